@@ -30,6 +30,7 @@ type batch struct {
 	*reader
 	raw      syscall.RawConn
 	yielder  yielder
+	load     *socketLoad
 	messages [batchSize]unix.Mmsghdr
 	packets  [batchSize]unix.Iovec
 	names    [batchSize]sockaddr
@@ -60,7 +61,7 @@ func runBatches(r *reader) bool {
 		r.l.o.Log.Info("recvmmsg and sendmmsg unavailable, reading single packets", "error", error(errno))
 		return false
 	}
-	b := &batch{reader: r, raw: raw}
+	b := &batch{reader: r, raw: raw, load: r.l.overload.observe(r.l, raw)}
 	b.yielder.open()
 	defer b.yielder.close()
 	r.allocSlots(batchSize, b)
@@ -128,6 +129,7 @@ func (b *batch) readAll(fd uintptr) (done bool) {
 		b.receive(fd)
 		switch {
 		case b.errno == unix.EAGAIN:
+			b.load.setIdle()
 			return false
 		case b.errno != 0:
 			return true
@@ -139,12 +141,14 @@ func (b *batch) readAll(fd uintptr) (done bool) {
 		// After a single packet the socket was empty, and the netpoller reports
 		// the next packet. After several packets more have probably arrived.
 		if b.n == 1 {
+			b.load.setIdle()
 			return false
 		}
 		switch {
 		case busySince.IsZero():
 			busySince = now
 		case now.Sub(busySince) > maxBusy:
+			b.load.check(fd)
 			b.yielder.yield()
 			busySince = time.Time{}
 		}
@@ -176,6 +180,9 @@ func (b *batch) serveBatch(fd uintptr) time.Time {
 	n, now := b.n, time.Now()
 	for i := range n {
 		b.fillQuery(i, now)
+	}
+	if b.load.counting.Load() {
+		b.load.count(b.slots[:n])
 	}
 	b.answer(n)
 	b.send(fd, n)

@@ -112,6 +112,7 @@ type Listener struct {
 	accepting   sync.WaitGroup // the goroutine of the acceptLoop, or of accept
 	conns       conns
 	parked      parkedCounter // UDP queries
+	overload    overload      // of the UDP sockets
 	removeGauge func()        // removes the gauge of conns
 
 	// Shared by the TCP connections: see tcp.go.

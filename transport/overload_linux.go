@@ -1,0 +1,248 @@
+package transport
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// overloadInterval is the time between two changes of the limits. It is longer than
+	// the periods in which a container may be stopped when it has used its CPU quota.
+	overloadInterval = 100 * time.Millisecond
+
+	// overloadEnd is the time without a dropped query after which an overload has ended.
+	overloadEnd = 5 * time.Second
+)
+
+// An overload limits the clients that send most when the buffers of UDP sockets
+// overflow. Otherwise the kernel drops the same part of each client's queries, and one
+// client that sends too many takes the answers of the others. While no buffer overflows
+// it costs nothing.
+//
+// The kernel drops what exceeds a client's share (attachFilter). To read and discard a
+// query takes a third of the time of an answer: too much if ten times as many arrive as
+// can be answered.
+//
+// Clients may forge their address. So no client is excluded entirely, the number of
+// limited ones is bounded, and a limit lasts for overloadInterval.
+type overload struct {
+	mu      sync.Mutex
+	sockets []*socketLoad
+	running bool
+}
+
+// A socketLoad observes one UDP socket.
+type socketLoad struct {
+	l        *Listener
+	raw      syscall.RawConn
+	drops    atomic.Uint32 // as the kernel has counted them, when they were read last
+	counting atomic.Bool   // an overload runs: the reader calls count
+	idle     atomic.Bool   // the reader has found the socket empty
+
+	mu       sync.Mutex
+	received *tally
+
+	shares  shares // these are used by Listener.limitClients only
+	since   time.Time
+	limited bool
+}
+
+// observe returns the load of a socket that a reader is going to read. The process that
+// has read it before may have left a filter.
+func (o *overload) observe(l *Listener, raw syscall.RawConn) *socketLoad {
+	s := &socketLoad{l: l, raw: raw, received: newTally()}
+	_ = raw.Control(func(fd uintptr) {
+		detachFilter(int(fd))
+		m := readMemory(fd)
+		s.drops.Store(m[unix.SK_MEMINFO_DROPS])
+	})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sockets = append(o.sockets, s)
+	return s
+}
+
+// readMemory returns the state of a socket's buffers, or zeros if the kernel does not
+// report it.
+func readMemory(fd uintptr) (m [unix.SK_MEMINFO_VARS]uint32) {
+	size := uint32(unsafe.Sizeof(m))
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		clear(m[:])
+	}
+	return m
+}
+
+// check starts to limit clients if the socket's buffer has overflowed. The reader calls
+// it when it has had packets for maxBusy.
+func (s *socketLoad) check(fd uintptr) {
+	if !s.counting.Load() && readMemory(fd)[unix.SK_MEMINFO_DROPS] != s.drops.Load() {
+		s.l.startLimiting()
+	}
+}
+
+// setIdle records that the socket was empty. It writes nothing if that is known.
+func (s *socketLoad) setIdle() {
+	if !s.idle.Load() {
+		s.idle.Store(true)
+	}
+}
+
+// count counts the received packets by client.
+func (s *socketLoad) count(slots []slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range slots {
+		s.received.add(clientKey(slots[i].q.Peer.Addr()))
+	}
+}
+
+// startLimiting calls limitClients on another goroutine, unless it runs. A reader calls
+// it, so the listener waits for the goroutine.
+func (l *Listener) startLimiting() {
+	o := &l.overload
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.running {
+		return
+	}
+	o.running = true
+	for _, s := range o.sockets {
+		s.received, s.shares, s.since = newTally(), shares{}, time.Now()
+		s.idle.Store(false)
+		s.counting.Store(true)
+	}
+	l.readers.Go(func() { l.limitClients(slices.Clone(o.sockets)) })
+}
+
+// limitClients changes the limits of the sockets in intervals until the overload has
+// ended, or the listener stops.
+func (l *Listener) limitClients(sockets []*socketLoad) {
+	ticker := time.NewTicker(overloadInterval)
+	defer ticker.Stop()
+	start := time.Now()
+	var report overloadReport
+	for lastDrop := start; time.Since(lastDrop) < overloadEnd; {
+		select {
+		case <-l.udpStopping:
+			lastDrop = time.Time{}
+		case now := <-ticker.C:
+			for _, s := range sockets {
+				if s.adjust(now, &report) {
+					lastDrop = now
+				}
+			}
+			if lastDrop == now {
+				report.logStart(l)
+			}
+		}
+	}
+	for _, s := range sockets {
+		s.counting.Store(false)
+		_ = s.raw.Control(func(fd uintptr) { detachFilter(int(fd)) })
+	}
+	report.logEnd(l, time.Since(start)-overloadEnd)
+	l.overload.mu.Lock()
+	defer l.overload.mu.Unlock()
+	l.overload.running = false
+}
+
+// adjust sets the limits of the socket's clients by what happened since its last call.
+// It reports whether packets were dropped.
+func (s *socketLoad) adjust(now time.Time, report *overloadReport) (dropped bool) {
+	var memory [unix.SK_MEMINFO_VARS]uint32
+	if s.raw.Control(func(fd uintptr) { memory = readMemory(fd) }) != nil {
+		return false // closed
+	}
+	drops := memory[unix.SK_MEMINFO_DROPS]
+	o := observation{
+		dropped: int(drops - s.drops.Swap(drops)),
+		seconds: now.Sub(s.since).Seconds(),
+		fill:    float64(memory[unix.SK_MEMINFO_RMEM_ALLOC]) / float64(max(memory[unix.SK_MEMINFO_RCVBUF], 1)),
+		idle:    s.idle.Swap(false),
+	}
+	s.since = now
+	s.mu.Lock()
+	o.received, s.received = s.received, newTally()
+	s.mu.Unlock()
+	overLimit := s.shares.update(o)
+	s.l.counts.shedLimit.Add(uint64(overLimit))
+	s.l.counts.shedFull.Add(uint64(o.dropped - overLimit))
+	report.add(o.dropped, s.shares.limits)
+	limit := len(s.shares.limits) > 0
+	if limit || s.limited {
+		_ = s.raw.Control(func(fd uintptr) { report.failure = setLimits(int(fd), s.shares.limits) })
+	}
+	s.limited = limit
+	return o.dropped > 0
+}
+
+// setLimits replaces the socket's filter.
+func setLimits(fd int, limits []limit) error {
+	if len(limits) == 0 {
+		detachFilter(fd)
+		return nil
+	}
+	return attachFilter(fd, limits)
+}
+
+// An overloadReport is what the log reports of an overload.
+type overloadReport struct {
+	started bool
+	dropped int
+	clients map[netip.Addr]float64 // queries that the limited clients have sent; at most maxTallied
+	failure error                  // of the last call of setLimits
+}
+
+func (r *overloadReport) add(dropped int, limits []limit) {
+	r.dropped += dropped
+	if r.clients == nil {
+		r.clients = map[netip.Addr]float64{}
+	}
+	for _, l := range limits {
+		if _, ok := r.clients[l.client]; ok || len(r.clients) < maxTallied {
+			r.clients[l.client] += l.sent * overloadInterval.Seconds()
+		}
+	}
+}
+
+// heaviest returns the limited clients that have sent most.
+func (r *overloadReport) heaviest() string {
+	clients := slices.SortedFunc(maps.Keys(r.clients), func(a, b netip.Addr) int { return cmp.Compare(r.clients[b], r.clients[a]) })
+	var text []string
+	for _, c := range clients[:min(len(clients), 5)] {
+		if c.Is6() {
+			text = append(text, c.String()+"/64")
+		} else {
+			text = append(text, c.String())
+		}
+	}
+	return strings.Join(text, ", ")
+}
+
+func (r *overloadReport) logStart(l *Listener) {
+	if r.started {
+		return
+	}
+	r.started = true
+	l.o.Log.Warn("Dropping UDP queries, more arrive than can be answered", "address", l.addr, "clients", r.heaviest())
+	if r.failure != nil {
+		l.o.Log.Warn("Limiting UDP clients failed, all lose the same part of their queries", "address", l.addr, "error", r.failure)
+	}
+}
+
+func (r *overloadReport) logEnd(l *Listener, duration time.Duration) {
+	if r.started {
+		l.o.Log.Info("All UDP queries are answered again", "address", l.addr, "count", r.dropped, "duration", duration, "clients", r.heaviest())
+	}
+}

@@ -1,0 +1,151 @@
+package transport
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// slow answers as inline does, and counts. A query takes 50 µs of CPU time.
+type slow struct{ served atomic.Int64 }
+
+func (h *slow) ServeDNS(q *dns.Query) dns.Verdict {
+	for start := time.Now(); time.Since(start) < 50*time.Microsecond; {
+	}
+	h.served.Add(1)
+	return inline(1).ServeDNS(q)
+}
+
+// A udpClient counts the replies to its queries.
+type udpClient struct {
+	conn *net.UDPConn
+	sent int64
+	got  atomic.Int64
+}
+
+func newUDPClient(t *testing.T, from, to string, running *sync.WaitGroup) *udpClient {
+	t.Helper()
+	at := net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to))
+	conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(from)}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &udpClient{conn: conn}
+	running.Go(func() {
+		for buf := make([]byte, 512); ; {
+			if _, err := c.conn.Read(buf); err != nil {
+				return
+			}
+			c.got.Add(1)
+		}
+	})
+	return c
+}
+
+// One client sends ten times as many queries as the server can answer, and twenty others
+// half of what it can answer. The others get their answers, and the greedy one some.
+func TestUDPFairShares(t *testing.T) {
+	const polite = 20
+	var log lockedBuffer
+	s := serve(t, "127.0.0.1", Options{Readers: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := new(slow)
+	mux := dns.NewMux(s.lot, func(*dns.Query, any) {})
+	c := &dns.Chain{Zone: "slow."}
+	c.Add("test", h)
+	if err := mux.Route("\x04slow\x00", c); err != nil {
+		t.Fatal(err)
+	}
+	s.Port().Swap(mux)
+
+	var receivers sync.WaitGroup
+	defer receivers.Wait()
+	var clients []*udpClient // the greedy one is the last
+	for i := range polite + 1 {
+		c := newUDPClient(t, netip.AddrFrom4([4]byte{127, 0, 5, byte(i + 1)}).String(), s.at("127.0.0.1"), &receivers)
+		defer c.conn.Close()
+		clients = append(clients, c)
+	}
+	greedy := clients[polite]
+	packet := pack(t, newQuery("a.slow.", mdns.TypeA))
+	send := func(c *udpClient, n int) {
+		for range n {
+			c.sent++
+			_, _ = c.conn.Write(packet)
+		}
+	}
+	// load sends queries at a rate that depends on how many are answered, until n are.
+	next := 0
+	load := func(n int64) {
+		end := h.served.Load() + n
+		for h.served.Load() < end {
+			for range polite / 2 {
+				send(clients[next], 1)
+				next = (next + 1) % polite
+			}
+			send(greedy, 10*polite)
+			before, round := h.served.Load(), time.Now()
+			for h.served.Load() < before+polite && time.Since(round) < 100*time.Millisecond {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	settled := func() bool { return s.count(`seamark_transport_shed_queries_total{reason="client"}`) > 0 }
+	for deadline := time.Now().Add(patience); !settled(); load(100) {
+		if time.Now().After(deadline) {
+			t.Fatal("timed out waiting until a client is limited")
+		}
+	}
+	load(20_000) // until queries that were received before the limit are answered
+	sent, got := make([]int64, len(clients)), make([]int64, len(clients))
+	for i, c := range clients {
+		sent[i], got[i] = c.sent, c.got.Load()
+	}
+	load(20_000)
+	quiet := h.served.Load()
+	eventually(t, "the socket is empty", func() bool {
+		time.Sleep(50 * time.Millisecond)
+		last := quiet
+		quiet = h.served.Load()
+		return quiet == last
+	})
+	for i, c := range clients[:polite] {
+		// Some replies are to queries that were sent before.
+		if sent, got := c.sent-sent[i], c.got.Load()-got[i]; got < sent*9/10 {
+			t.Errorf("client %d sent %d queries and got %d replies, want 9 of 10", i, sent, got)
+		}
+	}
+	sentGreedy, gotGreedy := greedy.sent-sent[polite], greedy.got.Load()-got[polite]
+	if gotGreedy < 1000 || gotGreedy > sentGreedy/3 {
+		t.Errorf("the greedy client sent %d queries and got %d replies, want at least 1000 and at most a third", sentGreedy, gotGreedy)
+	}
+	if !strings.Contains(log.String(), `msg="Dropping UDP queries, more arrive than can be answered"`) || !strings.Contains(log.String(), `clients=127.0.5.21`) && !strings.Contains(log.String(), `clients="127.0.5.21`) {
+		t.Errorf("got the log %s, want the overload and the greedy client 127.0.5.21", &log)
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Clone(b.b.String())
+}

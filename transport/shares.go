@@ -1,0 +1,170 @@
+package transport
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+)
+
+const (
+	// maxTallied bounds the clients of a tally.
+	maxTallied = 1024
+
+	// maxLimited bounds the clients that are limited at one time: those that send most.
+	maxLimited = 128
+
+	// leastPassed is the smallest fraction of a client's queries that is passed.
+	leastPassed = 1e-4
+)
+
+// A tally counts queries by client. Its memory is bounded: if there are too many
+// clients, it counts those that send most, and for each of them at most one in
+// maxTallied of all queries too few (Misra and Gries, 1982).
+type tally struct {
+	total  int
+	counts map[netip.Addr]int
+}
+
+func newTally() *tally { return &tally{counts: map[netip.Addr]int{}} }
+
+func (t *tally) add(client netip.Addr) {
+	t.total++
+	if n, ok := t.counts[client]; ok || len(t.counts) < maxTallied {
+		t.counts[client] = n + 1
+		return
+	}
+	for c, n := range t.counts {
+		if n == 1 {
+			delete(t.counts, c)
+		} else {
+			t.counts[c] = n - 1
+		}
+	}
+}
+
+// A limit is the bound on one client of a socket.
+type limit struct {
+	client netip.Addr // see clientKey
+	passed float64    // the fraction of its queries that is passed to the socket
+	sent   float64    // queries in a second
+}
+
+// shares calculates the limits of the clients of a UDP socket that receives more
+// queries than its reader can answer. Its aim is max-min fairness: clients that send
+// less than their share get all their answers, and the others the same number each.
+type shares struct {
+	capacity float64 // queries in a second that the reader can answer; zero is unknown
+	share    float64 // queries in a second for each client; zero if all can be answered
+	limits   []limit // the client that sends most is the first
+}
+
+// An observation is what happened at a socket in some time.
+type observation struct {
+	received *tally
+	dropped  int     // queries that the kernel has dropped, because of limits or a full buffer
+	seconds  float64 // duration
+	fill     float64 // the used part of the socket's buffer at the end
+	idle     bool    // the buffer was empty at a time
+}
+
+// update calculates new limits. It returns how many of the dropped queries were above
+// the old limits; the others did not fit into the socket's buffer.
+func (s *shares) update(o observation) (overLimit int) {
+	s.estimateCapacity(o)
+	demands, rest, overLimit := s.demands(o)
+	// The part of the capacity that is distributed keeps the buffer filled in part, so
+	// that the reader always has work and queries of a burst find room.
+	target := s.capacity * (1.02 - 0.2*o.fill)
+	sorted, all := slices.Sorted(maps.Values(demands)), rest
+	for _, d := range sorted {
+		all += d
+	}
+	share := fairShare(sorted, target-rest)
+	if rest > 0 {
+		share = max(share, all/maxTallied) // the tally is inexact by that
+	}
+	s.limits = nil
+	if float64(o.received.total+o.dropped)/o.seconds <= target {
+		s.share = 0
+		return overLimit
+	}
+	// Received queries may have waited in the buffer since the limits were others.
+	if s.share > 0 {
+		share = math.Sqrt(share * s.share)
+	}
+	s.share = share
+	for client, sent := range demands {
+		if sent > share {
+			s.limits = append(s.limits, limit{client, max(share/sent, leastPassed), sent})
+		}
+	}
+	slices.SortFunc(s.limits, func(a, b limit) int {
+		return cmp.Or(cmp.Compare(b.sent, a.sent), a.client.Compare(b.client))
+	})
+	s.limits = s.limits[:min(len(s.limits), maxLimited)]
+	return overLimit
+}
+
+// estimateCapacity derives the capacity from the queries that were received. While the
+// reader has time left the capacity may be larger.
+func (s *shares) estimateCapacity(o observation) {
+	rate := float64(o.received.total) / o.seconds
+	switch {
+	case o.idle && rate < 0.8*s.capacity:
+	case o.idle:
+		s.capacity = max(1.05*s.capacity, rate)
+	case s.capacity == 0:
+		s.capacity = rate
+	default:
+		s.capacity = (s.capacity + rate) / 2
+	}
+}
+
+// demands estimates how many queries the clients have sent in a second. rest is the sum
+// of the clients that were not tallied. Of clients without a limit the queries that were
+// received are counted. All others have been sent by the limited clients, or by all
+// clients in the same proportion if there is no limit yet. What a limited client has
+// sent does not follow from its own queries alone: those that were received may have
+// waited in the buffer since an earlier limit.
+func (s *shares) demands(o observation) (demands map[netip.Addr]float64, rest float64, overLimit int) {
+	demands = map[netip.Addr]float64{}
+	arrived, received := float64(o.received.total+o.dropped), float64(o.received.total)
+	scale := 1.0
+	if len(s.limits) == 0 && received > 0 {
+		scale = arrived / received
+	}
+	rest = received
+	for client, n := range o.received.counts {
+		rest -= float64(n)
+		demands[client] = float64(n) * scale / o.seconds
+	}
+	limited, weights := arrived-received, 0.0
+	for i, l := range s.limits {
+		n := float64(o.received.counts[l.client])
+		limited += n
+		s.limits[i].sent = math.Sqrt(l.sent * max(n/l.passed/o.seconds, l.sent/16))
+		weights += s.limits[i].sent
+	}
+	above := 0.0
+	for _, l := range s.limits {
+		sent := limited * l.sent / weights
+		demands[l.client] = sent / o.seconds
+		above += sent * (1 - l.passed)
+	}
+	return demands, rest * scale / o.seconds, min(int(above), o.dropped)
+}
+
+// fairShare returns the largest demand that is met if as many demands as possible are
+// met with this capacity and the others get the same part of it each. It is infinite
+// if all demands are met. demands is sorted.
+func fairShare(demands []float64, capacity float64) float64 {
+	for i, d := range demands {
+		if share := capacity / float64(len(demands)-i); d > share {
+			return share
+		}
+		capacity -= d
+	}
+	return math.Inf(1)
+}

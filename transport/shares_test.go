@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// A simulatedSocket is a UDP socket with a reader that answers capacity queries in a
+// second, in steps of a millisecond.
+type simulatedSocket struct {
+	shares   shares
+	capacity func(millisecond int) float64
+	random   *rand.Rand
+	queue    []int // indexes of clients
+	passed   map[netip.Addr]float64
+	credit   float64
+	now      int // milliseconds
+
+	observed   observation
+	sent, lost []int // by client
+	answered   int
+}
+
+const simulatedBuffer = 2700 // packets
+
+func simulatedClient(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
+
+func newSimulatedSocket(capacity func(int) float64) *simulatedSocket {
+	return &simulatedSocket{capacity: capacity, random: rand.New(rand.NewPCG(1, 2)), observed: observation{received: newTally()}}
+}
+
+// run runs for some milliseconds with clients that send rates queries in a second.
+// The limits change every 100 ms. It returns the answers in a second.
+func (s *simulatedSocket) run(milliseconds int, rates []float64) (goodput float64) {
+	s.sent, s.lost, s.answered = make([]int, len(rates)), make([]int, len(rates)), 0
+	for range milliseconds {
+		s.now++
+		var packets []int
+		for i, rate := range rates {
+			n := int(rate/1000 + s.random.Float64())
+			s.sent[i] += n
+			packets = append(packets, slices.Repeat([]int{i}, n)...)
+		}
+		s.random.Shuffle(len(packets), func(i, j int) { packets[i], packets[j] = packets[j], packets[i] })
+		for _, i := range packets {
+			passed, limited := s.passed[simulatedClient(i)]
+			if limited && s.random.Float64() >= passed || len(s.queue) == simulatedBuffer {
+				s.observed.dropped++
+				s.lost[i]++
+			} else {
+				s.queue = append(s.queue, i)
+			}
+		}
+		s.credit += s.capacity(s.now) / 1000
+		for ; s.credit >= 1 && len(s.queue) > 0; s.credit-- {
+			i := s.queue[0]
+			s.queue = s.queue[1:]
+			s.answered++
+			s.observed.received.add(simulatedClient(i))
+		}
+		if len(s.queue) == 0 {
+			s.credit, s.observed.idle = 0, true
+		}
+		if s.now%100 == 0 {
+			s.observed.seconds, s.observed.fill = 0.1, float64(len(s.queue))/simulatedBuffer
+			s.shares.update(s.observed)
+			s.observed = observation{received: newTally()}
+			s.passed = map[netip.Addr]float64{}
+			for _, l := range s.shares.limits {
+				s.passed[l.client] = l.passed
+			}
+		}
+	}
+	return float64(s.answered) * 1000 / float64(milliseconds)
+}
+
+// lostPart returns the part of the queries of the first n clients that was dropped.
+func (s *simulatedSocket) lostPart(n int) float64 {
+	sent, lost := 0, 0
+	for i := range n {
+		sent, lost = sent+s.sent[i], lost+s.lost[i]
+	}
+	return float64(lost) / float64(sent)
+}
+
+func equalRates(n int, sum float64) []float64 { return slices.Repeat([]float64{sum / float64(n)}, n) }
+
+// Clients below their share get their answers while others send too much, and the
+// capacity is used.
+func TestSharesSimulated(t *testing.T) {
+	steady := func(capacity float64) func(int) float64 { return func(int) float64 { return capacity } }
+	noise := rand.New(rand.NewPCG(3, 4))
+	for _, tc := range []struct {
+		name       string
+		capacity   func(int) float64
+		mean       float64
+		polite     int     // clients
+		politePart float64 // of the capacity, that they send together
+		greedy     int     // clients that each send ten times the capacity, divided by their number
+		lost       float64 // at most this part of the polite clients' queries
+		goodput    float64 // at least this part of the capacity
+	}{
+		{"slow", steady(25e3), 25e3, 99, 0.8, 1, 0.002, 0.97},
+		{"fast", steady(250e3), 250e3, 99, 0.8, 1, 0.002, 0.97},
+		{"little left", steady(25e3), 25e3, 99, 0.95, 1, 0.02, 0.97},
+		{"a hundred greedy clients", steady(25e3), 25e3, 100, 0.4, 100, 0.02, 0.97},
+		{"more greedy clients than limits", steady(25e3), 25e3, 20, 0.02, 200, 1, 0.97},
+		{"thousands of clients", steady(100e3), 100e3, 3000, 0.5, 5, 0.01, 0.97},
+		{"slow changes of the capacity", func(ms int) float64 { return 25e3 * (1 + 0.3*math.Sin(float64(ms)/300)) }, 25e3, 99, 0.5, 1, 0.05, 0.85},
+		{"fast changes of the capacity", func(ms int) float64 { return 25e3 * 2 * noise.Float64() }, 25e3, 99, 0.8, 1, 0.01, 0.95},
+		{"CPU quota", func(ms int) float64 { return 25e3 * 10 * float64(1-min(ms%100/10, 1)) }, 25e3, 99, 0.8, 1, 0.05, 0.9},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSimulatedSocket(tc.capacity)
+			rates := append(equalRates(tc.polite, tc.politePart*tc.mean), equalRates(tc.greedy, 10*tc.mean)...)
+			s.run(1000, rates)
+			t.Logf("in the first second: polite clients lose %.4f of their queries", s.lostPart(tc.polite))
+			goodput := s.run(4000, rates)
+			lost := s.lostPart(tc.polite)
+			t.Logf("then: polite clients lose %.4f of their queries; %.0f answers, capacity %.0f", lost, goodput, tc.mean)
+			if lost > tc.lost || goodput < tc.goodput*tc.mean {
+				t.Errorf("polite clients lose %.4f of their queries, and there are %.0f answers; want %.4f and %.0f", lost, goodput, tc.lost, tc.goodput*tc.mean)
+			}
+			s.run(1000, equalRates(len(rates), 0.3*tc.mean))
+			s.run(1000, equalRates(len(rates), 0.3*tc.mean))
+			if lost := s.lostPart(len(rates)); lost > 0 {
+				t.Errorf("in the second second after the overload: %.4f of all queries lost, want none", lost)
+			}
+		})
+	}
+}
