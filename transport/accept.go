@@ -113,15 +113,22 @@ type conns struct {
 	mu       sync.Mutex
 	byID     map[int64]*conn
 	lastID   int64
-	clients  map[netip.Addr]int
+	clients  map[netip.Addr]clientConns
 	empty    chan struct{} // receives a value when the last connection ends
 	leaving  []*conn       // to be passed to another process
 	left     chan struct{} // receives a value when leaving grows
 	checking bool          // check is going to be called
+	crowd    crowd
+}
+
+// A clientConns is the number of a client's connections, and their turns.
+type clientConns struct {
+	n     int
+	turns turns
 }
 
 func (s *conns) init() {
-	s.byID, s.clients = map[int64]*conn{}, map[netip.Addr]int{}
+	s.byID, s.clients = map[int64]*conn{}, map[netip.Addr]clientConns{}
 	s.empty, s.left = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
@@ -141,7 +148,8 @@ func clientKey(addr netip.Addr) netip.Addr {
 func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clients[c.client] >= c.l.o.MaxConnsPerClient {
+	client := s.clients[c.client]
+	if client.n >= c.l.o.MaxConnsPerClient {
 		return c.l.counts.overClient, nil
 	}
 	if len(s.byID) >= c.l.o.MaxConns {
@@ -153,7 +161,11 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.lastID++
 	c.id = s.lastID
 	s.byID[c.id] = c
-	s.clients[c.client]++
+	if client = s.clients[c.client]; client.n == 0 {
+		client.turns = newTurns()
+	}
+	client.n++
+	s.clients[c.client], c.turns = client, client.turns
 	if !s.checking {
 		s.checking = true
 		time.AfterFunc(s.checkInterval(c.l), func() { s.check(c.l) })
@@ -195,7 +207,9 @@ func (s *conns) remove(c *conn) {
 		return
 	}
 	delete(s.byID, c.id)
-	if s.clients[c.client]--; s.clients[c.client] == 0 {
+	client := s.clients[c.client]
+	client.n--
+	if s.clients[c.client] = client; client.n == 0 {
 		delete(s.clients, c.client)
 	}
 }
@@ -221,11 +235,12 @@ func (s *conns) get(id int64) *conn {
 
 // checkInterval returns the time between two calls of check.
 func (s *conns) checkInterval(l *Listener) time.Duration {
-	return min(l.limits.Load().IdleTimeout/16, keepGoroutine)
+	return min(l.limits.Load().IdleTimeout/16, keepGoroutine/4)
 }
 
 // check wakes the connections that have reached the idle timeout, and connections that
-// should release their goroutine. It is called as long as there are connections.
+// should release their goroutine, and updates the crowd. It is called as long as there
+// are connections.
 func (s *conns) check(l *Listener) {
 	now := time.Now()
 	for _, c := range s.list() {
@@ -235,6 +250,7 @@ func (s *conns) check(l *Listener) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.crowd.update(len(s.clients))
 	if s.checking = len(s.byID) > 0; s.checking {
 		time.AfterFunc(s.checkInterval(l), func() { s.check(l) })
 	}

@@ -12,19 +12,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
-
-	"github.com/seamark/seamark/dns"
 )
-
-// slow answers as inline does, and counts. A query takes 50 µs of CPU time.
-type slow struct{ served atomic.Int64 }
-
-func (h *slow) ServeDNS(q *dns.Query) dns.Verdict {
-	for start := time.Now(); time.Since(start) < 50*time.Microsecond; {
-	}
-	h.served.Add(1)
-	return inline(1).ServeDNS(q)
-}
 
 // A udpClient counts the replies to its queries.
 type udpClient struct {
@@ -57,16 +45,7 @@ func newUDPClient(t *testing.T, from, to string, running *sync.WaitGroup) *udpCl
 func TestUDPFairShares(t *testing.T) {
 	const polite = 20
 	var log lockedBuffer
-	s := serve(t, "127.0.0.1", Options{Readers: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	h := new(slow)
-	mux := dns.NewMux(s.lot, func(*dns.Query, any) {})
-	c := &dns.Chain{Zone: "slow."}
-	c.Add("test", h)
-	if err := mux.Route("\x04slow\x00", c); err != nil {
-		t.Fatal(err)
-	}
-	s.Port().Swap(mux)
-
+	s, h := serveSlow(t, 50*time.Microsecond, Options{Readers: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	var receivers sync.WaitGroup
 	defer receivers.Wait()
 	var clients []*udpClient // the greedy one is the last

@@ -31,7 +31,8 @@ const (
 	readerRef = 1 << 20
 
 	// maxLoopReads is the number of reads after which a connection leaves the
-	// acceptLoop: one each for an A and an AAAA query, and two more.
+	// acceptLoop: one each for an A and an AAAA query, and two more. A connection
+	// whose first read fills the buffer leaves it at once.
 	maxLoopReads = 4
 
 	// keepGoroutine is how long a connection keeps its goroutine after a query.
@@ -57,6 +58,7 @@ type conn struct {
 	l           *Listener
 	id          int64      // in conns
 	client      netip.Addr // the key for its number of connections: see clientKey
+	turns       turns      // of the client; set by conns.add
 	peer, local netip.AddrPort
 	sock        socket
 
@@ -221,7 +223,12 @@ func (c *conn) step() status {
 	if !c.waitInFlight() {
 		return ended
 	}
-	c.serveMessages()
+	if c.takeTurn() {
+		c.serveMessages()
+		c.endTurn()
+	} else {
+		c.serveMessages()
+	}
 	if c.out != nil && len(c.out.b) >= outSize && !c.flush() {
 		return ended
 	}
@@ -387,7 +394,7 @@ func (c *conn) fill() status {
 		c.messageStart = c.now
 	}
 	if s == reading {
-		if c.reads++; c.reads == maxLoopReads {
+		if c.reads++; c.reads == maxLoopReads || !c.readAll {
 			c.leaveLoop()
 		}
 	}
