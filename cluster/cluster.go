@@ -45,6 +45,10 @@ type Options struct {
 	QPS         float32
 	Burst       int
 	MaxInflight int
+
+	// CompareInterval is the time between two comparisons with the API server; zero is ten
+	// minutes.
+	CompareInterval time.Duration
 }
 
 // A Sink receives a source's objects. Its methods are called from several goroutines,

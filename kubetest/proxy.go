@@ -48,6 +48,8 @@ type Faults struct {
 	// CutAfter closes the connection after this many bytes of a body, and an open
 	// stream beyond it at its next chunk. Zero cuts nothing.
 	CutAfter int
+	// Lose removes the events that contain this text from watches.
+	Lose string
 }
 
 // A Proxy is an HTTP reverse proxy in front of a [Server], on a loopback port,
@@ -267,12 +269,20 @@ func (x *exchange) wait(p *Proxy, delay bool) error {
 func (p *Proxy) forward(x *exchange) *httputil.ReverseProxy {
 	to := p.target.Load()
 	return &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to.URL) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to.URL)
+			if x.Verb == "watch" {
+				r.Out.Header.Del("Accept-Encoding") // for events
+			}
+		},
 		Transport:     to.transport,
 		FlushInterval: -1,
 		ErrorLog:      p.quiet,
 		ErrorHandler:  unreachable,
 		ModifyResponse: func(r *http.Response) error {
+			if x.Verb == "watch" {
+				r.Body = &events{ReadCloser: r.Body, p: p, x: x, inProtobuf: strings.Contains(r.Header.Get("Content-Type"), "protobuf")}
+			}
 			r.Body = &body{ReadCloser: r.Body, p: p, x: x}
 			return nil
 		},

@@ -104,6 +104,14 @@ func (s Slimmer) Resources() []Resource {
 	return rs
 }
 
+// VersionsOnly returns a resource that requests only the metadata of the same objects, and
+// decodes their keys and versions.
+func (r Resource) VersionsOnly() Resource {
+	metadata := newResource(r.Group, r.Kinds[0], readNamespace, func(*Namespace) *cluster.Namespace { return nil })
+	r.MetadataOnly, r.ReadProtobuf, r.ReadJSON = true, metadata.ReadProtobuf, metadata.ReadJSON
+	return r
+}
+
 // newResource returns the resource whose objects are decoded to In and slimmed to Out.
 func newResource[In, Out any, PIn interface {
 	*In

@@ -7,11 +7,13 @@
 // and detects stalled ones (stall.go). The codec decodes each object straight into a
 // slim one (codec.go). The objects of a list go to the sink in groups (listing.go), the
 // events after it one by one (store.go), and the lists of several namespaces become one
-// (merge.go). Problems are logged when they begin, at growing intervals, and when they end
+// (merge.go). Every ten minutes a feed compares the versions of its objects with those of
+// the API server (compare.go). Problems are logged when they begin, at growing intervals, and when they end
 // (reporter.go).
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -46,8 +48,9 @@ func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *clus
 	var feeds sync.WaitGroup
 	startFeed := func(r api.Resource, out feedSink) {
 		f := &feed{Resource: r, client: client, reporter: reporter,
-			store: &store{source: s, kinds: r.Kinds, sink: out, confirmWait: limits.confirm}, detector: newStallDetector(limits)}
+			store: &store{source: s, kinds: r.Kinds, sink: out, versions: versions{seed: s.seed}, confirmWait: limits.confirm}, detector: newStallDetector(limits)}
 		feeds.Go(func() { f.run(ctx) })
+		feeds.Go(func() { f.compareRegularly(ctx, cmp.Or(o.CompareInterval, compareInterval)) })
 	}
 	var namespaces []string
 	if o.Namespaces != "" && o.ConfigMap == "" && !o.Nodes {

@@ -64,10 +64,11 @@ func newClient(opts cluster.Options, reporter *reporter, dial Dial) *client {
 	return &client{opts: opts, reporter: reporter, limits: newLimits(opts), dial: dial, probers: map[string]*prober{}}
 }
 
-// restClient returns a client for one resource whose requests the detector supervises.
+// restClient returns a client for lists or watches, by the verb, of one resource. The
+// detector supervises its requests, if it is not nil.
 // An error means that the configuration cannot be used yet: the file may still be
 // mounted or corrected, so it is read again whenever it has changed.
-func (c *client) restClient(r api.Resource, detector *stallDetector) (rest.Interface, error) {
+func (c *client) restClient(r api.Resource, verb string, detector *stallDetector) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
@@ -86,7 +87,10 @@ func (c *client) restClient(r api.Resource, detector *stallDetector) (rest.Inter
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // custom resources have no other
 	}
 	if r.MetadataOnly {
-		const alone = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+		alone := ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+		if verb == "list" {
+			alone = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+		}
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + alone + "," + runtime.ContentTypeJSON + alone + "," + config.AcceptContentTypes
 	}
 	supervised := *c.http

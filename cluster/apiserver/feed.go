@@ -211,7 +211,7 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
 	opts.LabelSelector, opts.FieldSelector = f.Labels, f.Fields
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
-		rest, err := f.client.restClient(f.Resource, f.detector)
+		rest, err := f.client.restClient(f.Resource, verb, f.detector)
 		if err == nil {
 			err = do(rest.Get().Namespace(f.Namespace).Resource(f.Name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0))
 		}

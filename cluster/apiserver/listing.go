@@ -12,9 +12,10 @@ import (
 // An incomingList is a list that is being received. Its objects go to the sink in groups;
 // only their keys are kept until it ends.
 type incomingList struct {
-	store  *store
-	byKind []kindList // in the order of the store's kinds
-	count  int        // objects received
+	store    *store
+	byKind   []kindList        // in the order of the store's kinds
+	versions map[uint64]uint64 // of all objects, by the hash of the key
+	count    int               // objects received
 }
 
 // A kindList is the objects of one kind in an incomingList.
@@ -26,7 +27,7 @@ type kindList struct {
 // startList prepares to receive a list. A list that broke off is discarded: its objects
 // have been put, and it deletes none.
 func (s *store) startList() {
-	s.list = &incomingList{store: s, byKind: make([]kindList, len(s.kinds))}
+	s.list = &incomingList{store: s, byKind: make([]kindList, len(s.kinds)), versions: map[uint64]uint64{}}
 	for i := range s.list.byKind {
 		s.list.byKind[i].keys = newKeys(s.source.seed)
 	}
@@ -66,6 +67,7 @@ func (l *incomingList) put(o *api.Decoded) {
 	if l.count++; l.store.listed {
 		l.store.source.Sweeper.Decoded()
 	}
+	l.versions[l.store.versions.hash(o.Key())] = parseVersion(o.Version)
 	for i, kind := range l.store.kinds {
 		list := &l.byKind[i]
 		if o.Slim == nil || l.store.kindOf(o.Slim) != kind {
@@ -83,6 +85,7 @@ func (l *incomingList) put(o *api.Decoded) {
 // delete removes an object that was deleted since the list began. The sink deletes it
 // at the end of the list.
 func (l *incomingList) delete(o *api.Decoded) {
+	delete(l.versions, l.store.versions.hash(o.Key()))
 	for i := range l.byKind {
 		l.byKind[i].keys.remove(o.Key())
 	}

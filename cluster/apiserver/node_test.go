@@ -48,10 +48,13 @@ func TestLiveNodes(t *testing.T) {
 			if r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("fieldSelector")+r.URL.Query().Get("labelSelector") != "" {
 				t.Errorf("got request %s, want only Nodes, without selectors", r.URL)
 			}
-			const want = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
-				"application/vnd.kubernetes.protobuf,application/json"
+			as := ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
+			if !r.URL.Query().Has("watch") {
+				as = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
+			}
+			want := "application/vnd.kubernetes.protobuf" + as + "application/json" + as + "application/vnd.kubernetes.protobuf,application/json"
 			if got := strings.Join(r.Header["Accept"], ","); !strings.HasPrefix(got, want) {
-				t.Errorf("got Accept %s, want the prefix %s", got, want)
+				t.Errorf("%s: got Accept %s, want the prefix %s", r.URL, got, want)
 			}
 		}
 	}

@@ -33,13 +33,16 @@ type timeouts struct {
 	silence       time.Duration // longest silence of a watch after its list: bookmarks arrive once a minute
 	noBookmarks   time.Duration // the same from a server that sends no bookmarks
 	confirm       time.Duration // wait before the list that confirms a suspicious one
+	// compare limits the wait for a watch to reach the version of a list that it is compared
+	// with. It does not if the API server sends no bookmarks and no other object changes.
+	compare time.Duration
 }
 
 func defaultTimeouts() timeouts {
 	return timeouts{
 		beforeProbe: 4 * time.Second, probe: 2 * time.Second, probeInterval: 500 * time.Millisecond,
 		watch: 16 * time.Second, list: time.Minute, // an API server queues a request for up to 15 s, and works on a list for up to 60 s
-		silence: 90 * time.Second, noBookmarks: 10 * time.Minute, confirm: 3 * time.Second,
+		silence: 90 * time.Second, noBookmarks: 10 * time.Minute, confirm: 3 * time.Second, compare: 2 * time.Minute,
 	}
 }
 

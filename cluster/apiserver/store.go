@@ -17,6 +17,7 @@ type store struct {
 	source      *source
 	kinds       []cluster.Kind // of the objects: one, or two for EndpointSlices
 	sink        feedSink
+	versions    versions
 	delivered   func()            // called when the watch has delivered something
 	bookmarked  func()            // called for each bookmark
 	list        *incomingList     // the list being received; nil if none is
@@ -36,6 +37,7 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 // has changed its kind.
 func (s *store) Update(obj any) error {
 	a := obj.(*decodedObject)
+	defer s.versions.set(a.Key(), a.Version, false)
 	for _, kind := range s.kinds {
 		if a.Slim != nil && s.kindOf(a.Slim) == kind {
 			s.single[0] = a.Slim
@@ -61,16 +63,18 @@ func (s *store) programmed(a *decodedObject) {
 }
 
 func (s *store) Delete(obj any) error {
+	a := obj.(*decodedObject)
 	for _, kind := range s.kinds {
-		s.sink.Delete(kind, obj.(*decodedObject).Key())
+		s.sink.Delete(kind, a.Key())
 	}
+	s.versions.set(a.Key(), a.Version, true)
 	s.eventReceived()
 	return nil
 }
 
 // Replace ends a list. Its objects have been put already, and the reflector's own
 // list is empty.
-func (s *store) Replace([]any, string) error {
+func (s *store) Replace(_ []any, version string) error {
 	list := s.list
 	list.flush()
 	unconfirmed := s.needsConfirmation(list)
@@ -84,6 +88,7 @@ func (s *store) Replace([]any, string) error {
 	if !s.listRequest {
 		s.delivered()
 	}
+	s.versions.replace(list.versions, version)
 	s.source.Sweeper.Listed(list.count)
 	s.list, s.listed, s.listRequest = nil, true, false
 	return nil
@@ -100,7 +105,8 @@ func (s *store) putEmptyList() {
 }
 
 // Bookmark records that nothing has changed.
-func (s *store) Bookmark(string) error {
+func (s *store) Bookmark(version string) error {
+	s.versions.reached(version)
 	for _, kind := range s.kinds {
 		s.sink.received(kind)
 	}

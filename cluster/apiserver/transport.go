@@ -48,7 +48,7 @@ func (l *limits) allowsProbe() bool { return l.rate == nil || l.rate.TryAccept()
 type transport struct {
 	next     http.RoundTripper
 	limits   *limits
-	detector *stallDetector
+	detector *stallDetector // nil detects nothing
 	reporter *reporter
 }
 
@@ -73,7 +73,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	begin := time.Now()
-	resp, err := t.detector.roundTrip(req, t.next)
+	var resp *http.Response
+	var err error
+	if t.detector != nil {
+		resp, err = t.detector.roundTrip(req, t.next)
+	} else {
+		resp, err = t.next.RoundTrip(req)
+	}
 	t.reporter.countRequest(req, resp, time.Since(begin))
 	if err != nil {
 		release()

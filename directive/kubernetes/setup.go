@@ -195,6 +195,11 @@ import (
 //
 // seamark_kubernetes_data_age_seconds, _events_total, _relists_total and
 // _watch_errors_total, each by resource.
+// seamark_kubernetes_comparisons_total{resource,result}: every ten minutes the versions of
+// all objects are compared with a list of their metadata, in pages of 500. If a watch has
+// missed a change, the result is different, a warning is logged, and the objects are listed
+// again. A comparison whose requests fail is failed. More than 30,000 objects are compared
+// less often.
 // seamark_kubernetes_ptr_conflicts{zones} is the number of addresses that endpoints of
 // Services in several namespaces have, one of which no targetRef identifies; one of them is
 // logged, at most once a minute.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,9 +46,10 @@ func (f fault) lasting() bool { return f != silent && f != expired && f != ended
 type apiServer struct {
 	world   *world
 	cluster *cluster
-	old     bool   // does not stream lists, as before Kubernetes 1.32
-	mute    bool   // sends no bookmarks
-	content string // the type of its responses
+	old     bool        // does not stream lists, as before Kubernetes 1.32
+	mute    bool        // sends no bookmarks
+	content string      // the type of its responses
+	lossy   atomic.Bool // watches lose events
 
 	mu        sync.Mutex
 	fault     fault
@@ -162,11 +164,12 @@ type response struct {
 	selects  selector
 	started  bool // the header has been sent
 	delay    time.Duration
+	metadata bool // the client requests only the metadata, to compare versions
 	doubtful bool // the client waits for another list before it deletes anything
 }
 
 func (a *apiServer) response(c *conn, s *source, req *http.Request) *response {
-	x := &response{server: a, conn: c, source: s, query: req.URL.Query()}
+	x := &response{server: a, conn: c, source: s, query: req.URL.Query(), metadata: strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadata")}
 	for x.resource = namespaces; x.resource.String() != path.Base(req.URL.Path); x.resource++ {
 	}
 	if _, after, ok := strings.Cut(req.URL.Path, "/namespaces/"); ok {
@@ -283,6 +286,9 @@ func (x *response) body(code int, data []byte, read func()) bool {
 
 // objects returns the objects of a list.
 func (x *response) objects(version int, probe bool) []*object {
+	if x.metadata {
+		return x.server.cluster.list(x.resource, version, x.selects)
+	}
 	known, _ := x.source.known(x.feed, time.Now())
 	if !probe {
 		x.source.listBegins(x.feed, version)
@@ -310,11 +316,11 @@ func (x *response) list(version int) bool {
 	objects := x.objects(version, probe)
 	if probe {
 		objects = objects[:min(len(objects), 1)]
-	} else {
+	} else if !x.metadata {
 		x.source.listSent(x.feed)
 	}
 	return x.body(http.StatusOK, encodeList(x.server.content, x.resource, version, objects), func() {
-		if !probe && !x.doubtful {
+		if !probe && !x.metadata && !x.doubtful {
 			x.source.received(x.feed, version, x.conn.out)
 		}
 	})
@@ -365,6 +371,9 @@ func (x *response) watch(version int) bool {
 	for {
 		now, changed := x.server.cluster.now()
 		for _, c := range x.server.cluster.changes(x.resource, version, now, x.selects) {
+			if x.server.lossy.Load() {
+				continue
+			}
 			if !x.event(c.kind, x.encode(c.object.api(x.resource, c.version)), c.version) {
 				return false
 			}
