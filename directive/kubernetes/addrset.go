@@ -12,18 +12,36 @@ import (
 type set[T comparable] struct {
 	list  []T
 	items map[T]struct{} // nil if the values are in the list
+	spare map[T]struct{} // for items; empty unless items is it
 }
 
 // mapThreshold is the number of values from which on a map is faster than a list.
 const mapThreshold = 24
 
+// maxSpare is the largest number of values for which a map is reused.
+const maxSpare = 8 * mapThreshold
+
 // reset empties the set for about n values.
 func (s *set[T]) reset(n int) {
+	if len(s.items) > maxSpare {
+		s.spare = nil
+	}
+	clear(s.spare)
 	s.list, s.items = s.list[:0], nil
 	if n > mapThreshold {
-		s.items = make(map[T]struct{}, n)
+		s.useMap(n)
 	} else if cap(s.list) < n {
 		s.list = make([]T, 0, mapThreshold)
+	}
+}
+
+// useMap prepares a map for about n values.
+func (s *set[T]) useMap(n int) {
+	if s.items = s.spare; s.items == nil || n > maxSpare {
+		s.items = make(map[T]struct{}, n)
+	}
+	if n <= maxSpare {
+		s.spare = s.items
 	}
 }
 
@@ -43,7 +61,7 @@ func (s *set[T]) add(v T) bool {
 		}
 		s.list = append(s.list, v)
 		if len(s.list) > mapThreshold {
-			s.items = make(map[T]struct{}, 2*len(s.list))
+			s.useMap(2 * len(s.list))
 			for _, v := range s.list {
 				s.items[v] = struct{}{}
 			}

@@ -55,7 +55,7 @@ func (cs *serviceChanges) add(c *serviceChange) {
 
 // reset removes all changes, and the memory of a large list.
 func (cs *serviceChanges) reset() {
-	if len(cs.ordered) > 64 {
+	if len(cs.ordered) > groupServices {
 		*cs = serviceChanges{}
 		return
 	}

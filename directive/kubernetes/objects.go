@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/snapshot"
@@ -78,24 +79,42 @@ func (s *serviceSpec) object(key cluster.Key) *cluster.Service {
 
 // Load fills an empty index with the objects of a snapshot. All kinds count as listed, but
 // the index is not synced: the first list of each kind deletes what it lacks. After an
-// error the index cannot be used.
+// error the index cannot be used. Since a server does not answer before, the reverse names
+// are indexed on another goroutine.
 func (ix *Index) Load(s *snapshot.Snapshot) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	reverse := make(chan [2]reverseChange, 2) // of reverse and claims
+	var applying sync.WaitGroup
+	applying.Go(func() {
+		for c := range reverse {
+			ix.reverse.applyChange(&c[0])
+			ix.claims.applyChange(&c[1])
+		}
+	})
+	flush := func() {
+		ix.flushServices()
+		ix.reverseLen += len(ix.reverseChange.add) + len(ix.claimChange.add)
+		reverse <- [2]reverseChange{ix.reverseChange, ix.claimChange}
+		ix.reverseChange = reverseChange{add: make([]addrRef, 0, len(ix.reverseChange.add))}
+		ix.claimChange = reverseChange{add: make([]addrRef, 0, len(ix.claimChange.add))}
+	}
 	n := 0
 	err := s.Each(func(kind cluster.Kind, o cluster.Object) {
 		if _, ok := o.(*cluster.Service); ok { // and all slices of the one before have been put
 			if n++; n%groupServices == 0 {
-				ix.flush(cluster.Services)
+				flush()
 			}
 		}
 		ix.put(kind, o)
 	})
+	flush()
+	close(reverse)
+	applying.Wait()
 	if err != nil {
 		return err
 	}
-	ix.flush(cluster.Services)
-	ix.applyReverse()
+	ix.externalReverse.applyChange(&ix.externalChange)
 	ix.loaded = true
 	ix.listedKinds.Store(allKinds)
 	return nil

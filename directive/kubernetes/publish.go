@@ -6,6 +6,15 @@ import "github.com/seamark/seamark/cluster"
 // objects that have changed. The reverse index follows at the end: until then a
 // reverse name leads to the Service as it was, or does not exist.
 func (ix *Index) flush(kind cluster.Kind) {
+	ix.flushServices()
+	if ix.haveListed(kind, kind) || !ix.reverseChange.deferrable(ix.reverseLen) || !ix.claimChange.deferrable(ix.reverseLen) {
+		ix.applyReverse()
+	}
+	ix.externalReverse.applyChange(&ix.externalChange)
+}
+
+// flushServices applies the pending changes, except for those of reverse names.
+func (ix *Index) flushServices() {
 	ix.applyToggled()
 	for _, c := range ix.changes.ordered {
 		ix.publish(c)
@@ -15,10 +24,6 @@ func (ix *Index) flush(kind cluster.Kind) {
 	}
 	ix.changes.reset()
 	ix.sweepPortSets()
-	if ix.haveListed(kind, kind) || !ix.reverseChange.deferrable(ix.reverseLen) || !ix.claimChange.deferrable(ix.reverseLen) {
-		ix.applyReverse()
-	}
-	ix.externalReverse.applyChange(&ix.externalChange)
 }
 
 // applyReverse applies the pending changes of reverse names.
