@@ -27,7 +27,7 @@ func TestClusterMissedEvents(t *testing.T) {
 		name, resource string
 		kind           cluster.Kind
 		options        func(*cluster.Options)
-		change         func(w clusterWriter, name string) // creates, updates and deletes an object, and another at each step
+		create         func(w clusterWriter, name string)
 		delete         func(w clusterWriter, name string) error
 	}{
 		{
@@ -85,11 +85,11 @@ func TestClusterMissedEvents(t *testing.T) {
 				change()
 				others++
 				name := fmt.Sprintf("other-%d", others)
-				c.change(w, name)
+				c.create(w, name)
 				eventually(t, "another object", func() bool { return f.get(c.kind, "shop", name) != nil })
 				proxy.Set(Faults{})
 			}
-			without(func() { c.change(w, "lost") })
+			without(func() { c.create(w, "lost") })
 			eventually(t, "the object that was created", func() bool { return f.get(c.kind, "shop", "lost") != nil })
 			without(func() {
 				if err := c.delete(w, "lost"); err != nil {

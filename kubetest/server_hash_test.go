@@ -56,7 +56,7 @@ func TestServerRecordsHash(t *testing.T) {
 	}
 	add(t, services, service("last", "10.0.6.1"))
 	for _, d := range replicas {
-		d.await(inA("last.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+		d.await(lookupA("last.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	}
 	equal("after changes")
 
@@ -65,9 +65,9 @@ func TestServerRecordsHash(t *testing.T) {
 	add(t, services, service("later", "10.0.6.2"))
 	add(t, slices, slice("later-1", "later", "10.1.6.2"))
 	for _, d := range replicas {
-		d.await(inA("later.shop.svc.cluster.local", "NOERROR 10.0.6.2"), inPTR("2.6.1.10.in-addr.arpa", "NOERROR 10-1-6-2.later.shop.svc.cluster.local."))
+		d.await(lookupA("later.shop.svc.cluster.local", "NOERROR 10.0.6.2"), lookupPTR("2.6.1.10.in-addr.arpa", "NOERROR 10-1-6-2.later.shop.svc.cluster.local."))
 	}
-	replicas[0].check(inPTR("1.6.1.10.in-addr.arpa", "NOERROR 10-1-6-1.last.shop.svc.cluster.local."))
+	replicas[0].check(lookupPTR("1.6.1.10.in-addr.arpa", "NOERROR 10-1-6-1.last.shop.svc.cluster.local."))
 	if a, b := hash(replicas[0]), hash(replicas[1]); a == b {
 		t.Errorf("hashes after a change that one replica has missed: both %v, want different ones", a)
 	}
@@ -75,7 +75,7 @@ func TestServerRecordsHash(t *testing.T) {
 	remove(t, slices, "last-1")
 	remove(t, services, "later")
 	for _, d := range replicas {
-		d.await(inA("later.shop.svc.cluster.local", "NXDOMAIN"))
+		d.await(lookupA("later.shop.svc.cluster.local", "NXDOMAIN"))
 	}
 	equal("after the missed object's deletion")
 }
