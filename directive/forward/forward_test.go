@@ -299,6 +299,7 @@ func TestPolicies(t *testing.T) {
 			before[i] = u.queryCount()
 		}
 		r := newHarness(t, "forward . "+to+" {\n "+policy+"\n}")
+		r.sendOnce()
 		for i := range 30 {
 			r.query(fmt.Sprintf("n%d.example.", i), mdns.TypeA)
 		}

@@ -309,10 +309,7 @@ func TestHTTPSUpstreamBusy(t *testing.T) {
 		_, _ = w.Write(pack(answerOf(q, "1")))
 	})
 	r := newHarness(t, "forward . "+s.URL+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 1m\n max_fails 0\n}")
-	u := r.forward[0].set.current.Load().all[0]
-	for range minSamples {
-		u.latency.add(exchangeTimeout) // no query is repeated
-	}
+	r.sendOnce()
 	const n = maxHTTPWaiting + 50
 	var clients sync.WaitGroup
 	var answered, failed atomic.Int32
