@@ -112,8 +112,8 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/resolvconf"},
-		third: []string{"github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/query", "internal/resolvconf", "internal/stub"},
+		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	},
 
 	// Shared by some directives and commands.
@@ -126,6 +126,7 @@ var table = map[string]row{
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	"internal/stub":          {own: []string{"internal/query", "internal/resolvconf"}, third: []string{"github.com/miekg/dns"}},
 	"internal/resolvconf":    {own: []string{"internal/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	// zap and gRPC are imported to silence the client's logging.
 	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},

@@ -1,0 +1,64 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+const (
+	fetchTimeout = 15 * time.Second
+	fetchLimit   = 16 << 20 // bytes; etcd's limit for one object is 1.5 MB
+)
+
+// Fetch reads one object of the API server, as JSON. path is that of the object's URL:
+// /api/v1/namespaces/shop/pods/web. It is for commands that read once; Run follows
+// changes.
+func Fetch(ctx context.Context, o cluster.Options, path string) ([]byte, error) {
+	config, err := restConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = userAgent()
+	config.Timeout = fetchTimeout
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err // it names the method and the URL
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, fetchLimit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s from the API server: %w", path, err)
+	case len(text) > fetchLimit:
+		return nil, fmt.Errorf("reading %s from the API server: larger than %d MB", path, fetchLimit>>20)
+	case response.StatusCode != http.StatusOK:
+		var status struct{ Message string }
+		if json.Unmarshal(text, &status) != nil || status.Message == "" {
+			status.Message = response.Status
+		}
+		return nil, fmt.Errorf("reading %s from the API server: %s", path, status.Message)
+	}
+	return text, nil
+}

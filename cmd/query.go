@@ -1,0 +1,204 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/internal/resolvconf"
+	"github.com/seamark/seamark/internal/stub"
+	"github.com/spf13/cobra"
+)
+
+// queryFlags are the flags of the command query.
+type queryFlags struct {
+	pod, kubeconfig, context string
+	domain, file, output     string
+	servers                  []string
+}
+
+func (p *program) queryCommand() *cobra.Command {
+	var q queryFlags
+	c := &cobra.Command{
+		Use:   "query NAME [TYPE...]",
+		Short: "Resolve a name as a pod does, and show each query",
+		Long: `Query resolves NAME as the resolver library of a program does: with the search domains,
+the ndots option and the nameservers of a resolv.conf, and A and AAAA unless types are set.
+It prints each query with its response code, server, time and records, and stops at the
+first name that has a record.
+
+With --pod it takes the resolv.conf that the kubelet writes for that pod: it reads the pod,
+and the address of the Service kube-dns, from the API server. Search domains of the pod's
+node are not known. Outside the cluster, where the Service's address cannot be reached, set
+--server to an address that can.
+
+The exit status is 1 if no name has a record.`,
+		Example: `  seamark query web.shop.svc.cluster.local --server 127.0.0.1:1053
+  seamark query web --pod shop/cart-7d9c
+  seamark query web SRV --pod shop/cart-7d9c --output json`,
+		Args: arguments(1, -1),
+		RunE: func(c *cobra.Command, args []string) error { return p.query(c.Context(), q, args[0], args[1:]) },
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&q.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
+	f.StringVar(&q.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` for --pod (default: $KUBECONFIG, ~/.kube/config, or the service account of this pod)")
+	f.StringVar(&q.context, "context", "", "`CONTEXT` of the kubeconfig (default: the current one)")
+	f.StringVar(&q.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain")
+	f.StringVar(&q.file, "resolv-conf", "/etc/resolv.conf", "`FILE` with the settings of a query without --pod")
+	f.StringSliceVar(&q.servers, "server", nil, "nameserver in place of the file's: `IP[:PORT],...`")
+	f.StringVarP(&q.output, "output", "o", "text", "format: text or json")
+	return c
+}
+
+func (p *program) query(ctx context.Context, q queryFlags, name string, typeNames []string) error {
+	types, err := queryTypes(typeNames)
+	if err != nil {
+		return err
+	}
+	if q.output != "text" && q.output != "json" {
+		return fmt.Errorf("--output: want text or json, got %q", q.output)
+	}
+	if namespace, pod, ok := strings.Cut(q.pod, "/"); q.pod != "" && (!ok || namespace == "" || pod == "" || strings.Contains(pod, "/")) {
+		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", q.pod)
+	}
+	for _, s := range q.servers {
+		if _, err := netip.ParseAddrPort(query.WithPort(s)); err != nil {
+			return fmt.Errorf("--server: want IP or IP:PORT, got %q", s)
+		}
+	}
+	config, err := p.queryConfig(ctx, q)
+	if err != nil {
+		return failure{err}
+	}
+	if q.servers != nil {
+		config.Nameservers = q.servers
+	}
+	r := stub.New(config)
+	var steps []stub.Step
+	err = r.Lookup(ctx, name, types, func(s stub.Step) {
+		if q.output == "text" {
+			p.showStep(s)
+		}
+		steps = append(steps, s)
+	})
+	if q.output == "json" {
+		if err := indented(p.out, struct {
+			Name     string      `json:"name"`
+			Searches []string    `json:"searches"`
+			Ndots    int         `json:"ndots"`
+			Found    bool        `json:"found"`
+			Steps    []stub.Step `json:"steps"`
+		}{name, r.Searches, r.Ndots, err == nil, steps}); err != nil {
+			return failure{err}
+		}
+	}
+	if err != nil {
+		return failure{fmt.Errorf("%q: %w", name, err)}
+	}
+	return nil
+}
+
+func queryTypes(names []string) (types []uint16, err error) {
+	for _, name := range names {
+		t, ok := dns.StringToType[strings.ToUpper(name)]
+		if !ok {
+			return nil, fmt.Errorf("want a record type such as SRV, got %q", name)
+		}
+		types = append(types, t)
+	}
+	if types == nil {
+		types = []uint16{dns.TypeA, dns.TypeAAAA}
+	}
+	return types, nil
+}
+
+func (p *program) showStep(s stub.Step) {
+	result := s.RCode
+	switch {
+	case s.Error != "":
+		result = "no reply"
+	case s.RCode == "NOERROR" && len(s.Records) == 0:
+		result = "NODATA"
+	}
+	fmt.Fprintf(p.out, "%s %s: %s from %s in %v\n", s.Name, s.Type, result, s.Server, s.Time.Round(10*time.Microsecond))
+	for _, record := range s.Records {
+		fmt.Fprintf(p.out, "    %s\n", record)
+	}
+}
+
+// queryConfig returns the contents of the resolv.conf that applies.
+func (p *program) queryConfig(ctx context.Context, q queryFlags) (resolvconf.Config, error) {
+	if q.pod == "" {
+		config, comments, err := resolvconf.ReadNode(q.file)
+		for _, comment := range comments {
+			fmt.Fprintf(p.err, "# %s\n", comment)
+		}
+		return config, err
+	}
+	o := cluster.Options{Kubeconfig: cmp.Or(q.kubeconfig, defaultKubeconfig()), KubeconfigContext: q.context}
+	namespace, name, _ := strings.Cut(q.pod, "/")
+	if o.Kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return resolvconf.Config{}, errors.New("no kubeconfig found: set --kubeconfig")
+	}
+	text, err := apiserver.Fetch(ctx, o, "/api/v1/namespaces/"+namespace+"/pods/"+name)
+	if err != nil {
+		return resolvconf.Config{}, err
+	}
+	manifest, _, err := resolvconf.ParseManifest("pod "+q.pod, text)
+	if err != nil {
+		return resolvconf.Config{}, err
+	}
+	pod, _, err := manifest.Pod(resolvconf.Flags{})
+	if err != nil {
+		return resolvconf.Config{}, err
+	}
+	kubelet := resolvconf.Kubelet{ClusterDomain: q.domain, Node: new(resolvconf.Config)}
+	text, err = apiserver.Fetch(ctx, o, "/api/v1/namespaces/kube-system/services/kube-dns")
+	switch {
+	case err == nil:
+		var service struct{ Spec struct{ ClusterIP string } }
+		if err := json.Unmarshal(text, &service); err != nil {
+			return resolvconf.Config{}, fmt.Errorf("reading the Service kube-system/kube-dns: %w", err)
+		}
+		address, err := netip.ParseAddr(service.Spec.ClusterIP)
+		if err != nil {
+			return resolvconf.Config{}, fmt.Errorf("the Service kube-system/kube-dns has no ClusterIP: set --server")
+		}
+		kubelet.ClusterDNS = []netip.Addr{address}
+	case q.servers == nil:
+		return resolvconf.Config{}, fmt.Errorf("%w: set --server", err)
+	default:
+		kubelet.ClusterDNS = []netip.Addr{netip.MustParseAddrPort(query.WithPort(q.servers[0])).Addr()}
+	}
+	config, comments := kubelet.Form(pod)
+	for _, comment := range comments {
+		fmt.Fprintf(p.err, "# %s\n", comment)
+	}
+	return config, nil
+}
+
+// defaultKubeconfig returns the file that kubectl uses, if it exists.
+func defaultKubeconfig() string {
+	files := filepath.SplitList(os.Getenv("KUBECONFIG"))
+	if home, err := os.UserHomeDir(); err == nil && len(files) == 0 {
+		files = []string{filepath.Join(home, ".kube", "config")}
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+			return file
+		}
+	}
+	return ""
+}

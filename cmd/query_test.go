@@ -1,0 +1,55 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestQuery(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "resolv.conf"), "nameserver 192.0.2.1\nsearch shop.svc.cluster.local svc.cluster.local\noptions ndots:5\n")
+	server := serve(t, "..", "", "serve", "--manifests", "examples", "--listen", "127.0.0.1:0")
+	server.until("  dig @127.0.0.1") // it waits for the data
+	defer server.stop()
+	address := "127.0.0.1:" + server.ports[0]
+	query := func(args string) (string, string, int) {
+		return run(t, dir, "", append([]string{"query", "--resolv-conf", "resolv.conf", "--server", address}, strings.Fields(args)...)...)
+	}
+	out, stderr, code := query("web")
+	lines := strings.Split(out, "\n")
+	if code != 0 || len(lines) != 4 || !strings.HasPrefix(lines[0], "web.shop.svc.cluster.local. A: NOERROR from "+address+" in ") ||
+		lines[1] != "    web.shop.svc.cluster.local. 5 IN A 10.96.10.10" || !strings.HasPrefix(lines[2], "web.shop.svc.cluster.local. AAAA: NODATA from ") {
+		t.Errorf("seamark query web: got %q, %q, status %d", out, stderr, code)
+	}
+	out, stderr, code = query("none.shop SRV -o json")
+	var got struct {
+		Name  string
+		Ndots int
+		Found bool
+		Steps []struct{ Name, Type, RCode string }
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Name != "none.shop" || got.Ndots != 5 || got.Found || len(got.Steps) < 3 || got.Steps[1].Name != "none.shop.svc.cluster.local." || got.Steps[1].RCode != "NXDOMAIN" {
+		t.Errorf("seamark query none.shop SRV -o json: got %q, error %v", out, err)
+	}
+	if code != 1 || !strings.HasPrefix(stderr, `"none.shop": `) {
+		t.Errorf("seamark query none.shop SRV: got %q, status %d", stderr, code)
+	}
+	for _, c := range []struct {
+		args, err string
+		code      int
+	}{
+		{"web FOO", `seamark: want a record type such as SRV, got "FOO"`, 2},
+		{"web -o yaml", `seamark: --output: want text or json, got "yaml"`, 2},
+		{"web --pod a", `seamark: --pod: want NAMESPACE/NAME, got "a"`, 2},
+		{"web --server a.example", `seamark: --server: want IP or IP:PORT, got "a.example"`, 2},
+		{"web --resolv-conf none", "reading the node's file: ", 1},
+		{"a..b", `"a..b": want a domain name`, 1},
+		{"web --pod a/b --kubeconfig none", "reading kubeconfig none: ", 1},
+	} {
+		if _, stderr, code := query(c.args); code != c.code || !strings.HasPrefix(stderr, c.err) {
+			t.Errorf("seamark query %s: got %q, status %d, want %q, status %d", c.args, stderr, code, c.err, c.code)
+		}
+	}
+}
