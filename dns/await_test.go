@@ -105,8 +105,9 @@ func TestParkingLotPlaces(t *testing.T) {
 		if outcome, _ := r.ask(m); outcome != Parked || r.lot.used.Load() != c.want {
 			t.Errorf("%T with %d bytes of padding: got outcome %v and %d places, want %v and %d", c.handler, c.padding, outcome, r.lot.used.Load(), Parked, c.want)
 		}
-		r.lot.cancel()
-		r.lot.Close(t.Context())
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.lot.Close(ended)
 		r.wait()
 	}
 }

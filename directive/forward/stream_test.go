@@ -312,25 +312,23 @@ func TestHTTPSUpstreamBusy(t *testing.T) {
 	r.sendOnce()
 	const n = maxHTTPWaiting + 50
 	var clients sync.WaitGroup
-	var answered, failed atomic.Int32
+	var failed atomic.Int32
 	for i := range n {
 		clients.Go(func() {
 			reply, err := r.ask(query(fmt.Sprintf("n%d.example.", i), mdns.TypeA), dns.UDP)
 			switch {
-			case brief(reply) == "192.0.2.1":
-				answered.Add(1)
 			case errors.Is(err, errBusy):
 				failed.Add(1)
-			default:
-				t.Errorf("query %d: got error %v and\n%v\nwant an answer or %v", i, err, reply, errBusy)
+			case brief(reply) != "192.0.2.1" && !isTimeout(err): // on a busy machine
+				t.Errorf("query %d: got error %v and\n%v\nwant an answer, a timeout or %v", i, err, reply, errBusy)
 			}
 		})
 	}
 	eventually(t, "the queries above the limit have failed", func() bool { return failed.Load() == n-maxHTTPWaiting })
 	close(release)
 	clients.Wait()
-	if got := answered.Load(); got != maxHTTPWaiting {
-		t.Errorf("%d queries: got %d answers, want %d", n, got, maxHTTPWaiting)
+	if got := failed.Load(); got != n-maxHTTPWaiting {
+		t.Errorf("%d queries: %d failed since too many were waiting, want %d", n, got, n-maxHTTPWaiting)
 	}
 }
 
