@@ -16,6 +16,10 @@ import (
 // yields the processor.
 const groupServices = 256
 
+// loadRefs is twice the number of references that Load adds to the reverse index at a time.
+// More would need more memory, and fewer would copy its leaves more often.
+const loadRefs = 1 << 15
+
 // Objects returns the objects that the index was made of: a Service is followed by its
 // slices. It may run while the index changes and then has each Service before or after a
 // change.
@@ -92,12 +96,17 @@ func (ix *Index) Load(s *snapshot.Snapshot) error {
 			ix.claims.applyChange(&c[1])
 		}
 	})
-	flush := func() {
-		ix.flushServices()
+	pass := func() {
 		ix.reverseLen += len(ix.reverseChange.add) + len(ix.claimChange.add)
 		reverse <- [2]reverseChange{ix.reverseChange, ix.claimChange}
 		ix.reverseChange = reverseChange{add: make([]addrRef, 0, len(ix.reverseChange.add))}
 		ix.claimChange = reverseChange{add: make([]addrRef, 0, len(ix.claimChange.add))}
+	}
+	flush := func() {
+		ix.flushServices()
+		if !ix.reverseChange.deferrable(loadRefs) || !ix.claimChange.deferrable(loadRefs) {
+			pass()
+		}
 	}
 	n := 0
 	err := s.Each(func(kind cluster.Kind, o cluster.Object) {
@@ -109,6 +118,7 @@ func (ix *Index) Load(s *snapshot.Snapshot) error {
 		ix.put(kind, o)
 	})
 	flush()
+	pass()
 	close(reverse)
 	applying.Wait()
 	if err != nil {
