@@ -92,16 +92,19 @@ const (
 	capabilityV3     = 0x20080522
 )
 
-// TestContainerProcess is not a test: TestListenOnPrivilegedPort runs it in a process
+// TestContainerProcess is not a test: other tests run it in a process
 // of its own, which becomes user 65532 as a container runtime does and executes the
 // command in its arguments. Only NET_BIND_SERVICE may be in the bounding set. The
-// process may not gain privileges (allowPrivilegeEscalation: false).
+// process may not gain privileges (allowPrivilegeEscalation: false). If
+// SEAMARK_TEST_WRITABLE names a directory, only that is writable, and only the system calls
+// of a container runtime's default profile are allowed.
 func TestContainerProcess(*testing.T) {
 	inBounding := os.Getenv("SEAMARK_TEST_CONTAINER")
 	if inBounding == "" {
-		return // not called by TestListenOnPrivilegedPort
+		return // not run by another test
 	}
 	runtime.LockOSThread() // credentials belong to a thread until it executes a program
+	writable := os.Getenv("SEAMARK_TEST_WRITABLE")
 	check := func(what string, errno syscall.Errno) {
 		if errno != 0 {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", what, errno)
@@ -111,6 +114,12 @@ func TestContainerProcess(*testing.T) {
 	prctl := func(option, value uintptr) syscall.Errno {
 		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, value, 0, 0, 0, 0)
 		return errno
+	}
+	if writable != "" {
+		if err := readOnlyRoot(writable); err != nil {
+			fmt.Fprintf(os.Stderr, "making the root directory read-only: %v\n", err)
+			os.Exit(3)
+		}
 	}
 	permitted := uint32(0)
 	if inBounding == "true" {
@@ -136,10 +145,25 @@ func TestContainerProcess(*testing.T) {
 	_, _, errno = syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0)
 	check("capset", errno)
 	check("setting no_new_privs", prctl(setNoNewPrivs, 1))
+	if writable != "" {
+		check("setting the seccomp filter", restrictCalls())
+	}
 	command := os.Args[slices.IndexFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.run") })+1:]
 	err := syscall.Exec(command[0], command, append(os.Environ(), "SEAMARK_TEST_MAIN=1", "GORACE=atexit_sleep_ms=0"))
 	fmt.Fprintf(os.Stderr, "executing %s: %v\n", command[0], err)
 	os.Exit(126)
+}
+
+// readOnlyRoot gives this thread mounts of its own, in which only one directory is
+// writable.
+func readOnlyRoot(writable string) error {
+	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
+		return err
+	}
+	return errors.Join(
+		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount(writable, writable, "", syscall.MS_BIND, ""),
+		syscall.Mount("", "/", "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""))
 }
 
 // copyOfBinary returns a copy of the binary that every user may execute, with or
