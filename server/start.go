@@ -21,8 +21,8 @@ const (
 	// maxParked is the maximum number of parked queries of one plan that have
 	// goroutines; without goroutines there may be eight times as many.
 	maxParked = 4096
-	// parkedSize is the memory of a parked query with a goroutine, mostly its stack,
-	// and of four without: twice the memory in use, as for all memory that is collected.
+	// parkedSize is the memory of a parked query with a goroutine, mostly its stack, and
+	// of eight without, including the free memory of the heap.
 	parkedSize = 24 << 10
 	// grace is how long parked queries may continue after their plan was replaced
 	// or stopped. The timeout of a single query is the same.
