@@ -72,6 +72,9 @@ type observation struct {
 // update calculates new limits. It returns how many of the dropped queries were above
 // the old limits; the others did not fit into the socket's buffer.
 func (s *shares) update(o observation) (overLimit int) {
+	if o.received.total == 0 && o.fill > 0 {
+		return 0 // the process was stopped
+	}
 	s.estimateCapacity(o)
 	demands, rest, overLimit := s.demands(o)
 	// The part of the capacity that is distributed keeps the buffer filled in part, so
@@ -85,8 +88,9 @@ func (s *shares) update(o observation) (overLimit int) {
 	if rest > 0 {
 		share = max(share, all/maxTallied) // the tally is inexact by that
 	}
+	unlimited := len(s.limits) == 0
 	s.limits = nil
-	if float64(o.received.total+o.dropped)/o.seconds <= target {
+	if unlimited && o.dropped == 0 || float64(o.received.total+o.dropped)/o.seconds <= target {
 		s.share = 0
 		return overLimit
 	}
@@ -112,13 +116,15 @@ func (s *shares) update(o observation) (overLimit int) {
 func (s *shares) estimateCapacity(o observation) {
 	rate := float64(o.received.total) / o.seconds
 	switch {
-	case o.idle && rate < 0.8*s.capacity:
+	case o.idle && rate < 0.5*s.capacity:
 	case o.idle:
 		s.capacity = max(1.05*s.capacity, rate)
 	case s.capacity == 0:
 		s.capacity = rate
-	default:
+	case o.fill > 0.9:
 		s.capacity = (s.capacity + rate) / 2
+	default: // slowly, since the reader may be stopped for parts of the time
+		s.capacity += (rate - s.capacity) / 4
 	}
 }
 

@@ -1,0 +1,321 @@
+package cmd_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// overloadServer starts the server, or the program SOAK_SERVER with the same Corefile, in
+// a control group with a tenth of a processor, so that the test can send many times what
+// it can answer. It skips the test where that is not permitted.
+func overloadServer(t *testing.T) (p *process, at string) {
+	t.Helper()
+	v1 := "/sys/fs/cgroup/cpu"
+	dir := filepath.Join("/sys/fs/cgroup", fmt.Sprintf("seamark-test-%d", os.Getpid()))
+	settings := map[string]string{"cpu.max": "1000 10000"}
+	if _, err := os.Stat(filepath.Join(v1, "cpu.cfs_quota_us")); err == nil {
+		dir = filepath.Join(v1, filepath.Base(dir))
+		settings = map[string]string{"cpu.cfs_period_us": "10000", "cpu.cfs_quota_us": "1000"}
+	}
+	err := os.Mkdir(dir, 0o755)
+	if err == nil {
+		t.Cleanup(func() { _ = os.Remove(dir) })
+	}
+	for file, value := range settings {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), []byte(value), 0)
+		}
+	}
+	if err != nil {
+		t.Skipf("making a CPU control group: %v", err)
+	}
+	work := t.TempDir()
+	at = "127.0.0.1:" + freePort(t)
+	_, port, _ := net.SplitHostPort(at)
+	write(t, filepath.Join(work, "Corefile"), fmt.Sprintf(".:%s {\n bind 127.0.0.1\n hosts {\n  192.0.2.1 a.example.org\n }\n}\n", port))
+	c := program(t, work, "-conf", "Corefile")
+	if other := os.Getenv("SOAK_SERVER"); other != "" {
+		c.Path, c.Args[0] = other, other
+	}
+	c.Args = append([]string{"sh", "-c", fmt.Sprintf(`echo $$ >%s/cgroup.procs && exec "$0" "$@"`, dir), c.Path}, c.Args[1:]...)
+	c.Path = "/bin/sh"
+	return start(t, c, os.Stderr, ""), at
+}
+
+// residentMemory returns the memory of the process in MB.
+func residentMemory(t *testing.T, p *process) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	kb, _ := strconv.Atoi(strings.Fields(after)[0])
+	return float64(kb) / 1024
+}
+
+// An openClient is a client with an address of its own that sends queries over UDP
+// without waiting for replies.
+type openClient struct {
+	conn      *net.UDPConn
+	sent, got atomic.Int64
+	replies   chan struct{} // receives a value for each reply if not full
+}
+
+func openClients(t *testing.T, at string, n int) (clients []*openClient) {
+	t.Helper()
+	to, err := net.ResolveUDPAddr("udp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var receivers sync.WaitGroup
+	t.Cleanup(receivers.Wait)
+	for i := range n {
+		conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 8, byte(i+1))}, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		c := &openClient{conn: conn, replies: make(chan struct{}, 10)}
+		clients = append(clients, c)
+		receivers.Go(func() {
+			for buf := make([]byte, 512); ; {
+				n, err := c.conn.Read(buf)
+				if err != nil {
+					if _, open := err.(*net.OpError); open && strings.Contains(err.Error(), "closed") {
+						return
+					}
+					continue
+				}
+				if n > 12 && buf[3]&15 == dns.RcodeSuccess {
+					c.got.Add(1)
+				}
+				select {
+				case c.replies <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	return clients
+}
+
+func overloadQuery() []byte {
+	packet, err := new(dns.Msg).SetQuestion("a.example.org.", dns.TypeA).Pack()
+	if err != nil {
+		panic(err)
+	}
+	return packet
+}
+
+func sums(clients []*openClient) (sent, got float64) {
+	for _, c := range clients {
+		sent, got = sent+float64(c.sent.Load()), got+float64(c.got.Load())
+	}
+	return sent, got
+}
+
+// peak returns how many queries are answered in a second if each client has ten
+// outstanding ones.
+func peak(clients []*openClient) float64 {
+	const duration = 5 * time.Second
+	_, before := sums(clients)
+	var senders sync.WaitGroup
+	packet, start := overloadQuery(), time.Now()
+	for _, c := range clients {
+		senders.Go(func() {
+			for outstanding := 0; time.Since(start) < duration; outstanding++ {
+				if outstanding >= 10 {
+					select {
+					case <-c.replies:
+					case <-time.After(time.Second):
+					}
+				}
+				_, _ = c.conn.Write(packet)
+				c.sent.Add(1)
+			}
+		})
+	}
+	senders.Wait()
+	_, after := sums(clients)
+	return (after - before) / duration.Seconds()
+}
+
+// openLoad sends rate queries in a second from all clients together, and greedy ones from
+// the last client alone, and returns what they sent and what was answered.
+func openLoad(clients []*openClient, rate, greedy float64, duration time.Duration) (sent, got, greedySent, greedyGot float64) {
+	others, last := clients, clients[len(clients)-1:]
+	if greedy > 0 {
+		others = clients[:len(clients)-1]
+	}
+	sent, got = sums(others)
+	greedySent, greedyGot = sums(last)
+	packet := overloadQuery()
+	send := func(c *openClient) {
+		_, _ = c.conn.Write(packet)
+		c.sent.Add(1)
+	}
+	next := 0
+	var done, doneGreedy float64
+	start := time.Now()
+	for elapsed := 0.0; elapsed < duration.Seconds(); time.Sleep(time.Millisecond) {
+		elapsed = min(time.Since(start), duration).Seconds()
+		for (done < rate*elapsed || doneGreedy < greedy*elapsed) && time.Since(start) < duration+10*time.Millisecond {
+			if done < rate*elapsed {
+				send(others[next])
+				next = (next + 1) % len(others)
+				done++
+			}
+			for i := 0.0; i < 1+greedy/rate && doneGreedy < greedy*elapsed; i++ {
+				send(last[0])
+				doneGreedy++
+			}
+		}
+	}
+	time.Sleep(500 * time.Millisecond) // for replies on their way
+	a, b := sums(others)
+	c, d := sums(last)
+	return a - sent, b - got, c - greedySent, d - greedyGot
+}
+
+// TestSoakOverload sends up to ten times as many queries as the server can answer over UDP,
+// first from a hundred equal clients and then from one of them, and over TCP from a client
+// with a hundred connections. It takes SOAK for each.
+func TestSoakOverload(t *testing.T) {
+	if os.Getenv("SOAK") == "" {
+		t.Skip("it takes minutes; make soak runs it")
+	}
+	duration, err := time.ParseDuration(os.Getenv("SOAK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	duration = min(duration, time.Minute)
+	strict := os.Getenv("SOAK_SERVER") == ""
+	check := func(ok bool, format string, args ...any) {
+		t.Helper()
+		if t.Logf(format, args...); strict && !ok {
+			t.Errorf("that is outside the guarantee")
+		}
+	}
+	p, at := overloadServer(t)
+	defer p.stop()
+	clients := openClients(t, at, 100)
+	capacity := peak(clients)
+	before := residentMemory(t, p)
+	t.Logf("the server answers %.0f queries in a second and has %.1f MB of resident memory", capacity, before)
+
+	sent, got, _, _ := openLoad(clients, 10*capacity, 0, duration)
+	check(got >= 0.9*capacity*duration.Seconds(), "a hundred clients: %.1f times the capacity sent, %.2f of the capacity answered", sent/duration.Seconds()/capacity, got/duration.Seconds()/capacity)
+	openLoad(clients, 0.5*capacity, 0, 500*time.Millisecond)
+	sent, got, _, _ = openLoad(clients, 0.5*capacity, 0, 5*time.Second)
+	check(got >= 0.99*sent, "from a second after that: %.0f queries sent, %.4f answered", sent, got/sent)
+
+	sent, got, greedySent, greedyGot := openLoad(clients, 0.5*capacity, 9.5*capacity, duration)
+	check(got >= 0.9*sent, "one greedy client: %.4f of the queries of 99 others answered, %.3f of its own; %.1f times the capacity sent, %.2f of the capacity answered",
+		got/sent, greedyGot/greedySent, (sent+greedySent)/duration.Seconds()/capacity, (got+greedyGot)/duration.Seconds()/capacity)
+	openLoad(clients, 0.5*capacity, 0, 500*time.Millisecond)
+	sent, got, _, _ = openLoad(clients, 0.5*capacity, 0, 5*time.Second)
+	check(got >= 0.99*sent, "from a second after that: %.0f queries sent, %.4f answered", sent, got/sent)
+	after := residentMemory(t, p)
+	check(after < before+10, "%.1f MB of resident memory", after)
+
+	var waits []time.Duration
+	failed, greedyAnswers := greedyTCP(at, duration, &waits)
+	slices.Sort(waits)
+	median := time.Duration(0)
+	if len(waits) > 0 {
+		median = waits[len(waits)/2]
+	}
+	check(failed == 0 && len(waits) > 0, "TCP: 99 clients got %d answers within %v in the median, and %d of their queries got none; a client with a hundred connections got %.0f in a second", len(waits), median, failed, greedyAnswers/duration.Seconds())
+	after = residentMemory(t, p)
+	check(after < before+20, "%.1f MB of resident memory", after)
+}
+
+// greedyTCP sends queries over a hundred connections of one client, as fast as they are
+// accepted, and five in a second from each of 99 others. It returns how many of the
+// others' queries failed, or got no reply within five seconds.
+func greedyTCP(at string, duration time.Duration, waits *[]time.Duration) (failed int, greedyAnswers float64) {
+	packet := overloadQuery()
+	framed := append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)
+	many := slices.Repeat(framed, 100)
+	end := time.Now().Add(duration)
+	dial := func(i int) (net.Conn, error) {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 8, byte(i+1))}, Timeout: 5 * time.Second}
+		return d.Dial("tcp", at)
+	}
+	var tasks sync.WaitGroup
+	var mu sync.Mutex
+	var bytes atomic.Int64
+	for range 100 {
+		tasks.Go(func() {
+			c, err := dial(99)
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			_ = c.SetDeadline(end)
+			tasks.Go(func() {
+				for buf := make([]byte, 64<<10); ; {
+					n, err := c.Read(buf)
+					bytes.Add(int64(n))
+					if err != nil {
+						return
+					}
+				}
+			})
+			for err == nil {
+				_, err = c.Write(many)
+			}
+		})
+	}
+	for i := range 99 {
+		tasks.Go(func() {
+			var c net.Conn
+			var err error
+			reply := make([]byte, 512)
+			for next := time.Now().Add(time.Duration(i) * 2 * time.Millisecond); next.Before(end); next = next.Add(200 * time.Millisecond) {
+				time.Sleep(time.Until(next))
+				start := time.Now()
+				if c == nil {
+					c, err = dial(i)
+				}
+				if err == nil {
+					_ = c.SetDeadline(start.Add(5 * time.Second))
+					if _, err = c.Write(framed); err == nil {
+						if _, err = io.ReadFull(c, reply[:2]); err == nil {
+							_, err = io.ReadFull(c, reply[:binary.BigEndian.Uint16(reply)])
+						}
+					}
+				}
+				mu.Lock()
+				if err == nil {
+					*waits = append(*waits, time.Since(start))
+				} else {
+					failed++
+				}
+				mu.Unlock()
+				if err != nil && c != nil {
+					c.Close()
+					c, err = nil, nil
+				}
+			}
+			if c != nil {
+				c.Close()
+			}
+		})
+	}
+	tasks.Wait()
+	return failed, float64(bytes.Load()) / float64(len(framed)+16)
+}
