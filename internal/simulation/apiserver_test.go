@@ -303,7 +303,7 @@ func (x *response) objects(version int, probe bool) []*object {
 	}
 	x.server.mu.Unlock()
 	objects := x.server.cluster.list(x.resource, version, x.selects)
-	if empty {
+	if empty && x.source.emptiedFirst(x.feed) {
 		objects = nil
 	}
 	x.doubtful = x.source.doubts(x.server.cluster, x.feed, objects, x.selects)

@@ -28,6 +28,7 @@ const maxFailures = 3
 
 // TestSimulation runs a world for each seed.
 func TestSimulation(t *testing.T) {
+	c := newCertificate(t)
 	var failed atomic.Int32
 	for seed := *first; seed < *first+*seeds; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestSimulation(t *testing.T) {
 			stuck := time.AfterFunc(longestWorld, func() { panic(current.Load().stuck()) })
 			defer stuck.Stop()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(seed, t.TempDir())
+				w := newWorld(seed, t.TempDir(), c)
 				current.Store(w)
 				w.run()
 				if *verbose {

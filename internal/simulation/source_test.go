@@ -38,6 +38,7 @@ type source struct {
 	sent  map[feed]bool // the end of a list has been sent
 	marks map[feed][]mark
 	doubt map[feed]time.Time // of the first list that has to be confirmed
+	empty map[feed]bool      // an empty list has been sent
 
 	started time.Time    // when the server that has the source was started
 	saved   map[feed]int // versions of which the snapshot has all changes; nil without a snapshot
@@ -52,7 +53,7 @@ type mark struct {
 }
 
 func newSource(host string, o sourceOptions) *source {
-	return &source{sourceOptions: o, host: host, sent: map[feed]bool{}, marks: map[feed][]mark{}, doubt: map[feed]time.Time{}, frozen: map[feed]int{}}
+	return &source{sourceOptions: o, host: host, sent: map[feed]bool{}, marks: map[feed][]mark{}, doubt: map[feed]time.Time{}, empty: map[feed]bool{}, frozen: map[feed]int{}}
 }
 
 // corefile returns the options as a Corefile has them.
@@ -124,6 +125,16 @@ func (s *source) isDoubtful(f feed) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.doubt[f].IsZero()
+}
+
+// emptiedFirst reports whether no empty list of a feed that has objects has been sent: a
+// second one could confirm the first.
+func (s *source) emptiedFirst(f feed) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.empty[f]
+	s.empty[f] = true
+	return first
 }
 
 func (s *source) listSent(f feed) {

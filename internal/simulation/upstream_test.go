@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -110,7 +111,13 @@ type upstream struct {
 	mu       sync.Mutex
 	history  []stage
 	queries  map[string]uint64
-	sessions map[*conn]bool
+	sessions map[*session]bool
+}
+
+// A session is a UDP socket, or a connection, with TLS unless secure is nil.
+type session struct {
+	*conn
+	secure *tls.Conn
 }
 
 // A stage is the behaviour of an upstream since a time.
@@ -121,7 +128,7 @@ type stage struct {
 
 func newUpstream(w *world, z *zone, i int) *upstream {
 	return &upstream{world: w, zone: z, address: netip.AddrFrom4([4]byte{10, 53, byte(z.set), byte(i + 1)}),
-		history: []stage{{time.Now(), answers}}, queries: map[string]uint64{}, sessions: map[*conn]bool{}}
+		history: []stage{{time.Now(), answers}}, queries: map[string]uint64{}, sessions: map[*session]bool{}}
 }
 
 func (u *upstream) behave(b behaviour) {
@@ -156,8 +163,9 @@ func (u *upstream) had(from, to time.Time, is func(behaviour) bool) bool {
 	return false
 }
 
-// dial opens a UDP socket or a TCP connection.
-func (u *upstream) dial(ctx context.Context, network string) (net.Conn, error) {
+// dial opens a UDP socket or a TCP connection, on which the upstream expects TLS if the
+// port is that of DNS over TLS.
+func (u *upstream) dial(ctx context.Context, network string, port uint16) (net.Conn, error) {
 	if network == "tcp" {
 		switch u.now() {
 		case closes:
@@ -167,28 +175,36 @@ func (u *upstream) dial(ctx context.Context, network string) (net.Conn, error) {
 			return nil, ctx.Err()
 		}
 	}
-	client, server := connect(network, netip.MustParseAddrPort("10.0.0.1:40000"), netip.AddrPortFrom(u.address, 53))
+	client, server := connect(network, netip.MustParseAddrPort("10.0.0.1:40000"), netip.AddrPortFrom(u.address, port))
+	s := &session{conn: server}
+	if port == 853 {
+		s.secure = tls.Server(server, u.world.tls.config)
+	}
 	u.mu.Lock()
-	u.sessions[server] = true
+	u.sessions[s] = true
 	u.mu.Unlock()
-	go u.serve(server)
+	go u.serve(s)
 	return client, nil
 }
 
 // serve answers the queries of a socket or connection until the client closes it.
-func (u *upstream) serve(c *conn) {
+func (u *upstream) serve(c *session) {
 	defer func() {
 		u.mu.Lock()
 		delete(u.sessions, c)
 		u.mu.Unlock()
 	}()
+	var in io.Reader = c.conn
+	if c.secure != nil {
+		in = c.secure
+	}
 	buf := make([]byte, 4096)
 	for {
 		n, err := 0, error(nil)
 		if c.datagrams {
-			n, err = c.Read(buf)
-		} else if _, err = io.ReadFull(c, buf[:2]); err == nil {
-			n, err = io.ReadFull(c, buf[:binary.BigEndian.Uint16(buf)])
+			n, err = in.Read(buf)
+		} else if _, err = io.ReadFull(in, buf[:2]); err == nil {
+			n, err = io.ReadFull(in, buf[:binary.BigEndian.Uint16(buf)])
 		}
 		if err != nil {
 			return
@@ -198,7 +214,7 @@ func (u *upstream) serve(c *conn) {
 }
 
 // answer sends the reply to a query, and what else the behaviour requires.
-func (u *upstream) answer(c *conn, packet []byte) {
+func (u *upstream) answer(c *session, packet []byte) {
 	query, reply := new(dns.Msg), new(dns.Msg)
 	if err := query.Unpack(packet); err != nil {
 		u.world.fail("upstream %s received a malformed query: %v", u.address, err)
@@ -252,13 +268,17 @@ func (u *upstream) answer(c *conn, packet []byte) {
 	u.send(c, reply, delay)
 }
 
-func (u *upstream) send(c *conn, reply *dns.Msg, delay time.Duration) {
+func (u *upstream) send(c *session, reply *dns.Msg, delay time.Duration) {
 	wire, err := reply.Pack()
 	if err != nil {
 		u.world.fail("upstream: %v", err)
 	}
 	if !c.datagrams {
 		wire = append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...)
+	}
+	if c.secure != nil {
+		time.AfterFunc(delay, func() { _, _ = c.secure.Write(wire) })
+		return
 	}
 	c.send(wire, delay, nil)
 }

@@ -28,6 +28,7 @@ type world struct {
 	*rand.Rand
 	seed      uint64
 	dir       string // for snapshots
+	tls       *certificate
 	started   time.Time
 	api       *apiServer
 	upstreams [2][]*upstream
@@ -53,7 +54,8 @@ type world struct {
 // settings are what the oracle must know of a Corefile.
 type settings struct {
 	source    *source
-	upstreams int // a set of upstreams
+	upstreams int  // a set of upstreams
+	tls       bool // to the upstreams
 	cached    bool
 	stale     bool
 	broken    string // an error in the Corefile
@@ -71,9 +73,9 @@ const (
 	maxParked = 32
 )
 
-func newWorld(seed uint64, dir string) *world {
+func newWorld(seed uint64, dir string, c *certificate) *world {
 	w := &world{
-		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, dir: dir, started: time.Now(),
+		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, dir: dir, tls: c, started: time.Now(),
 		reloading: make(chan struct{}, 1), sources: map[string]*source{}, queries: map[netip.AddrPort]*query{},
 	}
 	w.api = newAPIServer(w)
@@ -197,7 +199,7 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	for _, set := range w.upstreams {
 		for _, u := range set {
 			if u.address == at.Addr() {
-				return u.dial(ctx, network)
+				return u.dial(ctx, network, at.Port())
 			}
 		}
 	}
@@ -234,7 +236,7 @@ func (w *world) randomSource() sourceOptions {
 // random returns random settings, with the former source and upstreams more often than
 // with others.
 func (w *world) random(old *settings) *settings {
-	s := &settings{cached: w.IntN(4) > 0, stale: w.IntN(4) == 0}
+	s := &settings{cached: w.IntN(4) > 0, stale: w.IntN(4) == 0, tls: w.IntN(4) == 0}
 	if o := w.randomSource(); old != nil && w.IntN(3) > 0 {
 		s.source = old.source
 	} else {
@@ -251,8 +253,8 @@ func (w *world) random(old *settings) *settings {
 	return s
 }
 
-func (s *settings) corefile(set []*upstream, dir string) string {
-	text := fmt.Sprintf(".:53 {\n kubernetes %s %s {\n%s }\n", clusterZone, reverseZone, s.source.corefile(dir))
+func (s *settings) corefile(w *world) string {
+	text := fmt.Sprintf(".:53 {\n kubernetes %s %s {\n%s }\n", clusterZone, reverseZone, s.source.corefile(w.dir))
 	if s.cached {
 		text += " cache {\n"
 		if s.stale {
@@ -261,8 +263,14 @@ func (s *settings) corefile(set []*upstream, dir string) string {
 		text += " }\n"
 	}
 	text += " forward ."
-	for _, u := range set {
-		text += " " + u.address.String()
+	for _, u := range w.upstreams[s.upstreams] {
+		if text += " "; s.tls {
+			text += "tls://"
+		}
+		text += u.address.String()
+	}
+	if s.tls {
+		text += " {\n  tls " + w.tls.file + "\n  tls_servername " + upstreamName + "\n }"
 	}
 	return text + "\n" + s.broken + "\n}\n"
 }
@@ -274,7 +282,7 @@ func (w *world) load(s *settings) {
 	if w.serving == nil || s.source != w.serving.source {
 		s.source = w.newSource(s.source.sourceOptions) // the server starts another watch
 	}
-	text := s.corefile(w.upstreams[s.upstreams], w.dir)
+	text := s.corefile(w)
 	w.trace("load %+v\n%s", *s, text)
 	read := corefile.ReadText("Corefile", []byte(text))
 	plan, err := server.NewPlan(read.Servers, w.options)

@@ -1,0 +1,39 @@
+package simulation
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// upstreamName is the name in the certificate of the upstreams.
+const upstreamName = "dns.example"
+
+// A certificate is that of the upstreams, which signs itself. file has it for Corefiles.
+type certificate struct {
+	config *tls.Config
+	file   string
+}
+
+// newCertificate makes a certificate that is valid when the virtual clock starts, in 2000.
+func newCertificate(t *testing.T) *certificate {
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{upstreamName}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
+	c := &certificate{&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, filepath.Join(t.TempDir(), "ca.pem")}
+	if err := os.WriteFile(c.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
