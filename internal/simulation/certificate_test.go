@@ -19,21 +19,34 @@ const upstreamName = "dns.example"
 
 // A certificate is that of the upstreams, which signs itself. file has it for Corefiles.
 type certificate struct {
-	config *tls.Config
-	file   string
+	own, other tls.Certificate
+	file       string
 }
 
-// newCertificate makes a certificate that is valid when the virtual clock starts, in 2000.
+// config returns the configuration of an upstream, or of one that has another certificate
+// for the same name.
+func (c *certificate) config(forged bool) *tls.Config {
+	if forged {
+		return &tls.Config{Certificates: []tls.Certificate{c.other}}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{c.own}}
+}
+
 func newCertificate(t *testing.T) *certificate {
+	c := &certificate{selfSigned(), selfSigned(), filepath.Join(t.TempDir(), "ca.pem")}
+	if err := os.WriteFile(c.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.own.Certificate[0]}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// selfSigned makes a certificate that is valid when the virtual clock starts, in 2000.
+func selfSigned() tls.Certificate {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{upstreamName}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
-	c := &certificate{&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, filepath.Join(t.TempDir(), "ca.pem")}
-	if err := os.WriteFile(c.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

@@ -55,6 +55,26 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// TestReplay runs worlds twice. The events that the seed determines are the same.
+func TestReplay(t *testing.T) {
+	c := newCertificate(t)
+	for seed := range uint64(5) {
+		var causes [2][]string
+		for i := range causes {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(seed, t.TempDir(), c)
+				w.run()
+				causes[i] = w.causes
+			})
+		}
+		for i, first := range causes[0] {
+			if i >= len(causes[1]) || causes[1][i] != first {
+				t.Fatalf("seed %d, event %d: got %q the first time and %q the second time, want the same", seed, i, first, causes[1][i:min(i+1, len(causes[1]))])
+			}
+		}
+	}
+}
+
 const (
 	// convergence is how long answers may be outdated after the end of the faults.
 	convergence = 5 * time.Second
@@ -70,7 +90,7 @@ func (w *world) run() {
 		w.api.cluster.put(namespaces, object{key: key{"", name}})
 	}
 	for range 25 {
-		w.trace("%s", w.api.cluster.change(w.Rand))
+		w.cause("%s", w.api.cluster.change(w.Rand))
 	}
 	if w.IntN(4) == 0 {
 		w.api.misbehave(w.fault())
@@ -115,7 +135,8 @@ func (w *world) run() {
 // sleep waits until the next step: usually some milliseconds, sometimes much longer.
 func (w *world) sleep() {
 	scale := []int{1_000, 50_000, 500_000, 2_000_000, 20_000_000}[min(w.IntN(8), w.IntN(5))]
-	time.Sleep(time.Duration(w.IntN(scale)) * time.Microsecond)
+	w.due = w.due.Add(time.Duration(w.IntN(scale)) * time.Microsecond)
+	time.Sleep(time.Until(w.due))
 }
 
 func (w *world) fault() fault {
@@ -126,7 +147,7 @@ func (w *world) fault() fault {
 func (w *world) step() (f fault) {
 	switch n := w.IntN(100); {
 	case n < 25:
-		w.trace("%s", w.api.cluster.change(w.Rand))
+		w.cause("%s", w.api.cluster.change(w.Rand))
 	case n < 30:
 		if current, _, _, _ := w.api.state(); current != healthy {
 			w.api.misbehave(healthy)
@@ -135,7 +156,7 @@ func (w *world) step() (f fault) {
 		f = w.fault()
 		w.api.misbehave(f)
 	case n < 34:
-		w.upstreams[w.IntN(2)][w.IntN(2)].behave([]behaviour{answers, answers, duplicates, truncates, forged, ignores, late, mangles, closes, servfail}[w.IntN(10)])
+		w.upstreams[w.IntN(2)][w.IntN(2)].behave([]behaviour{answers, answers, duplicates, truncates, forged, ignores, late, mangles, closes, impostor, servfail}[w.IntN(11)])
 	case n < 40:
 		w.upstreams[w.IntN(2)][0].zone.change(w.IntN(externalNames), []int{mdns.RcodeSuccess, mdns.RcodeSuccess, mdns.RcodeNameError}[w.IntN(3)])
 	case n < 43:
@@ -147,10 +168,12 @@ func (w *world) step() (f fault) {
 			w.api.misbehave(f)
 		}
 		w.restart()
+		w.due = w.due.Add(flight) // a stop waits for queries, a random time
 	default:
 		name, qtype := w.randomQuestion()
 		same := w.IntN(3) == 0
 		for range 1 + w.IntN(4) {
+			w.cause("query %s %s", name, mdns.TypeToString[qtype])
 			go w.ask(name, qtype)
 			if !same {
 				name, qtype = w.randomQuestion()

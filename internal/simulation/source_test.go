@@ -150,16 +150,21 @@ func (s *source) received(f feed, version int, q *queue) {
 	s.marks[f] = append(s.marks[f], mark{version, time.Now(), q})
 }
 
-// known returns the version of which the server has processed all changes. The virtual
-// clock moves only when all goroutines wait, so everything that it received before this
-// instant has been processed. A connection that it closed as soon as it received the
-// change was that of a probe. Without a complete list known is zero, and listed reports
+// processed reports whether the server has processed what it received. The virtual clock
+// moves only when all goroutines wait, so everything that it received before this instant
+// has been processed. A connection that it closed as soon as it received the change was
+// that of a probe.
+func (m mark) processed(now time.Time) bool {
+	return m.at.Before(now) && (m.queue == nil || m.queue.openAfter(m.at))
+}
+
+// known returns the version of which the server has processed all changes. Without a complete list known is zero, and listed reports
 // whether a list may just have been completed.
 func (s *source) known(f feed, now time.Time) (version int, listed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.marks[f] {
-		if m.version > version && m.at.Before(now) && (m.queue == nil || m.queue.openAfter(m.at)) {
+		if m.version > version && m.processed(now) {
 			version = m.version
 		}
 	}
@@ -190,15 +195,16 @@ func (s *source) knows(r resource, namespace string, from time.Time, now int) kn
 	return k
 }
 
+// isCurrent reports whether the server has processed what it received since it was started.
+func (s *source) isCurrent(m mark) bool { return m.at.After(s.started) && m.processed(time.Now()) }
+
 // complete reports whether the server has received all lists since it was started.
 func (s *source) complete() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r := range resources {
 		for _, f := range s.feeds(r) {
-			if !slices.ContainsFunc(s.marks[f], func(m mark) bool {
-				return m.at.After(s.started) && m.at.Before(time.Now()) && (m.queue == nil || m.queue.openAfter(m.at))
-			}) {
+			if !slices.ContainsFunc(s.marks[f], s.isCurrent) {
 				return false
 			}
 		}
@@ -231,16 +237,15 @@ func (s *source) restart(complete bool, version int) bool {
 	return true
 }
 
-// listBegins is called before the objects of a list are sent. The first list after a
-// restart may be older than the snapshot.
+// listBegins is called before the objects of a list are sent. The first one that the server
+// receives after a restart may be older than the snapshot.
 func (s *source) listBegins(f feed, version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.frozen[f]; !ok {
-		return
-	}
 	delete(s.frozen, f)
-	for i := range s.marks[f] {
-		s.marks[f][i].version = min(s.marks[f][i].version, version)
+	if !slices.ContainsFunc(s.marks[f], s.isCurrent) {
+		for i := range s.marks[f] {
+			s.marks[f][i].version = min(s.marks[f][i].version, version)
+		}
 	}
 }

@@ -37,6 +37,7 @@ const (
 	late     behaviour = "late"     // a reply after one to six seconds
 	mangles  behaviour = "mangles"  // malformed replies
 	closes   behaviour = "closes"   // no socket is open
+	impostor behaviour = "impostor" // connections with TLS reach a server with another certificate
 	servfail behaviour = "servfail" // SERVFAIL
 )
 
@@ -118,6 +119,7 @@ type upstream struct {
 type session struct {
 	*conn
 	secure *tls.Conn
+	forged bool // the other end is an impostor
 }
 
 // A stage is the behaviour of an upstream since a time.
@@ -132,7 +134,7 @@ func newUpstream(w *world, z *zone, i int) *upstream {
 }
 
 func (u *upstream) behave(b behaviour) {
-	u.world.trace("upstream %s %s", u.address, b)
+	u.world.cause("upstream %s %s", u.address, b)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.history = append(u.history, stage{time.Now(), b})
@@ -178,7 +180,8 @@ func (u *upstream) dial(ctx context.Context, network string, port uint16) (net.C
 	client, server := connect(network, netip.MustParseAddrPort("10.0.0.1:40000"), netip.AddrPortFrom(u.address, port))
 	s := &session{conn: server}
 	if port == 853 {
-		s.secure = tls.Server(server, u.world.tls.config)
+		s.forged = u.now() == impostor
+		s.secure = tls.Server(server, u.world.tls.config(s.forged))
 	}
 	u.mu.Lock()
 	u.sessions[s] = true
@@ -232,6 +235,9 @@ func (u *upstream) answer(c *session, packet []byte) {
 	u.world.trace("upstream %s query %s: %s", u.address, q.Name, b)
 	reply.SetReply(query)
 	u.fill(reply, name)
+	if c.forged {
+		reply.Answer = poisoned(q.Name)
+	}
 	switch b {
 	case ignores:
 		return
@@ -256,7 +262,7 @@ func (u *upstream) answer(c *session, packet []byte) {
 		for range 1 + r.IntN(3) {
 			spoofed := reply.Copy()
 			spoofed.Rcode, spoofed.Ns = dns.RcodeSuccess, nil
-			spoofed.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 600}, A: poison.AsSlice()}}
+			spoofed.Answer = poisoned(q.Name)
 			if r.IntN(2) == 0 {
 				spoofed.Question[0].Name = "x" + q.Name
 			} else {
@@ -266,6 +272,10 @@ func (u *upstream) answer(c *session, packet []byte) {
 		}
 	}
 	u.send(c, reply, delay)
+}
+
+func poisoned(name string) []dns.RR {
+	return []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 600}, A: poison.AsSlice()}}
 }
 
 func (u *upstream) send(c *session, reply *dns.Msg, delay time.Duration) {

@@ -32,11 +32,13 @@ type world struct {
 	started   time.Time
 	api       *apiServer
 	upstreams [2][]*upstream
+	due       time.Time // when the next step is due
 	options   server.Options
 	listeners []*listener
 
 	mu       sync.Mutex
-	events   []event // the trace
+	events   []event  // the trace
+	causes   []string // the events that the seed determines, in order
 	failures []string
 	sources  map[string]*source
 	queries  map[netip.AddrPort]*query
@@ -75,7 +77,7 @@ const (
 
 func newWorld(seed uint64, dir string, c *certificate) *world {
 	w := &world{
-		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, dir: dir, tls: c, started: time.Now(),
+		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, dir: dir, tls: c, started: time.Now(), due: time.Now(),
 		reloading: make(chan struct{}, 1), sources: map[string]*source{}, queries: map[netip.AddrPort]*query{},
 	}
 	w.api = newAPIServer(w)
@@ -104,6 +106,14 @@ func (w *world) trace(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, event{time.Since(w.started), format, args})
+}
+
+// cause adds a line to the trace, and to the causes.
+func (w *world) cause(format string, args ...any) {
+	w.trace(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.causes = append(w.causes, fmt.Sprintf("%v ", time.Since(w.started))+fmt.Sprintf(format, args...))
 }
 
 // An event is a line of the trace, which is formatted only after a failure.
