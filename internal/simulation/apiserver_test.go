@@ -256,7 +256,7 @@ func (x *response) snapshot() (version int, ok bool) {
 	from := x.query.Get("resourceVersion")
 	oldest, err := strconv.Atoi(from)
 	if x.query.Has("watch") && !x.query.Has("sendInitialEvents") {
-		if !x.source.isDoubtful(x.feed) {
+		if x.doubtful = x.source.isDoubtful(x.feed); !x.doubtful {
 			x.source.received(x.feed, oldest, nil) // this is what the client knows
 		}
 		x.server.mu.Lock()
