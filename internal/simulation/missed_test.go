@@ -9,9 +9,10 @@ import (
 // Changes that the watches have missed are found by the comparison with the API server,
 // which is every ten minutes.
 func TestMissedEvents(t *testing.T) {
+	c := newCertificate(t)
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(seed, t.TempDir())
+			w := newWorld(seed, t.TempDir(), c)
 			for _, name := range namespaceNames {
 				w.api.cluster.put(namespaces, object{key: key{"", name}})
 			}
