@@ -29,9 +29,8 @@ const (
 // client that sends too many takes the answers of the others. While no buffer overflows
 // it costs nothing.
 //
-// The kernel drops what exceeds a client's share (attachFilter). To read and discard a
-// query takes a third of the time of an answer: too much if ten times as many arrive as
-// can be answered.
+// The kernel drops what exceeds a client's share (attachFilter). If the reader received
+// and discarded those queries, it would have less time for answers the more arrive.
 //
 // Clients may forge their address. So no client is excluded entirely, the number of
 // limited ones is bounded, and a limit lasts for overloadInterval.
