@@ -120,7 +120,9 @@ func (c *client) load() error {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	// A custom dialer keeps client-go from sharing connections between clients.
+	// With a function for proxies client-go does not cache the transport. Its cache would
+	// keep the transport and the client forever, since Dial refers to the client.
+	config.Proxy = http.ProxyFromEnvironment
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed, err := c.dial(ctx, network, address)
 		if err != nil {
