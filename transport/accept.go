@@ -119,6 +119,7 @@ type conns struct {
 	left     chan struct{} // receives a value when leaving grows
 	checking bool          // check is going to be called
 	crowd    crowd
+	spare    turns // of a client without connections, for the next client
 }
 
 // A clientConns is the number of a client's connections, and their turns.
@@ -162,7 +163,9 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	c.id = s.lastID
 	s.byID[c.id] = c
 	if client = s.clients[c.client]; client.n == 0 {
-		client.turns = newTurns()
+		if client.turns, s.spare = s.spare, nil; client.turns == nil {
+			client.turns = newTurns()
+		}
 	}
 	client.n++
 	s.clients[c.client], c.turns = client, client.turns
@@ -210,6 +213,7 @@ func (s *conns) remove(c *conn) {
 	client := s.clients[c.client]
 	client.n--
 	if s.clients[c.client] = client; client.n == 0 {
+		s.spare = client.turns
 		delete(s.clients, c.client)
 	}
 }
