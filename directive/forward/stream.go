@@ -272,8 +272,8 @@ func (s *stream) failOverdue(now time.Time) (dead bool) {
 	return dead
 }
 
-// closeIfDone closes the connection, and reports true, if no attempt waits on it and it
-// has expired or been retired.
+// closeIfDone closes the connection if no attempt waits on it and it has expired or been
+// retired. It reports whether it has closed it.
 func (s *stream) closeIfDone(now time.Time) bool {
 	if s.load() > 0 {
 		return false

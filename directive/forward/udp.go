@@ -157,8 +157,8 @@ func (s *socket) failOverdue(now time.Time) {
 	}
 }
 
-// closeIfDone closes the socket, and reports true, if no attempt waits on it and it has
-// expired or been retired.
+// closeIfDone closes the socket if no attempt waits on it and it has expired or been
+// retired. It reports whether it has closed it.
 func (s *socket) closeIfDone(now time.Time) bool {
 	if now.Sub(s.opened) > s.upstream.options().expire {
 		s.retired.Store(true)
