@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -67,11 +68,17 @@ func residentMemory(t *testing.T, p *process) float64 {
 }
 
 // An openClient is a client with an address of its own that sends queries over UDP
-// without waiting for replies.
+// without waiting for replies. It has several sockets, since the replies to a greedy
+// client do not fit into the buffer of one.
 type openClient struct {
-	conn      *net.UDPConn
+	conns     [10]*net.UDPConn
 	sent, got atomic.Int64
 	replies   chan struct{} // receives a value for each reply if not full
+}
+
+func (c *openClient) send(packet []byte) {
+	n := c.sent.Add(1)
+	_, _ = c.conns[n%int64(len(c.conns))].Write(packet)
 }
 
 func openClients(t *testing.T, at string, n int) (clients []*openClient) {
@@ -83,33 +90,39 @@ func openClients(t *testing.T, at string, n int) (clients []*openClient) {
 	var receivers sync.WaitGroup
 	t.Cleanup(receivers.Wait)
 	for i := range n {
-		conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 8, byte(i+1))}, to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		c := &openClient{conn: conn, replies: make(chan struct{}, 10)}
+		c := &openClient{replies: make(chan struct{}, 10)}
 		clients = append(clients, c)
-		receivers.Go(func() {
-			for buf := make([]byte, 512); ; {
-				n, err := c.conn.Read(buf)
-				if err != nil {
-					if _, open := err.(*net.OpError); open && strings.Contains(err.Error(), "closed") {
-						return
-					}
-					continue
-				}
-				if n > 12 && buf[3]&15 == dns.RcodeSuccess {
-					c.got.Add(1)
-				}
-				select {
-				case c.replies <- struct{}{}:
-				default:
-				}
+		for j := range c.conns {
+			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 8, byte(i+1))}, to)
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			t.Cleanup(func() { conn.Close() })
+			c.conns[j] = conn
+			receivers.Go(func() { c.receive(conn) })
+		}
 	}
 	return clients
+}
+
+// receive counts the replies that conn receives until it is closed.
+func (c *openClient) receive(conn *net.UDPConn) {
+	for buf := make([]byte, 512); ; {
+		n, err := conn.Read(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		if n > 12 && buf[3]&15 == dns.RcodeSuccess {
+			c.got.Add(1)
+		}
+		select {
+		case c.replies <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func overloadQuery() []byte {
@@ -143,8 +156,7 @@ func peak(clients []*openClient) float64 {
 					case <-time.After(time.Second):
 					}
 				}
-				_, _ = c.conn.Write(packet)
-				c.sent.Add(1)
+				c.send(packet)
 			}
 		})
 	}
@@ -163,10 +175,6 @@ func openLoad(clients []*openClient, rate, greedy float64, duration time.Duratio
 	sent, got = sums(others)
 	greedySent, greedyGot = sums(last)
 	packet := overloadQuery()
-	send := func(c *openClient) {
-		_, _ = c.conn.Write(packet)
-		c.sent.Add(1)
-	}
 	next := 0
 	var done, doneGreedy float64
 	start := time.Now()
@@ -174,12 +182,12 @@ func openLoad(clients []*openClient, rate, greedy float64, duration time.Duratio
 		elapsed = min(time.Since(start), duration).Seconds()
 		for (done < rate*elapsed || doneGreedy < greedy*elapsed) && time.Since(start) < duration+10*time.Millisecond {
 			if done < rate*elapsed {
-				send(others[next])
+				others[next].send(packet)
 				next = (next + 1) % len(others)
 				done++
 			}
 			for i := 0.0; i < 1+greedy/rate && doneGreedy < greedy*elapsed; i++ {
-				send(last[0])
+				last[0].send(packet)
 				doneGreedy++
 			}
 		}
