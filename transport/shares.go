@@ -12,7 +12,7 @@ const (
 	// maxTallied bounds the clients of a tally.
 	maxTallied = 1024
 
-	// maxLimited bounds the clients that are limited at one time: those that send most.
+	// maxLimited bounds the clients that are limited at one time. The heaviest are.
 	maxLimited = 128
 
 	// leastPassed is the smallest fraction of a client's queries that is passed.
@@ -20,7 +20,7 @@ const (
 )
 
 // A tally counts queries by client. Its memory is bounded: if there are too many
-// clients, it counts those that send most, and for each of them at most one in
+// clients, it counts the heaviest, and for each of them at most one in
 // maxTallied of all queries too few (Misra and Gries, 1982).
 type tally struct {
 	total  int
@@ -132,7 +132,7 @@ func (s *shares) estimateCapacity(o observation) {
 // of the clients that were not tallied. Of clients without a limit the queries that were
 // received are counted. All others have been sent by the limited clients, or by all
 // clients in the same proportion if there is no limit yet. What a limited client has
-// sent does not follow from its own queries alone: those that were received may have
+// sent does not follow from its own queries alone: received ones may have
 // waited in the buffer since an earlier limit.
 func (s *shares) demands(o observation) (demands map[netip.Addr]float64, rest float64, overLimit int) {
 	demands = map[netip.Addr]float64{}
