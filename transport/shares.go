@@ -12,7 +12,7 @@ const (
 	// maxTallied bounds the clients of a tally.
 	maxTallied = 1024
 
-	// maxLimited bounds the clients that are limited at one time. The heaviest are.
+	// maxLimited bounds the clients that are limited at one time, the heaviest first.
 	maxLimited = 128
 
 	// leastPassed is the smallest fraction of a client's queries that is passed.
