@@ -3,7 +3,6 @@ package cmd
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -52,7 +51,7 @@ func (p *program) format(file string, overwrite, difference bool) error {
 	var err error
 	if file == "-" {
 		name = "stdin"
-		text, err = io.ReadAll(io.LimitReader(p.in, corefile.TextLimit))
+		text, err = corefile.TextFrom(name, p.in)
 	} else {
 		text, err = corefile.Text(file)
 	}

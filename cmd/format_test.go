@@ -3,7 +3,10 @@ package cmd_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/corefile"
 )
 
 func TestFormat(t *testing.T) {
@@ -31,6 +34,15 @@ func TestFormat(t *testing.T) {
 		if out != c.out || stderr != c.err || code != c.code {
 			t.Errorf("seamark %q: got %q, %q, status %d; want %q, %q, status %d", c.args, out, stderr, code, c.out, c.err, c.code)
 		}
+	}
+}
+
+// Standard input has the limit of files, and nothing of it is cut off.
+func TestFormatLimit(t *testing.T) {
+	in := "a {\n" + strings.Repeat("#\n", corefile.TextLimit/2) + "}\n"
+	out, stderr, code := run(t, t.TempDir(), in, "fmt", "-")
+	if out != "" || !strings.Contains(stderr, "larger than 64 MB") || code != 1 {
+		t.Errorf("seamark fmt - with %d bytes: got %d bytes, %q, status %d; want an error about the size", len(in), len(out), stderr, code)
 	}
 }
 

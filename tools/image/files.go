@@ -112,7 +112,7 @@ func newLayer(files []file, date time.Time) (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// addDirectory adds directory and those above it, each once.
+// addDirectory adds an entry for directory, after its parents, unless there is one.
 func addDirectory(w *tar.Writer, directory string, date time.Time, written map[string]bool) error {
 	if written[directory] {
 		return nil
