@@ -4,8 +4,10 @@ import (
 	"net/netip"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -133,6 +135,25 @@ func defaultEndpointSlice(e *discoveryv1.EndpointSlice) {
 		if p.Protocol == nil {
 			p.Protocol = new(corev1.ProtocolTCP)
 		}
+	}
+}
+
+func defaultDeployment(d *appsv1.Deployment) {
+	if d.Spec.Replicas == nil {
+		d.Spec.Replicas = new(int32(1))
+	}
+}
+
+// prepareDeployment counts the versions of the specification, which a controller compares
+// with those that it has observed.
+func prepareDeployment(d, old *appsv1.Deployment) {
+	switch {
+	case old == nil:
+		d.Generation = 1
+	case equality.Semantic.DeepEqual(d.Spec, old.Spec):
+		d.Generation = old.Generation
+	default:
+		d.Generation = old.Generation + 1
 	}
 }
 

@@ -3,6 +3,8 @@ package machinery
 import (
 	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -92,6 +94,16 @@ func kinds() []kind {
 		gv: discovery, name: "EndpointSlice", resource: "endpointslices", singular: "endpointslice",
 		new: create[discoveryv1.EndpointSlice], newList: create[discoveryv1.EndpointSliceList],
 		defaults: on(defaultEndpointSlice),
+	}, {
+		gv: appsv1.SchemeGroupVersion, name: "Deployment", resource: "deployments", singular: "deployment",
+		new: create[appsv1.Deployment], newList: create[appsv1.DeploymentList],
+		defaults:   on(defaultDeployment),
+		prepare:    onBoth(prepareDeployment),
+		keepSpec:   onBoth(func(d, old *appsv1.Deployment) { d.Spec = old.Spec }),
+		keepStatus: onBoth(func(d, old *appsv1.Deployment) { d.Status = old.Status }),
+	}, {
+		gv: autoscalingv2.SchemeGroupVersion, name: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers", singular: "horizontalpodautoscaler",
+		new: create[autoscalingv2.HorizontalPodAutoscaler], newList: create[autoscalingv2.HorizontalPodAutoscalerList],
 	}, {
 		gv: importVersion(), name: "ServiceImport", resource: "serviceimports", singular: "serviceimport", custom: true,
 		new: create[ServiceImport], newList: create[ServiceImportList],

@@ -6,9 +6,9 @@
 // kubetest.
 //
 // It serves namespaces, nodes, pods, services, endpoints, configmaps,
-// endpointslices and serviceimports, with the defaults that readers rely on.
-// It is not a cluster: there is no admission, no RBAC, no controller and no
-// allocator. A Service has the clusterIP that it was created with, its
+// endpointslices, serviceimports, deployments and horizontalpodautoscalers, with the
+// defaults that readers rely on. It is not a cluster: there is no admission, no RBAC,
+// no controller and no allocator. A Service has the clusterIP that it was created with, its
 // EndpointSlices are those the test creates, a namespace need not exist before
 // objects in it, and a deleted pod is removed at once. It never listens beyond
 // 127.0.0.1, authorizes every client, and is never part of the DNS server.
