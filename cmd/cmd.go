@@ -23,7 +23,8 @@ import (
 )
 
 // Main runs the command line of the process and exits: with status 0 on success, 1
-// if the command failed, and 2 if the command line is invalid.
+// if the command failed, and 2 if the command line is invalid or a comparison could not
+// be made.
 func Main(directives []config.Directive, build Build) {
 	signals := server.CatchSignals(context.Background())
 	apiserver.QuietKlog()
@@ -61,6 +62,11 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, new(different)): // it has been reported
+		return 1
+	case errors.As(err, new(incomplete)):
+		fmt.Fprintf(p.err, "seamark: %v\n", err)
+		return 2
 	case errors.As(err, &failed):
 		fmt.Fprintln(p.err, failed.Error())
 		return 1
@@ -124,7 +130,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.queryCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.queryCommand(), p.diffCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.versionCommand())
 	return root
 }
 

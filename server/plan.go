@@ -212,3 +212,11 @@ func (s *site) conflict(first route, k config.Key, b *config.Block) error {
 	at := first.key.From
 	return k.From.Errorf("", "%s: %s is already served on %s by %s at %s:%d", k.From.Text, what, s.name(), at.Text, at.File, at.Line)
 }
+
+// Find returns the values of the plan's directives that have type T: see config.Find.
+func Find[T any](p *Plan) (found []T) {
+	for _, b := range p.blocks {
+		found = append(found, config.Find[T](b)...)
+	}
+	return found
+}

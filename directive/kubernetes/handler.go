@@ -24,8 +24,10 @@ package kubernetes
 
 import (
 	"context"
+	"iter"
 	"net/netip"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -142,6 +144,9 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	h.appendTarget(q, q.ResumeSubQuery(ctx))
 	return nil
 }
+
+// Objects returns the objects that h answers from: see [Index.Objects].
+func (h *Handler) Objects() iter.Seq2[cluster.Kind, cluster.Object] { return h.index.Objects() }
 
 // AuthoritativeZones returns the zones of h.
 func (h *Handler) AuthoritativeZones() (zones []wire.Name) {

@@ -112,17 +112,22 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/query", "internal/resolvconf", "internal/stub"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/query", "internal/resolvconf", "internal/stub"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	},
 
 	// Shared by some directives and commands.
-	"internal/clock":         {noNet: true},
-	"internal/flags":         {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
-	"internal/status":        {own: []string{"metrics"}},
-	"internal/query":         {third: []string{"github.com/miekg/dns"}},
-	"internal/web":           {own: []string{"config", "internal/status"}},
-	"internal/watch":         {third: watchesFiles, noNet: true},
+	"internal/clock":  {noNet: true},
+	"internal/flags":  {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
+	"internal/status": {own: []string{"metrics"}},
+	"internal/query":  {third: []string{"github.com/miekg/dns"}},
+	"internal/web":    {own: []string{"config", "internal/status"}},
+	"internal/watch":  {third: watchesFiles, noNet: true},
+	// It runs a server in the process, and queries another one.
+	"internal/diff": {
+		own:   []string{"cluster", "config", "corefile", "dns", "internal/query", "metrics", "server", "transport", "wire"},
+		third: []string{"github.com/miekg/dns"},
+	},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},

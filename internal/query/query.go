@@ -63,7 +63,7 @@ func exchange(ctx context.Context, network, server string, m *dns.Msg) (reply *d
 			}
 			return nil, stray, err
 		}
-		reply, err := accept(m, packet)
+		reply, err := Accept(m, packet)
 		if err == nil || network == "tcp" {
 			return reply, nil, err
 		}
@@ -71,9 +71,9 @@ func exchange(ctx context.Context, network, server string, m *dns.Msg) (reply *d
 	}
 }
 
-// accept parses packet and returns an error if it is not a reply to m. A truncated
+// Accept parses packet and returns an error if it is not a reply to m. A truncated
 // reply may end anywhere: only its header counts.
-func accept(m *dns.Msg, packet []byte) (*dns.Msg, error) {
+func Accept(m *dns.Msg, packet []byte) (*dns.Msg, error) {
 	const header, response, truncated = 12, 0x80, 0x02 // of the third byte: RFC 1035 §4.1.1
 	switch {
 	case len(packet) < header:

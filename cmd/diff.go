@@ -1,0 +1,187 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/internal/diff"
+	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/server"
+	"github.com/spf13/cobra"
+)
+
+// diffFlags are the flags of the command diff.
+type diffFlags struct {
+	source          sourceFlags
+	against, output string
+	transport, conf string
+	failOn          string
+	rate            int
+	quiet           bool
+}
+
+// sourceFlags locate the objects of a cluster for a command that reads them.
+type sourceFlags struct{ manifests, kubeconfig, context string }
+
+func (s *sourceFlags) flags(c *cobra.Command) {
+	c.Flags().StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: $KUBECONFIG, ~/.kube/config, or the service account of this pod)")
+	c.Flags().StringVar(&s.context, "context", "", "`CONTEXT` of the kubeconfig (default: the current one)")
+}
+
+// options returns the location of the objects.
+func (s *sourceFlags) options() (cluster.Options, error) {
+	if s.manifests != "" {
+		if s.kubeconfig != "" || s.context != "" {
+			return cluster.Options{}, errors.New("set only one of --manifests and --kubeconfig")
+		}
+		return cluster.Options{Manifests: s.manifests}, nil
+	}
+	o := cluster.Options{Kubeconfig: cmp.Or(s.kubeconfig, defaultKubeconfig()), KubeconfigContext: s.context}
+	if o.Kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return o, errors.New("no kubeconfig found: set --kubeconfig")
+	}
+	return o, nil
+}
+
+func (p *program) diffCommand() *cobra.Command {
+	var d diffFlags
+	c := &cobra.Command{
+		Use:   "diff --against ADDRESS",
+		Short: "Compare the answers of a running DNS server with the objects of a cluster",
+		Long: `Diff reads the objects of a cluster from its API server, or from a folder of manifests,
+and queries the server at ADDRESS, such as CoreDNS, kube-dns or another Seamark, for every
+name that they have: Services, ports, endpoints, pod addresses, reverse names, and names
+near them that do not exist. It compares each answer with the one that Seamark has for the
+same objects. It changes nothing in the cluster.
+
+The order of records, lower TTLs, serials and additional records are not compared.
+Differences are grouped by their cause, with an example each. Intended differences between
+CoreDNS and Seamark are marked with their reason. A query with another difference is
+repeated after two seconds, since the cluster may have changed.
+
+The exit status is 0 without differences, 1 with differences, and 2 if the comparison is
+not complete. --fail-on all counts intended differences too; --fail-on none does not count
+any.`,
+		Example: `  seamark diff --against 10.96.0.10
+  seamark diff --against 127.0.0.1:1053 --manifests examples
+  seamark diff --against 10.96.0.10 --transport tcp --rate 500 --output json`,
+		Args: arguments(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error { return p.diff(c.Context(), d) },
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&d.against, "against", "", "server to compare: `HOST[:PORT]`")
+	f.StringVar(&d.source.manifests, "manifests", "", "read the objects from the YAML and JSON files of this `FOLDER`")
+	d.source.flags(c)
+	f.StringVar(&d.conf, "conf", "", "Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: kubeadm's)")
+	f.StringVar(&d.transport, "transport", "udp", "udp or tcp")
+	f.IntVar(&d.rate, "rate", diff.DefaultRate, "largest number of queries a second")
+	f.StringVar(&d.failOn, "fail-on", "diff", "what makes the exit status 1: diff, all or none")
+	f.StringVarP(&d.output, "output", "o", "text", "format: text or json")
+	f.BoolVar(&d.quiet, "quiet", false, "do not print the progress")
+	return c
+}
+
+func (p *program) diff(ctx context.Context, d diffFlags) error {
+	for _, flag := range []struct {
+		name, value string
+		values      []string
+	}{
+		{"transport", d.transport, []string{"udp", "tcp"}},
+		{"fail-on", d.failOn, []string{"diff", "all", "none"}},
+		{"output", d.output, []string{"text", "json"}},
+	} {
+		if !slices.Contains(flag.values, flag.value) {
+			return fmt.Errorf("--%s: want %s, got %q", flag.name, strings.Join(flag.values, " or "), flag.value)
+		}
+	}
+	switch {
+	case d.against == "":
+		return errors.New("want --against HOST[:PORT]")
+	case d.rate < 1 || d.rate > 1e6:
+		return fmt.Errorf("--rate: want 1..1000000, got %d", d.rate)
+	}
+	source, err := d.source.options()
+	if err != nil {
+		return err
+	}
+	o := diff.Options{
+		Directives: p.directives, Cluster: source, Address: query.WithPort(d.against), Transport: d.transport, Rate: d.rate,
+		Log: server.NewLog(p.err, slog.LevelWarn),
+	}
+	if d.conf != "" {
+		text, err := os.ReadFile(d.conf)
+		if err != nil {
+			return fmt.Errorf("reading the Corefile: %w", err)
+		}
+		o.Corefile = string(text)
+	}
+	if !d.quiet {
+		o.Progress = func(done, total int) { fmt.Fprintf(p.err, "%d of %d queries\n", done, total) }
+	}
+	report, err := diff.Run(ctx, o)
+	if report != nil {
+		if err := p.showReport(report, d.output); err != nil {
+			return failure{err}
+		}
+	}
+	switch {
+	case err != nil:
+		return incomplete{err}
+	case d.failOn != "none" && report.Different > 0, d.failOn == "all" && report.Documented > 0:
+		return different{}
+	}
+	return nil
+}
+
+// An incomplete is the error of a comparison that could not be made.
+type incomplete struct{ error }
+
+// A different is the outcome of a comparison that has been printed.
+type different struct{}
+
+func (different) Error() string { return "the answers differ" }
+
+func (p *program) showReport(r *diff.Report, output string) error {
+	if output == "json" {
+		return indented(p.out, r)
+	}
+	return writeReport(p.out, r)
+}
+
+// writeReport writes a report as text.
+func writeReport(w io.Writer, r *diff.Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d names, %d queries in %v: %d same, %d differ, %d differ as documented\n",
+		r.Server, r.Names, r.Queries, r.Time.Round(100*time.Millisecond), r.Same, r.Different, r.Documented)
+	if r.Changed > 0 {
+		fmt.Fprintf(&b, "%d answers changed while they were compared, and are the same now\n", r.Changed)
+	}
+	if r.Unrepeated > 0 {
+		fmt.Fprintf(&b, "%d of the differences were not checked by a second query: there are too many\n", r.Unrepeated)
+	}
+	for _, g := range r.Groups {
+		fmt.Fprintf(&b, "\n%s: %s, %d times (%s)\n", g.Subject, g.Cause, g.Count, g.Type)
+		if g.Reason != "" {
+			fmt.Fprintf(&b, "  documented: %s\n", g.Reason)
+		}
+		fmt.Fprintf(&b, "  example: %s %s\n", g.Example.Name, g.Example.Type)
+		for _, line := range g.Example.Expected {
+			fmt.Fprintf(&b, "    - %s\n", line)
+		}
+		for _, line := range g.Example.Received {
+			fmt.Fprintf(&b, "    + %s\n", line)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,113 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+)
+
+// A group is a group of differences in the output of diff.
+type group struct {
+	Cause, Subject, Type, Reason string
+	Count                        int
+	Example                      struct {
+		Name, Type         string
+		Expected, Received []string
+	}
+}
+
+type diffReport struct {
+	Names, Queries, Same, Different, Documented int
+	Groups                                      []group
+}
+
+// diffFolder compares a server with a Corefile with the folder of examples.
+func diffFolder(t *testing.T, corefile string, args ...string) (report diffReport, stderr string, code int) {
+	t.Helper()
+	dir := t.TempDir()
+	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "Corefile"), strings.ReplaceAll(corefile, "EXAMPLES", examples))
+	server := serve(t, dir, "", "-conf", "Corefile", "--listen", "127.0.0.1:0")
+	defer server.stop()
+	eventually(t, "the data are complete", func() bool {
+		reply, err := ask("udp", server.ports[0], "web.shop.svc.cluster.local.", dns.TypeMX)
+		return err == nil && reply.Rcode != dns.RcodeServerFailure
+	})
+	args = append([]string{"diff", "--against", "127.0.0.1:" + server.ports[0], "--manifests", examples, "-o", "json", "--quiet"}, args...)
+	out, stderr, code := run(t, dir, "", args...)
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("seamark diff: %v in output %q, error output %q, status %d", err, out, stderr, code)
+	}
+	return report, stderr, code
+}
+
+// plain is the Corefile of a server whose answers are the expected ones.
+const plain = `. {
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        manifests EXAMPLES
+        pods insecure
+        ttl 30
+    }
+}
+`
+
+func TestDiffSame(t *testing.T) {
+	for _, transport := range []string{"udp", "tcp"} {
+		report, stderr, code := diffFolder(t, plain, "--transport", transport)
+		if code != 0 || stderr != "" || report.Different+report.Documented != 0 || report.Same != report.Queries || report.Queries < 300 {
+			t.Errorf("seamark diff over %s: got %+v, error output %q, status %d, want no differences", transport, report, stderr, code)
+		}
+	}
+}
+
+// TestDiffPlanted runs servers with one difference each.
+func TestDiffPlanted(t *testing.T) {
+	with := func(options string) string {
+		return strings.Replace(plain, "    kubernetes", options+"\n    kubernetes", 1)
+	}
+	for _, c := range []struct{ name, corefile, subject, cause string }{
+		{"other address", with("hosts {\n 192.0.2.1 web.shop.svc.cluster.local\n fallthrough\n}"), "Service", "other records"},
+		{"name missing", with("template IN A web.shop.svc.cluster.local {\n rcode NXDOMAIN\n}"), "Service", "NXDOMAIN instead of records"},
+		{"failure", with("template IN AAAA web.shop.svc.cluster.local {\n rcode SERVFAIL\n}"), "Service", "SERVFAIL instead of NODATA"},
+		{"refused", with("acl web.shop.svc.cluster.local {\n block type SRV\n}"), "Service", "REFUSED instead of records"},
+		{"TTL", strings.Replace(plain, "ttl 30", "ttl 60", 1), "Service", "TTL 60 instead of 30"},
+		{"no pods", strings.Replace(plain, "pods insecure", "pods disabled", 1), "pod address", "NXDOMAIN instead of records"},
+		{"no endpoints", strings.Replace(plain, "ttl 30", "ttl 30\nnoendpoints", 1), "endpoint", "NXDOMAIN instead of records"},
+		{"answer of every name", with("template IN A shop.svc.cluster.local {\n match ^seamark\n answer \"{{ .Name }} 30 IN A 192.0.2.1\"\n fallthrough\n}"), "name that does not exist", "records instead of NXDOMAIN"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			report, stderr, code := diffFolder(t, c.corefile)
+			i := slices.IndexFunc(report.Groups, func(g group) bool { return g.Subject == c.subject && g.Cause == c.cause && g.Reason == "" })
+			if code != 1 || stderr != "" || i < 0 {
+				t.Errorf("seamark diff: got %+v, error output %q, status %d, want %s: %s", report, stderr, code, c.subject, c.cause)
+			}
+		})
+	}
+}
+
+func TestDiffUsage(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args, stderr string
+	}{
+		{"", "seamark: want --against HOST[:PORT]\n"},
+		{"--against 127.0.0.1 --transport tls", "seamark: --transport: want udp or tcp, got \"tls\"\n"},
+		{"--against 127.0.0.1 --fail-on x", "seamark: --fail-on: want diff or all or none, got \"x\"\n"},
+		{"--against 127.0.0.1 --rate 0", "seamark: --rate: want 1..1000000, got 0\n"},
+		{"--against 127.0.0.1 --manifests none", "seamark: (default):2: kubernetes: manifests: open none: no such file or directory\n"},
+		{"--against 127.0.0.1 --manifests .", "seamark: the cluster has no Service to compare\n"},
+		{"--against 127.0.0.1 --manifests . --kubeconfig x", "seamark: set only one of --manifests and --kubeconfig\n"},
+	} {
+		if out, stderr, code := run(t, dir, "", append([]string{"diff"}, strings.Fields(c.args)...)...); out != "" || !strings.Contains(stderr, c.stderr) || code != 2 {
+			t.Errorf("seamark diff %s: got output %q, error output %q, status %d, want %q, status 2", c.args, out, stderr, code, c.stderr)
+		}
+	}
+}

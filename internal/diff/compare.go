@@ -1,0 +1,209 @@
+package diff
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/internal/query"
+)
+
+// A record is a record of an answer section, without its TTL.
+type record struct {
+	owner string // lower case
+	rtype uint16
+	data  string // lower case, except for TXT
+}
+
+// An answer is what is compared of a reply.
+type answer struct {
+	rcode   string
+	records map[record]uint32 // their TTLs
+	twice   bool              // a record occurs twice
+	soa     *dns.SOA          // of the authority section
+	aa      bool
+	whole   bool // not truncated
+}
+
+func newAnswer(m *dns.Msg) answer {
+	a := answer{rcode: query.RCode(m), records: make(map[record]uint32, len(m.Answer)), aa: m.Authoritative, whole: !m.Truncated}
+	for _, rr := range m.Answer {
+		h := rr.Header()
+		data := strings.TrimPrefix(rr.String(), h.String())
+		if h.Rrtype != dns.TypeTXT {
+			data = strings.ToLower(data)
+		}
+		if soa, ok := rr.(*dns.SOA); ok { // the serial is different on each server
+			data = strings.Replace(data, " "+strconv.FormatUint(uint64(soa.Serial), 10)+" ", " SERIAL ", 1)
+		}
+		r := record{strings.ToLower(h.Name), h.Rrtype, data}
+		_, known := a.records[r]
+		a.twice = a.twice || known
+		a.records[r] = h.Ttl
+	}
+	for _, rr := range m.Ns {
+		if soa, ok := rr.(*dns.SOA); ok {
+			a.soa = soa
+		}
+	}
+	return a
+}
+
+// outcome describes the response code and whether there are records.
+func (a answer) outcome() string {
+	switch {
+	case a.rcode == "NOERROR" && len(a.records) == 0:
+		return "NODATA"
+	case a.rcode == "NOERROR":
+		return "records"
+	case len(a.records) > 0:
+		return a.rcode + " with records"
+	}
+	return a.rcode
+}
+
+// difference returns the cause of the difference between two answers; "" if they are the
+// same. Order, additional records, serials and lower TTLs are not compared: a cache lowers
+// TTLs.
+func difference(want, got answer) string {
+	if w, g := want.outcome(), got.outcome(); w != g {
+		return g + " instead of " + w
+	}
+	missing, extra := want.without(got), got.without(want)
+	switch {
+	case len(missing)+len(extra) == 0:
+	case !want.whole || !got.whole: // the records that fit differ
+	default:
+		return recordCause(missing, extra)
+	}
+	if got.twice && !want.twice {
+		return "duplicate records"
+	}
+	for r, ttl := range want.records {
+		if g, ok := got.records[r]; ok && g > ttl {
+			return fmt.Sprintf("TTL %d instead of %d", g, ttl)
+		}
+	}
+	if len(want.records) == 0 && want.soa != nil {
+		switch {
+		case got.soa == nil:
+			return "no SOA record in a negative answer"
+		case !strings.EqualFold(got.soa.Hdr.Name, want.soa.Hdr.Name):
+			return "SOA record of another zone in a negative answer"
+		case min(got.soa.Hdr.Ttl, got.soa.Minttl) > min(want.soa.Hdr.Ttl, want.soa.Minttl):
+			return fmt.Sprintf("TTL %d instead of %d of a negative answer", min(got.soa.Hdr.Ttl, got.soa.Minttl), min(want.soa.Hdr.Ttl, want.soa.Minttl))
+		}
+	}
+	if want.aa && !got.aa {
+		return "no AA flag"
+	}
+	return ""
+}
+
+// without returns the records of a that b lacks, in order.
+func (a answer) without(b answer) []record {
+	var rs []record
+	for r := range a.records {
+		if _, ok := b.records[r]; !ok {
+			rs = append(rs, r)
+		}
+	}
+	slices.SortFunc(rs, func(a, b record) int {
+		return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.rtype, b.rtype), cmp.Compare(a.data, b.data))
+	})
+	return rs
+}
+
+// recordCause describes the difference of two sets of records.
+func recordCause(missing, extra []record) string {
+	key := func(rs []record, key func(record) string) map[string]bool {
+		set := map[string]bool{}
+		for _, r := range rs {
+			set[key(r)] = true
+		}
+		return set
+	}
+	equal := func(f func(record) string) bool { return maps.Equal(key(missing, f), key(extra, f)) }
+	srv := func(r record, fields ...int) string { // the fields of a SRV record that follow
+		words := strings.Fields(r.data)
+		if r.rtype != dns.TypeSRV || len(words) != 4 {
+			return fmt.Sprint(r)
+		}
+		text := r.owner
+		for _, f := range fields {
+			text += " " + words[f]
+		}
+		return text
+	}
+	switch {
+	case len(extra) == 0:
+		return "records missing"
+	case len(missing) == 0:
+		return "more records"
+	case equal(func(r record) string { return dns.TypeToString[r.rtype] + r.data }):
+		return "other owner names"
+	case equal(func(r record) string { return srv(r, 0, 2, 3) }):
+		return "other SRV weights"
+	case equal(func(r record) string { return srv(r, 2, 3) }):
+		return "other SRV priorities"
+	case equal(func(r record) string { return srv(r, 2) }):
+		return "other SRV targets"
+	case equal(func(r record) string { return srv(r, 3) }):
+		return "other SRV ports"
+	}
+	return "other records"
+}
+
+// external returns got as if the server had not resolved the target of the CNAME records in
+// want. The targets are outside the zones, so that another server answers for them; inside
+// them a server may leave the rest of the chain to its client.
+func (e *expected) external(want, got answer) (w, g answer) {
+	target := ""
+	for r := range want.records {
+		if r.rtype == dns.TypeCNAME && !e.inZones(r.data) {
+			target = r.data
+		}
+	}
+	if target == "" {
+		return want, got
+	}
+	want.rcode, want.soa, want.aa = "NOERROR", nil, false
+	if _, extra := want.without(got), got.without(want); len(want.without(got)) == 0 {
+		for _, r := range extra {
+			delete(got.records, r)
+		}
+		got.rcode = "NOERROR"
+	}
+	return want, got
+}
+
+// inZones reports whether a name is in one of the zones.
+func (e *expected) inZones(name string) bool {
+	for _, z := range slices.Concat(e.zones, e.reverse) {
+		if dns.IsSubDomain(z, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// show returns the response code and the records, at most ten.
+func (a answer) show(records []record) []string {
+	lines := []string{a.outcome()}
+	if a.outcome() == "records" {
+		lines[0] = "NOERROR"
+	}
+	for i, r := range records {
+		if i == 10 {
+			lines = append(lines, fmt.Sprintf("and %d more", len(records)-i))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("%s %d %s %s", r.owner, a.records[r], dns.Type(r.rtype), r.data))
+	}
+	return lines
+}

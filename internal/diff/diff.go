@@ -1,0 +1,126 @@
+// Package diff compares the answers of a DNS server with the objects of a cluster: the
+// command diff, and the commands that need its result, call Run.
+//
+// Run starts a server in this process, without sockets, which reads the objects from an
+// API server or a folder of manifests and follows their changes (expected.go). It lists the
+// queries that the objects have an answer for, and others near them (names.go), and sends
+// each to that server and to the compared one (client.go). It compares the two answers
+// (compare.go), looks a difference up among those that are intended (documented.go), and
+// repeats the query later: a difference that a change of the cluster caused does not last.
+package diff
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+)
+
+// DefaultRate is the number of queries a second of Options without Rate: 10,000 Services
+// with 150,000 endpoints are compared in two minutes.
+const DefaultRate = 5000
+
+// Options are the inputs of Run.
+type Options struct {
+	// Directives are the directives of a Corefile: builtin.Directives().
+	Directives []config.Directive
+	// Cluster locates the objects: Manifests, Kubeconfig with KubeconfigContext, or
+	// Endpoint with its certificates. If all are empty, it is the service account of the
+	// pod that the process runs in. Other fields are ignored.
+	Cluster cluster.Options
+	// Corefile is the text of a Corefile whose first kubernetes directive has the zones
+	// and the options that the answers depend on, such as ttl. If it is empty, the
+	// directive is the one of kubeadm: see DefaultCorefile.
+	Corefile string
+	// Address is the HOST:PORT of the server to compare.
+	Address string
+	// Transport is udp, also if it is empty, or tcp. Over UDP, truncated replies are
+	// queried again over TCP.
+	Transport string
+	// Dial opens connections to the server; if it is nil, they are those of package net.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Rate is the largest number of queries a second; zero is DefaultRate.
+	Rate int
+	// RetryAfter is the time after which a query with a difference is repeated; zero is
+	// two seconds.
+	RetryAfter time.Duration
+	// Progress receives the number of queries so far and the number of all queries, about
+	// once a second, from one goroutine; it may be nil.
+	Progress func(done, total int)
+	// Log receives warnings about the objects; nil discards them.
+	Log *slog.Logger
+}
+
+// A Report is the result of Run.
+type Report struct {
+	Server     string        `json:"server"`
+	Names      int           `json:"names"`
+	Queries    int           `json:"queries"`
+	Same       int           `json:"same"`
+	Documented int           `json:"documented"` // intended differences
+	Different  int           `json:"different"`  // other differences
+	Unrepeated int           `json:"unrepeated"` // of Different: there were too many to repeat their queries
+	Changed    int           `json:"changed"`    // of Same: the first answers differed
+	Groups     []Group       `json:"groups"`     // the differences, first those that are not documented
+	Time       time.Duration `json:"time_ns"`
+}
+
+// A Group is a set of differences with the same cause.
+type Group struct {
+	Cause   string `json:"cause"`   // such as "NXDOMAIN instead of records"
+	Subject string `json:"subject"` // such as "Service"
+	Type    string `json:"type"`    // of the queries; several are separated by commas
+	Count   int    `json:"count"`
+	// Reason is the reason for which docs/reference/differences.md has the difference; ""
+	// if it does not.
+	Reason  string  `json:"reason,omitempty"`
+	Example Example `json:"example"`
+}
+
+// An Example is one query whose answers differ.
+type Example struct {
+	Name     string   `json:"name"`
+	Type     string   `json:"type"`
+	Expected []string `json:"expected"` // the response code, then the records that the server lacks
+	Received []string `json:"received"` // the response code, then the records that are not expected
+}
+
+// Run compares the server's answers with the objects. It returns an error if it cannot
+// read the objects, or if the server does not reply; differences are not errors. If ctx
+// ends, it returns the report up to then together with an error.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if o.Transport != "" && o.Transport != "udp" && o.Transport != "tcp" {
+		return nil, fmt.Errorf("want the transport udp or tcp, got %q", o.Transport)
+	}
+	if _, _, err := net.SplitHostPort(o.Address); err != nil {
+		return nil, fmt.Errorf("want the HOST:PORT of a server, got %q", o.Address)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
+	if o.Rate == 0 {
+		o.Rate = DefaultRate
+	}
+	if o.RetryAfter == 0 {
+		o.RetryAfter = 2 * time.Second
+	}
+	want, err := newExpected(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer want.stop()
+	client := newClient(o)
+	defer client.close()
+	if err := client.probe(ctx, want.zones[0]); err != nil {
+		return nil, err
+	}
+	r := &run{Options: o, want: want, client: client, groups: map[groupKey]*Group{}, pace: pace{interval: time.Second / time.Duration(o.Rate)}}
+	return r.all(ctx)
+}

@@ -1,0 +1,274 @@
+package diff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	seamark "github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/transport"
+	"github.com/seamark/seamark/wire"
+)
+
+// DefaultCorefile is kubeadm's, without the directives that do not matter here.
+const DefaultCorefile = `. {
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        pods insecure
+        ttl 30
+    }
+}
+`
+
+// readLimit is the time within which the objects have to be read.
+const readLimit = 2 * time.Minute
+
+// A source is the directive kubernetes.
+type source interface {
+	Objects() iter.Seq2[cluster.Kind, cluster.Object]
+	Ready() bool
+	AuthoritativeZones() []wire.Name
+}
+
+// expected is a server without sockets that answers from the objects.
+type expected struct {
+	plan    *server.Plan
+	source  source
+	zones   []string // the zones that are not reverse zones
+	reverse []string // the reverse zones
+	port    *seamark.Port
+	metrics *metrics.Registry
+}
+
+func newExpected(ctx context.Context, o Options) (*expected, error) {
+	servers, err := expectedServers(o)
+	if err != nil {
+		return nil, err
+	}
+	e := &expected{port: new(seamark.Port), metrics: new(metrics.Registry)}
+	e.plan, err = server.NewPlan(servers, server.Options{
+		Directives: o.Directives, Port: 53, Log: o.Log, Metrics: e.metrics,
+		Listen: []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), 53)},
+		Open: func(_ context.Context, addr netip.AddrPort, _ transport.Options) (server.Listener, error) {
+			return listener{e.port, addr}, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.plan.Warnings(); err != nil {
+		return nil, err // a folder or a kubeconfig that cannot be read
+	}
+	e.source = server.Find[source](e.plan)[0]
+	for _, z := range e.source.AuthoritativeZones() {
+		if wire.WithinReverse(z) {
+			e.reverse = append(e.reverse, z.String())
+		} else {
+			e.zones = append(e.zones, z.String())
+		}
+	}
+	if err := e.plan.Start(ctx, nil); err != nil {
+		return nil, err
+	}
+	if err := e.wait(ctx); err != nil {
+		e.stop()
+		return nil, err
+	}
+	return e, nil
+}
+
+// wait returns when the objects have been read.
+func (e *expected) wait(ctx context.Context) error {
+	limit := time.After(readLimit)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !e.source.Ready() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-limit:
+			return fmt.Errorf("reading the objects of the cluster: not complete within %v", readLimit)
+		}
+	}
+	for kind := range e.source.Objects() {
+		if kind == cluster.Services || kind == cluster.Imports {
+			return nil
+		}
+	}
+	return errors.New("the cluster has no Service to compare")
+}
+
+func (e *expected) stop() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // there are no clients to wait for
+	e.plan.Stop(ctx)
+}
+
+// expectedServers returns a server block with the kubernetes directive of the Corefile,
+// which reads the objects where the options have them.
+func expectedServers(o Options) ([]corefile.Server, error) {
+	text, name := o.Corefile, "Corefile"
+	if text == "" {
+		text, name = DefaultCorefile, "(default)"
+	}
+	servers, err := corefile.Parse(name, []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	location, err := locationOptions(o.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range servers {
+		for _, d := range s.Directives {
+			if d.Text != "kubernetes" {
+				continue
+			}
+			d.Body = slices.DeleteFunc(d.Body, func(option corefile.Directive) bool {
+				switch option.Text {
+				// Others are about the source, or would pass queries on.
+				case "pods", "ptr", "ttl", "namespaces", "namespace_labels", "labels", "noendpoints", "endpoint_pod_names",
+					"ignore", "multicluster", "zonal", "compatible", "wildcards":
+					return false
+				}
+				return true
+			})
+			for _, option := range location {
+				option.Token.File, option.Token.Line = d.File, d.Line
+				option.Path = d.Path + ": " + option.Text
+				d.Body = append(d.Body, option)
+			}
+			if len(d.Args) == 0 { // the zones of the block
+				for _, k := range s.Keys {
+					key, err := config.ParseKey(k, 53)
+					if err != nil {
+						return nil, err
+					}
+					for _, k := range key {
+						d.Args = append(d.Args, corefile.Token{Text: k.Zone.String(), File: d.File, Line: d.Line})
+					}
+				}
+			}
+			root := corefile.Token{Text: ".", File: d.File, Line: d.Line}
+			return []corefile.Server{{Keys: []corefile.Token{root}, Directives: []corefile.Directive{d}}}, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: no kubernetes directive", name)
+}
+
+// locationOptions returns the options of the directive kubernetes that locate the objects.
+func locationOptions(o cluster.Options) ([]corefile.Directive, error) {
+	var options []corefile.Directive
+	add := func(name string, words ...string) {
+		d := corefile.Directive{Token: corefile.Token{Text: name}}
+		for _, w := range words {
+			d.Args = append(d.Args, corefile.Token{Text: w})
+		}
+		options = append(options, d)
+	}
+	switch {
+	case o.Manifests != "":
+		add("manifests", o.Manifests)
+	case o.Kubeconfig != "" && o.KubeconfigContext != "":
+		add("kubeconfig", o.Kubeconfig, o.KubeconfigContext)
+	case o.Kubeconfig != "":
+		add("kubeconfig", o.Kubeconfig)
+	case o.Endpoint != "":
+		add("endpoint", o.Endpoint)
+		if o.Cert != "" || o.CA != "" {
+			if o.Cert == "" {
+				return nil, errors.New("an endpoint with a CA needs a certificate and a key")
+			}
+			add("tls", o.Cert, o.Key, o.CA)
+		}
+	}
+	return options, nil
+}
+
+// A listener is the address of the expected server, where nothing listens.
+type listener struct {
+	port *seamark.Port
+	addr netip.AddrPort
+}
+
+func (l listener) Port() *seamark.Port        { return l.port }
+func (l listener) Addr() netip.AddrPort       { return l.addr }
+func (l listener) Readers() int               { return 1 }
+func (l listener) SetLimits(transport.Limits) {}
+func (l listener) Serve()                     {}
+func (l listener) Stop()                      { l.port.StopParking() }
+
+// A resolver has the expected server answer queries, one at a time.
+type resolver struct {
+	*expected
+	shard  *metrics.Shard
+	query  *seamark.Query
+	memory []byte
+	parked chan []byte
+}
+
+func (e *expected) resolver() *resolver {
+	r := &resolver{expected: e, shard: e.metrics.NewShard(), memory: make([]byte, 4096), parked: make(chan []byte, 1)}
+	e.port.AddReader(r.shard)
+	return r
+}
+
+func (r *resolver) close() {
+	r.port.RemoveReader(r.shard)
+	r.metrics.RemoveShard(r.shard)
+}
+
+// Send implements dns.Sender for a query that had to wait.
+func (r *resolver) Send(q *seamark.Query) { r.parked <- slices.Clone(q.Reply()) }
+
+// answer returns the expected answer as a client of TCP receives it, so that it is complete.
+func (r *resolver) answer(packet []byte) (*dns.Msg, error) {
+	reply := r.reply(packet)
+	m := new(dns.Msg)
+	if err := m.Unpack(reply); err != nil {
+		return nil, fmt.Errorf("the expected answer: %w", err)
+	}
+	return m, nil
+}
+
+func (r *resolver) reply(packet []byte) []byte {
+	r.shard.Lock()
+	if r.query == nil {
+		r.query = seamark.NewQuery(r)
+		r.query.SetShard(r.shard)
+	}
+	q := r.query
+	q.Reset(packet, seamark.TCP, time.Now())
+	loopback := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 53)
+	q.Peer, q.Local = loopback, loopback
+	switch r.port.Serve(q, r.memory[:0]) {
+	case seamark.Parked:
+		r.query = nil // it has another owner
+		r.shard.Unlock()
+		return <-r.parked
+	case seamark.Answered:
+		reply := q.Reply()
+		q.Observe(time.Now())
+		r.shard.Unlock()
+		return reply
+	}
+	r.shard.Unlock()
+	return nil
+}
+
+// isReverse reports whether a name is in a reverse zone.
+func isReverse(name string) bool {
+	return strings.HasSuffix(name, ".in-addr.arpa.") || strings.HasSuffix(name, ".ip6.arpa.")
+}

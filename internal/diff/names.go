@@ -1,0 +1,265 @@
+package diff
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// A question is a name and a type to query, and what the name is.
+type question struct {
+	name    string
+	qtype   uint16
+	subject string
+}
+
+// The subjects of questions.
+const (
+	subjectZone       = "zone"
+	subjectVersion    = "dns-version"
+	subjectNamespace  = "namespace"
+	subjectService    = "Service"
+	subjectHeadless   = "headless Service"
+	subjectExternal   = "ExternalName"
+	subjectPort       = "port"
+	subjectProtocol   = "protocol (empty non-terminal)"
+	subjectPlainPort  = "port without underscores"
+	subjectEndpoint   = "endpoint"
+	subjectPod        = "pod address"
+	subjectBelowPod   = "name below a pod address"
+	subjectReverse    = "reverse name of a Service"
+	subjectReverseEP  = "reverse name of an endpoint"
+	subjectReverseTop = "reverse name of a network (empty non-terminal)"
+	subjectNeighbour  = "name that does not exist"
+	subjectSearch     = "search path"
+	subjectCase       = "upper case"
+)
+
+// allTypes is the number of Services that are queried for every type; the others are
+// queried for commonTypes and for one of the other types in turn.
+const allTypes = 100
+
+func commonTypes() []uint16 {
+	return []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeHTTPS, dns.TypeTXT}
+}
+
+func otherTypes() []uint16 {
+	return []uint16{dns.TypeCNAME, dns.TypeMX, dns.TypeNS, dns.TypeSOA, dns.TypePTR, dns.TypeNAPTR, dns.TypeSVCB, dns.TypeCAA, dns.TypeANY}
+}
+
+// questions returns the questions about the objects.
+func (e *expected) questions() iter.Seq[question] {
+	return func(yield func(question) bool) {
+		l := lister{expected: e, yield: yield, more: true}
+		l.zoneNames()
+		for kind, object := range e.source.Objects() {
+			if !l.more {
+				return
+			}
+			switch o := object.(type) {
+			case *cluster.Namespace:
+				l.namespace(o.Name)
+			case *cluster.Service:
+				l.service(kind, o)
+			case *cluster.Slice:
+				l.slice(kind, o)
+			case *cluster.Pod:
+				for _, ip := range o.IPs {
+					l.ask(l.podName(ip, o.Namespace), subjectPod, addressType(ip))
+				}
+			}
+		}
+	}
+}
+
+// A lister passes questions to yield until it returns false.
+type lister struct {
+	*expected
+	yield    func(question) bool
+	more     bool
+	services int // so far
+}
+
+func (l *lister) ask(name, subject string, types ...uint16) {
+	if _, ok := dns.IsDomainName(name); !ok {
+		return // too long: such a name has no query
+	}
+	for _, t := range types {
+		l.more = l.more && l.yield(question{name, t, subject})
+	}
+}
+
+// zone returns the zone of the names of a kind of objects, such as cluster.local.
+func (l *lister) zone(kind cluster.Kind) string {
+	if kind == cluster.Imports || kind == cluster.ImportSlices {
+		return l.zones[len(l.zones)-1]
+	}
+	return l.zones[0]
+}
+
+func (l *lister) zoneNames() {
+	for _, z := range l.zones {
+		l.ask(z, subjectZone, dns.TypeSOA, dns.TypeNS, dns.TypeA, dns.TypeTXT)
+		l.ask("svc."+z, subjectNamespace, dns.TypeA, dns.TypeTXT)
+		l.ask("dns-version."+z, subjectVersion, dns.TypeTXT, dns.TypeA)
+		l.ask("seamark-none."+z, subjectNeighbour, dns.TypeA, dns.TypeSOA, dns.TypeTXT)
+		l.ask("seamark-none.svc."+z, subjectNeighbour, dns.TypeA)
+		l.ask("*.svc."+z, subjectNeighbour, dns.TypeA)
+	}
+}
+
+func (l *lister) namespace(name string) {
+	z := l.zones[0]
+	ns := label(name)
+	l.ask(ns+".svc."+z, subjectNamespace, dns.TypeA, dns.TypeTXT)
+	l.ask(ns+".pod."+z, subjectNamespace, dns.TypeA)
+	l.ask("seamark-none."+ns+".svc."+z, subjectNeighbour, dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeSOA)
+	l.ask("*."+ns+".svc."+z, subjectNeighbour, dns.TypeA)
+	l.ask("www.example.com."+ns+".svc."+z, subjectSearch, dns.TypeA, dns.TypeAAAA)
+}
+
+func (l *lister) service(kind cluster.Kind, s *cluster.Service) {
+	l.services++
+	z := l.zone(kind)
+	svc, ns := label(s.Name), label(s.Namespace)
+	name := svc + "." + ns + ".svc." + z
+	subject := subjectService
+	switch {
+	case s.ExternalName != "":
+		subject = subjectExternal
+	case s.Headless:
+		subject = subjectHeadless
+	}
+	types := commonTypes()
+	if others := otherTypes(); l.services <= allTypes {
+		types = append(types, others...)
+		l.ask(strings.ToUpper(name), subjectCase, dns.TypeA)
+	} else {
+		types = append(types, others[l.services%len(others)])
+	}
+	l.ask(name, subject, types...)
+
+	for _, p := range s.Ports {
+		l.port(p, name)
+	}
+	for _, ip := range s.ClusterIPs {
+		l.ask(reverseName(ip), subjectReverse, dns.TypePTR)
+		if l.services <= allTypes {
+			l.ask(reverseName(ip), subjectReverse, dns.TypeA)
+			_, above, _ := strings.Cut(reverseName(ip), ".")
+			l.ask(above, subjectReverseTop, dns.TypePTR)
+		}
+	}
+	l.ask("seamark-none."+name, subjectNeighbour, dns.TypeA)
+	l.ask("_seamark-none._tcp."+name, subjectNeighbour, dns.TypeSRV)
+	// A client whose resolver has the usual search path queries these names, too.
+	l.ask(name+ns+".svc."+z, subjectSearch, dns.TypeA)
+	l.ask(name+"svc."+z, subjectSearch, dns.TypeA)
+	l.ask(svc+"."+ns+"."+z, subjectSearch, dns.TypeA)
+}
+
+func (l *lister) port(p cluster.Port, service string) {
+	protocol := label("_" + p.Protocol)
+	l.ask(protocol+"."+service, subjectProtocol, dns.TypeA)
+	if p.Name == "" {
+		return
+	}
+	l.ask(label("_"+p.Name)+"."+protocol+"."+service, subjectPort, dns.TypeSRV, dns.TypeA)
+	if l.services <= allTypes {
+		l.ask(label(p.Name)+"."+label(p.Protocol)+"."+service, subjectPlainPort, dns.TypeSRV)
+	}
+}
+
+func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
+	z := l.zone(kind)
+	name := label(s.Service) + "." + label(s.Namespace) + ".svc." + z
+	if s.Cluster != "" {
+		name = dotted(s.Cluster) + name
+	}
+	first := true
+	for ep := range s.Endpoints.All() {
+		host := ep.Hostname
+		if host == "" {
+			host = dashed(ep.Addr)
+		}
+		types := []uint16{addressType(ep.Addr)}
+		if first {
+			types = []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeTXT}
+			l.ask(l.podName(ep.Addr, s.Namespace), subjectPod, addressType(ep.Addr))
+			if l.services <= allTypes {
+				l.ask("x."+l.podName(ep.Addr, s.Namespace), subjectBelowPod, addressType(ep.Addr))
+			}
+			if len(s.Ports) > 0 && s.Ports[0].Name != "" && kind == cluster.Slices {
+				l.port(s.Ports[0], name)
+			}
+			first = false
+		}
+		l.ask(label(host)+"."+name, subjectEndpoint, types...)
+		l.ask(reverseName(ep.Addr), subjectReverseEP, dns.TypePTR)
+	}
+	for host := range s.Endpoints.Names() {
+		l.ask(label(dashedName(host))+"."+name, subjectEndpoint, dns.TypeA)
+	}
+}
+
+func (l *lister) podName(ip netip.Addr, namespace string) string {
+	return dashed(ip) + "." + label(namespace) + ".pod." + l.zones[0]
+}
+
+func addressType(ip netip.Addr) uint16 {
+	if ip.Is4() {
+		return dns.TypeA
+	}
+	return dns.TypeAAAA
+}
+
+// dashed returns 10.0.0.1 as 10-0-0-1 and fd00::1 as fd00--1.
+func dashed(ip netip.Addr) string {
+	text := strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
+	if strings.HasSuffix(text, "-") {
+		text += "0" // a label may not end in a dash
+	}
+	return text
+}
+
+// dashedName returns the label that the name of an endpoint has.
+func dashedName(host string) string { return strings.ReplaceAll(host, ".", "-") }
+
+// reverseName returns the name of the PTR records of an address.
+func reverseName(ip netip.Addr) string {
+	name, err := dns.ReverseAddr(ip.String())
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// label returns a label of a name in presentation form: with escapes for all bytes that a
+// host name cannot have.
+func label(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		switch {
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '-', c == '_':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "\\%03d", c)
+		}
+	}
+	return b.String()
+}
+
+// dotted returns the labels of a cluster's ID, each with a dot behind it.
+func dotted(id string) string {
+	labels := strings.Split(id, ".")
+	for i := range labels {
+		labels[i] = label(labels[i]) + "."
+	}
+	return strings.Join(slices.DeleteFunc(labels, func(l string) bool { return l == "." }), "")
+}

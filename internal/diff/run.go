@@ -1,0 +1,281 @@
+package diff
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// maxRepeated bounds the number of queries that are repeated, and with it the memory of
+	// a comparison in which every answer differs.
+	maxRepeated = 10_000
+	// maxSilent is the number of queries in a row without a valid reply after which the
+	// server counts as gone.
+	maxSilent = 200
+)
+
+// A run is a comparison.
+type run struct {
+	Options
+	want   *expected
+	client *client
+	pace   pace
+
+	done    atomic.Int64 // queries, without repeated ones
+	silent  atomic.Int64 // queries without a valid reply, in a row
+	silence atomic.Pointer[error]
+
+	mu       sync.Mutex
+	report   Report
+	groups   map[groupKey]*Group
+	types    map[groupKey]map[uint16]bool
+	repeated []question // with a difference that is not documented
+}
+
+type groupKey struct{ cause, subject, reason string }
+
+// A result is the comparison of the answers to a question.
+type result struct {
+	cause     string // "" if they are the same
+	reason    string
+	want, got answer
+}
+
+// all compares the answers to all questions.
+func (r *run) all(ctx context.Context) (*Report, error) {
+	start := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.types = map[groupKey]map[uint16]bool{}
+	total, last := 0, ""
+	for q := range r.want.questions() {
+		total++
+		if q.name != last {
+			r.report.Names++
+			last = q.name
+		}
+	}
+	stopProgress := r.reportProgress(total)
+	r.ask(ctx, cancel, r.want.questions(), func(q question, found result) {
+		r.report.Queries++
+		switch {
+		case found.cause == "":
+			r.report.Same++
+		case found.reason == "" && len(r.repeated) < maxRepeated:
+			r.repeated = append(r.repeated, q)
+		default:
+			if found.reason == "" {
+				r.report.Unrepeated++
+			}
+			r.add(q, found)
+		}
+	})
+	stopProgress()
+	if len(r.repeated) > 0 && ctx.Err() == nil {
+		select {
+		case <-time.After(r.RetryAfter):
+		case <-ctx.Done():
+		}
+		r.ask(ctx, cancel, slices.Values(r.repeated), func(q question, found result) {
+			if found.cause == "" {
+				r.report.Same++
+				r.report.Changed++
+			} else {
+				r.add(q, found)
+			}
+		})
+	}
+	r.finish()
+	r.report.Server, r.report.Time = r.Address, time.Since(start)
+	if err := context.Cause(ctx); err != nil {
+		return &r.report, fmt.Errorf("stopped after %d of %d queries: %w", r.report.Queries, total, err)
+	}
+	return &r.report, nil
+}
+
+// ask compares the answers to questions, and calls each for every one with r.mu held.
+func (r *run) ask(ctx context.Context, cancel context.CancelCauseFunc, questions func(func(question) bool), each func(question, result)) {
+	queue := make(chan question, workers)
+	var running sync.WaitGroup
+	for n := range workers {
+		running.Go(func() {
+			resolver := r.want.resolver()
+			defer resolver.close()
+			for q := range queue {
+				found, err := r.compare(ctx, n, resolver, q)
+				if ctx.Err() != nil {
+					continue
+				}
+				if err != nil {
+					cancel(err)
+					continue
+				}
+				r.done.Add(1)
+				r.mu.Lock()
+				each(q, found)
+				r.mu.Unlock()
+			}
+		})
+	}
+	for q := range questions {
+		if r.pace.wait(ctx) != nil {
+			break
+		}
+		queue <- q
+	}
+	close(queue)
+	running.Wait()
+}
+
+// compare queries both servers. It returns an error if the comparison has to end.
+func (r *run) compare(ctx context.Context, n int, resolver *resolver, q question) (result, error) {
+	m := new(dns.Msg).SetQuestion(q.name, q.qtype)
+	m.SetEdns0(1232, false)
+	reply, err := r.client.exchange(ctx, n, m)
+	packet, packErr := m.Pack()
+	if packErr != nil {
+		return result{}, fmt.Errorf("packing the query %s: %w", q.name, packErr)
+	}
+	// The objects may change meanwhile: the answer is computed after the reply arrived.
+	expected, wantErr := resolver.answer(packet)
+	if wantErr != nil {
+		return result{}, fmt.Errorf("%s %s: %w", q.name, dns.Type(q.qtype), wantErr)
+	}
+	want := newAnswer(expected)
+	if err != nil {
+		if r.silent.Add(1) >= maxSilent {
+			return result{}, fmt.Errorf("no valid reply to %d queries in a row, the last one: %w", maxSilent, err)
+		}
+		return result{cause: failure(err), want: want, got: answer{rcode: err.Error()}}, nil
+	}
+	r.silent.Store(0)
+	want, got := r.want.external(want, newAnswer(reply))
+	cause := r.want.relevant(q, want, got)
+	return result{cause, documented(q, want, got, cause), want, got}, nil
+}
+
+// relevant returns the cause of a difference that a client can notice.
+func (e *expected) relevant(q question, want, got answer) string {
+	if isReverse(q.name) && len(want.records) == 0 {
+		// Servers usually pass such a name on to another server, which decides the answer.
+		for r := range got.records {
+			if e.inZones(r.data) {
+				return difference(want, got)
+			}
+		}
+		return ""
+	}
+	return difference(want, got)
+}
+
+// failure returns the cause of a query without a valid reply.
+func failure(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "no valid reply"):
+		return "invalid reply"
+	case strings.Contains(text, "no reply within"):
+		return "no reply"
+	}
+	return "query failed"
+}
+
+// add counts a difference. r.mu is held.
+func (r *run) add(q question, found result) {
+	key := groupKey{found.cause, q.subject, found.reason}
+	g := r.groups[key]
+	if g == nil {
+		missing, extra := found.want.without(found.got), found.got.without(found.want)
+		if len(missing)+len(extra) == 0 {
+			missing, extra = found.want.without(answer{}), found.got.without(answer{})
+		}
+		g = &Group{Cause: found.cause, Subject: q.subject, Reason: found.reason, Example: Example{
+			Name: q.name, Type: dns.Type(q.qtype).String(), Expected: found.want.show(missing), Received: found.got.show(extra),
+		}}
+		r.groups[key], r.types[key] = g, map[uint16]bool{}
+	}
+	g.Count++
+	r.types[key][q.qtype] = true
+	if found.reason != "" {
+		r.report.Documented++
+	} else {
+		r.report.Different++
+	}
+}
+
+// finish sorts the groups.
+func (r *run) finish() {
+	r.report.Groups = []Group{}
+	for key, g := range r.groups {
+		var types []string
+		for _, t := range slices.Sorted(maps.Keys(r.types[key])) {
+			types = append(types, dns.Type(t).String())
+		}
+		g.Type = strings.Join(types, ",")
+		r.report.Groups = append(r.report.Groups, *g)
+	}
+	slices.SortFunc(r.report.Groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Subject, b.Subject))
+	})
+}
+
+// reportProgress calls Progress once a second until the returned function is called.
+func (r *run) reportProgress(total int) (stop func()) {
+	if r.Progress == nil {
+		return func() {}
+	}
+	end := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r.Progress(int(r.done.Load()), total)
+			case <-end:
+				r.Progress(int(r.done.Load()), total)
+				return
+			}
+		}
+	})
+	return func() { close(end); running.Wait() }
+}
+
+// A pace spreads queries over time.
+type pace struct {
+	interval time.Duration
+	next     time.Time
+}
+
+// burst is how late queries may be sent without slowing down those after them.
+const burst = 100 * time.Millisecond
+
+// wait waits until the next query may be sent.
+func (p *pace) wait(ctx context.Context) error {
+	now := time.Now()
+	if behind := now.Add(-burst); p.next.Before(behind) {
+		p.next = behind
+	}
+	p.next = p.next.Add(p.interval)
+	early := p.next.Sub(now)
+	if early < time.Millisecond {
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(early):
+		return nil
+	case <-ctx.Done():
+		return errors.New("cancelled")
+	}
+}
