@@ -9,19 +9,20 @@ import (
 // with lists that lack most objects. Such a list deletes nothing until another one, some
 // seconds later, lacks them too.
 
-// fewMissing is the number of missing objects up to which a list needs no confirmation: a
-// small cluster may well lose two of three Services while a watch is interrupted.
+// fewMissing is the number of missing objects up to which a list needs no confirmation,
+// unless it lacks all: a small cluster may well lose two of three Services while a watch is
+// interrupted.
 const fewMissing = 2
 
-// needsConfirmation reports whether most of the sink's objects are not in a list, and no
-// earlier list has lacked most of them. It has the feed list again after confirmWait.
+// needsConfirmation reports whether most of the sink's objects, or its only one or two, are
+// not in a list, and no earlier list has lacked most of them. It has the feed list again after confirmWait.
 func (s *store) needsConfirmation(list *incomingList) bool {
 	for i, kind := range s.kinds {
 		missing, objects := s.sink.missing(kind, list.byKind[i].keys)
-		if missing <= fewMissing || 2*missing <= objects {
+		if 2*missing <= objects || missing <= fewMissing && missing < objects {
 			continue
 		}
-		attrs := []any{"resource", kind.String(), "missing", missing, "count", objects}
+		attrs := []any{"kind", kind.ObjectKind(), "missing", missing, "count", objects}
 		switch waited := time.Since(s.suspected); {
 		case s.suspected.IsZero():
 			s.suspected, waited = time.Now(), 0
@@ -37,7 +38,7 @@ func (s *store) needsConfirmation(list *incomingList) bool {
 	}
 	if !s.suspected.IsZero() {
 		s.suspected = time.Time{}
-		s.source.Log.Info("Another list has most of the known objects", "resource", s.kinds[0].String())
+		s.source.Log.Info("Another list has most of the known objects", "kind", s.kinds[0].ObjectKind())
 	}
 	return false
 }

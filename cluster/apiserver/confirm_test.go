@@ -55,7 +55,7 @@ func (f *comparingSink) Missing(k cluster.Kind, has func(cluster.Key) bool) (mis
 	return missing, objects
 }
 
-// A list that lacks most objects deletes them only if another one, after the wait, lacks
+// A list that lacks most objects, or the only ones, deletes them only if another one, after the wait, lacks
 // them, too.
 func TestListNeedsConfirmation(t *testing.T) {
 	limits := shortTimeouts()
@@ -65,7 +65,7 @@ func TestListNeedsConfirmation(t *testing.T) {
 		held          bool
 	}{
 		{20, 0, -1, true}, {20, 9, -1, true}, {20, 10, -1, false}, {20, 1, 20, true}, {20, 1, 5, true},
-		{3, 1, -1, false}, {3, 0, -1, true}, {2, 0, -1, false},
+		{3, 1, -1, false}, {3, 0, -1, true}, {2, 1, -1, false}, {2, 0, -1, true}, {1, 0, -1, true}, {2, 0, 2, true},
 	} {
 		for _, old := range []bool{false, true} {
 			for _, namespaces := range []string{"", "shop"} {

@@ -24,15 +24,15 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	}
 }
 
-// Missing implements [cluster.Comparer]. Namespaces count as many objects as they have:
-// without its namespace a Service has no name.
+// Missing implements [cluster.Comparer]. The objects of a namespace count with it: without its
+// namespace a Service has no name.
 func (ix *Index) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missing, objects int) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	for key := range ix.keys(kind) {
 		n := 1
 		if kind == cluster.Namespaces {
-			n = ix.namespaces.Get([]byte(label(key.Name))).objects
+			n += ix.namespaces.Get([]byte(label(key.Name))).objects
 		}
 		if objects += n; !has(key) {
 			missing += n

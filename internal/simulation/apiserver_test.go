@@ -290,15 +290,11 @@ func (x *response) objects(version int, probe bool) []*object {
 		return x.server.cluster.list(x.resource, version, x.selects)
 	}
 	known, _ := x.source.known(x.feed, time.Now())
-	knownServices, _ := x.source.known(feed{services, x.namespace}, time.Now())
 	if !probe {
 		x.source.listBegins(x.feed, version)
 	}
 	x.server.mu.Lock()
-	// The server accepts a list that lacks two objects, where a namespace counts as many as
-	// it has.
-	empty := x.server.empty[x.resource] && !probe && known > 0 && knownServices > 0 &&
-		min(x.server.cluster.stable(x.resource, known, x.selects), x.server.cluster.stable(services, knownServices, x.selectsService)) > 2
+	empty := x.server.empty[x.resource] && !probe && known > 0 && len(x.server.cluster.stable(x.resource, known, x.selects)) > 0
 	if empty {
 		x.server.empty[x.resource] = false
 	}
@@ -310,9 +306,6 @@ func (x *response) objects(version int, probe bool) []*object {
 	x.doubtful = x.source.doubts(x.server.cluster, x.feed, objects, x.selects)
 	return objects
 }
-
-// selectsService reports whether the server knows of a Service in the feed's namespace.
-func (x *response) selectsService(o *object) bool { return x.includes(o) && x.source.selects(o) }
 
 // list sends a list. A list of one object is a probe.
 func (x *response) list(version int) bool {

@@ -150,16 +150,17 @@ func (c *cluster) missing(r resource, list []*object, since int, selects selecto
 	return missing
 }
 
-// stable returns the number of selected objects that have existed since a version.
-func (c *cluster) stable(r resource, since int, selects selector) (n int) {
+// stable returns the selected objects that have existed since a version.
+func (c *cluster) stable(r resource, since int, selects selector) map[key]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, history := range c.history[r] {
+	objects := map[key]bool{}
+	for k, history := range c.history[r] {
 		if !slices.Contains(between(selects.selected(history), since, c.version), nil) {
-			n++
+			objects[k] = true
 		}
 	}
-	return n
+	return objects
 }
 
 // A change is an event of a watch.

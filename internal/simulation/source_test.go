@@ -103,12 +103,12 @@ func (s *source) doubts(c *cluster, f feed, list []*object, selects selector) bo
 	if known == 0 {
 		return false
 	}
-	missing := c.missing(f.resource, list, known, selects)
+	missing, stable := c.missing(f.resource, list, known, selects), c.stable(f.resource, known, selects)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	most := max(2, len(list))
-	if f.resource == namespaces {
-		most = 0 // a namespace counts as many objects as it has
+	if f.resource == namespaces || !slices.ContainsFunc(list, func(o *object) bool { return stable[o.key] }) {
+		most = 0 // a namespace counts as many objects as it has, and all objects may be missing
 	}
 	if missing <= most {
 		delete(s.doubt, f)
