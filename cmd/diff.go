@@ -26,6 +26,7 @@ type diffFlags struct {
 	transport, conf string
 	failOn          string
 	rate            int
+	timeout         time.Duration
 	quiet           bool
 }
 
@@ -85,6 +86,7 @@ any.`,
 	f.StringVar(&d.conf, "conf", "", "Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: kubeadm's)")
 	f.StringVar(&d.transport, "transport", "udp", "udp or tcp")
 	f.IntVar(&d.rate, "rate", diff.DefaultRate, "largest number of queries a second")
+	f.DurationVar(&d.timeout, "timeout", 2*time.Second, "time to wait for a reply; a query is sent three times")
 	f.StringVar(&d.failOn, "fail-on", "diff", "what makes the exit status 1: diff, all or none")
 	f.StringVarP(&d.output, "output", "o", "text", "format: text or json")
 	f.BoolVar(&d.quiet, "quiet", false, "do not print the progress")
@@ -109,13 +111,15 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		return errors.New("want --against HOST[:PORT]")
 	case d.rate < 1 || d.rate > 1e6:
 		return fmt.Errorf("--rate: want 1..1000000, got %d", d.rate)
+	case d.timeout < time.Millisecond || d.timeout > time.Minute:
+		return fmt.Errorf("--timeout: want 1ms..1m, got %v", d.timeout)
 	}
 	source, err := d.source.options()
 	if err != nil {
 		return err
 	}
 	o := diff.Options{
-		Directives: p.directives, Cluster: source, Address: query.WithPort(d.against), Transport: d.transport, Rate: d.rate,
+		Directives: p.directives, Cluster: source, Address: query.WithPort(d.against), Transport: d.transport, Rate: d.rate, Timeout: d.timeout,
 		Log: server.NewLog(p.err, slog.LevelWarn),
 	}
 	if d.conf != "" {

@@ -81,6 +81,11 @@ func TestDiffPlanted(t *testing.T) {
 		{"no pods", strings.Replace(plain, "pods insecure", "pods disabled", 1), "pod address", "NXDOMAIN instead of records"},
 		{"no endpoints", strings.Replace(plain, "ttl 30", "ttl 30\nnoendpoints", 1), "endpoint", "NXDOMAIN instead of records"},
 		{"answer of every name", with("template IN A shop.svc.cluster.local {\n match ^seamark\n answer \"{{ .Name }} 30 IN A 192.0.2.1\"\n fallthrough\n}"), "name that does not exist", "records instead of NXDOMAIN"},
+		{"lower TTL", strings.Replace(plain, "ttl 30", "ttl 5", 1), "all names", "TTL 5 instead of 30"},
+		{"port", with("template IN SRV web.shop.svc.cluster.local {\n answer \"{{ .Name }} 30 IN SRV 0 100 81 web.shop.svc.cluster.local.\"\n}"), "Service", "other SRV ports"},
+		{"PTR", with("template IN PTR 10.10.96.10.in-addr.arpa {\n answer \"{{ .Name }} 30 IN PTR x.shop.svc.cluster.local.\"\n}"), "reverse name of a Service", "other records"},
+		{"AA", with("header {\n response clear aa\n}"), "Service", "no AA flag"},
+		{"owner name", with("template IN A web.shop.svc.cluster.local {\n answer \"x.cluster.local. 30 IN A 10.96.10.10\"\n}"), "Service", "other owner names"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -101,6 +106,7 @@ func TestDiffUsage(t *testing.T) {
 		{"", "seamark: want --against HOST[:PORT]\n"},
 		{"--against 127.0.0.1 --transport tls", "seamark: --transport: want udp or tcp, got \"tls\"\n"},
 		{"--against 127.0.0.1 --fail-on x", "seamark: --fail-on: want diff or all or none, got \"x\"\n"},
+		{"--against 127.0.0.1 --timeout 1h", "seamark: --timeout: want 1ms..1m, got 1h0m0s\n"},
 		{"--against 127.0.0.1 --rate 0", "seamark: --rate: want 1..1000000, got 0\n"},
 		{"--against 127.0.0.1 --manifests none", "seamark: (default):2: kubernetes: manifests: open none: no such file or directory\n"},
 		{"--against 127.0.0.1 --manifests .", "seamark: the cluster has no Service to compare\n"},

@@ -19,8 +19,7 @@ const (
 	sockets = 8   // connections or UDP sockets to the server
 	workers = 128 // queries at a time
 
-	replyTimeout = 2 * time.Second
-	attempts     = 3
+	attempts = 3
 )
 
 // A client sends queries to the compared server.
@@ -106,7 +105,7 @@ func (s *socket) open(ctx context.Context, c *client, network string) (*conn, er
 	if err != nil {
 		return nil, err
 	}
-	s.conn = &conn{Conn: opened, stream: network == "tcp", waiting: map[uint16]*exchange{}, done: make(chan struct{})}
+	s.conn = &conn{Conn: opened, timeout: c.Timeout, stream: network == "tcp", waiting: map[uint16]*exchange{}, done: make(chan struct{})}
 	go s.conn.read()
 	return s.conn, nil
 }
@@ -122,8 +121,9 @@ func (s *socket) exchange(ctx context.Context, c *client, network string, m *dns
 // A conn is an open connection or UDP socket with the queries that wait for replies.
 type conn struct {
 	net.Conn
-	stream bool
-	done   chan struct{} // closed when the reader has ended
+	timeout time.Duration
+	stream  bool
+	done    chan struct{} // closed when the reader has ended
 
 	mu      sync.Mutex
 	nextID  uint16
@@ -158,8 +158,8 @@ func (c *conn) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	if err := c.write(m); err != nil {
 		return nil, err
 	}
-	timeout := time.NewTimer(replyTimeout)
-	defer timeout.Stop()
+	timer := time.NewTimer(c.timeout)
+	defer timer.Stop()
 	select {
 	case reply := <-e.reply:
 		return reply, nil
@@ -167,14 +167,14 @@ func (c *conn) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 		return nil, c.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-timeout.C:
+	case <-timer.C:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.stray != nil {
-		return nil, fmt.Errorf("no valid reply within %v, but %w", replyTimeout, e.stray)
+		return nil, fmt.Errorf("no valid reply within %v, but %w", c.timeout, e.stray)
 	}
-	return nil, fmt.Errorf("no reply within %v", replyTimeout)
+	return nil, fmt.Errorf("no reply within %v", c.timeout)
 }
 
 func (c *conn) write(m *dns.Msg) error {
@@ -185,7 +185,7 @@ func (c *conn) write(m *dns.Msg) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if err := c.SetWriteDeadline(time.Now().Add(replyTimeout)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
 	}
 	if c.stream {

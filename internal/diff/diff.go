@@ -45,6 +45,9 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Rate is the largest number of queries a second; zero is DefaultRate.
 	Rate int
+	// Timeout is the time to wait for a reply before the query is sent again, three times in
+	// all; zero is two seconds.
+	Timeout time.Duration
 	// RetryAfter is the time after which a query with a difference is repeated; zero is
 	// two seconds.
 	RetryAfter time.Duration
@@ -107,6 +110,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	if o.Rate == 0 {
 		o.Rate = DefaultRate
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Second
 	}
 	if o.RetryAfter == 0 {
 		o.RetryAfter = 2 * time.Second

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -49,6 +50,7 @@ type expected struct {
 	reverse []string // the reverse zones
 	port    *seamark.Port
 	metrics *metrics.Registry
+	*problems
 }
 
 func newExpected(ctx context.Context, o Options) (*expected, error) {
@@ -56,9 +58,10 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &expected{port: new(seamark.Port), metrics: new(metrics.Registry)}
+	e := &expected{port: new(seamark.Port), metrics: new(metrics.Registry), problems: new(problems)}
+	e.started = o.Cluster.Manifests != "" // a file with an error does not prevent the comparison
 	e.plan, err = server.NewPlan(servers, server.Options{
-		Directives: o.Directives, Port: 53, Log: o.Log, Metrics: e.metrics,
+		Directives: o.Directives, Port: 53, Log: slog.New(problemLog{o.Log.Handler(), e.problems}), Metrics: e.metrics,
 		Listen: []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), 53)},
 		Open: func(_ context.Context, addr netip.AddrPort, _ transport.Options) (server.Listener, error) {
 			return listener{e.port, addr}, nil
@@ -99,9 +102,13 @@ func (e *expected) wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-limit:
-			return fmt.Errorf("reading the objects of the cluster: not complete within %v", readLimit)
+			return e.timeout()
+		}
+		if err := e.err(); err != nil {
+			return err
 		}
 	}
+	e.problems.start()
 	for kind := range e.source.Objects() {
 		if kind == cluster.Services || kind == cluster.Imports {
 			return nil

@@ -31,6 +31,8 @@ const (
 	subjectProtocol   = "protocol (empty non-terminal)"
 	subjectPlainPort  = "port without underscores"
 	subjectEndpoint   = "endpoint"
+	subjectNotReady   = "endpoint that is not ready"
+	subjectNamed      = "endpoint with a name"
 	subjectPod        = "pod address"
 	subjectBelowPod   = "name below a pod address"
 	subjectReverse    = "reverse name of a Service"
@@ -200,11 +202,15 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 			}
 			first = false
 		}
-		l.ask(label(host)+"."+name, subjectEndpoint, types...)
+		subject := subjectEndpoint
+		if !ep.Ready {
+			subject = subjectNotReady
+		}
+		l.ask(label(host)+"."+name, subject, types...)
 		l.ask(reverseName(ep.Addr), subjectReverseEP, dns.TypePTR)
 	}
 	for host := range s.Endpoints.Names() {
-		l.ask(label(dashedName(host))+"."+name, subjectEndpoint, dns.TypeA)
+		l.ask(label(dashedName(host))+"."+name, subjectNamed, dns.TypeA)
 	}
 }
 

@@ -31,12 +31,12 @@ type run struct {
 	client *client
 	pace   pace
 
-	done    atomic.Int64 // queries, without repeated ones
-	silent  atomic.Int64 // queries without a valid reply, in a row
-	silence atomic.Pointer[error]
+	done   atomic.Int64 // queries, without repeated ones
+	silent atomic.Int64 // queries without a valid reply, in a row
 
 	mu       sync.Mutex
 	report   Report
+	ttls     map[uint32]*lowTTL // by the expected TTL
 	groups   map[groupKey]*Group
 	types    map[groupKey]map[uint16]bool
 	repeated []question // with a difference that is not documented
@@ -57,6 +57,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.types = map[groupKey]map[uint16]bool{}
+	r.ttls = map[uint32]*lowTTL{}
 	total, last := 0, ""
 	for q := range r.want.questions() {
 		total++
@@ -71,6 +72,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 		switch {
 		case found.cause == "":
 			r.report.Same++
+			r.addTTL(q, found)
 		case found.reason == "" && len(r.repeated) < maxRepeated:
 			r.repeated = append(r.repeated, q)
 		default:
@@ -213,8 +215,53 @@ func (r *run) add(q question, found result) {
 	}
 }
 
+// A lowTTL counts the equal answers with one expected TTL whose TTL is lower.
+type lowTTL struct {
+	count, equal int
+	highest      uint32
+	question     question
+	result       result
+}
+
+// manyLow is the number of answers, all with a lower TTL than expected, that shows that no
+// cache is the cause: an answer that has just been cached has the expected TTL.
+const manyLow = 20
+
+// addTTL notes the TTL of an answer with the expected records. r.mu is held.
+func (r *run) addTTL(q question, found result) {
+	for record, want := range found.want.records {
+		got, ok := found.got.records[record]
+		if !ok {
+			continue
+		}
+		low := r.ttls[want]
+		if low == nil {
+			low = new(lowTTL)
+			r.ttls[want] = low
+		}
+		if got < want {
+			low.count++
+			low.highest, low.question, low.result = max(low.highest, got), q, found
+		} else {
+			low.equal++
+		}
+		return // the records of an answer have the same TTL
+	}
+}
+
 // finish sorts the groups.
 func (r *run) finish() {
+	for want, low := range r.ttls {
+		if low.equal == 0 && low.count >= manyLow {
+			low.result.cause = fmt.Sprintf("TTL %d instead of %d", low.highest, want)
+			low.question.subject = "all names"
+			r.add(low.question, low.result)
+			g := r.groups[groupKey{low.result.cause, low.question.subject, ""}]
+			g.Count = low.count
+			r.report.Different += low.count - 1
+			r.report.Same -= low.count
+		}
+	}
 	r.report.Groups = []Group{}
 	for key, g := range r.groups {
 		var types []string

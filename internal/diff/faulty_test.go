@@ -1,0 +1,189 @@
+package diff_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/internal/diff"
+)
+
+// faulty serves UDP on a loopback port. reply returns the packets to send for a query.
+func faulty(t *testing.T, reply func(packet []byte) [][]byte) (address string) {
+	t.Helper()
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		buf := make([]byte, 1500)
+		for {
+			n, client, err := socket.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			for _, p := range reply(slices.Clone(buf[:n])) {
+				_, _ = socket.WriteTo(p, client)
+			}
+		}
+	})
+	t.Cleanup(func() { socket.Close(); running.Wait() })
+	return socket.LocalAddr().String()
+}
+
+// answered returns a reply to the query with records.
+func answered(t *testing.T, packet []byte, rcode int, records ...string) *dns.Msg {
+	t.Helper()
+	q, m := new(dns.Msg), new(dns.Msg)
+	if err := q.Unpack(packet); err != nil {
+		t.Error(err)
+	}
+	m.SetRcode(q, rcode)
+	for _, r := range records {
+		rr, err := dns.NewRR(r)
+		if err != nil {
+			t.Error(err)
+		}
+		m.Answer = append(m.Answer, rr)
+	}
+	return m
+}
+
+func packed(t *testing.T, m *dns.Msg) []byte {
+	t.Helper()
+	p, err := m.Pack()
+	if err != nil {
+		t.Error(err)
+	}
+	return p
+}
+
+func options(address string) diff.Options {
+	return diff.Options{
+		Directives: builtin.Directives(), Cluster: cluster.Options{Manifests: "../../examples"},
+		Address: address, Timeout: 50 * time.Millisecond, RetryAfter: time.Millisecond,
+	}
+}
+
+// A server without a valid reply ends the comparison with the reason.
+func TestInvalidReplies(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		reply      func(packet []byte) [][]byte
+	}{
+		{"silent", "no reply within 50ms: check the address", func([]byte) [][]byte { return nil }},
+		{"query back", "no valid reply within 50ms, but a message that is not a reply", func(p []byte) [][]byte { return [][]byte{p} }},
+		{"two bytes", "no valid reply within 50ms, but a packet shorter than a message header", func(p []byte) [][]byte { return [][]byte{p[:2]} }},
+		{"one byte", "no reply within 50ms", func(p []byte) [][]byte { return [][]byte{p[:1], {}} }},
+		{"other ID", "no reply within 50ms", func(p []byte) [][]byte { p[0] ^= 0xff; p[2] |= 0x80; return [][]byte{p} }},
+		{"garbage", "no valid reply within 50ms, but a malformed message", func(p []byte) [][]byte {
+			return [][]byte{append(p[:2:2], "\x80\x00\x00\x01\x00\xff\x00\x00\x00\x00garbage"...)}
+		}},
+		{"other question", "but a reply to another question", func(p []byte) [][]byte {
+			m := answered(t, p, dns.RcodeSuccess)
+			m.Question[0].Name = "other."
+			return [][]byte{packed(t, m)}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			report, err := diff.Run(t.Context(), options(faulty(t, c.reply)))
+			if report != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Run: got %+v, error %v, want an error with %q", report, err, c.want)
+			}
+		})
+	}
+}
+
+// A server that replies to the first query only ends the comparison after a bounded number
+// of queries, with a report.
+func TestServerEnds(t *testing.T) {
+	var replies int
+	address := faulty(t, func(p []byte) [][]byte {
+		if replies++; replies > 1 {
+			return nil
+		}
+		return [][]byte{packed(t, answered(t, p, dns.RcodeSuccess))}
+	})
+	report, err := diff.Run(t.Context(), options(address))
+	if report == nil || err == nil || !strings.Contains(err.Error(), "no valid reply to 200 queries in a row, the last one: querying "+address) {
+		t.Fatalf("Run: got %+v, error %v, want a report and an error", report, err)
+	}
+	if report.Same != 0 || report.Queries > 300 {
+		t.Errorf("Run: got %+v, want no equal answers and at most 300 queries", report)
+	}
+}
+
+// Each answer differs; the groups are bounded, and so are examples.
+func TestEveryAnswerDiffers(t *testing.T) {
+	address := faulty(t, func(p []byte) [][]byte {
+		var records []string
+		for i := range 30 {
+			records = append(records, "\\001\\027[31m.example. 30 IN A 192.0.2."+string(rune('0'+i%10)))
+		}
+		return [][]byte{packed(t, answered(t, p, dns.RcodeSuccess, records...))}
+	})
+	report, err := diff.Run(t.Context(), options(address))
+	if err != nil || report.Different+report.Documented < report.Queries*9/10 || len(report.Groups) == 0 || len(report.Groups) > 60 {
+		t.Fatalf("Run: got %+v, error %v, want differences of most queries in at most 60 groups", report, err)
+	}
+	for _, g := range report.Groups {
+		for _, line := range append(g.Example.Expected, g.Example.Received...) {
+			if strings.ContainsFunc(line, func(c rune) bool { return c < ' ' }) {
+				t.Errorf("%s: got control characters in %q", g.Cause, line)
+			}
+		}
+		if len(g.Example.Received) > 12 {
+			t.Errorf("%s: got %d lines of an answer, want at most 12", g.Cause, len(g.Example.Received))
+		}
+	}
+}
+
+// A difference that does not last is none.
+func TestChangedAnswer(t *testing.T) {
+	want, wrong := "web.shop.svc.cluster.local. 30 IN A 10.96.10.10", "web.shop.svc.cluster.local. 30 IN A 10.96.10.11"
+	count := 0
+	address := faulty(t, func(p []byte) [][]byte {
+		m := answered(t, p, dns.RcodeSuccess)
+		if q := m.Question[0]; q.Name == "web.shop.svc.cluster.local." && q.Qtype == dns.TypeA {
+			record := wrong
+			if count++; count > 1 {
+				record = want
+			}
+			m = answered(t, p, dns.RcodeSuccess, record)
+			m.Authoritative = true
+		}
+		return [][]byte{packed(t, m)}
+	})
+	report, err := diff.Run(t.Context(), options(address))
+	if err != nil || report.Changed != 1 || count != 2 {
+		t.Errorf("Run: got %+v, error %v, %d queries for the name; want one changed answer and 2 queries", report, err, count)
+	}
+}
+
+// A context that ends stops the comparison, which reports what it has.
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	address := faulty(t, func(p []byte) [][]byte { return [][]byte{packed(t, answered(t, p, dns.RcodeSuccess))} })
+	o := options(address)
+	o.Rate = 20
+	o.Progress = func(done, total int) {
+		if total < 300 {
+			t.Errorf("Progress: got %d queries in all, want at least 300", total)
+		}
+		cancel()
+	}
+	report, err := diff.Run(ctx, o)
+	if report == nil || err == nil || !strings.HasSuffix(err.Error(), "context canceled") || report.Queries == 0 || report.Queries > 100 {
+		t.Errorf("Run with a context that ends: got %+v, error %v", report, err)
+	}
+}
