@@ -3,20 +3,26 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/internal/diff"
 	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // diffFlags are the flags of the command diff.
@@ -69,22 +75,28 @@ Differences are grouped by their cause, with an example each. Intended differenc
 CoreDNS and Seamark are marked with their reason. A query with another difference is
 repeated after two seconds, since the cluster may have changed.
 
+With --transport port-forward the queries pass through the API server, as with kubectl
+port-forward, so that the server need not be reachable. ADDRESS is then NAMESPACE/POD, or a
+pod of the Service kube-dns if it is not set.
+
 The exit status is 0 without differences, 1 with differences, and 2 if the comparison is
 not complete. --fail-on all counts intended differences too; --fail-on none does not count
 any.`,
 		Example: `  seamark diff --against 10.96.0.10
   seamark diff --against 127.0.0.1:1053 --manifests examples
-  seamark diff --against 10.96.0.10 --transport tcp --rate 500 --output json`,
+  seamark diff --against 10.96.0.10 --transport tcp --rate 500 --output json
+  seamark diff --transport port-forward
+  seamark diff --transport port-forward --against kube-system/coredns-7db6d8ff4d-x2x7k`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return p.diff(c.Context(), d) },
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&d.against, "against", "", "server to compare: `HOST[:PORT]`")
+	f.StringVar(&d.against, "against", "", "server to compare: `HOST[:PORT]`, or NAMESPACE/POD[:PORT] with --transport port-forward")
 	f.StringVar(&d.source.manifests, "manifests", "", "read the objects from the YAML and JSON files of this `FOLDER`")
 	d.source.flags(c)
 	f.StringVar(&d.conf, "conf", "", "Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: kubeadm's)")
-	f.StringVar(&d.transport, "transport", "udp", "udp or tcp")
+	f.StringVar(&d.transport, "transport", "udp", "udp, tcp or port-forward")
 	f.IntVar(&d.rate, "rate", diff.DefaultRate, "largest number of queries a second")
 	f.DurationVar(&d.timeout, "timeout", 2*time.Second, "time to wait for a reply; a query is sent three times")
 	f.StringVar(&d.failOn, "fail-on", "diff", "what makes the exit status 1: diff, all or none")
@@ -98,7 +110,7 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		name, value string
 		values      []string
 	}{
-		{"transport", d.transport, []string{"udp", "tcp"}},
+		{"transport", d.transport, []string{"udp", "tcp", "port-forward"}},
 		{"fail-on", d.failOn, []string{"diff", "all", "none"}},
 		{"output", d.output, []string{"text", "json"}},
 	} {
@@ -107,7 +119,7 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		}
 	}
 	switch {
-	case d.against == "":
+	case d.against == "" && d.transport != "port-forward":
 		return errors.New("want --against HOST[:PORT]")
 	case d.rate < 1 || d.rate > 1e6:
 		return fmt.Errorf("--rate: want 1..1000000, got %d", d.rate)
@@ -121,6 +133,18 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 	o := diff.Options{
 		Directives: p.directives, Cluster: source, Address: query.WithPort(d.against), Transport: d.transport, Rate: d.rate, Timeout: d.timeout,
 		Log: server.NewLog(p.err, slog.LevelWarn),
+	}
+	if d.transport == "port-forward" {
+		if source.Manifests != "" {
+			return errors.New("--transport port-forward needs an API server: set --kubeconfig in place of --manifests")
+		}
+		pod, port, err := forwardTarget(ctx, source, d.against)
+		if err != nil {
+			return incomplete{err}
+		}
+		forwarder := apiserver.PortForward(source, pod, port)
+		defer forwarder.Close()
+		o.Address, o.Transport, o.Dial = net.JoinHostPort(pod.String(), strconv.Itoa(port)), "tcp", forwarder.Dial
 	}
 	if d.conf != "" {
 		text, err := os.ReadFile(d.conf)
@@ -145,6 +169,46 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		return different{}
 	}
 	return nil
+}
+
+// forwardTarget returns the pod and the port of NAMESPACE/POD[:PORT]; by default those of a
+// pod behind the Service kube-dns.
+func forwardTarget(ctx context.Context, source cluster.Options, target string) (pod cluster.Key, port int, err error) {
+	if target == "" {
+		pod, err = dnsPod(ctx, source)
+		return pod, 53, err
+	}
+	name, number, found := strings.Cut(target, ":")
+	if port = 53; found {
+		if port, err = strconv.Atoi(number); err != nil || port < 1 || port > 65535 {
+			return pod, 0, fmt.Errorf("--against: want a port of 1..65535 in %q", target)
+		}
+	}
+	namespace, name, found := strings.Cut(name, "/")
+	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return pod, 0, fmt.Errorf("--against: want NAMESPACE/POD[:PORT] with --transport port-forward, got %q", target)
+	}
+	return cluster.Key{Namespace: namespace, Name: name}, port, nil
+}
+
+// dnsPod returns a ready pod behind the Service kube-dns.
+func dnsPod(ctx context.Context, source cluster.Options) (cluster.Key, error) {
+	text, err := apiserver.Fetch(ctx, source, "/api/v1/namespaces/kube-system/pods?labelSelector=k8s-app%3Dkube-dns&limit=100")
+	if err != nil {
+		return cluster.Key{}, err
+	}
+	var pods struct{ Items []api.Pod }
+	if err := json.Unmarshal(text, &pods); err != nil {
+		return cluster.Key{}, fmt.Errorf("reading the pods of the Service kube-dns: %w", err)
+	}
+	for _, pod := range pods.Items {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == "Ready" && c.Status == "True" {
+				return cluster.Key{Namespace: pod.Namespace, Name: pod.Name}, nil
+			}
+		}
+	}
+	return cluster.Key{}, errors.New("no ready pod has the label k8s-app=kube-dns in kube-system: set --against NAMESPACE/POD")
 }
 
 // An incomplete is the error of a comparison that could not be made.

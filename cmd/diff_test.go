@@ -104,9 +104,13 @@ func TestDiffUsage(t *testing.T) {
 		args, stderr string
 	}{
 		{"", "seamark: want --against HOST[:PORT]\n"},
-		{"--against 127.0.0.1 --transport tls", "seamark: --transport: want udp or tcp, got \"tls\"\n"},
+		{"--against 127.0.0.1 --transport tls", "seamark: --transport: want udp or tcp or port-forward, got \"tls\"\n"},
 		{"--against 127.0.0.1 --fail-on x", "seamark: --fail-on: want diff or all or none, got \"x\"\n"},
 		{"--against 127.0.0.1 --timeout 1h", "seamark: --timeout: want 1ms..1m, got 1h0m0s\n"},
+		{"--transport port-forward --manifests .", "seamark: --transport port-forward needs an API server"},
+		{"--transport port-forward --against 127.0.0.1 --kubeconfig none", "seamark: --against: want NAMESPACE/POD[:PORT]"},
+		{"--transport port-forward --against a/b:0 --kubeconfig none", "seamark: --against: want a port of 1..65535"},
+		{"--transport port-forward --kubeconfig none", "seamark: reading kubeconfig none: open none: no such file"},
 		{"--against 127.0.0.1 --rate 0", "seamark: --rate: want 1..1000000, got 0\n"},
 		{"--against 127.0.0.1 --manifests none", "seamark: (default):2: kubernetes: manifests: open none: no such file or directory\n"},
 		{"--against 127.0.0.1 --manifests .", "seamark: the cluster has no Service to compare\n"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -18,9 +19,10 @@ const (
 	fetchLimit   = 16 << 20 // bytes; etcd's limit for one object is 1.5 MB
 )
 
-// Fetch reads one object of the API server, as JSON. path is that of the object's URL:
-// /api/v1/namespaces/shop/pods/web. It is for commands that read once; Run follows
-// changes.
+// Fetch reads one object or list of the API server, as JSON. path is that of its URL:
+// /api/v1/namespaces/shop/pods/web, or with parameters, which are encoded:
+// /api/v1/pods?limit=500. It is for commands that read once; Run follows changes. An error
+// response of the API server is a *ResponseError.
 func Fetch(ctx context.Context, o cluster.Options, path string) ([]byte, error) {
 	config, err := restConfig(o)
 	if err != nil {
@@ -37,7 +39,10 @@ func Fetch(ctx context.Context, o cluster.Options, path string) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	path, parameters, _ := strings.Cut(path, "?")
+	base = base.JoinPath(path)
+	base.RawQuery = parameters
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +63,18 @@ func Fetch(ctx context.Context, o cluster.Options, path string) ([]byte, error) 
 		if json.Unmarshal(text, &status) != nil || status.Message == "" {
 			status.Message = response.Status
 		}
-		return nil, fmt.Errorf("reading %s from the API server: %s", path, status.Message)
+		return nil, &ResponseError{Path: path, Code: response.StatusCode, Message: status.Message}
 	}
 	return text, nil
+}
+
+// A ResponseError is an error response of the API server.
+type ResponseError struct {
+	Path    string
+	Code    int // of HTTP
+	Message string
+}
+
+func (e *ResponseError) Error() string {
+	return fmt.Sprintf("reading %s from the API server: %s", e.Path, e.Message)
 }
