@@ -22,7 +22,8 @@ import (
 //
 // Use health for liveness probes. GET /health at ADDRESS, :8080 by default,
 // returns 200 and OK as long as the process runs, even before it can answer
-// queries. For readiness probes use ready.
+// queries. For readiness probes use ready. :8080 means every address of the
+// machine, where the kubelet finds it; give an IP address to listen on no other.
 //
 // lameduck delays a shutdown for DURATION (0s to 1h, 0s by default) while the
 // server answers queries and reports itself healthy, and then until clients have

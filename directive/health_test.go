@@ -105,6 +105,22 @@ func TestHTTPAddressInUse(t *testing.T) {
 	}
 }
 
+// Without an address the directives listen where CoreDNS does.
+func TestHTTPAddressDefaults(t *testing.T) {
+	for word, want := range map[string]string{
+		"health": ":8080", "ready": ":8181", "prometheus": "localhost:9153", "pprof": "localhost:6053",
+	} {
+		b, err := plan(t, ".:53 {\n"+word+"\n}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages := config.Find[*httpPages](b)
+		if len(pages) != 1 || pages[0].addr != want {
+			t.Errorf("%s: got %d addresses, want %s alone", word, len(pages), want)
+		}
+	}
+}
+
 // The server polls its own /health page and counts failures.
 func TestHealthPoll(t *testing.T) {
 	r := run(t, ".:53 {\nhealth 127.0.0.1:0\n}")

@@ -24,7 +24,8 @@ import (
 // returns 200 and OK when every directive of the server block is ready;
 // kubernetes is ready once it has received the cluster's objects. Until then it
 // returns 503 and the names of the directives that are not ready, separated by
-// commas.
+// commas. :8181 means every address of the machine, where the kubelet finds it;
+// give an IP address to listen on no other.
 //
 // monitor selects whether readiness can end. With until-ready, the default, a
 // directive that was ready once stays ready: an unreachable API server must not
