@@ -27,7 +27,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help build run image test test-server test-api test-fuzz test-image test-summary lint fuzz soak soak-restart bench profile c-compiler
+.PHONY: help build run image release test test-server test-api test-fuzz test-image test-release test-summary lint fuzz soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -45,6 +45,11 @@ run: ## build, and serve examples/ on 127.0.0.1:1053
 image: PGO = auto
 image: ## build the container image in bin/image, for six PLATFORMS, without a container daemon
 	cd tools && $(GO) run ./image -source .. -output ../bin/image $(addprefix -platforms ,$(PLATFORMS)) \
+		-version $(VERSION) $(addprefix -commit ,$(COMMIT)) $(addprefix -date ,$(DATE)) -pgo $(PGO)
+
+release: PGO = auto
+release: ## build archives, Debian and RPM packages and their checksums in dist, for ten PLATFORMS
+	cd tools && $(GO) run ./release -source .. -output ../dist $(addprefix -platforms ,$(PLATFORMS)) \
 		-version $(VERSION) $(addprefix -commit ,$(COMMIT)) $(addprefix -date ,$(DATE)) -pgo $(PGO)
 
 # Every stage runs even if one before it failed: one run shows everything.
@@ -87,6 +92,11 @@ test-image: ## build the image of every platform twice, and query the binaries u
 	@mkdir -p $(RESULTS)
 	@echo "== the image: about 3 minutes, or 10 the first time; the binaries of other platforms need qemu-user-static"
 	@export CGO_ENABLED=0; $(call test-stage,image,tools,./image)
+
+test-release: ## build archives and packages twice; install, run, upgrade and remove the Debian package
+	@mkdir -p $(RESULTS)
+	@echo "== the release: about 2 minutes, or 6 the first time; the packages need root, systemd and rpm"
+	@export CGO_ENABLED=0; $(call test-stage,release,tools,./release)
 
 # gotestsum ends with the skipped tests, their reasons, and the counts.
 test-summary:

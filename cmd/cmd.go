@@ -33,6 +33,13 @@ func Main(directives []config.Directive, build Build) {
 	os.Exit(p.run(signals.Context, p.called(os.Args)))
 }
 
+// Commands returns the root of the command line, for its documentation.
+func Commands(directives []config.Directive) *cobra.Command {
+	root := (&program{directives: directives}).root()
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
 type program struct {
 	directives []config.Directive
 	build      Build

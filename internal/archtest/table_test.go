@@ -131,8 +131,10 @@ var table = map[string]row{
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
-	"internal/stub":          {own: []string{"internal/query", "internal/resolvconf"}, third: []string{"github.com/miekg/dns"}},
-	"internal/resolvconf":    {own: []string{"internal/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
+	// It writes the manual pages of a release.
+	"internal/manual":     {own: []string{"builtin", "cmd"}, third: []string{"github.com/cpuguy83/go-md2man/v2/md2man", "github.com/spf13/cobra"}},
+	"internal/stub":       {own: []string{"internal/query", "internal/resolvconf"}, third: []string{"github.com/miekg/dns"}},
+	"internal/resolvconf": {own: []string{"internal/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	// zap and gRPC are imported to silence the client's logging.
 	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -31,11 +29,15 @@ type file struct {
 
 // files builds the server for p and returns the files of its image.
 func (r release) files(p v1.Platform) ([]file, error) {
-	binary, err := r.build(p)
+	binary, err := r.Binary(p)
 	if err != nil {
 		return nil, err
 	}
-	document, err := r.spdx(binary)
+	document, err := r.SPDX(binary)
+	if err != nil {
+		return nil, err
+	}
+	notices, err := r.Notices(binary)
 	if err != nil {
 		return nil, err
 	}
@@ -48,29 +50,9 @@ func (r release) files(p v1.Platform) ([]file, error) {
 	return []file{
 		{path: "etc/ssl/certs/ca-certificates.crt", data: roots.Bytes()},
 		{path: "seamark", data: binary, executable: true, capability: netBindService()},
+		{path: "usr/share/doc/seamark/NOTICES", data: notices},
 		{path: "usr/share/sbom/seamark.spdx.json", data: document},
 	}, nil
-}
-
-// build returns the binary for p.
-func (r release) build(p v1.Platform) ([]byte, error) {
-	directory, err := os.MkdirTemp("", "image")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(directory)
-	output := filepath.Join(directory, "seamark")
-	linked := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", r.version, r.commit, r.date.UTC().Format(time.RFC3339))
-	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-pgo="+r.pgo, "-ldflags", linked, "-o", output, "./cmd/seamark")
-	c.Dir, c.Stderr = r.source, os.Stderr
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+p.OS, "GOARCH="+p.Architecture)
-	if p.Architecture == "arm" {
-		c.Env = append(c.Env, "GOARM="+strings.TrimPrefix(p.Variant, "v"))
-	}
-	if err := c.Run(); err != nil {
-		return nil, fmt.Errorf("go build: %w", err)
-	}
-	return os.ReadFile(output)
 }
 
 // netBindService returns the attribute that setcap cap_net_bind_service=+ep writes

@@ -29,6 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/tools/build"
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"golang.org/x/sys/unix"
 )
@@ -220,6 +221,13 @@ func checkFiles(t *testing.T, root string, p v1.Platform) {
 	if !x509.NewCertPool().AppendCertsFromPEM(roots) {
 		t.Errorf("the root certificates: got %.100q, want PEM", roots)
 	}
+	notices, err := os.ReadFile(filepath.Join(root, "usr/share/doc/seamark/NOTICES"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(notices, []byte("k8s.io/client-go: LICENSE")) {
+		t.Errorf("NOTICES: got %.300q, want licenses of the modules", notices)
+	}
 	text, err := os.ReadFile(filepath.Join(root, "usr/share/sbom/seamark.spdx.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -294,14 +302,14 @@ func TestImageRestricted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := release{source: source, version: "1.2.3-test", date: time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC), pgo: "off"}
+	r := release{Release: build.Release{Source: source, Version: "1.2.3-test", Date: time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC), PGO: "off"}}
 	image, err := r.image(v1.Platform{OS: "linux", Architecture: runtime.GOARCH})
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := unpack(t, image)
 	directory := t.TempDir() // as the Dockerfile makes it
-	if err := run([]string{"-source", source, "-version", r.version, "-date", "2026-11-22T21:00:00Z", "-pgo", "off", "-platforms", "linux/" + runtime.GOARCH, "-root", directory}); err != nil {
+	if err := run([]string{"-source", source, "-version", r.Version, "-date", "2026-11-22T21:00:00Z", "-pgo", "off", "-platforms", "linux/" + runtime.GOARCH, "-root", directory}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := sums(t, directory), sums(t, root); !reflect.DeepEqual(got, want) {

@@ -24,19 +24,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/seamark/seamark/tools/build"
 )
 
 // platforms are those of the images that kubeadm installs.
 const platforms = "linux/amd64,linux/arm64,linux/arm/v7,linux/ppc64le,linux/s390x,linux/riscv64"
 
-// A release describes what is built.
+// A release is what the image is built from, and its tag.
 type release struct {
-	source  string // root directory of the repository
-	version string
-	commit  string
-	date    time.Time // of the commit
-	pgo     string    // the flag of go build
-	tag     string    // of the archives
+	build.Release
+	tag string // of the archives
 }
 
 func main() {
@@ -50,12 +47,8 @@ func main() {
 func run(args []string) error {
 	var r release
 	f := flag.NewFlagSet("image", flag.ContinueOnError)
-	f.StringVar(&r.source, "source", ".", "root directory of the repository")
-	f.StringVar(&r.version, "version", "0.0.0-dev", "semantic version")
-	f.StringVar(&r.commit, "commit", "", "hash of the commit")
-	f.StringVar(&r.pgo, "pgo", "auto", "go build's -pgo")
+	r.Flags(f)
 	f.StringVar(&r.tag, "tag", "", "name of the image in the archives (default: seamark.local/seamark:VERSION)")
-	date := f.String("date", "1970-01-01T00:00:00Z", "time of the commit, RFC 3339; all times in the image are this one")
 	output := f.String("output", "bin/image", "directory for the layout and the archives; it is replaced")
 	list := f.String("platforms", platforms, "platforms, separated by commas")
 	root := f.String("root", "", "write the files of the first platform's image to this directory, and no image")
@@ -67,20 +60,12 @@ func run(args []string) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("want no arguments, got %q", f.Arg(0))
 	}
-	var err error
-	if r.date, err = time.Parse(time.RFC3339, *date); err != nil {
-		return fmt.Errorf("-date: want a time such as 2026-11-22T21:00:00Z, got %q", *date)
-	}
 	if r.tag == "" {
-		r.tag = "seamark.local/seamark:" + strings.ReplaceAll(r.version, "+", "-")
+		r.tag = "seamark.local/seamark:" + strings.ReplaceAll(r.Version, "+", "-")
 	}
-	var targets []v1.Platform
-	for text := range strings.SplitSeq(*list, ",") {
-		p, err := v1.ParsePlatform(text)
-		if err != nil || p.OS == "" || p.Architecture == "" {
-			return fmt.Errorf("-platforms: want OS/ARCHITECTURE[/VARIANT], got %q", text)
-		}
-		targets = append(targets, *p)
+	targets, err := build.Platforms(*list)
+	if err != nil {
+		return fmt.Errorf("-platforms: %w", err)
 	}
 	if *root != "" {
 		files, err := r.files(targets[0])
@@ -128,7 +113,7 @@ func (r release) write(directory string, platforms []v1.Platform) error {
 	if err != nil {
 		return err
 	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version})); err != nil {
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.Version})); err != nil {
 		return err
 	}
 	if err := os.Chmod(temporary, 0o755); err != nil {
@@ -146,7 +131,7 @@ func (r release) image(p v1.Platform) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := newLayer(files, r.date)
+	layer, err := newLayer(files, r.Date)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +139,7 @@ func (r release) image(p v1.Platform) (v1.Image, error) {
 	image, err := mutate.Append(base, mutate.Addendum{
 		Layer:     layer,
 		MediaType: types.OCILayer,
-		History:   v1.History{Created: v1.Time{Time: r.date}, CreatedBy: "make image"},
+		History:   v1.History{Created: v1.Time{Time: r.Date}, CreatedBy: "make image"},
 	})
 	if err != nil {
 		return nil, err
@@ -169,7 +154,7 @@ func (r release) config(image v1.Image, p v1.Platform) *v1.ConfigFile {
 		panic(err) // the image was made above
 	}
 	c = c.DeepCopy()
-	c.Created, c.OS, c.Architecture, c.Variant = v1.Time{Time: r.date}, p.OS, p.Architecture, p.Variant
+	c.Created, c.OS, c.Architecture, c.Variant = v1.Time{Time: r.Date}, p.OS, p.Architecture, p.Variant
 	c.Config = v1.Config{
 		User:       "65532:65532",
 		Entrypoint: []string{"/seamark"},
@@ -188,11 +173,11 @@ func (r release) labels() map[string]string {
 		"org.opencontainers.image.title":       "Seamark",
 		"org.opencontainers.image.description": "DNS server for Kubernetes clusters",
 		"org.opencontainers.image.licenses":    "Apache-2.0",
-		"org.opencontainers.image.version":     r.version,
-		"org.opencontainers.image.created":     r.date.UTC().Format(time.RFC3339),
+		"org.opencontainers.image.version":     r.Version,
+		"org.opencontainers.image.created":     r.Date.UTC().Format(time.RFC3339),
 	}
-	if r.commit != "" {
-		labels["org.opencontainers.image.revision"] = r.commit
+	if r.Commit != "" {
+		labels["org.opencontainers.image.revision"] = r.Commit
 	}
 	return labels
 }

@@ -1,4 +1,4 @@
-package main
+package build
 
 import (
 	"bytes"
@@ -12,24 +12,24 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// spdx returns an SPDX 2.3 document in JSON with the modules that binary is built from,
+// SPDX returns an SPDX 2.3 document in JSON with the modules that binary is built from,
 // as the Go toolchain recorded them in it.
-func (r release) spdx(binary []byte) ([]byte, error) {
+func (r Release) SPDX(binary []byte) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
 		return nil, err
 	}
-	server := modulePackage(info.Main.Path, r.version)
+	server := modulePackage(info.Main.Path, r.Version)
 	server.PackageLicenseDeclared = "Apache-2.0"
 	document := &v2_3.Document{
 		SPDXVersion:       v2_3.Version,
 		DataLicense:       v2_3.DataLicense,
 		SPDXIdentifier:    "DOCUMENT",
-		DocumentName:      "seamark-" + r.version,
-		DocumentNamespace: "https://" + info.Main.Path + "/spdx/" + r.version + "-" + r.commit,
+		DocumentName:      "seamark-" + r.Version,
+		DocumentNamespace: "https://" + info.Main.Path + "/spdx/" + r.Version + "-" + r.Commit,
 		CreationInfo: &v2_3.CreationInfo{
-			Created:  r.date.UTC().Format(time.RFC3339),
-			Creators: []common.Creator{{CreatorType: "Tool", Creator: "seamark-image"}},
+			Created:  r.Date.UTC().Format(time.RFC3339),
+			Creators: []common.Creator{{CreatorType: "Tool", Creator: "seamark-build"}},
 		},
 		Packages:      []*v2_3.Package{server},
 		Relationships: []*v2_3.Relationship{relationship("DOCUMENT", "DESCRIBES", server)},

@@ -1,0 +1,84 @@
+// Package build makes the binaries of a release, and their list of modules. Images and
+// packages contain them.
+package build
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// A Release describes what is built. Builds of equal releases by one version of Go are
+// equal byte by byte.
+type Release struct {
+	Source  string    // root directory of the repository
+	Version string    // semantic, without a v at its start
+	Commit  string    // hash
+	Date    time.Time // of the commit; every time in an artifact is this one
+	PGO     string    // the flag of go build
+}
+
+// Flags adds the flags of a release to f.
+func (r *Release) Flags(f *flag.FlagSet) {
+	f.StringVar(&r.Source, "source", ".", "root directory of the repository")
+	f.StringVar(&r.Version, "version", "0.0.0-dev", "semantic version")
+	f.StringVar(&r.Commit, "commit", "", "hash of the commit")
+	f.StringVar(&r.PGO, "pgo", "auto", "go build's -pgo")
+	r.Date = time.Unix(0, 0).UTC()
+	f.Func("date", "time of the commit, RFC 3339 (default 1970-01-01T00:00:00Z); every time in an artifact is this one", func(text string) (err error) {
+		if r.Date, err = time.Parse(time.RFC3339, text); err != nil {
+			return fmt.Errorf("want a time such as 2026-11-22T21:00:00Z")
+		}
+		r.Date = r.Date.UTC()
+		return nil
+	})
+}
+
+// Platforms returns the platforms of a list that is separated by commas.
+func Platforms(list string) ([]v1.Platform, error) {
+	var platforms []v1.Platform
+	for text := range strings.SplitSeq(list, ",") {
+		p, err := v1.ParsePlatform(text)
+		if err != nil || p.OS == "" || p.Architecture == "" {
+			return nil, fmt.Errorf("want OS/ARCHITECTURE[/VARIANT], got %q", text)
+		}
+		platforms = append(platforms, *p)
+	}
+	return platforms, nil
+}
+
+// Binary builds the server for p.
+func (r Release) Binary(p v1.Platform) ([]byte, error) {
+	directory, err := os.MkdirTemp("", "build")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(directory)
+	output := filepath.Join(directory, "seamark")
+	linked := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", r.Version, r.Commit, r.Date.Format(time.RFC3339))
+	env := []string{"GOOS=" + p.OS, "GOARCH=" + p.Architecture}
+	if p.Architecture == "arm" {
+		env = append(env, "GOARM="+strings.TrimPrefix(p.Variant, "v"))
+	}
+	if err := r.Go(env, "build", "-trimpath", "-buildvcs=false", "-pgo="+r.PGO, "-ldflags", linked, "-o", output, "./cmd/seamark"); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(output)
+}
+
+// Go runs the go command in the repository, without cgo.
+func (r Release) Go(env []string, args ...string) error {
+	c := exec.Command("go", args...)
+	c.Dir, c.Stderr = r.Source, os.Stderr
+	c.Env = append(append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="), env...)
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("go %s: %w", args[0], err)
+	}
+	return nil
+}
