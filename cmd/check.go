@@ -1,11 +1,13 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
@@ -14,10 +16,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// checkFlags are the flags of the command check.
+type checkFlags struct {
+	at              flags.Port
+	strict, cluster bool
+	source          sourceFlags
+	output, coredns string
+}
+
 func (p *program) checkCommand() *cobra.Command {
-	var at flags.Port
-	var strict bool
-	var output string
+	var f checkFlags
 	c := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Report every error and warning of Corefiles",
@@ -27,6 +35,12 @@ file and line, and warnings about configurations that are valid but probably not
 intended. A file that is missing or cannot be read is an error. "-" is standard
 input.
 
+With --from-cluster it checks the configuration in a cluster, in place of files: the
+ConfigMaps coredns, with coredns-custom in its folder custom, and kube-dns in kube-system.
+
+With --coredns VERSION it also reports what that version of CoreDNS has removed or ignores,
+and the directives and options that CoreDNS does not have.
+
 With --output json, sarif or github, standard output has the errors and warnings in that
 format (Seamark's own JSON, SARIF 2.1.0, or workflow commands of GitHub), and standard
 error has the errors as text.
@@ -35,58 +49,116 @@ The exit status is 1 if there is an error or, with --strict, a warning.`,
 		Example: `  seamark check Corefile
   seamark check --strict Corefile
   seamark check --output github Corefile
+  seamark check --from-cluster
+  seamark check --coredns 1.15.0 Corefile
   kubectl -n kube-system get configmap coredns -o jsonpath={.data.Corefile} | seamark check -`,
-		Args: arguments(1, -1),
-		RunE: func(_ *cobra.Command, files []string) error {
-			write := findingWriters[output]
-			if write == nil && output != "text" {
-				return fmt.Errorf("--output: want text, json, sarif or github, got %q", output)
-			}
-			var errs []error
-			var found []finding
-			for _, file := range files {
-				name := file
-				if file == "-" {
-					name = "stdin" // as in errors
-				}
-				failed, warnings := p.check(file, at, strict)
-				for _, err := range failed {
-					found = append(found, newFinding(name, "error", err))
-				}
-				for _, w := range warnings {
-					found = append(found, newFinding(name, "warning", w))
-					if write == nil {
-						fmt.Fprintf(p.err, "warning: %v\n", w)
-					}
-				}
-				if errs = append(errs, failed...); write == nil && len(failed) == 0 {
-					fmt.Fprintf(p.out, "%s: OK\n", name)
-				}
-			}
-			if write != nil {
-				if err := write(p.out, p.build.Version, found); err != nil {
-					return failure{err}
-				}
-			}
-			if len(errs) > 0 {
-				return failure{errors.Join(errs...)}
-			}
-			return nil
-		},
+		RunE: func(c *cobra.Command, files []string) error { return p.runCheck(c, f, files) },
 	}
-	portFlag(c, &at)
-	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
-	c.Flags().StringVarP(&output, "output", "o", "text", "format: text, json, sarif or github")
+	portFlag(c, &f.at)
+	c.Flags().BoolVar(&f.strict, "strict", false, "treat warnings as errors")
+	c.Flags().StringVarP(&f.output, "output", "o", "text", "format: text, json, sarif or github")
+	c.Flags().BoolVar(&f.cluster, "from-cluster", false, "check the configuration in the ConfigMaps of a cluster")
+	f.source.flags(c)
+	c.Flags().StringVar(&f.coredns, "coredns", "", "report what this `VERSION` of CoreDNS does not accept, too")
 	return c
 }
 
-// check plans one Corefile and returns its errors and warnings. Warnings about files that
-// cannot be read, and with strict all of them, are errors.
-func (p *program) check(file string, at flags.Port, strict bool) (errs, warnings []error) {
-	plan, err := p.plan(file, at)
-	if err != nil {
-		return corefile.All(err), nil
+func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error {
+	write := findingWriters[f.output]
+	if write == nil && f.output != "text" {
+		return fmt.Errorf("--output: want text, json, sarif or github, got %q", f.output)
 	}
+	least, most := 1, -1
+	if f.cluster {
+		least, most = 0, 0
+	} else if f.source != (sourceFlags{}) {
+		return errors.New("--kubeconfig and --context are for --from-cluster")
+	}
+	if err := arguments(least, most)(c, files); err != nil {
+		return err
+	}
+	v, ok := parseVersion(f.coredns)
+	if f.coredns != "" && !ok {
+		return fmt.Errorf("--coredns: want a version such as %v, got %q", newestCoreDNS, f.coredns)
+	}
+	if f.coredns != "" && slices.Compare(v[:], newestCoreDNS[:]) > 0 {
+		return fmt.Errorf("--coredns: the changes of CoreDNS are known up to version %v, got %q", newestCoreDNS, f.coredns)
+	}
+	check := func(file string) (errs, warnings []error) {
+		plan, servers, err := p.plan(file, f.at)
+		if errs = corefile.All(err); err == nil {
+			errs, warnings = planFindings(plan, f.strict)
+		}
+		if f.coredns != "" {
+			more, less := corednsFindings(servers, v)
+			errs = append(errs, more...)
+			if f.strict {
+				errs = append(errs, less...)
+			} else {
+				warnings = append(warnings, less...)
+			}
+		}
+		return errs, warnings
+	}
+	names, found, err := p.findings(c.Context(), f, files, check)
+	if err != nil {
+		return failure{err}
+	}
+	if write != nil {
+		if err := write(p.out, p.build.Version, found); err != nil {
+			return failure{err}
+		}
+	}
+	var errs []error
+	for _, finding := range found {
+		if finding.Level == "error" {
+			errs = append(errs, errors.New(finding.text()))
+		} else if write == nil {
+			fmt.Fprintf(p.err, "warning: %s\n", finding.text())
+		}
+	}
+	for _, name := range names {
+		failed := slices.ContainsFunc(found, func(f finding) bool { return f.checked == name && f.Level == "error" })
+		if write == nil && !failed {
+			fmt.Fprintf(p.out, "%s: OK\n", name)
+		}
+	}
+	if len(errs) > 0 {
+		return failure{errors.Join(errs...)}
+	}
+	return nil
+}
+
+// findings checks the files, or the configuration of the cluster, and returns the names of
+// what it checked.
+func (p *program) findings(ctx context.Context, f checkFlags, files []string, check func(string) (errs, warnings []error)) (names []string, found []finding, err error) {
+	if f.cluster {
+		source, err := f.source.options()
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.checkCluster(ctx, source, f.strict, check)
+	}
+	for _, file := range files {
+		name := file
+		if file == "-" {
+			name = "stdin" // as in errors
+		}
+		names = append(names, name)
+		errs, warnings := check(file)
+		for _, err := range errs {
+			found = append(found, newFinding(name, "error", err))
+		}
+		for _, err := range warnings {
+			found = append(found, newFinding(name, "warning", err))
+		}
+	}
+	return names, found, nil
+}
+
+// planFindings returns a plan's warnings. Those about files that cannot be read, and with
+// strict all of them, are errors.
+func planFindings(plan *server.Plan, strict bool) (errs, warnings []error) {
 	for _, w := range corefile.All(plan.Warnings()) {
 		// serve waits for such a file, but its name is probably misspelled.
 		if _, unreadable := errors.AsType[*fs.PathError](w); strict || unreadable {
@@ -106,7 +178,7 @@ func (p *program) planCommand() *cobra.Command {
 		Example: "  seamark plan Corefile",
 		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, files []string) error {
-			plan, err := p.plan(files[0], at)
+			plan, _, err := p.plan(files[0], at)
 			if err == nil {
 				err = plan.Describe(p.out)
 			}
@@ -120,14 +192,17 @@ func (p *program) planCommand() *cobra.Command {
 	return c
 }
 
-// plan plans the server of a Corefile and opens nothing.
-func (p *program) plan(file string, at flags.Port) (*server.Plan, error) {
+// plan plans the server of a Corefile and opens nothing. It also returns the Corefile's
+// server blocks.
+func (p *program) plan(file string, at flags.Port) (*server.Plan, []corefile.Server, error) {
 	read, err := p.reader(serve{conf: file})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r := server.Run{Read: func() corefile.Reading { return kubedns.ExpandOnce(read()) }, Options: server.Options{
+	reading := read()
+	r := server.Run{Read: func() corefile.Reading { return kubedns.ExpandOnce(reading) }, Options: server.Options{
 		Directives: p.directives, Port: uint16(at), Log: server.NewLog(io.Discard, slog.LevelError),
 	}}
-	return r.Check()
+	plan, err := r.Check()
+	return plan, reading.Servers, err
 }

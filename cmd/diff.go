@@ -18,6 +18,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/diff"
 	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/server"
@@ -95,7 +96,7 @@ any.`,
 	f.StringVar(&d.against, "against", "", "server to compare: `HOST[:PORT]`, or NAMESPACE/POD[:PORT] with --transport port-forward")
 	f.StringVar(&d.source.manifests, "manifests", "", "read the objects from the YAML and JSON files of this `FOLDER`")
 	d.source.flags(c)
-	f.StringVar(&d.conf, "conf", "", "Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: kubeadm's)")
+	f.StringVar(&d.conf, "conf", "", "Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: the ConfigMap kube-system/coredns, or kubeadm's)")
 	f.StringVar(&d.transport, "transport", "udp", "udp, tcp or port-forward")
 	f.IntVar(&d.rate, "rate", diff.DefaultRate, "largest number of queries a second")
 	f.DurationVar(&d.timeout, "timeout", 2*time.Second, "time to wait for a reply; a query is sent three times")
@@ -146,8 +147,11 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		defer forwarder.Close()
 		o.Address, o.Transport, o.Dial = net.JoinHostPort(pod.String(), strconv.Itoa(port)), "tcp", forwarder.Dial
 	}
+	if d.conf == "" && source.Manifests == "" {
+		o.Corefile = p.runningCorefile(ctx, source)
+	}
 	if d.conf != "" {
-		text, err := os.ReadFile(d.conf)
+		text, err := corefile.Text(d.conf)
 		if err != nil {
 			return fmt.Errorf("reading the Corefile: %w", err)
 		}
@@ -169,6 +173,22 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		return different{}
 	}
 	return nil
+}
+
+// runningCorefile returns the Corefile of the cluster's CoreDNS, or "" with a message if it
+// has none that has the answer's options.
+func (p *program) runningCorefile(ctx context.Context, source cluster.Options) string {
+	config, err := clusterConfig(ctx, source)
+	text := config.coredns["Corefile"]
+	if err == nil && text != "" {
+		err = diff.CheckCorefile(text)
+	}
+	if err != nil || text == "" {
+		fmt.Fprintf(p.err, "Comparing with the options of kubeadm's Corefile, since the ConfigMap kube-system/coredns cannot be used: %v. Set --conf to use others.\n",
+			cmp.Or(err, errors.New("it has no Corefile")))
+		return ""
+	}
+	return text
 }
 
 // forwardTarget returns the pod and the port of NAMESPACE/POD[:PORT]; by default those of a

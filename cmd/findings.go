@@ -17,14 +17,23 @@ type finding struct {
 	Level     string `json:"level"`          // error or warning
 	Directive string `json:"directive,omitempty"`
 	Message   string `json:"message"`
+	checked   string // the argument of check that it is about; File may be an imported file
+}
+
+// text returns the finding as text, with its position if it has one.
+func (f finding) text() string {
+	if f.Line == 0 {
+		return f.Message
+	}
+	return (&corefile.Error{File: f.File, Line: f.Line, Path: f.Directive, Text: f.Message}).Error()
 }
 
 // newFinding returns err, which is about file, as a finding.
 func newFinding(file, level string, err error) finding {
 	if e, ok := errors.AsType[*corefile.Error](err); ok {
-		return finding{e.File, e.Line, level, e.Path, e.Text}
+		return finding{e.File, e.Line, level, e.Path, e.Text, file}
 	}
-	return finding{File: file, Level: level, Message: err.Error()}
+	return finding{File: file, Level: level, Message: err.Error(), checked: file}
 }
 
 // findingWriters write findings in the formats of check --output.

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +25,16 @@ const (
 // /api/v1/pods?limit=500. It is for commands that read once; Run follows changes. An error
 // response of the API server is a *ResponseError.
 func Fetch(ctx context.Context, o cluster.Options, path string) ([]byte, error) {
+	return request(ctx, o, http.MethodGet, path, nil)
+}
+
+// Review creates an object that the API server does not store, such as a
+// SelfSubjectAccessReview, and returns it with its status.
+func Review(ctx context.Context, o cluster.Options, path string, object []byte) ([]byte, error) {
+	return request(ctx, o, http.MethodPost, path, object)
+}
+
+func request(ctx context.Context, o cluster.Options, method, path string, body []byte) ([]byte, error) {
 	config, err := restConfig(o)
 	if err != nil {
 		return nil, err
@@ -42,11 +53,14 @@ func Fetch(ctx context.Context, o cluster.Options, path string) ([]byte, error) 
 	path, parameters, _ := strings.Cut(path, "?")
 	base = base.JoinPath(path)
 	base.RawQuery = parameters
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, method, base.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, err // it names the method and the URL
@@ -58,7 +72,7 @@ func Fetch(ctx context.Context, o cluster.Options, path string) ([]byte, error) 
 		return nil, fmt.Errorf("reading %s from the API server: %w", path, err)
 	case len(text) > fetchLimit:
 		return nil, fmt.Errorf("reading %s from the API server: larger than %d MB", path, fetchLimit>>20)
-	case response.StatusCode != http.StatusOK:
+	case response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated:
 		var status struct{ Message string }
 		if json.Unmarshal(text, &status) != nil || status.Message == "" {
 			status.Message = response.Status

@@ -112,7 +112,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/query", "internal/resolvconf", "internal/stub"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/query", "internal/resolvconf", "internal/stub"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -128,6 +128,7 @@ var table = map[string]row{
 		own:   []string{"cluster", "config", "corefile", "dns", "internal/query", "metrics", "server", "transport", "wire"},
 		third: []string{"github.com/miekg/dns"},
 	},
+	"internal/doctor":        {noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},

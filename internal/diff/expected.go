@@ -175,6 +175,13 @@ func expectedServers(o Options) ([]corefile.Server, error) {
 	return nil, fmt.Errorf("%s: no kubernetes directive", name)
 }
 
+// CheckCorefile returns an error if the text is not that of a Corefile with a kubernetes
+// directive.
+func CheckCorefile(text string) error {
+	_, err := expectedServers(Options{Corefile: text})
+	return err
+}
+
 // locationOptions returns the options of the directive kubernetes that locate the objects.
 func locationOptions(o cluster.Options) ([]corefile.Directive, error) {
 	var options []corefile.Directive

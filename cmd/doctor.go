@@ -1,0 +1,118 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/internal/doctor"
+	"github.com/spf13/cobra"
+)
+
+func (p *program) doctorCommand() *cobra.Command {
+	var source sourceFlags
+	var output string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Report what runs as the DNS of a cluster, before you replace it",
+		Long: `Doctor reads objects of the API server and reports which DNS server the cluster runs, its
+version, its replicas and its configuration, the mode of kube-proxy, node-local caches, the
+ndots option and search domains of the pods, managers that would undo a change, and the
+permissions that your account lacks. Each finding has a next step where there is one. It
+changes nothing.
+
+The exit status is 1 if a finding is an error.`,
+		Example: `  seamark doctor
+  seamark doctor --context staging --output json`,
+		Args: arguments(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output: want text or json, got %q", output)
+			}
+			o, err := source.options()
+			if err != nil {
+				return err
+			}
+			return p.doctor(c.Context(), o, output)
+		},
+	}
+	source.flags(c)
+	c.Flags().StringVarP(&output, "output", "o", "text", "format: text or json")
+	return c
+}
+
+// An apiClient is the doctor's client of an API server.
+type apiClient struct{ cluster.Options }
+
+func (c apiClient) Get(ctx context.Context, path string) ([]byte, error) {
+	return apiserver.Fetch(ctx, c.Options, path)
+}
+
+func (c apiClient) Review(ctx context.Context, path string, object []byte) ([]byte, error) {
+	return apiserver.Review(ctx, c.Options, path, object)
+}
+
+func (apiClient) Missing(err error) bool {
+	e, ok := errors.AsType[*apiserver.ResponseError](err)
+	return ok && e.Code == http.StatusNotFound
+}
+
+func (p *program) doctor(ctx context.Context, source cluster.Options, output string) error {
+	report, err := doctor.Run(ctx, apiClient{source})
+	if err != nil {
+		return failure{err}
+	}
+	report.Findings = append(report.Findings, p.examineCorefile(ctx, source)...)
+	if output == "json" {
+		err = indented(p.out, report)
+	} else {
+		fmt.Fprintf(p.out, "Kubernetes %s\n", report.Kubernetes)
+		for _, f := range report.Findings {
+			fmt.Fprintf(p.out, "%-8s %s: %s\n", f.Level, f.Subject, f.Text)
+			if f.Next != "" {
+				fmt.Fprintf(p.out, "         next: %s\n", f.Next)
+			}
+		}
+	}
+	if err != nil {
+		return failure{err}
+	}
+	for _, f := range report.Findings {
+		if f.Level == doctor.Error {
+			return different{}
+		}
+	}
+	return nil
+}
+
+// examineCorefile reports the errors and warnings of the configuration in the cluster.
+func (p *program) examineCorefile(ctx context.Context, source cluster.Options) []doctor.Finding {
+	const next = "seamark check --from-cluster"
+	names, found, err := p.checkCluster(ctx, source, false, func(file string) (errs, warnings []error) {
+		plan, _, err := p.plan(file, 53)
+		if err != nil {
+			return []error{err}, nil
+		}
+		return planFindings(plan, false)
+	})
+	if err != nil {
+		return []doctor.Finding{{Subject: "configuration", Level: doctor.Warning, Text: fmt.Sprintf("not examined: %v", err), Next: next}}
+	}
+	var list []doctor.Finding
+	for _, f := range found {
+		level := doctor.Warning
+		if f.Level == "error" {
+			level = doctor.Error
+		}
+		list = append(list, doctor.Finding{Subject: "configuration", Level: level, Text: f.text(), Next: next})
+	}
+	if len(found) == 0 {
+		for _, name := range names {
+			list = append(list, doctor.Finding{Subject: "configuration", Level: doctor.Info, Text: name + ": Seamark accepts it"})
+		}
+	}
+	return list
+}

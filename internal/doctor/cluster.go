@@ -1,0 +1,205 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A distribution is a kind of cluster whose DNS server has a manager of its own.
+type distribution struct {
+	name, next string
+	is         func(c clues) bool
+}
+
+// clues are what distributions are recognised by.
+type clues struct {
+	version    string   // of the API server and the kubelets
+	labels     []string // keys of nodes' labels
+	providers  string   // of nodes
+	configMaps map[string]bool
+}
+
+func (c clues) label(prefix string) bool {
+	return slices.ContainsFunc(c.labels, func(l string) bool { return strings.HasPrefix(l, prefix) })
+}
+
+func distributions() []distribution {
+	return []distribution{
+		{"EKS", "if CoreDNS is a managed add-on, hand it over first: aws eks delete-addon --addon-name coredns --preserve; EKS would restore it",
+			func(c clues) bool { return strings.Contains(c.version, "-eks-") || c.label("eks.amazonaws.com/") }},
+		{"AKS", "do not scale CoreDNS down: the add-on manager restores its replicas; configure it by the ConfigMap coredns-custom",
+			func(c clues) bool { return c.label("kubernetes.azure.com/") }},
+		{"GKE", "GKE restores kube-dns: run the new server beside it and make it the target of stubDomains, or use a custom kube-dns Deployment",
+			func(c clues) bool { return strings.Contains(c.version, "-gke.") || c.label("cloud.google.com/gke-") }},
+		{"OpenShift", "the DNS operator restores its objects: oc patch dns.operator/default --type merge -p '{\"spec\":{\"managementState\":\"Unmanaged\"}}'",
+			func(c clues) bool { return c.label("node.openshift.io/") }},
+		{"k3s", "k3s restores CoreDNS at each start: start it with --disable=coredns; put your changes into the ConfigMap coredns-custom",
+			func(c clues) bool { return strings.Contains(c.version, "+k3s") }},
+		{"RKE2", "RKE2 restores CoreDNS: start it with disable: rke2-coredns, or set values in a HelmChartConfig",
+			func(c clues) bool { return strings.Contains(c.version, "+rke2") }},
+		{"kubeadm", "kubeadm upgrade installs CoreDNS again: run it with --skip-phases=addon/coredns",
+			func(c clues) bool { return c.configMaps["kubeadm-config"] }},
+	}
+}
+
+// examineDistribution finds managers that would undo a change of the server.
+func (d *examination) examineDistribution() {
+	const subject = "managed add-on"
+	c := clues{version: d.Kubernetes, configMaps: map[string]bool{}}
+	var nodes nodeList
+	if d.get(subject, "/api/v1/nodes?limit=20", &nodes) {
+		for _, n := range nodes.Items {
+			c.version += " " + n.Status.NodeInfo.KubeletVersion
+			c.providers += " " + n.Spec.ProviderID
+			c.labels = append(c.labels, slices.Collect(maps.Keys(n.Metadata.Labels))...)
+		}
+	}
+	c.configMaps["kubeadm-config"] = d.get(subject, "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", new(configMap))
+	for _, k := range distributions() {
+		if k.is(c) {
+			d.add(subject, Warning, k.next, "the cluster is one of %s, which manages the DNS server", k.name)
+			return
+		}
+	}
+	d.add(subject, Info, "look for a controller or a Helm release that owns the Deployment of the DNS server", "no known manager of the DNS server")
+}
+
+// podPage is the number of pods of one list.
+const podPage = 500
+
+// examineWorkloads counts the settings of DNS in pods.
+func (d *examination) examineWorkloads() {
+	const subject = "workloads"
+	pods, custom := 0, 0
+	ndots, policies, searches := map[string]int{}, map[string]int{}, map[int]int{}
+	next := ""
+	for {
+		var list podList
+		if !d.get(subject, fmt.Sprintf("/api/v1/pods?limit=%d&continue=%s", podPage, url.QueryEscape(next)), &list) {
+			break
+		}
+		for _, p := range list.Items {
+			pods++
+			policies[or(p.Spec.DNSPolicy, "ClusterFirst")]++
+			value := "5 (default)"
+			if p.Spec.DNSPolicy == "Default" || p.Spec.DNSPolicy == "None" {
+				value = "of the node or of the pod"
+			}
+			if c := p.Spec.DNSConfig; c != nil {
+				custom++
+				searches[len(c.Searches)]++
+				for _, o := range c.Options {
+					if o.Name == "ndots" {
+						value = o.Value
+					}
+				}
+			}
+			if _, known := ndots[value]; !known && len(ndots) > 20 {
+				value = "other"
+			}
+			ndots[value]++
+		}
+		if next = list.Metadata.Continue; next == "" {
+			break
+		}
+	}
+	if pods == 0 {
+		return
+	}
+	d.add(subject, Info, "", "%d pods: dnsPolicy %s; dnsConfig in %d", pods, counts(policies), custom)
+	level, step := Info, ""
+	if n := ndots["5 (default)"]; n > pods/2 {
+		step = "names outside the cluster cost up to four queries more: set ndots to 2 in dnsConfig, or use the directive autopath"
+	}
+	d.add(subject, level, step, "ndots %s", counts(ndots))
+	for n := range searches {
+		if n > 3 {
+			d.add(subject, Warning, "shorten dnsConfig.searches: each domain costs two queries for a name that does not exist", "%d pods have %d search domains of their own", searches[n], n)
+		}
+	}
+}
+
+// counts returns "5 in 10, 2 in 3" with the largest number first.
+func counts(m map[string]int) string {
+	keys := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		if m[a] != m[b] {
+			return m[b] - m[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for i, k := range keys {
+		keys[i] = k + " in " + strconv.Itoa(m[k])
+	}
+	return strings.Join(keys, ", ")
+}
+
+// A permission is one that a command or the server needs.
+type permission struct {
+	verb, group, resource, sub, namespace string
+	purpose, level                        string
+}
+
+func permissions() []permission {
+	var ps []permission
+	for _, verb := range []string{"list", "watch"} {
+		ps = append(ps,
+			permission{verb, "", "namespaces", "", "", "seamark diff and the server", Error},
+			permission{verb, "", "services", "", "", "seamark diff and the server", Error},
+			permission{verb, "discovery.k8s.io", "endpointslices", "", "", "seamark diff and the server", Error},
+			permission{verb, "", "pods", "", "", "the option pods verified", Info})
+	}
+	return append(ps,
+		permission{"get", "", "configmaps", "", "kube-system", "seamark check --from-cluster", Warning},
+		permission{"create", "", "pods", "portforward", "kube-system", "seamark diff --transport port-forward", Warning})
+}
+
+// examinePermissions asks the API server what the credentials allow.
+func (d *examination) examinePermissions() {
+	const subject = "permissions"
+	missing := 0
+	for _, p := range permissions() {
+		type attributes struct {
+			Verb        string `json:"verb"`
+			Group       string `json:"group"`
+			Resource    string `json:"resource"`
+			Subresource string `json:"subresource,omitempty"`
+			Namespace   string `json:"namespace,omitempty"`
+		}
+		object, err := json.Marshal(map[string]any{
+			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+			"spec": map[string]any{"resourceAttributes": attributes{p.verb, p.group, p.resource, p.sub, p.namespace}},
+		})
+		if err != nil {
+			return
+		}
+		var review struct{ Status struct{ Allowed bool } }
+		text, err := d.client.Review(d.ctx, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", object)
+		if err == nil {
+			err = json.Unmarshal(text, &review)
+		}
+		if err != nil {
+			d.add(subject, Info, "kubectl auth can-i --list", "not examined: %v", err)
+			return
+		}
+		if !review.Status.Allowed {
+			missing++
+			resource := p.resource
+			if p.group != "" {
+				resource += "." + p.group
+			}
+			if p.sub != "" {
+				resource += "/" + p.sub
+			}
+			next := fmt.Sprintf("kubectl create clusterrole seamark-%s-%s --verb=%s --resource=%s, and bind it to the account", p.verb, p.resource, p.verb, resource)
+			d.add(subject, p.level, next, "the account may not %s %s, which %s needs", p.verb, resource, p.purpose)
+		}
+	}
+	if missing == 0 {
+		d.add(subject, Info, "", "the account has all permissions that Seamark's commands and the server need")
+	}
+}

@@ -1,0 +1,168 @@
+// Package doctor examines the DNS of a cluster before its server is replaced: the command
+// doctor calls Run. It reads objects of the API server and changes none. What it may not
+// read, or what the API server does not have, is a finding and not an error.
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Levels of a finding.
+const (
+	Info    = "info"
+	Warning = "warning" // examine it before you replace the server
+	Error   = "error"   // a step of the replacement would fail
+)
+
+// A Finding is a fact about the cluster, and what to do about it.
+type Finding struct {
+	Subject string `json:"subject"`
+	Level   string `json:"level"`
+	Text    string `json:"text"`
+	Next    string `json:"next,omitempty"` // the next step
+}
+
+// A Client reads from the API server. Missing reports whether an error is its response that
+// it does not have the object.
+type Client interface {
+	Get(ctx context.Context, path string) ([]byte, error)
+	Review(ctx context.Context, path string, object []byte) ([]byte, error)
+	Missing(err error) bool
+}
+
+// A Report is what Run found. Server and Version are empty if they are not known.
+type Report struct {
+	Kubernetes string    `json:"kubernetes"` // version of the API server
+	Server     string    `json:"server"`     // coredns, kube-dns or seamark
+	Version    string    `json:"version"`    // of the server
+	Findings   []Finding `json:"findings"`
+}
+
+// Run examines the cluster. It returns an error if the API server cannot be reached.
+func Run(ctx context.Context, c Client) (*Report, error) {
+	d := &examination{ctx: ctx, client: c}
+	var version struct{ GitVersion string }
+	text, err := c.Get(ctx, "/version")
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return nil, fmt.Errorf("reading the version of the API server: %w", err)
+	}
+	d.Kubernetes = version.GitVersion
+	d.examineServer()
+	d.examineProxy()
+	d.examineNodeCache()
+	d.examineDistribution()
+	d.examineWorkloads()
+	d.examinePermissions()
+	return &d.Report, ctx.Err()
+}
+
+type examination struct {
+	Report
+	ctx    context.Context
+	client Client
+}
+
+func (d *examination) add(subject, level, next, format string, args ...any) {
+	d.Findings = append(d.Findings, Finding{subject, level, printable(fmt.Sprintf(format, args...)), next})
+}
+
+// printable returns text with escapes in place of control characters.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		quoted := fmt.Sprintf("%q", text)
+		return quoted[1 : len(quoted)-1]
+	}
+	return text
+}
+
+// get reads an object or a list into v. It adds a finding unless the object is missing.
+func (d *examination) get(subject, path string, v any) bool {
+	text, err := d.client.Get(d.ctx, path)
+	switch {
+	case err == nil:
+		err = json.Unmarshal(text, v)
+	case d.client.Missing(err):
+		return false
+	}
+	if err != nil {
+		d.add(subject, Warning, "grant the verbs get and list on this resource, and run doctor again", "not examined: %v", err)
+		return false
+	}
+	return true
+}
+
+// pods returns the first pods of a namespace with a label.
+func (d *examination) pods(subject, namespace, selector string) []pod {
+	var list podList
+	d.get(subject, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods?limit=100&labelSelector="+url.QueryEscape(selector), &list)
+	return list.Items
+}
+
+// The fields of the API's objects that are examined.
+type (
+	meta struct {
+		Name            string
+		Namespace       string
+		Labels          map[string]string
+		OwnerReferences []struct{ Kind, Name string }
+	}
+	pod struct {
+		Metadata meta
+		Spec     struct {
+			DNSPolicy string
+			DNSConfig *struct {
+				Nameservers, Searches []string
+				Options               []struct{ Name, Value string }
+			}
+			Containers []struct {
+				Name, Image   string
+				Command, Args []string
+			}
+		}
+		Status struct {
+			Conditions []struct{ Type, Status string }
+		}
+	}
+	podList struct {
+		Metadata struct{ Continue string }
+		Items    []pod
+	}
+	service struct {
+		Metadata meta
+		Spec     struct {
+			ClusterIP string
+			Selector  map[string]string
+			Ports     []struct {
+				Protocol string
+				Port     int
+			}
+		}
+	}
+	configMap struct{ Data map[string]string }
+	workloads struct{ Items []struct{ Metadata meta } }
+	nodeList  struct {
+		Items []struct {
+			Metadata meta
+			Spec     struct{ ProviderID string }
+			Status   struct {
+				NodeInfo struct{ KubeletVersion string }
+			}
+		}
+	}
+)
+
+func (p pod) ready() bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == "Ready" && c.Status == "True" {
+			return true
+		}
+	}
+	return false
+}

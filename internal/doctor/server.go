@@ -1,0 +1,182 @@
+package doctor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A place is a Service that clients of DNS send their queries to.
+type place struct{ namespace, name string }
+
+func places() []place {
+	return []place{
+		{"kube-system", "kube-dns"},
+		{"openshift-dns", "dns-default"},
+		{"kube-system", "rke2-coredns-rke2-coredns"},
+	}
+}
+
+const subjectServer = "DNS server"
+
+// examineServer finds the server behind the Service, its version and its replicas.
+func (d *examination) examineServer() {
+	var s service
+	found := false
+	for _, p := range places() {
+		if found = d.get(subjectServer, "/api/v1/namespaces/"+p.namespace+"/services/"+p.name, &s); found {
+			break
+		}
+	}
+	if !found {
+		d.add(subjectServer, Warning, "compare the nameserver in a pod's /etc/resolv.conf with the addresses of the Services", "no Service kube-dns in kube-system: the DNS server may run outside the cluster, as Cloud DNS of GKE does")
+		return
+	}
+	if len(s.Spec.Selector) == 0 {
+		d.add(subjectServer, Warning, "find the endpoints with kubectl get endpointslices", "the Service %s/%s has no selector", s.Metadata.Namespace, s.Metadata.Name)
+		return
+	}
+	var selector []string
+	for _, key := range slices.Sorted(maps.Keys(s.Spec.Selector)) {
+		selector = append(selector, key+"="+s.Spec.Selector[key])
+	}
+	pods := d.pods(subjectServer, s.Metadata.Namespace, strings.Join(selector, ","))
+	ready := 0
+	images, owners := map[string]int{}, map[string]bool{}
+	for _, p := range pods {
+		if p.ready() {
+			ready++
+		}
+		for _, o := range p.Metadata.OwnerReferences {
+			owners[o.Kind] = true
+		}
+		for _, c := range p.Spec.Containers {
+			if name, version := serverOf(c.Image); name != "" {
+				images[c.Image]++
+				d.Server, d.Version = name, version
+			}
+		}
+	}
+	d.add(subjectServer, Info, "compare its answers: seamark diff --against "+s.Spec.ClusterIP+", or with --transport port-forward from outside the cluster",
+		"the Service %s/%s has the address %s and %d pods, %d of them ready (%s)", s.Metadata.Namespace, s.Metadata.Name, s.Spec.ClusterIP, len(pods), ready,
+		strings.Join(slices.Sorted(maps.Keys(owners)), ", "))
+	switch {
+	case len(pods) == 0:
+		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" get pods -l "+strings.Join(selector, ","), "no pod is behind the Service")
+	case ready == 0:
+		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" describe pods -l "+strings.Join(selector, ","), "no pod is ready")
+	case ready < 2:
+		d.add(subjectServer, Warning, "run two replicas before you replace the server", "a single pod is ready: a restart interrupts DNS")
+	}
+	switch {
+	case len(images) > 1:
+		d.add(subjectServer, Warning, "wait until the rollout is complete, or look for a second Deployment", "the pods have several images: %s", strings.Join(slices.Sorted(maps.Keys(images)), ", "))
+	case d.Server == "" && len(pods) > 0:
+		d.add(subjectServer, Warning, "", "the image is not one of CoreDNS, kube-dns or Seamark: %s", pods[0].images())
+	case d.Server != "":
+		next := ""
+		if d.Server == "kube-dns" {
+			next = "convert its configuration: seamark convert"
+		}
+		d.add(subjectServer, Info, next, "it is %s, version %s (%s)", d.Server, or(d.Version, "not known"), strings.Join(slices.Sorted(maps.Keys(images)), ""))
+	}
+	tcp := slices.ContainsFunc(s.Spec.Ports, func(p struct {
+		Protocol string
+		Port     int
+	}) bool {
+		return p.Protocol == "TCP" && p.Port == 53
+	})
+	if !tcp {
+		d.add(subjectServer, Warning, "add port 53/TCP to the Service", "the Service has no port 53/TCP, which large answers need")
+	}
+	var labelled workloads
+	d.get(subjectServer, "/apis/apps/v1/namespaces/kube-system/deployments?labelSelector=k8s-app%3Dkube-dns&limit=10", &labelled)
+	if n := len(labelled.Items); n > 1 {
+		d.add(subjectServer, Error, "remove the label k8s-app=kube-dns from all Deployments but one: pods keep it in their template", "%d Deployments have the label k8s-app=kube-dns: kubeadm upgrade fails with \"multiple DNS addon deployments found\"", n)
+	}
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+func (p pod) images() string {
+	var names []string
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Image)
+	}
+	return strings.Join(names, ", ")
+}
+
+// serverOf returns the DNS server of an image and the version in its tag.
+func serverOf(image string) (server, version string) {
+	image, _, _ = strings.Cut(image, "@") // a digest
+	name := image[strings.LastIndexByte(image, '/')+1:]
+	name, tag, _ := strings.Cut(name, ":")
+	switch {
+	case strings.Contains(name, "dns-kube-dns") || strings.Contains(name, "kube-dns"):
+		server = "kube-dns"
+	case strings.Contains(name, "coredns"):
+		server = "coredns"
+	case strings.Contains(name, "seamark"):
+		server = "seamark"
+	default:
+		return "", ""
+	}
+	return server, strings.TrimPrefix(tag, "v")
+}
+
+// examineProxy finds the mode of kube-proxy, which decides how queries reach the pods.
+func (d *examination) examineProxy() {
+	const subject = "kube-proxy"
+	var m configMap
+	mode := ""
+	if d.get(subject, "/api/v1/namespaces/kube-system/configmaps/kube-proxy", &m) {
+		for _, text := range m.Data {
+			for line := range strings.Lines(text) {
+				if value, ok := strings.CutPrefix(strings.TrimSpace(line), "mode:"); ok {
+					mode = or(strings.Trim(strings.TrimSpace(value), `"'`), "iptables")
+				}
+			}
+		}
+	}
+	pods := d.pods(subject, "kube-system", "k8s-app in (kube-proxy)")
+	if len(pods) == 0 {
+		pods = d.pods(subject, "kube-system", "component in (kube-proxy)")
+	}
+	for _, p := range pods {
+		for _, c := range p.Spec.Containers {
+			for _, arg := range append(c.Command, c.Args...) {
+				if value, ok := strings.CutPrefix(arg, "--proxy-mode="); ok {
+					mode = value
+				}
+			}
+		}
+	}
+	switch {
+	case mode == "ipvs":
+		d.add(subject, Warning, "keep the old pods until clients have stopped sending, and see docs/how-to/upgrade.md", "mode ipvs: UDP queries of a client may go to a removed pod for up to 5 minutes")
+	case mode != "":
+		d.add(subject, Info, "", "mode %s", mode)
+	case len(pods) > 0:
+		d.add(subject, Info, "", "mode not set: iptables by default")
+	case len(d.pods(subject, "kube-system", "k8s-app in (cilium)")) > 0:
+		d.add(subject, Info, "", "there is none; Cilium forwards the queries")
+	default:
+		d.add(subject, Info, "", "not found: k3s runs it in its own process, and other network plugins replace it")
+	}
+}
+
+// examineNodeCache looks for NodeLocal DNSCache, which sees the queries first.
+func (d *examination) examineNodeCache() {
+	const subject = "node-local cache"
+	pods := d.pods(subject, "kube-system", "k8s-app in (node-local-dns)")
+	if len(pods) == 0 {
+		d.add(subject, Info, "", "there is none: pods send their queries to the Service")
+		return
+	}
+	d.add(subject, Warning, "compare with the pods of the server, not with the cache: seamark diff --transport port-forward", "NodeLocal DNSCache runs in %d or more pods: cached answers hide a change of the server for up to 30 s", len(pods))
+}
