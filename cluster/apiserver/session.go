@@ -1,0 +1,106 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+const (
+	requestTimeout = 15 * time.Second
+	responseLimit  = 16 << 20 // bytes; etcd's limit for one object is 1.5 MB
+)
+
+// A Session sends single requests to one API server, in JSON. It is for commands; Run
+// follows changes. Its methods may be called from several goroutines.
+type Session struct {
+	http *http.Client
+	base *url.URL
+}
+
+// A ResponseError is an error response of the API server.
+type ResponseError struct {
+	Method, Path string // of the request, without parameters
+	Code         int    // of HTTP
+	Message      string
+}
+
+func (e *ResponseError) Error() string {
+	if e.Method == http.MethodGet {
+		return fmt.Sprintf("reading %s from the API server: %s", e.Path, e.Message)
+	}
+	return fmt.Sprintf("%s %s: %s", e.Method, e.Path, e.Message)
+}
+
+// NewSession reads the options' kubeconfig or service account. It sends no request.
+func NewSession(o cluster.Options) (*Session, error) {
+	config, err := restConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = userAgent()
+	config.Timeout = requestTimeout
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{client, base}, nil
+}
+
+// Close closes the connections.
+func (s *Session) Close() { s.http.CloseIdleConnections() }
+
+// Get reads an object or a list. path is that of its URL: /api/v1/namespaces/shop/pods/web,
+// or with parameters, which are encoded: /api/v1/pods?limit=500.
+func (s *Session) Get(ctx context.Context, path string) ([]byte, error) {
+	return s.Do(ctx, http.MethodGet, path, "", nil)
+}
+
+// Do sends a request and returns the body of the response. The error for a response other
+// than success is a *ResponseError.
+func (s *Session) Do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+	path, parameters, _ := strings.Cut(path, "?")
+	target := s.base.JoinPath(path)
+	target.RawQuery = parameters
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json, */*;q=0.5") // a pod's pages have other types
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := s.http.Do(request)
+	if err != nil {
+		return nil, err // it names the method and the URL
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, responseLimit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s from the API server: %w", path, err)
+	case len(text) > responseLimit:
+		return nil, fmt.Errorf("reading %s from the API server: larger than %d MB", path, responseLimit>>20)
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		var status struct{ Message string }
+		if json.Unmarshal(text, &status) != nil || status.Message == "" {
+			status.Message = response.Status
+		}
+		return nil, &ResponseError{method, path, response.StatusCode, status.Message}
+	}
+	return text, nil
+}
