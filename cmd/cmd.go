@@ -113,9 +113,13 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
-			switch c.Name() {
+			name := c.Name()
+			if c.HasParent() && c.Parent().Name() == "canary" {
+				name = "canary"
+			}
+			switch name {
 			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny":
-			case "sidecar", "exec-healthz", "kube2sky": // they stop at a signal and reload nothing
+			case "sidecar", "exec-healthz", "kube2sky", "canary": // they stop at a signal and reload nothing
 				p.signals.ReleaseReload()
 			default:
 				p.signals.Release()
@@ -137,7 +141,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.queryCommand(), p.diffCommand(), p.doctorCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.queryCommand(), p.diffCommand(), p.doctorCommand(), p.canaryCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.versionCommand())
 	return root
 }
 

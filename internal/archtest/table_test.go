@@ -112,7 +112,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/query", "internal/resolvconf", "internal/stub"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/canary", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/query", "internal/resolvconf", "internal/stub"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -134,6 +134,7 @@ var table = map[string]row{
 	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
 	// It writes the manual pages of a release.
 	"internal/manual":     {own: []string{"builtin", "cmd"}, third: []string{"github.com/cpuguy83/go-md2man/v2/md2man", "github.com/spf13/cobra"}},
+	"internal/canary":     {own: []string{"cluster"}, third: []string{"sigs.k8s.io/yaml"}, noNet: true},
 	"internal/stub":       {own: []string{"internal/query", "internal/resolvconf"}, third: []string{"github.com/miekg/dns"}},
 	"internal/resolvconf": {own: []string{"internal/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	// zap and gRPC are imported to silence the client's logging.

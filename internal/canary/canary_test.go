@@ -1,0 +1,192 @@
+package canary
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseMetrics(t *testing.T) {
+	page := `# HELP coredns_dns_responses_total Counter of response status codes.
+coredns_dns_responses_total{plugin="forward",rcode="NOERROR",server="dns://:53",view="",zone="."} 10
+coredns_dns_responses_total{server="dns://:53",zone="a\"b}.",rcode="SERVFAIL"} 2.5e+01 1700000000
+coredns_dns_responses_total{rcode="NOERROR"} 5
+coredns_dns_responses_total{rcode="NOERROR"} NaN
+coredns_dns_responses_total{rcode="NOERROR} 7
+coredns_dns_responses_total{rcode} 7
+coredns_dns_responses_total 7
+coredns_dns_request_duration_seconds_bucket{le="0.001"} 3
+coredns_dns_request_duration_seconds_bucket{le="+Inf",zone="."} 4
+coredns_dns_request_duration_seconds_bucket{le="x"} 9
+coredns_dns_request_duration_seconds_sum{zone="."} 9
+`
+	got := parseMetrics([]byte(page))
+	if want := map[string]float64{"NOERROR": 15, "SERVFAIL": 25}; !maps.Equal(got.responses, want) {
+		t.Errorf("responses: got %v, want %v", got.responses, want)
+	}
+	if want := map[float64]float64{0.001: 3, math.Inf(1): 4}; !maps.Equal(got.durations, want) {
+		t.Errorf("durations: got %v, want %v", got.durations, want)
+	}
+}
+
+func FuzzParseMetrics(f *testing.F) {
+	f.Add([]byte(`coredns_dns_responses_total{a="b",rcode="x"} 1`))
+	f.Fuzz(func(_ *testing.T, page []byte) { parseMetrics(page) })
+}
+
+func TestQuantile(t *testing.T) {
+	for _, c := range []struct {
+		buckets map[float64]float64
+		want    float64
+	}{
+		{nil, 0},
+		{map[float64]float64{math.Inf(1): 0}, 0},
+		{map[float64]float64{1: 100, 2: 100, math.Inf(1): 100}, 0.99},
+		{map[float64]float64{1: 50, 2: 100, math.Inf(1): 100}, 1.98},
+		{map[float64]float64{1: 50, 2: 60, math.Inf(1): 100}, 2},
+	} {
+		if got := quantile(0.99, c.buckets); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("quantile of %v: got %v, want %v", c.buckets, got, c.want)
+		}
+	}
+}
+
+func TestRule(t *testing.T) {
+	r := Rule{MinQueries: 100, MaxServfail: 0.01, MaxErrors: 0.01, MaxSlowdown: 2, MinP99: 5 * time.Millisecond}
+	good := Side{Queries: 1000, Servfail: 20, P99: 0.004}
+	for _, c := range []struct {
+		name         string
+		old, seamark Side
+		want         string
+	}{
+		{"equal", good, good, ""},
+		{"few queries", good, Side{Queries: 99}, "Seamark had 99 queries in 1m0s, the rule needs 100"},
+		{"SERVFAIL", good, Side{Queries: 1000, Servfail: 31}, "SERVFAIL: 3.10%"},
+		{"other errors", good, Side{Queries: 1000, OtherErrors: 11}, "other errors: 1.10%"},
+		{"slow", good, Side{Queries: 1000, P99: 0.009}, "p99: Seamark 9.0 ms, the old server 4.0 ms"},
+		{"twice as long but short", Side{Queries: 1000, P99: 0.001}, Side{Queries: 1000, P99: 0.004}, ""},
+		{"old server without queries", Side{}, Side{Queries: 1000, P99: 1}, ""},
+		{"errors and an old server without queries", Side{}, Side{Queries: 1000, Servfail: 11}, "SERVFAIL: 1.10%"},
+	} {
+		got := strings.Join(r.apply(c.old, c.seamark, time.Minute), "; ")
+		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestCorefilePath(t *testing.T) {
+	for _, c := range []struct {
+		container container
+		want      string
+	}{
+		{container{Args: []string{"-conf", "/etc/coredns/Corefile"}}, "/etc/coredns/Corefile"},
+		{container{Args: []string{"-quiet", "--conf=/a"}}, "/a"},
+		{container{Command: []string{"/coredns", "-conf", "/b"}}, "/b"},
+		{container{Args: []string{"conf", "/etc"}}, ""},
+		{container{Args: []string{"-conf"}}, ""},
+		{container{Args: []string{"--config-dir=/kube-dns-config"}}, ""},
+	} {
+		if got := c.container.corefile(); got != c.want {
+			t.Errorf("Corefile of %+v: got %q, want %q", c.container, got, c.want)
+		}
+	}
+}
+
+// oldDeployment returns a Deployment with fields that a copy changes.
+func oldDeployment(t *testing.T) *deployment {
+	t.Helper()
+	const text = `{
+  "metadata": {"name": "coredns", "labels": {"k8s-app": "kube-dns", "eks.amazonaws.com/component": "coredns"}},
+  "spec": {"replicas": 3, "strategy": {"type": "RollingUpdate"}, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}, "template": {
+    "metadata": {"labels": {"k8s-app": "kube-dns"}, "annotations": {"kubectl.kubernetes.io/restartedAt": "now", "a": "b"}},
+    "spec": {
+      "futureField": {"x": 9007199254740993},
+      "affinity": {"nodeAffinity": {"a": "b"}, "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}},
+      "topologySpreadConstraints": [{"maxSkew": 1, "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
+      "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
+      "priorityClassName": "system-cluster-critical", "serviceAccountName": "coredns",
+      "containers": [
+        {"name": "reloader", "image": "a"},
+        {"name": "coredns", "image": "b", "command": ["/coredns", "-conf", "/etc/coredns/Corefile"], "args": ["-quiet"],
+         "securityContext": {"capabilities": {"drop": ["all"]}},
+         "volumeMounts": [{"name": "config", "mountPath": "/etc/coredns"}, {"name": "custom", "mountPath": "/etc/coredns/custom"}]}],
+      "volumes": [{"name": "config", "configMap": {"name": "coredns", "items": [{"key": "Corefile", "path": "Corefile"}]}},
+                  {"name": "custom", "configMap": {"name": "coredns-custom", "optional": true}}]}}}}`
+	d := &deployment{raw: json.RawMessage(text)}
+	if err := json.Unmarshal(d.raw, d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Seamark's pods are copies of the old ones, with fields that this version does not know.
+func TestManifest(t *testing.T) {
+	c := command{Options: Options{Name: "seamark", Namespace: "kube-system", Image: "registry.invalid/seamark:1"}}
+	o, err := c.manifest(&state{old: oldDeployment(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := at(o, "spec", "template", "spec")
+	containers := spec["containers"].([]any)
+	for _, c := range []struct {
+		name      string
+		got       any
+		wantsJSON string
+	}{
+		{"replicas", at(o, "spec")["replicas"], `3`},
+		{"strategy", at(o, "spec", "strategy"), `{"type":"RollingUpdate"}`},
+		{"own labels", at(o, "metadata", "labels"), `{"app":"seamark"}`},
+		{"selector", at(o, "spec", "selector", "matchLabels"), `{"app":"seamark"}`},
+		{"labels", at(o, "spec", "template", "metadata", "labels"), `{"app":"seamark"}`},
+		{"annotations", at(o, "spec", "template", "metadata", "annotations"), `{"a":"b"}`},
+		{"node affinity", at(spec, "affinity", "nodeAffinity"), `{"a":"b"}`},
+		{"required anti-affinity", at(spec, "affinity", "podAntiAffinity")["requiredDuringSchedulingIgnoredDuringExecution"], `null`},
+		{"topology", spec["topologySpreadConstraints"], `[{"labelSelector":{"matchLabels":{"app":"seamark"}},"maxSkew":1}]`},
+		{"unknown field", spec["futureField"], `{"x":9007199254740993}`},
+		{"account", spec["serviceAccountName"], `"coredns"`},
+		{"other container", containers[0], `{"image":"a","name":"reloader"}`},
+		{"image", containers[1].(object)["image"], `"registry.invalid/seamark:1"`},
+		{"command", containers[1].(object)["command"], `null`},
+		{"args", containers[1].(object)["args"], `["-conf","/etc/coredns/Corefile","-quiet"]`},
+		{"capabilities", at(containers[1].(object), "securityContext", "capabilities"), `{"add":["NET_BIND_SERVICE"],"drop":["all"]}`},
+	} {
+		got, err := json.Marshal(c.got)
+		if err != nil || string(got) != c.wantsJSON {
+			t.Errorf("%s: got %s, error %v, want %s", c.name, got, err, c.wantsJSON)
+		}
+	}
+}
+
+// The mounted files are those of the ConfigMaps, at the paths in the container.
+func TestConfigMapFiles(t *testing.T) {
+	d := oldDeployment(t)
+	files := map[string]string{}
+	for _, m := range d.configMaps(d.Spec.Template.Spec.Containers[1]) {
+		maps.Copy(files, m.files(map[string]string{"Corefile": "1", "a.override": "2"}))
+	}
+	want := map[string]string{"/etc/coredns/Corefile": "1", "/etc/coredns/custom/Corefile": "1", "/etc/coredns/custom/a.override": "2"}
+	if !maps.Equal(files, want) {
+		t.Errorf("files: got %v, want %v", files, want)
+	}
+	sub := mountedMap{"/Corefile", "a.override", configMapVolume{}}.files(map[string]string{"Corefile": "1", "a.override": "2"})
+	if want := map[string]string{"/Corefile": "2"}; !maps.Equal(sub, want) {
+		t.Errorf("files of a subPath: got %v, want %v", sub, want)
+	}
+}
+
+func TestManaged(t *testing.T) {
+	s := &state{old: oldDeployment(t)}
+	got := strings.Join(s.managed(Alone), "\n")
+	for _, want := range []string{"aws eks delete-addon --preserve", "--skip-phases=addon/coredns"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("warnings: got\n%s\nwant %s", got, want)
+		}
+	}
+	if got := s.managed(Beside); len(got) != 1 {
+		t.Errorf("warnings before the last stage: got %q, want that of EKS", got)
+	}
+}

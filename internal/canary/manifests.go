@@ -1,0 +1,240 @@
+package canary
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+type object = map[string]any
+
+// manifest returns Seamark's Deployment: the old one's pods with another image, other
+// labels, and an anti-affinity among themselves.
+func (c *command) manifest(s *state) (object, error) {
+	from, err := s.old.object()
+	if err != nil {
+		return nil, err
+	}
+	server, err := s.old.server()
+	if err != nil {
+		return nil, err
+	}
+	spec := at(from, "spec", "template", "spec")
+	containers, _ := spec["containers"].([]any)
+	run, ok := containers[server].(object)
+	if !ok {
+		return nil, errors.New("the old Deployment has no container")
+	}
+	run["image"] = c.Image
+	run["args"] = s.old.Spec.Template.Spec.Containers[server].arguments()
+	delete(run, "command") // a path in the old image
+	allowPort(run)
+	labels := object{appKey: c.Name}
+	if affinity, ok := spec["affinity"].(object); ok {
+		delete(affinity, "podAntiAffinity")
+		delete(affinity, "podAffinity")
+	}
+	at(spec, "affinity")["podAntiAffinity"] = object{"preferredDuringSchedulingIgnoredDuringExecution": []any{object{
+		"weight":          100,
+		"podAffinityTerm": object{"labelSelector": object{"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"},
+	}}}
+	if spread, ok := spec["topologySpreadConstraints"].([]any); ok {
+		for _, constraint := range spread {
+			if constraint, ok := constraint.(object); ok {
+				constraint["labelSelector"] = object{"matchLabels": labels}
+			}
+		}
+	}
+	metadata := object{"labels": labels}
+	if annotations := at(from, "spec", "template", "metadata", "annotations"); len(annotations) > 0 {
+		maps.DeleteFunc(annotations, func(key string, _ any) bool { return strings.HasPrefix(key, "kubectl.kubernetes.io/") })
+		metadata["annotations"] = annotations
+	}
+	replicas := c.Replicas
+	if replicas == 0 {
+		replicas = s.old.Spec.Replicas
+	}
+	result := object{"replicas": replicas, "selector": object{"matchLabels": labels}, "template": object{"metadata": metadata, "spec": spec}}
+	if strategy := at(from, "spec", "strategy"); len(strategy) > 0 {
+		result["strategy"] = strategy
+	}
+	return c.deployment(c.Name, result), nil
+}
+
+// object returns all fields, with numbers as they are written.
+func (d *deployment) object() (o object, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(d.raw))
+	decoder.UseNumber()
+	err = decoder.Decode(&o)
+	return o, err
+}
+
+// deployment returns a Deployment. Its own labels do not have k8s-app: kubeadm counts
+// Deployments with this label as DNS add-ons, and fails if it finds two.
+func (c *command) deployment(name string, spec object) object {
+	return object{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": object{"name": name, "namespace": c.Namespace, "labels": object{appKey: name}},
+		"spec":     spec,
+	}
+}
+
+// onePod returns the Deployment of stage OnePod: Seamark's, with one pod that the Service
+// selects. A label of a single pod of Seamark's Deployment would be lost with the pod.
+func (c *command) onePod(s *state) (object, error) {
+	from, err := s.seamark.object()
+	if err != nil {
+		return nil, err
+	}
+	name := c.oneName()
+	template := at(from, "spec", "template")
+	labels := object{appKey: name}
+	for key, value := range s.service.Spec.Selector {
+		labels[key] = value
+	}
+	metadata := at(template, "metadata")
+	delete(metadata, "creationTimestamp")
+	metadata["labels"] = labels
+	return c.deployment(name, object{
+		"replicas": 1, "template": template,
+		"selector": object{"matchLabels": object{appKey: name}},
+	}), nil
+}
+
+// ownService returns Seamark's own Service, with the ports of the cluster's DNS Service.
+func (c *command) ownService(s *state) object {
+	var ports []any
+	for _, p := range s.service.Spec.Ports {
+		p = maps.Clone(p)
+		delete(p, "nodePort")
+		ports = append(ports, p)
+	}
+	own := object{appKey: c.Name}
+	if s.seamark != nil {
+		own = object{}
+		for key, value := range s.seamark.Spec.Selector.MatchLabels {
+			own[key] = value
+		}
+	}
+	return object{
+		"apiVersion": "v1", "kind": "Service",
+		"metadata": object{"name": c.Name, "namespace": c.Namespace, "labels": object{appKey: c.Name}},
+		"spec":     object{"selector": own, "ports": ports},
+	}
+}
+
+// at returns the object at a path, and creates what is missing of it.
+func at(o object, path ...string) object {
+	for _, key := range path {
+		next, ok := o[key].(object)
+		if !ok {
+			next = object{}
+			o[key] = next
+		}
+		o = next
+	}
+	return o
+}
+
+// allowPort adds the capability that the binary has as a file capability: a container
+// that drops it cannot execute the binary.
+func allowPort(container object) {
+	security, ok := container["securityContext"].(object)
+	if !ok {
+		return
+	}
+	capabilities, ok := security["capabilities"].(object)
+	if !ok {
+		return
+	}
+	dropped, _ := capabilities["drop"].([]any)
+	added, _ := capabilities["add"].([]any)
+	all := func(name any) bool { return strings.EqualFold(fmt.Sprint(name), "all") }
+	if slices.ContainsFunc(dropped, all) && !slices.Contains(added, any("NET_BIND_SERVICE")) && !slices.ContainsFunc(added, all) {
+		capabilities["add"] = append(added, "NET_BIND_SERVICE")
+	}
+}
+
+// server returns the index of the container that runs CoreDNS.
+func (d *deployment) server() (int, error) {
+	for i, c := range d.Spec.Template.Spec.Containers {
+		if c.corefile() != "" {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("no container of the Deployment %s has the argument -conf of CoreDNS. For kube-dns see deploy/kube-dns/README.md", d.Metadata.Name)
+}
+
+// arguments returns the arguments of the program.
+func (c container) arguments() []string {
+	if len(c.Command) > 1 {
+		return slices.Concat(c.Command[1:], c.Args)
+	}
+	return c.Args
+}
+
+// corefile returns the path of the Corefile, "" if the container is not CoreDNS.
+func (c container) corefile() string {
+	args := c.arguments()
+	for i, arg := range args {
+		switch name, value, assigned := strings.Cut(strings.TrimLeft(arg, "-"), "="); {
+		case name != "conf" || !strings.HasPrefix(arg, "-"):
+		case assigned:
+			return value
+		case i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+// configMaps returns the ConfigMaps that a container mounts, with their directories.
+func (d *deployment) configMaps(c container) (mounted []mountedMap) {
+	for _, m := range c.VolumeMounts {
+		for _, v := range d.Spec.Template.Spec.Volumes {
+			if v.Name != m.Name {
+				continue
+			}
+			if v.ConfigMap != nil {
+				mounted = append(mounted, mountedMap{m.MountPath, m.SubPath, *v.ConfigMap})
+			}
+			for _, source := range v.Projected.Sources {
+				if source.ConfigMap != nil {
+					mounted = append(mounted, mountedMap{m.MountPath, m.SubPath, *source.ConfigMap})
+				}
+			}
+		}
+	}
+	return mounted
+}
+
+type mountedMap struct {
+	path, subPath string
+	configMapVolume
+}
+
+// files returns the files of a ConfigMap's data, by their path in the container.
+func (m mountedMap) files(data map[string]string) map[string]string {
+	named := data
+	if m.Items != nil {
+		named = map[string]string{}
+		for _, item := range m.Items {
+			named[item.Path] = data[item.Key]
+		}
+	}
+	files := map[string]string{}
+	for name, text := range named {
+		switch m.subPath {
+		case "":
+			files[path.Join(m.path, name)] = text
+		case name:
+			files[path.Clean(m.path)] = text
+		}
+	}
+	return files
+}

@@ -1,0 +1,309 @@
+package canary
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A Rule is the condition under which a canary stops.
+type Rule struct {
+	MinQueries  int           // of Seamark, between two samples
+	MaxServfail float64       // how much larger Seamark's share of SERVFAIL may be, from 0 to 1
+	MaxErrors   float64       // the same for other response codes than NOERROR and NXDOMAIN
+	MaxSlowdown float64       // how many times the old server's p99 Seamark's may be
+	MinP99      time.Duration // a p99 that is always acceptable
+}
+
+// Status is the state of a canary.
+type Status struct {
+	Stage       int      `json:"stage"`
+	Description string   `json:"description"`
+	Complete    bool     `json:"complete"`
+	Sides       []Side   `json:"sides"`
+	Interval    float64  `json:"intervalSeconds,omitempty"`
+	Stop        []string `json:"stop"` // why the stop rule stops the canary
+	Warnings    []string `json:"warnings"`
+}
+
+// A Side is one of the two servers.
+type Side struct {
+	Name        string  `json:"name"`
+	Image       string  `json:"image"`
+	Pods        int     `json:"pods"`
+	Ready       int     `json:"ready"`
+	Serving     int     `json:"serving"` // endpoints of the cluster's DNS Service
+	Restarts    int     `json:"restarts"`
+	Queries     float64 `json:"queries"` // between the samples, as the next ones
+	Servfail    float64 `json:"servfail"`
+	OtherErrors float64 `json:"otherErrors"`
+	P99         float64 `json:"p99Seconds"`
+}
+
+// ReadStatus reads the objects, and the metrics of both servers twice.
+func ReadStatus(ctx context.Context, o Options) (*Status, error) {
+	c := command{Options: o}
+	s, err := c.readState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.sample(ctx, s)
+}
+
+// Print writes the status as text.
+func (r *Status) Print(w io.Writer) {
+	complete := ""
+	if !r.Complete {
+		complete = " (not complete: run seamark canary promote or rollback)"
+	}
+	fmt.Fprintf(w, "Stage %s%s\n", r.Description, complete)
+	r.print(w)
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning)
+	}
+}
+
+func (r *Status) print(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVER\tREADY\tIN SERVICE\tQUERIES\tSERVFAIL\tOTHER ERRORS\tP99\tRESTARTS\tIMAGE")
+	for _, side := range r.Sides {
+		share := func(n float64) string {
+			if side.Queries == 0 {
+				return "-"
+			}
+			return strconv.FormatFloat(100*n/side.Queries, 'f', 2, 64) + "%"
+		}
+		p99 := "-"
+		if side.P99 > 0 {
+			p99 = time.Duration(side.P99 * float64(time.Second)).Round(10 * time.Microsecond).String()
+		}
+		fmt.Fprintf(t, "%s\t%d/%d\t%d\t%.0f\t%s\t%s\t%s\t%d\t%s\n", side.Name, side.Ready, side.Pods, side.Serving,
+			side.Queries, share(side.Servfail), share(side.OtherErrors), p99, side.Restarts, side.Image)
+	}
+	t.Flush()
+	for _, why := range r.Stop {
+		fmt.Fprintf(w, "stop: %s\n", why)
+	}
+	if len(r.Stop) == 0 && r.Interval > 0 {
+		fmt.Fprintf(w, "The stop rule does not apply (%v).\n", time.Duration(r.Interval*float64(time.Second)).Round(time.Millisecond))
+	}
+}
+
+// sample reads the metrics of all pods twice and applies the rule to the difference. It
+// waits only if pods of Seamark get queries.
+func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
+	now := s.stage()
+	r := &Status{Stage: int(now), Description: now.String(), Complete: len(c.steps(s, now)) == 0, Stop: []string{}, Warnings: append([]string{}, s.managed(now)...)}
+	old := c.side(s, s.old.Metadata.Name, s.old.image(), oldSide)
+	seamark := c.side(s, c.Name, cmp.Or(s.seamark.image(), s.one.image()), seamarkSide, oneSide)
+	if now > Beside {
+		first, err := c.scrape(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		select {
+		case <-time.After(c.Interval):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		second, err := c.scrape(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		r.Interval = time.Since(begin).Seconds()
+		old.count(s, first, second, oldSide)
+		seamark.count(s, first, second, seamarkSide, oneSide)
+		r.Stop = c.Rule.apply(old, seamark, time.Since(begin))
+	}
+	r.Sides = append(r.Sides, old)
+	if now > None {
+		r.Sides = append(r.Sides, seamark)
+	}
+	return r, nil
+}
+
+func (c *command) side(s *state, name, image string, sides ...side) Side {
+	r := Side{Name: name, Image: image}
+	for _, of := range sides {
+		r.Pods += len(s.pods[of])
+		r.Ready += len(s.ready(of))
+		r.Serving += c.inService(s, of)
+		for _, p := range s.pods[of] {
+			r.Restarts += p.restarts()
+		}
+	}
+	return r
+}
+
+// apply returns why the rule stops the canary.
+func (r Rule) apply(old, seamark Side, interval time.Duration) (stop []string) {
+	stop = []string{}
+	if seamark.Queries < float64(max(r.MinQueries, 1)) {
+		return append(stop, fmt.Sprintf("Seamark had %.0f queries in %v, the rule needs %d: wait, or set --interval or --min-queries", seamark.Queries, interval.Round(time.Millisecond), max(r.MinQueries, 1)))
+	}
+	share := func(n, of float64) float64 {
+		if of == 0 {
+			return 0
+		}
+		return n / of
+	}
+	compare := func(what string, own, other, more float64) {
+		if own > other+more {
+			stop = append(stop, fmt.Sprintf("%s: %.2f%% of Seamark's queries, %.2f%% of the old server's", what, 100*own, 100*other))
+		}
+	}
+	compare("SERVFAIL", share(seamark.Servfail, seamark.Queries), share(old.Servfail, old.Queries), r.MaxServfail)
+	compare("other errors", share(seamark.OtherErrors, seamark.Queries), share(old.OtherErrors, old.Queries), r.MaxErrors)
+	if limit := old.P99 * r.MaxSlowdown; old.Queries > 0 && seamark.P99 > max(limit, r.MinP99.Seconds()) {
+		stop = append(stop, fmt.Sprintf("p99: Seamark %.1f ms, the old server %.1f ms", 1000*seamark.P99, 1000*old.P99))
+	}
+	return stop
+}
+
+// counters are the values of one pod: responses by code, and durations by the upper
+// bound of their bucket, cumulative.
+type counters struct {
+	responses map[string]float64
+	durations map[float64]float64
+}
+
+// scrape reads the metrics of the ready pods that the Service selects, by the pod's name.
+// The others of Seamark have queries of comparisons only.
+func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, error) {
+	pods := map[string]counters{}
+	for _, of := range []side{oldSide, seamarkSide, oneSide} {
+		for _, p := range s.selected(of) {
+			if !p.ready() {
+				continue
+			}
+			page, err := c.API.Get(ctx, c.path("pods", p.Metadata.Name)+":"+strconv.Itoa(c.MetricsPort)+"/proxy/metrics")
+			if notFound(err) {
+				continue // deleted since s was read
+			}
+			if err != nil {
+				return nil, err
+			}
+			pods[p.Metadata.Name] = parseMetrics(page)
+		}
+	}
+	return pods, nil
+}
+
+// count adds what the pods of the sides counted between two samples.
+func (r *Side) count(s *state, first, second map[string]counters, sides ...side) {
+	buckets := map[float64]float64{}
+	for _, of := range sides {
+		for _, p := range s.selected(of) {
+			before, after := first[p.Metadata.Name], second[p.Metadata.Name]
+			for code, n := range after.responses {
+				if n >= before.responses[code] {
+					n -= before.responses[code]
+				} // else the server was started again
+				r.Queries += n
+				switch code {
+				case "NOERROR", "NXDOMAIN":
+				case "SERVFAIL":
+					r.Servfail += n
+				default:
+					r.OtherErrors += n
+				}
+			}
+			for bound, n := range after.durations {
+				if n >= before.durations[bound] {
+					n -= before.durations[bound]
+				}
+				buckets[bound] += n
+			}
+		}
+	}
+	r.P99 = quantile(0.99, buckets)
+}
+
+// quantile estimates a quantile of cumulative buckets as Prometheus does: linearly within
+// its bucket. It returns 0 without durations.
+func quantile(q float64, buckets map[float64]float64) float64 {
+	rank := q * buckets[math.Inf(1)]
+	if rank == 0 {
+		return 0
+	}
+	lower, below := 0.0, 0.0
+	for _, bound := range slices.Sorted(maps.Keys(buckets)) {
+		n := buckets[bound]
+		switch {
+		case n < rank:
+			lower, below = bound, n
+			continue
+		case math.IsInf(bound, 1):
+			return lower
+		}
+		return lower + (bound-lower)*(rank-below)/(n-below)
+	}
+	return lower
+}
+
+const (
+	responsesName = "coredns_dns_responses_total"
+	durationsName = "coredns_dns_request_duration_seconds_bucket"
+)
+
+// parseMetrics reads the two metrics from a page in the Prometheus text format.
+func parseMetrics(page []byte) counters {
+	c := counters{map[string]float64{}, map[float64]float64{}}
+	lines := bufio.NewScanner(bytes.NewReader(page))
+	lines.Buffer(nil, len(page)+1)
+	for lines.Scan() {
+		name, rest, ok := strings.Cut(lines.Text(), "{")
+		if !ok || name != responsesName && name != durationsName {
+			continue
+		}
+		labels, rest, ok := parseLabels(rest)
+		fields := strings.Fields(rest)
+		if !ok || len(fields) == 0 {
+			continue
+		}
+		value, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil || math.IsNaN(value) {
+			continue
+		}
+		if name == responsesName {
+			c.responses[labels["rcode"]] += value
+		} else if bound, err := strconv.ParseFloat(labels["le"], 64); err == nil {
+			c.durations[bound] += value
+		}
+	}
+	return c
+}
+
+// parseLabels parses what follows the brace: name="value",...} rest.
+func parseLabels(text string) (labels map[string]string, rest string, ok bool) {
+	labels = map[string]string{}
+	for {
+		text = strings.TrimLeft(text, ", ")
+		if rest, ok := strings.CutPrefix(text, "}"); ok {
+			return labels, rest, true
+		}
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, "", false
+		}
+		quoted, err := strconv.QuotedPrefix(value)
+		if err != nil {
+			return nil, "", false
+		}
+		if labels[name], err = strconv.Unquote(quoted); err != nil {
+			return nil, "", false
+		}
+		text = value[len(quoted):]
+	}
+}

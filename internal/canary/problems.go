@@ -1,0 +1,270 @@
+package canary
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A permission is one that the commands need in the namespace.
+type permission struct{ verb, group, resource, subresource string }
+
+var permissions = []permission{
+	{"list", "apps", "deployments", ""},
+	{"create", "apps", "deployments", ""},
+	{"patch", "apps", "deployments", ""},
+	{"delete", "apps", "deployments", ""},
+	{"get", "", "services", ""},
+	{"create", "", "services", ""},
+	{"patch", "", "services", ""},
+	{"delete", "", "services", ""},
+	{"list", "", "pods", ""},
+	{"patch", "", "pods", ""},
+	{"get", "", "pods", "proxy"},
+	{"get", "", "configmaps", ""},
+	{"list", "discovery.k8s.io", "endpointslices", ""},
+}
+
+// checkPermissions checks before the first change that the user may make all changes,
+// those of a rollback included.
+func (c *command) checkPermissions(ctx context.Context) error {
+	var missing []string
+	for _, p := range permissions {
+		review := object{"spec": object{"resourceAttributes": object{
+			"namespace": c.Namespace, "verb": p.verb, "group": p.group, "resource": p.resource, "subresource": p.subresource,
+		}}}
+		allowed, err := c.review(ctx, "SelfSubjectAccessReview", review)
+		if err != nil {
+			return fmt.Errorf("checking your permissions: %w", err)
+		}
+		if !allowed {
+			resource := p.resource
+			if p.group != "" {
+				resource += "." + p.group
+			}
+			if p.subresource != "" {
+				resource += " --subresource=" + p.subresource
+			}
+			missing = append(missing, c.kubectl("auth can-i %s %s", p.verb, resource))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("you lack permissions; nothing was changed. Each of these commands prints no:\n%s", strings.Join(missing, "\n"))
+	}
+	return nil
+}
+
+// review sends an access review.
+func (c *command) review(ctx context.Context, kind string, o object) (allowed bool, err error) {
+	o["apiVersion"], o["kind"] = "authorization.k8s.io/v1", kind
+	text, err := c.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/"+strings.ToLower(kind)+"s", jsonType, encode(o))
+	if err != nil {
+		return false, err
+	}
+	var review struct{ Status struct{ Allowed bool } }
+	err = json.Unmarshal(text, &review)
+	return review.Status.Allowed, err
+}
+
+// problems returns what stops a change to a stage, and warnings.
+func (c *command) problems(ctx context.Context, s *state, to Stage) (problems, warnings []string) {
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+
+	if s.old.Spec.Replicas > 0 && !c.enoughOld(s) {
+		problem("the old server is not healthy: %d of %d pods of the Deployment %s are ready, and %d are endpoints of the Service %s",
+			s.old.Status.ReadyReplicas, s.old.Spec.Replicas, s.old.Metadata.Name, c.inService(s, oldSide), c.Service)
+	}
+	if now := s.stage(); now == to && to > Beside {
+		return problems, nil // to complete this stage changes little
+	}
+	errs, warns := c.checkCorefile(ctx, s)
+	problems = append(problems, errs...)
+	warnings = append(append(warnings, warns...), s.managed(to)...)
+	if to == Beside {
+		if c.openShift(ctx) {
+			problem("OpenShift's DNS operator restores the DNS of this cluster: a canary is not supported")
+		}
+		more, warns := c.checkAccount(ctx, s)
+		problems, warnings = append(problems, more...), append(warnings, warns...)
+		return problems, append(warnings, s.podWarnings(c.Service)...)
+	}
+	warnings = append(warnings, c.horizontal(ctx, s)...)
+	if to == Alone {
+		problems = append(problems, c.scalers(ctx, s)...)
+	}
+	problems = append(problems, c.differences(ctx, s)...)
+	for _, of := range []side{seamarkSide, oneSide} {
+		for _, p := range s.pods[of] {
+			if n := p.restarts(); n > 0 {
+				problem("the pod %s has restarted %d times: kubectl -n %s logs --previous %s", p.Metadata.Name, n, c.Namespace, p.Metadata.Name)
+			}
+		}
+	}
+	if s.stage() > Beside {
+		report, err := c.sample(ctx, s)
+		if err != nil {
+			problem("reading metrics: %v", err)
+		} else {
+			report.print(c.Out)
+			problems = append(problems, report.Stop...)
+		}
+	}
+	return problems, warnings
+}
+
+func (p pod) restarts() (n int) {
+	for _, c := range p.Status.ContainerStatuses {
+		n += c.RestartCount
+	}
+	return n
+}
+
+// checkCorefile checks the Corefile that the old server has mounted.
+func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnings []string) {
+	i, err := s.old.server()
+	if err != nil {
+		return []string{err.Error()}, nil
+	}
+	server := s.old.Spec.Template.Spec.Containers[i]
+	files := map[string]string{}
+	for _, m := range s.old.configMaps(server) {
+		var config struct{ Data map[string]string }
+		err := c.get(ctx, c.path("configmaps", m.Name), &config)
+		if err != nil && !(notFound(err) && m.Optional) {
+			return []string{err.Error()}, nil
+		}
+		maps.Copy(files, m.files(config.Data))
+	}
+	if _, ok := files[server.corefile()]; !ok {
+		return []string{fmt.Sprintf("the Corefile %s of the container %s is not in a ConfigMap that it mounts", server.corefile(), server.Name)}, nil
+	}
+	s.corefile = files[server.corefile()]
+	errs, warns := c.Check(server.corefile(), files)
+	for _, err := range errs {
+		problems = append(problems, "the Corefile: "+err.Error())
+	}
+	for _, w := range warns {
+		warnings = append(warnings, "the Corefile: "+w.Error())
+	}
+	return problems, warnings
+}
+
+// checkAccount checks that the pods' account may watch what Seamark watches.
+func (c *command) checkAccount(ctx context.Context, s *state) (problems, warnings []string) {
+	account := s.old.Spec.Template.Spec.ServiceAccountName
+	if account == "" {
+		account = "default"
+	}
+	user := "system:serviceaccount:" + c.Namespace + ":" + account
+	for _, p := range []permission{
+		{"list", "", "services", ""}, {"watch", "", "services", ""},
+		{"list", "", "namespaces", ""}, {"watch", "", "namespaces", ""},
+		{"list", "discovery.k8s.io", "endpointslices", ""}, {"watch", "discovery.k8s.io", "endpointslices", ""},
+	} {
+		allowed, err := c.review(ctx, "SubjectAccessReview", object{"spec": object{"user": user, "resourceAttributes": object{"verb": p.verb, "group": p.group, "resource": p.resource}}})
+		if err != nil {
+			return nil, []string{fmt.Sprintf("the permissions of the account %s were not checked: %v", account, err)}
+		}
+		if !allowed {
+			problems = append(problems, fmt.Sprintf("the account %s may not %s %s in all namespaces: add this to its ClusterRole", account, p.verb, p.resource))
+		}
+	}
+	return problems, nil
+}
+
+// podWarnings returns what is unusual in the old server's pods.
+func (s *state) podWarnings(service string) (warnings []string) {
+	spec := s.old.Spec.Template.Spec
+	if spec.HostNetwork {
+		warnings = append(warnings, "the old pods use the host's network: pods of both servers cannot run on the same node")
+	}
+	if len(spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+		warnings = append(warnings, "the old pods have a required anti-affinity: pods that the Service "+service+" selects cannot run on their nodes, so you need a free node for each pod of Seamark")
+	}
+	if n := len(spec.Containers); n > 1 {
+		warnings = append(warnings, fmt.Sprintf("the old pods have %d containers: Seamark's pods have copies of the others", n))
+	}
+	return warnings
+}
+
+// managers are the labels and annotations of programs that restore the old Deployment.
+var managers = []struct{ key, value, warning string }{
+	{"eks.amazonaws.com/component", "", "EKS manages this add-on, and an update of the add-on scales it up again: make it self-managed first (aws eks delete-addon --preserve)"},
+	{"kubernetes.azure.com/managedby", "", "AKS manages this Deployment and restores its replicas"},
+	{"addonmanager.kubernetes.io/mode", "Reconcile", "the add-on manager (AKS, GKE, kube-up) restores this Deployment's replicas"},
+	{"objectset.rio.cattle.io/owner-name", "", "k3s or RKE2 applies this Deployment again when its server starts: disable the packaged component (--disable coredns)"},
+	{"addon.kops.k8s.io/name", "", "kops applies this add-on again at its next update"},
+	{"app.kubernetes.io/managed-by", "Helm", "the next helm upgrade of this release restores its replicas: set replicaCount: 0 in its values at the last stage"},
+	{"argocd.argoproj.io/instance", "", "Argo CD restores this Deployment: exclude the replicas from its synchronization"},
+	{"argocd.argoproj.io/tracking-id", "", "Argo CD restores this Deployment: exclude the replicas from its synchronization"},
+	{"kustomize.toolkit.fluxcd.io/name", "", "Flux restores this Deployment: suspend its Kustomization"},
+}
+
+// managed returns warnings about programs that change the old Deployment.
+func (s *state) managed(to Stage) (warnings []string) {
+	m := s.old.Metadata
+	for _, manager := range managers {
+		value, ok := m.Labels[manager.key]
+		if !ok {
+			value, ok = m.Annotations[manager.key]
+		}
+		if ok && (manager.value == "" || value == manager.value) {
+			warnings = append(warnings, manager.warning)
+		}
+	}
+	if m.Labels["k8s-app"] == "kube-dns" && to == Alone {
+		warnings = append(warnings, "kubeadm upgrade restores CoreDNS: run it with --skip-phases=addon/coredns")
+	}
+	return slices.Compact(warnings)
+}
+
+// scalers returns the autoscalers that would scale the old Deployment up again.
+func (c *command) scalers(ctx context.Context, s *state) (problems []string) {
+	old := s.old.Metadata.Name
+	if s.old.Metadata.Labels["addonmanager.kubernetes.io/mode"] == "Reconcile" {
+		problems = append(problems, "the add-on manager restores the replicas of "+old+" within a minute, so this stage would not last")
+	}
+	var list struct {
+		Items []deployment
+	}
+	if err := c.get(ctx, c.path("deployments", ""), &list); err != nil {
+		return append(problems, err.Error())
+	}
+	for _, d := range list.Items {
+		for _, container := range d.Spec.Template.Spec.Containers {
+			if d.Spec.Replicas > 0 && strings.Contains(strings.ToLower(strings.Join(container.arguments(), " ")+" "), "--target=deployment/"+old+" ") {
+				problems = append(problems, fmt.Sprintf("the autoscaler %s would scale %s up again: %s", d.Metadata.Name, old, c.kubectl("scale deployment %s --replicas=0", d.Metadata.Name)))
+			}
+		}
+	}
+	return problems
+}
+
+// horizontal returns a warning about each HorizontalPodAutoscaler of the old Deployment.
+func (c *command) horizontal(ctx context.Context, s *state) (warnings []string) {
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Spec     struct{ ScaleTargetRef struct{ Kind, Name string } }
+		}
+	}
+	if c.get(ctx, c.path("horizontalpodautoscalers", ""), &list) != nil {
+		return nil // there is no such group, or no permission
+	}
+	for _, h := range list.Items {
+		if t := h.Spec.ScaleTargetRef; t.Kind == "Deployment" && t.Name == s.old.Metadata.Name {
+			warnings = append(warnings, fmt.Sprintf("the HorizontalPodAutoscaler %s of %s also averages over the pods of Seamark that the Service selects; it does not scale a Deployment without pods", h.Metadata.Name, t.Name))
+		}
+	}
+	return warnings
+}
+
+// openShift reports whether the cluster has OpenShift's DNS operator.
+func (c *command) openShift(ctx context.Context) bool {
+	_, err := c.API.Get(ctx, "/apis/operator.openshift.io")
+	return err == nil
+}

@@ -1,0 +1,343 @@
+package canary
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seamark/seamark/cluster/apiserver"
+)
+
+// appKey is the label by which the Deployments of this package select their pods. The old
+// Deployment's selector and the Service's do not have it.
+const appKey = "app"
+
+// replicasKey is the annotation of the old Deployment with the number of replicas that
+// it had before stage Alone.
+const replicasKey = "seamark-canary/replicas"
+
+// A state is the objects that a canary depends on.
+type state struct {
+	service service
+	old     *deployment
+	seamark *deployment     // nil if it does not exist
+	one     *deployment     // of the pod of stage OnePod; nil if it does not exist
+	own     bool            // Seamark's Service exists
+	pods    [3][]pod        // by side, without those that terminate
+	serving map[string]bool // addresses of the Service's ready endpoints
+
+	corefile string // the text of the old server's Corefile, once it has been checked
+}
+
+// A side is one of the three Deployments.
+type side int
+
+const (
+	oldSide side = iota
+	seamarkSide
+	oneSide
+)
+
+type service struct {
+	Spec struct {
+		ClusterIP string
+		Selector  map[string]string
+		Ports     []map[string]any
+	}
+}
+
+// A deployment has the fields that the package reads. raw has all of them.
+type deployment struct {
+	Metadata struct {
+		Name                string
+		Generation          int64
+		Labels, Annotations map[string]string
+	}
+	Spec struct {
+		Replicas int
+		Selector struct {
+			MatchLabels map[string]string
+		}
+		Template struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     podSpec
+		}
+	}
+	Status struct {
+		ObservedGeneration                       int64
+		Replicas, UpdatedReplicas, ReadyReplicas int
+	}
+	raw json.RawMessage
+}
+
+type podSpec struct {
+	ServiceAccountName string
+	HostNetwork        bool
+	Containers         []container
+	Volumes            []struct {
+		Name      string
+		ConfigMap *configMapVolume
+		Projected struct {
+			Sources []struct{ ConfigMap *configMapVolume }
+		}
+	}
+	Affinity struct {
+		PodAntiAffinity struct {
+			RequiredDuringSchedulingIgnoredDuringExecution []any
+		}
+	}
+}
+
+type configMapVolume struct {
+	Name     string
+	Optional bool
+	Items    []struct{ Key, Path string }
+}
+
+type container struct {
+	Name, Image  string
+	Args         []string
+	Command      []string
+	VolumeMounts []struct{ Name, MountPath, SubPath string }
+}
+
+type pod struct {
+	Metadata struct {
+		Name, Namespace   string
+		Labels            map[string]string
+		DeletionTimestamp string
+	}
+	Status struct {
+		PodIP             string
+		Conditions        []struct{ Type, Status string }
+		ContainerStatuses []struct{ RestartCount int }
+	}
+}
+
+func (p pod) pod() Pod { return Pod{p.Metadata.Namespace, p.Metadata.Name, p.Status.PodIP} }
+
+func (p pod) ready() bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == "Ready" {
+			return c.Status == "True"
+		}
+	}
+	return false
+}
+
+// matches reports whether labels have every pair of a selector.
+func matches(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+// complete reports whether all pods are of the current template, and ready.
+func (d *deployment) complete() bool {
+	n := d.Spec.Replicas
+	return d.Status.ObservedGeneration >= d.Metadata.Generation &&
+		d.Status.Replicas == n && d.Status.UpdatedReplicas == n && d.Status.ReadyReplicas == n
+}
+
+// labelled reports whether the Service selects the pods of a Deployment.
+func (s *state) labelled(d *deployment) bool {
+	return d != nil && matches(s.service.Spec.Selector, d.Spec.Template.Metadata.Labels)
+}
+
+func (s *state) stage() Stage {
+	switch {
+	case s.seamark == nil && s.one == nil:
+		return None
+	case s.labelled(s.seamark) && s.old.Spec.Replicas == 0:
+		return Alone
+	case s.labelled(s.seamark):
+		return AllPods
+	case s.one != nil:
+		return OnePod
+	}
+	return Beside
+}
+
+func (s *state) ready(of side) []pod {
+	return slices.DeleteFunc(slices.Clone(s.pods[of]), func(p pod) bool { return !p.ready() })
+}
+
+// selected returns the pods of a side that the Service selects.
+func (s *state) selected(of side) []pod {
+	return slices.DeleteFunc(slices.Clone(s.pods[of]), func(p pod) bool { return !matches(s.service.Spec.Selector, p.Metadata.Labels) })
+}
+
+// remembered returns the number of replicas that the old Deployment had before stage
+// Alone.
+func (s *state) remembered() (n int, ok bool) {
+	text, ok := s.old.Metadata.Annotations[replicasKey]
+	n, err := strconv.Atoi(text)
+	return n, ok && err == nil && n > 0
+}
+
+// readState reads the objects.
+func (c *command) readState(ctx context.Context) (*state, error) {
+	s := &state{serving: map[string]bool{}}
+	if err := c.get(ctx, c.path("services", c.Service), &s.service); err != nil {
+		if notFound(err) {
+			return nil, fmt.Errorf("namespace %s has no Service %s, which the pods' queries are sent to: set --namespace and --service", c.Namespace, c.Service)
+		}
+		return nil, err
+	}
+	if len(s.service.Spec.Selector) == 0 {
+		return nil, fmt.Errorf("Service %s/%s has no selector: its endpoints are not pods of a Deployment, and this command cannot change them", c.Namespace, c.Service)
+	}
+	if err := c.readDeployments(ctx, s); err != nil {
+		return nil, err
+	}
+	err := c.get(ctx, c.path("services", c.Name), &struct{}{})
+	if err != nil && !notFound(err) {
+		return nil, err
+	}
+	s.own = err == nil
+	if err := c.readPods(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, c.readEndpoints(ctx, s)
+}
+
+// readDeployments finds the Deployments of both servers.
+func (c *command) readDeployments(ctx context.Context, s *state) error {
+	var list struct{ Items []json.RawMessage }
+	if err := c.get(ctx, c.path("deployments", ""), &list); err != nil {
+		return err
+	}
+	var old []*deployment
+	var names []string
+	for _, raw := range list.Items {
+		d := &deployment{raw: raw}
+		if err := json.Unmarshal(raw, d); err != nil {
+			return fmt.Errorf("reading a Deployment of namespace %s: %w", c.Namespace, err)
+		}
+		switch name := d.Metadata.Name; {
+		case name == c.Name:
+			s.seamark = d
+		case name == c.oneName():
+			s.one = d
+		case c.Deployment == "" && matches(s.service.Spec.Selector, d.Spec.Template.Metadata.Labels), name == c.Deployment:
+			old = append(old, d)
+			names = append(names, name)
+		}
+	}
+	switch {
+	case len(old) == 0 && c.Deployment != "":
+		return fmt.Errorf("namespace %s has no Deployment %s", c.Namespace, c.Deployment)
+	case len(old) == 0:
+		return fmt.Errorf("namespace %s has no Deployment with pods that the Service %s selects (%s): the cluster's DNS runs in another namespace, in a DaemonSet or outside the cluster. Set --namespace, --service and --deployment; a DaemonSet is not supported", c.Namespace, c.Service, selector(s.service.Spec.Selector))
+	case len(old) > 1:
+		return fmt.Errorf("the Service %s selects pods of several Deployments: %s. Set --deployment to the one to replace", c.Service, strings.Join(names, ", "))
+	}
+	s.old = old[0]
+	for _, d := range []*deployment{s.seamark, s.one} {
+		if d == nil {
+			continue
+		}
+		for key := range s.service.Spec.Selector {
+			if _, fixed := d.Spec.Selector.MatchLabels[key]; fixed {
+				return fmt.Errorf("the Deployment %s selects its pods by the label %s, as the Service %s does, so they cannot be taken out of the Service. Set --name to another name", d.Metadata.Name, key, c.Service)
+			}
+		}
+	}
+	return nil
+}
+
+// readPods reads the pods of each side. The labels of Seamark's pods may match the old
+// Deployment's selector, too.
+func (c *command) readPods(ctx context.Context, s *state) error {
+	own := map[string]string{appKey: c.Name}
+	if s.seamark != nil {
+		own = s.seamark.Spec.Selector.MatchLabels
+	}
+	selectors := [...]map[string]string{
+		oneSide:     {appKey: c.oneName()}, // its pods may outlive the Deployment
+		seamarkSide: own,
+		oldSide:     s.old.Spec.Selector.MatchLabels,
+	}
+	seen := map[string]bool{}
+	for _, of := range []side{oneSide, seamarkSide, oldSide} {
+		var list struct{ Items []pod }
+		if err := c.get(ctx, c.path("pods", "")+"?labelSelector="+url.QueryEscape(selector(selectors[of])), &list); err != nil {
+			return err
+		}
+		for _, p := range list.Items {
+			if !seen[p.Metadata.Name] && p.Metadata.DeletionTimestamp == "" {
+				seen[p.Metadata.Name] = true
+				s.pods[of] = append(s.pods[of], p)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *command) readEndpoints(ctx context.Context, s *state) error {
+	var list struct {
+		Items []struct {
+			Endpoints []struct {
+				Addresses  []string
+				Conditions struct{ Ready *bool }
+			}
+		}
+	}
+	if err := c.get(ctx, c.path("endpointslices", "")+"?labelSelector="+url.QueryEscape("kubernetes.io/service-name="+c.Service), &list); err != nil {
+		return err
+	}
+	for _, slice := range list.Items {
+		for _, e := range slice.Endpoints {
+			for _, a := range e.Addresses {
+				if e.Conditions.Ready == nil || *e.Conditions.Ready {
+					s.serving[a] = true
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (c *command) oneName() string { return c.Name + "-canary" }
+
+// path returns the path of an object, or of the list of a resource if name is empty.
+func (c *command) path(resource, name string) string {
+	group := "/api/v1"
+	switch resource {
+	case "deployments":
+		group = "/apis/apps/v1"
+	case "endpointslices":
+		group = "/apis/discovery.k8s.io/v1"
+	case "horizontalpodautoscalers":
+		group = "/apis/autoscaling/v2"
+	}
+	path := group + "/namespaces/" + url.PathEscape(c.Namespace) + "/" + resource
+	if name != "" {
+		path += "/" + url.PathEscape(name)
+	}
+	return path
+}
+
+func (c *command) get(ctx context.Context, path string, into any) error {
+	text, err := c.API.Get(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("reading %s from the API server: %w", path, err)
+	}
+	return nil
+}
+
+func notFound(err error) bool {
+	status, ok := errors.AsType[*apiserver.ResponseError](err)
+	return ok && status.Code == 404
+}

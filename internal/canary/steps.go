@@ -1,0 +1,325 @@
+package canary
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// A step is a change of the objects, a condition to wait for, or a change that is repeated
+// until a condition is true: send or done may be nil.
+type step struct {
+	purpose string
+	command string // of kubectl, with the same effect
+	send    func(context.Context) error
+	done    func(*state) (progress string, ok bool)
+}
+
+func (s step) print(w io.Writer) { fmt.Fprintf(w, "# %s\n%s\n", s.purpose, s.command) }
+
+// Content types of requests.
+const (
+	applyType = "application/apply-patch+yaml"
+	mergeType = "application/merge-patch+json"
+	jsonType  = "application/json"
+)
+
+const manager = "seamark-canary" // the field manager of applied objects
+
+// steps returns what changes the objects of s to those of a stage. Whatever takes
+// traffic from a server comes after the wait for the other one.
+func (c *command) steps(s *state, to Stage) (steps []step) {
+	add := func(more ...step) { steps = append(steps, more...) }
+
+	if to < Alone && s.old.Spec.Replicas == 0 {
+		n, ok := s.remembered()
+		if !ok {
+			n = max(c.Replicas, 1)
+			if s.seamark != nil {
+				n = max(c.Replicas, s.seamark.Spec.Replicas)
+			}
+		}
+		add(c.patch("Scale the old server up again", s.old.Metadata.Name, object{"spec": object{"replicas": n}}))
+	}
+	out := c.withdraw(s, to)
+	if to < Alone && s.old.Spec.Replicas == 0 || to < AllPods && len(out) > 0 && !c.enoughOld(s) {
+		add(c.await("Wait until the old server is ready", c.rollout(s.old.Metadata.Name), func(s *state) (string, bool) {
+			return fmt.Sprintf("%s: %d of %d pods ready", s.old.Metadata.Name, s.old.Status.ReadyReplicas, s.old.Spec.Replicas), c.enoughOld(s)
+		}))
+	}
+	add(c.install(s, to)...)
+	add(c.serve(s, to)...)
+	add(out...)
+
+	if to == Alone && s.old.Spec.Replicas > 0 {
+		add(c.patch("Scale the old server to zero, and remember its number of replicas", s.old.Metadata.Name, object{
+			"metadata": object{"annotations": object{replicasKey: strconv.Itoa(s.old.Spec.Replicas)}},
+			"spec":     object{"replicas": 0},
+		}))
+	}
+	if _, ok := s.old.Metadata.Annotations[replicasKey]; to < Alone && ok {
+		add(c.patch("Remove the annotation", s.old.Metadata.Name, object{"metadata": object{"annotations": object{replicasKey: nil}}}))
+	}
+	if to == None {
+		if s.seamark != nil {
+			add(c.remove("deployments", c.Name))
+		}
+		if s.own {
+			add(c.remove("services", c.Name))
+		}
+	}
+	return steps
+}
+
+// enoughOld reports whether the old server can take all queries: all of its pods are
+// ready or, with Force, one.
+func (c *command) enoughOld(s *state) bool {
+	if c.Force != "" {
+		return len(s.ready(oldSide)) > 0
+	}
+	return s.old.Spec.Replicas > 0 && s.old.complete() && c.inService(s, oldSide) >= s.old.Spec.Replicas
+}
+
+// inService returns the number of ready pods of a side that are endpoints of the Service.
+func (c *command) inService(s *state, of side) (n int) {
+	for _, p := range s.ready(of) {
+		if s.serving[p.Status.PodIP] {
+			n++
+		}
+	}
+	return n
+}
+
+// install returns the steps to Beside.
+func (c *command) install(s *state, to Stage) (steps []step) {
+	if to == None || c.back {
+		return nil
+	}
+	if !s.own {
+		steps = append(steps, c.apply("Create a Service for Seamark alone", "services", c.ownService(s)))
+	}
+	if s.seamark == nil || c.Image != "" && s.seamark.image() != c.Image {
+		if c.Image == "" && s.one != nil {
+			c.Image = s.one.image()
+		}
+		manifest, err := c.manifest(s)
+		steps = append(steps, c.applyOr("Run Seamark beside the old server, with its Corefile and account", "deployments", manifest, err))
+	}
+	if len(steps) > 0 || !s.seamark.complete() {
+		steps = append(steps, c.ready(c.Name))
+	}
+	return steps
+}
+
+// serve returns the steps that add pods to the Service, up to OnePod or AllPods.
+func (c *command) serve(s *state, to Stage) (steps []step) {
+	switch {
+	case to == OnePod:
+		if s.one == nil || s.seamark != nil && s.one.image() != s.seamark.image() {
+			manifest, err := c.onePod(s)
+			steps = append(steps, c.applyOr("Run one pod of Seamark behind the Service "+c.Service, "deployments", manifest, err))
+		}
+		if len(steps) > 0 || !s.one.complete() || c.inService(s, oneSide) == 0 {
+			steps = append(steps, c.ready(c.oneName()), c.endpoints(oneSide, c.oneName()))
+		}
+	case to >= AllPods:
+		if !s.labelled(s.seamark) {
+			steps = append(steps, c.patch("Add the pods of Seamark to the Service "+c.Service, c.Name, template(s.service.Spec.Selector, false)))
+		}
+		if len(steps) > 0 || !s.seamark.complete() || c.inService(s, seamarkSide) < s.seamark.Spec.Replicas {
+			steps = append(steps, c.ready(c.Name), c.endpoints(seamarkSide, c.Name))
+		}
+	}
+	return steps
+}
+
+// withdraw returns the steps that take pods out of the Service: those of Seamark below
+// AllPods, and the one pod in every stage but OnePod.
+func (c *command) withdraw(s *state, to Stage) (steps []step) {
+	if to < AllPods && (s.labelled(s.seamark) || len(s.selected(seamarkSide)) > 0) {
+		if s.labelled(s.seamark) {
+			steps = append(steps, c.patch("Take new pods of Seamark out of the Service "+c.Service, c.Name, template(s.service.Spec.Selector, true)))
+		}
+		steps = append(steps, c.unlabel(s, seamarkSide))
+	}
+	if to != OnePod && len(s.selected(oneSide)) > 0 {
+		steps = append(steps, c.unlabel(s, oneSide))
+	}
+	if to != OnePod && s.one != nil {
+		steps = append(steps, c.remove("deployments", c.oneName()))
+	}
+	return steps
+}
+
+// template returns the patch of a Deployment that adds labels to its pods, or removes them.
+func template(labels map[string]string, remove bool) object {
+	changed := object{}
+	for key, value := range labels {
+		changed[key] = value
+		if remove {
+			changed[key] = nil
+		}
+	}
+	return object{"spec": object{"template": object{"metadata": object{"labels": changed}}}}
+}
+
+func (d *deployment) image() string {
+	if d == nil {
+		return ""
+	}
+	i, err := d.server()
+	if err != nil {
+		return ""
+	}
+	return d.Spec.Template.Spec.Containers[i].Image
+}
+
+func (c *command) kubectl(format string, args ...any) string {
+	return c.Kubectl + " -n " + c.Namespace + " " + fmt.Sprintf(format, args...)
+}
+
+func (c *command) request(method, path, contentType string, body []byte) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := c.API.Do(ctx, method, path, contentType, body)
+		if method == http.MethodDelete && notFound(err) {
+			return nil
+		}
+		return err
+	}
+}
+
+func (c *command) patch(purpose, name string, patch object) step {
+	body := encode(patch)
+	return step{
+		purpose: purpose,
+		command: c.kubectl("patch deployment %s --type=merge -p '%s'", name, body),
+		send:    c.request(http.MethodPatch, c.path("deployments", name), mergeType, body),
+	}
+}
+
+// apply returns a server-side apply: it creates an object, or changes the fields that
+// this command has applied before.
+func (c *command) apply(purpose, resource string, o object) step {
+	body := encode(o)
+	text, err := yaml.JSONToYAML(body)
+	if err != nil {
+		return broken(purpose, err)
+	}
+	path := c.path(resource, o["metadata"].(object)["name"].(string)) + "?fieldManager=" + manager
+	return step{
+		purpose: purpose,
+		command: c.kubectl("apply --server-side --field-manager=%s -f - <<'EOF'\n%sEOF", manager, text),
+		send:    c.request(http.MethodPatch, path, applyType, body),
+	}
+}
+
+func (c *command) applyOr(purpose, resource string, o object, err error) step {
+	if err != nil {
+		return broken(purpose, err)
+	}
+	return c.apply(purpose, resource, o)
+}
+
+// broken returns a step that fails.
+func broken(purpose string, err error) step {
+	return step{purpose: purpose, command: "# " + err.Error(), send: func(context.Context) error { return err }}
+}
+
+func (c *command) remove(resource, name string) step {
+	kind := strings.TrimSuffix(resource, "s")
+	return step{
+		purpose: "Delete the " + kind + " " + name,
+		command: c.kubectl("delete %s %s --ignore-not-found", kind, name),
+		send:    c.request(http.MethodDelete, c.path(resource, name), jsonType, encode(object{"propagationPolicy": "Background"})),
+	}
+}
+
+// unlabel takes the running pods of a side out of the Service at once: they answer the
+// queries that they have received. A rollout of the Deployment would wait for new pods,
+// which may never be ready.
+func (c *command) unlabel(s *state, of side) step {
+	pods := selector(map[string]string{appKey: c.oneName()})
+	if of == seamarkSide {
+		pods = selector(s.seamark.Spec.Selector.MatchLabels)
+	}
+	command := c.kubectl("label pods -l %s", pods)
+	for _, key := range slices.Sorted(maps.Keys(s.service.Spec.Selector)) {
+		command += " " + key + "-"
+	}
+	return step{
+		purpose: "Take the running pods out of the Service " + c.Service,
+		command: command,
+		send: func(ctx context.Context) error {
+			s, err := c.readState(ctx)
+			if err != nil {
+				return err
+			}
+			return c.unlabelPods(ctx, s, of)
+		},
+		done: func(s *state) (string, bool) {
+			n, serving := len(s.selected(of)), c.inService(s, of)
+			return fmt.Sprintf("%d pods have the labels, %d are endpoints", n, serving), n == 0 && serving == 0
+		},
+	}
+}
+
+func (c *command) unlabelPods(ctx context.Context, s *state, of side) error {
+	removed := object{}
+	for key := range s.service.Spec.Selector {
+		removed[key] = nil
+	}
+	body := encode(object{"metadata": object{"labels": removed}})
+	for _, p := range s.selected(of) {
+		if _, err := c.API.Do(ctx, http.MethodPatch, c.path("pods", p.Metadata.Name), mergeType, body); err != nil && !notFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *command) rollout(name string) string {
+	return c.kubectl("rollout status deployment/%s --timeout=%v", name, c.Timeout)
+}
+
+func (c *command) await(purpose, command string, done func(*state) (string, bool)) step {
+	return step{purpose: purpose, command: command, done: done}
+}
+
+// ready waits for all pods of one of Seamark's Deployments.
+func (c *command) ready(name string) step {
+	return c.await("Wait until the pods of "+name+" are ready", c.rollout(name), func(s *state) (string, bool) {
+		d := s.seamark
+		if name != c.Name {
+			d = s.one
+		}
+		if d == nil {
+			return name + " does not exist", false
+		}
+		return fmt.Sprintf("%s: %d of %d pods updated, %d ready", name, d.Status.UpdatedReplicas, d.Spec.Replicas, d.Status.ReadyReplicas), d.complete()
+	})
+}
+
+// endpoints waits until the Service has the ready pods of a side.
+func (c *command) endpoints(of side, name string) step {
+	command := c.kubectl("get endpointslices -l kubernetes.io/service-name=%s", c.Service)
+	return c.await("Wait until the Service "+c.Service+" has the pods of "+name, command, func(s *state) (string, bool) {
+		n, want := c.inService(s, of), len(s.pods[of])
+		return fmt.Sprintf("%d of %d pods are endpoints", n, want), n == want && want > 0
+	})
+}
+
+func encode(o object) []byte {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // of maps, strings and numbers
+	}
+	return text
+}

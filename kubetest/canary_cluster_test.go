@@ -1,0 +1,404 @@
+package kubetest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// A dnsCluster is an API server with the parts of a cluster that a canary needs: the
+// controllers of Deployments and EndpointSlices, kubelets, and pages of pods. Clients
+// reach it through an HTTP server with faults.
+type dnsCluster struct {
+	*testing.T
+	k    kubernetes.Interface
+	url  string
+	file string // a kubeconfig
+
+	mu       sync.Mutex
+	reviewed []string        // access reviews of the user: verb, group, resource
+	denied   string          // a resource that the user may not access
+	servfail map[string]int  // of 1000 queries, by the label app of a pod
+	slow     map[string]bool // p99 of 1 s instead of 2 ms
+	scrapes  map[string]int  // by pod
+	writes   int             // since arm
+	allowed  int             // writes before the API server is unreachable; negative is no limit
+	applied  bool            // the next write is applied, but its response is lost
+	away     bool            // the API server is unreachable
+	lost     func()          // called when it becomes unreachable
+}
+
+// newDNSCluster starts the parts.
+func newDNSCluster(t *testing.T) *dnsCluster {
+	t.Helper()
+	api := start(t)
+	d := &dnsCluster{T: t, k: client(t, api.Config()), servfail: map[string]int{}, slow: map[string]bool{}, scrapes: map[string]int{}, allowed: -1}
+	target := must(url.Parse(api.URL()))(t)
+	forward := httputil.NewSingleHostReverseProxy(target)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: api.pool()}, MaxIdleConnsPerHost: 10}
+	t.Cleanup(transport.CloseIdleConnections)
+	forward.Transport = transport
+	forward.ErrorLog = log.New(io.Discard, "", 0)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, forward) }))
+	s.Config.ErrorLog = forward.ErrorLog
+	t.Cleanup(s.Close)
+	d.url, d.file = s.URL, filepath.Join(t.TempDir(), "kubeconfig")
+	if err := writeKubeconfig(d.file, &clientcmdapi.Cluster{Server: s.URL}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if err := d.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+				t.Errorf("the controllers: %v", err)
+			}
+			time.Sleep(3 * time.Millisecond) // between two rounds of the controllers
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return d
+}
+
+// serve passes a request to the API server unless a fault applies. It has the pages that
+// the API server lacks: access reviews and the metrics of pods.
+func (d *dnsCluster) serve(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+	d.mu.Lock()
+	if r.Method == http.MethodGet && !d.away && !strings.Contains(r.URL.Path, "/proxy/") {
+		d.mu.Unlock()
+		forward.ServeHTTP(w, r) // a watch has no end
+		return
+	}
+	defer d.mu.Unlock()
+	if d.away {
+		panic(http.ErrAbortHandler)
+	}
+	parts := strings.Split(r.URL.Path, "/")
+	switch {
+	case strings.HasSuffix(r.URL.Path, "accessreviews"):
+		d.review(w, r)
+		return
+	case strings.HasSuffix(r.URL.Path, ":9153/proxy/metrics"):
+		pod, _, _ := strings.Cut(parts[len(parts)-3], ":")
+		d.page(w, r, parts[4], pod)
+		return
+	}
+	if d.allowed >= 0 && d.writes == d.allowed {
+		d.away = true
+		d.lost()
+		if d.applied {
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	d.writes++
+	forward.ServeHTTP(w, r)
+}
+
+func (d *dnsCluster) review(w http.ResponseWriter, r *http.Request) {
+	var review struct {
+		Spec struct {
+			User               string
+			ResourceAttributes struct{ Verb, Group, Resource, Subresource string }
+		}
+	}
+	_ = json.NewDecoder(r.Body).Decode(&review)
+	a := review.Spec.ResourceAttributes
+	if a.Subresource != "" {
+		a.Resource += "/" + a.Subresource
+	}
+	if review.Spec.User == "" {
+		d.reviewed = append(d.reviewed, strings.Join([]string{a.Verb, a.Group, a.Resource}, " "))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, `{"status": {"allowed": %t}}`, a.Resource != d.denied)
+}
+
+// page writes metrics that grow by 1000 queries with each read.
+func (d *dnsCluster) page(w http.ResponseWriter, r *http.Request, namespace, name string) {
+	p, err := d.k.CoreV1().Pods(namespace).Get(r.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	app := p.Labels["app"]
+	d.scrapes[namespace+"/"+name]++
+	n := d.scrapes[namespace+"/"+name]
+	fast := 1000 * n
+	if d.slow[app] {
+		fast = 0
+	}
+	failed := d.servfail[app] * n
+	fmt.Fprintf(w, "# TYPE coredns_dns_responses_total counter\n")
+	for _, line := range []struct {
+		code string
+		n    int
+	}{{"NOERROR", 900*n - failed}, {"NXDOMAIN", 100 * n}, {"SERVFAIL", failed}} {
+		fmt.Fprintf(w, "coredns_dns_responses_total{server=\"dns://:53\",zone=\".\",view=\"\",rcode=%q,plugin=\"kubernetes\"} %d\n", line.code, line.n)
+	}
+	for bound, n := range map[string]int{"0.002": fast, "1.024": 1000 * n, "+Inf": 1000 * n} {
+		fmt.Fprintf(w, "coredns_dns_request_duration_seconds_bucket{server=\"dns://:53\",zone=\".\",view=\"\",le=%q} %d\n", bound, n)
+	}
+}
+
+// arm makes the API server unreachable after n writes, and calls lost. With applied the
+// next write is applied, but its response is lost.
+func (d *dnsCluster) arm(n int, applied bool, lost func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.writes, d.allowed, d.applied, d.away, d.lost = 0, n, applied, false, lost
+}
+
+// disarm makes the API server reachable, and reports whether it was unreachable.
+func (d *dnsCluster) disarm() (was bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was = d.away
+	d.writes, d.allowed, d.away = 0, -1, false
+	return was
+}
+
+// set changes faults.
+func (d *dnsCluster) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+// reconcile does one round of the controllers in all namespaces.
+func (d *dnsCluster) reconcile(ctx context.Context) error {
+	deployments, err := d.k.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	pods, err := d.k.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	owned := map[string][]*corev1.Pod{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		key := p.Namespace + "/" + p.OwnerReferences[0].Name
+		owned[key] = append(owned[key], p)
+	}
+	for i := range deployments.Items {
+		one := &deployments.Items[i]
+		key := one.Namespace + "/" + one.Name
+		errs = append(errs, d.rollOut(ctx, one, owned[key]))
+		delete(owned, key)
+	}
+	for _, orphans := range owned {
+		for _, p := range orphans {
+			errs = append(errs, d.k.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}))
+		}
+	}
+	return errors.Join(append(errs, d.publish(ctx))...)
+}
+
+// rollOut does what the controllers of a Deployment do, with one pod more or less than
+// replicas while it replaces pods.
+func (d *dnsCluster) rollOut(ctx context.Context, o *appsv1.Deployment, pods []*corev1.Pod) error {
+	h := fnv.New32()
+	_ = json.NewEncoder(h).Encode(o.Spec.Template)
+	hash := fmt.Sprint(h.Sum32())
+	want, updated, ready := int(*o.Spec.Replicas), 0, 0
+	var old, current []*corev1.Pod
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for _, p := range pods {
+		if isReady(p) {
+			ready++
+		}
+		if p.Labels["pod-template-hash"] == hash {
+			updated++
+			current = append(current, p)
+		} else {
+			old = append(old, p)
+		}
+	}
+	api := d.k.CoreV1().Pods(o.Namespace)
+	var err error
+	switch {
+	case updated < want && len(pods) <= want:
+		p := &corev1.Pod{ObjectMeta: *o.Spec.Template.ObjectMeta.DeepCopy(), Spec: *o.Spec.Template.Spec.DeepCopy()}
+		p.GenerateName, p.Labels["pod-template-hash"] = o.Name+"-", hash
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: o.Name, UID: o.UID}}
+		_, err = api.Create(ctx, p, metav1.CreateOptions{})
+	case len(old) > 0 && (ready > want-1 || want == 0):
+		err = api.Delete(ctx, old[0].Name, metav1.DeleteOptions{})
+	case updated > want:
+		err = api.Delete(ctx, current[0].Name, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		if !isReady(p) && !strings.Contains(p.Spec.Containers[0].Image, "broken") {
+			p = p.DeepCopy()
+			p.Status.PodIP = "10.244." + strings.TrimRight(address(p.Namespace+p.Name), ".")
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			if _, err := api.UpdateStatus(ctx, p, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+		}
+	}
+	status := appsv1.DeploymentStatus{ObservedGeneration: o.Generation, Replicas: int32(len(pods)), UpdatedReplicas: int32(updated), ReadyReplicas: int32(ready), AvailableReplicas: int32(ready)}
+	if o.Status.ObservedGeneration == status.ObservedGeneration && o.Status.Replicas == status.Replicas && o.Status.UpdatedReplicas == status.UpdatedReplicas && o.Status.ReadyReplicas == status.ReadyReplicas {
+		return nil
+	}
+	o.Status = status
+	_, err = d.k.AppsV1().Deployments(o.Namespace).UpdateStatus(ctx, o, metav1.UpdateOptions{})
+	return err
+}
+
+// address returns two bytes of an address for a pod.
+func address(name string) string {
+	h := fnv.New32()
+	_, _ = h.Write([]byte(name))
+	return fmt.Sprintf("%d.%d", h.Sum32()>>8&255, h.Sum32()&255)
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// publish writes the EndpointSlice of each Service. A Service kube-dns that has had
+// endpoints must always have some.
+func (d *dnsCluster) publish(ctx context.Context) error {
+	services, err := d.k.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	pods, err := d.k.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	slices_, err := d.k.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	existing := map[string]*discoveryv1.EndpointSlice{}
+	for i := range slices_.Items {
+		existing[slices_.Items[i].Namespace+"/"+slices_.Items[i].Name] = &slices_.Items[i]
+	}
+	for _, s := range services.Items {
+		addresses := map[string]bool{}
+		for _, p := range pods.Items {
+			if p.Namespace == s.Namespace && isReady(&p) && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.Labels)) {
+				addresses[p.Status.PodIP] = true
+			}
+		}
+		api := d.k.DiscoveryV1().EndpointSlices(s.Namespace)
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}}, AddressType: discoveryv1.AddressTypeIPv4}
+		for _, a := range slices.Sorted(maps.Keys(addresses)) {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
+		}
+		was := existing[s.Namespace+"/"+s.Name]
+		if was == nil {
+			if _, err := api.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.Name == "kube-dns" && len(was.Endpoints) > 0 && len(addresses) == 0 {
+			d.Errorf("Service %s/kube-dns: got no endpoints, want some at all times", s.Namespace)
+		}
+		same := slices.EqualFunc(was.Endpoints, slice.Endpoints, func(a, b discoveryv1.Endpoint) bool { return slices.Equal(a.Addresses, b.Addresses) })
+		if !same {
+			was.Endpoints = slice.Endpoints
+			if _, err := api.Update(ctx, was, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// coredns creates kubeadm's CoreDNS in a namespace and waits until it is ready.
+func (d *dnsCluster) coredns(namespace string) {
+	d.Helper()
+	o := kubeadmDeployment()
+	o.Namespace = namespace
+	o.Spec.Template.Spec.Containers[0].Image = "registry.k8s.io/coredns/coredns:v1.14.2"
+	add(d.T, d.k.AppsV1().Deployments(namespace), o)
+	s := object[corev1.Service](d.T, "base/service.yaml", "Service")
+	s.Namespace = namespace
+	add(d.T, d.k.CoreV1().Services(namespace), s)
+	config := object[corev1.ConfigMap](d.T, "base/corefile.yaml", "ConfigMap")
+	config.Namespace = namespace
+	add(d.T, d.k.CoreV1().ConfigMaps(namespace), config)
+	eventually(d.T, "CoreDNS of "+namespace, func() bool {
+		o, err := d.k.AppsV1().Deployments(namespace).Get(d.Context(), "coredns", metav1.GetOptions{})
+		return err == nil && o.Status.ReadyReplicas == 2 && d.endpoints(namespace) == "coredns:2"
+	})
+}
+
+// remove deletes the objects of a namespace.
+func (d *dnsCluster) remove(namespace string) {
+	d.Helper()
+	zero := int64(0)
+	o, all := metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{}
+	if err := errors.Join(
+		d.k.CoreV1().Services(namespace).Delete(d.Context(), "kube-dns", o),
+		d.k.AppsV1().Deployments(namespace).DeleteCollection(d.Context(), o, all),
+		d.k.DiscoveryV1().EndpointSlices(namespace).DeleteCollection(d.Context(), o, all),
+	); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// endpoints returns how many pods of each Deployment serve behind kube-dns.
+func (d *dnsCluster) endpoints(namespace string) string {
+	d.Helper()
+	slice, err := d.k.DiscoveryV1().EndpointSlices(namespace).Get(d.Context(), "kube-dns", metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	pods := must(d.k.CoreV1().Pods(namespace).List(d.Context(), metav1.ListOptions{}))(d.T)
+	counts := map[string]int{}
+	for _, e := range slice.Endpoints {
+		for _, p := range pods.Items {
+			if p.Status.PodIP == e.Addresses[0] {
+				counts[p.OwnerReferences[0].Name]++
+			}
+		}
+	}
+	var all []string
+	for name, n := range counts {
+		all = append(all, fmt.Sprintf("%s:%d", name, n))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}

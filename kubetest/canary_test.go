@@ -1,0 +1,264 @@
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/internal/canary"
+)
+
+// A run is what a test does with a canary in one namespace.
+type canaryRun struct {
+	*dnsCluster
+	canary.Options
+	out bytes.Buffer
+}
+
+func (d *dnsCluster) run(t *testing.T, namespace string) *canaryRun {
+	t.Helper()
+	d.coredns(namespace)
+	session := must(apiserver.NewSession(cluster.Options{Kubeconfig: d.file}))(t)
+	t.Cleanup(session.Close)
+	r := &canaryRun{dnsCluster: d}
+	r.Options = canary.Options{
+		Namespace: namespace, Service: "kube-dns", Name: "seamark", Image: "registry.invalid/seamark:1",
+		Timeout: patience, Poll: 3 * time.Millisecond, Interval: time.Millisecond, MetricsPort: 9153, Kubectl: "kubectl",
+		Rule: canary.Rule{MinQueries: 100, MaxServfail: 0.005, MaxErrors: 0.005, MaxSlowdown: 2, MinP99: 5 * time.Millisecond},
+		API:  session, Out: &r.out,
+		Check: func(file string, files map[string]string) (errs, warnings []error) {
+			if !strings.Contains(files[file], "kubernetes cluster.local") {
+				errs = append(errs, fmt.Errorf("%s: got %q, want the Corefile of the ConfigMap", file, files[file]))
+			}
+			return errs, nil
+		},
+	}
+	return r
+}
+
+// do runs a command and returns its error.
+func (r *canaryRun) do(command func(context.Context, canary.Options) error) error {
+	r.Helper()
+	r.out.Reset()
+	return command(r.Context(), r.Options)
+}
+
+// must runs a command and checks which pods are behind kube-dns afterwards.
+func (r *canaryRun) must(command func(context.Context, canary.Options) error, want string) {
+	r.Helper()
+	if err := r.do(command); err != nil {
+		r.Fatalf("got %v\n%s", err, r.out.String())
+	}
+	r.await(want)
+}
+
+func (r *canaryRun) await(want string) {
+	r.Helper()
+	eventually(r.T, r.Namespace+": kube-dns has "+want, func() bool { return r.endpoints(r.Namespace) == want })
+}
+
+// stage returns the stage, and whether it is complete.
+func (r *canaryRun) stage() string {
+	r.Helper()
+	status, err := canary.ReadStatus(r.Context(), r.Options)
+	if err != nil {
+		r.Fatal(err)
+	}
+	text := fmt.Sprint(status.Stage)
+	if !status.Complete {
+		text += " incomplete"
+	}
+	return text
+}
+
+// advance brings a new cluster to a stage.
+func (r *canaryRun) advance(stage int) {
+	r.Helper()
+	for i, want := range []string{"coredns:2", "coredns:2 seamark-canary:1", "coredns:2 seamark:2", "seamark:2"}[:stage] {
+		command := canary.Promote
+		if i == 0 {
+			command = canary.Start
+		}
+		r.must(command, want)
+	}
+	if got, want := r.stage(), fmt.Sprint(stage); got != want {
+		r.Fatalf("stage: got %s, want %s", got, want)
+	}
+}
+
+// A canary goes through its stages and back, and leaves the old server's objects as they
+// were.
+func TestCanary(t *testing.T) {
+	d := newDNSCluster(t)
+	r := d.run(t, "kube-system")
+	read := func() (*corev1.Service, *corev1.ConfigMap) {
+		return must(d.k.CoreV1().Services("kube-system").Get(t.Context(), "kube-dns", metav1.GetOptions{}))(t),
+			must(d.k.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "coredns", metav1.GetOptions{}))(t)
+	}
+	service, config := read()
+	old := must(d.k.AppsV1().Deployments("kube-system").Get(t.Context(), "coredns", metav1.GetOptions{}))(t)
+
+	r.advance(4)
+	now := must(d.k.AppsV1().Deployments("kube-system").Get(t.Context(), "coredns", metav1.GetOptions{}))(t)
+	if *now.Spec.Replicas != 0 || now.Annotations["seamark-canary/replicas"] != "2" {
+		t.Errorf("old Deployment: got %d replicas and annotations %v, want 0 and seamark-canary/replicas=2", *now.Spec.Replicas, now.Annotations)
+	}
+	for _, name := range []string{"seamark", "seamark-canary"} {
+		o, err := d.k.AppsV1().Deployments("kube-system").Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && o.Labels["k8s-app"] != "" {
+			t.Errorf("Deployment %s: got label k8s-app=%s, want none: kubeadm counts Deployments with it", name, o.Labels["k8s-app"])
+		}
+	}
+	r.must(canary.Promote, "seamark:2") // nothing to do
+
+	r.must(canary.Rollback, "coredns:2")
+	r.Delete = true
+	r.must(canary.Rollback, "coredns:2")
+	if got := r.stage(); got != "0" {
+		t.Errorf("stage after rollback --delete: got %s, want 0", got)
+	}
+	newService, newConfig := read()
+	if newService.ResourceVersion != service.ResourceVersion || newConfig.ResourceVersion != config.ResourceVersion {
+		t.Errorf("got a changed Service or ConfigMap, want both unchanged:\n%v\n%v", newService, newConfig)
+	}
+	now = must(d.k.AppsV1().Deployments("kube-system").Get(t.Context(), "coredns", metav1.GetOptions{}))(t)
+	if !equality.Semantic.DeepEqual(now.Spec, old.Spec) || !equality.Semantic.DeepEqual(now.Labels, old.Labels) || len(now.Annotations) != len(old.Annotations) {
+		t.Errorf("old Deployment: got\n%v\nwant\n%v", now, old)
+	}
+	if list := must(d.k.AppsV1().Deployments("kube-system").List(t.Context(), metav1.ListOptions{}))(t); len(list.Items) != 1 {
+		t.Errorf("got %d Deployments, want 1", len(list.Items))
+	}
+}
+
+// Rollback is one step from every stage.
+func TestCanaryRollback(t *testing.T) {
+	d := newDNSCluster(t)
+	for stage := range 5 {
+		r := d.run(t, fmt.Sprintf("stage-%d", stage))
+		r.advance(stage)
+		r.must(canary.Rollback, "coredns:2")
+		want := fmt.Sprint(min(stage, 1))
+		eventually(t, fmt.Sprintf("stage %s after a rollback from %d", want, stage), func() bool { return r.stage() == want })
+	}
+}
+
+// Errors, slow answers, differences and too few queries stop a promotion; --force
+// continues and prints the reason.
+func TestCanaryStops(t *testing.T) {
+	d := newDNSCluster(t)
+	r := d.run(t, "kube-system")
+	r.advance(1)
+	differences, diffErr := canary.Differences{Unexplained: 3, Summary: "TTL 5 instead of 30"}, error(nil)
+	var compared []string
+	r.Diff = func(_ context.Context, pod canary.Pod, corefile string) (canary.Differences, error) {
+		name, _, _ := strings.Cut(pod.Name, "-")
+		compared = append(compared, name)
+		if !strings.Contains(corefile, "kubernetes cluster.local") {
+			t.Errorf("diff: got the Corefile %q, want that of the ConfigMap", corefile)
+		}
+		return differences, diffErr
+	}
+	refused := func(words ...string) {
+		t.Helper()
+		d.disarm()
+		err := r.do(canary.Promote)
+		for _, word := range words {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("promote: got %v, want an error with %q", err, word)
+			}
+		}
+		d.set(func() {
+			if d.writes != 0 {
+				t.Errorf("promote: got %d writes, want none", d.writes)
+			}
+		})
+	}
+	refused("3 answers of coredns-", "3 answers of seamark-", "TTL 5 instead of 30")
+	diffErr = errors.New("no reply")
+	refused("no reply")
+	differences, diffErr = canary.Differences{Summary: "4812 names are equal"}, nil
+	r.must(canary.Promote, "coredns:2 seamark-canary:1")
+	if !strings.Contains(r.out.String(), "4812 names are equal") {
+		t.Errorf("promote: got\n%s\nwant the result of the comparison", r.out.String())
+	}
+
+	d.set(func() { d.servfail["seamark-canary"] = 20 })
+	refused("SERVFAIL: 2.00% of Seamark's queries, 0.00% of the old server's")
+	d.set(func() { d.servfail[""] = 20 }) // CoreDNS has as many
+	d.set(func() { d.slow["seamark-canary"] = true })
+	refused("p99: Seamark 1013.8 ms, the old server 2.0 ms")
+	d.set(func() { d.slow["seamark-canary"] = false })
+	r.Rule.MinQueries = 5000
+	refused("Seamark had 1000 queries")
+
+	r.Force = "planned\ntest"
+	r.must(canary.Promote, "coredns:2 seamark:2")
+	if !strings.Contains(r.out.String(), "# --force: planned test\n") || !strings.Contains(r.out.String(), "# ignored: Seamark had 1000 queries") {
+		t.Errorf("promote --force: got\n%s\nwant the reason and what it ignores", r.out.String())
+	}
+}
+
+// Whenever a command loses the API server, the next one continues or returns.
+func TestCanaryInterrupted(t *testing.T) {
+	d := newDNSCluster(t)
+	for stage := range 5 {
+		for _, back := range []bool{false, true} {
+			writes := 0
+			for d.interrupt(t, stage, writes, back) {
+				writes++
+			}
+			t.Logf("stage %d: %d writes", stage, writes)
+			if stage == 4 {
+				break
+			}
+		}
+	}
+}
+
+// interrupt runs the command that leaves a stage, which is a rollback from the last one,
+// ends it at a write, and then continues or returns. If it returns, the write is applied
+// and its response is lost. interrupt reports whether there was such a write.
+func (d *dnsCluster) interrupt(t *testing.T, stage, writes int, back bool) (interrupted bool) {
+	t.Helper()
+	r := d.run(t, fmt.Sprintf("from-%d-%d-%t", stage, writes, back))
+	defer d.remove(r.Namespace)
+	r.advance(stage)
+	command := canary.Promote
+	switch stage {
+	case 0:
+		command = canary.Start
+	case 4:
+		command = canary.Rollback
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d.arm(writes, back, cancel)
+	err := command(ctx, r.Options)
+	if interrupted = d.disarm(); interrupted != (err != nil) {
+		t.Fatalf("%s: got error %v, want one if the API server is lost: %t", r.Namespace, err, interrupted)
+	}
+	if back || stage == 4 {
+		r.must(canary.Rollback, "coredns:2")
+		return interrupted
+	}
+	for range 2 { // the next stage may be incomplete, or not have begun
+		if r.stage() == fmt.Sprint(stage+1) {
+			break
+		}
+		if err := r.do(command); err != nil {
+			t.Fatalf("%s: got %v\n%s", r.Namespace, err, r.out.String())
+		}
+	}
+	r.await([]string{"coredns:2", "coredns:2 seamark-canary:1", "coredns:2 seamark:2", "seamark:2"}[stage])
+	return interrupted
+}
