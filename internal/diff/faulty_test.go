@@ -3,9 +3,12 @@ package diff_test
 import (
 	"context"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,8 +73,15 @@ func packed(t *testing.T, m *dns.Msg) []byte {
 func options(address string) diff.Options {
 	return diff.Options{
 		Directives: builtin.Directives(), Cluster: cluster.Options{Manifests: "../../examples"},
-		Address: address, Timeout: 50 * time.Millisecond, RetryAfter: time.Millisecond,
+		Address: address, Timeout: 10 * time.Second, RetryAfter: time.Millisecond,
 	}
+}
+
+// impatient returns options for a server without valid replies.
+func impatient(address string) diff.Options {
+	o := options(address)
+	o.Timeout = 50 * time.Millisecond
+	return o
 }
 
 // A server without a valid reply ends the comparison with the reason.
@@ -95,7 +105,7 @@ func TestInvalidReplies(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			report, err := diff.Run(t.Context(), options(faulty(t, c.reply)))
+			report, err := diff.Run(t.Context(), impatient(faulty(t, c.reply)))
 			if report != nil || err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("Run: got %+v, error %v, want an error with %q", report, err, c.want)
 			}
@@ -113,7 +123,7 @@ func TestServerEnds(t *testing.T) {
 		}
 		return [][]byte{packed(t, answered(t, p, dns.RcodeSuccess))}
 	})
-	report, err := diff.Run(t.Context(), options(address))
+	report, err := diff.Run(t.Context(), impatient(address))
 	if report == nil || err == nil || !strings.Contains(err.Error(), "no valid reply to 200 queries in a row, the last one: querying "+address) {
 		t.Fatalf("Run: got %+v, error %v, want a report and an error", report, err)
 	}
@@ -125,11 +135,12 @@ func TestServerEnds(t *testing.T) {
 // Each answer differs; the groups are bounded, and so are examples.
 func TestEveryAnswerDiffers(t *testing.T) {
 	address := faulty(t, func(p []byte) [][]byte {
-		var records []string
-		for i := range 30 {
-			records = append(records, "\\001\\027[31m.example. 30 IN A 192.0.2."+string(rune('0'+i%10)))
+		m := answered(t, p, dns.RcodeSuccess)
+		for i := range byte(30) {
+			header := dns.RR_Header{Name: "\\001\\027[31m.example.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 30}
+			m.Answer = append(m.Answer, &dns.A{Hdr: header, A: net.IPv4(192, 0, 2, i)})
 		}
-		return [][]byte{packed(t, answered(t, p, dns.RcodeSuccess, records...))}
+		return [][]byte{packed(t, m)}
 	})
 	report, err := diff.Run(t.Context(), options(address))
 	if err != nil || report.Different+report.Documented < report.Queries*9/10 || len(report.Groups) == 0 || len(report.Groups) > 60 {
@@ -147,15 +158,39 @@ func TestEveryAnswerDiffers(t *testing.T) {
 	}
 }
 
+// Names that no API server accepts are compared like others, and printed with escapes.
+func TestUnusualNames(t *testing.T) {
+	dir := t.TempDir()
+	manifest := `{"apiVersion":"v1","kind":"List","items":[` +
+		`{"kind":"Service","apiVersion":"v1","metadata":{"name":"a.b","namespace":"shop"},"spec":{"clusterIP":"10.96.0.1"}},` +
+		`{"kind":"Service","apiVersion":"v1","metadata":{"name":"\u001b[31m\\\"; c","namespace":"shop"},"spec":{"clusterIP":"10.96.0.2","ports":[{"name":"x\u0000","port":1}]}},` +
+		`{"kind":"Service","apiVersion":"v1","metadata":{"name":"` + strings.Repeat("x", 70) + `","namespace":"shop"},"spec":{"clusterIP":"10.96.0.3"}},` +
+		`{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"},"spec":{"clusterIP":"10.96.0.4"}}]}`
+	if err := os.WriteFile(filepath.Join(dir, "all.json"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options(faulty(t, func(p []byte) [][]byte { return [][]byte{packed(t, answered(t, p, dns.RcodeServerFailure))} }))
+	o.Cluster.Manifests = dir
+	report, err := diff.Run(t.Context(), o)
+	if err != nil || report.Different < 20 {
+		t.Fatalf("Run: got %+v, error %v, want differences", report, err)
+	}
+	for _, g := range report.Groups {
+		if strings.ContainsFunc(g.Example.Name+strings.Join(g.Example.Expected, ""), func(c rune) bool { return c < ' ' || c > '~' }) {
+			t.Errorf("%s: got control characters in %+q", g.Cause, g.Example)
+		}
+	}
+}
+
 // A difference that does not last is none.
 func TestChangedAnswer(t *testing.T) {
 	want, wrong := "web.shop.svc.cluster.local. 30 IN A 10.96.10.10", "web.shop.svc.cluster.local. 30 IN A 10.96.10.11"
-	count := 0
+	var count atomic.Int32
 	address := faulty(t, func(p []byte) [][]byte {
 		m := answered(t, p, dns.RcodeSuccess)
 		if q := m.Question[0]; q.Name == "web.shop.svc.cluster.local." && q.Qtype == dns.TypeA {
 			record := wrong
-			if count++; count > 1 {
+			if count.Add(1) > 1 {
 				record = want
 			}
 			m = answered(t, p, dns.RcodeSuccess, record)
@@ -164,8 +199,8 @@ func TestChangedAnswer(t *testing.T) {
 		return [][]byte{packed(t, m)}
 	})
 	report, err := diff.Run(t.Context(), options(address))
-	if err != nil || report.Changed != 1 || count != 2 {
-		t.Errorf("Run: got %+v, error %v, %d queries for the name; want one changed answer and 2 queries", report, err, count)
+	if err != nil || report.Changed != 1 || count.Load() != 2 {
+		t.Errorf("Run: got %+v, error %v, %d queries for the name; want one changed answer and 2 queries", report, err, count.Load())
 	}
 }
 
