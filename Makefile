@@ -27,7 +27,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help build run image release test test-server test-api test-fuzz test-image test-release test-summary lint fuzz soak soak-restart bench profile c-compiler
+.PHONY: help build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -97,6 +97,11 @@ test-release: ## build archives and packages twice; install, run, upgrade and re
 	@mkdir -p $(RESULTS)
 	@echo "== the release: about 2 minutes, or 6 the first time; the packages need root, systemd and rpm"
 	@export CGO_ENABLED=0; $(call test-stage,release,tools,./release)
+
+test-chart: ## render the Helm chart for many values, and serve and query what it installs
+	@mkdir -p $(RESULTS)
+	@echo "== the Helm chart: about a minute, or 6 the first time"
+	@export CGO_ENABLED=0; $(call test-stage,chart,tools,./chart)
 
 # gotestsum ends with the skipped tests, their reasons, and the counts.
 test-summary:

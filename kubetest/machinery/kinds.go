@@ -7,6 +7,9 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -104,6 +107,27 @@ func kinds() []kind {
 	}, {
 		gv: autoscalingv2.SchemeGroupVersion, name: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers", singular: "horizontalpodautoscaler",
 		new: create[autoscalingv2.HorizontalPodAutoscaler], newList: create[autoscalingv2.HorizontalPodAutoscalerList],
+	}, {
+		gv: core, name: "ServiceAccount", resource: "serviceaccounts", singular: "serviceaccount",
+		new: create[corev1.ServiceAccount], newList: create[corev1.ServiceAccountList],
+	}, {
+		gv: networkingv1.SchemeGroupVersion, name: "NetworkPolicy", resource: "networkpolicies", singular: "networkpolicy",
+		new: create[networkingv1.NetworkPolicy], newList: create[networkingv1.NetworkPolicyList],
+	}, {
+		gv: policyv1.SchemeGroupVersion, name: "PodDisruptionBudget", resource: "poddisruptionbudgets", singular: "poddisruptionbudget",
+		new: create[policyv1.PodDisruptionBudget], newList: create[policyv1.PodDisruptionBudgetList],
+	}, {
+		gv: rbacv1.SchemeGroupVersion, name: "Role", resource: "roles", singular: "role",
+		new: create[rbacv1.Role], newList: create[rbacv1.RoleList],
+	}, {
+		gv: rbacv1.SchemeGroupVersion, name: "RoleBinding", resource: "rolebindings", singular: "rolebinding",
+		new: create[rbacv1.RoleBinding], newList: create[rbacv1.RoleBindingList],
+	}, {
+		gv: rbacv1.SchemeGroupVersion, name: "ClusterRole", resource: "clusterroles", singular: "clusterrole", clusterScoped: true,
+		new: create[rbacv1.ClusterRole], newList: create[rbacv1.ClusterRoleList],
+	}, {
+		gv: rbacv1.SchemeGroupVersion, name: "ClusterRoleBinding", resource: "clusterrolebindings", singular: "clusterrolebinding", clusterScoped: true,
+		new: create[rbacv1.ClusterRoleBinding], newList: create[rbacv1.ClusterRoleBindingList],
 	}, {
 		gv: importVersion(), name: "ServiceImport", resource: "serviceimports", singular: "serviceimport", custom: true,
 		new: create[ServiceImport], newList: create[ServiceImportList],
