@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 	"unique"
@@ -27,10 +28,16 @@ type Snapshot struct {
 
 // Read reads a snapshot up to the end of r and verifies its checksum.
 func Read(r io.Reader) (*Snapshot, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
-	if err != nil {
+	var buf bytes.Buffer
+	if file, ok := r.(*os.File); ok {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			buf.Grow(int(min(info.Size(), maxSize)) + bytes.MinRead) // so that it need not grow
+		}
+	}
+	if _, err := buf.ReadFrom(io.LimitReader(r, maxSize+1)); err != nil {
 		return nil, err
 	}
+	data := buf.Bytes()
 	rest, ok := bytes.CutPrefix(data, []byte(magic))
 	if !ok {
 		return nil, errors.New("not a snapshot")

@@ -75,9 +75,17 @@ func (s *set[T]) add(v T) bool {
 
 // unique returns each value once, in the order of the first occurrences.
 func unique[T comparable](values []T) []T {
+	once := make([]T, 0, len(values))
+	if len(values) <= mapThreshold {
+		for _, v := range values {
+			if !slices.Contains(once, v) {
+				once = append(once, v)
+			}
+		}
+		return once
+	}
 	var seen set[T]
 	seen.reset(len(values))
-	once := make([]T, 0, len(values))
 	for _, v := range values {
 		if seen.add(v) {
 			once = append(once, v)

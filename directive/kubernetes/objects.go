@@ -2,10 +2,10 @@ package kubernetes
 
 import (
 	"iter"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/snapshot"
@@ -38,7 +38,7 @@ func (ix *Index) Objects() iter.Seq2[cluster.Kind, cluster.Object] {
 			}
 			for _, e := range ix.table(imported).All() {
 				if n++; n%groupServices == 0 {
-					runtime.Gosched() // queries go first
+					time.Sleep(100 * time.Microsecond) // queries go first; runtime.Gosched would not poll the network
 				}
 				key := e.key.objectKey()
 				if e.known() && !yield(services, e.object(key)) {
@@ -88,19 +88,24 @@ func (s *serviceSpec) object(key cluster.Key) *cluster.Service {
 func (ix *Index) Load(s *snapshot.Snapshot) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	reverse := make(chan [2]reverseChange, 2) // of reverse and claims
+	full, applied := make(chan [2][]addrRef), make(chan [2][]addrRef, 1) // of reverse and claims
+	applied <- [2][]addrRef{}
 	var applying sync.WaitGroup
 	applying.Go(func() {
-		for c := range reverse {
-			ix.reverse.applyChange(&c[0])
-			ix.claims.applyChange(&c[1])
+		for refs := range full {
+			ix.reverse.apply(refs[0], nil)
+			ix.claims.apply(refs[1], nil)
+			applied <- refs
 		}
 	})
 	pass := func() {
 		ix.reverseLen += len(ix.reverseChange.add) + len(ix.claimChange.add)
-		reverse <- [2]reverseChange{ix.reverseChange, ix.claimChange}
-		ix.reverseChange = reverseChange{add: make([]addrRef, 0, len(ix.reverseChange.add))}
-		ix.claimChange = reverseChange{add: make([]addrRef, 0, len(ix.claimChange.add))}
+		spare, refs := <-applied, [2][]addrRef{ix.reverseChange.add, ix.claimChange.add}
+		full <- refs
+		for i := range spare {
+			spare[i] = slices.Grow(spare[i][:0], len(refs[i]))
+		}
+		ix.reverseChange.add, ix.claimChange.add = spare[0], spare[1]
 	}
 	flush := func() {
 		ix.flushServices()
@@ -119,8 +124,9 @@ func (ix *Index) Load(s *snapshot.Snapshot) error {
 	})
 	flush()
 	pass()
-	close(reverse)
+	close(full)
 	applying.Wait()
+	ix.reverseChange, ix.claimChange = reverseChange{}, reverseChange{}
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"net"
 	"net/netip"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,6 +135,59 @@ func BenchmarkLoad(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(size), "bytes")
+}
+
+// A query that arrives while a snapshot is written is received before the write ends, also
+// with a single processor.
+func TestObjectsQueryMeanwhile(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	ix := clusterSize{plain: 3 * groupServices}.newIndex()
+	reader, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	client, err := net.Dial("udp", reader.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	send := func() {
+		if _, err := client.Write([]byte{0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var received atomic.Int32
+	first := make(chan bool)
+	go func() {
+		for {
+			if _, _, err := reader.ReadFrom(make([]byte, 1)); err != nil {
+				return
+			}
+			if received.Add(1) == 1 {
+				first <- true
+			}
+		}
+	}()
+	const attempts = 10 // the kernel may deliver a packet late
+	for range attempts {
+		received.Store(0)
+		send()
+		<-first // the reader waits for the network again, since it is not preempted before
+		objects := 0
+		for range ix.Objects() {
+			if objects++; objects == 1 {
+				send()
+			}
+		}
+		if received.Load() == 2 {
+			return
+		}
+		for received.Load() < 2 {
+			runtime.Gosched()
+		}
+	}
+	t.Errorf("in each of %d attempts: a packet that arrived after the first object was received after the last, want before", attempts)
 }
 
 func BenchmarkSnapshot(b *testing.B) {

@@ -123,8 +123,21 @@ func (ix *Index) applyToggled() {
 
 // addReverseChanges notes how the addresses of two entries differ.
 func (ix *Index) addReverseChanges(service *serviceKey, old, now *entry) {
-	ix.reverseChange.addDifference(service, old.addresses(true, false), now.addresses(true, false))
-	ix.claimChange.addDifference(service, old.addresses(false, true), now.addresses(false, true))
+	if old == nil && now.exists { // as in a snapshot
+		for ip := range now.clusterIPs() {
+			ix.reverseChange.add = append(ix.reverseChange.add, addrRef{ip, service})
+		}
+		for _, ep := range now.served() {
+			c := &ix.claimChange
+			if ep.Target {
+				c = &ix.reverseChange
+			}
+			c.add = append(c.add, addrRef{ep.Addr, service})
+		}
+	} else {
+		ix.reverseChange.addDifference(service, old.addresses(true, false), now.addresses(true, false))
+		ix.claimChange.addDifference(service, old.addresses(false, true), now.addresses(false, true))
+	}
 	if ix.settings.k8sExternal.enabled {
 		ix.externalChange.addDifference(service, old.externalAddresses(), now.externalAddresses())
 	}

@@ -69,10 +69,8 @@ func (r *reverseIndex) apply(add, remove []addrRef) {
 		refs = slices.Compact(refs)
 		// netip orders IPv4 before IPv6.
 		n := sort.Search(len(refs), func(i int) bool { return refs[i].addr.Is6() })
-		merge := addRefs
-		if i == 1 {
-			merge = removeRefs
-		}
+		var scratch addrLeaf
+		merge := func(l *addrLeaf, refs []addrRef) ([]*addrLeaf, bool) { return l.merge(refs, i == 0, &scratch) }
 		ordered.Apply(&r.ipv4, refs[:n], appendRefKey, merge)
 		ordered.Apply(&r.ipv6, refs[n:], appendRefKey, merge)
 	}
@@ -80,17 +78,20 @@ func (r *reverseIndex) apply(add, remove []addrRef) {
 
 func appendRefKey(buf []byte, r *addrRef) []byte { return r.appendKey(buf) }
 
-func addRefs(l *addrLeaf, refs []addrRef) ([]*addrLeaf, bool)    { return l.merge(refs, true) }
-func removeRefs(l *addrLeaf, refs []addrRef) ([]*addrLeaf, bool) { return l.merge(refs, false) }
-
-// merge adds references, or removes them.
-func (l *addrLeaf) merge(refs []addrRef, add bool) (leaves []*addrLeaf, changed bool) {
+// merge adds references, or removes them. The memory of scratch is reused for a result
+// that is split.
+func (l *addrLeaf) merge(refs []addrRef, add bool, scratch *addrLeaf) (leaves []*addrLeaf, changed bool) {
 	if l == nil {
 		l = new(addrLeaf)
 	}
 	width := refs[0].addr.BitLen() / 8
 	size := len(l.services) + len(refs)
-	out := &addrLeaf{make([]byte, 0, size*width), make([]*serviceKey, 0, size)}
+	out := scratch
+	if size <= ordered.MaxItems {
+		out = &addrLeaf{make([]byte, 0, size*width), make([]*serviceKey, 0, size)}
+	} else {
+		scratch.addrs, scratch.services = slices.Grow(scratch.addrs[:0], size*width), slices.Grow(scratch.services[:0], size)
+	}
 	i := 0 // references of l that have been copied
 	for _, r := range refs {
 		var room [16]byte
@@ -105,15 +106,15 @@ func (l *addrLeaf) merge(refs []addrRef, add bool) (leaves []*addrLeaf, changed 
 		changed = changed || found != add
 	}
 	out.appendFrom(l, i, len(l.services))
+	if out != scratch && len(out.services) > 0 {
+		return []*addrLeaf{out}, changed
+	}
 	return out.split(width), changed
 }
 
-// split returns leaves of a good size with the references of l.
+// split returns leaves of a good size with copies of the references of l.
 func (l *addrLeaf) split(width int) (leaves []*addrLeaf) {
 	n := len(l.services)
-	if n > 0 && n <= ordered.MaxItems {
-		return []*addrLeaf{l}
-	}
 	size := ordered.LeafItems(n)
 	for i := 0; i < n; i += size {
 		j := min(n, i+size)
