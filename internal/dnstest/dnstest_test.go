@@ -23,7 +23,7 @@ replies: differ
 -- cluster.yaml --
 kind: Service
 metadata: {name: a, namespace: b}
--- questions --
+-- queries --
 # A comment.
 ? a.b A +norec
 NOERROR aa
@@ -33,7 +33,7 @@ silence
 -- delete 2 --
 kind: Service
 metadata: {name: a, namespace: b}
--- questions 2 --
+-- queries 2 --
 ? A.b NS
 NXDOMAIN aa edns=1232
 A.b.  5 IN CNAME	c.b.
@@ -78,18 +78,18 @@ func TestParseScript(t *testing.T) {
 
 func TestParseScriptErrors(t *testing.T) {
 	for old, test := range map[string]struct{ new, want string }{
-		"replies: differ":     {"replies: same", `x.txt:4: replies: want differ, got "same"`},
-		"-- Corefile --":      {"-- corefile --", `x.txt:6: unknown part "corefile"`},
-		"questions 2 --":      {"questions 4 --", `x.txt:23: part "questions 4": steps are numbered from 1 without gaps`},
-		"? a.b A":             {"? a.b AA", `x.txt:15: unknown type "AA"`},
-		"+norec":              {"+rec", `x.txt:15: unknown word "+rec"`},
-		"NOERROR aa\n":        {"", "x.txt:15: want an expected reply after the query"},
-		"silence":             {"silence\nsilence", `x.txt:20: want no line after silence, got "silence"`},
-		"# A comment":         {"NOERROR", `x.txt:14: want a query, got "NOERROR."`},
-		"IN CNAME	c.b.":       {"IN CNAM c.b.", `x.txt:26: not a record: "A.b.  5 IN CNAM c.b."`},
-		"A.b.  5 IN":          {"A.b. IN", `x.txt:26: want a record with name, TTL, class and type`},
-		"? a.b A +norec":      {"? hex 00", `x.txt:15: want a packet with an ID, got 1 bytes`},
-		"-- questions 2 --\n": {"", "x.txt: no queries in step 2"},
+		"replies: differ":   {"replies: same", `x.txt:4: replies: want differ, got "same"`},
+		"-- Corefile --":    {"-- corefile --", `x.txt:6: unknown part "corefile"`},
+		"queries 2 --":      {"queries 4 --", `x.txt:23: part "queries 4": steps are numbered from 1 without gaps`},
+		"? a.b A":           {"? a.b AA", `x.txt:15: unknown type "AA"`},
+		"+norec":            {"+rec", `x.txt:15: unknown word "+rec"`},
+		"NOERROR aa\n":      {"", "x.txt:15: want an expected reply after the query"},
+		"silence":           {"silence\nsilence", `x.txt:20: want no line after silence, got "silence"`},
+		"# A comment":       {"NOERROR", `x.txt:14: want a query, got "NOERROR."`},
+		"IN CNAME	c.b.":     {"IN CNAM c.b.", `x.txt:26: not a record: "A.b.  5 IN CNAM c.b."`},
+		"A.b.  5 IN":        {"A.b. IN", `x.txt:26: want a record with name, TTL, class and type`},
+		"? a.b A +norec":    {"? hex 00", `x.txt:15: want a packet with an ID, got 1 bytes`},
+		"-- queries 2 --\n": {"", "x.txt: no queries in step 2"},
 	} {
 		_, err := parseScript("x.txt", []byte(strings.Replace(good, old, test.new, 1)))
 		if err == nil || !strings.HasPrefix(err.Error(), test.want) {

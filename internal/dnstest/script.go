@@ -128,7 +128,7 @@ func (s *script) part(name, data string, line int) error {
 			st.files = map[string]string{}
 		}
 		st.files[file] = data
-	case "questions":
+	case "queries":
 		var err error
 		st.part = name
 		st.cases, err = parseQueries(s.file, data, line)
