@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"encoding/json"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +68,23 @@ func TestDiffSame(t *testing.T) {
 	}
 }
 
+// With compatible kube-dns, endpoints have the labels of kube-dns.
+func TestDiffKubeDNS(t *testing.T) {
+	compatible := strings.Replace(plain, "ttl 30", "ttl 30\n        compatible kube-dns", 1)
+	file := filepath.Join(t.TempDir(), "Corefile")
+	write(t, file, compatible)
+	report, stderr, code := diffFolder(t, compatible, "--conf", file)
+	if code != 0 || stderr != "" || report.Same != report.Queries {
+		t.Errorf("seamark diff of two servers with compatible kube-dns: got %+v, error output %q, status %d", report, stderr, code)
+	}
+	report, _, code = diffFolder(t, plain, "--conf", file)
+	if i := slices.IndexFunc(report.Groups, func(g group) bool {
+		return g.Subject == "hash of a ClusterIP" && g.Cause == "NXDOMAIN instead of records"
+	}); code != 1 || i < 0 {
+		t.Errorf("seamark diff of a server without compatible kube-dns: got %+v, status %d, want differences of the hash of a ClusterIP", report, code)
+	}
+}
+
 // TestDiffPlanted runs servers with one difference each.
 func TestDiffPlanted(t *testing.T) {
 	with := func(options string) string {
@@ -95,6 +113,21 @@ func TestDiffPlanted(t *testing.T) {
 				t.Errorf("seamark diff: got %+v, error output %q, status %d, want %s: %s", report, stderr, code, c.subject, c.cause)
 			}
 		})
+	}
+}
+
+// The commands in the how-to guides have flags that exist.
+func TestGuideCommands(t *testing.T) {
+	for _, page := range []string{"compare.md", "check-a-corefile.md"} {
+		commands := regexp.MustCompile("(?m)(?:\\$ |`)seamark ((?:diff|doctor|check|plan|fmt)[^`|\\n]*)").FindAllStringSubmatch(read(t, "../docs/how-to/"+page), -1)
+		if len(commands) < 4 {
+			t.Errorf("%s: got the commands %q, want at least four", page, commands)
+		}
+		for _, c := range commands {
+			if _, stderr, code := run(t, t.TempDir(), "", append(strings.Fields(c[1]), "--help")...); code != 0 {
+				t.Errorf("%s: seamark %s: got %q, status %d", page, c[1], stderr, code)
+			}
+		}
 	}
 }
 

@@ -205,6 +205,9 @@ func endsIn(labels, tail []byte) bool {
 	return false
 }
 
+// HashLabel returns the label that kube-dns makes of an address: see appendHashLabel.
+func HashLabel(ip netip.Addr) string { return string(appendHashLabel(nil, ip)) }
+
 // appendHashLabel appends the label that kube-dns makes of an address, without a length
 // byte: 6263626163303737 for 1.2.3.4. It is the hash of the SkyDNS message with the
 // address in hexadecimal digits, which are encoded in hexadecimal digits again: 16 of

@@ -125,7 +125,7 @@ var table = map[string]row{
 	"internal/watch":  {third: watchesFiles, noNet: true},
 	// It runs a server in the process, and queries another one.
 	"internal/diff": {
-		own:   []string{"cluster", "config", "corefile", "dns", "internal/query", "metrics", "server", "transport", "wire"},
+		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "internal/query", "metrics", "server", "transport", "wire"},
 		third: []string{"github.com/miekg/dns"},
 	},
 	"internal/doctor":        {noNet: true},

@@ -48,6 +48,7 @@ type expected struct {
 	source  source
 	zones   []string // the zones that are not reverse zones
 	reverse []string // the reverse zones
+	kubeDNS bool     // compatible kube-dns
 	port    *seamark.Port
 	metrics *metrics.Registry
 	*problems
@@ -59,6 +60,7 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 		return nil, err
 	}
 	e := &expected{port: new(seamark.Port), metrics: new(metrics.Registry), problems: new(problems)}
+	e.kubeDNS = slices.ContainsFunc(servers[0].Directives[0].Body, func(o corefile.Directive) bool { return o.Text == "compatible" })
 	e.started = o.Cluster.Manifests != "" // a file with an error does not prevent the comparison
 	e.plan, err = server.NewPlan(servers, server.Options{
 		Directives: o.Directives, Port: 53, Log: slog.New(problemLog{o.Log.Handler(), e.problems}), Metrics: e.metrics,

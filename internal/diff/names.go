@@ -10,6 +10,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes"
 )
 
 // A question is a name and a type to query, and what the name is.
@@ -38,6 +39,7 @@ const (
 	subjectReverse    = "reverse name of a Service"
 	subjectReverseEP  = "reverse name of an endpoint"
 	subjectReverseTop = "reverse name of a network (empty non-terminal)"
+	subjectHash       = "hash of a ClusterIP"
 	subjectNeighbour  = "name that does not exist"
 	subjectSearch     = "search path"
 	subjectCase       = "upper case"
@@ -152,6 +154,9 @@ func (l *lister) service(kind cluster.Kind, s *cluster.Service) {
 	}
 	for _, ip := range s.ClusterIPs {
 		l.ask(reverseName(ip), subjectReverse, dns.TypePTR)
+		if l.kubeDNS {
+			l.ask(kubernetes.HashLabel(ip)+"."+name, subjectHash, addressType(ip), dns.TypeSRV)
+		}
 		if l.services <= allTypes {
 			l.ask(reverseName(ip), subjectReverse, dns.TypeA)
 			_, above, _ := strings.Cut(reverseName(ip), ".")
@@ -187,7 +192,11 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 	first := true
 	for ep := range s.Endpoints.All() {
 		host := ep.Hostname
-		if host == "" {
+		switch {
+		case host != "":
+		case l.kubeDNS:
+			host = kubernetes.HashLabel(ep.Addr)
+		default:
 			host = dashed(ep.Addr)
 		}
 		types := []uint16{addressType(ep.Addr)}
