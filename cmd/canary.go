@@ -81,7 +81,7 @@ stop rule applies.`,
 		ruleFlags(c, &f.Options)
 	}
 	for _, c := range []*cobra.Command{start, promote} {
-		c.Flags().StringVar(&f.compare, "compare", "port-forward", "how to query a pod of each server for the comparison of seamark diff: port-forward (with kubectl), direct (the pod's address) or none")
+		c.Flags().StringVar(&f.compare, "compare", "port-forward", "how to query a pod of each server for the comparison of seamark diff: port-forward (through the API server), direct (the pod's address) or none")
 	}
 	rollback := p.canarySubcommand(&f, "rollback", "Return to the old server from any stage", canary.Rollback)
 	rollback.Flags().BoolVar(&f.Delete, "delete", false, "delete Seamark's Deployment and Service, too")
@@ -172,21 +172,13 @@ func (p *program) canaryOptions(f *canaryFlags) (canary.Options, error) {
 	o.API, o.Out, o.Check, o.Poll = session, p.out, p.checkMounted, 500*time.Millisecond
 	o.Diff = p.canaryDiff(f, source)
 	o.Kubectl = "kubectl"
-	for _, flag := range f.kubectlFlags() {
-		o.Kubectl += " " + shellWord(flag)
-	}
-	return o, nil
-}
-
-// kubectlFlags returns the flags with which kubectl uses the same cluster.
-func (f *canaryFlags) kubectlFlags() (flags []string) {
 	if f.source.kubeconfig != "" {
-		flags = append(flags, "--kubeconfig="+f.source.kubeconfig)
+		o.Kubectl += " " + shellWord("--kubeconfig="+f.source.kubeconfig)
 	}
 	if f.source.context != "" {
-		flags = append(flags, "--context="+f.source.context)
+		o.Kubectl += " " + shellWord("--context="+f.source.context)
 	}
-	return flags
+	return o, nil
 }
 
 // shellWord returns a word of a shell command.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -27,6 +28,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
 	"k8s.io/client-go/kubernetes"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -41,16 +44,17 @@ type dnsCluster struct {
 	file string // a kubeconfig
 
 	mu       sync.Mutex
-	reviewed []string        // access reviews of the user: verb, group, resource
-	denied   string          // a resource that the user may not access
-	servfail map[string]int  // of 1000 queries, by the label app of a pod
-	slow     map[string]bool // p99 of 1 s instead of 2 ms
-	scrapes  map[string]int  // by pod
-	writes   int             // since arm
-	allowed  int             // writes before the API server is unreachable; negative is no limit
-	applied  bool            // the next write is applied, but its response is lost
-	away     bool            // the API server is unreachable
-	lost     func()          // called when it becomes unreachable
+	reviewed []string          // access reviews of the user: verb, group, resource
+	denied   string            // a resource that the user may not access
+	servfail map[string]int    // of 1000 queries, by the label app of a pod
+	slow     map[string]bool   // p99 of 1 s instead of 2 ms
+	scrapes  map[string]int    // by pod
+	writes   int               // since arm
+	allowed  int               // writes before the API server is unreachable; negative is no limit
+	applied  bool              // the next write is applied, but its response is lost
+	away     bool              // the API server is unreachable
+	forwards map[string]string // where connections to port 53 of pods go, by Deployment
+	lost     func()            // called when it becomes unreachable
 }
 
 // newDNSCluster starts the parts.
@@ -106,6 +110,13 @@ func (d *dnsCluster) serve(w http.ResponseWriter, r *http.Request, forward http.
 	switch {
 	case strings.HasSuffix(r.URL.Path, "accessreviews"):
 		d.review(w, r)
+		return
+	case strings.HasSuffix(r.URL.Path, "/portforward"):
+		name, _, _ := strings.Cut(parts[len(parts)-2], "-")
+		target := d.forwards[name]
+		d.mu.Unlock()
+		portForward(w, r, target)
+		d.mu.Lock()
 		return
 	case strings.HasSuffix(r.URL.Path, ":9153/proxy/metrics"):
 		pod, _, _ := strings.Cut(parts[len(parts)-3], ":")
@@ -169,6 +180,42 @@ func (d *dnsCluster) page(w http.ResponseWriter, r *http.Request, namespace, nam
 	for bound, n := range map[string]int{"0.002": fast, "1.024": 1000 * n, "+Inf": 1000 * n} {
 		fmt.Fprintf(w, "coredns_dns_request_duration_seconds_bucket{server=\"dns://:53\",zone=\".\",view=\"\",le=%q} %d\n", bound, n)
 	}
+}
+
+// portForward forwards connections as a kubelet does behind an API server.
+func portForward(w http.ResponseWriter, r *http.Request, target string) {
+	if _, err := httpstream.Handshake(r, w, []string{"portforward.k8s.io"}); err != nil {
+		return
+	}
+	errorStreams := make(chan httpstream.Stream, 10)
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
+		if s.Headers().Get("streamType") == "error" {
+			errorStreams <- s // before its data stream
+			return nil
+		}
+		go forwardStream(s, <-errorStreams, target)
+		return nil
+	})
+	if conn != nil {
+		<-conn.CloseChan()
+	}
+}
+
+func forwardStream(data, failure httpstream.Stream, target string) {
+	defer data.Close()
+	defer failure.Close()
+	conn, err := net.Dial("tcp", target)
+	if err != nil {
+		fmt.Fprint(failure, err)
+		return
+	}
+	defer conn.Close()
+	_ = failure.Close()
+	go func() {
+		_, _ = io.Copy(conn, data)
+		_ = conn.Close()
+	}()
+	_, _ = io.Copy(data, conn)
 }
 
 // arm makes the API server unreachable after n writes, and calls lost. With applied the
@@ -253,8 +300,10 @@ func (d *dnsCluster) rollOut(ctx context.Context, o *appsv1.Deployment, pods []*
 		p := &corev1.Pod{ObjectMeta: *o.Spec.Template.ObjectMeta.DeepCopy(), Spec: *o.Spec.Template.Spec.DeepCopy()}
 		p.GenerateName, p.Labels["pod-template-hash"] = o.Name+"-", hash
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: o.Name, UID: o.UID}}
-		_, err = api.Create(ctx, p, metav1.CreateOptions{})
-	case len(old) > 0 && (ready > want-1 || want == 0):
+		if p, err = api.Create(ctx, p, metav1.CreateOptions{}); err == nil {
+			pods = append(pods, p)
+		}
+	case len(old) > 0 && (ready > want-1 || want == 0 || !isReady(old[0])):
 		err = api.Delete(ctx, old[0].Name, metav1.DeleteOptions{})
 	case updated > want:
 		err = api.Delete(ctx, current[0].Name, metav1.DeleteOptions{})

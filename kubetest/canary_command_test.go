@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -84,7 +83,7 @@ func TestCanaryRole(t *testing.T) {
 	})
 }
 
-// The command compares a pod of each server by kubectl port-forward. Differences stop a
+// The command compares a pod of each server through the API server. Differences stop a
 // promotion.
 func TestCanaryCompares(t *testing.T) {
 	d := newDNSCluster(t)
@@ -92,15 +91,7 @@ func TestCanaryCompares(t *testing.T) {
 	d.coredns("kube-system")
 	same := serve(t, ". {\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n  kubeconfig "+d.file+"\n  pods insecure\n  ttl 30\n }\n}\n")
 	other := serve(t, ". {\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n  manifests ../examples\n  pods insecure\n  ttl 30\n }\n}\n")
-	bin := t.TempDir()
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	forwardTo := func(coredns, seamark string) {
-		script := fmt.Sprintf("#!/bin/sh\ncase $4 in pod/coredns-*) at=%s;; *) at=%s;; esac\necho \"Forwarding from $at -> 53\"\nexec sleep 60\n", coredns, seamark)
-		if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	forwardTo(same.at, other.at)
+	d.set(func() { d.forwards = map[string]string{"coredns": same.at, "seamark": other.at} })
 	out, err := d.command("seamark", "canary", "start", "--image=registry.invalid/seamark:1")
 	if err == nil || !strings.Contains(out, "without a documented reason") {
 		t.Errorf("start: got %v and\n%s\nwant differences", err, out)
@@ -112,7 +103,7 @@ func TestCanaryCompares(t *testing.T) {
 	if got := d.endpoints("kube-system"); got != "coredns:2" {
 		t.Errorf("after differences: got endpoints %s, want coredns:2", got)
 	}
-	forwardTo(same.at, same.at)
+	d.set(func() { d.forwards["seamark"] = same.at })
 	if out, err = d.command("seamark", "canary", "promote", "--interval=1ms"); err != nil || !strings.Contains(out, "# Answers of seamark-") {
 		t.Errorf("promote with equal answers: got %v and\n%s", err, out)
 	}

@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
@@ -84,15 +87,22 @@ func (r *canaryRun) stage() string {
 // advance brings a new cluster to a stage.
 func (r *canaryRun) advance(stage int) {
 	r.Helper()
-	for i, want := range []string{"coredns:2", "coredns:2 seamark-canary:1", "coredns:2 seamark:2", "seamark:2"}[:stage] {
-		command := canary.Promote
-		if i == 0 {
-			command = canary.Start
-		}
-		r.must(command, want)
-	}
+	r.advanceFrom(0, stage)
 	if got, want := r.stage(), fmt.Sprint(stage); got != want {
 		r.Fatalf("stage: got %s, want %s", got, want)
+	}
+}
+
+// advanceFrom brings a cluster from one stage to another.
+func (r *canaryRun) advanceFrom(from, to int) {
+	r.Helper()
+	behind := []string{"coredns:2", "coredns:2", "coredns:2 seamark-canary:1", "coredns:2 seamark:2", "seamark:2"}
+	for stage := from + 1; stage <= to; stage++ {
+		command := canary.Promote
+		if stage == 1 {
+			command = canary.Start
+		}
+		r.must(command, behind[stage])
 	}
 }
 
@@ -261,4 +271,117 @@ func (d *dnsCluster) interrupt(t *testing.T, stage, writes int, back bool) (inte
 	}
 	r.await([]string{"coredns:2", "coredns:2 seamark-canary:1", "coredns:2 seamark:2", "seamark:2"}[stage])
 	return interrupted
+}
+
+// Without a permission nothing is changed, and the error names the permission.
+func TestCanaryForbidden(t *testing.T) {
+	d := newDNSCluster(t)
+	r := d.run(t, "kube-system")
+	d.set(func() { d.denied = "pods/proxy" })
+	err := r.do(canary.Start)
+	if want := "kubectl -n kube-system auth can-i get pods --subresource=proxy"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("start: got %v, want an error with %q", err, want)
+	}
+	if got := r.stage(); got != "0" {
+		t.Errorf("stage without permission: got %s, want 0", got)
+	}
+}
+
+// While a command waits, the API server may be away. After the deadline the command ends,
+// and a later one continues.
+func TestCanaryPartition(t *testing.T) {
+	d := newDNSCluster(t)
+	r := d.run(t, "kube-system")
+	r.advance(1)
+	watched := &trigger{Writer: r.Out, at: "Wait until", then: func() { d.set(func() { d.away = true }) }}
+	r.Out, r.Timeout = watched, 200*time.Millisecond
+	err := r.do(canary.Promote)
+	if want := "Wait until the pods of seamark-canary are ready: not complete after 200ms"; err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "canary rollback") {
+		t.Errorf("promote without the API server: got %v, want %q and what to do", err, want)
+	}
+	d.disarm()
+	watched.then = func() {
+		d.set(func() { d.away = true })
+		time.AfterFunc(50*time.Millisecond, func() { d.disarm() })
+	}
+	r.Timeout = patience
+	r.must(canary.Rollback, "coredns:2")
+	r.must(canary.Promote, "coredns:2 seamark-canary:1")
+}
+
+// A trigger is a writer that calls a function when a text is written.
+type trigger struct {
+	io.Writer
+	at   string
+	then func()
+}
+
+func (w *trigger) Write(text []byte) (int, error) {
+	if bytes.Contains(text, []byte(w.at)) {
+		w.then()
+	}
+	return w.Writer.Write(text)
+}
+
+// Pods of Seamark that never become ready end start, and a rollback does not wait for them.
+func TestCanaryNeverReady(t *testing.T) {
+	d := newDNSCluster(t)
+	r := d.run(t, "kube-system")
+	r.Image, r.Timeout = "registry.invalid/seamark:broken", 500*time.Millisecond
+	if err := r.do(canary.Start); err == nil || !strings.Contains(err.Error(), "0 ready") {
+		t.Errorf("start with an image that does not start: got %v, want an error with 0 ready", err)
+	}
+	r.Image, r.Timeout = "registry.invalid/seamark:1", patience
+	r.must(canary.Start, "coredns:2") // replaces the image
+	r.advanceFrom(1, 4)
+	patch := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"coredns","image":"registry.invalid/seamark:broken"}]}}}}`)
+	if _, err := d.k.AppsV1().Deployments("kube-system").Patch(t.Context(), "seamark", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.must(canary.Rollback, "coredns:2")
+}
+
+// Programs that would scale CoreDNS up again stop the last stage.
+func TestCanaryAutoscalers(t *testing.T) {
+	d := newDNSCluster(t)
+	r := d.run(t, "kube-system")
+	add(t, d.k.AutoscalingV2().HorizontalPodAutoscalers("kube-system"), &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: "dns"},
+		Spec:       autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "coredns"}},
+	})
+	proportional := kubeadmDeployment()
+	proportional.Name, proportional.Namespace = "dns-autoscaler", "kube-system"
+	labels := map[string]string{"k8s-app": "dns-autoscaler"}
+	proportional.Labels, proportional.Spec.Selector.MatchLabels, proportional.Spec.Template.Labels = labels, labels, labels
+	proportional.Spec.Template.Spec.Containers[0].Args = []string{"--namespace=kube-system", "--target=Deployment/coredns"}
+	add(t, d.k.AppsV1().Deployments("kube-system"), proportional)
+	r.advance(3)
+	if want := "the HorizontalPodAutoscaler dns of coredns"; !strings.Contains(r.out.String(), want) {
+		t.Errorf("promote: got\n%s\nwant a warning with %q", r.out.String(), want)
+	}
+	err := r.do(canary.Promote)
+	if want := "kubectl -n kube-system scale deployment dns-autoscaler --replicas=0"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("promote: got %v, want an error with %q", err, want)
+	}
+}
+
+// Objects of the same name that another tool has installed are not deleted, and the Service
+// of the cluster's DNS least of all.
+func TestCanaryDeletesOwn(t *testing.T) {
+	d := newDNSCluster(t)
+	r := d.run(t, "kube-system")
+	foreign := service("seamark", "10.96.0.77")
+	foreign.Namespace = "kube-system"
+	add(t, d.k.CoreV1().Services("kube-system"), foreign)
+	r.Delete = true
+	if err := r.do(canary.Rollback); err == nil || !strings.Contains(err.Error(), "with the tool that has installed it") {
+		t.Errorf("rollback --delete with another's Service: got %v, want an error", err)
+	}
+	r.Name = "kube-dns"
+	if err := r.do(canary.Rollback); err == nil || !strings.Contains(err.Error(), "kube-dns is the cluster's DNS Service") {
+		t.Errorf("rollback --delete --name kube-dns: got %v, want an error", err)
+	}
+	if list := must(d.k.CoreV1().Services("kube-system").List(t.Context(), metav1.ListOptions{}))(t); len(list.Items) != 2 {
+		t.Errorf("got %d Services, want 2", len(list.Items))
+	}
 }

@@ -243,11 +243,11 @@ func (c *command) do(ctx context.Context, step step) error {
 
 // mayChange checks the conditions of a change to a stage, and prints warnings.
 func (c *command) mayChange(ctx context.Context, s *state, to Stage) error {
+	if c.back {
+		return nil // nothing must delay the return
+	}
 	if err := c.checkPermissions(ctx); err != nil {
 		return err
-	}
-	if c.back {
-		return nil // problems must not delay the return
 	}
 	problems, warnings := c.problems(ctx, s, to)
 	for _, w := range warnings {

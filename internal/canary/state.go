@@ -27,7 +27,7 @@ type state struct {
 	old     *deployment
 	seamark *deployment     // nil if it does not exist
 	one     *deployment     // of the pod of stage OnePod; nil if it does not exist
-	own     bool            // Seamark's Service exists
+	own     *service        // Seamark's; nil if it does not exist
 	pods    [3][]pod        // by side, without those that terminate
 	serving map[string]bool // addresses of the Service's ready endpoints
 
@@ -44,7 +44,8 @@ const (
 )
 
 type service struct {
-	Spec struct {
+	Metadata struct{ Labels map[string]string }
+	Spec     struct {
 		ClusterIP string
 		Selector  map[string]string
 		Ports     []map[string]any
@@ -185,6 +186,9 @@ func (s *state) remembered() (n int, ok bool) {
 
 // readState reads the objects.
 func (c *command) readState(ctx context.Context) (*state, error) {
+	if c.Name == c.Service || c.oneName() == c.Service {
+		return nil, fmt.Errorf("--name: %s is the cluster's DNS Service, want another name", c.Service)
+	}
 	s := &state{serving: map[string]bool{}}
 	if err := c.get(ctx, c.path("services", c.Service), &s.service); err != nil {
 		if notFound(err) {
@@ -198,11 +202,13 @@ func (c *command) readState(ctx context.Context) (*state, error) {
 	if err := c.readDeployments(ctx, s); err != nil {
 		return nil, err
 	}
-	err := c.get(ctx, c.path("services", c.Name), &struct{}{})
-	if err != nil && !notFound(err) {
+	own := new(service)
+	switch err := c.get(ctx, c.path("services", c.Name), own); {
+	case err == nil:
+		s.own = own
+	case !notFound(err):
 		return nil, err
 	}
-	s.own = err == nil
 	if err := c.readPods(ctx, s); err != nil {
 		return nil, err
 	}

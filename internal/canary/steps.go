@@ -70,10 +70,10 @@ func (c *command) steps(s *state, to Stage) (steps []step) {
 	}
 	if to == None {
 		if s.seamark != nil {
-			add(c.remove("deployments", c.Name))
+			add(c.removeOwn("deployments", s.seamark.Metadata.Labels))
 		}
-		if s.own {
-			add(c.remove("services", c.Name))
+		if s.own != nil {
+			add(c.removeOwn("services", s.own.Metadata.Labels))
 		}
 	}
 	return steps
@@ -103,7 +103,7 @@ func (c *command) install(s *state, to Stage) (steps []step) {
 	if to == None || c.back {
 		return nil
 	}
-	if !s.own {
+	if s.own == nil {
 		steps = append(steps, c.apply("Create a Service for Seamark alone", "services", c.ownService(s)))
 	}
 	if s.seamark == nil || c.Image != "" && s.seamark.image() != c.Image {
@@ -231,6 +231,15 @@ func (c *command) applyOr(purpose, resource string, o object, err error) step {
 // broken returns a step that fails.
 func broken(purpose string, err error) step {
 	return step{purpose: purpose, command: "# " + err.Error(), send: func(context.Context) error { return err }}
+}
+
+// removeOwn deletes an object of this command, which has its label.
+func (c *command) removeOwn(resource string, labels map[string]string) step {
+	if labels[appKey] != c.Name {
+		kind := strings.TrimSuffix(resource, "s")
+		return broken("Delete the "+kind+" "+c.Name, fmt.Errorf("it lacks the label %s=%s of this command: delete it with the tool that has installed it", appKey, c.Name))
+	}
+	return c.remove(resource, c.Name)
 }
 
 func (c *command) remove(resource, name string) step {
