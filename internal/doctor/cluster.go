@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,7 +21,6 @@ type distribution struct {
 type clues struct {
 	version    string   // of the API server and the kubelets
 	labels     []string // keys of nodes' labels
-	providers  string   // of nodes
 	configMaps map[string]bool
 }
 
@@ -55,7 +55,6 @@ func (d *examination) examineDistribution() {
 	if d.get(subject, "/api/v1/nodes?limit=20", &nodes) {
 		for _, n := range nodes.Items {
 			c.version += " " + n.Status.NodeInfo.KubeletVersion
-			c.providers += " " + n.Spec.ProviderID
 			c.labels = append(c.labels, slices.Collect(maps.Keys(n.Metadata.Labels))...)
 		}
 	}
@@ -85,7 +84,7 @@ func (d *examination) examineWorkloads() {
 		}
 		for _, p := range list.Items {
 			pods++
-			policies[or(p.Spec.DNSPolicy, "ClusterFirst")]++
+			policies[cmp.Or(p.Spec.DNSPolicy, "ClusterFirst")]++
 			value := "5 (default)"
 			if p.Spec.DNSPolicy == "Default" || p.Spec.DNSPolicy == "None" {
 				value = "of the node or of the pod"

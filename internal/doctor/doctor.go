@@ -150,7 +150,6 @@ type (
 	nodeList  struct {
 		Items []struct {
 			Metadata meta
-			Spec     struct{ ProviderID string }
 			Status   struct {
 				NodeInfo struct{ KubeletVersion string }
 			}

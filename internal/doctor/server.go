@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func (d *examination) examineServer() {
 		if d.Server == "kube-dns" {
 			next = "convert its configuration: seamark convert"
 		}
-		d.add(subjectServer, Info, next, "it is %s, version %s (%s)", d.Server, or(d.Version, "not known"), strings.Join(slices.Sorted(maps.Keys(images)), ""))
+		d.add(subjectServer, Info, next, "it is %s, version %s (%s)", d.Server, cmp.Or(d.Version, "not known"), strings.Join(slices.Sorted(maps.Keys(images)), ""))
 	}
 	tcp := slices.ContainsFunc(s.Spec.Ports, func(p struct {
 		Protocol string
@@ -94,13 +95,6 @@ func (d *examination) examineServer() {
 	if n := len(labelled.Items); n > 1 {
 		d.add(subjectServer, Error, "remove the label k8s-app=kube-dns from all Deployments but one: pods keep it in their template", "%d Deployments have the label k8s-app=kube-dns: kubeadm upgrade fails with \"multiple DNS addon deployments found\"", n)
 	}
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 func (p pod) images() string {
@@ -138,7 +132,7 @@ func (d *examination) examineProxy() {
 		for _, text := range m.Data {
 			for line := range strings.Lines(text) {
 				if value, ok := strings.CutPrefix(strings.TrimSpace(line), "mode:"); ok {
-					mode = or(strings.Trim(strings.TrimSpace(value), `"'`), "iptables")
+					mode = cmp.Or(strings.Trim(strings.TrimSpace(value), `"'`), "iptables")
 				}
 			}
 		}
