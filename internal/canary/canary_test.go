@@ -190,3 +190,18 @@ func TestManaged(t *testing.T) {
 		t.Errorf("warnings before the last stage: got %q, want that of EKS", got)
 	}
 }
+
+// Promote continues from a Deployment that the chart has installed: its Service has another
+// name, and its pods other labels.
+func TestStepsChart(t *testing.T) {
+	chart := oldDeployment(t)
+	chart.Metadata.Name, chart.Status.Replicas, chart.Status.UpdatedReplicas, chart.Status.ReadyReplicas = "seamark", 3, 3, 3
+	labels := map[string]string{"app.kubernetes.io/name": "seamark"}
+	chart.Spec.Selector.MatchLabels, chart.Spec.Template.Metadata.Labels = labels, labels
+	s := &state{old: oldDeployment(t), seamark: chart}
+	s.service.Spec.Selector = map[string]string{"k8s-app": "kube-dns"}
+	c := command{Options: Options{Name: "seamark", Namespace: "kube-system", Kubectl: "kubectl"}}
+	if steps := c.steps(s, s.stage()); s.stage() != Beside || len(steps) > 0 {
+		t.Errorf("stage %v: got steps %v, want stage 1 and no steps", s.stage(), steps)
+	}
+}

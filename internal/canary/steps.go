@@ -103,7 +103,7 @@ func (c *command) install(s *state, to Stage) (steps []step) {
 	if to == None || c.back {
 		return nil
 	}
-	if s.own == nil {
+	if s.own == nil && (s.seamark == nil || c.Image != "") { // the chart's Service has another name
 		steps = append(steps, c.apply("Create a Service for Seamark alone", "services", c.ownService(s)))
 	}
 	if s.seamark == nil || c.Image != "" && s.seamark.image() != c.Image {
