@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A resource is one of the resources that the server watches.
@@ -76,12 +77,16 @@ type endpoint struct {
 type cluster struct {
 	mu      sync.Mutex
 	version int
+	times   []time.Time                  // of the versions from firstVersion on
 	history [resources]map[key][]*object // by version
 	changed chan struct{}                // closed at each change
 }
 
+// firstVersion is the version of the empty cluster.
+const firstVersion = 10
+
 func newCluster() *cluster {
-	c := &cluster{version: 10, changed: make(chan struct{})}
+	c := &cluster{version: firstVersion, times: []time.Time{{}}, changed: make(chan struct{})}
 	for r := range c.history {
 		c.history[r] = map[key][]*object{}
 	}
@@ -93,6 +98,7 @@ func (c *cluster) put(r resource, o object) *object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version++
+	c.times = append(c.times, time.Now())
 	o.version = c.version
 	c.history[r][o.key] = append(c.history[r][o.key], &o)
 	close(c.changed)
@@ -105,6 +111,17 @@ func (c *cluster) now() (version int, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.version, c.changed
+}
+
+// versionAt returns the version at a time.
+func (c *cluster) versionAt(t time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	later := slices.IndexFunc(c.times, t.Before)
+	if later < 0 {
+		return c.version
+	}
+	return firstVersion + later - 1
 }
 
 // at returns the object of a version. It is nil if there was none.

@@ -6,7 +6,7 @@
 // packets, and a server that is started from a Corefile and reloads others. At times drawn
 // from the seed the API server and the upstreams misbehave in every way that their
 // protocols permit: they are down, silent, slow, stale, or send errors, truncated
-// responses and garbage. The server is restarted, too, with its snapshot or without.
+// responses and garbage. The server is restarted, too, with its snapshot or without, or crashes.
 // Clients query all the while, and an oracle checks each answer against the history of the
 // cluster and of the upstreams' zones. It computes naively what the server may know at
 // that time and shares no code with the server. At the end the faults cease, and five

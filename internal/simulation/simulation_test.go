@@ -167,7 +167,7 @@ func (w *world) step() (f fault) {
 			f = down
 			w.api.misbehave(f)
 		}
-		w.restart()
+		w.restart(w.IntN(2) == 0)
 		w.due = w.due.Add(flight) // a stop waits for queries, a random time
 	default:
 		name, qtype := w.randomQuestion()

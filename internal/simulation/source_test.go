@@ -66,10 +66,13 @@ func (s *source) corefile(dir string) string {
 		text += "  labels tier=front\n"
 	}
 	if s.snapshot {
-		text += "  snapshot " + dir + "/" + s.host + "\n"
+		text += "  snapshot " + s.file(dir) + "\n"
 	}
 	return text
 }
+
+// file returns the path of the snapshot.
+func (s *source) file(dir string) string { return dir + "/" + s.host }
 
 // feeds returns the feeds of a resource.
 func (s *source) feeds(r resource) (feeds []feed) {
@@ -195,16 +198,19 @@ func (s *source) knows(r resource, namespace string, from time.Time, now int) kn
 	return k
 }
 
-// isCurrent reports whether the server has processed what it received since it was started.
-func (s *source) isCurrent(m mark) bool { return m.at.After(s.started) && m.processed(time.Now()) }
+// isCurrent reports whether the server had processed at a time what it received since it was
+// started.
+func (s *source) isCurrent(m mark, at time.Time) bool {
+	return m.at.After(s.started) && m.processed(at)
+}
 
-// complete reports whether the server has received all lists since it was started.
-func (s *source) complete() bool {
+// complete reports whether the server had received all lists since it was started.
+func (s *source) complete(at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r := range resources {
 		for _, f := range s.feeds(r) {
-			if !slices.ContainsFunc(s.marks[f], s.isCurrent) {
+			if !slices.ContainsFunc(s.marks[f], func(m mark) bool { return s.isCurrent(m, at) }) {
 				return false
 			}
 		}
@@ -212,20 +218,31 @@ func (s *source) complete() bool {
 	return true
 }
 
-// restart is called when the server has stopped at a version. The next one starts from
-// the snapshot, which the last complete one wrote. It returns false if there is none.
-func (s *source) restart(complete bool, version int) bool {
+// forget is called when the snapshot has been lost.
+func (s *source) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved = nil
+}
+
+// save is called when the server has written a snapshot, at a time before the present one.
+func (s *source) save(at time.Time) {
 	saved := map[feed]int{}
 	for r := range resources {
 		for _, f := range s.feeds(r) {
-			saved[f], _ = s.known(f, time.Now())
+			saved[f], _ = s.known(f, at)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if complete {
-		s.saved = saved
-	}
+	s.saved = saved
+}
+
+// restart is called when the server has stopped. The next one starts from the snapshot,
+// which has no changes after a version. It returns false if there is none.
+func (s *source) restart(version int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.saved == nil || !s.snapshot {
 		return false
 	}
@@ -243,7 +260,7 @@ func (s *source) listBegins(f feed, version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.frozen, f)
-	if !slices.ContainsFunc(s.marks[f], s.isCurrent) {
+	if !slices.ContainsFunc(s.marks[f], func(m mark) bool { return s.isCurrent(m, time.Now()) }) {
 		for i := range s.marks[f] {
 			s.marks[f][i].version = min(s.marks[f][i].version, version)
 		}
