@@ -2,7 +2,6 @@ package cmd_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -67,137 +66,6 @@ func residentMemory(t *testing.T, p *process) float64 {
 	return float64(kb) / 1024
 }
 
-// An openClient is a client with an address of its own that sends queries over UDP
-// without waiting for replies. It has several sockets, since the replies to a greedy
-// client do not fit into the buffer of one.
-type openClient struct {
-	conns     [10]*net.UDPConn
-	sent, got atomic.Int64
-	replies   chan struct{} // receives a value for each reply if not full
-}
-
-func (c *openClient) send(packet []byte) {
-	n := c.sent.Add(1)
-	_, _ = c.conns[n%int64(len(c.conns))].Write(packet)
-}
-
-func openClients(t *testing.T, at string, n int) (clients []*openClient) {
-	t.Helper()
-	to, err := net.ResolveUDPAddr("udp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var receivers sync.WaitGroup
-	t.Cleanup(receivers.Wait)
-	for i := range n {
-		c := &openClient{replies: make(chan struct{}, 10)}
-		clients = append(clients, c)
-		for j := range c.conns {
-			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 8, byte(i+1))}, to)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { conn.Close() })
-			c.conns[j] = conn
-			receivers.Go(func() { c.receive(conn) })
-		}
-	}
-	return clients
-}
-
-// receive counts the replies that conn receives until it is closed.
-func (c *openClient) receive(conn *net.UDPConn) {
-	for buf := make([]byte, 512); ; {
-		n, err := conn.Read(buf)
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			continue
-		}
-		if n > 12 && buf[3]&15 == dns.RcodeSuccess {
-			c.got.Add(1)
-		}
-		select {
-		case c.replies <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func overloadQuery() []byte {
-	packet, err := new(dns.Msg).SetQuestion("a.example.org.", dns.TypeA).Pack()
-	if err != nil {
-		panic(err)
-	}
-	return packet
-}
-
-func sums(clients []*openClient) (sent, got float64) {
-	for _, c := range clients {
-		sent, got = sent+float64(c.sent.Load()), got+float64(c.got.Load())
-	}
-	return sent, got
-}
-
-// peak returns how many queries are answered in a second if each client has ten
-// outstanding ones.
-func peak(clients []*openClient) float64 {
-	const duration = 5 * time.Second
-	_, before := sums(clients)
-	var senders sync.WaitGroup
-	packet, start := overloadQuery(), time.Now()
-	for _, c := range clients {
-		senders.Go(func() {
-			for outstanding := 0; time.Since(start) < duration; outstanding++ {
-				if outstanding >= 10 {
-					select {
-					case <-c.replies:
-					case <-time.After(time.Second):
-					}
-				}
-				c.send(packet)
-			}
-		})
-	}
-	senders.Wait()
-	_, after := sums(clients)
-	return (after - before) / duration.Seconds()
-}
-
-// openLoad sends rate queries in a second from all clients together, and greedy ones from
-// the last client alone, and returns what they sent and what was answered.
-func openLoad(clients []*openClient, rate, greedy float64, duration time.Duration) (sent, got, greedySent, greedyGot float64) {
-	others, last := clients, clients[len(clients)-1:]
-	if greedy > 0 {
-		others = clients[:len(clients)-1]
-	}
-	sent, got = sums(others)
-	greedySent, greedyGot = sums(last)
-	packet := overloadQuery()
-	next := 0
-	var done, doneGreedy float64
-	start := time.Now()
-	for elapsed := 0.0; elapsed < duration.Seconds(); time.Sleep(time.Millisecond) {
-		elapsed = min(time.Since(start), duration).Seconds()
-		for (done < rate*elapsed || doneGreedy < greedy*elapsed) && time.Since(start) < duration+10*time.Millisecond {
-			if done < rate*elapsed {
-				others[next].send(packet)
-				next = (next + 1) % len(others)
-				done++
-			}
-			for i := 0.0; i < 1+greedy/rate && doneGreedy < greedy*elapsed; i++ {
-				last[0].send(packet)
-				doneGreedy++
-			}
-		}
-	}
-	time.Sleep(500 * time.Millisecond) // for replies on their way
-	a, b := sums(others)
-	c, d := sums(last)
-	return a - sent, b - got, c - greedySent, d - greedyGot
-}
-
 // TestSoakOverload sends up to ten times as many queries as the server can answer over UDP,
 // first from a hundred equal clients and then from one of them, and over TCP from a client
 // with a hundred connections. It takes SOAK for each.
@@ -219,23 +87,30 @@ func TestSoakOverload(t *testing.T) {
 	}
 	p, at := overloadServer(t)
 	defer p.stop()
-	clients := openClients(t, at, 100)
-	capacity := peak(clients)
+	g := newGenerator(t, at, 100, func(int) string { return "a.example.org." })
+	capacity := g.peak()
 	before := residentMemory(t, p)
 	t.Logf("the server answers %.0f queries in a second and has %.1f MB of resident memory", capacity, before)
+	recovered := func() {
+		t.Helper()
+		g.open(0.5*capacity, 0, 500*time.Millisecond)
+		l, _ := g.open(0.5*capacity, 0, 5*time.Second)
+		check(l.part() >= 0.99, "from a second after that: %.0f queries sent, %.4f answered", l.sent, l.part())
+	}
 
-	sent, got, _, _ := openLoad(clients, 10*capacity, 0, duration)
-	check(got >= 0.9*capacity*duration.Seconds(), "a hundred clients: %.1f times the capacity sent, %.2f of the capacity answered", sent/duration.Seconds()/capacity, got/duration.Seconds()/capacity)
-	openLoad(clients, 0.5*capacity, 0, 500*time.Millisecond)
-	sent, got, _, _ = openLoad(clients, 0.5*capacity, 0, 5*time.Second)
-	check(got >= 0.99*sent, "from a second after that: %.0f queries sent, %.4f answered", sent, got/sent)
+	l, _ := g.open(10*capacity, 0, duration)
+	check(l.rate >= 0.9*capacity, "a hundred equal clients: %.1f times the capacity sent, %.2f of the capacity answered", l.sent/duration.Seconds()/capacity, l.rate/capacity)
+	recovered()
 
-	sent, got, greedySent, greedyGot := openLoad(clients, 0.5*capacity, 9.5*capacity, duration)
-	check(got >= 0.9*sent, "one greedy client: %.4f of the queries of 99 others answered, %.3f of its own; %.1f times the capacity sent, %.2f of the capacity answered",
-		got/sent, greedyGot/greedySent, (sent+greedySent)/duration.Seconds()/capacity, (got+greedyGot)/duration.Seconds()/capacity)
-	openLoad(clients, 0.5*capacity, 0, 500*time.Millisecond)
-	sent, got, _, _ = openLoad(clients, 0.5*capacity, 0, 5*time.Second)
-	check(got >= 0.99*sent, "from a second after that: %.0f queries sent, %.4f answered", sent, got/sent)
+	l, greedy := g.open(0.5*capacity, 9.5*capacity, duration)
+	check(l.part() >= 0.9, "one greedy client: %.4f of the queries of 99 others answered, %.3f of its own; %.1f times the capacity sent, %.2f of the capacity answered",
+		l.part(), greedy.part(), (l.sent+greedy.sent)/duration.Seconds()/capacity, (l.rate+greedy.rate)/capacity)
+	recovered()
+
+	l, greedy = g.open(2*capacity, 8*capacity, duration)
+	check(greedy.got <= 1.1*l.got/99, "one greedy client beside 99 others that send twice the capacity: it got %.2f times the answers of another; %.1f times the capacity sent, %.2f of the capacity answered",
+		greedy.got/(l.got/99), (l.sent+greedy.sent)/duration.Seconds()/capacity, (l.rate+greedy.rate)/capacity)
+	recovered()
 	after := residentMemory(t, p)
 	check(after < before+10, "%.1f MB of resident memory", after)
 
@@ -326,4 +201,12 @@ func greedyTCP(at string, duration time.Duration, waits *[]time.Duration) (faile
 	}
 	tasks.Wait()
 	return failed, float64(bytes.Load()) / float64(len(framed)+16)
+}
+
+func overloadQuery() []byte {
+	packet, err := new(dns.Msg).SetQuestion("a.example.org.", dns.TypeA).Pack()
+	if err != nil {
+		panic(err)
+	}
+	return packet
 }
