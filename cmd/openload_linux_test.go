@@ -17,11 +17,12 @@ import (
 )
 
 // A generator sends the queries of many clients over UDP, without waiting for replies. All
-// clients share a socket, so that one system call sends up to 64 queries: each query has
-// the address of its client, 127.0.8.0/24, as its source, and the client's index as its ID.
+// clients share some sockets, so that one system call sends up to 64 queries: each query
+// has the address of its client, 127.0.8.0/24, as its source, and the client's index as its
+// ID. Each call uses another socket, so the ports of each client change.
 type generator struct {
-	conn    *net.UDPConn
-	fd      int
+	sockets []int // file descriptors
+	calls   int
 	to      unix.RawSockaddrInet4
 	clients []openClient
 	batch   [64]unix.Mmsghdr
@@ -48,17 +49,24 @@ func newGenerator(t *testing.T, at string, n int, name func(client int) string) 
 		return err
 	}
 	config := net.ListenConfig{Control: loopback}
-	conn, err := config.ListenPacket(context.Background(), "udp4", ":0")
-	if err != nil {
-		t.Fatal(err)
+	g := &generator{clients: make([]openClient, n)}
+	var receivers sync.WaitGroup
+	t.Cleanup(receivers.Wait)
+	for range 8 {
+		c, err := config.ListenPacket(context.Background(), "udp4", ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		conn := c.(*net.UDPConn)
+		_ = conn.SetReadBuffer(4 << 20)
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Control(func(fd uintptr) { g.sockets = append(g.sockets, int(fd)) })
+		receivers.Go(func() { g.receive(conn) })
 	}
-	g := &generator{conn: conn.(*net.UDPConn), clients: make([]openClient, n)}
-	_ = g.conn.SetReadBuffer(4 << 20)
-	raw, err := g.conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = raw.Control(func(fd uintptr) { g.fd = int(fd) })
 	to := netip.MustParseAddrPort(at)
 	g.to = unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: to.Addr().As4()}
 	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&g.to.Port))[:], to.Port())
@@ -66,9 +74,11 @@ func newGenerator(t *testing.T, at string, n int, name func(client int) string) 
 		c := &g.clients[i]
 		q := new(dns.Msg).SetQuestion(name(i), dns.TypeA)
 		q.Id = uint16(i)
-		if c.packet, err = q.Pack(); err != nil {
+		packet, err := q.Pack()
+		if err != nil {
 			t.Fatal(err)
 		}
+		c.packet = packet
 		c.control = unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: [4]byte{127, 0, 8, byte(i + 1)}})
 		c.iov.Base = &c.packet[0]
 		c.iov.SetLen(len(c.packet))
@@ -78,17 +88,13 @@ func newGenerator(t *testing.T, at string, n int, name func(client int) string) 
 		h.SetIovlen(1)
 		h.SetControllen(len(c.control))
 	}
-	var receiver sync.WaitGroup
-	t.Cleanup(receiver.Wait)
-	t.Cleanup(func() { g.conn.Close() })
-	receiver.Go(g.receive)
 	return g
 }
 
 // receive counts replies until the socket is closed.
-func (g *generator) receive() {
+func (g *generator) receive(conn *net.UDPConn) {
 	for buf := make([]byte, 512); ; {
-		n, err := g.conn.Read(buf)
+		n, err := conn.Read(buf)
 		if err != nil {
 			return
 		}
@@ -107,8 +113,10 @@ func (g *generator) send(client int) {
 }
 
 func (g *generator) flush() {
+	fd := g.sockets[g.calls%len(g.sockets)]
+	g.calls++
 	for left := g.batch[:g.n]; len(left) > 0; {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(g.fd), uintptr(unsafe.Pointer(&left[0])), uintptr(len(left)), 0, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&left[0])), uintptr(len(left)), 0, 0, 0)
 		if errno != 0 {
 			n = 1 // this one is lost
 		}

@@ -16,9 +16,13 @@ import (
 )
 
 const (
-	// overloadInterval is the time between two changes of the limits. It is longer than
-	// the periods in which a container may be stopped when it has used its CPU quota.
+	// overloadInterval is the time between two changes of the limits. It is as long as the
+	// periods in which a container may be stopped when it has used its CPU quota.
 	overloadInterval = 100 * time.Millisecond
+
+	// firstInterval is the time until the first limits are set. They follow from a small
+	// sample, so the next intervals are short, too: each is twice as long as the last.
+	firstInterval = 20 * time.Millisecond
 
 	// overloadEnd is the time without a dropped query after which an overload has ended.
 	overloadEnd = 5 * time.Second
@@ -127,7 +131,8 @@ func (l *Listener) startLimiting() {
 // limitClients changes the limits of the sockets in intervals until the overload has
 // ended, or the listener stops.
 func (l *Listener) limitClients(sockets []*socketLoad) {
-	ticker := time.NewTicker(overloadInterval)
+	interval := firstInterval
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	start := time.Now()
 	var report overloadReport
@@ -136,10 +141,17 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 		case <-l.udpStopping:
 			lastDrop = time.Time{}
 		case now := <-ticker.C:
+			stopped := true
 			for _, s := range sockets {
-				if s.adjust(now, &report) {
+				o := s.adjust(now, &report)
+				stopped = stopped && o.stopped()
+				if o.dropped > 0 {
 					lastDrop = now
 				}
+			}
+			if interval < overloadInterval && !stopped {
+				interval = min(2*interval, overloadInterval)
+				ticker.Reset(interval)
 			}
 			if lastDrop == now {
 				report.logStart(l)
@@ -157,33 +169,40 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 }
 
 // adjust sets the limits of the socket's clients by what happened since its last call.
-// It reports whether packets were dropped.
-func (s *socketLoad) adjust(now time.Time, report *overloadReport) (dropped bool) {
+func (s *socketLoad) adjust(now time.Time, report *overloadReport) observation {
 	var memory [unix.SK_MEMINFO_VARS]uint32
 	if s.raw.Control(func(fd uintptr) { memory = readMemory(fd) }) != nil {
-		return false // closed
+		return observation{received: newTally()} // closed
 	}
 	drops := memory[unix.SK_MEMINFO_DROPS]
 	o := observation{
-		dropped: int(drops - s.drops.Swap(drops)),
+		dropped: int(drops - s.drops.Load()),
 		seconds: now.Sub(s.since).Seconds(),
 		fill:    float64(memory[unix.SK_MEMINFO_RMEM_ALLOC]) / float64(max(memory[unix.SK_MEMINFO_RCVBUF], 1)),
-		idle:    s.idle.Swap(false),
+	}
+	s.mu.Lock()
+	o.received = s.received
+	stopped := o.stopped()
+	if !stopped {
+		s.received = newTally()
+	}
+	s.mu.Unlock()
+	if stopped {
+		return o
 	}
 	s.since = now
-	s.mu.Lock()
-	o.received, s.received = s.received, newTally()
-	s.mu.Unlock()
+	s.drops.Store(drops)
+	o.idle = s.idle.Swap(false)
 	overLimit := s.shares.update(o)
 	s.l.counts.shedLimit.Add(uint64(overLimit))
 	s.l.counts.shedFull.Add(uint64(o.dropped - overLimit))
-	report.add(o.dropped, s.shares.limits)
+	report.add(o, s.shares.limits)
 	limit := len(s.shares.limits) > 0
 	if limit || s.limited {
 		_ = s.raw.Control(func(fd uintptr) { report.failure = setLimits(int(fd), s.shares.limits) })
 	}
 	s.limited = limit
-	return o.dropped > 0
+	return o
 }
 
 // setLimits replaces the socket's filter.
@@ -203,14 +222,14 @@ type overloadReport struct {
 	failure error                  // of the last call of setLimits
 }
 
-func (r *overloadReport) add(dropped int, limits []limit) {
-	r.dropped += dropped
+func (r *overloadReport) add(o observation, limits []limit) {
+	r.dropped += o.dropped
 	if r.clients == nil {
 		r.clients = map[netip.Addr]float64{}
 	}
 	for _, l := range limits {
 		if _, ok := r.clients[l.client]; ok || len(r.clients) < maxTallied {
-			r.clients[l.client] += l.sent * overloadInterval.Seconds()
+			r.clients[l.client] += l.sent * o.seconds
 		}
 	}
 }

@@ -17,6 +17,10 @@ const (
 
 	// leastPassed is the smallest fraction of a client's queries that is passed.
 	leastPassed = 1e-4
+
+	// capacityWindow is the time in seconds for which the capacity is averaged. A reader
+	// may be stopped for parts of a shorter time.
+	capacityWindow = 0.5
 )
 
 // A tally counts queries by client. Its memory is bounded: if there are too many
@@ -56,6 +60,7 @@ type limit struct {
 // less than their share get all their answers, and the others the same number each.
 type shares struct {
 	capacity float64 // queries in a second that the reader can answer; zero is unknown
+	busy     float64 // seconds for which capacity is the mean, at most capacityWindow
 	share    float64 // queries in a second for each client; zero if all can be answered
 	limits   []limit // the client that sends most is the first
 }
@@ -69,17 +74,18 @@ type observation struct {
 	idle     bool    // the buffer was empty at a time
 }
 
+// stopped reports whether the process was stopped. Then the observation continues, or the
+// capacity would appear too large after that.
+func (o observation) stopped() bool { return o.received.total == 0 && o.fill > 0 }
+
 // update calculates new limits. It returns how many of the dropped queries were above
 // the old limits; the others did not fit into the socket's buffer.
 func (s *shares) update(o observation) (overLimit int) {
-	if o.received.total == 0 && o.fill > 0 {
-		return 0 // the process was stopped
-	}
 	s.estimateCapacity(o)
 	demands, rest, overLimit := s.demands(o)
 	// The part of the capacity that is distributed keeps the buffer filled in part, so
 	// that the reader always has work and queries of a burst find room.
-	target := s.capacity * (1.02 - 0.2*o.fill)
+	target := s.capacity * (1.05 - 0.5*o.fill)
 	sorted, all := slices.Sorted(maps.Values(demands)), rest
 	for _, d := range sorted {
 		all += d
@@ -119,12 +125,9 @@ func (s *shares) estimateCapacity(o observation) {
 	case o.idle && rate < 0.5*s.capacity:
 	case o.idle:
 		s.capacity = max(1.05*s.capacity, rate)
-	case s.capacity == 0:
-		s.capacity = rate
-	case o.fill > 0.9:
-		s.capacity = (s.capacity + rate) / 2
-	default: // slowly, since the reader may be stopped for parts of the time
-		s.capacity += (rate - s.capacity) / 4
+	default:
+		s.busy = min(s.busy+o.seconds, capacityWindow)
+		s.capacity += (rate - s.capacity) * o.seconds / s.busy
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 )
 
 // A simulatedSocket is a UDP socket with a reader that answers capacity queries in a
@@ -18,6 +19,9 @@ type simulatedSocket struct {
 	passed   map[netip.Addr]float64
 	credit   float64
 	now      int // milliseconds
+	update   int // the time of the next change of the limits; zero before the overload
+	since    int // the time of the last one
+	interval time.Duration
 
 	observed   observation
 	sent, lost []int // by client
@@ -33,7 +37,8 @@ func newSimulatedSocket(capacity func(int) float64) *simulatedSocket {
 }
 
 // run runs for some milliseconds with clients that send rates queries in a second.
-// The limits change every 100 ms. It returns the answers in a second.
+// The limits change as Listener.limitClients changes them. It returns the answers in a
+// second.
 func (s *simulatedSocket) run(milliseconds int, rates []float64) (goodput float64) {
 	s.sent, s.lost, s.answered = make([]int, len(rates)), make([]int, len(rates)), 0
 	for range milliseconds {
@@ -64,8 +69,22 @@ func (s *simulatedSocket) run(milliseconds int, rates []float64) (goodput float6
 		if len(s.queue) == 0 {
 			s.credit, s.observed.idle = 0, true
 		}
-		if s.now%100 == 0 {
-			s.observed.seconds, s.observed.fill = 0.1, float64(len(s.queue))/simulatedBuffer
+		if s.update == 0 && s.observed.dropped > 0 {
+			s.interval = firstInterval
+			s.since, s.update = s.now, s.now+int(s.interval.Milliseconds())
+			s.observed = observation{received: newTally()}
+		}
+		if s.now == s.update {
+			s.observed.seconds, s.observed.fill = float64(s.now-s.since)/1000, float64(len(s.queue))/simulatedBuffer
+			stopped := s.observed.stopped()
+			if !stopped {
+				s.interval = min(2*s.interval, overloadInterval)
+			}
+			s.update = s.now + int(s.interval.Milliseconds())
+			if stopped {
+				continue
+			}
+			s.since = s.now
 			s.shares.update(s.observed)
 			s.observed = observation{received: newTally()}
 			s.passed = map[netip.Addr]float64{}
@@ -92,7 +111,7 @@ func equalRates(n int, sum float64) []float64 { return slices.Repeat([]float64{s
 // capacity is used.
 func TestSharesSimulated(t *testing.T) {
 	steady := func(capacity float64) func(int) float64 { return func(int) float64 { return capacity } }
-	noise := rand.New(rand.NewPCG(3, 4))
+	noise, chosen := rand.New(rand.NewPCG(3, 4)), 0
 	for _, tc := range []struct {
 		name       string
 		capacity   func(int) float64
@@ -112,6 +131,12 @@ func TestSharesSimulated(t *testing.T) {
 		{"slow changes of the capacity", func(ms int) float64 { return 25e3 * (1 + 0.3*math.Sin(float64(ms)/300)) }, 25e3, 99, 0.5, 1, 0.1, 0.8},
 		{"fast changes of the capacity", func(ms int) float64 { return 25e3 * 2 * noise.Float64() }, 25e3, 99, 0.8, 1, 0.01, 0.95},
 		{"CPU quota of 1 ms in 40", func(ms int) float64 { return 25e3 * 40 * float64(1-min(ms%40, 1)) }, 25e3, 99, 0.8, 1, 0.05, 0.9},
+		{"CPU quota that another reader takes at random", func(ms int) float64 {
+			if ms%10 == 0 {
+				chosen = noise.IntN(2)
+			}
+			return 25e3 * 20 * float64(chosen*(1-min(ms%10, 1)))
+		}, 25e3, 50, 0.5, 1, 0.05, 0.95},
 		{"CPU quota", func(ms int) float64 { return 25e3 * 10 * float64(1-min(ms%100/10, 1)) }, 25e3, 99, 0.8, 1, 0.05, 0.9},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
