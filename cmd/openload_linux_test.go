@@ -128,6 +128,7 @@ func (g *generator) flush() {
 // A traffic is what clients sent and what was answered of that.
 type traffic struct {
 	sent, got float64 // queries
+	later     float64 // of got, those from a second after the first query
 	rate      float64 // answers in a second, while they sent
 }
 
@@ -152,7 +153,13 @@ func (g *generator) open(rate, greedy float64, duration time.Duration) (others, 
 	others, last = g.sum(0, n), g.sum(n, end)
 	start := time.Now()
 	next := 0
+	first, firstOfLast := others.got, last.got
 	for done, elapsed := 0.0, 0.0; elapsed < duration.Seconds(); {
+		if before := elapsed; before < 1 {
+			if elapsed = time.Since(start).Seconds(); elapsed >= 1 {
+				first, firstOfLast = g.sum(0, n).got, g.sum(n, end).got
+			}
+		}
 		elapsed = time.Since(start).Seconds()
 		if done >= (rate+greedy)*elapsed {
 			time.Sleep(200 * time.Microsecond)
@@ -172,6 +179,7 @@ func (g *generator) open(rate, greedy float64, duration time.Duration) (others, 
 	others.rate = (g.sum(0, n).got - others.got) / time.Since(start).Seconds()
 	last.rate = (g.sum(n, end).got - last.got) / time.Since(start).Seconds()
 	time.Sleep(500 * time.Millisecond) // for replies on their way
+	others.later, last.later = g.sum(0, n).got-first, g.sum(n, end).got-firstOfLast
 	for l, now := range map[*traffic]traffic{&others: g.sum(0, n), &last: g.sum(n, end)} {
 		l.sent, l.got = now.sent-l.sent, now.got-l.got
 	}

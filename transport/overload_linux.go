@@ -140,20 +140,19 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 		select {
 		case <-l.udpStopping:
 			lastDrop = time.Time{}
-		case now := <-ticker.C:
-			stopped := true
+		case <-ticker.C:
+			stopped, dropped := true, false
 			for _, s := range sockets {
-				o := s.adjust(now, &report)
+				o := s.adjust(&report)
 				stopped = stopped && o.stopped()
-				if o.dropped > 0 {
-					lastDrop = now
-				}
+				dropped = dropped || o.dropped > 0
 			}
 			if interval < overloadInterval && !stopped {
 				interval = min(2*interval, overloadInterval)
 				ticker.Reset(interval)
 			}
-			if lastDrop == now {
+			if dropped {
+				lastDrop = time.Now()
 				report.logStart(l)
 			}
 		}
@@ -169,11 +168,12 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 }
 
 // adjust sets the limits of the socket's clients by what happened since its last call.
-func (s *socketLoad) adjust(now time.Time, report *overloadReport) observation {
+func (s *socketLoad) adjust(report *overloadReport) observation {
 	var memory [unix.SK_MEMINFO_VARS]uint32
 	if s.raw.Control(func(fd uintptr) { memory = readMemory(fd) }) != nil {
 		return observation{received: newTally()} // closed
 	}
+	now := time.Now() // the ticker's time may be long ago
 	drops := memory[unix.SK_MEMINFO_DROPS]
 	o := observation{
 		dropped: int(drops - s.drops.Load()),

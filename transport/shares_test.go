@@ -158,3 +158,35 @@ func TestSharesSimulated(t *testing.T) {
 		})
 	}
 }
+
+// A client that sends most of the queries gets no more answers than 99 others if these send
+// more than their share, too.
+func TestSharesAllAboveShare(t *testing.T) {
+	noise, chosen := rand.New(rand.NewPCG(3, 4)), 0
+	for name, capacity := range map[string]func(int) float64{
+		"steady": func(int) float64 { return 15e3 },
+		"CPU quota that another reader takes at random": func(ms int) float64 {
+			if ms%10 == 0 {
+				chosen = noise.IntN(2)
+			}
+			return 15e3 * 20 * float64(chosen*(1-min(ms%10, 1)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulatedSocket(capacity)
+			rates := append(equalRates(99, 2*15e3), 8*15e3)
+			for _, milliseconds := range []int{1000, 8000} {
+				goodput := s.run(milliseconds, rates)
+				greedy := float64(s.sent[99] - s.lost[99])
+				others := 0.0
+				for i := range 99 {
+					others += float64(s.sent[i]-s.lost[i]) / 99
+				}
+				t.Logf("after %d ms: %.0f answers in a second, and the greedy client got %.2f times those of another", s.now, goodput, greedy/others)
+				if s.now > 1000 && (greedy > 1.1*others || goodput < 0.95*15e3) {
+					t.Errorf("after %d ms: %.0f answers in a second, and the greedy client got %.2f times those of another; want %.0f and 1.1", s.now, goodput, greedy/others, 0.95*15e3)
+				}
+			}
+		})
+	}
+}
