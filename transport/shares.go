@@ -85,7 +85,7 @@ func (s *shares) update(o observation) (overLimit int) {
 	demands, rest, overLimit := s.demands(o)
 	// The part of the capacity that is distributed keeps the buffer filled in part, so
 	// that the reader always has work and queries of a burst find room.
-	target := s.capacity * (1.05 - 0.5*o.fill)
+	target := s.capacity * (1.15 - 0.6*o.fill)
 	sorted, all := slices.Sorted(maps.Values(demands)), rest
 	for _, d := range sorted {
 		all += d
