@@ -62,7 +62,7 @@ func TestServe(t *testing.T) {
 `,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			api := startAPI(t, machinery)
+			api := startAPI(t, machinery, clusterObjects)
 			r, err := render(c, values+"\nimage: {repository: registry.example/seamark}\nhpa: {enabled: true}\nnetworkPolicy: {enabled: true}\nprometheus: {service: {enabled: true}}\ndashboard: {enabled: true}\n", "seamark", "kube-system", api)
 			if err != nil {
 				t.Fatal(err)
@@ -75,8 +75,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// startAPI runs the API machinery with the objects that a cluster has before the chart.
-func startAPI(t *testing.T, program string) *rest.Config {
+// startAPI runs the API machinery with some objects.
+func startAPI(t *testing.T, program, text string) *rest.Config {
 	t.Helper()
 	p := exec.CommandContext(t.Context(), program, "serve", t.TempDir())
 	in, err := p.StdinPipe()
@@ -102,7 +102,7 @@ func startAPI(t *testing.T, program string) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := decode([]byte(clusterObjects))
+	objects, err := decode([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +112,7 @@ func startAPI(t *testing.T, program string) *rest.Config {
 	return config
 }
 
+// clusterObjects are those that a cluster has before the chart is installed.
 const clusterObjects = `
 {apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}
 ---
