@@ -20,7 +20,7 @@ type question struct {
 	subject string
 }
 
-// The subjects of questions.
+// The subjects of queries.
 const (
 	subjectZone       = "zone"
 	subjectVersion    = "dns-version"
@@ -57,7 +57,7 @@ func otherTypes() []uint16 {
 	return []uint16{dns.TypeCNAME, dns.TypeMX, dns.TypeNS, dns.TypeSOA, dns.TypePTR, dns.TypeNAPTR, dns.TypeSVCB, dns.TypeCAA, dns.TypeANY}
 }
 
-// questions returns the questions about the objects.
+// questions returns the queries about the objects.
 func (e *expected) questions() iter.Seq[question] {
 	return func(yield func(question) bool) {
 		l := lister{expected: e, yield: yield, more: true}
@@ -82,7 +82,7 @@ func (e *expected) questions() iter.Seq[question] {
 	}
 }
 
-// A lister passes questions to yield until it returns false.
+// A lister passes queries to yield until it returns false.
 type lister struct {
 	*expected
 	yield    func(question) bool

@@ -44,14 +44,14 @@ type run struct {
 
 type groupKey struct{ cause, subject, reason string }
 
-// A result is the comparison of the answers to a question.
+// A result is the comparison of the answers to a query.
 type result struct {
 	cause     string // "" if they are the same
 	reason    string
 	want, got answer
 }
 
-// all compares the answers to all questions.
+// all compares the answers to all queries.
 func (r *run) all(ctx context.Context) (*Report, error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -105,7 +105,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 	return &r.report, nil
 }
 
-// ask compares the answers to questions, and calls each for every one with r.mu held.
+// ask compares the answers to queries, and calls each for every one with r.mu held.
 func (r *run) ask(ctx context.Context, cancel context.CancelCauseFunc, questions func(func(question) bool), each func(question, result)) {
 	queue := make(chan question, workers)
 	var running sync.WaitGroup
