@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -58,7 +59,7 @@ func render(c *chart.Chart, values, release, namespace string, cluster *rest.Con
 	if cluster != nil {
 		e = engine.New(cluster)
 	}
-	files, err := e.Render(c, top)
+	files, err := e.RenderWithContext(context.Background(), c, top)
 	if err != nil {
 		return nil, err
 	}
