@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport/spdy"
 
@@ -109,7 +109,7 @@ func (f *Forwarder) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.stream, _, err = spdy.Negotiate(upgrader, &http.Client{Transport: transport}, request, portForwardProtocol)
+	f.stream, _, err = spdy.NegotiateStreaming(upgrader, &http.Client{Transport: transport}, request, portForwardProtocol)
 	return err
 }
 

@@ -100,7 +100,7 @@ func Promote(ctx context.Context, o Options) error {
 		now := s.stage()
 		switch {
 		case now == None:
-			return 0, errors.New("Seamark is not installed: run seamark canary start")
+			return 0, errors.New("there is no Deployment of Seamark: run seamark canary start")
 		case len(c.steps(s, now)) > 0:
 			fmt.Fprintf(c.Out, "# This stage is not complete\n")
 			return now, nil

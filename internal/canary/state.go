@@ -197,7 +197,7 @@ func (c *command) readState(ctx context.Context) (*state, error) {
 		return nil, err
 	}
 	if len(s.service.Spec.Selector) == 0 {
-		return nil, fmt.Errorf("Service %s/%s has no selector: its endpoints are not pods of a Deployment, and this command cannot change them", c.Namespace, c.Service)
+		return nil, fmt.Errorf("the Service %s/%s has no selector: its endpoints are not pods of a Deployment, and this command cannot change them", c.Namespace, c.Service)
 	}
 	if err := c.readDeployments(ctx, s); err != nil {
 		return nil, err
