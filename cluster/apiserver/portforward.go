@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/seamark/seamark/cluster"
 )
