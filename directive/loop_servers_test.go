@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -22,16 +21,9 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// free returns an unused address.
-func free(t *testing.T) netip.AddrPort {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return netip.MustParseAddrPort(l.Addr().String())
-}
+// The servers' addresses are not on 127.0.0.1, where other processes have sockets, and their
+// port is not one that the system assigns.
+var first, second = netip.MustParseAddrPort("127.77.2.1:1053"), netip.MustParseAddrPort("127.77.2.2:1053")
 
 type syncBuffer struct {
 	mu sync.Mutex
@@ -101,7 +93,7 @@ func waitForLog(t *testing.T, log *syncBuffer, want string) {
 
 // A server whose own address is one of its upstreams uses only the other upstreams.
 func TestLoopOwnAddress(t *testing.T) {
-	at := free(t)
+	at := first
 	other := dnstest.Upstream(t, "www.example.org. 60 IN A 192.0.2.80\n")
 	log := serve(t, at, at.String(), other)
 	waitForLog(t, log, "[ERROR] loop: Upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
@@ -118,7 +110,7 @@ func TestLoopOwnAddress(t *testing.T) {
 // Two servers that only forward to each other log the loop and continue to run:
 // queries fail at once with an extended error.
 func TestLoopTwoServers(t *testing.T) {
-	a, b := free(t), free(t)
+	a, b := first, second
 	logA := serve(t, a, b.String())
 	logB := serve(t, b, a.String())
 	// One server detects the loop first. It then answers the probe of the other.
