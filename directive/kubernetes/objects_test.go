@@ -34,8 +34,8 @@ func reloadIndex(t testing.TB, ix *Index, kinds []cluster.Kind) *Index {
 	return again
 }
 
-// An index that was loaded from a snapshot equals the one that was written, whatever its
-// objects are. A list of the same objects keeps its entries.
+// An index that was loaded from a snapshot equals the one that was written, for
+// any objects. A list of the same objects keeps its entries.
 func TestSnapshotEqualsIndex(t *testing.T) {
 	for seed := range uint64(50) {
 		c := newObjectChurn(seed)

@@ -78,7 +78,7 @@ type Pod struct {
 
 // Differences are the result of a comparison of answers.
 type Differences struct {
-	Unexplained int    // those that are not intended
+	Unexplained int    // without the intended ones
 	Summary     string // in one line
 }
 

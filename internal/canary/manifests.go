@@ -128,7 +128,7 @@ func (c *command) ownService(s *state) object {
 	}
 }
 
-// at returns the object at a path, and creates what is missing of it.
+// at returns the object at a path, and creates the missing parts of the path.
 func at(o object, path ...string) object {
 	for _, key := range path {
 		next, ok := o[key].(object)

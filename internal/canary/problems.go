@@ -176,7 +176,7 @@ func (c *command) checkAccount(ctx context.Context, s *state) (problems, warning
 	return problems, nil
 }
 
-// podWarnings returns what is unusual in the old server's pods.
+// podWarnings warns about unusual settings of the old server's pods.
 func (s *state) podWarnings(service string) (warnings []string) {
 	spec := s.old.Spec.Template.Spec
 	if spec.HostNetwork {

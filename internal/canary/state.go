@@ -28,7 +28,7 @@ type state struct {
 	seamark *deployment     // nil if it does not exist
 	one     *deployment     // of the pod of stage OnePod; nil if it does not exist
 	own     *service        // Seamark's; nil if it does not exist
-	pods    [3][]pod        // by side, without those that terminate
+	pods    [3][]pod        // by side, without terminating ones
 	serving map[string]bool // addresses of the Service's ready endpoints
 
 	corefile string // the text of the old server's Corefile, once it has been checked

@@ -20,7 +20,7 @@ type record struct {
 	data  string // lower case, except for TXT
 }
 
-// An answer is what is compared of a reply.
+// An answer contains the compared parts of a reply.
 type answer struct {
 	rcode   string
 	records map[record]uint32 // their TTLs

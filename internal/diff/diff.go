@@ -5,7 +5,7 @@
 // API server or a folder of manifests and follows their changes (expected.go). It lists the
 // queries that the objects have an answer for, and others near them (names.go), and sends
 // each to that server and to the compared one (client.go). It compares the two answers
-// (compare.go), looks a difference up among those that are intended (documented.go), and
+// (compare.go), looks a difference up among the intended ones (documented.go), and
 // repeats the query later: a difference that a change of the cluster caused does not last.
 package diff
 
@@ -68,7 +68,7 @@ type Report struct {
 	Different  int           `json:"different"`  // other differences
 	Unrepeated int           `json:"unrepeated"` // of Different: there were too many to repeat their queries
 	Changed    int           `json:"changed"`    // of Same: the first answers differed
-	Groups     []Group       `json:"groups"`     // the differences, first those that are not documented
+	Groups     []Group       `json:"groups"`     // the differences, undocumented ones first
 	Time       time.Duration `json:"time_ns"`
 }
 

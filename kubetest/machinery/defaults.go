@@ -144,8 +144,8 @@ func defaultDeployment(d *appsv1.Deployment) {
 	}
 }
 
-// prepareDeployment counts the versions of the specification, which a controller compares
-// with those that it has observed.
+// prepareDeployment increments the generation when the specification changes. A controller
+// compares it with status.observedGeneration.
 func prepareDeployment(d, old *appsv1.Deployment) {
 	switch {
 	case old == nil:

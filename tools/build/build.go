@@ -14,7 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A Release describes what is built. Builds of equal releases by one version of Go are
+// A Release describes a build. Builds of equal releases by one version of Go are
 // equal byte by byte.
 type Release struct {
 	Source  string    // root directory of the repository

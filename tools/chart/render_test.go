@@ -145,7 +145,7 @@ func TestReadmeCurrent(t *testing.T) {
 	}
 }
 
-// The schema has exactly the keys of values.yaml, and those that the templates reject.
+// The schema has exactly the keys of values.yaml, and the ones that the templates reject.
 func TestSchemaEqualsValues(t *testing.T) {
 	documented, err := values(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {

@@ -112,7 +112,7 @@ func startAPI(t *testing.T, program, text string) *rest.Config {
 	return config
 }
 
-// clusterObjects are those that a cluster has before the chart is installed.
+// clusterObjects exist in a cluster before the chart is installed.
 const clusterObjects = `
 {apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}
 ---

@@ -308,7 +308,7 @@ func TestValuesRejected(t *testing.T) {
 	}
 }
 
-// The directives that the chart rejects are those that the server rejects by name.
+// The chart rejects the same directives as the server does by name.
 func TestUnsupportedDirectives(t *testing.T) {
 	source, err := os.ReadFile("../../server/unsupported.go")
 	if err != nil {

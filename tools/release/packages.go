@@ -17,7 +17,7 @@ import (
 	"github.com/seamark/seamark/tools/build"
 )
 
-// scripts are those that dpkg and rpm run.
+// scripts has the scripts that dpkg and rpm run.
 //
 //go:embed scripts
 var scripts embed.FS
