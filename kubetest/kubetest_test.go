@@ -58,10 +58,16 @@ func httpClient(t *testing.T, c *rest.Config) *http.Client {
 // eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	within(t, patience, what, ok)
+}
+
+// within waits until ok returns true, for limit at most.
+func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v still waiting for: %s", patience, what)
+			t.Fatalf("after %v still waiting for: %s", limit, what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

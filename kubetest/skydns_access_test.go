@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seamark/seamark/kubetest/certs"
 )
@@ -62,11 +63,12 @@ func TestEtcdTLS(t *testing.T) {
 			}
 		}
 	}
-	// A timeout may come first; the cause is logged once it is known.
-	eventually(t, "a warning about the CA", func() bool {
+	// Timeouts may come first; the cause is logged once it is known. Each takes 5 s, and the
+	// next attempt as long again.
+	within(t, time.Minute, "a warning about the CA", func() bool {
 		return otherCA.logs("etcd failed, retrying", "certificate signed by unknown authority") == 1
 	})
-	eventually(t, "a warning about the missing certificate", func() bool { return withoutCert.logs("etcd failed, retrying", "certificate") > 0 })
+	within(t, time.Minute, "a warning about the missing certificate", func() bool { return withoutCert.logs("etcd failed, retrying", "certificate") > 0 })
 	file("crt", cert)
 	file("key", key)
 	file("ca", ca)
