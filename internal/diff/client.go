@@ -88,7 +88,7 @@ func (s *socket) close() {
 	}
 }
 
-// open returns the open connection.
+// open returns the connection. It opens it unless it is open.
 func (s *socket) open(ctx context.Context, c *client, network string) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ type conn struct {
 	mu      sync.Mutex
 	nextID  uint16
 	waiting map[uint16]*exchange
-	err     error // why the reader has ended
+	err     error // of the reader, set before done is closed
 
 	writing sync.Mutex
 }
@@ -144,7 +144,7 @@ func (c *conn) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	e := &exchange{query: m, reply: make(chan *dns.Msg, 1)}
 	c.mu.Lock()
 	for c.waiting[c.nextID] != nil {
-		c.nextID++ // there are fewer than workers
+		c.nextID++ // at most workers IDs are in use
 	}
 	m.Id = c.nextID
 	c.nextID++

@@ -77,7 +77,7 @@ func difference(want, got answer) string {
 	missing, extra := want.without(got), got.without(want)
 	switch {
 	case len(missing)+len(extra) == 0:
-	case !want.whole || !got.whole: // the records that fit differ
+	case !want.whole || !got.whole: // each server selects the records that fit
 	default:
 		return recordCause(missing, extra)
 	}
@@ -95,8 +95,9 @@ func difference(want, got answer) string {
 			return "no SOA record in a negative answer"
 		case !strings.EqualFold(got.soa.Hdr.Name, want.soa.Hdr.Name):
 			return "SOA record of another zone in a negative answer"
-		case min(got.soa.Hdr.Ttl, got.soa.Minttl) > min(want.soa.Hdr.Ttl, want.soa.Minttl):
-			return fmt.Sprintf("TTL %d instead of %d of a negative answer", min(got.soa.Hdr.Ttl, got.soa.Minttl), min(want.soa.Hdr.Ttl, want.soa.Minttl))
+		}
+		if w, g := negativeTTL(want.soa), negativeTTL(got.soa); g > w {
+			return fmt.Sprintf("TTL %d instead of %d of a negative answer", g, w)
 		}
 	}
 	if want.aa && !got.aa {
@@ -105,7 +106,10 @@ func difference(want, got answer) string {
 	return ""
 }
 
-// without returns the records of a that b lacks, in order.
+// negativeTTL returns the TTL of a negative answer: RFC 2308 §5.
+func negativeTTL(soa *dns.SOA) uint32 { return min(soa.Hdr.Ttl, soa.Minttl) }
+
+// without returns the records of a that b lacks, sorted.
 func (a answer) without(b answer) []record {
 	var rs []record
 	for r := range a.records {
@@ -119,17 +123,17 @@ func (a answer) without(b answer) []record {
 	return rs
 }
 
-// recordCause describes the difference of two sets of records.
+// recordCause describes the difference between two sets of records.
 func recordCause(missing, extra []record) string {
-	key := func(rs []record, key func(record) string) map[string]bool {
+	keys := func(rs []record, key func(record) string) map[string]bool {
 		set := map[string]bool{}
 		for _, r := range rs {
 			set[key(r)] = true
 		}
 		return set
 	}
-	equal := func(f func(record) string) bool { return maps.Equal(key(missing, f), key(extra, f)) }
-	srv := func(r record, fields ...int) string { // the fields of a SRV record that follow
+	equal := func(f func(record) string) bool { return maps.Equal(keys(missing, f), keys(extra, f)) }
+	srv := func(r record, fields ...int) string { // the owner name and some fields of an SRV record
 		words := strings.Fields(r.data)
 		if r.rtype != dns.TypeSRV || len(words) != 4 {
 			return fmt.Sprint(r)
@@ -159,10 +163,9 @@ func recordCause(missing, extra []record) string {
 	return "other records"
 }
 
-// external returns got as if the server had not resolved the target of the CNAME records in
-// want. The targets are outside the zones, so that another server answers for them; inside
-// them a server may leave the rest of the chain to its client.
-func (e *expected) external(want, got answer) (w, g answer) {
+// withoutTarget returns both answers without the part that follows from a CNAME record whose
+// target is outside the zones: another server answers for the target.
+func (e *expected) withoutTarget(want, got answer) (w, g answer) {
 	target := ""
 	for r := range want.records {
 		if r.rtype == dns.TypeCNAME && !e.inZones(r.data) {
@@ -173,8 +176,8 @@ func (e *expected) external(want, got answer) (w, g answer) {
 		return want, got
 	}
 	want.rcode, want.soa, want.aa = "NOERROR", nil, false
-	if _, extra := want.without(got), got.without(want); len(want.without(got)) == 0 {
-		for _, r := range extra {
+	if len(want.without(got)) == 0 {
+		for _, r := range got.without(want) {
 			delete(got.records, r)
 		}
 		got.rcode = "NOERROR"
@@ -182,7 +185,7 @@ func (e *expected) external(want, got answer) (w, g answer) {
 	return want, got
 }
 
-// inZones reports whether a name is in one of the zones.
+// inZones reports whether a name is in a zone or a reverse zone.
 func (e *expected) inZones(name string) bool {
 	for _, z := range slices.Concat(e.zones, e.reverse) {
 		if dns.IsSubDomain(z, name) {
@@ -192,7 +195,7 @@ func (e *expected) inZones(name string) bool {
 	return false
 }
 
-// show returns the response code and the records, at most ten.
+// show returns a line with the response code and one for each record, at most ten.
 func (a answer) show(records []record) []string {
 	lines := []string{a.outcome()}
 	if a.outcome() == "records" {

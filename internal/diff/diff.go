@@ -2,9 +2,9 @@
 // command diff, and the commands that need its result, call Run.
 //
 // Run starts a server in this process, without sockets, which reads the objects from an
-// API server or a folder of manifests and follows their changes (expected.go). It lists the
-// queries that the objects have an answer for, and others near them (names.go), and sends
-// each to that server and to the compared one (client.go). It compares the two answers
+// API server or a folder of manifests and follows their changes (expected.go). It lists
+// queries for the names of the objects, and for similar names that do not exist (names.go),
+// and sends each to that server and to the compared one (client.go). It compares the two answers
 // (compare.go), looks a difference up among the intended ones (documented.go), and
 // repeats the query later: a difference that a change of the cluster caused does not last.
 package diff
@@ -20,7 +20,7 @@ import (
 	"github.com/seamark/seamark/config"
 )
 
-// DefaultRate is the number of queries a second of Options without Rate: 10,000 Services
+// DefaultRate is the rate in queries per second if Options.Rate is zero: 10,000 Services
 // with 150,000 endpoints are compared in two minutes.
 const DefaultRate = 5000
 
@@ -66,7 +66,7 @@ type Report struct {
 	Same       int           `json:"same"`
 	Documented int           `json:"documented"` // intended differences
 	Different  int           `json:"different"`  // other differences
-	Unrepeated int           `json:"unrepeated"` // of Different: there were too many to repeat their queries
+	Unrepeated int           `json:"unrepeated"` // of Different: not confirmed by a second query, since there were too many
 	Changed    int           `json:"changed"`    // of Same: the first answers differed
 	Groups     []Group       `json:"groups"`     // the differences, undocumented ones first
 	Time       time.Duration `json:"time_ns"`
@@ -78,8 +78,8 @@ type Group struct {
 	Subject string `json:"subject"` // such as "Service"
 	Type    string `json:"type"`    // of the queries; several are separated by commas
 	Count   int    `json:"count"`
-	// Reason is the reason for which docs/reference/differences.md has the difference; ""
-	// if it does not.
+	// Reason is the reason in docs/reference/differences.md; "" if the difference is not
+	// documented.
 	Reason  string  `json:"reason,omitempty"`
 	Example Example `json:"example"`
 }
@@ -94,7 +94,7 @@ type Example struct {
 
 // Run compares the server's answers with the objects. It returns an error if it cannot
 // read the objects, or if the server does not reply; differences are not errors. If ctx
-// ends, it returns the report up to then together with an error.
+// ends, it returns the report of the queries so far and an error.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Transport != "" && o.Transport != "udp" && o.Transport != "tcp" {
 		return nil, fmt.Errorf("want the transport udp or tcp, got %q", o.Transport)
@@ -128,5 +128,5 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r := &run{Options: o, want: want, client: client, groups: map[groupKey]*Group{}, pace: pace{interval: time.Second / time.Duration(o.Rate)}}
-	return r.all(ctx)
+	return r.compareAll(ctx)
 }

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -27,15 +28,7 @@ type intended struct {
 func intendedDifferences() []intended {
 	between := func(want, got string, subjects ...string) func(question, answer, answer, string) bool {
 		return func(q question, _, _ answer, cause string) bool {
-			if cause != got+" instead of "+want {
-				return false
-			}
-			for _, s := range subjects {
-				if q.subject == s {
-					return true
-				}
-			}
-			return false
+			return cause == got+" instead of "+want && slices.Contains(subjects, q.subject)
 		}
 	}
 	return []intended{
@@ -86,7 +79,7 @@ func intendedDifferences() []intended {
 	}
 }
 
-// hinfo reports whether the answer is a HINFO record, with which RFC 8482 §4.2 answers ANY.
+// hinfo reports whether the answer has HINFO records only: RFC 8482 §4.2 permits them for ANY.
 func (a answer) hinfo() bool {
 	for r := range a.records {
 		if r.rtype != dns.TypeHINFO {

@@ -23,7 +23,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// DefaultCorefile is kubeadm's, without the directives that do not matter here.
+// DefaultCorefile has the zones and options of the kubernetes directive in kubeadm's Corefile.
 const DefaultCorefile = `. {
     kubernetes cluster.local in-addr.arpa ip6.arpa {
         pods insecure
@@ -32,10 +32,10 @@ const DefaultCorefile = `. {
 }
 `
 
-// readLimit is the time within which the objects have to be read.
+// readLimit is how long newExpected waits for the objects.
 const readLimit = 2 * time.Minute
 
-// A source is the directive kubernetes.
+// A source is the directive kubernetes, as far as a comparison uses it.
 type source interface {
 	Objects() iter.Seq2[cluster.Kind, cluster.Object]
 	Ready() bool
@@ -93,7 +93,7 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 	return e, nil
 }
 
-// wait returns when the objects have been read.
+// wait blocks until the objects have been read.
 func (e *expected) wait(ctx context.Context) error {
 	limit := time.After(readLimit)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -126,7 +126,7 @@ func (e *expected) stop() {
 }
 
 // expectedServers returns a server block with the kubernetes directive of the Corefile,
-// which reads the objects where the options have them.
+// changed so that it reads the objects from o.Cluster.
 func expectedServers(o Options) ([]corefile.Server, error) {
 	text, name := o.Corefile, "Corefile"
 	if text == "" {
@@ -147,7 +147,7 @@ func expectedServers(o Options) ([]corefile.Server, error) {
 			}
 			d.Body = slices.DeleteFunc(d.Body, func(option corefile.Directive) bool {
 				switch option.Text {
-				// Others are about the source, or would pass queries on.
+				// Other options locate the objects, or pass queries on.
 				case "pods", "ptr", "ttl", "namespaces", "namespace_labels", "labels", "noendpoints", "endpoint_pod_names",
 					"ignore", "multicluster", "zonal", "compatible", "wildcards":
 					return false
@@ -213,7 +213,7 @@ func locationOptions(o cluster.Options) ([]corefile.Directive, error) {
 	return options, nil
 }
 
-// A listener is the address of the expected server, where nothing listens.
+// A listener implements server.Listener without a socket.
 type listener struct {
 	port *seamark.Port
 	addr netip.AddrPort
@@ -226,7 +226,8 @@ func (l listener) SetLimits(transport.Limits) {}
 func (l listener) Serve()                     {}
 func (l listener) Stop()                      { l.port.StopParking() }
 
-// A resolver has the expected server answer queries, one at a time.
+// A resolver passes queries to the expected server, one at a time. It is not safe for
+// concurrent use.
 type resolver struct {
 	*expected
 	shard  *metrics.Shard
@@ -246,10 +247,10 @@ func (r *resolver) close() {
 	r.metrics.RemoveShard(r.shard)
 }
 
-// Send implements dns.Sender for a query that had to wait.
+// Send implements dns.Sender for a parked query.
 func (r *resolver) Send(q *seamark.Query) { r.parked <- slices.Clone(q.Reply()) }
 
-// answer returns the expected answer as a client of TCP receives it, so that it is complete.
+// answer returns the expected answer to a query over TCP, which is not truncated.
 func (r *resolver) answer(packet []byte) (*dns.Msg, error) {
 	reply := r.reply(packet)
 	m := new(dns.Msg)
@@ -271,7 +272,7 @@ func (r *resolver) reply(packet []byte) []byte {
 	q.Peer, q.Local = loopback, loopback
 	switch r.port.Serve(q, r.memory[:0]) {
 	case seamark.Parked:
-		r.query = nil // it has another owner
+		r.query = nil // the handler owns it
 		r.shard.Unlock()
 		return <-r.parked
 	case seamark.Answered:

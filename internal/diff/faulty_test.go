@@ -115,7 +115,7 @@ func TestInvalidReplies(t *testing.T) {
 
 // A server that replies to the first query only ends the comparison after a bounded number
 // of queries, with a report.
-func TestServerEnds(t *testing.T) {
+func TestRunServerSilent(t *testing.T) {
 	var replies int
 	address := faulty(t, func(p []byte) [][]byte {
 		if replies++; replies > 1 {
@@ -205,7 +205,7 @@ func TestChangedAnswer(t *testing.T) {
 }
 
 // A context that ends stops the comparison, which reports what it has.
-func TestCancel(t *testing.T) {
+func TestRunCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	address := faulty(t, func(p []byte) [][]byte { return [][]byte{packed(t, answered(t, p, dns.RcodeSuccess))} })
@@ -219,6 +219,6 @@ func TestCancel(t *testing.T) {
 	}
 	report, err := diff.Run(ctx, o)
 	if report == nil || err == nil || !strings.HasSuffix(err.Error(), "context canceled") || report.Queries == 0 || report.Queries > 100 {
-		t.Errorf("Run with a context that ends: got %+v, error %v", report, err)
+		t.Errorf("Run with a cancelled context: got %+v, error %v, want a report of at most 100 queries and the context's error", report, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/directive/kubernetes"
 )
 
-// A question is a name and a type to query, and what the name is.
+// A question is a name and a type to query. subject describes the name.
 type question struct {
 	name    string
 	qtype   uint16
@@ -75,7 +75,7 @@ func (e *expected) questions() iter.Seq[question] {
 				l.slice(kind, o)
 			case *cluster.Pod:
 				for _, ip := range o.IPs {
-					l.ask(l.podName(ip, o.Namespace), subjectPod, addressType(ip))
+					l.add(l.podName(ip, o.Namespace), subjectPod, addressType(ip))
 				}
 			}
 		}
@@ -90,7 +90,8 @@ type lister struct {
 	services int // so far
 }
 
-func (l *lister) ask(name, subject string, types ...uint16) {
+// add passes a query for each type to yield.
+func (l *lister) add(name, subject string, types ...uint16) {
 	if _, ok := dns.IsDomainName(name); !ok {
 		return // too long: such a name has no query
 	}
@@ -109,23 +110,23 @@ func (l *lister) zone(kind cluster.Kind) string {
 
 func (l *lister) zoneNames() {
 	for _, z := range l.zones {
-		l.ask(z, subjectZone, dns.TypeSOA, dns.TypeNS, dns.TypeA, dns.TypeTXT)
-		l.ask("svc."+z, subjectNamespace, dns.TypeA, dns.TypeTXT)
-		l.ask("dns-version."+z, subjectVersion, dns.TypeTXT, dns.TypeA)
-		l.ask("seamark-none."+z, subjectNeighbour, dns.TypeA, dns.TypeSOA, dns.TypeTXT)
-		l.ask("seamark-none.svc."+z, subjectNeighbour, dns.TypeA)
-		l.ask("*.svc."+z, subjectNeighbour, dns.TypeA)
+		l.add(z, subjectZone, dns.TypeSOA, dns.TypeNS, dns.TypeA, dns.TypeTXT)
+		l.add("svc."+z, subjectNamespace, dns.TypeA, dns.TypeTXT)
+		l.add("dns-version."+z, subjectVersion, dns.TypeTXT, dns.TypeA)
+		l.add("seamark-none."+z, subjectNeighbour, dns.TypeA, dns.TypeSOA, dns.TypeTXT)
+		l.add("seamark-none.svc."+z, subjectNeighbour, dns.TypeA)
+		l.add("*.svc."+z, subjectNeighbour, dns.TypeA)
 	}
 }
 
 func (l *lister) namespace(name string) {
 	z := l.zones[0]
 	ns := label(name)
-	l.ask(ns+".svc."+z, subjectNamespace, dns.TypeA, dns.TypeTXT)
-	l.ask(ns+".pod."+z, subjectNamespace, dns.TypeA)
-	l.ask("seamark-none."+ns+".svc."+z, subjectNeighbour, dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeSOA)
-	l.ask("*."+ns+".svc."+z, subjectNeighbour, dns.TypeA)
-	l.ask("www.example.com."+ns+".svc."+z, subjectSearch, dns.TypeA, dns.TypeAAAA)
+	l.add(ns+".svc."+z, subjectNamespace, dns.TypeA, dns.TypeTXT)
+	l.add(ns+".pod."+z, subjectNamespace, dns.TypeA)
+	l.add("seamark-none."+ns+".svc."+z, subjectNeighbour, dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeSOA)
+	l.add("*."+ns+".svc."+z, subjectNeighbour, dns.TypeA)
+	l.add("www.example.com."+ns+".svc."+z, subjectSearch, dns.TypeA, dns.TypeAAAA)
 }
 
 func (l *lister) service(kind cluster.Kind, s *cluster.Service) {
@@ -143,43 +144,43 @@ func (l *lister) service(kind cluster.Kind, s *cluster.Service) {
 	types := commonTypes()
 	if others := otherTypes(); l.services <= allTypes {
 		types = append(types, others...)
-		l.ask(strings.ToUpper(name), subjectCase, dns.TypeA)
+		l.add(strings.ToUpper(name), subjectCase, dns.TypeA)
 	} else {
 		types = append(types, others[l.services%len(others)])
 	}
-	l.ask(name, subject, types...)
+	l.add(name, subject, types...)
 
 	for _, p := range s.Ports {
 		l.port(p, name)
 	}
 	for _, ip := range s.ClusterIPs {
-		l.ask(reverseName(ip), subjectReverse, dns.TypePTR)
+		l.add(reverseName(ip), subjectReverse, dns.TypePTR)
 		if l.kubeDNS {
-			l.ask(kubernetes.HashLabel(ip)+"."+name, subjectHash, addressType(ip), dns.TypeSRV)
+			l.add(kubernetes.HashLabel(ip)+"."+name, subjectHash, addressType(ip), dns.TypeSRV)
 		}
 		if l.services <= allTypes {
-			l.ask(reverseName(ip), subjectReverse, dns.TypeA)
+			l.add(reverseName(ip), subjectReverse, dns.TypeA)
 			_, above, _ := strings.Cut(reverseName(ip), ".")
-			l.ask(above, subjectReverseTop, dns.TypePTR)
+			l.add(above, subjectReverseTop, dns.TypePTR)
 		}
 	}
-	l.ask("seamark-none."+name, subjectNeighbour, dns.TypeA)
-	l.ask("_seamark-none._tcp."+name, subjectNeighbour, dns.TypeSRV)
+	l.add("seamark-none."+name, subjectNeighbour, dns.TypeA)
+	l.add("_seamark-none._tcp."+name, subjectNeighbour, dns.TypeSRV)
 	// A client whose resolver has the usual search path queries these names, too.
-	l.ask(name+ns+".svc."+z, subjectSearch, dns.TypeA)
-	l.ask(name+"svc."+z, subjectSearch, dns.TypeA)
-	l.ask(svc+"."+ns+"."+z, subjectSearch, dns.TypeA)
+	l.add(name+ns+".svc."+z, subjectSearch, dns.TypeA)
+	l.add(name+"svc."+z, subjectSearch, dns.TypeA)
+	l.add(svc+"."+ns+"."+z, subjectSearch, dns.TypeA)
 }
 
 func (l *lister) port(p cluster.Port, service string) {
 	protocol := label("_" + p.Protocol)
-	l.ask(protocol+"."+service, subjectProtocol, dns.TypeA)
+	l.add(protocol+"."+service, subjectProtocol, dns.TypeA)
 	if p.Name == "" {
 		return
 	}
-	l.ask(label("_"+p.Name)+"."+protocol+"."+service, subjectPort, dns.TypeSRV, dns.TypeA)
+	l.add(label("_"+p.Name)+"."+protocol+"."+service, subjectPort, dns.TypeSRV, dns.TypeA)
 	if l.services <= allTypes {
-		l.ask(label(p.Name)+"."+label(p.Protocol)+"."+service, subjectPlainPort, dns.TypeSRV)
+		l.add(label(p.Name)+"."+label(p.Protocol)+"."+service, subjectPlainPort, dns.TypeSRV)
 	}
 }
 
@@ -202,9 +203,9 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 		types := []uint16{addressType(ep.Addr)}
 		if first {
 			types = []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeTXT}
-			l.ask(l.podName(ep.Addr, s.Namespace), subjectPod, addressType(ep.Addr))
+			l.add(l.podName(ep.Addr, s.Namespace), subjectPod, addressType(ep.Addr))
 			if l.services <= allTypes {
-				l.ask("x."+l.podName(ep.Addr, s.Namespace), subjectBelowPod, addressType(ep.Addr))
+				l.add("x."+l.podName(ep.Addr, s.Namespace), subjectBelowPod, addressType(ep.Addr))
 			}
 			if len(s.Ports) > 0 && s.Ports[0].Name != "" && kind == cluster.Slices {
 				l.port(s.Ports[0], name)
@@ -215,11 +216,11 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 		if !ep.Ready {
 			subject = subjectNotReady
 		}
-		l.ask(label(host)+"."+name, subject, types...)
-		l.ask(reverseName(ep.Addr), subjectReverseEP, dns.TypePTR)
+		l.add(label(host)+"."+name, subject, types...)
+		l.add(reverseName(ep.Addr), subjectReverseEP, dns.TypePTR)
 	}
 	for host := range s.Endpoints.Names() {
-		l.ask(label(dashedName(host))+"."+name, subjectNamed, dns.TypeA)
+		l.add(label(dashedName(host))+"."+name, subjectNamed, dns.TypeA)
 	}
 }
 
@@ -243,7 +244,7 @@ func dashed(ip netip.Addr) string {
 	return text
 }
 
-// dashedName returns the label that the name of an endpoint has.
+// dashedName returns the label of an endpoint that has a name in place of an address.
 func dashedName(host string) string { return strings.ReplaceAll(host, ".", "-") }
 
 // reverseName returns the name of the PTR records of an address.
@@ -270,7 +271,7 @@ func label(text string) string {
 	return b.String()
 }
 
-// dotted returns the labels of a cluster's ID, each with a dot behind it.
+// dotted returns the labels of a cluster's ID, each followed by a dot.
 func dotted(id string) string {
 	labels := strings.Split(id, ".")
 	for i := range labels {

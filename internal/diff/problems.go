@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// patience is how long the objects may be missing after the first problem with the API
-// server: others may follow.
+// patience is the time from the first problem with the API server to the error, so that the
+// error also has the problems that follow.
 const patience = 3 * time.Second
 
 // problems collects the warnings that the source logs while it reads the objects, for one
@@ -83,7 +83,7 @@ func (p *problems) add(r slog.Record) {
 	}
 }
 
-// err returns the problems as an error if they have lasted.
+// err returns the problems as an error once the first is older than patience.
 func (p *problems) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,14 +98,14 @@ func (p *problems) err() error {
 	return errors.New(text)
 }
 
-// start makes later warnings go to the other handler.
+// start has later warnings passed to the other handler.
 func (p *problems) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.started = true
 }
 
-// timeout returns the error of a source that has no complete data in time.
+// timeout returns the error if the objects have not been read within readLimit.
 func (p *problems) timeout() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

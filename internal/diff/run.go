@@ -3,7 +3,6 @@ package diff
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,8 +18,8 @@ const (
 	// maxRepeated bounds the number of queries that are repeated, and with it the memory of
 	// a comparison in which every answer differs.
 	maxRepeated = 10_000
-	// maxSilent is the number of queries in a row without a valid reply after which the
-	// server counts as gone.
+	// maxSilent is the number of queries in a row without a valid reply that ends the
+	// comparison.
 	maxSilent = 200
 )
 
@@ -51,8 +50,8 @@ type result struct {
 	want, got answer
 }
 
-// all compares the answers to all queries.
-func (r *run) all(ctx context.Context) (*Report, error) {
+// compareAll compares the answers to all queries, and repeats the ones with a difference.
+func (r *run) compareAll(ctx context.Context) (*Report, error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -67,7 +66,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 		}
 	}
 	stopProgress := r.reportProgress(total)
-	r.ask(ctx, cancel, r.want.questions(), func(q question, found result) {
+	r.compareEach(ctx, cancel, r.want.questions(), func(q question, found result) {
 		r.report.Queries++
 		switch {
 		case found.cause == "":
@@ -88,7 +87,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 		case <-time.After(r.RetryAfter):
 		case <-ctx.Done():
 		}
-		r.ask(ctx, cancel, slices.Values(r.repeated), func(q question, found result) {
+		r.compareEach(ctx, cancel, slices.Values(r.repeated), func(q question, found result) {
 			if found.cause == "" {
 				r.report.Same++
 				r.report.Changed++
@@ -105,8 +104,9 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 	return &r.report, nil
 }
 
-// ask compares the answers to queries, and calls each for every one with r.mu held.
-func (r *run) ask(ctx context.Context, cancel context.CancelCauseFunc, questions func(func(question) bool), each func(question, result)) {
+// compareEach compares the answers to queries, and calls each with every result. r.mu is held
+// during the call.
+func (r *run) compareEach(ctx context.Context, cancel context.CancelCauseFunc, questions func(func(question) bool), each func(question, result)) {
 	queue := make(chan question, workers)
 	var running sync.WaitGroup
 	for n := range workers {
@@ -161,7 +161,7 @@ func (r *run) compare(ctx context.Context, n int, resolver *resolver, q question
 		return result{cause: failure(err), want: want, got: answer{rcode: err.Error()}}, nil
 	}
 	r.silent.Store(0)
-	want, got := r.want.external(want, newAnswer(reply))
+	want, got := r.want.withoutTarget(want, newAnswer(reply))
 	cause := r.want.relevant(q, want, got)
 	return result{cause, documented(q, want, got, cause), want, got}, nil
 }
@@ -215,7 +215,8 @@ func (r *run) add(q question, found result) {
 	}
 }
 
-// A lowTTL counts the equal answers with one expected TTL whose TTL is lower.
+// A lowTTL counts the answers with the expected records and one expected TTL: count have a
+// lower TTL, equal the expected one.
 type lowTTL struct {
 	count, equal int
 	highest      uint32
@@ -223,8 +224,8 @@ type lowTTL struct {
 	result       result
 }
 
-// manyLow is the number of answers, all with a lower TTL than expected, that shows that no
-// cache is the cause: an answer that has just been cached has the expected TTL.
+// manyLow is the number of answers with a lower TTL than expected from which on a cache is not
+// the cause if no answer has the expected TTL: an answer has it when it enters the cache.
 const manyLow = 20
 
 // addTTL notes the TTL of an answer with the expected records. r.mu is held.
@@ -249,7 +250,7 @@ func (r *run) addTTL(q question, found result) {
 	}
 }
 
-// finish sorts the groups.
+// finish adds a group for each TTL that is always lower than expected, and sorts the groups.
 func (r *run) finish() {
 	for want, low := range r.ttls {
 		if low.equal == 0 && low.count >= manyLow {
@@ -305,10 +306,10 @@ type pace struct {
 	next     time.Time
 }
 
-// burst is how late queries may be sent without slowing down those after them.
+// burst is the longest delay that later queries make up for.
 const burst = 100 * time.Millisecond
 
-// wait waits until the next query may be sent.
+// wait blocks until the next query may be sent.
 func (p *pace) wait(ctx context.Context) error {
 	now := time.Now()
 	if behind := now.Add(-burst); p.next.Before(behind) {
@@ -323,6 +324,6 @@ func (p *pace) wait(ctx context.Context) error {
 	case <-time.After(early):
 		return nil
 	case <-ctx.Done():
-		return errors.New("cancelled")
+		return ctx.Err()
 	}
 }
