@@ -174,15 +174,15 @@ func (c *command) run(ctx context.Context, target func(*state) (Stage, error)) e
 	return nil
 }
 
-// differences compares the answers of one pod of each server, and returns why the result
-// stops the canary.
+// differences compares the answers of one pod of each server, and returns the problems that
+// stop the canary.
 func (c *command) differences(ctx context.Context, s *state) (problems []string) {
 	if c.Diff == nil {
 		fmt.Fprintln(c.Out, "# warning: the answers of the servers were not compared")
 		return nil
 	}
-	for _, of := range []side{oldSide, seamarkSide} {
-		pods := s.ready(of)
+	for _, which := range []side{oldSide, seamarkSide} {
+		pods := s.ready(which)
 		if len(pods) == 0 {
 			continue
 		}
@@ -200,7 +200,7 @@ func (c *command) differences(ctx context.Context, s *state) (problems []string)
 	return problems
 }
 
-// do runs a step: it sends its requests, or waits.
+// do sends the requests of a step, and waits until the step is done.
 func (c *command) do(ctx context.Context, step step) error {
 	if step.done == nil {
 		return step.send(ctx)
@@ -244,7 +244,7 @@ func (c *command) do(ctx context.Context, step step) error {
 // mayChange checks the conditions of a change to a stage, and prints warnings.
 func (c *command) mayChange(ctx context.Context, s *state, to Stage) error {
 	if c.back {
-		return nil // nothing must delay the return
+		return nil // a rollback has no conditions
 	}
 	if err := c.checkPermissions(ctx); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (c *command) mayChange(ctx context.Context, s *state, to Stage) error {
 	return fmt.Errorf("%s\nNothing was changed. Remove the cause, or repeat with --force REASON", strings.Join(problems, "\n"))
 }
 
-// selector returns labels as a selector of the API.
+// selector returns labels as a label selector of the API.
 func selector(labels map[string]string) string {
 	var terms []string
 	for key, value := range labels {

@@ -54,7 +54,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-func TestRule(t *testing.T) {
+func TestRuleApply(t *testing.T) {
 	r := Rule{MinQueries: 100, MaxServfail: 0.01, MaxErrors: 0.01, MaxSlowdown: 2, MinP99: 5 * time.Millisecond}
 	good := Side{Queries: 1000, Servfail: 20, P99: 0.004}
 	for _, c := range []struct {
@@ -178,7 +178,7 @@ func TestConfigMapFiles(t *testing.T) {
 	}
 }
 
-func TestManaged(t *testing.T) {
+func TestManagedWarnings(t *testing.T) {
 	s := &state{old: oldDeployment(t)}
 	got := strings.Join(s.managed(Alone), "\n")
 	for _, want := range []string{"aws eks delete-addon --preserve", "--skip-phases=addon/coredns"} {

@@ -141,8 +141,8 @@ func at(o object, path ...string) object {
 	return o
 }
 
-// allowPort adds the capability that the binary has as a file capability: a container
-// that drops it cannot execute the binary.
+// allowPort adds NET_BIND_SERVICE to a container that drops all capabilities: the binary has
+// it as a file capability, and could not be executed without it.
 func allowPort(container object) {
 	security, ok := container["securityContext"].(object)
 	if !ok {
@@ -170,7 +170,7 @@ func (d *deployment) server() (int, error) {
 	return 0, fmt.Errorf("no container of the Deployment %s has the argument -conf of CoreDNS. For kube-dns see deploy/kube-dns/README.md", d.Metadata.Name)
 }
 
-// arguments returns the arguments of the program.
+// arguments returns the arguments of the container's program.
 func (c container) arguments() []string {
 	if len(c.Command) > 1 {
 		return slices.Concat(c.Command[1:], c.Args)

@@ -19,9 +19,9 @@ import (
 // A Rule is the condition under which a canary stops.
 type Rule struct {
 	MinQueries  int           // of Seamark, between two samples
-	MaxServfail float64       // how much larger Seamark's share of SERVFAIL may be, from 0 to 1
+	MaxServfail float64       // by which Seamark's share of SERVFAIL may exceed the old server's, from 0 to 1
 	MaxErrors   float64       // the same for other response codes than NOERROR and NXDOMAIN
-	MaxSlowdown float64       // how many times the old server's p99 Seamark's may be
+	MaxSlowdown float64       // largest ratio of Seamark's p99 to the old server's
 	MinP99      time.Duration // a p99 that is always acceptable
 }
 
@@ -32,7 +32,7 @@ type Status struct {
 	Complete    bool     `json:"complete"`
 	Sides       []Side   `json:"sides"`
 	Interval    float64  `json:"intervalSeconds,omitempty"`
-	Stop        []string `json:"stop"` // why the stop rule stops the canary
+	Stop        []string `json:"stop"` // the reasons of the stop rule
 	Warnings    []string `json:"warnings"`
 }
 
@@ -44,7 +44,7 @@ type Side struct {
 	Ready       int     `json:"ready"`
 	Serving     int     `json:"serving"` // endpoints of the cluster's DNS Service
 	Restarts    int     `json:"restarts"`
-	Queries     float64 `json:"queries"` // between the samples, as the next ones
+	Queries     float64 `json:"queries"` // between the samples, like the next three
 	Servfail    float64 `json:"servfail"`
 	OtherErrors float64 `json:"otherErrors"`
 	P99         float64 `json:"p99Seconds"`
@@ -135,28 +135,28 @@ func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 
 func (c *command) side(s *state, name, image string, sides ...side) Side {
 	r := Side{Name: name, Image: image}
-	for _, of := range sides {
-		r.Pods += len(s.pods[of])
-		r.Ready += len(s.ready(of))
-		r.Serving += c.inService(s, of)
-		for _, p := range s.pods[of] {
+	for _, which := range sides {
+		r.Pods += len(s.pods[which])
+		r.Ready += len(s.ready(which))
+		r.Serving += c.inService(s, which)
+		for _, p := range s.pods[which] {
 			r.Restarts += p.restarts()
 		}
 	}
 	return r
 }
 
-// apply returns why the rule stops the canary.
+// apply returns the reasons for which the rule stops the canary.
 func (r Rule) apply(old, seamark Side, interval time.Duration) (stop []string) {
 	stop = []string{}
 	if seamark.Queries < float64(max(r.MinQueries, 1)) {
 		return append(stop, fmt.Sprintf("Seamark had %.0f queries in %v, the rule needs %d: wait, or set --interval or --min-queries", seamark.Queries, interval.Round(time.Millisecond), max(r.MinQueries, 1)))
 	}
-	share := func(n, of float64) float64 {
-		if of == 0 {
+	share := func(n, total float64) float64 {
+		if total == 0 {
 			return 0
 		}
-		return n / of
+		return n / total
 	}
 	compare := func(what string, own, other, more float64) {
 		if own > other+more {
@@ -179,11 +179,11 @@ type counters struct {
 }
 
 // scrape reads the metrics of the ready pods that the Service selects, by the pod's name.
-// The others of Seamark have queries of comparisons only.
+// Seamark's other pods receive queries of comparisons only.
 func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, error) {
 	pods := map[string]counters{}
-	for _, of := range []side{oldSide, seamarkSide, oneSide} {
-		for _, p := range s.selected(of) {
+	for _, which := range []side{oldSide, seamarkSide, oneSide} {
+		for _, p := range s.selected(which) {
 			if !p.ready() {
 				continue
 			}
@@ -200,16 +200,16 @@ func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, er
 	return pods, nil
 }
 
-// count adds what the pods of the sides counted between two samples.
+// count adds the queries that the pods of the sides answered between two samples.
 func (r *Side) count(s *state, first, second map[string]counters, sides ...side) {
 	buckets := map[float64]float64{}
-	for _, of := range sides {
-		for _, p := range s.selected(of) {
+	for _, which := range sides {
+		for _, p := range s.selected(which) {
 			before, after := first[p.Metadata.Name], second[p.Metadata.Name]
 			for code, n := range after.responses {
 				if n >= before.responses[code] {
 					n -= before.responses[code]
-				} // else the server was started again
+				} // else the server has restarted
 				r.Queries += n
 				switch code {
 				case "NOERROR", "NXDOMAIN":
@@ -285,7 +285,7 @@ func parseMetrics(page []byte) counters {
 	return c
 }
 
-// parseLabels parses what follows the brace: name="value",...} rest.
+// parseLabels parses the labels after the brace: name="value",...} rest.
 func parseLabels(text string) (labels map[string]string, rest string, ok bool) {
 	labels = map[string]string{}
 	for {

@@ -70,7 +70,7 @@ func (c *command) review(ctx context.Context, kind string, o object) (allowed bo
 	return review.Status.Allowed, err
 }
 
-// problems returns what stops a change to a stage, and warnings.
+// problems returns the problems that prevent a change to a stage, and warnings.
 func (c *command) problems(ctx context.Context, s *state, to Stage) (problems, warnings []string) {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 
@@ -79,7 +79,7 @@ func (c *command) problems(ctx context.Context, s *state, to Stage) (problems, w
 			s.old.Status.ReadyReplicas, s.old.Spec.Replicas, s.old.Metadata.Name, c.inService(s, oldSide), c.Service)
 	}
 	if now := s.stage(); now == to && to > Beside {
-		return problems, nil // to complete this stage changes little
+		return problems, nil // completing a stage needs no other checks
 	}
 	errs, warns := c.checkCorefile(ctx, s)
 	problems = append(problems, errs...)
@@ -97,8 +97,8 @@ func (c *command) problems(ctx context.Context, s *state, to Stage) (problems, w
 		problems = append(problems, c.scalers(ctx, s)...)
 	}
 	problems = append(problems, c.differences(ctx, s)...)
-	for _, of := range []side{seamarkSide, oneSide} {
-		for _, p := range s.pods[of] {
+	for _, which := range []side{seamarkSide, oneSide} {
+		for _, p := range s.pods[which] {
 			if n := p.restarts(); n > 0 {
 				problem("the pod %s has restarted %d times: kubectl -n %s logs --previous %s", p.Metadata.Name, n, c.Namespace, p.Metadata.Name)
 			}
@@ -153,7 +153,8 @@ func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnin
 	return problems, warnings
 }
 
-// checkAccount checks that the pods' account may watch what Seamark watches.
+// checkAccount checks that the pods' account may list and watch the resources that Seamark
+// watches.
 func (c *command) checkAccount(ctx context.Context, s *state) (problems, warnings []string) {
 	account := s.old.Spec.Template.Spec.ServiceAccountName
 	if account == "" {
@@ -204,7 +205,7 @@ var managers = []struct{ key, value, warning string }{
 	{"kustomize.toolkit.fluxcd.io/name", "", "Flux restores this Deployment: suspend its Kustomization"},
 }
 
-// managed returns warnings about programs that change the old Deployment.
+// managed returns warnings about programs that restore the old Deployment.
 func (s *state) managed(to Stage) (warnings []string) {
 	m := s.old.Metadata
 	for _, manager := range managers {
@@ -222,7 +223,7 @@ func (s *state) managed(to Stage) (warnings []string) {
 	return slices.Compact(warnings)
 }
 
-// scalers returns the autoscalers that would scale the old Deployment up again.
+// scalers returns a problem for each autoscaler that would scale the old Deployment up again.
 func (c *command) scalers(ctx context.Context, s *state) (problems []string) {
 	old := s.old.Metadata.Name
 	if s.old.Metadata.Labels["addonmanager.kubernetes.io/mode"] == "Reconcile" {

@@ -21,7 +21,7 @@ const appKey = "app"
 // it had before stage Alone.
 const replicasKey = "seamark-canary/replicas"
 
-// A state is the objects that a canary depends on.
+// A state contains the objects that a canary depends on.
 type state struct {
 	service service
 	old     *deployment
@@ -167,13 +167,13 @@ func (s *state) stage() Stage {
 	return Beside
 }
 
-func (s *state) ready(of side) []pod {
-	return slices.DeleteFunc(slices.Clone(s.pods[of]), func(p pod) bool { return !p.ready() })
+func (s *state) ready(which side) []pod {
+	return slices.DeleteFunc(slices.Clone(s.pods[which]), func(p pod) bool { return !p.ready() })
 }
 
 // selected returns the pods of a side that the Service selects.
-func (s *state) selected(of side) []pod {
-	return slices.DeleteFunc(slices.Clone(s.pods[of]), func(p pod) bool { return !matches(s.service.Spec.Selector, p.Metadata.Labels) })
+func (s *state) selected(which side) []pod {
+	return slices.DeleteFunc(slices.Clone(s.pods[which]), func(p pod) bool { return !matches(s.service.Spec.Selector, p.Metadata.Labels) })
 }
 
 // remembered returns the number of replicas that the old Deployment had before stage
@@ -184,7 +184,7 @@ func (s *state) remembered() (n int, ok bool) {
 	return n, ok && err == nil && n > 0
 }
 
-// readState reads the objects.
+// readState reads the objects that a canary depends on.
 func (c *command) readState(ctx context.Context) (*state, error) {
 	if c.Name == c.Service || c.oneName() == c.Service {
 		return nil, fmt.Errorf("--name: %s is the cluster's DNS Service, want another name", c.Service)
@@ -273,15 +273,15 @@ func (c *command) readPods(ctx context.Context, s *state) error {
 		oldSide:     s.old.Spec.Selector.MatchLabels,
 	}
 	seen := map[string]bool{}
-	for _, of := range []side{oneSide, seamarkSide, oldSide} {
+	for _, which := range []side{oneSide, seamarkSide, oldSide} {
 		var list struct{ Items []pod }
-		if err := c.get(ctx, c.path("pods", "")+"?labelSelector="+url.QueryEscape(selector(selectors[of])), &list); err != nil {
+		if err := c.get(ctx, c.path("pods", "")+"?labelSelector="+url.QueryEscape(selector(selectors[which])), &list); err != nil {
 			return err
 		}
 		for _, p := range list.Items {
 			if !seen[p.Metadata.Name] && p.Metadata.DeletionTimestamp == "" {
 				seen[p.Metadata.Name] = true
-				s.pods[of] = append(s.pods[of], p)
+				s.pods[which] = append(s.pods[which], p)
 			}
 		}
 	}

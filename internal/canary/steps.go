@@ -34,8 +34,8 @@ const (
 
 const manager = "seamark-canary" // the field manager of applied objects
 
-// steps returns what changes the objects of s to those of a stage. Whatever takes
-// traffic from a server comes after the wait for the other one.
+// steps returns the steps that change the objects of s to those of a stage. A step that takes
+// traffic from a server comes after the step that waits for the other server.
 func (c *command) steps(s *state, to Stage) (steps []step) {
 	add := func(more ...step) { steps = append(steps, more...) }
 
@@ -89,8 +89,8 @@ func (c *command) enoughOld(s *state) bool {
 }
 
 // inService returns the number of ready pods of a side that are endpoints of the Service.
-func (c *command) inService(s *state, of side) (n int) {
-	for _, p := range s.ready(of) {
+func (c *command) inService(s *state, which side) (n int) {
+	for _, p := range s.ready(which) {
 		if s.serving[p.Status.PodIP] {
 			n++
 		}
@@ -141,8 +141,8 @@ func (c *command) serve(s *state, to Stage) (steps []step) {
 	return steps
 }
 
-// withdraw returns the steps that take pods out of the Service: those of Seamark below
-// AllPods, and the one pod in every stage but OnePod.
+// withdraw returns the steps that remove pods from the Service: Seamark's pods in stages below
+// AllPods, and the pod of stage OnePod in all others.
 func (c *command) withdraw(s *state, to Stage) (steps []step) {
 	if to < AllPods && (s.labelled(s.seamark) || len(s.selected(seamarkSide)) > 0) {
 		if s.labelled(s.seamark) {
@@ -251,12 +251,12 @@ func (c *command) remove(resource, name string) step {
 	}
 }
 
-// unlabel takes the running pods of a side out of the Service at once: they answer the
+// unlabel removes the running pods of a side from the Service at once: they answer the
 // queries that they have received. A rollout of the Deployment would wait for new pods,
 // which may never be ready.
-func (c *command) unlabel(s *state, of side) step {
+func (c *command) unlabel(s *state, which side) step {
 	pods := selector(map[string]string{appKey: c.oneName()})
-	if of == seamarkSide {
+	if which == seamarkSide {
 		pods = selector(s.seamark.Spec.Selector.MatchLabels)
 	}
 	command := c.kubectl("label pods -l %s", pods)
@@ -271,22 +271,22 @@ func (c *command) unlabel(s *state, of side) step {
 			if err != nil {
 				return err
 			}
-			return c.unlabelPods(ctx, s, of)
+			return c.unlabelPods(ctx, s, which)
 		},
 		done: func(s *state) (string, bool) {
-			n, serving := len(s.selected(of)), c.inService(s, of)
+			n, serving := len(s.selected(which)), c.inService(s, which)
 			return fmt.Sprintf("%d pods have the labels, %d are endpoints", n, serving), n == 0 && serving == 0
 		},
 	}
 }
 
-func (c *command) unlabelPods(ctx context.Context, s *state, of side) error {
+func (c *command) unlabelPods(ctx context.Context, s *state, which side) error {
 	removed := object{}
 	for key := range s.service.Spec.Selector {
 		removed[key] = nil
 	}
 	body := encode(object{"metadata": object{"labels": removed}})
-	for _, p := range s.selected(of) {
+	for _, p := range s.selected(which) {
 		if _, err := c.API.Do(ctx, http.MethodPatch, c.path("pods", p.Metadata.Name), mergeType, body); err != nil && !notFound(err) {
 			return err
 		}
@@ -317,10 +317,10 @@ func (c *command) ready(name string) step {
 }
 
 // endpoints waits until the Service has the ready pods of a side.
-func (c *command) endpoints(of side, name string) step {
+func (c *command) endpoints(which side, name string) step {
 	command := c.kubectl("get endpointslices -l kubernetes.io/service-name=%s", c.Service)
 	return c.await("Wait until the Service "+c.Service+" has the pods of "+name, command, func(s *state) (string, bool) {
-		n, want := c.inService(s, of), len(s.pods[of])
+		n, want := c.inService(s, which), len(s.pods[which])
 		return fmt.Sprintf("%d of %d pods are endpoints", n, want), n == want && want > 0
 	})
 }
