@@ -94,7 +94,7 @@ func examine(t *testing.T, kubeconfig string) (report doctorReport, code int) {
 	t.Helper()
 	out, stderr, code := run(t, t.TempDir(), "", "doctor", "--kubeconfig", kubeconfig, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &report); err != nil || stderr != "" {
-		t.Fatalf("seamark doctor: got %q, error output %q, status %d", out, stderr, code)
+		t.Fatalf("seamark doctor: got %q, error output %q, status %d, want JSON and no error output", out, stderr, code)
 	}
 	return report, code
 }
@@ -117,7 +117,7 @@ func TestDoctorHealthy(t *testing.T) {
 		}
 	}
 	if code != 0 || report.Server != "coredns" || report.Version != "1.12.1" || report.Kubernetes != "v1.36.0" {
-		t.Errorf("seamark doctor: got %+v, status %d", report, code)
+		t.Errorf("seamark doctor: got %+v, status %d, want CoreDNS 1.12.1, Kubernetes v1.36.0 and status 0", report, code)
 	}
 }
 
@@ -166,13 +166,14 @@ func TestDoctorFindings(t *testing.T) {
 	}
 	report, code := examine(t, fakeAPI(t, healthy(), "watch endpointslices", "create pods/portforward"))
 	if !report.has("error", "permissions", "may not watch endpointslices.discovery.k8s.io", "kubectl create clusterrole") || !report.has("warning", "permissions", "may not create pods/portforward", "") || code != 1 {
-		t.Errorf("seamark doctor with permissions missing: got %+v, status %d", report, code)
+		t.Errorf("seamark doctor with permissions missing: got %+v, status %d, want an error for endpointslices, a warning for pods/portforward and status 1", report, code)
 	}
 }
 
-func TestDoctorUnreachable(t *testing.T) {
+// An API server that rejects the credentials ends the command with its message.
+func TestDoctorUnauthorized(t *testing.T) {
 	out, stderr, code := run(t, t.TempDir(), "", "doctor", "--kubeconfig", fakeAPI(t, map[string]string{"/version": "401"}))
 	if out != "" || stderr != "reading /version from the API server: the account may not read this\n" || code != 1 {
-		t.Errorf("seamark doctor without an API server: got %q, error output %q, status %d", out, stderr, code)
+		t.Errorf("seamark doctor with rejected credentials: got %q, error output %q, status %d, want the message of the API server and status 1", out, stderr, code)
 	}
 }

@@ -17,7 +17,7 @@ type distribution struct {
 	is         func(c clues) bool
 }
 
-// clues are what distributions are recognised by.
+// clues identify a distribution.
 type clues struct {
 	version    string   // of the API server and the kubelets
 	labels     []string // keys of nodes' labels
@@ -61,7 +61,7 @@ func (d *examination) examineDistribution() {
 	c.configMaps["kubeadm-config"] = d.get(subject, "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", new(configMap))
 	for _, k := range distributions() {
 		if k.is(c) {
-			d.add(subject, Warning, k.next, "the cluster is one of %s, which manages the DNS server", k.name)
+			d.add(subject, Warning, k.next, "%s manages the DNS server of this cluster", k.name)
 			return
 		}
 	}
@@ -111,12 +111,12 @@ func (d *examination) examineWorkloads() {
 		return
 	}
 	d.add(subject, Info, "", "%d pods: dnsPolicy %s; dnsConfig in %d", pods, counts(policies), custom)
-	level, step := Info, ""
+	step := ""
 	if n := ndots["5 (default)"]; n > pods/2 {
 		step = "names outside the cluster cost up to four queries more: set ndots to 2 in dnsConfig, or use the directive autopath"
 	}
-	d.add(subject, level, step, "ndots %s", counts(ndots))
-	for n := range searches {
+	d.add(subject, Info, step, "ndots %s", counts(ndots))
+	for _, n := range slices.Sorted(maps.Keys(searches)) {
 		if n > 3 {
 			d.add(subject, Warning, "shorten dnsConfig.searches: each domain costs two queries for a name that does not exist", "%d pods have %d search domains of their own", searches[n], n)
 		}
@@ -157,7 +157,7 @@ func permissions() []permission {
 		permission{"create", "", "pods", "portforward", "kube-system", "seamark diff --transport port-forward", Warning})
 }
 
-// examinePermissions asks the API server what the credentials allow.
+// examinePermissions finds the permissions that the account lacks.
 func (d *examination) examinePermissions() {
 	const subject = "permissions"
 	missing := 0

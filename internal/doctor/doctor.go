@@ -1,6 +1,6 @@
 // Package doctor examines the DNS of a cluster before its server is replaced: the command
-// doctor calls Run. It reads objects of the API server and changes none. What it may not
-// read, or what the API server does not have, is a finding and not an error.
+// doctor calls Run. It reads objects of the API server and changes none. An
+// object that it may not read is a finding, not an error.
 package doctor
 
 import (
@@ -26,15 +26,15 @@ type Finding struct {
 	Next    string `json:"next,omitempty"` // the next step
 }
 
-// A Client reads from the API server. Missing reports whether an error is its response that
-// it does not have the object.
+// A Client sends requests to the API server. Missing reports whether an error of Get means
+// that the object does not exist.
 type Client interface {
 	Get(ctx context.Context, path string) ([]byte, error)
 	Review(ctx context.Context, path string, object []byte) ([]byte, error)
 	Missing(err error) bool
 }
 
-// A Report is what Run found. Server and Version are empty if they are not known.
+// A Report is the result of Run. Server and Version are empty if they are not known.
 type Report struct {
 	Kubernetes string    `json:"kubernetes"` // version of the API server
 	Server     string    `json:"server"`     // coredns, kube-dns or seamark

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A place is a Service that clients of DNS send their queries to.
-type place struct{ namespace, name string }
+// A serviceName is the name of a Service to which pods may send DNS queries.
+type serviceName struct{ namespace, name string }
 
-func places() []place {
-	return []place{
+func serviceNames() []serviceName {
+	return []serviceName{
 		{"kube-system", "kube-dns"},
 		{"openshift-dns", "dns-default"},
 		{"kube-system", "rke2-coredns-rke2-coredns"},
@@ -24,7 +24,7 @@ const subjectServer = "DNS server"
 func (d *examination) examineServer() {
 	var s service
 	found := false
-	for _, p := range places() {
+	for _, p := range serviceNames() {
 		if found = d.get(subjectServer, "/api/v1/namespaces/"+p.namespace+"/services/"+p.name, &s); found {
 			break
 		}
@@ -111,7 +111,7 @@ func serverOf(image string) (server, version string) {
 	name := image[strings.LastIndexByte(image, '/')+1:]
 	name, tag, _ := strings.Cut(name, ":")
 	switch {
-	case strings.Contains(name, "dns-kube-dns") || strings.Contains(name, "kube-dns"):
+	case strings.Contains(name, "kube-dns"):
 		server = "kube-dns"
 	case strings.Contains(name, "coredns"):
 		server = "coredns"
@@ -164,7 +164,7 @@ func (d *examination) examineProxy() {
 	}
 }
 
-// examineNodeCache looks for NodeLocal DNSCache, which sees the queries first.
+// examineNodeCache looks for NodeLocal DNSCache, which receives the queries of its node.
 func (d *examination) examineNodeCache() {
 	const subject = "node-local cache"
 	pods := d.pods(subject, "kube-system", "k8s-app in (node-local-dns)")
