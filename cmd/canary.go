@@ -191,8 +191,8 @@ func shellWord(word string) string {
 	return word
 }
 
-// checkImage rejects names that a container runtime would complete with the name of a
-// registry or the tag latest: they may be the image of a stranger.
+// checkImage rejects names without a registry or a tag. A container runtime would add the
+// default registry, in which the name may belong to anyone, or the tag latest.
 func checkImage(image string) error {
 	registry, rest, ok := strings.Cut(image, "/")
 	switch {
@@ -215,7 +215,7 @@ func (p *program) checkMounted(file string, files map[string]string) (errs, warn
 		return []error{err}, nil
 	}
 	defer os.RemoveAll(root)
-	// Paths of mounted files are below root here.
+	// The Corefile's paths of mounted files are changed to paths below root.
 	var paths []string
 	for name := range files {
 		for _, before := range []string{" ", "\t", `"`} {
@@ -243,7 +243,7 @@ func (p *program) checkMounted(file string, files map[string]string) (errs, warn
 	return nil, cleaned(corefile.All(plan.Warnings()), root)
 }
 
-// cleaned returns the errors without a path.
+// cleaned returns the errors with root removed from their texts.
 func cleaned(errs []error, root string) (clean []error) {
 	for _, err := range errs {
 		clean = append(clean, errors.New(strings.ReplaceAll(err.Error(), root, "")))

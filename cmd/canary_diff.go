@@ -12,8 +12,8 @@ import (
 	"github.com/seamark/seamark/internal/diff"
 )
 
-// canaryDiff returns the function that compares the answers of a pod, nil if the user does
-// not want it.
+// canaryDiff returns a function that compares the answers of a pod, or nil with --compare
+// none.
 func (p *program) canaryDiff(f *canaryFlags, source cluster.Options) func(context.Context, canary.Pod, string) (canary.Differences, error) {
 	if f.compare == "none" {
 		return nil
@@ -42,7 +42,7 @@ func (p *program) canaryDiff(f *canaryFlags, source cluster.Options) func(contex
 	}
 }
 
-// withoutImports returns a Corefile without its imported files, which are in the cluster.
+// withoutImports returns a Corefile without its import lines: the files are in the cluster.
 func withoutImports(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {

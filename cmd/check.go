@@ -90,12 +90,12 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 			errs, warnings = planFindings(plan, f.strict)
 		}
 		if f.coredns != "" {
-			more, less := corednsFindings(servers, v)
-			errs = append(errs, more...)
+			corednsErrs, corednsWarnings := corednsFindings(servers, v)
+			errs = append(errs, corednsErrs...)
 			if f.strict {
-				errs = append(errs, less...)
+				errs = append(errs, corednsWarnings...)
 			} else {
-				warnings = append(warnings, less...)
+				warnings = append(warnings, corednsWarnings...)
 			}
 		}
 		return errs, warnings
@@ -129,8 +129,8 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 	return nil
 }
 
-// findings checks the files, or the configuration of the cluster, and returns the names of
-// what it checked.
+// findings checks the files, or the configuration of the cluster. It also returns the names
+// of the checked files.
 func (p *program) findings(ctx context.Context, f checkFlags, files []string, check func(string) (errs, warnings []error)) (names []string, found []finding, err error) {
 	if f.cluster {
 		source, err := f.source.options()
@@ -156,8 +156,8 @@ func (p *program) findings(ctx context.Context, f checkFlags, files []string, ch
 	return names, found, nil
 }
 
-// planFindings returns a plan's warnings. Those about files that cannot be read, and with
-// strict all of them, are errors.
+// planFindings returns a plan's warnings. Warnings about files that cannot be read, and with
+// strict all warnings, are errors.
 func planFindings(plan *server.Plan, strict bool) (errs, warnings []error) {
 	for _, w := range corefile.All(plan.Warnings()) {
 		// serve waits for such a file, but its name is probably misspelled.

@@ -84,7 +84,7 @@ func TestCheckHugeCorefile(t *testing.T) {
 	for _, args := range [][]string{{"check", file}, {"diff", "--against", "127.0.0.1", "--manifests", "../examples", "--conf", file}} {
 		out, stderr, code := run(t, ".", "", args...)
 		if out != "" || !strings.Contains(stderr, "larger than 64 MB") || code == 0 {
-			t.Errorf("seamark %s: got %q, error output %q, status %d", strings.Join(args, " "), out, stderr, code)
+			t.Errorf("seamark %s: got %q, error output %q, status %d, want an error with \"larger than 64 MB\"", strings.Join(args, " "), out, stderr, code)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // A version is a version of CoreDNS: major, minor, patch.
 type version [3]int
 
-// newestCoreDNS is the newest version whose changes corednsChanges has.
+// newestCoreDNS is the newest version that corednsChanges covers.
 var newestCoreDNS = version{1, 15, 0}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
@@ -70,9 +70,8 @@ func onlySeamark() map[string][]string {
 	}
 }
 
-// corednsFindings returns the errors and warnings about a Corefile that CoreDNS of a
-// version has because of changes of its plugins. It does not repeat what Seamark's own check
-// finds.
+// corednsFindings returns errors and warnings about the directives and options of a Corefile
+// that a version of CoreDNS rejects or ignores.
 func corednsFindings(servers []corefile.Server, v version) (errs, warnings []error) {
 	report := func(d corefile.Directive, level, text string) {
 		err := d.Errorf("CoreDNS %v: %s", v, text)

@@ -175,8 +175,8 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 	return nil
 }
 
-// runningCorefile returns the Corefile of the cluster's CoreDNS, or "" with a message if it
-// has none that has the answer's options.
+// runningCorefile returns the Corefile of the cluster's CoreDNS. If there is none, or it has
+// no kubernetes directive, it prints a message and returns "".
 func (p *program) runningCorefile(ctx context.Context, source cluster.Options) string {
 	config, err := clusterConfig(ctx, source)
 	text := config.coredns["Corefile"]
@@ -231,7 +231,7 @@ func dnsPod(ctx context.Context, source cluster.Options) (cluster.Key, error) {
 	return cluster.Key{}, errors.New("no ready pod has the label k8s-app=kube-dns in kube-system: set --against NAMESPACE/POD")
 }
 
-// An incomplete is the error of a comparison that could not be made.
+// An incomplete is the error of a comparison that could not be completed.
 type incomplete struct{ error }
 
 // A different is the outcome of a comparison that has been printed.

@@ -44,7 +44,7 @@ func diffFolder(t *testing.T, corefile string, args ...string) (report diffRepor
 	args = append([]string{"diff", "--against", "127.0.0.1:" + server.ports[0], "--manifests", examples, "-o", "json", "--quiet"}, args...)
 	out, stderr, code := run(t, dir, "", args...)
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("seamark diff: %v in output %q, error output %q, status %d", err, out, stderr, code)
+		t.Fatalf("seamark diff: error %v in output %q, error output %q, status %d, want JSON", err, out, stderr, code)
 	}
 	return report, stderr, code
 }
@@ -75,7 +75,7 @@ func TestDiffKubeDNS(t *testing.T) {
 	write(t, file, compatible)
 	report, stderr, code := diffFolder(t, compatible, "--conf", file)
 	if code != 0 || stderr != "" || report.Same != report.Queries {
-		t.Errorf("seamark diff of two servers with compatible kube-dns: got %+v, error output %q, status %d", report, stderr, code)
+		t.Errorf("seamark diff of two servers with compatible kube-dns: got %+v, error output %q, status %d, want no differences", report, stderr, code)
 	}
 	report, _, code = diffFolder(t, plain, "--conf", file)
 	if i := slices.IndexFunc(report.Groups, func(g group) bool {

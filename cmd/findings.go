@@ -17,7 +17,7 @@ type finding struct {
 	Level     string `json:"level"`          // error or warning
 	Directive string `json:"directive,omitempty"`
 	Message   string `json:"message"`
-	checked   string // the argument of check that it is about; File may be an imported file
+	checked   string // name of the checked file; File may be a file that it imports
 }
 
 // text returns the finding as text, with its position if it has one.

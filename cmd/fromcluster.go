@@ -17,8 +17,8 @@ import (
 	"github.com/seamark/seamark/internal/kubednsconfig"
 )
 
-// mountedAt is where CoreDNS's pods have the ConfigMap coredns; coredns-custom is in its
-// folder custom.
+// mountedAt is the folder in which CoreDNS's pods mount the ConfigMap coredns, and in its
+// folder custom coredns-custom.
 const mountedAt = "/etc/coredns/"
 
 // A dnsConfig is the configuration of a cluster's DNS server: the data of its ConfigMaps in
@@ -45,8 +45,8 @@ func clusterConfig(ctx context.Context, source cluster.Options) (c dnsConfig, er
 	return c, nil
 }
 
-// checkCluster checks the configuration of the cluster's DNS server as check does with a
-// file. It writes the ConfigMaps into a folder that it removes.
+// checkCluster checks the configuration of the cluster's DNS server. It writes the ConfigMaps
+// into a temporary folder for check.
 func (p *program) checkCluster(ctx context.Context, source cluster.Options, strict bool, check func(file string) (errs, warnings []error)) (files []string, found []finding, err error) {
 	config, err := clusterConfig(ctx, source)
 	if err != nil {
