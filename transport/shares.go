@@ -18,8 +18,8 @@ const (
 	// leastPassed is the smallest fraction of a client's queries that is passed.
 	leastPassed = 1e-4
 
-	// capacityWindow is the time in seconds for which the capacity is averaged. A reader
-	// may be stopped for parts of a shorter time.
+	// capacityWindow is the time in seconds over which the capacity is averaged. It is
+	// longer than the periods in which a reader may be stopped.
 	capacityWindow = 0.5
 )
 
@@ -60,7 +60,7 @@ type limit struct {
 // less than their share get all their answers, and the others the same number each.
 type shares struct {
 	capacity float64 // queries in a second that the reader can answer; zero is unknown
-	busy     float64 // seconds for which capacity is the mean, at most capacityWindow
+	busy     float64 // seconds over which capacity is averaged, at most capacityWindow
 	share    float64 // queries in a second for each client; zero if all can be answered
 	limits   []limit // the client that sends most is the first
 }
@@ -74,8 +74,8 @@ type observation struct {
 	idle     bool    // the buffer was empty at a time
 }
 
-// stopped reports whether the process was stopped. Then the observation continues, or the
-// capacity would appear too large after that.
+// stopped reports whether the process did not run: packets waited, and none was received. Such
+// an observation is continued: a new one would overestimate the capacity.
 func (o observation) stopped() bool { return o.received.total == 0 && o.fill > 0 }
 
 // update calculates new limits. It returns how many of the dropped queries were above

@@ -15,7 +15,8 @@ import (
 const fewMissing = 2
 
 // needsConfirmation reports whether most of the sink's objects, or its only one or two, are
-// not in a list, and no earlier list has lacked most of them. It has the feed list again after confirmWait.
+// not in a list, and no earlier list has lacked most of them. It has the feed list again
+// after confirmWait.
 func (s *store) needsConfirmation(list *incomingList) bool {
 	for i, kind := range s.kinds {
 		missing, objects := s.sink.missing(kind, list.byKind[i].keys)

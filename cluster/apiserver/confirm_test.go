@@ -55,8 +55,8 @@ func (f *comparingSink) Missing(k cluster.Kind, has func(cluster.Key) bool) (mis
 	return missing, objects
 }
 
-// A list that lacks most objects, or the only ones, deletes them only if another one, after the wait, lacks
-// them, too.
+// A list that lacks most objects, or the only ones, deletes them only if another one, after
+// the wait, lacks them, too.
 func TestListNeedsConfirmation(t *testing.T) {
 	limits := shortTimeouts()
 	for _, c := range []struct {

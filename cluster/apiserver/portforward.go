@@ -26,8 +26,7 @@ const (
 
 // A Forwarder opens TCP connections to a port of a pod through the API server, as kubectl
 // port-forward does: the pod need not be reachable. All connections share one to the API
-// server, which is opened when it is needed, and opened again after it broke off. It is for
-// commands. Its methods may be called from several goroutines.
+// server, which Dial opens, and opens again after an error. It is for commands. Its methods may be called from several goroutines.
 type Forwarder struct {
 	options cluster.Options
 	pod     cluster.Key
@@ -70,7 +69,7 @@ func (f *Forwarder) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("forwarding port %d of the pod %v: %w", f.port, f.pod, err)
 	}
-	_ = failures.Close() // it is only read
+	_ = failures.Close() // no data is sent on it
 	headers.Set("streamType", "data")
 	data, err := f.stream.CreateStream(headers)
 	if err != nil {

@@ -31,7 +31,7 @@ func Read(r io.Reader) (*Snapshot, error) {
 	var buf bytes.Buffer
 	if file, ok := r.(*os.File); ok {
 		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			buf.Grow(int(min(info.Size(), maxSize)) + bytes.MinRead) // so that it need not grow
+			buf.Grow(int(min(info.Size(), maxSize)) + bytes.MinRead) // avoids reallocation
 		}
 	}
 	if _, err := buf.ReadFrom(io.LimitReader(r, maxSize+1)); err != nil {

@@ -78,8 +78,8 @@ func (r *reverseIndex) apply(add, remove []addrRef) {
 
 func appendRefKey(buf []byte, r *addrRef) []byte { return r.appendKey(buf) }
 
-// merge adds references, or removes them. The memory of scratch is reused for a result
-// that is split.
+// merge adds references, or removes them. A result that has to be split is built in scratch,
+// whose memory is reused.
 func (l *addrLeaf) merge(refs []addrRef, add bool, scratch *addrLeaf) (leaves []*addrLeaf, changed bool) {
 	if l == nil {
 		l = new(addrLeaf)
