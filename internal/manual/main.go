@@ -85,7 +85,7 @@ func run(args []string) error {
 	return nil
 }
 
-// completions writes a script for each shell, named as the shell wants it.
+// completions writes a script for each shell, with the file name that the shell looks for.
 func completions(root *cobra.Command, directory string) error {
 	for name, generate := range map[string]func(*bytes.Buffer) error{
 		"seamark":      func(b *bytes.Buffer) error { return root.GenBashCompletionV2(b, true) },

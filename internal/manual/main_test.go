@@ -20,7 +20,7 @@ func TestManual(t *testing.T) {
 	for _, c := range cmd.Commands(builtin.Directives()).Commands() {
 		page := read(t, filepath.Join(output, "man1", "seamark-"+c.Name()+".1"))
 		if !strings.Contains(page, c.Short) {
-			t.Errorf("the page of %s does not contain %q", c.Name(), c.Short)
+			t.Errorf("the page of %s: got %.200q, want %q", c.Name(), page, c.Short)
 		}
 	}
 	for _, d := range builtin.Directives() {
@@ -43,7 +43,7 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(groff, append([]string{"-Kutf8", "-t", "-man", "-ww", "-z", "-Tutf8"}, pages...)...).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("groff: %v\n%s", err, out)
+		t.Errorf("groff: got error %v and warnings, want none\n%s", err, out)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package build makes the binaries of a release, and their list of modules. Images and
-// packages contain them.
+// Package build makes the binaries of a release, their lists of modules and the modules'
+// licenses. Images, archives and packages contain them.
 package build
 
 import (
@@ -40,7 +40,7 @@ func (r *Release) Flags(f *flag.FlagSet) {
 	})
 }
 
-// Platforms returns the platforms of a list that is separated by commas.
+// Platforms parses a list of platforms, separated by commas.
 func Platforms(list string) ([]v1.Platform, error) {
 	var platforms []v1.Platform
 	for text := range strings.SplitSeq(list, ",") {

@@ -18,9 +18,9 @@ type value struct {
 	Key, Default, Description string
 }
 
-// A theirs is a key of the values of the chart coredns/coredns, with "same", "mapped" or
-// "rejected", and the explanation.
-type theirs struct {
+// A coreDNSValue is a key of the values of the chart coredns/coredns, with "same", "mapped"
+// or "rejected", and the explanation.
+type coreDNSValue struct {
 	Key, Status, Explanation string
 }
 
@@ -32,7 +32,7 @@ func readme(dir string) ([]byte, error) {
 	}
 	data := struct {
 		Values  []value
-		CoreDNS []theirs
+		CoreDNS []coreDNSValue
 	}{}
 	if data.Values, err = values(filepath.Join(dir, "values.yaml")); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func values(file string) ([]value, error) {
 		for i := 0; i < len(n.Content); i += 2 {
 			key, v := n.Content[i], n.Content[i+1]
 			name := strings.TrimPrefix(path+"."+key.Value, ".")
-			// A comment after a blank line belongs to what precedes the key.
+			// Only the last line of the comments before a key describes it.
 			comment := key.HeadComment[strings.LastIndex("\n"+key.HeadComment, "\n"):]
 			description, ok := strings.CutPrefix(comment, "# -- ")
 			switch {
@@ -79,12 +79,12 @@ func values(file string) ([]value, error) {
 }
 
 // coreDNSValues returns the entries of coredns-values.yaml.
-func coreDNSValues(file string) ([]theirs, error) {
+func coreDNSValues(file string) ([]coreDNSValue, error) {
 	top, err := mapping(file)
 	if err != nil {
 		return nil, err
 	}
-	var found []theirs
+	var found []coreDNSValue
 	for i := 0; i < len(top.Content); i += 2 {
 		status, explanation, _ := strings.Cut(top.Content[i+1].Value, ": ")
 		switch {
@@ -92,7 +92,7 @@ func coreDNSValues(file string) ([]theirs, error) {
 		default:
 			return nil, fmt.Errorf("%s:%d: %s: got %q, want same, mapped or rejected, the latter two with an explanation", file, top.Content[i].Line, top.Content[i].Value, status)
 		}
-		found = append(found, theirs{top.Content[i].Value, status, cell(explanation)})
+		found = append(found, coreDNSValue{top.Content[i].Value, status, cell(explanation)})
 	}
 	return found, nil
 }

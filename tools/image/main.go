@@ -30,7 +30,7 @@ import (
 // platforms are those of the images that kubeadm installs.
 const platforms = "linux/amd64,linux/arm64,linux/arm/v7,linux/ppc64le,linux/s390x,linux/riscv64"
 
-// A release is what the image is built from, and its tag.
+// A release describes the build of an image.
 type release struct {
 	build.Release
 	tag string // of the archives

@@ -14,7 +14,7 @@ import (
 	"github.com/seamark/seamark/tools/build"
 )
 
-// A file is one of an archive.
+// A file is an entry of an archive.
 type file struct {
 	path       string // with slashes
 	data       []byte
@@ -105,7 +105,7 @@ func writeTar(w io.Writer, directory string, files []file, date time.Time) error
 	return compressed.Close()
 }
 
-// writeZip is writeTar for Windows.
+// writeZip is like writeTar for an archive that Windows can open.
 func writeZip(w io.Writer, directory string, files []file, date time.Time) error {
 	archive := zip.NewWriter(w)
 	for _, f := range files {

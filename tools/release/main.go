@@ -20,7 +20,7 @@ import (
 	"github.com/seamark/seamark/tools/build"
 )
 
-// platforms are those of the image, and those of laptops.
+// platforms are the platforms of the image, macOS and Windows.
 const platforms = "linux/amd64,linux/arm64,linux/arm/v7,linux/ppc64le,linux/s390x,linux/riscv64," +
 	"darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
 
@@ -72,18 +72,18 @@ func run(args []string) error {
 
 // write builds the release for targets into directory.
 func write(r build.Release, directory string, targets []v1.Platform) error {
-	manual, err := writeManual(r)
+	manual, err := manualFiles(r)
 	if err != nil {
 		return err
 	}
 	var sums strings.Builder
 	for i, p := range targets {
 		fmt.Fprintf(os.Stderr, "release: %s, %d of %d\n", p, i+1, len(targets))
-		artifacts, err := artifacts(r, p, manual)
+		built, err := artifacts(r, p, manual)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
-		for _, a := range artifacts {
+		for _, a := range built {
 			if err := os.WriteFile(filepath.Join(directory, a.name), a.data, 0o644); err != nil {
 				return err
 			}
@@ -93,8 +93,8 @@ func write(r build.Release, directory string, targets []v1.Platform) error {
 	return os.WriteFile(filepath.Join(directory, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 
-// writeManual returns the manual pages and the completions.
-func writeManual(r build.Release) (manual []file, err error) {
+// manualFiles returns the manual pages and the completions.
+func manualFiles(r build.Release) (manual []file, err error) {
 	directory, err := os.MkdirTemp("", "manual")
 	if err != nil {
 		return nil, err

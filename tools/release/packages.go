@@ -17,13 +17,13 @@ import (
 	"github.com/seamark/seamark/tools/build"
 )
 
-// scripts has the scripts that dpkg and rpm run.
+// scripts contains the scripts that dpkg and rpm run.
 //
 //go:embed scripts
 var scripts embed.FS
 
-// newPackage returns the package of a format, deb or rpm, with the files of the archive
-// for p, which must be one of Linux.
+// newPackage returns the package in a format, deb or rpm, with the files of the archive for
+// p, a platform with Linux.
 func newPackage(r build.Release, p v1.Platform, format string, archived []file) (artifact, error) {
 	// nfpm reads contents and scripts from files.
 	directory, err := os.MkdirTemp("", "package")
@@ -120,6 +120,7 @@ func installed(name, format string) (target, kind string) {
 	return "/usr/share/doc/seamark/" + name, files.TypeFile
 }
 
+// compress returns data in gzip's format.
 func compress(data []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)

@@ -200,16 +200,16 @@ func TestPackageService(t *testing.T) {
 		t.Errorf("version after the upgrade: got %q, want 1.2.4", got)
 	}
 	if after := h.must("systemctl", "show", "--property=MainPID", "seamark.service"); after == before {
-		t.Errorf("the upgrade has not restarted the service: %s", after)
+		t.Errorf("service after the upgrade: got %s as before, want it restarted", after)
 	}
 	waitFor(t, "answer after the upgrade, which keeps the changed Corefile", answers)
 
 	h.must("dpkg", "--remove", "seamark")
 	if got := h.must("sh", "-c", "ss -Hlntu 'sport = 53'"); got != "" {
-		t.Errorf("open sockets after the removal: %s", got)
+		t.Errorf("sockets after the removal: got %s, want none", got)
 	}
 	if _, err := h.run("systemctl", "cat", "seamark.service"); err == nil {
-		t.Error("systemd knows the service after the removal")
+		t.Error("service after the removal: got a unit, want none")
 	}
 	h.must("test", "-e", "/etc/seamark/Corefile")
 	h.must("rm", "-r", "/etc/seamark/examples")
@@ -228,7 +228,7 @@ func debs(t *testing.T, source, directory string) (old, new string) {
 	var names []string
 	for _, version := range []string{"1.2.3", "1.2.4"} {
 		r := build.Release{Source: source, Version: version, Date: date, PGO: "off"}
-		manual, err := writeManual(r)
+		manual, err := manualFiles(r)
 		if err != nil {
 			t.Fatal(err)
 		}
