@@ -48,7 +48,7 @@ image: ## build the container image in bin/image, for six PLATFORMS, without a c
 		-version $(VERSION) $(addprefix -commit ,$(COMMIT)) $(addprefix -date ,$(DATE)) -pgo $(PGO)
 
 release: PGO = auto
-release: ## build archives, Debian and RPM packages and their checksums in dist, for ten PLATFORMS
+release: ## build archives, Debian and RPM packages, the Helm chart and checksums in dist, for ten PLATFORMS
 	cd tools && $(GO) run ./release -source .. -output ../dist $(addprefix -platforms ,$(PLATFORMS)) \
 		-version $(VERSION) $(addprefix -commit ,$(COMMIT)) $(addprefix -date ,$(DATE)) -pgo $(PGO)
 

@@ -1,6 +1,6 @@
 // Command release builds the files of a release: for each platform an archive with the
-// server, its manual pages and completions, for Linux a Debian and an RPM package too, and
-// the checksums of all. It needs no network once Go has the modules. Two runs for one
+// server, its manual pages and completions, for Linux a Debian and an RPM package too, the
+// Helm chart, and the checksums of all. It needs no network once Go has the modules. Two runs for one
 // commit write the same bytes.
 package main
 
@@ -77,6 +77,17 @@ func write(r build.Release, directory string, targets []v1.Platform) error {
 		return err
 	}
 	var sums strings.Builder
+	save := func(a artifact) error {
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(a.data), a.name)
+		return os.WriteFile(filepath.Join(directory, a.name), a.data, 0o644)
+	}
+	chart, err := newChart(r)
+	if err != nil {
+		return fmt.Errorf("the Helm chart: %w", err)
+	}
+	if err := save(chart); err != nil {
+		return err
+	}
 	for i, p := range targets {
 		fmt.Fprintf(os.Stderr, "release: %s, %d of %d\n", p, i+1, len(targets))
 		built, err := artifacts(r, p, manual)
@@ -84,10 +95,9 @@ func write(r build.Release, directory string, targets []v1.Platform) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		for _, a := range built {
-			if err := os.WriteFile(filepath.Join(directory, a.name), a.data, 0o644); err != nil {
+			if err := save(a); err != nil {
 				return err
 			}
-			fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(a.data), a.name)
 		}
 	}
 	return os.WriteFile(filepath.Join(directory, "SHA256SUMS"), []byte(sums.String()), 0o644)

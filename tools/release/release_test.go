@@ -18,6 +18,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
 )
 
 var date = time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC)
@@ -81,6 +86,32 @@ func TestRelease(t *testing.T) {
 	}
 	checkZip(t, filepath.Join(first, "seamark_1.2.3-rc.1_windows_amd64.zip"))
 	checkRPM(t, first)
+	checkChart(t, filepath.Join(first, "seamark-1.2.3-rc.1.tgz"))
+}
+
+// checkChart loads the packaged chart as helm does, and renders it with its default values
+// for a registry.
+func checkChart(t *testing.T, name string) {
+	t.Helper()
+	chart, err := loader.LoadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := chart.Metadata; got.Version != "1.2.3-rc.1" || got.AppVersion != "1.2.3-rc.1" {
+		t.Errorf("%s: got version %s and appVersion %s, want 1.2.3-rc.1", name, got.Version, got.AppVersion)
+	}
+	values, err := util.ToRenderValues(chart, map[string]any{"image": map[string]any{"repository": "registry.example/seamark"}},
+		common.ReleaseOptions{Name: "seamark", Namespace: "kube-system"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := engine.Render(chart, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rendered["seamark/templates/deployment.yaml"]; !strings.Contains(got, `image: "registry.example/seamark:1.2.3-rc.1"`) {
+		t.Errorf("%s: the image of the Deployment is not that of the release:\n%s", name, got)
+	}
 }
 
 // checkSums compares the checksums with the files of directory.
@@ -94,8 +125,8 @@ func checkSums(t *testing.T, directory string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(string(text), "\n"); lines != 5 || len(entries) != 6 {
-		t.Errorf("got %d files and %d checksums, want 6 and 5", len(entries), lines)
+	if lines := strings.Count(string(text), "\n"); lines != 6 || len(entries) != 7 {
+		t.Errorf("got %d files and %d checksums, want 7 and 6", len(entries), lines)
 	}
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")

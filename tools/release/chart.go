@@ -1,0 +1,38 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/seamark/seamark/tools/build"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+)
+
+// versions matches the two versions in a Chart.yaml: that of the chart, and that of the
+// server that it installs.
+var versions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
+
+// newChart returns the packaged Helm chart. Its version is that of the release.
+func newChart(r build.Release) (artifact, error) {
+	chart, err := loader.LoadDir(filepath.Join(r.Source, "deploy", "helm", "seamark"))
+	if err != nil {
+		return artifact{}, err
+	}
+	var files []file
+	for _, f := range chart.Raw {
+		if f.Name == "Chart.yaml" {
+			f.Data = versions.ReplaceAll(f.Data, []byte("$1: "+r.Version))
+		}
+		files = append(files, file{path: f.Name, data: f.Data})
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	var out bytes.Buffer
+	if err := writeTar(&out, "seamark", files, r.Date); err != nil {
+		return artifact{}, err
+	}
+	return artifact{fmt.Sprintf("seamark-%s.tgz", r.Version), out.Bytes()}, nil
+}
