@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/directive/rewrite"
 	"github.com/seamark/seamark/directive/screen"
 	"github.com/seamark/seamark/directive/template"
+	"github.com/seamark/seamark/directive/transfer"
 )
 
 // Directives returns every directive that a Corefile may use. A query meets the
@@ -62,6 +63,7 @@ func Directives() []config.Directive {
 		{Name: "header", Usage: "header", Brief: "set and clear header flags of queries and replies", Setup: directive.SetupHeader},
 		{Name: "minimal", Usage: "minimal", Brief: "remove records that an answer does not need", Setup: directive.SetupMinimal},
 		{Name: "template", Usage: "template CLASS TYPE [ZONES...]", Brief: "answer with records generated from the query", Setup: template.Setup, Answers: true},
+		{Name: "transfer", Usage: "transfer [ZONES...]", Brief: "let other servers copy zones", Setup: transfer.Setup},
 		{Name: "hosts", Usage: "hosts [FILE [ZONES...]]", Brief: "answer from hosts files, inline lines or a ConfigMap", Setup: hosts.Setup, Answers: true},
 		{Name: "records", Usage: "records [ZONES...]", Brief: "answer from records in the Corefile", Setup: records.Setup, Answers: true},
 		{Name: "k8s_external", Usage: "k8s_external [ZONE...]", Brief: "answer names of Services with their external addresses", Setup: kubernetes.SetupExternal, Answers: true},

@@ -47,6 +47,29 @@ func (c *conn) Send(q *dns.Query) {
 	}
 }
 
+// Stream writes a message of a parked query. It waits for the client to accept it: the
+// zone transfer of a client that does not read stops, and is cut off after the write
+// timeout.
+func (c *conn) Stream(message []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.writing && !c.isCut {
+		c.changed.Wait()
+	}
+	if !c.isCut {
+		b := c.l.buffers.Get().(*buffer)
+		b.add(message)
+		c.writing = true
+		c.write(b)
+		c.lastActive.Store(c.l.clock(time.Now()))
+		c.drain() // returns false: the query holds a reference
+	}
+	if c.isCut {
+		return net.ErrClosed
+	}
+	return nil
+}
+
 // enqueue queues a reply, for a writer that releases its query. It returns false if
 // the connection is cut. It cuts the connection if the client does not read its
 // replies and too many wait.

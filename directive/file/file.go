@@ -48,7 +48,7 @@ import (
 // Wildcards, empty non-terminals, delegations with glue, and DNAME records work as
 // in RFC 1034, 2308, 4592 and 6672. The addresses of names in MX, SRV, NS, SVCB and
 // HTTPS records are added if they are in the zone. ANY returns all records of the
-// name. AXFR and IXFR are refused.
+// name. AXFR and IXFR are refused unless the server block has the directive transfer.
 //
 // The target of a CNAME record is looked up in the same zone if the zone has the
 // name. Otherwise, and if a server block or a file directive has a longer zone with

@@ -27,6 +27,8 @@ type source struct {
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
 
+	followers zone.Followers
+
 	mu     sync.Mutex // held while zones change
 	latest *version   // the last one that was read, even with an error; guarded by mu
 }
@@ -61,7 +63,19 @@ func (s *source) serve(v *version) {
 	}
 	s.latest = v
 	for i, z := range v.zones {
-		s.zones[i].Store(z)
+		s.store(i, z)
+	}
+}
+
+// store replaces a zone.
+func (s *source) store(i int, z *zone.Zone) {
+	old := s.zones[i].Swap(z)
+	serial, _ := z.Serial()
+	if old == nil {
+		return
+	}
+	if before, _ := old.Serial(); before != serial {
+		s.followers.Changed(s.origins[i])
 	}
 }
 
@@ -115,7 +129,7 @@ func (s *source) reload() {
 			s.log.Warn("file: Ignored changed zone file: serial number unchanged", "file", s.path, "zone", z.Origin(), "serial", serial)
 			continue
 		}
-		s.zones[i].Store(z)
+		s.store(i, z)
 		s.log.Info("file: Reloaded zone", "file", s.path, "zone", z.Origin(), "serial", serial)
 	}
 }

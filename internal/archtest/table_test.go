@@ -65,6 +65,8 @@ var table = map[string]row{
 	"directive/file":     {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
+	// transfer opens sockets to the servers that it notifies.
+	"directive/transfer": {own: chain},
 	// forward opens sockets to upstreams.
 	"directive/forward": {own: chain},
 	// These directives answer from the cluster.

@@ -1,0 +1,241 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// A notifier sends NOTIFY messages of one plan. Each target has a goroutine.
+type notifier struct {
+	uses   *Transfer
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	mu      sync.Mutex
+	targets map[*use][]*target
+	stops   []func() // of Follow
+}
+
+// newNotifier starts the goroutines of the targets.
+func newNotifier(t *Transfer) *notifier {
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &notifier{uses: t, cancel: cancel, targets: map[*use][]*target{}}
+	for _, u := range t.uses {
+		for _, addr := range u.targets {
+			to := &target{addr: addr, source: u.source, log: t.log, wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{}}
+			n.targets[u] = append(n.targets[u], to)
+			n.tasks.Go(func() { to.run(ctx) })
+		}
+	}
+	return n
+}
+
+// follow sends NOTIFY messages for the zones of handlers.
+func (n *notifier) follow(handlers []zone.Transferable) {
+	if len(n.targets) == 0 {
+		return
+	}
+	for _, h := range handlers {
+		stop := h.Follow(n.changed)
+		n.mu.Lock()
+		n.stops = append(n.stops, stop)
+		n.mu.Unlock()
+	}
+}
+
+// changed sends NOTIFY messages for a zone.
+func (n *notifier) changed(origin wire.Name) {
+	if u := n.uses.find(origin); u != nil {
+		for _, to := range n.targets[u] {
+			to.add(origin)
+		}
+	}
+}
+
+// Stop implements config.Stopper.
+func (n *notifier) Stop() {
+	n.mu.Lock()
+	for _, stop := range n.stops {
+		stop()
+	}
+	n.mu.Unlock()
+	n.cancel()
+	n.tasks.Wait()
+}
+
+// maxAttempts is the number of NOTIFY messages for one change. RFC 1996 §3.6 advises five
+// retries.
+const maxAttempts = 6
+
+// firstTimeout is the time after which a NOTIFY message without a reply is repeated. It
+// doubles with each attempt.
+const firstTimeout = time.Second
+
+// A target is one server that is sent NOTIFY messages.
+type target struct {
+	addr   netip.AddrPort
+	source netip.Addr
+	log    *slog.Logger
+	wake   chan struct{}
+	tasks  sync.WaitGroup
+
+	mu      sync.Mutex
+	pending map[wire.Name]*attempt
+}
+
+// An attempt is the state of one zone whose NOTIFY message has no reply yet.
+type attempt struct {
+	id    uint16 // of the last message
+	count int    // messages sent
+	next  time.Time
+	err   error
+}
+
+// add makes the target send a NOTIFY message for a zone. A change while an earlier
+// message waits for its reply starts again.
+func (t *target) add(origin wire.Name) {
+	t.mu.Lock()
+	t.pending[origin] = &attempt{}
+	t.mu.Unlock()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run sends messages until ctx ends. The socket is open while replies are awaited.
+func (t *target) run(ctx context.Context) {
+	var socket net.Conn
+	closeSocket := func() {
+		if socket != nil {
+			_ = socket.Close()
+			socket = nil
+			t.tasks.Wait()
+		}
+	}
+	defer closeSocket()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.wake:
+		case <-timer.C:
+		}
+		var wait time.Duration
+		for {
+			origin, id, more := t.due(time.Now())
+			if id == 0 {
+				wait = more
+				break
+			}
+			err := t.send(&socket, origin, id)
+			t.failed(origin, id, err)
+		}
+		if wait < 0 {
+			closeSocket()
+			continue
+		}
+		timer.Reset(wait)
+	}
+}
+
+// due returns a zone whose NOTIFY message must be sent now, with the ID of the message.
+// Without one the ID is zero, and wait is the time until the next, negative if there is
+// none.
+func (t *target) due(now time.Time) (origin wire.Name, id uint16, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wait = -1
+	for name, a := range t.pending {
+		left := a.next.Sub(now)
+		switch {
+		case left > 0 && (wait < 0 || left < wait):
+			wait = left
+		case left > 0:
+		case a.count == maxAttempts:
+			delete(t.pending, name)
+			if a.err == nil {
+				a.err = errors.New("no reply")
+			}
+			t.log.Warn("transfer: Failed to notify server", "zone", name, "address", t.addr, "error", a.err)
+		default:
+			a.next = now.Add(firstTimeout << a.count)
+			a.count++
+			a.id = uint16(1 + rand.N(0xFFFF))
+			return name, a.id, 0
+		}
+	}
+	return "", 0, wait
+}
+
+// failed notes why a message was not sent.
+func (t *target) failed(origin wire.Name, id uint16, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a := t.pending[origin]; a != nil && a.id == id && err != nil {
+		a.err = err
+	}
+}
+
+// opcodeNotify is the opcode NOTIFY, as flags of a header.
+const opcodeNotify = 4 << 11
+
+// send sends one message, and opens the socket if it is nil.
+func (t *target) send(socket *net.Conn, origin wire.Name, id uint16) error {
+	if *socket == nil {
+		var d net.Dialer
+		if t.source.IsValid() {
+			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.source, 0))
+		}
+		opened, err := d.Dial("udp", t.addr.String())
+		if err != nil {
+			return err
+		}
+		*socket = opened
+		t.tasks.Go(func() { t.receive(opened) })
+	}
+	_, err := (*socket).Write(wire.AppendRequest(nil, id, opcodeNotify|wire.FlagAA, []byte(origin), wire.TypeSOA))
+	return err
+}
+
+// receive reads replies until the socket is closed.
+func (t *target) receive(socket net.Conn) {
+	buf := make([]byte, 512)
+	for {
+		n, err := socket.Read(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil && n >= wire.HeaderLen && buf[2]&0x80 != 0 {
+			t.replied(uint16(buf[0])<<8|uint16(buf[1]), wire.RCode(buf[3]&15))
+		}
+	}
+}
+
+// replied ends the attempt with an ID. A server that does not accept the message is not
+// sent others.
+func (t *target) replied(id uint16, code wire.RCode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for origin, a := range t.pending {
+		if a.id != id || a.count == 0 {
+			continue
+		}
+		delete(t.pending, origin)
+		if code != wire.NoError {
+			t.log.Warn("transfer: Failed to notify server", "zone", origin, "address", t.addr, "error", fmt.Errorf("reply %s", code))
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+// An output collects what a server logs. It is safe for concurrent use.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// freePort returns an address whose port is free for UDP and TCP.
+func freePort(t testing.TB) netip.AddrPort {
+	t.Helper()
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := l.Addr().String()
+		u, err := net.ListenPacket("udp", at)
+		_ = l.Close()
+		if err == nil {
+			_ = u.Close()
+			return netip.MustParseAddrPort(at)
+		}
+	}
+	t.Fatal("no port is free for UDP and TCP")
+	return netip.AddrPort{}
+}
+
+// serve starts Seamark at an address. old is the plan that it replaces, or nil.
+func serve(t testing.TB, at netip.AddrPort, old *server.Plan, text string) (*server.Plan, *output) {
+	t.Helper()
+	blocks, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := new(output)
+	plan, err := server.NewPlan(blocks, server.Options{
+		Directives: builtin.Directives(), Listen: []netip.AddrPort{at},
+		Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: new(metrics.Registry),
+	})
+	if err == nil {
+		err = plan.Start(context.Background(), old)
+	}
+	if err != nil {
+		t.Fatalf("%s\n%v", text, err)
+	}
+	return plan, log
+}
+
+// run starts Seamark for the time of the test.
+func run(t testing.TB, at netip.AddrPort, text string) *output {
+	t.Helper()
+	plan, log := serve(t, at, nil, text)
+	t.Cleanup(func() {
+		plan.Stop(context.Background())
+		if t.Failed() {
+			t.Logf("log of the server at %s:\n%.4000s", at, log)
+		}
+	})
+	return log
+}
+
+// write writes a file in one step.
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until is returns "".
+func eventually(t testing.TB, is func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		why := is()
+		if why == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after 20 seconds: %s", why)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// axfr returns the records of a zone as text, sorted, with one SOA record.
+func axfr(at netip.AddrPort, zone string) ([]string, error) {
+	m := new(mdns.Msg).SetAxfr(zone)
+	return transferred(at, m)
+}
+
+func transferred(at netip.AddrPort, m *mdns.Msg) ([]string, error) {
+	answers, err := new(mdns.Transfer).In(m, at.String())
+	if err != nil {
+		return nil, err
+	}
+	var records []string
+	for a := range answers {
+		if a.Error != nil {
+			err = a.Error
+			continue
+		}
+		for _, rr := range a.RR {
+			records = append(records, strings.ToLower(strings.ReplaceAll(rr.String(), "\t", " ")))
+		}
+	}
+	if err == nil && len(records) > 1 {
+		records = records[:len(records)-1]
+	}
+	slices.Sort(records)
+	return records, err
+}
+
+// soa returns the serial number that a server answers with, or 0.
+func soa(at netip.AddrPort, zone string) uint32 {
+	r, err := mdns.Exchange(new(mdns.Msg).SetQuestion(zone, mdns.TypeSOA), at.String())
+	if err != nil || len(r.Answer) == 0 {
+		return 0
+	}
+	if s, ok := r.Answer[0].(*mdns.SOA); ok {
+		return s.Serial
+	}
+	return 0
+}
+
+// same returns the differences between the zones of two servers.
+func same(a, b netip.AddrPort, zone string) string {
+	x, err := axfr(a, zone)
+	if err != nil {
+		return err.Error()
+	}
+	y, err := axfr(b, zone)
+	if err != nil {
+		return err.Error()
+	}
+	return difference(x, y)
+}
+
+func difference(x, y []string) string {
+	var lines []string
+	for _, r := range x {
+		if _, ok := slices.BinarySearch(y, r); !ok {
+			lines = append(lines, "- "+r)
+		}
+	}
+	for _, r := range y {
+		if _, ok := slices.BinarySearch(x, r); !ok {
+			lines = append(lines, "+ "+r)
+		}
+	}
+	if len(lines) == 0 && len(x) != len(y) {
+		return fmt.Sprintf("%d and %d records, the same but for duplicates", len(x), len(y))
+	}
+	if n := len(lines); n > 20 {
+		lines = append(lines[:20], fmt.Sprintf("and %d more", n-20))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// A daemon is an independent name server that copies zones.
+type daemon struct {
+	program string
+	// command returns the arguments, after it has written the configuration to dir.
+	command func(t testing.TB, dir string, at, primary netip.AddrPort, key *tsigKey, zones []string) []string
+}
+
+// A tsigKey is a key for HMAC-SHA256.
+type tsigKey struct{ name, secret string }
+
+var daemons = map[string]daemon{
+	"knot": {"knotd", knot}, "nsd": {"nsd", nsd}, "bind": {"named", bind},
+}
+
+// follow starts a daemon that copies zones from primary.
+func (d daemon) follow(t testing.TB, at, primary netip.AddrPort, key *tsigKey, zones ...string) {
+	t.Helper()
+	path, err := exec.LookPath(d.program)
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/" + d.program); err != nil {
+			t.Skipf("%s is not installed", d.program)
+		}
+	}
+	dir := t.TempDir()
+	c := exec.Command(path, d.command(t, dir, at, primary, key, zones)...)
+	var log output
+	c.Stdout, c.Stderr, c.Dir = &log, &log, dir
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			text := log.String()
+			t.Logf("log of %s:\n%s", d.program, text[max(0, len(text)-4000):])
+		}
+	})
+	eventually(t, func() string {
+		if conn, err := net.Dial("tcp", at.String()); err != nil {
+			return d.program + " does not listen:\n" + log.String()
+		} else {
+			_ = conn.Close()
+		}
+		return ""
+	})
+}
+
+func knot(t testing.TB, dir string, at, primary netip.AddrPort, key *tsigKey, zones []string) []string {
+	text := fmt.Sprintf("server:\n  listen: %s@%d\n  rundir: %s\n  pidfile: %s/pid\n  udp-workers: 1\n  tcp-workers: 1\n  background-workers: 1\n"+
+		"database:\n  storage: %s\nlog:\n- target: stderr\n  any: info\n", at.Addr(), at.Port(), dir, dir, dir)
+	use := ""
+	if key != nil {
+		text += fmt.Sprintf("key:\n- id: %s\n  algorithm: hmac-sha256\n  secret: %s\n", key.name, key.secret)
+		use = "  key: " + key.name + "\n"
+	}
+	text += fmt.Sprintf("remote:\n- id: primary\n  address: %s@%d\n%s", primary.Addr(), primary.Port(), use)
+	text += "acl:\n- id: notify\n  address: 127.0.0.1\n" + use + "  action: notify\n- id: all\n  address: 127.0.0.1\n  action: transfer\n"
+	text += "template:\n- id: default\n  storage: " + dir + "\n  zonefile-sync: -1\nzone:\n"
+	for _, z := range zones {
+		text += fmt.Sprintf("- domain: %s\n  master: primary\n  acl: [notify, all]\n", z)
+	}
+	write(t, filepath.Join(dir, "knot.conf"), text)
+	return []string{"-c", filepath.Join(dir, "knot.conf")}
+}
+
+func nsd(t testing.TB, dir string, at, primary netip.AddrPort, key *tsigKey, zones []string) []string {
+	text := fmt.Sprintf("server:\n ip-address: %s\n port: %d\n username: \"\"\n zonesdir: %q\n database: \"\"\n pidfile: %q\n xfrdfile: %q\n"+
+		" zonelistfile: %q\n xfrdir: %q\n server-count: 1\n verbosity: 2\nremote-control:\n control-enable: no\n",
+		at.Addr(), at.Port(), dir, dir+"/pid", dir+"/xfrd", dir+"/zonelist", dir)
+	name := "NOKEY"
+	if key != nil {
+		name = key.name
+		text += fmt.Sprintf("key:\n name: %q\n algorithm: hmac-sha256\n secret: %q\n", key.name, key.secret)
+	}
+	for _, z := range zones {
+		text += fmt.Sprintf("zone:\n name: %q\n request-xfr: %s@%d %s\n allow-notify: 127.0.0.1 %s\n provide-xfr: 127.0.0.1 NOKEY\n",
+			z, primary.Addr(), primary.Port(), name, name)
+	}
+	write(t, filepath.Join(dir, "nsd.conf"), text)
+	return []string{"-d", "-c", filepath.Join(dir, "nsd.conf")}
+}
+
+func bind(t testing.TB, dir string, at, primary netip.AddrPort, key *tsigKey, zones []string) []string {
+	text := fmt.Sprintf("options { directory %q; listen-on port %d { %s; }; listen-on-v6 { none; }; pid-file %q; session-keyfile %q;\n"+
+		"recursion no; allow-transfer { any; }; dnssec-validation no; notify no; managed-keys-directory %q;\n"+
+		"serial-query-rate 1000; startup-notify-rate 1000; };\ncontrols { };\n", dir, at.Port(), at.Addr(), dir+"/pid", dir+"/key", dir)
+	use := ""
+	if key != nil {
+		text += fmt.Sprintf("key %q { algorithm hmac-sha256; secret %q; };\n", key.name, key.secret)
+		use = " key " + fmt.Sprintf("%q", key.name)
+	}
+	for i, z := range zones {
+		text += fmt.Sprintf("zone %q { type secondary; primaries port %d { %s%s; }; file \"%d\"; min-refresh-time 1; };\n", z, primary.Port(), primary.Addr(), use, i)
+	}
+	write(t, filepath.Join(dir, "named.conf"), text)
+	return []string{"-g", "-n", "1", "-c", filepath.Join(dir, "named.conf")}
+}

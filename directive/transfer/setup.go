@@ -1,0 +1,77 @@
+package transfer
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/zone"
+)
+
+// Setup sets up the transfer directives of a server block: see Transfer.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	t := &Transfer{running: make(chan struct{}, maxRunning), log: b.Log}
+	var errs []error
+	for _, d := range uses {
+		u, err := parse(b, d)
+		errs = append(errs, err)
+		t.uses = append(t.uses, u)
+	}
+	b.Handle(t)
+	b.OnPlanned(func() error {
+		t.handlers = config.Find[zone.Transferable](b)
+		return nil
+	})
+	var n *notifier
+	b.OnStart(func(s *config.Start) (err error) {
+		n, err = config.Keep(s, t, func() (*notifier, error) { return newNotifier(t), nil })
+		return err
+	})
+	b.OnSwap(func() { n.follow(t.handlers) })
+	return errors.Join(errs...)
+}
+
+func parse(b *config.Block, d corefile.Directive) (*use, error) {
+	zones, err := b.ZonesOr(d)
+	u := &use{zones: zones}
+	errs := []error{err, d.Options(
+		corefile.Option{Usage: "to ADDRESS...", Set: func(o corefile.Directive) error {
+			var errs []error
+			for _, a := range o.Args {
+				errs = append(errs, u.addTo(a, o))
+			}
+			return errors.Join(errs...)
+		}},
+		corefile.Option{Usage: "source ADDRESS", Once: true, Set: func(o corefile.Directive) (err error) {
+			if u.source, err = netip.ParseAddr(o.Args[0].Text); err != nil {
+				return o.Errorf("want an IP address, got %q", o.Args[0].Text)
+			}
+			return nil
+		}},
+	)}
+	if errors.Join(errs...) == nil && !u.any && len(u.clients) == 0 {
+		errs = append(errs, d.Errorf("missing to: name the servers that may transfer the zone"))
+	}
+	return u, errors.Join(errs...)
+}
+
+// addTo adds an argument of to.
+func (u *use) addTo(a corefile.Token, o corefile.Directive) error {
+	if a.Text == "*" {
+		u.any = true
+		return nil
+	}
+	at, err := netip.ParseAddrPort(a.Text)
+	if err != nil {
+		addr, err := netip.ParseAddr(a.Text)
+		if err != nil {
+			return a.Errorf(o.Path, "want *, an IP address or ADDRESS:PORT, got %q", a.Text)
+		}
+		at = netip.AddrPortFrom(addr, 53)
+	}
+	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	u.clients = append(u.clients, at.Addr().WithZone(""))
+	u.targets = append(u.targets, at)
+	return nil
+}

@@ -1,0 +1,243 @@
+// Package transfer implements the transfer directive: zone transfers to other servers.
+//
+// Setup reads the options (setup.go). Transfer answers AXFR and IXFR from the
+// handlers of the server block that are a zone.Transferable. A notifier (notify.go)
+// sends NOTIFY messages when the versions of their zones change.
+package transfer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// A Transfer lets other servers copy zones: the transfer directive.
+//
+//	transfer [ZONES...] {
+//	    to ADDRESS...
+//	    source ADDRESS
+//	}
+//
+// The servers in to may transfer ZONES; the default is the server block's zones. The
+// records come from file in the same server block. A server
+// at another address is refused, and so is every transfer of a zone without transfer.
+// If several ZONES contain the zone of a query, the longest one decides.
+//
+// to lists IP addresses, with a port or without one; * permits every client. Use acl to
+// restrict clients to networks, as below. You can repeat to.
+//
+// AXFR (RFC 5936) is answered over TCP. The records are sent as the client receives
+// them, so memory does not grow with the zone; at most 16 transfers run at the same
+// time, and others wait for up to five minutes. IXFR (RFC 1995) is answered with the
+// SOA record alone if the client has the current version or asks over UDP, and
+// otherwise as AXFR.
+//
+// When the server starts, and when the serial number of a zone changes, each address in
+// to except * is sent a NOTIFY message (RFC 1996), at port 53 if it has no port. A message
+// without a reply is repeated up to five times, after 1, 2, 4, 8 and 16 seconds. source
+// sets the local address of these messages.
+//
+//	example.org:1053 {
+//	    file zones/db.example.org
+//	    acl {
+//	        allow type AXFR IXFR net 10.1.0.0/16
+//	        block type AXFR IXFR
+//	    }
+//	    transfer {
+//	        to *
+//	        to 10.1.0.53 10.1.1.53:5300
+//	        source 10.1.0.1
+//	    }
+//	}
+//
+// Same as CoreDNS: syntax, and who may transfer. Differs: IXFR over UDP is answered with
+// the SOA record, and not refused; a NOTIFY message is repeated for half a minute, and not
+// three times.
+type Transfer struct {
+	uses     []*use
+	handlers []zone.Transferable // set before the first query
+	running  chan struct{}       // limits concurrent transfers
+	log      *slog.Logger
+}
+
+// A use is one transfer directive in a Corefile.
+type use struct {
+	zones   []wire.Name
+	any     bool // to *
+	clients []netip.Addr
+	targets []netip.AddrPort // of NOTIFY
+	source  netip.Addr
+}
+
+const (
+	// maxRunning is the number of transfers at the same time. Each holds about 64 KB.
+	maxRunning = 16
+	// timeout bounds the time of a transfer, and of waiting for others.
+	timeout = 5 * time.Minute
+	// partSize is the size of the messages of a transfer. Names can be compressed in the
+	// first 16 KB of a message only.
+	partSize = 16 << 10
+)
+
+// ServeDNS leaves transfers to Resolve.
+func (t *Transfer) ServeDNS(q *dns.Query) dns.Verdict {
+	if q.Type != wire.TypeAXFR && q.Type != wire.TypeIXFR {
+		return dns.Next
+	}
+	u := t.find(wire.Name(q.Name()))
+	if u == nil {
+		return dns.Next
+	}
+	if !u.permits(q.Peer.Addr()) || !q.Streams() && q.Type == wire.TypeAXFR {
+		q.Fail(wire.Refused)
+		return dns.Done
+	}
+	if t.version(wire.Name(q.Name())) == nil {
+		return dns.Next
+	}
+	q.Timeout = timeout
+	return dns.Wait
+}
+
+// find returns the directive with the longest zone that contains name, or nil.
+func (t *Transfer) find(name wire.Name) (found *use) {
+	longest := -1
+	for _, u := range t.uses {
+		for _, z := range u.zones {
+			if name.Within(z) && z.Labels() > longest {
+				found, longest = u, z.Labels()
+			}
+		}
+	}
+	return found
+}
+
+// permits reports whether the client may transfer the zone.
+func (u *use) permits(client netip.Addr) bool {
+	return u.any || slices.Contains(u.clients, client.WithZone(""))
+}
+
+// version returns the version of a zone to transfer, or nil.
+func (t *Transfer) version(origin wire.Name) zone.Version {
+	for _, h := range t.handlers {
+		if v := h.Version(origin); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// Resolve sends the zone.
+func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
+	select {
+	case t.running <- struct{}{}:
+		defer func() { <-t.running }()
+	case <-ctx.Done():
+		return errors.New("too many transfers are running")
+	}
+	origin := wire.Name(q.Name())
+	v := t.version(origin)
+	if v == nil {
+		return fmt.Errorf("zone %s has no data to transfer", origin)
+	}
+	s := &stream{ctx: ctx, q: q}
+	kind := "AXFR"
+	records := iter.Seq[[]byte](v.Records)
+	serial, _ := v.Serial()
+	if q.Type == wire.TypeIXFR {
+		has, ok := clientSerial(q.Packet())
+		if !ok {
+			q.Fail(wire.FormErr)
+			return nil
+		}
+		if has == serial || zone.SerialLess(serial, has) || !q.Streams() {
+			records, kind = nil, "SOA"
+		} else if d, ok := v.(zone.Differ); ok {
+			if changes, ok := d.Since(has); ok {
+				records, kind = changes, "IXFR"
+			}
+		}
+	}
+	q.AA = true
+	q.Answer.Buf = append(make([]byte, 0, 3*partSize), q.Answer.Buf...)
+	if err := s.send(v, records, kind == "IXFR"); err != nil {
+		t.log.Warn("transfer: Failed to send zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "error", err)
+		return err
+	}
+	t.log.Info("transfer: Sent zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "kind", kind, "count", s.count)
+	return nil
+}
+
+// A stream writes records to the messages of one transfer.
+type stream struct {
+	ctx   context.Context
+	q     *dns.Query
+	count int
+	err   error
+}
+
+// send writes the SOA record and, unless records is nil, the records and the SOA
+// record again. Records of a whole zone begin with the SOA record.
+func (s *stream) send(v zone.Version, records iter.Seq[[]byte], differences bool) error {
+	var soa []byte
+	v.Records(func(record []byte) bool {
+		soa = slices.Clone(record)
+		return false
+	})
+	s.write(soa)
+	if records == nil {
+		return s.err
+	}
+	first := !differences
+	records(func(record []byte) bool {
+		if first {
+			first = false
+			return true
+		}
+		return s.write(record)
+	})
+	s.write(soa)
+	return s.err
+}
+
+// write adds one record, and sends the message before if it is full.
+func (s *stream) write(record []byte) bool {
+	a := &s.q.Answer
+	if !a.Empty() && len(a.Buf)+len(record) > partSize {
+		if s.err = s.ctx.Err(); s.err == nil {
+			s.err = s.q.SendPart()
+		}
+		if s.err != nil {
+			return false
+		}
+	}
+	a.Append(wire.Answers, record, 1)
+	s.count++
+	return true
+}
+
+// clientSerial returns the serial number in the authority section of an IXFR query.
+func clientSerial(packet []byte) (serial uint32, ok bool) {
+	if binary.BigEndian.Uint16(packet[6:]) != 0 || binary.BigEndian.Uint16(packet[8:]) == 0 {
+		return 0, false
+	}
+	_, off, ok := wire.ReadName(nil, packet, wire.HeaderLen)
+	if !ok {
+		return 0, false
+	}
+	r, ok := wire.ReadRecord(packet, off+4)
+	if !ok || r.Type != wire.TypeSOA || r.Next-r.RData < 22 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(packet[r.Next-20:]), true
+}

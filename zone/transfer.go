@@ -1,0 +1,77 @@
+package zone
+
+import (
+	"encoding/binary"
+	"iter"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A Transferable is a handler with zones that other servers may copy: file, auto,
+// secondary and kubernetes. The directive transfer finds the Transferables of its
+// server block.
+type Transferable interface {
+	// Version returns the current version of a zone, or nil if the handler does not
+	// have the zone, or has no data of it yet. It is safe for concurrent use.
+	Version(origin wire.Name) Version
+	// Follow calls changed with each zone that has a Version, and from then on with
+	// each zone whose version has changed, until stop is called. Calls come from any
+	// goroutine, also after stop; changed must not block.
+	Follow(changed func(origin wire.Name)) (stop func())
+}
+
+// A Version is an immutable state of a zone. A Version may also be a Differ.
+type Version interface {
+	// Serial returns the serial number of the SOA record.
+	Serial() (serial uint32, ok bool)
+	// Records yields each record once, the SOA record first. A record is in wire
+	// form, with names written out, and is valid until yield returns.
+	Records(yield func(record []byte) bool)
+}
+
+// A Differ is a Version with a history.
+type Differ interface {
+	// Since yields the differences from an earlier version as in RFC 1995 §4: for each
+	// change the old SOA record, the deleted records, the new SOA record and the added
+	// records. ok is false if the earlier version is not known.
+	Since(serial uint32) (records iter.Seq[[]byte], ok bool)
+}
+
+// SerialLess reports whether serial a is before b (RFC 1982).
+func SerialLess(a, b uint32) bool { return int32(a-b) < 0 && a-b != 1<<31 }
+
+// SOASerial returns the serial number of a SOA record in wire form.
+func SOASerial(record []byte) uint32 { return binary.BigEndian.Uint32(record[len(record)-20:]) }
+
+// Records implements [Version].
+func (z *Zone) Records(yield func(record []byte) bool) {
+	w := recordWriter{yield: yield, more: true}
+	apex := z.nodes[string(z.origin)]
+	if soa := apex.get(wire.TypeSOA); soa != nil {
+		w.write(apex, soa.records)
+	}
+	for _, n := range z.nodes {
+		for i := range n.sets {
+			if s := &n.sets[i]; s.t != wire.TypeSOA {
+				w.write(n, s.records)
+			}
+			w.write(n, n.sets[i].sigs)
+		}
+	}
+}
+
+// A recordWriter yields records with the names of their nodes.
+type recordWriter struct {
+	yield func([]byte) bool
+	more  bool
+	buf   []byte
+}
+
+func (w *recordWriter) write(n *node, records []byte) {
+	for i := 0; i < len(records) && w.more; {
+		next := i + headLen + int(binary.BigEndian.Uint16(records[i+headLen-2:]))
+		w.buf = append(append(w.buf[:0], n.name...), records[i+len(wire.OwnerIsQuestion):next]...)
+		w.more = w.yield(w.buf)
+		i = next
+	}
+}
