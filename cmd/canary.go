@@ -171,6 +171,12 @@ func (p *program) canaryOptions(f *canaryFlags) (canary.Options, error) {
 	}
 	o.API, o.Out, o.Check, o.Poll = session, p.out, p.checkMounted, 500*time.Millisecond
 	o.Diff = p.canaryDiff(f, source)
+	if o.Diff != nil {
+		o.DiffNeeds = apiserver.Watched()
+	}
+	if f.compare == "port-forward" {
+		o.DiffNeeds = append(o.DiffNeeds, apiserver.Permission{Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: f.Namespace})
+	}
 	o.Kubectl = "kubectl"
 	if f.source.kubeconfig != "" {
 		o.Kubectl += " " + shellWord("--kubeconfig="+f.source.kubeconfig)

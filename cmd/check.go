@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/internal/flags"
@@ -79,10 +80,10 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 	}
 	v, ok := parseVersion(f.coredns)
 	if f.coredns != "" && !ok {
-		return fmt.Errorf("--coredns: want a version such as %v, got %q", newestCoreDNS, f.coredns)
+		return fmt.Errorf("--coredns: want a version such as %v, got %q", newestCoreDNS(), f.coredns)
 	}
-	if f.coredns != "" && slices.Compare(v[:], newestCoreDNS[:]) > 0 {
-		return fmt.Errorf("--coredns: the changes of CoreDNS are known up to version %v, got %q", newestCoreDNS, f.coredns)
+	if newest := newestCoreDNS(); f.coredns != "" && slices.Compare(v[:], newest[:]) > 0 {
+		return fmt.Errorf("--coredns: the changes of CoreDNS are known up to version %v, got %q", newest, f.coredns)
 	}
 	check := func(file string) (errs, warnings []error) {
 		plan, servers, err := p.plan(file, f.at)
@@ -137,7 +138,12 @@ func (p *program) findings(ctx context.Context, f checkFlags, files []string, ch
 		if err != nil {
 			return nil, nil, err
 		}
-		return p.checkCluster(ctx, source, f.strict, check)
+		session, err := apiserver.NewSession(source)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer session.Close()
+		return p.checkCluster(ctx, session, f.strict, check)
 	}
 	for _, file := range files {
 		name := file

@@ -12,8 +12,8 @@ import (
 // A version is a version of CoreDNS: major, minor, patch.
 type version [3]int
 
-// newestCoreDNS is the newest version that corednsChanges covers.
-var newestCoreDNS = version{1, 15, 0}
+// newestCoreDNS returns the newest version that corednsChanges covers.
+func newestCoreDNS() version { return version{1, 15, 0} }
 
 func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
 

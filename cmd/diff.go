@@ -135,20 +135,35 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		Directives: p.directives, Cluster: source, Address: query.WithPort(d.against), Transport: d.transport, Rate: d.rate, Timeout: d.timeout,
 		Log: server.NewLog(p.err, slog.LevelWarn),
 	}
+	var pod cluster.Key
+	var port int
 	if d.transport == "port-forward" {
 		if source.Manifests != "" {
 			return errors.New("--transport port-forward needs an API server: set --kubeconfig in place of --manifests")
 		}
-		pod, port, err := forwardTarget(ctx, source, d.against)
-		if err != nil {
+		if pod, port, err = forwardTarget(d.against); err != nil {
+			return err
+		}
+	}
+	var session *apiserver.Session
+	if source.Manifests == "" {
+		if session, err = apiserver.NewSession(source); err != nil {
 			return incomplete{err}
+		}
+		defer session.Close()
+	}
+	if d.transport == "port-forward" {
+		if d.against == "" {
+			if pod, err = dnsPod(ctx, session); err != nil {
+				return incomplete{err}
+			}
 		}
 		forwarder := apiserver.PortForward(source, pod, port)
 		defer forwarder.Close()
 		o.Address, o.Transport, o.Dial = net.JoinHostPort(pod.String(), strconv.Itoa(port)), "tcp", forwarder.Dial
 	}
-	if d.conf == "" && source.Manifests == "" {
-		o.Corefile = p.runningCorefile(ctx, source)
+	if d.conf == "" && session != nil {
+		o.Corefile = p.runningCorefile(ctx, session)
 	}
 	if d.conf != "" {
 		text, err := corefile.Text(d.conf)
@@ -177,8 +192,8 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 
 // runningCorefile returns the Corefile of the cluster's CoreDNS. If there is none, or it has
 // no kubernetes directive, it prints a message and returns "".
-func (p *program) runningCorefile(ctx context.Context, source cluster.Options) string {
-	config, err := clusterConfig(ctx, source)
+func (p *program) runningCorefile(ctx context.Context, session *apiserver.Session) string {
+	config, err := clusterConfig(ctx, session)
 	text := config.coredns["Corefile"]
 	if err == nil && text != "" {
 		err = diff.CheckCorefile(text)
@@ -191,12 +206,11 @@ func (p *program) runningCorefile(ctx context.Context, source cluster.Options) s
 	return text
 }
 
-// forwardTarget returns the pod and the port of NAMESPACE/POD[:PORT]; by default those of a
-// pod behind the Service kube-dns.
-func forwardTarget(ctx context.Context, source cluster.Options, target string) (pod cluster.Key, port int, err error) {
+// forwardTarget returns the pod and the port of NAMESPACE/POD[:PORT]; no pod if target is
+// empty.
+func forwardTarget(target string) (pod cluster.Key, port int, err error) {
 	if target == "" {
-		pod, err = dnsPod(ctx, source)
-		return pod, 53, err
+		return pod, 53, nil
 	}
 	name, number, found := strings.Cut(target, ":")
 	if port = 53; found {
@@ -212,8 +226,8 @@ func forwardTarget(ctx context.Context, source cluster.Options, target string) (
 }
 
 // dnsPod returns a ready pod behind the Service kube-dns.
-func dnsPod(ctx context.Context, source cluster.Options) (cluster.Key, error) {
-	text, err := apiserver.Fetch(ctx, source, "/api/v1/namespaces/kube-system/pods?labelSelector=k8s-app%3Dkube-dns&limit=100")
+func dnsPod(ctx context.Context, session *apiserver.Session) (cluster.Key, error) {
+	text, err := session.Get(ctx, "/api/v1/namespaces/kube-system/pods?labelSelector=k8s-app%3Dkube-dns&limit=100")
 	if err != nil {
 		return cluster.Key{}, err
 	}

@@ -2,9 +2,7 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
@@ -44,28 +42,17 @@ The exit status is 1 if a finding is an error.`,
 	return c
 }
 
-// An apiClient is the doctor's client of an API server.
-type apiClient struct{ cluster.Options }
-
-func (c apiClient) Get(ctx context.Context, path string) ([]byte, error) {
-	return apiserver.Fetch(ctx, c.Options, path)
-}
-
-func (c apiClient) Review(ctx context.Context, path string, object []byte) ([]byte, error) {
-	return apiserver.Review(ctx, c.Options, path, object)
-}
-
-func (apiClient) Missing(err error) bool {
-	e, ok := errors.AsType[*apiserver.ResponseError](err)
-	return ok && e.Code == http.StatusNotFound
-}
-
 func (p *program) doctor(ctx context.Context, source cluster.Options, output string) error {
-	report, err := doctor.Run(ctx, apiClient{source})
+	api, err := apiserver.NewSession(source)
 	if err != nil {
 		return failure{err}
 	}
-	report.Findings = append(report.Findings, p.examineCorefile(ctx, source)...)
+	defer api.Close()
+	report, err := doctor.Run(ctx, api)
+	if err != nil {
+		return failure{err}
+	}
+	report.Findings = append(report.Findings, p.examineCorefile(ctx, api)...)
 	if output == "json" {
 		err = indented(p.out, report)
 	} else {
@@ -89,9 +76,9 @@ func (p *program) doctor(ctx context.Context, source cluster.Options, output str
 }
 
 // examineCorefile reports the errors and warnings of the configuration in the cluster.
-func (p *program) examineCorefile(ctx context.Context, source cluster.Options) []doctor.Finding {
+func (p *program) examineCorefile(ctx context.Context, api *apiserver.Session) []doctor.Finding {
 	const next = "seamark check --from-cluster"
-	names, found, err := p.checkCluster(ctx, source, false, func(file string) (errs, warnings []error) {
+	names, found, err := p.checkCluster(ctx, api, false, func(file string) (errs, warnings []error) {
 		plan, _, err := p.plan(file, 53)
 		if err != nil {
 			return []error{err}, nil

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/internal/kubednsconfig"
@@ -26,10 +24,10 @@ const mountedAt = "/etc/coredns/"
 type dnsConfig struct{ coredns, custom, kubedns map[string]string }
 
 // clusterConfig reads the configuration of the cluster's DNS server.
-func clusterConfig(ctx context.Context, source cluster.Options) (c dnsConfig, err error) {
+func clusterConfig(ctx context.Context, session *apiserver.Session) (c dnsConfig, err error) {
 	for name, data := range map[string]*map[string]string{"coredns": &c.coredns, "coredns-custom": &c.custom, "kube-dns": &c.kubedns} {
-		text, err := apiserver.Fetch(ctx, source, "/api/v1/namespaces/kube-system/configmaps/"+name)
-		if e, ok := errors.AsType[*apiserver.ResponseError](err); ok && e.Code == http.StatusNotFound {
+		text, err := session.Get(ctx, "/api/v1/namespaces/kube-system/configmaps/"+name)
+		if apiserver.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -47,8 +45,8 @@ func clusterConfig(ctx context.Context, source cluster.Options) (c dnsConfig, er
 
 // checkCluster checks the configuration of the cluster's DNS server. It writes the ConfigMaps
 // into a temporary folder for check.
-func (p *program) checkCluster(ctx context.Context, source cluster.Options, strict bool, check func(file string) (errs, warnings []error)) (files []string, found []finding, err error) {
-	config, err := clusterConfig(ctx, source)
+func (p *program) checkCluster(ctx context.Context, session *apiserver.Session, strict bool, check func(file string) (errs, warnings []error)) (files []string, found []finding, err error) {
+	config, err := clusterConfig(ctx, session)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -152,7 +152,12 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags) (resolvconf.Con
 	if o.Kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
 		return resolvconf.Config{}, errors.New("no kubeconfig found: set --kubeconfig")
 	}
-	text, err := apiserver.Fetch(ctx, o, "/api/v1/namespaces/"+namespace+"/pods/"+name)
+	session, err := apiserver.NewSession(o)
+	if err != nil {
+		return resolvconf.Config{}, err
+	}
+	defer session.Close()
+	text, err := session.Get(ctx, "/api/v1/namespaces/"+namespace+"/pods/"+name)
 	if err != nil {
 		return resolvconf.Config{}, err
 	}
@@ -165,7 +170,7 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags) (resolvconf.Con
 		return resolvconf.Config{}, err
 	}
 	kubelet := resolvconf.Kubelet{ClusterDomain: q.domain, Node: new(resolvconf.Config)}
-	text, err = apiserver.Fetch(ctx, o, "/api/v1/namespaces/kube-system/services/kube-dns")
+	text, err = session.Get(ctx, "/api/v1/namespaces/kube-system/services/kube-dns")
 	switch {
 	case err == nil:
 		var service struct{ Spec struct{ ClusterIP string } }

@@ -282,6 +282,16 @@ func TestCanaryForbidden(t *testing.T) {
 	if want := "kubectl -n kube-system auth can-i get pods --subresource=proxy"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("start: got %v, want an error with %q", err, want)
 	}
+	r.DiffNeeds = []apiserver.Permission{{Verb: "list", Resource: "services"}, {Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: "kube-system"}}
+	for denied, want := range map[string]string{
+		"pods/portforward": "kubectl -n kube-system auth can-i create pods --subresource=portforward",
+		"services":         "kubectl auth can-i list services --all-namespaces",
+	} {
+		d.set(func() { d.denied = denied })
+		if err := r.do(canary.Start); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("start without %s: got %v, want an error with %q", denied, err, want)
+		}
+	}
 	if got := r.stage(); got != "0" {
 		t.Errorf("stage without permission: got %s, want 0", got)
 	}

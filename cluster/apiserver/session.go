@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,6 +41,12 @@ func (e *ResponseError) Error() string {
 		return fmt.Sprintf("reading %s from the API server: %s", e.Path, e.Message)
 	}
 	return fmt.Sprintf("%s %s: %s", e.Method, e.Path, e.Message)
+}
+
+// IsNotFound reports whether err is the response that an object does not exist.
+func IsNotFound(err error) bool {
+	e, ok := errors.AsType[*ResponseError](err)
+	return ok && e.Code == http.StatusNotFound
 }
 
 // NewSession reads the options' kubeconfig or service account. It sends no request.

@@ -130,7 +130,7 @@ var table = map[string]row{
 		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "internal/query", "metrics", "server", "transport", "wire"},
 		third: []string{"github.com/miekg/dns"},
 	},
-	"internal/doctor":        {noNet: true},
+	"internal/doctor":        {own: []string{"cluster"}, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},

@@ -66,6 +66,8 @@ type Options struct {
 	// Check returns the errors and warnings of a Corefile. It and the files that it imports
 	// are among files, by their path in the container.
 	Check func(corefile string, files map[string]string) (errs, warnings []error)
+	// DiffNeeds are the permissions that Diff needs.
+	DiffNeeds []apiserver.Permission
 	// Diff compares the answers of a pod with the objects of the cluster, as a server with
 	// this Corefile answers them. If it is nil, nothing is compared.
 	Diff func(ctx context.Context, pod Pod, corefile string) (Differences, error)

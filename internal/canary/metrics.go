@@ -14,6 +14,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/seamark/seamark/cluster/apiserver"
 )
 
 // A Rule is the condition under which a canary stops.
@@ -188,7 +190,7 @@ func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, er
 				continue
 			}
 			page, err := c.API.Get(ctx, c.path("pods", p.Metadata.Name)+":"+strconv.Itoa(c.MetricsPort)+"/proxy/metrics")
-			if notFound(err) {
+			if apiserver.IsNotFound(err) {
 				continue // deleted since s was read
 			}
 			if err != nil {

@@ -2,72 +2,56 @@ package canary
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/seamark/seamark/cluster/apiserver"
 )
 
-// A permission is one that the commands need in the namespace.
-type permission struct{ verb, group, resource, subresource string }
-
-var permissions = []permission{
-	{"list", "apps", "deployments", ""},
-	{"create", "apps", "deployments", ""},
-	{"patch", "apps", "deployments", ""},
-	{"delete", "apps", "deployments", ""},
-	{"get", "", "services", ""},
-	{"create", "", "services", ""},
-	{"patch", "", "services", ""},
-	{"delete", "", "services", ""},
-	{"list", "", "pods", ""},
-	{"patch", "", "pods", ""},
-	{"get", "", "pods", "proxy"},
-	{"get", "", "configmaps", ""},
-	{"list", "discovery.k8s.io", "endpointslices", ""},
+// permissions returns those that the commands need in the namespace.
+func (c *command) permissions() []apiserver.Permission {
+	list := []apiserver.Permission{
+		{Verb: "list", Group: "apps", Resource: "deployments"},
+		{Verb: "create", Group: "apps", Resource: "deployments"},
+		{Verb: "patch", Group: "apps", Resource: "deployments"},
+		{Verb: "delete", Group: "apps", Resource: "deployments"},
+		{Verb: "get", Resource: "services"},
+		{Verb: "create", Resource: "services"},
+		{Verb: "patch", Resource: "services"},
+		{Verb: "delete", Resource: "services"},
+		{Verb: "list", Resource: "pods"},
+		{Verb: "patch", Resource: "pods"},
+		{Verb: "get", Resource: "pods", Subresource: "proxy"},
+		{Verb: "get", Resource: "configmaps"},
+		{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices"},
+	}
+	for i := range list {
+		list[i].Namespace = c.Namespace
+	}
+	return append(list, c.DiffNeeds...)
 }
 
 // checkPermissions checks before the first change that the user may make all changes,
 // those of a rollback included.
 func (c *command) checkPermissions(ctx context.Context) error {
 	var missing []string
-	for _, p := range permissions {
-		review := object{"spec": object{"resourceAttributes": object{
-			"namespace": c.Namespace, "verb": p.verb, "group": p.group, "resource": p.resource, "subresource": p.subresource,
-		}}}
-		allowed, err := c.review(ctx, "SelfSubjectAccessReview", review)
+	for _, p := range c.permissions() {
+		allowed, err := c.API.Allowed(ctx, "", p)
 		if err != nil {
 			return fmt.Errorf("checking your permissions: %w", err)
 		}
-		if !allowed {
-			resource := p.resource
-			if p.group != "" {
-				resource += "." + p.group
-			}
-			if p.subresource != "" {
-				resource += " --subresource=" + p.subresource
-			}
-			missing = append(missing, c.kubectl("auth can-i %s %s", p.verb, resource))
+		if !allowed && p.Namespace == "" {
+			missing = append(missing, c.Kubectl+" "+p.CanI()+" --all-namespaces")
+		} else if !allowed {
+			missing = append(missing, c.kubectl("%s", p.CanI()))
 		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("you lack permissions; nothing was changed. Each of these commands prints no:\n%s", strings.Join(missing, "\n"))
 	}
 	return nil
-}
-
-// review sends an access review.
-func (c *command) review(ctx context.Context, kind string, o object) (allowed bool, err error) {
-	o["apiVersion"], o["kind"] = "authorization.k8s.io/v1", kind
-	text, err := c.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/"+strings.ToLower(kind)+"s", jsonType, encode(o))
-	if err != nil {
-		return false, err
-	}
-	var review struct{ Status struct{ Allowed bool } }
-	err = json.Unmarshal(text, &review)
-	return review.Status.Allowed, err
 }
 
 // problems returns the problems that prevent a change to a stage, and warnings.
@@ -134,7 +118,7 @@ func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnin
 	for _, m := range s.old.configMaps(server) {
 		var config struct{ Data map[string]string }
 		err := c.get(ctx, c.path("configmaps", m.Name), &config)
-		if err != nil && !(notFound(err) && m.Optional) {
+		if err != nil && !(apiserver.IsNotFound(err) && m.Optional) {
 			return []string{err.Error()}, nil
 		}
 		maps.Copy(files, m.files(config.Data))
@@ -161,17 +145,13 @@ func (c *command) checkAccount(ctx context.Context, s *state) (problems, warning
 		account = "default"
 	}
 	user := "system:serviceaccount:" + c.Namespace + ":" + account
-	for _, p := range []permission{
-		{"list", "", "services", ""}, {"watch", "", "services", ""},
-		{"list", "", "namespaces", ""}, {"watch", "", "namespaces", ""},
-		{"list", "discovery.k8s.io", "endpointslices", ""}, {"watch", "discovery.k8s.io", "endpointslices", ""},
-	} {
-		allowed, err := c.review(ctx, "SubjectAccessReview", object{"spec": object{"user": user, "resourceAttributes": object{"verb": p.verb, "group": p.group, "resource": p.resource}}})
+	for _, p := range apiserver.Watched() {
+		allowed, err := c.API.Allowed(ctx, user, p)
 		if err != nil {
 			return nil, []string{fmt.Sprintf("the permissions of the account %s were not checked: %v", account, err)}
 		}
 		if !allowed {
-			problems = append(problems, fmt.Sprintf("the account %s may not %s %s in all namespaces: add this to its ClusterRole", account, p.verb, p.resource))
+			problems = append(problems, fmt.Sprintf("the account %s may not %v in all namespaces: add this to its ClusterRole", account, p))
 		}
 	}
 	return problems, nil
@@ -192,29 +172,33 @@ func (s *state) podWarnings(service string) (warnings []string) {
 	return warnings
 }
 
-// managers are the labels and annotations of programs that restore the old Deployment.
-var managers = []struct{ key, value, warning string }{
-	{"eks.amazonaws.com/component", "", "EKS manages this add-on, and an update of the add-on scales it up again: make it self-managed first (aws eks delete-addon --preserve)"},
-	{"kubernetes.azure.com/managedby", "", "AKS manages this Deployment and restores its replicas"},
-	{"addonmanager.kubernetes.io/mode", "Reconcile", "the add-on manager (AKS, GKE, kube-up) restores this Deployment's replicas"},
-	{"objectset.rio.cattle.io/owner-name", "", "k3s or RKE2 applies this Deployment again when its server starts: disable the packaged component (--disable coredns)"},
-	{"addon.kops.k8s.io/name", "", "kops applies this add-on again at its next update"},
-	{"app.kubernetes.io/managed-by", "Helm", "the next helm upgrade of this release restores its replicas: set replicaCount: 0 in its values at the last stage"},
-	{"argocd.argoproj.io/instance", "", "Argo CD restores this Deployment: exclude the replicas from its synchronization"},
-	{"argocd.argoproj.io/tracking-id", "", "Argo CD restores this Deployment: exclude the replicas from its synchronization"},
-	{"kustomize.toolkit.fluxcd.io/name", "", "Flux restores this Deployment: suspend its Kustomization"},
+// A restorer is a label or an annotation of a program that restores the old Deployment.
+type restorer struct{ key, value, warning string }
+
+func restorers() []restorer {
+	return []restorer{
+		{"eks.amazonaws.com/component", "", "EKS manages this add-on, and an update of the add-on scales it up again: make it self-managed first (aws eks delete-addon --preserve)"},
+		{"kubernetes.azure.com/managedby", "", "AKS manages this Deployment and restores its replicas"},
+		{"addonmanager.kubernetes.io/mode", "Reconcile", "the add-on manager (AKS, GKE, kube-up) restores this Deployment's replicas"},
+		{"objectset.rio.cattle.io/owner-name", "", "k3s or RKE2 applies this Deployment again when its server starts: disable the packaged component (--disable coredns)"},
+		{"addon.kops.k8s.io/name", "", "kops applies this add-on again at its next update"},
+		{"app.kubernetes.io/managed-by", "Helm", "the next helm upgrade of this release restores its replicas: set replicaCount: 0 in its values at the last stage"},
+		{"argocd.argoproj.io/instance", "", "Argo CD restores this Deployment: exclude the replicas from its synchronization"},
+		{"argocd.argoproj.io/tracking-id", "", "Argo CD restores this Deployment: exclude the replicas from its synchronization"},
+		{"kustomize.toolkit.fluxcd.io/name", "", "Flux restores this Deployment: suspend its Kustomization"},
+	}
 }
 
 // managed returns warnings about programs that restore the old Deployment.
 func (s *state) managed(to Stage) (warnings []string) {
 	m := s.old.Metadata
-	for _, manager := range managers {
-		value, ok := m.Labels[manager.key]
+	for _, r := range restorers() {
+		value, ok := m.Labels[r.key]
 		if !ok {
-			value, ok = m.Annotations[manager.key]
+			value, ok = m.Annotations[r.key]
 		}
-		if ok && (manager.value == "" || value == manager.value) {
-			warnings = append(warnings, manager.warning)
+		if ok && (r.value == "" || value == r.value) {
+			warnings = append(warnings, r.warning)
 		}
 	}
 	if m.Labels["k8s-app"] == "kube-dns" && to == Alone {

@@ -3,7 +3,6 @@ package canary
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -191,7 +190,7 @@ func (c *command) readState(ctx context.Context) (*state, error) {
 	}
 	s := &state{serving: map[string]bool{}}
 	if err := c.get(ctx, c.path("services", c.Service), &s.service); err != nil {
-		if notFound(err) {
+		if apiserver.IsNotFound(err) {
 			return nil, fmt.Errorf("namespace %s has no Service %s, which the pods' queries are sent to: set --namespace and --service", c.Namespace, c.Service)
 		}
 		return nil, err
@@ -206,7 +205,7 @@ func (c *command) readState(ctx context.Context) (*state, error) {
 	switch err := c.get(ctx, c.path("services", c.Name), own); {
 	case err == nil:
 		s.own = own
-	case !notFound(err):
+	case !apiserver.IsNotFound(err):
 		return nil, err
 	}
 	if err := c.readPods(ctx, s); err != nil {
@@ -341,9 +340,4 @@ func (c *command) get(ctx context.Context, path string, into any) error {
 		return fmt.Errorf("reading %s from the API server: %w", path, err)
 	}
 	return nil
-}
-
-func notFound(err error) bool {
-	status, ok := errors.AsType[*apiserver.ResponseError](err)
-	return ok && status.Code == 404
 }

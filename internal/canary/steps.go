@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seamark/seamark/cluster/apiserver"
 	"sigs.k8s.io/yaml"
 )
 
@@ -189,7 +190,7 @@ func (c *command) kubectl(format string, args ...any) string {
 func (c *command) request(method, path, contentType string, body []byte) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := c.API.Do(ctx, method, path, contentType, body)
-		if method == http.MethodDelete && notFound(err) {
+		if method == http.MethodDelete && apiserver.IsNotFound(err) {
 			return nil
 		}
 		return err
@@ -287,7 +288,7 @@ func (c *command) unlabelPods(ctx context.Context, s *state, which side) error {
 	}
 	body := encode(object{"metadata": object{"labels": removed}})
 	for _, p := range s.selected(which) {
-		if _, err := c.API.Do(ctx, http.MethodPatch, c.path("pods", p.Metadata.Name), mergeType, body); err != nil && !notFound(err) {
+		if _, err := c.API.Do(ctx, http.MethodPatch, c.path("pods", p.Metadata.Name), mergeType, body); err != nil && !apiserver.IsNotFound(err) {
 			return err
 		}
 	}

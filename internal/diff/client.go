@@ -172,9 +172,23 @@ func (c *conn) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.stray != nil {
-		return nil, fmt.Errorf("no valid reply within %v, but %w", c.timeout, e.stray)
+		return nil, &noReply{c.timeout, e.stray}
 	}
-	return nil, fmt.Errorf("no reply within %v", c.timeout)
+	return nil, &noReply{timeout: c.timeout}
+}
+
+// A noReply is the error of a query without a valid reply in time. stray is the last invalid
+// one, or nil.
+type noReply struct {
+	timeout time.Duration
+	stray   error
+}
+
+func (e *noReply) Error() string {
+	if e.stray != nil {
+		return fmt.Sprintf("no valid reply within %v, but %v", e.timeout, e.stray)
+	}
+	return fmt.Sprintf("no reply within %v", e.timeout)
 }
 
 func (c *conn) write(m *dns.Msg) error {

@@ -104,7 +104,7 @@ func (e *expected) wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-limit:
-			return e.timeout()
+			return e.timeout(readLimit)
 		}
 		if err := e.err(); err != nil {
 			return err

@@ -90,12 +90,20 @@ func (p *problems) err() error {
 	if len(p.errors) == 0 || time.Since(p.since) < patience {
 		return nil
 	}
+	return errors.New(p.text())
+}
+
+// text returns the problems, and what to do about them. p.mu is held.
+func (p *problems) text() string {
 	text := strings.Join(p.errors, "\n")
-	if strings.Contains(text, "forbidden") {
+	switch {
+	case text == "":
+		return "the API server has not sent them: look for a slow connection or an overloaded API server, and repeat the comparison"
+	case strings.Contains(text, "forbidden"):
 		text += "\nGrant the verbs list and watch on namespaces, services and endpointslices.discovery.k8s.io: " +
 			"kubectl create clusterrole seamark-diff --verb=list,watch --resource=namespaces,services,endpointslices.discovery.k8s.io"
 	}
-	return errors.New(text)
+	return text
 }
 
 // start has later warnings passed to the other handler.
@@ -105,9 +113,9 @@ func (p *problems) start() {
 	p.started = true
 }
 
-// timeout returns the error if the objects have not been read within readLimit.
-func (p *problems) timeout() error {
+// timeout returns the error for objects that have not been read within limit.
+func (p *problems) timeout(limit time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Errorf("reading the objects of the cluster: not complete within %v: %s", readLimit, strings.Join(p.errors, "\n"))
+	return fmt.Errorf("reading the objects of the cluster: not complete within %v: %s", limit, p.text())
 }

@@ -3,6 +3,7 @@ package diff
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -182,14 +183,14 @@ func (e *expected) relevant(q question, want, got answer) string {
 
 // failure returns the cause of a query without a valid reply.
 func failure(err error) string {
-	text := err.Error()
+	late, ok := errors.AsType[*noReply](err)
 	switch {
-	case strings.Contains(text, "no valid reply"):
+	case !ok:
+		return "query failed"
+	case late.stray != nil:
 		return "invalid reply"
-	case strings.Contains(text, "no reply within"):
-		return "no reply"
 	}
-	return "query failed"
+	return "no reply"
 }
 
 // add counts a difference. r.mu is held.

@@ -2,13 +2,14 @@ package doctor
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/seamark/seamark/cluster/apiserver"
 )
 
 // A distribution is a kind of cluster whose DNS server has a manager of its own.
@@ -137,65 +138,39 @@ func counts(m map[string]int) string {
 	return strings.Join(keys, ", ")
 }
 
-// A permission is one that a command or the server needs.
-type permission struct {
-	verb, group, resource, sub, namespace string
-	purpose, level                        string
+// A need is a permission that a command or the server needs.
+type need struct {
+	apiserver.Permission
+	purpose, level string
 }
 
-func permissions() []permission {
-	var ps []permission
-	for _, verb := range []string{"list", "watch"} {
-		ps = append(ps,
-			permission{verb, "", "namespaces", "", "", "seamark diff and the server", Error},
-			permission{verb, "", "services", "", "", "seamark diff and the server", Error},
-			permission{verb, "discovery.k8s.io", "endpointslices", "", "", "seamark diff and the server", Error},
-			permission{verb, "", "pods", "", "", "the option pods verified", Info})
+func needs() []need {
+	var list []need
+	for _, p := range apiserver.Watched() {
+		list = append(list, need{p, "seamark diff and the server", Error})
 	}
-	return append(ps,
-		permission{"get", "", "configmaps", "", "kube-system", "seamark check --from-cluster", Warning},
-		permission{"create", "", "pods", "portforward", "kube-system", "seamark diff --transport port-forward", Warning})
+	return append(list,
+		need{apiserver.Permission{Verb: "list", Resource: "pods"}, "the option pods verified", Info},
+		need{apiserver.Permission{Verb: "watch", Resource: "pods"}, "the option pods verified", Info},
+		need{apiserver.Permission{Verb: "get", Resource: "configmaps", Namespace: "kube-system"}, "seamark check --from-cluster", Warning},
+		need{apiserver.Permission{Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: "kube-system"}, "seamark diff --transport port-forward", Warning})
 }
 
 // examinePermissions finds the permissions that the account lacks.
 func (d *examination) examinePermissions() {
 	const subject = "permissions"
 	missing := 0
-	for _, p := range permissions() {
-		type attributes struct {
-			Verb        string `json:"verb"`
-			Group       string `json:"group"`
-			Resource    string `json:"resource"`
-			Subresource string `json:"subresource,omitempty"`
-			Namespace   string `json:"namespace,omitempty"`
-		}
-		object, err := json.Marshal(map[string]any{
-			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-			"spec": map[string]any{"resourceAttributes": attributes{p.verb, p.group, p.resource, p.sub, p.namespace}},
-		})
-		if err != nil {
-			return
-		}
-		var review struct{ Status struct{ Allowed bool } }
-		text, err := d.client.Review(d.ctx, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", object)
-		if err == nil {
-			err = json.Unmarshal(text, &review)
-		}
+	for _, n := range needs() {
+		allowed, err := d.api.Allowed(d.ctx, "", n.Permission)
 		if err != nil {
 			d.add(subject, Info, "kubectl auth can-i --list", "not examined: %v", err)
 			return
 		}
-		if !review.Status.Allowed {
+		if !allowed {
 			missing++
-			resource := p.resource
-			if p.group != "" {
-				resource += "." + p.group
-			}
-			if p.sub != "" {
-				resource += "/" + p.sub
-			}
-			next := fmt.Sprintf("kubectl create clusterrole seamark-%s-%s --verb=%s --resource=%s, and bind it to the account", p.verb, p.resource, p.verb, resource)
-			d.add(subject, p.level, next, "the account may not %s %s, which %s needs", p.verb, resource, p.purpose)
+			_, resource, _ := strings.Cut(n.String(), " ")
+			next := fmt.Sprintf("kubectl create clusterrole seamark-%s-%s --verb=%s --resource=%s, and bind it to the account", n.Verb, n.Resource, n.Verb, resource)
+			d.add(subject, n.level, next, "the account may not %v, which %s needs", n.Permission, n.purpose)
 		}
 	}
 	if missing == 0 {

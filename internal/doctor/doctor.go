@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/seamark/seamark/cluster/apiserver"
 )
 
 // Levels of a finding.
@@ -26,14 +28,6 @@ type Finding struct {
 	Next    string `json:"next,omitempty"` // the next step
 }
 
-// A Client sends requests to the API server. Missing reports whether an error of Get means
-// that the object does not exist.
-type Client interface {
-	Get(ctx context.Context, path string) ([]byte, error)
-	Review(ctx context.Context, path string, object []byte) ([]byte, error)
-	Missing(err error) bool
-}
-
 // A Report is the result of Run. Server and Version are empty if they are not known.
 type Report struct {
 	Kubernetes string    `json:"kubernetes"` // version of the API server
@@ -43,10 +37,10 @@ type Report struct {
 }
 
 // Run examines the cluster. It returns an error if the API server cannot be reached.
-func Run(ctx context.Context, c Client) (*Report, error) {
-	d := &examination{ctx: ctx, client: c}
+func Run(ctx context.Context, api *apiserver.Session) (*Report, error) {
+	d := &examination{ctx: ctx, api: api}
 	var version struct{ GitVersion string }
-	text, err := c.Get(ctx, "/version")
+	text, err := api.Get(ctx, "/version")
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +59,8 @@ func Run(ctx context.Context, c Client) (*Report, error) {
 
 type examination struct {
 	Report
-	ctx    context.Context
-	client Client
+	ctx context.Context
+	api *apiserver.Session
 }
 
 func (d *examination) add(subject, level, next, format string, args ...any) {
@@ -84,11 +78,11 @@ func printable(text string) string {
 
 // get reads an object or a list into v. It adds a finding unless the object is missing.
 func (d *examination) get(subject, path string, v any) bool {
-	text, err := d.client.Get(d.ctx, path)
+	text, err := d.api.Get(d.ctx, path)
 	switch {
 	case err == nil:
 		err = json.Unmarshal(text, v)
-	case d.client.Missing(err):
+	case apiserver.IsNotFound(err):
 		return false
 	}
 	if err != nil {

@@ -1,0 +1,82 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// A Permission is the right to use a verb on a resource: of one namespace, or of all if
+// Namespace is empty.
+type Permission struct {
+	Verb        string `json:"verb"`
+	Group       string `json:"group,omitempty"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+}
+
+// String returns the verb and the resource, such as "list endpointslices.discovery.k8s.io"
+// or "create pods/portforward".
+func (p Permission) String() string {
+	resource := p.Resource
+	if p.Group != "" {
+		resource += "." + p.Group
+	}
+	if p.Subresource != "" {
+		resource += "/" + p.Subresource
+	}
+	return p.Verb + " " + resource
+}
+
+// CanI returns the arguments of kubectl that print whether the user has the permission,
+// without the namespace.
+func (p Permission) CanI() string {
+	sub := p.Subresource
+	if p.Subresource = ""; sub != "" {
+		sub = " --subresource=" + sub
+	}
+	return "auth can-i " + p.String() + sub
+}
+
+// Allowed reports whether a user has the permission. An empty user is the one of the
+// session.
+func (s *Session) Allowed(ctx context.Context, user string, p Permission) (bool, error) {
+	kind, resource := "SelfSubjectAccessReview", "selfsubjectaccessreviews"
+	if user != "" {
+		kind, resource = "SubjectAccessReview", "subjectaccessreviews"
+	}
+	type spec struct {
+		User       string     `json:"user,omitempty"`
+		Attributes Permission `json:"resourceAttributes"`
+	}
+	body, err := json.Marshal(struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Spec       spec   `json:"spec"`
+	}{"authorization.k8s.io/v1", kind, spec{user, p}})
+	if err != nil {
+		return false, err
+	}
+	text, err := s.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/"+resource, "application/json", body)
+	if err != nil {
+		return false, err
+	}
+	var review struct{ Status struct{ Allowed bool } }
+	if err := json.Unmarshal(text, &review); err != nil {
+		return false, fmt.Errorf("reading a %s of the API server: %w", kind, err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// Watched returns the permissions that Run needs unless the options name other kinds.
+func Watched() (list []Permission) {
+	for _, verb := range []string{"list", "watch"} {
+		list = append(list,
+			Permission{Verb: verb, Resource: "namespaces"},
+			Permission{Verb: verb, Resource: "services"},
+			Permission{Verb: verb, Group: "discovery.k8s.io", Resource: "endpointslices"})
+	}
+	return list
+}
