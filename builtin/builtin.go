@@ -70,6 +70,7 @@ func Directives() []config.Directive {
 		{Name: "federation", Usage: "federation [ZONES...]", Brief: "answer federated names of Services", Setup: kubernetes.SetupFederation, Answers: true},
 		{Name: "kubernetes", Usage: "kubernetes [ZONES...]", Brief: "answer names of a Kubernetes cluster or of a directory of manifests", Setup: kubernetes.Setup, Answers: true},
 		{Name: "file", Usage: "file DBFILE [ZONES...]", Brief: "answer from zone files", Setup: file.Setup, Answers: true},
+		{Name: "auto", Usage: "auto [ZONES...]", Brief: "answer from the zone files of a directory", Setup: file.SetupAuto, Answers: true},
 		{Name: "etcd", Usage: "etcd [ZONES...]", Brief: "answer from SkyDNS messages in etcd", Setup: etcd.Setup, Answers: true},
 		{Name: "screen", Usage: "screen", Brief: "restrict forwarded queries and filter the answers of upstreams", Setup: screen.Setup, Answers: true},
 		{Name: "loop", Usage: "loop", Brief: "exclude upstreams that send queries back to this server", Setup: directive.SetupLoop},

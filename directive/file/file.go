@@ -101,6 +101,15 @@ type File struct {
 	most    int                    // labels of the longest zone
 }
 
+func newFile() *File {
+	return &File{zones: map[wire.Name]*served{}, origins: map[wire.Name]struct{}{}}
+}
+
+func (f *File) add(origin wire.Name, s *served) {
+	f.zones[origin], f.origins[origin] = s, struct{}{}
+	f.most = max(f.most, origin.Labels())
+}
+
 // A served is one zone of a File.
 type served struct {
 	*use

@@ -85,6 +85,12 @@ type server struct {
 // plan sets up a server block for example.org.
 func plan(t testing.TB, text string) (*config.Block, *log, error) {
 	t.Helper()
+	return planSetup(t, Setup, text)
+}
+
+// planSetup is plan for another directive than file.
+func planSetup(t testing.TB, setup func(*config.Block, []corefile.Directive) error, text string) (*config.Block, *log, error) {
+	t.Helper()
 	servers, err := corefile.Parse("Corefile", []byte("example.org:53 {\n"+text+"\n}"))
 	if err != nil {
 		t.Fatal(err)
@@ -92,13 +98,19 @@ func plan(t testing.TB, text string) (*config.Block, *log, error) {
 	out := new(log)
 	b := &config.Block{Zones: []wire.Name{origin}, Log: slog.New(slog.NewTextHandler(out, nil)), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
 	b.SetDirective("file")
-	return b, out, corefile.Sorted(Setup(b, servers[0].Directives))
+	return b, out, corefile.Sorted(setup(b, servers[0].Directives))
 }
 
 // run starts a server block. It takes the place of old unless that is nil.
 func run(t testing.TB, text string, old *server) *server {
 	t.Helper()
-	b, out, err := plan(t, text)
+	return runSetup(t, Setup, text, old)
+}
+
+// runSetup is run for another directive than file.
+func runSetup(t testing.TB, setup func(*config.Block, []corefile.Directive) error, text string, old *server) *server {
+	t.Helper()
+	b, out, err := planSetup(t, setup, text)
 	if err != nil {
 		t.Fatal(err)
 	}

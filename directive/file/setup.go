@@ -25,7 +25,7 @@ type use struct {
 // Setup sets up the file directives of a server block: see File. It reads the zone
 // files, so that their errors are errors of the plan.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	f := &File{zones: map[wire.Name]*served{}, origins: map[wire.Name]struct{}{}}
+	f := newFile()
 	first := map[wire.Name]corefile.Directive{}
 	var errs []error
 	for _, d := range uses {
@@ -40,8 +40,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 				continue
 			}
 			first[origin] = d
-			f.zones[origin], f.origins[origin] = &served{u, i}, struct{}{}
-			f.most = max(f.most, origin.Labels())
+			f.add(origin, &served{u, i})
 		}
 		if u.planned, err = load(u.path, u.origins, b.Log); err != nil {
 			errs = append(errs, d.Errorf("%w", err))
@@ -67,22 +66,31 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	var errZones error
 	u.origins, errZones = b.ZonesOr(zones)
 	return u, errors.Join(errZones, d.Options(
-		corefile.Option{Usage: "reload DURATION", Set: func(o corefile.Directive) error {
-			if err := corefile.Duration(&u.reload, 0, 8760*time.Hour)(o); err != nil {
-				return err
-			}
-			if 0 < u.reload && u.reload < 10*time.Millisecond {
-				return o.Errorf("want 0 or at least 10ms, got %q", o.Args[0].Text)
-			}
-			return nil
-		}},
+		corefile.Option{Usage: "reload DURATION", Set: reloadOption(&u.reload)},
 		corefile.Option{Usage: "reload_by_mtime", Set: corefile.Flag(&u.byTime)},
 		u.fallthru.Option(),
-		corefile.Option{Usage: "upstream [ADDRESS...]", Set: func(o corefile.Directive) error {
-			b.Warn(o.Errorf("ignored, since the server resolves CNAME targets itself"))
-			return nil
-		}},
+		upstreamOption(b),
 	))
+}
+
+// reloadOption returns the Set of the option reload.
+func reloadOption(interval *time.Duration) func(o corefile.Directive) error {
+	return func(o corefile.Directive) error {
+		if err := corefile.Duration(interval, 0, 8760*time.Hour)(o); err != nil {
+			return err
+		}
+		if 0 < *interval && *interval < 10*time.Millisecond {
+			return o.Errorf("want 0 or at least 10ms, got %q", o.Args[0].Text)
+		}
+		return nil
+	}
+}
+
+func upstreamOption(b *config.Block) corefile.Option {
+	return corefile.Option{Usage: "upstream [ADDRESS...]", Set: func(o corefile.Directive) error {
+		b.Warn(o.Errorf("ignored, since the server resolves CNAME targets itself"))
+		return nil
+	}}
 }
 
 // start sets u.source. It keeps the source of the old plan if the path, the zones

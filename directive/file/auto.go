@@ -1,0 +1,274 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// An Auto answers from the zone files of a directory: the auto directive.
+//
+//	auto [ZONES...] {
+//	    directory DIR [REGEXP ORIGIN_TEMPLATE]
+//	    reload DURATION
+//	}
+//
+// directory names the directory. Each file in it, or in a directory below it, whose name
+// matches REGEXP is a zone file. ORIGIN_TEMPLATE is the name of its zone, in which {1} is
+// the first group of REGEXP, {2} the second, and so on. The default is db\.(.*) {1}: the
+// file db.example.org has the zone example.org. REGEXP is not anchored: use ^ and $ to
+// match complete file names. A relative DIR is relative to the directory of the
+// directive root. Names that begin with two dots are skipped: they are the copies of a
+// mounted ConfigMap's files.
+//
+// auto answers queries for names in ZONES; the default is the server block's zones. A
+// query for a name in ZONES that no file has the zone of goes to the next directive.
+//
+// reload sets how often the directory and its files are checked for changes: the default
+// is 1m, and 0 turns it off. Unless it is 0, they are watched as well. The zone of a new
+// file is served, that of a removed file is not served any more, and that of a changed
+// file is replaced as described for the directive file. A file that cannot be read is
+// logged, and its zone is not served until it can; other zones are not affected. If
+// several files have the same zone, the first in the order of their paths is served. A
+// DIR that does not exist is a warning, and its files are served when it appears.
+//
+// upstream is accepted for compatibility and has no effect.
+//
+// With the directive transfer other servers can copy the zones.
+//
+//	example.org:1053 {
+//	    auto {
+//	        directory zones ^db\.(.*)$ {1}
+//	        reload 45s
+//	    }
+//	}
+//
+// Same as CoreDNS: syntax and options. Differs: the answers are those of the directive
+// file; changes take effect at once; auto can be used several times in a server block.
+type Auto struct {
+	origins []wire.Name
+	dir     *directory
+	options autoOptions
+}
+
+// An autoOptions identifies a directory across reloads.
+type autoOptions struct {
+	path, pattern, template string
+	reload                  time.Duration
+}
+
+// SetupAuto sets up the auto directives of a server block: see Auto.
+func SetupAuto(b *config.Block, uses []corefile.Directive) error {
+	var errs []error
+	for _, d := range uses {
+		a := &Auto{options: autoOptions{pattern: `db\.(.*)`, template: "${1}", reload: time.Minute}}
+		errs = append(errs, a.parse(b, d))
+		b.Handle(a)
+		b.OnStart(func(s *config.Start) (err error) {
+			a.dir, err = config.Keep(s, a.options, func() (*directory, error) { return newDirectory(a.options, b), nil })
+			return err
+		})
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Auto) parse(b *config.Block, d corefile.Directive) (err error) {
+	var errZones error
+	a.origins, errZones = b.ZonesOr(d)
+	err = errors.Join(errZones, d.Options(
+		corefile.Option{Usage: "directory DIR [REGEXP ORIGIN_TEMPLATE]", Set: func(o corefile.Directive) error {
+			a.options.path = b.Path(o.Args[0].Text)
+			if _, err := os.Stat(a.options.path); err != nil {
+				b.Warn(o.Errorf("%w", err))
+			}
+			if len(o.Args) == 1 {
+				return nil
+			}
+			if len(o.Args) == 2 {
+				return o.Errorf("missing ORIGIN_TEMPLATE after REGEXP")
+			}
+			pattern, err := regexp.Compile(o.Args[1].Text)
+			if err != nil {
+				return o.Errorf("%w", err)
+			}
+			if pattern.NumSubexp() == 0 {
+				return o.Errorf("want a group in parentheses in REGEXP, got %q", o.Args[1].Text)
+			}
+			a.options.pattern, a.options.template = o.Args[1].Text, strings.ReplaceAll(o.Args[2].Text, "{", "${")
+			return nil
+		}},
+		corefile.Option{Usage: "reload DURATION", Set: reloadOption(&a.options.reload)},
+		upstreamOption(b),
+	))
+	if err == nil && a.options.path == "" {
+		err = d.Errorf("missing directory: name the directory of the zone files")
+	}
+	return err
+}
+
+// ServeDNS answers queries for names in the zones of the files.
+func (a *Auto) ServeDNS(q *dns.Query) dns.Verdict {
+	for _, o := range a.origins {
+		if wire.Within(q.Name(), o) {
+			return a.dir.files.Load().ServeDNS(q)
+		}
+	}
+	return dns.Next
+}
+
+// Resolve waits for the answer to the sub-query for a CNAME target.
+func (a *Auto) Resolve(ctx context.Context, q *dns.Query) error {
+	return a.dir.files.Load().Resolve(ctx, q)
+}
+
+// Version implements [zone.Transferable].
+func (a *Auto) Version(origin wire.Name) zone.Version { return a.dir.files.Load().Version(origin) }
+
+// Follow implements [zone.Transferable].
+func (a *Auto) Follow(changed func(origin wire.Name)) (stop func()) {
+	stop = a.dir.followers.Add(changed)
+	for origin := range a.dir.files.Load().zones {
+		changed(origin)
+	}
+	return stop
+}
+
+// A directory serves the zone files of a directory. A reload of the Corefile keeps it if
+// its options are the same.
+type directory struct {
+	autoOptions
+	match     *regexp.Regexp
+	block     *config.Block
+	log       *slog.Logger
+	followers zone.Followers
+	cancel    context.CancelFunc
+	task      sync.WaitGroup
+
+	files atomic.Pointer[File] // replaced when files are added or removed
+	bad   map[string]string    // errors that were logged, by path; used by scan only
+}
+
+func newDirectory(o autoOptions, b *config.Block) *directory {
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &directory{autoOptions: o, match: regexp.MustCompile(o.pattern), block: b, log: b.Log, cancel: cancel, bad: map[string]string{}}
+	d.files.Store(newFile())
+	var w *watch.Watcher
+	if o.reload > 0 {
+		w = watch.New([]string{o.path}, watch.Options{Poll: o.reload, Log: b.Log})
+	}
+	paths := d.scan()
+	if w != nil {
+		d.task.Go(func() {
+			defer w.Close()
+			for w.Follow(paths...); w.Wait(ctx); w.Follow(paths...) {
+				paths = d.scan()
+			}
+		})
+	}
+	return d
+}
+
+// Stop stops following the directory and its files.
+func (d *directory) Stop() {
+	d.cancel()
+	d.task.Wait()
+	for _, s := range d.files.Load().zones {
+		s.source.Stop()
+	}
+}
+
+// scan serves the files that are new and stops serving those that are gone. It returns
+// the paths to watch.
+func (d *directory) scan() (paths []string) {
+	old, next := d.files.Load(), newFile()
+	bad := map[string]string{}
+	var added []wire.Name
+	paths = append(paths, d.path)
+	walk := func(path string, origin wire.Name) {
+		if other := next.zones[origin]; other != nil {
+			bad[path] = "zone " + origin.String() + " is already served from " + other.path
+			return
+		}
+		if s := old.zones[origin]; s != nil && s.path == path {
+			next.add(origin, s)
+			return
+		}
+		u := &use{path: path, origins: []wire.Name{origin}, reload: d.reload}
+		var err error
+		if u.planned, err = load(path, u.origins, d.log); err != nil {
+			bad[path] = err.Error()
+			return
+		}
+		u.source = newSource(u, d.block)
+		u.source.followers.Add(d.followers.Changed)
+		next.add(origin, &served{u, 0})
+		added = append(added, origin)
+		d.log.Info("auto: Added zone", "zone", origin, "file", path)
+	}
+	err := filepath.WalkDir(d.path+string(filepath.Separator), func(path string, entry fs.DirEntry, err error) error {
+		name := filepath.Base(path)
+		switch {
+		case err != nil:
+			bad[path] = err.Error()
+			return nil
+		case strings.HasPrefix(name, ".."):
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case entry.IsDir():
+			paths = append(paths, path)
+			return nil
+		}
+		groups := d.match.FindStringSubmatchIndex(name)
+		if groups == nil {
+			return nil
+		}
+		paths = append(paths, path)
+		text := string(d.match.ExpandString(nil, d.template, name, groups))
+		origin, err := wire.ParseName(text)
+		if err != nil {
+			bad[path] = "not a zone: " + err.Error()
+			return nil
+		}
+		walk(path, origin)
+		return nil
+	})
+	if err != nil {
+		bad[d.path] = err.Error()
+	}
+	for path, why := range bad {
+		if d.bad[path] != why {
+			d.log.Warn("auto: Ignored file", "file", path, "error", why)
+		}
+	}
+	d.bad = bad
+	d.files.Store(next)
+	for origin, s := range old.zones {
+		if next.zones[origin] != s {
+			s.source.Stop()
+			if next.zones[origin] == nil {
+				d.log.Info("auto: Removed zone", "zone", origin, "file", s.path)
+			}
+		}
+	}
+	for _, origin := range added {
+		d.followers.Changed(origin)
+	}
+	return paths
+}

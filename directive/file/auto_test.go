@@ -1,0 +1,96 @@
+package file
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/wire"
+)
+
+// runAuto starts a server block for the root with the directive auto.
+func runAuto(t *testing.T, text string) *server {
+	t.Helper()
+	return runSetup(t, SetupAuto, text, nil)
+}
+
+// Zones appear with their files, change and disappear with them.
+func TestAutoFollowsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "db.a.example.org"), fmt.Sprintf(head, 1)+"www A 192.0.2.1\n")
+	write(t, filepath.Join(dir, "sub", "db.b.example.org"), fmt.Sprintf(head, 1)+"www A 192.0.2.2\n")
+	write(t, filepath.Join(dir, "..data", "db.c.example.org"), fmt.Sprintf(head, 1))
+	write(t, filepath.Join(dir, "db.bad.example.org"), "bad")
+	s := runAuto(t, "auto {\n directory "+dir+"\n reload 1h\n}")
+	a := config.Find[*Auto](s.block)[0]
+	changes := make(chan wire.Name, 100)
+	defer a.Follow(func(origin wire.Name) { changes <- origin })()
+	await := func(name, want string) {
+		t.Helper()
+		eventually(t, name+" "+want, func() bool { return s.ask(name, wire.TypeA) == want })
+	}
+	await("www.a.example.org", "NOERROR c0000201")
+	await("www.b.example.org", "NOERROR c0000202")
+	await("www.c.example.org", "SERVFAIL") // no handler answers
+	write(t, filepath.Join(dir, "db.a.example.org"), fmt.Sprintf(head, 2)+"www A 192.0.2.3\n")
+	await("www.a.example.org", "NOERROR c0000203")
+	write(t, filepath.Join(dir, "db.bad.example.org"), fmt.Sprintf(head, 1)+"www A 192.0.2.4\n")
+	await("www.bad.example.org", "NOERROR c0000204")
+	write(t, filepath.Join(dir, "new", "db.d.example.org"), fmt.Sprintf(head, 1)+"www A 192.0.2.5\n")
+	await("www.d.example.org", "NOERROR c0000205")
+	if err := os.Remove(filepath.Join(dir, "db.a.example.org")); err != nil {
+		t.Fatal(err)
+	}
+	await("www.a.example.org", "SERVFAIL")
+	if a.Version("\x01a\x07example\x03org\x00") != nil || a.Version("\x01d\x07example\x03org\x00") == nil {
+		t.Error("Version: want zone d.example.org, and a.example.org removed")
+	}
+	seen := map[wire.Name]int{}
+	eventually(t, "changes", func() bool {
+		select {
+		case origin := <-changes:
+			seen[origin]++
+		default:
+		}
+		return seen["\x01a\x07example\x03org\x00"] >= 2 && seen["\x01b\x07example\x03org\x00"] >= 1 &&
+			seen["\x03bad\x07example\x03org\x00"] >= 1 && seen["\x01d\x07example\x03org\x00"] >= 1
+	})
+}
+
+// The first file of a zone in the order of the paths is served. The pattern selects
+// files, and the template names their zones.
+func TestAutoPattern(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "1", "org.example.zone"), fmt.Sprintf(head, 1)+"www A 192.0.2.1\n")
+	write(t, filepath.Join(dir, "2", "org.example.zone"), fmt.Sprintf(head, 1)+"www A 192.0.2.2\n")
+	write(t, filepath.Join(dir, "org.example.zone.bak"), "bad")
+	s := runAuto(t, "auto example.org {\n directory "+dir+" ^(.*)\\.(.*)\\.zone$ {2}.{1}\n reload 0\n}")
+	if got, want := s.ask("www.example.org", wire.TypeA), "NOERROR c0000201"; got != want {
+		t.Errorf("www.example.org A: got %s, want %s", got, want)
+	}
+	if got, want := s.log.take("WARN"), `"auto: Ignored file" file=`+dir+`/2/org.example.zone error="zone example.org. is already served from `+dir+`/1/org.example.zone"`; got != want {
+		t.Errorf("logged %s, want %s", got, want)
+	}
+}
+
+func TestAutoSetupErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"auto", "Corefile:2: auto: missing directory: name the directory of the zone files"},
+		{"auto {\n directory / a(b\n}", "Corefile:3: auto: directory: missing ORIGIN_TEMPLATE after REGEXP"},
+		{"auto {\n directory / a(b c\n}", "Corefile:3: auto: directory: error parsing regexp: missing closing ): `a(b`"},
+		{"auto {\n directory / ab c\n}", `Corefile:3: auto: directory: want a group in parentheses in REGEXP, got "ab"`},
+		{"auto {\n directory /\n reload 1ms\n}", `Corefile:4: auto: reload: want 0 or at least 10ms, got "1ms"`},
+	} {
+		_, _, err := planSetup(t, SetupAuto, c.text)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s:\ngot  %v\nwant %s", c.text, err, c.want)
+		}
+	}
+	b, _, err := planSetup(t, SetupAuto, "auto {\n directory /nosuch\n}")
+	if err != nil || len(b.Warnings()) != 1 || !strings.Contains(b.Warnings()[0].Error(), "/nosuch") {
+		t.Errorf("missing directory: got %v, warnings %v, want one warning", err, b.Warnings())
+	}
+}
