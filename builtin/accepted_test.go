@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
@@ -144,13 +145,15 @@ func folder(t *testing.T) string {
 }
 
 // certificate returns a self-signed certificate and its key.
-func certificate(t *testing.T) (cert, key string) {
+func certificate(t *testing.T) (cert, key string) { return certificateFor(t, time.Hour) }
+
+func certificateFor(t *testing.T, valid time.Duration) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"dns.example"}, IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "dns.example"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(valid), DNSNames: []string{"dns.example"}, IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ func Directives() []config.Directive {
 		{Name: "root", Usage: "root PATH", Brief: "set the directory of relative file names", Setup: directive.SetupRoot},
 		{Name: "metadata", Usage: "metadata [ZONES...]", Brief: "pass values about a query between directives", Setup: directive.SetupMetadata},
 		{Name: "cancel", Usage: "cancel [TIMEOUT]", Brief: "limit how long a query may wait", Setup: directive.SetupCancel},
+		{Name: "tls", Usage: "tls CERT KEY [CA]", Brief: "set the certificate of encrypted listeners", Setup: directive.SetupTLS},
 		{Name: "timeouts", Usage: "timeouts", Brief: "limit how long TCP clients may take", Setup: directive.SetupTimeouts},
 		{Name: "multisocket", Usage: "multisocket [N]", Brief: "set the number of UDP sockets", Setup: directive.SetupMultisocket},
 		{Name: "reload", Usage: "reload [INTERVAL [JITTER]]", Brief: "apply changes of the Corefile while the server runs", Setup: directive.SetupReload},

@@ -34,7 +34,7 @@ func TestCorefilesInDocs(t *testing.T) {
 	for _, folder := range folders {
 		texts = append(texts, corefilesIn(t, folder)...)
 	}
-	t.Chdir("testdata") // has the files that they name
+	t.Chdir(folder(t))
 	for _, text := range texts {
 		runs(t, "a doc comment", text)
 	}

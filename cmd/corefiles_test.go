@@ -84,8 +84,8 @@ func TestCheckErrors(t *testing.T) {
 		{"bind to nothing", ". {\n bind nosuchif0 127.0.0.300\n}\n",
 			"Corefile:2: bind: want an IP address or the name of an interface that has one, got \"nosuchif0\"\n" +
 				"Corefile:2: bind: want an IP address or the name of an interface that has one, got \"127.0.0.300\"\n"},
-		{"every error of the file", "tls://a {\n whoami x\n}\nb {\n lgo\n bind\n}\n",
-			"Corefile:1: tls://a: tls:// is known, not supported yet\n" +
+		{"every error of the file", "grpc://a {\n whoami x\n}\nb {\n lgo\n bind\n}\n",
+			"Corefile:1: grpc://a: grpc:// is known, not supported yet\n" +
 				"Corefile:2: whoami: want no argument, got 1\n" +
 				"Corefile:5: unknown directive \"lgo\"; did you mean \"log\"?\n" +
 				"Corefile:6: bind: got no arguments, usage: bind ADDRESS|INTERFACE...\n"},

@@ -40,6 +40,7 @@ type Directive struct {
 type Block struct {
 	Zones   []wire.Name // the zones of its keys, CIDRs expanded; at least one
 	Ports   []string    // the ports of its keys
+	Schemes []Scheme    // the schemes of its keys
 	Source  corefile.Server
 	Log     *slog.Logger
 	Metrics *metrics.Registry

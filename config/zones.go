@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,16 +59,28 @@ func parseZone(s string) ([]wire.Name, error) {
 
 func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
+// A Scheme is the protocol by which a key's address is served.
+type Scheme string
+
+const (
+	DNS Scheme = "dns" // over UDP and TCP
+	TLS Scheme = "tls" // DNS over TLS, RFC 7858
+)
+
+// ports are the schemes with their default ports; zero is that of ParseKey.
+var ports = map[Scheme]uint16{DNS: 0, TLS: 853}
+
 // A Key is one zone and port of a server block.
 type Key struct {
-	Zone wire.Name
-	Port uint16
-	From corefile.Token // the key's position in the Corefile
+	Scheme Scheme
+	Zone   wire.Name
+	Port   uint16
+	From   corefile.Token // the key's position in the Corefile
 }
 
 // ParseKey parses the key of a server block, scheme://zone:port. The scheme, the
-// port and, as in ":53", the zone are optional; the default zone is the root. A
-// CIDR may result in several keys.
+// port and, as in ":53", the zone are optional; the default zone is the root. port is
+// the default of dns://. A CIDR may result in several keys.
 func ParseKey(key corefile.Token, port uint16) ([]Key, error) {
 	keys, err := parseKey(key, port)
 	if err != nil && !key.Shown() {
@@ -76,16 +90,18 @@ func ParseKey(key corefile.Token, port uint16) ([]Key, error) {
 }
 
 func parseKey(key corefile.Token, port uint16) ([]Key, error) {
-	text := key.Text
-	if scheme, rest, ok := strings.Cut(text, "://"); ok {
-		switch scheme {
-		case "dns":
-		case "tls", "https", "https3", "quic", "grpc":
+	text, scheme := key.Text, DNS
+	if word, rest, ok := strings.Cut(text, "://"); ok {
+		text, scheme = rest, Scheme(word)
+		standard, known := ports[scheme]
+		switch {
+		case known:
+			port = cmp.Or(standard, port)
+		case slices.Contains([]string{"https", "https3", "quic", "grpc"}, word):
 			return nil, key.Errorf("", "%s: %s:// is known, not supported yet", key.Text, scheme)
 		default:
-			return nil, key.Errorf("", "%s: unknown scheme %q, want dns://", key.Text, scheme)
+			return nil, key.Errorf("", "%s: unknown scheme %q, want dns:// or tls://", key.Text, scheme)
 		}
-		text = rest
 	}
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && !strings.Contains(text[i:], "/") {
 		n, err := strconv.ParseUint(text[i+1:], 10, 16)
@@ -103,7 +119,7 @@ func parseKey(key corefile.Token, port uint16) ([]Key, error) {
 	}
 	var keys []Key
 	for _, z := range zones {
-		keys = append(keys, Key{z, port, key})
+		keys = append(keys, Key{scheme, z, port, key})
 	}
 	return keys, nil
 }

@@ -75,6 +75,8 @@ func TestParseKey(t *testing.T) {
 		{"fd00::/8", "d.f.ip6.arpa.", 1053},
 		{"fd00::/8:53", "d.f.ip6.arpa.", 53},
 		{".:0", ".", 0},
+		{"tls://.", ".", 853},
+		{"tls://example.org:8853", "example.org.", 8853},
 	} {
 		keys, err := ParseKey(token(c.key), 1053)
 		var zones []wire.Name
@@ -89,9 +91,8 @@ func TestParseKey(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		"tls://.:853":   "Corefile:3: tls://.:853: tls:// is known, not supported yet",
 		"https3://.":    "Corefile:3: https3://.: https3:// is known, not supported yet",
-		"ftp://a":       `Corefile:3: ftp://a: unknown scheme "ftp", want dns://`,
+		"ftp://a":       `Corefile:3: ftp://a: unknown scheme "ftp", want dns:// or tls://`,
 		"a:":            `Corefile:3: a:: want a port of 0..65535 after the last colon, got ""`,
 		"a:65536":       `Corefile:3: a:65536: want a port of 0..65535 after the last colon, got "65536"`,
 		"a:dns":         `Corefile:3: a:dns: want a port of 0..65535 after the last colon, got "dns"`,

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -87,7 +86,7 @@ type Prometheus struct {
 func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 	p, allRuntime := &Prometheus{addr: "localhost:9153", metrics: b.Metrics}, false
 	err := errors.Join(config.Once(uses), httpAddress(uses[0], &p.addr), uses[0].Options(
-		corefile.Option{Usage: "tls CERT KEY [CA]", Block: true, Once: true, Set: func(o corefile.Directive) error { return p.parseTLS(b, o) }},
+		corefile.Option{Usage: "tls CERT KEY [CA]", Block: true, Once: true, Set: func(o corefile.Directive) error { return parseTLS(b, o, &p.tls, tls.RequireAndVerifyClientCert) }},
 		corefile.Option{Usage: "runtime_metrics", Set: corefile.Flag(&allRuntime)},
 	))
 	b.Offer(p)
@@ -113,31 +112,6 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 // Unserved returns the observer of queries that no server block serves.
 // They walk c, and no directive is enabled there.
 func (p *Prometheus) Unserved(c *dns.Chain) dns.Observer { return newSeries(p.metrics, c, nil) }
-
-// parseTLS reads the option tls.
-func (p *Prometheus) parseTLS(b *config.Block, d corefile.Directive) error {
-	args := d.Words()
-	p.tls.Cert, p.tls.Key = b.Path(args[0]), b.Path(args[1])
-	if len(args) == 3 {
-		p.tls.CA, p.tls.Client = b.Path(args[2]), tls.RequireAndVerifyClientCert
-	}
-	var fileErr error
-	if err := p.tls.Check(); err != nil {
-		fileErr = d.Errorf("%w", err)
-	}
-	modes := []string{"nocert", "request", "require", "verify_if_given", "require_and_verify"} // in the order of tls.ClientAuthType
-	return errors.Join(fileErr, d.Options(corefile.Option{Usage: "client_auth nocert|request|require|verify_if_given|require_and_verify", Set: func(o corefile.Directive) error {
-		word := ""
-		if err := corefile.OneOf(&word, modes...)(o); err != nil {
-			return err
-		}
-		p.tls.Client = tls.ClientAuthType(slices.Index(modes, word))
-		if p.tls.CA == "" && p.tls.Client >= tls.VerifyClientCertIfGiven {
-			return o.Errorf("%s needs a CA; write tls CERT KEY CA", word)
-		}
-		return nil
-	}}))
-}
 
 // BindChain returns the series of c, which count in p's place.
 func (p *Prometheus) BindChain(c *dns.Chain) any {

@@ -63,6 +63,12 @@ type Query struct {
 	Elapsed   time.Duration  // from Start until the reply was sealed
 	Sender    Sender         // sends the reply if the query is parked
 	Proto     Proto
+	// Encrypted is set if the transport is: then the reply to a padded query is
+	// padded.
+	Encrypted bool
+	// IdleTimeout is that of the client's connection, which the reply contains if
+	// the client requests it (RFC 7828); zero if there is none.
+	IdleTimeout time.Duration
 	// UDPLimit is the largest size of a reply over UDP, whatever size the client
 	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
 	// client address would serve an amplification attack.
@@ -102,8 +108,8 @@ type Query struct {
 // NewQuery returns a query. s sends its reply if it is parked.
 func NewQuery(s Sender) *Query { return &Query{Sender: s} }
 
-// Reset prepares q for a packet. The caller sets Peer, Local and Interface, and must
-// not change the packet until q is answered or parked.
+// Reset prepares q for a packet. The caller sets Peer, Local and Interface, and after
+// Reset Encrypted and IdleTimeout. It must not change the packet until q is answered or parked.
 func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
 	// All of Result but Answer, whose buffer is reused.
@@ -113,7 +119,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
-	q.Awaited = false
+	q.Awaited, q.Encrypted, q.IdleTimeout = false, false, 0
 }
 
 // enter puts the query at the top of a chain.

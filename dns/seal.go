@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"math"
 	"time"
 
 	"github.com/seamark/seamark/wire"
@@ -19,6 +20,8 @@ const (
 	// maxKept bounds the memory of a sub-query's answer that is reused: every reader
 	// and every idle connection may hold eight of them.
 	maxKept = 4 << 10
+	// paddingBlock is the size to whose multiples replies are padded (RFC 8467 §4.1).
+	paddingBlock = 468
 )
 
 // SizeLimit returns the largest size of the reply. A larger answer may still fit when
@@ -57,6 +60,7 @@ func (q *Query) seal() {
 	if len(a.Buf) > min(wire.MinUDPSize, limit) {
 		q.compress(limit)
 	}
+	pad := opt == 1 && q.Proto == TCP && q.addConnectionOptions()
 	options := q.replyOpt
 	if len(a.Buf)+len(options) > limit {
 		options = nil
@@ -80,8 +84,17 @@ func (q *Query) seal() {
 			do = 0x80
 		}
 		const size = wire.AdvertisedUDPSize
-		a.Buf = append(a.Buf, 0, 0, byte(wire.TypeOPT), size>>8, size&0xFF, byte(q.RCode>>4), 0, do, 0, byte(len(options)>>8), byte(len(options)))
+		padding := 0
+		if pad {
+			padding = paddingOf(len(a.Buf) + optLen + len(options))
+		}
+		optionsLen := len(options) + padding
+		a.Buf = append(a.Buf, 0, 0, byte(wire.TypeOPT), size>>8, size&0xFF, byte(q.RCode>>4), 0, do, 0, byte(optionsLen>>8), byte(optionsLen))
 		a.Buf = append(a.Buf, options...)
+		if padding > 0 {
+			a.Buf = append(a.Buf, 0, wire.OptionPadding, byte((padding-4)>>8), byte(padding-4))
+			a.Buf = append(a.Buf, make([]byte, padding-4)...)
+		}
 	}
 	questions := 0
 	if len(q.Question()) > 0 {
@@ -89,6 +102,34 @@ func (q *Query) seal() {
 	}
 	wire.PutHeader(a.Buf, q.ID, flags, questions, a.Count, opt)
 	q.sealed = true
+}
+
+// addConnectionOptions adds the idle timeout to the reply if the client requests it,
+// and reports whether the reply is to be padded: that of an encrypted query with
+// padding.
+func (q *Query) addConnectionOptions() (pad bool) {
+	for code := range wire.Options(q.Request.Options(q.packet)) {
+		switch {
+		case code == wire.OptionKeepalive && q.IdleTimeout > 0:
+			const unit = 100 * time.Millisecond
+			timeout := min(q.IdleTimeout/unit, math.MaxUint16)
+			q.AddReplyOption(wire.OptionKeepalive, []byte{byte(timeout >> 8), byte(timeout)})
+		case code == wire.OptionPadding:
+			pad = q.Encrypted
+		}
+	}
+	return pad
+}
+
+// paddingOf returns the size of a padding option that makes a message of this size a
+// multiple of paddingBlock, or zero if there is no room for it.
+func paddingOf(size int) int {
+	const header = 4
+	padding := header + (paddingBlock-(size+header)%paddingBlock)%paddingBlock
+	if size+padding > wire.MaxMessage {
+		return 0
+	}
+	return padding
 }
 
 // compress compresses the answer into the spare capacity of its buffer and moves the

@@ -3,6 +3,7 @@ package dns
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	mdns "github.com/miekg/dns"
 )
@@ -138,5 +139,67 @@ func TestSealLargeMessageInLentMemory(t *testing.T) {
 	}
 	if id := binary.BigEndian.Uint16(lent[:2]); id != m.Id {
 		t.Errorf("got ID %d, want %d", id, m.Id)
+	}
+}
+
+// A padded query over an encrypted transport gets a padded reply, and one with the option
+// keepalive the idle timeout. Other queries get neither.
+func TestConnectionOptions(t *testing.T) {
+	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(3)))})
+	for _, c := range []struct {
+		name           string
+		encrypted, pad bool
+		keepalive      bool
+		idle           time.Duration
+		wantPad        bool
+		wantTimeout    uint16
+	}{
+		{name: "padded", encrypted: true, pad: true, wantPad: true},
+		{name: "padded, without encryption", pad: true},
+		{name: "not padded", encrypted: true},
+		{name: "padded, keepalive", encrypted: true, pad: true, keepalive: true, idle: 10 * time.Second, wantPad: true, wantTimeout: 100},
+		{name: "keepalive", keepalive: true, idle: 2 * time.Hour, wantTimeout: 65535},
+		{name: "keepalive, without connection", keepalive: true},
+	} {
+		m := newQuery("a.zone", mdns.TypeA)
+		m.SetEdns0(1232, false)
+		opt := m.IsEdns0()
+		if c.pad {
+			opt.Option = append(opt.Option, &mdns.EDNS0_PADDING{Padding: make([]byte, 20)})
+		}
+		if c.keepalive {
+			opt.Option = append(opt.Option, &mdns.EDNS0_TCP_KEEPALIVE{Code: mdns.EDNS0TCPKEEPALIVE})
+		}
+		packet, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := NewQuery(r)
+		q.Reset(packet, TCP, time.Now())
+		q.Encrypted, q.IdleTimeout = c.encrypted, c.idle
+		if r.port.Serve(q, make([]byte, 0, 1<<17)) != Answered {
+			t.Fatalf("%s: got no answer", c.name)
+		}
+		padded, timeout := false, uint16(0)
+		for _, o := range unpack(t, q.Reply()).IsEdns0().Option {
+			switch o := o.(type) {
+			case *mdns.EDNS0_PADDING:
+				padded = true
+			case *mdns.EDNS0_TCP_KEEPALIVE:
+				timeout = o.Timeout
+			}
+		}
+		if size := len(q.Reply()); padded != c.wantPad || padded && size%468 != 0 || timeout != c.wantTimeout {
+			t.Errorf("%s: got %d bytes, padding %v, timeout %d; want padding %v to 468 bytes, timeout %d", c.name, size, padded, timeout, c.wantPad, c.wantTimeout)
+		}
+		q.Observe(time.Now())
+	}
+	for size := range 2000 {
+		if n := paddingOf(size); n < 4 || n > 471 || (size+n)%468 != 0 {
+			t.Errorf("paddingOf(%d) = %d, want 4..471 bytes that complete a block", size, n)
+		}
+	}
+	if n := paddingOf(65530); n != 0 {
+		t.Errorf("paddingOf(65530) = %d, want 0", n)
 	}
 }

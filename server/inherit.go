@@ -40,7 +40,7 @@ func (p *Plan) refuseUnused(ctx context.Context) {
 		if p.listener(address) != nil {
 			continue
 		}
-		s := &site{addr: address}
+		s := &site{scheme: config.DNS, addr: address}
 		l, err := p.listen(ctx, s)
 		if err != nil {
 			p.opts.Log.Warn("Inherited socket is not used: no server block listens there", "address", address, "error", err)

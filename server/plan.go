@@ -60,6 +60,7 @@ type Plan struct {
 
 // A site is one address to listen on and the zones served there.
 type site struct {
+	scheme config.Scheme
 	addr   netip.AddrPort
 	from   corefile.Token // the key or bind address in the Corefile
 	routes []route
@@ -78,6 +79,7 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 	for _, s := range servers {
 		errs = append(errs, p.block(s)...)
 	}
+	errs = append(errs, p.tlsErrors()...)
 	errs = append(errs, p.overlaps()...)
 	errs = append(errs, p.httpOverlaps()...)
 	errs = append(errs, p.setHandover()...)
@@ -118,6 +120,9 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 	for _, k := range keys {
 		if !slices.Contains(b.Zones, k.Zone) {
 			b.Zones = append(b.Zones, k.Zone)
+		}
+		if !slices.Contains(b.Schemes, k.Scheme) {
+			b.Schemes = append(b.Schemes, k.Scheme)
 		}
 		if port := fmt.Sprint(k.Port); !slices.Contains(b.Ports, port) {
 			b.Ports = append(b.Ports, port)
@@ -179,7 +184,7 @@ func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
 // route adds the block as a route for a key on each of its addresses.
 func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 	for _, at := range p.addresses(k, b) {
-		i := slices.IndexFunc(p.sites, func(s *site) bool { return s.addr == at.addr })
+		i := slices.IndexFunc(p.sites, func(s *site) bool { return s.scheme == at.scheme && s.addr == at.addr })
 		if i < 0 {
 			i = len(p.sites)
 			p.sites = append(p.sites, at)

@@ -79,7 +79,7 @@ func TestPlanErrors(t *testing.T) {
 		{"nothing like it", "a {\n zzzzzz\n}\n", `Corefile:2: unknown directive "zzzzzz"`},
 		{"not yet", "a {\n nomad 30\n trace\n}\n", "Corefile:2: nomad: known to CoreDNS, not supported yet\nCorefile:3: trace: known to CoreDNS, not supported yet"},
 		{"twice in a block", "a {\n code 1\n code 2\n}\n", "Corefile:3: code: already given at Corefile:2, and can be given once in a server block"},
-		{"scheme", "tls://a {\n}\n", "Corefile:1: tls://a: tls:// is known, not supported yet"},
+		{"scheme", "grpc://a {\n}\n", "Corefile:1: grpc://a: grpc:// is known, not supported yet"},
 		{"CIDR", "10.0.0.0/33 {\n}\n", `Corefile:1: "10.0.0.0/33" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8`},
 		{"same zone", "a b {\n}\nb.:1053 {\n}\n", "Corefile:3: b.:1053: zone b. is already served on dns://:1053 by b at Corefile:1"},
 		{"same zone in one block", "a A {\n}\n", "Corefile:1: A: zone a. is already served on dns://:1053 by a at Corefile:1"},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -16,6 +17,12 @@ type (
 	timeouts interface {
 		ConnectionTimeouts() (read, write, idle time.Duration)
 		MaxTCPQueries() int
+	}
+	// serverTLS is the TLS configuration of an address, which depends on the files
+	// (tls). ServerTLS may be called once the plan has started.
+	serverTLS interface {
+		TLSFiles() any // comparable
+		ServerTLS() *tls.Config
 	}
 	// sockets is the number of UDP sockets of an address (multisocket).
 	sockets interface{ Sockets() int }

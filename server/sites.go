@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,21 +18,24 @@ var everywhere = netip.IPv6Unspecified()
 // addresses returns the addresses on which a block listens for a key.
 func (p *Plan) addresses(k config.Key, b *config.Block) (sites []*site) {
 	for _, addr := range p.opts.Listen {
-		sites = append(sites, &site{addr: addr, from: k.From})
+		if k.Scheme != config.DNS {
+			addr = netip.AddrPortFrom(addr.Addr(), 0)
+		}
+		sites = append(sites, &site{scheme: k.Scheme, addr: addr, from: k.From})
 	}
 	if len(sites) > 0 {
 		return sites
 	}
 	bound := b.Bound()
 	if len(bound) == 0 {
-		return []*site{{addr: netip.AddrPortFrom(everywhere, k.Port), from: k.From}}
+		return []*site{{scheme: k.Scheme, addr: netip.AddrPortFrom(everywhere, k.Port), from: k.From}}
 	}
 	wildcard := slices.ContainsFunc(bound, func(a config.Address) bool { return a.IP == everywhere })
 	for _, a := range bound {
 		if wildcard && a.IP == netip.IPv4Unspecified() {
 			continue // :: includes 0.0.0.0
 		}
-		sites = append(sites, &site{addr: netip.AddrPortFrom(a.IP, k.Port), from: a.From})
+		sites = append(sites, &site{scheme: k.Scheme, addr: netip.AddrPortFrom(a.IP, k.Port), from: a.From})
 	}
 	return sites
 }
@@ -39,9 +43,9 @@ func (p *Plan) addresses(k config.Key, b *config.Block) (sites []*site) {
 // name returns the address in the form that metrics and messages use.
 func (s *site) name() string {
 	if s.addr.Addr() == everywhere {
-		return fmt.Sprintf("dns://:%d", s.addr.Port())
+		return fmt.Sprintf("%s://:%d", s.scheme, s.addr.Port())
 	}
-	return "dns://" + s.addr.String()
+	return string(s.scheme) + "://" + s.addr.String()
 }
 
 // limits returns the TCP limits of the address: each from the first block that
@@ -83,13 +87,46 @@ func (s *site) unserved() *dns.Chain {
 	return nil
 }
 
+// tls returns the source of the address's TLS configuration, or nil if it has none.
+func (s *site) tls() func() *tls.Config {
+	for _, r := range s.routes {
+		for _, t := range config.Find[serverTLS](r.block) {
+			return t.ServerTLS
+		}
+	}
+	return nil
+}
+
+// tlsErrors returns an error for each address that has no certificate, or two.
+func (p *Plan) tlsErrors() (errs []error) {
+	for _, s := range p.sites {
+		if s.scheme == config.DNS {
+			continue
+		}
+		var found serverTLS
+		for _, r := range s.routes {
+			for _, t := range config.Find[serverTLS](r.block) {
+				if found != nil && found.TLSFiles() != t.TLSFiles() {
+					errs = append(errs, r.key.From.Errorf("", "server blocks that listen on %s have different certificates: use the same tls directive, or other addresses", s.name()))
+				}
+				found = t
+			}
+		}
+		if found == nil {
+			errs = append(errs, s.from.Errorf("", "%s:// needs a certificate: add the directive tls", s.scheme))
+		}
+	}
+	return errs
+}
+
 // overlaps returns an error for each pair of addresses that cannot be bound
 // together: a TCP socket on a wildcard address conflicts with any other socket on
 // its port.
 func (p *Plan) overlaps() (errs []error) {
 	for i, s := range p.sites {
 		for _, other := range p.sites[:i] {
-			if s.addr.Port() == 0 || s.addr.Port() != other.addr.Port() || !covers(s.addr.Addr(), other.addr.Addr()) && !covers(other.addr.Addr(), s.addr.Addr()) {
+			a, b := s.addr.Addr(), other.addr.Addr()
+			if s.addr.Port() == 0 || s.addr.Port() != other.addr.Port() || a != b && !covers(a, b) && !covers(b, a) {
 				continue
 			}
 			errs = append(errs, s.from.Errorf("", "%s and %s (%s:%d) cannot both be listened on: give each of these blocks a bind with single addresses",

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,7 +49,10 @@ type Listener interface {
 	Stop()
 }
 
-type listenerKey struct{ addr netip.AddrPort }
+type listenerKey struct {
+	scheme config.Scheme
+	addr   netip.AddrPort
+}
 
 // Start makes the plan serve in place of old, which may be nil. After an error
 // old continues to serve. If ctx ends, Start stops waiting, both for the new
@@ -114,10 +118,14 @@ func (p *Plan) open(ctx context.Context, at netip.AddrPort, o transport.Options)
 
 // listen returns the listener of an address: the old plan's if it has one.
 func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
-	return config.Keep(p.start, listenerKey{s.addr}, func() (Listener, error) {
-		l, err := p.open(ctx, s.addr, transport.Options{
+	return config.Keep(p.start, listenerKey{s.scheme, s.addr}, func() (Listener, error) {
+		o := transport.Options{
 			Readers: s.sockets(), Inherited: p.opts.Inherited, Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
-		})
+		}
+		if s.scheme != config.DNS {
+			o.TLS = new(transport.TLS)
+		}
+		l, err := p.open(ctx, s.addr, o)
 		if err == nil {
 			p.opened = append(p.opened, l)
 		}
@@ -182,6 +190,12 @@ func (p *Plan) temporaryGauge(name, help string, value func() float64, labels ..
 // an older plan.
 func (p *Plan) configure(s *site, l Listener) {
 	l.SetLimits(s.limits())
+	if l, ok := l.(interface {
+		SetTLS(source func() *tls.Config)
+	}); ok && s.scheme != config.DNS {
+		l.SetTLS(s.tls())
+		return
+	}
 	if want := s.sockets(); want > 0 && want != l.Readers() {
 		p.opts.Log.Warn("Ignored multisocket for an open address: restart the server to apply it",
 			"address", s.name(), "sockets", l.Readers(), "wanted", want)

@@ -66,6 +66,9 @@ func (p *Plan) printAddresses(w io.Writer) {
 			if slices.ContainsFunc(s.routes[:n], func(before route) bool { return before.key.Zone == r.key.Zone }) {
 				continue // printed for another view of the zone
 			}
+			if s.scheme != config.DNS {
+				fmt.Fprintf(w, "%s://", s.scheme)
+			}
 			fmt.Fprintf(w, "%s:%d", r.key.Zone, at.Port())
 			if s.addr.Addr() != everywhere {
 				fmt.Fprintf(w, " on %s", s.addr.Addr())

@@ -179,6 +179,10 @@ func (a *acceptLoop) handle(id int64) (onLoop bool) {
 	if c == nil || !c.claim() {
 		return true
 	}
+	if a.l.tls != nil { // crypto/tls may write while it reads, and so block
+		c.start()
+		return true
+	}
 	c.onLoop = true
 	return c.run()
 }
@@ -192,7 +196,7 @@ func (a *acceptLoop) accept() (onLoop bool) {
 		case c == nil:
 			return true
 		case !a.l.admit(c):
-		case i >= maxInline:
+		case i >= maxInline || c.handshaking:
 			c.start()
 		default:
 			c.onLoop = true
@@ -241,12 +245,16 @@ func (a *acceptLoop) acceptFrom(fd uintptr) {
 // because the system has no memory, in which case the connection is cut.
 func (a *acceptLoop) await(c *conn) bool {
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(c.id), Pad: int32(c.id >> 32)}
+	sock := c.sock
+	if s, ok := sock.(*tlsSocket); ok {
+		sock = s.socket
+	}
 	c.mu.Lock()
 	op := unix.EPOLL_CTL_MOD
 	if !c.registered {
 		op = unix.EPOLL_CTL_ADD
 	}
-	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(a.fd), uintptr(op), uintptr(c.sock.(*descriptor).fd), uintptr(unsafe.Pointer(&event)), 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(a.fd), uintptr(op), uintptr(sock.(*descriptor).fd), uintptr(unsafe.Pointer(&event)), 0, 0)
 	c.registered, c.waiting = true, errno == 0
 	c.mu.Unlock()
 	if errno != 0 {

@@ -75,7 +75,7 @@ func TestAcceptLoopBacklog(t *testing.T) {
 		case 3:
 			c.Close()
 		case 5:
-			_ = c.SetLinger(0)
+			_ = c.tcp.SetLinger(0)
 			c.Close()
 		default:
 			c.ask(uint16(i), "a.in.", mdns.TypeA)
@@ -127,7 +127,7 @@ func TestAcceptLoopFullSendBuffer(t *testing.T) {
 	}
 	defer small.Close()
 	_ = small.SetDeadline(time.Now().Add(patience))
-	c := tcpClient{small.(*net.TCPConn), t}
+	c := newTCPClient(t, small)
 	for id := range uint16(2) { // one reply would fit into the socket's buffer
 		c.ask(id, "570.in.", mdns.TypeTXT)
 		eventually(t, "the query is answered", func() bool { return s.seen.n.Load() == int64(id+1) })
@@ -156,7 +156,7 @@ func TestAcceptLoopClientReset(t *testing.T) {
 	mux, chain := s.mux(1), &dns.Chain{Zone: "hang."}
 	chain.Add("test", resettingHandler{func() {
 		c := <-clients
-		_ = c.SetLinger(0)
+		_ = c.tcp.SetLinger(0)
 		c.Close()
 	}})
 	if err := mux.Route("\x04hang\x00", chain); err != nil {
@@ -283,7 +283,7 @@ func TestAcceptLoopNoDescriptors(t *testing.T) {
 	c.ask(2, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)
 	restore()
-	other := tcpClient{late.(*net.TCPConn), t}
+	other := newTCPClient(t, late)
 	other.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, other.next(), 1)
 	if n := out.count("Accepting TCP connections failed"); n != 1 {

@@ -15,6 +15,7 @@ type counters struct {
 	evicted                      *metrics.Counter
 	slowSender, slowReader       *metrics.Counter
 	shedLimit, shedFull          *metrics.Counter
+	handshake                    *metrics.Counter
 	panics                       *metrics.Counter
 }
 
@@ -27,7 +28,7 @@ func newCounters(r *metrics.Registry) counters {
 		refused        = "seamark_transport_connections_refused_total"
 		refusedHelp    = "TCP connections refused because the client, or all clients together, had too many."
 		closed         = "seamark_transport_connections_closed_total"
-		closedHelp     = "TCP connections closed because a message was not complete in time (slow_sender), replies were not read in time (slow_reader), or a new connection needed the place of an idle one (idlest)."
+		closedHelp     = "TCP connections closed because a message was not complete in time (slow_sender), replies were not read in time (slow_reader), a new connection needed the place of an idle one (idlest), or the TLS handshake failed (handshake)."
 		shed           = "seamark_transport_shed_queries_total"
 		shedHelp       = "UDP queries that the kernel dropped under overload: of clients above their share (client), or since the socket's buffer was full (full). The division is an estimate."
 		panics         = "seamark_transport_observer_panics_total"
@@ -43,6 +44,7 @@ func newCounters(r *metrics.Registry) counters {
 		evicted:       r.Counter(closed, closedHelp, "why", "idlest"),
 		slowSender:    r.Counter(closed, closedHelp, "why", "slow_sender"),
 		slowReader:    r.Counter(closed, closedHelp, "why", "slow_reader"),
+		handshake:     r.Counter(closed, closedHelp, "why", "handshake"),
 		shedLimit:     r.Counter(shed, shedHelp, "reason", "client"),
 		shedFull:      r.Counter(shed, shedHelp, "reason", "full"),
 		panics:        r.Counter(panics, panicsHelp),

@@ -36,13 +36,17 @@ func (l *Listener) Files() (files []*os.File, err error) {
 // process, which must have the sockets of Files and serve them already. Resume
 // reverses that. After an error the listener serves as before.
 //
-// Connections can be passed only on Linux, where they wait in an acceptLoop.
+// Connections can be passed only on Linux, where they wait in an acceptLoop, and without
+// TLS.
 func (l *Listener) HandOver(ctx context.Context, send func(Conn) error) (err error) {
 	l.handedOver.Store(true)
 	if l.loop == nil {
 		return nil
 	}
 	l.loop.pause(true)
+	if l.tls != nil {
+		return nil // the state of TLS cannot be passed
+	}
 	l.passing.Store(true)
 	l.conns.wake()
 	for err == nil && ctx.Err() == nil {
@@ -143,6 +147,10 @@ func (c *conn) resume() {
 // Adopt serves a connection that another process has passed. The listener must have
 // the address on which it was accepted, and keeps the file.
 func (l *Listener) Adopt(in Conn) error {
+	if l.tls != nil {
+		_ = in.File.Close()
+		return errors.ErrUnsupported
+	}
 	sock, peer, local, err := adopt(in.File)
 	if err != nil {
 		_ = in.File.Close()

@@ -3,9 +3,7 @@ package transport
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +61,7 @@ type conn struct {
 	sock        socket
 
 	// Used by the reader only.
+	handshaking  bool // the TLS handshake is not complete; written with mu held
 	onLoop       bool // the reader runs on the goroutine of the acceptLoop
 	readAll      bool // the last read returned less than it could
 	reads        int  // since the connection was accepted, or had a goroutine
@@ -97,6 +96,9 @@ func newConn(l *Listener, sock socket, peer, local netip.AddrPort) *conn {
 	c := &conn{l: l, sock: sock, peer: peer, local: local, client: clientKey(peer.Addr())}
 	c.refs.Store(readerRef)
 	c.changed.L = &c.mu
+	if l.tls != nil {
+		c.sock, c.handshaking = newTLSSocket(l, sock), true
+	}
 	c.lastActive.Store(l.clock(time.Now()))
 	return c
 }
@@ -138,6 +140,11 @@ const (
 // client has sent all, or a limit is reached. It reports whether its goroutine is
 // still that of the acceptLoop, if it was before.
 func (c *conn) run() (onLoop bool) {
+	if c.handshaking && !c.handshake() {
+		c.drainFirst = true
+		c.release(readerRef)
+		return false
+	}
 	c.now, c.readAll = time.Now(), false
 	for {
 		s := c.step()
@@ -160,6 +167,7 @@ func (c *conn) run() (onLoop bool) {
 			continue
 		}
 		c.flush()
+		c.drainFirst = c.drainFirst || c.l.tls != nil // so that the client receives close_notify
 		if c.drainFirst {
 			c.leaveLoop()
 		}
@@ -181,6 +189,10 @@ func (c *conn) wake() {
 	case c.waiting:
 		c.waiting = false
 		c.start()
+	case c.handshaking:
+		if c.l.isStopping() {
+			_ = c.sock.SetReadDeadline(c.l.stopTime.Add(c.l.lastQuery))
+		}
 	case !c.closing && !c.isCut:
 		_ = c.sock.SetReadDeadline(pastDeadline())
 	}
@@ -270,6 +282,9 @@ func (c *conn) serveQuery(q *dns.Query, packet, lent []byte) (parked bool) {
 	c.queries++
 	q.Sender, q.Peer, q.Local, q.Interface = c, c.peer, c.local, 0
 	q.Reset(packet, dns.TCP, c.now)
+	if c.l.tls != nil {
+		q.Encrypted, q.IdleTimeout = true, c.l.limits.Load().IdleTimeout
+	}
 	switch c.serve(q, lent) {
 	case dns.Answered:
 		now := time.Now()
@@ -328,159 +343,6 @@ func (c *conn) waitInFlight() bool {
 	}
 	c.messageStart = time.Now() // as in flush
 	return !c.isCut
-}
-
-// isLarge reports whether a message occupies one of the maxLarge places.
-func isLarge(message []byte) bool { return 2+len(message) > inSize }
-
-// growBuffer replaces the read buffer by one for a large message. It blocks until
-// there are fewer than maxLarge of them.
-func (c *conn) growBuffer(size int) status {
-	c.leaveLoop()
-	timeout := time.NewTimer(c.l.limits.Load().MessageTimeout)
-	defer timeout.Stop()
-	select {
-	case c.l.large <- struct{}{}:
-	case <-timeout.C:
-		return c.cutSlowSender()
-	case <-c.l.stopping:
-		return ended
-	}
-	c.messageStart = time.Now() // as in flush
-	large := make([]byte, size)
-	c.in = large[:copy(large, c.in)]
-	c.freeBuffer()
-	c.buf = large
-	return reading
-}
-
-// freeBuffer releases the read buffer.
-func (c *conn) freeBuffer() {
-	switch {
-	case len(c.buf) > inSize:
-		<-c.l.large
-	case c.buf != nil:
-		c.l.inputs.Put((*[inSize]byte)(c.buf))
-	}
-	c.buf = nil
-}
-
-// doneReading reports whether nothing more is to be read.
-func (c *conn) doneReading() bool {
-	most := c.l.limits.Load().MaxQueries
-	return c.invalid || most > 0 && c.queries >= most
-}
-
-// fill reads more input. Before that it writes the replies that are ready.
-func (c *conn) fill() status {
-	if !c.flush() {
-		return ended
-	}
-	if len(c.in) == 0 && len(c.buf) > inSize {
-		c.freeBuffer()
-	}
-	if c.buf == nil {
-		c.buf = c.l.inputs.Get().(*[inSize]byte)[:]
-	}
-	if len(c.in) >= 2 && c.messageEnd() > len(c.buf) {
-		if s := c.growBuffer(c.messageEnd()); s != reading {
-			return s
-		}
-	}
-	have := copy(c.buf, c.in)
-	n, s := c.read(c.buf[have:], have > 0)
-	c.in = c.buf[:have+n]
-	if have == 0 {
-		c.messageStart = c.now
-	}
-	if s == reading {
-		if c.reads++; c.reads == maxLoopReads || !c.readAll {
-			c.leaveLoop()
-		}
-	}
-	return s
-}
-
-// read blocks until data arrives or, within a message, the message timeout is over.
-// Before a message it returns idling if the connection should wait in the
-// acceptLoop.
-func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
-	for {
-		if c.l.isStopping() && c.mayReadLast(inMessage) {
-			if n, err := c.readLast(p); err == nil {
-				return n, reading
-			}
-		}
-		if c.l.isStopping() || !inMessage && c.doneReading() {
-			c.drainFirst = true
-			return 0, ended
-		}
-		if c.l.passing.Load() {
-			return 0, leaving
-		}
-		toLoop := c.onLoop || c.l.loop != nil && c.inactive(c.now) >= keepGoroutine
-		err := errWouldBlock
-		if toLoop && !c.readAll || inMessage {
-			n, err = c.sock.tryRead(p)
-		}
-		if err == errWouldBlock {
-			if !inMessage && c.isIdle(c.now) {
-				return 0, ended
-			}
-			if !inMessage && toLoop {
-				return 0, idling
-			}
-			c.leaveLoop()
-			n, err = c.readWithin(p, inMessage)
-		}
-		c.now = time.Now()
-		switch {
-		case n > 0:
-			c.readAll = n < len(p)
-			return n, reading
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return 0, ended
-		case inMessage && c.now.Sub(c.messageStart) >= c.l.limits.Load().MessageTimeout:
-			return 0, c.cutSlowSender()
-		}
-		_ = c.sock.SetReadDeadline(time.Time{}) // it was set by wake
-	}
-}
-
-// mayReadLast reports whether the client may send a query although the listener stops:
-// if it has sent none, since most clients connect and send one at once; if it has sent
-// one within the last second; or if it has sent a part of one.
-func (c *conn) mayReadLast(inMessage bool) bool {
-	return inMessage || !c.hasReadLast && (c.queries == 0 || c.inactive(c.now) < keepGoroutine)
-}
-
-// readLast reads the last query of a connection, until Listener.lastQuery after the
-// stop. It makes the kernel send the end of the connection together with the reply, so
-// that a client that waits for replies receives it before it sends another query.
-func (c *conn) readLast(p []byte) (int, error) {
-	c.leaveLoop()
-	c.hasReadLast = true
-	deadline := c.l.stopTime.Add(c.l.lastQuery)
-	for {
-		_ = c.sock.SetReadDeadline(deadline)
-		n, err := c.sock.Read(p)
-		if c.now = time.Now(); errors.Is(err, os.ErrDeadlineExceeded) && c.now.Before(deadline) {
-			continue // wake has set another one
-		}
-		c.sock.cork()
-		return n, err
-	}
-}
-
-// readWithin reads and, within a message, blocks until the message timeout at most.
-func (c *conn) readWithin(p []byte, inMessage bool) (int, error) {
-	if inMessage {
-		_ = c.sock.SetReadDeadline(c.messageStart.Add(c.l.limits.Load().MessageTimeout))
-		if c.l.isStopping() || c.l.passing.Load() { // wake may have set a deadline before
-			return 0, os.ErrDeadlineExceeded
-		}
-	}
-	return c.sock.Read(p)
 }
 
 // cutSlowSender cuts a connection whose message was not complete in time.

@@ -180,7 +180,7 @@ func expectRefused(t *testing.T, s *server) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
-	tcpClient{c.(*net.TCPConn), t}.expectClosed()
+	newTCPClient(t, c).expectClosed()
 }
 
 func TestTCPMaxConnsPerClient(t *testing.T) {
@@ -255,7 +255,7 @@ func floodUnread(t *testing.T, s *server, name string) *conn {
 // flood sends a query as often as possible until the connection is closed, and
 // never reads.
 func flood(c tcpClient, query []byte) {
-	_ = c.SetReadBuffer(4096)
+	_ = c.tcp.SetReadBuffer(4096)
 	packet := framed(query)
 	go func() {
 		for {
@@ -316,7 +316,7 @@ func TestTCPNeverReadsLarge(t *testing.T) {
 func TestTCPSlowReader(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	c := dialTCP(t, s, "127.0.0.1")
-	_ = c.SetReadBuffer(64 << 10)
+	_ = c.tcp.SetReadBuffer(64 << 10)
 	const n = 200
 	go func() {
 		for i := range uint16(n) {

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"io"
 	"net"
@@ -13,13 +14,31 @@ import (
 
 // A tcpClient is one TCP connection of a client.
 type tcpClient struct {
-	*net.TCPConn
-	t *testing.T
+	clientConn
+	tcp *net.TCPConn
+	t   *testing.T
+}
+
+// A clientConn is a *net.TCPConn, or a *tls.Conn below TestTLS.
+type clientConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+func newTCPClient(t *testing.T, c net.Conn) tcpClient {
+	if withTLS(t) {
+		return tcpClient{tls.Client(c, clientTLS()), c.(*net.TCPConn), t}
+	}
+	return tcpClient{c.(*net.TCPConn), c.(*net.TCPConn), t}
 }
 
 func dialTCP(t *testing.T, s *server, ip string) tcpClient {
 	t.Helper()
-	return tcpClient{dial(t, "tcp", s.at(ip)).(*net.TCPConn), t}
+	c := newTCPClient(t, dial(t, "tcp", s.at(ip)))
+	if c, ok := c.clientConn.(*tls.Conn); ok {
+		_ = c.Handshake() // fails if the server refuses the connection
+	}
+	return c
 }
 
 // framed returns a message behind its length.
@@ -260,7 +279,7 @@ func TestTCPHostile(t *testing.T) {
 	n := 0
 	sendMalformed(t, 3000, func(p []byte) {
 		if n++; n%10 == 1 {
-			if c.TCPConn != nil {
+			if c.tcp != nil {
 				c.Close()
 			}
 			c = dialTCP(t, s, "127.0.0.1")

@@ -225,6 +225,9 @@ func (c *conn) closeGracefully() {
 	if c.leaving && c.l.conns.leave(c) {
 		return
 	}
+	if s, ok := c.sock.(*tlsSocket); ok {
+		_ = s.tls.CloseWrite() // fails if the connection is cut
+	}
 	c.mu.Lock()
 	c.closing = true
 	drain := c.drainFirst && !c.isCut && c.sock.CloseWrite() == nil

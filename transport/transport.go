@@ -15,6 +15,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -36,6 +37,9 @@ type Options struct {
 	Portable bool          // read single packets, as where there is no recvmmsg
 	Grace    time.Duration // for parked queries when the listener stops; default 5 s
 
+	// TLS, if not nil, makes a listener for DNS over TLS (RFC 7858), without UDP.
+	TLS *TLS
+
 	Inherited *Inherited // sockets to use instead of opening others; may be nil
 
 	Limits
@@ -44,7 +48,7 @@ type Options struct {
 	// process's file descriptors, so that clients leave some for upstreams and the
 	// API server. An idle connection costs about 1 KB, one that sends queries 9 KB, and some kernel
 	// memory: at worst 4,000 are a quarter of the 170 MB that clusters give their
-	// DNS pods.
+	// DNS pods. With TLS the default is 2,000, each of which costs some 10 KB.
 	MaxConns          int
 	MaxConnsPerClient int // of an IPv4 address or an IPv6 /64; default 100
 	MaxInFlight       int // parked queries of one connection, which is not read meanwhile; default 100
@@ -70,7 +74,11 @@ func (l *Limits) defaults() {
 func (o *Options) defaults() {
 	orDefault(&o.Readers, runtime.GOMAXPROCS(0))
 	orDefault(&o.Grace, 5*time.Second)
-	orDefault(&o.MaxConns, min(4000, maxDescriptors()/2))
+	most := 4000
+	if o.TLS != nil {
+		most, o.Readers = 2000, 0
+	}
+	orDefault(&o.MaxConns, min(most, maxDescriptors()/2))
 	orDefault(&o.MaxConnsPerClient, 100)
 	orDefault(&o.MaxInFlight, 100)
 	if o.Port == nil {
@@ -90,13 +98,14 @@ func orDefault[T int | time.Duration](v *T, standard T) {
 	}
 }
 
-// A Listener serves one address, over UDP and TCP.
+// A Listener serves one address, over UDP and TCP, or over TLS.
 type Listener struct {
 	o          Options
 	addr       netip.AddrPort
 	counts     counters
 	tcp        net.Listener
 	udp        []*net.UDPConn
+	tls        *tls.Config // nil if connections have no TLS
 	inherited  bool        // the UDP sockets stay open in the process that opened them
 	handedOver atomic.Bool // another process serves the sockets
 
@@ -161,6 +170,9 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	l.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
 	l.buffers.New = func() any { return new(buffer) }
 	l.inputs.New = func() any { return new([inSize]byte) }
+	if o.TLS != nil {
+		l.tls = o.TLS.Config("dot")
+	}
 	l.conns.init()
 	l.parked.init()
 	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // the idle timeout is shorter
@@ -173,6 +185,9 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 		return nil, explain("tcp", addr, err)
 	}
 	l.addr = netip.AddrPortFrom(addr.Addr(), addrPort(l.tcp.Addr()).Port())
+	if l.tls != nil {
+		return l, nil
+	}
 	if err := l.listenUDP(ctx); err != nil {
 		l.close()
 		return nil, explain("udp", l.addr, err)
@@ -255,6 +270,14 @@ func (l *Listener) LastQuery() time.Time {
 		r.shard.Unlock()
 	}
 	return last
+}
+
+// SetTLS sets the source of the TLS configuration for future connections, if the
+// listener has TLS.
+func (l *Listener) SetTLS(source func() *tls.Config) {
+	if l.tls != nil {
+		l.o.TLS.Set(source)
+	}
 }
 
 // SetLimits changes the limits of open and future connections. A connection that is

@@ -122,6 +122,9 @@ func serve(t *testing.T, addr string, o Options) *server {
 	s := &server{t: t, lot: dns.NewParkingLot(1000), wait: &waiting{gate: make(chan struct{})}, seen: new(observing), counts: new(metrics.Registry)}
 	o.Metrics = s.counts
 	o.Portable = o.Portable || strings.HasPrefix(t.Name(), "TestTCPPortable/")
+	if withTLS(t) {
+		o.TLS = serverTLS(t)
+	}
 	if o.Grace == 0 {
 		o.Grace = 50 * time.Millisecond
 	}
@@ -239,7 +242,10 @@ func dial(t *testing.T, network, addr string) net.Conn {
 // ask sends one query and returns its reply.
 func ask(t *testing.T, network, addr string, m *mdns.Msg) *mdns.Msg {
 	t.Helper()
-	c := &mdns.Client{Net: network, Timeout: patience, UDPSize: 4096}
+	c := &mdns.Client{Net: network, Timeout: patience, UDPSize: 4096, TLSConfig: clientTLS()}
+	if withTLS(t) && network == "tcp" {
+		c.Net = "tcp-tls"
+	}
 	r, _, err := c.Exchange(m, addr)
 	if err != nil {
 		t.Fatalf("%s %s %s: %v", network, addr, m.Question[0].Name, err)

@@ -29,6 +29,5 @@ func AppendOption(buf []byte, code uint16, data []byte) []byte {
 // HopByHopOption reports whether an option concerns only a client and the server
 // that it sends the query to, so that it must not be forwarded.
 func HopByHopOption(code uint16) bool {
-	const keepalive, padding = 11, 12 // RFC 7828, RFC 7830
-	return code == OptionNSID || code == OptionCookie || code == keepalive || code == padding
+	return code == OptionNSID || code == OptionCookie || code == OptionKeepalive || code == OptionPadding
 }

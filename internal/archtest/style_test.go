@@ -100,6 +100,7 @@ var unixTimes = map[string]string{
 	"directive/etcd/index.go":     "a serial",
 	"directive/hosts/metrics.go":  "a metric",
 	"directive/screen/answers.go": "whether two logs are of the same second",
+	"directive/tls.go":            "a metric",
 	"directive/view.go":           "whether two logs are of the same minute",
 	"metrics/goruntime.go":        "a metric",
 	"metrics/process.go":          "a metric",

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TLS names the PEM files of a site that is served with HTTPS. CA is optional;
+// TLS names the PEM files of a server's certificate. CA is optional;
 // it has the certificates of the authorities that sign client certificates.
 // Client is the policy for client certificates.
 type TLS struct {
@@ -19,7 +19,7 @@ type TLS struct {
 
 // Check reports whether the files can be used.
 func (t TLS) Check() error {
-	_, err := t.load()
+	_, err := t.Load()
 	return err
 }
 
@@ -45,7 +45,7 @@ func newTLSFiles(names TLS) (*tlsFiles, error) {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil },
 	}
 	var err error
-	s.loaded, err = names.load()
+	s.loaded, err = names.Load()
 	s.read = time.Now()
 	return s, err
 }
@@ -54,7 +54,7 @@ func (s *tlsFiles) current() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.read) > reloadInterval {
-		if loaded, err := s.names.load(); err == nil {
+		if loaded, err := s.names.Load(); err == nil {
 			s.loaded = loaded
 		}
 		s.read = time.Now()
@@ -62,7 +62,8 @@ func (s *tlsFiles) current() *tls.Config {
 	return s.loaded
 }
 
-func (t TLS) load() (*tls.Config, error) {
+// Load reads the files.
+func (t TLS) Load() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: t.Client, NextProtos: []string{"http/1.1"}}
 	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {

@@ -90,12 +90,12 @@
 {{- end }}
 
 {{- define "seamark.checkServers" -}}
-{{- $unsupported := splitList " " "geoip proxyproto tls quic grpc_server https https3 trace dnstap tsig dnssec transfer route53 azure clouddns auto secondary grpc on sign nomad" -}}
+{{- $unsupported := splitList " " "geoip proxyproto quic grpc_server https https3 trace dnstap tsig dnssec transfer route53 azure clouddns auto secondary grpc on sign nomad" -}}
 {{- $ports := dict -}}
 {{- range $i, $server := .Values.servers -}}
 {{- range $j, $zone := .zones -}}
-{{- if not (has ($zone.scheme | default "dns://") (list "dns://")) -}}
-{{- fail (printf "servers[%d].zones[%d].scheme: Seamark does not serve %s yet: only dns://" $i $j $zone.scheme) -}}
+{{- if not (has ($zone.scheme | default "dns://") (list "dns://" "tls://")) -}}
+{{- fail (printf "servers[%d].zones[%d].scheme: Seamark does not serve %s" $i $j $zone.scheme) -}}
 {{- end -}}
 {{- end -}}
 {{- range $j, $plugin := .plugins -}}

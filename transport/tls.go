@@ -1,0 +1,157 @@
+package transport
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// TLS is the source of a listener's TLS configuration. It may be replaced while the
+// listener serves.
+type TLS struct {
+	source atomic.Pointer[func() *tls.Config]
+}
+
+// Set replaces the source: a function that returns the present configuration for each
+// handshake.
+func (t *TLS) Set(source func() *tls.Config) { t.source.Store(&source) }
+
+// Config returns a configuration that uses the present one of the source for each
+// handshake, with these application protocols (ALPN). Clients resume sessions with tickets
+// (RFC 8446 §2.2) whose keys belong to the result.
+func (t *TLS) Config(protocols ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			c := (*t.source.Load())().Clone()
+			c.NextProtos = protocols
+			c.DynamicRecordSizingDisabled = true // a write is one record, and one system call
+			return c, nil
+		},
+	}
+}
+
+// A tlsSocket is the socket of a connection with TLS. Methods that it does not have are
+// those of the TCP socket.
+type tlsSocket struct {
+	socket
+	tls     *tls.Conn
+	records records
+}
+
+func newTLSSocket(l *Listener, tcp socket) *tlsSocket {
+	s := &tlsSocket{socket: tcp, records: records{socket: tcp, l: l}}
+	s.tls = tls.Server(&s.records, l.tls)
+	return s
+}
+
+// handshake returns false if the handshake has failed.
+func (c *conn) handshake() bool {
+	s := c.sock.(*tlsSocket)
+	_ = s.SetReadDeadline(time.Now().Add(c.l.limits.Load().MessageTimeout))
+	if c.l.isStopping() { // wake may have set a deadline before
+		_ = s.SetReadDeadline(c.l.stopTime.Add(c.l.lastQuery))
+	}
+	err := s.tls.Handshake()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handshaking = false
+	if err == nil {
+		err = s.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		c.l.counts.handshake.Add(1)
+		return false
+	}
+	c.lastActive.Store(c.l.clock(time.Now()))
+	return true
+}
+
+// Read reads all data that have been received, as a TCP socket does: crypto/tls returns
+// one record at a time.
+func (s *tlsSocket) Read(p []byte) (int, error) { return s.read(p, block) }
+
+func (s *tlsSocket) tryRead(p []byte) (int, error) {
+	n, err := s.read(p, doNotBlock)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errWouldBlock
+	}
+	return n, err
+}
+
+func (s *tlsSocket) read(p []byte, how receiving) (int, error) {
+	s.records.how = how
+	n, err := s.tls.Read(p)
+	s.records.how = doNotReceive
+	for err == nil && n < len(p) {
+		var more int
+		more, err = s.tls.Read(p[n:])
+		n += more
+	}
+	if n > 0 {
+		return n, nil // the next call returns the error
+	}
+	return 0, err
+}
+
+func (s *tlsSocket) Write(p []byte) (int, error) { return s.tls.Write(p) }
+
+// tryWrite writes nothing: crypto/tls cannot write a part of a record.
+func (s *tlsSocket) tryWrite([]byte) int { return 0 }
+
+// SetWriteDeadline does nothing: records.Write sets a deadline where it is needed.
+func (s *tlsSocket) SetWriteDeadline(time.Time) error { return nil }
+
+// records is the socket below a tls.Conn, with the records of TLS.
+type records struct {
+	socket
+	l   *Listener
+	how receiving // of Read
+}
+
+type receiving uint8
+
+const (
+	block receiving = iota
+	doNotBlock
+	doNotReceive // only use records that have been received before
+)
+
+// Read returns os.ErrDeadlineExceeded itself where nothing was received, after which
+// crypto/tls can continue to read.
+func (r *records) Read(p []byte) (n int, err error) {
+	switch r.how {
+	case block:
+		n, err = r.socket.Read(p)
+	case doNotBlock:
+		n, err = r.tryRead(p)
+	case doNotReceive:
+		err = errWouldBlock
+	}
+	if err == errWouldBlock || errors.Is(err, os.ErrDeadlineExceeded) {
+		err = os.ErrDeadlineExceeded
+	}
+	return n, err
+}
+
+func (r *records) Write(p []byte) (int, error) {
+	n := r.tryWrite(p)
+	if n == len(p) {
+		return n, nil
+	}
+	_ = r.SetWriteDeadline(time.Now().Add(r.l.limits.Load().WriteTimeout))
+	more, err := r.socket.Write(p[n:])
+	return n + more, err
+}
+
+// LocalAddr and RemoteAddr are not used.
+func (*records) LocalAddr() net.Addr  { return nil }
+func (*records) RemoteAddr() net.Addr { return nil }
+
+func (r *records) SetDeadline(t time.Time) error {
+	return errors.Join(r.SetReadDeadline(t), r.SetWriteDeadline(t))
+}
