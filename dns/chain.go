@@ -32,6 +32,7 @@ type step struct {
 	resolver    Resolver
 	awaiter     Awaiter
 	finisher    Finisher
+	completer   Completer
 	interceptor Interceptor
 	anyClass    bool
 	parked      *atomic.Int64 // places in the ParkingLot of queries that wait for the handler
@@ -57,6 +58,7 @@ func (c *Chain) Add(name string, h any) {
 	s.resolver, _ = h.(Resolver)
 	s.awaiter, _ = h.(Awaiter)
 	s.finisher, _ = h.(Finisher)
+	s.completer, _ = h.(Completer)
 	s.interceptor, _ = h.(Interceptor)
 	c.interceptors = c.interceptors || s.interceptor != nil
 	if classes, ok := h.(AnyClass); ok {
@@ -111,7 +113,7 @@ type Step struct {
 func (c *Chain) Steps() []Step {
 	var steps []Step
 	for _, s := range c.steps {
-		steps = append(steps, Step{s.name, s.handler != nil, s.resolver != nil, s.finisher != nil})
+		steps = append(steps, Step{s.name, s.handler != nil, s.resolver != nil, s.finisher != nil || s.completer != nil})
 	}
 	return steps
 }

@@ -7,7 +7,7 @@
 // bottom until one of them returns a Verdict other than Next: Done if the answer is
 // complete, Drop if there is to be no reply, Wait if the handler must block. After
 // that the finishers of the handlers that were passed edit the answer, from bottom to
-// top. A query that must wait is parked: its reader goes on with the next packet,
+// top; a Completer among them may have to wait. A query that must wait is parked: its reader goes on with the next packet,
 // and a goroutine of the ParkingLot calls the handler's Resolve and the finishers,
 // and passes the query to its Sender. For an Awaiter it does so when the event that
 // the query waits for has happened. In the end every reply is sealed: compressed,

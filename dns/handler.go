@@ -46,6 +46,15 @@ type Awaiter interface {
 // panicked. FinishDNS must not block.
 type Finisher interface{ FinishDNS(q *Query) }
 
+// A Completer is a Finisher that may have to block, for example to sign the answer.
+// CompleteDNS is called in the place of FinishDNS, and must not block either. It returns
+// Done, or Wait if Resolve must be called with the answer. The chain then calls the
+// finishers above. CompleteDNS is not called for a query that was dropped.
+type Completer interface {
+	Resolver
+	CompleteDNS(q *Query) Verdict
+}
+
 // An Interceptor may answer a query in place of a handler below it that would
 // wait. The chain calls InterceptDNS when the handler that stands below steps
 // further down returns Wait, after the Interceptor's own ServeDNS returned Next.

@@ -332,7 +332,8 @@ func (q *Query) failUnparked(err error, floor int) {
 	q.abandonSubQuery()
 	q.Fail(wire.ServFail)
 	q.Err = err
-	q.complete(floor, q.at, Done)
+	q.answeredBy, q.dropped, q.completing = q.at, false, false
+	q.finishAll(floor)
 }
 
 // Requery asks the handlers below the one that calls it again, in the background: a

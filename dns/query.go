@@ -85,6 +85,7 @@ type Query struct {
 	chain      *Chain
 	at         int // the current step of the chain
 	answeredBy int // the step that answered
+	completing bool // the step at is a Completer that waits
 	// interceptor is the step whose InterceptDNS is running, -1 if none is. It
 	// stands above at.
 	interceptor int
@@ -117,6 +118,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.AA, q.RA, q.AD, q.TC, q.Cacheable = false, false, false, false, false
 	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
+	q.completing = false
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
 	q.Awaited, q.Encrypted, q.IdleTimeout = false, false, 0

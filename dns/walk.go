@@ -68,7 +68,7 @@ func (q *Query) intercept(floor int) Verdict {
 		q.abandonSubQuery()
 		if q.hasFinisher(i+1, q.at) {
 			found := q.setAside()
-			q.finishUp(i + 1)
+			q.finishAll(i + 1)
 			q.Result = found
 		}
 		q.at = i
@@ -112,17 +112,33 @@ func (q *Query) hasFinisher(first, end int) bool {
 func (q *Query) complete(floor, step int, verdict Verdict) Verdict {
 	q.answeredBy = step
 	q.dropped = verdict == Drop
-	q.finishUp(floor)
+	if q.finishUp(floor) {
+		return Wait
+	}
 	return verdict
 }
 
-// finishUp calls the finishers above q.at, as far as floor.
-func (q *Query) finishUp(floor int) {
+// finishUp calls the finishers above q.at, as far as floor. It reports whether it has
+// stopped at q.at, because that Completer waits.
+func (q *Query) finishUp(floor int) (waits bool) {
 	for q.at--; q.at >= floor; q.at-- {
 		s := &q.chain.steps[q.at]
-		if s.finisher != nil && s.serves(q) {
+		switch {
+		case s.finisher == nil && s.completer == nil || !s.serves(q):
+		case s.completer == nil:
 			s.finisher.FinishDNS(q)
+		case !q.dropped && s.completer.CompleteDNS(q) == Wait:
+			q.completing = true
+			return true
 		}
+	}
+	return false
+}
+
+// finishAll is finishUp for an answer that no Completer needs to complete.
+func (q *Query) finishAll(floor int) {
+	for q.finishUp(floor) {
+		q.completing = false
 	}
 }
 
@@ -144,15 +160,26 @@ func (q *Query) resume(ctx context.Context, floor int) {
 // resolve calls Resolve of the handler at q.at, and then the finishers upwards as
 // far as floor.
 func (q *Query) resolve(ctx context.Context, floor int) {
-	at := q.at
-	q.answeredBy, q.dropped = at, false
-	if err := q.chain.steps[at].resolver.Resolve(ctx, q); err != nil {
-		q.Fail(wire.ServFail)
-		q.Err = err
+	for {
+		at := q.at
+		if !q.completing {
+			q.answeredBy, q.dropped = at, false
+		}
+		q.completing = false
+		if err := q.chain.steps[at].resolver.Resolve(ctx, q); err != nil {
+			q.Fail(wire.ServFail)
+			q.Err = err
+		}
+		q.abandonSubQuery()
+		q.at = at
+		if !q.finishUp(floor) {
+			return
+		}
+		if err := q.place.addStack(); err != nil {
+			q.failUnparked(err, floor)
+			return
+		}
 	}
-	q.abandonSubQuery()
-	q.at = at
-	q.finishUp(floor)
 }
 
 // Next calls the handlers below the one whose Resolve is running, and blocks until

@@ -165,6 +165,18 @@ func (a *Answer) rotateSet(first Record, length uint32, sameSize bool, end int, 
 	a.Buf = moved[:len(a.Buf)]
 }
 
+// AppendCanonical appends the RDATA of the record at msg[r.Owner:] to buf in canonical
+// form (RFC 4034 §6.2, RFC 6840 §5.1): names are written out, and those in the types of
+// RFC 3597 §4 are in lower case. The record must be in a message.
+func (r Record) AppendCanonical(buf, msg []byte) ([]byte, error) {
+	return appendRData(buf, msg[:r.Next], r, func(name []byte, t Type, _ bool) []byte {
+		if t == TypeSVCB || t == TypeHTTPS {
+			return name
+		}
+		return AppendLower(name[:0], name)
+	})
+}
+
 // AppendSection copies the records of section from of another answer into section s
 // of a, with all names written out.
 func (a *Answer) AppendSection(s Section, other *Answer, from Section) error {
