@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/directive/autopath"
 	"github.com/seamark/seamark/directive/cache"
 	"github.com/seamark/seamark/directive/dns64"
+	"github.com/seamark/seamark/directive/dnssec"
 	"github.com/seamark/seamark/directive/etcd"
 	"github.com/seamark/seamark/directive/file"
 	"github.com/seamark/seamark/directive/forward"
@@ -62,6 +63,7 @@ func Directives() []config.Directive {
 		{Name: "autopath", Usage: "autopath [ZONE...] RESOLV-CONF", Brief: "follow the client's search path on the server", Setup: autopath.Setup},
 		{Name: "cache", Usage: "cache [TTL] [ZONES...]", Brief: "cache the answers of other servers", Setup: cache.Setup},
 		{Name: "header", Usage: "header", Brief: "set and clear header flags of queries and replies", Setup: directive.SetupHeader},
+		{Name: "dnssec", Usage: "dnssec [ZONES...]", Brief: "sign answers", Setup: dnssec.Setup},
 		{Name: "minimal", Usage: "minimal", Brief: "remove records that an answer does not need", Setup: directive.SetupMinimal},
 		{Name: "template", Usage: "template CLASS TYPE [ZONES...]", Brief: "answer with records generated from the query", Setup: template.Setup, Answers: true},
 		{Name: "transfer", Usage: "transfer [ZONES...]", Brief: "let other servers copy zones", Setup: transfer.Setup},

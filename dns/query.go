@@ -38,7 +38,9 @@ type Result struct {
 	// for as long as its TTLs allow. An answer from this server's own data is
 	// looked up for each query, so that a change shows at once.
 	Cacheable bool
-	Err       error // why the answer is SERVFAIL; may be nil
+	// AtCut is set on an answer of a zone about DS records at one of its delegations.
+	AtCut bool
+	Err   error // why the answer is SERVFAIL; may be nil
 }
 
 // A Query is one question and the answer to it. It has one owner at a time: its
@@ -83,8 +85,8 @@ type Query struct {
 	mux        *Mux
 	shard      *metrics.Shard
 	chain      *Chain
-	at         int // the current step of the chain
-	answeredBy int // the step that answered
+	at         int  // the current step of the chain
+	answeredBy int  // the step that answered
 	completing bool // the step at is a Completer that waits
 	// interceptor is the step whose InterceptDNS is running, -1 if none is. It
 	// stands above at.
@@ -115,7 +117,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
 	// All of Result but Answer, whose buffer is reused.
 	q.RCode, q.Err = wire.NoError, nil
-	q.AA, q.RA, q.AD, q.TC, q.Cacheable = false, false, false, false, false
+	q.AA, q.RA, q.AD, q.TC, q.Cacheable, q.AtCut = false, false, false, false, false, false
 	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
 	q.completing = false
@@ -270,6 +272,7 @@ func (q *Query) RemoveReplyOption(code uint16) {
 func (q *Query) Fail(code wire.RCode) {
 	q.Answer.Clear()
 	q.RCode, q.AA, q.AD, q.TC, q.Cacheable = code, false, false, false, false
+	q.AtCut = false
 }
 
 // Chain returns the chain that the query walks; nil if there is none for it.

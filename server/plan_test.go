@@ -73,7 +73,7 @@ func planOf(text string, opts Options) (*Plan, error) {
 func TestPlanErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"unknown directive", "a {\n cod 1\n}\n", `Corefile:2: unknown directive "cod"; did you mean "code"?`},
-		{"one of CoreDNS's, misspelled", "a {\n dnsec\n}\n", `Corefile:2: unknown directive "dnsec"; did you mean "dnssec"?`},
+		{"one of CoreDNS's, misspelled", "a {\n rout53\n}\n", `Corefile:2: unknown directive "rout53"; did you mean "route53"?`},
 		{"removed", "a {\n proxy . 1.1.1.1\n}\n", "Corefile:2: proxy: removed in CoreDNS 1.5, use forward"},
 		{"unset variable", "a:{$SEAMARK_PORT} {\n}\n", `Corefile:1: a:: want a port of 0..65535 after the last colon, got ""; environment variable SEAMARK_PORT is not set`},
 		{"nothing like it", "a {\n zzzzzz\n}\n", `Corefile:2: unknown directive "zzzzzz"`},

@@ -188,6 +188,7 @@ func (s *socketLoad) adjust(report *overloadReport) observation {
 	}
 	s.mu.Unlock()
 	if stopped {
+		o.received = newTally() // the reader adds to the socket's
 		return o
 	}
 	s.since = now

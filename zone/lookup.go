@@ -12,6 +12,9 @@ type Result struct {
 	AA    bool // false for a referral
 	// Missing reports that the query name does not exist.
 	Missing bool
+	// AtCut reports that the query is for DS records of a delegation, which the answer
+	// has, or denies.
+	AtCut bool
 	// Target is set if the answer ends in a CNAME record whose target Lookup did
 	// not follow: the target in wire form, in the answer's memory.
 	Target []byte
@@ -133,6 +136,7 @@ func (l *lookup) step(n *node, exact bool, name, spelled, made []byte) (target [
 	case stop != nil && !stop.isDelegation:
 		return l.redirect(stop, name, spelled, made)
 	case exact:
+		l.AtCut = n.isDelegation && !l.aliased
 		return l.answer(n, name, spelled, true)
 	case n.wildcard != nil:
 		return l.answer(n.wildcard, name, spelled, false)

@@ -137,7 +137,7 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 		q.Answer.Clear()
 		return dns.Next
 	}
-	q.RCode, q.AA = found.RCode, found.AA
+	q.RCode, q.AA, q.AtCut = found.RCode, found.AA, found.AtCut
 	if found.Target == nil {
 		return dns.Done
 	}

@@ -96,6 +96,7 @@ func contextValues(m *module) (bad []string) {
 // them is wrong after a step of the system's clock: package clock is for durations.
 var unixTimes = map[string]string{
 	"cluster/snapshot/write.go":   "when a file was written",
+	"directive/dnssec/message.go": "times in signatures",
 	"directive/etcd/answer.go":    "a serial",
 	"directive/etcd/index.go":     "a serial",
 	"directive/hosts/metrics.go":  "a metric",

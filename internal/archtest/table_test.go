@@ -44,6 +44,9 @@ var table = map[string]row{
 	// Records in zone files and templates need a parser.
 	"zone/zonefile": {third: []string{"github.com/miekg/dns"}, own: []string{"wire"}},
 
+	// Keys in files, and signatures.
+	"zone/signing": {third: []string{"github.com/miekg/dns"}, own: []string{"wire", "zone/zonefile"}},
+
 	// The contract between directives and the server. Zones are names in wire
 	// form.
 	"config": {own: []string{"corefile", "dns", "wire", "metrics"}},
@@ -63,6 +66,7 @@ var table = map[string]row{
 	"directive":          {own: append([]string{"internal/expression", "internal/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
+	"directive/dnssec":   {own: append([]string{"zone/signing"}, chain...), noNet: true},
 	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	// transfer opens sockets to the servers that it notifies.

@@ -1,0 +1,208 @@
+package dnstest
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// tool returns the path of a program of Debian. Without it the test is skipped, unless
+// .ci/run has installed it.
+func tool(t *testing.T, name, debian string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + name)
+	}
+	if err == nil {
+		return path
+	}
+	why := fmt.Sprintf("%s not found: install Debian's %s to validate signatures with it; .ci/run sets SEAMARK_TEST_DNSSEC, with which this is a failure", name, debian)
+	if os.Getenv("SEAMARK_TEST_DNSSEC") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+	return ""
+}
+
+// writeKey writes the files of a new key pair, and returns the DNSKEY record and the
+// path of the files without extension.
+func writeKey(t *testing.T, dir, zone string, flags uint16, algorithm uint8, bits int) (*dns.DNSKEY, string) {
+	t.Helper()
+	key := &dns.DNSKEY{Hdr: dns.RR_Header{Name: zone, Rrtype: dns.TypeDNSKEY, Class: dns.ClassINET, Ttl: 3600}, Flags: flags, Protocol: 3, Algorithm: algorithm}
+	private, err := key.Generate(bits)
+	if err != nil {
+		t.Fatalf("generating a key: %v", err)
+	}
+	path := filepath.Join(dir, fmt.Sprintf("K%s+%03d+%05d", zone, algorithm, key.KeyTag()))
+	writeFile(t, path+".key", key.String()+"\n")
+	writeFile(t, path+".private", key.PrivateKeyString(private))
+	return key, path
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveSigned starts a server.
+func serveSigned(t *testing.T, text, objectsText string) netip.AddrPort {
+	t.Helper()
+	source := newFolder(t)
+	docs, err := objects([]byte(objectsText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range docs {
+		if err := source.Apply(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := &variant{source: source, log: new(journal)}
+	at, stop, err := serve(text, v)
+	if err != nil {
+		t.Fatalf("starting the server: %v", err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			t.Logf("log of the server:\n%s", v.log)
+		}
+	})
+	return at
+}
+
+// An unbound is a validating resolver that sends its queries to a server.
+type unbound struct{ at string }
+
+// startUnbound starts Unbound with keys as its trust anchors. It sends queries for
+// zones to the servers that at has for them.
+func startUnbound(t *testing.T, keys []*dns.DNSKEY, at map[string]netip.AddrPort) *unbound {
+	t.Helper()
+	program := tool(t, "unbound", "unbound")
+	listener, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.LocalAddr().(*net.UDPAddr).Port
+	_ = listener.Close()
+	dir := t.TempDir()
+	var b strings.Builder
+	fmt.Fprintf(&b, "server:\n interface: 127.0.0.1\n port: %d\n username: \"\"\n chroot: \"\"\n directory: %q\n pidfile: \"\"\n", port, dir)
+	b.WriteString(" use-syslog: no\n do-daemonize: no\n num-threads: 1\n do-not-query-localhost: no\n unblock-lan-zones: yes\n insecure-lan-zones: yes\n")
+	b.WriteString(" val-log-level: 2\n module-config: \"validator iterator\"\n access-control: 127.0.0.0/8 allow\n qname-minimisation: no\n")
+	for _, key := range keys {
+		fmt.Fprintf(&b, " trust-anchor: \"%s\"\n", strings.ReplaceAll(key.ToDS(dns.SHA256).String(), "\t", " "))
+	}
+	b.WriteString("remote-control:\n control-enable: no\n")
+	for zone, addr := range at {
+		fmt.Fprintf(&b, "stub-zone:\n name: %q\n stub-addr: %s@%d\n", zone, addr.Addr(), addr.Port())
+	}
+	writeFile(t, filepath.Join(dir, "unbound.conf"), b.String())
+	var log journal
+	cmd := exec.Command(program, "-c", filepath.Join(dir, "unbound.conf"))
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("log of Unbound:\n%s", &log)
+		}
+	})
+	u := &unbound{fmt.Sprintf("127.0.0.1:%d", port)}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := u.ask("ready.invalid.", dns.TypeA); err == nil {
+			return u
+		}
+		if time.Now().After(end) {
+			t.Fatalf("Unbound does not answer on %s within 10 s", u.at)
+		}
+	}
+}
+
+func (u *unbound) ask(name string, t uint16) (*dns.Msg, error) {
+	m := new(dns.Msg).SetQuestion(name, t)
+	m.SetEdns0(1232, true)
+	m.RecursionDesired = true
+	c := &dns.Client{Timeout: 5 * time.Second}
+	r, _, err := c.Exchange(m, u.at)
+	if err == nil && r.Truncated {
+		c.Net = "tcp"
+		r, _, err = c.Exchange(m, u.at)
+	}
+	return r, err
+}
+
+// A signedQuery is a query whose answer must validate.
+type signedQuery struct {
+	name, t string
+	rcode   string // as Unbound returns it: it keeps NOERROR for denied names
+	count   int    // of the records in the answer, without signatures
+	// insecure expects an answer that is proved to be unsigned.
+	insecure bool
+}
+
+// check compares the answers of Unbound with what is expected.
+func (u *unbound) check(t *testing.T, queries []signedQuery) {
+	t.Helper()
+	for _, q := range queries {
+		r, err := u.ask(q.name, dns.StringToType[q.t])
+		if err != nil {
+			t.Errorf("Unbound: %s %s: %v", q.name, q.t, err)
+			continue
+		}
+		count := 0
+		for _, rr := range r.Answer {
+			if rr.Header().Rrtype != dns.TypeRRSIG {
+				count++
+			}
+		}
+		if dns.RcodeToString[r.Rcode] != q.rcode || count != q.count || r.AuthenticatedData == q.insecure {
+			t.Errorf("Unbound: %s %s: got\n%v\nwant %s with %d records, authenticated: %v", q.name, q.t, r, q.rcode, q.count, !q.insecure)
+		}
+	}
+}
+
+// delv checks that delv validates the answers of the server at addr with keys as trust
+// anchors.
+func delv(t *testing.T, addr netip.AddrPort, keys []*dns.DNSKEY, queries []signedQuery) {
+	t.Helper()
+	program := tool(t, "delv", "bind9-dnsutils")
+	var b strings.Builder
+	b.WriteString("trust-anchors {\n")
+	for _, key := range keys {
+		fmt.Fprintf(&b, "%q static-key %d %d %d %q;\n", key.Hdr.Name, key.Flags, key.Protocol, key.Algorithm, key.PublicKey)
+	}
+	b.WriteString("};\n")
+	anchors := filepath.Join(t.TempDir(), "anchors.conf")
+	writeFile(t, anchors, b.String())
+	for _, q := range queries {
+		root := ""
+		for _, key := range keys {
+			if dns.IsSubDomain(key.Hdr.Name, q.name) && len(key.Hdr.Name) > len(root) {
+				root = key.Hdr.Name
+			}
+		}
+		out, err := exec.Command(program, "@"+addr.Addr().String(), "-p", fmt.Sprint(addr.Port()), "-a", anchors, "+root="+root, "+vtrace", q.name, q.t).CombinedOutput()
+		want := "fully validated"
+		if q.insecure {
+			want = "unsigned answer"
+		}
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("delv: %s %s: want %q, got error %v and\n%s", q.name, q.t, want, err, out)
+		}
+	}
+}
