@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/directive/records"
 	"github.com/seamark/seamark/directive/rewrite"
 	"github.com/seamark/seamark/directive/screen"
+	"github.com/seamark/seamark/directive/secondary"
 	"github.com/seamark/seamark/directive/template"
 	"github.com/seamark/seamark/directive/transfer"
 )
@@ -74,6 +75,7 @@ func Directives() []config.Directive {
 		{Name: "kubernetes", Usage: "kubernetes [ZONES...]", Brief: "answer names of a Kubernetes cluster or of a directory of manifests", Setup: kubernetes.Setup, Answers: true},
 		{Name: "file", Usage: "file DBFILE [ZONES...]", Brief: "answer from zone files", Setup: file.Setup, Answers: true},
 		{Name: "auto", Usage: "auto [ZONES...]", Brief: "answer from the zone files of a directory", Setup: file.SetupAuto, Answers: true},
+		{Name: "secondary", Usage: "secondary [ZONES...]", Brief: "answer from copies of other servers' zones", Setup: secondary.Setup, Answers: true},
 		{Name: "etcd", Usage: "etcd [ZONES...]", Brief: "answer from SkyDNS messages in etcd", Setup: etcd.Setup, Answers: true},
 		{Name: "screen", Usage: "screen", Brief: "restrict forwarded queries and filter the answers of upstreams", Setup: screen.Setup, Answers: true},
 		{Name: "loop", Usage: "loop", Brief: "exclude upstreams that send queries back to this server", Setup: directive.SetupLoop},

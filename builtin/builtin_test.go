@@ -11,7 +11,7 @@ import (
 // shows the consequences of another order. You need not add new directives.
 const order = `root metadata cancel tls timeouts multisocket reload handover kubedns_config nsid bufsize bind debug ready kubedns_status lameduck
 health pprof shed ratelimit prometheus skydns_metrics errors log local dns64 any chaos loadbalance rewrite acl autopath cache header dnssec minimal template transfer hosts records k8s_external
-federation kubernetes file auto etcd screen loop forward erratic whoami view`
+federation kubernetes file auto secondary etcd screen loop forward erratic whoami view`
 
 // corednsOrder is the order of CoreDNS 1.14's plugin.cfg. It differs in one
 // place: autopath precedes acl, so acl does not check the names that autopath

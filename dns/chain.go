@@ -17,6 +17,7 @@ type Chain struct {
 	View  string
 	Match func(q *Query) bool
 
+	notify       *Chain // the handlers of NOTIFY messages; nil if there are none
 	steps        []step
 	observers    []Observer
 	stateKeys    int
@@ -69,6 +70,12 @@ func (c *Chain) Add(name string, h any) {
 		panic("dns: " + name + " has neither ServeDNS nor Resolve")
 	}
 	c.steps = append(c.steps, s)
+	if _, ok := h.(NotifyHandler); ok {
+		if c.notify == nil {
+			c.notify = &Chain{anyClass: true}
+		}
+		c.notify.steps = append(c.notify.steps, s)
+	}
 }
 
 // Observe adds an observer. Observers see a query in the order in which they were
@@ -99,6 +106,9 @@ func (c *Chain) CopyFor(server, zone string) *Chain {
 	}
 	for _, o := range c.observers {
 		copied.Observe(bind(o).(Observer))
+	}
+	if n := copied.notify; n != nil {
+		n.Server, n.Zone, n.View, n.stateKeys, n.observers = server, zone, c.View, c.stateKeys, copied.observers
 	}
 	return copied
 }

@@ -78,6 +78,14 @@ type Observer interface{ ObserveDNS(q *Query) }
 // them.
 type AnyClass interface{ AnyClass() (answers bool) }
 
+// A NotifyHandler is called for NOTIFY messages (RFC 1996), too, which the chain's other
+// handlers do not see. Query.IsNotify identifies them. A chain without a NotifyHandler
+// answers them with NOTIMP.
+type NotifyHandler interface {
+	Handler
+	HandlesNotify()
+}
+
 // An Authority answers for all names of its zones from data of this server. Records of
 // these names are not accepted from other servers: see OwnZones.
 type Authority interface{ AuthoritativeZones() []wire.Name }

@@ -82,7 +82,8 @@ func (p *Port) Serve(q *Query, lent []byte) Outcome {
 		return Ignored
 	}
 	q.Answer.Reset(lent, q.Question())
-	if fault != wire.NoFault {
+	notify := fault == wire.UnknownOpcode && q.Flags>>11&15 == wire.OpcodeNotify
+	if fault != wire.NoFault && !notify {
 		q.RCode = faultCode(fault)
 		q.seal()
 		return Answered
@@ -92,6 +93,14 @@ func (p *Port) Serve(q *Query, lent []byte) Outcome {
 		q.Options = q.optionBuf
 	}
 	chain := q.mux.find(q)
+	if notify {
+		if chain == nil || chain.notify == nil {
+			q.RCode = wire.NotImp
+			q.seal()
+			return Answered
+		}
+		chain = chain.notify
+	}
 	if chain == nil || chain.empty() || q.Class != wire.ClassIN && !chain.anyClass {
 		q.chain, q.RCode = q.mux.Unserved, wire.Refused
 		q.seal()

@@ -1,6 +1,10 @@
 package dns
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/seamark/seamark/wire"
+)
 
 // A Streamer is a Sender that can send several messages in reply to one query, as a
 // zone transfer needs: a TCP connection.
@@ -29,6 +33,9 @@ func (q *Query) SendPart() error {
 	q.Answer.Reset(q.Answer.Buf, q.Question())
 	return nil
 }
+
+// IsNotify reports whether q is a NOTIFY message.
+func (q *Query) IsNotify() bool { return q.Flags>>11&15 == wire.OpcodeNotify }
 
 // Streams reports whether SendPart can send messages.
 func (q *Query) Streams() bool {

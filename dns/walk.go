@@ -40,6 +40,9 @@ func (q *Query) walk(floor int) Verdict {
 		return q.complete(floor, q.at, verdict)
 	}
 	q.Fail(wire.ServFail) // as CoreDNS
+	if q.IsNotify() {
+		q.RCode = wire.NotAuth // RFC 1996 §3.10
+	}
 	q.Err = errUnanswered
 	return q.complete(floor, -1, Done)
 }

@@ -273,6 +273,9 @@ const (
 	FlagCD = 1 << 4
 )
 
+// OpcodeNotify is the opcode of NOTIFY messages (RFC 1996).
+const OpcodeNotify = 4
+
 // Sizes of messages and of their parts, in bytes.
 const (
 	HeaderLen         = 12

@@ -189,9 +189,6 @@ func (t *target) failed(origin wire.Name, id uint16, err error) {
 	}
 }
 
-// opcodeNotify is the opcode NOTIFY, as flags of a header.
-const opcodeNotify = 4 << 11
-
 // send sends one message, and opens the socket if it is nil.
 func (t *target) send(socket *net.Conn, origin wire.Name, id uint16) error {
 	if *socket == nil {
@@ -206,7 +203,7 @@ func (t *target) send(socket *net.Conn, origin wire.Name, id uint16) error {
 		*socket = opened
 		t.tasks.Go(func() { t.receive(opened) })
 	}
-	_, err := (*socket).Write(wire.AppendRequest(nil, id, opcodeNotify|wire.FlagAA, []byte(origin), wire.TypeSOA))
+	_, err := (*socket).Write(wire.AppendRequest(nil, id, wire.OpcodeNotify<<11|wire.FlagAA, []byte(origin), wire.TypeSOA))
 	return err
 }
 

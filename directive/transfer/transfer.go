@@ -29,7 +29,7 @@ import (
 //	}
 //
 // The servers in to may transfer ZONES; the default is the server block's zones. The
-// records come from file or auto in the same server block. A server
+// records come from file, auto or secondary in the same server block. A server
 // at another address is refused, and so is every transfer of a zone without transfer.
 // If several ZONES contain the zone of a query, the longest one decides.
 //

@@ -101,6 +101,7 @@ var unixTimes = map[string]string{
 	"directive/etcd/index.go":     "a serial",
 	"directive/hosts/metrics.go":  "a metric",
 	"directive/screen/answers.go": "whether two logs are of the same second",
+	"directive/secondary/save.go": "when a primary confirmed the zone in a file",
 	"directive/tls.go":            "a metric",
 	"directive/view.go":           "whether two logs are of the same minute",
 	"metrics/goruntime.go":        "a metric",

@@ -71,6 +71,8 @@ var table = map[string]row{
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	// transfer opens sockets to the servers that it notifies.
 	"directive/transfer": {own: chain},
+	// secondary opens connections to primary servers.
+	"directive/secondary": {own: chain},
 	// forward opens sockets to upstreams.
 	"directive/forward": {own: chain},
 	// These directives answer from the cluster.

@@ -1,0 +1,226 @@
+package secondary
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/zone"
+)
+
+// A zoneCopy keeps the copy of one zone up to date. A reload of the Corefile keeps it if
+// its options are the same.
+type zoneCopy struct {
+	options
+	clients   []*client
+	log       *slog.Logger
+	followers zone.Followers
+	notified  chan struct{} // a NOTIFY message arrived
+	cancel    context.CancelFunc
+	task      sync.WaitGroup
+
+	current atomic.Pointer[zone.Zone] // nil without data, and after it has expired
+}
+
+// Limits of the timers, and the first retries without data, as in CoreDNS.
+const (
+	minTimer   = time.Second
+	maxTimer   = 30 * 24 * time.Hour
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 10 * time.Second
+	// saveInterval is the shortest time between two writes of the file.
+	saveInterval = 30 * time.Second
+	// rest is the factor by which a secondary waits longer after a transfer than the
+	// transfer took, so that frequent changes of a large zone do not occupy a processor.
+	rest = 4
+)
+
+// run follows the zone until ctx ends.
+func (c *zoneCopy) run(ctx context.Context) {
+	s := schedule{copy: c, retry: firstRetry}
+	s.load()
+	defer s.save()
+	for {
+		took := s.refresh(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if !sleep(ctx, took*rest) || !s.wait(ctx) {
+			return
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// A schedule is the state of run.
+type schedule struct {
+	copy    *zoneCopy
+	zone    *zone.Zone // the last version, also after it has expired
+	checked time.Time  // the last time that a primary answered
+	next    time.Time  // of the next refresh
+	retry   time.Duration
+	unsaved bool
+	saved   time.Time
+	failed  string // the last error that was logged
+}
+
+// refresh asks the primaries in turn until one answers. It returns how long that took.
+func (s *schedule) refresh(ctx context.Context) time.Duration {
+	c, start := s.copy, time.Now()
+	var errs []error
+	for _, from := range c.clients {
+		z, in, err := from.fetch(ctx, c.origin, s.zone)
+		if ctx.Err() != nil {
+			return 0
+		}
+		if b := (backwards{}); errors.As(err, &b) {
+			s.warn(err)
+		} else if err != nil && !errors.Is(err, errUnchanged) {
+			errs = append(errs, &primaryError{from.addr.String(), err})
+			continue
+		} else {
+			s.failed = ""
+		}
+		s.checked = time.Now()
+		if z != nil {
+			s.install(z)
+			s.unsaved = true
+			serial, _ := z.Serial()
+			kind := "AXFR"
+			if in.changes != nil {
+				kind = "IXFR"
+			}
+			c.log.Info("secondary: Transferred zone", "zone", c.origin, "address", from.addr, "serial", serial, "kind", kind)
+			if in.outside > 0 {
+				c.log.Warn("secondary: Ignored records outside the zone", "zone", c.origin, "address", from.addr, "count", in.outside)
+			}
+			if time.Since(s.saved) > saveInterval {
+				s.save()
+			}
+		} else if c.current.Load() == nil && s.zone != nil {
+			s.install(s.zone)
+		}
+		s.next = time.Now().Add(jitter(timer(s.zone, 16)))
+		s.retry = timer(s.zone, 12)
+		return time.Since(start)
+	}
+	s.warn(errors.Join(errs...))
+	if s.zone == nil {
+		s.next = time.Now().Add(jitter(s.retry))
+		s.retry = min(2*s.retry, lastRetry)
+	} else {
+		s.next = time.Now().Add(jitter(timer(s.zone, 12)))
+	}
+	return 0
+}
+
+// A primaryError is the error of one primary.
+type primaryError struct {
+	addr string
+	err  error
+}
+
+func (e *primaryError) Error() string { return e.addr + ": " + e.err.Error() }
+func (e *primaryError) Unwrap() error { return e.err }
+
+// warn logs an error unless it is the last one again.
+func (s *schedule) warn(err error) {
+	if s.failed != err.Error() {
+		s.failed = err.Error()
+		s.copy.log.Warn("secondary: Failed to transfer zone", "zone", s.copy.origin, "error", err)
+	}
+}
+
+// install serves a version.
+func (s *schedule) install(z *zone.Zone) {
+	s.zone = z
+	s.copy.current.Store(z)
+	s.copy.followers.Changed(s.copy.origin)
+}
+
+// timer returns one of the times of the SOA record, by its distance from the end:
+// refresh 16, retry 12, expire 8.
+func timer(z *zone.Zone, fromEnd int) time.Duration {
+	d := time.Duration(0)
+	for r := range z.Records {
+		d = time.Duration(binary.BigEndian.Uint32(r[len(r)-fromEnd:])) * time.Second
+		break
+	}
+	return min(max(d, minTimer), maxTimer)
+}
+
+// jitter returns a duration that is shorter by up to a tenth, so that many secondaries do
+// not ask at the same time.
+func jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
+
+// wait blocks until the next refresh, or a NOTIFY message. Meanwhile the zone may expire.
+// It returns false when ctx ends.
+func (s *schedule) wait(ctx context.Context) bool {
+	for {
+		wake := s.next
+		var expiry, save time.Time
+		if s.zone != nil && s.copy.current.Load() != nil {
+			if expiry = s.checked.Add(timer(s.zone, 8)); expiry.Before(wake) {
+				wake = expiry
+			}
+		}
+		if s.unsaved && s.copy.file != "" {
+			if save = s.saved.Add(saveInterval); save.Before(wake) {
+				wake = save
+			}
+		}
+		t := time.NewTimer(time.Until(wake))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return false
+		case <-s.copy.notified:
+			t.Stop()
+			return true
+		case <-t.C:
+		}
+		now := time.Now()
+		if !expiry.IsZero() && !now.Before(expiry) {
+			s.expire()
+		}
+		if !save.IsZero() && !now.Before(save) {
+			s.save()
+		}
+		if !now.Before(s.next) {
+			return true
+		}
+	}
+}
+
+// expire stops serving the zone (RFC 1035 §3.3.13).
+func (s *schedule) expire() {
+	s.copy.current.Store(nil)
+	s.copy.log.Error("secondary: Zone expired", "zone", s.copy.origin, "data_age", time.Since(s.checked).Round(time.Second))
+}
+
+// notify makes run refresh the zone.
+func (c *zoneCopy) notify() {
+	select {
+	case c.notified <- struct{}{}:
+	default:
+	}
+}
+
+// Stop implements config.Stopper.
+func (c *zoneCopy) Stop() {
+	c.cancel()
+	c.task.Wait()
+}

@@ -1,0 +1,248 @@
+package secondary
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+const (
+	// maxBytes bounds the records of one transfer, so that a primary that sends records
+	// without end does not fill the memory.
+	maxBytes = 512 << 20
+	// maxMessages is for messages without records.
+	maxMessages = 1 << 22
+)
+
+// An incoming is a zone transfer that is being received: a whole zone (RFC 5936) or
+// differences (RFC 1995).
+type incoming struct {
+	origin wire.Name
+	old    *zone.Zone // the zone that differences apply to; nil asks for the whole zone
+
+	state    state
+	serial   uint32 // of the new version
+	current  uint32 // of the version that the differences so far lead to
+	soa      string // the first record
+	builder  *zone.Builder
+	changes  map[string]int // differences: 1 for an added record, -1 for a deleted one
+	messages int
+	bytes    int
+	outside  int // ignored records that are not in the zone
+	scratch  wire.Answer
+}
+
+type state uint8
+
+const (
+	wantFirst state = iota
+	wantSecond
+	inZone
+	inDeleted
+	inAdded
+	finished
+)
+
+func newIncoming(origin wire.Name, old *zone.Zone) *incoming {
+	return &incoming{origin: origin, old: old}
+}
+
+// errUnchanged reports that the primary has no newer version.
+var errUnchanged = errors.New("the primary has no newer version")
+
+// message reads one message of the reply. It reports whether the transfer is complete.
+func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done bool, err error) {
+	if in.messages++; in.messages > maxMessages {
+		return false, errors.New("too many messages")
+	}
+	if len(packet) < wire.HeaderLen || binary.BigEndian.Uint16(packet) != id || packet[2]&0x80 == 0 {
+		return false, errors.New("not a reply to the query")
+	}
+	if code := wire.RCode(packet[3] & 15); code != wire.NoError {
+		return false, refusal(code)
+	}
+	if packet[2]&(wire.FlagTC>>8) != 0 {
+		return false, errors.New("truncated message")
+	}
+	off := wire.HeaderLen
+	for range binary.BigEndian.Uint16(packet[4:]) {
+		name, next, ok := wire.ReadName(nil, packet, off)
+		if !ok || next+4 > len(packet) || wire.Lower(string(name)) != in.origin || wire.Type(binary.BigEndian.Uint16(packet[next:])) != qtype {
+			return false, errors.New("another question")
+		}
+		off = next + 4
+	}
+	answers := binary.BigEndian.Uint16(packet[6:])
+	if answers == 0 {
+		return false, errors.New("message without records")
+	}
+	for range answers {
+		if in.state == finished {
+			return false, errors.New("records after the end of the zone")
+		}
+		in.scratch.Reset(in.scratch.Buf, nil)
+		if off, err = in.scratch.AppendRecord(wire.Answers, packet, off); err != nil {
+			return false, err
+		}
+		if err := in.record(in.scratch.Records()); err != nil {
+			return false, err
+		}
+	}
+	if in.state == wantSecond && in.messages == 1 && in.old != nil {
+		// A SOA record alone: RFC 1995 §4.
+		if old, _ := in.old.Serial(); in.serial == old || zone.SerialLess(in.serial, old) {
+			return false, errUnchanged
+		}
+		return false, errWholeZone
+	}
+	return in.state == finished, nil
+}
+
+// errWholeZone asks for AXFR in place of IXFR.
+var errWholeZone = errors.New("the primary does not send differences")
+
+// record adds a record with names written out.
+func (in *incoming) record(r []byte) error {
+	if in.bytes += len(r); in.bytes > maxBytes {
+		return fmt.Errorf("more than %d bytes of records", maxBytes)
+	}
+	at, ok := wire.ReadRecord(r, 0)
+	if !ok || at.Next != len(r) {
+		return errors.New("malformed record")
+	}
+	if class := wire.Class(binary.BigEndian.Uint16(r[at.Head+2:])); class != wire.ClassIN {
+		return fmt.Errorf("record of class %s", class)
+	}
+	isSOA := at.Type == wire.TypeSOA
+	if isSOA && (wire.Lower(string(r[:at.Head])) != in.origin || at.Next-at.RData < 22) {
+		return errors.New("SOA record of another zone")
+	}
+	switch in.state {
+	case wantFirst:
+		if !isSOA {
+			return errors.New("the first record is not the SOA record")
+		}
+		in.serial, in.soa, in.state = zone.SOASerial(r), string(r), wantSecond
+		return nil
+	case wantSecond:
+		if in.old != nil && isSOA {
+			if old, _ := in.old.Serial(); zone.SOASerial(r) == old && old != in.serial {
+				in.current, in.state, in.changes = old, inDeleted, map[string]int{}
+				in.count(r, -1)
+				return nil
+			}
+		}
+		in.state, in.builder = inZone, zone.NewBuilder(in.origin)
+		if err := in.add([]byte(in.soa)); err != nil {
+			return err
+		}
+		fallthrough
+	case inZone:
+		if isSOA {
+			return in.end(r)
+		}
+		return in.add(r)
+	case inDeleted:
+		if !isSOA {
+			in.count(r, -1)
+			return nil
+		}
+		in.current, in.state = zone.SOASerial(r), inAdded
+		in.count(r, 1)
+	case inAdded:
+		switch {
+		case !isSOA:
+			in.count(r, 1)
+		case in.current == in.serial:
+			return in.end(r)
+		case zone.SOASerial(r) != in.current:
+			return errors.New("differences that do not follow each other")
+		default:
+			in.state = inDeleted
+			in.count(r, -1)
+		}
+	}
+	return nil
+}
+
+// end checks the closing SOA record.
+func (in *incoming) end(r []byte) error {
+	if zone.SOASerial(r) != in.serial {
+		return errors.New("the zone changed during the transfer")
+	}
+	in.state = finished
+	return nil
+}
+
+// key returns a record with its owner in lower case.
+func key(r []byte) string {
+	at, _ := wire.ReadRecord(r, 0)
+	return string(append(wire.AppendLower(nil, r[:at.Head]), r[at.Head:]...))
+}
+
+// count notes a difference. A deletion and an addition of the same record cancel out.
+func (in *incoming) count(r []byte, n int) {
+	k := key(r)
+	if in.changes[k] += n; in.changes[k] == 0 {
+		delete(in.changes, k)
+	}
+}
+
+// add adds a record to the new zone.
+func (in *incoming) add(r []byte) error {
+	at, _ := wire.ReadRecord(r, 0)
+	switch err := in.builder.Add(string(r[:at.Head]), at.Type, at.TTL(r), string(r[at.RData:at.Next])); {
+	case errors.Is(err, zone.ErrOutOfZone):
+		in.outside++
+	case err != nil && !errors.Is(err, zone.ErrCNAMEConflict):
+		return err
+	}
+	return nil
+}
+
+// zone returns the new zone of a complete transfer.
+func (in *incoming) zone() (*zone.Zone, error) {
+	if in.changes == nil {
+		return in.builder.Zone(), nil
+	}
+	in.builder = zone.NewBuilder(in.origin)
+	var err error
+	missing := 0
+	for _, n := range in.changes {
+		if n < 0 {
+			missing++
+		}
+	}
+	in.old.Records(func(r []byte) bool {
+		k := key(r)
+		switch n := in.changes[k]; {
+		case n < 0:
+			delete(in.changes, k)
+			missing--
+		case n > 0: // the zone has the record already
+			err = errWholeZone
+		default:
+			err = in.add(r)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if missing > 0 {
+		return nil, errWholeZone
+	}
+	for k := range in.changes {
+		if err := in.add([]byte(k)); err != nil {
+			return nil, err
+		}
+	}
+	z := in.builder.Zone()
+	if serial, ok := z.Serial(); !ok || serial != in.serial {
+		return nil, errWholeZone
+	}
+	return z, nil
+}

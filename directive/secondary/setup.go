@@ -1,0 +1,99 @@
+package secondary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
+)
+
+// Setup sets up the secondary directives of a server block: see Secondary.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	s := &Secondary{zones: map[wire.Name]*served{}, origins: map[wire.Name]struct{}{}}
+	var errs []error
+	for _, d := range uses {
+		errs = append(errs, s.parse(b, d))
+	}
+	b.Handle(s)
+	b.OnStart(func(start *config.Start) (err error) {
+		for _, at := range s.zones {
+			if at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) { return newCopy(at, b), nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+func newCopy(at *served, b *config.Block) *zoneCopy {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &zoneCopy{options: at.options, log: b.Log, notified: make(chan struct{}, 1), cancel: cancel}
+	dial := b.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	for _, addr := range at.primaries {
+		c.clients = append(c.clients, &client{addr: addr, dial: dial})
+	}
+	c.task.Go(func() { c.run(ctx) })
+	return c
+}
+
+func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
+	zones, err := b.ZonesOr(d)
+	var fallthru config.Fallthrough
+	var primaries []netip.AddrPort
+	file := ""
+	errs := []error{err, d.Options(
+		corefile.Option{Usage: "transfer from ADDRESS...", Set: func(o corefile.Directive) error {
+			if o.Args[0].Text != "from" {
+				return o.Errorf("want from, got %q", o.Args[0].Text)
+			}
+			var errs []error
+			for _, a := range o.Args[1:] {
+				at, err := parsePrimary(a, o)
+				errs = append(errs, err)
+				primaries = append(primaries, at)
+			}
+			return errors.Join(errs...)
+		}},
+		corefile.Option{Usage: "file PATH", Once: true, Set: func(o corefile.Directive) error {
+			file = b.Path(o.Args[0].Text)
+			if len(zones) > 1 {
+				return o.Errorf("want a single zone, got %d: use secondary once for each", len(zones))
+			}
+			return nil
+		}},
+		fallthru.Option(),
+	)}
+	if errors.Join(errs...) == nil && len(primaries) == 0 {
+		errs = append(errs, d.Errorf("missing transfer from: name the primary servers"))
+	}
+	for _, origin := range zones {
+		if s.zones[origin] != nil {
+			errs = append(errs, d.Errorf("zone %s is already given", origin))
+		}
+		s.zones[origin] = &served{options: options{origin, fmt.Sprint(primaries), file}, primaries: primaries, fallthru: &fallthru}
+		s.origins[origin] = struct{}{}
+		s.most = max(s.most, origin.Labels())
+	}
+	return errors.Join(errs...)
+}
+
+func parsePrimary(a corefile.Token, o corefile.Directive) (netip.AddrPort, error) {
+	at, err := netip.ParseAddrPort(a.Text)
+	if err != nil {
+		addr, err := netip.ParseAddr(a.Text)
+		if err != nil {
+			return at, a.Errorf(o.Path, "want an IP address or ADDRESS:PORT, got %q", a.Text)
+		}
+		at = netip.AddrPortFrom(addr, 53)
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), nil
+}
