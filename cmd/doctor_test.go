@@ -170,6 +170,33 @@ func TestDoctorFindings(t *testing.T) {
 	}
 }
 
+// Doctor draws no conclusion from objects that the account may not read.
+func TestDoctorForbidden(t *testing.T) {
+	objects := healthy()
+	for path := range objects {
+		if path != "/version" {
+			objects[path] = "403"
+		}
+	}
+	for _, path := range []string{"k8s-app in (kube-proxy)", "component in (kube-proxy)", "k8s-app in (cilium)", "k8s-app in (node-local-dns)"} {
+		objects[systemPods+path] = "403"
+	}
+	objects[configMaps+"kubeadm-config"] = "403"
+	report, _ := examine(t, fakeAPI(t, objects))
+	counts := map[string]int{}
+	for _, f := range report.Findings {
+		counts[f.Subject]++
+		if f.Subject != "permissions" && !strings.HasPrefix(f.Text, "not examined: ") {
+			t.Errorf("seamark doctor without permissions: got the finding %+v, want only findings of subjects that were not examined", f)
+		}
+	}
+	for _, subject := range []string{"DNS server", "kube-proxy", "node-local cache", "managed add-on", "workloads"} {
+		if counts[subject] != 1 {
+			t.Errorf("seamark doctor without permissions: got %d findings of the subject %s, want 1", counts[subject], subject)
+		}
+	}
+}
+
 // An API server that rejects the credentials ends the command with its message.
 func TestDoctorUnauthorized(t *testing.T) {
 	out, stderr, code := run(t, t.TempDir(), "", "doctor", "--kubeconfig", fakeAPI(t, map[string]string{"/version": "401"}))

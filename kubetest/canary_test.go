@@ -297,6 +297,37 @@ func TestCanaryForbidden(t *testing.T) {
 	}
 }
 
+// An interrupt during the checks changes nothing, and the error says no more than that.
+func TestCanaryInterruptedChecks(t *testing.T) {
+	d := newDNSCluster(t)
+	r := d.run(t, "kube-system")
+	r.advance(1)
+	var interrupt context.CancelFunc
+	interruptible := func() context.Context {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		interrupt = cancel
+		return ctx
+	}
+	r.Diff = func(ctx context.Context, _ canary.Pod, _ string) (canary.Differences, error) {
+		interrupt()
+		return canary.Differences{}, ctx.Err()
+	}
+	if err := canary.Promote(interruptible(), r.Options); err == nil || err.Error() != "interrupted: nothing was changed" {
+		t.Errorf("promote that was interrupted: got %v, want an error that nothing was changed", err)
+	}
+	if got := r.stage(); got != "1" {
+		t.Errorf("stage after an interrupt: got %s, want 1", got)
+	}
+	r.Delete = true
+	if err := r.do(canary.Rollback); err != nil {
+		t.Fatal(err)
+	}
+	if err := canary.Start(interruptible(), r.Options); err == nil || !strings.HasPrefix(err.Error(), "interrupted: the answers were not compared") {
+		t.Errorf("start that was interrupted: got %v, want an error that the answers were not compared", err)
+	}
+}
+
 // While a command waits, the API server may be away. After the deadline the command ends,
 // and a later one continues.
 func TestCanaryPartition(t *testing.T) {

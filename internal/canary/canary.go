@@ -153,12 +153,20 @@ func (c *command) run(ctx context.Context, target func(*state) (Stage, error)) e
 		}
 		return nil
 	}
-	if err := c.mayChange(ctx, s, to); err != nil {
+	err = c.mayChange(ctx, s, to)
+	if ctx.Err() != nil {
+		return errors.New("interrupted: nothing was changed")
+	}
+	if err != nil {
 		return err
 	}
 	for _, step := range steps {
 		step.print(c.Out)
-		if err := c.do(ctx, step); err != nil {
+		err := c.do(ctx, step)
+		if ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w\nNothing else was changed. Run the same command again to continue, or seamark canary rollback to return to the old server", step.purpose, err)
 		}
 	}
@@ -169,7 +177,11 @@ func (c *command) run(ctx context.Context, target func(*state) (Stage, error)) e
 	s.corefile = corefile
 	fmt.Fprintf(c.Out, "# Stage %v\n", s.stage())
 	if to == Beside && !c.back {
-		if problems := c.differences(ctx, s); problems != nil {
+		problems := c.differences(ctx, s)
+		if ctx.Err() != nil {
+			return errors.New("interrupted: the answers were not compared. Seamark runs without traffic, and promote compares them again")
+		}
+		if problems != nil {
 			return fmt.Errorf("%s\nSeamark runs without traffic; promote needs a comparison without such differences, or --force REASON", strings.Join(problems, "\n"))
 		}
 	}
@@ -234,9 +246,6 @@ func (c *command) do(ctx context.Context, step step) error {
 		}
 		select {
 		case <-deadline.Done():
-			if ctx.Err() != nil {
-				return errors.New("interrupted")
-			}
 			return fmt.Errorf("not complete after %v: %s", c.Timeout, last)
 		case <-time.After(c.Poll):
 		}

@@ -66,6 +66,9 @@ func (d *examination) examineDistribution() {
 			return
 		}
 	}
+	if d.refused[subject] {
+		return
+	}
 	d.add(subject, Info, "look for a controller or a Helm release that owns the Deployment of the DNS server", "no known manager of the DNS server")
 }
 

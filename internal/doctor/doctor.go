@@ -38,7 +38,7 @@ type Report struct {
 
 // Run examines the cluster. It returns an error if the API server cannot be reached.
 func Run(ctx context.Context, api *apiserver.Session) (*Report, error) {
-	d := &examination{ctx: ctx, api: api}
+	d := &examination{ctx: ctx, api: api, refused: map[string]bool{}}
 	var version struct{ GitVersion string }
 	text, err := api.Get(ctx, "/version")
 	if err != nil {
@@ -59,8 +59,9 @@ func Run(ctx context.Context, api *apiserver.Session) (*Report, error) {
 
 type examination struct {
 	Report
-	ctx context.Context
-	api *apiserver.Session
+	ctx     context.Context
+	api     *apiserver.Session
+	refused map[string]bool // the subjects of which an object could not be read
 }
 
 func (d *examination) add(subject, level, next, format string, args ...any) {
@@ -86,7 +87,10 @@ func (d *examination) get(subject, path string, v any) bool {
 		return false
 	}
 	if err != nil {
-		d.add(subject, Warning, "grant the verbs get and list on this resource, and run doctor again", "not examined: %v", err)
+		if !d.refused[subject] {
+			d.add(subject, Warning, "grant the verbs get and list on this resource, and run doctor again", "not examined: %v", err)
+		}
+		d.refused[subject] = true
 		return false
 	}
 	return true

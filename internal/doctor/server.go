@@ -25,9 +25,12 @@ func (d *examination) examineServer() {
 	var s service
 	found := false
 	for _, p := range serviceNames() {
-		if found = d.get(subjectServer, "/api/v1/namespaces/"+p.namespace+"/services/"+p.name, &s); found {
+		if found = d.get(subjectServer, "/api/v1/namespaces/"+p.namespace+"/services/"+p.name, &s); found || d.refused[subjectServer] {
 			break
 		}
+	}
+	if d.refused[subjectServer] {
+		return
 	}
 	if !found {
 		d.add(subjectServer, Warning, "compare the nameserver in a pod's /etc/resolv.conf with the addresses of the Services", "no Service kube-dns in kube-system: the DNS server may run outside the cluster, as Cloud DNS of GKE does")
@@ -42,6 +45,9 @@ func (d *examination) examineServer() {
 		selector = append(selector, key+"="+s.Spec.Selector[key])
 	}
 	pods := d.pods(subjectServer, s.Metadata.Namespace, strings.Join(selector, ","))
+	if d.refused[subjectServer] {
+		return
+	}
 	ready := 0
 	images, owners := map[string]int{}, map[string]bool{}
 	for _, p := range pods {
@@ -159,7 +165,7 @@ func (d *examination) examineProxy() {
 		d.add(subject, Info, "", "mode not set: iptables by default")
 	case len(d.pods(subject, "kube-system", "k8s-app in (cilium)")) > 0:
 		d.add(subject, Info, "", "there is none; Cilium forwards the queries")
-	default:
+	case !d.refused[subject]:
 		d.add(subject, Info, "", "not found: k3s runs it in its own process, and other network plugins replace it")
 	}
 }
@@ -168,6 +174,9 @@ func (d *examination) examineProxy() {
 func (d *examination) examineNodeCache() {
 	const subject = "node-local cache"
 	pods := d.pods(subject, "kube-system", "k8s-app in (node-local-dns)")
+	if d.refused[subject] {
+		return
+	}
 	if len(pods) == 0 {
 		d.add(subject, Info, "", "there is none: pods send their queries to the Service")
 		return
