@@ -152,10 +152,13 @@ func (p *program) called(line []string) []string {
 	if len(line) == 0 {
 		return nil
 	}
-	if name := filepath.Base(line[0]); subcommand(p.root(), name) != nil {
-		return append([]string{name}, line[1:]...)
+	name := filepath.Base(line[0])
+	if name == "kubectl_complete-seamark" { // kubectl runs it for the completion of its plugin
+		name = cobra.ShellCompRequestCmd
+	} else if subcommand(p.root(), name) == nil {
+		return line[1:]
 	}
-	return line[1:]
+	return append([]string{name}, line[1:]...)
 }
 
 // unknownCommand returns the first argument, or that of help, if it is not a flag

@@ -116,6 +116,14 @@ func TestCanaryCompares(t *testing.T) {
 	eventually(t, "the pod of stage 2", func() bool { return d.endpoints("kube-system") == "coredns:2 seamark-canary:1" })
 }
 
+// kubectl runs the program by this name for the completion of its plugin.
+func TestCanaryPluginCompletion(t *testing.T) {
+	d := newDNSCluster(t)
+	if out, err := d.command("/usr/local/bin/kubectl_complete-seamark", "canary", "r"); err != nil || !strings.HasPrefix(out, "rollback\t") {
+		t.Errorf("completion of kubectl seamark canary r: got %q and %v, want rollback", out, err)
+	}
+}
+
 // Invalid flags change nothing.
 func TestCanaryInvalidFlags(t *testing.T) {
 	d := newDNSCluster(t)

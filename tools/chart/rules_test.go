@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -53,6 +54,55 @@ func TestAlertsValid(t *testing.T) {
 		if rule.Annotations["summary"] == "" || rule.Annotations["runbook_url"] != "https://runbooks.example/"+rule.Alert || rule.Labels["severity"] == "" {
 			t.Errorf("%s: got annotations %v and labels %v, want a summary, a runbook and a severity", rule.Alert, rule.Annotations, rule.Labels)
 		}
+	}
+}
+
+// Each alert fires for the series of its test, and not before its time or for those of a
+// healthy server. docs/how-to/alerts.md describes each alert.
+func TestAlertsFire(t *testing.T) {
+	var groups struct {
+		Groups []struct {
+			Name  string           `json:"name"`
+			Rules []map[string]any `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := yaml.Unmarshal(ruleGroups(t), &groups); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/how-to/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := os.ReadFile("testdata/alerts.test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range groups.Groups[0].Rules {
+		delete(rule, "annotations")
+		name := rule["alert"].(string)
+		if !strings.Contains(string(page), "\n## "+name+"\n") {
+			t.Errorf("docs/how-to/alerts.md: want the section %s", name)
+		}
+		if !strings.Contains(string(cases), "        alertname: "+name+"\n") {
+			t.Errorf("testdata/alerts.test.yaml: want a test of %s", name)
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("no promtool in PATH: Debian's package prometheus has it")
+	}
+	rules, err := yaml.Marshal(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"alerts.yaml": rules, "alerts.test.yaml": cases} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", filepath.Join(dir, "alerts.test.yaml")).CombinedOutput(); err != nil {
+		t.Errorf("promtool test rules: %v\n%s", err, out)
 	}
 }
 
