@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -115,8 +114,8 @@ func (p *program) canarySubcommand(f *canaryFlags, name, short string, run func(
 			if c.Flags().Changed("force") && strings.TrimSpace(f.Force) == "" {
 				return errors.New("--force: want the reason, which is printed")
 			}
-			if !slices.Contains([]string{"", "port-forward", "direct", "none"}, f.compare) {
-				return fmt.Errorf("--compare: want port-forward, direct or none, got %q", f.compare)
+			if err := oneOf("compare", f.compare, "port-forward", "direct", "none"); err != nil {
+				return err
 			}
 			o, err := p.canaryOptions(f)
 			if err != nil {
@@ -136,8 +135,8 @@ func (p *program) canarySubcommand(f *canaryFlags, name, short string, run func(
 }
 
 func (p *program) canaryStatus(c *cobra.Command, f *canaryFlags) error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("--output: want text or json, got %q", f.output)
+	if err := oneOf("output", f.output, "text", "json"); err != nil {
+		return err
 	}
 	o, err := p.canaryOptions(f)
 	if err != nil {

@@ -9,8 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,29 +33,6 @@ type diffFlags struct {
 	rate            int
 	timeout         time.Duration
 	quiet           bool
-}
-
-// sourceFlags locate the objects of a cluster for a command that reads them.
-type sourceFlags struct{ manifests, kubeconfig, context string }
-
-func (s *sourceFlags) flags(c *cobra.Command) {
-	c.Flags().StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: $KUBECONFIG, ~/.kube/config, or the service account of this pod)")
-	c.Flags().StringVar(&s.context, "context", "", "`CONTEXT` of the kubeconfig (default: the current one)")
-}
-
-// options returns the location of the objects.
-func (s *sourceFlags) options() (cluster.Options, error) {
-	if s.manifests != "" {
-		if s.kubeconfig != "" || s.context != "" {
-			return cluster.Options{}, errors.New("set only one of --manifests and --kubeconfig")
-		}
-		return cluster.Options{Manifests: s.manifests}, nil
-	}
-	o := cluster.Options{Kubeconfig: cmp.Or(s.kubeconfig, defaultKubeconfig()), KubeconfigContext: s.context}
-	if o.Kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-		return o, errors.New("no kubeconfig found: set --kubeconfig")
-	}
-	return o, nil
 }
 
 func (p *program) diffCommand() *cobra.Command {
@@ -107,17 +82,12 @@ any.`,
 }
 
 func (p *program) diff(ctx context.Context, d diffFlags) error {
-	for _, flag := range []struct {
-		name, value string
-		values      []string
-	}{
-		{"transport", d.transport, []string{"udp", "tcp", "port-forward"}},
-		{"fail-on", d.failOn, []string{"diff", "all", "none"}},
-		{"output", d.output, []string{"text", "json"}},
-	} {
-		if !slices.Contains(flag.values, flag.value) {
-			return fmt.Errorf("--%s: want %s, got %q", flag.name, strings.Join(flag.values, " or "), flag.value)
-		}
+	if err := errors.Join(
+		oneOf("transport", d.transport, "udp", "tcp", "port-forward"),
+		oneOf("fail-on", d.failOn, "diff", "all", "none"),
+		oneOf("output", d.output, "text", "json"),
+	); err != nil {
+		return err
 	}
 	switch {
 	case d.against == "" && d.transport != "port-forward":
@@ -236,10 +206,8 @@ func dnsPod(ctx context.Context, session *apiserver.Session) (cluster.Key, error
 		return cluster.Key{}, fmt.Errorf("reading the pods of the Service kube-dns: %w", err)
 	}
 	for _, pod := range pods.Items {
-		for _, c := range pod.Status.Conditions {
-			if c.Type == "Ready" && c.Status == "True" {
-				return cluster.Key{Namespace: pod.Namespace, Name: pod.Name}, nil
-			}
+		if pod.Status.Conditions.Ready() {
+			return cluster.Key{Namespace: pod.Namespace, Name: pod.Name}, nil
 		}
 	}
 	return cluster.Key{}, errors.New("no ready pod has the label k8s-app=kube-dns in kube-system: set --against NAMESPACE/POD")

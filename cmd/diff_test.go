@@ -137,8 +137,8 @@ func TestDiffUsage(t *testing.T) {
 		args, stderr string
 	}{
 		{"", "seamark: want --against HOST[:PORT]\n"},
-		{"--against 127.0.0.1 --transport tls", "seamark: --transport: want udp or tcp or port-forward, got \"tls\"\n"},
-		{"--against 127.0.0.1 --fail-on x", "seamark: --fail-on: want diff or all or none, got \"x\"\n"},
+		{"--against 127.0.0.1 --transport tls", "seamark: --transport: want udp, tcp or port-forward, got \"tls\"\n"},
+		{"--against 127.0.0.1 --fail-on x", "seamark: --fail-on: want diff, all or none, got \"x\"\n"},
 		{"--against 127.0.0.1 --timeout 1h", "seamark: --timeout: want 1ms..1m, got 1h0m0s\n"},
 		{"--transport port-forward --manifests .", "seamark: --transport port-forward needs an API server"},
 		{"--transport port-forward --against 127.0.0.1 --kubeconfig none", "seamark: --against: want NAMESPACE/POD[:PORT]"},

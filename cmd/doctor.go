@@ -27,8 +27,8 @@ The exit status is 1 if a finding is an error.`,
   seamark doctor --context staging --output json`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("--output: want text or json, got %q", output)
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
 			}
 			o, err := source.options()
 			if err != nil {

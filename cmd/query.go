@@ -1,19 +1,14 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/internal/resolvconf"
@@ -23,9 +18,10 @@ import (
 
 // queryFlags are the flags of the command query.
 type queryFlags struct {
-	pod, kubeconfig, context string
-	domain, file, output     string
-	servers                  []string
+	source               sourceFlags
+	pod                  string
+	domain, file, output string
+	servers              []string
 }
 
 func (p *program) queryCommand() *cobra.Command {
@@ -53,8 +49,7 @@ The exit status is 1 if no name has a record.`,
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&q.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
-	f.StringVar(&q.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` for --pod (default: $KUBECONFIG, ~/.kube/config, or the service account of this pod)")
-	f.StringVar(&q.context, "context", "", "`CONTEXT` of the kubeconfig (default: the current one)")
+	q.source.flags(c)
 	f.StringVar(&q.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain")
 	f.StringVar(&q.file, "resolv-conf", "/etc/resolv.conf", "`FILE` with the settings of a query without --pod")
 	f.StringSliceVar(&q.servers, "server", nil, "nameserver in place of the file's: `IP[:PORT],...`")
@@ -67,8 +62,8 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 	if err != nil {
 		return err
 	}
-	if q.output != "text" && q.output != "json" {
-		return fmt.Errorf("--output: want text or json, got %q", q.output)
+	if err := oneOf("output", q.output, "text", "json"); err != nil {
+		return err
 	}
 	if namespace, pod, ok := strings.Cut(q.pod, "/"); q.pod != "" && (!ok || namespace == "" || pod == "" || strings.Contains(pod, "/")) {
 		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", q.pod)
@@ -147,11 +142,11 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags) (resolvconf.Con
 		}
 		return config, err
 	}
-	o := cluster.Options{Kubeconfig: cmp.Or(q.kubeconfig, defaultKubeconfig()), KubeconfigContext: q.context}
-	namespace, name, _ := strings.Cut(q.pod, "/")
-	if o.Kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-		return resolvconf.Config{}, errors.New("no kubeconfig found: set --kubeconfig")
+	o, err := q.source.options()
+	if err != nil {
+		return resolvconf.Config{}, err
 	}
+	namespace, name, _ := strings.Cut(q.pod, "/")
 	session, err := apiserver.NewSession(o)
 	if err != nil {
 		return resolvconf.Config{}, err
@@ -192,18 +187,4 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags) (resolvconf.Con
 		fmt.Fprintf(p.err, "# %s\n", comment)
 	}
 	return config, nil
-}
-
-// defaultKubeconfig returns the file that kubectl uses, if it exists.
-func defaultKubeconfig() string {
-	files := filepath.SplitList(os.Getenv("KUBECONFIG"))
-	if home, err := os.UserHomeDir(); err == nil && len(files) == 0 {
-		files = []string{filepath.Join(home, ".kube", "config")}
-	}
-	for _, file := range files {
-		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-			return file
-		}
-	}
-	return ""
 }

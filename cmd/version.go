@@ -39,17 +39,17 @@ func (p *program) versionCommand() *cobra.Command {
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "format: text or json")
 	c.RunE = func(*cobra.Command, []string) error {
-		switch output {
-		case "text":
-			return p.showVersion()
-		case "json":
-			return indented(p.out, struct {
-				Build
-				Go       string `json:"go"`
-				Platform string `json:"platform"`
-			}{p.build, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+		if err := oneOf("output", output, "text", "json"); err != nil {
+			return err
 		}
-		return fmt.Errorf("--output: want text or json, got %q", output)
+		if output == "text" {
+			return p.showVersion()
+		}
+		return indented(p.out, struct {
+			Build
+			Go       string `json:"go"`
+			Platform string `json:"platform"`
+		}{p.build, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
 	}
 	return c
 }

@@ -23,7 +23,7 @@ import (
 
 // The servers' addresses are not on 127.0.0.1, where other processes have sockets, and their
 // port is not one that the system assigns.
-var first, second = netip.MustParseAddrPort("127.77.2.1:1053"), netip.MustParseAddrPort("127.77.2.2:1053")
+const first, second = "127.77.2.1:1053", "127.77.2.2:1053"
 
 type syncBuffer struct {
 	mu sync.Mutex
@@ -93,7 +93,7 @@ func waitForLog(t *testing.T, log *syncBuffer, want string) {
 
 // A server whose own address is one of its upstreams uses only the other upstreams.
 func TestLoopOwnAddress(t *testing.T) {
-	at := first
+	at := netip.MustParseAddrPort(first)
 	other := dnstest.Upstream(t, "www.example.org. 60 IN A 192.0.2.80\n")
 	log := serve(t, at, at.String(), other)
 	waitForLog(t, log, "[ERROR] loop: Upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
@@ -110,7 +110,7 @@ func TestLoopOwnAddress(t *testing.T) {
 // Two servers that only forward to each other log the loop and continue to run:
 // queries fail at once with an extended error.
 func TestLoopTwoServers(t *testing.T) {
-	a, b := first, second
+	a, b := netip.MustParseAddrPort(first), netip.MustParseAddrPort(second)
 	logA := serve(t, a, b.String())
 	logB := serve(t, b, a.String())
 	// One server detects the loop first. It then answers the probe of the other.

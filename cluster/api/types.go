@@ -9,6 +9,8 @@
 package api
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -146,10 +148,10 @@ type Pod struct {
 		InitContainers []Container `json:"initContainers"`
 	} `json:"spec"`
 	Status struct {
-		Phase      string         `json:"phase"`
-		PodIP      string         `json:"podIP"`
-		PodIPs     []PodIP        `json:"podIPs"`
-		Conditions []PodCondition `json:"conditions"`
+		Phase      string        `json:"phase"`
+		PodIP      string        `json:"podIP"`
+		PodIPs     []PodIP       `json:"podIPs"`
+		Conditions PodConditions `json:"conditions"`
 	} `json:"status"`
 }
 
@@ -160,6 +162,14 @@ type PodIP struct {
 type PodCondition struct {
 	Type   string `json:"type"`
 	Status string `json:"status"`
+}
+
+// PodConditions are the conditions of a pod's status.
+type PodConditions []PodCondition
+
+// Ready reports whether the condition Ready is true.
+func (conditions PodConditions) Ready() bool {
+	return slices.ContainsFunc(conditions, func(c PodCondition) bool { return c.Type == "Ready" && c.Status == "True" })
 }
 
 type Container struct {

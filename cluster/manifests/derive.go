@@ -131,12 +131,7 @@ func newFolderPod(p *api.Pod, ips []netip.Addr) *folderPod {
 // isReady reports whether a Pod is ready. A manifest written by hand has no conditions
 // and counts as ready.
 func isReady(p *api.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == "Ready" {
-			return c.Status == "True"
-		}
-	}
-	return len(p.Status.Conditions) == 0
+	return len(p.Status.Conditions) == 0 || p.Status.Conditions.Ready()
 }
 
 // A podIndex finds the Pods of a selector without testing all Pods.

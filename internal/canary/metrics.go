@@ -186,7 +186,7 @@ func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, er
 	pods := map[string]counters{}
 	for _, which := range []side{oldSide, seamarkSide, oneSide} {
 		for _, p := range s.selected(which) {
-			if !p.ready() {
+			if !p.Status.Conditions.Ready() {
 				continue
 			}
 			page, err := c.API.Get(ctx, c.path("pods", p.Metadata.Name)+":"+strconv.Itoa(c.MetricsPort)+"/proxy/metrics")

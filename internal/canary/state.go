@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
 )
 
@@ -114,21 +115,12 @@ type pod struct {
 	}
 	Status struct {
 		PodIP             string
-		Conditions        []struct{ Type, Status string }
+		Conditions        api.PodConditions
 		ContainerStatuses []struct{ RestartCount int }
 	}
 }
 
 func (p pod) pod() Pod { return Pod{p.Metadata.Namespace, p.Metadata.Name, p.Status.PodIP} }
-
-func (p pod) ready() bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == "Ready" {
-			return c.Status == "True"
-		}
-	}
-	return false
-}
 
 // matches reports whether labels have every pair of a selector.
 func matches(selector, labels map[string]string) bool {
@@ -167,7 +159,7 @@ func (s *state) stage() Stage {
 }
 
 func (s *state) ready(which side) []pod {
-	return slices.DeleteFunc(slices.Clone(s.pods[which]), func(p pod) bool { return !p.ready() })
+	return slices.DeleteFunc(slices.Clone(s.pods[which]), func(p pod) bool { return !p.Status.Conditions.Ready() })
 }
 
 // selected returns the pods of a side that the Service selects.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
 )
 
@@ -125,7 +126,7 @@ type (
 			}
 		}
 		Status struct {
-			Conditions []struct{ Type, Status string }
+			Conditions api.PodConditions
 		}
 	}
 	podList struct {
@@ -154,12 +155,3 @@ type (
 		}
 	}
 )
-
-func (p pod) ready() bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == "Ready" && c.Status == "True" {
-			return true
-		}
-	}
-	return false
-}

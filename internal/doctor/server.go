@@ -51,7 +51,7 @@ func (d *examination) examineServer() {
 	ready := 0
 	images, owners := map[string]int{}, map[string]bool{}
 	for _, p := range pods {
-		if p.ready() {
+		if p.Status.Conditions.Ready() {
 			ready++
 		}
 		for _, o := range p.Metadata.OwnerReferences {

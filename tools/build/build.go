@@ -3,8 +3,10 @@
 package build
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,51 @@ type Release struct {
 	Commit  string    // hash
 	Date    time.Time // of the commit; every time in an artifact is this one
 	PGO     string    // the flag of go build
+}
+
+// Main calls run with the arguments of the process. After an error it exits with
+// status 1.
+func Main(command string, run func(args []string) error) {
+	log.SetFlags(0)
+	log.SetPrefix(command + ": ")
+	if err := run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		log.Fatal(err)
+	}
+}
+
+// Parse parses args, which must be flags.
+func Parse(f *flag.FlagSet, args []string) error {
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("want no arguments, got %q", f.Arg(0))
+	}
+	return nil
+}
+
+// Replace replaces directory by one that write fills. After an error of write, directory
+// is unchanged.
+func Replace(directory string, write func(temporary string) error) error {
+	parent := filepath.Dir(directory)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp(parent, filepath.Base(directory))
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary)
+	if err := write(temporary); err != nil {
+		return err
+	}
+	if err := os.Chmod(temporary, 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(directory); err != nil {
+		return err
+	}
+	return os.Rename(temporary, directory)
 }
 
 // Flags adds the flags of a release to f.
@@ -53,8 +100,8 @@ func Platforms(list string) ([]v1.Platform, error) {
 	return platforms, nil
 }
 
-// Binary builds the server for p.
-func (r Release) Binary(p v1.Platform) ([]byte, error) {
+// binary builds the server for p.
+func (r Release) binary(p v1.Platform) ([]byte, error) {
 	directory, err := os.MkdirTemp("", "build")
 	if err != nil {
 		return nil, err

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Notices returns the licenses and notices of the modules that binary is built from,
+// notices returns the licenses and notices of the modules that binary is built from,
 // which must be distributed with it.
-func (r Release) Notices(binary []byte) ([]byte, error) {
+func (r Release) notices(binary []byte) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
 		return nil, err

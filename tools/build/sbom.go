@@ -12,9 +12,9 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// SPDX returns an SPDX 2.3 document in JSON with the modules that binary is built from,
+// spdx returns an SPDX 2.3 document in JSON with the modules that binary is built from,
 // as the Go toolchain recorded them in it.
-func (r Release) SPDX(binary []byte) ([]byte, error) {
+func (r Release) spdx(binary []byte) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
 		return nil, err

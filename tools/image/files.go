@@ -15,44 +15,27 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/seamark/seamark/tools/build"
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 	"golang.org/x/sys/unix"
 )
 
-// A file is one of an image. Its owner is root, and no other user may write to it.
-type file struct {
-	path       string // without a slash at its start
-	data       []byte
-	executable bool
-	capability []byte // value of the extended attribute security.capability; nil for none
-}
-
 // files builds the server for p and returns the files of its image.
-func (r release) files(p v1.Platform) ([]file, error) {
-	binary, err := r.Binary(p)
+func (r release) files(p v1.Platform) ([]build.File, error) {
+	server, notices, modules, err := r.Server(p)
 	if err != nil {
 		return nil, err
 	}
-	document, err := r.SPDX(binary)
-	if err != nil {
-		return nil, err
-	}
-	notices, err := r.Notices(binary)
-	if err != nil {
-		return nil, err
-	}
+	server.Capability = netBindService()
+	notices.Path = "usr/share/doc/seamark/NOTICES"
+	modules.Path = "usr/share/sbom/seamark.spdx.json"
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
 		if err := pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {
 			return nil, err
 		}
 	}
-	return []file{
-		{path: "etc/ssl/certs/ca-certificates.crt", data: roots.Bytes()},
-		{path: "seamark", data: binary, executable: true, capability: netBindService()},
-		{path: "usr/share/doc/seamark/NOTICES", data: notices},
-		{path: "usr/share/sbom/seamark.spdx.json", data: document},
-	}, nil
+	return []build.File{{Path: "etc/ssl/certs/ca-certificates.crt", Data: roots.Bytes()}, server, notices, modules}, nil
 }
 
 // netBindService returns the attribute that setcap cap_net_bind_service=+ep writes
@@ -67,22 +50,22 @@ func netBindService() []byte {
 }
 
 // newLayer returns a layer with files. Every time in it is date.
-func newLayer(files []file, date time.Time) (v1.Layer, error) {
+func newLayer(files []build.File, date time.Time) (v1.Layer, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	written := map[string]bool{".": true}
 	for _, f := range files {
-		if err := addDirectory(w, path.Dir(f.path), date, written); err != nil {
+		if err := addDirectory(w, path.Dir(f.Path), date, written); err != nil {
 			return nil, err
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.path, Size: int64(len(f.data)), Mode: int64(f.mode()), ModTime: date, Format: tar.FormatPAX}
-		if f.capability != nil {
-			h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(f.capability)}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: int64(len(f.Data)), Mode: int64(f.Mode()), ModTime: date, Format: tar.FormatPAX}
+		if f.Capability != nil {
+			h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(f.Capability)}
 		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}
-		if _, err := w.Write(f.data); err != nil {
+		if _, err := w.Write(f.Data); err != nil {
 			return nil, err
 		}
 	}
@@ -106,28 +89,21 @@ func addDirectory(w *tar.Writer, directory string, date time.Time, written map[s
 	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: directory + "/", Mode: 0o755, ModTime: date, Format: tar.FormatPAX})
 }
 
-func (f file) mode() os.FileMode {
-	if f.executable {
-		return 0o755
-	}
-	return 0o644
-}
-
 // writeDirectory writes files below root, as the Dockerfile copies them. It needs the
 // right to set file capabilities.
-func writeDirectory(root string, files []file) error {
+func writeDirectory(root string, files []build.File) error {
 	for _, f := range files {
-		target := filepath.Join(root, filepath.FromSlash(f.path))
+		target := filepath.Join(root, filepath.FromSlash(f.Path))
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(target, f.data, f.mode()); err != nil {
+		if err := os.WriteFile(target, f.Data, f.Mode()); err != nil {
 			return err
 		}
-		if f.capability == nil {
+		if f.Capability == nil {
 			continue
 		}
-		if err := unix.Setxattr(target, "security.capability", f.capability, 0); err != nil {
+		if err := unix.Setxattr(target, "security.capability", f.Capability, 0); err != nil {
 			return fmt.Errorf("setting the file capability of %s, which needs root: %w", target, err)
 		}
 	}

@@ -8,10 +8,8 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,11 +35,7 @@ type release struct {
 }
 
 func main() {
-	log.SetFlags(0)
-	log.SetPrefix("image: ")
-	if err := run(os.Args[1:]); err != nil {
-		log.Fatal(err)
-	}
+	build.Main("image", run)
 }
 
 func run(args []string) error {
@@ -52,13 +46,8 @@ func run(args []string) error {
 	output := f.String("output", "bin/image", "directory for the layout and the archives; it is replaced")
 	list := f.String("platforms", platforms, "platforms, separated by commas")
 	root := f.String("root", "", "write the files of the first platform's image to this directory, and no image")
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	if err := build.Parse(f, args); err != nil {
 		return err
-	}
-	if f.NArg() > 0 {
-		return fmt.Errorf("want no arguments, got %q", f.Arg(0))
 	}
 	if r.tag == "" {
 		r.tag = "seamark.local/seamark:" + strings.ReplaceAll(r.Version, "+", "-")
@@ -74,19 +63,11 @@ func run(args []string) error {
 		}
 		return writeDirectory(*root, files)
 	}
-	return r.write(*output, targets)
+	return build.Replace(*output, func(directory string) error { return r.write(directory, targets) })
 }
 
-// write builds the images of platforms and replaces directory by them.
+// write builds the images of platforms into directory.
 func (r release) write(directory string, platforms []v1.Platform) error {
-	if err := os.MkdirAll(filepath.Dir(directory), 0o755); err != nil {
-		return err
-	}
-	temporary, err := os.MkdirTemp(filepath.Dir(directory), "image")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temporary)
 	tag, err := name.NewTag(r.tag)
 	if err != nil {
 		return fmt.Errorf("-tag: %w", err)
@@ -99,13 +80,13 @@ func (r release) write(directory string, platforms []v1.Platform) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &p}})
-		archive := filepath.Join(temporary, "seamark-"+strings.ReplaceAll(p.String(), "/", "-")+".tar")
+		archive := filepath.Join(directory, "seamark-"+strings.ReplaceAll(p.String(), "/", "-")+".tar")
 		if err := tarball.WriteToFile(archive, tag, image); err != nil {
 			return err
 		}
 	}
 	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
-	oci := filepath.Join(temporary, "oci")
+	oci := filepath.Join(directory, "oci")
 	if err := os.Mkdir(oci, 0o755); err != nil {
 		return err
 	}
@@ -113,16 +94,7 @@ func (r release) write(directory string, platforms []v1.Platform) error {
 	if err != nil {
 		return err
 	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.Version})); err != nil {
-		return err
-	}
-	if err := os.Chmod(temporary, 0o755); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(directory); err != nil {
-		return err
-	}
-	return os.Rename(temporary, directory)
+	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.Version}))
 }
 
 // image returns the image of one platform.

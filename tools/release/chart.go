@@ -22,14 +22,14 @@ func newChart(r build.Release) (artifact, error) {
 	if err != nil {
 		return artifact{}, err
 	}
-	var files []file
+	var files []build.File
 	for _, f := range chart.Raw {
 		if f.Name == "Chart.yaml" {
 			f.Data = versions.ReplaceAll(f.Data, []byte("$1: "+r.Version))
 		}
-		files = append(files, file{path: f.Name, data: f.Data})
+		files = append(files, build.File{Path: f.Name, Data: f.Data})
 	}
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(files, func(a, b build.File) int { return strings.Compare(a.Path, b.Path) })
 	var out bytes.Buffer
 	if err := writeTar(&out, "seamark", files, r.Date); err != nil {
 		return artifact{}, err

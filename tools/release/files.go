@@ -14,22 +14,8 @@ import (
 	"github.com/seamark/seamark/tools/build"
 )
 
-// A file is an entry of an archive.
-type file struct {
-	path       string // with slashes
-	data       []byte
-	executable bool
-}
-
-func (f file) mode() os.FileMode {
-	if f.executable {
-		return 0o755
-	}
-	return 0o644
-}
-
 // readFiles returns the files below directory that match patterns.
-func readFiles(directory string, patterns ...string) (files []file, err error) {
+func readFiles(directory string, patterns ...string) (files []build.File, err error) {
 	for _, pattern := range patterns {
 		names, err := filepath.Glob(filepath.Join(directory, pattern))
 		if err != nil {
@@ -44,7 +30,7 @@ func readFiles(directory string, patterns ...string) (files []file, err error) {
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, file{path: filepath.ToSlash(relative), data: data})
+			files = append(files, build.File{Path: filepath.ToSlash(relative), Data: data})
 		}
 	}
 	return files, nil
@@ -52,16 +38,8 @@ func readFiles(directory string, patterns ...string) (files []file, err error) {
 
 // platformFiles builds the server for p and returns the files of the archive: those of
 // manual, the server, and documents about it.
-func platformFiles(r build.Release, p v1.Platform, manual []file) ([]file, error) {
-	binary, err := r.Binary(p)
-	if err != nil {
-		return nil, err
-	}
-	modules, err := r.SPDX(binary)
-	if err != nil {
-		return nil, err
-	}
-	notices, err := r.Notices(binary)
+func platformFiles(r build.Release, p v1.Platform, manual []build.File) ([]build.File, error) {
+	server, notices, modules, err := r.Server(p)
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +47,10 @@ func platformFiles(r build.Release, p v1.Platform, manual []file) ([]file, error
 	if err != nil {
 		return nil, err
 	}
-	server := file{path: "seamark", data: binary, executable: true}
 	if p.OS == "windows" {
-		server.path = "seamark.exe"
+		server.Path = "seamark.exe"
 	}
-	files := append([]file{server}, documents...)
-	files = append(files, file{path: "NOTICES", data: notices}, file{path: "seamark.spdx.json", data: modules})
+	files := append([]build.File{server, notices, modules}, documents...)
 	if p.OS == "linux" {
 		units, err := readFiles(filepath.Join(r.Source, "deploy"), "systemd/*")
 		if err != nil {
@@ -87,15 +63,15 @@ func platformFiles(r build.Release, p v1.Platform, manual []file) ([]file, error
 
 // writeTar writes a compressed archive with files below directory. Every time in it is
 // date.
-func writeTar(w io.Writer, directory string, files []file, date time.Time) error {
+func writeTar(w io.Writer, directory string, files []build.File, date time.Time) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(directory, f.path), Size: int64(len(f.data)), Mode: int64(f.mode()), ModTime: date}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(directory, f.Path), Size: int64(len(f.Data)), Mode: int64(f.Mode()), ModTime: date}
 		if err := archive.WriteHeader(h); err != nil {
 			return err
 		}
-		if _, err := archive.Write(f.data); err != nil {
+		if _, err := archive.Write(f.Data); err != nil {
 			return err
 		}
 	}
@@ -106,16 +82,16 @@ func writeTar(w io.Writer, directory string, files []file, date time.Time) error
 }
 
 // writeZip is like writeTar for an archive that Windows can open.
-func writeZip(w io.Writer, directory string, files []file, date time.Time) error {
+func writeZip(w io.Writer, directory string, files []build.File, date time.Time) error {
 	archive := zip.NewWriter(w)
 	for _, f := range files {
-		h := &zip.FileHeader{Name: path.Join(directory, f.path), Method: zip.Deflate, Modified: date}
-		h.SetMode(f.mode())
+		h := &zip.FileHeader{Name: path.Join(directory, f.Path), Method: zip.Deflate, Modified: date}
+		h.SetMode(f.Mode())
 		out, err := archive.CreateHeader(h)
 		if err != nil {
 			return err
 		}
-		if _, err := out.Write(f.data); err != nil {
+		if _, err := out.Write(f.Data); err != nil {
 			return err
 		}
 	}

@@ -7,10 +7,8 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,11 +23,7 @@ const platforms = "linux/amd64,linux/arm64,linux/arm/v7,linux/ppc64le,linux/s390
 	"darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
 
 func main() {
-	log.SetFlags(0)
-	log.SetPrefix("release: ")
-	if err := run(os.Args[1:]); err != nil {
-		log.Fatal(err)
-	}
+	build.Main("release", run)
 }
 
 func run(args []string) error {
@@ -38,36 +32,14 @@ func run(args []string) error {
 	r.Flags(f)
 	output := f.String("output", "dist", "directory for the files; it is replaced")
 	list := f.String("platforms", platforms, "platforms, separated by commas")
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	if err := build.Parse(f, args); err != nil {
 		return err
-	}
-	if f.NArg() > 0 {
-		return fmt.Errorf("want no arguments, got %q", f.Arg(0))
 	}
 	targets, err := build.Platforms(*list)
 	if err != nil {
 		return fmt.Errorf("-platforms: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(*output), 0o755); err != nil {
-		return err
-	}
-	temporary, err := os.MkdirTemp(filepath.Dir(*output), "release")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temporary)
-	if err := write(r, temporary, targets); err != nil {
-		return err
-	}
-	if err := os.Chmod(temporary, 0o755); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(*output); err != nil {
-		return err
-	}
-	return os.Rename(temporary, *output)
+	return build.Replace(*output, func(directory string) error { return write(r, directory, targets) })
 }
 
 // write builds the release for targets into directory.
@@ -104,7 +76,7 @@ func write(r build.Release, directory string, targets []v1.Platform) error {
 }
 
 // manualFiles returns the manual pages and the completions.
-func manualFiles(r build.Release) (manual []file, err error) {
+func manualFiles(r build.Release) (manual []build.File, err error) {
 	directory, err := os.MkdirTemp("", "manual")
 	if err != nil {
 		return nil, err
@@ -123,7 +95,7 @@ type artifact struct {
 }
 
 // artifacts builds the server for p and returns the archive and the packages with it.
-func artifacts(r build.Release, p v1.Platform, manual []file) ([]artifact, error) {
+func artifacts(r build.Release, p v1.Platform, manual []build.File) ([]artifact, error) {
 	files, err := platformFiles(r, p, manual)
 	if err != nil {
 		return nil, err

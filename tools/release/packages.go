@@ -24,7 +24,7 @@ var scripts embed.FS
 
 // newPackage returns the package in a format, deb or rpm, with the files of the archive for
 // p, a platform with Linux.
-func newPackage(r build.Release, p v1.Platform, format string, archived []file) (artifact, error) {
+func newPackage(r build.Release, p v1.Platform, format string, archived []build.File) (artifact, error) {
 	// nfpm reads contents and scripts from files.
 	directory, err := os.MkdirTemp("", "package")
 	if err != nil {
@@ -57,22 +57,22 @@ func newPackage(r build.Release, p v1.Platform, format string, archived []file) 
 		},
 	})
 	for _, f := range archived {
-		target, kind := installed(f.path, format)
+		target, kind := installed(f.Path, format)
 		if strings.HasPrefix(target, "/usr/share/man/") {
-			if f.data, err = compress(f.data); err != nil {
+			if f.Data, err = compress(f.Data); err != nil {
 				return artifact{}, err
 			}
 		}
-		source := filepath.Join(directory, filepath.FromSlash(f.path))
+		source := filepath.Join(directory, filepath.FromSlash(f.Path))
 		if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
 			return artifact{}, err
 		}
-		if err := os.WriteFile(source, f.data, f.mode()); err != nil {
+		if err := os.WriteFile(source, f.Data, f.Mode()); err != nil {
 			return artifact{}, err
 		}
 		info.Contents = append(info.Contents, &files.Content{
 			Source: source, Destination: target, Type: kind,
-			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode(), MTime: r.Date},
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.Mode(), MTime: r.Date},
 		})
 	}
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
