@@ -154,7 +154,7 @@ func TestContainerProcess(*testing.T) {
 	os.Exit(126)
 }
 
-// readOnlyRoot gives this thread mounts of its own, in which only one directory is
+// readOnlyRoot moves this thread to a mount namespace in which only one directory is
 // writable.
 func readOnlyRoot(writable string) error {
 	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {

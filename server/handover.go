@@ -103,7 +103,7 @@ func (r *Run) finishTakeover(plan *Plan) {
 	t := plan.taken
 	plan.taken = nil
 	if err := r.writePIDFile(); err != nil {
-		r.Log.Error("Pidfile has the process ID of the old process", "error", err)
+		r.Log.Error("Writing the pidfile failed, it has the process ID of the old process", "error", err)
 	}
 	t.finish(plan)
 	if path := plan.handover; t.successors != nil {
@@ -180,7 +180,7 @@ func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 		}
 		r.reopenSuccessors(path, socket)
 		if err := r.writePIDFile(); err != nil {
-			r.Log.Error("Pidfile has the process ID of another process", "error", err)
+			r.Log.Error("Writing the pidfile failed, it has the process ID of another process", "error", err)
 		}
 		return false
 	}

@@ -110,16 +110,16 @@ func (l *Listener) admit(c *conn) bool {
 type conns struct {
 	running sync.WaitGroup // goroutines of connections, and of the acceptLoop
 
-	mu       sync.Mutex
-	byID     map[int64]*conn
-	lastID   int64
-	clients  map[netip.Addr]clientConns
-	empty    chan struct{} // receives a value when the last connection ends
-	leaving  []*conn       // to be passed to another process
-	left     chan struct{} // receives a value when leaving grows
-	checking bool          // check is going to be called
-	crowd    crowd
-	spare    turns // of a client without connections, for the next client
+	mu         sync.Mutex
+	byID       map[int64]*conn
+	lastID     int64
+	clients    map[netip.Addr]clientConns
+	empty      chan struct{} // receives a value when the last connection ends
+	leaving    []*conn       // to be passed to another process
+	left       chan struct{} // receives a value when leaving grows
+	checking   bool          // check is going to be called
+	contention contention
+	spare      turns // of a client without connections, for the next client
 }
 
 // A clientConns is the number of a client's connections, and their turns.
@@ -243,7 +243,7 @@ func (s *conns) checkInterval(l *Listener) time.Duration {
 }
 
 // check wakes the connections that have reached the idle timeout, and connections that
-// should release their goroutine, and updates the crowd. It is called as long as there
+// should release their goroutine, and updates the contention. It is called as long as there
 // are connections.
 func (s *conns) check(l *Listener) {
 	now := time.Now()
@@ -254,7 +254,7 @@ func (s *conns) check(l *Listener) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.crowd.update(len(s.clients))
+	s.contention.update(len(s.clients))
 	if s.checking = len(s.byID) > 0; s.checking {
 		time.AfterFunc(s.checkInterval(l), func() { s.check(l) })
 	}

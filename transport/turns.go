@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// crowdedWait is how long goroutines wait for a processor, in the median, from which on
+// contendedWait is how long goroutines wait for a processor, in the median, from which on
 // TCP clients take turns. A processor answers hundreds of queries in that time.
-const crowdedWait = time.Millisecond
+const contendedWait = time.Millisecond
 
 // Turns of a client are a channel with an element for each connection that has its turn.
 //
@@ -24,10 +24,10 @@ type turns chan struct{}
 
 func newTurns() turns { return make(turns, runtime.GOMAXPROCS(0)) }
 
-// A crowd determines whether TCP clients take turns.
-type crowd struct {
-	crowded   atomic.Bool
-	contended atomic.Bool // a connection has waited for its turn since the last update
+// A contention determines whether TCP clients take turns.
+type contention struct {
+	high   atomic.Bool
+	waited atomic.Bool // a connection has waited for its turn since the last update
 
 	latencies [1]metrics.Sample // guarded by conns.mu
 	before    []uint64          // counts of latencies at the last update
@@ -36,13 +36,13 @@ type crowd struct {
 // update is called in intervals, with the number of clients. Connections that wait for
 // their turn do not wait for a processor, so clients take turns until no connection has
 // to wait for either.
-func (c *crowd) update(clients int) {
-	long, contended := c.medianWait() >= crowdedWait, c.contended.Swap(false)
-	c.crowded.Store(long || contended && clients > 1)
+func (c *contention) update(clients int) {
+	long, waited := c.medianWait() >= contendedWait, c.waited.Swap(false)
+	c.high.Store(long || waited && clients > 1)
 }
 
 // medianWait returns how long goroutines have waited for a processor since the last call.
-func (c *crowd) medianWait() time.Duration {
+func (c *contention) medianWait() time.Duration {
 	c.latencies[0].Name = "/sched/latencies:seconds"
 	metrics.Read(c.latencies[:])
 	if c.latencies[0].Value.Kind() != metrics.KindFloat64Histogram {
@@ -72,7 +72,7 @@ func (c *conn) takeTurn() bool {
 	switch {
 	case c.onLoop:
 		return false
-	case !c.l.conns.crowd.crowded.Load():
+	case !c.l.conns.contention.high.Load():
 		if !c.readAll { // it may not block for long
 			runtime.Gosched()
 		}
@@ -81,7 +81,7 @@ func (c *conn) takeTurn() bool {
 	select {
 	case c.turns <- struct{}{}:
 	default:
-		c.l.conns.crowd.contended.Store(true)
+		c.l.conns.contention.waited.Store(true)
 		c.turns <- struct{}{}
 	}
 	runtime.Gosched()

@@ -326,7 +326,7 @@ func TestServeStaleImmediate(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
 		if r, inline := w.ask(ask); !inline || r.Answer[0].Header().Ttl != 300 || len(r.IsEdns0().Option) != 0 {
-			t.Errorf("want what is new, inline %v: %v", inline, r)
+			t.Errorf("www.example.org. A: inline %v, got\n%v\nwant the new answer", inline, r)
 		}
 
 		u.answer = func(*dns.Query, int) error { return errors.New("no reply") }
@@ -347,7 +347,7 @@ func TestServeStaleVerify(t *testing.T) {
 
 		r, inline := w.ask(ask)
 		if inline || r.Answer[0].Header().Ttl != 300 {
-			t.Errorf("want what is new, inline %v: %v", inline, r)
+			t.Errorf("www.example.org. A: inline %v, got\n%v\nwant the new answer", inline, r)
 		}
 		u.wantQueries(t, 2)
 		time.Sleep(300 * time.Second)
@@ -393,7 +393,7 @@ func TestServeStaleVerify(t *testing.T) {
 		// NXDOMAIN replaces the stale answer.
 		u.answer = answerWith(wire.NXDomain, ";\n"+soa)
 		if r, _ := w.ask(ask); r.Rcode != mdns.RcodeNameError {
-			t.Errorf("want what is new: %v", r)
+			t.Errorf("www.example.org. A: got\n%v\nwant the new answer", r)
 		}
 	})
 }
@@ -504,7 +504,7 @@ func TestEntryExpiresWhileQueryWaitsAbove(t *testing.T) {
 		}
 		w.upstreams["a"].wantQueries(t, 1)
 		if r, _ := w.ask(ask); r.Answer[0].Header().Ttl != 300 {
-			t.Errorf("want what is new: %v", r)
+			t.Errorf("www.example.org. A: got\n%v\nwant the new answer", r)
 		}
 		w.upstreams["a"].wantQueries(t, 2)
 	})

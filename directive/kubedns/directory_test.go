@@ -71,7 +71,7 @@ func TestDirectoryFiles(t *testing.T) {
 	write(t, filepath.Join(dir, "stubDomains"), stub("10.0.0.1")[stubDomains])
 	w.becomes("", configText("10.0.0.1"))
 
-	// What has no part in it.
+	// Names that are not keys of a ConfigMap.
 	write(t, filepath.Join(dir, ".upstreamNameservers"), `["8.8.8.8"]`)
 	must(t, os.Mkdir(filepath.Join(dir, upstreams), 0o755))
 	write(t, filepath.Join(dir, upstreams, upstreams), `["8.8.8.8"]`)

@@ -53,7 +53,7 @@ func TestExpand(t *testing.T) {
 			want: "forward . 8.8.8.8:53 8.8.4.4:54\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "beside the block's own", options: "join_upstreams", block: "forward . 9.9.9.9 /etc/resolv.conf 8.8.8.8:53 {\npolicy sequential\n}", ups: `["8.8.8.8", "8.8.4.4:54"]`,
 			want: "forward . 9.9.9.9 8.8.8.8:53 8.8.4.4:54 { policy sequential; }\nDIRECTIVE"},
-		{name: "beside nobody", options: "join_upstreams", ups: `["8.8.8.8"]`, want: "DIRECTIVE\nforward . 8.8.8.8:53"},
+		{name: "without other upstreams", options: "join_upstreams", ups: `["8.8.8.8"]`, want: "DIRECTIVE\nforward . 8.8.8.8:53"},
 		{name: "a zone in a prefix", block: "forward 10.0.0.0/8 10.9.9.9\nforward . 9.9.9.9", stubs: `{"0.10.in-addr.arpa": ["10.0.0.1"]}`,
 			want: "forward 0.10.in-addr.arpa 10.0.0.1:53\nforward 10.0.0.0/8 10.9.9.9\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "the longest zone counts", block: "cache\nforward . 9.9.9.9\nforward a.corp.example 10.9.9.9\n", stubs: stubs,
@@ -71,7 +71,7 @@ func TestExpand(t *testing.T) {
 			want: "bind 10.0.0.6\nkubernetes cluster.local\nDIRECTIVE\nforward a ns.cluster.local:53 { resolver 10.0.0.6:53; }\nforward . /etc/resolv.conf"},
 		{name: "bound to all", block: "bind ::\nkubernetes cluster.local", stubs: `{"a": ["ns.cluster.local"]}`,
 			want: "bind ::\nkubernetes cluster.local\nDIRECTIVE\nforward a ns.cluster.local:53 { resolver [::1]:53; }\nforward . /etc/resolv.conf"},
-		{name: "zones that nobody else was asked for", block: "screen {\nlocal corp.example other. example\nlocal a\nplain_names\n}\nforward . 9.9.9.9", stubs: `{"corp.example": ["10.0.0.1"], "a": ["10.0.0.1"], "b.other": ["10.0.0.1"], "c": ["10.0.0.1"]}`,
+		{name: "zones without other upstreams", block: "screen {\nlocal corp.example other. example\nlocal a\nplain_names\n}\nforward . 9.9.9.9", stubs: `{"corp.example": ["10.0.0.1"], "a": ["10.0.0.1"], "b.other": ["10.0.0.1"], "c": ["10.0.0.1"]}`,
 			want: "screen { local other. example; plain_names; except b.other; except corp.example; }\nforward a 10.0.0.1:53\nforward b.other 10.0.0.1:53\nforward c 10.0.0.1:53\nforward corp.example 10.0.0.1:53\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "no such zone left", block: "screen {\nlocal corp.example\n}\nforward . 9.9.9.9", stubs: `{"corp.example": ["10.0.0.1"]}`,
 			want: "forward corp.example 10.0.0.1:53\nforward . 9.9.9.9\nDIRECTIVE"},
@@ -266,7 +266,7 @@ func TestFollowerChecks(t *testing.T) {
 	}
 	w.eventuallySays(`error="one reason; another" in_use=defaults`)
 	m.swap(stub("10.0.0.1"))
-	eventually(t, "what is good is served", func() bool { return strings.Contains(text(f.Read().Servers[0]), "10.0.0.1:53") })
+	eventually(t, "the valid state is served", func() bool { return strings.Contains(text(f.Read().Servers[0]), "10.0.0.1:53") })
 	m.swap(stub("10.0.0.9"))
 	w.eventuallySays(`error="one reason; another" in_use="last valid state"`)
 	if got := text(f.Read().Servers[0]); !strings.Contains(got, "10.0.0.1:53") {

@@ -180,7 +180,7 @@ func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg 
 		if n > int(counted.Swap(int64(n))) && time.Since(warned) >= claimWarnings {
 			warned = time.Now()
 			claim, other := c.claim.objectKey(), c.other.objectKey()
-			log.Warn("kubernetes: Endpoints of several namespaces have one address, restrict who may write EndpointSlices", "address", c.addr,
+			log.Warn("kubernetes: Endpoints of several namespaces have one address, restrict write access to EndpointSlices", "address", c.addr,
 				"namespace", claim.Namespace, "service", claim.Name, "other_namespace", other.Namespace, "other_service", other.Name, "count", n)
 		}
 		for now := serial; now == serial; now = w.serial.Load() { // it has changed if any record has

@@ -60,7 +60,7 @@ import (
 //	    }
 //	}
 //
-// Same as CoreDNS: syntax, and who may transfer. Differs: IXFR over UDP is answered with
+// Same as CoreDNS: the syntax, and the clients that may transfer. Differs: IXFR over UDP is answered with
 // the SOA record, and not refused; a NOTIFY message is repeated for half a minute, and not
 // three times.
 type Transfer struct {

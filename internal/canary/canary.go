@@ -2,8 +2,8 @@
 // which can be reverted: the command seamark canary.
 //
 // A stage is a state of the cluster's objects, and nothing else records it. readState
-// reads the objects, steps compares them with those of a stage and returns what is
-// missing, and the commands run these steps. So a command that was interrupted can be
+// reads the objects, steps compares them with those of a stage and returns the missing
+// changes, and the commands make them. So a command that was interrupted can be
 // run again, or reverted, at any point.
 //
 // The package never changes or deletes the Service of the cluster's DNS, the old

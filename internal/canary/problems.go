@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/cluster/apiserver"
 )
 
-// permissions returns those that the commands need in the namespace.
+// permissions returns the permissions that the commands need in the namespace.
 func (c *command) permissions() []apiserver.Permission {
 	list := []apiserver.Permission{
 		{Verb: "list", Group: "apps", Resource: "deployments"},
