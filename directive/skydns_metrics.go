@@ -55,8 +55,8 @@ import (
 // TCP).
 //
 // cache is response or signature. response counts forwarded queries in server
-// blocks that have a cache. signature is always 0, because this server does not
-// sign answers.
+// blocks that have a cache. signature is always 0: the signatures of dnssec are
+// not counted here.
 //
 //	.:1053 {
 //	    skydns_metrics 127.0.0.1:0 {
