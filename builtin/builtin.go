@@ -34,6 +34,7 @@ func Directives() []config.Directive {
 		{Name: "metadata", Usage: "metadata [ZONES...]", Brief: "pass values about a query between directives", Setup: directive.SetupMetadata},
 		{Name: "cancel", Usage: "cancel [TIMEOUT]", Brief: "limit how long a query may wait", Setup: directive.SetupCancel},
 		{Name: "tls", Usage: "tls CERT KEY [CA]", Brief: "set the certificate of encrypted listeners", Setup: directive.SetupTLS},
+		{Name: "https", Usage: "https", Brief: "limit the connections of DNS over HTTPS", Setup: directive.SetupHTTPS},
 		{Name: "timeouts", Usage: "timeouts", Brief: "limit how long TCP clients may take", Setup: directive.SetupTimeouts},
 		{Name: "multisocket", Usage: "multisocket [N]", Brief: "set the number of UDP sockets", Setup: directive.SetupMultisocket},
 		{Name: "reload", Usage: "reload [INTERVAL [JITTER]]", Brief: "apply changes of the Corefile while the server runs", Setup: directive.SetupReload},

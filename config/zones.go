@@ -63,12 +63,22 @@ func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 type Scheme string
 
 const (
-	DNS Scheme = "dns" // over UDP and TCP
-	TLS Scheme = "tls" // DNS over TLS, RFC 7858
+	DNS   Scheme = "dns"   // over UDP and TCP
+	TLS   Scheme = "tls"   // DNS over TLS, RFC 7858
+	HTTPS Scheme = "https" // DNS over HTTPS, RFC 8484
 )
 
+// NeedsTLS reports whether the protocol cannot do without TLS. HTTPS can, behind a proxy.
+func (s Scheme) NeedsTLS() bool { return s == TLS }
+
+// StreamLimits are limits of the connections of a scheme.
+type StreamLimits struct {
+	Connections int // 0 is no limit
+	Streams     int // of one connection; 0 is the standard of the protocol's library
+}
+
 // ports are the schemes with their default ports; zero is that of ParseKey.
-var ports = map[Scheme]uint16{DNS: 0, TLS: 853}
+var ports = map[Scheme]uint16{DNS: 0, TLS: 853, HTTPS: 443}
 
 // A Key is one zone and port of a server block.
 type Key struct {
@@ -97,10 +107,10 @@ func parseKey(key corefile.Token, port uint16) ([]Key, error) {
 		switch {
 		case known:
 			port = cmp.Or(standard, port)
-		case slices.Contains([]string{"https", "https3", "quic", "grpc"}, word):
+		case slices.Contains([]string{"https3", "quic", "grpc"}, word):
 			return nil, key.Errorf("", "%s: %s:// is known, not supported yet", key.Text, scheme)
 		default:
-			return nil, key.Errorf("", "%s: unknown scheme %q, want dns:// or tls://", key.Text, scheme)
+			return nil, key.Errorf("", "%s: unknown scheme %q, want dns://, tls:// or https://", key.Text, scheme)
 		}
 	}
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && !strings.Contains(text[i:], "/") {

@@ -24,6 +24,10 @@ type (
 		TLSFiles() any // comparable
 		ServerTLS() *tls.Config
 	}
+	// streamLimits are the limits of connections of a scheme (https).
+	streamLimits interface {
+		StreamLimits() (config.Scheme, config.StreamLimits)
+	}
 	// sockets is the number of UDP sockets of an address (multisocket).
 	sockets interface{ Sockets() int }
 	// unserved observes queries in no server block's zone (prometheus).

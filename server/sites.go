@@ -10,6 +10,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/transport"
+	"github.com/seamark/seamark/transport/streams"
 )
 
 // everywhere is the address of a socket for both IPv4 and IPv6.
@@ -63,6 +64,22 @@ func (s *site) limits() (l transport.Limits) {
 	return l
 }
 
+// streamLimits returns the limits of the address's connections: those of the first block
+// that sets them, or the standard ones.
+func (s *site) streamLimits() streams.Limits {
+	for _, r := range s.routes {
+		for _, l := range config.Find[streamLimits](r.block) {
+			if scheme, limits := l.StreamLimits(); scheme == s.scheme {
+				return streams.Limits(limits)
+			}
+		}
+	}
+	return standardLimits[s.scheme]
+}
+
+// standardLimits are CoreDNS's.
+var standardLimits = map[config.Scheme]streams.Limits{config.HTTPS: {Connections: 200, Streams: 250}}
+
 // sockets returns the number of UDP sockets of the address, or 0 if no block sets
 // it.
 func (s *site) sockets() (n int) {
@@ -100,19 +117,16 @@ func (s *site) tls() func() *tls.Config {
 // tlsErrors returns an error for each address that has no certificate, or two.
 func (p *Plan) tlsErrors() (errs []error) {
 	for _, s := range p.sites {
-		if s.scheme == config.DNS {
-			continue
-		}
 		var found serverTLS
 		for _, r := range s.routes {
 			for _, t := range config.Find[serverTLS](r.block) {
-				if found != nil && found.TLSFiles() != t.TLSFiles() {
+				if s.scheme != config.DNS && found != nil && found.TLSFiles() != t.TLSFiles() {
 					errs = append(errs, r.key.From.Errorf("", "server blocks that listen on %s have different certificates: use the same tls directive, or other addresses", s.name()))
 				}
 				found = t
 			}
 		}
-		if found == nil {
+		if found == nil && s.scheme.NeedsTLS() {
 			errs = append(errs, s.from.Errorf("", "%s:// needs a certificate: add the directive tls", s.scheme))
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/transport"
+	"github.com/seamark/seamark/transport/streams"
 )
 
 const (
@@ -51,6 +52,7 @@ type Listener interface {
 
 type listenerKey struct {
 	scheme config.Scheme
+	tls    bool
 	addr   netip.AddrPort
 }
 
@@ -118,14 +120,20 @@ func (p *Plan) open(ctx context.Context, at netip.AddrPort, o transport.Options)
 
 // listen returns the listener of an address: the old plan's if it has one.
 func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
-	return config.Keep(p.start, listenerKey{s.scheme, s.addr}, func() (Listener, error) {
+	hasTLS := s.scheme != config.DNS && s.tls() != nil
+	return config.Keep(p.start, listenerKey{s.scheme, hasTLS, s.addr}, func() (l Listener, err error) {
 		o := transport.Options{
 			Readers: s.sockets(), Inherited: p.opts.Inherited, Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
 		}
-		if s.scheme != config.DNS {
+		if hasTLS {
 			o.TLS = new(transport.TLS)
 		}
-		l, err := p.open(ctx, s.addr, o)
+		switch more := (streams.Options{Options: o, Name: s.name(), Limits: s.streamLimits()}); s.scheme {
+		case config.HTTPS:
+			l, err = streams.ListenHTTPS(ctx, s.addr, more)
+		default:
+			l, err = p.open(ctx, s.addr, o)
+		}
 		if err == nil {
 			p.opened = append(p.opened, l)
 		}
@@ -190,15 +198,29 @@ func (p *Plan) temporaryGauge(name, help string, value func() float64, labels ..
 // an older plan.
 func (p *Plan) configure(s *site, l Listener) {
 	l.SetLimits(s.limits())
-	if l, ok := l.(interface {
-		SetTLS(source func() *tls.Config)
-	}); ok && s.scheme != config.DNS {
-		l.SetTLS(s.tls())
+	if s.scheme != config.DNS {
+		p.configureStreams(s, l)
 		return
 	}
 	if want := s.sockets(); want > 0 && want != l.Readers() {
 		p.opts.Log.Warn("Ignored multisocket for an open address: restart the server to apply it",
 			"address", s.name(), "sockets", l.Readers(), "wanted", want)
+	}
+}
+
+// configureStreams applies the plan's certificate and limits to a listener whose scheme is
+// not dns.
+func (p *Plan) configureStreams(s *site, l Listener) {
+	if source := s.tls(); source != nil {
+		l.(interface {
+			SetTLS(source func() *tls.Config)
+		}).SetTLS(source)
+	}
+	limited, ok := l.(interface {
+		SetStreamLimits(streams.Limits) (applied bool)
+	})
+	if ok && !limited.SetStreamLimits(s.streamLimits()) {
+		p.opts.Log.Warn("Ignored max_streams for an open address: restart the server to apply it", "address", s.name())
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -168,8 +169,18 @@ func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {
 	}
 }
 
+// A socketListener is a Listener with sockets of the operating system.
+type socketListener interface {
+	Listener
+	Files() ([]*os.File, error)
+	HandOver(ctx context.Context, send func(transport.Conn) error) error
+	Resume()
+	Adopt(transport.Conn) error
+	LastQuery() time.Time
+}
+
 // listener returns the listener of an address, or nil.
-func (p *Plan) listener(a netip.AddrPort) *transport.Listener {
+func (p *Plan) listener(a netip.AddrPort) socketListener {
 	for _, l := range p.sockets() {
 		if l.Addr() == a {
 			return l
@@ -179,9 +190,9 @@ func (p *Plan) listener(a netip.AddrPort) *transport.Listener {
 }
 
 // sockets returns the listeners with sockets of the operating system.
-func (p *Plan) sockets() (listeners []*transport.Listener) {
+func (p *Plan) sockets() (listeners []socketListener) {
 	for _, l := range p.listeners {
-		if l, ok := l.(*transport.Listener); ok {
+		if l, ok := l.(socketListener); ok {
 			listeners = append(listeners, l)
 		}
 	}

@@ -285,16 +285,16 @@ func (c *conn) serveQuery(q *dns.Query, packet, lent []byte) (parked bool) {
 	if c.l.tls != nil {
 		q.Encrypted, q.IdleTimeout = true, c.l.limits.Load().IdleTimeout
 	}
-	switch c.serve(q, lent) {
+	switch serveRecovered(c.l.o.Port, q, lent) {
 	case dns.Answered:
 		now := time.Now()
 		if c.out == nil {
 			c.out = c.l.buffers.Get().(*buffer)
 		}
 		c.out.add(q.Reply())
-		c.observe(q, now)
+		c.l.counts.observe(c.l.o.Log, q, now)
 	case dns.Dropped:
-		c.observe(q, time.Now())
+		c.l.counts.observe(c.l.o.Log, q, time.Now())
 	case dns.Ignored:
 		c.l.counts.unreadableTCP.Add(1)
 		c.invalid = true
@@ -305,24 +305,6 @@ func (c *conn) serveQuery(q *dns.Query, packet, lent []byte) (parked bool) {
 		return true
 	}
 	return false
-}
-
-func (c *conn) serve(q *dns.Query, lent []byte) (outcome dns.Outcome) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			outcome = c.l.o.Port.Recover(q, lent, cause)
-		}
-	}()
-	return c.l.o.Port.Serve(q, lent)
-}
-
-func (c *conn) observe(q *dns.Query, sealed time.Time) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			c.l.observerPanicked(cause)
-		}
-	}()
-	q.Observe(sealed)
 }
 
 // waitInFlight blocks until the number of parked queries is below the limit. The

@@ -143,6 +143,11 @@ type Listener struct {
 // Nothing is read before Serve. The caller must call Stop.
 func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	o.defaults()
+	return listenAny(ctx, addr, o)
+}
+
+// listenAny implements Listen. It returns a Listener that does not serve.
+func listenAny(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	if !addr.Addr().IsValid() {
 		addr = netip.AddrPortFrom(netip.IPv6Unspecified(), addr.Port())
 	}

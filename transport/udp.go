@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/binary"
+	"log/slog"
 	"net"
 	"net/netip"
 	"runtime/debug"
@@ -161,7 +162,7 @@ func (r *reader) record(s *slot, outcome dns.Outcome) {
 func (r *reader) observe(n int, sealed time.Time) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			r.l.observerPanicked(cause)
+			r.l.counts.observerPanicked(r.l.o.Log, cause)
 			r.slotIndex++
 		}
 	}()
@@ -174,9 +175,9 @@ func (r *reader) observe(n int, sealed time.Time) {
 
 // observerPanicked logs the stack, so it must be called by the deferred function
 // that recovers.
-func (l *Listener) observerPanicked(cause any) {
-	l.counts.panics.Add(1)
-	l.o.Log.Error("Observer panicked", "error", cause, "stack", string(debug.Stack()))
+func (c *counters) observerPanicked(log *slog.Logger, cause any) {
+	c.panics.Add(1)
+	log.Error("Observer panicked", "error", cause, "stack", string(debug.Stack()))
 }
 
 // readSingly reads and answers single datagrams with package net: on all systems

@@ -110,6 +110,8 @@ var table = map[string]row{
 		own:   []string{"dns", "wire", "metrics"},
 		third: []string{"golang.org/x/sys"},
 	},
+	// The same for HTTPS.
+	"transport/streams": {own: []string{"dns", "transport", "wire", "metrics"}},
 
 	// The list of directives. Package server does not import it.
 	"builtin": {own: []string{"config", "directive"}},

@@ -90,11 +90,11 @@
 {{- end }}
 
 {{- define "seamark.checkServers" -}}
-{{- $unsupported := splitList " " "geoip proxyproto quic grpc_server https https3 trace dnstap tsig transfer route53 azure clouddns auto secondary grpc on sign nomad" -}}
+{{- $unsupported := splitList " " "geoip proxyproto quic grpc_server https3 trace dnstap tsig transfer route53 azure clouddns auto secondary grpc on sign nomad" -}}
 {{- $ports := dict -}}
 {{- range $i, $server := .Values.servers -}}
 {{- range $j, $zone := .zones -}}
-{{- if not (has ($zone.scheme | default "dns://") (list "dns://" "tls://")) -}}
+{{- if not (has ($zone.scheme | default "dns://") (list "dns://" "tls://" "https://")) -}}
 {{- fail (printf "servers[%d].zones[%d].scheme: Seamark does not serve %s" $i $j $zone.scheme) -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,120 @@
+package transport
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// Messages answers single messages that a server of another protocol receives, such as
+// HTTP. Its methods are safe for concurrent use.
+type Messages struct {
+	o       Options
+	counts  counters
+	start   time.Time
+	last    atomic.Int64 // time of the last query, since start
+	serving sync.RWMutex // held for reading while a query is answered
+	arenas  sync.Pool    // of *arena
+}
+
+// NewMessages returns Messages for the Port of o. The caller must call Close.
+func NewMessages(o Options) *Messages {
+	o.defaults()
+	m := &Messages{o: o, counts: newCounters(o.Metrics), start: time.Now()}
+	m.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
+	o.Port.AddReader(&m.serving)
+	return m
+}
+
+// Close ends the use of the Port. No query may be answered any more.
+func (m *Messages) Close() { m.o.Port.RemoveReader(&m.serving) }
+
+// Port returns the port that answers.
+func (m *Messages) Port() *dns.Port { return m.o.Port }
+
+// Readers returns 0: there are no UDP readers.
+func (m *Messages) Readers() int { return 0 }
+
+// LastQuery returns the time of the last query.
+func (m *Messages) LastQuery() time.Time { return m.start.Add(time.Duration(m.last.Load())) }
+
+// Answer answers the query in packet and calls use, which must not keep the query. Reply of
+// the query is empty if the client is to get none. Answer blocks until use has returned. It
+// returns false without calling use if packet cannot be a query.
+func (m *Messages) Answer(packet []byte, peer, local netip.AddrPort, encrypted bool, use func(*dns.Query)) bool {
+	a := m.arenas.Get().(*arena)
+	s := &messageSender{use, make(chan struct{})}
+	q, now := a.q, time.Now()
+	q.Sender, q.Peer, q.Local, q.Interface = s, peer, local, 0
+	q.Reset(packet, dns.TCP, now)
+	q.Encrypted = encrypted
+	m.serving.RLock()
+	outcome := serveRecovered(m.o.Port, q, a.answer[:0])
+	switch outcome {
+	case dns.Answered, dns.Dropped:
+		sealed := time.Now()
+		use(q)
+		m.counts.observe(m.o.Log, q, sealed)
+	case dns.Parked:
+		a.q = dns.NewQuery(nil)
+	case dns.Ignored:
+		m.counts.unreadableTCP.Add(1)
+	}
+	m.serving.RUnlock()
+	m.last.Store(int64(now.Sub(m.start)))
+	a.q.Sender = nil
+	m.arenas.Put(a)
+	if outcome == dns.Parked {
+		<-s.sent
+	}
+	return outcome != dns.Ignored
+}
+
+// A messageSender passes the reply of a parked query to use.
+type messageSender struct {
+	use  func(*dns.Query)
+	sent chan struct{}
+}
+
+func (s *messageSender) Send(q *dns.Query) {
+	s.use(q)
+	close(s.sent)
+}
+
+// serveRecovered answers q. If a handler panics, the reply is SERVFAIL.
+func serveRecovered(p *dns.Port, q *dns.Query, lent []byte) (outcome dns.Outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			outcome = p.Recover(q, lent, cause)
+		}
+	}()
+	return p.Serve(q, lent)
+}
+
+func (c *counters) observe(log *slog.Logger, q *dns.Query, sealed time.Time) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.observerPanicked(log, cause)
+		}
+	}()
+	q.Observe(sealed)
+}
+
+// ListenTCP opens a socket for a server of another protocol, as Listen does for DNS. It
+// accepts at most most() connections at the same time, unless that is 0, and closes
+// others.
+func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() int) (*LimitedListener, error) {
+	o.defaults()
+	o.TLS = new(TLS) // so that there is no UDP
+	l, err := listenAny(ctx, addr, o)
+	if err != nil {
+		return nil, err
+	}
+	return &LimitedListener{TCPListener: l.tcp.(*net.TCPListener), Address: l.addr, most: most, refused: l.counts.overTotal}, nil
+}

@@ -1,0 +1,197 @@
+package streams
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"log"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/transport"
+	"github.com/seamark/seamark/wire"
+)
+
+const (
+	path        = "/dns-query"
+	messageType = "application/dns-message"
+)
+
+// HTTPS serves DNS over HTTPS with HTTP/1.1 and HTTP/2; without TLS if the options have
+// none, for a proxy that has it.
+type HTTPS struct {
+	listener
+	tcp     *transport.LimitedListener
+	server  http.Server
+	running sync.WaitGroup
+}
+
+// ListenHTTPS opens addr. The caller must call Stop.
+func ListenHTTPS(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS, error) {
+	l := new(HTTPS)
+	l.init(o)
+	var err error
+	if l.tcp, err = transport.ListenTCP(ctx, addr, o.Options, l.maxConns); err != nil {
+		l.Close()
+		return nil, err
+	}
+	l.addr = l.tcp.Address
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(o.TLS != nil)
+	protocols.SetUnencryptedHTTP2(o.TLS == nil)
+	l.server = http.Server{
+		Handler:           &queries{&l.listener, statusCounter{o.Metrics, "coredns_dns_https_responses_total", "Replies over HTTPS, by HTTP status.", o.Name}},
+		ReadTimeout:       cmp.Or(o.MessageTimeout, 3*time.Second),
+		ReadHeaderTimeout: cmp.Or(o.MessageTimeout, 3*time.Second),
+		WriteTimeout:      cmp.Or(o.WriteTimeout, 5*time.Second) + maxWait,
+		IdleTimeout:       cmp.Or(o.IdleTimeout, 10*time.Second),
+		MaxHeaderBytes:    8<<10 + base64.RawURLEncoding.EncodedLen(wire.MaxMessage),
+		Protocols:         protocols,
+		ErrorLog:          log.New(io.Discard, "", 0), // clients cause these errors
+	}
+	if o.Limits.Streams > 0 {
+		l.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: o.Limits.Streams}
+	}
+	if o.TLS != nil {
+		l.server.TLSConfig = o.TLS.Config("h2", "http/1.1")
+	}
+	return l, nil
+}
+
+// maxWait is how long a query may wait in a handler.
+const maxWait = 10 * time.Second
+
+// Files returns a copy of the socket, for another process. The caller must close it.
+func (l *HTTPS) Files() ([]*os.File, error) { return files(l.tcp) }
+
+// Serve starts to answer and returns at once.
+func (l *HTTPS) Serve() {
+	l.running.Go(func() {
+		if l.o.TLS != nil {
+			_ = l.server.ServeTLS(l.tcp, "", "")
+		} else {
+			_ = l.server.Serve(l.tcp)
+		}
+	})
+}
+
+// Stop closes the socket and idle connections, and waits for requests that are being
+// answered, at most for the grace period.
+func (l *HTTPS) Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.o.Grace, 5*time.Second))
+	defer cancel()
+	_ = l.tcp.Close()
+	if l.server.Shutdown(ctx) != nil {
+		_ = l.server.Close()
+	}
+	l.running.Wait()
+	l.Close()
+}
+
+// queries answers the HTTP requests of a listener.
+type queries struct {
+	*listener
+	responses statusCounter
+}
+
+func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status := http.StatusOK
+	packet, refused := message(w, r)
+	var reply []byte
+	var ttl uint32
+	switch {
+	case refused != 0:
+		status = refused
+	case !h.Answer(packet, remoteAddr(r), localAddr(r), r.TLS != nil, func(q *dns.Query) {
+		reply, ttl = bytes.Clone(q.Reply()), freshness(q)
+	}):
+		status = http.StatusBadRequest
+	case reply == nil: // dropped
+		status = http.StatusInternalServerError
+	}
+	h.responses.add(status)
+	if status != http.StatusOK {
+		http.Error(w, http.StatusText(status), status)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", messageType)
+	header.Set("Cache-Control", "max-age="+strconv.FormatUint(uint64(ttl), 10))
+	header.Set("Content-Length", strconv.Itoa(len(reply)))
+	_, _ = w.Write(reply)
+}
+
+// message returns the query in a request, or the status with which it is refused.
+func message(w http.ResponseWriter, r *http.Request) (packet []byte, refused int) {
+	if r.URL.Path != path {
+		return nil, http.StatusNotFound
+	}
+	var err error
+	switch r.Method {
+	case http.MethodGet:
+		values := r.URL.Query()["dns"]
+		if len(values) != 1 {
+			return nil, http.StatusBadRequest
+		}
+		if base64.RawURLEncoding.DecodedLen(len(values[0])) > wire.MaxMessage {
+			return nil, http.StatusRequestURITooLong
+		}
+		packet, err = base64.RawURLEncoding.DecodeString(values[0])
+	case http.MethodPost:
+		if r.Header.Get("Content-Type") != messageType {
+			return nil, http.StatusUnsupportedMediaType
+		}
+		packet, err = io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
+		if _, tooLarge := err.(*http.MaxBytesError); tooLarge {
+			return nil, http.StatusRequestEntityTooLarge
+		}
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		return nil, http.StatusMethodNotAllowed
+	}
+	if err != nil {
+		return nil, http.StatusBadRequest
+	}
+	return packet, 0
+}
+
+// freshness returns for how long a cache of HTTP may keep the reply (RFC 8484 §5.1): the
+// smallest TTL of its records; without an answer at most the MINIMUM of the SOA record.
+// Failures are not kept.
+func freshness(q *dns.Query) uint32 {
+	ttl := uint32(math.MaxUint32)
+	if q.RCode == wire.NoError || q.RCode == wire.NXDomain {
+		q.Answer.Walk(func(_ wire.Section, r wire.Record) bool {
+			ttl = min(ttl, r.TTL(q.Answer.Buf))
+			if r.Type == wire.TypeSOA && r.Next-r.RData >= 4 && q.Answer.Count[wire.Answers] == 0 {
+				ttl = min(ttl, binary.BigEndian.Uint32(q.Answer.Buf[r.Next-4:]))
+			}
+			return true
+		})
+	}
+	if ttl == math.MaxUint32 {
+		return 0
+	}
+	return ttl
+}
+
+func remoteAddr(r *http.Request) netip.AddrPort {
+	a, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+func localAddr(r *http.Request) netip.AddrPort {
+	a, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return addrPort(a)
+}

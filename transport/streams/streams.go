@@ -1,0 +1,107 @@
+// Package streams serves DNS over HTTPS (RFC 8484). Package server makes a listener of this
+// package for each address with such a scheme; transport.Messages answers the queries.
+package streams
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/transport"
+)
+
+// Options configure a listener.
+type Options struct {
+	transport.Options        // TLS may be nil
+	Name              string // the address in metrics: "https://:443"
+	Limits            Limits
+}
+
+// Limits of a listener's connections.
+type Limits struct {
+	Connections int // 0 is no limit
+	Streams     int // of one connection; 0 is the library's default
+}
+
+// listener is what the listeners of all protocols have.
+type listener struct {
+	*transport.Messages
+	o      Options
+	addr   netip.AddrPort
+	limits atomic.Pointer[Limits]
+}
+
+func (l *listener) init(o Options) {
+	l.o, l.Messages = o, transport.NewMessages(o.Options)
+	l.limits.Store(&o.Limits)
+}
+
+// Addr returns the address that was opened, with the chosen port.
+func (l *listener) Addr() netip.AddrPort { return l.addr }
+
+// SetLimits does nothing: the timeouts are those at the time of Listen.
+func (l *listener) SetLimits(transport.Limits) {}
+
+// SetTLS sets the source of the TLS configuration for future connections.
+func (l *listener) SetTLS(source func() *tls.Config) {
+	if l.o.TLS != nil {
+		l.o.TLS.Set(source)
+	}
+}
+
+// SetStreamLimits sets the limit of connections. It returns false if the limit of streams
+// differs, which cannot be changed.
+func (l *listener) SetStreamLimits(limits Limits) (applied bool) {
+	l.limits.Store(&limits)
+	return limits.Streams == l.o.Limits.Streams
+}
+
+func (l *listener) maxConns() int { return l.limits.Load().Connections }
+
+// HandOver does nothing: another process has the socket, and connections cannot be passed.
+func (l *listener) HandOver(context.Context, func(transport.Conn) error) error { return nil }
+
+// Resume does nothing.
+func (l *listener) Resume() {}
+
+// Adopt refuses a connection.
+func (l *listener) Adopt(c transport.Conn) error {
+	_ = c.File.Close()
+	return fmt.Errorf("%s adopts no connections", l.o.Name)
+}
+
+// statusCounter counts replies by their status.
+type statusCounter struct {
+	metrics            *metrics.Registry
+	name, help, server string
+}
+
+func (c statusCounter) add(status int) {
+	c.metrics.Counter(c.name, c.help, "server", c.server, "status", fmt.Sprint(status)).Add(1)
+}
+
+// addrPort returns the address of a socket. An IPv4 address is not mapped into IPv6.
+func addrPort(a net.Addr) netip.AddrPort {
+	var ap netip.AddrPort
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		ap = a.AddrPort()
+	case *net.UDPAddr:
+		ap = a.AddrPort()
+	}
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+// files returns a copy of a socket.
+func files(s interface{ File() (*os.File, error) }) ([]*os.File, error) {
+	f, err := s.File()
+	if err != nil {
+		return nil, err
+	}
+	return []*os.File{f}, nil
+}
