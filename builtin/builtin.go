@@ -55,6 +55,7 @@ func Directives() []config.Directive {
 		{Name: "skydns_metrics", Usage: "skydns_metrics ADDRESS [PATH]", Brief: "count queries under the metric names of SkyDNS and kube-dns", Setup: directive.SetupSkyDNSMetrics},
 		{Name: "errors", Usage: "errors [stdout]", Brief: "log queries that failed", Setup: directive.SetupErrors},
 		{Name: "log", Usage: "log [NAMES...] [FORMAT]", Brief: "log queries", Setup: directive.SetupLog},
+		{Name: "dnstap", Usage: "dnstap [listen] SOCKET [full] [WRITEBUFFER [QUEUE]]", Brief: "send queries and replies to receivers of dnstap", Setup: directive.SetupDnstap},
 		{Name: "local", Usage: "local", Brief: "answer names that must not leave the machine", Setup: directive.SetupLocal, Answers: true},
 		{Name: "dns64", Usage: "dns64 [PREFIX]", Brief: "synthesize AAAA records from A records for IPv6-only clients", Setup: dns64.Setup},
 		{Name: "any", Usage: "any", Brief: "answer queries of type ANY with a single small record", Setup: directive.SetupAny},

@@ -47,6 +47,7 @@ func setups() []config.Directive {
 		{Name: "skydns_metrics", Setup: SetupSkyDNSMetrics},
 		{Name: "errors", Setup: SetupErrors},
 		{Name: "log", Setup: SetupLog},
+		{Name: "dnstap", Setup: SetupDnstap},
 		{Name: "local", Setup: SetupLocal},
 		{Name: "any", Setup: SetupAny},
 		{Name: "chaos", Setup: SetupChaos},

@@ -59,7 +59,12 @@ func parseFormat(text string) (*format, error) {
 		return parseJSONFormat(rest)
 	}
 	text = strings.NewReplacer("{common}", commonFormat, "{combined}", combinedFormat).Replace(text)
-	f, at := &format{pieces: []piece{{text: "[INFO] ", kind: isText}}}, 0
+	return parseText("[INFO] " + text + "\n")
+}
+
+// parseText reads a text with placeholders.
+func parseText(text string) (*format, error) {
+	f, at := &format{}, 0
 	for _, m := range placeholder.FindAllStringIndex(text, -1) {
 		p, err := parsePlaceholder(text[m[0]:m[1]])
 		if err != nil {
@@ -68,7 +73,7 @@ func parseFormat(text string) (*format, error) {
 		f.pieces = append(f.pieces, piece{text: text[at:m[0]], kind: isText}, p)
 		at = m[1]
 	}
-	f.pieces = append(f.pieces, piece{text: text[at:] + "\n", kind: isText})
+	f.pieces = append(f.pieces, piece{text: text[at:], kind: isText})
 	return f, nil
 }
 

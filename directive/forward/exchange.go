@@ -68,7 +68,10 @@ type exchange struct {
 
 	// The result, once finished is true.
 	finished atomic.Bool
-	ede      uint16 // the extended error
+	observed atomic.Bool   // an observer has seen it
+	used     *attempt      // the one whose outcome is the result; nil after a timeout
+	sentAt   time.Duration // of package clock
+	ede      uint16        // the extended error
 	reply    *reply
 	upstream *upstream
 	err      error
@@ -97,6 +100,11 @@ func (x *exchange) process(event func()) {
 
 // setError sets the error and the code of the extended DNS error.
 func (x *exchange) setError(err error, ede uint16) { x.err, x.ede = err, ede }
+
+// setReply makes o the result.
+func (x *exchange) setReply(o *outcome) {
+	x.reply, x.upstream, x.used, x.err = o.reply, o.upstream, o.attempt, nil
+}
 
 // edeText returns the text of the extended error.
 func (x *exchange) edeText() string {
@@ -247,7 +255,7 @@ func (x *exchange) retry() {
 func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.sent++
 	x.inFlight++
-	x.last = a
+	x.last, x.sentAt = a, clock.Now()
 	wait = x.retryDelay(a.upstream)
 	if a.useStream {
 		wait *= 3 // includes connecting
@@ -316,14 +324,14 @@ func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 		}
 		return next, false
 	}
-	x.reply, x.upstream = o.reply, o.upstream
+	x.setReply(&o)
 	return nil, true
 }
 
 // handleError processes an error. It returns an attempt to send now; nil if the limit of
 // failures is reached, or if other attempts are waiting after a timeout.
 func (x *exchange) handleError(o outcome) *attempt {
-	x.err, x.upstream = o.err, o.upstream
+	x.err, x.upstream, x.used = o.err, o.upstream, o.attempt
 	timedOut := isTimeout(o.err)
 	if !timedOut {
 		x.refused = append(x.refused, o.upstream)
@@ -345,7 +353,7 @@ func (x *exchange) giveUp() {
 	defer x.finish()
 	switch {
 	case x.fallback != nil:
-		x.reply, x.upstream, x.err = x.fallback.reply, x.fallback.upstream, nil
+		x.setReply(x.fallback)
 	case x.sent == 0:
 		x.setError(errSimilar, wire.EDENoReachable)
 	case x.err == nil && x.last != nil:

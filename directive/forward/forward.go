@@ -214,6 +214,7 @@ type Forward struct {
 	options       options
 	later         []*Forward // the forwards of the block that follow this one
 	stateKey      dns.StateKey
+	observers     []dns.ExchangeObserver
 	rejects       *metrics.Counter
 	waiting       atomic.Int64
 	set           *upstreamSet
@@ -320,7 +321,7 @@ func (f *Forward) AwaitDNS(q *dns.Query, wake func()) bool {
 	if !f.acquire() {
 		return false
 	}
-	q.SetState(f.stateKey, f.set.join(q, f.excluded.Load(), wake))
+	q.SetState(f.stateKey, f.set.join(q, f.excluded.Load(), len(f.observers) > 0, wake))
 	return true
 }
 
@@ -339,6 +340,9 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 	}
 	if x.upstream != nil {
 		q.SetState(f.stateKey, x.upstream)
+	}
+	if len(f.observers) > 0 {
+		f.observe(q, x)
 	}
 	if x.reply == nil {
 		q.AddExtendedError(x.ede, x.edeText())

@@ -22,10 +22,12 @@ const (
 
 var errSimilar = errors.New("too many different queries for the name and type are waiting")
 
-// join returns the exchange for q, which is a new one unless an equal query is
-// being sent. wake is called when it finishes, perhaps before join returns.
-func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, wake func()) *exchange {
+// join returns the exchange for q, which is a new one unless an equal query is being
+// sent. If observed, it keeps the messages for observers. wake is called when it
+// finishes, perhaps before join returns.
+func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wake func()) *exchange {
 	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP)
+	r.observed = observed
 	hash := maphash.Bytes(s.seed, q.Name()) + uint64(q.Type)
 	s.exchangeMu.Lock()
 	n := 0

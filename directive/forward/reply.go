@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/maphash"
+	"time"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -40,6 +41,10 @@ type reply struct {
 	// ownTarget is the target of the last CNAME record if it is in a zone of this
 	// server's own data; else nil.
 	ownTarget []byte
+	// The message as it was received, and when (of package clock). They are set if the
+	// request has observed set.
+	packet   []byte
+	received time.Duration
 }
 
 // isNODATA reports whether the name exists without records of the type.

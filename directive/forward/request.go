@@ -24,6 +24,7 @@ type request struct {
 	// randomCase is the question in random letter case. The first attempt that needs it
 	// sets it, and the others use it, too.
 	randomCase []byte
+	observed   bool // keep the messages for observers of the exchange
 }
 
 func newRequest(q *dns.Query, stream bool) request {

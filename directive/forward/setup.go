@@ -16,6 +16,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -38,6 +39,12 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	for i, f := range forwards {
 		f.later = forwards[i+1:]
 	}
+	b.OnPlanned(func() error {
+		for _, f := range forwards {
+			f.observers = config.Find[dns.ExchangeObserver](b)
+		}
+		return nil
+	})
 	b.OnStart(func(s *config.Start) (err error) {
 		for _, f := range forwards {
 			f.set, err = config.Keep(s, upstreamSetKey{f.options.key()}, func() (*upstreamSet, error) {

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"bytes"
 	"net"
 	"net/http"
 	"net/netip"
@@ -224,6 +225,9 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 	r, reason := p.parse(packet, a.request.question, a.request.do)
 	if reason == valid && r.truncated && a.useStream {
 		return nil, malformed // there is no other transport to try
+	}
+	if reason == valid && a.request.observed {
+		r.packet, r.received = bytes.Clone(packet), clock.Now()
 	}
 	return r, reason
 }

@@ -104,6 +104,7 @@ var unixTimes = map[string]string{
 	"directive/secondary/save.go": "when a primary confirmed the zone in a file",
 	"directive/tls.go":            "a metric",
 	"directive/view.go":           "whether two logs are of the same minute",
+	"internal/dnstap/message.go":  "the times of a query and its reply",
 	"metrics/goruntime.go":        "a metric",
 	"metrics/process.go":          "a metric",
 	"server/start.go":             "whether two logs are of the same second",

@@ -63,7 +63,7 @@ var table = map[string]row{
 	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
-	"directive":          {own: append([]string{"internal/expression", "internal/status"}, chain...), third: watchesFiles, noNet: true},
+	"directive":          {own: append([]string{"internal/dnstap", "internal/expression", "internal/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	"directive/dnssec":   {own: append([]string{"zone/signing"}, chain...), noNet: true},
@@ -133,6 +133,11 @@ var table = map[string]row{
 	"internal/query":  {third: []string{"github.com/miekg/dns"}},
 	"internal/web":    {own: []string{"config", "internal/status"}},
 	"internal/watch":  {third: watchesFiles, noNet: true},
+	// It opens sockets to receivers, and for them.
+	"internal/dnstap": {
+		own:   []string{"dns", "metrics"},
+		third: []string{"github.com/farsightsec/golang-framestream", "google.golang.org/protobuf/encoding/protowire"},
+	},
 	// It runs a server in the process, and queries another one.
 	"internal/diff": {
 		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "internal/query", "metrics", "server", "transport", "wire"},
@@ -161,11 +166,11 @@ var table = map[string]row{
 }
 
 // tests lists what every _test.go file may import besides its package's row. Only
-// tests may import the DNS library that they use to check replies, and system calls with
-// which they restrict themselves.
+// tests may import the libraries that they use to check replies and messages of dnstap, and
+// system calls with which they restrict themselves.
 var tests = row{
 	own:   []string{anything},
-	third: []string{"github.com/miekg/dns", "golang.org/x/sys/unix", "golang.org/x/tools/txtar"},
+	third: []string{"github.com/farsightsec/golang-framestream", "github.com/miekg/dns", "golang.org/x/sys/unix", "golang.org/x/tools/txtar", "google.golang.org/protobuf/encoding/protowire"},
 }
 
 // vague lists package names that do not describe what the package provides.

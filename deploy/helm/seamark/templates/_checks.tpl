@@ -90,7 +90,7 @@
 {{- end }}
 
 {{- define "seamark.checkServers" -}}
-{{- $unsupported := splitList " " "geoip proxyproto quic grpc_server https3 trace dnstap tsig transfer route53 azure clouddns auto secondary grpc on sign nomad" -}}
+{{- $unsupported := splitList " " "geoip proxyproto quic grpc_server https3 trace tsig route53 azure clouddns grpc on sign nomad" -}}
 {{- $ports := dict -}}
 {{- range $i, $server := .Values.servers -}}
 {{- range $j, $zone := .zones -}}

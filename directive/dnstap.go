@@ -1,0 +1,303 @@
+package directive
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/dnstap"
+	"github.com/seamark/seamark/internal/web"
+)
+
+// Dnstap sends queries and replies to receivers of dnstap messages: the dnstap
+// directive.
+//
+//	dnstap SOCKET [full] [WRITEBUFFER [QUEUE]] {
+//	    identity TEXT
+//	    version TEXT
+//	    extra FORMAT
+//	    skipverify
+//	}
+//	dnstap listen SOCKET [full] {
+//	    identity TEXT
+//	    version TEXT
+//	    extra FORMAT
+//	    tls CERT KEY [CA]
+//	    skipverify
+//	}
+//
+// The first form connects to a receiver at SOCKET: a path or unix://PATH, tcp://HOST:PORT
+// or tls://HOST:PORT. With listen, up to 8 receivers may connect to SOCKET at a time. Both
+// use the bidirectional form of Frame Streams. You can give dnstap several times.
+//
+// For each query of a client there is a CLIENT_QUERY message, and a CLIENT_RESPONSE
+// message unless it was dropped. For each query that forward has sent, there is a
+// FORWARDER_QUERY message, and a FORWARDER_RESPONSE message with the reply that was used;
+// equal queries of several clients have one. Without full, messages have addresses, ports
+// and times; with it also the DNS message.
+//
+// identity is the host name by default, and version is Seamark and its version. extra
+// sets the field of this name to a text with the placeholders of log, except {common},
+// {combined} and {json}, and with values of metadata: "upstream: {/forward/upstream}".
+//
+// A slow or absent receiver delays no query. Messages wait in memory: at most QUEUE times
+// 10,000, of together at most QUEUE times 4 MB; the default of QUEUE is 1, and with listen
+// each receiver has as much. Further messages are lost, and so are messages that a
+// receiver has not accepted when its connection ends. They are logged every ten
+// seconds, and counted in
+//
+//	seamark_dnstap_lost_messages_total{socket}
+//
+// A receiver that accepts no data for five seconds is disconnected. The server connects
+// again after 0.1 to 10 seconds. WRITEBUFFER is the size of the send buffer of a TCP
+// connection in MB, from 1, the default, to 1024.
+//
+// The server verifies the certificate of tls://HOST:PORT with the system's authorities,
+// unless there is skipverify. To listen on tls:// you need the option tls, whose files are
+// read again when they are renewed; with CA, receivers must have a certificate of it, unless
+// there is skipverify.
+//
+//	.:1053 {
+//	    dnstap /tmp/dnstap.sock full
+//	    dnstap listen tcp://127.0.0.1:6000 {
+//	        identity dns-1
+//	        extra "{name} {rcode}"
+//	    }
+//	    whoami
+//	}
+//
+// Same as CoreDNS: syntax and content. Differs: CLIENT_QUERY is sent together with
+// CLIENT_RESPONSE, after the messages of forward; client messages have the
+// server's address, too; messages wait while there is no connection; the text extra of
+// messages about forward has values; an unknown placeholder is an error.
+type Dnstap struct {
+	taps []*tap
+
+	// Messages are encoded in these buffers. Readers would wait for each other in the
+	// receiver's queue all the same.
+	mu             sync.Mutex
+	extra, payload []byte
+}
+
+// A tap is one dnstap directive in a Corefile.
+type tap struct {
+	socket            dnstap.Socket
+	listen, full      bool
+	writeBuffer       int // bytes
+	queue             int
+	identity, version []byte
+	extra             *format // may be nil
+	files             tlsFiles
+
+	out interface{ Send(payload []byte) }
+}
+
+// SetupDnstap sets up the dnstap directive.
+func SetupDnstap(b *config.Block, uses []corefile.Directive) error {
+	d := &Dnstap{}
+	var errs []error
+	for _, use := range uses {
+		t, err := newTap(b, use)
+		errs = append(errs, err)
+		d.taps = append(d.taps, t)
+		b.OnStart(func(s *config.Start) error { return use.Each(t.start(s, b)) })
+	}
+	b.Offer(d)
+	b.OnPlanned(func() error {
+		for _, t := range d.taps {
+			t.extra.bindMetadata(b)
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+func newTap(b *config.Block, d corefile.Directive) (*tap, error) {
+	t := &tap{writeBuffer: 1, queue: 1}
+	identity, _ := os.Hostname() // an empty identity is left out
+	version := "Seamark"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		version += " " + info.Main.Version
+	}
+	err := t.parseArgs(b, d)
+	hasTLS := false
+	err = errors.Join(err, d.Options(
+		corefile.Option{Usage: "identity TEXT", Set: corefile.String(&identity)},
+		corefile.Option{Usage: "version TEXT", Set: corefile.String(&version)},
+		corefile.Option{Usage: "extra FORMAT", Set: func(o corefile.Directive) (err error) {
+			if t.extra, err = parseText(o.Args[0].Text); err != nil {
+				return o.Errorf("%w", err)
+			}
+			return nil
+		}},
+		corefile.Option{Usage: "tls CERT KEY [CA]", Once: true, Block: true, Set: func(o corefile.Directive) error {
+			hasTLS = true
+			return parseTLS(b, o, &t.files.TLS, tls.RequireAndVerifyClientCert)
+		}},
+		corefile.Option{Usage: "skipverify", Set: corefile.Flag(&t.socket.SkipVerify)},
+	))
+	switch {
+	case err != nil:
+	case hasTLS && !(t.listen && t.socket.TLS):
+		err = d.Errorf("the option tls is for listen tls://HOST:PORT")
+	case !hasTLS && t.listen && t.socket.TLS:
+		err = d.Errorf("listen %s needs the option tls CERT KEY [CA]", t.socket.Text)
+	case t.socket.SkipVerify && !t.socket.TLS:
+		err = d.Errorf("skipverify is for tls://HOST:PORT")
+	}
+	if t.listen && t.socket.SkipVerify {
+		t.files.TLS = web.TLS{Cert: t.files.Cert, Key: t.files.Key}
+	}
+	t.identity, t.version = []byte(identity), []byte(version)
+	return t, err
+}
+
+func (t *tap) parseArgs(b *config.Block, d corefile.Directive) error {
+	args := d.Args
+	if len(args) > 0 && args[0].Text == "listen" {
+		t.listen, args = true, args[1:]
+	}
+	if len(args) == 0 {
+		return d.Errorf("want the socket of the receivers: a path, tcp://HOST:PORT or tls://HOST:PORT")
+	}
+	var err error
+	if t.socket, err = parseTapSocket(b, args[0].Text); err != nil {
+		return args[0].Errorf(d.Path, "%w", err)
+	}
+	if args = args[1:]; len(args) > 0 {
+		if args[0].Text != "full" {
+			return args[0].Errorf(d.Path, "want full, got %q", args[0].Text)
+		}
+		t.full, args = true, args[1:]
+	}
+	limits := []struct {
+		name string
+		n    *int
+		most int
+	}{{"WRITEBUFFER", &t.writeBuffer, 1024}, {"QUEUE", &t.queue, 4096}}
+	if t.listen {
+		limits = nil
+	}
+	if len(args) > len(limits) {
+		return args[len(limits)].Errorf(d.Path, "unexpected argument %q", args[len(limits)].Text)
+	}
+	for i, a := range args {
+		n, err := strconv.Atoi(a.Text)
+		if err != nil || n < 1 || n > limits[i].most {
+			return a.Errorf(d.Path, "%s: want 1 to %d, got %q", limits[i].name, limits[i].most, a.Text)
+		}
+		*limits[i].n = n
+	}
+	t.writeBuffer <<= 20
+	return nil
+}
+
+func parseTapSocket(b *config.Block, text string) (dnstap.Socket, error) {
+	s := dnstap.Socket{Text: text, Network: "unix", Address: b.Path(strings.TrimPrefix(text, "unix://"))}
+	scheme, _, ok := strings.Cut(text, "://")
+	if !ok || scheme == "unix" {
+		return s, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return s, err
+	}
+	if scheme != "tcp" && scheme != "tls" {
+		return s, fmt.Errorf("want a path, unix://, tcp:// or tls://, got %q", text)
+	}
+	if u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
+		return s, fmt.Errorf("want %s://HOST:PORT, got %q", scheme, text)
+	}
+	s.Network, s.Address, s.TLS = "tcp", u.Host, scheme == "tls"
+	return s, nil
+}
+
+// start connects to the receiver, or listens. The connection of an equal directive
+// is used for both, and survives a reload.
+func (t *tap) start(s *config.Start, b *config.Block) error {
+	lost := dnstap.NewLost(b.Metrics.Counter("seamark_dnstap_lost_messages_total", "Messages about queries that no dnstap receiver got.", "socket", t.socket.Text), b.Log, t.socket)
+	if !t.listen {
+		type key struct {
+			socket             dnstap.Socket
+			writeBuffer, queue int
+		}
+		out, err := config.Keep(s, key{t.socket, t.writeBuffer, t.queue}, func() (*dnstap.Sender, error) {
+			return dnstap.NewSender(t.socket, t.queue, t.writeBuffer, lost), nil
+		})
+		t.out = out
+		return err
+	}
+	var encryption *tls.Config
+	if t.socket.TLS {
+		certs, err := config.Keep(s, t.files, func() (*certificates, error) { return newCertificates(t.files, b) })
+		if err != nil {
+			return err
+		}
+		encryption = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return certs.config.Load(), nil
+		}}
+	}
+	type key struct {
+		socket dnstap.Socket
+		files  tlsFiles
+	}
+	out, err := config.Keep(s, key{t.socket, t.files}, func() (*dnstap.Listener, error) {
+		return dnstap.NewListener(t.socket, encryption, lost)
+	})
+	t.out = out
+	return err
+}
+
+// ObserveDNS sends the messages about a client's query.
+func (d *Dnstap) ObserveDNS(q *dns.Query) {
+	m := dnstap.Message{Client: q.Peer, Server: q.Local, Proto: q.Proto, Query: q.Start}
+	d.send(q, m, dnstap.ClientQuery, q.Packet())
+	if !q.Dropped() {
+		m.Response = q.Start.Add(q.Elapsed)
+		d.send(q, m, dnstap.ClientResponse, q.Reply())
+	}
+}
+
+// ObserveExchange sends the messages about a query to an upstream.
+func (d *Dnstap) ObserveExchange(q *dns.Query, e *dns.Exchange) {
+	m := dnstap.Message{Client: e.Local, Server: e.Upstream, Proto: e.Proto, Query: e.Sent}
+	d.send(q, m, dnstap.ForwarderQuery, e.Query)
+	if !e.Received.IsZero() {
+		m.Response = e.Received
+		d.send(q, m, dnstap.ForwarderResponse, e.Reply)
+	}
+}
+
+// maxTapBuffer is the size of the largest buffer that is kept for other messages.
+const maxTapBuffer = 16 << 10
+
+// send sends m, which is about q, to the receivers of all taps.
+func (d *Dnstap) send(q *dns.Query, m dnstap.Message, kind dnstap.Kind, packet []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.Kind = kind
+	for _, t := range d.taps {
+		m.Identity, m.Version, m.Extra, m.Packet = t.identity, t.version, nil, nil
+		if t.full {
+			m.Packet = packet
+		}
+		if t.extra != nil {
+			d.extra = t.extra.append(d.extra[:0], q)
+			m.Extra = d.extra
+		}
+		d.payload = m.Append(d.payload[:0])
+		t.out.Send(d.payload)
+	}
+	if cap(d.payload) > maxTapBuffer {
+		d.payload = nil
+	}
+}
