@@ -25,7 +25,7 @@ type seenRecord struct {
 
 // NewBuilder returns a Builder for the zone origin.
 func NewBuilder(origin wire.Name) *Builder {
-	z := &Zone{origin: origin, apex: []byte(origin), nodes: map[string]*node{}, deepest: origin.Labels()}
+	z := &Zone{origin: origin, apex: []byte(origin), nodes: map[string]*node{}, nsec3Nodes: map[string]*node{}, deepest: origin.Labels()}
 	z.nodes[string(origin)] = &node{name: []byte(origin)}
 	return &Builder{zone: z, seen: map[seenRecord]struct{}{}}
 }
@@ -52,7 +52,9 @@ func (b *Builder) Add(owner string, t wire.Type, ttl uint32, rdata string) error
 	covered := t
 	switch {
 	case t == wire.TypeNSEC3 || t == wire.TypeNSEC3PARAM:
-		return fmt.Errorf("%s: %s: NSEC3 is not supported, sign the zone with NSEC", name, t)
+		if _, err := parseNSEC3(t, rdata); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	case t == wire.TypeSOA && name != z.origin:
 		return fmt.Errorf("%s: SOA record below the zone's name %s", name, z.origin)
 	case t == wire.TypeRRSIG:
@@ -61,8 +63,15 @@ func (b *Builder) Add(owner string, t wire.Type, ttl uint32, rdata string) error
 		}
 		covered = wire.Type(rdata[0])<<8 | wire.Type(rdata[1])
 	}
-	n := z.nodes[string(name)]
+	var n *node
 	var err error
+	if covered == wire.TypeNSEC3 {
+		if n, err = b.nsec3Node(owner); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	} else {
+		n = z.nodes[string(name)]
+	}
 	if n != nil && t != wire.TypeRRSIG {
 		if err = n.conflict(name, t, rdata); err != nil && !errors.Is(err, ErrCNAMEConflict) {
 			return err
@@ -198,6 +207,7 @@ func (b *Builder) Zone() *Zone {
 		z.setNegative(soa)
 	}
 	z.sortNSEC()
+	z.setNSEC3()
 	return z
 }
 

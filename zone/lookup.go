@@ -111,7 +111,7 @@ type lookup struct {
 	negative bool
 	referral *node
 	answered *rrset           // the RRset whose targets' addresses go into the additional section
-	proofs   [maxProofs]*node // the nodes whose NSEC records go into the authority section
+	proofs   [maxProofs]*node // the nodes whose NSEC or NSEC3 records go into the authority section
 	nProofs  int
 }
 
@@ -143,8 +143,7 @@ func (l *lookup) step(n *node, exact bool, name, spelled, made []byte) (target [
 	}
 	l.Missing = !l.aliased
 	l.RCode, l.negative = wire.NXDomain, true
-	l.cover(name)
-	l.coverWildcard(n)
+	l.proveNoName(n, name)
 	return nil, false
 }
 
@@ -161,7 +160,7 @@ func (n *node) stop(exact bool) *node {
 // if exact, or else the wildcard that applies to it.
 func (l *lookup) answer(n *node, name, spelled []byte, exact bool) (target []byte, more bool) {
 	if !exact {
-		l.cover(name) // proves that there is no closer match
+		l.proveNoCloser(n, name)
 	}
 	switch l.t {
 	case wire.TypeANY, wire.TypeRRSIG:
@@ -189,11 +188,7 @@ func (l *lookup) answer(n *node, name, spelled []byte, exact bool) (target []byt
 		}
 	}
 	l.negative = true
-	if n.get(wire.TypeNSEC) != nil {
-		l.prove(n)
-	} else if exact {
-		l.cover(name)
-	}
+	l.proveNoType(n, name, exact)
 	return nil, false
 }
 

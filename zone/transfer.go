@@ -50,12 +50,14 @@ func (z *Zone) Records(yield func(record []byte) bool) {
 	if soa := apex.get(wire.TypeSOA); soa != nil {
 		w.write(apex, soa.records)
 	}
-	for _, n := range z.nodes {
-		for i := range n.sets {
-			if s := &n.sets[i]; s.t != wire.TypeSOA {
-				w.write(n, s.records)
+	for _, nodes := range [...]map[string]*node{z.nodes, z.nsec3Nodes} {
+		for _, n := range nodes {
+			for i := range n.sets {
+				if s := &n.sets[i]; s.t != wire.TypeSOA {
+					w.write(n, s.records)
+				}
+				w.write(n, n.sets[i].sigs)
 			}
-			w.write(n, n.sets[i].sigs)
 		}
 	}
 }

@@ -14,14 +14,18 @@ func (l *lookup) finish() {
 		if ds := r.get(wire.TypeDS); ds != nil && l.do {
 			l.putSigned(wire.Authority, r.name, ds)
 		} else if l.do {
-			l.prove(r)
+			l.proveUnsigned(r)
 		}
 	}
 	if soa := l.Zone.negative; l.negative && soa != nil {
 		l.putSigned(wire.Authority, l.apex, soa)
 	}
 	for _, n := range l.proofs[:l.nProofs] {
-		l.putSigned(wire.Authority, n.name, n.get(wire.TypeNSEC))
+		s := n.get(wire.TypeNSEC)
+		if s == nil {
+			s = n.get(wire.TypeNSEC3)
+		}
+		l.putSigned(wire.Authority, n.name, s)
 	}
 	if l.answered == nil {
 		return

@@ -12,7 +12,11 @@ type Zone struct {
 	deepest  int              // labels of the longest name
 	negative *rrset           // the SOA record with the TTL of negative answers (RFC 2308 §5); nil without a SOA
 	serial   uint32
-	nsecs    []nsecNode // names with an NSEC record, in canonical order; empty if the zone is not signed
+	nsecs    []nsecNode // names with an NSEC record, in canonical order; empty if the zone has none
+
+	nsec3Nodes map[string]*node // NSEC3 records, by hash; names of other records are not hashed
+	nsec3s     []nsecNode       // the chain of NSEC3 records, in the order of hashes; empty if the zone has none
+	nsec3Param nsec3Param       // of nsec3s
 }
 
 // A node is a name that exists: it has records, or a name below it has (RFC

@@ -57,8 +57,10 @@ import (
 // is the answer, and the client's resolver continues from there. A loop of CNAME
 // or DNAME records is answered with SERVFAIL.
 //
-// If the zone is signed, clients that set DO receive the signatures and the NSEC
-// records that prove the answer. A zone signed with NSEC3 is an error.
+// If the zone is signed, clients that set DO receive the signatures, and the NSEC or NSEC3
+// records that prove the answer, also with opt-out. NSEC3 needs the NSEC3PARAM record of
+// its chain, SHA-1, and at most 150 iterations. Expired signatures are logged as a warning
+// when the file is read. For a zone that is not signed, see the directive dnssec.
 //
 // reload sets how often the file and the files that it includes are checked for
 // changes: the default is 1m, and 0 turns it off. Unless it is 0, they are watched
@@ -94,7 +96,7 @@ import (
 // answers is limited by the MINIMUM field of the SOA record; $TTL applies to records
 // that $GENERATE makes; changes of files take effect at once; a CNAME loop is
 // SERVFAIL; a CNAME target that the zone does not have is resolved by the server; a
-// SOA record of another name is served at the zone's name.
+// SOA record of another name is served at the zone's name; zones signed with NSEC3 work.
 type File struct {
 	zones   map[wire.Name]*served
 	origins map[wire.Name]struct{} // the keys of zones

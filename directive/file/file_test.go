@@ -227,7 +227,7 @@ func TestBadFiles(t *testing.T) {
 		{first + "a CNAME b\n\na CNAME c\n", "DB:5: a.example.org.: a second CNAME record"},
 		{first + "a CH TXT x\n", "DB:3: a.example.org.: class CH, want IN"},
 		{first + "@ SOA a b (\n 2 2 3 4 5 )\n", "DB:3: example.org.: a second SOA record"},
-		{first + "@ NSEC3PARAM 1 0 0 -\n", "DB:3: example.org.: NSEC3PARAM: NSEC3 is not supported, sign the zone with NSEC"},
+		{first + "@ NSEC3PARAM 1 0 200 -\n", "DB:3: example.org.: NSEC3PARAM: 200 iterations, at most 150 are allowed: sign the zone with 0 iterations"},
 		{"$TTL 5\n@ NS a\n", "DB: no SOA record for example.org."},
 		{"", "DB: no SOA record for example.org."},
 		{"example.net. 5 SOA a b 2 2 3 4 5\n@ 5 SOA a b 1 2 3 4 5\n@ 5 SOA a b 2 2 3 4 5\n", "DB:3: example.org.: a second SOA record"},
@@ -277,6 +277,21 @@ func TestOutOfZone(t *testing.T) {
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\nwww.example.com. A 192.0.2.2\nwww.example.edu. A 192.0.2.2\n")
 	s := run(t, "file "+db, nil)
 	want := `"file: Ignored records outside the zone" file=` + db + ` line=4 error="www.example.com.: out of zone example.org." count=2`
+	if got := s.log.take("WARN"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000201"; got != want {
+		t.Errorf("a.example.org A: got %s, want %s", got, want)
+	}
+}
+
+// Expired signatures are served with one warning.
+func TestExpiredSignatures(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	const sig = " RRSIG A 13 3 60 20200102030405 20200101030405 55508 @ AAAA\n"
+	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\na"+sig+"b A 192.0.2.1\nb"+sig+"c A 192.0.2.1\nc RRSIG A 13 3 60 20800102030405 20200101030405 55508 @ AAAA\n")
+	s := run(t, "file "+db, nil)
+	want := `"file: Found expired signatures" file=` + db + ` line=4 error="a.example.org.: the signature expired at 2020-01-02T03:04:05Z: sign the zone again" count=2`
 	if got := s.log.take("WARN"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,6 +54,7 @@ type loader struct {
 	otherSOA  *zonefile.Record // the first SOA record of another name
 	conflicts warning          // records beside a CNAME record
 	outside   warning          // records that are in none of the zones
+	expired   warning          // signatures
 }
 
 // add adds one record.
@@ -67,6 +69,7 @@ func (l *loader) add(r zonefile.Record) error {
 		return nil
 	}
 	l.hasSOA = l.hasSOA || r.Type == wire.TypeSOA
+	l.checkExpiration(&r)
 	switch err := l.builder.Add(r.Spelled, r.Type, r.TTL, r.RData); {
 	case errors.Is(err, zone.ErrCNAMEConflict):
 		l.conflicts.add(&r, err)
@@ -77,6 +80,20 @@ func (l *loader) add(r zonefile.Record) error {
 		l.outside.add(&r, err)
 	}
 	return nil
+}
+
+// checkExpiration notes a signature that has expired. Times are serial numbers of 32 bits
+// (RFC 4034 §3.1.5).
+func (l *loader) checkExpiration(r *zonefile.Record) {
+	const at = 8 // offset of the expiration in the RDATA
+	if r.Type != wire.TypeRRSIG || len(r.RData) < at+4 {
+		return
+	}
+	expiration := binary.BigEndian.Uint32([]byte(r.RData[at:]))
+	if zone.SerialLess(expiration, uint32(time.Now().Unix())) {
+		at := time.Unix(int64(expiration), 0).UTC().Format(time.RFC3339)
+		l.expired.add(r, fmt.Errorf("%s: the signature expired at %s: sign the zone again", r.Owner, at))
+	}
 }
 
 // zone returns the zone. If its name has no SOA record, it has the first one in the
@@ -101,6 +118,7 @@ func (l *loader) zone(path string) (*zone.Zone, error) {
 func (l *loader) warn(log *slog.Logger) {
 	l.conflicts.log(log, "file: Found records beside a CNAME record")
 	l.outside.log(log, "file: Ignored records outside the zone")
+	l.expired.log(log, "file: Found expired signatures")
 	switch r := l.otherSOA; {
 	case r == nil:
 	case !l.hasSOA:

@@ -97,6 +97,7 @@ func contextValues(m *module) (bad []string) {
 var unixTimes = map[string]string{
 	"cluster/snapshot/write.go":   "when a file was written",
 	"directive/dnssec/message.go": "times in signatures",
+	"directive/file/load.go":      "times in signatures",
 	"directive/etcd/answer.go":    "a serial",
 	"directive/etcd/index.go":     "a serial",
 	"directive/hosts/metrics.go":  "a metric",

@@ -3,7 +3,9 @@ package dnstest
 import (
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -108,6 +110,7 @@ d DNAME wild
 mail MX 10 www
 srv SRV 0 0 80 www
 text TXT ( "long text" "of several strings" "with \"quotes\"" )
+other NS ns.example.com.
 unsigned NS ns.unsigned
 ns.unsigned A 192.0.2.54
 child NS ns.child
@@ -143,6 +146,7 @@ var fileQueries = []signedQuery{
 	{name: "example.org.", t: "NS", rcode: "NOERROR", count: 1},
 	{name: "example.org.", t: "AAAA", rcode: "NOERROR"},
 	{name: "unsigned.example.org.", t: "DS", rcode: "NOERROR"},
+	{name: "other.example.org.", t: "DS", rcode: "NOERROR"},
 	{name: "www.example.org.", t: "DS", rcode: "NOERROR"},
 }
 
@@ -242,5 +246,111 @@ unsigned.example.org:53 {
 				delv(t, at, anchors, all)
 			}
 		})
+	}
+}
+
+// Validators accept every kind of answer of zone files that dnssec-signzone has signed.
+func TestSignedFileValidates(t *testing.T) {
+	signzone := tool(t, "dnssec-signzone", "bind9-utils")
+	for _, c := range []struct {
+		name    string
+		options []string
+		denial  uint16 // type of the records that prove denials
+	}{
+		{"NSEC", nil, dns.TypeNSEC},
+		{"NSEC3", []string{"-3", "-"}, dns.TypeNSEC3},
+		{"NSEC3 with opt-out, salt and iterations", []string{"-3", "aabbccdd", "-H", "5", "-A"}, dns.TypeNSEC3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			key, path := writeKey(t, dir, "example.org.", 257, dns.ECDSAP256SHA256, 256)
+			zsk, zskPath := writeKey(t, dir, "example.org.", 256, dns.ECDSAP256SHA256, 256)
+			child, childPath := writeKey(t, dir, "child.example.org.", 257, dns.ECDSAP256SHA256, 256)
+			sign := func(zone, file, text, key string, zsks ...string) {
+				writeFile(t, filepath.Join(dir, file), text)
+				args := append(append([]string{"-o", zone, "-k", key, "-f", file + ".signed"}, c.options...), file)
+				if len(zsks) == 0 {
+					args = append([]string{"-z"}, args...)
+				}
+				cmd := exec.Command(signzone, append(args, zsks...)...)
+				cmd.Dir = dir
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("dnssec-signzone of %s: %v\n%s", file, err, out)
+				}
+			}
+			sign("example.org", "db", signedFile+child.ToDS(dns.SHA256).String()+"\n"+key.String()+"\n"+zsk.String()+"\n", path, zskPath)
+			const childText = "@ 60 SOA ns host 1 2 3 4 60\n@ 60 NS ns\nns 60 A 192.0.2.55\nwww 60 A 192.0.2.100\n"
+			sign("child.example.org", "child", childText+child.String()+"\n", childPath)
+			writeFile(t, filepath.Join(dir, "unsigned"), childText)
+			at := serveSigned(t, fmt.Sprintf(`example.org:53 {
+    root %s
+    file db.signed
+    file child.signed child.example.org
+}
+unsigned.example.org:53 {
+    root %s
+    file unsigned
+}
+`, dir, dir), "")
+			keys := []*dns.DNSKEY{key}
+			u := startUnbound(t, keys, map[string]netip.AddrPort{"example.org": at, "child.example.org": at, "unsigned.example.org": at})
+			queries := append(append([]signedQuery{}, fileQueries...), childQueries...)
+			if strings.Contains(c.name, "opt-out") {
+				for i, q := range queries {
+					// Opt-out does not prove that such a name has no unsigned delegation.
+					switch q.name {
+					case "none.example.org.", "a.b.none.example.org.", "dangling.example.org.", "unsigned.example.org.", "other.example.org.", "x.deep.wild.example.org.",
+						"x.wild.example.org.", "x.y.wild.example.org.", "x.wildname.example.org.", "toany.example.org.", "x.d.example.org.":
+						queries[i].insecure = true
+					}
+				}
+			}
+			u.check(t, queries)
+			if len(c.options) == 2 {
+				delv(t, at, keys, queries)
+			}
+			checkDenials(t, at, c.denial)
+		})
+	}
+}
+
+// checkDenials checks the NSEC or NSEC3 records of negative answers.
+func checkDenials(t *testing.T, at netip.AddrPort, denial uint16) {
+	t.Helper()
+	for _, name := range []string{"none.example.org.", "ent.example.org.", "x.wild.example.org.", "ns.example.org.", "x.other.example.org."} {
+		m := new(dns.Msg).SetQuestion(name, dns.TypeTXT)
+		m.SetEdns0(1232, true)
+		r, err := dns.Exchange(m, at.String())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		found := 0
+		for _, rr := range r.Ns {
+			if h := rr.Header(); h.Rrtype == denial {
+				found++
+			} else if h.Rrtype == dns.TypeNSEC || h.Rrtype == dns.TypeNSEC3 {
+				t.Errorf("%s: got %s", name, rr)
+			}
+		}
+		if found == 0 || found > 3 {
+			t.Errorf("%s: got %d %s records in\n%v\nwant 1 to 3", name, found, dns.TypeToString[denial], r)
+		}
+	}
+	// Owner names of NSEC3 records do not exist for other queries (RFC 5155 §7.2.8).
+	m := new(dns.Msg).SetQuestion("none.example.org.", dns.TypeTXT)
+	m.SetEdns0(1232, true)
+	r, err := dns.Exchange(m, at.String())
+	if err != nil || denial != dns.TypeNSEC3 {
+		return
+	}
+	for _, rr := range r.Ns {
+		if rr.Header().Rrtype == dns.TypeNSEC3 {
+			r, err := dns.Exchange(new(dns.Msg).SetQuestion(rr.Header().Name, dns.TypeNSEC3), at.String())
+			if err != nil || r.Rcode != dns.RcodeNameError {
+				t.Errorf("%s NSEC3: got error %v and\n%v\nwant NXDOMAIN", rr.Header().Name, err, r)
+			}
+		}
 	}
 }
