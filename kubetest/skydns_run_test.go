@@ -234,7 +234,7 @@ func TestSkyDNSTerminatedWithoutEtcd(t *testing.T) {
 // An accepted connection shows that the program runs and waits for etcd.
 func TestSkyDNSInvalidFlags(t *testing.T) {
 	for _, c := range []struct{ args, env, want string }{
-		{"-dnssec=Kskydns", "", "-dnssec: Seamark does not sign answers"},
+		{"-dnssec=Kskydns", "", "-dnssec: this command does not sign answers"},
 		{"-systemd", "", "-systemd: skydns does not accept sockets from systemd"},
 		{"", "SKYDNS_SYSTEMD=true", "SKYDNS_SYSTEMD: skydns does not accept sockets from systemd"},
 		{"-discover=x", "", "-discover: members are not discovered"},

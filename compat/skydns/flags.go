@@ -86,7 +86,7 @@ func (f Flags) stubKey() string {
 
 // Why two of SkyDNS's options are rejected.
 const (
-	NoDNSSEC  = "Seamark does not sign answers: let a signing server transfer the zone, or remove the keys"
+	NoDNSSEC  = "this command does not sign answers: remove the keys, or serve a Corefile with the directives etcd and dnssec"
 	NoSystemd = "skydns does not accept sockets from systemd: set the address with -addr, or use seamark serve"
 )
 

@@ -110,7 +110,7 @@ func TestFlagsEnvironmentAndConfiguration(t *testing.T) {
 	if f.Nameservers[0] != "10.0.0.2" {
 		t.Errorf("nameservers of the original flags: got %q, want them unchanged", f.Nameservers)
 	}
-	for text, word := range map[string]string{`{`: "unexpected end", `{"dnssec":"K"}`: "dnssec: Seamark does not sign answers", `{"systemd":true}`: "systemd: skydns does not accept sockets", `{"ttl":-1}`: "cannot unmarshal", `{"domain":"."}`: "-domain: want"} {
+	for text, word := range map[string]string{`{`: "unexpected end", `{"dnssec":"K"}`: "dnssec: this command does not sign answers", `{"systemd":true}`: "systemd: skydns does not accept sockets", `{"ttl":-1}`: "cannot unmarshal", `{"domain":"."}`: "-domain: want"} {
 		if _, err := f.withConfig(text); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("withConfig(%s): got error %v, want %s", text, err, word)
 		}

@@ -39,7 +39,7 @@ import (
 // KEY is the path of the key pair, without an extension or with .key or .private. A
 // relative path is relative to the directory of the root directive. You can give key
 // several times. The algorithms are ECDSA P-256 and P-384, Ed25519 and RSA; ECDSA P-256
-// is the best choice, since RSA signatures are large and take fifty times as long. If
+// is the best choice, since RSA signatures are large and take longer to make. If
 // there are keys with and without the SEP flag, those with it (KSK) sign the DNSKEY records,
 // and the others (ZSK) everything else. Otherwise each key signs everything. All keys are
 // used for all ZONES. The name of a key must be in one of them. The files are read when

@@ -85,20 +85,28 @@ func serveSigned(t *testing.T, text, objectsText string) netip.AddrPort {
 // An unbound is a validating resolver that sends its queries to a server.
 type unbound struct{ at string }
 
+// unusedAddress returns an address of the loopback network. Its port is not one of those
+// that the system chooses for other sockets, so that none has it before a program starts.
+func unusedAddress(t *testing.T) netip.AddrPort {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	unique := conn.LocalAddr().(*net.UDPAddr).Port // differs from the last ones
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 78, byte(unique >> 8), byte(unique)}), 1053)
+}
+
 // startUnbound starts Unbound with keys as its trust anchors. It sends queries for
 // zones to the servers that at has for them.
 func startUnbound(t *testing.T, keys []*dns.DNSKEY, at map[string]netip.AddrPort) *unbound {
 	t.Helper()
 	program := tool(t, "unbound", "unbound")
-	listener, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := listener.LocalAddr().(*net.UDPAddr).Port
-	_ = listener.Close()
+	own := unusedAddress(t)
 	dir := t.TempDir()
 	var b strings.Builder
-	fmt.Fprintf(&b, "server:\n interface: 127.0.0.1\n port: %d\n username: \"\"\n chroot: \"\"\n directory: %q\n pidfile: \"\"\n", port, dir)
+	fmt.Fprintf(&b, "server:\n interface: %s\n port: %d\n username: \"\"\n chroot: \"\"\n directory: %q\n pidfile: \"\"\n", own.Addr(), own.Port(), dir)
 	b.WriteString(" use-syslog: no\n do-daemonize: no\n num-threads: 1\n do-not-query-localhost: no\n unblock-lan-zones: yes\n insecure-lan-zones: yes\n")
 	b.WriteString(" val-log-level: 2\n module-config: \"validator iterator\"\n access-control: 127.0.0.0/8 allow\n qname-minimisation: no\n")
 	for _, key := range keys {
@@ -122,7 +130,7 @@ func startUnbound(t *testing.T, keys []*dns.DNSKEY, at map[string]netip.AddrPort
 			t.Logf("log of Unbound:\n%s", &log)
 		}
 	})
-	u := &unbound{fmt.Sprintf("127.0.0.1:%d", port)}
+	u := &unbound{own.String()}
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := u.ask("ready.invalid.", dns.TypeA); err == nil {
 			return u
