@@ -114,7 +114,6 @@ func (s *source) doubts(c *cluster, f feed, list []*object, selects selector) bo
 		most = 0 // a namespace counts as many objects as it has, and all objects may be missing
 	}
 	if missing <= most {
-		delete(s.doubt, f)
 		return false
 	}
 	if s.doubt[f].IsZero() {
@@ -146,10 +145,13 @@ func (s *source) listSent(f feed) {
 	s.sent[f] = true
 }
 
-// received is called when the client reads the end of a list, an event or a bookmark.
+// received is called when the client reads the end of a list, an event or a bookmark. It
+// had no doubts about the list: an earlier doubt ends, but not by a list that the client
+// has not read.
 func (s *source) received(f feed, version int, q *queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.doubt, f)
 	s.marks[f] = append(s.marks[f], mark{version, time.Now(), q})
 }
 
