@@ -43,7 +43,7 @@ import (
 // message unless it was dropped. For each query that forward has sent, there is a
 // FORWARDER_QUERY message, and a FORWARDER_RESPONSE message with the reply that was used;
 // equal queries of several clients have one. Without full, messages have addresses, ports
-// and times; with it also the DNS message.
+// and times; with it also the DNS message. The protocol of DNS over TLS and HTTPS is TCP.
 //
 // identity is the host name by default, and version is Seamark and its version. extra
 // sets the field of this name to a text with the placeholders of log, except {common},

@@ -19,7 +19,7 @@ const originalTTL = 3600
 type rrset struct {
 	section wire.Section
 	id      uint64      // hash of owner and type
-	first   wire.Record // of those that are not signatures
+	first   wire.Record // of the other records
 	n       int
 	sum     uint64 // of the hashes of the records' data, which may be in any order
 	zone    *signedZone

@@ -119,7 +119,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Signatures that are used again outlast those that are not, and bytes are bounded.
+// Signatures that are used again outlast others, and bytes are bounded.
 func TestStoreEvicts(t *testing.T) {
 	s := newStore(20)
 	p := &s.parts[0]

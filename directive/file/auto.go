@@ -192,7 +192,7 @@ func (d *directory) Stop() {
 	}
 }
 
-// scan serves the files that are new and stops serving those that are gone. It returns
+// scan serves new files and stops serving removed ones. It returns
 // the paths to watch.
 func (d *directory) scan() (paths []string) {
 	old, next := d.files.Load(), newFile()

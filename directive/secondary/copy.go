@@ -77,7 +77,7 @@ type schedule struct {
 	failed  string // the last error that was logged
 }
 
-// refresh asks the primaries in turn until one answers. It returns how long that took.
+// refresh queries the primaries in turn until one answers. It returns how long that took.
 func (s *schedule) refresh(ctx context.Context) time.Duration {
 	c, start := s.copy, time.Now()
 	var errs []error

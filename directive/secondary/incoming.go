@@ -21,7 +21,7 @@ const (
 // differences (RFC 1995).
 type incoming struct {
 	origin wire.Name
-	old    *zone.Zone // the zone that differences apply to; nil asks for the whole zone
+	old    *zone.Zone // the zone that differences apply to; nil requests the whole zone
 
 	state    state
 	serial   uint32 // of the new version
@@ -101,7 +101,7 @@ func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done boo
 	return in.state == finished, nil
 }
 
-// errWholeZone asks for AXFR in place of IXFR.
+// errWholeZone requests AXFR in place of IXFR.
 var errWholeZone = errors.New("the primary does not send differences")
 
 // record adds a record with names written out.

@@ -39,7 +39,7 @@ import (
 // AXFR (RFC 5936) is answered over TCP. The records are sent as the client receives
 // them, so memory does not grow with the zone; at most 16 transfers run at the same
 // time, and others wait for up to five minutes. IXFR (RFC 1995) is answered with the
-// SOA record alone if the client has the current version or asks over UDP, and
+// SOA record alone if the client has the current version or queries over UDP, and
 // otherwise as AXFR.
 //
 // When the server starts, and when the serial number of a zone changes, each address in

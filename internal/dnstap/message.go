@@ -61,9 +61,6 @@ const (
 	fieldResponsePacket  = 14
 )
 
-// socketProtocols are the numbers of SocketProtocol, by the text of a dns.Proto.
-var socketProtocols = map[string]uint64{"udp": 1, "tcp": 2, "tls": 3, "https": 4, "https3": 4, "quic": 7}
-
 // Append appends the encoded Dnstap with the message m to buf.
 func (m *Message) Append(buf []byte) []byte {
 	for field, v := range [...][]byte{fieldIdentity: m.Identity, fieldVersion: m.Version, fieldExtra: m.Extra} {
@@ -99,9 +96,11 @@ func (m *Message) appendHead(buf []byte) []byte {
 		family = 2
 	}
 	buf = appendUint(buf, fieldFamily, family)
-	if n := socketProtocols[m.Proto.String()]; n != 0 {
-		buf = appendUint(buf, fieldProtocol, n)
+	protocol := uint64(1)
+	if m.Proto != dns.UDP {
+		protocol = 2
 	}
+	buf = appendUint(buf, fieldProtocol, protocol)
 	buf = appendAddress(buf, fieldQueryAddress, fieldQueryPort, m.Client)
 	buf = appendAddress(buf, fieldResponseAddress, fieldResponsePort, m.Server)
 	buf = appendTime(buf, fieldQuerySeconds, fieldQueryNanos, m.Query)

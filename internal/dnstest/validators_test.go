@@ -163,7 +163,7 @@ type signedQuery struct {
 	insecure bool
 }
 
-// check compares the answers of Unbound with what is expected.
+// check compares the answers of Unbound with the expected ones.
 func (u *unbound) check(t *testing.T, queries []signedQuery) {
 	t.Helper()
 	for _, q := range queries {
