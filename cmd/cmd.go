@@ -170,6 +170,9 @@ func unknownCommand(root *cobra.Command, args []string) (word string, unknown bo
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || subcommand(root, args[0]) != nil {
 		return "", false
 	}
+	if args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd { // completions run it; cobra adds it later
+		return "", false
+	}
 	return args[0], true
 }
 

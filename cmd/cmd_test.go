@@ -95,6 +95,8 @@ func TestCommandLine(t *testing.T) {
 		{"help chekc", "", "seamark: unknown command \"chekc\"; did you mean \"check\"?\nSee seamark --help.\n", 2},
 		{"help check", "Check reads Corefiles", "", 0},
 		{"serve extra", "", "seamark: want no arguments, got \"extra\"\nSee seamark serve --help.\n", 2},
+		{"__complete chec", "check\t", "Completion ended", 0},
+		{"__completeNoDesc canary ro", "rollback\n", "Completion ended", 0},
 		{"nonsense", "", "seamark: unknown command \"nonsense\"\nSee seamark --help.\n", 2},
 		{"-nonsense", "", "seamark: unknown shorthand flag", 2},
 		{"--nonsense", "", "seamark: unknown flag: --nonsense\nSee seamark --help.\n", 2},
