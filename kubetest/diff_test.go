@@ -65,10 +65,10 @@ func TestDoctor(t *testing.T) {
 		},
 	})
 	for _, c := range []struct{ name, label, want string }{
-		{"EKS", "eks.amazonaws.com/nodegroup", "one of EKS"},
-		{"GKE", "cloud.google.com/gke-nodepool", "one of GKE"},
-		{"AKS", "kubernetes.azure.com/cluster", "one of AKS"},
-		{"OpenShift", "node.openshift.io/os_id", "one of OpenShift"},
+		{"EKS", "eks.amazonaws.com/nodegroup", "EKS manages the DNS server"},
+		{"GKE", "cloud.google.com/gke-nodepool", "GKE manages the DNS server"},
+		{"AKS", "kubernetes.azure.com/cluster", "AKS manages the DNS server"},
+		{"OpenShift", "node.openshift.io/os_id", "OpenShift manages the DNS server"},
 		{"other", "kubernetes.io/os", "no known manager"},
 	} {
 		nodes := w.CoreV1().Nodes()
