@@ -79,9 +79,7 @@ func dnsUpstream(t *testing.T) (at string) {
 // others have written.
 func TestDnstapCapture(t *testing.T) {
 	for name, pkg := range map[string]string{"fstrm_capture": "fstrm-bin", "dnstap-ldns": "dnstap-ldns"} {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("%s is not installed: it is in the Debian package %s", name, pkg)
-		}
+		needProgram(t, name, pkg)
 	}
 	upstream := dnsUpstream(t)
 	s := serveEncrypted(t, fmt.Sprintf(`. {

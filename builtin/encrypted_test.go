@@ -81,12 +81,23 @@ func (s *encrypted) load(text string) {
 // port returns the port of the nth address.
 func (s *encrypted) port(n int) string { return fmt.Sprint(s.plan.Addresses()[n].Port()) }
 
+// needProgram skips the test if a program is not installed. With SEAMARK_TEST_CLIENTS the
+// test fails instead.
+func needProgram(t *testing.T, name, pkg string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err == nil {
+		return
+	}
+	if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
+		t.Fatalf("%s is not installed: install the Debian package %s", name, pkg)
+	}
+	t.Skipf("%s is not installed: install the Debian package %s; .ci/run sets SEAMARK_TEST_CLIENTS, with which this is a failure", name, pkg)
+}
+
 // run runs a client and returns its output.
 func (s *encrypted) run(name, pkg string, args ...string) string {
 	s.t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		s.t.Skipf("%s is not installed: it is in the Debian package %s", name, pkg)
-	}
+	needProgram(s.t, name, pkg)
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()

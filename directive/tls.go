@@ -56,8 +56,8 @@ import (
 //
 // The limits and timeouts of connections are those of TCP: see timeouts. A
 // client that does not complete the handshake within the read timeout is disconnected, and
-// at most 2,000 connections are open for each address: further ones replace the connections
-// that have been idle longest. Clients may resume sessions, send many queries at once, and
+// at most 2,000 connections are open for each address: a further one replaces the
+// connection that has been idle longest. Clients may resume sessions, send many queries at once, and
 // receive the replies out of order. Replies to padded queries are padded to multiples of
 // 468 bytes (RFC 8467), and those to queries with the option keepalive have the idle
 // timeout (RFC 7828).

@@ -56,7 +56,7 @@ func TestCompleter(t *testing.T) {
 		{"above a handler that waits", []any{up("a"), completer{"c", &log, true, nil}, wait}, Parked, 2, 0, "down a, complete c, resolve c, up a"},
 		{"fails", []any{up("a"), completer{"c", &log, true, errors.New("broken")}, addresses(1)}, Parked, 0, mdns.RcodeServerFailure, "down a, complete c, resolve c, up a"},
 		{"dropped", []any{up("a"), completer{"c", &log, true, nil}, drop}, Dropped, 0, 0, "down a, up a"},
-		{"nobody answers", []any{up("a"), completer{"c", &log, false, nil}}, Answered, 0, mdns.RcodeServerFailure, "down a, complete c, up a"},
+		{"no handler answers", []any{up("a"), completer{"c", &log, false, nil}}, Answered, 0, mdns.RcodeServerFailure, "down a, complete c, up a"},
 	} {
 		log = nil
 		r := newRig(t, 10, map[string]*Chain{"zone": chain(c.chain...)})

@@ -91,10 +91,7 @@ func TestSecondaryNotify(t *testing.T) {
 
 // A secondary follows Knot with differences.
 func TestSecondaryOfKnot(t *testing.T) {
-	path, err := exec.LookPath("knotd")
-	if err != nil {
-		t.Skip("knotd is not installed")
-	}
+	path := programPath(t, "knotd")
 	dir := t.TempDir()
 	primary, at := freePort(t), freePort(t)
 	write(t, filepath.Join(dir, "example.org.zone"), zoneFile(1, 1000))

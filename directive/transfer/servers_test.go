@@ -211,15 +211,26 @@ var daemons = map[string]daemon{
 	"knot": {"knotd", knot}, "nsd": {"nsd", nsd}, "bind": {"named", bind},
 }
 
+// programPath returns the path of a program, or skips the test if it is not installed.
+// With SEAMARK_TEST_CLIENTS the test fails instead.
+func programPath(t testing.TB, name string) string {
+	t.Helper()
+	for _, path := range []string{name, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(path); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
+		t.Fatalf("%s is not installed: install Debian's knot, nsd and bind9", name)
+	}
+	t.Skipf("%s is not installed: install Debian's knot, nsd and bind9; .ci/run sets SEAMARK_TEST_CLIENTS, with which this is a failure", name)
+	return ""
+}
+
 // follow starts a daemon that copies zones from primary.
 func (d daemon) follow(t testing.TB, at, primary netip.AddrPort, key *tsigKey, zones ...string) {
 	t.Helper()
-	path, err := exec.LookPath(d.program)
-	if err != nil {
-		if path, err = exec.LookPath("/usr/sbin/" + d.program); err != nil {
-			t.Skipf("%s is not installed", d.program)
-		}
-	}
+	path := programPath(t, d.program)
 	dir := t.TempDir()
 	c := exec.Command(path, d.command(t, dir, at, primary, key, zones)...)
 	var log output
