@@ -27,6 +27,21 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
+// processes returns a process and its descendants.
+func processes(pid int) []int {
+	pids := []int{pid}
+	for i := 0; i < len(pids); i++ {
+		// A process that has ended has no children.
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pids[i], pids[i]))
+		for _, field := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}
+
 // tick is the unit of /proc, which has been 1/100 s for all user space since
 // Linux 2.6.
 const tick = 10 * time.Millisecond

@@ -145,12 +145,19 @@ func (b *bench) keep(r *result) {
 // A usage is the time that a process and the machine have used.
 type usage struct{ cpu, user, busy time.Duration }
 
+// usageOf returns the usage of a process and its descendants.
 func usageOf(pid int) (u usage, err error) {
-	if u.cpu, err = cpuTime(pid); err != nil {
-		return u, err
-	}
-	if u.user, err = userTime(pid); err != nil {
-		return u, err
+	for _, p := range processes(pid) {
+		cpu, err := cpuTime(p)
+		if err != nil {
+			return u, err
+		}
+		user, err := userTime(p)
+		if err != nil {
+			return u, err
+		}
+		u.cpu += cpu
+		u.user += user
 	}
 	u.busy, err = busyTime()
 	return u, err

@@ -36,6 +36,14 @@ func goals() []goal {
 	} {
 		gs = append(gs, goal{"CPU of " + w.text + ", to Knot", asRatio, w.name + "/seamark", w.name + "/knot", 0.90, ""})
 	}
+	for _, w := range []struct{ name, text string }{
+		{"16x1", "16 connections of 1"}, {"16x6", "16 connections of 6"}, {"1x100", "100 outstanding on a connection"},
+	} {
+		for _, peer := range []struct{ name, text string }{{"unbound", "Unbound"}, {"nsd", "NSD"}} {
+			gs = append(gs, goal{"DoT, " + w.text + ", to " + peer.text, asRatio, "dot " + w.name + "/seamark", "dot " + w.name + "/" + peer.name, 1.10, ""})
+		}
+		gs = append(gs, goal{"for comparison: DoH, " + w.text + ", to Unbound", asRatio, "doh " + w.name + "/seamark", "doh " + w.name + "/unbound", 0, ""})
+	}
 	return append(gs,
 		goal{"CPU of a cached name from upstream, to our ClusterIP A", asRatio, "paths/cached", "paths/A", 1.05, ""},
 		goal{"two readers, to Knot with two workers", asRatio, "two/seamark", "two/knot", 0.85, ""},

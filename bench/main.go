@@ -87,7 +87,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	f.DurationVar(&o.time, "time", 0, "length of one run (default 2s; quick: 400ms)")
 	f.Float64Var(&o.rate, "rate", 0, "queries per second over UDP, independent of replies; 0 keeps 100 outstanding")
 	f.StringVar(&only, "scenarios", "", "run only these of "+strings.Join(names(scenarios()), ","))
-	f.StringVar(&peers, "peers", "knot,dnsmasq,unbound", "compare with the installed ones of these; may be empty")
+	f.StringVar(&peers, "peers", "knot,dnsmasq,unbound,nsd", "compare with the installed ones of these; may be empty")
 	f.StringVar(&o.binary, "seamark", "", "binary of our server (default: build it)")
 	f.StringVar(&o.pgo, "pgo", "auto", "go build's -pgo for our server; off builds faster")
 	f.StringVar(&o.corednsPath, "coredns", "", "binary of CoreDNS")
@@ -238,7 +238,7 @@ func (b *bench) build(ctx context.Context, dir string, args ...string) error {
 
 func (b *bench) writeCluster() error {
 	err := b.pop.writeManifests(b.folder())
-	if err == nil && b.paths["knot"] != "" {
+	if err == nil && (b.paths["knot"] != "" || b.paths["nsd"] != "") {
 		err = b.pop.writeZones(b.dir)
 	}
 	if err == nil && b.paths["dnsmasq"] != "" {

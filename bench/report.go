@@ -65,6 +65,7 @@ func (b *bench) miss(format string, args ...any) {
 func packages() map[string][2]string {
 	return map[string][2]string{
 		"knot": {"knotd", "knot"}, "dnsmasq": {"dnsmasq", "dnsmasq-base"}, "unbound": {"unbound", "unbound"},
+		"nsd": {"nsd", "nsd"},
 	}
 }
 

@@ -327,7 +327,17 @@ func (b *bench) unbound(readers int) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf, err := b.file("unbound.conf", lines(`
+	return b.startUnbound(addr, lines(`
+    num-threads: %d
+    so-reuseport: yes
+    interface: %s
+`, readers, strings.Replace(b.listen(addr), ":", "@", 1)))
+}
+
+// startUnbound starts Unbound with local data and more options of a server.
+func (b *bench) startUnbound(addr netip.AddrPort, options string) (*server, error) {
+	b.spawned++
+	conf, err := b.file(fmt.Sprintf("unbound-%d.conf", b.spawned), lines(`
 server:
     directory: "%s"
     chroot: ""
@@ -336,15 +346,13 @@ server:
     do-daemonize: no
     use-syslog: no
     verbosity: 0
-    num-threads: %d
-    so-reuseport: yes
-    interface: %s
+%s
     access-control: 127.0.0.0/8 allow
     module-config: "iterator"
     local-zone: "%s" static
     local-zone: "%s" static
     include: "%s"
-`, b.dir, readers, strings.Replace(b.listen(addr), ":", "@", 1), forwardZone, reverseZone, filepath.Join(b.dir, "local-data")))
+`, b.dir, options, forwardZone, reverseZone, filepath.Join(b.dir, "local-data")))
 	if err != nil {
 		return nil, err
 	}

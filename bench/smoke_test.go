@@ -28,7 +28,7 @@ func TestSmoke(t *testing.T) {
 	t.Setenv("TMPDIR", scratch)
 	var out bytes.Buffer
 	err := run(t.Context(), []string{"-quick", "-services", "40", "-time", "50ms", "-rounds", "2",
-		"-scenarios", "udp,idle,binary", "-peers", "", "-pgo", "off", "-results", results, "-root", ".."}, &out)
+		"-scenarios", "udp,idle,encrypted,binary", "-peers", "", "-pgo", "off", "-results", results, "-root", ".."}, &out)
 	if err != nil {
 		t.Fatalf("run: %v\n%s", err, &out)
 	}
@@ -56,8 +56,8 @@ func TestSmoke(t *testing.T) {
 			}
 		}
 	}
-	if seen["seamark"] != 9 || seen["loop"] != 9 {
-		t.Errorf("results of %v, want nine of each\n%s", seen, &out)
+	if seen["seamark"] != 15 || seen["loop"] != 9 {
+		t.Errorf("results: got %v, want 15 of seamark and 9 of loop\n%s", seen, &out)
 	}
 	if page := files[0][:len(files[0])-len("json")] + "md"; !exists(page) {
 		t.Errorf("%s is missing", page)

@@ -16,6 +16,9 @@ const (
 	overTCP = "tcp"
 	perTCP  = "tcp, a connection for each query"
 	dnsperf = "udp, dnsperf"
+
+	overTLS   = "tls"
+	overHTTPS = "https"
 )
 
 // A load describes the queries of a generator.
@@ -33,8 +36,10 @@ type load struct {
 // run sends the load and counts the replies.
 func (l load) run(ctx context.Context) (*tally, error) {
 	switch l.transport {
-	case overTCP:
+	case overTCP, overTLS:
 		return l.runTCP(ctx, l.streams)
+	case overHTTPS:
+		return l.runTCP(ctx, l.requests)
 	case dnsperf:
 		return l.runDnsperf(ctx)
 	case perTCP:

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -59,6 +60,9 @@ func (l load) dialTCP(ctx context.Context, client, n int) (*stream, error) {
 	conn, err := d.DialContext(context.WithoutCancel(ctx), "tcp4", l.to.String())
 	if err != nil {
 		return nil, err
+	}
+	if l.transport == overTLS {
+		conn = tls.Client(conn, clientTLS("dot"))
 	}
 	return &stream{conn: conn, waiting: map[uint16]*lookup{}}, nil
 }

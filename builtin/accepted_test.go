@@ -129,6 +129,8 @@ func folder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	cert, key := certificate(t)
+	database(t, filepath.Join(dir, "city.mmdb"), "GeoLite2-City", nil)
+	database(t, filepath.Join(dir, "asn.mmdb"), "GeoLite2-ASN", nil)
 	for name, text := range map[string]string{
 		"path.conf":     "nameserver 192.0.2.53\nsearch example.org example.net\n",
 		"example.hosts": "192.0.2.1 www.example.org\n",

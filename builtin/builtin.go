@@ -13,6 +13,7 @@ import (
 	"github.com/seamark/seamark/directive/etcd"
 	"github.com/seamark/seamark/directive/file"
 	"github.com/seamark/seamark/directive/forward"
+	"github.com/seamark/seamark/directive/geoip"
 	"github.com/seamark/seamark/directive/hosts"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/directive/kubernetes"
@@ -21,7 +22,9 @@ import (
 	"github.com/seamark/seamark/directive/screen"
 	"github.com/seamark/seamark/directive/secondary"
 	"github.com/seamark/seamark/directive/template"
+	"github.com/seamark/seamark/directive/trace"
 	"github.com/seamark/seamark/directive/transfer"
+	"github.com/seamark/seamark/directive/tsig"
 )
 
 // Directives returns every directive that a Corefile may use. A query meets the
@@ -32,9 +35,14 @@ func Directives() []config.Directive {
 	return []config.Directive{
 		{Name: "root", Usage: "root PATH", Brief: "set the directory of relative file names", Setup: directive.SetupRoot},
 		{Name: "metadata", Usage: "metadata [ZONES...]", Brief: "pass values about a query between directives", Setup: directive.SetupMetadata},
+		{Name: "geoip", Usage: "geoip DBFILE", Brief: "look up the location and the network of clients", Setup: geoip.Setup},
 		{Name: "cancel", Usage: "cancel [TIMEOUT]", Brief: "limit how long a query may wait", Setup: directive.SetupCancel},
+		{Name: "proxyproto", Usage: "proxyproto", Brief: "take the addresses of clients from a load balancer", Setup: directive.SetupProxyproto},
 		{Name: "tls", Usage: "tls CERT KEY [CA]", Brief: "set the certificate of encrypted listeners", Setup: directive.SetupTLS},
+		{Name: "quic", Usage: "quic", Brief: "limit the streams of DNS over QUIC", Setup: directive.SetupQUIC},
+		{Name: "grpc_server", Usage: "grpc_server", Brief: "limit the connections of DNS over gRPC", Setup: directive.SetupGRPCServer},
 		{Name: "https", Usage: "https", Brief: "limit the connections of DNS over HTTPS", Setup: directive.SetupHTTPS},
+		{Name: "https3", Usage: "https3", Brief: "limit the streams of DNS over HTTP/3", Setup: directive.SetupHTTPS3},
 		{Name: "timeouts", Usage: "timeouts", Brief: "limit how long TCP clients may take", Setup: directive.SetupTimeouts},
 		{Name: "multisocket", Usage: "multisocket [N]", Brief: "set the number of UDP sockets", Setup: directive.SetupMultisocket},
 		{Name: "reload", Usage: "reload [INTERVAL [JITTER]]", Brief: "apply changes of the Corefile while the server runs", Setup: directive.SetupReload},
@@ -44,6 +52,7 @@ func Directives() []config.Directive {
 		{Name: "bufsize", Usage: "bufsize [SIZE]", Brief: "limit the size of replies over UDP", Setup: directive.SetupBufsize},
 		{Name: "bind", Usage: "bind ADDRESS|INTERFACE...", Brief: "select the addresses to listen on", Setup: directive.SetupBind},
 		{Name: "debug", Usage: "debug", Brief: "turn on debug logging", Setup: directive.SetupDebug},
+		{Name: "trace", Usage: "trace [ENDPOINT-TYPE] [ENDPOINT]", Brief: "send the course of queries to a collector of traces", Setup: trace.Setup},
 		{Name: "ready", Usage: "ready [ADDRESS]", Brief: "report readiness over HTTP", Setup: directive.SetupReady},
 		{Name: "kubedns_status", Usage: "kubedns_status [ADDRESS]", Brief: "serve kube-dns's status pages", Setup: directive.SetupKubednsStatus},
 		{Name: "lameduck", Usage: "lameduck DURATION", Brief: "delay a shutdown while the server keeps answering", Setup: directive.SetupLameduck},
@@ -61,6 +70,7 @@ func Directives() []config.Directive {
 		{Name: "any", Usage: "any", Brief: "answer queries of type ANY with a single small record", Setup: directive.SetupAny},
 		{Name: "chaos", Usage: "chaos [VERSION [AUTHORS...]]", Brief: "answer queries about the server in class CH", Setup: directive.SetupChaos, Answers: true},
 		{Name: "loadbalance", Usage: "loadbalance [round_robin | weighted FILE]", Brief: "change the order of addresses in answers", Setup: directive.SetupLoadbalance},
+		{Name: "tsig", Usage: "tsig [ZONES...]", Brief: "verify the signatures of queries, and sign the replies", Setup: tsig.Setup},
 		{Name: "rewrite", Usage: "rewrite [continue|stop] FIELD [MATCH] FROM TO [OPTIONS]", Brief: "rewrite queries and their answers", Setup: rewrite.Setup},
 		{Name: "acl", Usage: "acl [ZONES...]", Brief: "decide which clients may query which names", Setup: directive.SetupACL, Answers: true},
 		{Name: "autopath", Usage: "autopath [ZONE...] RESOLV-CONF", Brief: "follow the client's search path on the server", Setup: autopath.Setup},
@@ -82,8 +92,11 @@ func Directives() []config.Directive {
 		{Name: "screen", Usage: "screen", Brief: "restrict forwarded queries and filter the answers of upstreams", Setup: screen.Setup, Answers: true},
 		{Name: "loop", Usage: "loop", Brief: "exclude upstreams that send queries back to this server", Setup: directive.SetupLoop},
 		{Name: "forward", Usage: "forward FROM TO...", Brief: "forward queries to other servers", Setup: forward.Setup, Answers: true},
+		{Name: "grpc", Usage: "grpc FROM TO...", Brief: "forward queries to other servers over gRPC", Setup: forward.SetupGRPC, Answers: true},
 		{Name: "erratic", Usage: "erratic", Brief: "misbehave on purpose, to test clients", Setup: directive.SetupErratic, Answers: true},
 		{Name: "whoami", Usage: "whoami", Brief: "answer with the client's address and port", Setup: directive.SetupWhoami, Answers: true},
+		{Name: "on", Usage: "on EVENT COMMAND [ARGS...] [&]", Brief: "run commands when the server starts or stops", Setup: directive.SetupOn},
+		{Name: "sign", Usage: "sign DBFILE [ZONES...]", Brief: "sign zone files", Setup: file.SetupSign},
 		{Name: "view", Usage: "view NAME", Brief: "restrict a server block to some queries", Setup: directive.SetupView},
 	}
 }

@@ -101,16 +101,18 @@ func httpClient(t *testing.T, http2 bool) *http.Client {
 
 // Each request that is no query gets its status, and the connection continues.
 func TestHTTPSBadRequests(t *testing.T) {
-	s := serveEncrypted(t, "https://. {"+answersOverHTTPS)
-	base := "https://127.0.0.1:" + s.port(0)
+	s := serveEncrypted(t, "https://. https3://. {"+answersOverHTTPS)
 	query := packed(t, "a.example.")
 	encoded := base64.RawURLEncoding.EncodeToString(query)
 	mx := bytes.Clone(query)
 	mx[len(mx)-3] = byte(mdns.TypeMX)
 	reply := bytes.Clone(query)
 	reply[2] |= 0x80
-	for _, http2 := range []bool{false, true} {
-		client := httpClient(t, http2)
+	for protocol, client := range map[string]*http.Client{"HTTP/1.1": httpClient(t, false), "HTTP/2": httpClient(t, true), "HTTP/3": http3Client(t)} {
+		base := "https://127.0.0.1:" + s.port(0)
+		if protocol == "HTTP/3" {
+			base = "https://127.0.0.1:" + s.port(1)
+		}
 		for _, c := range []struct {
 			name, method, path, contentType string
 			body                            []byte
@@ -145,13 +147,13 @@ func TestHTTPSBadRequests(t *testing.T) {
 			}
 			response, err := client.Do(r)
 			if err != nil {
-				t.Errorf("%s, HTTP/2 %v: got error %v, want status %d", c.name, http2, err, c.status)
+				t.Errorf("%s, %s: got error %v, want status %d", c.name, protocol, err, c.status)
 				continue
 			}
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()
 			if response.StatusCode != c.status || response.Header.Get("Cache-Control") != c.maxAge {
-				t.Errorf("%s, HTTP/2 %v: got status %d, Cache-Control %q; want %d, %q", c.name, http2, response.StatusCode, response.Header.Get("Cache-Control"), c.status, c.maxAge)
+				t.Errorf("%s, %s: got status %d, Cache-Control %q; want %d, %q", c.name, protocol, response.StatusCode, response.Header.Get("Cache-Control"), c.status, c.maxAge)
 			}
 		}
 	}
@@ -159,8 +161,10 @@ func TestHTTPSBadRequests(t *testing.T) {
 	if err := s.metrics.WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
-	if want := `coredns_dns_https_responses_total{server="https://127.0.0.1:0",status="404"} 2`; !strings.Contains(text.String(), want) {
-		t.Errorf("the metrics lack %s", want)
+	for _, want := range []string{`coredns_dns_https_responses_total{server="https://127.0.0.1:0",status="404"} 2`, `coredns_dns_https3_responses_total{server="https3://127.0.0.1:0",status="404"} 1`} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
 	}
 }
 

@@ -63,6 +63,15 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 		fmt.Fprintf(p.err, "seamark: unknown command %q%s\nSee seamark --help.\n", word, corefile.DidYouMean(word, known))
 		return 2
 	}
+	if c := subcommand(root, "completion"); c != nil {
+		c.Args = func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("want bash, fish, powershell or zsh, got %q", args[0])
+			}
+			return nil
+		}
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
 	root.SetArgs(longForm(root, args))
 	c, err := root.ExecuteContextC(ctx)
 	var failed failure
@@ -187,9 +196,11 @@ func subcommand(root *cobra.Command, name string) *cobra.Command {
 
 // longForm rewrites the flags of the command line for pflag: see flags.LongForm.
 func longForm(root *cobra.Command, args []string) []string {
+	root.InitDefaultHelpFlag()
 	sets := []*pflag.FlagSet{root.Flags()}
 	if len(args) > 0 {
 		if sub := subcommand(root, args[0]); sub != nil {
+			sub.InitDefaultHelpFlag()
 			sets = append(sets, sub.Flags())
 		}
 	}

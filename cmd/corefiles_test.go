@@ -70,8 +70,8 @@ func TestCheckStock(t *testing.T) {
 func TestCheckErrors(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ name, text, want string }{
-		{"not yet", ". {\n errors\n trace\n nomad\n}\n",
-			"Corefile:3: trace: known to CoreDNS, not supported yet\nCorefile:4: nomad: known to CoreDNS, not supported yet\n"},
+		{"not yet", ". {\n errors\n azure\n nomad\n}\n",
+			"Corefile:3: azure: known to CoreDNS, not supported yet\nCorefile:4: nomad: known to CoreDNS, not supported yet\n"},
 		{"unknown word", ". {\n kubernets cluster.local\n}\n", "Corefile:2: unknown directive \"kubernets\"; did you mean \"kubernetes\"?\n"},
 		{"unknown option", ". {\n kubernetes cluster.local {\n  tll 5\n }\n}\n", "Corefile:3: kubernetes: unknown option \"tll\"; did you mean \"ttl\"?\n"},
 		{"wrong value", ". {\n kubernetes cluster.local {\n  ttl x\n }\n}\n", "Corefile:3: kubernetes: ttl: want 0..3600, got \"x\"\n"},
@@ -84,8 +84,8 @@ func TestCheckErrors(t *testing.T) {
 		{"bind to nothing", ". {\n bind nosuchif0 127.0.0.300\n}\n",
 			"Corefile:2: bind: want an IP address or the name of an interface that has one, got \"nosuchif0\"\n" +
 				"Corefile:2: bind: want an IP address or the name of an interface that has one, got \"127.0.0.300\"\n"},
-		{"every error of the file", "grpc://a {\n whoami x\n}\nb {\n lgo\n bind\n}\n",
-			"Corefile:1: grpc://a: grpc:// is known, not supported yet\n" +
+		{"every error of the file", "doh://a {\n whoami x\n}\nb {\n lgo\n bind\n}\n",
+			"Corefile:1: doh://a: unknown scheme \"doh\", want dns://, tls://, https://, https3://, quic:// or grpc://\n" +
 				"Corefile:2: whoami: want no argument, got 1\n" +
 				"Corefile:5: unknown directive \"lgo\"; did you mean \"log\"?\n" +
 				"Corefile:6: bind: got no arguments, usage: bind ADDRESS|INTERFACE...\n"},

@@ -133,7 +133,9 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		o.Address, o.Transport, o.Dial = net.JoinHostPort(pod.String(), strconv.Itoa(port)), "tcp", forwarder.Dial
 	}
 	if d.conf == "" && session != nil {
-		o.Corefile = p.runningCorefile(ctx, session)
+		if o.Corefile, err = p.runningCorefile(ctx, session); err != nil {
+			return incomplete{err}
+		}
 	}
 	if d.conf != "" {
 		text, err := corefile.Text(d.conf)
@@ -143,6 +145,9 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		o.Corefile = string(text)
 	}
 	if !d.quiet {
+		o.Reading = func(duration time.Duration) {
+			fmt.Fprintf(p.err, "reading the objects of the cluster: %v\n", duration.Round(time.Second))
+		}
 		o.Progress = func(done, total int) { fmt.Fprintf(p.err, "%d of %d queries\n", done, total) }
 	}
 	report, err := diff.Run(ctx, o)
@@ -161,9 +166,13 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 }
 
 // runningCorefile returns the Corefile of the cluster's CoreDNS. If there is none, or it has
-// no kubernetes directive, it prints a message and returns "".
-func (p *program) runningCorefile(ctx context.Context, session *apiserver.Session) string {
+// no kubernetes directive, it prints a message and returns "". It returns an error if the API
+// server cannot be reached.
+func (p *program) runningCorefile(ctx context.Context, session *apiserver.Session) (string, error) {
 	config, err := clusterConfig(ctx, session)
+	if _, response := errors.AsType[*apiserver.ResponseError](err); err != nil && !response {
+		return "", err
+	}
 	text := config.coredns["Corefile"]
 	if err == nil && text != "" {
 		err = diff.CheckCorefile(text)
@@ -171,9 +180,9 @@ func (p *program) runningCorefile(ctx context.Context, session *apiserver.Sessio
 	if err != nil || text == "" {
 		fmt.Fprintf(p.err, "Comparing with the options of kubeadm's Corefile, since the ConfigMap kube-system/coredns cannot be used: %v. Set --conf to use others.\n",
 			cmp.Or(err, errors.New("it has no Corefile")))
-		return ""
+		return "", nil
 	}
-	return text
+	return text, nil
 }
 
 // forwardTarget returns the pod and the port of NAMESPACE/POD[:PORT]; no pod if target is

@@ -132,10 +132,11 @@ func randomNamesFlood(t *testing.T, kind string, count, sources int) {
 	if n := upstream.hot.Load(); n > hotNames*11/10 { // forward may repeat a query
 		t.Errorf("the upstream received %d queries for %d cached names, want about one each", n, hotNames)
 	}
-	if kind != "silent" && otherAnswered < others*9/10 {
+	if otherAnswered < others*9/10 {
 		t.Errorf("%d of %d other names of the upstream answered, want 9 of 10", otherAnswered, others)
 	}
-	if limit := 120.0; most > limit && os.Getenv("SOAK") != "" { // the race detector needs more
+	// 30 MB, and 2.7 KB for each of 16,384 waiting queries, twice until they are collected.
+	if limit := 130.0; most > limit && os.Getenv("SOAK") != "" { // the race detector needs more
 		t.Errorf("%.1f MB of resident memory, want at most %.0f", most, limit)
 	}
 }

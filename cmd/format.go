@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,14 +29,16 @@ With --diff it prints the changes, and the exit status is 1 if there are any.`,
 	}
 	c.Flags().BoolVarP(&overwrite, "overwrite", "w", false, "write the file")
 	c.Flags().BoolVarP(&difference, "diff", "d", false, "print the changes as a unified diff")
-	c.MarkFlagsMutuallyExclusive("overwrite", "diff")
 	c.RunE = func(_ *cobra.Command, files []string) error {
 		file := "Corefile"
 		if len(files) > 0 {
 			file = files[0]
 		}
-		if file == "-" && overwrite {
-			return fmt.Errorf("--overwrite: want a file, got standard input")
+		switch {
+		case overwrite && difference:
+			return errors.New("set only one of --overwrite and --diff")
+		case file == "-" && overwrite:
+			return errors.New("--overwrite: want a file, got standard input")
 		}
 		if err := p.format(file, overwrite, difference); err != nil {
 			return failure{err}

@@ -28,6 +28,7 @@ func TestFormat(t *testing.T) {
 		{[]string{"fmt", "open"}, "", "", "open:1: the { is not closed\n", 1},
 		{[]string{"fmt", "--overwrite", "open"}, "", "", "open:1: the { is not closed\n", 1},
 		{[]string{"fmt"}, "", "", "open Corefile: no such file or directory\n", 1},
+		{[]string{"fmt", "-w", "-d", "messy"}, "", "", "seamark: set only one of --overwrite and --diff\nSee seamark fmt --help.\n", 2},
 		{[]string{"fmt", "-w", "-"}, messy, "", "seamark: --overwrite: want a file, got standard input\nSee seamark fmt --help.\n", 2},
 	} {
 		out, stderr, code := run(t, dir, c.in, c.args...)

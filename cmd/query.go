@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,7 +82,8 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 		config.Nameservers = q.servers
 	}
 	r := stub.New(config)
-	var steps []stub.Step
+	steps := []stub.Step{} // in JSON a list, even if it is empty
+	r.Searches = append([]string{}, r.Searches...)
 	err = r.Lookup(ctx, name, types, func(s stub.Step) {
 		if q.output == "text" {
 			p.showStep(s)
@@ -108,8 +110,12 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 func queryTypes(names []string) (types []uint16, err error) {
 	for _, name := range names {
 		t, ok := dns.StringToType[strings.ToUpper(name)]
+		if number, found := strings.CutPrefix(strings.ToUpper(name), "TYPE"); !ok && found { // RFC 3597
+			n, err := strconv.ParseUint(number, 10, 16)
+			t, ok = uint16(n), err == nil
+		}
 		if !ok {
-			return nil, fmt.Errorf("want a record type such as SRV, got %q", name)
+			return nil, fmt.Errorf("want a record type such as SRV or TYPE65, got %q", name)
 		}
 		types = append(types, t)
 	}

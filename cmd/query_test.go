@@ -40,12 +40,15 @@ func TestQuery(t *testing.T) {
 		args, err string
 		code      int
 	}{
-		{"web FOO", `seamark: want a record type such as SRV, got "FOO"`, 2},
+		{"web FOO", `seamark: want a record type such as SRV or TYPE65, got "FOO"`, 2},
+		{"web TYPE65536", `seamark: want a record type such as SRV or TYPE65, got "TYPE65536"`, 2},
+		{"web.shop.svc.cluster.local. TYPE65", `"web.shop.svc.cluster.local.": no such name, or no records of the type`, 1},
 		{"web -o yaml", `seamark: --output: want text or json, got "yaml"`, 2},
 		{"web --pod a", `seamark: --pod: want NAMESPACE/NAME, got "a"`, 2},
 		{"web --server a.example", `seamark: --server: want IP or IP:PORT, got "a.example"`, 2},
-		{"web --resolv-conf none", "reading the node's file: ", 1},
-		{"a..b", `"a..b": want a domain name`, 1},
+		{"web --resolv-conf none", "reading the resolv.conf: ", 1},
+		{"a..b", `"a..b": not a domain name: want labels of 1 to 63 bytes`, 1},
+		{"a\ab", `"a\ab": not a domain name: a control character is written as`, 1},
 		{"web --pod a/b --kubeconfig none", "reading kubeconfig none: ", 1},
 	} {
 		if _, stderr, code := query(c.args); code != c.code || !strings.HasPrefix(stderr, c.err) {

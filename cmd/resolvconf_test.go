@@ -44,8 +44,8 @@ func TestResolvconf(t *testing.T) {
 			"bad.yaml:5: Job (no name): spec.template.spec.hostNetwork: want true or false, got the number 1\n" +
 			"bad.conf:2: nameserver without an address: ", 1},
 		{"--node-file node.conf --pod nowhere", "", "", "reading the manifest: open nowhere: no such file or directory\n", 1},
-		{"--node-file nowhere", "", "", "reading the node's file: open nowhere: no such file or directory: set another file with --node-file, or none with --node-file=\n", 1},
-		{"--node-file .", "", "", "reading the node's file: read .: is a directory\n", 1},
+		{"--node-file nowhere", "", "", "reading the resolv.conf: open nowhere: no such file or directory: set another file with --node-file, or none with --node-file=\n", 1},
+		{"--node-file .", "", "", "reading the resolv.conf: read .: is a directory\n", 1},
 
 		{"--cluster-dns 10.96.0.10,x --cluster-dns fe80::1%eth0 --dns-policy None_ --namespace A --cluster-domain a..b", "", "",
 			"seamark: --cluster-domain: want a domain name of a-z, 0-9, - and _, got \"a..b\"\n" +

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/spf13/cobra"
 )
 
@@ -29,25 +29,34 @@ func (s *sourceFlags) options() (cluster.Options, error) {
 		}
 		return cluster.Options{Manifests: s.manifests}, nil
 	}
-	o := cluster.Options{Kubeconfig: cmp.Or(s.kubeconfig, defaultKubeconfig()), KubeconfigContext: s.context}
-	if o.Kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-		return o, errors.New("no kubeconfig found: set --kubeconfig")
+	o := cluster.Options{Kubeconfig: s.kubeconfig, KubeconfigContext: s.context}
+	if o.Kubeconfig != "" {
+		return o, nil
 	}
-	return o, nil
-}
-
-// defaultKubeconfig returns the file that kubectl uses, if it exists.
-func defaultKubeconfig() string {
-	files := filepath.SplitList(os.Getenv("KUBECONFIG"))
+	named := os.Getenv("KUBECONFIG")
+	files := filepath.SplitList(named)
 	if home, err := os.UserHomeDir(); err == nil && len(files) == 0 {
 		files = []string{filepath.Join(home, ".kube", "config")}
 	}
-	for _, file := range files {
-		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-			return file
-		}
+	files = slices.DeleteFunc(files, func(file string) bool { // as kubectl does
+		_, err := os.Stat(file)
+		return file == "" || errors.Is(err, os.ErrNotExist)
+	})
+	switch {
+	case len(files) == 1:
+		o.Kubeconfig = files[0]
+	case len(files) > 1:
+		var err error
+		o.Kubeconfig, o.KubeconfigContext, err = apiserver.FindContext(files, s.context)
+		return o, err
+	case named != "":
+		return o, fmt.Errorf("the file of KUBECONFIG does not exist: %s", named)
+	case os.Getenv("KUBERNETES_SERVICE_HOST") == "":
+		return o, errors.New("no kubeconfig found: set --kubeconfig")
+	case s.context != "":
+		return o, errors.New("--context needs a kubeconfig: set --kubeconfig")
 	}
-	return ""
+	return o, nil
 }
 
 // oneOf returns an error unless the value of a flag is one of values, which are two or more.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -63,22 +62,30 @@ func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 type Scheme string
 
 const (
-	DNS   Scheme = "dns"   // over UDP and TCP
-	TLS   Scheme = "tls"   // DNS over TLS, RFC 7858
-	HTTPS Scheme = "https" // DNS over HTTPS, RFC 8484
+	DNS    Scheme = "dns"    // over UDP and TCP
+	TLS    Scheme = "tls"    // DNS over TLS, RFC 7858
+	HTTPS  Scheme = "https"  // DNS over HTTPS, RFC 8484
+	GRPC   Scheme = "grpc"   // CoreDNS's gRPC service
+	QUIC   Scheme = "quic"   // DNS over QUIC, RFC 9250
+	HTTPS3 Scheme = "https3" // DNS over HTTPS with HTTP/3
 )
 
-// NeedsTLS reports whether the protocol cannot do without TLS. HTTPS can, behind a proxy.
-func (s Scheme) NeedsTLS() bool { return s == TLS }
+// NeedsTLS reports whether the protocol cannot do without TLS. HTTPS and gRPC can, behind a proxy.
+func (s Scheme) NeedsTLS() bool { return s == TLS || s == QUIC || s == HTTPS3 }
+
+// UDP and TCP report whether the protocol uses that transport.
+func (s Scheme) UDP() bool { return s == DNS || s == QUIC || s == HTTPS3 }
+func (s Scheme) TCP() bool { return s != QUIC && s != HTTPS3 }
 
 // StreamLimits are limits of the connections of a scheme.
 type StreamLimits struct {
 	Connections int // 0 is no limit
 	Streams     int // of one connection; 0 is the standard of the protocol's library
+	Workers     int // of QUIC
 }
 
 // ports are the schemes with their default ports; zero is that of ParseKey.
-var ports = map[Scheme]uint16{DNS: 0, TLS: 853, HTTPS: 443}
+var ports = map[Scheme]uint16{DNS: 0, TLS: 853, HTTPS: 443, GRPC: 443, QUIC: 853, HTTPS3: 443}
 
 // A Key is one zone and port of a server block.
 type Key struct {
@@ -107,10 +114,8 @@ func parseKey(key corefile.Token, port uint16) ([]Key, error) {
 		switch {
 		case known:
 			port = cmp.Or(standard, port)
-		case slices.Contains([]string{"https3", "quic", "grpc"}, word):
-			return nil, key.Errorf("", "%s: %s:// is known, not supported yet", key.Text, scheme)
 		default:
-			return nil, key.Errorf("", "%s: unknown scheme %q, want dns://, tls:// or https://", key.Text, scheme)
+			return nil, key.Errorf("", "%s: unknown scheme %q, want dns://, tls://, https://, https3://, quic:// or grpc://", key.Text, scheme)
 		}
 	}
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && !strings.Contains(text[i:], "/") {

@@ -77,6 +77,9 @@ func TestParseKey(t *testing.T) {
 		{".:0", ".", 0},
 		{"tls://.", ".", 853},
 		{"https://.", ".", 443},
+		{"grpc://.", ".", 443},
+		{"quic://.", ".", 853},
+		{"https3://.", ".", 443},
 		{"tls://example.org:8853", "example.org.", 8853},
 	} {
 		keys, err := ParseKey(token(c.key), 1053)
@@ -92,8 +95,7 @@ func TestParseKey(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		"https3://.":    "Corefile:3: https3://.: https3:// is known, not supported yet",
-		"ftp://a":       `Corefile:3: ftp://a: unknown scheme "ftp", want dns://, tls:// or https://`,
+		"ftp://a":       `Corefile:3: ftp://a: unknown scheme "ftp", want dns://, tls://, https://, https3://, quic:// or grpc://`,
 		"a:":            `Corefile:3: a:: want a port of 0..65535 after the last colon, got ""`,
 		"a:65536":       `Corefile:3: a:65536: want a port of 0..65535 after the last colon, got "65536"`,
 		"a:dns":         `Corefile:3: a:dns: want a port of 0..65535 after the last colon, got "dns"`,

@@ -111,11 +111,16 @@ func unset(words ...Token) string {
 }
 
 // plain matches names and addresses.
-var plain = regexp.MustCompile(`^[\w.:/*\[\]-]{1,255}$`)
+var plain = regexp.MustCompile(`^[\w.:/*\[\]-]+$`)
+
+// longestShown is the greatest length of a word that an error quotes.
+const longestShown = 255
 
 // Shown reports whether an error may quote a word that is not valid in a
 // Corefile. A file that is imported by mistake may contain secrets.
-func (t Token) Shown() bool { return !t.Imported && plain.MatchString(t.Text) }
+func (t Token) Shown() bool {
+	return !t.Imported && len(t.Text) <= longestShown && plain.MatchString(t.Text)
+}
 
 // Describe returns the word between quotes, or the name of its kind if it must not
 // be shown.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Layout returns the text of a Corefile in the usual layout: four spaces for each
@@ -87,13 +88,17 @@ func sourceLines(text []byte) (lines []sourceLine) {
 		}
 		word.Reset()
 	}
-	for _, c := range strings.TrimPrefix(string(text), "\uFEFF") {
+	rest := strings.TrimPrefix(string(text), "\uFEFF")
+	for len(rest) > 0 {
+		c, size := utf8.DecodeRuneInString(rest)
+		char := rest[:size] // a byte that is not UTF-8 stays as it is
+		rest = rest[size:]
 		if c == '\n' {
 			number++
 		}
 		switch {
 		case quoted:
-			word.WriteRune(c)
+			word.WriteString(char)
 			if c == '"' && !escaped {
 				quoted = false
 				end()
@@ -104,17 +109,17 @@ func sourceLines(text []byte) (lines []sourceLine) {
 			lines = append(lines, l)
 			l, comment = sourceLine{number: number}, false
 		case comment:
-			word.WriteRune(c)
+			word.WriteString(char)
 		case c == '#' && word.Len() == 0: // inside a word it hides the rest of that word
 			comment = true
-			word.WriteRune(c)
+			word.WriteString(char)
 		case c == '\r':
 		case unicode.IsSpace(c):
 			end()
 		default:
 			quoted = c == '"' && word.Len() == 0
 			escaped = false
-			word.WriteRune(c)
+			word.WriteString(char)
 		}
 	}
 	end()

@@ -18,6 +18,7 @@ func TestLayout(t *testing.T) {
 		{"no braces, several keys", "a,\nb   c\nlog", "a,\nb c\nlog\n", ""},
 		{"carriage returns and a byte order mark", "\uFEFFa {\r\n log\r\n}\r\n", "a {\n    log\n}\n", ""},
 		{"snippets and imports", "(s) {\nlog\n}\na {\nimport s\n}\n", "(s) {\n    log\n}\na {\n    import s\n}\n", ""},
+		{"bytes that are not UTF-8", "a {\n log # caf\xe9\n\"\xff\" \uFFFD\n}\n", "a {\n    log # caf\xe9\n    \"\xff\" \uFFFD\n}\n", ""},
 		{"nothing", "\n\n", "", ""},
 		{"an unclosed brace", "a {\nlog\n", "", "file:1: the { is not closed"},
 		{"a brace too many", "a {\n}\n}\n", "", "file:3: } without {"},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/trace"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
@@ -36,6 +37,7 @@ func setups() []config.Directive {
 		{Name: "nsid", Setup: SetupNSID},
 		{Name: "bufsize", Setup: SetupBufsize},
 		{Name: "debug", Setup: SetupDebug},
+		{Name: "trace", Setup: trace.Setup},
 		{Name: "ready", Setup: SetupReady},
 		{Name: "kubedns_status", Setup: SetupKubednsStatus},
 		{Name: "lameduck", Setup: SetupLameduck},
@@ -58,6 +60,7 @@ func setups() []config.Directive {
 		{Name: "erratic", Setup: SetupErratic},
 		{Name: "whoami", Setup: SetupWhoami},
 		{Name: "loop", Setup: SetupLoop},
+		{Name: "on", Setup: SetupOn},
 		{Name: "view", Setup: SetupView},
 	}
 }
@@ -281,7 +284,7 @@ func sources(t *testing.T) (files []string) {
 
 // Without log, no directive that observes queries allocates, nor does whoami.
 func TestAllocations(t *testing.T) {
-	r := run(t, ".:53 {\ncancel\nshed\nprometheus 127.0.0.1:0\nskydns_metrics 127.0.0.1:0\nerrors\nchaos {\nstatistics\n}\nwhoami\n}")
+	r := run(t, ".:53 {\ncancel\ntrace {\nevery 1000000\n}\nshed\nprometheus 127.0.0.1:0\nskydns_metrics 127.0.0.1:0\nerrors\nchaos {\nstatistics\n}\nwhoami\n}")
 	p := packet(t, "example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
 	q.Peer = netip.MustParseAddrPort(client)

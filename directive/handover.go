@@ -43,6 +43,10 @@ func (h *Handover) Handover() (path string, remain bool, from corefile.Directive
 // queries that wait, and ends with status 0. No query is lost, and clients on
 // persistent connections notice nothing.
 //
+// Connections over TLS, HTTPS, gRPC and QUIC cannot be passed: the old process
+// closes them, and their clients connect to the new one. The new process reads the
+// sockets of QUIC when the old one does not any more.
+//
 // If no process listens at PATH, the server starts as usual and listens there.
 // The directory must exist. The socket has mode 0600, and only processes of the
 // same user or of root can use it. A second file, PATH.lock, makes starts follow

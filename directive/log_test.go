@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -200,5 +201,16 @@ func TestLogAllocations(t *testing.T) {
 		if n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", text, n)
 		}
+	}
+}
+
+// The log has the ID of the trace of a followed query.
+func TestLogTraceID(t *testing.T) {
+	r := run(t, ".:53 {\nmetadata\ntrace 127.0.0.1:1 {\nevery 2\n}\nlog . \"{/trace/traceid}\"\nwhoami\n}")
+	for range 2 {
+		r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	}
+	if got := r.stop(); !regexp.MustCompile(`^(\S* )?-\n(\S* )?[0-9a-f]{32}\n$`).MatchString(got) {
+		t.Errorf("got\n%swant a line without and one with an ID", got)
 	}
 }

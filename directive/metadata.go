@@ -20,7 +20,9 @@ import (
 // These directives provide values:
 //
 //	forward     forward/upstream
+//	geoip       geoip/country/code and others: see its page
 //	kubernetes  kubernetes/namespace, kubernetes/service and others: see its page
+//	trace       trace/traceid
 //	view        view/name
 //
 // These directives can use them:

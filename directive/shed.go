@@ -21,8 +21,9 @@ import (
 // if the memory limit is below 384 MB; a query that waits within another
 // directive (autopath, dns64, etcd, rewrite cname, a CNAME's target elsewhere)
 // counts eight times. One forward or other directive can make half of them wait,
-// and one client two thirds, so that there is always room for others. Further queries that would have to wait are
-// answered with SERVFAIL at once, so that their clients can try another server.
+// and one client two thirds, or two fifths at one directive, so that there is always room
+// for others. Further queries that would have to wait are answered with SERVFAIL at once, so
+// that their clients can try another server.
 // TCP connections and the queries in progress on each of them are bounded too.
 //
 // shed adds a counter of the queries that were rejected because too many others

@@ -25,8 +25,8 @@ import (
 //	}
 //
 // Give CERT and KEY, files in PEM format, to server blocks with a key of the scheme
-// tls://: DNS over TLS (RFC 7858), at port 853 by default. The scheme https:// uses them, too: see
-// https. CERT may also have the
+// tls://: DNS over TLS (RFC 7858), at port 853 by default. The schemes https://,
+// https3://, grpc:// and quic:// use them, too: see https, https3, grpc_server and quic. CERT may also have the
 // intermediate certificates. TLS 1.2 and 1.3 are served. The directive has no effect on
 // dns://, and a server block may have both:
 //

@@ -21,8 +21,10 @@ type Chain struct {
 	steps        []step
 	observers    []Observer
 	stateKeys    int
-	interceptors bool // some step is an Interceptor
-	anyClass     bool // some step answers classes other than IN
+	interceptors bool   // some step is an Interceptor
+	anyClass     bool   // some step answers classes other than IN
+	tracer       Tracer // nil if there is none
+	traced       *Chain // for the queries that tracer follows
 }
 
 // A step is one handler and the interfaces that it implements.
@@ -79,12 +81,18 @@ func (c *Chain) Add(name string, h any) {
 }
 
 // Observe adds an observer. Observers see a query in the order in which they were
-// added.
-func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
+// added, a Tracer after the others. A chain has one Tracer at most.
+func (c *Chain) Observe(o Observer) {
+	if t, ok := o.(Tracer); ok {
+		c.tracer = t
+		return
+	}
+	c.observers = append(c.observers, o)
+}
 
 // empty reports whether the server block has no directives. As in CoreDNS, its
 // queries are refused.
-func (c *Chain) empty() bool { return len(c.steps) == 0 && len(c.observers) == 0 }
+func (c *Chain) empty() bool { return len(c.steps) == 0 && len(c.observers) == 0 && c.tracer == nil }
 
 // CopyFor returns a copy of c for another server address and zone. It binds each
 // ChainBinder to the copy.
@@ -106,6 +114,10 @@ func (c *Chain) CopyFor(server, zone string) *Chain {
 	}
 	for _, o := range c.observers {
 		copied.Observe(bind(o).(Observer))
+	}
+	if c.tracer != nil {
+		copied.Observe(bind(c.tracer).(Tracer))
+		copied.addTraced()
 	}
 	if n := copied.notify; n != nil {
 		n.Server, n.Zone, n.View, n.stateKeys, n.observers = server, zone, c.View, c.stateKeys, copied.observers

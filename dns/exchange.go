@@ -10,7 +10,9 @@ type Exchange struct {
 	Upstream, Local netip.AddrPort // zero if unknown
 	Proto           Proto
 	Sent, Received  time.Time // Received is zero without a reply
-	Query, Reply    []byte    // messages in wire form
+	// Query and Reply are messages in wire form. A Trace gets no Reply if the query that
+	// began the exchange is not followed.
+	Query, Reply []byte
 }
 
 // An ExchangeObserver sees the queries that handlers of its chain send to other servers.

@@ -43,11 +43,12 @@ func (e ParkingError) Label() string { return [...]string{"full", "client", "han
 // A query that waits for an Awaiter has no goroutine and occupies one place. For
 // another Resolver it occupies stackPlaces. A large packet occupies more.
 //
-// Clients and handlers get fair shares of the places. A query is admitted if its
-// client has at most twice as many places as are free, and the handler that waits at
-// most as many. So one handler, such as a forward whose upstream does not reply, can
-// occupy half of the lot, one client two thirds, and there are always free places for
-// others.
+// Clients and handlers get fair shares of the places. A query is admitted if the handler
+// that waits has at most as many places as are free, and its client at most twice as many,
+// and at most twice as many as the handler may still take. So one handler, such as a
+// forward whose upstream does not reply, can occupy half of the lot, one client two thirds,
+// or two fifths at one handler, and there are always free places for other handlers, and at
+// each handler for clients with few queries.
 type ParkingLot struct {
 	// Rejected counts the queries that could not be parked, by ParkingError.
 	Rejected [NumParkingErrors]*metrics.Counter
@@ -57,7 +58,7 @@ type ParkingLot struct {
 	room    int64
 	used    atomic.Int64
 	parked  atomic.Int64       // queries
-	clients [1024]atomic.Int64 // places by hash of the client; different clients may share a counter
+	clients [8192]atomic.Int32 // places by hash of the client; different clients may share a counter
 	seed    maphash.Seed
 	running sync.WaitGroup
 	timers  clock.Timers // of queries for Awaiters
@@ -104,7 +105,7 @@ func (l *ParkingLot) countRejected(err error) {
 }
 
 // client returns the counter of a client, which is the /64 network of an IPv6 address.
-func (l *ParkingLot) client(a netip.Addr) *atomic.Int64 {
+func (l *ParkingLot) client(a netip.Addr) *atomic.Int32 {
 	key := a.As16()
 	n := len(key)
 	if a.Is6() {
@@ -116,15 +117,16 @@ func (l *ParkingLot) client(a netip.Addr) *atomic.Int64 {
 // A place is what a parked query occupies in a lot. It belongs to the goroutine that
 // owns the query.
 type place struct {
-	lot             *ParkingLot
-	q               *Query
-	finished        func(q *Query) // called at the end
-	size            int64          // in places
-	stack           bool           // size includes a stack
-	client, handler *atomic.Int64  // counters of places
-	deadline        time.Duration
-	timer           clock.Timer // calls wake at the deadline; not set if the query has a goroutine
-	state           atomic.Uint32
+	lot      *ParkingLot
+	q        *Query
+	finished func(q *Query) // called at the end
+	size     int64          // in places
+	stack    bool           // size includes a stack
+	client   *atomic.Int32  // counter of places
+	handler  *atomic.Int64  // counter of places
+	deadline time.Duration
+	timer    clock.Timer // calls wake at the deadline; not set if the query has a goroutine
+	state    atomic.Uint32
 }
 
 // States of a place.
@@ -155,15 +157,15 @@ func (l *ParkingLot) reserve(q *Query, finished func(q *Query)) (*place, error) 
 // add makes the place larger.
 func (p *place) add(size int64) error {
 	free := p.lot.room - p.lot.used.Add(size) + size
-	client, handler := p.client.Add(size), p.handler.Add(size)
+	client, handler := int64(p.client.Add(int32(size))), p.handler.Add(size)
 	p.size += size
 	why := LotFull
 	switch {
 	case free < size:
-	case client > 2*free:
-		why = ClientShare
 	case handler > free:
 		why = HandlerShare
+	case client > 2*free, client-size > 2*(free-handler):
+		why = ClientShare
 	default:
 		return nil
 	}
@@ -174,7 +176,7 @@ func (p *place) add(size int64) error {
 func (p *place) sub(size int64) {
 	p.size -= size
 	p.lot.used.Add(-size)
-	p.client.Add(-size)
+	p.client.Add(int32(-size))
 	p.handler.Add(-size)
 }
 

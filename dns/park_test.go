@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,7 @@ func TestParkingLotShares(t *testing.T) {
 		return chain(resolve(func(ctx context.Context, _ *Query) error { <-ctx.Done(); return ctx.Err() }))
 	}
 	r := newRig(t, room, map[string]*Chain{"a.": hang(), "b.": hang(), "c.": hang()})
-	counter := func(client string) *atomic.Int64 { return r.lot.client(netip.MustParseAddr(client)) }
+	counter := func(client string) *atomic.Int32 { return r.lot.client(netip.MustParseAddr(client)) }
 	for counter("10.0.0.1") == counter("10.0.0.2") || counter("10.0.0.1") == counter("2001:db8:1:2::1") || counter("10.0.0.2") == counter("2001:db8:1:2::1") {
 		r.lot.seed = maphash.MakeSeed() // clients may share a counter
 	}
@@ -52,21 +53,17 @@ func TestParkingLotShares(t *testing.T) {
 		client, name string
 		want         int // of room+1 queries
 	}{
-		{"10.0.0.1", "a.", 30}, // The handler has half of the places.
-		{"10.0.0.2", "a.", 0},
-		{"10.0.0.1", "b.", 10}, // The client has two thirds of the places.
-		{"10.0.0.1", "c.", 0},
-		{"10.0.0.2", "b.", 5},
-		{"2001:db8:1:2::1", "c.", 8},
+		{"10.0.0.1", "a.", 24}, // Two fifths of the places.
+		{"10.0.0.2", "a.", 5},  // The handler has almost half of them.
+		{"10.0.0.1", "b.", 8},
+		{"10.0.0.1", "c.", 3}, // The client has less than two thirds of them.
+		{"10.0.0.2", "b.", 4},
+		{"2001:db8:1:2::1", "c.", 5},
 		{"2001:db8:1:2::2", "c.", 0},
 	} {
 		got := 0
 		for range room + 1 {
-			packet := wire.AppendRequest(nil, 1, 0, []byte("\x01"+step.name[:1]+"\x00"), wire.TypeA)
-			q := NewQuery(r)
-			q.Reset(packet, UDP, time.Now())
-			q.Peer = netip.AddrPortFrom(netip.MustParseAddr(step.client), 53)
-			if r.port.Serve(q, make([]byte, 0, 1024)) == Parked {
+			if parkFrom(r, netip.MustParseAddr(step.client), step.name) {
 				got++
 			}
 		}
@@ -80,6 +77,49 @@ func TestParkingLotShares(t *testing.T) {
 	if n := r.lot.Parked(); n != 0 {
 		t.Errorf("after Close: got %d parked queries, want 0", n)
 	}
+}
+
+// parkFrom sends a query of a client for a name of one label. It reports whether it was
+// parked.
+func parkFrom(r *rig, client netip.Addr, name string) bool {
+	q := NewQuery(r)
+	q.Reset(wire.AppendRequest(nil, 1, 0, []byte("\x01"+name[:1]+"\x00"), wire.TypeA), UDP, time.Now())
+	q.Peer = netip.AddrPortFrom(client, 53)
+	return r.port.Serve(q, make([]byte, 0, 1024)) == Parked
+}
+
+// However many queries of many clients wait for a handler, another client's few are parked,
+// too.
+func TestParkingLotManyClients(t *testing.T) {
+	const room, clients = 1000, 100
+	r := newRig(t, room, map[string]*Chain{".": chain(awaitFunc(func(*Query, func()) bool { return true }))})
+	for i := range 10 * stackPlaces * room {
+		parkFrom(r, netip.AddrFrom4([4]byte{10, 0, 0, byte(i % clients)}), "a.")
+	}
+	waiting := r.lot.Parked()
+	if waiting < stackPlaces*room/3 {
+		t.Errorf("%d queries of %d clients are parked, want at least a third of %d", waiting, clients, stackPlaces*room)
+	}
+	quiet := netip.MustParseAddr("10.0.1.1")
+	for i := byte(2); r.lot.client(quiet).Load() > 0; i++ { // clients may share a counter
+		quiet = netip.AddrFrom4([4]byte{10, 0, 1, i})
+	}
+	const few = room / clients / 2
+	for i := range few {
+		if !parkFrom(r, quiet, "a.") {
+			t.Fatalf("query %d of another client, while %d of %d clients wait: rejected, want it parked", i+1, waiting, clients)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var replies sync.WaitGroup
+	replies.Go(func() {
+		for range waiting + few {
+			<-r.sent
+		}
+	})
+	r.lot.Close(ended)
+	replies.Wait()
 }
 
 // Query.Timeout, which a handler sets, bounds a parked query.

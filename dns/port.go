@@ -106,6 +106,9 @@ func (p *Port) Serve(q *Query, lent []byte) Outcome {
 		q.seal()
 		return Answered
 	}
+	if chain.tracer != nil {
+		chain = q.follow(chain)
+	}
 	q.enter(chain)
 	if q.walk(0) == Wait {
 		var err error = LotFull

@@ -15,9 +15,12 @@ type Proto uint8
 const (
 	UDP Proto = iota
 	TCP
+	// Large is for queries that a handler makes and answers itself, whose answers may be
+	// as large as MaxLarge, and not be sent.
+	Large
 )
 
-func (p Proto) String() string { return [...]string{"udp", "tcp"}[p] }
+func (p Proto) String() string { return [...]string{"udp", "tcp", "large"}[p] }
 
 // A Sender sends replies: it is a UDP socket or a TCP connection.
 type Sender interface {
@@ -101,6 +104,10 @@ type Query struct {
 	changedAt   int    // the step that called SetQuestion
 	replyOpt    []byte // options for the reply's OPT record
 
+	signer Signer // signs the sealed messages; nil for none
+
+	trace Trace // nil unless a Tracer follows the query
+
 	place *place // of a parked query, or of the query that a Requery made
 
 	packet     []byte // until the query is parked, its memory belongs to the transport
@@ -123,7 +130,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.completing = false
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
-	q.Awaited, q.Encrypted, q.IdleTimeout = false, false, 0
+	q.Awaited, q.Encrypted, q.IdleTimeout, q.signer = false, false, 0, nil
 }
 
 // enter puts the query at the top of a chain.

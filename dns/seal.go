@@ -24,11 +24,17 @@ const (
 	paddingBlock = 468
 )
 
+// MaxLarge is the size limit of answers to queries with the Proto Large.
+const MaxLarge = 4 << 20
+
 // SizeLimit returns the largest size of the reply. A larger answer may still fit when
 // it is compressed.
 func (q *Query) SizeLimit() int {
-	if q.Proto == TCP {
+	switch q.Proto {
+	case TCP:
 		return wire.MaxMessage
+	case Large:
+		return MaxLarge
 	}
 	return int(min(q.UDPSize, q.UDPLimit))
 }
@@ -56,6 +62,9 @@ func (q *Query) seal() {
 	if q.EDNS {
 		opt = 1
 		limit -= optLen
+	}
+	if q.signer != nil {
+		limit -= q.signer.Size()
 	}
 	if len(a.Buf) > min(wire.MinUDPSize, limit) {
 		q.compress(limit)
@@ -101,6 +110,9 @@ func (q *Query) seal() {
 		questions = 1
 	}
 	wire.PutHeader(a.Buf, q.ID, flags, questions, a.Count, opt)
+	if q.signer != nil {
+		a.Buf = q.signer.Sign(a.Buf)
+	}
 	q.sealed = true
 }
 
@@ -182,7 +194,7 @@ func (q *Query) Observe(now time.Time) {
 
 // release drops the references to a plan.
 func (q *Query) release() {
-	q.mux, q.chain, q.Err = nil, nil, nil
+	q.mux, q.chain, q.trace, q.Err = nil, nil, nil, nil
 	clear(q.state)
 	q.state = nil
 }

@@ -25,7 +25,9 @@ func (q *Query) SendPart() error {
 	if !ok || q.parent != nil {
 		return errNoStream
 	}
+	options := len(q.replyOpt)
 	q.seal()
+	q.replyOpt = q.replyOpt[:options]
 	if err := s.Stream(q.Answer.Buf); err != nil {
 		return err
 	}
@@ -33,6 +35,20 @@ func (q *Query) SendPart() error {
 	q.Answer.Reset(q.Answer.Buf, q.Question())
 	return nil
 }
+
+// A Signer signs the messages of a reply after they are sealed.
+type Signer interface {
+	// Size returns at least the number of bytes that Sign appends.
+	Size() int
+	// Sign appends a signature to the message and counts it in the header.
+	Sign(message []byte) []byte
+}
+
+// SetSigner makes s sign the messages of the reply.
+func (q *Query) SetSigner(s Signer) { q.signer = s }
+
+// Opcode returns the opcode of the message: zero for a query.
+func (q *Query) Opcode() int { return int(q.Flags >> 11 & 15) }
 
 // IsNotify reports whether q is a NOTIFY message.
 func (q *Query) IsNotify() bool { return q.Flags>>11&15 == wire.OpcodeNotify }

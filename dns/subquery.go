@@ -55,6 +55,9 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 		sub.RCode = wire.Refused
 		return sub, true
 	}
+	if sub.trace = q.trace; sub.trace != nil && chain.traced != nil {
+		chain = chain.traced
+	}
 	sub.enter(chain)
 	if sub.walk(0) == Wait {
 		return nil, false

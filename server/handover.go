@@ -268,13 +268,16 @@ func (p *Plan) sendState(c *handover.Conn, saving *sync.WaitGroup, name string, 
 func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passed int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), passTimeout)
 	defer cancel()
-	for _, l := range p.sockets() {
+	// Exclusive sockets come last: no process reads them until all connections are passed.
+	listeners := slices.DeleteFunc(p.sockets(), func(l socketListener) bool { return isExclusive(l) })
+	listeners = append(listeners, slices.DeleteFunc(p.sockets(), func(l socketListener) bool { return !isExclusive(l) })...)
+	for _, l := range listeners {
 		if slices.Contains(unused, l.Addr()) {
 			continue
 		}
 		err := l.HandOver(ctx, func(conn transport.Conn) error {
 			passed++
-			return c.Send(handover.Message{Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread, Queries: conn.Queries}, messageTimeout)
+			return c.Send(handover.Message{Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread, Queries: conn.Queries, Client: conn.Client}, messageTimeout)
 		})
 		if err != nil {
 			return passed, err

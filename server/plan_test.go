@@ -77,9 +77,9 @@ func TestPlanErrors(t *testing.T) {
 		{"removed", "a {\n proxy . 1.1.1.1\n}\n", "Corefile:2: proxy: removed in CoreDNS 1.5, use forward"},
 		{"unset variable", "a:{$SEAMARK_PORT} {\n}\n", `Corefile:1: a:: want a port of 0..65535 after the last colon, got ""; environment variable SEAMARK_PORT is not set`},
 		{"nothing like it", "a {\n zzzzzz\n}\n", `Corefile:2: unknown directive "zzzzzz"`},
-		{"not yet", "a {\n nomad 30\n trace\n}\n", "Corefile:2: nomad: known to CoreDNS, not supported yet\nCorefile:3: trace: known to CoreDNS, not supported yet"},
+		{"not yet", "a {\n nomad 30\n azure\n}\n", "Corefile:2: nomad: known to CoreDNS, not supported yet\nCorefile:3: azure: known to CoreDNS, not supported yet"},
 		{"twice in a block", "a {\n code 1\n code 2\n}\n", "Corefile:3: code: already given at Corefile:2, and can be given once in a server block"},
-		{"scheme", "grpc://a {\n}\n", "Corefile:1: grpc://a: grpc:// is known, not supported yet"},
+		{"scheme", "doh://a {\n}\n", `Corefile:1: doh://a: unknown scheme "doh", want dns://, tls://, https://, https3://, quic:// or grpc://`},
 		{"CIDR", "10.0.0.0/33 {\n}\n", `Corefile:1: "10.0.0.0/33" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8`},
 		{"same zone", "a b {\n}\nb.:1053 {\n}\n", "Corefile:3: b.:1053: zone b. is already served on dns://:1053 by b at Corefile:1"},
 		{"same zone in one block", "a A {\n}\n", "Corefile:1: A: zone a. is already served on dns://:1053 by a at Corefile:1"},
@@ -93,13 +93,13 @@ func TestPlanErrors(t *testing.T) {
 		{"wildcard and IPv4 wildcard", "a {\n}\nb {\n bind 0.0.0.0\n}\n",
 			"Corefile:4: dns://0.0.0.0:1053 and dns://:1053 (Corefile:1) cannot both be listened on: give each of these blocks a bind with single addresses"},
 		{"second pass", "a {\n code 13\n}\nb {\n code 13\n}\n", "Corefile:2: code: thirteen\nCorefile:5: code: thirteen"},
-		{"every error, sorted", "a:x {\n zzzzzz\n code 99\n}\nb {\n code\n}\nb {\n trace\n}\n", strings.Join([]string{
+		{"every error, sorted", "a:x {\n zzzzzz\n code 99\n}\nb {\n code\n}\nb {\n azure\n}\n", strings.Join([]string{
 			`Corefile:1: a:x: want a port of 0..65535 after the last colon, got "x"`,
 			`Corefile:2: unknown directive "zzzzzz"`,
 			`Corefile:3: code: want 0..15, got "99"`,
 			"Corefile:6: code: want 1 argument, got 0",
 			"Corefile:8: b: zone b. is already served on dns://:1053 by b at Corefile:5",
-			"Corefile:9: trace: known to CoreDNS, not supported yet",
+			"Corefile:9: azure: known to CoreDNS, not supported yet",
 		}, "\n")},
 	} {
 		t.Run(c.name, func(t *testing.T) {

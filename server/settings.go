@@ -24,10 +24,13 @@ type (
 		TLSFiles() any // comparable
 		ServerTLS() *tls.Config
 	}
-	// streamLimits are the limits of connections of a scheme (https).
+	// streamLimits are the limits of connections of a scheme (https, https3, grpc_server,
+	// quic).
 	streamLimits interface {
 		StreamLimits() (config.Scheme, config.StreamLimits)
 	}
+	// proxyHeaders are the peers of an address that may be proxies (proxyproto).
+	proxyHeaders interface{ ProxyHeaders() config.ProxyHeaders }
 	// sockets is the number of UDP sockets of an address (multisocket).
 	sockets interface{ Sockets() int }
 	// unserved observes queries in no server block's zone (prometheus).

@@ -78,7 +78,24 @@ func (s *site) streamLimits() streams.Limits {
 }
 
 // standardLimits are CoreDNS's.
-var standardLimits = map[config.Scheme]streams.Limits{config.HTTPS: {Connections: 200, Streams: 250}}
+var standardLimits = map[config.Scheme]streams.Limits{
+	config.HTTPS:  {Connections: 200, Streams: 250},
+	config.GRPC:   {Connections: 200, Streams: 256},
+	config.QUIC:   {Streams: 256, Workers: 1024},
+	config.HTTPS3: {Streams: 256},
+}
+
+// proxies returns the options for the address's proxies: those of the first block that has
+// some. It returns nil if none has.
+func (s *site) proxies() *transport.ProxyOptions {
+	for _, r := range s.routes {
+		for _, p := range config.Find[proxyHeaders](r.block) {
+			h := p.ProxyHeaders()
+			return &transport.ProxyOptions{Trusted: h.Trusted, Others: transport.ProxyPolicy(h.Others), SessionTime: h.SessionTime, Sessions: h.Sessions}
+		}
+	}
+	return nil
+}
 
 // sockets returns the number of UDP sockets of the address, or 0 if no block sets
 // it.
@@ -134,12 +151,15 @@ func (p *Plan) tlsErrors() (errs []error) {
 }
 
 // overlaps returns an error for each pair of addresses that cannot be bound
-// together: a TCP socket on a wildcard address conflicts with any other socket on
-// its port.
+// together: a socket on a wildcard address conflicts with any other socket of the same
+// protocol on its port.
 func (p *Plan) overlaps() (errs []error) {
 	for i, s := range p.sites {
 		for _, other := range p.sites[:i] {
 			a, b := s.addr.Addr(), other.addr.Addr()
+			if !(s.scheme.UDP() && other.scheme.UDP() || s.scheme.TCP() && other.scheme.TCP()) {
+				continue
+			}
 			if s.addr.Port() == 0 || s.addr.Port() != other.addr.Port() || a != b && !covers(a, b) && !covers(b, a) {
 				continue
 			}

@@ -37,6 +37,7 @@ type running struct {
 	lot       *dns.ParkingLot
 	listeners []Listener // one for each site; reloads keep them
 	opened    []Listener // listeners that the old plan did not have
+	delayed   []Listener // of these, the ones that serve only after a hand-over
 	remove    []func()   // functions that remove the plan's gauges
 }
 
@@ -131,6 +132,12 @@ func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
 		switch more := (streams.Options{Options: o, Name: s.name(), Limits: s.streamLimits()}); s.scheme {
 		case config.HTTPS:
 			l, err = streams.ListenHTTPS(ctx, s.addr, more)
+		case config.GRPC:
+			l, err = streams.ListenGRPC(ctx, s.addr, more)
+		case config.QUIC:
+			l, err = streams.ListenQUIC(ctx, s.addr, more)
+		case config.HTTPS3:
+			l, err = streams.ListenHTTPS3(ctx, s.addr, more)
 		default:
 			l, err = p.open(ctx, s.addr, o)
 		}
@@ -175,7 +182,11 @@ func (p *Plan) swap() {
 		b.Swapped()
 	}
 	for _, l := range p.opened {
-		l.Serve()
+		if p.taken != nil && isExclusive(l) {
+			p.delayed = append(p.delayed, l) // the old process reads the socket
+		} else {
+			l.Serve()
+		}
 	}
 }
 
@@ -198,6 +209,9 @@ func (p *Plan) temporaryGauge(name, help string, value func() float64, labels ..
 // an older plan.
 func (p *Plan) configure(s *site, l Listener) {
 	l.SetLimits(s.limits())
+	if proxied, ok := l.(interface{ SetProxies(*transport.ProxyOptions) }); ok {
+		proxied.SetProxies(s.proxies())
+	}
 	if s.scheme != config.DNS {
 		p.configureStreams(s, l)
 		return

@@ -132,6 +132,11 @@ func (t *takeover) close() {
 // finish is called when the plan answers queries. It receives the open connections, and
 // makes the old process stop.
 func (t *takeover) finish(p *Plan) {
+	defer func() {
+		for _, l := range p.delayed {
+			l.Serve()
+		}
+	}()
 	p.opts.Inherited.CloseOwn()
 	t.closeFiles(t.http)
 	t.closeFiles(t.states)
@@ -161,12 +166,18 @@ func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {
 			return passed, lost, t.conn.Send(handover.Message{Kind: handover.Taken}, messageTimeout)
 		}
 		l := p.listener(m.Address)
-		if l == nil || m.File == nil || l.Adopt(transport.Conn{File: m.File, Unread: m.Unread, Queries: m.Queries}) != nil {
+		if l == nil || m.File == nil || l.Adopt(transport.Conn{File: m.File, Unread: m.Unread, Queries: m.Queries, Client: m.Client}) != nil {
 			lost++
 			continue
 		}
 		passed++
 	}
+}
+
+// isExclusive reports whether only one process may read the listener's socket.
+func isExclusive(l Listener) bool {
+	e, ok := l.(interface{ Exclusive() bool })
+	return ok && e.Exclusive()
 }
 
 // A socketListener is a Listener with sockets of the operating system.

@@ -2,5 +2,4 @@ package server
 
 // unsupported lists the directives of CoreDNS 1.14 that Seamark does not have.
 // They have an error message of their own.
-const unsupported = `geoip proxyproto quic grpc_server https3 trace tsig
-route53 azure clouddns grpc on sign nomad`
+const unsupported = `route53 azure clouddns nomad`

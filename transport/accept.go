@@ -24,7 +24,7 @@ func (l *Listener) accept() {
 		switch {
 		case err == nil:
 			t.succeeded()
-			c := newConn(l, netSocket{tcp.(*net.TCPConn)}, addrPort(tcp.RemoteAddr()), addrPort(tcp.LocalAddr()))
+			c := l.accepted(netSocket{tcp.(*net.TCPConn)}, addrPort(tcp.RemoteAddr()), addrPort(tcp.LocalAddr()))
 			if l.admit(c) {
 				c.start()
 			}
@@ -149,8 +149,7 @@ func clientKey(addr netip.Addr) netip.Addr {
 func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	client := s.clients[c.client]
-	if client.n >= c.l.o.MaxConnsPerClient {
+	if s.isOverLimit(c, c.client) {
 		return c.l.counts.overClient, nil
 	}
 	if len(s.byID) >= c.l.o.MaxConns {
@@ -162,18 +161,49 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.lastID++
 	c.id = s.lastID
 	s.byID[c.id] = c
-	if client = s.clients[c.client]; client.n == 0 {
-		if client.turns, s.spare = s.spare, nil; client.turns == nil {
-			client.turns = newTurns()
-		}
-	}
-	client.n++
-	s.clients[c.client], c.turns = client, client.turns
+	s.addTo(c, c.client)
 	if !s.checking {
 		s.checking = true
 		time.AfterFunc(s.checkInterval(c.l), func() { s.check(c.l) })
 	}
 	return nil, evicted
+}
+
+// isOverLimit reports whether a client has as many connections as it may have. Those whose
+// client is not known yet have no limit of their own.
+func (s *conns) isOverLimit(c *conn, client netip.Addr) bool {
+	return client.IsValid() && s.clients[client].n >= c.l.o.MaxConnsPerClient
+}
+
+// addTo counts c for a client.
+func (s *conns) addTo(c *conn, key netip.Addr) {
+	client := s.clients[key]
+	if client.n == 0 {
+		if client.turns, s.spare = s.spare, nil; client.turns == nil {
+			client.turns = newTurns()
+		}
+	}
+	client.n++
+	s.clients[key], c.client, c.turns = client, key, client.turns
+}
+
+// identify counts c for the client at an address, which was not known before. It returns
+// false if c is to be closed: it was evicted, or the client has too many connections.
+func (s *conns) identify(c *conn, peer netip.AddrPort) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID[c.id] != c {
+		return false
+	}
+	client := clientKey(peer.Addr())
+	if s.isOverLimit(c, client) {
+		c.l.counts.overClient.Add(1)
+		return false
+	}
+	s.removeFrom(c.client)
+	s.addTo(c, client)
+	c.peer = peer
+	return true
 }
 
 // idlest searches all connections. That takes some ten microseconds for each accept
@@ -210,11 +240,16 @@ func (s *conns) remove(c *conn) {
 		return
 	}
 	delete(s.byID, c.id)
-	client := s.clients[c.client]
+	s.removeFrom(c.client)
+}
+
+// removeFrom counts one connection less for a client.
+func (s *conns) removeFrom(key netip.Addr) {
+	client := s.clients[key]
 	client.n--
-	if s.clients[c.client] = client; client.n == 0 {
+	if s.clients[key] = client; client.n == 0 {
 		s.spare = client.turns
-		delete(s.clients, c.client)
+		delete(s.clients, key)
 	}
 }
 

@@ -231,7 +231,7 @@ func (a *acceptLoop) acceptOne() *conn {
 			local = a.addr.addrPort()
 		}
 	}
-	return newConn(a.l, &descriptor{fd: a.accepted}, peer, local)
+	return a.l.accepted(&descriptor{fd: a.accepted}, peer, local)
 }
 
 func (a *acceptLoop) acceptFrom(fd uintptr) {

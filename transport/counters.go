@@ -16,6 +16,7 @@ type counters struct {
 	slowSender, slowReader       *metrics.Counter
 	shedLimit, shedFull          *metrics.Counter
 	handshake                    *metrics.Counter
+	proxyUDP, proxyTCP           *metrics.Counter
 	panics                       *metrics.Counter
 }
 
@@ -26,11 +27,13 @@ func newCounters(r *metrics.Registry) counters {
 		send           = "seamark_transport_send_errors_total"
 		sendHelp       = "Replies that could not be sent."
 		refused        = "seamark_transport_connections_refused_total"
-		refusedHelp    = "TCP connections refused because the client, or all clients together, had too many."
+		refusedHelp    = "Connections refused because the client, or all clients together, had too many."
 		closed         = "seamark_transport_connections_closed_total"
-		closedHelp     = "TCP connections closed because a message was not complete in time (slow_sender), replies were not read in time (slow_reader), a new connection needed the place of an idle one (idlest), or the TLS handshake failed (handshake)."
+		closedHelp     = "Connections closed, and queries of QUIC reset, because a message was not complete in time (slow_sender), replies were not read in time (slow_reader), a new connection needed the place of an idle one (idlest), or the TLS handshake failed (handshake)."
 		shed           = "seamark_transport_shed_queries_total"
 		shedHelp       = "UDP queries that the kernel dropped under overload: of clients above their share (client), or since the socket's buffer was full (full). The division is an estimate."
+		proxy          = "seamark_transport_proxy_headers_rejected_total"
+		proxyHelp      = "PROXY headers that were malformed, or of peers that may not send any."
 		panics         = "seamark_transport_observer_panics_total"
 		panicsHelp     = "Panics of observers; the replies were sent."
 	)
@@ -47,6 +50,8 @@ func newCounters(r *metrics.Registry) counters {
 		handshake:     r.Counter(closed, closedHelp, "why", "handshake"),
 		shedLimit:     r.Counter(shed, shedHelp, "reason", "client"),
 		shedFull:      r.Counter(shed, shedHelp, "reason", "full"),
+		proxyUDP:      r.Counter(proxy, proxyHelp, "proto", "udp"),
+		proxyTCP:      r.Counter(proxy, proxyHelp, "proto", "tcp"),
 		panics:        r.Counter(panics, panicsHelp),
 	}
 }

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"time"
 )
@@ -10,8 +11,9 @@ import (
 // A Conn is an open TCP connection that one process passes to another.
 type Conn struct {
 	File    *os.File
-	Unread  []byte // the part of a query that was read
-	Queries int    // the number of queries received
+	Unread  []byte         // the part of a query that was read
+	Queries int            // the number of queries received
+	Client  netip.AddrPort // the one that a proxy has named; not valid if there is none
 }
 
 // Files returns copies of the sockets, for another process. The caller must close them.
@@ -127,7 +129,11 @@ func (c *conn) pass(send func(Conn) error) error {
 		if !ok {
 			return errors.ErrUnsupported
 		}
-		if err := send(Conn{f.blocking(), c.unread, c.queries}); err != nil {
+		passed := Conn{File: f.blocking(), Unread: c.unread, Queries: c.queries}
+		if c.proxyPolicy == ProxyUse {
+			passed.Client = c.peer
+		}
+		if err := send(passed); err != nil {
 			return err
 		}
 	}
@@ -155,6 +161,9 @@ func (l *Listener) Adopt(in Conn) error {
 	if err != nil {
 		_ = in.File.Close()
 		return err
+	}
+	if in.Client.IsValid() {
+		peer = in.Client
 	}
 	c := newConn(l, sock, peer, local)
 	c.in, c.queries, c.messageStart = in.Unread, in.Queries, time.Now()

@@ -189,3 +189,32 @@ func TestStopSharedParked(t *testing.T) {
 		}
 	})
 }
+
+// A connection keeps the client that its proxy has named, and needs no other header.
+func TestHandOverProxied(t *testing.T) {
+	proxies := &ProxyOptions{Others: ProxyUse}
+	before := serve(t, "127.0.0.1", Options{Grace: patience})
+	before.SetProxies(proxies)
+	c := dialTCP(t, before, "127.0.0.1")
+	if _, err := c.Write(proxyV2From("192.0.2.7:4711")); err != nil {
+		t.Fatal(err)
+	}
+	c.ask(1, "a.in.", mdns.TypeA)
+	wantA(t, c.next(), 1)
+
+	after := serveSockets(t, before, Options{Grace: patience})
+	after.Port().Swap(after.mux(3))
+	after.SetProxies(proxies)
+	if err := before.HandOver(t.Context(), func(c Conn) error {
+		c.File = copyFile(t, c.File)
+		return after.Adopt(c)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c.ask(2, "a.in.", mdns.TypeA)
+	wantA(t, c.next(), 3)
+	conns := after.conns.list()
+	if len(conns) != 1 || conns[0].peer != netip.MustParseAddrPort("192.0.2.7:4711") {
+		t.Errorf("connections of the other process: got %v, want one of 192.0.2.7:4711", conns)
+	}
+}

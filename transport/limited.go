@@ -1,12 +1,12 @@
 package transport
 
 import (
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
-
-	"github.com/seamark/seamark/metrics"
+	"time"
 )
 
 // A LimitedListener accepts TCP connections up to a limit.
@@ -15,8 +15,14 @@ type LimitedListener struct {
 	Address netip.AddrPort // with the port that was opened
 	open    atomic.Int64
 	most    func() int
-	refused *metrics.Counter
+	counts  counters
+	proxies proxySource
+	log     *slog.Logger
+	timeout time.Duration // for a PROXY header
 }
+
+// SetProxies sets the proxies of future connections. nil is none.
+func (l *LimitedListener) SetProxies(o *ProxyOptions) { l.proxies.set(o) }
 
 // Accept closes connections over the limit.
 func (l *LimitedListener) Accept() (net.Conn, error) {
@@ -27,10 +33,14 @@ func (l *LimitedListener) Accept() (net.Conn, error) {
 		}
 		open, most := l.open.Add(1), int64(l.most())
 		if most == 0 || open <= most {
-			return &limitedConn{TCPConn: c, open: &l.open}, nil
+			limited := &limitedConn{TCPConn: c, open: &l.open}
+			if policy := l.proxies.Load().policy(addrPort(c.RemoteAddr()).Addr()); policy != ProxySkip {
+				return &proxiedConn{Conn: limited, l: l, policy: policy}, nil
+			}
+			return limited, nil
 		}
 		l.open.Add(-1)
-		l.refused.Add(1)
+		l.counts.overTotal.Add(1)
 		_ = c.SetLinger(0)
 		_ = c.Close()
 	}

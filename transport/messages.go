@@ -2,11 +2,14 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/seamark/seamark/dns"
@@ -45,11 +48,28 @@ func (m *Messages) Readers() int { return 0 }
 func (m *Messages) LastQuery() time.Time { return m.start.Add(time.Duration(m.last.Load())) }
 
 // Answer answers the query in packet and calls use, which must not keep the query. Reply of
-// the query is empty if the client is to get none. Answer blocks until use has returned. It
-// returns false without calling use if packet cannot be a query.
-func (m *Messages) Answer(packet []byte, peer, local netip.AddrPort, encrypted bool, use func(*dns.Query)) bool {
+// the query is empty if the client is to get none. Answer blocks until use has returned, or
+// until ctx ends: then use is not called any more. It returns false without calling use if packet
+// cannot be a query.
+func (m *Messages) Answer(ctx context.Context, packet []byte, peer, local netip.AddrPort, encrypted bool, use func(*dns.Query)) bool {
+	s := &messageSender{use: use, sent: make(chan struct{})}
+	outcome := m.Serve(packet, peer, local, encrypted, s, use)
+	if outcome == dns.Parked {
+		select {
+		case <-s.sent:
+		case <-ctx.Done():
+			if s.claimed.Swap(true) {
+				<-s.sent
+			}
+		}
+	}
+	return outcome != dns.Ignored
+}
+
+// Serve is like Answer, but does not wait: if the query is parked, its reply is sent by s, at
+// any time. use must not block. Serve does not keep packet.
+func (m *Messages) Serve(packet []byte, peer, local netip.AddrPort, encrypted bool, s dns.Sender, use func(*dns.Query)) dns.Outcome {
 	a := m.arenas.Get().(*arena)
-	s := &messageSender{use, make(chan struct{})}
 	q, now := a.q, time.Now()
 	q.Sender, q.Peer, q.Local, q.Interface = s, peer, local, 0
 	q.Reset(packet, dns.TCP, now)
@@ -70,21 +90,21 @@ func (m *Messages) Answer(packet []byte, peer, local netip.AddrPort, encrypted b
 	m.last.Store(int64(now.Sub(m.start)))
 	a.q.Sender = nil
 	m.arenas.Put(a)
-	if outcome == dns.Parked {
-		<-s.sent
-	}
-	return outcome != dns.Ignored
+	return outcome
 }
 
 // A messageSender passes the reply of a parked query to use.
 type messageSender struct {
-	use  func(*dns.Query)
-	sent chan struct{}
+	use     func(*dns.Query)
+	sent    chan struct{}
+	claimed atomic.Bool // by Send, or by Answer when it does not wait any more
 }
 
 func (s *messageSender) Send(q *dns.Query) {
-	s.use(q)
-	close(s.sent)
+	if !s.claimed.Swap(true) {
+		s.use(q)
+		close(s.sent)
+	}
 }
 
 // serveRecovered answers q. If a handler panics, the reply is SERVFAIL.
@@ -116,5 +136,51 @@ func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() 
 	if err != nil {
 		return nil, err
 	}
-	return &LimitedListener{TCPListener: l.tcp.(*net.TCPListener), Address: l.addr, most: most, refused: l.counts.overTotal}, nil
+	return &LimitedListener{
+		TCPListener: l.tcp.(*net.TCPListener), Address: l.addr, most: most, counts: l.counts, log: o.Log, timeout: l.limits.Load().MessageTimeout,
+	}, nil
+}
+
+// ListenUDP opens a socket for a server of another protocol, as Listen does for DNS. The
+// address has the port that was opened. shared reports whether the socket stays open in the
+// process that opened it.
+func ListenUDP(ctx context.Context, addr netip.AddrPort, o Options) (c *net.UDPConn, at netip.AddrPort, shared bool, err error) {
+	if !addr.Addr().IsValid() {
+		addr = netip.AddrPortFrom(netip.IPv6Unspecified(), addr.Port())
+	}
+	addr = o.Inherited.narrow(addr)
+	c, shared, err = listenUDP(ctx, addr, o.Inherited)
+	if errors.Is(err, syscall.EAFNOSUPPORT) && addr.Addr() == netip.IPv6Unspecified() {
+		addr = netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port())
+		c, shared, err = listenUDP(ctx, addr, o.Inherited)
+	}
+	if err != nil {
+		return nil, addr, false, explain("udp", addr, err)
+	}
+	return c, netip.AddrPortFrom(addr.Addr(), addrPort(c.LocalAddr()).Port()), shared, nil
+}
+
+func listenUDP(ctx context.Context, addr netip.AddrPort, in *Inherited) (c *net.UDPConn, shared bool, err error) {
+	shared, err = in.take(false, addr, func(f *os.File) error {
+		if c != nil {
+			return errors.New("there are several inherited sockets for it: restart the server without them")
+		}
+		inherited, err := net.FilePacketConn(f)
+		if err == nil {
+			c = inherited.(*net.UDPConn)
+		}
+		return err
+	})
+	if err != nil && c != nil {
+		_ = c.Close()
+	}
+	if err != nil || c != nil {
+		return c, shared, err
+	}
+	var lc net.ListenConfig
+	opened, err := lc.ListenPacket(ctx, network("udp", addr.Addr()), addr.String())
+	if err != nil {
+		return nil, false, err
+	}
+	return opened.(*net.UDPConn), false, nil
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"net/netip"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestMessages(t *testing.T) {
 	m.Port().Swap(s.mux(1))
 	at := netip.MustParseAddrPort("127.0.0.1:53")
 	ask := func(packet []byte) (reply []byte, ok bool) {
-		ok = m.Answer(packet, at, at, true, func(q *dns.Query) { reply = bytes.Clone(q.Reply()) })
+		ok = m.Answer(t.Context(), packet, at, at, true, func(q *dns.Query) { reply = bytes.Clone(q.Reply()) })
 		return reply, ok
 	}
 	for name, want := range map[string]int{"a.in.": mdns.RcodeSuccess, "a.wait.": mdns.RcodeSuccess, "o.in.": mdns.RcodeSuccess, "a.panic.": mdns.RcodeServerFailure, "a.drop.": -1} {
@@ -33,6 +34,12 @@ func TestMessages(t *testing.T) {
 		if !ok || got != want {
 			t.Errorf("%s: got response code %d, a query %v; want %d, true", name, got, ok, want)
 		}
+	}
+	s.wait.gate = make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if !m.Answer(ctx, pack(t, newQuery("a.wait.", mdns.TypeA)), at, at, true, func(*dns.Query) { t.Error("a reply after the end of the context") }) {
+		t.Error("parked query whose context has ended: got false, want true")
 	}
 	for _, packet := range [][]byte{nil, {1}, make([]byte, 12)} {
 		if reply, ok := ask(packet); ok || reply != nil {

@@ -55,9 +55,8 @@ type socketLoad struct {
 	mu       sync.Mutex
 	received *tally
 
-	shares  shares // these are used by Listener.limitClients only
-	since   time.Time
-	limited bool
+	shares shares // these are used by Listener.limitClients only
+	since  time.Time
 }
 
 // observe returns the load of a socket that a reader is going to read. The process that
@@ -87,9 +86,10 @@ func readMemory(fd uintptr) (m [unix.SK_MEMINFO_VARS]uint32) {
 }
 
 // check starts to limit clients if the socket's buffer has overflowed. The reader calls
-// it when it has had packets for maxBusy.
+// it when it has had packets for maxBusy. The kernel cannot tell the clients of proxies
+// from each other.
 func (s *socketLoad) check(fd uintptr) {
-	if !s.counting.Load() && readMemory(fd)[unix.SK_MEMINFO_DROPS] != s.drops.Load() {
+	if !s.counting.Load() && s.l.proxies.Load() == nil && readMemory(fd)[unix.SK_MEMINFO_DROPS] != s.drops.Load() {
 		s.l.startLimiting()
 	}
 }
@@ -194,15 +194,13 @@ func (s *socketLoad) adjust(report *overloadReport) observation {
 	s.since = now
 	s.drops.Store(drops)
 	o.idle = s.idle.Swap(false)
-	overLimit := s.shares.update(o)
+	changed, overLimit := s.shares.update(o)
 	s.l.counts.shedLimit.Add(uint64(overLimit))
 	s.l.counts.shedFull.Add(uint64(o.dropped - overLimit))
 	report.add(o, s.shares.limits)
-	limit := len(s.shares.limits) > 0
-	if limit || s.limited {
+	if changed {
 		_ = s.raw.Control(func(fd uintptr) { report.failure = setLimits(int(fd), s.shares.limits) })
 	}
-	s.limited = limit
 	return o
 }
 

@@ -63,6 +63,9 @@ type shares struct {
 	busy     float64 // seconds over which capacity is averaged, at most capacityWindow
 	share    float64 // queries in a second for each client; zero if all can be answered
 	limits   []limit // the client that sends most is the first
+
+	received map[netip.Addr]int // since the limits were set
+	seconds  float64            // since then
 }
 
 // An observation is what happened at a socket in some time.
@@ -78,9 +81,11 @@ type observation struct {
 // an observation is continued: a new one would overestimate the capacity.
 func (o observation) stopped() bool { return o.received.total == 0 && o.fill > 0 }
 
-// update calculates new limits. It returns how many of the dropped queries were above
-// the old limits; the others did not fit into the socket's buffer.
-func (s *shares) update(o observation) (overLimit int) {
+// update calculates new limits, unless the old ones are still fair: the kernel needs
+// about as much time to replace a filter as to receive a hundred queries. It reports
+// whether the limits have changed, and how many of the dropped queries were above the
+// old limits; the others did not fit into the socket's buffer.
+func (s *shares) update(o observation) (changed bool, overLimit int) {
 	s.estimateCapacity(o)
 	demands, rest, overLimit := s.demands(o)
 	// The part of the capacity that is distributed keeps the buffer filled in part, so
@@ -95,16 +100,25 @@ func (s *shares) update(o observation) (overLimit int) {
 		share = max(share, all/maxTallied) // the tally is inexact by that
 	}
 	unlimited := len(s.limits) == 0
-	s.limits = nil
 	if unlimited && o.dropped == 0 || float64(o.received.total+o.dropped)/o.seconds <= target {
-		s.share = 0
-		return overLimit
+		s.limits, s.share = nil, 0
+		return !unlimited, overLimit
 	}
 	// Received queries may have waited in the buffer since the limits were others.
 	if s.share > 0 {
 		share = math.Sqrt(share * s.share)
 	}
-	s.share = share
+	if !unlimited {
+		s.seconds += o.seconds
+		for client, n := range o.received.counts {
+			s.received[client] += n
+		}
+		overflows := float64(o.dropped-overLimit) > 0.01*float64(o.received.total)
+		if s.isFair(share) && !(overflows && share < s.share) {
+			return false, overLimit
+		}
+	}
+	s.limits, s.received, s.seconds, s.share = nil, map[netip.Addr]int{}, 0, share
 	for client, sent := range demands {
 		if sent > share {
 			s.limits = append(s.limits, limit{client, max(share/sent, leastPassed), sent})
@@ -114,7 +128,30 @@ func (s *shares) update(o observation) (overLimit int) {
 		return cmp.Or(cmp.Compare(b.sent, a.sent), a.client.Compare(b.client))
 	})
 	s.limits = s.limits[:min(len(s.limits), maxLimited)]
-	return overLimit
+	return true, overLimit
+}
+
+// isFair reports whether the limits distribute about share to each client, by the
+// queries that were received since they were set. A difference counts if it is more
+// than a tenth and cannot be chance.
+func (s *shares) isFair(share float64) bool {
+	const tenth, deviations = 0.1, 4
+	if share < (1-tenth)*s.share || share > (1+tenth)*s.share || len(s.received) > maxTallied {
+		return false
+	}
+	mean := 0.0
+	for _, l := range s.limits {
+		mean += float64(s.received[l.client]) / float64(len(s.limits))
+	}
+	most := min(mean, s.share*s.seconds)
+	most = (1+tenth)*most + deviations*math.Sqrt(most)
+	for _, n := range s.received {
+		if float64(n) > most {
+			return false
+		}
+	}
+	least := (1-tenth)*mean - deviations*math.Sqrt(mean)
+	return !slices.ContainsFunc(s.limits, func(l limit) bool { return float64(s.received[l.client]) < least })
 }
 
 // estimateCapacity derives the capacity from the queries that were received. While the

@@ -26,6 +26,7 @@ type simulatedSocket struct {
 	observed   observation
 	sent, lost []int // by client
 	answered   int
+	replaced   int // filters
 }
 
 const simulatedBuffer = 2700 // packets
@@ -40,7 +41,7 @@ func newSimulatedSocket(capacity func(int) float64) *simulatedSocket {
 // The limits change as Listener.limitClients changes them. It returns the answers in a
 // second.
 func (s *simulatedSocket) run(milliseconds int, rates []float64) (goodput float64) {
-	s.sent, s.lost, s.answered = make([]int, len(rates)), make([]int, len(rates)), 0
+	s.sent, s.lost, s.answered, s.replaced = make([]int, len(rates)), make([]int, len(rates)), 0, 0
 	for range milliseconds {
 		s.now++
 		var packets []int
@@ -85,7 +86,9 @@ func (s *simulatedSocket) run(milliseconds int, rates []float64) (goodput float6
 				continue
 			}
 			s.since = s.now
-			s.shares.update(s.observed)
+			if changed, _ := s.shares.update(s.observed); changed {
+				s.replaced++
+			}
 			s.observed = observation{received: newTally()}
 			s.passed = map[netip.Addr]float64{}
 			for _, l := range s.shares.limits {
@@ -146,7 +149,7 @@ func TestSharesSimulated(t *testing.T) {
 			t.Logf("in the first second: polite clients lose %.4f of their queries", s.lostPart(tc.polite))
 			goodput := s.run(4000, rates)
 			lost := s.lostPart(tc.polite)
-			t.Logf("then: polite clients lose %.4f of their queries; %.0f answers, capacity %.0f", lost, goodput, tc.mean)
+			t.Logf("then: polite clients lose %.4f of their queries; %.0f answers, capacity %.0f; %d filters in 4 s", lost, goodput, tc.mean, s.replaced)
 			if lost > tc.lost || goodput < tc.goodput*tc.mean {
 				t.Errorf("polite clients lose %.4f of their queries, and there are %.0f answers; want %.4f and %.0f", lost, goodput, tc.lost, tc.goodput*tc.mean)
 			}
@@ -182,7 +185,7 @@ func TestSharesAllAboveShare(t *testing.T) {
 				for i := range 99 {
 					others += float64(s.sent[i]-s.lost[i]) / 99
 				}
-				t.Logf("after %d ms: %.0f answers in a second, and the greedy client got %.2f times those of another", s.now, goodput, greedy/others)
+				t.Logf("after %d ms: %.0f answers in a second, and the greedy client got %.2f times those of another; %d filters", s.now, goodput, greedy/others, s.replaced)
 				if s.now > 1000 && (greedy > 1.1*others || goodput < 0.95*15e3) {
 					t.Errorf("after %d ms: %.0f answers in a second, and the greedy client got %.2f times those of another; want %.0f and 1.1", s.now, goodput, greedy/others, 0.95*15e3)
 				}

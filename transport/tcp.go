@@ -55,13 +55,14 @@ const (
 type conn struct {
 	l           *Listener
 	id          int64      // in conns
-	client      netip.Addr // the key for its number of connections: see clientKey
-	turns       turns      // of the client; set by conns.add
+	client      netip.Addr // the key for its number of connections: see clientKey; not valid until the client is known
+	proxyPolicy ProxyPolicy
+	turns       turns // of the client; set by conns.add
 	peer, local netip.AddrPort
 	sock        socket
 
 	// Used by the reader only.
-	handshaking  bool // the TLS handshake is not complete; written with mu held
+	handshaking  bool // the PROXY header or the TLS handshake is not complete; written with mu held
 	onLoop       bool // the reader runs on the goroutine of the acceptLoop
 	readAll      bool // the last read returned less than it could
 	reads        int  // since the connection was accepted, or had a goroutine
@@ -93,13 +94,22 @@ type conn struct {
 }
 
 func newConn(l *Listener, sock socket, peer, local netip.AddrPort) *conn {
-	c := &conn{l: l, sock: sock, peer: peer, local: local, client: clientKey(peer.Addr())}
+	c := &conn{l: l, sock: sock, peer: peer, local: local, client: clientKey(peer.Addr()), proxyPolicy: ProxySkip}
 	c.refs.Store(readerRef)
 	c.changed.L = &c.mu
 	if l.tls != nil {
 		c.sock, c.handshaking = newTLSSocket(l, sock), true
 	}
 	c.lastActive.Store(l.clock(time.Now()))
+	return c
+}
+
+// accepted returns a connection that has just been accepted.
+func (l *Listener) accepted(sock socket, peer, local netip.AddrPort) *conn {
+	c := newConn(l, sock, peer, local)
+	if c.proxyPolicy = l.proxies.Load().policy(peer.Addr()); c.proxyPolicy != ProxySkip {
+		c.handshaking, c.client = true, netip.Addr{}
+	}
 	return c
 }
 

@@ -49,26 +49,32 @@ func newTLSSocket(l *Listener, tcp socket) *tlsSocket {
 	return s
 }
 
-// handshake returns false if the handshake has failed.
+// handshake reads the PROXY header if the peer may be a proxy, and completes the handshake
+// of TLS if the listener has it. It returns false if that has failed.
 func (c *conn) handshake() bool {
-	s := c.sock.(*tlsSocket)
-	_ = s.SetReadDeadline(time.Now().Add(c.l.limits.Load().MessageTimeout))
-	if c.l.isStopping() { // wake may have set a deadline before
-		_ = s.SetReadDeadline(c.l.stopTime.Add(c.l.lastQuery))
+	ok := c.proxyPolicy == ProxySkip || c.identify()
+	if s, isTLS := c.sock.(*tlsSocket); ok && isTLS {
+		c.setHandshakeDeadline(c.l.limits.Load().MessageTimeout)
+		if ok = s.tls.Handshake() == nil; !ok {
+			c.l.counts.handshake.Add(1)
+		}
 	}
-	err := s.tls.Handshake()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handshaking = false
-	if err == nil {
-		err = s.SetReadDeadline(time.Time{})
-	}
-	if err != nil {
-		c.l.counts.handshake.Add(1)
+	if !ok || c.sock.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
 	c.lastActive.Store(c.l.clock(time.Now()))
 	return true
+}
+
+// setHandshakeDeadline limits how long the connection is read before its first query.
+func (c *conn) setHandshakeDeadline(timeout time.Duration) {
+	_ = c.sock.SetReadDeadline(time.Now().Add(timeout))
+	if c.l.isStopping() { // wake may have set a deadline before
+		_ = c.sock.SetReadDeadline(c.l.stopTime.Add(c.l.lastQuery))
+	}
 }
 
 // Read reads all data that have been received, as a TCP socket does: crypto/tls returns
@@ -109,8 +115,9 @@ func (s *tlsSocket) SetWriteDeadline(time.Time) error { return nil }
 // records is the socket below a tls.Conn, with the records of TLS.
 type records struct {
 	socket
-	l   *Listener
-	how receiving // of Read
+	l    *Listener
+	how  receiving // of Read
+	rest []byte    // received together with a PROXY header
 }
 
 type receiving uint8
@@ -124,6 +131,11 @@ const (
 // Read returns os.ErrDeadlineExceeded itself where nothing was received, after which
 // crypto/tls can continue to read.
 func (r *records) Read(p []byte) (n int, err error) {
+	if len(r.rest) > 0 {
+		n = copy(p, r.rest)
+		r.rest = r.rest[n:]
+		return n, nil
+	}
 	switch r.how {
 	case block:
 		n, err = r.socket.Read(p)

@@ -71,6 +71,12 @@ func (l *Limits) defaults() {
 	orDefault(&l.WriteTimeout, 5*time.Second)
 }
 
+// OrDefaults returns the limits with the defaults in place of zeros.
+func (l Limits) OrDefaults() Limits {
+	l.defaults()
+	return l
+}
+
 func (o *Options) defaults() {
 	orDefault(&o.Readers, runtime.GOMAXPROCS(0))
 	orDefault(&o.Grace, 5*time.Second)
@@ -122,7 +128,8 @@ type Listener struct {
 	conns       conns
 	parked      parkedCounter // UDP queries
 	overload    overload      // of the UDP sockets
-	removeGauge func()        // removes the gauge of conns
+	proxies     proxySource
+	removeGauge func() // removes the gauge of conns
 
 	// Shared by the TCP connections: see tcp.go.
 	start   time.Time
@@ -314,7 +321,7 @@ func (l *Listener) Serve() {
 	} else {
 		l.conns.running.Go(l.accept)
 	}
-	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open TCP connections.", l.conns.count, "address", l.addr.String())
+	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open connections.", l.conns.count, "address", l.addr.String())
 }
 
 // Stop ends the listener. It closes idle connections at once. Those on which no query has

@@ -104,7 +104,10 @@ func (r *reader) newQuery() *dns.Query {
 // is false if the datagram was larger.
 func (r *reader) received(s *slot, n int, complete bool, now time.Time) {
 	packet := s.packet[:n]
-	if !complete && n >= wire.HeaderLen {
+	if p := r.l.proxies.Load(); p != nil {
+		packet = r.unwrap(p, s.q, packet)
+	}
+	if !complete && len(packet) >= wire.HeaderLen {
 		// Records are missing. An impossible number of records makes Parse
 		// report a malformed request.
 		binary.BigEndian.PutUint16(packet[10:], 0xFFFF)

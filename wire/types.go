@@ -34,6 +34,9 @@ const (
 	TypeDNSKEY     Type = 48
 	TypeNSEC3      Type = 50
 	TypeNSEC3PARAM Type = 51
+	TypeCDS        Type = 59
+	TypeCDNSKEY    Type = 60
+	TypeZONEMD     Type = 63
 
 	TypeSVCB  Type = 64
 	TypeHTTPS Type = 65
@@ -119,9 +122,9 @@ func (t Type) mnemonic() string {
 		return "NSEC3PARAM"
 	case 52:
 		return "TLSA"
-	case 59:
+	case TypeCDS:
 		return "CDS"
-	case 60:
+	case TypeCDNSKEY:
 		return "CDNSKEY"
 	case TypeSVCB:
 		return "SVCB"

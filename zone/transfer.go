@@ -3,12 +3,13 @@ package zone
 import (
 	"encoding/binary"
 	"iter"
+	"slices"
 
 	"github.com/seamark/seamark/wire"
 )
 
-// A Transferable is a handler with zones that other servers may copy: file, auto and
-// secondary. The directive transfer finds the Transferables of its server block.
+// A Transferable is a handler with zones that other servers may copy: file, auto,
+// secondary and kubernetes. The directive transfer finds the Transferables of its server block.
 type Transferable interface {
 	// Version returns the current version of a zone, or nil if the handler does not
 	// have the zone, or has no data of it yet. It is safe for concurrent use.
@@ -19,12 +20,21 @@ type Transferable interface {
 	Follow(changed func(origin wire.Name)) (stop func())
 }
 
+// A Transferrer is a handler that lets other servers copy zones: transfer.
+type Transferrer interface {
+	// Transfers reports whether servers may copy the zone.
+	Transfers(origin wire.Name) bool
+}
+
 // A Version is an immutable state of a zone. A Version may also be a Differ.
 type Version interface {
 	// Serial returns the serial number of the SOA record.
 	Serial() (serial uint32, ok bool)
+	// SOA returns the SOA record in wire form, with names written out.
+	SOA() []byte
 	// Records yields each record once, the SOA record first. A record is in wire
-	// form, with names written out, and is valid until yield returns.
+	// form, with names written out, and is valid until yield returns. The records may be
+	// those of a newer version if the zone changes often.
 	Records(yield func(record []byte) bool)
 }
 
@@ -59,6 +69,15 @@ func (z *Zone) Records(yield func(record []byte) bool) {
 			}
 		}
 	}
+}
+
+// SOA implements [Version].
+func (z *Zone) SOA() (soa []byte) {
+	z.Records(func(record []byte) bool {
+		soa = slices.Clone(record)
+		return false
+	})
+	return soa
 }
 
 // A recordWriter yields records with the names of their nodes.

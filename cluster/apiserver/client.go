@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
 	"github.com/seamark/seamark/cluster"
@@ -165,6 +168,9 @@ func restConfig(o cluster.Options) (*rest.Config, error) {
 			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
 		}
 		config, err := clientcmd.NewNonInteractiveClientConfig(*file, o.KubeconfigContext, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		if clientcmd.IsEmptyConfig(err) {
+			err = errors.New("it has no current context, or that context has no cluster") // client-go's error has advice for other programs
+		}
 		if err != nil {
 			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
 		}
@@ -180,6 +186,25 @@ func restConfig(o cluster.Options) (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the pod's service account: %w", err)
 	}
 	return config, nil
+}
+
+// FindContext returns the file that has a context, and the name of the context: the current
+// one if name is empty. kubectl merges the files; FindContext does not, so a context whose
+// cluster or user is in another file cannot be used.
+func FindContext(files []string, name string) (file, context string, err error) {
+	configs := make([]*clientcmdapi.Config, len(files))
+	for i, file := range files {
+		if configs[i], err = clientcmd.LoadFromFile(file); err != nil {
+			return "", "", fmt.Errorf("reading kubeconfig %s: %w", file, err)
+		}
+		name = cmp.Or(name, configs[i].CurrentContext)
+	}
+	for i, config := range configs {
+		if config.Contexts[name] != nil {
+			return files[i], name, nil
+		}
+	}
+	return "", "", fmt.Errorf("no context %q in the kubeconfigs %s", name, strings.Join(files, ", "))
 }
 
 func userAgent() string {

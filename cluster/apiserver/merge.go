@@ -65,7 +65,11 @@ func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 	s.list(kind).keys = in
 	lists := s.lists[kind]
 	if slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys == nil }) {
-		return // the sink waits for all namespaces
+		// The sink waits for all namespaces, but what a snapshot has of this one is old.
+		for _, key := range s.absent(kind, in) {
+			s.sink.Delete(kind, key)
+		}
+		return
 	}
 	s.sink.Listed(kind, hasKey(lists))
 }
@@ -75,12 +79,26 @@ func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 func (s namespaceSink) missing(kind cluster.Kind, in *keys) (missing, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isOther := func(key cluster.Key) bool {
-		return cmp.Or(key.Namespace, key.Name) != s.namespaces[s.namespace] // a Namespace has no namespace
-	}
-	objects, _ = countMissing(s.sink, kind, isOther)
-	missing, _ = countMissing(s.sink, kind, func(key cluster.Key) bool { return isOther(key) || in.has(key) })
+	objects, _ = countMissing(s.sink, kind, s.isOther)
+	missing, _ = countMissing(s.sink, kind, func(key cluster.Key) bool { return s.isOther(key) || in.has(key) })
 	return missing, objects
+}
+
+// absent returns the keys of the sink's objects in the namespace that are not in a list.
+func (s namespaceSink) absent(kind cluster.Kind, in *keys) (absent []cluster.Key) {
+	countMissing(s.sink, kind, func(key cluster.Key) bool {
+		if s.isOther(key) || in.has(key) {
+			return true
+		}
+		absent = append(absent, key)
+		return false
+	})
+	return absent
+}
+
+// isOther reports whether an object is not in the namespace. A Namespace is in itself.
+func (s namespaceSink) isOther(key cluster.Key) bool {
+	return cmp.Or(key.Namespace, key.Name) != s.namespaces[s.namespace]
 }
 
 // hasKey returns a function that reports whether a key is in any of the lists.

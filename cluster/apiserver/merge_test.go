@@ -119,3 +119,27 @@ func TestMergeMissing(t *testing.T) {
 		t.Errorf("an empty list of one of three namespaces: got %d of %d objects missing, want 5 of 5", missing, objects)
 	}
 }
+
+// Until all namespaces have been listed, a list deletes what a snapshot has of its own
+// namespace only.
+func TestMergeAfterSnapshot(t *testing.T) {
+	sink := &comparingSink{services: map[cluster.Key]bool{}}
+	source := newSource(new(metrics.Registry))
+	m := newMerger(sink, source.Monitor, []string{"a", "b"})
+	for _, namespace := range m.namespaces {
+		for n := range 3 {
+			sink.Put(cluster.Services, &cluster.Service{Namespace: namespace, Name: fmt.Sprint(n)})
+		}
+	}
+	in := newKeys(source.seed)
+	in.add(cluster.Key{Namespace: "a", Name: "1"})
+	namespaceSink{m, 0}.listed(cluster.Services, in)
+	var got []string
+	for key := range sink.services {
+		got = append(got, key.String())
+	}
+	slices.Sort(got)
+	if want := []string{"a/1", "b/0", "b/1", "b/2"}; !slices.Equal(got, want) {
+		t.Errorf("Services after a list of namespace a, before one of b: got %q, want %q", got, want)
+	}
+}

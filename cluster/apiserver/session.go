@@ -25,8 +25,9 @@ const (
 // A Session sends single requests to one API server, in JSON. It is for commands; Run
 // follows changes. Its methods may be called from several goroutines.
 type Session struct {
-	http *http.Client
-	base *url.URL
+	http   *http.Client
+	base   *url.URL
+	origin string // of the address and the credentials
 }
 
 // A ResponseError is an error response of the API server.
@@ -57,15 +58,22 @@ func NewSession(o cluster.Options) (*Session, error) {
 	}
 	config.UserAgent = userAgent()
 	config.Timeout = requestTimeout
+	origin := "the service account of this pod"
+	switch {
+	case o.Kubeconfig != "":
+		origin = "kubeconfig " + o.Kubeconfig
+	case o.Endpoint != "":
+		origin = "the endpoint " + o.Endpoint
+	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading %s: %w", origin, err)
 	}
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading %s: %w", origin, err)
 	}
-	return &Session{client, base}, nil
+	return &Session{client, base, origin}, nil
 }
 
 // Close closes the connections.
@@ -93,7 +101,10 @@ func (s *Session) Do(ctx context.Context, method, path, contentType string, body
 	}
 	response, err := s.http.Do(request)
 	if err != nil {
-		return nil, err // it names the method and the URL
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the URL
+		}
+		return nil, fmt.Errorf("connecting to the API server %s of %s: %w", s.base, s.origin, err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, responseLimit+1))

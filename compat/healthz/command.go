@@ -10,14 +10,15 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/seamark/seamark/internal/processgroup"
 )
 
 const (
 	// maxOutput limits the bytes of a command's output that are kept.
 	maxOutput = 64 << 10
-	// exitTimeout limits, after the end of a command, how long its output is read
-	// and how long the rest of its process group is reaped. A process that left the
-	// group may keep the pipe open, and the kernel may delay a process's end.
+	// exitTimeout limits, after the end of a command, how long its output is read: a
+	// process that left the group may keep the pipe open.
 	exitTimeout = time.Second
 )
 
@@ -87,7 +88,7 @@ func echo(words []string) builtin {
 // program or ctx ends. stdout and stderr select the output to keep.
 func process(ctx context.Context, stdout, stderr bool, name string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, name, args...)
-	setProcessGroup(c)
+	processgroup.Set(c)
 	// With a pipe of package exec, Wait would block until every process that the
 	// program left behind has closed it.
 	r, w, err := os.Pipe()
@@ -114,7 +115,7 @@ func process(ctx context.Context, stdout, stderr bool, name string, args ...stri
 		close(output)
 	}()
 	err = c.Wait()
-	killProcessGroup(c.Process.Pid)
+	processgroup.Kill(c.Process.Pid)
 	_ = r.SetReadDeadline(time.Now().Add(exitTimeout))
 	text := <-output
 	<-output

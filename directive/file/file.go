@@ -4,7 +4,11 @@
 // Setup reads the options (setup.go) and the zone files (load.go), so that seamark
 // check finds their errors. A source (source.go) serves a file's zones and
 // replaces them when the file changes. File (file.go) selects the zone for a
-// query; package zone computes the answer.
+// query; package zone computes the answer. Auto (auto.go) does the same for the files
+// of a directory.
+//
+// The directive sign is here, too, as it reads the same files: sign.go has its options, and
+// a signer (signer.go) writes a zone's signed file whenever that is due.
 package file
 
 import (

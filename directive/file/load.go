@@ -11,6 +11,7 @@ import (
 
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
+	"github.com/seamark/seamark/zone/signing"
 	"github.com/seamark/seamark/zone/zonefile"
 )
 
@@ -26,15 +27,11 @@ type version struct {
 func load(path string, origins []wire.Name, log *slog.Logger) (*version, error) {
 	v := &version{readAt: time.Now()}
 	for _, origin := range origins {
-		l := loader{origin: origin, origins: origins, builder: zone.NewBuilder(origin)}
-		files, err := zonefile.Read(path, origin, l.add)
+		l := loader{origin: origin, origins: origins}
+		z, files, err := l.load(path)
 		if v.files == nil || err != nil {
 			v.files = files
 		}
-		if err != nil {
-			return v, err
-		}
-		z, err := l.zone(path)
 		if err != nil {
 			return v, err
 		}
@@ -48,6 +45,7 @@ func load(path string, origins []wire.Name, log *slog.Logger) (*version, error) 
 type loader struct {
 	origin  wire.Name
 	origins []wire.Name // all zones that are served from the file
+	sign    bool        // the zone will be signed: records of signed zones are ignored
 	builder *zone.Builder
 
 	hasSOA    bool
@@ -55,12 +53,28 @@ type loader struct {
 	conflicts warning          // records beside a CNAME record
 	outside   warning          // records that are in none of the zones
 	expired   warning          // signatures
+	replaced  warning          // records of signed zones
+}
+
+// load reads the zone from a file.
+func (l *loader) load(path string) (*zone.Zone, []zonefile.File, error) {
+	l.builder = zone.NewBuilder(l.origin)
+	files, err := zonefile.Read(path, l.origin, l.add)
+	if err != nil {
+		return nil, files, err
+	}
+	z, err := l.zone(path)
+	return z, files, err
 }
 
 // add adds one record.
 func (l *loader) add(r zonefile.Record) error {
 	if r.Class != wire.ClassIN {
 		return fmt.Errorf("%s: class %s, want IN", r.Owner, r.Class)
+	}
+	if l.sign && signing.Replaces(r.Type) {
+		l.replaced.add(&r, fmt.Errorf("%s: %s records are made by the directive sign", r.Owner, r.Type))
+		return nil
 	}
 	if r.Type == wire.TypeSOA && r.Owner != l.origin {
 		if l.otherSOA == nil {
@@ -119,6 +133,7 @@ func (l *loader) warn(log *slog.Logger) {
 	l.conflicts.log(log, "file: Found records beside a CNAME record")
 	l.outside.log(log, "file: Ignored records outside the zone")
 	l.expired.log(log, "file: Found expired signatures")
+	l.replaced.log(log, "sign: Ignored records of a signed zone")
 	switch r := l.otherSOA; {
 	case r == nil:
 	case !l.hasSOA:

@@ -2,6 +2,7 @@ package file
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,10 +43,32 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			first[origin] = d
 			f.add(origin, &served{u, i})
 		}
-		if u.planned, err = load(u.path, u.origins, b.Log); err != nil {
-			errs = append(errs, d.Errorf("%w", err))
+		read := func() (err error) {
+			if u.planned, err = load(u.path, u.origins, b.Log); err != nil {
+				return d.Errorf("%w", err)
+			}
+			return nil
 		}
-		b.OnStart(func(s *config.Start) error { return u.start(s, b) })
+		start := func(s *config.Start) error { return u.start(s, b) }
+		if !slices.ContainsFunc(b.Source.Directives, func(d corefile.Directive) bool { return d.Text == "sign" }) {
+			errs = append(errs, read())
+			b.OnStart(start)
+		} else {
+			b.OnPlanned(func() error {
+				if !signs(b, u.path) {
+					b.OnStart(start)
+					return read()
+				}
+				// This runs after sign has written the file.
+				b.OnStart(func(s *config.Start) error {
+					if err := read(); err != nil {
+						return err
+					}
+					return start(s)
+				})
+				return nil
+			})
+		}
 		b.OnSwap(func() {
 			u.source.serve(u.planned)
 			u.planned = nil

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -16,6 +17,7 @@ const (
 	schemeDNS   = "dns"
 	schemeTLS   = "tls"
 	schemeHTTPS = "https"
+	schemeGRPC  = "grpc" // with or without TLS
 )
 
 // A destination is one TO argument of a forward. Its upstreams are at addr, at the
@@ -27,7 +29,7 @@ type destination struct {
 	addr       netip.AddrPort
 	port       uint16
 	serverName string // the name in the upstream's certificate
-	url        string // for DNS over HTTPS
+	url        string // for DNS over HTTPS, and of a Unix domain socket
 }
 
 // A target identifies one upstream.
@@ -38,9 +40,12 @@ type target struct {
 	url        string
 }
 
+// usesHTTP reports whether queries are requests of HTTP.
+func (t target) usesHTTP() bool { return t.scheme == schemeHTTPS || t.scheme == schemeGRPC }
+
 // String returns the upstream's name in metrics and errors.
 func (t target) String() string {
-	if t.scheme == schemeHTTPS {
+	if t.url != "" {
 		return t.url
 	}
 	return t.addr.String()
@@ -49,7 +54,7 @@ func (t target) String() string {
 // targetAt returns the upstream at an address of the destination.
 func (d destination) targetAt(addr netip.Addr) target {
 	t := target{scheme: d.scheme, addr: netip.AddrPortFrom(addr, d.port), serverName: d.serverName}
-	if t.serverName == "" && d.scheme == schemeTLS {
+	if t.serverName == "" && (d.scheme == schemeTLS || d.scheme == schemeGRPC) {
 		t.serverName = d.host
 	}
 	return t
@@ -68,7 +73,9 @@ func parseDestination(text string, exists func(path string) bool) (d destination
 			d.scheme, d.port = schemeTLS, 853
 		case schemeHTTPS:
 			return parseURL(text)
-		case "quic", "grpc", "https3":
+		case schemeGRPC:
+			return d, errors.New("grpc:// is not supported here: use the directive grpc")
+		case "quic", "https3":
 			return d, fmt.Errorf("%s:// is known, not supported yet", scheme)
 		default:
 			return d, fmt.Errorf("unknown scheme %q: want dns://, tls:// or https://", scheme)

@@ -1,4 +1,4 @@
-// Package forward implements the forward directive: it sends queries to other DNS
+// Package forward implements the directives forward and grpc: it sends queries to other DNS
 // servers and validates their replies. Package builtin lists its Setup; package
 // server calls it. No other handler opens sockets to DNS servers.
 //
@@ -7,7 +7,7 @@
 // updater keeps it up to date with files and host names. For a query,
 // Forward.AwaitDNS joins an exchange, which equal queries share. The exchange
 // sends attempts to one upstream after the other, over UDP (socket), TCP and TLS
-// (stream) or HTTPS, until a reply arrives. A parser drops the records of the
+// (stream), HTTPS or gRPC, until a reply arrives. A parser drops the records of the
 // reply that do not belong to the query.
 package forward
 
@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
@@ -211,6 +212,7 @@ type Forward struct {
 	maxConcurrent int64 // zero: no limit
 	nextCodes     []wire.RCode
 	nextOnNodata  bool
+	fallthru      config.Fallthrough // of grpc
 	options       options
 	later         []*Forward // the forwards of the block that follow this one
 	stateKey      dns.StateKey
@@ -236,6 +238,7 @@ type options struct {
 	dohGet       bool
 	tls          tlsOptions
 	serverName   string
+	plainText    bool // without TLS: of grpc
 	policy       string
 	checkEvery   time.Duration
 	checkNoRec   bool
@@ -321,7 +324,7 @@ func (f *Forward) AwaitDNS(q *dns.Query, wake func()) bool {
 	if !f.acquire() {
 		return false
 	}
-	q.SetState(f.stateKey, f.set.join(q, f.excluded.Load(), len(f.observers) > 0, wake))
+	q.SetState(f.stateKey, f.set.join(q, f.excluded.Load(), len(f.observers) > 0 || q.Trace() != nil, wake))
 	return true
 }
 
@@ -341,8 +344,12 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 	if x.upstream != nil {
 		q.SetState(f.stateKey, x.upstream)
 	}
-	if len(f.observers) > 0 {
+	if len(f.observers) > 0 || q.Trace() != nil {
 		f.observe(q, x)
+	}
+	if x.reply == nil && f.fallthru.Through(q.Name()) {
+		q.Next(ctx)
+		return nil
 	}
 	if x.reply == nil {
 		q.AddExtendedError(x.ede, x.edeText())
@@ -373,8 +380,12 @@ func (f *Forward) followOwn(ctx context.Context, q *dns.Query, target []byte) {
 	q.Cacheable = q.Cacheable && served && sub.Cacheable
 }
 
-// passesOn reports whether the reply makes the query go to the next forward.
+// passesOn reports whether the reply makes the query go to the next forward, or
+// directive.
 func (f *Forward) passesOn(q *dns.Query, r *reply) bool {
+	if r.code == wire.NXDomain && f.fallthru.Through(q.Name()) {
+		return true
+	}
 	if !slices.Contains(f.nextCodes, r.code) && !(f.nextOnNodata && r.isNODATA()) {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/seamark/seamark/internal/clock"
@@ -41,7 +42,7 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// httpClient returns the client for DNS over HTTPS. It looks up host names when
+// httpClient returns the client for DNS over HTTPS and gRPC. It looks up host names when
 // it connects.
 func (u *upstream) httpClient() *http.Client {
 	u.mu.Lock()
@@ -53,6 +54,11 @@ func (u *upstream) httpClient() *http.Client {
 	// Later queries share a connection, so connecting may take longer than a query.
 	timeout := max(o.readTimeout, minDialTimeout)
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if path, ok := strings.CutPrefix(u.url, "unix://"); ok {
+			network, addr = "unix", path
+		} else if u.scheme == schemeGRPC {
+			addr = u.addr.String()
+		}
 		to := o.source // of a host name, only addresses of this family are used
 		if ap, err := netip.ParseAddrPort(addr); err == nil {
 			to = ap.Addr()
@@ -65,12 +71,16 @@ func (u *upstream) httpClient() *http.Client {
 		}
 		return &trackedConn{conn, context.AfterFunc(u.set.ctx, func() { _ = conn.Close() })}, nil
 	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(u.scheme == schemeHTTPS)
+	protocols.SetHTTP2(!o.plainText)
+	protocols.SetUnencryptedHTTP2(o.plainText)
 	u.client = &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dial,
 			TLSClientConfig:     u.set.tlsConfig(u.target),
 			TLSHandshakeTimeout: timeout,
-			ForceAttemptHTTP2:   true,
+			Protocols:           protocols,
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: timeout, PingTimeout: timeout},
 			IdleConnTimeout:     max(o.expire, time.Millisecond), // 0 would mean forever
 			MaxIdleConnsPerHost: o.idleLimit(maxHTTPConns),
@@ -82,12 +92,16 @@ func (u *upstream) httpClient() *http.Client {
 	return u.client
 }
 
-// sendHTTPS sends a with the ID 0 (RFC 8484 §4.1) and waits for the reply.
-func (u *upstream) sendHTTPS(a *attempt) {
+// sendHTTP sends a with the ID 0 (RFC 8484 §4.1) and waits for the reply.
+func (u *upstream) sendHTTP(a *attempt) {
 	a.sent = clock.Now()
 	ctx, cancel := context.WithTimeout(u.set.ctx, u.options().readTimeout)
 	defer cancel()
-	packet, err := u.exchangeHTTPS(ctx, a.packet())
+	exchange := u.exchangeHTTPS
+	if u.scheme == schemeGRPC {
+		exchange = u.exchangeGRPC
+	}
+	packet, err := exchange(ctx, a.packet())
 	switch {
 	case u.set.ctx.Err() != nil:
 		u.fail(a, errStopped)
@@ -102,10 +116,19 @@ func (u *upstream) sendHTTPS(a *attempt) {
 	}
 	if reason != valid {
 		u.metrics.discard(reason)
-		u.fail(a, fmt.Errorf("%s: reply is not an answer: %s", u.url, reason))
+		u.fail(a, fmt.Errorf("%s: reply is not an answer: %s", u, reason))
 		return
 	}
 	u.finish(a, r)
+}
+
+// httpError returns the error of a request without its URL, which may contain the query.
+func (u *upstream) httpError(err error) error {
+	var urlErr *url.Error
+	if errors.As(err, &urlErr) {
+		err = urlErr.Err
+	}
+	return fmt.Errorf("%s: %w", u, err)
 }
 
 func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []byte, err error) {
@@ -124,11 +147,7 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 	}
 	response, err := u.httpClient().Do(request)
 	if err != nil {
-		var urlErr *url.Error // its text contains the encoded query
-		if errors.As(err, &urlErr) {
-			err = urlErr.Err
-		}
-		return nil, fmt.Errorf("%s: %w", u.url, err)
+		return nil, u.httpError(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))

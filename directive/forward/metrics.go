@@ -11,6 +11,7 @@ import (
 // upstreamMetrics are the metrics of one upstream.
 type upstreamMetrics struct {
 	registry  *metrics.Registry
+	proxyName string
 	to        string // the label
 	requests  *metrics.Counter
 	retries   *metrics.Counter
@@ -26,18 +27,21 @@ type upstreamMetrics struct {
 // rcodeMetrics are the metrics of one response code, created with the first
 // reply that has it.
 type rcodeMetrics struct {
-	responses           *metrics.Counter
-	duration, forwarded *metrics.Histogram
+	responses *metrics.Counter
+	durations []*metrics.Histogram
 }
-
-const proxyName = "forward" // the label proxy_name, as in CoreDNS
 
 func newUpstreamMetrics(r *metrics.Registry, t target) *upstreamMetrics {
 	to := t.String()
+	proxyName := "forward" // the directive, as in CoreDNS
+	if t.scheme == schemeGRPC {
+		proxyName = "grpc"
+	}
 	m := &upstreamMetrics{
 		registry:  r,
+		proxyName: proxyName,
 		to:        to,
-		requests:  r.Counter("coredns_forward_requests_total", "Counter of requests made per upstream.", "to", to),
+		requests:  r.Counter("coredns_"+proxyName+"_requests_total", "Counter of requests made per upstream.", "to", to),
 		retries:   r.Counter("seamark_forward_retries_total", "Queries sent to the upstream because this or another upstream had not answered in time.", "to", to),
 		failed:    r.Counter("seamark_forward_failures_total", "Queries sent to the upstream that it did not answer.", "to", to),
 		unhealthy: r.Counter("coredns_proxy_healthcheck_failures_total", "Failed health checks.", "proxy_name", proxyName, "to", to),
@@ -49,7 +53,7 @@ func newUpstreamMetrics(r *metrics.Registry, t target) *upstreamMetrics {
 			"to", to, "reason", string(reason))
 	}
 	for i, proto := range []string{"udp", "tcp", "tcp-tls"} {
-		if t.scheme == schemeHTTPS || (t.scheme == schemeTLS) != (i == 2) {
+		if t.usesHTTP() || (t.scheme == schemeTLS) != (i == 2) {
 			continue
 		}
 		m.reused[i] = r.Counter("coredns_proxy_conn_cache_hits_total", "Counter of connection cache hits per upstream and protocol.",
@@ -79,17 +83,23 @@ func (m *upstreamMetrics) countReply(code wire.RCode, took time.Duration) {
 			name = code.String()
 		}
 		c = &rcodeMetrics{
-			responses: m.registry.Counter("coredns_forward_responses_total", "Replies of the upstream, by response code.", "to", m.to, "rcode", name),
-			duration: m.registry.Histogram("coredns_proxy_request_duration_seconds", "Time from a query to its reply.",
-				durations(), "proxy_name", proxyName, "to", m.to, "rcode", name),
-			forwarded: m.registry.Histogram("coredns_forward_request_duration_seconds", "Time from a query to its reply.",
-				durations(), "to", m.to, "rcode", name),
+			responses: m.registry.Counter("coredns_"+m.proxyName+"_responses_total", "Replies of the upstream, by response code.", "to", m.to, "rcode", name),
+		}
+		histogram := func(metric string, labels ...string) {
+			c.durations = append(c.durations, m.registry.Histogram(metric, "Time from a query to its reply.", durations(), labels...))
+		}
+		if m.proxyName == "grpc" {
+			histogram("coredns_grpc_request_duration_seconds", "to", m.to)
+		} else {
+			histogram("coredns_proxy_request_duration_seconds", "proxy_name", m.proxyName, "to", m.to, "rcode", name)
+			histogram("coredns_forward_request_duration_seconds", "to", m.to, "rcode", name)
 		}
 		counters.Store(c)
 	}
 	c.responses.Add(1)
-	c.duration.Observe(took.Seconds())
-	c.forwarded.Observe(took.Seconds())
+	for _, h := range c.durations {
+		h.Observe(took.Seconds())
+	}
 }
 
 // durations returns CoreDNS's bucket bounds: a quarter of a millisecond, doubled

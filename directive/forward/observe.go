@@ -9,9 +9,14 @@ import (
 	"github.com/seamark/seamark/internal/clock"
 )
 
-// observe passes the finished exchange to the observers, once for all of its queries.
+// observe passes the finished exchange to the observers, once for all of its queries, and
+// to the trace of q.
 func (f *Forward) observe(q *dns.Query, x *exchange) {
-	if x.upstream == nil || !x.observed.CompareAndSwap(false, true) {
+	if x.upstream == nil {
+		return
+	}
+	first := len(f.observers) > 0 && x.observed.CompareAndSwap(false, true)
+	if !first && q.Trace() == nil {
 		return
 	}
 	started := time.Now().Add(-clock.Now()) // of package clock
@@ -32,10 +37,19 @@ func (f *Forward) observe(q *dns.Query, x *exchange) {
 		e.Proto = dns.TCP
 	}
 	e.Sent = started.Add(sent)
-	if x.reply != nil && x.reply.received > 0 {
+	switch {
+	case x.reply == nil:
+	case x.reply.received > 0:
 		e.Reply, e.Received = x.reply.packet, started.Add(x.reply.received)
+	case !first: // the query that began the exchange is not followed
+		e.Received = time.Now()
 	}
-	for _, o := range f.observers {
-		o.ObserveExchange(q, &e)
+	if first {
+		for _, o := range f.observers {
+			o.ObserveExchange(q, &e)
+		}
+	}
+	if t := q.Trace(); t != nil {
+		t.ObserveExchange(q, &e)
 	}
 }

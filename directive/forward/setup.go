@@ -22,6 +22,10 @@ import (
 
 // Setup reads the forward directives of a server block.
 func Setup(b *config.Block, uses []corefile.Directive) error {
+	return setupWith(b, uses, (*Forward).parse)
+}
+
+func setupWith(b *config.Block, uses []corefile.Directive, parse func(*Forward, *config.Block, corefile.Directive) error) error {
 	var forwards []*Forward
 	var errs []error
 	// A query holds the state of few keys without allocating, so all forwards of the
@@ -30,7 +34,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	for _, d := range uses {
 		f := newForward()
 		f.stateKey = stateKey
-		errs = append(errs, f.parse(b, d))
+		errs = append(errs, parse(f, b, d))
 		f.rejects = b.Metrics.Counter("coredns_forward_max_concurrent_rejects_total",
 			"Queries refused because max_concurrent queries were waiting.")
 		b.Handle(f)
@@ -94,20 +98,39 @@ const (
 	maxCount = 1 << 20
 )
 
-func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
+// parseDestinationFunc is the type of parseDestination.
+type parseDestinationFunc func(text string, exists func(path string) bool) (destination, error)
+
+// parseWith reads FROM, TO and the options that forward and grpc share, and more options.
+func (f *Forward) parseWith(b *config.Block, d corefile.Directive, parseDestination parseDestinationFunc, more ...corefile.Option) error {
 	if err := d.Arity(2, -1); err != nil {
 		return err
 	}
 	o := &f.options
-	var errs []error
 	from, err := config.ParseZones(d.Path, d.Args[:1])
 	f.from = from
-	errs = append(errs, err, f.parseTo(b, d), d.Options(
+	return errors.Join(err, f.parseTo(b, d, parseDestination), d.Options(append(more,
 		corefile.Option{Usage: "except ZONES...", Set: func(d corefile.Directive) error {
 			zones, err := config.ParseZones(d.Path, d.Args)
 			f.except = append(f.except, zones...)
 			return err
 		}},
+		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(d corefile.Directive) error { return o.parseTLS(b, d) }},
+		corefile.Option{Usage: "tls_servername NAME", Set: func(d corefile.Directive) error {
+			o.plainText = false
+			return corefile.String(&o.serverName)(d)
+		}},
+		corefile.Option{Usage: "policy random|round_robin|sequential", Set: func(d corefile.Directive) error {
+			d.Args = slices.Clone(d.Args)
+			d.Args[0].Text = strings.ToLower(d.Args[0].Text)
+			return corefile.OneOf(&o.policy, random, roundRobin, sequential)(d)
+		}},
+	)...), o.checkConflicts(d))
+}
+
+func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
+	o := &f.options
+	return f.parseWith(b, d, parseDestination,
 		corefile.Option{Usage: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
 		corefile.Option{Usage: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
 		corefile.Option{Usage: "expire DURATION", Set: corefile.Duration(&o.expire, 0, oneDay)},
@@ -127,13 +150,6 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 			err := corefile.OneOf(&mode, "auto", "off")(d)
 			o.plainCase = mode == "off"
 			return err
-		}},
-		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(d corefile.Directive) error { return o.parseTLS(b, d) }},
-		corefile.Option{Usage: "tls_servername NAME", Set: corefile.String(&o.serverName)},
-		corefile.Option{Usage: "policy random|round_robin|sequential", Set: func(d corefile.Directive) error {
-			d.Args = slices.Clone(d.Args)
-			d.Args[0].Text = strings.ToLower(d.Args[0].Text)
-			return corefile.OneOf(&o.policy, random, roundRobin, sequential)(d)
 		}},
 		corefile.Option{Usage: "health_check DURATION [no_rec] [domain NAME]", Set: o.parseCheck},
 		corefile.Option{Usage: "max_concurrent N", Set: func(d corefile.Directive) error {
@@ -160,8 +176,7 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 			return nil
 		}},
 		corefile.Option{Usage: "resolver IP[:PORT]...", Set: o.parseResolvers},
-	))
-	return errors.Join(append(errs, o.checkConflicts(d))...)
+	)
 }
 
 // checkConflicts returns an error for options that contradict each other.
@@ -178,7 +193,7 @@ func (o *options) checkConflicts(d corefile.Directive) error {
 }
 
 // parseTo parses the TO arguments and checks the files among them.
-func (f *Forward) parseTo(b *config.Block, d corefile.Directive) error {
+func (f *Forward) parseTo(b *config.Block, d corefile.Directive, parseDestination parseDestinationFunc) error {
 	var errs []error
 	upstreams := 0
 	for _, a := range d.Args[1:] {
@@ -295,6 +310,7 @@ func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
 		texts = append(texts, text)
 		_, _ = fmt.Fprintf(hash, "%s %d\n%s", file, len(text), text)
 	}
+	o.plainText = false
 	o.tls = tlsOptions{&tls.Config{MinVersion: tls.VersionTLS12}, fmt.Sprintf("%x", hash.Sum(nil))}
 	if n := len(texts); n%2 == 1 {
 		o.tls.RootCAs = x509.NewCertPool()

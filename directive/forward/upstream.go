@@ -36,7 +36,7 @@ type upstream struct {
 	mu         sync.Mutex
 	sockets    []*socket
 	streams    []*stream
-	client     *http.Client // for DNS over HTTPS
+	client     *http.Client // for DNS over HTTPS and gRPC
 	unregister []func()
 	retired    bool // removed from the set: no more health checks
 }
@@ -109,11 +109,11 @@ func (u *upstream) send(a *attempt) {
 	}
 	work := u.sendStream
 	switch {
-	case u.scheme == schemeHTTPS && !a.probe && u.waiting.Load() > maxHTTPWaiting:
+	case u.usesHTTP() && !a.probe && u.waiting.Load() > maxHTTPWaiting:
 		u.fail(a, errBusy)
 		return
-	case u.scheme == schemeHTTPS:
-		a.useStream, work = true, u.sendHTTPS
+	case u.usesHTTP():
+		a.useStream, work = true, u.sendHTTP
 	case u.scheme == schemeTLS || u.options().forceTCP || a.useStream:
 		a.useStream = true
 	default:

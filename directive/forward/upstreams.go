@@ -244,7 +244,7 @@ func (s *upstreamSet) tlsConfig(t target) *tls.Config {
 func (s *upstreamSet) targets(resolved [][]netip.Addr) (targets []target) {
 	for i, d := range s.options.destinations {
 		switch {
-		case d.scheme == schemeHTTPS:
+		case d.url != "":
 			targets = append(targets, target{scheme: d.scheme, url: d.url})
 		case d.addr.IsValid():
 			targets = append(targets, d.targetAt(d.addr.Addr()))

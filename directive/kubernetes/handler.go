@@ -58,14 +58,17 @@ type Handler struct {
 	index       *Index
 	server      string   // labels of the name server in front of each zone
 	options     *options // other directives may change them before the start
+	transferred []*zoneInfo
+	live        *live // nil unless other servers copy zones
 }
 
 // A zoneInfo is one of the handler's zones.
 type zoneInfo struct {
 	name         wire.Name
 	labels       int
-	reverse      bool // under in-addr.arpa or ip6.arpa
-	multicluster bool // it has names of ServiceImports
+	reverse      bool      // under in-addr.arpa or ip6.arpa
+	multicluster bool      // it has names of ServiceImports
+	live         *liveZone // if other servers copy the zone
 }
 
 // A result is the outcome of a lookup.

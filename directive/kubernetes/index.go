@@ -54,6 +54,8 @@ type Index struct {
 	partChanges []partChange
 	diff        endpointDiff
 	addrSet     addrSet
+
+	undos []*undo // record what changes; empty unless other servers copy zones
 }
 
 // A podCount is the number of pods in a namespace that have an address.
@@ -178,6 +180,9 @@ func (ix *Index) setExposed(ns *namespace, exposed bool) {
 		return
 	}
 	ix.toggled[ns] = struct{}{}
+	for _, u := range ix.undos {
+		u.addNamespace(ns, !exposed)
+	}
 	sign := uint32(1)
 	if !exposed {
 		sign = ^uint32(0)

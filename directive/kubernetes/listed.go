@@ -22,6 +22,9 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	if before := ix.syncedKinds.Or(1 << kind); before != allKinds && ix.Synced() {
 		close(ix.synced)
 	}
+	for _, u := range ix.undos {
+		u.wake() // the index may be ready
+	}
 }
 
 // Missing implements [cluster.Comparer]. The objects of a namespace count with it: without its

@@ -70,6 +70,9 @@ func (ix *Index) addPodAddr(ns *namespace, ip netip.Addr, by int) {
 		ix.pods.Delete(string(key))
 	}
 	if (before > 0) != (n > 0) {
+		for _, u := range ix.undos {
+			u.addPod(key, before > 0)
+		}
 		worth := mix(fnv(fnvBasis, key))
 		ns.objects += by
 		if by < 0 {

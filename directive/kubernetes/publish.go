@@ -11,6 +11,9 @@ func (ix *Index) flush(kind cluster.Kind) {
 		ix.applyReverse()
 	}
 	ix.externalReverse.applyChange(&ix.externalChange)
+	for _, u := range ix.undos {
+		u.wake()
+	}
 }
 
 // flushServices applies the pending changes, except for those of reverse names.
@@ -45,6 +48,9 @@ func (ix *Index) publish(c *serviceChange) {
 	amended := e != nil
 	if !amended {
 		e = ix.buildEntry(c.key, spec, all)
+	}
+	for _, u := range ix.undos {
+		u.addEntry(c)
 	}
 	table, before := ix.table(c.imported), uint32(0)
 	if c.old != nil {

@@ -27,9 +27,12 @@ func (l *lookup) label(i int) []byte {
 
 // answer finds the name and writes its records.
 func (l *lookup) answer() result {
+	isTransfer := l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR
 	switch {
-	case l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR:
+	case isTransfer && (l.zone.live == nil || l.depth > 0 || l.index.Ready()):
 		return refused
+	case isTransfer: // the directive transfer has no data yet
+		return notListed
 	case !l.haveListed(cluster.Services):
 		return notListed
 	case l.depth == 0:
@@ -99,6 +102,11 @@ func (l *lookup) services() result {
 	if !e.visible() {
 		return nameError
 	}
+	return l.serviceRecords(e)
+}
+
+// serviceRecords answers a name at or below that of a Service.
+func (l *lookup) serviceRecords(e *entry) result {
 	s := serviceLookup{lookup: l, entry: e, prefix: l.depth - 3}
 	if e.externalName {
 		if s.prefix > 0 {
@@ -189,7 +197,8 @@ func (l *lookup) apex() result {
 }
 
 // soa writes the zone's SOA record. The serial is a hash of the objects: replicas
-// with equal objects have equal serials. It may decrease.
+// with equal objects have equal serials. It may decrease. That of a zone that other
+// servers copy is a liveZone's.
 func (l *lookup) soa(s wire.Section) {
 	apex := wire.QuestionPointer(l.q.LabelOffset(l.depth))
 	const rname = "\x0ahostmaster"
@@ -202,6 +211,9 @@ func (l *lookup) soa(s wire.Section) {
 	serial := &l.index.serial
 	if l.zone.multicluster {
 		serial = &l.index.importSerial
+	}
+	if l.zone.live != nil {
+		serial = &l.zone.live.serial
 	}
 	for _, v := range [5]uint32{serial.Load(), 7200, 1800, 86400, l.ttl} {
 		a.Buf = append(a.Buf, byte(v>>24), byte(v>>16), byte(v>>8), byte(v))

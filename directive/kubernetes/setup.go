@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
 )
 
 // Setup sets up the kubernetes directive, which answers names of a cluster's Services
@@ -69,8 +70,7 @@ import (
 // A reverse name has the PTR record of the Service that has the ClusterIP, or else one for
 // each endpoint that has the address. The NS record names the Service kube-dns in
 // kube-system; without it, the Services with a ClusterIP that have this server as an
-// endpoint; without these, ns.dns. So it does not change with the addresses of Pods. Zone
-// transfers (AXFR, IXFR) are refused.
+// endpoint; without these, ns.dns. So it does not change with the addresses of Pods.
 //
 // Of several endpoints with one address, the ones whose targetRef names a Pod of their
 // namespace or a Node have PTR records, as have those of default/kubernetes. The others
@@ -174,6 +174,45 @@ import (
 // by name. If nothing matches the answer is NXDOMAIN. Queries with * as a Service or a
 // namespace scan all Services, on half of the processors at most.
 //
+// # Zone transfers
+//
+// Use the directive transfer in the server block to let other servers copy ZONES, such as
+// Knot, NSD, BIND and the directive secondary, and answer cluster names from the copies.
+// Without it transfers are refused.
+//
+//	cluster.local 10.96.0.0/16 {
+//	    kubernetes {
+//	        manifests examples
+//	    }
+//	    transfer {
+//	        to 10.0.0.53
+//	    }
+//	}
+//
+// A copy follows the cluster: changes of up to 20 ms make one version of a zone, the
+// servers are notified, and transfer the differences with IXFR. A zone keeps up to 8 MB of
+// differences; a server that has an older version, or one from before a restart, transfers
+// the whole zone with AXFR. So it does after a change that would need more than 32 MB of
+// answers to be compared: a Service with hundreds of endpoints and thousands of ports. Of a cluster with 1,000 endpoints half of the changes are in a
+// copy by secondary, Knot or BIND after 40 ms; NSD applies changes at intervals of seconds by
+// default (xfrd-reload-timeout), and NSD 4.6 may discard one that arrives meanwhile until its
+// retry timer: set its option max-retry-time, for example to 5. A change of one Service is a message of 500 bytes for each
+// copy, and 2 to 5 ms of CPU time in this server. The serial number of a version is its time in units of 1/64
+// second, and at least one more than that before, so it increases also when the clock is set
+// back while the server runs, and when the server is restarted. Two servers have different
+// versions: let a copy have a single primary.
+//
+// A copy has the records of all names above, with their TTLs, of endpoints and, with pods
+// verified, of Pods. It does not have answers that are made for any name: those of pods
+// insecure, of wildcards, of prefer for topology zones without endpoints, and other
+// spellings of the IPv6 address of a Pod. Names without records that have no records below
+// them do not exist in a copy, such as pod with pods disabled, and namespaces without
+// Services. A name has at most 4 MB of records of a type: the rest of a larger Service, with
+// tens of thousands of ports and endpoints, is missing. BIND logs a warning for the addresses
+// of _PORT._PROTO, whose names are not those of hosts, and accepts them. It rejects a zone with
+// a name that has more than 100 records of a type, such as a headless Service with 101
+// endpoints, unless its option max-records-per-type is larger, or 0 for no limit.
+//
 // # Limits
 //
 // An answer costs as much CPU time as its reply is large, whatever an object holds. Where
@@ -217,7 +256,7 @@ import (
 //
 // Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers for which the
 // specification or an RFC requires others; each is in docs/reference/differences.md. Ours:
-// manifests, snapshot, ptr verified, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
+// manifests, snapshot, zone transfers with differences, ptr verified, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
 // wildcard, as in kube-dns). Differs from kube-dns: there *.NS.svc has the ExternalNames of
 // the namespace only.
 func Setup(b *config.Block, uses []corefile.Directive) error {
@@ -249,9 +288,21 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		if h.podMode == podsVerified && b.UsesMetadata() {
 			o.podsByAddr, o.PodLabels = true, true
 		}
+		for _, t := range config.Find[zone.Transferrer](b) {
+			for _, z := range h.zones {
+				if t.Transfers(z.name) {
+					h.transferred = append(h.transferred, z)
+				}
+			}
+		}
 		return nil
 	})
-	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })
+	b.OnStart(func(s *config.Start) error {
+		if err := o.start(s, d, b, h); err != nil {
+			return err
+		}
+		return h.startLive(s)
+	})
 	return nil
 }
 

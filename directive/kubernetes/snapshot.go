@@ -8,13 +8,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/seamark/seamark/cluster/snapshot"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/internal/watch"
 )
 
 const (
@@ -128,7 +128,7 @@ func (f *snapshotFile) write() error {
 		return nil
 	}
 	hash := w.hash()
-	if err := replaceFile(f.path, func(file *os.File) error {
+	if err := watch.Replace(f.path, 0o600, func(file *os.File) error {
 		return snapshot.Write(file, snapshot.Header{Written: time.Now(), Options: w.snapshotOf}, w.Objects())
 	}); err != nil {
 		return err
@@ -151,32 +151,6 @@ func (f *snapshotFile) logError(err error, retry time.Duration) {
 		action = "create the directory of the file"
 	}
 	f.log.Error("kubernetes: Writing the snapshot failed", "file", f.path, "error", err, "action", action, "duration", retry)
-}
-
-// replaceFile replaces a file by one that write has written: as a whole, or not at all.
-func replaceFile(path string, write func(*os.File) error) error {
-	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err = write(file); err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // readSnapshot reads a snapshot of these options.

@@ -9,8 +9,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -27,6 +29,7 @@ const (
 type client struct {
 	addr netip.AddrPort
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	key  atomic.Pointer[tsig.Ref] // of the plan that answers queries
 }
 
 // fetch returns the primary's version of a zone if it is newer than old, and otherwise
@@ -63,11 +66,15 @@ func (r refusal) Error() string { return fmt.Sprintf("the primary replied %s", w
 // than that of old.
 func (c *client) newer(conn net.Conn, origin wire.Name, old *zone.Zone) error {
 	id := uint16(rand.Uint32())
-	if err := send(conn, wire.AppendRequest(nil, id, 0, []byte(origin), wire.TypeSOA)); err != nil {
+	session, err := c.send(conn, wire.AppendRequest(nil, id, 0, []byte(origin), wire.TypeSOA))
+	if err != nil {
 		return err
 	}
 	packet, err := receive(conn, nil)
 	if err != nil {
+		return err
+	}
+	if err := verify(session, packet, true); err != nil {
 		return err
 	}
 	in := newIncoming(origin, nil)
@@ -109,7 +116,8 @@ func (c *client) transfer(conn net.Conn, origin wire.Name, old *zone.Zone) (*zon
 		query[9] = 1 // the authority section
 		query = append(query, soa...)
 	}
-	if err := send(conn, query); err != nil {
+	session, err := c.send(conn, query)
+	if err != nil {
 		return nil, nil, err
 	}
 	in := newIncoming(origin, old)
@@ -120,6 +128,10 @@ func (c *client) transfer(conn net.Conn, origin wire.Name, old *zone.Zone) (*zon
 			return nil, nil, err
 		}
 		done, err := in.message(buf, id, qtype)
+		unchanged := errors.Is(err, errUnchanged) || errors.Is(err, errWholeZone)
+		if err := verify(session, buf, done || unchanged); err != nil {
+			return nil, nil, err
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -128,6 +140,27 @@ func (c *client) transfer(conn net.Conn, origin wire.Name, old *zone.Zone) (*zon
 			return z, in, err
 		}
 	}
+}
+
+// send signs and sends a query. The session verifies the reply; it is nil without a key.
+func (c *client) send(conn net.Conn, message []byte) (*tsig.Session, error) {
+	key, err := c.key.Load().Key()
+	if err != nil {
+		return nil, err
+	}
+	var session *tsig.Session
+	if key != nil {
+		session, message = tsig.Start(key, message, time.Now())
+	}
+	return session, send(conn, message)
+}
+
+// verify verifies the next message of a reply.
+func verify(s *tsig.Session, message []byte, last bool) error {
+	if s == nil {
+		return nil
+	}
+	return s.Verify(message, last, time.Now())
 }
 
 func send(conn net.Conn, message []byte) error {

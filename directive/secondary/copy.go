@@ -19,10 +19,16 @@ type zoneCopy struct {
 	options
 	clients   []*client
 	log       *slog.Logger
-	followers zone.Followers
+	followers *zone.Followers
 	notified  chan struct{} // a NOTIFY message arrived
+	ctx       context.Context
 	cancel    context.CancelFunc
 	task      sync.WaitGroup
+
+	accept    func(z *zone.Zone) error // of a catalog: applies a version, or rejects it; else nil
+	transfers chan struct{}            // limits concurrent transfers; nil for no limit
+	before    *zoneCopy                // the stopped copy whose state this one takes over, or nil
+	last      *schedule                // the state of run after it has ended
 
 	current atomic.Pointer[zone.Zone] // nil without data, and after it has expired
 }
@@ -40,10 +46,25 @@ const (
 	rest = 4
 )
 
+// newCopy returns a copy without data. Start starts it.
+func newCopy(o options, clients []*client, log *slog.Logger) *zoneCopy {
+	c := &zoneCopy{options: o, clients: clients, log: log, followers: new(zone.Followers), notified: make(chan struct{}, 1)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+func (c *zoneCopy) start() { c.task.Go(func() { c.run(c.ctx) }) }
+
 // run follows the zone until ctx ends.
 func (c *zoneCopy) run(ctx context.Context) {
 	s := schedule{copy: c, retry: firstRetry}
-	s.load()
+	defer func() { c.last = &s }()
+	if c.before != nil {
+		s.takeOver(c.before.last)
+		c.before = nil
+	} else {
+		s.load()
+	}
 	defer s.save()
 	for {
 		took := s.refresh(ctx)
@@ -77,14 +98,36 @@ type schedule struct {
 	failed  string // the last error that was logged
 }
 
+// takeOver continues with the data of another copy of the zone.
+func (s *schedule) takeOver(from *schedule) {
+	if s.zone, s.checked = from.zone, from.checked; s.zone != nil {
+		s.unsaved = true
+		if s.copy.current.Load() != nil {
+			s.install(s.zone)
+		}
+	}
+}
+
 // refresh queries the primaries in turn until one answers. It returns how long that took.
 func (s *schedule) refresh(ctx context.Context) time.Duration {
-	c, start := s.copy, time.Now()
+	c := s.copy
+	if c.transfers != nil {
+		select {
+		case c.transfers <- struct{}{}:
+			defer func() { <-c.transfers }()
+		case <-ctx.Done():
+			return 0
+		}
+	}
+	start := time.Now()
 	var errs []error
 	for _, from := range c.clients {
 		z, in, err := from.fetch(ctx, c.origin, s.zone)
 		if ctx.Err() != nil {
 			return 0
+		}
+		if z != nil && c.accept != nil {
+			err = c.accept(z)
 		}
 		if b := (backwards{}); errors.As(err, &b) {
 			s.warn(err)

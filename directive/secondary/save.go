@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -34,37 +35,23 @@ func (s *schedule) save() {
 	}
 }
 
-func (c *zoneCopy) writeFile(z *zone.Zone, checked time.Time) (err error) {
-	temporary := c.file + ".new"
-	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_ = f.Close()
-		if err != nil {
-			_ = os.Remove(temporary)
+func (c *zoneCopy) writeFile(z *zone.Zone, checked time.Time) error {
+	return watch.Replace(c.file, 0o600, func(f *os.File) error {
+		sum := crc32.NewIEEE()
+		w := bufio.NewWriter(io.MultiWriter(f, sum))
+		_, _ = w.WriteString(fileHead)
+		_, _ = w.Write(binary.BigEndian.AppendUint64([]byte(c.origin), uint64(checked.Unix())))
+		for r := range z.Records {
+			_, _ = w.Write([]byte{byte(len(r) >> 16), byte(len(r) >> 8), byte(len(r))})
+			_, _ = w.Write(r)
 		}
-	}()
-	sum := crc32.NewIEEE()
-	w := bufio.NewWriter(io.MultiWriter(f, sum))
-	_, _ = w.WriteString(fileHead)
-	_, _ = w.Write(binary.BigEndian.AppendUint64([]byte(c.origin), uint64(checked.Unix())))
-	for r := range z.Records {
-		_, _ = w.Write([]byte{byte(len(r) >> 16), byte(len(r) >> 8), byte(len(r))})
-		_, _ = w.Write(r)
-	}
-	_, _ = w.Write([]byte{0, 0, 0})
-	if err := w.Flush(); err != nil {
+		_, _ = w.Write([]byte{0, 0, 0})
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		_, err := f.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 		return err
-	}
-	if _, err := f.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32())); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary, c.file)
+	})
 }
 
 // load serves the zone in the file, unless it has expired.
@@ -89,6 +76,12 @@ func (s *schedule) load() {
 	if age := time.Since(checked); age > timer(z, 8) || age < -time.Hour {
 		c.log.Warn("secondary: Ignored file: the zone has expired", "zone", c.origin, "file", c.file, "data_age", age.Round(time.Second))
 		return
+	}
+	if c.accept != nil {
+		if err := c.accept(z); err != nil {
+			c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
+			return
+		}
 	}
 	s.checked, s.saved = checked, time.Now()
 	s.install(z)

@@ -4,6 +4,9 @@
 // record and after NOTIFY messages. A client (client.go) transfers it, an incoming
 // (incoming.go) checks the records and makes the new version, and save.go keeps it in a
 // file. Secondary answers from the current version; package zone computes the answer.
+//
+// The zones are those of the Corefile, and the members of catalogs (catalog.go), which come
+// and go with the records of a catalog zone (catalog_parse.go).
 package secondary
 
 import (
@@ -14,6 +17,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -23,6 +27,8 @@ import (
 //	secondary [ZONES...] {
 //	    transfer from ADDRESS...
 //	    file PATH
+//	    key NAME
+//	    catalog [MEMBER-ZONES...]
 //	    fallthrough [ZONES...]
 //	}
 //
@@ -46,13 +52,36 @@ import (
 // served meanwhile. Records outside the zone are ignored. A serial number that is older
 // than that of the copy is logged, and the copy stays.
 //
+// Each new version of a zone is made from all of its records, and a secondary waits four
+// times as long as that took before the next one. For 1,000 endpoints of a cluster's zone
+// it is 20 ms of CPU time, for 150,000 endpoints 3 seconds and up to 510 MB of memory, where
+// the primary needs 90 MB: copy large clusters with Knot or BIND instead.
+//
 // file writes the zone to PATH, at most every 30 seconds and when the server stops. When
 // the server starts again it answers from PATH at once, unless the zone has expired. It
 // can be used with a single zone. A relative PATH is relative to the directory of the
 // directive root.
 //
+// key signs the queries to the primaries with a key of the directive tsig in the same
+// server block, and rejects replies without a valid signature. To accept signed NOTIFY
+// messages alone, use the option require_opcode of tsig.
+//
 // fallthrough passes queries for names that do not exist to the next directive: those in
 // its ZONES, or all of them if it has none.
+//
+// catalog makes ZONES catalog zones (RFC 9432): lists of other zones, their members, that
+// the primaries serve. The members are copied from the same primaries with the same options,
+// and served as soon as the catalog lists them, until it does not any more. Only zones within
+// the server block's zones are served, and with MEMBER-ZONES only these and zones below them:
+// without it, the primaries can have any name answered. A zone is refused, which is logged, if
+// a directive of the server block has it, or another catalog, unless that one's property coo
+// permits the change. Other properties, such as group, have no effect. A zone whose member
+// node has another label is transferred again. A catalog without version 2, with a zone or
+// property coo twice, or with more than 10,000 members is broken, and rejected as a whole:
+// the members stay, as they do when the catalog expires. At most 16 members are transferred
+// at the same time. With file, members are written to PATH.MEMBER, and the files of removed
+// members are deleted. Queries for a catalog are refused, except for its SOA record, and for
+// transfers that the directive transfer permits.
 //
 // With the directive transfer other servers can copy the zones from here.
 //
@@ -62,14 +91,21 @@ import (
 //	        file /var/lib/seamark/example.org.zone
 //	    }
 //	}
+//	. {
+//	    secondary catalog.invalid {
+//	        transfer from 10.0.1.1
+//	        catalog example.com example.net
+//	    }
+//	    forward . /etc/resolv.conf
+//	}
 //
-// Same as CoreDNS: syntax of transfer from and fallthrough. Differs: IXFR is used; file
-// survives restarts; a zone expires; the answers are those of the directive file;
-// catalog is not supported.
+// Same as CoreDNS: syntax of transfer from, catalog and fallthrough. Differs: IXFR is used;
+// file survives restarts; key signs queries; a zone expires; the answers are those of the
+// directive file; queries for a catalog are refused; a catalog needs no NS record.
 type Secondary struct {
-	zones   map[wire.Name]*served
-	origins map[wire.Name]struct{}
-	most    int // labels of the longest zone
+	zones    map[wire.Name]*served // of the Corefile
+	static   *zoneSet              // without members
+	catalogs *catalogs             // nil without catalogs; set at the start
 }
 
 // A served is one zone of a Secondary.
@@ -77,14 +113,18 @@ type served struct {
 	options
 	primaries []netip.AddrPort
 	fallthru  *config.Fallthrough
+	key       *tsig.Ref
 	copy      *zoneCopy // set at the start
+
+	memberOption
 }
 
 // options identify a zoneCopy across reloads.
 type options struct {
-	origin wire.Name
-	from   string // the primaries
-	file   string
+	origin   wire.Name
+	from     string // the primaries
+	file     string
+	catalogs string // of a catalog: the catalogs that it is updated with; else ""
 }
 
 // AuthoritativeZones returns the zones.
@@ -101,23 +141,27 @@ func (s *Secondary) HandlesNotify() {}
 
 // ServeDNS answers queries for names in the zones.
 func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
-	at := s.find(q)
+	set := s.set()
+	at, c := s.find(q, set)
 	switch {
 	case at == nil:
 		return dns.Next
 	case q.IsNotify():
-		return at.notify(q)
+		return at.notify(q, c)
 	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
 		q.Fail(wire.Refused)
 		return dns.Done
+	case at.isCatalog && c == at.copy && (q.Type != wire.TypeSOA || string(q.Name()) != string(c.origin)):
+		q.Fail(wire.Refused) // it is data for servers, and may be confidential (RFC 9432 §7)
+		return dns.Done
 	}
-	z := at.copy.current.Load()
+	z := c.current.Load()
 	if z == nil {
 		q.Fail(wire.ServFail)
 		q.Err = errNoData
 		return dns.Done
 	}
-	found := z.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: s.origins})
+	found := z.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: set.origins})
 	if found.Missing && at.fallthru.Through(q.Name()) {
 		q.Answer.Clear()
 		return dns.Next
@@ -136,16 +180,16 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 
 var errNoData = errors.New("no primary has sent the zone, or it has expired")
 
-// notify accepts a NOTIFY message from a primary.
-func (s *served) notify(q *dns.Query) dns.Verdict {
-	if string(s.origin) != string(q.Name()) {
+// notify accepts a NOTIFY message for a zone from a primary.
+func (s *served) notify(q *dns.Query, c *zoneCopy) dns.Verdict {
+	if string(c.origin) != string(q.Name()) {
 		return dns.Next
 	}
 	if !slices.ContainsFunc(s.primaries, func(p netip.AddrPort) bool { return p.Addr().WithZone("") == q.Peer.Addr().WithZone("") }) {
 		q.Fail(wire.Refused)
 		return dns.Done
 	}
-	s.copy.notify()
+	c.notify()
 	q.AA = true
 	return dns.Done
 }
@@ -156,24 +200,45 @@ func (s *Secondary) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// find returns the longest zone that contains the query name, or nil. DS records at a
-// zone's own name belong to its parent (RFC 4035 §3.1.4.1), if s has that.
-func (s *Secondary) find(q *dns.Query) (at *served) {
+// set returns the current zones.
+func (s *Secondary) set() *zoneSet {
+	if s.catalogs == nil {
+		return s.static
+	}
+	return s.catalogs.current.Load()
+}
+
+// find returns the longest zone that contains the query name, with its options, or nil. A
+// member has the options of its catalog. DS records at a zone's own name belong to its parent
+// (RFC 4035 §3.1.4.1), if s has that.
+func (s *Secondary) find(q *dns.Query, set *zoneSet) (at *served, c *zoneCopy) {
 	name, labels := q.Name(), q.Labels()
-	for i := max(0, labels-s.most); i <= labels; i++ {
-		if found := s.zones[wire.Name(name[q.LabelOffset(i):])]; found != nil {
-			if at = found; q.Type != wire.TypeDS || i > 0 {
-				return at
-			}
+	for i := max(0, labels-set.most); i <= labels; i++ {
+		origin := name[q.LabelOffset(i):]
+		if found := s.zones[wire.Name(origin)]; found != nil {
+			at, c = found, found.copy
+		} else if has := set.members[wire.Name(origin)]; has != nil {
+			at, c = s.zones[has.catalog.origin], has.copy
+		} else {
+			continue
+		}
+		if q.Type != wire.TypeDS || i > 0 {
+			break
 		}
 	}
-	return at
+	return at, c
 }
 
 // Version implements [zone.Transferable].
 func (s *Secondary) Version(origin wire.Name) zone.Version {
+	var c *zoneCopy
 	if at := s.zones[origin]; at != nil {
-		if z := at.copy.current.Load(); z != nil {
+		c = at.copy
+	} else if has := s.set().members[origin]; has != nil {
+		c = has.copy
+	}
+	if c != nil {
+		if z := c.current.Load(); z != nil {
 			return z
 		}
 	}
@@ -187,6 +252,14 @@ func (s *Secondary) Follow(changed func(origin wire.Name)) (stop func()) {
 		stops = append(stops, at.copy.followers.Add(changed))
 		if at.copy.current.Load() != nil {
 			changed(origin)
+		}
+	}
+	if s.catalogs != nil {
+		stops = append(stops, s.catalogs.followers.Add(changed))
+		for origin, has := range s.set().members {
+			if has.copy.current.Load() != nil {
+				changed(origin)
+			}
 		}
 	}
 	return func() {

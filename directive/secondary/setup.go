@@ -1,7 +1,6 @@
 package secondary
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,39 +8,56 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
 )
 
 // Setup sets up the secondary directives of a server block: see Secondary.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	s := &Secondary{zones: map[wire.Name]*served{}, origins: map[wire.Name]struct{}{}}
+	s := &Secondary{zones: map[wire.Name]*served{}, static: &zoneSet{origins: map[wire.Name]struct{}{}}}
 	var errs []error
 	for _, d := range uses {
 		errs = append(errs, s.parse(b, d))
 	}
 	b.Handle(s)
 	b.OnStart(func(start *config.Start) (err error) {
+		if err := s.startCatalogs(b, start); err != nil {
+			return err
+		}
 		for _, at := range s.zones {
-			if at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) { return newCopy(at, b), nil }); err != nil {
+			if at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) { return s.newCopy(at, b), nil }); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	b.OnSwap(func() {
+		for _, at := range s.zones {
+			for _, c := range at.copy.clients {
+				c.key.Store(at.key)
+			}
+		}
+	})
 	return errors.Join(errs...)
 }
 
-func newCopy(at *served, b *config.Block) *zoneCopy {
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &zoneCopy{options: at.options, log: b.Log, notified: make(chan struct{}, 1), cancel: cancel}
+// newCopy starts the copy of a zone.
+func (s *Secondary) newCopy(at *served, b *config.Block) *zoneCopy {
 	dial := b.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
+	var clients []*client
 	for _, addr := range at.primaries {
-		c.clients = append(c.clients, &client{addr: addr, dial: dial})
+		from := &client{addr: addr, dial: dial}
+		from.key.Store(at.key)
+		clients = append(clients, from)
 	}
-	c.task.Go(func() { c.run(ctx) })
+	c := newCopy(at.options, clients, b.Log)
+	if at.isCatalog {
+		c.accept = s.catalogs.add(at, clients)
+	}
+	c.start()
 	return c
 }
 
@@ -49,7 +65,8 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	var fallthru config.Fallthrough
 	var primaries []netip.AddrPort
-	file := ""
+	file, ref := "", new(tsig.Ref)
+	var members memberOption
 	errs := []error{err, d.Options(
 		corefile.Option{Usage: "transfer from ADDRESS...", Set: func(o corefile.Directive) error {
 			if o.Args[0].Text != "from" {
@@ -70,7 +87,9 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 			}
 			return nil
 		}},
+		members.option(b),
 		fallthru.Option(),
+		ref.Option(b),
 	)}
 	if errors.Join(errs...) == nil && len(primaries) == 0 {
 		errs = append(errs, d.Errorf("missing transfer from: name the primary servers"))
@@ -79,9 +98,11 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		if s.zones[origin] != nil {
 			errs = append(errs, d.Errorf("zone %s is already given", origin))
 		}
-		s.zones[origin] = &served{options: options{origin, fmt.Sprint(primaries), file}, primaries: primaries, fallthru: &fallthru}
-		s.origins[origin] = struct{}{}
-		s.most = max(s.most, origin.Labels())
+		s.zones[origin] = &served{
+			options:   options{origin: origin, from: fmt.Sprint(primaries), file: file},
+			primaries: primaries, fallthru: &fallthru, key: ref, memberOption: members,
+		}
+		s.static.add(origin)
 	}
 	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -32,7 +34,7 @@ func newNotifier(t *Transfer) *notifier {
 	n := &notifier{uses: t, cancel: cancel, targets: map[*use][]*target{}}
 	for _, u := range t.uses {
 		for _, addr := range u.targets {
-			to := &target{addr: addr, source: u.source, log: t.log, wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{}}
+			to := &target{addr: addr, source: u.source, key: u.key, log: t.log, wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{}}
 			n.targets[u] = append(n.targets[u], to)
 			n.tasks.Go(func() { to.run(ctx) })
 		}
@@ -46,18 +48,18 @@ func (n *notifier) follow(handlers []zone.Transferable) {
 		return
 	}
 	for _, h := range handlers {
-		stop := h.Follow(n.changed)
+		stop := h.Follow(func(origin wire.Name) { n.changed(h, origin) })
 		n.mu.Lock()
 		n.stops = append(n.stops, stop)
 		n.mu.Unlock()
 	}
 }
 
-// changed sends NOTIFY messages for a zone.
-func (n *notifier) changed(origin wire.Name) {
+// changed sends NOTIFY messages for a zone of a handler.
+func (n *notifier) changed(h zone.Transferable, origin wire.Name) {
 	if u := n.uses.find(origin); u != nil {
 		for _, to := range n.targets[u] {
-			to.add(origin)
+			to.add(h, origin)
 		}
 	}
 }
@@ -85,6 +87,7 @@ const firstTimeout = time.Second
 type target struct {
 	addr   netip.AddrPort
 	source netip.Addr
+	key    *tsig.Ref
 	log    *slog.Logger
 	wake   chan struct{}
 	tasks  sync.WaitGroup
@@ -95,17 +98,20 @@ type target struct {
 
 // An attempt is the state of one zone whose NOTIFY message has no reply yet.
 type attempt struct {
-	id    uint16 // of the last message
-	count int    // messages sent
-	next  time.Time
-	err   error
+	handler zone.Transferable
+	id      uint16 // of the last message
+	count   int    // messages sent
+	next    time.Time
+	err     error
+
+	session *tsig.Session // of the last message; nil without a key
 }
 
 // add makes the target send a NOTIFY message for a zone. A change while an earlier
 // message waits for its reply starts again.
-func (t *target) add(origin wire.Name) {
+func (t *target) add(h zone.Transferable, origin wire.Name) {
 	t.mu.Lock()
-	t.pending[origin] = &attempt{}
+	t.pending[origin] = &attempt{handler: h}
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:
@@ -135,13 +141,13 @@ func (t *target) run(ctx context.Context) {
 		}
 		var wait time.Duration
 		for {
-			origin, id, more := t.due(time.Now())
-			if id == 0 {
+			origin, a, more := t.due(time.Now())
+			if a.id == 0 {
 				wait = more
 				break
 			}
-			err := t.send(&socket, origin, id)
-			t.failed(origin, id, err)
+			err := t.send(&socket, origin, a.id, a.handler)
+			t.failed(origin, a.id, err)
 		}
 		if wait < 0 {
 			closeSocket()
@@ -151,10 +157,9 @@ func (t *target) run(ctx context.Context) {
 	}
 }
 
-// due returns a zone whose NOTIFY message must be sent now, with the ID of the message.
-// Without one the ID is zero, and wait is the time until the next, negative if there is
-// none.
-func (t *target) due(now time.Time) (origin wire.Name, id uint16, wait time.Duration) {
+// due returns a zone whose NOTIFY message must be sent now, with the attempt. Without one
+// the ID is zero, and wait is the time until the next, negative if there is none.
+func (t *target) due(now time.Time) (origin wire.Name, a attempt, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	wait = -1
@@ -173,11 +178,11 @@ func (t *target) due(now time.Time) (origin wire.Name, id uint16, wait time.Dura
 		default:
 			a.next = now.Add(firstTimeout << a.count)
 			a.count++
-			a.id = uint16(1 + rand.N(0xFFFF))
-			return name, a.id, 0
+			a.id, a.session = uint16(1+rand.N(0xFFFF)), nil
+			return name, *a, 0
 		}
 	}
-	return "", 0, wait
+	return "", attempt{}, wait
 }
 
 // failed notes why a message was not sent.
@@ -189,8 +194,10 @@ func (t *target) failed(origin wire.Name, id uint16, err error) {
 	}
 }
 
-// send sends one message, and opens the socket if it is nil.
-func (t *target) send(socket *net.Conn, origin wire.Name, id uint16) error {
+// send sends one message, and opens the socket if it is nil. The message has the zone's SOA
+// record (RFC 1996 §3.7), so that a server that is transferring an earlier version can know
+// that it needs another transfer.
+func (t *target) send(socket *net.Conn, origin wire.Name, id uint16, h zone.Transferable) error {
 	if *socket == nil {
 		var d net.Dialer
 		if t.source.IsValid() {
@@ -203,32 +210,56 @@ func (t *target) send(socket *net.Conn, origin wire.Name, id uint16) error {
 		*socket = opened
 		t.tasks.Go(func() { t.receive(opened) })
 	}
-	_, err := (*socket).Write(wire.AppendRequest(nil, id, wire.OpcodeNotify<<11|wire.FlagAA, []byte(origin), wire.TypeSOA))
+	message := wire.AppendRequest(nil, id, wire.OpcodeNotify<<11|wire.FlagAA, []byte(origin), wire.TypeSOA)
+	if v := h.Version(origin); v != nil {
+		message = append(message, v.SOA()...)
+		message[7] = 1 // the number of records in the answer section
+	}
+	key, err := t.key.Key()
+	if err != nil {
+		return err
+	}
+	if key != nil {
+		var session *tsig.Session
+		session, message = tsig.Start(key, message, time.Now())
+		t.mu.Lock()
+		if a := t.pending[origin]; a != nil && a.id == id {
+			a.session = session
+		}
+		t.mu.Unlock()
+	}
+	_, err = (*socket).Write(message)
 	return err
 }
 
 // receive reads replies until the socket is closed.
 func (t *target) receive(socket net.Conn) {
-	buf := make([]byte, 512)
+	buf := make([]byte, 2048)
 	for {
 		n, err := socket.Read(buf)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err == nil && n >= wire.HeaderLen && buf[2]&0x80 != 0 {
-			t.replied(uint16(buf[0])<<8|uint16(buf[1]), wire.RCode(buf[3]&15))
+			t.replied(buf[:n])
 		}
 	}
 }
 
-// replied ends the attempt with an ID. A server that does not accept the message is not
-// sent others.
-func (t *target) replied(id uint16, code wire.RCode) {
+// replied ends the attempt with the ID of a reply, unless the reply lacks a valid
+// signature. A server that does not accept the message is not sent others.
+func (t *target) replied(reply []byte) {
+	id, code := binary.BigEndian.Uint16(reply), wire.RCode(reply[3]&15)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for origin, a := range t.pending {
 		if a.id != id || a.count == 0 {
 			continue
+		}
+		if a.session != nil {
+			if a.err = a.session.Verify(reply, true, time.Now()); a.err != nil {
+				continue
+			}
 		}
 		delete(t.pending, origin)
 		if code != wire.NoError {

@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -91,26 +90,16 @@ func TestSecondaryNotify(t *testing.T) {
 
 // A secondary follows Knot with differences.
 func TestSecondaryOfKnot(t *testing.T) {
-	path := programPath(t, "knotd")
 	dir := t.TempDir()
 	primary, at := freePort(t), freePort(t)
 	write(t, filepath.Join(dir, "example.org.zone"), zoneFile(1, 1000))
 	write(t, filepath.Join(dir, "knot.conf"), fmt.Sprintf("server:\n  listen: %s@%d\n  rundir: %s\n  pidfile: %s/pid\ndatabase:\n  storage: %s\n"+
 		"remote:\n- id: copy\n  address: %s@%d\nacl:\n- id: all\n  address: 127.0.0.1\n  action: transfer\nzone:\n- domain: example.org\n  storage: %s\n"+
 		"  acl: all\n  notify: copy\n  zonefile-load: difference\n  journal-content: changes\n", primary.Addr(), primary.Port(), dir, dir, dir, at.Addr(), at.Port(), dir))
-	var knot output
-	c := exec.Command(path, "-c", filepath.Join(dir, "knot.conf"))
-	c.Stdout, c.Stderr = &knot, &knot
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-	}()
+	knotd := start(t, "knotd", dir, primary, "-c", filepath.Join(dir, "knot.conf"))
 	eventually(t, func() string {
 		if soa(primary, "example.org.") != 1 {
-			return "knotd does not answer: " + knot.String()
+			return "knotd does not answer"
 		}
 		return ""
 	})
@@ -118,7 +107,7 @@ func TestSecondaryOfKnot(t *testing.T) {
 	eventually(t, func() string { return differs(primary, at, 1) })
 	for serial := 2; serial < 5; serial++ {
 		write(t, filepath.Join(dir, "example.org.zone"), zoneFile(serial, 1000+serial))
-		if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+		if err := knotd.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() string { return differs(primary, at, uint32(serial)) })

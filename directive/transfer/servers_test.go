@@ -230,9 +230,15 @@ func programPath(t testing.TB, name string) string {
 // follow starts a daemon that copies zones from primary.
 func (d daemon) follow(t testing.TB, at, primary netip.AddrPort, key *tsigKey, zones ...string) {
 	t.Helper()
-	path := programPath(t, d.program)
 	dir := t.TempDir()
-	c := exec.Command(path, d.command(t, dir, at, primary, key, zones)...)
+	start(t, d.program, dir, at, d.command(t, dir, at, primary, key, zones)...)
+}
+
+// start starts a program in a directory for the time of the test, and waits until it listens
+// at an address.
+func start(t testing.TB, program, dir string, at netip.AddrPort, args ...string) *os.Process {
+	t.Helper()
+	c := exec.Command(programPath(t, program), args...)
 	var log output
 	c.Stdout, c.Stderr, c.Dir = &log, &log, dir
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -244,32 +250,34 @@ func (d daemon) follow(t testing.TB, at, primary netip.AddrPort, key *tsigKey, z
 		_ = c.Wait()
 		if t.Failed() {
 			text := log.String()
-			t.Logf("log of %s:\n%s", d.program, text[max(0, len(text)-4000):])
+			t.Logf("log of %s:\n%s", program, text[max(0, len(text)-4000):])
 		}
 	})
 	eventually(t, func() string {
 		if conn, err := net.Dial("tcp", at.String()); err != nil {
-			return d.program + " does not listen:\n" + log.String()
+			return program + " does not listen:\n" + log.String()
 		} else {
 			_ = conn.Close()
 		}
 		return ""
 	})
+	return c.Process
 }
 
 func knot(t testing.TB, dir string, at, primary netip.AddrPort, key *tsigKey, zones []string) []string {
 	text := fmt.Sprintf("server:\n  listen: %s@%d\n  rundir: %s\n  pidfile: %s/pid\n  udp-workers: 1\n  tcp-workers: 1\n  background-workers: 1\n"+
 		"database:\n  storage: %s\nlog:\n- target: stderr\n  any: info\n", at.Addr(), at.Port(), dir, dir, dir)
-	use := ""
+	use, signed := "", ""
 	if key != nil {
 		text += fmt.Sprintf("key:\n- id: %s\n  algorithm: hmac-sha256\n  secret: %s\n", key.name, key.secret)
 		use = "  key: " + key.name + "\n"
+		signed = "- id: signed\n  address: 127.0.0.1\n" + use + "  action: transfer\n"
 	}
 	text += fmt.Sprintf("remote:\n- id: primary\n  address: %s@%d\n%s", primary.Addr(), primary.Port(), use)
-	text += "acl:\n- id: notify\n  address: 127.0.0.1\n" + use + "  action: notify\n- id: all\n  address: 127.0.0.1\n  action: transfer\n"
+	text += "acl:\n- id: notify\n  address: 127.0.0.1\n" + use + "  action: notify\n- id: all\n  address: 127.0.0.1\n  action: transfer\n" + signed
 	text += "template:\n- id: default\n  storage: " + dir + "\n  zonefile-sync: -1\nzone:\n"
 	for _, z := range zones {
-		text += fmt.Sprintf("- domain: %s\n  master: primary\n  acl: [notify, all]\n", z)
+		text += fmt.Sprintf("- domain: %s\n  master: primary\n  acl: [notify, all%s]\n", z, map[bool]string{true: ", signed"}[key != nil])
 	}
 	write(t, filepath.Join(dir, "knot.conf"), text)
 	return []string{"-c", filepath.Join(dir, "knot.conf")}
@@ -284,9 +292,11 @@ func nsd(t testing.TB, dir string, at, primary netip.AddrPort, key *tsigKey, zon
 		name = key.name
 		text += fmt.Sprintf("key:\n name: %q\n algorithm: hmac-sha256\n secret: %q\n", key.name, key.secret)
 	}
+	// NSD 4.6 discards changes that arrive while it applies others, and transfers the zone
+	// again by its retry timer.
 	for _, z := range zones {
-		text += fmt.Sprintf("zone:\n name: %q\n request-xfr: %s@%d %s\n allow-notify: 127.0.0.1 %s\n provide-xfr: 127.0.0.1 NOKEY\n",
-			z, primary.Addr(), primary.Port(), name, name)
+		text += fmt.Sprintf("zone:\n name: %q\n request-xfr: %s@%d %s\n allow-notify: 127.0.0.1 %s\n provide-xfr: 127.0.0.1 NOKEY\n provide-xfr: 127.0.0.1 %s\n max-retry-time: 2\n",
+			z, primary.Addr(), primary.Port(), name, name, name)
 	}
 	write(t, filepath.Join(dir, "nsd.conf"), text)
 	return []string{"-d", "-c", filepath.Join(dir, "nsd.conf")}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -34,7 +35,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	zones, err := b.ZonesOr(d)
-	u := &use{zones: zones}
+	u := &use{zones: zones, key: new(tsig.Ref)}
 	errs := []error{err, d.Options(
 		corefile.Option{Usage: "to ADDRESS...", Set: func(o corefile.Directive) error {
 			var errs []error
@@ -49,6 +50,7 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 			}
 			return nil
 		}},
+		u.key.Option(b),
 	)}
 	if errors.Join(errs...) == nil && !u.any && len(u.clients) == 0 {
 		errs = append(errs, d.Errorf("missing to: name the servers that may transfer the zone"))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -26,10 +27,11 @@ import (
 //	transfer [ZONES...] {
 //	    to ADDRESS...
 //	    source ADDRESS
+//	    key NAME
 //	}
 //
 // The servers in to may transfer ZONES; the default is the server block's zones. The
-// records come from file, auto or secondary in the same server block. A server
+// records come from file, auto, secondary or kubernetes in the same server block. A server
 // at another address is refused, and so is every transfer of a zone without transfer.
 // If several ZONES contain the zone of a query, the longest one decides.
 //
@@ -39,13 +41,15 @@ import (
 // AXFR (RFC 5936) is answered over TCP. The records are sent as the client receives
 // them, so memory does not grow with the zone; at most 16 transfers run at the same
 // time, and others wait for up to five minutes. IXFR (RFC 1995) is answered with the
-// SOA record alone if the client has the current version or queries over UDP, and
-// otherwise as AXFR.
+// SOA record alone if the client has the current version or queries over UDP, with the
+// differences if the zone is one of kubernetes and has them, and otherwise as AXFR.
 //
 // When the server starts, and when the serial number of a zone changes, each address in
 // to except * is sent a NOTIFY message (RFC 1996), at port 53 if it has no port. A message
-// without a reply is repeated up to five times, after 1, 2, 4, 8 and 16 seconds. source
-// sets the local address of these messages.
+// has the zone's SOA record. Without a reply it is repeated up to five times, after 1, 2,
+// 4, 8 and 16 seconds. source sets the local address of these messages. key signs them with
+// a key of the directive tsig in the same server block; tsig also verifies the queries of
+// clients.
 //
 //	example.org:1053 {
 //	    file zones/db.example.org
@@ -60,9 +64,10 @@ import (
 //	    }
 //	}
 //
-// Same as CoreDNS: the syntax, and the clients that may transfer. Differs: IXFR over UDP is answered with
+// Same as CoreDNS: the syntax, and the clients that may transfer. Differs: the zones of
+// kubernetes are transferred with all names, by differences, and NOTIFY; IXFR over UDP is answered with
 // the SOA record, and not refused; a NOTIFY message is repeated for half a minute, and not
-// three times.
+// three times; key signs NOTIFY messages.
 type Transfer struct {
 	uses     []*use
 	handlers []zone.Transferable // set before the first query
@@ -77,6 +82,7 @@ type use struct {
 	clients []netip.Addr
 	targets []netip.AddrPort // of NOTIFY
 	source  netip.Addr
+	key     *tsig.Ref // signs NOTIFY
 }
 
 const (
@@ -122,6 +128,9 @@ func (t *Transfer) find(name wire.Name) (found *use) {
 	return found
 }
 
+// Transfers implements [zone.Transferrer].
+func (t *Transfer) Transfers(origin wire.Name) bool { return t.find(origin) != nil }
+
 // permits reports whether the client may transfer the zone.
 func (u *use) permits(client netip.Addr) bool {
 	return u.any || slices.Contains(u.clients, client.WithZone(""))
@@ -152,7 +161,7 @@ func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	}
 	s := &stream{ctx: ctx, q: q}
 	kind := "AXFR"
-	records := iter.Seq[[]byte](v.Records)
+	send := func() { s.sendZone(v) }
 	serial, _ := v.Serial()
 	if q.Type == wire.TypeIXFR {
 		has, ok := clientSerial(q.Packet())
@@ -161,18 +170,18 @@ func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 			return nil
 		}
 		if has == serial || zone.SerialLess(serial, has) || !q.Streams() {
-			records, kind = nil, "SOA"
+			send, kind = func() { s.write(v.SOA()) }, "SOA"
 		} else if d, ok := v.(zone.Differ); ok {
 			if changes, ok := d.Since(has); ok {
-				records, kind = changes, "IXFR"
+				send, kind = func() { s.sendChanges(v, changes) }, "IXFR"
 			}
 		}
 	}
 	q.AA = true
 	q.Answer.Buf = append(make([]byte, 0, 3*partSize), q.Answer.Buf...)
-	if err := s.send(v, records, kind == "IXFR"); err != nil {
-		t.log.Warn("transfer: Failed to send zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "error", err)
-		return err
+	if send(); s.err != nil {
+		t.log.Warn("transfer: Failed to send zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "error", s.err)
+		return s.err
 	}
 	t.log.Info("transfer: Sent zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "kind", kind, "count", s.count)
 	return nil
@@ -186,28 +195,29 @@ type stream struct {
 	err   error
 }
 
-// send writes the SOA record and, unless records is nil, the records and the SOA
-// record again. Records of a whole zone begin with the SOA record.
-func (s *stream) send(v zone.Version, records iter.Seq[[]byte], differences bool) error {
+// sendZone writes all records, and the SOA record again.
+func (s *stream) sendZone(v zone.Version) {
 	var soa []byte
-	v.Records(func(record []byte) bool {
-		soa = slices.Clone(record)
-		return false
-	})
-	s.write(soa)
-	if records == nil {
-		return s.err
-	}
-	first := !differences
-	records(func(record []byte) bool {
-		if first {
-			first = false
-			return true
+	for record := range v.Records {
+		if soa == nil {
+			soa = slices.Clone(record)
 		}
-		return s.write(record)
-	})
+		if !s.write(record) {
+			return
+		}
+	}
 	s.write(soa)
-	return s.err
+}
+
+// sendChanges writes differences between two SOA records (RFC 1995 §4).
+func (s *stream) sendChanges(v zone.Version, changes iter.Seq[[]byte]) {
+	s.write(v.SOA())
+	for record := range changes {
+		if !s.write(record) {
+			return
+		}
+	}
+	s.write(v.SOA())
 }
 
 // write adds one record, and sends the message before if it is full.

@@ -13,7 +13,7 @@ var lower = map[string][]string{
 	// The index knows nothing of queries.
 	"directive/kubernetes": {
 		"addrset", "alias", "amend", "build", "change", "claims", "digest", "entry", "external_entry", "index", "latency", "listed",
-		"merge", "names", "objects", "pods", "ports", "publish", "reverse", "selection", "table",
+		"merge", "names", "objects", "pods", "ports", "publish", "reverse", "selection", "table", "undo",
 	},
 }
 

@@ -45,7 +45,7 @@ var table = map[string]row{
 	"zone/zonefile": {third: []string{"github.com/miekg/dns"}, own: []string{"wire"}},
 
 	// Keys in files, and signatures.
-	"zone/signing": {third: []string{"github.com/miekg/dns"}, own: []string{"wire", "zone/zonefile"}},
+	"zone/signing": {third: []string{"github.com/miekg/dns"}, own: []string{"wire", "zone", "zone/zonefile"}},
 
 	// The contract between directives and the server. Zones are names in wire
 	// form.
@@ -63,18 +63,22 @@ var table = map[string]row{
 	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
-	"directive":          {own: append([]string{"internal/dnstap", "internal/expression", "internal/status"}, chain...), third: watchesFiles, noNet: true},
+	"directive":          {own: append([]string{"internal/dnstap", "internal/expression", "internal/processgroup", "internal/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
-	"directive/file":     {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
+	"directive/file":     {own: append([]string{"zone/signing", "zone/zonefile"}, chain...), noNet: true},
 	"directive/dnssec":   {own: append([]string{"zone/signing"}, chain...), noNet: true},
 	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
+	"directive/geoip":    {own: chain, third: []string{"github.com/oschwald/maxminddb-golang/v2"}, noNet: true},
+	// trace sends requests to a collector.
+	"directive/trace": {own: chain, third: []string{"google.golang.org/protobuf/encoding/protowire"}},
+	"directive/tsig":  {own: append([]string{"internal/tsig"}, chain...), noNet: true},
 	// transfer opens sockets to the servers that it notifies.
-	"directive/transfer": {own: chain},
+	"directive/transfer": {own: append([]string{"internal/tsig"}, chain...)},
 	// secondary opens connections to primary servers.
-	"directive/secondary": {own: chain},
+	"directive/secondary": {own: append([]string{"internal/tsig"}, chain...)},
 	// forward opens sockets to upstreams.
-	"directive/forward": {own: chain},
+	"directive/forward": {own: append([]string{"internal/grpcmessage"}, chain...)},
 	// These directives answer from the cluster.
 	"directive/kubernetes": {own: append([]string{"cluster"}, chain...), noNet: true},
 	"directive/hosts":      {own: append([]string{"cluster"}, chain...), noNet: true},
@@ -99,7 +103,7 @@ var table = map[string]row{
 		third: []string{"github.com/spf13/pflag"},
 	},
 	"compat/dnsmasq":  {own: []string{"corefile", "internal/flags", "wire"}, noNet: true},
-	"compat/healthz":  {own: []string{"internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/healthz":  {own: []string{"internal/processgroup", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 	"compat/skydns":   {own: []string{"corefile", "internal/etcdclient", "internal/flags", "wire"}, noNet: true},
@@ -110,8 +114,8 @@ var table = map[string]row{
 		own:   []string{"dns", "wire", "metrics"},
 		third: []string{"golang.org/x/sys"},
 	},
-	// The same for HTTPS.
-	"transport/streams": {own: []string{"dns", "transport", "wire", "metrics"}},
+	// The same for HTTPS, gRPC and QUIC.
+	"transport/streams": {own: []string{"dns", "transport", "wire", "metrics", "internal/grpcmessage"}, third: []string{"github.com/quic-go/quic-go"}},
 
 	// The list of directives. Package server does not import it.
 	"builtin": {own: []string{"config", "directive"}},
@@ -127,17 +131,22 @@ var table = map[string]row{
 	},
 
 	// Shared by some directives and commands.
-	"internal/clock":  {noNet: true},
-	"internal/flags":  {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
-	"internal/status": {own: []string{"metrics"}},
-	"internal/query":  {third: []string{"github.com/miekg/dns"}},
-	"internal/web":    {own: []string{"config", "internal/status"}},
-	"internal/watch":  {third: watchesFiles, noNet: true},
+	"internal/clock": {noNet: true},
+	// Bodies of gRPC requests and responses.
+	"internal/grpcmessage": {own: []string{"wire"}, third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
+	"internal/flags":       {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
+	"internal/status":      {own: []string{"metrics"}},
+	"internal/query":       {third: []string{"github.com/miekg/dns"}},
+	"internal/web":         {own: []string{"config", "internal/status"}},
+	"internal/watch":       {third: watchesFiles, noNet: true},
+	// Commands, for exec-healthz and on.
+	"internal/processgroup": {noNet: true},
 	// It opens sockets to receivers, and for them.
 	"internal/dnstap": {
 		own:   []string{"dns", "metrics"},
 		third: []string{"github.com/farsightsec/golang-framestream", "google.golang.org/protobuf/encoding/protowire"},
 	},
+	"internal/tsig": {own: []string{"config", "corefile", "wire"}, noNet: true},
 	// It runs a server in the process, and queries another one.
 	"internal/diff": {
 		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "internal/query", "metrics", "server", "transport", "wire"},
@@ -166,11 +175,11 @@ var table = map[string]row{
 }
 
 // tests lists what every _test.go file may import besides its package's row. Only
-// tests may import the libraries that they use to check replies and messages of dnstap, and
-// system calls with which they restrict themselves.
+// tests may import the libraries that they use to check replies and messages of dnstap, to
+// write databases for geoip, and for system calls with which they restrict themselves.
 var tests = row{
 	own:   []string{anything},
-	third: []string{"github.com/farsightsec/golang-framestream", "github.com/miekg/dns", "golang.org/x/sys/unix", "golang.org/x/tools/txtar", "google.golang.org/protobuf/encoding/protowire"},
+	third: []string{"github.com/farsightsec/golang-framestream", "github.com/maxmind/mmdbwriter", "github.com/miekg/dns", "github.com/quic-go/quic-go", "go.opentelemetry.io/proto/otlp", "golang.org/x/sys/unix", "golang.org/x/tools/txtar", "google.golang.org/grpc", "google.golang.org/protobuf/encoding/protowire", "google.golang.org/protobuf/proto"},
 }
 
 // vague lists package names that do not describe what the package provides.

@@ -51,6 +51,9 @@ type Options struct {
 	// RetryAfter is the time after which a query with a difference is repeated; zero is
 	// two seconds.
 	RetryAfter time.Duration
+	// Reading is called at intervals with the time that reading the objects has taken so far;
+	// nil for none.
+	Reading func(time.Duration)
 	// Progress receives the number of queries so far and the number of all queries, about
 	// once a second, from one goroutine; it may be nil.
 	Progress func(done, total int)

@@ -35,6 +35,9 @@ const DefaultCorefile = `. {
 // readLimit is how long newExpected waits for the objects.
 const readLimit = 2 * time.Minute
 
+// readingInterval is the time between two reports that the objects are being read.
+const readingInterval = 2 * time.Second
+
 // A source is the directive kubernetes, as far as a comparison uses it.
 type source interface {
 	Objects() iter.Seq2[cluster.Kind, cluster.Object]
@@ -51,6 +54,7 @@ type expected struct {
 	kubeDNS bool     // compatible kube-dns
 	port    *seamark.Port
 	metrics *metrics.Registry
+	reading func(time.Duration) // called at intervals while the objects are read; nil for none
 	*problems
 }
 
@@ -59,7 +63,7 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &expected{port: new(seamark.Port), metrics: new(metrics.Registry), problems: new(problems)}
+	e := &expected{port: new(seamark.Port), metrics: new(metrics.Registry), reading: o.Reading, problems: new(problems)}
 	e.kubeDNS = slices.ContainsFunc(servers[0].Directives[0].Body, func(o corefile.Directive) bool { return o.Text == "compatible" })
 	e.started = o.Cluster.Manifests != "" // a file with an error does not prevent the comparison
 	e.plan, err = server.NewPlan(servers, server.Options{
@@ -98,9 +102,14 @@ func (e *expected) wait(ctx context.Context) error {
 	limit := time.After(readLimit)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	start, reported := time.Now(), time.Duration(0)
 	for !e.source.Ready() {
 		select {
 		case <-tick.C:
+			if duration := time.Since(start); e.reading != nil && duration >= reported+readingInterval {
+				reported = duration
+				e.reading(duration)
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-limit:
@@ -194,6 +203,7 @@ func locationOptions(o cluster.Options) ([]corefile.Directive, error) {
 		}
 		options = append(options, d)
 	}
+	add("startup_timeout", readLimit.String()) // no warning before
 	switch {
 	case o.Manifests != "":
 		add("manifests", o.Manifests)

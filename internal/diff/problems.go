@@ -66,7 +66,7 @@ func (p *problems) add(r slog.Record) {
 		}
 		return true
 	})
-	text := r.Message
+	text := strings.TrimSuffix(r.Message, ", retrying") // the comparison ends
 	if kind != "" {
 		text = "reading objects of the kind " + kind
 	}

@@ -59,12 +59,12 @@ func TestParseNodeErrors(t *testing.T) {
 func TestReadNode(t *testing.T) {
 	dir := t.TempDir()
 	_, _, err := ReadNode(filepath.Join(dir, "none"))
-	if want := "reading the node's file: open " + dir + "/none: no such file or directory"; err == nil || err.Error() != want {
+	if want := "reading the resolv.conf: open " + dir + "/none: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 
 	large := filepath.Join(dir, "large")
-	for size, want := range map[int]string{maxFile: "", maxFile + 1: "reading the node's file: read " + large + ": larger than 10 MB"} {
+	for size, want := range map[int]string{maxFile: "", maxFile + 1: "reading the resolv.conf: read " + large + ": larger than 10 MB"} {
 		if err := os.WriteFile(large, []byte("search a"+strings.Repeat("\n", size-8)), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ const (
 func ReadNode(file string) (Config, []string, error) {
 	_, text, err := document.Read(file, nil, maxFile)
 	if err != nil {
-		return Config{}, nil, fmt.Errorf("reading the node's file: %w", err)
+		return Config{}, nil, fmt.Errorf("reading the resolv.conf: %w", err)
 	}
 	return ParseNode(file, text)
 }

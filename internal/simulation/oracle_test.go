@@ -383,7 +383,7 @@ func (w *world) externalPermitted(s *settings, q *query, name int, got answer, l
 	now := time.Now()
 	servers := w.upstreams[s.upstreams]
 	// A fifth of the places is free for a client and a handler in any case: they have half
-	// and two thirds. No query occupies more than eight places.
+	// and two fifths. No query occupies more than eight places.
 	excused := 8*(q.waiting+1) > 8*maxParked/5
 	failing := true
 	for _, u := range servers {

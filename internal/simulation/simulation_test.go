@@ -79,7 +79,8 @@ const (
 	// convergence is how long answers may be outdated after the end of the faults.
 	convergence = 5 * time.Second
 	// silence is how long a connection may be half-open before the server notices. Until
-	// the API server has sent a bookmark the time doubles with each such connection.
+	// the API server has sent a bookmark the time doubles with each watch that was silent
+	// for so long, because its connection was half-open or the API server stalled.
 	silence        = 90 * time.Second
 	longestSilence = 10 * time.Minute
 )
@@ -92,16 +93,16 @@ func (w *world) run() {
 	for range 25 {
 		w.cause("%s", w.api.cluster.change(w.Rand))
 	}
+	faults := map[fault]int{}
 	if w.IntN(4) == 0 {
-		w.api.misbehave(w.fault())
+		f := w.fault()
+		w.api.misbehave(f)
+		faults[f]++
 	}
 	w.load(w.random(nil))
-	halfOpen := 0
 	for range 60 {
 		w.sleep()
-		if w.step() == silent {
-			halfOpen++
-		}
+		faults[w.step()]++
 	}
 	if w.IntN(5) == 0 {
 		w.flood()
@@ -112,8 +113,8 @@ func (w *world) run() {
 			u.behave(answers)
 		}
 	}
-	if halfOpen > 0 {
-		limit := min(silence<<(halfOpen-1), longestSilence)
+	if faults[silent] > 0 {
+		limit := min(silence<<(faults[silent]+faults[stalled]-1), longestSilence)
 		if w.api.mute {
 			limit = longestSilence
 		}

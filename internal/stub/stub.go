@@ -6,11 +6,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/internal/query"
@@ -69,7 +69,10 @@ func (s Step) failed() bool {
 func (r Resolver) Candidates(name string) ([]string, error) {
 	absolute := dns.Fqdn(name)
 	if _, ok := dns.IsDomainName(absolute); !ok || name == "" {
-		return nil, fmt.Errorf("want a domain name, got %q", name)
+		return nil, errors.New("not a domain name: want labels of 1 to 63 bytes, and at most 255 bytes in all")
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return nil, errors.New("not a domain name: a control character is written as \\007, for example")
 	}
 	if dns.IsFqdn(name) {
 		return []string{absolute}, nil

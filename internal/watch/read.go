@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,32 +22,49 @@ var (
 // may have been replaced since its directory was read. Errors do not contain the
 // path.
 func Read(path string, limit int64) (string, error) {
+	var b strings.Builder
+	err := read(path, limit, &b)
+	return b.String(), err
+}
+
+// ReadBytes is like Read.
+func ReadBytes(path string, limit int64) ([]byte, error) {
+	var b bytes.Buffer
+	err := read(path, limit, &b)
+	return b.Bytes(), err
+}
+
+type growingWriter interface {
+	io.Writer
+	Grow(n int)
+}
+
+func read(path string, limit int64, b growingWriter) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return "", Plain(err)
+		return Plain(err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		return "", Plain(err)
+		return Plain(err)
 	case info.IsDir():
-		return "", ErrDirectory
+		return ErrDirectory
 	case !info.Mode().IsRegular():
-		return "", ErrNotRegular
+		return ErrNotRegular
 	case info.Size() > limit:
-		return "", fmt.Errorf("larger than %d MB", limit>>20)
+		return fmt.Errorf("larger than %d MB", limit>>20)
 	}
-	var b strings.Builder
-	b.Grow(int(info.Size()) + 1)
-	n, err := io.Copy(&b, io.LimitReader(file, limit+1))
+	b.Grow(int(info.Size()) + bytes.MinRead) // a Buffer grows unless there is room for the end of the file
+	n, err := io.Copy(b, io.LimitReader(file, limit+1))
 	switch {
 	case err != nil:
-		return "", Plain(err)
+		return Plain(err)
 	case n > limit:
-		return "", fmt.Errorf("larger than %d MB", limit>>20)
+		return fmt.Errorf("larger than %d MB", limit>>20)
 	}
-	return b.String(), nil
+	return nil
 }
 
 // Plain returns err without the path, for messages that name the file already.

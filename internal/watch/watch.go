@@ -1,5 +1,5 @@
 // Package watch reports changes of files that an operator edits or a kubelet
-// mounts, and reads such files. Every package that follows files uses a Watcher.
+// mounts, reads such files, and replaces files. Every package that follows files uses a Watcher.
 package watch
 
 import (

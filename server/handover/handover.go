@@ -61,6 +61,7 @@ type Message struct {
 	Address netip.AddrPort   `json:",omitzero"`  // of the listener of a Connection
 	Unread  []byte           `json:",omitempty"` // the part of a query that was read from a Connection
 	Queries int              `json:",omitempty"` // received from a Connection
+	Client  netip.AddrPort   `json:",omitzero"`  // of a Connection, if a proxy has named it
 	Unused  []netip.AddrPort `json:",omitempty"` // addresses that the new process does not serve
 
 	File *os.File `json:"-"`

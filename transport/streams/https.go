@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,8 +28,8 @@ const (
 	messageType = "application/dns-message"
 )
 
-// HTTPS serves DNS over HTTPS with HTTP/1.1 and HTTP/2; without TLS if the options have
-// none, for a proxy that has it.
+// HTTPS serves DNS over HTTPS with HTTP/1.1 and HTTP/2, or over gRPC; without TLS if the
+// options have none, for a proxy that has it.
 type HTTPS struct {
 	listener
 	tcp     *transport.LimitedListener
@@ -39,19 +40,25 @@ type HTTPS struct {
 // ListenHTTPS opens addr. The caller must call Stop.
 func ListenHTTPS(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS, error) {
 	l := new(HTTPS)
+	responses := statusCounter{o.Metrics, "coredns_dns_https_responses_total", "Replies over HTTPS, by HTTP status.", o.Name}
+	return l, l.open(ctx, addr, o, &queries{&l.listener, responses}, "h2", "http/1.1")
+}
+
+// open opens addr for a handler of requests, with these protocols (ALPN).
+func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handler http.Handler, names ...string) error {
 	l.init(o)
 	var err error
 	if l.tcp, err = transport.ListenTCP(ctx, addr, o.Options, l.maxConns); err != nil {
 		l.Close()
-		return nil, err
+		return err
 	}
 	l.addr = l.tcp.Address
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
+	protocols.SetHTTP1(slices.Contains(names, "http/1.1"))
 	protocols.SetHTTP2(o.TLS != nil)
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
 	l.server = http.Server{
-		Handler:           &queries{&l.listener, statusCounter{o.Metrics, "coredns_dns_https_responses_total", "Replies over HTTPS, by HTTP status.", o.Name}},
+		Handler:           handler,
 		ReadTimeout:       cmp.Or(o.MessageTimeout, 3*time.Second),
 		ReadHeaderTimeout: cmp.Or(o.MessageTimeout, 3*time.Second),
 		WriteTimeout:      cmp.Or(o.WriteTimeout, 5*time.Second) + maxWait,
@@ -64,9 +71,9 @@ func ListenHTTPS(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS, e
 		l.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: o.Limits.Streams}
 	}
 	if o.TLS != nil {
-		l.server.TLSConfig = o.TLS.Config("h2", "http/1.1")
+		l.server.TLSConfig = o.TLS.Config(names...)
 	}
-	return l, nil
+	return nil
 }
 
 // maxWait is how long a query may wait in a handler.
@@ -74,6 +81,9 @@ const maxWait = 10 * time.Second
 
 // Files returns a copy of the socket, for another process. The caller must close it.
 func (l *HTTPS) Files() ([]*os.File, error) { return files(l.tcp) }
+
+// SetProxies sets the proxies of future connections.
+func (l *HTTPS) SetProxies(o *transport.ProxyOptions) { l.tcp.SetProxies(o) }
 
 // Serve starts to answer and returns at once.
 func (l *HTTPS) Serve() {
@@ -113,7 +123,7 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case refused != 0:
 		status = refused
-	case !h.Answer(packet, remoteAddr(r), localAddr(r), r.TLS != nil, func(q *dns.Query) {
+	case !h.Answer(r.Context(), packet, remoteAddr(r), localAddr(r), r.TLS != nil, func(q *dns.Query) {
 		reply, ttl = bytes.Clone(q.Reply()), freshness(q)
 	}):
 		status = http.StatusBadRequest

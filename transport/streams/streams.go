@@ -1,5 +1,6 @@
-// Package streams serves DNS over HTTPS (RFC 8484). Package server makes a listener of this
-// package for each address with such a scheme; transport.Messages answers the queries.
+// Package streams serves DNS over HTTPS (RFC 8484) with HTTP/1.1 to 3, gRPC and QUIC (RFC
+// 9250). Package server makes a listener of this package for each address with such a scheme;
+// transport.Messages answers the queries.
 package streams
 
 import (
@@ -24,8 +25,9 @@ type Options struct {
 
 // Limits of a listener's connections.
 type Limits struct {
-	Connections int // 0 is no limit
+	Connections int // 0 is no limit; over QUIC the limits are those of TLS
 	Streams     int // of one connection; 0 is the library's default
+	Workers     int // QUIC: streams of all connections that wait for their clients
 }
 
 // listener is what the listeners of all protocols have.
@@ -81,7 +83,7 @@ type statusCounter struct {
 	name, help, server string
 }
 
-func (c statusCounter) add(status int) {
+func (c statusCounter) add(status any) {
 	c.metrics.Counter(c.name, c.help, "server", c.server, "status", fmt.Sprint(status)).Add(1)
 }
 

@@ -1,6 +1,6 @@
 // Package signing reads the key files of DNSSEC, and makes its records: signatures,
-// NSEC records, and digests of keys. The directives dnssec and sign call it, the first
-// when a signature is needed, the second in the background. Package miekg/dns parses
+// NSEC records, and digests of keys. The directive dnssec calls it when a signature is
+// needed, and the directive sign in the background, for whole zones. Package miekg/dns parses
 // the keys and does the arithmetic; its types are not part of the API.
 package signing
 

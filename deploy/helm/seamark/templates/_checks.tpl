@@ -90,14 +90,9 @@
 {{- end }}
 
 {{- define "seamark.checkServers" -}}
-{{- $unsupported := splitList " " "geoip proxyproto quic grpc_server https3 trace tsig route53 azure clouddns grpc on sign nomad" -}}
+{{- $unsupported := splitList " " "route53 azure clouddns nomad" -}}
 {{- $ports := dict -}}
 {{- range $i, $server := .Values.servers -}}
-{{- range $j, $zone := .zones -}}
-{{- if not (has ($zone.scheme | default "dns://") (list "dns://" "tls://" "https://")) -}}
-{{- fail (printf "servers[%d].zones[%d].scheme: Seamark does not serve %s" $i $j $zone.scheme) -}}
-{{- end -}}
-{{- end -}}
 {{- range $j, $plugin := .plugins -}}
 {{- if has $plugin.name $unsupported -}}
 {{- fail (printf "servers[%d].plugins[%d].name: Seamark does not have the directive %s" $i $j $plugin.name) -}}

@@ -1,6 +1,9 @@
 //go:build unix
 
-package healthz
+// Package processgroup runs commands in process groups of their own, so that a command can
+// be killed with the processes that it has started. On Windows there are no such groups, and
+// only the command is killed.
+package processgroup
 
 import (
 	"errors"
@@ -10,9 +13,12 @@ import (
 	"time"
 )
 
-// setProcessGroup makes a command that has not started the leader of a process
+// reapTimeout limits how long Kill reaps a group: the kernel may delay a process's end.
+const reapTimeout = time.Second
+
+// Set makes a command that has not started the leader of a process
 // group. The end of its context kills the group.
-func setProcessGroup(c *exec.Cmd) {
+func Set(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error {
 		if err := syscall.Kill(-c.Process.Pid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
@@ -24,12 +30,15 @@ func setProcessGroup(c *exec.Cmd) {
 	}
 }
 
-// killProcessGroup kills the rest of a process group whose leader has ended. The
+// Terminate asks the processes of a group to end, by SIGTERM.
+func Terminate(pgid int) { _ = syscall.Kill(-pgid, syscall.SIGTERM) }
+
+// Kill kills the rest of a process group whose leader has ended. The
 // kernel does not reuse the group's ID before the last member has ended. As process
 // 1 of a container, this program is the parent of orphans and has to reap them.
-func killProcessGroup(pgid int) {
+func Kill(pgid int) {
 	_ = syscall.Kill(-pgid, syscall.SIGKILL)
-	for deadline := time.Now().Add(exitTimeout); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(reapTimeout); time.Now().Before(deadline); {
 		switch n, err := syscall.Wait4(-pgid, nil, syscall.WNOHANG, nil); {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil: // no member is left, or all are children of other processes

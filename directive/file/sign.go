@@ -1,0 +1,259 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone/signing"
+)
+
+// A Sign signs zone files: the sign directive.
+//
+//	sign DBFILE [ZONES...] {
+//	    key file|directory KEY...
+//	    directory DIR
+//	}
+//
+// Name the zone file without signatures in DBFILE. For each zone of ZONES, sign writes a
+// signed zone file db.ZONE.signed to DIR, which file or auto serves. The default of ZONES
+// is the server block's zones, and that of DIR is /var/lib/coredns. Relative paths are
+// relative to the directory of the root directive. The server must be allowed to write
+// into DIR.
+//
+// key file names key pairs as dnssec-keygen writes them, each by the path of its files
+// without an extension or with .key or .private. key directory names directories with the
+// key pairs of the zones, in files K<zone>+<algorithm>+<tag>.key and .private. You can
+// give key several times. All keys must have the SEP flag; each signs the whole zone. A
+// zone is signed with the keys of its name, or with all keys if none has its name. The
+// algorithms are ECDSA P-256 and P-384, Ed25519 and RSA. Make a key with:
+//
+//	dnssec-keygen -a ECDSAP256SHA256 -f KSK example.org
+//
+// The keys are read when the server starts and when it reloads its Corefile. The dates in
+// their files have no effect. To replace a key, add the new one, wait until the parent zone
+// has its DS record, and remove the old one.
+//
+// A signed file has the records of the zone, and:
+//
+//   - the DNSKEY, CDNSKEY and CDS records of the keys, the last with SHA-256;
+//   - an NSEC record for each name, with the TTL of negative answers;
+//   - a signature by each key of all records but glue and delegations. It begins between 3
+//     and 21 hours before it is made, and ends 32 to 37 days after;
+//   - the Unix time of signing as serial number, or one more than the serial number before
+//     if that is not less.
+//
+// Such records in DBFILE, and NSEC3, NSEC3PARAM, RRSIG and ZONEMD records, are ignored with
+// a warning.
+//
+// A zone is signed again when DBFILE, a file that it includes, or its keys have changed,
+// when its signatures began six days ago or end in 14 days, and when its signed file has
+// been removed. The files are watched, so that most changes take effect at once. A signed
+// file is replaced as a whole. If signing fails, the old file stays, the reason is logged,
+// and signing is tried again after five minutes:
+//
+//	[ERROR] sign: Failed to sign zone zone=example.org. file=/var/lib/coredns/db.example.org.signed error="open /var/lib/coredns/..db.example.org.signed.new: permission denied"
+//
+// When the server starts without a signed file, or with one whose signatures have expired,
+// it signs the zone before it answers queries; if that fails, it does not start. An error
+// in DBFILE or in a key is an error in the Corefile. A file directive that serves the
+// signed file must be in the same server block, unless the signed file exists.
+//
+// Metrics: seamark_sign_failed_total counts the times that a zone could not be signed, by
+// zone. seamark_sign_signature_expiry_seconds is the time at which the signatures of a
+// zone end. Alert when it is near:
+//
+//	seamark_sign_signature_expiry_seconds - time() < 7 * 86400
+//
+//	example.org:1053 {
+//	    root zones
+//	    file db.example.org.signed
+//	    sign db.example.org {
+//	        key file Kexample.org.+013+54969
+//	        directory .
+//	    }
+//	}
+//
+// Same as CoreDNS: syntax, options and the other times. Differs: a zone is signed again 14 days
+// before its signatures end, and not 7; key directory works; no CDS
+// records with SHA-1 (RFC 8624); changes of DBFILE take effect at once; a zone without a
+// key, and keys of other zones, are errors; file does not have to wait for the signed file.
+type Sign struct{ tasks []*signTask }
+
+// A signTask is one zone of a sign directive.
+type signTask struct {
+	use     corefile.Directive
+	path    string // of the zone file without signatures
+	origin  wire.Name
+	origins []wire.Name // of the directive
+	keys    []*signing.Key
+	signed  string // path of the signed zone file
+	signer  *signer
+}
+
+// SetupSign sets up the sign directives of a server block: see Sign. It reads keys and zone
+// files, so that their errors are errors of the plan.
+func SetupSign(b *config.Block, uses []corefile.Directive) error {
+	all := &Sign{}
+	first := map[string]corefile.Directive{}
+	var errs []error
+	for _, d := range uses {
+		tasks, err := parseSign(b, d)
+		errs = append(errs, err)
+		for _, t := range tasks {
+			if other, ok := first[t.signed]; ok {
+				errs = append(errs, d.Errorf("zone %s is already signed at %s:%d", t.origin, other.File, other.Line))
+				continue
+			}
+			first[t.signed] = d
+			all.tasks = append(all.tasks, t)
+			b.OnStart(func(s *config.Start) error { return t.start(s, b) })
+			b.OnSwap(func() { t.signer.follow(t) })
+		}
+	}
+	b.Offer(all)
+	return errors.Join(errs...)
+}
+
+// signs reports whether a sign directive of the block writes the file at path.
+func signs(b *config.Block, path string) bool {
+	for _, s := range config.Find[*Sign](b) {
+		if slices.ContainsFunc(s.tasks, func(t *signTask) bool { return t.signed == absolute(path) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func absolute(path string) string {
+	if a, err := filepath.Abs(path); err == nil {
+		return a
+	}
+	return path
+}
+
+// parseSign reads one sign directive, its keys and its zone file.
+func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
+	if err := d.Arity(1, -1); err != nil {
+		return nil, err
+	}
+	path, dir := b.Path(d.Args[0].Text), "/var/lib/coredns"
+	named := d
+	named.Args = d.Args[1:]
+	zones, err := b.ZonesOr(named)
+	var keys []*signing.Key
+	err = errors.Join(err, d.Options(
+		corefile.Option{Usage: "key file|directory KEY...", Set: func(o corefile.Directive) error {
+			found, err := readKeys(b, o, zones)
+			keys = append(keys, found...)
+			return err
+		}},
+		corefile.Option{Usage: "directory DIR", Set: func(o corefile.Directive) error {
+			dir = b.Path(o.Args[0].Text)
+			return nil
+		}},
+	))
+	if err != nil {
+		return nil, err
+	}
+	var tasks []*signTask
+	var errs []error
+	for _, origin := range zones {
+		l := loader{origin: origin, origins: zones, sign: true}
+		if _, _, err := l.load(path); err != nil {
+			errs = append(errs, d.Errorf("%w", err))
+			break
+		}
+		t := &signTask{use: d, path: path, origin: origin, origins: zones}
+		t.keys = slices.DeleteFunc(slices.Clone(keys), func(k *signing.Key) bool { return k.Owner != origin })
+		if len(t.keys) == 0 {
+			t.keys = keys
+		}
+		if len(t.keys) == 0 {
+			errs = append(errs, d.Errorf("no key for %s: make one with dnssec-keygen -a ECDSAP256SHA256 -f KSK %s, and add a line: key file FILE", origin, origin))
+		}
+		t.signed = absolute(filepath.Join(dir, strings.ReplaceAll(fmt.Sprintf("db.%ssigned", origin), "/", "%2F")))
+		tasks = append(tasks, t)
+	}
+	return tasks, errors.Join(errs...)
+}
+
+// readKeys reads the key pairs of a line.
+func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []*signing.Key, err error) {
+	source := o.Args[0].Text
+	if source != "file" && source != "directory" {
+		return nil, o.Errorf("want file or directory, got %q", source)
+	}
+	var errs []error
+	for _, a := range o.Args[1:] {
+		files := []string{b.Path(a.Text)}
+		if source == "directory" {
+			if files, err = keyFiles(files[0], zones); err != nil {
+				errs = append(errs, a.Errorf(o.Path, "%w", err))
+			}
+		}
+		for _, file := range files {
+			k, err := signing.ReadKey(file)
+			switch {
+			case err != nil:
+				errs = append(errs, a.Errorf(o.Path, "%w", err))
+				continue
+			case !slices.Contains(zones, k.Owner):
+				errs = append(errs, a.Errorf(o.Path, "%s is a key of %s, which is none of the zones: make one for %s, or add the zone after DBFILE", k.File, k.Owner, zones[0]))
+			case !k.SEP:
+				errs = append(errs, a.Errorf(o.Path, "%s is not a key-signing key: make one with dnssec-keygen -f KSK", k.File))
+			case k.Weak != "":
+				b.Warn(a.Errorf(o.Path, "%s has the algorithm %s, which resolvers may not accept: make a key with dnssec-keygen -a ECDSAP256SHA256", k.File, k.Weak))
+			}
+			if !slices.ContainsFunc(keys, func(other *signing.Key) bool { return other.RData == k.RData }) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys, errors.Join(errs...)
+}
+
+// keyFiles returns the paths of the zones' key pairs in a directory.
+func keyFiles(dir string, zones []wire.Name) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		text, isPair := strings.CutPrefix(e.Name(), "K")
+		text, _, _ = strings.Cut(text, "+")
+		origin, err := wire.ParseName(text)
+		if isPair && err == nil && slices.Contains(zones, origin) && strings.HasSuffix(e.Name(), ".key") {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s: no files K%s+*.key", dir, zones[0])
+	}
+	return paths, nil
+}
+
+// start takes the signer of the signed file, and signs the zone unless the file can be
+// served.
+func (t *signTask) start(s *config.Start, b *config.Block) (err error) {
+	type key struct{ path string }
+	t.signer, err = config.Keep(s, key{t.signed}, func() (*signer, error) { return newSigner(t, b), nil })
+	if err == nil {
+		err = t.signer.prepare(s, t)
+	}
+	if err != nil {
+		return t.use.Errorf("%w", err)
+	}
+	return nil
+}
+
+// equal reports whether t and other sign the same zone file with the same keys.
+func (t *signTask) equal(other *signTask) bool {
+	return t.path == other.path && slices.EqualFunc(t.keys, other.keys, func(a, b *signing.Key) bool { return a.RData == b.RData })
+}

@@ -1,0 +1,233 @@
+package geoip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/oschwald/maxminddb-golang/v2"
+
+	"github.com/seamark/seamark/internal/watch"
+)
+
+const (
+	pollInterval = 5 * time.Second
+	// maxSize is the largest size of a file in bytes. MaxMind's largest database has 400 MB.
+	maxSize = 1 << 30
+)
+
+// A database is the content of a file, which is read again when it has changed. It
+// survives reloads.
+type database struct {
+	path    string
+	content atomic.Pointer[content]
+	log     *slog.Logger
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// A content is what one version of the file has.
+type content struct {
+	*maxminddb.Reader
+	hasPlaces, hasNetworks bool
+	failed                 atomic.Bool // an error has been logged
+}
+
+func newDatabase(path string, log *slog.Logger) (*database, error) {
+	d := &database{path: path, log: log, done: make(chan struct{})}
+	w := watch.New([]string{path}, watch.Options{Poll: pollInterval, Log: log})
+	if err := d.load(); err != nil {
+		w.Close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	go d.follow(ctx, w)
+	return d, nil
+}
+
+// Stop ends the watch.
+func (d *database) Stop() {
+	d.cancel()
+	<-d.done
+}
+
+func (d *database) follow(ctx context.Context, w *watch.Watcher) {
+	defer close(d.done)
+	defer w.Close()
+	for w.Wait(ctx) {
+		if err := d.load(); err != nil {
+			d.log.Error("geoip: Rejected a new database, keeping the old one", "file", d.path, "error", err)
+			continue
+		}
+		d.log.Info("geoip: Loaded a new database", "file", d.path, "built", d.content.Load().Metadata.BuildTime().UTC())
+	}
+}
+
+// load reads the file. It is not mapped into memory: a program that writes into a mapped
+// file, or shortens it, would change answers or end the process.
+func (d *database) load() error {
+	data, err := watch.ReadBytes(d.path, maxSize)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", d.path, err)
+	}
+	c, err := parse(d.path, data)
+	if err == nil {
+		d.content.Store(c)
+	}
+	return err
+}
+
+func parse(path string, data []byte) (*content, error) {
+	r, err := maxminddb.OpenBytes(data)
+	if err != nil {
+		return nil, invalid(path, err)
+	}
+	return newContent(path, r)
+}
+
+// check returns an error unless the file has a database. It reads only a part of the file.
+func check(path string) error {
+	if info, err := os.Stat(path); err != nil {
+		return fmt.Errorf("reading %s: %w", path, watch.Plain(err))
+	} else if !info.Mode().IsRegular() {
+		return fmt.Errorf("reading %s: %w", path, watch.ErrNotRegular)
+	}
+	r, err := maxminddb.Open(path)
+	if err != nil {
+		return invalid(path, err)
+	}
+	_, err = newContent(path, r)
+	return errors.Join(err, r.Close())
+}
+
+func invalid(path string, err error) error {
+	return fmt.Errorf("reading %s: want a complete database in MaxMind's format: %w", path, watch.Plain(err))
+}
+
+// newContent checks the type of a database, and looks up an address in it.
+func newContent(path string, r *maxminddb.Reader) (*content, error) {
+	kind := r.Metadata.DatabaseType
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(kind, w) {
+				return true
+			}
+		}
+		return false
+	}
+	c := &content{Reader: r, hasPlaces: has("City", "Country", "Enterprise")}
+	c.hasNetworks = !c.hasPlaces && has("ASN", "ISP")
+	if !c.hasPlaces && !c.hasNetworks {
+		return nil, fmt.Errorf("reading %s: want a database of cities, countries or autonomous systems, got the type %q", path, kind)
+	}
+	if err := r.Lookup(netip.IPv4Unspecified()).Err(); err != nil {
+		return nil, invalid(path, err)
+	}
+	return c, nil
+}
+
+// value returns the value of a key for an address. It returns false if databases of this
+// type do not have the key.
+func (d *database) value(key string, a netip.Addr) (string, bool) {
+	c := d.content.Load()
+	path, zero := c.path(key)
+	if path == nil {
+		return "", false
+	}
+	if a.Is6() && c.Metadata.IPVersion == 4 {
+		return "", true // as CoreDNS
+	}
+	value, err := c.text(path, a)
+	if err != nil {
+		if c.failed.CompareAndSwap(false, true) {
+			d.log.Error("geoip: Database is damaged, some values are empty", "file", d.path, "key", key, "client", a, "error", err)
+		}
+		return "", true
+	}
+	if value == "" {
+		value = zero
+	}
+	return value, true
+}
+
+// path returns the place of a key's value in a record of the database, and the value for
+// addresses without one. It returns nil if there is no such key.
+func (c *content) path(key string) (path []any, zero string) {
+	if c.hasNetworks {
+		switch key {
+		case "geoip/asn/number":
+			return []any{"autonomous_system_number"}, "0"
+		case "geoip/asn/org":
+			return []any{"autonomous_system_organization"}, ""
+		}
+		return nil, ""
+	}
+	switch key {
+	case "geoip/city/name":
+		return []any{"city", "names", "en"}, ""
+	case "geoip/country/code":
+		return []any{"country", "iso_code"}, ""
+	case "geoip/country/name":
+		return []any{"country", "names", "en"}, ""
+	case "geoip/country/is_in_european_union":
+		return []any{"country", "is_in_european_union"}, "false"
+	case "geoip/continent/code":
+		return []any{"continent", "code"}, ""
+	case "geoip/continent/name":
+		return []any{"continent", "names", "en"}, ""
+	case "geoip/latitude":
+		return []any{"location", "latitude"}, ""
+	case "geoip/longitude":
+		return []any{"location", "longitude"}, ""
+	case "geoip/timezone":
+		return []any{"location", "time_zone"}, ""
+	case "geoip/postalcode":
+		return []any{"postal", "code"}, ""
+	case "geoip/subdivisions/code":
+		return []any{"subdivisions"}, ""
+	}
+	return nil, ""
+}
+
+// text returns the value at a place in the record of an address, "" if there is none.
+func (c *content) text(path []any, a netip.Addr) (string, error) {
+	r := c.Lookup(a)
+	if path[0] == "subdivisions" {
+		var all []struct {
+			Code string `maxminddb:"iso_code"`
+		}
+		if err := r.DecodePath(&all, path...); err != nil {
+			return "", err
+		}
+		var codes []string
+		for _, s := range all {
+			codes = append(codes, s.Code)
+		}
+		return strings.Join(codes, ","), nil
+	}
+	var value any
+	if err := r.DecodePath(&value, path...); err != nil {
+		return "", err
+	}
+	switch v := value.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case uint64:
+		return strconv.FormatUint(v, 10), nil
+	}
+	return "", fmt.Errorf("value %v has the unknown type %[1]T", value)
+}

@@ -1,0 +1,188 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// This file and the live*.go files serve the zones to the directive transfer. The index
+// records in an undo what changes. A live collects the changes of some milliseconds, makes
+// the records that differ, and adds them to the journals of its zones, which are the
+// differences that IXFR sends. Without transfer there is none of this.
+
+// gatherTime is how long changes are collected for one version of the zones. Servers are
+// notified within 50 ms of a change.
+const gatherTime = 20 * time.Millisecond
+
+// A live keeps the zones of a Handler for transfers. A reload keeps it if neither the
+// index nor the records have changed.
+type live struct {
+	index     *Index
+	zones     []*liveZone
+	followers zone.Followers
+	now       func() time.Time
+	cancel    context.CancelFunc
+	task      sync.WaitGroup
+
+	// Guarded by index.mu.
+	begun   bool // the zones have a version
+	pending *undo
+}
+
+// A liveZone is a zone with a history.
+type liveZone struct {
+	*live
+	records generator // guarded by index.mu
+	serial  atomic.Uint32
+	current atomic.Pointer[liveVersion] // nil until the index is ready
+	apex    map[string]struct{}         // the records that depend on no single Service; guarded by index.mu
+}
+
+// startLive keeps the zones that transfer sends to other servers.
+func (h *Handler) startLive(s *config.Start) error {
+	if len(h.transferred) == 0 {
+		return nil
+	}
+	type key struct {
+		index   *Index
+		records string
+	}
+	var names []wire.Name
+	for _, z := range h.transferred {
+		names = append(names, z.name)
+	}
+	records := fmt.Sprint(h.zoneNames(), names, h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.verifyPTR, h.local, h.server, h.options.multicluster)
+	l, err := config.Keep(s, key{h.index, records}, func() (*live, error) { return newLive(h, time.Now), nil })
+	if err != nil {
+		return err
+	}
+	h.live = l
+	for _, z := range h.transferred {
+		z.live = l.zone(z.name)
+	}
+	return nil
+}
+
+func newLive(h *Handler, now func() time.Time) *live {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &live{index: h.index, now: now, cancel: cancel}
+	for _, z := range h.transferred {
+		at := &liveZone{live: l, records: newGenerator(h, z)}
+		at.serial.Store(firstSerial(now()))
+		z.live = at
+		l.zones = append(l.zones, at)
+	}
+	woken := make(chan struct{}, 1)
+	l.index.mu.Lock()
+	l.pending = l.index.addUndo(woken)
+	l.cut()
+	l.index.mu.Unlock()
+	l.task.Go(func() { l.run(ctx, woken) })
+	return l
+}
+
+// Stop implements config.Stopper.
+func (l *live) Stop() {
+	l.cancel()
+	l.task.Wait()
+	l.index.mu.Lock()
+	defer l.index.mu.Unlock()
+	l.index.removeUndo(l.pending)
+}
+
+// run makes versions until ctx ends.
+func (l *live) run(ctx context.Context, woken <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-woken:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gatherTime):
+		}
+		l.index.mu.Lock()
+		changed := l.cut()
+		l.index.mu.Unlock()
+		l.notify(changed)
+	}
+}
+
+// notify reports changed zones to the directive transfer.
+func (l *live) notify(changed []*liveZone) {
+	for _, z := range changed {
+		l.followers.Changed(z.records.zone.name)
+	}
+}
+
+// cut makes new versions of the zones that have changed, and returns these. The caller
+// holds index.mu.
+func (l *live) cut() (changed []*liveZone) {
+	if !l.begun && !l.index.Ready() {
+		l.pending.reset()
+		return nil
+	}
+	if l.begun && l.pending.empty() {
+		return nil
+	}
+	for _, z := range l.zones {
+		var d differences
+		apex := z.records.apexRecords()
+		d.addSets(z.apex, apex)
+		z.apex = apex
+		if l.begun {
+			z.records.addDifferences(&d, l.pending)
+		}
+		if z.commit(&d) {
+			changed = append(changed, z)
+		}
+	}
+	l.begun = true
+	l.pending.reset()
+	return changed
+}
+
+// zone returns the zone with a name, or nil.
+func (l *live) zone(origin wire.Name) *liveZone {
+	if l != nil {
+		for _, z := range l.zones {
+			if z.records.zone.name == origin {
+				return z
+			}
+		}
+	}
+	return nil
+}
+
+// Version implements [zone.Transferable].
+func (h *Handler) Version(origin wire.Name) zone.Version {
+	if z := h.live.zone(origin); z != nil {
+		if v := z.current.Load(); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// Follow implements [zone.Transferable].
+func (h *Handler) Follow(changed func(origin wire.Name)) (stop func()) {
+	if h.live == nil {
+		return func() {}
+	}
+	stop = h.live.followers.Add(changed)
+	for _, z := range h.live.zones {
+		if z.current.Load() != nil {
+			changed(z.records.zone.name)
+		}
+	}
+	return stop
+}

@@ -1,0 +1,221 @@
+package kubernetes
+
+import (
+	"bytes"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
+)
+
+// addDifferences adds the differences between the state of u and the present one. The
+// caller holds index.mu.
+func (g *generator) addDifferences(d *differences, u *undo) {
+	if g.zone.reverse {
+		g.addReverseDifferences(d, u)
+		return
+	}
+	for _, c := range u.entryChanges(g.zone.multicluster) {
+		if g.addEntryDifferences(d, c); d.incomplete() {
+			return
+		}
+	}
+	if g.podMode == podsVerified && !g.zone.multicluster {
+		g.addPodDifferences(d, u)
+	}
+}
+
+// addEntryDifferences adds the records that differ between two entries of a Service. It
+// compares the answers for names that may differ.
+func (g *generator) addEntryDifferences(d *differences, c entryChange) {
+	var names [2]nameSet // of each entry: other names may be answered, but have no records
+	for i, e := range c.sides() {
+		names[i] = nameSet{}
+		if e != nil {
+			g.serviceNames(e, names[i])
+		}
+	}
+	for ep, e := range c.endpoints() {
+		for _, label := range g.endpointLabels(&ep.Endpoint) {
+			if !d.spend(g.namesCost(e, ep.ports)) {
+				return
+			}
+			g.endpointNames(e, ep.ports, label, names[0])
+			g.endpointNames(e, ep.ports, label, names[1])
+		}
+	}
+	both := maps.Clone(names[0])
+	maps.Copy(both, names[1])
+	for labels := range both {
+		for _, t := range [...]wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV, wire.TypeCNAME} {
+			var sets [2][][]byte
+			for i, e := range c.sides() {
+				if _, ok := names[i][labels]; ok {
+					sets[i] = g.rrset(e, labels, t)
+					if !d.spend(len(g.query.Answer.Buf)) {
+						return
+					}
+				}
+			}
+			if old, now := trimEqual(sets[0], sets[1]); len(old)+len(now) > 0 {
+				d.addSets(g.ownedSet(old), g.ownedSet(now))
+			}
+		}
+	}
+}
+
+func (c *entryChange) sides() [2]*entry { return [2]*entry{c.old, c.now} }
+
+// rrset returns the records of a name below a Service as they are in an answer, without
+// their owner; none without an entry.
+func (g *generator) rrset(e *entry, labels string, t wire.Type) (records [][]byte) {
+	if e == nil || !slices.Contains(e.types(), t) {
+		return nil
+	}
+	g.askEntry(e, labels, t)
+	a := &g.query.Answer
+	buf := bytes.Clone(a.Buf)
+	for off := a.RecordsOffset(); off < len(buf); {
+		r, ok := wire.ReadRecord(buf, off)
+		if !ok {
+			break
+		}
+		if r.Type == t {
+			records = append(records, buf[r.Head:r.Next])
+		}
+		off = r.Next
+	}
+	return records
+}
+
+// trimEqual removes the records that two RRsets begin and end with.
+func trimEqual(old, now [][]byte) (_, _ [][]byte) {
+	for len(old) > 0 && len(now) > 0 && bytes.Equal(old[0], now[0]) {
+		old, now = old[1:], now[1:]
+	}
+	for len(old) > 0 && len(now) > 0 && bytes.Equal(old[len(old)-1], now[len(now)-1]) {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	return old, now
+}
+
+// ownedSet returns the set of records with the name that was asked for last.
+func (g *generator) ownedSet(records [][]byte) map[string]struct{} {
+	set := map[string]struct{}{}
+	for _, r := range records {
+		set[string(g.name)+string(r)] = struct{}{}
+	}
+	return set
+}
+
+// A portEndpoint is an endpoint and its ports.
+type portEndpoint struct {
+	ports *portSet
+	cluster.Endpoint
+}
+
+// endpoints returns the endpoints that one of the entries has and the other lacks, with
+// their entries; all endpoints if the Service's own object differs.
+func (c *entryChange) endpoints() iter.Seq2[portEndpoint, *entry] {
+	return func(yield func(portEndpoint, *entry) bool) {
+		whole := c.old == nil || c.now == nil || !c.old.serviceSpec.equal(&c.now.serviceSpec)
+		sides := [2]map[portEndpoint]struct{}{{}, {}}
+		for i, e := range c.sides() {
+			if e == nil {
+				continue
+			}
+			var equal map[string]*part
+			if !whole && c.old.merged() == nil && c.now.merged() == nil {
+				equal = partsByName(c.sides()[1-i])
+			}
+			for n := range e.answerParts {
+				p := &e.answerParts[n]
+				if o := equal[p.name()]; o != nil && o.ports == p.ports && o.endpoints() == p.endpoints() {
+					continue
+				}
+				for ep := range p.endpoints().All() {
+					if e.isServed(&ep) {
+						sides[i][portEndpoint{p.ports, ep}] = struct{}{}
+					}
+				}
+			}
+		}
+		for i, e := range c.sides() {
+			for ep := range sides[i] {
+				if _, both := sides[1-i][ep]; (!both || whole) && !yield(ep, e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func partsByName(e *entry) map[string]*part {
+	parts := make(map[string]*part, len(e.answerParts))
+	for i := range e.answerParts {
+		parts[e.answerParts[i].name()] = &e.answerParts[i]
+	}
+	return parts
+}
+
+// addPodDifferences adds the differences of the records of pods.
+func (g *generator) addPodDifferences(d *differences, u *undo) {
+	for key := range u.podChanges() {
+		n := 1
+		if u.isExposed(key[:1+key[0]]) && u.hadPod([]byte(key)) {
+			n = -1
+		}
+		g.podRecord(key, func(r []byte) bool {
+			d.add(r, n)
+			return true
+		})
+	}
+}
+
+// podChanges returns the keys of the pods that clients saw and do not see, or the other way
+// round.
+func (u *undo) podChanges() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		keys := maps.Clone(u.pods)
+		if toggled := u.toggled(); len(toggled) > 0 {
+			for key := range u.index.pods.All() {
+				if toggled[key[:1+key[0]]] {
+					keys[key] = true
+				}
+			}
+		}
+		for key := range keys {
+			ns := key[:1+key[0]]
+			had := u.isExposed(ns) && u.hadPod([]byte(key))
+			has := u.index.isExposed(ns) && u.index.pods.Get([]byte(key)) != nil
+			if had != has && !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// podRecord yields the record of a pod's address, and reports whether it was wanted.
+func (g *generator) podRecord(key string, yield func([]byte) bool) bool {
+	ns, ip := key[:1+key[0]], podAddr(key)
+	g.name = append(g.name[:0], 0)
+	g.name = appendDashed(g.name, ip)
+	g.name[0] = byte(len(g.name) - 1)
+	g.name = append(append(append(g.name, ns...), "\x03pod"...), g.zone.name...)
+	if len(g.name) > wire.MaxName {
+		return true
+	}
+	g.ask(g.name, familyOf(ip), func(l *lookup) result {
+		l.address(ip)
+		return answered
+	})
+	return g.each(yield)
+}
+
+// podAddr returns the address of a podKey.
+func podAddr(key string) netip.Addr {
+	return netip.AddrFrom16([16]byte([]byte(key[1+key[0]:]))).Unmap()
+}

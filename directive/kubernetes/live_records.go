@@ -1,0 +1,258 @@
+package kubernetes
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// A generator makes the records of a zone, by queries for all names that have records, so
+// that a transferred zone has the records of the answers. One goroutine uses it.
+type generator struct {
+	*Handler
+	zone *zoneInfo
+
+	query  *dns.Query
+	packet []byte
+	memory []byte      // of the query's answer
+	out    wire.Answer // for a record with names written out
+	name   []byte
+}
+
+func newGenerator(h *Handler, z *zoneInfo) generator {
+	return generator{Handler: h, zone: z, query: dns.NewQuery(nil)}
+}
+
+// ask answers a query for a name with answer.
+func (g *generator) ask(name []byte, t wire.Type, answer func(*lookup) result) {
+	g.packet = wire.AppendRequest(g.packet[:0], 0, 0, name, t)
+	g.query.Reset(g.packet, dns.Large, time.Time{})
+	g.query.Parse(g.packet)
+	g.query.Answer.Reset(g.memory, g.query.Question())
+	if g.Handler.zone(g.query) == g.zone { // a longer zone has its names
+		answer(&lookup{Handler: g.Handler, q: g.query, zone: g.zone, depth: g.query.Labels() - g.zone.labels})
+	}
+	g.memory = g.query.Answer.Buf[:0]
+}
+
+// each yields the answer's records of the query's type, with names written out, and
+// reports whether all were wanted.
+func (g *generator) each(yield func(record []byte) bool) bool {
+	for rest := g.query.Answer.RecordsOffset(); rest < len(g.query.Answer.Buf); {
+		r, ok := wire.ReadRecord(g.query.Answer.Buf, rest)
+		if !ok {
+			return true
+		}
+		if r.Type == g.query.Type && !yield(g.writeOut(rest)) {
+			return false
+		}
+		rest = r.Next
+	}
+	return true
+}
+
+// writeOut returns the answer's record at off with names written out.
+func (g *generator) writeOut(off int) []byte {
+	g.out.Reset(g.out.Buf, nil)
+	if _, err := g.out.AppendRecord(wire.Answers, g.query.Answer.Buf, off); err != nil {
+		return nil
+	}
+	return g.out.Records()
+}
+
+// soa returns the SOA record.
+func (g *generator) soa() (soa []byte) {
+	g.ask([]byte(g.zone.name), wire.TypeSOA, (*lookup).answer)
+	g.each(func(r []byte) bool {
+		soa = append(soa, r...)
+		return true
+	})
+	return soa
+}
+
+// apexRecords returns the NS records, the addresses of the name server and the version of
+// the specification. The caller holds index.mu.
+func (g *generator) apexRecords() map[string]struct{} {
+	all := map[string]struct{}{}
+	for _, q := range []struct {
+		labels string
+		t      wire.Type
+	}{{"", wire.TypeNS}, {g.server, wire.TypeA}, {g.server, wire.TypeAAAA}, {"\x0bdns-version", wire.TypeTXT}} {
+		g.ask([]byte(q.labels+string(g.zone.name)), q.t, (*lookup).answer)
+		g.each(func(r []byte) bool {
+			all[string(r)] = struct{}{}
+			return true
+		})
+	}
+	return all
+}
+
+// types returns the types that names of a Service's entry have.
+func (e *entry) types() []wire.Type {
+	if e.externalName || e.alias() != nil {
+		return []wire.Type{wire.TypeCNAME}
+	}
+	return []wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV}
+}
+
+// entryRecords yields the records of a visible entry, and reports whether all were wanted.
+// It makes the names of one endpoint label at a time: with kubeDNS there may be as many as
+// endpoints times ports.
+func (g *generator) entryRecords(e *entry, yield func([]byte) bool) bool {
+	own := nameSet{}
+	g.serviceNames(e, own)
+	if !g.recordsOf(e, own, yield) {
+		return false
+	}
+	labels := map[string]map[*portSet]struct{}{}
+	for ports, ep := range e.served() {
+		for _, label := range g.endpointLabels(ep) {
+			if labels[string(label)] == nil {
+				labels[string(label)] = map[*portSet]struct{}{}
+			}
+			labels[string(label)][ports] = struct{}{}
+		}
+	}
+	for label, sets := range labels {
+		names := nameSet{}
+		for ports := range sets {
+			g.endpointNames(e, ports, []byte(label), names)
+		}
+		maps.DeleteFunc(names, func(name string, _ struct{}) bool {
+			_, done := own[name]
+			return done
+		})
+		if !g.recordsOf(e, names, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// recordsOf yields the records of names of an entry, and reports whether all were wanted.
+func (g *generator) recordsOf(e *entry, names nameSet, yield func([]byte) bool) bool {
+	repeated := map[string]struct{}{} // merged parts may make a record twice
+	for labels := range names {
+		for _, t := range e.types() {
+			g.askEntry(e, labels, t)
+			more := g.each(func(r []byte) bool {
+				if e.merged() != nil {
+					if _, ok := repeated[string(r)]; ok {
+						return true
+					}
+					repeated[string(r)] = struct{}{}
+				}
+				return yield(r)
+			})
+			if !more {
+				return false
+			}
+		}
+		clear(repeated)
+	}
+	return true
+}
+
+// askEntry answers a query for labels in front of the Service's name from an entry, which
+// may be another than the index has.
+func (g *generator) askEntry(e *entry, labels string, t wire.Type) {
+	g.name = append(append(append(append(g.name[:0], labels...), e.key.labels...), "\x03svc"...), g.zone.name...)
+	if len(g.name) > wire.MaxName {
+		g.name = append(g.name[:0], g.zone.name...) // such a name cannot exist
+		t = wire.TypeCNAME
+	}
+	g.ask(g.name, t, func(l *lookup) result { return l.serviceRecords(e) })
+}
+
+// A nameSet is names as labels in front of a Service's, in wire form.
+type nameSet map[string]struct{}
+
+func (s nameSet) add(labels []byte) { s[string(labels)] = struct{}{} }
+
+// serviceNames adds the names at and below a Service's that may have records, except those
+// of endpoints.
+func (g *generator) serviceNames(e *entry, to nameSet) {
+	to.add(nil)
+	if e.externalName {
+		return
+	}
+	zonal := g.zonal && e.headless && !g.zone.multicluster
+	if a := e.alias(); a != nil {
+		for label := range a.labels {
+			to.add(wire.AppendLabel(nil, label))
+		}
+		g.portNames(a.ports, nil, to)
+		for zone := range a.zones {
+			if zonal && zone != "" {
+				to.addZone(zone)
+			}
+		}
+		return
+	}
+	g.portNames(e.ports, nil, to)
+	sets := map[*portSet]struct{}{}
+	for ports, ep := range e.served() {
+		if zonal && ep.Zone != "" {
+			to.addZone(string(appendDotted(nil, ep.Zone)))
+		}
+		if _, known := sets[ports]; !known && e.headless {
+			sets[ports] = struct{}{}
+			g.portNames(ports, nil, to)
+		}
+	}
+	if g.kubeDNS {
+		for ip := range e.clusterIPs() {
+			label := g.appendLabel(nil, cluster.Endpoint{Addr: ip})
+			to.add(label)
+			g.portNames(e.ports, label, to)
+		}
+	}
+}
+
+// addZone adds the names of a topology zone.
+func (s nameSet) addZone(labels string) {
+	s.add([]byte(labels + "\x03pin\x05_zone"))
+	s.add([]byte(labels + "\x06prefer\x05_zone"))
+}
+
+// portNames adds the names of ports, with labels in front.
+func (g *generator) portNames(ports *portSet, labels []byte, to nameSet) {
+	if ports == nil {
+		return
+	}
+	for _, p := range ports.named {
+		name := wire.AppendLabel(append([]byte(nil), labels...), "_"+p.name)
+		to.add(wire.AppendLabel(name, "_"+p.protocol))
+	}
+}
+
+// endpointLabels returns the labels of an endpoint.
+func (g *generator) endpointLabels(ep *cluster.Endpoint) [][]byte {
+	labels := [][]byte{appendEndpointLabel(nil, *ep)}
+	if g.kubeDNS {
+		withoutName := cluster.Endpoint{Addr: ep.Addr}
+		labels = append(labels, g.appendLabel(nil, withoutName), appendEndpointLabel(nil, withoutName))
+	}
+	return labels
+}
+
+// endpointNames adds the names of an endpoint with a label and ports.
+func (g *generator) endpointNames(e *entry, ports *portSet, label []byte, to nameSet) {
+	if g.kubeDNS && e.headless {
+		g.portNames(ports, label, to)
+	}
+	to.add(appendDotted(slices.Clip(label), ports.cluster))
+}
+
+// namesCost returns about the bytes of the names that endpointNames adds.
+func (g *generator) namesCost(e *entry, ports *portSet) int {
+	const name = 64
+	if g.kubeDNS && e.headless {
+		return name * (1 + len(ports.named))
+	}
+	return name
+}

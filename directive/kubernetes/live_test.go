@@ -1,0 +1,317 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// serveLive makes the zones of h transferable until the end of the test.
+func serveLive(t testing.TB, h *Handler, now func() time.Time) *live {
+	t.Helper()
+	h.transferred = h.zones
+	h.live = newLive(h, now)
+	t.Cleanup(h.live.Stop)
+	return h.live
+}
+
+// A zoneReplica is the records of a zone as another server has them.
+type zoneReplica struct {
+	origin  wire.Name
+	serial  uint32
+	records map[string]bool // in wire form, without the SOA record
+}
+
+// transfer replaces the records by those of a version.
+func (r *zoneReplica) transfer(v zone.Version) error {
+	r.records = map[string]bool{}
+	first := true
+	for record := range v.Records {
+		if first {
+			first, r.serial = false, zone.SOASerial(record)
+			continue
+		}
+		if r.records[string(record)] {
+			return fmt.Errorf("record twice: %s", presentation(record))
+		}
+		r.records[string(record)] = true
+	}
+	return nil
+}
+
+// update applies the differences since the replica's version.
+func (r *zoneReplica) update(v zone.Version) error {
+	serial, _ := v.Serial()
+	if serial == r.serial {
+		return nil
+	}
+	changes, ok := v.(zone.Differ).Since(r.serial)
+	if !ok {
+		return fmt.Errorf("no differences from %d to %d", r.serial, serial)
+	}
+	added := true
+	for record := range changes {
+		if at, _ := wire.ReadRecord(record, 0); at.Type == wire.TypeSOA {
+			if added = !added; !added && zone.SOASerial(record) != r.serial || added && !zone.SerialLess(r.serial, zone.SOASerial(record)) {
+				return fmt.Errorf("serial %d after %d", zone.SOASerial(record), r.serial)
+			}
+			r.serial = zone.SOASerial(record)
+			continue
+		}
+		if r.records[string(record)] == added {
+			return fmt.Errorf("difference does not fit, added %v: %s", added, presentation(record))
+		}
+		if delete(r.records, string(record)); added {
+			r.records[string(record)] = true
+		}
+	}
+	if r.serial != serial {
+		return fmt.Errorf("differences lead to %d, want %d", r.serial, serial)
+	}
+	return nil
+}
+
+func presentation(record []byte) string {
+	rr, _, err := mdns.UnpackRR(record, 0)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Join(strings.Fields(rr.String()), " ")
+}
+
+// lines returns the records in presentation form.
+func (r *zoneReplica) lines() (lines []string) {
+	for record := range r.records {
+		lines = append(lines, presentation([]byte(record)))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// compare returns an error if the replica has other records than the server answers.
+func (r *zoneReplica) compare(t *testing.T, s *server, names []string) error {
+	byName := map[string][]string{}
+	for _, line := range r.lines() {
+		name, _, _ := strings.Cut(line, " ")
+		byName[name] = append(byName[name], line)
+	}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(byName)), names) {
+		var got []string
+		for _, qtype := range []string{"A", "AAAA", "SRV", "PTR", "TXT", "CNAME", "NS"} {
+			for _, rr := range s.ask(t, name, qtype).Answer {
+				if rr.Header().Name == name && mdns.TypeToString[rr.Header().Rrtype] == qtype {
+					got = append(got, strings.Join(strings.Fields(rr.String()), " "))
+				}
+			}
+		}
+		slices.Sort(got)
+		if want := byName[name]; !slices.Equal(got, want) {
+			return fmt.Errorf("%s\nanswered:\n%s\ntransferred:\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	return nil
+}
+
+// Copies of random clusters' zones, which follow by differences, have the records that a
+// transfer of the whole zone has, and these are the records that are answered.
+func TestLiveRandomClusters(t *testing.T) {
+	for seed := range uint64(16) {
+		c := newRandomCluster(seed)
+		if err := c.checkLive(t); err != nil {
+			t.Fatalf("seed %d:\n%s\n%v", seed, c, err)
+		}
+	}
+}
+
+func (c *randomCluster) checkLive(t *testing.T) error {
+	h := c.handler(t, c.index)
+	h.verifyPTR = c.pods == podsVerified && c.chance(50)
+	l := serveLive(t, h, time.Now)
+	s := serve(t, c.directive, h)
+	for _, kind := range c.kinds() {
+		for range 6 {
+			key := c.key(kind)
+			c.have[kind][key] = c.newObject(kind, key)
+		}
+		c.set(kind, c.have[kind])
+	}
+	cut := func() {
+		l.index.mu.Lock()
+		defer l.index.mu.Unlock()
+		l.cut()
+	}
+	cut()
+	replicas := map[wire.Name]*zoneReplica{}
+	for _, z := range h.zones {
+		r := &zoneReplica{origin: z.name}
+		if err := r.transfer(h.Version(z.name)); err != nil {
+			return err
+		}
+		replicas[z.name] = r
+	}
+	for change := range 40 {
+		for range 1 + c.IntN(3) {
+			c.change()
+		}
+		cut()
+		names := map[wire.Name][]string{}
+		for name := range c.model().names {
+			if n, err := wire.ParseName(name); err == nil && !strings.Contains(name, ".prefer.") {
+				for _, z := range h.zones {
+					if n.Within(z.name) {
+						names[z.name] = append(names[z.name], name)
+						break
+					}
+				}
+			}
+		}
+		for _, z := range h.zones {
+			r, whole := replicas[z.name], &zoneReplica{origin: z.name}
+			v := h.Version(z.name)
+			if err := r.update(v); err != nil {
+				return fmt.Errorf("change %d: %s: %w", change, z.name, err)
+			}
+			if err := whole.transfer(v); err != nil {
+				return err
+			}
+			if !maps.Equal(r.records, whole.records) || r.serial != whole.serial {
+				return fmt.Errorf("change %d: %s: by differences, %d:\n%s\nwhole, %d:\n%s", change, z.name,
+					r.serial, strings.Join(r.lines(), "\n"), whole.serial, strings.Join(whole.lines(), "\n"))
+			}
+			if h.verifyPTR && z.reverse { // the model has no such option, but the transfer does
+				names[z.name] = nil
+			}
+			if err := r.compare(t, s, names[z.name]); err != nil {
+				return fmt.Errorf("change %d: %w", change, err)
+			}
+			if got := s.ask(t, z.name.String(), "SOA").Answer[0].(*mdns.SOA).Serial; got != r.serial {
+				return fmt.Errorf("SOA record with serial %d, want %d", got, r.serial)
+			}
+		}
+	}
+	return nil
+}
+
+// The serial number is the time, and increases when the clock is set back or wraps around.
+func TestNextSerial(t *testing.T) {
+	at := func(units int64) time.Time { return time.UnixMilli((units*1000 + 63) / 64) }
+	for _, c := range []struct {
+		last uint32
+		now  int64
+		want uint32
+	}{
+		{100, 200, 200},
+		{200, 200, 201},
+		{300, 200, 301},
+		{1<<32 - 1, 1<<32 - 1, 0},
+		{1<<32 - 1, 1<<32 + 5, 5},
+		{5, 1<<32 - 1, 6},
+	} {
+		if got := nextSerial(c.last, at(c.now)); got != c.want {
+			t.Errorf("nextSerial(%d, %d): got %d, want %d", c.last, c.now, got, c.want)
+		}
+	}
+}
+
+// The journal keeps a bounded number of bytes: differences since an older version are not
+// known.
+func TestLiveJournalBound(t *testing.T) {
+	d := defaultOptions()
+	ix := load(d.newIndex(), namespaceObject("shop"))
+	h := d.handler(t, ix)
+	l := serveLive(t, h, time.Now)
+	z := l.zone(h.primary)
+	first, _ := h.Version(h.primary).Serial()
+	var previous uint32
+	for i := range 100 {
+		var endpoints []string
+		for j := range 100 {
+			endpoints = append(endpoints, fmt.Sprintf("10.0.%d.%d", i, j))
+		}
+		ix.Put(cluster.Services, headless("shop", "db"))
+		ix.Put(cluster.Slices, slice("shop", "db-1", "db", "http 80/tcp, dns 53/udp, x 1/tcp, y 2/tcp", endpoints...))
+		previous, _ = h.Version(h.primary).Serial()
+		ix.mu.Lock()
+		l.cut()
+		ix.mu.Unlock()
+		v := z.current.Load()
+		size := 0
+		for _, d := range v.deltas {
+			size += d.size()
+		}
+		if size > maxJournal || size != v.bytes {
+			t.Fatalf("got a journal of %d bytes, counted as %d, want at most %d", size, v.bytes, maxJournal)
+		}
+	}
+	v := h.Version(h.primary).(zone.Differ)
+	if _, ok := v.Since(first); ok {
+		t.Error("differences since the first version are known")
+	}
+	if _, ok := v.Since(previous); !ok {
+		t.Error("differences since the version before are not known")
+	}
+}
+
+// A change of a Service with many endpoints and ports costs a bounded amount of work: the
+// whole zone is transferred after it. Later changes are differences again.
+func TestLiveManyPorts(t *testing.T) {
+	for _, kubeDNS := range []bool{false, true} {
+		t.Run(fmt.Sprintf("kubeDNS %v", kubeDNS), func(t *testing.T) {
+			d := defaultOptions()
+			ix := load(d.newIndex(), namespaceObject("shop"))
+			h := d.handler(t, ix)
+			h.kubeDNS = kubeDNS
+			l := serveLive(t, h, time.Now)
+			z := l.zone(h.primary)
+			l.cancel() // versions are made below alone
+			l.task.Wait()
+			var ports, endpoints []string
+			for i := range 2000 {
+				ports = append(ports, fmt.Sprintf("p%d %d/tcp", i, i+1))
+			}
+			for i := range 500 {
+				endpoints = append(endpoints, fmt.Sprintf("10.0.%d.%d", i/250, i%250))
+			}
+			cut := func() (serial uint32, work int) {
+				t.Helper()
+				ix.mu.Lock()
+				defer ix.mu.Unlock()
+				var d differences
+				z.records.addDifferences(&d, l.pending)
+				if changed := l.cut(); !slices.Contains(changed, z) {
+					t.Fatalf("got the changed zones %v, want %s", changed, z.records.zone.name)
+				}
+				return z.serial.Load(), d.work
+			}
+			ix.Put(cluster.Services, headless("shop", "db"))
+			ix.Put(cluster.Slices, slice("shop", "db-1", "db", strings.Join(ports, ","), endpoints...))
+			cut()
+			ix.Put(cluster.Slices, slice("shop", "db-1", "db", strings.Join(ports, ","), endpoints[1:]...))
+			before := z.serial.Load()
+			after, work := cut()
+			if most := maxWork + 2*dns.MaxLarge; work > most {
+				t.Errorf("got work of %d bytes, want at most %d", work, most)
+			}
+			if _, ok := h.Version(h.primary).(zone.Differ).Since(before); ok || !zone.SerialLess(before, after) {
+				t.Errorf("after a change of the large Service: differences are known: %v; serial %d after %d", ok, after, before)
+			}
+			ix.Put(cluster.Services, headless("shop", "small"))
+			ix.Put(cluster.Slices, slice("shop", "small-1", "small", "http 80/tcp", "10.1.0.1"))
+			before = after
+			cut()
+			if _, ok := h.Version(h.primary).(zone.Differ).Since(before); !ok {
+				t.Error("differences after a small change are not known")
+			}
+		})
+	}
+}

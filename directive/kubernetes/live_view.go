@@ -1,0 +1,135 @@
+package kubernetes
+
+import (
+	"net/netip"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// Records implements [zone.Version]. It yields the records of a new version, with all
+// changes so far. Entries are immutable, so it holds no lock while it makes their records,
+// and its memory is a pointer for each Service.
+func (v *liveVersion) Records(yield func([]byte) bool) {
+	l, g := v.zone.live, newGenerator(v.zone.records.Handler, v.zone.records.zone)
+	l.index.mu.Lock()
+	changed := l.cut()
+	soa, apex := v.zone.current.Load().soa, v.zone.apex
+	var each func(func([]byte) bool)
+	if g.zone.reverse {
+		view := g.newReverseView()
+		defer view.close()
+		each = view.records
+	} else {
+		each = g.newView()
+	}
+	l.index.mu.Unlock()
+	l.notify(changed)
+	if !yield(soa) {
+		return
+	}
+	for r := range apex {
+		if !yield([]byte(r)) {
+			return
+		}
+	}
+	each(yield)
+}
+
+// newView returns an iterator over the present records below svc and pod. The caller holds
+// index.mu until it returns.
+func (g *generator) newView() func(func([]byte) bool) {
+	var entries []*entry
+	for _, e := range g.index.table(g.zone.multicluster).All() {
+		if e.visible() {
+			entries = append(entries, e)
+		}
+	}
+	var pods []string
+	if g.podMode == podsVerified && !g.zone.multicluster {
+		for key := range g.index.pods.All() {
+			if g.index.isExposed(key[:1+key[0]]) {
+				pods = append(pods, key)
+			}
+		}
+	}
+	return func(yield func([]byte) bool) {
+		for _, e := range entries {
+			if !g.entryRecords(e, yield) {
+				return
+			}
+		}
+		for _, key := range pods {
+			if !g.podRecord(key, yield) {
+				return
+			}
+		}
+	}
+}
+
+// A reverseView is a state of the reverse indexes. The leaves are immutable, and what
+// changes of the Services is recorded.
+type reverseView struct {
+	*generator
+	prefix netip.Prefix
+	refs   [2]*refCursor
+	undo   *undo
+}
+
+// newReverseView returns a view of the present state. The caller holds index.mu.
+func (g *generator) newReverseView() *reverseView {
+	v := &reverseView{generator: g}
+	v.prefix, _ = wire.ParseReverse([]byte(g.zone.name))
+	for i, x := range [2]*reverseIndex{&g.index.reverse, &g.index.claims} {
+		v.refs[i] = x.newRefCursor(v.prefix)
+	}
+	v.undo = g.index.addUndo(nil)
+	return v
+}
+
+func (v *reverseView) close() {
+	v.index.mu.Lock()
+	defer v.index.mu.Unlock()
+	v.index.removeUndo(v.undo)
+}
+
+// group is the number of addresses whose records are made at a time, while changes wait.
+const group = 64
+
+// records yields the PTR records.
+func (v *reverseView) records(yield func([]byte) bool) {
+	if v.primary == "" || !v.prefix.IsValid() {
+		return
+	}
+	var records []byte
+	for more := true; more; {
+		if records, more = v.appendGroup(records[:0]); !eachRecord(records, yield) {
+			return
+		}
+	}
+}
+
+// appendGroup appends the records of some addresses, and reports whether there are more
+// addresses.
+func (v *reverseView) appendGroup(records []byte) ([]byte, bool) {
+	v.index.mu.Lock()
+	defer v.index.mu.Unlock()
+	at := v.undo.state()
+	for range group {
+		own, claimed := v.refs[0].addr(), v.refs[1].addr()
+		ip := own
+		if !own.IsValid() || claimed.IsValid() && claimed.Less(own) {
+			ip = claimed
+		}
+		if !ip.IsValid() {
+			return records, false
+		}
+		services := sortServices(v.refs[1].appendAt(ip, v.refs[0].appendAt(ip, nil)))
+		if v.prefix.Contains(ip) {
+			v.pointers(ip, services, at, func(r []byte) bool {
+				records = append(records, r...)
+				return true
+			})
+		}
+	}
+	return records, true
+}

@@ -1,0 +1,137 @@
+package kubernetes
+
+import (
+	"maps"
+	"slices"
+)
+
+// An undo has the state before all changes of the index since some moment: of what has
+// changed. With it and the index, that state can be read. It is guarded by Index.mu.
+type undo struct {
+	index   *Index
+	entries [2]map[string]*entry // by serviceKey.labels; those of imports last
+	exposed map[string]bool      // by the label of the namespace
+	pods    map[string]bool      // by podKey: whether the namespace had a pod with the address
+	woken   chan struct{}        // receives after changes; nil if nothing waits for them
+}
+
+// addUndo returns an undo that has the present state: from now on it records what changes.
+func (ix *Index) addUndo(woken chan struct{}) *undo {
+	u := &undo{index: ix, woken: woken}
+	u.reset()
+	ix.undos = append(ix.undos, u)
+	return u
+}
+
+// reset makes the present state the one that u has.
+func (u *undo) reset() {
+	u.entries = [2]map[string]*entry{{}, {}}
+	u.exposed, u.pods = map[string]bool{}, map[string]bool{}
+}
+
+// empty reports whether nothing has changed.
+func (u *undo) empty() bool {
+	return len(u.entries[0])+len(u.entries[1])+len(u.exposed)+len(u.pods) == 0
+}
+
+// addEntry records the entry before a change.
+func (u *undo) addEntry(c *serviceChange) {
+	setOnce(u.entries[tableIndex(c.imported)], c.key.labels, c.old)
+}
+
+// addNamespace records whether a namespace was exposed before a change.
+func (u *undo) addNamespace(ns *namespace, exposed bool) { setOnce(u.exposed, label(ns.name), exposed) }
+
+// addPod records whether a namespace had a pod with an address before a change.
+func (u *undo) addPod(key []byte, had bool) { setOnce(u.pods, string(key), had) }
+
+func setOnce[K comparable, V any](m map[K]V, key K, v V) {
+	if _, known := m[key]; !known {
+		m[key] = v
+	}
+}
+
+// removeUndo ends the recording of changes in u.
+func (ix *Index) removeUndo(u *undo) {
+	ix.undos = slices.DeleteFunc(ix.undos, func(o *undo) bool { return o == u })
+}
+
+// wake reports a change.
+func (u *undo) wake() {
+	select {
+	case u.woken <- struct{}{}:
+	default:
+	}
+}
+
+// isExposed reports whether the namespace with a label was exposed.
+func (u *undo) isExposed(label string) bool {
+	if exposed, changed := u.exposed[label]; changed {
+		return exposed
+	}
+	return u.index.isExposed(label)
+}
+
+// isExposed reports whether the namespace with a label is exposed.
+func (ix *Index) isExposed(label string) bool {
+	ns := ix.namespaces.Get([]byte(label))
+	return ns != nil && ns.exposed.Load()
+}
+
+// visible returns the entry that a Service had, if clients saw it. now is the present
+// entry.
+func (u *undo) visible(imported bool, labels string, now *entry) *entry {
+	if e, changed := u.entries[tableIndex(imported)][labels]; changed {
+		now = e
+	}
+	if now == nil || !now.exists || !u.isExposed(now.key.namespaceLabel()) {
+		return nil
+	}
+	return now
+}
+
+// hadPod reports whether the namespace had a pod with the address of a podKey.
+func (u *undo) hadPod(key []byte) bool {
+	if had, changed := u.pods[string(key)]; changed {
+		return had
+	}
+	return u.index.pods.Get(key) != nil
+}
+
+// An entryChange is a visible entry before and after changes; nil is none.
+type entryChange struct{ old, now *entry }
+
+// entryChanges returns the entries of a table that differ from the present ones.
+func (u *undo) entryChanges(imported bool) []entryChange {
+	table, labels := u.index.table(imported), maps.Clone(u.entries[tableIndex(imported)])
+	if toggled := u.toggled(); len(toggled) > 0 {
+		for key, e := range table.All() {
+			if toggled[e.key.namespaceLabel()] {
+				setOnce(labels, key, e)
+			}
+		}
+	}
+	var changes []entryChange
+	for key, e := range labels {
+		c := entryChange{u.visible(imported, key, e), table.Get([]byte(key))}
+		if !c.now.visible() {
+			c.now = nil
+		}
+		if c.old != c.now {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
+// toggled returns the labels of the namespaces that were exposed and are not, or the other
+// way round.
+func (u *undo) toggled() map[string]bool {
+	toggled := map[string]bool{}
+	for label, exposed := range u.exposed {
+		if u.index.isExposed(label) != exposed {
+			toggled[label] = true
+		}
+	}
+	return toggled
+}

@@ -1,0 +1,252 @@
+package secondary
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// A catalogs keeps the members of the catalog zones (RFC 9432) of one server block up to
+// date. A reload of the Corefile keeps it if the options of all catalogs and the other zones
+// of the server block are the same.
+type catalogs struct {
+	log       *slog.Logger
+	zones     []wire.Name            // of the server block
+	origins   map[wire.Name]struct{} // of the Secondary, from the Corefile
+	taken     map[wire.Name]bool     // origins, and zones of other handlers of the server block
+	followers zone.Followers
+	transfers chan struct{} // limits concurrent transfers
+
+	mu      sync.Mutex
+	stopped bool
+	all     []*catalog
+
+	current atomic.Pointer[zoneSet]
+}
+
+// maxTransfers is the number of members that are transferred at the same time.
+const maxTransfers = 16
+
+// A catalog is one catalog zone.
+type catalog struct {
+	options // of its own copy
+	clients []*client
+	accept  []wire.Name // members must be within one of them; empty for any member
+
+	list    map[wire.Name]entry // of the last version that is not broken
+	refused string              // the last refusals that were logged, and their number
+	count   int
+}
+
+// A member is a zone that a catalog lists.
+type member struct {
+	catalog *catalog
+	label   string
+	copy    *zoneCopy
+	before  *zoneCopy // whose data a new member takes over, or nil
+}
+
+// A zoneSet is an immutable set of the zones of a Secondary.
+type zoneSet struct {
+	members map[wire.Name]*member
+	origins map[wire.Name]struct{} // with the zones in the Corefile
+	most    int                    // labels of the longest zone
+}
+
+// update applies a new version of a catalog. An error reports that it is broken. The members
+// stay then.
+func (m *catalogs) update(c *catalog, z *zone.Zone) error {
+	list, err := parseCatalog(z)
+	if err != nil {
+		return fmt.Errorf("broken catalog: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return nil
+	}
+	c.list = list
+	old := m.current.Load().members
+	members := map[wire.Name]*member{}
+	maps.Copy(members, old)
+	m.apply(c, members)
+	for _, other := range m.all {
+		if other != c { // it may have a zone that c has released
+			m.apply(other, members)
+		}
+	}
+	m.replace(old, members)
+	return nil
+}
+
+// apply adds, replaces and removes members so that they agree with a catalog's list. New
+// members have no copy yet.
+func (m *catalogs) apply(c *catalog, members map[wire.Name]*member) {
+	maps.DeleteFunc(members, func(name wire.Name, has *member) bool {
+		_, listed := c.list[name]
+		return has.catalog == c && !listed
+	})
+	var refused []string
+	for _, name := range slices.Sorted(maps.Keys(c.list)) {
+		e, has := c.list[name], members[name]
+		add := &member{catalog: c, label: e.label}
+		switch why := m.refusal(c, name); {
+		case why != "":
+			refused = append(refused, fmt.Sprintf("%s %s", name, why))
+			continue
+		case has == nil:
+		case has.catalog == c:
+			if has.label == e.label {
+				continue
+			}
+		case e.coo == has.catalog.origin: // c has released the zone to that catalog
+			continue
+		case has.catalog.list[name].coo != c.origin:
+			refused = append(refused, fmt.Sprintf("%s is in catalog %s", name, has.catalog.origin))
+			continue
+		case has.label == e.label:
+			add.before = cmp.Or(has.copy, has.before)
+		}
+		members[name] = add
+	}
+	c.logRefused(m.log, refused)
+}
+
+// refusal returns why a zone cannot be a member of a catalog, or "".
+func (m *catalogs) refusal(c *catalog, name wire.Name) string {
+	switch {
+	case m.taken[name]:
+		return "is a zone of the Corefile"
+	case !slices.ContainsFunc(m.zones, name.Within):
+		return "is outside the server block's zones"
+	case len(c.accept) > 0 && !slices.ContainsFunc(c.accept, name.Within):
+		return "is outside the zones of the option catalog"
+	}
+	return ""
+}
+
+// logRefused logs the first refused zones of a catalog, unless they were logged before.
+func (c *catalog) logRefused(log *slog.Logger, refused []string) {
+	n := len(refused)
+	text := strings.Join(refused[:min(n, 10)], "; ")
+	if n > 0 && (text != c.refused || n != c.count) {
+		log.Warn("secondary: Refused zones of catalog", "catalog", c.origin, "count", n, "error", text)
+	}
+	c.refused, c.count = text, n
+}
+
+// replace serves other members. It stops the copies of removed ones, deletes their files,
+// and starts those of new ones.
+func (m *catalogs) replace(old, members map[wire.Name]*member) {
+	set := &zoneSet{members, map[wire.Name]struct{}{}, 0}
+	for name := range m.origins {
+		set.add(name)
+	}
+	var added, removed []*zoneCopy
+	for name, has := range members {
+		set.add(name)
+		if has.copy == nil {
+			has.copy = m.newCopy(name, has)
+			added = append(added, has.copy)
+		}
+	}
+	m.current.Store(set)
+	for name, had := range old {
+		if members[name] != had {
+			removed = append(removed, had.copy)
+		}
+		if members[name] == nil {
+			m.log.Info("secondary: Removed zone", "zone", name, "catalog", had.catalog.origin)
+		}
+	}
+	stopAll(removed)
+	for _, c := range removed {
+		if c.file == "" {
+			continue
+		}
+		if err := os.Remove(c.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			m.log.Warn("secondary: Failed to delete file", "zone", c.origin, "file", c.file, "error", err)
+		}
+	}
+	for _, c := range added {
+		has, message := members[c.origin], "secondary: Added zone"
+		if old[c.origin] != nil {
+			if message = "secondary: Reset zone"; has.before != nil {
+				message = "secondary: Moved zone"
+			}
+		}
+		m.log.Info(message, "zone", c.origin, "catalog", has.catalog.origin)
+		has.before = nil
+		c.start()
+	}
+}
+
+func (s *zoneSet) add(origin wire.Name) {
+	s.origins[origin] = struct{}{}
+	s.most = max(s.most, origin.Labels())
+}
+
+// newCopy returns the copy of a new member.
+func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
+	o := from.catalog.options
+	o.origin = origin
+	o.file = memberFile(o.file, origin)
+	c := newCopy(o, from.catalog.clients, m.log)
+	c.followers, c.transfers = &m.followers, m.transfers
+	if from.before != nil {
+		c.before = from.before
+		c.current.Store(from.before.current.Load())
+	}
+	return c
+}
+
+// memberFile returns the file of a member of a catalog that is kept in path. The member's name
+// may have any bytes.
+func memberFile(path string, origin wire.Name) string {
+	if path == "" {
+		return ""
+	}
+	name := url.PathEscape(strings.TrimSuffix(origin.String(), "."))
+	if len(filepath.Base(path))+len(name) > 200 { // file systems permit 255 bytes
+		sum := sha256.Sum256([]byte(origin))
+		name = hex.EncodeToString(sum[:])
+	}
+	return path + "." + name
+}
+
+// stopAll stops copies.
+func stopAll(copies []*zoneCopy) {
+	for _, c := range copies {
+		c.cancel()
+	}
+	for _, c := range copies {
+		c.task.Wait()
+	}
+}
+
+// Stop implements config.Stopper.
+func (m *catalogs) Stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopped = true
+	var copies []*zoneCopy
+	for _, has := range m.current.Load().members {
+		copies = append(copies, has.copy)
+	}
+	stopAll(copies)
+}

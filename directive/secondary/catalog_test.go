@@ -1,0 +1,88 @@
+package secondary
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+func TestParseCatalog(t *testing.T) {
+	const version = "version TXT \"2\"\n"
+	z := func(name string) wire.Name {
+		n, err := wire.ParseName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for name, c := range map[string]struct {
+		records string
+		want    map[wire.Name]entry
+		err     string
+	}{
+		"no members": {version, map[wire.Name]entry{}, ""},
+		"properties": {
+			version + "a.zones PTR Example.COM.\nB.Zones 0 PTR .\ngroup.a.zones TXT x y\ngroup.a.zones TXT z\n*.zones 0 PTR wild.\n" +
+				"coo.B.zones PTR Other.Catalog.\nother.a.zones PTR x.\na.ext.a.zones PTR x.\ncoo.c.zones PTR x.\nzones PTR x.\nzones.zones.x PTR x.\na.zones TXT x\n@ NS invalid.\nx.ext TXT x",
+			map[wire.Name]entry{z("example.com"): {label: "\x01a"}, z("."): {label: "\x01b", coo: z("other.catalog")}, z("wild"): {label: "\x01*"}}, "",
+		},
+		"no version":                {"a.zones PTR x.", nil, "no version"},
+		"version as PTR":            {"version PTR x.", nil, "no version"},
+		"unknown version":           {"version TXT 1", nil, "unsupported version"},
+		"version of two strings":    {"version TXT 2 2", nil, "unsupported version"},
+		"several versions":          {version + "version TXT 1", nil, "several versions"},
+		"several zones of a member": {version + "a.zones PTR x.\na.zones PTR y.", nil, "several PTR records at a.zones.example.org."},
+		"several owners":            {version + "a.zones PTR x.\ncoo.a.zones PTR x.\ncoo.A.zones PTR y.", nil, "several PTR records at coo.a.zones.example.org."},
+		"the same zone twice":       {version + "a.zones PTR x.\nb.zones PTR X.", nil, "zone x. at both a.zones.example.org. and b.zones.example.org."},
+	} {
+		received, err := receiveAll(nil, message(t, mdns.TypeAXFR, "@ 5 SOA 5\n"+strings.TrimSpace(c.records)+"\n@ 5 SOA 5"))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, err := parseCatalog(received)
+		if c.err == "" && (err != nil || fmt.Sprint(got) != fmt.Sprint(c.want)) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: got %v, %v, want %v, %s", name, got, err, c.want, c.err)
+		}
+	}
+}
+
+// A catalog with too many members is broken.
+func TestParseCatalogTooLarge(t *testing.T) {
+	for _, n := range []int{maxMembers, maxMembers + 1} {
+		b := zone.NewBuilder(origin)
+		err := b.Add("\x07version"+string(origin), wire.TypeTXT, 0, "\x012")
+		for i := range n {
+			label := string(wire.AppendLabel(nil, fmt.Sprint(i)))
+			err = errors.Join(err, b.Add(label+"\x05zones"+string(origin), wire.TypePTR, 0, label+"\x00"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := parseCatalog(b.Zone()); (err == nil) != (n == maxMembers) || err == nil && len(list) != n {
+			t.Errorf("%d members: got %d, %v", n, len(list), err)
+		}
+	}
+}
+
+// The files of members are in the directory of the catalog's file, whatever their names are.
+func TestMemberFile(t *testing.T) {
+	long := wire.Name(strings.Repeat("\x3f"+strings.Repeat("/", 63), 3) + "\x00")
+	seen := map[string]wire.Name{}
+	for _, name := range []wire.Name{"\x00", "\x01a\x00", "\x01.\x00", "\x02..\x00", "\x08/../../x\x00", "\x01\x00\x00", "\x01a\x01b\x00", "\x03a.b\x00", "\x03a\\b\x00", "\x03\xff\xfe\n\x00", long} {
+		path := memberFile("/dir/catalog", name)
+		if dir, base := filepath.Split(path); filepath.Clean(path) != path || dir != "/dir/" || !strings.HasPrefix(base, "catalog.") || len(base) > 240 || strings.ContainsAny(base, "\x00\n") {
+			t.Errorf("%q: got %q", name, path)
+		}
+		if other, again := seen[path]; again {
+			t.Errorf("%q and %q: got %q for both", name, other, path)
+		}
+		seen[path] = name
+	}
+}

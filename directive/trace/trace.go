@@ -1,0 +1,237 @@
+// Package trace has the directive trace: spans of queries, for collectors of Zipkin and of
+// OpenTelemetry.
+package trace
+
+import (
+	"encoding/hex"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+)
+
+// Trace sends the course of queries to a collector of traces: the trace directive.
+//
+//	trace [ENDPOINT-TYPE] [ENDPOINT] {
+//	    every AMOUNT
+//	    service NAME
+//	    client_server [BOOL]
+//	    datadog_analytics_rate RATE
+//	    zipkin_max_backlog_size SIZE
+//	    zipkin_max_batch_size SIZE
+//	    zipkin_max_batch_interval DURATION
+//	}
+//
+// ENDPOINT-TYPE is zipkin, the default, or otlp. ENDPOINT is the collector.
+//
+//	zipkin  version 2 of Zipkin's interface, in JSON: a URL, or HOST:PORT for
+//	        http://HOST:PORT/api/v2/spans; the default is localhost:9411
+//	otlp    OpenTelemetry's protocol over HTTP, in protobuf: a URL, or HOST:PORT for
+//	        http://HOST:PORT/v1/traces, which is also the path of a URL without one; the
+//	        default is localhost:4318
+//
+// datadog is not supported: Datadog's agent accepts otlp.
+//
+// A trace has the span servedns of the client's query. Below it there is a span of each
+// directive that the query has passed, until the end of its last work for the query; one of
+// each sub-query's directives; and a span connect of the upstream whose reply forward or grpc
+// has used. The span servedns has the tags coredns.io/name, type, rcode, proto and remote of
+// CoreDNS, and seamark.io/server, zone, view and directive: the server block and the
+// directive that answered. A query that failed with SERVFAIL or was dropped has an error.
+//
+// every sends one of AMOUNT queries; the default is 1, and 0 is none. service is the name of
+// the server in the traces, by default coredns. zipkin_max_batch_size is the number of spans
+// that are sent at once, 100 by default. They are sent earlier when the first has waited for
+// zipkin_max_batch_interval, 1s by default. zipkin_max_backlog_size is the number of spans
+// that may wait, 1000 by default; then the oldest are lost. 0 is the default of each. The
+// three options apply to otlp, too. client_server has no effect, since no span of a client
+// is known, and neither has datadog_analytics_rate.
+//
+// A slow or absent collector delays no query. Each request to it has five seconds, and its
+// spans are lost if it fails. Lost spans are logged every ten seconds. The metrics are
+//
+//	seamark_trace_spans_total{endpoint}                    spans that the collector accepted
+//	seamark_trace_lost_spans_total{endpoint}
+//	seamark_trace_failed_requests_total{endpoint, reason}  by HTTP status, or "connection"
+//
+// The metadata trace/traceid is the ID of the trace of a query that is sent, in
+// hexadecimal: log can have {/trace/traceid}.
+//
+//	.:1053 {
+//	    metadata
+//	    trace otlp http://127.0.0.1:4318/v1/traces {
+//	        every 1000
+//	        service cluster-dns
+//	    }
+//	    whoami
+//	}
+//
+// Same as CoreDNS: syntax, names and tags. Differs: otlp; no datadog; trace IDs have 128
+// bits; the spans of directives are beside each other instead of in each other; queries of
+// DNS over HTTPS do not continue a client's trace.
+type Trace struct {
+	every   uint64
+	count   atomic.Uint64
+	options options
+	out     *exporter
+}
+
+// options identify an exporter across reloads.
+type options struct {
+	kind, url         string
+	service           string
+	maxBacklog, batch int
+	interval          time.Duration
+}
+
+const (
+	zipkin = "zipkin"
+	otlp   = "otlp"
+)
+
+// Setup sets up the trace directive.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	t := &Trace{every: 1, options: options{service: "coredns"}}
+	d := uses[0]
+	var ignored bool
+	err := errors.Join(config.Once(uses), t.options.setEndpoint(d), d.Options(
+		corefile.Option{Usage: "every AMOUNT", Set: func(o corefile.Directive) (err error) {
+			if t.every, err = strconv.ParseUint(o.Args[0].Text, 10, 64); err != nil {
+				return o.Errorf("want a number, got %q", o.Args[0].Text)
+			}
+			return nil
+		}},
+		corefile.Option{Usage: "service NAME", Set: corefile.String(&t.options.service)},
+		corefile.Option{Usage: "client_server [BOOL]", Set: func(o corefile.Directive) error {
+			return parseBool(o, &ignored)
+		}},
+		corefile.Option{Usage: "datadog_analytics_rate [RATE]", Set: func(o corefile.Directive) error {
+			b.Warn(o.Errorf("no effect: datadog is not supported"))
+			if len(o.Args) == 0 {
+				return nil
+			}
+			if rate, err := strconv.ParseFloat(o.Args[0].Text, 64); err != nil || !(rate >= 0 && rate <= 1) {
+				return o.Errorf("want 0 to 1, got %q", o.Args[0].Text)
+			}
+			return nil
+		}},
+		corefile.Option{Usage: "zipkin_max_backlog_size SIZE", Set: corefile.Int(&t.options.maxBacklog, 0, 1_000_000)},
+		corefile.Option{Usage: "zipkin_max_batch_size SIZE", Set: corefile.Int(&t.options.batch, 0, 100_000)},
+		corefile.Option{Usage: "zipkin_max_batch_interval DURATION", Set: func(o corefile.Directive) error {
+			interval, err := time.ParseDuration(o.Args[0].Text)
+			if err != nil || interval < 0 || interval > time.Hour {
+				return o.Errorf("want a duration of 0s to 1h, got %q", o.Args[0].Text)
+			}
+			t.options.interval = interval
+			return nil
+		}},
+	))
+	t.options.setDefaults()
+	b.Offer(t)
+	b.OnStart(func(s *config.Start) (err error) {
+		t.out, err = config.Keep(s, t.options, func() (*exporter, error) { return newExporter(t.options, b), nil })
+		return err
+	})
+	return err
+}
+
+// setDefaults replaces zeros by the defaults of CoreDNS.
+func (o *options) setDefaults() {
+	if o.maxBacklog == 0 {
+		o.maxBacklog = 1000
+	}
+	if o.batch == 0 {
+		o.batch = 100
+	}
+	if o.interval == 0 {
+		o.interval = time.Second
+	}
+}
+
+// setEndpoint parses the arguments of the directive.
+func (o *options) setEndpoint(d corefile.Directive) error {
+	if err := d.Arity(0, 2); err != nil {
+		return err
+	}
+	words := d.Words()
+	// As in CoreDNS, a single word is an endpoint: the host zipkin.
+	o.kind = zipkin
+	if len(words) > 0 && (len(words) == 2 || words[0] == otlp || words[0] == "datadog") {
+		o.kind = strings.ToLower(words[0])
+		words = words[1:]
+	}
+	var endpoint, path string
+	switch o.kind {
+	case zipkin:
+		endpoint, path = "localhost:9411", "/api/v2/spans"
+	case otlp:
+		endpoint, path = "localhost:4318", "/v1/traces"
+	case "datadog":
+		return d.Errorf("datadog is not supported: Datadog's agent accepts OTLP; write trace otlp http://HOST:4318/v1/traces")
+	default:
+		return d.Errorf("want the endpoint type zipkin or otlp, got %q", d.Args[0].Text)
+	}
+	if len(words) > 0 && words[0] != "" {
+		endpoint = words[0]
+	}
+	if lower := strings.ToLower(endpoint); !strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "https://") {
+		endpoint = "http://" + endpoint + path
+	}
+	u, err := url.Parse(endpoint)
+	if err == nil && u.Hostname() == "" {
+		err = errors.New("no host")
+	}
+	if err != nil {
+		return d.Errorf("want HOST:PORT or a URL, got %q: %w", endpoint, err)
+	}
+	if o.kind == otlp && strings.Trim(u.Path, "/") == "" {
+		u.Path = path
+	}
+	o.url = u.String()
+	return nil
+}
+
+func parseBool(o corefile.Directive, to *bool) error {
+	*to = true
+	if len(o.Args) == 0 {
+		return nil
+	}
+	v, err := strconv.ParseBool(o.Args[0].Text)
+	if err != nil {
+		return o.Errorf("want true or false, got %q", o.Args[0].Text)
+	}
+	*to = v
+	return nil
+}
+
+// TraceDNS implements [dns.Tracer].
+func (t *Trace) TraceDNS(*dns.Query) dns.Trace {
+	if t.every == 0 || t.count.Add(1)%t.every != 0 {
+		return nil
+	}
+	return newRecord()
+}
+
+// ObserveDNS sends the spans of a query that TraceDNS has selected.
+func (t *Trace) ObserveDNS(q *dns.Query) {
+	if r, ok := q.Trace().(*record); ok {
+		t.out.send(r.spans(q))
+	}
+}
+
+// Metadata implements [config.Describer].
+func (t *Trace) Metadata(q *dns.Query, key string) (value string, ok bool) {
+	if key != "trace/traceid" {
+		return "", false
+	}
+	if r, ok := q.Trace().(*record); ok {
+		value = hex.EncodeToString(r.id[:])
+	}
+	return value, true
+}

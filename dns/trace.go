@@ -1,0 +1,125 @@
+package dns
+
+import "context"
+
+// A Tracer is an Observer that follows some queries on their way through its chain. It
+// observes only these.
+type Tracer interface {
+	Observer
+	// TraceDNS is called when a client's query enters the chain. It returns nil unless
+	// the query is to be followed. It must not block.
+	TraceDNS(q *Query) Trace
+}
+
+// A Trace follows one query and its sub-queries. The goroutine that has the query calls
+// its methods.
+type Trace interface {
+	// BeginStep is called when q reaches the handler of a directive, which is that step
+	// of q's chain, and EndStep whenever the handler has done a part of its work. There
+	// is no EndStep after a panic.
+	BeginStep(q *Query, step int, directive string)
+	EndStep(q *Query, step int)
+	// ExchangeObserver sees the queries that were sent to other servers for q.
+	ExchangeObserver
+}
+
+// Trace returns the trace that follows q, or nil.
+func (q *Query) Trace() Trace { return q.trace }
+
+// follow returns the chain to use in the place of c for q, a client's query, if c's tracer
+// follows it.
+func (q *Query) follow(c *Chain) *Chain {
+	if q.trace = c.tracer.TraceDNS(q); q.trace == nil {
+		return c
+	}
+	return c.traced
+}
+
+// addTraced sets c.traced, a copy of c for queries that its tracer follows: other queries
+// cost no more than in a chain without a tracer.
+func (c *Chain) addTraced() {
+	traced := *c
+	traced.tracer, traced.traced = nil, nil
+	traced.observers = append(c.observers[:len(c.observers):len(c.observers)], c.tracer)
+	traced.steps = make([]step, len(c.steps))
+	for i := range c.steps {
+		t := &tracedStep{&c.steps[i], i}
+		s := c.steps[i]
+		if s.handler != nil {
+			s.handler = t
+		}
+		if s.resolver != nil {
+			s.resolver = t
+		}
+		if s.awaiter != nil {
+			s.awaiter = t
+		}
+		if s.finisher != nil {
+			s.finisher = t
+		}
+		if s.completer != nil {
+			s.completer = t
+		}
+		if s.interceptor != nil {
+			s.interceptor = t
+		}
+		traced.steps[i] = s
+	}
+	c.traced = &traced
+}
+
+// A tracedStep calls the handler of a step, and tells the trace of the query. A query that
+// Requery has made has none.
+type tracedStep struct {
+	*step
+	index int
+}
+
+func (t *tracedStep) begin(q *Query) {
+	if q.trace != nil {
+		q.trace.BeginStep(q, t.index, t.name)
+	}
+}
+
+func (t *tracedStep) end(q *Query) {
+	if q.trace != nil {
+		q.trace.EndStep(q, t.index)
+	}
+}
+
+func (t *tracedStep) ServeDNS(q *Query) Verdict {
+	t.begin(q)
+	v := t.handler.ServeDNS(q)
+	t.end(q)
+	return v
+}
+
+func (t *tracedStep) AwaitDNS(q *Query, wake func()) bool { return t.awaiter.AwaitDNS(q, wake) }
+
+func (t *tracedStep) Resolve(ctx context.Context, q *Query) error {
+	if t.handler == nil {
+		t.begin(q)
+	}
+	err := t.resolver.Resolve(ctx, q)
+	t.end(q)
+	return err
+}
+
+func (t *tracedStep) InterceptDNS(q *Query, below int) Verdict {
+	v := t.interceptor.InterceptDNS(q, below)
+	if v != Next {
+		t.end(q)
+	}
+	return v
+}
+
+func (t *tracedStep) FinishDNS(q *Query) {
+	t.finisher.FinishDNS(q)
+	t.end(q)
+}
+
+func (t *tracedStep) CompleteDNS(q *Query) Verdict {
+	v := t.completer.CompleteDNS(q)
+	t.end(q)
+	return v
+}

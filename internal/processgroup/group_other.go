@@ -1,0 +1,15 @@
+//go:build !unix
+
+package processgroup
+
+import "os/exec"
+
+// Set does nothing: there are no process groups. The end of its context
+// kills the command alone.
+func Set(*exec.Cmd) {}
+
+// Kill does nothing.
+func Kill(int) {}
+
+// Terminate does nothing.
+func Terminate(int) {}

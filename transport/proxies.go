@@ -1,0 +1,314 @@
+package transport
+
+import (
+	"bytes"
+	"container/list"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+)
+
+// A ProxyPolicy is what is done with PROXY headers of a peer.
+type ProxyPolicy string
+
+const (
+	ProxyUse    ProxyPolicy = "use"    // the header's client is the client
+	ProxyIgnore ProxyPolicy = "ignore" // the header is removed
+	ProxyReject ProxyPolicy = "reject" // connections and datagrams with a header are rejected
+	ProxySkip   ProxyPolicy = "skip"   // headers are not looked for
+)
+
+// ProxyOptions are the peers of a listener that may name their clients in PROXY headers.
+type ProxyOptions struct {
+	Trusted     []netip.Prefix // peers whose headers are used
+	Others      ProxyPolicy    // of all other peers
+	SessionTime time.Duration  // how long the client in a datagram's header is that of the peer's next datagrams, too; 0 is no time
+	Sessions    int            // the largest number of such peers
+}
+
+func (o *ProxyOptions) equal(p *ProxyOptions) bool {
+	return slices.Equal(o.Trusted, p.Trusted) && o.Others == p.Others && o.SessionTime == p.SessionTime && o.Sessions == p.Sessions
+}
+
+// proxies are the peers of a listener that may name their clients in PROXY headers. A peer
+// that may send headers need not send any. Nil proxies have the policy skip for all peers.
+type proxies struct {
+	o        ProxyOptions
+	mu       sync.Mutex
+	nextLog  time.Time                        // no message is logged before
+	sessions map[netip.AddrPort]*list.Element // by peer
+	byAge    list.List                        // of *proxySession: the one that was used last is the last
+}
+
+// A proxySession is the client of a peer's datagrams.
+type proxySession struct {
+	peer, client netip.AddrPort
+	expires      time.Time
+}
+
+// policy returns the policy for a peer.
+func (p *proxies) policy(peer netip.Addr) ProxyPolicy {
+	if p == nil {
+		return ProxySkip
+	}
+	for _, prefix := range p.o.Trusted {
+		if prefix.Contains(peer.WithZone("")) {
+			return ProxyUse
+		}
+	}
+	return p.o.Others
+}
+
+var (
+	errProxyRejected = errors.New("the peer may not send headers")
+	errProxyVersion  = errors.New("version 1 over UDP, want version 2")
+)
+
+// rejected counts and logs a rejected header. It logs at most one in a minute.
+func (p *proxies) rejected(l *slog.Logger, count *metrics.Counter, peer netip.AddrPort, err error) {
+	count.Add(1)
+	p.mu.Lock()
+	now := time.Now()
+	isDue := now.After(p.nextLog)
+	if isDue {
+		p.nextLog = now.Add(time.Minute)
+	}
+	p.mu.Unlock()
+	if isDue {
+		l.Warn("Rejected PROXY header", "client", peer, "error", err)
+	}
+}
+
+// session returns the client of a peer that has named it in an earlier datagram.
+func (p *proxies) session(peer netip.AddrPort) (client netip.AddrPort, ok bool) {
+	if p.o.SessionTime == 0 {
+		return client, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.sessions[peer]
+	if at == nil {
+		return client, false
+	}
+	s := at.Value.(*proxySession)
+	now := time.Now()
+	if now.After(s.expires) {
+		p.removeSession(at)
+		return client, false
+	}
+	s.expires = now.Add(p.o.SessionTime)
+	p.byAge.MoveToBack(at)
+	return s.client, true
+}
+
+// startSession makes client the client of a peer's next datagrams. At the limit it replaces
+// the session that has not been used for longest.
+func (p *proxies) startSession(peer, client netip.AddrPort) {
+	if p.o.SessionTime == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.sessions[peer]; at != nil {
+		p.removeSession(at)
+	} else if len(p.sessions) >= p.o.Sessions {
+		p.removeSession(p.byAge.Front())
+	}
+	p.sessions[peer] = p.byAge.PushBack(&proxySession{peer, client, time.Now().Add(p.o.SessionTime)})
+}
+
+func (p *proxies) removeSession(at *list.Element) {
+	delete(p.sessions, at.Value.(*proxySession).peer)
+	p.byAge.Remove(at)
+}
+
+// SetProxies sets the proxies of future connections, and of datagrams. nil is none.
+func (l *Listener) SetProxies(o *ProxyOptions) { l.proxies.set(o) }
+
+// A proxySource has the present proxies of a listener; nil if it never had any.
+type proxySource struct{ atomic.Pointer[proxies] }
+
+// set sets the proxies, and keeps the sessions of equal ones. A listener that has had
+// proxies keeps some that skip all headers, since only then a reader resets the senders of
+// its queries.
+func (s *proxySource) set(o *ProxyOptions) {
+	old := s.Load()
+	switch {
+	case o == nil && old == nil:
+		return
+	case o == nil:
+		o = &ProxyOptions{Others: ProxySkip}
+	}
+	if old == nil || !old.o.equal(o) {
+		s.Store(&proxies{o: *o, sessions: map[netip.AddrPort]*list.Element{}})
+	}
+}
+
+// unwrap returns the packet in a datagram that may have a header, and sets q's client; an
+// empty packet if the header is rejected, or the datagram has nothing else.
+func (r *reader) unwrap(p *proxies, q *dns.Query, datagram []byte) []byte {
+	q.Sender = r.sender
+	policy := p.policy(q.Peer.Addr())
+	if policy == ProxySkip {
+		return datagram
+	}
+	h, size, err := parseProxyHeader(datagram)
+	switch {
+	case err == nil && size == 0:
+		if client, ok := p.session(q.Peer); ok && policy == ProxyUse {
+			r.setClient(q, client)
+		}
+		return datagram
+	case err == nil && policy == ProxyReject:
+		err = errProxyRejected
+	case err == nil && h.version == 1:
+		err = errProxyVersion
+	}
+	if err != nil {
+		p.rejected(r.l.o.Log, r.l.counts.proxyUDP, q.Peer, err)
+		return nil
+	}
+	if policy == ProxyUse && h.client.IsValid() {
+		p.startSession(q.Peer, h.client)
+		r.setClient(q, h.client)
+	}
+	return datagram[size:]
+}
+
+// setClient makes client the peer of q, whose reply goes to the proxy.
+func (r *reader) setClient(q *dns.Query, client netip.AddrPort) {
+	q.Sender = &proxySender{r.sender, q.Peer}
+	q.Peer = client
+}
+
+// A proxySender sends the replies of parked queries to a proxy.
+type proxySender struct {
+	dns.Sender
+	proxy netip.AddrPort
+}
+
+func (s *proxySender) Send(q *dns.Query) {
+	client := q.Peer
+	q.Peer = s.proxy
+	s.Sender.Send(q)
+	q.Peer = client
+}
+
+// readProxyHeader reads a header from a connection into buf. It returns the header and the
+// data that were read after it, or an error and all data that were read.
+func readProxyHeader(from io.Reader, buf []byte) (h proxyHeader, rest []byte, err error) {
+	have := 0
+	for {
+		h, size, err := parseProxyHeader(buf[:have])
+		if err == nil {
+			return h, buf[size:have], nil
+		}
+		if err != errIncomplete {
+			return h, buf[:have], err
+		}
+		n, err := from.Read(buf[have:])
+		if have += n; n == 0 {
+			if err == nil || err == io.EOF && have > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return h, buf[:have], err
+		}
+	}
+}
+
+// identify reads the header of a connection whose peer may be a proxy, and counts the
+// connection for its client. It returns false if the connection is to be closed.
+func (c *conn) identify() bool {
+	buf := c.l.inputs.Get().(*[inSize]byte)[:]
+	c.setHandshakeDeadline(c.l.limits.Load().IdleTimeout)
+	below := c.sock
+	withTLS, _ := c.sock.(*tlsSocket)
+	if withTLS != nil {
+		below = withTLS.socket
+	}
+	h, rest, err := readProxyHeader(below, buf)
+	if err == nil && h.version != 0 && c.proxyPolicy == ProxyReject {
+		err = errProxyRejected
+	}
+	if err != nil {
+		c.buf = buf
+		c.freeBuffer()
+		if len(rest) > 0 || err == errProxyRejected {
+			c.l.proxies.Load().rejected(c.l.o.Log, c.l.counts.proxyTCP, c.peer, err)
+		}
+		return false
+	}
+	peer := c.peer
+	if c.proxyPolicy == ProxyUse && h.client.IsValid() {
+		peer = h.client
+	}
+	if withTLS != nil {
+		withTLS.records.rest = bytes.Clone(rest)
+		c.buf = buf
+		c.freeBuffer()
+	} else {
+		c.buf, c.in, c.messageStart = buf, rest, time.Now()
+	}
+	return c.l.conns.identify(c, peer)
+}
+
+// A proxiedConn is a connection for another protocol than DNS, whose peer may be a proxy.
+// The header is read when the address or data are needed, not when the connection is
+// accepted.
+type proxiedConn struct {
+	net.Conn
+	l      *LimitedListener
+	policy ProxyPolicy
+	once   sync.Once
+	client netip.AddrPort
+	rest   []byte // read, but not returned by Read
+	err    error
+}
+
+// identify reads the header. A connection without a valid one returns no data.
+func (c *proxiedConn) identify() {
+	c.client = addrPort(c.Conn.RemoteAddr())
+	_ = c.SetReadDeadline(time.Now().Add(c.l.timeout))
+	h, rest, err := readProxyHeader(c.Conn, make([]byte, inSize))
+	if err == nil && h.version != 0 && c.policy == ProxyReject {
+		err = errProxyRejected
+	}
+	if err != nil && len(rest) > 0 || err == errProxyRejected {
+		c.l.proxies.Load().rejected(c.l.log, c.l.counts.proxyTCP, c.client, err)
+	}
+	if c.rest, c.err = rest, err; err != nil {
+		return
+	}
+	if c.policy == ProxyUse && h.client.IsValid() {
+		c.client = h.client
+	}
+	_ = c.SetReadDeadline(time.Time{})
+}
+
+// RemoteAddr returns the address of the client.
+func (c *proxiedConn) RemoteAddr() net.Addr {
+	c.once.Do(c.identify)
+	return net.TCPAddrFromAddrPort(c.client)
+}
+
+func (c *proxiedConn) Read(p []byte) (int, error) {
+	c.once.Do(c.identify)
+	switch {
+	case c.err != nil:
+		return 0, c.err
+	case len(c.rest) > 0:
+		n := copy(p, c.rest)
+		c.rest = c.rest[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}

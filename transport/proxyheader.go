@@ -1,0 +1,154 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// A proxyHeader is a header of the PROXY protocol, with which a proxy names its client: in
+// front of the data of a connection, or of a datagram. The specification is HAProxy's
+// doc/proxy-protocol.txt.
+type proxyHeader struct {
+	version int            // 1 or 2
+	client  netip.AddrPort // not valid if the proxy sends for itself, or names no IP address
+}
+
+const (
+	proxyV1 = "PROXY "
+	proxyV2 = "\r\n\r\n\x00\r\nQUIT\n"
+
+	// maxProxyV1 is the size of the longest header of version 1.
+	maxProxyV1 = 107
+
+	// proxyV2Len is the size of a header of version 2 without the addresses.
+	proxyV2Len = len(proxyV2) + 4
+)
+
+// errIncomplete is returned for a header of which the end is missing.
+var errIncomplete = errors.New("incomplete header")
+
+// parseProxyHeader parses the header that data begin with. It returns its size, which is 0
+// if there is none.
+func parseProxyHeader(data []byte) (h proxyHeader, size int, err error) {
+	switch {
+	case bytes.HasPrefix(data, []byte(proxyV2)):
+		return parseProxyV2(data)
+	case bytes.HasPrefix(data, []byte(proxyV1)):
+		return parseProxyV1(data)
+	case strings.HasPrefix(proxyV2, string(data)), strings.HasPrefix(proxyV1, string(data)):
+		return h, 0, errIncomplete
+	}
+	return h, 0, nil
+}
+
+// parseProxyV1 parses a line such as "PROXY TCP4 192.0.2.1 198.51.100.1 4711 53\r\n".
+func parseProxyV1(data []byte) (h proxyHeader, size int, err error) {
+	line, _, complete := bytes.Cut(data[:min(len(data), maxProxyV1)], []byte("\r\n"))
+	switch {
+	case !complete && len(data) >= maxProxyV1:
+		return h, 0, fmt.Errorf("version 1: line longer than %d bytes", maxProxyV1)
+	case !complete:
+		return h, 0, errIncomplete
+	}
+	h.version, size = 1, len(line)+len("\r\n")
+	words := strings.Split(string(line[len(proxyV1):]), " ")
+	if words[0] == "UNKNOWN" {
+		return h, size, nil
+	}
+	if words[0] != "TCP4" && words[0] != "TCP6" || len(words) != 5 {
+		return h, size, fmt.Errorf("version 1: got %q, want TCP4 or TCP6, two addresses and two ports", line)
+	}
+	var ends [2]netip.AddrPort
+	for i := range ends {
+		addr, addrErr := netip.ParseAddr(words[1+i])
+		port, portErr := strconv.ParseUint(words[3+i], 10, 16)
+		if addrErr != nil || portErr != nil || addr.Zone() != "" || addr.Is4() != (words[0] == "TCP4") || strconv.FormatUint(port, 10) != words[3+i] {
+			return h, size, fmt.Errorf("version 1: invalid address or port in %q", line)
+		}
+		ends[i] = netip.AddrPortFrom(addr.Unmap(), uint16(port))
+	}
+	h.client = ends[0]
+	return h, size, nil
+}
+
+// Values of the bytes of a header of version 2.
+const (
+	proxyLocal   = 0x20 // version and command
+	proxyForward = 0x21
+
+	proxyUnspecified = 0 // family: the upper half of its byte
+	proxyIPv4        = 1
+	proxyIPv6        = 2
+	proxyUnix        = 3
+	proxyDatagram    = 2 // transport protocol: the lower half; 0 is unspecified, 1 a stream
+
+	proxyCRC32C = 3 // type of a TLV
+)
+
+// proxyAddrsLen is the size of the addresses of each family.
+var proxyAddrsLen = [...]int{proxyUnspecified: 0, proxyIPv4: 12, proxyIPv6: 36, proxyUnix: 216}
+
+// parseProxyV2 parses a binary header. Either transport protocol is accepted over UDP and
+// TCP, since a proxy may receive queries by one and send them by the other.
+func parseProxyV2(data []byte) (h proxyHeader, size int, err error) {
+	if len(data) < proxyV2Len {
+		return h, 0, errIncomplete
+	}
+	command, family, protocol := data[12], data[13]>>4, data[13]&0xF
+	size = proxyV2Len + int(binary.BigEndian.Uint16(data[14:]))
+	switch {
+	case command != proxyLocal && command != proxyForward:
+		return h, 0, fmt.Errorf("version 2: unknown version and command %#x", command)
+	case family > proxyUnix || protocol > proxyDatagram:
+		return h, 0, fmt.Errorf("version 2: unknown family and protocol %#x", data[13])
+	case size > inSize:
+		return h, 0, fmt.Errorf("version 2: header of %d bytes, want at most %d", size, inSize)
+	case len(data) < size:
+		return h, 0, errIncomplete
+	}
+	h.version = 2
+	body := data[proxyV2Len:size]
+	if command == proxyLocal || family == proxyUnspecified || protocol == 0 {
+		return h, size, nil
+	}
+	if len(body) < proxyAddrsLen[family] {
+		return h, size, fmt.Errorf("version 2: %d bytes, want at least %d of addresses", len(body), proxyAddrsLen[family])
+	}
+	switch family {
+	case proxyIPv4:
+		h.client = netip.AddrPortFrom(netip.AddrFrom4([4]byte(body)), binary.BigEndian.Uint16(body[8:]))
+	case proxyIPv6:
+		h.client = netip.AddrPortFrom(netip.AddrFrom16([16]byte(body)).Unmap(), binary.BigEndian.Uint16(body[32:]))
+	}
+	return h, size, checkTLVs(data[:size], proxyV2Len+proxyAddrsLen[family])
+}
+
+// checkTLVs checks the extensions of a header from off on, and its checksum if it has one.
+func checkTLVs(header []byte, off int) error {
+	for off < len(header) {
+		rest := header[off:]
+		if len(rest) < 3 || len(rest) < 3+int(binary.BigEndian.Uint16(rest[1:])) {
+			return errors.New("version 2: extension longer than the header")
+		}
+		value := rest[3 : 3+int(binary.BigEndian.Uint16(rest[1:]))]
+		off += 3 + len(value)
+		if rest[0] != proxyCRC32C {
+			continue
+		}
+		if len(value) != crc32.Size {
+			return fmt.Errorf("version 2: checksum of %d bytes, want %d", len(value), crc32.Size)
+		}
+		zeroed := bytes.Clone(header)
+		clear(zeroed[off-crc32.Size : off])
+		if crc32.Checksum(zeroed, crc32.MakeTable(crc32.Castagnoli)) != binary.BigEndian.Uint32(value) {
+			return errors.New("version 2: wrong checksum")
+		}
+	}
+	return nil
+}

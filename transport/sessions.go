@@ -1,0 +1,150 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxUnverified is the number of handshakes at the same time from which on clients
+	// have to show that they receive at their address.
+	maxUnverified = 32
+	// evictionReserve is the number of places below the limit of connections from which on
+	// they have to show it as well: only such clients may replace the connections of others.
+	evictionReserve = 32
+)
+
+var errTooManyConnections = errors.New("too many connections")
+
+// Sessions bounds the connections of a protocol over UDP, whose library accepts them. The
+// limits are MaxConns and MaxConnsPerClient of the options. Its methods are safe for
+// concurrent use.
+type Sessions struct {
+	o      Options
+	counts counters
+	start  time.Time
+
+	mu      sync.Mutex
+	open    int // including handshakes
+	ready   map[*Session]struct{}
+	clients map[netip.Addr]int
+}
+
+// A Session is a connection whose handshake is complete.
+type Session struct {
+	close   func()
+	start   time.Time
+	queries atomic.Int64 // being answered
+	active  atomic.Int64 // time of the last query or reply, since start
+}
+
+// NewSessions returns Sessions for a listener with these messages.
+func NewSessions(m *Messages) *Sessions {
+	return &Sessions{o: m.o, counts: m.counts, start: time.Now(), ready: map[*Session]struct{}{}, clients: map[netip.Addr]int{}}
+}
+
+// NeedsVerification reports whether a client whose address may be forged has to show that
+// it receives packets before anything is kept for it.
+func (s *Sessions) NeedsVerification() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open-len(s.ready) >= min(maxUnverified, s.o.MaxConns/4) || s.open >= s.o.MaxConns-min(evictionReserve, s.o.MaxConns/4)
+}
+
+// Count returns the number of connections, including handshakes.
+func (s *Sessions) Count() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return float64(s.open)
+}
+
+// Begin counts a connection before its handshake, until ctx ends. It returns an error if
+// the connection is over a limit. At the limit of all connections it closes the one that
+// has been idle longest.
+func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
+	client := clientKey(addrPort(peer).Addr())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[client] >= s.o.MaxConnsPerClient {
+		s.counts.overClient.Add(1)
+		return errTooManyConnections
+	}
+	if s.open >= s.o.MaxConns {
+		evicted := s.idlest()
+		if evicted == nil {
+			s.counts.overTotal.Add(1)
+			return errTooManyConnections
+		}
+		s.counts.evicted.Add(1)
+		delete(s.ready, evicted)
+		evicted.close()
+	}
+	s.open++
+	s.clients[client]++
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+		if s.clients[client]--; s.clients[client] == 0 {
+			delete(s.clients, client)
+		}
+	})
+	return nil
+}
+
+// idlest returns the session without queries that has been idle longest, or nil.
+func (s *Sessions) idlest() (idlest *Session) {
+	for c := range s.ready {
+		if c.queries.Load() == 0 && (idlest == nil || c.active.Load() < idlest.active.Load()) {
+			idlest = c
+		}
+	}
+	return idlest
+}
+
+// Add adds a connection whose handshake is complete. Its close must not block.
+func (s *Sessions) Add(close func()) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &Session{close: close, start: s.start}
+	c.touch()
+	s.ready[c] = struct{}{}
+	return c
+}
+
+// Remove removes a connection that ends.
+func (s *Sessions) Remove(c *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ready, c)
+}
+
+// StartQuery counts a query that is being answered.
+func (c *Session) StartQuery() {
+	c.queries.Add(1)
+	c.touch()
+}
+
+// Inactive returns the time since the last query or reply.
+func (c *Session) Inactive() time.Duration {
+	return time.Since(c.start) - time.Duration(c.active.Load())
+}
+
+func (c *Session) touch() { c.active.Store(int64(time.Since(c.start))) }
+
+// EndQuery is called once for each StartQuery.
+func (c *Session) EndQuery() {
+	c.touch()
+	c.queries.Add(-1)
+}
+
+// CountSlowSender counts a query that was not complete in time.
+func (s *Sessions) CountSlowSender() { s.counts.slowSender.Add(1) }
+
+// CountSlowReader counts a reply that was not read in time.
+func (s *Sessions) CountSlowReader() { s.counts.slowReader.Add(1) }

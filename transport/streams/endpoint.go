@@ -1,0 +1,268 @@
+package streams
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"github.com/seamark/seamark/transport"
+	"github.com/seamark/seamark/wire"
+)
+
+// An endpoint is a UDP socket with QUIC connections. Of two processes that have the socket
+// only one may read it, since the packets of a connection must reach the process that has it.
+type endpoint struct {
+	listener
+	protocol protocol
+	serve    func(*connection) // answers the queries of a connection until it is closed
+	socket   *net.UDPConn
+	sessions *transport.Sessions
+	timeouts atomic.Pointer[transport.Limits]
+
+	removeGauge func()
+
+	mu     sync.Mutex
+	active *activity // nil while the socket is not read
+}
+
+// A protocol is one that QUIC connections have.
+type protocol struct {
+	name           string // for ALPN
+	streams        int64  // one-way streams of the client; -1 is none
+	none, overload closeCode
+}
+
+// activity is the state of an endpoint while it reads its socket.
+type activity struct {
+	transport *quic.Transport
+	listener  *quic.Listener
+	ctx       context.Context // ends when no more queries are accepted
+	cancel    context.CancelFunc
+	grace     context.Context // ends when the connections are closed; after ctx
+	endGrace  context.CancelFunc
+	running   sync.WaitGroup // goroutines of connections, and accept
+}
+
+// A connection is a QUIC connection whose handshake is complete.
+type connection struct {
+	*quic.Conn
+	*transport.Session
+	protocol protocol
+	ctx      context.Context         // ends when no more queries are accepted
+	end      context.CancelCauseFunc // ends ctx; a closeCode closes the connection at once
+	grace    context.Context         // ends when the listener closes the connection
+	running  *sync.WaitGroup         // for goroutines; not used after the connection is closed
+	refs     atomic.Int64            // queries that are not finished, and one for accept
+	idle     chan struct{}           // closed when refs is zero
+}
+
+// A closeCode is an error code of the protocol above QUIC.
+type closeCode quic.ApplicationErrorCode
+
+func (c closeCode) Error() string { return fmt.Sprintf("%#x", uint64(c)) }
+
+// acceptStreams calls query for each stream until one side ends the connection, or for most
+// streams. Then it waits until their queries are finished, and closes the connection.
+func (c *connection) acceptStreams(most int, query func(*quic.Stream)) {
+	for n := 0; most == 0 || n < most; n++ {
+		s, err := c.AcceptStream(c.ctx)
+		if err != nil {
+			break
+		}
+		c.refs.Add(1)
+		c.StartQuery()
+		query(s)
+	}
+	c.release()
+	code, failed := context.Cause(c.ctx).(closeCode)
+	if !failed {
+		code = c.protocol.none
+		waitFor(c, c.idle)
+		waitFor(c, time.After(lastReply-c.Inactive()))
+	}
+	_ = c.CloseWithError(quic.ApplicationErrorCode(code), "")
+}
+
+// lastReply is how long a connection stays open after its last reply: closing it discards what
+// the client has not read.
+const lastReply = 200 * time.Millisecond
+
+// waitFor waits, but not longer than the connection is open.
+func waitFor[T any](c *connection, event <-chan T) {
+	select {
+	case <-event:
+	case <-c.grace.Done():
+	case <-c.Context().Done():
+	}
+}
+
+// finish is called once for each query.
+func (c *connection) finish() {
+	c.EndQuery()
+	c.release()
+}
+
+func (c *connection) release() {
+	if c.refs.Add(-1) == 0 {
+		close(c.idle)
+	}
+}
+
+// open opens addr for a protocol.
+func (e *endpoint) open(ctx context.Context, addr netip.AddrPort, o Options, p protocol, serve func(*connection)) (err error) {
+	e.protocol, e.serve = p, serve
+	if e.socket, e.addr, _, err = transport.ListenUDP(ctx, addr, o.Options); err != nil {
+		return err
+	}
+	e.init(o)
+	e.sessions = transport.NewSessions(e.Messages)
+	e.SetLimits(o.Options.Limits)
+	e.removeGauge = o.Metrics.TemporaryGauge("seamark_transport_connections", "Open connections.", e.sessions.Count, "address", o.Name)
+	return nil
+}
+
+// SetLimits sets the timeouts. The idle timeout is that of future connections.
+func (e *endpoint) SetLimits(limits transport.Limits) {
+	limits = limits.OrDefaults()
+	e.timeouts.Store(&limits)
+}
+
+// SetStreamLimits sets the limits. The number of streams is that of future connections.
+func (e *endpoint) SetStreamLimits(limits Limits) (applied bool) {
+	e.limits.Store(&limits)
+	return true
+}
+
+// config returns the configuration of a new connection.
+func (e *endpoint) config(*quic.ClientInfo) (*quic.Config, error) {
+	// A client that sends more than one message of the largest size waits until it is read.
+	const window = wire.MaxMessage + 3
+	timeouts := e.timeouts.Load()
+	return &quic.Config{
+		HandshakeIdleTimeout:           timeouts.MessageTimeout,
+		MaxIdleTimeout:                 timeouts.IdleTimeout,
+		InitialStreamReceiveWindow:     window / 4,
+		MaxStreamReceiveWindow:         window,
+		InitialConnectionReceiveWindow: window,
+		MaxConnectionReceiveWindow:     window,
+		MaxIncomingStreams:             int64(e.limits.Load().Streams),
+		MaxIncomingUniStreams:          e.protocol.streams,
+	}, nil
+}
+
+// Serve starts to read the socket and returns at once.
+func (e *endpoint) Serve() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := &activity{transport: &quic.Transport{
+		Conn:                &quietSocket{UDPConn: e.socket},
+		VerifySourceAddress: func(net.Addr) bool { return e.sessions.NeedsVerification() },
+		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+			return ctx, e.sessions.Begin(ctx, client.RemoteAddr)
+		},
+	}}
+	var err error
+	if a.listener, err = a.transport.Listen(e.o.TLS.Config(e.protocol.name), &quic.Config{GetConfigForClient: e.config}); err != nil {
+		e.o.Log.Error("Serving QUIC failed", "address", e.o.Name, "error", err)
+		return
+	}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.grace, a.endGrace = context.WithCancel(context.Background())
+	a.running.Go(func() { e.accept(a) })
+	e.active = a
+}
+
+// accept accepts connections until the listener is closed.
+func (e *endpoint) accept(a *activity) {
+	for {
+		conn, err := a.listener.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		a.running.Go(func() {
+			c := &connection{Conn: conn, protocol: e.protocol, grace: a.grace, running: &a.running, idle: make(chan struct{})}
+			c.refs.Store(1)
+			c.ctx, c.end = context.WithCancelCause(a.ctx)
+			defer c.end(nil)
+			c.Session = e.sessions.Add(func() { c.end(e.protocol.overload) })
+			defer e.sessions.Remove(c.Session)
+			e.serve(c)
+		})
+	}
+}
+
+// rest ends the connections, and stops reading the socket. Queries that are being answered have
+// time until grace ends. Clients that connect meanwhile are not answered: they try again.
+func (e *endpoint) rest(grace context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := e.active
+	if a == nil {
+		return
+	}
+	_ = a.listener.Close()
+	defer context.AfterFunc(grace, a.endGrace)()
+	a.cancel()
+	a.running.Wait()
+	_ = a.transport.Close()
+	e.active = nil
+}
+
+// Stop ends the connections and closes the socket. Queries that are being answered have time
+// for that until the grace period ends.
+func (e *endpoint) Stop() {
+	grace, cancel := context.WithTimeout(context.Background(), cmp.Or(e.o.Grace, 5*time.Second))
+	defer cancel()
+	e.rest(grace)
+	_ = e.socket.Close()
+	e.removeGauge()
+	e.Close()
+}
+
+// A quietSocket does not let quic-go look at the sizes of its buffers, which is what the first
+// two calls of SyscallConn are for: it would print a warning to standard error if the kernel
+// allows less than it wants. It sets the sizes in any case.
+type quietSocket struct {
+	*net.UDPConn
+	calls atomic.Int32
+}
+
+func (s *quietSocket) SyscallConn() (syscall.RawConn, error) {
+	if s.calls.Add(1) <= 2 {
+		return nil, errors.ErrUnsupported
+	}
+	return s.UDPConn.SyscallConn()
+}
+
+// Exclusive reports that another process may not read the socket at the same time.
+func (e *endpoint) Exclusive() bool { return true }
+
+// Files returns a copy of the socket, for another process. The caller must close it.
+func (e *endpoint) Files() ([]*os.File, error) { return files(e.socket) }
+
+// HandOver ends the connections, whose clients connect to the other process, and stops reading
+// the socket. Queries that are being answered have time until ctx ends.
+func (e *endpoint) HandOver(ctx context.Context, _ func(transport.Conn) error) error {
+	e.rest(ctx)
+	return nil
+}
+
+// Resume reads the socket again after HandOver.
+func (e *endpoint) Resume() {
+	e.mu.Lock()
+	resting := e.active == nil
+	e.mu.Unlock()
+	if resting {
+		e.Serve()
+	}
+}

@@ -1,0 +1,71 @@
+package streams
+
+import (
+	"context"
+	"encoding/base64"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// maxRequests bounds the requests of all connections of an HTTPS3.
+const maxRequests = 2048
+
+// HTTPS3 serves DNS over HTTP/3.
+type HTTPS3 struct {
+	endpoint
+	server   http3.Server
+	requests atomic.Int64
+}
+
+// ListenHTTPS3 opens addr. The caller must call Stop.
+func ListenHTTPS3(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS3, error) {
+	l := new(HTTPS3)
+	responses := statusCounter{o.Metrics, "coredns_dns_https3_responses_total", "Replies over HTTP/3, by HTTP status.", o.Name}
+	l.server = http3.Server{
+		Handler:        &queries{&l.listener, responses},
+		MaxHeaderBytes: 8<<10 + base64.RawURLEncoding.EncodedLen(wire.MaxMessage),
+	}
+	const oneWayStreams = 8 // HTTP/3 needs three; others are ignored
+	return l, l.open(ctx, addr, o, protocol{http3.NextProtoH3, oneWayStreams, closeCode(http3.ErrCodeNoError), closeCode(http3.ErrCodeExcessiveLoad)}, l.answerAll)
+}
+
+// answerAll answers the requests of a connection until one side closes it.
+func (l *HTTPS3) answerAll(c *connection) {
+	conn, err := l.server.NewRawServerConn(c.Conn)
+	if err != nil {
+		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeInternalError), "")
+		return
+	}
+	c.running.Go(func() {
+		for {
+			s, err := c.AcceptUniStream(c.Context())
+			if err != nil {
+				return
+			}
+			c.running.Go(func() { conn.HandleUnidirectionalStream(s) })
+		}
+	})
+	c.acceptStreams(0, func(s *quic.Stream) {
+		if l.requests.Add(1) > maxRequests {
+			l.requests.Add(-1)
+			s.CancelRead(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
+			s.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
+			c.finish()
+			return
+		}
+		now, timeouts := time.Now(), l.timeouts.Load()
+		_ = s.SetReadDeadline(now.Add(timeouts.MessageTimeout))
+		_ = s.SetWriteDeadline(now.Add(timeouts.MessageTimeout + maxWait + timeouts.WriteTimeout))
+		c.running.Go(func() {
+			defer c.finish()
+			defer l.requests.Add(-1)
+			conn.HandleRequestStream(s)
+		})
+	})
+}
