@@ -33,9 +33,10 @@ import (
 //	}
 //
 // The read, write and idle timeouts and maxtcpqueries are those of timeouts; the idle timeout
-// and max_streams are those at the start of the connection. At most 2,000 connections are open
-// for each address, 100 for each client: a further one replaces the one that has been idle
-// longest. While many handshakes are incomplete, clients have to show that they receive at
+// and max_streams are those at the start of the connection. At most 500 connections are open
+// for each address, each of which costs about 80 KB of memory: a further one replaces the one
+// that has been idle longest. A client has at most 100 of them; a further one is refused with
+// CONNECTION_REFUSED. While many handshakes are incomplete, clients have to show that they receive at
 // their address before the server keeps anything for them (Retry, RFC 9000 §8.1.2).
 //
 // Clients may resume sessions, but not send queries before the handshake is complete (0-RTT),

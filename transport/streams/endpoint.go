@@ -19,6 +19,10 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
+// maxQUICConns bounds the connections of an endpoint unless Options.MaxConns is set. An idle
+// one costs about 80 KB.
+const maxQUICConns = 500
+
 // An endpoint is a UDP socket with QUIC connections. Of two processes that have the socket
 // only one may read it, since the packets of a connection must reach the process that has it.
 type endpoint struct {
@@ -121,6 +125,7 @@ func (c *connection) release() {
 // open opens addr for a protocol.
 func (e *endpoint) open(ctx context.Context, addr netip.AddrPort, o Options, p protocol, serve func(*connection)) (err error) {
 	e.protocol, e.serve = p, serve
+	o.MaxConns = cmp.Or(o.MaxConns, maxQUICConns)
 	if e.socket, e.addr, _, err = transport.ListenUDP(ctx, addr, o.Options); err != nil {
 		return err
 	}

@@ -401,12 +401,57 @@ func TestQUICConnectionLimits(t *testing.T) {
 	if n := s.count(`seamark_transport_connections_closed_total{why="idlest"}`); n != 1 {
 		t.Errorf("idlest: got %d, want 1", n)
 	}
-	few := serve(t, Options{Options: transport.Options{MaxConnsPerClient: 2}})
-	few.dial()
-	few.dial()
+}
+
+// A connection over the limit of its client is refused at once. The client's open connections
+// continue, and clients at other addresses connect.
+func TestQUICClientConnectionLimit(t *testing.T) {
+	s := serve(t, Options{Options: transport.Options{MaxConnsPerClient: 2}})
+	open := []client{s.dial(), s.dial()}
 	var refused *quic.TransportError
-	if _, err := few.try(clientTLS()); !errors.As(err, &refused) || refused.ErrorCode != quic.ConnectionRefused {
-		t.Errorf("third connection of a client: got %v, want CONNECTION_REFUSED", err)
+	start := time.Now()
+	if _, err := s.try(clientTLS()); !errors.As(err, &refused) || refused.ErrorCode != quic.ConnectionRefused {
+		t.Errorf("third connection of a client: got %v after %v, want CONNECTION_REFUSED", err, time.Since(start))
+	}
+	if n := s.count(`seamark_transport_connections_refused_total{cap="client"}`); n < 1 { // a client's first packets may be two
+		t.Errorf("refused connections: got %d, want at least 1", n)
+	}
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	other, err := quic.Dial(ctx, socket, net.UDPAddrFromAddrPort(s.Addr()), clientTLS(), nil)
+	if err != nil {
+		t.Fatalf("client at another address: %v", err)
+	}
+	defer func() { _ = other.CloseWithError(0, "") }()
+	for _, c := range append(open, client{other, t}) {
+		wantReply(t, c.ask("1.in."), 1)
+	}
+	_ = open[0].CloseWithError(0, "")
+	eventually(t, "the client may connect again", func() bool { return s.sessions.Count() == 2 })
+	wantReply(t, s.dial().ask("1.in."), 1)
+}
+
+// Without options an address has 500 connections, and a client 100.
+func TestQUICConnectionLimitDefaults(t *testing.T) {
+	s := listen(t, Options{})
+	begin := func(client byte) bool {
+		return s.sessions.Begin(t.Context(), &net.UDPAddr{IP: net.IPv4(192, 0, 2, client), Port: 53}) == nil
+	}
+	for client := range byte(10) {
+		accepted := 0
+		for range 101 {
+			if begin(client) {
+				accepted++
+			}
+		}
+		if want := []int{100, 0}[client/5]; accepted != want {
+			t.Errorf("client %d: got %d connections, want %d", client, accepted, want)
+		}
 	}
 }
 
