@@ -114,6 +114,9 @@ func sourceLines(text []byte) (lines []sourceLine) {
 			comment = true
 			word.WriteString(char)
 		case c == '\r':
+			if invalidEnd(word.String()) && invalidStart(rest) {
+				word.WriteString(char) // without it the bytes around could become a character
+			}
 		case unicode.IsSpace(c):
 			end()
 		default:
@@ -124,4 +127,16 @@ func sourceLines(text []byte) (lines []sourceLine) {
 	}
 	end()
 	return append(lines, l)
+}
+
+// invalidEnd reports whether s ends with a byte that is not UTF-8.
+func invalidEnd(s string) bool {
+	r, size := utf8.DecodeLastRuneInString(s)
+	return r == utf8.RuneError && size == 1
+}
+
+// invalidStart reports whether s begins with a byte that is not UTF-8.
+func invalidStart(s string) bool {
+	r, size := utf8.DecodeRuneInString(s)
+	return r == utf8.RuneError && size == 1
 }

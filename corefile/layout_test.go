@@ -72,5 +72,7 @@ func FuzzLayout(f *testing.F) {
 	f.Add([]byte("a{ b }\n\"{\"\n\\\"\n"))
 	f.Add([]byte("{# 0\n}"))
 	f.Add([]byte("00#0 \""))
+	f.Add([]byte("a\xd7\r\xa7"))
+	f.Add([]byte("\xe2\r\x82\r\r\xac"))
 	f.Fuzz(func(t *testing.T, text []byte) { checkLayout(t, "file", text) })
 }
