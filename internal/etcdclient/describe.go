@@ -2,8 +2,10 @@ package etcdclient
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strings"
 	"time"
@@ -43,11 +45,14 @@ func inner(text string) string {
 	return text
 }
 
-// Diagnose is like Describe. If the error is a timeout it makes one more request
-// to find the cause, which the client only logs. It takes a second at most.
+// Diagnose is like Describe. If the error is a timeout it connects once more to find
+// the cause, which the client only logs. It takes two seconds at most.
 func (o Options) Diagnose(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return Describe(err)
+	}
+	if wrong := o.handshake(ctx); wrong != nil {
+		return errors.New(inner(wrong.Error()))
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -62,4 +67,37 @@ func (o Options) Diagnose(ctx context.Context, err error) error {
 		return errors.New(inner(wrong.Error()))
 	}
 	return Describe(err)
+}
+
+// handshake returns the reason for which the client or an endpoint rejects the other's
+// certificate, nil if there is none. With TLS 1.3 the endpoint's reason arrives after the
+// handshake, and a client that writes first may only see the connection closed.
+func (o Options) handshake(ctx context.Context) error {
+	secure, err := o.tls()
+	if err != nil || secure == nil {
+		return err
+	}
+	secure.NextProtos = []string{"h2"}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	for _, endpoint := range o.endpoints() {
+		_, address, hasScheme := strings.Cut(endpoint, "://")
+		if !hasScheme {
+			address = endpoint
+		}
+		conn, err := (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", strings.TrimSuffix(address, "/"))
+		if err == nil {
+			// The endpoint sends its HTTP/2 settings first, or an alert.
+			conn.SetReadDeadline(deadline)
+			_, err = conn.Read(make([]byte, 1))
+			conn.Close()
+		}
+		var alert *net.OpError // "remote error"
+		var unverified *tls.CertificateVerificationError
+		if errors.As(err, &unverified) || errors.As(err, &alert) && alert.Op == "remote error" {
+			return err
+		}
+	}
+	return nil
 }

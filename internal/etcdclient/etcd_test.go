@@ -2,10 +2,15 @@ package etcdclient
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +116,32 @@ func TestDiagnose(t *testing.T) {
 	}
 	if got := at.Diagnose(t.Context(), rpctypes.ErrNoLeader).Error(); got != "the cluster has no leader" {
 		t.Errorf("an error that is not a timeout: got %s, want the cluster has no leader", got)
+	}
+}
+
+// Diagnose finds why a server rejects the client's certificate, or the client the
+// server's, at each attempt: the server's reason arrives after the client's handshake.
+func TestDiagnoseCertificates(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		withoutCert := Options{Endpoints: server.URL, CA: ca}
+		if got := withoutCert.Diagnose(t.Context(), context.DeadlineExceeded).Error(); got != "remote error: tls: certificate required" {
+			t.Fatalf("a server that requires a certificate: got %s, want certificate required", got)
+		}
+		withoutCA := Options{Endpoints: strings.TrimPrefix(server.URL, "https://") + "," + server.URL}
+		if got := withoutCA.Diagnose(t.Context(), context.DeadlineExceeded).Error(); !strings.HasSuffix(got, "certificate signed by unknown authority") {
+			t.Fatalf("a server of an unknown CA: got %s, want unknown authority", got)
+		}
 	}
 }
 
