@@ -31,6 +31,7 @@ type catalogs struct {
 	taken     map[wire.Name]bool     // origins, and zones of other handlers of the server block
 	followers zone.Followers
 	transfers chan struct{} // limits concurrent transfers
+	budget    *budget
 
 	mu      sync.Mutex
 	stopped bool
@@ -208,6 +209,8 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o.file = memberFile(o.file, origin)
 	c := newCopy(o, from.catalog.clients, m.log)
 	c.followers, c.transfers = &m.followers, m.transfers
+	c.share = &share{of: m.budget}
+	c.accept = c.share.accept
 	if from.before != nil {
 		c.before = from.before
 		c.current.Store(from.before.current.Load())

@@ -65,8 +65,14 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) (err err
 	for _, c := range all {
 		s.zones[c.origin].options.catalogs = id
 	}
+	common, err := config.Keep(start, budgetKey{}, func() (*budget, error) {
+		return &budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}, nil
+	})
+	if err != nil {
+		return err
+	}
 	s.catalogs, err = config.Keep(start, catalogsID(id), func() (*catalogs, error) {
-		m := &catalogs{log: b.Log, zones: b.Zones, origins: s.static.origins, taken: taken, all: all, transfers: make(chan struct{}, maxTransfers)}
+		m := &catalogs{log: b.Log, zones: b.Zones, origins: s.static.origins, taken: taken, all: all, transfers: make(chan struct{}, maxTransfers), budget: common}
 		m.current.Store(s.static)
 		return m, nil
 	})

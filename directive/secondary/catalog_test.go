@@ -1,6 +1,7 @@
 package secondary
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -85,4 +86,59 @@ func TestMemberFile(t *testing.T) {
 		}
 		seen[path] = name
 	}
+}
+
+// FuzzParseCatalog checks that the members of a catalog of any records have one label, no
+// duplicates, and names in lower case. Each record is the number of bytes and the bytes of the
+// part of its owner below the catalog, its type, and the same of its data.
+func FuzzParseCatalog(f *testing.F) {
+	record := func(below string, qtype wire.Type, data string) string {
+		return string(rune(len(below))) + below + string(rune(qtype)) + string(rune(len(data))) + data
+	}
+	version := record("\x07version", wire.TypeTXT, "\x012")
+	f.Add([]byte(version + record("\x01a\x05zones", wire.TypePTR, "\x01a\x07example\x00")))
+	f.Add([]byte(version + record("\x01a\x05zones", wire.TypePTR, "\x01a\x00") + record("\x03coo\x01a\x05zones", wire.TypePTR, "\x01b\x00")))
+	f.Add([]byte(version + record("\x01a\x05ZONES", wire.TypePTR, "\x01A\x00") + record("\x03Coo\x01A\x05zones", wire.TypePTR, "\x00") + record("\x01b\x05zones", wire.TypePTR, "\x01a\x00")))
+	f.Add([]byte(record("\x07version", wire.TypeTXT, "\x013") + version))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		packet := framed(message(t, mdns.TypeAXFR, "@ 5 SOA 1"), 1)[2:]
+		soa := packet[wire.HeaderLen+len(origin)+4:]
+		records := 1
+		next := func() (part []byte) {
+			if len(data) > 0 {
+				n := min(1+int(data[0]), len(data))
+				part, data = data[1:n], data[n:]
+			}
+			return part
+		}
+		for ; len(data) > 2 && len(packet) < 60_000; records++ {
+			packet = append(append(packet, next()...), origin...)
+			qtype := byte(wire.TypePTR)
+			if len(data) > 0 {
+				qtype, data = data[0], data[1:]
+			}
+			rdata := next()
+			packet = append(append(packet, 0, qtype, 0, 1, 0, 0, 0, 5, 0, byte(len(rdata))), rdata...)
+		}
+		packet = append(packet, soa...)
+		binary.BigEndian.PutUint16(packet[6:], uint16(records+1))
+		z, err := receiveAll(nil, packet)
+		if err != nil {
+			return
+		}
+		list, err := parseCatalog(z)
+		if err != nil {
+			return
+		}
+		nodes := map[string]bool{}
+		for name, e := range list {
+			if nodes[e.label] || labels(e.label) != 1 || wire.Lower(e.label) != wire.Name(e.label) {
+				t.Errorf("member %s has label %q", name, e.label)
+			}
+			nodes[e.label] = true
+			if wire.Lower(string(name)) != name || wire.Lower(string(e.coo)) != e.coo {
+				t.Errorf("member %q, coo %q: not in lower case", name, e.coo)
+			}
+		}
+	})
 }

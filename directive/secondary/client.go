@@ -33,8 +33,9 @@ type client struct {
 }
 
 // fetch returns the primary's version of a zone if it is newer than old, and otherwise
-// errUnchanged. Without old it returns any version.
-func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone) (*zone.Zone, *incoming, error) {
+// errUnchanged. Without old it returns any version. The records are reserved in a share, if
+// it is not nil.
+func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone, of *share) (*zone.Zone, *incoming, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	dialing, stop := context.WithTimeout(ctx, dialTimeout)
@@ -49,12 +50,12 @@ func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone) (*
 		if err := c.newer(conn, origin, old); err != nil {
 			return nil, nil, err
 		}
-		z, in, err := c.transfer(conn, origin, old)
+		z, in, err := c.transfer(conn, origin, old, of)
 		if err == nil || errors.Is(err, errUnchanged) || !errors.Is(err, errWholeZone) && !errors.As(err, new(refusal)) {
 			return z, in, err
 		}
 	}
-	return c.transfer(conn, origin, nil)
+	return c.transfer(conn, origin, nil, of)
 }
 
 // A refusal is a reply with a response code other than NOERROR.
@@ -101,7 +102,7 @@ func (b backwards) Error() string {
 func (b backwards) Unwrap() error { return errUnchanged }
 
 // transfer sends an IXFR query, or an AXFR query without old, and reads the reply.
-func (c *client) transfer(conn net.Conn, origin wire.Name, old *zone.Zone) (*zone.Zone, *incoming, error) {
+func (c *client) transfer(conn net.Conn, origin wire.Name, old *zone.Zone, of *share) (*zone.Zone, *incoming, error) {
 	id, qtype := uint16(rand.Uint32()), wire.TypeAXFR
 	var soa []byte
 	if old != nil {
@@ -121,6 +122,7 @@ func (c *client) transfer(conn net.Conn, origin wire.Name, old *zone.Zone) (*zon
 		return nil, nil, err
 	}
 	in := newIncoming(origin, old)
+	in.share = of
 	var buf []byte
 	for {
 		var err error

@@ -25,8 +25,9 @@ type zoneCopy struct {
 	cancel    context.CancelFunc
 	task      sync.WaitGroup
 
-	accept    func(z *zone.Zone) error // of a catalog: applies a version, or rejects it; else nil
+	accept    func(z *zone.Zone) error // of catalogs and members: takes a version, or rejects it; else nil
 	transfers chan struct{}            // limits concurrent transfers; nil for no limit
+	share     *share                   // of a member: what it uses of the budget; else nil
 	before    *zoneCopy                // the stopped copy whose state this one takes over, or nil
 	last      *schedule                // the state of run after it has ended
 
@@ -59,6 +60,7 @@ func (c *zoneCopy) start() { c.task.Go(func() { c.run(c.ctx) }) }
 func (c *zoneCopy) run(ctx context.Context) {
 	s := schedule{copy: c, retry: firstRetry}
 	defer func() { c.last = &s }()
+	defer c.share.stop()
 	if c.before != nil {
 		s.takeOver(c.before.last)
 		c.before = nil
@@ -102,6 +104,7 @@ type schedule struct {
 func (s *schedule) takeOver(from *schedule) {
 	if s.zone, s.checked = from.zone, from.checked; s.zone != nil {
 		s.unsaved = true
+		s.copy.share.hold(recordBytes(s.zone))
 		if s.copy.current.Load() != nil {
 			s.install(s.zone)
 		}
@@ -122,13 +125,14 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 	start := time.Now()
 	var errs []error
 	for _, from := range c.clients {
-		z, in, err := from.fetch(ctx, c.origin, s.zone)
+		z, in, err := from.fetch(ctx, c.origin, s.zone, c.share)
 		if ctx.Err() != nil {
 			return 0
 		}
 		if z != nil && c.accept != nil {
 			err = c.accept(z)
 		}
+		c.share.release()
 		if b := (backwards{}); errors.As(err, &b) {
 			s.warn(err)
 		} else if err != nil && !errors.Is(err, errUnchanged) {
@@ -160,8 +164,12 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 		s.retry = timer(s.zone, 12)
 		return time.Since(start)
 	}
-	s.warn(errors.Join(errs...))
-	if s.zone == nil {
+	err := errors.Join(errs...)
+	s.warn(err)
+	if errors.Is(err, errBudget) {
+		s.next = time.Now().Add(jitter(fullRetry))
+		c.share.await(c.notify)
+	} else if s.zone == nil {
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)
 	} else {

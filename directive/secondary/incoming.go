@@ -31,7 +31,8 @@ type incoming struct {
 	changes  map[string]int // differences: 1 for an added record, -1 for a deleted one
 	messages int
 	bytes    int
-	outside  int // ignored records that are not in the zone
+	share    *share // nil without a budget
+	outside  int    // ignored records that are not in the zone
 	scratch  wire.Answer
 }
 
@@ -108,6 +109,9 @@ var errWholeZone = errors.New("the primary does not send differences")
 func (in *incoming) record(r []byte) error {
 	if in.bytes += len(r); in.bytes > maxBytes {
 		return fmt.Errorf("more than %d bytes of records", maxBytes)
+	}
+	if err := in.share.reserve(in.bytes); err != nil {
+		return err
 	}
 	at, ok := wire.ReadRecord(r, 0)
 	if !ok || at.Next != len(r) {

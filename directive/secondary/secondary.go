@@ -79,7 +79,12 @@ import (
 // node has another label is transferred again. A catalog without version 2, with a zone or
 // property coo twice, or with more than 10,000 members is broken, and rejected as a whole:
 // the members stay, as they do when the catalog expires. At most 16 members are transferred
-// at the same time. With file, members are written to PATH.MEMBER, and the files of removed
+// at the same time. The records of the members of all catalogs have 512 MB at most in common
+// (names written out; in memory they need a few times as much). A new member beyond that is
+// refused, which is logged; its queries are SERVFAIL, and the others are served. A new version
+// of a member beyond that is refused, too, and the old one stays. A refused zone is
+// transferred again when others have fewer records, after a NOTIFY message, and after ten
+// minutes. With file, members are written to PATH.MEMBER, and the files of removed
 // members are deleted. Queries for a catalog are refused, except for its SOA record, and for
 // transfers that the directive transfer permits.
 //
@@ -144,10 +149,10 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 	set := s.set()
 	at, c := s.find(q, set)
 	switch {
+	case q.IsNotify():
+		return s.notify(q, at, c)
 	case at == nil:
 		return dns.Next
-	case q.IsNotify():
-		return at.notify(q, c)
 	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
 		q.Fail(wire.Refused)
 		return dns.Done
@@ -180,18 +185,31 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 
 var errNoData = errors.New("no primary has sent the zone, or it has expired")
 
-// notify accepts a NOTIFY message for a zone from a primary.
-func (s *served) notify(q *dns.Query, c *zoneCopy) dns.Verdict {
-	if string(c.origin) != string(q.Name()) {
+// notify accepts a NOTIFY message for a zone from a primary. Without an error it replies
+// NOTAUTH to the primary of a catalog for another zone: the zone may be a new member whose
+// catalog has not been transferred yet.
+func (s *Secondary) notify(q *dns.Query, at *served, c *zoneCopy) dns.Verdict {
+	switch {
+	case at == nil || string(c.origin) != string(q.Name()):
+		for _, at := range s.zones {
+			if at.isCatalog && at.isPrimary(q.Peer.Addr()) {
+				q.Fail(wire.NotAuth)
+				return dns.Done
+			}
+		}
 		return dns.Next
-	}
-	if !slices.ContainsFunc(s.primaries, func(p netip.AddrPort) bool { return p.Addr().WithZone("") == q.Peer.Addr().WithZone("") }) {
+	case !at.isPrimary(q.Peer.Addr()):
 		q.Fail(wire.Refused)
 		return dns.Done
 	}
 	c.notify()
 	q.AA = true
 	return dns.Done
+}
+
+// isPrimary reports whether the zone is copied from an address.
+func (s *served) isPrimary(addr netip.Addr) bool {
+	return slices.ContainsFunc(s.primaries, func(p netip.AddrPort) bool { return p.Addr().WithZone("") == addr.WithZone("") })
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.

@@ -23,6 +23,7 @@ type catalogPrimary struct {
 	at     netip.AddrPort
 	serial map[string]int
 	plan   *server.Plan
+	log    *output
 }
 
 // newCatalogPrimary starts a primary that sends NOTIFY messages to other servers.
@@ -32,7 +33,7 @@ func newCatalogPrimary(t testing.TB, notified ...netip.AddrPort) *catalogPrimary
 	for _, at := range notified {
 		to += " " + at.String()
 	}
-	p.plan, _ = serve(t, p.at, nil, fmt.Sprintf(". {\n auto {\n directory %s\n}\n transfer {\n to %s\n}\n}", p.dir, to))
+	p.plan, p.log = serve(t, p.at, nil, fmt.Sprintf(". {\n auto {\n directory %s\n}\n transfer {\n to %s\n}\n}", p.dir, to))
 	t.Cleanup(func() { p.plan.Stop(context.Background()) })
 	return p
 }

@@ -247,7 +247,8 @@ func (t *target) receive(socket net.Conn) {
 }
 
 // replied ends the attempt with the ID of a reply, unless the reply lacks a valid
-// signature. A server that does not accept the message is not sent others.
+// signature or the server does not have the zone. A server that refuses the message is not
+// sent others.
 func (t *target) replied(reply []byte) {
 	id, code := binary.BigEndian.Uint16(reply), wire.RCode(reply[3]&15)
 	t.mu.Lock()
@@ -260,6 +261,11 @@ func (t *target) replied(reply []byte) {
 			if a.err = a.session.Verify(reply, true, time.Now()); a.err != nil {
 				continue
 			}
+		}
+		if code == wire.NotAuth {
+			// The server may not have the version of its catalog yet that lists the zone.
+			a.err = fmt.Errorf("reply %s", code)
+			continue
 		}
 		delete(t.pending, origin)
 		if code != wire.NoError {

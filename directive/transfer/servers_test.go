@@ -20,6 +20,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
@@ -66,13 +67,18 @@ func freePort(t testing.TB) netip.AddrPort {
 // serve starts Seamark at an address. old is the plan that it replaces, or nil.
 func serve(t testing.TB, at netip.AddrPort, old *server.Plan, text string) (*server.Plan, *output) {
 	t.Helper()
+	return serveWith(t, at, old, text, builtin.Directives())
+}
+
+func serveWith(t testing.TB, at netip.AddrPort, old *server.Plan, text string, directives []config.Directive) (*server.Plan, *output) {
+	t.Helper()
 	blocks, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := new(output)
 	plan, err := server.NewPlan(blocks, server.Options{
-		Directives: builtin.Directives(), Listen: []netip.AddrPort{at},
+		Directives: directives, Listen: []netip.AddrPort{at},
 		Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: new(metrics.Registry),
 	})
 	if err == nil {

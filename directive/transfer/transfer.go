@@ -46,8 +46,8 @@ import (
 //
 // When the server starts, and when the serial number of a zone changes, each address in
 // to except * is sent a NOTIFY message (RFC 1996), at port 53 if it has no port. A message
-// has the zone's SOA record. Without a reply it is repeated up to five times, after 1, 2,
-// 4, 8 and 16 seconds. source sets the local address of these messages. key signs them with
+// has the zone's SOA record. Without a reply, and after a reply NOTAUTH of a server that does
+// not have the zone yet, it is repeated up to five times, after 1, 2, 4, 8 and 16 seconds. source sets the local address of these messages. key signs them with
 // a key of the directive tsig in the same server block; tsig also verifies the queries of
 // clients.
 //
