@@ -58,18 +58,28 @@ func ListenQUIC(ctx context.Context, addr netip.AddrPort, o Options) (*QUIC, err
 // A doqConn is a connection. Its goroutine answers the queries that have been received completely. Other streams have goroutines of their own.
 type doqConn struct {
 	*connection
-	l     *QUIC
-	local netip.AddrPort
+	l           *QUIC
+	peer, local netip.AddrPort
 }
 
 // answerAll answers the queries of a connection until one side closes it.
 func (l *QUIC) answerAll(conn *connection) {
-	c := &doqConn{connection: conn, l: l, local: addrPort(conn.LocalAddr())}
-	c.acceptStreams(l.timeouts.Load().MaxQueries, c.answer)
+	c := &doqConn{conn, l, addrPort(conn.RemoteAddr()), addrPort(conn.LocalAddr())}
+	c.acceptStreams(l.timeouts.Load().MaxQueries, func(s *quic.Stream) { c.answer(s) })
+}
+
+// A doqStream is what is used of a stream of package quic.
+type doqStream interface {
+	io.ReadWriteCloser
+	CancelRead(quic.StreamErrorCode)
+	CancelWrite(quic.StreamErrorCode)
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+	SetReceiveFinalSizeCallback(func(int64))
 }
 
 // answer answers the query of a stream.
-func (c *doqConn) answer(s *quic.Stream) {
+func (c *doqConn) answer(s doqStream) {
 	q := &doqQuery{c: c, s: s}
 	q.size.Store(-1)
 	s.SetReceiveFinalSizeCallback(q.size.Store)
@@ -97,7 +107,7 @@ func (c *doqConn) wait(q *doqQuery, do func()) {
 // A doqQuery is a stream: one query and its reply. It sends the reply of a parked query.
 type doqQuery struct {
 	c       *doqConn
-	s       *quic.Stream
+	s       doqStream
 	size    atomic.Int64 // of what the client sends; -1 while it is not known
 	written bool         // a part of the reply has been written
 }
@@ -164,7 +174,7 @@ func (q *doqQuery) receive(write func([]byte)) {
 func (q *doqQuery) serve(message []byte, write func([]byte)) {
 	var large []byte
 	use := func(r *dns.Query) { large = q.reply(r) }
-	if q.c.l.Messages.Serve(message, addrPort(q.c.RemoteAddr()), q.c.local, true, q, use) == dns.Ignored {
+	if q.c.l.Messages.Serve(message, q.c.peer, q.c.local, true, q, use) == dns.Ignored {
 		q.fail()
 	} else if large != nil {
 		write(large)

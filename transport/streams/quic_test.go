@@ -65,10 +65,15 @@ func (h *waiting) Resolve(ctx context.Context, q *dns.Query) error {
 	}
 }
 
-// server is a listener with the zones in. and wait.
+// dropping answers no query.
+type dropping struct{}
+
+func (dropping) ServeDNS(*dns.Query) dns.Verdict { return dns.Drop }
+
+// server is a listener with the zones in., wait. and drop.
 type server struct {
 	*QUIC
-	t       *testing.T
+	t       testing.TB
 	wait    *waiting
 	counts  *metrics.Registry
 	lot     *dns.ParkingLot
@@ -76,7 +81,7 @@ type server struct {
 }
 
 // serve starts a server at a free port, or at that of the inherited socket.
-func serve(t *testing.T, o Options) *server {
+func serve(t testing.TB, o Options) *server {
 	t.Helper()
 	s := listen(t, o)
 	s.Serve()
@@ -84,7 +89,7 @@ func serve(t *testing.T, o Options) *server {
 }
 
 // listen opens a server that does not read its socket yet.
-func listen(t *testing.T, o Options) *server {
+func listen(t testing.TB, o Options) *server {
 	t.Helper()
 	s := &server{t: t, wait: &waiting{gate: make(chan struct{})}, counts: new(metrics.Registry), lot: dns.NewParkingLot(1000)}
 	o.Metrics, o.Name, o.TLS = s.counts, "quic://test", new(transport.TLS)
@@ -105,7 +110,7 @@ func listen(t *testing.T, o Options) *server {
 		t.Fatal(err)
 	}
 	m := dns.NewMux(s.lot, func(*dns.Query, any) {})
-	for zone, h := range map[wire.Name]any{"\x02in\x00": inline{}, "\x04wait\x00": s.wait} {
+	for zone, h := range map[wire.Name]any{"\x02in\x00": inline{}, "\x04wait\x00": s.wait, "\x04drop\x00": dropping{}} {
 		c := &dns.Chain{Zone: zone.String()}
 		c.Add("test", h)
 		if err := m.Route(zone, c); err != nil {
@@ -122,7 +127,7 @@ func listen(t *testing.T, o Options) *server {
 	return s
 }
 
-func certificate(t *testing.T) tls.Certificate {
+func certificate(t testing.TB) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -143,7 +148,7 @@ func clientTLS() *tls.Config {
 // A client is a connection to a server.
 type client struct {
 	*quic.Conn
-	t *testing.T
+	t testing.TB
 }
 
 func (s *server) dial() client {
@@ -171,7 +176,7 @@ func (s *server) try(config *tls.Config) (*quic.Conn, error) {
 }
 
 // query returns a query with its length.
-func query(t *testing.T, name string) []byte {
+func query(t testing.TB, name string) []byte {
 	t.Helper()
 	m := new(mdns.Msg).SetQuestion(name, mdns.TypeTXT)
 	m.Id = 0
