@@ -25,8 +25,9 @@ import (
 // is signed with the same key; the default is the server block's zones. The client
 // chooses the algorithm: hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512.
 // If the signature is not valid, the answer is NOTAUTH with the error BADKEY (no such key
-// or algorithm), BADSIG (wrong signature) or BADTIME (the clocks differ by more than the
-// query permits, usually five minutes). NOTIFY messages are verified, too.
+// or algorithm), BADSIG (wrong signature), BADTIME (the clocks differ by more than the
+// query permits, usually five minutes) or BADTRUNC (the signature is cut short). NOTIFY
+// messages are verified, too.
 //
 // secret defines the key NAME with the secret KEY in base64. You can repeat it. secrets
 // reads keys from FILE, in the format of named.conf; use it to keep secrets out of the
@@ -105,7 +106,12 @@ func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
 	case r == nil:
 		return dns.Next
 	}
-	s := tsig.Accept(t, r, signed, time.Now())
+	s, err := tsig.Accept(t, r, signed, time.Now())
+	if err != nil {
+		q.Fail(wire.FormErr)
+		q.Err = err
+		return dns.Done
+	}
 	q.SetSigner(s)
 	if s.Error != 0 {
 		q.Fail(wire.NotAuth)

@@ -58,6 +58,8 @@ const (
 	BadSig  uint16 = 16
 	BadKey  uint16 = 17
 	BadTime uint16 = 18
+	// BadTrunc is the error for a valid MAC that is cut short. This server requires all of it.
+	BadTrunc uint16 = 22
 )
 
 // fudge is how many seconds the clocks of two servers may differ.
@@ -221,28 +223,40 @@ func (s *Session) record(message []byte, now time.Time) *Record {
 }
 
 // Accept verifies a query. It returns a session that signs the reply: its Error is set
-// if the signature is not valid.
-func Accept(keys Keys, r *Record, signed []byte, now time.Time) *Session {
+// if the signature is not valid. The error is ErrFormat if the MAC has a length that the
+// algorithm does not permit.
+func Accept(keys Keys, r *Record, signed []byte, now time.Time) (*Session, error) {
 	s := &Session{key: keys.Lookup(r.Key), algorithm: r.Algorithm, prior: r.MAC, time: r.Time}
 	if s.key == nil || algorithm(r.Algorithm) == nil {
 		s.key = &Key{Name: r.Key}
 		s.Error = BadKey
-		return s
+		return s, nil
+	}
+	if size := algorithm(r.Algorithm)().Size(); len(r.MAC) > size || len(r.MAC) < max(minMAC, size/2) {
+		return nil, ErrFormat
 	}
 	s.Error = r.check(s.key, nil, signed, false, now)
-	return s
+	return s, nil
 }
 
-// check returns the error of a record.
+// minMAC is the least length of a MAC, unless half of the hash is longer (RFC 8945
+// §5.2.2.1).
+const minMAC = 10
+
+// check returns the error of a record (RFC 8945 §5.2).
 func (r *Record) check(key *Key, prior, signed []byte, timersOnly bool, now time.Time) uint16 {
 	if algorithm(r.Algorithm) == nil {
 		return BadKey
 	}
-	if !hmac.Equal(r.MAC, r.mac(key.Secret, prior, signed, timersOnly)) {
+	want := r.mac(key.Secret, prior, signed, timersOnly)
+	if len(r.MAC) > len(want) || len(r.MAC) < minMAC || !hmac.Equal(r.MAC, want[:len(r.MAC)]) {
 		return BadSig
 	}
 	if d := now.Unix() - int64(r.Time); d > int64(r.Fudge) || -d > int64(r.Fudge) {
 		return BadTime
+	}
+	if len(r.MAC) < len(want) {
+		return BadTrunc
 	}
 	return 0
 }
@@ -295,7 +309,7 @@ func (s *Session) Verify(message []byte, last bool, now time.Time) error {
 		return nil
 	}
 	if r.Error != 0 {
-		return fmt.Errorf("the server rejects the signature: %s", cmp.Or(map[uint16]string{BadSig: "BADSIG", BadKey: "BADKEY", BadTime: "BADTIME"}[r.Error], fmt.Sprintf("error %d", r.Error)))
+		return fmt.Errorf("the server rejects the signature: %s", cmp.Or(map[uint16]string{BadSig: "BADSIG", BadKey: "BADKEY", BadTime: "BADTIME", BadTrunc: "BADTRUNC"}[r.Error], fmt.Sprintf("error %d", r.Error)))
 	}
 	if r.Key != s.key.Name || r.Algorithm != s.algorithm || r.check(s.key, s.prior, append(s.unsigned, signed...), s.count > 0, now) != 0 {
 		return ErrSig

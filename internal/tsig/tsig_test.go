@@ -36,6 +36,22 @@ func resigned(t *testing.T, change func(*Record)) (*Record, []byte) {
 	return r, signed
 }
 
+// formErr stands for ErrFormat.
+const formErr = 1
+
+// accept returns the session of Accept, or one with the error formErr.
+func accept(t testing.TB, r *Record, signed []byte, now time.Time) *Session {
+	t.Helper()
+	s, err := Accept(keys, r, signed, now)
+	if err == ErrFormat {
+		return &Session{Error: formErr}
+	}
+	if err != nil {
+		t.Fatalf("got error %v, want %v or none", err, ErrFormat)
+	}
+	return s
+}
+
 func TestAccept(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Record)
@@ -44,12 +60,17 @@ func TestAccept(t *testing.T) {
 		"valid":               {func(*Record) {}, 0},
 		"unknown key":         {func(r *Record) { r.Key = "\x05other\x00" }, BadKey},
 		"unknown algorithm":   {func(r *Record) { r.Algorithm = "\x08hmac-md5\x07sig-alg\x03reg\x03int\x00" }, BadKey},
-		"other algorithm":     {func(r *Record) { r.Algorithm = "\x09hmac-sha1\x00" }, BadSig},
-		"no MAC":              {func(r *Record) { r.MAC = nil }, BadSig},
-		"MAC of one byte":     {func(r *Record) { r.MAC = r.MAC[:1] }, BadSig},
-		"MAC cut to a half":   {func(r *Record) { r.MAC = r.MAC[:sha256.Size/2] }, BadSig},
+		"other algorithm":     {func(r *Record) { r.Algorithm = "\x0bhmac-sha512\x00" }, BadSig},
+		"shorter hash":        {func(r *Record) { r.Algorithm = "\x09hmac-sha1\x00" }, formErr},
+		"no MAC":              {func(r *Record) { r.MAC = nil }, formErr},
+		"MAC of one byte":     {func(r *Record) { r.MAC = r.MAC[:1] }, formErr},
+		"MAC below a half":    {func(r *Record) { r.MAC = r.MAC[:sha256.Size/2-1] }, formErr},
+		"MAC cut to a half":   {func(r *Record) { r.MAC = r.MAC[:sha256.Size/2] }, BadTrunc},
+		"MAC without a byte":  {func(r *Record) { r.MAC = r.MAC[:sha256.Size-1] }, BadTrunc},
+		"wrong half of a MAC": {func(r *Record) { r.MAC = r.MAC[:sha256.Size/2]; r.MAC[0] ^= 1 }, BadSig},
 		"MAC cut to SHA-1":    {func(r *Record) { r.MAC, r.Algorithm = r.MAC[:sha1.Size], "\x09hmac-sha1\x00" }, BadSig},
-		"longer MAC":          {func(r *Record) { r.MAC = append(r.MAC, 0) }, BadSig},
+		"longer MAC":          {func(r *Record) { r.MAC = append(r.MAC, 0) }, formErr},
+		"unknown key, no MAC": {func(r *Record) { r.Key, r.MAC = "\x05other\x00", nil }, BadKey},
 		"wrong MAC":           {func(r *Record) { r.MAC[0] ^= 1 }, BadSig},
 		"later time":          {func(r *Record) { r.Time += 1000 }, BadSig},
 		"greater fudge":       {func(r *Record) { r.Fudge++ }, BadSig},
@@ -58,7 +79,7 @@ func TestAccept(t *testing.T) {
 		"time of 48 set bits": {func(r *Record) { r.Time = 1<<48 - 1 }, BadSig},
 	} {
 		r, signed := resigned(t, c.change)
-		if got := Accept(keys, r, signed, now).Error; got != c.want {
+		if got := accept(t, r, signed, now).Error; got != c.want {
 			t.Errorf("%s: got error %d, want %d", name, got, c.want)
 		}
 	}
@@ -66,7 +87,7 @@ func TestAccept(t *testing.T) {
 	for i := range signed {
 		changed := bytes.Clone(signed)
 		changed[i] ^= 1
-		if got := Accept(keys, r, changed, now).Error; got != BadSig {
+		if got := accept(t, r, changed, now).Error; got != BadSig {
 			t.Errorf("byte %d changed: got error %d, want BADSIG", i, got)
 		}
 	}
@@ -79,7 +100,7 @@ func TestAcceptReplay(t *testing.T) {
 		0: 0, fudge * time.Second: 0, -fudge * time.Second: 0,
 		(fudge + 1) * time.Second: BadTime, -(fudge + 1) * time.Second: BadTime, 24 * time.Hour: BadTime,
 	} {
-		s := Accept(keys, r, signed, now.Add(after))
+		s := accept(t, r, signed, now.Add(after))
 		if s.Error != want {
 			t.Errorf("replayed after %s: got error %d, want %d", after, s.Error, want)
 		}
@@ -94,7 +115,7 @@ func TestAcceptReplay(t *testing.T) {
 func TestSignAfterBadSignature(t *testing.T) {
 	for _, change := range []func(*Record){func(r *Record) { r.Key = "\x05other\x00" }, func(r *Record) { r.MAC[0] ^= 1 }} {
 		r, signed := resigned(t, change)
-		reply, _, err := Find(Accept(keys, r, signed, now).Sign(request()))
+		reply, _, err := Find(accept(t, r, signed, now).Sign(request()))
 		if err != nil || len(reply.MAC) != 0 || reply.Key != r.Key || reply.Algorithm != r.Algorithm {
 			t.Errorf("got %+v, %v, want a record of the same key without a MAC", reply, err)
 		}
@@ -105,7 +126,7 @@ func TestSignAfterBadSignature(t *testing.T) {
 func conversation(count int) (client *Session, messages [][]byte) {
 	client, query := Start(testKey, request(), now)
 	r, signed, _ := Find(query)
-	s := Accept(keys, r, signed, now)
+	s, _ := Accept(keys, r, signed, now)
 	for i := range count {
 		message := request()
 		message[3] = byte(i)
@@ -160,7 +181,7 @@ func TestVerifyOtherKey(t *testing.T) {
 	} {
 		client, query := Start(testKey, request(), now)
 		r, signed, _ := Find(query)
-		s := Accept(keys, r, signed, now)
+		s := accept(t, r, signed, now)
 		change(s)
 		if err := client.Verify(s.Sign(request()), true, time.Now()); !errors.Is(err, ErrSig) {
 			t.Errorf("other %s: got %v, want %v", name, err, ErrSig)
@@ -177,7 +198,7 @@ func TestVerifyUnsignedMessages(t *testing.T) {
 	for _, skipped := range []int{1, maxUnsigned, maxUnsigned + 1} {
 		client, query := Start(testKey, request(), now)
 		r, signed, _ := Find(query)
-		s := Accept(keys, r, signed, now)
+		s := accept(t, r, signed, now)
 		err := client.Verify(s.Sign(request()), false, time.Now())
 		var covered []byte
 		for range skipped {
@@ -209,6 +230,16 @@ func FuzzFind(f *testing.F) {
 			again.Time != r.Time || again.Fudge != r.Fudge || !bytes.Equal(again.MAC, r.MAC) || again.ID != r.ID || again.Error != r.Error || !bytes.Equal(again.Other, r.Other) {
 			t.Errorf("got %+v, %x, %v, want %+v, %x", again, rest, err, r, signed)
 		}
-		Accept(keys, r, signed, now)
+		_, _ = Accept(keys, r, signed, now)
 	})
+}
+
+// A reply to a query whose MAC is cut short is signed, with the MAC as it was received.
+func TestSignAfterTruncation(t *testing.T) {
+	r, signed := resigned(t, func(r *Record) { r.MAC = r.MAC[:20] })
+	s := accept(t, r, signed, now)
+	reply, message, err := Find(s.Sign(request()))
+	if err != nil || reply.Error != BadTrunc || !bytes.Equal(reply.MAC, reply.mac(testKey.Secret, r.MAC, message, false)) {
+		t.Errorf("got %+v, %v, want a signed record with error BADTRUNC", reply, err)
+	}
 }
