@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 const (
 	// stallTimeout bounds the time without a message of a primary.
 	stallTimeout = 30 * time.Second
+	// minRate is the rate in bytes per second that a transfer must have after stallTimeout,
+	// on average from its start.
+	minRate = 1024
 	// transferTimeout bounds the time of a transfer.
 	transferTimeout = 30 * time.Minute
 	dialTimeout     = 5 * time.Second
@@ -27,17 +31,51 @@ const (
 
 // A client transfers zones from one primary.
 type client struct {
-	addr netip.AddrPort
-	dial func(ctx context.Context, network, address string) (net.Conn, error)
-	key  atomic.Pointer[tsig.Ref] // of the plan that answers queries
+	addr  netip.AddrPort
+	dial  func(ctx context.Context, network, address string) (net.Conn, error)
+	key   atomic.Pointer[tsig.Ref] // of the plan that answers queries
+	limit int                      // of the bytes of a transfer
 }
 
 // fetch returns the primary's version of a zone if it is newer than old, and otherwise
-// errUnchanged. Without old it returns any version. The records are reserved in a share, if
-// it is not nil.
-func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone, of *share) (*zone.Zone, *incoming, error) {
+// errUnchanged. Without old it returns any version. instead is the error of IXFR for which
+// the zone was transferred as a whole. The records are reserved in a share, if it is not nil.
+func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone, of *share) (z *zone.Zone, in *incoming, instead, err error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
+	if old != nil {
+		z, in, instead = c.transfer(ctx, newIncoming(origin, old, true), of)
+		if instead == nil || !requestsWholeZone(instead) {
+			return z, in, nil, instead
+		}
+	}
+	z, in, err = c.transfer(ctx, newIncoming(origin, old, false), of)
+	if err != nil && instead != nil && !errors.Is(instead, errWholeZone) {
+		err = fmt.Errorf("IXFR: %w; AXFR: %w", instead, err)
+	}
+	return z, in, instead, err
+}
+
+// requestsWholeZone reports whether a zone is transferred as a whole after an error of
+// IXFR: the reply was complete, or it was rejected. A reply that was interrupted, that was
+// too slow, or that has no valid signature says nothing about the differences.
+func requestsWholeZone(err error) bool {
+	return errors.As(err, new(rejected)) && !errors.Is(err, errUnchanged) && !errors.Is(err, errBudget)
+}
+
+// A rejected is the error for a reply whose content was rejected.
+type rejected struct{ error }
+
+func (r rejected) Unwrap() error { return r.error }
+
+// A refusal is a reply with a response code other than NOERROR.
+type refusal wire.RCode
+
+func (r refusal) Error() string { return fmt.Sprintf("the primary replied %s", wire.RCode(r)) }
+
+// transfer queries the SOA record if there is an old version, and transfers the zone if the
+// primary has a newer one.
+func (c *client) transfer(ctx context.Context, in *incoming, of *share) (*zone.Zone, *incoming, error) {
 	dialing, stop := context.WithTimeout(ctx, dialTimeout)
 	defer stop()
 	conn, err := c.dial(dialing, "tcp", c.addr.String())
@@ -46,22 +84,18 @@ func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone, of
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if old != nil {
-		if err := c.newer(conn, origin, old); err != nil {
+	if in.old != nil {
+		if err := c.newer(conn, in.origin, in.old); err != nil {
 			return nil, nil, err
 		}
-		z, in, err := c.transfer(conn, origin, old, of)
-		if err == nil || errors.Is(err, errUnchanged) || !errors.Is(err, errWholeZone) && !errors.As(err, new(refusal)) {
-			return z, in, err
-		}
 	}
-	return c.transfer(conn, origin, nil, of)
+	in.share = of
+	if c.limit > 0 {
+		in.limit = c.limit
+	}
+	z, err := c.receive(conn, in)
+	return z, in, err
 }
-
-// A refusal is a reply with a response code other than NOERROR.
-type refusal wire.RCode
-
-func (r refusal) Error() string { return fmt.Sprintf("the primary replied %s", wire.RCode(r)) }
 
 // newer queries the SOA record. It returns errUnchanged unless its serial number is newer
 // than that of old.
@@ -71,75 +105,61 @@ func (c *client) newer(conn net.Conn, origin wire.Name, old *zone.Zone) error {
 	if err != nil {
 		return err
 	}
-	packet, err := receive(conn, nil)
+	packet, err := receive(conn, nil, time.Now().Add(stallTimeout))
 	if err != nil {
 		return err
 	}
 	if err := verify(session, packet, true); err != nil {
 		return err
 	}
-	in := newIncoming(origin, nil)
-	if _, err := in.message(packet, id, wire.TypeSOA); err != nil && in.soa == "" {
+	in := newIncoming(origin, old, false)
+	if _, err := in.message(packet, id, wire.TypeSOA); err != nil && (in.soa == "" || errors.Is(err, errUnchanged)) {
 		return err
-	}
-	serial, _ := old.Serial()
-	if !zone.SerialLess(serial, in.serial) {
-		if zone.SerialLess(in.serial, serial) {
-			return backwards{serial, in.serial}
-		}
-		return errUnchanged
 	}
 	return nil
 }
 
-// A backwards is the error for a serial number that is older than before.
-type backwards struct{ has, got uint32 }
-
-func (b backwards) Error() string {
-	return fmt.Sprintf("the primary's serial number %d is older than %d", b.got, b.has)
-}
-
-func (b backwards) Unwrap() error { return errUnchanged }
-
-// transfer sends an IXFR query, or an AXFR query without old, and reads the reply.
-func (c *client) transfer(conn net.Conn, origin wire.Name, old *zone.Zone, of *share) (*zone.Zone, *incoming, error) {
+// receive sends an IXFR or AXFR query, and reads the reply.
+func (c *client) receive(conn net.Conn, in *incoming) (*zone.Zone, error) {
 	id, qtype := uint16(rand.Uint32()), wire.TypeAXFR
-	var soa []byte
-	if old != nil {
+	if in.differences {
 		qtype = wire.TypeIXFR
-		for r := range old.Records {
-			soa = r
-			break
-		}
 	}
-	query := wire.AppendRequest(nil, id, 0, []byte(origin), qtype)
-	if soa != nil {
+	query := wire.AppendRequest(nil, id, 0, []byte(in.origin), qtype)
+	if in.differences {
 		query[9] = 1 // the authority section
-		query = append(query, soa...)
+		query = append(query, in.old.SOA()...)
 	}
 	session, err := c.send(conn, query)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	in := newIncoming(origin, old)
-	in.share = of
 	var buf []byte
+	start, received := time.Now(), 0
 	for {
-		var err error
-		if buf, err = receive(conn, buf); err != nil {
-			return nil, nil, err
+		slow := start.Add(stallTimeout + time.Duration(received)*time.Second/minRate)
+		if stalled := time.Now().Add(stallTimeout); stalled.Before(slow) {
+			slow = stalled
 		}
+		var err error
+		if buf, err = receive(conn, buf, slow); err != nil {
+			return nil, err
+		}
+		received += len(buf)
 		done, err := in.message(buf, id, qtype)
-		unchanged := errors.Is(err, errUnchanged) || errors.Is(err, errWholeZone)
-		if err := verify(session, buf, done || unchanged); err != nil {
-			return nil, nil, err
+		complete := done || errors.Is(err, errUnchanged) || errors.Is(err, errWholeZone)
+		if err := verify(session, buf, complete); err != nil {
+			return nil, err
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, rejected{err}
 		}
 		if done {
 			z, err := in.zone()
-			return z, in, err
+			if err != nil {
+				return nil, rejected{err}
+			}
+			return z, nil
 		}
 	}
 }
@@ -171,12 +191,12 @@ func send(conn net.Conn, message []byte) error {
 	return err
 }
 
-// receive reads a message into buf's memory.
-func receive(conn net.Conn, buf []byte) ([]byte, error) {
-	_ = conn.SetReadDeadline(time.Now().Add(stallTimeout))
+// receive reads a message into buf's memory until a deadline.
+func receive(conn net.Conn, buf []byte, deadline time.Time) ([]byte, error) {
+	_ = conn.SetReadDeadline(deadline)
 	var length [2]byte
 	if _, err := io.ReadFull(conn, length[:]); err != nil {
-		return nil, fmt.Errorf("the connection ended before the zone: %w", err)
+		return nil, receiveError(err)
 	}
 	n := int(binary.BigEndian.Uint16(length[:]))
 	if cap(buf) < n {
@@ -184,7 +204,14 @@ func receive(conn net.Conn, buf []byte) ([]byte, error) {
 	}
 	buf = buf[:n]
 	if _, err := io.ReadFull(conn, buf); err != nil {
-		return nil, fmt.Errorf("the connection ended before the zone: %w", err)
+		return nil, receiveError(err)
 	}
 	return buf, nil
+}
+
+func receiveError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("the primary is too slow: no message for %s, or less than %d bytes per second", stallTimeout, minRate)
+	}
+	return fmt.Errorf("the connection ended before the zone: %w", err)
 }

@@ -32,6 +32,11 @@ type zoneCopy struct {
 	last      *schedule                // the state of run after it has ended
 
 	current atomic.Pointer[zone.Zone] // nil without data, and after it has expired
+
+	mu      sync.Mutex  // for current, when it is changed, and the rest
+	expiry  *time.Timer // calls expire
+	checked time.Time   // the last time that a primary answered
+	until   time.Time   // when the zone expires
 }
 
 // Limits of the timers, and the first retries without data, as in CoreDNS.
@@ -44,7 +49,9 @@ const (
 	saveInterval = 30 * time.Second
 	// rest is the factor by which a secondary waits longer after a transfer than the
 	// transfer took, so that frequent changes of a large zone do not occupy a processor.
-	rest = 4
+	// maxRest bounds the time, since a transfer may take long because the primary is slow.
+	rest    = 4
+	maxRest = time.Minute
 )
 
 // newCopy returns a copy without data. Start starts it.
@@ -61,6 +68,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 	s := schedule{copy: c, retry: firstRetry}
 	defer func() { c.last = &s }()
 	defer c.share.stop()
+	defer c.stopExpiry()
 	if c.before != nil {
 		s.takeOver(c.before.last)
 		c.before = nil
@@ -73,7 +81,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !sleep(ctx, took*rest) || !s.wait(ctx) {
+		if !sleep(ctx, min(took*rest, maxRest)) || !s.wait(ctx) {
 			return
 		}
 	}
@@ -98,6 +106,7 @@ type schedule struct {
 	unsaved bool
 	saved   time.Time
 	failed  string // the last error that was logged
+	instead string // the last error of IXFR that was logged
 }
 
 // takeOver continues with the data of another copy of the zone.
@@ -122,13 +131,15 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 			return 0
 		}
 	}
-	start := time.Now()
+	begin := time.Now()
 	var errs []error
 	for _, from := range c.clients {
-		z, in, err := from.fetch(ctx, c.origin, s.zone, c.share)
+		start := time.Now() // what the primary sends is not older
+		z, in, instead, err := from.fetch(ctx, c.origin, s.zone, c.share)
 		if ctx.Err() != nil {
 			return 0
 		}
+		s.warnInstead(from, instead)
 		if z != nil && c.accept != nil {
 			err = c.accept(z)
 		}
@@ -141,28 +152,22 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 		} else {
 			s.failed = ""
 		}
-		s.checked = time.Now()
+		s.checked = start
 		if z != nil {
 			s.install(z)
 			s.unsaved = true
-			serial, _ := z.Serial()
-			kind := "AXFR"
-			if in.changes != nil {
-				kind = "IXFR"
-			}
-			c.log.Info("secondary: Transferred zone", "zone", c.origin, "address", from.addr, "serial", serial, "kind", kind)
-			if in.outside > 0 {
-				c.log.Warn("secondary: Ignored records outside the zone", "zone", c.origin, "address", from.addr, "count", in.outside)
-			}
+			s.logTransfer(from, z, in)
 			if time.Since(s.saved) > saveInterval {
 				s.save()
 			}
-		} else if c.current.Load() == nil && s.zone != nil {
+		} else if c.current.Load() == nil {
 			s.install(s.zone)
+		} else {
+			s.setExpiry()
 		}
 		s.next = time.Now().Add(jitter(timer(s.zone, 16)))
 		s.retry = timer(s.zone, 12)
-		return time.Since(start)
+		return time.Since(begin)
 	}
 	err := errors.Join(errs...)
 	s.warn(err)
@@ -195,11 +200,71 @@ func (s *schedule) warn(err error) {
 	}
 }
 
-// install serves a version.
+// warnInstead logs the error of IXFR for which the whole zone was requested, unless it is the
+// last one again.
+func (s *schedule) warnInstead(from *client, err error) {
+	if err == nil || errors.Is(err, errWholeZone) || errors.As(err, new(refusal)) || s.instead == err.Error() {
+		return
+	}
+	s.instead = err.Error()
+	s.copy.log.Warn("secondary: Rejected differences and requested the whole zone", "zone", s.copy.origin, "address", from.addr, "error", err)
+}
+
+// logTransfer logs a new version. A zone may change every few milliseconds.
+func (s *schedule) logTransfer(from *client, z *zone.Zone, in *incoming) {
+	serial, _ := z.Serial()
+	level, kind := slog.LevelInfo, "AXFR"
+	if in.changes != nil {
+		level, kind = slog.LevelDebug, "IXFR"
+	}
+	c := s.copy
+	c.log.Log(c.ctx, level, "secondary: Transferred zone", "zone", c.origin, "address", from.addr, "serial", serial, "kind", kind)
+	if in.outside > 0 {
+		c.log.Warn("secondary: Ignored records outside the zone", "zone", c.origin, "address", from.addr, "count", in.outside)
+	}
+}
+
+// install serves a version until it expires.
 func (s *schedule) install(z *zone.Zone) {
+	c := s.copy
 	s.zone = z
-	s.copy.current.Store(z)
-	s.copy.followers.Changed(s.copy.origin)
+	c.mu.Lock()
+	c.current.Store(z)
+	c.mu.Unlock()
+	s.setExpiry()
+	c.followers.Changed(c.origin)
+}
+
+// setExpiry sets the time when the zone expires, which may be during a transfer.
+func (s *schedule) setExpiry() {
+	c := s.copy
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked, c.until = s.checked, s.checked.Add(timer(s.zone, 8))
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	c.expiry = time.AfterFunc(time.Until(c.until), c.expire)
+}
+
+// expire stops serving the zone (RFC 1035 §3.3.13).
+func (c *zoneCopy) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Now().Before(c.until) || c.current.Swap(nil) == nil {
+		return
+	}
+	c.log.Error("secondary: Zone expired", "zone", c.origin, "data_age", time.Since(c.checked).Round(time.Second))
+}
+
+// stopExpiry ends the timer of setExpiry: another copy may take over the zone.
+func (c *zoneCopy) stopExpiry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	c.until = time.Now().Add(maxTimer) // expire may run already
 }
 
 // timer returns one of the times of the SOA record, by its distance from the end:
@@ -217,17 +282,11 @@ func timer(z *zone.Zone, fromEnd int) time.Duration {
 // not ask at the same time.
 func jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
 
-// wait blocks until the next refresh, or a NOTIFY message. Meanwhile the zone may expire.
-// It returns false when ctx ends.
+// wait blocks until the next refresh, or a NOTIFY message. It returns false when ctx ends.
 func (s *schedule) wait(ctx context.Context) bool {
 	for {
 		wake := s.next
-		var expiry, save time.Time
-		if s.zone != nil && s.copy.current.Load() != nil {
-			if expiry = s.checked.Add(timer(s.zone, 8)); expiry.Before(wake) {
-				wake = expiry
-			}
-		}
+		var save time.Time
 		if s.unsaved && s.copy.file != "" {
 			if save = s.saved.Add(saveInterval); save.Before(wake) {
 				wake = save
@@ -244,9 +303,6 @@ func (s *schedule) wait(ctx context.Context) bool {
 		case <-t.C:
 		}
 		now := time.Now()
-		if !expiry.IsZero() && !now.Before(expiry) {
-			s.expire()
-		}
 		if !save.IsZero() && !now.Before(save) {
 			s.save()
 		}
@@ -254,12 +310,6 @@ func (s *schedule) wait(ctx context.Context) bool {
 			return true
 		}
 	}
-}
-
-// expire stops serving the zone (RFC 1035 §3.3.13).
-func (s *schedule) expire() {
-	s.copy.current.Store(nil)
-	s.copy.log.Error("secondary: Zone expired", "zone", s.copy.origin, "data_age", time.Since(s.checked).Round(time.Second))
 }
 
 // notify makes run refresh the zone.

@@ -21,7 +21,11 @@ const (
 // differences (RFC 1995).
 type incoming struct {
 	origin wire.Name
-	old    *zone.Zone // the zone that differences apply to; nil requests the whole zone
+	old    *zone.Zone // the present version, or nil; a new one must have a newer serial number
+	// differences reports that the query was IXFR, so that the reply may be differences from
+	// old, or the whole zone.
+	differences bool
+	limit       int // of bytes
 
 	state    state
 	serial   uint32 // of the new version
@@ -47,12 +51,21 @@ const (
 	finished
 )
 
-func newIncoming(origin wire.Name, old *zone.Zone) *incoming {
-	return &incoming{origin: origin, old: old}
+func newIncoming(origin wire.Name, old *zone.Zone, differences bool) *incoming {
+	return &incoming{origin: origin, old: old, differences: differences, limit: maxBytes}
 }
 
 // errUnchanged reports that the primary has no newer version.
 var errUnchanged = errors.New("the primary has no newer version")
+
+// A backwards is the error for a serial number that is older than before.
+type backwards struct{ has, got uint32 }
+
+func (b backwards) Error() string {
+	return fmt.Sprintf("the primary's serial number %d is older than %d", b.got, b.has)
+}
+
+func (b backwards) Unwrap() error { return errUnchanged }
 
 // message reads one message of the reply. It reports whether the transfer is complete.
 func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done bool, err error) {
@@ -92,12 +105,8 @@ func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done boo
 			return false, err
 		}
 	}
-	if in.state == wantSecond && in.messages == 1 && in.old != nil {
-		// A SOA record alone: RFC 1995 §4.
-		if old, _ := in.old.Serial(); in.serial == old || zone.SerialLess(in.serial, old) {
-			return false, errUnchanged
-		}
-		return false, errWholeZone
+	if in.state == wantSecond && in.messages == 1 && in.differences {
+		return false, errWholeZone // a SOA record alone: RFC 1995 §4
 	}
 	return in.state == finished, nil
 }
@@ -107,8 +116,8 @@ var errWholeZone = errors.New("the primary does not send differences")
 
 // record adds a record with names written out.
 func (in *incoming) record(r []byte) error {
-	if in.bytes += len(r); in.bytes > maxBytes {
-		return fmt.Errorf("more than %d bytes of records", maxBytes)
+	if in.bytes += len(r); in.bytes > in.limit {
+		return fmt.Errorf("more than %d bytes of records", in.limit)
 	}
 	if err := in.share.reserve(in.bytes); err != nil {
 		return err
@@ -130,9 +139,9 @@ func (in *incoming) record(r []byte) error {
 			return errors.New("the first record is not the SOA record")
 		}
 		in.serial, in.soa, in.state = zone.SOASerial(r), string(r), wantSecond
-		return nil
+		return in.checkNewer()
 	case wantSecond:
-		if in.old != nil && isSOA {
+		if in.differences && isSOA {
 			if old, _ := in.old.Serial(); zone.SOASerial(r) == old && old != in.serial {
 				in.current, in.state, in.changes = old, inDeleted, map[string]int{}
 				in.count(r, -1)
@@ -170,6 +179,20 @@ func (in *incoming) record(r []byte) error {
 		}
 	}
 	return nil
+}
+
+// checkNewer checks the serial number of the new version.
+func (in *incoming) checkNewer() error {
+	if in.old == nil {
+		return nil
+	}
+	switch old, _ := in.old.Serial(); {
+	case zone.SerialLess(old, in.serial):
+		return nil
+	case zone.SerialLess(in.serial, old):
+		return backwards{old, in.serial}
+	}
+	return errUnchanged
 }
 
 // end checks the closing SOA record.

@@ -47,7 +47,7 @@ func receiveAll(old *zone.Zone, messages ...[]byte) (*zone.Zone, error) {
 	if old != nil {
 		qtype = wire.TypeIXFR
 	}
-	in := newIncoming(origin, old)
+	in := newIncoming(origin, old, old != nil)
 	for _, m := range messages {
 		done, err := in.message(m, 1, qtype)
 		if err != nil {
@@ -90,7 +90,9 @@ func TestIncomingErrors(t *testing.T) {
 		{"class CH", nil, "@ 5 SOA 1\na 5 CH TXT x\n@ 5 SOA 1\n", "record of class CH"},
 		{"two CNAME records", nil, "@ 5 SOA 1\na 5 CNAME b\na 5 CNAME c\n@ 5 SOA 1\n", "a.example.org.: a second CNAME record"},
 		{"unchanged", old, "@ 5 SOA 5", errUnchanged.Error()},
-		{"backwards", old, "@ 5 SOA 4", errUnchanged.Error()},
+		{"backwards", old, "@ 5 SOA 4", "the primary's serial number 4 is older than 5"},
+		{"older zone in place of differences", old, "@ 5 SOA 4\na 5 A 192.0.2.1\n@ 5 SOA 4", "the primary's serial number 4 is older than 5"},
+		{"the same zone in place of differences", old, "@ 5 SOA 5\na 5 A 192.0.2.1\n@ 5 SOA 5", errUnchanged.Error()},
 		{"newer SOA record alone", old, "@ 5 SOA 6", errWholeZone.Error()},
 		{"differences", old, "@ 5 SOA 6\n@ 5 SOA 5\na 5 A 192.0.2.1\n-\n@ 5 SOA 6\nc 5 A 192.0.2.3\nd 5 A 192.0.2.4\n@ 5 SOA 6", "4 records"},
 		{"two differences", old, "@ 5 SOA 7\n@ 5 SOA 5\na 5 A 192.0.2.1\n@ 5 SOA 6\nc 5 A 192.0.2.3\n@ 5 SOA 6\nc 5 A 192.0.2.3\n@ 5 SOA 7\n@ 5 SOA 7", "2 records"},
@@ -141,13 +143,13 @@ func TestClientBadPrimary(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			query, err := receive(conn, nil)
+			query, err := receive(conn, nil, time.Now().Add(stallTimeout))
 			if err == nil {
 				_, _ = conn.Write(reply(binary.BigEndian.Uint16(query)))
 			}
 		}()
 		c := client{addr: netip.MustParseAddrPort(l.Addr().String()), dial: new(net.Dialer).DialContext}
-		if z, _, err := c.fetch(t.Context(), origin, nil, nil); err == nil {
+		if z, _, _, err := c.fetch(t.Context(), origin, nil, nil); err == nil {
 			t.Errorf("%s: got a zone with %d records, want an error", name, count(z))
 		}
 		_ = l.Close()
@@ -200,9 +202,9 @@ func FuzzIncoming(f *testing.F) {
 	f.Add(false, framed(message(f, mdns.TypeAXFR, "@ 5 SOA 1\na 5 MX 1 b\n@ 5 SOA 1"), 1))
 	f.Add(true, framed(message(f, mdns.TypeIXFR, "@ 5 SOA 6\n@ 5 SOA 5\na 5 A 192.0.2.1\n@ 5 SOA 6\nc 5 A 192.0.2.3\n@ 5 SOA 6"), 1))
 	f.Fuzz(func(t *testing.T, differences bool, stream []byte) {
-		in, qtype := newIncoming(origin, nil), wire.TypeAXFR
+		in, qtype := newIncoming(origin, nil, false), wire.TypeAXFR
 		if differences {
-			in, qtype = newIncoming(origin, old), wire.TypeIXFR
+			in, qtype = newIncoming(origin, old, true), wire.TypeIXFR
 		}
 		for len(stream) >= 2 {
 			n := min(2+int(binary.BigEndian.Uint16(stream)), len(stream))

@@ -100,7 +100,7 @@ func parseFile(origin wire.Name, data []byte) (*zone.Zone, time.Time, error) {
 		return nil, time.Time{}, errors.New("wrong checksum")
 	}
 	checked := time.Unix(int64(binary.BigEndian.Uint64(data[len(head):])), 0)
-	in := newIncoming(origin, nil)
+	in := newIncoming(origin, nil, false)
 	var soa []byte
 	for rest := data[len(head)+8 : end]; len(rest) >= 3; {
 		n := int(rest[0])<<16 | int(rest[1])<<8 | int(rest[2])

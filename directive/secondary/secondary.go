@@ -47,10 +47,12 @@ import (
 // up to 10s.
 //
 // A transfer is rejected as a whole if it does not begin and end with the SOA record of
-// the zone, if its differences do not fit the copy (then the whole zone is transferred),
-// if it has more than 512 MB, or if no message arrives for 30 seconds. The old copy is
-// served meanwhile. Records outside the zone are ignored. A serial number that is older
-// than that of the copy is logged, and the copy stays.
+// the zone, if it has more than 512 MB, if no message arrives for 30 seconds, or if after
+// these it is slower than 1 KB per second on average. If differences are rejected or do not
+// fit the copy, the whole zone is transferred. The old copy is served meanwhile until it
+// expires. Records outside the zone are ignored. A serial number that is older than that of
+// the copy is logged, and the copy stays. Transfers of whole zones are logged, those of
+// differences at level debug.
 //
 // Each new version of a zone is made from all of its records, and a secondary waits four
 // times as long as that took before the next one. For 1,000 endpoints of a cluster's zone

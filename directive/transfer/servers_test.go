@@ -79,7 +79,7 @@ func serveWith(t testing.TB, at netip.AddrPort, old *server.Plan, text string, d
 	log := new(output)
 	plan, err := server.NewPlan(blocks, server.Options{
 		Directives: directives, Listen: []netip.AddrPort{at},
-		Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: new(metrics.Registry),
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: new(metrics.Registry),
 	})
 	if err == nil {
 		err = plan.Start(context.Background(), old)

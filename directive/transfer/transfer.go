@@ -183,7 +183,11 @@ func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 		t.log.Warn("transfer: Failed to send zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "error", s.err)
 		return s.err
 	}
-	t.log.Info("transfer: Sent zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "kind", kind, "count", s.count)
+	level := slog.LevelInfo
+	if kind != "AXFR" {
+		level = slog.LevelDebug // a zone may change every few milliseconds
+	}
+	t.log.Log(ctx, level, "transfer: Sent zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "kind", kind, "count", s.count)
 	return nil
 }
 
