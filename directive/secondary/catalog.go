@@ -17,37 +17,55 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
 // A catalogs keeps the members of the catalog zones (RFC 9432) of one server block up to
-// date. A reload of the Corefile keeps it if the options of all catalogs and the other zones
-// of the server block are the same.
+// date. Reloads of the Corefile keep it: see registry.
 type catalogs struct {
 	log       *slog.Logger
-	zones     []wire.Name            // of the server block
-	origins   map[wire.Name]struct{} // of the Secondary, from the Corefile
-	taken     map[wire.Name]bool     // origins, and zones of other handlers of the server block
+	registry  *registry
+	claimed   *config.Start // the last start that uses it
 	followers zone.Followers
 	transfers chan struct{} // limits concurrent transfers
-	budget    *budget
+	tasks     sync.WaitGroup
 
 	mu      sync.Mutex
 	stopped bool
-	all     []*catalog
+	scope   *scope
 
+	wanted  atomic.Pointer[scope] // of the plan that serves, for configure
 	current atomic.Pointer[zoneSet]
+}
+
+// A scope is the configuration of a catalogs. It is immutable.
+type scope struct {
+	zones   []wire.Name            // of the server block
+	origins map[wire.Name]struct{} // of the Secondary, from the Corefile
+	taken   map[wire.Name]bool     // origins, and zones of other handlers of the server block
+	all     []*catalog
+	accept  map[wire.Name][]wire.Name // by catalog: members must be within one of them; empty for any member
+}
+
+// find returns the catalog with a name, or nil.
+func (s *scope) find(origin wire.Name) *catalog {
+	for _, c := range s.all {
+		if c.origin == origin {
+			return c
+		}
+	}
+	return nil
 }
 
 // maxTransfers is the number of members that are transferred at the same time.
 const maxTransfers = 16
 
-// A catalog is one catalog zone.
+// A catalog is one catalog zone. It belongs to a zoneCopy.
 type catalog struct {
 	options // of its own copy
 	clients []*client
-	accept  []wire.Name // members must be within one of them; empty for any member
 
 	list    map[wire.Name]entry // of the last version that is not broken
 	refused string              // the last refusals that were logged, and their number
@@ -82,17 +100,56 @@ func (m *catalogs) update(c *catalog, z *zone.Zone) error {
 		return nil
 	}
 	c.list = list
+	if !slices.Contains(m.scope.all, c) {
+		return nil // not yet, or not any more
+	}
 	old := m.current.Load().members
-	members := map[wire.Name]*member{}
-	maps.Copy(members, old)
+	members := maps.Clone(old)
 	m.apply(c, members)
-	for _, other := range m.all {
+	for _, other := range m.scope.all {
 		if other != c { // it may have a zone that c has released
 			m.apply(other, members)
 		}
 	}
 	m.replace(old, members)
 	return nil
+}
+
+// configure applies the configuration of the plan that serves. Members whose catalog has the
+// same options keep their zones.
+func (m *catalogs) configure() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	to := m.wanted.Load()
+	if m.stopped || to == m.scope {
+		return
+	}
+	from := m.scope
+	m.scope = to
+	old := m.current.Load().members
+	members := maps.Clone(old)
+	for name, has := range old {
+		c := to.find(has.catalog.origin)
+		switch {
+		case c == nil:
+			delete(members, name)
+		case c != has.catalog:
+			add := &member{catalog: c, label: has.label}
+			if c.from == has.catalog.from {
+				add.before = has.copy
+			}
+			members[name] = add
+		}
+	}
+	for _, c := range to.all {
+		if had := from.find(c.origin); c.list == nil && had != nil {
+			c.list = had.list // until it is transferred
+		}
+	}
+	for _, c := range to.all {
+		m.apply(c, members)
+	}
+	m.replace(old, members)
 }
 
 // apply adds, replaces and removes members so that they agree with a catalog's list. New
@@ -109,6 +166,9 @@ func (m *catalogs) apply(c *catalog, members map[wire.Name]*member) {
 		switch why := m.refusal(c, name); {
 		case why != "":
 			refused = append(refused, fmt.Sprintf("%s %s", name, why))
+			if has != nil && has.catalog == c {
+				delete(members, name)
+			}
 			continue
 		case has == nil:
 		case has.catalog == c:
@@ -130,12 +190,13 @@ func (m *catalogs) apply(c *catalog, members map[wire.Name]*member) {
 
 // refusal returns why a zone cannot be a member of a catalog, or "".
 func (m *catalogs) refusal(c *catalog, name wire.Name) string {
+	accept := m.scope.accept[c.origin]
 	switch {
-	case m.taken[name]:
+	case m.scope.taken[name]:
 		return "is a zone of the Corefile"
-	case !slices.ContainsFunc(m.zones, name.Within):
+	case !slices.ContainsFunc(m.scope.zones, name.Within):
 		return "is outside the server block's zones"
-	case len(c.accept) > 0 && !slices.ContainsFunc(c.accept, name.Within):
+	case len(accept) > 0 && !slices.ContainsFunc(accept, name.Within):
 		return "is outside the zones of the option catalog"
 	}
 	return ""
@@ -155,7 +216,7 @@ func (c *catalog) logRefused(log *slog.Logger, refused []string) {
 // and starts those of new ones.
 func (m *catalogs) replace(old, members map[wire.Name]*member) {
 	set := &zoneSet{members, map[wire.Name]struct{}{}, 0}
-	for name := range m.origins {
+	for name := range m.scope.origins {
 		set.add(name)
 	}
 	var added, removed []*zoneCopy
@@ -209,7 +270,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o.file = memberFile(o.file, origin)
 	c := newCopy(o, from.catalog.clients, m.log)
 	c.followers, c.transfers = &m.followers, m.transfers
-	c.share = &share{of: m.budget}
+	c.share = &share{of: &m.registry.budget}
 	c.accept = c.share.accept
 	if from.before != nil {
 		c.before = from.before
@@ -244,6 +305,8 @@ func stopAll(copies []*zoneCopy) {
 
 // Stop implements config.Stopper.
 func (m *catalogs) Stop() {
+	m.registry.remove(m)
+	m.tasks.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stopped = true

@@ -18,8 +18,7 @@ const fullRetry = 10 * time.Minute
 // errBudget reports that the members would have too many records in common.
 var errBudget = fmt.Errorf("the members of all catalogs would have more than %d MB of records: refused until others have fewer", maxMemberBytes>>20)
 
-// A budget bounds the bytes of the records of zones in common. All plans of a server share
-// it.
+// A budget bounds the bytes of the records of zones in common.
 type budget struct {
 	limit int
 
@@ -33,12 +32,6 @@ type waiter struct {
 	bytes int    // that it needs at least in addition
 	wake  func() // must not block
 }
-
-// budgetKey identifies the budget across reloads.
-type budgetKey struct{}
-
-// Stop implements config.Stopper.
-func (*budget) Stop() {}
 
 // add adds bytes, which may be negative. It reports whether there was room; with force there
 // always is.

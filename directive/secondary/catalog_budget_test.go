@@ -13,6 +13,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -97,12 +98,15 @@ func TestCatalogBudget(t *testing.T) {
 	const record = 13 + 10 + 201 // the bytes of one record of a primary, in a zone x.test.
 	p := newPrimary(t)
 	log := new(lockedBuffer)
-	static := &zoneSet{origins: map[wire.Name]struct{}{}}
-	m := &catalogs{log: slog.New(slog.NewTextHandler(log, nil)), zones: []wire.Name{"\x00"}, transfers: make(chan struct{}, maxTransfers), budget: &budget{limit: 100 * record, waiting: map[*share]waiter{}}}
-	m.current.Store(static)
+	r := newRegistry()
+	r.budget.limit = 100 * record
+	m, err := r.claim(config.NewStart(t.Context(), nil), nil, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(m.Stop)
 	c := &catalog{options: options{origin: origin}, clients: []*client{{addr: p.addr, dial: new(net.Dialer).DialContext}}}
-	m.all = []*catalog{c}
+	m.scope = &scope{zones: []wire.Name{"\x00"}, all: []*catalog{c}}
 	list := func(zones ...string) {
 		t.Helper()
 		text := "@ 5 SOA 1\nversion TXT 2\n"
@@ -174,12 +178,12 @@ func TestCatalogBudget(t *testing.T) {
 		used += recordBytes(version(name))
 	}
 	await("the budget has the size of the zones", func() bool {
-		m.budget.mu.Lock()
-		defer m.budget.mu.Unlock()
-		return m.budget.used == used
+		r.budget.mu.Lock()
+		defer r.budget.mu.Unlock()
+		return r.budget.used == used
 	})
 	list()
-	if m.budget.used != 0 || len(m.budget.waiting) != 0 {
-		t.Errorf("without members: %d bytes are in use, %d zones wait", m.budget.used, len(m.budget.waiting))
+	if r.budget.used != 0 || len(r.budget.waiting) != 0 {
+		t.Errorf("without members: %d bytes are in use, %d zones wait", r.budget.used, len(r.budget.waiting))
 	}
 }

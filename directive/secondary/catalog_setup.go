@@ -1,7 +1,6 @@
 package secondary
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -37,58 +36,55 @@ func (m *memberOption) option(b *config.Block) corefile.Option {
 	}}
 }
 
-// startCatalogs makes the catalogs of the server block, if it has any.
-func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) (err error) {
-	taken := map[wire.Name]bool{}
+// startCatalogs finds or makes the catalogs of the server block, if it has any.
+func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
+	var origins []wire.Name
+	for origin, at := range s.zones {
+		if at.isCatalog {
+			origins = append(origins, origin)
+		}
+	}
+	if origins == nil {
+		return nil
+	}
+	r, err := config.Keep(start, registryKey{}, func() (*registry, error) { return newRegistry(), nil })
+	if err == nil {
+		s.catalogs, err = r.claim(start, origins, b.Log)
+	}
+	for _, origin := range origins {
+		s.zones[origin].options.catalogs = s.catalogs
+	}
+	return err
+}
+
+// configureCatalogs makes the catalogs serve the configuration of s. The plan of s begins to
+// serve.
+func (s *Secondary) configureCatalogs(b *config.Block) {
+	if s.catalogs == nil {
+		return
+	}
+	to := &scope{zones: b.Zones, origins: s.static.origins, taken: map[wire.Name]bool{}, accept: map[wire.Name][]wire.Name{}}
 	for _, a := range config.Find[dns.Authority](b) {
 		if b.NameOf(a) == "hosts" {
 			continue // it adds names to the zones of other handlers
 		}
 		for _, origin := range a.AuthoritativeZones() {
-			taken[origin] = true
+			to.taken[origin] = true
 		}
 	}
-	var all []*catalog
 	for _, origin := range slices.Sorted(maps.Keys(s.zones)) {
 		if at := s.zones[origin]; at.isCatalog {
-			all = append(all, &catalog{options: at.options, accept: at.members})
+			to.all = append(to.all, at.copy.catalog)
+			to.accept[origin] = at.members
 		}
 	}
-	if all == nil {
-		return nil
-	}
-	// The catalogs of a server block have members in common, so they are kept together.
-	id := fmt.Sprintf("%q %q %q", b.Zones, b.Ports, slices.Sorted(maps.Keys(taken)))
-	for _, c := range all {
-		id += fmt.Sprintf(" %q %q %q %q", c.origin, c.from, c.file, c.accept)
-	}
-	for _, c := range all {
-		s.zones[c.origin].options.catalogs = id
-	}
-	common, err := config.Keep(start, budgetKey{}, func() (*budget, error) {
-		return &budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}, nil
-	})
-	if err != nil {
-		return err
-	}
-	s.catalogs, err = config.Keep(start, catalogsID(id), func() (*catalogs, error) {
-		m := &catalogs{log: b.Log, zones: b.Zones, origins: s.static.origins, taken: taken, all: all, transfers: make(chan struct{}, maxTransfers), budget: common}
-		m.current.Store(s.static)
-		return m, nil
-	})
-	return err
+	s.catalogs.wanted.Store(to)
+	s.catalogs.tasks.Go(s.catalogs.configure)
 }
 
-// A catalogsID identifies a catalogs across reloads.
-type catalogsID string
-
-// add makes a copy's versions those of its catalog. It returns the function that applies a
-// version.
-func (m *catalogs) add(at *served, clients []*client) func(*zone.Zone) error {
-	i := slices.IndexFunc(m.all, func(c *catalog) bool { return c.origin == at.origin })
-	c := m.all[i]
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c.clients = clients
-	return func(z *zone.Zone) error { return m.update(c, z) }
+// setCatalog makes a copy's versions those of a catalog.
+func (m *catalogs) setCatalog(of *zoneCopy) {
+	c := &catalog{options: of.options, clients: of.clients}
+	of.catalog = c
+	of.accept = func(z *zone.Zone) error { return m.update(c, z) }
 }

@@ -27,6 +27,7 @@ type zoneCopy struct {
 
 	accept    func(z *zone.Zone) error // of catalogs and members: takes a version, or rejects it; else nil
 	transfers chan struct{}            // limits concurrent transfers; nil for no limit
+	catalog   *catalog                 // whose zone this is, or nil
 	share     *share                   // of a member: what it uses of the budget; else nil
 	before    *zoneCopy                // the stopped copy whose state this one takes over, or nil
 	last      *schedule                // the state of run after it has ended

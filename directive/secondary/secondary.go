@@ -81,7 +81,8 @@ import (
 // node has another label is transferred again. A catalog without version 2, with a zone or
 // property coo twice, or with more than 10,000 members is broken, and rejected as a whole:
 // the members stay, as they do when the catalog expires. At most 16 members are transferred
-// at the same time. The records of the members of all catalogs have 512 MB at most in common
+// at the same time. A reload of the Corefile keeps the zones of members that the catalog may
+// have before and after it. The records of the members of all catalogs have 512 MB at most in common
 // (names written out; in memory they need a few times as much). A new member beyond that is
 // refused, which is logged; its queries are SERVFAIL, and the others are served. A new version
 // of a member beyond that is refused, too, and the old one stays. A refused zone is
@@ -131,7 +132,7 @@ type options struct {
 	origin   wire.Name
 	from     string // the primaries
 	file     string
-	catalogs string // of a catalog: the catalogs that it is updated with; else ""
+	catalogs *catalogs // of a catalog: those that it is updated with; else nil
 }
 
 // AuthoritativeZones returns the zones.
@@ -233,11 +234,11 @@ func (s *Secondary) set() *zoneSet {
 // (RFC 4035 §3.1.4.1), if s has that.
 func (s *Secondary) find(q *dns.Query, set *zoneSet) (at *served, c *zoneCopy) {
 	name, labels := q.Name(), q.Labels()
-	for i := max(0, labels-set.most); i <= labels; i++ {
+	for i := max(0, labels-max(set.most, s.static.most)); i <= labels; i++ {
 		origin := name[q.LabelOffset(i):]
 		if found := s.zones[wire.Name(origin)]; found != nil {
 			at, c = found, found.copy
-		} else if has := set.members[wire.Name(origin)]; has != nil {
+		} else if has := set.members[wire.Name(origin)]; has != nil && s.zones[has.catalog.origin] != nil {
 			at, c = s.zones[has.catalog.origin], has.copy
 		} else {
 			continue

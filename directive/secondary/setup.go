@@ -37,6 +37,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 				c.key.Store(at.key)
 			}
 		}
+		s.configureCatalogs(b)
 	})
 	return errors.Join(errs...)
 }
@@ -55,7 +56,7 @@ func (s *Secondary) newCopy(at *served, b *config.Block) *zoneCopy {
 	}
 	c := newCopy(at.options, clients, b.Log)
 	if at.isCatalog {
-		c.accept = s.catalogs.add(at, clients)
+		s.catalogs.setCatalog(c)
 	}
 	c.start()
 	return c

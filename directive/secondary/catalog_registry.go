@@ -1,0 +1,61 @@
+package secondary
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/wire"
+)
+
+// A registry has the catalogs of all server blocks, and the budget of their members. All plans
+// of a server share it, so that a server block finds its members again after a reload,
+// whatever else of it has changed.
+type registry struct {
+	budget budget
+
+	mu  sync.Mutex
+	all []*catalogs
+}
+
+// registryKey identifies the registry across reloads.
+type registryKey struct{}
+
+// catalogsKey identifies a catalogs across reloads.
+type catalogsKey struct{ *catalogs }
+
+func newRegistry() *registry {
+	return &registry{budget: budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}}
+}
+
+// claim returns the catalogs for the catalogs of a server block: one of the old plan that has
+// one of them and that no other server block of the new plan uses, or a new one.
+func (r *registry) claim(start *config.Start, origins []wire.Name, log *slog.Logger) (*catalogs, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var m *catalogs
+	for _, has := range r.all {
+		if to := has.wanted.Load(); has.claimed != start && to != nil && slices.ContainsFunc(origins, func(origin wire.Name) bool { return to.find(origin) != nil }) {
+			m = has
+			break
+		}
+	}
+	if m == nil {
+		m = &catalogs{log: log, registry: r, scope: new(scope), transfers: make(chan struct{}, maxTransfers)}
+		m.current.Store(&zoneSet{members: map[wire.Name]*member{}, origins: map[wire.Name]struct{}{}})
+		r.all = append(r.all, m)
+	}
+	m.claimed = start
+	return config.Keep(start, catalogsKey{m}, func() (*catalogs, error) { return m, nil })
+}
+
+// remove forgets a catalogs.
+func (r *registry) remove(m *catalogs) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.DeleteFunc(r.all, func(has *catalogs) bool { return has == m })
+}
+
+// Stop implements config.Stopper.
+func (*registry) Stop() {}
