@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/internal/canary"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // canaryFlags are the flags of all subcommands of canary.
@@ -101,6 +102,40 @@ func ruleFlags(c *cobra.Command, o *canary.Options) {
 	flags.DurationVar(&o.Rule.MinP99, "min-p99", 5*time.Millisecond, "a p99 of Seamark that is always acceptable")
 }
 
+// check returns an error for each flag whose value is out of range. Flags that a subcommand
+// does not have are at their defaults.
+func (f *canaryFlags) check() error {
+	var errs []error
+	// NaN fails every comparison.
+	check := func(flag string, value any, valid bool, want string) {
+		if !valid {
+			errs = append(errs, fmt.Errorf("--%s: want %s, got %v", flag, want, value))
+		}
+	}
+	name := func(flag, value string, problems []string) {
+		if len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--%s: %q: %s", flag, value, problems[0]))
+		}
+	}
+	name("namespace", f.Namespace, validation.IsDNS1123Label(f.Namespace))
+	name("service", f.Service, validation.IsDNS1123Label(f.Service))
+	name("name", f.Name, validation.IsDNS1035Label(f.Name)) // also of a Service
+	if f.Deployment != "" {
+		name("deployment", f.Deployment, validation.IsDNS1123Subdomain(f.Deployment))
+	}
+	check("metrics-port", f.MetricsPort, f.MetricsPort >= 1 && f.MetricsPort <= 65535, "1..65535")
+	check("replicas", f.Replicas, f.Replicas >= 0 && f.Replicas <= 1000, "0..1000")
+	r := f.Rule
+	check("timeout", f.Timeout, f.Timeout >= time.Second && f.Timeout <= 24*time.Hour, "1s..24h")
+	check("interval", f.Interval, f.Interval >= time.Millisecond && f.Interval <= 24*time.Hour, "1ms..24h")
+	check("min-queries", r.MinQueries, r.MinQueries >= 1, "1 or more, since without queries there is nothing to compare")
+	check("max-servfail", r.MaxServfail, r.MaxServfail >= 0 && r.MaxServfail <= 1, "0..1")
+	check("max-errors", r.MaxErrors, r.MaxErrors >= 0 && r.MaxErrors <= 1, "0..1")
+	check("max-slowdown", r.MaxSlowdown, r.MaxSlowdown > 0 && r.MaxSlowdown <= 1000, "more than 0 and at most 1000")
+	check("min-p99", r.MinP99, r.MinP99 >= 0 && r.MinP99 <= time.Minute, "0s..1m")
+	return errors.Join(errs...)
+}
+
 // canarySubcommand returns a command that changes the cluster.
 func (p *program) canarySubcommand(f *canaryFlags, name, short string, run func(context.Context, canary.Options) error) *cobra.Command {
 	c := &cobra.Command{
@@ -115,6 +150,9 @@ func (p *program) canarySubcommand(f *canaryFlags, name, short string, run func(
 				return errors.New("--force: want the reason, which is printed")
 			}
 			if err := oneOf("compare", f.compare, "port-forward", "direct", "none"); err != nil {
+				return err
+			}
+			if err := f.check(); err != nil {
 				return err
 			}
 			o, err := p.canaryOptions(f)
@@ -135,7 +173,7 @@ func (p *program) canarySubcommand(f *canaryFlags, name, short string, run func(
 }
 
 func (p *program) canaryStatus(c *cobra.Command, f *canaryFlags) error {
-	if err := oneOf("output", f.output, "text", "json"); err != nil {
+	if err := errors.Join(oneOf("output", f.output, "text", "json"), f.check()); err != nil {
 		return err
 	}
 	o, err := p.canaryOptions(f)
@@ -169,6 +207,7 @@ func (p *program) canaryOptions(f *canaryFlags) (canary.Options, error) {
 		return o, failure{err}
 	}
 	o.API, o.Out, o.Check, o.Poll = session, p.out, p.checkMounted, 500*time.Millisecond
+	o.Progress = func(text string) { fmt.Fprintln(p.err, text) }
 	o.Diff = p.canaryDiff(f, source)
 	if o.Diff != nil {
 		o.DiffNeeds = apiserver.Watched()

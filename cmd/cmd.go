@@ -23,8 +23,8 @@ import (
 )
 
 // Main runs the command line of the process and exits: with status 0 on success, 1
-// if the command failed, and 2 if the command line is invalid or a comparison could not
-// be made.
+// if the command failed, and 2 if the command line is invalid, or if diff or doctor could
+// not do their work: their status 1 is a result.
 func Main(directives []config.Directive, build Build) {
 	signals := server.CatchSignals(context.Background())
 	apiserver.QuietKlog()
@@ -52,6 +52,14 @@ type program struct {
 type failure struct{ error }
 
 func (p *program) run(ctx context.Context, args []string) (code int) {
+	out := &commandOutput{out: p.out}
+	p.out = out
+	defer func() {
+		if out.err != nil && code == 0 {
+			fmt.Fprintf(p.err, "seamark: writing the output: %v\n", out.err)
+			code = 1
+		}
+	}()
 	root := p.root()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

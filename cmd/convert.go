@@ -2,7 +2,9 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/seamark/seamark/compat/convert"
 	"github.com/spf13/cobra"
@@ -31,6 +33,13 @@ Corefile does not cover. Convert does not contact a cluster.`,
 				if len(in.CommandLine) == 0 {
 					return errors.New("want a command line behind --")
 				}
+			}
+			key := in.ConfigMap
+			if !strings.Contains(key, "/") {
+				key = "namespace/" + key
+			}
+			if _, ok := objectKey(key); in.ConfigMap != "" && !ok {
+				return fmt.Errorf("--config-map: want [NAMESPACE/]NAME, got %q", in.ConfigMap)
 			}
 			if len(args) == 0 {
 				return errors.New("want a file, - for standard input, or a command line behind --")

@@ -148,3 +148,12 @@ func TestConvertReferenceExamples(t *testing.T) {
 		}
 	}
 }
+
+func TestConvertConfigMapName(t *testing.T) {
+	for _, name := range []string{"a/b/c", "/b", "a/", "a/..", "A"} {
+		out, stderr, code := run(t, t.TempDir(), "", "convert", "--config-map", name, "--", "dnsmasq", "--cache-size=1000")
+		if want := "--config-map: want [NAMESPACE/]NAME, got \"" + name + "\"\n"; out != "" || code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("seamark convert --config-map %s: got %q, error output %q, status %d, want %q, status 2", name, out, stderr, code, want)
+		}
+	}
+}

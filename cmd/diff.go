@@ -99,7 +99,12 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 	}
 	source, err := d.source.options()
 	if err != nil {
-		return err
+		return incomplete{err}
+	}
+	if source.Manifests != "" {
+		if err := source.CheckFiles(); err != nil {
+			return incomplete{fmt.Errorf("--%w", err)}
+		}
 	}
 	o := diff.Options{
 		Directives: p.directives, Cluster: source, Address: query.WithPort(d.against), Transport: d.transport, Rate: d.rate, Timeout: d.timeout,
@@ -197,11 +202,19 @@ func forwardTarget(target string) (pod cluster.Key, port int, err error) {
 			return pod, 0, fmt.Errorf("--against: want a port of 1..65535 in %q", target)
 		}
 	}
-	namespace, name, found := strings.Cut(name, "/")
-	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+	pod, ok := objectKey(name)
+	if !ok {
 		return pod, 0, fmt.Errorf("--against: want NAMESPACE/POD[:PORT] with --transport port-forward, got %q", target)
 	}
-	return cluster.Key{Namespace: namespace, Name: name}, port, nil
+	return pod, port, nil
+}
+
+// objectKey parses NAMESPACE/NAME. It rejects names that no object has, since names become
+// parts of URLs.
+func objectKey(text string) (key cluster.Key, ok bool) {
+	namespace, name, ok := strings.Cut(text, "/")
+	ok = ok && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
+	return cluster.Key{Namespace: namespace, Name: name}, ok
 }
 
 // dnsPod returns a ready pod behind the Service kube-dns.
@@ -222,10 +235,10 @@ func dnsPod(ctx context.Context, session *apiserver.Session) (cluster.Key, error
 	return cluster.Key{}, errors.New("no ready pod has the label k8s-app=kube-dns in kube-system: set --against NAMESPACE/POD")
 }
 
-// An incomplete is the error of a comparison that could not be completed.
+// An incomplete is the error of a comparison or an examination that could not be completed.
 type incomplete struct{ error }
 
-// A different is the outcome of a comparison that has been printed.
+// A different is the outcome of a comparison or an examination that has been printed.
 type different struct{}
 
 func (different) Error() string { return "the answers differ" }

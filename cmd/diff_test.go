@@ -145,7 +145,7 @@ func TestDiffUsage(t *testing.T) {
 		{"--transport port-forward --against a/b:0 --kubeconfig none", "seamark: --against: want a port of 1..65535"},
 		{"--transport port-forward --kubeconfig none", "seamark: reading kubeconfig none: open none: no such file"},
 		{"--against 127.0.0.1 --rate 0", "seamark: --rate: want 1..1000000, got 0\n"},
-		{"--against 127.0.0.1 --manifests none", "seamark: (default):2: kubernetes: manifests: open none: no such file or directory\n"},
+		{"--against 127.0.0.1 --manifests none", "seamark: --manifests: open none: no such file or directory\n"},
 		{"--against 127.0.0.1 --manifests .", "seamark: the cluster has no Service to compare\n"},
 		{"--against 127.0.0.1 --manifests . --kubeconfig x", "seamark: set only one of --manifests and --kubeconfig\n"},
 	} {

@@ -22,7 +22,8 @@ ndots option and search domains of the pods, managers that would undo a change, 
 permissions that your account lacks. Each finding has a next step where there is one. It
 changes nothing.
 
-The exit status is 1 if a finding is an error.`,
+The exit status is 0 without errors, 1 if a finding is an error, and 2 if the cluster could
+not be examined.`,
 		Example: `  seamark doctor
   seamark doctor --context staging --output json`,
 		Args: arguments(0, 0),
@@ -32,7 +33,7 @@ The exit status is 1 if a finding is an error.`,
 			}
 			o, err := source.options()
 			if err != nil {
-				return err
+				return incomplete{err}
 			}
 			return p.doctor(c.Context(), o, output)
 		},
@@ -45,12 +46,12 @@ The exit status is 1 if a finding is an error.`,
 func (p *program) doctor(ctx context.Context, source cluster.Options, output string) error {
 	api, err := apiserver.NewSession(source)
 	if err != nil {
-		return failure{err}
+		return incomplete{err}
 	}
 	defer api.Close()
 	report, err := doctor.Run(ctx, api)
 	if err != nil {
-		return failure{err}
+		return incomplete{err}
 	}
 	report.Findings = append(report.Findings, p.examineCorefile(ctx, api)...)
 	if output == "json" {

@@ -200,7 +200,7 @@ func TestDoctorForbidden(t *testing.T) {
 // An API server that rejects the credentials ends the command with its message.
 func TestDoctorUnauthorized(t *testing.T) {
 	out, stderr, code := run(t, t.TempDir(), "", "doctor", "--kubeconfig", fakeAPI(t, map[string]string{"/version": "401"}))
-	if out != "" || stderr != "reading /version from the API server: the account may not read this\n" || code != 1 {
-		t.Errorf("seamark doctor with rejected credentials: got %q, error output %q, status %d, want the message of the API server and status 1", out, stderr, code)
+	if out != "" || stderr != "seamark: reading /version from the API server: the account may not read this\n" || code != 2 {
+		t.Errorf("seamark doctor with rejected credentials: got %q, error output %q, status %d, want the message of the API server and status 2", out, stderr, code)
 	}
 }

@@ -15,6 +15,29 @@ const (
 	flushTimeout = 2 * time.Second
 )
 
+// A commandOutput is the standard output of a command. It keeps the first error, since a
+// command whose output is lost, on a full disk for example, has failed.
+type commandOutput struct {
+	out io.Writer
+	err error
+}
+
+func (o *commandOutput) Write(text []byte) (int, error) {
+	n, err := o.out.Write(text)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// log returns the standard output of a server: a server whose log is lost has not failed.
+func (p *program) log() io.Writer {
+	if o, ok := p.out.(*commandOutput); ok {
+		return o.out
+	}
+	return p.out
+}
+
 // An output buffers standard output for a server. Write never blocks, because a
 // watch that blocks on logging could miss a change, and a signal handler could
 // not run. A goroutine writes the buffer. When the buffer is full, output drops

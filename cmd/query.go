@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/internal/resolvconf"
@@ -66,7 +67,8 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 	if err := oneOf("output", q.output, "text", "json"); err != nil {
 		return err
 	}
-	if namespace, pod, ok := strings.Cut(q.pod, "/"); q.pod != "" && (!ok || namespace == "" || pod == "" || strings.Contains(pod, "/")) {
+	pod, ok := objectKey(q.pod)
+	if q.pod != "" && !ok {
 		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", q.pod)
 	}
 	for _, s := range q.servers {
@@ -74,7 +76,7 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 			return fmt.Errorf("--server: want IP or IP:PORT, got %q", s)
 		}
 	}
-	config, err := p.queryConfig(ctx, q)
+	config, err := p.queryConfig(ctx, q, pod)
 	if err != nil {
 		return failure{err}
 	}
@@ -140,7 +142,7 @@ func (p *program) showStep(s stub.Step) {
 }
 
 // queryConfig returns the contents of the resolv.conf that applies.
-func (p *program) queryConfig(ctx context.Context, q queryFlags) (resolvconf.Config, error) {
+func (p *program) queryConfig(ctx context.Context, q queryFlags, key cluster.Key) (resolvconf.Config, error) {
 	if q.pod == "" {
 		config, comments, err := resolvconf.ReadNode(q.file)
 		for _, comment := range comments {
@@ -152,13 +154,12 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags) (resolvconf.Con
 	if err != nil {
 		return resolvconf.Config{}, err
 	}
-	namespace, name, _ := strings.Cut(q.pod, "/")
 	session, err := apiserver.NewSession(o)
 	if err != nil {
 		return resolvconf.Config{}, err
 	}
 	defer session.Close()
-	text, err := session.Get(ctx, "/api/v1/namespaces/"+namespace+"/pods/"+name)
+	text, err := session.Get(ctx, "/api/v1/namespaces/"+key.Namespace+"/pods/"+key.Name)
 	if err != nil {
 		return resolvconf.Config{}, err
 	}

@@ -67,7 +67,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if s.conf != "" && s.manifests != "" {
 		return errors.New(`set only one of --manifests and --conf; in a Corefile, write "manifests DIR" into the kubernetes block`)
 	}
-	out := newOutput(p.out)
+	out := newOutput(p.log())
 	defer out.close()
 	level := new(slog.LevelVar)
 	log := server.NewLog(out, level)
@@ -99,8 +99,24 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if !s.quiet {
 		r.Out = out
 	}
+	if _, err := os.Stat(defaultFile); s.conf == "" && s.manifests == "" && err != nil {
+		log.Warn("No Corefile in this directory: answering every query with the client's address, as CoreDNS does")
+		if err := p.serves(ctx, &r, read); err != nil {
+			return failure{fmt.Errorf("%w\n%s", err, usual)}
+		}
+		return nil
+	}
 	return p.serves(ctx, &r, read)
 }
+
+// usual is advice for a user who has started the program without arguments.
+const usual = `There is no file Corefile in this directory. These commands serve other data:
+  seamark serve --manifests FOLDER --listen 127.0.0.1:1053   a folder of Kubernetes manifests
+  seamark -conf FILE                                         your Corefile
+See seamark --help.`
+
+// defaultFile is the Corefile that is read if the command line names none.
+const defaultFile = "Corefile"
 
 // fallback is the Corefile that CoreDNS uses if there is none.
 const fallback = ". {\n    whoami\n    log\n}\n"
@@ -127,7 +143,7 @@ func (p *program) reader(s serve) (func() corefile.Reading, error) {
 		}
 		text = string(all)
 	case file == "":
-		file = "Corefile"
+		file = defaultFile
 		if _, err := os.Stat(file); err != nil {
 			file, text = "(no Corefile)", fallback
 		}

@@ -45,16 +45,19 @@ func (p *program) versionCommand() *cobra.Command {
 		if output == "text" {
 			return p.showVersion()
 		}
-		return indented(p.out, struct {
+		if err := indented(p.out, struct {
 			Build
 			Go       string `json:"go"`
 			Platform string `json:"platform"`
-		}{p.build, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+		}{p.build, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}); err != nil {
+			return failure{err}
+		}
+		return nil
 	}
 	return c
 }
 
 func (p *program) showVersion() error {
-	_, err := fmt.Fprintln(p.out, p.build)
-	return err
+	fmt.Fprintln(p.out, p.build)
+	return nil
 }

@@ -61,6 +61,9 @@ type Options struct {
 	// Poll is the time between two reads of the objects while a step waits.
 	Poll time.Duration
 
+	// Progress is called with what is done if that takes more than a second; nil for none.
+	Progress func(text string)
+
 	API *apiserver.Session
 	Out io.Writer
 	// Check returns the errors and warnings of a Corefile. It and the files that it imports

@@ -55,7 +55,9 @@ type Side struct {
 // ReadStatus reads the objects, and the metrics of both servers twice.
 func ReadStatus(ctx context.Context, o Options) (*Status, error) {
 	c := command{Options: o}
+	done := c.progress("reading the objects of the cluster's DNS")
 	s, err := c.readState(ctx)
+	done()
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +116,13 @@ func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 			return nil, err
 		}
 		begin := time.Now()
+		done := c.progress(fmt.Sprintf("comparing the metrics of %v", c.Interval))
 		select {
 		case <-time.After(c.Interval):
 		case <-ctx.Done():
+		}
+		done()
+		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		second, err := c.scrape(ctx, s)
@@ -133,6 +139,24 @@ func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 		r.Sides = append(r.Sides, seamark)
 	}
 	return r, nil
+}
+
+// progress calls Progress with text after a second, unless the returned function is called
+// before.
+func (c *command) progress(text string) (done func()) {
+	if c.Progress == nil {
+		return func() {}
+	}
+	ended, called := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(called)
+		select {
+		case <-time.After(time.Second):
+			c.Progress(text)
+		case <-ended:
+		}
+	}()
+	return func() { close(ended); <-called }
 }
 
 func (c *command) side(s *state, name, image string, sides ...side) Side {
@@ -183,6 +207,7 @@ type counters struct {
 // scrape reads the metrics of the ready pods that the Service selects, by the pod's name.
 // Seamark's other pods receive queries of comparisons only.
 func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, error) {
+	defer c.progress("reading the metrics of the pods")()
 	pods := map[string]counters{}
 	for _, which := range []side{oldSide, seamarkSide, oneSide} {
 		for _, p := range s.selected(which) {

@@ -59,6 +59,9 @@ type expected struct {
 }
 
 func newExpected(ctx context.Context, o Options) (*expected, error) {
+	if err := o.Cluster.CheckFiles(); err != nil {
+		return nil, err
+	}
 	servers, err := expectedServers(o)
 	if err != nil {
 		return nil, err
@@ -139,7 +142,7 @@ func (e *expected) stop() {
 func expectedServers(o Options) ([]corefile.Server, error) {
 	text, name := o.Corefile, "Corefile"
 	if text == "" {
-		text, name = DefaultCorefile, "(default)"
+		text, name = DefaultCorefile, "kubeadm's Corefile"
 	}
 	servers, err := corefile.Parse(name, []byte(text))
 	if err != nil {

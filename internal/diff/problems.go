@@ -5,22 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// patience is the time from the first problem with the API server to the error, so that the
-// error also has the problems that follow.
+// patience is the time from the first problem with the API server to the error, in which the
+// source repeats the request. The error also has the problems that follow.
 const patience = 3 * time.Second
 
-// problems collects the warnings that the source logs while it reads the objects, for one
-// error. Afterwards they are logged.
+// problems collects the failed requests that the source logs while it reads the objects, for
+// one error. Afterwards they are logged.
 type problems struct {
 	mu      sync.Mutex
-	since   time.Time
-	errors  []string
+	errors  []problem // the oldest first
 	started bool
+}
+
+// A problem is a warning about the objects of a kind, or of all kinds if it has none.
+type problem struct {
+	kind, text string
+	since      time.Time
 }
 
 // A problemLog is a handler that passes records to problems, and later to another handler.
@@ -30,17 +36,16 @@ type problemLog struct {
 }
 
 func (l problemLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn || l.Handler.Enabled(ctx, level)
+	return level >= slog.LevelInfo || l.Handler.Enabled(ctx, level)
 }
 
 func (l problemLog) Handle(ctx context.Context, r slog.Record) error {
 	l.mu.Lock()
-	started := l.started
-	l.mu.Unlock()
-	if !started && r.Level >= slog.LevelWarn {
-		l.add(r)
+	if !l.started && l.note(r) {
+		l.mu.Unlock()
 		return nil
 	}
+	l.mu.Unlock()
 	if !l.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}
@@ -55,17 +60,30 @@ func (l problemLog) WithGroup(name string) slog.Handler {
 	return problemLog{l.Handler.WithGroup(name), l.problems}
 }
 
-func (p *problems) add(r slog.Record) {
-	kind, cause := "", ""
+// note adds the problem that r reports, or removes the ones that have ended. It reports whether
+// r has no other purpose. p.mu is held.
+func (p *problems) note(r slog.Record) bool {
+	kind, cause, failed := "", "", false
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
 		case "kind":
 			kind = a.Value.String()
 		case "error":
-			cause = a.Value.String()
+			cause, failed = a.Value.String(), true
+		case "duration": // of a request that stalls
+			failed = true
 		}
 		return true
 	})
+	switch {
+	case r.Level < slog.LevelWarn: // the request that failed was repeated, and succeeded
+		p.errors = slices.DeleteFunc(p.errors, func(e problem) bool { return e.kind == kind })
+		return false
+	case !failed: // about an object
+		return false
+	case kind == "ServiceImport" && strings.HasPrefix(r.Message, "Resource not defined"): // there are none
+		return false
+	}
 	text := strings.TrimSuffix(r.Message, ", retrying") // the comparison ends
 	if kind != "" {
 		text = "reading objects of the kind " + kind
@@ -73,21 +91,17 @@ func (p *problems) add(r slog.Record) {
 	if cause != "" {
 		text += ": " + cause
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.errors) == 0 {
-		p.since = time.Now()
-	}
 	if len(p.errors) < 10 {
-		p.errors = append(p.errors, text)
+		p.errors = append(p.errors, problem{kind, text, time.Now()})
 	}
+	return true
 }
 
-// err returns the problems as an error once the first is older than patience.
+// err returns the problems as an error if one has lasted longer than patience.
 func (p *problems) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.errors) == 0 || time.Since(p.since) < patience {
+	if len(p.errors) == 0 || time.Since(p.errors[0].since) < patience {
 		return nil
 	}
 	return errors.New(p.text())
@@ -95,7 +109,11 @@ func (p *problems) err() error {
 
 // text returns the problems, and what to do about them. p.mu is held.
 func (p *problems) text() string {
-	text := strings.Join(p.errors, "\n")
+	var lines []string
+	for _, e := range p.errors {
+		lines = append(lines, e.text)
+	}
+	text := strings.Join(lines, "\n")
 	switch {
 	case text == "":
 		return "the API server has not sent them: look for a slow connection or an overloaded API server, and repeat the comparison"

@@ -4,8 +4,51 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// A failed request ends the comparison only if repeating it does not help.
+func TestProblemRecovered(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		log        func(*slog.Logger)
+	}{
+		{"refused", "reading objects of the kind Service: 500", func(l *slog.Logger) { l.Warn("List failed, retrying", "kind", "Service", "error", "500") }},
+		{"token", "token rejected: 401", func(l *slog.Logger) { l.Warn("token rejected, retrying", "error", "401") }},
+		{"stalled", "reading objects of the kind Service", func(l *slog.Logger) { l.Warn("List stalled, retrying", "kind", "Service", "duration", time.Second) }},
+		{"repeated", "", func(l *slog.Logger) {
+			l.Warn("List failed, retrying", "kind", "Service", "error", "500")
+			l.Info("List recovered", "kind", "Service")
+		}},
+		{"another repeated", "reading objects of the kind EndpointSlice: 500", func(l *slog.Logger) {
+			l.Warn("List failed, retrying", "kind", "Service", "error", "500")
+			l.Warn("List failed, retrying", "kind", "EndpointSlice", "error", "500")
+			l.Info("List recovered", "kind", "Service")
+		}},
+		{"object", "", func(l *slog.Logger) {
+			l.Warn("Ignored invalid port", "kind", "Service", "namespace", "a", "name", "b", "value", "0")
+		}},
+		{"no multi-cluster Services", "", func(l *slog.Logger) {
+			l.Warn("Resource not defined in the API server, retrying", "kind", "ServiceImport", "error", "404")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := new(problems)
+				c.log(slog.New(problemLog{slog.DiscardHandler, p}))
+				if err := p.err(); err != nil {
+					t.Errorf("at once: got the error %v, want none", err)
+				}
+				time.Sleep(patience + time.Millisecond)
+				err := p.err()
+				if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
+					t.Errorf("after %v: got the error %v, want %q", patience, err, c.want)
+				}
+			})
+		})
+	}
+}
 
 func TestTimeoutAdvice(t *testing.T) {
 	for _, c := range []struct{ logged, want string }{

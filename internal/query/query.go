@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -110,9 +111,13 @@ func RCode(m *dns.Msg) string {
 }
 
 // WithPort returns server with port 53 if it has none. An IPv6 address may lack
-// brackets.
+// brackets, and may have a zone.
 func WithPort(server string) string {
-	if bare := strings.Trim(server, "[]"); net.ParseIP(bare) != nil {
+	if _, err := netip.ParseAddrPort(server); err == nil {
+		return server // "]:53" at the end would be a valid zone
+	}
+	bare := strings.Trim(server, "[]")
+	if _, err := netip.ParseAddr(bare); err == nil {
 		return net.JoinHostPort(bare, "53")
 	}
 	if !strings.Contains(server, ":") {

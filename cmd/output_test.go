@@ -1,0 +1,30 @@
+package cmd_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A command whose output cannot be written has failed.
+func TestOutputNotWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("no device that is full: %v", err)
+	}
+	defer full.Close()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "good"), ".:0 {\n    whoami\n}\n")
+	write(t, filepath.Join(dir, "ugly"), ".:0 {\nwhoami\n}\n")
+	for _, args := range []string{"version", "version -o json", "--version", "--plugins", "--help", "check good", "check good -o json", "plan good", "fmt --diff ugly", "convert -- dnsmasq --cache-size=1000"} {
+		c := program(t, dir, strings.Fields(args)...)
+		var stderr bytes.Buffer
+		c.Stdout, c.Stderr = full, &stderr
+		_ = c.Run() // the status is checked
+		if code := c.ProcessState.ExitCode(); code != 1 || !strings.Contains(stderr.String(), "no space left on device") {
+			t.Errorf("seamark %s >/dev/full: got error output %q, status %d, want the cause and status 1", args, stderr.String(), code)
+		}
+	}
+}
