@@ -71,6 +71,9 @@ type Query struct {
 	// Encrypted is set if the transport is: then the reply to a padded query is
 	// padded.
 	Encrypted bool
+	// Header is that of the HTTP request, or the metadata of gRPC, with keys in canonical
+	// form; nil for other protocols. It must not be changed.
+	Header map[string][]string
 	// IdleTimeout is that of the client's connection, which the reply contains if
 	// the client requests it (RFC 7828); zero if there is none.
 	IdleTimeout time.Duration
@@ -119,7 +122,7 @@ type Query struct {
 func NewQuery(s Sender) *Query { return &Query{Sender: s} }
 
 // Reset prepares q for a packet. The caller sets Peer, Local and Interface, and after
-// Reset Encrypted and IdleTimeout. It must not change the packet until q is answered or parked.
+// Reset Encrypted, Header and IdleTimeout. It must not change the packet until q is answered or parked.
 func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
 	// All of Result but Answer, whose buffer is reused.
@@ -130,7 +133,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.completing = false
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
-	q.Awaited, q.Encrypted, q.IdleTimeout, q.signer = false, false, 0, nil
+	q.Awaited, q.Encrypted, q.Header, q.IdleTimeout, q.signer = false, false, nil, 0, nil
 }
 
 // enter puts the query at the top of a chain.

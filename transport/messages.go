@@ -47,13 +47,21 @@ func (m *Messages) Readers() int { return 0 }
 // LastQuery returns the time of the last query.
 func (m *Messages) LastQuery() time.Time { return m.start.Add(time.Duration(m.last.Load())) }
 
+// An Origin is where a message comes from.
+type Origin struct {
+	Peer, Local netip.AddrPort
+	Encrypted   bool
+	// Header is that of the HTTP request, with keys in canonical form; nil if there is none.
+	Header map[string][]string
+}
+
 // Answer answers the query in packet and calls use, which must not keep the query. Reply of
 // the query is empty if the client is to get none. Answer blocks until use has returned, or
 // until ctx ends: then use is not called any more. It returns false without calling use if packet
 // cannot be a query.
-func (m *Messages) Answer(ctx context.Context, packet []byte, peer, local netip.AddrPort, encrypted bool, use func(*dns.Query)) bool {
+func (m *Messages) Answer(ctx context.Context, packet []byte, from Origin, use func(*dns.Query)) bool {
 	s := &messageSender{use: use, sent: make(chan struct{})}
-	outcome := m.Serve(packet, peer, local, encrypted, s, use)
+	outcome := m.Serve(packet, from, s, use)
 	if outcome == dns.Parked {
 		select {
 		case <-s.sent:
@@ -68,12 +76,12 @@ func (m *Messages) Answer(ctx context.Context, packet []byte, peer, local netip.
 
 // Serve is like Answer, but does not wait: if the query is parked, its reply is sent by s, at
 // any time. use must not block. Serve does not keep packet.
-func (m *Messages) Serve(packet []byte, peer, local netip.AddrPort, encrypted bool, s dns.Sender, use func(*dns.Query)) dns.Outcome {
+func (m *Messages) Serve(packet []byte, from Origin, s dns.Sender, use func(*dns.Query)) dns.Outcome {
 	a := m.arenas.Get().(*arena)
 	q, now := a.q, time.Now()
-	q.Sender, q.Peer, q.Local, q.Interface = s, peer, local, 0
+	q.Sender, q.Peer, q.Local, q.Interface = s, from.Peer, from.Local, 0
 	q.Reset(packet, dns.TCP, now)
-	q.Encrypted = encrypted
+	q.Encrypted, q.Header = from.Encrypted, from.Header
 	m.serving.RLock()
 	outcome := serveRecovered(m.o.Port, q, a.answer[:0])
 	switch outcome {
@@ -88,7 +96,7 @@ func (m *Messages) Serve(packet []byte, peer, local netip.AddrPort, encrypted bo
 	}
 	m.serving.RUnlock()
 	m.last.Store(int64(now.Sub(m.start)))
-	a.q.Sender = nil
+	a.q.Sender, a.q.Header = nil, nil
 	m.arenas.Put(a)
 	return outcome
 }

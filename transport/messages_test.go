@@ -22,7 +22,7 @@ func TestMessages(t *testing.T) {
 	m.Port().Swap(s.mux(1))
 	at := netip.MustParseAddrPort("127.0.0.1:53")
 	ask := func(packet []byte) (reply []byte, ok bool) {
-		ok = m.Answer(t.Context(), packet, at, at, true, func(q *dns.Query) { reply = bytes.Clone(q.Reply()) })
+		ok = m.Answer(t.Context(), packet, Origin{Peer: at, Local: at, Encrypted: true}, func(q *dns.Query) { reply = bytes.Clone(q.Reply()) })
 		return reply, ok
 	}
 	for name, want := range map[string]int{"a.in.": mdns.RcodeSuccess, "a.wait.": mdns.RcodeSuccess, "o.in.": mdns.RcodeSuccess, "a.panic.": mdns.RcodeServerFailure, "a.drop.": -1} {
@@ -38,7 +38,7 @@ func TestMessages(t *testing.T) {
 	s.wait.gate = make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if !m.Answer(ctx, pack(t, newQuery("a.wait.", mdns.TypeA)), at, at, true, func(*dns.Query) { t.Error("a reply after the end of the context") }) {
+	if !m.Answer(ctx, pack(t, newQuery("a.wait.", mdns.TypeA)), Origin{Peer: at, Local: at, Encrypted: true}, func(*dns.Query) { t.Error("a reply after the end of the context") }) {
 		t.Error("parked query whose context has ended: got false, want true")
 	}
 	for _, packet := range [][]byte{nil, {1}, make([]byte, 12)} {
@@ -48,5 +48,33 @@ func TestMessages(t *testing.T) {
 	}
 	if m.LastQuery().Before(m.start) {
 		t.Errorf("the last query was at %v, want a time after %v", m.LastQuery(), m.start)
+	}
+}
+
+// The header of a request costs no allocation, and is not kept.
+func TestMessagesAllocations(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{})
+	m := NewMessages(Options{Metrics: new(metrics.Registry)})
+	defer m.Close()
+	m.Port().Swap(s.mux(1))
+	only := &arena{q: dns.NewQuery(nil)} // with the race detector a pool loses some of its elements
+	m.arenas.New = func() any { return only }
+	packet := pack(t, newQuery("a.in.", mdns.TypeA))
+	allocations := func(header map[string][]string) float64 {
+		from := Origin{Peer: netip.MustParseAddrPort("192.0.2.1:1"), Header: header}
+		return testing.AllocsPerRun(100, func() {
+			m.Serve(packet, from, nil, func(q *dns.Query) {
+				if len(q.Header) != len(header) {
+					t.Errorf("got the header %v, want %v", q.Header, header)
+				}
+			})
+		})
+	}
+	// The handler of this package's tests allocates.
+	if got, want := allocations(map[string][]string{"B3": {"0"}}), allocations(nil); got != want {
+		t.Errorf("got %v allocations with a header, %v without one", got, want)
+	}
+	if only.q.Header != nil {
+		t.Errorf("the idle query has the header %v, want none", only.q.Header)
 	}
 }

@@ -109,12 +109,12 @@ func (s *span) appendOTLP(buf []byte) []byte {
 // rejectedOTLP returns how many spans a collector has rejected: the field rejected_spans of
 // partial_success in an ExportTraceServiceResponse. It returns 0 for an invalid response.
 func rejectedOTLP(response []byte) (rejected int) {
-	eachField(response, func(field protowire.Number, _ uint64, message []byte) {
-		if field != 1 {
+	eachField(response, func(field protowire.Number, kind protowire.Type, _ uint64, message []byte) {
+		if field != 1 || kind != protowire.BytesType {
 			return
 		}
-		eachField(message, func(field protowire.Number, n uint64, _ []byte) {
-			if field == 1 {
+		eachField(message, func(field protowire.Number, kind protowire.Type, n uint64, _ []byte) {
+			if field == 1 && kind == protowire.VarintType {
 				rejected = int(n)
 			}
 		})
@@ -123,7 +123,7 @@ func rejectedOTLP(response []byte) (rejected int) {
 }
 
 // eachField calls f with each field of a message, up to an invalid one.
-func eachField(message []byte, f func(field protowire.Number, n uint64, bytes []byte)) {
+func eachField(message []byte, f func(field protowire.Number, kind protowire.Type, n uint64, bytes []byte)) {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -143,7 +143,7 @@ func eachField(message []byte, f func(field protowire.Number, n uint64, bytes []
 		if n < 0 {
 			return
 		}
-		f(field, number, bytes)
+		f(field, kind, number, bytes)
 		message = message[n:]
 	}
 }

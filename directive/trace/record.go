@@ -23,6 +23,10 @@ const (
 // [dns.Trace].
 type record struct {
 	id        [16]byte
+	root      [8]byte // ID of the span of the client's query
+	parent    [8]byte // its parent; zero if there is none
+	shared    bool    // the root is the client's span, too
+	debug     bool
 	steps     []step
 	exchanges []exchange
 }
@@ -45,10 +49,20 @@ type exchange struct {
 	rcode          string // "" if it is unknown
 }
 
-func newRecord() *record {
-	r := &record{steps: make([]step, 0, 16)}
-	binary.BigEndian.PutUint64(r.id[:], rand.Uint64())
-	binary.BigEndian.PutUint64(r.id[8:], rand.Uint64()|1) // zero is not an ID
+// newRecord returns a record of a query whose client has the span p, unless that is zero. If
+// shared is set the client's span is the root.
+func newRecord(p parent, shared bool) *record {
+	r := &record{steps: make([]step, 0, 16), id: p.trace, debug: p.sampling == debugged}
+	switch {
+	case !p.valid():
+		r.root = newSpanID()
+		binary.BigEndian.PutUint64(r.id[:], rand.Uint64())
+		binary.BigEndian.PutUint64(r.id[8:], rand.Uint64()|1) // zero is not an ID
+	case shared:
+		r.root, r.parent, r.shared = p.id, p.above, true
+	default:
+		r.root, r.parent = newSpanID(), p.id
+	}
 	return r
 }
 
@@ -124,6 +138,7 @@ type span struct {
 	local, remote netip.AddrPort // zero if unknown
 	tags          []tag
 	err           string // "" if the work succeeded
+	shared, debug bool   // as in Zipkin's interface
 }
 
 type tag struct{ key, value string }
@@ -133,9 +148,11 @@ type tag struct{ key, value string }
 func (r *record) spans(q *dns.Query) []span {
 	all := make([]span, 0, 1+len(r.steps)+len(r.exchanges))
 	add := func(s span, parent int) { // -1 is none, 0 the first span
-		s.trace, s.id = r.id, newSpanID()
+		s.trace, s.debug = r.id, r.debug
 		if parent >= 0 {
-			s.parent = all[parent].id
+			s.id, s.parent = newSpanID(), all[parent].id
+		} else {
+			s.id, s.parent, s.shared = r.root, r.parent, r.shared
 		}
 		all = append(all, s)
 	}

@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"encoding/hex"
 	"errors"
 	"net/url"
 	"strconv"
@@ -50,8 +49,20 @@ import (
 // that are sent at once, 100 by default. They are sent earlier when the first has waited for
 // zipkin_max_batch_interval, 1s by default. zipkin_max_backlog_size is the number of spans
 // that may wait, 1000 by default; then the oldest are lost. 0 is the default of each. The
-// three options apply to otlp, too. client_server has no effect, since no span of a client
-// is known, and neither has datadog_analytics_rate.
+// three options apply to otlp, too. datadog_analytics_rate has no effect.
+//
+// A query over https://, https3:// or grpc:// continues the trace of its client if the
+// request has a valid header traceparent (W3C), b3, or X-B3-TraceId and X-B3-SpanId, with
+// X-B3-ParentSpanId, X-B3-Sampled and X-B3-Flags; for gRPC the metadata of these names. Of
+// several formats, zipkin prefers B3 and otlp traceparent. The span of the client is the
+// parent of servedns. With client_server the two are one span, as in Zipkin's own libraries:
+// servedns has the ID of the client's span, and is marked as shared. otlp has no shared spans
+// and refuses client_server.
+//
+// every applies to all queries, so that no client decides how much is sent. Of those that it
+// selects, queries are not sent whose client does not record its trace: traceparent with the
+// flag 00, or a B3 sampling state of 0. A trace for debugging (X-B3-Flags is 1, or the state
+// is d) keeps that mark.
 //
 // A slow or absent collector delays no query. Each request to it has five seconds, and its
 // spans are lost if it fails. Lost spans are logged every ten seconds. The metrics are
@@ -73,11 +84,13 @@ import (
 //	}
 //
 // Same as CoreDNS: syntax, names and tags. Differs: otlp; no datadog; trace IDs have 128
-// bits; the spans of directives are beside each other instead of in each other; queries of
-// DNS over HTTPS do not continue a client's trace.
+// bits; the spans of directives are beside each other instead of in each other; traceparent is
+// read, too; a query over gRPC that continues a trace has the span servedns, and every applies
+// to it; the queries of a client that does not record its trace have no ID.
 type Trace struct {
 	every   uint64
 	count   atomic.Uint64
+	shared  bool // client_server: servedns and the client's span are one
 	options options
 	out     *exporter
 }
@@ -99,7 +112,6 @@ const (
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	t := &Trace{every: 1, options: options{service: "coredns"}}
 	d := uses[0]
-	var ignored bool
 	err := errors.Join(config.Once(uses), t.options.setEndpoint(d), d.Options(
 		corefile.Option{Usage: "every AMOUNT", Set: func(o corefile.Directive) (err error) {
 			if t.every, err = strconv.ParseUint(o.Args[0].Text, 10, 64); err != nil {
@@ -109,7 +121,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}},
 		corefile.Option{Usage: "service NAME", Set: corefile.String(&t.options.service)},
 		corefile.Option{Usage: "client_server [BOOL]", Set: func(o corefile.Directive) error {
-			return parseBool(o, &ignored)
+			err := parseBool(o, &t.shared)
+			if err == nil && t.shared && t.options.kind == otlp {
+				err = o.Errorf("want the endpoint type zipkin: the protocol of otlp has no spans that server and client share")
+			}
+			return err
 		}},
 		corefile.Option{Usage: "datadog_analytics_rate [RATE]", Set: func(o corefile.Directive) error {
 			b.Warn(o.Errorf("no effect: datadog is not supported"))
@@ -211,11 +227,18 @@ func parseBool(o corefile.Directive, to *bool) error {
 }
 
 // TraceDNS implements [dns.Tracer].
-func (t *Trace) TraceDNS(*dns.Query) dns.Trace {
+func (t *Trace) TraceDNS(q *dns.Query) dns.Trace {
 	if t.every == 0 || t.count.Add(1)%t.every != 0 {
 		return nil
 	}
-	return newRecord()
+	var p parent
+	if q.Header != nil {
+		p = readParent(q.Header, t.options.kind)
+	}
+	if p.sampling == unsampled {
+		return nil
+	}
+	return newRecord(p, t.shared)
 }
 
 // ObserveDNS sends the spans of a query that TraceDNS has selected.
@@ -231,7 +254,7 @@ func (t *Trace) Metadata(q *dns.Query, key string) (value string, ok bool) {
 		return "", false
 	}
 	if r, ok := q.Trace().(*record); ok {
-		value = hex.EncodeToString(r.id[:])
+		value = traceText(r.id)
 	}
 	return value, true
 }

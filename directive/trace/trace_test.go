@@ -613,11 +613,15 @@ func TestRejectedSpans(t *testing.T) {
 func FuzzResponse(f *testing.F) {
 	response, _ := proto.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 2, ErrorMessage: "too old"}})
 	f.Add(response)
+	f.Add([]byte{0x0a, 2, 0x0a, 0})          // rejected_spans is bytes
+	f.Add([]byte{0x0a, 4, 0x08, 2, 0x0a, 0}) // and a number before them
+	f.Add([]byte{0x08, 1})                   // partial_success is a number
 	f.Fuzz(func(t *testing.T, response []byte) {
 		var want collector.ExportTraceServiceResponse
 		got := rejectedOTLP(response)
-		if err := proto.Unmarshal(response, &want); err == nil && want.PartialSuccess != nil && got != int(want.PartialSuccess.RejectedSpans) {
-			t.Errorf("%x: got %d, want %d", response, got, want.PartialSuccess.RejectedSpans)
+		// The generated code does not parse a text that is not UTF-8.
+		if err := proto.Unmarshal(response, &want); err == nil && got != int(want.GetPartialSuccess().GetRejectedSpans()) {
+			t.Errorf("%x: got %d, want %d", response, got, want.GetPartialSuccess().GetRejectedSpans())
 		}
 	})
 }

@@ -19,6 +19,8 @@ type zipkinSpan struct {
 	LocalEndpoint  *zipkinEndpoint   `json:"localEndpoint"`
 	RemoteEndpoint *zipkinEndpoint   `json:"remoteEndpoint,omitempty"`
 	Tags           map[string]string `json:"tags,omitempty"`
+	Shared         bool              `json:"shared,omitempty"`
+	Debug          bool              `json:"debug,omitempty"`
 }
 
 type zipkinEndpoint struct {
@@ -45,10 +47,11 @@ func encodeZipkin(service string, spans []span) ([]byte, error) {
 	for i := range spans {
 		s := &spans[i]
 		z := zipkinSpan{
-			TraceID: hex.EncodeToString(s.trace[:]), ID: hex.EncodeToString(s.id[:]), Name: s.name,
+			TraceID: traceText(s.trace), ID: hex.EncodeToString(s.id[:]), Name: s.name,
 			Timestamp: s.start.UnixMicro(), Duration: max(1, s.duration.Microseconds()),
 			LocalEndpoint: newZipkinEndpoint(service, s.local), Tags: map[string]string{},
-			Kind: map[int]string{server: "SERVER", client: "CLIENT"}[s.kind],
+			Kind:   map[int]string{server: "SERVER", client: "CLIENT"}[s.kind],
+			Shared: s.shared, Debug: s.debug,
 		}
 		if s.parent != [8]byte{} {
 			z.ParentID = hex.EncodeToString(s.parent[:])

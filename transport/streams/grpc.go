@@ -78,7 +78,7 @@ func (h grpcQueries) answer(w http.ResponseWriter, r *http.Request) (body []byte
 		return nil, grpcUnimplemented, err.Error()
 	case err != nil:
 		return nil, grpcInvalidArgument, err.Error()
-	case !h.Answer(r.Context(), packet, remoteAddr(r), localAddr(r), r.TLS != nil, func(q *dns.Query) {
+	case !h.Answer(r.Context(), packet, origin(r), func(q *dns.Query) {
 		if reply := q.Reply(); len(reply) > 0 {
 			body = grpcmessage.Append(nil, reply)
 		}

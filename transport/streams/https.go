@@ -123,7 +123,7 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case refused != 0:
 		status = refused
-	case !h.Answer(r.Context(), packet, remoteAddr(r), localAddr(r), r.TLS != nil, func(q *dns.Query) {
+	case !h.Answer(r.Context(), packet, origin(r), func(q *dns.Query) {
 		reply, ttl = bytes.Clone(q.Reply()), freshness(q)
 	}):
 		status = http.StatusBadRequest
@@ -196,12 +196,11 @@ func freshness(q *dns.Query) uint32 {
 	return ttl
 }
 
-func remoteAddr(r *http.Request) netip.AddrPort {
-	a, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-}
-
-func localAddr(r *http.Request) netip.AddrPort {
-	a, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return addrPort(a)
+// origin returns where the query in a request comes from.
+func origin(r *http.Request) transport.Origin {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return transport.Origin{
+		Peer: netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()), Local: addrPort(local), Encrypted: r.TLS != nil, Header: r.Header,
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -174,7 +175,7 @@ func (q *doqQuery) receive(write func([]byte)) {
 func (q *doqQuery) serve(message []byte, write func([]byte)) {
 	var large []byte
 	use := func(r *dns.Query) { large = q.reply(r) }
-	if q.c.l.Messages.Serve(message, q.c.peer, q.c.local, true, q, use) == dns.Ignored {
+	if q.c.l.Messages.Serve(message, transport.Origin{Peer: q.c.peer, Local: q.c.local, Encrypted: true}, q, use) == dns.Ignored {
 		q.fail()
 	} else if large != nil {
 		write(large)
