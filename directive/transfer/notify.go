@@ -34,7 +34,7 @@ func newNotifier(t *Transfer) *notifier {
 	n := &notifier{uses: t, cancel: cancel, targets: map[*use][]*target{}}
 	for _, u := range t.uses {
 		for _, addr := range u.targets {
-			to := &target{addr: addr, source: u.source, key: u.key, log: t.log, wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{}}
+			to := &target{addr: addr, dial: u.dial, key: u.key, log: t.log, wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{}}
 			n.targets[u] = append(n.targets[u], to)
 			n.tasks.Go(func() { to.run(ctx) })
 		}
@@ -85,12 +85,12 @@ const firstTimeout = time.Second
 
 // A target is one server that is sent NOTIFY messages.
 type target struct {
-	addr   netip.AddrPort
-	source netip.Addr
-	key    *tsig.Ref
-	log    *slog.Logger
-	wake   chan struct{}
-	tasks  sync.WaitGroup
+	addr  netip.AddrPort
+	dial  dialFunc
+	key   *tsig.Ref
+	log   *slog.Logger
+	wake  chan struct{}
+	tasks sync.WaitGroup
 
 	mu      sync.Mutex
 	pending map[wire.Name]*attempt
@@ -146,7 +146,7 @@ func (t *target) run(ctx context.Context) {
 				wait = more
 				break
 			}
-			err := t.send(&socket, origin, a.id, a.handler)
+			err := t.send(ctx, &socket, origin, a.id, a.handler)
 			t.failed(origin, a.id, err)
 		}
 		if wait < 0 {
@@ -197,13 +197,9 @@ func (t *target) failed(origin wire.Name, id uint16, err error) {
 // send sends one message, and opens the socket if it is nil. The message has the zone's SOA
 // record (RFC 1996 §3.7), so that a server that is transferring an earlier version can know
 // that it needs another transfer.
-func (t *target) send(socket *net.Conn, origin wire.Name, id uint16, h zone.Transferable) error {
+func (t *target) send(ctx context.Context, socket *net.Conn, origin wire.Name, id uint16, h zone.Transferable) error {
 	if *socket == nil {
-		var d net.Dialer
-		if t.source.IsValid() {
-			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.source, 0))
-		}
-		opened, err := d.Dial("udp", t.addr.String())
+		opened, err := t.dial(ctx, "udp", t.addr.String())
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 
 	"github.com/seamark/seamark/config"
@@ -35,7 +36,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	zones, err := b.ZonesOr(d)
-	u := &use{zones: zones, key: new(tsig.Ref)}
+	dialer := new(net.Dialer)
+	u := &use{zones: zones, key: new(tsig.Ref), dial: dialer.DialContext}
+	if b.Dial != nil {
+		u.dial = b.Dial
+	}
 	errs := []error{err, d.Options(
 		corefile.Option{Usage: "to ADDRESS...", Set: func(o corefile.Directive) error {
 			var errs []error
@@ -44,10 +49,12 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 			}
 			return errors.Join(errs...)
 		}},
-		corefile.Option{Usage: "source ADDRESS", Once: true, Set: func(o corefile.Directive) (err error) {
-			if u.source, err = netip.ParseAddr(o.Args[0].Text); err != nil {
+		corefile.Option{Usage: "source ADDRESS", Once: true, Set: func(o corefile.Directive) error {
+			source, err := netip.ParseAddr(o.Args[0].Text)
+			if err != nil {
 				return o.Errorf("want an IP address, got %q", o.Args[0].Text)
 			}
+			dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
 			return nil
 		}},
 		u.key.Option(b),

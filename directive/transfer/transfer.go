@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -81,9 +82,11 @@ type use struct {
 	any     bool // to *
 	clients []netip.Addr
 	targets []netip.AddrPort // of NOTIFY
-	source  netip.Addr
-	key     *tsig.Ref // signs NOTIFY
+	dial    dialFunc         // for NOTIFY
+	key     *tsig.Ref        // signs NOTIFY
 }
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
 const (
 	// maxRunning is the number of transfers at the same time. Each holds about 64 KB.

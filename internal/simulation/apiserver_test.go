@@ -50,6 +50,7 @@ type apiServer struct {
 	mute    bool        // sends no bookmarks
 	content string      // the type of its responses
 	lossy   atomic.Bool // watches lose events
+	prompt  bool        // responses are not delayed
 
 	mu        sync.Mutex
 	fault     fault
@@ -185,7 +186,9 @@ func (a *apiServer) response(c *conn, s *source, req *http.Request) *response {
 	n := a.requests[x.resource]
 	a.mu.Unlock()
 	x.Rand = a.world.rand("request", uint64(x.resource), n)
-	x.delay = time.Duration(x.IntN(30_000)) * time.Microsecond
+	if !a.prompt {
+		x.delay = time.Duration(x.IntN(30_000)) * time.Microsecond
+	}
 	a.world.trace("request %s %s %s", s.host, req.URL.Path, req.URL.RawQuery)
 	return x
 }
