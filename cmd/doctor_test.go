@@ -150,7 +150,7 @@ func TestDoctorFindings(t *testing.T) {
 		{"RKE2", "/version", `{"gitVersion":"v1.33.1+rke2r1"}`, "warning", "managed add-on", "RKE2", "HelmChartConfig", 0},
 		{"AKS", "/api/v1/nodes", `{"items":[{"metadata":{"labels":{"kubernetes.azure.com/cluster":"c"}}}]}`, "warning", "managed add-on", "AKS", "coredns-custom", 0},
 		{"OpenShift", "/api/v1/nodes", `{"items":[{"metadata":{"labels":{"node.openshift.io/os_id":"rhel"}}}]}`, "warning", "managed add-on", "OpenShift", "Unmanaged", 0},
-		{"kubeadm", configMaps + "kubeadm-config", `{}`, "warning", "managed add-on", "kubeadm", "--skip-phases=addon/coredns", 0},
+		{"kubeadm", configMaps + "kubeadm-config", `{}`, "warning", "managed add-on", "kubeadm", "kubeadm upgrade keeps the replicas", 0},
 		{"Corefile", configMaps + "coredns", `{"data":{"Corefile":".:53 {\n whoam\n}\n"}}`, "error", "configuration", "/etc/coredns/Corefile:2: unknown directive \"whoam\"", "check --from-cluster", 1},
 		{"no Corefile", configMaps + "coredns", `{}`, "warning", "configuration", "no key Corefile", "", 0},
 		{"not JSON", "/api/v1/pods", `<html>`, "warning", "workloads", "not examined: invalid character", "", 0},

@@ -181,7 +181,7 @@ func TestConfigMapFiles(t *testing.T) {
 func TestManagedWarnings(t *testing.T) {
 	s := &state{old: oldDeployment(t)}
 	got := strings.Join(s.managed(Alone), "\n")
-	for _, want := range []string{"aws eks delete-addon --preserve", "--skip-phases=addon/coredns"} {
+	for _, want := range []string{"aws eks delete-addon --preserve", "keeps its zero replicas", "--skip-phases=addon/coredns (kubeadm 1.32 or later)"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("warnings: got\n%s\nwant %s", got, want)
 		}

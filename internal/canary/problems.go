@@ -202,7 +202,7 @@ func (s *state) managed(to Stage) (warnings []string) {
 		}
 	}
 	if m.Labels["k8s-app"] == "kube-dns" && to == Alone {
-		warnings = append(warnings, "kubeadm upgrade restores CoreDNS: run it with --skip-phases=addon/coredns")
+		warnings = append(warnings, "kubeadm upgrade installs this Deployment again, but keeps its zero replicas, and may change the Corefile; --skip-phases=addon/coredns (kubeadm 1.32 or later) leaves both as they are")
 	}
 	return slices.Compact(warnings)
 }

@@ -43,7 +43,7 @@ func distributions() []distribution {
 			func(c clues) bool { return strings.Contains(c.version, "+k3s") }},
 		{"RKE2", "RKE2 restores CoreDNS: start it with disable: rke2-coredns, or set values in a HelmChartConfig",
 			func(c clues) bool { return strings.Contains(c.version, "+rke2") }},
-		{"kubeadm", "kubeadm upgrade installs CoreDNS again: run it with --skip-phases=addon/coredns",
+		{"kubeadm", "scale the Deployment coredns to zero rather than changing its image: kubeadm upgrade keeps the replicas, but stops in its preflight checks at another image; --skip-phases=addon/coredns (kubeadm 1.32 or later) leaves it as it is",
 			func(c clues) bool { return c.configMaps["kubeadm-config"] }},
 	}
 }
