@@ -156,6 +156,7 @@ func start(t *testing.T, c *exec.Cmd, stderr io.Writer, in string) *process {
 		close(p.done)
 	}()
 	go func() {
+		defer close(p.lines)
 		for lines := bufio.NewScanner(r); lines.Scan(); {
 			select {
 			case p.lines <- lines.Text():
@@ -178,10 +179,11 @@ func start(t *testing.T, c *exec.Cmd, stderr io.Writer, in string) *process {
 func (p *process) line() string {
 	p.t.Helper()
 	select {
-	case line := <-p.lines:
+	case line, ok := <-p.lines:
+		if !ok {
+			p.t.Fatal("the server ended, want another line of output")
+		}
 		return line
-	case <-p.done:
-		p.t.Fatal("the server ended, want another line of output")
 	case <-time.After(20 * time.Second):
 		p.t.Fatal("no line of output within 20s")
 	}
