@@ -34,6 +34,9 @@ type Run struct {
 	// handler has examples. If it is empty, none are suggested.
 	Try     []string
 	PIDFile string
+	// Started is called once the server answers, and Stopping before it stops or once
+	// another process has replaced it. They may be nil.
+	Started, Stopping func()
 	// Signals are the signals of the process. If nil, Serve catches them.
 	Signals *Signals
 
@@ -114,6 +117,7 @@ func (r *Run) Serve(ctx context.Context) error {
 			if !r.handOver(ctx, plan, c) {
 				continue
 			}
+			call(r.Stopping)
 			plan.stop(context.WithoutCancel(ctx))
 			if plan.remain {
 				r.Log.Info("Handed over, waiting for a signal to end")
@@ -123,6 +127,7 @@ func (r *Run) Serve(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 		r.Log.Info("Shutting down")
+		call(r.Stopping)
 		r.successors.remove()
 		patience, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
@@ -172,7 +177,14 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		fmt.Fprintln(r.Out, r.Greeting)
 		r.try(ctx, plan)
 	}
+	call(r.Started)
 	return plan, nil
+}
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
 }
 
 // pid is the content of this process's pidfile.
