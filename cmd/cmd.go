@@ -135,7 +135,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 				name = "canary"
 			}
 			switch name {
-			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny":
+			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny", "node":
 			case "sidecar", "exec-healthz", "kube2sky", "canary": // they stop at a signal and reload nothing
 				p.signals.ReleaseReload()
 			default:
@@ -158,7 +158,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.queryCommand(), p.diffCommand(), p.doctorCommand(), p.canaryCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.queryCommand(), p.diffCommand(), p.doctorCommand(), p.canaryCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.nodeCommand(), p.versionCommand())
 	return root
 }
 
@@ -173,7 +173,10 @@ func (p *program) called(line []string) []string {
 	if name == "kubectl_complete-seamark" { // kubectl runs it for the completion of its plugin
 		name = cobra.ShellCompRequestCmd
 	} else if subcommand(p.root(), name) == nil {
-		return line[1:]
+		if !isNodeCache(line[1:]) {
+			return line[1:]
+		}
+		name = "node"
 	}
 	return append([]string{name}, line[1:]...)
 }

@@ -106,8 +106,13 @@ var table = map[string]row{
 	"compat/healthz":  {own: []string{"internal/processgroup", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
-	"compat/skydns":   {own: []string{"corefile", "internal/etcdclient", "internal/flags", "wire"}, noNet: true},
-	"compat/sidecar":  {own: []string{"metrics", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/nodecache": {
+		own:   []string{"corefile", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "internal/watch", "metrics"},
+		third: []string{"github.com/spf13/pflag"},
+		noNet: true,
+	},
+	"compat/skydns":  {own: []string{"corefile", "internal/etcdclient", "internal/flags", "wire"}, noNet: true},
+	"compat/sidecar": {own: []string{"metrics", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 
 	// The only package that opens sockets to DNS clients.
 	"transport": {
@@ -126,7 +131,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/canary", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/query", "internal/resolvconf", "internal/stub"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/query", "internal/resolvconf", "internal/status", "internal/stub"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -139,6 +144,8 @@ var table = map[string]row{
 	"internal/query":       {third: []string{"github.com/miekg/dns"}},
 	"internal/web":         {own: []string{"config", "internal/status"}},
 	"internal/watch":       {third: watchesFiles, noNet: true},
+	// The addresses and nftables rules of a node's cache.
+	"internal/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// Commands, for exec-healthz and on.
 	"internal/processgroup": {noNet: true},
 	// It opens sockets to receivers, and for them.
@@ -179,7 +186,7 @@ var table = map[string]row{
 // write databases for geoip, and for system calls with which they restrict themselves.
 var tests = row{
 	own:   []string{anything},
-	third: []string{"github.com/farsightsec/golang-framestream", "github.com/maxmind/mmdbwriter", "github.com/miekg/dns", "github.com/quic-go/quic-go", "go.opentelemetry.io/proto/otlp", "golang.org/x/sys/unix", "golang.org/x/tools/txtar", "google.golang.org/grpc", "google.golang.org/protobuf/encoding/protowire", "google.golang.org/protobuf/proto"},
+	third: []string{"github.com/farsightsec/golang-framestream", "github.com/google/nftables", "github.com/maxmind/mmdbwriter", "github.com/miekg/dns", "github.com/quic-go/quic-go", "go.opentelemetry.io/proto/otlp", "golang.org/x/sys/unix", "golang.org/x/tools/txtar", "google.golang.org/grpc", "google.golang.org/protobuf/encoding/protowire", "google.golang.org/protobuf/proto"},
 }
 
 // vague lists package names that do not describe what the package provides.

@@ -1,0 +1,204 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/compat/nodecache"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/capture"
+	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/internal/status"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+	"github.com/spf13/cobra"
+)
+
+func (p *program) nodeCommand() *cobra.Command {
+	options := nodecache.DefaultFlags()
+	port := flags.Port(options.Port)
+	var plugins, printCorefile bool
+	c := &cobra.Command{
+		Use:     "node",
+		Aliases: []string{"node-cache"},
+		Short:   "Run the DNS cache of a node, with the flags of NodeLocal DNSCache",
+		Long: `Node replaces node-cache, the program of NodeLocal DNSCache: flags, the template
+Corefile.base with its variables, stub domains and upstreams of the ConfigMap kube-dns,
+ports and metrics are the same. It adds the local addresses to a dummy interface and
+exempts their packets from connection tracking, with rules that the kernel removes
+when the process ends, however it ends. IPv4 and IPv6 are served by one process.
+Flags may start with one dash or two. A command line with -localip needs no "node".`,
+		Example: `  seamark node -localip 169.254.20.10,10.96.0.10 -conf /etc/Corefile -upstreamsvc kube-dns-upstream
+  seamark node -localip 169.254.20.10 -print-corefile
+  seamark node cleanup`,
+		Args: arguments(0, 0),
+	}
+	f := c.Flags()
+	options.AddFlags(f)
+	f.VarP(&port, "dns.port", "p", "`PORT` of server blocks without one, exempt from connection tracking")
+	f.BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
+	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for these flags, the template and the ConfigMap, and exit")
+	klog := flags.AddKlog(f)
+	p.replaces(c, func([]string) error {
+		if plugins {
+			return p.showDirectives()
+		}
+		options.Port = uint16(port)
+		if err := options.Check(); err != nil {
+			return err
+		}
+		if printCorefile {
+			text, err := options.ReadConfig(os.Getenv)
+			if err != nil {
+				return failure{err}
+			}
+			_, err = fmt.Fprint(p.out, text)
+			return err
+		}
+		return p.node(c.Context(), options, klog)
+	})
+	c.AddCommand(p.nodeCleanupCommand())
+	return c
+}
+
+func (p *program) nodeCleanupCommand() *cobra.Command {
+	options := nodecache.DefaultFlags()
+	port := flags.Port(options.Port)
+	c := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove what ended processes have left on the node",
+		Long: `Cleanup removes the interface of seamark node or of node-cache, the addresses that
+seamark node has added, and the rules of node-cache in the tables of iptables-nft. It
+refuses to do so while a process serves the addresses.`,
+		Args: arguments(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			o := capture.Options{Interface: options.Interface, Port: uint16(port)}
+			if options.LocalIPs != "" {
+				var err error
+				if o.Addresses, err = options.Addresses(); err != nil {
+					return err
+				}
+			}
+			removed, remaining, err := capture.Cleanup(o)
+			for _, l := range removed {
+				fmt.Fprintln(p.out, "Removed", l)
+			}
+			for _, l := range remaining {
+				fmt.Fprintln(p.out, "Note:", l)
+			}
+			if err != nil {
+				return failure{err}
+			}
+			if len(removed) == 0 {
+				fmt.Fprintln(p.out, "Nothing to remove")
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&options.Interface, "interfacename", options.Interface, "`NAME` of the interface")
+	f.StringVar(&options.LocalIPs, "localip", "", "`IP,...` to remove (default all that seamark node has added, and all of the interface)")
+	f.VarP(&port, "dns.port", "p", "`PORT` of DNS, at which no process may serve")
+	return c
+}
+
+// isNodeCache reports whether the arguments are those of node-cache, which has no
+// subcommands: flags, with one that only node-cache has.
+func isNodeCache(args []string) bool {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
+		return false
+	}
+	for _, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		if strings.HasPrefix(arg, "-") && name == "localip" {
+			return true
+		}
+	}
+	return false
+}
+
+// node runs the cache of a node.
+func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags.Klog) error {
+	out := newOutput(p.err)
+	defer out.close()
+	log := klogLogger(out, klog, false)
+	limitMemory(log)
+	for _, note := range options.Notes() {
+		log.Warn("Flag has another meaning than in node-cache", "reason", note)
+	}
+	o := p.options(log)
+	o.Port = options.Port
+	count := setupErrors(o.Metrics)
+	f, err := nodecache.NewFollower(options, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log, count("configmap"))
+	if err != nil {
+		return failure{err}
+	}
+	defer f.Stop()
+	r := server.Run{
+		Options: o, Read: f.Read, Changed: f.Changed(), Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
+	}
+	if !options.Quiet {
+		r.Out = out
+	}
+	if _, err := r.Check(); err != nil { // before anything changes on the node
+		return failure{err}
+	}
+	if options.Capture == nodecache.CaptureAddress {
+		addrs, _ := options.Addresses() // Check has parsed them
+		c, err := capture.Open(capture.Options{
+			Interface: options.Interface, Addresses: addrs, Port: options.Port, HealthPort: options.HealthPort,
+			SetInterface: options.SetupInterface, SetRules: options.SetupIptables, KeepInterface: options.SkipTeardown,
+			Interval: options.SyncInterval, Log: log, CountSetupError: func(kind string) { count(kind).Add(1) },
+		})
+		if err != nil {
+			return failure{err}
+		}
+		defer c.Close()
+		r.Started, r.Stopping = c.Enable, c.Disable
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var pages sync.WaitGroup
+	defer pages.Wait()
+	defer cancel()
+	pages.Go(func() { p.setupPages(ctx, options.MetricsAddress, &r) })
+	if err := r.Serve(ctx); err != nil {
+		return failure{err}
+	}
+	return nil
+}
+
+// setupErrors returns the counters of setup errors. Each exists before the first error.
+func setupErrors(m *metrics.Registry) func(kind string) *metrics.Counter {
+	counter := func(kind string) *metrics.Counter {
+		return m.Counter("coredns_nodecache_setup_errors_total",
+			"Errors of the interface, of the rules for its addresses and of kube-dns's ConfigMap.", "errortype", kind)
+	}
+	for _, kind := range []string{"configmap", capture.ErrorRules, "iptables_lock", capture.ErrorInterfaceAdd, capture.ErrorInterfaceCheck} {
+		counter(kind).Add(0)
+	}
+	return counter
+}
+
+// pagesRetry is the time between two attempts to open the address of the metrics: during
+// an upgrade the previous process may still use it.
+const pagesRetry = 5 * time.Second
+
+// setupPages serves the metrics of setup errors. DNS does not depend on them.
+func (p *program) setupPages(ctx context.Context, address string, r *server.Run) {
+	for warned := false; ; {
+		err := status.Run(ctx, address, "set -metrics-listen-address", r.Log, status.Metrics(r.Metrics))
+		if err != nil && !warned {
+			warned = true
+			r.Log.Warn("Metrics of setup errors are not served, trying again", "interval", pagesRetry, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pagesRetry):
+		}
+	}
+}

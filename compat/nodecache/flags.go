@@ -1,0 +1,157 @@
+// Package nodecache replaces node-cache, the program of NodeLocal DNSCache: it has its
+// flags, makes a Corefile from Corefile.base and kube-dns's ConfigMap, and follows both.
+// The command node calls it. Package internal/capture configures the node's network.
+package nodecache
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/internal/flags"
+	"github.com/spf13/pflag"
+)
+
+// The ways in which queries of pods reach the server: values of -capture.
+const (
+	// CaptureAddress adds the local addresses to an interface and exempts their packets
+	// from connection tracking.
+	CaptureAddress = "address"
+	// CaptureNone changes nothing on the node.
+	CaptureNone = "none"
+)
+
+// Flags are the flags of node-cache and -capture.
+type Flags struct {
+	LocalIPs         string // IP,...; empty elements are ignored
+	Capture          string
+	SetupInterface   bool
+	SetupIptables    bool
+	Interface        string
+	SkipTeardown     bool
+	SyncInterval     time.Duration
+	Base             string // the template
+	Corefile         string // the file that receives the generated Corefile
+	Conf             string // the Corefile to serve; "" and Corefile: the generated one
+	ConfigDir        string // kube-dns's ConfigMap, mounted
+	UpstreamService  string
+	Port, HealthPort uint16
+	MetricsAddress   string // of the page with setup errors
+	Prometheus       string // the value of __PROMETHEUS__ENDPOINT__
+	ReloadWithSignal bool
+	PIDFile          string
+	Quiet            bool
+}
+
+// DefaultFlags returns the defaults of node-cache.
+func DefaultFlags() Flags {
+	return Flags{
+		Capture: CaptureAddress, SetupInterface: true, SetupIptables: true, Interface: "nodelocaldns",
+		SyncInterval: time.Minute, Base: "/etc/coredns/Corefile.base", Corefile: "/etc/Corefile", ConfigDir: "/etc/kube-dns",
+		UpstreamService: "kube-dns", Port: 53, HealthPort: 8080, MetricsAddress: "0.0.0.0:9353", Prometheus: ":9253",
+	}
+}
+
+// AddFlags adds the flags to set. Their defaults are the current values.
+func (f *Flags) AddFlags(set *pflag.FlagSet) {
+	set.StringVar(&f.LocalIPs, "localip", "", "`IP,...` to serve, IPv4 and IPv6 (required)")
+	set.StringVar(&f.Capture, "capture", f.Capture, "how queries reach the server: address (add the local addresses to the node) or none")
+	set.BoolVar(&f.SetupInterface, "setupinterface", f.SetupInterface, "add the local addresses to an interface")
+	set.StringVar(&f.Interface, "interfacename", f.Interface, "`NAME` of the dummy interface for the local addresses")
+	set.BoolVar(&f.SetupIptables, "setupiptables", f.SetupIptables, "exempt the local addresses from connection tracking, in an nftables table of this process; iptables is not used")
+	set.BoolVar(&f.SkipTeardown, "skipteardown", false, "leave the interface and its addresses at the end; the rules end with the process")
+	set.Var((*interval)(&f.SyncInterval), "syncinterval", "`INTERVAL` of the checks of interface and rules, in seconds or with a unit; changes are also noticed at once")
+	set.StringVar(&f.Base, "basecorefile", f.Base, "`FILE` with the Corefile's template")
+	set.StringVar(&f.Corefile, "corefile", f.Corefile, "`FILE` to write the Corefile to; the server does not need it")
+	set.StringVar(&f.Conf, "conf", "", "`FILE` with the Corefile to serve, if it is not the one from the template")
+	set.StringVar(&f.ConfigDir, "kubednscm", f.ConfigDir, "`DIR` with kube-dns's ConfigMap, for stub domains and upstreams")
+	set.StringVar(&f.UpstreamService, "upstreamsvc", f.UpstreamService, "`NAME` of the Service of the cluster's DNS servers")
+	set.Var((*flags.Port)(&f.HealthPort), "health-port", "`PORT` of health, exempt from connection tracking")
+	set.StringVar(&f.MetricsAddress, "metrics-listen-address", f.MetricsAddress, "`ADDRESS:PORT` of the metrics of setup errors")
+	set.StringVar(&f.Prometheus, "prometheus-listen-address", f.Prometheus, "`ADDRESS:PORT` for __PROMETHEUS__ENDPOINT__ in the template")
+	set.BoolVar(&f.ReloadWithSignal, "reloadwithsignal", false, "no effect: a change is always applied at once")
+	set.StringVar(&f.PIDFile, "pidfile", "", "write the process ID to this `FILE`")
+	set.BoolVar(&f.Quiet, "quiet", false, "do not print the zones and addresses at the start")
+}
+
+// Notes returns messages about flags that have another meaning than in node-cache.
+func (f Flags) Notes() (notes []string) {
+	if f.ReloadWithSignal {
+		notes = append(notes, "-reloadwithsignal has no effect: a change of the template or of the ConfigMap is applied at once, without a signal")
+	}
+	if !f.SetupIptables && f.Capture == CaptureAddress {
+		notes = append(notes, "-setupiptables=false: there are no rules in nftables, so queries to a ClusterIP go to the cluster's DNS servers unless other rules exempt it from connection tracking")
+	}
+	return notes
+}
+
+// Check returns all mistakes in the flags.
+func (f Flags) Check() error {
+	_, err := f.Addresses()
+	errs := []error{
+		err,
+		flags.CheckRange("-dns.port", f.Port, 1, math.MaxUint16),
+		flags.CheckRange("-health-port", f.HealthPort, 1, math.MaxUint16),
+		flags.CheckRange("-syncinterval", f.SyncInterval, time.Second, 24*time.Hour),
+	}
+	if f.Capture != CaptureAddress && f.Capture != CaptureNone {
+		errs = append(errs, fmt.Errorf("-capture: want %s or %s, got %q", CaptureAddress, CaptureNone, f.Capture))
+	}
+	if n := len(f.Interface); n == 0 || n > 15 || strings.ContainsAny(f.Interface, "/ \t\n:") {
+		errs = append(errs, fmt.Errorf("-interfacename: want 1 to 15 characters without / and :, got %q", f.Interface))
+	}
+	for name, file := range map[string]string{"-basecorefile": f.Base, "-corefile": f.Corefile, "-kubednscm": f.ConfigDir} {
+		if file == "" {
+			errs = append(errs, fmt.Errorf("%s: want a path, got none", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Addresses returns the local addresses.
+func (f Flags) Addresses() (addrs []netip.Addr, err error) {
+	for text := range strings.SplitSeq(f.LocalIPs, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue // the manifest leaves an empty element without a ClusterIP
+		}
+		addr, err := netip.ParseAddr(text)
+		switch {
+		case isVariable(text):
+			return nil, fmt.Errorf("-localip: %s is a variable of the manifest: replace it by an address, or remove it", text)
+		case err != nil || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast():
+			return nil, fmt.Errorf("-localip: want IP addresses such as 169.254.20.10,fd00:90::10, got %q", text)
+		case !slices.Contains(addrs, addr.Unmap()):
+			addrs = append(addrs, addr.Unmap())
+		}
+	}
+	if len(addrs) == 0 {
+		return nil, errors.New("-localip: want the addresses to serve, such as 169.254.20.10")
+	}
+	return addrs, nil
+}
+
+// An interval is a duration, or a number of seconds as node-cache documents it.
+type interval time.Duration
+
+// Set implements pflag.Value.
+func (i *interval) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if seconds, notNumber := strconv.ParseUint(text, 10, 31); notNumber == nil {
+		d, err = time.Duration(seconds)*time.Second, nil
+	}
+	if err != nil {
+		return errors.New("want seconds such as 60, or a duration such as 60s")
+	}
+	*i = interval(d)
+	return nil
+}
+
+func (i *interval) String() string { return time.Duration(*i).String() }
+
+// Type implements pflag.Value.
+func (i *interval) Type() string { return "interval" }

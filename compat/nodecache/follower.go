@@ -1,0 +1,223 @@
+package nodecache
+
+import (
+	"context"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/metrics"
+)
+
+const (
+	// pollInterval is node-cache's, for file systems without change notification.
+	pollInterval = 10 * time.Second
+	// maxTemplate is more than a ConfigMap can hold.
+	maxTemplate = 4 << 20
+)
+
+// A Follower reads the template and kube-dns's ConfigMap, generates the Corefile, and
+// does so again when they change.
+type Follower struct {
+	flags  Flags
+	getenv func(string) string
+	check  func([]corefile.Server) error // reports why blocks cannot be served
+	log    *slog.Logger
+	errors *metrics.Counter // of the ConfigMap
+
+	served  string // the file that is served as it is; "": the generated Corefile
+	watcher *watch.Watcher
+	changed chan struct{} // has capacity 1
+	cancel  context.CancelFunc
+	task    sync.WaitGroup
+
+	mu      sync.Mutex
+	config  config // the last valid one
+	reading corefile.Reading
+	written string // to flags.Corefile
+}
+
+// NewFollower starts a Follower; the caller must call Stop. The flags have passed Check.
+// errors counts invalid ConfigMaps.
+func NewFollower(f Flags, getenv func(string) string, check func([]corefile.Server) error, log *slog.Logger, errors *metrics.Counter) (*Follower, error) {
+	served, err := f.source()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &Follower{
+		flags: f, getenv: getenv, check: check, log: log, errors: errors,
+		served: served, changed: make(chan struct{}, 1), cancel: cancel,
+	}
+	w.watcher = watch.New(w.paths(), watch.Options{Poll: pollInterval, Log: log})
+	w.load()
+	w.task.Go(func() {
+		for w.watcher.Wait(ctx) {
+			w.load()
+			select {
+			case w.changed <- struct{}{}:
+			default: // a change is pending already
+			}
+		}
+	})
+	return w, nil
+}
+
+// source returns the file that is served as it is: the one of -conf if it is not the
+// generated one, or if there is no template. It returns "" for the generated Corefile.
+func (f Flags) source() (string, error) {
+	if f.Conf != "" && filepath.Clean(f.Conf) != filepath.Clean(f.Corefile) {
+		return f.Conf, nil
+	}
+	if _, err := os.Stat(f.Base); !errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if _, err := os.Stat(f.Corefile); err != nil {
+		return "", fmt.Errorf("reading the template %s: file does not exist, and %s is no Corefile to serve instead: mount the ConfigMap node-local-dns with its key Corefile as that file, or set -basecorefile or -conf", f.Base, f.Corefile)
+	}
+	return f.Corefile, nil
+}
+
+// Stop stops following and waits for it to end.
+func (w *Follower) Stop() {
+	w.cancel()
+	w.task.Wait()
+	w.watcher.Close()
+}
+
+// Changed returns a channel that receives a value when Read may return another Corefile.
+func (w *Follower) Changed() <-chan struct{} { return w.changed }
+
+// Read returns the Corefile.
+func (w *Follower) Read() corefile.Reading {
+	if w.served != "" {
+		return corefile.Read(w.served)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reading
+}
+
+// paths returns the watched files.
+func (w *Follower) paths() []string {
+	if w.served != "" {
+		return []string{w.served}
+	}
+	paths := []string{w.flags.Base, w.flags.ConfigDir}
+	entries, _ := os.ReadDir(w.flags.ConfigDir) // load reports the error
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			paths = append(paths, filepath.Join(w.flags.ConfigDir, e.Name()))
+		}
+	}
+	return paths
+}
+
+// load generates the Corefile from the files. An invalid ConfigMap leaves the previous
+// one in use; the server refuses an invalid template when it reads it.
+func (w *Follower) load() {
+	if w.served != "" {
+		return
+	}
+	w.watcher.Follow(w.paths()...)
+	data, err := kubedns.ReadDirectory(w.flags.ConfigDir)
+	var c config
+	if err == nil {
+		c, err = parseConfig(data)
+	}
+	template, templateErr := watch.Read(w.flags.Base, maxTemplate)
+	if templateErr != nil {
+		templateErr = fmt.Errorf("reading the template %s: %w", w.flags.Base, templateErr)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil && templateErr == nil {
+		err = w.conflict(template, c)
+	}
+	if err != nil {
+		w.errors.Add(1)
+		w.log.Error("Invalid ConfigMap of kube-dns, the previous one stays in use", "configmap", w.flags.ConfigDir, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+	} else {
+		w.config = c
+	}
+	text := ""
+	if templateErr == nil {
+		text, templateErr = w.flags.generate(w.flags.Base, template, w.config, w.getenv)
+	}
+	if templateErr != nil {
+		w.reading = corefile.Reading{Err: templateErr, Sum: sha512.Sum512([]byte(templateErr.Error()))} // the sum: each error is logged once
+		return
+	}
+	w.reading = corefile.ReadText(w.flags.Base, []byte(text))
+	w.write(text)
+}
+
+// conflict returns an error if the server can serve the template without the stub domains
+// and upstreams of the ConfigMap but not with them.
+func (w *Follower) conflict(template string, c config) error {
+	try := func(c config) error {
+		text, err := w.flags.generate(w.flags.Base, template, c, w.getenv)
+		if err != nil {
+			return err
+		}
+		r := corefile.ReadText(w.flags.Base, []byte(text))
+		if r.Err != nil {
+			return r.Err
+		}
+		return w.check(r.Servers)
+	}
+	if len(c.stubs)+len(c.upstreams) == 0 || try(config{}) != nil {
+		return nil
+	}
+	return try(c)
+}
+
+// write replaces the file of -corefile. The caller holds the lock.
+func (w *Follower) write(text string) {
+	if text == w.written {
+		return
+	}
+	err := watch.Replace(w.flags.Corefile, 0o644, func(file *os.File) error {
+		_, err := file.WriteString(text)
+		return err
+	})
+	if err != nil && w.written == "" {
+		w.log.Info("Did not write the Corefile, the server does not need the file", "file", w.flags.Corefile, "error", watch.Plain(err))
+	}
+	w.written = text
+}
+
+// ReadConfig returns the Corefile for the files as they are, and writes nothing.
+func (f Flags) ReadConfig(getenv func(string) string) (string, error) {
+	served, err := f.source()
+	if err != nil {
+		return "", err
+	}
+	if served != "" {
+		text, err := corefile.Text(served)
+		return string(text), err
+	}
+	template, err := watch.Read(f.Base, maxTemplate)
+	if err != nil {
+		return "", fmt.Errorf("reading the template %s: %w", f.Base, err)
+	}
+	data, err := kubedns.ReadDirectory(f.ConfigDir)
+	if err != nil {
+		return "", fmt.Errorf("reading the ConfigMap in %s: %w", f.ConfigDir, err)
+	}
+	c, err := parseConfig(data)
+	if err != nil {
+		return "", err
+	}
+	return f.generate(f.Base, template, c, getenv)
+}

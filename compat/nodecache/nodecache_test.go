@@ -1,0 +1,299 @@
+package nodecache
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/spf13/pflag"
+)
+
+// environment is that of a pod beside the Service kube-dns-upstream.
+func environment(name string) string {
+	return map[string]string{"KUBE_DNS_UPSTREAM_SERVICE_HOST": "10.96.0.99"}[name]
+}
+
+// testFlags returns flags for addresses of both families.
+func testFlags() Flags {
+	f := DefaultFlags()
+	f.LocalIPs, f.UpstreamService = "169.254.20.10,fd00:90::10,", "kube-dns-upstream"
+	return f
+}
+
+func TestFlagsParse(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--localip=169.254.20.10", ""},
+		{"--localip=169.254.20.10,10.96.0.10 --syncinterval=60", ""},
+		{"--localip=169.254.20.10,fd00:90::10 --syncinterval=1m30s", ""},
+		{"--localip=169.254.20.10, --capture=none --setupinterface=false --setupiptables=false --skipteardown --reloadwithsignal", ""},
+		{"", "-localip: want the addresses to serve"},
+		{"--localip=,", "-localip: want the addresses to serve"},
+		{"--localip=169.254.20.10,__PILLAR__DNS__SERVER__", "-localip: __PILLAR__DNS__SERVER__ is a variable of the manifest"},
+		{"--localip=localhost", `-localip: want IP addresses such as 169.254.20.10,fd00:90::10, got "localhost"`},
+		{"--localip=0.0.0.0", `-localip: want IP addresses`},
+		{"--localip=10.0.0.1 --syncinterval=x", "want seconds such as 60, or a duration such as 60s"},
+		{"--localip=10.0.0.1 --syncinterval=0", "-syncinterval: want 1s..24h0m0s, got 0s"},
+		{"--localip=10.0.0.1 --capture=tcx", `-capture: want address or none, got "tcx"`},
+		{"--localip=10.0.0.1 --interfacename=a-name-too-long-x", "-interfacename: want 1 to 15 characters"},
+		{"--localip=10.0.0.1 --health-port=0", "-health-port: want 1..65535, got 0"},
+		{"--localip=10.0.0.1 --kubednscm=", "-kubednscm: want a path, got none"},
+	} {
+		f := DefaultFlags()
+		set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		f.AddFlags(set)
+		err := set.Parse(strings.Fields(c.args))
+		if err == nil {
+			err = f.Check()
+		}
+		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
+			t.Errorf("%q: got error %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestFlagsSyncInterval(t *testing.T) {
+	for text, want := range map[string]time.Duration{"60": time.Minute, "60s": time.Minute, "2m": 2 * time.Minute} {
+		var i interval
+		if err := i.Set(text); err != nil || time.Duration(i) != want {
+			t.Errorf("-syncinterval %s: got %v, error %v, want %v", text, time.Duration(i), err, want)
+		}
+	}
+}
+
+func TestFlagsAddresses(t *testing.T) {
+	f := testFlags()
+	f.LocalIPs = "169.254.20.10, ::ffff:10.96.0.10,fd00:90::10,169.254.20.10"
+	want := []netip.Addr{netip.MustParseAddr("169.254.20.10"), netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:90::10")}
+	if got, err := f.Addresses(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("addresses of %s: got %v, error %v, want %v", f.LocalIPs, got, err, want)
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	const block = ".:53 {\n%s\n}\n"
+	custom := config{upstreams: []string{"8.8.8.8", "tls://1.1.1.1"}}
+	for _, c := range []struct {
+		template string // in a block
+		config   config
+		want     string // in a block
+	}{
+		{"bind __PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__", config{}, "bind 169.254.20.10 fd00:90::10 "},
+		{"forward . __PILLAR__CLUSTER__DNS__ {\n force_tcp\n}", custom, "forward . 10.96.0.99 {\n force_tcp\n}"},
+		{"forward . __PILLAR__UPSTREAM__SERVERS__", config{}, "forward . /etc/resolv.conf"},
+		{"forward . __PILLAR__UPSTREAM__SERVERS__ {\nforce_tcp\n}", config{}, "forward . /etc/resolv.conf {\nforce_tcp\n}"},
+		{"forward . __PILLAR__UPSTREAM__SERVERS__ {\n\t\t\tforce_tcp # why\n   max_concurrent 5\n }", custom, "forward . 8.8.8.8 tls://1.1.1.1 {\n\t\t\t # why\n   max_concurrent 5\n }"},
+		{"prometheus __PROMETHEUS__ENDPOINT__", config{}, "prometheus :9253"},
+		{"health", config{}, "health 169.254.20.10:8080"},
+		{"health :8081 {\n lameduck 5s\n}", config{}, "health 169.254.20.10:8081 {\n lameduck 5s\n}"},
+		{"health __PILLAR__LOCAL__DNS__:8080", config{}, "health 169.254.20.10:8080"},
+		{"health 127.0.0.1:8080", config{}, "health 127.0.0.1:8080"},
+		{"# __PILLAR__DNS__DOMAIN__\nwhoami", config{}, "# __PILLAR__DNS__DOMAIN__\nwhoami"},
+	} {
+		got, err := testFlags().generate("Corefile.base", fmt.Sprintf(block, c.template), c.config, environment)
+		if want := fmt.Sprintf(block, c.want); err != nil || got != want {
+			t.Errorf("template\n%s\ngot\n%s\nerror %v, want\n%s", c.template, got, err, want)
+		}
+	}
+}
+
+func TestGenerateIPv6First(t *testing.T) {
+	f := testFlags()
+	f.LocalIPs = "fd00:90::10"
+	got, err := f.generate("Corefile.base", ".:53 {\nhealth __PILLAR__LOCAL__DNS__:8080\n}\n", config{}, environment)
+	if want := ".:53 {\nhealth [fd00:90::10]:8080\n}\n"; err != nil || got != want {
+		t.Errorf("got %q, error %v, want %q", got, err, want)
+	}
+}
+
+func TestGenerateStubDomains(t *testing.T) {
+	c, err := parseConfig(map[string]string{"stubDomains": `{"b.example": ["10.0.0.1:54"], "a.example": ["tls://10.0.0.2", "10.0.0.3"], "none.example": []}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := testFlags().generate("Corefile.base", ".:53 {\n}\n", c, environment)
+	want := `.:53 {
+}
+
+a.example:53 {
+    errors
+    cache 30
+    bind 169.254.20.10 fd00:90::10
+    forward . tls://10.0.0.2 10.0.0.3
+}
+
+b.example:53 {
+    errors
+    cache 30
+    bind 169.254.20.10 fd00:90::10
+    forward . 10.0.0.1:54
+}
+`
+	if err != nil || got != want {
+		t.Errorf("got\n%s\nerror %v, want\n%s", got, err, want)
+	}
+}
+
+func TestGenerateInvalid(t *testing.T) {
+	f := testFlags()
+	f.UpstreamService = "other-dns"
+	for template, want := range map[string]string{
+		".:53 {\n\n forward . __PILLAR__CLUSTER__DNS__\n}\n": "Corefile.base:3: __PILLAR__CLUSTER__DNS__: the environment variable OTHER_DNS_SERVICE_HOST has no address: create the Service other-dns",
+		"__PILLAR__DNS__DOMAIN__:53 {\n whoami\n}\n":         "Corefile.base:1: __PILLAR__DNS__DOMAIN__ is not known here",
+		".:53 {\n whoami\n": "Corefile.base:",
+	} {
+		if text, err := f.generate("Corefile.base", template, config{}, environment); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("template\n%s\ngot %q, error %v, want error %q", template, text, err, want)
+		}
+	}
+}
+
+func TestParseConfigInvalid(t *testing.T) {
+	for _, c := range []struct{ key, value, want string }{
+		{"stubDomains", "[]", "stubDomains: want a JSON object"},
+		{"stubDomains", `{"a.example": ["ns.example"]}`, `stubDomains: a.example: want IP or IP:PORT, optionally after dns:// or tls://, got "ns.example"`},
+		{"stubDomains", `{"A.example.": ["10.0.0.1"]}`, "stubDomains: want a domain name"},
+		{"upstreamNameservers", `"8.8.8.8"`, "upstreamNameservers: want a JSON array"},
+		{"upstreamNameservers", `["https://8.8.8.8"]`, `upstreamNameservers: want IP`},
+		{"upstreamNameservers", `["8.8.8.8 }"]`, `upstreamNameservers: want IP`},
+	} {
+		if got, err := parseConfig(map[string]string{c.key: c.value}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: got %v, error %v, want error %q", c.key, c.value, got, err, c.want)
+		}
+	}
+}
+
+// A followed is a Follower of files in a directory.
+type followed struct {
+	*Follower
+	t      *testing.T
+	flags  Flags
+	errors *metrics.Counter
+}
+
+// newFollowed starts a Follower of a template. check is the server's.
+func newFollowed(t *testing.T, template string, check func([]corefile.Server) error) *followed {
+	t.Helper()
+	dir := t.TempDir()
+	f := testFlags()
+	f.Base, f.Corefile, f.ConfigDir = filepath.Join(dir, "Corefile.base"), filepath.Join(dir, "Corefile"), filepath.Join(dir, "kube-dns")
+	put(t, f.Base, template)
+	errors := new(metrics.Registry).Counter("errors", "Errors.")
+	w, err := NewFollower(f, environment, check, slog.New(slog.DiscardHandler), errors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return &followed{w, t, f, errors}
+}
+
+// contains waits until the Corefile contains text, in memory and in the file.
+func (f *followed) contains(text string) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for {
+		written, _ := os.ReadFile(f.flags.Corefile)
+		if strings.Contains(string(written), text) && f.Read().Sum == corefile.ReadText(f.flags.Base, written).Sum {
+			return
+		}
+		select {
+		case <-f.Changed():
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			f.t.Fatalf("got Corefile\n%s\nerror %v, want %q in it", written, f.Read().Err, text)
+		}
+	}
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func accept([]corefile.Server) error { return nil }
+
+// Changes of the template and of the ConfigMap, which may be created later, are followed.
+// An invalid ConfigMap leaves the previous one in use.
+func TestFollower(t *testing.T) {
+	f := newFollowed(t, ".:53 {\n forward . __PILLAR__UPSTREAM__SERVERS__\n}\n", accept)
+	f.contains("forward . /etc/resolv.conf")
+	put(t, filepath.Join(f.flags.ConfigDir, "upstreamNameservers"), `["8.8.8.8"]`)
+	f.contains("forward . 8.8.8.8")
+	put(t, f.flags.Base, ".:53 {\n log\n forward . __PILLAR__UPSTREAM__SERVERS__\n}\n")
+	f.contains("log\n forward . 8.8.8.8")
+	if got := f.errors.Value(); got != 0 {
+		t.Errorf("errors of valid ConfigMaps: got %v, want 0", got)
+	}
+	put(t, filepath.Join(f.flags.ConfigDir, "stubDomains"), "{")
+	put(t, f.flags.Base, ".:53 {\n errors\n forward . __PILLAR__UPSTREAM__SERVERS__\n}\n")
+	f.contains("errors\n forward . 8.8.8.8")
+	if got := f.errors.Value(); got == 0 {
+		t.Error("errors of an invalid ConfigMap: got 0, want more")
+	}
+}
+
+// A ConfigMap that the server cannot use beside the template counts as invalid.
+func TestFollowerConflict(t *testing.T) {
+	f := newFollowed(t, "a.example:53 {\n whoami\n}\n", func(servers []corefile.Server) error {
+		if len(servers) > 1 {
+			return servers[1].Keys[0].Errorf("", "zone a.example is served twice")
+		}
+		return nil
+	})
+	put(t, filepath.Join(f.flags.ConfigDir, "stubDomains"), `{"a.example": ["10.0.0.1"]}`)
+	put(t, f.flags.Base, "a.example:53 {\n errors\n whoami\n}\n")
+	f.contains("errors")
+	for deadline := time.Now().Add(20 * time.Second); f.errors.Value() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("errors of a ConfigMap with a zone of the template: got 0, want more")
+		}
+	}
+	if n := len(f.Read().Servers); n != 1 {
+		t.Errorf("got %d server blocks, want that of the template", n)
+	}
+}
+
+// An invalid template is an error of the Corefile, with file and line.
+func TestFollowerInvalidTemplate(t *testing.T) {
+	f := newFollowed(t, ".:53 {\n forward . __PILLAR__NONE__\n}\n", accept)
+	if err := f.Read().Err; err == nil || !strings.Contains(err.Error(), "Corefile.base:2: __PILLAR__NONE__") {
+		t.Errorf("got error %v, want one about line 2", err)
+	}
+}
+
+func TestSource(t *testing.T) {
+	dir := t.TempDir()
+	base, own, other := filepath.Join(dir, "Corefile.base"), filepath.Join(dir, "Corefile"), filepath.Join(dir, "other")
+	f := testFlags()
+	f.Base, f.Corefile = base, own
+	check := func(condition, want, wantErr string) {
+		t.Helper()
+		got, err := f.source()
+		if got != want || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%s: got %q, error %v, want %q, error %q", condition, got, err, want, wantErr)
+		}
+	}
+	check("no file", "", "reading the template "+base+": file does not exist")
+	put(t, own, "")
+	check("a Corefile alone", own, "")
+	put(t, base, "")
+	check("a template", "", "")
+	f.Conf = own
+	check("-conf as -corefile", "", "")
+	f.Conf = other
+	check("another -conf", other, "")
+}

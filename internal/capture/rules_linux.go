@@ -1,0 +1,216 @@
+package capture
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// tablePrefix begins the name of each process's table. The rest is random: while a
+	// process replaces another one, both have a table.
+	tablePrefix = "seamark-node-"
+	// ownerFlag is NFT_TABLE_F_OWNER (Linux 5.12): only the socket that has made the table
+	// may change it, and the kernel removes it with the socket.
+	ownerFlag = 0x2
+	// rawPriority precedes connection tracking.
+	rawPriority = -300
+	// replyTimeout is how long the kernel may take; it answers while it handles a request.
+	replyTimeout = 5 * time.Second
+)
+
+// errNoOwner reports that the kernel cannot remove a table with the process.
+var errNoOwner = errors.New("the kernel has no nftables tables with an owner (Linux 5.12): without them, rules would outlive this process and stop DNS on the node")
+
+// A table is the nftables table of this process. It exists as long as its socket is open.
+type table struct {
+	conn *netlink.Conn
+	name string
+}
+
+// addTable adds a table in which the packets of addrs are exempt from connection
+// tracking.
+func addTable(addrs []netip.Addr, dns, health uint16) (_ *table, err error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("opening a netlink socket for nftables: %w", err)
+	}
+	random := make([]byte, 4)
+	_, _ = rand.Read(random) // never fails
+	t := &table{conn, tablePrefix + hex.EncodeToString(random)}
+	defer func() {
+		if err != nil {
+			_ = conn.Close()
+		}
+	}()
+	if err := t.batch(t.message(unix.NFT_MSG_NEWTABLE, netlink.Create|netlink.Excl, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_TABLE_NAME, t.name)
+		e.Uint32(unix.NFTA_TABLE_FLAGS, ownerFlag)
+	})); err != nil {
+		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+			return nil, errNoOwner
+		}
+		return nil, fmt.Errorf("adding the nftables table %s: %w", t.name, needsAdmin(err))
+	}
+	messages := []netlink.Message{t.chain("prerouting", unix.NF_INET_PRE_ROUTING), t.chain("output", unix.NF_INET_LOCAL_OUT)}
+	for _, a := range addrs {
+		for _, protocol := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+			messages = append(messages,
+				t.notrack("prerouting", a, protocol, dns, true),
+				t.notrack("output", a, protocol, dns, true),
+				t.notrack("output", a, protocol, dns, false))
+		}
+		messages = append(messages,
+			t.notrack("output", a, unix.IPPROTO_TCP, health, true),
+			t.notrack("output", a, unix.IPPROTO_TCP, health, false))
+	}
+	if err := t.batch(messages...); err != nil {
+		return nil, fmt.Errorf("adding rules to the nftables table %s: %w", t.name, err)
+	}
+	return t, nil
+}
+
+// close removes the table.
+func (t *table) close() error {
+	err := t.batch(t.message(unix.NFT_MSG_DELTABLE, 0, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.name) }))
+	if errors.Is(err, unix.ENOENT) {
+		err = nil
+	}
+	return errors.Join(err, t.conn.Close())
+}
+
+// exists reports whether the table exists.
+func (t *table) exists() (bool, error) {
+	m := t.message(unix.NFT_MSG_GETTABLE, 0, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.name) })
+	_ = t.conn.SetDeadline(time.Now().Add(replyTimeout))
+	m.Header.Flags &^= netlink.Acknowledge
+	_, err := t.conn.Execute(m)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// batch sends messages that take effect together or not at all.
+func (t *table) batch(messages ...netlink.Message) error { return nftBatch(t.conn, messages...) }
+
+func nftBatch(conn *netlink.Conn, messages ...netlink.Message) error {
+	bound := func(kind netlink.HeaderType) netlink.Message {
+		data := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
+		return netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request}, Data: data}
+	}
+	all := append([]netlink.Message{bound(unix.NFNL_MSG_BATCH_BEGIN)}, messages...)
+	_ = conn.SetDeadline(time.Now().Add(replyTimeout))
+	if _, err := conn.SendMessages(append(all, bound(unix.NFNL_MSG_BATCH_END))); err != nil {
+		return err
+	}
+	for range messages { // each is acknowledged
+		if _, err := conn.Receive(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message returns a request for tables of both address families.
+func (t *table) message(kind int, flags netlink.HeaderFlags, add func(*netlink.AttributeEncoder)) netlink.Message {
+	return nftMessage(unix.NFPROTO_INET, kind, netlink.Acknowledge|flags, add)
+}
+
+func nftMessage(family uint8, kind int, flags netlink.HeaderFlags, add func(*netlink.AttributeEncoder)) netlink.Message {
+	return netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | flags},
+		Data: attributes([]byte{family, unix.NFNETLINK_V0, 0, 0}, func(e *netlink.AttributeEncoder) {
+			e.ByteOrder = binary.BigEndian
+			add(e)
+		}),
+	}
+}
+
+func (t *table) chain(name string, hook uint32) netlink.Message {
+	return t.message(unix.NFT_MSG_NEWCHAIN, netlink.Create, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_CHAIN_TABLE, t.name)
+		e.String(unix.NFTA_CHAIN_NAME, name)
+		e.String(unix.NFTA_CHAIN_TYPE, "filter")
+		e.Nested(unix.NFTA_CHAIN_HOOK, func(n *netlink.AttributeEncoder) error {
+			n.Uint32(unix.NFTA_HOOK_HOOKNUM, hook)
+			n.Int32(unix.NFTA_HOOK_PRIORITY, rawPriority)
+			return nil
+		})
+	})
+}
+
+// notrack returns a rule that exempts packets to (or from) an address and a port from
+// connection tracking.
+func (t *table) notrack(chain string, a netip.Addr, protocol uint8, port uint16, to bool) netlink.Message {
+	family, offset := uint8(unix.NFPROTO_IPV4), uint32(12)
+	if a.Is6() {
+		family, offset = unix.NFPROTO_IPV6, 8
+	}
+	portOffset := uint32(0)
+	if to {
+		offset += uint32(a.BitLen() / 8)
+		portOffset = 2
+	}
+	return t.message(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_RULE_TABLE, t.name)
+		e.String(unix.NFTA_RULE_CHAIN, chain)
+		e.Nested(unix.NFTA_RULE_EXPRESSIONS, func(n *netlink.AttributeEncoder) error {
+			meta(n, unix.NFT_META_NFPROTO, family)
+			meta(n, unix.NFT_META_L4PROTO, protocol)
+			payload(n, unix.NFT_PAYLOAD_NETWORK_HEADER, offset, a.AsSlice())
+			payload(n, unix.NFT_PAYLOAD_TRANSPORT_HEADER, portOffset, binary.BigEndian.AppendUint16(nil, port))
+			expression(n, "notrack", func(*netlink.AttributeEncoder) {})
+			return nil
+		})
+	})
+}
+
+// meta adds expressions that compare a property of the packet.
+func meta(e *netlink.AttributeEncoder, key uint32, value uint8) {
+	expression(e, "meta", func(d *netlink.AttributeEncoder) {
+		d.Uint32(unix.NFTA_META_KEY, key)
+		d.Uint32(unix.NFTA_META_DREG, unix.NFT_REG_1)
+	})
+	equals(e, []byte{value})
+}
+
+// payload adds expressions that compare bytes of a header.
+func payload(e *netlink.AttributeEncoder, base, offset uint32, value []byte) {
+	expression(e, "payload", func(d *netlink.AttributeEncoder) {
+		d.Uint32(unix.NFTA_PAYLOAD_DREG, unix.NFT_REG_1)
+		d.Uint32(unix.NFTA_PAYLOAD_BASE, base)
+		d.Uint32(unix.NFTA_PAYLOAD_OFFSET, offset)
+		d.Uint32(unix.NFTA_PAYLOAD_LEN, uint32(len(value)))
+	})
+	equals(e, value)
+}
+
+func equals(e *netlink.AttributeEncoder, value []byte) {
+	expression(e, "cmp", func(d *netlink.AttributeEncoder) {
+		d.Uint32(unix.NFTA_CMP_SREG, unix.NFT_REG_1)
+		d.Uint32(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ)
+		d.Nested(unix.NFTA_CMP_DATA, func(v *netlink.AttributeEncoder) error {
+			v.Bytes(unix.NFTA_DATA_VALUE, value)
+			return nil
+		})
+	})
+}
+
+func expression(e *netlink.AttributeEncoder, name string, data func(*netlink.AttributeEncoder)) {
+	e.Nested(unix.NFTA_LIST_ELEM, func(n *netlink.AttributeEncoder) error {
+		n.String(unix.NFTA_EXPR_NAME, name)
+		n.Nested(unix.NFTA_EXPR_DATA, func(d *netlink.AttributeEncoder) error {
+			data(d)
+			return nil
+		})
+		return nil
+	})
+}
