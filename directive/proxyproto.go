@@ -60,8 +60,11 @@ func (p *ProxyHeaders) ProxyHeaders() config.ProxyHeaders { return p.headers }
 // the read timeout. A checksum in it is verified.
 //
 // Server blocks that listen on the same address share the first proxyproto. A reload
-// changes it for new connections and packets. The shares of UDP clients under overload
-// are off with proxyproto: the kernel, which applies them, sees load balancers only.
+// changes it for new connections and packets. A hand-over passes TCP connections without TLS to
+// the new process with the client that their header names, or with the part of the header that
+// was received; it does not pass the clients of udp_session_tracking. The shares of UDP clients
+// under overload are off while load balancers may name their clients: the kernel, which applies
+// them, sees load balancers only.
 //
 // Same as CoreDNS: options and defaults. Differs: allow may be repeated and may have single
 // addresses; over UDP, headers of command LOCAL and those for TCP clients are accepted, as

@@ -277,7 +277,7 @@ func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passe
 		}
 		err := l.HandOver(ctx, func(conn transport.Conn) error {
 			passed++
-			return c.Send(handover.Message{Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread, Queries: conn.Queries, Client: conn.Client}, messageTimeout)
+			return c.Send(handover.Message{Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread, Queries: conn.Queries, Client: conn.Client, Pending: conn.HeaderPending}, messageTimeout)
 		})
 		if err != nil {
 			return passed, err

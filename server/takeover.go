@@ -166,7 +166,7 @@ func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {
 			return passed, lost, t.conn.Send(handover.Message{Kind: handover.Taken}, messageTimeout)
 		}
 		l := p.listener(m.Address)
-		if l == nil || m.File == nil || l.Adopt(transport.Conn{File: m.File, Unread: m.Unread, Queries: m.Queries, Client: m.Client}) != nil {
+		if l == nil || m.File == nil || l.Adopt(transport.Conn{File: m.File, Unread: m.Unread, Queries: m.Queries, Client: m.Client, HeaderPending: m.Pending}) != nil {
 			lost++
 			continue
 		}

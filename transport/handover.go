@@ -14,6 +14,9 @@ type Conn struct {
 	Unread  []byte         // the part of a query that was read
 	Queries int            // the number of queries received
 	Client  netip.AddrPort // the one that a proxy has named; not valid if there is none
+	// HeaderPending is set if a PROXY header may follow. Unread is the part of it that was
+	// read.
+	HeaderPending bool
 }
 
 // Files returns copies of the sockets, for another process. The caller must close them.
@@ -129,8 +132,8 @@ func (c *conn) pass(send func(Conn) error) error {
 		if !ok {
 			return errors.ErrUnsupported
 		}
-		passed := Conn{File: f.blocking(), Unread: c.unread, Queries: c.queries}
-		if c.proxyPolicy == ProxyUse {
+		passed := Conn{File: f.blocking(), Unread: c.unread, Queries: c.queries, HeaderPending: c.handshaking}
+		if c.proxyPolicy == ProxyUse && !c.handshaking {
 			passed.Client = c.peer
 		}
 		if err := send(passed); err != nil {
@@ -162,10 +165,16 @@ func (l *Listener) Adopt(in Conn) error {
 		_ = in.File.Close()
 		return err
 	}
-	if in.Client.IsValid() {
-		peer = in.Client
+	var c *conn
+	switch {
+	case in.HeaderPending:
+		c = l.accepted(sock, peer, local)
+	case in.Client.IsValid():
+		c = newConn(l, sock, in.Client, local)
+		c.proxyPolicy = ProxyUse
+	default:
+		c = newConn(l, sock, peer, local)
 	}
-	c := newConn(l, sock, peer, local)
 	c.in, c.queries, c.messageStart = in.Unread, in.Queries, time.Now()
 	if l.admit(c) {
 		c.start()

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"os"
@@ -216,5 +217,125 @@ func TestHandOverProxied(t *testing.T) {
 	conns := after.conns.list()
 	if len(conns) != 1 || conns[0].peer != netip.MustParseAddrPort("192.0.2.7:4711") {
 		t.Errorf("connections of the other process: got %v, want one of 192.0.2.7:4711", conns)
+	}
+}
+
+// passAll passes the connections of a server to another one, and returns them.
+func passAll(t *testing.T, from, to *server) (passed []Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := from.HandOver(ctx, func(c Conn) error {
+		passed = append(passed, c)
+		c.File = copyFile(t, c.File)
+		return to.Adopt(c)
+	})
+	if err != nil || ctx.Err() != nil {
+		t.Fatalf("HandOver: got error %v, %v; want none", err, ctx.Err())
+	}
+	return passed
+}
+
+// successor returns a server that is to replace another one.
+func (s *server) successor(t *testing.T, answer byte) *server {
+	t.Helper()
+	after := serveSockets(t, s, Options{Grace: patience})
+	after.Port().Swap(after.mux(answer))
+	after.SetProxies(&ProxyOptions{Others: ProxyUse})
+	return after
+}
+
+// A connection is passed although its PROXY header is not complete, also several times, and
+// the last process reads the rest.
+func TestHandOverPartialHeader(t *testing.T) {
+	headers := []string{string(proxyV2From("192.0.2.7:4711")), "PROXY TCP4 192.0.2.7 198.51.100.1 4711 53\r\n"}
+	first := serve(t, "127.0.0.1", Options{Grace: patience})
+	first.SetProxies(&ProxyOptions{Others: ProxyUse})
+	type client struct {
+		tcpClient
+		rest string
+	}
+	var clients []client
+	for _, h := range headers {
+		for _, sent := range []int{0, 1, 10, len(h) - 1} {
+			c := client{dialTCP(t, first, "127.0.0.1"), h[sent:]}
+			if _, err := c.Write([]byte(h[:sent])); err != nil {
+				t.Fatal(err)
+			}
+			clients = append(clients, c)
+		}
+	}
+	eventually(t, "the connections are accepted", func() bool { return len(first.conns.list()) == len(clients) })
+	second := first.successor(t, 2)
+	third := second.successor(t, 3)
+	for i, passed := range [][]Conn{passAll(t, first, second), passAll(t, second, third)} {
+		for _, c := range passed {
+			if !c.HeaderPending || c.Client.IsValid() || c.Queries != 0 {
+				t.Errorf("process %d passed %+v, want a pending header", i+1, c)
+			}
+		}
+		if len(passed) != len(clients) {
+			t.Errorf("process %d passed %d connections, want %d", i+1, len(passed), len(clients))
+		}
+	}
+	for i, c := range clients {
+		if _, err := c.Write([]byte(c.rest)); err != nil {
+			t.Fatal(err)
+		}
+		c.ask(uint16(i), "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 3)
+	}
+	for _, c := range third.conns.list() {
+		if c.peer != netip.MustParseAddrPort("192.0.2.7:4711") {
+			t.Errorf("got a connection of %s, want 192.0.2.7:4711", c.peer)
+		}
+	}
+}
+
+// After a failed hand-over the header is read to its end.
+func TestHandOverFailurePartialHeader(t *testing.T) {
+	header := proxyV2From("192.0.2.7:4711")
+	s := serve(t, "127.0.0.1", Options{Grace: patience})
+	s.SetProxies(&ProxyOptions{Others: ProxyUse})
+	clients := []tcpClient{dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")}
+	for _, c := range clients {
+		if _, err := c.Write(header[:7]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the connections are accepted", func() bool { return len(s.conns.list()) == len(clients) })
+	failure := errors.New("the other process has ended")
+	for range 3 {
+		if err := s.HandOver(t.Context(), func(Conn) error { return failure }); err != failure {
+			t.Fatalf("HandOver: got error %v, want %v", err, failure)
+		}
+	}
+	for i, c := range clients {
+		if _, err := c.Write(header[7:]); err != nil {
+			t.Fatal(err)
+		}
+		c.ask(uint16(i), "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+	}
+}
+
+// The client that a proxy has named is passed on by each process.
+func TestHandOverProxiedTwice(t *testing.T) {
+	first := serve(t, "127.0.0.1", Options{Grace: patience})
+	first.SetProxies(&ProxyOptions{Others: ProxyUse})
+	c := dialTCP(t, first, "127.0.0.1")
+	if _, err := c.Write(proxyV2From("192.0.2.7:4711")); err != nil {
+		t.Fatal(err)
+	}
+	c.ask(1, "a.in.", mdns.TypeA)
+	wantA(t, c.next(), 1)
+	second := first.successor(t, 2)
+	third := second.successor(t, 3)
+	passAll(t, first, second)
+	passAll(t, second, third)
+	c.ask(2, "a.in.", mdns.TypeA)
+	wantA(t, c.next(), 3)
+	if conns := third.conns.list(); len(conns) != 1 || conns[0].peer != netip.MustParseAddrPort("192.0.2.7:4711") {
+		t.Errorf("connections of the last process: got %v, want one of 192.0.2.7:4711", conns)
 	}
 }

@@ -89,7 +89,7 @@ func readMemory(fd uintptr) (m [unix.SK_MEMINFO_VARS]uint32) {
 // it when it has had packets for maxBusy. The kernel cannot tell the clients of proxies
 // from each other.
 func (s *socketLoad) check(fd uintptr) {
-	if !s.counting.Load() && s.l.proxies.Load() == nil && readMemory(fd)[unix.SK_MEMINFO_DROPS] != s.drops.Load() {
+	if !s.counting.Load() && !s.l.proxies.Load().areUsed() && readMemory(fd)[unix.SK_MEMINFO_DROPS] != s.drops.Load() {
 		s.l.startLimiting()
 	}
 }
@@ -141,6 +141,10 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 		case <-l.udpStopping:
 			lastDrop = time.Time{}
 		case <-ticker.C:
+			if l.proxies.Load().areUsed() { // since a reload
+				lastDrop = time.Time{}
+				continue
+			}
 			stopped, dropped := true, false
 			for _, s := range sockets {
 				o := s.adjust(&report)

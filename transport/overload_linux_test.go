@@ -128,3 +128,38 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return strings.Clone(b.b.String())
 }
+
+// Clients are limited again after a reload that removes proxyproto, and not any more after one
+// that adds it: the kernel sees proxies only.
+func TestUDPSharesAndProxies(t *testing.T) {
+	s, _ := serveSlow(t, 50*time.Microsecond, Options{Readers: 1})
+	s.SetProxies(&ProxyOptions{Others: ProxyUse})
+	s.SetProxies(nil)
+	var receiving sync.WaitGroup
+	defer receiving.Wait()
+	c := newUDPClient(t, "127.0.5.1", s.at("127.0.0.1"), &receiving)
+	defer c.conn.Close()
+	packet := pack(t, newQuery("a.slow.", mdns.TypeA))
+	running := func() bool {
+		s.overload.mu.Lock()
+		defer s.overload.mu.Unlock()
+		return s.overload.running
+	}
+	flood := func(what string, until func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); !until(); {
+			if time.Now().After(deadline) {
+				t.Fatalf("timed out waiting until %s", what)
+			}
+			for range 1000 {
+				_, _ = c.conn.Write(packet)
+			}
+		}
+	}
+	flood("a client is limited", func() bool { return s.count(`seamark_transport_shed_queries_total{reason="client"}`) > 0 })
+	s.SetProxies(&ProxyOptions{Others: ProxyUse})
+	flood("no client is limited", func() bool { return !running() })
+	if s.overload.sockets[0].counting.Load() {
+		t.Error("queries are counted after proxies were set")
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,9 @@ type proxySession struct {
 	peer, client netip.AddrPort
 	expires      time.Time
 }
+
+// areUsed reports whether a peer may name its clients.
+func (p *proxies) areUsed() bool { return p != nil && (p.o.Others == ProxyUse || len(p.o.Trusted) > 0) }
 
 // policy returns the policy for a peer.
 func (p *proxies) policy(peer netip.Addr) ProxyPolicy {
@@ -153,12 +157,12 @@ func (s *proxySource) set(o *ProxyOptions) {
 	}
 }
 
-// unwrap returns the packet in a datagram that may have a header, and sets q's client; an
-// empty packet if the header is rejected, or the datagram has nothing else.
+// unwrap returns the packet in a datagram that may have a header, and sets q's client. It
+// returns nil if the header is rejected, or the datagram has nothing else.
 func (r *reader) unwrap(p *proxies, q *dns.Query, datagram []byte) []byte {
 	q.Sender = r.sender
 	policy := p.policy(q.Peer.Addr())
-	if policy == ProxySkip {
+	if policy == ProxySkip || len(datagram) == 0 {
 		return datagram
 	}
 	h, size, err := parseProxyHeader(datagram)
@@ -180,6 +184,9 @@ func (r *reader) unwrap(p *proxies, q *dns.Query, datagram []byte) []byte {
 	if policy == ProxyUse && h.client.IsValid() {
 		p.startSession(q.Peer, h.client)
 		r.setClient(q, h.client)
+	}
+	if size == len(datagram) {
+		return nil
 	}
 	return datagram[size:]
 }
@@ -203,10 +210,10 @@ func (s *proxySender) Send(q *dns.Query) {
 	q.Peer = client
 }
 
-// readProxyHeader reads a header from a connection into buf. It returns the header and the
-// data that were read after it, or an error and all data that were read.
-func readProxyHeader(from io.Reader, buf []byte) (h proxyHeader, rest []byte, err error) {
-	have := 0
+// readProxyHeader reads a header from a connection into buf, which has the first bytes of it
+// already. It returns the header and the data that were read after it, or an error and all
+// data that were read.
+func readProxyHeader(from io.Reader, buf []byte, have int) (h proxyHeader, rest []byte, err error) {
 	for {
 		h, size, err := parseProxyHeader(buf[:have])
 		if err == nil {
@@ -226,21 +233,39 @@ func readProxyHeader(from io.Reader, buf []byte) (h proxyHeader, rest []byte, er
 }
 
 // identify reads the header of a connection whose peer may be a proxy, and counts the
-// connection for its client. It returns false if the connection is to be closed.
+// connection for its client. It returns false if the connection is to be closed, or to be
+// passed to another process.
 func (c *conn) identify() bool {
 	buf := c.l.inputs.Get().(*[inSize]byte)[:]
-	c.setHandshakeDeadline(c.l.limits.Load().IdleTimeout)
+	deadline := time.Now().Add(c.l.limits.Load().IdleTimeout)
 	below := c.sock
 	withTLS, _ := c.sock.(*tlsSocket)
 	if withTLS != nil {
 		below = withTLS.socket
 	}
-	h, rest, err := readProxyHeader(below, buf)
+	var h proxyHeader
+	rest, err := buf[:copy(buf, c.in)], error(nil)
+	for {
+		c.setHandshakeDeadline(deadline)
+		h, rest, err = readProxyHeader(below, buf, len(rest))
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if c.l.isStopping() {
+			deadline = c.l.stopTime.Add(c.l.lastQuery)
+		}
+		if c.leaving = c.l.passing.Load(); c.leaving || !time.Now().Before(deadline) {
+			break
+		}
+	}
 	if err == nil && h.version != 0 && c.proxyPolicy == ProxyReject {
 		err = errProxyRejected
 	}
 	if err != nil {
-		c.buf = buf
+		if c.leaving {
+			c.unread, rest = bytes.Clone(rest), nil
+		}
+		c.buf, c.in = buf, nil
 		c.freeBuffer()
 		if len(rest) > 0 || err == errProxyRejected {
 			c.l.proxies.Load().rejected(c.l.o.Log, c.l.counts.proxyTCP, c.peer, err)
@@ -278,7 +303,7 @@ type proxiedConn struct {
 func (c *proxiedConn) identify() {
 	c.client = addrPort(c.Conn.RemoteAddr())
 	_ = c.SetReadDeadline(time.Now().Add(c.l.timeout))
-	h, rest, err := readProxyHeader(c.Conn, make([]byte, inSize))
+	h, rest, err := readProxyHeader(c.Conn, make([]byte, inSize), 0)
 	if err == nil && h.version != 0 && c.policy == ProxyReject {
 		err = errProxyRejected
 	}

@@ -76,7 +76,7 @@ type conn struct {
 	hasReadLast  bool      // readLast was called
 	drainFirst   bool      // there may be unread data: see closeGracefully
 	leaving      bool      // to another process, instead of being closed
-	unread       []byte    // if leaving: a part of a query
+	unread       []byte    // if leaving: a part of a query, or of the PROXY header
 
 	lastActive atomic.Int64 // Listener.clock of the last read, or write of a parked reply
 	refs       atomic.Int32 // parked queries, plus readerRef while there is a reader
@@ -151,7 +151,7 @@ const (
 // still that of the acceptLoop, if it was before.
 func (c *conn) run() (onLoop bool) {
 	if c.handshaking && !c.handshake() {
-		c.drainFirst = true
+		c.drainFirst = !c.leaving
 		c.release(readerRef)
 		return false
 	}
@@ -200,9 +200,7 @@ func (c *conn) wake() {
 		c.waiting = false
 		c.start()
 	case c.handshaking:
-		if c.l.isStopping() {
-			_ = c.sock.SetReadDeadline(c.l.stopTime.Add(c.l.lastQuery))
-		}
+		c.shortenHandshake()
 	case !c.closing && !c.isCut:
 		_ = c.sock.SetReadDeadline(pastDeadline())
 	}

@@ -50,18 +50,19 @@ func newTLSSocket(l *Listener, tcp socket) *tlsSocket {
 }
 
 // handshake reads the PROXY header if the peer may be a proxy, and completes the handshake
-// of TLS if the listener has it. It returns false if that has failed.
+// of TLS if the listener has it. It returns false if that has failed, or the connection leaves
+// for another process before its header is complete.
 func (c *conn) handshake() bool {
 	ok := c.proxyPolicy == ProxySkip || c.identify()
 	if s, isTLS := c.sock.(*tlsSocket); ok && isTLS {
-		c.setHandshakeDeadline(c.l.limits.Load().MessageTimeout)
+		c.setHandshakeDeadline(time.Now().Add(c.l.limits.Load().MessageTimeout))
 		if ok = s.tls.Handshake() == nil; !ok {
 			c.l.counts.handshake.Add(1)
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.handshaking = false
+	c.handshaking = c.leaving
 	if !ok || c.sock.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
@@ -70,10 +71,18 @@ func (c *conn) handshake() bool {
 }
 
 // setHandshakeDeadline limits how long the connection is read before its first query.
-func (c *conn) setHandshakeDeadline(timeout time.Duration) {
-	_ = c.sock.SetReadDeadline(time.Now().Add(timeout))
-	if c.l.isStopping() { // wake may have set a deadline before
+func (c *conn) setHandshakeDeadline(deadline time.Time) {
+	_ = c.sock.SetReadDeadline(deadline)
+	c.shortenHandshake() // wake may have set a deadline before
+}
+
+// shortenHandshake limits it further if the listener stops or passes its connections.
+func (c *conn) shortenHandshake() {
+	switch {
+	case c.l.isStopping():
 		_ = c.sock.SetReadDeadline(c.l.stopTime.Add(c.l.lastQuery))
+	case c.l.passing.Load():
+		_ = c.sock.SetReadDeadline(pastDeadline())
 	}
 }
 

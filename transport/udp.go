@@ -155,7 +155,9 @@ func (r *reader) record(s *slot, outcome dns.Outcome) {
 	case dns.Answered:
 		r.arenaUsed += len(s.q.Reply())
 	case dns.Ignored:
-		r.l.counts.unreadableUDP.Add(1)
+		if s.q.Packet() != nil { // else a header was all, or was rejected
+			r.l.counts.unreadableUDP.Add(1)
+		}
 	case dns.Parked:
 		r.l.parked.add()
 		s.q = r.newQuery() // the old one has another owner

@@ -370,3 +370,53 @@ func TestUDPStopAnswers(t *testing.T) {
 		}
 	})
 }
+
+// An empty datagram, and one that has a header alone, is no query, and neither is a rejected
+// header of a proxy.
+func TestUDPProxyDatagrams(t *testing.T) {
+	withEachReader(t, func(t *testing.T, o Options) {
+		s := serve(t, "127.0.0.1", o)
+		header, query := proxyV2From("192.0.2.7:4711"), pack(t, newQuery("a.in.", mdns.TypeA))
+		broken := bytes.Clone(header)
+		broken[12] = 0x22
+		for _, c := range []struct {
+			proxies              *ProxyOptions
+			datagram             []byte
+			unreadable, rejected int
+		}{
+			{nil, nil, 1, 0},
+			{&ProxyOptions{Others: ProxyUse, SessionTime: time.Hour, Sessions: 1}, nil, 1, 0},
+			{&ProxyOptions{Others: ProxyUse, SessionTime: time.Hour, Sessions: 1}, header, 0, 0},
+			{&ProxyOptions{Others: ProxyUse, SessionTime: time.Hour, Sessions: 1}, header[:10], 0, 1},
+			{&ProxyOptions{Others: ProxyUse}, broken, 0, 1},
+			{&ProxyOptions{Others: ProxyUse}, append(bytes.Clone(header), 0), 1, 0},
+			{&ProxyOptions{Others: ProxyReject}, nil, 1, 0},
+			{&ProxyOptions{Others: ProxyReject}, header, 0, 1},
+			{&ProxyOptions{Others: ProxyIgnore}, header, 0, 0},
+			{nil, header, 0, 0}, // a message with the opcode 1
+			{nil, header[:10], 1, 0},
+		} {
+			s.SetProxies(c.proxies)
+			unreadable := func() int { return s.count(`seamark_transport_unreadable_total{proto="udp"}`) }
+			rejected := func() int { return s.count(`seamark_transport_proxy_headers_rejected_total{proto="udp"}`) }
+			u, r := unreadable(), rejected()
+			conn := dial(t, "udp", s.at("127.0.0.1"))
+			for _, d := range [][]byte{c.datagram, query} {
+				if _, err := conn.Write(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reply := make([]byte, 512)
+			n, err := conn.Read(reply)
+			if c.proxies == nil && len(c.datagram) == len(header) && err == nil {
+				n, err = conn.Read(reply) // the reply to the header comes first
+			}
+			if err != nil || n == 0 {
+				t.Fatalf("%+v, datagram %x: the query after it got error %v", c.proxies, c.datagram, err)
+			}
+			if unreadable()-u != c.unreadable || rejected()-r != c.rejected {
+				t.Errorf("%+v, datagram %x: counted %d unreadable and %d rejected, want %d and %d", c.proxies, c.datagram, unreadable()-u, rejected()-r, c.unreadable, c.rejected)
+			}
+		}
+	})
+}

@@ -59,9 +59,10 @@ type Message struct {
 	Error   string           `json:",omitempty"`
 	Name    string           `json:",omitempty"` // the address of HTTP, or the name of a State
 	Address netip.AddrPort   `json:",omitzero"`  // of the listener of a Connection
-	Unread  []byte           `json:",omitempty"` // the part of a query that was read from a Connection
+	Unread  []byte           `json:",omitempty"` // the part of a query, or of a PROXY header, that was read from a Connection
 	Queries int              `json:",omitempty"` // received from a Connection
 	Client  netip.AddrPort   `json:",omitzero"`  // of a Connection, if a proxy has named it
+	Pending bool             `json:",omitempty"` // the PROXY header of a Connection is not complete
 	Unused  []netip.AddrPort `json:",omitempty"` // addresses that the new process does not serve
 
 	File *os.File `json:"-"`
