@@ -14,6 +14,7 @@ func TestTSIGClients(t *testing.T) {
 		{"", "+tcp", "+tcp"},
 		{"tls://", "+tls", "+tls"},
 		{"https://", "+https", "+https"},
+		{"quic://", "+quic", ""},
 	} {
 		t.Run(c.scheme+c.kdig, func(t *testing.T) {
 			s := serveEncrypted(t, c.scheme+"."+block)
@@ -21,6 +22,9 @@ func TestTSIGClients(t *testing.T) {
 				out := s.run("kdig", "knot-dnsutils", c.kdig, "-y", algorithm+":key.:"+secret, "@127.0.0.1", "-p", s.port(0), "a.example", "TXT")
 				if !strings.Contains(out, "\"answered\"") || strings.Contains(out, "WARNING") {
 					t.Errorf("kdig with %s: got\n%s\nwant an answer with a valid signature", algorithm, out)
+				}
+				if c.dig == "" { // BIND's client has no such transport
+					continue
 				}
 				out = s.run("dig", "bind9-dnsutils", c.dig, "-y", algorithm+":key.:"+secret, "@127.0.0.1", "-p", s.port(0), "a.example", "TXT")
 				if !strings.Contains(out, "\"answered\"") || strings.Contains(out, "could not be validated") {

@@ -110,7 +110,9 @@ type doqQuery struct {
 	c       *doqConn
 	s       doqStream
 	size    atomic.Int64 // of what the client sends; -1 while it is not known
-	written bool         // a part of the reply has been written
+	written bool         // Stream has written a part of the reply
+	// cancelled is set if the client has not accepted a part of the reply.
+	cancelled bool
 }
 
 // cancel finishes the stream without a reply.
@@ -227,16 +229,26 @@ func framed(b, message []byte) []byte {
 
 // write writes the last message, with its length, and finishes the stream.
 func (q *doqQuery) write(framed []byte) {
-	if _, err := q.s.Write(framed); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			q.c.l.sessions.CountSlowReader()
-		}
-		q.cancel(doqExcessiveLoad)
+	if q.tryWrite(framed) != nil {
 		return
 	}
 	q.c.l.responses.add(doqNoError)
 	_ = q.s.Close()
 	q.c.finish()
+}
+
+// tryWrite writes a message with its length. If the client does not accept it in time, it
+// resets the stream and returns an error.
+func (q *doqQuery) tryWrite(framed []byte) error {
+	_, err := q.s.Write(framed)
+	if err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			q.c.l.sessions.CountSlowReader()
+		}
+		q.cancelled = true
+		q.cancel(doqExcessiveLoad)
+	}
+	return err
 }
 
 // writeLarge is like write, and waits for the client.
@@ -254,6 +266,9 @@ func (q *doqQuery) writeLarge(framed []byte) {
 
 // Send writes the reply of a parked query.
 func (q *doqQuery) Send(r *dns.Query) {
+	if q.cancelled {
+		return
+	}
 	if large := q.reply(r); large != nil {
 		q.writeLarge(large)
 	}
@@ -263,6 +278,5 @@ func (q *doqQuery) Send(r *dns.Query) {
 func (q *doqQuery) Stream(message []byte) error {
 	q.written = true
 	_ = q.s.SetWriteDeadline(time.Now().Add(q.c.l.timeouts.Load().WriteTimeout))
-	_, err := q.s.Write(framed(make([]byte, 0, 2+len(message)), message))
-	return err
+	return q.tryWrite(framed(make([]byte, 0, 2+len(message)), message))
 }
