@@ -3,7 +3,6 @@ package tsig
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,37 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/wire"
 )
-
-// keys are those of the Corefile and of files.
-type keys struct {
-	own    map[wire.Name]*tsig.Key
-	paths  []string
-	parsed []map[wire.Name]*tsig.Key // the files' keys until the start
-	files  []*keyFile                // set at the start
-}
-
-func (k *keys) lookup(name wire.Name) *tsig.Key {
-	if key := k.own[name]; key != nil {
-		return key
-	}
-	for _, found := range k.parsed {
-		if key := found[name]; key != nil {
-			return key
-		}
-	}
-	for _, f := range k.files {
-		if key := (*f.keys.Load())[name]; key != nil {
-			return key
-		}
-	}
-	return nil
-}
 
 // newKey returns a key from its texts.
 func newKey(name, algorithm, secret string) (*tsig.Key, error) {
@@ -134,7 +106,7 @@ func parseKeys(text string) (map[wire.Name]*tsig.Key, error) {
 	return found, nil
 }
 
-// A keyFile is a watched file with keys.
+// A keyFile is a file with keys, which is watched from the start on.
 type keyFile struct {
 	path   string
 	keys   atomic.Pointer[map[wire.Name]*tsig.Key]
@@ -146,15 +118,21 @@ type keyFile struct {
 // pollInterval is how often a file is checked where the system has no events.
 const pollInterval = 10 * time.Second
 
+// newKeyFile reads a file.
 func newKeyFile(path string, log *slog.Logger) (*keyFile, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	f := &keyFile{path: path, log: log, cancel: cancel}
-	w := watch.New([]string{path}, watch.Options{Poll: pollInterval, Log: log})
+	f := &keyFile{path: path, log: log}
+	return f, f.read()
+}
+
+// start reads the file again, and whenever it has changed.
+func (f *keyFile) start() error {
+	w := watch.New([]string{f.path}, watch.Options{Poll: pollInterval, Log: f.log})
 	if err := f.read(); err != nil {
-		cancel()
 		w.Close()
-		return nil, err
+		return err
 	}
+	var ctx context.Context
+	ctx, f.cancel = context.WithCancel(context.Background())
 	f.task.Go(func() {
 		defer w.Close()
 		for w.Wait(ctx) {
@@ -165,7 +143,7 @@ func newKeyFile(path string, log *slog.Logger) (*keyFile, error) {
 			}
 		}
 	})
-	return f, nil
+	return nil
 }
 
 func (f *keyFile) read() error {
@@ -185,89 +163,4 @@ func (f *keyFile) read() error {
 func (f *keyFile) Stop() {
 	f.cancel()
 	f.task.Wait()
-}
-
-// Setup sets up the tsig directive: see TSIG.
-func Setup(b *config.Block, uses []corefile.Directive) error {
-	t := &TSIG{keys: keys{own: map[wire.Name]*tsig.Key{}}, log: b.Log}
-	d := uses[0]
-	zones, err := b.ZonesOr(d)
-	t.zones = zones
-	errs := []error{config.Once(uses), err, d.Options(
-		corefile.Option{Usage: "secret NAME KEY", Set: func(o corefile.Directive) error {
-			key, err := newKey(o.Args[0].Text, "hmac-sha256", o.Args[1].Text)
-			if err != nil {
-				return o.Errorf("%w", err)
-			}
-			if t.keys.own[key.Name] != nil {
-				return o.Errorf("key %s is defined twice", key.Name)
-			}
-			t.keys.own[key.Name] = key
-			return nil
-		}},
-		corefile.Option{Usage: "secrets FILE", Set: func(o corefile.Directive) error {
-			path := b.Path(o.Args[0].Text)
-			t.keys.paths = append(t.keys.paths, path)
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return o.Errorf("%w", err)
-			}
-			found, err := parseKeys(string(text))
-			if err != nil {
-				return o.Errorf("%s: %w", path, err)
-			}
-			t.keys.parsed = append(t.keys.parsed, found)
-			return nil
-		}},
-		corefile.Option{Usage: "require QTYPE...", Set: func(o corefile.Directive) error {
-			var err error
-			t.all.types, err = words(o, func(a corefile.Token) error {
-				typ, ok := wire.ParseType(a.Text)
-				if !ok {
-					return a.Errorf(o.Path, "unknown type %q", a.Text)
-				}
-				t.types = append(t.types, typ)
-				return nil
-			})
-			return err
-		}},
-		corefile.Option{Usage: "require_opcode OPCODE...", Set: func(o corefile.Directive) error {
-			var err error
-			t.all.opcodes, err = words(o, func(a corefile.Token) error {
-				opcode, ok := map[string]int{"QUERY": 0, "IQUERY": 1, "STATUS": 2, "NOTIFY": 4, "UPDATE": 5}[a.Text]
-				if !ok {
-					return a.Errorf(o.Path, "unknown opcode %q", a.Text)
-				}
-				t.opcodes = append(t.opcodes, opcode)
-				return nil
-			})
-			return err
-		}},
-	)}
-	b.Handle(t)
-	b.OnStart(func(s *config.Start) error {
-		type key struct{ path string }
-		for _, path := range t.keys.paths {
-			f, err := config.Keep(s, key{path}, func() (*keyFile, error) { return newKeyFile(path, b.Log) })
-			if err != nil {
-				return err
-			}
-			t.keys.files = append(t.keys.files, f)
-		}
-		t.keys.parsed = nil
-		return nil
-	})
-	return errors.Join(errs...)
-}
-
-// words calls add with each argument, unless the first one is all or none.
-func words(o corefile.Directive, add func(corefile.Token) error) (all bool, err error) {
-	if first := o.Args[0].Text; first == "all" || first == "none" {
-		return first == "all", nil
-	}
-	var errs []error
-	for _, a := range o.Args {
-		errs = append(errs, add(a))
-	}
-	return false, errors.Join(errs...)
 }

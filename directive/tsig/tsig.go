@@ -3,7 +3,6 @@ package tsig
 
 import (
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -17,8 +16,8 @@ import (
 //	tsig [ZONES...] {
 //	    secret NAME KEY
 //	    secrets FILE
-//	    require [QTYPE...]
-//	    require_opcode [OPCODE...]
+//	    require QTYPE...
+//	    require_opcode OPCODE...
 //	}
 //
 // A query for a name in ZONES that has a TSIG record (RFC 8945) is verified, and its reply
@@ -66,15 +65,25 @@ import (
 // watched; transfer and secondary can sign.
 type TSIG struct {
 	zones   []wire.Name
-	keys    keys
+	own     map[wire.Name]*tsig.Key // of the Corefile
+	files   []*keyFile
 	types   []wire.Type // that must be signed
 	opcodes []int
 	all     struct{ types, opcodes bool }
-	log     *slog.Logger
 }
 
 // Lookup implements [tsig.Keys].
-func (t *TSIG) Lookup(name wire.Name) *tsig.Key { return t.keys.lookup(name) }
+func (t *TSIG) Lookup(name wire.Name) *tsig.Key {
+	if key := t.own[name]; key != nil {
+		return key
+	}
+	for _, f := range t.files {
+		if key := (*f.keys.Load())[name]; key != nil {
+			return key
+		}
+	}
+	return nil
+}
 
 // HandlesNotify implements [dns.NotifyHandler].
 func (t *TSIG) HandlesNotify() {}
@@ -82,7 +91,10 @@ func (t *TSIG) HandlesNotify() {}
 // AnyClass implements [dns.AnyClass].
 func (t *TSIG) AnyClass() bool { return false }
 
-var errNotSigned = errors.New("the query must be signed")
+var (
+	errNotSigned = errors.New("the query must be signed")
+	errSignature = errors.New("the signature is not valid")
+)
 
 // ServeDNS verifies the signature.
 func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
@@ -94,34 +106,31 @@ func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Next
 	}
 	r, signed, err := tsig.Find(packet)
-	switch {
-	case err != nil:
-		q.Fail(wire.FormErr)
-		q.Err = err
-		return dns.Done
-	case r == nil && t.required(q):
-		q.Fail(wire.Refused)
-		q.Err = errNotSigned
-		return dns.Done
-	case r == nil:
+	if err != nil {
+		return fail(q, wire.FormErr, err)
+	}
+	if r == nil {
+		if t.required(q) {
+			return fail(q, wire.Refused, errNotSigned)
+		}
 		return dns.Next
 	}
 	s, err := tsig.Accept(t, r, signed, time.Now())
 	if err != nil {
-		q.Fail(wire.FormErr)
-		q.Err = err
-		return dns.Done
+		return fail(q, wire.FormErr, err)
 	}
 	q.SetSigner(s)
 	if s.Error != 0 {
-		q.Fail(wire.NotAuth)
-		q.Err = errSignature
-		return dns.Done
+		return fail(q, wire.NotAuth, errSignature)
 	}
 	return dns.Next
 }
 
-var errSignature = errors.New("the signature is not valid")
+func fail(q *dns.Query, code wire.RCode, err error) dns.Verdict {
+	q.Fail(code)
+	q.Err = err
+	return dns.Done
+}
 
 // required reports whether the query must be signed.
 func (t *TSIG) required(q *dns.Query) bool {

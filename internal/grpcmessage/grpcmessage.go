@@ -20,8 +20,8 @@ import (
 const (
 	Path        = "/coredns.dns.DnsService/Query"
 	ContentType = "application/grpc"
-	// MaxSize is the size of a body with the largest DNS message: both headers have 9
-	// bytes.
+	// MaxSize is the size in bytes of a body with the largest DNS message: the headers of
+	// the frame and of the field have 9 bytes.
 	MaxSize = wire.MaxMessage + 9
 
 	frameHeader = 5 // a flag and the length
@@ -49,26 +49,26 @@ func Parse(body []byte) (message []byte, err error) {
 	if len(body) < frameHeader {
 		return nil, errFrame
 	}
-	switch packet := body[frameHeader:]; {
-	case body[0] == 1:
+	if body[0] == 1 {
 		return nil, ErrCompressed
-	case body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(packet)):
-		return nil, errFrame
-	default:
-		for len(packet) > 0 {
-			number, kind, size := protowire.ConsumeTag(packet)
-			if size < 0 {
-				return nil, errPacket
-			}
-			packet = packet[size:]
-			if size = protowire.ConsumeFieldValue(number, kind, packet); size < 0 {
-				return nil, errPacket
-			}
-			if number == msgField && kind == protowire.BytesType {
-				message, _ = protowire.ConsumeBytes(packet)
-			}
-			packet = packet[size:]
-		}
-		return message, nil
 	}
+	packet := body[frameHeader:]
+	if body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(packet)) {
+		return nil, errFrame
+	}
+	for len(packet) > 0 {
+		number, kind, size := protowire.ConsumeTag(packet)
+		if size < 0 {
+			return nil, errPacket
+		}
+		packet = packet[size:]
+		if size = protowire.ConsumeFieldValue(number, kind, packet); size < 0 {
+			return nil, errPacket
+		}
+		if number == msgField && kind == protowire.BytesType {
+			message, _ = protowire.ConsumeBytes(packet)
+		}
+		packet = packet[size:]
+	}
+	return message, nil
 }

@@ -4,8 +4,8 @@ package processgroup
 
 import "os/exec"
 
-// Set does nothing: there are no process groups. The end of its context
-// kills the command alone.
+// Set does nothing: there are no process groups. The end of the command's context kills the
+// command alone.
 func Set(*exec.Cmd) {}
 
 // Kill does nothing.

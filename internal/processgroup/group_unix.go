@@ -16,8 +16,8 @@ import (
 // reapTimeout limits how long Kill reaps a group: the kernel may delay a process's end.
 const reapTimeout = time.Second
 
-// Set makes a command that has not started the leader of a process
-// group. The end of its context kills the group.
+// Set makes a command that has not started the leader of a process group. The end of its
+// context kills the group.
 func Set(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error {
@@ -33,9 +33,9 @@ func Set(c *exec.Cmd) {
 // Terminate asks the processes of a group to end, by SIGTERM.
 func Terminate(pgid int) { _ = syscall.Kill(-pgid, syscall.SIGTERM) }
 
-// Kill kills the rest of a process group whose leader has ended. The
-// kernel does not reuse the group's ID before the last member has ended. As process
-// 1 of a container, this program is the parent of orphans and has to reap them.
+// Kill kills the rest of a process group whose leader has ended. The kernel does not reuse
+// the group's ID before the last member has ended. As process 1 of a container, this program
+// is the parent of orphans and has to reap them.
 func Kill(pgid int) {
 	_ = syscall.Kill(-pgid, syscall.SIGKILL)
 	for deadline := time.Now().Add(reapTimeout); time.Now().Before(deadline); {

@@ -38,7 +38,7 @@ func algorithm(name wire.Name) func() hash.Hash {
 // SHA256 is the algorithm of keys that have no other.
 const SHA256 wire.Name = "\x0bhmac-sha256\x00"
 
-// Known reports whether the algorithm is supported.
+// Known reports whether an algorithm is supported.
 func Known(name wire.Name) bool { return algorithm(name) != nil }
 
 // A Key is a secret that two servers share.
@@ -197,16 +197,17 @@ func (r *Record) Append(message []byte) []byte {
 	return message
 }
 
-// A Session is one query and the messages of its reply.
+// A Session verifies or signs the messages of the reply to one query. It is not safe for
+// concurrent use.
 type Session struct {
 	key       *Key
 	algorithm wire.Name
 	prior     []byte // the last MAC; nil before the query is signed
-	count     int    // messages of the reply so far
+	count     int    // signed messages of the reply so far
 	unsigned  []byte // messages since the last signature
 	skipped   int    // number of these
-	Error     uint16 // of the query, for Sign
-	time      uint64 // of the query, for BadTime
+	Error     uint16 // of the query's signature, for Sign; 0 if it is valid
+	time      uint64 // of the query's signature, for replies with an Error
 }
 
 // Start signs a query.
@@ -221,6 +222,10 @@ func Start(key *Key, query []byte, now time.Time) (*Session, []byte) {
 func (s *Session) record(message []byte, now time.Time) *Record {
 	return &Record{Key: s.key.Name, Algorithm: s.algorithm, Time: uint64(now.Unix()), Fudge: fudge, ID: binary.BigEndian.Uint16(message)}
 }
+
+// minMAC is the least length of a MAC in bytes, unless half of the hash is longer (RFC 8945
+// §5.2.2.1).
+const minMAC = 10
 
 // Accept verifies a query. It returns a session that signs the reply: its Error is set
 // if the signature is not valid. The error is ErrFormat if the MAC has a length that the
@@ -239,17 +244,10 @@ func Accept(keys Keys, r *Record, signed []byte, now time.Time) (*Session, error
 	return s, nil
 }
 
-// minMAC is the least length of a MAC, unless half of the hash is longer (RFC 8945
-// §5.2.2.1).
-const minMAC = 10
-
-// check returns the error of a record (RFC 8945 §5.2).
+// check returns the error of a record with a supported algorithm (RFC 8945 §5.2), or 0.
 func (r *Record) check(key *Key, prior, signed []byte, timersOnly bool, now time.Time) uint16 {
-	if algorithm(r.Algorithm) == nil {
-		return BadKey
-	}
 	want := r.mac(key.Secret, prior, signed, timersOnly)
-	if len(r.MAC) > len(want) || len(r.MAC) < minMAC || !hmac.Equal(r.MAC, want[:len(r.MAC)]) {
+	if len(r.MAC) > len(want) || !hmac.Equal(r.MAC, want[:len(r.MAC)]) {
 		return BadSig
 	}
 	if d := now.Unix() - int64(r.Time); d > int64(r.Fudge) || -d > int64(r.Fudge) {
@@ -261,11 +259,14 @@ func (r *Record) check(key *Key, prior, signed []byte, timersOnly bool, now time
 	return 0
 }
 
-// Size returns more than the size of the record that Sign appends.
-func (s *Session) Size() int { return len(s.key.Name) + len(s.algorithm) + 26 + 64 + 6 }
+// Size returns the largest size of the record that Sign appends, with the MAC of HMAC-SHA512.
+func (s *Session) Size() int {
+	const numbers, serverTime = 26, 6
+	return len(s.key.Name) + len(s.algorithm) + numbers + sha512.Size + serverTime
+}
 
-// Sign signs the next message of the reply, unless the query's signature was not valid
-// (RFC 8945 §5.2).
+// Sign signs the next message of the reply. If the query's MAC was not verified, it appends
+// a record without a MAC (RFC 8945 §5.2).
 func (s *Session) Sign(message []byte) []byte {
 	r := s.record(message, time.Now())
 	r.Error = s.Error
@@ -309,7 +310,8 @@ func (s *Session) Verify(message []byte, last bool, now time.Time) error {
 		return nil
 	}
 	if r.Error != 0 {
-		return fmt.Errorf("the server rejects the signature: %s", cmp.Or(map[uint16]string{BadSig: "BADSIG", BadKey: "BADKEY", BadTime: "BADTIME", BadTrunc: "BADTRUNC"}[r.Error], fmt.Sprintf("error %d", r.Error)))
+		name := map[uint16]string{BadSig: "BADSIG", BadKey: "BADKEY", BadTime: "BADTIME", BadTrunc: "BADTRUNC"}[r.Error]
+		return fmt.Errorf("the server rejects the signature: %s", cmp.Or(name, fmt.Sprintf("error %d", r.Error)))
 	}
 	if r.Key != s.key.Name || r.Algorithm != s.algorithm || r.check(s.key, s.prior, append(s.unsigned, signed...), s.count > 0, now) != 0 {
 		return ErrSig
