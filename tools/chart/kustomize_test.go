@@ -27,7 +27,7 @@ func TestKustomizations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bases := map[string]string{"kubernetes": "kubernetes/base", "kube-dns": "kube-dns/one-container"}
+	bases := map[string]string{"kubernetes": "kubernetes/base", "kube-dns": "kube-dns/one-container", "node": "node"}
 	for _, dir := range dirs {
 		name, err := filepath.Rel(deploy, dir)
 		if err != nil {
