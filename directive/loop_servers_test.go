@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -21,9 +22,33 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// The servers' addresses are not on 127.0.0.1, where other processes have sockets, and their
-// port is not one that the system assigns.
-const first, second = "127.77.2.1:1053", "127.77.2.2:1053"
+// freeAddresses returns two addresses with the same port. They are not on 127.0.0.1, where
+// other processes have sockets, and the port is not one that the system assigns.
+func freeAddresses(t *testing.T) (first, second netip.AddrPort) {
+	t.Helper()
+	free := func(at netip.AddrPort) bool {
+		tcp, err := net.Listen("tcp", at.String())
+		if err != nil {
+			return false
+		}
+		defer tcp.Close()
+		udp, err := net.ListenPacket("udp", at.String())
+		if err != nil {
+			return false
+		}
+		udp.Close()
+		return true
+	}
+	for port := uint16(1053); port < 1153; port++ {
+		first = netip.AddrPortFrom(netip.MustParseAddr("127.77.2.1"), port)
+		second = netip.AddrPortFrom(netip.MustParseAddr("127.77.2.2"), port)
+		if free(first) && free(second) {
+			return first, second
+		}
+	}
+	t.Fatal("no port from 1053 to 1152 is free")
+	return first, second
+}
 
 type syncBuffer struct {
 	mu sync.Mutex
@@ -93,7 +118,7 @@ func waitForLog(t *testing.T, log *syncBuffer, want string) {
 
 // A server whose own address is one of its upstreams uses only the other upstreams.
 func TestLoopOwnAddress(t *testing.T) {
-	at := netip.MustParseAddrPort(first)
+	at, _ := freeAddresses(t)
 	other := dnstest.Upstream(t, "www.example.org. 60 IN A 192.0.2.80\n")
 	log := serve(t, at, at.String(), other)
 	waitForLog(t, log, "[ERROR] loop: Upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
@@ -110,7 +135,7 @@ func TestLoopOwnAddress(t *testing.T) {
 // Two servers that only forward to each other log the loop and continue to run:
 // queries fail at once with an extended error.
 func TestLoopTwoServers(t *testing.T) {
-	a, b := netip.MustParseAddrPort(first), netip.MustParseAddrPort(second)
+	a, b := freeAddresses(t)
 	logA := serve(t, a, b.String())
 	logB := serve(t, b, a.String())
 	// One server detects the loop first. It then answers the probe of the other.
