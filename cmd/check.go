@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/internal/flags"
@@ -40,7 +41,7 @@ With --from-cluster it checks the configuration in a cluster, in place of files:
 ConfigMaps coredns, with coredns-custom in its folder custom, and kube-dns in kube-system.
 
 With --coredns VERSION it also reports what that version of CoreDNS has removed or ignores,
-and the directives and options that CoreDNS does not have.
+and the directives and options that it does not have, or not yet.
 
 With --output json, sarif or github, standard output has the errors and warnings in that
 format (Seamark's own JSON, SARIF 2.1.0, or workflow commands of GitHub), and standard
@@ -91,7 +92,9 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 			errs, warnings = planFindings(plan, f.strict)
 		}
 		if f.coredns != "" {
-			corednsErrs, corednsWarnings := corednsFindings(servers, v)
+			corednsErrs, corednsWarnings := corednsFindings(servers, v, func(name string) bool {
+				return slices.ContainsFunc(p.directives, func(d config.Directive) bool { return d.Name == name })
+			})
 			errs = append(errs, corednsErrs...)
 			if f.strict {
 				errs = append(errs, corednsWarnings...)

@@ -48,7 +48,8 @@ func TestCheckFromCluster(t *testing.T) {
 func TestCheckCoreDNS(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "old"), ".:53 {\n    proxy . 192.0.2.1\n    kubernetes cluster.local {\n        upstream\n        resyncperiod 1m\n    }\n}\n")
-	write(t, filepath.Join(dir, "own"), ".:53 {\n    kubernetes cluster.local {\n        manifests .\n        wildcards\n    }\n    handover /run/x\n}\n")
+	write(t, filepath.Join(dir, "own"), ".:53 {\n    kubernetes cluster.local {\n        manifests .\n        wildcards\n    }\n    handover /run/x\n    etcd skydns.local {\n        watch on\n    }\n}\n")
+	write(t, filepath.Join(dir, "new"), ".:53 {\n    forward . 192.0.2.1 {\n        max_connect_attempts 2\n    }\n    timeouts {\n        read 3s\n    }\n}\n")
 	write(t, filepath.Join(dir, "good"), ".:53 {\n    kubernetes cluster.local {\n        endpoint http://192.0.2.1 http://192.0.2.2\n    }\n}\n")
 	for _, c := range []struct {
 		args, stderr string
@@ -61,6 +62,10 @@ func TestCheckCoreDNS(t *testing.T) {
 		{"--coredns 1.15.0 old", "old:4: kubernetes: upstream: CoreDNS 1.15.0: removed (1.7.0)\n", 1},
 		{"--coredns 1.15.0 own", "own:6: handover: CoreDNS 1.15.0: it has no such plugin\n", 1},
 		{"--coredns 1.15.0 own", "own:4: kubernetes: wildcards: CoreDNS 1.15.0: it has no such option\n", 1},
+		{"--coredns 1.10.0 new", "new:5: timeouts: CoreDNS 1.10.0: not before 1.10.1\n", 1},
+		{"--coredns 1.10.1 new", "new:3: forward: max_connect_attempts: CoreDNS 1.10.1: not before 1.13.2\n", 1},
+		{"--coredns 1.13.2 new", "", 0},
+		{"--coredns 1.6.2 own", "own:8: etcd: watch: CoreDNS 1.6.2: it has no such option\n", 1},
 		{"--coredns v1.11.1-eksbuild.4 good", "warning: good:3: kubernetes: endpoint: CoreDNS 1.11.1: only the first URL is used (1.4.0)\n", 0},
 		{"--coredns 1.11.1 --strict good", "good:3: kubernetes: endpoint: CoreDNS 1.11.1: only the first URL is used (1.4.0)\n", 1},
 		{"--coredns 1.99 good", "seamark: --coredns: the changes of CoreDNS are known up to version 1.15.0, got \"1.99\"\n", 2},

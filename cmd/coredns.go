@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	_ "embed" // of the table of versions
 	"fmt"
 	"slices"
 	"strconv"
@@ -61,18 +62,69 @@ func corednsChanges() []corednsChange {
 	}
 }
 
-// onlySeamark lists directives and options that no CoreDNS has.
+// onlySeamark lists options that no CoreDNS has, of directives that it has.
 func onlySeamark() map[string][]string {
 	return map[string][]string{
-		"handover": nil, "kubedns_config": nil, "records": nil, "lameduck": nil,
 		"kubernetes": {"manifests", "snapshot", "ptr", "compatible", "wildcards"},
 		"forward":    {"case_randomization"},
+		"etcd":       {"watch", "most", "ttl", "negative_ttl", "priority", "hostmaster", "local", "compatible"},
+		"secondary":  {"file", "key"},
+		"transfer":   {"key"},
+		"chaos":      {"statistics"},
 	}
 }
 
+// corednsTable lists CoreDNS's plugins and their options: see tools/coredns.
+//
+//go:embed coredns.txt
+var corednsTable string
+
+// versions are the versions of CoreDNS that have a plugin or an option. end is zero if the
+// newest has it.
+type versions struct{ from, end version }
+
+func (r versions) has(v version) bool {
+	return slices.Compare(r.from[:], v[:]) <= 0 && (r.end == version{} || slices.Compare(v[:], r.end[:]) < 0)
+}
+
+// readTable returns the versions of each plugin, and of its options as PLUGIN OPTION.
+func readTable(text string) map[string][]versions {
+	table := map[string][]versions{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		n := slices.IndexFunc(words, func(w string) bool { _, ok := parseVersion(w); return ok })
+		name := strings.Join(words[:n], " ")
+		var r versions
+		r.from, _ = parseVersion(words[n])
+		if len(words) > n+1 {
+			r.end, _ = parseVersion(words[n+1])
+		}
+		table[name] = append(table[name], r)
+	}
+	return table
+}
+
+// absent returns why a version lacks a plugin or an option, "" if it has it or the table does
+// not list it.
+func absent(ranges []versions, v version) string {
+	if len(ranges) == 0 || slices.ContainsFunc(ranges, func(r versions) bool { return r.has(v) }) {
+		return ""
+	}
+	for _, r := range ranges {
+		if slices.Compare(v[:], r.from[:]) < 0 {
+			return fmt.Sprintf("not before %v", r.from)
+		}
+	}
+	return fmt.Sprintf("removed (%v)", ranges[len(ranges)-1].end)
+}
+
 // corednsFindings returns errors and warnings about the directives and options of a Corefile
-// that a version of CoreDNS rejects or ignores.
-func corednsFindings(servers []corefile.Server, v version) (errs, warnings []error) {
+// that a version of CoreDNS rejects or ignores. known reports whether Seamark has a directive:
+// others have an error already.
+func corednsFindings(servers []corefile.Server, v version, known func(directive string) bool) (errs, warnings []error) {
 	report := func(d corefile.Directive, level, text string) {
 		err := d.Errorf("CoreDNS %v: %s", v, text)
 		if level == "error" {
@@ -81,6 +133,8 @@ func corednsFindings(servers []corefile.Server, v version) (errs, warnings []err
 			warnings = append(warnings, err)
 		}
 	}
+	table, own := readTable(corednsTable), onlySeamark()
+	// apply reports the latest change of a plugin or an option, or that the version lacks it.
 	apply := func(d corefile.Directive, plugin, option string) {
 		for _, c := range slices.Backward(corednsChanges()) {
 			if c.plugin != plugin || c.option != option || slices.Compare(c.from[:], v[:]) > 0 {
@@ -89,20 +143,27 @@ func corednsFindings(servers []corefile.Server, v version) (errs, warnings []err
 			if option != "endpoint" || len(d.Args) > 1 {
 				report(d, c.level, fmt.Sprintf("%s (%v)", c.text, c.from))
 			}
-			return // the latest change counts
+			return
+		}
+		if why := absent(table[strings.TrimSpace(plugin+" "+option)], v); why != "" {
+			report(d, "error", why)
 		}
 	}
-	own := onlySeamark()
 	for _, s := range servers {
 		for _, d := range s.Directives {
-			options, known := own[d.Text]
-			if known && options == nil {
-				report(d, "error", "it has no such plugin")
+			if table[d.Text] == nil {
+				if known(d.Text) {
+					report(d, "error", "it has no such plugin")
+				}
 				continue
 			}
+			before := len(errs)
 			apply(d, d.Text, "")
+			if len(errs) > before {
+				continue // so are its options
+			}
 			for _, o := range d.Body {
-				if slices.Contains(options, o.Text) {
+				if slices.Contains(own[d.Text], o.Text) {
 					report(o, "error", "it has no such option")
 				}
 				apply(o, d.Text, o.Text)
