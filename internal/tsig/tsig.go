@@ -292,6 +292,7 @@ const maxUnsigned = 99
 var (
 	ErrUnsigned = errors.New("the reply is not signed")
 	ErrSig      = errors.New("the signature of the reply is not valid")
+	ErrTime     = errors.New("the signature of the reply is too old, or from the future")
 )
 
 // Verify verifies the next message of the reply to a query. Up to 99 messages after the
@@ -313,7 +314,14 @@ func (s *Session) Verify(message []byte, last bool, now time.Time) error {
 		name := map[uint16]string{BadSig: "BADSIG", BadKey: "BADKEY", BadTime: "BADTIME", BadTrunc: "BADTRUNC"}[r.Error]
 		return fmt.Errorf("the server rejects the signature: %s", cmp.Or(name, fmt.Sprintf("error %d", r.Error)))
 	}
-	if r.Key != s.key.Name || r.Algorithm != s.algorithm || r.check(s.key, s.prior, append(s.unsigned, signed...), s.count > 0, now) != 0 {
+	if r.Key != s.key.Name || r.Algorithm != s.algorithm {
+		return ErrSig
+	}
+	switch r.check(s.key, s.prior, append(s.unsigned, signed...), s.count > 0, now) {
+	case 0:
+	case BadTime:
+		return fmt.Errorf("%w: it is from %s: check the clocks of both servers", ErrTime, time.Unix(int64(r.Time), 0).UTC().Format(time.RFC3339))
+	default:
 		return ErrSig
 	}
 	s.prior, s.unsigned, s.skipped = r.MAC, nil, 0

@@ -188,8 +188,8 @@ func TestVerifyOtherKey(t *testing.T) {
 		}
 	}
 	client, messages := conversation(1)
-	if err := client.Verify(messages[0], true, time.Now().Add(time.Hour)); !errors.Is(err, ErrSig) {
-		t.Errorf("after an hour: got %v, want %v", err, ErrSig)
+	if err := client.Verify(messages[0], true, time.Now().Add(time.Hour)); !errors.Is(err, ErrTime) {
+		t.Errorf("after an hour: got %v, want %v", err, ErrTime)
 	}
 }
 
