@@ -4,30 +4,87 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/seamark/seamark/wire"
 )
 
-// A Builder collects the records of one zone.
+// A Builder makes a zone from records, or from another version of the zone and the records
+// that differ. Then the new version shares the memory of all other names with the old one.
 type Builder struct {
-	zone *Zone
+	zone  *Zone
+	names namesEdit
+	nsec3 namesEdit // owners of NSEC3 records: such a name does not exist for other types (RFC 5155 §7.2.8)
+
+	current *draft
+	large   map[draftKey]*draft // open until the zone is complete, since they cost much to encode
+	pending int                 // bytes that were added to open drafts
+	orphans map[draftKey]bool   // names that may have signatures without records
+	encoder encoder
+
+	isEdit       bool // made from another version
+	changedApex  bool
+	changedCuts  bool // delegations or DNAME records
+	changedNSEC  bool // owners of NSEC records
+	changedNSEC3 bool
+}
+
+// A draft is a node that is being changed.
+type draft struct {
+	draftKey
+	name  string // complete, with the zone file's spelling
+	sets  []rrset
+	bytes int // of the records when the draft was opened: see Zone.Bytes
+	added int // bytes
 	// seen has the records of RRsets with more than few records, to find duplicates.
 	seen map[seenRecord]struct{}
 }
 
-// A seenRecord identifies a record of a Builder.
-type seenRecord struct {
-	node  *node
-	t     wire.Type
-	rdata string
+// A draftKey identifies a draft.
+type draftKey struct {
+	key     string // the name in lower case, without the zone's name
+	isNSEC3 bool
 }
+
+// An rrset is the records of one type of a draft, and their signatures, in the form of
+// package wire's answers, with the query name as owner.
+type rrset struct {
+	t       wire.Type
+	n       int
+	records []byte
+	nSigs   int
+	sigs    []byte
+}
+
+// A seenRecord identifies a record of a draft.
+type seenRecord struct {
+	covered, t wire.Type
+	rdata      string
+}
+
+// maxDraft is the size in bytes from which on a draft is large.
+const maxDraft = 8 << 10
 
 // NewBuilder returns a Builder for the zone origin.
 func NewBuilder(origin wire.Name) *Builder {
-	z := &Zone{origin: origin, apex: []byte(origin), nodes: map[string]*node{}, nsec3Nodes: map[string]*node{}, deepest: origin.Labels()}
-	z.nodes[string(origin)] = &node{name: []byte(origin)}
-	return &Builder{zone: z, seen: map[seenRecord]struct{}{}}
+	z := &Zone{origin: origin, apex: []byte(origin), deepest: origin.Labels()}
+	b := newBuilder(z, newNames(origin), newNames(origin))
+	b.changedApex = true
+	b.names.add(nil, "\x00\x00")
+	return b
+}
+
+// Edit returns a Builder that has all records of z, which it does not change.
+func (z *Zone) Edit() *Builder {
+	next := *z
+	b := newBuilder(&next, z.names.edit(), z.nsec3Names.edit())
+	b.isEdit = true
+	return b
+}
+
+func newBuilder(z *Zone, names, nsec3 namesEdit) *Builder {
+	return &Builder{zone: z, names: names, nsec3: nsec3, large: map[draftKey]*draft{}, orphans: map[draftKey]bool{}, encoder: encoder{origin: z.origin}}
 }
 
 // Errors of Add that a caller may ignore.
@@ -44,68 +101,278 @@ var (
 // spelling; rdata is in wire form with uncompressed names. Add ignores duplicates.
 // Unless the error is ErrCNAMEConflict, a record with an error is not added.
 func (b *Builder) Add(owner string, t wire.Type, ttl uint32, rdata string) error {
+	d, covered, err := b.open(owner, t, rdata)
+	if err != nil {
+		return err
+	}
 	name := wire.Lower(owner)
-	z := b.zone
-	if !name.Within(z.origin) {
-		return fmt.Errorf("%s: %w %s", name, ErrOutOfZone, z.origin)
+	if t == wire.TypeSOA && name != b.zone.origin {
+		return fmt.Errorf("%s: SOA record below the zone's name %s", name, b.zone.origin)
 	}
-	covered := t
-	switch {
-	case t == wire.TypeNSEC3 || t == wire.TypeNSEC3PARAM:
-		if _, err := parseNSEC3(t, rdata); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	case t == wire.TypeSOA && name != z.origin:
-		return fmt.Errorf("%s: SOA record below the zone's name %s", name, z.origin)
-	case t == wire.TypeRRSIG:
-		if len(rdata) < 19 {
-			return fmt.Errorf("%s: malformed RRSIG record", name)
-		}
-		covered = wire.Type(rdata[0])<<8 | wire.Type(rdata[1])
-	}
-	var n *node
-	var err error
-	if covered == wire.TypeNSEC3 {
-		if n, err = b.nsec3Node(owner); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	} else {
-		n = z.nodes[string(name)]
-	}
-	if n != nil && t != wire.TypeRRSIG {
-		if err = n.conflict(name, t, rdata); err != nil && !errors.Is(err, ErrCNAMEConflict) {
+	if len(d.sets) == 0 {
+		d.name = owner
+	} else if t != wire.TypeRRSIG {
+		if err = d.conflict(name, t, rdata); err != nil && !errors.Is(err, ErrCNAMEConflict) {
 			return err
 		}
 	}
-	if n == nil {
-		n = b.addNode(owner)
-	} else if len(n.sets) == 0 {
-		n.name = []byte(owner)
-	}
-	i, ok := n.search(covered)
+	i, ok := d.search(covered)
 	if !ok {
-		if len(n.sets) == maxTypes {
+		if len(d.sets) == maxTypes {
 			return fmt.Errorf("%s: more than %d types of records", name, maxTypes)
 		}
-		n.sets = slices.Insert(n.sets, i, rrset{t: covered})
+		d.sets = slices.Insert(d.sets, i, rrset{t: covered})
 	}
-	s := &n.sets[i]
+	s := &d.sets[i]
+	before := d.added
 	if t == wire.TypeRRSIG {
-		s.sigs, s.nSigs = b.add(n, s.sigs, s.nSigs, t, ttl, rdata)
+		s.sigs, s.nSigs = d.add(covered, s.sigs, s.nSigs, t, ttl, rdata)
 	} else {
-		s.records, s.n = b.add(n, s.records, s.n, t, ttl, rdata)
+		s.records, s.n = d.add(covered, s.records, s.n, t, ttl, rdata)
 	}
+	b.pending += d.added - before
 	return err
 }
+
+// Has reports whether the zone has a record, with any TTL. The errors are those of Add.
+func (b *Builder) Has(owner string, t wire.Type, rdata string) (bool, error) {
+	d, covered, err := b.open(owner, t, rdata)
+	if err != nil {
+		return false, err
+	}
+	i, ok := d.search(covered)
+	return ok && d.sets[i].find(t, rdata) >= 0, nil
+}
+
+// Remove removes a record with any TTL, and reports whether the zone had it. The errors are
+// those of Add.
+func (b *Builder) Remove(owner string, t wire.Type, rdata string) (bool, error) {
+	d, covered, err := b.open(owner, t, rdata)
+	if err != nil {
+		return false, err
+	}
+	i, ok := d.search(covered)
+	if !ok {
+		return false, nil
+	}
+	s := &d.sets[i]
+	off := s.find(t, rdata)
+	if off < 0 {
+		return false, nil
+	}
+	if t == wire.TypeRRSIG {
+		s.sigs, s.nSigs = slices.Delete(s.sigs, off, off+headLen+len(rdata)), s.nSigs-1
+	} else {
+		s.records, s.n = slices.Delete(s.records, off, off+headLen+len(rdata)), s.n-1
+	}
+	delete(d.seen, seenRecord{covered, t, rdata})
+	if s.n == 0 && s.nSigs == 0 {
+		d.sets = slices.Delete(d.sets, i, i+1)
+	}
+	return true, nil
+}
+
+// open returns the draft of the name of a record, and the type of its RRset.
+func (b *Builder) open(owner string, t wire.Type, rdata string) (d *draft, covered wire.Type, err error) {
+	name := wire.Lower(owner)
+	if !name.Within(b.zone.origin) {
+		return nil, 0, fmt.Errorf("%s: %w %s", name, ErrOutOfZone, b.zone.origin)
+	}
+	covered = t
+	switch {
+	case t == wire.TypeNSEC3 || t == wire.TypeNSEC3PARAM:
+		if _, err := parseNSEC3(t, rdata); err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", name, err)
+		}
+	case t == wire.TypeRRSIG:
+		if len(rdata) < 19 {
+			return nil, 0, fmt.Errorf("%s: malformed RRSIG record", name)
+		}
+		covered = wire.Type(rdata[0])<<8 | wire.Type(rdata[1])
+	}
+	key := draftKey{string(name[:len(name)-len(b.zone.origin)]), covered == wire.TypeNSEC3}
+	if key.isNSEC3 {
+		if err := checkNSEC3Owner(key.key); err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return b.draft(key, owner), covered, nil
+}
+
+// draft returns the draft of a name, which becomes the current one.
+func (b *Builder) draft(key draftKey, owner string) *draft {
+	if b.current != nil && b.current.draftKey == key {
+		return b.current
+	}
+	b.close(false)
+	if b.current = b.large[key]; b.current != nil {
+		return b.current
+	}
+	d := &draft{draftKey: key, name: owner}
+	b.current = d
+	n := b.table(key).get([]byte(key.key))
+	if n == nil {
+		return d
+	}
+	d.name = string(b.zone.appendName(nil, n))
+	for rest := n.sets(); rest != ""; {
+		var s set
+		rest = s.read(n, rest)
+		d.sets = append(d.sets, b.zone.unpack(s))
+	}
+	d.bytes = d.size()
+	return d
+}
+
+func (b *Builder) table(key draftKey) *namesEdit {
+	if key.isNSEC3 {
+		return &b.nsec3
+	}
+	return &b.names
+}
+
+// unpack returns an RRset of a node for a draft.
+func (z *Zone) unpack(s set) rrset {
+	r := rrset{t: s.t, n: s.count, nSigs: s.sigCount}
+	if s.count > 0 {
+		r.records = make([]byte, 0, len(s.records)+s.count*headLen)
+	}
+	appendRecord := func(buf []byte, t wire.Type, ttl uint32, at stored) []byte {
+		return z.appendRData(wire.AppendRecordHeader(buf, wire.OwnerIsQuestion, t, ttl, at.len()), s.n, at)
+	}
+	for rest := s.records; rest != ""; {
+		var at stored
+		at, rest = nextRecord(rest)
+		r.records = appendRecord(r.records, s.t, s.ttl, at)
+	}
+	for rest := s.sigs; rest != ""; {
+		var at stored
+		var ttl uint32
+		at, ttl, rest = nextSig(rest)
+		r.sigs = appendRecord(r.sigs, wire.TypeRRSIG, ttl, at)
+	}
+	return r
+}
+
+// size returns the bytes of the records in wire form, with names written out.
+func (d *draft) size() (n int) {
+	for i := range d.sets {
+		s := &d.sets[i]
+		n += len(s.records) + len(s.sigs) + (s.n+s.nSigs)*(len(d.name)-len(wire.OwnerIsQuestion))
+	}
+	return n
+}
+
+// close ends the changes of the current draft. A large one stays open unless all is set.
+func (b *Builder) close(all bool) {
+	d := b.current
+	if b.current = nil; d == nil {
+		return
+	}
+	if !all && d.size() > maxDraft {
+		b.large[d.draftKey] = d
+		return
+	}
+	b.pending -= d.added
+	b.zone.bytes += d.size() - d.bytes
+	for i := range d.sets {
+		if d.sets[i].n == 0 {
+			b.orphans[d.draftKey] = true
+		}
+	}
+	key, t := []byte(d.key), b.table(d.draftKey)
+	n := t.get(key)
+	if len(d.sets) == 0 && (n == nil || d.key != "" && n.meta&children == 0) {
+		if n != nil {
+			b.remove(d.draftKey)
+		}
+		return
+	}
+	data := b.encoder.encode(d)
+	var kinds byte
+	if n != nil {
+		kinds = n.data[0]
+		b.zone.memory += len(data) - len(n.data)
+		t.change(key).data = data
+	} else {
+		b.add(d.draftKey, d.name, data)
+	}
+	b.note(d.draftKey, kinds, data[0])
+}
+
+// note notes what a change of a node's kinds affects.
+func (b *Builder) note(key draftKey, before, after byte) {
+	if key.isNSEC3 {
+		b.changedNSEC3 = true
+		return
+	}
+	b.changedApex = b.changedApex || key.key == ""
+	b.changedCuts = b.changedCuts || (before^after)&(isDelegation|hasDNAME) != 0
+	b.changedNSEC = b.changedNSEC || (before^after)&hasNSEC != 0
+}
+
+// nodeSize is the memory of a node beside its data: the node in a bucket with some room, and
+// what an allocation is larger.
+const nodeSize = 24 + 24
+
+// add adds a node, and its ancestors if they do not exist.
+func (b *Builder) add(key draftKey, spelled, data string) {
+	b.zone.memory += len(data) + nodeSize
+	t := b.table(key)
+	t.add([]byte(key.key), data)
+	if key.isNSEC3 {
+		return
+	}
+	b.zone.deepest = max(b.zone.deepest, countLabels([]byte(spelled)))
+	above := draftKey{key: key.key[1+key.key[0]:]}
+	parent := t.change([]byte(above.key))
+	if parent == nil {
+		spelled := spelled[1+spelled[0]:]
+		b.add(above, spelled, b.encoder.encode(&draft{draftKey: above, name: spelled}))
+		parent = t.change([]byte(above.key))
+	}
+	parent.meta++
+	if isWildcard(key.key) {
+		parent.meta |= hasWildcard
+	}
+	if parent.meta&isHidden != 0 || parent.is(isDelegation|hasDNAME) {
+		t.change([]byte(key.key)).meta |= isHidden
+	}
+}
+
+// remove removes a node without records and names below it, and its ancestors that no longer
+// exist.
+func (b *Builder) remove(key draftKey) {
+	t := b.table(key)
+	n := t.get([]byte(key.key))
+	b.zone.memory -= len(n.data) + nodeSize
+	b.note(key, n.data[0], 0)
+	t.remove([]byte(key.key))
+	if key.isNSEC3 {
+		return
+	}
+	above := draftKey{key: key.key[1+key.key[0]:]}
+	parent := t.change([]byte(above.key))
+	parent.meta--
+	if isWildcard(key.key) {
+		parent.meta &^= hasWildcard
+	}
+	if _, isOpen := b.large[above]; parent.meta&children == 0 && !parent.hasSets() && above.key != "" && !isOpen {
+		b.remove(above)
+	}
+}
+
+// Size returns about as many bytes as the zone needs in memory.
+func (b *Builder) Size() int { return b.zone.memory + b.pending }
 
 // maxTypes is the number of types that a name may have. BIND allows 100.
 const maxTypes = 1000
 
-// conflict returns an error if a record must not coexist with those of n (RFC 1034
+// conflict returns an error if a record must not coexist with those of d (RFC 1034
 // §3.6.2, RFC 2181 §10.1, RFC 6672 §2.4).
-func (n *node) conflict(name wire.Name, t wire.Type, rdata string) error {
+func (d *draft) conflict(name wire.Name, t wire.Type, rdata string) error {
 	if t == wire.TypeCNAME || t == wire.TypeDNAME || t == wire.TypeSOA {
-		if s := n.get(t); s != nil && s.n > 0 && string(s.rdata()) != rdata {
+		if s := d.get(t); s != nil && s.n > 0 && string(s.rdata()) != rdata {
 			return fmt.Errorf("%s: a second %s record", name, t)
 		}
 	}
@@ -113,13 +380,13 @@ func (n *node) conflict(name wire.Name, t wire.Type, rdata string) error {
 		return nil
 	}
 	if t != wire.TypeCNAME {
-		if s := n.get(wire.TypeCNAME); s != nil && s.n > 0 {
+		if s := d.get(wire.TypeCNAME); s != nil && s.n > 0 {
 			return fmt.Errorf("%s: %s record %w", name, t, ErrCNAMEConflict)
 		}
 		return nil
 	}
-	for i := range n.sets {
-		if s := &n.sets[i]; s.n > 0 && s.t != wire.TypeCNAME && s.t != wire.TypeNSEC {
+	for i := range d.sets {
+		if s := &d.sets[i]; s.n > 0 && s.t != wire.TypeCNAME && s.t != wire.TypeNSEC {
 			return fmt.Errorf("%s: %s record %w", name, s.t, ErrCNAMEConflict)
 		}
 	}
@@ -130,170 +397,89 @@ const (
 	// maxRecords is more records of one name and type than a message can hold.
 	maxRecords = wire.MaxMessage/headLen + 1
 	// few records are compared one by one to find duplicates.
-	few = 16
+	few = 64
 )
 
-// add appends a record of n to those of its RRset, unless the RRset has it or has
-// more records than a message can hold.
-func (b *Builder) add(n *node, records []byte, count int, t wire.Type, ttl uint32, rdata string) ([]byte, int) {
+// find returns the offset of a record or signature, or -1.
+func (s *rrset) find(t wire.Type, rdata string) int {
+	records := s.records
+	if t == wire.TypeRRSIG {
+		records = s.sigs
+	}
+	for r := range eachRecord(records) {
+		if string(records[r.RData:r.Next]) == rdata {
+			return r.Owner
+		}
+	}
+	return -1
+}
+
+// add appends a record to those of its RRset, unless the RRset has it or has more records
+// than a message can hold.
+func (d *draft) add(covered wire.Type, records []byte, count int, t wire.Type, ttl uint32, rdata string) ([]byte, int) {
 	if count >= maxRecords {
 		return records, count
 	}
-	if count <= few {
-		duplicate := false
+	key := seenRecord{covered, t, rdata}
+	if count < few {
 		for i := 0; i < len(records); {
 			next := i + headLen + int(binary.BigEndian.Uint16(records[i+headLen-2:]))
-			old := records[i+headLen : next]
-			duplicate = duplicate || string(old) == rdata
-			if count == few {
-				b.seen[seenRecord{n, t, string(old)}] = struct{}{}
+			if string(records[i+headLen:next]) == rdata {
+				return records, count
 			}
 			i = next
 		}
-		if duplicate {
+	} else {
+		first := records[headLen : headLen+int(binary.BigEndian.Uint16(records[headLen-2:]))]
+		if _, ok := d.seen[seenRecord{covered, t, string(first)}]; !ok {
+			d.note(covered, t, records)
+		}
+		if _, ok := d.seen[key]; ok {
 			return records, count
 		}
+		d.seen[key] = struct{}{}
 	}
-	if count >= few {
-		key := seenRecord{n, t, rdata}
-		if _, ok := b.seen[key]; ok {
-			return records, count
-		}
-		b.seen[key] = struct{}{}
-	}
+	d.added += headLen + len(rdata)
 	records = wire.AppendRecordHeader(records, wire.OwnerIsQuestion, t, ttl, len(rdata))
 	return append(records, rdata...), count + 1
 }
 
-// addNode returns the node of a name. It adds the node and its ancestors if they
-// do not exist.
-func (b *Builder) addNode(spelled string) *node {
-	key := string(wire.Lower(spelled))
-	if n := b.zone.nodes[key]; n != nil {
-		return n
+// note adds the records of an RRset to seen.
+func (d *draft) note(covered, t wire.Type, records []byte) {
+	if d.seen == nil {
+		d.seen = map[seenRecord]struct{}{}
 	}
-	parent := b.addNode(spelled[1+spelled[0]:])
-	n := &node{name: []byte(spelled), parent: parent}
-	if isWildcard(n.name) {
-		parent.wildcard = n
-	}
-	b.zone.nodes[key] = n
-	b.zone.deepest = max(b.zone.deepest, countLabels(n.name))
-	return n
-}
-
-// Zone returns the zone with all records that were added. The Builder must not be
-// used afterwards.
-func (b *Builder) Zone() *Zone {
-	z := b.zone
-	b.zone, b.seen = nil, nil
-	for _, n := range z.nodes {
-		n.sets = slices.DeleteFunc(n.sets, func(s rrset) bool { return s.n == 0 })
-		for i := range n.sets {
-			n.sets[i].unifyTTL()
-		}
-		n.isDelegation = n.parent != nil && !isWildcard(n.name) && n.get(wire.TypeNS) != nil
-		n.hasDNAME = n.get(wire.TypeDNAME) != nil
-	}
-	for _, n := range z.nodes {
-		n.setHiddenBy()
-	}
-	for _, n := range z.nodes {
-		for i := range n.sets {
-			z.linkTargets(&n.sets[i])
-		}
-	}
-	if soa := z.nodes[string(z.origin)].get(wire.TypeSOA); soa != nil {
-		z.setNegative(soa)
-	}
-	z.sortNSEC()
-	z.setNSEC3()
-	return z
-}
-
-// unifyTTL sets the TTL of all records to the smallest among them (RFC 2181
-// §5.2).
-func (s *rrset) unifyTTL() {
-	s.records, s.sigs = slices.Clip(s.records), slices.Clip(s.sigs)
-	least := s.ttl()
-	eachRecord(s.records, func(r wire.Record) { least = min(least, r.TTL(s.records)) })
-	eachRecord(s.records, func(r wire.Record) { r.SetTTL(s.records, least) })
-}
-
-func eachRecord(records []byte, f func(wire.Record)) {
-	for off := 0; off < len(records); {
-		r, ok := wire.ReadRecord(records, off)
-		if !ok {
-			return
-		}
-		f(r)
-		off = r.Next
+	for r := range eachRecord(records) {
+		d.seen[seenRecord{covered, t, string(records[r.RData:r.Next])}] = struct{}{}
 	}
 }
 
-// setHiddenBy sets n.hiddenBy.
-func (n *node) setHiddenBy() {
-	if n.isDelegation {
-		n.hiddenBy = n
+// get returns the RRset of type t, or nil. sets is sorted by type.
+func (d *draft) get(t wire.Type) *rrset {
+	if i, ok := d.search(t); ok {
+		return &d.sets[i]
 	}
-	for p := n.parent; p != nil; p = p.parent {
-		if p.isDelegation || p.hasDNAME {
-			n.hiddenBy = p
-		}
-	}
+	return nil
 }
 
-// linkTargets sets s.targets: the nodes whose addresses go into the additional
-// section beside s (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1). Names that a
-// delegation hides are glue, and only NS records have them as targets.
-func (z *Zone) linkTargets(s *rrset) {
-	before := 0 // bytes of RDATA before the name
-	switch s.t {
-	case wire.TypeNS:
-	case wire.TypeMX, wire.TypeSVCB, wire.TypeHTTPS:
-		before = 2
-	case wire.TypeSRV:
-		before = 6
-	default:
-		return
-	}
-	linked := map[*node]struct{}{}
-	eachRecord(s.records, func(r wire.Record) {
-		rdata := s.records[r.RData:r.Next]
-		if len(rdata) <= before {
-			return
-		}
-		name := rdata[before:]
-		end := 0
-		for end < len(name) && name[end] != 0 {
-			end += int(name[end]) + 1
-		}
-		if end >= len(name) {
-			return
-		}
-		n := z.nodes[string(wire.Lower(string(name[:end+1])))]
-		if n == nil || n.hiddenBy != nil && s.t != wire.TypeNS {
-			return
-		}
-		if _, ok := linked[n]; !ok && (n.get(wire.TypeA) != nil || n.get(wire.TypeAAAA) != nil) {
-			linked[n] = struct{}{}
-			s.targets = append(s.targets, n)
-		}
-	})
+// search returns the position of the RRset of type t in d.sets.
+func (d *draft) search(t wire.Type) (i int, ok bool) {
+	return slices.BinarySearchFunc(d.sets, t, func(s rrset, t wire.Type) int { return int(s.t) - int(t) })
 }
 
-// setNegative sets the serial number, and the SOA record of negative answers,
-// whose TTL is at most the record's MINIMUM field (RFC 2308 §5).
-func (z *Zone) setNegative(soa *rrset) {
-	const numbers = 20 // bytes of the five numbers at the end of the RDATA
-	rdata := soa.rdata()
-	if len(rdata) < numbers {
-		return
+// rdata returns the RDATA of the first record.
+func (s *rrset) rdata() []byte {
+	return s.records[headLen : headLen+int(binary.BigEndian.Uint16(s.records[headLen-2:]))]
+}
+
+func eachRecord(records []byte) iter.Seq[wire.Record] {
+	return func(yield func(wire.Record) bool) {
+		for off := 0; off < len(records); {
+			r, ok := wire.ReadRecord(records, off)
+			if !ok || !yield(r) {
+				return
+			}
+			off = r.Next
+		}
 	}
-	rdata = rdata[len(rdata)-numbers:]
-	z.serial = binary.BigEndian.Uint32(rdata)
-	least := min(soa.ttl(), binary.BigEndian.Uint32(rdata[16:]))
-	z.negative = &rrset{t: wire.TypeSOA, n: soa.n, records: slices.Clone(soa.records), nSigs: soa.nSigs, sigs: slices.Clone(soa.sigs)}
-	eachRecord(z.negative.records, func(r wire.Record) { r.SetTTL(z.negative.records, least) })
-	eachRecord(z.negative.sigs, func(r wire.Record) { r.SetTTL(z.negative.sigs, min(least, r.TTL(z.negative.sigs))) })
 }

@@ -67,7 +67,7 @@ func (z *Zone) Lookup(r *wire.Request, a *wire.Answer, scope Scope) Result {
 			break
 		}
 		n, exact = z.find(name)
-		if l.leavesZone(name, exact || n.stop(exact) != nil) {
+		if l.leavesZone(name, exact || z.stop(n, exact) != nil) {
 			l.Target = l.lastTarget()
 			break
 		}
@@ -110,7 +110,7 @@ type lookup struct {
 	nDNAMEs  int
 	negative bool
 	referral *node
-	answered *rrset           // the RRset whose targets' addresses go into the additional section
+	answered set              // the RRset whose targets' addresses go into the additional section
 	proofs   [maxProofs]*node // the nodes whose NSEC or NSEC3 records go into the authority section
 	nProofs  int
 }
@@ -124,22 +124,24 @@ const maxProofs = maxChain + 3
 // zone's spelling, and made is memory for a name. If the answer is a CNAME record
 // that must be followed, step returns its target and more is true.
 func (l *lookup) step(n *node, exact bool, name, spelled, made []byte) (target []byte, more bool) {
-	stop := n.stop(exact)
+	stop := l.stop(n, exact)
 	switch {
-	case stop != nil && stop.isDelegation && !(exact && n == stop && l.t == wire.TypeDS):
+	case stop != nil && stop.is(isDelegation) && !(exact && n == stop && l.t == wire.TypeDS):
 		if l.aliased {
 			l.Target = l.lastTarget() // this server may have the delegated zone
 		} else {
 			l.AA, l.referral = false, stop
 		}
 		return nil, false
-	case stop != nil && !stop.isDelegation:
+	case stop != nil && !stop.is(isDelegation):
 		return l.redirect(stop, name, spelled, made)
 	case exact:
-		l.AtCut = n.isDelegation && !l.aliased
-		return l.answer(n, name, spelled, true)
-	case n.wildcard != nil:
-		return l.answer(n.wildcard, name, spelled, false)
+		l.AtCut = n.is(isDelegation) && !l.aliased
+		return l.answer(n, name, spelled, made, true)
+	}
+	if wildcard := l.wildcard(n); wildcard != nil {
+		l.proveNoCloser(n, name)
+		return l.answer(wildcard, name, spelled, made, false)
 	}
 	l.Missing = !l.aliased
 	l.RCode, l.negative = wire.NXDomain, true
@@ -149,42 +151,44 @@ func (l *lookup) step(n *node, exact bool, name, spelled, made []byte) (target [
 
 // stop returns the node whose delegation or DNAME record applies to a name with
 // the closest encloser n, or nil.
-func (n *node) stop(exact bool) *node {
-	if n.hiddenBy == nil && !exact && n.hasDNAME {
+func (z *Zone) stop(n *node, exact bool) *node {
+	if n.meta&isHidden != 0 || n.is(isDelegation) {
+		return z.hiddenBy(n)
+	}
+	if !exact && n.is(hasDNAME) {
 		return n
 	}
-	return n.hiddenBy
+	return nil
 }
 
 // answer writes the records of n that match the query type. n is the node of name
-// if exact, or else the wildcard that applies to it.
-func (l *lookup) answer(n *node, name, spelled []byte, exact bool) (target []byte, more bool) {
-	if !exact {
-		l.proveNoCloser(n, name)
-	}
+// if exact, or else the wildcard that applies to it. made is memory for a name.
+func (l *lookup) answer(n *node, name, spelled, made []byte, exact bool) (target []byte, more bool) {
 	switch l.t {
 	case wire.TypeANY, wire.TypeRRSIG:
 		found := false
-		for i := range n.sets {
-			s := &n.sets[i]
+		for rest := n.sets(); rest != ""; {
+			var s set
+			rest = s.read(n, rest)
 			if l.t == wire.TypeANY {
-				l.put(wire.Answers, spelled, s)
+				l.put(wire.Answers, spelled, &s)
 			}
-			l.copy(wire.Answers, spelled, s.sigs, s.nSigs)
-			found = found || l.t == wire.TypeANY || s.nSigs > 0
+			l.putSigs(wire.Answers, spelled, &s)
+			found = found || l.t == wire.TypeANY || s.sigCount > 0
 		}
 		if found {
 			return nil, false
 		}
 	default:
-		if s := n.get(l.t); s != nil {
-			l.putSigned(wire.Answers, spelled, s)
+		if s := n.get(l.t); s.count > 0 {
+			l.putSigned(wire.Answers, spelled, &s)
 			l.answered = s
 			return nil, false
 		}
-		if s := n.get(wire.TypeCNAME); s != nil {
-			l.putSigned(wire.Answers, spelled, s)
-			return s.rdata(), true
+		if s := n.get(wire.TypeCNAME); s.count > 0 {
+			l.putSigned(wire.Answers, spelled, &s)
+			r, _ := nextRecord(s.records)
+			return l.appendRData(made[:0], n, r), true
 		}
 	}
 	l.negative = true
@@ -199,20 +203,21 @@ func (l *lookup) redirect(n *node, name, spelled, made []byte) (target []byte, m
 	if !slices.Contains(l.dnames[:l.nDNAMEs], n) {
 		l.dnames[l.nDNAMEs] = n
 		l.nDNAMEs++
-		l.putSigned(wire.Answers, n.name, s)
+		var room [wire.MaxName]byte
+		l.putSigned(wire.Answers, l.appendName(room[:0], n), &s)
 	}
-	prefix := len(name) - len(n.name)
-	suffix := s.rdata()
-	if prefix+len(suffix) > wire.MaxName {
+	prefix := len(name) - l.nameLen(n)
+	suffix, _ := nextRecord(s.records)
+	if prefix+suffix.len() > wire.MaxName {
 		l.RCode = wire.YXDomain
 		return nil, false
 	}
 	var owner [wire.MaxName]byte
 	at := append(owner[:0], spelled...) // a copy, because spelled may lie in made
 	copy(made, spelled[:prefix])
-	target = made[:prefix+copy(made[prefix:], suffix)]
+	target = l.appendRData(made[:prefix], n, suffix)
 	l.a.Buf = l.a.AppendOwner(l.a.Buf, at)
-	l.a.Buf = wire.AppendRecordHeader(l.a.Buf, "", wire.TypeCNAME, s.ttl(), len(target))
+	l.a.Buf = wire.AppendRecordHeader(l.a.Buf, "", wire.TypeCNAME, s.ttl, len(target))
 	l.a.Append(wire.Answers, target, 1)
 	return target, l.t != wire.TypeCNAME && l.t != wire.TypeANY
 }

@@ -2,16 +2,9 @@ package zone
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/seamark/seamark/wire"
 )
-
-// An nsecNode is a node with an NSEC record.
-type nsecNode struct {
-	key  string // the name in canonical order: see appendCanonical
-	node *node
-}
 
 // proveNoName adds the proof that a name with the closest encloser n does not exist (RFC
 // 4035 §3.1.3.2, RFC 5155 §7.2.2).
@@ -24,17 +17,25 @@ func (l *lookup) proveNoName(n *node, name []byte) {
 	} else {
 		l.cover(name)
 	}
-	if len(n.name)+2 <= wire.MaxName {
+	if l.nameLen(n)+2 <= wire.MaxName {
 		var room [wire.MaxName]byte
-		l.cover(wire.AppendLower(append(room[:0], 1, '*'), n.name))
+		l.cover(l.appendLower(append(room[:0], 1, '*'), n))
 	}
 }
 
-// proveNoCloser adds the proof that no name is closer to name than the wildcard n, which
-// has answered (RFC 4035 §3.1.3.3, RFC 5155 §7.2.6).
+// appendLower appends the name of n in lower case.
+func (z *Zone) appendLower(buf []byte, n *node) []byte {
+	return append(z.appendKey(buf, n), z.origin...)
+}
+
+// proveNoCloser adds the proof that no name is closer to name than the wildcard of n (RFC
+// 4035 §3.1.3.3, RFC 5155 §7.2.6).
 func (l *lookup) proveNoCloser(n *node, name []byte) {
+	if !l.do {
+		return
+	}
 	if len(l.nsec3s) > 0 {
-		name = nextCloser(name, n.parent)
+		name = l.nextCloser(name, n)
 	}
 	l.cover(name)
 }
@@ -48,10 +49,12 @@ func (l *lookup) proveNoType(n *node, name []byte, exact bool) {
 	case len(l.nsec3s) == 0:
 		l.prove(n, name)
 	case !exact:
-		l.matchNSEC3(n.parent)
+		l.matchNSEC3(l.parent(n))
 		l.matchNSEC3(n)
-	case !l.matchNSEC3(n) && n.parent != nil:
-		l.proveEncloser(n.parent, name)
+	case !l.matchNSEC3(n):
+		if parent := l.parent(n); parent != nil {
+			l.proveEncloser(parent, name)
+		}
 	}
 }
 
@@ -59,13 +62,13 @@ func (l *lookup) proveNoType(n *node, name []byte, exact bool) {
 // RFC 5155 §7.2.7).
 func (l *lookup) proveUnsigned(n *node) {
 	var low [wire.MaxName]byte
-	l.proveNoType(n, wire.AppendLower(low[:0], n.name), true)
+	l.proveNoType(n, l.appendLower(low[:0], n), true)
 }
 
 // prove adds the NSEC record of n. If n has none, because it exists only through names
 // below it, prove adds the one that covers name.
 func (l *lookup) prove(n *node, name []byte) {
-	if n.get(wire.TypeNSEC) != nil {
+	if n.is(hasNSEC) {
 		l.addProof(n)
 	} else {
 		l.cover(name)
@@ -87,28 +90,30 @@ func (l *lookup) cover(name []byte) {
 	case !l.do:
 	case len(l.nsec3s) > 0:
 		hash := l.nsec3Param.hash(name)
-		l.addProof(findNSEC(l.nsec3s, hash[:]).node)
+		l.addProof(l.nsec3Node(findNSEC(l.nsec3s, hash[:])))
 	case len(l.nsecs) > 0:
 		var room [2 * wire.MaxName]byte
-		l.addProof(findNSEC(l.nsecs, appendCanonical(room[:0], name)).node)
+		var low [wire.MaxName]byte
+		found := appendFromCanonical(low[:0], findNSEC(l.nsecs, appendCanonical(room[:0], name)))
+		l.addProof(l.names.get(found[:len(found)-len(l.origin)]))
 	}
 }
 
-// findNSEC returns the last of nodes that does not sort after key, or the last one if all
+// findNSEC returns the last of keys that does not sort after key, or the last one if all
 // do.
-func findNSEC(nodes []nsecNode, key []byte) nsecNode {
-	low, high := 0, len(nodes)
+func findNSEC(keys []string, key []byte) string {
+	low, high := 0, len(keys)
 	for low < high {
-		if middle := (low + high) / 2; nodes[middle].key <= string(key) {
+		if middle := (low + high) / 2; keys[middle] <= string(key) {
 			low = middle + 1
 		} else {
 			high = middle
 		}
 	}
 	if low == 0 {
-		low = len(nodes)
+		low = len(keys)
 	}
-	return nodes[low-1]
+	return keys[low-1]
 }
 
 // appendCanonical appends a name in lower case to buf so that the results compare
@@ -135,12 +140,37 @@ func appendCanonical(buf, name []byte) []byte {
 	return buf
 }
 
+// appendFromCanonical appends the name that appendCanonical has made key from.
+func appendFromCanonical(buf []byte, key string) []byte {
+	at := len(buf)
+	buf = append(buf, 0)
+	for len(key) > 0 {
+		var label [wire.MaxLabel + 1]byte
+		n := 1
+		for ; key[0] != 0; key = key[1:] {
+			c := key[0]
+			if c == 1 {
+				key = key[1:]
+				c = key[0] - 1
+			}
+			label[n] = c
+			n++
+		}
+		key = key[1:]
+		label[0] = byte(n - 1)
+		buf = slices.Insert(buf, at, label[:n]...)
+	}
+	return buf
+}
+
 // sortNSEC sets z.nsecs.
 func (z *Zone) sortNSEC() {
-	for name, n := range z.nodes {
-		if n.get(wire.TypeNSEC) != nil && (n.hiddenBy == nil || n.hiddenBy == n) {
-			z.nsecs = append(z.nsecs, nsecNode{string(appendCanonical(nil, []byte(name))), n})
+	z.nsecs = nil
+	var room [wire.MaxName]byte
+	for n := range z.names.all {
+		if n.is(hasNSEC) && n.meta&isHidden == 0 {
+			z.nsecs = append(z.nsecs, string(appendCanonical(nil, z.appendLower(room[:0], n))))
 		}
 	}
-	slices.SortFunc(z.nsecs, func(a, b nsecNode) int { return strings.Compare(a.key, b.key) })
+	slices.Sort(z.nsecs)
 }

@@ -55,65 +55,71 @@ var nsec3Encoding = base32.HexEncoding
 
 var errNSEC3Owner = errors.New("the first label of an NSEC3 record's owner name must be a hash, and the rest the zone's name")
 
-// nsec3Node returns the node of the NSEC3 record with an owner name. Such a name does not
-// exist for other types (RFC 5155 §7.2.8).
-func (b *Builder) nsec3Node(owner string) (*node, error) {
-	hash, err := nsec3Encoding.DecodeString(strings.ToUpper(owner[1 : 1+owner[0]]))
-	if err != nil || len(hash) != sha1.Size || wire.Lower(owner[1+owner[0]:]) != b.zone.origin {
-		return nil, errNSEC3Owner
+// checkNSEC3Owner checks the owner name of an NSEC3 record, without the zone's name.
+func checkNSEC3Owner(key string) error {
+	if key == "" || len(key) != 1+int(key[0]) {
+		return errNSEC3Owner
 	}
-	n := b.zone.nsec3Nodes[string(hash)]
-	if n == nil {
-		n = &node{name: []byte(owner)}
-		b.zone.nsec3Nodes[string(hash)] = n
+	hash, err := nsec3Encoding.DecodeString(strings.ToUpper(key[1:]))
+	if err != nil || len(hash) != sha1.Size {
+		return errNSEC3Owner
 	}
-	return n, nil
+	return nil
+}
+
+// nsec3Node returns the node of the NSEC3 record with a hash, or nil.
+func (z *Zone) nsec3Node(hash string) *node {
+	var raw [sha1.Size]byte
+	copy(raw[:], hash)
+	var key [1 + sha1.Size*8/5]byte
+	key[0] = sha1.Size * 8 / 5
+	nsec3Encoding.Encode(key[1:], raw[:])
+	wire.AppendLower(key[:1], key[1:])
+	return z.nsec3Names.get(key[:])
 }
 
 // setNSEC3 sets z.nsec3s, if the zone has a chain of NSEC3 records: those with the
 // parameters of an NSEC3PARAM record.
 func (z *Zone) setNSEC3() {
-	for hash, n := range z.nsec3Nodes {
-		if n.sets = slices.DeleteFunc(n.sets, func(s rrset) bool { return s.n == 0 }); len(n.sets) == 0 {
-			delete(z.nsec3Nodes, hash)
+	z.nsec3s = nil
+	params := z.names.get(nil).get(wire.TypeNSEC3PARAM)
+	for rest := params.records; rest != "" && z.nsec3s == nil; {
+		var r stored
+		r, rest = nextRecord(rest)
+		// Flags other than zero: the chain is not complete (RFC 5155 §4.1.2).
+		rdata := string(z.appendRData(nil, params.n, r))
+		p, err := parseNSEC3(wire.TypeNSEC3PARAM, rdata)
+		if err != nil || rdata[1] != 0 {
 			continue
 		}
-		n.sets[0].unifyTTL()
-	}
-	params := z.nodes[string(z.origin)].get(wire.TypeNSEC3PARAM)
-	if params == nil {
-		return
-	}
-	eachRecord(params.records, func(r wire.Record) {
-		// Flags other than zero: the chain is not complete (RFC 5155 §4.1.2).
-		rdata := string(params.records[r.RData:r.Next])
-		p, err := parseNSEC3(wire.TypeNSEC3PARAM, rdata)
-		if err != nil || rdata[1] != 0 || len(z.nsec3s) > 0 {
-			return
-		}
-		var chain []nsecNode
-		for hash, n := range z.nsec3Nodes {
-			if other, err := parseNSEC3(wire.TypeNSEC3, string(n.sets[0].rdata())); err == nil && other == p {
-				chain = append(chain, nsecNode{hash, n})
+		var chain []string
+		for n := range z.nsec3Names.all {
+			s := n.get(wire.TypeNSEC3)
+			if s.count == 0 {
+				continue
+			}
+			r, _ := nextRecord(s.records)
+			if other, err := parseNSEC3(wire.TypeNSEC3, string(z.appendRData(nil, n, r))); err == nil && other == p {
+				hash, _ := nsec3Encoding.DecodeString(strings.ToUpper(string(z.appendKey(nil, n)[1:])))
+				chain = append(chain, string(hash))
 			}
 		}
-		slices.SortFunc(chain, func(a, b nsecNode) int { return strings.Compare(a.key, b.key) })
-		if apex := p.hash(z.apex); len(chain) > 0 && findNSEC(chain, apex[:]).key == string(apex[:]) {
+		slices.Sort(chain)
+		if apex := p.hash(z.apex); len(chain) > 0 && findNSEC(chain, apex[:]) == string(apex[:]) {
 			z.nsec3s, z.nsec3Param = chain, p
 		}
-	})
+	}
 }
 
 // matchNSEC3 adds the NSEC3 record of n to the proofs. It returns false if there is none,
 // since the chain omits unsigned delegations (opt-out), or n has names below it only.
 func (l *lookup) matchNSEC3(n *node) bool {
 	var room [wire.MaxName]byte
-	hash := l.nsec3Param.hash(wire.AppendLower(room[:0], n.name))
-	found := findNSEC(l.nsec3s, hash[:])
-	if found.key != string(hash[:]) {
+	hash := l.nsec3Param.hash(l.appendLower(room[:0], n))
+	if findNSEC(l.nsec3s, hash[:]) != string(hash[:]) {
 		return false
 	}
-	l.addProof(found.node)
+	l.addProof(l.nsec3Node(string(hash[:])))
 	return true
 }
 
@@ -121,19 +127,21 @@ func (l *lookup) matchNSEC3(n *node) bool {
 // record of its closest encloser that has one, from n on, and the one that covers the
 // next closer name.
 func (l *lookup) proveEncloser(n *node, name []byte) (encloser *node) {
-	for n.parent != nil && !l.matchNSEC3(n) {
-		n = n.parent
+	for !l.matchNSEC3(n) {
+		parent := l.parent(n)
+		if parent == nil {
+			break
+		}
+		n = parent
 	}
-	if n.parent == nil {
-		l.matchNSEC3(n)
-	}
-	l.cover(nextCloser(name, n))
+	l.cover(l.nextCloser(name, n))
 	return n
 }
 
 // nextCloser returns the name that has one label more than its encloser.
-func nextCloser(name []byte, encloser *node) []byte {
-	for skip := countLabels(name) - countLabels(encloser.name) - 1; skip > 0; skip-- {
+func (z *Zone) nextCloser(name []byte, encloser *node) []byte {
+	var room [wire.MaxName]byte
+	for skip := countLabels(name) - countLabels(z.appendName(room[:0], encloser)) - 1; skip > 0; skip-- {
 		name = name[1+name[0]:]
 	}
 	return name

@@ -17,23 +17,28 @@ type Owner struct {
 	// its records is authoritative.
 	Hidden bool
 
+	zone *Zone
 	node *node
 }
 
 // Owners returns the names that have records, in canonical order (RFC 4034 §6.1): the
 // zone's own name is the first.
 func (z *Zone) Owners() []Owner {
-	var keys []nsecNode
-	for name, n := range z.nodes {
-		if len(n.sets) > 0 {
-			keys = append(keys, nsecNode{string(appendCanonical(nil, []byte(name))), n})
+	type named struct {
+		key string
+		n   *node
+	}
+	var keys []named
+	for n := range z.names.all {
+		if n.hasSets() {
+			keys = append(keys, named{string(appendCanonical(nil, z.appendLower(nil, n))), n})
 		}
 	}
-	slices.SortFunc(keys, func(a, b nsecNode) int { return strings.Compare(a.key, b.key) })
+	slices.SortFunc(keys, func(a, b named) int { return strings.Compare(a.key, b.key) })
 	owners := make([]Owner, len(keys))
 	for i, k := range keys {
-		n := k.node
-		owners[i] = Owner{string(n.name), n.hiddenBy == n, n.hiddenBy != nil && n.hiddenBy != n, n}
+		by := z.hiddenBy(k.n)
+		owners[i] = Owner{string(z.appendName(nil, k.n)), by == k.n, by != nil && by != k.n, z, k.n}
 	}
 	return owners
 }
@@ -41,10 +46,15 @@ func (z *Zone) Owners() []Owner {
 // RRsets calls f with each RRset of the owner, in the order of their types. rdata is in
 // wire form with uncompressed names.
 func (o Owner) RRsets(f func(t wire.Type, ttl uint32, rdata []string)) {
-	for i := range o.node.sets {
-		s := &o.node.sets[i]
-		rdata := make([]string, 0, s.n)
-		eachRecord(s.records, func(r wire.Record) { rdata = append(rdata, string(s.records[r.RData:r.Next])) })
-		f(s.t, s.ttl(), rdata)
+	for rest := o.node.sets(); rest != ""; {
+		var s set
+		rest = s.read(o.node, rest)
+		rdata := make([]string, 0, s.count)
+		for records := s.records; records != ""; {
+			var r stored
+			r, records = nextRecord(records)
+			rdata = append(rdata, string(o.zone.appendRData(nil, o.node, r)))
+		}
+		f(s.t, s.ttl, rdata)
 	}
 }

@@ -5,10 +5,11 @@
 // number of readers, which take no lock. Directives whose data changes record by
 // record, such as kubernetes, use it.
 //
-// A Zone is an immutable authoritative zone. A Builder makes it from records,
-// and Zone.Lookup answers a query from it: exact names, wildcards, delegations,
-// CNAME and DNAME records, and NSEC proofs. The file directive reads the records
-// and replaces a Zone as a whole when its file changes.
+// A Zone is an immutable authoritative zone. A Builder makes it from records, or from
+// another version and what differs, and Zone.Lookup answers a query from it: exact names,
+// wildcards, delegations, CNAME and DNAME records, and NSEC proofs. The directive file
+// replaces a Zone as a whole when its file changes; secondary applies the differences of
+// IXFR.
 package zone
 
 import (

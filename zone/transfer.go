@@ -54,18 +54,19 @@ func SOASerial(record []byte) uint32 { return binary.BigEndian.Uint32(record[len
 
 // Records implements [Version].
 func (z *Zone) Records(yield func(record []byte) bool) {
-	w := recordWriter{yield: yield, more: true}
-	apex := z.nodes[string(z.origin)]
-	if soa := apex.get(wire.TypeSOA); soa != nil {
-		w.write(apex, soa.records)
+	w := recordWriter{z: z, yield: yield, more: true}
+	apex := z.names.get(nil)
+	if soa := apex.get(wire.TypeSOA); soa.count > 0 {
+		w.write(&soa, true, false)
 	}
-	for _, nodes := range [...]map[string]*node{z.nodes, z.nsec3Nodes} {
-		for _, n := range nodes {
-			for i := range n.sets {
-				if s := &n.sets[i]; s.t != wire.TypeSOA {
-					w.write(n, s.records)
+	for _, names := range [...]*names{z.names, z.nsec3Names} {
+		for n := range names.all {
+			for rest := n.sets(); rest != ""; {
+				var s set
+				rest = s.read(n, rest)
+				if w.write(&s, s.t != wire.TypeSOA, true); !w.more {
+					return
 				}
-				w.write(n, n.sets[i].sigs)
 			}
 		}
 	}
@@ -82,16 +83,34 @@ func (z *Zone) SOA() (soa []byte) {
 
 // A recordWriter yields records with the names of their nodes.
 type recordWriter struct {
+	z     *Zone
 	yield func([]byte) bool
 	more  bool
 	buf   []byte
 }
 
-func (w *recordWriter) write(n *node, records []byte) {
-	for i := 0; i < len(records) && w.more; {
-		next := i + headLen + int(binary.BigEndian.Uint16(records[i+headLen-2:]))
-		w.buf = append(append(w.buf[:0], n.name...), records[i+len(wire.OwnerIsQuestion):next]...)
-		w.more = w.yield(w.buf)
-		i = next
+// write writes the records of a set, its signatures, or both.
+func (w *recordWriter) write(s *set, records, sigs bool) {
+	if records {
+		for rest := s.records; rest != "" && w.more; {
+			var r stored
+			r, rest = nextRecord(rest)
+			w.record(s, s.t, s.ttl, r)
+		}
 	}
+	if sigs {
+		for rest := s.sigs; rest != "" && w.more; {
+			var r stored
+			var ttl uint32
+			r, ttl, rest = nextSig(rest)
+			w.record(s, wire.TypeRRSIG, ttl, r)
+		}
+	}
+}
+
+func (w *recordWriter) record(s *set, t wire.Type, ttl uint32, r stored) {
+	w.buf = w.z.appendName(w.buf[:0], s.n)
+	w.buf = wire.AppendRecordHeader(w.buf, "", t, ttl, r.len())
+	w.buf = w.z.appendRData(w.buf, s.n, r)
+	w.more = w.yield(w.buf)
 }

@@ -1,42 +1,77 @@
 package zone
 
 import (
-	"encoding/binary"
+	"slices"
 
 	"github.com/seamark/seamark/wire"
 )
 
 // finish writes the authority and additional sections.
 func (l *lookup) finish() {
-	if r := l.referral; r != nil {
-		l.answered = r.get(wire.TypeNS)
-		l.put(wire.Authority, r.name, l.answered)
-		if ds := r.get(wire.TypeDS); ds != nil && l.do {
-			l.putSigned(wire.Authority, r.name, ds)
-		} else if l.do {
-			l.proveUnsigned(r)
-		}
+	if l.referral != nil {
+		l.refer(l.referral)
 	}
-	if soa := l.Zone.negative; l.negative && soa != nil {
-		l.putSigned(wire.Authority, l.apex, soa)
+	if n := l.Zone.negative; l.negative && n != nil {
+		soa := n.get(wire.TypeSOA)
+		l.putSigned(wire.Authority, l.apex, &soa)
 	}
 	for _, n := range l.proofs[:l.nProofs] {
 		s := n.get(wire.TypeNSEC)
-		if s == nil {
+		if s.count == 0 {
 			s = n.get(wire.TypeNSEC3)
 		}
-		l.putSigned(wire.Authority, n.name, s)
+		l.putOf(wire.Authority, &s)
 	}
-	if l.answered == nil {
-		return
+	if before := targetOffset(l.answered.t); before >= 0 {
+		l.putTargets(&l.answered, before)
 	}
-	for _, n := range l.answered.targets {
-		if l.full() {
-			return
+}
+
+// refer writes the authority section of a referral.
+func (l *lookup) refer(n *node) {
+	var room [wire.MaxName]byte
+	l.answered = n.get(wire.TypeNS)
+	l.put(wire.Authority, l.appendName(room[:0], n), &l.answered)
+	if ds := n.get(wire.TypeDS); ds.count > 0 && l.do {
+		l.putOf(wire.Authority, &ds)
+	} else if l.do {
+		l.proveUnsigned(n)
+	}
+}
+
+// putOf writes an RRset with its own owner name.
+func (l *lookup) putOf(section wire.Section, s *set) {
+	var room [wire.MaxName]byte
+	l.putSigned(section, l.appendName(room[:0], s.n), s)
+}
+
+// putTargets writes the addresses of the names in the RDATA of s, which begin at an offset.
+// Names that a delegation hides are glue, and only NS records have them as targets.
+func (l *lookup) putTargets(s *set, before int) {
+	var room [wire.MaxName + 6]byte
+	for rest := s.records; rest != "" && !l.full(); {
+		var r stored
+		if r, rest = nextRecord(rest); r.flags&isRepeated != 0 {
+			continue
 		}
-		for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
-			if s := n.get(t); s != nil {
-				l.putSigned(wire.Additional, n.name, s)
+		name := targetOf(l.appendRData(room[:0], s.n, r), before)
+		if r.flags&hasUpper != 0 {
+			name = wire.AppendLower(name[:0], name)
+		}
+		own := len(name) - len(l.origin)
+		if own < 0 || string(name[own:]) != string(l.origin) {
+			continue
+		}
+		n := l.names.get(name[:own])
+		if n == nil || s.t != wire.TypeNS && (n.meta&isHidden != 0 || n.is(isDelegation)) {
+			continue
+		}
+		for rest := n.sets(); rest != ""; {
+			var found set
+			if rest = found.read(n, rest); found.t == wire.TypeA || found.t == wire.TypeAAAA {
+				l.putOf(wire.Additional, &found)
+			} else if found.t > wire.TypeAAAA {
+				break
 			}
 		}
 	}
@@ -44,45 +79,47 @@ func (l *lookup) finish() {
 
 // putSigned writes an RRset with the owner name owner, and its signatures if the
 // client set DO.
-func (l *lookup) putSigned(section wire.Section, owner []byte, s *rrset) {
+func (l *lookup) putSigned(section wire.Section, owner []byte, s *set) {
 	l.put(section, owner, s)
-	if l.do && s.nSigs > 0 {
-		l.copy(section, owner, s.sigs, s.nSigs)
+	if l.do && s.sigCount > 0 {
+		l.putSigs(section, owner, s)
 	}
 }
 
-// put writes an RRset without signatures.
-func (l *lookup) put(section wire.Section, owner []byte, s *rrset) {
-	l.copy(section, owner, s.records, s.n)
+// put writes the records of an RRset with another owner. It stops when the answer is full.
+func (l *lookup) put(section wire.Section, owner []byte, s *set) {
+	var room [wire.MaxName]byte
+	at := l.a.AppendOwner(room[:0], owner)
+	for rest := s.records; rest != "" && !l.full(); {
+		var r stored
+		r, rest = nextRecord(rest)
+		l.append(section, at, s.t, s.ttl, s.n, r)
+	}
+}
+
+// putSigs writes the signatures of an RRset like put.
+func (l *lookup) putSigs(section wire.Section, owner []byte, s *set) {
+	var room [wire.MaxName]byte
+	at := l.a.AppendOwner(room[:0], owner)
+	for rest := s.sigs; rest != "" && !l.full(); {
+		var r stored
+		var ttl uint32
+		r, ttl, rest = nextSig(rest)
+		l.append(section, at, wire.TypeRRSIG, ttl, s.n, r)
+	}
+}
+
+// append writes a record.
+func (l *lookup) append(section wire.Section, owner []byte, t wire.Type, ttl uint32, n *node, r stored) {
+	a := l.a
+	size := r.len()
+	buf := slices.Grow(a.Buf, len(owner)+headLen+size)
+	buf = wire.AppendRecordHeader(buf, owner, t, ttl, size)
+	a.Buf = l.appendRData(buf, n, r)
+	a.Append(section, nil, 1)
 }
 
 // headLen is the offset of the RDATA in a record whose owner is a pointer.
 const headLen = len(wire.OwnerIsQuestion) + 10
 
-// copy writes n records, which have the query name as owner, with another owner.
-// It stops when the answer is full.
-func (l *lookup) copy(section wire.Section, owner, records []byte, n int) {
-	var room [wire.MaxName]byte
-	a := l.a
-	at := a.AppendOwner(room[:0], owner)
-	if l.Server == nil && string(at) == wire.OwnerIsQuestion {
-		a.Append(section, records, n)
-		return
-	}
-	for i := 0; i < len(records) && !l.full(); {
-		next := i + headLen + int(binary.BigEndian.Uint16(records[i+headLen-2:]))
-		a.Buf = append(a.Buf, at...)
-		a.Append(section, records[i+len(wire.OwnerIsQuestion):next], 1)
-		i = next
-	}
-}
-
 func (l *lookup) full() bool { return l.Server != nil && l.Server.ExceedsLimit() }
-
-// rdata returns the RDATA of the first record.
-func (s *rrset) rdata() []byte {
-	return s.records[headLen : headLen+int(binary.BigEndian.Uint16(s.records[headLen-2:]))]
-}
-
-// ttl returns the TTL that all records have.
-func (s *rrset) ttl() uint32 { return binary.BigEndian.Uint32(s.records[headLen-6:]) }

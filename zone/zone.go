@@ -7,45 +7,19 @@ import "github.com/seamark/seamark/wire"
 // takes no lock, and allocates nothing while the answer fits into its buffer.
 type Zone struct {
 	origin   wire.Name
-	apex     []byte           // origin as bytes
-	nodes    map[string]*node // by name in wire form, lower case
-	deepest  int              // labels of the longest name
-	negative *rrset           // the SOA record with the TTL of negative answers (RFC 2308 §5); nil without a SOA
+	apex     []byte // origin as bytes
+	names    *names
+	deepest  int   // more labels no name has
+	negative *node // the SOA record with the TTL of negative answers (RFC 2308 §5); nil without a SOA
 	serial   uint32
-	nsecs    []nsecNode // names with an NSEC record, in canonical order; empty if the zone has none
+	nsecs    []string // names with an NSEC record, in canonical order: see appendCanonical; empty if the zone has none
 
-	nsec3Nodes map[string]*node // NSEC3 records, by hash; names of other records are not hashed
-	nsec3s     []nsecNode       // the chain of NSEC3 records, in the order of hashes; empty if the zone has none
-	nsec3Param nsec3Param       // of nsec3s
-}
+	nsec3Names *names     // owners of NSEC3 records
+	nsec3s     []string   // the hashes of the chain of NSEC3 records, in order; empty if the zone has none
+	nsec3Param nsec3Param // of nsec3s
 
-// A node is a name that exists: it has records, or a name below it has (RFC
-// 4592 §2.2.2).
-type node struct {
-	name     []byte // in wire form, with the zone file's spelling
-	parent   *node  // nil at the apex
-	sets     []rrset
-	wildcard *node // the child named "*", or nil
-	// isDelegation reports whether the node is a zone cut. NS records at a wildcard are
-	// ordinary records here; RFC 4592 §4.2 leaves their meaning open.
-	isDelegation bool
-	hasDNAME     bool
-	// hiddenBy is the node whose delegation or DNAME record hides this one: of all
-	// ancestors, and the node itself if it is a delegation, the one nearest to the
-	// apex.
-	hiddenBy *node
-}
-
-// An rrset is the records of one type at a node, and their signatures. The
-// records are in the form of package wire's answers, with the query name as
-// owner.
-type rrset struct {
-	t       wire.Type
-	n       int
-	records []byte
-	nSigs   int
-	sigs    []byte
-	targets []*node // nodes with addresses that the RDATA names, for the additional section
+	bytes  int // see Bytes
+	memory int // of the nodes, about
 }
 
 // Origin returns the zone's name.
@@ -55,40 +29,62 @@ func (z *Zone) Origin() wire.Name { return z.origin }
 // zone has none.
 func (z *Zone) Serial() (serial uint32, ok bool) { return z.serial, z.negative != nil }
 
+// Bytes returns the size of all records in wire form, with names written out.
+func (z *Zone) Bytes() int { return z.bytes }
+
 // find returns the node of name, or its closest encloser (RFC 4592 §3.3.1) with
 // exact false.
 func (z *Zone) find(name []byte) (n *node, exact bool) {
+	key := name[:len(name)-len(z.origin)]
 	off := 0
 	for skip := countLabels(name) - z.deepest; skip > 0; skip-- {
 		off += int(name[off]) + 1
 	}
 	for {
-		if n := z.nodes[string(name[off:])]; n != nil {
+		if n := z.names.get(key[off:]); n != nil {
 			return n, off == 0
 		}
 		off += int(name[off]) + 1
 	}
 }
 
-// get returns the node's RRset of type t, or nil. sets is sorted by type.
-func (n *node) get(t wire.Type) *rrset {
-	if i, ok := n.search(t); ok {
-		return &n.sets[i]
+// parent returns the node above n, or nil at the apex.
+func (z *Zone) parent(n *node) *node {
+	var room [wire.MaxName]byte
+	key := z.appendKey(room[:0], n)
+	if len(key) == 0 {
+		return nil
 	}
-	return nil
+	return z.names.get(key[1+key[0]:])
 }
 
-// search returns the position of the RRset of type t in n.sets.
-func (n *node) search(t wire.Type) (i int, ok bool) {
-	i, end := 0, len(n.sets) // package slices would copy RRsets
-	for i < end {
-		if middle := int(uint(i+end) / 2); n.sets[middle].t < t {
-			i = middle + 1
-		} else {
-			end = middle
+// hiddenBy returns the node whose delegation or DNAME record hides n: of all ancestors, and
+// the node itself if it is a delegation, the one nearest to the apex. It returns nil if there
+// is none.
+func (z *Zone) hiddenBy(n *node) (by *node) {
+	if n.is(isDelegation) {
+		by = n
+	}
+	if n.meta&isHidden == 0 {
+		return by
+	}
+	var room [wire.MaxName]byte
+	for key := z.appendKey(room[:0], n); len(key) > 0; {
+		key = key[1+key[0]:]
+		if n := z.names.get(key); n.is(isDelegation | hasDNAME) {
+			by = n
 		}
 	}
-	return i, i < len(n.sets) && n.sets[i].t == t
+	return by
+}
+
+// wildcard returns the child of n named "*", or nil.
+func (z *Zone) wildcard(n *node) *node {
+	if n.meta&hasWildcard == 0 {
+		return nil
+	}
+	var room [2 + wire.MaxName]byte
+	return z.names.get(z.appendKey(append(room[:0], 1, '*'), n))
 }
 
 // countLabels returns the number of labels of a name in wire form.
@@ -100,4 +96,4 @@ func countLabels(name []byte) (n int) {
 }
 
 // isWildcard reports whether the first label of name is "*".
-func isWildcard(name []byte) bool { return name[0] == 1 && name[1] == '*' }
+func isWildcard(name string) bool { return len(name) > 1 && name[0] == 1 && name[1] == '*' }

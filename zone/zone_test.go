@@ -377,3 +377,70 @@ func keep(t *testing.T, text string) (kept []dns.RR) {
 	}
 	return kept
 }
+
+// largeZone returns a zone like that of a cluster, with 15 endpoints for each Service.
+func largeZone(tb testing.TB, services int) *zone.Zone {
+	tb.Helper()
+	const origin = "\x07cluster\x05local\x00"
+	b := zone.NewBuilder(origin)
+	add := func(owner string, t wire.Type, rdata string) {
+		if err := b.Add(owner, t, 5, rdata); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	add(origin, wire.TypeSOA, "\x02ns"+origin+"\x00"+strings.Repeat("\x00\x00\x00\x05", 5))
+	for i := range services {
+		service := fmt.Sprintf("\x07svc%04d\x05ns%03d\x03svc", i, i%100) + origin
+		for j := range 15 {
+			addr := string([]byte{10, byte(i >> 8), byte(i), byte(j)})
+			endpoint := fmt.Sprintf("\x0910-00-%03d", j) + service
+			add(service, wire.TypeA, addr)
+			add(endpoint, wire.TypeA, addr)
+			add("\x05_http\x04_tcp"+service, wire.TypeSRV, "\x00\x00\x00\x64\x1f\x90"+endpoint)
+		}
+	}
+	return b.Zone()
+}
+
+func BenchmarkLookupLarge(b *testing.B) {
+	const services = 4000
+	z := largeZone(b, services)
+	for _, c := range []struct {
+		name, format string
+		t            wire.Type
+	}{
+		{"address", "svc%04d.ns%03d.svc.cluster.local.", wire.TypeA},
+		{"endpoint", "10-00-007.svc%04d.ns%03d.svc.cluster.local.", wire.TypeA},
+		{"SRV", "_http._tcp.svc%04d.ns%03d.svc.cluster.local.", wire.TypeSRV},
+		{"NXDOMAIN", "no.svc%04d.ns%03d.svc.cluster.local.", wire.TypeA},
+		{"NODATA", "svc%04d.ns%03d.svc.cluster.local.", wire.TypeAAAA},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var packets [][]byte
+			for i := range services {
+				i = i * 7 % services
+				owner, err := wire.ParseName(fmt.Sprintf(c.format, i, i%100))
+				if err != nil {
+					b.Fatal(err)
+				}
+				packets = append(packets, wire.AppendRequest(nil, 0, 0, []byte(owner), c.t))
+			}
+			var r wire.Request
+			var a wire.Answer
+			buf := make([]byte, 0, 8192)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				packet := packets[i%len(packets)]
+				r.Parse(packet)
+				a.Reset(buf, r.Question(packet))
+				z.Lookup(&r, &a, zone.Scope{Server: noLimit{}})
+			}
+		})
+	}
+}
+
+// noLimit is a server without other zones.
+type noLimit struct{}
+
+func (noLimit) ExceedsLimit() bool                   { return false }
+func (noLimit) HasLongerZone(wire.Name, []byte) bool { return false }

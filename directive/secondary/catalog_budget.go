@@ -77,7 +77,7 @@ func (s *share) reserve(bytes int) error {
 
 // accept reserves a new version, which replaces the one that the zone has.
 func (s *share) accept(z *zone.Zone) error {
-	bytes := recordBytes(z)
+	bytes := z.Bytes()
 	err := s.reserve(bytes)
 	if err == nil {
 		s.held = bytes
@@ -122,12 +122,4 @@ func (s *share) await(wake func()) {
 		return
 	}
 	s.of.waiting[s] = waiter{s.refused, wake}
-}
-
-// recordBytes returns the size of a zone's records.
-func recordBytes(z *zone.Zone) (n int) {
-	for r := range z.Records {
-		n += len(r)
-	}
-	return n
 }

@@ -175,7 +175,7 @@ func TestCatalogBudget(t *testing.T) {
 	await("d is served", func() bool { return has("b", 2) && has("c", 1) && has("d", 1) })
 	used := 0
 	for _, name := range []string{"b", "c", "d"} {
-		used += recordBytes(version(name))
+		used += version(name).Bytes()
 	}
 	await("the budget has the size of the zones", func() bool {
 		r.budget.mu.Lock()

@@ -114,7 +114,7 @@ type schedule struct {
 func (s *schedule) takeOver(from *schedule) {
 	if s.zone, s.checked = from.zone, from.checked; s.zone != nil {
 		s.unsaved = true
-		s.copy.share.hold(recordBytes(s.zone))
+		s.copy.share.hold(s.zone.Bytes())
 		if s.copy.current.Load() != nil {
 			s.install(s.zone)
 		}

@@ -4,15 +4,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
 const (
-	// maxBytes bounds the records of one transfer, so that a primary that sends records
-	// without end does not fill the memory.
+	// maxBytes bounds the records of one transfer, and the memory of the zone, so that a
+	// primary that sends records without end does not fill the memory.
 	maxBytes = 512 << 20
+	// maxChanges bounds the records of differences. Larger ones cost more than the zone.
+	maxChanges = 64 << 20
 	// maxMessages is for messages without records.
 	maxMessages = 1 << 22
 )
@@ -114,10 +118,18 @@ func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done boo
 // errWholeZone requests AXFR in place of IXFR.
 var errWholeZone = errors.New("the primary does not send differences")
 
+// errMisfit rejects differences that delete a record that the zone does not have, or add one
+// that it has.
+var errMisfit = errors.New("the differences do not fit the zone")
+
 // record adds a record with names written out.
 func (in *incoming) record(r []byte) error {
-	if in.bytes += len(r); in.bytes > in.limit {
-		return fmt.Errorf("more than %d bytes of records", in.limit)
+	limit := in.limit
+	if in.changes != nil {
+		limit = min(limit, maxChanges)
+	}
+	if in.bytes += len(r); in.bytes > limit {
+		return fmt.Errorf("more than %d bytes of records", limit)
 	}
 	if err := in.share.reserve(in.bytes); err != nil {
 		return err
@@ -227,6 +239,9 @@ func (in *incoming) add(r []byte) error {
 	case err != nil && !errors.Is(err, zone.ErrCNAMEConflict):
 		return err
 	}
+	if in.builder.Size() > in.limit {
+		return fmt.Errorf("the zone needs more than %d bytes of memory", in.limit)
+	}
 	return nil
 }
 
@@ -235,41 +250,44 @@ func (in *incoming) zone() (*zone.Zone, error) {
 	if in.changes == nil {
 		return in.builder.Zone(), nil
 	}
-	in.builder = zone.NewBuilder(in.origin)
-	var err error
-	missing := 0
-	for _, n := range in.changes {
-		if n < 0 {
-			missing++
-		}
-	}
-	in.old.Records(func(r []byte) bool {
-		k := key(r)
-		switch n := in.changes[k]; {
-		case n < 0:
-			delete(in.changes, k)
-			missing--
-		case n > 0: // the zone has the record already
-			err = errWholeZone
-		default:
-			err = in.add(r)
-		}
-		return err == nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if missing > 0 {
-		return nil, errWholeZone
-	}
-	for k := range in.changes {
-		if err := in.add([]byte(k)); err != nil {
-			return nil, err
+	in.builder = in.old.Edit()
+	changes := slices.Sorted(maps.Keys(in.changes)) // by owner
+	for _, deleted := range [...]bool{true, false} {
+		for _, k := range changes {
+			if deleted != (in.changes[k] < 0) {
+				continue
+			}
+			if err := in.apply([]byte(k), deleted); err != nil {
+				return nil, err
+			}
 		}
 	}
 	z := in.builder.Zone()
 	if serial, ok := z.Serial(); !ok || serial != in.serial {
-		return nil, errWholeZone
+		return nil, errMisfit
 	}
 	return z, nil
+}
+
+// apply deletes a record of the new zone, or adds one. The old zone must have the record that
+// is deleted, and must not have the one that is added.
+func (in *incoming) apply(r []byte, deleted bool) error {
+	at, _ := wire.ReadRecord(r, 0)
+	owner, rdata := string(r[:at.Head]), string(r[at.RData:at.Next])
+	exists := in.builder.Has
+	if deleted {
+		exists = in.builder.Remove
+	}
+	switch had, err := exists(owner, at.Type, rdata); {
+	case errors.Is(err, zone.ErrOutOfZone):
+		in.outside++
+		return nil
+	case err != nil:
+		return err
+	case had != deleted:
+		return errMisfit
+	case deleted:
+		return nil
+	}
+	return in.add(r)
 }

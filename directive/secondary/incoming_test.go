@@ -97,8 +97,8 @@ func TestIncomingErrors(t *testing.T) {
 		{"differences", old, "@ 5 SOA 6\n@ 5 SOA 5\na 5 A 192.0.2.1\n-\n@ 5 SOA 6\nc 5 A 192.0.2.3\nd 5 A 192.0.2.4\n@ 5 SOA 6", "4 records"},
 		{"two differences", old, "@ 5 SOA 7\n@ 5 SOA 5\na 5 A 192.0.2.1\n@ 5 SOA 6\nc 5 A 192.0.2.3\n@ 5 SOA 6\nc 5 A 192.0.2.3\n@ 5 SOA 7\n@ 5 SOA 7", "2 records"},
 		{"whole zone in place of differences", old, "@ 5 SOA 6\na 5 A 192.0.2.1\n@ 5 SOA 6", "2 records"},
-		{"deleted record is missing", old, "@ 5 SOA 6\n@ 5 SOA 5\nx 5 A 192.0.2.1\n@ 5 SOA 6\n@ 5 SOA 6", errWholeZone.Error()},
-		{"added record exists", old, "@ 5 SOA 6\n@ 5 SOA 5\n@ 5 SOA 6\na 5 A 192.0.2.1\n@ 5 SOA 6", errWholeZone.Error()},
+		{"deleted record is missing", old, "@ 5 SOA 6\n@ 5 SOA 5\nx 5 A 192.0.2.1\n@ 5 SOA 6\n@ 5 SOA 6", errMisfit.Error()},
+		{"added record exists", old, "@ 5 SOA 6\n@ 5 SOA 5\n@ 5 SOA 6\na 5 A 192.0.2.1\n@ 5 SOA 6", errMisfit.Error()},
 		{"gap between differences", old, "@ 5 SOA 9\n@ 5 SOA 5\n@ 5 SOA 6\n@ 5 SOA 7\n@ 5 SOA 9\n@ 5 SOA 9", "differences that do not follow each other"},
 	} {
 		qtype := mdns.TypeAXFR

@@ -54,10 +54,11 @@ import (
 // the copy is logged, and the copy stays. Transfers of whole zones are logged, those of
 // differences at level debug.
 //
-// Each new version of a zone is made from all of its records, and a secondary waits four
-// times as long as that took before the next one. For 1,000 endpoints of a cluster's zone
-// it is 20 ms of CPU time, for 150,000 endpoints 3 seconds and up to 510 MB of memory, where
-// the primary needs 90 MB: copy large clusters with Knot or BIND instead.
+// Differences cost as much as the names that they change, however large the zone is: a new
+// version shares all other names with the old one. A secondary waits four times as long as a
+// transfer took, and at most a minute, before the next one. The zone as it is in memory must
+// have 512 MB at most, too, whether it grew by differences or not. Differences of more than
+// 64 MB are rejected.
 //
 // file writes the zone to PATH, at most every 30 seconds and when the server stops. When
 // the server starts again it answers from PATH at once, unless the zone has expired. It

@@ -1,0 +1,102 @@
+package zone
+
+import (
+	"encoding/binary"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// Zone returns the zone with all records that were added and not removed. The Builder must
+// not be used afterwards.
+func (b *Builder) Zone() *Zone {
+	b.closeAll()
+	for key := range b.orphans {
+		d := b.draft(key, "")
+		for i := len(d.sets) - 1; i >= 0; i-- {
+			if d.sets[i].n == 0 {
+				d.sets = append(d.sets[:i], d.sets[i+1:]...)
+			}
+		}
+	}
+	b.closeAll()
+	z := b.zone
+	if !b.isEdit || b.names.count*4 < 1<<(32-b.names.shift) {
+		b.names.rehash()
+	}
+	if !b.isEdit {
+		b.nsec3.rehash()
+	}
+	if b.changedCuts {
+		b.hide()
+	}
+	z.names, z.nsec3Names = b.names.names, b.nsec3.names
+	if b.changedApex {
+		z.setNegative(&b.encoder)
+	}
+	if b.changedNSEC || b.changedCuts && len(z.nsecs) > 0 {
+		z.sortNSEC()
+	}
+	if b.changedNSEC3 || b.changedApex {
+		z.setNSEC3()
+	}
+	b.zone = nil
+	return z
+}
+
+// closeAll ends the changes of all drafts.
+func (b *Builder) closeAll() {
+	b.close(true)
+	for _, d := range b.large {
+		b.current = d
+		b.close(true)
+	}
+	clear(b.large)
+}
+
+// hide sets isHidden of all nodes.
+func (b *Builder) hide() {
+	var room [wire.MaxName]byte
+	for n := range b.names.all {
+		hidden := false
+		key := b.zone.appendKey(room[:0], n)
+		for above := key; len(above) > 0 && !hidden; {
+			above = above[1+above[0]:]
+			hidden = b.names.get(above).is(isDelegation | hasDNAME)
+		}
+		if hidden == (n.meta&isHidden != 0) {
+			continue
+		}
+		if n = b.names.change(key); hidden {
+			n.meta |= isHidden
+		} else {
+			n.meta &^= isHidden
+		}
+	}
+}
+
+// setNegative sets the serial number, and the SOA record of negative answers,
+// whose TTL is at most the record's MINIMUM field (RFC 2308 §5).
+func (z *Zone) setNegative(e *encoder) {
+	z.serial, z.negative = 0, nil
+	apex := z.names.get(nil)
+	soa := apex.get(wire.TypeSOA)
+	if soa.count == 0 {
+		return
+	}
+	const numbers = 20 // bytes of the five numbers at the end of the RDATA
+	s := z.unpack(soa)
+	rdata := s.rdata()
+	if len(rdata) < numbers {
+		return
+	}
+	rdata = rdata[len(rdata)-numbers:]
+	z.serial = binary.BigEndian.Uint32(rdata)
+	least := min(soa.ttl, binary.BigEndian.Uint32(rdata[16:]))
+	for r := range eachRecord(s.records) {
+		r.SetTTL(s.records, least)
+	}
+	for r := range eachRecord(s.sigs) {
+		r.SetTTL(s.sigs, min(least, r.TTL(s.sigs)))
+	}
+	z.negative = &node{data: e.encode(&draft{name: string(z.appendName(nil, apex)), sets: []rrset{s}})}
+}
