@@ -59,7 +59,7 @@ type Handler struct {
 	server      string   // labels of the name server in front of each zone
 	options     *options // other directives may change them before the start
 	transferred []*zoneInfo
-	live        *live // nil unless other servers copy zones
+	live        *liveZones // nil unless other servers copy zones
 }
 
 // A zoneInfo is one of the handler's zones.

@@ -13,17 +13,17 @@ import (
 )
 
 // This file and the live*.go files serve the zones to the directive transfer. The index
-// records in an undo what changes. A live collects the changes of some milliseconds, makes
-// the records that differ, and adds them to the journals of its zones, which are the
-// differences that IXFR sends. Without transfer there is none of this.
+// records in an undo what changes. A liveZones collects the changes of gatherTime, makes the
+// records that differ, and adds them to the journals of its zones, which are the differences
+// that IXFR sends. Without transfer there is none of this.
 
 // gatherTime is how long changes are collected for one version of the zones. Servers are
 // notified within 50 ms of a change.
 const gatherTime = 20 * time.Millisecond
 
-// A live keeps the zones of a Handler for transfers. A reload keeps it if neither the
+// A liveZones keeps the zones of a Handler for transfers. A reload keeps it if neither the
 // index nor the records have changed.
-type live struct {
+type liveZones struct {
 	index     *Index
 	zones     []*liveZone
 	followers zone.Followers
@@ -38,15 +38,15 @@ type live struct {
 
 // A liveZone is a zone with a history.
 type liveZone struct {
-	*live
+	*liveZones
 	records generator // guarded by index.mu
 	serial  atomic.Uint32
 	current atomic.Pointer[liveVersion] // nil until the index is ready
 	apex    map[string]struct{}         // the records that depend on no single Service; guarded by index.mu
 }
 
-// startLive keeps the zones that transfer sends to other servers.
-func (h *Handler) startLive(s *config.Start) error {
+// startLiveZones keeps the zones that transfer sends to other servers.
+func (h *Handler) startLiveZones(s *config.Start) error {
 	if len(h.transferred) == 0 {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (h *Handler) startLive(s *config.Start) error {
 		names = append(names, z.name)
 	}
 	records := fmt.Sprint(h.zoneNames(), names, h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.verifyPTR, h.local, h.server, h.options.multicluster)
-	l, err := config.Keep(s, key{h.index, records}, func() (*live, error) { return newLive(h, time.Now), nil })
+	l, err := config.Keep(s, key{h.index, records}, func() (*liveZones, error) { return newLiveZones(h, time.Now), nil })
 	if err != nil {
 		return err
 	}
@@ -70,11 +70,11 @@ func (h *Handler) startLive(s *config.Start) error {
 	return nil
 }
 
-func newLive(h *Handler, now func() time.Time) *live {
+func newLiveZones(h *Handler, now func() time.Time) *liveZones {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &live{index: h.index, now: now, cancel: cancel}
+	l := &liveZones{index: h.index, now: now, cancel: cancel}
 	for _, z := range h.transferred {
-		at := &liveZone{live: l, records: newGenerator(h, z)}
+		at := &liveZone{liveZones: l, records: newGenerator(h, z)}
 		at.serial.Store(firstSerial(now()))
 		z.live = at
 		l.zones = append(l.zones, at)
@@ -82,14 +82,14 @@ func newLive(h *Handler, now func() time.Time) *live {
 	woken := make(chan struct{}, 1)
 	l.index.mu.Lock()
 	l.pending = l.index.addUndo(woken)
-	l.cut()
+	l.newVersions()
 	l.index.mu.Unlock()
 	l.task.Go(func() { l.run(ctx, woken) })
 	return l
 }
 
 // Stop implements config.Stopper.
-func (l *live) Stop() {
+func (l *liveZones) Stop() {
 	l.cancel()
 	l.task.Wait()
 	l.index.mu.Lock()
@@ -98,7 +98,7 @@ func (l *live) Stop() {
 }
 
 // run makes versions until ctx ends.
-func (l *live) run(ctx context.Context, woken <-chan struct{}) {
+func (l *liveZones) run(ctx context.Context, woken <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -111,22 +111,22 @@ func (l *live) run(ctx context.Context, woken <-chan struct{}) {
 		case <-time.After(gatherTime):
 		}
 		l.index.mu.Lock()
-		changed := l.cut()
+		changed := l.newVersions()
 		l.index.mu.Unlock()
 		l.notify(changed)
 	}
 }
 
 // notify reports changed zones to the directive transfer.
-func (l *live) notify(changed []*liveZone) {
+func (l *liveZones) notify(changed []*liveZone) {
 	for _, z := range changed {
 		l.followers.Changed(z.records.zone.name)
 	}
 }
 
-// cut makes new versions of the zones that have changed, and returns these. The caller
+// newVersions makes new versions of the zones that have changed, and returns these. The caller
 // holds index.mu.
-func (l *live) cut() (changed []*liveZone) {
+func (l *liveZones) newVersions() (changed []*liveZone) {
 	if !l.begun && !l.index.Ready() {
 		l.pending.reset()
 		return nil
@@ -152,7 +152,7 @@ func (l *live) cut() (changed []*liveZone) {
 }
 
 // zone returns the zone with a name, or nil.
-func (l *live) zone(origin wire.Name) *liveZone {
+func (l *liveZones) zone(origin wire.Name) *liveZone {
 	if l != nil {
 		for _, z := range l.zones {
 			if z.records.zone.name == origin {

@@ -75,7 +75,7 @@ func (g *generator) rrset(e *entry, labels string, t wire.Type) (records [][]byt
 	if e == nil || !slices.Contains(e.types(), t) {
 		return nil
 	}
-	g.askEntry(e, labels, t)
+	g.resolveEntry(e, labels, t)
 	a := &g.query.Answer
 	buf := bytes.Clone(a.Buf)
 	for off := a.RecordsOffset(); off < len(buf); {
@@ -102,7 +102,7 @@ func trimEqual(old, now [][]byte) (_, _ [][]byte) {
 	return old, now
 }
 
-// ownedSet returns the set of records with the name that was asked for last.
+// ownedSet returns the set of records with the name of the last query as their owner.
 func (g *generator) ownedSet(records [][]byte) map[string]struct{} {
 	set := map[string]struct{}{}
 	for _, r := range records {
@@ -198,7 +198,7 @@ func (u *undo) podChanges() iter.Seq[string] {
 	}
 }
 
-// podRecord yields the record of a pod's address, and reports whether it was wanted.
+// podRecord yields the record of a pod's address. It returns false if yield did.
 func (g *generator) podRecord(key string, yield func([]byte) bool) bool {
 	ns, ip := key[:1+key[0]], podAddr(key)
 	g.name = append(g.name[:0], 0)
@@ -208,7 +208,7 @@ func (g *generator) podRecord(key string, yield func([]byte) bool) bool {
 	if len(g.name) > wire.MaxName {
 		return true
 	}
-	g.ask(g.name, familyOf(ip), func(l *lookup) result {
+	g.resolve(g.name, familyOf(ip), func(l *lookup) result {
 		l.address(ip)
 		return answered
 	})

@@ -14,12 +14,13 @@ import (
 // older version transfers the whole zone.
 const maxJournal = 8 << 20
 
-// serialUnits is the number of units of a serial number in a second, which is more than
-// there are versions.
+// serialUnits is the number of units of a serial number in a second. gatherTime permits fewer
+// versions.
 const serialUnits = 64
 
 // firstSerial returns the serial number of the first version. It is a second ahead, so that it
-// is greater than those before a restart or a reload, also if these take less than a unit.
+// is greater than that of the last change before a restart or a reload, also if these take less
+// than a unit.
 func firstSerial(now time.Time) uint32 { return serialAt(now) + serialUnits }
 
 // serialAt returns the time in units of serial numbers.
@@ -48,7 +49,7 @@ type delta struct {
 	removed, added []byte // records in wire form
 }
 
-// deltaCost is about the memory of a delta without records.
+// deltaCost is about the bytes of memory of a delta without records.
 const deltaCost = 96
 
 func (d *delta) size() int { return deltaCost + len(d.removed) + len(d.added) }
@@ -66,8 +67,8 @@ func (z *liveZone) commit(d *differences) bool {
 		from := z.serial.Load()
 		z.serial.Store(nextSerial(from, z.now()))
 		if !d.incomplete() {
-			one := &delta{from, z.serial.Load(), removed, added}
-			next.deltas, next.bytes = slices.Concat(before.deltas, []*delta{one}), before.bytes+one.size()
+			last := &delta{from, z.serial.Load(), removed, added}
+			next.deltas, next.bytes = slices.Concat(before.deltas, []*delta{last}), before.bytes+last.size()
 		}
 		for next.bytes > maxJournal {
 			next.bytes -= next.deltas[0].size()
@@ -107,7 +108,7 @@ func (v *liveVersion) Since(serial uint32) (iter.Seq[[]byte], bool) {
 	}, true
 }
 
-// eachRecord yields records in wire form one by one, and reports whether all were wanted.
+// eachRecord yields records in wire form one by one. It returns false if yield did.
 func eachRecord(records []byte, yield func([]byte) bool) bool {
 	for len(records) > 0 {
 		r, ok := wire.ReadRecord(records, 0)
@@ -131,9 +132,11 @@ type differences struct {
 	work  int // bytes of answers compared so far
 }
 
-// spend counts work, and reports whether it is within the bound.
+// spend counts work up to the bound, and reports whether it is within.
 func (d *differences) spend(bytes int) bool {
-	d.work += bytes
+	if !d.incomplete() {
+		d.work += bytes
+	}
 	return !d.incomplete()
 }
 

@@ -27,8 +27,8 @@ func newGenerator(h *Handler, z *zoneInfo) generator {
 	return generator{Handler: h, zone: z, query: dns.NewQuery(nil)}
 }
 
-// ask answers a query for a name with answer.
-func (g *generator) ask(name []byte, t wire.Type, answer func(*lookup) result) {
+// resolve answers a query for a name by calling answer.
+func (g *generator) resolve(name []byte, t wire.Type, answer func(*lookup) result) {
 	g.packet = wire.AppendRequest(g.packet[:0], 0, 0, name, t)
 	g.query.Reset(g.packet, dns.Large, time.Time{})
 	g.query.Parse(g.packet)
@@ -39,8 +39,8 @@ func (g *generator) ask(name []byte, t wire.Type, answer func(*lookup) result) {
 	g.memory = g.query.Answer.Buf[:0]
 }
 
-// each yields the answer's records of the query's type, with names written out, and
-// reports whether all were wanted.
+// each yields the answer's records of the query's type, with names written out. It returns
+// false if yield did, as do the methods below that yield.
 func (g *generator) each(yield func(record []byte) bool) bool {
 	for rest := g.query.Answer.RecordsOffset(); rest < len(g.query.Answer.Buf); {
 		r, ok := wire.ReadRecord(g.query.Answer.Buf, rest)
@@ -55,6 +55,14 @@ func (g *generator) each(yield func(record []byte) bool) bool {
 	return true
 }
 
+// all calls use with each record that each yields.
+func (g *generator) all(use func(record []byte)) {
+	g.each(func(r []byte) bool {
+		use(r)
+		return true
+	})
+}
+
 // writeOut returns the answer's record at off with names written out.
 func (g *generator) writeOut(off int) []byte {
 	g.out.Reset(g.out.Buf, nil)
@@ -66,11 +74,8 @@ func (g *generator) writeOut(off int) []byte {
 
 // soa returns the SOA record.
 func (g *generator) soa() (soa []byte) {
-	g.ask([]byte(g.zone.name), wire.TypeSOA, (*lookup).answer)
-	g.each(func(r []byte) bool {
-		soa = append(soa, r...)
-		return true
-	})
+	g.resolve([]byte(g.zone.name), wire.TypeSOA, (*lookup).answer)
+	g.all(func(r []byte) { soa = append(soa, r...) })
 	return soa
 }
 
@@ -82,11 +87,8 @@ func (g *generator) apexRecords() map[string]struct{} {
 		labels string
 		t      wire.Type
 	}{{"", wire.TypeNS}, {g.server, wire.TypeA}, {g.server, wire.TypeAAAA}, {"\x0bdns-version", wire.TypeTXT}} {
-		g.ask([]byte(q.labels+string(g.zone.name)), q.t, (*lookup).answer)
-		g.each(func(r []byte) bool {
-			all[string(r)] = struct{}{}
-			return true
-		})
+		g.resolve([]byte(q.labels+string(g.zone.name)), q.t, (*lookup).answer)
+		g.all(func(r []byte) { all[string(r)] = struct{}{} })
 	}
 	return all
 }
@@ -99,8 +101,8 @@ func (e *entry) types() []wire.Type {
 	return []wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV}
 }
 
-// entryRecords yields the records of a visible entry, and reports whether all were wanted.
-// It makes the names of one endpoint label at a time: with kubeDNS there may be as many as
+// entryRecords yields the records of a visible entry. It makes the names of one endpoint label
+// at a time: with kubeDNS there may be as many as
 // endpoints times ports.
 func (g *generator) entryRecords(e *entry, yield func([]byte) bool) bool {
 	own := nameSet{}
@@ -133,12 +135,12 @@ func (g *generator) entryRecords(e *entry, yield func([]byte) bool) bool {
 	return true
 }
 
-// recordsOf yields the records of names of an entry, and reports whether all were wanted.
+// recordsOf yields the records of names of an entry.
 func (g *generator) recordsOf(e *entry, names nameSet, yield func([]byte) bool) bool {
 	repeated := map[string]struct{}{} // merged parts may make a record twice
 	for labels := range names {
 		for _, t := range e.types() {
-			g.askEntry(e, labels, t)
+			g.resolveEntry(e, labels, t)
 			more := g.each(func(r []byte) bool {
 				if e.merged() != nil {
 					if _, ok := repeated[string(r)]; ok {
@@ -157,15 +159,15 @@ func (g *generator) recordsOf(e *entry, names nameSet, yield func([]byte) bool) 
 	return true
 }
 
-// askEntry answers a query for labels in front of the Service's name from an entry, which
-// may be another than the index has.
-func (g *generator) askEntry(e *entry, labels string, t wire.Type) {
+// resolveEntry answers a query for labels in front of the Service's name from an entry, which
+// may differ from that of the index.
+func (g *generator) resolveEntry(e *entry, labels string, t wire.Type) {
 	g.name = append(append(append(append(g.name[:0], labels...), e.key.labels...), "\x03svc"...), g.zone.name...)
 	if len(g.name) > wire.MaxName {
 		g.name = append(g.name[:0], g.zone.name...) // such a name cannot exist
 		t = wire.TypeCNAME
 	}
-	g.ask(g.name, t, func(l *lookup) result { return l.serviceRecords(e) })
+	g.resolve(g.name, t, func(l *lookup) result { return l.serviceRecords(e) })
 }
 
 // A nameSet is names as labels in front of a Service's, in wire form.

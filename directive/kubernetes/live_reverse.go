@@ -10,13 +10,13 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-// A reverseState is the Services and pods of a moment, for PTR records.
+// A reverseState is the Services and pods at a moment, for PTR records.
 type reverseState struct {
 	entry  func(*serviceKey) *entry // the visible entry of a Service, or nil
 	hasPod func(podKey []byte) bool
 }
 
-// state returns the state that u has.
+// state returns the state before the changes in u.
 func (u *undo) state() reverseState {
 	return reverseState{func(k *serviceKey) *entry { return u.visible(false, k.labels, k.entry.Load()) }, u.hadPod}
 }
@@ -31,13 +31,13 @@ func (ix *Index) state() reverseState {
 	}, func(key []byte) bool { return ix.pods.Get(key) != nil }}
 }
 
-// pointers yields the PTR records of an address, which reverseName answers, and reports
-// whether all were wanted. services are all that may have the address, from sortServices.
-func (g *generator) pointers(ip netip.Addr, services []*serviceKey, at reverseState, yield func([]byte) bool) bool {
-	g.ask([]byte(wire.ReverseZones(netip.PrefixFrom(ip, ip.BitLen()))[0]), wire.TypePTR, func(l *lookup) result {
+// pointers calls use with each PTR record of an address, which reverseName answers. services
+// are all that may have the address, from sortServices.
+func (g *generator) pointers(ip netip.Addr, services []*serviceKey, at reverseState, use func([]byte)) {
+	g.resolve([]byte(wire.ReverseZones(netip.PrefixFrom(ip, ip.BitLen()))[0]), wire.TypePTR, func(l *lookup) result {
 		return l.writePointers(ip, services, at)
 	})
-	return g.each(yield)
+	g.all(use)
 }
 
 // sortServices sorts Services as in the reverse index, and removes duplicates.
@@ -137,18 +137,12 @@ func (g *generator) addReverseDifferences(d *differences, u *undo) {
 	before, now := u.state(), g.index.state()
 	for ip, keys := range services {
 		keys = sortServices(slices.AppendSeq(keys, g.index.servicesAt(ip)))
-		const claim = 64 // about the bytes of a PTR record
-		if !d.spend(2 * claim * len(keys)) {
+		const recordSize = 64 // about the bytes of a PTR record
+		if !d.spend(2 * recordSize * len(keys)) {
 			return
 		}
-		g.pointers(ip, keys, before, func(r []byte) bool {
-			d.add(r, -1)
-			return true
-		})
-		g.pointers(ip, keys, now, func(r []byte) bool {
-			d.add(r, 1)
-			return true
-		})
+		g.pointers(ip, keys, before, func(r []byte) { d.add(r, -1) })
+		g.pointers(ip, keys, now, func(r []byte) { d.add(r, 1) })
 	}
 }
 

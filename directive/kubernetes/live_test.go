@@ -17,10 +17,10 @@ import (
 )
 
 // serveLive makes the zones of h transferable until the end of the test.
-func serveLive(t testing.TB, h *Handler, now func() time.Time) *live {
+func serveLive(t testing.TB, h *Handler, now func() time.Time) *liveZones {
 	t.Helper()
 	h.transferred = h.zones
-	h.live = newLive(h, now)
+	h.live = newLiveZones(h, now)
 	t.Cleanup(h.live.Stop)
 	return h.live
 }
@@ -148,7 +148,7 @@ func (c *randomCluster) checkLive(t *testing.T) error {
 	cut := func() {
 		l.index.mu.Lock()
 		defer l.index.mu.Unlock()
-		l.cut()
+		l.newVersions()
 	}
 	cut()
 	replicas := map[wire.Name]*zoneReplica{}
@@ -242,7 +242,7 @@ func TestLiveJournalBound(t *testing.T) {
 		ix.Put(cluster.Slices, slice("shop", "db-1", "db", "http 80/tcp, dns 53/udp, x 1/tcp, y 2/tcp", endpoints...))
 		previous, _ = h.Version(h.primary).Serial()
 		ix.mu.Lock()
-		l.cut()
+		l.newVersions()
 		ix.mu.Unlock()
 		v := z.current.Load()
 		size := 0
@@ -288,7 +288,7 @@ func TestLiveManyPorts(t *testing.T) {
 				defer ix.mu.Unlock()
 				var d differences
 				z.records.addDifferences(&d, l.pending)
-				if changed := l.cut(); !slices.Contains(changed, z) {
+				if changed := l.newVersions(); !slices.Contains(changed, z) {
 					t.Fatalf("got the changed zones %v, want %s", changed, z.records.zone.name)
 				}
 				return z.serial.Load(), d.work

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"iter"
 	"net/netip"
 
 	"github.com/seamark/seamark/wire"
@@ -10,17 +11,17 @@ import (
 // changes so far. Entries are immutable, so it holds no lock while it makes their records,
 // and its memory is a pointer for each Service.
 func (v *liveVersion) Records(yield func([]byte) bool) {
-	l, g := v.zone.live, newGenerator(v.zone.records.Handler, v.zone.records.zone)
+	l, g := v.zone.liveZones, newGenerator(v.zone.records.Handler, v.zone.records.zone)
 	l.index.mu.Lock()
-	changed := l.cut()
+	changed := l.newVersions()
 	soa, apex := v.zone.current.Load().soa, v.zone.apex
-	var each func(func([]byte) bool)
+	var rest iter.Seq[[]byte]
 	if g.zone.reverse {
 		view := g.newReverseView()
 		defer view.close()
-		each = view.records
+		rest = view.records
 	} else {
-		each = g.newView()
+		rest = g.newView()
 	}
 	l.index.mu.Unlock()
 	l.notify(changed)
@@ -32,12 +33,12 @@ func (v *liveVersion) Records(yield func([]byte) bool) {
 			return
 		}
 	}
-	each(yield)
+	rest(yield)
 }
 
 // newView returns an iterator over the present records below svc and pod. The caller holds
 // index.mu until it returns.
-func (g *generator) newView() func(func([]byte) bool) {
+func (g *generator) newView() iter.Seq[[]byte] {
 	var entries []*entry
 	for _, e := range g.index.table(g.zone.multicluster).All() {
 		if e.visible() {
@@ -66,8 +67,8 @@ func (g *generator) newView() func(func([]byte) bool) {
 	}
 }
 
-// A reverseView is a state of the reverse indexes. The leaves are immutable, and what
-// changes of the Services is recorded.
+// A reverseView is the state of the reverse indexes at a moment: their leaves are immutable,
+// and an undo records the Services that change.
 type reverseView struct {
 	*generator
 	prefix netip.Prefix
@@ -92,7 +93,7 @@ func (v *reverseView) close() {
 	v.index.removeUndo(v.undo)
 }
 
-// group is the number of addresses whose records are made at a time, while changes wait.
+// group is the number of addresses whose records are made while index.mu is held.
 const group = 64
 
 // records yields the PTR records.
@@ -125,10 +126,7 @@ func (v *reverseView) appendGroup(records []byte) ([]byte, bool) {
 		}
 		services := sortServices(v.refs[1].appendAt(ip, v.refs[0].appendAt(ip, nil)))
 		if v.prefix.Contains(ip) {
-			v.pointers(ip, services, at, func(r []byte) bool {
-				records = append(records, r...)
-				return true
-			})
+			v.pointers(ip, services, at, func(r []byte) { records = append(records, r...) })
 		}
 	}
 	return records, true

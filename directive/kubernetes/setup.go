@@ -301,7 +301,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		if err := o.start(s, d, b, h); err != nil {
 			return err
 		}
-		return h.startLive(s)
+		return h.startLiveZones(s)
 	})
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// An undo has the state before all changes of the index since some moment: of what has
-// changed. With it and the index, that state can be read. It is guarded by Index.mu.
+// An undo is an undo log: it has the previous values of what has changed in the index since
+// some moment, so that the state of that moment can be read. It is guarded by Index.mu.
 type undo struct {
 	index   *Index
 	entries [2]map[string]*entry // by serviceKey.labels; those of imports last
@@ -15,7 +15,7 @@ type undo struct {
 	woken   chan struct{}        // receives after changes; nil if nothing waits for them
 }
 
-// addUndo returns an undo that has the present state: from now on it records what changes.
+// addUndo returns an undo that records changes from now on, until removeUndo.
 func (ix *Index) addUndo(woken chan struct{}) *undo {
 	u := &undo{index: ix, woken: woken}
 	u.reset()
@@ -23,7 +23,7 @@ func (ix *Index) addUndo(woken chan struct{}) *undo {
 	return u
 }
 
-// reset makes the present state the one that u has.
+// reset makes u record changes from now on.
 func (u *undo) reset() {
 	u.entries = [2]map[string]*entry{{}, {}}
 	u.exposed, u.pods = map[string]bool{}, map[string]bool{}
