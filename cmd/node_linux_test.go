@@ -673,6 +673,62 @@ func TestNodeCleanup(t *testing.T) {
 	}
 }
 
+// A second process takes over the sockets of the first one (maxSurge of the DaemonSet): no
+// query is lost, the end of the first process leaves the addresses and rules, and after
+// the second one is killed the replica answers although the first is still there.
+func TestNodeUpgrade(t *testing.T) {
+	n := newTestNode(t)
+	n.args = n.files(`from.example:53 {
+    bind __PILLAR__LOCAL__DNS__
+    template IN A {
+        answer "{{.Name}} 5 IN A 192.0.2.99"
+    }
+    ready __PILLAR__LOCAL__DNS__:8181
+    health
+    handover ` + filepath.Join(t.TempDir(), "handover.sock") + ` {
+        remain
+    }
+}
+`)
+	first := n.start()
+	var load sync.WaitGroup
+	stop := make(chan struct{})
+	for _, server := range []string{nodeDNS, clusterDNS, cluster6} {
+		c := n.dial("udp", server)
+		load.Go(func() {
+			for asked := 0; ; asked++ {
+				select {
+				case <-stop:
+					t.Logf("%d queries to %s", asked, server)
+					return
+				default:
+				}
+				if got := answer(c, 5*time.Second); got != byNode {
+					t.Errorf("query %d to %s during the upgrade: got %s, want %s", asked, server, got, byNode)
+					return
+				}
+			}
+		})
+	}
+	second := n.start()
+	n.eventually("end of the hand-over", first, func() bool { return strings.Contains(first.log.String(), "waiting for a signal") })
+	n.eventually("one table", first, func() bool { return len(n.tables()) == 1 })
+	n.end(first, syscall.SIGTERM)
+	if log := first.log.String(); !strings.Contains(log, "left it the local addresses") || first.ProcessState.ExitCode() != 0 {
+		t.Errorf("first process: got exit status %d and log\n%s\nwant 0 and that it left the addresses", first.ProcessState.ExitCode(), log)
+	}
+	n.answered(n.dial("udp", clusterDNS), byNode)
+	close(stop)
+	load.Wait()
+
+	third := n.start()
+	n.eventually("end of the second hand-over", second, func() bool { return strings.Contains(second.log.String(), "waiting for a signal") })
+	n.end(third, syscall.SIGKILL)
+	n.answered(n.dial("udp", clusterDNS), byReplica)
+	n.end(second, syscall.SIGTERM)
+	n.without(second, nodeDNS, clusterDNS, cluster6)
+}
+
 func TestNodeErrors(t *testing.T) {
 	dir := t.TempDir()
 	base := filepath.Join(dir, "Corefile.base")

@@ -17,6 +17,9 @@ import (
 // again and again.
 const repairDelay = 100 * time.Millisecond
 
+// successorTimeout is how long Disable waits for the rules of another instance.
+const successorTimeout = 2 * time.Second
+
 // A Capture holds the local addresses on the node's interface, and the rules while they
 // are enabled.
 type Capture struct {
@@ -221,6 +224,7 @@ func (c *Capture) Enable() {
 	defer c.mu.Unlock()
 	c.enabled = c.options.SetRules
 	c.rules()
+	c.instance.announce()
 }
 
 // rules adds the table if it is missing. The caller holds the lock.
@@ -251,8 +255,10 @@ func (c *Capture) rules() {
 }
 
 // Disable removes the rules: new queries to a ClusterIP go to the cluster's DNS servers.
-// The addresses stay, for queries that are being answered.
+// The addresses stay, for queries that are being answered. If another instance serves the
+// node or is about to, its rules come first.
 func (c *Capture) Disable() {
+	c.instance.release(successorTimeout)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.enabled = false
@@ -281,7 +287,7 @@ func (c *Capture) Close() {
 	case c.options.KeepInterface:
 		c.options.Log.Info("Left the local addresses on the node", "interface", c.options.Interface)
 		return
-	case c.instance.successors() > 0:
+	case c.instance.succeeded():
 		c.options.Log.Info("Another instance serves this node, left it the local addresses", "interface", c.options.Interface)
 		return
 	}
