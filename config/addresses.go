@@ -100,3 +100,13 @@ func InterfaceAddresses(name string) (ips []netip.Addr, err error) {
 	}
 	return ips, err
 }
+
+// ParseServer parses the address of a server: an IP address, with a port or without one. The
+// default is port 53.
+func ParseServer(text string) (netip.AddrPort, error) {
+	if ip, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(ip.Unmap(), 53), nil
+	}
+	at, err := netip.ParseAddrPort(text)
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), err
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -33,7 +34,7 @@ type database struct {
 	done    chan struct{}
 }
 
-// A content is what one version of the file has.
+// A content is the database in one version of the file.
 type content struct {
 	*maxminddb.Reader
 	hasPlaces, hasNetworks bool
@@ -116,12 +117,7 @@ func invalid(path string, err error) error {
 func newContent(path string, r *maxminddb.Reader) (*content, error) {
 	kind := r.Metadata.DatabaseType
 	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(kind, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(kind, w) })
 	}
 	c := &content{Reader: r, hasPlaces: has("City", "Country", "Enterprise")}
 	c.hasNetworks = !c.hasPlaces && has("ASN", "ISP")

@@ -193,14 +193,18 @@ import (
 // servers are notified, and transfer the differences with IXFR. A zone keeps up to 8 MB of
 // differences; a server that has an older version, or one from before a restart, transfers
 // the whole zone with AXFR. So it does after a change that would need more than 32 MB of
-// answers to be compared: a Service with hundreds of endpoints and thousands of ports. Of a cluster with 1,000 endpoints half of the changes are in a
-// copy by secondary, Knot or BIND after 40 ms; NSD applies changes at intervals of seconds by
-// default (xfrd-reload-timeout), and NSD 4.6 may discard one that arrives meanwhile until its
-// retry timer: set its option max-retry-time, for example to 5. A change of one Service is a message of 500 bytes for each
-// copy, and 2 to 5 ms of CPU time in this server. The serial number of a version is its time in units of 1/64
-// second, and at least one more than that before, so it increases also when the clock is set
-// back while the server runs, and when the server is restarted. Two servers have different
-// versions: let a copy have a single primary.
+// answers to be compared: a Service with hundreds of endpoints and thousands of ports.
+//
+// A change of one Service is a message of 500 bytes for each copy, and 2 to 5 ms of CPU
+// time in this server. Of a cluster with 1,000 endpoints half of the changes are in a copy
+// by secondary, Knot or BIND after 40 ms. NSD applies changes at intervals of seconds by
+// default (xfrd-reload-timeout), and NSD 4.6 may discard one that arrives meanwhile until
+// its retry timer: set its option max-retry-time, for example to 5.
+//
+// The serial number of a version is its time in units of 1/64 second, and at least one
+// more than that before, so it increases also when the clock is set back while the server
+// runs, and when the server is restarted. Two servers have different versions: let a copy
+// have a single primary.
 //
 // A copy has the records of all names above, with their TTLs, of endpoints and, with pods
 // verified, of Pods. It does not have answers that are made for any name: those of pods

@@ -38,40 +38,40 @@ type client struct {
 }
 
 // fetch returns the primary's version of a zone if it is newer than old, and otherwise
-// errUnchanged. Without old it returns any version. instead is the error of IXFR for which
+// errUnchanged. Without old it returns any version. ixfrErr is the error of IXFR for which
 // the zone was transferred as a whole. The records are reserved in a share, if it is not nil.
-func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone, of *share) (z *zone.Zone, in *incoming, instead, err error) {
+func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone, of *share) (z *zone.Zone, in *incoming, ixfrErr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	if old != nil {
-		z, in, instead = c.transfer(ctx, newIncoming(origin, old, true), of)
-		if instead == nil || !requestsWholeZone(instead) {
-			return z, in, nil, instead
+		z, in, ixfrErr = c.transfer(ctx, newIncoming(origin, old, true), of)
+		if ixfrErr == nil || !requestsWholeZone(ixfrErr) {
+			return z, in, nil, ixfrErr
 		}
 	}
 	z, in, err = c.transfer(ctx, newIncoming(origin, old, false), of)
-	if err != nil && instead != nil && !errors.Is(instead, errWholeZone) {
-		err = fmt.Errorf("IXFR: %w; AXFR: %w", instead, err)
+	if err != nil && ixfrErr != nil && !errors.Is(ixfrErr, errWholeZone) {
+		err = fmt.Errorf("IXFR: %w; AXFR: %w", ixfrErr, err)
 	}
-	return z, in, instead, err
+	return z, in, ixfrErr, err
 }
 
 // requestsWholeZone reports whether a zone is transferred as a whole after an error of
 // IXFR: the reply was complete, or it was rejected. A reply that was interrupted, that was
 // too slow, or that has no valid signature says nothing about the differences.
 func requestsWholeZone(err error) bool {
-	return errors.As(err, new(rejected)) && !errors.Is(err, errUnchanged) && !errors.Is(err, errBudget)
+	return errors.As(err, new(rejectedError)) && !errors.Is(err, errUnchanged) && !errors.Is(err, errBudget)
 }
 
-// A rejected is the error for a reply whose content was rejected.
-type rejected struct{ error }
+// A rejectedError is the error for a reply whose content was rejected.
+type rejectedError struct{ error }
 
-func (r rejected) Unwrap() error { return r.error }
+func (r rejectedError) Unwrap() error { return r.error }
 
-// A refusal is a reply with a response code other than NOERROR.
-type refusal wire.RCode
+// An rcodeError is the error for a reply with a response code other than NOERROR.
+type rcodeError wire.RCode
 
-func (r refusal) Error() string { return fmt.Sprintf("the primary replied %s", wire.RCode(r)) }
+func (r rcodeError) Error() string { return fmt.Sprintf("the primary replied %s", wire.RCode(r)) }
 
 // transfer queries the SOA record if there is an old version, and transfers the zone if the
 // primary has a newer one.
@@ -152,12 +152,12 @@ func (c *client) receive(conn net.Conn, in *incoming) (*zone.Zone, error) {
 			return nil, err
 		}
 		if err != nil {
-			return nil, rejected{err}
+			return nil, rejectedError{err}
 		}
 		if done {
 			z, err := in.zone()
 			if err != nil {
-				return nil, rejected{err}
+				return nil, rejectedError{err}
 			}
 			return z, nil
 		}

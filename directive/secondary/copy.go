@@ -99,15 +99,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // A schedule is the state of run.
 type schedule struct {
-	copy    *zoneCopy
-	zone    *zone.Zone // the last version, also after it has expired
-	checked time.Time  // the last time that a primary answered
-	next    time.Time  // of the next refresh
-	retry   time.Duration
-	unsaved bool
-	saved   time.Time
-	failed  string // the last error that was logged
-	instead string // the last error of IXFR that was logged
+	copy       *zoneCopy
+	zone       *zone.Zone // the last version, also after it has expired
+	checked    time.Time  // the last time that a primary answered
+	next       time.Time  // of the next refresh
+	retry      time.Duration
+	unsaved    bool
+	saved      time.Time
+	failed     string // the last error that was logged
+	ixfrFailed string // the last error of IXFR that was logged
 }
 
 // takeOver continues with the data of another copy of the zone.
@@ -136,16 +136,16 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 	var errs []error
 	for _, from := range c.clients {
 		start := time.Now() // what the primary sends is not older
-		z, in, instead, err := from.fetch(ctx, c.origin, s.zone, c.share)
+		z, in, ixfrErr, err := from.fetch(ctx, c.origin, s.zone, c.share)
 		if ctx.Err() != nil {
 			return 0
 		}
-		s.warnInstead(from, instead)
+		s.warnIXFR(from, ixfrErr)
 		if z != nil && c.accept != nil {
 			err = c.accept(z)
 		}
 		c.share.release()
-		if b := (backwards{}); errors.As(err, &b) {
+		if b := (olderSerialError{}); errors.As(err, &b) {
 			s.warn(err)
 		} else if err != nil && !errors.Is(err, errUnchanged) {
 			errs = append(errs, &primaryError{from.addr.String(), err})
@@ -166,8 +166,8 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 		} else {
 			s.setExpiry()
 		}
-		s.next = time.Now().Add(jitter(timer(s.zone, 16)))
-		s.retry = timer(s.zone, 12)
+		s.next = time.Now().Add(jitter(timer(s.zone, soaRefresh)))
+		s.retry = timer(s.zone, soaRetry)
 		return time.Since(begin)
 	}
 	err := errors.Join(errs...)
@@ -179,7 +179,7 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)
 	} else {
-		s.next = time.Now().Add(jitter(timer(s.zone, 12)))
+		s.next = time.Now().Add(jitter(timer(s.zone, soaRetry)))
 	}
 	return 0
 }
@@ -201,13 +201,13 @@ func (s *schedule) warn(err error) {
 	}
 }
 
-// warnInstead logs the error of IXFR for which the whole zone was requested, unless it is the
+// warnIXFR logs the error of IXFR for which the whole zone was requested, unless it is the
 // last one again.
-func (s *schedule) warnInstead(from *client, err error) {
-	if err == nil || errors.Is(err, errWholeZone) || errors.As(err, new(refusal)) || s.instead == err.Error() {
+func (s *schedule) warnIXFR(from *client, err error) {
+	if err == nil || errors.Is(err, errWholeZone) || errors.As(err, new(rcodeError)) || s.ixfrFailed == err.Error() {
 		return
 	}
-	s.instead = err.Error()
+	s.ixfrFailed = err.Error()
 	s.copy.log.Warn("secondary: Rejected differences and requested the whole zone", "zone", s.copy.origin, "address", from.addr, "error", err)
 }
 
@@ -241,7 +241,7 @@ func (s *schedule) setExpiry() {
 	c := s.copy
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.checked, c.until = s.checked, s.checked.Add(timer(s.zone, 8))
+	c.checked, c.until = s.checked, s.checked.Add(timer(s.zone, soaExpire))
 	if c.expiry != nil {
 		c.expiry.Stop()
 	}
@@ -268,8 +268,10 @@ func (c *zoneCopy) stopExpiry() {
 	c.until = time.Now().Add(maxTimer) // expire may run already
 }
 
-// timer returns one of the times of the SOA record, by its distance from the end:
-// refresh 16, retry 12, expire 8.
+// Distances of the times of a SOA record from its end, in bytes.
+const soaRefresh, soaRetry, soaExpire = 16, 12, 8
+
+// timer returns one of the times of the SOA record, by its distance from the end.
 func timer(z *zone.Zone, fromEnd int) time.Duration {
 	d := time.Duration(0)
 	for r := range z.Records {

@@ -62,14 +62,14 @@ func newIncoming(origin wire.Name, old *zone.Zone, differences bool) *incoming {
 // errUnchanged reports that the primary has no newer version.
 var errUnchanged = errors.New("the primary has no newer version")
 
-// A backwards is the error for a serial number that is older than before.
-type backwards struct{ has, got uint32 }
+// An olderSerialError is the error for a serial number that is older than before.
+type olderSerialError struct{ has, got uint32 }
 
-func (b backwards) Error() string {
+func (b olderSerialError) Error() string {
 	return fmt.Sprintf("the primary's serial number %d is older than %d", b.got, b.has)
 }
 
-func (b backwards) Unwrap() error { return errUnchanged }
+func (b olderSerialError) Unwrap() error { return errUnchanged }
 
 // message reads one message of the reply. It reports whether the transfer is complete.
 func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done bool, err error) {
@@ -80,7 +80,7 @@ func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done boo
 		return false, errors.New("not a reply to the query")
 	}
 	if code := wire.RCode(packet[3] & 15); code != wire.NoError {
-		return false, refusal(code)
+		return false, rcodeError(code)
 	}
 	if packet[2]&(wire.FlagTC>>8) != 0 {
 		return false, errors.New("truncated message")
@@ -202,7 +202,7 @@ func (in *incoming) checkNewer() error {
 	case zone.SerialLess(old, in.serial):
 		return nil
 	case zone.SerialLess(in.serial, old):
-		return backwards{old, in.serial}
+		return olderSerialError{old, in.serial}
 	}
 	return errUnchanged
 }

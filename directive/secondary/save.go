@@ -73,7 +73,7 @@ func (s *schedule) load() {
 		c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
 		return
 	}
-	if age := time.Since(checked); age > timer(z, 8) || age < -time.Hour {
+	if age := time.Since(checked); age > timer(z, soaExpire) || age < -time.Hour {
 		c.log.Warn("secondary: Ignored file: the zone has expired", "zone", c.origin, "file", c.file, "data_age", age.Round(time.Second))
 		return
 	}

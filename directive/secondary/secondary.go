@@ -112,13 +112,13 @@ import (
 // file survives restarts; key signs queries; a zone expires; the answers are those of the
 // directive file; queries for a catalog are refused; a catalog needs no NS record.
 type Secondary struct {
-	zones    map[wire.Name]*served // of the Corefile
-	static   *zoneSet              // without members
-	catalogs *catalogs             // nil without catalogs; set at the start
+	zones    map[wire.Name]*servedZone // of the Corefile
+	static   *zoneSet                  // without members
+	catalogs *catalogs                 // nil without catalogs; set at the start
 }
 
-// A served is one zone of a Secondary.
-type served struct {
+// A servedZone is one zone of the Corefile.
+type servedZone struct {
 	options
 	primaries []netip.AddrPort
 	fallthru  *config.Fallthrough
@@ -192,7 +192,7 @@ var errNoData = errors.New("no primary has sent the zone, or it has expired")
 // notify accepts a NOTIFY message for a zone from a primary. Without an error it replies
 // NOTAUTH to the primary of a catalog for another zone: the zone may be a new member whose
 // catalog has not been transferred yet.
-func (s *Secondary) notify(q *dns.Query, at *served, c *zoneCopy) dns.Verdict {
+func (s *Secondary) notify(q *dns.Query, at *servedZone, c *zoneCopy) dns.Verdict {
 	switch {
 	case at == nil || string(c.origin) != string(q.Name()):
 		for _, at := range s.zones {
@@ -212,7 +212,7 @@ func (s *Secondary) notify(q *dns.Query, at *served, c *zoneCopy) dns.Verdict {
 }
 
 // isPrimary reports whether the zone is copied from an address.
-func (s *served) isPrimary(addr netip.Addr) bool {
+func (s *servedZone) isPrimary(addr netip.Addr) bool {
 	return slices.ContainsFunc(s.primaries, func(p netip.AddrPort) bool { return p.Addr().WithZone("") == addr.WithZone("") })
 }
 
@@ -233,7 +233,7 @@ func (s *Secondary) set() *zoneSet {
 // find returns the longest zone that contains the query name, with its options, or nil. A
 // member has the options of its catalog. DS records at a zone's own name belong to its parent
 // (RFC 4035 §3.1.4.1), if s has that.
-func (s *Secondary) find(q *dns.Query, set *zoneSet) (at *served, c *zoneCopy) {
+func (s *Secondary) find(q *dns.Query, set *zoneSet) (at *servedZone, c *zoneCopy) {
 	name, labels := q.Name(), q.Labels()
 	for i := max(0, labels-max(set.most, s.static.most)); i <= labels; i++ {
 		origin := name[q.LabelOffset(i):]

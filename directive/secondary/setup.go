@@ -14,7 +14,7 @@ import (
 
 // Setup sets up the secondary directives of a server block: see Secondary.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	s := &Secondary{zones: map[wire.Name]*served{}, static: &zoneSet{origins: map[wire.Name]struct{}{}}}
+	s := &Secondary{zones: map[wire.Name]*servedZone{}, static: &zoneSet{origins: map[wire.Name]struct{}{}}}
 	var errs []error
 	for _, d := range uses {
 		errs = append(errs, s.parse(b, d))
@@ -43,7 +43,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 }
 
 // newCopy starts the copy of a zone.
-func (s *Secondary) newCopy(at *served, b *config.Block) *zoneCopy {
+func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	dial := b.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -75,8 +75,10 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 			}
 			var errs []error
 			for _, a := range o.Args[1:] {
-				at, err := parsePrimary(a, o)
-				errs = append(errs, err)
+				at, err := config.ParseServer(a.Text)
+				if err != nil {
+					errs = append(errs, a.Errorf(o.Path, "want an IP address or ADDRESS:PORT, got %q", a.Text))
+				}
 				primaries = append(primaries, at)
 			}
 			return errors.Join(errs...)
@@ -99,23 +101,11 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		if s.zones[origin] != nil {
 			errs = append(errs, d.Errorf("zone %s is already given", origin))
 		}
-		s.zones[origin] = &served{
+		s.zones[origin] = &servedZone{
 			options:   options{origin: origin, from: fmt.Sprint(primaries), file: file},
 			primaries: primaries, fallthru: &fallthru, key: ref, memberOption: members,
 		}
 		s.static.add(origin)
 	}
 	return errors.Join(errs...)
-}
-
-func parsePrimary(a corefile.Token, o corefile.Directive) (netip.AddrPort, error) {
-	at, err := netip.ParseAddrPort(a.Text)
-	if err != nil {
-		addr, err := netip.ParseAddr(a.Text)
-		if err != nil {
-			return at, a.Errorf(o.Path, "want an IP address or ADDRESS:PORT, got %q", a.Text)
-		}
-		at = netip.AddrPortFrom(addr, 53)
-	}
-	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), nil
 }

@@ -40,10 +40,10 @@ type exporter struct {
 	sent     *metrics.Counter
 	lost     *metrics.Counter
 
-	first, full chan struct{} // there is a span; there is a batch: both have capacity 1
-	stop        context.CancelFunc
-	requests    context.Context // of the requests to the collector
-	stopped     context.CancelFunc
+	first, full chan struct{}      // there is a span; there is a batch: both have capacity 1
+	cancel      context.CancelFunc // ends run
+	requests    context.Context    // of the requests to the collector
+	abort       context.CancelFunc // ends requests
 	done        chan struct{}
 
 	mu      sync.Mutex
@@ -71,19 +71,19 @@ func newExporter(o options, b *config.Block) *exporter {
 		first:  make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e.stop = cancel
-	e.requests, e.stopped = context.WithCancel(context.Background())
+	e.cancel = cancel
+	e.requests, e.abort = context.WithCancel(context.Background())
 	go e.run(ctx)
 	return e
 }
 
 // Stop implements config.Stopper. It sends the spans that wait.
 func (e *exporter) Stop() {
-	timer := time.AfterFunc(stopTimeout, e.stopped)
-	e.stop()
+	timer := time.AfterFunc(stopTimeout, e.abort)
+	e.cancel()
 	<-e.done
 	timer.Stop()
-	e.stopped()
+	e.abort()
 	e.client.CloseIdleConnections()
 }
 

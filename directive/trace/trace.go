@@ -59,13 +59,13 @@ import (
 // servedns has the ID of the client's span, and is marked as shared. otlp has no shared spans
 // and refuses client_server.
 //
-// every applies to all queries, so that no client decides how much is sent. Of those that it
-// selects, queries are not sent whose client does not record its trace: traceparent with the
+// every applies to all queries, so that no client decides how much is sent. A query that it
+// selects is still not sent if the client does not record its trace: traceparent with the
 // flag 00, or a B3 sampling state of 0. A trace for debugging (X-B3-Flags is 1, or the state
 // is d) keeps that mark.
 //
 // A slow or absent collector delays no query. Each request to it has five seconds, and its
-// spans are lost if it fails. Lost spans are logged every ten seconds. The metrics are
+// spans are lost if it fails. Lost spans are logged at most every ten seconds. The metrics are
 //
 //	seamark_trace_spans_total{endpoint}                    spans that the collector accepted
 //	seamark_trace_lost_spans_total{endpoint}

@@ -71,15 +71,10 @@ func (u *use) addTo(a corefile.Token, o corefile.Directive) error {
 		u.any = true
 		return nil
 	}
-	at, err := netip.ParseAddrPort(a.Text)
+	at, err := config.ParseServer(a.Text)
 	if err != nil {
-		addr, err := netip.ParseAddr(a.Text)
-		if err != nil {
-			return a.Errorf(o.Path, "want *, an IP address or ADDRESS:PORT, got %q", a.Text)
-		}
-		at = netip.AddrPortFrom(addr, 53)
+		return a.Errorf(o.Path, "want *, an IP address or ADDRESS:PORT, got %q", a.Text)
 	}
-	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	u.clients = append(u.clients, at.Addr().WithZone(""))
 	u.targets = append(u.targets, at)
 	return nil

@@ -45,12 +45,14 @@ import (
 // SOA record alone if the client has the current version or queries over UDP, with the
 // differences if the zone is one of kubernetes and has them, and otherwise as AXFR.
 //
-// When the server starts, and when the serial number of a zone changes, each address in
-// to except * is sent a NOTIFY message (RFC 1996), at port 53 if it has no port. A message
-// has the zone's SOA record. Without a reply, and after a reply NOTAUTH of a server that does
-// not have the zone yet, it is repeated up to five times, after 1, 2, 4, 8 and 16 seconds. source sets the local address of these messages. key signs them with
-// a key of the directive tsig in the same server block; tsig also verifies the queries of
-// clients.
+// When the server starts, and when the serial number of a zone changes, each address in to
+// except * is sent a NOTIFY message (RFC 1996), at port 53 if it has no port. A message
+// has the zone's SOA record. Without a reply, and after a reply NOTAUTH of a server that
+// does not have the zone yet, it is repeated up to five times, after 1, 2, 4, 8 and 16
+// seconds.
+//
+// source sets the local address of NOTIFY messages. key signs them with a key of the
+// directive tsig in the same server block; tsig also verifies the queries of clients.
 //
 //	example.org:1053 {
 //	    file zones/db.example.org
@@ -66,9 +68,9 @@ import (
 //	}
 //
 // Same as CoreDNS: the syntax, and the clients that may transfer. Differs: the zones of
-// kubernetes are transferred with all names, by differences, and NOTIFY; IXFR over UDP is answered with
-// the SOA record, and not refused; a NOTIFY message is repeated for half a minute, and not
-// three times; key signs NOTIFY messages.
+// kubernetes are transferred with all names, by differences, and NOTIFY; IXFR over UDP is
+// answered with the SOA record, and not refused; a NOTIFY message is repeated for half a
+// minute, and not three times; key signs NOTIFY messages.
 type Transfer struct {
 	uses     []*use
 	handlers []zone.Transferable // set before the first query

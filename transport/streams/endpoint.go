@@ -41,9 +41,9 @@ type endpoint struct {
 
 // A protocol is one that QUIC connections have.
 type protocol struct {
-	name           string // for ALPN
-	streams        int64  // one-way streams of the client; -1 is none
-	none, overload closeCode
+	name           string    // for ALPN
+	streams        int64     // one-way streams of the client; -1 is none
+	none, overload closeCode // for connections that are closed without an error, and over a limit
 }
 
 // activity is the state of an endpoint while it reads its socket.
@@ -75,10 +75,11 @@ type closeCode quic.ApplicationErrorCode
 
 func (c closeCode) Error() string { return fmt.Sprintf("%#x", uint64(c)) }
 
-// acceptStreams calls query for each stream until one side ends the connection, or for most
-// streams. Then it waits until their queries are finished, and closes the connection.
-func (c *connection) acceptStreams(most int, query func(*quic.Stream)) {
-	for n := 0; most == 0 || n < most; n++ {
+// acceptStreams calls query for each stream until one side ends the connection, or the limit
+// of streams is reached; 0 is no limit. Then it waits until the queries are finished, and
+// closes the connection.
+func (c *connection) acceptStreams(limit int, query func(*quic.Stream)) {
+	for n := 0; limit == 0 || n < limit; n++ {
 		s, err := c.AcceptStream(c.ctx)
 		if err != nil {
 			break
@@ -101,7 +102,7 @@ func (c *connection) acceptStreams(most int, query func(*quic.Stream)) {
 // the client has not read.
 const lastReply = 200 * time.Millisecond
 
-// waitFor waits, but not longer than the connection is open.
+// waitFor waits for an event, but not longer than the connection is open.
 func waitFor[T any](c *connection, event <-chan T) {
 	select {
 	case <-event:
@@ -206,9 +207,9 @@ func (e *endpoint) accept(a *activity) {
 	}
 }
 
-// rest ends the connections, and stops reading the socket. Queries that are being answered have
+// suspend ends the connections, and stops reading the socket. Queries that are being answered have
 // time until grace ends. Clients that connect meanwhile are not answered: they try again.
-func (e *endpoint) rest(grace context.Context) {
+func (e *endpoint) suspend(grace context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a := e.active
@@ -228,7 +229,7 @@ func (e *endpoint) rest(grace context.Context) {
 func (e *endpoint) Stop() {
 	grace, cancel := context.WithTimeout(context.Background(), cmp.Or(e.o.Grace, 5*time.Second))
 	defer cancel()
-	e.rest(grace)
+	e.suspend(grace)
 	_ = e.socket.Close()
 	e.removeGauge()
 	e.Close()
@@ -258,16 +259,16 @@ func (e *endpoint) Files() ([]*os.File, error) { return files(e.socket) }
 // HandOver ends the connections, whose clients connect to the other process, and stops reading
 // the socket. Queries that are being answered have time until ctx ends.
 func (e *endpoint) HandOver(ctx context.Context, _ func(transport.Conn) error) error {
-	e.rest(ctx)
+	e.suspend(ctx)
 	return nil
 }
 
 // Resume reads the socket again after HandOver.
 func (e *endpoint) Resume() {
 	e.mu.Lock()
-	resting := e.active == nil
+	suspended := e.active == nil
 	e.mu.Unlock()
-	if resting {
+	if suspended {
 		e.Serve()
 	}
 }

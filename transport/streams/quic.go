@@ -56,7 +56,8 @@ func ListenQUIC(ctx context.Context, addr netip.AddrPort, o Options) (*QUIC, err
 	return l, l.open(ctx, addr, o, protocol{"doq", -1, doqNoError, doqExcessiveLoad}, l.answerAll)
 }
 
-// A doqConn is a connection. Its goroutine answers the queries that have been received completely. Other streams have goroutines of their own.
+// A doqConn is a connection. Its goroutine answers the queries that have been received
+// completely. Other streams have goroutines of their own.
 type doqConn struct {
 	*connection
 	l           *QUIC
