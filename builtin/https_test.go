@@ -133,6 +133,8 @@ func TestHTTPSBadRequests(t *testing.T) {
 			{"empty body", "POST", "/dns-query", messageType, nil, 400, ""},
 			{"a reply", "POST", "/dns-query", messageType, reply, 400, ""},
 			{"another type", "POST", "/dns-query", "application/json", query, 415, ""},
+			{"upper-case type", "POST", "/dns-query", "Application/DNS-Message", query, 200, "max-age=45"},
+			{"type with parameter", "POST", "/dns-query", messageType + "; charset=utf-8", query, 200, "max-age=45"},
 			{"no type", "POST", "/dns-query", "", query, 415, ""},
 			{"another method", "PUT", "/dns-query", messageType, query, 405, ""},
 			{"HEAD", "HEAD", "/dns-query?dns=" + encoded, "", nil, 405, ""},

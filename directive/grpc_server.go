@@ -37,7 +37,8 @@ import (
 // Clients of gRPC connect again after the idle timeout. Errors have a status of
 // gRPC: INVALID_ARGUMENT for requests that are not queries, RESOURCE_EXHAUSTED for
 // larger messages than 65,535 bytes, UNIMPLEMENTED for other methods and compressed messages, and
-// UNAVAILABLE for queries that a directive drops.
+// UNAVAILABLE for queries that a directive drops, and beyond the bounds of slow queries and
+// replies that https describes.
 //
 // Same as CoreDNS: the service, options and defaults. Differs: CoreDNS answers UNKNOWN to
 // requests that are not queries, answers dropped queries with the query, and connections

@@ -3,7 +3,6 @@ package streams
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -48,6 +47,10 @@ func (h grpcQueries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, code, problem := h.answer(w, r)
+	defer h.load.dequeue(body)
+	if !h.load.enqueue(body) {
+		code, problem = grpcUnavailable, "too many large replies wait for other clients"
+	}
 	header := w.Header()
 	header.Set("Content-Type", grpcmessage.ContentType)
 	if code == grpcOK {
@@ -64,7 +67,7 @@ func (h grpcQueries) answer(w http.ResponseWriter, r *http.Request) (body []byte
 	if r.URL.Path != grpcmessage.Path {
 		return nil, grpcUnimplemented, "unknown method: want " + grpcmessage.Path
 	}
-	request, err := io.ReadAll(http.MaxBytesReader(w, r.Body, grpcmessage.MaxSize))
+	request, err := h.readBody(w, r, grpcmessage.MaxSize)
 	if _, tooLarge := err.(*http.MaxBytesError); tooLarge {
 		return nil, grpcResourceExhausted, "the DNS message is larger than " + strconv.Itoa(wire.MaxMessage) + " bytes"
 	}
@@ -73,6 +76,8 @@ func (h grpcQueries) answer(w http.ResponseWriter, r *http.Request) (body []byte
 		packet, err = grpcmessage.Parse(request)
 	}
 	switch {
+	case err == errBusy:
+		return nil, grpcUnavailable, err.Error()
 	case errors.Is(err, grpcmessage.ErrCompressed):
 		w.Header().Set("Grpc-Accept-Encoding", "identity")
 		return nil, grpcUnimplemented, err.Error()

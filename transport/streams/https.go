@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"math"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -59,16 +60,19 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
 	l.server = http.Server{
 		Handler:           handler,
-		ReadTimeout:       cmp.Or(o.MessageTimeout, 3*time.Second),
-		ReadHeaderTimeout: cmp.Or(o.MessageTimeout, 3*time.Second),
+		ReadTimeout:       cmp.Or(o.MessageTimeout, defaultMessageTimeout),
+		ReadHeaderTimeout: cmp.Or(o.MessageTimeout, defaultMessageTimeout),
 		WriteTimeout:      cmp.Or(o.WriteTimeout, 5*time.Second) + maxWait,
 		IdleTimeout:       cmp.Or(o.IdleTimeout, 10*time.Second),
 		MaxHeaderBytes:    8<<10 + base64.RawURLEncoding.EncodedLen(wire.MaxMessage),
 		Protocols:         protocols,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients cause these errors
 	}
-	if o.Limits.Streams > 0 {
-		l.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: o.Limits.Streams}
+	l.server.HTTP2 = &http.HTTP2Config{ // no larger buffers than a message needs
+		MaxConcurrentStreams:          o.Limits.Streams,
+		MaxReadFrameSize:              16 << 10,
+		MaxReceiveBufferPerConnection: 64 << 10,
+		MaxReceiveBufferPerStream:     64 << 10,
 	}
 	if o.TLS != nil {
 		l.server.TLSConfig = o.TLS.Config(names...)
@@ -76,8 +80,12 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 	return nil
 }
 
-// maxWait is how long a query may wait in a handler.
-const maxWait = 10 * time.Second
+const (
+	// maxWait is how long a query may wait in a handler.
+	maxWait = 10 * time.Second
+	// defaultMessageTimeout limits how long a query is received unless the options do.
+	defaultMessageTimeout = 3 * time.Second
+)
 
 // Files returns a copy of the socket, for another process. The caller must close it.
 func (l *HTTPS) Files() ([]*os.File, error) { return files(l.tcp) }
@@ -117,7 +125,7 @@ type queries struct {
 
 func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
-	packet, refused := message(w, r)
+	packet, refused := h.message(w, r)
 	var reply []byte
 	var ttl uint32
 	switch {
@@ -129,6 +137,10 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusBadRequest
 	case reply == nil: // dropped
 		status = http.StatusInternalServerError
+	}
+	defer h.load.dequeue(reply)
+	if !h.load.enqueue(reply) {
+		status = http.StatusServiceUnavailable
 	}
 	h.responses.add(status)
 	if status != http.StatusOK {
@@ -143,7 +155,7 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // message returns the query in a request, or the status with which it is refused.
-func message(w http.ResponseWriter, r *http.Request) (packet []byte, refused int) {
+func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte, refused int) {
 	if r.URL.Path != path {
 		return nil, http.StatusNotFound
 	}
@@ -159,12 +171,15 @@ func message(w http.ResponseWriter, r *http.Request) (packet []byte, refused int
 		}
 		packet, err = base64.RawURLEncoding.DecodeString(values[0])
 	case http.MethodPost:
-		if r.Header.Get("Content-Type") != messageType {
+		if contentType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); contentType != messageType {
 			return nil, http.StatusUnsupportedMediaType
 		}
-		packet, err = io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
+		packet, err = h.readBody(w, r, wire.MaxMessage)
 		if _, tooLarge := err.(*http.MaxBytesError); tooLarge {
 			return nil, http.StatusRequestEntityTooLarge
+		}
+		if err == errBusy {
+			return nil, http.StatusServiceUnavailable
 		}
 	default:
 		w.Header().Set("Allow", "GET, POST")

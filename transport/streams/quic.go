@@ -26,31 +26,18 @@ const (
 	doqUnspecifiedError closeCode = 5
 )
 
-const (
-	// smallMessage is the size, with the length, up to which a message does not count as
-	// large. quic-go copies a reply of this size, so that writing it does not wait.
-	smallMessage = 1400
-	// maxLarge bounds the large queries of all connections that are being received.
-	maxLarge = 64
-	// maxQueued bounds the bytes of all large replies that wait for their clients.
-	maxQueued = 16 << 20
-)
-
 // QUIC serves DNS over QUIC (RFC 9250).
 type QUIC struct {
 	endpoint
 	responses statusCounter
-	buffers   sync.Pool     // of *[smallMessage]byte
-	large     chan struct{} // holds an element for each large query
-	waiting   atomic.Int64  // streams that wait for their clients
-	queued    atomic.Int64  // bytes of large replies
+	buffers   sync.Pool    // of *[smallMessage]byte
+	waiting   atomic.Int64 // streams that wait for their clients
 }
 
 // ListenQUIC opens addr. The caller must call Stop.
 func ListenQUIC(ctx context.Context, addr netip.AddrPort, o Options) (*QUIC, error) {
 	l := &QUIC{
 		responses: statusCounter{o.Metrics, "coredns_dns_quic_responses_total", "Replies over QUIC, and errors, by error code.", o.Name},
-		large:     make(chan struct{}, maxLarge),
 	}
 	l.buffers.New = func() any { return new([smallMessage]byte) }
 	return l, l.open(ctx, addr, o, protocol{"doq", -1, doqNoError, doqExcessiveLoad}, l.answerAll)
@@ -148,12 +135,12 @@ func (q *doqQuery) receive(write func([]byte)) {
 		message = message[:size]
 	} else if n == 2 {
 		select {
-		case l.large <- struct{}{}:
+		case l.load.large <- struct{}{}:
 		case <-time.After(timeout):
 			q.cancel(doqExcessiveLoad)
 			return
 		}
-		defer func() { <-l.large }()
+		defer func() { <-l.load.large }()
 		message = make([]byte, size)
 	}
 	if err == nil {
@@ -255,9 +242,8 @@ func (q *doqQuery) tryWrite(framed []byte) error {
 // writeLarge is like write, and waits for the client.
 func (q *doqQuery) writeLarge(framed []byte) {
 	l := q.c.l
-	size := int64(len(framed))
-	defer l.queued.Add(-size)
-	if l.queued.Add(size) > maxQueued {
+	defer l.load.dequeue(framed)
+	if !l.load.enqueue(framed) {
 		q.cancel(doqExcessiveLoad)
 		return
 	}

@@ -367,7 +367,7 @@ func TestQUICResets(t *testing.T) {
 	}
 	close(s.wait.gate)
 	wantReply(t, c.ask("1.in."), 1)
-	eventually(t, "no stream is left", func() bool { return s.waiting.Load() == 0 && s.queued.Load() == 0 && len(s.large) == 0 })
+	eventually(t, "no stream is left", func() bool { return s.waiting.Load() == 0 && s.load.queued.Load() == 0 && len(s.load.large) == 0 })
 }
 
 // Replies that their client does not read are reset.

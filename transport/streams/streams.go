@@ -36,11 +36,13 @@ type listener struct {
 	o      Options
 	addr   netip.AddrPort
 	limits atomic.Pointer[Limits]
+	load   load
 }
 
 func (l *listener) init(o Options) {
 	l.o, l.Messages = o, transport.NewMessages(o.Options)
 	l.limits.Store(&o.Limits)
+	l.load.large = make(chan struct{}, maxLarge)
 }
 
 // Addr returns the address that was opened, with the chosen port.

@@ -1,0 +1,116 @@
+package streams
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/transport"
+)
+
+// bodyListener returns a listener that reads bodies.
+func bodyListener(timeout time.Duration) *listener {
+	l := &listener{o: Options{Options: transport.Options{Limits: transport.Limits{MessageTimeout: timeout}}}}
+	l.load.large = make(chan struct{}, maxLarge)
+	return l
+}
+
+func (l *listener) readFrom(body io.Reader) ([]byte, error) {
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	r.Body = io.NopCloser(body)
+	return l.readBody(httptest.NewRecorder(), r, 65535)
+}
+
+// Incomplete large bodies keep a bounded number of buffers, and do not delay small ones.
+func TestBodiesLargeIncomplete(t *testing.T) {
+	l := bodyListener(50 * time.Millisecond)
+	ended := make(chan error, maxLarge)
+	var writers []*io.PipeWriter
+	for range maxLarge {
+		body, w := io.Pipe()
+		writers = append(writers, w)
+		go func() {
+			b, err := l.readFrom(body)
+			if err == nil && len(b) != 60001 {
+				err = errors.New("another length than 60001")
+			}
+			ended <- err
+		}()
+		if _, err := w.Write(make([]byte, 60000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.readFrom(bytes.NewReader(make([]byte, 60000))); err != errBusy {
+		t.Errorf("large body beside %d others: got error %v, want %v", maxLarge, err, errBusy)
+	}
+	if b, err := l.readFrom(bytes.NewReader(make([]byte, 200))); err != nil || len(b) != 200 {
+		t.Errorf("small body: got %d bytes, error %v; want 200", len(b), err)
+	}
+	for _, w := range writers {
+		_, _ = w.Write([]byte{0})
+		_ = w.Close()
+	}
+	for range writers {
+		if err := <-ended; err != nil {
+			t.Errorf("body that is completed: got error %v", err)
+		}
+	}
+	if b, err := l.readFrom(bytes.NewReader(make([]byte, 65535))); err != nil || len(b) != 65535 {
+		t.Errorf("large body after them: got %d bytes, error %v; want 65535", len(b), err)
+	}
+	if n := l.load.reading.Load(); n != 0 {
+		t.Errorf("got %d bodies being received, want 0", n)
+	}
+}
+
+func TestBodiesErrors(t *testing.T) {
+	l := bodyListener(time.Second)
+	var tooLarge *http.MaxBytesError
+	if _, err := l.readFrom(bytes.NewReader(make([]byte, 65536))); !errors.As(err, &tooLarge) {
+		t.Errorf("65,536 bytes: got error %v, want a MaxBytesError", err)
+	}
+	for _, size := range []int{0, smallMessage - 1, smallMessage, smallMessage + 1} {
+		if b, err := l.readFrom(bytes.NewReader(make([]byte, size))); err != nil || len(b) != size {
+			t.Errorf("%d bytes: got %d, error %v", size, len(b), err)
+		}
+		cut := io.MultiReader(bytes.NewReader(make([]byte, size)), errReader{})
+		if _, err := l.readFrom(cut); err != io.ErrUnexpectedEOF {
+			t.Errorf("%d bytes of a longer body: got error %v, want %v", size, err, io.ErrUnexpectedEOF)
+		}
+	}
+	l.load.reading.Store(maxReading)
+	if _, err := l.readFrom(bytes.NewReader(nil)); err != errBusy {
+		t.Errorf("body beside %d others: got error %v, want %v", maxReading, err, errBusy)
+	}
+}
+
+// An errReader is the body of a request that ends too early.
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// Large replies are bounded, small ones always sent.
+func TestRepliesQueued(t *testing.T) {
+	var l load
+	large, small := make([]byte, 65535), make([]byte, 500)
+	n := 0
+	for ; n < 1000 && l.enqueue(large); n++ {
+	}
+	if want := maxQueued / len(large); n != want {
+		t.Errorf("got %d large replies, want %d", n, want)
+	}
+	if !l.enqueue(small) {
+		t.Error("a small reply is refused")
+	}
+	l.dequeue(small)
+	for range n + 1 {
+		l.dequeue(large)
+	}
+	if !l.enqueue(large) {
+		t.Error("a large reply is refused after the others were sent")
+	}
+}
