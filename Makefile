@@ -108,11 +108,12 @@ test-summary:
 	@echo "== summary"
 	@$(TOOL) gotestsum --format none --hide-summary output --raw-command -- cat $(RESULTS)/*.json
 
-lint: ## gofmt, go vet and staticcheck on every module
+lint: ## gofmt, go vet and staticcheck on every module; go vet of the server for macOS and Windows
 	@files=$$($(GOFMT) -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w on:"; echo "$$files"; exit 1; fi
 	@for m in $(MODULES); do echo "== go vet and staticcheck: module $$m"; \
 		(cd $$m && CGO_ENABLED=0 $(GO) vet -p $(JOBS) ./... && CGO_ENABLED=0 $(TOOL) staticcheck ./...) || exit 1; done
+	@for os in darwin windows; do echo "== go vet for $$os"; GOOS=$$os CGO_ENABLED=0 $(GO) vet -p $(JOBS) ./... || exit 1; done
 
 # go test -fuzz would compile all dependencies once more, for coverage that no
 # target needs. -d=libfuzzer, its flag of the compiler, is given for our packages.

@@ -363,7 +363,7 @@ func TestReload(t *testing.T) {
 	}
 	for i := range 10 {
 		write(t, file, block("a")+block(fmt.Sprintf("b%d", i)))
-		p.signal([]os.Signal{syscall.SIGHUP, syscall.SIGUSR1}[i%2])
+		p.signal(reloadSignals()[i%2])
 		p.until("Reloading complete")
 		for n := asked.Load() + 4; asked.Load() < n; time.Sleep(time.Millisecond) { // a reload may take less time than a query
 		}

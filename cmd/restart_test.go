@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -214,21 +213,6 @@ func (l *load) persistent() error {
 			return err
 		}
 	}
-}
-
-// closedByServer reports whether the server has closed the connection. Clients that
-// keep connections check that before they send a query (RFC 7766 §6.2.4).
-func closedByServer(c *net.TCPConn) bool {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return true
-	}
-	closed := false
-	_ = raw.Control(func(fd uintptr) {
-		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		closed = n == 0 && err == nil || err != nil && err != syscall.EAGAIN
-	})
-	return closed
 }
 
 // The servers of a Service are replaced one after the other, as in a rolling update. The

@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,30 +161,6 @@ func manifestsHalfWritten(t *testing.T) {
 	b.gets("services shop/a 10.0.0.6")
 	if slices.Contains(b.sink.called(), "delete services shop/a") {
 		t.Errorf("the Service was deleted during the changes: %q, want no deletion", b.sink.called())
-	}
-}
-
-// Special files and large files are skipped without waiting for them.
-func TestManifestsSpecialFiles(t *testing.T) {
-	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1"), "large.yaml": "# " + strings.Repeat("x", 1<<20)})
-	must(t, syscall.Mkfifo(b.path("fifo.yaml"), 0o644))
-	must(t, os.Symlink("/dev/zero", b.path("zero.json")))
-	must(t, os.Symlink("self.yaml", b.path("self.yaml")))
-	f := b.open()
-	f.limit = 1 << 20
-	f.check(t.Context())
-	f.check(t.Context())
-	b.has("services shop/a 10.0.0.1")
-	b.says(4, "level=WARN")
-	b.says(1, "level=WARN", "large.yaml", "larger than 1 MB")
-	b.says(1, "level=WARN", "fifo.yaml", "not a regular file")
-	b.says(1, "level=WARN", "zero.json", "not a regular file")
-	b.says(1, "level=WARN", "self.yaml")
-
-	for name, want := range map[string]string{"fifo.yaml": "not a regular file", "large.yaml": "larger"} { // as if they had been replaced since
-		if _, err := f.decode(t.Context(), name, nil, new(decoder)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("reading %s: %v, want %s", name, err, want)
-		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,9 +180,11 @@ func TestUnreadable(t *testing.T) {
 		must(os.Symlink(file, file))
 		stays("too many levels of symbolic links")
 		must(os.Remove(file))
-		must(syscall.Mkfifo(file, 0o644))
-		stays("neither a file nor a directory")
-		must(os.Remove(file))
+		if mkfifo != nil {
+			must(mkfifo(file, 0o644))
+			stays("neither a file nor a directory")
+			must(os.Remove(file))
+		}
 		write(t, file, "10.0.0.9 a.test\n"+strings.Repeat("#", 100))
 		stays("larger than 0 MB")
 		write(t, file, "10.0.0.2 a.test\n")

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -247,7 +246,7 @@ func start(t testing.TB, program, dir string, at netip.AddrPort, args ...string)
 	c := exec.Command(programPath(t, program), args...)
 	var log output
 	c.Stdout, c.Stderr, c.Dir = &log, &log, dir
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	endWithParent(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
