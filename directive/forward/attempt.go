@@ -161,7 +161,7 @@ func (t *table) load() int {
 // timeoutError returns the error of an attempt that timed out.
 func (a *attempt) timeoutError() error {
 	network := "udp"
-	if a.useStream {
+	if a.useStream && a.upstream.scheme != schemeQUIC {
 		network = "tcp"
 	}
 	if !a.upstream.addr.IsValid() {

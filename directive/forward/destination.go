@@ -18,6 +18,7 @@ const (
 	schemeTLS   = "tls"
 	schemeHTTPS = "https"
 	schemeGRPC  = "grpc" // with or without TLS
+	schemeQUIC  = "quic"
 )
 
 // A destination is one TO argument of a forward. Its upstreams are at addr, at the
@@ -40,8 +41,11 @@ type target struct {
 	url        string
 }
 
-// usesHTTP reports whether queries are requests of HTTP.
-func (t target) usesHTTP() bool { return t.scheme == schemeHTTPS || t.scheme == schemeGRPC }
+// multiplexed reports whether each query is a request of HTTP or a stream of QUIC, which package
+// http or quic-go assigns to its reply.
+func (t target) multiplexed() bool {
+	return t.scheme == schemeHTTPS || t.scheme == schemeGRPC || t.scheme == schemeQUIC
+}
 
 // String returns the upstream's name in metrics and errors.
 func (t target) String() string {
@@ -54,7 +58,7 @@ func (t target) String() string {
 // targetAt returns the upstream at an address of the destination.
 func (d destination) targetAt(addr netip.Addr) target {
 	t := target{scheme: d.scheme, addr: netip.AddrPortFrom(addr, d.port), serverName: d.serverName}
-	if t.serverName == "" && (d.scheme == schemeTLS || d.scheme == schemeGRPC) {
+	if t.serverName == "" && (d.scheme == schemeTLS || d.scheme == schemeGRPC || d.scheme == schemeQUIC) {
 		t.serverName = d.host
 	}
 	return t
@@ -69,21 +73,21 @@ func parseDestination(text string, exists func(path string) bool) (d destination
 		rest = after
 		switch scheme {
 		case schemeDNS:
-		case schemeTLS:
-			d.scheme, d.port = schemeTLS, 853
+		case schemeTLS, schemeQUIC:
+			d.scheme, d.port = scheme, 853
 		case schemeHTTPS:
 			return parseURL(text)
 		case schemeGRPC:
 			return d, errors.New("grpc:// is not supported here: use the directive grpc")
-		case "quic", "https3":
-			return d, fmt.Errorf("%s:// is known, not supported yet", scheme)
+		case "https3":
+			return d, errors.New("https3:// is not supported here: use https:// or quic://")
 		default:
-			return d, fmt.Errorf("unknown scheme %q: want dns://, tls:// or https://", scheme)
+			return d, fmt.Errorf("unknown scheme %q: want dns://, tls://, https:// or quic://", scheme)
 		}
 	}
-	if d.scheme == schemeTLS {
+	if d.scheme == schemeTLS || d.scheme == schemeQUIC {
 		rest, d.serverName, _ = strings.Cut(rest, "%")
-		if server, port, ok := strings.Cut(d.serverName, ":"); ok { // tls://IP%NAME:PORT
+		if server, port, ok := strings.Cut(d.serverName, ":"); ok { // SCHEME://IP%NAME:PORT
 			d.serverName, rest = server, rest+":"+port
 		}
 	}

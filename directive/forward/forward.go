@@ -7,7 +7,7 @@
 // updater keeps it up to date with files and host names. For a query,
 // Forward.AwaitDNS joins an exchange, which equal queries share. The exchange
 // sends attempts to one upstream after the other, over UDP (socket), TCP and TLS
-// (stream), HTTPS or gRPC, until a reply arrives. A parser drops the records of the
+// (stream), HTTPS, gRPC or QUIC (quicConn), until a reply arrives. A parser drops the records of the
 // reply that do not belong to the query.
 package forward
 
@@ -60,6 +60,7 @@ import (
 //   - an address: IP, IP:PORT or [IPv6]:PORT, optionally with dns:// in front;
 //   - tls://IP for DNS over TLS, at port 853 by default, or tls://IP%NAME to set
 //     the name in its certificate;
+//   - quic://IP for DNS over QUIC, at port 853 by default, or quic://IP%NAME;
 //   - https://HOST[:PORT] for DNS over HTTPS, at the path /dns-query;
 //   - a file such as /etc/resolv.conf, whose nameserver lines count. It is read
 //     again when it changes. As long as it is unreadable or has no such line, the
@@ -91,7 +92,12 @@ import (
 //
 // Queries over UDP share a few sockets for each upstream, usually 4. Each socket
 // has its own port and is replaced after expire or after 1024 to 2048 queries.
-// Connections are shared in the same way. IDs are random. A packet without the ID
+// Connections are shared in the same way; over QUIC and HTTP/2 there is one, with a
+// stream for each query, and at most 512 queries wait for the upstream. A connection over
+// QUIC on which nothing is received for 200ms after a query, at least four round-trip
+// times, is replaced, and its queries are sent again: the upstream has restarted. Queries
+// over QUIC are padded to multiples of 128 bytes (RFC 8467), and not sent before the
+// handshake is complete (0-RTT), which an attacker could repeat. IDs are random. A packet without the ID
 // and question of a waiting query, a malformed packet, and one whose records all
 // belong to another name are counted and ignored, and the right reply may still
 // arrive; after 64 packets with a wrong ID or question a socket's queries are
@@ -189,7 +195,7 @@ import (
 //	    }
 //	}
 //
-// All queries over TLS, to one provider:
+// All queries over TLS, to one provider, or over QUIC with quic:// in place of tls://:
 //
 //	.:1053 {
 //	    forward . tls://9.9.9.9 tls://149.112.112.112 {

@@ -24,10 +24,10 @@ const (
 	// maxHTTPConns is the maximum number of connections to an upstream that
 	// supports HTTP/1.1 only; HTTP/2 needs one.
 	maxHTTPConns = 16
-	// maxHTTPWaiting bounds the queries that wait for an upstream. Each has a
-	// goroutine and an HTTP request, and costs ten times as much as one over
-	// another transport.
-	maxHTTPWaiting = 512
+	// maxMultiplexed bounds the queries that wait for an upstream over HTTPS, gRPC or
+	// QUIC. Each has a goroutine, and costs ten times as much as one over another
+	// transport.
+	maxMultiplexed = 512
 )
 
 // A trackedConn is a connection that is closed when the set of upstreams stops, unless it
@@ -92,16 +92,23 @@ func (u *upstream) httpClient() *http.Client {
 	return u.client
 }
 
-// sendHTTP sends a with the ID 0 (RFC 8484 §4.1) and waits for the reply.
-func (u *upstream) sendHTTP(a *attempt) {
+// sendMultiplexed sends a with the ID 0 (RFC 8484 §4.1, RFC 9250 §4.2.1) and waits for the reply.
+func (u *upstream) sendMultiplexed(a *attempt) {
 	a.sent = clock.Now()
 	ctx, cancel := context.WithTimeout(u.set.ctx, u.options().readTimeout)
 	defer cancel()
 	exchange := u.exchangeHTTPS
-	if u.scheme == schemeGRPC {
+	query := a.packet()
+	switch u.scheme {
+	case schemeGRPC:
 		exchange = u.exchangeGRPC
+	case schemeQUIC:
+		exchange = u.exchangeQUIC
+		if a.edns {
+			query = a.request.pad(query)
+		}
 	}
-	packet, err := exchange(ctx, a.packet())
+	packet, err := exchange(ctx, query)
 	switch {
 	case u.set.ctx.Err() != nil:
 		u.fail(a, errStopped)

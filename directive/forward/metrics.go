@@ -18,8 +18,8 @@ type upstreamMetrics struct {
 	failed    *metrics.Counter
 	unhealthy *metrics.Counter
 	wentDown  *metrics.Counter
-	reused    [3]*metrics.Counter // by protocol: udp, tcp, tcp-tls
-	opened    [3]*metrics.Counter
+	reused    [4]*metrics.Counter // by protocol: udp, tcp, tcp-tls, quic
+	opened    [4]*metrics.Counter
 	discards  map[discardReason]*metrics.Counter
 	codes     [25]atomic.Pointer[rcodeMetrics]
 }
@@ -52,8 +52,9 @@ func newUpstreamMetrics(r *metrics.Registry, t target) *upstreamMetrics {
 		m.discards[reason] = r.Counter("seamark_forward_discarded_total", "Packets from the upstream that were ignored, by reason; reason record counts replies with dropped records.",
 			"to", to, "reason", string(reason))
 	}
-	for i, proto := range []string{"udp", "tcp", "tcp-tls"} {
-		if t.usesHTTP() || (t.scheme == schemeTLS) != (i == 2) {
+	scheme := [...]string{schemeDNS, schemeDNS, schemeTLS, schemeQUIC}
+	for i, proto := range []string{"udp", "tcp", "tcp-tls", "quic"} {
+		if t.scheme != scheme[i] {
 			continue
 		}
 		m.reused[i] = r.Counter("coredns_proxy_conn_cache_hits_total", "Counter of connection cache hits per upstream and protocol.",

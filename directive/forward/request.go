@@ -58,3 +58,13 @@ func (r *request) packet(id uint16, edns bool) []byte {
 	packet = binary.BigEndian.AppendUint16(packet, uint16(len(r.options)))
 	return append(packet, r.options...)
 }
+
+// pad adds a padding option to a packet of the request with an OPT record, which makes its size
+// a multiple of 128 bytes (RFC 8467 §4.1).
+func (r *request) pad(packet []byte) []byte {
+	const block, header = 128, 4
+	packet = wire.AppendOption(packet, wire.OptionPadding, make([]byte, (block-(len(packet)+header)%block)%block))
+	size := len(packet) - len(r.packet(0, true)) + len(r.options)
+	binary.BigEndian.PutUint16(packet[len(packet)-size-2:], uint16(size))
+	return packet
+}

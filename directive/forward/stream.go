@@ -94,10 +94,13 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 }
 
 // proto returns the index of the upstream's protocol in upstreamMetrics: 1 for
-// TCP, 2 for TLS.
+// TCP, 2 for TLS, 3 for QUIC.
 func (u *upstream) proto() int {
-	if u.scheme == schemeTLS {
+	switch u.scheme {
+	case schemeTLS:
 		return 2
+	case schemeQUIC:
+		return 3
 	}
 	return 1
 }

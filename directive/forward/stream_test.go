@@ -299,7 +299,7 @@ func newHTTPSUpstream(t *testing.T, c *tls.Config, do func(w http.ResponseWriter
 	return s
 }
 
-// At most maxHTTPWaiting queries wait for an upstream over HTTPS; others fail at once.
+// At most maxMultiplexed queries wait for an upstream over HTTPS; others fail at once.
 func TestHTTPSUpstreamBusy(t *testing.T) {
 	ca := newTestCA(t)
 	release := make(chan struct{})
@@ -310,7 +310,7 @@ func TestHTTPSUpstreamBusy(t *testing.T) {
 	})
 	r := newHarness(t, "forward . "+s.URL+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 1m\n max_fails 0\n}")
 	r.sendOnce()
-	const n = maxHTTPWaiting + 50
+	const n = maxMultiplexed + 50
 	var clients sync.WaitGroup
 	var failed atomic.Int32
 	for i := range n {
@@ -324,11 +324,11 @@ func TestHTTPSUpstreamBusy(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the queries above the limit have failed", func() bool { return failed.Load() == n-maxHTTPWaiting })
+	eventually(t, "the queries above the limit have failed", func() bool { return failed.Load() == n-maxMultiplexed })
 	close(release)
 	clients.Wait()
-	if got := failed.Load(); got != n-maxHTTPWaiting {
-		t.Errorf("%d queries: %d failed since too many were waiting, want %d", n, got, n-maxHTTPWaiting)
+	if got := failed.Load(); got != n-maxMultiplexed {
+		t.Errorf("%d queries: %d failed since too many were waiting, want %d", n, got, n-maxMultiplexed)
 	}
 }
 

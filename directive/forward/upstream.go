@@ -37,6 +37,7 @@ type upstream struct {
 	sockets    []*socket
 	streams    []*stream
 	client     *http.Client // for DNS over HTTPS and gRPC
+	quic       *quicConn    // the connection for the next query; nil if there is none
 	unregister []func()
 	retired    bool // removed from the set: no more health checks
 }
@@ -109,11 +110,11 @@ func (u *upstream) send(a *attempt) {
 	}
 	work := u.sendStream
 	switch {
-	case u.usesHTTP() && !a.probe && u.waiting.Load() > maxHTTPWaiting:
+	case u.multiplexed() && !a.probe && u.waiting.Load() > maxMultiplexed:
 		u.fail(a, errBusy)
 		return
-	case u.usesHTTP():
-		a.useStream, work = true, u.sendHTTP
+	case u.multiplexed():
+		a.useStream, work = true, u.sendMultiplexed
 	case u.scheme == schemeTLS || u.options().forceTCP || a.useStream:
 		a.useStream = true
 	default:
@@ -267,6 +268,9 @@ func (u *upstream) retire() {
 	}
 	sockets, streams, client := u.sockets, u.streams, u.client
 	u.sockets, u.streams = nil, nil
+	if u.quic != nil {
+		u.quic.retire()
+	}
 	u.mu.Unlock()
 	for _, s := range sockets {
 		s.retired.Store(true)

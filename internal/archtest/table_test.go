@@ -78,7 +78,7 @@ var table = map[string]row{
 	// secondary opens connections to primary servers.
 	"directive/secondary": {own: append([]string{"internal/tsig"}, chain...)},
 	// forward opens sockets to upstreams.
-	"directive/forward": {own: append([]string{"internal/grpcmessage"}, chain...)},
+	"directive/forward": {own: append([]string{"internal/grpcmessage"}, chain...), third: []string{"github.com/quic-go/quic-go"}},
 	// These directives answer from the cluster.
 	"directive/kubernetes": {own: append([]string{"cluster"}, chain...), noNet: true},
 	"directive/hosts":      {own: append([]string{"cluster"}, chain...), noNet: true},
