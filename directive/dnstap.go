@@ -217,6 +217,9 @@ func parseTapSocket(b *config.Block, text string) (dnstap.Socket, error) {
 	if u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
 		return s, fmt.Errorf("want %s://HOST:PORT, got %q", scheme, text)
 	}
+	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
+		return s, fmt.Errorf("want a port of 0..65535, got %q", u.Port())
+	}
 	s.Network, s.Address, s.TLS = "tcp", u.Host, scheme == "tls"
 	return s, nil
 }
