@@ -66,6 +66,9 @@ func (p *ProxyHeaders) ProxyHeaders() config.ProxyHeaders { return p.headers }
 // under overload are off while load balancers may name their clients: the kernel, which applies
 // them, sees load balancers only.
 //
+// Measured with cluster names over UDP, on one core: proxyproto makes an answer 3 % dearer
+// (4.13 to 4.18 µs of CPU instead of 4.03), with and without headers.
+//
 // Same as CoreDNS: options and defaults. Differs: allow may be repeated and may have single
 // addresses; over UDP, headers of command LOCAL and those for TCP clients are accepted, as
 // load balancers send them for health checks and for clients of DoH. It is not supported

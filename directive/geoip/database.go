@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +65,11 @@ func (d *database) follow(ctx context.Context, w *watch.Watcher) {
 	defer close(d.done)
 	defer w.Close()
 	for w.Wait(ctx) {
-		if err := d.load(); err != nil {
+		err := d.load()
+		// A server that allocates little collects garbage every two minutes only, and the old
+		// database may be most of its memory.
+		debug.FreeOSMemory()
+		if err != nil {
 			d.log.Error("geoip: Rejected a new database, keeping the old one", "file", d.path, "error", err)
 			continue
 		}

@@ -51,8 +51,10 @@ import (
 // 7871), if it has one with a valid address and a prefix length other than 0. A client can
 // send any address there.
 //
-// The database is kept in memory. The file is read again when it has changed. A new file
-// that is not valid is logged, and the old database stays in use.
+// The database is read into memory, and not mapped: a program that writes into a mapped file
+// could end the server. A file of 92 MB takes 92 MB of resident memory, and twice as much for a
+// moment when it is read again, which happens when it has changed. A new file that is not
+// valid is logged, and the old database stays in use.
 //
 // Clients in France get other answers than all others:
 //

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -365,6 +367,31 @@ func TestChangedFile(t *testing.T) {
 	eventually("the country DE", code("DE"))
 	want := `level=INFO msg="geoip: Loaded a new database" file=city.mmdb built=1970-01-01T00:00:01.000Z`
 	eventually("the message", func() bool { return strings.Count(log.String(), want) >= 3 })
+}
+
+// The memory of a replaced database is freed, and so is that of a rejected one.
+func TestChangedFileMemory(t *testing.T) {
+	inFolder(t)
+	const padding = 32 << 20
+	small, marker := file(t, "GeoLite2-City", 4, nil), []byte("\xab\xcd\xefMaxMind.com")
+	at := bytes.LastIndex(small, marker)
+	large := slices.Concat(small[:at], make([]byte, padding), small[at:])
+	replace(t, "city.mmdb", large)
+	_, log := reader(t, "geoip city.mmdb")
+	rejected := slices.Concat(large[:len(large)-1], []byte{0xFF, 0xFF})
+	rejected = bytes.Replace(rejected, []byte("GeoLite2-City"), []byte("GeoLite2-What"), 1)
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	const others = 2 * padding // large and rejected
+	for i, data := range [][]byte{large, rejected, large, rejected, large} {
+		before := strings.Count(log.String(), "\n")
+		replace(t, "city.mmdb", data)
+		for end := time.Now().Add(10 * time.Second); strings.Count(log.String(), "\n") == before || m.HeapAlloc > others+3*padding/2; time.Sleep(time.Millisecond) {
+			if runtime.ReadMemStats(&m); time.Now().After(end) {
+				t.Fatalf("replacement %d: got a heap of %d MB, want one database of %d MB beside %d MB of the test; log:\n%s", i, m.HeapAlloc>>20, padding>>20, others>>20, log)
+			}
+		}
+	}
 }
 
 // A damaged record is logged once, and its values are empty.
