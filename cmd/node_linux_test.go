@@ -48,6 +48,8 @@ func newNamespace(t *testing.T) namespace {
 	})
 	n := namespace{t, fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid)}
 	n.ip("link set lo up")
+	// Without duplicate address detection interfaces can resolve neighbours at once.
+	n.sysctl("ipv6/conf/default/accept_dad", "0")
 	return n
 }
 
