@@ -2,6 +2,7 @@ package streams
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -112,5 +114,25 @@ func TestRepliesQueued(t *testing.T) {
 	}
 	if !l.enqueue(large) {
 		t.Error("a large reply is refused after the others were sent")
+	}
+}
+
+// Streams that the client resets before their turn are not answered.
+func TestRequestsResetEarly(t *testing.T) {
+	l := bodyListener(time.Second)
+	responses := statusCounter{new(metrics.Registry), "responses", "Replies.", "test"}
+	for name, h := range map[string]http.Handler{"HTTPS": &queries{l, responses}, "gRPC": grpcQueries{l}} {
+		for _, reset := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(t.Context())
+			if reset {
+				cancel()
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPut, "/dns-query", nil))
+			cancel()
+			if answered := w.Body.Len() > 0; answered == reset {
+				t.Errorf("%s: with a reset %v the request is answered: %v", name, reset, answered)
+			}
+		}
 	}
 }

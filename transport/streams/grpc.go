@@ -34,6 +34,9 @@ func ListenGRPC(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS, er
 type grpcQueries struct{ *listener }
 
 func (h grpcQueries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Context().Err() != nil {
+		return // the client has reset the stream before its turn
+	}
 	contentType, parameters, _ := strings.Cut(r.Header.Get("Content-Type"), "+")
 	switch {
 	case r.ProtoMajor < 2:

@@ -124,6 +124,9 @@ type queries struct {
 }
 
 func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Context().Err() != nil {
+		return // the client has reset the stream before its turn
+	}
 	status := http.StatusOK
 	packet, refused := h.message(w, r)
 	var reply []byte
