@@ -86,8 +86,8 @@ func testEveryKind(t *testing.T, srv *Server) {
 		t.Fatal(err)
 	}
 	kinds := everyKind(t, srv)
-	if len(kinds) != 17 {
-		t.Errorf("%d kinds: %v; want 17", len(kinds), kinds)
+	if len(kinds) != 18 {
+		t.Errorf("%d kinds: %v; want 18", len(kinds), kinds)
 	}
 	for _, kind := range kinds {
 		gv := schema.GroupVersion{Group: kind.Group, Version: kind.Version}

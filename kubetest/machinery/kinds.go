@@ -105,6 +105,9 @@ func kinds() []kind {
 		keepSpec:   onBoth(func(d, old *appsv1.Deployment) { d.Spec = old.Spec }),
 		keepStatus: onBoth(func(d, old *appsv1.Deployment) { d.Status = old.Status }),
 	}, {
+		gv: appsv1.SchemeGroupVersion, name: "DaemonSet", resource: "daemonsets", singular: "daemonset",
+		new: create[appsv1.DaemonSet], newList: create[appsv1.DaemonSetList],
+	}, {
 		gv: autoscalingv2.SchemeGroupVersion, name: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers", singular: "horizontalpodautoscaler",
 		new: create[autoscalingv2.HorizontalPodAutoscaler], newList: create[autoscalingv2.HorizontalPodAutoscalerList],
 	}, {

@@ -6,8 +6,8 @@
 // kubetest.
 //
 // It serves namespaces, nodes, pods, services, endpoints, configmaps,
-// endpointslices, serviceimports, deployments and horizontalpodautoscalers, with the
-// defaults that readers rely on. It is not a cluster: there is no admission, no RBAC,
+// endpointslices, serviceimports, and the other kinds that the manifests of deploy/ have, with
+// the defaults that readers rely on. It is not a cluster: there is no admission, no RBAC,
 // no controller and no allocator. A Service has the clusterIP that it was created with, its
 // EndpointSlices are those the test creates, a namespace need not exist before
 // objects in it, and a deleted pod is removed at once. It never listens beyond
