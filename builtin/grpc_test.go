@@ -15,6 +15,7 @@ import (
 	mdns "github.com/miekg/dns"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
@@ -184,10 +185,16 @@ func TestGRPCLimits(t *testing.T) {
 	if err := ask(third); status.Code(err) != codes.Unavailable {
 		t.Errorf("third connection: got %v, want %v", err, codes.Unavailable)
 	}
-	state := first.GetState()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for state := first.GetState(); state != connectivity.Ready; state = first.GetState() { // it lags behind the reply
+		if !first.WaitForStateChange(ctx, state) {
+			t.Fatalf("first connection: got state %v within 10s, want %v", state, connectivity.Ready)
+		}
+	}
 	s.load(strings.Replace(block, "max_connections 2", "max_connections 3", 1))
-	if err := ask(first); err != nil || first.GetState() != state {
-		t.Errorf("first connection after the reload: got error %v and state %v, want none and %v", err, first.GetState(), state)
+	if err := ask(first); err != nil || first.GetState() != connectivity.Ready {
+		t.Errorf("first connection after the reload: got error %v and state %v, want none and %v", err, first.GetState(), connectivity.Ready)
 	}
 	third.ResetConnectBackoff()
 	if _, err := askGRPC(t, third, grpcQuery, packed(t, "a.example."), grpc.WaitForReady(true)); err != nil {

@@ -18,7 +18,9 @@ import (
 // field msg of the request and of the response. The certificate is that of tls; without it
 // the server uses HTTP/2 without TLS. You need this directive only for other limits.
 //
-//	max_connections  connections at the same time, 200 by default; others are closed
+//	max_connections  connections at the same time, 200 by default. Others are closed. At the
+//	                 limit a client with fewer connections than another one gets the place
+//	                 of the other one's last connection
 //	max_streams      queries of one connection at the same time, 256 by default; clients
 //	                 of gRPC wait before they send more
 //

@@ -31,7 +31,9 @@ func (l *connectionLimits) StreamLimits() (config.Scheme, config.StreamLimits) {
 // certificate is that of tls; without it the server uses HTTP, for a proxy that has
 // TLS. You need this directive only for other limits.
 //
-//	max_connections  connections at the same time, 200 by default; others are closed
+//	max_connections  connections at the same time, 200 by default. Others are closed. At the
+//	                 limit a client with fewer connections than another one gets the place
+//	                 of the other one's last connection
 //	max_streams      requests of one HTTP/2 connection at the same time, 250 by default
 //
 // 0 means no limit of connections, and the standard number of streams of the HTTP/2

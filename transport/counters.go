@@ -27,7 +27,7 @@ func newCounters(r *metrics.Registry) counters {
 		send           = "seamark_transport_send_errors_total"
 		sendHelp       = "Replies that could not be sent."
 		refused        = "seamark_transport_connections_refused_total"
-		refusedHelp    = "Connections refused because the client, or all clients together, had too many."
+		refusedHelp    = "Connections refused, or closed in favour of another client, because the client, or all clients together, had too many."
 		closed         = "seamark_transport_connections_closed_total"
 		closedHelp     = "Connections closed, and queries of QUIC reset, because a message was not complete in time (slow_sender), replies were not read in time (slow_reader), a new connection needed the place of an idle one (idlest), or the TLS handshake failed (handshake)."
 		shed           = "seamark_transport_shed_queries_total"

@@ -135,8 +135,7 @@ func (c *counters) observe(log *slog.Logger, q *dns.Query, sealed time.Time) {
 }
 
 // ListenTCP opens a socket for a server of another protocol, as Listen does for DNS. It
-// accepts at most most() connections at the same time, unless that is 0, and closes
-// others.
+// has at most most() connections at the same time, unless that is 0.
 func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() int) (*LimitedListener, error) {
 	o.defaults()
 	o.TLS = new(TLS) // so that there is no UDP
@@ -146,6 +145,7 @@ func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() 
 	}
 	return &LimitedListener{
 		TCPListener: l.tcp.(*net.TCPListener), Address: l.addr, most: most, counts: l.counts, log: o.Log, timeout: l.limits.Load().MessageTimeout,
+		clients: map[netip.Addr][]*limitedConn{},
 	}, nil
 }
 

@@ -1,0 +1,113 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/metrics"
+)
+
+// A client with many connections does not keep others from theirs: at the limit its last one
+// is closed for a client that has fewer.
+func TestLimitedListener(t *testing.T) {
+	var most atomic.Int64
+	most.Store(4)
+	registry := new(metrics.Registry)
+	l, err := ListenTCP(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{Metrics: registry}, func() int { return int(most.Load()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	dial := func(from string) (net.Conn, error) {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
+		c, err := d.Dial("tcp", l.Address.String())
+		if err == nil {
+			t.Cleanup(func() { c.Close() })
+		}
+		return c, err
+	}
+	open := func(from string) (client, server net.Conn) {
+		t.Helper()
+		client, err := dial(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case server = <-accepted:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the connection of %s was not accepted within 10s", from)
+		}
+		t.Cleanup(func() { server.Close() })
+		return client, server
+	}
+	closed := func(what string, c net.Conn) {
+		t.Helper()
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) || isTimeout(err) {
+			t.Errorf("%s: got error %v, want a reset connection", what, err)
+		}
+	}
+	refused := func(what, from string) {
+		t.Helper()
+		c, err := dial(from)
+		if err == nil {
+			closed(what, c)
+		} else if !errors.Is(err, syscall.ECONNRESET) { // it is reset before dial returns
+			t.Errorf("%s: got error %v, want a reset connection", what, err)
+		}
+	}
+	var greedy []net.Conn
+	for range 4 {
+		c, _ := open("127.0.0.1")
+		greedy = append(greedy, c)
+	}
+	refused("the client's fifth connection", "127.0.0.1")
+	_, second := open("127.0.0.2")
+	closed("the client's fourth connection", greedy[3])
+	_, third := open("127.0.0.3")
+	closed("the client's third connection", greedy[2])
+	refused("another client's second connection", "127.0.0.2")
+	// Now there are 2, 1 and 1.
+	_, _ = open("127.0.0.4")
+	closed("the client's second connection", greedy[1])
+	refused("a client beyond a connection for each", "127.0.0.5")
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = second.Close() // counts once
+	_, _ = open("127.0.0.5")
+	refused("a client beyond a connection for each", "127.0.0.6")
+	_ = greedy[0].SetReadDeadline(time.Now().Add(-time.Second))
+	if _, err := greedy[0].Read(make([]byte, 1)); !isTimeout(err) {
+		t.Errorf("the client's first connection: got error %v, want that it is open", err)
+	}
+	most.Store(0)
+	_, _ = open("127.0.0.6")
+	_ = third.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open != 4 || len(l.clients) != 4 {
+		t.Errorf("got %d connections of %d clients, want 4 of 4", l.open, len(l.clients))
+	}
+}
+
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
+}
