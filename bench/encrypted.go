@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -23,10 +24,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/quic-go/quic-go"
 )
 
 // encrypted compares encrypted transports on persistent connections. Unbound has
-// DoT and DoH, NSD has DoT.
+// DoT and DoH, NSD has DoT; DoQ is compared with our DoH.
 func (b *bench) encrypted(ctx context.Context) error {
 	defer b.stopServers()
 	if err := b.writeCertificate(); err != nil {
@@ -39,6 +42,7 @@ func (b *bench) encrypted(ctx context.Context) error {
 	listeners := []listener{
 		{"dot", overTLS, func(p encryptedPorts) netip.AddrPort { return p.tls }},
 		{"doh", overHTTPS, func(p encryptedPorts) netip.AddrPort { return p.https }},
+		{"doq", overQUIC, func(p encryptedPorts) netip.AddrPort { return p.quic }},
 	}
 	contenders := map[string][]contender{}
 	for _, peer := range []struct {
@@ -46,7 +50,7 @@ func (b *bench) encrypted(ctx context.Context) error {
 		start      func(encryptedPorts) (*server, error)
 		transports int // the first ones of listeners
 	}{
-		{"seamark", b.seamarkEncrypted, 2},
+		{"seamark", b.seamarkEncrypted, 3},
 		{"unbound", b.unboundEncrypted, 2},
 		{"nsd", b.nsdEncrypted, 1},
 	} {
@@ -80,7 +84,7 @@ func (b *bench) encrypted(ctx context.Context) error {
 			}
 		}
 	}
-	for _, scenario := range []string{"dot 16x1", "dot 16x6", "dot 1x100", "doh 16x1", "doh 16x6", "doh 1x100"} {
+	for _, scenario := range []string{"dot 16x1", "dot 16x6", "dot 1x100", "doh 16x1", "doh 16x6", "doh 1x100", "doq 16x1", "doq 16x6", "doq 1x100"} {
 		if err := b.compare(ctx, scenario, "ClusterIP, A, "+scenario, contenders[scenario]); err != nil {
 			return err
 		}
@@ -89,10 +93,10 @@ func (b *bench) encrypted(ctx context.Context) error {
 }
 
 // encryptedPorts are the addresses of one server.
-type encryptedPorts struct{ plain, tls, https netip.AddrPort }
+type encryptedPorts struct{ plain, tls, https, quic netip.AddrPort }
 
 func newEncryptedPorts() (p encryptedPorts, err error) {
-	for _, address := range []*netip.AddrPort{&p.plain, &p.tls, &p.https} {
+	for _, address := range []*netip.AddrPort{&p.plain, &p.tls, &p.https, &p.quic} {
 		if *address, err = freeAddress(); err != nil {
 			return p, err
 		}
@@ -100,10 +104,10 @@ func newEncryptedPorts() (p encryptedPorts, err error) {
 	return p, nil
 }
 
-// seamarkEncrypted starts our server with DoT and DoH.
+// seamarkEncrypted starts our server with DoT, DoH and DoQ.
 func (b *bench) seamarkEncrypted(p encryptedPorts) (*server, error) {
 	conf, err := b.file("Corefile-encrypted", lines(`
-.:%d tls://.:%d https://.:%d {
+.:%d tls://.:%d https://.:%d quic://.:%d {
     bind 127.0.0.1
     tls %s %s
     errors
@@ -116,7 +120,7 @@ func (b *bench) seamarkEncrypted(p encryptedPorts) (*server, error) {
        disable denial cluster.local
     }
 }
-`, p.plain.Port(), p.tls.Port(), p.https.Port(), b.certificateFile(), b.keyFile(), b.source()))
+`, p.plain.Port(), p.tls.Port(), p.https.Port(), p.quic.Port(), b.certificateFile(), b.keyFile(), b.source()))
 	if err != nil {
 		return nil, err
 	}
@@ -215,16 +219,63 @@ func (l load) requests(ctx context.Context, client int, t *tally) error {
 	}
 	defer transport.CloseIdleConnections()
 	https := http.Client{Transport: transport, Timeout: patience}
+	return l.outstanding(ctx, client, t, func(q *lookup) ([]byte, error) { return l.post(&https, q) })
+}
+
+// quicStreams keeps the client's share of the window outstanding on one QUIC connection.
+func (l load) quicStreams(ctx context.Context, client int, t *tally) error {
+	// The end of the load does not cancel the dial: the last answers are awaited.
+	dialing, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	conn, err := quic.DialAddr(dialing, l.to.String(), clientTLS("doq"), &quic.Config{MaxIdleTimeout: patience})
+	if err != nil {
+		return err
+	}
+	defer conn.CloseWithError(0, "") // DOQ_NO_ERROR
+	return l.outstanding(ctx, client, t, func(q *lookup) ([]byte, error) { return askQUIC(conn, q) })
+}
+
+// askQUIC sends a query on a stream of its own (RFC 9250 §4.2).
+func askQUIC(conn *quic.Conn, q *lookup) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := conn.OpenStreamSync(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.CancelRead(0)
+	deadline, _ := ctx.Deadline()
+	_ = s.SetDeadline(deadline)
+	message := append(binary.BigEndian.AppendUint16(nil, uint16(len(q.packet))), q.packet...)
+	message[2], message[3] = 0, 0 // the ID
+	if _, err := s.Write(message); err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	reply, err := io.ReadAll(s)
+	if err == nil && (len(reply) < 2 || int(binary.BigEndian.Uint16(reply)) != len(reply)-2) {
+		err = errors.New("a stream that is not one message")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reply[2:], nil
+}
+
+// outstanding keeps the client's share of the window outstanding by calls of ask.
+func (l load) outstanding(ctx context.Context, client int, t *tally, ask func(*lookup) ([]byte, error)) error {
 	var mu sync.Mutex
-	var streams sync.WaitGroup
+	var queries sync.WaitGroup
 	var failed error
 	window := l.window / l.sockets
 	for i := range window {
-		streams.Go(func() {
+		queries.Go(func() {
 			at := (client*window + i) * len(l.lookups) / (l.sockets * window)
 			for n := 0; ctx.Err() == nil; n++ {
 				q := l.lookups[(at+n)%len(l.lookups)]
-				packet, err := l.post(&https, q)
+				packet, err := ask(q)
 				mu.Lock()
 				t.sent++
 				var late net.Error
@@ -244,7 +295,7 @@ func (l load) requests(ctx context.Context, client int, t *tally) error {
 			}
 		})
 	}
-	streams.Wait()
+	queries.Wait()
 	return failed
 }
 

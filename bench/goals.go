@@ -42,7 +42,8 @@ func goals() []goal {
 		for _, peer := range []struct{ name, text string }{{"unbound", "Unbound"}, {"nsd", "NSD"}} {
 			gs = append(gs, goal{"DoT, " + w.text + ", to " + peer.text, asRatio, "dot " + w.name + "/seamark", "dot " + w.name + "/" + peer.name, 1.10, ""})
 		}
-		gs = append(gs, goal{"for comparison: DoH, " + w.text + ", to Unbound", asRatio, "doh " + w.name + "/seamark", "doh " + w.name + "/unbound", 0, ""})
+		gs = append(gs, goal{"for comparison: DoH, " + w.text + ", to Unbound", asRatio, "doh " + w.name + "/seamark", "doh " + w.name + "/unbound", 0, ""},
+			goal{"for comparison: DoQ, " + w.text + ", to our DoH", asRatio, "doq " + w.name + "/seamark", "doh " + w.name + "/seamark", 0, ""})
 	}
 	return append(gs,
 		goal{"CPU of a cached name from upstream, to our ClusterIP A", asRatio, "paths/cached", "paths/A", 1.05, ""},

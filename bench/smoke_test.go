@@ -56,8 +56,8 @@ func TestSmoke(t *testing.T) {
 			}
 		}
 	}
-	if seen["seamark"] != 15 || seen["loop"] != 9 {
-		t.Errorf("results: got %v, want 15 of seamark and 9 of loop\n%s", seen, &out)
+	if seen["seamark"] != 18 || seen["loop"] != 9 {
+		t.Errorf("results: got %v, want 18 of seamark and 9 of loop\n%s", seen, &out)
 	}
 	if page := files[0][:len(files[0])-len("json")] + "md"; !exists(page) {
 		t.Errorf("%s is missing", page)

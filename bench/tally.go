@@ -19,6 +19,7 @@ const (
 
 	overTLS   = "tls"
 	overHTTPS = "https"
+	overQUIC  = "quic"
 )
 
 // A load describes the queries of a generator.
@@ -40,6 +41,8 @@ func (l load) run(ctx context.Context) (*tally, error) {
 		return l.runTCP(ctx, l.streams)
 	case overHTTPS:
 		return l.runTCP(ctx, l.requests)
+	case overQUIC:
+		return l.runTCP(ctx, l.quicStreams)
 	case dnsperf:
 		return l.runDnsperf(ctx)
 	case perTCP:
