@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,9 @@ type Auto struct {
 	options autoOptions
 }
 
+// templateGroup matches a group of REGEXP in ORIGIN_TEMPLATE.
+var templateGroup = regexp.MustCompile(`\{(\w+)\}`)
+
 // An autoOptions identifies a directory across reloads.
 type autoOptions struct {
 	path, pattern, template string
@@ -108,6 +112,15 @@ func (a *Auto) parse(b *config.Block, d corefile.Directive) (err error) {
 			}
 			if pattern.NumSubexp() == 0 {
 				return o.Errorf("want a group in parentheses in REGEXP, got %q", o.Args[1].Text)
+			}
+			for _, group := range templateGroup.FindAllStringSubmatch(o.Args[2].Text, -1) {
+				n, err := strconv.Atoi(group[1])
+				if err != nil {
+					n = pattern.SubexpIndex(group[1])
+				}
+				if n < 0 || n > pattern.NumSubexp() {
+					return o.Errorf("ORIGIN_TEMPLATE has the group %s, which is not in REGEXP %s", group[0], o.Args[1].Text)
+				}
 			}
 			a.options.pattern, a.options.template = o.Args[1].Text, strings.ReplaceAll(o.Args[2].Text, "{", "${")
 			return nil

@@ -82,6 +82,8 @@ func TestAutoSetupErrors(t *testing.T) {
 		{"auto {\n directory / a(b\n}", "Corefile:3: auto: directory: missing ORIGIN_TEMPLATE after REGEXP"},
 		{"auto {\n directory / a(b c\n}", "Corefile:3: auto: directory: error parsing regexp: missing closing ): `a(b`"},
 		{"auto {\n directory / ab c\n}", `Corefile:3: auto: directory: want a group in parentheses in REGEXP, got "ab"`},
+		{"auto {\n directory / (a)b {1}.{2}\n}", `Corefile:3: auto: directory: ORIGIN_TEMPLATE has the group {2}, which is not in REGEXP (a)b`},
+		{"auto {\n directory / (?P<zone>a)b {Zone}\n}", `Corefile:3: auto: directory: ORIGIN_TEMPLATE has the group {Zone}, which is not in REGEXP (?P<zone>a)b`},
 		{"auto {\n directory /\n reload 1ms\n}", `Corefile:4: auto: reload: want 0 or at least 10ms, got "1ms"`},
 	} {
 		_, _, err := planSetup(t, SetupAuto, c.text)
