@@ -35,6 +35,7 @@ type HTTPS struct {
 	listener
 	tcp     *transport.LimitedListener
 	server  http.Server
+	busy    busy
 	running sync.WaitGroup
 }
 
@@ -58,8 +59,10 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 	protocols.SetHTTP1(slices.Contains(names, "http/1.1"))
 	protocols.SetHTTP2(o.TLS != nil)
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
+	l.busy.conns = map[net.Conn]struct{}{}
 	l.server = http.Server{
 		Handler:           handler,
+		ConnState:         l.busy.setState,
 		ReadTimeout:       cmp.Or(o.MessageTimeout, defaultMessageTimeout),
 		ReadHeaderTimeout: cmp.Or(o.MessageTimeout, defaultMessageTimeout),
 		WriteTimeout:      cmp.Or(o.WriteTimeout, 5*time.Second) + maxWait,
@@ -104,17 +107,59 @@ func (l *HTTPS) Serve() {
 	})
 }
 
-// Stop closes the socket and idle connections, and waits for requests that are being
-// answered, at most for the grace period.
+// Stop closes the socket and idle connections, and waits for requests that are being received
+// or answered, at most for the grace period.
 func (l *HTTPS) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.o.Grace, 5*time.Second))
 	defer cancel()
 	_ = l.tcp.Close()
+	l.running.Wait()                     // no more connections
+	l.server.SetKeepAlivesEnabled(false) // they are closed after the next reply
+	l.busy.wait(ctx)
 	if l.server.Shutdown(ctx) != nil {
 		_ = l.server.Close()
 	}
-	l.running.Wait()
 	l.Close()
+}
+
+// busy holds the connections that are not idle: new ones, and those with requests.
+// http.Server.Shutdown would close them without a reply if their request has not reached the
+// handler.
+type busy struct {
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	none  chan struct{} // closed when conns is empty; nil unless wait is waiting
+}
+
+// setState is the ConnState of the server.
+func (b *busy) setState(c net.Conn, state http.ConnState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if state == http.StateNew || state == http.StateActive {
+		b.conns[c] = struct{}{}
+		return
+	}
+	delete(b.conns, c)
+	if b.none != nil && len(b.conns) == 0 {
+		close(b.none)
+		b.none = nil
+	}
+}
+
+// wait blocks until there are none, or ctx ends.
+func (b *busy) wait(ctx context.Context) {
+	b.mu.Lock()
+	if len(b.conns) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	none := make(chan struct{})
+	b.none = none
+	b.mu.Unlock()
+	select {
+	case <-none:
+	case <-ctx.Done():
+	}
 }
 
 // queries answers the HTTP requests of a listener.
