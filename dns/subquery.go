@@ -109,6 +109,14 @@ func (q *Query) MayAwait() bool {
 	return true
 }
 
+// IsRefresh reports whether Requery made q, or the query that q is a sub-query of.
+func (q *Query) IsRefresh() bool {
+	for q.parent != nil {
+		q = q.parent
+	}
+	return q.floor > 0
+}
+
 // FollowCNAME adds the answer for the target of the CNAME record that ends q's answer
 // section: the records of each section after those of q, and the response code, which
 // is that of the last name (RFC 6604). If sub has addresses of the query type, its

@@ -60,7 +60,11 @@ func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 		return dns.Next
 	}
 	found := c.store.find(c.scope, &l.key)
-	if l.entry, l.stale = c.choose(&found, l.now); l.entry == nil {
+	l.entry, l.stale = c.choose(&found, l.now)
+	if l.stale && q.IsRefresh() && l.now >= time.Duration(l.entry.retryAfter.Load()) {
+		l.entry = nil // the refresh of another entry needs current records, and starts no further refresh
+	}
+	if l.entry == nil {
 		c.seriesOf(q).misses.Add(1)
 		p, leads := c.store.startPending(c.scope, &l.key, q.Proto)
 		switch {

@@ -157,6 +157,43 @@ func TestQueriesWaitingForEachOther(t *testing.T) {
 	}
 }
 
+// The refresh of an expired name whose answer needs another expired name resolves that
+// one, too. It starts no further refresh: two names that lead to each other would
+// otherwise refresh each other without any client until they cannot be served stale.
+func TestRefreshEndsWithoutClients(t *testing.T) {
+	for _, options := range []string{"serve_stale 1h", "serve_stale 1h verify 1m"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newHarness(t, ".:53 {\n cache {\n  "+options+"\n }\n upstream a\n}\n")
+			u := w.upstreams["a"]
+			u.answer = addressAnswer(5)
+			w.ask(newQuery("a.example.org", mdns.TypeA))
+			w.ask(newQuery("b.example.org", mdns.TypeA))
+			time.Sleep(time.Minute)
+			u.answer = func(q *dns.Query, _ int) error {
+				time.Sleep(time.Second)
+				other := []byte("\x01a\x07example\x03org\x00")
+				if q.Name()[1] == 'a' {
+					other[1] = 'b'
+				}
+				sub, ok := q.SubQuery(other, q.Type)
+				if !ok {
+					sub = q.ResumeSubQuery(t.Context())
+				}
+				q.Fail(sub.RCode)
+				return sub.Err
+			}
+			if r, _ := w.ask(newQuery("a.example.org", mdns.TypeA)); len(r.Answer) == 0 {
+				t.Errorf("%s: got %v, want the stale answer", options, r)
+			}
+			time.Sleep(time.Minute)
+			u.wantQueries(t, 4) // the first two, then a and b once each
+			if f := w.pendingQueries(); f != 0 {
+				t.Errorf("%s: got %d pending queries at the end, want 0", options, f)
+			}
+		})
+	}
+}
+
 // pendingQueries returns the number of pending queries.
 func (w *harness) pendingQueries() int {
 	st := w.caches[0].store
