@@ -4,9 +4,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -16,9 +18,8 @@ import (
 // component with its base, without a warning. No image can be a stranger's.
 func TestKustomizations(t *testing.T) {
 	machinery, versions := build(t, "../../kubetest", "./cmd/api"), schemas(t)
-	const deploy = "../../deploy"
 	var dirs []string
-	err := filepath.WalkDir(deploy, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(deployDir, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.Name() == "kustomization.yaml" {
 			dirs = append(dirs, filepath.Dir(path))
 		}
@@ -29,13 +30,13 @@ func TestKustomizations(t *testing.T) {
 	}
 	bases := map[string]string{"kubernetes": "kubernetes/base", "kube-dns": "kube-dns/one-container", "node": "node"}
 	for _, dir := range dirs {
-		name, err := filepath.Rel(deploy, dir)
+		name, err := filepath.Rel(deployDir, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Run(name, func(t *testing.T) {
 			if part, _, ok := strings.Cut(name, "/components/"); ok {
-				dir = composed(t, filepath.Join(deploy, bases[part]), dir)
+				dir = composed(t, filepath.Join(deployDir, bases[part]), dir)
 			}
 			objects := kustomize(t, dir)
 			if len(objects) == 0 {
@@ -48,7 +49,9 @@ func TestKustomizations(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				create(t, api, o)
+				if o.GroupVersionKind().Group != monitoringv1.SchemeGroupVersion.Group { // the API machinery does not have its kinds
+					create(t, api, o)
+				}
 				checkContainers(t, o)
 				if strings.HasSuffix(name, "canary") {
 					checkCanary(t, o)
@@ -56,13 +59,76 @@ func TestKustomizations(t *testing.T) {
 			}
 		})
 	}
-	if len(dirs) < 15 {
-		t.Errorf("got %d kustomizations, want 15 or more", len(dirs))
+	if len(dirs) < 19 {
+		t.Errorf("got %d kustomizations, want 19 or more", len(dirs))
 	}
 }
 
-// composed returns a new directory with a kustomization of a base and a component.
-func composed(t *testing.T, base, component string) string {
+// The components for monitoring select the pods and the Service of the base, and have the
+// alerts and the dashboard of the chart.
+func TestMonitoringComponents(t *testing.T) {
+	components := filepath.Join(deployDir, "kubernetes/components")
+	objects := kustomize(t, composed(t, filepath.Join(deployDir, "kubernetes/base"),
+		filepath.Join(components, "service-monitor"), filepath.Join(components, "pod-monitor"),
+		filepath.Join(components, "alerts"), filepath.Join(components, "dashboard")))
+	find := func(kind, name string) map[string]any {
+		t.Helper()
+		for _, o := range objects {
+			if o.GetKind() == kind && o.GetName() == name {
+				return o.Object
+			}
+		}
+		t.Fatalf("got no %s %s, want one", kind, name)
+		return nil
+	}
+	pod, service := find("Deployment", "seamark"), find("Service", "seamark-metrics")
+	podLabels, serviceLabels := lookup(pod, "spec.template.metadata.labels"), lookup(service, "metadata.labels")
+	checkSelects(t, "Service", lookup(service, "spec.selector"), podLabels)
+	checkSelects(t, "PodMonitor", lookup(find("PodMonitor", "seamark"), "spec.selector.matchLabels"), podLabels)
+	checkSelects(t, "ServiceMonitor", lookup(find("ServiceMonitor", "seamark"), "spec.selector.matchLabels"), serviceLabels)
+	for kind, labels := range map[string]any{"PodMonitor": podLabels, "ServiceMonitor": serviceLabels} {
+		label := lookup(find(kind, "seamark"), "spec.jobLabel").(string)
+		if job := labels.(map[string]any)[label]; job != "seamark" { // the alerts select it
+			t.Errorf("%s: got the job %v, want seamark", kind, job)
+		}
+	}
+	if port := lookup(service, "spec.ports").([]any)[0].(map[string]any); port["name"] != "metrics" || port["targetPort"] != "metrics" {
+		t.Errorf("seamark-metrics: got the port %v, want metrics", port)
+	}
+
+	chart, err := render(loadChart(t), "image: {repository: registry.example/seamark}\nprometheus: {rule: {enabled: true}}\ndashboard: {enabled: true}", "seamark", "kube-system", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := lookup(find("PrometheusRule", "seamark"), "spec"), lookup(chart.find("PrometheusRule")[0].Object, "spec"); !reflect.DeepEqual(got, want) {
+		t.Errorf("PrometheusRule: got\n%v\nwant the chart's\n%v", got, want)
+	}
+	dashboard, _ := lookup(find("ConfigMap", "seamark-dashboard"), "data").(map[string]any)["seamark.json"].(string)
+	text, err := os.ReadFile(filepath.Join(chartDir, "files/dashboard.json"))
+	if err != nil || dashboard != string(text) {
+		t.Errorf("ConfigMap seamark-dashboard: got error %v and %d bytes, want the chart's dashboard of %d bytes", err, len(dashboard), len(text))
+	}
+	if label := lookup(find("ConfigMap", "seamark-dashboard"), "metadata.labels").(map[string]any)["grafana_dashboard"]; label != "1" {
+		t.Errorf("ConfigMap seamark-dashboard: got the label grafana_dashboard %v, want 1", label)
+	}
+}
+
+// checkSelects checks that each label of a selector is one of labels.
+func checkSelects(t *testing.T, kind string, selector, labels any) {
+	t.Helper()
+	wanted, _ := selector.(map[string]any)
+	if len(wanted) == 0 {
+		t.Errorf("%s: got no selector, want one", kind)
+	}
+	for key, value := range wanted {
+		if got := labels.(map[string]any)[key]; got != value {
+			t.Errorf("%s: selects %s=%v, and the label is %v", kind, key, value, got)
+		}
+	}
+}
+
+// composed returns a new directory with a kustomization of a base and of components.
+func composed(t *testing.T, base string, components ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -78,7 +144,10 @@ func composed(t *testing.T, base, component string) string {
 		}
 		return path
 	}
-	text := "resources: [" + relative(base) + "]\ncomponents: [" + relative(component) + "]\n"
+	text := "resources: [" + relative(base) + "]\ncomponents:\n"
+	for _, c := range components {
+		text += "  - " + relative(c) + "\n"
+	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const chartDir = "../../deploy/helm/seamark"
+const (
+	deployDir = "../../deploy"
+	chartDir  = deployDir + "/helm/seamark"
+)
 
 func loadChart(t *testing.T) *chart.Chart {
 	t.Helper()
@@ -133,15 +136,16 @@ func field(o *unstructured.Unstructured, path string) any {
 	return v
 }
 
-// README.md is what the command writes.
-func TestReadmeCurrent(t *testing.T) {
-	want, err := readme(chartDir)
+// The derived files are what the command writes.
+func TestDerivedFilesCurrent(t *testing.T) {
+	files, err := derived(deployDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(filepath.Join(chartDir, "README.md"))
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("README.md: got error %v and other text than the command; run go run ./chart %s in tools", err, "../deploy/helm/seamark")
+	for name, want := range files {
+		if got, err := os.ReadFile(filepath.Join(deployDir, name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: got error %v and other text than the command; run go run ./chart ../deploy in tools", name, err)
+		}
 	}
 }
 
