@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/config"
@@ -89,14 +90,31 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 	case errors.As(err, new(different)): // it has been reported
 		return 1
 	case errors.As(err, new(incomplete)):
-		fmt.Fprintf(p.err, "seamark: %v\n", err)
+		fmt.Fprintf(p.err, "seamark: %s\n", visible(err.Error()))
 		return 2
 	case errors.As(err, &failed):
-		fmt.Fprintln(p.err, failed.Error())
+		fmt.Fprintln(p.err, visible(failed.Error()))
+		return 1
+	case out.err != nil: // of a command of cobra's
+		fmt.Fprintf(p.err, "seamark: writing the output: %v\n", out.err)
 		return 1
 	}
-	fmt.Fprintf(p.err, "seamark: %v\nSee %s --help.\n", err, c.CommandPath())
+	fmt.Fprintf(p.err, "seamark: %s\nSee %s --help.\n", visible(err.Error()), c.CommandPath())
 	return 2
+}
+
+// visible returns text with escapes in place of control characters, which an error may have
+// from a file or from an object.
+func visible(text string) string {
+	var out strings.Builder
+	for _, c := range text {
+		if unicode.IsControl(c) && c != '\n' && c != '\t' {
+			fmt.Fprintf(&out, "\\u%04x", c)
+		} else {
+			out.WriteRune(c)
+		}
+	}
+	return out.String()
 }
 
 // arguments returns a function that checks the number of a command's arguments.

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,6 +54,10 @@ With --transport port-forward the queries pass through the API server, as with k
 port-forward, so that the server need not be reachable. ADDRESS is then NAMESPACE/POD, or a
 pod of the Service kube-dns if it is not set.
 
+The options that answers depend on, such as ttl and pods, are those of the kubernetes
+directive in --conf or in the ConfigMap kube-system/coredns. Without either, they are
+kubeadm's, or the directive's defaults if the server's SOA record has the TTL 5.
+
 The exit status is 0 without differences, 1 with differences, and 2 if the comparison is
 not complete. --fail-on all counts intended differences too; --fail-on none does not count
 any.`,
@@ -71,7 +74,7 @@ any.`,
 	f.StringVar(&d.against, "against", "", "server to compare: `HOST[:PORT]`, or NAMESPACE/POD[:PORT] with --transport port-forward")
 	f.StringVar(&d.source.manifests, "manifests", "", "read the objects from the YAML and JSON files of this `FOLDER`")
 	d.source.flags(c)
-	f.StringVar(&d.conf, "conf", "", "Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: the ConfigMap kube-system/coredns, or kubeadm's)")
+	f.StringVar(&d.conf, "conf", "", "Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: the ConfigMap kube-system/coredns)")
 	f.StringVar(&d.transport, "transport", "udp", "udp, tcp or port-forward")
 	f.IntVar(&d.rate, "rate", diff.DefaultRate, "largest number of queries a second")
 	f.DurationVar(&d.timeout, "timeout", 2*time.Second, "time to wait for a reply; a query is sent three times")
@@ -96,6 +99,11 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		return fmt.Errorf("--rate: want 1..1000000, got %d", d.rate)
 	case d.timeout < time.Millisecond || d.timeout > time.Minute:
 		return fmt.Errorf("--timeout: want 1ms..1m, got %v", d.timeout)
+	}
+	if d.transport != "port-forward" {
+		if err := checkServer(d.against); err != nil {
+			return err
+		}
 	}
 	source, err := d.source.options()
 	if err != nil {
@@ -137,17 +145,24 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		defer forwarder.Close()
 		o.Address, o.Transport, o.Dial = net.JoinHostPort(pod.String(), strconv.Itoa(port)), "tcp", forwarder.Dial
 	}
+	reason := errors.New("a folder has no Corefile")
 	if d.conf == "" && session != nil {
-		if o.Corefile, err = p.runningCorefile(ctx, session); err != nil {
+		if o.Corefile, reason, err = runningCorefile(ctx, session); err != nil {
 			return incomplete{err}
 		}
+	}
+	o.Assumed = func(options string) {
+		fmt.Fprintf(p.err, "Comparing with %s: %v. Set --conf to use those of the server's Corefile.\n", options, reason)
 	}
 	if d.conf != "" {
 		text, err := corefile.Text(d.conf)
 		if err != nil {
-			return fmt.Errorf("reading the Corefile: %w", err)
+			return incomplete{fmt.Errorf("reading the Corefile: %w", err)}
 		}
 		o.Corefile = string(text)
+		if err := diff.CheckCorefile(d.conf, o.Corefile); err != nil {
+			return incomplete{err}
+		}
 	}
 	if !d.quiet {
 		o.Reading = func(duration time.Duration) {
@@ -158,7 +173,7 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 	report, err := diff.Run(ctx, o)
 	if report != nil {
 		if err := p.showReport(report, d.output); err != nil {
-			return failure{err}
+			return incomplete{fmt.Errorf("writing the output: %w", err)}
 		}
 	}
 	switch {
@@ -170,24 +185,42 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 	return nil
 }
 
-// runningCorefile returns the Corefile of the cluster's CoreDNS. If there is none, or it has
-// no kubernetes directive, it prints a message and returns "". It returns an error if the API
-// server cannot be reached.
-func (p *program) runningCorefile(ctx context.Context, session *apiserver.Session) (string, error) {
+// runningCorefile returns the Corefile of the cluster's CoreDNS. If there is none, or it has no
+// kubernetes directive, it returns "" and the reason. It returns an error if the API server
+// cannot be reached.
+func runningCorefile(ctx context.Context, session *apiserver.Session) (text string, reason, err error) {
 	config, err := clusterConfig(ctx, session)
 	if _, response := errors.AsType[*apiserver.ResponseError](err); err != nil && !response {
-		return "", err
+		return "", nil, err
 	}
-	text := config.coredns["Corefile"]
-	if err == nil && text != "" {
-		err = diff.CheckCorefile(text)
+	text = config.coredns["Corefile"]
+	switch {
+	case err != nil:
+		reason = err
+	case config.coredns == nil:
+		reason = errors.New("it does not exist")
+	case text == "":
+		reason = errors.New("it has no Corefile")
+	default:
+		reason = diff.CheckCorefile("Corefile", text)
 	}
-	if err != nil || text == "" {
-		fmt.Fprintf(p.err, "Comparing with the options of kubeadm's Corefile, since the ConfigMap kube-system/coredns cannot be used: %v. Set --conf to use others.\n",
-			cmp.Or(err, errors.New("it has no Corefile")))
-		return "", nil
+	if reason != nil {
+		return "", fmt.Errorf("the ConfigMap kube-system/coredns cannot be used: %w", reason), nil
 	}
-	return text, nil
+	return text, nil, nil
+}
+
+// checkServer returns an error unless a server has the form HOST[:PORT].
+func checkServer(server string) error {
+	host, number, err := net.SplitHostPort(query.WithPort(server))
+	if err == nil && host == "" {
+		err = errors.New("no host")
+	}
+	port, numberErr := strconv.Atoi(number)
+	if err != nil || numberErr != nil || port < 1 || port > 65535 {
+		return fmt.Errorf("--against: want HOST[:PORT] with a port of 1..65535, got %q", server)
+	}
+	return nil
 }
 
 // forwardTarget returns the pod and the port of NAMESPACE/POD[:PORT]; no pod if target is

@@ -62,9 +62,17 @@ const plain = `. {
 func TestDiffSame(t *testing.T) {
 	for _, transport := range []string{"udp", "tcp"} {
 		report, stderr, code := diffFolder(t, plain, "--transport", transport)
-		if code != 0 || stderr != "" || report.Different+report.Documented != 0 || report.Same != report.Queries || report.Queries < 300 {
+		if code != 0 || !strings.HasPrefix(stderr, "Comparing with the options of kubeadm's Corefile: a folder has no Corefile.") || report.Different+report.Documented != 0 || report.Same != report.Queries || report.Queries < 300 {
 			t.Errorf("seamark diff over %s: got %+v, error output %q, status %d, want no differences", transport, report, stderr, code)
 		}
+	}
+}
+
+// Without --conf, the options of serve --manifests are recognized by their TTL.
+func TestDiffServeManifests(t *testing.T) {
+	report, stderr, code := diffFolder(t, strings.NewReplacer("        pods insecure\n", "", "        ttl 30\n", "").Replace(plain))
+	if code != 0 || !strings.HasPrefix(stderr, "Comparing with the default options of the directive kubernetes,") || report.Different+report.Documented != 0 || report.Queries < 300 {
+		t.Errorf("seamark diff: got %+v, error output %q, status %d, want no differences", report, stderr, code)
 	}
 }
 
@@ -85,8 +93,10 @@ func TestDiffKubeDNS(t *testing.T) {
 	}
 }
 
-// TestDiffPlanted runs servers with one difference each.
+// TestDiffPlanted runs servers with one difference each from the Corefile of --conf.
 func TestDiffPlanted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "Corefile")
+	write(t, file, plain)
 	with := func(options string) string {
 		return strings.Replace(plain, "    kubernetes", options+"\n    kubernetes", 1)
 	}
@@ -107,7 +117,7 @@ func TestDiffPlanted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			report, stderr, code := diffFolder(t, c.corefile)
+			report, stderr, code := diffFolder(t, c.corefile, "--conf", file)
 			i := slices.IndexFunc(report.Groups, func(g group) bool { return g.Subject == c.subject && g.Cause == c.cause && g.Reason == "" })
 			if code != 1 || stderr != "" || i < 0 {
 				t.Errorf("seamark diff: got %+v, error output %q, status %d, want %s: %s", report, stderr, code, c.subject, c.cause)
@@ -133,6 +143,8 @@ func TestGuideCommands(t *testing.T) {
 
 func TestDiffUsage(t *testing.T) {
 	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Corefile"), plain)
+	write(t, filepath.Join(dir, "empty"), ". {\n    whoami\n}\n")
 	for _, c := range []struct {
 		args, stderr string
 	}{
@@ -146,7 +158,11 @@ func TestDiffUsage(t *testing.T) {
 		{"--transport port-forward --kubeconfig none", "seamark: reading kubeconfig none: open none: no such file"},
 		{"--against 127.0.0.1 --rate 0", "seamark: --rate: want 1..1000000, got 0\n"},
 		{"--against 127.0.0.1 --manifests none", "seamark: --manifests: open none: no such file or directory\n"},
-		{"--against 127.0.0.1 --manifests .", "seamark: the cluster has no Service to compare\n"},
+		{"--against 127.0.0.1:70000 --manifests .", "seamark: --against: want HOST[:PORT] with a port of 1..65535, got \"127.0.0.1:70000\"\n"},
+		{"--against :53 --manifests .", "seamark: --against: want HOST[:PORT]"},
+		{"--against 127.0.0.1 --manifests . --conf none", "seamark: reading the Corefile: open none: no such file or directory\n"},
+		{"--against 127.0.0.1 --manifests . --conf empty", "seamark: empty: no kubernetes directive\n"},
+		{"--against 127.0.0.1 --manifests . --conf Corefile", "seamark: the cluster has no Service to compare\n"},
 		{"--against 127.0.0.1 --manifests . --kubeconfig x", "seamark: set only one of --manifests and --kubeconfig\n"},
 	} {
 		if out, stderr, code := run(t, dir, "", append([]string{"diff"}, strings.Fields(c.args)...)...); out != "" || !strings.Contains(stderr, c.stderr) || code != 2 {

@@ -65,8 +65,11 @@ func (p *program) doctor(ctx context.Context, source cluster.Options, output str
 			}
 		}
 	}
+	if o, ok := p.out.(*commandOutput); ok && err == nil {
+		err = o.err
+	}
 	if err != nil {
-		return failure{err}
+		return incomplete{fmt.Errorf("writing the output: %w", err)}
 	}
 	for _, f := range report.Findings {
 		if f.Level == doctor.Error {

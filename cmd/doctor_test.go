@@ -1,11 +1,13 @@
 package cmd_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -153,7 +155,7 @@ func TestDoctorFindings(t *testing.T) {
 		{"kubeadm", configMaps + "kubeadm-config", `{}`, "warning", "managed add-on", "kubeadm", "kubeadm upgrade keeps the replicas", 0},
 		{"Corefile", configMaps + "coredns", `{"data":{"Corefile":".:53 {\n whoam\n}\n"}}`, "error", "configuration", "/etc/coredns/Corefile:2: unknown directive \"whoam\"", "check --from-cluster", 1},
 		{"no Corefile", configMaps + "coredns", `{}`, "warning", "configuration", "no key Corefile", "", 0},
-		{"not JSON", "/api/v1/pods", `<html>`, "warning", "workloads", "not examined: invalid character", "", 0},
+		{"not JSON", "/api/v1/pods", `<html>`, "warning", "workloads", "not examined: reading /api/v1/pods: got a web page, want JSON", "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -202,5 +204,21 @@ func TestDoctorUnauthorized(t *testing.T) {
 	out, stderr, code := run(t, t.TempDir(), "", "doctor", "--kubeconfig", fakeAPI(t, map[string]string{"/version": "401"}))
 	if out != "" || stderr != "seamark: reading /version from the API server: the account may not read this\n" || code != 2 {
 		t.Errorf("seamark doctor with rejected credentials: got %q, error output %q, status %d, want the message of the API server and status 2", out, stderr, code)
+	}
+}
+
+// The status 1 of doctor is a result, so a report that cannot be written is status 2.
+func TestDoctorOutputNotWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("no device that is full: %v", err)
+	}
+	defer full.Close()
+	var stderr bytes.Buffer
+	c := program(t, t.TempDir(), "doctor", "--kubeconfig", fakeAPI(t, map[string]string{"/version": `{"gitVersion": "v1.36.0"}`}))
+	c.Stdout, c.Stderr = full, &stderr
+	_ = c.Run() // the status is checked
+	if code := c.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "writing the output: write /dev/stdout: no space left on device") {
+		t.Errorf("seamark doctor >/dev/full: got error output %q, status %d, want the cause and status 2", stderr.String(), code)
 	}
 }

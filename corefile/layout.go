@@ -13,6 +13,9 @@ import (
 // block, and one at most elsewhere. Comments, quotes, imports and the words themselves stay
 // as they are. It returns an error if braces or a quote are not closed.
 func Layout(file string, text []byte) ([]byte, error) {
+	if manyWords(text) {
+		return nil, (&Token{File: file, Line: 1}).Errorf("", tooManyWords, maxWords)
+	}
 	if line := openQuote(text); line > 0 {
 		return nil, (&Token{File: file, Line: line}).Errorf("", "the quote is not closed")
 	}

@@ -13,11 +13,14 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 )
 
-// Limits on imports, so that a Corefile cannot expand without end.
+// Limits, so that a Corefile cannot expand without end.
 const (
-	maxDepth   = 50     // imports inside imports
-	maxImports = 10_000 // in one Corefile
+	maxDepth   = 50      // imports inside imports
+	maxImports = 10_000  // in one Corefile
+	maxWords   = 500_000 // in one Corefile with its imports; a word needs about 500 bytes
 )
+
+const tooManyWords = "more than %d words: have the directives hosts and file read long lists from files"
 
 // A word is a token and its place on its line.
 type word struct {
@@ -34,6 +37,18 @@ func lex(file string, text []byte, imported bool) (words []word) {
 		end = t.Line + strings.Count(t.Text, "\n")
 	}
 	return words
+}
+
+// manyWords reports whether a text may have more than maxWords words. It counts without
+// memory, and counts comments, quotes and commas, which separate keys, too.
+func manyWords(text []byte) bool {
+	count := 0
+	for field := range bytes.FieldsSeq(text) {
+		if count += 1 + bytes.Count(field, []byte(`"`)) + bytes.Count(field, []byte(",")); count > maxWords {
+			return true
+		}
+	}
+	return false
 }
 
 // openQuote returns the line of a quote that is never closed, 0 if there is none.
@@ -81,6 +96,7 @@ type source struct {
 	stack    []*imported
 	snippets map[string][]word
 	imports  int
+	words    int                 // read so far, with those of imports
 	read     map[string][]byte   // contents of imported files, nil if unreadable
 	lines    map[string][][]byte // of the Corefile and of imported files
 	open     *Token              // the word before a { that is probably not closed
@@ -178,6 +194,10 @@ func (s *source) expand(at word) {
 			s.fail(at.Token, "import: %w", err)
 			continue
 		}
+		if manyWords(text) {
+			s.fail(at.Token, "import: %s has "+tooManyWords, file, maxWords)
+			continue
+		}
 		s.lines[file] = bytes.Split(text, []byte("\n"))
 		s.push(at.Token, file, by, lex(file, text, true))
 	}
@@ -209,6 +229,12 @@ func (s *source) push(at Token, name string, by *imported, words []word) {
 			return
 		}
 	}
+	if s.words+len(words) > maxWords {
+		s.fail(at, "import: "+tooManyWords, maxWords)
+		s.imports = maxImports + 1 // expand none of the following ones
+		return
+	}
+	s.words += len(words)
 	if len(words) > 0 {
 		words = slices.Clone(words)
 		words[0].first = true

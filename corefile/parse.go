@@ -26,6 +26,9 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 		at := Token{File: file, Line: 1 + bytes.Count(text[:i], []byte("\n"))}
 		return nil, at.Errorf("", "want text in UTF-8, got byte 0x%02x", text[i])
 	}
+	if manyWords(text) {
+		return nil, (&Token{File: file, Line: 1}).Errorf("", tooManyWords, maxWords)
+	}
 	s.lines = map[string][][]byte{file: bytes.Split(text, []byte("\n"))}
 	s.push(Token{}, file, nil, lex(file, text, false))
 	var servers []Server

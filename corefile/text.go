@@ -31,8 +31,13 @@ func Text(path string) ([]byte, error) {
 func TextFrom(name string, r io.Reader) ([]byte, error) {
 	var text bytes.Buffer
 	if file, ok := r.(*os.File); ok {
-		if info, err := file.Stat(); err == nil && info.Size() <= TextLimit {
-			text.Grow(int(info.Size()) + bytes.MinRead)
+		info, err := file.Stat()
+		switch {
+		case err != nil:
+		case info.Size() > TextLimit && info.Mode().IsRegular():
+			return nil, fmt.Errorf("read %s: larger than %d MB", name, TextLimit>>20)
+		default:
+			text.Grow(int(min(info.Size(), TextLimit)) + bytes.MinRead)
 		}
 	}
 	n, err := text.ReadFrom(io.LimitReader(r, TextLimit+1))

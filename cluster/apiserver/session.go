@@ -113,6 +113,8 @@ func (s *Session) Do(ctx context.Context, method, path, contentType string, body
 		return nil, fmt.Errorf("reading %s from the API server: %w", path, err)
 	case len(text) > responseLimit:
 		return nil, fmt.Errorf("reading %s from the API server: larger than %d MB", path, responseLimit>>20)
+	case response.StatusCode < 300 && strings.HasPrefix(response.Header.Get("Content-Type"), "text/html"):
+		return nil, fmt.Errorf("reading %s: got a web page, want JSON: is %s of %s the address of an API server, and not of a proxy that wants a login?", path, s.base, s.origin)
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		var status struct{ Message string }
 		if json.Unmarshal(text, &status) != nil || status.Message == "" {

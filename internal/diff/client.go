@@ -45,13 +45,14 @@ func (c *client) close() {
 	}
 }
 
-// probe returns an error unless the server replies to a query.
-func (c *client) probe(ctx context.Context, zone string) error {
+// probe queries the SOA record of a zone. It returns an error unless the server replies.
+func (c *client) probe(ctx context.Context, zone string) (*dns.Msg, error) {
 	m := new(dns.Msg).SetQuestion(zone, dns.TypeSOA)
-	if _, err := c.exchange(ctx, 0, m); err != nil {
-		return fmt.Errorf("%w: check the address, and whether the server can be reached from here", err)
+	reply, err := c.exchange(ctx, 0, m)
+	if err != nil {
+		return nil, fmt.Errorf("%w: check the address, and whether the server can be reached from here", err)
 	}
-	return nil
+	return reply, nil
 }
 
 // exchange sends a query and returns the reply. n selects the socket.

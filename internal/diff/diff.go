@@ -33,9 +33,12 @@ type Options struct {
 	// pod that the process runs in. Other fields are ignored.
 	Cluster cluster.Options
 	// Corefile is the text of a Corefile whose first kubernetes directive has the zones
-	// and the options that the answers depend on, such as ttl. If it is empty, the
-	// directive is the one of kubeadm: see DefaultCorefile.
+	// and the options that the answers depend on, such as ttl. If it is empty, the TTL of the
+	// server's SOA record decides between kubeadm's Corefile and the directive's defaults.
 	Corefile string
+	// Assumed is called with the name of the options that are used if Corefile is empty; it
+	// may be nil.
+	Assumed func(options string)
 	// Address is the HOST:PORT of the server to compare.
 	Address string
 	// Transport is udp, also if it is empty, or tcp. Over UDP, truncated replies are
@@ -120,15 +123,28 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.RetryAfter == 0 {
 		o.RetryAfter = 2 * time.Second
 	}
+	client := newClient(o)
+	defer client.close()
+	known := o.Corefile != ""
+	if !known {
+		soa, err := client.probe(ctx, "cluster.local.")
+		if err != nil {
+			return nil, err
+		}
+		name := ""
+		if o.Corefile, name = assumedCorefile(soa); o.Assumed != nil {
+			o.Assumed(name)
+		}
+	}
 	want, err := newExpected(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	defer want.stop()
-	client := newClient(o)
-	defer client.close()
-	if err := client.probe(ctx, want.zones[0]); err != nil {
-		return nil, err
+	if known {
+		if _, err := client.probe(ctx, want.zones[0]); err != nil {
+			return nil, err
+		}
 	}
 	r := &run{Options: o, want: want, client: client, groups: map[groupKey]*Group{}, pace: pace{interval: time.Second / time.Duration(o.Rate)}}
 	return r.compareAll(ctx)

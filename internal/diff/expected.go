@@ -23,14 +23,34 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// DefaultCorefile has the zones and options of the kubernetes directive in kubeadm's Corefile.
-const DefaultCorefile = `. {
+// kubeadmCorefile has the zones and options of the kubernetes directive in kubeadm's Corefile.
+const kubeadmCorefile = `. {
     kubernetes cluster.local in-addr.arpa ip6.arpa {
         pods insecure
         ttl 30
     }
 }
 `
+
+// plainCorefile has the directive's default options, as the command serve --manifests.
+const plainCorefile = `. {
+    kubernetes cluster.local in-addr.arpa ip6.arpa
+}
+`
+
+// assumedCorefile returns the Corefile that is assumed for a server whose Corefile is not
+// known, and a name for its options. soa is the reply to a query for the SOA record of the zone.
+func assumedCorefile(soa *dns.Msg) (text, name string) {
+	for _, rr := range soa.Answer {
+		if rr.Header().Rrtype == dns.TypeSOA && rr.Header().Ttl == defaultTTL {
+			return plainCorefile, "the default options of the directive kubernetes, to which the TTL of the server's SOA record belongs"
+		}
+	}
+	return kubeadmCorefile, "the options of kubeadm's Corefile"
+}
+
+// defaultTTL is the TTL in seconds of the directive kubernetes without the option ttl.
+const defaultTTL = 5
 
 // readLimit is how long newExpected waits for the objects.
 const readLimit = 2 * time.Minute
@@ -62,7 +82,7 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 	if err := o.Cluster.CheckFiles(); err != nil {
 		return nil, err
 	}
-	servers, err := expectedServers(o)
+	servers, err := expectedServers("Corefile", o)
 	if err != nil {
 		return nil, err
 	}
@@ -137,14 +157,10 @@ func (e *expected) stop() {
 	e.plan.Stop(ctx)
 }
 
-// expectedServers returns a server block with the kubernetes directive of the Corefile,
+// expectedServers returns a server block with the kubernetes directive of the Corefile file,
 // changed so that it reads the objects from o.Cluster.
-func expectedServers(o Options) ([]corefile.Server, error) {
-	text, name := o.Corefile, "Corefile"
-	if text == "" {
-		text, name = DefaultCorefile, "kubeadm's Corefile"
-	}
-	servers, err := corefile.Parse(name, []byte(text))
+func expectedServers(file string, o Options) ([]corefile.Server, error) {
+	servers, err := corefile.Parse(file, []byte(o.Corefile))
 	if err != nil {
 		return nil, err
 	}
@@ -186,13 +202,13 @@ func expectedServers(o Options) ([]corefile.Server, error) {
 			return []corefile.Server{{Keys: []corefile.Token{root}, Directives: []corefile.Directive{d}}}, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: no kubernetes directive", name)
+	return nil, fmt.Errorf("%s: no kubernetes directive", file)
 }
 
-// CheckCorefile returns an error if the text is not that of a Corefile with a kubernetes
-// directive.
-func CheckCorefile(text string) error {
-	_, err := expectedServers(Options{Corefile: text})
+// CheckCorefile returns an error if the text of file is not that of a Corefile with a
+// kubernetes directive.
+func CheckCorefile(file, text string) error {
+	_, err := expectedServers(file, Options{Corefile: text})
 	return err
 }
 

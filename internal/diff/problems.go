@@ -71,7 +71,7 @@ func (p *problems) note(r slog.Record) bool {
 		case "error":
 			cause, failed = a.Value.String(), true
 		case "duration": // of a request that stalls
-			failed = true
+			cause, failed = "no progress for "+a.Value.String()+": look for a slow connection or an overloaded API server", true
 		}
 		return true
 	})
@@ -117,6 +117,8 @@ func (p *problems) text() string {
 	switch {
 	case text == "":
 		return "the API server has not sent them: look for a slow connection or an overloaded API server, and repeat the comparison"
+	case strings.Contains(text, "could not find the requested resource"):
+		text += "\nThe API server lacks this kind: Seamark needs discovery.k8s.io/v1, of Kubernetes 1.21 or later"
 	case strings.Contains(text, "forbidden"):
 		text += "\nGrant the verbs list and watch on namespaces, services and endpointslices.discovery.k8s.io: " +
 			"kubectl create clusterrole seamark-diff --verb=list,watch --resource=namespaces,services,endpointslices.discovery.k8s.io"

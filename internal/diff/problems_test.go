@@ -15,8 +15,11 @@ func TestProblemRecovered(t *testing.T) {
 		log        func(*slog.Logger)
 	}{
 		{"refused", "reading objects of the kind Service: 500", func(l *slog.Logger) { l.Warn("List failed, retrying", "kind", "Service", "error", "500") }},
+		{"no kind", "reading objects of the kind EndpointSlice: the server could not find the requested resource\nThe API server lacks this kind: Seamark needs discovery.k8s.io/v1, of Kubernetes 1.21 or later", func(l *slog.Logger) {
+			l.Warn("Resource not defined in the API server, retrying", "kind", "EndpointSlice", "error", "the server could not find the requested resource")
+		}},
 		{"token", "token rejected: 401", func(l *slog.Logger) { l.Warn("token rejected, retrying", "error", "401") }},
-		{"stalled", "reading objects of the kind Service", func(l *slog.Logger) { l.Warn("List stalled, retrying", "kind", "Service", "duration", time.Second) }},
+		{"stalled", "reading objects of the kind Service: no progress for 1s: look for a slow connection or an overloaded API server", func(l *slog.Logger) { l.Warn("List stalled, retrying", "kind", "Service", "duration", time.Second) }},
 		{"repeated", "", func(l *slog.Logger) {
 			l.Warn("List failed, retrying", "kind", "Service", "error", "500")
 			l.Info("List recovered", "kind", "Service")

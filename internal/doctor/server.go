@@ -64,9 +64,12 @@ func (d *examination) examineServer() {
 			}
 		}
 	}
+	kinds := ""
+	if len(owners) > 0 {
+		kinds = " (" + strings.Join(slices.Sorted(maps.Keys(owners)), ", ") + ")"
+	}
 	d.add(subjectServer, Info, "compare its answers: seamark diff --against "+s.Spec.ClusterIP+", or with --transport port-forward from outside the cluster",
-		"the Service %s/%s has the address %s and %d pods, %d of them ready (%s)", s.Metadata.Namespace, s.Metadata.Name, s.Spec.ClusterIP, len(pods), ready,
-		strings.Join(slices.Sorted(maps.Keys(owners)), ", "))
+		"the Service %s/%s has the address %s and %d pods, %d of them ready%s", s.Metadata.Namespace, s.Metadata.Name, s.Spec.ClusterIP, len(pods), ready, kinds)
 	switch {
 	case len(pods) == 0:
 		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" get pods -l "+strings.Join(selector, ","), "no pod is behind the Service")
