@@ -152,7 +152,7 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		}
 	}
 	o.Assumed = func(options string) {
-		fmt.Fprintf(p.err, "Comparing with %s: %v. Set --conf to use those of the server's Corefile.\n", options, reason)
+		fmt.Fprintf(p.err, "Comparing with %s, since %v. Set --conf to use the options of the server's Corefile.\n", options, reason)
 	}
 	if d.conf != "" {
 		text, err := corefile.Text(d.conf)

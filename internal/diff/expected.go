@@ -43,7 +43,7 @@ const plainCorefile = `. {
 func assumedCorefile(soa *dns.Msg) (text, name string) {
 	for _, rr := range soa.Answer {
 		if rr.Header().Rrtype == dns.TypeSOA && rr.Header().Ttl == defaultTTL {
-			return plainCorefile, "the default options of the directive kubernetes, to which the TTL of the server's SOA record belongs"
+			return plainCorefile, "the default options of the directive kubernetes (the server's SOA record has the TTL 5)"
 		}
 	}
 	return kubeadmCorefile, "the options of kubeadm's Corefile"
