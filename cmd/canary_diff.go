@@ -20,7 +20,7 @@ func (p *program) canaryDiff(f *canaryFlags, source cluster.Options) func(contex
 	}
 	return func(ctx context.Context, pod canary.Pod, corefile string) (canary.Differences, error) {
 		o := diff.Options{
-			Directives: p.directives, Cluster: source, Corefile: withoutImports(corefile), Address: net.JoinHostPort(pod.Address, "53"),
+			Directives: p.directives, Cluster: source, Corefile: readable(corefile), Address: net.JoinHostPort(pod.Address, "53"),
 			Progress: func(done, total int) { fmt.Fprintf(p.err, "%s: %d of %d queries\n", pod.Name, done, total) },
 		}
 		if f.compare == "port-forward" {
@@ -42,7 +42,15 @@ func (p *program) canaryDiff(f *canaryFlags, source cluster.Options) func(contex
 	}
 }
 
-// withoutImports returns a Corefile without its import lines: the files are in the cluster.
+// readable returns the text of a Corefile of the cluster, without its import lines if it cannot
+// be parsed with them: snippets are in the text, and files in the cluster.
+func readable(text string) string {
+	if err := diff.CheckCorefile("Corefile", text); err != nil {
+		return withoutImports(text)
+	}
+	return text
+}
+
 func withoutImports(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {

@@ -193,7 +193,7 @@ func runningCorefile(ctx context.Context, session *apiserver.Session) (text stri
 	if _, response := errors.AsType[*apiserver.ResponseError](err); err != nil && !response {
 		return "", nil, err
 	}
-	text = config.coredns["Corefile"]
+	text = readable(config.coredns["Corefile"])
 	switch {
 	case err != nil:
 		reason = err
