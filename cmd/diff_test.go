@@ -118,6 +118,11 @@ func TestDiffPlanted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			report, stderr, code := diffFolder(t, c.corefile, "--conf", file)
+			for _, g := range report.Groups {
+				if first, _, _ := strings.Cut(g.Type, ","); g.Example.Type != first {
+					t.Errorf("%s: got an example of the type %s, want the first of %s", g.Cause, g.Example.Type, g.Type)
+				}
+			}
 			i := slices.IndexFunc(report.Groups, func(g group) bool { return g.Subject == c.subject && g.Cause == c.cause && g.Reason == "" })
 			if code != 1 || stderr != "" || i < 0 {
 				t.Errorf("seamark diff: got %+v, error output %q, status %d, want %s: %s", report, stderr, code, c.subject, c.cause)

@@ -39,6 +39,7 @@ type run struct {
 	ttls     map[uint32]*lowTTL // by the expected TTL
 	groups   map[groupKey]*Group
 	types    map[groupKey]map[uint16]bool
+	examples map[groupKey]question
 	repeated []question // with a difference that is not documented
 }
 
@@ -57,6 +58,7 @@ func (r *run) compareAll(ctx context.Context) (*Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.types = map[groupKey]map[uint16]bool{}
+	r.examples = map[groupKey]question{}
 	r.ttls = map[uint32]*lowTTL{}
 	total, last := 0, ""
 	for q := range r.want.questions() {
@@ -198,14 +200,12 @@ func (r *run) add(q question, found result) {
 	key := groupKey{found.cause, q.subject, found.reason}
 	g := r.groups[key]
 	if g == nil {
-		missing, extra := found.want.without(found.got), found.got.without(found.want)
-		if len(missing)+len(extra) == 0 {
-			missing, extra = found.want.without(answer{}), found.got.without(answer{})
-		}
-		g = &Group{Cause: found.cause, Subject: q.subject, Reason: found.reason, Example: Example{
-			Name: q.name, Type: dns.Type(q.qtype).String(), Expected: found.want.show(missing), Received: found.got.show(extra),
-		}}
+		g = &Group{Cause: found.cause, Subject: q.subject, Reason: found.reason}
 		r.groups[key], r.types[key] = g, map[uint16]bool{}
+	}
+	if first, ok := r.examples[key]; !ok || q.before(first) {
+		r.examples[key] = q
+		g.Example = newExample(q, found)
 	}
 	g.Count++
 	r.types[key][q.qtype] = true
@@ -214,6 +214,20 @@ func (r *run) add(q question, found result) {
 	} else {
 		r.report.Different++
 	}
+}
+
+// before reports whether q is the better example of a group than o, so that the examples do not
+// depend on the order of the replies.
+func (q question) before(o question) bool {
+	return cmp.Or(cmp.Compare(q.qtype, o.qtype), strings.Compare(q.name, o.name)) < 0
+}
+
+func newExample(q question, found result) Example {
+	missing, extra := found.want.without(found.got), found.got.without(found.want)
+	if len(missing)+len(extra) == 0 {
+		missing, extra = found.want.without(answer{}), found.got.without(answer{})
+	}
+	return Example{Name: q.name, Type: dns.Type(q.qtype).String(), Expected: found.want.show(missing), Received: found.got.show(extra)}
 }
 
 // A lowTTL counts the answers with the expected records and one expected TTL: count have a
