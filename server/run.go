@@ -201,9 +201,12 @@ func (r *Run) writePIDFile() error {
 }
 
 // removePIDFile removes the pidfile unless a process that has replaced this one has
-// written its ID.
+// written its ID, or it is a device, such as /dev/null.
 func removePIDFile(name string) error {
 	if name == "" {
+		return nil
+	}
+	if file, err := os.Stat(name); err == nil && !file.Mode().IsRegular() {
 		return nil
 	}
 	if written, err := os.ReadFile(name); err == nil && string(written) != pid() {
