@@ -176,7 +176,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.queryCommand(), p.diffCommand(), p.doctorCommand(), p.canaryCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.nodeCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.explainCommand(), p.queryCommand(), p.diffCommand(), p.doctorCommand(), p.canaryCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.nodeCommand(), p.versionCommand())
 	return root
 }
 

@@ -74,8 +74,10 @@ func waitFor(l sync.Locker) {
 func (p *Port) StopParking() { p.noParking.Store(true) }
 
 // Serve answers the packet of q, and builds the reply in lent; or it parks q.
-func (p *Port) Serve(q *Query, lent []byte) Outcome {
-	q.mux = p.mux.Load()
+func (p *Port) Serve(q *Query, lent []byte) Outcome { return p.serve(q, lent, p.mux.Load()) }
+
+func (p *Port) serve(q *Query, lent []byte, mux *Mux) Outcome {
+	q.mux = mux
 	fault := q.Parse(q.packet)
 	if fault == wire.Unreadable {
 		q.mux = nil

@@ -15,10 +15,11 @@ type Tracer interface {
 // its methods.
 type Trace interface {
 	// BeginStep is called when q reaches the handler of a directive, which is that step
-	// of q's chain, and EndStep whenever the handler has done a part of its work. There
-	// is no EndStep after a panic.
+	// of q's chain, and EndStep whenever the handler has done a part of its work: with
+	// its verdict, with Done after Resolve, and with Next after FinishDNS. There is no
+	// EndStep after a panic.
 	BeginStep(q *Query, step int, directive string)
-	EndStep(q *Query, step int)
+	EndStep(q *Query, step int, v Verdict)
 	// ExchangeObserver sees the queries that were sent to other servers for q.
 	ExchangeObserver
 }
@@ -35,12 +36,14 @@ func (q *Query) follow(c *Chain) *Chain {
 	return c.traced
 }
 
-// addTraced sets c.traced, a copy of c for queries that its tracer follows: other queries
-// cost no more than in a chain without a tracer.
+// addTraced sets c.traced, a copy of c for queries that a trace follows: other queries cost
+// no more than in a chain without a tracer.
 func (c *Chain) addTraced() {
 	traced := *c
 	traced.tracer, traced.traced = nil, nil
-	traced.observers = append(c.observers[:len(c.observers):len(c.observers)], c.tracer)
+	if c.tracer != nil {
+		traced.observers = append(c.observers[:len(c.observers):len(c.observers)], c.tracer)
+	}
 	traced.steps = make([]step, len(c.steps))
 	for i := range c.steps {
 		t := &tracedStep{&c.steps[i], i}
@@ -81,16 +84,16 @@ func (t *tracedStep) begin(q *Query) {
 	}
 }
 
-func (t *tracedStep) end(q *Query) {
+func (t *tracedStep) end(q *Query, v Verdict) {
 	if q.trace != nil {
-		q.trace.EndStep(q, t.index)
+		q.trace.EndStep(q, t.index, v)
 	}
 }
 
 func (t *tracedStep) ServeDNS(q *Query) Verdict {
 	t.begin(q)
 	v := t.handler.ServeDNS(q)
-	t.end(q)
+	t.end(q, v)
 	return v
 }
 
@@ -101,25 +104,25 @@ func (t *tracedStep) Resolve(ctx context.Context, q *Query) error {
 		t.begin(q)
 	}
 	err := t.resolver.Resolve(ctx, q)
-	t.end(q)
+	t.end(q, Done)
 	return err
 }
 
 func (t *tracedStep) InterceptDNS(q *Query, below int) Verdict {
 	v := t.interceptor.InterceptDNS(q, below)
 	if v != Next {
-		t.end(q)
+		t.end(q, v)
 	}
 	return v
 }
 
 func (t *tracedStep) FinishDNS(q *Query) {
 	t.finisher.FinishDNS(q)
-	t.end(q)
+	t.end(q, Next)
 }
 
 func (t *tracedStep) CompleteDNS(q *Query) Verdict {
 	v := t.completer.CompleteDNS(q)
-	t.end(q)
+	t.end(q, v)
 	return v
 }

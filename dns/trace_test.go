@@ -40,8 +40,8 @@ func (t *testTrace) add(q *Query, what string) {
 func (t *testTrace) BeginStep(q *Query, step int, directive string) {
 	t.add(q, fmt.Sprintf("begin-%d-%s", step, directive))
 }
-func (t *testTrace) EndStep(q *Query, step int)        { t.add(q, fmt.Sprintf("end-%d", step)) }
-func (t *testTrace) ObserveExchange(*Query, *Exchange) {}
+func (t *testTrace) EndStep(q *Query, step int, _ Verdict) { t.add(q, fmt.Sprintf("end-%d", step)) }
+func (t *testTrace) ObserveExchange(*Query, *Exchange)     {}
 
 // fragile panics for names that begin with tp, waits for those with tw, and fails to for tf.
 type fragile struct{}

@@ -51,10 +51,10 @@ func (p *Plan) refuseUnused(ctx context.Context) {
 	}
 }
 
-// waitUntilReady blocks until every directive is ready. Queries wait in the inherited
+// WaitUntilReady blocks until every directive is ready. Queries wait in the inherited
 // sockets meanwhile, which is better than SERVFAIL, but not for longer than readyWait.
 // If another process answers them, the server is not started unless it is ready.
-func (p *Plan) waitUntilReady(ctx context.Context) error {
+func (p *Plan) WaitUntilReady(ctx context.Context) error {
 	start := time.Now()
 	for {
 		unready := p.unready()

@@ -31,6 +31,9 @@ type (
 	}
 	// proxyHeaders are the peers of an address that may be proxies (proxyproto).
 	proxyHeaders interface{ ProxyHeaders() config.ProxyHeaders }
+	// portUser gets the listening addresses of the plan, in the order of the Corefile, once
+	// they serve (admin).
+	portUser interface{ SetPorts(ports []config.Port) }
 	// sockets is the number of UDP sockets of an address (multisocket).
 	sockets interface{ Sockets() int }
 	// unserved observes queries in no server block's zone (prometheus).

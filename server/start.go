@@ -104,19 +104,11 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 	p.refuseUnused(ctx)
 	p.taken.loadStates(p)
 	if old == nil && p.opts.Inherited != nil {
-		if err := p.waitUntilReady(ctx); err != nil {
+		if err := p.WaitUntilReady(ctx); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
-}
-
-// open opens the listener of an address.
-func (p *Plan) open(ctx context.Context, at netip.AddrPort, o transport.Options) (Listener, error) {
-	if p.opts.Open != nil {
-		return p.opts.Open(ctx, at, o)
-	}
-	return transport.Listen(ctx, at, o)
 }
 
 // listen returns the listener of an address: the old plan's if it has one.
@@ -129,17 +121,19 @@ func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
 		if hasTLS {
 			o.TLS = new(transport.TLS)
 		}
-		switch more := (streams.Options{Options: o, Name: s.name(), Limits: s.streamLimits()}); s.scheme {
-		case config.HTTPS:
+		switch more := (streams.Options{Options: o, Name: s.name(), Limits: s.streamLimits()}); {
+		case p.opts.Open != nil:
+			l, err = p.opts.Open(ctx, s.addr, o)
+		case s.scheme == config.HTTPS:
 			l, err = streams.ListenHTTPS(ctx, s.addr, more)
-		case config.GRPC:
+		case s.scheme == config.GRPC:
 			l, err = streams.ListenGRPC(ctx, s.addr, more)
-		case config.QUIC:
+		case s.scheme == config.QUIC:
 			l, err = streams.ListenQUIC(ctx, s.addr, more)
-		case config.HTTPS3:
+		case s.scheme == config.HTTPS3:
 			l, err = streams.ListenHTTPS3(ctx, s.addr, more)
 		default:
-			l, err = p.open(ctx, s.addr, o)
+			l, err = transport.Listen(ctx, s.addr, o)
 		}
 		if err == nil {
 			p.opened = append(p.opened, l)
@@ -179,6 +173,9 @@ func (p *Plan) swap() {
 		p.listeners[i].Port().Swap(mux)
 	}
 	for _, b := range p.blocks {
+		for _, user := range config.Find[portUser](b) {
+			user.SetPorts(p.Ports())
+		}
 		b.Swapped()
 	}
 	for _, l := range p.opened {
@@ -188,6 +185,14 @@ func (p *Plan) swap() {
 			l.Serve()
 		}
 	}
+}
+
+// Ports returns the listening addresses of a started plan, in the order of the Corefile.
+func (p *Plan) Ports() (ports []config.Port) {
+	for i, s := range p.sites {
+		ports = append(ports, config.Port{Name: s.name(), Address: p.listeners[i].Addr(), Port: p.listeners[i].Port()})
+	}
+	return ports
 }
 
 // parkingRoom returns how many queries may be parked: as many as fit into a quarter of

@@ -102,7 +102,7 @@ func (r *record) BeginStep(q *dns.Query, index int, directive string) {
 }
 
 // EndStep implements [dns.Trace].
-func (r *record) EndStep(q *dns.Query, index int) {
+func (r *record) EndStep(q *dns.Query, index int, _ dns.Verdict) {
 	if i := r.last(q.Depth(), index); i >= 0 {
 		r.steps[i].end = time.Now()
 	}

@@ -131,7 +131,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/query", "internal/resolvconf", "internal/status", "internal/stub"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/query", "internal/resolvconf", "internal/status", "internal/stub"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -159,6 +159,8 @@ var table = map[string]row{
 		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "internal/query", "metrics", "server", "transport", "wire"},
 		third: []string{"github.com/miekg/dns"},
 	},
+	// It runs a server in the process, or queries the one that it is part of.
+	"internal/explain":       {own: []string{"config", "corefile", "dns", "metrics", "server", "transport", "wire"}, third: []string{"github.com/miekg/dns"}},
 	"internal/doctor":        {own: []string{"cluster"}, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},

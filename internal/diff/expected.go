@@ -86,14 +86,16 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &expected{port: new(seamark.Port), metrics: new(metrics.Registry), reading: o.Reading, problems: new(problems)}
+	e := &expected{metrics: new(metrics.Registry), reading: o.Reading, problems: new(problems)}
 	e.kubeDNS = slices.ContainsFunc(servers[0].Directives[0].Body, func(o corefile.Directive) bool { return o.Text == "compatible" })
 	e.started = o.Cluster.Manifests != "" // a file with an error does not prevent the comparison
 	e.plan, err = server.NewPlan(servers, server.Options{
 		Directives: o.Directives, Port: 53, Log: slog.New(problemLog{o.Log.Handler(), e.problems}), Metrics: e.metrics,
 		Listen: []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), 53)},
 		Open: func(_ context.Context, addr netip.AddrPort, _ transport.Options) (server.Listener, error) {
-			return listener{e.port, addr}, nil
+			l := server.Unconnected(addr)
+			e.port = l.Port()
+			return l, nil
 		},
 	})
 	if err != nil {
@@ -241,19 +243,6 @@ func locationOptions(o cluster.Options) ([]corefile.Directive, error) {
 	}
 	return options, nil
 }
-
-// A listener implements server.Listener without a socket.
-type listener struct {
-	port *seamark.Port
-	addr netip.AddrPort
-}
-
-func (l listener) Port() *seamark.Port        { return l.port }
-func (l listener) Addr() netip.AddrPort       { return l.addr }
-func (l listener) Readers() int               { return 1 }
-func (l listener) SetLimits(transport.Limits) {}
-func (l listener) Serve()                     {}
-func (l listener) Stop()                      { l.port.StopParking() }
 
 // A resolver passes queries to the expected server, one at a time. It is not safe for
 // concurrent use.

@@ -1,0 +1,429 @@
+package kubernetes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// ExplainDNS implements [dns.Explainer]. It names the objects that decide the answer, or
+// the nearest name that exists.
+func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
+	z := h.zone(q)
+	if z == nil {
+		return []dns.Cause{{Text: "the name is in none of the zones " + h.zoneNames()}}
+	}
+	e := explanation{lookup: &lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}}
+	if kinds := h.index.unlisted(); kinds != "" {
+		e.add("not synced: %s have not been listed since the start", kinds)
+	}
+	e.name()
+	if v == dns.Next {
+		e.add("fallthrough passes the name on to the directives below")
+	}
+	return e.causes
+}
+
+// An explanation collects the causes of one answer.
+type explanation struct {
+	*lookup
+	causes []dns.Cause
+}
+
+func (e *explanation) add(format string, args ...any) *dns.Cause {
+	e.causes = append(e.causes, dns.Cause{Text: fmt.Sprintf(format, args...)})
+	return &e.causes[len(e.causes)-1]
+}
+
+// name explains by the labels in front of the zone, as lookup.answer does.
+func (e *explanation) name() {
+	if e.depth == 0 {
+		e.add("the name is the zone itself, which has SOA and NS records")
+		return
+	}
+	last := string(e.label(e.depth - 1))
+	switch {
+	case last == "dns" && e.depth <= 2:
+		e.add("the name is that of the zone's DNS server")
+	case e.zone.reverse:
+		e.reverse()
+	case last == "svc" && e.depth == 1:
+		e.add("svc has no records of its own; the names of Services are below it")
+	case last == "svc" && e.depth == 2:
+		e.namespaceName(e.label(0))
+	case last == "svc":
+		e.service()
+	case last == "pod" && !e.zone.multicluster:
+		e.pod()
+	case last == "dns-version" && e.depth == 1:
+		e.add("the name has the version of the specification, as a TXT record")
+	default:
+		e.add("the zone has only names below svc and pod")
+		if e.depth != 2 || !e.nearestService(string(e.label(0)), last) {
+			e.search(0)
+		}
+	}
+}
+
+// namespaceName explains the name of a namespace. It reports whether the namespace exists.
+func (e *explanation) namespaceName(label []byte) bool {
+	name := string(label)
+	ns := e.index.namespaces.Get(append([]byte{byte(len(label))}, label...))
+	switch {
+	case ns == nil:
+		e.add("namespace %s does not exist, and no Service is in it", name).Nearest = e.nearestNamespace(name)
+	case !ns.exposed.Load():
+		e.add("namespace %s is not served: its object is missing, or the options namespaces and namespace_labels exclude it", name).Object = &dns.Object{Kind: "Namespace", Name: name}
+	default:
+		if e.depth == 2 {
+			e.add("the name is that of a namespace, which has no records of its own").Object = &dns.Object{Kind: "Namespace", Name: name}
+		}
+		return true
+	}
+	return false
+}
+
+// nearestNamespace returns the name of a namespace with a similar name, or "".
+func (e *explanation) nearestNamespace(name string) string {
+	var all []string
+	e.index.mu.Lock()
+	for key, ns := range e.index.namespaces.All() {
+		if ns.exposed.Load() {
+			all = append(all, key[1:])
+		}
+	}
+	e.index.mu.Unlock()
+	slices.Sort(all)
+	if near := corefile.Nearest(name, all); near != "" {
+		return e.join(near, "svc")
+	}
+	return ""
+}
+
+// join returns a name in the zone.
+func (e *explanation) join(labels ...string) string {
+	return strings.Join(labels, ".") + "." + e.zone.name.String()
+}
+
+// kind returns the kind of the objects that the zone's names are from.
+func (e *explanation) kind() string {
+	if e.zone.multicluster {
+		return "ServiceImport"
+	}
+	return "Service"
+}
+
+// service explains a name at or below that of a Service.
+func (e *explanation) service() {
+	name, namespace := string(e.label(e.depth-3)), string(e.label(e.depth-2))
+	key := e.q.Name()[e.q.LabelOffset(e.depth-3):e.q.LabelOffset(e.depth-1)]
+	svc := e.table().Get(key)
+	object := &dns.Object{Kind: e.kind(), Namespace: namespace, Name: name}
+	if !svc.visible() {
+		if e.namespaceName([]byte(namespace)) {
+			switch {
+			case svc != nil && svc.known():
+				why := "has no endpoint that is ready, and the option ignore empty_service hides it"
+				if svc.externalName {
+					why = "has an externalName that is no host name"
+				} else if svc.headless {
+					why = "is headless and has no endpoint that is ready, so it has no name"
+				}
+				e.add("%s %s/%s %s", e.kind(), namespace, name, why).Object = object
+				return
+			case svc != nil && len(svc.slices()) > 0:
+				e.add("namespace %s has no %s named %s, only EndpointSlices that name it", namespace, e.kind(), name)
+			default:
+				e.add("namespace %s has no %s named %s", namespace, e.kind(), name)
+			}
+		}
+		if !e.nearestService(name, namespace) {
+			e.search(1)
+		}
+		return
+	}
+	e.below(svc, name, namespace)
+	switch {
+	case svc.externalName:
+		e.add("%s %s/%s is an alias (ExternalName)", e.kind(), namespace, name).Object = object
+		return
+	case svc.headless:
+		ready, all := svc.countEndpoints()
+		what := "is headless; %d of its %d endpoints are served"
+		if svc.publishNotReady {
+			what += " (publishNotReadyAddresses)"
+		} else if ready < all {
+			what += ", the others are not ready"
+		}
+		e.add("%s %s/%s "+what, e.kind(), namespace, name, ready, all).Object = object
+	default:
+		var ips []string
+		for ip := range svc.clusterIPs() {
+			ips = append(ips, ip.String())
+		}
+		if ips == nil {
+			ips = []string{"no address"}
+		}
+		e.add("%s %s/%s has %s", e.kind(), namespace, name, strings.Join(ips, ", ")).Object = object
+	}
+	for i, p := range svc.slices() {
+		if i == 3 {
+			e.add("and %d more EndpointSlices", len(svc.slices())-i)
+			break
+		}
+		e.add("endpoints from EndpointSlice %s/%s", namespace, p.name()).Object = &dns.Object{Kind: "EndpointSlice", Namespace: namespace, Name: p.name()}
+	}
+}
+
+// countEndpoints returns the number of endpoints that answers include, and of all.
+func (e *entry) countEndpoints() (served, all int) {
+	var ep cluster.Endpoint
+	for _, p := range e.slices() {
+		for rest := p.endpoints(); rest != "" && !rest.HasNames(); all++ {
+			if rest = rest.Next(&ep); e.isServed(&ep) {
+				served++
+			}
+		}
+	}
+	return served, all
+}
+
+// below explains the labels in front of a Service's name, and the absence of a type.
+func (e *explanation) below(svc *entry, name, namespace string) {
+	prefix := e.depth - 3
+	if prefix == 0 {
+		e.missingType(svc)
+		return
+	}
+	if e.q.RCode != wire.NXDomain && !e.q.Answer.Empty() {
+		return
+	}
+	last := string(e.label(prefix - 1))
+	switch {
+	case svc.externalName:
+		e.add("an ExternalName has no names below it")
+	case last[0] == '_' && prefix >= 2 && e.label(prefix - 2)[0] == '_':
+		port, protocol := string(e.label(prefix - 2))[1:], last[1:]
+		e.port(svc, port, protocol, name, namespace)
+	case last[0] == '_':
+		e.add("the name of a port is _PORT._PROTOCOL.%s", e.join(name, namespace, "svc"))
+	case svc.headless || e.zone.multicluster:
+		if prefix == 1 {
+			e.endpoint(svc, last, name, namespace)
+			return
+		}
+		e.add("no endpoint of the Service has this name")
+	default:
+		e.endpoint(svc, last, name, namespace)
+	}
+}
+
+// missingType explains an answer without records of the query's type.
+func (e *explanation) missingType(svc *entry) {
+	a := e.q.Answer
+	if e.q.RCode != wire.NoError || a.Count[wire.Answers] > 0 || svc.externalName {
+		return
+	}
+	switch t := e.q.Type; {
+	case t == wire.TypeA || t == wire.TypeAAAA:
+		family := "IPv4"
+		if t == wire.TypeAAAA {
+			family = "IPv6"
+		}
+		e.add("it has no %s address, so the answer has no records", family)
+	case t == wire.TypeSRV:
+		e.add("it has no ports, so the answer has no records")
+	default:
+		e.add("the name has no %s records", t)
+	}
+}
+
+// port explains a name of a port that does not exist.
+func (e *explanation) port(svc *entry, port, protocol, name, namespace string) {
+	var have []string
+	sets := svc.usedPortSets()
+	for _, set := range sets {
+		for _, p := range set.ports {
+			full := "_" + p.Name + "._" + p.Protocol
+			if p.Name == "" || slices.Contains(have, full) {
+				continue
+			}
+			if have = append(have, full); len(have) == 20 {
+				break
+			}
+		}
+	}
+	if len(have) == 0 {
+		e.add("the Service has no named port")
+		return
+	}
+	want := "_" + port + "._" + protocol
+	if slices.Contains(have, want) {
+		return // the port exists: the query has another type
+	}
+	c := e.add("the Service has no port %s over %s; its names of ports are %s", port, protocol, strings.Join(have, ", "))
+	if near := corefile.Nearest(want, have); near != "" {
+		c.Nearest = e.join(near, name, namespace, "svc")
+	}
+}
+
+// endpoint explains a name of an endpoint that does not exist.
+func (e *explanation) endpoint(svc *entry, label, name, namespace string) {
+	var names []string
+	var found *cluster.Endpoint
+	var ep cluster.Endpoint
+	for _, p := range svc.slices() {
+		for rest := p.endpoints(); rest != "" && !rest.HasNames(); {
+			rest = rest.Next(&ep)
+			own := string(appendEndpointLabel(nil, ep)[1:])
+			if own == label {
+				copied := ep
+				found = &copied
+			}
+			if len(names) < 1000 {
+				names = append(names, own)
+			}
+		}
+	}
+	switch {
+	case found != nil && !svc.isServed(found):
+		e.add("endpoint %s (%s) is not ready", label, found.Addr)
+	case found != nil:
+	default:
+		c := e.add("no endpoint of the Service is named %s", label)
+		if near := corefile.Nearest(label, names); near != "" {
+			c.Nearest = e.join(near, name, namespace, "svc")
+		}
+	}
+}
+
+// prefix returns the labels in front of a Service's name, each with a dot behind it.
+func (e *explanation) prefix() string {
+	var b strings.Builder
+	for i := range max(0, e.depth-3) {
+		b.Write(e.label(i))
+		b.WriteByte('.')
+	}
+	return b.String()
+}
+
+// nearestService adds the names of Services that the client may have meant: the same name
+// in other namespaces, a similar one in this, or the two labels in the other order. It
+// reports whether there are any.
+func (e *explanation) nearestService(name, namespace string) bool {
+	before := len(e.causes)
+	var elsewhere, here []string
+	e.index.mu.Lock()
+	for _, svc := range e.table().All() {
+		if !svc.visible() {
+			continue
+		}
+		switch key := svc.key.objectKey(); {
+		case key.Name == name && key.Namespace != namespace:
+			elsewhere = append(elsewhere, key.Namespace)
+		case key.Name == namespace && key.Namespace == name:
+			e.add("%s and %s are in the wrong order: the Service's name comes first", name, namespace).Nearest = e.prefix() + e.join(namespace, name, "svc")
+		case key.Namespace == namespace:
+			here = append(here, key.Name)
+		}
+	}
+	e.index.mu.Unlock()
+	slices.Sort(here)
+	slices.Sort(elsewhere)
+	if len(elsewhere) > 0 {
+		const shown = 3
+		text := strings.Join(elsewhere[:min(shown, len(elsewhere))], ", ")
+		if more := len(elsewhere) - shown; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		e.add("%s %s is in namespace %s", e.kind(), name, text).Nearest = e.prefix() + e.join(name, elsewhere[0], "svc")
+	}
+	if near := corefile.Nearest(name, here); near != "" {
+		e.add("namespace %s has a %s with a similar name, %s", namespace, e.kind(), near).Nearest = e.prefix() + e.join(near, namespace, "svc")
+	}
+	return len(e.causes) > before
+}
+
+// search notes that a name looks like one outside of the cluster with a search domain of
+// a pod appended, which a resolver tries before the name itself. The last suffix labels in
+// front of the zone are of the search domain.
+func (e *explanation) search(suffix int) {
+	labels := e.depth - suffix
+	if suffix == 1 && labels > 2 { // NAME.NAMESPACE.svc
+		ns := e.label(labels - 1)
+		if e.index.namespaces.Get(append([]byte{byte(len(ns))}, ns...)) != nil {
+			labels--
+		}
+	}
+	if labels < 2 {
+		return
+	}
+	name := wire.Name(string(e.q.Name()[:e.q.LabelOffset(labels)]) + "\x00")
+	e.add("probably a pod searches for %s: with the option ndots:5 of its resolv.conf the search domains are tried first", name)
+}
+
+// pod explains a name below pod.
+func (e *explanation) pod() {
+	switch {
+	case e.depth == 1:
+		e.add("pod has no records of its own")
+	case e.podMode == podsDisabled:
+		e.add("the option pods is disabled, so Pods have no names")
+	case !e.namespaceName(e.label(e.depth - 2)):
+	case e.depth != 3:
+	default:
+		ip, ok := parsePodLabel(e.label(0))
+		switch {
+		case !ok:
+			e.add("the first label of a Pod's name is its IP address with dashes, such as 10-0-0-1")
+		case e.podMode == podsInsecure:
+			e.add("pods insecure: every address has a name, whether a Pod has it or not")
+		case e.q.RCode == wire.NXDomain || !e.hasPod(string(e.q.Name()[e.q.LabelOffset(1):e.q.LabelOffset(2)]), ip):
+			e.add("pods verified: no Pod of the namespace has the address %s", ip)
+		}
+	}
+}
+
+// reverse explains a name below in-addr.arpa or ip6.arpa.
+func (e *explanation) reverse() {
+	prefix, ok := wire.ParseReverse(e.q.Name())
+	switch {
+	case !ok:
+		e.add("the name is no reverse name of an address")
+		return
+	case e.primary == "":
+		e.add("no zone of the directive has names that a PTR record could contain")
+		return
+	case !prefix.IsSingleIP():
+		e.add("the name is that of the network %s, which has no records of its own", prefix)
+		return
+	}
+	ip, found := prefix.Addr(), 0
+	for i, x := range [2]*reverseIndex{&e.index.reverse, &e.index.claims} {
+		for near := x.within(prefix); near.advance() && found < 10; {
+			svc := near.service.entry.Load()
+			if !svc.visible() {
+				continue
+			}
+			key := near.service.objectKey()
+			what := "an endpoint of"
+			switch {
+			case svc.has(ip):
+				what = "a ClusterIP of"
+			case i == 1:
+				what = "claimed, without a targetRef, by an endpoint of"
+			}
+			e.add("%s is %s Service %s/%s", ip, what, key.Namespace, key.Name).Object = &dns.Object{Kind: "Service", Namespace: key.Namespace, Name: key.Name}
+			found++
+		}
+		if found > 0 {
+			return
+		}
+	}
+	e.add("no Service and no endpoint has the address %s", ip)
+}

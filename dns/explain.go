@@ -1,0 +1,124 @@
+package dns
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// An Explainer is a handler that describes what it did with a query: which object,
+// entry or rule the answer is from, or why it has none.
+type Explainer interface {
+	// ExplainDNS is called after the handler has returned v for q, by the goroutine that
+	// has q, before any handler below is called. It may take some time, and must not
+	// change q.
+	ExplainDNS(q *Query, v Verdict) []Cause
+}
+
+// A Cause is one reason for what a handler did with a query.
+type Cause struct {
+	Text string `json:"text"` // one sentence
+	// Object is the object of the cluster that the answer is from or that decides it.
+	Object *Object `json:"object,omitempty"`
+	// Nearest is a name that exists, and that the client may have meant.
+	Nearest string `json:"nearest,omitempty"`
+}
+
+// An Object identifies an object of the Kubernetes API.
+type Object struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// Explain asks the handler at a step of q's chain for the causes of its verdict. It
+// returns nil if the handler is no Explainer.
+func (q *Query) Explain(step int, v Verdict) []Cause {
+	if e, ok := q.chain.steps[step].value.(Explainer); ok {
+		return e.ExplainDNS(q, v)
+	}
+	return nil
+}
+
+// Zone returns the zone of the server block that q's name is in, and View the view of
+// the block. Server returns the address as metrics name it.
+func (q *Query) Zone() string   { return q.chain.Zone }
+func (q *Query) View() string   { return q.chain.View }
+func (q *Query) Server() string { return q.chain.Server }
+
+// An Explanation is the answer to an explained query.
+type Explanation struct {
+	Reply   []byte        // in wire form; nil if the query was dropped
+	Err     error         // why the answer is SERVFAIL; may be nil
+	Served  bool          // a server block has the name
+	Elapsed time.Duration // from the query to its answer
+}
+
+// Explain answers a packet as Serve does, has trace follow the query and its sub-queries,
+// and blocks until the answer is complete. Observers do not see the query. It returns
+// false if the packet is no query, or ctx has ended.
+func (p *Port) Explain(ctx context.Context, packet []byte, client, local netip.AddrPort, proto Proto, trace Trace) (Explanation, bool) {
+	mux := p.mux.Load()
+	if mux == nil {
+		return Explanation{}, false
+	}
+	done := make(chan Explanation, 1)
+	q := NewQuery(explanationSender(done))
+	q.Reset(packet, proto, time.Now())
+	q.Peer, q.Local, q.trace = client, local, trace
+	switch p.explain(q, mux.traced()) {
+	case Ignored:
+		return Explanation{}, false
+	case Parked:
+	default:
+		q.Sender.Send(q)
+		q.Observe(time.Now())
+	}
+	select {
+	case e := <-done:
+		return e, true
+	case <-ctx.Done():
+		return Explanation{}, false
+	}
+}
+
+// explain calls serve, and recovers from a panic of a handler as a reader does.
+func (p *Port) explain(q *Query, mux *Mux) (o Outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			o = p.Recover(q, nil, cause)
+		}
+	}()
+	return p.serve(q, nil, mux)
+}
+
+// An explanationSender receives the reply of an explained query.
+type explanationSender chan<- Explanation
+
+// Send implements [Sender].
+func (s explanationSender) Send(q *Query) {
+	e := Explanation{Err: q.Err, Served: q.chain != nil, Elapsed: time.Since(q.Start)}
+	if reply := q.Reply(); len(reply) > 0 {
+		e.Reply = append([]byte(nil), reply...)
+	}
+	s <- e
+}
+
+// traced returns a copy of m whose chains report to the trace of a query, and have no
+// observers.
+func (m *Mux) traced() *Mux {
+	t := *m
+	t.Unserved, t.zones = nil, make(map[wire.Name][]*Chain, len(m.zones))
+	for zone, chains := range m.zones {
+		for _, c := range chains {
+			silent := *c
+			silent.observers, silent.tracer = nil, nil
+			silent.addTraced()
+			t.zones[zone] = append(t.zones[zone], silent.traced)
+		}
+	}
+	t.root = t.zones[wire.Root]
+	return &t
+}

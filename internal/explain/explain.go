@@ -1,0 +1,260 @@
+// Package explain answers a query on one of a server's ports and reports how the answer was
+// made: the server block, each directive with its verdict, the objects of the cluster, and
+// the queries to upstreams. The directive admin serves it over HTTP, and the command
+// explain calls it for a server of its own.
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+
+	mdns "github.com/miekg/dns"
+)
+
+// A Query is what to explain.
+type Query struct {
+	Name   string     `json:"name"`             // absolute, with or without the last dot
+	Type   string     `json:"type,omitempty"`   // A by default
+	Client netip.Addr `json:"client,omitzero"`  // that asks; 127.0.0.1 by default
+	Server string     `json:"server,omitempty"` // the listening address as metrics name it; the first one by default
+}
+
+// A Result is an answer and how it was made.
+type Result struct {
+	Query
+	RCode     string   `json:"rcode"` // "" if no reply is sent
+	Answer    []string `json:"answer"`
+	Authority []string `json:"authority,omitempty"`
+	// Summary is one sentence: what the answer is from, or why there is none.
+	Summary string `json:"summary"`
+	// Nearest are names that exist and that the client may have meant.
+	Nearest  []string      `json:"nearest,omitempty"`
+	Error    string        `json:"error,omitempty"` // why the answer is SERVFAIL
+	Steps    []Step        `json:"steps"`           // in the order in which the query reached them
+	Duration time.Duration `json:"duration"`        // in nanoseconds
+}
+
+// A Step is the work of one directive for the query, or for a sub-query of it.
+type Step struct {
+	Depth     int         `json:"depth"`          // 0 for the query, more for sub-queries
+	Name      string      `json:"name,omitempty"` // of a sub-query
+	Type      string      `json:"type,omitempty"`
+	Zone      string      `json:"zone"` // of the server block
+	View      string      `json:"view,omitempty"`
+	Directive string      `json:"directive"`
+	Verdict   string      `json:"verdict"` // passed, answered or dropped
+	Causes    []dns.Cause `json:"causes,omitempty"`
+	Upstreams []Exchange  `json:"upstreams,omitempty"`
+
+	index int
+}
+
+// An Exchange is a query to an upstream.
+type Exchange struct {
+	Upstream string        `json:"upstream"`
+	Protocol string        `json:"protocol"`
+	RCode    string        `json:"rcode,omitempty"` // "" without a reply
+	Duration time.Duration `json:"duration"`        // in nanoseconds; zero without a reply
+}
+
+// Limits of a Result: an answer may need many sub-queries and upstreams.
+const (
+	maxSteps     = 200
+	maxExchanges = 50
+)
+
+// ErrNoServer is returned if no port has the name that a Query asks for.
+var ErrNoServer = errors.New("no such server")
+
+// Explain answers the query on one of the ports. It blocks until the answer is complete,
+// at most as long as a client's query may take.
+func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) {
+	port, err := choose(ports, q.Server)
+	if err != nil {
+		return Result{}, err
+	}
+	q.Server = port.Name
+	if q.Type == "" {
+		q.Type = "A"
+	}
+	t, ok := mdns.StringToType[strings.ToUpper(q.Type)]
+	if !ok {
+		return Result{}, fmt.Errorf("want a record type such as SRV, got %q", q.Type)
+	}
+	q.Type = strings.ToUpper(q.Type)
+	name, err := wire.ParseName(q.Name)
+	if err != nil {
+		return Result{}, fmt.Errorf("%q is no domain name: %w", q.Name, err)
+	}
+	q.Name = name.String()
+	if !q.Client.IsValid() {
+		q.Client = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	local := port.Address
+	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
+		local = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), local.Port())
+	}
+	packet := wire.AppendRequest(nil, 0, wire.FlagRD, []byte(name), wire.Type(t))
+	client := netip.AddrPortFrom(q.Client.Unmap(), 0)
+	for proto := dns.UDP; ; proto = dns.TCP {
+		r := &record{}
+		e, ok := port.Port.Explain(ctx, packet, client, local, proto, r)
+		switch {
+		case !ok && ctx.Err() != nil:
+			return Result{}, fmt.Errorf("no answer for %s: %w", q.Name, ctx.Err())
+		case !ok:
+			return Result{}, fmt.Errorf("%s cannot be queried", q.Name)
+		case proto == dns.UDP && len(e.Reply) > 2 && e.Reply[2]&2 != 0: // TC: a client repeats the query over TCP
+			continue
+		}
+		return r.result(q, e)
+	}
+}
+
+// choose returns the port with a name or an address.
+func choose(ports []config.Port, server string) (config.Port, error) {
+	var names []string
+	for _, p := range ports {
+		if server == "" || server == p.Name || server == p.Address.String() {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return config.Port{}, fmt.Errorf("%w: %q; the servers are %s", ErrNoServer, server, strings.Join(names, ", "))
+}
+
+// A record is the trace of one query.
+type record struct {
+	steps     []Step
+	exchanges int
+}
+
+// last returns the last step at a depth with that index, or any index if it is -1.
+func (r *record) last(depth, index int) *Step {
+	for i := len(r.steps) - 1; i >= 0; i-- {
+		if s := &r.steps[i]; s.Depth == depth && (index < 0 || s.index == index) {
+			return s
+		}
+	}
+	return nil
+}
+
+// BeginStep implements [dns.Trace].
+func (r *record) BeginStep(q *dns.Query, index int, directive string) {
+	if len(r.steps) == maxSteps {
+		return
+	}
+	s := Step{Depth: q.Depth(), Zone: q.Zone(), View: q.View(), Directive: directive, Verdict: "failed", index: index}
+	if s.Depth > 0 {
+		s.Name, s.Type = wire.Name(q.Name()).String(), q.Type.String()
+	}
+	r.steps = append(r.steps, s)
+}
+
+// EndStep implements [dns.Trace].
+func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
+	s := r.last(q.Depth(), index)
+	if s == nil || s.Verdict == "passed" && v == dns.Next { // after FinishDNS
+		return
+	}
+	switch {
+	case v == dns.Wait:
+		return // Resolve follows
+	case v == dns.Drop:
+		s.Verdict = "dropped"
+	case v == dns.Next, q.AnsweredStep() >= 0 && q.AnsweredStep() != index:
+		s.Verdict = "passed"
+	default:
+		s.Verdict = "answered"
+	}
+	s.Causes = q.Explain(index, v)
+}
+
+// ObserveExchange implements [dns.Trace].
+func (r *record) ObserveExchange(q *dns.Query, e *dns.Exchange) {
+	s := r.last(q.Depth(), -1)
+	if s == nil || r.exchanges == maxExchanges {
+		return
+	}
+	r.exchanges++
+	x := Exchange{Upstream: e.Upstream.String(), Protocol: e.Proto.String()}
+	if !e.Received.IsZero() {
+		x.Duration = e.Received.Sub(e.Sent)
+	}
+	if len(e.Reply) >= wire.HeaderLen {
+		x.RCode = wire.RCode(e.Reply[3] & 15).String()
+	}
+	s.Upstreams = append(s.Upstreams, x)
+}
+
+// result returns the result of an explained query.
+func (r *record) result(q Query, e dns.Explanation) (Result, error) {
+	result := Result{Query: q, Answer: []string{}, Steps: r.steps, Duration: e.Elapsed}
+	if result.Steps == nil {
+		result.Steps = []Step{}
+	}
+	if e.Err != nil {
+		result.Error = e.Err.Error()
+	}
+	if len(e.Reply) > 0 {
+		var m mdns.Msg
+		if err := m.Unpack(e.Reply); err != nil {
+			return Result{}, fmt.Errorf("the reply is malformed: %w", err)
+		}
+		result.RCode = mdns.RcodeToString[m.Rcode]
+		for _, record := range m.Answer {
+			result.Answer = append(result.Answer, record.String())
+		}
+		for _, record := range m.Ns {
+			result.Authority = append(result.Authority, record.String())
+		}
+	}
+	for _, s := range r.steps {
+		for _, c := range s.Causes {
+			if c.Nearest != "" {
+				result.Nearest = append(result.Nearest, c.Nearest)
+			}
+		}
+	}
+	result.Summary = r.summary(&result, e)
+	return result, nil
+}
+
+// summary returns one sentence about the result.
+func (r *record) summary(result *Result, e dns.Explanation) string {
+	if !e.Served && len(r.steps) == 0 {
+		return "no server block has a zone that the name is in, so the query is refused"
+	}
+	var by *Step
+	for i := range r.steps {
+		if s := &r.steps[i]; s.Depth == 0 && (s.Verdict == "answered" || s.Verdict == "dropped") {
+			by = s
+		}
+	}
+	what := result.RCode
+	if what == "NOERROR" && len(result.Answer) == 0 {
+		what = "NODATA"
+	}
+	switch {
+	case by == nil:
+		return fmt.Sprintf("%s: no directive of the server block has an answer", what)
+	case by.Verdict == "dropped":
+		return by.Directive + " drops the query: no reply is sent"
+	}
+	text := fmt.Sprintf("%s by %s in zone %s", what, by.Directive, by.Zone)
+	if len(by.Causes) > 0 {
+		text += ": " + by.Causes[0].Text
+	}
+	if len(by.Causes) == 0 && len(by.Upstreams) > 0 {
+		text += ", from " + by.Upstreams[len(by.Upstreams)-1].Upstream
+	}
+	return text
+}

@@ -1,0 +1,272 @@
+package explain_test
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/server"
+)
+
+const objects = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: data}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: 10.96.0.10, ports: [{name: http, port: 80}, {name: metrics, port: 9090}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: bank, namespace: shop}
+spec: {type: ExternalName, externalName: alias.example.org}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: loop, namespace: shop}
+spec: {type: ExternalName, externalName: loop.shop.svc.cluster.local}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: redis, namespace: data}
+spec: {clusterIP: None, ports: [{name: redis, port: 6379}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: redis-1, namespace: data, labels: {kubernetes.io/service-name: redis}}
+addressType: IPv4
+ports: [{name: redis, port: 6379, protocol: TCP}]
+endpoints:
+- {addresses: [10.1.0.1], hostname: redis-0, conditions: {ready: true}, targetRef: {kind: Pod, namespace: data, name: redis-0}}
+- {addresses: [10.1.0.2], hostname: redis-1, conditions: {ready: false}, targetRef: {kind: Pod, namespace: data, name: redis-1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: idle, namespace: data}
+spec: {clusterIP: None, ports: [{name: x, port: 1}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: orphan-1, namespace: data, labels: {kubernetes.io/service-name: orphan}}
+addressType: IPv4
+ports: []
+endpoints: [{addresses: [10.1.0.9]}]
+`
+
+// start starts the servers of a Corefile, in which OBJECTS is a folder with the objects and
+// UPSTREAM the address of a server that answers every name with 192.0.2.1.
+func start(t *testing.T, text string) *explain.Local {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(objects), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text = strings.NewReplacer("OBJECTS", dir, "UPSTREAM", upstream(t)).Replace(text)
+	c := corefile.ReadText("Corefile", []byte(text))
+	if c.Err != nil {
+		t.Fatal(c.Err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l, err := explain.Start(ctx, c.Servers, server.Options{Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Stop)
+	return l
+}
+
+func upstream(t *testing.T) string {
+	ready := make(chan struct{})
+	s := &mdns.Server{Addr: "127.0.0.1:0", Net: "udp", NotifyStartedFunc: func() { close(ready) },
+		Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
+			m := new(mdns.Msg)
+			m.SetReply(q)
+			if q.Question[0].Qtype == mdns.TypeA {
+				record, _ := mdns.NewRR(q.Question[0].Name + " 60 IN A 192.0.2.1")
+				m.Answer = []mdns.RR{record}
+			}
+			_ = w.WriteMsg(m)
+		})}
+	go func() { _ = s.ListenAndServe() }()
+	<-ready
+	t.Cleanup(func() { _ = s.Shutdown() })
+	return s.PacketConn.LocalAddr().String()
+}
+
+// Each case has a name, and parts of the expected summary, nearest names and steps.
+func TestExplain(t *testing.T) {
+	l := start(t, `.:53 {
+    errors
+    health
+    kubernetes cluster.local in-addr.arpa {
+        manifests OBJECTS
+        fallthrough in-addr.arpa
+    }
+    hosts {
+        192.0.2.7 static.example.org
+        fallthrough
+    }
+    cache
+    forward . UPSTREAM
+}
+lan:53 {
+    acl {
+        drop
+    }
+    whoami
+}
+`)
+	for _, c := range []struct{ query, summary, nearest, steps string }{
+		{"web.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.0.10", "", "cache passed, hosts passed, kubernetes answered"},
+		{"WEB.shop.svc.cluster.local.", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.0.10", "", "cache passed, hosts passed, kubernetes answered"},
+		{"web.shop.svc.cluster.local AAAA", "NODATA by kubernetes in zone .: it has no IPv6 address, so the answer has no records", "", "cache passed, hosts passed, kubernetes answered"},
+		{"web.shop.svc.cluster.local MX", "NODATA by kubernetes in zone .: the name has no MX records", "", "cache passed, hosts passed, kubernetes answered"},
+		{"wbe.shop.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: namespace shop has no Service named wbe", "web.shop.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"web.shp.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: namespace shp does not exist, and no Service is in it", "shop.svc.cluster.local. web.shop.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"shop.web.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: namespace web does not exist, and no Service is in it", "web.shop.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"web.data.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: namespace data has no Service named web", "web.shop.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"redis-0.redis.shop.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: namespace shop has no Service named redis", "redis-0.redis.data.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"_http._tcp.web.shop.svc.cluster.local SRV", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.0.10", "", "cache passed, hosts passed, kubernetes answered"},
+		{"_htp._tcp.web.shop.svc.cluster.local SRV", "NXDOMAIN by kubernetes in zone .: the Service has no port htp over tcp; its names of ports are _http._tcp, _metrics._tcp", "_http._tcp.web.shop.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"_http._udp.web.shop.svc.cluster.local SRV", "NXDOMAIN by kubernetes in zone .: the Service has no port http over udp; its names of ports are _http._tcp, _metrics._tcp", "_http._tcp.web.shop.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"redis.data.svc.cluster.local", "NOERROR by kubernetes in zone .: Service data/redis is headless; 1 of its 2 endpoints are served, the others are not ready", "", "cache passed, hosts passed, kubernetes answered"},
+		{"redis-0.redis.data.svc.cluster.local", "NOERROR by kubernetes in zone .: Service data/redis is headless; 1 of its 2 endpoints are served, the others are not ready", "", "cache passed, hosts passed, kubernetes answered"},
+		{"redis-1.redis.data.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: endpoint redis-1 (10.1.0.2) is not ready", "", "cache passed, hosts passed, kubernetes answered"},
+		{"redis-7.redis.data.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: no endpoint of the Service is named redis-7", "redis-0.redis.data.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"idle.data.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: Service data/idle is headless and has no endpoint that is ready, so it has no name", "", "cache passed, hosts passed, kubernetes answered"},
+		{"orphan.data.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: namespace data has no Service named orphan, only EndpointSlices that name it", "", "cache passed, hosts passed, kubernetes answered"},
+		{"bank.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/bank is an alias (ExternalName)", "", "cache passed, hosts passed, kubernetes answered, cache passed, hosts passed, kubernetes passed, forward answered"},
+		{"x.bank.shop.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: an ExternalName has no names below it", "", "cache passed, hosts passed, kubernetes answered"},
+		{"loop.shop.svc.cluster.local", "SERVFAIL by kubernetes in zone .: Service shop/loop is an alias (ExternalName)", "", "cache passed, hosts passed, kubernetes answered"},
+		{"www.example.com.shop.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: namespace shop has no Service named com", "", "cache passed, hosts passed, kubernetes answered"},
+		{"www.example.com.cluster.local", "NXDOMAIN by kubernetes in zone .: the zone has only names below svc and pod", "", "cache passed, hosts passed, kubernetes answered"},
+		{"web.shop.cluster.local", "NXDOMAIN by kubernetes in zone .: the zone has only names below svc and pod", "web.shop.svc.cluster.local.", "cache passed, hosts passed, kubernetes answered"},
+		{"shop.svc.cluster.local", "NODATA by kubernetes in zone .: the name is that of a namespace, which has no records of its own", "", "cache passed, hosts passed, kubernetes answered"},
+		{"svc.cluster.local", "NODATA by kubernetes in zone .: svc has no records of its own; the names of Services are below it", "", "cache passed, hosts passed, kubernetes answered"},
+		{"cluster.local SOA", "NOERROR by kubernetes in zone .: the name is the zone itself, which has SOA and NS records", "", "cache passed, hosts passed, kubernetes answered"},
+		{"10-1-0-1.shop.pod.cluster.local", "NXDOMAIN by kubernetes in zone .: the option pods is disabled, so Pods have no names", "", "cache passed, hosts passed, kubernetes answered"},
+		{"10.0.96.10.in-addr.arpa PTR", "NOERROR by kubernetes in zone .: 10.96.0.10 is a ClusterIP of Service shop/web", "", "cache passed, hosts passed, kubernetes answered"},
+		{"1.0.1.10.in-addr.arpa PTR", "NOERROR by kubernetes in zone .: 10.1.0.1 is an endpoint of Service data/redis", "", "cache passed, hosts passed, kubernetes answered"},
+		{"8.8.8.8.in-addr.arpa PTR", "NODATA by forward in zone ., from ", "", "cache passed, hosts passed, kubernetes passed, forward answered"},
+		{"static.example.org", "NOERROR by hosts in zone .", "", "cache passed, hosts answered"},
+		{"www.example.org", "NOERROR by forward in zone ., from ", "", "cache passed, hosts passed, kubernetes passed, forward answered"},
+		{"printer.lan", "acl drops the query: no reply is sent", "", "acl dropped"},
+	} {
+		name, typ, _ := strings.Cut(c.query, " ")
+		r, err := l.Explain(t.Context(), explain.Query{Name: name, Type: typ})
+		if err != nil {
+			t.Errorf("%s: %v", c.query, err)
+			continue
+		}
+		var steps []string
+		for _, s := range r.Steps {
+			steps = append(steps, s.Directive+" "+s.Verdict)
+		}
+		if got := strings.Join(steps, ", "); got != c.steps {
+			t.Errorf("%s: got the steps %q, want %q", c.query, got, c.steps)
+		}
+		if got := strings.Join(r.Nearest, " "); got != c.nearest {
+			t.Errorf("%s: got the nearest names %q, want %q", c.query, got, c.nearest)
+		}
+		if r.Summary != c.summary && !(strings.HasSuffix(c.summary, "from ") && strings.HasPrefix(r.Summary, c.summary)) {
+			t.Errorf("%s: got the summary\n\t%s, want\n\t%s", c.query, r.Summary, c.summary)
+		}
+	}
+}
+
+// The second query for a name is answered by the cache.
+func TestExplainCache(t *testing.T) {
+	l := start(t, ".:53 {\n cache\n forward . UPSTREAM\n}\n")
+	for _, want := range []string{"cache passed, forward answered", "cache answered, forward "} {
+		r, err := l.Explain(t.Context(), explain.Query{Name: "www.example.org"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var steps []string
+		for _, s := range r.Steps {
+			steps = append(steps, s.Directive+" "+s.Verdict)
+		}
+		if got := strings.Join(steps, ", "); !strings.HasPrefix(got, want) {
+			t.Errorf("got the steps %q, want %q", got, want)
+		}
+	}
+}
+
+// A view is selected by the address of the client.
+func TestExplainView(t *testing.T) {
+	l := start(t, `.:53 {
+    view inside {
+        expr incidr(client_ip(), '10.0.0.0/8')
+    }
+    whoami
+}
+.:53 {
+    acl {
+        block
+    }
+    whoami
+}
+`)
+	for client, want := range map[string]string{"10.1.2.3": "whoami answered inside", "192.0.2.1": "acl answered "} {
+		r, err := l.Explain(t.Context(), explain.Query{Name: "www.example.org", Client: netip.MustParseAddr(client)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := r.Steps[len(r.Steps)-1]
+		if got := s.Directive + " " + s.Verdict + " " + s.View; got != want {
+			t.Errorf("client %s: got the last step %q, want %q", client, got, want)
+		}
+	}
+}
+
+func TestExplainErrors(t *testing.T) {
+	l := start(t, "example.org:53 {\n whoami\n}\n")
+	for _, c := range []struct {
+		query explain.Query
+		want  string
+	}{
+		{explain.Query{Name: "www.example.org", Type: "NONE-SUCH"}, `want a record type such as SRV, got "NONE-SUCH"`},
+		{explain.Query{Name: strings.Repeat("a", 64) + ".org"}, "is no domain name"},
+		{explain.Query{Name: "www.example.org", Server: "dns://:54"}, `no such server: "dns://:54"; the servers are dns://:53`},
+	} {
+		if _, err := l.Explain(t.Context(), c.query); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got error %v, want %q", c.query, err, c.want)
+		}
+	}
+	r, err := l.Explain(t.Context(), explain.Query{Name: "example.com"})
+	if want := "no server block has a zone that the name is in, so the query is refused"; err != nil || r.Summary != want || r.RCode != "REFUSED" {
+		t.Errorf("example.com: got %q, %s and error %v, want %q and REFUSED", r.Summary, r.RCode, err, want)
+	}
+}
+
+// Names come from clients: no control character reaches a terminal.
+func TestWriteControlCharacters(t *testing.T) {
+	l := start(t, ".:53 {\n whoami\n}\n")
+	r, err := l.Explain(t.Context(), explain.Query{Name: "a\x1b[2J\u202e.example.org"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Summary += "\x1b[31m\r"
+	var b strings.Builder
+	explain.Write(&b, r)
+	if strings.ContainsAny(b.String(), "\x1b\r\u202e") {
+		t.Errorf("got %q, want no control characters", b.String())
+	}
+}

@@ -1,0 +1,61 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/transport"
+)
+
+// A Local is a server of a Corefile that listens on no address: only Explain queries it.
+// Its directives read files and API servers, and query upstreams, as those of any server.
+type Local struct{ plan *server.Plan }
+
+// effects are the directives without which a server answers the same: they listen, send, or
+// run commands.
+var effects = []string{"health", "ready", "prometheus", "pprof", "admin", "kubedns_status", "skydns_metrics", "reload", "handover", "on",
+	"lameduck", "log", "errors", "dnstap", "trace", "transfer", "loop", "multisocket", "shed", "debug"}
+
+// Start starts the servers of a Corefile, and waits until they are ready, until ctx ends.
+// The directives of o that have effects are accepted and ignored.
+func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*Local, error) {
+	o.Directives, o.Metrics = slices.Clone(o.Directives), new(metrics.Registry)
+	for i, d := range o.Directives {
+		if slices.Contains(effects, d.Name) {
+			o.Directives[i].Setup = func(*config.Block, []corefile.Directive) error { return nil }
+		}
+	}
+	o.Open = func(_ context.Context, address netip.AddrPort, _ transport.Options) (server.Listener, error) {
+		return server.Unconnected(address), nil
+	}
+	plan, err := server.NewPlan(servers, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.Start(ctx, nil); err != nil {
+		return nil, err
+	}
+	if err := plan.WaitUntilReady(ctx); err != nil {
+		plan.Stop(ctx)
+		return nil, fmt.Errorf("the server is not ready: %w", err)
+	}
+	return &Local{plan}, nil
+}
+
+// Explain explains a query to one of the servers.
+func (l *Local) Explain(ctx context.Context, q Query) (Result, error) {
+	return Explain(ctx, l.plan.Ports(), q)
+}
+
+// Stop stops the servers.
+func (l *Local) Stop() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	l.plan.Stop(ctx)
+}
