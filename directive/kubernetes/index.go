@@ -34,6 +34,7 @@ type Index struct {
 	synced       chan struct{} // closed when all kinds are listed
 	serial       atomic.Uint32 // sum of the hashes of all entries and pods in exposed namespaces
 	importSerial atomic.Uint32
+	objects      [cluster.Kinds]atomic.Int64 // the number of objects in the index
 
 	tableFrom int // number of endpoints from which on an entry has a table
 
@@ -187,6 +188,7 @@ func (ix *Index) setExposed(ns *namespace, exposed bool) {
 	if !exposed {
 		sign = ^uint32(0)
 	}
+	ix.objects[cluster.Namespaces].Add(int64(int32(sign)))
 	ix.serial.Add(sign * ns.hash)
 	ix.importSerial.Add(sign * ns.importHash)
 }

@@ -23,6 +23,7 @@ func (ix *Index) putPod(p *cluster.Pod) {
 	}
 	before := ix.podObjects[p.Key()]
 	ix.podObjects[p.Key()] = p
+	ix.objects[cluster.Pods].Store(int64(len(ix.podObjects)))
 	ix.replacePodAddrs(before, p)
 	for _, ip := range p.IPs {
 		ix.addPodAddr(ns, ip, 1)
@@ -34,6 +35,7 @@ func (ix *Index) putPod(p *cluster.Pod) {
 func (ix *Index) deletePod(key cluster.Key) {
 	before := ix.podObjects[key]
 	delete(ix.podObjects, key)
+	ix.objects[cluster.Pods].Store(int64(len(ix.podObjects)))
 	ix.removePod(before)
 }
 

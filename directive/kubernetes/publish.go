@@ -69,6 +69,7 @@ func (ix *Index) publish(c *serviceChange) {
 		c.key.namespace.objects--
 	}
 	ix.addHash(c.key.namespace, c.imported, e.hash-before)
+	ix.count(c.imported, c.old, e)
 	switch {
 	case c.imported || !c.key.namespace.exposed.Load(): // imports have no reverse names
 	case amended:
@@ -77,6 +78,27 @@ func (ix *Index) publish(c *serviceChange) {
 	default:
 		ix.addReverseChanges(c.key, c.old, e)
 	}
+}
+
+// count changes the numbers of Services and slices. old is nil for a new Service.
+func (ix *Index) count(imported bool, old, now *entry) {
+	count := func(e *entry) (services, slices int64) {
+		if e == nil {
+			return 0, 0
+		}
+		if e.known() {
+			services = 1
+		}
+		return services, int64(len(e.slices()))
+	}
+	servicesBefore, slicesBefore := count(old)
+	services, slices := count(now)
+	kinds := [2]cluster.Kind{cluster.Services, cluster.Slices}
+	if imported {
+		kinds = [2]cluster.Kind{cluster.Imports, cluster.ImportSlices}
+	}
+	ix.objects[kinds[0]].Add(services - servicesBefore)
+	ix.objects[kinds[1]].Add(slices - slicesBefore)
 }
 
 // spec returns the Service's spec after the change.

@@ -24,6 +24,15 @@ func (c *randomCluster) checkNewIndex(t *testing.T, s *server, m *model) error {
 	if got, want := c.index.importSerial.Load(), fresh.importSerial.Load(); got != want {
 		return fmt.Errorf("serial of imports: got %d, want %d, that of a rebuilt index", got, want)
 	}
+	for kind := range cluster.Kinds {
+		want := 0
+		for range c.index.keys(kind) {
+			want++
+		}
+		if got := c.index.objects[kind].Load(); got != int64(want) {
+			return fmt.Errorf("%s: got %d objects counted, want %d", kind, got, want)
+		}
+	}
 	other := serve(t, c.directive, c.handler(t, fresh))
 	for name := range m.names {
 		for _, qtype := range queryTypes() {

@@ -248,7 +248,8 @@ import (
 // logged, at most once a minute.
 // seamark_kubernetes_records_hash{zones} is a hash of all records: replicas with equal data
 // and options have equal hashes. seamark_kubernetes_stale{zones} is 1 while answers are from
-// a snapshot.
+// a snapshot. seamark_kubernetes_synced{zones,resource} is 1 once all objects of the kind have
+// been received, and seamark_kubernetes_objects{zones,resource} is their number.
 // coredns_kubernetes_dns_programming_duration_seconds{service_kind} is the time from a
 // change of endpoints (endpoints.kubernetes.io/last-change-trigger-time of the
 // EndpointSlice) until it is answered. service_kind is cluster_ip, headless_with_selector

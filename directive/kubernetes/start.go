@@ -78,7 +78,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Dial) })
 		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
 		r.tasks.Go(func() { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
-		r.tasks.Go(func() { r.exportState(ctx, b.Metrics, h.zoneNames()) })
+		r.tasks.Go(func() { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
 		return r, s.Await(r, r.synced, o.startupTimeout, func() error {
 			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.unlisted(), o.startupTimeout)
 		})
@@ -127,8 +127,15 @@ func (w *watchedCluster) load(file *os.File, options string, log *slog.Logger, e
 		"written", s.Written, "duration", time.Since(s.Written).Round(time.Second))
 }
 
-// exportState exports whether the index is stale, and its hash, until ctx is done.
-func (w *watchedCluster) exportState(ctx context.Context, reg *metrics.Registry, zones string) {
+// exportState exports whether the index is synced or stale, its hash, and the numbers of its
+// objects until ctx is done.
+func (w *watchedCluster) exportState(ctx context.Context, reg *metrics.Registry, zones string, kinds []cluster.Kind) {
+	for _, kind := range kinds {
+		defer reg.TemporaryGauge("seamark_kubernetes_synced", "1 once all objects of the kind have been received, 0 before that.",
+			func() float64 { return float64(w.syncedKinds.Load() >> kind & 1) }, "zones", zones, "resource", kind.String())()
+		defer reg.TemporaryGauge("seamark_kubernetes_objects", "Objects of the kind that answers are made of.",
+			func() float64 { return float64(w.objects[kind].Load()) }, "zones", zones, "resource", kind.String())()
+	}
 	defer reg.TemporaryGauge("seamark_kubernetes_stale", "1 while answers are from a snapshot, since not all objects have been received.", func() float64 {
 		if w.loaded && !w.Synced() {
 			return 1

@@ -1,0 +1,57 @@
+package kubernetes
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/metrics"
+)
+
+// The metrics tell which kinds have been received, and how many objects there are, until
+// the watch ends.
+func TestExportState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kinds := []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}
+		w := watchedCluster{Index: NewIndex(settings{}, kinds, discardLog())}
+		var reg metrics.Registry
+		ctx, cancel := context.WithCancel(t.Context())
+		w.tasks.Go(func() { w.exportState(ctx, &reg, "z.", kinds) })
+		synctest.Wait()
+		check := func(want ...string) {
+			t.Helper()
+			var text strings.Builder
+			if err := reg.WriteText(&text); err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range want {
+				if !strings.Contains(text.String(), line+"\n") {
+					t.Errorf("got\n%s\nwant %s", &text, line)
+				}
+			}
+		}
+		check(`seamark_kubernetes_synced{zones="z.",resource="services"} 0`, `seamark_kubernetes_objects{zones="z.",resource="services"} 0`)
+		w.Put(cluster.Namespaces, namespaceObject("shop"))
+		w.Put(cluster.Services, headless("shop", "web"), headless("shop", "api"), headless("hidden", "api"))
+		w.Listed(cluster.Services, func(cluster.Key) bool { return true })
+		w.Put(cluster.Slices, slice("shop", "web-1", "web", "", "10.1.0.1"), slice("shop", "web-2", "web", "", "10.1.0.2", "10.1.0.3"))
+		check(`seamark_kubernetes_synced{zones="z.",resource="namespaces"} 0`, `seamark_kubernetes_synced{zones="z.",resource="services"} 1`,
+			`seamark_kubernetes_objects{zones="z.",resource="namespaces"} 1`, `seamark_kubernetes_objects{zones="z.",resource="services"} 3`,
+			`seamark_kubernetes_objects{zones="z.",resource="endpointslices"} 2`, `seamark_kubernetes_objects{zones="z.",resource="pods"} 0`)
+		w.Put(cluster.Services, headless("shop", "web")) // as before
+		w.Delete(cluster.Services, cluster.Key{Namespace: "shop", Name: "api"})
+		w.Delete(cluster.Slices, cluster.Key{Namespace: "shop", Name: "web-2"})
+		w.Delete(cluster.Namespaces, cluster.Key{Name: "shop"})
+		w.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "web-1"})
+		check(`seamark_kubernetes_objects{zones="z.",resource="namespaces"} 0`, `seamark_kubernetes_objects{zones="z.",resource="services"} 2`,
+			`seamark_kubernetes_objects{zones="z.",resource="endpointslices"} 1`, `seamark_kubernetes_objects{zones="z.",resource="pods"} 1`)
+		cancel()
+		w.tasks.Wait()
+		var text strings.Builder
+		if err := reg.WriteText(&text); err != nil || text.Len() != 0 {
+			t.Errorf("after the end: got\n%s, error %v, want no series", &text, err)
+		}
+	})
+}
