@@ -24,8 +24,9 @@ import (
 //	}
 //
 // GET /metrics at ADDRESS, localhost:9153 by default, returns all metrics of
-// the process in the Prometheus text format 0.0.4. Queries are counted in the
-// server blocks that have the directive:
+// the process: in the text format of OpenMetrics 1.0.0 if the client asks for it
+// (Accept), else in the Prometheus text format 0.0.4; with gzip if the client
+// accepts it. Queries are counted in the server blocks that have the directive:
 //
 //	coredns_dns_requests_total{server, zone, view, proto, family, type}
 //	coredns_dns_do_requests_total{server, view, zone}

@@ -22,10 +22,9 @@ import (
 //	}
 //
 // Use it to keep dashboards and alerts that were made for SkyDNS or kube-dns.
-// GET PATH at ADDRESS returns all metrics of the process in the Prometheus text
-// format 0.0.4, those of prometheus, go_* and process_* included. The default
-// for PATH is /metrics. Queries are counted in the server blocks that have the
-// directive:
+// GET PATH at ADDRESS returns all metrics of the process in the formats of
+// prometheus, go_* and process_* included. The default for PATH is /metrics.
+// Queries are counted in the server blocks that have the directive:
 //
 //	skydns_skydns_dns_request_count_total{system}
 //	skydns_skydns_dns_request_duration_seconds{system}

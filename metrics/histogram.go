@@ -52,25 +52,25 @@ func (r *Registry) Histogram(name, help string, bounds []float64, labels ...stri
 	})
 }
 
-func (h *Histogram) writeText(w io.Writer, name, labels string, _ totals) {
+func (h *Histogram) writeText(w io.Writer, name, labels string, _ totals, bound func(float64) string) {
 	counts := make([]uint64, len(h.counts))
 	for i := range h.counts {
 		counts[i] = h.counts[i].Load()
 	}
-	Distribution{h.bounds, counts, h.Sum()}.writeText(w, name, labels)
+	Distribution{h.bounds, counts, h.Sum()}.writeText(w, name, labels, bound)
 }
 
 // writeText writes the lines of a histogram. In the text format each bucket includes
 // the smaller ones.
-func (d Distribution) writeText(w io.Writer, name, labels string) {
+func (d Distribution) writeText(w io.Writer, name, labels string, bound func(float64) string) {
 	total := uint64(0)
 	for i, n := range d.Counts {
-		bound := "+Inf"
+		le := "+Inf"
 		if i < len(d.Bounds) {
-			bound = format(d.Bounds[i])
+			le = bound(d.Bounds[i])
 		}
 		total += n
-		fmt.Fprintf(w, "%s_bucket%s %d\n", name, with(labels, "le", bound), total)
+		fmt.Fprintf(w, "%s_bucket%s %d\n", name, with(labels, "le", le), total)
 	}
 	fmt.Fprintf(w, "%s_sum%s %s\n%s_count%s %d\n", name, labels, format(d.Sum), name, labels, total)
 }

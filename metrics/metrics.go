@@ -1,7 +1,7 @@
 // Package metrics keeps counters, gauges and histograms by name and labels, and
-// writes them in the Prometheus text format. A directive gets its series from a
-// Registry when it is set up and keeps the pointers, so that a query looks up no
-// series. The package imports only the standard library.
+// writes them in the Prometheus text format or that of OpenMetrics. A directive gets
+// its series from a Registry when it is set up and keeps the pointers, so that a query
+// looks up no series. The package imports only the standard library.
 package metrics
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -37,9 +38,9 @@ type gauges []*gauge
 
 type gauge struct{ value func() float64 }
 
-// A writer is a series of several lines.
+// A writer is a series of several lines. bound returns a number as the value of a label.
 type writer interface {
-	writeText(w io.Writer, name, labels string, t totals)
+	writeText(w io.Writer, name, labels string, t totals, bound func(float64) string)
 }
 
 // A Counter only grows. Add is safe for concurrent use.
@@ -139,7 +140,13 @@ func (r *Registry) family(name, help, kind string) *family {
 
 // WriteText writes all series in the Prometheus text format 0.0.4, sorted by name
 // and labels.
-func (r *Registry) WriteText(w io.Writer) error {
+func (r *Registry) WriteText(w io.Writer) error { return r.write(w, false) }
+
+// WriteOpenMetrics writes all series in the text format of OpenMetrics 1.0.0. Counters whose
+// names do not end with _total, as of kube-dns's sidecar, have the type unknown there.
+func (r *Registry) WriteOpenMetrics(w io.Writer) error { return r.write(w, true) }
+
+func (r *Registry) write(w io.Writer, open bool) error {
 	type line struct {
 		labels string
 		value  any
@@ -160,14 +167,22 @@ func (r *Registry) WriteText(w io.Writer) error {
 	}
 	r.mu.Unlock() // gauges may use the registry
 
-	totals := r.totals()
+	totals, bound, escapeHelp := r.totals(), format, strings.NewReplacer("\\", `\\`, "\n", `\n`)
+	if open {
+		bound = openBound
+	}
 	out := bufio.NewWriter(w)
 	for _, b := range blocks {
 		if len(b.lines) == 0 {
 			continue
 		}
 		slices.SortFunc(b.lines, func(x, y line) int { return cmp.Compare(x.labels, y.labels) })
-		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", b.name, strings.NewReplacer("\\", `\\`, "\n", `\n`).Replace(b.help), b.name, b.kind)
+		name, kind, help := b.name, b.kind, escapeHelp.Replace(b.help)
+		if open {
+			name, kind = openFamily(name, kind)
+			help = strings.ReplaceAll(help, `"`, `\"`)
+		}
+		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 		for _, l := range b.lines {
 			switch v := l.value.(type) {
 			case *Counter:
@@ -175,11 +190,34 @@ func (r *Registry) WriteText(w io.Writer) error {
 			case gauges:
 				fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v[len(v)-1].value()))
 			case writer:
-				v.writeText(out, b.name, l.labels, totals)
+				v.writeText(out, b.name, l.labels, totals, bound)
 			}
 		}
 	}
+	if open {
+		fmt.Fprintln(out, "# EOF")
+	}
 	return out.Flush()
+}
+
+// openFamily returns the name and the type of a family in OpenMetrics.
+func openFamily(name, kind string) (string, string) {
+	if kind != "counter" {
+		return name, kind
+	}
+	if short, ok := strings.CutSuffix(name, "_total"); ok {
+		return short, kind
+	}
+	return name, "unknown"
+}
+
+// openBound returns the canonical form of a number in a label, as OpenMetrics wants it: 1.0.
+func openBound(v float64) string {
+	s := format(v)
+	if math.IsInf(v, 0) || strings.ContainsAny(s, ".e") {
+		return s
+	}
+	return s + ".0"
 }
 
 // render returns pairs as {a="b",c="d"}, in the given order.

@@ -38,14 +38,14 @@ func (r *Registry) SummaryFunc(name, help string, read func() Quantiles, labels 
 	r.set(name, help, "summary", labels, summaries{read})
 }
 
-func (d distributions) writeText(w io.Writer, name, labels string, _ totals) {
-	d.read().writeText(w, name, labels)
+func (d distributions) writeText(w io.Writer, name, labels string, _ totals, bound func(float64) string) {
+	d.read().writeText(w, name, labels, bound)
 }
 
-func (s summaries) writeText(w io.Writer, name, labels string, _ totals) {
+func (s summaries) writeText(w io.Writer, name, labels string, _ totals, bound func(float64) string) {
 	q := s.read()
 	for i, share := range q.Shares {
-		fmt.Fprintf(w, "%s%s %s\n", name, with(labels, "quantile", format(share)), format(q.Values[i]))
+		fmt.Fprintf(w, "%s%s %s\n", name, with(labels, "quantile", bound(share)), format(q.Values[i]))
 	}
 	fmt.Fprintf(w, "%s_sum%s %s\n%s_count%s %d\n", name, labels, format(q.Sum), name, labels, q.Count)
 }

@@ -143,11 +143,11 @@ func (m *IntHistogram) Observe(s *Shard, units uint64) {
 	cells[sum] += units
 }
 
-func (m *IntHistogram) writeText(w io.Writer, name, labels string, t totals) {
+func (m *IntHistogram) writeText(w io.Writer, name, labels string, t totals, bound func(float64) string) {
 	counts := make([]uint64, len(m.shared))
 	for i := range counts {
 		counts[i] = m.shared[i].Load() + t.at(m.cell+i)
 	}
 	sum := len(m.limits) + 1
-	Distribution{m.bounds, counts[:sum], float64(counts[sum]) * m.unit}.writeText(w, name, labels)
+	Distribution{m.bounds, counts[:sum], float64(counts[sum]) * m.unit}.writeText(w, name, labels, bound)
 }

@@ -14,8 +14,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/seamark/seamark/metrics"
 )
 
 // The limits of a request. Probes and scrapers are on the same network.
@@ -72,15 +70,4 @@ func Run(ctx context.Context, address, hint string, log *slog.Logger, pages http
 		return nil
 	}
 	return fmt.Errorf("serving status pages: %w", err)
-}
-
-// Metrics returns the page of a registry's metrics in the Prometheus text format. It
-// adds those of the process to the registry.
-func Metrics(r *metrics.Registry) http.Handler {
-	r.RegisterProcess()
-	r.RegisterGo()
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_ = r.WriteText(w) // fails only if the client disconnects
-	})
 }
