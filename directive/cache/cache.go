@@ -116,11 +116,12 @@ import (
 // coredns_cache_drops_total (answers with records that could not be stored),
 // coredns_cache_served_stale_total, and also by type, success or denial:
 // coredns_cache_entries, coredns_cache_hits_total,
-// coredns_cache_evictions_total. Answers of this server's own count as misses;
-// requests is the sum of hits and misses.
+// coredns_cache_evictions_total. requests is the sum of hits and misses.
+// Answers of this server's own count as neither, so the share of hits is that
+// of the queries that other servers need not answer.
 //
-// Same as CoreDNS: syntax, defaults and metrics. Different: answers of this
-// server's own are not stored; each record keeps its own TTL; cached answers are
+// Same as CoreDNS: syntax, defaults and names of metrics. Different: answers of
+// this server's own are not stored and not counted; each record keeps its own TTL; cached answers are
 // authoritative only if they were received so; negative answers without a SOA
 // record are not stored; SERVFAIL does not hide expired answers. Seamark only:
 // the limit in bytes, one upstream query for many clients, entries that survive

@@ -199,7 +199,9 @@ func (c *Cache) FinishDNS(q *dns.Query) {
 			q.SetState(c.stateKey, fromStore)
 			return
 		}
-		c.seriesOf(q).misses.Add(1)
+		if q.Cacheable || q.Err != nil { // the cache does not keep this server's own answers
+			c.seriesOf(q).misses.Add(1)
+		}
 		c.clampTTLs(q)
 	case *pending:
 		c.finish(q, &state.key, state.optionsFrom, state)

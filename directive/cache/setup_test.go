@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	mdns "github.com/miekg/dns"
+
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -197,5 +199,28 @@ func TestMetricsLabels(t *testing.T) {
 	w.load(".:53 {\n upstream a\n}\n")
 	if got := w.metric(`coredns_cache_entries{server="dns://:53",type="success",` + labels); got != "" {
 		t.Errorf("coredns_cache_entries after a reload without cache: got %s, want no series", got)
+	}
+}
+
+// Answers of this server's own are neither hits nor misses.
+func TestOwnAnswersNotCounted(t *testing.T) {
+	w := newHarness(t, ".:53 {\n cache\n local\n upstream a\n}\n")
+	w.local = func(q *dns.Query) dns.Verdict {
+		if q.Type != wire.TypeAAAA {
+			return dns.Next
+		}
+		if err := write(q, wire.NXDomain, ""); err != nil {
+			t.Error(err)
+		}
+		return dns.Done
+	}
+	for range 2 {
+		w.ask(newQuery("web.shop.svc.cluster.local", mdns.TypeAAAA))
+		w.ask(newQuery("www.example.org", mdns.TypeA))
+	}
+	for name, want := range map[string]string{"requests": "2", "misses": "1"} {
+		if got := w.metric(`coredns_cache_` + name + `_total{server="dns://:53",zones=".",view=""}`); got != want {
+			t.Errorf("got %s %s, want %s", got, name, want)
+		}
 	}
 }
