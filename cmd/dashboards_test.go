@@ -32,9 +32,12 @@ broken.example.org.  SERVFAIL
 .                    60 IN SOA ns. host. 1 2 3 4 60
 `
 
-// Each selector of public dashboards and alerts matches a series of a server that
-// runs with kubeadm's Corefile and arguments.
-func TestDashboards(t *testing.T) {
+// dashboardServer serves kubeadm's Corefile with kubeadm's arguments. It returns the address
+// of /metrics, a function that sends queries of all kinds (for names of the cluster, for
+// names that are forwarded or cached, and for names that do not exist), and one that stops
+// the server.
+func dashboardServer(t *testing.T) (metrics string, query, stop func()) {
+	t.Helper()
 	dir, metrics := t.TempDir(), unusedAddress(t)
 	write(t, filepath.Join(dir, "cluster.yaml"), dashboardObjects)
 	// Except for addresses and the source of the cluster's objects, this is the
@@ -53,32 +56,41 @@ func TestDashboards(t *testing.T) {
 	}
 	write(t, file, text)
 	p := serve(t, "/", "", "-conf", file)
-	defer p.stop()
-
-	for _, q := range []struct {
-		network, name string
-		qtype         uint16
-		do            bool
-	}{
-		{"udp", "api.shop.svc.cluster.local.", dns.TypeA, false},
-		{"tcp", "api.shop.svc.cluster.local.", dns.TypeSRV, false},
-		{"udp", "api.shop.svc.cluster.local.", dns.TypeAAAA, true},
-		{"udp", "missing.shop.svc.cluster.local.", dns.TypeA, false},
-		{"udp", "80.0.96.10.in-addr.arpa.", dns.TypePTR, false},
-		{"udp", "www.example.org.", dns.TypeA, false},
-		{"udp", "www.example.org.", dns.TypeA, false}, // from the cache
-		{"tcp", "missing.example.org.", dns.TypeA, false},
-		{"udp", "missing.example.org.", dns.TypeA, false},
-		{"udp", "broken.example.org.", dns.TypeA, false},
-	} {
-		m := new(dns.Msg).SetQuestion(q.name, q.qtype)
-		m.SetEdns0(1232, q.do)
-		c := dns.Client{Net: q.network, Timeout: 5 * time.Second}
-		if _, _, err := c.Exchange(m, "127.0.0.1:"+p.ports[0]); err != nil {
-			t.Errorf("%s: %v", q.name, err)
+	query = func() {
+		t.Helper()
+		for _, q := range []struct {
+			network, name string
+			qtype         uint16
+			do            bool
+		}{
+			{"udp", "api.shop.svc.cluster.local.", dns.TypeA, false},
+			{"tcp", "api.shop.svc.cluster.local.", dns.TypeSRV, false},
+			{"udp", "api.shop.svc.cluster.local.", dns.TypeAAAA, true},
+			{"udp", "missing.shop.svc.cluster.local.", dns.TypeA, false},
+			{"udp", "80.0.96.10.in-addr.arpa.", dns.TypePTR, false},
+			{"udp", "www.example.org.", dns.TypeA, false},
+			{"udp", "www.example.org.", dns.TypeA, false}, // from the cache
+			{"tcp", "missing.example.org.", dns.TypeA, false},
+			{"udp", "missing.example.org.", dns.TypeA, false},
+			{"udp", "broken.example.org.", dns.TypeA, false},
+		} {
+			m := new(dns.Msg).SetQuestion(q.name, q.qtype)
+			m.SetEdns0(1232, q.do)
+			c := dns.Client{Net: q.network, Timeout: 5 * time.Second}
+			if _, _, err := c.Exchange(m, "127.0.0.1:"+p.ports[0]); err != nil {
+				t.Errorf("%s: %v", q.name, err)
+			}
 		}
 	}
+	return metrics, query, p.stop
+}
 
+// Each selector of public dashboards and alerts matches a series of a server that
+// runs with kubeadm's Corefile and arguments.
+func TestDashboards(t *testing.T) {
+	metrics, query, stop := dashboardServer(t)
+	defer stop()
+	query()
 	files, err := filepath.Glob("../testdata/dashboards/*.txt")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("got %d dashboards, want 4 or more: %v", len(files), err)
