@@ -26,7 +26,8 @@ import (
 // GET /metrics at ADDRESS, localhost:9153 by default, returns all metrics of
 // the process: in the text format of OpenMetrics 1.0.0 if the client asks for it
 // (Accept), else in the Prometheus text format 0.0.4; with gzip if the client
-// accepts it. Queries are counted in the server blocks that have the directive:
+// accepts it. docs/reference/metrics.md lists the metrics of all directives.
+// Queries are counted in the server blocks that have the directive:
 //
 //	coredns_dns_requests_total{server, zone, view, proto, family, type}
 //	coredns_dns_do_requests_total{server, view, zone}
@@ -130,7 +131,7 @@ func (p *Prometheus) Stop() {
 
 // metricsPage returns the page of a registry's metrics.
 func metricsPage(r *metrics.Registry) http.Handler {
-	r.Counter("coredns_panics_total", "Handler panics, each answered with SERVFAIL.")
+	r.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
 	return status.Metrics(r)
 }
 
