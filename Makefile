@@ -98,10 +98,10 @@ test-release: ## build archives and packages twice; install, run, upgrade and re
 	@echo "== the release: about 2 minutes, or 6 the first time; the packages need root, systemd and rpm"
 	@export CGO_ENABLED=0; $(call test-stage,release,tools,./release)
 
-test-chart: ## render the Helm chart for many values, and serve and query what it installs; compare the table of CoreDNS's options
+test-chart: ## render the Helm chart for many values, and serve and query what it installs; compare the dashboard and the table of CoreDNS's options
 	@mkdir -p $(RESULTS)
 	@echo "== the Helm chart: about a minute, or 6 the first time"
-	@export CGO_ENABLED=0; $(call test-stage,chart,tools,./chart ./coredns)
+	@export CGO_ENABLED=0; $(call test-stage,chart,tools,./chart ./coredns ./dashboard)
 
 # gotestsum ends with the skipped tests, their reasons, and the counts.
 test-summary:
