@@ -79,8 +79,8 @@ func (b *Builder) hide() {
 func (z *Zone) setNegative(e *encoder) {
 	z.serial, z.negative = 0, nil
 	apex := z.names.get(nil)
-	soa := apex.get(wire.TypeSOA)
-	if soa.count == 0 {
+	var soa set
+	if !soa.get(apex, wire.TypeSOA) {
 		return
 	}
 	const numbers = 20 // bytes of the five numbers at the end of the RDATA

@@ -48,43 +48,49 @@ const maxChain = 8
 // handle zone transfers.
 func (z *Zone) Lookup(r *wire.Request, a *wire.Answer, scope Scope) Result {
 	l := lookup{Zone: z, Scope: scope, a: a, t: r.Type, do: r.DO, Result: Result{AA: true}}
-	var made, low [wire.MaxName]byte
-	name, spelled := r.Name(), a.Buf[wire.HeaderLen:wire.HeaderLen+len(r.Name())]
+	name := r.Name()
+	spelled := a.Buf[wire.HeaderLen : wire.HeaderLen+len(name)]
 	n, exact := z.find(name)
-	for length := 1; ; length++ {
-		target, more := l.step(n, exact, name, spelled, made[:])
-		if !more {
-			break
-		}
-		l.aliased = true
-		spelled, name = target, wire.AppendLower(low[:0], target)
-		if l.loops(spelled) {
-			l.RCode = wire.ServFail
-			break
-		}
-		if length == maxChain || !wire.Within(name, z.origin) {
-			l.Target = l.lastTarget()
-			break
-		}
-		n, exact = z.find(name)
-		if l.leavesZone(name, exact || z.stop(n, exact) != nil) {
-			l.Target = l.lastTarget()
-			break
-		}
+	if target, more := l.step(n, exact, name, spelled); more {
+		l.follow(target)
 	}
 	l.finish()
 	return l.Result
+}
+
+// follow answers for the target of the CNAME record that the answer begins with, and for
+// those of the CNAME records that this adds.
+func (l *lookup) follow(target []byte) {
+	var low [wire.MaxName]byte
+	l.aliased = true
+	for length, more := 1, true; more; length++ {
+		if l.loops(target) {
+			l.RCode = wire.ServFail
+			return
+		}
+		name := wire.AppendLower(low[:0], target)
+		if length == maxChain || !wire.Within(name, l.origin) {
+			l.Target = target
+			return
+		}
+		n, exact := l.find(name)
+		if l.leavesZone(name, target, exact || l.stop(n, exact) != nil) {
+			l.Target = target
+			return
+		}
+		target, more = l.step(n, exact, name, target)
+	}
 }
 
 // leavesZone reports whether the caller must resolve the last CNAME record's target,
 // which is name in lower case, although it is in the zone: because the zone does not
 // have the name itself, so that another directive may have it, or because another
 // zone is closer to it (RFC 1034 §4.3.2, step 2).
-func (l *lookup) leavesZone(name []byte, exists bool) bool {
+func (l *lookup) leavesZone(name, target []byte, exists bool) bool {
 	if l.Server == nil {
 		return false
 	}
-	if !exists || l.Server.HasLongerZone(l.origin, l.lastTarget()) {
+	if !exists || l.Server.HasLongerZone(l.origin, target) {
 		return true
 	}
 	for ; len(name) > len(l.origin); name = name[1+name[0]:] {
@@ -105,14 +111,15 @@ type lookup struct {
 	do bool
 	Result
 
-	aliased  bool            // the answer begins with a CNAME record
-	dnames   [maxChain]*node // the nodes whose DNAME records are in the answer
-	nDNAMEs  int
-	negative bool
-	referral *node
-	answered set              // the RRset whose targets' addresses go into the additional section
-	proofs   [maxProofs]*node // the nodes whose NSEC or NSEC3 records go into the authority section
-	nProofs  int
+	aliased   bool            // the answer begins with a CNAME record
+	dnames    [maxChain]*node // the nodes whose DNAME records are in the answer
+	nDNAMEs   int
+	negative  bool
+	referral  *node
+	answered  set              // the RRset whose targets' addresses go into the additional section
+	writtenAt int              // offset of its first record in the answer
+	proofs    [maxProofs]*node // the nodes whose NSEC or NSEC3 records go into the authority section
+	nProofs   int
 }
 
 // maxProofs is enough for a wildcard in each step of a CNAME chain and a negative
@@ -120,28 +127,28 @@ type lookup struct {
 const maxProofs = maxChain + 3
 
 // step answers for one name: the query name, or the target of a CNAME record. n
-// and exact are the result of find(name), spelled is name in the client's or the
-// zone's spelling, and made is memory for a name. If the answer is a CNAME record
-// that must be followed, step returns its target and more is true.
-func (l *lookup) step(n *node, exact bool, name, spelled, made []byte) (target []byte, more bool) {
+// and exact are the result of find(name), and spelled is name in the client's or the
+// zone's spelling. If the answer is a CNAME record that must be followed, step returns
+// its target, in the answer's memory, and more is true.
+func (l *lookup) step(n *node, exact bool, name, spelled []byte) (target []byte, more bool) {
 	stop := l.stop(n, exact)
 	switch {
 	case stop != nil && stop.is(isDelegation) && !(exact && n == stop && l.t == wire.TypeDS):
 		if l.aliased {
-			l.Target = l.lastTarget() // this server may have the delegated zone
+			l.Target = spelled // this server may have the delegated zone
 		} else {
 			l.AA, l.referral = false, stop
 		}
 		return nil, false
 	case stop != nil && !stop.is(isDelegation):
-		return l.redirect(stop, name, spelled, made)
+		return l.redirect(stop, name, spelled)
 	case exact:
 		l.AtCut = n.is(isDelegation) && !l.aliased
-		return l.answer(n, name, spelled, made, true)
+		return l.answer(n, name, spelled, true)
 	}
-	if wildcard := l.wildcard(n); wildcard != nil {
+	if wildcard := l.wildcard(n, name); wildcard != nil {
 		l.proveNoCloser(n, name)
-		return l.answer(wildcard, name, spelled, made, false)
+		return l.answer(wildcard, name, spelled, false)
 	}
 	l.Missing = !l.aliased
 	l.RCode, l.negative = wire.NXDomain, true
@@ -162,8 +169,8 @@ func (z *Zone) stop(n *node, exact bool) *node {
 }
 
 // answer writes the records of n that match the query type. n is the node of name
-// if exact, or else the wildcard that applies to it. made is memory for a name.
-func (l *lookup) answer(n *node, name, spelled, made []byte, exact bool) (target []byte, more bool) {
+// if exact, or else the wildcard that applies to it.
+func (l *lookup) answer(n *node, name, spelled []byte, exact bool) (target []byte, more bool) {
 	switch l.t {
 	case wire.TypeANY, wire.TypeRRSIG:
 		found := false
@@ -180,15 +187,23 @@ func (l *lookup) answer(n *node, name, spelled, made []byte, exact bool) (target
 			return nil, false
 		}
 	default:
-		if s := n.get(l.t); s.count > 0 {
-			l.putSigned(wire.Answers, spelled, &s)
-			l.answered = s
+		if l.answered.get(n, l.t) {
+			l.writtenAt = len(l.a.Buf)
+			l.putSigned(wire.Answers, spelled, &l.answered)
 			return nil, false
 		}
-		if s := n.get(wire.TypeCNAME); s.count > 0 {
-			l.putSigned(wire.Answers, spelled, &s)
+		var s set
+		if s.get(n, wire.TypeCNAME) {
 			r, _ := nextRecord(s.records)
-			return l.appendRData(made[:0], n, r), true
+			if l.full() {
+				return l.appendRData(nil, n, r), true
+			}
+			l.put(wire.Answers, spelled, &s)
+			target := l.a.Buf[len(l.a.Buf)-r.len():]
+			if l.do {
+				l.putSigs(wire.Answers, spelled, &s)
+			}
+			return target, true
 		}
 	}
 	l.negative = true
@@ -198,28 +213,27 @@ func (l *lookup) answer(n *node, name, spelled, made []byte, exact bool) (target
 
 // redirect answers for a name below a DNAME record (RFC 6672 §3.2): the DNAME
 // record, and the CNAME record synthesized from it.
-func (l *lookup) redirect(n *node, name, spelled, made []byte) (target []byte, more bool) {
-	s := n.get(wire.TypeDNAME)
+func (l *lookup) redirect(n *node, name, spelled []byte) (target []byte, more bool) {
+	var s set
+	s.get(n, wire.TypeDNAME)
 	if !slices.Contains(l.dnames[:l.nDNAMEs], n) {
 		l.dnames[l.nDNAMEs] = n
 		l.nDNAMEs++
-		var room [wire.MaxName]byte
-		l.putSigned(wire.Answers, l.appendName(room[:0], n), &s)
+		l.putOf(wire.Answers, &s)
 	}
 	prefix := len(name) - l.nameLen(n)
 	suffix, _ := nextRecord(s.records)
-	if prefix+suffix.len() > wire.MaxName {
+	size := prefix + suffix.len()
+	if size > wire.MaxName {
 		l.RCode = wire.YXDomain
 		return nil, false
 	}
-	var owner [wire.MaxName]byte
-	at := append(owner[:0], spelled...) // a copy, because spelled may lie in made
-	copy(made, spelled[:prefix])
-	target = l.appendRData(made[:prefix], n, suffix)
-	l.a.Buf = l.a.AppendOwner(l.a.Buf, at)
-	l.a.Buf = wire.AppendRecordHeader(l.a.Buf, "", wire.TypeCNAME, s.ttl, len(target))
-	l.a.Append(wire.Answers, target, 1)
-	return target, l.t != wire.TypeCNAME && l.t != wire.TypeANY
+	buf := l.a.AppendOwner(l.a.Buf, spelled)
+	buf = wire.AppendRecordHeader(buf, "", wire.TypeCNAME, s.ttl, size)
+	buf = append(buf, spelled[:prefix]...)
+	l.a.Buf = l.appendRData(buf, n, suffix)
+	l.a.Append(wire.Answers, nil, 1)
+	return l.a.Buf[len(l.a.Buf)-size:], l.t != wire.TypeCNAME && l.t != wire.TypeANY
 }
 
 // loops reports whether target, of the last CNAME record, is the query name or
@@ -241,21 +255,4 @@ func (l *lookup) loops(target []byte) bool {
 		off = r.Next
 	}
 	return times > 1
-}
-
-// lastTarget returns the target of the last CNAME record in the answer, which
-// must have one.
-func (l *lookup) lastTarget() (target []byte) {
-	a := l.a
-	for off := a.RecordsOffset(); off < len(a.Buf); {
-		r, ok := wire.ReadRecord(a.Buf, off)
-		if !ok {
-			break
-		}
-		if r.Type == wire.TypeCNAME {
-			target = a.Buf[r.RData:r.Next]
-		}
-		off = r.Next
-	}
-	return target
 }

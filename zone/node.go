@@ -97,12 +97,16 @@ func (n *node) sets() string { return n.data[2+int(n.data[1]):] }
 func (s *set) read(n *node, rest string) (after string) {
 	s.n, s.t = n, wire.Type(rest[0])<<8|wire.Type(rest[1])
 	s.ttl = uint32(rest[2])<<24 | uint32(rest[3])<<16 | uint32(rest[4])<<8 | uint32(rest[5])
-	rest = rest[6:]
 	var size, sigSize int
-	s.count, rest = varint(rest)
-	s.sigCount, rest = varint(rest)
-	size, rest = varint(rest)
-	sigSize, rest = varint(rest)
+	if rest[6]|rest[7]|rest[8]|rest[9] < 0x80 { // most RRsets
+		s.count, s.sigCount, size, sigSize = int(rest[6]), int(rest[7]), int(rest[8]), int(rest[9])
+		rest = rest[10:]
+	} else {
+		s.count, rest = varint(rest[6:])
+		s.sigCount, rest = varint(rest)
+		size, rest = varint(rest)
+		sigSize, rest = varint(rest)
+	}
 	s.records, s.sigs = rest[:size], rest[size:size+sigSize]
 	return rest[size+sigSize:]
 }
@@ -122,17 +126,19 @@ func varint(s string) (n int, rest string) {
 	}
 }
 
-// get returns the RRset of type t, which has no records if there is none.
-func (n *node) get(t wire.Type) (s set) {
+// get sets s to the RRset of type t at n and reports whether that has records. If not, s is
+// the zero set or has only signatures.
+func (s *set) get(n *node, t wire.Type) bool {
 	for rest := n.sets(); rest != ""; {
-		if rest = s.read(n, rest); s.t == t {
-			return s
-		}
-		if s.t > t {
+		if found := wire.Type(rest[0])<<8 | wire.Type(rest[1]); found > t {
 			break
 		}
+		if rest = s.read(n, rest); s.t == t {
+			return s.count > 0
+		}
 	}
-	return set{}
+	*s = set{}
+	return false
 }
 
 // A stored is the RDATA of a record as it is stored.
@@ -169,6 +175,9 @@ func nextSig(rest string) (r stored, ttl uint32, after string) {
 // appendRData appends the RDATA of a record of n.
 func (z *Zone) appendRData(buf []byte, n *node, r stored) []byte {
 	buf = append(buf, r.prefix...)
+	if r.shared == 0 {
+		return buf
+	}
 	name := n.spelled()
 	switch own := r.shared - len(z.origin); {
 	case n.is(isComplete):

@@ -82,7 +82,8 @@ func (z *Zone) nsec3Node(hash string) *node {
 // parameters of an NSEC3PARAM record.
 func (z *Zone) setNSEC3() {
 	z.nsec3s = nil
-	params := z.names.get(nil).get(wire.TypeNSEC3PARAM)
+	var params set
+	params.get(z.names.get(nil), wire.TypeNSEC3PARAM)
 	for rest := params.records; rest != "" && z.nsec3s == nil; {
 		var r stored
 		r, rest = nextRecord(rest)
@@ -94,8 +95,8 @@ func (z *Zone) setNSEC3() {
 		}
 		var chain []string
 		for n := range z.nsec3Names.all {
-			s := n.get(wire.TypeNSEC3)
-			if s.count == 0 {
+			var s set
+			if !s.get(n, wire.TypeNSEC3) {
 				continue
 			}
 			r, _ := nextRecord(s.records)

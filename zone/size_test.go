@@ -21,7 +21,9 @@ func TestBuilderLargeRRset(t *testing.T) {
 		}
 	}
 	z := b.Zone()
-	s := z.unpack(z.names.get([]byte("\x01a")).get(wire.TypeA))
+	var found set
+	found.get(z.names.get([]byte("\x01a")), wire.TypeA)
+	s := z.unpack(found)
 	if len(s.records) <= wire.MaxMessage || len(s.records) > 2*wire.MaxMessage || s.n*16 != len(s.records) {
 		t.Errorf("got %d records of %d bytes, want records of 16 bytes, %d to %d bytes in all", s.n, len(s.records), wire.MaxMessage, 2*wire.MaxMessage)
 	}

@@ -55,8 +55,8 @@ func SOASerial(record []byte) uint32 { return binary.BigEndian.Uint32(record[len
 // Records implements [Version].
 func (z *Zone) Records(yield func(record []byte) bool) {
 	w := recordWriter{z: z, yield: yield, more: true}
-	apex := z.names.get(nil)
-	if soa := apex.get(wire.TypeSOA); soa.count > 0 {
+	var soa set
+	if soa.get(z.names.get(nil), wire.TypeSOA) {
 		w.write(&soa, true, false)
 	}
 	for _, names := range [...]*names{z.names, z.nsec3Names} {

@@ -78,13 +78,14 @@ func (z *Zone) hiddenBy(n *node) (by *node) {
 	return by
 }
 
-// wildcard returns the child of n named "*", or nil.
-func (z *Zone) wildcard(n *node) *node {
+// wildcard returns the child named "*" of n, the closest encloser of name, or nil.
+func (z *Zone) wildcard(n *node, name []byte) *node {
 	if n.meta&hasWildcard == 0 {
 		return nil
 	}
 	var room [2 + wire.MaxName]byte
-	return z.names.get(z.appendKey(append(room[:0], 1, '*'), n))
+	encloser := name[len(name)-z.nameLen(n) : len(name)-len(z.origin)]
+	return z.names.get(append(append(room[:0], 1, '*'), encloser...))
 }
 
 // countLabels returns the number of labels of a name in wire form.
