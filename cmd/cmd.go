@@ -84,6 +84,7 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 	root.SetArgs(longForm(root, args))
 	c, err := root.ExecuteContextC(ctx)
 	var failed failure
+	var status exitStatus
 	switch {
 	case err == nil:
 		return 0
@@ -92,6 +93,8 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 	case errors.As(err, new(incomplete)):
 		fmt.Fprintf(p.err, "seamark: %s\n", visible(err.Error()))
 		return 2
+	case errors.As(err, &status):
+		return int(status)
 	case errors.As(err, &failed):
 		fmt.Fprintln(p.err, visible(failed.Error()))
 		return 1

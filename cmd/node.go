@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/internal/capture"
 	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/internal/status"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/internal/supervisor"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -123,16 +123,24 @@ func isNodeCache(args []string) bool {
 
 // node runs the cache of a node.
 func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags.Klog) error {
+	worker, err := supervisor.Connect()
+	if err != nil {
+		return failure{err}
+	}
+	if worker == nil && options.Supervise && options.Capture != nodecache.CaptureNone && supervisor.Supported {
+		return p.superviseNode(options, klog)
+	}
 	out := newOutput(p.err)
 	defer out.close()
 	log := klogLogger(out, klog, false)
 	limitMemory(log)
+	collectOften()
 	for _, note := range options.Notes() {
 		log.Warn("Flag has another meaning than in node-cache", "reason", note)
 	}
 	o := p.options(log)
 	o.Port = options.Port
-	count := setupErrors(o.Metrics)
+	count := setupErrors(o.Metrics, worker)
 	f, err := nodecache.NewFollower(options, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log, count("configmap"))
 	if err != nil {
 		return failure{err}
@@ -147,18 +155,18 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	if _, err := r.Check(); err != nil { // before anything changes on the node
 		return failure{err}
 	}
-	if options.Capture == nodecache.CaptureAddress {
-		addrs, _ := options.Addresses() // Check has parsed them
-		c, err := capture.Open(capture.Options{
-			Interface: options.Interface, Addresses: addrs, Port: options.Port, HealthPort: options.HealthPort,
-			SetInterface: options.SetupInterface, SetRules: options.SetupIptables, KeepInterface: options.SkipTeardown,
-			Interval: options.SyncInterval, Log: log, CountSetupError: func(kind string) { count(kind).Add(1) },
-		})
-		if err != nil {
-			return failure{err}
+	switch {
+	case worker != nil:
+		err = p.nodeWorker(&r, worker)
+	case options.Capture == nodecache.CaptureAddress:
+		var c *capture.Capture
+		if c, err = openCapture(options, log, func(kind string) { count(kind).Add(1) }); err == nil {
+			defer c.Close()
+			r.Started, r.Stopping = c.Enable, c.Disable
 		}
-		defer c.Close()
-		r.Started, r.Stopping = c.Enable, c.Disable
+	}
+	if err != nil {
+		return failure{err}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var pages sync.WaitGroup
@@ -169,18 +177,6 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 		return failure{err}
 	}
 	return nil
-}
-
-// setupErrors returns the counters of setup errors. Each exists before the first error.
-func setupErrors(m *metrics.Registry) func(kind string) *metrics.Counter {
-	counter := func(kind string) *metrics.Counter {
-		return m.Counter("coredns_nodecache_setup_errors_total",
-			"Errors of the interface, of the rules for its addresses and of kube-dns's ConfigMap.", "errortype", kind)
-	}
-	for _, kind := range []string{"configmap", capture.ErrorRules, "iptables_lock", capture.ErrorInterfaceAdd, capture.ErrorInterfaceCheck} {
-		counter(kind).Add(0)
-	}
-	return counter
 }
 
 // pagesRetry is the time between two attempts to open the address of the metrics: during

@@ -102,7 +102,7 @@ func (r *Run) takeOver(ctx context.Context, plan *Plan) (unlock func(), err erro
 func (r *Run) finishTakeover(plan *Plan) {
 	t := plan.taken
 	plan.taken = nil
-	if err := r.writePIDFile(); err != nil {
+	if err := r.pidFile().write(); err != nil {
 		r.Log.Error("Writing the pidfile failed, it has the process ID of the old process", "error", err)
 	}
 	t.finish(plan)
@@ -179,7 +179,7 @@ func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 			l.Resume()
 		}
 		r.reopenSuccessors(path, socket)
-		if err := r.writePIDFile(); err != nil {
+		if err := r.pidFile().write(); err != nil {
 			r.Log.Error("Writing the pidfile failed, it has the process ID of another process", "error", err)
 		}
 		return false

@@ -38,6 +38,7 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 		r.logErrors(slog.LevelError, "Reload failed, the old configuration continues to serve", err)
 		return old
 	}
+	r.keepSockets(plan)
 	r.warn(plan)
 	r.moveSuccessors(ctx, plan)
 	r.Log.Log(ctx, level, "Reloading complete")

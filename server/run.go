@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,15 +33,20 @@ type Run struct {
 	// handler has examples. If it is empty, none are suggested.
 	Try     []string
 	PIDFile string
+	// PID is the process ID in the pidfile; zero is that of this process.
+	PID int
+	// Supervisor keeps copies of the sockets; it may be nil.
+	Supervisor Supervisor
 	// Started is called once the server answers, and Stopping before it stops or once
 	// another process has replaced it. They may be nil.
 	Started, Stopping func()
 	// Signals are the signals of the process. If nil, Serve catches them.
 	Signals *Signals
 
-	seen       corefile.Sum // of the last Corefile that was planned or rejected
-	tried      string       // the changed addresses of interfaces of the last reload
-	successors *successors  // nil without the directive handover
+	current    atomic.Pointer[Plan] // the one that serves
+	seen       corefile.Sum         // of the last Corefile that was planned or rejected
+	tried      string               // the changed addresses of interfaces of the last reload
+	successors *successors          // nil without the directive handover
 }
 
 // Check reads and plans the Corefile and opens nothing. It returns every error.
@@ -102,6 +106,7 @@ func (r *Run) Serve(ctx context.Context) error {
 		}
 		return err
 	}
+	defer r.beats()()
 	for {
 		select {
 		case <-signals.reload:
@@ -123,7 +128,7 @@ func (r *Run) Serve(ctx context.Context) error {
 				r.Log.Info("Handed over, waiting for a signal to end")
 				<-ctx.Done()
 			}
-			return removePIDFile(r.PIDFile)
+			return r.pidFile().remove()
 		case <-ctx.Done():
 		}
 		r.Log.Info("Shutting down")
@@ -139,7 +144,7 @@ func (r *Run) Serve(ctx context.Context) error {
 			}
 		}()
 		plan.Stop(patience)
-		return removePIDFile(r.PIDFile)
+		return r.pidFile().remove()
 	}
 }
 
@@ -155,9 +160,10 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		return nil, err
 	}
 	defer unlock()
-	signals.pidfile.Store(&r.PIDFile)
+	file := r.pidFile()
+	signals.pidfile.Store(&file)
 	if plan.taken == nil { // else the old process may continue
-		err = r.writePIDFile()
+		err = file.write()
 	}
 	if err == nil {
 		r.warn(plan)
@@ -167,10 +173,13 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	if err != nil {
 		plan.taken.close()
 		r.successors.remove()
-		return nil, errors.Join(err, removePIDFile(r.PIDFile))
+		return nil, errors.Join(err, file.remove())
 	}
+	r.keepSockets(plan)
 	if plan.taken != nil {
 		r.finishTakeover(plan)
+	} else if plan.opts.Inherited != nil {
+		plan.opts.Inherited.CloseOwn()
 	}
 	if r.Out != nil {
 		plan.printAddresses(r.Out)
@@ -185,37 +194,6 @@ func call(f func()) {
 	if f != nil {
 		f()
 	}
-}
-
-// pid is the content of this process's pidfile.
-func pid() string { return strconv.Itoa(os.Getpid()) + "\n" }
-
-func (r *Run) writePIDFile() error {
-	if r.PIDFile == "" {
-		return nil
-	}
-	if err := os.WriteFile(r.PIDFile, []byte(pid()), 0o644); err != nil {
-		return fmt.Errorf("writing the process ID: %w", err)
-	}
-	return nil
-}
-
-// removePIDFile removes the pidfile unless a process that has replaced this one has
-// written its ID, or it is a device, such as /dev/null.
-func removePIDFile(name string) error {
-	if name == "" {
-		return nil
-	}
-	if file, err := os.Stat(name); err == nil && !file.Mode().IsRegular() {
-		return nil
-	}
-	if written, err := os.ReadFile(name); err == nil && string(written) != pid() {
-		return nil
-	}
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("removing the pidfile: %w", err)
-	}
-	return nil
 }
 
 func (r *Run) try(ctx context.Context, plan *Plan) {

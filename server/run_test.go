@@ -12,7 +12,7 @@ func TestRemovePIDFileNoFile(t *testing.T) {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := removePIDFile(name); err != nil {
+	if err := (pidFile{name, os.Getpid()}).remove(); err != nil {
 		t.Errorf("pidfile is a directory: got error %v, want none", err)
 	}
 	if _, err := os.Stat(name); err != nil {

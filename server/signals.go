@@ -17,7 +17,7 @@ type Signals struct {
 	received chan os.Signal
 	reload   chan os.Signal // SIGHUP, SIGUSR1
 	quit     chan struct{}  // closed by SIGQUIT
-	pidfile  atomic.Pointer[string]
+	pidfile  atomic.Pointer[pidFile]
 }
 
 // CatchSignals replaces the default effect of signals until Release. The first
@@ -60,8 +60,8 @@ func (s *Signals) wait(cancel context.CancelFunc) {
 	if received, ok = <-s.received; !ok {
 		return
 	}
-	if name := s.pidfile.Load(); name != nil {
-		_ = removePIDFile(*name) // the process ends in any case
+	if file := s.pidfile.Load(); file != nil {
+		_ = file.remove() // the process ends in any case
 	}
 	if received == syscall.SIGQUIT {
 		received = syscall.SIGTERM // its default effect is a dump

@@ -47,8 +47,8 @@ func controlUDP(addr netip.Addr) func(_, _ string, c syscall.RawConn) error {
 				return err
 			}
 			// The server also works without the following options.
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
+			enlargeBuffer(fd, unix.SO_RCVBUF)
+			enlargeBuffer(fd, unix.SO_SNDBUF)
 			// Large replies are fragmented rather than dropped, and a forged ICMP
 			// message cannot reduce their size.
 			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
@@ -60,6 +60,14 @@ func controlUDP(addr netip.Addr) func(_, _ string, c syscall.RawConn) error {
 			}
 			return nil
 		})
+	}
+}
+
+// enlargeBuffer makes a buffer of a socket as large as socketBuffer. That of an inherited
+// socket may be larger, and may hold packets.
+func enlargeBuffer(fd, option int) {
+	if size, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err != nil || size < socketBuffer {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, socketBuffer)
 	}
 }
 

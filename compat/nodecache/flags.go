@@ -26,7 +26,7 @@ const (
 	CaptureNone = "none"
 )
 
-// Flags are the flags of node-cache and -capture.
+// Flags are the flags of node-cache, -capture and -supervise.
 type Flags struct {
 	LocalIPs         string // IP,...; empty elements are ignored
 	Capture          string
@@ -46,6 +46,7 @@ type Flags struct {
 	ReloadWithSignal bool
 	PIDFile          string
 	Quiet            bool
+	Supervise        bool // run the server in a child process
 }
 
 // DefaultFlags returns the defaults of node-cache.
@@ -54,6 +55,7 @@ func DefaultFlags() Flags {
 		Capture: CaptureAddress, SetupInterface: true, SetupIptables: true, Interface: "nodelocaldns",
 		SyncInterval: time.Minute, Base: "/etc/coredns/Corefile.base", Corefile: "/etc/Corefile", ConfigDir: "/etc/kube-dns",
 		UpstreamService: "kube-dns", Port: 53, HealthPort: 8080, MetricsAddress: "0.0.0.0:9353", Prometheus: ":9253",
+		Supervise: true,
 	}
 }
 
@@ -61,6 +63,7 @@ func DefaultFlags() Flags {
 func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.LocalIPs, "localip", "", "`IP,...` to serve, IPv4 and IPv6 (required)")
 	set.StringVar(&f.Capture, "capture", f.Capture, "how queries reach the server: address (add the local addresses to the node) or none")
+	set.BoolVar(&f.Supervise, "supervise", f.Supervise, "answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
 	set.BoolVar(&f.SetupInterface, "setupinterface", f.SetupInterface, "add the local addresses to an interface")
 	set.StringVar(&f.Interface, "interfacename", f.Interface, "`NAME` of the dummy interface for the local addresses")
 	set.BoolVar(&f.SetupIptables, "setupiptables", f.SetupIptables, "exempt the local addresses from connection tracking, in an nftables table of this process; iptables is not used")

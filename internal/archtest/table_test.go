@@ -131,7 +131,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/query", "internal/resolvconf", "internal/status", "internal/stub"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "transport"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -146,6 +146,9 @@ var table = map[string]row{
 	"internal/watch":       {third: watchesFiles, noNet: true},
 	// The addresses and nftables rules of a node's cache.
 	"internal/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
+	// The parent process of a node's cache. It passes sockets as servers do that replace
+	// each other.
+	"internal/supervisor": {own: []string{"server/handover"}, third: []string{"golang.org/x/sys/unix"}},
 	// Commands, for exec-healthz and on.
 	"internal/processgroup": {noNet: true},
 	// It opens sockets to receivers, and for them.

@@ -254,6 +254,14 @@ func (c *Capture) rules() {
 	c.options.Log.Info("Packets of the local addresses are exempt from connection tracking", "table", c.table.name)
 }
 
+// Suspend removes the rules until Enable is called: queries to a ClusterIP go to the
+// cluster's DNS servers.
+func (c *Capture) Suspend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removeRules()
+}
+
 // Disable removes the rules: new queries to a ClusterIP go to the cluster's DNS servers.
 // The addresses stay, for queries that are being answered. If another instance serves the
 // node or is about to, its rules come first.
@@ -261,6 +269,11 @@ func (c *Capture) Disable() {
 	c.instance.release(successorTimeout)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.removeRules()
+}
+
+// removeRules removes the table. The caller holds the lock.
+func (c *Capture) removeRules() {
 	c.enabled = false
 	if c.table == nil {
 		return

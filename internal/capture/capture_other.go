@@ -15,6 +15,9 @@ func Open(Options) (*Capture, error) {
 // Enable does nothing.
 func (*Capture) Enable() {}
 
+// Suspend does nothing.
+func (*Capture) Suspend() {}
+
 // Disable does nothing.
 func (*Capture) Disable() {}
 

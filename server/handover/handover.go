@@ -95,12 +95,24 @@ const (
 	maxPacket = 2 * maxUnread
 )
 
-// A Conn is a connection between the two processes. It is not safe for concurrent use.
+// A Conn is a connection between the two processes. One goroutine may send while another
+// receives.
 type Conn struct {
 	unix *net.UnixConn
 	PID  int // of the other process
 	buf  []byte
 	oob  []byte
+}
+
+// FileConn returns a connection over a Unix socket that is connected to another process,
+// and closes f.
+func FileConn(f *os.File) (*Conn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(c.(*net.UnixConn))
 }
 
 // newConn returns a connection to a process of the same user or of root.

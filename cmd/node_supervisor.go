@@ -1,0 +1,102 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/seamark/seamark/compat/nodecache"
+	"github.com/seamark/seamark/internal/capture"
+	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/internal/supervisor"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/transport"
+)
+
+// captureErrors are the kinds of errors that a Capture counts.
+var captureErrors = []string{capture.ErrorRules, capture.ErrorInterfaceAdd, capture.ErrorInterfaceCheck}
+
+// superviseNode runs the cache of a node in a child process.
+func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error {
+	out := newOutput(p.err)
+	log := server.NewLog(out, klog.Level()) // the worker logs ignored flags
+	exit, err := supervisor.Run(supervisor.Options{
+		Log: log,
+		Open: func(count func(index int)) (supervisor.Capture, error) {
+			return openCapture(options, log, func(kind string) { count(slices.Index(captureErrors, kind)) })
+		},
+	}, func() bool {
+		p.signals.Release()
+		return p.signals.Context.Err() != nil
+	})
+	out.close()
+	exit.Raise()
+	switch {
+	case err != nil:
+		return failure{err}
+	case exit.Signal != 0:
+		return exitStatus(128 + exit.Signal) // as a shell reports it
+	case exit.Code != 0:
+		return exitStatus(exit.Code)
+	}
+	return nil
+}
+
+// An exitStatus is that of a child process, which has reported the error.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+func openCapture(options nodecache.Flags, log *slog.Logger, count func(kind string)) (*capture.Capture, error) {
+	addrs, err := options.Addresses()
+	if err != nil {
+		return nil, err
+	}
+	return capture.Open(capture.Options{
+		Interface: options.Interface, Addresses: addrs, Port: options.Port, HealthPort: options.HealthPort,
+		SetInterface: options.SetupInterface, SetRules: options.SetupIptables, KeepInterface: options.SkipTeardown,
+		Interval: options.SyncInterval, Log: log, CountSetupError: count,
+	})
+}
+
+// nodeWorker prepares a server in the child process.
+func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker) error {
+	if sockets := w.Sockets(); len(sockets) > 0 {
+		r.Inherited = new(transport.Inherited)
+		if err := r.Inherited.Add(false, sockets...); err != nil {
+			return err
+		}
+	}
+	r.Supervisor, r.PID = w, os.Getppid()
+	r.Started, r.Stopping = w.Serving, w.Stopping
+	r.Metrics.CounterFunc("seamark_node_worker_restarts_total", "Starts of the process that answers queries, without the first.",
+		func() float64 { return float64(w.State().Restarts) })
+	r.Metrics.Gauge("seamark_node_gate_open", "1 if queries to a ClusterIP are sent to this node's cache.", func() float64 {
+		if w.State().Open {
+			return 1
+		}
+		return 0
+	})
+	r.Metrics.Gauge("seamark_node_heartbeat_age_seconds", "Time since the last heartbeat of the process that answers queries.",
+		func() float64 { return w.State().HeartbeatAge.Seconds() })
+	return w.Open()
+}
+
+// setupErrors returns the counters of setup errors. Each exists before the first error.
+// Those of a Capture are counted by the supervisor if there is one.
+func setupErrors(m *metrics.Registry, w *supervisor.Worker) func(kind string) *metrics.Counter {
+	const name, help = "coredns_nodecache_setup_errors_total", "Errors of the interface, of the rules for its addresses and of kube-dns's ConfigMap."
+	counter := func(kind string) *metrics.Counter { return m.Counter(name, help, "errortype", kind) }
+	counter("configmap").Add(0)
+	counter("iptables_lock").Add(0)
+	for i, kind := range captureErrors {
+		if w == nil {
+			counter(kind).Add(0)
+		} else {
+			m.CounterFunc(name, help, func() float64 { return float64(w.Count(i)) }, "errortype", kind)
+		}
+	}
+	return counter
+}

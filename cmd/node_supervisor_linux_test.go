@@ -1,0 +1,368 @@
+package cmd_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// A nodeLoad sends queries of a pod from several sockets at a constant rate, without
+// retries, and counts the replies by their sender.
+type nodeLoad struct {
+	sent, node, replica, refused atomic.Int64
+	last                         atomic.Int64 // time of the last reply, since start
+	gap                          atomic.Int64 // the longest time without a reply
+	start                        time.Time
+	stop                         chan struct{}
+	senders, receivers           sync.WaitGroup
+	conns                        []net.Conn
+}
+
+// nodeRate is the number of queries in a second, or that of SEAMARK_NODE_RATE.
+func nodeRate() int {
+	if rate, err := strconv.Atoi(os.Getenv("SEAMARK_NODE_RATE")); err == nil {
+		return rate
+	}
+	return 1000
+}
+
+// load starts to send queries to the servers from a socket each.
+func (n *testNode) load(servers ...string) *nodeLoad {
+	n.t.Helper()
+	l := &nodeLoad{start: time.Now(), stop: make(chan struct{})}
+	packet, err := new(dns.Msg).SetQuestion("from.example.", dns.TypeA).Pack()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, server := range servers {
+		c := n.dial("udp", server).Conn.(*net.UDPConn)
+		_ = c.SetReadBuffer(4 << 20)
+		l.conns = append(l.conns, c)
+		l.receivers.Go(func() { l.receive(c) })
+		l.senders.Go(func() { l.send(c, packet, float64(nodeRate())/float64(len(servers))) })
+	}
+	return l
+}
+
+func (l *nodeLoad) send(c net.Conn, packet []byte, rate float64) {
+	start, ticker := time.Now(), time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for sent := 0.0; ; {
+		for ; sent < rate*time.Since(start).Seconds(); sent++ {
+			if _, err := c.Write(packet); err != nil { // ICMP for an earlier query
+				l.refused.Add(1)
+				continue
+			}
+			l.sent.Add(1)
+		}
+		select {
+		case <-ticker.C:
+		case <-l.stop:
+			return
+		}
+	}
+}
+
+func (l *nodeLoad) receive(c net.Conn) {
+	for buf := make([]byte, 512); ; {
+		size, err := c.Read(buf)
+		if err != nil {
+			if e, ok := err.(net.Error); ok && e.Timeout() {
+				return
+			}
+			l.refused.Add(1)
+			continue
+		}
+		now := int64(time.Since(l.start))
+		if before := l.last.Swap(now); before != 0 {
+			for gap := l.gap.Load(); now-before > gap && !l.gap.CompareAndSwap(gap, now-before); gap = l.gap.Load() {
+			}
+		}
+		if address := net.IP(buf[size-4 : size]).String(); address == byNode {
+			l.node.Add(1)
+		} else if address == byReplica {
+			l.replica.Add(1)
+		}
+	}
+}
+
+// end stops sending, waits for the replies on their way, and returns the number of queries
+// without a reply.
+func (l *nodeLoad) end() (lost int64) {
+	close(l.stop)
+	l.senders.Wait()
+	answered := func() int64 { return l.node.Load() + l.replica.Load() }
+	for before := int64(-1); before != answered() && answered() < l.sent.Load(); time.Sleep(300 * time.Millisecond) {
+		before = answered()
+	}
+	for _, c := range l.conns {
+		_ = c.SetReadDeadline(time.Now())
+	}
+	l.receivers.Wait()
+	return l.sent.Load() - answered()
+}
+
+func (l *nodeLoad) String() string {
+	return fmt.Sprintf("%d queries, %d answered by the node, %d by the replica, %d errors, longest time without a reply %v",
+		l.sent.Load(), l.node.Load(), l.replica.Load(), l.refused.Load(), time.Duration(l.gap.Load()).Round(time.Millisecond))
+}
+
+// worker returns the process ID of the process that answers queries, other than old.
+func (n *testNode) worker(p *nodeProcess, old int) (pid int) {
+	n.t.Helper()
+	n.eventually("worker", p, func() bool {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.Process.Pid))
+		for _, task := range tasks {
+			children, _ := os.ReadFile(task)
+			for _, child := range strings.Fields(string(children)) {
+				if pid, _ = strconv.Atoi(child); pid != old {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return pid
+}
+
+// kill kills the worker and waits until the next one answers.
+func (n *testNode) kill(p *nodeProcess, l *nodeLoad, pid int) (next int) {
+	n.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		n.t.Fatal(err)
+	}
+	next = n.worker(p, pid)
+	before := l.node.Load()
+	n.eventually("answers after the end of the worker", p, func() bool { return l.node.Load() > before+int64(nodeRate()) })
+	return next
+}
+
+// When the worker is killed, queries wait in the sockets for the next one. Only those are
+// lost that it has read and not answered.
+func TestNodeWorkerKilled(t *testing.T) {
+	n := newTestNode(t)
+	p := n.start()
+	pid := n.worker(p, 0)
+	tables := n.tables()
+	l := n.load(clusterDNS, nodeDNS, cluster6)
+	const kills = 10
+	for range kills {
+		pid = n.kill(p, l, pid)
+	}
+	lost := l.end()
+	t.Logf("%v, %d lost", l, lost)
+	if lost > 5*kills {
+		t.Errorf("lost queries: got %d in %d kills of the worker, want at most 5 a kill; log:\n%s", lost, kills, p.log)
+	}
+	if l.replica.Load() > 0 || l.refused.Load() > 0 {
+		t.Errorf("got %v, want all answers by the node and no errors; log:\n%s", l, p.log)
+	}
+	if now := n.tables(); len(now) != 1 || now[0] != tables[0] {
+		t.Errorf("tables: got %q, want %q as before", now, tables)
+	}
+	if metrics := n.metrics(p); !strings.Contains(metrics, "\nseamark_node_worker_restarts_total 10\n") || !strings.Contains(metrics, "\nseamark_node_gate_open 1\n") {
+		t.Errorf("metrics: got\n%s\nwant 10 restarts and an open gate", metrics)
+	}
+	n.end(p, syscall.SIGTERM)
+	n.without(p, nodeDNS, clusterDNS, cluster6)
+}
+
+// metrics returns the metrics of a node.
+func (n *testNode) metrics(p *nodeProcess) (text string) {
+	n.t.Helper()
+	n.eventually("metrics", p, func() bool {
+		var c net.Conn
+		var err error
+		n.do(func() { c, err = net.Dial("tcp", "127.0.0.1:9353") })
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET /metrics HTTP/1.0\r\n\r\n")
+		reply, err := io.ReadAll(c)
+		text = strings.ReplaceAll(string(reply), "\r", "")
+		return err == nil
+	})
+	return text
+}
+
+// When the supervisor is killed, alone or with the worker, both end and the replica
+// answers, on the same sockets. A new process takes over what is left.
+func TestNodeSupervisorKilled(t *testing.T) {
+	for name, both := range map[string]bool{"alone": false, "with the worker": true} {
+		t.Run(name, func(t *testing.T) {
+			n := newTestNode(t)
+			p := n.start()
+			pid := n.worker(p, 0)
+			l := n.load(clusterDNS, cluster6)
+			n.eventually("answers", p, func() bool { return l.node.Load() > int64(nodeRate()/4) })
+			killed := time.Now()
+			if both {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			n.end(p, syscall.SIGKILL)
+			n.eventually("answer of the replica", p, func() bool { return l.replica.Load() > 0 })
+			t.Logf("the replica answers within %v", time.Since(killed))
+			n.eventually("end of the worker", p, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+			before := l.replica.Load()
+			n.eventually("answers of the replica", p, func() bool { return l.replica.Load() > before+int64(nodeRate()/4) })
+			if tables := n.tables(); len(tables) != 0 {
+				t.Errorf("tables after SIGKILL: got %q, want none", tables)
+			}
+			t.Logf("%v, %d lost", l, l.end())
+			p = n.start()
+			n.answered(n.dial("udp", clusterDNS), byNode)
+			n.end(p, syscall.SIGTERM)
+			n.without(p, nodeDNS, clusterDNS, cluster6)
+		})
+	}
+}
+
+// When the worker is stopped, the gate is closed within 1.5 s and the replica answers. It is
+// opened again when the worker continues.
+func TestNodeWorkerStopped(t *testing.T) {
+	n := newTestNode(t)
+	p := n.start()
+	pid := n.worker(p, 0)
+	c, c6 := n.dial("udp", clusterDNS), n.dial("udp", cluster6)
+	n.answered(c, byNode)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	n.eventually("closed gate", p, func() bool { return len(n.tables()) == 0 })
+	t.Logf("the gate was closed after %v", time.Since(stopped))
+	n.eventually("answer of the replica", p, func() bool { return answer(c, 100*time.Millisecond) == byReplica })
+	n.answered(c6, byReplica)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("open gate", p, func() bool { return len(n.tables()) == 1 })
+	n.eventually("answer of the node", p, func() bool { return answer(n.dial("udp", clusterDNS), time.Second) == byNode })
+	n.end(p, syscall.SIGTERM)
+	n.without(p, nodeDNS, clusterDNS, cluster6)
+}
+
+// When workers end as soon as they start, the gate is closed, and the replica answers. It
+// is opened again when the cause is gone.
+func TestNodeWorkerCrashLoop(t *testing.T) {
+	n := newTestNode(t)
+	p := n.start()
+	base := ""
+	for i, arg := range n.args {
+		if arg == "-basecorefile" {
+			base = n.args[i+1]
+		}
+	}
+	text, err := os.ReadFile(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, base, "invalid {\n")
+	n.eventually("error about the Corefile", p, func() bool { return strings.Contains(p.log.String(), "Reload failed") })
+	n.answered(n.dial("udp", clusterDNS), byNode) // with the old one
+	if err := syscall.Kill(n.worker(p, 0), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c := n.dial("udp", clusterDNS)
+	n.eventually("answer of the replica", p, func() bool { return answer(c, 100*time.Millisecond) == byReplica })
+	n.eventually("growing delays", p, func() bool { return strings.Contains(p.log.String(), "interval=800ms") })
+	if log := p.log.String(); !strings.Contains(log, "Closed the gate") {
+		t.Errorf("got log\n%s\nwant that the gate was closed", log)
+	}
+	write(t, base, string(text))
+	n.eventually("answer of the node", p, func() bool { return answer(n.dial("udp", clusterDNS), 100*time.Millisecond) == byNode })
+	n.end(p, syscall.SIGTERM)
+	n.without(p, nodeDNS, clusterDNS, cluster6)
+}
+
+// Process after process takes over while pods send queries: none is lost.
+func TestNodeUpgrades(t *testing.T) {
+	n := newTestNode(t)
+	n.args = n.files(`from.example:53 {
+    bind __PILLAR__LOCAL__DNS__
+    template IN A {
+        answer "{{.Name}} 5 IN A 192.0.2.99"
+    }
+    handover ` + filepath.Join(t.TempDir(), "handover.sock") + ` {
+        remain
+    }
+}
+`)
+	p := n.start()
+	l := n.load(clusterDNS, nodeDNS, cluster6)
+	const upgrades = 10
+	for range upgrades {
+		next := n.start()
+		n.eventually("end of the hand-over", p, func() bool { return strings.Contains(p.log.String(), "waiting for a signal") })
+		n.end(p, syscall.SIGTERM)
+		if code := p.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("exit status of the process that was replaced: got %d, want 0; log:\n%s", code, p.log)
+		}
+		p = next
+	}
+	lost := l.end()
+	t.Logf("%v, %d lost", l, lost)
+	if lost != 0 || l.replica.Load() != 0 || l.refused.Load() != 0 {
+		t.Errorf("%d upgrades: got %v, %d lost, want all answered by the node", upgrades, l, lost)
+	}
+	// The last process keeps the sockets, too.
+	c := n.dial("udp", clusterDNS)
+	if err := syscall.Kill(n.worker(p, 0), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	n.answered(c, byNode)
+	n.end(p, syscall.SIGTERM)
+	n.without(p, nodeDNS, clusterDNS, cluster6)
+}
+
+// Without a supervisor one process does all, as node-cache does.
+func TestNodeWithoutSupervisor(t *testing.T) {
+	n := newTestNode(t)
+	p := n.start("-supervise=false")
+	n.answered(n.dial("udp", clusterDNS), byNode)
+	if children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", p.Process.Pid)); len(children) > 0 {
+		t.Errorf("child processes: got %s, want none", children)
+	}
+	n.end(p, syscall.SIGTERM)
+	n.without(p, nodeDNS, clusterDNS, cluster6)
+}
+
+// The exit status is that of the worker: after a second signal it is the signal's.
+func TestNodeSignals(t *testing.T) {
+	n := newTestNode(t)
+	n.args = n.files(`from.example:53 {
+    bind __PILLAR__LOCAL__DNS__
+    lameduck 60s
+    template IN A {
+        answer "{{.Name}} 5 IN A 192.0.2.99"
+    }
+}
+`)
+	p := n.start("-pidfile", filepath.Join(t.TempDir(), "pid"))
+	if pid, err := os.ReadFile(p.Args[len(p.Args)-2]); string(pid) != fmt.Sprintln(p.Process.Pid) {
+		t.Errorf("pidfile: got %q, error %v, want %d", pid, err, p.Process.Pid)
+	}
+	_ = p.Process.Signal(syscall.SIGUSR1)
+	n.eventually("reload", p, func() bool { return strings.Contains(p.log.String(), "Reloading complete") })
+	_ = p.Process.Signal(syscall.SIGTERM)
+	n.eventually("shutdown", p, func() bool { return strings.Contains(p.log.String(), "Shutting down") })
+	n.eventually("removed rules", p, func() bool { return len(n.tables()) == 0 })
+	n.answered(n.dial("udp", nodeDNS), byNode) // lameduck
+	n.answered(n.dial("udp", clusterDNS), byReplica)
+	n.end(p, syscall.SIGTERM)
+	if status := p.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("status after a second SIGTERM: got %v, want the end by the signal; log:\n%s", p.ProcessState, p.log)
+	}
+}

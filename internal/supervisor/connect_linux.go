@@ -1,0 +1,130 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seamark/seamark/server/handover"
+)
+
+// A Worker is the supervisor, as the worker sees it. One goroutine may call its methods,
+// and others Beat, Count and State.
+type Worker struct {
+	conn    *handover.Conn
+	page    page
+	sockets []*os.File
+	replies chan handover.Message
+}
+
+// Connect connects to the supervisor. It returns nil if the process is not a worker. The
+// process ends when the supervisor ends.
+func Connect() (*Worker, error) {
+	if os.Getenv(environment) == "" {
+		return nil, nil
+	}
+	_ = os.Unsetenv(environment) // commands that it runs are no workers
+	unix.CloseOnExec(connFD)
+	unix.CloseOnExec(pageFD)
+	conn, err := handover.FileConn(os.NewFile(connFD, "supervisor"))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the supervisor: %w", err)
+	}
+	w := &Worker{conn: conn, replies: make(chan handover.Message)}
+	if w.page, err = mapPage(os.NewFile(pageFD, "page")); err != nil {
+		return nil, err
+	}
+	for {
+		m, err := conn.Receive(sendTimeout, handover.DNS, handover.End)
+		if err != nil {
+			return nil, err
+		}
+		if m.Kind == handover.End {
+			break
+		}
+		w.sockets = append(w.sockets, m.File)
+	}
+	go w.receive() // until the end of the process
+	return w, conn.Send(handover.Message{Kind: handover.Hello}, sendTimeout)
+}
+
+// receive receives the replies. It ends the process if the supervisor has ended: the
+// kernel does not do so for all binaries with capabilities.
+func (w *Worker) receive() {
+	for {
+		m, err := w.conn.Receive(idle, handover.End, handover.Refused)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		if err != nil {
+			os.Exit(1)
+		}
+		w.replies <- m
+	}
+}
+
+// ask sends a message and waits for the reply.
+func (w *Worker) ask(kind handover.Kind) error {
+	if err := w.conn.Send(handover.Message{Kind: kind}, sendTimeout); err != nil {
+		return err
+	}
+	select {
+	case m := <-w.replies:
+		if m.Kind == handover.Refused {
+			return errors.New(m.Error)
+		}
+		return nil
+	case <-time.After(replyTimeout):
+		return fmt.Errorf("the supervisor did not answer %s within %s", kind, replyTimeout)
+	}
+}
+
+// Sockets returns the sockets of the worker before, for one call.
+func (w *Worker) Sockets() []*os.File { return w.sockets }
+
+// Open makes the supervisor prepare the node. The configuration is valid.
+func (w *Worker) Open() error { return w.ask(kindOpen) }
+
+// Keep makes the supervisor keep copies of the sockets, in place of earlier ones.
+func (w *Worker) Keep(sockets []*os.File) error {
+	for _, f := range sockets {
+		if err := w.conn.Send(handover.Message{Kind: handover.DNS, File: f}, sendTimeout); err != nil {
+			return err
+		}
+	}
+	return w.ask(handover.End)
+}
+
+// Beat records that the worker makes progress.
+func (w *Worker) Beat() { w.page.beat.Store(monotonic()) }
+
+// Serving makes the supervisor open the gate.
+func (w *Worker) Serving() {
+	w.Beat()
+	_ = w.conn.Send(handover.Message{Kind: handover.Serving}, sendTimeout) // if it fails, the process ends
+	time.AfterFunc(releaseDelay, func() {
+		debug.FreeOSMemory() // the garbage of the start
+		w.release()
+	})
+}
+
+// release releases pages of the program's file now and from time to time.
+func (w *Worker) release() {
+	releaseFilePages()
+	time.AfterFunc(releaseInterval, w.release)
+}
+
+// Stopping makes the supervisor close the gate and its sockets.
+func (w *Worker) Stopping() { _ = w.ask(kindStopping) }
+
+// Count returns a number that the Capture has counted.
+func (w *Worker) Count(index int) uint64 { return w.page.counts[index].Load() }
+
+// State returns the supervisor's state.
+func (w *Worker) State() State {
+	return State{Restarts: w.page.restarts.Load(), Open: w.page.open.Load(), HeartbeatAge: w.page.age()}
+}

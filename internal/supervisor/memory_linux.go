@@ -1,0 +1,90 @@
+package supervisor
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// shared is the content of the page that supervisor and worker share.
+type shared struct {
+	beat     atomic.Int64  // monotonic time of the last heartbeat; 0: none
+	restarts atomic.Uint64 // of workers
+	open     atomic.Bool   // the gate is open
+	counts   [maxCounts]atomic.Uint64
+}
+
+// A page is memory of two processes.
+type page struct {
+	file *os.File
+	*shared
+}
+
+func newPage() (page, error) {
+	fd, err := unix.MemfdCreate("seamark-supervisor", unix.MFD_CLOEXEC)
+	if err != nil {
+		return page{}, fmt.Errorf("allocating memory for supervisor and worker: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "page")
+	if err := f.Truncate(int64(unsafe.Sizeof(shared{}))); err != nil {
+		return page{}, fmt.Errorf("allocating memory for supervisor and worker: %w", err)
+	}
+	return mapPage(f)
+}
+
+func mapPage(f *os.File) (page, error) {
+	b, err := unix.Mmap(int(f.Fd()), 0, int(unsafe.Sizeof(shared{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return page{}, fmt.Errorf("mapping memory of supervisor and worker: %w", err)
+	}
+	return page{f, (*shared)(unsafe.Pointer(&b[0]))}, nil
+}
+
+func (p page) close() { _ = p.file.Close() }
+
+// age returns the age of the last heartbeat.
+func (p page) age() time.Duration { return time.Duration(monotonic() - p.beat.Load()) }
+
+// monotonic returns the time of CLOCK_MONOTONIC, which all processes share.
+func monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return t.Nano()
+}
+
+// releaseFilePages removes the pages of the program's file from the process: most of them
+// are only used at the start, others by a reload or a scrape. They remain in the kernel's
+// cache as long as there is room, so that the next worker starts fast.
+func releaseFilePages() {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return
+	}
+	text, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return
+	}
+	var from, to uint64
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		switch {
+		case len(fields) >= 6 && strings.Contains(fields[0], "-"): // a mapping; its numbers follow
+			from, to = 0, 0
+			if path := strings.Join(fields[5:], " "); path == self && (fields[1] == "r-xp" || fields[1] == "r--p") {
+				first, last, _ := strings.Cut(fields[0], "-")
+				from, _ = strconv.ParseUint(first, 16, 64)
+				to, _ = strconv.ParseUint(last, 16, 64)
+			}
+		case len(fields) >= 2 && fields[0] == "Anonymous:" && fields[1] == "0" && to > from: // not changed since it was read
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
+		}
+	}
+}

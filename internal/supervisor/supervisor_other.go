@@ -1,0 +1,47 @@
+//go:build !linux
+
+package supervisor
+
+import (
+	"errors"
+	"os"
+)
+
+// Supported reports whether the system has what supervisors need.
+const Supported = false
+
+// Run fails.
+func Run(Options, func() bool) (Exit, error) { return Exit{}, errors.New("a supervisor needs Linux") }
+
+// A Worker is available on Linux only.
+type Worker struct{}
+
+// Connect returns nil.
+func Connect() (*Worker, error) { return nil, nil }
+
+// Sockets returns nil.
+func (*Worker) Sockets() []*os.File { return nil }
+
+// Open does nothing.
+func (*Worker) Open() error { return nil }
+
+// Keep does nothing.
+func (*Worker) Keep([]*os.File) error { return nil }
+
+// Beat does nothing.
+func (*Worker) Beat() {}
+
+// Serving does nothing.
+func (*Worker) Serving() {}
+
+// Stopping does nothing.
+func (*Worker) Stopping() {}
+
+// Count returns 0.
+func (*Worker) Count(int) uint64 { return 0 }
+
+// State returns the zero State.
+func (*Worker) State() State { return State{} }
+
+// Raise does nothing.
+func (Exit) Raise() {}

@@ -1,0 +1,131 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seamark/seamark/server/handover"
+)
+
+// environment is the variable that makes a process a worker. The descriptors of its
+// connection to the supervisor and of the shared page follow standard error.
+const environment = "SEAMARK_WORKER"
+
+const (
+	connFD = 3
+	pageFD = 4
+)
+
+const (
+	// sendTimeout is how long a message may wait for room.
+	sendTimeout = 5 * time.Second
+	// replyTimeout is how long the supervisor may need: it waits two seconds for another
+	// instance, and five for nftables.
+	replyTimeout = 30 * time.Second
+	// idle is a time after which to wait again.
+	idle = time.Hour
+)
+
+// startWorker starts the program again, as a worker with copies of the sockets.
+func startWorker(p page, sockets []socket) (*worker, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket for the worker: %w", err)
+	}
+	conn, err := handover.FileConn(os.NewFile(uintptr(fds[0]), "worker"))
+	if err != nil {
+		_ = unix.Close(fds[1])
+		return nil, err
+	}
+	pidFD := -1
+	// A process group of its own: a terminal sends signals to that of the supervisor, which
+	// passes them.
+	pid, err := syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
+		Env: append(os.Environ(), environment+"=1"), Files: []uintptr{0, 1, 2, connFD: uintptr(fds[1]), pageFD: p.file.Fd()},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidFD},
+	})
+	_ = unix.Close(fds[1])
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("starting the worker: %w", err)
+	}
+	w := &worker{events: make(chan event)}
+	w.send = func(s syscall.Signal) {
+		if unix.PidfdSendSignal(pidFD, s, nil, 0) == unix.EBADF { // the kernel has no pidfd
+			_ = unix.Kill(pid, s)
+		}
+	}
+	w.reply = func(err error) {
+		m := handover.Message{Kind: handover.End}
+		if err != nil {
+			m = handover.Message{Kind: handover.Refused, Error: err.Error()}
+		}
+		_ = conn.Send(m, sendTimeout) // if it fails, the worker ends
+	}
+	if err := sendSockets(conn, sockets); err != nil {
+		w.send(unix.SIGKILL) // it ends as one that cannot start
+	}
+	w.forget = func() { _ = unix.Close(pidFD) }
+	go w.run(conn, pid)
+	return w, nil
+}
+
+// run receives messages until the worker has ended. It ends then.
+func (w *worker) run(conn *handover.Conn, pid int) {
+	var sockets []socket
+	for {
+		m, err := conn.Receive(idle, handover.Hello, kindOpen, handover.DNS, handover.End, handover.Serving, kindStopping)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		if err != nil {
+			break
+		}
+		if m.Kind == handover.DNS {
+			if s := keep(m.File); s >= 0 { // else there are no descriptors left
+				sockets = append(sockets, s)
+			}
+			continue
+		}
+		w.events <- event{kind: m.Kind, sockets: sockets}
+		sockets = nil
+	}
+	conn.Close()
+	closeSockets(sockets)
+	w.events <- event{kind: kindEnded, status: wait(pid)}
+}
+
+// wait waits for the end of a process. Process 1 of a container also waits for processes
+// whose parents have ended.
+func wait(pid int) (status syscall.WaitStatus) {
+	wanted := pid
+	if os.Getpid() == 1 {
+		wanted = -1
+	}
+	for {
+		if ended, err := syscall.Wait4(wanted, &status, 0, nil); ended == pid || err != nil && err != unix.EINTR {
+			return status
+		}
+	}
+}
+
+// sendSockets sends copies of the sockets.
+func sendSockets(conn *handover.Conn, sockets []socket) error {
+	for _, s := range sockets {
+		f, err := s.copy()
+		if err != nil {
+			return err
+		}
+		err = conn.Send(handover.Message{Kind: handover.DNS, File: f}, sendTimeout)
+		_ = f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return conn.Send(handover.Message{Kind: handover.End}, sendTimeout)
+}

@@ -1,0 +1,51 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// A pidFile is the file with the ID of a process.
+type pidFile struct {
+	name string // "": there is no file
+	pid  int
+}
+
+func (r *Run) pidFile() pidFile {
+	if r.PID != 0 {
+		return pidFile{r.PIDFile, r.PID}
+	}
+	return pidFile{r.PIDFile, os.Getpid()}
+}
+
+func (f pidFile) content() string { return strconv.Itoa(f.pid) + "\n" }
+
+func (f pidFile) write() error {
+	if f.name == "" {
+		return nil
+	}
+	if err := os.WriteFile(f.name, []byte(f.content()), 0o644); err != nil {
+		return fmt.Errorf("writing the process ID: %w", err)
+	}
+	return nil
+}
+
+// remove removes the file unless a process that has replaced this one has written its ID,
+// or it is a device, such as /dev/null.
+func (f pidFile) remove() error {
+	if f.name == "" {
+		return nil
+	}
+	if file, err := os.Stat(f.name); err == nil && !file.Mode().IsRegular() {
+		return nil
+	}
+	if written, err := os.ReadFile(f.name); err == nil && string(written) != f.content() {
+		return nil
+	}
+	if err := os.Remove(f.name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing the pidfile: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/corefile"
+)
+
+// A countingSupervisor counts heartbeats and kept sockets.
+type countingSupervisor struct {
+	beats, sockets atomic.Int64
+}
+
+func (s *countingSupervisor) Beat() { s.beats.Add(1) }
+
+func (s *countingSupervisor) Keep(files []*os.File) error {
+	s.sockets.Store(int64(len(files)))
+	return nil
+}
+
+// Heartbeats stop while a reader does not return from a handler. A reload passes the
+// sockets of the new configuration.
+func TestSupervisor(t *testing.T) {
+	const one, two = "a {\n bind 127.0.0.1\n code 0\n}\n", "a {\n bind 127.0.0.1\n code 0\n}\nb {\n bind ::1\n code 0\n}\n"
+	var s countingSupervisor
+	var text atomic.Value
+	text.Store(one)
+	changed := make(chan struct{})
+	started := make(chan struct{})
+	r := Run{
+		Options: onPortZero(), Supervisor: &s, Changed: changed, Started: func() { close(started) },
+		Read: func() corefile.Reading { return corefile.ReadText("Corefile", []byte(text.Load().(string))) },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := r.Serve(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	<-started
+	sockets := s.sockets.Load()
+	if sockets < 2 {
+		t.Errorf("sockets: got %d, want one for TCP and at least one for UDP", sockets)
+	}
+	more := func(n int64) bool {
+		before := s.beats.Load()
+		for deadline := time.Now().Add(20 * time.Second); s.beats.Load() < before+n; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				return false
+			}
+		}
+		return true
+	}
+	if !more(2) {
+		t.Fatalf("heartbeats: got %d, want more", s.beats.Load())
+	}
+	var reader sync.Mutex // as a reader that serves
+	port := r.current.Load().listeners[0].Port()
+	port.AddReader(&reader)
+	reader.Lock()
+	more(1) // one may be on its way
+	before := s.beats.Load()
+	for deadline := time.Now().Add(3 * beatInterval); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if s.beats.Load() > before+1 {
+			t.Fatal("got heartbeats while a reader holds its lock, want none")
+		}
+	}
+	reader.Unlock()
+	if !more(2) {
+		t.Error("got no heartbeats after the reader has released its lock")
+	}
+	port.RemoveReader(&reader)
+	text.Store(two)
+	changed <- struct{}{}
+	for deadline := time.Now().Add(20 * time.Second); s.sockets.Load() != 2*sockets; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("sockets after the reload: got %d, want %d", s.sockets.Load(), 2*sockets)
+		}
+	}
+}
