@@ -50,7 +50,8 @@ import (
 //
 // upstream is accepted for compatibility and has no effect.
 //
-// With the directive transfer other servers can copy the zones.
+// With the directive transfer other servers can copy the zones. The signed zone files of the
+// directive sign are db.ZONE.signed: serve them with ^db\.(.*)\.signed$ {1}.
 //
 //	example.org:1053 {
 //	    auto {
@@ -83,9 +84,12 @@ func SetupAuto(b *config.Block, uses []corefile.Directive) error {
 		a := &Auto{options: autoOptions{pattern: `db\.(.*)`, template: "${1}", reload: time.Minute}}
 		errs = append(errs, a.parse(b, d))
 		b.Handle(a)
-		b.OnStart(func(s *config.Start) (err error) {
-			a.dir, err = config.Keep(s, a.options, func() (*directory, error) { return newDirectory(a.options, b), nil })
-			return err
+		b.OnPlanned(func() error { // so that the directory has the files that sign writes at the start
+			b.OnStart(func(s *config.Start) (err error) {
+				a.dir, err = config.Keep(s, a.options, func() (*directory, error) { return newDirectory(a.options, b), nil })
+				return err
+			})
+			return nil
 		})
 	}
 	return errors.Join(errs...)

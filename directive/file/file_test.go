@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -120,6 +121,9 @@ func runSetup(t testing.TB, setup func(*config.Block, []corefile.Directive) erro
 		before = old.start
 	}
 	s.start = config.NewStart(context.Background(), before)
+	if err := errors.Join(b.Planned()...); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.Started(s.start); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,8 @@ import (
 // When the server starts without a signed file, or with one whose signatures have expired,
 // it signs the zone before it answers queries; if that fails, it does not start. An error
 // in DBFILE or in a key is an error in the Corefile. A file directive that serves the
-// signed file must be in the same server block, unless the signed file exists.
+// signed file must be in the same server block, unless the signed file exists. To serve DIR
+// with auto, name the files' zones: directory DIR ^db\.(.*)\.signed$ {1}.
 //
 // Metrics: seamark_sign_failed_total counts the times that a zone could not be signed, by
 // zone. seamark_sign_signature_expiry_seconds is the time at which the signatures of a

@@ -3,10 +3,12 @@ package dnstest
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 )
@@ -90,4 +92,73 @@ unsigned.example.org:53 {
 			checkDenials(t, at, dns.TypeNSEC)
 		})
 	}
+}
+
+// Auto serves the zone files that sign writes: from the first query on, and when a zone is
+// signed again. Each answer meanwhile is valid, and so are all kinds of answers afterwards.
+func TestSignAuto(t *testing.T) {
+	dir := t.TempDir()
+	key, _ := writeKey(t, dir, "example.org.", 257, dns.ECDSAP256SHA256, 256)
+	child, _ := writeKey(t, dir, "child.example.org.", 257, dns.ECDSAP256SHA256, 256)
+	text := signedFile + child.ToDS(dns.SHA256).String() + "\n"
+	writeFile(t, filepath.Join(dir, "db"), text)
+	const childText = "@ 60 SOA ns host 1 2 3 4 60\n@ 60 NS ns\nns 60 A 192.0.2.55\nwww 60 A 192.0.2.100\n"
+	writeFile(t, filepath.Join(dir, "child"), childText)
+	writeFile(t, filepath.Join(dir, "unsigned"), childText)
+	at := serveSigned(t, strings.ReplaceAll(`example.org:53 {
+    root DIR
+    auto {
+        directory DIR ^db\.(.*)\.signed$ {1}
+    }
+    sign db {
+        key directory .
+        directory .
+    }
+    sign child child.example.org {
+        key directory .
+        directory .
+    }
+}
+unsigned.example.org:53 {
+    root DIR
+    file unsigned
+}
+`, "DIR", dir), "")
+	keys := []*dns.DNSKEY{key}
+	delv(t, at, keys, []signedQuery{{name: "text.example.org.", t: "TXT"}}) // the first query
+	queries := append(append([]signedQuery{}, fileQueries...), childQueries...)
+	all := map[string]netip.AddrPort{"example.org": at, "child.example.org": at, "unsigned.example.org": at}
+	startUnbound(t, keys, all).check(t, queries)
+
+	ask := func(name string) *dns.Msg {
+		t.Helper()
+		m := new(dns.Msg).SetQuestion(name, dns.TypeA)
+		m.SetEdns0(4096, true)
+		r, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(m, at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, address := range []string{"192.0.2.82", "192.0.2.83"} {
+		writeFile(t, filepath.Join(dir, "new"), text+"added A "+address+"\n")
+		if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "db")); err != nil {
+			t.Fatal(err)
+		}
+		checked := 0
+		for end := time.Now().Add(20 * time.Second); ; checked++ {
+			r := ask("added.example.org.")
+			if len(r.Answer) == 2 && r.Answer[0].(*dns.A).A.String() == address {
+				break
+			}
+			if r.Rcode != dns.RcodeNameError && r.Rcode != dns.RcodeSuccess || time.Now().After(end) {
+				t.Fatalf("got\n%v\nwant the old answer or, within 20 s, %s", r, address)
+			}
+			if checked%10 == 0 {
+				delv(t, at, keys, []signedQuery{{name: "www.example.org.", t: "A"}, {name: "none.example.org.", t: "A"}})
+			}
+		}
+		delv(t, at, keys, append(queries, signedQuery{name: "added.example.org.", t: "A"}))
+	}
+	startUnbound(t, keys, all).check(t, append(queries, signedQuery{name: "added.example.org.", t: "A", rcode: "NOERROR", count: 1}))
 }
