@@ -204,8 +204,11 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // message returns the query in a request, or the status with which it is refused.
 func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte, refused int) {
-	if r.URL.Path != path {
-		return nil, http.StatusNotFound
+	if refused = refuse(w, r); refused != 0 {
+		if r.ContentLength != 0 && r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // the server would receive the body before it replies
+		}
+		return nil, refused
 	}
 	var err error
 	switch r.Method {
@@ -219,9 +222,6 @@ func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte
 		}
 		packet, err = base64.RawURLEncoding.DecodeString(values[0])
 	case http.MethodPost:
-		if contentType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); contentType != messageType {
-			return nil, http.StatusUnsupportedMediaType
-		}
 		packet, err = h.readBody(w, r, wire.MaxMessage)
 		if _, tooLarge := err.(*http.MaxBytesError); tooLarge {
 			return nil, http.StatusRequestEntityTooLarge
@@ -229,14 +229,30 @@ func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte
 		if err == errBusy {
 			return nil, http.StatusServiceUnavailable
 		}
-	default:
-		w.Header().Set("Allow", "GET, POST")
-		return nil, http.StatusMethodNotAllowed
 	}
 	if err != nil {
 		return nil, http.StatusBadRequest
 	}
 	return packet, 0
+}
+
+// refuse returns the status with which the header of a request is refused, or 0.
+func refuse(w http.ResponseWriter, r *http.Request) int {
+	switch {
+	case r.URL.Path != path:
+		return http.StatusNotFound
+	case r.Method == http.MethodPost:
+		if contentType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); contentType != messageType {
+			return http.StatusUnsupportedMediaType
+		}
+		if r.ContentLength > wire.MaxMessage {
+			return http.StatusRequestEntityTooLarge
+		}
+	case r.Method != http.MethodGet:
+		w.Header().Set("Allow", "GET, POST")
+		return http.StatusMethodNotAllowed
+	}
+	return 0
 }
 
 // freshness returns for how long a cache of HTTP may keep the reply (RFC 8484 §5.1): the
