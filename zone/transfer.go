@@ -20,6 +20,12 @@ type Transferable interface {
 	Follow(changed func(origin wire.Name)) (stop func())
 }
 
+// A Finder is a Transferable that may have zones which the configuration does not name, as in
+// the files of a directory or in a catalog.
+type Finder interface {
+	FindsZones() bool
+}
+
 // A Transferrer is a handler that lets other servers copy zones: transfer.
 type Transferrer interface {
 	// Transfers reports whether servers may copy the zone.

@@ -153,6 +153,9 @@ func (a *Auto) Resolve(ctx context.Context, q *dns.Query) error {
 	return a.dir.files.Load().Resolve(ctx, q)
 }
 
+// FindsZones implements [zone.Finder].
+func (a *Auto) FindsZones() bool { return true }
+
 // Version implements [zone.Transferable].
 func (a *Auto) Version(origin wire.Name) zone.Version { return a.dir.files.Load().Version(origin) }
 

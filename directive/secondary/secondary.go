@@ -147,6 +147,16 @@ func (s *Secondary) AuthoritativeZones() []wire.Name {
 	return zones
 }
 
+// FindsZones implements [zone.Finder].
+func (s *Secondary) FindsZones() bool {
+	for _, at := range s.zones {
+		if at.isCatalog {
+			return true
+		}
+	}
+	return false
+}
+
 // HandlesNotify implements [dns.NotifyHandler].
 func (s *Secondary) HandlesNotify() {}
 

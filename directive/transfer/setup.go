@@ -4,10 +4,13 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/internal/tsig"
+	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -23,6 +26,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(t)
 	b.OnPlanned(func() error {
 		t.handlers = config.Find[zone.Transferable](b)
+		t.checkSources(b)
 		return nil
 	})
 	var n *notifier
@@ -34,10 +38,48 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
+// checkSources warns of zones that no directive of the block has, and of zones that two have.
+func (t *Transfer) checkSources(b *config.Block) {
+	sources := map[wire.Name]string{} // names of directives
+	finds := false
+	for _, h := range t.handlers {
+		f, ok := h.(zone.Finder)
+		finds = finds || ok && f.FindsZones()
+		a, ok := h.(dns.Authority)
+		if !ok {
+			continue
+		}
+		for _, origin := range slices.Sorted(slices.Values(a.AuthoritativeZones())) {
+			first, u := sources[origin], t.find(origin)
+			if first != "" && u != nil {
+				b.Warn(u.directive.Errorf("zone %s is in %s and in %s: only the records of %s are transferred; remove one", origin, first, b.NameOf(h), first))
+				continue
+			}
+			sources[origin] = b.NameOf(h)
+		}
+	}
+	for _, u := range t.uses {
+		unused := slices.DeleteFunc(slices.Clone(u.zones), func(z wire.Name) bool {
+			for origin := range sources {
+				if origin.Within(z) && t.find(origin) == u {
+					return true
+				}
+			}
+			return finds
+		})
+		if len(u.directive.Args) == 0 && len(unused) < len(u.zones) {
+			continue // the default need not be exact
+		}
+		for _, z := range unused {
+			b.Warn(u.directive.Errorf("no zone to transfer in %s: add file, auto, secondary or kubernetes with the zone to this server block", z))
+		}
+	}
+}
+
 func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	zones, err := b.ZonesOr(d)
 	dialer := new(net.Dialer)
-	u := &use{zones: zones, key: new(tsig.Ref), dial: dialer.DialContext}
+	u := &use{directive: d, zones: zones, key: new(tsig.Ref), dial: dialer.DialContext}
 	if b.Dial != nil {
 		u.dial = b.Dial
 	}

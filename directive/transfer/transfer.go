@@ -17,6 +17,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
@@ -34,7 +35,9 @@ import (
 // The servers in to may transfer ZONES; the default is the server block's zones. The
 // records come from file, auto, secondary or kubernetes in the same server block. A server
 // at another address is refused, and so is every transfer of a zone without transfer.
-// If several ZONES contain the zone of a query, the longest one decides.
+// If several ZONES contain the zone of a query, the longest one decides. If two directives of
+// the server block have the same zone, the records are those of the first of kubernetes, file, auto
+// and secondary; that, and ZONES without a zone to transfer, are warnings of the Corefile.
 //
 // to lists IP addresses, with a port or without one; * permits every client. Use acl to
 // restrict clients to networks, as below. You can repeat to.
@@ -80,12 +83,13 @@ type Transfer struct {
 
 // A use is one transfer directive in a Corefile.
 type use struct {
-	zones   []wire.Name
-	any     bool // to *
-	clients []netip.Addr
-	targets []netip.AddrPort // of NOTIFY
-	dial    dialFunc         // for NOTIFY
-	key     *tsig.Ref        // signs NOTIFY
+	directive corefile.Directive
+	zones     []wire.Name
+	any       bool // to *
+	clients   []netip.Addr
+	targets   []netip.AddrPort // of NOTIFY
+	dial      dialFunc         // for NOTIFY
+	key       *tsig.Ref        // signs NOTIFY
 }
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
