@@ -44,10 +44,16 @@ func (packetCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// grpcClient returns a client of the nth address.
+// grpcClient returns a client of the first address.
 func (s *encrypted) grpcClient(t *testing.T, c credentials.TransportCredentials) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:127.0.0.1:"+s.port(0), grpc.WithTransportCredentials(c), grpc.WithDefaultCallOptions(grpc.ForceCodec(packetCodec{})))
+	return s.grpcAt(t, 0, c)
+}
+
+// grpcAt returns a client of the nth address.
+func (s *encrypted) grpcAt(t *testing.T, n int, c credentials.TransportCredentials) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:127.0.0.1:"+s.port(n), grpc.WithTransportCredentials(c), grpc.WithDefaultCallOptions(grpc.ForceCodec(packetCodec{})))
 	if err != nil {
 		t.Fatal(err)
 	}
