@@ -6,6 +6,7 @@ package builtin
 import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive"
+	"github.com/seamark/seamark/directive/admin"
 	"github.com/seamark/seamark/directive/autopath"
 	"github.com/seamark/seamark/directive/cache"
 	"github.com/seamark/seamark/directive/dns64"
@@ -58,6 +59,7 @@ func Directives() []config.Directive {
 		{Name: "lameduck", Usage: "lameduck DURATION", Brief: "delay a shutdown while the server keeps answering", Setup: directive.SetupLameduck},
 		{Name: "health", Usage: "health [ADDRESS]", Brief: "report over HTTP that the process is alive", Setup: directive.SetupHealth},
 		{Name: "pprof", Usage: "pprof [ADDRESS]", Brief: "serve profiles of the process over HTTP", Setup: directive.SetupPprof},
+		{Name: "admin", Usage: "admin [ADDRESS]", Brief: "look into the running server with a browser or the command line", Setup: admin.Setup},
 		{Name: "shed", Usage: "shed", Brief: "count queries rejected under overload", Setup: directive.SetupShed},
 		{Name: "ratelimit", Usage: "ratelimit RATE", Brief: "limit UDP replies to each client network", Setup: directive.SetupRateLimit},
 		{Name: "prometheus", Usage: "prometheus [ADDRESS]", Brief: "count queries and serve metrics over HTTP", Setup: directive.SetupPrometheus},

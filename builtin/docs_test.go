@@ -76,7 +76,7 @@ func runs(t *testing.T, where, text string) {
 	for _, b := range blocks {
 		for i := range b.Directives {
 			switch d := &b.Directives[i]; d.Text {
-			case "health", "ready", "prometheus", "pprof":
+			case "health", "ready", "prometheus", "pprof", "admin":
 				d.Args = []corefile.Token{{Text: "127.0.0.1:0", File: d.File, Line: d.Line}}
 			case "forward": // loop probes upstreams at the start
 				for i := range d.Args[1:] {

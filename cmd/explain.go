@@ -13,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/internal/explain/local"
 	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/internal/stub"
 	"github.com/spf13/cobra"
@@ -105,15 +106,15 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 			return failure{err}
 		}
 	}
-	local, err := p.startLocal(ctx, e)
+	own, err := p.startLocal(ctx, e)
 	if err != nil {
 		return failure{err}
 	}
-	defer local.Stop()
+	defer own.Stop()
 	results := []explain.Result{}
 	for _, name := range names {
 		q.Name = name
-		r, err := local.Explain(ctx, q)
+		r, err := own.Explain(ctx, q)
 		if err != nil {
 			return failure{err}
 		}
@@ -137,7 +138,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 }
 
 // startLocal starts the server that e selects.
-func (p *program) startLocal(ctx context.Context, e explainFlags) (*explain.Local, error) {
+func (p *program) startLocal(ctx context.Context, e explainFlags) (*local.Server, error) {
 	if _, err := os.Stat(defaultFile); e.conf == "" && e.manifests == "" && err != nil {
 		return nil, errors.New("no file Corefile in this directory: set --conf FILE or --manifests FOLDER")
 	}
@@ -151,5 +152,5 @@ func (p *program) startLocal(ctx context.Context, e explainFlags) (*explain.Loca
 	if reading.Err != nil {
 		return nil, corefile.Sorted(reading.Err)
 	}
-	return explain.Start(ctx, reading.Servers, o)
+	return local.Start(ctx, reading.Servers, o)
 }

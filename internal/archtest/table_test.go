@@ -70,6 +70,8 @@ var table = map[string]row{
 	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	"directive/geoip":    {own: chain, third: []string{"github.com/oschwald/maxminddb-golang/v2"}, noNet: true},
+	// admin answers queries of operators, and lists the records of zones.
+	"directive/admin": {own: append([]string{"internal/explain", "internal/traffic", "zone"}, chain...), third: []string{"github.com/miekg/dns"}},
 	// trace sends requests to a collector.
 	"directive/trace": {own: chain, third: []string{"google.golang.org/protobuf/encoding/protowire"}},
 	"directive/tsig":  {own: append([]string{"internal/tsig"}, chain...), noNet: true},
@@ -162,8 +164,9 @@ var table = map[string]row{
 		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "internal/query", "metrics", "server", "transport", "wire"},
 		third: []string{"github.com/miekg/dns"},
 	},
-	// It runs a server in the process, or queries the one that it is part of.
-	"internal/explain":       {own: []string{"config", "corefile", "dns", "metrics", "server", "transport", "wire"}, third: []string{"github.com/miekg/dns"}},
+	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
+	"internal/explain/local": {own: []string{"config", "corefile", "internal/explain", "metrics", "server", "transport"}},
+	"internal/traffic":       {noNet: true},
 	"internal/doctor":        {own: []string{"cluster"}, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},

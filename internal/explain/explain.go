@@ -1,7 +1,7 @@
 // Package explain answers a query on one of a server's ports and reports how the answer was
 // made: the server block, each directive with its verdict, the objects of the cluster, and
 // the queries to upstreams. The directive admin serves it over HTTP, and the command
-// explain calls it for a server of its own.
+// explain calls it for the servers of package local.
 package explain
 
 import (

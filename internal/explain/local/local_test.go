@@ -1,4 +1,4 @@
-package explain_test
+package local_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/internal/explain/local"
 	"github.com/seamark/seamark/server"
 )
 
@@ -71,7 +72,7 @@ endpoints: [{addresses: [10.1.0.9]}]
 
 // start starts the servers of a Corefile, in which OBJECTS is a folder with the objects and
 // UPSTREAM the address of a server that answers every name with 192.0.2.1.
-func start(t *testing.T, text string) *explain.Local {
+func start(t *testing.T, text string) *local.Server {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(objects), 0o600); err != nil {
@@ -84,7 +85,7 @@ func start(t *testing.T, text string) *explain.Local {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	l, err := explain.Start(ctx, c.Servers, server.Options{Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler)})
+	l, err := local.Start(ctx, c.Servers, server.Options{Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package explain
+// Package local runs the servers of a Corefile in this process, for the command explain:
+// they listen on no address.
+package local
 
 import (
 	"context"
@@ -8,14 +10,15 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/transport"
 )
 
-// A Local is a server of a Corefile that listens on no address: only Explain queries it.
-// Its directives read files and API servers, and query upstreams, as those of any server.
-type Local struct{ plan *server.Plan }
+// A Server runs the servers of a Corefile, which listen on no address: only Explain queries
+// them. Their directives read files and API servers, and query upstreams, as those of any server.
+type Server struct{ plan *server.Plan }
 
 // effects are the directives without which a server answers the same: they listen, send, or
 // run commands.
@@ -24,7 +27,7 @@ var effects = []string{"health", "ready", "prometheus", "pprof", "admin", "kubed
 
 // Start starts the servers of a Corefile, and waits until they are ready, until ctx ends.
 // The directives of o that have effects are accepted and ignored.
-func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*Local, error) {
+func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*Server, error) {
 	o.Directives, o.Metrics = slices.Clone(o.Directives), new(metrics.Registry)
 	for i, d := range o.Directives {
 		if slices.Contains(effects, d.Name) {
@@ -45,17 +48,17 @@ func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*L
 		plan.Stop(ctx)
 		return nil, fmt.Errorf("the server is not ready: %w", err)
 	}
-	return &Local{plan}, nil
+	return &Server{plan}, nil
 }
 
 // Explain explains a query to one of the servers.
-func (l *Local) Explain(ctx context.Context, q Query) (Result, error) {
-	return Explain(ctx, l.plan.Ports(), q)
+func (s *Server) Explain(ctx context.Context, q explain.Query) (explain.Result, error) {
+	return explain.Explain(ctx, s.plan.Ports(), q)
 }
 
 // Stop stops the servers.
-func (l *Local) Stop() {
+func (s *Server) Stop() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	l.plan.Stop(ctx)
+	s.plan.Stop(ctx)
 }

@@ -1,0 +1,324 @@
+// Package admin implements the directive admin: an HTTP API and a page with which operators
+// look into a running server.
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/wire"
+)
+
+// Admin lets operators look into the running server: the admin directive.
+//
+//	admin [ADDRESS] {
+//	    token FILE
+//	    host NAMES...
+//	    redact
+//	}
+//
+// ADDRESS, localhost:8053 by default, serves a JSON API. Only one thing can be changed
+// through it: cached answers can be removed.
+//
+// token reads a token from FILE, which every request must have: as "Authorization: Bearer
+// TOKEN", or as the password of HTTP basic authentication, with any user. An ADDRESS that other machines can reach needs a token. The file is read at each
+// request, so you can replace it while the server runs; a missing or empty file refuses all
+// requests.
+//
+// host allows requests for these host names, for example behind an ingress. Without it
+// the Host of a request must be localhost, an IP address or the host of ADDRESS, so that no
+// web site can read the pages through the browser of an operator (DNS rebinding).
+//
+// redact replaces the first labels of names outside of the cluster, and the last half of
+// clients' addresses, in what is recorded.
+//
+//	.:1053 {
+//	    admin 127.0.0.1:0 {
+//	        redact
+//	    }
+//	    whoami
+//	}
+//
+// The API, in version 1:
+//
+//	GET  /v1/status    readiness, rates of the last minute, upstreams, data of the cluster
+//	GET  /v1/explain   ?name=&type=&client=&server=  what answers a name, and why
+//	GET  /v1/records   ?zone=&name=&type=  what is served, one JSON object for each record
+//	GET  /v1/cache     ?name=&type=&limit=  cached answers
+//	POST /v1/cache/flush  ?name=  removes cached answers for a name and all names below it
+//	GET  /v1/top       ?by=names|clients|namespaces|nxdomain|servfail|slow|waste&limit=
+//	GET  /v1/tail      ?name=&client=&namespace=&rcode=&source=&slower=  queries as they come
+//	GET  /v1/history   the last hour, in intervals of ten seconds
+//
+// Queries of the server blocks that have the directive are recorded; explain reaches all.
+// Up to 1,000 queries a second are recorded, in two lists of five minutes and a ring of
+// 2,048 events. When there are more, a share of them, chosen at random, stands for the
+// others. Recording never waits. It takes some 2 MB.
+//
+// At most 64 requests are served at a time, 16 of them tails and 2 of them explanations;
+// more get 503. A tail that its reader is too slow for skips events, and reports how many.
+//
+// Several server blocks may use the same ADDRESS, with the same options. Other directives
+// may share it unless they use TLS. It stays open over reloads, and so does what is recorded.
+//
+// Ours: CoreDNS has no such interface.
+type Admin struct {
+	options  options
+	block    *config.Block
+	recorder *traffic.Recorder
+	metadata func(q *dns.Query) string // namespace of the client
+	zones    []wire.Name               // of the cluster, without reverse zones
+	caches   []cacheReader
+	records  []recordLister
+	ready    []interface{ Ready() bool }
+	ports    atomic.Pointer[[]config.Port]
+}
+
+type options struct {
+	addr   string
+	token  string // a file
+	hosts  string // separated by spaces
+	redact bool
+}
+
+// Setup sets up the admin directive.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	a := &Admin{options: options{addr: "localhost:8053"}, block: b}
+	d := uses[0]
+	err := errors.Join(config.Once(uses), d.Arity(0, 1))
+	if err == nil && len(d.Args) > 0 {
+		a.options.addr = d.Args[0].Text
+		if bad := web.ParseAddress(a.options.addr); bad != nil {
+			err = d.Errorf("%w", bad)
+		}
+	}
+	err = errors.Join(err, d.Options(
+		corefile.Option{Usage: "token FILE", Once: true, Set: func(o corefile.Directive) error {
+			a.options.token = b.Path(o.Args[0].Text)
+			if _, err := readToken(a.options.token); err != nil {
+				return o.Errorf("%w", err)
+			}
+			return nil
+		}},
+		corefile.Option{Usage: "host NAMES...", Set: func(o corefile.Directive) error {
+			for _, name := range o.Args {
+				a.options.hosts = strings.TrimSpace(a.options.hosts + " " + strings.ToLower(name.Text))
+			}
+			return nil
+		}},
+		corefile.Option{Usage: "redact", Set: corefile.Flag(&a.options.redact)},
+	))
+	if err == nil && a.options.token == "" && !local(a.options.addr) {
+		err = d.Errorf("other machines can reach %s: add token FILE, or use an address such as localhost:8053", a.options.addr)
+	}
+	b.Offer(a)
+	b.Offer(&httpAddress{a.options.addr, d})
+	b.OnPlanned(func() error {
+		a.metadata = b.Metadata("kubernetes/client-namespace")
+		a.caches, a.records = config.Find[cacheReader](b), config.Find[recordLister](b)
+		a.ready = config.Find[interface{ Ready() bool }](b)
+		for _, h := range config.Find[clusterZones](b) {
+			a.zones = append(a.zones, h.ClusterZones()...)
+		}
+		return nil
+	})
+	b.OnStart(func(s *config.Start) error { return a.start(s, d) })
+	return err
+}
+
+// A clusterZones is a handler with the zones of a cluster.
+type clusterZones interface{ ClusterZones() []wire.Name }
+
+// readToken returns the token in a file.
+func readToken(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the token: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("reading the token: %s is empty", file)
+	}
+	return token, nil
+}
+
+// local reports whether only this machine can reach an address.
+func local(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// httpAddress is offered to the server, which checks that no address overlaps with another
+// one.
+type httpAddress struct {
+	addr string
+	from corefile.Directive
+}
+
+// HTTPAddress returns the address and the directive that names it.
+func (p *httpAddress) HTTPAddress() (addr string, from corefile.Directive) { return p.addr, p.from }
+
+type recorderKey struct{ addr string }
+
+type serviceKey struct {
+	plan *config.Start
+	addr string
+}
+
+func (a *Admin) start(s *config.Start, d corefile.Directive) error {
+	site, err := web.Open(s, a.options.addr, web.TLS{})
+	if err != nil {
+		return d.Errorf("%w", err)
+	}
+	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr}, func() (*traffic.Recorder, error) { return traffic.NewRecorder(), nil }) // survives reloads
+	service, _ := config.Keep(s, serviceKey{s, a.options.addr}, func() (*service, error) {
+		return newService(a.options, a.recorder, a.block.Metrics, a.block.Log), nil
+	})
+	if service.options != a.options {
+		return d.Errorf("another server block has other options of admin for %s: use the same ones", a.options.addr)
+	}
+	service.blocks = append(service.blocks, a)
+	a.block.OnSwap(func() {
+		site.Handle("/", service)
+		site.Show()
+	})
+	return nil
+}
+
+// SetPorts passes the listening addresses of the server to explain.
+func (a *Admin) SetPorts(ports []config.Port) { a.ports.Store(&ports) }
+
+// BindChain returns the observer of c.
+func (a *Admin) BindChain(c *dns.Chain) any {
+	o := &observer{Admin: a, zone: c.Zone, names: []string{""}}
+	for _, step := range c.Steps() {
+		o.names = append(o.names, step.Name)
+	}
+	return o
+}
+
+// ObserveDNS makes a an observer. BindChain replaces a in each chain.
+func (*Admin) ObserveDNS(*dns.Query) {}
+
+// An observer records the queries of one chain.
+type observer struct {
+	*Admin
+	zone  string
+	names []string // of the directives, by step plus one
+}
+
+// ObserveDNS implements [dns.Observer].
+func (o *observer) ObserveDNS(q *dns.Query) {
+	if o.recorder.Selects() {
+		o.recorder.Record(o.event(q))
+	}
+}
+
+// event returns the event of a query.
+func (o *observer) event(q *dns.Query) traffic.Event {
+	e := traffic.Event{
+		Time: q.Now(), Client: q.Peer.Addr(), Namespace: o.metadata(q), Name: wire.Name(q.Name()).String(), Type: q.Type.String(),
+		Protocol: q.Proto.String(), Duration: q.Elapsed, Size: len(q.Reply()), Source: o.source(q), Zone: o.zone,
+	}
+	if !q.Dropped() {
+		e.RCode = q.RCode.String()
+	}
+	if q.RCode == wire.NXDomain {
+		e.Search, e.Namespace = o.search(q, e.Namespace)
+	}
+	if o.options.redact {
+		o.redact(&e, q)
+	}
+	return e
+}
+
+// source returns the name of the directive that answered.
+func (o *observer) source(q *dns.Query) string {
+	step := q.AnsweredStep()
+	for _, c := range o.caches {
+		if s, stored := c.Answered(q); !stored {
+			step = s
+		}
+	}
+	if step+1 < 0 || step+1 >= len(o.names) {
+		return ""
+	}
+	return o.names[step+1]
+}
+
+// search returns the name that a pod searched for with the query, "" if it was none of a
+// pod's searches: a name of the cluster that does not exist and is a name of two labels or
+// more before the search domains NAMESPACE.svc.ZONE, svc.ZONE and ZONE. The namespace in the
+// search domain is that of the pod.
+func (o *observer) search(q *dns.Query, namespace string) (name, of string) {
+	zone, ok := o.clusterZone(q)
+	if !ok {
+		return "", namespace
+	}
+	whole, labels := string(q.Name()), q.Labels()-zone.Labels()
+	label := func(i int) string { return whole[q.LabelOffset(i)+1 : q.LabelOffset(i+1)] }
+	switch {
+	case labels < 2, label(labels-1) == "pod":
+		return "", namespace
+	case label(labels-1) != "svc": // NAME.ZONE
+	case labels >= 4: // NAME.NAMESPACE.svc.ZONE, or a longer NAME.svc.ZONE
+		labels -= 2
+		namespace = label(labels)
+	default:
+		return "", namespace
+	}
+	if labels < 2 {
+		return "", namespace
+	}
+	return wire.Name(whole[:q.LabelOffset(labels)] + "\x00").String(), namespace
+}
+
+// clusterZone returns the zone of the cluster that the name is in.
+func (o *observer) clusterZone(q *dns.Query) (wire.Name, bool) {
+	for _, zone := range o.zones {
+		if wire.Name(q.Name()).Within(zone) {
+			return zone, true
+		}
+	}
+	return "", false
+}
+
+// redact hides the first labels of names outside of the cluster, and a part of the client's
+// address.
+func (o *observer) redact(e *traffic.Event, q *dns.Query) {
+	bits := 16
+	if e.Client.Is6() {
+		bits = 64
+	}
+	if p, err := e.Client.Prefix(bits); err == nil {
+		e.Client = p.Addr()
+	}
+	zone, inCluster := o.clusterZone(q)
+	switch {
+	case e.Search != "":
+		e.Search = "(redacted)"
+		e.Name = lastLabels(e.Name, zone.Labels()+2)
+	case !inCluster:
+		e.Name = lastLabels(e.Name, 2)
+	}
+}
+
+// lastLabels replaces all but the last n labels of a name.
+func lastLabels(name string, n int) string {
+	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
+	if len(labels) <= n {
+		return name
+	}
+	return "(redacted)." + strings.Join(labels[len(labels)-n:], ".") + "."
+}

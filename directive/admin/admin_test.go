@@ -1,0 +1,273 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+const objects = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: 10.96.0.10, ports: [{name: http, port: 80}]}
+`
+
+// A world is a server with admin.
+type world struct {
+	t        *testing.T
+	url, dns string
+	dir      string
+}
+
+// serve serves a Corefile in which OBJECTS is a folder with the objects, UPSTREAM a server
+// that answers every A query with 192.0.2.1, TOKEN the file of a token, and ADMIN a free
+// address.
+func serve(t *testing.T, text string) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir()}
+	for name, content := range map[string]string{"objects.yaml": objects, "token": "secret\n"} {
+		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	w.url = "http://" + address
+	text = strings.NewReplacer("OBJECTS", w.dir, "TOKEN", filepath.Join(w.dir, "token"), "ADMIN", address, "UPSTREAM", upstream(t)).Replace(text)
+	c := corefile.ReadText("Corefile", []byte(text))
+	if c.Err != nil {
+		t.Fatal(c.Err)
+	}
+	plan, err := server.NewPlan(c.Servers, server.Options{
+		Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+		Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := plan.Start(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		plan.Stop(ctx)
+	})
+	if err := plan.WaitUntilReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.dns = plan.Ports()[0].Address.String()
+	return w
+}
+
+func upstream(t *testing.T) string {
+	ready := make(chan struct{})
+	s := &mdns.Server{Addr: "127.0.0.1:0", Net: "udp", NotifyStartedFunc: func() { close(ready) },
+		Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
+			m := new(mdns.Msg)
+			m.SetReply(q)
+			record, _ := mdns.NewRR(q.Question[0].Name + " 60 IN A 192.0.2.1")
+			m.Answer = []mdns.RR{record}
+			_ = w.WriteMsg(m)
+		})}
+	go func() { _ = s.ListenAndServe() }()
+	<-ready
+	t.Cleanup(func() { _ = s.Shutdown() })
+	return s.PacketConn.LocalAddr().String()
+}
+
+// query sends a query for A and returns the response code.
+func (w *world) query(name string) string {
+	w.t.Helper()
+	m := new(mdns.Msg)
+	m.SetQuestion(mdns.Fqdn(name), mdns.TypeA)
+	reply, err := mdns.Exchange(m, w.dns)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return mdns.RcodeToString[reply.Rcode]
+}
+
+// request sends a request with headers, KEY VALUE each, and returns status and body.
+func (w *world) request(method, path string, headers ...string) (int, string) {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, h := range headers {
+		if h == " " {
+			continue
+		}
+		key, value, _ := strings.Cut(h, " ")
+		if r.Header.Set(key, value); key == "Host" {
+			r.Host = value
+		}
+	}
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return reply.StatusCode, string(body)
+}
+
+// eventually fails unless the page has the text within ten seconds.
+func (w *world) eventually(path, want string) {
+	w.t.Helper()
+	body := ""
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, body = w.request("GET", path); strings.Contains(body, want) {
+			return
+		}
+	}
+	w.t.Errorf("GET %s: got %s, want it to contain %s", path, body, want)
+}
+
+const stock = `. {
+    admin ADMIN
+    cache
+    kubernetes cluster.local {
+        manifests OBJECTS
+    }
+    forward . UPSTREAM
+}
+`
+
+func TestAPI(t *testing.T) {
+	w := serve(t, stock)
+	for name, want := range map[string]string{
+		"web.shop.svc.cluster.local": "NOERROR", "wbe.shop.svc.cluster.local": "NXDOMAIN", "www.example.org.shop.svc.cluster.local": "NXDOMAIN", "www.example.org": "NOERROR",
+	} {
+		if got := w.query(name); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	w.eventually("/v1/top?by=names", `"key": "web.shop.svc.cluster.local."`)
+	w.eventually("/v1/top?by=clients", `"key": "127.0.0.1"`)
+	w.eventually("/v1/top?by=nxdomain", `"key": "wbe.shop.svc.cluster.local."`)
+	w.eventually("/v1/top?by=waste", `"example": "www.example.org.shop.svc.cluster.local."`)
+	w.eventually("/v1/history", `"NXDOMAIN": 2`)
+	w.eventually("/v1/status", `"summary": "`)
+	w.eventually("/v1/explain?name=wbe.shop.svc.cluster.local", `"nearest": [
+    "web.shop.svc.cluster.local."`)
+	w.eventually("/v1/records?type=SRV", `"name":"_http._tcp.web.shop.svc.cluster.local."`)
+	w.eventually("/v1/cache", `"name": "www.example.org."`)
+	if code, body := w.request("POST", "/v1/cache/flush?name=example.org", "X-Seamark 1"); code != 200 || !strings.Contains(body, `"removed": 1`) {
+		t.Errorf("flush: got %d %s, want one removed answer", code, body)
+	}
+	w.eventually("/v1/cache", "[]")
+	for _, c := range []struct {
+		method, path, header, want string
+		code                       int
+	}{
+		{"GET", "/v1/nosuch", "", "404", 404},
+		{"POST", "/v1/status", "", "", 405},
+		{"GET", "/v1/top?by=nosuch", "", "by: want one of names, clients", 400},
+		{"GET", "/v1/top?by=names&limit=0", "", "limit: want a number of 1..500", 400},
+		{"GET", "/v1/explain", "", "name: want the name", 400},
+		{"GET", "/v1/explain?name=a&client=x", "", "client: want an IP address", 400},
+		{"GET", "/v1/explain?name=a&type=x", "", "want a record type", 400},
+		{"GET", "/v1/records?type=x", "", "type: want a record type", 400},
+		{"GET", "/v1/tail?client=x", "", "client: want an IP address or a network", 400},
+		{"GET", "/v1/tail?slower=x", "", "slower: want a duration", 400},
+		{"POST", "/v1/cache/flush?name=.", "", "header X-Seamark", 403},
+		{"POST", "/v1/cache/flush", "X-Seamark 1", "name: want a domain name", 400},
+		{"GET", "/v1/status", "Host evil.example", "is not served", 403},
+		{"GET", "/v1/status", "Host localhost:8053", "summary", 200},
+		{"GET", "/v1/status", "Host [::1]", "summary", 200},
+	} {
+		if code, body := w.request(c.method, c.path, c.header+" "); code != c.code || !strings.Contains(body, strings.TrimPrefix(c.want, "404")) {
+			t.Errorf("%s %s %s: got %d %s, want %d and %s", c.method, c.path, c.header, code, body, c.code, c.want)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	w := serve(t, ". {\n admin ADMIN {\n  token TOKEN\n }\n whoami\n}\n")
+	for header, want := range map[string]int{
+		"X none": 401, "Authorization Bearer secret": 200, "Authorization Bearer other": 401, "Authorization Basic YTpzZWNyZXQ=": 200, "Authorization Basic YTpi": 401,
+	} {
+		if code, body := w.request("GET", "/v1/status", header); code != want {
+			t.Errorf("%s: got %d %s, want %d", header, code, body, want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "token"), []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := w.request("GET", "/v1/status", "Authorization Bearer other"); code != 200 {
+		t.Errorf("replaced token: got %d, want 200", code)
+	}
+	if err := os.Remove(filepath.Join(w.dir, "token")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := w.request("GET", "/v1/status", "Authorization Bearer "); code != 401 {
+		t.Errorf("removed token: got %d, want 401", code)
+	}
+}
+
+func TestTail(t *testing.T) {
+	w := serve(t, stock)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/tail?rcode=NXDOMAIN", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(r) // returns when the tail has begun
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	w.query("web.shop.svc.cluster.local")
+	w.query("wbe.shop.svc.cluster.local")
+	var e struct{ Name, RCode, Source string }
+	if err := json.NewDecoder(reply.Body).Decode(&e); err != nil || e.Name != "wbe.shop.svc.cluster.local." || e.RCode != "NXDOMAIN" || e.Source != "kubernetes" {
+		t.Errorf("got %+v and error %v, want the NXDOMAIN for wbe by kubernetes", e, err)
+	}
+}
+
+func TestRedact(t *testing.T) {
+	w := serve(t, strings.Replace(stock, "admin ADMIN", "admin ADMIN {\n redact\n }", 1))
+	w.query("secret.www.example.org")
+	w.query("secret.example.org.shop.svc.cluster.local")
+	w.query("web.shop.svc.cluster.local")
+	w.eventually("/v1/top?by=names", `"key": "web.shop.svc.cluster.local."`)
+	w.eventually("/v1/top?by=names", `"key": "(redacted).example.org."`)
+	w.eventually("/v1/top?by=names", `"key": "(redacted).shop.svc.cluster.local."`)
+	w.eventually("/v1/top?by=clients", `"key": "127.0.0.0"`)
+	if _, body := w.request("GET", "/v1/top?by=names"); strings.Contains(body, "secret") {
+		t.Errorf("got %s, want no redacted label", body)
+	}
+}

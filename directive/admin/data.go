@@ -1,0 +1,174 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+type (
+	// A cacheReader lists and removes cached answers, and knows which directive gave an
+	// answer (cache).
+	cacheReader interface {
+		Answers(yield func(config.CachedAnswer) bool)
+		Flush(name wire.Name) int
+		Answered(q *dns.Query) (step int, stored bool)
+	}
+	// A recordLister has zones whose records can be listed.
+	recordLister interface{ AuthoritativeZones() []wire.Name }
+	// A generating lister makes records from objects (kubernetes).
+	generating interface {
+		ZoneRecords(origin wire.Name) iter.Seq[[]byte]
+	}
+	// A versioned lister has versions of zones (file, auto, secondary).
+	versioned interface {
+		Version(origin wire.Name) zone.Version
+	}
+)
+
+// A Record is a record that the server serves.
+type Record struct {
+	Zone      string `json:"zone"`
+	Directive string `json:"directive"`
+	Name      string `json:"name"`
+	TTL       uint32 `json:"ttl"`
+	Type      string `json:"type"`
+	Data      string `json:"data"`
+}
+
+// listRecords writes the records as JSON, an object a line. The parameters select them: a
+// zone, a part of the name, and a type.
+func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
+	origin, name, kind := r.FormValue("zone"), strings.ToLower(r.FormValue("name")), strings.ToUpper(r.FormValue("type"))
+	if origin != "" {
+		origin = mdns.CanonicalName(origin)
+	}
+	if _, known := mdns.StringToType[kind]; kind != "" && !known {
+		fail(w, http.StatusBadRequest, fmt.Errorf("type: want a record type such as SRV, got %q", kind))
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := bufio.NewWriter(w)
+	defer out.Flush()
+	e, control := json.NewEncoder(out), http.NewResponseController(w)
+	for record := range s.all {
+		if origin != "" && record.Zone != origin || !strings.Contains(strings.ToLower(record.Name), name) || kind != "" && record.Type != kind {
+			continue
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
+		if r.Context().Err() != nil || e.Encode(record) != nil {
+			return
+		}
+	}
+}
+
+// all yields the records of all zones.
+func (s *service) all(yield func(Record) bool) {
+	seen := map[string]bool{}
+	for _, a := range s.blocks {
+		for _, h := range a.records {
+			directive := a.block.NameOf(h)
+			for _, origin := range h.AuthoritativeZones() {
+				if key := directive + " " + string(origin); seen[key] {
+					continue
+				} else {
+					seen[key] = true
+				}
+				for wire := range zoneRecords(h, origin) {
+					rr, _, err := mdns.UnpackRR(wire, 0)
+					if err != nil {
+						continue
+					}
+					header := rr.Header()
+					data := strings.TrimPrefix(rr.String(), header.String())
+					if !yield(Record{origin.String(), directive, header.Name, header.Ttl, mdns.TypeToString[header.Rrtype], data}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// zoneRecords returns the records of a zone of h.
+func zoneRecords(h recordLister, origin wire.Name) iter.Seq[[]byte] {
+	switch h := h.(type) {
+	case generating:
+		return h.ZoneRecords(origin)
+	case versioned:
+		if v := h.Version(origin); v != nil {
+			return v.Records
+		}
+	}
+	return func(func([]byte) bool) {}
+}
+
+// A CachedAnswer is an answer that a cache keeps.
+type CachedAnswer struct {
+	Name    string        `json:"name"`
+	Type    string        `json:"type"`
+	RCode   string        `json:"rcode"`
+	Records int           `json:"records"`
+	Size    int           `json:"size"`
+	Age     time.Duration `json:"age"`
+	Left    time.Duration `json:"left"` // negative if it has expired and may be served stale
+	Zone    string        `json:"zone"` // of the server block
+}
+
+// listCache writes cached answers. The parameters select a part of the name and a type.
+func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
+	limit, err := number(r, "limit", 100, 100_000)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	name, kind := strings.ToLower(r.FormValue("name")), strings.ToUpper(r.FormValue("type"))
+	found := []CachedAnswer{}
+	for _, a := range s.blocks {
+		for _, c := range a.caches {
+			for e := range c.Answers {
+				answer := CachedAnswer{e.Name.String(), e.Type.String(), e.RCode.String(), e.Records, e.Size, e.Age, e.Left, a.block.Zones[0].String()}
+				if strings.Contains(answer.Name, name) && (kind == "" || kind == answer.Type) {
+					found = append(found, answer)
+				}
+				if len(found) == limit {
+					write(w, found)
+					return
+				}
+			}
+		}
+	}
+	write(w, found)
+}
+
+// flush removes the cached answers for a name and all names below it.
+func (s *service) flush(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-Seamark") == "" { // a page of another site cannot set it
+		fail(w, http.StatusForbidden, fmt.Errorf("the header X-Seamark is needed, with any value"))
+		return
+	}
+	name, err := wire.ParseName(strings.ToLower(r.URL.Query().Get("name")))
+	if err != nil || r.URL.Query().Get("name") == "" {
+		fail(w, http.StatusBadRequest, fmt.Errorf("name: want a domain name, . for all, got %q", r.URL.Query().Get("name")))
+		return
+	}
+	n := 0
+	for _, a := range s.blocks {
+		for _, c := range a.caches {
+			n += c.Flush(name)
+		}
+	}
+	s.log.Info("admin: Removed cached answers", "qname", name, "count", n, "client", r.RemoteAddr)
+	write(w, map[string]int{"removed": n})
+}

@@ -1,0 +1,295 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/metrics"
+)
+
+// The limits of concurrent requests: of all, of tails, and of explanations.
+const (
+	maxRequests     = 64
+	maxTails        = 16
+	maxExplanations = 2
+)
+
+// explainTimeout is how long an explanation may take.
+const explainTimeout = 15 * time.Second
+
+// A service serves the pages of all blocks of one plan that share an address.
+type service struct {
+	options                       options
+	recorder                      *traffic.Recorder
+	metrics                       *metrics.Registry
+	log                           *slog.Logger
+	blocks                        []*Admin
+	pages                         *http.ServeMux
+	started                       time.Time
+	requests, tails, explanations chan struct{}
+}
+
+// Stop implements config.Stopper. The service ends with its site.
+func (*service) Stop() {}
+
+func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.Logger) *service {
+	s := &service{
+		options: o, recorder: r, metrics: m, log: log, pages: http.NewServeMux(), started: time.Now(),
+		requests: make(chan struct{}, maxRequests), tails: make(chan struct{}, maxTails), explanations: make(chan struct{}, maxExplanations),
+	}
+	s.pages.HandleFunc("GET /v1/status", s.status)
+	s.pages.HandleFunc("GET /v1/explain", s.explain)
+	s.pages.HandleFunc("GET /v1/records", s.listRecords)
+	s.pages.HandleFunc("GET /v1/cache", s.listCache)
+	s.pages.HandleFunc("POST /v1/cache/flush", s.flush)
+	s.pages.HandleFunc("GET /v1/top", s.top)
+	s.pages.HandleFunc("GET /v1/tail", s.tail)
+	s.pages.HandleFunc("GET /v1/history", s.history)
+	return s
+}
+
+// ServeHTTP checks the host and the token of a request and serves it.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	switch {
+	case !s.servesHost(r.Host):
+		fail(w, http.StatusForbidden, fmt.Errorf("host %q is not served: use an IP address or localhost, or add the option host", r.Host))
+		return
+	case !s.authorized(r):
+		h.Set("WWW-Authenticate", `Basic realm="seamark", charset="UTF-8"`)
+		fail(w, http.StatusUnauthorized, errors.New("a token is needed: as Authorization: Bearer TOKEN, or as the password"))
+		return
+	}
+	select {
+	case s.requests <- struct{}{}:
+		defer func() { <-s.requests }()
+		s.pages.ServeHTTP(w, r)
+	default:
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being served: try again", maxRequests))
+	}
+}
+
+// servesHost reports whether requests for a host are served.
+func (s *service) servesHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.Trim(name, "[]"))
+	own, _, _ := net.SplitHostPort(s.options.addr)
+	_, err := netip.ParseAddr(name)
+	return err == nil || name == "localhost" || name != "" && name == strings.ToLower(own) || slices.Contains(strings.Fields(s.options.hosts), name)
+}
+
+// authorized reports whether a request has the token.
+func (s *service) authorized(r *http.Request) bool {
+	if s.options.token == "" {
+		return true
+	}
+	want, err := readToken(s.options.token)
+	if err != nil {
+		s.log.Error("admin: Refused a request", "client", r.RemoteAddr, "error", err)
+		return false
+	}
+	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		_, got, _ = r.BasicAuth()
+	}
+	return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
+}
+
+// fail writes an error as JSON.
+func fail(w http.ResponseWriter, code int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+}
+
+// write writes a value as JSON.
+func write(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // fails only if the client disconnects
+}
+
+// number returns the parameter of a request, which is 1 to most, or a default.
+func number(r *http.Request, name string, standard, most int) (int, error) {
+	text := r.FormValue(name)
+	if text == "" {
+		return standard, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%s: want a number of 1..%d, got %q", name, most, text)
+	}
+	return n, nil
+}
+
+func (s *service) explain(w http.ResponseWriter, r *http.Request) {
+	q := explain.Query{Name: r.FormValue("name"), Type: r.FormValue("type"), Server: r.FormValue("server")}
+	if q.Name == "" {
+		fail(w, http.StatusBadRequest, errors.New("name: want the name to explain"))
+		return
+	}
+	if client := r.FormValue("client"); client != "" {
+		var err error
+		if q.Client, err = netip.ParseAddr(client); err != nil {
+			fail(w, http.StatusBadRequest, fmt.Errorf("client: want an IP address, got %q", client))
+			return
+		}
+	}
+	select {
+	case s.explanations <- struct{}{}:
+		defer func() { <-s.explanations }()
+	default:
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d explanations are running: try again", maxExplanations))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), explainTimeout)
+	defer cancel()
+	result, err := explain.Explain(ctx, s.ports(), q)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		fail(w, http.StatusGatewayTimeout, err)
+	case err != nil:
+		fail(w, http.StatusBadRequest, err)
+	default:
+		write(w, result)
+	}
+}
+
+func (s *service) ports() []config.Port { return *s.blocks[0].ports.Load() }
+
+func (s *service) top(w http.ResponseWriter, r *http.Request) {
+	by := r.FormValue("by")
+	i := slices.Index(traffic.ListNames[:], by)
+	if i < 0 {
+		fail(w, http.StatusBadRequest, fmt.Errorf("by: want one of %s, got %q", strings.Join(traffic.ListNames[:], ", "), by))
+		return
+	}
+	n, err := number(r, "limit", 20, 500)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	write(w, s.recorder.Top(i, n, time.Now()))
+}
+
+func (s *service) history(w http.ResponseWriter, _ *http.Request) {
+	write(w, s.recorder.History(time.Now()))
+}
+
+// A Status is the state of a server.
+type Status struct {
+	Started time.Time `json:"started"` // when this configuration began to serve
+	Ready   bool      `json:"ready"`
+	// Summary is one sentence about the health of the server.
+	Summary string   `json:"summary"`
+	Unready []string `json:"unready,omitempty"` // directives
+	Servers []string `json:"servers"`
+	Sampled float64  `json:"sampled"` // the share of queries that are recorded
+	// Rates of the last minute: queries a second, and shares of them by response code.
+	Queries float64            `json:"queries"`
+	RCodes  map[string]float64 `json:"rcodes"`
+	P50     time.Duration      `json:"p50"`
+	P99     time.Duration      `json:"p99"`
+	Waste   float64            `json:"waste"` // the share of searches that cannot succeed
+	// Metrics are series of the server about its data, upstreams and queries that wait.
+	Metrics map[string]float64 `json:"metrics"`
+}
+
+// statusMetrics are the families of a Status's Metrics.
+var statusMetrics = []string{
+	"seamark_kubernetes_data_age_seconds", "seamark_kubernetes_records_hash", "seamark_kubernetes_stale", "seamark_kubernetes_synced",
+	"seamark_kubernetes_objects", "seamark_etcd_data_age_seconds", "seamark_etcd_keys", "seamark_forward_upstream_up",
+	"seamark_forward_waiting_queries", "seamark_waiting_queries", "seamark_given_up_queries_total", "coredns_panics_total", "coredns_cache_entries",
+	"process_resident_memory_bytes",
+}
+
+func (s *service) status(w http.ResponseWriter, _ *http.Request) { write(w, s.state()) }
+
+// state returns the present status.
+func (s *service) state() Status {
+	now := time.Now()
+	st := Status{Started: s.started, Servers: []string{}, RCodes: map[string]float64{}, Metrics: s.series(), Sampled: s.recorder.Sampled()}
+	for _, p := range s.ports() {
+		st.Servers = append(st.Servers, p.Name)
+	}
+	for _, a := range s.blocks {
+		for _, h := range a.ready {
+			if name := a.block.NameOf(h); !h.Ready() && !slices.Contains(st.Unready, name) {
+				st.Unready = append(st.Unready, name)
+			}
+		}
+	}
+	st.Ready = len(st.Unready) == 0
+	last := s.recorder.Last(time.Minute, now)
+	st.P50, st.P99 = last.P50, last.P99
+	st.Queries = last.Queries / 60
+	for code, n := range last.RCodes {
+		st.RCodes[code] = n / max(1, last.Queries)
+	}
+	st.Waste = last.Waste / max(1, last.Queries)
+	st.Summary = st.summary()
+	return st
+}
+
+// summary returns one sentence about the worst of what a Status shows.
+func (st *Status) summary() string {
+	down := 0
+	for name, value := range st.Metrics {
+		if strings.HasPrefix(name, "seamark_forward_upstream_up") && value == 0 {
+			down++
+		}
+	}
+	failed, waste := st.RCodes["SERVFAIL"], st.Waste
+	switch {
+	case !st.Ready:
+		return "Not ready: " + strings.Join(st.Unready, ", ") + "."
+	case failed >= 0.05:
+		return fmt.Sprintf("%.0f %% of the answers of the last minute are SERVFAIL.", 100*failed)
+	case down > 0:
+		return fmt.Sprintf("%d upstreams are down.", down)
+	case waste >= 0.3:
+		return fmt.Sprintf("Healthy, but %.0f %% of the queries are searches of pods that cannot succeed.", 100*waste)
+	}
+	return "Healthy."
+}
+
+// series returns the present values of the series of statusMetrics.
+func (s *service) series() map[string]float64 {
+	var text bytes.Buffer
+	_ = s.metrics.WriteText(&text) // a buffer cannot fail
+	found := map[string]float64{}
+	for line := range strings.Lines(text.String()) {
+		i := strings.LastIndexByte(line, ' ')
+		family, _, _ := strings.Cut(line[:max(0, i)], "{")
+		if i < 0 || !slices.Contains(statusMetrics, family) {
+			continue
+		}
+		if v, err := strconv.ParseFloat(strings.TrimSpace(line[i+1:]), 64); err == nil {
+			found[line[:i]] = v
+		}
+	}
+	return found
+}

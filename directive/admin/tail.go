@@ -1,0 +1,132 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/internal/traffic"
+)
+
+const (
+	tailBatch    = 256                    // events that are read at a time
+	tailPause    = 100 * time.Millisecond // between two reads
+	tailSilence  = 15 * time.Second       // after which an empty line is sent
+	tailDeadline = 10 * time.Second       // of one write
+)
+
+// A filter selects events. Fields that are empty select all.
+type filter struct {
+	name, namespace, rcode, source string
+	client                         netip.Prefix
+	slower                         time.Duration
+}
+
+func newFilter(r *http.Request) (f filter, err error) {
+	f = filter{name: strings.ToLower(r.FormValue("name")), namespace: r.FormValue("namespace"), rcode: strings.ToUpper(r.FormValue("rcode")), source: r.FormValue("source")}
+	if text := r.FormValue("client"); text != "" {
+		if f.client, err = netip.ParsePrefix(text); err != nil {
+			ip, bad := netip.ParseAddr(text)
+			if bad != nil {
+				return f, fmt.Errorf("client: want an IP address or a network, got %q", text)
+			}
+			f.client = netip.PrefixFrom(ip, ip.BitLen())
+		}
+	}
+	if text := r.FormValue("slower"); text != "" {
+		if f.slower, err = time.ParseDuration(text); err != nil {
+			return f, fmt.Errorf("slower: want a duration such as 100ms, got %q", text)
+		}
+	}
+	return f, nil
+}
+
+// selects reports whether an event is to be shown. name is part of the event's name.
+func (f *filter) selects(e *traffic.Event) bool {
+	return strings.Contains(e.Name, f.name) && (f.namespace == "" || f.namespace == e.Namespace) &&
+		(f.rcode == "" || f.rcode == e.RCode) && (f.source == "" || f.source == e.Source) &&
+		(!f.client.IsValid() || f.client.Contains(e.Client)) && e.Duration >= f.slower
+}
+
+// tail writes events as they come, a JSON object a line, until the client disconnects. An
+// object with the member lost reports events that the client was too slow for. An empty line
+// shows that the connection is open.
+func (s *service) tail(w http.ResponseWriter, r *http.Request) {
+	f, err := newFilter(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	select {
+	case s.tails <- struct{}{}:
+		defer func() { <-s.tails }()
+	default:
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d tails are running: end one of them", maxTails))
+		return
+	}
+	_, next, changed := s.recorder.Since(math.MaxUint64, 0) // before the client knows that the tail has begun
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	control, out := http.NewResponseController(w), json.NewEncoder(w)
+	flush := func() error {
+		if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		return nil
+	}
+	_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
+	if flush() != nil {
+		return
+	}
+	silence := time.NewTicker(tailSilence)
+	defer silence.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-silence.C:
+			_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
+			if _, err := w.Write([]byte("\n")); err != nil || flush() != nil {
+				return
+			}
+			continue
+		case <-changed:
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
+		var events []traffic.Event
+		before := next
+		events, next, changed = s.recorder.Since(next, tailBatch)
+		if len(events) > 0 && events[0].Sequence > before {
+			if out.Encode(map[string]uint64{"lost": events[0].Sequence - before}) != nil {
+				return
+			}
+		}
+		for i := range events {
+			if f.selects(&events[i]) && out.Encode(&events[i]) != nil {
+				return
+			}
+		}
+		if flush() != nil {
+			return
+		}
+		if len(events) == tailBatch {
+			changed = closed()
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(tailPause):
+		}
+	}
+}
+
+// closed returns a closed channel.
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}

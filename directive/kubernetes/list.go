@@ -1,0 +1,43 @@
+package kubernetes
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// ClusterZones returns the zones that have the names of Services, not the reverse zones.
+func (h *Handler) ClusterZones() (zones []wire.Name) {
+	for _, z := range h.zones {
+		if !z.reverse {
+			zones = append(zones, z.name)
+		}
+	}
+	return zones
+}
+
+// ZoneRecords yields the records of one of the handler's zones below its own name, in wire
+// form with names written out, each valid until yield returns. It yields none of a zone
+// that is not the handler's. Entries are immutable, so it holds no lock while it makes
+// their records.
+func (h *Handler) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {
+	i := slices.IndexFunc(h.zones, func(z *zoneInfo) bool { return z.name == origin })
+	if i < 0 {
+		return func(func([]byte) bool) {}
+	}
+	return func(yield func([]byte) bool) {
+		g := newGenerator(h, h.zones[i])
+		h.index.mu.Lock()
+		if g.zone.reverse {
+			view := g.newReverseView()
+			h.index.mu.Unlock()
+			defer view.close()
+			view.records(yield)
+			return
+		}
+		records := g.newView()
+		h.index.mu.Unlock()
+		records(yield)
+	}
+}

@@ -1,0 +1,126 @@
+package traffic
+
+import (
+	"math/bits"
+	"time"
+)
+
+// The history has a point for each interval of the last hour.
+const (
+	interval = 10 * time.Second
+	points   = 360
+)
+
+// latencyBuckets is the number of classes of durations: class i has those below 2^i
+// microseconds.
+const latencyBuckets = 26
+
+// A Point is what was recorded in one interval of ten seconds. Counts are estimates.
+type Point struct {
+	Time    time.Time          `json:"time"` // when the interval began
+	Queries float64            `json:"queries"`
+	RCodes  map[string]float64 `json:"rcodes,omitempty"`
+	P50     time.Duration      `json:"p50"` // upper bound of the class of the median
+	P99     time.Duration      `json:"p99"`
+	Waste   float64            `json:"waste,omitempty"` // searches that cannot succeed
+}
+
+type point struct {
+	number    int // of the interval since the recorder's start, from 1 on
+	queries   float64
+	waste     float64
+	rcodes    map[string]float64
+	latencies [latencyBuckets]float32
+}
+
+type history struct {
+	start time.Time
+	ring  []point
+}
+
+// number returns the number of the interval that t is in.
+func (h *history) number(t time.Time) int { return 1 + int(max(0, t.Sub(h.start))/interval) }
+
+// maxRCodes bounds the response codes of a point.
+const maxRCodes = 16
+
+func (h *history) add(e *Event) {
+	if h.ring == nil {
+		h.ring = make([]point, points)
+	}
+	number := h.number(e.Time)
+	p := &h.ring[number%points]
+	if p.number != number {
+		*p = point{number: number, rcodes: map[string]float64{}}
+	}
+	p.queries += e.Weight
+	if _, known := p.rcodes[e.RCode]; known || len(p.rcodes) < maxRCodes {
+		p.rcodes[e.RCode] += e.Weight
+	}
+	if e.Search != "" {
+		p.waste += e.Weight
+	}
+	class := bits.Len64(uint64(max(0, e.Duration/time.Microsecond)))
+	p.latencies[min(class, latencyBuckets-1)] += float32(e.Weight)
+}
+
+// quantile returns the upper bound of the class that contains it.
+func (p *point) quantile(q float64) time.Duration {
+	var total, sum float64
+	for _, n := range p.latencies {
+		total += float64(n)
+	}
+	for i, n := range p.latencies {
+		if sum += float64(n); sum >= q*total && total > 0 {
+			return time.Microsecond << i
+		}
+	}
+	return 0
+}
+
+// History returns the points of the last hour, the oldest first. Intervals without
+// queries have none.
+func (r *Recorder) History(now time.Time) []Point {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.history.number(now)
+	list := []Point{}
+	for number := max(1, last-points+1); number <= last && r.history.ring != nil; number++ {
+		p := &r.history.ring[number%points]
+		if p.number != number {
+			continue
+		}
+		codes := make(map[string]float64, len(p.rcodes))
+		for code, n := range p.rcodes {
+			codes[code] = n
+		}
+		list = append(list, Point{
+			Time: r.history.start.Add(time.Duration(number-1) * interval).UTC().Round(0), Queries: p.queries, RCodes: codes, Waste: p.waste,
+			P50: p.quantile(0.5), P99: p.quantile(0.99),
+		})
+	}
+	return list
+}
+
+// Last returns what was recorded in the last time d, as one point.
+func (r *Recorder) Last(d time.Duration, now time.Time) Point {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sum := point{rcodes: map[string]float64{}}
+	last := r.history.number(now)
+	for number := max(1, last-int(d/interval)); number < last && r.history.ring != nil; number++ {
+		p := &r.history.ring[number%points]
+		if p.number != number {
+			continue
+		}
+		sum.queries += p.queries
+		sum.waste += p.waste
+		for code, n := range p.rcodes {
+			sum.rcodes[code] += n
+		}
+		for i, n := range p.latencies {
+			sum.latencies[i] += n
+		}
+	}
+	return Point{Time: now.Add(-d), Queries: sum.queries, RCodes: sum.rcodes, Waste: sum.waste, P50: sum.quantile(0.5), P99: sum.quantile(0.99)}
+}

@@ -1,0 +1,236 @@
+// Package traffic samples the queries of a server for people: the most frequent names and
+// clients, failed names, slow queries, searches that cannot succeed, recent events, and the
+// last hour. The directive admin records queries and serves the lists.
+//
+// Each query is recorded while there are at most Budget of them a second. Above that a
+// share is, chosen at random, and stands for the others: counts are estimates then. So the
+// cost does not grow with the rate of queries. A query that is not recorded costs a random
+// number and a comparison.
+package traffic
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Budget is the number of queries a second that are recorded.
+const Budget = 1000
+
+// The lists of the most frequent keys.
+const (
+	Names = iota
+	Clients
+	Namespaces // of the clients, if they are known
+	NXDomain   // names that do not exist
+	ServFail   // names whose answer is SERVFAIL
+	Slow       // names whose answers took at least SlowFrom, by the time they took in all
+	Waste      // clients whose searches cannot succeed
+	numLists
+)
+
+// ListNames are the names of the lists.
+var ListNames = [numLists]string{"names", "clients", "namespaces", "nxdomain", "servfail", "slow", "waste"}
+
+// SlowFrom is the duration from which on an answer is slow.
+const SlowFrom = 100 * time.Millisecond
+
+// window is how long the counts of a list last: lists show this one and the one before.
+const window = 5 * time.Minute
+
+// An Event is a recorded query.
+type Event struct {
+	Sequence  uint64        `json:"sequence"`
+	Time      time.Time     `json:"time"`
+	Client    netip.Addr    `json:"client"`
+	Namespace string        `json:"namespace,omitempty"` // of the client, if it is known
+	Name      string        `json:"name"`
+	Type      string        `json:"type"`
+	Protocol  string        `json:"protocol"`
+	RCode     string        `json:"rcode"` // "" if no reply was sent
+	Duration  time.Duration `json:"duration"`
+	Size      int           `json:"size"`
+	Source    string        `json:"source"` // the directive that answered
+	Zone      string        `json:"zone"`
+	Search    string        `json:"search,omitempty"` // the name that the client searches for, if this search cannot succeed
+	Weight    float64       `json:"weight"`           // the number of queries that the event stands for
+}
+
+// A Recorder records queries. It is safe for concurrent use.
+type Recorder struct {
+	threshold atomic.Uint64 // a random 32-bit number below it selects the query
+	lost      atomic.Uint64 // queries that were selected while the queue was full
+	queue     chan Event
+	stop      chan struct{}
+	stopped   chan struct{}
+
+	mu       sync.Mutex
+	second   int    // since the start, of the last event
+	recorded int    // in that second
+	next     uint64 // sequence number
+	ring     []Event
+	windows  [2][numLists]top // this one and the one before
+	began    time.Time        // of the first window
+	history  history
+	changed  chan struct{} // closed at the next event
+}
+
+// ringSize is the number of recent events that are kept.
+const ringSize = 2048
+
+// queueSize is the number of events that wait for the recorder's goroutine.
+const queueSize = 512
+
+// NewRecorder returns a recorder that records every query, until there are too many. The
+// caller must stop it.
+func NewRecorder() *Recorder {
+	r := &Recorder{
+		queue: make(chan Event, queueSize), stop: make(chan struct{}), stopped: make(chan struct{}),
+		changed: make(chan struct{}), history: history{start: time.Now()},
+	}
+	r.threshold.Store(1 << 32)
+	go r.run()
+	return r
+}
+
+// Selects reports whether the caller should record the present query.
+func (r *Recorder) Selects() bool {
+	t := r.threshold.Load()
+	return t == 1<<32 || uint64(rand.Uint32()) < t
+}
+
+// Sampled returns the share of queries that are recorded now.
+func (r *Recorder) Sampled() float64 { return float64(r.threshold.Load()) / (1 << 32) }
+
+// Record records a query that Selects has selected, on the recorder's own goroutine. It does
+// not wait: if too many are recorded at once, the query is only counted, and the next event
+// stands for it. Record sets Sequence and Weight.
+func (r *Recorder) Record(e Event) {
+	select {
+	case r.queue <- e:
+	default:
+		r.lost.Add(1)
+	}
+}
+
+// Stop ends the recorder.
+func (r *Recorder) Stop() {
+	close(r.stop)
+	<-r.stopped
+}
+
+func (r *Recorder) run() {
+	defer close(r.stopped)
+	for {
+		select {
+		case <-r.stop:
+			return
+		case e := <-r.queue:
+			r.mu.Lock()
+			e.Weight = float64(1<<32) / float64(r.adapt(e.Time)) * (1 + float64(r.lost.Swap(0)))
+			r.add(e)
+			r.mu.Unlock()
+		}
+	}
+}
+
+// adapt returns the threshold by which the present query was selected, and sets the one for
+// the next queries.
+func (r *Recorder) adapt(now time.Time) uint64 {
+	t := r.threshold.Load()
+	if s := int(now.Sub(r.history.start) / time.Second); s != r.second {
+		if elapsed := s - r.second; r.recorded < Budget/2 || elapsed > 1 { // fewer than half of the budget: record more
+			r.threshold.Store(min(1<<32, t*2))
+		}
+		r.second, r.recorded = s, 0
+	}
+	if r.recorded++; r.recorded%Budget == 0 {
+		r.threshold.Store(max(1, t/2))
+	}
+	return t
+}
+
+func (r *Recorder) add(e Event) {
+	e.Sequence = r.next
+	r.next++
+	if len(r.ring) < ringSize {
+		r.ring = append(r.ring, e)
+	} else {
+		r.ring[e.Sequence%ringSize] = e
+	}
+	r.turn(e.Time)
+	w := &r.windows[0]
+	w[Names].add(e.Name, "", e.Weight)
+	client := e.Client.String()
+	w[Clients].add(client, e.Name, e.Weight)
+	if e.Namespace != "" {
+		w[Namespaces].add(e.Namespace, e.Name, e.Weight)
+	}
+	switch e.RCode {
+	case "NXDOMAIN":
+		w[NXDomain].add(e.Name, client, e.Weight)
+	case "SERVFAIL":
+		w[ServFail].add(e.Name, client, e.Weight)
+	}
+	if e.Duration >= SlowFrom {
+		w[Slow].add(e.Name, e.Source, e.Weight*e.Duration.Seconds())
+	}
+	if e.Search != "" {
+		w[Waste].add(client, e.Name, e.Weight)
+	}
+	r.history.add(&e)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// turn begins a new window if the present one has lasted long enough.
+func (r *Recorder) turn(now time.Time) {
+	switch age := now.Sub(r.began); {
+	case r.began.IsZero():
+		r.began = now
+	case age >= 2*window:
+		r.windows, r.began = [2][numLists]top{}, now
+	case age >= window:
+		r.windows[1], r.windows[0], r.began = r.windows[0], [numLists]top{}, r.began.Add(window)
+	}
+}
+
+// A Top is a list of the most frequent keys.
+type Top struct {
+	By      string        `json:"by"`
+	Window  time.Duration `json:"window"`  // the time that the counts cover
+	Sampled float64       `json:"sampled"` // the share of queries that are recorded now
+	Entries []Entry       `json:"entries"`
+}
+
+// Top returns the n most frequent keys of a list in the last five to ten minutes.
+func (r *Recorder) Top(by, n int, now time.Time) Top {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn(now)
+	t := Top{By: ListNames[by], Sampled: r.Sampled(), Entries: list(n, &r.windows[0][by], &r.windows[1][by])}
+	if !r.began.IsZero() {
+		t.Window = now.Sub(r.began)
+		if r.windows[1][Names].total > 0 {
+			t.Window += window
+		}
+	}
+	return t
+}
+
+// Since returns the events from a sequence number on, as far as they are kept, at most n,
+// the next sequence number, and a channel that is closed when there is another event. With
+// math.MaxUint64 it returns the next sequence number only.
+func (r *Recorder) Since(sequence uint64, n int) (events []Event, next uint64, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.next - uint64(len(r.ring))
+	sequence = max(sequence, first)
+	for sequence < r.next && len(events) < n {
+		events = append(events, r.ring[sequence%ringSize])
+		sequence++
+	}
+	return events, min(sequence, r.next), r.changed
+}
