@@ -34,7 +34,7 @@ help: ## list the targets
 
 build: ## build bin/seamark (PGO=auto for a release)
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -v -trimpath -buildvcs=false \
+	CGO_ENABLED=0 $(GO) build -v -tags grpcnotrace -trimpath -buildvcs=false \
 		-ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o bin/seamark ./cmd/seamark
 
 run: ## build, and serve examples/ on 127.0.0.1:1053

@@ -197,7 +197,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if b.binary == "" {
 		b.say("building our server")
 		b.binary = filepath.Join(b.dir, "seamark")
-		if err := b.build(ctx, "", "-trimpath", "-buildvcs=false", "-pgo="+b.pgo, "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark"); err != nil {
+		if err := b.build(ctx, "", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-pgo="+b.pgo, "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark"); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
 package cache
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +36,7 @@ func (*Store) StateName() string { return "cache" }
 
 // SaveState implements config.State.
 func (st *Store) SaveState(w io.Writer) error {
-	encoder := gob.NewEncoder(w)
+	encoder := json.NewEncoder(w)
 	for name, entries := range st.all() {
 		for _, e := range entries {
 			if err := encoder.Encode(st.saved(name, e)); err != nil {
@@ -80,7 +80,7 @@ func (st *Store) saved(scope string, e *entry) savedEntry {
 // LoadState implements config.State. It ignores entries of server blocks that the plan
 // does not have.
 func (st *Store) LoadState(r io.Reader) error {
-	decoder := gob.NewDecoder(r)
+	decoder := json.NewDecoder(r)
 	for {
 		var e savedEntry
 		switch err := decoder.Decode(&e); {

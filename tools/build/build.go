@@ -113,7 +113,7 @@ func (r Release) binary(p v1.Platform) ([]byte, error) {
 	if p.Architecture == "arm" {
 		env = append(env, "GOARM="+strings.TrimPrefix(p.Variant, "v"))
 	}
-	if err := r.Go(env, "build", "-trimpath", "-buildvcs=false", "-pgo="+r.PGO, "-ldflags", linked, "-o", output, "./cmd/seamark"); err != nil {
+	if err := r.Go(env, "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-pgo="+r.PGO, "-ldflags", linked, "-o", output, "./cmd/seamark"); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(output)
