@@ -148,6 +148,8 @@ var table = map[string]row{
 	"internal/watch":       {third: watchesFiles, noNet: true},
 	// The addresses and nftables rules of a node's cache.
 	"internal/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
+	// The programs at the interfaces of pods, and the links between both.
+	"internal/capture/tcx": {third: []string{"github.com/cilium/ebpf", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The parent process of a node's cache. It passes sockets as servers do that replace
 	// each other.
 	"internal/supervisor": {own: []string{"server/handover"}, third: []string{"golang.org/x/sys/unix"}},
@@ -191,10 +193,10 @@ var table = map[string]row{
 
 // tests lists what every _test.go file may import besides its package's row. Only
 // tests may import the libraries that they use to check replies and messages of dnstap, to
-// write databases for geoip, and for system calls with which they restrict themselves.
+// write databases for geoip, to attach BPF programs, and for system calls with which they restrict themselves.
 var tests = row{
 	own:   []string{anything},
-	third: []string{"github.com/farsightsec/golang-framestream", "github.com/google/nftables", "github.com/maxmind/mmdbwriter", "github.com/miekg/dns", "github.com/quic-go/quic-go", "go.opentelemetry.io/proto/otlp", "golang.org/x/sys/unix", "golang.org/x/tools/txtar", "google.golang.org/grpc", "google.golang.org/protobuf/encoding/protowire", "google.golang.org/protobuf/proto"},
+	third: []string{"github.com/cilium/ebpf", "github.com/farsightsec/golang-framestream", "github.com/google/nftables", "github.com/maxmind/mmdbwriter", "github.com/miekg/dns", "github.com/quic-go/quic-go", "go.opentelemetry.io/proto/otlp", "golang.org/x/sys/unix", "golang.org/x/tools/txtar", "google.golang.org/grpc", "google.golang.org/protobuf/encoding/protowire", "google.golang.org/protobuf/proto"},
 }
 
 // vague lists package names that do not describe what the package provides.

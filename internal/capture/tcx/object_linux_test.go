@@ -1,0 +1,48 @@
+package tcx
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The objects are those that the source makes, with the version of clang that has made
+// them.
+func TestObjects(t *testing.T) {
+	out, err := exec.Command("clang", "--version").Output()
+	if err != nil {
+		t.Skipf("needs clang: %v", err)
+	}
+	recorded, err := os.ReadFile("object/clang_version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`clang version (\d+)`).FindSubmatch(out)
+	if version == nil || string(version[1]) != strings.TrimSpace(string(recorded)) {
+		t.Skipf("needs clang %s, which has made the objects: another version makes other ones", recorded)
+	}
+	if _, err := exec.LookPath("llvm-strip"); err != nil {
+		t.Skipf("needs llvm-strip: %v", err)
+	}
+	dir := t.TempDir()
+	if text, err := exec.Command("program/build", dir).CombinedOutput(); err != nil {
+		t.Fatalf("building the programs: %v\n%s", err, text)
+	}
+	for _, name := range []string{"capture_el.o", "capture_eb.o"} {
+		got, err := os.ReadFile(filepath.Join("object", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("object/%s is not what program/capture.c makes: run go generate ./internal/capture/tcx", name)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package tcx
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// loInterface is the index of lo in every network namespace.
+const loInterface = 1
+
+// state is struct interface of program/capture.c.
+type state struct {
+	mac              atomic.Uint64 // its six bytes in order, and two of zero
+	pending          atomic.Uint64
+	queries, replies atomic.Uint64
+	paused, probe    atomic.Uint64
+	_                [2]uint64
+}
+
+// pair4 and pair6 are the structs of program/capture.c.
+type (
+	pair4 struct{ Cluster, Alias [4]byte }
+	pair6 struct{ Cluster, Alias [16]byte }
+)
+
+// A program is the pair of loaded programs and their maps.
+type program struct {
+	query, reply *ebpf.Program
+	slots        *ebpf.Map
+	page         *Beat
+	heartbeat    *ebpf.Map
+	gate         []byte
+	states       []byte
+	limit        int // of interfaces
+	collection   *ebpf.Collection
+}
+
+// load loads the programs and their maps into the kernel.
+func load(pairs []Pair, port uint16) (*program, error) {
+	spec, err := ebpf.LoadCollectionSpecFromReader(strings.NewReader(object))
+	if err != nil {
+		return nil, err
+	}
+	if err := configure(spec, pairs, port); err != nil {
+		return nil, err
+	}
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, err
+	}
+	p := &program{
+		query: c.Programs["seamark_query"], reply: c.Programs["seamark_reply"], slots: c.Maps["seamark_slots"],
+		heartbeat: c.Maps["seamark_shared"], limit: int(c.Maps["seamark_states"].MaxEntries()), collection: c,
+	}
+	if err := p.mapAll(); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// configure sets the constants of the programs.
+func configure(spec *ebpf.CollectionSpec, pairs []Pair, port uint16) error {
+	var four [maxPairs]pair4
+	var six [maxPairs]pair6
+	n4, n6 := 0, 0
+	for _, p := range pairs {
+		if p.Cluster.Is4() {
+			four[n4] = pair4{p.Cluster.As4(), p.Alias.As4()}
+			n4++
+		} else {
+			six[n6] = pair6{p.Cluster.As16(), p.Alias.As16()}
+			n6++
+		}
+	}
+	return errors.Join(spec.Variables["pairs4"].Set(four), spec.Variables["pairs6"].Set(six),
+		spec.Variables["dns_port"].Set([2]byte{byte(port >> 8), byte(port)}))
+}
+
+// mapAll maps the arrays that this process reads or writes into memory.
+func (p *program) mapAll() (err error) {
+	if p.states, err = mapped(p.collection.Maps["seamark_states"].FD(), p.limit*int(unsafe.Sizeof(state{}))); err != nil {
+		return fmt.Errorf("mapping the states of interfaces: %w", err)
+	}
+	if p.gate, err = mapped(p.collection.Maps["seamark_gate"].FD(), 8); err != nil {
+		return fmt.Errorf("mapping the gate: %w", err)
+	}
+	memory, err := mapped(p.heartbeat.FD(), int(unsafe.Sizeof(shared{})))
+	if err != nil {
+		return fmt.Errorf("mapping the heartbeat: %w", err)
+	}
+	p.page = &Beat{memory, (*shared)(unsafe.Pointer(&memory[0]))}
+	return nil
+}
+
+// open opens or closes the gate for new queries.
+func (p *program) open(open bool) {
+	value := uint64(0)
+	if open {
+		value = 1
+	}
+	(*atomic.Uint64)(unsafe.Pointer(&p.gate[0])).Store(value)
+}
+
+// state returns the state of an interface.
+func (p *program) state(slot uint32) *state {
+	return (*state)(unsafe.Pointer(&p.states[uintptr(slot)*unsafe.Sizeof(state{})]))
+}
+
+// close releases everything. The programs must be detached.
+func (p *program) close() {
+	if p.page != nil {
+		p.page.Close()
+	}
+	for _, memory := range [][]byte{p.gate, p.states} {
+		if memory != nil {
+			_ = unix.Munmap(memory)
+		}
+	}
+	p.collection.Close()
+}
+
+// id returns the kernel's number of a program.
+func id(p *ebpf.Program) (ebpf.ProgramID, error) {
+	info, err := p.Info()
+	if err != nil {
+		return 0, err
+	}
+	id, ok := info.ID()
+	if !ok {
+		return 0, errors.New("the kernel does not report it")
+	}
+	return id, nil
+}
+
+// Probe reports whether Open would work for this process: it loads the programs and
+// attaches nothing.
+func Probe() (Support, error) {
+	_, err := link.QueryPrograms(link.QueryOptions{Target: loInterface, Attach: ebpf.AttachTCXIngress})
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return Unsupported, fmt.Errorf("%w: %s", err, needed)
+	case errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS):
+		return Unsupported, errors.New("the kernel has no TCX: it needs Linux 6.6")
+	case err != nil:
+		return Unknown, fmt.Errorf("listing BPF programs: %w", err)
+	}
+	address := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	p, err := load([]Pair{{address, address}}, 53)
+	if err == nil {
+		p.close()
+		return Supported, nil
+	}
+	return loadSupport(err)
+}
+
+// needed names what loading and attaching the programs require.
+const needed = "the process needs the capabilities BPF and NET_ADMIN and user 0, and a seccomp profile that allows bpf"
+
+func loadSupport(err error) (Support, error) {
+	switch {
+	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) && !isVerifier(err):
+		return Unsupported, fmt.Errorf("loading the BPF programs: %w: %s", err, needed)
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return Unsupported, fmt.Errorf("loading the BPF programs: %w", err)
+	}
+	return Unknown, fmt.Errorf("loading the BPF programs: %w", err)
+}
+
+func isVerifier(err error) bool {
+	_, ok := errors.AsType[*ebpf.VerifierError](err)
+	return ok
+}

@@ -1,0 +1,97 @@
+// Package tcx captures DNS queries of pods on their way into the node: BPF programs at the
+// host's side of each pod's interface (TCX, Linux 6.6) replace the address of the
+// cluster's DNS service by an alias, a private address of the node at which the server
+// listens, and do the reverse in the replies. The command node calls it; package capture
+// adds the aliases to the node and exempts them from connection tracking.
+//
+// Open attaches the programs, Enable lets them capture queries. They do so while
+//
+//   - a Beat has stamped within the last 1.5 s, so that a process that is stopped, or
+//     killed while another one holds the Capture, does not collect queries, and
+//   - a socket of the node receives packets to the alias.
+//
+// Otherwise, and once the process has ended and the kernel has removed the programs with
+// it, packets pass unchanged: kube-proxy's rules send them to the cluster's DNS servers, on
+// the same client sockets. A TCP connection stays with the server that has accepted it.
+//
+// The programs keep no state of connections. Packets with IP options or VLAN tags, IPv6
+// extension headers and fragments of queries pass unchanged; fragments of replies do not
+// need to.
+package tcx
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+//go:generate program/build object
+
+// A Pair is an address of the cluster's DNS service and the alias that replaces it. Both
+// are of the same family.
+type Pair struct{ Cluster, Alias netip.Addr }
+
+// maxPairs is the largest number of pairs of a family.
+const maxPairs = 4
+
+// Options configure a Capture.
+type Options struct {
+	Pairs []Pair
+	Port  uint16 // of DNS, UDP and TCP
+	// Interfaces are comma-separated patterns of path.Match for names of interfaces. If
+	// empty, all veth interfaces count whose peer is in another network namespace.
+	Interfaces string
+	// Foreign makes it capture on interfaces that have BPF programs of others, too.
+	Foreign bool
+	Log     *slog.Logger
+}
+
+// Counters are numbers of a Capture.
+type Counters struct {
+	Queries, Replies   uint64 // rewritten packets
+	Interfaces, Paused uint64 // captured now, and those among them whose replies do not pass
+}
+
+// A Support is the result of Probe.
+type Support int
+
+const (
+	Unknown     Support = iota // it may work; the error has the reason for the doubt
+	Supported                  // Open will work
+	Unsupported                // the error names what is missing
+)
+
+const (
+	// BeatInterval is the time between two stamps of a worker.
+	BeatInterval = 250 * time.Millisecond
+	// retryFirst and retryLast are the shortest and the longest time until an interface
+	// whose replies did not pass is tried again, with one query.
+	retryFirst = 5 * time.Second
+	retryLast  = 5 * time.Minute
+)
+
+// AliasFor returns the n-th default alias for an address of the same family. They are
+// link-local, or of a unique local prefix that spells the program's name.
+func AliasFor(cluster netip.Addr, n int) netip.Addr {
+	last := byte(11 + n)
+	if cluster.Is4() {
+		return netip.AddrFrom4([4]byte{169, 254, 20, last})
+	}
+	return netip.AddrFrom16([16]byte{0xfd, 's', 'e', 'a', 'm', 'a', 'r', 'k', 14: 0, 15: last})
+}
+
+// check returns the first mistake in the options.
+func (o Options) check() error {
+	count := map[bool]int{}
+	for _, p := range o.Pairs {
+		if p.Cluster.Is4() != p.Alias.Is4() || !p.Cluster.IsValid() || !p.Alias.IsValid() {
+			return fmt.Errorf("alias %s for %s: want an address of the same family", p.Alias, p.Cluster)
+		}
+		count[p.Cluster.Is4()]++
+	}
+	if count[true] > maxPairs || count[false] > maxPairs || len(o.Pairs) == 0 {
+		return fmt.Errorf("want 1 to %d cluster addresses of each family to capture, got %d of IPv4 and %d of IPv6", maxPairs, count[true], count[false])
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+//go:build !linux
+
+package tcx
+
+import (
+	"errors"
+	"os"
+)
+
+var errLinux = errors.New("capturing queries at the interfaces of pods needs Linux")
+
+// A Capture is available on Linux only.
+type Capture struct{}
+
+// Probe returns Unsupported.
+func Probe() (Support, error) { return Unsupported, errLinux }
+
+// Open fails.
+func Open(Options) (*Capture, error) { return nil, errLinux }
+
+// Enable does nothing.
+func (*Capture) Enable() {}
+
+// Disable does nothing.
+func (*Capture) Disable() {}
+
+// Close does nothing.
+func (*Capture) Close() {}
+
+// Counters returns zeros.
+func (*Capture) Counters() Counters { return Counters{} }
+
+// Heartbeat returns nil.
+func (*Capture) Heartbeat() *os.File { return nil }
+
+// A Beat is available on Linux only.
+type Beat struct{}
+
+// OpenBeat fails.
+func OpenBeat(*os.File) (*Beat, error) { return nil, errLinux }
+
+// Stamp does nothing.
+func (*Beat) Stamp() {}
+
+// Counters returns zeros.
+func (*Beat) Counters() Counters { return Counters{} }
+
+// Close does nothing.
+func (*Beat) Close() {}
