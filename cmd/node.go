@@ -155,14 +155,18 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	if _, err := r.Check(); err != nil { // before anything changes on the node
 		return failure{err}
 	}
+	var network *nodeCapture
 	switch {
 	case worker != nil:
-		err = p.nodeWorker(&r, worker)
-	case options.Capture == nodecache.CaptureAddress:
-		var c *capture.Capture
-		if c, err = openCapture(options, log, func(kind string) { count(kind).Add(1) }); err == nil {
-			defer c.Close()
-			r.Started, r.Stopping = c.Enable, c.Disable
+		err = p.nodeWorker(&r, worker, options)
+	case options.Capture != nodecache.CaptureNone:
+		if network, err = openCapture(options, log, func(kind string) { count(kind).Add(1) }); err == nil {
+			defer network.Close()
+			r.Started, r.Stopping = network.Enable, network.Disable
+			listenAt(&r, network.aliases)
+			if network.programs != nil {
+				countPackets(o.Metrics, network.programs.Counters)
+			}
 		}
 	}
 	if err != nil {

@@ -177,7 +177,7 @@ func (n *testNode) files(template string) []string {
 	n.t.Helper()
 	dir := n.t.TempDir()
 	write(n.t, filepath.Join(dir, "Corefile.base"), template)
-	return []string{"-localip", nodeDNS + "," + clusterDNS + "," + cluster6, "-conf", filepath.Join(dir, "Corefile"), "-corefile", filepath.Join(dir, "Corefile"),
+	return []string{"-capture=address", "-localip", nodeDNS + "," + clusterDNS + "," + cluster6, "-conf", filepath.Join(dir, "Corefile"), "-corefile", filepath.Join(dir, "Corefile"),
 		"-basecorefile", filepath.Join(dir, "Corefile.base"), "-kubednscm", filepath.Join(dir, "kube-dns"), "-upstreamsvc", "kube-dns-upstream"}
 }
 

@@ -2,12 +2,12 @@ package cmd
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 
 	"github.com/seamark/seamark/compat/nodecache"
 	"github.com/seamark/seamark/internal/capture"
+	"github.com/seamark/seamark/internal/capture/tcx"
 	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/internal/supervisor"
 	"github.com/seamark/seamark/metrics"
@@ -18,14 +18,28 @@ import (
 // captureErrors are the kinds of errors that a Capture counts.
 var captureErrors = []string{capture.ErrorRules, capture.ErrorInterfaceAdd, capture.ErrorInterfaceCheck}
 
+// The numbers that a Capture counts after these.
+const (
+	countPrograms = 8 + iota // 1 if programs capture queries
+	countQueries             // those of tcx.Counters
+	countReplies
+	countInterfaces
+	countPaused
+)
+
 // superviseNode runs the cache of a node in a child process.
 func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error {
 	out := newOutput(p.err)
 	log := server.NewLog(out, klog.Level()) // the worker logs ignored flags
 	exit, err := supervisor.Run(supervisor.Options{
 		Log: log,
-		Open: func(count func(index int)) (supervisor.Capture, error) {
-			return openCapture(options, log, func(kind string) { count(slices.Index(captureErrors, kind)) })
+		Open: func(count func(index int, n uint64)) (supervisor.Capture, error) {
+			c, err := openCapture(options, log, func(kind string) { count(slices.Index(captureErrors, kind), 1) })
+			if err != nil {
+				return nil, err
+			}
+			c.report(count)
+			return c, nil
 		},
 	}, func() bool {
 		p.signals.Release()
@@ -49,20 +63,8 @@ type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-func openCapture(options nodecache.Flags, log *slog.Logger, count func(kind string)) (*capture.Capture, error) {
-	addrs, err := options.Addresses()
-	if err != nil {
-		return nil, err
-	}
-	return capture.Open(capture.Options{
-		Interface: options.Interface, Addresses: addrs, Port: options.Port, HealthPort: options.HealthPort,
-		SetInterface: options.SetupInterface, SetRules: options.SetupIptables, KeepInterface: options.SkipTeardown,
-		Interval: options.SyncInterval, Log: log, CountSetupError: count,
-	})
-}
-
 // nodeWorker prepares a server in the child process.
-func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker) error {
+func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodecache.Flags) error {
 	if sockets := w.Sockets(); len(sockets) > 0 {
 		r.Inherited = new(transport.Inherited)
 		if err := r.Inherited.Add(false, sockets...); err != nil {
@@ -81,7 +83,17 @@ func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker) error {
 	})
 	r.Metrics.Gauge("seamark_node_heartbeat_age_seconds", "Time since the last heartbeat of the process that answers queries.",
 		func() float64 { return w.State().HeartbeatAge.Seconds() })
-	return w.Open()
+	if err := w.Open(); err != nil {
+		return err
+	}
+	if w.Count(countPrograms) > 0 {
+		aliases, _ := aliasesOf(options)
+		listenAt(r, aliases)
+		countPackets(r.Metrics, func() tcx.Counters {
+			return tcx.Counters{Queries: w.Count(countQueries), Replies: w.Count(countReplies), Interfaces: w.Count(countInterfaces), Paused: w.Count(countPaused)}
+		})
+	}
+	return nil
 }
 
 // setupErrors returns the counters of setup errors. Each exists before the first error.

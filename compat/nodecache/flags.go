@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,12 @@ import (
 
 // The ways in which queries of pods reach the server: values of -capture.
 const (
+	// CaptureAuto is CaptureTCX if the kernel has it and there is a ClusterIP to capture,
+	// and CaptureAddress otherwise.
+	CaptureAuto = "auto"
+	// CaptureTCX rewrites queries to a ClusterIP at the interfaces of pods, with BPF
+	// programs. The other local addresses are as with CaptureAddress.
+	CaptureTCX = "tcx"
 	// CaptureAddress adds the local addresses to an interface and exempts their packets
 	// from connection tracking.
 	CaptureAddress = "address"
@@ -26,10 +33,12 @@ const (
 	CaptureNone = "none"
 )
 
-// Flags are the flags of node-cache, -capture and -supervise.
+// Flags are the flags of node-cache, those about the capture, and -supervise.
 type Flags struct {
 	LocalIPs         string // IP,...; empty elements are ignored
 	Capture          string
+	PodInterfaces    string // patterns of CaptureTCX
+	CaptureForeign   bool   // on interfaces with BPF programs of others, too
 	SetupInterface   bool
 	SetupIptables    bool
 	Interface        string
@@ -52,7 +61,7 @@ type Flags struct {
 // DefaultFlags returns the defaults of node-cache.
 func DefaultFlags() Flags {
 	return Flags{
-		Capture: CaptureAddress, SetupInterface: true, SetupIptables: true, Interface: "nodelocaldns",
+		Capture: CaptureAuto, SetupInterface: true, SetupIptables: true, Interface: "nodelocaldns",
 		SyncInterval: time.Minute, Base: "/etc/coredns/Corefile.base", Corefile: "/etc/Corefile", ConfigDir: "/etc/kube-dns",
 		UpstreamService: "kube-dns", Port: 53, HealthPort: 8080, MetricsAddress: "0.0.0.0:9353", Prometheus: ":9253",
 		Supervise: true,
@@ -62,7 +71,9 @@ func DefaultFlags() Flags {
 // AddFlags adds the flags to set. Their defaults are the current values.
 func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.LocalIPs, "localip", "", "`IP,...` to serve, IPv4 and IPv6 (required)")
-	set.StringVar(&f.Capture, "capture", f.Capture, "how queries reach the server: address (add the local addresses to the node) or none")
+	set.StringVar(&f.Capture, "capture", f.Capture, "how queries reach the server: tcx (BPF programs at the interfaces of pods), address (add the local addresses to the node), auto or none")
+	set.StringVar(&f.PodInterfaces, "capture-interfaces", "", "`PATTERN,...` of the names of pods' interfaces for tcx, such as cali* (default every veth to another network namespace)")
+	set.BoolVar(&f.CaptureForeign, "capture-foreign", false, "with tcx, capture on interfaces that have BPF programs of others, such as Cilium's, too")
 	set.BoolVar(&f.Supervise, "supervise", f.Supervise, "answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
 	set.BoolVar(&f.SetupInterface, "setupinterface", f.SetupInterface, "add the local addresses to an interface")
 	set.StringVar(&f.Interface, "interfacename", f.Interface, "`NAME` of the dummy interface for the local addresses")
@@ -87,7 +98,7 @@ func (f Flags) Notes() (notes []string) {
 	if f.ReloadWithSignal {
 		notes = append(notes, "-reloadwithsignal has no effect: a change of the template or of the ConfigMap is applied at once, without a signal")
 	}
-	if !f.SetupIptables && f.Capture == CaptureAddress {
+	if !f.SetupIptables && f.Capture != CaptureNone {
 		notes = append(notes, "-setupiptables=false: there are no rules in nftables, so queries to a ClusterIP go to the cluster's DNS servers unless other rules exempt it from connection tracking")
 	}
 	return notes
@@ -102,8 +113,19 @@ func (f Flags) Check() error {
 		flags.CheckRange("-health-port", f.HealthPort, 1, math.MaxUint16),
 		flags.CheckRange("-syncinterval", f.SyncInterval, time.Second, 24*time.Hour),
 	}
-	if f.Capture != CaptureAddress && f.Capture != CaptureNone {
-		errs = append(errs, fmt.Errorf("-capture: want %s or %s, got %q", CaptureAddress, CaptureNone, f.Capture))
+	switch f.Capture {
+	case CaptureAuto, CaptureAddress, CaptureNone:
+	case CaptureTCX:
+		if err == nil && len(f.ClusterIPs()) == 0 {
+			errs = append(errs, fmt.Errorf("-capture=tcx: want a ClusterIP in -localip, got %s", f.LocalIPs))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("-capture: want %s, %s, %s or %s, got %q", CaptureAuto, CaptureTCX, CaptureAddress, CaptureNone, f.Capture))
+	}
+	for p := range strings.SplitSeq(f.PodInterfaces, ",") {
+		if _, err := path.Match(p, ""); err != nil || p == "" && f.PodInterfaces != "" {
+			errs = append(errs, fmt.Errorf("-capture-interfaces: want patterns of names such as veth*,cali*, got %q", p))
+		}
 	}
 	if n := len(f.Interface); n == 0 || n > 15 || strings.ContainsAny(f.Interface, "/ \t\n:") {
 		errs = append(errs, fmt.Errorf("-interfacename: want 1 to 15 characters without / and :, got %q", f.Interface))
@@ -136,6 +158,12 @@ func (f Flags) Addresses() (addrs []netip.Addr, err error) {
 		return nil, errors.New("-localip: want the addresses to serve, such as 169.254.20.10")
 	}
 	return addrs, nil
+}
+
+// ClusterIPs returns the local addresses that are not link-local: those of a Service.
+func (f Flags) ClusterIPs() (addrs []netip.Addr) {
+	all, _ := f.Addresses() // Check reports the error
+	return slices.DeleteFunc(all, netip.Addr.IsLinkLocalUnicast)
 }
 
 // An interval is a duration, or a number of seconds as node-cache documents it.

@@ -42,7 +42,11 @@ func TestFlagsParse(t *testing.T) {
 		{"--localip=0.0.0.0", `-localip: want IP addresses`},
 		{"--localip=10.0.0.1 --syncinterval=x", "want seconds such as 60, or a duration such as 60s"},
 		{"--localip=10.0.0.1 --syncinterval=0", "-syncinterval: want 1s..24h0m0s, got 0s"},
-		{"--localip=10.0.0.1 --capture=tcx", `-capture: want address or none, got "tcx"`},
+		{"--localip=169.254.20.10,10.0.0.1 --capture=tcx --capture-interfaces=cali*,veth* --capture-foreign", ""},
+		{"--localip=10.0.0.1 --capture=xdp", `-capture: want auto, tcx, address or none, got "xdp"`},
+		{"--localip=169.254.20.10,fe80::1 --capture=tcx", "-capture=tcx: want a ClusterIP in -localip, got 169.254.20.10,fe80::1"},
+		{"--localip=10.0.0.1 --capture-interfaces=veth*,", `-capture-interfaces: want patterns of names such as veth*,cali*, got ""`},
+		{"--localip=10.0.0.1 --capture-interfaces=[", `-capture-interfaces: want patterns`},
 		{"--localip=10.0.0.1 --interfacename=a-name-too-long-x", "-interfacename: want 1 to 15 characters"},
 		{"--localip=10.0.0.1 --health-port=0", "-health-port: want 1..65535, got 0"},
 		{"--localip=10.0.0.1 --kubednscm=", "-kubednscm: want a path, got none"},
@@ -57,6 +61,32 @@ func TestFlagsParse(t *testing.T) {
 		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
 			t.Errorf("%q: got error %v, want %q", c.args, err, c.want)
 		}
+	}
+}
+
+// The directives that listen have the aliases; the Corefile that was read does not.
+func TestListenAt(t *testing.T) {
+	text := `.:53 {
+    bind 169.254.20.10 10.96.0.10 {
+        except 10.96.0.10
+    }
+    ready 10.96.0.10:8181
+    prometheus [fd00:96::10]:9253
+    forward . 10.96.0.10
+}
+`
+	read := corefile.ReadText("Corefile", []byte(text))
+	alias, alias6 := netip.MustParseAddr("169.254.20.11"), netip.MustParseAddr("fd00::11")
+	got, err := corefile.Format(ListenAt(read, map[netip.Addr]netip.Addr{
+		netip.MustParseAddr("10.96.0.10"): alias, netip.MustParseAddr("fd00:96::10"): alias6,
+	}).Servers)
+	want := strings.NewReplacer("bind 169.254.20.10 10.96.0.10", "bind 169.254.20.10 169.254.20.11", "except 10.96.0.10", "except 169.254.20.11",
+		"ready 10.96.0.10", "ready 169.254.20.11", "[fd00:96::10]", "[fd00::11]").Replace(text)
+	if err != nil || got != want {
+		t.Errorf("with aliases: got error %v and\n%s\nwant\n%s", err, got, want)
+	}
+	if before, _ := corefile.Format(read.Servers); before != text {
+		t.Errorf("the Corefile that was read: got\n%s\nwant\n%s", before, text)
 	}
 }
 

@@ -187,7 +187,7 @@ func (s *supervisor) handle(e event) {
 		var err error
 		if s.capture == nil {
 			var c Capture
-			if c, err = s.Open(func(index int) { s.shared.counts[index].Add(1) }); err == nil {
+			if c, err = s.Open(func(index int, n uint64) { s.shared.counts[index].Add(n) }); err == nil {
 				s.capture = c
 			}
 		}

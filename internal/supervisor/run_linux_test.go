@@ -51,7 +51,7 @@ type fakeWorker struct {
 func newFakeNode(t *testing.T) *fakeNode {
 	n := &fakeNode{T: t, capture: new(fakeCapture), signals: make(chan os.Signal), exit: make(chan Exit, 1), zero: time.Now().Add(-time.Hour)}
 	n.s = &supervisor{
-		Options: Options{Log: slog.New(slog.DiscardHandler), Open: func(func(int)) (Capture, error) {
+		Options: Options{Log: slog.New(slog.DiscardHandler), Open: func(func(int, uint64)) (Capture, error) {
 			n.capture.calls = append(n.capture.calls, "open")
 			return n.capture, n.openErr
 		}},

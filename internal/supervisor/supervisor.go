@@ -51,8 +51,9 @@ type Capture interface {
 type Options struct {
 	Log *slog.Logger
 	// Open prepares the node for the first worker, which is about to listen. The function
-	// count adds one to a number that the worker shows in a metric: Worker.Count.
-	Open func(count func(index int)) (Capture, error)
+	// count adds n to a number that the worker reads: Worker.Count. Any goroutine may call
+	// it.
+	Open func(count func(index int, n uint64)) (Capture, error)
 }
 
 // maxCounts is the number of counters that a Capture may use.

@@ -1,0 +1,214 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/compat/nodecache"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/capture"
+	"github.com/seamark/seamark/internal/capture/tcx"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+// A nodeCapture is what makes queries of pods reach the server: a supervisor.Capture.
+type nodeCapture struct {
+	aliases   map[netip.Addr]netip.Addr // by the ClusterIP; none without programs
+	addresses *capture.Capture
+	programs  *tcx.Capture // nil without programs
+	beat      *tcx.Beat
+	stop      context.CancelFunc
+	task      sync.WaitGroup
+}
+
+// openCapture adds addresses, and attaches programs if the flags or the kernel say so.
+// Queries are captured from Enable on.
+func openCapture(f nodecache.Flags, log *slog.Logger, count func(kind string)) (*nodeCapture, error) {
+	n := new(nodeCapture)
+	local, err := f.Addresses()
+	if err != nil {
+		return nil, err
+	}
+	if useTCX(f, log) {
+		n.aliases, local = aliasesOf(f)
+		if err := n.attach(f, log); err != nil {
+			return nil, err
+		}
+	}
+	n.addresses, err = capture.Open(capture.Options{
+		Interface: f.Interface, Addresses: local, Port: f.Port, HealthPort: f.HealthPort,
+		SetInterface: f.SetupInterface, SetRules: f.SetupIptables, KeepInterface: f.SkipTeardown,
+		Interval: f.SyncInterval, Log: log, CountSetupError: count,
+	})
+	if err != nil {
+		n.detach()
+		return nil, err
+	}
+	return n, nil
+}
+
+// useTCX decides whether queries are captured by programs, and logs why.
+func useTCX(f nodecache.Flags, log *slog.Logger) bool {
+	if f.Capture != nodecache.CaptureAuto {
+		return f.Capture == nodecache.CaptureTCX
+	}
+	var err error
+	switch {
+	case len(f.ClusterIPs()) == 0:
+		err = errors.New("-localip has no ClusterIP")
+	case !f.SetupInterface:
+		err = errors.New("-setupinterface=false: there are no aliases")
+	default:
+		var support tcx.Support
+		if support, err = tcx.Probe(); support == tcx.Supported {
+			log.Info("Queries are captured at the interfaces of pods", "capture", nodecache.CaptureTCX, "reason", "the kernel supports it")
+			return true
+		}
+	}
+	log.Info("Queries are captured by local addresses", "capture", nodecache.CaptureAddress, "reason", err)
+	return false
+}
+
+// aliasesOf returns an alias for each ClusterIP, and the local addresses with the aliases
+// in place of the ClusterIPs.
+func aliasesOf(f nodecache.Flags) (aliases map[netip.Addr]netip.Addr, local []netip.Addr) {
+	aliases = map[netip.Addr]netip.Addr{}
+	clusterIPs := f.ClusterIPs()
+	all, _ := f.Addresses() // Check reports the error
+	for _, ip := range all {
+		if !slices.Contains(clusterIPs, ip) {
+			local = append(local, ip)
+		}
+	}
+	for _, ip := range clusterIPs {
+		for i := 0; ; i++ {
+			if alias := tcx.AliasFor(ip, i); !slices.Contains(local, alias) {
+				aliases[ip] = alias
+				local = append(local, alias)
+				break
+			}
+		}
+	}
+	return aliases, local
+}
+
+// listenAt makes the server listen at aliases in place of ClusterIPs.
+func listenAt(r *server.Run, aliases map[netip.Addr]netip.Addr) {
+	read := r.Read
+	r.Read = func() corefile.Reading { return nodecache.ListenAt(read(), aliases) }
+}
+
+// attach attaches the programs, and stamps their heartbeat until close.
+func (n *nodeCapture) attach(f nodecache.Flags, log *slog.Logger) (err error) {
+	o := tcx.Options{Port: f.Port, Interfaces: f.PodInterfaces, Foreign: f.CaptureForeign, Log: log}
+	for cluster, alias := range n.aliases {
+		o.Pairs = append(o.Pairs, tcx.Pair{Cluster: cluster, Alias: alias})
+	}
+	if n.programs, err = tcx.Open(o); err != nil {
+		return err
+	}
+	if n.beat, err = tcx.OpenBeat(n.programs.Heartbeat()); err != nil {
+		n.programs.Close()
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stop = cancel
+	n.every(ctx, n.beat.Stamp)
+	return nil
+}
+
+// every calls f at the interval of the heartbeat until ctx ends.
+func (n *nodeCapture) every(ctx context.Context, f func()) {
+	n.task.Go(func() {
+		ticker := time.NewTicker(tcx.BeatInterval)
+		defer ticker.Stop()
+		for f(); ; f() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	})
+}
+
+// report adds the numbers of the programs to those of the supervisor.
+func (n *nodeCapture) report(count func(index int, n uint64)) {
+	if n.programs == nil {
+		return
+	}
+	count(countPrograms, 1)
+	var before tcx.Counters
+	ctx, cancel := context.WithCancel(context.Background())
+	stop := n.stop
+	n.stop = func() {
+		stop()
+		cancel()
+	}
+	n.every(ctx, func() {
+		now := n.programs.Counters()
+		count(countQueries, now.Queries-before.Queries)
+		count(countReplies, now.Replies-before.Replies)
+		count(countInterfaces, now.Interfaces-before.Interfaces) // modulo 2^64
+		count(countPaused, now.Paused-before.Paused)
+		before = now
+	})
+}
+
+// countPackets adds the numbers of the programs to the metrics.
+func countPackets(m *metrics.Registry, counters func() tcx.Counters) {
+	read := func(value func(tcx.Counters) uint64) func() float64 {
+		return func() float64 { return float64(value(counters())) }
+	}
+	m.CounterFunc("seamark_node_capture_query_packets_total", "Packets of pods whose destination was replaced.", read(func(c tcx.Counters) uint64 { return c.Queries }))
+	m.CounterFunc("seamark_node_capture_reply_packets_total", "Packets to pods whose source was replaced.", read(func(c tcx.Counters) uint64 { return c.Replies }))
+	m.Gauge("seamark_node_capture_interfaces", "Interfaces of pods with the programs.", read(func(c tcx.Counters) uint64 { return c.Interfaces }))
+	m.Gauge("seamark_node_capture_paused_interfaces", "Interfaces of pods that replies do not pass to, whose queries go to the cluster's DNS servers.", read(func(c tcx.Counters) uint64 { return c.Paused }))
+}
+
+// Enable captures queries: the server answers.
+func (n *nodeCapture) Enable() {
+	n.addresses.Enable()
+	if n.programs != nil {
+		n.programs.Enable()
+	}
+}
+
+// Suspend captures no queries until Enable is called.
+func (n *nodeCapture) Suspend() {
+	if n.programs != nil {
+		n.programs.Disable()
+	}
+	n.addresses.Suspend()
+}
+
+// Disable captures no more queries. If another instance is about to serve, its capture
+// comes first.
+func (n *nodeCapture) Disable() {
+	n.addresses.Disable()
+	if n.programs != nil {
+		n.programs.Disable()
+	}
+}
+
+// Close removes the programs and the addresses.
+func (n *nodeCapture) Close() {
+	n.detach()
+	n.addresses.Close()
+}
+
+// detach removes the programs.
+func (n *nodeCapture) detach() {
+	if n.programs != nil {
+		n.stop()
+		n.task.Wait()
+		n.beat.Close()
+		n.programs.Close()
+	}
+}
