@@ -132,11 +132,11 @@ func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 		case <-ticker.C:
 			s.check()
 		case <-s.release.C:
-			releaseFilePages()
 			if s.freshHeap {
 				s.freshHeap = false
 				debug.FreeOSMemory()
 			}
+			releaseFilePages() // those of the collector, too
 			s.release.Reset(releaseInterval)
 		}
 	}

@@ -240,8 +240,8 @@ func TestWorkerCrashLoop(t *testing.T) {
 					if serves && w.serving.IsZero() {
 						w.serve()
 					}
-					w.end(exited(1))
 					count := len(n.started)
+					w.end(exited(1))
 					for synctest.Wait(); len(n.started) == count; synctest.Wait() {
 						time.Sleep(10 * time.Millisecond)
 					}
