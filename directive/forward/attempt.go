@@ -25,6 +25,7 @@ type attempt struct {
 	edns       bool
 	noEDNS     bool // send without EDNS, because the upstream rejected it
 	useStream  bool // send over a connection instead of UDP
+	mayUseUDP  bool // useStream is set by prefer_tcp alone
 	fresh      bool // use another socket or connection than the previous attempt
 	plainCase  bool // send in the client's letter case
 	randomCase bool // sent in the request's random letter case

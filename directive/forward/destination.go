@@ -31,6 +31,7 @@ type destination struct {
 	port       uint16
 	serverName string // the name in the upstream's certificate
 	url        string // for DNS over HTTPS, and of a Unix domain socket
+	fallback   bool   // of the option fallback
 }
 
 // A target identifies one upstream.
@@ -39,6 +40,7 @@ type target struct {
 	addr       netip.AddrPort
 	serverName string
 	url        string
+	fallback   bool
 }
 
 // multiplexed reports whether each query is a request of HTTP or a stream of QUIC, which package
@@ -57,7 +59,7 @@ func (t target) String() string {
 
 // targetAt returns the upstream at an address of the destination.
 func (d destination) targetAt(addr netip.Addr) target {
-	t := target{scheme: d.scheme, addr: netip.AddrPortFrom(addr, d.port), serverName: d.serverName}
+	t := target{scheme: d.scheme, addr: netip.AddrPortFrom(addr, d.port), serverName: d.serverName, fallback: d.fallback}
 	if t.serverName == "" && (d.scheme == schemeTLS || d.scheme == schemeGRPC || d.scheme == schemeQUIC) {
 		t.serverName = d.host
 	}

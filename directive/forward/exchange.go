@@ -16,7 +16,7 @@ import (
 const (
 	// exchangeTimeout is the time for one query, as in CoreDNS.
 	exchangeTimeout = 5 * time.Second
-	// maxSends bounds the attempts for one query.
+	// maxSends bounds the attempts for one query, if the option attempts does not.
 	maxSends = 16
 	// slowFactor is how many times as long as the fastest candidate an upstream may
 	// take before the query is also sent to another one.
@@ -202,7 +202,7 @@ func (x *exchange) maySend() bool {
 	if limit < 0 {
 		limit = 2 * len(x.candidates)
 	}
-	return x.sent < maxSends && (limit == 0 || x.failures < limit)
+	return x.sent < x.set.options.maxSends && (limit == 0 || x.failures < limit)
 }
 
 // allDown reports whether all candidates have failed their health checks.

@@ -32,6 +32,9 @@ import (
 //	    except ZONES...
 //	    force_tcp
 //	    prefer_udp
+//	    prefer_tcp
+//	    fallback TO...
+//	    attempts N
 //	    policy random|round_robin|sequential
 //	    max_concurrent N
 //	    read_timeout DURATION
@@ -65,8 +68,9 @@ import (
 //   - a file such as /etc/resolv.conf, whose nameserver lines count. It is read
 //     again when it changes. As long as it is unreadable or has no such line, the
 //     last addresses are used;
-//   - a host name, whose addresses are looked up every 30s by the machine's own
-//     resolver, or by those of the option resolver.
+//   - a host name, whose addresses are looked up every 30s, and when an upstream has
+//     failed, by the machine's own resolver, or by those of the option resolver. Of
+//     more than 15 addresses each server uses a random choice.
 //
 // You can give forward several times. A query goes to the first one, in the
 // order of the file, whose FROM contains its name.
@@ -119,6 +123,11 @@ import (
 //   - force_tcp: send all queries over TCP. By default a query is sent over the
 //     protocol that the client used.
 //   - prefer_udp: send queries over UDP, also those received over TCP.
+//   - prefer_tcp: send queries over TCP, and over UDP to an upstream that could not be
+//     connected to, for 10s, and when a query is sent to it again.
+//   - fallback: upstreams that get a query if two others have not answered it, or
+//     while no address of the others is known, or all are suspect or down.
+//   - attempts: how often a query is sent at most, 1 to 16; 16.
 //   - policy: the upstream to query first: a random one (the default), each in
 //     turn, or the first in the file. Upstreams that are suspect or down come
 //     last.
@@ -204,6 +213,20 @@ import (
 //	    }
 //	}
 //
+// All replicas of a cluster's DNS, from a node: the name of a headless Service, looked up
+// at the ClusterIP of another Service, which answers as long as no replica is known:
+//
+//	.:1053 {
+//	    forward cluster.local kube-dns-replicas.kube-system.svc.cluster.local {
+//	        resolver 10.96.0.11
+//	        fallback 10.96.0.11
+//	        prefer_tcp
+//	        attempts 4
+//	    }
+//	}
+//
+// A ClusterIP alone would lead all queries of a connection to one replica.
+//
 // Same as CoreDNS: syntax and defaults, and the errors in log lines. Different:
 // another upstream is queried when one is slow; queries over UDP are in random letter
 // case; truncated replies are queried
@@ -211,7 +234,8 @@ import (
 // NSID, keepalive, padding) are not passed on; all zones of a CIDR count; when all
 // upstreams are down the wait is short, or none; host names are looked up again
 // and need not resolve at the start; queries for AXFR and IXFR are NOTIMP.
-// Seamark only: equal queries are sent once, and queries are retried.
+// Seamark only: equal queries are sent once, queries are retried, and the options
+// prefer_tcp, fallback and attempts.
 type Forward struct {
 	from          []wire.Name
 	except        []wire.Name
@@ -235,6 +259,8 @@ type options struct {
 	destinations []destination
 	forceTCP     bool
 	preferUDP    bool
+	preferTCP    bool
+	maxSends     int
 	expire       time.Duration
 	maxAge       time.Duration // zero: no limit
 	maxIdleConns int           // zero: no limit
@@ -442,4 +468,13 @@ func (f *Forward) Exclude(name string, exclude bool) {
 			return
 		}
 	}
+}
+
+// Forwards reports whether all names in a zone are forwarded. It is for directive
+// kubernetes.
+func (f *Forward) Forwards(zone wire.Name) bool {
+	within := func(other wire.Name) bool { return wire.Within(zone, other) }
+	return slices.ContainsFunc(f.from, within) && !slices.ContainsFunc(f.except, func(other wire.Name) bool {
+		return within(other) || wire.Within(other, zone)
+	})
 }

@@ -12,8 +12,12 @@ import (
 const probeTimeout = time.Second
 
 // startChecks starts health checks unless they are running. They end with the first
-// reply.
+// reply. Host names are looked up: the upstream may have another address.
 func (u *upstream) startChecks() {
+	select {
+	case u.set.failed <- struct{}{}:
+	default:
+	}
 	if u.options().maxFails == 0 || !u.checking.CompareAndSwap(false, true) {
 		return
 	}

@@ -26,7 +26,7 @@ var errSimilar = errors.New("too many different queries for the name and type ar
 // sent. If observed, it keeps the messages for observers. wake is called when it
 // finishes, perhaps before join returns.
 func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wake func()) *exchange {
-	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP)
+	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP && !s.options.preferTCP)
 	r.observed = observed
 	hash := maphash.Bytes(s.seed, q.Name()) + uint64(q.Type)
 	s.exchangeMu.Lock()

@@ -70,6 +70,7 @@ func newForward() *Forward {
 		maxFails:    2,
 		maxAttempts: -1,
 		policy:      random,
+		maxSends:    maxSends,
 		checkEvery:  500 * time.Millisecond,
 		checkDomain: wire.Root,
 		tls:         tlsOptions{Config: &tls.Config{MinVersion: tls.VersionTLS12}},
@@ -133,6 +134,9 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 	return f.parseWith(b, d, parseDestination,
 		corefile.Option{Usage: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
 		corefile.Option{Usage: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
+		corefile.Option{Usage: "prefer_tcp", Set: corefile.Flag(&o.preferTCP)},
+		corefile.Option{Usage: "attempts N", Set: corefile.Int(&o.maxSends, 1, maxSends)},
+		corefile.Option{Usage: "fallback TO...", Set: func(d corefile.Directive) error { return f.parseFallback(b, d, parseDestination) }},
 		corefile.Option{Usage: "expire DURATION", Set: corefile.Duration(&o.expire, 0, oneDay)},
 		corefile.Option{Usage: "max_age DURATION", Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
 		corefile.Option{Usage: "max_idle_conns N", Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
@@ -181,6 +185,9 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 
 // checkConflicts returns an error for options that contradict each other.
 func (o *options) checkConflicts(d corefile.Directive) error {
+	if o.preferTCP && (o.forceTCP || o.preferUDP) {
+		return d.Errorf("prefer_tcp, force_tcp and prefer_udp exclude each other")
+	}
 	if o.maxAge > 0 && o.maxAge < o.expire {
 		return d.Errorf("max_age %v is shorter than expire %v", o.maxAge, o.expire)
 	}
@@ -196,6 +203,7 @@ func (o *options) checkConflicts(d corefile.Directive) error {
 func (f *Forward) parseTo(b *config.Block, d corefile.Directive, parseDestination parseDestinationFunc) error {
 	var errs []error
 	upstreams := 0
+	upstreams += len(f.options.destinations)
 	for _, a := range d.Args[1:] {
 		p, err := parseDestination(a.Text, func(path string) bool {
 			info, err := os.Stat(b.Path(path))
@@ -224,6 +232,17 @@ func (f *Forward) parseTo(b *config.Block, d corefile.Directive, parseDestinatio
 		errs = append(errs, d.Errorf("want at most %d upstreams, got %d", maxUpstreams, upstreams))
 	}
 	return errors.Join(errs...)
+}
+
+// parseFallback adds the upstreams of the option fallback, after all others.
+func (f *Forward) parseFallback(b *config.Block, d corefile.Directive, parseDestination parseDestinationFunc) error {
+	n := len(f.options.destinations)
+	d.Args = append([]corefile.Token{d.Token}, d.Args...) // parseTo skips FROM
+	err := f.parseTo(b, d, parseDestination)
+	for i := range f.options.destinations[n:] {
+		f.options.destinations[n+i].fallback = true
+	}
+	return err
 }
 
 // parseCheck reads health_check DURATION [no_rec] [domain NAME].

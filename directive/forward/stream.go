@@ -110,8 +110,14 @@ func (u *upstream) proto() int {
 func (s *stream) run() {
 	if err := s.dial(); err != nil {
 		s.retired.Store(true)
+		s.upstream.noTCPUntil.Store(int64(clock.Now() + noTCPFor))
 		for _, a := range s.close() {
-			s.upstream.fail(a, err)
+			if a.mayUseUDP && !a.sender.isFinished() {
+				a.useStream, a.mayUseUDP = false, false
+				s.upstream.sendUDP(a)
+			} else {
+				s.upstream.fail(a, err)
+			}
 		}
 		return
 	}

@@ -1,8 +1,10 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"time"
@@ -16,7 +18,7 @@ const (
 	// changes, as for a single file mounted into a container.
 	pollInterval = 5 * time.Second
 	// Host names are looked up every resolveInterval, and every resolveRetry as
-	// long as they have no address.
+	// long as they have no address, and after an upstream has failed.
 	resolveInterval = 30 * time.Second
 	resolveRetry    = time.Second
 	// During startPhase, failed lookups are not logged, and they are repeated every
@@ -38,6 +40,7 @@ type updater struct {
 	resolved []time.Time     // the time of the last lookup, by destination
 	warned   map[string]bool // sources whose failure is logged
 	started  time.Time
+	urgent   bool     // an upstream has failed since the last lookup
 	current  []target // of the set
 }
 
@@ -79,6 +82,8 @@ func (u *updater) run() {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-u.set.failed:
+			u.urgent = lookups != nil
 		case <-lookups:
 			if next := u.retryInterval(); next != interval {
 				interval = next
@@ -92,6 +97,7 @@ func (u *updater) run() {
 // update reads the files, looks up the host names that are due, and passes the
 // addresses to the set.
 func (u *updater) update(ctx context.Context) {
+	looked := false
 	for i, d := range u.set.options.destinations {
 		switch {
 		case d.file != "":
@@ -102,20 +108,20 @@ func (u *updater) update(ctx context.Context) {
 			}
 			u.setAddrs(i, d.file, addrs, err)
 		case d.host != "":
-			if since := time.Since(u.resolved[i]); since < u.retryInterval() || since < resolveInterval && len(u.addrs[i]) > 0 {
+			if since := time.Since(u.resolved[i]); since < u.retryInterval() || since < resolveInterval && len(u.addrs[i]) > 0 && !u.urgent {
 				continue
 			}
-			u.resolved[i] = time.Now()
+			u.resolved[i], looked = time.Now(), true
 			lookup, cancel := context.WithTimeout(ctx, resolveTimeout)
 			addrs, err := u.set.resolver.LookupNetIP(lookup, "ip", d.host)
 			cancel()
 			for i, a := range addrs {
 				addrs[i] = a.Unmap()
 			}
-			slices.SortFunc(addrs, netip.Addr.Compare) // resolvers rotate addresses
-			u.setAddrs(i, d.host, slices.Compact(addrs), err)
+			u.setAddrs(i, d.host, u.set.choose(addrs), err)
 		}
 	}
+	u.urgent = u.urgent && !looked
 	current := u.set.targets(u.addrs)
 	if slices.Equal(current, u.current) {
 		return
@@ -152,4 +158,22 @@ func (u *updater) setAddrs(i int, name string, addrs []netip.Addr, err error) {
 	} else {
 		u.set.log.Warn("forward: No upstream address found, using the last ones", "source", name, "error", err)
 	}
+}
+
+// choose returns the addresses of a host name that become upstreams, in order. Of many it
+// chooses some at random, so that the nodes of a cluster spread over all, and keeps most of
+// its choice when the addresses change.
+func (s *upstreamSet) choose(addrs []netip.Addr) []netip.Addr {
+	slices.SortFunc(addrs, netip.Addr.Compare) // resolvers rotate addresses
+	addrs = slices.Compact(addrs)
+	room := max(1, maxUpstreams+1-len(s.options.destinations))
+	if len(addrs) <= room {
+		return addrs
+	}
+	slices.SortFunc(addrs, func(a, b netip.Addr) int {
+		return cmp.Compare(maphash.Comparable(s.seed, a), maphash.Comparable(s.seed, b))
+	})
+	addrs = addrs[:room]
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return addrs
 }

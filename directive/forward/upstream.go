@@ -31,6 +31,7 @@ type upstream struct {
 	checking     atomic.Bool
 	lastTrial    atomic.Int64 // when a query was last sent although the upstream was down
 	noEDNSUntil  atomic.Int64 // of package clock
+	noTCPUntil   atomic.Int64 // of package clock: with prefer_tcp
 	letterCase   caseMemory
 
 	mu         sync.Mutex
@@ -50,6 +51,9 @@ const (
 	// noEDNSFor is how long queries are sent without EDNS to an upstream that does
 	// not support it.
 	noEDNSFor = 10 * time.Minute
+	// noTCPFor is how long queries are sent over UDP to an upstream that could not be
+	// connected to, with prefer_tcp.
+	noTCPFor = 10 * time.Second
 )
 
 func newUpstream(s *upstreamSet, t target) *upstream {
@@ -117,6 +121,8 @@ func (u *upstream) send(a *attempt) {
 		a.useStream, work = true, u.sendMultiplexed
 	case u.scheme == schemeTLS || u.options().forceTCP || a.useStream:
 		a.useStream = true
+	case u.options().preferTCP && !a.fresh && u.noTCPUntil.Load() < int64(clock.Now()):
+		a.useStream, a.mayUseUDP = true, true
 	default:
 		u.sendUDP(a)
 		return

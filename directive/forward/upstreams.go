@@ -17,6 +17,9 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
+// triedBefore is how many upstreams a query is sent to before those of the option fallback.
+const triedBefore = 2
+
 // maxUpstreams is the maximum number of upstreams of a forward, as in CoreDNS.
 const maxUpstreams = 15
 
@@ -43,6 +46,8 @@ type upstreamSet struct {
 	current         atomic.Pointer[upstreamList]
 	roundRobinCount atomic.Uint32
 
+	failed chan struct{} // receives when an upstream has failed
+
 	timers     clock.Timers // of exchanges
 	exchangeMu sync.Mutex
 	exchanges  map[uint64]*exchange // the first one for each name and type, by their hash
@@ -67,6 +72,7 @@ func newUpstreamSet(ctx context.Context, o options, dialer dialFunc, log *slog.L
 		sessions:  tls.NewLRUClientSessionCache(0),
 		coalesced: r.Counter("seamark_forward_coalesced_total", "Queries that waited for the reply to an equal query."),
 		allDown:   r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
+		failed:    make(chan struct{}, 1),
 		exchanges: map[uint64]*exchange{},
 		seed:      maphash.MakeSeed(),
 	}
@@ -187,18 +193,20 @@ func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
 	}
 	s.applyPolicy(usable)
 	healthy := make([]*upstream, 0, len(usable))
-	var suspect []*upstream
+	var suspect, spare []*upstream
 	now := time.Now()
 	for _, u := range usable {
 		switch {
 		case u.down():
+		case u.fallback:
+			spare = append(spare, u)
 		case u.suspect(now):
 			suspect = append(suspect, u)
 		default:
 			healthy = append(healthy, u)
 		}
 	}
-	healthy = append(healthy, suspect...)
+	healthy = append(slices.Insert(healthy, min(triedBefore, len(healthy)), spare...), suspect...)
 	if len(healthy) > 0 {
 		return healthy, nil
 	}
@@ -245,7 +253,7 @@ func (s *upstreamSet) targets(resolved [][]netip.Addr) (targets []target) {
 	for i, d := range s.options.destinations {
 		switch {
 		case d.url != "":
-			targets = append(targets, target{scheme: d.scheme, url: d.url})
+			targets = append(targets, target{scheme: d.scheme, url: d.url, fallback: d.fallback})
 		case d.addr.IsValid():
 			targets = append(targets, d.targetAt(d.addr.Addr()))
 		default:
@@ -256,7 +264,8 @@ func (s *upstreamSet) targets(resolved [][]netip.Addr) (targets []target) {
 	}
 	var unique []target
 	for _, t := range targets {
-		if !slices.Contains(unique, t) && len(unique) < maxUpstreams {
+		same := func(o target) bool { o.fallback = t.fallback; return o == t }
+		if !slices.ContainsFunc(unique, same) && len(unique) < maxUpstreams {
 			unique = append(unique, t)
 		}
 	}
