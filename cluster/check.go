@@ -45,6 +45,9 @@ func (o Options) Check() error {
 	_, err = labels.Parse(o.Labels)
 	wrong(err != nil, "labels: %w", err)
 
+	if o.NodeName != "" {
+		wrong(len(validation.IsDNS1123Subdomain(o.NodeName)) > 0, "node: %q cannot be the name of a node", o.NodeName)
+	}
 	wrong(o.NoEndpoints && o.Zones, "zonal: needs the endpoints that noendpoints leaves out")
 	wrong(o.QPS < 0, "apiserver_qps: want a positive number, got %v", o.QPS)
 	wrong(o.Burst < 0, "apiserver_burst: want a positive number, got %d", o.Burst)

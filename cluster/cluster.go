@@ -31,12 +31,14 @@ type Options struct {
 	Labels          string // label selector for Services, EndpointSlices and Pods
 	NoEndpoints     bool   // no EndpointSlices
 	Pods            bool   // deliver Pods
+	NodeName        string // deliver the Pods on this Node only, and with Nodes only this Node; "" is all
 	Multicluster    bool   // deliver ServiceImports and their EndpointSlices
 	PodNames        bool   // use the pod's name, if shorter than 64 bytes, for an endpoint without hostname
 	Zones           bool   // keep each endpoint's topology zone
+	Hints           bool   // the zone of an endpoint is the one that its hints name
 	// ConfigMap selects one ConfigMap, NAMESPACE/NAME, and nothing else.
 	ConfigMap string
-	Nodes     bool // deliver Nodes and nothing else
+	Nodes     bool // deliver Nodes and nothing else, all or the one of NodeName
 	External  bool // keep the external addresses of Services
 	PodLabels bool // keep the labels of Pods
 

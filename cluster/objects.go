@@ -154,6 +154,9 @@ type Node struct {
 	// are not both there, from failure-domain.beta.kubernetes.io/{zone,region}; lower
 	// case. Both are empty if neither pair is whole.
 	Zone, Region string
+	// OwnZone is the label topology.kubernetes.io/zone, or failure-domain.beta.kubernetes.io/zone
+	// without it, whether there is a region or not.
+	OwnZone string
 }
 
 func (n *Namespace) Key() Key { return Key{Name: n.Name} }

@@ -64,13 +64,13 @@ func TestClusterNodes(t *testing.T) {
 			return ok && *n == want
 		})
 	}
-	is("b", cluster.Node{Name: "b", Zone: "z-b", Region: "r"})
+	is("b", cluster.Node{Name: "b", Zone: "z-b", Region: "r", OwnZone: "z-b"})
 	create("a", nil)
 	is("a", cluster.Node{Name: "a"})
 	n := must(w.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}))(t)
 	n.Labels = map[string]string{corev1.LabelFailureDomainBetaZone: "z-a", corev1.LabelFailureDomainBetaRegion: "r"}
 	must(w.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}))(t)
-	is("a", cluster.Node{Name: "a", Zone: "z-a", Region: "r"})
+	is("a", cluster.Node{Name: "a", Zone: "z-a", Region: "r", OwnZone: "z-a"})
 	if err := w.CoreV1().Nodes().Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

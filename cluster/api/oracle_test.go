@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -157,6 +158,12 @@ func (o oracle) endpoint(e *discoveryv1.Endpoint) cluster.Endpoint {
 	if o.Zones && e.Zone != nil {
 		slim.Zone = strings.ToLower(*e.Zone)
 	}
+	if o.Zones && o.Hints && e.Hints != nil && len(e.Hints.ForZones) > 0 {
+		own := e.Zone != nil && slices.Contains(e.Hints.ForZones, discoveryv1.ForZone{Name: *e.Zone})
+		if !own {
+			slim.Zone = strings.ToLower(e.Hints.ForZones[0].Name)
+		}
+	}
 	return slim
 }
 
@@ -192,13 +199,14 @@ func (o oracle) pod(p *corev1.Pod) *cluster.Pod {
 
 func (o oracle) node(n *corev1.Node) *cluster.Node {
 	zone, region := n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelTopologyRegion]
+	own := strings.ToLower(cmp.Or(zone, n.Labels[corev1.LabelFailureDomainBetaZone]))
 	if zone == "" || region == "" {
 		zone, region = n.Labels[corev1.LabelFailureDomainBetaZone], n.Labels[corev1.LabelFailureDomainBetaRegion]
 	}
 	if zone == "" || region == "" {
-		return &cluster.Node{Name: n.Name}
+		return &cluster.Node{Name: n.Name, OwnZone: own}
 	}
-	return &cluster.Node{Name: n.Name, Zone: strings.ToLower(zone), Region: strings.ToLower(region)}
+	return &cluster.Node{Name: n.Name, Zone: strings.ToLower(zone), Region: strings.ToLower(region), OwnZone: own}
 }
 
 func (o oracle) configMap(c *corev1.ConfigMap) *cluster.ConfigMap {

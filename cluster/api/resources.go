@@ -78,6 +78,9 @@ func (s Slimmer) Resources() []Resource {
 	if o.Nodes {
 		r := newResource(coreVersion(), cluster.Nodes, readNode, s.Node)
 		r.MetadataOnly = true // the status of a node is long and changes often
+		if o.NodeName != "" {
+			r.Fields = "metadata.name=" + o.NodeName
+		}
 		return []Resource{r}
 	}
 	rs := []Resource{
@@ -96,6 +99,9 @@ func (s Slimmer) Resources() []Resource {
 	if o.Pods {
 		r := newResource(coreVersion(), cluster.Pods, s.readPod, s.Pod)
 		r.Labels, r.Fields = o.Labels, "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown"
+		if o.NodeName != "" { // API servers find these watches by an index of the field
+			r.Fields = "spec.nodeName=" + o.NodeName + "," + r.Fields
+		}
 		rs = append(rs, r)
 	}
 	if o.Multicluster {

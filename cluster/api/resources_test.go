@@ -116,7 +116,7 @@ func changedAt(object metav1.Object) time.Time {
 func everyOption() []cluster.Options {
 	return []cluster.Options{
 		{Pods: true},
-		{Pods: true, Multicluster: true, PodNames: true, Zones: true, External: true, PodLabels: true},
+		{Pods: true, Multicluster: true, PodNames: true, Zones: true, Hints: true, External: true, PodLabels: true},
 		{Pods: true, PodNames: true},
 	}
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -142,7 +143,11 @@ func (s Slimmer) Slice(full *EndpointSlice) *cluster.Slice {
 		if target.Kind == "Pod" {
 			pod = target.Name
 		}
-		e := p.endpoint(in.Conditions.Ready == nil || *in.Conditions.Ready, value(in.Hostname), pod, value(in.Zone),
+		zone := value(in.Zone)
+		if p.Options.Hints {
+			zone = hintedZone(zone, value(in.Hints).ForZones)
+		}
+		e := p.endpoint(in.Conditions.Ready == nil || *in.Conditions.Ready, value(in.Hostname), pod, zone,
 			p.identifies([]byte(target.Kind), []byte(target.Namespace)))
 		for _, text := range in.Addresses {
 			p.address(e, []byte(text))
@@ -246,7 +251,7 @@ func (p *packer) readPort(raw []byte) error {
 
 func (p *packer) readEndpoint(raw []byte) error {
 	ready, addresses := true, 0
-	var address, hostname, zone, kind, namespace, pod []byte
+	var address, hostname, zone, hints, kind, namespace, pod []byte
 	m := protobuf.Message{Rest: raw}
 	for m.Next() {
 		switch m.Number {
@@ -278,6 +283,8 @@ func (p *packer) readEndpoint(raw []byte) error {
 			m.Fail(target.Err)
 		case 7:
 			zone = m.Bytes()
+		case 8:
+			hints = m.Bytes()
 		}
 	}
 	if m.Err != nil {
@@ -286,8 +293,15 @@ func (p *packer) readEndpoint(raw []byte) error {
 	if !p.Options.PodNames || string(kind) != "Pod" {
 		pod = nil
 	}
-	if !p.Options.Zones {
+	switch {
+	case !p.Options.Zones:
 		zone = nil
+	case p.Options.Hints && hints != nil:
+		forZones, err := readHints(hints)
+		if err != nil {
+			return err
+		}
+		zone = []byte(hintedZone(string(zone), forZones))
 	}
 	e := p.endpoint(ready, string(hostname), string(pod), string(zone), p.identifies(kind, namespace))
 	if addresses == 1 { // as every controller writes it
@@ -300,4 +314,29 @@ func (p *packer) readEndpoint(raw []byte) error {
 		}
 	}
 	return m.Err
+}
+
+// hintedZone returns the zone whose clients should use an endpoint: its own, unless its
+// hints name others only. Controllers write one hint.
+func hintedZone(own string, hints []ForZone) string {
+	if len(hints) == 0 || slices.Contains(hints, ForZone{own}) {
+		return own
+	}
+	return hints[0].Name
+}
+
+func readHints(raw []byte) (forZones []ForZone, err error) {
+	m := protobuf.Message{Rest: raw}
+	for m.Next() {
+		if m.Number == 1 {
+			zone := protobuf.Message{Rest: m.Bytes()}
+			for zone.Next() {
+				if zone.Number == 1 {
+					forZones = append(forZones, ForZone{zone.String()})
+				}
+			}
+			m.Fail(zone.Err)
+		}
+	}
+	return forZones, m.Err
 }

@@ -165,7 +165,11 @@ func (s Slimmer) ConfigMap(full *ConfigMap) *cluster.ConfigMap {
 func (s Slimmer) Node(full *Node) *cluster.Node {
 	slim := &cluster.Node{Name: full.Name}
 	for _, prefix := range [...]string{"topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"} {
-		if zone, region := full.Labels[prefix+"zone"], full.Labels[prefix+"region"]; zone != "" && region != "" {
+		zone, region := full.Labels[prefix+"zone"], full.Labels[prefix+"region"]
+		if slim.OwnZone == "" {
+			slim.OwnZone = intern(strings.ToLower(zone))
+		}
+		if zone != "" && region != "" {
 			slim.Zone, slim.Region = intern(strings.ToLower(zone)), intern(strings.ToLower(region))
 			break
 		}

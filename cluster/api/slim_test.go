@@ -312,10 +312,10 @@ func TestNodeSlim(t *testing.T) {
 		want   cluster.Node
 	}{
 		{nil, cluster.Node{}},
-		{map[string]string{zone: "a", region: "R-1", oldZone: "b", oldRegion: "r-2"}, cluster.Node{Zone: "a", Region: "r-1"}},
-		{map[string]string{oldZone: "B", oldRegion: "r-2"}, cluster.Node{Zone: "b", Region: "r-2"}},
-		{map[string]string{zone: "a", oldZone: "b", oldRegion: "r-2"}, cluster.Node{Zone: "b", Region: "r-2"}},
-		{map[string]string{zone: "a", oldRegion: "r-2"}, cluster.Node{}},
+		{map[string]string{zone: "a", region: "R-1", oldZone: "b", oldRegion: "r-2"}, cluster.Node{Zone: "a", Region: "r-1", OwnZone: "a"}},
+		{map[string]string{oldZone: "B", oldRegion: "r-2"}, cluster.Node{Zone: "b", Region: "r-2", OwnZone: "b"}},
+		{map[string]string{zone: "a", oldZone: "b", oldRegion: "r-2"}, cluster.Node{Zone: "b", Region: "r-2", OwnZone: "a"}},
+		{map[string]string{zone: "a", oldRegion: "r-2"}, cluster.Node{OwnZone: "a"}},
 		{map[string]string{zone: "", region: "r-1"}, cluster.Node{}},
 	} {
 		meta := fullMeta()

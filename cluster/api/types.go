@@ -126,6 +126,16 @@ type Endpoint struct {
 	Hostname   *string            `json:"hostname"`
 	TargetRef  *ObjectReference   `json:"targetRef"`
 	Zone       *string            `json:"zone"`
+	Hints      *EndpointHints     `json:"hints"`
+}
+
+// EndpointHints name the topology zones whose clients should use an endpoint.
+type EndpointHints struct {
+	ForZones []ForZone `json:"forZones"`
+}
+
+type ForZone struct {
+	Name string `json:"name"`
 }
 
 type EndpointConditions struct {
@@ -142,6 +152,7 @@ type Pod struct {
 	Meta `json:"metadata"`
 	Spec struct {
 		HostNetwork    bool        `json:"hostNetwork"`
+		NodeName       string      `json:"nodeName"`
 		Hostname       string      `json:"hostname"`
 		Subdomain      string      `json:"subdomain"`
 		Containers     []Container `json:"containers"`

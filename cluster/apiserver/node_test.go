@@ -27,7 +27,7 @@ func TestNodeMetadataAlone(t *testing.T) {
 			`"labels":{"topology.kubernetes.io/zone":"a","topology.kubernetes.io/region":"r"}}}`),
 	} {
 		got := decoded(t, codecFor(cluster.Options{Nodes: true}, cluster.Nodes, t.Errorf), data)
-		if n := got.Slim.(*cluster.Node); *n != (cluster.Node{Name: "n1", Zone: "a", Region: "r"}) || got.Version != "4" {
+		if n := got.Slim.(*cluster.Node); *n != (cluster.Node{Name: "n1", Zone: "a", Region: "r", OwnZone: "a"}) || got.Version != "4" {
 			t.Errorf("%s: got %+v, want Node n1 in zone a and region r, of version 4", form, got)
 		}
 		if _, _, err := codecFor(cluster.Options{}, cluster.Services, t.Errorf).Decode(data, nil, nil); err == nil {

@@ -298,7 +298,10 @@ func (d *decoder) pod(raw json.RawMessage, it *item) error {
 		return err
 	}
 	if slim := d.slimmer(it).Pod(&p); slim != nil {
-		it.object, it.pod = slim, newFolderPod(&p, slim.IPs)
+		it.pod = newFolderPod(&p, slim.IPs)
+		if d.opts.NodeName == "" || d.opts.NodeName == p.Spec.NodeName {
+			it.object = slim
+		}
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (u use) expand(s corefile.Server, at int, c kubednsconfig.Config) corefile.
 			w.insert(w.forward(".", u.defaults, false), ".")
 		}
 	}
-	if k := w.find("kubernetes"); len(c.Federations) > 0 && k >= 0 && !slices.ContainsFunc(w.out[k].Body, func(o corefile.Directive) bool { return o.Text == "noendpoints" }) {
+	if k := w.find("kubernetes"); len(c.Federations) > 0 && k >= 0 && !slices.ContainsFunc(w.out[k].Body, func(o corefile.Directive) bool { return o.Text == "noendpoints" || o.Text == "only" }) {
 		w.addFederations(c.Federations)
 	}
 	s.Directives = w.out

@@ -113,6 +113,9 @@ func (e *External) plan(b *config.Block, d corefile.Directive) error {
 		return d.Errorf("needs the directive kubernetes in the same server block")
 	}
 	e.kubernetes = all[0]
+	if e.headless && e.kubernetes.onlyServices {
+		return d.Errorf("headless needs the endpoints that only services of kubernetes leaves out")
+	}
 	e.kubernetes.options.External = true
 	e.kubernetes.options.k8sExternal = externalSettings{true, e.headless, e.handler.ttl}
 	b.OnStart(func(*config.Start) error { // after kubernetes has started

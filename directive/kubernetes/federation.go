@@ -137,7 +137,7 @@ func (f *Federation) plan(b *config.Block, d corefile.Directive, zones []wire.Na
 	}
 	f.kubernetes = all[0]
 	if f.kubernetes.options.NoEndpoints {
-		return d.Errorf("needs the endpoints that noendpoints of kubernetes leaves out")
+		return d.Errorf("needs the endpoints that noendpoints and only services of kubernetes leave out")
 	}
 	var suited []string
 	for _, z := range f.kubernetes.zones {

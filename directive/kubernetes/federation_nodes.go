@@ -130,12 +130,7 @@ type nodeWatchKey struct{ cluster.Options }
 // there is one. A reload waits startup_timeout for the Nodes, and continues without them.
 func (f *Federation) start(s *config.Start, b *config.Block) error {
 	o := f.kubernetes.options
-	opts := cluster.Options{
-		Manifests: o.Manifests, Endpoint: o.Endpoint, Cert: o.Cert, Key: o.Key, CA: o.CA,
-		Kubeconfig: o.Kubeconfig, KubeconfigContext: o.KubeconfigContext,
-		QPS: o.QPS, Burst: o.Burst, MaxInflight: o.MaxInflight,
-		Nodes: true,
-	}
+	opts := o.nodesOf()
 	w, err := config.Keep(s, nodeWatchKey{opts}, func() (*nodeWatch, error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		w := &nodeWatch{nodeLocations: newNodeLocations(), cancel: cancel}

@@ -46,7 +46,7 @@ func TestFederationSetupErrors(t *testing.T) {
 	for _, c := range []struct{ directives, want string }{
 		{one, "Corefile:2: federation: needs the directive kubernetes in the same server block"},
 		{one + "\n" + one + "\nkubernetes cluster.local", "Corefile:5: federation: already given at Corefile:2, and can be given once in a server block"},
-		{one + "\nkubernetes cluster.local {\n noendpoints\n}", "Corefile:2: federation: needs the endpoints that noendpoints of kubernetes leaves out"},
+		{one + "\nkubernetes cluster.local {\n noendpoints\n}", "Corefile:2: federation: needs the endpoints that noendpoints and only services of kubernetes leave out"},
 		{one + "\nkubernetes clusterset.local {\n multicluster\n}", "Corefile:2: federation: kubernetes has no zone with Services"},
 		{"federation", "Corefile:2: federation: want at least one line with the name and the domain of a federation, such as: prod prod.example.org"},
 		{"federation {\n upstream 10.0.0.1\n}", "Corefile:2: federation: want at least one line with the name and the domain of a federation, such as: prod prod.example.org"},

@@ -44,22 +44,25 @@ const (
 
 // A Handler is the directive kubernetes of one server block.
 type Handler struct {
-	zones       []*zoneInfo // longest first
-	primary     wire.Name   // PTR records point to names in it
-	ttl         uint32
-	podMode     podMode
-	zonal       bool
-	kubeDNS     bool          // compatible kube-dns
-	wildcards   bool          // the label * matches any
-	verifyPTR   bool          // an endpoint's PTR record needs a pod with the address
-	scans       chan struct{} // limits the concurrent scans of all Services
-	fallThrough config.Fallthrough
-	local       []netip.Addr // the server listens on them
-	index       *Index
-	server      string   // labels of the name server in front of each zone
-	options     *options // other directives may change them before the start
-	transferred []*zoneInfo
-	live        *liveZones // nil unless other servers copy zones
+	zones        []*zoneInfo // longest first
+	primary      wire.Name   // PTR records point to names in it
+	ttl          uint32
+	podMode      podMode
+	zonal        bool
+	near         *nodeZone     // zonal prefer; nil without it
+	onlyServices bool          // names that depend on endpoints are the next handler's
+	nodePods     bool          // Pods of one node are watched: names of others are the next handler's
+	kubeDNS      bool          // compatible kube-dns
+	wildcards    bool          // the label * matches any
+	verifyPTR    bool          // an endpoint's PTR record needs a pod with the address
+	scans        chan struct{} // limits the concurrent scans of all Services
+	fallThrough  config.Fallthrough
+	local        []netip.Addr // the server listens on them
+	index        *Index
+	server       string   // labels of the name server in front of each zone
+	options      *options // other directives may change them before the start
+	transferred  []*zoneInfo
+	live         *liveZones // nil unless other servers copy zones
 }
 
 // A zoneInfo is one of the handler's zones.
@@ -79,13 +82,15 @@ const (
 	answered                       // the name exists; its records are written, none if it lacks the type
 	emptyNonTerminal               // the reverse name exists only because of names below it
 	notListed                      // objects that decide the answer have not been listed yet
+	elsewhere                      // objects that decide the answer are not watched: the next handler answers
 	refused                        // a zone transfer
 	parked                         // the CNAME is written; its target's answer has to be awaited
 )
 
 // Ready reports whether every object has been listed once or is in a snapshot. It stays
-// true while the API server is away.
-func (h *Handler) Ready() bool { return h.index.Ready() }
+// true while the API server is away. With only services the next handler answers until
+// then.
+func (h *Handler) Ready() bool { return h.onlyServices || h.index.Ready() }
 
 // ServeDNS implements [dns.Handler].
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
@@ -107,7 +112,12 @@ func (l *lookup) reply(found result) dns.Verdict {
 	switch found {
 	case parked:
 		return dns.Wait
+	case elsewhere:
+		return dns.Next
 	case notListed:
+		if l.onlyServices {
+			return dns.Next
+		}
 		// The name may exist, so other handlers must not answer it either.
 		q.Fail(wire.ServFail)
 		return dns.Done

@@ -85,6 +85,11 @@ func (e *entry) needsEndpoints(l *lookup) bool {
 	return left > 0 && l.label(left - 1)[0] != '_'
 }
 
+// isElsewhere reports whether only a server with EndpointSlices knows the answer.
+func (e *entry) isElsewhere(l *lookup) bool {
+	return e.needsEndpoints(l) && e.key.namespace.exposed.Load() && (e.headless || l.depth == 4)
+}
+
 // services answers SVC.NS.svc and the names below it.
 func (l *lookup) services() result {
 	switch l.depth {
@@ -98,6 +103,9 @@ func (l *lookup) services() result {
 	e := l.table().Get(key)
 	if !whole && e.needsEndpoints(l) {
 		return notListed
+	}
+	if l.onlyServices && e.isElsewhere(l) {
+		return elsewhere
 	}
 	if !e.visible() {
 		return nameError
@@ -256,12 +264,15 @@ func (l *lookup) podNames() result {
 	if !ok {
 		return nameError
 	}
-	if l.podMode == podsVerified && !l.haveListed(cluster.Pods) {
-		return notListed
-	}
 	if l.podMode == podsVerified {
+		whole := l.haveListed(cluster.Pods)
 		var room [wire.MaxLabel + 1 + 16]byte
-		if l.index.pods.Get(podKey(room[:0], ns, ip)) == nil {
+		switch found := l.index.pods.Get(podKey(room[:0], ns, ip)) != nil; {
+		case !found && l.nodePods:
+			return elsewhere
+		case !whole:
+			return notListed
+		case !found:
 			return nameError
 		}
 	}
@@ -289,6 +300,9 @@ func (l *lookup) reverseName() result {
 	found, final := l.namesOf(&l.index.reverse, prefix)
 	if found == nameError && !final {
 		found, final = l.namesOf(&l.index.claims, prefix)
+	}
+	if !final && l.onlyServices {
+		return elsewhere // an endpoint may have the address
 	}
 	if !final && !whole {
 		return notListed // an endpoint that is not listed yet may have the address

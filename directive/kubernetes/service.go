@@ -52,6 +52,9 @@ func (s *serviceLookup) answer() result {
 // record for every port, named or not; with compatible kube-dns one for every address,
 // without a port.
 func (s *serviceLookup) serviceName() result {
+	if near, ok := s.nearby(selection{}); ok {
+		return s.endpointsName(&near)
+	}
 	s.writeServiceAddrs()
 	if s.wants(wire.TypeSRV) {
 		s.srvRecords(&selection{clusterIPs: !s.entry.headless})
@@ -113,6 +116,7 @@ func (s *serviceLookup) portName() result {
 			return answered
 		}
 	case s.prefix == 2 && s.entry.headless:
+		sel, _ = s.nearby(sel)
 		return s.endpointsName(&sel)
 	case s.entry.ports.has(&sel):
 		if s.prefix == 2 {

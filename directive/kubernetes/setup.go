@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -30,11 +31,13 @@ import (
 //	    ptr all|verified                   # PTR records of endpoints: all; or of addresses of Pods only
 //	    endpoint_pod_names                 # an endpoint without hostname has its Pod's name
 //	    ttl SECONDS                        # 0 to 3600; 5
-//	    noendpoints                        # do not watch EndpointSlices
+//	    only services                      # do not watch EndpointSlices: forward knows the names of endpoints
+//	    node [NAME]                        # this server's node, $NODE_NAME: pods verified watches its Pods only
+//	    noendpoints                        # do not watch EndpointSlices: names of endpoints do not exist
 //	    fallthrough [ZONES...]             # the next handler answers names that do not exist
 //	    ignore empty_service               # a Service with ClusterIPs needs a ready endpoint to have a name
 //	    multicluster [ZONES...]            # the zones that hold ServiceImports; clusterset.local
-//	    zonal                              # names for the endpoints of one topology zone
+//	    zonal [prefer [ZONE]]              # names for the endpoints of one topology zone; prefer those in this one
 //	    compatible kube-dns                # SRV records, endpoint labels and names below Services as in kube-dns
 //	    wildcards                          # the label * matches any
 //	    snapshot FILE                      # keeps the objects, for a start without the API server
@@ -131,8 +134,8 @@ import (
 // endpoints (112 MB) need 55 MB of memory and 6 s of CPU time; a YAML file of them needs
 // about 180 MB and 9 s. A YAML file may have up to 64 MB, a JSON file 1 GB.
 //
-// pods verified and ptr verified watch all Pods; other options do not. EXPRESSION is a label selector as
-// in the API: "tier in (front, back), !internal".
+// pods verified and ptr verified watch all Pods, with node those of one node; other options
+// do not. EXPRESSION is a label selector as in the API: "tier in (front, back), !internal".
 //
 //	.:1053 {
 //	    kubernetes cluster.local 10.96.0.0/16 10.244.0.0/16 {
@@ -141,6 +144,53 @@ import (
 //	        fallthrough 10.in-addr.arpa
 //	    }
 //	}
+//
+// # On a node
+//
+// With only services the server watches Namespaces and Services, and no EndpointSlices. It
+// answers the names of Services with ClusterIPs, their ports and their reverse names, and
+// ExternalNames. Names that depend on endpoints go to the next handler, which must be a
+// forward of all the zones, to servers that watch everything: the names of headless Services
+// and below them, those of the endpoints of Services with ClusterIPs, and reverse names of
+// other addresses. So does every name until the lists have been received, and ready reports
+// true meanwhile. Other names that do not exist are NXDOMAIN at once. The options
+// noendpoints, ignore empty_service, zonal, endpoint_pod_names, ptr verified, compatible
+// kube-dns, wildcards and multicluster need EndpointSlices, as do transfer, federation and
+// k8s_external with headless: with only services they are refused.
+//
+// With node, pods verified watches the Pods of that node only (spec.nodeName), which is what
+// autopath @kubernetes, client metadata and views by them need if the clients are the node's
+// Pods. Names of other Pods go to the next handler, which must be a forward of all the zones.
+// NAME is by default the environment variable NODE_NAME:
+//
+//	env: [{name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+//
+// The service account needs the permission to list and watch Pods; RBAC cannot limit it to
+// a node.
+//
+//	.:1053 {
+//	    metadata
+//	    autopath @kubernetes
+//	    kubernetes cluster.local in-addr.arpa ip6.arpa {
+//	        manifests examples
+//	        only services
+//	        pods verified
+//	        node worker-1
+//	    }
+//	    forward . 10.96.0.11
+//	}
+//
+// With zonal prefer the names of a headless Service and of its ports have only the ready
+// endpoints in the server's topology zone, if there are any, and all otherwise; for A and
+// AAAA this is decided for each. That is what trafficDistribution: PreferClose does for
+// ClusterIPs. All, in some order, would not do: resolvers and clients do not keep the order
+// of records. The zone is ZONE, or the label topology.kubernetes.io/zone of the Node that the
+// option node names, which needs the permission to list and watch nodes; until it is known
+// all endpoints are answered. An endpoint is in the zones of its hints
+// (EndpointSlice, hints.forZones), otherwise in its own; of several hints its own zone
+// counts, or else the first. The names of topology zones use the same zone. Services with
+// publishNotReadyAddresses have all endpoints: their members look for each other. The names
+// of endpoints and reverse names do not depend on the zone, nor do zone transfers.
 //
 // # compatible kube-dns
 //
@@ -242,7 +292,7 @@ import (
 // all objects are compared with a list of their metadata, in pages of 500. If a watch has
 // missed a change, the result is different, a warning is logged, and the objects are listed
 // again. A comparison whose requests fail is failed. More than 30,000 objects are compared
-// less often.
+// less often, and with only services or node it is done every hour.
 // seamark_kubernetes_ptr_conflicts{zones} is the number of addresses that endpoints of
 // Services in several namespaces have, one of which no targetRef identifies; one of them is
 // logged, at most once a minute.
@@ -261,7 +311,7 @@ import (
 //
 // Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers for which the
 // specification or an RFC requires others; each is in docs/reference/differences.md. Ours:
-// manifests, snapshot, zone transfers with differences, ptr verified, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
+// manifests, snapshot, only services, node, zonal prefer, zone transfers with differences, ptr verified, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
 // wildcard, as in kube-dns). Differs from kube-dns: there *.NS.svc has the ExternalNames of
 // the namespace only.
 func Setup(b *config.Block, uses []corefile.Directive) error {
@@ -287,6 +337,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		b.Warn(d.Each(err))
 	}
 	h.ttl, h.zonal, h.server = uint32(o.ttl), o.Zones, serverLabels
+	h.nodePods = o.NodeName != ""
 	h.options = &o
 	b.Handle(h)
 	b.OnPlanned(func() error {
@@ -300,10 +351,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 				}
 			}
 		}
-		return nil
+		return h.checkNext(b, d)
 	})
 	b.OnStart(func(s *config.Start) error {
-		if err := o.start(s, d, b, h); err != nil {
+		if err := errors.Join(o.start(s, d, b, h), o.startZone(s, b, h)); err != nil {
 			return err
 		}
 		return h.startLiveZones(s)
@@ -320,11 +371,14 @@ type options struct {
 	startupTimeout time.Duration
 	snapshot       string // file
 	podsByAddr     bool   // another directive finds pods by address
+	preferZone     bool   // zonal prefer
+	zone           string // its ZONE; "" is that of the node
 	k8sExternal    externalSettings
 }
 
 func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name, h *Handler) error {
-	var mode, ignored, compatible, ptr string
+	var mode, ignored, compatible, ptr, only string
+	node := false
 	var qps float64
 	err := d.Options(append(sources.LocationOptions(&o.Options, func(file string) string { return file }),
 		corefile.Option{Usage: "endpoint URL...", Set: nonEmpty(func(e corefile.Directive) error {
@@ -347,6 +401,17 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		corefile.Option{Usage: "endpoint_pod_names", Set: corefile.Flag(&o.PodNames)},
 		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&o.ttl, 0, 3600)},
 		corefile.Option{Usage: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
+		corefile.Option{Usage: "only services", Set: corefile.OneOf(&only, "services")},
+		corefile.Option{Usage: "node [NAME]", Set: func(e corefile.Directive) error {
+			node = true
+			if o.NodeName = os.Getenv(nodeNameVariable); len(e.Args) > 0 {
+				o.NodeName = e.Args[0].Text
+			}
+			if o.NodeName == "" {
+				return e.Errorf("want NAME, or the environment variable %s, which a manifest sets from spec.nodeName", nodeNameVariable)
+			}
+			return nil
+		}},
 		h.fallThrough.Option(),
 		corefile.Option{Usage: "upstream", Removed: "removed in CoreDNS 1.7"},
 		corefile.Option{Usage: "resyncperiod", Removed: "removed in CoreDNS 1.7"},
@@ -366,7 +431,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 			o.multicluster, err = config.ParseZones(e.Path, e.Args)
 			return err
 		}},
-		corefile.Option{Usage: "zonal", Set: corefile.Flag(&o.Zones)},
+		corefile.Option{Usage: "zonal [prefer [ZONE]]", Set: o.parseZonal},
 		corefile.Option{Usage: "compatible kube-dns", Set: corefile.OneOf(&compatible, "kube-dns")},
 		corefile.Option{Usage: "wildcards", Set: corefile.Flag(&h.wildcards)},
 		corefile.Option{Usage: "snapshot FILE", Set: corefile.String(&o.snapshot)},
@@ -387,35 +452,12 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 	if h.verifyPTR = ptr == "verified"; h.verifyPTR {
 		o.Pods = true
 	}
-	if o.snapshot != "" && o.Manifests != "" {
-		err = errors.Join(err, d.Errorf("snapshot needs an API server: it cannot stand beside manifests"))
-	}
-	if o.ignoreEmpty && o.NoEndpoints {
-		err = errors.Join(err, d.Errorf("ignore empty_service needs endpoints: it cannot stand beside noendpoints"))
-	}
-	return err
+	h.onlyServices = only != ""
+	return errors.Join(err, o.checkConflicts(d, h, node))
 }
 
 // clusterset is the zone of the Multi-Cluster Services specification (M1).
 const clusterset wire.Name = "\x0aclusterset\x05local\x00"
-
-func words(s *string) func(corefile.Directive) error {
-	return nonEmpty(func(e corefile.Directive) error {
-		*s = strings.Join(e.Words(), " ")
-		return nil
-	})
-}
-
-// nonEmpty rejects empty arguments: a variable that is not set would remove the limits on
-// namespaces or Services.
-func nonEmpty(set func(corefile.Directive) error) func(corefile.Directive) error {
-	return func(e corefile.Directive) error {
-		if slices.Contains(e.Words(), "") {
-			return e.Errorf(`want a value, got ""`)
-		}
-		return set(e)
-	}
-}
 
 // setZones sets the zones of h.
 func (h *Handler) setZones(d corefile.Directive, zones, multicluster []wire.Name) error {

@@ -84,7 +84,7 @@ func TestSetupErrors(t *testing.T) {
 		{"kubernetes {\n ignore everything\n}", `Corefile:3: kubernetes: ignore: want empty_service, got "everything"`},
 		{"kubernetes cluster.local {\n multicluster clusterset.local\n ttl x\n}", `Corefile:2: kubernetes: multicluster: clusterset.local. is not among the directive's zones` + "\n" +
 			`Corefile:4: kubernetes: ttl: want 0..3600, got "x"`},
-		{"kubernetes {\n zonal zone-a\n}", `Corefile:3: kubernetes: zonal: want no argument, got 1`},
+		{"kubernetes {\n zonal zone-a\n}", `Corefile:3: kubernetes: zonal: want prefer, got "zone-a"`},
 		{"kubernetes {\n compatible\n}", `Corefile:3: kubernetes: compatible: got no arguments, usage: compatible kube-dns`},
 		{"kubernetes {\n compatible kubedns\n wildcards any\n}", `Corefile:3: kubernetes: compatible: want kube-dns, got "kubedns"; did you mean "kube-dns"?` + "\n" +
 			`Corefile:4: kubernetes: wildcards: want no argument, got 1`},

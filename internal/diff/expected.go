@@ -178,7 +178,7 @@ func expectedServers(file string, o Options) ([]corefile.Server, error) {
 			d.Body = slices.DeleteFunc(d.Body, func(option corefile.Directive) bool {
 				switch option.Text {
 				// Other options locate the objects, or pass queries on.
-				case "pods", "ptr", "ttl", "namespaces", "namespace_labels", "labels", "noendpoints", "endpoint_pod_names",
+				case "pods", "ptr", "ttl", "namespaces", "namespace_labels", "labels", "noendpoints", "only", "endpoint_pod_names",
 					"ignore", "multicluster", "zonal", "compatible", "wildcards":
 					return false
 				}

@@ -1,0 +1,121 @@
+package kubernetes
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/wire"
+)
+
+// A nodeZone is the topology zone of the node that the server runs on. It is the
+// [cluster.Sink] of a source of that Node only. It survives reloads that do not change its
+// options.
+type nodeZone struct {
+	node   string
+	labels atomic.Pointer[[]byte] // in wire form without a root label; nil until it is known
+	synced chan struct{}          // closed after the first list
+	once   sync.Once              // closes synced
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func (z *nodeZone) set(zone string) {
+	if zone == "" || !isDotted(zone) {
+		z.labels.Store(nil)
+		return
+	}
+	labels := appendDotted(nil, zone)
+	z.labels.Store(&labels)
+}
+
+// Put implements [cluster.Sink].
+func (z *nodeZone) Put(_ cluster.Kind, objects ...cluster.Object) {
+	for _, o := range objects {
+		if n := o.(*cluster.Node); n.Name == z.node { // a folder delivers all
+			z.set(n.OwnZone)
+		}
+	}
+}
+
+// Delete implements [cluster.Sink]. The last known zone stays: the server still runs there.
+func (z *nodeZone) Delete(cluster.Kind, cluster.Key) {}
+
+// Listed implements [cluster.Sink].
+func (z *nodeZone) Listed(cluster.Kind, func(cluster.Key) bool) {
+	z.once.Do(func() { close(z.synced) })
+}
+
+// Stop ends the watch.
+func (z *nodeZone) Stop() {
+	z.cancel()
+	z.done.Wait()
+}
+
+type nodeZoneKey struct {
+	cluster.Options
+	zone string
+}
+
+// startZone finds the zone of zonal prefer. A reload waits startup_timeout for the Node, and
+// continues without it.
+func (o *options) startZone(s *config.Start, b *config.Block, h *Handler) (err error) {
+	if !o.preferZone {
+		return nil
+	}
+	opts := o.nodesOf()
+	if opts.NodeName = o.NodeName; o.zone != "" {
+		opts = cluster.Options{}
+	}
+	h.near, err = config.Keep(s, nodeZoneKey{opts, o.zone}, func() (*nodeZone, error) {
+		ctx, cancel := context.WithCancel(context.Background())
+		z := &nodeZone{node: opts.NodeName, synced: make(chan struct{}), cancel: cancel}
+		if o.zone != "" {
+			z.set(o.zone)
+			return z, nil
+		}
+		z.done.Go(func() { sources.Run(ctx, opts, z, b.Log, b.Metrics, b.Dial) })
+		return z, s.Await(z, z.synced, o.startupTimeout, func() error { return nil })
+	})
+	return err
+}
+
+// nodesOf returns the options of a source of the cluster's Nodes.
+func (o *options) nodesOf() cluster.Options {
+	return cluster.Options{
+		Manifests: o.Manifests, Endpoint: o.Endpoint, Cert: o.Cert, Key: o.Key, CA: o.CA,
+		Kubeconfig: o.Kubeconfig, KubeconfigContext: o.KubeconfigContext,
+		QPS: o.QPS, Burst: o.Burst, MaxInflight: o.MaxInflight,
+		Nodes: true,
+	}
+}
+
+// nearby limits a selection of a headless Service's endpoints to those in the node's zone,
+// if there are any, of the query's address family. It reports whether it has. Services that
+// publish endpoints which are not ready are for members that look for each other: they need
+// all.
+func (s *serviceLookup) nearby(sel selection) (near selection, ok bool) {
+	if s.near == nil || !s.entry.headless || s.entry.publishNotReady || s.lookup.zone.multicluster {
+		return sel, false
+	}
+	zone := s.near.labels.Load()
+	if zone == nil {
+		return sel, false
+	}
+	near = sel
+	near.zone = *zone
+	c := s.entry.endpoints(&near)
+	oneFamily := s.q.Type == wire.TypeA || s.q.Type == wire.TypeAAAA
+	if oneFamily {
+		c.family = s.q.Type
+	}
+	for c.next(&near) {
+		if !oneFamily || familyOf(c.ep.Addr) == s.q.Type {
+			return near, true
+		}
+	}
+	return sel, false
+}
