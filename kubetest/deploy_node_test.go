@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/seamark/seamark/builtin"
@@ -61,20 +62,24 @@ func TestNodeManifests(t *testing.T) {
 	}
 }
 
-// The arguments and the template result in a Corefile that the server accepts, and that has
-// the probes' addresses and the mounted socket of the hand-over.
-func TestNodeCorefile(t *testing.T) {
-	pod := nodeDaemonSet(t).Spec.Template.Spec
-	c := pod.Containers[0]
+// nodeReplicas is the name of the headless Service.
+const nodeReplicas = "kube-dns-replicas.kube-system.svc.cluster.local"
+
+// nodeTemplate returns the template in a manifest with the ConfigMap.
+func nodeTemplate(t *testing.T, file string) string {
+	t.Helper()
+	return object[corev1.ConfigMap](t, nodeDir+file, "ConfigMap").Data["Corefile"]
+}
+
+// planNode returns the Corefile that seamark node makes of a template. The server accepts
+// it.
+func planNode(t *testing.T, args []string, template string) string {
+	t.Helper()
 	base := filepath.Join(t.TempDir(), "Corefile.base")
-	template := object[corev1.ConfigMap](t, nodeDir+"corefile.yaml", "ConfigMap").Data[pod.Volumes[0].ConfigMap.Items[0].Key]
 	if err := os.WriteFile(base, []byte(template), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := filepath.Join(c.VolumeMounts[0].MountPath, pod.Volumes[0].ConfigMap.Items[0].Path), "/etc/coredns/Corefile.base"; got != want {
-		t.Errorf("template: got it at %s, want %s", got, want)
-	}
-	command := exec.CommandContext(t.Context(), must(os.Executable())(t), append(slices.Clone(c.Args), "-basecorefile="+base, "-kubednscm="+t.TempDir(), "-print-corefile")...)
+	command := exec.CommandContext(t.Context(), must(os.Executable())(t), append(slices.Clone(args), "-basecorefile="+base, "-kubednscm="+t.TempDir(), "-print-corefile")...)
 	command.Env = append(os.Environ(), "SEAMARK_TEST_MAIN=1", "KUBE_DNS_UPSTREAM_SERVICE_HOST=10.96.0.99")
 	command.Stderr = t.Output()
 	text := must(command.Output())(t)
@@ -85,10 +90,57 @@ func TestNodeCorefile(t *testing.T) {
 	if _, err := server.NewPlan(r.Servers, server.Options{Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry)}); err != nil {
 		t.Fatalf("got error %v in\n%s", err, text)
 	}
+	return string(text)
+}
+
+// The replicas' Service has no ClusterIP and the pods of the other one.
+func TestNodeReplicas(t *testing.T) {
+	r, upstream := object[corev1.Service](t, nodeDir+"replicas.yaml", "Service"), object[corev1.Service](t, nodeDir+"service.yaml", "Service")
+	if r.Spec.ClusterIP != corev1.ClusterIPNone || r.Name+"."+r.Namespace+".svc.cluster.local" != nodeReplicas || !equality.Semantic.DeepEqual(r.Spec.Selector, upstream.Spec.Selector) {
+		t.Errorf("got %+v, want the headless Service %s with the selector %v", r, nodeReplicas, upstream.Spec.Selector)
+	}
+}
+
+// With the component services the template differs by kubernetes and metadata, and the pod
+// has the node's name and a token.
+func TestNodeServices(t *testing.T) {
+	const dir = "components/services/"
+	t.Setenv("NODE_NAME", "worker-1")
+	template := nodeTemplate(t, dir+"corefile.yaml")
+	text := planNode(t, nodeDaemonSet(t).Spec.Template.Spec.Containers[0].Args, template)
+	if !strings.Contains(text, "only services") {
+		t.Errorf("got\n%s\nwant only services in it", text)
+	}
+	begin, end := strings.Index(template, "    metadata\n"), strings.Index(template, "    cache {")
+	if begin < 0 || end < begin {
+		t.Fatalf("got\n%s\nwant metadata and kubernetes before cache", template)
+	}
+	if rest, want := template[:begin]+template[end:], nodeTemplate(t, "corefile.yaml"); rest != want {
+		t.Errorf("without kubernetes: got\n%s\nwant\n%s", rest, want)
+	}
+	k := readKustomization(t, nodeDir+dir)
+	if p := k.Patches; k.Kind != "Component" || len(p) != 2 || !strings.Contains(p[1].Patch, "automountServiceAccountToken") || !strings.Contains(p[1].Patch, "NODE_NAME") {
+		t.Errorf("got %+v, want a Component that adds NODE_NAME and a token", k)
+	}
+	role := object[rbacv1.ClusterRole](t, nodeDir+dir+"rbac.yaml", "ClusterRole")
+	if r := role.Rules; len(r) != 1 || !slices.Equal(r[0].Resources, []string{"namespaces", "services", "pods"}) || !slices.Equal(r[0].Verbs, []string{"list", "watch"}) {
+		t.Errorf("got rules %+v, want list and watch of namespaces, services and pods", r)
+	}
+}
+
+// The arguments and the template result in a Corefile that the server accepts, and that has
+// the probes' addresses and the mounted socket of the hand-over.
+func TestNodeCorefile(t *testing.T) {
+	pod := nodeDaemonSet(t).Spec.Template.Spec
+	c := pod.Containers[0]
+	if got, want := filepath.Join(c.VolumeMounts[0].MountPath, pod.Volumes[0].ConfigMap.Items[0].Path), "/etc/coredns/Corefile.base"; got != want {
+		t.Errorf("template: got it at %s, want %s", got, want)
+	}
+	text := planNode(t, c.Args, nodeTemplate(t, "corefile.yaml"))
 	for _, want := range []string{
 		"health " + c.LivenessProbe.HTTPGet.Host + ":" + c.LivenessProbe.HTTPGet.Port.String(),
 		"ready " + c.ReadinessProbe.HTTPGet.Host + ":" + c.ReadinessProbe.HTTPGet.Port.String(),
-		"prometheus :9253", "bind 169.254.20.10 10.96.0.10\n", "forward cluster.local 10.96.0.99 {", "handover " + c.VolumeMounts[2].MountPath + "/",
+		"prometheus :9253", "bind 169.254.20.10 10.96.0.10\n", "resolver 10.96.0.99\n", "fallback 10.96.0.99\n", "forward cluster.local " + nodeReplicas + " {", "handover " + c.VolumeMounts[2].MountPath + "/",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("got\n%s\nwant %q in it", text, want)

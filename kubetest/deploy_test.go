@@ -280,6 +280,7 @@ type kustomization struct {
 	Patches         []struct {
 		Target struct{ Group, Version, Kind, Name string } `json:"target"`
 		Patch  string                                      `json:"patch"`
+		Path   string                                      `json:"path"`
 	} `json:"patches"`
 }
 
