@@ -1,0 +1,211 @@
+package traffic
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func event(name, rcode string) Event {
+	return Event{Time: time.Now(), Client: netip.MustParseAddr("10.0.0.1"), Name: name, RCode: rcode}
+}
+
+// record records n queries as a server does, at a rate by the clock of the bubble.
+func record(r *Recorder, n, rate int) {
+	for i := range n {
+		if i%max(1, rate/1000) == 0 {
+			time.Sleep(time.Second / time.Duration(min(1000, rate)))
+			synctest.Wait()
+		}
+		if r.Selects() {
+			r.Record(event(fmt.Sprintf("n%d.example.", i%10), "NOERROR"))
+		}
+	}
+	synctest.Wait()
+}
+
+// Few queries are recorded at any rate, and their weights make up for the others.
+func TestSampling(t *testing.T) {
+	for _, c := range []struct{ rate, seconds int }{{10, 60}, {900, 20}, {5000, 20}, {100_000, 20}} {
+		t.Run(fmt.Sprint(c.rate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := NewRecorder()
+				defer r.Stop()
+				n := c.rate * c.seconds
+				record(r, n, c.rate)
+				top := r.Top(Names, 100, time.Now())
+				total := 0.0
+				for _, e := range top.Entries {
+					total += e.Count
+				}
+				if got := total / float64(n); math.Abs(got-1) > 0.05 {
+					t.Errorf("%d queries a second: got %.0f queries, %.3f of %d", c.rate, total, got, n)
+				}
+				if limit := uint64((Budget + 100) * (c.seconds + 10)); r.next > limit {
+					t.Errorf("%d queries a second: recorded %d, want at most %d", c.rate, r.next, limit)
+				}
+				if c.rate < Budget/2 && total != float64(n) {
+					t.Errorf("%d queries a second: got %v queries, want each of %d", c.rate, total, n)
+				}
+			})
+		})
+	}
+}
+
+// An estimate is not below the true count, and not above it by more than its excess, which
+// is at most the total divided by the number of counters.
+func TestTopBounds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	skewed := rand.NewZipf(random, 1.1, 1, 100_000)
+	var s top
+	exact, total := map[string]float64{}, 0.0
+	for range 200_000 {
+		key, n := fmt.Sprint(skewed.Uint64()), 1+random.Float64()
+		s.add(key, "", n)
+		exact[key] += n
+		total += n
+	}
+	entries := list(topSize, &s)
+	for _, e := range entries {
+		if want := exact[e.Key]; e.Count < want-1e-6 || e.Count-e.Excess > want+1e-6 || e.Excess > total/topSize {
+			t.Errorf("%s: got %.1f with an excess of %.1f, want %.1f and an excess of at most %.1f", e.Key, e.Count, e.Excess, want, total/topSize)
+		}
+	}
+	if entries[0].Key != "0" || entries[1].Key != "1" || len(s.byKey) != topSize {
+		t.Errorf("got %s and %s first of %d keys, want 0 and 1 of %d", entries[0].Key, entries[1].Key, len(s.byKey), topSize)
+	}
+}
+
+func TestLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder()
+		defer r.Stop()
+		slow, waste := event("slow.example.", "NOERROR"), event("a.b.shop.svc.cluster.local.", "NXDOMAIN")
+		slow.Duration, waste.Search, waste.Namespace = 2*time.Second, "a.b.", "shop"
+		for _, e := range []Event{event("x.example.", "NOERROR"), event("x.example.", "NXDOMAIN"), event("f.example.", "SERVFAIL"), slow, waste} {
+			r.Record(e)
+		}
+		synctest.Wait()
+		for by, want := range map[int]string{
+			Names: "x.example. 2", Clients: "10.0.0.1 5", Namespaces: "shop 1", NXDomain: "a.b.shop.svc.cluster.local. 1", ServFail: "f.example. 1",
+			Slow: "slow.example. 2", Waste: "10.0.0.1 1",
+		} {
+			e := r.Top(by, 1, time.Now()).Entries
+			if len(e) != 1 || fmt.Sprint(e[0].Key, " ", e[0].Count) != want {
+				t.Errorf("%s: got %+v, want %s", ListNames[by], e, want)
+			}
+		}
+	})
+}
+
+// Lists cover the last five to ten minutes.
+func TestWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder()
+		defer r.Stop()
+		count := func() int { return len(r.Top(Names, 10, time.Now()).Entries) }
+		r.Record(event("old.example.", "NOERROR"))
+		synctest.Wait()
+		time.Sleep(6 * time.Minute)
+		r.Record(event("new.example.", "NOERROR"))
+		synctest.Wait()
+		if got, window := count(), r.Top(Names, 1, time.Now()).Window; got != 2 || window != 6*time.Minute {
+			t.Errorf("after 6 minutes: got %d names of %v, want 2 of 6m", got, window)
+		}
+		time.Sleep(5 * time.Minute)
+		if got := count(); got != 1 {
+			t.Errorf("after 11 minutes: got %d names, want 1", got)
+		}
+		time.Sleep(time.Hour)
+		if got := count(); got != 0 {
+			t.Errorf("after more than an hour: got %d names, want none", got)
+		}
+	})
+}
+
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder()
+		defer r.Stop()
+		for i := range 3 {
+			e := event("x.example.", []string{"NOERROR", "NXDOMAIN", "NOERROR"}[i])
+			e.Duration = time.Duration(i+1) * time.Millisecond
+			r.Record(e)
+			synctest.Wait()
+			time.Sleep(interval)
+		}
+		points := r.History(time.Now())
+		if len(points) != 3 || points[1].RCodes["NXDOMAIN"] != 1 || points[1].P50 < 2*time.Millisecond || points[1].P50 > 4*time.Millisecond {
+			t.Errorf("got %+v, want three points, the second with an NXDOMAIN of 2 ms", points)
+		}
+		if last := r.Last(time.Minute, time.Now()); last.Queries != 3 || last.RCodes["NOERROR"] != 2 {
+			t.Errorf("last minute: got %+v, want three queries", last)
+		}
+		time.Sleep(2 * time.Hour)
+		if points := r.History(time.Now()); len(points) != 0 {
+			t.Errorf("after two hours: got %+v, want none", points)
+		}
+	})
+}
+
+func TestSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder()
+		defer r.Stop()
+		_, next, changed := r.Since(math.MaxUint64, 0)
+		for range ringSize + 10 {
+			r.Record(event("x.example.", "NOERROR"))
+			synctest.Wait()
+		}
+		<-changed
+		events, after, _ := r.Since(next, 5)
+		if len(events) != 5 || events[0].Sequence != 10 || after != 15 {
+			t.Errorf("got %d events, the first %d, next %d: want 5 from 10 on, next 15", len(events), events[0].Sequence, after)
+		}
+		if events, after, _ = r.Since(ringSize+10, 5); len(events) != 0 || after != ringSize+10 {
+			t.Errorf("at the end: got %d events, next %d: want none, next %d", len(events), after, ringSize+10)
+		}
+	})
+}
+
+// A query that is recorded while the recorder is busy is counted, and does not wait.
+func TestRecordDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder()
+		defer r.Stop()
+		r.mu.Lock()
+		const n = 3 * queueSize
+		for range n {
+			r.Record(event("x.example.", "NOERROR"))
+		}
+		r.mu.Unlock()
+		synctest.Wait()
+		r.Record(event("x.example.", "NOERROR"))
+		synctest.Wait()
+		if got := r.Top(Names, 1, time.Now()).Entries[0].Count; got != n+1 {
+			t.Errorf("got %v queries, want %d", got, n+1)
+		}
+	})
+}
+
+func TestSelectsAllocatesNothing(t *testing.T) {
+	r := NewRecorder()
+	defer r.Stop()
+	r.threshold.Store(1)
+	if n := testing.AllocsPerRun(1000, func() { r.Selects() }); n != 0 {
+		t.Errorf("got %v allocations, want none", n)
+	}
+}
+
+func BenchmarkSelects(b *testing.B) {
+	r := NewRecorder()
+	defer r.Stop()
+	r.threshold.Store(1)
+	for b.Loop() {
+		r.Selects()
+	}
+}
