@@ -46,6 +46,8 @@ type Block struct {
 	Metrics *metrics.Registry
 	// Dial connects to API servers and upstreams; nil uses the operating system.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// NoFileEvents makes hosts and file rely on their checks for changed files alone.
+	NoFileEvents bool
 
 	// Chain is the block's chain of handlers. Add to it with Handle.
 	Chain *dns.Chain

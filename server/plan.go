@@ -30,9 +30,11 @@ type Options struct {
 	Inherited *transport.Inherited
 	// Open and Dial replace the operating system's network, for simulations: Open
 	// for queries, Dial for connections to API servers and upstreams. If Open is nil,
-	// transport.Listen opens the addresses.
-	Open func(context.Context, netip.AddrPort, transport.Options) (Listener, error)
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// transport.Listen opens the addresses. NoFileEvents turns the system's file events
+	// off, whose reader would stop a virtual clock.
+	Open         func(context.Context, netip.AddrPort, transport.Options) (Listener, error)
+	Dial         func(ctx context.Context, network, address string) (net.Conn, error)
+	NoFileEvents bool
 	// MaxParked is the number of queries with goroutines that may be parked; zero
 	// depends on the memory limit.
 	MaxParked int
@@ -107,7 +109,7 @@ func (p *Plan) Warnings() error {
 // block plans one server block and returns every error.
 func (p *Plan) block(s corefile.Server) (errs []error) {
 	b := &config.Block{
-		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Dial: p.opts.Dial, Chain: new(dns.Chain),
+		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Dial: p.opts.Dial, NoFileEvents: p.opts.NoFileEvents, Chain: new(dns.Chain),
 	}
 	var keys []config.Key
 	for _, k := range s.Keys {

@@ -21,6 +21,7 @@ type source struct {
 	path    string
 	origins []wire.Name
 	byTime  bool
+	polls   bool                        // the file is followed by checks alone
 	zones   []atomic.Pointer[zone.Zone] // in the order of the origins
 	log     *slog.Logger
 	failed  *metrics.Counter
@@ -37,7 +38,7 @@ type source struct {
 func newSource(u *use, b *config.Block) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
-		path: u.path, origins: u.origins, byTime: u.byTime, zones: make([]atomic.Pointer[zone.Zone], len(u.origins)),
+		path: u.path, origins: u.origins, byTime: u.byTime, polls: b.NoFileEvents, zones: make([]atomic.Pointer[zone.Zone], len(u.origins)),
 		log: b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
 			"Counter of changed zone files that could not be read.", "file", u.path),
 	}
@@ -88,7 +89,7 @@ func (s *source) version() *version {
 
 // follow reloads the file when it, or a file that it includes, has changed.
 func (s *source) follow(ctx context.Context, interval time.Duration) {
-	w := watch.New(s.paths(), watch.Options{Poll: interval, Log: s.log})
+	w := watch.New(s.paths(), watch.Options{Poll: interval, Log: s.log, NoEvents: s.polls})
 	defer w.Close()
 	for ok := true; ok; ok = w.Wait(ctx) { // the file may have changed since the plan has read it
 		s.reload()

@@ -26,6 +26,7 @@ type source struct {
 	zones    []wire.Name       // names outside are ignored
 	reverse  bool              // with PTR records
 	reported map[string]string // warnings that Setup has logged, by path
+	polls    bool              // files are followed by checks alone
 }
 
 // A table has the current index of a source's lines and follows their changes.
@@ -58,7 +59,7 @@ func newTable(from source, log *slog.Logger, c *counts) *table {
 			f.warned[path] = w
 		}
 		if t.reload > 0 {
-			f.watcher = watch.New([]string{path}, watch.Options{Poll: t.reload, Log: log})
+			f.watcher = watch.New([]string{path}, watch.Options{Poll: t.reload, Log: log, NoEvents: from.polls})
 		}
 		t.files = append(t.files, f)
 	}

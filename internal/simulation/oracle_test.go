@@ -268,6 +268,9 @@ func (w *world) truncationPermitted(q *query) bool {
 // returns the permitted answers.
 func (w *world) permitted(s *settings, q *query, got answer) (permitted []string, ok bool) {
 	name := strings.ToLower(q.name)
+	if f := w.followed(name); f != nil {
+		return f.permitted(q, got)
+	}
 	if i, isExternal := external(name); isExternal {
 		return w.externalPermitted(s, q, i, got, 0)
 	}

@@ -20,6 +20,11 @@ func (w *world) restart(crash bool) {
 	saved := w.saved(s.source)
 	complete := s.source.complete(time.Now())
 	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
+	for _, f := range w.files {
+		if f.zone == fileZone {
+			f.repair() // a server does not start without its zone files
+		}
+	}
 	version, _ := w.api.cluster.now()
 	switch {
 	case crash:

@@ -108,6 +108,9 @@ func (w *world) run() {
 		w.flood()
 	}
 	w.api.misbehave(healthy)
+	for _, f := range w.files {
+		f.repair()
+	}
 	for _, set := range w.upstreams {
 		for _, u := range set {
 			u.behave(answers)
@@ -163,7 +166,9 @@ func (w *world) step() (f fault) {
 	case n < 43:
 		s := w.random(w.current())
 		go w.load(s)
-	case n < 44:
+	case n < 46:
+		w.files[w.IntN(len(w.files))].change(w.Rand)
+	case n < 47:
 		if w.IntN(2) == 0 {
 			f = down
 			w.api.misbehave(f)
@@ -234,6 +239,12 @@ func (w *world) converged() {
 			w.ask(reverse(clusterIP(namespace, service, 0)), mdns.TypePTR)
 			w.ask(reverse(clusterIP(namespace, service, 1)), mdns.TypePTR)
 		}
+	}
+	for _, f := range w.files {
+		for i := range fileNames {
+			w.ask(f.name(i), mdns.TypeA)
+		}
+		w.ask(f.alias(), mdns.TypeA)
 	}
 	time.Sleep(memory)
 	for i := range externalNames {

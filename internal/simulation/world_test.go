@@ -45,7 +45,9 @@ type world struct {
 	waiting  int // queries without a reply
 	skipped  int // replies for which too many answers are possible
 	hosts    int
+	loads    []period // of Corefiles
 
+	files     []*followedFile
 	loaded    time.Time // when plan was loaded
 	plan      *server.Plan
 	serving   *settings     // of plan
@@ -58,6 +60,7 @@ type settings struct {
 	source    *source
 	upstreams int  // a set of upstreams
 	tls       bool // to the upstreams
+	reload    int  // seconds between two checks of followed files
 	cached    bool
 	stale     bool
 	broken    string // an error in the Corefile
@@ -91,8 +94,9 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 	}
 	w.options = server.Options{
 		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w}), Metrics: new(metrics.Registry),
-		Open: w.open, Dial: w.dial, MaxParked: maxParked,
+		Open: w.open, Dial: w.dial, NoFileEvents: true, MaxParked: maxParked,
 	}
+	w.files = []*followedFile{newFollowedFile(w, hostsZone), newFollowedFile(w, fileZone)}
 	return w
 }
 
@@ -249,7 +253,7 @@ func (w *world) randomSource() sourceOptions {
 // random returns random settings, with the former source and upstreams more often than
 // with others.
 func (w *world) random(old *settings) *settings {
-	s := &settings{cached: w.IntN(4) > 0, stale: w.IntN(4) == 0, tls: w.IntN(4) == 0}
+	s := &settings{cached: w.IntN(4) > 0, stale: w.IntN(4) == 0, tls: w.IntN(4) == 0, reload: 1 + w.IntN(2)}
 	if o := w.randomSource(); old != nil && w.IntN(3) > 0 {
 		s.source = old.source
 	} else {
@@ -285,7 +289,11 @@ func (s *settings) corefile(w *world) string {
 	if s.tls {
 		text += " {\n  tls " + w.tls.file + "\n  tls_servername " + upstreamName + "\n }"
 	}
-	return text + "\n" + s.broken + "\n}\n"
+	text += "\n" + s.broken + "\n}\n"
+	for _, f := range w.files {
+		text += f.corefile(s.reload)
+	}
+	return text
 }
 
 // load starts a Corefile, or reloads it.
@@ -296,6 +304,9 @@ func (w *world) load(s *settings) {
 		s.source = w.newSource(s.source.sourceOptions) // the server starts another watch
 	}
 	text := s.corefile(w)
+	w.mu.Lock()
+	w.loads = append(w.loads, period{begin: time.Now()})
+	w.mu.Unlock()
 	w.trace("load %+v\n%s", *s, text)
 	read := corefile.ReadText("Corefile", []byte(text))
 	plan, err := server.NewPlan(read.Servers, w.options)
@@ -315,6 +326,7 @@ func (w *world) load(s *settings) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next = nil
+	w.loads[len(w.loads)-1].end = time.Now()
 	if err == nil {
 		w.plan, w.serving, w.loaded = plan, s, time.Now()
 	}
@@ -419,7 +431,7 @@ func (w *world) randomQuestion() (name string, qtype uint16) {
 	namespace, service := namespaceNames[w.IntN(3)], serviceNames[w.IntN(4)]
 	own := service + "." + namespace + ".svc." + clusterZone
 	qtype = []uint16{mdns.TypeA, mdns.TypeA, mdns.TypeSRV, mdns.TypeAAAA}[w.IntN(4)]
-	switch w.IntN(13) {
+	switch w.IntN(15) {
 	case 0, 1:
 		return "_http._tcp." + own, qtype
 	case 2:
@@ -434,6 +446,8 @@ func (w *world) randomQuestion() (name string, qtype uint16) {
 		return podName(namespace, w.IntN(3)), qtype
 	case 7, 8, 9:
 		return externalName(w.IntN(externalNames)), mdns.TypeA
+	case 10, 11:
+		return w.files[w.IntN(len(w.files))].randomQuestion(w.Rand)
 	}
 	return own, qtype
 }
