@@ -61,7 +61,8 @@ test: c-compiler ## run every test, and end with a summary
 	$(MAKE) test-summary; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
-# TestAnswerCostOfHugeObjects compares CPU times, which the race detector changes, and
+# TestAnswerCostOfHugeObjects compares CPU times and TestManyIdleConnections memory, which the
+# race detector changes, and
 # the simulation has ten times as many worlds without it.
 test-server: # the server and the benchmark
 	@mkdir -p $(RESULTS)
@@ -69,7 +70,7 @@ test-server: # the server and the benchmark
 	@CGO_ENABLED=1 $(GO) build -race -v -p $(JOBS) ./...
 	@export CGO_ENABLED=1; failed=; \
 	($(call test-stage,server,.,-race ./...)) || failed=1; \
-	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run '^Test(AnswerCostOfHugeObjects|Simulation)$$' ./directive/kubernetes ./internal/simulation)) || failed=1; \
+	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run '^Test(AnswerCostOfHugeObjects|Simulation|ManyIdleConnections)$$' ./directive/kubernetes ./internal/simulation ./cmd)) || failed=1; \
 	($(call test-stage,bench,bench,./...)) || failed=1; \
 	test -z "$$failed"
 

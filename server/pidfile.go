@@ -26,10 +26,14 @@ func (f pidFile) write() error {
 	if f.name == "" {
 		return nil
 	}
-	if err := os.WriteFile(f.name, []byte(f.content()), 0o644); err != nil {
-		return fmt.Errorf("writing the process ID: %w", err)
+	err := os.WriteFile(f.name, []byte(f.content()), 0o644)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if file, e := os.Stat(f.name); e == nil && file.Mode().IsRegular() && file.Size() == 0 {
+		_ = os.Remove(f.name) // what a full disk has left
+	}
+	return fmt.Errorf("writing the process ID: %w", err)
 }
 
 // remove removes the file unless a process that has replaced this one has written its ID,

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -186,5 +188,39 @@ func TestListenReplacesBind(t *testing.T) {
 	}
 	if len(p.sites) != 1 || p.sites[0].addr != opts.Listen[0] || len(p.sites[0].routes) != 2 {
 		t.Errorf("sites: got %v, want %v with two routes", p.sites, opts.Listen)
+	}
+}
+
+// The errors of an imported file that is no Corefile show none of its contents, which may be
+// secret.
+func TestImportHidesContents(t *testing.T) {
+	dir := t.TempDir()
+	secrets := []string{"saltsalt", "daemon", "TopSecretWord", "19000", "PRIVATE", "bm90IGEga2V5"}
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	shadow := write("shadow", "adm:$6$saltsalt$hash:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\nTopSecretWord value {\n TopSecretWord\n}\n")
+	key := write("key", "-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5Cg==\n-----END PRIVATE KEY-----\n")
+	for _, file := range []string{shadow, key} {
+		for _, text := range []string{"a {\n import " + file + "\n}\n", "import " + file + "\n"} {
+			read := corefile.ReadText(filepath.Join(dir, "Corefile"), []byte(text))
+			err := read.Err
+			if err == nil {
+				_, err = NewPlan(read.Servers, options())
+			}
+			if err == nil {
+				t.Errorf("%s: got no error", text)
+				continue
+			}
+			for _, secret := range secrets {
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("%s: got error %q, want it without %q", text, err, secret)
+				}
+			}
+		}
 	}
 }
