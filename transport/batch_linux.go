@@ -182,7 +182,7 @@ func (b *batch) serveBatch(fd uintptr) time.Time {
 		b.fillQuery(i, now)
 	}
 	if b.load.counting.Load() {
-		b.load.count(b.slots[:n])
+		b.load.count(b.slots[:n], now)
 	}
 	b.answer(n)
 	b.send(fd, n)

@@ -26,6 +26,9 @@ const (
 
 	// overloadEnd is the time without a dropped query after which an overload has ended.
 	overloadEnd = 5 * time.Second
+
+	// leastPacket is the memory of the smallest packet in a socket's buffer.
+	leastPacket = 768
 )
 
 // An overload limits the clients that send most when the buffers of UDP sockets
@@ -54,6 +57,9 @@ type socketLoad struct {
 
 	mu       sync.Mutex
 	received *tally
+	shed     int
+	backlog  backlog
+	limited  time.Time // the last change of backlog; zero before the first limits
 
 	shares shares // these are used by Listener.limitClients only
 	since  time.Time
@@ -101,12 +107,19 @@ func (s *socketLoad) setIdle() {
 	}
 }
 
-// count counts the received packets by client.
-func (s *socketLoad) count(slots []slot) {
+// count counts the received packets by client, and marks those that are not answered.
+func (s *socketLoad) count(slots []slot, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	seconds := now.Sub(s.limited).Seconds()
 	for i := range slots {
-		s.received.add(clientKey(slots[i].q.Peer.Addr()))
+		client := clientKey(slots[i].q.Peer.Addr())
+		if s.backlog.sheds(client, seconds) {
+			slots[i].shed = true
+			s.shed++
+		} else {
+			s.received.add(client)
+		}
 	}
 }
 
@@ -121,7 +134,9 @@ func (l *Listener) startLimiting() {
 	}
 	o.running = true
 	for _, s := range o.sockets {
-		s.received, s.shares, s.since = newTally(), shares{}, time.Now()
+		s.received, s.shed, s.backlog = newTally(), 0, backlog{}
+		s.limited = time.Time{}
+		s.shares, s.since = shares{}, time.Now()
 		s.idle.Store(false)
 		s.counting.Store(true)
 	}
@@ -185,10 +200,11 @@ func (s *socketLoad) adjust(report *overloadReport) observation {
 		fill:    float64(memory[unix.SK_MEMINFO_RMEM_ALLOC]) / float64(max(memory[unix.SK_MEMINFO_RCVBUF], 1)),
 	}
 	s.mu.Lock()
-	o.received = s.received
+	o.received, o.shed = s.received, s.shed
+	o.dropped += o.shed
 	stopped := o.stopped()
 	if !stopped {
-		s.received = newTally()
+		s.received, s.shed = newTally(), 0
 	}
 	s.mu.Unlock()
 	if stopped {
@@ -203,9 +219,25 @@ func (s *socketLoad) adjust(report *overloadReport) observation {
 	s.l.counts.shedFull.Add(uint64(o.dropped - overLimit))
 	report.add(o, s.shares.limits)
 	if changed {
-		_ = s.raw.Control(func(fd uintptr) { report.failure = setLimits(int(fd), s.shares.limits) })
+		s.limit(report)
 	}
 	return o
+}
+
+// limit makes the shares' limits effective. The filter does not concern what waits in the
+// buffer, of which the first limits of an overload make a backlog.
+func (s *socketLoad) limit(report *overloadReport) {
+	waiting := 0
+	_ = s.raw.Control(func(fd uintptr) {
+		report.failure = setLimits(int(fd), s.shares.limits)
+		waiting = int(readMemory(fd)[unix.SK_MEMINFO_RMEM_ALLOC]) / leastPacket
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.limited.IsZero() {
+		waiting = s.backlog.left
+	}
+	s.backlog, s.limited = s.shares.backlog(waiting), time.Now()
 }
 
 // setLimits replaces the socket's filter.

@@ -71,7 +71,8 @@ type shares struct {
 // An observation is what happened at a socket in some time.
 type observation struct {
 	received *tally
-	dropped  int     // queries that the kernel has dropped, because of limits or a full buffer
+	dropped  int     // queries that were dropped, because of limits or a full buffer
+	shed     int     // of these, the ones that the reader had received
 	seconds  float64 // duration
 	fill     float64 // the used part of the socket's buffer at the end
 	idle     bool    // the buffer was empty at a time
@@ -79,7 +80,45 @@ type observation struct {
 
 // stopped reports whether the process did not run: packets waited, and none was received. Such
 // an observation is continued: a new one would overestimate the capacity.
-func (o observation) stopped() bool { return o.received.total == 0 && o.fill > 0 }
+func (o observation) stopped() bool { return o.received.total == 0 && o.shed == 0 && o.fill > 0 }
+
+// A backlog is what waits in a full buffer when the first limits of an overload are set. The
+// reader sheds what exceeds them: most of it is from the clients that send most, and without
+// that they would get more than their share for as long as it takes to answer it.
+type backlog struct {
+	left   int                // packets
+	share  float64            // queries in a second for each of the limited clients
+	passed map[netip.Addr]int // queries that they were answered
+}
+
+// backlogBurst is the time in seconds for which a limited client may use its share in advance.
+const backlogBurst = 0.05
+
+// backlog returns the backlog of a buffer with at most so many packets.
+func (s *shares) backlog(packets int) backlog {
+	b := backlog{left: packets, share: s.share, passed: make(map[netip.Addr]int, len(s.limits))}
+	for _, l := range s.limits {
+		b.passed[l.client] = 0
+	}
+	return b
+}
+
+// sheds reports whether a packet that the reader has received is to be dropped, when the
+// limits have had effect for some time.
+func (b *backlog) sheds(client netip.Addr, seconds float64) bool {
+	if b.left == 0 {
+		return false
+	}
+	b.left--
+	n, limited := b.passed[client]
+	if limited && float64(n) >= b.share*(seconds+backlogBurst) {
+		return true
+	}
+	if limited {
+		b.passed[client] = n + 1
+	}
+	return false
+}
 
 // update calculates new limits, unless the old ones are still fair: the kernel needs
 // about as much time to replace a filter as to receive a hundred queries. It reports

@@ -55,6 +55,7 @@ type reader struct {
 type slot struct {
 	q       *dns.Query
 	outcome dns.Outcome
+	shed    bool // it is not answered: its client exceeds its share
 	packet  [datagram]byte
 }
 
@@ -136,6 +137,10 @@ func (r *reader) serve(n int) {
 	defer r.recoverServe()
 	for ; r.slotIndex < n; r.slotIndex++ {
 		s := &r.slots[r.slotIndex]
+		if s.shed {
+			s.shed, s.outcome = false, dns.Ignored
+			continue
+		}
 		r.record(s, r.l.o.Port.Serve(s.q, r.arena[r.arenaUsed:r.arenaUsed]))
 	}
 }
