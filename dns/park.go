@@ -49,6 +49,10 @@ func (e ParkingError) Label() string { return [...]string{"full", "client", "han
 // forward whose upstream does not reply, can occupy half of the lot, one client two thirds,
 // or two fifths at one handler, and there are always free places for other handlers, and at
 // each handler for clients with few queries.
+//
+// While the server is overloaded, one handler can occupy a part of the lot only
+// (overloadPart): a query that waits needs several times as much CPU time as an answer from
+// the server's own data, and takes it from these answers.
 type ParkingLot struct {
 	// Rejected counts the queries that could not be parked, by ParkingError.
 	Rejected [NumParkingErrors]*metrics.Counter
@@ -68,6 +72,8 @@ const (
 	// stackPlaces is the number of places for a query with a goroutine, whose stack
 	// needs more memory than everything else.
 	stackPlaces = 8
+	// overloadPart is the part of the lot that one handler can occupy under overload.
+	overloadPart = 16
 	// packetPlace is the number of bytes of a packet for each place, except the first.
 	packetPlace = 1 << 10
 	// usualReply is more than the size of most answers of upstreams.
@@ -138,7 +144,7 @@ const (
 
 // reserve takes a place for q, which waits for the handler at its step. finished is
 // called once with the complete answer, on another goroutine.
-func (l *ParkingLot) reserve(q *Query, finished func(q *Query)) (*place, error) {
+func (l *ParkingLot) reserve(q *Query, overloaded bool, finished func(q *Query)) (*place, error) {
 	s := &q.chain.steps[q.at]
 	p := &place{lot: l, q: q, finished: finished, client: l.client(q.Peer.Addr()), handler: s.parked}
 	size := int64(1 + len(q.packet)/packetPlace)
@@ -146,7 +152,7 @@ func (l *ParkingLot) reserve(q *Query, finished func(q *Query)) (*place, error) 
 		p.stack = true
 		size += stackPlaces - 1
 	}
-	if err := p.add(size); err != nil {
+	if err := p.add(size, overloaded); err != nil {
 		return nil, err
 	}
 	l.parked.Add(1)
@@ -155,16 +161,20 @@ func (l *ParkingLot) reserve(q *Query, finished func(q *Query)) (*place, error) 
 }
 
 // add makes the place larger.
-func (p *place) add(size int64) error {
+func (p *place) add(size int64, overloaded bool) error {
 	free := p.lot.room - p.lot.used.Add(size) + size
+	most := free // for the handler
+	if overloaded {
+		most = min(free, p.lot.room/overloadPart)
+	}
 	client, handler := int64(p.client.Add(int32(size))), p.handler.Add(size)
 	p.size += size
 	why := LotFull
 	switch {
 	case free < size:
-	case handler > free:
+	case handler > most:
 		why = HandlerShare
-	case client > 2*free, client-size > 2*(free-handler):
+	case client > 2*free, client-size > 2*(most-handler):
 		why = ClientShare
 	default:
 		return nil
@@ -186,7 +196,7 @@ func (p *place) addStack() error {
 		return nil
 	}
 	p.stack = true
-	err := p.add(stackPlaces - 1)
+	err := p.add(stackPlaces-1, false)
 	p.lot.countRejected(err)
 	return err
 }
@@ -275,8 +285,8 @@ func (p *place) free() {
 }
 
 // park takes q from its reader. On an error it leaves q to the reader.
-func (l *ParkingLot) park(q *Query) error {
-	p, err := l.reserve(q, (*Query).reply)
+func (l *ParkingLot) park(q *Query, overloaded bool) error {
+	p, err := l.reserve(q, overloaded, (*Query).reply)
 	if err != nil {
 		l.countRejected(err)
 		return err
@@ -365,7 +375,7 @@ func (q *Query) Requery(finished func(c *Query)) bool {
 		finished(c)
 		return true
 	}
-	p, err := q.mux.lot.reserve(c, finished)
+	p, err := q.mux.lot.reserve(c, false, finished)
 	if err != nil {
 		c.failUnparked(err, c.floor)
 		return false

@@ -122,6 +122,43 @@ func TestParkingLotManyClients(t *testing.T) {
 	replies.Wait()
 }
 
+// Under overload one handler can occupy a sixteenth of the lot, and others as much.
+func TestParkingLotOverload(t *testing.T) {
+	const room = 100
+	waits := func() *Chain { return chain(awaitFunc(func(*Query, func()) bool { return true })) }
+	r := newRig(t, room, map[string]*Chain{"a.": waits(), "b.": waits()})
+	parked := func(name string) (n int) {
+		for i := range 10 * stackPlaces * room {
+			if parkFrom(r, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), name) {
+				n++
+			}
+		}
+		return n
+	}
+	const most = stackPlaces * room / overloadPart
+	r.port.SetOverloaded(true)
+	for _, name := range []string{"a.", "b."} {
+		if n := parked(name); n < most*9/10 || n > most {
+			t.Errorf("overload: %d queries for %s are parked, want about %d", n, name, most)
+		}
+	}
+	r.port.SetOverloaded(false)
+	if n := parked("a."); n < most {
+		t.Errorf("after the overload: %d more queries are parked, want at least %d", n, most)
+	}
+	waiting := r.lot.Parked()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var replies sync.WaitGroup
+	replies.Go(func() {
+		for range waiting {
+			<-r.sent
+		}
+	})
+	r.lot.Close(ended)
+	replies.Wait()
+}
+
 // Query.Timeout, which a handler sets, bounds a parked query.
 func TestQueryTimeout(t *testing.T) {
 	for _, parked := range []bool{false, true} {

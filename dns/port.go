@@ -17,10 +17,11 @@ import (
 // WaitReaders takes each lock once; then no reader uses the old mux any more, and
 // only parked queries do.
 type Port struct {
-	mux       atomic.Pointer[Mux]
-	noParking atomic.Bool
-	mu        sync.Mutex
-	readers   map[sync.Locker]struct{}
+	mux        atomic.Pointer[Mux]
+	noParking  atomic.Bool
+	overloaded atomic.Bool
+	mu         sync.Mutex
+	readers    map[sync.Locker]struct{}
 }
 
 // An Outcome is what a reader must do with a query that it served.
@@ -73,6 +74,10 @@ func waitFor(l sync.Locker) {
 // address is going to be closed.
 func (p *Port) StopParking() { p.noParking.Store(true) }
 
+// SetOverloaded sets whether more queries arrive than can be answered, so that fewer of them
+// may wait.
+func (p *Port) SetOverloaded(is bool) { p.overloaded.Store(is) }
+
 // Serve answers the packet of q, and builds the reply in lent; or it parks q.
 func (p *Port) Serve(q *Query, lent []byte) Outcome { return p.serve(q, lent, p.mux.Load()) }
 
@@ -115,7 +120,7 @@ func (p *Port) serve(q *Query, lent []byte, mux *Mux) Outcome {
 	if q.walk(0) == Wait {
 		var err error = LotFull
 		if !p.noParking.Load() {
-			err = q.mux.lot.park(q)
+			err = q.mux.lot.park(q, p.overloaded.Load())
 		}
 		if err == nil {
 			return Parked

@@ -133,6 +133,7 @@ func (l *Listener) startLimiting() {
 		return
 	}
 	o.running = true
+	l.o.Port.SetOverloaded(true)
 	for _, s := range o.sockets {
 		s.received, s.shed, s.backlog = newTally(), 0, backlog{}
 		s.limited = time.Time{}
@@ -176,6 +177,7 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 			}
 		}
 	}
+	l.o.Port.SetOverloaded(false)
 	for _, s := range sockets {
 		s.counting.Store(false)
 		_ = s.raw.Control(func(fd uintptr) { detachFilter(int(fd)) })
