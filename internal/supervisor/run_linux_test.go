@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -17,12 +18,21 @@ import (
 )
 
 // A fakeCapture records the calls of its methods.
-type fakeCapture struct{ calls []string }
+type fakeCapture struct {
+	mu    sync.Mutex
+	calls []string
+}
 
-func (c *fakeCapture) Enable()  { c.calls = append(c.calls, "enable") }
-func (c *fakeCapture) Suspend() { c.calls = append(c.calls, "suspend") }
-func (c *fakeCapture) Disable() { c.calls = append(c.calls, "disable") }
-func (c *fakeCapture) Close()   { c.calls = append(c.calls, "close") }
+func (c *fakeCapture) Enable()  { c.add("enable") }
+func (c *fakeCapture) Suspend() { c.add("suspend") }
+func (c *fakeCapture) Disable() { c.add("disable") }
+func (c *fakeCapture) Close()   { c.add("close") }
+
+func (c *fakeCapture) add(call string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, call)
+}
 
 // A fakeNode runs a supervisor with workers that the test controls, on the clock of
 // synctest.
@@ -52,7 +62,7 @@ func newFakeNode(t *testing.T) *fakeNode {
 	n := &fakeNode{T: t, capture: new(fakeCapture), signals: make(chan os.Signal), exit: make(chan Exit, 1), zero: time.Now().Add(-time.Hour)}
 	n.s = &supervisor{
 		Options: Options{Log: slog.New(slog.DiscardHandler), Open: func(func(int, uint64)) (Capture, error) {
-			n.capture.calls = append(n.capture.calls, "open")
+			n.capture.add("open")
 			return n.capture, n.openErr
 		}},
 		shared: new(shared), age: func() time.Duration { return time.Since(n.zero) - time.Duration(n.beat.Load()) }, start: n.start,
@@ -128,6 +138,8 @@ func (w *fakeWorker) end(status syscall.WaitStatus) {
 func (n *fakeNode) calls(want ...string) {
 	n.Helper()
 	synctest.Wait()
+	n.capture.mu.Lock()
+	defer n.capture.mu.Unlock()
 	if !slices.Equal(n.capture.calls, want) {
 		n.Errorf("calls of the capture: got %v, want %v", n.capture.calls, want)
 	}
