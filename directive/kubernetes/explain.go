@@ -23,7 +23,11 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		e.add("not synced: %s have not been listed since the start", kinds)
 	}
 	e.name()
-	if v == dns.Next {
+	switch {
+	case v != dns.Next:
+	case h.onlyServices || h.nodePods:
+		e.add("the directives below answer: the option only services or node, or fallthrough, passes the name on")
+	default:
 		e.add("fallthrough passes the name on to the directives below")
 	}
 	return e.causes
@@ -124,6 +128,10 @@ func (e *explanation) service() {
 	key := e.q.Name()[e.q.LabelOffset(e.depth-3):e.q.LabelOffset(e.depth-1)]
 	svc := e.table().Get(key)
 	object := &dns.Object{Kind: e.kind(), Namespace: namespace, Name: name}
+	if e.onlyServices && svc.isElsewhere(e.lookup) {
+		e.add("%s %s/%s is known, but not its endpoints, on which the answer depends (only services)", e.kind(), namespace, name).Object = object
+		return
+	}
 	if !svc.visible() {
 		if e.namespaceName([]byte(namespace)) {
 			switch {

@@ -116,19 +116,18 @@ func (r *run) stopAgents() {
 // mark makes change n and waits until every agent has it, and every EndpointSlice once for
 // each list or rollout before it.
 func (r *run) mark(ctx context.Context, n int) error {
-	s, err := r.client.CoreV1().Services(namespace).Get(ctx, marker, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	s.Spec.Ports[0].Port = int32(n)
-	if _, err := r.client.CoreV1().Services(namespace).Update(ctx, s, metav1.UpdateOptions{}); err != nil {
-		return err
+	deadline := time.Now().Add(patience)
+	for err := r.setMarker(ctx, n); err != nil; err = r.setMarker(ctx, n) { // etcd may be slow at a restart
+		if time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(time.Second)
 	}
 	want := int64(0)
 	if r.source == "everything" {
 		want = int64(n * r.endpoints / perSlice)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for ; ; time.Sleep(10 * time.Millisecond) {
 		missing := 0
 		for _, a := range r.fleet {
 			if a.seen.Load() < int64(n) || a.slices.Load() < want {
@@ -142,6 +141,16 @@ func (r *run) mark(ctx context.Context, n int) error {
 			return fmt.Errorf("%d of %d agents have not received change %d after %v", missing, len(r.fleet), n, patience)
 		}
 	}
+}
+
+func (r *run) setMarker(ctx context.Context, n int) error {
+	s, err := r.client.CoreV1().Services(namespace).Get(ctx, marker, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	s.Spec.Ports[0].Port = int32(n)
+	_, err = r.client.CoreV1().Services(namespace).Update(ctx, s, metav1.UpdateOptions{})
+	return err
 }
 
 // populate writes the cluster.

@@ -42,6 +42,7 @@ func main() {
 	flag.IntVar(&r.endpoints, "endpoints", 20000, "endpoints of headless Services, 100 in each slice; the rollout replaces them")
 	flag.DurationVar(&r.rollout, "rollout", 30*time.Second, "time over which the endpoints are replaced")
 	flag.DurationVar(&r.steady, "steady", time.Minute, "time of the steady state")
+	flag.BoolVar(&r.verbose, "v", false, "print the log of the API server")
 	flag.Parse()
 	apiserver.QuietKlog()
 	if err := r.do(context.Background()); err != nil {
@@ -55,6 +56,7 @@ type run struct {
 	program, source             string
 	agents, services, endpoints int
 	rollout, steady             time.Duration
+	verbose                     bool
 
 	server  *exec.Cmd
 	control io.Writer
@@ -131,7 +133,9 @@ func (r *run) do(ctx context.Context) (err error) {
 // serve starts the API server.
 func (r *run) serve(dir string) (kubeconfig string, stop func(), err error) {
 	r.server = exec.Command(r.program, "serve", dir)
-	r.server.Stderr = os.Stderr
+	if r.verbose { // etcd logs each request that a client has cancelled
+		r.server.Stderr = os.Stderr
+	}
 	in, err := r.server.StdinPipe()
 	if err != nil {
 		return "", nil, err
@@ -145,12 +149,12 @@ func (r *run) serve(dir string) (kubeconfig string, stop func(), err error) {
 	}
 	stop = func() {
 		_ = in.Close()
-		_ = r.server.Wait() // its standard error has the reason
+		_ = r.server.Wait() // its standard error, with -v, has the reason
 	}
 	r.control, r.lines = in, bufio.NewScanner(out)
 	if !r.lines.Scan() {
 		stop()
-		return "", nil, errors.New("the API server has ended: see its error above")
+		return "", nil, errors.New("the API server has ended: see its error with -v")
 	}
 	return r.lines.Text(), stop, nil
 }
