@@ -110,8 +110,15 @@ func (c *Capture) Enable() { c.program.open(true) }
 // earlier queries and open TCP connections still pass.
 func (c *Capture) Disable() { c.program.open(false) }
 
-// Close detaches the programs from all interfaces.
+// Close detaches the programs from all interfaces. No other method may be called after it,
+// except Counters and Close.
 func (c *Capture) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
 	c.Disable()
 	c.cancel()
 	_ = c.events.Close()
@@ -119,9 +126,6 @@ func (c *Capture) Close() {
 	for index := range c.attached {
 		c.detach(index)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
 	c.release()
 }
 
