@@ -62,6 +62,8 @@ func useTCX(f nodecache.Flags, log *slog.Logger) bool {
 	switch {
 	case len(f.ClusterIPs()) == 0:
 		err = errors.New("-localip has no ClusterIP")
+	case !f.FirstLinkLocal():
+		err = errors.New("the first address of -localip is not link-local, and probes of the kubelet may use it: it has to be on the node")
 	case !f.SetupInterface:
 		err = errors.New("-setupinterface=false: there are no aliases")
 	default:

@@ -287,3 +287,20 @@ func TestNodeTCXForeign(t *testing.T) {
 		t.Errorf("programs at the pod's interface: got %d, want 3", got)
 	}
 }
+
+// Without a ClusterIP, or where pages may be at one, -capture=auto is the same as address.
+func TestNodeCaptureAuto(t *testing.T) {
+	n := newTestNode(t)
+	for localIPs, reason := range map[string]string{
+		nodeDNS:                    "-localip has no ClusterIP",
+		clusterDNS + "," + nodeDNS: "the first address of -localip is not link-local",
+	} {
+		p := n.start("-capture=auto", "-localip", localIPs)
+		if log := p.log.String(); !strings.Contains(log, "capture=address") || !strings.Contains(log, reason) {
+			t.Errorf("-localip %s: got log\n%s\nwant capture=address and %q", localIPs, log, reason)
+		}
+		first, _, _ := strings.Cut(localIPs, ",")
+		n.answered(n.dial("udp", first), byNode)
+		n.end(p, syscall.SIGTERM)
+	}
+}

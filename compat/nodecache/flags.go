@@ -166,6 +166,13 @@ func (f Flags) ClusterIPs() (addrs []netip.Addr) {
 	return slices.DeleteFunc(all, netip.Addr.IsLinkLocalUnicast)
 }
 
+// FirstLinkLocal reports whether the first local address, at which pages such as health
+// are, is link-local.
+func (f Flags) FirstLinkLocal() bool {
+	all, err := f.Addresses()
+	return err == nil && all[0].IsLinkLocalUnicast()
+}
+
 // An interval is a duration, or a number of seconds as node-cache documents it.
 type interval time.Duration
 
