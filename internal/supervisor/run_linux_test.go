@@ -41,6 +41,7 @@ type fakeNode struct {
 	s       *supervisor
 	capture *fakeCapture
 	openErr error
+	mu      sync.Mutex
 	started []*fakeWorker
 	signals chan os.Signal
 	exit    chan Exit
@@ -89,6 +90,8 @@ func (n *fakeNode) start([]socket) (*worker, error) {
 			}
 		},
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.started = append(n.started, w)
 	return w.worker, nil
 }
@@ -96,7 +99,17 @@ func (n *fakeNode) start([]socket) (*worker, error) {
 // last returns the worker that was started last.
 func (n *fakeNode) last() *fakeWorker {
 	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	return n.started[len(n.started)-1]
+}
+
+// count returns the number of workers that were started.
+func (n *fakeNode) count() int {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.started)
 }
 
 func (w *fakeWorker) message(kind handover.Kind) { w.events <- event{kind: kind}; synctest.Wait() }
@@ -252,9 +265,9 @@ func TestWorkerCrashLoop(t *testing.T) {
 					if serves && w.serving.IsZero() {
 						w.serve()
 					}
-					count := len(n.started)
+					count := n.count()
 					w.end(exited(1))
-					for synctest.Wait(); len(n.started) == count; synctest.Wait() {
+					for n.count() == count {
 						time.Sleep(10 * time.Millisecond)
 					}
 					delays = append(delays, n.last().at.Sub(ended))
@@ -350,8 +363,8 @@ func TestWorkerReplaced(t *testing.T) {
 		n.calls("open", "enable", "disable")
 		w.end(exited(2))
 		time.Sleep(time.Hour)
-		if len(n.started) != 1 {
-			t.Errorf("workers: got %d, want one", len(n.started))
+		if n.count() != 1 {
+			t.Errorf("workers: got %d, want one", n.count())
 		}
 		n.signals <- unix.SIGTERM
 		n.ends(Exit{})
