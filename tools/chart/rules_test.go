@@ -18,10 +18,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ruleGroups returns the groups of the rendered PrometheusRule.
-func ruleGroups(t *testing.T) []byte {
+// ruleGroups returns the groups of the PrometheusRule that is rendered for a mode. That of
+// mode node has the rules of mode cluster and more.
+func ruleGroups(t *testing.T, mode string) []byte {
 	t.Helper()
-	r, err := render(loadChart(t), "image: {repository: registry.example/seamark}\nprometheus: {rule: {enabled: true, runbookURL: 'https://runbooks.example/'}}", "seamark", "kube-system", nil)
+	r, err := render(loadChart(t), "mode: "+mode+"\nimage: {repository: registry.example/seamark}\nprometheus: {rule: {enabled: true, runbookURL: 'https://runbooks.example/'}}", "seamark", "kube-system", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func ruleGroups(t *testing.T) []byte {
 
 // Prometheus accepts the rules, and each selects the release's series only.
 func TestAlertsValid(t *testing.T) {
-	groups, errs := rulefmt.Parse(ruleGroups(t), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.Parse(ruleGroups(t, "node"), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
 	for _, err := range errs {
 		t.Error(err)
 	}
@@ -66,7 +67,7 @@ func TestAlertsFire(t *testing.T) {
 			Rules []map[string]any `json:"rules"`
 		} `json:"groups"`
 	}
-	if err := yaml.Unmarshal(ruleGroups(t), &groups); err != nil {
+	if err := yaml.Unmarshal(ruleGroups(t, "node"), &groups); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile("../../docs/how-to/alerts.md")
@@ -132,7 +133,7 @@ var later = []string{"seamark_kubernetes_comparisons_total", "seamark_tls_certif
 func checkSeries(t *testing.T, url string) {
 	t.Helper()
 	var expressions []string
-	groups, errs := rulefmt.Parse(ruleGroups(t), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.Parse(ruleGroups(t, "cluster"), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}

@@ -63,8 +63,8 @@ func TestValuesAccepted(t *testing.T) {
 	c, versions, seamark := loadChart(t), schemas(t), buildSeamark(t)
 	checkSchemas(t, versions)
 	sets := valueSets(t, "values.txt")
-	if len(sets) < 50 {
-		t.Errorf("got %d sets, want 50 or more", len(sets))
+	if len(sets) < 60 {
+		t.Errorf("got %d sets, want 60 or more", len(sets))
 	}
 	for _, set := range sets {
 		t.Run(strings.ReplaceAll(set.name, " ", "-"), func(t *testing.T) {
@@ -264,6 +264,9 @@ func build(t *testing.T, module, program string) string {
 // container, and the kube-dns command line without serving it.
 func checkCorefile(t *testing.T, seamark string, r *rendering) {
 	t.Helper()
+	if len(r.find("DaemonSet")) == 1 {
+		checkNode(t, seamark, r)
+	}
 	if len(r.find("Deployment")) == 0 {
 		return
 	}

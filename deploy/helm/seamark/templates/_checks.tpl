@@ -3,6 +3,7 @@
 {{- include "seamark.checkRejected" . -}}
 {{- include "seamark.checkImage" . -}}
 {{- include "seamark.checkMode" . -}}
+{{- include "seamark.checkNode" . -}}
 {{- include "seamark.checkServers" . -}}
 {{- range $key := list "k8s-app" -}}
 {{- if hasKey $.Values.customLabels $key -}}

@@ -26,7 +26,10 @@
 {{- end }}
 }
 {{- end }}
-{{- else if not (include "seamark.foreignConfig" .) -}}
+{{- else if include "seamark.foreignConfig" . -}}
+{{- else if eq .Values.mode "node" -}}
+{{ include "seamark.nodeCorefile" . }}
+{{- else -}}
 .:53 {
     errors
     health {
@@ -115,7 +118,7 @@
 {{- end }}
 
 {{- define "seamark.metricsPort" -}}
-{{- if eq .Values.mode "kube-dns" -}}10055{{- else -}}{{ include "seamark.pluginPort" (list . "prometheus" .Values.ports.metrics) }}{{- end -}}
+{{- if eq .Values.mode "kube-dns" -}}10055{{- else if eq .Values.mode "node" -}}{{ .Values.node.ports.metrics }}{{- else -}}{{ include "seamark.pluginPort" (list . "prometheus" .Values.ports.metrics) }}{{- end -}}
 {{- end }}
 
 {{/* Whether the Corefile has a directive: (list . "ready"). True if the chart cannot know. */}}

@@ -28,6 +28,11 @@
 {{- end -}}
 {{- end }}
 
+{{/* Whether there is a Deployment, and what belongs to it. Mode node has a DaemonSet. */}}
+{{- define "seamark.deploys" -}}
+{{- if and .Values.deployment.enabled (ne .Values.mode "node") -}}true{{- end -}}
+{{- end }}
+
 {{- define "seamark.service" -}}
 {{- if .Values.service.name -}}{{ .Values.service.name }}
 {{- else if eq .Values.mode "canary" -}}{{ include "seamark.suffixed" (list . "-canary") }}
@@ -50,7 +55,7 @@
 {{/* The value of k8s-app, empty if the pods do not have the label. */}}
 {{- define "seamark.k8sApp" -}}
 {{- if and .Values.isClusterService (ne .Values.mode "canary") -}}
-{{ .Values.k8sAppLabelOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{ .Values.k8sAppLabelOverride | default (ternary "node-local-dns" .Chart.Name (eq .Values.mode "node")) | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 {{- end }}
 
