@@ -157,7 +157,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 			}
 			switch name {
 			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny", "node":
-			case "sidecar", "exec-healthz", "kube2sky", "canary": // they stop at a signal and reload nothing
+			case "sidecar", "exec-healthz", "kube2sky", "canary", "tail": // they stop at a signal and reload nothing
 				p.signals.ReleaseReload()
 			default:
 				p.signals.Release()
@@ -179,8 +179,32 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.formatCommand(), p.planCommand(), p.explainCommand(), p.queryCommand(), p.diffCommand(), p.doctorCommand(), p.canaryCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.nodeCommand(), p.versionCommand())
+	p.addCommands(root)
 	return root
+}
+
+// addCommands adds the subcommands, in the groups of the help.
+func (p *program) addCommands(root *cobra.Command) {
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"serving", "Serving:", []*cobra.Command{p.serveCommand(), p.nodeCommand(), p.checkCommand(), p.formatCommand(), p.planCommand()}},
+		{"inspecting", "Inspecting:", []*cobra.Command{
+			p.explainCommand(), p.queryCommand(), p.statusCommand(), p.topCommand(), p.tailCommand(), p.recordsCommand(), p.cacheCommand(), p.resolvconfCommand(),
+		}},
+		{"migrating", "Migrating:", []*cobra.Command{p.doctorCommand(), p.diffCommand(), p.canaryCommand(), p.convertCommand()}},
+		{"older", "Older generations:", []*cobra.Command{
+			p.kubednsCommand(), p.nannyCommand(), p.sidecarCommand(), p.healthzCommand(), p.skydnsCommand(), p.kube2skyCommand(),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.AddCommand(p.versionCommand())
 }
 
 // called returns the arguments after the program's name. If the name is that of a

@@ -22,7 +22,9 @@ import (
 // explainFlags are the flags of the command explain.
 type explainFlags struct {
 	conf, manifests string
+	admin, token    string // of a running server; token is a file
 	port            flags.Port
+	portSet         bool
 	client, server  string
 	output          string
 	timeout         time.Duration
@@ -42,20 +44,32 @@ does not have.
 
 It plans the Corefile of --conf, or serves the folder of --manifests, in a process of its
 own that listens on no address: it reads the objects of the cluster and queries upstreams as
-a server does. With --pod it takes the search domains of that pod, and explains each name
+a server does. With --admin it asks a running server, which needs the directive admin. With --pod it takes the search domains of that pod, and explains each name
 that the pod's resolver tries.
 
 The exit status is 1 if no name has a record.`,
 		Example: `  seamark explain web.shop.svc.cluster.local --manifests examples
   seamark explain web.shop --pod shop/cart-7d9c --conf Corefile
+  seamark explain www.example.org --admin localhost:8053
   seamark explain _http._tcp.web.shop.svc.cluster.local SRV --manifests examples --output json`,
 		Args: arguments(1, 2),
-		RunE: func(c *cobra.Command, args []string) error { return p.explain(c.Context(), e, args) },
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (types []string, _ cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				types = commonTypes
+			}
+			return types, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			e.portSet = c.Flags().Changed("dns.port")
+			return p.explain(c.Context(), e, args)
+		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&e.conf, "conf", "", `Corefile of the server, "-" for standard input (default "Corefile" if it exists)`)
 	f.StringVar(&e.manifests, "manifests", "", "explain the cluster described by the YAML and JSON files of this folder, without a Corefile")
+	f.StringVar(&e.admin, "admin", "", "ask a running server: "+adminUsage+" (such as localhost:8053)")
+	tokenFlag(c, &e.token)
 	f.StringVar(&e.client, "client", "", "`IP` address of the client (default 127.0.0.1)")
 	f.StringVar(&e.server, "server", "", "`ADDRESS` of the Corefile that receives the query, such as dns://:53 (default the first)")
 	f.StringVar(&e.query.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
@@ -64,6 +78,7 @@ The exit status is 1 if no name has a record.`,
 	portFlag(c, &e.port)
 	f.DurationVar(&e.timeout, "timeout", 30*time.Second, "how long to wait for the objects and the answers")
 	f.StringVarP(&e.output, "output", "o", "text", "format: text or json")
+	complete(c, "output", "text", "json")
 	return c
 }
 
@@ -90,6 +105,10 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", e.query.pod)
 	case e.conf != "" && e.manifests != "":
 		return errors.New("set only one of --manifests and --conf")
+	case e.admin != "" && (e.conf != "" || e.manifests != "" || e.portSet):
+		return errors.New("--admin asks a running server: it has no --conf, --manifests and --dns.port")
+	case e.admin == "" && e.token != "":
+		return errors.New("--token-file needs --admin")
 	case e.timeout <= 0:
 		return fmt.Errorf("--timeout: want a positive duration, got %v", e.timeout)
 	}
@@ -106,15 +125,15 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 			return failure{err}
 		}
 	}
-	own, err := p.startLocal(ctx, e)
+	server, stop, err := p.explainer(ctx, e)
 	if err != nil {
-		return failure{err}
+		return err
 	}
-	defer own.Stop()
+	defer stop()
 	results := []explain.Result{}
 	for _, name := range names {
 		q.Name = name
-		r, err := own.Explain(ctx, q)
+		r, err := server.Explain(ctx, q)
 		if err != nil {
 			return failure{err}
 		}
@@ -127,7 +146,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 		}
 	}
 	if e.output == "json" {
-		if err := indented(p.out, results); err != nil {
+		if err := indented(escaped{p.out}, results); err != nil {
 			return failure{err}
 		}
 	}
@@ -135,6 +154,27 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 		return different{}
 	}
 	return nil
+}
+
+// explainer returns the server that e selects, and a function that releases it.
+func (p *program) explainer(ctx context.Context, e explainFlags) (explainer, func(), error) {
+	if e.admin != "" {
+		client, err := newAdminClient(e.admin, e.token, e.timeout)
+		if err != nil {
+			return nil, nil, err
+		}
+		return client, client.Close, nil
+	}
+	own, err := p.startLocal(ctx, e)
+	if err != nil {
+		return nil, nil, failure{err}
+	}
+	return own, own.Stop, nil
+}
+
+// An explainer explains queries: a running server, or one in this process.
+type explainer interface {
+	Explain(context.Context, explain.Query) (explain.Result, error)
 }
 
 // startLocal starts the server that e selects.

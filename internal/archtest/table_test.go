@@ -133,7 +133,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "transport"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -169,6 +169,7 @@ var table = map[string]row{
 	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
 	"internal/explain/local": {own: []string{"config", "corefile", "internal/explain", "metrics", "server", "transport"}},
 	"internal/traffic":       {noNet: true},
+	"internal/adminclient":   {own: []string{"internal/explain", "internal/traffic"}, noNet: true},
 	"internal/doctor":        {own: []string{"cluster"}, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},

@@ -1,0 +1,284 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/internal/adminclient"
+	"github.com/seamark/seamark/internal/explain"
+	"github.com/spf13/cobra"
+)
+
+// maxReplicas bounds the servers of one status.
+const maxReplicas = 100
+
+// hashFamily is the metric with the hash of a server's records.
+const hashFamily = "seamark_kubernetes_records_hash"
+
+// A replica is the state of one server.
+type replica struct {
+	Admin  string              `json:"admin"`
+	Error  string              `json:"error,omitempty"`
+	Status *adminclient.Status `json:"status,omitempty"`
+}
+
+func (p *program) statusCommand() *cobra.Command {
+	var a adminFlags
+	var addresses []string
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show the health of a running server, or of several replicas side by side",
+		Long: `Status shows the health of a server in one sentence, the age of its data, its upstreams, and
+the rates, response codes and latencies of the last minute. The server needs the directive
+admin.
+
+With several --admin it shows the servers side by side. If they serve different records,
+which replicas do only for moments, it says so.
+
+The exit status is 1 if a server is not ready or does not answer, or if the servers serve
+different records.`,
+		Example: `  seamark status
+  seamark status --admin localhost:8053 --admin localhost:9053
+  seamark status --output json`,
+		Args:              arguments(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := a.check(); err != nil {
+				return err
+			}
+			if len(addresses) > maxReplicas {
+				return fmt.Errorf("--admin: want at most %d servers, got %d", maxReplicas, len(addresses))
+			}
+			var clients []*adminclient.Client
+			for _, address := range addresses {
+				client, err := newAdminClient(address, a.tokenFile, a.timeout)
+				if err != nil {
+					return err
+				}
+				defer client.Close()
+				clients = append(clients, client)
+			}
+			replicas := states(c.Context(), clients)
+			differ := differentHashes(replicas)
+			if len(differ) > 0 { // a change may have been under way
+				select {
+				case <-time.After(time.Second):
+				case <-c.Context().Done():
+				}
+				replicas = states(c.Context(), clients)
+				differ = differentHashes(replicas)
+			}
+			report := struct {
+				Servers []replica `json:"servers"`
+				Differ  []string  `json:"differ,omitempty"` // zones with different records
+			}{replicas, differ}
+			if err := a.show(p.out, report, func() { p.showStatus(replicas, differ) }); err != nil {
+				return err
+			}
+			healthy := func(r replica) bool { return r.Error == "" && (r.Status.Ready == nil || *r.Status.Ready) }
+			if len(differ) > 0 || slices.ContainsFunc(replicas, func(r replica) bool { return !healthy(r) }) {
+				return different{}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&addresses, "admin", []string{adminclient.Default}, adminUsage+"; may be repeated")
+	a.common(c)
+	return c
+}
+
+// states returns the state of each server.
+func states(ctx context.Context, clients []*adminclient.Client) []replica {
+	replicas := make([]replica, len(clients))
+	var all sync.WaitGroup
+	for i, c := range clients {
+		all.Go(func() {
+			r := replica{Admin: c.Address()}
+			if s, err := c.Status(ctx); err != nil {
+				r.Error = err.Error()
+			} else {
+				r.Status = &s
+			}
+			replicas[i] = r
+		})
+	}
+	all.Wait()
+	return replicas
+}
+
+// series returns the values of a metric by the value of a label, "" if it has none.
+func series(s *adminclient.Status, family, label string) map[string]float64 {
+	found := map[string]float64{}
+	for name, value := range s.Metrics {
+		f, labels, _ := strings.Cut(name, "{")
+		if f != family {
+			continue
+		}
+		key := ""
+		if _, rest, ok := strings.Cut(","+labels, ","+label+`="`); ok {
+			key, _, _ = strings.Cut(rest, `"`)
+		}
+		found[key] += value
+	}
+	return found
+}
+
+// differentHashes returns the zones whose records differ among the servers that have them.
+func differentHashes(replicas []replica) (zones []string) {
+	seen := map[string]float64{}
+	for _, r := range replicas {
+		if r.Status == nil {
+			continue
+		}
+		for zone, hash := range series(r.Status, hashFamily, "zones") {
+			if other, ok := seen[zone]; ok && other != hash && !slices.Contains(zones, zone) {
+				zones = append(zones, zone)
+			}
+			seen[zone] = hash
+		}
+	}
+	slices.Sort(zones)
+	return zones
+}
+
+// A statusRow is a line of the table: a value for each server.
+type statusRow struct {
+	order int
+	name  string
+	quiet bool // not shown if all values are 0
+}
+
+func (p *program) showStatus(replicas []replica, differ []string) {
+	for _, r := range replicas {
+		summary := "The server does not report its health."
+		if r.Status == nil {
+			summary = r.Error
+		} else if r.Status.Summary != "" {
+			summary = r.Status.Summary
+		}
+		fmt.Fprintf(p.out, "%s: %s\n", r.Admin, explain.Clean(summary))
+	}
+	rows, heading := map[statusRow][]any{}, []any{""}
+	var up []replica
+	for _, r := range replicas {
+		if r.Status != nil {
+			up = append(up, r)
+			heading = append(heading, r.Admin)
+		}
+	}
+	for i, r := range up {
+		for row, value := range cells(r.Status) {
+			if rows[row] == nil {
+				rows[row] = slices.Repeat([]any{"-"}, len(up))
+			}
+			rows[row][i] = value
+		}
+	}
+	if len(up) > 0 {
+		fmt.Fprintln(p.out)
+		t := newTable(p.out)
+		if len(up) > 1 {
+			t.row(heading...)
+		}
+		zero := func(value any) bool { return value == "0" || value == "-" }
+		maps.DeleteFunc(rows, func(row statusRow, values []any) bool {
+			return row.quiet && !slices.ContainsFunc(values, func(v any) bool { return !zero(v) })
+		})
+		for _, row := range slices.SortedFunc(maps.Keys(rows), func(a, b statusRow) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name)) }) {
+			t.row(append([]any{row.name}, rows[row]...)...)
+		}
+		_ = t.Flush() // p.out keeps the error
+	}
+	if len(differ) > 0 {
+		fmt.Fprintf(p.out, `
+WARNING: the servers serve different records of the zones %s
+The server that is behind has older data, or errors of watches in its log. "seamark records"
+with --admin shows the records of each.
+`, explain.Clean(strings.Join(differ, ", ")))
+	}
+}
+
+// cells returns the values of one server.
+func cells(s *adminclient.Status) map[statusRow]string {
+	found := map[statusRow]string{}
+	order, quiet := 0, false
+	add := func(name, value string) { found[statusRow{order, name, quiet}] = value }
+	each := func(prefix, family, label string, format func(key string, v float64) string) {
+		order++
+		for key, value := range series(s, family, label) {
+			add(strings.TrimSpace(prefix+" "+key), format(key, value))
+		}
+	}
+	number := func(_ string, v float64) string { return fmt.Sprintf("%.0f", v) }
+	age := func(_ string, v float64) string { return fmt.Sprintf("%.1fs", v) }
+	choose := func(one, zero string) func(string, float64) string {
+		return func(_ string, v float64) string {
+			if v == 0 {
+				return zero
+			}
+			return one
+		}
+	}
+	synced := series(s, "seamark_kubernetes_synced", "resource")
+	objects := func(kind string, v float64) string {
+		if n, ok := synced[kind]; ok && n == 0 {
+			return "not synced"
+		}
+		return number("", v)
+	}
+	if s.Started != nil {
+		add("serves", fmt.Sprintf("%s for %v", strings.Join(s.Servers, " "), time.Since(*s.Started).Round(time.Second)))
+	}
+	order++
+	if s.Ready != nil {
+		add("ready", map[bool]string{true: "yes", false: "no: " + strings.Join(s.Unready, ", ")}[*s.Ready])
+	}
+	order++
+	if s.Queries != nil {
+		add("queries per second", fmt.Sprintf("%.1f", *s.Queries))
+	}
+	order++
+	for code, share := range s.RCodes {
+		if code == "" {
+			code = "no reply"
+		}
+		add("  "+code, percent(share))
+	}
+	order++
+	if s.Waste != nil {
+		add("searches that fail", percent(*s.Waste))
+	}
+	order++
+	if s.P50 != nil {
+		add("p50 below", s.P50.String())
+	}
+	if s.P99 != nil {
+		add("p99 below", s.P99.String())
+	}
+	order++
+	if s.Sampled != nil {
+		add("queries recorded", percent(*s.Sampled))
+	}
+	each("data age", "seamark_kubernetes_data_age_seconds", "", age)
+	each("data", "seamark_kubernetes_stale", "zones", choose("from a snapshot", "current"))
+	each("records hash", hashFamily, "zones", number)
+	each("objects:", "seamark_kubernetes_objects", "resource", objects)
+	each("data age (etcd)", "seamark_etcd_data_age_seconds", "path", age)
+	each("keys (etcd)", "seamark_etcd_keys", "path", number)
+	each("upstream", "seamark_forward_upstream_up", "to", choose("up", "DOWN"))
+	each("cached answers:", "coredns_cache_entries", "type", number)
+	quiet = true
+	each("waiting for", "seamark_forward_waiting_queries", "to", number)
+	each("waiting queries", "seamark_waiting_queries", "", number)
+	each("given up:", "seamark_given_up_queries_total", "reason", number)
+	each("panics", "coredns_panics_total", "", number)
+	quiet = false
+	each("resident memory", "process_resident_memory_bytes", "", func(_ string, v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) })
+	return found
+}

@@ -1,0 +1,179 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/adminclient"
+	"github.com/seamark/seamark/internal/explain"
+	"github.com/spf13/cobra"
+)
+
+// tailQueue is the number of queries that wait for standard output. When there are more,
+// they are counted and not shown, so that the server never waits for a terminal.
+const tailQueue = 4096
+
+func (p *program) tailCommand() *cobra.Command {
+	var a adminFlags
+	var filters [5]string
+	var slower time.Duration
+	c := &cobra.Command{
+		Use:   "tail",
+		Short: "Show the queries of a running server as they come",
+		Long: `Tail shows the queries that the server answers: time, client, namespace of the client if the
+server knows it, name, type, response code, duration, and the directive that answered.
+Filters that are set apply together.
+
+The server needs the directive admin. It records up to 1,000 queries a second; when there
+are more, those that it records stand for the others. Queries that this command is too slow
+for are skipped, and their number is shown: the server does not wait.
+
+Ctrl-C ends the command with status 0.`,
+		Example: `  seamark tail --rcode NXDOMAIN --namespace shop
+  seamark tail --client 10.244.0.0/16 --slower 100ms
+  seamark tail --name example.org --source cache --output json`,
+		Args:              arguments(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f := c.Flags()
+	names := []string{"name", "client", "namespace", "rcode", "source"}
+	for i, usage := range []string{
+		"only names with this `TEXT` in them", "only this `IP` address or network",
+		"only clients of this `NAMESPACE`", "only this response `CODE`, such as NXDOMAIN",
+		"only answers of this `DIRECTIVE`, such as kubernetes, cache or forward",
+	} {
+		f.StringVar(&filters[i], names[i], "", usage)
+	}
+	f.DurationVar(&slower, "slower", 0, "only answers that took at least this long")
+	complete(c, "rcode", "NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP")
+	_ = c.RegisterFlagCompletionFunc("source", func(*cobra.Command, []string, string) (found []string, _ cobra.ShellCompDirective) {
+		for _, d := range p.directives {
+			if d.Answers {
+				found = append(found, d.Name)
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	})
+	a.flags(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		parameters := url.Values{}
+		for i, value := range filters {
+			if value != "" {
+				parameters.Set(names[i], value)
+			}
+		}
+		if slower != 0 {
+			parameters.Set("slower", slower.String())
+		}
+		if err := checkTail(filters[1], filters[3], slower); err != nil {
+			return err
+		}
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return p.tail(c.Context(), client, parameters, a.output == "json")
+	}
+	return c
+}
+
+func checkTail(client, rcode string, slower time.Duration) error {
+	_, badPrefix := netip.ParsePrefix(client)
+	_, badAddr := netip.ParseAddr(client)
+	switch {
+	case client != "" && badPrefix != nil && badAddr != nil:
+		return fmt.Errorf("--client: want an IP address or a network, got %q", client)
+	case slower < 0:
+		return fmt.Errorf("--slower: want a duration such as 100ms, got %v", slower)
+	}
+	if _, ok := dns.StringToRcode[strings.ToUpper(rcode)]; rcode != "" && !ok {
+		return fmt.Errorf("--rcode: want a response code such as NXDOMAIN, got %q", rcode)
+	}
+	return nil
+}
+
+func (p *program) tail(ctx context.Context, client *adminclient.Client, parameters url.Values, asJSON bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	queue := make(chan adminclient.TailEvent, tailQueue)
+	var lost atomic.Uint64
+	written := make(chan error, 1)
+	out := p.log() // its errors are reported here
+	go func() {
+		write := writeEvent
+		if asJSON {
+			write = writeEventJSON
+		}
+		var err error
+		for e := range queue {
+			if n := lost.Swap(0); n > 0 && err == nil {
+				err = write(out, adminclient.TailEvent{Lost: n})
+			}
+			if err == nil {
+				err = write(out, e)
+			}
+			if err != nil {
+				cancel()
+			}
+		}
+		written <- err
+	}()
+	begun := func() { fmt.Fprintf(p.err, "Showing the queries that %s answers. Ctrl-C ends.\n", client.Address()) }
+	err := client.Tail(ctx, parameters, begun, func(e adminclient.TailEvent) {
+		select {
+		case queue <- e:
+		default:
+			lost.Add(max(1, e.Lost))
+		}
+	})
+	close(queue)
+	select {
+	case bad := <-written:
+		if bad != nil {
+			return failure{fmt.Errorf("writing the output: %w", bad)}
+		}
+	case <-time.After(flushTimeout): // the reader of the output has stopped
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return failure{err}
+}
+
+func writeEvent(w io.Writer, e adminclient.TailEvent) error {
+	if e.Lost > 0 {
+		_, err := fmt.Fprintf(w, "%d queries are not shown: there are too many\n", e.Lost)
+		return err
+	}
+	rcode := e.RCode
+	if rcode == "" {
+		rcode = "no reply"
+	}
+	fields := []string{
+		e.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-15s", e.Client), fmt.Sprintf("%-12s", e.Namespace), e.Name, e.Type, rcode,
+		e.Duration.Round(time.Microsecond).String(), e.Source,
+	}
+	if e.Weight > 1.5 {
+		fields = append(fields, fmt.Sprintf("(one of %.0f)", e.Weight))
+	}
+	_, err := fmt.Fprintln(w, explain.Clean(strings.Join(slices.DeleteFunc(fields, func(s string) bool { return s == "" }), " ")))
+	return err
+}
+
+func writeEventJSON(w io.Writer, e adminclient.TailEvent) error {
+	if e.Lost > 0 {
+		return json.NewEncoder(w).Encode(map[string]uint64{"lost": e.Lost})
+	}
+	return jsonLines(w).Encode(e.Event)
+}

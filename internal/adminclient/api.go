@@ -1,0 +1,128 @@
+package adminclient
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/internal/traffic"
+)
+
+// A Status is the state of a server. A pointer is nil if the server does not report the
+// member.
+type Status struct {
+	Started *time.Time         `json:"started,omitempty"`
+	Ready   *bool              `json:"ready,omitempty"`
+	Summary string             `json:"summary,omitempty"`
+	Unready []string           `json:"unready,omitempty"`
+	Servers []string           `json:"servers,omitempty"`
+	Sampled *float64           `json:"sampled,omitempty"`
+	Queries *float64           `json:"queries,omitempty"`
+	RCodes  map[string]float64 `json:"rcodes,omitempty"`
+	P50     *time.Duration     `json:"p50,omitempty"`
+	P99     *time.Duration     `json:"p99,omitempty"`
+	Waste   *float64           `json:"waste,omitempty"`
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+}
+
+// Status returns the state of the server.
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	err = c.get(ctx, http.MethodGet, "v1/status", nil, &s)
+	return s, err
+}
+
+// Top returns the most frequent keys of a list.
+func (c *Client) Top(ctx context.Context, by string, limit int) (t traffic.Top, err error) {
+	err = c.get(ctx, http.MethodGet, "v1/top", url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}, &t)
+	return t, err
+}
+
+// Explain explains a query to one of the server's addresses.
+func (c *Client) Explain(ctx context.Context, q explain.Query) (r explain.Result, err error) {
+	parameters := url.Values{"name": {q.Name}, "type": {q.Type}, "server": {q.Server}}
+	if q.Client.IsValid() {
+		parameters.Set("client", q.Client.String())
+	}
+	err = c.get(ctx, http.MethodGet, "v1/explain", parameters, &r)
+	return r, err
+}
+
+// A CachedAnswer is an answer that a cache keeps.
+type CachedAnswer struct {
+	Name    string        `json:"name"`
+	Type    string        `json:"type"`
+	RCode   string        `json:"rcode"`
+	Records int           `json:"records"`
+	Size    int           `json:"size"` // bytes
+	Age     time.Duration `json:"age"`
+	Left    time.Duration `json:"left"` // negative if it has expired and may be served stale
+	Zone    string        `json:"zone"` // of the server block
+}
+
+// Cache returns at most limit cached answers. name is a part of their names; name and
+// qtype may be empty.
+func (c *Client) Cache(ctx context.Context, name, qtype string, limit int) (found []CachedAnswer, err error) {
+	err = c.get(ctx, http.MethodGet, "v1/cache", url.Values{"name": {name}, "type": {qtype}, "limit": {strconv.Itoa(limit)}}, &found)
+	return found, err
+}
+
+// Flush removes the cached answers for a name and all names below it, and returns how many
+// they were.
+func (c *Client) Flush(ctx context.Context, name string) (removed int, err error) {
+	var reply struct{ Removed int }
+	err = c.get(ctx, http.MethodPost, "v1/cache/flush", url.Values{"name": {name}}, &reply)
+	return reply.Removed, err
+}
+
+// A Record is a record that the server serves.
+type Record struct {
+	Zone      string `json:"zone"`
+	Directive string `json:"directive"`
+	Name      string `json:"name"`
+	TTL       uint32 `json:"ttl"`
+	Type      string `json:"type"`
+	Data      string `json:"data"`
+}
+
+// Records passes the records that the parameters zone, name and type select to yield.
+func (c *Client) Records(ctx context.Context, parameters url.Values, yield func(Record) error) error {
+	return c.lines(ctx, "v1/records", parameters, c.timeout, func() {}, func(line []byte) error {
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("reading the records of %s: %w", c.Address(), err)
+		}
+		return yield(r)
+	})
+}
+
+// A TailEvent is a query that the server has answered, or the number of queries that the
+// client was too slow for.
+type TailEvent struct {
+	traffic.Event
+	Lost uint64 `json:"lost,omitempty"`
+}
+
+// Tail passes the queries that the parameters of the API select to yield, until ctx ends.
+// It calls begun when the server has begun to report.
+func (c *Client) Tail(ctx context.Context, parameters url.Values, begun func(), yield func(TailEvent)) error {
+	err := c.lines(ctx, "v1/tail", parameters, tailSilence+c.timeout, begun, func(line []byte) error {
+		var e TailEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("reading the queries of %s: %w", c.Address(), err)
+		}
+		yield(e)
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil:
+		return fmt.Errorf("%s has ended the connection", c.Address())
+	}
+	return err
+}

@@ -1,0 +1,223 @@
+// Package adminclient is a client of the HTTP API of the directive admin, for the commands
+// that look into a running server. It bounds what it reads, and accepts the answers of
+// servers of other versions: unknown members are ignored.
+package adminclient
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Default is the address of a server that sets none.
+const Default = "http://localhost:8053"
+
+// TokenVariable is the environment variable with a token.
+const TokenVariable = "SEAMARK_ADMIN_TOKEN"
+
+const (
+	maxResponse = 64 << 20 // bytes of a response that is read as a whole
+	maxError    = 64 << 10 // bytes of an error response
+	maxLine     = 1 << 20  // bytes of a line of a response that is read line by line
+	// tailSilence is the longest time between two lines of a tail: the server sends an
+	// empty line every 15 seconds.
+	tailSilence = 15 * time.Second
+)
+
+// A Client sends requests to one server. Its methods may be called from several goroutines.
+type Client struct {
+	base    *url.URL
+	token   string
+	origin  string // of the token, for errors
+	timeout time.Duration
+	http    *http.Client
+}
+
+// New returns a client of the server at an address, URL or HOST:PORT, with the token of the
+// environment. timeout limits each request, and the silence of those that last longer.
+func New(address string, timeout time.Duration) (*Client, error) {
+	text := address
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	base, err := url.Parse(text)
+	switch {
+	case err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https" || !strings.Contains(address, "://") && base.Port() == "":
+		return nil, fmt.Errorf("want a URL or HOST:PORT, got %q", address)
+	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
+		return nil, fmt.Errorf("%s has a user or parameters: a token is read from a file", base.Redacted())
+	}
+	c := &Client{base: base, timeout: timeout, token: strings.TrimSpace(os.Getenv(TokenVariable)), origin: TokenVariable}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxResponseHeaderBytes = maxError
+	c.http = &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would have the token
+	}
+	return c, nil
+}
+
+// ReadToken replaces the token by that in a file.
+func (c *Client) ReadToken(file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the token: %w", err)
+	}
+	if c.token, c.origin = strings.TrimSpace(string(content)), file; c.token == "" {
+		return fmt.Errorf("reading the token: %s is empty", file)
+	}
+	return nil
+}
+
+// Close closes the connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Address returns the host and port of the server.
+func (c *Client) Address() string { return c.base.Host + strings.TrimSuffix(c.base.Path, "/") }
+
+// A response is the open response to a successful request.
+type response struct {
+	*http.Response
+	alive  func() // extends the time until which the request ends
+	cancel context.CancelCauseFunc
+	err    func(error) error // adds the cause to an error of reading
+}
+
+func (r *response) close() {
+	r.cancel(nil)
+	_ = r.Body.Close()
+}
+
+var errSilent = errors.New("no data in time")
+
+// do sends a request and returns the response, whose Body must be closed. The request ends
+// with an error if the server sends nothing for that long.
+func (c *Client) do(ctx context.Context, method, path string, parameters url.Values, silence time.Duration) (*response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(c.timeout, func() { cancel(errSilent) })
+	explained := func(err error) error {
+		switch {
+		case context.Cause(ctx) == errSilent:
+			return fmt.Errorf("%s sent nothing for too long: set a longer --timeout", c.Address())
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		return fmt.Errorf("reading from %s: %w", c.Address(), err)
+	}
+	stop := func(err error) {
+		timer.Stop()
+		cancel(err)
+	}
+	target := c.base.JoinPath(path)
+	target.RawQuery = parameters.Encode()
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), http.NoBody)
+	if err != nil {
+		stop(nil)
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	if method == http.MethodPost {
+		request.Header.Set("X-Seamark", "1")
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	got, err := c.http.Do(request)
+	if err != nil {
+		defer stop(nil)
+		if ctx.Err() != nil {
+			return nil, explained(err)
+		}
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the URL
+		}
+		return nil, fmt.Errorf("no server at %s: add the directive admin to the Corefile, or set --admin; in a cluster: kubectl -n kube-system port-forward POD 8053 (%w)", c.Address(), err)
+	}
+	r := &response{Response: got, cancel: stop, err: explained, alive: func() { timer.Reset(silence) }}
+	if err := c.check(r); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// check returns the error of a response that is not the API's, or that is an error.
+func (c *Client) check(r *response) error {
+	isJSON := strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") || strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-ndjson")
+	if r.StatusCode == http.StatusOK && isJSON {
+		return nil
+	}
+	var body struct{ Error string }
+	text, _ := io.ReadAll(io.LimitReader(r.Body, maxError)) // of an error, as far as it can be read
+	if json.Unmarshal(text, &body) != nil || body.Error == "" {
+		body.Error = r.Status
+	}
+	switch {
+	case r.StatusCode == http.StatusUnauthorized && c.token == "":
+		return fmt.Errorf("%s wants a token: set --token-file or the environment variable %s", c.Address(), TokenVariable)
+	case r.StatusCode == http.StatusUnauthorized:
+		return fmt.Errorf("%s refuses the token of %s: it must be that of the option token of its directive admin", c.Address(), c.origin)
+	case r.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("%s refuses the request: %s", c.Address(), body.Error)
+	case r.StatusCode == http.StatusServiceUnavailable:
+		return fmt.Errorf("%s is busy: %s", c.Address(), body.Error)
+	case r.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s has no %s: is it another program, or another version of Seamark?", c.Address(), r.Request.URL.Path)
+	case r.StatusCode == http.StatusOK:
+		return fmt.Errorf("%s is not the address of a directive admin: want JSON, got %q", c.Address(), r.Header.Get("Content-Type"))
+	}
+	return fmt.Errorf("%s: %s", c.Address(), body.Error)
+}
+
+// get sends a request and reads the response into value.
+func (c *Client) get(ctx context.Context, method, path string, parameters url.Values, value any) error {
+	r, err := c.do(ctx, method, path, parameters, 0)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxResponse+1))
+	switch {
+	case err != nil:
+		return r.err(err)
+	case len(text) > maxResponse:
+		return fmt.Errorf("reading %s from %s: larger than %d MB", path, c.Address(), maxResponse>>20)
+	}
+	if err := json.Unmarshal(text, value); err != nil {
+		return fmt.Errorf("reading %s from %s: is it another version of Seamark? %w", path, c.Address(), err)
+	}
+	return nil
+}
+
+// lines sends a request, calls begun when the server accepts it, and passes each line of
+// the response that is not empty to yield.
+func (c *Client) lines(ctx context.Context, path string, parameters url.Values, silence time.Duration, begun func(), yield func(line []byte) error) error {
+	r, err := c.do(ctx, http.MethodGet, path, parameters, silence)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	begun()
+	scanner := bufio.NewScanner(r.Body)
+	scanner.Buffer(nil, maxLine)
+	for r.alive(); scanner.Scan(); r.alive() {
+		if len(scanner.Bytes()) == 0 {
+			continue
+		}
+		if err := yield(scanner.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		return r.err(err)
+	}
+	return nil
+}
