@@ -7,18 +7,18 @@ import (
 
 // A frame describes an Ethernet frame of a test.
 type frame struct {
-	to               [6]byte
-	source, target   netip.AddrPort
-	tcp              bool
-	flags            byte // of TCP
-	payload          []byte
-	fragment         uint16 // IPv4: flags and offset; IPv6: offset and flag, with a fragment header
-	fragmented       bool
-	options          []byte // of IPv4
-	withoutChecksum  bool   // UDP over IPv4
-	partial          bool   // the field has the sum of the pseudo header alone
-	protocol         byte   // instead of UDP or TCP
-	wantSum, trailer []byte
+	to              [6]byte
+	source, target  netip.AddrPort
+	tcp             bool
+	flags           byte // of TCP
+	payload         []byte
+	fragment        uint16 // IPv4: flags and offset; IPv6: offset and flag, with a fragment header
+	fragmented      bool
+	options         []byte // of IPv4
+	withoutChecksum bool   // UDP over IPv4
+	partial         bool   // the field has the sum of the pseudo header alone
+	protocol        byte   // instead of UDP or TCP
+	trailer         []byte
 }
 
 // bytes returns the frame, with checksums that plain code computes.
