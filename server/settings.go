@@ -34,6 +34,11 @@ type (
 	// portUser gets the listening addresses of the plan, in the order of the Corefile, once
 	// they serve (admin).
 	portUser interface{ SetPorts(ports []config.Port) }
+	// serversUser gets the server blocks of the plan, in the order of the Corefile, when they
+	// begin to serve (admin).
+	serversUser interface {
+		SetServers(servers []corefile.Server)
+	}
 	// sockets is the number of UDP sockets of an address (multisocket).
 	sockets interface{ Sockets() int }
 	// unserved observes queries in no server block's zone (prometheus).

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/transport/streams"
@@ -172,9 +173,16 @@ func (p *Plan) swap() {
 		p.configure(s, p.listeners[i])
 		p.listeners[i].Port().Swap(mux)
 	}
+	var servers []corefile.Server
+	for _, b := range p.blocks {
+		servers = append(servers, b.Source)
+	}
 	for _, b := range p.blocks {
 		for _, user := range config.Find[portUser](b) {
 			user.SetPorts(p.Ports())
+		}
+		for _, user := range config.Find[serversUser](b) {
+			user.SetServers(servers)
 		}
 		b.Swapped()
 	}

@@ -82,6 +82,7 @@ type Admin struct {
 	records  []recordLister
 	ready    []interface{ Ready() bool }
 	ports    atomic.Pointer[[]config.Port]
+	servers  atomic.Pointer[[]corefile.Server]
 }
 
 type options struct {

@@ -42,11 +42,11 @@ type world struct {
 
 // serve serves a Corefile in which OBJECTS is a folder with the objects, UPSTREAM a server
 // that answers every A query with 192.0.2.1, TOKEN the file of a token, and ADMIN a free
-// address.
-func serve(t *testing.T, text string) *world {
+// address. more are objects besides.
+func serve(t *testing.T, text string, more ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
-	for name, content := range map[string]string{"objects.yaml": objects, "token": "secret\n"} {
+	for name, content := range map[string]string{"objects.yaml": objects + strings.Join(more, ""), "token": "secret\n"} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -127,8 +127,8 @@ func (w *world) request(method, path string, headers ...string) (int, string) {
 			continue
 		}
 		key, value, _ := strings.Cut(h, " ")
-		if r.Header.Set(key, value); key == "Host" {
-			r.Host = value
+		if r.Header.Set(key, strings.TrimSpace(value)); key == "Host" {
+			r.Host = strings.TrimSpace(value)
 		}
 	}
 	reply, err := http.DefaultClient.Do(r)

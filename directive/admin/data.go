@@ -47,15 +47,32 @@ type Record struct {
 	Data      string `json:"data"`
 }
 
-// listRecords writes the records as JSON, an object a line. The parameters select them: a
-// zone, a part of the name, and a type.
-func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
-	origin, name, kind := r.FormValue("zone"), strings.ToLower(r.FormValue("name")), strings.ToUpper(r.FormValue("type"))
-	if origin != "" {
-		origin = mdns.CanonicalName(origin)
+// A recordFilter selects records: of a zone, a directive and a type, with a part of the
+// name. Fields that are empty select all.
+type recordFilter struct{ zone, directive, name, kind string }
+
+func newRecordFilter(r *http.Request) (recordFilter, error) {
+	f := recordFilter{r.FormValue("zone"), r.FormValue("directive"), strings.ToLower(r.FormValue("name")), strings.ToUpper(r.FormValue("type"))}
+	if f.zone != "" {
+		f.zone = mdns.CanonicalName(f.zone)
 	}
-	if _, known := mdns.StringToType[kind]; kind != "" && !known {
-		fail(w, http.StatusBadRequest, fmt.Errorf("type: want a record type such as SRV, got %q", kind))
+	if _, known := mdns.StringToType[f.kind]; f.kind != "" && !known {
+		return f, fmt.Errorf("type: want a record type such as SRV, got %q", f.kind)
+	}
+	return f, nil
+}
+
+// selects reports whether a record is to be shown.
+func (f *recordFilter) selects(r *Record) bool {
+	return (f.zone == "" || f.zone == r.Zone) && (f.directive == "" || f.directive == r.Directive) &&
+		(f.kind == "" || f.kind == r.Type) && strings.Contains(strings.ToLower(r.Name), f.name)
+}
+
+// listRecords writes the records that a request selects as JSON, an object a line.
+func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
+	f, err := newRecordFilter(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -63,7 +80,7 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 	defer out.Flush()
 	e, control := json.NewEncoder(out), http.NewResponseController(w)
 	for record := range s.all {
-		if origin != "" && record.Zone != origin || !strings.Contains(strings.ToLower(record.Name), name) || kind != "" && record.Type != kind {
+		if !f.selects(&record) {
 			continue
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
@@ -126,13 +143,19 @@ type CachedAnswer struct {
 	Zone    string        `json:"zone"` // of the server block
 }
 
-// listCache writes cached answers. The parameters select a part of the name and a type.
+// listCache writes cached answers.
 func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 	limit, err := number(r, "limit", 100, 100_000)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
+	write(w, s.cachedAnswers(r, limit))
+}
+
+// cachedAnswers returns at most limit cached answers that a request selects, by a part of
+// the name and a type.
+func (s *service) cachedAnswers(r *http.Request, limit int) []CachedAnswer {
 	name, kind := strings.ToLower(r.FormValue("name")), strings.ToUpper(r.FormValue("type"))
 	found := []CachedAnswer{}
 	for _, a := range s.blocks {
@@ -143,13 +166,12 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 					found = append(found, answer)
 				}
 				if len(found) == limit {
-					write(w, found)
-					return
+					return found
 				}
 			}
 		}
 	}
-	write(w, found)
+	return found
 }
 
 // flush removes the cached answers for a name and all names below it.

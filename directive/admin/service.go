@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,11 +23,13 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// The limits of concurrent requests: of all, of tails, and of explanations.
+// The limits of concurrent requests: of all, of tails, of explanations, and of pages of
+// records.
 const (
 	maxRequests     = 64
 	maxTails        = 16
 	maxExplanations = 2
+	maxLists        = 2
 )
 
 // explainTimeout is how long an explanation may take.
@@ -34,14 +37,16 @@ const explainTimeout = 15 * time.Second
 
 // A service serves the pages of all blocks of one plan that share an address.
 type service struct {
-	options                       options
-	recorder                      *traffic.Recorder
-	metrics                       *metrics.Registry
-	log                           *slog.Logger
-	blocks                        []*Admin
-	pages                         *http.ServeMux
-	started                       time.Time
-	requests, tails, explanations chan struct{}
+	options   options
+	recorder  *traffic.Recorder
+	metrics   *metrics.Registry
+	log       *slog.Logger
+	blocks    []*Admin
+	pages     *http.ServeMux
+	templates *template.Template
+	started   time.Time
+
+	requests, tails, explanations, lists chan struct{}
 }
 
 // Stop implements config.Stopper. The service ends with its site.
@@ -51,6 +56,7 @@ func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.L
 	s := &service{
 		options: o, recorder: r, metrics: m, log: log, pages: http.NewServeMux(), started: time.Now(),
 		requests: make(chan struct{}, maxRequests), tails: make(chan struct{}, maxTails), explanations: make(chan struct{}, maxExplanations),
+		lists: make(chan struct{}, maxLists),
 	}
 	s.pages.HandleFunc("GET /v1/status", s.status)
 	s.pages.HandleFunc("GET /v1/explain", s.explain)
@@ -60,6 +66,7 @@ func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.L
 	s.pages.HandleFunc("GET /v1/top", s.top)
 	s.pages.HandleFunc("GET /v1/tail", s.tail)
 	s.pages.HandleFunc("GET /v1/history", s.history)
+	s.addPages()
 	return s
 }
 
@@ -146,36 +153,41 @@ func number(r *http.Request, name string, standard, most int) (int, error) {
 }
 
 func (s *service) explain(w http.ResponseWriter, r *http.Request) {
-	q := explain.Query{Name: r.FormValue("name"), Type: r.FormValue("type"), Server: r.FormValue("server")}
-	if q.Name == "" {
-		fail(w, http.StatusBadRequest, errors.New("name: want the name to explain"))
+	result, code, err := s.explanation(r)
+	if err != nil {
+		fail(w, code, err)
 		return
 	}
+	write(w, result)
+}
+
+// explanation returns the explanation that a request asks for, or the status of an error.
+func (s *service) explanation(r *http.Request) (result explain.Result, code int, err error) {
+	q := explain.Query{Name: r.FormValue("name"), Type: r.FormValue("type"), Server: r.FormValue("server")}
+	if q.Name == "" {
+		return result, http.StatusBadRequest, errors.New("name: want the name to explain")
+	}
 	if client := r.FormValue("client"); client != "" {
-		var err error
 		if q.Client, err = netip.ParseAddr(client); err != nil {
-			fail(w, http.StatusBadRequest, fmt.Errorf("client: want an IP address, got %q", client))
-			return
+			return result, http.StatusBadRequest, fmt.Errorf("client: want an IP address, got %q", client)
 		}
 	}
 	select {
 	case s.explanations <- struct{}{}:
 		defer func() { <-s.explanations }()
 	default:
-		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d explanations are running: try again", maxExplanations))
-		return
+		return result, http.StatusServiceUnavailable, fmt.Errorf("%d explanations are running: try again", maxExplanations)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), explainTimeout)
 	defer cancel()
-	result, err := explain.Explain(ctx, s.ports(), q)
+	result, err = explain.Explain(ctx, s.ports(), q)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		fail(w, http.StatusGatewayTimeout, err)
+		return result, http.StatusGatewayTimeout, err
 	case err != nil:
-		fail(w, http.StatusBadRequest, err)
-	default:
-		write(w, result)
+		return result, http.StatusBadRequest, err
 	}
+	return result, http.StatusOK, nil
 }
 
 func (s *service) ports() []config.Port { return *s.blocks[0].ports.Load() }
@@ -184,7 +196,7 @@ func (s *service) top(w http.ResponseWriter, r *http.Request) {
 	by := r.FormValue("by")
 	i := slices.Index(traffic.ListNames[:], by)
 	if i < 0 {
-		fail(w, http.StatusBadRequest, fmt.Errorf("by: want one of %s, got %q", strings.Join(traffic.ListNames[:], ", "), by))
+		fail(w, http.StatusBadRequest, unknownList(by))
 		return
 	}
 	n, err := number(r, "limit", 20, 500)
@@ -193,6 +205,10 @@ func (s *service) top(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	write(w, s.recorder.Top(i, n, time.Now()))
+}
+
+func unknownList(by string) error {
+	return fmt.Errorf("by: want one of %s, got %q", strings.Join(traffic.ListNames[:], ", "), by)
 }
 
 func (s *service) history(w http.ResponseWriter, _ *http.Request) {

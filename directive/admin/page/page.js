@@ -1,0 +1,146 @@
+// Refreshes the page, and follows queries. The page works without it.
+
+// visible escapes characters that are not printable, as the server does.
+const visible = (text) => text.replace(/[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, (c) => `\\u{${c.codePointAt(0).toString(16).toUpperCase()}}`);
+
+// element returns an element with a text or with children.
+function element(name, properties, ...children) {
+	const e = Object.assign(document.createElement(name), properties);
+	e.append(...children.map((c) => (typeof c === "string" ? visible(c) : c)));
+	return e;
+}
+
+// pauser adds a button that pauses and continues something, and returns whether it runs.
+function pauser(what, before, changed) {
+	let paused = false;
+	const button = element("button", { type: "button" }, `Pause ${what}`);
+	button.addEventListener("click", () => {
+		paused = !paused;
+		button.textContent = `${paused ? "Continue" : "Pause"} ${what}`;
+		changed?.();
+	});
+	before.before(button);
+	return () => !paused && !document.hidden;
+}
+
+// refresh replaces the live part of the page by the server's present one.
+async function refresh() {
+	const live = document.getElementById("live");
+	if (live.contains(document.activeElement) || !document.getSelection().isCollapsed) return;
+	const reply = await fetch(location.href, { signal: AbortSignal.timeout(10000) });
+	if (!reply.ok) throw new Error(`the server answers ${reply.status}`);
+	const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+	const present = page.getElementById("live");
+	const open = [...live.querySelectorAll("details")].map((d) => d.open);
+	present.querySelectorAll("details").forEach((d, i) => { d.open = Boolean(open[i]); });
+	live.replaceChildren(...document.adoptNode(present).childNodes);
+}
+
+// refreshing calls refresh every few seconds.
+function refreshing(live) {
+	const state = element("span", { className: "note" });
+	const runs = pauser("refreshing", live);
+	state.setAttribute("role", "status");
+	live.before(state);
+	setInterval(async () => {
+		if (!runs()) return;
+		try {
+			await refresh();
+			state.textContent = "";
+		} catch (error) {
+			state.textContent = ` Refreshing failed: ${visible(error.message)}`;
+		}
+	}, 1000 * Number(live.dataset.refresh));
+}
+
+// duration shows nanoseconds.
+function duration(n) {
+	if (n >= 1e9) return `${(n / 1e9).toFixed(1)}s`;
+	if (n >= 1e6) return `${(n / 1e6).toFixed(1)}ms`;
+	return `${Math.round(n / 1e3)}µs`;
+}
+
+// rcode returns the class of a response code.
+const rcode = (code) => (["NOERROR", "NXDOMAIN", "SERVFAIL"].includes(code) ? code.toLowerCase() : "other");
+
+// row returns the table row of a query.
+function row(e) {
+	const query = new URLSearchParams({ name: e.name, type: e.type, client: e.client });
+	const name = element("th", { className: "name", scope: "row" }, element("a", { href: `explain?${query}` }, e.name));
+	const code = element("span", { className: `code ${rcode(e.rcode)}` }, e.rcode || "no reply");
+	return element("tr", {},
+		element("td", {}, element("span", { className: "time" }, new Date(e.time).toISOString().slice(11, 23))), name, element("td", {}, e.type), element("td", {}, code),
+		element("td", { className: "n" }, duration(e.duration)), element("td", {}, e.source), element("td", {}, e.client), element("td", {}, e.namespace ?? ""));
+}
+
+// read adds queries to the table until signal.
+async function read(table, state, signal) {
+	const reply = await fetch(`v1/tail${location.search}`, { signal });
+	if (!reply.ok) throw new Error((await reply.json()).error);
+	state.textContent = "Following.";
+	const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+	let lost = 0;
+	for (let rest = ""; ;) {
+		const { value, done } = await reader.read();
+		if (done) throw new Error("the server has ended the connection");
+		const lines = (rest + value).split("\n");
+		rest = lines.pop();
+		const events = lines.filter((l) => l).map((l) => JSON.parse(l));
+		lost += events.reduce((sum, e) => sum + (e.lost ?? 0), 0);
+		if (lost) state.textContent = `Following; ${lost} queries are not shown because there were too many.`;
+		const rows = events.filter((e) => e.lost === undefined).map(row).reverse();
+		if (rows.length) table.querySelector(".none")?.remove();
+		table.prepend(...rows.slice(0, Number(table.dataset.most)));
+		while (table.rows.length > Number(table.dataset.most)) table.lastElementChild.remove();
+	}
+}
+
+// follow reads queries while the page is visible and not paused.
+function follow(table) {
+	const state = document.getElementById("tail-state");
+	let control = null;
+	const change = () => {
+		if (control && !runs()) {
+			control.abort();
+			control = null;
+			state.textContent = "Paused.";
+		} else if (!control && runs()) {
+			control = new AbortController();
+			const mine = control;
+			read(table, state, mine.signal).catch((error) => {
+				if (mine.signal.aborted) return;
+				control = null;
+				state.textContent = `Not following: ${visible(error.message)}. Load the page again to follow.`;
+			});
+		}
+	};
+	const runs = pauser("the queries", state, change);
+	document.addEventListener("visibilitychange", change);
+	change();
+}
+
+// flushing adds the form that removes cached answers.
+function flushing(template) {
+	const form = template.content.firstElementChild.cloneNode(true);
+	const state = form.querySelector("[role=status]");
+	form.addEventListener("submit", async (event) => {
+		event.preventDefault();
+		const query = new URLSearchParams(new FormData(form));
+		try {
+			const reply = await fetch(`v1/cache/flush?${query}`, { method: "POST", headers: { "X-Seamark": "1" } });
+			const answer = await reply.json();
+			state.textContent = reply.ok ? `${answer.removed} answers removed.` : visible(answer.error);
+			if (reply.ok) await refresh();
+		} catch (error) {
+			state.textContent = `Failed: ${visible(error.message)}`;
+		}
+	});
+	template.after(form);
+}
+
+const live = document.querySelector("[data-refresh]");
+if (live) refreshing(live);
+const table = document.getElementById("tail");
+if (table) follow(table);
+const flush = document.getElementById("flush");
+if (flush) flushing(flush);

@@ -1,0 +1,122 @@
+package admin
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/seamark/seamark/corefile"
+)
+
+// A configLine is a line of the effective Corefile: imports and environment variables are
+// replaced, and secrets are hidden.
+type configLine struct {
+	File string // where the line is from
+	Line int
+	Text string
+}
+
+// SetServers passes the server blocks of the plan.
+func (a *Admin) SetServers(servers []corefile.Server) { a.servers.Store(&servers) }
+
+func (s *service) configurationPage(*http.Request) (any, int, error) {
+	lines := []configLine{}
+	if servers := s.blocks[0].servers.Load(); servers != nil {
+		for _, server := range *servers {
+			lines = appendServer(lines, server)
+		}
+	}
+	return lines, http.StatusOK, nil
+}
+
+func appendServer(lines []configLine, s corefile.Server) []configLine {
+	var keys []string
+	at := configLine{}
+	for i, k := range s.Keys {
+		if i == 0 {
+			at = configLine{File: k.File, Line: k.Line}
+		}
+		keys = append(keys, word(k.Text))
+	}
+	at.Text = strings.Join(append(keys, "{"), " ")
+	lines = append(lines, at)
+	for _, d := range s.Directives {
+		lines = appendDirective(lines, d, d.Text, 1)
+	}
+	return append(lines, configLine{Text: "}"})
+}
+
+// appendDirective appends the lines of a directive or an option. path is the names of
+// those that enclose it and its own.
+func appendDirective(lines []configLine, d corefile.Directive, path string, depth int) []configLine {
+	indent := strings.Repeat("    ", depth)
+	words := []string{word(d.Text)}
+	for i := range d.Args {
+		words = append(words, argument(path, d.Args, i))
+	}
+	if d.Block || len(d.Body) > 0 {
+		words = append(words, "{")
+	}
+	lines = append(lines, configLine{d.File, d.Line, indent + strings.Join(words, " ")})
+	for _, o := range d.Body {
+		lines = appendDirective(lines, o, path+" "+o.Text, depth+1)
+	}
+	if d.Block || len(d.Body) > 0 {
+		lines = append(lines, configLine{Text: indent + "}"})
+	}
+	return lines
+}
+
+// hidden stands for a secret.
+const hidden = "(hidden)"
+
+// secretArguments are the options whose argument with that index is a secret.
+var secretArguments = map[string]int{
+	"tsig secret":      1,
+	"etcd credentials": 1,
+}
+
+// secretName matches names of parameters and flags with secrets.
+var secretName = regexp.MustCompile(`(?i)(secret|passw|passphrase|token|credential|api[-_]?key|private[-_]?key|auth)`)
+
+// argument returns an argument of a Corefile's line, without a secret in it: a secret of
+// secretArguments, the password and the parameters of a URL, and the value of a flag or an
+// assignment whose name sounds like a secret's (on).
+func argument(path string, args []corefile.Token, i int) string {
+	text := args[i].Text
+	if secret, ok := secretArguments[path]; ok && secret == i {
+		return hidden
+	}
+	if i > 0 && strings.HasPrefix(args[i-1].Text, "-") && !strings.Contains(args[i-1].Text, "=") && secretName.MatchString(args[i-1].Text) {
+		return hidden
+	}
+	if strings.Contains(text, "://") {
+		return word(withoutSecrets(text))
+	}
+	if i := strings.IndexAny(text, "=:"); i > 0 && secretName.MatchString(text[:i]) {
+		return word(text[:i+1] + hidden)
+	}
+	return word(text)
+}
+
+// withoutSecrets returns a URL without user, password and parameters.
+func withoutSecrets(text string) string {
+	scheme, rest, _ := strings.Cut(text, "://")
+	rest, _, hasQuery := strings.Cut(rest, "?")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = hidden + rest[i:]
+	}
+	if hasQuery {
+		rest += "?" + hidden
+	}
+	return scheme + "://" + rest
+}
+
+// word returns text as it is written in a Corefile.
+func word(text string) string {
+	if written, err := corefile.Word(text); err == nil {
+		return written
+	}
+	return strconv.Quote(text)
+}

@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/internal/traffic"
+)
+
+// explainPage returns an explanation, or nil without a name.
+func (s *service) explainPage(r *http.Request) (any, int, error) {
+	if r.FormValue("name") == "" {
+		return nil, http.StatusOK, nil
+	}
+	result, code, err := s.explanation(r)
+	if err != nil {
+		return nil, code, err
+	}
+	return result, http.StatusOK, nil
+}
+
+// pageRows is the number of rows of a table.
+const pageRows = 500
+
+// A recordsPage is one page of the records.
+type recordsPage struct {
+	Records []Record // sorted
+	After   string   // the position of the last one if there are more, else ""
+	Zones   []string
+	Seconds float64 // that the search took
+}
+
+// recordsPage returns the records after a position, as far as the parameters select them.
+// The order in which records are listed is arbitrary, so each page takes one pass over all
+// of them; maxLists bounds concurrent passes.
+func (s *service) recordsPage(r *http.Request) (any, int, error) {
+	f, err := newRecordFilter(r)
+	if err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	select {
+	case s.lists <- struct{}{}:
+		defer func() { <-s.lists }()
+	default:
+		return nil, http.StatusServiceUnavailable, fmt.Errorf("%d pages of records are being read: try again", maxLists)
+	}
+	began := time.Now()
+	p := recordsPage{Zones: s.recordZones()}
+	after, more := r.FormValue("after"), false
+	for record := range s.all {
+		if r.Context().Err() != nil {
+			return nil, http.StatusServiceUnavailable, r.Context().Err()
+		}
+		if !f.selects(&record) || record.position() <= after {
+			continue
+		}
+		if p.Records = append(p.Records, record); len(p.Records) == 4*pageRows {
+			p.Records, more = firstRecords(p.Records), true
+		}
+	}
+	if len(p.Records) > pageRows {
+		more = true
+	}
+	if p.Records = firstRecords(p.Records); more {
+		p.After = p.Records[len(p.Records)-1].position()
+	}
+	p.Seconds = time.Since(began).Seconds()
+	return p, http.StatusOK, nil
+}
+
+// position returns a text that orders records by name.
+func (r *Record) position() string {
+	return strings.Join([]string{r.Name, r.Type, r.Data, r.Zone, r.Directive}, "\t")
+}
+
+// firstRecords sorts records and returns those of one page.
+func firstRecords(list []Record) []Record {
+	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(a.position(), b.position()) })
+	return list[:min(len(list), pageRows)]
+}
+
+// recordZones returns the zones whose records can be listed.
+func (s *service) recordZones() (zones []string) {
+	for _, a := range s.blocks {
+		for _, h := range a.records {
+			for _, origin := range h.AuthoritativeZones() {
+				zones = append(zones, origin.String())
+			}
+		}
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
+}
+
+// A cachePage is the cached answers that a request selects.
+type cachePage struct {
+	Answers []CachedAnswer
+	Limit   int // the number of answers if there are more, else 0
+}
+
+func (s *service) cachePage(r *http.Request) (any, int, error) {
+	p := cachePage{Answers: s.cachedAnswers(r, pageRows)}
+	if len(p.Answers) == pageRows {
+		p.Limit = pageRows
+	}
+	return p, http.StatusOK, nil
+}
+
+// A queriesPage is the last queries that a request selects, the last one first.
+type queriesPage struct {
+	Events  []traffic.Event
+	Sampled float64
+}
+
+// lastEvents is the number of queries that the page shows at first.
+const lastEvents = 100
+
+func (s *service) queriesPage(r *http.Request) (any, int, error) {
+	f, err := newFilter(r)
+	if err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	p := queriesPage{Sampled: s.recorder.Sampled()}
+	events, _, _ := s.recorder.Since(0, math.MaxInt)
+	for _, e := range slices.Backward(events) {
+		if !f.selects(&e) {
+			continue
+		}
+		if p.Events = append(p.Events, e); len(p.Events) == lastEvents {
+			break
+		}
+	}
+	return p, http.StatusOK, nil
+}

@@ -1,0 +1,177 @@
+package admin
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/internal/traffic"
+)
+
+// An overview is what the first page shows.
+type overview struct {
+	Status
+	Chart     chart
+	NXDomain  traffic.Top
+	Searches  traffic.Top // that cannot succeed
+	Codes     []share
+	Upstreams []upstream
+	Cluster   []dataState
+	Hashes    []zoneState
+	Cached    float64
+	Memory    float64 // megabytes
+}
+
+type (
+	// A share is a response code and its share of the answers.
+	share struct {
+		Code  string
+		Share float64
+	}
+	upstream struct {
+		To      string
+		Up      bool
+		Waiting float64 // queries
+	}
+	// A dataState is the state of the data of one kind.
+	dataState struct {
+		Kind, Zones string
+		Objects     float64
+		Synced      bool
+		Age         time.Duration
+	}
+	// A zoneState is the state of the zones of one directive.
+	zoneState struct {
+		Zones string
+		Hash  string // of the records
+		Stale bool
+	}
+)
+
+// inOverview is the number of entries of each list on the overview.
+const inOverview = 5
+
+func (s *service) overviewPage(*http.Request) (any, int, error) {
+	now := time.Now()
+	o := overview{
+		Status: s.state(), Chart: newChart(s.recorder.History(now), now),
+		NXDomain: s.recorder.Top(traffic.NXDomain, inOverview, now), Searches: s.recorder.Top(traffic.Waste, inOverview, now),
+	}
+	for code, n := range o.RCodes {
+		o.Codes = append(o.Codes, share{cmp.Or(code, "no reply"), n})
+	}
+	slices.SortFunc(o.Codes, func(a, b share) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Code, b.Code)) })
+	o.addMetrics()
+	return o, http.StatusOK, nil
+}
+
+// addMetrics adds what is known from metrics.
+func (o *overview) addMetrics() {
+	value := func(family string, labels ...string) float64 { return o.Metrics[seriesName(family, labels...)] }
+	for _, name := range slices.Sorted(maps.Keys(o.Metrics)) {
+		family, labels := parseSeries(name)
+		v := o.Metrics[name]
+		switch family {
+		case "seamark_forward_upstream_up":
+			o.Upstreams = append(o.Upstreams, upstream{labels["to"], v != 0, value("seamark_forward_waiting_queries", "to", labels["to"])})
+		case "seamark_kubernetes_objects":
+			zones, kind := labels["zones"], labels["resource"]
+			o.Cluster = append(o.Cluster, dataState{
+				Kind: kind, Zones: zones, Objects: v, Synced: value("seamark_kubernetes_synced", "zones", zones, "resource", kind) != 0,
+				Age: seconds(value("seamark_kubernetes_data_age_seconds", "resource", kind)),
+			})
+		case "seamark_etcd_keys":
+			o.Cluster = append(o.Cluster, dataState{Kind: "keys of etcd", Zones: labels["zones"], Objects: v, Synced: true, Age: seconds(o.Metrics[strings.Replace(name, "keys", "data_age_seconds", 1)])})
+		case "seamark_kubernetes_records_hash":
+			o.Hashes = append(o.Hashes, zoneState{labels["zones"], strconv.FormatFloat(v, 'f', 0, 64), value("seamark_kubernetes_stale", "zones", labels["zones"]) != 0})
+		case "coredns_cache_entries":
+			o.Cached += v
+		case "process_resident_memory_bytes":
+			o.Memory = v / (1 << 20)
+		}
+	}
+}
+
+func seconds(f float64) time.Duration {
+	return time.Duration(f * float64(time.Second)).Round(time.Second)
+}
+
+// seriesName returns the name of a series, as package metrics writes it.
+func seriesName(family string, labels ...string) string {
+	var list []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		list = append(list, labels[i]+"="+strconv.Quote(labels[i+1]))
+	}
+	return family + "{" + strings.Join(list, ",") + "}"
+}
+
+// parseSeries returns the family and the labels of a series.
+func parseSeries(name string) (family string, labels map[string]string) {
+	family, rest, _ := strings.Cut(name, "{")
+	labels = map[string]string{}
+	for {
+		key, after, found := strings.Cut(rest, "=")
+		quoted, err := strconv.QuotedPrefix(after)
+		if !found || err != nil {
+			return family, labels
+		}
+		labels[key], _ = strconv.Unquote(quoted) // QuotedPrefix has checked it
+		rest = strings.TrimPrefix(after[len(quoted):], ",")
+	}
+}
+
+// ndotsFix is the part of a workload's manifest that ends most searches.
+const ndotsFix = `spec:
+  template:
+    spec:
+      dnsConfig:
+        options:
+        - name: ndots
+          value: "1"
+`
+
+// A topPage is a list of the most frequent keys.
+type topPage struct {
+	traffic.Top
+	List  topList
+	Lists []topList
+	Fix   string // for Waste
+}
+
+// A topList is one of the lists, and what its columns show.
+type topList struct {
+	By, Title, Key, Count, Example string
+	IsName, IsNameExample          bool // the keys, or the examples, are names
+}
+
+// topLists describe the lists, in the order of traffic.ListNames.
+var topLists = []topList{
+	{"names", "Names", "Name", "Queries", "", true, false},
+	{"clients", "Clients", "Client", "Queries", "A name", false, true},
+	{"namespaces", "Namespaces of clients", "Namespace", "Queries", "A name", false, true},
+	{"nxdomain", "Names that do not exist", "Name", "Queries", "A client", true, false},
+	{"servfail", "Names whose answer is SERVFAIL", "Name", "Queries", "A client", true, false},
+	{"slow", "Slow names", "Name", "Seconds in all", "Answered by", true, false},
+	{"waste", "Clients whose searches cannot succeed", "Client", "Queries", "A name", false, true},
+}
+
+// topLimit is the number of entries on a page.
+const topLimit = 100
+
+func (s *service) topPage(r *http.Request) (any, int, error) {
+	i := 0
+	if by := r.FormValue("by"); by != "" {
+		if i = slices.Index(traffic.ListNames[:], by); i < 0 {
+			return nil, http.StatusBadRequest, unknownList(by)
+		}
+	}
+	p := topPage{Top: s.recorder.Top(i, topLimit, time.Now()), List: topLists[i], Lists: topLists}
+	if i == traffic.Waste {
+		p.Fix = ndotsFix
+	}
+	return p, http.StatusOK, nil
+}
