@@ -27,11 +27,12 @@ import (
 //	    redact
 //	}
 //
-// ADDRESS, localhost:8053 by default, serves a JSON API. Only one thing can be changed
-// through it: cached answers can be removed.
+// ADDRESS, localhost:8053 by default, serves a web page and a JSON API. Only one thing can be
+// changed through them: cached answers can be removed.
 //
 // token reads a token from FILE, which every request must have: as "Authorization: Bearer
-// TOKEN", or as the password of HTTP basic authentication, with any user. An ADDRESS that other machines can reach needs a token. The file is read at each
+// TOKEN", or as the password of HTTP basic authentication, with any user, which a browser
+// asks for. An ADDRESS that other machines can reach needs a token. The file is read at each
 // request, so you can replace it while the server runs; a missing or empty file refuses all
 // requests.
 //
@@ -49,6 +50,12 @@ import (
 //	    whoami
 //	}
 //
+// The page shows the state of the server in one sentence, rates, response codes and latencies
+// of the last hour, upstreams and the data of the cluster; the most frequent names and clients;
+// the last queries, and those that come; why a name has an answer or none; records; cached
+// answers; and the configuration, without secrets. It loads nothing from other sites, runs no
+// script but its own, and works without any. A page of records has at most 500.
+//
 // The API, in version 1:
 //
 //	GET  /v1/status    readiness, rates of the last minute, upstreams, data of the cluster
@@ -65,8 +72,8 @@ import (
 // 2,048 events. When there are more, a share of them, chosen at random, stands for the
 // others. Recording never waits. It takes some 2 MB.
 //
-// At most 64 requests are served at a time, 16 of them tails and 2 of them explanations;
-// more get 503. A tail that its reader is too slow for skips events, and reports how many.
+// At most 64 requests are served at a time, 16 of them tails, 2 of them explanations and 2 of
+// them pages of records; more get 503. A tail that its reader is too slow for skips events, and reports how many.
 //
 // Several server blocks may use the same ADDRESS, with the same options. Other directives
 // may share it unless they use TLS. It stays open over reloads, and so does what is recorded.

@@ -284,6 +284,8 @@ func (st *Status) summary() string {
 		return "Not ready: " + strings.Join(st.Unready, ", ") + "."
 	case failed >= 0.05:
 		return fmt.Sprintf("%.0f %% of the answers of the last minute are SERVFAIL.", 100*failed)
+	case down == 1:
+		return "An upstream is down."
 	case down > 0:
 		return fmt.Sprintf("%d upstreams are down.", down)
 	case waste >= 0.3:
