@@ -48,16 +48,16 @@ func TestAdminCommands(t *testing.T) {
 	defer server.stop()
 	at := "--admin=127.0.0.1:" + admin
 	commandShows(t, dir, "127.0.0.1:"+admin+": Healthy.\n", "status", at)
-	for _, name := range []string{"web.shop.svc.cluster.local.", "www.example.org.shop.svc.cluster.local.", `a\027[31m.example.org.`} {
+	for _, name := range []string{"web.shop.svc.cluster.local.", "www.example.org.shop.svc.cluster.local.", "www.example.org.svc.cluster.local.", `a\027[31m.example.org.`} {
 		if _, err := ask("udp", port, name, mdns.TypeA); err != nil {
 			t.Fatal(err)
 		}
 	}
-	commandShows(t, dir, `33 %   a\027[31m.example.org.`+"\n", "top", "names", at)
-	commandShows(t, dir, "3      100 %  127.0.0.1  ", "top", "clients", at)
-	commandShows(t, dir, "1      100 %  www.example.org.shop.svc.cluster.local.  127.0.0.1\n", "top", "nxdomain", at)
+	commandShows(t, dir, `25 %   a\027[31m.example.org.`+"\n", "top", "names", at)
+	commandShows(t, dir, "4      100 %  127.0.0.1  ", "top", "clients", at)
+	commandShows(t, dir, "1      50 %   www.example.org.shop.svc.cluster.local.  127.0.0.1\n", "top", "nxdomain", at)
 	commandShows(t, dir, "There are none.\n", "top", "servfail", at)
-	out := commandShows(t, dir, "1      100 %  127.0.0.1  www.example.org.shop.svc.cluster.local.", "top", "waste", at)
+	out := commandShows(t, dir, "2      100 %  127.0.0.1  www.example.org.svc.cluster.local.  shop\n", "top", "waste", at)
 	if strings.Count(out, "dnsConfig:\n        options:\n        - name: ndots\n          value: \"2\"\n") != 1 {
 		t.Errorf("top waste: got\n%s\nwant the remedy once", out)
 	}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +113,10 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 	}
 	t := newTable(p.out)
 	headings := []any{l.count, "SHARE", l.key, l.detail}
+	namespaces := slices.ContainsFunc(top.Entries, func(e traffic.Entry) bool { return e.Namespace != "" })
+	if namespaces {
+		headings = append(headings, "NAMESPACE")
+	}
 	if top.Pods != nil {
 		headings = append(headings, "POD", "OWNER")
 	}
@@ -124,6 +129,9 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 		}
 		excess = max(excess, e.Excess)
 		cells := []any{count, percent(e.Share), e.Key, e.Example}
+		if namespaces {
+			cells = append(cells, e.Namespace)
+		}
 		if pod, ok := top.Pods[[]string{"", e.Key, e.Example}[l.clients]]; ok {
 			cells = append(cells, pod.Namespace+"/"+pod.Name, pod.Owner)
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -85,6 +86,7 @@ type Admin struct {
 	recorder *traffic.Recorder
 	metadata func(q *dns.Query) string // namespace of the client
 	zones    []wire.Name               // of the cluster, without reverse zones
+	clusters []clusterZones
 	caches   []cacheReader
 	records  []recordLister
 	ready    []interface{ Ready() bool }
@@ -135,7 +137,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		a.metadata = b.Metadata("kubernetes/client-namespace")
 		a.caches, a.records = config.Find[cacheReader](b), config.Find[recordLister](b)
 		a.ready = config.Find[interface{ Ready() bool }](b)
-		for _, h := range config.Find[clusterZones](b) {
+		a.clusters = config.Find[clusterZones](b)
+		for _, h := range a.clusters {
 			a.zones = append(a.zones, h.ClusterZones()...)
 		}
 		return nil
@@ -144,8 +147,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
-// A clusterZones is a handler with the zones of a cluster.
-type clusterZones interface{ ClusterZones() []wire.Name }
+// A clusterZones is a handler with the zones and the namespaces of a cluster.
+type clusterZones interface {
+	ClusterZones() []wire.Name
+	HasNamespace(label string) bool
+}
 
 // readToken returns the token in a file.
 func readToken(file string) (string, error) {
@@ -280,9 +286,12 @@ func (o *observer) search(q *dns.Query, namespace string) (name, of string) {
 	case labels < 2, label(labels-1) == "pod":
 		return "", namespace
 	case label(labels-1) != "svc": // NAME.ZONE
-	case labels >= 4: // NAME.NAMESPACE.svc.ZONE, or a longer NAME.svc.ZONE
-		labels -= 2
-		namespace = label(labels)
+	case labels >= 4: // NAME.svc.ZONE, or NAME.NAMESPACE.svc.ZONE
+		labels--
+		if o.hasNamespace(label(labels - 1)) {
+			labels--
+			namespace = label(labels)
+		}
 	default:
 		return "", namespace
 	}
@@ -290,6 +299,10 @@ func (o *observer) search(q *dns.Query, namespace string) (name, of string) {
 		return "", namespace
 	}
 	return wire.Name(whole[:q.LabelOffset(labels)] + "\x00").String(), namespace
+}
+
+func (o *observer) hasNamespace(label string) bool {
+	return slices.ContainsFunc(o.clusters, func(c clusterZones) bool { return c.HasNamespace(label) })
 }
 
 // clusterZone returns the zone of the cluster that the name is in.

@@ -17,6 +17,12 @@ func (h *Handler) ClusterZones() (zones []wire.Name) {
 	return zones
 }
 
+// HasNamespace reports whether names of a namespace are served. label is its name.
+func (h *Handler) HasNamespace(label string) bool {
+	ns := h.index.namespaces.Get(append([]byte{byte(len(label))}, label...))
+	return ns != nil && ns.exposed.Load()
+}
+
 // ZoneRecords yields the records of one of the handler's zones below its own name, in wire
 // form with names written out, each valid until yield returns. It yields none of a zone
 // that is not the handler's. Entries are immutable, so it holds no lock while it makes

@@ -21,15 +21,16 @@ type top struct {
 
 // A counter is a key with its estimated count.
 type counter struct {
-	key     string
-	count   float64
-	excess  float64 // by which count may be too large
-	example string
-	index   int
+	key       string
+	count     float64
+	excess    float64 // by which count may be too large
+	example   string
+	namespace string
+	index     int
 }
 
-// add adds n to the count of key.
-func (t *top) add(key, example string, n float64) {
+// add adds n to the count of key. namespace replaces that of the key unless it is empty.
+func (t *top) add(key, namespace, example string, n float64) {
 	t.total += n
 	c := t.byKey[key]
 	switch {
@@ -44,11 +45,11 @@ func (t *top) add(key, example string, n float64) {
 	default:
 		c = t.heap[0]
 		delete(t.byKey, c.key)
-		c.key, c.excess = key, c.count
+		c.key, c.excess, c.namespace = key, c.count, ""
 		t.byKey[key] = c
 	}
 	c.count += n
-	c.example = example
+	c.example, c.namespace = example, cmp.Or(namespace, c.namespace)
 	heap.Fix(&t.heap, c.index)
 }
 
@@ -59,6 +60,8 @@ type Entry struct {
 	Excess  float64 `json:"excess,omitempty"` // by which Count may be too large
 	Share   float64 `json:"share"`            // of all, from 0 to 1
 	Example string  `json:"example,omitempty"`
+	// Namespace is that of a client, if its queries show it.
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // list returns the n entries with the highest counts of several tops.
@@ -72,7 +75,8 @@ func list(n int, tops ...*top) []Entry {
 				e = &Entry{Key: c.key}
 				all[c.key] = e
 			}
-			e.Count, e.Excess, e.Example = e.Count+c.count, e.Excess+c.excess, cmp.Or(c.example, e.Example)
+			e.Count, e.Excess = e.Count+c.count, e.Excess+c.excess
+			e.Example, e.Namespace = cmp.Or(e.Example, c.example), cmp.Or(e.Namespace, c.namespace) // of the first top
 		}
 	}
 	entries := make([]Entry, 0, len(all))

@@ -162,23 +162,23 @@ func (r *Recorder) add(e Event) {
 	}
 	r.turn(e.Time)
 	w := &r.windows[0]
-	w[Names].add(e.Name, "", e.Weight)
+	w[Names].add(e.Name, "", "", e.Weight)
 	client := e.Client.String()
-	w[Clients].add(client, e.Name, e.Weight)
+	w[Clients].add(client, e.Namespace, e.Name, e.Weight)
 	if e.Namespace != "" {
-		w[Namespaces].add(e.Namespace, e.Name, e.Weight)
+		w[Namespaces].add(e.Namespace, "", e.Name, e.Weight)
 	}
 	switch e.RCode {
 	case "NXDOMAIN":
-		w[NXDomain].add(e.Name, client, e.Weight)
+		w[NXDomain].add(e.Name, "", client, e.Weight)
 	case "SERVFAIL":
-		w[ServFail].add(e.Name, client, e.Weight)
+		w[ServFail].add(e.Name, "", client, e.Weight)
 	}
 	if e.Duration >= SlowFrom {
-		w[Slow].add(e.Name, e.Source, e.Weight*e.Duration.Seconds())
+		w[Slow].add(e.Name, "", e.Source, e.Weight*e.Duration.Seconds())
 	}
 	if e.Search != "" {
-		w[Waste].add(client, e.Name, e.Weight)
+		w[Waste].add(client, e.Namespace, e.Name, e.Weight)
 	}
 	r.history.add(&e)
 	close(r.changed)

@@ -65,7 +65,7 @@ func TestTopBounds(t *testing.T) {
 	exact, total := map[string]float64{}, 0.0
 	for range 200_000 {
 		key, n := fmt.Sprint(skewed.Uint64()), 1+random.Float64()
-		s.add(key, "", n)
+		s.add(key, "", "", n)
 		exact[key] += n
 		total += n
 	}
