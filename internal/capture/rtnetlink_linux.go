@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -192,9 +193,11 @@ func (r routes) change(kind int, flags netlink.HeaderFlags, index int, ip netip.
 	return err
 }
 
+// addAddress adds an address, and waits until the kernel delivers packets to it.
 func (r routes) addAddress(index int, ip netip.Addr) error {
 	err := r.change(unix.RTM_NEWADDR, netlink.Create|netlink.Excl, index, ip)
 	if err == nil || errors.Is(err, unix.EEXIST) {
+		r.awaitRoute(ip)
 		return nil
 	}
 	return fmt.Errorf("adding the address %s: %w", ip, needsAdmin(err))
@@ -214,4 +217,30 @@ func needsAdmin(err error) error {
 		return fmt.Errorf("%w: the process needs the capability NET_ADMIN: add it to the container, and run it as user 0, because other users do not receive added capabilities", err)
 	}
 	return err
+}
+
+// routeTimeout is how long awaitRoute waits.
+const routeTimeout = time.Second
+
+// awaitRoute waits for the local route of an IPv6 address. The kernel adds it some time
+// after the address, in a work queue: sockets can be bound to the address before, but
+// packets to it are unreachable.
+func (r routes) awaitRoute(ip netip.Addr) {
+	for start := time.Now(); ip.Is6() && !r.isLocal(ip) && time.Since(start) < routeTimeout; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// isLocal reports whether the kernel delivers packets for an address to this node.
+func (r routes) isLocal(ip netip.Addr) bool {
+	header := make([]byte, unix.SizeofRtMsg)
+	header[0], header[1] = unix.AF_INET, uint8(ip.BitLen())
+	if ip.Is6() {
+		header[0] = unix.AF_INET6
+	}
+	replies, err := r.execute(unix.RTM_GETROUTE, 0, attributes(header, func(e *netlink.AttributeEncoder) {
+		e.Bytes(unix.RTA_DST, ip.AsSlice())
+	}))
+	const kind = 7 // rtm_type
+	return err == nil && len(replies) > 0 && len(replies[0].Data) > kind && replies[0].Data[kind] == unix.RTN_LOCAL
 }
