@@ -65,8 +65,8 @@ func corednsChanges() []corednsChange {
 // onlySeamark lists options that no CoreDNS has, of directives that it has.
 func onlySeamark() map[string][]string {
 	return map[string][]string{
-		"kubernetes": {"manifests", "snapshot", "ptr", "compatible", "wildcards"},
-		"forward":    {"case_randomization"},
+		"kubernetes": {"manifests", "snapshot", "ptr", "compatible", "wildcards", "only", "node"},
+		"forward":    {"case_randomization", "fallback", "prefer_tcp", "attempts"},
 		"etcd":       {"watch", "most", "ttl", "negative_ttl", "priority", "hostmaster", "local", "compatible"},
 		"secondary":  {"file", "key"},
 		"transfer":   {"key"},
