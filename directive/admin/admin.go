@@ -34,8 +34,8 @@ import (
 // token reads a token from FILE, which every request must have: as "Authorization: Bearer
 // TOKEN", or as the password of HTTP basic authentication, with any user, which a browser
 // asks for. An ADDRESS that other machines can reach needs a token. The file is read at each
-// request, so you can replace it while the server runs; a missing or empty file refuses all
-// requests.
+// request, so you can replace it while the server runs; while it is missing or empty, all
+// requests are refused.
 //
 // host allows requests for these host names, for example behind an ingress. Without it
 // the Host of a request must be localhost, an IP address or the host of ADDRESS, so that no
@@ -63,7 +63,8 @@ import (
 //	GET  /v1/explain   ?name=&type=&client=&server=  what answers a name, and why
 //	GET  /v1/records   ?zone=&name=&type=  what is served, one JSON object for each record
 //	GET  /v1/cache     ?name=&type=&limit=  cached answers
-//	POST /v1/cache/flush  ?name=  removes cached answers for a name and all names below it
+//	POST /v1/cache/flush  ?name=  removes cached answers for a name and all names below it;
+//	                   needs the header X-Seamark, which pages of other web sites cannot send
 //	GET  /v1/top       ?by=names|clients|namespaces|nxdomain|servfail|slow|waste&limit=
 //	GET  /v1/tail      ?name=&client=&namespace=&rcode=&source=&slower=  queries as they come
 //	GET  /v1/history   the last hour, in intervals of ten seconds
@@ -73,11 +74,15 @@ import (
 // 2,048 events. When there are more, a share of them, chosen at random, stands for the
 // others. Recording never waits. It takes some 2 MB.
 //
-// At most 64 requests are served at a time, 16 of them tails, 2 of them explanations and 2 of
-// them pages of records; more get 503. A tail that its reader is too slow for skips events, and reports how many.
+// At most 64 requests are served at a time: 16 tails, 4 of /v1/records and /v1/cache, 2
+// explanations, and 2 pages of records; more get 503. A tail that its reader is too slow for
+// skips events, and reports how many. A client that does not read for 10 s is disconnected.
+// A request line and header of more than 32 kB get 431.
 //
 // Several server blocks may use the same ADDRESS, with the same options. Other directives
-// may share it unless they use TLS. It stays open over reloads, and so does what is recorded.
+// may share it unless they use TLS; their pages need no token. It stays open over reloads,
+// and what is recorded is kept unless redact has changed. A reload ends tails, and lists that
+// are not complete.
 //
 // Ours: CoreDNS has no such interface.
 type Admin struct {
@@ -183,7 +188,12 @@ type httpAddress struct {
 // HTTPAddress returns the address and the directive that names it.
 func (p *httpAddress) HTTPAddress() (addr string, from corefile.Directive) { return p.addr, p.from }
 
-type recorderKey struct{ addr string }
+// A recorderKey identifies what is recorded. It includes redact, so that nothing remains
+// readable that was recorded without it.
+type recorderKey struct {
+	addr   string
+	redact bool
+}
 
 type serviceKey struct {
 	plan *config.Start
@@ -195,7 +205,7 @@ func (a *Admin) start(s *config.Start, d corefile.Directive) error {
 	if err != nil {
 		return d.Errorf("%w", err)
 	}
-	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr}, func() (*traffic.Recorder, error) { return traffic.NewRecorder(), nil }) // survives reloads
+	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr, a.options.redact}, func() (*traffic.Recorder, error) { return traffic.NewRecorder(), nil }) // survives reloads
 	service, _ := config.Keep(s, serviceKey{s, a.options.addr}, func() (*service, error) {
 		return newService(a.options, a.recorder, a.block.Metrics, a.block.Log), nil
 	})

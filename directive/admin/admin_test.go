@@ -38,6 +38,9 @@ type world struct {
 	t        *testing.T
 	url, dns string
 	dir      string
+	replacer *strings.Replacer
+	plan     *server.Plan
+	metrics  *metrics.Registry
 }
 
 // serve serves a Corefile in which OBJECTS is a folder with the objects, UPSTREAM a server
@@ -58,33 +61,43 @@ func serve(t *testing.T, text string, more ...string) *world {
 	address := free.Addr().String()
 	_ = free.Close()
 	w.url = "http://" + address
-	text = strings.NewReplacer("OBJECTS", w.dir, "TOKEN", filepath.Join(w.dir, "token"), "ADMIN", address, "UPSTREAM", upstream(t)).Replace(text)
-	c := corefile.ReadText("Corefile", []byte(text))
+	w.metrics = new(metrics.Registry)
+	w.replacer = strings.NewReplacer("OBJECTS", w.dir, "TOKEN", filepath.Join(w.dir, "token"), "ADMIN", address, "UPSTREAM", upstream(t))
+	if err := w.load(text); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.stop)
+	return w
+}
+
+// load serves a Corefile in place of the present one.
+func (w *world) load(text string) error {
+	w.t.Helper()
+	c := corefile.ReadText("Corefile", []byte(w.replacer.Replace(text)))
 	if c.Err != nil {
-		t.Fatal(c.Err)
+		w.t.Fatal(c.Err)
 	}
 	plan, err := server.NewPlan(c.Servers, server.Options{
-		Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+		Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics,
 		Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
 	})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	if err := plan.Start(ctx, nil); err != nil {
-		t.Fatal(err)
+	if err := plan.Start(ctx, w.plan); err != nil {
+		return err
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		plan.Stop(ctx)
-	})
-	if err := plan.WaitUntilReady(ctx); err != nil {
-		t.Fatal(err)
-	}
-	w.dns = plan.Ports()[0].Address.String()
-	return w
+	w.plan, w.dns = plan, plan.Ports()[0].Address.String()
+	return plan.WaitUntilReady(ctx)
+}
+
+// stop stops the server at once.
+func (w *world) stop() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	w.plan.Stop(ctx)
 }
 
 func upstream(t *testing.T) string {

@@ -76,6 +76,9 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
+	if r.Method == http.MethodHead {
+		return
+	}
 	out := bufio.NewWriter(w)
 	defer out.Flush()
 	e, control := json.NewEncoder(out), http.NewResponseController(w)
@@ -150,28 +153,48 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	write(w, s.cachedAnswers(r, limit))
+	w.Header().Set("Content-Type", "application/json")
+	if r.Method == http.MethodHead {
+		return
+	}
+	out, control, separator := bufio.NewWriter(w), http.NewResponseController(w), "[\n  "
+	for e := range s.cachedAnswers(r, limit) {
+		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
+		text, _ := json.MarshalIndent(e, "  ", "  ") // cannot fail: it has only text and numbers
+		_, _ = out.WriteString(separator)
+		if _, err := out.Write(text); err != nil || r.Context().Err() != nil {
+			return // without an end: the client sees that the list is not complete
+		}
+		separator = ",\n  "
+	}
+	end := "\n]\n"
+	if separator[0] == '[' {
+		end = "[]\n"
+	}
+	_, _ = out.WriteString(end)
+	_ = out.Flush()
 }
 
-// cachedAnswers returns at most limit cached answers that a request selects, by a part of
-// the name and a type.
-func (s *service) cachedAnswers(r *http.Request, limit int) []CachedAnswer {
+// cachedAnswers yields at most limit cached answers that a request selects, by a part of the
+// name and a type.
+func (s *service) cachedAnswers(r *http.Request, limit int) iter.Seq[CachedAnswer] {
 	name, kind := strings.ToLower(r.FormValue("name")), strings.ToUpper(r.FormValue("type"))
-	found := []CachedAnswer{}
-	for _, a := range s.blocks {
-		for _, c := range a.caches {
-			for e := range c.Answers {
-				answer := CachedAnswer{e.Name.String(), e.Type.String(), e.RCode.String(), e.Records, e.Size, e.Age, e.Left, a.block.Zones[0].String()}
-				if strings.Contains(answer.Name, name) && (kind == "" || kind == answer.Type) {
-					found = append(found, answer)
-				}
-				if len(found) == limit {
-					return found
+	return func(yield func(CachedAnswer) bool) {
+		count := 0
+		for _, a := range s.blocks {
+			for _, c := range a.caches {
+				for e := range c.Answers {
+					answer := CachedAnswer{e.Name.String(), e.Type.String(), e.RCode.String(), e.Records, e.Size, e.Age, e.Left, a.block.Zones[0].String()}
+					if !strings.Contains(answer.Name, name) || kind != "" && kind != answer.Type {
+						continue
+					}
+					if count++; !yield(answer) || count == limit {
+						return
+					}
 				}
 			}
 		}
 	}
-	return found
 }
 
 // flush removes the cached answers for a name and all names below it.

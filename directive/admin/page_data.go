@@ -104,7 +104,7 @@ type cachePage struct {
 }
 
 func (s *service) cachePage(r *http.Request) (any, int, error) {
-	p := cachePage{Answers: s.cachedAnswers(r, pageRows)}
+	p := cachePage{Answers: slices.Collect(s.cachedAnswers(r, pageRows))}
 	if len(p.Answers) == pageRows {
 		p.Limit = pageRows
 	}

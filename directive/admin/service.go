@@ -23,13 +23,14 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// The limits of concurrent requests: of all, of tails, of explanations, and of pages of
-// records.
+// The limits of concurrent requests: of all, of tails, of explanations, of pages of records,
+// and of lists of records or cached answers, which may be long and have slow readers.
 const (
 	maxRequests     = 64
 	maxTails        = 16
 	maxExplanations = 2
 	maxLists        = 2
+	maxDownloads    = 4
 )
 
 // explainTimeout is how long an explanation may take.
@@ -46,25 +47,30 @@ type service struct {
 	templates *template.Template
 	started   time.Time
 
-	requests, tails, explanations, lists chan struct{}
+	requests, tails, explanations, lists, downloads chan struct{}
+
+	ended context.Context // canceled when the plan is not served any more
+	end   context.CancelFunc
 }
 
-// Stop implements config.Stopper. The service ends with its site.
-func (*service) Stop() {}
+// Stop implements config.Stopper. It ends the requests that are being served, which keep the
+// data of the plan in memory, and does not wait for them.
+func (s *service) Stop() { s.end() }
 
 func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.Logger) *service {
 	s := &service{
 		options: o, recorder: r, metrics: m, log: log, pages: http.NewServeMux(), started: time.Now(),
 		requests: make(chan struct{}, maxRequests), tails: make(chan struct{}, maxTails), explanations: make(chan struct{}, maxExplanations),
-		lists: make(chan struct{}, maxLists),
+		lists: make(chan struct{}, maxLists), downloads: make(chan struct{}, maxDownloads),
 	}
+	s.ended, s.end = context.WithCancel(context.Background())
 	s.pages.HandleFunc("GET /v1/status", s.status)
 	s.pages.HandleFunc("GET /v1/explain", s.explain)
-	s.pages.HandleFunc("GET /v1/records", s.listRecords)
-	s.pages.HandleFunc("GET /v1/cache", s.listCache)
+	s.pages.HandleFunc("GET /v1/records", s.limited(s.downloads, s.listRecords))
+	s.pages.HandleFunc("GET /v1/cache", s.limited(s.downloads, s.listCache))
 	s.pages.HandleFunc("POST /v1/cache/flush", s.flush)
 	s.pages.HandleFunc("GET /v1/top", s.top)
-	s.pages.HandleFunc("GET /v1/tail", s.tail)
+	s.pages.HandleFunc("GET /v1/tail", s.limited(s.tails, s.tail))
 	s.pages.HandleFunc("GET /v1/history", s.history)
 	s.addPages()
 	return s
@@ -89,9 +95,25 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.requests <- struct{}{}:
 		defer func() { <-s.requests }()
-		s.pages.ServeHTTP(w, r)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.ended, cancel)()
+		s.pages.ServeHTTP(w, r.WithContext(ctx))
 	default:
 		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being served: try again", maxRequests))
+	}
+}
+
+// limited returns a page of which as many are served at a time as places has room for.
+func (s *service) limited(places chan struct{}, page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			page(w, r)
+		default:
+			fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests for %s are being served: try again, or end one of them", cap(places), r.URL.Path))
+		}
 	}
 }
 

@@ -62,13 +62,6 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	select {
-	case s.tails <- struct{}{}:
-		defer func() { <-s.tails }()
-	default:
-		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d tails are running: end one of them", maxTails))
-		return
-	}
 	_, next, changed := s.recorder.Since(math.MaxUint64, 0) // before the client knows that the tail has begun
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	control, out := http.NewResponseController(w), json.NewEncoder(w)
@@ -79,7 +72,7 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 		return nil
 	}
 	_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
-	if flush() != nil {
+	if flush() != nil || r.Method == http.MethodHead {
 		return
 	}
 	silence := time.NewTicker(tailSilence)

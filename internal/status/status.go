@@ -22,6 +22,7 @@ const (
 	bodyTimeout   = time.Second // no page reads a body; the server discards it
 	writeTimeout  = 30 * time.Second
 	idleTimeout   = 2 * time.Minute
+	maxHeader     = 32 << 10 // of the request line and the header
 )
 
 // NewServer returns a server of pages with limits for each request.
@@ -30,6 +31,7 @@ func NewServer(pages http.Handler) *http.Server {
 		Handler:           limited(pages),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          log.New(io.Discard, "", 0), // only of clients that disconnect
 	}
 }
