@@ -114,6 +114,8 @@ func visible(text []byte) []byte {
 			shown = fmt.Appendf(shown, `\x%02X`, text[0])
 		case r == '\n', unicode.IsPrint(r):
 			shown = append(shown, text[:n]...)
+		case r == '\t':
+			shown = append(shown, ' ')
 		default:
 			shown = fmt.Appendf(shown, `\u{%X}`, r)
 		}
@@ -122,13 +124,11 @@ func visible(text []byte) []byte {
 	return shown
 }
 
-// showDuration shows a duration with up to three digits.
+// showDuration shows a duration with three digits.
 func showDuration(d time.Duration) string {
 	unit := time.Nanosecond
-	for _, u := range []time.Duration{time.Microsecond, time.Millisecond, time.Second} {
-		if d.Abs() >= 100*u {
-			unit = u
-		}
+	for d.Abs() >= 1000*unit {
+		unit *= 10
 	}
 	return d.Round(unit).String()
 }

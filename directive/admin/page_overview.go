@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -137,9 +138,10 @@ const ndotsFix = `spec:
 // A topPage is a list of the most frequent keys.
 type topPage struct {
 	traffic.Top
-	List  topList
-	Lists []topList
-	Fix   string // for Waste
+	List       topList
+	Lists      []topList
+	Fix        string // for Waste
+	Namespaces []namespaceWaste
 }
 
 // A topList is one of the lists, and what its columns show.
@@ -171,7 +173,36 @@ func (s *service) topPage(r *http.Request) (any, int, error) {
 	}
 	p := topPage{Top: s.recorder.Top(i, topLimit, time.Now()), List: topLists[i], Lists: topLists}
 	if i == traffic.Waste {
-		p.Fix = ndotsFix
+		p.Fix, p.Namespaces = ndotsFix, s.namespaces()
 	}
 	return p, http.StatusOK, nil
+}
+
+// A namespaceWaste is the number of recent searches of a namespace's pods that cannot
+// succeed, of all in that time.
+type namespaceWaste struct {
+	Namespace string
+	Count, Of float64
+}
+
+// namespaces returns the namespaces with the most searches that cannot succeed, of the
+// recent queries.
+func (s *service) namespaces() (list []namespaceWaste) {
+	events, _, _ := s.recorder.Since(0, math.MaxInt)
+	counts, all := map[string]float64{}, 0.0
+	for _, e := range events {
+		if e.Search != "" {
+			counts[e.Namespace] += e.Weight
+			all += e.Weight
+		}
+	}
+	for namespace, n := range counts {
+		if namespace != "" {
+			list = append(list, namespaceWaste{namespace, n, all})
+		}
+	}
+	slices.SortFunc(list, func(a, b namespaceWaste) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	return list[:min(len(list), topLimit)]
 }

@@ -94,11 +94,11 @@ func TestPages(t *testing.T) {
 	}{
 		{"/", []string{`<a href="./" aria-current="page">Overview</a>`, `role="status">Healthy.</p>`, `<rect class="nxdomain"`, `<path class="line p50" d="M`,
 			">127.0.0.1</a>", ">wbe.shop.svc.cluster.local.</a>", "<td>up</td>", `<th scope="row">services</th><td class="name">cluster.local.</td><td class="n">1</td><td>synced</td>`}, 200},
-		{"/top?by=waste", []string{"name: ndots", "status.podIP=ADDRESS", `<a href="queries?client=127.0.0.1">127.0.0.1</a>`}, 200},
+		{"/top?by=waste", []string{"name: ndots", "status.podIP=ADDRESS", `<a href="queries?namespace=shop">shop</a>: `, `<a href="queries?client=127.0.0.1">127.0.0.1</a>`}, 200},
 		{"/top?by=nxdomain", []string{`<a href="explain?name=wbe.shop.svc.cluster.local.">wbe`, "Names that do not exist"}, 200},
 		{"/top?by=x", []string{`<p class="error" role="alert">by: want one of names`}, 400},
 		{"/explain?name=wbe.shop.svc.cluster.local&client=10.0.0.1", []string{"namespace shop has no Service named wbe", "For the client 10.0.0.1",
-			`<a href="explain?client=10.0.0.1&amp;name=web.shop.svc.cluster.local.&amp;type=A">web.shop`, `<th scope="row">kubernetes</th><td>answered</td>`}, 200},
+			`<a href="explain?client=10.0.0.1&amp;name=web.shop.svc.cluster.local.&amp;type=A">web.shop`, `<th scope="row">kubernetes</th><td>answered</td>`, "cluster.local. 5 IN SOA"}, 200},
 		{"/explain?name=web.shop.svc.cluster.local&type=srv", []string{"SRV</h2>", "web.shop.svc.cluster.local.", "(Service shop/web)"}, 200},
 		{"/explain?name=www.example.org", []string{"NOERROR by cache"}, 200},
 		{"/explain?name=a&client=x", []string{"client: want an IP address", `value="x"`}, 400},

@@ -1,7 +1,7 @@
 // Refreshes the page, and follows queries. The page works without it.
 
 // visible escapes characters that are not printable, as the server does.
-const visible = (text) => text.replace(/[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, (c) => `\\u{${c.codePointAt(0).toString(16).toUpperCase()}}`);
+const visible = (text) => text.replaceAll("\t", " ").replace(/[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, (c) => `\\u{${c.codePointAt(0).toString(16).toUpperCase()}}`);
 
 // element returns an element with a text or with children.
 function element(name, properties, ...children) {
