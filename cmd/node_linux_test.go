@@ -320,8 +320,15 @@ func (n *testNode) start(args ...string) *nodeProcess {
 
 func (n *testNode) startUnready(args ...string) *nodeProcess {
 	n.t.Helper()
-	c := program(n.t, n.t.TempDir(), append(append([]string{}, n.args...), append(args, "-metrics-listen-address=127.0.0.1:9353")...)...)
+	return n.startChanged(func(*exec.Cmd) {}, append(args, "-metrics-listen-address=127.0.0.1:9353")...)
+}
+
+// startChanged starts the command after a change of it.
+func (n *testNode) startChanged(change func(*exec.Cmd), args ...string) *nodeProcess {
+	n.t.Helper()
+	c := program(n.t, n.t.TempDir(), append(append([]string{}, n.args...), args...)...)
 	c.Env = append(c.Env, "KUBE_DNS_UPSTREAM_SERVICE_HOST="+upstreamIP)
+	change(c)
 	p := &nodeProcess{c, new(logBuffer), make(chan struct{})}
 	c.Stderr = p.log
 	var err error
@@ -373,8 +380,12 @@ func (n *testNode) dial(network, server string) *dns.Conn {
 // answer sends a query for a name that the node's cache and the replica answer
 // differently, and returns the address in the answer.
 func answer(c *dns.Conn, timeout time.Duration) string {
+	return answerTo(c, "from.example.", timeout)
+}
+
+func answerTo(c *dns.Conn, name string, timeout time.Duration) string {
 	client := dns.Client{Timeout: timeout}
-	reply, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion("from.example.", dns.TypeA), c)
+	reply, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion(name, dns.TypeA), c)
 	if err != nil {
 		return err.Error()
 	}

@@ -43,6 +43,7 @@ type Follower struct {
 
 	mu      sync.Mutex
 	config  config // the last valid one
+	loaded  bool   // there has been a valid one
 	reading corefile.Reading
 	written string // to flags.Corefile
 }
@@ -146,9 +147,13 @@ func (w *Follower) load() {
 	}
 	if err != nil {
 		w.errors.Add(1)
-		w.log.Error("Invalid ConfigMap of kube-dns, the previous one stays in use", "configmap", w.flags.ConfigDir, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+		message := "Invalid ConfigMap of kube-dns, the previous one stays in use"
+		if !w.loaded {
+			message = "Invalid ConfigMap of kube-dns, serving without it"
+		}
+		w.log.Error(message, "configmap", w.flags.ConfigDir, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 	} else {
-		w.config = c
+		w.config, w.loaded = c, true
 	}
 	text := ""
 	if templateErr == nil {

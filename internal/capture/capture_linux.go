@@ -246,7 +246,7 @@ func (c *Capture) rules() {
 		c.options.CountSetupError(ErrorRules)
 		if text := err.Error(); text != c.lastRule {
 			c.lastRule = text
-			c.options.Log.Error("Packets are not exempt from connection tracking, trying again: queries to a ClusterIP go to the cluster's DNS servers", "interval", c.options.Interval, "error", err)
+			c.options.Log.Error("Packets are not exempt from connection tracking, trying again: queries to a ClusterIP that is on the node go to the cluster's DNS servers", "interval", c.options.Interval, "error", err)
 		}
 		return
 	}

@@ -39,6 +39,9 @@ type table struct {
 // tracking.
 func addTable(addrs []netip.Addr, dns, health uint16) (_ *table, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, fmt.Errorf("the kernel has no nftables: opening a netlink socket: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening a netlink socket for nftables: %w", err)
 	}

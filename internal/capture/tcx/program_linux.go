@@ -144,31 +144,51 @@ func id(p *ebpf.Program) (ebpf.ProgramID, error) {
 // Probe reports whether Open would work for this process: it loads the programs and
 // attaches nothing.
 func Probe() (Support, error) {
-	_, err := link.QueryPrograms(link.QueryOptions{Target: loInterface, Attach: ebpf.AttachTCXIngress})
+	if err := checkCapabilities(); err != nil {
+		return Unsupported, err
+	}
+	// The programs come first: if bpf is denied, the query fails as on a kernel without TCX.
+	address := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	p, err := load([]Pair{{address, address}}, 53)
+	if err != nil {
+		return loadSupport(err)
+	}
+	p.close()
+	_, err = link.QueryPrograms(link.QueryOptions{Target: loInterface, Attach: ebpf.AttachTCXIngress})
 	switch {
-	case errors.Is(err, unix.EPERM):
-		return Unsupported, fmt.Errorf("%w: %s", err, needed)
 	case errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS):
 		return Unsupported, errors.New("the kernel has no TCX: it needs Linux 6.6")
 	case err != nil:
 		return Unknown, fmt.Errorf("listing BPF programs: %w", err)
 	}
-	address := netip.AddrFrom4([4]byte{192, 0, 2, 1})
-	p, err := load([]Pair{{address, address}}, 53)
-	if err == nil {
-		p.close()
-		return Supported, nil
-	}
-	return loadSupport(err)
+	return Supported, nil
 }
 
-// needed names what loading and attaching the programs require.
-const needed = "the process needs the capabilities BPF and NET_ADMIN and user 0, and a seccomp profile that allows bpf"
+// checkCapabilities returns an error that names the missing capabilities.
+func checkCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return nil // the kernel decides when the programs are loaded
+	}
+	has := func(c int) bool { return data[c/32].Effective&(1<<(c%32)) != 0 }
+	var missing []string
+	if !has(unix.CAP_BPF) && !has(unix.CAP_SYS_ADMIN) {
+		missing = append(missing, "BPF")
+	}
+	if !has(unix.CAP_NET_ADMIN) {
+		missing = append(missing, "NET_ADMIN")
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("BPF programs need the capability %s: add it to the container, and run it as user 0, because other users do not receive added capabilities", strings.Join(missing, " and "))
+}
 
 func loadSupport(err error) (Support, error) {
 	switch {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) && !isVerifier(err):
-		return Unsupported, fmt.Errorf("loading the BPF programs: %w: %s", err, needed)
+		return Unsupported, fmt.Errorf("loading the BPF programs: %w: the seccomp profile of the container, or a security module of the kernel, has to permit bpf", err)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return Unsupported, fmt.Errorf("loading the BPF programs: %w", err)
 	}

@@ -52,6 +52,9 @@ func Open(o Options) (_ *Capture, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if err := checkCapabilities(); err != nil {
+		return nil, err
+	}
 	c := &Capture{
 		options: o, known: map[int]device{}, attached: map[int]*attached{}, refused: map[int]string{}, quiet: map[int]struct{}{},
 	}
