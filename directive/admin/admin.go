@@ -68,6 +68,7 @@ import (
 //	GET  /v1/top       ?by=names|clients|namespaces|nxdomain|servfail|slow|waste&limit=
 //	GET  /v1/tail      ?name=&client=&namespace=&rcode=&source=&slower=  queries as they come
 //	GET  /v1/history   the last hour, in intervals of ten seconds
+//	GET  /v1/openapi.json  this API, in OpenAPI 3.1
 //
 // Queries of the server blocks that have the directive are recorded; explain reaches all.
 // Up to 1,000 queries a second are recorded, in two lists of five minutes and a ring of

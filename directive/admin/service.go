@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,11 @@ const (
 	maxLists        = 2
 	maxDownloads    = 4
 )
+
+// openapi describes the API in OpenAPI 3.1.
+//
+//go:embed openapi.json
+var openapi []byte
 
 // explainTimeout is how long an explanation may take.
 const explainTimeout = 15 * time.Second
@@ -72,6 +78,10 @@ func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.L
 	s.pages.HandleFunc("GET /v1/top", s.top)
 	s.pages.HandleFunc("GET /v1/tail", s.limited(s.tails, s.tail))
 	s.pages.HandleFunc("GET /v1/history", s.history)
+	s.pages.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(openapi)
+	})
 	s.addPages()
 	return s
 }
