@@ -78,6 +78,13 @@ func TestAdminCommands(t *testing.T) {
 		{"records --name web.shop --type A", "\nweb.shop.svc.cluster.local. 5 IN A 10.96.10.10\n", "", 0},
 		{"records --zone cluster.local --name web.shop --type A -o json", `{"zone":"cluster.local.","directive":"kubernetes","name":"web.shop.svc.cluster.local.","ttl":5,"type":"A","data":"10.96.10.10"}`, "", 0},
 		{"records --zone none.example", "", "no records\n", 1},
+		{"records --directive none", "", "no records\n", 1},
+		{"records --type x", "", "seamark: --type: want a record type such as SRV, got \"X\"", 2},
+		{"records --manifests EXAMPLES --name web.shop --type A", "\nweb.shop.svc.cluster.local. 5 IN A 10.96.10.10\n", "", 0},
+		{"records --conf Corefile --type MX", "", "no records\n", 1},
+		{"records --conf none", "", "reading the Corefile: open none", 1},
+		{"records --conf Corefile --manifests x", "", "set only one of --manifests and --conf", 2},
+		{"records --conf Corefile --token-file x", "", "leave out --conf and --manifests", 2},
 		{"explain web.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.10.10\n", "", 0},
 		{"explain wbe.shop.svc.cluster.local", "  did you mean web.shop.svc.cluster.local.\n", "", 1},
 		{"explain web. --server dns://:54", "", "no such server", 1},
@@ -101,8 +108,8 @@ func TestAdminCommands(t *testing.T) {
 		{"__complete top na", "names\tnames that are queried most\n", "Completion ended", 0},
 		{"__complete tail --source f", "forward\n", "Completion ended", 0},
 	} {
-		args := strings.Fields(c.args)
-		if i := strings.Index(c.args, " --admin"); i < 0 && args[0] != "__complete" && c.args != "cache" {
+		args := strings.Fields(strings.ReplaceAll(c.args, "EXAMPLES", examples))
+		if i := strings.Index(c.args, " --admin"); i < 0 && args[0] != "__complete" && c.args != "cache" && !strings.HasPrefix(c.args, "records --conf") && !strings.HasPrefix(c.args, "records --manifests") {
 			args = append(args, at)
 		}
 		out, stderr, code := run(t, dir, "", args...)

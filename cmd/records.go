@@ -3,6 +3,7 @@ package cmd
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,44 +11,61 @@ import (
 
 	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/internal/inventory"
 	"github.com/spf13/cobra"
 )
 
 func (p *program) recordsCommand() *cobra.Command {
 	var a adminFlags
-	var zone, name, qtype string
+	var conf, manifests, zone, directive, name, qtype string
 	c := &cobra.Command{
 		Use:   "records",
-		Short: "Show the records that a running server serves, as a zone file or JSON",
+		Short: "Show the records that a server serves, as a zone file or JSON",
 		Long: `Records shows the records of the zones that the server has data of: those of the cluster,
 zone files, copies of other servers' zones. Answers of forward, template and rewrite are
 not records of a zone. The text is a zone file, zone by zone; JSON has an object a line.
 
-The server needs the directive admin.`,
+It asks a running server, which needs the directive admin. With --conf or --manifests it
+plans the Corefile or serves the folder in a process of its own that listens on no address,
+as explain does.`,
 		Example: `  seamark records --zone cluster.local --type SRV
   seamark records --name web.shop
-  seamark records --output json`,
+  seamark records --manifests examples --output json`,
 		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.client()
-			if err != nil {
+			if err := a.check(); err != nil {
 				return err
 			}
-			defer client.Close()
-			if qtype, err = recordType("type", qtype); err != nil {
-				return err
+			filter, err := inventory.NewFilter(zone, directive, name, qtype)
+			switch {
+			case err != nil:
+				return fmt.Errorf("--%w", err)
+			case conf != "" && manifests != "":
+				return errors.New("set only one of --manifests and --conf")
+			case conf+manifests != "" && (c.Flags().Changed("admin") || a.tokenFile != ""):
+				return errors.New("--admin and --token-file are for a running server: leave out --conf and --manifests")
 			}
 			out := bufio.NewWriter(p.out)
 			show, found := showRecord(out), 0
 			if a.output == "json" {
 				e := jsonLines(out)
-				show = func(r adminclient.Record) error { return e.Encode(r) }
+				show = func(r inventory.Record) error { return e.Encode(r) }
 			}
-			err = client.Records(c.Context(), url.Values{"zone": {zone}, "name": {name}, "type": {qtype}}, func(r adminclient.Record) error {
+			yield := func(r inventory.Record) error {
 				found++
 				return show(r)
-			})
+			}
+			if conf+manifests != "" {
+				err = p.localRecords(c.Context(), explainFlags{conf: conf, manifests: manifests, timeout: a.timeout}, filter, yield)
+			} else {
+				var client *adminclient.Client
+				if client, err = a.client(); err != nil {
+					return err
+				}
+				defer client.Close()
+				err = client.Records(c.Context(), url.Values{"zone": {zone}, "directive": {directive}, "name": {name}, "type": {qtype}}, yield)
+			}
 			if err = cmp.Or(err, out.Flush()); err == nil && found == 0 {
 				err = errors.New("no records")
 			}
@@ -58,7 +76,10 @@ The server needs the directive admin.`,
 		},
 	}
 	f := c.Flags()
+	f.StringVar(&conf, "conf", "", `Corefile in place of a running server, "-" for standard input`)
+	f.StringVar(&manifests, "manifests", "", "folder of YAML and JSON files in place of a running server")
 	f.StringVar(&zone, "zone", "", "only records of this `ZONE`")
+	f.StringVar(&directive, "directive", "", "only records of this `DIRECTIVE`, such as kubernetes or file")
 	f.StringVar(&name, "name", "", "only names with this `TEXT` in them")
 	f.StringVar(&qtype, "type", "", "only records of this `TYPE`")
 	complete(c, "type", commonTypes...)
@@ -66,10 +87,30 @@ The server needs the directive admin.`,
 	return c
 }
 
+// localRecords passes the selected records of the server that e selects to yield.
+func (p *program) localRecords(ctx context.Context, e explainFlags, filter inventory.Filter, yield func(inventory.Record) error) error {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	own, err := p.startLocal(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer own.Stop()
+	for r := range own.Records() {
+		if !filter.Selects(&r) {
+			continue
+		}
+		if err := yield(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // showRecord returns a function that writes records to w in the format of zone files.
-func showRecord(w io.Writer) func(adminclient.Record) error {
+func showRecord(w io.Writer) func(inventory.Record) error {
 	last := ""
-	return func(r adminclient.Record) error {
+	return func(r inventory.Record) error {
 		if origin := fmt.Sprintf("; zone %s of %s", r.Zone, r.Directive); origin != last {
 			last = origin
 			if _, err := fmt.Fprintln(w, explain.Clean(origin)); err != nil {

@@ -21,7 +21,7 @@ import (
 
 // tailQueue is the number of queries that wait for standard output. When there are more,
 // they are counted and not shown, so that the server never waits for a terminal.
-const tailQueue = 4096
+const tailQueue = 1024
 
 func (p *program) tailCommand() *cobra.Command {
 	var a adminFlags

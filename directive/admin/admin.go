@@ -57,6 +57,9 @@ import (
 // answers; and the configuration, without secrets. It loads nothing from other sites, runs no
 // script but its own, and works without any. A page of records has at most 500.
 //
+// seamark status, top, tail, records, cache, and explain with --admin are commands that use
+// it.
+//
 // The API, in version 1:
 //
 //	GET  /v1/status    readiness, rates of the last minute, upstreams, data of the cluster

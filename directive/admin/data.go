@@ -9,12 +9,10 @@ import (
 	"strings"
 	"time"
 
-	mdns "github.com/miekg/dns"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/inventory"
 	"github.com/seamark/seamark/wire"
-	"github.com/seamark/seamark/zone"
 )
 
 type (
@@ -26,46 +24,14 @@ type (
 		Answered(q *dns.Query) (step int, stored bool)
 	}
 	// A recordLister has zones whose records can be listed.
-	recordLister interface{ AuthoritativeZones() []wire.Name }
-	// A generating lister makes records from objects (kubernetes).
-	generating interface {
-		ZoneRecords(origin wire.Name) iter.Seq[[]byte]
-	}
-	// A versioned lister has versions of zones (file, auto, secondary).
-	versioned interface {
-		Version(origin wire.Name) zone.Version
-	}
+	recordLister = inventory.Lister
 )
 
 // A Record is a record that the server serves.
-type Record struct {
-	Zone      string `json:"zone"`
-	Directive string `json:"directive"`
-	Name      string `json:"name"`
-	TTL       uint32 `json:"ttl"`
-	Type      string `json:"type"`
-	Data      string `json:"data"`
-}
+type Record = inventory.Record
 
-// A recordFilter selects records: of a zone, a directive and a type, with a part of the
-// name. Fields that are empty select all.
-type recordFilter struct{ zone, directive, name, kind string }
-
-func newRecordFilter(r *http.Request) (recordFilter, error) {
-	f := recordFilter{r.FormValue("zone"), r.FormValue("directive"), strings.ToLower(r.FormValue("name")), strings.ToUpper(r.FormValue("type"))}
-	if f.zone != "" {
-		f.zone = mdns.CanonicalName(f.zone)
-	}
-	if _, known := mdns.StringToType[f.kind]; f.kind != "" && !known {
-		return f, fmt.Errorf("type: want a record type such as SRV, got %q", f.kind)
-	}
-	return f, nil
-}
-
-// selects reports whether a record is to be shown.
-func (f *recordFilter) selects(r *Record) bool {
-	return (f.zone == "" || f.zone == r.Zone) && (f.directive == "" || f.directive == r.Directive) &&
-		(f.kind == "" || f.kind == r.Type) && strings.Contains(strings.ToLower(r.Name), f.name)
+func newRecordFilter(r *http.Request) (inventory.Filter, error) {
+	return inventory.NewFilter(r.FormValue("zone"), r.FormValue("directive"), r.FormValue("name"), r.FormValue("type"))
 }
 
 // listRecords writes the records that a request selects as JSON, an object a line.
@@ -83,7 +49,7 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 	defer out.Flush()
 	e, control := json.NewEncoder(out), http.NewResponseController(w)
 	for record := range s.all {
-		if !f.selects(&record) {
+		if !f.Selects(&record) {
 			continue
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
@@ -94,44 +60,17 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 }
 
 // all yields the records of all zones.
-func (s *service) all(yield func(Record) bool) {
-	seen := map[string]bool{}
+func (s *service) all(yield func(Record) bool) { inventory.Records(s.listers)(yield) }
+
+// listers yields the handlers with records, and the names of their directives.
+func (s *service) listers(yield func(string, recordLister) bool) {
 	for _, a := range s.blocks {
 		for _, h := range a.records {
-			directive := a.block.NameOf(h)
-			for _, origin := range h.AuthoritativeZones() {
-				if key := directive + " " + string(origin); seen[key] {
-					continue
-				} else {
-					seen[key] = true
-				}
-				for wire := range zoneRecords(h, origin) {
-					rr, _, err := mdns.UnpackRR(wire, 0)
-					if err != nil {
-						continue
-					}
-					header := rr.Header()
-					data := strings.TrimPrefix(rr.String(), header.String())
-					if !yield(Record{origin.String(), directive, header.Name, header.Ttl, mdns.TypeToString[header.Rrtype], data}) {
-						return
-					}
-				}
+			if !yield(a.block.NameOf(h), h) {
+				return
 			}
 		}
 	}
-}
-
-// zoneRecords returns the records of a zone of h.
-func zoneRecords(h recordLister, origin wire.Name) iter.Seq[[]byte] {
-	switch h := h.(type) {
-	case generating:
-		return h.ZoneRecords(origin)
-	case versioned:
-		if v := h.Version(origin); v != nil {
-			return v.Records
-		}
-	}
-	return func(func([]byte) bool) {}
 }
 
 // A CachedAnswer is an answer that a cache keeps.

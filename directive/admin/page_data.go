@@ -56,7 +56,7 @@ func (s *service) recordsPage(r *http.Request) (any, int, error) {
 		if r.Context().Err() != nil {
 			return nil, http.StatusServiceUnavailable, r.Context().Err()
 		}
-		if !f.selects(&record) || record.position() <= after {
+		if !f.Selects(&record) || position(&record) <= after {
 			continue
 		}
 		if p.Records = append(p.Records, record); len(p.Records) == 4*pageRows {
@@ -67,20 +67,20 @@ func (s *service) recordsPage(r *http.Request) (any, int, error) {
 		more = true
 	}
 	if p.Records = firstRecords(p.Records); more {
-		p.After = p.Records[len(p.Records)-1].position()
+		p.After = position(&p.Records[len(p.Records)-1])
 	}
 	p.Seconds = time.Since(began).Seconds()
 	return p, http.StatusOK, nil
 }
 
 // position returns a text that orders records by name.
-func (r *Record) position() string {
+func position(r *Record) string {
 	return strings.Join([]string{r.Name, r.Type, r.Data, r.Zone, r.Directive}, "\t")
 }
 
 // firstRecords sorts records and returns those of one page.
 func firstRecords(list []Record) []Record {
-	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(a.position(), b.position()) })
+	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(position(&a), position(&b)) })
 	return list[:min(len(list), pageRows)]
 }
 

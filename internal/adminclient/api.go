@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/internal/inventory"
 	"github.com/seamark/seamark/internal/traffic"
 )
 
@@ -79,20 +80,10 @@ func (c *Client) Flush(ctx context.Context, name string) (removed int, err error
 	return reply.Removed, err
 }
 
-// A Record is a record that the server serves.
-type Record struct {
-	Zone      string `json:"zone"`
-	Directive string `json:"directive"`
-	Name      string `json:"name"`
-	TTL       uint32 `json:"ttl"`
-	Type      string `json:"type"`
-	Data      string `json:"data"`
-}
-
 // Records passes the records that the parameters zone, name and type select to yield.
-func (c *Client) Records(ctx context.Context, parameters url.Values, yield func(Record) error) error {
+func (c *Client) Records(ctx context.Context, parameters url.Values, yield func(inventory.Record) error) error {
 	return c.lines(ctx, "v1/records", parameters, c.timeout, func() {}, func(line []byte) error {
-		var r Record
+		var r inventory.Record
 		if err := json.Unmarshal(line, &r); err != nil {
 			return fmt.Errorf("reading the records of %s: %w", c.Address(), err)
 		}

@@ -70,8 +70,8 @@ var table = map[string]row{
 	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	"directive/geoip":    {own: chain, third: []string{"github.com/oschwald/maxminddb-golang/v2"}, noNet: true},
-	// admin answers queries of operators, and lists the records of zones.
-	"directive/admin": {own: append([]string{"internal/explain", "internal/traffic", "zone"}, chain...), third: []string{"github.com/miekg/dns"}},
+	// admin answers queries of operators.
+	"directive/admin": {own: append([]string{"internal/explain", "internal/inventory", "internal/traffic"}, chain...), third: []string{"github.com/miekg/dns"}},
 	// trace sends requests to a collector.
 	"directive/trace": {own: chain, third: []string{"google.golang.org/protobuf/encoding/protowire"}},
 	"directive/tsig":  {own: append([]string{"internal/tsig"}, chain...), noNet: true},
@@ -133,7 +133,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/inventory", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -167,9 +167,10 @@ var table = map[string]row{
 		third: []string{"github.com/miekg/dns"},
 	},
 	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
-	"internal/explain/local": {own: []string{"config", "corefile", "internal/explain", "metrics", "server", "transport"}},
+	"internal/explain/local": {own: []string{"config", "corefile", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
 	"internal/traffic":       {noNet: true},
-	"internal/adminclient":   {own: []string{"internal/explain", "internal/traffic"}, noNet: true},
+	"internal/adminclient":   {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}, noNet: true},
+	"internal/inventory":     {own: []string{"wire", "zone"}, third: []string{"github.com/miekg/dns"}, noNet: true},
 	"internal/doctor":        {own: []string{"cluster"}, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},

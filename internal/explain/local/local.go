@@ -1,16 +1,18 @@
-// Package local runs the servers of a Corefile in this process, for the command explain:
-// they listen on no address.
+// Package local runs the servers of a Corefile in this process, for the commands explain
+// and records: they listen on no address.
 package local
 
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/internal/inventory"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/transport"
@@ -18,7 +20,10 @@ import (
 
 // A Server runs the servers of a Corefile, which listen on no address: only Explain queries
 // them. Their directives read files and API servers, and query upstreams, as those of any server.
-type Server struct{ plan *server.Plan }
+type Server struct {
+	plan   *server.Plan
+	blocks []*config.Block
+}
 
 // effects are the directives without which a server answers the same: they listen, send, or
 // run commands.
@@ -29,31 +34,51 @@ var effects = []string{"health", "ready", "prometheus", "pprof", "admin", "kubed
 // The directives of o that have effects are accepted and ignored.
 func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*Server, error) {
 	o.Directives, o.Metrics = slices.Clone(o.Directives), new(metrics.Registry)
+	s := new(Server)
 	for i, d := range o.Directives {
-		if slices.Contains(effects, d.Name) {
-			o.Directives[i].Setup = func(*config.Block, []corefile.Directive) error { return nil }
+		o.Directives[i].Setup = func(b *config.Block, uses []corefile.Directive) error {
+			if !slices.Contains(s.blocks, b) {
+				s.blocks = append(s.blocks, b)
+			}
+			if slices.Contains(effects, d.Name) {
+				return nil
+			}
+			return d.Setup(b, uses)
 		}
 	}
 	o.Open = func(_ context.Context, address netip.AddrPort, _ transport.Options) (server.Listener, error) {
 		return server.Unconnected(address), nil
 	}
-	plan, err := server.NewPlan(servers, o)
-	if err != nil {
+	var err error
+	if s.plan, err = server.NewPlan(servers, o); err != nil {
 		return nil, err
 	}
-	if err := plan.Start(ctx, nil); err != nil {
+	if err := s.plan.Start(ctx, nil); err != nil {
 		return nil, err
 	}
-	if err := plan.WaitUntilReady(ctx); err != nil {
-		plan.Stop(ctx)
+	if err := s.plan.WaitUntilReady(ctx); err != nil {
+		s.plan.Stop(ctx)
 		return nil, fmt.Errorf("the server is not ready: %w", err)
 	}
-	return &Server{plan}, nil
+	return s, nil
 }
 
 // Explain explains a query to one of the servers.
 func (s *Server) Explain(ctx context.Context, q explain.Query) (explain.Result, error) {
 	return explain.Explain(ctx, s.plan.Ports(), q)
+}
+
+// Records returns the records that the servers serve.
+func (s *Server) Records() iter.Seq[inventory.Record] {
+	return inventory.Records(func(yield func(string, inventory.Lister) bool) {
+		for _, b := range s.blocks {
+			for _, h := range config.Find[inventory.Lister](b) {
+				if !yield(b.NameOf(h), h) {
+					return
+				}
+			}
+		}
+	})
 }
 
 // Stop stops the servers.

@@ -1,0 +1,79 @@
+// Package inventory lists the records of the zones that directives have data of: those of a
+// cluster, of zone files, and copies of other servers' zones. The directive admin serves
+// them, and package internal/explain/local lists those of a Corefile.
+package inventory
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// A Lister is a handler that has zones whose records can be listed.
+type Lister interface{ AuthoritativeZones() []wire.Name }
+
+type (
+	// A generating lister makes records from objects (kubernetes).
+	generating interface {
+		ZoneRecords(origin wire.Name) iter.Seq[[]byte]
+	}
+	// A versioned lister has versions of zones (file, auto, secondary).
+	versioned interface {
+		Version(origin wire.Name) zone.Version
+	}
+)
+
+// A Record is a record that the server serves.
+type Record struct {
+	Zone      string `json:"zone"`
+	Directive string `json:"directive"`
+	Name      string `json:"name"`
+	TTL       uint32 `json:"ttl"`
+	Type      string `json:"type"`
+	Data      string `json:"data"`
+}
+
+// Records returns the records of listers, each with the name of its directive. A zone that
+// several listers of a directive have is listed once.
+func Records(listers iter.Seq2[string, Lister]) iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		seen := map[string]bool{}
+		for directive, h := range listers {
+			for _, origin := range h.AuthoritativeZones() {
+				key := directive + " " + string(origin)
+				if seen[key] {
+					continue
+				}
+				seen[key] = true
+				for wire := range zoneRecords(h, origin) {
+					rr, _, err := dns.UnpackRR(wire, 0)
+					if err != nil {
+						continue
+					}
+					header := rr.Header()
+					data := strings.TrimPrefix(rr.String(), header.String())
+					if !yield(Record{origin.String(), directive, header.Name, header.Ttl, dns.TypeToString[header.Rrtype], data}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// zoneRecords returns the records of a zone of h.
+func zoneRecords(h Lister, origin wire.Name) iter.Seq[[]byte] {
+	switch h := h.(type) {
+	case generating:
+		return h.ZoneRecords(origin)
+	case versioned:
+		if v := h.Version(origin); v != nil {
+			return v.Records
+		}
+	}
+	return func(func([]byte) bool) {}
+}
