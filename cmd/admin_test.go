@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,7 +120,8 @@ func TestAdminCommands(t *testing.T) {
 	}
 }
 
-func TestTailEndsAtInterrupt(t *testing.T) {
+// A tail goes on after a reload, and ends at SIGINT.
+func TestTail(t *testing.T) {
 	dir, port, admin := t.TempDir(), freePort(t), freePort(t)
 	write(t, filepath.Join(dir, "Corefile"), ".:"+port+" {\n bind 127.0.0.1\n admin 127.0.0.1:"+admin+"\n whoami\n}\n")
 	server := serve(t, dir, "", "-conf", "Corefile")
@@ -137,8 +139,13 @@ func TestTailEndsAtInterrupt(t *testing.T) {
 		if err := tail.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if line, err := bufio.NewReader(stderr).ReadString('\n'); err != nil || !strings.HasPrefix(line, "Showing the queries that 127.0.0.1:") {
+		messages := bufio.NewReader(stderr)
+		if line, err := messages.ReadString('\n'); err != nil || !strings.HasPrefix(line, "Showing the queries that 127.0.0.1:") {
 			t.Fatalf("standard error: got %q and error %v", line, err)
+		}
+		server.signal(syscall.SIGHUP)
+		if line, err := messages.ReadString('\n'); err != nil || !strings.HasPrefix(line, "Showing the queries that 127.0.0.1:") {
+			t.Fatalf("standard error after a reload: got %q and error %v", line, err)
 		}
 		for _, name := range []string{"a.example.", "other.example."} {
 			if _, err := ask("udp", port, name, mdns.TypeA); err != nil {

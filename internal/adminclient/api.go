@@ -99,21 +99,40 @@ type TailEvent struct {
 }
 
 // Tail passes the queries that the parameters of the API select to yield, until ctx ends.
-// It calls begun when the server has begun to report.
+// It calls begun whenever the server has begun to report: a reload ends the request, and Tail
+// repeats it.
 func (c *Client) Tail(ctx context.Context, parameters url.Values, begun func(), yield func(TailEvent)) error {
-	err := c.lines(ctx, "v1/tail", parameters, tailSilence+c.timeout, begun, func(line []byte) error {
-		var e TailEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			return fmt.Errorf("reading the queries of %s: %w", c.Address(), err)
+	for short := 0; short <= maxShort; short++ {
+		start := time.Now()
+		err := c.lines(ctx, "v1/tail", parameters, tailSilence+c.timeout, begun, func(line []byte) error {
+			var e TailEvent
+			if err := json.Unmarshal(line, &e); err != nil {
+				return fmt.Errorf("reading the queries of %s: %w", c.Address(), err)
+			}
+			yield(e)
+			return nil
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		yield(e)
-		return nil
-	})
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err == nil:
-		return fmt.Errorf("%s has ended the connection", c.Address())
+		if err != nil {
+			return err
+		}
+		if time.Since(start) > time.Second {
+			short = 0
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(tailPause):
+		}
 	}
-	return err
+	return fmt.Errorf("%s has ended the connection", c.Address())
 }
+
+const (
+	// maxShort is how often in a row a tail that lasts less than a second is repeated.
+	maxShort = 3
+	// tailPause is the time before a tail is repeated.
+	tailPause = 200 * time.Millisecond
+)
