@@ -168,11 +168,19 @@ func TestSlowReaders(t *testing.T) {
 func TestSlowReaderOfRecords(t *testing.T) {
 	w := serve(t, stock)
 	var many strings.Builder
-	for i := range 5000 { // more than the buffers of the connection hold
-		fmt.Fprintf(&many, "---\napiVersion: v1\nkind: Service\nmetadata: {name: s%d, namespace: shop}\nspec: {clusterIP: 10.97.%d.%d, ports: [{name: http, port: 80}]}\n", i, i/250, 1+i%250)
+	for i := range 40 { // 40,000 SRV records, more than the buffers of the connections hold
+		fmt.Fprintf(&many, "---\napiVersion: v1\nkind: Service\nmetadata: {name: s%d, namespace: shop}\nspec: {clusterIP: None}\n", i)
+		fmt.Fprintf(&many, "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: s%d-1, namespace: shop, labels: {kubernetes.io/service-name: s%d}}\naddressType: IPv4\nports:\n", i, i)
+		for p := range 10 {
+			fmt.Fprintf(&many, "- {name: p%d, port: %d}\n", p, 1000+p)
+		}
+		many.WriteString("endpoints:\n")
+		for e := range 100 {
+			fmt.Fprintf(&many, "- {addresses: [10.1.%d.%d]}\n", i, 1+e)
+		}
 	}
 	w.put("many.yaml", many.String())
-	w.answers("s4999.shop.svc.cluster.local", "NOERROR")
+	w.answers("s39.shop.svc.cluster.local", "NOERROR")
 	for i := range 4 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {

@@ -83,6 +83,7 @@ func (p *point) quantile(q float64) time.Duration {
 func (r *Recorder) History(now time.Time) []Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drain()
 	last := r.history.number(now)
 	list := []Point{}
 	for number := max(1, last-points+1); number <= last && r.history.ring != nil; number++ {
@@ -106,6 +107,7 @@ func (r *Recorder) History(now time.Time) []Point {
 func (r *Recorder) Last(d time.Duration, now time.Time) Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drain()
 	sum := point{rcodes: map[string]float64{}}
 	last := r.history.number(now)
 	for number := max(1, last-int(d/interval)); number < last && r.history.ring != nil; number++ {

@@ -61,7 +61,7 @@ type Event struct {
 // A Recorder records queries. It is safe for concurrent use.
 type Recorder struct {
 	threshold atomic.Uint64 // a random 32-bit number below it selects the query
-	lost      atomic.Uint64 // queries that were selected while the queue was full
+	lost      atomic.Uint64 // weight of the queries that were selected while the queue was full
 	queue     chan Event
 	stop      chan struct{}
 	stopped   chan struct{}
@@ -82,6 +82,11 @@ const ringSize = 2048
 
 // queueSize is the number of events that wait for the recorder's goroutine.
 const queueSize = 512
+
+// pause is how long the recorder's goroutine sleeps after it has emptied the queue. An event
+// that comes meanwhile does not wake it: to wake a goroutine for each event costs more than
+// to answer a query.
+const pause = 50 * time.Millisecond
 
 // NewRecorder returns a recorder that records every query, until there are too many. The
 // caller must stop it.
@@ -108,10 +113,12 @@ func (r *Recorder) Sampled() float64 { return float64(r.threshold.Load()) / (1 <
 // not wait: if too many are recorded at once, the query is only counted, and the next event
 // stands for it. Record sets Sequence and Weight.
 func (r *Recorder) Record(e Event) {
+	weight := 1 << 32 / r.threshold.Load() // a power of two
+	e.Weight = float64(weight)
 	select {
 	case r.queue <- e:
 	default:
-		r.lost.Add(1)
+		r.lost.Add(weight)
 	}
 }
 
@@ -129,16 +136,40 @@ func (r *Recorder) run() {
 			return
 		case e := <-r.queue:
 			r.mu.Lock()
-			e.Weight = float64(1<<32) / float64(r.adapt(e.Time)) * (1 + float64(r.lost.Swap(0)))
-			r.add(e)
+			r.take(e)
+			r.drain()
 			r.mu.Unlock()
+		}
+		select {
+		case <-r.stop:
+			return
+		case <-time.After(pause):
 		}
 	}
 }
 
-// adapt returns the threshold by which the present query was selected, and sets the one for
-// the next queries.
-func (r *Recorder) adapt(now time.Time) uint64 {
+// drain takes the events that are in the queue. r is locked.
+func (r *Recorder) drain() {
+	for range len(r.queue) {
+		select {
+		case e := <-r.queue:
+			r.take(e)
+		default: // the goroutine has received it
+			return
+		}
+	}
+}
+
+// take adds an event, and those that were lost before it. r is locked.
+func (r *Recorder) take(e Event) {
+	lost := r.lost.Swap(0)
+	r.adapt(e.Time, lost > 0)
+	e.Weight += float64(lost)
+	r.add(e)
+}
+
+// adapt sets the threshold for the next queries.
+func (r *Recorder) adapt(now time.Time, full bool) {
 	t := r.threshold.Load()
 	if s := int(now.Sub(r.history.start) / time.Second); s != r.second {
 		if elapsed := s - r.second; r.recorded < Budget/2 || elapsed > 1 { // fewer than half of the budget: record more
@@ -146,10 +177,9 @@ func (r *Recorder) adapt(now time.Time) uint64 {
 		}
 		r.second, r.recorded = s, 0
 	}
-	if r.recorded++; r.recorded%Budget == 0 {
+	if r.recorded++; r.recorded%Budget == 0 || full {
 		r.threshold.Store(max(1, t/2))
 	}
-	return t
 }
 
 func (r *Recorder) add(e Event) {
@@ -209,6 +239,7 @@ type Top struct {
 func (r *Recorder) Top(by, n int, now time.Time) Top {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drain()
 	r.turn(now)
 	t := Top{By: ListNames[by], Sampled: r.Sampled(), Entries: list(n, &r.windows[0][by], &r.windows[1][by])}
 	if !r.began.IsZero() {
@@ -226,6 +257,7 @@ func (r *Recorder) Top(by, n int, now time.Time) Top {
 func (r *Recorder) Since(sequence uint64, n int) (events []Event, next uint64, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drain()
 	first := r.next - uint64(len(r.ring))
 	sequence = max(sequence, first)
 	for sequence < r.next && len(events) < n {
