@@ -264,6 +264,25 @@ func (a *ACL) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
+// ExplainDNS implements [dns.Explainer].
+func (a *ACL) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
+	line, zone := a.find(q)
+	if line == nil {
+		return []dns.Cause{{Text: "no line matches, so the query is allowed"}}
+	}
+	text := "a line " + [...]string{"allow", "block", "filter", "drop"}[line.action] + " for " + a.zones[zone].String()
+	for i, t := range line.types {
+		if i == 0 {
+			text += ", with type"
+		}
+		text += " " + t.String()
+	}
+	if line.sources != nil {
+		text += ", with net that contains " + q.Peer.Addr().String()
+	}
+	return []dns.Cause{{Text: text + " matches"}}
+}
+
 // find returns the first line that matches q, or nil, and the index of its zone
 // in l.zones.
 func (a *ACL) find(q *dns.Query) (*aclLine, int) {

@@ -129,6 +129,9 @@ func TestExplain(t *testing.T) {
 }
 lan:53 {
     acl {
+        allow net 10.0.0.0/8
+        filter type MX
+        block net 127.0.0.2
         drop
     }
     whoami
@@ -169,9 +172,16 @@ lan:53 {
 		{"static.example.org", "NOERROR by hosts in zone .", "", "cache passed, hosts answered"},
 		{"www.example.org", "NOERROR by forward in zone ., from ", "", "cache passed, hosts passed, kubernetes passed, forward answered"},
 		{"printer.lan", "acl drops the query: no reply is sent", "", "acl dropped"},
+		{"printer.lan MX", "NODATA by acl in zone lan.: a line filter for lan., with type MX matches", "", "acl answered"},
+		{"printer.lan A 127.0.0.2", "REFUSED by acl in zone lan.: a line block for lan., with net that contains 127.0.0.2 matches", "", "acl answered"},
+		{"printer.lan A 10.1.1.1", "NODATA by whoami in zone lan.", "", "acl passed, whoami answered"},
 	} {
-		name, typ, _ := strings.Cut(c.query, " ")
-		r, err := l.Explain(t.Context(), explain.Query{Name: name, Type: typ})
+		words := append(strings.Fields(c.query), "", "")
+		query := explain.Query{Name: words[0], Type: words[1]}
+		if words[2] != "" {
+			query.Client = netip.MustParseAddr(words[2])
+		}
+		r, err := l.Explain(t.Context(), query)
 		if err != nil {
 			t.Errorf("%s: %v", c.query, err)
 			continue
