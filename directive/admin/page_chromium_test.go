@@ -81,8 +81,17 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// call sends a command and reads messages until its result.
+// call sends a command that must succeed.
 func (b *browser) call(method string, params, result any) {
+	b.t.Helper()
+	if err := b.try(method, params, result); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// try sends a command and reads messages until its result. It returns the error of the
+// browser.
+func (b *browser) try(method string, params, result any) error {
 	b.t.Helper()
 	b.id++
 	command := map[string]any{"id": b.id, "method": method}
@@ -121,14 +130,14 @@ func (b *browser) call(method string, params, result any) {
 			b.console = append(b.console, string(m.Params))
 		case m.Method != "" || m.ID != b.id:
 		case m.Error != nil:
-			b.t.Fatalf("%s: %s", method, m.Error.Message)
+			return fmt.Errorf("%s: %s", method, m.Error.Message)
 		default:
 			if result != nil {
 				if err := json.Unmarshal(m.Result, result); err != nil {
 					b.t.Fatalf("%s: %v", method, err)
 				}
 			}
-			return
+			return nil
 		}
 	}
 }
@@ -136,26 +145,36 @@ func (b *browser) call(method string, params, result any) {
 // evaluate returns the value of a JavaScript expression as JSON.
 func (b *browser) evaluate(expression string) string {
 	b.t.Helper()
+	value, err := b.tryToEvaluate(expression)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return value
+}
+
+func (b *browser) tryToEvaluate(expression string) (string, error) {
 	var r struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails json.RawMessage
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
-	if r.ExceptionDetails != nil {
-		b.t.Fatalf("%s: %s", expression, r.ExceptionDetails)
+	err := b.try("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	if err == nil && r.ExceptionDetails != nil {
+		err = fmt.Errorf("%s: %s", expression, r.ExceptionDetails)
 	}
-	return string(r.Result.Value)
+	return string(r.Result.Value), err
 }
 
-// until waits until a JavaScript expression is true.
+// until waits until a JavaScript expression is true. It may fail meanwhile: a page that is
+// being loaded lacks elements.
 func (b *browser) until(what, expression string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if b.evaluate("Boolean("+expression+")") == "true" {
+		value, err := b.tryToEvaluate("Boolean(" + expression + ")")
+		if value == "true" {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("%s: %s is not true; the page has: %s; the console has: %v", what, expression, b.evaluate("document.body.innerText"), b.console)
+			b.t.Fatalf("%s: %s is not true, with error %v; the page has: %s; the console has: %v", what, expression, err, b.evaluate("document.body?.innerText"), b.console)
 		}
 	}
 }
