@@ -274,7 +274,7 @@ func TestTCPGarbage(t *testing.T) {
 }
 
 func TestTCPHostile(t *testing.T) {
-	s := serve(t, "127.0.0.1", Options{Limits: Limits{MessageTimeout: 50 * time.Millisecond}, MaxConnsPerClient: 1000})
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{MessageTimeout: time.Second}, MaxConnsPerClient: 1000})
 	var c tcpClient
 	n := 0
 	sendMalformed(t, 3000, func(p []byte) {

@@ -347,6 +347,7 @@ func TestUDPParkedPeer(t *testing.T) {
 // answered.
 func TestUDPStopAnswers(t *testing.T) {
 	withEachReader(t, func(t *testing.T, o Options) {
+		o.Grace = patience
 		s := serve(t, "127.0.0.1", o)
 		at := s.at("127.0.0.1")
 		parked := dial(t, "udp", at)
