@@ -243,3 +243,16 @@ func TestClientAuth(t *testing.T) {
 		t.Errorf("client without a certificate: got %v, want an error", r)
 	}
 }
+
+// remote returns the text of the TXT record in a reply, its response code, or the error.
+func remote(reply *mdns.Msg, err error) string {
+	if err != nil {
+		return "error " + err.Error()
+	}
+	for _, rr := range reply.Answer {
+		if txt, ok := rr.(*mdns.TXT); ok {
+			return txt.Txt[0]
+		}
+	}
+	return mdns.RcodeToString[reply.Rcode]
+}

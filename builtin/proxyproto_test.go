@@ -52,19 +52,6 @@ func proxyV2(client string) []byte {
 
 const proxyV1 = "PROXY TCP4 192.0.2.9 127.0.0.1 4711 53\r\n"
 
-// remote returns the client that a reply names; the error as text if there is no reply.
-func remote(reply *mdns.Msg, err error) string {
-	if err != nil {
-		return "error " + err.Error()
-	}
-	for _, rr := range reply.Answer {
-		if txt, ok := rr.(*mdns.TXT); ok {
-			return txt.Txt[0]
-		}
-	}
-	return mdns.RcodeToString[reply.Rcode]
-}
-
 // askUDP sends packets, and returns the reply to the last.
 func (s *encrypted) askUDP(packets ...[]byte) (*mdns.Msg, error) {
 	s.t.Helper()
