@@ -284,5 +284,9 @@ func (e Exit) Raise() {
 	if e.Signal != 0 && os.Getpid() != 1 {
 		signal.Reset(syscall.Signal(e.Signal))
 		_ = unix.Kill(os.Getpid(), syscall.Signal(e.Signal))
+		time.Sleep(raiseTimeout) // another thread may receive the signal, after Kill has returned
 	}
 }
+
+// raiseTimeout is how long Raise waits for the signal.
+const raiseTimeout = time.Second
