@@ -40,7 +40,7 @@ func TestNodeManifests(t *testing.T) {
 	if len(c.Ports) != 0 || !pod.HostNetwork {
 		t.Errorf("got ports %v and hostNetwork %v, want no ports, which two pods of a node could not have", c.Ports, pod.HostNetwork)
 	}
-	want := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE"}}
+	want := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN", "BPF", "NET_BIND_SERVICE"}}
 	if s := c.SecurityContext; *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || *s.RunAsUser != 0 || !equality.Semantic.DeepEqual(s.Capabilities, want) {
 		t.Errorf("got security context %+v, want user 0 with capabilities %+v, a read-only root and no escalation", s, want)
 	}
@@ -123,8 +123,8 @@ func TestNodeServices(t *testing.T) {
 		t.Errorf("got %+v, want a Component that adds NODE_NAME and a token", k)
 	}
 	role := object[rbacv1.ClusterRole](t, nodeDir+dir+"rbac.yaml", "ClusterRole")
-	if r := role.Rules; len(r) != 1 || !slices.Equal(r[0].Resources, []string{"namespaces", "services", "pods"}) || !slices.Equal(r[0].Verbs, []string{"list", "watch"}) {
-		t.Errorf("got rules %+v, want list and watch of namespaces, services and pods", r)
+	if r := role.Rules; len(r) != 1 || !slices.Equal(r[0].Resources, []string{"services", "namespaces", "pods"}) || !slices.Equal(r[0].Verbs, []string{"list", "watch"}) {
+		t.Errorf("got rules %+v, want list and watch of services, namespaces and pods", r)
 	}
 }
 
