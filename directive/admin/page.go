@@ -102,8 +102,8 @@ func (s *service) render(w http.ResponseWriter, r *http.Request, name pageName, 
 	_, _ = w.Write(visible(text.Bytes())) // fails only if the client disconnects
 }
 
-// visible escapes all characters of a page that are not printable, such as those that begin
-// a terminal's escape sequence or change the direction of text. Names and texts are from
+// visible escapes the characters of a page that are not printable: control characters, also
+// of escape sequences, and overrides of the text's direction. Names and texts are from
 // clients, from the cluster and from other servers; the templates have no such characters.
 func visible(text []byte) []byte {
 	shown := make([]byte, 0, len(text))
@@ -148,8 +148,8 @@ func showPercent(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) }
 
 func showTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// showLink returns a link to a page with parameters, NAME VALUE each, without those that
-// are empty.
+// showLink returns a link to a page with parameters, NAME VALUE each. It leaves out empty
+// parameters.
 func showLink(page string, parameters ...any) string {
 	form := url.Values{}
 	for i := 0; i+1 < len(parameters); i += 2 {

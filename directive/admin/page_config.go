@@ -47,8 +47,8 @@ func appendServer(lines []configLine, s corefile.Server) []configLine {
 	return append(lines, configLine{Text: "}"})
 }
 
-// appendDirective appends the lines of a directive or an option. path is the names of
-// those that enclose it and its own.
+// appendDirective appends the lines of a directive or an option. path has the names of
+// the enclosing directives and its own name.
 func appendDirective(lines []configLine, d corefile.Directive, path string, depth int) []configLine {
 	indent := strings.Repeat("    ", depth)
 	words := []string{word(d.Text)}
