@@ -90,6 +90,13 @@ type NotifyHandler interface {
 // these names are not accepted from other servers: see OwnZones.
 type Authority interface{ AuthoritativeZones() []wire.Name }
 
+// A ZoneFinder is a handler with zones as those of an Authority that may change while it
+// serves. FindZone returns the length in bytes of the longest zone that contains name, or 0.
+// name is in wire form and in lower case. FindZone is called for names in replies of other
+// servers, not for each query. It must not block, and is safe for concurrent use. A ZoneFinder
+// is comparable.
+type ZoneFinder interface{ FindZone(name []byte) int }
+
 // A ChainBinder is a handler or an observer that keeps state for each chain, for
 // example counters that are labelled with the chain's server and zone. CopyFor
 // calls BindChain once for each new chain, and puts the result in the place of the

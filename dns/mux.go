@@ -25,7 +25,7 @@ type Mux struct {
 // NewMux returns a mux without zones, whose queries wait in lot. onPanic, if it is
 // not nil, is called when a handler panicked; the client gets SERVFAIL.
 func NewMux(lot *ParkingLot, onPanic func(q *Query, cause any)) *Mux {
-	return &Mux{zones: map[wire.Name][]*Chain{}, ownZones: OwnZones{}, lot: lot, onPanic: onPanic}
+	return &Mux{zones: map[wire.Name][]*Chain{}, ownZones: OwnZones{Fixed: map[wire.Name]struct{}{}}, lot: lot, onPanic: onPanic}
 }
 
 // Route adds a chain for a zone. It is an error if the zone has a chain without a

@@ -1,23 +1,42 @@
 package dns
 
-import "github.com/seamark/seamark/wire"
+import (
+	"cmp"
+	"maps"
+	"slices"
 
-// OwnZones are the zones for which the handlers of a Mux are an Authority. They are
-// immutable while the Mux serves.
-type OwnZones map[wire.Name]struct{}
+	"github.com/seamark/seamark/wire"
+)
+
+// OwnZones are the zones for which the handlers of a Mux answer from data of this server.
+// nil has none. OwnZones are immutable while the Mux serves, but the zones of a ZoneFinder
+// may change.
+type OwnZones struct {
+	Fixed   map[wire.Name]struct{}
+	finders []ownFinder
+}
+
+// An ownFinder is a ZoneFinder in the chain of a zone.
+type ownFinder struct {
+	served wire.Name
+	ZoneFinder
+}
 
 // OwnZones returns the zones of q's Mux.
-func (q *Query) OwnZones() OwnZones {
+func (q *Query) OwnZones() *OwnZones {
 	if q.mux == nil {
 		return nil
 	}
-	return q.mux.ownZones
+	return &q.mux.ownZones
 }
 
 // add adds the zones of chain's handlers, as far as they are within the zone that the
 // chain serves.
-func (z OwnZones) add(served wire.Name, chain *Chain) {
+func (z *OwnZones) add(served wire.Name, chain *Chain) {
 	for _, s := range chain.steps {
+		if f, ok := s.value.(ZoneFinder); ok {
+			z.finders = append(z.finders, ownFinder{served, f})
+		}
 		authority, ok := s.value.(Authority)
 		if !ok {
 			continue
@@ -25,29 +44,53 @@ func (z OwnZones) add(served wire.Name, chain *Chain) {
 		for _, zone := range authority.AuthoritativeZones() {
 			switch {
 			case wire.Within(zone, served):
-				z[zone] = struct{}{}
+				z.Fixed[zone] = struct{}{}
 			case wire.Within(served, zone):
-				z[served] = struct{}{}
+				z.Fixed[served] = struct{}{}
 			}
 		}
 	}
+}
+
+// Equal reports whether the two have the same zones now and after each change.
+func (z *OwnZones) Equal(o *OwnZones) bool {
+	if z == o {
+		return true
+	}
+	if z == nil || o == nil {
+		z, o = cmp.Or(z, o), nil
+		return len(z.Fixed) == 0 && len(z.finders) == 0
+	}
+	return maps.Equal(z.Fixed, o.Fixed) && slices.Equal(z.finders, o.finders)
 }
 
 // Entered reports whether a name is in one of the zones, and the query name is not in
 // the longest zone that contains the name. A server that answers the query then cannot
 // be an authority for the name. Both names are in wire form and may have any letter
 // case.
-func (z OwnZones) Entered(query, name []byte) bool {
-	if len(z) == 0 {
+func (z *OwnZones) Entered(query, name []byte) bool {
+	if z == nil || len(z.Fixed) == 0 && len(z.finders) == 0 {
 		return false
 	}
 	var low, lowQuery [wire.MaxName]byte
-	for name = wire.AppendLower(low[:0], name); ; name = name[1+name[0]:] {
-		if _, ok := z[wire.Name(name)]; ok {
-			return !wire.Within(wire.AppendLower(lowQuery[:0], query), wire.Name(name))
+	name = wire.AppendLower(low[:0], name)
+	length := 0 // of the longest zone
+	for suffix := name; ; suffix = suffix[1+suffix[0]:] {
+		if _, ok := z.Fixed[wire.Name(suffix)]; ok {
+			length = len(suffix)
+			break
 		}
-		if name[0] == 0 {
-			return false
+		if suffix[0] == 0 {
+			break
 		}
 	}
+	for _, f := range z.finders {
+		if !wire.Within(name, f.served) {
+			continue
+		}
+		if n := f.FindZone(name); n > 0 {
+			length = max(length, n, len(f.served))
+		}
+	}
+	return length > 0 && !wire.Within(wire.AppendLower(lowQuery[:0], query), wire.Name(name[len(name)-length:]))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	mdns "github.com/miekg/dns"
@@ -37,16 +38,16 @@ func TestOwnZones(t *testing.T) {
 		"stub.example":    chain(plain),
 		"x.cluster.local": chain(plain),
 	})
-	zones := r.mux.ownZones
+	zones := &r.mux.ownZones
 	got := slices.Sorted(func(yield func(string) bool) {
-		for zone := range maps.Keys(zones) {
+		for zone := range maps.Keys(zones.Fixed) {
 			_ = yield(zone.String())
 		}
 	})
 	if want := []string{"cluster.local.", "db.example.", "in-addr.arpa."}; !slices.Equal(got, want) {
 		t.Errorf("zones: got %q, want %q", got, want)
 	}
-	zones[wire.Name("\x03sub\x07cluster\x05local\x00")] = struct{}{}
+	zones.Fixed[wire.Name("\x03sub\x07cluster\x05local\x00")] = struct{}{}
 	for _, c := range []struct {
 		query, name string
 		want        bool
@@ -71,8 +72,73 @@ func TestOwnZones(t *testing.T) {
 		if got := zones.Entered([]byte(query), []byte(name)); got != c.want {
 			t.Errorf("query for %s, record of %s: got %v, want %v", c.query, c.name, got, c.want)
 		}
-		if OwnZones(nil).Entered([]byte(query), []byte(name)) {
+		if (*OwnZones)(nil).Entered([]byte(query), []byte(name)) {
 			t.Errorf("query for %s, record of %s, no zones: got true, want false", c.query, c.name)
+		}
+	}
+}
+
+// A finder has the zones of an authority, which may change.
+type finder struct{ authority }
+
+func (f *finder) AuthoritativeZones() {} // not an Authority
+
+func (f *finder) FindZone(name []byte) (n int) {
+	for _, zone := range f.authority.AuthoritativeZones() {
+		if wire.Within(name, zone) {
+			n = max(n, len(zone))
+		}
+	}
+	return n
+}
+
+// Zones of a ZoneFinder count from the moment that it has them, within the zone of its chain.
+func TestOwnZonesOfZoneFinder(t *testing.T) {
+	plain := serve(addresses(1))
+	top, inner := &finder{authority{Handler: plain}}, &finder{authority{Handler: plain}}
+	zones := &newRig(t, 1, map[string]*Chain{
+		".":        chain(top, authority{plain, []string{"fixed.test"}}),
+		"in.test.": chain(inner),
+	}).mux.ownZones
+	check := func(step string, want map[[2]string]bool) {
+		t.Helper()
+		for names, want := range want {
+			query, _ := wire.ParseName(names[0])
+			name, _ := wire.ParseName(names[1])
+			if got := zones.Entered([]byte(query), []byte(strings.ToUpper(string(name)))); got != want {
+				t.Errorf("%s: query for %s, record of %s: got %v, want %v", step, names[0], names[1], got, want)
+			}
+		}
+	}
+	check("without zones", map[[2]string]bool{{"a.example", "b.dynamic.test"}: false, {"a.example", "b.in.test"}: false, {"a.example", "b.fixed.test"}: true})
+	top.zones, inner.zones = []string{"dynamic.test", "sub.fixed.test", "other.example"}, []string{"test"}
+	check("with zones", map[[2]string]bool{
+		{"a.example", "b.dynamic.test"}:      true,
+		{"a.example", "dynamic.test"}:        true,
+		{"c.dynamic.test", "b.dynamic.test"}: false,
+		{"c.fixed.test", "b.sub.fixed.test"}: true,
+		{"c.sub.fixed.test", "b.fixed.test"}: false,
+		{"a.example", "b.in.test"}:           true, // inner's zone, as far as its chain serves it
+		{"a.in.test", "b.in.test"}:           false,
+		{"a.example", "b.test"}:              false,
+	})
+	top.zones, inner.zones = nil, nil
+	check("after their removal", map[[2]string]bool{{"a.example", "b.dynamic.test"}: false, {"a.example", "b.in.test"}: false, {"c.fixed.test", "b.sub.fixed.test"}: false})
+
+	others := &newRig(t, 1, map[string]*Chain{".": chain(top, authority{plain, []string{"fixed.test"}}), "in.test.": chain(&finder{authority{Handler: plain}})}).mux.ownZones
+	for _, c := range []struct {
+		name string
+		a, b *OwnZones
+		want bool
+	}{
+		{"the same", zones, zones, true},
+		{"another ZoneFinder", zones, others, false},
+		{"no zones", nil, &OwnZones{}, true},
+		{"no zones", nil, zones, false},
+		{"no zones", zones, nil, false},
+	} {
+		if got := c.a.Equal(c.b); got != c.want {
+			t.Errorf("Equal, %s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 }

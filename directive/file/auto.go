@@ -153,6 +153,21 @@ func (a *Auto) Resolve(ctx context.Context, q *dns.Query) error {
 	return a.dir.files.Load().Resolve(ctx, q)
 }
 
+// FindZone implements [dns.ZoneFinder].
+func (a *Auto) FindZone(name []byte) int {
+	n := a.dir.files.Load().findZone(name)
+	shortest := 0 // of the origins that contain name
+	for _, o := range a.origins {
+		if n > 0 && wire.Within(name, o) && (shortest == 0 || len(o) < shortest) {
+			shortest = len(o)
+		}
+	}
+	if shortest == 0 {
+		return 0
+	}
+	return max(n, shortest)
+}
+
 // FindsZones implements [zone.Finder].
 func (a *Auto) FindsZones() bool { return true }
 

@@ -96,3 +96,27 @@ func TestAutoSetupErrors(t *testing.T) {
 		t.Errorf("missing directory: got %v, warnings %v, want one warning", err, b.Warnings())
 	}
 }
+
+// FindZone finds the part of a zone that auto answers for.
+func TestAutoFindZone(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "db.example.org"), fmt.Sprintf(head, 1))
+	write(t, filepath.Join(dir, "db.a.sub.example.org"), fmt.Sprintf(head, 1))
+	write(t, filepath.Join(dir, "db.example.com"), fmt.Sprintf(head, 1))
+	s := runAuto(t, "auto b.sub.example.org sub.example.org {\n directory "+dir+"\n}")
+	a := config.Find[*Auto](s.block)[0]
+	for name, want := range map[string]string{
+		"x.b.sub.example.org": "sub.example.org", "sub.example.org": "sub.example.org", "x.a.sub.example.org": "a.sub.example.org",
+		"example.org": "", "x.example.org": "", "example.com": "", "xsub.example.org": "",
+	} {
+		n, _ := wire.ParseName(name)
+		length := 0
+		if want != "" {
+			w, _ := wire.ParseName(want)
+			length = len(w)
+		}
+		if got := a.FindZone([]byte(n)); got != length {
+			t.Errorf("%s: got a zone of %d bytes, want %d", name, got, length)
+		}
+	}
+}

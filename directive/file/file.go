@@ -125,6 +125,18 @@ type served struct {
 // zone returns the current version of the zone.
 func (s *served) zone() *zone.Zone { return s.source.zones[s.index].Load() }
 
+// findZone returns the length of the longest zone that contains a name, or 0.
+func (f *File) findZone(name []byte) int {
+	for ; ; name = name[1+name[0]:] {
+		if f.zones[wire.Name(name)] != nil {
+			return len(name)
+		}
+		if name[0] == 0 {
+			return 0
+		}
+	}
+}
+
 // AuthoritativeZones returns f's zones.
 func (f *File) AuthoritativeZones() []wire.Name { return slices.Collect(maps.Keys(f.zones)) }
 

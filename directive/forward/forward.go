@@ -109,7 +109,8 @@ import (
 // those of its name, of CNAME targets, the zone's own authority records, and the
 // addresses of names in them. Records of names in zones of this server's own data are
 // dropped, unless the query name is in the zone: the zones of kubernetes,
-// k8s_external, etcd, file and hosts in any server block of the listening address. If
+// k8s_external, etcd, file, auto, secondary, with the members of its catalogs, and hosts
+// in any server block of the listening address. If
 // a CNAME record leads into such a zone, the server's own answer for that name follows
 // it, through the server block of the name, and the whole answer is not cached.
 // Duplicate records are dropped. A CNAME loop or a

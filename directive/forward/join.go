@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"hash/maphash"
-	"maps"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/internal/clock"
@@ -69,7 +68,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 func (r *request) equal(o *request) bool {
 	n := len(r.question)
 	return n == len(o.question) && equalNames(r.question[:n-4], o.question[:n-4]) && bytes.Equal(r.question[n-4:], o.question[n-4:]) &&
-		r.flags == o.flags && r.do == o.do && r.stream == o.stream && bytes.Equal(r.options, o.options) && maps.Equal(r.ownZones, o.ownZones)
+		r.flags == o.flags && r.do == o.do && r.stream == o.stream && bytes.Equal(r.options, o.options) && r.ownZones.Equal(o.ownZones)
 }
 
 // finish wakes the queries that wait for x, and starts an exchange that waits for the

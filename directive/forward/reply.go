@@ -59,8 +59,8 @@ func (r *reply) rejectsRequest() bool {
 // A parser parses replies. It reuses its memory and is not safe for concurrent
 // use.
 type parser struct {
-	ownZones  dns.OwnZones // records of names in them are dropped, unless the queried name is in the zone
-	ownTarget []byte       // the name in them that a CNAME record leads to; nil for none
+	ownZones  *dns.OwnZones // records of names in them are dropped, unless the queried name is in the zone
+	ownTarget []byte        // the name in them that a CNAME record leads to; nil for none
 
 	answer  wire.Answer // all records, uncompressed
 	records []parsedRecord

@@ -19,7 +19,7 @@ type request struct {
 	do       bool
 	stream   bool // send over a connection from the start
 	options  []byte
-	ownZones dns.OwnZones // of the clients' server; empty for classes other than IN
+	ownZones *dns.OwnZones // of the clients' server; nil for classes other than IN
 
 	// randomCase is the question in random letter case. The first attempt that needs it
 	// sets it, and the others use it, too.

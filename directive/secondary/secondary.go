@@ -147,6 +147,21 @@ func (s *Secondary) AuthoritativeZones() []wire.Name {
 	return zones
 }
 
+// FindZone implements [dns.ZoneFinder]: it finds members of catalogs.
+func (s *Secondary) FindZone(name []byte) int {
+	if s.catalogs == nil {
+		return 0
+	}
+	for members := s.set().members; ; name = name[1+name[0]:] {
+		if has := members[wire.Name(name)]; has != nil && s.zones[has.catalog.origin] != nil {
+			return len(name)
+		}
+		if name[0] == 0 {
+			return 0
+		}
+	}
+}
+
 // FindsZones implements [zone.Finder].
 func (s *Secondary) FindsZones() bool {
 	for _, at := range s.zones {
