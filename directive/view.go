@@ -2,6 +2,7 @@ package directive
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -93,7 +94,7 @@ func SetupView(b *config.Block, uses []corefile.Directive) error {
 	if len(uses[0].Args) > 0 {
 		v.name = uses[0].Args[0].Text
 	}
-	b.Chain.View, b.Chain.Match = v.name, v.match // even after errors, which would cause others
+	b.Chain.View, b.Chain.Match, b.Chain.ExplainMatch = v.name, v.match, v.explain // even after errors, which would cause others
 	metadata := func(q *dns.Query, key string) string { return v.metadata(q, key) }
 	err := errors.Join(config.Once(uses), uses[0].Arity(1, 1), uses[0].Options(
 		corefile.Option{Usage: "expr EXPRESSION...", Set: func(d corefile.Directive) error {
@@ -133,6 +134,22 @@ func (v *View) match(q *dns.Query) bool {
 		}
 	}
 	return true
+}
+
+// explain returns the value of each expression for q, up to the first that is not true.
+func (v *View) explain(q *dns.Query) (causes []dns.Cause) {
+	for _, e := range v.conditions {
+		holds, err := e.True(q)
+		text := fmt.Sprintf("the expression %s is %t", e, holds)
+		if err != nil {
+			text = fmt.Sprintf("the expression %s cannot be evaluated: %v", e, err)
+		}
+		causes = append(causes, dns.Cause{Text: text})
+		if !holds {
+			break
+		}
+	}
+	return causes
 }
 
 // logFailure logs err unless an error was logged in this minute.

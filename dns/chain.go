@@ -16,6 +16,8 @@ type Chain struct {
 	// own question, must not block and changes nothing.
 	View  string
 	Match func(q *Query) bool
+	// ExplainMatch returns why the condition is met or not. It may be nil.
+	ExplainMatch func(q *Query) []Cause
 
 	notify       *Chain // the handlers of NOTIFY messages; nil if there are none
 	steps        []step
@@ -97,7 +99,7 @@ func (c *Chain) empty() bool { return len(c.steps) == 0 && len(c.observers) == 0
 // CopyFor returns a copy of c for another server address and zone. It binds each
 // ChainBinder to the copy.
 func (c *Chain) CopyFor(server, zone string) *Chain {
-	copied := &Chain{Server: server, Zone: zone, View: c.View, Match: c.Match, stateKeys: c.stateKeys}
+	copied := &Chain{Server: server, Zone: zone, View: c.View, Match: c.Match, ExplainMatch: c.ExplainMatch, stateKeys: c.stateKeys}
 	bound := map[ChainBinder]any{} // a handler may be an observer, too
 	bind := func(v any) any {
 		binder, ok := v.(ChainBinder)

@@ -17,6 +17,14 @@ type Explainer interface {
 	ExplainDNS(q *Query, v Verdict) []Cause
 }
 
+// An ObjectReader is an Explainer that reads the metadata of the objects that its causes
+// name.
+type ObjectReader interface {
+	// ReadObjects sets the fields of the objects that follow the name. It is called after
+	// the query has been answered. It blocks until ctx ends at most.
+	ReadObjects(ctx context.Context, objects []*Object)
+}
+
 // A Cause is one reason for what a handler did with a query.
 type Cause struct {
 	Text string `json:"text"` // one sentence
@@ -31,15 +39,24 @@ type Object struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+
+	// The rest is what the object's source has now. An answer may be from an earlier version.
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	Created         time.Time `json:"created,omitzero"`
+	File            string    `json:"file,omitempty"`    // FILE:LINE of an object in a folder
+	Unknown         string    `json:"unknown,omitempty"` // why there is no resourceVersion
 }
 
 // Explain asks the handler at a step of q's chain for the causes of its verdict. It
-// returns nil if the handler is no Explainer.
-func (q *Query) Explain(step int, v Verdict) []Cause {
-	if e, ok := q.chain.steps[step].value.(Explainer); ok {
-		return e.ExplainDNS(q, v)
+// returns nil if the handler is no Explainer. reader reads the objects of the causes; it is
+// nil if the handler does not.
+func (q *Query) Explain(step int, v Verdict) (causes []Cause, reader ObjectReader) {
+	handler := q.chain.steps[step].value
+	if e, ok := handler.(Explainer); ok {
+		causes = e.ExplainDNS(q, v)
 	}
-	return nil
+	reader, _ = handler.(ObjectReader)
+	return causes, reader
 }
 
 // Zone returns the zone of the server block that q's name is in, and View the view of
@@ -106,6 +123,28 @@ func (s explanationSender) Send(q *Query) {
 	s <- e
 }
 
+// A ViewTrace is a Trace that also follows the choice among the server blocks of a zone.
+type ViewTrace interface {
+	// ObserveView is called when the condition of a server block has been evaluated for q,
+	// which has no chain yet.
+	ObserveView(q *Query, c *Chain, met bool)
+}
+
+// tracedMatch returns the condition of c, which reports to the ViewTrace of a query. It is
+// nil if c has none.
+func (c *Chain) tracedMatch() func(*Query) bool {
+	if c.Match == nil {
+		return nil
+	}
+	return func(q *Query) bool {
+		met := c.Match(q)
+		if t, ok := q.trace.(ViewTrace); ok {
+			t.ObserveView(q, c, met)
+		}
+		return met
+	}
+}
+
 // traced returns a copy of m whose chains report to the trace of a query, and have no
 // observers.
 func (m *Mux) traced() *Mux {
@@ -116,6 +155,7 @@ func (m *Mux) traced() *Mux {
 			silent := *c
 			silent.observers, silent.tracer = nil, nil
 			silent.addTraced()
+			silent.traced.Match = c.tracedMatch()
 			t.zones[zone] = append(t.zones[zone], silent.traced)
 		}
 	}

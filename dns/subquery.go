@@ -50,12 +50,13 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 		sub.RCode, sub.Err = wire.ServFail, errLoop
 		return sub, true
 	}
+	sub.trace = q.trace
 	chain := sub.mux.find(sub)
 	if chain == nil || chain.empty() {
 		sub.RCode = wire.Refused
 		return sub, true
 	}
-	if sub.trace = q.trace; sub.trace != nil && chain.traced != nil {
+	if sub.trace != nil && chain.traced != nil {
 		chain = chain.traced
 	}
 	sub.enter(chain)

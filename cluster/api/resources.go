@@ -118,6 +118,27 @@ func (r Resource) VersionsOnly() Resource {
 	return r
 }
 
+// Origins returns a resource that requests only the metadata of the same objects, and passes
+// the name and the origin of each to found.
+func (r Resource) Origins(found func(name string, o cluster.Origin)) Resource {
+	read := func(raw []byte, unmarshal func([]byte, *metav1.PartialObjectMetadata) error) error {
+		var m metav1.PartialObjectMetadata
+		err := unmarshal(raw, &m)
+		if err == nil {
+			found(m.Name, cluster.Origin{ResourceVersion: m.ResourceVersion, Created: m.CreationTimestamp.Time})
+		}
+		return err
+	}
+	r.MetadataOnly = true
+	r.ReadProtobuf = func(raw []byte, _ *Decoded, _ *[]byte) error {
+		return read(raw, func(raw []byte, m *metav1.PartialObjectMetadata) error { return m.Unmarshal(raw) })
+	}
+	r.ReadJSON = func(raw []byte, _ *Decoded) error {
+		return read(raw, func(raw []byte, m *metav1.PartialObjectMetadata) error { return utiljson.Unmarshal(raw, m) })
+	}
+	return r
+}
+
 // newResource returns the resource whose objects are decoded to In and slimmed to Out.
 func newResource[In, Out any, PIn interface {
 	*In

@@ -8,7 +8,8 @@
 // slim one (codec.go). The objects of a list go to the sink in groups (listing.go), the
 // events after it one by one (store.go), and the lists of several namespaces become one
 // (merge.go). Every ten minutes a feed compares the versions of its objects with those of
-// the API server (compare.go). Problems are logged when they begin, at growing intervals, and when they end
+// the API server (compare.go). Metadata of single objects are requested when an answer is
+// explained (origin.go). Problems are logged when they begin, at growing intervals, and when they end
 // (reporter.go).
 package apiserver
 
@@ -57,7 +58,11 @@ func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *clus
 		namespaces = strings.Split(o.Namespaces, ",")
 	}
 	merger := newMerger(sink, m, namespaces)
-	for _, r := range (api.Slimmer{Options: o, Warn: warnOnce(m.Log)}).Resources() {
+	resources := api.Slimmer{Options: o, Warn: warnOnce(m.Log)}.Resources()
+	if t, ok := sink.(cluster.Traceable); ok {
+		t.SetOrigins(newOrigins(client, resources).read)
+	}
+	for _, r := range resources {
 		if namespaces == nil {
 			startFeed(r, clusterSink{sink, m})
 		}

@@ -17,7 +17,7 @@ type assembly struct {
 	order      []located // of found, by file and place
 	namespaces map[string]located
 	given      map[cluster.Key]netip.Addr // allocated ClusterIPs
-	objects    [cluster.Kinds]map[cluster.Key]placed
+	objects    objects
 	warnings   []warning
 }
 
@@ -93,7 +93,7 @@ func (a *assembly) find(l located) {
 // ServiceImports.
 func (a *assembly) put(k cluster.Kind, l located, o cluster.Object) {
 	if k == cluster.Imports && a.f.scope.hasNamespace(l.key.Namespace) || k != cluster.Imports && a.f.scope.has(l.item) {
-		a.objects[k][o.Key()] = placed{o, l.file}
+		a.objects[k][o.Key()] = placed{o, l}
 	}
 }
 
@@ -101,19 +101,19 @@ func (a *assembly) put(k cluster.Kind, l located, o cluster.Object) {
 func (a *assembly) addNamespaces() {
 	for name := range a.namespaces {
 		if _, ok := a.found[itemKey{"Namespace", cluster.Key{Name: name}}]; !ok && a.f.scope.exposes(name, nil) {
-			a.addNamespace(name, &cluster.Namespace{Name: name}, a.namespaces[name].file)
+			a.addNamespace(name, &cluster.Namespace{Name: name}, a.namespaces[name])
 		}
 	}
 	for _, l := range a.order {
 		if l.kind == "Namespace" && l.wanted {
-			a.addNamespace(l.key.Name, l.object, l.file)
+			a.addNamespace(l.key.Name, l.object, l)
 		}
 	}
 }
 
-func (a *assembly) addNamespace(name string, o cluster.Object, file string) {
+func (a *assembly) addNamespace(name string, o cluster.Object, from located) {
 	if a.f.scope.hasNamespace(name) {
-		a.objects[cluster.Namespaces][cluster.Key{Name: name}] = placed{o, file}
+		a.objects[cluster.Namespaces][cluster.Key{Name: name}] = placed{o, from}
 	}
 }
 

@@ -97,6 +97,9 @@ func (d *decoder) typed(raw json.RawMessage, h head, err error, list *head, at p
 		d.fail(line, fmt.Errorf("%s %s: %w", h.Kind, it.key, err))
 		return
 	}
+	if d.decoded != nil {
+		d.decoded(raw, it)
+	}
 	d.items = append(d.items, it)
 }
 

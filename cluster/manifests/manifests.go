@@ -6,7 +6,8 @@
 // decodes each into an item, a slim object with its line (items.go). All items together
 // are assembled into the state of a cluster (assemble.go): with Endpoints mirrored and
 // EndpointSlices derived from Pods (derive.go), and ClusterIPs allocated (allocate.go), as
-// controllers would. The difference to the last state goes to the sink.
+// controllers would. The difference to the last state goes to the sink. Metadata of single
+// objects are read again when an answer is explained (origin.go).
 package manifests
 
 import (
@@ -20,6 +21,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -49,18 +51,22 @@ type folder struct {
 	seed           maphash.Seed
 	watcher        *watch.Watcher // nil in tests that check the folder once
 	scope          scope
-	files          map[string]*manifest                   // by path within dir
-	state          *[cluster.Kinds]map[cluster.Key]placed // the sink's objects; nil before the first read
-	decoded        int                                    // objects since the sink was last updated
-	given          map[cluster.Key]netip.Addr             // allocated ClusterIPs, which have been logged
-	fileWarnings   warned                                 // found at every check
-	objectWarnings warned                                 // found when an object changes
+	files          map[string]*manifest       // by path within dir
+	state          *objects                   // the sink's objects; nil before the first read
+	published      atomic.Pointer[objects]    // state, for origin
+	decoded        int                        // objects since the sink was last updated
+	given          map[cluster.Key]netip.Addr // allocated ClusterIPs, which have been logged
+	fileWarnings   warned                     // found at every check
+	objectWarnings warned                     // found when an object changes
 }
 
-// A placed object is one that the sink has, and its file.
+// objects are immutable once they are the folder's state.
+type objects [cluster.Kinds]map[cluster.Key]placed
+
+// A placed object is one that the sink has, and the item that it is made of.
 type placed struct {
 	cluster.Object
-	file string
+	located
 }
 
 // A warning is a log message with its attributes.
@@ -99,6 +105,9 @@ func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.M
 		m.Log.Error("Reading manifests failed", "file", o.Manifests, "error", err)
 		<-ctx.Done()
 		return
+	}
+	if t, ok := sink.(cluster.Traceable); ok {
+		t.SetOrigins(f.origin)
 	}
 	f.run(ctx)
 }
@@ -179,10 +188,11 @@ func (f *folder) publish() {
 	}
 	kept := *next // without the assembly
 	f.state = &kept
+	f.published.Store(f.state)
 }
 
 // summary returns the number of objects of each kind.
-func (f *folder) summary(objects *[cluster.Kinds]map[cluster.Key]placed) string {
+func (f *folder) summary(objects *objects) string {
 	var parts []string
 	for _, k := range f.opts.Kinds() {
 		parts = append(parts, fmt.Sprintf("%d %s", len(objects[k]), k))
@@ -204,7 +214,7 @@ func (f *folder) apply(k cluster.Kind, old, next map[cluster.Key]placed) (change
 	for key, p := range next {
 		was, had := old[key]
 		if had && (was.Object == p.Object || reflect.DeepEqual(was.Object, p.Object)) {
-			next[key] = placed{was.Object, p.file}
+			next[key] = placed{was.Object, p.located}
 			continue
 		}
 		verb := "added"

@@ -25,6 +25,9 @@ type decoder struct {
 	items    []*item
 	errors   []fault   // documents that do not parse
 	warnings []warning // of objects that do
+
+	// decoded is called with each object and its item, from several goroutines; it may be nil.
+	decoded func(raw json.RawMessage, it *item)
 }
 
 // A fault is an error with its line in the file.
@@ -68,7 +71,7 @@ func (d *decoder) decode(ctx context.Context, file io.Reader) error {
 	}
 	parts := make([]decoder, len(chunks))
 	inParallel(ctx, len(chunks), func(i int) {
-		parts[i] = decoder{opts: d.opts, scope: d.scope, file: d.file}
+		parts[i] = decoder{opts: d.opts, scope: d.scope, file: d.file, decoded: d.decoded}
 		parts[i].chunk(ctx, chunks[i])
 	})
 	for _, p := range parts {

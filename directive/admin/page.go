@@ -12,6 +12,9 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/explain"
 )
 
 // pageFiles are the templates of the web page, its style sheet, module and icon.
@@ -53,6 +56,7 @@ const pageWriteTimeout = 10 * time.Second
 func (s *service) addPages() {
 	s.templates = template.Must(template.New("").Funcs(template.FuncMap{
 		"duration": showDuration, "number": showNumber, "percent": showPercent, "link": showLink, "rcode": rcodeClass, "utc": showTime,
+		"health": healthClass, "details": func(o dns.Object) string { return explain.Details(o, time.Now()) },
 	}).ParseFS(pageFiles, "page/*.html"))
 	for path, content := range map[string]struct{ file, kind string }{
 		"/page.css": {"page/page.css", "text/css; charset=utf-8"},

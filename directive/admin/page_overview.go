@@ -206,3 +206,14 @@ func (s *service) namespaces() (list []namespaceWaste) {
 	})
 	return list[:min(len(list), topLimit)]
 }
+
+// healthClass returns the class of style for a Status's summary.
+func healthClass(summary string) string {
+	switch {
+	case summary == "Healthy.":
+		return "good"
+	case strings.HasPrefix(summary, "Healthy, but "):
+		return "warning"
+	}
+	return "bad"
+}

@@ -52,6 +52,15 @@ func (w *world) storm() {
 // element matches the tags of HTML.
 var element = regexp.MustCompile(`</?[a-zA-Z][^>]*>`)
 
+// A server that answers, with clients that could send fewer queries, has the colour of a
+// warning, and not that of a failure.
+func TestPageHealthColour(t *testing.T) {
+	w := serve(t, stock)
+	w.eventually("/", `class="health good" role="status">Healthy.<`)
+	w.storm()
+	w.eventually("/", `class="health warning" role="status">Healthy, but `)
+}
+
 func TestPageHostileNames(t *testing.T) {
 	w := serve(t, stock)
 	w.storm()
@@ -99,7 +108,7 @@ func TestPages(t *testing.T) {
 		{"/top?by=x", []string{`<p class="error" role="alert">by: want one of names`}, 400},
 		{"/explain?name=wbe.shop.svc.cluster.local&client=10.0.0.1", []string{"namespace shop has no Service named wbe", "For the client 10.0.0.1",
 			`<a href="explain?client=10.0.0.1&amp;name=web.shop.svc.cluster.local.&amp;type=A">web.shop`, `<th scope="row">kubernetes</th><td>answered</td>`, "cluster.local. 5 IN SOA"}, 200},
-		{"/explain?name=web.shop.svc.cluster.local&type=srv", []string{"SRV</h2>", "web.shop.svc.cluster.local.", "(Service shop/web)"}, 200},
+		{"/explain?name=web.shop.svc.cluster.local&type=srv", []string{"SRV</h2>", "web.shop.svc.cluster.local.", "(Service shop/web: "}, 200},
 		{"/explain?name=www.example.org", []string{"NOERROR by cache"}, 200},
 		{"/explain?name=a&client=x", []string{"client: want an IP address", `value="x"`}, 400},
 		{"/explain", []string{`action="explain"`}, 200},

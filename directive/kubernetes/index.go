@@ -38,6 +38,8 @@ type Index struct {
 
 	tableFrom int // number of endpoints from which on an entry has a table
 
+	origins atomic.Pointer[cluster.ReadOrigin] // nil before the source runs
+
 	mu             sync.Mutex // held by the writer, which alone uses the following fields
 	portSets       portSets
 	sliceOwners    [cluster.Kinds]map[cluster.Key]*serviceKey // of slices whose names do not derive from the Service's

@@ -44,17 +44,20 @@ type Result struct {
 
 // A Step is the work of one directive for the query, or for a sub-query of it.
 type Step struct {
-	Depth     int         `json:"depth"`          // 0 for the query, more for sub-queries
-	Name      string      `json:"name,omitempty"` // of a sub-query
-	Type      string      `json:"type,omitempty"`
-	Zone      string      `json:"zone"` // of the server block
-	View      string      `json:"view,omitempty"`
-	Directive string      `json:"directive"`
-	Verdict   string      `json:"verdict"` // passed, answered or dropped
+	Depth     int    `json:"depth"`          // 0 for the query, more for sub-queries
+	Name      string `json:"name,omitempty"` // of a sub-query
+	Type      string `json:"type,omitempty"`
+	Zone      string `json:"zone"` // of the server block
+	View      string `json:"view,omitempty"`
+	Directive string `json:"directive"`
+	// Verdict is passed, answered, dropped or failed; of the directive view, which selects a
+	// server block, matched or skipped.
+	Verdict   string      `json:"verdict"`
 	Causes    []dns.Cause `json:"causes,omitempty"`
 	Upstreams []Exchange  `json:"upstreams,omitempty"`
 
-	index int
+	index  int
+	reader dns.ObjectReader // of the causes; may be nil
 }
 
 // An Exchange is a query to an upstream.
@@ -69,6 +72,8 @@ type Exchange struct {
 const (
 	maxSteps     = 200
 	maxExchanges = 50
+	maxObjects   = 20 // whose metadata are read
+	objectWait   = 2 * time.Second
 )
 
 // ErrNoServer is returned if no port has the name that a Query asks for.
@@ -115,6 +120,7 @@ func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) 
 		case proto == dns.UDP && len(e.Reply) > 2 && e.Reply[2]&2 != 0: // TC: a client repeats the query over TCP
 			continue
 		}
+		r.readObjects(ctx)
 		return r.result(q, e)
 	}
 }
@@ -159,6 +165,24 @@ func (r *record) BeginStep(q *dns.Query, index int, directive string) {
 	r.steps = append(r.steps, s)
 }
 
+// ObserveView implements [dns.ViewTrace].
+func (r *record) ObserveView(q *dns.Query, c *dns.Chain, met bool) {
+	if len(r.steps) == maxSteps {
+		return
+	}
+	s := Step{Depth: q.Depth(), Zone: c.Zone, View: c.View, Directive: "view", Verdict: "skipped", index: -1}
+	if met {
+		s.Verdict = "matched"
+	}
+	if s.Depth > 0 {
+		s.Name, s.Type = wire.Name(q.Name()).String(), q.Type.String()
+	}
+	if c.ExplainMatch != nil {
+		s.Causes = c.ExplainMatch(q)
+	}
+	r.steps = append(r.steps, s)
+}
+
 // EndStep implements [dns.Trace].
 func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 	s := r.last(q.Depth(), index)
@@ -175,7 +199,7 @@ func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 	default:
 		s.Verdict = "answered"
 	}
-	s.Causes = q.Explain(index, v)
+	s.Causes, s.reader = q.Explain(index, v)
 }
 
 // ObserveExchange implements [dns.Trace].
@@ -193,6 +217,42 @@ func (r *record) ObserveExchange(q *dns.Query, e *dns.Exchange) {
 		x.RCode = wire.RCode(e.Reply[3] & 15).String()
 	}
 	s.Upstreams = append(s.Upstreams, x)
+}
+
+// readObjects reads the metadata of the objects that the causes name: of each once.
+func (r *record) readObjects(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, objectWait)
+	defer cancel()
+	type source struct {
+		reader dns.ObjectReader
+		object dns.Object
+	}
+	same := map[source][]*dns.Object{}
+	first := map[dns.ObjectReader][]*dns.Object{}
+	for _, s := range r.steps {
+		for _, c := range s.Causes {
+			if c.Object == nil || s.reader == nil {
+				continue
+			}
+			key := source{s.reader, *c.Object}
+			if same[key] == nil {
+				if len(same) == maxObjects {
+					c.Object.Unknown = fmt.Sprintf("the causes name more than %d objects", maxObjects)
+					continue
+				}
+				first[s.reader] = append(first[s.reader], c.Object)
+			}
+			same[key] = append(same[key], c.Object)
+		}
+	}
+	for reader, objects := range first {
+		reader.ReadObjects(ctx, objects)
+	}
+	for _, objects := range same {
+		for _, o := range objects[1:] {
+			*o = *objects[0]
+		}
+	}
 }
 
 // result returns the result of an explained query.
