@@ -59,8 +59,8 @@ func TestKustomizations(t *testing.T) {
 			}
 		})
 	}
-	if len(dirs) < 19 {
-		t.Errorf("got %d kustomizations, want 19 or more", len(dirs))
+	if len(dirs) < 20 {
+		t.Errorf("got %d kustomizations, want 20 or more", len(dirs))
 	}
 }
 
@@ -110,6 +110,35 @@ func TestMonitoringComponents(t *testing.T) {
 	}
 	if label := lookup(find("ConfigMap", "seamark-dashboard"), "metadata.labels").(map[string]any)["grafana_dashboard"]; label != "1" {
 		t.Errorf("ConfigMap seamark-dashboard: got the label grafana_dashboard %v, want 1", label)
+	}
+}
+
+// The component alerts of the nodes' cache selects its pods and its port, and has the alerts of
+// the chart in mode node.
+func TestNodeAlertsComponent(t *testing.T) {
+	objects := kustomize(t, composed(t, filepath.Join(deployDir, "node"), filepath.Join(deployDir, "node/components/alerts")))
+	found := map[string]map[string]any{}
+	for _, o := range objects {
+		found[o.GetKind()] = o.Object
+	}
+	labels := lookup(found["DaemonSet"], "spec.template.metadata.labels")
+	checkSelects(t, "PodMonitor", lookup(found["PodMonitor"], "spec.selector.matchLabels"), labels)
+	label := lookup(found["PodMonitor"], "spec.jobLabel").(string)
+	if job := labels.(map[string]any)[label]; job != "node-local-dns" { // the alerts select it
+		t.Errorf("PodMonitor: got the job %v, want node-local-dns", job)
+	}
+	port := lookup(found["DaemonSet"], "spec.template.metadata.annotations").(map[string]any)["prometheus.io/port"].(string)
+	for _, relabeling := range lookup(found["PodMonitor"], "spec.podMetricsEndpoints").([]any)[0].(map[string]any)["relabelings"].([]any) {
+		if address := relabeling.(map[string]any)["replacement"].(string); !strings.HasSuffix(address, ":"+port) {
+			t.Errorf("PodMonitor: got the address %s, want port %s", address, port)
+		}
+	}
+	chart, err := render(loadChart(t), "mode: node\nimage: {repository: registry.example/seamark}\nprometheus: {rule: {enabled: true, job: node-local-dns}}", "node-local-dns", "kube-system", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := lookup(found["PrometheusRule"], "spec"), lookup(chart.find("PrometheusRule")[0].Object, "spec"); !reflect.DeepEqual(got, want) {
+		t.Errorf("PrometheusRule: got\n%v\nwant the chart's\n%v", got, want)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Command chart writes what is derived from the Helm chart deploy/helm/seamark: its README,
 // from the template README.md.tmpl with tables of the values (the comments of values.yaml) and
 // of the values of the chart coredns/coredns (coredns-values.yaml), and its alerts and its
-// dashboard in the components of deploy/kubernetes.
+// dashboard in the components of deploy/kubernetes and deploy/node.
 //
 //	go run ./chart ../deploy
 package main
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 func main() {
@@ -44,41 +45,49 @@ func derived(deploy string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	nodeAlerts, err := os.ReadFile(filepath.Join(chart, "files", "node-alerts.yaml"))
+	if err != nil {
+		return nil, err
+	}
 	dashboard, err := os.ReadFile(filepath.Join(chart, "files", "dashboard.json"))
 	if err != nil {
 		return nil, err
 	}
 	return map[string][]byte{
-		"helm/seamark/README.md":                           text,
-		"kubernetes/components/alerts/prometheusrule.yaml": prometheusRule(alerts),
-		"kubernetes/components/dashboard/seamark.json":     dashboard,
+		"helm/seamark/README.md": text,
+		"kubernetes/components/alerts/prometheusrule.yaml": prometheusRule("seamark", "app.kubernetes.io/name", alerts,
+			"that the components service-monitor and pod-monitor set, and by the namespace."),
+		"node/components/alerts/prometheusrule.yaml": prometheusRule("node-local-dns", "k8s-app", slices.Concat(alerts, nodeAlerts),
+			"that the PodMonitor sets, and by the namespace."),
+		"kubernetes/components/dashboard/seamark.json": dashboard,
 	}, nil
 }
 
-// prometheusRule returns the PrometheusRule of the component alerts, with the rules of the
-// chart's alerts.yaml.
-func prometheusRule(alerts []byte) []byte {
+// prometheusRule returns the PrometheusRule of a component alerts, with rules of the chart. Its
+// name is also the job of the series and the value of the label; origin ends the comment on
+// that.
+func prometheusRule(name, label string, alerts []byte, origin string) []byte {
 	var out bytes.Buffer
-	out.WriteString(`# The alerts of the Helm chart, written by tools/chart. They select the series by the label job
-# that the components service-monitor and pod-monitor set, and by the namespace.
+	fmt.Fprintf(&out, `# The alerts of the Helm chart, written by tools/chart. They select the series by the label job
+# %[3]s
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
-  name: seamark
+  name: %[1]s
   namespace: kube-system
   labels:
-    app.kubernetes.io/name: seamark
+    %[2]s: %[1]s
 spec:
   groups:
     - name: seamark
       rules:
-`)
+`, name, label, origin)
 	for line := range bytes.Lines(alerts) {
 		if bytes.HasPrefix(line, []byte("#")) {
 			continue // about SELECTOR
 		}
 		out.WriteString("        ")
-		out.Write(bytes.ReplaceAll(line, []byte("SELECTOR"), []byte(`job="seamark",namespace="kube-system"`)))
+		out.Write(bytes.ReplaceAll(line, []byte("SELECTOR"), fmt.Appendf(nil, "job=%q,namespace=%q", name, "kube-system")))
 	}
 	return out.Bytes()
 }
