@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -17,10 +18,13 @@ type attached struct {
 	name         string
 	slot         uint32
 	state        *state
-	query, reply link.Link
+	query, reply attachment
 	wait         time.Duration // until the next probe, while replies do not pass
 	retry        time.Time
 }
+
+// An attachment is a program at one side of an interface, until Close.
+type attachment interface{ Close() error }
 
 // update attaches the programs to an interface, detaches them from it, or notes the
 // address of its frames.
@@ -36,6 +40,11 @@ func (c *Capture) update(d device) {
 		return
 	}
 	a := c.attached[d.index]
+	if a != nil && !c.complete(d.index, a) {
+		c.options.Log.Warn("Filters of the capture were removed from an interface, adding them again", "interface", d.name)
+		c.detach(d.index)
+		a = nil
+	}
 	if a == nil {
 		if reason := c.foreign(d.index); reason != "" {
 			c.refuse(d, reason)
@@ -81,18 +90,56 @@ func (c *Capture) attach(d device, mac [8]byte) (_ *attached, err error) {
 			_ = c.program.slots.Delete(uint32(d.index))
 		}
 	}()
-	attach := func(p *ebpf.Program, to ebpf.AttachType) (link.Link, error) {
-		return link.AttachTCX(link.TCXOptions{Interface: d.index, Program: p, Attach: to, Anchor: link.Head()})
-	}
-	if a.reply, err = attach(c.program.reply, ebpf.AttachTCXEgress); err != nil {
+	if a.reply, err = c.attachAt(d.index, c.program.reply, ebpf.AttachTCXEgress); err != nil {
 		return nil, err
 	}
-	if a.query, err = attach(c.program.query, ebpf.AttachTCXIngress); err != nil {
+	if a.query, err = c.attachAt(d.index, c.program.query, ebpf.AttachTCXIngress); err != nil {
 		_ = a.reply.Close()
 		return nil, err
 	}
 	c.free = c.free[:len(c.free)-1]
 	return a, nil
+}
+
+// attachAt attaches a program at one side of an interface, before all others.
+func (c *Capture) attachAt(index int, p *ebpf.Program, side ebpf.AttachType) (attachment, error) {
+	if !c.options.Clsact {
+		return link.AttachTCX(link.TCXOptions{Interface: index, Program: p, Attach: side, Anchor: link.Head()})
+	}
+	parent, name := uint32(clsactIngress), filterPrefix+"query"
+	if side == ebpf.AttachTCXEgress {
+		parent, name = clsactEgress, filterPrefix+"reply"
+	}
+	f, err := attachFilter(c.requests, index, parent, p, name)
+	if err != nil {
+		return nil, err
+	}
+	return attachedFilter{c.requests, f}, nil
+}
+
+// An attachedFilter is a filter of this process.
+type attachedFilter struct {
+	conn *netlink.Conn
+	*filter
+}
+
+// Close removes the filter.
+func (f attachedFilter) Close() error { return f.remove(f.conn) }
+
+// complete reports whether the programs are still at an interface. Only filters can be
+// removed by another process.
+func (c *Capture) complete(index int, a *attached) bool {
+	if !c.options.Clsact {
+		return true
+	}
+	present := filters(c.requests, index)
+	for _, own := range []attachment{a.query, a.reply} {
+		f := own.(attachedFilter)
+		if !slices.ContainsFunc(present, func(g filter) bool { return g.parent == f.parent && g.program == f.program }) {
+			return false
+		}
+	}
+	return true
 }
 
 // reset makes the state that of an interface from which nothing has been captured.
@@ -173,14 +220,17 @@ func (c *Capture) foreign(index int) string {
 			continue // attaching reports it
 		}
 		for _, p := range result.Programs {
-			if !c.marks.ours(p.ID) {
+			if !marked(p.ID) {
 				return fmt.Sprintf("it has the BPF program %s of another process, such as a network plugin: set -capture-foreign to capture before it", describe(p.ID))
 			}
 		}
 	}
-	for _, parent := range []uint32{clsactIngress, clsactEgress} {
-		if name, ok := c.filter(index, parent); ok {
-			return fmt.Sprintf("it has the BPF filter %q of tc of another process, such as a network plugin: set -capture-foreign to capture before it", name)
+	for _, f := range filters(c.requests, index) {
+		switch {
+		case f.left():
+			_ = f.remove(c.requests) // it captures nothing
+		case !marked(f.program):
+			return fmt.Sprintf("it has the BPF filter %q of tc of another process, such as a network plugin: set -capture-foreign to capture before it", f.name)
 		}
 	}
 	return ""
@@ -195,49 +245,4 @@ func describe(id ebpf.ProgramID) string {
 		}
 	}
 	return fmt.Sprint(id)
-}
-
-// The parents of filters at the two sides of the qdisc clsact.
-const clsactIngress, clsactEgress = 0xfffffff2, 0xfffffff3
-
-// filter returns the name of the first BPF filter of tc.
-func (c *Capture) filter(index int, parent uint32) (name string, found bool) {
-	header := make([]byte, 20) // struct tcmsg
-	binary.NativeEndian.PutUint32(header[4:], uint32(index))
-	binary.NativeEndian.PutUint32(header[12:], parent)
-	replies, err := c.requests.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETTFILTER, Flags: netlink.Request | netlink.Dump}, Data: header,
-	})
-	if err != nil {
-		return "", false // there is no such qdisc
-	}
-	for _, m := range replies {
-		if len(m.Data) < len(header) {
-			continue
-		}
-		a, err := netlink.NewAttributeDecoder(m.Data[len(header):])
-		if err != nil {
-			continue
-		}
-		kind, name := "", ""
-		for a.Next() {
-			switch a.Type() {
-			case 1: // TCA_KIND
-				kind = a.String()
-			case 2: // TCA_OPTIONS
-				a.Nested(func(n *netlink.AttributeDecoder) error {
-					for n.Next() {
-						if n.Type() == 7 { // TCA_BPF_NAME
-							name = n.String()
-						}
-					}
-					return nil
-				})
-			}
-		}
-		if kind == "bpf" {
-			return name, true
-		}
-	}
-	return "", false
 }

@@ -99,8 +99,14 @@ func (b *lockedBuffer) String() string {
 
 func openCapture(t *testing.T, patterns string) (*Capture, *lockedBuffer) {
 	t.Helper()
+	return openWith(t, Options{Interfaces: patterns})
+}
+
+func openWith(t *testing.T, o Options) (*Capture, *lockedBuffer) {
+	t.Helper()
 	log := new(lockedBuffer)
-	c, err := Open(Options{Pairs: []Pair{{cluster4, alias4}}, Port: 53, Interfaces: patterns, Log: slog.New(slog.NewTextHandler(log, nil))})
+	o.Pairs, o.Port, o.Log = []Pair{{cluster4, alias4}}, 53, slog.New(slog.NewTextHandler(log, nil))
+	c, err := Open(o)
 	if err != nil {
 		if s, why := Probe(); s == Unsupported {
 			t.Skipf("BPF programs may not be loaded: %v", why)

@@ -42,8 +42,8 @@ func bind(number ebpf.ProgramID) (fd int, err error) {
 	return fd, nil
 }
 
-// ours reports whether a program is marked.
-func (m marks) ours(number ebpf.ProgramID) bool {
+// marked reports whether a program is that of a running instance.
+func marked(number ebpf.ProgramID) bool {
 	fd, err := bind(number)
 	if err == nil {
 		_ = unix.Close(fd)

@@ -141,6 +141,12 @@ func id(p *ebpf.Program) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
+// unusedPairs are for programs that capture nothing.
+func unusedPairs() []Pair {
+	address := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	return []Pair{{address, address}}
+}
+
 // Probe reports whether Open would work for this process: it loads the programs and
 // attaches nothing.
 func Probe() (Support, error) {
@@ -148,8 +154,7 @@ func Probe() (Support, error) {
 		return Unsupported, err
 	}
 	// The programs come first: if bpf is denied, the query fails as on a kernel without TCX.
-	address := netip.AddrFrom4([4]byte{192, 0, 2, 1})
-	p, err := load([]Pair{{address, address}}, 53)
+	p, err := load(unusedPairs(), 53)
 	if err != nil {
 		return loadSupport(err)
 	}

@@ -1,5 +1,5 @@
 // Package tcx captures DNS queries of pods on their way into the node: BPF programs at the
-// host's side of each pod's interface (TCX, Linux 6.6) replace the address of the
+// host's side of each pod's interface (by TCX, Linux 6.6, or as filters of the qdisc clsact) replace the address of the
 // cluster's DNS service by an alias, a private address of the node at which the server
 // listens, and do the reverse in the replies. The command node calls it; package capture
 // adds the aliases to the node and exempts them from connection tracking.
@@ -10,9 +10,10 @@
 //     killed while another one holds the Capture, does not collect queries, and
 //   - a socket of the node receives packets to the alias.
 //
-// Otherwise, and once the process has ended and the kernel has removed the programs with
-// it, packets pass unchanged: kube-proxy's rules send them to the cluster's DNS servers, on
-// the same client sockets. A TCP connection stays with the server that has accepted it.
+// Otherwise, and once the process has ended, packets pass unchanged: kube-proxy's rules send
+// them to the cluster's DNS servers, on the same client sockets. The kernel removes programs
+// of TCX with the process. Filters stay and do nothing; the next process or RemoveLeftovers
+// removes them. A TCP connection stays with the server that has accepted it.
 //
 // The programs keep no state of connections. Packets with IP options or VLAN tags, IPv6
 // extension headers and fragments of queries pass unchanged; fragments of replies do not
@@ -42,6 +43,8 @@ type Options struct {
 	// Interfaces are comma-separated patterns of path.Match for names of interfaces. If
 	// empty, all veth interfaces count whose peer is in another network namespace.
 	Interfaces string
+	// Clsact attaches the programs as filters of the qdisc clsact, for kernels without TCX.
+	Clsact bool
 	// Foreign makes it capture on interfaces that have BPF programs of others, too.
 	Foreign bool
 	Log     *slog.Logger

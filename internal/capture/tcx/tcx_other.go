@@ -12,6 +12,12 @@ var errLinux = errors.New("capturing queries at the interfaces of pods needs Lin
 // A Capture is available on Linux only.
 type Capture struct{}
 
+// ProbeClsact reports that the system has no BPF.
+func ProbeClsact() (Support, error) { return Probe() }
+
+// RemoveLeftovers finds nothing.
+func RemoveLeftovers() (int, error) { return 0, nil }
+
 // Probe returns Unsupported.
 func Probe() (Support, error) { return Unsupported, errLinux }
 
