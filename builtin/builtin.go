@@ -48,6 +48,7 @@ func Directives() []config.Directive {
 		{Name: "multisocket", Usage: "multisocket [N]", Brief: "set the number of UDP sockets", Setup: directive.SetupMultisocket},
 		{Name: "reload", Usage: "reload [INTERVAL [JITTER]]", Brief: "apply changes of the Corefile while the server runs", Setup: directive.SetupReload},
 		{Name: "handover", Usage: "handover PATH", Brief: "let a new process replace this one without losing a query", Setup: directive.SetupHandover},
+		{Name: "capture", Usage: "capture METHOD", Brief: "select how queries of pods reach the cache of a node", Setup: directive.SetupCapture},
 		{Name: "kubedns_config", Usage: "kubedns_config NAMESPACE/NAME|DIR", Brief: "apply kube-dns's ConfigMap", Setup: kubedns.Setup, Answers: true},
 		{Name: "nsid", Usage: "nsid [DATA]", Brief: "identify the server to clients that ask for it", Setup: directive.SetupNSID},
 		{Name: "bufsize", Usage: "bufsize [SIZE]", Brief: "limit the size of replies over UDP", Setup: directive.SetupBufsize},

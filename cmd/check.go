@@ -176,6 +176,13 @@ func planFindings(plan *server.Plan, strict bool) (errs, warnings []error) {
 			warnings = append(warnings, w)
 		}
 	}
+	for _, d := range server.Find[interface{ NodeOnly() corefile.Directive }](plan) {
+		if w := d.NodeOnly().Errorf("only seamark node accepts it, and seamark serve does not"); strict {
+			errs = append(errs, w)
+		} else {
+			warnings = append(warnings, w)
+		}
+	}
 	return errs, warnings
 }
 
@@ -209,7 +216,7 @@ func (p *program) plan(file string, at flags.Port) (*server.Plan, []corefile.Ser
 		return nil, nil, err
 	}
 	reading := read()
-	r := server.Run{Read: func() corefile.Reading { return kubedns.ExpandOnce(reading) }, Options: server.Options{
+	r := server.Run{Node: true, Read: func() corefile.Reading { return kubedns.ExpandOnce(reading) }, Options: server.Options{
 		Directives: p.directives, Port: uint16(at), Log: server.NewLog(io.Discard, slog.LevelError),
 	}}
 	plan, err := r.Check()

@@ -11,6 +11,7 @@ import (
 	"github.com/seamark/seamark/compat/nodecache"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/capture"
+	"github.com/seamark/seamark/internal/capture/tcx"
 	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/internal/status"
 	"github.com/seamark/seamark/internal/supervisor"
@@ -48,6 +49,9 @@ Flags may start with one dash or two. A command line with -localip needs no "nod
 			return p.showDirectives()
 		}
 		options.Port = uint16(port)
+		if err := options.SelectCapture(f.Changed("capture")); err != nil {
+			return failure{err}
+		}
 		if err := options.Check(); err != nil {
 			return err
 		}
@@ -71,8 +75,8 @@ func (p *program) nodeCleanupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove what ended processes have left on the node",
-		Long: `Cleanup removes the interface of seamark node or of node-cache, the addresses that
-seamark node has added, and the rules of node-cache in the tables of iptables-nft. It
+		Long: `Cleanup removes the interface of seamark node or of node-cache, the addresses and BPF
+filters that seamark node has added, and the rules of node-cache in the tables of iptables-nft. It
 refuses to do so while a process serves the addresses.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -84,6 +88,12 @@ refuses to do so while a process serves the addresses.`,
 				}
 			}
 			removed, remaining, err := capture.Cleanup(o)
+			if err == nil {
+				var filters int
+				if filters, err = tcx.RemoveLeftovers(); filters > 0 {
+					removed = append(removed, capture.Leftover(fmt.Sprintf("%d BPF filters of interfaces", filters)))
+				}
+			}
 			for _, l := range removed {
 				fmt.Fprintln(p.out, "Removed", l)
 			}
@@ -147,7 +157,7 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	}
 	defer f.Stop()
 	r := server.Run{
-		Options: o, Read: f.Read, Changed: f.Changed(), Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
+		Options: o, Node: true, Read: sameCapture(f.Read, options.Capture, log), Changed: f.Changed(), Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
 	}
 	if !options.Quiet {
 		r.Out = out

@@ -35,9 +35,15 @@ func openCapture(f nodecache.Flags, log *slog.Logger, count func(kind string)) (
 	if err != nil {
 		return nil, err
 	}
-	if useTCX(f, log) {
+	switch removed, err := tcx.RemoveLeftovers(); {
+	case err != nil:
+		log.Warn("Filters of earlier processes are left on the node, where they capture nothing", "error", err)
+	case removed > 0:
+		log.Info("Removed filters that earlier processes have left", "count", removed)
+	}
+	if method := captureMethod(f, log); method != nodecache.CaptureAddress {
 		n.aliases, local = aliasesOf(f)
-		if err := n.attach(f, log); err != nil {
+		if err := n.attach(f, method, log); err != nil {
 			return nil, err
 		}
 	}
@@ -53,10 +59,10 @@ func openCapture(f nodecache.Flags, log *slog.Logger, count func(kind string)) (
 	return n, nil
 }
 
-// useTCX decides whether queries are captured by programs, and logs why.
-func useTCX(f nodecache.Flags, log *slog.Logger) bool {
+// captureMethod decides how queries are captured, and logs why.
+func captureMethod(f nodecache.Flags, log *slog.Logger) string {
 	if f.Capture != nodecache.CaptureAuto {
-		return f.Capture == nodecache.CaptureTCX
+		return f.Capture
 	}
 	var err error
 	switch {
@@ -67,14 +73,39 @@ func useTCX(f nodecache.Flags, log *slog.Logger) bool {
 	case !f.SetupInterface:
 		err = errors.New("-setupinterface=false: there are no aliases")
 	default:
+		method, reason := nodecache.CaptureTCX, errors.New("the kernel supports it")
 		var support tcx.Support
-		if support, err = tcx.Probe(); support == tcx.Supported {
-			log.Info("Queries are captured at the interfaces of pods", "capture", nodecache.CaptureTCX, "reason", "the kernel supports it")
-			return true
+		if support, err = tcx.Probe(); support != tcx.Supported {
+			method, reason = nodecache.CaptureClsact, err
+			support, _ = tcx.ProbeClsact()
+		}
+		if support == tcx.Supported {
+			log.Info("Queries are captured at the interfaces of pods", "capture", method, "reason", reason)
+			return method
 		}
 	}
 	log.Info("Queries are captured by local addresses", "capture", nodecache.CaptureAddress, "reason", err)
-	return false
+	return nodecache.CaptureAddress
+}
+
+// sameCapture returns a function that reads the Corefile, and logs once that a value of the
+// directive capture other than the one at the start has no effect.
+func sameCapture(read func() corefile.Reading, used string, log *slog.Logger) func() corefile.Reading {
+	warned := ""
+	return func() corefile.Reading {
+		r := read()
+		d, err := nodecache.CaptureIn(r.Servers)
+		switch {
+		case err != nil:
+			r.Err = errors.Join(r.Err, err)
+		case d == nil || d.Args[0].Text == used:
+			warned = ""
+		case d.Args[0].Text != warned:
+			warned = d.Args[0].Text
+			log.Warn("Changed directive has no effect before the next start of the pod", "directive", "capture", "value", warned, "capture", used)
+		}
+		return r
+	}
 }
 
 // aliasesOf returns an alias for each ClusterIP, and the local addresses with the aliases
@@ -107,8 +138,8 @@ func listenAt(r *server.Run, aliases map[netip.Addr]netip.Addr) {
 }
 
 // attach attaches the programs, and stamps their heartbeat until close.
-func (n *nodeCapture) attach(f nodecache.Flags, log *slog.Logger) (err error) {
-	o := tcx.Options{Port: f.Port, Interfaces: f.PodInterfaces, Foreign: f.CaptureForeign, Log: log}
+func (n *nodeCapture) attach(f nodecache.Flags, method string, log *slog.Logger) (err error) {
+	o := tcx.Options{Port: f.Port, Interfaces: f.PodInterfaces, Clsact: method == nodecache.CaptureClsact, Foreign: f.CaptureForeign, Log: log}
 	for cluster, alias := range n.aliases {
 		o.Pairs = append(o.Pairs, tcx.Pair{Cluster: cluster, Alias: alias})
 	}

@@ -121,7 +121,7 @@ func TestNodeMissing(t *testing.T) {
 		"no capability BPF":        {[]string{envCapabilities + "=" + bind + "," + admin}, "auto", "BPF programs need the capability BPF:", byNode},
 		"no capability BPF, tcx":   {[]string{envCapabilities + "=" + bind + "," + admin}, "tcx", "BPF programs need the capability BPF:", byReplica},
 		"bpf denied":               {[]string{envDeny + "=bpf"}, "auto", "has to permit bpf", byNode},
-		"kernel without TCX":       {[]string{envDeny + "=tcx"}, "auto", "the kernel has no TCX: it needs Linux 6.6", byNode},
+		"kernel without TCX":       {[]string{envDeny + "=tcx"}, "auto", `capture=clsact reason="the kernel has no TCX: it needs Linux 6.6"`, byNode},
 		"kernel without nftables":  {[]string{envDeny + "=nftables"}, "address", "the kernel has no nftables", byReplica},
 		"kernel without TCX, tcx":  {[]string{envDeny + "=tcx"}, "tcx", "interface=pod reason=", byReplica},
 		"nothing is missing, auto": {nil, "auto", "Packets of the local addresses are exempt", byNode},

@@ -28,7 +28,13 @@ func (n *testNode) startTCX(args ...string) *nodeProcess {
 	if support == tcx.Unsupported {
 		n.t.Skipf("BPF programs cannot capture queries: %v", err)
 	}
-	p := n.startUnready(append([]string{"-capture=auto"}, args...)...)
+	return n.startCaptured(append([]string{"-capture=auto"}, args...)...)
+}
+
+// startCaptured starts the command and waits until a query is captured.
+func (n *testNode) startCaptured(args ...string) *nodeProcess {
+	n.t.Helper()
+	p := n.startUnready(args...)
 	c := n.dial("udp", clusterDNS)
 	n.eventually("captured query", p, func() bool { return answer(c, time.Second) == byNode })
 	return p

@@ -33,6 +33,9 @@ type Run struct {
 	// handler has examples. If it is empty, none are suggested.
 	Try     []string
 	PIDFile string
+	// Node reports whether the server is the cache of a node, whose Corefile may have the
+	// directive capture.
+	Node bool
 	// PID is the process ID in the pidfile; zero is that of this process.
 	PID int
 	// Supervisor keeps copies of the sockets; it may be nil.
@@ -58,11 +61,24 @@ func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 	}
 	r.seen = c.Sum
 	plan, err := NewPlan(c.Servers, r.Options)
-	if err := corefile.Sorted(c.Err, err); err != nil {
+	if err := corefile.Sorted(c.Err, err, r.refused(plan)); err != nil {
 		return nil, err
 	}
 	plan.sum = c.Sum
 	return plan, nil
+}
+
+// refused returns an error for each directive of a plan that this server does not accept. plan
+// may be nil.
+func (r *Run) refused(plan *Plan) error {
+	if plan == nil || r.Node {
+		return nil
+	}
+	var errs []error
+	for _, d := range Find[nodeOnly](plan) {
+		errs = append(errs, d.NodeOnly().Errorf("only seamark node captures queries of pods: remove the line, or start the server by seamark node"))
+	}
+	return errors.Join(errs...)
 }
 
 // warn logs the warnings about a plan's Corefile.

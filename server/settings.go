@@ -60,6 +60,8 @@ type (
 	successorSocket interface {
 		Handover() (path string, remain bool, from corefile.Directive)
 	}
+	// nodeOnly is a directive that only the command node accepts (capture).
+	nodeOnly interface{ NodeOnly() corefile.Directive }
 	// debugLogging makes the server log debug lines (debug).
 	debugLogging interface{ Debug() }
 )

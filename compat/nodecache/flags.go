@@ -21,11 +21,13 @@ import (
 // The ways in which queries of pods reach the server: values of -capture.
 const (
 	// CaptureAuto is CaptureTCX if the kernel has it and there is a ClusterIP to capture,
-	// and CaptureAddress otherwise.
+	// CaptureClsact if the kernel has only that, and CaptureAddress otherwise.
 	CaptureAuto = "auto"
 	// CaptureTCX rewrites queries to a ClusterIP at the interfaces of pods, with BPF
 	// programs. The other local addresses are as with CaptureAddress.
 	CaptureTCX = "tcx"
+	// CaptureClsact is the same by other means of the kernel, for those before Linux 6.6.
+	CaptureClsact = "clsact"
 	// CaptureAddress adds the local addresses to an interface and exempts their packets
 	// from connection tracking.
 	CaptureAddress = "address"
@@ -37,7 +39,7 @@ const (
 type Flags struct {
 	LocalIPs         string // IP,...; empty elements are ignored
 	Capture          string
-	PodInterfaces    string // patterns of CaptureTCX
+	PodInterfaces    string // patterns of CaptureTCX and CaptureClsact
 	CaptureForeign   bool   // on interfaces with BPF programs of others, too
 	SetupInterface   bool
 	SetupIptables    bool
@@ -71,9 +73,9 @@ func DefaultFlags() Flags {
 // AddFlags adds the flags to set. Their defaults are the current values.
 func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.LocalIPs, "localip", "", "`IP,...` to serve, IPv4 and IPv6 (required)")
-	set.StringVar(&f.Capture, "capture", f.Capture, "how queries reach the server: tcx (BPF programs at the interfaces of pods), address (add the local addresses to the node), auto or none")
-	set.StringVar(&f.PodInterfaces, "capture-interfaces", "", "`PATTERN,...` of the names of pods' interfaces for tcx, such as cali* (default every veth to another network namespace)")
-	set.BoolVar(&f.CaptureForeign, "capture-foreign", false, "with tcx, capture on interfaces that have BPF programs of others, such as Cilium's, too")
+	set.StringVar(&f.Capture, "capture", f.Capture, "how queries reach the server: tcx or, before Linux 6.6, clsact (BPF programs at the interfaces of pods), address (add the local addresses to the node), auto or none")
+	set.StringVar(&f.PodInterfaces, "capture-interfaces", "", "`PATTERN,...` of the names of pods' interfaces for tcx and clsact, such as cali* (default every veth to another network namespace)")
+	set.BoolVar(&f.CaptureForeign, "capture-foreign", false, "with tcx and clsact, capture on interfaces that have BPF programs of others, such as Cilium's, too")
 	set.BoolVar(&f.Supervise, "supervise", f.Supervise, "answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
 	set.BoolVar(&f.SetupInterface, "setupinterface", f.SetupInterface, "add the local addresses to an interface")
 	set.StringVar(&f.Interface, "interfacename", f.Interface, "`NAME` of the dummy interface for the local addresses")
@@ -115,12 +117,12 @@ func (f Flags) Check() error {
 	}
 	switch f.Capture {
 	case CaptureAuto, CaptureAddress, CaptureNone:
-	case CaptureTCX:
+	case CaptureTCX, CaptureClsact:
 		if err == nil && len(f.ClusterIPs()) == 0 {
-			errs = append(errs, fmt.Errorf("-capture=tcx: want a ClusterIP in -localip, got %s", f.LocalIPs))
+			errs = append(errs, fmt.Errorf("-capture=%s: want a ClusterIP in -localip, got %s", f.Capture, f.LocalIPs))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("-capture: want %s, %s, %s or %s, got %q", CaptureAuto, CaptureTCX, CaptureAddress, CaptureNone, f.Capture))
+		errs = append(errs, fmt.Errorf("-capture: want %s, %s, %s, %s or %s, got %q", CaptureAuto, CaptureTCX, CaptureClsact, CaptureAddress, CaptureNone, f.Capture))
 	}
 	for p := range strings.SplitSeq(f.PodInterfaces, ",") {
 		if _, err := path.Match(p, ""); err != nil || p == "" && f.PodInterfaces != "" {

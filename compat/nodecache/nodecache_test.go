@@ -43,7 +43,7 @@ func TestFlagsParse(t *testing.T) {
 		{"--localip=10.0.0.1 --syncinterval=x", "want seconds such as 60, or a duration such as 60s"},
 		{"--localip=10.0.0.1 --syncinterval=0", "-syncinterval: want 1s..24h0m0s, got 0s"},
 		{"--localip=169.254.20.10,10.0.0.1 --capture=tcx --capture-interfaces=cali*,veth* --capture-foreign", ""},
-		{"--localip=10.0.0.1 --capture=xdp", `-capture: want auto, tcx, address or none, got "xdp"`},
+		{"--localip=10.0.0.1 --capture=xdp", `-capture: want auto, tcx, clsact, address or none, got "xdp"`},
 		{"--localip=169.254.20.10,fe80::1 --capture=tcx", "-capture=tcx: want a ClusterIP in -localip, got 169.254.20.10,fe80::1"},
 		{"--localip=10.0.0.1 --capture-interfaces=veth*,", `-capture-interfaces: want patterns of names such as veth*,cali*, got ""`},
 		{"--localip=10.0.0.1 --capture-interfaces=[", `-capture-interfaces: want patterns`},
@@ -60,6 +60,34 @@ func TestFlagsParse(t *testing.T) {
 		}
 		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
 			t.Errorf("%q: got error %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+// The directive capture has the effect of the flag, and may not contradict it.
+func TestSelectCapture(t *testing.T) {
+	for _, c := range []struct {
+		template  string
+		flag      string // "" if it is not given
+		want, err string
+	}{
+		{".:53 {\n whoami\n}\n", "", "auto", ""},
+		{".:53 {\n capture address\n bind __PILLAR__LOCAL__DNS__\n}\n", "", "address", ""},
+		{".:53 {\n capture tcx\n}\na:53 {\n capture tcx\n}\n", "tcx", "tcx", ""},
+		{".:53 {\n capture none\n}\n", "address", "", "Corefile.base:2: capture: want address, the value of the flag -capture, got none"},
+		{".:53 {\n capture none\n}\na:53 {\n capture tcx\n}\n", "", "", "Corefile.base:5: capture: want none as at "},
+		{".:53 {\n capture xdp\n}\n", "address", "address", ""}, // the server refuses it
+		{".:53 {\n capture none\n", "address", "address", ""},
+	} {
+		f := testFlags()
+		f.Base = filepath.Join(t.TempDir(), "Corefile.base")
+		put(t, f.Base, c.template)
+		if c.flag != "" {
+			f.Capture = c.flag
+		}
+		err := f.SelectCapture(c.flag != "")
+		if c.err == "" && (err != nil || f.Capture != c.want) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("-capture=%s and template\n%s\ngot %s, error %v, want %s, error %q", c.flag, c.template, f.Capture, err, c.want, c.err)
 		}
 	}
 }

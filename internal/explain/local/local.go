@@ -27,7 +27,7 @@ type Server struct {
 
 // effects are the directives without which a server answers the same: they listen, send, or
 // run commands.
-var effects = []string{"health", "ready", "prometheus", "pprof", "admin", "kubedns_status", "skydns_metrics", "reload", "handover", "on",
+var effects = []string{"health", "ready", "prometheus", "pprof", "admin", "kubedns_status", "skydns_metrics", "reload", "handover", "capture", "on",
 	"lameduck", "log", "errors", "dnstap", "trace", "transfer", "loop", "multisocket", "shed", "debug"}
 
 // Start starts the servers of a Corefile, and waits until they are ready, until ctx ends.

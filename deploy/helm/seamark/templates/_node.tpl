@@ -90,11 +90,11 @@
 {{- fail (printf "%s.enabled: it has no effect in mode node%s" $key (ternary "; set prometheus.podMonitor.enabled" "" (hasPrefix "prometheus." $key))) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (not (hasPrefix "169.254." $n.localIP)) (has $n.capture (list "auto" "tcx")) -}}
+{{- if and (not (hasPrefix "169.254." $n.localIP)) (has $n.capture (list "auto" "tcx" "clsact")) -}}
 {{- fail (printf "node.localIP: with node.capture %s the kubelet's probes need an address that is not captured, in 169.254.0.0/16, and %s is not; set another address, or node.capture to address" $n.capture $n.localIP) -}}
 {{- end -}}
-{{- if and (eq $n.capture "tcx") (not $n.clusterIPs) -}}
-{{- fail "node.capture: tcx captures queries to node.clusterIPs, which is empty; set it to the ClusterIPs of the Service kube-dns, or node.capture to address" -}}
+{{- if and (has $n.capture (list "tcx" "clsact")) (not $n.clusterIPs) -}}
+{{- fail (printf "node.capture: %s captures queries to node.clusterIPs, which is empty; set it to the ClusterIPs of the Service kube-dns, or node.capture to address" $n.capture) -}}
 {{- end -}}
 {{- $pods := include "seamark.podLabels" . | fromYaml -}}
 {{- $selected := true -}}
