@@ -60,7 +60,7 @@ func Directives() []config.Directive {
 		{Name: "lameduck", Usage: "lameduck DURATION", Brief: "delay a shutdown while the server keeps answering", Setup: directive.SetupLameduck},
 		{Name: "health", Usage: "health [ADDRESS]", Brief: "report over HTTP that the process is alive", Setup: directive.SetupHealth},
 		{Name: "pprof", Usage: "pprof [ADDRESS]", Brief: "serve profiles of the process over HTTP", Setup: directive.SetupPprof},
-		{Name: "admin", Usage: "admin [ADDRESS]", Brief: "look into the running server with a browser or the command line", Setup: admin.Setup},
+		{Name: "admin", Usage: "admin [ADDRESS|unix PATH]", Brief: "look into the running server with a browser or the command line", Setup: admin.Setup},
 		{Name: "shed", Usage: "shed", Brief: "count queries rejected under overload", Setup: directive.SetupShed},
 		{Name: "ratelimit", Usage: "ratelimit RATE", Brief: "limit UDP replies to each client network", Setup: directive.SetupRateLimit},
 		{Name: "prometheus", Usage: "prometheus [ADDRESS]", Brief: "count queries and serve metrics over HTTP", Setup: directive.SetupPrometheus},

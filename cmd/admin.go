@@ -22,7 +22,7 @@ type adminFlags struct {
 	timeout                    time.Duration
 }
 
-const adminUsage = "`ADDRESS` of the server's directive admin: URL or HOST:PORT"
+const adminUsage = "`ADDRESS` of the server's directive admin: URL, HOST:PORT or unix:PATH"
 
 func (a *adminFlags) flags(c *cobra.Command) {
 	c.Flags().StringVar(&a.address, "admin", adminclient.Default, adminUsage)

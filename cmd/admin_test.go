@@ -66,6 +66,9 @@ func TestAdminCommands(t *testing.T) {
 		{"metadata":{"namespace":"shop","name":"cart-7d9c-x2","labels":{"pod-template-hash":"7d9c"},"ownerReferences":[{"kind":"ReplicaSet","name":"cart-7d9c","controller":true}]},"status":{"phase":"Running","podIPs":[{"ip":"127.0.0.1"}]}},
 		{"metadata":{"namespace":"shop","name":"old"},"status":{"phase":"Succeeded","podIPs":[{"ip":"127.0.0.1"}]}}]}`})
 	commandShows(t, dir, "shop/cart-7d9c-x2  Deployment/cart\n", "top", "waste", "--pods", "--kubeconfig", api, at)
+	if out, stderr, code := run(t, dir, "", "tail", "--pods", "--kubeconfig", "none", at); code != 1 || !strings.Contains(stderr, "reading kubeconfig none") {
+		t.Errorf("tail --pods without a kubeconfig: got status %d and\n%s%s, want 1 and the reason", code, out, stderr)
+	}
 	commandShows(t, dir, `"owner": "Deployment/cart"`, "top", "waste", "--pods", "--kubeconfig", api, "-o", "json", at)
 	commandShows(t, dir, `a\027[31m.example.org.  A     NOERROR  1  `, "cache", "list", "example.org", at)
 	for _, c := range []struct {
@@ -92,7 +95,7 @@ func TestAdminCommands(t *testing.T) {
 		{"status --output json", "\"summary\": \"Healthy", "", 0},
 		{"status --admin 127.0.0.1:1", "127.0.0.1:1: no server at 127.0.0.1:1: add the directive admin to the Corefile, or set --admin; in a cluster: kubectl ", "", 1},
 		{"top names --admin 127.0.0.1:1", "", "no server at 127.0.0.1:1: add the directive admin", 1},
-		{"top names --admin 127.0.0.1", "", `seamark: --admin: want a URL or HOST:PORT, got "127.0.0.1"`, 2},
+		{"top names --admin 127.0.0.1", "", `seamark: --admin: want a URL, HOST:PORT or unix:PATH, got "127.0.0.1"`, 2},
 		{"top names --admin http://a:b@127.0.0.1:1", "", "seamark: --admin: http://a:xxxxx@127.0.0.1:1 has a user or parameters", 2},
 		{"top nothing", "", "seamark: want one of names, clients, namespaces, nxdomain, servfail, slow, waste, got \"nothing\"", 2},
 		{"top names --limit 501", "", "seamark: --limit: want a number of 1..500, got 501", 2},

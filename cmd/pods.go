@@ -2,10 +2,8 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/url"
-	"strings"
+	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/seamark/seamark/cluster/apiserver"
@@ -20,18 +18,12 @@ type podFlags struct {
 }
 
 func (f *podFlags) flags(c *cobra.Command) {
-	c.Flags().BoolVar(&f.show, "pods", false, "show the pods of the clients: list the pods of the cluster once")
+	c.Flags().BoolVar(&f.show, "pods", false, "show the pods of the clients: list the pods of the cluster")
 	f.source.flags(c)
 }
 
-// A clientPod is a pod with its owner.
-type clientPod struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Owner     string `json:"owner,omitempty"` // KIND/NAME
-}
-
-type podsByAddress map[string]clientPod
+// podsByAddress are the pods of a cluster.
+type podsByAddress map[string]apiserver.ClientPod
 
 // keep removes the pods that no entry names.
 func (p podsByAddress) keep(entries []traffic.Entry) {
@@ -46,14 +38,7 @@ func (p podsByAddress) keep(entries []traffic.Entry) {
 	}
 }
 
-// podPage is the number of pods in a response of the API server.
-const podPage = 250
-
-// maxPods bounds the number of pods that are read.
-const maxPods = 200_000
-
-// read returns the cluster's pods by address, nil without the flag. Pods in the network of
-// their node, which share its address, are left out.
+// read returns the cluster's pods by address, nil without the flag.
 func (f *podFlags) read(ctx context.Context, timeout time.Duration) (podsByAddress, error) {
 	if !f.show {
 		return nil, nil
@@ -67,67 +52,62 @@ func (f *podFlags) read(ctx context.Context, timeout time.Duration) (podsByAddre
 		return nil, err
 	}
 	defer session.Close()
-	pods, next := podsByAddress{}, ""
-	for n := 0; ; n += podPage {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		text, err := session.Get(ctx, fmt.Sprintf("/api/v1/pods?limit=%d&continue=%s", podPage, url.QueryEscape(next)))
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		var list podList
-		if err := json.Unmarshal(text, &list); err != nil {
-			return nil, fmt.Errorf("reading the pods: %w", err)
-		}
-		list.add(pods)
-		if next = list.Metadata.Continue; next == "" {
-			return pods, nil
-		}
-		if n > maxPods {
-			return nil, fmt.Errorf("the cluster has more than %d pods", maxPods)
-		}
+	return session.ClientPods(ctx, netip.Addr{}, timeout)
+}
+
+// podsAgain is the least time between two lists of the pods.
+const podsAgain = time.Minute
+
+// A podTable finds the pods of clients while pods come and go. A nil table has none.
+type podTable struct {
+	flags   podFlags
+	timeout time.Duration
+	tasks   sync.WaitGroup
+
+	mu      sync.Mutex
+	pods    podsByAddress
+	listed  time.Time
+	listing bool
+}
+
+// table lists the pods, nil without the flag.
+func (f *podFlags) table(ctx context.Context, timeout time.Duration) (*podTable, error) {
+	if !f.show {
+		return nil, nil
+	}
+	pods, err := f.read(ctx, timeout)
+	return &podTable{flags: *f, timeout: timeout, pods: pods, listed: time.Now()}, err
+}
+
+// find returns the pod of a client. For an unknown one it lists the pods again in the
+// background, once a minute at most.
+func (t *podTable) find(ctx context.Context, client netip.Addr) (pod apiserver.ClientPod, ok bool) {
+	if t == nil {
+		return pod, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	pod, ok = t.pods[client.String()]
+	if !ok && !t.listing && time.Since(t.listed) >= podsAgain {
+		t.listing = true
+		t.tasks.Go(func() { t.list(ctx) })
+	}
+	return pod, ok
+}
+
+func (t *podTable) list(ctx context.Context) {
+	pods, err := t.flags.read(ctx, t.timeout)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.listing, t.listed = false, time.Now()
+	if err == nil { // else the known ones are shown
+		t.pods = pods
 	}
 }
 
-// A podList is what read needs of a PodList.
-type podList struct {
-	Metadata struct{ Continue string }
-	Items    []struct {
-		Metadata struct {
-			Namespace, Name string
-			Labels          map[string]string
-			OwnerReferences []struct {
-				Kind, Name string
-				Controller bool
-			}
-		}
-		Spec   struct{ HostNetwork bool }
-		Status struct {
-			Phase  string
-			PodIPs []struct{ IP string }
-		}
-	}
-}
-
-func (l *podList) add(pods podsByAddress) {
-	for i := range l.Items {
-		item := &l.Items[i]
-		if item.Spec.HostNetwork || item.Status.Phase == "Succeeded" || item.Status.Phase == "Failed" {
-			continue
-		}
-		pod := clientPod{Namespace: item.Metadata.Namespace, Name: item.Metadata.Name}
-		for _, o := range item.Metadata.OwnerReferences {
-			if !o.Controller {
-				continue
-			}
-			pod.Owner = o.Kind + "/" + o.Name
-			// A Deployment names its ReplicaSets after itself and this hash.
-			if name, ok := strings.CutSuffix(o.Name, "-"+item.Metadata.Labels["pod-template-hash"]); ok && o.Kind == "ReplicaSet" {
-				pod.Owner = "Deployment/" + name
-			}
-		}
-		for _, address := range item.Status.PodIPs {
-			pods[address.IP] = pod
-		}
+// wait blocks until no list is under way. The context of find must have ended.
+func (t *podTable) wait() {
+	if t != nil {
+		t.tasks.Wait()
 	}
 }

@@ -262,6 +262,12 @@ func cells(s *adminclient.Status) map[statusRow]string {
 		add("p99 below", s.P99.String())
 	}
 	order++
+	for name, n := range map[string]*float64{"different clients": s.Clients, "different names": s.Names} {
+		if n != nil {
+			add(name, fmt.Sprintf("about %.0f", *n))
+		}
+	}
+	order++
 	if s.Sampled != nil {
 		add("queries recorded", percent(*s.Sampled))
 	}

@@ -27,6 +27,7 @@ func (p *program) tailCommand() *cobra.Command {
 	var a adminFlags
 	var filters [5]string
 	var slower time.Duration
+	var pods podFlags
 	c := &cobra.Command{
 		Use:   "tail",
 		Short: "Show the queries of a running server as they come",
@@ -35,12 +36,15 @@ server knows it, name, type, response code, duration, and the directive that ans
 Filters that are set apply together.
 
 The server needs the directive admin. It records up to 1,000 queries a second; when there
-are more, those that it records stand for the others. Queries that this command is too slow
-for are skipped, and their number is shown: the server does not wait.
+are more, it records a random share of them, and each is shown with the number of queries that
+it counts for. Queries that this command is too slow for are skipped, and their number is
+shown: the server does not wait. With --pods the pod of the client and the workload that owns
+it are shown.
 
 Ctrl-C ends the command with status 0.`,
 		Example: `  seamark tail --rcode NXDOMAIN --namespace shop
   seamark tail --client 10.244.0.0/16 --slower 100ms
+  seamark tail --rcode SERVFAIL --pods
   seamark tail --name example.org --source cache --output json`,
 		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -65,6 +69,7 @@ Ctrl-C ends the command with status 0.`,
 		return found, cobra.ShellCompDirectiveNoFileComp
 	})
 	a.flags(c)
+	pods.flags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		parameters := url.Values{}
 		for i, value := range filters {
@@ -83,7 +88,11 @@ Ctrl-C ends the command with status 0.`,
 			return err
 		}
 		defer client.Close()
-		return p.tail(c.Context(), client, parameters, a.output == "json")
+		table, err := pods.table(c.Context(), a.timeout)
+		if err != nil {
+			return failure{err}
+		}
+		return p.tail(c.Context(), client, parameters, a.output == "json", table)
 	}
 	return c
 }
@@ -103,8 +112,9 @@ func checkTail(client, rcode string, slower time.Duration) error {
 	return nil
 }
 
-func (p *program) tail(ctx context.Context, client *adminclient.Client, parameters url.Values, asJSON bool) error {
+func (p *program) tail(ctx context.Context, client *adminclient.Client, parameters url.Values, asJSON bool, pods *podTable) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer pods.wait()
 	defer cancel()
 	queue := make(chan adminclient.TailEvent, tailQueue)
 	var lost atomic.Uint64
@@ -118,10 +128,14 @@ func (p *program) tail(ctx context.Context, client *adminclient.Client, paramete
 		var err error
 		for e := range queue {
 			if n := lost.Swap(0); n > 0 && err == nil {
-				err = write(out, adminclient.TailEvent{Lost: n})
+				err = write(out, shownEvent{TailEvent: adminclient.TailEvent{Lost: n}})
 			}
 			if err == nil {
-				err = write(out, e)
+				shown := shownEvent{TailEvent: e}
+				if pod, ok := pods.find(ctx, e.Client); ok {
+					shown.Pod, shown.Owner = pod.Namespace+"/"+pod.Name, pod.Owner
+				}
+				err = write(out, shown)
 			}
 			if err != nil {
 				cancel()
@@ -151,7 +165,14 @@ func (p *program) tail(ctx context.Context, client *adminclient.Client, paramete
 	return failure{err}
 }
 
-func writeEvent(w io.Writer, e adminclient.TailEvent) error {
+// A shownEvent is an event with the pod of its client.
+type shownEvent struct {
+	adminclient.TailEvent
+	Pod   string `json:"pod,omitempty"`   // NAMESPACE/NAME
+	Owner string `json:"owner,omitempty"` // KIND/NAME
+}
+
+func writeEvent(w io.Writer, e shownEvent) error {
 	if e.Lost > 0 {
 		_, err := fmt.Fprintf(w, "%d queries are not shown: there are too many\n", e.Lost)
 		return err
@@ -162,7 +183,7 @@ func writeEvent(w io.Writer, e adminclient.TailEvent) error {
 	}
 	fields := []string{
 		e.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-15s", e.Client), fmt.Sprintf("%-12s", e.Namespace), e.Name, e.Type, rcode,
-		e.Duration.Round(time.Microsecond).String(), e.Source,
+		e.Duration.Round(time.Microsecond).String(), e.Source, e.Pod, e.Owner,
 	}
 	if e.Weight > 1.5 {
 		fields = append(fields, fmt.Sprintf("(one of %.0f)", e.Weight))
@@ -171,9 +192,9 @@ func writeEvent(w io.Writer, e adminclient.TailEvent) error {
 	return err
 }
 
-func writeEventJSON(w io.Writer, e adminclient.TailEvent) error {
+func writeEventJSON(w io.Writer, e shownEvent) error {
 	if e.Lost > 0 {
 		return json.NewEncoder(w).Encode(map[string]uint64{"lost": e.Lost})
 	}
-	return jsonLines(w).Encode(e.Event)
+	return jsonLines(w).Encode(e)
 }

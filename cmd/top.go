@@ -43,7 +43,7 @@ func (p *program) topCommand() *cobra.Command {
 ` + strings.Join(lines, "\n") + `
 
 The server needs the directive admin. It records up to 1,000 queries a second; when there
-are more, those that it records stand for the others. Searches that cannot succeed are
+are more, it records a random share of them and estimates the counts. Searches that cannot succeed are
 queries such as www.example.org.shop.svc.cluster.local: a pod's resolver appends search
 domains to names with fewer dots than its option ndots, which is 5 in a cluster. With
 --pods the list has the pods of the clients, and the workloads that own them.`,
@@ -75,7 +75,7 @@ domains to names with fewer dots than its option ndots, which is 5 in a cluster.
 				return failure{err}
 			}
 			if args[0] == "waste" {
-				result.Remedy = wasteRemedy
+				result.Remedy = traffic.WasteRemedy
 			}
 			result.Pods.keep(result.Entries)
 			return a.show(p.out, result, func() { p.showTop(i, result, client) })
@@ -94,16 +94,6 @@ type topResult struct {
 	Remedy string        `json:"remedy,omitempty"`
 }
 
-// wasteRemedy is the part of a workload's manifest that ends its searches.
-const wasteRemedy = `spec:
-  template:
-    spec:
-      dnsConfig:
-        options:
-        - name: ndots
-          value: "2"
-`
-
 func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 	l := topLists[i]
 	fmt.Fprintf(p.out, "%s: %s, in the last %v; %s of the queries are recorded\n", client.Address(), l.name, top.Window.Round(time.Second), percent(top.Sampled))
@@ -117,7 +107,7 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 	if namespaces {
 		headings = append(headings, "NAMESPACE")
 	}
-	if top.Pods != nil {
+	if top.Pods != nil || slices.ContainsFunc(top.Entries, func(e traffic.Entry) bool { return e.Pod != "" }) {
 		headings = append(headings, "POD", "OWNER")
 	}
 	t.row(headings...)
@@ -134,6 +124,8 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 		}
 		if pod, ok := top.Pods[[]string{"", e.Key, e.Example}[l.clients]]; ok {
 			cells = append(cells, pod.Namespace+"/"+pod.Name, pod.Owner)
+		} else if e.Pod != "" {
+			cells = append(cells, e.Pod, e.Owner)
 		}
 		t.row(cells...)
 	}

@@ -45,7 +45,7 @@ func (s *Start) States() map[string]State {
 	return states
 }
 
-// A Socket is a resource that listens for TCP connections, with a socket from Listen.
+// A Socket is a resource that listens for connections, with a socket from Listen.
 // Directives get it from Keep.
 type Socket interface {
 	Stopper
@@ -54,7 +54,7 @@ type Socket interface {
 	Socket() (address string, f *os.File, err error)
 }
 
-// Listen listens on a TCP address, with the socket of the process that this one
+// Listen listens on a TCP address, or on the Unix socket unix:PATH, with the socket of the process that this one
 // replaces if it has one. taken reports whether that is so: then the other process
 // accepts connections, too, until this one answers queries.
 func (s *Start) Listen(address string) (l net.Listener, taken bool, err error) {
@@ -62,7 +62,11 @@ func (s *Start) Listen(address string) (l net.Listener, taken bool, err error) {
 		l, err = net.FileListener(f)
 		return l, true, err
 	}
-	l, err = net.Listen("tcp", address)
+	if path, ok := SocketPath(address); ok {
+		l, err = listenUnix(path)
+	} else {
+		l, err = net.Listen("tcp", address)
+	}
 	return l, false, err
 }
 

@@ -1,11 +1,6 @@
 package apiserver
 
-import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-)
+import "context"
 
 // A Permission is the right to use a verb on a resource: of one namespace, or of all if
 // Namespace is empty.
@@ -51,23 +46,14 @@ func (s *Session) Allowed(ctx context.Context, user string, p Permission) (bool,
 		User       string     `json:"user,omitempty"`
 		Attributes Permission `json:"resourceAttributes"`
 	}
-	body, err := json.Marshal(struct {
+	review := struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 		Spec       spec   `json:"spec"`
-	}{"authorization.k8s.io/v1", kind, spec{user, p}})
-	if err != nil {
-		return false, err
-	}
-	text, err := s.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/"+resource, "application/json", body)
-	if err != nil {
-		return false, err
-	}
-	var review struct{ Status struct{ Allowed bool } }
-	if err := json.Unmarshal(text, &review); err != nil {
-		return false, fmt.Errorf("reading a %s of the API server: %w", kind, err)
-	}
-	return review.Status.Allowed, nil
+	}{"authorization.k8s.io/v1", kind, spec{user, p}}
+	var reply struct{ Status struct{ Allowed bool } }
+	err := s.create(ctx, "/apis/authorization.k8s.io/v1/"+resource, kind, review, &reply)
+	return reply.Status.Allowed, err
 }
 
 // Watched returns the permissions that Run needs unless the options name other kinds.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
@@ -22,14 +23,21 @@ import (
 
 // Admin lets operators look into the running server: the admin directive.
 //
-//	admin [ADDRESS] {
+//	admin [ADDRESS|unix PATH] {
 //	    token FILE
+//	    token_review [AUDIENCE]
 //	    host NAMES...
+//	    pods
 //	    redact
 //	}
 //
 // ADDRESS, localhost:8053 by default, serves a web page and a JSON API. Only one thing can be
 // changed through them: cached answers can be removed.
+//
+// unix listens on the Unix socket PATH instead, which only the user of the server and root can
+// use: its mode is 0600. Its directory must exist. A socket that no process listens on is
+// replaced; the file is removed when the server ends. The commands take the address
+// unix:PATH, and so does curl --unix-socket PATH http://localhost/v1/status.
 //
 // token reads a token from FILE, which every request must have: as "Authorization: Bearer
 // TOKEN", or as the password of HTTP basic authentication, with any user, which a browser
@@ -37,9 +45,25 @@ import (
 // request, so you can replace it while the server runs; while it is missing or empty, all
 // requests are refused.
 //
+// token_review checks the tokens of requests with the API server instead (TokenReview), and
+// whether their users may read or flush (SubjectAccessReview): the verb get on the
+// nonResourceURL /seamark/admin lets a user read, and post lets a user remove cached answers.
+// Tokens must be for AUDIENCE, by default for the API server itself; kubectl create token
+// makes one. The API server is that of the directive kubernetes in the server block, or else
+// that of the pod's service account, which needs the permission to create
+// tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io, as in the
+// ClusterRole system:auth-delegator. An accepted token is checked again after one minute, a
+// refused one after 10 s. At most 10 tokens a second that were not accepted before are checked
+// (20 at once), and 4 at a time; other requests get 503, and so do all while the API server
+// does not answer within 2 s.
+//
 // host allows requests for these host names, for example behind an ingress. Without it
 // the Host of a request must be localhost, an IP address or the host of ADDRESS, so that no
 // web site can read the pages through the browser of an operator (DNS rebinding).
+//
+// pods shows the pods of the first 20 clients in the lists clients and waste, and the workloads
+// that own them. The server looks each up once a minute while the list is read, at the
+// API server that token_review uses, which needs the permission to list pods.
 //
 // redact replaces the first labels of names outside of the cluster, and the last half of
 // clients' addresses, in what is recorded.
@@ -53,7 +77,7 @@ import (
 //
 // The page shows the state of the server in one sentence, rates, response codes and latencies
 // of the last hour, upstreams and the data of the cluster; the most frequent names and clients;
-// the last queries, and those that come; why a name has an answer or none; records; cached
+// the last queries, and new ones as they arrive; why a name has an answer or none; records; cached
 // answers; and the configuration, without secrets. It loads nothing from other sites, runs no
 // script but its own, and works without any. A page of records has at most 500.
 //
@@ -75,8 +99,9 @@ import (
 //
 // Queries of the server blocks that have the directive are recorded; explain reaches all.
 // Up to 1,000 queries a second are recorded, in two lists of five minutes and a ring of
-// 2,048 events. When there are more, a share of them, chosen at random, stands for the
-// others. Recording never waits. It takes some 2 MB.
+// 2,048 events. When there are more, a random share of them is recorded, and each counts for
+// several. The numbers of different clients and names are estimates from all queries, with a
+// standard error of 1.6 %. Recording never waits. It takes some 2 MB.
 //
 // At most 64 requests are served at a time: 16 tails, 4 of /v1/records and /v1/cache, 2
 // explanations, and 2 pages of records; more get 503. A tail that its reader is too slow for
@@ -96,6 +121,7 @@ type Admin struct {
 	metadata func(q *dns.Query) string // namespace of the client
 	zones    []wire.Name               // of the cluster, without reverse zones
 	clusters []clusterZones
+	cluster  cluster.Options // the API server of the last one; the service account of the pod without one
 	caches   []cacheReader
 	records  []recordLister
 	ready    []interface{ Ready() bool }
@@ -108,18 +134,19 @@ type options struct {
 	token  string // a file
 	hosts  string // separated by spaces
 	redact bool
+	pods   bool // show the pods of clients
+
+	review   bool   // check tokens with the API server
+	audience string // of these tokens
 }
 
 // Setup sets up the admin directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	a := &Admin{options: options{addr: "localhost:8053"}, block: b}
 	d := uses[0]
-	err := errors.Join(config.Once(uses), d.Arity(0, 1))
+	err := errors.Join(config.Once(uses), d.Arity(0, 2))
 	if err == nil && len(d.Args) > 0 {
-		a.options.addr = d.Args[0].Text
-		if bad := web.ParseAddress(a.options.addr); bad != nil {
-			err = d.Errorf("%w", bad)
-		}
+		err = a.options.setAddress(b, d)
 	}
 	err = errors.Join(err, d.Options(
 		corefile.Option{Usage: "token FILE", Once: true, Set: func(o corefile.Directive) error {
@@ -129,16 +156,28 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			}
 			return nil
 		}},
+		corefile.Option{Usage: "token_review [AUDIENCE]", Once: true, Set: func(o corefile.Directive) error {
+			a.options.review = true
+			a.options.audience = strings.Join(o.Words(), "")
+			return nil
+		}},
 		corefile.Option{Usage: "host NAMES...", Set: func(o corefile.Directive) error {
 			for _, name := range o.Args {
 				a.options.hosts = strings.TrimSpace(a.options.hosts + " " + strings.ToLower(name.Text))
 			}
 			return nil
 		}},
+		corefile.Option{Usage: "pods", Set: corefile.Flag(&a.options.pods)},
 		corefile.Option{Usage: "redact", Set: corefile.Flag(&a.options.redact)},
 	))
-	if err == nil && a.options.token == "" && !local(a.options.addr) {
-		err = d.Errorf("other machines can reach %s: add token FILE, or use an address such as localhost:8053", a.options.addr)
+	switch {
+	case err != nil:
+	case a.options.pods && a.options.redact:
+		err = d.Errorf("pods needs the addresses of clients, which redact hides: use one of them")
+	case a.options.token != "" && a.options.review:
+		err = d.Errorf("token and token_review exclude each other: use one of them")
+	case a.options.token == "" && !a.options.review && !local(a.options.addr):
+		err = d.Errorf("other machines can reach %s: add token FILE or token_review, or use an address such as localhost:8053", a.options.addr)
 	}
 	b.Offer(a)
 	b.Offer(&httpAddress{a.options.addr, d})
@@ -149,6 +188,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		a.clusters = config.Find[clusterZones](b)
 		for _, h := range a.clusters {
 			a.zones = append(a.zones, h.ClusterZones()...)
+			if a.cluster = h.ClusterOptions(); a.cluster.Manifests != "" && (a.options.review || a.options.pods) {
+				return d.Errorf("token_review and pods need an API server: the directive kubernetes of this server block has manifests")
+			}
 		}
 		return nil
 	})
@@ -156,8 +198,33 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
+// setAddress reads ADDRESS, or unix PATH.
+func (o *options) setAddress(b *config.Block, d corefile.Directive) error {
+	words := d.Words()
+	if words[0] != "unix" {
+		o.addr = words[0]
+		if len(words) > 1 {
+			return d.Errorf("want one address, or unix PATH")
+		}
+		if err := web.ParseAddress(o.addr); err != nil {
+			return d.Errorf("%w", err)
+		}
+		return nil
+	}
+	if len(words) == 1 || words[1] == "" {
+		return d.Errorf("unix: want the path of a socket")
+	}
+	path := b.Path(words[1])
+	if len(path) > config.MaxSocketPath {
+		return d.Errorf("unix: want a path of at most %d bytes, got %d: %s", config.MaxSocketPath, len(path), path)
+	}
+	o.addr = "unix:" + path
+	return nil
+}
+
 // A clusterZones is a handler with the zones and the namespaces of a cluster.
 type clusterZones interface {
+	ClusterOptions() cluster.Options
 	ClusterZones() []wire.Name
 	HasNamespace(label string) bool
 }
@@ -177,6 +244,9 @@ func readToken(file string) (string, error) {
 
 // local reports whether only this machine can reach an address.
 func local(addr string) bool {
+	if _, ok := config.SocketPath(addr); ok {
+		return true
+	}
 	host, _, _ := net.SplitHostPort(addr)
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
@@ -217,6 +287,9 @@ func (a *Admin) start(s *config.Start, d corefile.Directive) error {
 		return d.Errorf("another server block has other options of admin for %s: use the same ones", a.options.addr)
 	}
 	service.blocks = append(service.blocks, a)
+	if (service.api.cluster == cluster.Options{}) {
+		service.api.cluster = a.cluster
+	}
 	a.block.OnSwap(func() {
 		site.Handle("/", service)
 		site.Show()
@@ -248,6 +321,7 @@ type observer struct {
 
 // ObserveDNS implements [dns.Observer].
 func (o *observer) ObserveDNS(q *dns.Query) {
+	o.recorder.Count(q.Peer.Addr(), q.Name())
 	if o.recorder.Selects() {
 		o.recorder.Record(o.event(q))
 	}

@@ -41,12 +41,23 @@ type world struct {
 	replacer *strings.Replacer
 	plan     *server.Plan
 	metrics  *metrics.Registry
+	unready  bool // load does not wait until the server is ready
 }
 
 // serve serves a Corefile in which OBJECTS is a folder with the objects, UPSTREAM a server
 // that answers every A query with 192.0.2.1, TOKEN the file of a token, and ADMIN a free
 // address. more are objects besides.
 func serve(t *testing.T, text string, more ...string) *world {
+	t.Helper()
+	w := newWorld(t, more...)
+	if err := w.load(text); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// newWorld returns a world without a server, for load. The server is stopped at the end.
+func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
 	for name, content := range map[string]string{"objects.yaml": objects + strings.Join(more, ""), "token": "secret\n"} {
@@ -63,9 +74,6 @@ func serve(t *testing.T, text string, more ...string) *world {
 	w.url = "http://" + address
 	w.metrics = new(metrics.Registry)
 	w.replacer = strings.NewReplacer("OBJECTS", w.dir, "TOKEN", filepath.Join(w.dir, "token"), "ADMIN", address, "UPSTREAM", upstream(t))
-	if err := w.load(text); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(w.stop)
 	return w
 }
@@ -90,6 +98,9 @@ func (w *world) load(text string) error {
 		return err
 	}
 	w.plan, w.dns = plan, plan.Ports()[0].Address.String()
+	if w.unready {
+		return nil
+	}
 	return plan.WaitUntilReady(ctx)
 }
 
@@ -97,7 +108,10 @@ func (w *world) load(text string) error {
 func (w *world) stop() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	w.plan.Stop(ctx)
+	if w.plan != nil {
+		w.plan.Stop(ctx)
+		w.plan = nil
+	}
 }
 
 func upstream(t *testing.T) string {

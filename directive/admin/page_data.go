@@ -126,7 +126,7 @@ func (s *service) queriesPage(r *http.Request) (any, int, error) {
 		return nil, http.StatusBadRequest, err
 	}
 	p := queriesPage{Sampled: s.recorder.Sampled()}
-	events, _, _ := s.recorder.Since(0, math.MaxInt)
+	events, _ := s.recorder.Since(0, math.MaxInt)
 	for _, e := range slices.Backward(events) {
 		if !f.selects(&e) {
 			continue

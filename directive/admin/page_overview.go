@@ -56,12 +56,13 @@ type (
 // inOverview is the number of entries of each list on the overview.
 const inOverview = 5
 
-func (s *service) overviewPage(*http.Request) (any, int, error) {
+func (s *service) overviewPage(r *http.Request) (any, int, error) {
 	now := time.Now()
 	o := overview{
 		Status: s.state(), Chart: newChart(s.recorder.History(now), now),
-		NXDomain: s.recorder.Top(traffic.NXDomain, inOverview, now), Searches: s.recorder.Top(traffic.Waste, inOverview, now),
+		NXDomain: s.recorder.Top(traffic.NXDomain, inOverview, now),
 	}
+	o.Searches, _ = s.topList(r.Context(), traffic.Waste, inOverview) // the page of the list has the error
 	for code, n := range o.RCodes {
 		o.Codes = append(o.Codes, share{cmp.Or(code, "no reply"), n})
 	}
@@ -125,21 +126,14 @@ func parseSeries(name string) (family string, labels map[string]string) {
 	}
 }
 
-// ndotsFix is the part of a workload's manifest that ends most searches.
-const ndotsFix = `spec:
-  template:
-    spec:
-      dnsConfig:
-        options:
-        - name: ndots
-          value: "1"
-`
-
 // A topPage is a list of the most frequent keys.
 type topPage struct {
 	traffic.Top
 	List       topList
 	Lists      []topList
+	Pods       bool   // entries have pods
+	PodError   error  // why some are missing
+	NoPods     bool   // Waste without the option pods
 	Fix        string // for Waste
 	Namespaces []namespaceWaste
 }
@@ -171,9 +165,11 @@ func (s *service) topPage(r *http.Request) (any, int, error) {
 			return nil, http.StatusBadRequest, unknownList(by)
 		}
 	}
-	p := topPage{Top: s.recorder.Top(i, topLimit, time.Now()), List: topLists[i], Lists: topLists}
+	p := topPage{List: topLists[i], Lists: topLists}
+	p.Top, p.PodError = s.topList(r.Context(), i, topLimit)
+	p.Pods = slices.ContainsFunc(p.Entries, func(e traffic.Entry) bool { return e.Pod != "" })
 	if i == traffic.Waste {
-		p.Fix, p.Namespaces = ndotsFix, s.namespaces()
+		p.Fix, p.Namespaces, p.NoPods = traffic.WasteRemedy, s.namespaces(), s.pods == nil
 	}
 	return p, http.StatusOK, nil
 }
@@ -188,7 +184,7 @@ type namespaceWaste struct {
 // namespaces returns the namespaces with the most searches that cannot succeed, of the
 // recent queries.
 func (s *service) namespaces() (list []namespaceWaste) {
-	events, _, _ := s.recorder.Since(0, math.MaxInt)
+	events, _ := s.recorder.Since(0, math.MaxInt)
 	counts, all := map[string]float64{}, 0.0
 	for _, e := range events {
 		if e.Search != "" {

@@ -101,9 +101,9 @@ func TestPages(t *testing.T) {
 		want []string
 		code int
 	}{
-		{"/", []string{`<a href="./" aria-current="page">Overview</a>`, `role="status">Healthy.</p>`, `<rect class="nxdomain"`, `<path class="line p50" d="M`,
+		{"/", []string{`<a href="./" aria-current="page">Overview</a>`, `role="status">Healthy, but `, " of the queries are searches of pods that cannot succeed.</p>", `<rect class="nxdomain"`, `<path class="line p50" d="M`,
 			">127.0.0.1</a>", ">wbe.shop.svc.cluster.local.</a>", "<td>up</td>", `<th scope="row">services</th><td class="name">cluster.local.</td><td class="n">1</td><td>synced</td>`}, 200},
-		{"/top?by=waste", []string{"name: ndots", "status.podIP=ADDRESS", `<a href="queries?namespace=shop">shop</a>: `, `<a href="queries?client=127.0.0.1">127.0.0.1</a>`}, 200},
+		{"/top?by=waste", []string{"name: ndots", "seamark top waste --pods", `<a href="queries?namespace=shop">shop</a>: `, `<a href="queries?client=127.0.0.1">127.0.0.1</a>`}, 200},
 		{"/top?by=nxdomain", []string{`<a href="explain?name=wbe.shop.svc.cluster.local.">wbe`, "Names that do not exist"}, 200},
 		{"/top?by=x", []string{`<p class="error" role="alert">by: want one of names`}, 400},
 		{"/explain?name=wbe.shop.svc.cluster.local&client=10.0.0.1", []string{"namespace shop has no Service named wbe", "For the client 10.0.0.1",

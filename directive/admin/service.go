@@ -52,6 +52,9 @@ type service struct {
 	pages     *http.ServeMux
 	templates *template.Template
 	started   time.Time
+	api       connection
+	reviewer  *reviewer  // nil without token_review
+	pods      *podFinder // nil without pods
 
 	requests, tails, explanations, lists, downloads chan struct{}
 
@@ -61,7 +64,10 @@ type service struct {
 
 // Stop implements config.Stopper. It ends the requests that are being served, which keep the
 // data of the plan in memory, and does not wait for them.
-func (s *service) Stop() { s.end() }
+func (s *service) Stop() {
+	s.end()
+	s.api.close()
+}
 
 func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.Logger) *service {
 	s := &service{
@@ -70,6 +76,12 @@ func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.L
 		lists: make(chan struct{}, maxLists), downloads: make(chan struct{}, maxDownloads),
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
+	if o.review {
+		s.reviewer = newReviewer(&s.api, o.audience, log)
+	}
+	if o.pods {
+		s.pods = &podFinder{api: &s.api, log: log, pods: map[string]foundPod{}}
+	}
 	s.pages.HandleFunc("GET /v1/status", s.status)
 	s.pages.HandleFunc("GET /v1/explain", s.explain)
 	s.pages.HandleFunc("GET /v1/records", s.limited(s.downloads, s.listRecords))
@@ -93,13 +105,15 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
-	switch {
-	case !s.servesHost(r.Host):
+	if !s.servesHost(r.Host) {
 		fail(w, http.StatusForbidden, fmt.Errorf("host %q is not served: use an IP address or localhost, or add the option host", r.Host))
 		return
-	case !s.authorized(r):
-		h.Set("WWW-Authenticate", `Basic realm="seamark", charset="UTF-8"`)
-		fail(w, http.StatusUnauthorized, errors.New("a token is needed: as Authorization: Bearer TOKEN, or as the password"))
+	}
+	if code, err := s.authorize(r); code != http.StatusOK {
+		if code == http.StatusUnauthorized {
+			h.Set("WWW-Authenticate", `Basic realm="seamark", charset="UTF-8"`)
+		}
+		fail(w, code, err)
 		return
 	}
 	select {
@@ -139,21 +153,32 @@ func (s *service) servesHost(host string) bool {
 	return err == nil || name == "localhost" || name != "" && name == strings.ToLower(own) || slices.Contains(strings.Fields(s.options.hosts), name)
 }
 
-// authorized reports whether a request has the token.
-func (s *service) authorized(r *http.Request) bool {
-	if s.options.token == "" {
-		return true
-	}
-	want, err := readToken(s.options.token)
-	if err != nil {
-		s.log.Error("admin: Refused a request", "client", r.RemoteAddr, "error", err)
-		return false
+var errNoToken = errors.New("a token is needed: as Authorization: Bearer TOKEN, or as the password")
+
+// authorize returns http.StatusOK if a request may be served.
+func (s *service) authorize(r *http.Request) (code int, err error) {
+	if s.options.token == "" && s.reviewer == nil {
+		return http.StatusOK, nil
 	}
 	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		_, got, _ = r.BasicAuth()
 	}
-	return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
+	if s.reviewer != nil {
+		verb := "get"
+		if r.Method == http.MethodPost {
+			verb = "post"
+		}
+		return s.reviewer.check(r.Context(), got, verb)
+	}
+	want, err := readToken(s.options.token)
+	if err != nil {
+		s.log.Error("admin: Refused a request", "client", r.RemoteAddr, "error", err)
+	}
+	if err != nil || subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
+		return http.StatusUnauthorized, errNoToken
+	}
+	return http.StatusOK, nil
 }
 
 // fail writes an error as JSON.
@@ -236,7 +261,18 @@ func (s *service) top(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	write(w, s.recorder.Top(i, n, time.Now()))
+	top, _ := s.topList(r.Context(), i, n) // the log has the error
+	write(w, top)
+}
+
+// topList returns a list of top, with the pods of its clients if they are to be shown. The
+// error is the reason why pods are missing.
+func (s *service) topList(ctx context.Context, by, n int) (top traffic.Top, err error) {
+	top = s.recorder.Top(by, n, time.Now())
+	if s.pods != nil && (by == traffic.Clients || by == traffic.Waste) {
+		err = s.pods.add(ctx, top.Entries)
+	}
+	return top, err
 }
 
 func unknownList(by string) error {
@@ -256,12 +292,17 @@ type Status struct {
 	Unready []string `json:"unready,omitempty"` // directives
 	Servers []string `json:"servers"`
 	Sampled float64  `json:"sampled"` // the share of queries that are recorded
-	// Rates of the last minute: queries a second, and shares of them by response code.
+	// Rates of the last 50 to 60 seconds, or since the start: queries a second, and shares of
+	// them by response code.
 	Queries float64            `json:"queries"`
 	RCodes  map[string]float64 `json:"rcodes"`
 	P50     time.Duration      `json:"p50"`
 	P99     time.Duration      `json:"p99"`
 	Waste   float64            `json:"waste"` // the share of searches that cannot succeed
+	// Clients and Names are the estimated numbers of different ones in the last five to ten
+	// minutes.
+	Clients float64 `json:"clients"`
+	Names   float64 `json:"names"`
 	// Metrics are series of the server about its data, upstreams and queries that wait.
 	Metrics map[string]float64 `json:"metrics"`
 }
@@ -291,9 +332,10 @@ func (s *service) state() Status {
 		}
 	}
 	st.Ready = len(st.Unready) == 0
-	last := s.recorder.Last(time.Minute, now)
+	last, covered := s.recorder.Last(time.Minute, now)
 	st.P50, st.P99 = last.P50, last.P99
-	st.Queries = last.Queries / 60
+	st.Queries = last.Queries / max(1, covered.Seconds())
+	st.Clients, st.Names = s.recorder.Distinct(now)
 	for code, n := range last.RCodes {
 		st.RCodes[code] = n / max(1, last.Queries)
 	}

@@ -62,7 +62,7 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	_, next, changed := s.recorder.Since(math.MaxUint64, 0) // before the client knows that the tail has begun
+	_, next := s.recorder.Since(math.MaxUint64, 0) // before the client knows that the tail has begun
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	control, out := http.NewResponseController(w), json.NewEncoder(w)
 	flush := func() error {
@@ -75,51 +75,40 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 	if flush() != nil || r.Method == http.MethodHead {
 		return
 	}
-	silence := time.NewTicker(tailSilence)
-	defer silence.Stop()
-	for {
+	poll := time.NewTicker(tailPause)
+	defer poll.Stop()
+	for written := time.Now(); ; {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-silence.C:
-			_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
-			if _, err := w.Write([]byte("\n")); err != nil || flush() != nil {
-				return
-			}
-			continue
-		case <-changed:
+		case <-poll.C:
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
-		var events []traffic.Event
-		before := next
-		events, next, changed = s.recorder.Since(next, tailBatch)
+		before, events := next, []traffic.Event(nil)
+		events, next = s.recorder.Since(next, tailBatch)
+		lines := []any{}
 		if len(events) > 0 && events[0].Sequence > before {
-			if out.Encode(map[string]uint64{"lost": events[0].Sequence - before}) != nil {
-				return
-			}
+			lines = append(lines, map[string]uint64{"lost": events[0].Sequence - before})
 		}
 		for i := range events {
-			if f.selects(&events[i]) && out.Encode(&events[i]) != nil {
+			if f.selects(&events[i]) {
+				lines = append(lines, &events[i])
+			}
+		}
+		if len(lines) == 0 && time.Since(written) < tailSilence {
+			continue
+		}
+		written = time.Now()
+		_ = control.SetWriteDeadline(written.Add(tailDeadline))
+		for _, line := range lines {
+			if out.Encode(line) != nil {
 				return
 			}
+		}
+		if len(lines) == 0 {
+			_, _ = w.Write([]byte("\n")) // flush has the error
 		}
 		if flush() != nil {
 			return
 		}
-		if len(events) == tailBatch {
-			changed = closed()
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-time.After(tailPause):
-		}
 	}
-}
-
-// closed returns a closed channel.
-func closed() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
 }

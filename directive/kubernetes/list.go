@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -16,6 +17,9 @@ func (h *Handler) ClusterZones() (zones []wire.Name) {
 	}
 	return zones
 }
+
+// ClusterOptions returns the options with which the handler's cluster is reached.
+func (h *Handler) ClusterOptions() cluster.Options { return h.options.Options }
 
 // HasNamespace reports whether names of a namespace are served. label is its name.
 func (h *Handler) HasNamespace(label string) bool {

@@ -28,6 +28,8 @@ type Status struct {
 	P50     *time.Duration     `json:"p50,omitempty"`
 	P99     *time.Duration     `json:"p99,omitempty"`
 	Waste   *float64           `json:"waste,omitempty"`
+	Clients *float64           `json:"clients,omitempty"`
+	Names   *float64           `json:"names,omitempty"`
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 }
 

@@ -5,11 +5,13 @@ package adminclient
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -35,29 +37,40 @@ const (
 // A Client sends requests to one server. Its methods may be called from several goroutines.
 type Client struct {
 	base    *url.URL
+	name    string // unix:PATH, or ""
 	token   string
 	origin  string // of the token, for errors
 	timeout time.Duration
 	http    *http.Client
 }
 
-// New returns a client of the server at an address, URL or HOST:PORT, with the token of the
-// environment. timeout limits each request, and the silence of those that last longer.
+// New returns a client of the server at an address, URL, HOST:PORT or unix:PATH, with the token
+// of the environment. timeout limits each request, and the silence of those that last longer.
 func New(address string, timeout time.Duration) (*Client, error) {
 	text := address
+	path, unix := strings.CutPrefix(address, "unix:")
+	if unix {
+		text = "localhost:80"
+	}
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
 	base, err := url.Parse(text)
 	switch {
-	case err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https" || !strings.Contains(address, "://") && base.Port() == "":
-		return nil, fmt.Errorf("want a URL or HOST:PORT, got %q", address)
+	case err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https" || !strings.Contains(address, "://") && base.Port() == "", unix && path == "":
+		return nil, fmt.Errorf("want a URL, HOST:PORT or unix:PATH, got %q", address)
 	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
 		return nil, fmt.Errorf("%s has a user or parameters: a token is read from a file", base.Redacted())
 	}
 	c := &Client{base: base, timeout: timeout, token: strings.TrimSpace(os.Getenv(TokenVariable)), origin: TokenVariable}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = maxError
+	if unix {
+		c.name, transport.Proxy = address, nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+	}
 	c.http = &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would have the token
@@ -80,8 +93,10 @@ func (c *Client) ReadToken(file string) error {
 // Close closes the connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Address returns the host and port of the server.
-func (c *Client) Address() string { return c.base.Host + strings.TrimSuffix(c.base.Path, "/") }
+// Address returns the host and port of the server, or unix:PATH.
+func (c *Client) Address() string {
+	return cmp.Or(c.name, c.base.Host+strings.TrimSuffix(c.base.Path, "/"))
+}
 
 // A response is the open response to a successful request.
 type response struct {
@@ -164,7 +179,7 @@ func (c *Client) check(r *response) error {
 	case r.StatusCode == http.StatusUnauthorized && c.token == "":
 		return fmt.Errorf("%s wants a token: set --token-file or the environment variable %s", c.Address(), TokenVariable)
 	case r.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("%s refuses the token of %s: it must be that of the option token of its directive admin", c.Address(), c.origin)
+		return fmt.Errorf("%s refuses the token of %s: it must be that of the option token of its directive admin, or a valid one for token_review", c.Address(), c.origin)
 	case r.StatusCode == http.StatusForbidden:
 		return fmt.Errorf("%s refuses the request: %s", c.Address(), body.Error)
 	case r.StatusCode == http.StatusServiceUnavailable:

@@ -63,15 +63,15 @@ var table = map[string]row{
 	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
-	"directive":          {own: append([]string{"internal/cgroup", "internal/dnstap", "internal/expression", "internal/processgroup", "internal/status"}, chain...), third: watchesFiles, noNet: true},
+	"directive":          {own: append([]string{"internal/dnstap", "internal/expression", "internal/processgroup", "internal/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/signing", "zone/zonefile"}, chain...), noNet: true},
 	"directive/dnssec":   {own: append([]string{"zone/signing"}, chain...), noNet: true},
 	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	"directive/geoip":    {own: chain, third: []string{"github.com/oschwald/maxminddb-golang/v2"}, noNet: true},
-	// admin answers queries of operators.
-	"directive/admin": {own: append([]string{"internal/explain", "internal/inventory", "internal/traffic"}, chain...), third: []string{"github.com/miekg/dns"}},
+	// admin answers queries of operators, and asks the API server about them.
+	"directive/admin": {own: append([]string{"cluster", "internal/explain", "internal/inventory", "internal/traffic"}, chain...), third: []string{"github.com/miekg/dns"}},
 	// trace sends requests to a collector.
 	"directive/trace": {own: chain, third: []string{"google.golang.org/protobuf/encoding/protowire"}},
 	"directive/tsig":  {own: append([]string{"internal/tsig"}, chain...), noNet: true},
@@ -118,7 +118,7 @@ var table = map[string]row{
 
 	// The only package that opens sockets to DNS clients.
 	"transport": {
-		own:   []string{"dns", "wire", "metrics", "internal/cgroup"},
+		own:   []string{"dns", "wire", "metrics"},
 		third: []string{"golang.org/x/sys"},
 	},
 	// The same for HTTPS, gRPC and QUIC.
@@ -133,7 +133,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/inventory", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/inventory", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -155,7 +155,6 @@ var table = map[string]row{
 	"internal/supervisor": {own: []string{"server/handover"}, third: []string{"golang.org/x/sys/unix"}},
 	// Commands, for exec-healthz and on.
 	"internal/processgroup": {noNet: true},
-	"internal/cgroup":       {noNet: true},
 	// It opens sockets to receivers, and for them.
 	"internal/dnstap": {
 		own:   []string{"dns", "metrics"},
@@ -170,7 +169,8 @@ var table = map[string]row{
 	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
 	"internal/explain/local": {own: []string{"config", "corefile", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
 	"internal/traffic":       {noNet: true},
-	"internal/adminclient":   {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}, noNet: true},
+	// It connects to a running server.
+	"internal/adminclient":   {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}},
 	"internal/inventory":     {own: []string{"wire", "zone"}, third: []string{"github.com/miekg/dns"}, noNet: true},
 	"internal/doctor":        {own: []string{"cluster"}, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},

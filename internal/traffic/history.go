@@ -103,14 +103,16 @@ func (r *Recorder) History(now time.Time) []Point {
 	return list
 }
 
-// Last returns what was recorded in the last time d, as one point.
-func (r *Recorder) Last(d time.Duration, now time.Time) Point {
+// Last returns what was recorded in the last time d, as one point, and how much of that time
+// has passed since the start: up to one interval less than d.
+func (r *Recorder) Last(d time.Duration, now time.Time) (Point, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain()
 	sum := point{rcodes: map[string]float64{}}
 	last := r.history.number(now)
-	for number := max(1, last-int(d/interval)); number < last && r.history.ring != nil; number++ {
+	first := max(1, last-int(d/interval)+1)
+	for number := first; number <= last && r.history.ring != nil; number++ {
 		p := &r.history.ring[number%points]
 		if p.number != number {
 			continue
@@ -124,5 +126,6 @@ func (r *Recorder) Last(d time.Duration, now time.Time) Point {
 			sum.latencies[i] += n
 		}
 	}
-	return Point{Time: now.Add(-d), Queries: sum.queries, RCodes: sum.rcodes, Waste: sum.waste, P50: sum.quantile(0.5), P99: sum.quantile(0.99)}
+	from := r.history.start.Add(time.Duration(first-1) * interval)
+	return Point{Time: from, Queries: sum.queries, RCodes: sum.rcodes, Waste: sum.waste, P50: sum.quantile(0.5), P99: sum.quantile(0.99)}, now.Sub(from)
 }

@@ -62,6 +62,10 @@ type Entry struct {
 	Example string  `json:"example,omitempty"`
 	// Namespace is that of a client, if its queries show it.
 	Namespace string `json:"namespace,omitempty"`
+	// Pod, NAMESPACE/NAME, and Owner, KIND/NAME, are those of a client, if the server looks
+	// them up.
+	Pod   string `json:"pod,omitempty"`
+	Owner string `json:"owner,omitempty"`
 }
 
 // list returns the n entries with the highest counts of several tops.

@@ -1,14 +1,19 @@
 // Package traffic samples the queries of a server for people: the most frequent names and
-// clients, failed names, slow queries, searches that cannot succeed, recent events, and the
-// last hour. The directive admin records queries and serves the lists.
+// clients, failed names, slow queries, searches that cannot succeed, recent events, the last
+// hour, and the numbers of different names and clients. The directive admin records queries
+// and serves the lists.
 //
-// Each query is recorded while there are at most Budget of them a second. Above that a
-// share is, chosen at random, and stands for the others: counts are estimates then. So the
-// cost does not grow with the rate of queries. A query that is not recorded costs a random
-// number and a comparison.
+// Each query is recorded while there are at most Budget of them a second. Above that a random
+// share of the queries is recorded, and each counts for several: counts are estimates then. So
+// the cost does not grow with the rate of queries. A query that is not recorded costs a random
+// number, and two hashes for the numbers of different names and clients.
+//
+// The goroutine that answers a query records it. It never waits: while a request reads what is
+// recorded, events are queued. There is no goroutine and no timer.
 package traffic
 
 import (
+	"hash/maphash"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -33,6 +38,17 @@ const (
 
 // ListNames are the names of the lists.
 var ListNames = [numLists]string{"names", "clients", "namespaces", "nxdomain", "servfail", "slow", "waste"}
+
+// WasteRemedy is the part of a workload's manifest that ends most of the searches in Waste.
+// With 1 in place of 2, names such as web.shop would be looked up as whole names first.
+const WasteRemedy = `spec:
+  template:
+    spec:
+      dnsConfig:
+        options:
+        - name: ndots
+          value: "2"
+`
 
 // SlowFrom is the duration from which on an answer is slow.
 const SlowFrom = 100 * time.Millisecond
@@ -62,41 +78,32 @@ type Event struct {
 type Recorder struct {
 	threshold atomic.Uint64 // a random 32-bit number below it selects the query
 	lost      atomic.Uint64 // weight of the queries that were selected while the queue was full
-	queue     chan Event
-	stop      chan struct{}
-	stopped   chan struct{}
+	queue     chan Event    // recorded while another goroutine held mu
+	seed      maphash.Seed
+	distinct  atomic.Pointer[distinct] // of the present window
 
-	mu       sync.Mutex
-	second   int    // since the start, of the last event
-	recorded int    // in that second
-	next     uint64 // sequence number
-	ring     []Event
-	windows  [2][numLists]top // this one and the one before
-	began    time.Time        // of the first window
-	history  history
-	changed  chan struct{} // closed at the next event
+	mu             sync.Mutex
+	second         int    // since the start, of the last event
+	recorded       int    // in that second
+	next           uint64 // sequence number
+	ring           []Event
+	windows        [2][numLists]top // this one and the one before
+	distinctBefore *distinct        // of the window before
+	began          time.Time        // of the first window
+	history        history
 }
 
 // ringSize is the number of recent events that are kept.
 const ringSize = 2048
 
-// queueSize is the number of events that wait for the recorder's goroutine.
-const queueSize = 512
+// queueSize is the number of events that wait until the recorder is free.
+const queueSize = 256
 
-// pause is how long the recorder's goroutine sleeps after it has emptied the queue. An event
-// that comes meanwhile does not wake it: to wake a goroutine for each event costs more than
-// to answer a query.
-const pause = 50 * time.Millisecond
-
-// NewRecorder returns a recorder that records every query, until there are too many. The
-// caller must stop it.
+// NewRecorder returns a recorder that records every query, until there are too many.
 func NewRecorder() *Recorder {
-	r := &Recorder{
-		queue: make(chan Event, queueSize), stop: make(chan struct{}), stopped: make(chan struct{}),
-		changed: make(chan struct{}), history: history{start: time.Now()},
-	}
+	r := &Recorder{queue: make(chan Event, queueSize), seed: maphash.MakeSeed(), history: history{start: time.Now()}, distinctBefore: new(distinct)}
 	r.threshold.Store(1 << 32)
-	go r.run()
+	r.distinct.Store(new(distinct))
 	return r
 }
 
@@ -109,12 +116,18 @@ func (r *Recorder) Selects() bool {
 // Sampled returns the share of queries that are recorded now.
 func (r *Recorder) Sampled() float64 { return float64(r.threshold.Load()) / (1 << 32) }
 
-// Record records a query that Selects has selected, on the recorder's own goroutine. It does
-// not wait: if too many are recorded at once, the query is only counted, and the next event
-// stands for it. Record sets Sequence and Weight.
+// Record records a query that Selects has selected. It does not wait: if too many are recorded
+// while a request reads, the query is only counted, and the next event stands for it. Record
+// sets Sequence and Weight.
 func (r *Recorder) Record(e Event) {
 	weight := 1 << 32 / r.threshold.Load() // a power of two
 	e.Weight = float64(weight)
+	if r.mu.TryLock() {
+		r.drain()
+		r.take(&e)
+		r.mu.Unlock()
+		return
+	}
 	select {
 	case r.queue <- e:
 	default:
@@ -122,47 +135,23 @@ func (r *Recorder) Record(e Event) {
 	}
 }
 
-// Stop ends the recorder.
-func (r *Recorder) Stop() {
-	close(r.stop)
-	<-r.stopped
-}
-
-func (r *Recorder) run() {
-	defer close(r.stopped)
-	for {
-		select {
-		case <-r.stop:
-			return
-		case e := <-r.queue:
-			r.mu.Lock()
-			r.take(e)
-			r.drain()
-			r.mu.Unlock()
-		}
-		select {
-		case <-r.stop:
-			return
-		case <-time.After(pause):
-		}
-	}
-}
+// Stop implements config.Stopper. There is nothing to stop.
+func (*Recorder) Stop() {}
 
 // drain takes the events that are in the queue. r is locked.
 func (r *Recorder) drain() {
 	for range len(r.queue) {
-		select {
-		case e := <-r.queue:
-			r.take(e)
-		default: // the goroutine has received it
-			return
-		}
+		e := <-r.queue // only the holder of the lock receives
+		r.take(&e)
 	}
 }
 
 // take adds an event, and those that were lost before it. r is locked.
-func (r *Recorder) take(e Event) {
-	lost := r.lost.Swap(0)
+func (r *Recorder) take(e *Event) {
+	lost := uint64(0)
+	if r.lost.Load() > 0 {
+		lost = r.lost.Swap(0)
+	}
 	r.adapt(e.Time, lost > 0)
 	e.Weight += float64(lost)
 	r.add(e)
@@ -182,13 +171,13 @@ func (r *Recorder) adapt(now time.Time, full bool) {
 	}
 }
 
-func (r *Recorder) add(e Event) {
+func (r *Recorder) add(e *Event) {
 	e.Sequence = r.next
 	r.next++
 	if len(r.ring) < ringSize {
-		r.ring = append(r.ring, e)
+		r.ring = append(r.ring, *e)
 	} else {
-		r.ring[e.Sequence%ringSize] = e
+		r.ring[e.Sequence%ringSize] = *e
 	}
 	r.turn(e.Time)
 	w := &r.windows[0]
@@ -210,9 +199,7 @@ func (r *Recorder) add(e Event) {
 	if e.Search != "" {
 		w[Waste].add(client, e.Namespace, e.Name, e.Weight)
 	}
-	r.history.add(&e)
-	close(r.changed)
-	r.changed = make(chan struct{})
+	r.history.add(e)
 }
 
 // turn begins a new window if the present one has lasted long enough.
@@ -221,9 +208,11 @@ func (r *Recorder) turn(now time.Time) {
 	case r.began.IsZero():
 		r.began = now
 	case age >= 2*window:
-		r.windows, r.began = [2][numLists]top{}, now
+		r.windows, r.began, r.distinctBefore = [2][numLists]top{}, now, new(distinct)
+		r.distinct.Store(new(distinct))
 	case age >= window:
 		r.windows[1], r.windows[0], r.began = r.windows[0], [numLists]top{}, r.began.Add(window)
+		r.distinctBefore = r.distinct.Swap(new(distinct))
 	}
 }
 
@@ -251,10 +240,9 @@ func (r *Recorder) Top(by, n int, now time.Time) Top {
 	return t
 }
 
-// Since returns the events from a sequence number on, as far as they are kept, at most n,
-// the next sequence number, and a channel that is closed when there is another event. With
-// math.MaxUint64 it returns the next sequence number only.
-func (r *Recorder) Since(sequence uint64, n int) (events []Event, next uint64, changed <-chan struct{}) {
+// Since returns the events from a sequence number on, as far as they are kept, at most n, and
+// the next sequence number. With math.MaxUint64 it returns the next sequence number only.
+func (r *Recorder) Since(sequence uint64, n int) (events []Event, next uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain()
@@ -264,5 +252,5 @@ func (r *Recorder) Since(sequence uint64, n int) (events []Event, next uint64, c
 		events = append(events, r.ring[sequence%ringSize])
 		sequence++
 	}
-	return events, min(sequence, r.next), r.changed
+	return events, min(sequence, r.next)
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,13 +20,11 @@ func record(r *Recorder, n, rate int) {
 	for i := range n {
 		if i%max(1, rate/1000) == 0 {
 			time.Sleep(time.Second / time.Duration(min(1000, rate)))
-			synctest.Wait()
 		}
 		if r.Selects() {
 			r.Record(event(fmt.Sprintf("n%d.example.", i%10), "NOERROR"))
 		}
 	}
-	synctest.Wait()
 }
 
 // Few queries are recorded at any rate, and their weights make up for the others.
@@ -34,7 +33,6 @@ func TestSampling(t *testing.T) {
 		t.Run(fmt.Sprint(c.rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := NewRecorder()
-				defer r.Stop()
 				n := c.rate * c.seconds
 				record(r, n, c.rate)
 				top := r.Top(Names, 100, time.Now())
@@ -83,13 +81,11 @@ func TestTopBounds(t *testing.T) {
 func TestLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
-		defer r.Stop()
 		slow, waste := event("slow.example.", "NOERROR"), event("a.b.shop.svc.cluster.local.", "NXDOMAIN")
 		slow.Duration, waste.Search, waste.Namespace = 2*time.Second, "a.b.", "shop"
 		for _, e := range []Event{event("x.example.", "NOERROR"), event("x.example.", "NXDOMAIN"), event("f.example.", "SERVFAIL"), slow, waste} {
 			r.Record(e)
 		}
-		synctest.Wait()
 		for by, want := range map[int]string{
 			Names: "x.example. 2", Clients: "10.0.0.1 5", Namespaces: "shop 1", NXDomain: "a.b.shop.svc.cluster.local. 1", ServFail: "f.example. 1",
 			Slow: "slow.example. 2", Waste: "10.0.0.1 1",
@@ -102,17 +98,28 @@ func TestLists(t *testing.T) {
 	})
 }
 
+// Rates are those since the start until a minute has passed.
+func TestLastAfterStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder()
+		time.Sleep(2 * time.Second)
+		for range 10 {
+			r.Record(event("x.example.", "NOERROR"))
+		}
+		if last, covered := r.Last(time.Minute, time.Now()); last.Queries != 10 || covered != 2*time.Second {
+			t.Errorf("got %v queries of %v, want 10 of 2s", last.Queries, covered)
+		}
+	})
+}
+
 // Lists cover the last five to ten minutes.
 func TestWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
-		defer r.Stop()
 		count := func() int { return len(r.Top(Names, 10, time.Now()).Entries) }
 		r.Record(event("old.example.", "NOERROR"))
-		synctest.Wait()
 		time.Sleep(6 * time.Minute)
 		r.Record(event("new.example.", "NOERROR"))
-		synctest.Wait()
 		if got, window := count(), r.Top(Names, 1, time.Now()).Window; got != 2 || window != 6*time.Minute {
 			t.Errorf("after 6 minutes: got %d names of %v, want 2 of 6m", got, window)
 		}
@@ -130,20 +137,22 @@ func TestWindows(t *testing.T) {
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
-		defer r.Stop()
 		for i := range 3 {
 			e := event("x.example.", []string{"NOERROR", "NXDOMAIN", "NOERROR"}[i])
 			e.Duration = time.Duration(i+1) * time.Millisecond
 			r.Record(e)
-			synctest.Wait()
 			time.Sleep(interval)
 		}
 		points := r.History(time.Now())
 		if len(points) != 3 || points[1].RCodes["NXDOMAIN"] != 1 || points[1].P50 < 2*time.Millisecond || points[1].P50 > 4*time.Millisecond {
 			t.Errorf("got %+v, want three points, the second with an NXDOMAIN of 2 ms", points)
 		}
-		if last := r.Last(time.Minute, time.Now()); last.Queries != 3 || last.RCodes["NOERROR"] != 2 {
-			t.Errorf("last minute: got %+v, want three queries", last)
+		if last, covered := r.Last(time.Minute, time.Now()); last.Queries != 3 || last.RCodes["NOERROR"] != 2 || covered != 3*interval {
+			t.Errorf("last minute: got %+v of %v, want three queries of %v", last, covered, 3*interval)
+		}
+		time.Sleep(time.Minute - interval/2)
+		if last, covered := r.Last(time.Minute, time.Now()); last.Queries != 0 || covered != time.Minute-interval/2 {
+			t.Errorf("a minute later: got %+v of %v, want no query of 55s", last, covered)
 		}
 		time.Sleep(2 * time.Hour)
 		if points := r.History(time.Now()); len(points) != 0 {
@@ -153,60 +162,110 @@ func TestHistory(t *testing.T) {
 }
 
 func TestSince(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
-		defer r.Stop()
-		_, next, changed := r.Since(math.MaxUint64, 0)
-		for range ringSize + 10 {
-			r.Record(event("x.example.", "NOERROR"))
-			time.Sleep(pause)
-		}
-		<-changed
-		events, after, _ := r.Since(next, 5)
-		if len(events) != 5 || events[0].Sequence != 10 || after != 15 {
-			t.Errorf("got %d events, the first %d, next %d: want 5 from 10 on, next 15", len(events), events[0].Sequence, after)
-		}
-		if events, after, _ = r.Since(ringSize+10, 5); len(events) != 0 || after != ringSize+10 {
-			t.Errorf("at the end: got %d events, next %d: want none, next %d", len(events), after, ringSize+10)
-		}
-	})
+	r := NewRecorder()
+	_, next := r.Since(math.MaxUint64, 0)
+	for range ringSize + 10 {
+		r.Record(event("x.example.", "NOERROR"))
+	}
+	events, after := r.Since(next, 5)
+	if len(events) != 5 || events[0].Sequence != 10 || after != 15 {
+		t.Errorf("got %d events, the first %d, next %d: want 5 from 10 on, next 15", len(events), events[0].Sequence, after)
+	}
+	if events, after = r.Since(ringSize+10, 5); len(events) != 0 || after != ringSize+10 {
+		t.Errorf("at the end: got %d events, next %d: want none, next %d", len(events), after, ringSize+10)
+	}
 }
 
-// A query that is recorded while the recorder is busy is counted, and does not wait.
+// A query that is recorded while a request reads is counted, and does not wait.
 func TestRecordDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
-		defer r.Stop()
 		r.mu.Lock()
 		const n = 3 * queueSize
 		for range n {
 			r.Record(event("x.example.", "NOERROR"))
 		}
 		r.mu.Unlock()
-		synctest.Wait()
 		r.Record(event("x.example.", "NOERROR"))
-		synctest.Wait()
-		// The last one stands for two: the threshold was halved, since events were lost.
-		if got := r.Top(Names, 1, time.Now()).Entries[0].Count; got != n+2 {
-			t.Errorf("got %v queries, want %d", got, n+2)
+		if got := r.Top(Names, 1, time.Now()).Entries[0].Count; got != n+1 {
+			t.Errorf("got %v queries, want %d", got, n+1)
+		}
+		r.mu.Lock()
+		r.Record(event("y.example.", "NOERROR"))
+		r.mu.Unlock()
+		if events, _ := r.Since(0, math.MaxInt); events[len(events)-1].Name != "y.example." {
+			t.Errorf("got %+v last, want the event that was recorded while the recorder was locked", events[len(events)-1])
 		}
 	})
 }
 
+// Goroutines that record at once lose no query.
+func TestRecordConcurrently(t *testing.T) {
+	r := NewRecorder()
+	const goroutines, n = 8, 5000
+	var all, reading sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range n {
+				r.Count(netip.MustParseAddr("10.0.0.1"), []byte("x"))
+				r.Record(event("x.example.", "NOERROR"))
+			}
+		})
+	}
+	stop := make(chan struct{})
+	reading.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				r.Top(Names, 10, time.Now())
+				r.Since(0, 100)
+			}
+		}
+	})
+	all.Wait()
+	close(stop)
+	reading.Wait()
+	r.Record(event("x.example.", "NOERROR"))
+	if points := r.History(time.Now()); len(points) == 0 {
+		t.Fatal("got no history, want some")
+	}
+	// A query that is recorded after the threshold has changed stands for more than one.
+	if got := r.Top(Names, 1, time.Now()).Entries[0].Count; got < goroutines*n+1 {
+		t.Errorf("got %v queries, want at least %d", got, goroutines*n+1)
+	}
+}
+
 func TestSelectsAllocatesNothing(t *testing.T) {
 	r := NewRecorder()
-	defer r.Stop()
 	r.threshold.Store(1)
 	if n := testing.AllocsPerRun(1000, func() { r.Selects() }); n != 0 {
 		t.Errorf("got %v allocations, want none", n)
 	}
 }
 
-func BenchmarkSelects(b *testing.B) {
-	r := NewRecorder()
-	defer r.Stop()
+func TestCountAllocatesNothing(t *testing.T) {
+	r, client, name := NewRecorder(), netip.MustParseAddr("10.0.0.1"), []byte("\x03www\x07example\x00")
+	if n := testing.AllocsPerRun(1000, func() { r.Count(client, name) }); n != 0 {
+		t.Errorf("got %v allocations, want none", n)
+	}
+}
+
+// BenchmarkNotRecorded is what a query costs that is not recorded.
+func BenchmarkNotRecorded(b *testing.B) {
+	r, client, name := NewRecorder(), netip.MustParseAddr("10.0.0.1"), []byte("\x03www\x07example\x00")
 	r.threshold.Store(1)
 	for b.Loop() {
+		r.Count(client, name)
 		r.Selects()
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	r, e := NewRecorder(), event("www.example.", "NOERROR")
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Record(e)
 	}
 }

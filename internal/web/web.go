@@ -47,7 +47,7 @@ type siteKey struct {
 	addr string
 }
 
-// Open returns the site at addr of the plan that is starting. The listener is
+// Open returns the site at addr of the plan that is starting: HOST:PORT or unix:PATH. The listener is
 // open when Open returns, but serves the old plan's pages, if there are any,
 // until Show. If files is not zero the site is served with HTTPS only; all
 // callers with the same addr must pass the same files.
@@ -124,14 +124,14 @@ func (s *Site) page(path string) http.Handler {
 
 // Addr returns the listener's address, with the actual port if port 0 was
 // requested.
-func (s *Site) Addr() net.Addr { return s.listener.tcp.Addr() }
+func (s *Site) Addr() net.Addr { return s.listener.socket.Addr() }
 
 type listenerKey struct{ addr string }
 
 // A listener is one open address and the goroutine that serves it.
 type listener struct {
 	addr    string
-	tcp     net.Listener
+	socket  net.Listener
 	taken   bool // from the process that this one replaces
 	server  *http.Server
 	site    atomic.Pointer[Site]
@@ -140,11 +140,11 @@ type listener struct {
 }
 
 func listen(s *config.Start, addr string) (*listener, error) {
-	tcp, taken, err := s.Listen(addr)
+	socket, taken, err := s.Listen(addr)
 	if err != nil {
 		return nil, listenError(addr, err)
 	}
-	l := &listener{addr: addr, tcp: tcp, taken: taken}
+	l := &listener{addr: addr, socket: socket, taken: taken}
 	l.server = status.NewServer(l)
 	if !taken {
 		l.serve()
@@ -155,18 +155,20 @@ func listen(s *config.Start, addr string) (*listener, error) {
 // serve starts to accept connections.
 func (l *listener) serve() {
 	l.serving.Do(func() {
-		l.running.Go(func() { _ = l.server.Serve(tlsListener{l.tcp, l}) }) // returns after Stop
+		l.running.Go(func() { _ = l.server.Serve(tlsListener{l.socket, l}) }) // returns after Stop
 	})
 }
 
 // Socket implements config.Socket.
 func (l *listener) Socket() (string, *os.File, error) {
-	f, err := l.tcp.(*net.TCPListener).File()
+	f, err := l.socket.(interface{ File() (*os.File, error) }).File()
 	return l.addr, f, err
 }
 
 func listenError(addr string, err error) error {
+	_, unix := config.SocketPath(addr)
 	switch {
+	case unix: // the error has the path
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("listening on %s: address already in use: stop the process that uses it or choose another address", addr)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
@@ -180,8 +182,9 @@ func listenError(addr string, err error) error {
 // Stop closes the address and its connections.
 func (l *listener) Stop() {
 	_ = l.server.Close()
-	_ = l.tcp.Close() // server does not know it before serve
+	_ = l.socket.Close() // server does not know it before serve
 	l.running.Wait()
+	config.RemoveSocket(l.addr)
 }
 
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,163 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/cluster/apiserver"
+)
+
+// reviewedPath is the URL on which a user needs the verb get to read, and post to remove
+// cached answers. It is no path of an API server.
+const reviewedPath = "/seamark/admin"
+
+const (
+	reviewTimeout  = 2 * time.Second
+	maxReviews     = 4                // that are under way
+	allowedFor     = time.Minute      // after which an accepted token is reviewed again
+	refusedFor     = 10 * time.Second // the same for a refused one
+	maxReviewed    = 1024             // tokens that are remembered, accepted and refused ones each
+	reviewRate     = 10               // reviews a second of tokens that were not accepted before
+	reviewBurst    = 20
+	reviewLogPause = 10 * time.Second // between two errors in the log
+)
+
+// A reviewer checks tokens with an API server. Tokens that were accepted before have
+// precedence: clients with wrong tokens can neither flood the API server nor keep others out
+// for long.
+type reviewer struct {
+	api      *connection
+	audience string
+	log      *slog.Logger
+	places   chan struct{}
+
+	mu       sync.Mutex
+	accepted map[reviewKey]verdict
+	refused  map[reviewKey]verdict
+	tokens   float64 // of the rate limit
+	filled   time.Time
+	logged   time.Time
+}
+
+// A reviewKey is a hash of a token and a verb.
+type reviewKey [sha256.Size]byte
+
+// A verdict is the result of a review.
+type verdict struct {
+	code  int // http.StatusOK if the request may be served
+	err   error
+	until time.Time
+}
+
+func newReviewer(api *connection, audience string, log *slog.Logger) *reviewer {
+	return &reviewer{
+		api: api, audience: audience, log: log, places: make(chan struct{}, maxReviews),
+		accepted: map[reviewKey]verdict{}, refused: map[reviewKey]verdict{}, tokens: reviewBurst, filled: time.Now(),
+	}
+}
+
+// check returns http.StatusOK if a token's user may use a verb, get or post.
+func (v *reviewer) check(ctx context.Context, token, verb string) (code int, err error) {
+	if token == "" {
+		return http.StatusUnauthorized, errNoToken
+	}
+	key := sha256.Sum256([]byte(verb + " " + token))
+	old, admitted := v.known(key, time.Now())
+	if old.code != 0 {
+		return old.code, old.err
+	}
+	busy := errors.New("too many tokens are being checked: try again")
+	if !admitted {
+		return http.StatusServiceUnavailable, busy
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	select {
+	case v.places <- struct{}{}:
+		defer func() { <-v.places }()
+	case <-ctx.Done():
+		return http.StatusServiceUnavailable, busy
+	}
+	code, err = v.review(ctx, token, verb)
+	if code != http.StatusServiceUnavailable {
+		v.remember(key, verdict{code: code, err: err})
+	}
+	return code, err
+}
+
+// known returns the verdict about a token, if there is one, or whether a review is admitted.
+func (v *reviewer) known(key reviewKey, now time.Time) (old verdict, admitted bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old, accepted := v.accepted[key]
+	if !accepted {
+		old = v.refused[key]
+	}
+	if now.Before(old.until) {
+		return old, true
+	}
+	if accepted {
+		return verdict{}, true
+	}
+	v.tokens = min(reviewBurst, v.tokens+reviewRate*now.Sub(v.filled).Seconds())
+	v.filled = now
+	if v.tokens < 1 {
+		return verdict{}, false
+	}
+	v.tokens--
+	return verdict{}, true
+}
+
+func (v *reviewer) remember(key reviewKey, result verdict) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list, lifetime := v.accepted, allowedFor
+	if result.code != http.StatusOK {
+		delete(v.accepted, key)
+		list, lifetime = v.refused, refusedFor
+	}
+	if len(list) >= maxReviewed {
+		clear(list)
+	}
+	result.until = time.Now().Add(lifetime)
+	list[key] = result
+}
+
+// review asks the API server.
+func (v *reviewer) review(ctx context.Context, token, verb string) (code int, err error) {
+	session, err := v.api.open()
+	var user apiserver.User
+	ok := false
+	if err == nil {
+		user, ok, err = session.Authenticate(ctx, token, v.audience)
+	}
+	if err == nil && !ok {
+		return http.StatusUnauthorized, errors.New("the API server does not accept the token")
+	}
+	if err == nil {
+		ok, err = session.AllowedURL(ctx, user, verb, reviewedPath)
+	}
+	switch {
+	case err != nil:
+		v.report(err)
+		return http.StatusServiceUnavailable, errors.New("the token cannot be checked now: the log of the server has the reason")
+	case !ok:
+		return http.StatusForbidden, fmt.Errorf("user %s may not %s the URL %s: bind a ClusterRole with nonResourceURLs [%s] and verbs [%s]", user.Name, verb, reviewedPath, reviewedPath, verb)
+	}
+	return http.StatusOK, nil
+}
+
+func (v *reviewer) report(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if now := time.Now(); now.Sub(v.logged) >= reviewLogPause {
+		v.logged = now
+		v.log.Error("admin: Checking a token with the API server failed", "error", err)
+	}
+}
