@@ -26,7 +26,7 @@ func (f pidFile) write() error {
 	if f.name == "" {
 		return nil
 	}
-	err := os.WriteFile(f.name, []byte(f.content()), 0o644)
+	err := overwrite(f.name, f.content())
 	if err == nil {
 		return nil
 	}
@@ -34,6 +34,19 @@ func (f pidFile) write() error {
 		_ = os.Remove(f.name) // what a full disk has left
 	}
 	return fmt.Errorf("writing the process ID: %w", err)
+}
+
+// overwrite sets the content of a file, which is never empty in between.
+func overwrite(name, content string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(content)
+	if info, e := file.Stat(); err == nil && e == nil && info.Mode().IsRegular() {
+		err = file.Truncate(int64(len(content)))
+	}
+	return errors.Join(err, file.Close())
 }
 
 // remove removes the file unless a process that has replaced this one has written its ID,
