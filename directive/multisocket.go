@@ -1,10 +1,9 @@
 package directive
 
 import (
-	"runtime"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/cgroup"
 )
 
 // A Multisocket is the number of UDP sockets of each address. Blocks that share
@@ -22,7 +21,7 @@ func (m *Multisocket) Sockets() int { return m.sockets }
 // The server opens N UDP sockets for each address of the server block (1 to
 // 1024) with one reader each, and the kernel distributes clients over them. The
 // default for N, and the number without the directive, is the number of CPUs
-// that the process may use; so you rarely need multisocket. TCP always has one
+// that the process may use, by its CPU limit, too; so you rarely need multisocket. TCP always has one
 // socket.
 //
 // Of the server blocks that listen on the same address, the first with
@@ -36,10 +35,10 @@ func (m *Multisocket) Sockets() int { return m.sockets }
 //	}
 //
 // Same as CoreDNS: syntax and default. Differs: the default also applies
-// without the directive; on systems other than Linux all readers share one
+// without the directive, and is 1 if the CPU limit is below one CPU; on systems other than Linux all readers share one
 // socket.
 func SetupMultisocket(b *config.Block, uses []corefile.Directive) error {
-	m := &Multisocket{runtime.GOMAXPROCS(0)}
+	m := &Multisocket{cgroup.Processors()}
 	b.Offer(m)
 	return oneArgument(uses, 0, corefile.Int(&m.sockets, 1, 1024))
 }

@@ -23,7 +23,9 @@ import (
 // counts eight times. One forward or other directive can make half of them wait,
 // and one client two thirds, or two fifths at one directive, so that there is always room
 // for others. Further queries that would have to wait are answered with SERVFAIL at once, so
-// that their clients can try another server.
+// that their clients can try another server. While the kernel drops UDP queries, one forward
+// or other directive can make a sixteenth of them wait, and further ones over UDP get no
+// reply: a reply would take as much time as the answer to another query.
 // TCP connections and the queries in progress on each of them are bounded too.
 //
 // shed adds a counter of the queries that were rejected because too many others

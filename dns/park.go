@@ -52,7 +52,8 @@ func (e ParkingError) Label() string { return [...]string{"full", "client", "han
 //
 // While the server is overloaded, one handler can occupy a part of the lot only
 // (overloadPart): a query that waits needs several times as much CPU time as an answer from
-// the server's own data, and takes it from these answers.
+// the server's own data, and takes it from these answers. So does the reply to a query that is
+// not admitted, so over UDP there is none.
 type ParkingLot struct {
 	// Rejected counts the queries that could not be parked, by ParkingError.
 	Rejected [NumParkingErrors]*metrics.Counter

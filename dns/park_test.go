@@ -122,7 +122,8 @@ func TestParkingLotManyClients(t *testing.T) {
 	replies.Wait()
 }
 
-// Under overload one handler can occupy a sixteenth of the lot, and others as much.
+// Under overload one handler can occupy a sixteenth of the lot, and others as much. Beyond
+// that there is no reply over UDP, and SERVFAIL over TCP.
 func TestParkingLotOverload(t *testing.T) {
 	const room = 100
 	waits := func() *Chain { return chain(awaitFunc(func(*Query, func()) bool { return true })) }
@@ -140,6 +141,19 @@ func TestParkingLotOverload(t *testing.T) {
 	for _, name := range []string{"a.", "b."} {
 		if n := parked(name); n < most*9/10 || n > most {
 			t.Errorf("overload: %d queries for %s are parked, want about %d", n, name, most)
+		}
+	}
+	packet, err := newQuery("a.", mdns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		proto Proto
+		want  Outcome
+	}{{UDP, Dropped}, {TCP, Answered}} {
+		outcome, reply := r.askBytes(packet, tt.proto)
+		if outcome != tt.want || outcome == Answered && reply.Rcode != mdns.RcodeServerFailure {
+			t.Errorf("overload: a query for a. over %v that cannot wait: got outcome %v and reply %v, want outcome %v, and SERVFAIL if it is answered", tt.proto, outcome, reply, tt.want)
 		}
 	}
 	r.port.SetOverloaded(false)

@@ -74,8 +74,8 @@ func waitFor(l sync.Locker) {
 // address is going to be closed.
 func (p *Port) StopParking() { p.noParking.Store(true) }
 
-// SetOverloaded sets whether more queries arrive than can be answered, so that fewer of them
-// may wait.
+// SetOverloaded sets whether more UDP queries arrive than can be answered. Fewer may wait
+// then, and a UDP query that would have to wait beyond that gets no reply.
 func (p *Port) SetOverloaded(is bool) { p.overloaded.Store(is) }
 
 // Serve answers the packet of q, and builds the reply in lent; or it parks q.
@@ -119,13 +119,18 @@ func (p *Port) serve(q *Query, lent []byte, mux *Mux) Outcome {
 	q.enter(chain)
 	if q.walk(0) == Wait {
 		var err error = LotFull
+		overloaded := false
 		if !p.noParking.Load() {
-			err = q.mux.lot.park(q, p.overloaded.Load())
+			overloaded = p.overloaded.Load()
+			err = q.mux.lot.park(q, overloaded)
 		}
 		if err == nil {
 			return Parked
 		}
 		q.failUnparked(err, 0)
+		if overloaded && q.Proto == UDP && q.RCode == wire.ServFail {
+			q.dropped = true // to send it takes as much time as another client's answer
+		}
 	}
 	if q.dropped {
 		return Dropped

@@ -20,20 +20,20 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/cgroup"
 	"github.com/seamark/seamark/metrics"
 )
 
 // Options configure a Listener. The zero value of a field means its default.
 type Options struct {
 	Port     *dns.Port     // answers the queries; nil is a new one
-	Readers  int           // of UDP, each with its own socket on Linux; default GOMAXPROCS
+	Readers  int           // of UDP, each with its own socket on Linux; default cgroup.Processors
 	Portable bool          // read single packets, as where there is no recvmmsg
 	Grace    time.Duration // for parked queries when the listener stops; default 5 s
 
@@ -79,7 +79,7 @@ func (l Limits) OrDefaults() Limits {
 }
 
 func (o *Options) defaults() {
-	orDefault(&o.Readers, runtime.GOMAXPROCS(0))
+	orDefault(&o.Readers, cgroup.Processors())
 	orDefault(&o.Grace, 5*time.Second)
 	most := 4000
 	if o.TLS != nil {

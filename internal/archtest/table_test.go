@@ -63,7 +63,7 @@ var table = map[string]row{
 	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
-	"directive":          {own: append([]string{"internal/dnstap", "internal/expression", "internal/processgroup", "internal/status"}, chain...), third: watchesFiles, noNet: true},
+	"directive":          {own: append([]string{"internal/cgroup", "internal/dnstap", "internal/expression", "internal/processgroup", "internal/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/signing", "zone/zonefile"}, chain...), noNet: true},
 	"directive/dnssec":   {own: append([]string{"zone/signing"}, chain...), noNet: true},
@@ -118,7 +118,7 @@ var table = map[string]row{
 
 	// The only package that opens sockets to DNS clients.
 	"transport": {
-		own:   []string{"dns", "wire", "metrics"},
+		own:   []string{"dns", "wire", "metrics", "internal/cgroup"},
 		third: []string{"golang.org/x/sys"},
 	},
 	// The same for HTTPS, gRPC and QUIC.
@@ -133,7 +133,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/inventory", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/inventory", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -155,6 +155,7 @@ var table = map[string]row{
 	"internal/supervisor": {own: []string{"server/handover"}, third: []string{"golang.org/x/sys/unix"}},
 	// Commands, for exec-healthz and on.
 	"internal/processgroup": {noNet: true},
+	"internal/cgroup":       {noNet: true},
 	// It opens sockets to receivers, and for them.
 	"internal/dnstap": {
 		own:   []string{"dns", "metrics"},
