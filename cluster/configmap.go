@@ -5,7 +5,16 @@ type ConfigMapSink struct {
 	// Set receives the data of each state, nil if the ConfigMap does not exist. It
 	// must not block.
 	Set func(data map[string]string)
-	key Key // zero if the ConfigMap does not exist
+	// Origins receives the function of SetOrigins. It may be nil.
+	Origins func(ReadOrigin)
+	key     Key // zero if the ConfigMap does not exist
+}
+
+// SetOrigins implements Traceable.
+func (s *ConfigMapSink) SetOrigins(read ReadOrigin) {
+	if s.Origins != nil {
+		s.Origins(read)
+	}
 }
 
 // Put implements Sink.

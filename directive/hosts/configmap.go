@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
@@ -17,6 +18,7 @@ type configMap struct {
 	data        map[string]string
 	listed      bool
 	subscribers []chan<- struct{}
+	origins     atomic.Pointer[cluster.ReadOrigin] // nil before the source runs
 	cancel      context.CancelFunc
 	tasks       sync.WaitGroup
 }
@@ -25,7 +27,8 @@ type configMap struct {
 func watchMap(o cluster.Options, b *config.Block) *configMap {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &configMap{cancel: cancel}
-	m.tasks.Go(func() { sources.Run(ctx, o, &cluster.ConfigMapSink{Set: m.set}, b.Log, b.Metrics, b.Dial) })
+	sink := &cluster.ConfigMapSink{Set: m.set, Origins: func(read cluster.ReadOrigin) { m.origins.Store(&read) }}
+	m.tasks.Go(func() { sources.Run(ctx, o, sink, b.Log, b.Metrics, b.Dial) })
 	return m
 }
 

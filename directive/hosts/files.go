@@ -22,6 +22,7 @@ type text struct {
 	lines string
 	size  int
 	sum   uint64
+	line  int // the number of lines before it in the file
 }
 
 // files is a file, or the files of a directory, as last read. One goroutine owns it.
@@ -77,7 +78,7 @@ func (f *files) readAll() (texts []text, wrong map[string]error) {
 		}
 		switch {
 		case err == nil:
-			texts = append(texts, text{path, lines, len(lines), maphash.String(f.seed, lines)})
+			texts = append(texts, text{name: path, lines: lines, size: len(lines), sum: maphash.String(f.seed, lines)})
 		case old.name != "":
 			texts = append(texts, old)
 			fallthrough

@@ -134,6 +134,7 @@ type Handler struct {
 	unsupported bool // queries for unsupported types fall through
 	table       *table
 	networks    *networks // nil without localise
+	inline      []text    // lines of the Corefile, as it is now
 }
 
 // A zone is a zone of a Handler.

@@ -78,30 +78,40 @@ func (x *index) search(key []byte) (i int, found found) {
 	return i, missing
 }
 
-// lookup finds the query name, or the wildcard that matches it (RFC 4592): the one
-// below the closest existing name above the query name. The zone's name, which has
-// zoneLabels labels, always exists.
+// lookup returns the addresses of the query name, or of the wildcard that matches it.
 func (x *index) lookup(q *dns.Query, zoneLabels int) (addresses, found) {
+	i, found := x.find(q, zoneLabels)
+	if found != present {
+		return addresses{}, found
+	}
+	return x.addresses(x.names[i]), present
+}
+
+// find returns the position in x.names of the query name, or of the wildcard that matches
+// it (RFC 4592): the one below the closest existing name above the query name. The zone's
+// name, which has zoneLabels labels, always exists. The position is valid if the name is
+// present.
+func (x *index) find(q *dns.Query, zoneLabels int) (i int, found found) {
 	var room [wire.MaxName + 1]byte
 	labels := q.Name()[:len(q.Name())-1]
 	key, apex := appendReversed(room[:0], labels), q.Labels()-zoneLabels
-	i, found := x.search(key)
+	i, found = x.search(key)
 	switch {
 	case found == present:
-		return x.addresses(x.names[i]), present
+		return i, present
 	case found == empty || apex == 0:
-		return addresses{}, empty
+		return i, empty
 	case !x.wild:
-		return addresses{}, missing
+		return i, missing
 	}
 	encloser := len(labels) - q.LabelOffset(apex)
 	for _, offset := range x.names[max(i-1, 0):min(i+1, len(x.names))] {
 		encloser = max(encloser, commonLabels(x.key(offset), key))
 	}
-	if i, found = x.search(append(key[:encloser], 1, '*')); found == present {
-		return x.addresses(x.names[i]), present
+	if i, found = x.search(append(key[:encloser], 1, '*')); found != present {
+		found = missing
 	}
-	return addresses{}, missing
+	return i, found
 }
 
 // commonLabels returns the length of the first labels that a and b have in common.

@@ -62,6 +62,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		h.zones = append(h.zones, zone{z, z.Labels()})
 	}
 	slices.SortStableFunc(h.zones, func(a, b zone) int { return b.labels - a.labels })
+	h.inline = p.inline
 	b.Handle(h)
 	b.OnStart(func(s *config.Start) (err error) {
 		if h.table, err = p.start(s, d, b); err == nil && p.localise {
@@ -188,7 +189,7 @@ func (p *plan) addLine(d, o corefile.Directive) error {
 	if len(o.Args) == 0 {
 		return o.Errorf("want names after %s", o.Text)
 	}
-	line := text{name: o.File, lines: o.Text}
+	line := text{name: o.File, lines: o.Text, line: o.Line - 1}
 	var errs []error
 	for _, a := range o.Args {
 		if _, wrong := appendName(nil, a.Text); wrong != "" {

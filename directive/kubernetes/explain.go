@@ -52,6 +52,12 @@ func (e *explanation) name() {
 	}
 	last := string(e.label(e.depth - 1))
 	switch {
+	case e.wildcards && e.hasWildcard():
+		text := "the label * matches any label in its place (option wildcards)"
+		if e.q.RCode == wire.NXDomain {
+			text += ", and nothing matches"
+		}
+		e.add("%s", text)
 	case last == "dns" && e.depth <= 2:
 		e.add("the name is that of the zone's DNS server")
 	case e.zone.reverse:
@@ -78,11 +84,16 @@ func (e *explanation) name() {
 func (e *explanation) namespaceName(label []byte) bool {
 	name := string(label)
 	ns := e.index.namespaces.Get(append([]byte{byte(len(label))}, label...))
+	o := e.options
 	switch {
+	case o.Namespaces != "" && !slices.Contains(strings.Split(o.Namespaces, ","), name):
+		e.add("namespace %s is hidden: the option namespaces has only %s", name, strings.ReplaceAll(o.Namespaces, ",", ", ")).Nearest = e.nearestNamespace(name)
 	case ns == nil:
 		e.add("namespace %s does not exist, and no Service is in it", name).Nearest = e.nearestNamespace(name)
+	case !ns.exposed.Load() && o.NamespaceLabels != "":
+		e.add("namespace %s is hidden: it does not exist, or the option namespace_labels excludes it (%s)", name, o.NamespaceLabels)
 	case !ns.exposed.Load():
-		e.add("namespace %s is not served: its object is missing, or the options namespaces and namespace_labels exclude it", name).Object = &dns.Object{Kind: "Namespace", Name: name}
+		e.add("namespace %s does not exist, but objects in it do", name)
 	default:
 		if e.depth == 2 {
 			e.add("the name is that of a namespace, which has no records of its own").Object = &dns.Object{Kind: "Namespace", Name: name}
@@ -208,10 +219,14 @@ func (e *explanation) below(svc *entry, name, namespace string) {
 		e.missingType(svc)
 		return
 	}
+	last := string(e.label(prefix - 1))
+	if last == "_zone" && prefix == 3 && svc.headless {
+		e.topology(string(e.label(0)))
+		return
+	}
 	if e.q.RCode != wire.NXDomain && !e.q.Answer.Empty() {
 		return
 	}
-	last := string(e.label(prefix - 1))
 	switch {
 	case svc.externalName:
 		e.add("an ExternalName has no names below it")
@@ -228,6 +243,18 @@ func (e *explanation) below(svc *entry, name, namespace string) {
 		e.add("no endpoint of the Service has this name")
 	default:
 		e.endpoint(svc, last, name, namespace)
+	}
+}
+
+// topology explains the name of a topology zone of a headless Service.
+func (e *explanation) topology(zone string) {
+	switch {
+	case !e.zonal:
+		e.add("names of topology zones need the option zonal")
+	case e.q.Answer.Count[wire.Answers] == 0:
+		e.add("the Service has no ready endpoint with %s records in the topology zone %s", e.q.Type, zone)
+	default:
+		e.add("the name has the endpoints in the topology zone %s; prefer has all if there are none", zone)
 	}
 }
 
@@ -373,65 +400,4 @@ func (e *explanation) search(suffix int) {
 	}
 	name := wire.Name(string(e.q.Name()[:e.q.LabelOffset(labels)]) + "\x00")
 	e.add("probably a pod searches for %s: with the option ndots:5 of its resolv.conf the search domains are tried first", name)
-}
-
-// pod explains a name below pod.
-func (e *explanation) pod() {
-	switch {
-	case e.depth == 1:
-		e.add("pod has no records of its own")
-	case e.podMode == podsDisabled:
-		e.add("the option pods is disabled, so Pods have no names")
-	case !e.namespaceName(e.label(e.depth - 2)):
-	case e.depth != 3:
-	default:
-		ip, ok := parsePodLabel(e.label(0))
-		switch {
-		case !ok:
-			e.add("the first label of a Pod's name is its IP address with dashes, such as 10-0-0-1")
-		case e.podMode == podsInsecure:
-			e.add("pods insecure: every address has a name, whether a Pod has it or not")
-		case e.q.RCode == wire.NXDomain || !e.hasPod(string(e.q.Name()[e.q.LabelOffset(1):e.q.LabelOffset(2)]), ip):
-			e.add("pods verified: no Pod of the namespace has the address %s", ip)
-		}
-	}
-}
-
-// reverse explains a name below in-addr.arpa or ip6.arpa.
-func (e *explanation) reverse() {
-	prefix, ok := wire.ParseReverse(e.q.Name())
-	switch {
-	case !ok:
-		e.add("the name is no reverse name of an address")
-		return
-	case e.primary == "":
-		e.add("no zone of the directive has names that a PTR record could contain")
-		return
-	case !prefix.IsSingleIP():
-		e.add("the name is that of the network %s, which has no records of its own", prefix)
-		return
-	}
-	ip, found := prefix.Addr(), 0
-	for i, x := range [2]*reverseIndex{&e.index.reverse, &e.index.claims} {
-		for near := x.within(prefix); near.advance() && found < 10; {
-			svc := near.service.entry.Load()
-			if !svc.visible() {
-				continue
-			}
-			key := near.service.objectKey()
-			what := "an endpoint of"
-			switch {
-			case svc.has(ip):
-				what = "a ClusterIP of"
-			case i == 1:
-				what = "claimed, without a targetRef, by an endpoint of"
-			}
-			e.add("%s is %s Service %s/%s", ip, what, key.Namespace, key.Name).Object = &dns.Object{Kind: "Service", Namespace: key.Namespace, Name: key.Name}
-			found++
-		}
-		if found > 0 {
-			return
-		}
-	}
-	e.add("no Service and no endpoint has the address %s", ip)
 }

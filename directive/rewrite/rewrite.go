@@ -129,7 +129,8 @@ type Rewrite struct {
 // A rule is one rewrite directive.
 type rule struct {
 	change
-	stop bool
+	stop     bool
+	text, at string // the rule, and its file and line
 }
 
 // A change is the effect of a rule. apply reports whether the rule matches. An

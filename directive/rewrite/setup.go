@@ -57,7 +57,10 @@ func parse(b *config.Block, d corefile.Directive) (rule, error) {
 		}
 		words = append(append(words, line.Token), line.Args...)
 	}
-	r := rule{stop: true}
+	r := rule{stop: true, text: "rewrite", at: fmt.Sprintf("%s:%d", d.File, d.Line)}
+	for _, w := range words {
+		r.text += " " + w.Text
+	}
 	if len(words) > 0 && (lower(words[0]) == "continue" || lower(words[0]) == "stop") {
 		r.stop = lower(words[0]) == "stop"
 		words = words[1:]

@@ -70,6 +70,16 @@ func (m *match) holds(q *dns.Query) bool {
 // fill creates the data for the templates of a rule. If a var cannot be
 // evaluated it answers SERVFAIL and returns false.
 func (t *Template) fill(q *dns.Query, m *match) bool {
+	r, err := t.prepare(q, m)
+	if err != nil {
+		t.fail(q, m, r, err)
+	}
+	return err == nil
+}
+
+// prepare creates the data for the templates of a rule. With an error it returns the var
+// that cannot be evaluated.
+func (t *Template) prepare(q *dns.Query, m *match) (*record, error) {
 	name := string(wire.AppendText(nil, q.Name()))
 	asked := question{string(wire.AppendText(nil, q.QuestionName())), uint16(q.Type), uint16(q.Class)}
 	flag := func(bit uint16) bool { return q.Flags&bit != 0 }
@@ -104,10 +114,9 @@ func (t *Template) fill(q *dns.Query, m *match) bool {
 	for _, v := range m.rule.vars {
 		value, err := v.value.ValueIn(q, m.data.scope())
 		if err != nil {
-			t.fail(q, m, v.record, err)
-			return false
+			return v.record, err
 		}
 		m.data.Var[v.name] = value
 	}
-	return true
+	return nil, nil
 }

@@ -2,6 +2,7 @@ package template
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 
 // A rule is one template directive.
 type rule struct {
+	text, at   string // the directive's name and arguments, and its file and line
 	class      wire.Class
 	qtype      wire.Type
 	zones      []zone
@@ -56,7 +58,7 @@ var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // parse reads one template directive.
 func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
-	r := &rule{}
+	r := &rule{text: strings.Join(append([]string{d.Text}, d.Words()...), " "), at: fmt.Sprintf("%s:%d", d.File, d.Line)}
 	errs := []error{d.Arity(2, -1)}
 	if len(d.Args) >= 2 {
 		errs = append(errs, r.parseArgs(b, d))

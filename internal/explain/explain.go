@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,8 @@ type Result struct {
 	Error    string        `json:"error,omitempty"` // why the answer is SERVFAIL
 	Steps    []Step        `json:"steps"`           // in the order in which the query reached them
 	Duration time.Duration `json:"duration"`        // in nanoseconds
+
+	referral bool
 }
 
 // A Step is the work of one directive for the query, or for a sub-query of it.
@@ -141,6 +144,15 @@ func choose(ports []config.Port, server string) (config.Port, error) {
 type record struct {
 	steps     []Step
 	exchanges int
+	rcodes    []wire.RCode // of the last answers, by depth
+}
+
+// setRCode notes the response code of an answer.
+func (r *record) setRCode(q *dns.Query) {
+	for len(r.rcodes) <= q.Depth() {
+		r.rcodes = append(r.rcodes, 0)
+	}
+	r.rcodes[q.Depth()] = q.RCode
 }
 
 // last returns the last step at a depth with that index, or any index if it is -1.
@@ -194,10 +206,15 @@ func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 		return // Resolve follows
 	case v == dns.Drop:
 		s.Verdict = "dropped"
-	case v == dns.Next, q.AnsweredStep() >= 0 && q.AnsweredStep() != index:
+	case v == dns.Next:
+		s.Verdict = "passed"
+	case q.AnsweredStep() > index && q.RCode == r.rcodes[q.Depth()]: // the answer of a directive below
 		s.Verdict = "passed"
 	default:
 		s.Verdict = "answered"
+	}
+	if v == dns.Done {
+		r.setRCode(q)
 	}
 	s.Causes, s.reader = q.Explain(index, v)
 }
@@ -274,12 +291,13 @@ func (r *record) result(q Query, e dns.Explanation) (Result, error) {
 			result.Answer = append(result.Answer, record.String())
 		}
 		for _, record := range m.Ns {
+			result.referral = record.Header().Rrtype == mdns.TypeNS && !m.Authoritative
 			result.Authority = append(result.Authority, record.String())
 		}
 	}
 	for _, s := range r.steps {
 		for _, c := range s.Causes {
-			if c.Nearest != "" {
+			if c.Nearest != "" && len(result.Answer) == 0 && !slices.Contains(result.Nearest, c.Nearest) {
 				result.Nearest = append(result.Nearest, c.Nearest)
 			}
 		}
@@ -295,12 +313,16 @@ func (r *record) summary(result *Result, e dns.Explanation) string {
 	}
 	var by *Step
 	for i := range r.steps {
-		if s := &r.steps[i]; s.Depth == 0 && (s.Verdict == "answered" || s.Verdict == "dropped") {
-			by = s
+		if s := &r.steps[i]; by == nil && s.Depth == 0 && (s.Verdict == "answered" || s.Verdict == "dropped") {
+			by = s // one above may have replaced the answer of one below
 		}
 	}
 	what := result.RCode
-	if what == "NOERROR" && len(result.Answer) == 0 {
+	switch {
+	case what != "NOERROR" || len(result.Answer) > 0:
+	case result.referral:
+		what = "referral"
+	default:
 		what = "NODATA"
 	}
 	switch {

@@ -16,7 +16,9 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/internal/explain/local"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/transport"
 )
 
 const objects = `
@@ -71,15 +73,33 @@ endpoints: [{addresses: [10.1.0.9]}]
 `
 
 // start starts the servers of a Corefile, in which OBJECTS is a folder with the objects and
-// UPSTREAM the address of a server that answers every name with 192.0.2.1.
+// UPSTREAM the address of a server.
 func start(t *testing.T, text string) *local.Server {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(objects), 0o600); err != nil {
-		t.Fatal(err)
+	writeFiles(t, dir, map[string]string{"objects.yaml": objects})
+	return startIn(t, dir, strings.ReplaceAll(text, "OBJECTS", dir))
+}
+
+// writeFiles writes files, by their paths in a folder.
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for path, text := range files {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	text = strings.NewReplacer("OBJECTS", dir, "UPSTREAM", upstream(t)).Replace(text)
-	c := corefile.ReadText("Corefile", []byte(text))
+}
+
+// startIn starts the servers of a Corefile, in which DIR is a folder and UPSTREAM the address
+// of a server.
+func startIn(t *testing.T, dir, text string) *local.Server {
+	t.Helper()
+	c := corefile.ReadText("Corefile", []byte(strings.NewReplacer("DIR", dir, "UPSTREAM", upstream(t)).Replace(text)))
 	if c.Err != nil {
 		t.Fatal(c.Err)
 	}
@@ -102,6 +122,9 @@ func upstream(t *testing.T) string {
 			if q.Question[0].Qtype == mdns.TypeA {
 				record, _ := mdns.NewRR(q.Question[0].Name + " 60 IN A 192.0.2.1")
 				m.Answer = []mdns.RR{record}
+			} else {
+				record, _ := mdns.NewRR(". 60 IN SOA ns. admin. 1 60 60 60 60")
+				m.Ns = []mdns.RR{record}
 			}
 			_ = w.WriteMsg(m)
 		})}
@@ -169,7 +192,7 @@ lan:53 {
 		{"10.0.96.10.in-addr.arpa PTR", "NOERROR by kubernetes in zone .: 10.96.0.10 is a ClusterIP of Service shop/web", "", "cache passed, hosts passed, kubernetes answered"},
 		{"1.0.1.10.in-addr.arpa PTR", "NOERROR by kubernetes in zone .: 10.1.0.1 is an endpoint of Service data/redis", "", "cache passed, hosts passed, kubernetes answered"},
 		{"8.8.8.8.in-addr.arpa PTR", "NODATA by forward in zone ., from ", "", "cache passed, hosts passed, kubernetes passed, forward answered"},
-		{"static.example.org", "NOERROR by hosts in zone .", "", "cache passed, hosts answered"},
+		{"static.example.org", "NOERROR by hosts in zone .: Corefile:9: 192.0.2.7 static.example.org", "", "cache passed, hosts answered"},
 		{"www.example.org", "NOERROR by forward in zone ., from ", "", "cache passed, hosts passed, kubernetes passed, forward answered"},
 		{"printer.lan", "acl drops the query: no reply is sent", "", "acl dropped"},
 		{"printer.lan MX", "NODATA by acl in zone lan.: a line filter for lan., with type MX matches", "", "acl answered"},
@@ -198,6 +221,60 @@ lan:53 {
 		}
 		if r.Summary != c.summary && !(strings.HasSuffix(c.summary, "from ") && strings.HasPrefix(r.Summary, c.summary)) {
 			t.Errorf("%s: got the summary\n\t%s, want\n\t%s", c.query, r.Summary, c.summary)
+		}
+	}
+}
+
+// Before the objects of a cluster are received, and while a zone has no data, the explanation
+// says so.
+func TestExplainNotSynced(t *testing.T) {
+	c := corefile.ReadText("Corefile", []byte(`. {
+    hosts {
+        configmap dns/custom hosts
+        endpoint http://127.0.0.1:9
+        fallthrough none.example
+    }
+}
+cluster.local {
+    kubernetes {
+        endpoint http://127.0.0.1:9
+        startup_timeout 0s
+    }
+}
+copy.example {
+    secondary {
+        transfer from 127.0.0.1:9
+    }
+}
+`))
+	if c.Err != nil {
+		t.Fatal(c.Err)
+	}
+	plan, err := server.NewPlan(c.Servers, server.Options{
+		Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+		Open: func(_ context.Context, address netip.AddrPort, _ transport.Options) (server.Listener, error) {
+			return server.Unconnected(address), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		plan.Stop(ended)
+	}()
+	for name, want := range map[string]string{
+		"web.shop.svc.cluster.local": "SERVFAIL by kubernetes in zone cluster.local.: not synced: namespaces, services, endpointslices have not been listed since the start",
+		"www.example.org":            "SERVFAIL by hosts in zone .: not synced: configmap dns/custom hosts has not been read since the start",
+		"www.copy.example":           "SERVFAIL by secondary in zone copy.example.: zone copy.example. has no data: no primary has sent the zone, or it has expired",
+	} {
+		r, err := explain.Explain(t.Context(), plan.Ports(), explain.Query{Name: name})
+		if err != nil || r.Summary != want {
+			t.Errorf("%s: got %q and error %v, want %q", name, r.Summary, err, want)
 		}
 	}
 }

@@ -1,0 +1,49 @@
+package cache
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// ExplainDNS implements [dns.Explainer]. It describes the stored answers for the name and
+// the type, whatever the query's flags.
+func (c *Cache) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
+	if !c.allZones && !c.inZones(q) {
+		return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
+	}
+	now := c.store.clock(time.Now())
+	for i := range c.store.table {
+		for e := c.store.table[i].Load(); e != nil; e = e.next.Load() {
+			if e.scope == c.scope && e.t == q.Type && e.class == q.Class && bytes.Equal(e.name, q.Name()) && now < e.expires+e.staleFor {
+				causes = append(causes, dns.Cause{Text: e.describe(now)})
+			}
+		}
+	}
+	if causes == nil {
+		return []dns.Cause{{Text: "no answer for the name and the type is stored"}}
+	}
+	if v == dns.Next {
+		causes = append(causes, dns.Cause{Text: "it is used if a directive below would have to wait for another server"})
+	}
+	return causes
+}
+
+// describe describes an entry of the table.
+func (e *entry) describe(now time.Duration) string {
+	kind := [...]string{success: "positive answer", denial: "negative answer", failure: "failure"}[e.kind]
+	if e.kind == denial {
+		kind += " (NODATA)"
+		if e.rcode == wire.NXDomain {
+			kind = "negative answer (NXDOMAIN)"
+		}
+	}
+	stored := fmt.Sprintf("a %s is stored since %v, ", kind, (now - e.stored).Truncate(time.Second))
+	if now < e.expires {
+		return stored + fmt.Sprintf("for %v more", (e.expires-now).Truncate(time.Second))
+	}
+	return stored + fmt.Sprintf("has expired %v ago, and may be served stale for %v more", (now-e.expires).Truncate(time.Second), (e.expires+e.staleFor-now).Truncate(time.Second))
+}

@@ -1,0 +1,119 @@
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+const (
+	explainedSize  = 16 << 20 // bytes of the largest file in which lines are searched
+	explainedLines = 5        // that a cause names
+)
+
+// ExplainDNS implements [dns.Explainer]. It names the lines that have the name or the
+// address. The index has no lines: the sources are read again.
+func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
+	add := func(format string, args ...any) *dns.Cause {
+		causes = append(causes, dns.Cause{Text: fmt.Sprintf(format, args...)})
+		return &causes[len(causes)-1]
+	}
+	if !h.table.ready() {
+		add("not synced: %s has not been read since the start", h.table.unlisted())
+	}
+	x := h.table.index.Load()
+	addr, reverse := reversed(q.Name())
+	if reverse && len(x.namesOf(addr)) > 0 {
+		return append(causes, h.lines(func(a netip.Addr, _ []byte) bool { return a == addr })...)
+	}
+	labels := h.zoneLabels(q)
+	if labels < 0 {
+		add("the name is in none of the zones of the directive")
+		return causes
+	}
+	switch i, found := x.find(q, labels); found {
+	case present:
+		name := string(x.appendName(nil, x.names[i]))
+		if isWildcard([]byte(name)) && name != string(q.Name()) {
+			add("no line has the name; the wildcard %s matches it", wire.Name(name))
+		}
+		causes = append(causes, h.lines(func(_ netip.Addr, n []byte) bool { return string(n) == name })...)
+		if v == dns.Next {
+			add("fallthrough_unsupported passes %s queries on", q.Type)
+		}
+	case empty:
+		add("the name has no line; names below it have")
+	default:
+		add("no line has the name")
+	}
+	return causes
+}
+
+// lines returns a cause for each line with an address and a name that match accepts.
+func (h *Handler) lines(match func(netip.Addr, []byte) bool) (causes []dns.Cause) {
+	search := func(t text, object *dns.Object) {
+		number := t.line
+		for line := range strings.Lines(t.lines) {
+			number++
+			found := false
+			parse(line, h.table.domain, func(a netip.Addr, name []byte) { found = found || match(a, name) }, func(lineError) {})
+			if found && len(causes) < explainedLines {
+				line = strings.Join(strings.FieldsFunc(line, isBlank), " ")
+				if len(line) > wire.MaxName {
+					line = line[:wire.MaxName] + "..."
+				}
+				causes = append(causes, dns.Cause{Text: fmt.Sprintf("%s:%d: %s", t.name, number, line), Object: object})
+			}
+		}
+	}
+	for _, path := range h.table.paths {
+		f := newFiles(path)
+		f.limit = explainedSize
+		texts, wrong := f.readAll()
+		for _, t := range texts {
+			search(t, nil)
+		}
+		for file, err := range wrong {
+			causes = append(causes, dns.Cause{Text: fmt.Sprintf("the lines of %s are not searched: %v", file, err)})
+		}
+	}
+	for _, t := range h.inline {
+		search(t, nil)
+	}
+	for _, m := range h.table.maps {
+		namespace, name, _ := strings.Cut(m.name, "/")
+		lines, _ := m.lines()
+		search(text{name: m.String(), lines: lines}, &dns.Object{Kind: cluster.ConfigMaps.ObjectKind(), Namespace: namespace, Name: name})
+	}
+	if causes == nil {
+		causes = []dns.Cause{{Text: "a line that has changed meanwhile"}}
+	}
+	return causes
+}
+
+// ReadObjects implements [dns.ObjectReader].
+func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
+	for _, o := range objects {
+		for _, m := range h.table.maps {
+			if m.name != o.Namespace+"/"+o.Name {
+				continue
+			}
+			read := m.origins.Load()
+			if read == nil {
+				o.Unknown = "the source of the object does not run yet"
+				break
+			}
+			origin, err := (*read)(ctx, cluster.ConfigMaps, cluster.Key{Namespace: o.Namespace, Name: o.Name})
+			o.ResourceVersion, o.Created, o.File = origin.ResourceVersion, origin.Created, origin.File
+			if err != nil {
+				o.Unknown = err.Error()
+			}
+			break
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package secondary
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// ExplainDNS implements [dns.Explainer].
+func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
+	at, c := s.find(q, s.set())
+	if at == nil {
+		return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
+	}
+	z := c.current.Load()
+	switch {
+	case z == nil:
+		return []dns.Cause{{Text: fmt.Sprintf("zone %s has no data: %v", c.origin, errNoData)}}
+	case at.isCatalog && c == at.copy:
+		return []dns.Cause{{Text: "the zone is a catalog, whose records are only transferred"}}
+	}
+	texts := z.Explain(q.Name(), q.Type)
+	c.mu.Lock()
+	checked, until := c.checked, c.until
+	c.mu.Unlock()
+	now := time.Now()
+	if !checked.IsZero() {
+		texts = append(texts, fmt.Sprintf("a primary has confirmed it %v ago; it expires in %v", now.Sub(checked).Truncate(time.Second), until.Sub(now).Truncate(time.Second)))
+	}
+	if v == dns.Next {
+		texts = append(texts, "fallthrough passes the name on")
+	}
+	for _, text := range texts {
+		causes = append(causes, dns.Cause{Text: text})
+	}
+	return causes
+}

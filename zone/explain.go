@@ -1,0 +1,64 @@
+package zone
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// Explain returns sentences about how the zone has a name, which must be in it, and
+// records of a type: the closest encloser, the wildcard, the delegation or the DNAME
+// record that decides the answer. The last one has the zone's serial number.
+func (z *Zone) Explain(name []byte, t wire.Type) (texts []string) {
+	add := func(format string, args ...any) { texts = append(texts, fmt.Sprintf(format, args...)) }
+	n, exact := z.find(name)
+	stop := z.stop(n, exact)
+	switch {
+	case stop != nil && stop.is(isDelegation) && !(exact && n == stop && t == wire.TypeDS):
+		add("the name is at or below the delegation of %s, so the answer is a referral", z.nameOf(stop))
+	case stop != nil && !stop.is(isDelegation):
+		add("the name is below %s, whose DNAME record applies", z.nameOf(stop))
+	case exact:
+		add("%s", n.describe("the name", t))
+	default:
+		if wildcard := z.wildcard(n, name); wildcard != nil {
+			add("the name does not exist, and the wildcard %s applies: %s", z.nameOf(wildcard), wildcard.describe("it", t))
+		} else {
+			add("the name does not exist")
+		}
+		add("its closest encloser is %s", z.nameOf(n))
+	}
+	serial := "no serial number"
+	if number, ok := z.Serial(); ok {
+		serial = fmt.Sprintf("serial number %d", number)
+	}
+	add("zone %s has %s", z.origin, serial)
+	return texts
+}
+
+// nameOf returns the name of n.
+func (z *Zone) nameOf(n *node) wire.Name { return wire.Name(z.appendName(nil, n)) }
+
+// describe describes the types of n for a query of type t. subject is the name of n.
+func (n *node) describe(subject string, t wire.Type) string {
+	var types []string
+	has, alias := false, false
+	if n.hasSets() {
+		for rest := n.sets(); rest != ""; {
+			var s set
+			rest = s.read(n, rest)
+			types = append(types, s.t.String())
+			has, alias = has || s.t == t, alias || s.t == wire.TypeCNAME
+		}
+	}
+	switch {
+	case types == nil:
+		return subject + " has no records, only names below it (empty non-terminal)"
+	case has || t == wire.TypeANY:
+		return subject + " has " + t.String() + " records"
+	case alias:
+		return subject + " is an alias (CNAME)"
+	}
+	return fmt.Sprintf("%s has no %s records, only %s", subject, t, strings.Join(types, ", "))
+}
