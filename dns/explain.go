@@ -82,10 +82,11 @@ func (p *Port) Explain(ctx context.Context, packet []byte, client, local netip.A
 		return Explanation{}, false
 	}
 	done := make(chan Explanation, 1)
+	mux = mux.traced() // before the time of the answer begins
 	q := NewQuery(explanationSender(done))
 	q.Reset(packet, proto, time.Now())
 	q.Peer, q.Local, q.trace = client, local, trace
-	switch p.explain(q, mux.traced()) {
+	switch p.explain(q, mux) {
 	case Ignored:
 		return Explanation{}, false
 	case Parked:
