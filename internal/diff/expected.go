@@ -71,6 +71,7 @@ type expected struct {
 	source  source
 	zones   []string // the zones that are not reverse zones
 	reverse []string // the reverse zones
+	all     zoneList // both
 	kubeDNS bool     // compatible kube-dns
 	port    *seamark.Port
 	metrics *metrics.Registry
@@ -112,6 +113,7 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 			e.zones = append(e.zones, z.String())
 		}
 	}
+	e.all = slices.Concat(e.zones, e.reverse)
 	if err := e.plan.Start(ctx, nil); err != nil {
 		return nil, err
 	}

@@ -164,17 +164,17 @@ func (r *run) compare(ctx context.Context, n int, resolver *resolver, q question
 		return result{cause: failure(err), want: want, got: answer{rcode: err.Error()}}, nil
 	}
 	r.silent.Store(0)
-	want, got := r.want.withoutTarget(want, newAnswer(reply))
-	cause := r.want.relevant(q, want, got)
+	want, got := r.want.all.withoutTarget(want, newAnswer(reply))
+	cause := r.want.all.relevant(q, want, got)
 	return result{cause, documented(q, want, got, cause), want, got}, nil
 }
 
 // relevant returns the cause of a difference that a client can notice.
-func (e *expected) relevant(q question, want, got answer) string {
+func (z zoneList) relevant(q question, want, got answer) string {
 	if isReverse(q.name) && len(want.records) == 0 {
 		// Servers usually pass such a name on to another server, which decides the answer.
 		for r := range got.records {
-			if e.inZones(r.data) {
+			if z.contain(r.data) {
 				return difference(want, got)
 			}
 		}
@@ -287,9 +287,13 @@ func (r *run) finish() {
 		g.Type = strings.Join(types, ",")
 		r.report.Groups = append(r.report.Groups, *g)
 	}
-	slices.SortFunc(r.report.Groups, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Subject, b.Subject))
-	})
+	slices.SortFunc(r.report.Groups, func(a, b Group) int { return Order(&a, &b) })
+}
+
+// Order compares groups for a report: undocumented ones are first, then those with the most
+// differences.
+func Order(a, b *Group) int {
+	return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Subject, b.Subject))
 }
 
 // reportProgress calls Progress once a second until the returned function is called.
