@@ -1,8 +1,9 @@
 // Package dnstap sends dnstap messages (dnstap.info) over Frame Streams to receivers that
-// it connects to, or that connect to it.
+// it connects to, or that connect to it, and receives messages of other servers.
 //
 // Append encodes a message. A Sender or a Listener queues encoded messages, without
-// blocking, and sends them from goroutines of its own.
+// blocking, and sends them from goroutines of its own. Read decodes the messages of a file,
+// and Receive those of servers that connect.
 package dnstap
 
 import (
@@ -18,6 +19,8 @@ import (
 type Kind uint64
 
 const (
+	AuthQuery         Kind = 1
+	AuthResponse      Kind = 2
 	ClientQuery       Kind = 5
 	ClientResponse    Kind = 6
 	ForwarderQuery    Kind = 7

@@ -1,0 +1,117 @@
+package dnstap
+
+import (
+	"errors"
+	"math"
+	"net/netip"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// errMalformed is returned for a frame that is no Dnstap.
+var errMalformed = errors.New("dnstap: malformed message")
+
+// Parse decodes a Dnstap into m, whose fields then share memory with payload. If the Dnstap
+// has both a query and a response, Packet is the response.
+func (m *Message) Parse(payload []byte) error {
+	*m = Message{}
+	var message []byte
+	err := fields(payload, func(n protowire.Number, _ uint64, b []byte) {
+		switch n {
+		case fieldIdentity:
+			m.Identity = b
+		case fieldVersion:
+			m.Version = b
+		case fieldExtra:
+			m.Extra = b
+		case fieldMessage:
+			message = b
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var client, server netip.Addr
+	var clientPort, serverPort uint16
+	var seconds [2]uint64
+	var nanos [2]uint64
+	var query []byte
+	err = fields(message, func(n protowire.Number, v uint64, b []byte) {
+		switch n {
+		case fieldKind:
+			m.Kind = Kind(v)
+		case fieldProtocol:
+			if v != 1 {
+				m.Proto = dns.TCP
+			}
+		case fieldQueryAddress:
+			client, _ = netip.AddrFromSlice(b)
+		case fieldResponseAddress:
+			server, _ = netip.AddrFromSlice(b)
+		case fieldQueryPort:
+			clientPort = uint16(v)
+		case fieldResponsePort:
+			serverPort = uint16(v)
+		case fieldQuerySeconds:
+			seconds[0] = v
+		case fieldQueryNanos:
+			nanos[0] = v
+		case fieldResponseSeconds:
+			seconds[1] = v
+		case fieldResponseNanos:
+			nanos[1] = v
+		case fieldQueryPacket:
+			query = b
+		case fieldResponsePacket:
+			m.Packet = b
+		}
+	})
+	if m.Packet == nil {
+		m.Packet = query
+	}
+	m.Client, m.Server = netip.AddrPortFrom(client.Unmap(), clientPort), netip.AddrPortFrom(server.Unmap(), serverPort)
+	m.Query, m.Response = timeOf(seconds[0], nanos[0]), timeOf(seconds[1], nanos[1])
+	return err
+}
+
+// timeOf returns the zero time if seconds is 0 or no time.
+func timeOf(seconds, nanos uint64) (t time.Time) {
+	if seconds == 0 || seconds > math.MaxUint32 || nanos >= 1e9 {
+		return t
+	}
+	return time.Unix(int64(seconds), int64(nanos))
+}
+
+// fields passes the fields of a message to each: the value of a number, or the bytes.
+func fields(b []byte, each func(n protowire.Number, v uint64, b []byte)) error {
+	for len(b) > 0 {
+		n, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return errMalformed
+		}
+		b = b[size:]
+		var v uint64
+		var data []byte
+		switch kind {
+		case protowire.VarintType:
+			v, size = protowire.ConsumeVarint(b)
+		case protowire.Fixed32Type:
+			var fixed uint32
+			fixed, size = protowire.ConsumeFixed32(b)
+			v = uint64(fixed)
+		case protowire.BytesType:
+			data, size = protowire.ConsumeBytes(b)
+		default:
+			size = protowire.ConsumeFieldValue(n, kind, b)
+		}
+		if size < 0 {
+			return errMalformed
+		}
+		b = b[size:]
+		each(n, v, data)
+	}
+	return nil
+}
