@@ -24,7 +24,7 @@ import (
 )
 
 // Main runs the command line of the process and exits: with status 0 on success, 1
-// if the command failed, and 2 if the command line is invalid, or if diff or doctor could
+// if the command failed, and 2 if the command line is invalid, or if diff, shadow or doctor could
 // not do their work: their status 1 is a result.
 func Main(directives []config.Directive, build Build) {
 	signals := server.CatchSignals(context.Background())
@@ -157,7 +157,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 			}
 			switch name {
 			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny", "node":
-			case "sidecar", "exec-healthz", "kube2sky", "canary", "tail": // they stop at a signal and reload nothing
+			case "sidecar", "exec-healthz", "kube2sky", "canary", "tail", "shadow": // they stop at a signal and reload nothing
 				p.signals.ReleaseReload()
 			default:
 				p.signals.Release()
@@ -193,7 +193,7 @@ func (p *program) addCommands(root *cobra.Command) {
 		{"inspecting", "Inspecting:", []*cobra.Command{
 			p.explainCommand(), p.queryCommand(), p.statusCommand(), p.topCommand(), p.tailCommand(), p.recordsCommand(), p.cacheCommand(), p.resolvconfCommand(),
 		}},
-		{"migrating", "Migrating:", []*cobra.Command{p.doctorCommand(), p.diffCommand(), p.canaryCommand(), p.convertCommand()}},
+		{"migrating", "Migrating:", []*cobra.Command{p.doctorCommand(), p.diffCommand(), p.shadowCommand(), p.canaryCommand(), p.convertCommand()}},
 		{"older", "Older generations:", []*cobra.Command{
 			p.kubednsCommand(), p.nannyCommand(), p.sidecarCommand(), p.healthzCommand(), p.skydnsCommand(), p.kube2skyCommand(),
 		}},

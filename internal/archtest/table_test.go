@@ -133,7 +133,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/inventory", "internal/query", "internal/resolvconf", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/inventory", "internal/query", "internal/dnstap", "internal/resolvconf", "internal/shadow", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -166,6 +166,11 @@ var table = map[string]row{
 	"internal/diff": {
 		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "internal/query", "metrics", "server", "transport", "wire"},
 		third: []string{"github.com/miekg/dns"},
+	},
+	// It answers captured queries, in the process or by another server.
+	"internal/shadow": {
+		own:   []string{"config", "dns", "internal/diff", "internal/dnstap", "internal/query", "wire"},
+		third: []string{"github.com/miekg/dns"}, noNet: true,
 	},
 	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
 	"internal/explain/local": {own: []string{"config", "corefile", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},

@@ -85,7 +85,7 @@ var ErrNoServer = errors.New("no such server")
 // Explain answers the query on one of the ports. It blocks until the answer is complete,
 // at most as long as a client's query may take.
 func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) {
-	port, err := choose(ports, q.Server)
+	port, err := Choose(ports, q.Server)
 	if err != nil {
 		return Result{}, err
 	}
@@ -128,8 +128,8 @@ func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) 
 	}
 }
 
-// choose returns the port with a name or an address.
-func choose(ports []config.Port, server string) (config.Port, error) {
+// Choose returns the port with a name or an address; the first one for "".
+func Choose(ports []config.Port, server string) (config.Port, error) {
 	var names []string
 	for _, p := range ports {
 		if server == "" || server == p.Name || server == p.Address.String() {

@@ -1,5 +1,5 @@
-// Package local runs the servers of a Corefile in this process, for the commands explain
-// and records: they listen on no address.
+// Package local runs the servers of a Corefile in this process, for the commands explain,
+// records and shadow: they listen on no address.
 package local
 
 import (
@@ -67,6 +67,9 @@ func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*S
 func (s *Server) Explain(ctx context.Context, q explain.Query) (explain.Result, error) {
 	return explain.Explain(ctx, s.plan.Ports(), q)
 }
+
+// Port returns the port of the server with a name or an address; the first one for "".
+func (s *Server) Port(name string) (config.Port, error) { return explain.Choose(s.plan.Ports(), name) }
 
 // Records returns the records that the servers serve.
 func (s *Server) Records() iter.Seq[inventory.Record] {

@@ -1,0 +1,88 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// A Source passes captured messages to yield until it ends, until ctx ends, or until yield
+// returns false. It counts what it cannot use.
+type Source interface {
+	Messages(ctx context.Context, counts *Counts, yield func(*Message) bool) error
+}
+
+// A Pcap is a capture in the format pcap or pcapng.
+type Pcap struct {
+	Reader io.Reader
+	// Port is the port of the DNS server: 53.
+	Port uint16
+	// Server is the address of the DNS server; the zero value selects any address.
+	Server netip.Addr
+}
+
+// Messages implements Source. The end of ctx is noticed between two packets.
+func (p Pcap) Messages(ctx context.Context, counts *Counts, yield func(*Message) bool) error {
+	c, err := newCaptureReader(p.Reader)
+	if err != nil {
+		return err
+	}
+	tcp := newStreams()
+	for ctx.Err() == nil {
+		packet, err := c.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		counts.Packets++
+		s, skipped := decode(packet.link, packet.data, packet.whole)
+		if skipped != "" {
+			counts.Skipped[skipped]++
+			continue
+		}
+		m := Message{Time: packet.time, Proto: dns.UDP}
+		switch {
+		case p.serves(s.destination):
+			m.Client, m.Server = s.source, s.destination
+		case p.serves(s.source):
+			m.Client, m.Server, m.Response = s.destination, s.source, true
+		default:
+			counts.Skipped[SkippedAddress]++
+			continue
+		}
+		more := true
+		pass := func(message []byte) {
+			// Both ports may be the server's: a server that forwards from port 53.
+			if m.Data = message; len(message) > 2 && message[2]&0x80 != 0 != m.Response {
+				if !p.serves(m.Client) {
+					counts.Skipped[SkippedDirection]++
+					return
+				}
+				m.Client, m.Server, m.Response = m.Server, m.Client, !m.Response
+			}
+			more = more && yield(&m)
+		}
+		if s.tcp {
+			m.Proto = dns.TCP
+			if skipped := tcp.add(&s, pass); skipped != "" {
+				counts.Skipped[skipped]++
+			}
+		} else {
+			pass(s.payload)
+		}
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// serves reports whether a is the address of the server.
+func (p Pcap) serves(a netip.AddrPort) bool {
+	return a.Port() == p.Port && (!p.Server.IsValid() || a.Addr() == p.Server)
+}
