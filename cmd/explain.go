@@ -40,16 +40,20 @@ func (p *program) explainCommand() *cobra.Command {
 its verdict, the object of the cluster that the answer is from, and the upstreams that were
 queried. If there is no answer, it shows the reason and the nearest name that exists: a
 misspelled name, another namespace, an endpoint that is not ready, a port that the Service
-does not have.
+does not have, a namespace that the server hides.
 
 It plans the Corefile of --conf, or serves the folder of --manifests, in a process of its
 own that listens on no address: it reads the objects of the cluster and queries upstreams as
-a server does. With --admin it asks a running server, which needs the directive admin. With --pod it takes the search domains of that pod, and explains each name
-that the pod's resolver tries.
+a server does. With --admin it asks a running server, which needs the directive admin.
+
+With --pod it explains each name that the resolver library of the pod tries, with the pod's
+search domains and its address as the client's. It reads the pod from the folder of
+--manifests, or else from the API server.
 
 The exit status is 1 if no name has a record.`,
 		Example: `  seamark explain web.shop.svc.cluster.local --manifests examples
   seamark explain web.shop --pod shop/cart-7d9c --conf Corefile
+  seamark explain web.shop --pod shop/cart-7d9c --manifests examples
   seamark explain www.example.org --admin localhost:8053
   seamark explain _http._tcp.web.shop.svc.cluster.local SRV --manifests examples --output json`,
 		Args: arguments(1, 2),
@@ -70,7 +74,7 @@ The exit status is 1 if no name has a record.`,
 	f.StringVar(&e.manifests, "manifests", "", "explain the cluster described by the YAML and JSON files of this folder, without a Corefile")
 	f.StringVar(&e.admin, "admin", "", "ask a running server: "+adminUsage+" (such as localhost:8053)")
 	tokenFlag(c, &e.token)
-	f.StringVar(&e.client, "client", "", "`IP` address of the client (default 127.0.0.1)")
+	f.StringVar(&e.client, "client", "", "`IP` address of the client (default: that of --pod, or 127.0.0.1)")
 	f.StringVar(&e.server, "server", "", "`ADDRESS` of the Corefile that receives the query, such as dns://:53 (default the first)")
 	f.StringVar(&e.query.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
 	e.query.source.flags(c)
@@ -116,13 +120,15 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 	defer cancel()
 	names := []string{q.Name}
 	if e.query.pod != "" {
-		e.query.servers = []string{"127.0.0.1"} // explain queries no nameserver of the pod
-		config, err := p.queryConfig(ctx, e.query, pod)
+		config, address, err := p.podConfig(ctx, e, pod)
 		if err != nil {
 			return failure{err}
 		}
 		if names, err = stub.New(config).Candidates(q.Name); err != nil {
 			return failure{err}
+		}
+		if !q.Client.IsValid() {
+			q.Client = address
 		}
 	}
 	server, stop, err := p.explainer(ctx, e)

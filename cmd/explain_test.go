@@ -2,7 +2,9 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,5 +46,80 @@ func TestExplain(t *testing.T) {
 	var results []explain.Result
 	if err := json.Unmarshal([]byte(out), &results); err != nil || len(results) != 1 || results[0].RCode != "NOERROR" {
 		t.Errorf("json: got %s and error %v, want one result", out, err)
+	}
+}
+
+// With --pod the names of the pod's search path are explained, from the pod's address.
+func TestExplainPod(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "objects"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "objects", "all.yaml"), `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart, namespace: shop}
+spec: {template: {spec: {containers: [{name: c}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cart, namespace: other}
+spec: {containers: [{name: c}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cart, namespace: shop}
+spec: {containers: [{name: c}]}
+status: {podIP: 10.1.0.5}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: literal, namespace: shop}
+spec: {containers: [{name: c}], dnsConfig: {options: [{name: ndots, value: "1"}]}}
+`)
+	write(t, filepath.Join(dir, "objects", "broken.yaml"), "kind: [")
+	for _, c := range []struct {
+		args string
+		want []string // the first lines of the explanations, and the summaries
+		code int
+		err  string
+	}{
+		{"web --pod shop/cart", []string{
+			"web.shop.svc.cluster.local. A from 10.1.0.5 at dns://:53", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.0.10",
+		}, 0, ""},
+		{"web.shop --pod shop/cart", []string{
+			"web.shop.shop.svc.cluster.local. A from 10.1.0.5 at dns://:53", "NXDOMAIN by kubernetes in zone .: namespace shop has no Service named shop",
+			"web.shop.svc.cluster.local. A from 10.1.0.5 at dns://:53", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.0.10",
+		}, 0, ""},
+		{"web --pod other/cart --client 10.1.0.6", []string{
+			"web.other.svc.cluster.local. A from 10.1.0.6 at dns://:53", "NXDOMAIN by kubernetes in zone .: namespace other has no Service named web",
+			"web.svc.cluster.local. A from 10.1.0.6 at dns://:53", "NXDOMAIN by kubernetes in zone .: namespace web does not exist, and no Service is in it",
+			"web.cluster.local. A from 10.1.0.6 at dns://:53", "NXDOMAIN by kubernetes in zone .: the zone has only names below svc and pod",
+			"web. A from 10.1.0.6 at dns://:53",
+		}, 1, ""},
+		{"web.shop.svc.cluster.local. --pod shop/cart", []string{
+			"web.shop.svc.cluster.local. A from 10.1.0.5 at dns://:53", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.0.10",
+		}, 0, ""},
+		{"web.shop --pod shop/literal", []string{ // with ndots:1 the name itself is first
+			"web.shop. A from 127.0.0.1 at dns://:53",
+			"web.shop.shop.svc.cluster.local. A from 127.0.0.1 at dns://:53", "NXDOMAIN by kubernetes in zone .: namespace shop has no Service named shop",
+			"web.shop.svc.cluster.local. A from 127.0.0.1 at dns://:53", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.0.10",
+		}, 0, ""},
+		{"web --pod shop/none", nil, 1, "objects has no Pod shop/none"},
+	} {
+		out, errors, code := run(t, dir, "", append([]string{"explain", "--manifests", "objects"}, strings.Fields(c.args)...)...)
+		var got []string
+		for line := range strings.Lines(out) {
+			if line = strings.TrimSpace(line); strings.Contains(line, " at dns://:53") || strings.Contains(line, " by kubernetes in zone ") {
+				got = append(got, line)
+			}
+		}
+		if !slices.Equal(got, c.want) || code != c.code || !strings.Contains(errors, c.err) {
+			t.Errorf("explain %s: got status %d, %q and\n%s\nwant %d, %q and\n%s", c.args, code, errors, strings.Join(got, "\n"), c.code, c.err, strings.Join(c.want, "\n"))
+		}
 	}
 }

@@ -118,6 +118,28 @@ func ParseManifest(file string, text []byte) (Manifest, []string, error) {
 	return m, r.misplaced(), nil
 }
 
+// FindPod parses the Pod with that name among the objects of a manifest. address is its IP
+// address, "" if it has none. ok is false if the manifest does not have the Pod.
+func FindPod(file string, text []byte, namespace, name string) (m Manifest, address string, ok bool, err error) {
+	docs, err := document.Parse(file, text)
+	if err != nil {
+		return Manifest{}, "", false, err
+	}
+	f := finder{file: file}
+	for _, doc := range docs {
+		f.look(doc) // objects that are none do not matter here
+	}
+	for _, o := range f.pods {
+		if o.kind != "Pod" || o.At("metadata", "name").Text() != name || cmp.Or(o.At("metadata", "namespace").Text(), "default") != namespace {
+			continue
+		}
+		r := reader{file: file, object: o}
+		m := r.manifest()
+		return m, o.At("status", "podIP").Text(), true, errors.Join(r.errs...)
+	}
+	return Manifest{}, "", false, nil
+}
+
 // A finder finds objects with pods.
 type finder struct {
 	file   string

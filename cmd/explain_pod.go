@@ -1,0 +1,96 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/internal/resolvconf"
+)
+
+// maxPodFile is the size of the largest manifest in which a Pod is searched.
+const maxPodFile = 64 << 20
+
+// podConfig returns the resolv.conf of a pod and its address, which is invalid if it has none.
+func (p *program) podConfig(ctx context.Context, e explainFlags, key cluster.Key) (config resolvconf.Config, address netip.Addr, err error) {
+	find := p.apiPod
+	if e.manifests != "" {
+		find = folderPod
+	}
+	m, text, err := find(ctx, e, key)
+	if err != nil {
+		return config, address, err
+	}
+	pod, _, err := m.Pod(resolvconf.Flags{})
+	if err != nil {
+		return config, address, err
+	}
+	// The nameservers do not matter: explain queries none of them.
+	kubelet := resolvconf.Kubelet{ClusterDomain: e.query.domain, ClusterDNS: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, Node: new(resolvconf.Config)}
+	config, comments := kubelet.Form(pod)
+	for _, comment := range comments {
+		fmt.Fprintf(p.err, "# %s\n", comment)
+	}
+	address, _ = netip.ParseAddr(text)
+	return config, address, nil
+}
+
+// apiPod reads a Pod from the API server.
+func (p *program) apiPod(ctx context.Context, e explainFlags, key cluster.Key) (m resolvconf.Manifest, address string, err error) {
+	o, err := e.query.source.options()
+	if err != nil {
+		return m, "", err
+	}
+	session, err := apiserver.NewSession(o)
+	if err != nil {
+		return m, "", err
+	}
+	defer session.Close()
+	text, err := session.Get(ctx, "/api/v1/namespaces/"+key.Namespace+"/pods/"+key.Name)
+	if err != nil {
+		return m, "", err
+	}
+	m, address, ok, err := resolvconf.FindPod("pod "+key.String(), text, key.Namespace, key.Name)
+	if err == nil && !ok {
+		err = fmt.Errorf("reading Pod %s: the API server has sent another object", key)
+	}
+	return m, address, err
+}
+
+// folderPod reads a Pod from the YAML and JSON files of the folder e.manifests.
+func folderPod(ctx context.Context, e explainFlags, key cluster.Key) (m resolvconf.Manifest, address string, err error) {
+	found := false
+	err = filepath.WalkDir(e.manifests, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(path) // follows links, as those of a mounted ConfigMap
+		if ext := filepath.Ext(path); err != nil || info.Size() > maxPodFile || ext != ".yaml" && ext != ".yml" && ext != ".json" || !info.Mode().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		m, address, found, err = resolvconf.FindPod(path, text, key.Namespace, key.Name)
+		switch {
+		case found && err == nil:
+			return fs.SkipAll
+		case found:
+			return err
+		}
+		return nil // a file that does not parse is the server's matter
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("%s has no Pod %s", e.manifests, key)
+	}
+	return m, address, err
+}
