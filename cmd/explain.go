@@ -36,15 +36,16 @@ func (p *program) explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain NAME [TYPE]",
 		Short: "Show what answers a name, or why nothing does",
-		Long: `Explain shows how the answer to a query is made: the server block, each directive with
-its verdict, the object of the cluster that the answer is from, and the upstreams that were
-queried. If there is no answer, it shows the reason and the nearest name that exists: a
-misspelled name, another namespace, an endpoint that is not ready, a port that the Service
-does not have, a namespace that the server hides.
+		Long: `Explain shows how a server answers a query: the server block, each directive with its
+verdict, the object of the cluster that the answer is from with its resourceVersion and age,
+and the upstreams that were queried. If there is no answer, it shows the reason and the
+nearest name that exists: a misspelled name, another namespace, an endpoint that is not
+ready, a port that the Service does not have, a namespace that the server hides.
 
-It plans the Corefile of --conf, or serves the folder of --manifests, in a process of its
-own that listens on no address: it reads the objects of the cluster and queries upstreams as
-a server does. With --admin it asks a running server, which needs the directive admin.
+It runs the server of the Corefile of --conf, or of the folder of --manifests, in its own
+process. This server reads the objects of the cluster and queries upstreams as any server
+does, but listens on no address. With --admin a running server explains the query, which
+needs the directive admin.
 
 With --pod it explains each name that the resolver library of the pod tries, with the pod's
 search domains and its address as the client's. It reads the pod from the folder of
