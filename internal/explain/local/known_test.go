@@ -28,6 +28,11 @@ old DNAME new.example.
 `,
 	"zones/db.auto.example": "@ 60 IN SOA ns.auto.example. admin.auto.example. 7 60 60 60 60\n@ 60 IN NS ns.auto.example.\nwww 60 IN A 192.0.2.6\n",
 	"resolv.conf":           "search shop.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n",
+	"objects/map.yaml": `apiVersion: v1
+kind: ConfigMap
+metadata: {name: custom, namespace: shop, resourceVersion: "99"}
+data: {hosts: "# custom\n192.0.2.30 mapped.example.org\n"}
+`,
 	"objects/all.yaml": `apiVersion: v1
 kind: Namespace
 metadata: {name: shop, labels: {team: a}}
@@ -123,6 +128,7 @@ var knownCorefiles = map[string]string{
     forward . UPSTREAM
 }
 corp.example:53 {
+    rewrite edns0 local set 0xffee hello
     forward . UPSTREAM
 }
 split.example:53 {
@@ -140,6 +146,7 @@ split.example:53 {
 }
 `,
 	"insecure": ". {\n kubernetes cluster.local {\n  manifests DIR/objects\n  pods insecure\n  wildcards\n }\n}\n",
+	"maps":     ". {\n hosts {\n  configmap shop/custom hosts\n  manifests DIR/objects\n }\n}\n",
 	"search":   ". {\n autopath DIR/resolv.conf\n kubernetes cluster.local {\n  manifests DIR/objects\n }\n forward . UPSTREAM\n}\n",
 	"listed":   ". {\n kubernetes cluster.local {\n  manifests DIR/objects\n  namespaces shop\n }\n}\n",
 	"labelled": ". {\n kubernetes cluster.local {\n  manifests DIR/objects\n  namespace_labels team=a\n }\n}\n",
@@ -231,7 +238,10 @@ func TestKnownNames(t *testing.T) {
 		{"main", "www.split.example A 10.1.2.3", "NOERROR by forward in zone split.example., from UPSTREAM", "", "view         matched   (zone split.example., view office)"},
 		{"main", "www.split.example A 192.0.2.99", "REFUSED by acl in zone split.example.: a line block for split.example. matches", "", "the expression incidr(client_ip(), '10.0.0.0/8') is false"},
 		{"main", "www.split.example AAAA 10.1.2.3", "REFUSED by acl in zone split.example.: a line block for split.example. matches", "", "the expression type() == 'A' is false"},
-		{"main", "www.corp.example", "NOERROR by forward in zone corp.example., from UPSTREAM", "", ""},
+		{"main", "www.corp.example", "NOERROR by forward in zone corp.example., from UPSTREAM", "", "rewrite edns0 local set 0xffee hello matches (Corefile:27)"},
+		// ConfigMaps
+		{"maps", "mapped.example.org", "NOERROR by hosts in zone .: configmap shop/custom hosts:2: 192.0.2.30 mapped.example.org", "", "ConfigMap shop/custom: resourceVersion 99, DIR/objects/map.yaml:1"},
+		{"maps", "unmapped.example.org", "NXDOMAIN by hosts in zone .: no line has the name", "", ""},
 	} {
 		words := append(strings.Fields(c.query), "", "")
 		query := explain.Query{Name: words[0], Type: words[1]}

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	mdns "github.com/miekg/dns"
-
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/dnstest"
 	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/internal/explain/local"
 	"github.com/seamark/seamark/metrics"
@@ -99,7 +98,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 // of a server.
 func startIn(t *testing.T, dir, text string) *local.Server {
 	t.Helper()
-	c := corefile.ReadText("Corefile", []byte(strings.NewReplacer("DIR", dir, "UPSTREAM", upstream(t)).Replace(text)))
+	c := corefile.ReadText("Corefile", []byte(strings.NewReplacer("DIR", dir, "UPSTREAM", dnstest.Upstream(t, upstreamRecords)).Replace(text)))
 	if c.Err != nil {
 		t.Fatal(c.Err)
 	}
@@ -113,26 +112,22 @@ func startIn(t *testing.T, dir, text string) *local.Server {
 	return l
 }
 
-func upstream(t *testing.T) string {
-	ready := make(chan struct{})
-	s := &mdns.Server{Addr: "127.0.0.1:0", Net: "udp", NotifyStartedFunc: func() { close(ready) },
-		Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
-			m := new(mdns.Msg)
-			m.SetReply(q)
-			if q.Question[0].Qtype == mdns.TypeA {
-				record, _ := mdns.NewRR(q.Question[0].Name + " 60 IN A 192.0.2.1")
-				m.Answer = []mdns.RR{record}
-			} else {
-				record, _ := mdns.NewRR(". 60 IN SOA ns. admin. 1 60 60 60 60")
-				m.Ns = []mdns.RR{record}
-			}
-			_ = w.WriteMsg(m)
-		})}
-	go func() { _ = s.ListenAndServe() }()
-	<-ready
-	t.Cleanup(func() { _ = s.Shutdown() })
-	return s.PacketConn.LocalAddr().String()
-}
+// upstreamRecords are the records of the upstream.
+const upstreamRecords = `
+. 60 IN SOA ns. admin. 1 60 60 60 60
+alias.example.org. 60 IN A 192.0.2.1
+www.example.org. 60 IN A 192.0.2.1
+www.example.com. 60 IN A 192.0.2.1
+none.example.com. 60 IN TXT x
+www.example.net. 60 IN A 192.0.2.1
+db.corp.example. 60 IN A 192.0.2.1
+www.corp.example. 60 IN A 192.0.2.1
+www.split.example. 60 IN A 192.0.2.1
+x.new.example. 60 IN A 192.0.2.1
+web.secret. 60 IN A 192.0.2.1
+8.8.8.8.in-addr.arpa. 60 IN TXT x
+5.4.3.10.in-addr.arpa. 60 IN TXT x
+`
 
 // Each case has a name, and parts of the expected summary, nearest names and steps.
 func TestExplain(t *testing.T) {
