@@ -53,6 +53,7 @@ type Plan struct {
 	sum    corefile.Sum // of its Corefile; zero if it was not read by a Run
 	blocks []*config.Block
 	sites  []*site
+	siteAt map[siteKey]*site
 	taken  *takeover // from the process that this one replaces; nil if there is none
 
 	handover string // the path of the directive handover, or ""
@@ -66,6 +67,12 @@ type site struct {
 	addr   netip.AddrPort
 	from   corefile.Token // the key or bind address in the Corefile
 	routes []route
+	first  map[routeKey]int // index in routes of the first with the key
+}
+
+type siteKey struct {
+	scheme config.Scheme
+	addr   netip.AddrPort
 }
 
 type route struct {
@@ -73,10 +80,27 @@ type route struct {
 	block *config.Block
 }
 
+// A routeKey is the zone of a route and the name of its view, if it has one.
+type routeKey struct {
+	zone    config.Key // with nothing but the zone
+	hasView bool
+	view    string
+}
+
+// keys returns the keys of the routes before this one that answer all of its queries: the one
+// of its zone without a view, and that with its view.
+func (r route) keys() (zone, view routeKey) {
+	zone = routeKey{zone: config.Key{Zone: r.key.Zone}}
+	if r.block.Chain.Match == nil {
+		return zone, zone
+	}
+	return zone, routeKey{zone.zone, true, r.block.Chain.View}
+}
+
 // NewPlan sets up the directives of every block, in the order of opts.Directives.
 // It opens nothing, and returns every error with its file and line.
 func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
-	p := &Plan{opts: opts}
+	p := &Plan{opts: opts, siteAt: map[siteKey]*site{}}
 	var errs []error
 	for _, s := range servers {
 		errs = append(errs, p.block(s)...)
@@ -119,15 +143,21 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 		}
 		keys = append(keys, more...)
 	}
+	seen := map[any]bool{}
+	isNew := func(v any) bool {
+		is := !seen[v]
+		seen[v] = true
+		return is
+	}
 	for _, k := range keys {
-		if !slices.Contains(b.Zones, k.Zone) {
+		if isNew(k.Zone) {
 			b.Zones = append(b.Zones, k.Zone)
 		}
-		if !slices.Contains(b.Schemes, k.Scheme) {
+		if isNew(k.Scheme) {
 			b.Schemes = append(b.Schemes, k.Scheme)
 		}
-		if port := fmt.Sprint(k.Port); !slices.Contains(b.Ports, port) {
-			b.Ports = append(b.Ports, port)
+		if isNew(k.Port) {
+			b.Ports = append(b.Ports, fmt.Sprint(k.Port))
 		}
 	}
 	answers := false
@@ -186,17 +216,21 @@ func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
 // route adds the block as a route for a key on each of its addresses.
 func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 	for _, at := range p.addresses(k, b) {
-		i := slices.IndexFunc(p.sites, func(s *site) bool { return s.scheme == at.scheme && s.addr == at.addr })
-		if i < 0 {
-			i = len(p.sites)
-			p.sites = append(p.sites, at)
+		s := p.siteAt[siteKey{at.scheme, at.addr}]
+		if s == nil {
+			s = at
+			s.first = map[routeKey]int{}
+			p.siteAt[siteKey{at.scheme, at.addr}] = s
+			p.sites = append(p.sites, s)
 		}
-		s := p.sites[i]
-		j := slices.IndexFunc(s.routes, func(r route) bool {
-			return r.key.Zone == k.Zone && (r.block.Chain.Match == nil || b.Chain.Match != nil && r.block.Chain.View == b.Chain.View)
-		})
+		r := route{k, b}
+		zone, view := r.keys()
+		j, used := s.first[zone]
+		if i, ok := s.first[view]; ok && (!used || i < j) {
+			j, used = i, true
+		}
 		switch {
-		case j < 0:
+		case !used:
 		case s.routes[j].block.Chain.Match == nil && b.Chain.Match != nil:
 			at := s.routes[j].key.From
 			b.Warn(k.From.Errorf("", "view %s of zone %s is never used: the block at %s:%d comes first and has no view", b.Chain.View, k.Zone, at.File, at.Line))
@@ -204,7 +238,10 @@ func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 			errs = append(errs, s.conflict(s.routes[j], k, b))
 			continue
 		}
-		s.routes = append(s.routes, route{k, b})
+		if _, ok := s.first[view]; !ok {
+			s.first[view] = len(s.routes)
+		}
+		s.routes = append(s.routes, r)
 	}
 	return errs
 }

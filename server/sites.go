@@ -154,13 +154,24 @@ func (p *Plan) tlsErrors() (errs []error) {
 // together: a socket on a wildcard address conflicts with any other socket of the same
 // protocol on its port.
 func (p *Plan) overlaps() (errs []error) {
-	for i, s := range p.sites {
-		for _, other := range p.sites[:i] {
+	onPort := map[uint16][]*site{}
+	wildcards, single := map[uint16][]*site{}, map[netip.AddrPort][]*site{}
+	for _, s := range p.sites {
+		port := s.addr.Port()
+		if port == 0 {
+			continue
+		}
+		before := onPort[port]
+		if !s.addr.Addr().IsUnspecified() {
+			before = slices.Concat(wildcards[port], single[s.addr])
+			single[s.addr] = append(single[s.addr], s)
+		} else {
+			wildcards[port] = append(wildcards[port], s)
+		}
+		onPort[port] = append(onPort[port], s)
+		for _, other := range before {
 			a, b := s.addr.Addr(), other.addr.Addr()
-			if !(s.scheme.UDP() && other.scheme.UDP() || s.scheme.TCP() && other.scheme.TCP()) {
-				continue
-			}
-			if s.addr.Port() == 0 || s.addr.Port() != other.addr.Port() || a != b && !covers(a, b) && !covers(b, a) {
+			if !(s.scheme.UDP() && other.scheme.UDP() || s.scheme.TCP() && other.scheme.TCP()) || a != b && !covers(a, b) && !covers(b, a) {
 				continue
 			}
 			errs = append(errs, s.from.Errorf("", "%s and %s (%s:%d) cannot both be listened on: give each of these blocks a bind with single addresses",

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -60,12 +59,16 @@ func (p *Plan) Addresses() (addresses []netip.AddrPort) {
 // printAddresses writes the zones and ports of a started plan, in CoreDNS's
 // format.
 func (p *Plan) printAddresses(w io.Writer) {
+	addresses := p.Addresses()
 	for i, s := range p.sites {
-		at := p.Addresses()[i]
-		for n, r := range s.routes {
-			if slices.ContainsFunc(s.routes[:n], func(before route) bool { return before.key.Zone == r.key.Zone }) {
-				continue // printed for another view of the zone
+		at := addresses[i]
+		printed := map[config.Key]bool{}
+		for _, r := range s.routes {
+			zone := config.Key{Zone: r.key.Zone}
+			if printed[zone] {
+				continue // for another view of the zone
 			}
+			printed[zone] = true
 			if s.scheme != config.DNS {
 				fmt.Fprintf(w, "%s://", s.scheme)
 			}
