@@ -144,7 +144,6 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	defer out.close()
 	log := klogLogger(out, klog, false)
 	limitMemory(log)
-	collectOften()
 	for _, note := range options.Notes() {
 		log.Warn("Flag has another meaning than in node-cache", "reason", note)
 	}
@@ -162,9 +161,11 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	if !options.Quiet {
 		r.Out = out
 	}
-	if _, err := r.Check(); err != nil { // before anything changes on the node
-		return failure{err}
-	}
+	if worker == nil || len(worker.Sockets()) == 0 {
+		if _, err := r.Check(); err != nil { // before anything changes on the node
+			return failure{err}
+		}
+	} // else the node is as the worker before needed it, and queries wait in its sockets
 	var network *nodeCapture
 	switch {
 	case worker != nil:
@@ -181,6 +182,14 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	}
 	if err != nil {
 		return failure{err}
+	}
+	started := r.Started
+	r.Started = func() {
+		if started != nil {
+			started()
+		}
+		collectOften() // not before: queries wait for the end of the start
+		supervisor.ReleaseMemory()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var pages sync.WaitGroup

@@ -192,6 +192,11 @@ func (w *Follower) write(text string) {
 	if text == w.written {
 		return
 	}
+	// After a restart the file is as it has to be. To write it would wait for the disk.
+	if before, err := watch.Read(w.flags.Corefile, maxTemplate); err == nil && before == text {
+		w.written = text
+		return
+	}
 	err := watch.Replace(w.flags.Corefile, 0o644, func(file *os.File) error {
 		_, err := file.WriteString(text)
 		return err

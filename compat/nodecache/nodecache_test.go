@@ -304,6 +304,24 @@ func TestFollower(t *testing.T) {
 	}
 }
 
+// After a restart the Corefile is not written again: that would wait for the disk.
+func TestFollowerUnchangedCorefile(t *testing.T) {
+	f := newFollowed(t, ".:53 {\n whoami\n}\n", accept)
+	f.contains("whoami")
+	before, err := os.Stat(f.flags.Corefile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewFollower(f.flags, environment, accept, slog.New(slog.DiscardHandler), f.errors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stop()
+	if after, err := os.Stat(f.flags.Corefile); err != nil || !os.SameFile(before, after) {
+		t.Errorf("Corefile after another start: got another file, error %v, want the same", err)
+	}
+}
+
 // A ConfigMap that the server cannot use beside the template counts as invalid.
 func TestFollowerConflict(t *testing.T) {
 	f := newFollowed(t, "a.example:53 {\n whoami\n}\n", func(servers []corefile.Server) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -106,16 +105,6 @@ func (w *Worker) Beat() { w.page.beat.Store(monotonic()) }
 func (w *Worker) Serving() {
 	w.Beat()
 	_ = w.conn.Send(handover.Message{Kind: handover.Serving}, sendTimeout) // if it fails, the process ends
-	time.AfterFunc(releaseDelay, func() {
-		debug.FreeOSMemory() // the garbage of the start
-		w.release()
-	})
-}
-
-// release releases pages of the program's file now and from time to time.
-func (w *Worker) release() {
-	releaseFilePages()
-	time.AfterFunc(releaseInterval, w.release)
 }
 
 // Stopping makes the supervisor close the gate and its sockets.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -58,6 +59,20 @@ func monotonic() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
 	return t.Nano()
+}
+
+// ReleaseMemory releases the memory that only the start of the process needs, after three
+// seconds, and from then on pages of the program's file from time to time.
+func ReleaseMemory() {
+	time.AfterFunc(releaseDelay, func() {
+		debug.FreeOSMemory() // the garbage of the start
+		releaseAgain()
+	})
+}
+
+func releaseAgain() {
+	releaseFilePages()
+	time.AfterFunc(releaseInterval, releaseAgain)
 }
 
 // releaseFilePages removes the pages of the program's file from the process: most of them

@@ -13,6 +13,9 @@ const Supported = false
 // Run fails.
 func Run(Options, func() bool) (Exit, error) { return Exit{}, errors.New("a supervisor needs Linux") }
 
+// ReleaseMemory does nothing.
+func ReleaseMemory() {}
+
 // A Worker is available on Linux only.
 type Worker struct{}
 
