@@ -158,6 +158,14 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 			return nil, fmt.Errorf("installing %s: %w", gv, err)
 		}
 	}
+	for gv, resources := range reviewVersions() {
+		info := server.NewDefaultAPIGroupInfo(gv.Group, s.types.scheme, s.types.params, s.types.codecs)
+		info.VersionedResourcesStorageMap[gv.Version] = resources
+		if err := api.InstallAPIGroup(&info); err != nil {
+			api.Destroy()
+			return nil, fmt.Errorf("installing %s: %w", gv, err)
+		}
+	}
 	return api, nil
 }
 

@@ -7,7 +7,7 @@
 //
 // It serves namespaces, nodes, pods, services, endpoints, configmaps,
 // endpointslices, serviceimports, and the other kinds that the manifests of deploy/ have, with
-// the defaults that readers rely on. It is not a cluster: there is no admission, no RBAC,
+// the defaults that readers rely on; and reviews of tokens and of permissions. It is not a cluster: there is no admission, no RBAC,
 // no controller and no allocator. A Service has the clusterIP that it was created with, its
 // EndpointSlices are those the test creates, a namespace need not exist before
 // objects in it, and a deleted pod is removed at once. It never listens beyond

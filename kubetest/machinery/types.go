@@ -1,10 +1,13 @@
 package machinery
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -35,7 +38,7 @@ type types struct {
 func newTypes(kinds []kind) (*types, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme,
-		networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, addImports} {
+		networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, addImports, addReviews} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -61,6 +64,21 @@ func newTypes(kinds []kind) (*types, error) {
 		codecs: serializer.NewCodecFactory(scheme),
 		params: runtime.NewParameterCodec(scheme),
 	}, nil
+}
+
+// addReviews registers the kinds of reviews.
+func addReviews(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{authenticationv1.AddToScheme, authorizationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	internal := func(gv schema.GroupVersion) schema.GroupVersion {
+		return schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
+	}
+	scheme.AddKnownTypes(internal(authenticationv1.SchemeGroupVersion), new(authenticationv1.TokenReview))
+	scheme.AddKnownTypes(internal(authorizationv1.SchemeGroupVersion), new(authorizationv1.SubjectAccessReview))
+	return errors.Join(scheme.SetVersionPriority(authenticationv1.SchemeGroupVersion), scheme.SetVersionPriority(authorizationv1.SchemeGroupVersion))
 }
 
 // addImports registers the types of the multi-cluster group.
@@ -104,10 +122,14 @@ func groupVersions(kinds []kind) []schema.GroupVersion {
 func (t *types) describe(kinds []kind) *openapicommon.OpenAPIV3Config {
 	definitions := func(openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 		m := make(map[string]openapicommon.OpenAPIDefinition, len(kinds))
+		objects := []any{new(authenticationv1.TokenReview), new(authorizationv1.SubjectAccessReview)}
 		for _, k := range kinds {
+			objects = append(objects, k.new())
+		}
+		for _, o := range objects {
 			schema := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}
 			schema.AddExtension("x-kubernetes-preserve-unknown-fields", true)
-			m[openapiutil.GetCanonicalTypeName(k.new())] = openapicommon.OpenAPIDefinition{Schema: schema}
+			m[openapiutil.GetCanonicalTypeName(o)] = openapicommon.OpenAPIDefinition{Schema: schema}
 		}
 		return m
 	}
