@@ -3,10 +3,13 @@ package adminclient
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/seamark/seamark/internal/explain"
@@ -101,8 +104,8 @@ type TailEvent struct {
 }
 
 // Tail passes the queries that the parameters of the API select to yield, until ctx ends.
-// It calls begun whenever the server has begun to report: a reload ends the request, and Tail
-// repeats it.
+// It calls begun whenever the server has begun to report: a reload ends the request, a
+// hand-over the connection, and Tail repeats the request.
 func (c *Client) Tail(ctx context.Context, parameters url.Values, begun func(), yield func(TailEvent)) error {
 	for short := 0; short <= maxShort; short++ {
 		start := time.Now()
@@ -117,7 +120,7 @@ func (c *Client) Tail(ctx context.Context, parameters url.Values, begun func(), 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) { // as when another process replaces the server
 			return err
 		}
 		if time.Since(start) > time.Second {
