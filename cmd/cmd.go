@@ -157,7 +157,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 			}
 			switch name {
 			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny", "node":
-			case "sidecar", "exec-healthz", "kube2sky", "canary", "tail", "shadow": // they stop at a signal and reload nothing
+			case "sidecar", "exec-healthz", "kube2sky", "canary", "tail", "ui", "shadow": // they stop at a signal and reload nothing
 				p.signals.ReleaseReload()
 			default:
 				p.signals.Release()
@@ -191,7 +191,7 @@ func (p *program) addCommands(root *cobra.Command) {
 	}{
 		{"serving", "Serving:", []*cobra.Command{p.serveCommand(), p.nodeCommand(), p.checkCommand(), p.formatCommand(), p.planCommand()}},
 		{"inspecting", "Inspecting:", []*cobra.Command{
-			p.explainCommand(), p.queryCommand(), p.statusCommand(), p.topCommand(), p.tailCommand(), p.recordsCommand(), p.cacheCommand(), p.resolvconfCommand(),
+			p.explainCommand(), p.queryCommand(), p.statusCommand(), p.topCommand(), p.tailCommand(), p.recordsCommand(), p.cacheCommand(), p.uiCommand(), p.resolvconfCommand(),
 		}},
 		{"migrating", "Migrating:", []*cobra.Command{p.doctorCommand(), p.diffCommand(), p.shadowCommand(), p.canaryCommand(), p.convertCommand()}},
 		{"older", "Older generations:", []*cobra.Command{

@@ -82,7 +82,7 @@ import (
 // script but its own, and works without any. A page of records has at most 500.
 //
 // seamark status, top, tail, records, cache, and explain with --admin are commands that use
-// it.
+// it. seamark ui opens the page in a browser, also that of a pod.
 //
 // The API, in version 1:
 //
@@ -111,7 +111,8 @@ import (
 // Several server blocks may use the same ADDRESS, with the same options. Other directives
 // may share it unless they use TLS; their pages need no token. It stays open over reloads,
 // and what is recorded is kept unless redact has changed. A reload ends tails, and lists that
-// are not complete.
+// are not complete. With handover the new process takes over the address, TCP or Unix socket;
+// what the old one has recorded ends with it: lists, history and events begin anew.
 //
 // Ours: CoreDNS has no such interface.
 type Admin struct {
