@@ -41,7 +41,11 @@ func openCapture(f nodecache.Flags, log *slog.Logger, count func(kind string)) (
 	case removed > 0:
 		log.Info("Removed filters that earlier processes have left", "count", removed)
 	}
-	if method := captureMethod(f, log); method != nodecache.CaptureAddress {
+	method := captureMethod(f, log)
+	if method == nodecache.CaptureAddress && len(f.ClusterIPs()) > 0 {
+		log.Info("Rules that drop packets of pods have to accept port 53 of the local addresses: otherwise queries to a ClusterIP time out")
+	}
+	if method != nodecache.CaptureAddress {
 		n.aliases, local = aliasesOf(f)
 		if err := n.attach(f, method, log); err != nil {
 			return nil, err

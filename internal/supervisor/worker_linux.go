@@ -78,6 +78,10 @@ func startWorker(p page, sockets []socket) (*worker, error) {
 // run receives messages until the worker has ended. It ends then.
 func (w *worker) run(conn *handover.Conn, pid int) {
 	var sockets []socket
+	ended := make(chan syscall.WaitStatus, 1)
+	if os.Getpid() == 1 { // other processes may end at any time
+		go func() { ended <- wait(pid) }()
+	}
 	for {
 		m, err := conn.Receive(idle, handover.Hello, kindOpen, handover.DNS, handover.End, handover.Serving, kindStopping)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -97,7 +101,10 @@ func (w *worker) run(conn *handover.Conn, pid int) {
 	}
 	conn.Close()
 	closeSockets(sockets)
-	w.events <- event{kind: kindEnded, status: wait(pid)}
+	if os.Getpid() != 1 {
+		ended <- wait(pid)
+	}
+	w.events <- event{kind: kindEnded, status: <-ended}
 }
 
 // wait waits for the end of a process. Process 1 of a container also waits for processes

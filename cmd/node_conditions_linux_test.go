@@ -1,0 +1,282 @@
+package cmd_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/miekg/dns"
+)
+
+// nodePairs is the number of pairs of queries of TestNodePairs, or that of
+// SEAMARK_NODE_PAIRS.
+func nodePairs() int {
+	if pairs, err := strconv.Atoi(os.Getenv("SEAMARK_NODE_PAIRS")); err == nil {
+		return pairs
+	}
+	return 2000
+}
+
+// eachCapture runs a test for each way to capture queries.
+func eachCapture(t *testing.T, test func(n *testNode, capture string)) {
+	t.Run("address", func(t *testing.T) { test(newTestNode(t), "-capture=address") })
+	eachProgramCapture(t, test)
+}
+
+// A pod that sends queries for A and AAAA at once from one socket, as resolver libraries do,
+// always gets both replies, and no query is tracked: the race of tracked connections that
+// loses one of two, for five seconds, cannot happen.
+func TestNodePairs(t *testing.T) {
+	eachCapture(t, func(n *testNode, capture string) {
+		n.args = n.files("from.example:53 {\n    bind __PILLAR__LOCAL__DNS__\n    template IN A {\n        answer \"{{.Name}} 5 IN A 192.0.2.99\"\n    }\n" +
+			"    template IN AAAA {\n        answer \"{{.Name}} 5 IN AAAA 2001:db8::1\"\n    }\n}\n")
+		p := n.startUnready(capture)
+		n.eventually("captured query", p, func() bool { // from other addresses than the pairs
+			return strings.Contains(p.log.String(), "exempt from connection tracking") && answer(n.dial("udp", cluster6), time.Second) == byNode
+		})
+		before := len(n.tracked())
+		c := n.dial("udp", clusterDNS).Conn
+		var queries [2][]byte
+		for i, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+			var err error
+			if queries[i], err = new(dns.Msg).SetQuestion("from.example.", qtype).Pack(); err != nil {
+				n.t.Fatal(err)
+			}
+		}
+		start, timeouts, longest := time.Now(), 0, time.Duration(0)
+		buf := make([]byte, 512)
+		pairs := nodePairs()
+		for pair := range pairs {
+			sent := time.Now()
+			for i, q := range queries {
+				q[0], q[1] = byte(pair), byte(pair>>8)<<1|byte(i) // the ID
+				if _, err := c.Write(q); err != nil {
+					n.t.Fatal(err)
+				}
+			}
+			_ = c.SetReadDeadline(sent.Add(5 * time.Second))
+			for got := 0; got < 2; {
+				size, err := c.Read(buf)
+				if err != nil {
+					timeouts++
+					break
+				}
+				if size > 12 && buf[0] == byte(pair) && buf[1]>>1 == byte(pair>>8)&0x7f {
+					got++
+				}
+			}
+			longest = max(longest, time.Since(sent))
+		}
+		tracked := len(n.tracked()) - before
+		n.t.Logf("%d pairs of A and AAAA from one socket in %v: %d timeouts of 5 s, %d more tracked connections, longest pair %v", pairs, time.Since(start).Round(time.Millisecond), timeouts, tracked, longest.Round(time.Microsecond))
+		if timeouts != 0 || tracked > 0 {
+			n.t.Errorf("%d pairs: got %d timeouts and %d more tracked connections, want none; log:\n%s", pairs, timeouts, tracked, p.log)
+		}
+		n.end(p, syscall.SIGTERM)
+	})
+}
+
+// With an MTU of 1280 large replies are truncated at 1232 bytes and complete over TCP. With
+// bufsize 4096 they are fragments, whose source is that of the query, too.
+func TestNodeMTU(t *testing.T) {
+	eachCapture(t, func(n *testNode, capture string) {
+		const records = 150 // 2.4 kB
+		block := func(zone, more string) string {
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s:53 {\n    bind __PILLAR__LOCAL__DNS__\n%s    template IN A {\n", zone, more)
+			for i := range records {
+				fmt.Fprintf(&b, "        answer \"{{.Name}} 5 IN A 192.0.2.%d\"\n", i)
+			}
+			return b.String() + "    }\n}\n"
+		}
+		n.args = n.files(block("large.example", "") + block("fragments.example", "    bufsize 4096\n") + "from.example:53 {\n    bind __PILLAR__LOCAL__DNS__\n    template IN A {\n        answer \"{{.Name}} 5 IN A 192.0.2.99\"\n    }\n}\n")
+		n.ip("link set pod mtu 1280")
+		n.pod.ip("link set eth0 mtu 1280")
+		p := n.startCaptured(capture)
+		client := dns.Client{Timeout: 5 * time.Second, UDPSize: 4096}
+		ask := func(network, server, name string) (answers int, truncated bool) {
+			n.t.Helper()
+			reply, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(4096, false), &dns.Conn{Conn: n.dial(network, server).Conn, UDPSize: 4096})
+			if err != nil {
+				n.t.Errorf("%s from %s over %s: got error %v", name, server, network, err)
+				return 0, false
+			}
+			return len(reply.Answer), reply.Truncated
+		}
+		for _, server := range []string{clusterDNS, cluster6} {
+			if got, truncated := ask("udp", server, "large.example."); got >= records || !truncated {
+				n.t.Errorf("large.example. from %s over UDP: got %d records, truncated %v, want fewer than %d, truncated", server, got, truncated, records)
+			}
+			if got, _ := ask("tcp", server, "large.example."); got != records {
+				n.t.Errorf("large.example. from %s over TCP: got %d records, want %d", server, got, records)
+			}
+			if got, truncated := ask("udp", server, "fragments.example."); got != records || truncated {
+				n.t.Errorf("fragments.example. from %s over UDP: got %d records, truncated %v, want %d", server, got, truncated, records)
+			}
+		}
+		n.end(p, syscall.SIGTERM)
+	})
+}
+
+// After nft flush ruleset the rules of the process are still there, because its table has an
+// owner. Queries are answered.
+func TestNodeFlushRuleset(t *testing.T) {
+	eachCapture(t, func(n *testNode, capture string) {
+		p := n.startCaptured(capture)
+		n.eventually("rules", p, func() bool { return len(n.tables()) == 1 })
+		var err error
+		n.do(func() {
+			var c *nftables.Conn
+			if c, err = nftables.New(); err == nil {
+				c.FlushRuleset()
+				err = c.Flush()
+			}
+		})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if got := n.tables(); len(got) != 1 {
+			n.t.Errorf("tables after the flush: got %q, want one", got)
+		}
+		for _, server := range []string{nodeDNS, clusterDNS, cluster6} {
+			n.answered(n.dial("udp", server), byNode)
+			n.answered(n.dial("tcp", server), byNode)
+		}
+		n.end(p, syscall.SIGTERM)
+		n.without(p, nodeDNS)
+	})
+}
+
+// A process with another version of the protocol is refused, and the one that serves
+// continues, also after its worker was killed.
+func TestNodeIncompatibleSuccessor(t *testing.T) {
+	n := newTestNode(t)
+	socket := filepath.Join(t.TempDir(), "handover.sock")
+	n.args = n.files("from.example:53 {\n    bind __PILLAR__LOCAL__DNS__\n    template IN A {\n        answer \"{{.Name}} 5 IN A 192.0.2.99\"\n    }\n    handover " + socket + " {\n        remain\n    }\n}\n")
+	p := n.start()
+	tables := n.tables()
+	for range 2 {
+		c, err := net.Dial("unixpacket", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		buf := make([]byte, 4096)
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err = c.Write([]byte(`{"Kind":"hello","Version":99}`)); err != nil {
+			t.Fatal(err)
+		}
+		size, err := c.Read(buf)
+		if got := string(buf[:max(0, size)]); err != nil || !strings.Contains(got, "has version 99 of the protocol") {
+			t.Errorf("reply to a successor of version 99: got %q, error %v, want that it is refused", got, err)
+		}
+		for _, server := range []string{nodeDNS, clusterDNS, cluster6} {
+			n.answered(n.dial("udp", server), byNode)
+		}
+		if now := n.tables(); !slices.Equal(now, tables) {
+			t.Errorf("tables: got %q, want %q as before", now, tables)
+		}
+		pid := n.worker(p, 0)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		n.worker(p, pid)
+		n.answered(n.dial("udp", clusterDNS), byNode)
+		n.eventually("socket of the next worker", p, func() bool {
+			c, err := net.Dial("unixpacket", socket)
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		})
+	}
+	n.end(p, syscall.SIGTERM)
+	n.without(p, nodeDNS, clusterDNS, cluster6)
+}
+
+// As process 1 of a container the supervisor starts the worker again, waits for the ends of
+// processes that are not its own, and ends at SIGTERM.
+func TestNodeFirstProcess(t *testing.T) {
+	if _, err := exec.LookPath("nsenter"); err != nil {
+		t.Skip("needs the program nsenter, of the package util-linux")
+	}
+	n := newTestNode(t)
+	p := n.startChanged(func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} }, "-metrics-listen-address=127.0.0.1:9353")
+	n.eventually("answer of the node", p, func() bool { return answer(n.dial("udp", clusterDNS), time.Second) == byNode })
+	children := func() []string {
+		var all []string
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.Process.Pid))
+		for _, task := range tasks {
+			text, _ := os.ReadFile(task)
+			all = append(all, strings.Fields(string(text))...)
+		}
+		return all
+	}
+	for range 3 {
+		pid := n.worker(p, 0)
+		// The shell ends, and its child is the supervisor's from then on.
+		if out, err := exec.Command("nsenter", "--target", strconv.Itoa(p.Process.Pid), "--pid", "sh", "-c", "sleep 0.2 >/dev/null 2>&1 &").CombinedOutput(); err != nil {
+			t.Fatalf("nsenter: %v: %s", err, out)
+		}
+		n.eventually("end of the process", p, func() bool { return len(children()) == 1 })
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		n.eventually("next worker alone", p, func() bool { now := children(); return len(now) == 1 && now[0] != strconv.Itoa(pid) })
+		n.answered(n.dial("udp", clusterDNS), byNode)
+	}
+	_ = p.Process.Signal(syscall.SIGUSR1)
+	n.eventually("reload", p, func() bool { return strings.Contains(p.log.String(), "Reloading complete") })
+	n.end(p, syscall.SIGTERM)
+	n.without(p, nodeDNS, clusterDNS, cluster6)
+	n.answered(n.dial("udp", clusterDNS), byReplica)
+}
+
+// A TCP connection of a pod stays open while process after process takes over, with each way
+// to capture queries.
+func TestNodeConnectionUpgrade(t *testing.T) {
+	eachCapture(t, func(n *testNode, capture string) {
+		n.args = n.files("from.example:53 {\n    bind __PILLAR__LOCAL__DNS__\n    template IN A {\n        answer \"{{.Name}} 5 IN A 192.0.2.99\"\n    }\n    handover " + filepath.Join(n.t.TempDir(), "handover.sock") + " {\n        remain\n    }\n}\n")
+		p := n.startCaptured(capture)
+		var open []*dns.Conn
+		for _, server := range []string{nodeDNS, clusterDNS, cluster6} {
+			c := n.dial("tcp", server)
+			n.answered(c, byNode)
+			open = append(open, c)
+		}
+		for range 2 {
+			next := n.start(capture)
+			n.eventually("end of the hand-over", p, func() bool { return strings.Contains(p.log.String(), "waiting for a signal") })
+			n.end(p, syscall.SIGTERM)
+			p = next
+			for _, c := range open {
+				n.answered(c, byNode)
+			}
+		}
+		n.end(p, syscall.SIGTERM)
+	})
+}
+
+// With address, queries to a ClusterIP whose packets a rule drops time out: the log names the
+// condition at the start. (With BPF programs the replica answers: TestNodeTCXDropped.)
+func TestNodeAddressDropped(t *testing.T) {
+	n := newTestNode(t)
+	p := n.startCaptured("-capture=address")
+	if log := p.log.String(); !strings.Contains(log, "Rules that drop packets of pods have to accept port 53 of the local addresses") {
+		t.Errorf("got log\n%s\nwant a message about rules that drop packets", log)
+	}
+	n.drop(clusterDNS)
+	if got := answer(n.dial("udp", clusterDNS), 500*time.Millisecond); got == byNode || got == byReplica {
+		t.Errorf("dropped query with -capture=address: got %s, want no reply", got)
+	}
+	n.end(p, syscall.SIGTERM)
+}
