@@ -6,7 +6,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Chain is the handlers of one server block, in the order in which they are
+// A Chain holds the handlers of one server block, in the order in which they are
 // called. It is immutable while it serves.
 type Chain struct {
 	Server string // the listening address as metrics name it: "dns://:53"
@@ -46,7 +46,7 @@ type step struct {
 // serves reports whether queries of q's class are for the handler.
 func (s *step) serves(q *Query) bool { return q.Class == wire.ClassIN || s.anyClass }
 
-// A StateKey is the place of one handler's state in the queries of its chain.
+// A StateKey is the index of one handler's state in the queries of its chain.
 type StateKey int
 
 // NewStateKey returns the key of a handler of c. A handler calls it when it is set
@@ -127,7 +127,7 @@ func (c *Chain) CopyFor(server, zone string) *Chain {
 	return copied
 }
 
-// A Step describes one handler: its directive and what it may do.
+// A Step describes one handler: its directive, and the optional interfaces that it implements.
 type Step struct {
 	Name                       string
 	Inline, MayWait, Finishing bool

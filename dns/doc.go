@@ -15,5 +15,5 @@
 //
 // Read query.go, handler.go, chain.go, walk.go, mux.go, port.go, park.go,
 // subquery.go and seal.go, in this order. The package opens no sockets and reads no
-// configuration. Its only goroutines are those of parked queries.
+// configuration. Its only goroutines serve parked queries.
 package dns

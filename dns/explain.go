@@ -8,7 +8,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An Explainer is a handler that describes what it did with a query: which object,
+// An Explainer is a handler that describes how it has handled a query: which object,
 // entry or rule the answer is from, or why it has none.
 type Explainer interface {
 	// ExplainDNS is called after the handler has returned v for q, by the goroutine that
@@ -25,7 +25,7 @@ type ObjectReader interface {
 	ReadObjects(ctx context.Context, objects []*Object)
 }
 
-// A Cause is one reason for what a handler did with a query.
+// A Cause is one reason for a handler's decision about a query.
 type Cause struct {
 	Text string `json:"text"` // one sentence
 	// Object is the object of the cluster that the answer is from or that decides it.
@@ -40,7 +40,8 @@ type Object struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 
-	// The rest is what the object's source has now. An answer may be from an earlier version.
+	// The other fields are the present state at the object's source. An answer may be from an
+	// earlier version.
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	Created         time.Time `json:"created,omitzero"`
 	File            string    `json:"file,omitempty"`    // FILE:LINE of an object in a folder
@@ -75,7 +76,7 @@ type Explanation struct {
 
 // Explain answers a packet as Serve does, has trace follow the query and its sub-queries,
 // and blocks until the answer is complete. Observers do not see the query. It returns
-// false if the packet is no query, or ctx has ended.
+// false if the packet is not a query, or ctx has ended.
 func (p *Port) Explain(ctx context.Context, packet []byte, client, local netip.AddrPort, proto Proto, trace Trace) (Explanation, bool) {
 	mux := p.mux.Load()
 	if mux == nil {

@@ -32,10 +32,10 @@ type Resolver interface {
 // called, and Resolve once the event has happened, or the context of Resolve has
 // ended before that.
 //
-// AwaitDNS starts what the query waits for. It is called on a goroutine of its own
-// and may allocate and send, but must not wait. It returns false if Resolve is to be
-// called at once. Otherwise it calls wake, or has it called by any goroutine, when the
-// event has happened. Later calls of wake have no effect.
+// AwaitDNS starts the operation that the query waits for. It is called on a goroutine
+// of its own and may allocate and send, but must not wait. It returns false if Resolve
+// is to be called at once. Otherwise it calls wake, or has it called by any goroutine,
+// when the event has happened. Later calls of wake have no effect.
 type Awaiter interface {
 	Resolver
 	AwaitDNS(q *Query, wake func()) bool
@@ -90,11 +90,11 @@ type NotifyHandler interface {
 // these names are not accepted from other servers: see OwnZones.
 type Authority interface{ AuthoritativeZones() []wire.Name }
 
-// A ZoneFinder is a handler with zones as those of an Authority that may change while it
-// serves. FindZone returns the length in bytes of the longest zone that contains name, or 0.
-// name is in wire form and in lower case. FindZone is called for names in replies of other
-// servers, not for each query. It must not block, and is safe for concurrent use. A ZoneFinder
-// is comparable.
+// A ZoneFinder is a handler with zones like an Authority's, which may change while it serves.
+// FindZone returns the length in bytes of the longest zone that contains name, or 0. name is
+// in wire form and in lower case. FindZone is called for names in replies of other servers,
+// not for each query. It must not block, and is safe for concurrent use. A ZoneFinder is
+// comparable.
 type ZoneFinder interface{ FindZone(name []byte) int }
 
 // A ChainBinder is a handler or an observer that keeps state for each chain, for

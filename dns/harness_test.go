@@ -70,7 +70,7 @@ func chain(handlers ...any) *Chain {
 	return c
 }
 
-// parkFirst adds a handler above those of c that makes every query wait.
+// parkFirst adds a handler above the handlers of c that makes every query wait.
 func parkFirst(c *Chain) {
 	park := resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil })
 	c.steps = append([]step{{name: "park", value: park, resolver: park, anyClass: true, parked: new(atomic.Int64)}}, c.steps...)

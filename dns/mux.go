@@ -6,9 +6,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Mux finds the chain for a query that came to one listening address: that of the
-// longest zone which contains the name; if there are several for a zone, the first
-// whose condition is met. A Mux is immutable while it serves.
+// A Mux finds the chain for a query to one listening address: the chain of the
+// longest zone that contains the name. If a zone has several chains, it is the
+// first one whose condition is met. A Mux is immutable while it serves.
 type Mux struct {
 	// Unserved is the chain of queries whose names are in no zone: they are
 	// refused, and its observers see them. It may be nil.

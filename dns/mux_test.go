@@ -9,7 +9,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// The chain of the longest zone answers; that of its parent answers for its DS
+// The chain of the longest zone answers; the chain of its parent answers for its DS
 // records.
 func TestMuxLongestZone(t *testing.T) {
 	named := func(n int) *Chain { return chain(serve(addresses(n))) }

@@ -24,9 +24,9 @@ const defaultTimeout = 10 * time.Second
 type ParkingError uint8
 
 const (
-	LotFull      ParkingError = iota // there is no place
+	LotFull      ParkingError = iota // all places are taken
 	ClientShare                      // the client has used up its share
-	HandlerShare                     // the queries for the handler have used up theirs
+	HandlerShare                     // the queries that wait for the handler have used up its share
 	NumParkingErrors
 )
 
@@ -121,8 +121,8 @@ func (l *ParkingLot) client(a netip.Addr) *atomic.Int32 {
 	return &l.clients[maphash.Bytes(l.seed, key[:n])%uint64(len(l.clients))]
 }
 
-// A place is what a parked query occupies in a lot. It belongs to the goroutine that
-// owns the query.
+// A place holds a parked query in a lot, and the number of places that it occupies.
+// It belongs to the goroutine that owns the query.
 type place struct {
 	lot      *ParkingLot
 	q        *Query
@@ -349,7 +349,7 @@ func (q *Query) failUnparked(err error, floor int) {
 	q.finishAll(floor)
 }
 
-// Requery asks the handlers below the one that calls it again, in the background: a
+// Requery asks the handlers below its caller again, in the background: a
 // cache refreshes an entry in this way before the entry expires. finished is called
 // with a copy of q that has the answer, on any goroutine, perhaps before Requery
 // returns. Handlers above do not see the copy. Requery returns false and does not call

@@ -37,7 +37,7 @@ func TestParkingLotFull(t *testing.T) {
 	r.wait()
 }
 
-// Queries that wait for one handler leave places for other handlers, and those of one
+// Queries that wait for one handler leave places for other handlers, and queries of one
 // client leave places for other clients.
 func TestParkingLotShares(t *testing.T) {
 	const room = 60

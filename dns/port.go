@@ -24,13 +24,13 @@ type Port struct {
 	readers    map[sync.Locker]struct{}
 }
 
-// An Outcome is what a reader must do with a query that it served.
+// An Outcome determines how a reader must continue with a query that it has served.
 type Outcome uint8
 
 const (
 	Answered Outcome = iota // send Reply, then call Observe
 	Dropped                 // send nothing; call Observe
-	Ignored                 // send nothing; the packet was no query
+	Ignored                 // send nothing; the packet was not a query
 	Parked                  // do not touch the query: it has another owner
 )
 
@@ -51,7 +51,7 @@ func (p *Port) RemoveReader(l sync.Locker) {
 	delete(p.readers, l)
 }
 
-// Swap makes mux the one that serves and returns the one before.
+// Swap installs mux, and returns the mux that it replaces.
 func (p *Port) Swap(mux *Mux) *Mux { return p.mux.Swap(mux) }
 
 // WaitReaders blocks until no reader uses a mux that was swapped out before.
@@ -70,8 +70,8 @@ func waitFor(l sync.Locker) {
 	defer l.Unlock()
 }
 
-// StopParking makes the answer to queries that would have to wait SERVFAIL, since the
-// address is going to be closed.
+// StopParking makes the Port answer queries that would have to wait with SERVFAIL,
+// since the address is about to be closed.
 func (p *Port) StopParking() { p.noParking.Store(true) }
 
 // SetOverloaded sets whether more UDP queries arrive than can be answered. Fewer may wait
@@ -150,7 +150,7 @@ func faultCode(fault wire.Fault) wire.RCode {
 	return wire.FormErr
 }
 
-// Recover makes the reply to q SERVFAIL. A reader calls it if Serve panicked with
+// Recover replaces the reply to q by SERVFAIL. A reader calls it if Serve panicked with
 // cause.
 func (p *Port) Recover(q *Query, lent []byte, cause any) Outcome {
 	q.Answer.Reset(lent, q.Question())

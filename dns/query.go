@@ -9,7 +9,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Proto is the transport protocol that a query came by.
+// A Proto is the transport protocol over which a query was received.
 type Proto uint8
 
 const (
@@ -52,10 +52,10 @@ type Result struct {
 type Query struct {
 	wire.Request
 	Result
-	// Options holds the EDNS options for handlers that send the question to
-	// another server, as the RDATA of an OPT record: those of the request except
-	// the hop-by-hop options. A handler may replace the slice. It does not share
-	// memory with the packet.
+	// Options holds the EDNS options for handlers that send the question to another
+	// server, as the RDATA of an OPT record: the request's options except the
+	// hop-by-hop options. A handler may replace the slice. It does not share memory
+	// with the packet.
 	Options []byte
 	// Timeout bounds the time that the query may take once it is parked; zero is
 	// ten seconds. It is read when the query is parked.
@@ -71,11 +71,11 @@ type Query struct {
 	// Encrypted is set if the transport is: then the reply to a padded query is
 	// padded.
 	Encrypted bool
-	// Header is that of the HTTP request, or the metadata of gRPC, with keys in canonical
-	// form; nil for other protocols. It must not be changed.
+	// Header is the header of the HTTP request, or the metadata of gRPC, with keys in
+	// canonical form; nil for other protocols. It must not be changed.
 	Header map[string][]string
-	// IdleTimeout is that of the client's connection, which the reply contains if
-	// the client requests it (RFC 7828); zero if there is none.
+	// IdleTimeout is the idle timeout of the client's connection. The reply
+	// contains it if the client requests it (RFC 7828). Zero means none.
 	IdleTimeout time.Duration
 	// UDPLimit is the largest size of a reply over UDP, whatever size the client
 	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
@@ -146,7 +146,7 @@ func (q *Query) enter(c *Chain) {
 	q.state = q.state[:c.stateKeys]
 }
 
-// State returns what the handler with that key has stored in the query, or nil. It is
+// State returns the value that the handler with that key has stored in the query, or nil. It is
 // kept while the query walks its chain.
 func (q *Query) State(key StateKey) any {
 	if q.chain == nil {
@@ -185,7 +185,7 @@ func (q *Query) Now() time.Time {
 func (q *Query) Packet() []byte { return q.packet }
 
 // Question returns the question section: name, in the client's letter case, type and
-// class. It is the client's, or the one that SetQuestion put in its place.
+// class. It is the client's question, or the one set by SetQuestion.
 func (q *Query) Question() []byte {
 	if q.newQuestion != nil {
 		return q.newQuestion
@@ -200,8 +200,8 @@ func (q *Query) QuestionName() []byte {
 	return question[:max(0, len(question)-4)]
 }
 
-// SetQuestion replaces the question for the handlers below the one that calls it,
-// which must call RestoreQuestion in FinishDNS. name is in wire form and may have any
+// SetQuestion replaces the question for the handlers below the caller. The caller
+// must call RestoreQuestion in FinishDNS. name is in wire form and may have any
 // letter case. There must be no answer yet. SetQuestion returns false and changes
 // nothing if name is not valid.
 func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {

@@ -117,8 +117,8 @@ func (q *Query) seal() {
 }
 
 // addConnectionOptions adds the idle timeout to the reply if the client requests it,
-// and reports whether the reply is to be padded: that of an encrypted query with
-// padding.
+// and reports whether the reply must be padded, because the query is encrypted and
+// padded.
 func (q *Query) addConnectionOptions() (pad bool) {
 	for code := range wire.Options(q.Request.Options(q.packet)) {
 		switch {

@@ -9,9 +9,9 @@ import (
 // A Streamer is a Sender that can send several messages in reply to one query, as a
 // zone transfer needs: a TCP connection.
 type Streamer interface {
-	// Stream sends a message of the reply to a parked query, before the one that
-	// Send sends. It blocks until the connection has accepted the message, and does
-	// not keep it. An error means that the connection is closed.
+	// Stream sends a message of the reply to a parked query, before the message
+	// that Send sends. It blocks until the connection has accepted the message, and
+	// does not keep it. An error means that the connection is closed.
 	Stream(message []byte) error
 }
 

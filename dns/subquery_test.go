@@ -150,7 +150,7 @@ func (subQuerier) ServeDNS(q *Query) Verdict {
 }
 
 // A query keeps the memory of a small answer to a sub-query for the next query,
-// and frees that of a large one.
+// and frees the memory of a large one.
 func TestSubQueryFreesLargeAnswer(t *testing.T) {
 	for n, kept := range map[int]bool{3: true, 4000: false} {
 		r := newRig(t, 1, map[string]*Chain{"zone": chain(subQuerier{}), "sub": chain(serve(addresses(n)))})

@@ -71,8 +71,8 @@ func (c *Chain) addTraced() {
 	c.traced = &traced
 }
 
-// A tracedStep calls the handler of a step, and tells the trace of the query. A query that
-// Requery has made has none.
+// A tracedStep calls the handler of a step, and records the call in the query's trace. A
+// query made by Requery has no trace.
 type tracedStep struct {
 	*step
 	index int

@@ -66,7 +66,7 @@ func (fragile) Resolve(_ context.Context, q *Query) error {
 	return nil
 }
 
-// Only followed queries have events, those of each handler in the order of its calls. A
+// Only followed queries have events: the events of each handler in the order of its calls. A
 // query that waits, panics or is dropped is observed, too.
 func TestTracer(t *testing.T) {
 	const down = "begin-0-h0 end-0 begin-1-h1 end-1 begin-2-h2 "

@@ -121,8 +121,8 @@ func (q *Query) complete(floor, step int, verdict Verdict) Verdict {
 	return verdict
 }
 
-// finishUp calls the finishers above q.at, as far as floor. It reports whether it has
-// stopped at q.at, because that Completer waits.
+// finishUp calls the finishers above q.at, as far as floor. waits reports whether it
+// has stopped at a Completer, now at q.at, that must wait.
 func (q *Query) finishUp(floor int) (waits bool) {
 	for q.at--; q.at >= floor; q.at-- {
 		s := &q.chain.steps[q.at]
@@ -210,9 +210,9 @@ func (q *Query) waitBelow(ctx context.Context, floor int) {
 	q.resume(ctx, floor)
 }
 
-// unwind calls the finishers that a panic has skipped, or those above a handler that
-// cannot be waited for: first those of an unfinished sub-query, then those above
-// q.at. If a finisher panics, the others are still called.
+// unwind calls the finishers that a panic has skipped, or the finishers above a
+// handler that cannot be waited for: first the finishers of an unfinished sub-query,
+// then those above q.at. If a finisher panics, the others are still called.
 func (q *Query) unwind() {
 	q.abandonSubQuery()
 	for q.chain != nil && q.at >= q.floor {

@@ -1,5 +1,5 @@
 // Package metrics keeps counters, gauges and histograms by name and labels, and
-// writes them in the Prometheus text format or that of OpenMetrics. A directive gets
+// writes them in the text format of Prometheus or OpenMetrics. A directive gets
 // its series from a Registry when it is set up and keeps the pointers, so that a query
 // looks up no series. The package imports only the standard library.
 package metrics
@@ -72,7 +72,7 @@ func (r *Registry) Counter(name, help string, labels ...string) *Counter {
 }
 
 // getOrMake returns the series with that name and labels. It stores the result of
-// create if there is no such series yet.
+// create if the series does not exist yet.
 func getOrMake[S any](r *Registry, name, help, kind string, labels []string, create func() S) S {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,7 +27,7 @@ func (r *Registry) NewShard() *Shard {
 	return s
 }
 
-// RemoveShard removes s and keeps its counts. The caller must not hold s, and must
+// RemoveShard removes s, and keeps its counts in the sums. The caller must not hold s, and must
 // not use it any more.
 func (r *Registry) RemoveShard(s *Shard) {
 	r.mu.Lock()
@@ -50,8 +50,8 @@ func (s *Shard) addTo(sums []uint64) []uint64 {
 }
 
 // totals returns the counts of all shards, by cell. It does not take the lock of a
-// shard while it holds that of the registry, since the holder of a shard may create
-// a counter.
+// shard while it holds the lock of the registry, since the holder of a shard may
+// create a counter.
 func (r *Registry) totals() totals {
 	r.mu.Lock()
 	sums, shards := slices.Clone(r.gone), slices.Clone(r.shards)

@@ -122,7 +122,7 @@ type conns struct {
 	spare      turns // of a client without connections, for the next client
 }
 
-// A clientConns is the number of a client's connections, and their turns.
+// A clientConns has the number of a client's connections, and their turns.
 type clientConns struct {
 	n     int
 	turns turns

@@ -125,8 +125,8 @@ func (a *acceptLoop) close() {
 	a.file.Close()
 }
 
-// run handles events until the listener stops, or its goroutine has become that of a
-// connection.
+// run handles events until the listener stops, or a connection has taken over its
+// goroutine.
 func (a *acceptLoop) run() {
 	for !a.l.isStopping() {
 		if len(a.ready) == 0 {
@@ -169,8 +169,7 @@ func (a *acceptLoop) pollOnce(fd uintptr) bool {
 	return n > 0
 }
 
-// handle handles one event. It reports whether its goroutine is still that of the
-// loop.
+// handle handles one event. It reports whether its goroutine still runs the loop.
 func (a *acceptLoop) handle(id int64) (onLoop bool) {
 	if id == listening {
 		return a.accept()
@@ -187,8 +186,8 @@ func (a *acceptLoop) handle(id int64) (onLoop bool) {
 	return c.run()
 }
 
-// accept accepts connections and serves the ones that have sent a query already. epoll
-// reports the ones that it leaves again.
+// accept accepts connections and serves connections that have sent a query already.
+// epoll reports the others again.
 func (a *acceptLoop) accept() (onLoop bool) {
 	for i := range 2 * maxInline {
 		c := a.acceptOne()
@@ -240,7 +239,7 @@ func (a *acceptLoop) acceptFrom(fd uintptr) {
 	a.accepted, a.errno = int(n), errno
 }
 
-// await makes the loop call c.run when there is something to read. It returns false
+// await makes the loop call c.run when there are data to read. It returns false
 // if the caller must continue to run the connection: because the listener stops, or
 // because the system has no memory, in which case the connection is cut.
 func (a *acceptLoop) await(c *conn) bool {

@@ -14,9 +14,8 @@ import (
 )
 
 // A batch is a reader that receives and sends several datagrams by one system call.
-// All memory that the kernel uses is in the batch, so serving
-// allocates nothing. The addresses and control messages of the requests are those of
-// the replies, too.
+// All memory that the kernel uses is in the batch, so serving allocates nothing. The
+// addresses and control messages of the requests are used for the replies, too.
 //
 // It waits in the netpoller (RawConn.Read) and calls with MSG_DONTWAIT. A thread
 // that blocks in recvmmsg uses three times as much CPU under low load.

@@ -31,7 +31,7 @@ func newCounters(r *metrics.Registry) counters {
 		closed         = "seamark_transport_connections_closed_total"
 		closedHelp     = "Connections closed, and queries of QUIC reset, because a message was not complete in time (slow_sender), replies were not read in time (slow_reader), a new connection needed the place of an idle one (idlest), or the TLS handshake failed (handshake)."
 		shed           = "seamark_transport_shed_queries_total"
-		shedHelp       = "UDP queries that the kernel dropped under overload: of clients above their share (client), or since the socket's buffer was full (full). The division is an estimate."
+		shedHelp       = "UDP queries that the kernel dropped under overload, because the client was above its share (client) or the socket's buffer was full (full). The division is an estimate."
 		proxy          = "seamark_transport_proxy_headers_rejected_total"
 		proxyHelp      = "PROXY headers that were malformed, or of peers that may not send any."
 		panics         = "seamark_transport_observer_panics_total"

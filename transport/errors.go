@@ -17,7 +17,7 @@ type bindError struct {
 func (e *bindError) Error() string { return e.text }
 func (e *bindError) Unwrap() error { return e.cause }
 
-// explain returns err with its cause and what an operator can do about it.
+// explain returns err with its cause and advice for the operator.
 func explain(proto string, addr netip.AddrPort, err error) error {
 	var why string
 	switch {

@@ -24,8 +24,8 @@ func attachFilter(fd int, limits []limit) error {
 // detachFilter has no effect if no filter is attached.
 func detachFilter(fd int) { _ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) }
 
-// filter returns a program that returns the length of a packet that is to be kept, and
-// zero for others. It compares the source address with that of each client. From the
+// filter returns a program that returns the length of a packet to keep it, and zero to
+// drop it. It compares the source address with each client's address. From the
 // client's threshold on, which it leaves in register A, random numbers mean to drop.
 func filter(limits []limit) (program []unix.SockFilter) {
 	const load, byteAt, jumpIfEqual = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K

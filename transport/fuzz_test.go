@@ -94,8 +94,8 @@ func splitStream(stream []byte) (messages [][]byte) {
 }
 
 // FuzzStream sends a stream over a TCP connection. However the stream is split, the replies
-// are those of the messages before the first that is no query, each served alone. Replies
-// of parked queries have any order, the others that of the queries.
+// are the replies to the messages before the first that is not a query, each served alone.
+// Replies of parked queries have any order, other replies the order of the queries.
 func FuzzStream(f *testing.F) {
 	s := &server{lot: dns.NewParkingLot(1000), wait: &waiting{gate: make(chan struct{})}, seen: new(observing)}
 	close(s.wait.gate)

@@ -13,7 +13,7 @@ type Conn struct {
 	File    *os.File
 	Unread  []byte         // the part of a query that was read
 	Queries int            // the number of queries received
-	Client  netip.AddrPort // the one that a proxy has named; not valid if there is none
+	Client  netip.AddrPort // the client that a proxy has named; not valid if there is none
 	// HeaderPending is set if a PROXY header may follow. Unread is the part of it that was
 	// read.
 	HeaderPending bool

@@ -47,11 +47,12 @@ func (m *Messages) Readers() int { return 0 }
 // LastQuery returns the time of the last query.
 func (m *Messages) LastQuery() time.Time { return m.start.Add(time.Duration(m.last.Load())) }
 
-// An Origin is where a message comes from.
+// An Origin describes the client and the connection that a message came from.
 type Origin struct {
 	Peer, Local netip.AddrPort
 	Encrypted   bool
-	// Header is that of the HTTP request, with keys in canonical form; nil if there is none.
+	// Header is the header of the HTTP request, with keys in canonical form; nil if there is
+	// none.
 	Header map[string][]string
 }
 

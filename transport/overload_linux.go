@@ -33,10 +33,10 @@ const (
 
 // An overload limits the clients that send most when the buffers of UDP sockets
 // overflow. Otherwise the kernel drops the same part of each client's queries, and one
-// client that sends too many takes the answers of the others. While no buffer overflows
-// it costs nothing.
+// client that sends too many takes answers away from all others. While no buffer
+// overflows it costs nothing.
 //
-// The kernel drops what exceeds a client's share (attachFilter). If the reader received
+// The kernel drops the packets above a client's share (attachFilter). If the reader received
 // and discarded those queries, it would have less time for answers the more arrive.
 //
 // Clients may forge their address. So no client is excluded entirely, the number of
@@ -107,7 +107,7 @@ func (s *socketLoad) setIdle() {
 	}
 }
 
-// count counts the received packets by client, and marks those that are not answered.
+// count counts the received packets by client, and marks the packets that are not answered.
 func (s *socketLoad) count(slots []slot, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 	l.overload.running = false
 }
 
-// adjust sets the limits of the socket's clients by what happened since its last call.
+// adjust sets the limits of the socket's clients by the observation since its last call.
 func (s *socketLoad) adjust(report *overloadReport) observation {
 	var memory [unix.SK_MEMINFO_VARS]uint32
 	if s.raw.Control(func(fd uintptr) { memory = readMemory(fd) }) != nil {
@@ -226,8 +226,8 @@ func (s *socketLoad) adjust(report *overloadReport) observation {
 	return o
 }
 
-// limit makes the shares' limits effective. The filter does not concern what waits in the
-// buffer, of which the first limits of an overload make a backlog.
+// limit makes the shares' limits effective. The filter does not apply to packets that
+// wait in the buffer already: the first limits of an overload make them a backlog.
 func (s *socketLoad) limit(report *overloadReport) {
 	waiting := 0
 	_ = s.raw.Control(func(fd uintptr) {
@@ -251,7 +251,7 @@ func setLimits(fd int, limits []limit) error {
 	return attachFilter(fd, limits)
 }
 
-// An overloadReport is what the log reports of an overload.
+// An overloadReport has the numbers of an overload for the log.
 type overloadReport struct {
 	started bool
 	dropped int
@@ -292,7 +292,7 @@ func (r *overloadReport) logStart(l *Listener) {
 	r.started = true
 	l.o.Log.Warn("Dropping UDP queries, more arrive than can be answered", "address", l.addr, "clients", r.heaviest())
 	if r.failure != nil {
-		l.o.Log.Warn("Limiting UDP clients failed, all lose the same part of their queries", "address", l.addr, "error", r.failure)
+		l.o.Log.Warn("Limiting UDP clients failed, every client loses the same share of its queries", "address", l.addr, "error", r.failure)
 	}
 }
 

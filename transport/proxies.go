@@ -18,7 +18,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A ProxyPolicy is what is done with PROXY headers of a peer.
+// A ProxyPolicy determines how PROXY headers of a peer are treated.
 type ProxyPolicy string
 
 const (
@@ -32,7 +32,7 @@ const (
 type ProxyOptions struct {
 	Trusted     []netip.Prefix // peers whose headers are used
 	Others      ProxyPolicy    // of all other peers
-	SessionTime time.Duration  // how long the client in a datagram's header is that of the peer's next datagrams, too; 0 is no time
+	SessionTime time.Duration  // how long the client in a datagram's header applies to the peer's next datagrams; 0 is not at all
 	Sessions    int            // the largest number of such peers
 }
 
@@ -47,7 +47,7 @@ type proxies struct {
 	mu       sync.Mutex
 	nextLog  time.Time                        // no message is logged before
 	sessions map[netip.AddrPort]*list.Element // by peer
-	byAge    list.List                        // of *proxySession: the one that was used last is the last
+	byAge    list.List                        // of *proxySession, the most recently used one last
 }
 
 // A proxySession is the client of a peer's datagrams.

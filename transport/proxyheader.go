@@ -30,7 +30,7 @@ const (
 	proxyV2Len = len(proxyV2) + 4
 )
 
-// errIncomplete is returned for a header of which the end is missing.
+// errIncomplete is returned for a header whose end is missing.
 var errIncomplete = errors.New("incomplete header")
 
 // parseProxyHeader parses the header that data begin with. It returns its size, which is 0

@@ -49,7 +49,7 @@ func NewSessions(m *Messages) *Sessions {
 }
 
 // NeedsVerification reports whether a client whose address may be forged has to show that
-// it receives packets before anything is kept for it.
+// it receives packets before the server keeps state for it.
 func (s *Sessions) NeedsVerification() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *Sessions) Count() float64 {
 }
 
 // Begin counts a connection before its handshake, until ctx ends. It returns an error if
-// the connection is over a limit. At the limit of all connections it closes the one that
-// has been idle longest.
+// the connection is over a limit. At the limit of all connections it closes the
+// connection that has been idle longest.
 func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
 	client := clientKey(addrPort(peer).Addr())
 	s.mu.Lock()

@@ -68,11 +68,11 @@ type shares struct {
 	seconds  float64            // since then
 }
 
-// An observation is what happened at a socket in some time.
+// An observation has the counts of a socket over an interval.
 type observation struct {
 	received *tally
 	dropped  int     // queries that were dropped, because of limits or a full buffer
-	shed     int     // of these, the ones that the reader had received
+	shed     int     // dropped queries that the reader had received
 	seconds  float64 // duration
 	fill     float64 // the used part of the socket's buffer at the end
 	idle     bool    // the buffer was empty at a time
@@ -82,9 +82,10 @@ type observation struct {
 // an observation is continued: a new one would overestimate the capacity.
 func (o observation) stopped() bool { return o.received.total == 0 && o.shed == 0 && o.fill > 0 }
 
-// A backlog is what waits in a full buffer when the first limits of an overload are set. The
-// reader sheds what exceeds them: most of it is from the clients that send most, and without
-// that they would get more than their share for as long as it takes to answer it.
+// A backlog describes the packets that wait in a full buffer when the first limits of an
+// overload are set. The reader sheds the packets that exceed the limits: most of them are
+// from the clients that send most, which would otherwise get more than their share until the
+// backlog is answered.
 type backlog struct {
 	left   int                // packets
 	share  float64            // queries in a second for each of the limited clients
@@ -94,7 +95,7 @@ type backlog struct {
 // backlogBurst is the time in seconds for which a limited client may use its share in advance.
 const backlogBurst = 0.05
 
-// backlog returns the backlog of a buffer with at most so many packets.
+// backlog returns the backlog of a buffer that holds at most this many packets.
 func (s *shares) backlog(packets int) backlog {
 	b := backlog{left: packets, share: s.share, passed: make(map[netip.Addr]int, len(s.limits))}
 	for _, l := range s.limits {
@@ -143,7 +144,7 @@ func (s *shares) update(o observation) (changed bool, overLimit int) {
 		s.limits, s.share = nil, 0
 		return !unlimited, overLimit
 	}
-	// Received queries may have waited in the buffer since the limits were others.
+	// Received queries may have waited in the buffer since an earlier limit.
 	if s.share > 0 {
 		share = math.Sqrt(share * s.share)
 	}

@@ -99,10 +99,10 @@ const (
 	controlSize = unix.SizeofCmsghdr + (unix.SizeofInet6Pktinfo+7)&^7 // of the larger one
 )
 
-// replyInfo turns the control message of a request into that of its reply, in place,
-// and returns its size without padding; with padding it would not fit into the
-// kernel's buffer. local is the destination address of the request and index its
-// interface. A size of zero means that there is no such message.
+// replyInfo turns the control message of a request into the control message of its
+// reply, in place, and returns its size without padding; with padding it would not
+// fit into the kernel's buffer. local is the destination address of the request and
+// index its interface. A size of zero means that there is no such message.
 func replyInfo(control []byte) (local netip.Addr, index, size int) {
 	if len(control) < unix.SizeofCmsghdr {
 		return netip.Addr{}, 0, 0

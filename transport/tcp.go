@@ -71,7 +71,7 @@ type conn struct {
 	now          time.Time
 	messageStart time.Time // when the first part of the current message was read
 	out          *buffer   // replies to write; nil if there are none
-	invalid      bool      // the client sent a message that is no query
+	invalid      bool      // the client sent a message that is not a query
 	queries      int       // the number of queries received
 	hasReadLast  bool      // readLast was called
 	drainFirst   bool      // there may be unread data: see closeGracefully
@@ -147,8 +147,8 @@ const (
 )
 
 // run reads and answers queries until the connection waits in the acceptLoop, or the
-// client has sent all, or a limit is reached. It reports whether its goroutine is
-// still that of the acceptLoop, if it was before.
+// client has sent all, or a limit is reached. It reports whether its goroutine still
+// runs the acceptLoop, if it did before.
 func (c *conn) run() (onLoop bool) {
 	if c.handshaking && !c.handshake() {
 		c.drainFirst = !c.leaving
@@ -222,7 +222,7 @@ func (c *conn) isWaiting() bool {
 	return c.waiting
 }
 
-// leaveLoop is called before the reader may block. If its goroutine is that of the
+// leaveLoop is called before the reader may block. If its goroutine runs the
 // acceptLoop, the loop continues on another one.
 func (c *conn) leaveLoop() {
 	if c.onLoop {
@@ -342,8 +342,8 @@ func (c *conn) cutSlowSender() status {
 	return ended
 }
 
-// An arena is what a connection needs while it answers: a query, and memory for an
-// answer, twice its largest size since compression writes it a second time.
+// An arena is the memory that a connection needs while it answers: a query, and
+// twice the largest size of an answer, since compression writes it a second time.
 type arena struct {
 	answer [2 * (wire.MaxMessage + 1)]byte
 	q      *dns.Query

@@ -147,7 +147,7 @@ func TestTCPInFlight(t *testing.T) {
 		c.ask(i, "a.wait.", mdns.TypeA)
 	}
 	c.ask(101, "a.in.", mdns.TypeA)
-	if m := c.next(); m.Id != 100 { // This reply precedes those of the parked queries.
+	if m := c.next(); m.Id != 100 { // This reply precedes the replies of the parked queries.
 		t.Errorf("got %v, want the reply to query 100", m)
 	}
 	for done := int32(0); done < 10; done++ {
@@ -193,7 +193,7 @@ func TestTCPMaxConnsPerClient(t *testing.T) {
 	if n := s.count(`seamark_transport_connections_refused_total{cap="client"}`); n != 1 {
 		t.Errorf("%d connections were refused, want 1", n)
 	}
-	other := dialTCP(t, s, "::1") // The limit is separate from that of 127.0.0.1.
+	other := dialTCP(t, s, "::1") // The limit is separate from the limit of 127.0.0.1.
 	other.ask(1, "a.in.", mdns.TypeA)
 	other.next()
 	b.Close()

@@ -229,7 +229,7 @@ func TestTCPAddresses(t *testing.T) {
 	}
 }
 
-// TestTCPGarbage: a message that is no query ends the connection after the
+// TestTCPGarbage: a message that is not a query ends the connection after the
 // queries before it are answered.
 func TestTCPGarbage(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})

@@ -35,8 +35,8 @@ func (t *TLS) Config(protocols ...string) *tls.Config {
 	}
 }
 
-// A tlsSocket is the socket of a connection with TLS. Methods that it does not have are
-// those of the TCP socket.
+// A tlsSocket is the socket of a connection with TLS. It takes all other methods from
+// the TCP socket.
 type tlsSocket struct {
 	socket
 	tls     *tls.Conn

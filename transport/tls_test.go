@@ -147,7 +147,8 @@ func TestTLSManyIdle(t *testing.T) {
 	wantA(t, c.next(), 1)
 }
 
-// A listener with TLS passes its socket, but no connections, and refuses those of others.
+// A listener with TLS passes its socket, but no connections, and refuses connections of
+// other processes.
 func TestTLSHandOver(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	open := dialTCP(t, s, "127.0.0.1")

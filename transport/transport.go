@@ -34,7 +34,7 @@ import (
 type Options struct {
 	Port     *dns.Port     // answers the queries; nil is a new one
 	Readers  int           // of UDP, each with its own socket on Linux; default cgroup.Processors
-	Portable bool          // read single packets, as where there is no recvmmsg
+	Portable bool          // read single packets, as on systems without recvmmsg
 	Grace    time.Duration // for parked queries when the listener stops; default 5 s
 
 	// TLS, if not nil, makes a listener for DNS over TLS (RFC 7858), without UDP.
@@ -63,7 +63,7 @@ type Limits struct {
 	IdleTimeout    time.Duration // while no query is parked; default 10 s
 	MessageTimeout time.Duration // for the whole of one message; default 3 s
 	WriteTimeout   time.Duration // for a client to accept its replies; default 5 s
-	MaxQueries     int           // after which the connection is closed; zero is no limit
+	MaxQueries     int           // after which the connection is closed; zero means no limit
 }
 
 func (l *Limits) defaults() {
@@ -146,7 +146,7 @@ type Listener struct {
 
 // Listen opens addr. The zero address means all addresses of the machine, as [::]
 // does; on a machine without IPv6 it means all IPv4 addresses. Port 0 means a port
-// that is free for UDP and TCP. Its errors say what an operator can do.
+// that is free for UDP and TCP. Its errors have advice for the operator.
 //
 // Nothing is read before Serve. The caller must call Stop.
 func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {

@@ -12,7 +12,8 @@ import (
 // TCP clients take turns. A processor answers hundreds of queries in that time.
 const contendedWait = time.Millisecond
 
-// Turns of a client are a channel with an element for each connection that has its turn.
+// turns is a semaphore of a client: the channel has an element for each connection that
+// has its turn.
 //
 // Busy connections have goroutines, among which the scheduler divides the processors. So
 // while goroutines have to wait, a client with many busy connections would get more
@@ -33,7 +34,7 @@ type contention struct {
 	before    []uint64          // counts of latencies at the last update
 }
 
-// update is called in intervals, with the number of clients. Connections that wait for
+// update is called at intervals, with the number of clients. Connections that wait for
 // their turn do not wait for a processor, so clients take turns until no connection has
 // to wait for either.
 func (c *contention) update(clients int) {
@@ -66,8 +67,8 @@ func (c *contention) medianWait() time.Duration {
 	return time.Duration(median * float64(time.Second))
 }
 
-// takeTurn blocks until the connection may answer what it has read. The caller calls
-// endTurn if it returns true.
+// takeTurn blocks until the connection may answer the queries that it has read. The
+// caller calls endTurn if it returns true.
 func (c *conn) takeTurn() bool {
 	switch {
 	case c.onLoop:

@@ -55,7 +55,7 @@ type reader struct {
 type slot struct {
 	q       *dns.Query
 	outcome dns.Outcome
-	shed    bool // it is not answered: its client exceeds its share
+	shed    bool // not answered, because its client exceeds its share
 	packet  [datagram]byte
 }
 
@@ -160,7 +160,7 @@ func (r *reader) record(s *slot, outcome dns.Outcome) {
 	case dns.Answered:
 		r.arenaUsed += len(s.q.Reply())
 	case dns.Ignored:
-		if s.q.Packet() != nil { // else a header was all, or was rejected
+		if s.q.Packet() != nil { // without a packet: a PROXY header alone, or a rejected one
 			r.l.counts.unreadableUDP.Add(1)
 		}
 	case dns.Parked:
@@ -220,7 +220,7 @@ func (r *reader) readSingly() {
 }
 
 // replyControl sets q's Local and Interface from the request's control message, and
-// turns the message into that of the reply. It returns its length.
+// turns the message into the control message of the reply. It returns its length.
 func (r *reader) replyControl(control []byte, q *dns.Query) int {
 	if !r.wildcard {
 		return 0

@@ -26,8 +26,8 @@ const probes = 8
 // that cannot be compressed, is unchanged.
 //
 // Records after the first size bytes are copied as they are, since they will be
-// truncated: a Service may have a thousand endpoints of which the client receives
-// twenty.
+// truncated: a Service may have a thousand endpoints, and the client receives
+// twenty of them.
 func (a *Answer) Compress(spare []byte, size int) {
 	if a.incompressible(size) {
 		return

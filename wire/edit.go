@@ -192,8 +192,7 @@ func (a *Answer) AppendSection(s Section, other *Answer, from Section) error {
 
 // AppendOwner appends name, in wire form and any letter case, to buf as the owner of
 // a record of a: as a pointer if the question name equals name or ends in it, so
-// that the letter case is that of the client, and written out otherwise. buf may be
-// a.Buf.
+// that it has the client's letter case, and written out otherwise. buf may be a.Buf.
 func (a *Answer) AppendOwner(buf, name []byte) []byte {
 	question := a.Buf[HeaderLen:max(HeaderLen, a.body-4)]
 	for off := 0; off < len(question) && question[off] != 0; off += int(question[off]) + 1 {

@@ -237,7 +237,7 @@ func lacksName(rr dns.RR) bool {
 	return false
 }
 
-// checkImport compares the records of a with the ones that the oracle reads in p.
+// checkImport compares the records of a with the records that the oracle reads in p.
 func checkImport(t *testing.T, p []byte, a *Answer) {
 	end, _ := skip(p, HeaderLen)
 	from, to := end+4, a.RecordsOffset()
@@ -265,7 +265,7 @@ func checkImport(t *testing.T, p []byte, a *Answer) {
 	}
 }
 
-// checkTruncate truncates a, whose records are those of m, to size.
+// checkTruncate truncates a, which has the records of m, to size.
 func checkTruncate(t *testing.T, a *Answer, m *dns.Msg, size int) {
 	whole := len(a.Buf)
 	lost := a.Truncate(size)

@@ -196,7 +196,7 @@ func copyLower(to, from []byte) {
 
 // lower8 is lower for eight bytes in any order. It adds to the low seven bits of
 // each byte, so that the eighth bit shows whether they are above 'Z', or at least
-// 'A'. A byte whose eighth bit is set is no letter.
+// 'A'. A byte whose eighth bit is set is not a letter.
 func lower8(w uint64) uint64 {
 	const each = 0x0101010101010101
 	low := w & (0x7F * each)
