@@ -6,8 +6,8 @@
 // runs package apiserver, which lists and watches an API server, or package manifests,
 // which reads a folder. Both decode the API's objects with package api, which keeps only
 // the fields of this package's types: slim objects. Both pass these to the Sink: first the
-// objects of a list in groups, then Listed, then each change. A Monitor has what both
-// share: the log, the metrics and the age of the data.
+// objects of a list in groups, then Listed, then each change. A Monitor has the parts that
+// both share: the log, the metrics and the age of the data.
 //
 // Data flows one way: these packages know nothing of DNS.
 package cluster
@@ -35,14 +35,14 @@ type Options struct {
 	Multicluster    bool   // deliver ServiceImports and their EndpointSlices
 	PodNames        bool   // use the pod's name, if shorter than 64 bytes, for an endpoint without hostname
 	Zones           bool   // keep each endpoint's topology zone
-	Hints           bool   // the zone of an endpoint is the one that its hints name
-	// ConfigMap selects one ConfigMap, NAMESPACE/NAME, and nothing else.
+	Hints           bool   // take the zone of an endpoint from its hints
+	// ConfigMap selects one ConfigMap, NAMESPACE/NAME, and no other object.
 	ConfigMap string
-	Nodes     bool // deliver Nodes and nothing else, all or the one of NodeName
+	Nodes     bool // deliver Nodes alone: all, or the Node NodeName
 	External  bool // keep the external addresses of Services
 	PodLabels bool // keep the labels of Pods
 
-	// Limits of the requests to the API server, including watches; zero is no limit.
+	// Limits of the requests to the API server, including watches; zero means no limit.
 	// If only one of QPS and Burst is set, the other has client-go's default (5, 10).
 	QPS         float32
 	Burst       int

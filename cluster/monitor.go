@@ -23,7 +23,7 @@ type Monitor struct {
 
 	kinds    []Kind
 	started  atomic.Int64        // time of package clock; 0 before the source runs
-	received [Kinds]atomic.Int64 // times of package clock; 0 before anything is received
+	received [Kinds]atomic.Int64 // times of package clock; 0 before the first data is received
 }
 
 // NewMonitor returns the Monitor of a source that delivers these kinds.
@@ -56,8 +56,8 @@ func (m *Monitor) Run(ctx context.Context, deliver func()) {
 // Received records when a list, an event or a bookmark of a kind was received.
 func (m *Monitor) Received(kind Kind, at time.Time) { m.received[kind].Store(int64(clock.At(at))) }
 
-// age returns the time since something of the kind was received, or since the source
-// runs if nothing was.
+// age returns the time since data of the kind was received, or, before that, since
+// the source runs.
 func (m *Monitor) age(kind Kind) time.Duration {
 	return clock.Now() - time.Duration(cmp.Or(m.received[kind].Load(), m.started.Load()))
 }

@@ -293,8 +293,8 @@ func (es Endpoints) Valid() bool {
 }
 
 // From returns es from the first endpoint on that has this IPv4 address, a hostname,
-// a zone or an IPv6 address. It quickly skips other endpoints, of which a Service may
-// have thousands.
+// a zone or an IPv6 address. It quickly skips other endpoints: a Service may have
+// thousands.
 func (es Endpoints) From(ip [4]byte) Endpoints {
 	want := binary.BigEndian.Uint32(ip[:])
 	for len(es) >= 5 && es[0]&^(flagReady|flagTarget) == 0 && want != uint32(es[1])<<24|uint32(es[2])<<16|uint32(es[3])<<8|uint32(es[4]) {
@@ -315,7 +315,7 @@ func (es Endpoints) Next(e *Endpoint) Endpoints {
 	return es.strings(flags, e)
 }
 
-// strings decodes what follows the address or name of an endpoint.
+// strings decodes the part of an endpoint after its address or name.
 func (es Endpoints) strings(flags byte, e *Endpoint) Endpoints {
 	e.Ready, e.Target, e.Hostname, e.Zone = flags&flagReady != 0, flags&flagTarget != 0, "", ""
 	if flags&flagHostname != 0 {

@@ -17,8 +17,8 @@ type Address struct {
 	From corefile.Token // its place in the Corefile
 }
 
-// Bound returns the addresses that a block listens on: those of the last value
-// offered that has such a method. None means every address.
+// Bound returns the addresses that a block listens on: the result of this method of
+// the last offered value that has it. None means every address.
 func (b *Block) Bound() []Address {
 	bound := Find[interface{ Bound() []Address }](b)
 	if len(bound) == 0 {
@@ -27,8 +27,8 @@ func (b *Block) Bound() []Address {
 	return bound[len(bound)-1].Bound()
 }
 
-// Addresses returns the addresses at which clients reach the block: those of the
-// directive bind, or those of the machine. It omits loopback and link-local
+// Addresses returns the addresses at which clients reach the block: the addresses
+// of the directive bind, or the machine's. It omits loopback and link-local
 // addresses unless bind has no others.
 func (b *Block) Addresses() []netip.Addr {
 	var bound, usable []netip.Addr

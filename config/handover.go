@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// A State is a resource with data that a process passes to the one that replaces it, so
-// that they need not be collected again. Directives get it from Keep.
+// A State is a resource with data that a process passes to its replacement, so that the
+// data need not be collected again. Directives get it from Keep.
 type State interface {
 	Stopper
 	// StateName returns a name that no other State of the process has, and that is
@@ -21,12 +21,12 @@ type State interface {
 // plan answers queries. Others are loaded by OnStart itself, from Data.
 type Loader interface {
 	State
-	// LoadState reads what SaveState of the other process has written, which may be
+	// LoadState reads the data that SaveState of the other process has written, which may be
 	// incomplete.
 	LoadState(r io.Reader) error
 }
 
-// Data returns what the State of this name has saved in the process that this one
+// Data returns the data that the State of this name has saved in the process that this one
 // replaces, or nil. It may be incomplete. The caller must close it.
 func (s *Start) Data(name string) *os.File {
 	f := s.Saved[name]

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ProxyHeaders are the peers of an address whose PROXY headers are used, and what is done
-// with those of others. The words are those of the directive proxyproto.
+// ProxyHeaders names the peers of an address whose PROXY headers are used, and the policy
+// for all other peers. The words are the same as in the directive proxyproto.
 type ProxyHeaders struct {
 	Trusted     []netip.Prefix
 	Others      string        // use, ignore, reject or skip

@@ -79,12 +79,12 @@ func (s Scheme) TCP() bool { return s != QUIC && s != HTTPS3 }
 
 // StreamLimits are limits of the connections of a scheme.
 type StreamLimits struct {
-	Connections int // 0 is no limit
+	Connections int // 0 means no limit
 	Streams     int // of one connection; 0 is the standard of the protocol's library
 	Workers     int // of QUIC
 }
 
-// ports are the schemes with their default ports; zero is that of ParseKey.
+// ports has the default port of each scheme; zero means the default passed to ParseKey.
 var ports = map[Scheme]uint16{DNS: 0, TLS: 853, HTTPS: 443, GRPC: 443, QUIC: 853, HTTPS3: 443}
 
 // A Key is one zone and port of a server block.

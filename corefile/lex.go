@@ -90,13 +90,13 @@ func openQuote(text []byte) int {
 	}
 }
 
-// A source is the words that the parser has not read yet: those of the Corefile
-// and, above them, those of the imports in progress.
+// A source has the words that the parser has not read yet: the rest of the Corefile
+// and, before it, the rest of the imports in progress.
 type source struct {
 	stack    []*imported
 	snippets map[string][]word
 	imports  int
-	words    int                 // read so far, with those of imports
+	words    int                 // read so far, imports included
 	read     map[string][]byte   // contents of imported files, nil if unreadable
 	lines    map[string][][]byte // of the Corefile and of imported files
 	open     *Token              // the word before a { that is probably not closed

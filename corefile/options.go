@@ -49,9 +49,9 @@ func (o Option) arity() (least, most int) {
 	return least, most
 }
 
-// Options parses the lines between d's braces and calls Set of each line's
-// option. It returns every error: those of Set, unknown options and wrong numbers
-// of arguments.
+// Options parses the lines between d's braces and calls Set of each line's option.
+// It returns every error: errors of Set, unknown options and wrong numbers of
+// arguments.
 func (d Directive) Options(opts ...Option) error {
 	var errs []error
 	seen := map[string]int{}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The sum is that of the Corefile's text if it imports nothing, and changes with
+// The sum is the sum of the Corefile's text if it imports nothing, and changes with
 // each file that is read, whether it is valid or not.
 func TestSum(t *testing.T) {
 	dir := t.TempDir()

@@ -19,8 +19,7 @@ import (
 const (
 	// lockTimeout is how long a start waits for another one at the same socket.
 	lockTimeout = 90 * time.Second
-	// startTimeout is how long a process waits for the one that replaces it to be
-	// ready.
+	// startTimeout is how long a process waits until its replacement is ready.
 	startTimeout = takeoverWait + 10*time.Second
 	// passTimeout is how long parked queries may delay the hand-over of their
 	// connections.
@@ -263,8 +262,8 @@ func (p *Plan) sendState(c *handover.Conn, saving *sync.WaitGroup, name string, 
 	return nil
 }
 
-// sendConnections passes the open connections, except those of unused addresses, whose
-// listeners stop as usual.
+// sendConnections passes the open connections, except connections to unused addresses,
+// whose listeners stop as usual.
 func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passed int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), passTimeout)
 	defer cancel()

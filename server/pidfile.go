@@ -31,7 +31,7 @@ func (f pidFile) write() error {
 		return nil
 	}
 	if file, e := os.Stat(f.name); e == nil && file.Mode().IsRegular() && file.Size() == 0 {
-		_ = os.Remove(f.name) // what a full disk has left
+		_ = os.Remove(f.name) // a full disk may have left a partial file
 	}
 	return fmt.Errorf("writing the process ID: %w", err)
 }

@@ -36,7 +36,7 @@ type Run struct {
 	// Node reports whether the server is the cache of a node, whose Corefile may have the
 	// directive capture.
 	Node bool
-	// PID is the process ID in the pidfile; zero is that of this process.
+	// PID is the process ID in the pidfile; zero means this process.
 	PID int
 	// Supervisor keeps copies of the sockets; it may be nil.
 	Supervisor Supervisor
@@ -46,7 +46,7 @@ type Run struct {
 	// Signals are the signals of the process. If nil, Serve catches them.
 	Signals *Signals
 
-	current    atomic.Pointer[Plan] // the one that serves
+	current    atomic.Pointer[Plan] // the plan that serves
 	seen       corefile.Sum         // of the last Corefile that was planned or rejected
 	tried      string               // the changed addresses of interfaces of the last reload
 	successors *successors          // nil without the directive handover

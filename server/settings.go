@@ -49,8 +49,8 @@ type (
 	corefileChecks interface {
 		CorefileChecks() (interval, jitter time.Duration)
 	}
-	// interfaceAddresses are the present addresses to listen on if they are others than
-	// when the Corefile was read (bind).
+	// interfaceAddresses are the present addresses to listen on, if they have
+	// changed since the Corefile was read (bind).
 	interfaceAddresses interface{ Changed() []config.Address }
 	// lameduck is how long the server answers after a signal to stop (lameduck,
 	// health).

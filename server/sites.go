@@ -64,8 +64,8 @@ func (s *site) limits() (l transport.Limits) {
 	return l
 }
 
-// streamLimits returns the limits of the address's connections: those of the first block
-// that sets them, or the standard ones.
+// streamLimits returns the limits of the address's connections: the limits of the first
+// block that sets some, or the defaults.
 func (s *site) streamLimits() streams.Limits {
 	for _, r := range s.routes {
 		for _, l := range config.Find[streamLimits](r.block) {
@@ -85,8 +85,8 @@ var standardLimits = map[config.Scheme]streams.Limits{
 	config.HTTPS3: {Streams: 256},
 }
 
-// proxies returns the options for the address's proxies: those of the first block that has
-// some. It returns nil if none has.
+// proxies returns the options for the address's proxies: the options of the first block
+// that has some, or nil.
 func (s *site) proxies() *transport.ProxyOptions {
 	for _, r := range s.routes {
 		for _, p := range config.Find[proxyHeaders](r.block) {

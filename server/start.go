@@ -38,7 +38,7 @@ type running struct {
 	lot       *dns.ParkingLot
 	listeners []Listener // one for each site; reloads keep them
 	opened    []Listener // listeners that the old plan did not have
-	delayed   []Listener // of these, the ones that serve only after a hand-over
+	delayed   []Listener // opened listeners that serve only after a hand-over
 	remove    []func()   // functions that remove the plan's gauges
 }
 
@@ -264,7 +264,7 @@ func (p *Plan) setLevel() {
 	p.opts.Level.Set(level)
 }
 
-// retire stops what only old uses: first the sockets, so that no new queries
+// retire stops the resources that only old uses: first the sockets, so that no new queries
 // arrive, then the parked queries.
 func (p *Plan) retire(ctx context.Context, old *Plan) {
 	for _, l := range p.listeners {

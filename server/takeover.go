@@ -23,8 +23,8 @@ const (
 	stateTimeout = 10 * time.Second
 )
 
-// A takeover is what a starting process receives from the server that it replaces. The
-// methods of a nil takeover do nothing.
+// A takeover holds the sockets, data and connections that a starting process receives
+// from the server that it replaces. The methods of a nil takeover do nothing.
 type takeover struct {
 	log        *slog.Logger
 	conn       *handover.Conn // nil if the old process has ended

@@ -6,7 +6,7 @@ import (
 	"github.com/seamark/seamark/cluster/protobuf"
 )
 
-// The field numbers of this file are those of generated.proto in each API group of
+// The field numbers of this file come from generated.proto in each API group of
 // Kubernetes. They never change. The tests compare them with k8s.io/api.
 
 // readMeta decodes an object's metadata into o, and calls label for each label.

@@ -1,16 +1,15 @@
 // Package apiserver delivers the objects of a cluster by listing and watching its API
 // server.
 //
-// Run starts a feed for each resource, or for each resource and namespace (feed.go). A
-// feed keeps a client-go reflector running: it lists and watches over a client that loads
-// the configuration (client.go), through a transport that limits requests (transport.go)
-// and detects stalled ones (stall.go). The codec decodes each object straight into a
-// slim one (codec.go). The objects of a list go to the sink in groups (listing.go), the
-// events after it one by one (store.go), and the lists of several namespaces become one
-// (merge.go). Every ten minutes a feed compares the versions of its objects with those of
-// the API server (compare.go). Metadata of single objects are requested when an answer is
-// explained (origin.go). Problems are logged when they begin, at growing intervals, and when they end
-// (reporter.go).
+// Run starts a feed for each resource, or for each resource and namespace (feed.go). A feed keeps a
+// client-go reflector running: it lists and watches over a client that loads the configuration
+// (client.go), through a transport that limits requests (transport.go) and detects stalled ones
+// (stall.go). The codec decodes each object straight into a slim one (codec.go). The objects of a
+// list go to the sink in groups (listing.go), the events after it one by one (store.go), and the
+// lists of several namespaces become one (merge.go). Every ten minutes a feed compares the versions
+// of its objects with the API server's (compare.go). Metadata of single objects are requested when an
+// answer is explained (origin.go). Problems are logged when they begin, at growing intervals, and
+// when they end (reporter.go).
 package apiserver
 
 import (
@@ -113,7 +112,7 @@ type feedSink interface {
 	Put(cluster.Kind, ...cluster.Object)
 	Delete(cluster.Kind, cluster.Key)
 	listed(cluster.Kind, *keys) // a list has ended; the sink owns its keys
-	received(cluster.Kind)      // something about the kind was received
+	received(cluster.Kind)      // data about the kind was received
 	// missing returns how many objects the sink has, and how many are not in a list.
 	missing(cluster.Kind, *keys) (missing, objects int)
 }

@@ -16,9 +16,9 @@ import (
 )
 
 // A watch may miss changes, for example if the API server's cache has missed them. Each
-// feed therefore compares, every ten minutes, the versions of its objects with those of
-// the API server. A list of the objects' metadata, in pages, has the versions: the number
-// of objects alone, which a list of one object has, would not show a missed update, and the
+// feed therefore compares, every ten minutes, the versions of its objects with the API
+// server's. A list of the objects' metadata, in pages, has the versions: the number of
+// objects alone, which a list of one object has, would not show a missed update, and the
 // API server does not count the objects that a selector matches.
 //
 // An object that differs may be changing at this moment. The watch delivers changes in the
@@ -95,9 +95,9 @@ func (v *versions) begin() (latest uint64, ok bool) {
 	return v.latest, true
 }
 
-// missed returns the number of objects that differ from those of a list, unless they have
-// changed since the comparison began. final reports whether the watch has reached the
-// version of the list. ok is false if another list has ended the comparison.
+// missed returns the number of objects that differ from a list, unless they have changed
+// since the comparison began. final reports whether the watch has reached the version of
+// the list. ok is false if another list has ended the comparison.
 func (v *versions) missed(listed map[uint64]uint64, version uint64) (n int, final, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

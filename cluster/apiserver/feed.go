@@ -57,7 +57,7 @@ type feed struct {
 	// listMu is held during a list request. The reflector does not wait for the
 	// goroutine that sends it.
 	listMu    sync.Mutex
-	healthy   atomic.Bool // the watch has delivered something
+	healthy   atomic.Bool // the watch has delivered an event or a bookmark
 	relisting atomic.Bool // the next request has to be a list
 }
 
@@ -194,7 +194,7 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 		*list = objectList{put: f.store.list.put}
 		err := r.Do(ctx).Into(list)
 		if err == nil && list.ResourceVersion == "" {
-			err = errors.New("the answer has no resourceVersion: it is not an API server's") // for instance {}
+			err = errors.New("the response has no resourceVersion: it is not from an API server") // for instance {}
 		}
 		return err
 	})
@@ -234,7 +234,7 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 	}
 }
 
-// delivered is called when a watch has delivered something. A watch that was only
+// delivered is called when a watch has delivered an event or a bookmark. A watch that was only
 // accepted may break off at once.
 func (f *feed) delivered() {
 	if f.healthy.Swap(true) {
@@ -280,7 +280,7 @@ func (f *feed) logError(err error) {
 		f.reporter.problem(f.topic(), verb, "List or watch forbidden, grant both to the service account", f.logAttrs("verb", verb, "error", err)...)
 	case apierrors.IsNotFound(err):
 		f.reporter.problem(f.topic(), verb, "Resource not defined in the API server, retrying", f.logAttrs("verb", verb, "error", err)...)
-		if f.Kinds[0] == cluster.Imports { // without the definition there are no ServiceImports to wait for
+		if f.Kinds[0] == cluster.Imports { // without the definition no ServiceImport can exist
 			f.store.putEmptyList()
 		}
 	default:

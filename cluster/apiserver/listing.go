@@ -18,7 +18,7 @@ type incomingList struct {
 	count    int               // objects received
 }
 
-// A kindList is the objects of one kind in an incomingList.
+// A kindList holds the objects of one kind in an incomingList.
 type kindList struct {
 	keys    *keys            // of all objects received
 	pending []cluster.Object // not yet put

@@ -65,7 +65,7 @@ func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 	s.list(kind).keys = in
 	lists := s.lists[kind]
 	if slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys == nil }) {
-		// The sink waits for all namespaces, but what a snapshot has of this one is old.
+		// The sink waits for all namespaces, but objects of a snapshot in this one are old.
 		for _, key := range s.absent(kind, in) {
 			s.sink.Delete(kind, key)
 		}
@@ -108,7 +108,7 @@ func hasKey(lists []namespaceList) func(cluster.Key) bool {
 	}
 }
 
-// received records that something was received. The kind's age is that of its oldest
+// received records that data was received. The kind's age is the age of its oldest
 // namespace.
 func (s namespaceSink) received(kind cluster.Kind) {
 	s.mu.Lock()

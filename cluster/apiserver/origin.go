@@ -58,7 +58,7 @@ func (s *origins) read(ctx context.Context, kind cluster.Kind, key cluster.Key) 
 	err = rest.Get().Namespace(key.Namespace).Resource(r.Name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(&list)
 	switch {
 	case ctx.Err() != nil:
-		return origin, errors.New("no response of the API server in time")
+		return origin, errors.New("no response from the API server in time")
 	case apierrors.IsForbidden(err):
 		return origin, fmt.Errorf("forbidden: the server may not list %s", r)
 	case err != nil:

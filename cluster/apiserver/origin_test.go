@@ -86,7 +86,7 @@ func TestOrigin(t *testing.T) {
 	}
 	short, end := context.WithTimeout(t.Context(), -time.Second)
 	defer end()
-	if _, err := read(short, cluster.Services, web); err == nil || err.Error() != "no response of the API server in time" {
+	if _, err := read(short, cluster.Services, web); err == nil || err.Error() != "no response from the API server in time" {
 		t.Errorf("ended context: got error %v", err)
 	}
 	refused.Store(0)

@@ -83,8 +83,8 @@ func (k *kubelet) forward(data, failure httpstream.Stream) {
 	data.Close()
 }
 
-// echo returns the address of a server that returns what it receives, and a function that
-// stops it.
+// echo returns the address of a server that returns all data that it receives, and a
+// function that stops it.
 func echo(t *testing.T) (address string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

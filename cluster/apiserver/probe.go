@@ -48,9 +48,9 @@ func (c *client) probe(p *prober, req *http.Request, since time.Time, t timeouts
 	return p.answered
 }
 
-// sendProbe repeats a watch up to its first event, which it waits for only if the
-// watch begins with a list, and of a list gets one object. An error that a
-// proxy may have sent in the API server's place is no answer.
+// sendProbe repeats a request in short: a list with one object, or a watch, whose
+// first event it waits for only if the watch begins with a list. An error that a
+// proxy may have sent in the API server's place does not count as an answer.
 func (c *client) sendProbe(req *http.Request, limit time.Duration) bool {
 	c.mu.Lock()
 	probes := c.probes

@@ -79,7 +79,7 @@ func NewSession(o cluster.Options) (*Session, error) {
 // Close closes the connections.
 func (s *Session) Close() { s.http.CloseIdleConnections() }
 
-// Get reads an object or a list. path is that of its URL: /api/v1/namespaces/shop/pods/web,
+// Get reads an object or a list. path is the path of its URL: /api/v1/namespaces/shop/pods/web,
 // or with parameters, which are encoded: /api/v1/pods?limit=500.
 func (s *Session) Get(ctx context.Context, path string) ([]byte, error) {
 	return s.Do(ctx, http.MethodGet, path, "", nil)

@@ -87,7 +87,7 @@ type exchange struct {
 	last      atomic.Pointer[time.Time] // when a byte was received, or began to be waited for
 	waiting   atomic.Bool               // for the API server, and not for the sink
 	listEnded atomic.Bool               // silence is normal: the list that the watch began with has ended
-	events    atomic.Bool               // something was received since then
+	events    atomic.Bool               // data was received since then
 	failed    atomic.Pointer[error]
 }
 
@@ -275,8 +275,7 @@ func (d *stallDetector) afterSilence(events bool) {
 	}
 }
 
-// A conn is a connection to the API server that notes when it last received
-// something.
+// A conn is a connection to the API server that records when it last received data.
 type conn struct {
 	net.Conn
 	last atomic.Int64

@@ -18,14 +18,14 @@ type store struct {
 	kinds       []cluster.Kind // of the objects: one, or two for EndpointSlices
 	sink        feedSink
 	versions    versions
-	delivered   func()            // called when the watch has delivered something
+	delivered   func()            // called when the watch has delivered an event or a bookmark
 	bookmarked  func()            // called for each bookmark
 	list        *incomingList     // the list being received; nil if none is
 	listed      bool              // a list has been received
-	suspected   time.Time         // when the first of the last lists lacked most objects; zero if the last one did not
+	suspected   time.Time         // when the first of consecutive lists lacked most objects; zero if the last list did not
 	confirmWait time.Duration     // from then until a list may delete them
 	relist      func()            // has the feed list again
-	listRequest bool              // the list is the response to a list request, not the begin of a watch
+	listRequest bool              // the list is the response to a list request, not the beginning of a watch
 	single      [1]cluster.Object // the argument of Put, for an event
 }
 
@@ -52,8 +52,8 @@ func (s *store) Update(obj any) error {
 	return nil
 }
 
-// programmed reports the time since the change that caused the slice's, if the slice
-// has the annotation.
+// programmed passes on the time since the change of an endpoint that caused this
+// change of the slice, if the slice has the annotation with that time.
 func (s *store) programmed(a *decodedObject) {
 	slice, ok := a.Slim.(*cluster.Slice)
 	if !ok || slice.Cluster != "" || s.source.timed == nil || a.Changed.IsZero() {
@@ -104,7 +104,7 @@ func (s *store) putEmptyList() {
 	}
 }
 
-// Bookmark records that nothing has changed.
+// Bookmark records that nothing has changed up to version.
 func (s *store) Bookmark(version string) error {
 	s.versions.reached(version)
 	for _, kind := range s.kinds {
@@ -115,7 +115,7 @@ func (s *store) Bookmark(version string) error {
 	return nil
 }
 
-// Resync does nothing: every object was delivered at once.
+// Resync does nothing: the sink keeps its objects.
 func (s *store) Resync() error { return nil }
 
 func (s *store) eventReceived() {

@@ -18,8 +18,8 @@ import (
 // (client-go has a limit of requests per second as well, but does not apply it to
 // watches, and nearly all requests are watches.)
 type limits struct {
-	rate  flowcontrol.RateLimiter // nil is no limit
-	slots chan struct{}           // nil is no limit
+	rate  flowcontrol.RateLimiter // nil means no limit
+	slots chan struct{}           // nil means no limit
 }
 
 func newLimits(o cluster.Options) *limits {

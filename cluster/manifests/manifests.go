@@ -295,7 +295,7 @@ func (s scope) hasNamespace(name string) bool { return s.names == nil || s.names
 func (s scope) has(it *item) bool { return it.wanted && s.hasNamespace(it.key.Namespace) }
 
 // exposes reports whether the namespace selector matches a namespace with these
-// labels and the one that every namespace has.
+// labels and the label that every namespace has.
 func (s scope) exposes(name string, own map[string]string) bool {
 	l := labels.Set{}
 	maps.Copy(l, own)

@@ -29,7 +29,7 @@ func (f *folder) origin(ctx context.Context, kind cluster.Kind, key cluster.Key)
 	switch {
 	case p.kind == kind.ObjectKind() && p.key == key:
 	case kind == cluster.Namespaces:
-		return o, errors.New("the folder has objects in the namespace, and not the namespace")
+		return o, errors.New("the folder has objects in the namespace, but not the Namespace itself")
 	case p.kind == "Service":
 		return o, errors.New("made from the Pods that the Service selects")
 	default:

@@ -146,7 +146,7 @@ func split(data []byte) (docs []chunk) {
 	return docs
 }
 
-// lineEnd returns the offset of the line after the one that begins at at.
+// lineEnd returns the offset of the line after the line that begins at offset at.
 func lineEnd(data []byte, at int) int {
 	if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
 		return at + i + 1

@@ -31,9 +31,9 @@ type manifest struct {
 	info   fs.FileInfo
 	read   time.Time
 	sum    uint64 // of its bytes
-	failed bool   // it could not be read; items are those of an earlier version
+	failed bool   // it could not be read; items are from an earlier version
 	items  []*item
-	whole  bool // items are those of a version without errors
+	whole  bool // items are from a version without errors
 }
 
 // stale reports whether the file may have changed since it was read.
@@ -105,7 +105,7 @@ func (t *tree) dir(rel string) bool {
 }
 
 func (t *tree) entry(rel string) {
-	info, err := os.Stat(filepath.Join(t.f.dir, rel)) // follows links, as those of a mounted ConfigMap
+	info, err := os.Stat(filepath.Join(t.f.dir, rel)) // follows links, which a mounted ConfigMap consists of
 	switch {
 	case err == nil && info.IsDir():
 		t.dir(rel)
@@ -157,7 +157,7 @@ func (t *tree) keep(rel string) {
 	}
 }
 
-// read reads the new and changed files of t and drops the deleted ones. It reports whether anything has changed.
+// read reads the new and changed files of t and drops the deleted ones. It reports whether a file has changed.
 func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 	for path := range f.files {
 		if t.files[path] == nil {
@@ -227,9 +227,9 @@ func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo) re
 	return readFile{manifest: &m, changed: true, warnings: d.warnings}
 }
 
-// decode decodes a file, unless its content is that of old, and returns a hash of
-// its content. The file may have been replaced since its directory was read, so it
-// is opened without waiting for a writer, and examined again.
+// decode decodes a file, unless its content equals old's, and returns a hash of its
+// content. The file may have been replaced since its directory was read, so it is
+// opened without waiting for a writer, and examined again.
 func (f *folder) decode(ctx context.Context, path string, old *manifest, d *decoder) (sum uint64, err error) {
 	file, err := os.OpenFile(filepath.Join(f.dir, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -107,8 +107,8 @@ type fields struct {
 	labels           map[string]string
 }
 
-// readFields decodes an object. namespace is that of the object before it: most objects have
-// the same, and share its memory.
+// readFields decodes an object. namespace is the namespace of the previous object: most
+// objects have the same one, and share its memory.
 func readFields(raw []byte, namespace *string) (f fields, err error) {
 	m := protobuf.Message{Rest: raw}
 	var labels []string

@@ -2,9 +2,9 @@
 // The directive kubernetes keeps a snapshot in a file, for a start without an API server.
 //
 // A snapshot begins with a line that names its version. The rest is in protobuf's wire
-// format, which package protobuf reads: a [Header], the objects, each in a field whose
-// number is that of its kind, and a CRC-32C of everything before it. It has objects, and
-// not the records made of them, so that it does not depend on how these are indexed.
+// format, which package protobuf reads: a [Header], the objects, each in a field with
+// the number of its kind, and a CRC-32C of everything before it. It has objects, and not
+// the records made of them, so that it does not depend on how these are indexed.
 package snapshot
 
 import (

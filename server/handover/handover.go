@@ -1,5 +1,5 @@
 // Package handover passes sockets and data from a running server to the process that
-// replaces it, over a Unix socket. Package server decides what to pass; this package
+// replaces it, over a Unix socket. Package server selects the resources to pass; this package
 // has the messages, the socket and its checks.
 //
 // The starting process dials the socket. Then the messages are, with > from it:
