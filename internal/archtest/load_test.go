@@ -16,7 +16,7 @@ import (
 
 const modulePath = "github.com/seamark/seamark"
 
-// A module is all packages of the repository, including those of nested modules.
+// A module holds all packages of the repository, including packages of nested modules.
 type module struct {
 	fset     *token.FileSet
 	packages []*pkg // sorted by dir

@@ -92,7 +92,7 @@ func contextValues(m *module) (bad []string) {
 	return bad
 }
 
-// unixTimes are the files that may use Unix times, with what for. A duration measured by
+// unixTimes are the files that may use Unix times, and the purpose. A duration measured by
 // them is wrong after a step of the system's clock: package clock is for durations.
 var unixTimes = map[string]string{
 	"cluster/snapshot/write.go":            "when a file was written",

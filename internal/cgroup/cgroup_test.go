@@ -31,7 +31,7 @@ func TestMemoryLimit(t *testing.T) {
 			"sys/fs/cgroup/memory/docker/c1/memory.limit_in_bytes": "178257920\n"}, 178257920},
 		{"version 1 without a limit", map[string]string{
 			"proc/self/cgroup": "4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0},
-		{"both, of which the second has memory", map[string]string{
+		{"both, the second with memory", map[string]string{
 			"proc/self/cgroup": "1:name=systemd:/a\n0::/a\n", "sys/fs/cgroup/a/memory.max": "7000\n"}, 7000},
 		{"nonsense", map[string]string{
 			"proc/self/cgroup": "0::/a\nx\n", "sys/fs/cgroup/a/memory.max": "-3\n", "sys/fs/cgroup/memory.max": "plenty\n"}, 0},
