@@ -67,7 +67,7 @@ Linked as kubectl-seamark in PATH, the program is a plugin: kubectl seamark cana
 
 	start := p.canarySubcommand(&f, "start", "Install Seamark beside the old server, without traffic", canary.Start)
 	start.Flags().StringVar(&f.Image, "image", "", "`REGISTRY/NAME:TAG` of your image (required)")
-	start.Flags().IntVar(&f.Replicas, "replicas", 0, "number of pods (default: that of the old server)")
+	start.Flags().IntVar(&f.Replicas, "replicas", 0, "number of pods (default: as many as the old server has)")
 	status := &cobra.Command{
 		Use: "status", Short: "Show the stage, and compare error rate and p99 of both servers", Args: arguments(0, 0),
 		Long: `Status reads the metrics of both servers twice, --interval apart, and compares the shares of

@@ -166,8 +166,8 @@ func (s *clockServer) ttl(name string) int {
 	return int(reply.Answer[0].Header().Ttl)
 }
 
-// now returns the time at which the server says that it has read the hosts file, which has
-// changed.
+// now returns the time at which, by its own clock, the server has read the hosts file,
+// which has changed.
 func (s *clockServer) now() time.Time {
 	s.Helper()
 	name := fmt.Sprintf("h%d.example.org", time.Now().UnixNano())

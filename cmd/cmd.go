@@ -1,6 +1,6 @@
-// Package cmd implements the command line: subcommands, flags and exit statuses.
-// A main function calls Main with a list of directives: that of package builtin
-// or its own. Package server does the work.
+// Package cmd implements the command line: subcommands, flags and exit statuses. A
+// main function calls Main with a list of directives: package builtin's or its own.
+// Package server does the work.
 package cmd
 
 import (
@@ -207,7 +207,7 @@ func (p *program) addCommands(root *cobra.Command) {
 	root.AddCommand(p.versionCommand())
 }
 
-// called returns the arguments after the program's name. If the name is that of a
+// called returns the arguments after the program's name. If it is the name of a
 // subcommand, as in images that replace other programs, it becomes the first
 // argument.
 func (p *program) called(line []string) []string {
@@ -226,8 +226,8 @@ func (p *program) called(line []string) []string {
 	return append([]string{name}, line[1:]...)
 }
 
-// unknownCommand returns the first argument, or that of help, if it is not a flag
-// and not a subcommand.
+// unknownCommand returns the first argument, or the first argument of help, if it
+// is not a flag and not a subcommand.
 func unknownCommand(root *cobra.Command, args []string) (word string, unknown bool) {
 	if len(args) > 1 && args[0] == "help" {
 		args = args[1:]

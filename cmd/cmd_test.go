@@ -266,7 +266,7 @@ func TestServeWithoutCorefile(t *testing.T) {
 	if text := strings.Join(p.before, "\n"); !strings.Contains(text, "[WARNING] No Corefile in this directory") {
 		t.Errorf("seamark without a Corefile: got\n%s\nwant a warning", text)
 	}
-	// The same as for a user who may not listen on port 53.
+	// The same as for a user without permission to listen on port 53.
 	out, stderr, code := run(t, t.TempDir(), "", "--listen", "192.0.2.1:1053")
 	if want := "seamark serve --manifests FOLDER --listen 127.0.0.1:1053"; code != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("seamark without a Corefile, on an address of no interface: got %q, error output %q, status %d, want %q, status 1", out, stderr, code, want)

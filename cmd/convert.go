@@ -18,7 +18,7 @@ func (p *program) convertCommand() *cobra.Command {
 		Long: `Convert prints a Corefile that replaces a kube-dns pod: kube-dns, dnsmasq-nanny or
 dnsmasq in front of it, and the ConfigMap that they read. FILE is a manifest in YAML or
 JSON, "-" for standard input, or a directory with the mounted ConfigMap. The pod comes
-from a Deployment, DaemonSet, ReplicaSet or Pod, or from a command line behind -- and
+from a Deployment, DaemonSet, ReplicaSet or Pod, or from a command line after -- and
 the environment of convert. If the input has the ConfigMap, the Corefile contains its
 settings; otherwise it follows the ConfigMap. Comments at the top list what the
 Corefile does not cover. Convert does not contact a cluster.`,
@@ -31,7 +31,7 @@ Corefile does not cover. Convert does not contact a cluster.`,
 			if at := c.ArgsLenAtDash(); at >= 0 {
 				in.Files, in.CommandLine = args[:at], args[at:]
 				if len(in.CommandLine) == 0 {
-					return errors.New("want a command line behind --")
+					return errors.New("want a command line after --")
 				}
 			}
 			key := in.ConfigMap
@@ -42,7 +42,7 @@ Corefile does not cover. Convert does not contact a cluster.`,
 				return fmt.Errorf("--config-map: want [NAMESPACE/]NAME, got %q", in.ConfigMap)
 			}
 			if len(args) == 0 {
-				return errors.New("want a file, - for standard input, or a command line behind --")
+				return errors.New("want a file, - for standard input, or a command line after --")
 			}
 			for _, d := range p.directives {
 				in.Directives = append(in.Directives, d.Name)
@@ -57,7 +57,7 @@ Corefile does not cover. Convert does not contact a cluster.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&in.ConfigMap, "config-map", "", "`[NAMESPACE/]NAME` of the ConfigMap (default the one that the pod reads, or kube-dns)")
+	c.Flags().StringVar(&in.ConfigMap, "config-map", "", "`[NAMESPACE/]NAME` of the ConfigMap (default the pod's ConfigMap, or kube-dns)")
 	c.Flags().BoolVar(&in.Follow, "follow", false, "follow the ConfigMap even if the input has it")
 	return c
 }

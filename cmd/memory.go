@@ -39,11 +39,11 @@ func collectOften() {
 // limit: 90 % of it, since sockets and page tables count, too, less the mapped pages of
 // the program's file.
 //
-// The kernel charges a page of a file to the group that read it first: to this group, or
-// to that of another container with the same image, or of the runtime that unpacked it. It
-// does not kill a process for such pages but drops them and reads them again. If the heap
-// leaves no room for them, the process spends its time on that. The collector, too, needs
-// room, so at least half of the limit remains.
+// The kernel charges a page of a file to the group that read it first: to this group, to
+// the group of another container with the same image, or to the group of the runtime that
+// unpacked it. It does not kill a process for such pages but drops them and reads them
+// again. If the heap leaves no room for them, the process spends its time on that. The
+// collector, too, needs room, so at least half of the limit remains.
 func softLimit(limit, files int64) int64 { return max(limit/2, limit/10*9-files) }
 
 // mappedFiles returns the resident memory of the process that is backed by files, in

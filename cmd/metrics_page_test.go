@@ -96,7 +96,7 @@ A counter keeps its value over reloads. A histogram has the series ` + "`_bucket
 and ` + "`_bucket`" + ` the label ` + "`le`" + `. A client that asks for OpenMetrics gets bounds
 such as ` + "`100.0`" + ` there, and ` + "`100`" + ` otherwise; Prometheus 3 stores both as ` + "`100.0`" + `.
 
-With ` + "`runtime_metrics`" + ` in ` + "`prometheus`" + `, Go's runtime adds some hundred series ` + "`go_*`" + `, which are not
+With ` + "`runtime_metrics`" + ` in ` + "`prometheus`" + `, Go's runtime adds several hundred series ` + "`go_*`" + `, which are not
 listed. The commands [sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own.
 
 This page is generated from the metrics of running servers, and a test compares them.

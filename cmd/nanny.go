@@ -21,7 +21,7 @@ func (p *program) nannyCommand() *cobra.Command {
 		Use:   "dnsmasq-nanny [flags] -- DNSMASQ-OPTIONS",
 		Short: "Serve with dnsmasq's options and follow the ConfigMap kube-dns",
 		Long: `Dnsmasq-nanny replaces kube-dns's program of that name and its dnsmasq. The server
-implements the options of dnsmasq behind -- with its own cache, hosts and forward; it
+implements the options of dnsmasq after -- with its own cache, hosts and forward; it
 starts no dnsmasq. It follows the stub domains and upstreams in the ConfigMap. Flags
 may start with one dash or two.`,
 		Example: `  seamark dnsmasq-nanny -configDir=/etc/k8s/dns/dnsmasq-nanny -restartDnsmasq=true -- \
@@ -34,7 +34,7 @@ may start with one dash or two.`,
 	klog := flags.AddKlog(f)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if at := c.ArgsLenAtDash(); at > 0 || at < 0 && len(args) > 0 {
-			return fmt.Errorf("unknown word %q: write dnsmasq's options behind --", args[0])
+			return fmt.Errorf("unknown word %q: write dnsmasq's options after --", args[0])
 		}
 		return nil
 	}

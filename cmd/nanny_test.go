@@ -39,7 +39,7 @@ func TestNannyCommandLine(t *testing.T) {
 		{base + "-configDir=" + odd + " -- -R", "    forward acme.local 192.0.2.256.invalid:53 {\n", "", 0},
 		{base + "-configDir=" + dir + " -- -S 192.0.2.9", "    forward . 192.0.2.9:53 192.0.2.8:5353 {\n", "", 0},
 		{"dnsmasq-nanny -k", "", "unknown shorthand flag: 'k'", 2},
-		{"dnsmasq-nanny word", "", "unknown word \"word\": write dnsmasq's options behind --", 2},
+		{"dnsmasq-nanny word", "", "unknown word \"word\": write dnsmasq's options after --", 2},
 		{"dnsmasq-nanny --nonsense -- -k", "", "unknown flag: --nonsense", 2},
 		{"dnsmasq-nanny -- --dnssec --nonsense", "", "--dnssec: not served: answers are not validated: use an upstream that validates, whose AD bit is passed on\n--nonsense: unknown option\n", 2},
 		{"dnsmasq-nanny -- --test --conf-file=/nowhere", "", "open /nowhere: no such file or directory", 2},

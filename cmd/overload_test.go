@@ -11,7 +11,7 @@ import (
 )
 
 // Queries for an upstream that never replies take no place from queries for other
-// upstreams, not even from those of the same client.
+// upstreams, not even from answers to the same client.
 func TestServeUnreachableUpstreamFlood(t *testing.T) {
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -44,7 +44,7 @@ func TestRestrictedContainer(t *testing.T) {
 		t.Skip("not root: cannot emulate a container's security context; run the test as root")
 	}
 	if runtime.GOARCH != "amd64" {
-		t.Skip("the list of system calls is that of amd64")
+		t.Skip("the list of system calls is for amd64")
 	}
 	binary := copyOfBinary(t, true)
 	conf, writable := t.TempDir(), t.TempDir()

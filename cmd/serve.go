@@ -109,7 +109,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	return p.serves(ctx, &r, read)
 }
 
-// usual is advice for a user who has started the program without arguments.
+// usual is advice for users that start the program without arguments.
 const usual = `There is no file Corefile in this directory. These commands serve other data:
   seamark serve --manifests FOLDER --listen 127.0.0.1:1053   a folder of Kubernetes manifests
   seamark -conf FILE                                         your Corefile

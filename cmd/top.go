@@ -14,7 +14,7 @@ import (
 // topLists describe the lists of top.
 var topLists = []struct {
 	name, brief        string
-	count, key, detail string // headings; detail is that of the example
+	count, key, detail string // headings; detail is the heading of the example
 	clients            int    // 1 if the key is a client, 2 if the example is
 }{
 	{"names", "names that are queried most", "COUNT", "NAME", "", 0},

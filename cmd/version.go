@@ -11,7 +11,7 @@ import (
 // A Build describes the build of the program. Commit and Date are empty if the
 // program was built without them, with go install for example.
 type Build struct {
-	Version string `json:"version"`          // semantic, without the v of its tag, or what git describe prints
+	Version string `json:"version"`          // semantic, without the v of its tag, or the output of git describe
 	Commit  string `json:"commit,omitempty"` // whole hash
 	Date    string `json:"date,omitempty"`   // of the commit, RFC 3339
 }

@@ -217,7 +217,7 @@ func shadowed(seen map[string]bool) func(corefile.Directive) bool {
 	}
 }
 
-// noteFollowed adds a note about what kubedns_config needs.
+// noteFollowed adds a note about the requirements of kubedns_config.
 func (m *merger) noteFollowed(servers []corefile.Server) {
 	for _, s := range servers {
 		at := first(s, "kubedns_config")

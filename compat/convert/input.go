@@ -28,7 +28,7 @@ type Input struct {
 	Files       []string // manifests, directories with a mounted ConfigMap, or "-"
 	Stdin       io.Reader
 	CommandLine []string // of a program, in place of a pod
-	ConfigMap   string   // [NAMESPACE/]NAME; "" means the one that the pod reads
+	ConfigMap   string   // [NAMESPACE/]NAME; "" means the ConfigMap that the pod reads
 	Follow      bool     // follow the ConfigMap even if its data is in the input
 	Directives  []string // the names of all directives in their order
 }
@@ -97,7 +97,7 @@ func (in Input) pod(objects Objects) (Pod, error) {
 	program, ok := Command(in.CommandLine)
 	switch {
 	case !ok || program.Name == Sidecar:
-		return pod, fmt.Errorf("%s answers no queries: want kube-dns, dnsmasq-nanny or dnsmasq behind --", in.CommandLine[0])
+		return pod, fmt.Errorf("%s answers no queries: want kube-dns, dnsmasq-nanny or dnsmasq after --", in.CommandLine[0])
 	case pod.Place != "":
 		return pod, fmt.Errorf("the input has both %s and a command line: remove one of them", pod.Place)
 	}
@@ -190,7 +190,7 @@ func (p *Part) nanny() (config string, err error) {
 		return "", err
 	}
 	if at := set.ArgsLenAtDash(); at > 0 || at < 0 && len(options) > 0 {
-		return "", fmt.Errorf("unknown word %q: write dnsmasq's options behind --", options[0])
+		return "", fmt.Errorf("unknown word %q: write dnsmasq's options after --", options[0])
 	}
 	if err := f.Check(); err != nil {
 		return "", err
@@ -210,7 +210,7 @@ func (p *Part) nanny() (config string, err error) {
 func (p *Part) dnsmasq(args []string, env dnsmasq.Environment) error {
 	env.Interfaces = nanny.Interfaces()
 	if p.Container != "" {
-		env.Interfaces = []string{"lo", "eth0"} // those of a pod
+		env.Interfaces = []string{"lo", "eth0"} // the interfaces of a pod
 		args = append([]string{"--conf-file="}, args...)
 	}
 	options, err := dnsmasq.Parse(args)

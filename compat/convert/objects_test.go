@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 		{"Seamark's image", pod("{name: a, image: seamark, command: [/seamark, kube-dns], args: [-v=1]}", "{name: b, image: seamark, args: [dnsmasq-nanny, --, -k]}"),
 			"Pod p a: kube-dns [\"-v=1\"]\nPod p b: dnsmasq-nanny [\"--\" \"-k\"]"},
 		{"a shell", pod(kube, "{name: dnsmasq, image: x, command: [sh, -c, dnsmasq -k]}"),
-			"Pod p a: kube-dns [\"-v=2\"]\nPod p container dnsmasq is ignored: it runs sh, which is unknown; if that starts kube-dns or dnsmasq, write their command line behind --"},
+			"Pod p a: kube-dns [\"-v=2\"]\nPod p container dnsmasq is ignored: it runs sh, which is unknown; if that starts kube-dns or dnsmasq, write their command line after --"},
 		{"a sidecar alone", pod("{name: sidecar, image: k8s-dns-sidecar}"), ""},
 		{"variables", pod("{name: kubedns, image: x, env: [{name: D, value: x.y}, {name: E, value: a.$(D)}, {name: NODE, valueFrom: {}}], args: ['--domain=$(E).', '$$(E) $(F) $ $(', $(D)$(D)]}"),
 			`Pod p kubedns: kube-dns ["--domain=a.x.y." "$(E) $(F) $ $(" "x.yx.y"]`},

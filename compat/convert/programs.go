@@ -157,7 +157,7 @@ func (o *Objects) pod(head object, spec podSpec) {
 		if !ok {
 			note := "is ignored: it runs none of kube-dns's programs"
 			if len(c.Command) > 0 && (known(image(c.Image)) != "" || known(c.Name) != "") {
-				note = fmt.Sprintf("is ignored: it runs %s, which is unknown; if that starts kube-dns or dnsmasq, write their command line behind --", c.Command[0])
+				note = fmt.Sprintf("is ignored: it runs %s, which is unknown; if that starts kube-dns or dnsmasq, write their command line after --", c.Command[0])
 			}
 			p.Notes = append(p.Notes, fmt.Sprintf("container %s %s", c.Name, note))
 			continue

@@ -62,7 +62,7 @@ func (r *reader) commandLine(args []string) {
 
 func (r *reader) junk(word string) {
 	if strings.TrimSpace(word) != "" {
-		r.errs = append(r.errs, fmt.Errorf("%q is no option: write --OPTION=VALUE", word))
+		r.errs = append(r.errs, fmt.Errorf("%q is not an option: write --OPTION=VALUE", word))
 	}
 }
 
@@ -82,8 +82,8 @@ func (r *reader) long(text string, args []string) []string {
 	return args
 }
 
-// short reads letters, of which the last may have a value, and returns the arguments
-// after them.
+// short reads option letters and returns the arguments after them. The last letter
+// may have a value.
 func (r *reader) short(letters string, args []string) []string {
 	for letters != "" {
 		letter := letters[:1]

@@ -47,9 +47,9 @@ type writer struct {
 	at Environment
 }
 
-// block writes the directives of a server block: that of names without a dot, whose
-// upstreams are plain, or, if plain is nil, that of all other names. Only the latter
-// reports errors.
+// block writes the directives of one of two server blocks: the block of names
+// without a dot, whose upstreams are plain, or, if plain is nil, the block of all
+// other names. Only the latter reports errors.
 func (w *writer) block(plain *group) {
 	if plain != nil {
 		w.Directive("view plain_names", "expr name() matches '^[^.]+[.]$'")

@@ -18,7 +18,7 @@ import (
 
 // Options are the parsed options of a command line.
 type Options struct {
-	Version, Help, Test bool     // print something and exit
+	Version, Help, Test bool     // options that print a text and exit
 	Debug               bool     // log debug messages
 	PIDFile             string   // may be empty
 	Port                int      // 1 to 65535

@@ -14,7 +14,7 @@ import (
 type record struct {
 	place string // prefix of the option's name in errors
 	name  string
-	ttl   int // -1 is that of --local-ttl
+	ttl   int // -1 means the value of --local-ttl
 	kind  string
 	data  string // as in a zone file
 }
@@ -26,7 +26,7 @@ func (r record) forwardsRest() bool { return r.kind != "CNAME" && r.kind != "PTR
 type hostRecord struct {
 	names []string
 	addrs []netip.Addr
-	ttl   int // -1 is that of --local-ttl
+	ttl   int // -1 means the value of --local-ttl
 }
 
 // An override is an address of all names in a zone.

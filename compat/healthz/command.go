@@ -26,7 +26,7 @@ const (
 // bytes of its output. It is not safe for concurrent use.
 type command func(ctx context.Context) (output []byte, err error)
 
-// newCommand returns a command that does what sh -c text does. If there is no shell
+// newCommand returns a command with the effect of sh -c text. If there is no shell
 // and text needs one, it returns an error.
 func newCommand(text string) (command, error) {
 	s, parseErr := parse(text) // an error states why text needs a shell

@@ -55,8 +55,7 @@ func (c claim) compare(d claim) int {
 		strings.Compare(c.host, d.host))
 }
 
-// forEach calls f with each claim that a Service has if its objects are those of
-// with.
+// forEach calls f with each claim that a Service has with the objects in with.
 func (cs *claims) forEach(entry, with *serviceEntry, f func(netip.Addr, claim)) {
 	if with.service == nil {
 		return

@@ -49,7 +49,7 @@ func same(t *testing.T, name string, got []string, want ...string) {
 	}
 }
 
-// The hashes are those of the original kube2sky.
+// The hashes come from the original kube2sky.
 func TestSum(t *testing.T) {
 	for address, want := range map[string]string{"1.2.3.4": "b882ad2c", "10.0.0.1": "f488b1a2", "10.96.0.1": "aa333a9"} {
 		if got := sum(newMessage(address, 0)); got != want {

@@ -111,7 +111,7 @@ func TestStatePods(t *testing.T) {
 	same(t, "all pods are deleted", s.changed(), "pod/shop/1-2-3-5/", "pod/shop/fd00--1/")
 }
 
-// After random changes, the reverse names are those of a new state with the same
+// After random changes, the reverse names equal the reverse names of a new state with the same
 // objects, and each changed one has been queued.
 func TestStateReverseRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))

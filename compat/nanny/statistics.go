@@ -13,8 +13,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// LogStatistics logs at an interval what dnsmasq logs on SIGUSR1, until ctx ends: a
-// line about the cache and one about each upstream.
+// LogStatistics logs at an interval the statistics that dnsmasq logs on SIGUSR1,
+// until ctx ends: a line about the cache and one about each upstream.
 func LogStatistics(ctx context.Context, interval time.Duration, reg *metrics.Registry, log *slog.Logger) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

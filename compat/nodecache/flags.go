@@ -162,7 +162,7 @@ func (f Flags) Addresses() (addrs []netip.Addr, err error) {
 	return addrs, nil
 }
 
-// ClusterIPs returns the local addresses that are not link-local: those of a Service.
+// ClusterIPs returns the local addresses that are not link-local: the addresses of a Service.
 func (f Flags) ClusterIPs() (addrs []netip.Addr) {
 	all, _ := f.Addresses() // Check reports the error
 	return slices.DeleteFunc(all, netip.Addr.IsLinkLocalUnicast)

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// environment is that of a pod beside the Service kube-dns-upstream.
+// environment is the environment of a pod beside the Service kube-dns-upstream.
 func environment(name string) string {
 	return map[string]string{"KUBE_DNS_UPSTREAM_SERVICE_HOST": "10.96.0.99"}[name]
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Flags are the flags of SkyDNS. The JSON names are those of its configuration in
-// etcd. DefaultFlags returns the defaults.
+// Flags are the flags of SkyDNS. The JSON names are from its configuration in etcd.
+// DefaultFlags returns the defaults.
 type Flags struct {
 	Addr        string        `json:"dns_addr"`
 	Domain      string        `json:"domain"`
