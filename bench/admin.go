@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// admin measures what the directive admin costs: CPU under load and at 1,000 queries a
+// admin measures the cost of the directive admin: CPU under load and at 1,000 queries a
 // second, where every query is recorded, and memory after that.
 func (b *bench) admin(ctx context.Context) error {
 	defer b.stopServers()

@@ -278,7 +278,7 @@ func (b *bench) change(ctx context.Context) error {
 	b.number("change/tail", "acknowledged to answered, p99", "ms", tails...)
 	b.number("change/watch", "acknowledged to answered by a bare watch, p99", "ms", watch...)
 	b.number("change/unsure", "time since the previous query, which may be part of it, p99", "ms", unsure...)
-	b.number("change/p99", "p99 over that of the bare watch", "ms", differences(tails, watch)...)
+	b.number("change/p99", "p99 above the bare watch's", "ms", differences(tails, watch)...)
 	return b.burst(ctx, s, c, rate)
 }
 
@@ -334,7 +334,7 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 	b.number("burst/tail", "acknowledged to answered during a burst, p99", "ms", answered...)
 	b.number("burst/watch", "acknowledged to answered by a bare watch during a burst, p99", "ms", watched...)
 	b.number("burst/again", "times that the API server ended the bare watch in all bursts", "", float64(c.again))
-	b.number("burst/p99", "during a burst, p99 over that of the bare watch", "ms", differences(answered, watched)...)
+	b.number("burst/p99", "during a burst, p99 above the bare watch's", "ms", differences(answered, watched)...)
 	return nil
 }
 

@@ -122,8 +122,9 @@ func reverse(ip netip.Addr) string {
 // A record is a resource record in the text form of a zone file.
 type record struct{ owner, kind, data string }
 
-// records returns all records of a Service, those of endpoint names before those
-// of the Service: dnsmasq makes the PTR record of the first name that it reads.
+// records returns all records of a Service, records of endpoint names before
+// records of the Service's name: dnsmasq makes the PTR record of the first name
+// that it reads.
 func (s service) records() (rs []record) {
 	if s.ip.IsValid() {
 		rs = append(rs, record{s.fqdn(), "A", s.ip.String()},
@@ -140,7 +141,7 @@ func (s service) records() (rs []record) {
 	return rs
 }
 
-// soa is the data of every zone's SOA record, as long as that of Kubernetes.
+// soa is the data of every zone's SOA record, as long as Kubernetes' own.
 const soa = "ns.dns.cluster.local. hostmaster.cluster.local. 1700000000 7200 1800 86400 30"
 
 // apexes returns the records at the apex of a zone.

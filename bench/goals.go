@@ -14,7 +14,7 @@ type goal struct {
 	text        string
 	how         string
 	over, under string
-	limit       float64 // 0 is no limit
+	limit       float64 // 0 means no limit
 	unit        string
 }
 

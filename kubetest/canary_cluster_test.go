@@ -273,7 +273,7 @@ func (d *dnsCluster) reconcile(ctx context.Context) error {
 	return errors.Join(append(errs, d.publish(ctx))...)
 }
 
-// rollOut does what the controllers of a Deployment do, with one pod more or less than
+// rollOut does the work of the controllers of a Deployment, with one pod more or less than
 // replicas while it replaces pods.
 func (d *dnsCluster) rollOut(ctx context.Context, o *appsv1.Deployment, pods []*corev1.Pod) error {
 	h := fnv.New32()

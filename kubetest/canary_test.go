@@ -297,7 +297,7 @@ func TestCanaryForbidden(t *testing.T) {
 	}
 }
 
-// An interrupt during the checks changes nothing, and the error says no more than that.
+// An interrupt during the checks changes nothing, and the error has no other text.
 func TestCanaryInterruptedChecks(t *testing.T) {
 	d := newDNSCluster(t)
 	r := d.run(t, "kube-system")

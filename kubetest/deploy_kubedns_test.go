@@ -114,7 +114,7 @@ func afterPatches(t *testing.T, names ...string) *appsv1.Deployment {
 	return decode[appsv1.Deployment](t, doc)
 }
 
-// The Deployments equal that of Kubernetes with our patches.
+// The Deployments equal Kubernetes' own with our patches.
 func TestDeploymentsEqualKubeDNS(t *testing.T) {
 	for _, c := range []struct {
 		form    string

@@ -217,7 +217,7 @@ func TestKubeDNSPod(t *testing.T) {
 	p.kubedns.terminate()
 }
 
-// The real dnsmasq in front of our kube-dns, as in a pod of which one image has
+// The real dnsmasq in front of our kube-dns, as in a pod with one image that has
 // been replaced, and our sidecar beside them.
 func TestKubeDNSBehindDnsmasq(t *testing.T) {
 	dnsmasq, err := exec.LookPath("dnsmasq")

@@ -13,7 +13,7 @@ import (
 )
 
 // A client without a certificate, or with one of another CA, is rejected and logs the
-// reason. Renewed files, including that of the CA, are used for the next connection.
+// reason. Renewed files, including the CA's, are used for the next connection.
 func TestEtcdTLS(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{TLS: true})
 	s.putStableNames()

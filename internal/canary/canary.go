@@ -2,9 +2,9 @@
 // which can be reverted: the command seamark canary.
 //
 // A stage is a state of the cluster's objects, and nothing else records it. readState
-// reads the objects, steps compares them with those of a stage and returns the missing
-// changes, and the commands make them. So a command that was interrupted can be
-// run again, or reverted, at any point.
+// reads the objects, steps compares them with the objects of a stage and returns the
+// missing changes, and the commands make them. So a command that was interrupted can
+// be run again, or reverted, at any point.
 //
 // The package never changes or deletes the Service of the cluster's DNS, the old
 // server's ConfigMap or pods. Of the old server's Deployment it changes the number of
@@ -61,7 +61,8 @@ type Options struct {
 	// Poll is the time between two reads of the objects while a step waits.
 	Poll time.Duration
 
-	// Progress is called with what is done if that takes more than a second; nil for none.
+	// Progress is called with a description of work that takes more than a second; nil for
+	// none.
 	Progress func(text string)
 
 	API *apiserver.Session

@@ -34,7 +34,7 @@ func (c *command) permissions() []apiserver.Permission {
 }
 
 // checkPermissions checks before the first change that the user may make all changes,
-// those of a rollback included.
+// the changes of a rollback included.
 func (c *command) checkPermissions(ctx context.Context) error {
 	var missing []string
 	for _, p := range c.permissions() {

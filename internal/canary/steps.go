@@ -35,8 +35,8 @@ const (
 
 const manager = "seamark-canary" // the field manager of applied objects
 
-// steps returns the steps that change the objects of s to those of a stage. A step that takes
-// traffic from a server comes after the step that waits for the other server.
+// steps returns the steps that change the objects of s to the objects of a stage. A step that
+// takes traffic from a server comes after the step that waits for the other server.
 func (c *command) steps(s *state, to Stage) (steps []step) {
 	add := func(more ...step) { steps = append(steps, more...) }
 

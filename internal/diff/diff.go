@@ -44,7 +44,7 @@ type Options struct {
 	// Transport is udp, also if it is empty, or tcp. Over UDP, truncated replies are
 	// queried again over TCP.
 	Transport string
-	// Dial opens connections to the server; if it is nil, they are those of package net.
+	// Dial opens connections to the server; if it is nil, package net does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Rate is the largest number of queries a second; zero is DefaultRate.
 	Rate int

@@ -209,7 +209,7 @@ func expectedServers(file string, o Options) ([]corefile.Server, error) {
 	return nil, fmt.Errorf("%s: no kubernetes directive", file)
 }
 
-// CheckCorefile returns an error if the text of file is not that of a Corefile with a
+// CheckCorefile returns an error if the text of file is not a Corefile with a
 // kubernetes directive.
 func CheckCorefile(file, text string) error {
 	_, err := expectedServers(file, Options{Corefile: text})

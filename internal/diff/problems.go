@@ -60,7 +60,7 @@ func (l problemLog) WithGroup(name string) slog.Handler {
 	return problemLog{l.Handler.WithGroup(name), l.problems}
 }
 
-// note adds the problem that r reports, or removes the ones that have ended. It reports whether
+// note adds the problem that r reports, or removes problems that have ended. It reports whether
 // r has no other purpose. p.mu is held.
 func (p *problems) note(r slog.Record) bool {
 	kind, cause, failed := "", "", false
@@ -107,7 +107,7 @@ func (p *problems) err() error {
 	return errors.New(p.text())
 }
 
-// text returns the problems, and what to do about them. p.mu is held.
+// text returns the problems with advice. p.mu is held.
 func (p *problems) text() string {
 	var lines []string
 	for _, e := range p.errors {

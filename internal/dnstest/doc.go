@@ -1,8 +1,8 @@
 // Package dnstest runs the scripts of testdata/script: a Corefile, Kubernetes
 // objects, queries, and the expected replies in dig's format. The README there
-// describes the syntax. Two tests call it: the one in this package, with a folder
-// of manifests, and those of the module kubetest, with an API server (Env.Live).
-// Other code must not import it.
+// describes the syntax. Two kinds of tests call it: the test of this package, with
+// a folder of manifests, and the tests of the module kubetest, with an API server
+// (Env.Live). Other code must not import it.
 //
 // The scripts run the real server, from the Corefile's text to sockets on the
 // loopback interface. Another DNS library packs the queries and unpacks the

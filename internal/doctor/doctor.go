@@ -21,7 +21,7 @@ const (
 	Error   = "error"   // a step of the replacement would fail
 )
 
-// A Finding is a fact about the cluster, and what to do about it.
+// A Finding is a fact about the cluster, with the next step.
 type Finding struct {
 	Subject string `json:"subject"`
 	Level   string `json:"level"`
@@ -62,7 +62,7 @@ type examination struct {
 	Report
 	ctx     context.Context
 	api     *apiserver.Session
-	refused map[string]bool // the subjects of which an object could not be read
+	refused map[string]bool // subjects with an object that could not be read
 }
 
 func (d *examination) add(subject, level, next, format string, args ...any) {

@@ -66,7 +66,7 @@ func parseYAML(text []byte, strict bool) (docs []Value, err error) {
 
 // position returns an error with the file and line of the YAML parser's message
 // "line 3: ...". The parser counts lines from zero in its grammar errors ("did not
-// find expected ...") and from one in others. An error at the end of the text may
+// find expected ...") and in other messages from one. An error at the end of the text may
 // be one line too far, so the line is limited to the number of lines.
 func position(file, fault string, lines int) error {
 	var line int

@@ -31,12 +31,12 @@ type Expression struct {
 	idle    sync.Pool // of *machine
 }
 
-// Names are what the expressions of a caller may use besides the functions of
+// Names are the names that the expressions of a caller may use besides the functions of
 // every expression.
 type Names struct {
 	Metadata Metadata
 	Groups   bool     // the function group
-	Vars     []string // variables; the name of a function remains that of the function
+	Vars     []string // variables; the name of a function still means the function
 }
 
 // A Scope has the values of Names for one query.
@@ -95,7 +95,7 @@ func explain(err error, text string) error {
 	return fmt.Errorf("%s, at character %d of %s", message, at.Column+1, text)
 }
 
-// A checker checks what the compiler does not: names of functions inside the
+// A checker checks properties that the compiler does not check: names of functions inside the
 // arguments of incidr, and the constant arguments of incidr. It replaces the
 // variables of Names by calls of the function that returns their values.
 type checker struct {

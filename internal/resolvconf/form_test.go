@@ -182,7 +182,7 @@ func TestSearchLimits(t *testing.T) {
 		{"2048 characters", append(names(20, 100), names(1, 28)...), nil, append(names(20, 100), names(1, 28)...), nil},
 		{"2049 characters", append(names(20, 100), names(1, 29)...), nil, names(20, 100),
 			[]string{"node.conf: search domains of 2049 characters, the kubelet accepts 2048", "more than 2048 characters in total, omitted (event DNSConfigForming): 0000"}},
-		{"what is behind one that goes, goes as well", names(20, 100), append(names(1, 29), "a"), names(20, 100),
+		{"a domain after a removed one is removed, too", names(20, 100), append(names(1, 29), "a"), names(20, 100),
 			[]string{"more than 2048 characters in total, omitted (event DNSConfigForming): " + names(1, 29)[0] + " a"}},
 		{"253 characters", []string{long}, nil, []string{long}, nil},
 		{"254 characters", []string{"b", long + "a", "c"}, nil, []string{"b", "c"},

@@ -43,7 +43,7 @@ func TestParseManifest(t *testing.T) {
 		{"Job", "kind: Job\nmetadata: {generateName: web-}\nspec:\n template:\n  spec: " + spec, "Job web-||None|true\n" + specFile},
 		{"CronJob", "kind: CronJob\nmetadata: {name: web}\nspec:\n jobTemplate:\n  spec:\n   template:\n    spec: " + spec, "CronJob web||None|true\n" + specFile},
 		{"PodTemplate", "kind: PodTemplate\nmetadata: {name: web}\ntemplate:\n spec: " + spec, "PodTemplate web||None|true\n" + specFile},
-		{"a kind of somebody's own", "kind: Rollout\nmetadata: {name: web}\nspec:\n template:\n  spec: " + spec, "Rollout web||None|true\n" + specFile},
+		{"a custom kind", "kind: Rollout\nmetadata: {name: web}\nspec:\n template:\n  spec: " + spec, "Rollout web||None|true\n" + specFile},
 		{"the namespace is the outer one", "kind: Job\nmetadata: {name: a, namespace: outer}\nspec: {template: {metadata: {namespace: inner}, spec: {}}}", "Job outer/a|outer||?"},
 		{"nothing said", "kind: Pod\nspec: {}", "Pod (no name)|||?"},
 		{"nothing said in words", "kind: Pod\nmetadata: {namespace: ''}\nspec: {dnsPolicy: '', hostNetwork: null, dnsConfig: null}", "Pod (no name)|||?"},

@@ -29,7 +29,7 @@ func TestParseNode(t *testing.T) {
 		{"domain", "domain a.example\nnameserver 192.0.2.1\n", "nameserver 192.0.2.1\n", []string{"node.conf:1: the kubelet ignores domain: use search"}},
 		{"domain does not replace search", "search a\ndomain b\n", "search a\n", []string{"node.conf:2: the kubelet ignores domain"}},
 		{"sortlist", "sortlist 192.0.2.0/24\n", "", []string{"node.conf:1: the kubelet ignores sortlist"}},
-		{"a word that nobody knows", "nameservers 192.0.2.1\nNameserver 192.0.2.1\n", "",
+		{"an unknown word", "nameservers 192.0.2.1\nNameserver 192.0.2.1\n", "",
 			[]string{`node.conf:1: the kubelet ignores this line: unknown keyword "nameservers"`, `node.conf:2: the kubelet ignores this line: unknown keyword "Nameserver"`}},
 		{"words behind the address", "nameserver 192.0.2.1 192.0.2.2 # two\n", "nameserver 192.0.2.1\n", []string{"node.conf:1: nameserver takes one address, ignored: 192.0.2.2 # two"}},
 		{"a remark behind names", "search a # office\n", "search a # office\n", []string{`node.conf:1: a comment needs a line of its own: "#" becomes part of the search line`}},

@@ -17,7 +17,7 @@ import (
 // upstreamName is the name in the certificate of the upstreams.
 const upstreamName = "dns.example"
 
-// A certificate is that of the upstreams, which signs itself. file has it for Corefiles.
+// A certificate is the upstreams' certificate, which signs itself. file has it for Corefiles.
 type certificate struct {
 	own, other tls.Certificate
 	file       string

@@ -1,17 +1,16 @@
 // Package simulation tests the server in simulated worlds. It contains tests only.
 //
-// A world is made from a seed and lives under the virtual clock of testing/synctest. It
-// has a cluster whose objects change, an API server that speaks HTTP over connections in
-// memory to the real cluster/apiserver, upstreams to which the real forward sends its
-// packets, a hosts file and a zone file that are replaced, written step by step, removed and
-// spoiled, and a server that is started from a Corefile and reloads others. At times drawn
-// from the seed the API server and the upstreams misbehave in every way that their
-// protocols permit: they are down, silent, slow, stale, or send errors, truncated
-// responses and garbage. The server is restarted, too, with its snapshot or without, or crashes.
-// Clients query all the while, and an oracle checks each answer against the history of the
+// A world is made from a seed and lives under the virtual clock of testing/synctest. It has a cluster
+// whose objects change, an API server that speaks HTTP over connections in memory to the real
+// cluster/apiserver, upstreams to which the real forward sends its packets, a hosts file and a zone file
+// that are replaced, written step by step, removed and spoiled, and a server that is started from a
+// Corefile and reloads other Corefiles. At times drawn from the seed the API server and the upstreams
+// misbehave in every way that their protocols permit: they are down, silent, slow, stale, or send
+// errors, truncated responses and garbage. The server is restarted, too, with its snapshot or without,
+// or crashes. Clients query all the while, and an oracle checks each answer against the history of the
 // cluster, of the upstreams' zones and of the two files. It computes naively what the server may know at
-// that time and shares no code with the server. At the end the faults cease, and five
-// seconds later each name must have exactly the newest answer.
+// that time and shares no code with the server. At the end the faults cease, and five seconds later each
+// name must have exactly the newest answer.
 //
 // The seed determines the objects, changes, faults, Corefiles and queries, with their
 // times. It does not determine the order in which goroutines run at one instant, nor the

@@ -114,7 +114,7 @@ func (f *followedFile) text(v fileVersion) string {
 }
 
 // write makes v the content of the file, by another file that replaces it or in the old one.
-// The times of files are those of the virtual clock.
+// The times of files follow the virtual clock.
 func (f *followedFile) write(v fileVersion, replace bool) {
 	text := ""
 	switch {

@@ -41,7 +41,7 @@ func record(name string, ttl uint32, qtype, data string) string {
 	return strings.ToLower(fmt.Sprintf("%s %d %s %s", name, ttl, qtype, data))
 }
 
-// A state is what the server may know of the objects that decide an answer.
+// A state is a set of objects that the server may know and that decides an answer.
 type state struct {
 	listed    [resources]bool
 	namespace bool

@@ -18,7 +18,7 @@ type sourceOptions struct {
 	snapshot   bool
 }
 
-// A feed is what the server lists and watches at once.
+// A feed is a resource, in one namespace or in all, that the server lists and watches.
 type feed struct {
 	resource
 	namespace string // "" is all
@@ -41,11 +41,11 @@ type source struct {
 	empty map[feed]bool      // an empty list has been sent
 
 	started time.Time    // when the server that has the source was started
-	saved   map[feed]int // versions of which the snapshot has all changes; nil without a snapshot
-	frozen  map[feed]int // versions of which the snapshot has changes at most, until the next list is sent
+	saved   map[feed]int // versions up to which the snapshot has all changes; nil without a snapshot
+	frozen  map[feed]int // versions up to which the snapshot may have changes, until the next list is sent
 }
 
-// A mark is a version of which the client has received all changes.
+// A mark is a version whose changes the client has received completely.
 type mark struct {
 	version int
 	at      time.Time
@@ -163,8 +163,8 @@ func (m mark) processed(now time.Time) bool {
 	return m.at.Before(now) && (m.queue == nil || m.queue.openAfter(m.at))
 }
 
-// known returns the version of which the server has processed all changes. Without a complete list known is zero, and listed reports
-// whether a list may just have been completed.
+// known returns the version up to which the server has processed all changes. Without a complete list known is zero, and listed
+// reports whether a list may just have been completed.
 func (s *source) known(f feed, now time.Time) (version int, listed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *source) known(f feed, now time.Time) (version int, listed bool) {
 	return version, s.sent[f]
 }
 
-// A knowledge is what the server may know of the objects of one resource.
+// A knowledge is the state that the server may know of the objects of one resource.
 type knowledge struct {
 	first, last   int  // versions
 	listed, maybe bool // all feeds have been listed, or may have been

@@ -55,7 +55,7 @@ type world struct {
 	reloading chan struct{} // has an element while a plan is starting
 }
 
-// settings are what the oracle must know of a Corefile.
+// settings are the settings of a Corefile that the oracle must know.
 type settings struct {
 	source    *source
 	upstreams int  // a set of upstreams

@@ -45,8 +45,8 @@ func Metrics(r *metrics.Registry) http.Handler {
 	})
 }
 
-// prefersOpenMetrics reports whether the Accept header names OpenMetrics 1.0.0, and gives the
-// other format no greater weight (RFC 9110 §12.5.1).
+// prefersOpenMetrics reports whether the Accept header names OpenMetrics 1.0.0, with at least
+// the weight of the other format (RFC 9110 §12.5.1).
 func prefersOpenMetrics(h http.Header) bool {
 	var open, text float64
 	textRank := 0 // of the most specific range that matches the text format

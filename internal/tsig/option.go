@@ -8,7 +8,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Ref is the key that a directive names in its option key. The zero Ref is no key.
+// A Ref is the key that a directive names in its option key. The zero Ref means no key.
 type Ref struct {
 	Name wire.Name
 	keys []Keys

@@ -13,9 +13,9 @@ import (
 // are reached. The kubelet replaces all of them at once by replacing the link.
 const dataLink = "..data"
 
-// ContentDir returns the directory to read the files of dir from: the one that
-// dataLink leads to if dir is a mounted ConfigMap or Secret. Its files are complete,
-// whereas the links in dir are added and removed one by one after a change.
+// ContentDir returns the directory to read the files of dir from: the target of
+// dataLink if dir is a mounted ConfigMap or Secret. Its files are complete, whereas
+// the links in dir are added and removed one by one after a change.
 func ContentDir(dir string) string {
 	if to, err := filepath.EvalSymlinks(filepath.Join(dir, dataLink)); err == nil {
 		return to

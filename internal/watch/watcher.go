@@ -179,8 +179,8 @@ func (w *Watcher) interval() time.Duration {
 	return w.options.Poll
 }
 
-// sleep waits until something has happened, or for the interval. The event is nil
-// unless the system reported one.
+// sleep waits for an event, or for the interval. The event is nil unless the system
+// reported one.
 func (w *Watcher) sleep(ctx context.Context, interval time.Duration) (event *fsnotify.Event, ok bool) {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
@@ -267,5 +267,5 @@ func Ignored(name string) bool {
 	return name[0] == '.' || name[0] == '#' || name[0] == '~' || name[len(name)-1] == '~'
 }
 
-// regular reports whether info is that of a file that can be read.
+// regular reports whether info describes a file that can be read.
 func regular(info fs.FileInfo) bool { return info != nil && info.Mode().IsRegular() }

@@ -70,7 +70,7 @@ type EtcdOptions struct {
 	Members int
 	// TLS requires a certificate of clients.
 	TLS bool
-	// Username and Password are those of a user who may read and write every key.
+	// Username and Password belong to a user that may read and write every key.
 	// With a Username, the cluster refuses clients without one. The user root has
 	// the same password.
 	Username, Password string

@@ -13,7 +13,7 @@ import (
 type Fault uint8
 
 const (
-	// Open is no fault.
+	// Open means no fault.
 	Open Fault = iota
 	// Refused cuts connections, and closes new ones at once.
 	Refused

@@ -12,7 +12,7 @@ import (
 )
 
 // These are the defaults and derived fields that readers of the API rely on.
-// The real server sets many more; add the ones that readers need.
+// The real server sets many more; add the defaults that readers need.
 
 // defaultNamespace sets the label by which selectors find a namespace by name.
 func defaultNamespace(n *corev1.Namespace) {

@@ -34,7 +34,7 @@ var silence = sync.OnceFunc(func() { klog.SetLogger(klog.Logger{}) })
 var errStopped = errors.New("the server was stopped")
 
 // A Server is an API server and its etcd. Its methods may be called from
-// several goroutines; methods that start or stop something wait for each other.
+// several goroutines; methods that start or stop a server wait for each other.
 type Server struct {
 	dir   string
 	addr  string // host:port of the API, the same for every run of it

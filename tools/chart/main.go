@@ -1,4 +1,4 @@
-// Command chart writes what is derived from the Helm chart deploy/helm/seamark: its README,
+// Command chart writes the files derived from the Helm chart deploy/helm/seamark: its README,
 // from the template README.md.tmpl with tables of the values (the comments of values.yaml) and
 // of the values of the chart coredns/coredns (coredns-values.yaml), and its alerts and its
 // dashboard in the components of deploy/kubernetes and deploy/node.

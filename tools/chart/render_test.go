@@ -136,7 +136,7 @@ func field(o *unstructured.Unstructured, path string) any {
 	return v
 }
 
-// The derived files are what the command writes.
+// The derived files equal the output of the command.
 func TestDerivedFilesCurrent(t *testing.T) {
 	files, err := derived(deployDir)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestDerivedFilesCurrent(t *testing.T) {
 	}
 }
 
-// The schema has exactly the keys of values.yaml, and the ones that the templates reject.
+// The schema has exactly the keys of values.yaml, and the keys that the templates reject.
 func TestSchemaEqualsValues(t *testing.T) {
 	documented, err := values(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {

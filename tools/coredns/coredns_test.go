@@ -43,7 +43,7 @@ func has(ranges [][]string, version string) bool {
 func TestTableMigration(t *testing.T) {
 	table := readTable(t)
 	// Here the library differs from CoreDNS's sources: it has these options in versions that
-	// lack them, and proxy's protocol, of which only one value was removed.
+	// lack them, and proxy's protocol, which lost only one value.
 	known := func(name, plugin, version string) bool {
 		before := func(limit string) bool { return slices.Compare(numbers(version), numbers(limit)) < 0 }
 		switch name {

@@ -95,7 +95,7 @@ func numbers(version string) (n []int) {
 }
 
 // A history has the features of versions. Versions between two equal ones are left out, and so
-// are those that cannot be read.
+// are versions that cannot be read.
 type history map[string]features
 
 // read reads the first and the last version, and between different versions the one in the

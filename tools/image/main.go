@@ -25,7 +25,7 @@ import (
 	"github.com/seamark/seamark/tools/build"
 )
 
-// platforms are those of the images that kubeadm installs.
+// platforms are the platforms of the images that kubeadm installs.
 const platforms = "linux/amd64,linux/arm64,linux/arm/v7,linux/ppc64le,linux/s390x,linux/riscv64"
 
 // A release describes the build of an image.

@@ -12,11 +12,11 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
-// versions matches the two versions in a Chart.yaml: that of the chart, and that of the
-// server that it installs.
+// versions matches the two versions in a Chart.yaml: of the chart, and of the server
+// that it installs.
 var versions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
-// newChart returns the packaged Helm chart. Its version is that of the release.
+// newChart returns the packaged Helm chart. Its version is the release's.
 func newChart(r build.Release) (artifact, error) {
 	chart, err := loader.LoadDir(filepath.Join(r.Source, "deploy", "helm", "seamark"))
 	if err != nil {

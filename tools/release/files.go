@@ -36,8 +36,8 @@ func readFiles(directory string, patterns ...string) (files []build.File, err er
 	return files, nil
 }
 
-// platformFiles builds the server for p and returns the files of the archive: those of
-// manual, the server, and documents about it.
+// platformFiles builds the server for p and returns the files of the archive: the
+// files of manual, the server, and documents about it.
 func platformFiles(r build.Release, p v1.Platform, manual []build.File) ([]build.File, error) {
 	server, notices, modules, err := r.Server(p)
 	if err != nil {

@@ -37,7 +37,7 @@ func repository(t *testing.T) string {
 	return source
 }
 
-// architecture returns that of this machine, which must be one that releases have.
+// architecture returns the architecture of this machine, which must be one of the releases'.
 func architecture(t *testing.T) string {
 	t.Helper()
 	if !slices.Contains(strings.Split(platforms, ","), "linux/"+runtime.GOARCH) {

@@ -1,5 +1,5 @@
 // Command api runs the Kubernetes API machinery for tests and benchmarks: a server
-// to watch, objects in it, and changes to them. It is no part of the DNS server and
+// to watch, objects in it, and changes to them. It is not part of the DNS server and
 // must not be run against a cluster in use, except apply and clear, which use
 // namespaces of their own.
 //
@@ -15,13 +15,13 @@
 // serve writes the path of a kubeconfig. For each line "restart" of its input it
 // restarts the server without its history and writes "ready".
 //
-// change reads lines "PATH JSON", puts each object there, and writes
-// "acked LINE VERSION NANOSECONDS" when the server has acknowledged it: VERSION is
-// the object's resourceVersion, the time that of CLOCK_MONOTONIC. Meanwhile it
-// watches all EndpointSlices and writes "watching ADDRESS": over UDP at that
-// address it replies to a slice's name with the VERSION that the watch saw last.
-// It writes "again VERSION" when the server ended the watch, which continues from
-// there. Both commands end with their input.
+// change reads lines "PATH JSON", puts each object there, and writes "acked LINE
+// VERSION NANOSECONDS" when the server has acknowledged it: VERSION is the object's
+// resourceVersion, NANOSECONDS the time of CLOCK_MONOTONIC. Meanwhile it watches
+// all EndpointSlices and writes "watching ADDRESS": over UDP at that address it
+// replies to a slice's name with the VERSION that the watch saw last. It writes
+// "again VERSION" when the server ended the watch, which continues from there. Both
+// commands end with their input.
 package main
 
 import (

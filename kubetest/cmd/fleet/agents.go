@@ -71,7 +71,7 @@ func (a *agent) requests() (n int64) {
 	return n
 }
 
-// dial counts what a connection receives, encrypted.
+// dial counts the bytes that a connection receives, encrypted.
 func (a *agent) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
@@ -223,7 +223,7 @@ func address(a, b byte, n int) string {
 }
 
 // slice returns the EndpointSlice of a headless Service as controllers write it, in a
-// generation whose endpoints differ from those of all others.
+// generation with endpoints of its own.
 func (r *run) slice(i, generation int) *discoveryv1.EndpointSlice {
 	name, yes := fmt.Sprintf("headless-%d", i), true
 	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command fleet measures what the DNS caches of many nodes cost the API server: it runs the
-// source of the directive kubernetes many times in one process, each with connections of its
-// own, against the real API machinery.
+// Command fleet measures the load of the DNS caches of many nodes on the API server: it runs
+// the source of the directive kubernetes many times in one process, each with connections of
+// its own, against the real API machinery.
 //
 //	go build -o api ./cmd/api && go run ./cmd/fleet -api ./api -agents 1000 -source services
 //
@@ -170,7 +170,7 @@ func (r *run) restart(ctx context.Context) error {
 	return r.mark(ctx, 3)
 }
 
-// A usage is what the API server has used so far.
+// A usage has the resources that the API server has used so far.
 type usage struct {
 	cpu      time.Duration
 	bytes    int64
