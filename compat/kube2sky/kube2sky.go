@@ -4,9 +4,10 @@
 // docs/reference/kube2sky.md. It answers no queries.
 //
 // Data flows one way. The state receives the cluster's objects and computes the
-// wanted records of each place: a Service, the address of a pod, a reverse name.
-// The writer takes the places that have changed, reads their keys in etcd, and
-// writes the differences. It keeps no copy of the keys, which could become stale.
+// wanted records of each group of keys: a Service, the address of a pod, a reverse
+// name. The writer takes the groups that have changed, reads their keys in etcd,
+// and writes the differences. It keeps no copy of the keys, which could become
+// stale.
 //
 // The writer never deletes the last key of a name that is still wanted before it
 // has written another, and never changes a key that it has not written itself.

@@ -28,59 +28,60 @@ func newLayout(prefix, domain string) layout {
 	return l
 }
 
-// A place is a unit of writing. No path belongs to two places.
-type place struct {
-	kind      placeKind
+// A keyGroup identifies keys that are compared and written together: the keys of a
+// Service, of an address of pods, or of a reverse name. No path belongs to two groups.
+type keyGroup struct {
+	kind      groupKind
 	namespace string     // of a Service or a pod
-	name      string     // of a Service; for unknownPlace, a path
+	name      string     // of a Service; for unknownGroup, a path
 	addr      netip.Addr // of a pod or a reverse name
 }
 
-type placeKind uint8
+type groupKind uint8
 
 const (
-	servicePlace placeKind = iota // all keys below a Service's name
-	podPlace                      // an address of pods
-	reversePlace                  // a reverse name
-	unknownPlace                  // a path that kube2sky no longer writes
+	serviceGroup groupKind = iota // all keys below a Service's name
+	podGroup                      // an address of pods
+	reverseGroup                  // a reverse name
+	unknownGroup                  // a path that kube2sky no longer writes
 )
 
-// root returns the only path of a place, or the prefix of its paths.
-func (z zone) root(p place) (path string, only bool) {
+// root returns the only path of a group, or the prefix of its paths.
+func (z zone) root(p keyGroup) (path string, only bool) {
 	switch p.kind {
-	case servicePlace:
+	case serviceGroup:
 		return z.path + "svc/" + p.namespace + "/" + p.name + "/", false
-	case podPlace:
+	case podGroup:
 		return z.path + "pod/" + p.namespace + "/" + dashed(p.addr) + "/", false
-	case reversePlace:
+	case reverseGroup:
 		return reversePath(p.addr), true
 	}
 	return p.name, true
 }
 
-// placeOf returns the place that a path belongs to.
-func (z zone) placeOf(path string) place {
+// groupOf returns the group that a path belongs to.
+func (z zone) groupOf(path string) keyGroup {
 	if rest, ok := strings.CutPrefix(path, z.path+"svc/"); ok {
 		words := strings.SplitN(rest, "/", 3)
 		if len(words) == 3 {
-			return place{kind: servicePlace, namespace: words[0], name: words[1]}
+			return keyGroup{kind: serviceGroup, namespace: words[0], name: words[1]}
 		}
 	}
-	p := place{kind: unknownPlace, name: path}
+	p := keyGroup{kind: unknownGroup, name: path}
 	if rest, ok := strings.CutPrefix(path, z.path+"pod/"); ok {
 		words := strings.SplitN(rest, "/", 3)
 		if len(words) == 3 {
-			p = place{kind: podPlace, namespace: words[0], addr: undash(words[1])}
+			p = keyGroup{kind: podGroup, namespace: words[0], addr: undash(words[1])}
 		}
 	} else if rest, ok := strings.CutPrefix(path, reverse4); ok {
-		p = place{kind: reversePlace, addr: parse(strings.ReplaceAll(rest, "/", "."))}
+		p = keyGroup{kind: reverseGroup, addr: parse(strings.ReplaceAll(rest, "/", "."))}
 	} else if rest, ok := strings.CutPrefix(path, reverse6); ok {
-		p = place{kind: reversePlace, addr: unreverse6(rest)}
+		p = keyGroup{kind: reverseGroup, addr: unreverse6(rest)}
 	}
 	// Accept only the spelling that kube2sky writes: not fd00--0-1, for example.
-	if p.kind != unknownPlace {
+	if p.kind != unknownGroup {
 		if back, only := z.root(p); !p.addr.IsValid() || only && back != path || !strings.HasPrefix(path, back) {
-			return place{kind: unknownPlace, name: path}
+			return keyGroup{kind: unknownGroup, name: path}
 		}
 	}
 	return p
@@ -100,7 +101,7 @@ func undash(label string) netip.Addr {
 
 // unreverse6 parses 32 hexadecimal digits separated by slashes.
 func unreverse6(rest string) netip.Addr {
-	b, _ := hex.DecodeString(strings.ReplaceAll(rest, "/", "")) // placeOf compares the path
+	b, _ := hex.DecodeString(strings.ReplaceAll(rest, "/", "")) // groupOf compares the path
 	ip, _ := netip.AddrFromSlice(b)
 	return ip
 }

@@ -60,7 +60,7 @@ func TestCount(t *testing.T) {
 		{"own key overwritten", map[string]found{"a": {"x", 5}, "b": {"2", 6}}, map[string]string{"a": sum("1"), "b": sum("2")}, 1},
 		{"unwanted key", map[string]found{"a": {"1", 5}, "b": {"2", 6}, "c": {"3", 7}}, map[string]string{"a": sum("1"), "b": sum("2"), "c": sum("3")}, 2},
 	} {
-		p := place{kind: unknownPlace, name: c.name}
+		p := keyGroup{kind: unknownGroup, name: c.name}
 		changes := plan(wanted, c.tree, c.marks)
 		w.keys.Store(int64(len(c.marks)))
 		w.reportForeign(p, changes.foreign)

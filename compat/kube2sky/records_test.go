@@ -117,16 +117,16 @@ func TestOtherRecords(t *testing.T) {
 	)
 }
 
-// placeOf is the inverse of root. It rejects other spellings of a path.
+// groupOf is the inverse of root. It rejects other spellings of a path.
 func TestPlaceOf(t *testing.T) {
 	l := newLayout("skydns", "cluster.local")
-	for path, want := range map[string]place{
-		"local/cluster/svc/shop/web/b882ad2c":       {kind: servicePlace, namespace: "shop", name: "web"},
-		"local/cluster/svc/shop/web/_tcp/_http/x/y": {kind: servicePlace, namespace: "shop", name: "web"},
-		"local/cluster/pod/shop/1-2-3-4/b882ad2c":   {kind: podPlace, namespace: "shop", addr: ip("1.2.3.4")},
-		"local/cluster/pod/shop/fd00--1/369db935":   {kind: podPlace, namespace: "shop", addr: ip("fd00::1")},
-		z6("fd00::1"):                                   {kind: reversePlace, addr: ip("fd00::1")},
-		"arpa/in-addr/10/0/1/125":                       {kind: reversePlace, addr: ip("10.0.1.125")},
+	for path, want := range map[string]keyGroup{
+		"local/cluster/svc/shop/web/b882ad2c":       {kind: serviceGroup, namespace: "shop", name: "web"},
+		"local/cluster/svc/shop/web/_tcp/_http/x/y": {kind: serviceGroup, namespace: "shop", name: "web"},
+		"local/cluster/pod/shop/1-2-3-4/b882ad2c":   {kind: podGroup, namespace: "shop", addr: ip("1.2.3.4")},
+		"local/cluster/pod/shop/fd00--1/369db935":   {kind: podGroup, namespace: "shop", addr: ip("fd00::1")},
+		z6("fd00::1"):                                   {kind: reverseGroup, addr: ip("fd00::1")},
+		"arpa/in-addr/10/0/1/125":                       {kind: reverseGroup, addr: ip("10.0.1.125")},
 		"arpa/in-addr/10/0/1":                           {},
 		"arpa/in-addr/10/0/1/125/a":                     {},
 		"arpa/ip6/f/d":                                  {},
@@ -137,11 +137,11 @@ func TestPlaceOf(t *testing.T) {
 		"local/cluster/svcs/shop/web/a":                 {},
 		"local/east/svc/shop/web/a":                     {},
 	} {
-		if want == (place{}) {
-			want = place{kind: unknownPlace, name: path}
+		if want == (keyGroup{}) {
+			want = keyGroup{kind: unknownGroup, name: path}
 		}
-		if got := l.placeOf(path); got != want {
-			t.Errorf("placeOf(%s): got %+v, want %+v", path, got, want)
+		if got := l.groupOf(path); got != want {
+			t.Errorf("groupOf(%s): got %+v, want %+v", path, got, want)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // A state holds the cluster's objects and, while this replica writes, the queue
-// of places that have changed. It is the sink of a cluster's source, which never
-// waits for etcd: a place that changes several times while it is queued is
+// of key groups that have changed. It is the sink of a cluster's source, which never
+// waits for etcd: a group that changes several times while it is queued is
 // written once.
 type state struct {
 	zone zone
@@ -148,10 +148,10 @@ func (s *state) change(h *serviceEntry, svc *cluster.Service, parts []*cluster.S
 		s.reverse.forEach(h, &before, s.reverse.remove)
 	}
 	for _, ip := range s.reverse.changed() {
-		s.queue.add(place{kind: reversePlace, addr: ip})
+		s.queue.add(keyGroup{kind: reverseGroup, addr: ip})
 	}
 	if before.service != svc || svc != nil && svc.Headless { // endpoints of other Services have no records
-		s.queue.add(place{kind: servicePlace, namespace: h.key.Namespace, name: h.key.Name})
+		s.queue.add(keyGroup{kind: serviceGroup, namespace: h.key.Namespace, name: h.key.Name})
 	}
 	if h.service == nil && len(h.slices) == 0 {
 		delete(s.services, h.key)
@@ -216,24 +216,24 @@ func (s *state) countPod(at podAddr, by int) {
 		delete(s.podAddrs, at)
 	}
 	if n == 0 || n == by {
-		s.queue.add(place{kind: podPlace, namespace: at.namespace, addr: at.addr})
+		s.queue.add(keyGroup{kind: podGroup, namespace: at.namespace, addr: at.addr})
 	}
 }
 
-// wanted returns the records that a place should have, sorted by path.
-func (s *state) wanted(p place) []record {
+// wanted returns the records that a group should have, sorted by path.
+func (s *state) wanted(p keyGroup) []record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch p.kind {
-	case servicePlace:
+	case serviceGroup:
 		if h := s.services[cluster.Key{Namespace: p.namespace, Name: p.name}]; h != nil {
 			return s.zone.service(h.service, h.slices)
 		}
-	case podPlace:
+	case podGroup:
 		if s.podAddrs[podAddr{p.namespace, p.addr}] > 0 {
 			return []record{s.zone.pod(p.namespace, p.addr)}
 		}
-	case reversePlace:
+	case reverseGroup:
 		if c, ok := s.reverse.best(p.addr); ok {
 			return []record{s.zone.reverse(p.addr, c.entry.key, c.label(p.addr))}
 		}
@@ -241,40 +241,40 @@ func (s *state) wanted(p place) []record {
 	return nil
 }
 
-// addAll queues every place except the ones in current, whose keys are as wanted.
-func (s *state) addAll(current map[place]struct{}) {
+// addAll queues every group except the ones in current, whose keys are as wanted.
+func (s *state) addAll(current map[keyGroup]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	add := func(p place) {
+	add := func(p keyGroup) {
 		if _, ok := current[p]; !ok {
 			s.queue.add(p)
 		}
 	}
 	for key, h := range s.services {
 		if h.service != nil {
-			add(place{kind: servicePlace, namespace: key.Namespace, name: key.Name})
+			add(keyGroup{kind: serviceGroup, namespace: key.Namespace, name: key.Name})
 		}
 	}
 	for at := range s.podAddrs {
-		add(place{kind: podPlace, namespace: at.namespace, addr: at.addr})
+		add(keyGroup{kind: podGroup, namespace: at.namespace, addr: at.addr})
 	}
 	for ip := range s.reverse.all {
-		add(place{kind: reversePlace, addr: ip})
+		add(keyGroup{kind: reverseGroup, addr: ip})
 	}
 }
 
-// A queue holds places in the order of their first change, each once. It is safe
+// A queue holds groups in the order of their first change, each once. It is safe
 // for concurrent use.
 type queue struct {
 	mu     sync.Mutex
 	active bool
-	order  []place
-	queued map[place]struct{}
+	order  []keyGroup
+	queued map[keyGroup]struct{}
 	wake   chan struct{} // has capacity 1
 }
 
 func newQueue() *queue {
-	return &queue{queued: map[place]struct{}{}, wake: make(chan struct{}, 1)}
+	return &queue{queued: map[keyGroup]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
 // start starts to record changes.
@@ -289,13 +289,13 @@ func (q *queue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.active, q.order = false, nil
-	q.queued = map[place]struct{}{} // clear would keep the memory
+	q.queued = map[keyGroup]struct{}{} // clear would keep the memory
 }
 
-func (q *queue) add(places ...place) {
+func (q *queue) add(groups ...keyGroup) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, p := range places {
+	for _, p := range groups {
 		if _, ok := q.queued[p]; ok || !q.active {
 			continue
 		}
@@ -308,8 +308,8 @@ func (q *queue) add(places ...place) {
 	}
 }
 
-// take removes up to n places and returns them.
-func (q *queue) take(n int) []place {
+// take removes up to n groups and returns them.
+func (q *queue) take(n int) []keyGroup {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n = min(n, len(q.order))

@@ -14,7 +14,7 @@ func newTestState() *state {
 	return newState(newZone("cluster.local"), (&Options{}).cluster().Kinds())
 }
 
-// changed returns the wanted records of the places that have changed.
+// changed returns the wanted records of the groups that have changed.
 func (s *state) changed() (text []string) {
 	for _, p := range s.queue.take(1000) {
 		root, _ := s.zone.root(p)
@@ -94,7 +94,7 @@ func TestStateServices(t *testing.T) {
 	s.Put(cluster.Services, db)
 	s.queue.stop()
 	if s.queue.pending() != 0 {
-		t.Errorf("queue after stop: got %d places, want 0", s.queue.pending())
+		t.Errorf("queue after stop: got %d groups, want 0", s.queue.pending())
 	}
 }
 
@@ -140,7 +140,7 @@ func TestStateReverseRandom(t *testing.T) {
 			s.Put(cluster.Slices, slices[name])
 		}
 		for _, p := range s.queue.take(1000) {
-			if p.kind == reversePlace {
+			if p.kind == reverseGroup {
 				written[p.addr.String()] = fmt.Sprint(s.wanted(p))
 			}
 		}
@@ -155,7 +155,7 @@ func TestStateReverseRandom(t *testing.T) {
 			fresh.Put(cluster.Services, o)
 		}
 		for i := range 6 {
-			p := place{kind: reversePlace, addr: ip(fmt.Sprintf("10.1.0.%d", i))}
+			p := keyGroup{kind: reverseGroup, addr: ip(fmt.Sprintf("10.1.0.%d", i))}
 			want, got := fmt.Sprint(fresh.wanted(p)), written[p.addr.String()]
 			if got == "" {
 				got = "[]"

@@ -11,9 +11,9 @@ import (
 const page = 1000
 
 // sweep compares the owned keys in etcd with the wanted records, page by page. It
-// queues the places that differ and those without keys. It writes nothing.
+// queues the groups that differ and those without keys. It writes nothing.
 func (w *writer) sweep(ctx context.Context, s *session) error {
-	current := map[place]struct{}{}
+	current := map[keyGroup]struct{}{}
 	now := comparison{state: w.state, current: current}
 	total := int64(0)
 	for from, end := w.layout.marks, clientv3.GetPrefixRangeEnd(w.layout.marks); ; {
@@ -32,7 +32,7 @@ func (w *writer) sweep(ctx context.Context, s *session) error {
 			return err
 		}
 		for i, path := range paths {
-			now.take(w.layout.placeOf(path), path, sums[i], tree)
+			now.take(w.layout.groupOf(path), path, sums[i], tree)
 		}
 		if !marks.More {
 			break
@@ -50,12 +50,12 @@ func (w *writer) sweep(ctx context.Context, s *session) error {
 func (w *writer) values(ctx context.Context, s *session, paths []string) (map[string]string, error) {
 	tree := make(map[string]string, len(paths))
 	for len(paths) > 0 {
-		kind := w.layout.placeOf(paths[0]).kind
+		kind := w.layout.groupOf(paths[0]).kind
 		n := 1
-		for n < len(paths) && w.layout.placeOf(paths[n]).kind == kind {
+		for n < len(paths) && w.layout.groupOf(paths[n]).kind == kind {
 			n++
 		}
-		if kind != unknownPlace {
+		if kind != unknownGroup {
 			answer, err := s.read(ctx, clientv3.OpGet(w.layout.tree+paths[0], clientv3.WithRange(w.layout.tree+paths[n-1]+"\x00")))
 			if err != nil {
 				return nil, fmt.Errorf("comparing keys: %w", err)
@@ -69,18 +69,18 @@ func (w *writer) values(ctx context.Context, s *session, paths []string) (map[st
 	return tree, nil
 }
 
-// A comparison compares the keys of one place after the other.
+// A comparison compares the keys of one group after the other.
 type comparison struct {
 	state   *state
-	current map[place]struct{} // places whose keys are as wanted
-	at      place
+	current map[keyGroup]struct{} // groups whose keys are as wanted
+	at      keyGroup
 	left    []record // wanted records that have not been found
 	wrong   bool
 	inside  bool
 }
 
 // take compares the next path that has a mark.
-func (l *comparison) take(p place, path, mark string, tree map[string]string) {
+func (l *comparison) take(p keyGroup, path, mark string, tree map[string]string) {
 	if !l.inside || p != l.at {
 		l.close()
 		l.at, l.left, l.wrong, l.inside = p, l.state.wanted(p), false, true
@@ -93,7 +93,7 @@ func (l *comparison) take(p place, path, mark string, tree map[string]string) {
 	l.left = l.left[1:]
 }
 
-// close ends the comparison of a place.
+// close ends the comparison of a group.
 func (l *comparison) close() {
 	switch {
 	case !l.inside:

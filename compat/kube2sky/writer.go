@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// batch is the number of places that one transaction reads, two ranges each.
+	// batch is the number of groups that one transaction reads, two ranges each.
 	batch = 32
 	// resync is the time between two comparisons of all keys, as in the original:
 	// another program may have deleted an owned key, or a foreign key at the path of
@@ -37,9 +37,9 @@ type writer struct {
 	ready    atomic.Bool // every key has been written once; never reset
 
 	leads        atomic.Bool
-	keys         atomic.Int64  // number of owned keys
-	foreignTotal atomic.Int64  // the sum of foreign
-	foreign      map[place]int // number of paths with values of other programs
+	keys         atomic.Int64     // number of owned keys
+	foreignTotal atomic.Int64     // the sum of foreign
+	foreign      map[keyGroup]int // number of paths with values of other programs
 	reported     map[string]struct{}
 	problems     etcdclient.Problems
 
@@ -49,7 +49,7 @@ type writer struct {
 func newWriter(o Options, l layout, s *state, reg *metrics.Registry) *writer {
 	w := &writer{
 		layout: l, state: s, limit: o.MutationTimeout, election: o.LeaderElection, lease: o.Lease, log: o.Log,
-		foreign: map[place]int{}, reported: map[string]struct{}{},
+		foreign: map[keyGroup]int{}, reported: map[string]struct{}{},
 	}
 	const writes, help = "seamark_kube2sky_writes_total", "Keys of records written to or deleted from etcd."
 	w.puts = reg.Counter(writes, help, "operation", "put")
@@ -151,7 +151,7 @@ func (w *writer) leave() {
 	clear(w.foreign)
 }
 
-// wait blocks until a place is queued or a comparison is due.
+// wait blocks until a group is queued or a comparison is due.
 func (w *writer) wait(ctx context.Context, due time.Time) {
 	t := time.NewTimer(time.Until(due))
 	defer t.Stop()
@@ -162,21 +162,21 @@ func (w *writer) wait(ctx context.Context, due time.Time) {
 	}
 }
 
-// writeBatch writes some places and returns their number. After an error it
+// writeBatch writes some groups and returns their number. After an error it
 // queues them again.
 func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) {
-	places := w.state.queue.take(batch)
-	if len(places) == 0 {
+	groups := w.state.queue.take(batch)
+	if len(groups) == 0 {
 		return 0, nil
 	}
 	done := false
 	defer func() {
 		if !done {
-			w.state.queue.add(places...)
+			w.state.queue.add(groups...)
 		}
 	}()
 	var gets []clientv3.Op
-	for _, p := range places {
+	for _, p := range groups {
 		gets = append(gets, w.layout.get(w.layout.tree, p), w.layout.get(w.layout.marks, p))
 	}
 	answer, err := s.read(ctx, gets...)
@@ -184,7 +184,7 @@ func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) 
 		return 0, err
 	}
 	var changes []change
-	for i, p := range places {
+	for i, p := range groups {
 		tree, marks := map[string]found{}, map[string]string{}
 		for _, kv := range answer.Responses[2*i].GetResponseRange().Kvs {
 			tree[string(kv.Key[len(w.layout.tree):])] = found{string(kv.Value), kv.ModRevision}
@@ -203,16 +203,16 @@ func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) 
 		}
 		if !ok { // another program has changed a key: read again, after a pause
 			sleep(ctx, firstWait)
-			return len(places), nil
+			return len(groups), nil
 		}
 		w.count(edits)
 	}
 	done = true
-	return len(places), nil
+	return len(groups), nil
 }
 
-// get returns the operation that reads the keys of a place below a prefix.
-func (l layout) get(prefix string, p place) clientv3.Op {
+// get returns the operation that reads the keys of a group below a prefix.
+func (l layout) get(prefix string, p keyGroup) clientv3.Op {
 	root, only := l.root(p)
 	if only {
 		return clientv3.OpGet(prefix + root)
@@ -238,8 +238,8 @@ func (w *writer) count(edits []edit) {
 	}
 }
 
-// reportForeign counts and logs the keys of other programs at a place, each once.
-func (w *writer) reportForeign(p place, paths []string) {
+// reportForeign counts and logs the keys of other programs in a group, each once.
+func (w *writer) reportForeign(p keyGroup, paths []string) {
 	w.foreignTotal.Add(int64(len(paths) - w.foreign[p]))
 	if len(paths) == 0 {
 		delete(w.foreign, p)
