@@ -21,9 +21,9 @@ func (p *program) recordsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "records",
 		Short: "Show the records that a server serves, as a zone file or JSON",
-		Long: `Records shows the records of the zones that the server has data of: those of the cluster,
-zone files, copies of other servers' zones. Answers of forward, template and rewrite are
-not records of a zone. The text is a zone file, zone by zone; JSON has an object a line.
+		Long: `Records shows the records of the server's own zones: the zones of the cluster, zone files,
+and copies of other servers' zones. Answers of forward, template and rewrite are not records
+of a zone. The text is a zone file, zone by zone; JSON has one object on each line.
 
 It asks a running server, which needs the directive admin. With --conf or --manifests it
 plans the Corefile or serves the folder in a process of its own that listens on no address,

@@ -38,8 +38,8 @@ func (p *program) statusCommand() *cobra.Command {
 the rates, response codes and latencies of the last minute. The server needs the directive
 admin.
 
-With several --admin it shows the servers side by side. If they serve different records,
-which replicas do only for moments, it says so.
+With several --admin it shows the servers side by side, and reports if they serve different
+records. Replicas do so only for moments.
 
 The exit status is 1 if a server is not ready or does not answer, or if the servers serve
 different records.`,

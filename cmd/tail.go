@@ -37,9 +37,9 @@ Filters that are set apply together.
 
 The server needs the directive admin. It records up to 1,000 queries a second; when there
 are more, it records a random share of them, and each is shown with the number of queries that
-it counts for. Queries that this command is too slow for are skipped, and their number is
-shown: the server does not wait. With --pods the pod of the client and the workload that owns
-it are shown.
+it counts for. The server does not wait for this command: if it is too slow, it
+skips queries and shows their number. With --pods it shows the client's pod and the workload
+that owns the pod.
 
 Ctrl-C ends the command with status 0.`,
 		Example: `  seamark tail --rcode NXDOMAIN --namespace shop

@@ -22,7 +22,7 @@ var topLists = []struct {
 	{"namespaces", "namespaces of these clients, if the server knows them", "COUNT", "NAMESPACE", "LAST NAME", 0},
 	{"nxdomain", "names that do not exist", "COUNT", "NAME", "LAST CLIENT", 2},
 	{"servfail", "names whose answer is SERVFAIL", "COUNT", "NAME", "LAST CLIENT", 2},
-	{"slow", "names whose answers took 100 ms or more, by the seconds that they took in all", "SECONDS", "NAME", "LAST SOURCE", 0},
+	{"slow", "names whose answers took 100 ms or more, by their total time", "SECONDS", "NAME", "LAST SOURCE", 0},
 	{"waste", "clients whose searches for names cannot succeed, with the remedy", "COUNT", "CLIENT", "LAST NAME", 1},
 }
 
@@ -43,9 +43,9 @@ func (p *program) topCommand() *cobra.Command {
 ` + strings.Join(lines, "\n") + `
 
 The server needs the directive admin. It records up to 1,000 queries a second; when there
-are more, it records a random share of them and estimates the counts. Searches that cannot succeed are
-queries such as www.example.org.shop.svc.cluster.local: a pod's resolver appends search
-domains to names with fewer dots than its option ndots, which is 5 in a cluster. With
+are more, it records a random share of them and estimates the counts. Searches that cannot
+succeed are queries such as www.example.org.shop.svc.cluster.local: a pod's resolver appends
+search domains to names with fewer dots than its option ndots, which is 5 in a cluster. With
 --pods the list has the pods of the clients, and the workloads that own them.`,
 		Example: `  seamark top names
   seamark top waste --pods
