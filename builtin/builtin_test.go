@@ -34,7 +34,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// The order is that of CoreDNS, except for acl. Directives that CoreDNS lacks may
+// The order is CoreDNS's, except for acl. Directives that CoreDNS lacks may
 // have any position.
 func TestOrderOfCoreDNS(t *testing.T) {
 	want := strings.Fields(strings.Replace(corednsOrder, "autopath acl", "acl autopath", 1))

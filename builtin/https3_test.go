@@ -40,8 +40,8 @@ func askHTTP(client *http.Client, base string, packet []byte) (*mdns.Msg, error)
 	return m, m.Unpack(body)
 }
 
-// A connection has more requests than it may have at the same time, some of which its client
-// gives up, and it continues over a reload.
+// A connection has more requests than it may have at the same time. Its client cancels some,
+// and the connection continues over a reload.
 func TestHTTPS3Requests(t *testing.T) {
 	block := "https3://. {\n https3 {\n  max_streams 10\n }" + answersOverHTTPS
 	s := serveEncrypted(t, block)

@@ -217,7 +217,7 @@ func TestBypassMappedAddress(t *testing.T) {
 	}
 }
 
-// view sees the client's own question, not the one that rewrite makes, and views
+// view sees the client's own question, not the question that rewrite makes, and views
 // do not share cache entries.
 func TestViewOriginalQuestion(t *testing.T) {
 	port := start(t, `.:53 {

@@ -98,7 +98,7 @@ func framed(packet []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)
 }
 
-// The client is that of the header, for each transport.
+// The client address comes from the header, for each transport.
 func TestProxyprotoUse(t *testing.T) {
 	s := serveEncrypted(t, proxied("allow 127.0.0.0/8"))
 	query := packed(t, "a.example.")

@@ -69,7 +69,7 @@ func (c *counted) counts(hits, misses int) (ok bool, got string) {
 	}
 }
 
-// Hits, misses and the texts are those of dnsmasq.
+// Hits, misses and the texts are as in dnsmasq.
 func TestStatisticsOfDnsmasq(t *testing.T) {
 	up := net.JoinHostPort("127.0.0.1", strconv.Itoa(start(t, `.:53 {
 		template IN A no.example {

@@ -20,7 +20,7 @@ type Bind struct {
 func (b *Bind) Bound() []config.Address { return b.addresses }
 
 // Changed returns the present addresses if they differ from the bound ones, because
-// those of an interface have changed.
+// the addresses of an interface have changed.
 func (b *Bind) Changed() []config.Address {
 	now := &Bind{interfaces: b.interfaces}
 	if err := now.read(b.uses); err != nil {
@@ -50,14 +50,14 @@ func (b *Bind) read(uses []corefile.Directive) error {
 //	}
 //
 // Use bind to listen on these addresses, over UDP and TCP, instead of on all
-// addresses of the machine. The ports are those of the server block's keys. An
+// addresses of the machine. The ports come from the server block's keys. An
 // INTERFACE stands for all addresses that it has when the Corefile is read. With
 // the directive reload, addresses that it gets or loses later are noticed at the
 // interval of the checks, too. If
 // you give bind several times in a server block, the block listens on the
 // addresses of all of them.
 //
-// except removes addresses from those of its own bind line.
+// except removes addresses from the addresses of its own bind line.
 //
 //	.:53 {
 //	    bind lo eth0 {

@@ -25,7 +25,7 @@ import (
 //	}
 //
 // Same as CoreDNS: syntax, and the default SIZE of 1232. Differs: without
-// bufsize the limit is 1232 bytes; CoreDNS sends what the client accepts.
+// bufsize the limit is 1232 bytes; CoreDNS sends as much as the client accepts.
 type Bufsize struct{ size uint16 }
 
 // SetupBufsize sets up the bufsize directive.

@@ -12,7 +12,7 @@ import (
 //
 //	cancel [TIMEOUT]
 //
-// A query that has waited for TIMEOUT, for an upstream or anything else, is
+// A query that has waited for TIMEOUT, for an upstream or for another event, is
 // answered with SERVFAIL. TIMEOUT is 1ms to 1h. The default is 5001ms, slightly
 // longer than the five seconds after which stub resolvers repeat a query.
 // Without cancel a query waits for at most ten seconds.

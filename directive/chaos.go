@@ -48,11 +48,10 @@ import (
 //	                 sent to it, and the number of failed ones
 //	copyright.bind   the copyright notice
 //
-// The numbers are those of the server block, except for upstreams, whose
-// numbers are those of the process. They survive a reload; the cache's numbers
-// do so as long as its entries do. A query without a reply is not counted. Hits
-// and misses are also metrics: seamark_chaos_hits_total and
-// seamark_chaos_misses_total{server,zone,view}.
+// The numbers are per server block, except for upstreams, whose numbers are per
+// process. They survive a reload; the cache's numbers do so as long as its entries
+// do. A query without a reply is not counted. Hits and misses are also metrics:
+// seamark_chaos_hits_total and seamark_chaos_misses_total{server,zone,view}.
 //
 //	.:1053 {
 //	    chaos {

@@ -15,12 +15,12 @@ import (
 //
 // A server block with a key of the scheme grpc:// serves CoreDNS's gRPC service,
 // coredns.dns.DnsService, at port 443 by default. Its method Query has a DNS message in the
-// field msg of the request and of the response. The certificate is that of tls; without it
+// field msg of the request and of the response. The certificate comes from tls; without it
 // the server uses HTTP/2 without TLS. You need this directive only for other limits.
 //
-//	max_connections  connections at the same time, 200 by default. Others are closed. At the
-//	                 limit a client with fewer connections than another one gets the place
-//	                 of the other one's last connection
+//	max_connections  connections at the same time, 200 by default. Further ones are closed. At
+//	                 the limit, a connection of a client with fewer connections than another
+//	                 client replaces the other client's last one
 //	max_streams      queries of one connection at the same time, 256 by default; clients
 //	                 of gRPC wait before they send more
 //
@@ -35,7 +35,7 @@ import (
 //	    whoami
 //	}
 //
-// The read, write and idle timeouts are those of timeouts at the start of the server.
+// The read, write and idle timeouts come from timeouts, as it was at the start of the server.
 // Clients of gRPC connect again after the idle timeout. Errors have a status of
 // gRPC: INVALID_ARGUMENT for requests that are not queries, RESOURCE_EXHAUSTED for
 // larger messages than 65,535 bytes, UNIMPLEMENTED for other methods and compressed messages, and

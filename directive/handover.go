@@ -54,7 +54,7 @@ func (h *Handover) Handover() (path string, remain bool, from corefile.Directive
 //
 // If the new process fails, is killed or is not ready within 50s, the old one
 // continues to serve. If the old process ends during the hand-over, the new one
-// continues with what it has received. A process with another version of the
+// continues with the data that it has received. A process with another version of the
 // protocol is refused, and ends with an error.
 //
 // The Corefiles may differ: the new process opens the addresses that only its

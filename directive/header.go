@@ -95,8 +95,8 @@ func (c flagChange) apply(flags uint16) uint16 { return flags&^c.clear | c.set }
 // AnyClass lets header change messages of every class. It answers none.
 func (*Header) AnyClass() bool { return false }
 
-// ServeDNS changes the query's flags. It begins with the client's own flags: if
-// a cache above resumes the query after a stale answer, q.Flags are those of a
+// ServeDNS changes the query's flags. It begins with the client's own flags: if a
+// cache above resumes the query after a stale answer, q.Flags are the flags of a
 // reply.
 func (h *Header) ServeDNS(q *dns.Query) dns.Verdict {
 	q.Flags = h.query.apply(clientFlags(q))

@@ -28,12 +28,12 @@ func (l *connectionLimits) StreamLimits() (config.Scheme, config.StreamLimits) {
 //
 // A server block with a key of the scheme https:// serves DNS over HTTPS (RFC 8484) at the
 // path /dns-query, with HTTP/1.1 and HTTP/2, GET and POST, at port 443 by default. The
-// certificate is that of tls; without it the server uses HTTP, for a proxy that has
-// TLS. You need this directive only for other limits.
+// certificate comes from tls; without it the server uses HTTP, for a proxy that has TLS.
+// You need this directive only for other limits.
 //
-//	max_connections  connections at the same time, 200 by default. Others are closed. At the
-//	                 limit a client with fewer connections than another one gets the place
-//	                 of the other one's last connection
+//	max_connections  connections at the same time, 200 by default. Further ones are closed. At
+//	                 the limit, a connection of a client with fewer connections than another
+//	                 client replaces the other client's last one
 //	max_streams      requests of one HTTP/2 connection at the same time, 250 by default
 //
 // 0 means no limit of connections, and the standard number of streams of the HTTP/2
@@ -47,13 +47,13 @@ func (l *connectionLimits) StreamLimits() (config.Scheme, config.StreamLimits) {
 //	    whoami
 //	}
 //
-// The read, write and idle timeouts are those of timeouts at the start of the server. A
-// reply may be cached for the smallest TTL of its records, or for the time of a negative
-// answer (RFC 2308), and a failure not at all. Requests that are not queries get 400, other
-// paths 404, other methods 405, larger messages than 65,535 bytes 413 or 414, and other
-// content types 415. A query that a directive drops gets 500. Of all connections together,
-// 2,048 queries with POST are received at the same time, of which 64 with more than 1,400
-// bytes, and 16 MB of replies with more wait for slow clients; beyond that the status is 503.
+// The read, write and idle timeouts come from timeouts, as it was at the start of the server. A
+// reply may be cached for the smallest TTL of its records, or for the time of a negative answer
+// (RFC 2308), and a failure not at all. Requests that are not queries get 400, other paths 404,
+// other methods 405, larger messages than 65,535 bytes 413 or 414, and other content types 415.
+// A query that a directive drops gets 500. Of all connections together, 2,048 queries with POST
+// are received at the same time, 64 of them with more than 1,400 bytes, and 16 MB of replies
+// with more wait for slow clients; beyond that the status is 503.
 // coredns_dns_https_responses_total{server, status} counts the responses.
 //
 // Same as CoreDNS: options and defaults. Differs: CoreDNS answers 400 instead of 405, 413, 414

@@ -30,10 +30,10 @@ import (
 //	    whoami
 //	}
 //
-// Requests have the replies and the status that https describes; those that are not complete
-// within the read timeout get 400 or are reset. Of 2,048 requests of all connections at the
-// same time, more are reset with H3_REQUEST_REJECTED. Connections have the limits and timeouts
-// that quic describes, and are closed with H3_NO_ERROR when the server stops.
+// Requests have the replies and the status that https describes; requests that are not
+// complete within the read timeout get 400 or are reset. Of 2,048 requests of all connections
+// at the same time, more are reset with H3_REQUEST_REJECTED. Connections have the limits and
+// timeouts that quic describes, and are closed with H3_NO_ERROR when the server stops.
 // coredns_dns_https3_responses_total{server, status} counts the responses.
 //
 // Same as CoreDNS: the option and its default. Differs: CoreDNS accepts requests before the

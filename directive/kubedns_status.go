@@ -52,12 +52,11 @@ import (
 // all have cache any. Other directives may share the ADDRESS. It stays open
 // over reloads.
 //
-// Same as kube-dns: paths, replies and the format of the tree. Differs: in
-// kube-dns every client that reaches the port can read /cache; kube-dns serves
-// profiles at the same port, for which you use the pprof directive here;
-// kube-dns does not listen before it is ready; methods other than GET and HEAD
-// return 405; /cache has a Content-Type; and ttl is that of the kubernetes
-// directive.
+// Same as kube-dns: paths, replies and the format of the tree. Differs: in kube-dns
+// every client that reaches the port can read /cache; kube-dns serves profiles at
+// the same port, for which you use the pprof directive here; kube-dns does not
+// listen before it is ready; methods other than GET and HEAD return 405; /cache has
+// a Content-Type; and ttl is the ttl of the kubernetes directive.
 type KubednsStatus struct {
 	addr   string
 	cache  string

@@ -43,8 +43,9 @@ import (
 // error of the Corefile. If it becomes so later, the server keeps the last good
 // weights and logs a warning.
 //
-// prefer moves addresses inside the CIDRs to the front, those of the first CIDR
-// before those of the second and so on. Otherwise the order is as above.
+// prefer moves addresses inside the CIDRs to the front: first addresses in the
+// first CIDR, then addresses in the second, and so on. Otherwise the order is as
+// above.
 //
 //	.:1053 {
 //	    loadbalance {

@@ -88,7 +88,7 @@ Corefile:3: log: class: want success, denial, error or all, got "ok"`)
 	}
 }
 
-// fakeMetadata provides metadata, one value of which contains control characters.
+// fakeMetadata provides metadata. One value contains control characters.
 type fakeMetadata struct{}
 
 func (fakeMetadata) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }

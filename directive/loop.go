@@ -137,8 +137,8 @@ func (l *Loop) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// watch starts a prober for each new upstream of f, and stops those of removed
-// upstreams.
+// watch starts a prober for each new upstream of f, and stops the probers of
+// removed upstreams.
 func (l *Loop) watch(f forwarder) {
 	probed := map[string]context.CancelFunc{}
 	for {

@@ -32,7 +32,8 @@ const (
 //	certrenew  never: CoreDNS does not have this event either
 //
 // You can give on several times. The commands of startup run one after the other, in the
-// order of the Corefile; those of shutdown run at the same time, and during lameduck.
+// order of the Corefile. The commands of shutdown run at the same time, and during
+// lameduck.
 //
 // The server waits for the command, at most 30 seconds at a start and 10 seconds at a
 // shutdown. Then it kills the command and all processes of its process group. If a command

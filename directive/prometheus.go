@@ -52,8 +52,8 @@ import (
 // handles or observes queries, and the metrics of the Go runtime and the
 // operating system: go_*, process_*.
 //
-// runtime_metrics adds all metrics of Go's runtime/metrics package, some
-// hundred series: go_sched_latencies_seconds and others. The sums of these
+// runtime_metrics adds all metrics of Go's runtime/metrics package,
+// several hundred series: go_sched_latencies_seconds and others. The sums of these
 // histograms are estimates.
 //
 // tls serves HTTPS instead of HTTP with this certificate and key. With a CA,

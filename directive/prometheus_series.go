@@ -25,7 +25,7 @@ var countedTypes = [...]wire.Type{
 // typeIndex returns -1 for types that have no series of their own.
 func typeIndex(t wire.Type) int { return slices.Index(countedTypes[:], t) }
 
-// A series holds what prometheus counts for one chain. Queries find their
+// A series holds the counters of prometheus for one chain. Queries find their
 // counters by index, not by label values.
 type series struct {
 	drops               []func() // remove the gauges that end with the plan

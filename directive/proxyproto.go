@@ -26,8 +26,8 @@ func (p *ProxyHeaders) ProxyHeaders() config.ProxyHeaders { return p.headers }
 //	}
 //
 // A load balancer that forwards queries hides the addresses of clients. With the PROXY
-// protocol it sends them in a header: versions 1 and 2 at the begin of TCP connections, also
-// those of tls://, https:// and grpc://, and version 2 in front of each query over UDP.
+// protocol it sends them in a header: versions 1 and 2 at the beginning of TCP connections,
+// including tls://, https:// and grpc://, and version 2 in front of each query over UDP.
 // Everything that looks at the client (acl, view, log, ratelimit, the limits of TCP
 // connections) then sees the address in the header.
 //
@@ -41,9 +41,10 @@ func (p *ProxyHeaders) ProxyHeaders() config.ProxyHeaders { return p.headers }
 // is with a header of command LOCAL, as health checks have, or without an IP address.
 //
 // udp_session_tracking is for Cloudflare Spectrum, which sends the header of a UDP client
-// in a packet of its own: for DURATION, 1s to 24h, after the last packet, those of the same
-// address and port have the same client. SESSIONS is the largest number of such clients,
-// 10240 by default; a further one replaces the one that was silent longest.
+// in a packet of its own. Packets from the same address and port then have the same client,
+// until none has arrived for DURATION, 1s to 24h. SESSIONS is the largest number of such
+// clients, 10240 by default; beyond it, a new client replaces the client that was silent
+// longest.
 //
 //	.:1053 {
 //	    proxyproto {
@@ -53,11 +54,11 @@ func (p *ProxyHeaders) ProxyHeaders() config.ProxyHeaders { return p.headers }
 //	    whoami
 //	}
 //
-// Malformed headers, and those that default rejects, are counted in
-// seamark_transport_proxy_headers_rejected_total{proto} and logged, at most one in a
-// minute: the connection is closed, or the packet dropped. A header has at most 2,048 bytes,
-// and is to arrive within the idle timeout of timeouts; over https:// and grpc://, within
-// the read timeout. A checksum in it is verified.
+// Malformed headers, and headers that default rejects, are counted in
+// seamark_transport_proxy_headers_rejected_total{proto} and logged, at most one in a minute:
+// the connection is closed, or the packet dropped. A header has at most 2,048 bytes, and
+// must arrive within the idle timeout of timeouts; over https:// and grpc://, within the
+// read timeout. A checksum in it is verified.
 //
 // Server blocks that listen on the same address share the first proxyproto. A reload
 // changes it for new connections and packets. A hand-over passes TCP connections without TLS to
@@ -66,8 +67,8 @@ func (p *ProxyHeaders) ProxyHeaders() config.ProxyHeaders { return p.headers }
 // under overload are off while load balancers may name their clients: the kernel, which applies
 // them, sees load balancers only.
 //
-// Measured with cluster names over UDP, on one core: proxyproto makes an answer 3 % dearer
-// (4.13 to 4.18 µs of CPU instead of 4.03), with and without headers.
+// Measured with cluster names over UDP, on one core: proxyproto adds 3 % to the CPU time
+// of an answer (4.13 to 4.18 µs instead of 4.03), with and without headers.
 //
 // Same as CoreDNS: options and defaults. Differs: allow may be repeated and may have single
 // addresses; over UDP, headers of command LOCAL and those for TCP clients are accepted, as

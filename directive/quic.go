@@ -32,12 +32,12 @@ import (
 //	    whoami
 //	}
 //
-// The read, write and idle timeouts and maxtcpqueries are those of timeouts; the idle timeout
-// and max_streams are those at the start of the connection. At most 500 connections are open
-// for each address, each of which costs about 80 KB of memory: a further one replaces the one
-// that has been idle longest. A client has at most 100 of them; a further one is refused with
+// The read, write and idle timeouts and maxtcpqueries come from timeouts; the idle timeout and
+// max_streams keep the values that they had at the start of the connection. At most 500 connections
+// are open for each address, and each costs about 80 KB of memory: a new connection replaces the
+// connection that has been idle longest. A client has at most 100 of them; more are refused with
 // CONNECTION_REFUSED. While many handshakes are incomplete, clients have to show that they receive at
-// their address before the server keeps anything for them (Retry, RFC 9000 §8.1.2).
+// their address before the server keeps state for them (Retry, RFC 9000 §8.1.2).
 //
 // Clients may resume sessions, but not send queries before the handshake is complete (0-RTT),
 // which an attacker could repeat. Replies to padded queries are padded to multiples of 468

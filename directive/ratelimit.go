@@ -63,7 +63,7 @@ import (
 //	    whoami
 //	}
 //
-// Ours: CoreDNS has external plugins for this. The defaults are those of BIND.
+// Ours: CoreDNS has external plugins for this. The defaults are BIND's.
 type RateLimit struct {
 	interval       time.Duration // between two replies
 	slip           int
@@ -214,7 +214,7 @@ func (t *rateTable) allow(network netip.Addr, now time.Time, interval time.Durat
 }
 
 // findRate returns the network's slot in its set and the slot's value, or else the
-// slot to replace: that of the network which has used least of its limit.
+// slot to replace: the slot of the network that has used least of its limit.
 func findRate(set []atomic.Uint64, tag uint64) (slot *atomic.Uint64, value uint64) {
 	for i := range set {
 		v := set[i].Load()

@@ -80,7 +80,7 @@ type SkyDNSMetrics struct {
 	missed               *metrics.Counter
 }
 
-// The values of the label system are those of origin, and reverse.
+// The label system has the names of the origins as its values, and reverse.
 const (
 	reverse = fromStub + 1
 	systems = reverse + 1
@@ -156,7 +156,7 @@ func metricName(to *string) func(corefile.Directive) error {
 	}
 }
 
-// register creates the series, or finds the ones that another block or plan has
+// register creates the series, or finds the series that another block or plan has
 // created.
 func (m *SkyDNSMetrics) register(r *metrics.Registry) {
 	name := func(rest string) string { return m.namespace + "_" + m.subsystem + "_dns_" + rest }

@@ -22,7 +22,7 @@ func (t *Timeouts) ConnectionTimeouts() (read, write, idle time.Duration) {
 }
 
 // MaxTCPQueries returns the number of queries after which a connection is closed.
-// Zero is no limit.
+// Zero means no limit.
 func (t *Timeouts) MaxTCPQueries() int { return t.queries }
 
 // SetupTimeouts sets up the timeouts directive, which limits how long TCP
@@ -42,7 +42,7 @@ func (t *Timeouts) MaxTCPQueries() int { return t.queries }
 //	write          time for the client to accept pending replies, 5s by default
 //	idle           time without a query on a connection, 10s by default
 //	maxtcpqueries  number of queries after which a connection is closed, once they
-//	               are answered; -1, the default, is no limit
+//	               are answered; -1, the default, means no limit
 //
 // The server closes connections that exceed a limit. Those closed during a
 // message are counted in seamark_transport_connections_closed_total{why}.

@@ -54,7 +54,7 @@ import (
 // is an alert for the last week. Server blocks that listen on the same address must
 // have the same tls directive.
 //
-// The limits and timeouts of connections are those of TCP: see timeouts. A
+// Connections have the limits and timeouts of TCP: see timeouts. A
 // client that does not complete the handshake within the read timeout is disconnected, and
 // at most 2,000 connections are open for each address: a further one replaces the
 // connection that has been idle longest. Clients may resume sessions, send many queries at once, and

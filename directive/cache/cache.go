@@ -63,9 +63,9 @@ import (
 // view are the same.
 //
 // MINTTL also applies to answers with a TTL of 0, which are stored for 5 seconds by default,
-// as in CoreDNS: otherwise each query for such a name would be sent to the upstream, also
-// those of all replicas of a busy client. Nothing that the cluster's own data answer is
-// delayed by it. Set MINTTL to 0, `success 9984 3600 0`, to store no answer with a TTL of 0.
+// as in CoreDNS: otherwise each query for such a name would be sent to the upstream, also by
+// each replica of a busy client. It does not delay answers from the cluster's own data. Set
+// MINTTL to 0, `success 9984 3600 0`, to store no answer with a TTL of 0.
 //
 // Equal queries that wait at the same time are sent to the upstream once.
 //
@@ -159,7 +159,7 @@ type options struct {
 	staleTTL       uint32
 	recheck        time.Duration
 	verify         bool
-	verifyTimeout  time.Duration // zero is no limit
+	verifyTimeout  time.Duration // zero means no limit
 	preferPositive bool
 
 	servfailFor time.Duration

@@ -21,8 +21,8 @@ const (
 	numKinds = iota
 )
 
-// queue returns the index of the queue that holds entries of the kind: failures
-// share that of denials.
+// queue returns the index of the queue that holds entries of the kind: failures and
+// denials share one.
 func (k answerKind) queue() int { return min(int(k), 1) }
 
 // A kindSet is a set of kinds.

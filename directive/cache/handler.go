@@ -35,18 +35,18 @@ func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
 // once.
 type lookup struct {
 	key
-	buf         *keyBuffer // of the key; nil if it is that of pending
+	buf         *keyBuffer // memory of the key; nil if pending has it
 	optionsFrom int        // where the reply options of the handlers below begin
 	now         time.Duration
-	entry       *entry   // the one that answers the query, if any
+	entry       *entry   // the entry that answers the query, if any
 	stale       bool     // entry has expired
-	pending     *pending // the one that the query waits for, or leads
+	pending     *pending // the pending query that q waits for, or leads
 	leads       bool
 }
 
-// InterceptDNS is called when a handler would wait: the one that is below positions
-// further down. It answers from an entry or waits for a pending query; otherwise q is
-// passed down, and leads a new pending query if there was none.
+// InterceptDNS is called when a handler, below positions further down, would wait. It
+// answers from an entry or waits for a pending query; otherwise q is passed down, and
+// leads a new pending query if there was none.
 func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 	flags, ok := q.State(c.stateKey).(*queryFlags)
 	if !ok {
@@ -292,7 +292,7 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 		ttl = min(max(ttl, b.minTTL), b.maxTTL)
 		highest := b.maxTTL
 		if kind == denial {
-			highest = ttl // RFC 2308 §5: also that of the SOA record
+			highest = ttl // RFC 2308 §5: also the SOA record's TTL
 		}
 		q.Answer.ClampTTL(q.Answer.RecordsOffset(), b.minTTL, highest)
 		life = time.Duration(ttl) * time.Second

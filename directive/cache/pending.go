@@ -6,9 +6,9 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// A pending is a query that waits for a handler below the Cache, and on which
-// equal queries wait. The query that created it leads: it is passed down, and
-// ends the pending with its answer.
+// A pending is a query that waits for a handler below the Cache, and for which
+// equal queries wait. The query that created it leads: it is passed down, and ends
+// the pending with its answer.
 type pending struct {
 	key
 	scope       *scope

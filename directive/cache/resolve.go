@@ -117,7 +117,7 @@ func (c *Cache) replaces(result, expired *entry) bool {
 	return (result.rcode == wire.NoError || result.rcode == wire.NXDomain) && !result.tc
 }
 
-// prefetchDue reports whether a fresh entry is to be refreshed: it was queried
+// prefetchDue reports whether a fresh entry must be refreshed: it was queried
 // often enough without a gap and expires soon.
 func (c *Cache) prefetchDue(e *entry, now time.Duration) bool {
 	if c.prefetch == 0 || e.kind == failure {

@@ -106,7 +106,7 @@ func TestCacheability(t *testing.T) {
 	}
 }
 
-// The SOA record's TTL is lowered to that of the denial (RFC 2308 §5).
+// The SOA record's TTL is lowered to the denial's (RFC 2308 §5).
 func TestDenialTTL(t *testing.T) {
 	w := newHarness(t, stock)
 	w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)

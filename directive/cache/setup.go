@@ -119,8 +119,8 @@ func (c *Cache) parseOptions(d corefile.Directive) error {
 	return err
 }
 
-// argument returns o with argument i alone, which is the one that the functions
-// of package corefile read.
+// argument returns o with argument i alone: the functions of package corefile read
+// the first argument.
 func argument(o corefile.Directive, i int) corefile.Directive {
 	o.Args = o.Args[i : i+1]
 	return o

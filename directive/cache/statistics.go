@@ -12,7 +12,7 @@ func (c *Cache) Statistics() (capacity int, inserted, evicted uint64) {
 	return c.bounds[0].entries + c.bounds[1].entries, c.scope.inserted, c.scope.evicted
 }
 
-// An answerOrigin is left in a query whose answer is not that of the handler at
+// An answerOrigin is stored in a query that was not answered by the handler at
 // Query.AnsweredStep: fromStore, or the distance from the Cache to the handler below
 // that answered the pending query.
 type answerOrigin int
@@ -20,8 +20,8 @@ type answerOrigin int
 const fromStore answerOrigin = 0
 
 // Answered returns the position in the chain of the handler that answered a
-// finished query, and whether the answer was stored before. The answer of a
-// pending query is that of the handler below, for every query that waited.
+// finished query, and whether the answer was stored before. If the query waited for
+// a pending query, it is the handler that answered the pending one.
 func (c *Cache) Answered(q *dns.Query) (step int, stored bool) {
 	origin, known := q.State(c.stateKey).(answerOrigin)
 	switch step = q.AnsweredStep(); {

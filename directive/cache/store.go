@@ -57,10 +57,10 @@ func (st *Store) find(s *scope, k *key) (f found) {
 	return f
 }
 
-// put adds e and replaces the entries of the same key, except those of the other
-// kinds in keep. It returns the number of evicted entries by kind, and false if
-// e is not stored: there is no room for it, its scope has been dropped, or it is
-// a failure and the store has an answer.
+// put adds e and replaces the entries of the same key, except entries of the other
+// kinds in keep. It returns the number of evicted entries by kind, and false if e
+// is not stored: there is no room for it, its scope has been dropped, or it is a
+// failure and the store has an answer.
 func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKinds]int, ok bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -30,9 +30,9 @@ import (
 //
 // If an IPv6 client queries the AAAA records of a name that has none, the answer
 // contains one AAAA record for each A record of the name, with the IPv4 address
-// inside PREFIX. CNAME records stay in the answer. The TTL is that of the A
-// record, limited to the TTL of the SOA record in the negative answer, or to 600
-// seconds if there is no SOA record.
+// inside PREFIX. CNAME records stay in the answer. The TTL is the A record's,
+// limited to the TTL of the SOA record in the negative answer, or to 600 seconds if
+// there is no SOA record.
 //
 // AAAA records in ::ffff:0:0/96 do not count, and are removed from answers that
 // have other AAAA records. NXDOMAIN stays NXDOMAIN. If the AAAA query failed with
@@ -181,9 +181,9 @@ func isMapped(rdata []byte) bool {
 }
 
 // translate replaces q's answer with sub's answer to the A query, translated to
-// AAAA records. If sub has no A records, the answer is that of sub (RFC 6147
-// §5.1.6), except that q's NODATA answer stays if sub's response code is NOERROR
-// or NXDOMAIN.
+// AAAA records. If sub has no A records, q gets sub's answer (RFC 6147 §5.1.6),
+// except that q's NODATA answer stays if sub's response code is NOERROR or
+// NXDOMAIN.
 func (h *DNS64) translate(q, sub *dns.Query) error {
 	hasA := false
 	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {

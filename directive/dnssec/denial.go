@@ -34,7 +34,7 @@ func without(buf, types []wire.Type, t wire.Type) []wire.Type {
 	return buf
 }
 
-// A negation is what an answer denies.
+// A negation describes the name and types that an answer denies.
 type negation struct {
 	name    []byte // in lower case
 	soa     []byte // owner of the SOA record, in lower case; nil if there is none
@@ -46,8 +46,8 @@ type negation struct {
 }
 
 // deny adds the NSEC record that proves a negative answer or an unsigned delegation, and
-// changes NXDOMAIN to NOERROR: the record says that the name exists, with no other types
-// than those of each name that does not exist.
+// changes NXDOMAIN to NOERROR: the record states that the name exists, with the types
+// that it states for every name that does not exist.
 func (d *Dnssec) deny(q *dns.Query) {
 	var names [3][wire.MaxName]byte
 	n, ok := d.negation(q, &names)
@@ -85,7 +85,7 @@ func (d *Dnssec) deny(q *dns.Query) {
 	addNSEC(q, n.name, n.ttl, rdata)
 }
 
-// negation returns what an answer denies; ok is false if it is positive, or proved.
+// negation returns the negation of an answer; ok is false if the answer is positive, or proved.
 func (d *Dnssec) negation(q *dns.Query, names *[3][wire.MaxName]byte) (n negation, ok bool) {
 	a := &q.Answer
 	answered := false

@@ -28,7 +28,7 @@ import (
 // directives below it. Answers for names in ZONES are signed, for clients that set DO;
 // the default is the zones of the server block. Other answers, and replies to clients
 // that do not set DO, are unchanged. You can give dnssec once in a server block. RRsets
-// that have signatures, such as those of a signed zone file, do not get others.
+// that have signatures, such as RRsets of a signed zone file, do not get others.
 //
 // Make a key, name its files in key, and publish the DS record at the parent zone, or
 // configure it as a trust anchor in the resolvers:
@@ -106,7 +106,7 @@ type signedZone struct {
 	n       int // of records
 }
 
-// started is what exists once the plan has started. All chains share it.
+// started has the state that exists once the plan has started. All chains share it.
 type started struct {
 	store *store
 	turns *turns

@@ -39,8 +39,8 @@ type rrsetKey struct {
 	id      uint64
 }
 
-// sign adds signatures to q's answer. Unless mayWait is set, it uses those of the store
-// only, and returns false without a change if one is missing.
+// sign adds signatures to q's answer. Unless mayWait is set, it uses signatures in the
+// store only, and returns false without a change if one is missing.
 func (d *Dnssec) sign(ctx context.Context, q *dns.Query, mayWait bool) (bool, error) {
 	s, ok := d.states.Get().(*signingState)
 	if !ok {

@@ -19,11 +19,11 @@ const (
 	// bytesPerEntry times the capacity is the largest size of a store: signatures of two
 	// keys of 2048 bits.
 	bytesPerEntry = 700
-	// entryOverhead is what an entry needs besides its signatures.
+	// entryOverhead is the memory of an entry besides its signatures.
 	entryOverhead = 128
 )
 
-// signatures are those of one RRset: the RDATA of its RRSIG records.
+// signatures has the signatures of one RRset: the RDATA of its RRSIG records.
 type signatures struct {
 	key   uint64
 	rdata []string
@@ -103,7 +103,7 @@ func (p *part) get(key uint64, now time.Time) *signatures {
 	return s
 }
 
-// put adds signatures, and evicts others if need be.
+// put adds signatures, and evicts others if the store is full.
 func (p *part) put(s *signatures) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

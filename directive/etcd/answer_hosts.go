@@ -135,7 +135,7 @@ func (l *lookup) writeAliases(r keyRange, owner, name []byte, types typeSet, ste
 }
 
 // loops reports whether the chain of CNAME records must not be continued with host:
-// because host is in the chain, or below name, whose records include those of host.
+// because host is in the chain, or below name, whose records include host's.
 // SkyDNS follows a host below name.
 func (l *lookup) loops(host string, name []byte, steps int) bool {
 	if host == string(name) || host == l.root || l.root == "" && host == string(l.q.Name()) || slices.Contains(l.chain[:steps], host) {

@@ -238,7 +238,7 @@ func TestExternalLookupFails(t *testing.T) {
 	}
 }
 
-// The TTL is that of the message or the remaining time of the lease, within its bounds.
+// The TTL is the message's or the remaining time of the lease, within its bounds.
 func TestTTL(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {

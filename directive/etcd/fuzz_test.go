@@ -50,7 +50,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// keyOf and pathOf are inverse. The path of a name is that of its key.
+// keyOf and pathOf are inverse. The path of a name is the path of its key.
 func FuzzPath(f *testing.F) {
 	for _, key := range []string{"local/skydns/east", "a//b/", "", "a", "\x00", strings.Repeat("a", 64), strings.Repeat("a/", 127) + "b"} {
 		f.Add([]byte(key))

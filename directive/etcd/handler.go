@@ -39,7 +39,7 @@ import (
 // # Keys and messages
 //
 // The key of rails.production.east.skydns.local is
-// /skydns/local/skydns/east/production/rails, and that of 125.1.0.10.in-addr.arpa is
+// /skydns/local/skydns/east/production/rails, and the key of 125.1.0.10.in-addr.arpa is
 // /skydns/arpa/in-addr/10/0/1/125. Write keys in lower case. The value is a JSON object:
 //
 //	host         an address or a name
@@ -63,7 +63,7 @@ import (
 //
 //	A, AAAA   the hosts that are addresses; a host that is a name is a CNAME record,
 //	          followed by the records of its target
-//	TXT       the texts, and those of hosts that are names
+//	TXT       the texts, and the texts of hosts that are names
 //	SRV       each host: a name, or the name of the key of an address, with the
 //	          addresses of the target
 //	MX        the same, of messages with mail

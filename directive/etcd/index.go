@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-// A keyValue is a key and its value. The index copies what it keeps.
+// A keyValue is a key and its value. The index copies the values that it keeps.
 type keyValue struct {
 	key, value []byte
 	lease      *lease // nil if none; keys of the same lease share it

@@ -116,8 +116,8 @@ func (ls *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan 
 	}
 }
 
-// due returns up to refreshBatch leases to refresh: new ones first, then those whose
-// nextRefresh has passed.
+// due returns up to refreshBatch leases to refresh: new ones first, then leases
+// whose nextRefresh has passed.
 func (ls *leases) due(now time.Duration) []clientv3.LeaseID {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

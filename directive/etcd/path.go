@@ -6,8 +6,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// maxPath is the length of the longest path: that of the longest name without the
-// root label.
+// maxPath is the length of the longest path: the path of the longest name, without
+// the root label.
 const maxPath = wire.MaxName - 1
 
 // pathOf returns the path of a key. ok is false if the key belongs to no name.
@@ -111,7 +111,7 @@ func wildAt(path []byte) int {
 	return -1
 }
 
-// matches reports whether the first labels of a path match those of pattern.
+// matches reports whether the first labels of a path match the labels of pattern.
 func matches(path, pattern string) bool {
 	for pattern != "" {
 		if path == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-// The index and its answers equal those of the model after random changes of the keys.
+// The index and its answers equal the model's after random changes of the keys.
 func TestRandomChanges(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 6))

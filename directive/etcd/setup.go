@@ -179,7 +179,7 @@ func (r *runningSource) Stop() {
 	}
 }
 
-// start starts a source, or reuses that of the running plan. A reload fails if the
+// start starts a source, or reuses the running plan's. A reload fails if the
 // keys are not received within reloadTimeout; the first start does not wait for them.
 func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, h *Handler) error {
 	type key struct {

@@ -90,7 +90,7 @@ func (s *source) run(ctx context.Context) {
 		}
 		if !s.succeeded || errors.Is(err, errStalled) {
 			// A new client authenticates again, rereads the CA, and may connect to
-			// another member than the one that does not respond.
+			// another member than the unresponsive one.
 			s.disconnect()
 		}
 		s.reportFailure(ctx, err)

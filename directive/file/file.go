@@ -81,7 +81,7 @@ import (
 // missing zone file, is an error in the Corefile. seamark check reports it too.
 //
 // fallthrough passes queries for names that do not exist to the next directive:
-// those in its ZONES, or all of them if it has none.
+// the zones in its ZONES, or all of them if it has none.
 //
 // upstream is accepted for compatibility and has no effect.
 //

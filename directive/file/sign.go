@@ -22,10 +22,9 @@ import (
 //	}
 //
 // Name the zone file without signatures in DBFILE. For each zone of ZONES, sign writes a
-// signed zone file db.ZONE.signed to DIR, which file or auto serves. The default of ZONES
-// is the server block's zones, and that of DIR is /var/lib/coredns. Relative paths are
-// relative to the directory of the root directive. The server must be allowed to write
-// into DIR.
+// signed zone file db.ZONE.signed to DIR, which file or auto serves. ZONES defaults to
+// the server block's zones, and DIR to /var/lib/coredns. Relative paths are relative to
+// the directory of the root directive. The server must be allowed to write into DIR.
 //
 // key file names key pairs as dnssec-keygen writes them, each by the path of its files
 // without an extension or with .key or .private. key directory names directories with the
@@ -206,7 +205,7 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 				errs = append(errs, a.Errorf(o.Path, "%w", err))
 				continue
 			case !slices.Contains(zones, k.Owner):
-				errs = append(errs, a.Errorf(o.Path, "%s is a key of %s, which is none of the zones: make one for %s, or add the zone after DBFILE", k.File, k.Owner, zones[0]))
+				errs = append(errs, a.Errorf(o.Path, "%s is a key of %s, which is not one of the zones: make one for %s, or add the zone after DBFILE", k.File, k.Owner, zones[0]))
 			case !k.SEP:
 				errs = append(errs, a.Errorf(o.Path, "%s is not a key-signing key: make one with dnssec-keygen -f KSK", k.File))
 			case k.Weak != "":

@@ -42,7 +42,7 @@ func TestSignSetupErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"sign", "Corefile:2: sign: want at least 1 argument, got 0"},
 		{"sign " + db, "Corefile:2: sign: no key for example.org.: make one with dnssec-keygen"},
-		{"sign " + db + " {\n key file " + other + "\n}", "Corefile:3: sign: key: " + other + " is a key of example.net., which is none of the zones"},
+		{"sign " + db + " {\n key file " + other + "\n}", "Corefile:3: sign: key: " + other + " is a key of example.net., which is not one of the zones"},
 		{"sign " + db + " {\n key file " + zsk + ".key\n}", "Corefile:3: sign: key: " + zsk + " is not a key-signing key"},
 		{"sign " + db + " {\n key file " + dir + "/none\n}", "Corefile:3: sign: key: " + dir + "/none.key: no such file"},
 		{"sign " + db + " {\n key directory " + empty + "\n}", "Corefile:3: sign: key: " + empty + ": no files Kexample.org.+*.key"},

@@ -71,7 +71,7 @@ type table struct {
 	closed  bool
 }
 
-// maxWaiting leaves most IDs unused, so that a random ID is free as a rule, and a
+// maxWaiting leaves most IDs unused, so that a random ID is usually free, and a
 // guessed ID is unlikely to be in use.
 const maxWaiting = 4096
 

@@ -69,8 +69,8 @@ import (
 //     again when it changes. As long as it is unreadable or has no such line, the
 //     last addresses are used;
 //   - a host name, whose addresses are looked up every 30s, and when an upstream has
-//     failed, by the machine's own resolver, or by those of the option resolver. Of
-//     more than 15 addresses each server uses a random choice.
+//     failed, by the machine's own resolver, or by the servers in the option resolver.
+//     If it has more than 15 addresses, each server uses a random choice of them.
 //
 // You can give forward several times. A query goes to the first one, in the
 // order of the file, whose FROM contains its name.
@@ -83,40 +83,34 @@ import (
 // or closes the connection is not queried again while there are others. After 5s,
 // or when there is no upstream left to try, the client gets SERVFAIL with an
 // extended DNS error: 22 if there was no reply, 23 for a network error. Equal
-// queries that wait at the same time are sent once. Of queries for one name and
-// type that differ in EDNS options, class or flags, 8 are sent at the same time, so
-// that forged replies do not become likelier; 64 wait for them, and others get
-// SERVFAIL. A truncated reply is queried
-// again over TCP; if there is no reply within read_timeout, clients get the
-// truncated one.
+// queries that wait at the same time are sent once. At most 8 queries for one name and
+// type that differ in EDNS options, class or flags are sent at the same time, so that
+// forged replies do not become more likely; 64 more wait for them, and further ones get
+// SERVFAIL. After a truncated reply the query is sent again over TCP; if there is no reply
+// within read_timeout, clients get the truncated one.
 //
 // A waiting query costs some 10 µs of processor time and 2 KB of memory; each
 // socket or connection costs a goroutine. A query is sent at most 16 times, and
 // where upstreams are healthy one query in twenty is sent twice.
 //
-// Queries over UDP share a few sockets for each upstream, usually 4. Each socket
-// has its own port and is replaced after expire or after 1024 to 2048 queries.
-// Connections are shared in the same way; over QUIC and HTTP/2 there is one, with a
-// stream for each query, and at most 512 queries wait for the upstream. A connection over
-// QUIC on which nothing is received for 200ms after a query, at least four round-trip
-// times, is replaced, and its queries are sent again: the upstream has restarted. Queries
-// over QUIC are padded to multiples of 128 bytes (RFC 8467), and not sent before the
-// handshake is complete (0-RTT), which an attacker could repeat. IDs are random. A packet without the ID
-// and question of a waiting query, a malformed packet, and one whose records all
-// belong to another name are counted and ignored, and the right reply may still
-// arrive; after 64 packets with a wrong ID or question a socket's queries are
-// sent over TCP. Of a reply only the records that belong to the query are used:
-// those of its name, of CNAME targets, the zone's own authority records, and the
-// addresses of names in them. Records of names in zones of this server's own data are
-// dropped, unless the query name is in the zone: the zones of kubernetes,
-// k8s_external, etcd, file, auto, secondary, with the members of its catalogs, and hosts
-// in any server block of the listening address. If
-// a CNAME record leads into such a zone, the server's own answer for that name follows
-// it, through the server block of the name, and the whole answer is not cached.
-// Duplicate records are dropped. A CNAME loop or a
-// chain of more than 31 CNAME records becomes SERVFAIL. A reply with records of
-// the name but none of the type, as some load balancers send it, becomes NODATA
-// that is not cached.
+// Queries over UDP share a few sockets for each upstream, usually 4. Each socket has its own port and is
+// replaced after expire or after 1024 to 2048 queries. Connections are shared in the same way; over QUIC
+// and HTTP/2 there is one, with a stream for each query, and at most 512 queries wait for the upstream.
+// A connection over QUIC on which nothing is received for 200ms after a query, at least four round-trip
+// times, is replaced, and its queries are sent again: the upstream has restarted. Queries over QUIC are
+// padded to multiples of 128 bytes (RFC 8467), and not sent before the handshake is complete (0-RTT),
+// which an attacker could repeat. IDs are random. A packet without the ID and question of a waiting
+// query, a malformed packet, and one whose records all belong to another name are counted and ignored,
+// and the right reply may still arrive; after 64 packets with a wrong ID or question a socket's queries
+// are sent over TCP. Only the records of a reply that belong to the query are used: records of its name
+// and of CNAME targets, the zone's own authority records, and the addresses of names in them. Records of
+// names in zones of this server's own data are dropped, unless the query name is in the zone: the zones
+// of kubernetes, k8s_external, etcd, file, auto, secondary, with the members of its catalogs, and hosts
+// in any server block of the listening address. If a CNAME record leads into such a zone, the server's
+// own answer for that name follows it, through the server block of the name, and the whole answer is not
+// cached. Duplicate records are dropped. A CNAME loop or a chain of more than 31 CNAME records becomes
+// SERVFAIL. A reply with records of the name but none of the type, as some load balancers send it,
+// becomes NODATA that is not cached.
 //
 // The options:
 //
@@ -133,7 +127,7 @@ import (
 //     turn, or the first in the file. Upstreams that are suspect or down come
 //     last.
 //   - max_concurrent: the number of queries that may wait; more are REFUSED. The
-//     default, 0, is no limit, but the server lets at most 32768 queries wait, and
+//     default, 0, means no limit, but the server lets at most 32768 queries wait, and
 //     at most half of them for one forward: see the directive shed.
 //   - read_timeout: the time for one upstream to reply: 2s, from 10ms to 1m. The
 //     limit of 5s for the query applies as well.
@@ -158,7 +152,7 @@ import (
 //   - max_age: replace connections after this time in any case; no shorter than
 //     expire. The default is never.
 //   - max_idle_conns: the number of unused sockets, or connections, to keep for
-//     each upstream; 0, the default, is no limit.
+//     each upstream; 0, the default, means no limit.
 //   - tls: the client certificate and key, and the CA to verify upstreams with
 //     instead of the system's.
 //   - tls_servername: the name in the upstreams' certificates. It excludes %NAME
@@ -191,8 +185,7 @@ import (
 // seamark_forward_retries_total{to}; seamark_forward_failures_total{to}, queries
 // that the upstream did not answer.
 //
-// The usual forward, and a stub zone with two servers of which the first is
-// preferred:
+// The usual forward, and a stub zone with two servers, the first one preferred:
 //
 //	.:1053 {
 //	    forward corp.example 10.0.0.10 10.0.0.11:5353 {

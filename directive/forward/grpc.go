@@ -54,7 +54,7 @@ import (
 //
 // Metrics, by to, the upstream: coredns_grpc_requests_total{to},
 // coredns_grpc_responses_total{to,rcode}, coredns_grpc_request_duration_seconds{to}, and
-// those of forward that begin with seamark_forward.
+// the metrics of forward that begin with seamark_forward.
 //
 //	.:1053 {
 //	    grpc example.org 10.0.0.10:443 10.0.0.11:443 {

@@ -331,7 +331,7 @@ func (c *client) Send(q *dns.Query) {
 	c.reply <- append([]byte(nil), q.Reply()...)
 }
 
-// ask sends a query and waits. The error is that of the query.
+// ask sends a query and waits. It returns the query's error.
 func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 	r.t.Helper()
 	c := &client{reply: make(chan []byte, 1)}

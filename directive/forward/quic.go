@@ -288,9 +288,9 @@ func (s quicSocket) ReadFrom(p []byte) (int, net.Addr, error) {
 
 func (s quicSocket) WriteTo(p []byte, _ net.Addr) (int, error) { return s.Write(p) }
 
-// SetReadBuffer does nothing: the standard size is enough for the replies to some hundred
+// SetReadBuffer does nothing: the standard size is enough for the replies to several hundred
 // queries. quic-go would print a warning without it.
 func (s quicSocket) SetReadBuffer(int) error { return nil }
 
-// SetWriteBuffer does nothing, too.
+// SetWriteBuffer does nothing either.
 func (s quicSocket) SetWriteBuffer(int) error { return nil }

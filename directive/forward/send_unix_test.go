@@ -27,7 +27,7 @@ func TestSocketBufferFull(t *testing.T) {
 		if !strings.HasPrefix(address, "192.0.2.1:") {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}
-		// A socket pair of which the other end is not read, with the smallest buffer.
+		// A socket pair whose other end is not read, with the smallest buffer.
 		pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
 		if err == nil {
 			err = syscall.SetsockoptInt(pair[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1)

@@ -17,7 +17,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// triedBefore is how many upstreams a query is sent to before those of the option fallback.
+// triedBefore is how many upstreams a query is sent to before the upstreams of the option
+// fallback.
 const triedBefore = 2
 
 // maxUpstreams is the maximum number of upstreams of a forward, as in CoreDNS.

@@ -159,7 +159,7 @@ func (d *database) value(key string, a netip.Addr) (string, bool) {
 	return value, true
 }
 
-// path returns the place of a key's value in a record of the database, and the value for
+// path returns the path of a key's value in a record of the database, and the value for
 // addresses without one. It returns nil if there is no such key.
 func (c *content) path(key string) (path []any, zero string) {
 	if c.hasNetworks {
@@ -198,7 +198,7 @@ func (c *content) path(key string) (path []any, zero string) {
 	return nil, ""
 }
 
-// text returns the value at a place in the record of an address, "" if there is none.
+// text returns the value at a path in the record of an address, "" if there is none.
 func (c *content) text(path []any, a netip.Addr) (string, error) {
 	r := c.Lookup(a)
 	if path[0] == "subdivisions" {

@@ -23,7 +23,7 @@ import (
 // DBFILE is a file in MaxMind's format (.mmdb) whose type contains City, Country or
 // Enterprise, or ASN or ISP: GeoLite2-City, DBIP-ASN-Lite. Its path is relative to the
 // directory of the directive root. The values are metadata of queries, so the server block
-// needs the directive metadata, too. Those of a City, Country or Enterprise database are
+// needs the directive metadata, too. The values of a City, Country or Enterprise database are
 //
 //	geoip/city/name                     Cambridge; all names are in English
 //	geoip/country/code                  GB, of ISO 3166-1
@@ -37,7 +37,7 @@ import (
 //	geoip/postalcode                    CB4
 //	geoip/subdivisions/code             ENG,CAM: of ISO 3166-2, the largest first
 //
-// and those of an ASN or ISP database
+// and the values of an ASN or ISP database
 //
 //	geoip/asn/number  396982
 //	geoip/asn/org     GOOGLE-CLOUD-PLATFORM
@@ -47,7 +47,7 @@ import (
 // type. A value is looked up when a directive uses it. See the directive metadata for the
 // directives that can.
 //
-// With edns-subnet the address is that of the query's EDNS Client Subnet option (RFC
+// With edns-subnet the address comes from the query's EDNS Client Subnet option (RFC
 // 7871), if it has one with a valid address and a prefix length other than 0. A client can
 // send any address there.
 //
@@ -56,7 +56,7 @@ import (
 // moment when it is read again, which happens when it has changed. A new file that is not
 // valid is logged, and the old database stays in use.
 //
-// Clients in France get other answers than all others:
+// Clients in France get other answers than the rest:
 //
 //	example.org:1053 {
 //	    metadata

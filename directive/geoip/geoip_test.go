@@ -369,7 +369,7 @@ func TestChangedFile(t *testing.T) {
 	eventually("the message", func() bool { return strings.Count(log.String(), want) >= 3 })
 }
 
-// The memory of a replaced database is freed, and so is that of a rejected one.
+// The memory of a replaced database is freed, and so is the memory of a rejected one.
 func TestChangedFileMemory(t *testing.T) {
 	inFolder(t)
 	const padding = 32 << 20

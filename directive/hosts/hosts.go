@@ -260,7 +260,7 @@ func (h *Handler) pointers(q *dns.Query, x *index, names []uint32) {
 	a := &q.Answer
 	for _, at := range names {
 		if len(a.Buf) > shrink*q.SizeLimit() {
-			q.TC = true // compression might make the others fit
+			q.TC = true // compression might make the other records fit
 			return
 		}
 		size := len(x.key(at)) + 1

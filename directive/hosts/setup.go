@@ -109,7 +109,7 @@ func (p *plan) checkPaths(d corefile.Directive, b *config.Block) error {
 	return errors.Join(errs...)
 }
 
-// A plan has the settings of a hosts directive, besides those of its Handler.
+// A plan has the settings of a hosts directive, besides its Handler's settings.
 type plan struct {
 	source
 	ttl      int

@@ -47,7 +47,7 @@ func newState(source string, log *slog.Logger, reg *metrics.Registry, apply func
 	}, "source", source)
 }
 
-// update applies data, unless it equals that of the last update or is invalid. err is
+// update applies data, unless it equals the data of the last update or is invalid. err is
 // the error of reading it.
 func (s *state) update(data map[string]string, err error) {
 	text := ""

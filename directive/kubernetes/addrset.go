@@ -8,14 +8,14 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A set is a set of values: a list, or a map if they are many. It is reused.
+// A set holds different values: in a list, or in a map if they are many. It is reused.
 type set[T comparable] struct {
 	list  []T
 	items map[T]struct{} // nil if the values are in the list
 	spare map[T]struct{} // for items; empty unless items is it
 }
 
-// mapThreshold is the number of values from which on a map is faster than a list.
+// mapThreshold is the smallest number of values for which a map is faster than a list.
 const mapThreshold = 24
 
 // maxSpare is the largest number of values for which a map is reused.
@@ -94,7 +94,7 @@ func unique[T comparable](values []T) []T {
 	return once
 }
 
-// An addrSet is the addresses and the hostnames of endpoints.
+// An addrSet holds the addresses and the hostnames of endpoints.
 type addrSet struct {
 	addrs set[netip.Addr]
 	hosts set[string]

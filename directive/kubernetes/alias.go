@@ -2,10 +2,10 @@ package kubernetes
 
 import "strings"
 
-// An alias is the one name that the served endpoints of a headless Service have, if all
-// of them are in EndpointSlices with addressType FQDN. The names of the Service, of these
-// endpoints and of their ports are then CNAMEs, as in CoreDNS. Several names have no
-// answer: a name has one CNAME.
+// An alias is the target of the CNAME records of a headless Service whose served
+// endpoints are all in EndpointSlices with addressType FQDN and have one name. The names
+// of the Service, of these endpoints and of their ports are then CNAMEs, as in CoreDNS.
+// If the endpoints have several names, there is no answer: a name has one CNAME.
 type alias struct {
 	record string          // the CNAME record, with the owner wire.OwnerIsQuestion
 	labels map[string]bool // of the endpoints
@@ -21,9 +21,9 @@ func (e *entry) alias() *alias {
 	return nil
 }
 
-// findAlias returns the alias of a Service with these slices, none of which has an
-// endpoint with an address. It returns nil if there are no names or several. The label
-// of an endpoint without a hostname is its name with dashes.
+// findAlias returns the alias of a Service with these slices, whose endpoints have no
+// addresses. It returns nil if there are no names or several. The label of an endpoint
+// without a hostname is its name with dashes.
 func (s *serviceSpec) findAlias(ix *Index, slices []part) *alias {
 	a, target := &alias{labels: map[string]bool{}, zones: map[string]bool{}}, ""
 	unions := portUnions{sets: &ix.portSets}

@@ -10,14 +10,14 @@ type endpointRef struct {
 	ep    cluster.Endpoint
 }
 
-// An endpointDiff is the endpoints by which two states of a Service's slices differ. An
+// An endpointDiff has the endpoints by which two states of a Service's slices differ. An
 // endpoint that becomes ready is both removed and added.
 type endpointDiff struct{ removed, added []endpointRef }
 
 // amendEntry makes the entry of a Service after a change of some of its slices, from
-// the old entry and the endpoints that differ. The result equals that of buildEntry,
-// but the cost is that of the changed slices. It returns nil, and the entry has to be
-// built, if endpoints share an address or hostname, or if the spec has changed.
+// the old entry and the endpoints that differ. The result equals buildEntry's, but
+// the cost depends on the changed slices alone. It returns nil, and the entry has to
+// be built, if endpoints share an address or hostname, or if the spec has changed.
 func (ix *Index) amendEntry(old *entry, spec *serviceSpec, all []pendingPart, partChanges []partChange) *entry {
 	x := ix.settings.k8sExternal
 	switch {

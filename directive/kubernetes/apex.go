@@ -51,7 +51,7 @@ func (l *lookup) serverAddrs(servers []nameServer) (all []netip.Addr) {
 	return all
 }
 
-// A nameServer is its labels in front of the zone, and its addresses.
+// A nameServer has the labels of a name server in front of the zone, and its addresses.
 type nameServer struct {
 	labels string
 	addrs  []netip.Addr
@@ -83,8 +83,8 @@ func (l *lookup) writeNS(servers []nameServer) {
 	}
 }
 
-// dnsService is the Service that selects the DNS servers of a cluster: the one that
-// kubeadm makes and Kubernetes' own tests expect.
+// dnsService is the Service that selects the DNS servers of a cluster. kubeadm
+// makes it, and Kubernetes' own tests expect it.
 const dnsService = "\x08kube-dns\x0bkube-system"
 
 // maxOwnServices limits how many Services are considered the server's own: any tenant

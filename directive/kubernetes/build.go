@@ -54,7 +54,7 @@ func (ix *Index) buildEntry(k *serviceKey, spec serviceSpec, from []pendingPart)
 func (e *entry) derive(set settings, recorded bool) {
 	switch {
 	case !recorded:
-	case len(e.answerParts) == 1: // its records are those of the Service's name
+	case len(e.answerParts) == 1: // its records are the records of the Service's name
 		p := &e.answerParts[0]
 		e.records, e.aEnd = p.data[p.endpointsEnd:], p.aEnd-p.endpointsEnd
 	default:

@@ -8,7 +8,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A serviceChange is what the next flush changes of a Service or ServiceImport.
+// A serviceChange is the pending change of a Service or ServiceImport, which the
+// next flush applies.
 type serviceChange struct {
 	key      *serviceKey
 	imported bool
@@ -28,7 +29,7 @@ type sliceChange struct {
 // serviceChanges are the changes since the last flush. The zero value is empty.
 type serviceChanges struct {
 	ordered []*serviceChange
-	byKey   [2]map[string]*serviceChange // by serviceKey.labels; those of imports last
+	byKey   [2]map[string]*serviceChange // by serviceKey.labels; Services, then imports
 	buf     []byte                       // for building a key
 }
 

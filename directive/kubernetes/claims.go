@@ -2,8 +2,8 @@ package kubernetes
 
 import "net/netip"
 
-// A claimConflict is an address that endpoints of Services of several namespaces have, one
-// of which no targetRef identifies.
+// A claimConflict is an address that endpoints of Services of several namespaces share, at
+// least one of them without a targetRef that identifies it.
 type claimConflict struct {
 	addr         netip.Addr
 	claim, other *serviceKey

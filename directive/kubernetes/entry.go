@@ -28,7 +28,7 @@ func (k *serviceKey) objectKey() cluster.Key {
 // namespaceLabel returns the label of the namespace in wire form.
 func (k *serviceKey) namespaceLabel() string { return k.labels[1+k.labels[0]:] }
 
-// sortsBefore reports whether the Service's name is before that of the other.
+// sortsBefore reports whether the Service's name is before the other's.
 func (k *serviceKey) sortsBefore(o *serviceKey) bool {
 	a, b := k.objectKey(), o.objectKey()
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace)) < 0
@@ -46,7 +46,7 @@ type namespace struct {
 	hash, importHash uint32
 }
 
-// An entry is what the index holds of one Service or ServiceImport: its spec, its
+// An entry is the state of one Service or ServiceImport in the index: its spec, its
 // endpoints, and their records. It is immutable.
 type entry struct {
 	key *serviceKey

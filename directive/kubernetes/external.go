@@ -27,7 +27,7 @@ import (
 // of the cluster. Without ZONE it serves the zones of the block. At least one must not be a
 // reverse zone; PTR records point to names in the first of those.
 //
-// A Service's addresses are those of spec.externalIPs and status.loadBalancer.ingress. If
+// A Service's addresses come from spec.externalIPs and status.loadBalancer.ingress. If
 // it has none, but its load balancer has a host name, the Service has a CNAME to the first
 // one, with the target's own answer. These are the names in a ZONE:
 //
@@ -63,7 +63,7 @@ import (
 // beside it; in a namespace named like LABEL all Services but ns1 are answered; zone
 // transfers are refused.
 type External struct {
-	handler    Handler // of the zones; its index is that of kubernetes
+	handler    Handler // of the zones, with the index of kubernetes
 	kubernetes *Handler
 	apex       string // in wire form
 	headless   bool

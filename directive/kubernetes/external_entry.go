@@ -9,7 +9,7 @@ import (
 // externalEntry returns the entry that k8s_external answers from: the Service with the
 // addresses by which clients outside the cluster reach it, or with the host name of its
 // load balancer as the target of a CNAME. With the option headless, a headless Service
-// without such addresses has its endpoints. It returns nil if there is nothing of these.
+// without such addresses has its endpoints. It returns nil if the Service has none of these.
 func (e *entry) externalEntry(set externalSettings) *entry {
 	out := &entry{key: e.key, serviceSpec: e.serviceSpec}
 	switch x := e.external; {

@@ -34,7 +34,7 @@ func randomExternalObject(r *rand.Rand) (cluster.Kind, cluster.Object) {
 	return cluster.Services, s
 }
 
-// After any changes the answers and the serial are equal to those of a new index
+// After any changes the answers and the serial are equal to the results of a new index
 // of the same objects.
 func TestExternalRandomChanges(t *testing.T) {
 	var names []string

@@ -42,15 +42,15 @@ import (
 //	SVC.NS.NAME.svc.TOPOLOGY-ZONE.REGION.DOMAIN
 //
 // A headless Service needs a ready endpoint for that, one with a ClusterIP any endpoint,
-// an ExternalName none. TOPOLOGY-ZONE and REGION are those of this cluster's first Node,
-// by name, that has the labels topology.kubernetes.io/zone and
-// topology.kubernetes.io/region, or failure-domain.beta.kubernetes.io/zone and
-// failure-domain.beta.kubernetes.io/region instead. Allow the service account to list and
-// watch nodes; with manifests the Nodes among them count. While no Node has both labels, a
-// name that leads to another cluster is SERVFAIL. ready does not wait for it.
+// an ExternalName none. TOPOLOGY-ZONE and REGION come from this cluster's first Node, by
+// name, that has the labels topology.kubernetes.io/zone and topology.kubernetes.io/region,
+// or failure-domain.beta.kubernetes.io/zone and failure-domain.beta.kubernetes.io/region
+// instead. Allow the service account to list and watch nodes; with manifests the Nodes
+// among them count. While no Node has both labels, a name that leads to another cluster is
+// SERVFAIL. ready does not wait for it.
 //
 // SVC must be a label of RFC 1035 and NS one of RFC 1123; kubernetes answers all other
-// names. A federated name has as many labels as that of an endpoint, EP.SVC.NS.svc.ZONE, so
+// names. A federated name has as many labels as the name of an endpoint, EP.SVC.NS.svc.ZONE, so
 // endpoints in a namespace named NAME have no names, unless EP is not a label of RFC 1035,
 // for example because it begins with a digit.
 //
@@ -64,9 +64,9 @@ import (
 //	    }
 //	}
 //
-// Same as CoreDNS up to 1.6: syntax. Differs from it: answers are those of kube-dns, so a
+// Same as CoreDNS up to 1.6: syntax. Differs from it: answers follow kube-dns, so a
 // Service without endpoints leads to another cluster, and one in this cluster is the target
-// of a CNAME; without ZONES the zones are those of kubernetes and not of the block.
+// of a CNAME; without ZONES the zones are kubernetes' and not the block's.
 //
 // Same as kube-dns: names and targets. Differs: labels of Nodes are followed (kube-dns reads
 // them once) and may be topology.kubernetes.io's; a query of every type has the CNAME,

@@ -17,7 +17,7 @@
 // entry in the table (publish.go). At the end it applies the addresses that differ to
 // the [reverseIndex] (reverse.go).
 //
-// The files of the index do not refer to those of the handlers. Both are one package,
+// The files of the index do not refer to the files of the handlers. Both are one package,
 // because an answer copies the bytes of an entry: the index would have to export the
 // fields of all its types.
 package kubernetes

@@ -36,7 +36,7 @@ type Index struct {
 	importSerial atomic.Uint32
 	objects      [cluster.Kinds]atomic.Int64 // the number of objects in the index
 
-	tableFrom int // number of endpoints from which on an entry has a table
+	tableFrom int // smallest number of endpoints for which an entry has a table
 
 	origins atomic.Pointer[cluster.ReadOrigin] // nil before the source runs
 
@@ -58,7 +58,7 @@ type Index struct {
 	diff        endpointDiff
 	addrSet     addrSet
 
-	undos []*undo // record what changes; empty unless other servers copy zones
+	undos []*undo // record changes; empty unless other servers copy zones
 }
 
 // A podCount is the number of pods in a namespace that have an address.

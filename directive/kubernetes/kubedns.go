@@ -6,7 +6,7 @@ import (
 )
 
 // This file is the option compatible kube-dns: the labels that kube-dns makes of
-// addresses, and its names below those of Services.
+// addresses, and its names below the names of Services.
 
 const (
 	kubednsPriority = 10 // of all its SRV records

@@ -17,7 +17,7 @@ func newLatency(r *metrics.Registry) *latency {
 		for i, b := 0, 0.001; i < 20; i, b = i+1, b*2 {
 			bounds = append(bounds, b)
 		}
-		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds", "From a change of endpoints until it is answered.",
+		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds", "Time from a change of endpoints until answers contain it.",
 			bounds, "service_kind", name)
 	}
 	return &latency{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}

@@ -13,7 +13,7 @@ import (
 )
 
 // This file and the live*.go files serve the zones to the directive transfer. The index
-// records in an undo what changes. A liveZones collects the changes of gatherTime, makes the
+// records changes in an undo. A liveZones collects the changes of gatherTime, makes the
 // records that differ, and adds them to the journals of its zones, which are the differences
 // that IXFR sends. Without transfer there is none of this.
 

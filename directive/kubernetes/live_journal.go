@@ -19,8 +19,8 @@ const maxJournal = 8 << 20
 const serialUnits = 64
 
 // firstSerial returns the serial number of the first version. It is a second ahead, so that it
-// is greater than that of the last change before a restart or a reload, also if these take less
-// than a unit.
+// is greater than the serial number of the last change before a restart or a reload, even if
+// they take less than a unit.
 func firstSerial(now time.Time) uint32 { return serialAt(now) + serialUnits }
 
 // serialAt returns the time in units of serial numbers.

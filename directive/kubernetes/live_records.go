@@ -160,7 +160,7 @@ func (g *generator) recordsOf(e *entry, names nameSet, yield func([]byte) bool) 
 }
 
 // resolveEntry answers a query for labels in front of the Service's name from an entry, which
-// may differ from that of the index.
+// may differ from the entry in the index.
 func (g *generator) resolveEntry(e *entry, labels string, t wire.Type) {
 	g.name = append(append(append(append(g.name[:0], labels...), e.key.labels...), "\x03svc"...), g.zone.name...)
 	if len(g.name) > wire.MaxName {
@@ -170,7 +170,7 @@ func (g *generator) resolveEntry(e *entry, labels string, t wire.Type) {
 	g.resolve(g.name, t, func(l *lookup) result { return l.serviceRecords(e) })
 }
 
-// A nameSet is names as labels in front of a Service's, in wire form.
+// A nameSet holds the labels of names in front of a Service's name, in wire form.
 type nameSet map[string]struct{}
 
 func (s nameSet) add(labels []byte) { s[string(labels)] = struct{}{} }

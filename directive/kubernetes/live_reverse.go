@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-// A reverseState is the Services and pods at a moment, for PTR records.
+// A reverseState finds the Services and pods of one moment, for PTR records.
 type reverseState struct {
 	entry  func(*serviceKey) *entry // the visible entry of a Service, or nil
 	hasPod func(podKey []byte) bool

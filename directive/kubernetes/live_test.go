@@ -32,7 +32,7 @@ type zoneReplica struct {
 	records map[string]bool // in wire form, without the SOA record
 }
 
-// transfer replaces the records by those of a version.
+// transfer replaces the records by the records of a version.
 func (r *zoneReplica) transfer(v zone.Version) error {
 	r.records = map[string]bool{}
 	first := true

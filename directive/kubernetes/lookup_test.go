@@ -48,7 +48,7 @@ func record(name string, ttl uint32, qtype, rdata string) string {
 // A cnameQuery is a query for a name of a chain of CNAMEs.
 type cnameQuery struct{ name, qtype string }
 
-// replies returns the correct replies, of which the server may send any. name is
+// replies returns the correct replies. The server may send any of them. name is
 // in lower case.
 func (m *model) replies(name, qtype string, before ...cnameQuery) []reply {
 	zone := m.zone(name)
@@ -199,7 +199,7 @@ func (m *model) podName(name, zone string) (rrsets, bool) {
 }
 
 // preferredRecords returns the records of ZONE.prefer._zone if no endpoint is in that
-// topology zone: those of all endpoints.
+// topology zone: the records of all endpoints.
 func (m *model) preferredRecords(name string) (rrsets, bool) {
 	const prefer = "prefer._zone."
 	i := strings.LastIndex(name, "."+prefer)

@@ -51,7 +51,7 @@ func (e *entry) addRecords(p *part, ttl uint32) {
 	p.data += spec.records
 }
 
-// A mergedEndpoint is the addresses of one label, under construction.
+// A mergedEndpoint collects the addresses of one label.
 type mergedEndpoint struct {
 	endpoints []cluster.Endpoint
 	addrs     map[netip.Addr]int // indexes of the endpoints by address, if they are many
@@ -92,7 +92,7 @@ func (s *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
 	return groupByPorts(all)
 }
 
-// maxUnion limits the ports that the unions of a Service's port sets have in all. As a
+// maxUnion limits the total number of ports in the unions of a Service's port sets. As a
 // rule slices that share an endpoint have few ports. Without a limit a tenant could
 // give thousands of endpoints the ports of all slices.
 const maxUnion = 1 << 16
@@ -179,7 +179,7 @@ func (m *mergedEndpoint) find(ip netip.Addr) (i int, ok bool) {
 	return i, ok
 }
 
-// A portGroup is the endpoints with equal ports.
+// A portGroup collects endpoints with equal ports.
 type portGroup struct {
 	ports   *portSet
 	packed  []byte

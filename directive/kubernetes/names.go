@@ -189,7 +189,7 @@ func appendDotted(buf []byte, name string) []byte {
 	return buf
 }
 
-// isLabels reports whether labels are those of a dotted name.
+// isLabels reports whether labels equal the labels of a dotted name.
 func isLabels(labels []byte, name string) bool {
 	var room [wire.MaxName]byte
 	return string(appendDotted(room[:0], name)) == string(labels)

@@ -82,9 +82,9 @@ func (s *serviceSpec) object(key cluster.Key) *cluster.Service {
 }
 
 // Load fills an empty index with the objects of a snapshot. All kinds count as listed, but
-// the index is not synced: the first list of each kind deletes what it lacks. After an
-// error the index cannot be used. Since a server does not answer before, the reverse names
-// are indexed on another goroutine.
+// the index is not synced: the first list of each kind deletes objects that the list
+// lacks. After an error the index cannot be used. No query reads the index yet, so another
+// goroutine may index the reverse names meanwhile.
 func (ix *Index) Load(s *snapshot.Snapshot) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -115,7 +115,7 @@ func (ix *Index) Load(s *snapshot.Snapshot) error {
 	}
 	n := 0
 	err := s.Each(func(kind cluster.Kind, o cluster.Object) {
-		if _, ok := o.(*cluster.Service); ok { // and all slices of the one before have been put
+		if _, ok := o.(*cluster.Service); ok { // and all slices of the previous Service have been put
 			if n++; n%groupServices == 0 {
 				flush()
 			}

@@ -8,9 +8,10 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A portSet is the ports of a Service or of an EndpointSlice, and the ID of the
-// cluster that the endpoints are in. Equal ones share memory: a cluster has few.
-// It is immutable. A tenant may list 20,000 ports, so an answer never scans them.
+// A portSet holds the ports of a Service or of an EndpointSlice, and the ID of the
+// cluster that the endpoints are in. Equal sets share memory: a cluster has few
+// different ones. It is immutable. A tenant may list 20,000 ports, so an answer
+// never scans them.
 type portSet struct {
 	cluster string // "" is this cluster
 	ports   []cluster.Port
@@ -20,8 +21,8 @@ type portSet struct {
 	hash    uint32      // of the cluster and the ports
 }
 
-// A namedPort is the port numbers that have one name and protocol. The API allows
-// one; slices that share an endpoint may disagree.
+// A namedPort has the numbers of the ports with one name and protocol. The API
+// allows one number; slices that share an endpoint may disagree.
 type namedPort struct {
 	protocol, name string
 	numbers        []uint16

@@ -2,9 +2,9 @@ package kubernetes
 
 import "github.com/seamark/seamark/cluster"
 
-// flush applies the pending changes, one Service after the other. kind is that of the
-// objects that have changed. The reverse index follows at the end: until then a
-// reverse name leads to the Service as it was, or does not exist.
+// flush applies the pending changes, one Service after the other. kind is the kind of
+// the changed objects. The reverse index follows at the end: until then a reverse
+// name leads to the Service as it was, or does not exist.
 func (ix *Index) flush(kind cluster.Kind) {
 	ix.flushServices()
 	if ix.haveListed(kind, kind) || !ix.reverseChange.deferrable(ix.reverseLen) || !ix.claimChange.deferrable(ix.reverseLen) {
@@ -16,7 +16,7 @@ func (ix *Index) flush(kind cluster.Kind) {
 	}
 }
 
-// flushServices applies the pending changes, except for those of reverse names.
+// flushServices applies the pending changes, except the changes of reverse names.
 func (ix *Index) flushServices() {
 	ix.applyToggled()
 	for _, c := range ix.changes.ordered {
@@ -129,7 +129,7 @@ func (ix *Index) releaseBuffers() {
 }
 
 // applyToggled adds the references of namespaces that have been exposed, and removes
-// those of hidden ones, so that answers need not skip them.
+// the references of hidden namespaces, so that answers need not skip them.
 func (ix *Index) applyToggled() {
 	if len(ix.toggled) == 0 {
 		return

@@ -68,7 +68,7 @@ func (l *lookup) haveListed(kind cluster.Kind) bool {
 }
 
 // needsEndpoints reports whether the answer depends on the Service's endpoints. Names
-// of a Service with ClusterIPs do not, as a rule.
+// of a Service with ClusterIPs usually do not.
 func (e *entry) needsEndpoints(l *lookup) bool {
 	if e == nil || !e.known() || e.externalName {
 		return false
@@ -113,7 +113,7 @@ func (l *lookup) services() result {
 	return l.serviceRecords(e)
 }
 
-// serviceRecords answers a name at or below that of a Service.
+// serviceRecords answers a name at or below the name of a Service.
 func (l *lookup) serviceRecords(e *entry) result {
 	s := serviceLookup{lookup: l, entry: e, prefix: l.depth - 3}
 	if e.externalName {

@@ -50,8 +50,8 @@ type reverseIndex struct {
 	ipv4, ipv6 ordered.Index[addrLeaf, *addrLeaf]
 }
 
-// An addrLeaf is consecutive references of one address family: their addresses in
-// one piece, and the Services that have them.
+// An addrLeaf holds consecutive references of one address family: their addresses
+// in one piece, and the Services that have them.
 type addrLeaf struct {
 	addrs    []byte
 	services []*serviceKey
@@ -142,8 +142,8 @@ func (l *addrLeaf) addr(i int) []byte {
 	return l.addrs[i*width:][:width]
 }
 
-// find returns how many references are before that of the service to addr, and
-// reports whether that one exists.
+// find returns how many references sort before the service's reference to addr, and
+// reports whether this reference exists.
 func (l *addrLeaf) find(service *serviceKey, addr []byte) (int, bool) {
 	i := search(l.addrs, addr)
 	for ; i < len(l.services) && bytes.Equal(l.addr(i), addr); i++ {
@@ -237,8 +237,8 @@ func (c *addrCursor) advance() bool {
 	return false
 }
 
-// skipNamespace moves over the references of the Service's namespace to the address. x is
-// the index that the cursor is from. Advance moves to the reference after them.
+// skipNamespace moves over the references of the Service's namespace to the address;
+// advance then moves to the reference after them. x is the index of the cursor.
 func (c *addrCursor) skipNamespace(x *reverseIndex) {
 	addr, namespace := c.leaves.Leaf.addr(c.next-1), c.service.namespaceLabel()
 	if c.skip(addr, namespace); c.next < len(c.leaves.Leaf.services) {
@@ -256,8 +256,8 @@ func (c *addrCursor) skipNamespace(x *reverseIndex) {
 	}
 }
 
-// skip moves over the references of the leaf up to the last one of a namespace to an
-// address.
+// skip moves over the leaf's references up to and including a namespace's references
+// to an address.
 func (c *addrCursor) skip(addr []byte, namespace string) {
 	leaf := c.leaves.Leaf
 	c.next += sort.Search(len(leaf.services)-c.next, func(i int) bool {
@@ -272,7 +272,7 @@ func (c *addrCursor) addr() netip.Addr {
 	return ip
 }
 
-// A reverseChange is references to be added to a reverse index, and to be removed.
+// A reverseChange has the references to add to a reverse index, and to remove from it.
 type reverseChange struct{ add, remove []addrRef }
 
 // applyChange applies a change and empties it.

@@ -7,7 +7,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A selection is the endpoints that a name stands for. A field that is nil selects all.
+// A selection describes the endpoints that a name stands for. A field that is nil selects all.
 type selection struct {
 	clusterIPs bool       // the Service's ClusterIPs instead of endpoints
 	portless   bool       // SRV records have port 0

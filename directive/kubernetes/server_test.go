@@ -245,7 +245,7 @@ func load(ix *Index, objects ...cluster.Object) *Index {
 	return ix
 }
 
-// relist sends the index a list as a source does: in groups, of which the last is smaller,
+// relist sends the index a list as a source does: in groups, the last one smaller,
 // and then its end.
 func relist(ix *Index, kind cluster.Kind, list []cluster.Object) {
 	listed := make(map[cluster.Key]bool, len(list))

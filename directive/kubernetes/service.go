@@ -176,7 +176,7 @@ func (s *serviceLookup) zoneName() result {
 	return s.endpointsName(&selection{})
 }
 
-// aliasName answers a name at or below that of a Service with an alias.
+// aliasName answers a name at or below the name of a Service with an alias.
 func (s *serviceLookup) aliasName(a *alias) result {
 	switch {
 	case s.prefix == 0, s.prefix == 1 && a.labels[string(s.label(0))]:

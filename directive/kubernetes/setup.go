@@ -53,7 +53,7 @@ import (
 //
 // # Names
 //
-// These are the names in a ZONE. Their TTL is that of the option ttl.
+// These are the names in a ZONE. The option ttl sets their TTL.
 //
 //	SVC.NS.svc                      A, AAAA: the ClusterIPs, or the ready endpoints of a headless Service
 //	                                CNAME: the target of an ExternalName, with the target's own answer;
@@ -75,14 +75,14 @@ import (
 // kube-system; without it, the Services with a ClusterIP that have this server as an
 // endpoint; without these, ns.dns. So it does not change with the addresses of Pods.
 //
-// Of several endpoints with one address, the ones whose targetRef names a Pod of their
-// namespace or a Node have PTR records, as have those of default/kubernetes. The others
-// have PTR records only if there are none of these: a tenant who may write EndpointSlices
-// can give them any address. Such a tenant can also write any targetRef. Use ptr verified
-// to reject all claims to addresses that are not the tenant's: an endpoint then has a PTR
-// record only if a Pod of its Service's namespace has its address. It watches Pods, as
-// pods verified does, which needs the permission to list and watch them; endpoints outside
-// the cluster lose their PTR records.
+// If several endpoints have one address, the endpoints whose targetRef names a Pod of
+// their namespace or a Node have PTR records, and so have the endpoints of
+// default/kubernetes. The others have PTR records only if there are no such endpoints: a
+// tenant with write access to EndpointSlices can give them any address. Such a tenant can
+// also write any targetRef. Use ptr verified to reject all claims to addresses that are
+// not the tenant's: an endpoint then has a PTR record only if a Pod of its Service's
+// namespace has its address. It watches Pods, as pods verified does, which needs the
+// permission to list and watch them; endpoints outside the cluster lose their PTR records.
 //
 // A headless Service whose EndpointSlices have addressType FQDN is answered like an
 // ExternalName, and so are the names of its endpoints and ports, if all ready endpoints
@@ -134,8 +134,9 @@ import (
 // endpoints (112 MB) need 55 MB of memory and 6 s of CPU time; a YAML file of them needs
 // about 180 MB and 9 s. A YAML file may have up to 64 MB, a JSON file 1 GB.
 //
-// pods verified and ptr verified watch all Pods, with node those of one node; other options
-// do not. EXPRESSION is a label selector as in the API: "tier in (front, back), !internal".
+// pods verified and ptr verified watch all Pods, with node the Pods of one node; other
+// options do not. EXPRESSION is a label selector as in the API: "tier in (front, back),
+// !internal".
 //
 //	.:1053 {
 //	    kubernetes cluster.local 10.96.0.0/16 10.244.0.0/16 {
@@ -151,9 +152,9 @@ import (
 // answers the names of Services with ClusterIPs, their ports and their reverse names, and
 // ExternalNames. Names that depend on endpoints go to the next handler, which must be a
 // forward of all the zones, to servers that watch everything: the names of headless Services
-// and below them, those of the endpoints of Services with ClusterIPs, and reverse names of
-// other addresses. So does every name until the lists have been received, and ready reports
-// true meanwhile. Other names that do not exist are NXDOMAIN at once. The options
+// and below them, the names of the endpoints of Services with ClusterIPs, and reverse names
+// of other addresses. So does every name until the lists have been received, and ready
+// reports true meanwhile. Other names that do not exist are NXDOMAIN at once. The options
 // noendpoints, ignore empty_service, zonal, endpoint_pod_names, ptr verified, compatible
 // kube-dns, wildcards and multicluster need EndpointSlices, as do transfer, federation and
 // k8s_external with headless: with only services they are refused.
@@ -257,20 +258,20 @@ import (
 // have a single primary.
 //
 // A copy has the records of all names above, with their TTLs, of endpoints and, with pods
-// verified, of Pods. It does not have answers that are made for any name: those of pods
-// insecure, of wildcards, of prefer for topology zones without endpoints, and other
-// spellings of the IPv6 address of a Pod. Names without records that have no records below
-// them do not exist in a copy, such as pod with pods disabled, and namespaces without
-// Services. A name has at most 4 MB of records of a type: the rest of a larger Service, with
-// tens of thousands of ports and endpoints, is missing. BIND logs a warning for the addresses
-// of _PORT._PROTO, whose names are not those of hosts, and accepts them. It rejects a zone with
-// a name that has more than 100 records of a type, such as a headless Service with 101
-// endpoints, unless its option max-records-per-type is larger, or 0 for no limit.
+// verified, of Pods. It does not have answers that are made for any name: answers of pods
+// insecure, of wildcards, of prefer for topology zones without endpoints, and other spellings
+// of the IPv6 address of a Pod. Names without records that have no records below them do not
+// exist in a copy, such as pod with pods disabled, and namespaces without Services. A name has
+// at most 4 MB of records of a type: the rest of a larger Service, with tens of thousands of
+// ports and endpoints, is missing. BIND logs a warning for the addresses of _PORT._PROTO, whose
+// names are not host names, and accepts them. It rejects a zone with a name that has more than
+// 100 records of a type, such as a headless Service with 101 endpoints, unless its option
+// max-records-per-type is larger, or 0 for no limit.
 //
 // # Limits
 //
-// An answer costs as much CPU time as its reply is large, whatever an object holds. Where
-// slices of one Service share endpoints, their ports are merged up to 65,536 in all; further
+// The CPU time of an answer depends on the size of its reply, whatever an object holds. Where
+// slices of one Service share endpoints, their ports are merged up to 65,536 in total; further
 // ports of such an endpoint are left out.
 //
 // # Metadata
@@ -286,28 +287,27 @@ import (
 //
 // # Metrics
 //
-// seamark_kubernetes_data_age_seconds, _events_total, _relists_total and
-// _watch_errors_total, each by resource.
-// seamark_kubernetes_comparisons_total{resource,result}: every ten minutes the versions of
-// all objects are compared with a list of their metadata, in pages of 500. If a watch has
-// missed a change, the result is different, a warning is logged, and the objects are listed
-// again. A comparison whose requests fail is failed. More than 30,000 objects are compared
-// less often, and with only services or node it is done every hour.
+// seamark_kubernetes_data_age_seconds, _events_total, _relists_total and _watch_errors_total,
+// each by resource. seamark_kubernetes_comparisons_total{resource,result}: every ten minutes
+// the versions of all objects are compared with a list of their metadata, in pages of 500. If
+// a watch has missed a change, the result is different, a warning is logged, and the objects
+// are listed again. A comparison whose requests fail is failed. More than 30,000 objects are
+// compared less often, and with only services or node it is done every hour.
 // seamark_kubernetes_ptr_conflicts{zones} is the number of addresses that endpoints of
-// Services in several namespaces have, one of which no targetRef identifies; one of them is
-// logged, at most once a minute.
+// Services in several namespaces share, with at least one endpoint that no targetRef
+// identifies. One such address is logged, at most once a minute.
 // seamark_kubernetes_records_hash{zones} is a hash of all records: replicas with equal data
-// and options have equal hashes. seamark_kubernetes_stale{zones} is 1 while answers are from
-// a snapshot. seamark_kubernetes_synced{zones,resource} is 1 once all objects of the kind have
+// and options have equal hashes. seamark_kubernetes_stale{zones} is 1 while answers are from a
+// snapshot. seamark_kubernetes_synced{zones,resource} is 1 once all objects of the kind have
 // been received, and seamark_kubernetes_objects{zones,resource} is their number.
-// coredns_kubernetes_dns_programming_duration_seconds{service_kind} is the time from a
-// change of endpoints (endpoints.kubernetes.io/last-change-trigger-time of the
-// EndpointSlice) until it is answered. service_kind is cluster_ip, headless_with_selector
-// or headless_without_selector; lists are not observed.
+// coredns_kubernetes_dns_programming_duration_seconds{service_kind} is the time from a change
+// of endpoints (endpoints.kubernetes.io/last-change-trigger-time of the EndpointSlice) until
+// it is answered. service_kind is cluster_ip, headless_with_selector or
+// headless_without_selector; lists are not observed.
 // coredns_kubernetes_rest_client_request_duration_seconds{verb,host},
 // _rate_limiter_duration_seconds{verb,host} (the wait for apiserver_qps) and
-// _requests_total{method,code,host} are about requests to the API server. A watch is
-// observed when its response begins.
+// _requests_total{method,code,host} are about requests to the API server. A watch is observed
+// when its response begins.
 //
 // Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers for which the
 // specification or an RFC requires others; each is in docs/reference/differences.md. Ours:
@@ -372,7 +372,7 @@ type options struct {
 	snapshot       string // file
 	podsByAddr     bool   // another directive finds pods by address
 	preferZone     bool   // zonal prefer
-	zone           string // its ZONE; "" is that of the node
+	zone           string // its ZONE; "" means the node's
 	k8sExternal    externalSettings
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	snapshotCheck    = time.Second // between two checks whether the file is to be written
+	snapshotCheck    = time.Second // between two checks whether the file must be written
 	snapshotInterval = time.Minute // between two writes, and before the first repetition of one that failed
 	snapshotRetry    = time.Hour   // longest wait before the repetition of a write that failed
 )
@@ -146,7 +146,7 @@ func (f *snapshotFile) logError(err error, retry time.Duration) {
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
 		action = "let the server write into the directory of the file"
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, fs.ErrExist):
-		action = "name a file that is no directory"
+		action = "name a file, not a directory"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		action = "create the directory of the file"
 	}

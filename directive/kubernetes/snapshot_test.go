@@ -176,7 +176,7 @@ func TestSnapshotFileErrors(t *testing.T) {
 		f.done.Go(func() { f.run(ctx) })
 		time.Sleep(8 * snapshotInterval)
 		synctest.Wait()
-		if got := log.String(); strings.Count(got, "\n") != 4 || strings.Count(got, `action="name a file that is no directory"`) != 4 || !strings.Contains(got, "duration=8m0s") {
+		if got := log.String(); strings.Count(got, "\n") != 4 || strings.Count(got, `action="name a file, not a directory"`) != 4 || !strings.Contains(got, "duration=8m0s") {
 			t.Errorf("log of a directory in place of the file: got\n%s\nwant 4 lines, after 0, 1, 3 and 7 minutes", got)
 		}
 		if err := os.RemoveAll(f.path); err != nil {

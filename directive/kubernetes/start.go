@@ -133,10 +133,10 @@ func (w *watchedCluster) exportState(ctx context.Context, reg *metrics.Registry,
 	for _, kind := range kinds {
 		defer reg.TemporaryGauge("seamark_kubernetes_synced", "1 once all objects of the kind have been received, 0 before that.",
 			func() float64 { return float64(w.syncedKinds.Load() >> kind & 1) }, "zones", zones, "resource", kind.String())()
-		defer reg.TemporaryGauge("seamark_kubernetes_objects", "Objects of the kind that answers are made of.",
+		defer reg.TemporaryGauge("seamark_kubernetes_objects", "Objects in the index, by kind.",
 			func() float64 { return float64(w.objects[kind].Load()) }, "zones", zones, "resource", kind.String())()
 	}
-	defer reg.TemporaryGauge("seamark_kubernetes_stale", "1 while answers are from a snapshot, since not all objects have been received.", func() float64 {
+	defer reg.TemporaryGauge("seamark_kubernetes_stale", "1 while answers come from a snapshot because not all objects have been received.", func() float64 {
 		if w.loaded && !w.Synced() {
 			return 1
 		}
@@ -177,7 +177,7 @@ const (
 func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg *metrics.Registry, zones string) {
 	var counted atomic.Int64
 	defer reg.TemporaryGauge("seamark_kubernetes_ptr_conflicts",
-		"Addresses that endpoints of Services in several namespaces have, one of which no targetRef identifies.",
+		"Addresses that endpoints of Services in several namespaces share, with at least one endpoint that no targetRef identifies.",
 		func() float64 { return float64(counted.Load()) }, "zones", zones)()
 	tick := time.NewTicker(claimInterval)
 	defer tick.Stop()
@@ -187,7 +187,7 @@ func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg 
 		if n > int(counted.Swap(int64(n))) && time.Since(warned) >= claimWarnings {
 			warned = time.Now()
 			claim, other := c.claim.objectKey(), c.other.objectKey()
-			log.Warn("kubernetes: Endpoints of several namespaces have one address, restrict write access to EndpointSlices", "address", c.addr,
+			log.Warn("kubernetes: Endpoints of several namespaces share one address, restrict write access to EndpointSlices", "address", c.addr,
 				"namespace", claim.Namespace, "service", claim.Name, "other_namespace", other.Namespace, "other_service", other.Name, "count", n)
 		}
 		for now := serial; now == serial; now = w.serial.Load() { // it has changed if any record has

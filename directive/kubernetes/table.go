@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// largeService is how many endpoints a Service has from which on they are found
-	// by a table. Going through fewer costs less than the table's memory.
+	// largeService is the smallest number of endpoints of a Service with a table
+	// that finds them. A scan of fewer endpoints costs less than the table's
+	// memory.
 	largeService = 256
 	// shardSize is how many endpoints a shard has on average.
 	shardSize = 32
@@ -45,7 +46,7 @@ type endpointTable struct {
 
 // zoneParts are the endpoints of one topology zone.
 type zoneParts struct {
-	endpoints []part // those of each part have one family
+	endpoints []part // each part has endpoints of one family
 	targets   []part // one endpoint for each label
 }
 
@@ -147,7 +148,7 @@ func (t *endpointTable) amended(e *entry, from int, diff *endpointDiff) *endpoin
 	return next
 }
 
-// A shardChange is what an event changes in one shard. Addresses are unique in it.
+// A shardChange has the changes of an event in one shard. Addresses are unique in it.
 type shardChange struct {
 	removed []netip.Addr
 	added   []*endpointRef
@@ -169,8 +170,8 @@ func (c *shardChange) apply(shard []part) *[]part {
 	return groups.parts()
 }
 
-// shardsOf returns the shards that an endpoint is in: that of its address, and that
-// of its hostname if it has one.
+// shardsOf returns the shards that an endpoint is in: by its address, and by its
+// hostname if it has one.
 func (t *endpointTable) shardsOf(ep *cluster.Endpoint) (byAddr, byHostname int) {
 	byAddr = t.shardOfAddr(ep.Addr)
 	if ep.Hostname == "" {
@@ -184,8 +185,9 @@ func (t *endpointTable) shardOfAddr(ip netip.Addr) int {
 	return int(maphash.Bytes(t.seed, b[:]) & uint64(len(t.shards)-1))
 }
 
-// find returns parts that have all endpoints that sel selects among parts, which
-// are those of the entry. It reports whether the endpoints of each have one family.
+// find returns parts with all endpoints that sel selects among parts, the parts of
+// the entry. oneFamily reports whether the endpoints of each returned part have one
+// family.
 func (t *endpointTable) find(sel *selection, parts []part) (found []part, oneFamily bool) {
 	switch {
 	case t.byZone != nil && sel.zone != nil:
@@ -243,7 +245,7 @@ func (t *endpointTable) indexRuns(e *entry) {
 	}
 }
 
-// An endpointAt is the first of some endpoints, and the rest of them.
+// An endpointAt is the first endpoint of a packed sequence, and the rest of the sequence.
 type endpointAt struct {
 	cluster.Endpoint
 	rest cluster.Endpoints

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// An undo is an undo log: it has the previous values of what has changed in the index since
-// some moment, so that the state of that moment can be read. It is guarded by Index.mu.
+// An undo is an undo log: it has the previous values of entries that have changed in the
+// index since a moment, so that the state of that moment can be read. It is guarded by
+// Index.mu.
 type undo struct {
 	index   *Index
-	entries [2]map[string]*entry // by serviceKey.labels; those of imports last
+	entries [2]map[string]*entry // by serviceKey.labels; Services, then imports
 	exposed map[string]bool      // by the label of the namespace
 	pods    map[string]bool      // by podKey: whether the namespace had a pod with the address
-	woken   chan struct{}        // receives after changes; nil if nothing waits for them
+	woken   chan struct{}        // receives a value after changes; nil without a receiver
 }
 
 // addUndo returns an undo that records changes from now on, until removeUndo.

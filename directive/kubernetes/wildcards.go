@@ -18,7 +18,7 @@ import (
 
 func (l *lookup) isStar(i int) bool { return string(l.label(i)) == "*" }
 
-// hasWildcard reports whether the query's name has a wildcard. Reverse names and those of
+// hasWildcard reports whether the query's name has a wildcard. Reverse names and names of
 // ServiceImports, which kube-dns does not know, have none.
 func (l *lookup) hasWildcard() bool {
 	if l.zone.reverse || l.zone.multicluster {
@@ -38,8 +38,8 @@ func (l *lookup) scansAllServices() bool {
 	return l.depth > 2 && (l.isStar(l.depth-2) || l.isStar(l.depth-3))
 }
 
-// serveWildcard answers a query with wildcards, or has Resolve do it. It has a lookup of
-// its own: that of other queries is not allocated.
+// serveWildcard answers a query with wildcards, or has Resolve do it. It makes a lookup
+// of its own, on the heap; the lookup of other queries is not allocated.
 func (h *Handler) serveWildcard(q *dns.Query, z *zoneInfo) dns.Verdict {
 	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 	if l.scansAllServices() {
@@ -131,7 +131,7 @@ type wildcardMatches struct {
 	srvCount int // number of SRV records, as from countSRV
 }
 
-// A serviceMatch is the matching part of one Service.
+// A serviceMatch is one Service that matches a wildcard, and its matching endpoints.
 type serviceMatch struct {
 	serviceLookup
 	selection selection

@@ -9,7 +9,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An action is what a rule does to an option.
+// An action is the effect of a rule on an option.
 type action uint8
 
 const (
@@ -79,8 +79,8 @@ type replyOption struct {
 	before []byte // the options of the query before the rule
 }
 
-// restore replaces the reply's options of the code, if it has any, by those of the
-// query before the rule.
+// restore replaces the reply's options of the code, if it has any, by the options
+// that the query had before the rule.
 func (o *replyOption) restore(q *dns.Query) {
 	if !hasOption(q.ReplyOptions(), o.code) {
 		return

@@ -103,7 +103,7 @@ func parseTemplate(text string, expr *regexp.Regexp) (template []byte, err error
 	return []byte(text), err
 }
 
-// A renaming is a pattern and the replacement for what it matches.
+// A renaming is a pattern and the replacement for its matches.
 type renaming struct {
 	pattern
 	with     string // for all but regex
@@ -178,7 +178,7 @@ func (r *nameRule) apply(_ *dns.Query, t *transaction) (bool, error) {
 	return true, nil
 }
 
-// A renamed records what a name rule did. When the answer is restored, from of
+// A renamed records the effect of a name rule. When the answer is restored, from of
 // the first one is the client's own spelling.
 type renamed struct {
 	rule     *nameRule

@@ -101,7 +101,7 @@ import (
 // resolves it in place of the records that followed. cname matches every query,
 // so rules after it require its continue; queries that reach it are parked.
 //
-// The target of a cname rule, like that of an ExternalName, is resolved by a
+// The target of a cname rule, like the target of an ExternalName, is resolved by a
 // sub-query to which the rules apply as well. Rules that lead in a circle end
 // in SERVFAIL after eight sub-queries. A rule is not applied to its own result.
 //

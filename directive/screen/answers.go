@@ -155,9 +155,9 @@ func (s *Screen) dropFrom(q *dns.Query) {
 	q.AddExtendedError(wire.EDEFiltered, "")
 }
 
-// appendSOA appends an SOA record with which a negative answer can be cached
-// for ttl seconds (RFC 2308 §5). It belongs to no zone; its other fields are
-// those of RFC 6303 §3.
+// appendSOA appends an SOA record with which a negative answer can be cached for
+// ttl seconds (RFC 2308 §5). It belongs to no zone; its other fields follow RFC
+// 6303 §3.
 func appendSOA(a *wire.Answer, owner []byte, ttl uint32) {
 	const server, mailbox = "\x00", "\x06nobody\x07invalid\x00"
 	a.Buf = a.AppendOwner(a.Buf, owner)

@@ -45,22 +45,22 @@ import (
 // except: forwards names in ZONES although local covers them, and exempts ZONES
 // from private_reverse. Use it for zones that have their own forward.
 //
-// plain_names: treats names with one label like those of local, for the types
-// A, AAAA and ANY, regardless of except.
+// plain_names: treats names with one label like names in local, for the types A,
+// AAAA and ANY, regardless of except.
 //
 // least_labels: answers SERVFAIL, which does not deny that the name exists. It
 // is SkyDNS's -ndots.
 //
 // private_reverse: treats reverse names of private addresses, and of networks
-// inside the private networks, like those of local, for the types PTR and ANY.
+// inside the private networks, like names in local, for the types PTR and ANY.
 //
-// rebind: refuses answers with a private address, which an attacker can use to
-// make browsers reach machines behind the firewall under a name of the
-// attacker. It checks A and AAAA records and the address hints of HTTPS and
-// SVCB records. The client gets the answer's response code, no records, and the
-// extended error 15. At most one refused answer a second is logged. In the
-// additional section only the private addresses are removed. ZONES apply to the
-// query name: a name outside that is an alias of a name inside is refused.
+// rebind: refuses answers with a private address, which an attacker can use to make
+// browsers reach machines behind the firewall under a name of the attacker. It
+// checks A and AAAA records and the address hints of HTTPS and SVCB records. The
+// client gets the answer's response code, no records, and the extended error 15. At
+// most one refused answer a second is logged. In the additional section only the
+// private addresses are removed. ZONES apply to the query name: the answer for a
+// name outside them is refused even if the name is an alias of a name in them.
 //
 // rebind_localhost_ok: allows 127.0.0.0/8, ::1, 0.0.0.0/8 and :: in answers.
 // Block lists answer so.
@@ -74,7 +74,7 @@ import (
 // cannot drop CNAME, DNAME, NS, SOA and the DNSSEC types, which are needed to
 // understand answers.
 //
-// Private addresses are those of RFC 6303 and similar ones:
+// Private addresses are the addresses in RFC 6303 and similar ones:
 //
 //	10.0.0.0/8 172.16.0.0/12 192.168.0.0/16                    RFC 1918
 //	127.0.0.0/8 0.0.0.0/8 ::1 ::                               the machine itself
@@ -105,7 +105,7 @@ import (
 // private_reverse count queries that were not forwarded; rebind and drop count
 // answers that were changed.
 //
-// Ours: CoreDNS has no such directive. The options are those of dnsmasq 2.90:
+// Ours: CoreDNS has no such directive. The options correspond to options of dnsmasq 2.90:
 // local is --local=/ZONE/, except is --server=/ZONE/ with a server or with #,
 // plain_names is --domain-needed, private_reverse is --bogus-priv, rebind is
 // --stop-dns-rebind with --rebind-domain-ok, drop is --filter-A and

@@ -37,7 +37,7 @@ type zone struct {
 	text string
 }
 
-// A variable is a var. Its record is the one that a failure is counted for.
+// A variable is a var. Its failures are counted for the record.
 type variable struct {
 	name  string
 	value *expression.Expression

@@ -93,7 +93,7 @@ import (
 // be evaluated or parsed for a query, the answer is SERVFAIL, and errors logs
 // it.
 //
-// Metrics; zone is .Zone, class and type are those of the query, or other:
+// Metrics; zone is .Zone, class and type are the query's, or other:
 //
 //	coredns_template_matches_total{server, zone, view, class, type}
 //	coredns_template_template_failures_total{server, zone, view, class, type, section, template}

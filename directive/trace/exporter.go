@@ -24,7 +24,7 @@ const (
 	stopTimeout = 2 * time.Second
 	// logInterval is the least time between two log messages.
 	logInterval = 10 * time.Second
-	// maxResponse bounds what is read of a response in bytes.
+	// maxResponse is how many bytes of a response are read at most.
 	maxResponse = 64 << 10
 )
 
@@ -126,7 +126,7 @@ func (e *exporter) take() []span {
 	return spans
 }
 
-// run sends spans until ctx ends, and then those that wait.
+// run sends spans until ctx ends, and then the waiting spans.
 func (e *exporter) run(ctx context.Context) {
 	defer close(e.done)
 	for ended := false; !ended; ended = ctx.Err() != nil {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The field numbers are those of the messages in
+// The field numbers come from the messages in
 // https://github.com/open-telemetry/opentelemetry-proto: ExportTraceServiceRequest and
 // ExportTraceServiceResponse, trace.proto, resource.proto and common.proto.
 

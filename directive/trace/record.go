@@ -19,7 +19,7 @@ const (
 	maxError = 512
 )
 
-// A record is what happens to one query, until it is turned into spans. It implements
+// A record holds the events of one query, until they are turned into spans. It implements
 // [dns.Trace].
 type record struct {
 	id        [16]byte

@@ -44,7 +44,7 @@ import (
 // the server block sign theirs with the option key.
 //
 // require lists the types of queries that must be signed; others with these types are
-// REFUSED. all is every type, and none, the default, is no type. require_opcode is the
+// REFUSED. all means every type, and none, the default, no type. require_opcode is the
 // same for opcodes: QUERY and NOTIFY. IQUERY, STATUS and UPDATE are accepted too, and are
 // always NOTIMP.
 //
