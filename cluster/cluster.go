@@ -9,7 +9,7 @@
 // objects of a list in groups, then Listed, then each change. A Monitor has the parts that
 // both share: the log, the metrics and the age of the data.
 //
-// Data flows one way: these packages know nothing of DNS.
+// Data flows one way: these packages do not know DNS.
 package cluster
 
 import "time"

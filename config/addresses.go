@@ -14,7 +14,7 @@ import (
 // a link-local address is its interface.
 type Address struct {
 	IP   netip.Addr
-	From corefile.Token // its place in the Corefile
+	From corefile.Token // its position in the Corefile
 }
 
 // Bound returns the addresses that a block listens on: the result of this method of

@@ -22,7 +22,7 @@ const (
 
 const tooManyWords = "more than %d words: have the directives hosts and file read long lists from files"
 
-// A word is a token and its place on its line.
+// A word is a token and its position on its line.
 type word struct {
 	Token
 	first bool // the first word of its line or of an import

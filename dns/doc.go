@@ -5,7 +5,7 @@
 // which parses it and looks up, in the Mux of the listening address, the Chain of
 // the longest zone that contains the name. The chain calls its handlers from top to
 // bottom until one of them returns a Verdict other than Next: Done if the answer is
-// complete, Drop if there is to be no reply, Wait if the handler must block. After
+// complete, Drop to send no reply, Wait if the handler must block. After
 // that the finishers of the handlers that were passed edit the answer, from bottom to
 // top; a Completer among them may have to wait. A query that must wait is parked: its reader goes on with the next packet,
 // and a goroutine of the ParkingLot calls the handler's Resolve and the finishers,

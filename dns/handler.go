@@ -34,8 +34,8 @@ type Resolver interface {
 //
 // AwaitDNS starts the operation that the query waits for. It is called on a goroutine
 // of its own and may allocate and send, but must not wait. It returns false if Resolve
-// is to be called at once. Otherwise it calls wake, or has it called by any goroutine,
-// when the event has happened. Later calls of wake have no effect.
+// should be called at once. Otherwise it calls wake, or has it called by any
+// goroutine, when the event has happened. Later calls of wake have no effect.
 type Awaiter interface {
 	Resolver
 	AwaitDNS(q *Query, wake func()) bool
@@ -47,7 +47,7 @@ type Awaiter interface {
 type Finisher interface{ FinishDNS(q *Query) }
 
 // A Completer is a Finisher that may have to block, for example to sign the answer.
-// CompleteDNS is called in the place of FinishDNS, and must not block either. It returns
+// CompleteDNS is called in place of FinishDNS, and must not block either. It returns
 // Done, or Wait if Resolve must be called with the answer. The chain then calls the
 // finishers above. CompleteDNS is not called for a query that was dropped.
 type Completer interface {
@@ -55,14 +55,14 @@ type Completer interface {
 	CompleteDNS(q *Query) Verdict
 }
 
-// An Interceptor may answer a query in place of a handler below it that would
-// wait. The chain calls InterceptDNS when the handler that stands below steps
-// further down returns Wait, after the Interceptor's own ServeDNS returned Next.
-// The answer is empty. Next leaves the query to the other handler. Any other
-// verdict has the meaning that it has from ServeDNS: the Interceptor's FinishDNS is not
-// called then, and the finishers between the two handlers see an empty answer. An
-// Interceptor sees only the question that it passed on: the chain does not call it
-// if a handler below it has changed the question. InterceptDNS must not block.
+// An Interceptor may answer a query in place of a handler below it that would wait. The
+// chain calls InterceptDNS when a handler returns Wait that is below positions further
+// down in the chain, after the Interceptor's own ServeDNS returned Next. The answer is
+// empty. Next leaves the query to the other handler. Any other verdict has the meaning
+// that it has from ServeDNS: the Interceptor's FinishDNS is not called then, and the
+// finishers between the two handlers see an empty answer. An Interceptor sees only the
+// question that it passed on: the chain does not call it if a handler below it has
+// changed the question. InterceptDNS must not block.
 type Interceptor interface {
 	InterceptDNS(q *Query, below int) Verdict
 }
@@ -99,7 +99,7 @@ type ZoneFinder interface{ FindZone(name []byte) int }
 
 // A ChainBinder is a handler or an observer that keeps state for each chain, for
 // example counters that are labelled with the chain's server and zone. CopyFor
-// calls BindChain once for each new chain, and puts the result in the place of the
+// calls BindChain once for each new chain, and puts the result in place of the
 // handler. The result must implement the same interfaces. Observers are bound when
 // the chain has all its handlers.
 type ChainBinder interface {

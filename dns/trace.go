@@ -7,7 +7,7 @@ import "context"
 type Tracer interface {
 	Observer
 	// TraceDNS is called when a client's query enters the chain. It returns nil unless
-	// the query is to be followed. It must not block.
+	// the query will be followed. It must not block.
 	TraceDNS(q *Query) Trace
 }
 
@@ -27,7 +27,7 @@ type Trace interface {
 // Trace returns the trace that follows q, or nil.
 func (q *Query) Trace() Trace { return q.trace }
 
-// follow returns the chain to use in the place of c for q, a client's query, if c's tracer
+// follow returns the chain to use in place of c for q, a client's query, if c's tracer
 // follows it.
 func (q *Query) follow(c *Chain) *Chain {
 	if q.trace = c.tracer.TraceDNS(q); q.trace == nil {

@@ -66,7 +66,7 @@ type (
 	debugLogging interface{ Debug() }
 )
 
-// Bound returns the addresses of Listen, which replace those of the directive bind.
+// Bound returns the addresses of Listen, which replace the addresses of the directive bind.
 func (o *Options) Bound() (addresses []config.Address) {
 	for _, a := range o.Listen {
 		addresses = append(addresses, config.Address{IP: a.Addr()})

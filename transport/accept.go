@@ -188,7 +188,7 @@ func (s *conns) addTo(c *conn, key netip.Addr) {
 }
 
 // identify counts c for the client at an address, which was not known before. It returns
-// false if c is to be closed: it was evicted, or the client has too many connections.
+// false if c must be closed: it was evicted, or the client has too many connections.
 func (s *conns) identify(c *conn, peer netip.AddrPort) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

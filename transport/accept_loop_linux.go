@@ -58,7 +58,7 @@ type acceptLoop struct {
 // conn.id, which is positive.
 const listening = 0
 
-// openAcceptLoop returns nil if there is to be no loop, or the system does not allow
+// openAcceptLoop returns nil if the options exclude a loop, or the system does not allow
 // epoll.
 func openAcceptLoop(l *Listener) *acceptLoop {
 	tcp, ok := l.tcp.(*net.TCPListener)

@@ -90,7 +90,7 @@ func (l *Listener) Resume() {
 }
 
 // leave adds c to the connections that HandOver passes. It returns false if the
-// connection is to be closed instead.
+// connection must be closed instead.
 func (s *conns) leave(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

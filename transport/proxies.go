@@ -32,7 +32,7 @@ const (
 type ProxyOptions struct {
 	Trusted     []netip.Prefix // peers whose headers are used
 	Others      ProxyPolicy    // of all other peers
-	SessionTime time.Duration  // how long the client in a datagram's header applies to the peer's next datagrams; 0 is not at all
+	SessionTime time.Duration  // how long the client in a datagram's header also applies to the peer's next datagrams
 	Sessions    int            // the largest number of such peers
 }
 

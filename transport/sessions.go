@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// maxUnverified is the number of handshakes at the same time from which on clients
-	// have to show that they receive at their address.
+	// maxUnverified is the largest number of handshakes at the same time without a
+	// proof that the clients receive at their addresses.
 	maxUnverified = 32
-	// evictionReserve is the number of places below the limit of connections from which on
-	// they have to show it as well: only such clients may replace the connections of others.
+	// evictionReserve is how far the number of connections may approach the limit before
+	// every client has to prove it: only such a client may replace the connection of another
+	// one.
 	evictionReserve = 32
 )
 

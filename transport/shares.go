@@ -104,7 +104,7 @@ func (s *shares) backlog(packets int) backlog {
 	return b
 }
 
-// sheds reports whether a packet that the reader has received is to be dropped, when the
+// sheds reports whether a packet that the reader has received must be dropped, once the
 // limits have had effect for some time.
 func (b *backlog) sheds(client netip.Addr, seconds float64) bool {
 	if b.left == 0 {

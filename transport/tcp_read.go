@@ -41,7 +41,7 @@ func (c *conn) freeBuffer() {
 	c.buf = nil
 }
 
-// doneReading reports whether nothing more is to be read.
+// doneReading reports whether the reader has read everything that it may read.
 func (c *conn) doneReading() bool {
 	most := c.l.limits.Load().MaxQueries
 	return c.invalid || most > 0 && c.queries >= most

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// contendedWait is how long goroutines wait for a processor, in the median, from which on
-// TCP clients take turns. A processor answers hundreds of queries in that time.
+// contendedWait is the median time that goroutines wait for a processor at which TCP
+// clients begin to take turns. A processor answers hundreds of queries in that time.
 const contendedWait = time.Millisecond
 
 // turns is a semaphore of a client: the channel has an element for each connection that

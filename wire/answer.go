@@ -51,10 +51,11 @@ func (a *Answer) Clear() {
 // Empty reports whether the message has no records.
 func (a *Answer) Empty() bool { return len(a.Buf) == a.body }
 
-// Records returns the bytes after the question.
+// Records returns the records as bytes: the part of a.Buf after the question.
 func (a *Answer) Records() []byte { return a.Buf[a.body:] }
 
-// RecordsOffset returns the offset of the first record.
+// RecordsOffset returns the offset in a.Buf of the first record, after the header
+// and the question.
 func (a *Answer) RecordsOffset() int { return a.body }
 
 // Append adds n records that are in the form of an Answer.

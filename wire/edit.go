@@ -38,8 +38,9 @@ func (a *Answer) DeleteFunc(del func(s Section, r Record) bool) {
 	a.Buf = a.Buf[:to]
 }
 
-// Age reduces the TTL of each record from offset from on by seconds, but not below
-// zero. A cache calls it.
+// Age reduces the TTL of each record by seconds, but not below zero. from is the
+// offset in a.Buf of the first record to change, such as RecordsOffset. A cache
+// calls it.
 func (a *Answer) Age(from int, seconds uint32) {
 	for from < len(a.Buf) {
 		r, ok := ReadRecord(a.Buf, from)
@@ -52,8 +53,8 @@ func (a *Answer) Age(from int, seconds uint32) {
 	}
 }
 
-// ClampTTL sets TTLs below least to least and TTLs above most to most, in the records
-// from offset from on.
+// ClampTTL sets TTLs below least to least and TTLs above most to most. from is the
+// offset in a.Buf of the first record to change, such as RecordsOffset.
 func (a *Answer) ClampTTL(from int, least, most uint32) {
 	msg := a.Buf
 	for from < len(msg) {

@@ -27,7 +27,7 @@ import (
 
 const (
 	compareInterval = 10 * time.Minute       // between two comparisons
-	compareMany     = 30_000                 // objects from which on the interval is longer: fifty in a second
+	compareMany     = 30_000                 // with more objects the interval is longer: fifty objects in a second
 	comparePage     = 500                    // objects in a page
 	compareTimeout  = time.Minute            // for a page
 	compareCheck    = 200 * time.Millisecond // between two checks whether the watch has reached the list

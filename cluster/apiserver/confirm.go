@@ -45,7 +45,7 @@ func (s *store) needsConfirmation(list *incomingList) bool {
 }
 
 // errRelist ends a watch or a request for one.
-var errRelist = errors.New("the resource is to be listed again")
+var errRelist = errors.New("the resource must be listed again")
 
 // relist has the feed list the resource again: it ends the watch, if there is one, and
 // otherwise the next request for a watch without a list.

@@ -34,7 +34,7 @@ type Conversion struct {
 }
 
 // Corefile returns the merged Corefile. It starts with comments: its sources, and
-// what it does not cover.
+// the settings that it does not cover.
 func (c Conversion) Corefile() (string, error) {
 	m := merger{Conversion: c, notes: slices.Clone(c.Notes)}
 	servers, err := m.servers()

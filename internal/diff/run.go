@@ -239,8 +239,9 @@ type lowTTL struct {
 	result       result
 }
 
-// manyLow is the number of answers with a lower TTL than expected from which on a cache is not
-// the cause if no answer has the expected TTL: an answer has it when it enters the cache.
+// manyLow is the number of answers with a lower TTL than expected, and none with the expected
+// TTL, that excludes a cache as the cause: an answer has the expected TTL when it enters a
+// cache.
 const manyLow = 20
 
 // addTTL notes the TTL of an answer with the expected records. r.mu is held.

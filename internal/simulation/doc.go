@@ -8,9 +8,9 @@
 // misbehave in every way that their protocols permit: they are down, silent, slow, stale, or send
 // errors, truncated responses and garbage. The server is restarted, too, with its snapshot or without,
 // or crashes. Clients query all the while, and an oracle checks each answer against the history of the
-// cluster, of the upstreams' zones and of the two files. It computes naively what the server may know at
-// that time and shares no code with the server. At the end the faults cease, and five seconds later each
-// name must have exactly the newest answer.
+// cluster, of the upstreams' zones and of the two files. It computes naively the states that the server
+// may know at that time and shares no code with the server. At the end the faults cease, and five
+// seconds later each name must have exactly the newest answer.
 //
 // The seed determines the objects, changes, faults, Corefiles and queries, with their
 // times. It does not determine the order in which goroutines run at one instant, nor the

@@ -112,7 +112,7 @@ func (w *Watcher) Follow(paths ...string) {
 	}
 }
 
-// follow watches the places that the paths lead to at present.
+// follow watches the files and directories that the paths lead to at present.
 func (w *Watcher) follow() {
 	if err := w.files.follow(w.paths...); err == nil {
 		w.failed = false

@@ -66,8 +66,8 @@ func download(version string) (dir string, err error) {
 	return result.Dir, nil
 }
 
-// released returns the versions from 1.0.0 on that the sources of a version have release
-// notes of, the oldest first.
+// released returns the versions from 1.0.0 on, the oldest first, for which the sources
+// of a version have release notes.
 func released(dir string) (versions []string, err error) {
 	notes, err := os.ReadDir(dir + "/notes")
 	if err != nil {
