@@ -53,7 +53,7 @@ func (s *Session) ClientPods(ctx context.Context, address netip.Addr, timeout ti
 	}
 }
 
-// A podList is what ClientPods needs of a PodList.
+// A podList has the fields of a PodList that ClientPods needs.
 type podList struct {
 	Metadata struct{ Continue string }
 	Items    []struct {
