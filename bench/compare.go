@@ -31,7 +31,7 @@ type sample struct {
 	WrongText string  `json:"wrong_text"` // the difference in one of the wrong answers
 }
 
-// A result is the samples of a contender in a comparison.
+// A result has the samples of a contender in a comparison.
 type result struct {
 	Scenario string   `json:"scenario"`
 	Title    string   `json:"title"`

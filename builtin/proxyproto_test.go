@@ -181,7 +181,7 @@ func (s *encrypted) askGRPCFrom(header, query []byte) (*mdns.Msg, error) {
 	return askGRPC(s.t, conn, grpcQuery, query)
 }
 
-// What the policies do with a header of a peer that is not a proxy, and with none.
+// The effect of the policies on peers that are not proxies, with a header and without one.
 func TestProxyprotoPolicies(t *testing.T) {
 	query, header := packed(t, "a.example."), proxyV2("192.0.2.7:4711")
 	for _, c := range []struct {

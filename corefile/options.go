@@ -13,7 +13,7 @@ import (
 // the last use wins, as in CoreDNS, unless Set collects the values.
 type Option struct {
 	// Usage is the syntax, "tls CERT KEY [CA]": the option's name, and its
-	// arguments. Those in brackets may be omitted, and the one with "..." may be
+	// arguments. Arguments in brackets may be omitted, and the one with "..." may be
 	// repeated.
 	Usage   string
 	Block   bool   // the option may have braces of its own

@@ -39,7 +39,7 @@ type countingForward interface {
 	// From returns the zone whose names are forwarded.
 	From() wire.Name
 	// Sent yields each upstream with the number of queries sent to it and the
-	// number of those without an answer.
+	// number of unanswered ones.
 	Sent(yield func(upstream string, queries, unanswered uint64))
 }
 

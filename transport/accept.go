@@ -169,8 +169,8 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	return nil, evicted
 }
 
-// isOverLimit reports whether a client has as many connections as it may have. Those whose
-// client is not known yet have no limit of their own.
+// isOverLimit reports whether a client has as many connections as it may have. Connections
+// whose client is not known yet have no limit of their own.
 func (s *conns) isOverLimit(c *conn, client netip.Addr) bool {
 	return client.IsValid() && s.clients[client].n >= c.l.o.MaxConnsPerClient
 }

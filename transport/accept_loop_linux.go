@@ -54,7 +54,7 @@ type acceptLoop struct {
 	accept4 func(fd uintptr)
 }
 
-// listening is the data of the listening socket's events. Those of connections have
+// listening is the data of the listening socket's events. The data of connections have
 // conn.id, which is positive.
 const listening = 0
 

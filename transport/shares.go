@@ -211,9 +211,9 @@ func (s *shares) estimateCapacity(o observation) {
 // demands estimates how many queries the clients have sent in a second. rest is the sum
 // of the clients that were not tallied. Of clients without a limit the queries that were
 // received are counted. All others have been sent by the limited clients, or by all
-// clients in the same proportion if there is no limit yet. What a limited client has
-// sent does not follow from its own queries alone: received ones may have
-// waited in the buffer since an earlier limit.
+// clients in the same proportion if there is no limit yet. The number of queries that a
+// limited client has sent does not follow from its own queries alone: received ones may
+// have waited in the buffer since an earlier limit.
 func (s *shares) demands(o observation) (demands map[netip.Addr]float64, rest float64, overLimit int) {
 	demands = map[netip.Addr]float64{}
 	arrived, received := float64(o.received.total+o.dropped), float64(o.received.total)

@@ -63,8 +63,8 @@ func controlUDP(addr netip.Addr) func(_, _ string, c syscall.RawConn) error {
 	}
 }
 
-// enlargeBuffer makes a buffer of a socket as large as socketBuffer. That of an inherited
-// socket may be larger, and may hold packets.
+// enlargeBuffer makes a buffer of a socket as large as socketBuffer. The buffer of an
+// inherited socket may be larger, and may hold packets.
 func enlargeBuffer(fd, option int) {
 	if size, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err != nil || size < socketBuffer {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, socketBuffer)

@@ -325,7 +325,7 @@ func (l *Listener) Serve() {
 	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open connections.", l.conns.count, "address", l.addr.String())
 }
 
-// Stop ends the listener. It closes idle connections at once. Those on which no query has
+// Stop ends the listener. It closes idle connections at once. Connections on which no query has
 // been received yet, or one within the last second, have 500 ms to send one, and are
 // closed with its reply. It stops reading UDP when no query
 // is parked, after Options.Grace at the latest: until then, queries that would

@@ -123,8 +123,8 @@ func (s *stream) next(raw *json.RawMessage) (line int, err error) {
 	return s.lines.lineAt(s.json.InputOffset() - int64(len(*raw))), nil
 }
 
-// items decodes the items of a list. It returns those without a kind, if the list
-// has not named its own yet.
+// items decodes the items of a list. It returns the items without a kind, if the
+// list has not named its own yet.
 func (s *stream) items(list *head) (waiting []untyped, err error) {
 	token, err := s.json.Token()
 	if err != nil || token == nil {

@@ -26,7 +26,7 @@ type Header struct {
 	Options string    // the options that select the objects
 }
 
-// The numbers of a snapshot's fields. Those of the objects follow fieldHeader.
+// The numbers of a snapshot's fields. The fields of objects follow fieldHeader.
 const (
 	fieldHeader = 1
 	fieldSum    = 15

@@ -148,8 +148,8 @@ func TestWriteAllocations(t *testing.T) {
 	}
 }
 
-// FuzzRead reads snapshots with a correct checksum. What is read can be written and read
-// again.
+// FuzzRead reads snapshots with a correct checksum. An accepted snapshot can be written
+// and read again.
 func FuzzRead(f *testing.F) {
 	good := written(f, items())
 	f.Add(good[len(magic+version) : len(good)-5])

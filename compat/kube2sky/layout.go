@@ -11,7 +11,7 @@ import (
 // and the ownership marks.
 const reservedPrefix = "seamark"
 
-// A layout is the keys' prefixes in etcd.
+// A layout has the prefixes of keys in etcd.
 type layout struct {
 	zone
 	tree     string // /skydns/: the prefix of a path

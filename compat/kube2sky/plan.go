@@ -33,7 +33,7 @@ const (
 	forget                  // delete the mark: the value is gone, or was written by another program
 )
 
-// A change is the edits of one group.
+// A change has the edits of one key group.
 type change struct {
 	puts, removals []edit
 	foreign        []string // wanted paths with the values of other programs

@@ -11,7 +11,7 @@ import (
 var listening = []string{"bind", "health", "ready", "prometheus", "pprof"}
 
 // ListenAt returns a Corefile in which aliases replace the addresses to listen on that
-// they stand for. The one that was read does not change.
+// they stand for. It does not change the Corefile that was read.
 func ListenAt(r corefile.Reading, aliases map[netip.Addr]netip.Addr) corefile.Reading {
 	if len(aliases) == 0 {
 		return r

@@ -8,7 +8,7 @@ import (
 )
 
 // Answers yields the answers that the server block has stored, in no particular order.
-// Those that are stored or removed meanwhile may be missing.
+// Answers that are stored or removed meanwhile may be missing.
 func (c *Cache) Answers(yield func(config.CachedAnswer) bool) {
 	now := c.store.clock(time.Now())
 	for i := range c.store.table {

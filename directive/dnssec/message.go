@@ -15,7 +15,7 @@ import (
 // may count the TTLs of records down. Validators use no larger TTLs.
 const originalTTL = 3600
 
-// An rrset is the records of one owner and type in a section of an answer.
+// An rrset holds the records of one owner and type in a section of an answer.
 type rrset struct {
 	section wire.Section
 	id      uint64      // hash of owner and type

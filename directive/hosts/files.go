@@ -16,7 +16,7 @@ import (
 // maxFile is the size of the largest file that is read: ten million lines.
 const maxFile = 256 << 20
 
-// A text is the lines of one source.
+// A text holds the lines of one source.
 type text struct {
 	name  string // for log messages: the path of a file
 	lines string

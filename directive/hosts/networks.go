@@ -23,7 +23,7 @@ type networks struct {
 	tasks   sync.WaitGroup
 }
 
-// A reading is the networks at one time.
+// A reading holds the networks of one moment.
 type reading struct {
 	networks map[netip.Addr]netip.Prefix
 	at       time.Time

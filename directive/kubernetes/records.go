@@ -205,7 +205,7 @@ func (l *lookup) apex() result {
 }
 
 // soa writes the zone's SOA record. The serial is a hash of the objects: replicas
-// with equal objects have equal serials. It may decrease. That of a zone that other
+// with equal objects have equal serials. It may decrease. The serial of a zone that other
 // servers copy is a liveZone's.
 func (l *lookup) soa(s wire.Section) {
 	apex := wire.QuestionPointer(l.q.LabelOffset(l.depth))

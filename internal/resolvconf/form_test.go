@@ -211,7 +211,7 @@ func TestSearchLimits(t *testing.T) {
 	expect(t, comments, nil) // there is nothing of the cluster's to leave room for
 }
 
-// What goes in is not changed: a caller may form one pod after the other.
+// The arguments do not change: a caller may form one pod after the other.
 func TestFormTwice(t *testing.T) {
 	k := kubelet()
 	p := Pod{Policy: Default, Config: &Config{Nameservers: []string{"192.0.2.9"}, Options: []Option{{"timeout", "9"}}}}

@@ -31,7 +31,7 @@ const etcdTick, etcdElection = 50, 500
 // adminTimeout bounds a request of a cluster's own methods to its members.
 const adminTimeout = 20 * time.Second
 
-// An EtcdCluster is members of etcd in this process, numbered from 0, with a
+// An EtcdCluster runs members of etcd in this process, numbered from 0, with a
 // proxy in front of each of their ports. A member can crash and restart, be
 // partitioned from other members or from clients, and be made the leader. Its
 // methods may be called from several goroutines; methods that start or stop members

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ruleGroups returns the groups of the PrometheusRule that is rendered for a mode. That of
-// mode node has the rules of mode cluster and more.
+// ruleGroups returns the groups of the PrometheusRule that is rendered for a mode. The
+// PrometheusRule of mode node has the rules of mode cluster and more.
 func ruleGroups(t *testing.T, mode string) []byte {
 	t.Helper()
 	r, err := render(loadChart(t), "mode: "+mode+"\nimage: {repository: registry.example/seamark}\nprometheus: {rule: {enabled: true, runbookURL: 'https://runbooks.example/'}}", "seamark", "kube-system", nil)
