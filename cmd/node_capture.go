@@ -211,10 +211,10 @@ func countPackets(m *metrics.Registry, counters func() tcx.Counters) {
 
 // Enable captures queries: the server answers.
 func (n *nodeCapture) Enable() {
-	n.addresses.Enable()
 	if n.programs != nil {
 		n.programs.Enable()
 	}
+	n.addresses.Enable() // last: another instance then captures no more
 }
 
 // Suspend captures no queries until Enable is called.

@@ -18,6 +18,9 @@ const (
 	// listInterval is the time between two lists of all interfaces and their programs.
 	// Changes of interfaces are reported, foreign programs are not.
 	listInterval = 30 * time.Second
+	// attachWait is how long Open waits for the first list: the kernel needs 5 s for 200
+	// interfaces with TCX, and during an upgrade the other instance captures meanwhile.
+	attachWait = 10 * time.Second
 	// receiveBuffer holds the messages of some thousand changes.
 	receiveBuffer = 4 << 20
 )
@@ -87,9 +90,13 @@ func Open(o Options) (_ *Capture, err error) {
 	}
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancel(context.Background())
-	changes := make(chan []netlink.Message)
+	changes, ready := make(chan []netlink.Message), make(chan struct{})
 	c.task.Go(func() { c.receive(ctx, changes) })
-	c.task.Go(func() { c.run(ctx, changes) })
+	c.task.Go(func() { c.run(ctx, changes, ready) })
+	select {
+	case <-ready:
+	case <-time.After(attachWait):
+	}
 	return c, nil
 }
 
@@ -166,10 +173,12 @@ func (c *Capture) receive(ctx context.Context, changes chan<- []netlink.Message)
 	}
 }
 
-// run attaches and detaches the programs until ctx ends.
-func (c *Capture) run(ctx context.Context, changes <-chan []netlink.Message) {
+// run attaches and detaches the programs until ctx ends. It closes ready when it has attached
+// them to all interfaces for the first time.
+func (c *Capture) run(ctx context.Context, changes <-chan []netlink.Message, ready chan<- struct{}) {
 	start := time.Now()
 	c.list()
+	close(ready)
 	c.options.Log.Info("Attached the capture to interfaces of pods", "count", len(c.attached), "duration", time.Since(start).Round(time.Millisecond))
 	list, check := time.NewTicker(listInterval), time.NewTicker(checkInterval)
 	defer list.Stop()
