@@ -2,15 +2,21 @@ package zone
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seamark/seamark/wire"
 )
 
+// maxCompared is the number of names that Explain compares with one that does not exist.
+const maxCompared = 20_000
+
 // Explain returns sentences about how the zone has a name, which must be in it, and
 // records of a type: the closest encloser, the wildcard, the delegation or the DNAME
-// record that decides the answer. The last one has the zone's serial number.
-func (z *Zone) Explain(name []byte, t wire.Type) (texts []string) {
+// record that decides the answer. The last one has the zone's serial number. If the name
+// does not exist, near is the one that nearest chooses among those that could be in its
+// place, or "".
+func (z *Zone) Explain(name []byte, t wire.Type, nearest func(label string, known []string) string) (texts []string, near wire.Name) {
 	add := func(format string, args ...any) { texts = append(texts, fmt.Sprintf(format, args...)) }
 	n, exact := z.find(name)
 	stop := z.stop(n, exact)
@@ -26,6 +32,7 @@ func (z *Zone) Explain(name []byte, t wire.Type) (texts []string) {
 			add("the name does not exist, and the wildcard %s applies: %s", z.nameOf(wildcard), wildcard.describe("it", t))
 		} else {
 			add("the name does not exist")
+			near = z.nearest(n, name, nearest)
 		}
 		add("its closest encloser is %s", z.nameOf(n))
 	}
@@ -34,7 +41,33 @@ func (z *Zone) Explain(name []byte, t wire.Type) (texts []string) {
 		serial = fmt.Sprintf("serial number %d", number)
 	}
 	add("zone %s has %s", z.origin, serial)
-	return texts
+	return texts, near
+}
+
+// nearest returns the child of n, the closest encloser of name, that the function chooses.
+func (z *Zone) nearest(n *node, name []byte, nearest func(string, []string) string) wire.Name {
+	encloser := z.appendKey(nil, n)
+	var labels []string
+	var key []byte
+	compared := 0
+	z.names.all(func(child *node) bool {
+		key = z.appendKey(key[:0], child)
+		if len(key) > 0 && string(key[1+key[0]:]) == string(encloser) {
+			labels = append(labels, string(key[1:1+key[0]]))
+		}
+		compared++
+		return compared < maxCompared
+	})
+	slices.Sort(labels)
+	own := name[:len(name)-z.nameLen(n)] // the labels in front of the encloser
+	for len(own) > 1+int(own[0]) {
+		own = own[1+own[0]:]
+	}
+	near := nearest(string(own[1:]), labels)
+	if near == "" {
+		return ""
+	}
+	return wire.Name(z.appendName(wire.AppendLabel(nil, near), n))
 }
 
 // nameOf returns the name of n.

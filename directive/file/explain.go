@@ -1,6 +1,7 @@
 package file
 
 import (
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -11,13 +12,16 @@ func (f *File) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	if s == nil {
 		return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
 	}
-	texts := s.zone().Explain(q.Name(), q.Type)
+	texts, near := s.zone().Explain(q.Name(), q.Type, corefile.Nearest)
 	texts[len(texts)-1] += ", from " + s.source.path
 	if v == dns.Next {
 		texts = append(texts, "fallthrough passes the name on")
 	}
 	for _, text := range texts {
 		causes = append(causes, dns.Cause{Text: text})
+	}
+	if near != "" {
+		causes[0].Nearest = near.String()
 	}
 	return causes
 }

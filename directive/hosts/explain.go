@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -14,6 +15,7 @@ import (
 const (
 	explainedSize  = 16 << 20 // bytes of the largest file in which lines are searched
 	explainedLines = 5        // that a cause names
+	comparedNames  = 20_000   // with one that no line has
 )
 
 // ExplainDNS implements [dns.Explainer]. It names the lines that have the name or the
@@ -49,9 +51,18 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	case empty:
 		add("the name has no line; names below it have")
 	default:
-		add("no line has the name")
+		add("no line has the name").Nearest = x.nearest(wire.Name(q.Name()))
 	}
 	return causes
+}
+
+// nearest returns a similar name that has a line, or "".
+func (x *index) nearest(name wire.Name) string {
+	var known []string
+	for _, offset := range x.names[:min(len(x.names), comparedNames)] {
+		known = append(known, wire.Name(x.appendName(nil, offset)).String())
+	}
+	return corefile.Nearest(name.String(), known)
 }
 
 // lines returns a cause for each line with an address and a name that match accepts.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 )
 
@@ -20,7 +21,7 @@ func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause)
 	case at.isCatalog && c == at.copy:
 		return []dns.Cause{{Text: "the zone is a catalog, whose records are only transferred"}}
 	}
-	texts := z.Explain(q.Name(), q.Type)
+	texts, near := z.Explain(q.Name(), q.Type, corefile.Nearest)
 	c.mu.Lock()
 	checked, until := c.checked, c.until
 	c.mu.Unlock()
@@ -33,6 +34,9 @@ func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause)
 	}
 	for _, text := range texts {
 		causes = append(causes, dns.Cause{Text: text})
+	}
+	if near != "" {
+		causes[0].Nearest = near.String()
 	}
 	return causes
 }

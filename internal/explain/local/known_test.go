@@ -225,6 +225,8 @@ func TestKnownNames(t *testing.T) {
 		{"main", "www.zone.example AAAA", "NODATA by file in zone .: the name has no AAAA records, only A", "", ""},
 		{"main", "b.zone.example", "NODATA by file in zone .: the name has no records, only names below it (empty non-terminal)", "", ""},
 		{"main", "x.www.zone.example", "NXDOMAIN by file in zone .: the name does not exist", "", "its closest encloser is www.zone.example."},
+		{"main", "wwww.zone.example", "NXDOMAIN by file in zone .: the name does not exist", "www.zone.example.", "its closest encloser is zone.example."},
+		{"main", "x.sbu.zone.example", "NXDOMAIN by file in zone .: the name does not exist", "sub.zone.example.", ""},
 		{"main", "x.sub.zone.example", "referral by file in zone .: the name is at or below the delegation of sub.zone.example., so the answer is a referral", "", ""},
 		{"main", "alias.zone.example", "NOERROR by file in zone .: the name is an alias (CNAME)", "", ""},
 		{"main", "web.zone.example", "NOERROR by file in zone .: the name is an alias (CNAME)", "", "kubernetes   answered  (zone ., for web.shop.svc.cluster.local. A)"},
@@ -241,7 +243,7 @@ func TestKnownNames(t *testing.T) {
 		{"main", "www.corp.example", "NOERROR by forward in zone corp.example., from UPSTREAM", "", "rewrite edns0 local set 0xffee hello matches (Corefile:27)"},
 		// ConfigMaps
 		{"maps", "mapped.example.org", "NOERROR by hosts in zone .: configmap shop/custom hosts:2: 192.0.2.30 mapped.example.org", "", "ConfigMap shop/custom: resourceVersion 99, DIR/objects/map.yaml:1"},
-		{"maps", "unmapped.example.org", "NXDOMAIN by hosts in zone .: no line has the name", "", ""},
+		{"maps", "unmapped.example.org", "NXDOMAIN by hosts in zone .: no line has the name", "mapped.example.org.", ""},
 	} {
 		words := append(strings.Fields(c.query), "", "")
 		query := explain.Query{Name: words[0], Type: words[1]}
