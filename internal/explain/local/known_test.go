@@ -1,9 +1,13 @@
 package local_test
 
 import (
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/internal/explain/local"
@@ -267,4 +271,56 @@ func TestKnownNames(t *testing.T) {
 			t.Errorf("%s, %s: got\n%swant the summary\n  %s\nthe nearest names %q and the text %q", c.server, c.query, got, c.summary, c.nearest, c.text)
 		}
 	}
+}
+
+// The copy of a zone is explained as its file would be.
+func TestExplainSecondary(t *testing.T) {
+	l := startIn(t, t.TempDir(), "copy.example {\n secondary {\n  transfer from "+primary(t)+"\n }\n}\n")
+	const want = "NODATA by secondary in zone copy.example.: the name has no AAAA records, only A"
+	var r explain.Result
+	for deadline := time.Now().Add(20 * time.Second); r.Summary != want; time.Sleep(time.Millisecond) {
+		var err error
+		if r, err = l.Explain(t.Context(), explain.Query{Name: "www.copy.example", Type: "AAAA"}); err != nil || time.Now().After(deadline) {
+			t.Fatalf("got %q and error %v, want %q", r.Summary, err, want)
+		}
+	}
+	var printed strings.Builder
+	explain.Write(&printed, r)
+	for _, text := range []string{"zone copy.example. has serial number 7", "a primary has confirmed it ", "ago; it expires in 16m"} {
+		if !strings.Contains(printed.String(), text) {
+			t.Errorf("got\n%swant %q", printed.String(), text)
+		}
+	}
+}
+
+// primary serves the zone copy.example for transfers, and returns its address.
+func primary(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zone []mdns.RR
+	const soa = "copy.example. 60 IN SOA ns admin 7 60 60 1000 60"
+	for _, text := range []string{soa, "copy.example. 60 IN NS ns.copy.example.", "www.copy.example. 60 IN A 192.0.2.1", soa} {
+		record, err := mdns.NewRR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zone = append(zone, record)
+	}
+	ready := make(chan struct{})
+	s := &mdns.Server{Listener: listener, NotifyStartedFunc: func() { close(ready) },
+		Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
+			m := new(mdns.Msg).SetReply(q)
+			m.Authoritative = true
+			if m.Answer = zone; q.Question[0].Qtype == mdns.TypeSOA {
+				m.Answer = zone[:1]
+			}
+			_ = w.WriteMsg(m)
+		})}
+	go func() { _ = s.ActivateAndServe() }()
+	<-ready
+	t.Cleanup(func() { _ = s.Shutdown() })
+	return listener.Addr().String()
 }
