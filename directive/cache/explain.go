@@ -41,9 +41,10 @@ func (e *entry) describe(now time.Duration) string {
 			kind = "negative answer (NXDOMAIN)"
 		}
 	}
-	stored := fmt.Sprintf("a %s is stored since %v, ", kind, (now - e.stored).Truncate(time.Second))
+	text := fmt.Sprintf("a %s has been stored for %v", kind, (now - e.stored).Truncate(time.Second))
 	if now < e.expires {
-		return stored + fmt.Sprintf("for %v more", (e.expires-now).Truncate(time.Second))
+		return text + fmt.Sprintf(", and expires in %v", (e.expires-now).Truncate(time.Second))
 	}
-	return stored + fmt.Sprintf("has expired %v ago, and may be served stale for %v more", (now-e.expires).Truncate(time.Second), (e.expires+e.staleFor-now).Truncate(time.Second))
+	return text + fmt.Sprintf("; it expired %v ago, and may be served stale for %v more",
+		(now-e.expires).Truncate(time.Second), (e.expires+e.staleFor-now).Truncate(time.Second))
 }

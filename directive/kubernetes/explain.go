@@ -221,7 +221,7 @@ func (e *explanation) below(svc *entry, name, namespace string) {
 	}
 	last := string(e.label(prefix - 1))
 	if last == "_zone" && prefix == 3 && svc.headless {
-		e.topology(string(e.label(0)))
+		e.topology(string(e.label(0)), string(e.label(1)) == "prefer")
 		return
 	}
 	if e.q.RCode != wire.NXDomain && !e.q.Answer.Empty() {
@@ -247,14 +247,16 @@ func (e *explanation) below(svc *entry, name, namespace string) {
 }
 
 // topology explains the name of a topology zone of a headless Service.
-func (e *explanation) topology(zone string) {
+func (e *explanation) topology(zone string, prefer bool) {
 	switch {
 	case !e.zonal:
 		e.add("names of topology zones need the option zonal")
 	case e.q.Answer.Count[wire.Answers] == 0:
 		e.add("the Service has no ready endpoint with %s records in the topology zone %s", e.q.Type, zone)
+	case prefer:
+		e.add("the name has the endpoints in the topology zone %s, or all if there are none", zone)
 	default:
-		e.add("the name has the endpoints in the topology zone %s; prefer has all if there are none", zone)
+		e.add("the name has the endpoints in the topology zone %s", zone)
 	}
 }
 

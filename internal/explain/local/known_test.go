@@ -186,8 +186,9 @@ func TestKnownNames(t *testing.T) {
 		{"main", "bd-0.db.shop.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: no endpoint of the Service is named bd-0", "db-0.db.shop.svc.cluster.local.", ""},
 		{"main", "seeds.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/seeds is headless; 1 of its 1 endpoints are served (publishNotReadyAddresses)", "", "made from the Pods that the Service selects"},
 		{"main", "down.shop.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: Service shop/down is headless and has no endpoint that is ready, so it has no name", "", ""},
-		{"main", "east.pin._zone.db.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: the name has the endpoints in the topology zone east; prefer has all if there are none", "", ""},
+		{"main", "east.pin._zone.db.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: the name has the endpoints in the topology zone east", "", ""},
 		{"main", "west.pin._zone.db.shop.svc.cluster.local", "NODATA by kubernetes in zone .: the Service has no ready endpoint with A records in the topology zone west", "", ""},
+		{"main", "north.prefer._zone.db.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: the name has the endpoints in the topology zone north, or all if there are none", "", ""},
 		{"insecure", "east.pin._zone.db.shop.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: names of topology zones need the option zonal", "", ""},
 		// ExternalName
 		{"main", "bank.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/bank is an alias (ExternalName)", "", "file         answered  (zone ., for www.zone.example. A)"},
@@ -237,9 +238,9 @@ func TestKnownNames(t *testing.T) {
 		{"main", "x.old.zone.example", "NOERROR by file in zone .: the name is below old.zone.example., whose DNAME record applies", "", "forward      answered  (zone ., for x.new.example. A)"},
 		{"main", "www.auto.example", "NOERROR by auto in zone .: the name has A records", "", "zone auto.example. has serial number 7, from DIR/zones/db.auto.example"},
 		{"main", "www.example.com", "NOERROR by forward in zone ., from UPSTREAM", "", "no answer for the name and the type is stored"},
-		{"main", "www.example.com", "NOERROR by cache in zone .: a positive answer is stored since ...", "", ""},
+		{"main", "www.example.com", "NOERROR by cache in zone .: a positive answer has been stored for ...", "", ""},
 		{"main", "none.example.com AAAA", "NODATA by forward in zone ., from UPSTREAM", "", ""},
-		{"main", "none.example.com AAAA", "NODATA by cache in zone .: a negative answer (NODATA) is stored since ...", "", ""},
+		{"main", "none.example.com AAAA", "NODATA by cache in zone .: a negative answer (NODATA) has been stored for ...", "", ""},
 		// Views and stub domains
 		{"main", "www.split.example A 10.1.2.3", "NOERROR by forward in zone split.example., from UPSTREAM", "", "view         matched   (zone split.example., view office)"},
 		{"main", "www.split.example A 192.0.2.99", "REFUSED by acl in zone split.example.: a line block for split.example. matches", "", "the expression incidr(client_ip(), '10.0.0.0/8') is false"},
