@@ -14,7 +14,7 @@ import (
 // times that, for few and for many keys, of one sketch and of two together.
 func TestSketchError(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	for _, n := range []int{0, 1, 2, 10, 100, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000} {
+	for _, n := range []int{0, 1, 2, 10, 100, 1000, 3000, 10_000, 30_000, 200_000} {
 		const rounds = 20
 		squares, worst := 0.0, 0.0
 		for range rounds {
