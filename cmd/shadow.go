@@ -53,7 +53,7 @@ differences are grouped by their cause with an example each, and intended ones a
 objects should be those of the time of the capture. Records of upstreams may differ each time.
 
 A file is replayed as fast as --rate allows. Of a socket, queries over the rate are counted and
-not compared; shadow ends at a signal, after --limit queries or after --duration.
+not compared. With a socket or standard input, shadow ends at a signal, too, and prints its report.
 
 The exit status is 0 without differences, 1 with differences, and 2 if the comparison is
 not complete. --fail-on all counts intended differences too; --fail-on none does not count
@@ -69,7 +69,7 @@ any.`,
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&s.pcap, "pcap", "", `capture in the format pcap or pcapng: a FILE, or "-" for standard input`)
-	f.StringVar(&s.dnstap, "dnstap", "", "dnstap messages: a Frame Streams `FILE`, or unix:PATH or tcp:HOST:PORT to listen on")
+	f.StringVar(&s.dnstap, "dnstap", "", `dnstap messages: a Frame Streams FILE, "-" for standard input, or unix:PATH or tcp:HOST:PORT to listen on`)
 	f.StringVar(&s.conf, "conf", "", `Corefile to answer with (default "Corefile" if it exists)`)
 	f.StringVar(&s.manifests, "manifests", "", "answer for the cluster described by the YAML and JSON files of this `FOLDER`, without a Corefile")
 	f.StringVar(&s.against, "against", "", "answer by a running server: `HOST[:PORT]`")
@@ -135,7 +135,7 @@ func (p *program) shadow(ctx context.Context, s shadowFlags) error {
 		return err
 	}
 	o := shadow.Options{ClusterDomain: s.domain, Unserved: s.manifests != "", Rate: s.rate, Limit: s.limit, Duration: s.duration}
-	source, closeSource, err := p.shadowSource(ctx, s, &o)
+	source, closeSource, err := p.shadowSource(s, &o)
 	if err != nil {
 		return incomplete{err}
 	}
@@ -174,13 +174,13 @@ func (p *program) shadow(ctx context.Context, s shadowFlags) error {
 }
 
 // shadowSource opens the capture, and returns a function that closes it.
-func (p *program) shadowSource(ctx context.Context, s shadowFlags, o *shadow.Options) (shadow.Source, func(), error) {
+func (p *program) shadowSource(s shadowFlags, o *shadow.Options) (shadow.Source, func(), error) {
 	if socket, ok := dnstapSocket(s.dnstap); ok {
 		r, err := dnstap.NewReceiver(socket)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--dnstap: %w", err)
 		}
-		o.Live = true
+		o.Endless, o.Live = true, true
 		r.Connected = func(sender string) { fmt.Fprintf(p.err, "%s sends dnstap messages\n", visible(sender)) }
 		r.Disconnected = func(sender string, err error) {
 			if err == nil {
@@ -191,35 +191,36 @@ func (p *program) shadowSource(ctx context.Context, s shadowFlags, o *shadow.Opt
 		fmt.Fprintf(p.err, "Waiting for dnstap messages at %v. Ctrl-C ends.\n", r.Address())
 		return shadow.DnstapStream{Receiver: r}, func() { _ = r.Close() }, nil
 	}
-	in, closeFile, err := p.captureFile(ctx, s.pcap+s.dnstap)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.dnstap != "" {
-		return shadow.DnstapFile{Reader: in}, closeFile, nil
-	}
-	to, _ := netip.ParseAddr(s.to)
-	return shadow.Pcap{Reader: in, Port: s.port, Server: to}, closeFile, nil
-}
-
-// captureFile opens a file, or standard input.
-func (p *program) captureFile(ctx context.Context, name string) (io.Reader, func(), error) {
-	if name != "-" {
+	var in io.ReadCloser
+	var interrupt func()
+	if name := s.pcap + s.dnstap; name == "-" {
+		pipe := p.pipedInput()
+		o.Endless, in, interrupt = true, pipe, func() { _ = pipe.Close() }
+	} else {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the capture: %w", err)
 		}
-		return f, func() { _ = f.Close() }, nil
+		in = f
 	}
-	// A read of standard input cannot be interrupted. The goroutine ends with the input, or
-	// with the process.
+	closeInput := func() { _ = in.Close() }
+	if s.dnstap != "" {
+		return shadow.DnstapFile{Reader: in, Interrupt: interrupt}, closeInput, nil
+	}
+	to, _ := netip.ParseAddr(s.to)
+	return shadow.Pcap{Reader: in, Port: s.port, Server: to, Interrupt: interrupt}, closeInput, nil
+}
+
+// pipedInput returns standard input as a pipe whose Close ends a Read that waits. A read of
+// standard input itself cannot be interrupted: the goroutine ends with the input, or
+// with the process.
+func (p *program) pipedInput() *io.PipeReader {
 	out, in := io.Pipe()
 	go func() {
 		_, err := io.Copy(in, p.in)
 		_ = in.CloseWithError(err)
 	}()
-	stop := context.AfterFunc(ctx, func() { _ = in.CloseWithError(io.EOF) })
-	return out, func() { stop(); _ = out.Close() }, nil
+	return out
 }
 
 // dnstapSocket returns the socket that a value of --dnstap names; false if it is a file.

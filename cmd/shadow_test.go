@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -153,6 +154,57 @@ func TestShadowPipe(t *testing.T) {
 		if code != 1 || strings.Contains(out+stderr, "\x1b") || !strings.Contains(out, "instead of REFUSED") {
 			t.Errorf("%s: got status %d and\n%s%s, want differences without escape characters", output, code, out, stderr)
 		}
+	}
+}
+
+// A pipe that stays open ends at a signal, and after --duration.
+func TestShadowPipeOpen(t *testing.T) {
+	traffic, err := os.ReadFile(capture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		cut  int // bytes that are missing at the end
+		want int // queries with a response
+	}{
+		{"signal", nil, 0, 16},
+		{"signal in a packet", nil, 10, 16}, // of the end of a connection
+		{"duration", []string{"--duration", "1s"}, 0, 16},
+	} {
+		command := program(t, t.TempDir(), append([]string{"shadow", "--pcap", "-", "--manifests", absolute(t, "../examples"), "--output", "json"}, c.args...)...)
+		var out bytes.Buffer
+		command.Stdout = &out
+		stderr, err := command.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := command.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stuck := time.AfterFunc(time.Minute, func() { _ = command.Process.Kill() })
+		defer stuck.Stop()
+		if _, err := in.Write(traffic[:len(traffic)-c.cut]); err != nil {
+			t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(stderr); lines.Scan(); { // the progress
+			if strings.HasPrefix(lines.Text(), fmt.Sprintf("%d queries with a response", c.want)) && c.args == nil {
+				if err := command.Process.Signal(os.Interrupt); err != nil {
+					t.Fatal(err)
+				}
+				c.args = []string{}
+			}
+		}
+		r, code := ended(t, command, &out)
+		if code != 0 || r.Answered != c.want || r.Same+r.Skipped["no_zone"] != c.want {
+			t.Errorf("%s: got %+v and status %d, want %d equal answers", c.name, r, code, c.want)
+		}
+		_ = in.Close()
 	}
 }
 

@@ -22,10 +22,29 @@ type Pcap struct {
 	Port uint16
 	// Server is the address of the DNS server; the zero value selects any address.
 	Server netip.Addr
+	// Interrupt makes a call of Read return that waits; nil for a file.
+	Interrupt func()
 }
 
 // Messages implements Source. The end of ctx is noticed between two packets.
 func (p Pcap) Messages(ctx context.Context, counts *Counts, yield func(*Message) bool) error {
+	return interruptible(ctx, p.Interrupt, func() error { return p.messages(ctx, counts, yield) })
+}
+
+// interruptible calls read, and interrupt when ctx ends. Then an error of read is no error.
+func interruptible(ctx context.Context, interrupt func(), read func() error) error {
+	if interrupt == nil {
+		return read()
+	}
+	defer context.AfterFunc(ctx, interrupt)()
+	err := read()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message) bool) error {
 	c, err := newCaptureReader(p.Reader)
 	if err != nil {
 		return err

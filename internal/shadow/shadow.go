@@ -43,8 +43,11 @@ const (
 type Options struct {
 	Source Source
 	Asker  Asker
-	// Live is set if the source waits for messages: then queries that cannot be asked in
-	// time are counted and not compared, and the end of ctx is the end of the source.
+	// Endless is set if the source waits for messages: then the end of ctx is the end of the
+	// source, and Duration is also a time on the clock.
+	Endless bool
+	// Live is set if the source must not wait: then queries that cannot be asked in time
+	// are counted and not compared.
 	Live bool
 	// ClusterDomain is the zone of the cluster, such as cluster.local.
 	ClusterDomain string
@@ -140,7 +143,7 @@ func (r *run) all(ctx context.Context) error {
 	r.skipped = map[Skipped]int{}
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
-	if r.Live && r.Duration > 0 {
+	if r.Endless && r.Duration > 0 {
 		reading, stopReading = context.WithTimeout(reading, r.Duration)
 		defer stopReading()
 	}
@@ -171,7 +174,7 @@ func (r *run) all(ctx context.Context) error {
 	switch cause := context.Cause(asking); {
 	case cause != nil && !errors.Is(cause, errInterrupted):
 		return cause
-	case r.Live && reading.Err() != nil:
+	case r.Endless && reading.Err() != nil:
 		return nil // the end of a stream
 	case err != nil:
 		return err

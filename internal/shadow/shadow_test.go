@@ -185,7 +185,7 @@ func TestRunEnd(t *testing.T) {
 			t.Errorf("--duration: got %+v and error %v, want 20 queries", r, err)
 		}
 		// A stream that stops ends after the duration.
-		o.Source, o.Live, o.Duration = exchanges{texts: texts, block: true}, true, time.Minute
+		o.Source, o.Endless, o.Live, o.Duration = exchanges{texts: texts, block: true}, true, true, time.Minute
 		start := time.Now()
 		if r, err := Run(t.Context(), o); err != nil || r.Compared != 100 || time.Since(start) != time.Minute {
 			t.Errorf("live: got %+v after %v and error %v, want 100 queries after a minute", r, time.Since(start), err)
@@ -193,7 +193,7 @@ func TestRunEnd(t *testing.T) {
 		// The end of the context is an error for a file only.
 		for _, live := range []bool{true, false} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			o.Live, o.Duration, o.Asker = live, 0, asker{wait: time.Hour}
+			o.Endless, o.Live, o.Duration, o.Asker = live, live, 0, asker{wait: time.Hour}
 			r, err := Run(ctx, o)
 			cancel()
 			if live != (err == nil) || r.Compared != 0 || r.Skipped[SkippedInterrupted] != 100 {

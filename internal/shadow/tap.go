@@ -9,11 +9,16 @@ import (
 )
 
 // A DnstapFile is a Frame Streams file of dnstap messages.
-type DnstapFile struct{ Reader io.Reader }
+type DnstapFile struct {
+	Reader    io.Reader
+	Interrupt func() // as that of Pcap
+}
 
 // Messages implements Source.
 func (f DnstapFile) Messages(ctx context.Context, counts *Counts, yield func(*Message) bool) error {
-	return dnstap.Read(f.Reader, func(payload []byte) bool { return ctx.Err() == nil && tapped(payload, counts, yield) })
+	return interruptible(ctx, f.Interrupt, func() error {
+		return dnstap.Read(f.Reader, func(payload []byte) bool { return ctx.Err() == nil && tapped(payload, counts, yield) })
+	})
 }
 
 // A DnstapStream is a socket to which servers send dnstap messages.
