@@ -28,7 +28,7 @@ func (z *Zone) Explain(name []byte, t wire.Type, nearest func(label string, know
 	case exact:
 		add("%s", n.describe("the name", t))
 	default:
-		if wildcard := z.wildcard(n, name); wildcard != nil {
+		if wildcard := z.wildcard(n); wildcard != nil {
 			add("the name does not exist, and the wildcard %s applies: %s", z.nameOf(wildcard), wildcard.describe("it", t))
 		} else {
 			add("the name does not exist")

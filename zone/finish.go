@@ -77,7 +77,7 @@ func (b *Builder) hide() {
 // setNegative sets the serial number, and the SOA record of negative answers,
 // whose TTL is at most the record's MINIMUM field (RFC 2308 §5).
 func (z *Zone) setNegative(e *encoder) {
-	z.serial, z.negative = 0, nil
+	z.serial, z.negative, z.soa = 0, nil, set{}
 	apex := z.names.get(nil)
 	var soa set
 	if !soa.get(apex, wire.TypeSOA) {
@@ -99,4 +99,5 @@ func (z *Zone) setNegative(e *encoder) {
 		r.SetTTL(s.sigs, min(least, r.TTL(s.sigs)))
 	}
 	z.negative = &node{data: e.encode(&draft{name: string(z.appendName(nil, apex)), sets: []rrset{s}})}
+	z.soa.get(z.negative, wire.TypeSOA)
 }

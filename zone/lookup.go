@@ -64,7 +64,7 @@ func (l *lookup) follow(target []byte) {
 	var low [wire.MaxName]byte
 	l.aliased = true
 	for length, more := 1, true; more; length++ {
-		if l.loops(target) {
+		if l.loops(target, length) {
 			l.RCode = wire.ServFail
 			return
 		}
@@ -111,15 +111,15 @@ type lookup struct {
 	do bool
 	Result
 
-	aliased   bool            // the answer begins with a CNAME record
-	dnames    [maxChain]*node // the nodes whose DNAME records are in the answer
-	nDNAMEs   int
-	negative  bool
-	referral  *node
-	answered  set              // the RRset whose targets' addresses go into the additional section
-	writtenAt int              // offset of its first record in the answer
-	proofs    [maxProofs]*node // the nodes whose NSEC or NSEC3 records go into the authority section
-	nProofs   int
+	aliased  bool            // the answer begins with a CNAME record
+	dnames   [maxChain]*node // the nodes whose DNAME records are in the answer
+	nDNAMEs  int
+	negative bool
+	referral *node
+	answered set              // the RRset whose targets' addresses go into the additional section
+	written  writer           // of answered
+	proofs   [maxProofs]*node // the nodes whose NSEC or NSEC3 records go into the authority section
+	nProofs  int
 }
 
 // maxProofs is enough for a wildcard in each step of a CNAME chain and a negative
@@ -146,7 +146,7 @@ func (l *lookup) step(n *node, exact bool, name, spelled []byte) (target []byte,
 		l.AtCut = n.is(isDelegation) && !l.aliased
 		return l.answer(n, name, spelled, true)
 	}
-	if wildcard := l.wildcard(n, name); wildcard != nil {
+	if wildcard := l.wildcard(n); wildcard != nil {
 		l.proveNoCloser(n, name)
 		return l.answer(wildcard, name, spelled, false)
 	}
@@ -188,12 +188,11 @@ func (l *lookup) answer(n *node, name, spelled []byte, exact bool) (target []byt
 		}
 	default:
 		if l.answered.get(n, l.t) {
-			l.writtenAt = len(l.a.Buf)
-			l.putSigned(wire.Answers, spelled, &l.answered)
+			l.written = l.putSigned(wire.Answers, spelled, &l.answered)
 			return nil, false
 		}
 		var s set
-		if s.get(n, wire.TypeCNAME) {
+		if n.is(hasCNAME) && s.get(n, wire.TypeCNAME) {
 			r, _ := nextRecord(s.records)
 			if l.full() {
 				return l.appendRData(nil, n, r), true
@@ -236,12 +235,15 @@ func (l *lookup) redirect(n *node, name, spelled []byte) (target []byte, more bo
 	return l.a.Buf[len(l.a.Buf)-size:], l.t != wire.TypeCNAME && l.t != wire.TypeANY
 }
 
-// loops reports whether target, of the last CNAME record, is the query name or
-// the target of an earlier CNAME record.
-func (l *lookup) loops(target []byte) bool {
+// loops reports whether target, of the last of count CNAME records, is the query name or
+// the target of an earlier one.
+func (l *lookup) loops(target []byte, count int) bool {
 	a := l.a
 	if question := a.Buf[wire.HeaderLen : a.RecordsOffset()-4]; wire.SameName(question, target) {
 		return true
+	}
+	if count == 1 {
+		return false
 	}
 	times := 0
 	for off := a.RecordsOffset(); off < len(a.Buf); {

@@ -26,9 +26,18 @@ const (
 	maxFill = 8
 )
 
+// hash returns the hash of a key. A wildcard has that of the name above it, and so it is in
+// the same bucket.
+func (t *names) hash(key []byte) uint32 {
+	for isWildcard(key) {
+		key = key[2:]
+	}
+	return uint32(maphash.Bytes(t.seed, key))
+}
+
 // get returns the node of a key, or nil.
 func (t *names) get(key []byte) *node {
-	h := uint32(maphash.Bytes(t.seed, key))
+	h := t.hash(key)
 	bucket := t.bucket(h)
 	for i := range bucket {
 		if n := &bucket[i]; n.hash == h && t.matches(n, key) {
@@ -43,28 +52,55 @@ func (t *names) bucket(h uint32) []node {
 	return t.groups[i>>groupBits][i&(1<<groupBits-1)]
 }
 
-// matches reports whether a node has a key.
-func (t *names) matches(n *node, key []byte) bool {
+// wildcard returns the node named "*" below another one, or nil.
+func (t *names) wildcard(above *node) *node {
+	name := t.spelled(above)
+	bucket := t.bucket(above.hash)
+	for i := range bucket {
+		n := &bucket[i]
+		if n.hash != above.hash {
+			continue
+		}
+		if key := t.spelled(n); len(key) == len(name)+2 && isWildcard(key) && sameKey(key[2:], name) {
+			return n
+		}
+	}
+	return nil
+}
+
+// spelled returns the key of a node in the zone file's spelling.
+func (t *names) spelled(n *node) string {
 	name := n.spelled()
 	if n.is(isComplete) {
 		name = name[:len(name)-t.origin]
 	}
-	if name == string(key) {
+	return name
+}
+
+// matches reports whether a node has a key.
+func (t *names) matches(n *node, key []byte) bool { return sameKey(t.spelled(n), key) }
+
+// sameKey reports whether two keys are equal but for the letter case.
+func sameKey[K string | []byte](a string, b K) bool {
+	if a == string(b) {
 		return true
 	}
-	if len(name) != len(key) {
+	if len(a) != len(b) {
 		return false
 	}
-	for i, c := range key {
-		d := name[i]
-		if 'A' <= d && d <= 'Z' {
-			d += 'a' - 'A'
-		}
-		if c != d {
+	for i := range len(a) {
+		if lower(a[i]) != lower(b[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
 }
 
 // all yields the nodes in no particular order.
@@ -123,7 +159,7 @@ func (e *namesEdit) change(key []byte) *node {
 	if e.get(key) == nil {
 		return nil
 	}
-	h := uint32(maphash.Bytes(e.seed, key))
+	h := e.hash(key)
 	b := *e.own(h)
 	for i := range b {
 		if n := &b[i]; n.hash == h && e.matches(n, key) {
@@ -138,7 +174,7 @@ func (e *namesEdit) add(key []byte, data string) {
 	if e.count++; e.count > maxFill<<(32-e.shift) {
 		e.rehash()
 	}
-	h := uint32(maphash.Bytes(e.seed, key))
+	h := e.hash(key)
 	b := e.own(h)
 	*b = append(*b, node{hash: h, data: data})
 }

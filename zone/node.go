@@ -39,6 +39,7 @@ const (
 	isDelegation = 1 << iota
 	hasDNAME
 	hasNSEC
+	hasCNAME
 	// isComplete reports that the name is stored with the zone's name, since that is
 	// spelled in another way.
 	isComplete
@@ -213,6 +214,8 @@ func (e *encoder) encode(d *draft) string {
 			kinds |= isDelegation
 		case s.t == wire.TypeDNAME:
 			kinds |= hasDNAME
+		case s.t == wire.TypeCNAME:
+			kinds |= hasCNAME
 		case s.t == wire.TypeNSEC:
 			kinds |= hasNSEC
 		}

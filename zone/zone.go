@@ -11,6 +11,7 @@ type Zone struct {
 	names    *names
 	deepest  int   // more labels no name has
 	negative *node // the SOA record with the TTL of negative answers (RFC 2308 §5); nil without a SOA
+	soa      set   // of negative
 	serial   uint32
 	nsecs    []string // names with an NSEC record, in canonical order: see appendCanonical; empty if the zone has none
 
@@ -78,14 +79,12 @@ func (z *Zone) hiddenBy(n *node) (by *node) {
 	return by
 }
 
-// wildcard returns the child named "*" of n, the closest encloser of name, or nil.
-func (z *Zone) wildcard(n *node, name []byte) *node {
+// wildcard returns the child named "*" of n, or nil.
+func (z *Zone) wildcard(n *node) *node {
 	if n.meta&hasWildcard == 0 {
 		return nil
 	}
-	var room [2 + wire.MaxName]byte
-	encloser := name[len(name)-z.nameLen(n) : len(name)-len(z.origin)]
-	return z.names.get(append(append(room[:0], 1, '*'), encloser...))
+	return z.names.wildcard(n)
 }
 
 // countLabels returns the number of labels of a name in wire form.
@@ -97,4 +96,6 @@ func countLabels(name []byte) (n int) {
 }
 
 // isWildcard reports whether the first label of name is "*".
-func isWildcard(name string) bool { return len(name) > 1 && name[0] == 1 && name[1] == '*' }
+func isWildcard[N string | []byte](name N) bool {
+	return len(name) > 1 && name[0] == 1 && name[1] == '*'
+}
