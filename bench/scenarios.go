@@ -27,6 +27,7 @@ func scenarios() []scenario {
 		{"two", false, false, (*bench).two, "the same for A with two readers"},
 		{"paths", true, false, (*bench).ways, "cached names and TCP beside our own UDP; a TCP connection for each query beside Knot"},
 		{"encrypted", true, false, (*bench).encrypted, "DoT and DoH on persistent connections beside Unbound and NSD, and DoQ"},
+		{"abuse", false, false, (*bench).abuse, "memory and the answers to another client while one abuses HTTP/2"},
 		{"admin", false, false, (*bench).admin, "CPU and memory without and with the directive admin"},
 		{"idle", true, false, (*bench).idle, "CPU per query at 1,000 queries a second"},
 		{"binary", true, false, (*bench).binarySize, "size of the stripped binary"},

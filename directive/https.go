@@ -54,6 +54,11 @@ func (l *connectionLimits) StreamLimits() (config.Scheme, config.StreamLimits) {
 // A query that a directive drops gets 500. Of all connections together, 2,048 queries with POST
 // are received at the same time, 64 of them with more than 1,400 bytes, and 16 MB of replies
 // with more wait for slow clients; beyond that the status is 503.
+// The requests of all connections over HTTP/1.1 and HTTP/2 have 16 MB of memory, some 1,300
+// requests, until their replies are read. A client has at most as much as is free, so that there
+// is always some for another one, and its other requests are reset. A client is disconnected for
+// a second if more than 1,000 of its requests in a second are reset, by the server or within
+// 50ms by the client.
 // coredns_dns_https_responses_total{server, status} counts the responses.
 //
 // Same as CoreDNS: options and defaults. Differs: CoreDNS answers 400 instead of 405, 413, 414

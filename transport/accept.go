@@ -133,10 +133,10 @@ func (s *conns) init() {
 	s.empty, s.left = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-// clientKey returns the key under which connections of a client are counted: an IPv4
+// ClientKey returns the key under which connections of a client are counted: an IPv4
 // address, or the /64 of an IPv6 address, within which a host may choose its
 // address.
-func clientKey(addr netip.Addr) netip.Addr {
+func ClientKey(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return addr
 	}
@@ -195,7 +195,7 @@ func (s *conns) identify(c *conn, peer netip.AddrPort) bool {
 	if s.byID[c.id] != c {
 		return false
 	}
-	client := clientKey(peer.Addr())
+	client := ClientKey(peer.Addr())
 	if s.isOverLimit(c, client) {
 		c.l.counts.overClient.Add(1)
 		return false

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,7 +24,32 @@ type LimitedListener struct {
 
 	mu      sync.Mutex
 	open    int
-	clients map[netip.Addr][]*limitedConn // by clientKey, the oldest connection first
+	clients map[netip.Addr][]*limitedConn // by ClientKey, the oldest connection first
+	turns   map[netip.Addr]turns          // of clients
+	refused map[netip.Addr]time.Time      // clients that may not connect before that time
+}
+
+// maxRefused bounds the clients that may not connect.
+const maxRefused = 1000
+
+// Refuse closes new connections of a client, as ClientKey returns it, until a time.
+func (l *LimitedListener) Refuse(client netip.Addr, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.refused) >= maxRefused {
+		clear(l.refused)
+	}
+	l.refused[client] = until
+}
+
+// refuses reports whether a client may not connect.
+func (l *LimitedListener) refuses(client netip.Addr) bool {
+	until, ok := l.refused[client]
+	if ok && time.Now().After(until) {
+		delete(l.refused, client)
+		return false
+	}
+	return ok
 }
 
 // SetProxies sets the proxies of future connections. nil is none.
@@ -40,7 +66,7 @@ func (l *LimitedListener) Accept() (net.Conn, error) {
 		policy := l.proxies.Load().policy(peer)
 		c := &limitedConn{TCPConn: tcp, l: l}
 		if policy == ProxySkip { // otherwise the client is not known yet
-			c.client = clientKey(peer)
+			c.client = ClientKey(peer)
 		}
 		refused := l.add(c)
 		if refused != nil {
@@ -62,6 +88,10 @@ func (l *LimitedListener) Accept() (net.Conn, error) {
 func (l *LimitedListener) add(c *limitedConn) (refused *limitedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.refuses(c.client) {
+		l.counts.overClient.Add(1)
+		return c
+	}
 	if most := l.most(); most > 0 && l.open >= most {
 		if refused = l.displaced(c.client); refused == nil {
 			l.counts.overTotal.Add(1)
@@ -71,6 +101,10 @@ func (l *LimitedListener) add(c *limitedConn) (refused *limitedConn) {
 		l.remove(refused)
 	}
 	l.open++
+	if c.turns = l.turns[c.client]; c.turns == nil {
+		c.turns = newTurns()
+		l.turns[c.client] = c.turns
+	}
 	l.clients[c.client] = append(l.clients[c.client], c)
 	return refused
 }
@@ -100,6 +134,7 @@ func (l *LimitedListener) remove(c *limitedConn) {
 	l.open--
 	if conns = slices.Delete(conns, i, i+1); len(conns) == 0 {
 		delete(l.clients, c.client)
+		delete(l.turns, c.client)
 	} else {
 		l.clients[c.client] = conns
 	}
@@ -109,10 +144,43 @@ func (l *LimitedListener) remove(c *limitedConn) {
 type limitedConn struct {
 	*net.TCPConn
 	l      *LimitedListener
-	client netip.Addr // see clientKey; not valid if a proxy may send it
+	client netip.Addr // see ClientKey; not valid if a proxy may send it
+	turns  turns      // of the client
+
+	takesTurns atomic.Bool
+	hasTurn    atomic.Bool
+}
+
+// TakeTurns makes a connection of a LimitedListener take turns with the client's others: what
+// it has read is processed until it reads again, and only as many connections of a client as
+// there are processors do that at the same time.
+func TakeTurns(c net.Conn) {
+	if proxied, ok := c.(*proxiedConn); ok {
+		c = proxied.Conn
+	}
+	if limited, ok := c.(*limitedConn); ok {
+		limited.takesTurns.Store(true)
+	}
+}
+
+func (c *limitedConn) Read(p []byte) (int, error) {
+	c.endTurn()
+	n, err := c.TCPConn.Read(p)
+	if err == nil && c.takesTurns.Load() {
+		c.turns <- struct{}{}
+		c.hasTurn.Store(true)
+	}
+	return n, err
+}
+
+func (c *limitedConn) endTurn() {
+	if c.hasTurn.Swap(false) {
+		<-c.turns
+	}
 }
 
 func (c *limitedConn) Close() error {
+	c.endTurn()
 	c.l.mu.Lock()
 	c.l.remove(c)
 	c.l.mu.Unlock()

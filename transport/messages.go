@@ -116,6 +116,9 @@ func (s *messageSender) Send(q *dns.Query) {
 	}
 }
 
+// CountOverClient counts a request that was refused because its client has too many.
+func (m *Messages) CountOverClient() { m.counts.overClient.Add(1) }
+
 // serveRecovered answers q. If a handler panics, the reply is SERVFAIL.
 func serveRecovered(p *dns.Port, q *dns.Query, lent []byte) (outcome dns.Outcome) {
 	defer func() {
@@ -146,7 +149,7 @@ func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() 
 	}
 	return &LimitedListener{
 		TCPListener: l.tcp.(*net.TCPListener), Address: l.addr, most: most, counts: l.counts, log: o.Log, timeout: l.limits.Load().MessageTimeout,
-		clients: map[netip.Addr][]*limitedConn{},
+		clients: map[netip.Addr][]*limitedConn{}, turns: map[netip.Addr]turns{}, refused: map[netip.Addr]time.Time{},
 	}, nil
 }
 

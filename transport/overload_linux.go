@@ -113,7 +113,7 @@ func (s *socketLoad) count(slots []slot, now time.Time) {
 	defer s.mu.Unlock()
 	seconds := now.Sub(s.limited).Seconds()
 	for i := range slots {
-		client := clientKey(slots[i].q.Peer.Addr())
+		client := ClientKey(slots[i].q.Peer.Addr())
 		if s.backlog.sheds(client, seconds) {
 			slots[i].shed = true
 			s.shed++

@@ -68,7 +68,7 @@ func (s *Sessions) Count() float64 {
 // the connection is over a limit. At the limit of all connections it closes the
 // connection that has been idle longest.
 func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
-	client := clientKey(addrPort(peer).Addr())
+	client := ClientKey(addrPort(peer).Addr())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients[client] >= s.o.MaxConnsPerClient {

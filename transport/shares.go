@@ -50,7 +50,7 @@ func (t *tally) add(client netip.Addr) {
 
 // A limit is the bound on one client of a socket.
 type limit struct {
-	client netip.Addr // see clientKey
+	client netip.Addr // see ClientKey
 	passed float64    // the fraction of its queries that is passed to the socket
 	sent   float64    // queries in a second
 }

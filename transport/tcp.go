@@ -55,7 +55,7 @@ const (
 type conn struct {
 	l           *Listener
 	id          int64      // in conns
-	client      netip.Addr // the key for its number of connections: see clientKey; not valid until the client is known
+	client      netip.Addr // the key for its number of connections: see ClientKey; not valid until the client is known
 	proxyPolicy ProxyPolicy
 	turns       turns // of the client; set by conns.add
 	peer, local netip.AddrPort
@@ -94,7 +94,7 @@ type conn struct {
 }
 
 func newConn(l *Listener, sock socket, peer, local netip.AddrPort) *conn {
-	c := &conn{l: l, sock: sock, peer: peer, local: local, client: clientKey(peer.Addr()), proxyPolicy: ProxySkip}
+	c := &conn{l: l, sock: sock, peer: peer, local: local, client: ClientKey(peer.Addr()), proxyPolicy: ProxySkip}
 	c.refs.Store(readerRef)
 	c.changed.L = &c.mu
 	if l.tls != nil {

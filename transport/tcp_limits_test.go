@@ -207,8 +207,8 @@ func TestClientKey(t *testing.T) {
 	for in, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%lo": "fe80::",
 	} {
-		if got := clientKey(netip.MustParseAddr(in)); got.String() != want {
-			t.Errorf("clientKey(%s) = %s, want %s", in, got, want)
+		if got := ClientKey(netip.MustParseAddr(in)); got.String() != want {
+			t.Errorf("ClientKey(%s) = %s, want %s", in, got, want)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestRepliesQueued(t *testing.T) {
 // Streams that the client resets before their turn are not answered.
 func TestRequestsResetEarly(t *testing.T) {
 	l := bodyListener(time.Second)
-	responses := statusCounter{new(metrics.Registry), "responses", "Replies.", "test"}
+	responses := newStatusCounter(new(metrics.Registry), "responses", "Replies.", "test")
 	for name, h := range map[string]http.Handler{"HTTPS": &queries{l, responses}, "gRPC": grpcQueries{l}} {
 		for _, reset := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())

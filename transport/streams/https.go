@@ -33,16 +33,18 @@ const (
 // options have none, for a proxy that has it.
 type HTTPS struct {
 	listener
-	tcp     *transport.LimitedListener
-	server  http.Server
-	busy    busy
-	running sync.WaitGroup
+	tcp      *transport.LimitedListener
+	server   http.Server
+	handler  http.Handler
+	requests requests
+	busy     busy
+	running  sync.WaitGroup
 }
 
 // ListenHTTPS opens addr. The caller must call Stop.
 func ListenHTTPS(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS, error) {
 	l := new(HTTPS)
-	responses := statusCounter{o.Metrics, "coredns_dns_https_responses_total", "Replies over HTTPS, by HTTP status.", o.Name}
+	responses := newStatusCounter(o.Metrics, "coredns_dns_https_responses_total", "Replies over HTTPS, by HTTP status.", o.Name)
 	return l, l.open(ctx, addr, o, &queries{&l.listener, responses}, "h2", "http/1.1")
 }
 
@@ -60,9 +62,14 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 	protocols.SetHTTP2(o.TLS != nil)
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
 	l.busy.conns = map[net.Conn]struct{}{}
+	l.handler = handler
+	l.requests.init(l.tcp.Refuse)
 	l.server = http.Server{
-		Handler:           handler,
-		ConnState:         l.busy.setState,
+		Handler: l,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			l.busy.setState(c, state)
+			l.requests.setState(c, state)
+		},
 		ReadTimeout:       cmp.Or(o.MessageTimeout, defaultMessageTimeout),
 		ReadHeaderTimeout: cmp.Or(o.MessageTimeout, defaultMessageTimeout),
 		WriteTimeout:      cmp.Or(o.WriteTimeout, 5*time.Second) + maxWait,
@@ -76,6 +83,7 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 		MaxReadFrameSize:              16 << 10,
 		MaxReceiveBufferPerConnection: 64 << 10,
 		MaxReceiveBufferPerStream:     64 << 10,
+		WriteByteTimeout:              cmp.Or(o.WriteTimeout, 5*time.Second),
 	}
 	if o.TLS != nil {
 		l.server.TLSConfig = o.TLS.Config(names...)

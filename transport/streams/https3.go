@@ -26,7 +26,7 @@ type HTTPS3 struct {
 // ListenHTTPS3 opens addr. The caller must call Stop.
 func ListenHTTPS3(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS3, error) {
 	l := new(HTTPS3)
-	responses := statusCounter{o.Metrics, "coredns_dns_https3_responses_total", "Replies over HTTP/3, by HTTP status.", o.Name}
+	responses := newStatusCounter(o.Metrics, "coredns_dns_https3_responses_total", "Replies over HTTP/3, by HTTP status.", o.Name)
 	l.server = http3.Server{
 		Handler:        &queries{&l.listener, responses},
 		MaxHeaderBytes: 8<<10 + base64.RawURLEncoding.EncodedLen(wire.MaxMessage),

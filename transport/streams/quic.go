@@ -37,7 +37,7 @@ type QUIC struct {
 // ListenQUIC opens addr. The caller must call Stop.
 func ListenQUIC(ctx context.Context, addr netip.AddrPort, o Options) (*QUIC, error) {
 	l := &QUIC{
-		responses: statusCounter{o.Metrics, "coredns_dns_quic_responses_total", "Replies over QUIC, and errors, by error code.", o.Name},
+		responses: newStatusCounter(o.Metrics, "coredns_dns_quic_responses_total", "Replies over QUIC, and errors, by error code.", o.Name),
 	}
 	l.buffers.New = func() any { return new([smallMessage]byte) }
 	return l, l.open(ctx, addr, o, protocol{"doq", -1, doqNoError, doqExcessiveLoad}, l.answerAll)

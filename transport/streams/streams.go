@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/metrics"
@@ -83,10 +84,19 @@ func (l *listener) Adopt(c transport.Conn) error {
 type statusCounter struct {
 	metrics            *metrics.Registry
 	name, help, server string
+	counters           *sync.Map // of *metrics.Counter by status
+}
+
+func newStatusCounter(r *metrics.Registry, name, help, server string) statusCounter {
+	return statusCounter{r, name, help, server, new(sync.Map)}
 }
 
 func (c statusCounter) add(status any) {
-	c.metrics.Counter(c.name, c.help, "server", c.server, "status", fmt.Sprint(status)).Add(1)
+	found, ok := c.counters.Load(status)
+	if !ok {
+		found, _ = c.counters.LoadOrStore(status, c.metrics.Counter(c.name, c.help, "server", c.server, "status", fmt.Sprint(status)))
+	}
+	found.(*metrics.Counter).Add(1)
 }
 
 // addrPort returns the address of a socket. An IPv4 address is not mapped into IPv6.
