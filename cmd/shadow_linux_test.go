@@ -16,7 +16,7 @@ import (
 )
 
 // lookPath returns the path of a program, also if the directories of administrators are not
-// searched. It skips the test if there is none.
+// searched. It skips the test if there is none; with SEAMARK_TEST_CLIENTS the test fails.
 func lookPath(t *testing.T, name string) string {
 	t.Helper()
 	for _, path := range []string{name, "/usr/sbin/" + name} {
@@ -24,8 +24,16 @@ func lookPath(t *testing.T, name string) string {
 			return found
 		}
 	}
-	t.Skipf("there is no %s", name)
+	missing(t, name)
 	return ""
+}
+
+func missing(t *testing.T, program string) {
+	t.Helper()
+	if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
+		t.Fatalf("there is no %s", program)
+	}
+	t.Skipf("there is no %s: .ci/run installs it, and sets SEAMARK_TEST_CLIENTS, with which this is a failure", program)
 }
 
 // background runs a program of another project until the end of the test.
@@ -174,7 +182,7 @@ zone "cluster.local" { type primary; file "zone"; };
 		t.Run(c.program, func(t *testing.T) {
 			path := lookPath(t, c.program)
 			if found, err := filepath.Glob(c.module); c.module != "" && (err != nil || len(found) == 0) {
-				t.Skipf("%s has no module %s", c.program, c.module)
+				missing(t, c.program+" with the module dnstap")
 			}
 			dir, err := os.MkdirTemp("", "shadow") // short, for the path of a socket
 			if err != nil {
