@@ -78,16 +78,17 @@ func testCRUD(t *testing.T, k kubernetes.Interface) {
 	}
 }
 
-// testEveryKind creates, lists, updates and deletes an object of each kind,
+// testEveryKind creates, lists, updates and deletes an object of each kind that is stored,
 // without knowledge of its fields.
 func testEveryKind(t *testing.T, srv *Server) {
 	d, err := dynamic.NewForConfigAndClient(srv.Config(), httpClient(t, srv.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds := everyKind(t, srv)
+	// A TokenReview or a SubjectAccessReview is not stored.
+	kinds := slices.DeleteFunc(everyKind(t, srv), func(kind metav1.APIResource) bool { return slices.Equal(kind.Verbs, []string{"create"}) })
 	if len(kinds) != 18 {
-		t.Errorf("%d kinds: %v; want 18", len(kinds), kinds)
+		t.Errorf("%d stored kinds: %v; want 18", len(kinds), kinds)
 	}
 	for _, kind := range kinds {
 		gv := schema.GroupVersion{Group: kind.Group, Version: kind.Version}
