@@ -149,6 +149,7 @@ type limitedConn struct {
 
 	takesTurns atomic.Bool
 	hasTurn    atomic.Bool
+	closed     atomic.Bool
 }
 
 // TakeTurns makes a connection of a LimitedListener take turns with the client's others: what
@@ -167,10 +168,19 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 	c.endTurn()
 	n, err := c.TCPConn.Read(p)
 	if err == nil && c.takesTurns.Load() {
-		c.turns <- struct{}{}
-		c.hasTurn.Store(true)
+		c.takeTurn()
 	}
 	return n, err
+}
+
+// takeTurn blocks until the connection has a turn. One that was closed meanwhile does not
+// keep it: it may never read again.
+func (c *limitedConn) takeTurn() {
+	c.turns <- struct{}{}
+	c.hasTurn.Store(true)
+	if c.closed.Load() {
+		c.endTurn()
+	}
 }
 
 func (c *limitedConn) endTurn() {
@@ -180,6 +190,7 @@ func (c *limitedConn) endTurn() {
 }
 
 func (c *limitedConn) Close() error {
+	c.closed.Store(true)
 	c.endTurn()
 	c.l.mu.Lock()
 	c.l.remove(c)

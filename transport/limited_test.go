@@ -111,3 +111,28 @@ func isTimeout(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)
 	return ok && timeout.Timeout()
 }
+
+// A connection that is closed while it waits for a turn leaves the turn to the client's others.
+func TestTurnOfClosedConnection(t *testing.T) {
+	l, err := ListenTCP(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{Metrics: new(metrics.Registry)}, func() int { return 4 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.DialTimeout("tcp", l.Address.String(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := server.(*limitedConn)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c.takeTurn(); len(c.turns) != 0 {
+		t.Errorf("turns of the client that a closed connection has: got %d, want 0", len(c.turns))
+	}
+}

@@ -22,9 +22,9 @@ const (
 	maxPods = 200_000 // that are read
 )
 
-// ClientPods returns pods by their addresses: those with an address, or all of the cluster if
-// it is not valid. Pods in the network of their node, which share its address, and those that
-// have ended are left out. timeout bounds each request. It needs the permission to list pods.
+// ClientPods returns pods by their addresses: the pods with an address, or all pods of the
+// cluster if it is not valid. Pods in the network of their node, which share its address, and
+// pods that have ended are left out. timeout bounds each request. It needs the permission to list pods.
 func (s *Session) ClientPods(ctx context.Context, address netip.Addr, timeout time.Duration) (map[string]ClientPod, error) {
 	parameters := url.Values{"limit": {fmt.Sprint(podPage)}}
 	if address.IsValid() {

@@ -9,7 +9,7 @@ import (
 )
 
 // ExplainDNS implements [dns.Explainer]. It applies the rules once more to the client's
-// question, and names those that match.
+// question, and names the rules that match.
 func (rw *Rewrite) ExplainDNS(q *dns.Query, _ dns.Verdict) (causes []dns.Cause) {
 	question := q.Request.Question(q.Packet())
 	name := clientName(q)

@@ -45,7 +45,7 @@ type Client struct {
 }
 
 // New returns a client of the server at an address, URL, HOST:PORT or unix:PATH, with the token
-// of the environment. timeout limits each request, and the silence of those that last longer.
+// of the environment. timeout limits each request, and the silence of a stream.
 func New(address string, timeout time.Duration) (*Client, error) {
 	text := address
 	path, unix := strings.CutPrefix(address, "unix:")
