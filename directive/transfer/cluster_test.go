@@ -81,6 +81,14 @@ func TestClusterFollowers(t *testing.T) {
 		to = append(to, at)
 	}
 	log := run(t, primary, c.corefile(to...))
+	// BIND does not repeat a failed first transfer for a minute, and ignores a NOTIFY message
+	// that arrives during one.
+	eventually(t, func() string {
+		if soa(primary, clusterZones[0]+".") == 0 {
+			return "the primary does not answer"
+		}
+		return ""
+	})
 	for name, d := range daemons {
 		d.follow(t, followers[name], primary, nil, clusterZones...)
 	}
