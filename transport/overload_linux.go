@@ -59,7 +59,7 @@ type socketLoad struct {
 	received *tally
 	shed     int
 	backlog  backlog
-	limited  time.Time // the last change of backlog; zero before the first limits
+	limited  time.Time // the last change of backlog
 
 	shares shares // these are used by Listener.limitClients only
 	since  time.Time
@@ -136,7 +136,6 @@ func (l *Listener) startLimiting() {
 	l.o.Port.SetOverloaded(true)
 	for _, s := range o.sockets {
 		s.received, s.shed, s.backlog = newTally(), 0, backlog{}
-		s.limited = time.Time{}
 		s.shares, s.since = shares{}, time.Now()
 		s.idle.Store(false)
 		s.counting.Store(true)
@@ -216,19 +215,20 @@ func (s *socketLoad) adjust(report *overloadReport) observation {
 	s.since = now
 	s.drops.Store(drops)
 	o.idle = s.idle.Swap(false)
+	unlimited := len(s.shares.limits) == 0
 	changed, overLimit := s.shares.update(o)
 	s.l.counts.shedLimit.Add(uint64(overLimit))
 	s.l.counts.shedFull.Add(uint64(o.dropped - overLimit))
 	report.add(o, s.shares.limits)
 	if changed {
-		s.limit(report)
+		s.limit(report, unlimited)
 	}
 	return o
 }
 
 // limit makes the shares' limits effective. The filter does not apply to packets that
-// wait in the buffer already: the first limits of an overload make them a backlog.
-func (s *socketLoad) limit(report *overloadReport) {
+// wait in the buffer already: the first limits make them a backlog.
+func (s *socketLoad) limit(report *overloadReport, first bool) {
 	waiting := 0
 	_ = s.raw.Control(func(fd uintptr) {
 		report.failure = setLimits(int(fd), s.shares.limits)
@@ -236,7 +236,7 @@ func (s *socketLoad) limit(report *overloadReport) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.limited.IsZero() {
+	if !first {
 		waiting = s.backlog.left
 	}
 	s.backlog, s.limited = s.shares.backlog(waiting), time.Now()

@@ -21,6 +21,9 @@ const (
 	// capacityWindow is the time in seconds over which the capacity is averaged. It is
 	// longer than the periods in which a reader may be stopped.
 	capacityWindow = 0.5
+
+	// maxGrowth bounds the growth of the estimated capacity by one observation.
+	maxGrowth = 1.5
 )
 
 // A tally counts queries by client. Its memory is bounded: if there are too many
@@ -173,10 +176,10 @@ func (s *shares) update(o observation) (changed bool, overLimit int) {
 
 // isFair reports whether the limits distribute about share to each client, by the
 // queries that were received since they were set. A difference counts if it is more
-// than a tenth and cannot be chance.
+// than a twentieth and is unlikely to be chance.
 func (s *shares) isFair(share float64) bool {
-	const tenth, deviations = 0.1, 4
-	if share < (1-tenth)*s.share || share > (1+tenth)*s.share || len(s.received) > maxTallied {
+	const tolerance, deviations = 0.05, 3
+	if share < (1-tolerance)*s.share || share > (1+tolerance)*s.share || len(s.received) > maxTallied {
 		return false
 	}
 	mean := 0.0
@@ -184,24 +187,27 @@ func (s *shares) isFair(share float64) bool {
 		mean += float64(s.received[l.client]) / float64(len(s.limits))
 	}
 	most := min(mean, s.share*s.seconds)
-	most = (1+tenth)*most + deviations*math.Sqrt(most)
+	most = (1+tolerance)*most + deviations*math.Sqrt(most)
 	for _, n := range s.received {
 		if float64(n) > most {
 			return false
 		}
 	}
-	least := (1-tenth)*mean - deviations*math.Sqrt(mean)
+	least := (1-tolerance)*mean - deviations*math.Sqrt(mean)
 	return !slices.ContainsFunc(s.limits, func(l limit) bool { return float64(s.received[l.client]) < least })
 }
 
 // estimateCapacity derives the capacity from the queries that were received. While the
-// reader has time left the capacity may be larger.
+// reader has time left the capacity may be larger, but a known one grows by maxGrowth at
+// most: in a short time the reader may receive many queries that have waited.
 func (s *shares) estimateCapacity(o observation) {
 	rate := float64(o.received.total) / o.seconds
 	switch {
 	case o.idle && rate < 0.5*s.capacity:
+	case o.idle && s.capacity > 0:
+		s.capacity *= min(max(rate/s.capacity, 1.05), maxGrowth)
 	case o.idle:
-		s.capacity = max(1.05*s.capacity, rate)
+		s.capacity = rate
 	default:
 		s.busy = min(s.busy+o.seconds, capacityWindow)
 		s.capacity += (rate - s.capacity) * o.seconds / s.busy

@@ -98,10 +98,11 @@ func (s *simulatedSocket) run(milliseconds int, rates []float64) (goodput float6
 				continue
 			}
 			s.since = s.now
+			first := len(s.shares.limits) == 0
 			if changed, _ := s.shares.update(s.observed); changed {
 				s.replaced++
 				waiting := s.backlog.left
-				if s.limited == 0 {
+				if first {
 					waiting = len(s.queue)
 				}
 				s.backlog, s.limited = s.shares.backlog(waiting), s.now
@@ -195,7 +196,10 @@ func TestSharesAllAboveShare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSimulatedSocket(capacity)
 			rates := append(equalRates(99, 2*15e3), 8*15e3)
-			for _, milliseconds := range []int{1000, 8000} {
+			for _, milliseconds := range []int{1000, 8000, 1000} {
+				if s.now == 9000 {
+					s.run(500, equalRates(100, 0.3*15e3)) // the limits are removed
+				}
 				goodput := s.run(milliseconds, rates)
 				greedy := float64(s.sent[99] - s.lost[99])
 				others := 0.0
@@ -204,8 +208,8 @@ func TestSharesAllAboveShare(t *testing.T) {
 				}
 				t.Logf("after %d ms: %.0f answers in a second, and the greedy client got %.2f times those of another; %d filters", s.now, goodput, greedy/others, s.replaced)
 				most, least := 1.1, 0.95*15e3
-				if s.now <= 1000 { // with the time until the first limits, and their error
-					most, least = 6, 0.85*15e3
+				if milliseconds == 1000 { // with the time until the first limits, and their error
+					most, least = 8, 0.8*15e3
 				}
 				if greedy > most*others || goodput < least {
 					t.Errorf("after %d ms: %.0f answers in a second, and the greedy client got %.2f times those of another; want %.0f and %.1f", s.now, goodput, greedy/others, least, most)
