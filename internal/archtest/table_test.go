@@ -173,7 +173,7 @@ var table = map[string]row{
 		third: []string{"github.com/miekg/dns"}, noNet: true,
 	},
 	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
-	"internal/explain/local": {own: []string{"config", "corefile", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
+	"internal/explain/local": {own: []string{"cluster", "config", "corefile", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
 	"internal/traffic":       {noNet: true},
 	// It connects to a running server.
 	"internal/adminclient":   {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}},
@@ -196,6 +196,7 @@ var table = map[string]row{
 		third: []string{"github.com/miekg/dns", "golang.org/x/tools/txtar", "sigs.k8s.io/yaml"},
 	},
 	"internal/archtest": {},
+	"internal/chromium": {},
 	// The simulation has no code but tests. Its API server has the types of the API.
 	"internal/simulation": {third: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 }
