@@ -35,6 +35,11 @@ func commandShows(t *testing.T, dir, text string, args ...string) string {
 	}
 }
 
+// clientPods are the pods of a cluster: one, of a Deployment, has the address 127.0.0.1.
+const clientPods = `{"items":[
+	{"metadata":{"namespace":"shop","name":"cart-7d9c-x2","labels":{"pod-template-hash":"7d9c"},"ownerReferences":[{"kind":"ReplicaSet","name":"cart-7d9c","controller":true}]},"status":{"phase":"Running","podIPs":[{"ip":"127.0.0.1"}]}},
+	{"metadata":{"namespace":"shop","name":"old"},"status":{"phase":"Succeeded","podIPs":[{"ip":"127.0.0.1"}]}}]}`
+
 func TestAdminCommands(t *testing.T) {
 	dir := t.TempDir()
 	examples, err := filepath.Abs("../examples")
@@ -62,9 +67,7 @@ func TestAdminCommands(t *testing.T) {
 	if strings.Count(out, "dnsConfig:\n        options:\n        - name: ndots\n          value: \"2\"\n") != 1 {
 		t.Errorf("top waste: got\n%s\nwant the remedy once", out)
 	}
-	api := fakeAPI(t, map[string]string{"/api/v1/pods": `{"items":[
-		{"metadata":{"namespace":"shop","name":"cart-7d9c-x2","labels":{"pod-template-hash":"7d9c"},"ownerReferences":[{"kind":"ReplicaSet","name":"cart-7d9c","controller":true}]},"status":{"phase":"Running","podIPs":[{"ip":"127.0.0.1"}]}},
-		{"metadata":{"namespace":"shop","name":"old"},"status":{"phase":"Succeeded","podIPs":[{"ip":"127.0.0.1"}]}}]}`})
+	api := fakeAPI(t, map[string]string{"/api/v1/pods": clientPods})
 	commandShows(t, dir, "shop/cart-7d9c-x2  Deployment/cart\n", "top", "waste", "--pods", "--kubeconfig", api, at)
 	if out, stderr, code := run(t, dir, "", "tail", "--pods", "--kubeconfig", "none", at); code != 1 || !strings.Contains(stderr, "reading kubeconfig none") {
 		t.Errorf("tail --pods without a kubeconfig: got status %d and\n%s%s, want 1 and the reason", code, out, stderr)
@@ -123,14 +126,21 @@ func TestAdminCommands(t *testing.T) {
 	}
 }
 
-// A tail goes on after a reload, and ends at SIGINT.
+// A tail goes on after a reload, shows the pods of clients with --pods, and ends at SIGINT.
 func TestTail(t *testing.T) {
 	dir, port, admin := t.TempDir(), freePort(t), freePort(t)
 	write(t, filepath.Join(dir, "Corefile"), ".:"+port+" {\n bind 127.0.0.1\n admin 127.0.0.1:"+admin+"\n whoami\n}\n")
 	server := serve(t, dir, "", "-conf", "Corefile")
 	defer server.stop()
-	for _, c := range []struct{ output, want string }{{"text", " other.example. A NOERROR "}, {"json", `"name":"other.example.","type":"A"`}} {
-		tail := program(t, dir, "tail", "--admin", "http://127.0.0.1:"+admin, "--name", "other", "--output", c.output)
+	api := fakeAPI(t, map[string]string{"/api/v1/pods": clientPods})
+	for _, c := range []struct{ args, want string }{
+		{"--output text", " whoami\n"},
+		{"--output json", `"name":"other.example.","type":"A"`},
+		{"--pods --kubeconfig " + api, " other.example. A NOERROR "},
+		{"--pods --kubeconfig " + api, " whoami shop/cart-7d9c-x2 Deployment/cart\n"},
+		{"--output json --pods --kubeconfig " + api, `"pod":"shop/cart-7d9c-x2","owner":"Deployment/cart"}`},
+	} {
+		tail := program(t, dir, append(strings.Fields("tail --admin http://127.0.0.1:"+admin+" --name other"), strings.Fields(c.args)...)...)
 		out, err := tail.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +167,7 @@ func TestTail(t *testing.T) {
 		}
 		lines := bufio.NewReader(out)
 		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, c.want) {
-			t.Errorf("got %q and error %v, want %q", line, err, c.want)
+			t.Errorf("tail %s: got %q and error %v, want %q", c.args, line, err, c.want)
 		}
 		if err := tail.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
