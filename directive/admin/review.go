@@ -48,6 +48,8 @@ type reviewer struct {
 // A reviewKey is a hash of a token and a verb.
 type reviewKey [sha256.Size]byte
 
+var errNoReviews = errors.New("the server has no permission to check tokens: allow its service account to create tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io, as the ClusterRole system:auth-delegator does")
+
 // A verdict is the result of a review.
 type verdict struct {
 	code  int // http.StatusOK if the request may be served
@@ -143,7 +145,11 @@ func (v *reviewer) review(ctx context.Context, token, verb string) (code int, er
 	if err == nil {
 		ok, err = session.AllowedURL(ctx, user, verb, reviewedPath)
 	}
+	refused, isResponse := errors.AsType[*apiserver.ResponseError](err)
 	switch {
+	case isResponse && refused.Code == http.StatusForbidden:
+		v.report(fmt.Errorf("%w: %w", errNoReviews, err))
+		return http.StatusServiceUnavailable, errNoReviews
 	case err != nil:
 		v.report(err)
 		return http.StatusServiceUnavailable, errors.New("the token cannot be checked now: the log of the server has the reason")

@@ -22,6 +22,7 @@ type reviewAPI struct {
 	running        atomic.Int64
 	most           atomic.Int64 // that ran at a time
 	delay          atomic.Int64
+	forbidden      atomic.Pointer[string] // a path
 	pods           atomic.Pointer[string]
 	podRequests    atomic.Int64
 }
@@ -47,6 +48,11 @@ func (a *reviewAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if path := a.forbidden.Load(); path != nil && *path == r.URL.Path {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","message":"the user may not create this"}`)
+		return
+	}
 	var body struct {
 		APIVersion, Kind string
 		Spec             struct {
@@ -195,6 +201,24 @@ func TestTokenReviewUnavailable(t *testing.T) {
 	a.delay.Store(0)
 	if code, body := w.request("GET", "/v1/status", "Authorization Bearer token-of-reader"); code != 200 {
 		t.Errorf("when the API server answers again: got %d %s, want 200", code, body)
+	}
+}
+
+// Without the permission to create reviews all requests are refused, and the reply says what
+// the server needs.
+func TestTokenReviewForbidden(t *testing.T) {
+	a := newReviewAPI(t)
+	w := a.serve("token_review seamark")
+	for _, path := range []string{"/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"} {
+		a.forbidden.Store(&path)
+		code, body := w.request("GET", "/v1/status", "Authorization Bearer token-of-reader")
+		if code != 503 || !strings.Contains(body, "the server has no permission to check tokens: allow its service account to create tokenreviews.authentication.k8s.io and ") {
+			t.Errorf("%s is forbidden: got %d %s, want 503 and the permission", path, code, body)
+		}
+	}
+	a.forbidden.Store(nil)
+	if code, body := w.request("GET", "/v1/status", "Authorization Bearer token-of-reader"); code != 200 {
+		t.Errorf("when the server has the permission: got %d %s, want 200", code, body)
 	}
 }
 
