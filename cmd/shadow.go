@@ -25,6 +25,7 @@ type shadowFlags struct {
 	output, failOn           string
 	port                     uint16
 	rate, limit              int
+	pace                     string
 	duration, timeout        time.Duration
 	quiet                    bool
 }
@@ -39,21 +40,27 @@ Seamark the same queries, and compares the answers. It shows the differences, an
 Seamark would save: queries to upstreams, queries that a search path causes, time and bytes.
 It answers no client.
 
-The capture is a file in the format pcap or pcapng, such as one of tcpdump ("-" is standard
-input), a Frame Streams file of dnstap messages, or a socket to which servers send dnstap
-messages: CoreDNS and Seamark (dnstap SOCKET full), Unbound, BIND, Knot DNS.
+The capture is one of:
+  --pcap FILE           a file in the format pcap or pcapng, such as one of tcpdump
+  --dnstap FILE         a Frame Streams file of dnstap messages
+  --dnstap unix:PATH    a socket to which servers send dnstap messages: CoreDNS and Seamark
+  --dnstap tcp:ADDRESS  (dnstap SOCKET full), Unbound, BIND, Knot DNS
 
-Seamark is the Corefile of --conf or the folder of --manifests, in a process of its own that
-listens on no address, as explain has it: it reads the objects of the cluster, and queries
-upstreams for names that it forwards. The client's address is the captured one, for views and
-access lists. With --against it is a running server, which sees the queries as ours.
+Seamark is one of:
+  --conf FILE           a Corefile, in a process that listens on no address, as explain has it:
+                        it reads the objects of the cluster, and queries upstreams for names that
+                        it forwards; the client's address is the captured one
+  --manifests FOLDER    the cluster that the files of a folder describe, in the same way
+  --against ADDRESS     a running server, which sees the queries as ours
 
 Answers are compared as diff compares them: the order of records and lower TTLs do not count,
 differences are grouped by their cause with an example each, and intended ones are marked. The
 objects should be those of the time of the capture. Records of upstreams may differ each time.
 
-A file is replayed as fast as --rate allows. Of a socket, queries over the rate are counted and
-not compared. With a socket or standard input, shadow ends at a signal, too, and prints its report.
+A file is replayed as fast as --rate allows. With --pace captured it takes as long as the
+capture did, so that caches expire and objects change as they did then. Of a socket, queries
+over --rate are counted and not compared. Ctrl-C ends the command, which prints the report of
+what it has compared.
 
 The exit status is 0 without differences, 1 with differences, and 2 if the comparison is
 not complete. --fail-on all counts intended differences too; --fail-on none does not count
@@ -61,7 +68,8 @@ any.`,
 		Example: `  seamark shadow --pcap capture.pcap --manifests examples
   tcpdump -i eth0 -s 0 -w - port 53 | seamark shadow --pcap - --conf Corefile --duration 10m
   seamark shadow --dnstap unix:/run/seamark/dnstap.sock --conf Corefile --limit 100000
-  seamark shadow --dnstap file.dnstap --against 10.96.0.10 --output json`,
+  seamark shadow --dnstap file.dnstap --against 10.96.0.10 --output json
+  seamark shadow --pcap capture.pcap --conf Corefile --to 10.96.0.10 --pace captured`,
 		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return p.shadow(c.Context(), s) },
@@ -78,6 +86,7 @@ any.`,
 	f.StringVar(&s.to, "to", "", "only queries to the captured server with this `IP` address, with --pcap")
 	f.StringVar(&s.domain, "cluster-domain", "cluster.local", "zone of the cluster")
 	f.IntVar(&s.rate, "rate", diff.DefaultRate, "largest number of queries a second")
+	f.StringVar(&s.pace, "pace", "fast", "when the queries of a file are asked: fast (as --rate allows), or captured (at the pace of the capture)")
 	f.IntVar(&s.limit, "limit", 0, "end after this number of queries with a response")
 	f.DurationVar(&s.duration, "duration", 0, "end after this time of the capture")
 	f.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long to wait for the objects of the cluster")
@@ -85,13 +94,14 @@ any.`,
 	f.StringVarP(&s.output, "output", "o", "text", "format: text or json")
 	f.BoolVar(&s.quiet, "quiet", false, "do not print the progress")
 	complete(c, "output", "text", "json")
+	complete(c, "pace", "fast", "captured")
 	complete(c, "fail-on", "diff", "all", "none")
 	return c
 }
 
 // check returns an error unless the flags fit together.
 func (s *shadowFlags) check() error {
-	if err := errors.Join(oneOf("fail-on", s.failOn, "diff", "all", "none"), oneOf("output", s.output, "text", "json")); err != nil {
+	if err := errors.Join(oneOf("fail-on", s.failOn, "diff", "all", "none"), oneOf("output", s.output, "text", "json"), oneOf("pace", s.pace, "fast", "captured")); err != nil {
 		return err
 	}
 	sources := 0
@@ -101,6 +111,7 @@ func (s *shadowFlags) check() error {
 		}
 	}
 	_, err := netip.ParseAddr(s.to)
+	_, socket := dnstapSocket(s.dnstap)
 	switch {
 	case s.pcap == "" && s.dnstap == "":
 		return errors.New("want --pcap FILE or --dnstap FILE|unix:PATH|tcp:HOST:PORT")
@@ -110,6 +121,8 @@ func (s *shadowFlags) check() error {
 		return errors.New("set only one of --conf, --manifests and --against")
 	case s.pcap == "-" && (s.conf == "-" || s.conf == "stdin"):
 		return errors.New("standard input is the capture: set --conf to a file")
+	case s.pace == "captured" && socket:
+		return errors.New("--pace captured is for files: queries from a socket are asked when they come")
 	case s.against != "" && s.server != "":
 		return errors.New("--server is an address of the Corefile: it has no meaning with --against")
 	case s.to != "" && err != nil:
@@ -134,7 +147,7 @@ func (p *program) shadow(ctx context.Context, s shadowFlags) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	o := shadow.Options{ClusterDomain: s.domain, Unserved: s.manifests != "", Rate: s.rate, Limit: s.limit, Duration: s.duration}
+	o := shadow.Options{ClusterDomain: s.domain, Unserved: s.manifests != "", Rate: s.rate, Captured: s.pace == "captured", Limit: s.limit, Duration: s.duration}
 	source, closeSource, err := p.shadowSource(s, &o)
 	if err != nil {
 		return incomplete{err}

@@ -19,6 +19,9 @@ func writeShadow(w io.Writer, r *shadow.Report) error {
 	line := func(format string, args ...any) { b.WriteString(explain.Clean(fmt.Sprintf(format, args...)) + "\n") }
 	line("%d queries in %v of the capture: %d with a response, %d without, %d sent again", r.Queries, r.Captured.Round(time.Millisecond), r.Answered, r.Unanswered, r.Repeated)
 	line("%d compared in %v: %d same, %d differ, %d differ as documented", r.Compared, r.Time.Round(time.Millisecond), r.Same, r.Different, r.Documented)
+	if r.Late > 0 {
+		line("queries were asked up to %v behind the pace of the capture", r.Late.Round(time.Millisecond))
+	}
 	if r.Unasked > 0 {
 		line("%d responses to queries that are not in the capture", r.Unasked)
 	}

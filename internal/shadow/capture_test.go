@@ -333,6 +333,9 @@ func FuzzCapture(f *testing.F) {
 			w.packet(captured, frame(udp(server6, client6, reply(query, 3))), 0)
 			w.packet(captured, frame(tcp(clientAddr, serverAddr, 1, flagSYN, nil)), 0)
 			w.packet(captured, frame(tcp(clientAddr, serverAddr, 2, 0, append([]byte{0, byte(len(query))}, query...))), 0)
+			for _, fragment := range append(cut(udp(clientAddr, serverAddr, query), 7, 16), cut(udp(client6, server6, query), 7, 24)...) {
+				w.packet(captured, frame(fragment), 0)
+			}
 			f.Add(w.Bytes())
 		}
 	}

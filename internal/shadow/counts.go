@@ -34,7 +34,7 @@ func (s Skipped) Text() string {
 	case SkippedCut:
 		return "packets that are malformed or cut short (tcpdump -s 0 captures whole packets)"
 	case SkippedFragment:
-		return "IP fragments"
+		return "IP fragments of packets that could not be put together"
 	case SkippedProtocol:
 		return "packets that are neither UDP nor TCP over IP"
 	case SkippedLink:

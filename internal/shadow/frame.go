@@ -39,43 +39,72 @@ type segment struct {
 	payload             []byte
 }
 
-// decode returns the segment in a packet. If it has none, it returns the reason.
-func decode(link uint32, frame []byte, whole bool) (s segment, skipped Skipped) {
-	datagram, skipped := network(link, frame)
+// An ipPacket is an IP packet, or a fragment of one.
+type ipPacket struct {
+	source, destination netip.Addr
+	protocol            byte // of the payload
+	payload             []byte
+	fragment            bool
+	id                  uint32 // of the packet that the fragment belongs to
+	offset              int    // of the fragment in its payload
+	more                bool   // fragments follow
+}
+
+// decode returns the segment in a packet. If it has none, it returns the reason, or nothing if
+// more fragments have to come.
+func decode(p *packet, f *fragments) (s *segment, skipped Skipped) {
+	b, skipped := network(p.link, p.data)
 	if skipped != "" {
-		return s, skipped
+		return nil, skipped
 	}
-	var protocol byte
-	var source, destination netip.Addr
-	if datagram, protocol, source, destination, skipped = ip(datagram, whole); skipped != "" {
-		return s, skipped
+	d, skipped := ip(b, p.whole)
+	if skipped != "" {
+		return nil, skipped
 	}
-	switch protocol {
+	if d.fragment {
+		if !f.add(p.time, &d) {
+			return nil, ""
+		}
+		d.fragment = false
+		if skipped = d.skipExtensions(); skipped == "" && d.fragment {
+			skipped = SkippedFragment // in a fragment
+		}
+		if skipped != "" {
+			return nil, skipped
+		}
+	}
+	return transport(&d)
+}
+
+// transport returns the segment in an IP packet.
+func transport(d *ipPacket) (s *segment, skipped Skipped) {
+	s = new(segment)
+	switch d.protocol {
 	case protocolUDP:
-		if len(datagram) < 8 {
-			return s, SkippedCut
+		if len(d.payload) < 8 {
+			return nil, SkippedCut
 		}
-		size := int(binary.BigEndian.Uint16(datagram[4:]))
-		if size < 8 || size > len(datagram) {
-			return s, SkippedCut
+		size := int(binary.BigEndian.Uint16(d.payload[4:]))
+		if size < 8 || size > len(d.payload) {
+			return nil, SkippedCut
 		}
-		s.payload = datagram[8:size]
+		s.payload = d.payload[8:size]
 	case protocolTCP:
-		if len(datagram) < 20 {
-			return s, SkippedCut
+		if len(d.payload) < 20 {
+			return nil, SkippedCut
 		}
-		header := int(datagram[12]>>4) * 4
-		if header < 20 || header > len(datagram) {
-			return s, SkippedCut
+		header := int(d.payload[12]>>4) * 4
+		if header < 20 || header > len(d.payload) {
+			return nil, SkippedCut
 		}
-		flags := datagram[13]
+		flags := d.payload[13]
 		s.tcp, s.fin, s.syn, s.rst = true, flags&1 != 0, flags&2 != 0, flags&4 != 0
-		s.sequence, s.payload = binary.BigEndian.Uint32(datagram[4:]), datagram[header:]
+		s.sequence, s.payload = binary.BigEndian.Uint32(d.payload[4:]), d.payload[header:]
 	default:
-		return s, SkippedProtocol
+		return nil, SkippedProtocol
 	}
-	s.source = netip.AddrPortFrom(source, binary.BigEndian.Uint16(datagram))
-	s.destination = netip.AddrPortFrom(destination, binary.BigEndian.Uint16(datagram[2:]))
+	s.source = netip.AddrPortFrom(d.source, binary.BigEndian.Uint16(d.payload))
+	s.destination = netip.AddrPortFrom(d.destination, binary.BigEndian.Uint16(d.payload[2:]))
 	return s, ""
 }
 
@@ -116,10 +145,10 @@ func network(link uint32, frame []byte) (datagram []byte, skipped Skipped) {
 	return frame, ""
 }
 
-// ip returns the payload of an IP packet. whole is false if the capture has a part of it.
-func ip(b []byte, whole bool) (payload []byte, protocol byte, source, destination netip.Addr, skipped Skipped) {
+// ip returns an IP packet. whole is false if the capture has a part of it.
+func ip(b []byte, whole bool) (d ipPacket, skipped Skipped) {
 	if len(b) == 0 {
-		return nil, 0, source, destination, SkippedCut
+		return d, SkippedCut
 	}
 	switch b[0] >> 4 {
 	case 4:
@@ -127,55 +156,72 @@ func ip(b []byte, whole bool) (payload []byte, protocol byte, source, destinatio
 	case 6:
 		return ipv6(b, whole)
 	}
-	return nil, 0, source, destination, SkippedProtocol
+	return d, SkippedProtocol
 }
 
-func ipv4(b []byte, whole bool) (payload []byte, protocol byte, source, destination netip.Addr, skipped Skipped) {
+func ipv4(b []byte, whole bool) (d ipPacket, skipped Skipped) {
 	if len(b) < 20 {
-		return nil, 0, source, destination, SkippedCut
+		return d, SkippedCut
 	}
 	header, size := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
 	if size == 0 && whole { // the network card divides it into packets, or has put it together
 		size = len(b)
 	}
 	if header < 20 || size < header || size > len(b) {
-		return nil, 0, source, destination, SkippedCut
+		return d, SkippedCut
 	}
-	if binary.BigEndian.Uint16(b[6:])&0x3fff != 0 { // an offset, or more fragments
-		return nil, 0, source, destination, SkippedFragment
-	}
-	source, destination = netip.AddrFrom4([4]byte(b[12:])), netip.AddrFrom4([4]byte(b[16:]))
-	return b[header:size], b[9], source, destination, ""
+	const moreFragments, offsetMask = 0x2000, 0x1fff
+	flags := binary.BigEndian.Uint16(b[6:])
+	return ipPacket{
+		source: netip.AddrFrom4([4]byte(b[12:])), destination: netip.AddrFrom4([4]byte(b[16:])), protocol: b[9], payload: b[header:size],
+		fragment: flags&(moreFragments|offsetMask) != 0, id: uint32(binary.BigEndian.Uint16(b[4:])),
+		offset: int(flags&offsetMask) * 8, more: flags&moreFragments != 0,
+	}, ""
 }
 
-// maxExtensions bounds the extension headers of an IPv6 packet.
-const maxExtensions = 8
-
-func ipv6(b []byte, whole bool) (payload []byte, protocol byte, source, destination netip.Addr, skipped Skipped) {
+func ipv6(b []byte, whole bool) (d ipPacket, skipped Skipped) {
 	if len(b) < 40 {
-		return nil, 0, source, destination, SkippedCut
+		return d, SkippedCut
 	}
 	size := 40 + int(binary.BigEndian.Uint16(b[4:]))
 	if size == 40 && whole {
 		size = len(b)
 	}
 	if size > len(b) {
-		return nil, 0, source, destination, SkippedCut
+		return d, SkippedCut
 	}
-	source, destination = netip.AddrFrom16([16]byte(b[8:])), netip.AddrFrom16([16]byte(b[24:]))
-	protocol, payload = b[6], b[40:size]
+	d = ipPacket{source: netip.AddrFrom16([16]byte(b[8:])), destination: netip.AddrFrom16([16]byte(b[24:])), protocol: b[6], payload: b[40:size]}
+	return d, d.skipExtensions()
+}
+
+// maxExtensions bounds the extension headers of an IPv6 packet.
+const maxExtensions = 8
+
+// skipExtensions removes the extension headers in front of the payload of an IPv6 packet, up
+// to that of a fragment.
+func (d *ipPacket) skipExtensions() Skipped {
+	if d.source.Is4() {
+		return ""
+	}
 	for range maxExtensions {
-		switch protocol {
+		b := d.payload
+		switch d.protocol {
 		case 0, 43, 60: // hop-by-hop options, routing, destination options
 		case 44:
-			return nil, 0, source, destination, SkippedFragment
+			if len(b) < 8 {
+				return SkippedCut
+			}
+			offset := binary.BigEndian.Uint16(b[2:])
+			d.fragment, d.offset, d.more, d.id = true, int(offset&^7), offset&1 != 0, binary.BigEndian.Uint32(b[4:])
+			d.protocol, d.payload = b[0], b[8:]
+			return ""
 		default:
-			return payload, protocol, source, destination, ""
+			return ""
 		}
-		if len(payload) < 8 || len(payload) < (int(payload[1])+1)*8 {
-			return nil, 0, source, destination, SkippedCut
+		if len(b) < 8 || len(b) < (int(b[1])+1)*8 {
+			return SkippedCut
 		}
-		protocol, payload = payload[0], payload[(int(payload[1])+1)*8:]
+		d.protocol, d.payload = b[0], b[(int(b[1])+1)*8:]
 	}
-	return nil, 0, source, destination, SkippedProtocol
+	return SkippedProtocol
 }

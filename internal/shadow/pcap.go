@@ -49,7 +49,8 @@ func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message)
 	if err != nil {
 		return err
 	}
-	tcp := newStreams()
+	tcp, parts := newStreams(), newFragments(counts)
+	defer parts.close()
 	for ctx.Err() == nil {
 		packet, err := c.next()
 		if errors.Is(err, io.EOF) {
@@ -59,9 +60,11 @@ func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message)
 			return err
 		}
 		counts.Packets++
-		s, skipped := decode(packet.link, packet.data, packet.whole)
+		s, skipped := decode(&packet, parts)
 		if skipped != "" {
 			counts.Skipped[skipped]++
+		}
+		if s == nil {
 			continue
 		}
 		m := Message{Time: packet.time, Proto: dns.UDP}
@@ -88,7 +91,7 @@ func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message)
 		}
 		if s.tcp {
 			m.Proto = dns.TCP
-			if skipped := tcp.add(&s, pass); skipped != "" {
+			if skipped := tcp.add(s, pass); skipped != "" {
 				counts.Skipped[skipped]++
 			}
 		} else {

@@ -55,6 +55,8 @@ type Options struct {
 	Unserved bool
 	// Rate is the largest number of queries a second.
 	Rate int
+	// Captured is set if the queries are asked at the pace of the capture.
+	Captured bool
 	// Limit is the number of queries with a response after which the run ends; zero is no
 	// limit. So is Duration: a time of the capture.
 	Limit    int
@@ -67,8 +69,10 @@ type Options struct {
 // A Report is the result of Run.
 type Report struct {
 	Counts
-	Captured   time.Duration `json:"captured_ns"` // from the first message to the last
-	Time       time.Duration `json:"time_ns"`     // that the comparison took
+	Captured time.Duration `json:"captured_ns"` // from the first message to the last
+	Time     time.Duration `json:"time_ns"`     // that the comparison took
+	// Late is the longest time by which a query was asked behind the pace of the capture.
+	Late       time.Duration `json:"late_ns,omitempty"`
 	Compared   int           `json:"compared"`
 	Same       int           `json:"same"`
 	Documented int           `json:"documented"` // intended differences
@@ -124,6 +128,7 @@ type run struct {
 	searches searches // of the reader
 	first    time.Time
 	last     time.Time
+	late     time.Duration // of dispatch
 
 	read, done, silent atomic.Int64
 
@@ -153,7 +158,7 @@ func (r *run) all(ctx context.Context) error {
 	defer context.AfterFunc(asking, stopReading)()
 	pairs, queue := make(chan *pair, queued), make(chan *pair)
 	var tasks sync.WaitGroup
-	tasks.Go(func() { r.dispatch(asking, pairs, queue) })
+	tasks.Go(func() { r.dispatch(ctx, asking, pairs, queue) })
 	for n := range workers {
 		tasks.Go(func() {
 			for p := range queue {
@@ -231,17 +236,44 @@ func (r *run) count(p *pair) {
 	}
 }
 
-// dispatch passes pairs to the workers at the rate.
-func (r *run) dispatch(ctx context.Context, pairs <-chan *pair, queue chan<- *pair) {
+// dispatch passes pairs to the workers at the rate, until asking ends. With Captured it also
+// waits for the time at which a response was captured, until ctx ends.
+func (r *run) dispatch(ctx, asking context.Context, pairs <-chan *pair, queue chan<- *pair) {
 	defer close(queue)
 	pace := diff.NewPace(r.Rate)
+	var begun, first time.Time
 	for p := range pairs {
-		if pace.Wait(ctx) != nil {
+		if r.Captured {
+			now, captured := time.Now(), p.time.Add(p.latency)
+			if first.IsZero() {
+				begun, first = now, captured
+			}
+			wait := captured.Sub(first) - now.Sub(begun)
+			r.late = max(r.late, -wait)
+			if !sleep(ctx, asking, wait) {
+				r.skip(SkippedInterrupted)
+				continue
+			}
+		}
+		if pace.Wait(asking) != nil {
 			r.skip(SkippedInterrupted)
 			continue
 		}
 		queue <- p
 	}
+}
+
+// sleep blocks for d. It returns false if one of the contexts ends meanwhile.
+func sleep(ctx, asking context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+	case <-asking.Done():
+	}
+	return false
 }
 
 func (r *run) skip(reason Skipped) {
@@ -348,7 +380,7 @@ const maxTypes = 20
 // finish completes the report.
 func (r *run) finish() {
 	s := &r.report
-	s.Captured = max(0, r.last.Sub(r.first))
+	s.Captured, s.Late = max(0, r.last.Sub(r.first)), r.late
 	s.Latency, s.SeamarkLatency = r.captured.quantiles(), r.own.quantiles()
 	s.Groups = []Group{}
 	for key, g := range r.groups {

@@ -203,6 +203,35 @@ func TestRunEnd(t *testing.T) {
 	})
 }
 
+// At the pace of the capture each query is asked when its response was captured, and the report
+// says by how much one was late. An interrupt does not wait.
+func TestRunCapturedPace(t *testing.T) {
+	texts := make([]string, 101)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("a%d.ns.svc.cluster.local", i)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		o := options(exchanges{texts: texts, gap: 3 * time.Second})
+		o.Captured = true
+		start := time.Now()
+		if r, err := Run(t.Context(), o); err != nil || r.Compared != len(texts) || r.Time != 300*time.Second || r.Late != 0 {
+			t.Errorf("got %+v after %v and error %v, want 101 queries in 300s", r, time.Since(start), err)
+		}
+		o.Rate = 1
+		o.Source = exchanges{texts: texts, gap: 500 * time.Millisecond}
+		if r, err := Run(t.Context(), o); err != nil || r.Compared != len(texts) || r.Time < 99*time.Second || r.Late < 45*time.Second || r.Late > 50*time.Second {
+			t.Errorf("over the rate: got %+v and error %v, want 101 queries, the last one 50s late", r, err)
+		}
+		o.Rate = 1e6
+		o.Source = exchanges{texts: texts, gap: time.Hour}
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Minute)
+		defer cancel()
+		if r, err := Run(ctx, o); err == nil || r.Compared != 2 || r.Skipped[SkippedInterrupted] != len(texts)-2 || r.Time != 90*time.Minute {
+			t.Errorf("interrupted: got %+v and error %v, want two queries after 90m", r, err)
+		}
+	})
+}
+
 // Queries that cannot be asked in time are not kept from a stream, and delay no sender.
 func TestRunOverload(t *testing.T) {
 	texts := make([]string, 3*queued)
