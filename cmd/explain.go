@@ -49,7 +49,8 @@ needs the directive admin.
 
 With --pod it explains each name that the resolver library of the pod tries, with the pod's
 search domains and its address as the client's. It reads the pod from the folder of
---manifests, or else from the API server.
+--manifests or of the Corefile (kubernetes, option manifests). Without such a folder, and with
+--kubeconfig or --admin, it reads the pod from the API server.
 
 The exit status is 1 if no name has a record.`,
 		Example: `  seamark explain web.shop.svc.cluster.local --manifests examples
@@ -119,9 +120,14 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
+	server, stop, err := p.explainer(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	names := []string{q.Name}
 	if e.query.pod != "" {
-		config, address, err := p.podConfig(ctx, e, pod)
+		config, address, err := p.podConfig(ctx, e, server, pod)
 		if err != nil {
 			return failure{err}
 		}
@@ -132,11 +138,6 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 			q.Client = address
 		}
 	}
-	server, stop, err := p.explainer(ctx, e)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	results := []explain.Result{}
 	for _, name := range names {
 		q.Name = name

@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/internal/explain/local"
 	"github.com/seamark/seamark/internal/resolvconf"
 )
 
@@ -17,12 +19,18 @@ import (
 const maxPodFile = 64 << 20
 
 // podConfig returns the resolv.conf of a pod and its address, which is invalid if it has none.
-func (p *program) podConfig(ctx context.Context, e explainFlags, key cluster.Key) (config resolvconf.Config, address netip.Addr, err error) {
-	find := p.apiPod
-	if e.manifests != "" {
-		find = folderPod
+func (p *program) podConfig(ctx context.Context, e explainFlags, server explainer, key cluster.Key) (config resolvconf.Config, address netip.Addr, err error) {
+	var folders []string
+	if own, ok := server.(*local.Server); ok && e.query.source == (sourceFlags{}) {
+		folders = own.Manifests()
 	}
-	m, text, err := find(ctx, e, key)
+	var m resolvconf.Manifest
+	var text string
+	if len(folders) > 0 {
+		m, text, err = folderPod(ctx, folders, key)
+	} else {
+		m, text, err = apiPod(ctx, e, key)
+	}
 	if err != nil {
 		return config, address, err
 	}
@@ -41,7 +49,7 @@ func (p *program) podConfig(ctx context.Context, e explainFlags, key cluster.Key
 }
 
 // apiPod reads a Pod from the API server.
-func (p *program) apiPod(ctx context.Context, e explainFlags, key cluster.Key) (m resolvconf.Manifest, address string, err error) {
+func apiPod(ctx context.Context, e explainFlags, key cluster.Key) (m resolvconf.Manifest, address string, err error) {
 	o, err := e.query.source.options()
 	if err != nil {
 		return m, "", err
@@ -62,10 +70,19 @@ func (p *program) apiPod(ctx context.Context, e explainFlags, key cluster.Key) (
 	return m, address, err
 }
 
-// folderPod reads a Pod from the YAML and JSON files of the folder e.manifests.
-func folderPod(ctx context.Context, e explainFlags, key cluster.Key) (m resolvconf.Manifest, address string, err error) {
-	found := false
-	err = filepath.WalkDir(e.manifests, func(path string, _ fs.DirEntry, err error) error {
+// folderPod reads a Pod from the YAML and JSON files of folders.
+func folderPod(ctx context.Context, folders []string, key cluster.Key) (m resolvconf.Manifest, address string, err error) {
+	for _, folder := range folders {
+		m, address, found, err := findPod(ctx, folder, key)
+		if found || err != nil {
+			return m, address, err
+		}
+	}
+	return m, "", fmt.Errorf("%s has no Pod %s", strings.Join(folders, ", "), key)
+}
+
+func findPod(ctx context.Context, folder string, key cluster.Key) (m resolvconf.Manifest, address string, found bool, err error) {
+	err = filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -89,8 +106,5 @@ func folderPod(ctx context.Context, e explainFlags, key cluster.Key) (m resolvco
 		}
 		return nil // a file that does not parse is the server's matter
 	})
-	if err == nil && !found {
-		err = fmt.Errorf("%s has no Pod %s", e.manifests, key)
-	}
-	return m, address, err
+	return m, address, found, err
 }

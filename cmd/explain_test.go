@@ -82,6 +82,7 @@ metadata: {name: literal, namespace: shop}
 spec: {containers: [{name: c}], dnsConfig: {options: [{name: ndots, value: "1"}]}}
 `)
 	write(t, filepath.Join(dir, "objects", "broken.yaml"), "kind: [")
+	write(t, filepath.Join(dir, "Corefile"), ". {\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n  manifests objects\n }\n}\n")
 	for _, c := range []struct {
 		args string
 		want []string // the first lines of the explanations, and the summaries
@@ -111,15 +112,17 @@ spec: {containers: [{name: c}], dnsConfig: {options: [{name: ndots, value: "1"}]
 		}, 0, ""},
 		{"web --pod shop/none", nil, 1, "objects has no Pod shop/none"},
 	} {
-		out, errors, code := run(t, dir, "", append([]string{"explain", "--manifests", "objects"}, strings.Fields(c.args)...)...)
-		var got []string
-		for line := range strings.Lines(out) {
-			if line = strings.TrimSpace(line); strings.Contains(line, " at dns://:53") || strings.Contains(line, " by kubernetes in zone ") {
-				got = append(got, line)
+		for _, source := range []string{"--manifests objects", "--conf Corefile"} {
+			out, errors, code := run(t, dir, "", append(strings.Fields("explain "+source), strings.Fields(c.args)...)...)
+			var got []string
+			for line := range strings.Lines(out) {
+				if line = strings.TrimSpace(line); strings.Contains(line, " at dns://:53") || strings.Contains(line, " by kubernetes in zone ") {
+					got = append(got, line)
+				}
 			}
-		}
-		if !slices.Equal(got, c.want) || code != c.code || !strings.Contains(errors, c.err) {
-			t.Errorf("explain %s: got status %d, %q and\n%s\nwant %d, %q and\n%s", c.args, code, errors, strings.Join(got, "\n"), c.code, c.err, strings.Join(c.want, "\n"))
+			if !slices.Equal(got, c.want) || code != c.code || !strings.Contains(errors, c.err) {
+				t.Errorf("explain %s %s: got status %d, %q and\n%s\nwant %d, %q and\n%s", source, c.args, code, errors, strings.Join(got, "\n"), c.code, c.err, strings.Join(c.want, "\n"))
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/explain"
@@ -66,6 +67,18 @@ func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*S
 // Explain explains a query to one of the servers.
 func (s *Server) Explain(ctx context.Context, q explain.Query) (explain.Result, error) {
 	return explain.Explain(ctx, s.plan.Ports(), q)
+}
+
+// Manifests returns the folders of which the servers read the objects of clusters.
+func (s *Server) Manifests() (folders []string) {
+	for _, b := range s.blocks {
+		for _, h := range config.Find[interface{ ClusterOptions() cluster.Options }](b) {
+			if folder := h.ClusterOptions().Manifests; folder != "" && !slices.Contains(folders, folder) {
+				folders = append(folders, folder)
+			}
+		}
+	}
+	return folders
 }
 
 // Port returns the port of the server with a name or an address; the first one for "".
