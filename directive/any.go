@@ -42,3 +42,11 @@ func (*Any) ServeDNS(q *dns.Query) dns.Verdict {
 	q.Answer.Append(wire.Answers, append(record, cpu+system...), 1)
 	return dns.Done
 }
+
+// ExplainDNS implements [dns.Explainer].
+func (*Any) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
+	if v == dns.Next {
+		return nil
+	}
+	return []dns.Cause{{Text: "queries of type ANY get one record that says so (RFC 8482), whatever the name has"}}
+}

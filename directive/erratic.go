@@ -157,3 +157,8 @@ func (e *Erratic) transfer(q *dns.Query, addr netip.Addr, truncate bool) {
 		q.Answer.Append(wire.Answers, soa, 1)
 	}
 }
+
+// ExplainDNS implements [dns.Explainer].
+func (e *Erratic) ExplainDNS(*dns.Query, dns.Verdict) []dns.Cause {
+	return []dns.Cause{{Text: "every name is answered; some queries are dropped, delayed or truncated on purpose"}}
+}

@@ -153,3 +153,16 @@ func appendLocalSOA(buf []byte, apex int) []byte {
 	}
 	return buf
 }
+
+// ExplainDNS implements [dns.Explainer].
+func (l *Local) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
+	if v == dns.Next {
+		return nil
+	}
+	for _, z := range l.zones {
+		if wire.Within(q.Name(), wire.Name(z.name)) {
+			return []dns.Cause{{Text: "names in " + wire.Name(z.name).String() + " do not leave the machine"}}
+		}
+	}
+	return []dns.Cause{{Text: "the first label is localhost, to which a search path has added the others (localhost_prefix)"}}
+}

@@ -2,6 +2,7 @@ package directive
 
 import (
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
 	"net/netip"
@@ -226,4 +227,12 @@ func findRate(set []atomic.Uint64, tag uint64) (slot *atomic.Uint64, value uint6
 		}
 	}
 	return slot, value
+}
+
+// ExplainDNS implements [dns.Explainer].
+func (l *RateLimit) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
+	if v == dns.Next {
+		return nil
+	}
+	return []dns.Cause{{Text: fmt.Sprintf("the network of the client gets more than %d replies a second", time.Second/l.interval)}}
 }

@@ -50,3 +50,8 @@ func (*Whoami) ServeDNS(q *dns.Query) dns.Verdict {
 	q.Answer.Append(wire.Additional, record, 1)
 	return dns.Done
 }
+
+// ExplainDNS implements [dns.Explainer].
+func (*Whoami) ExplainDNS(*dns.Query, dns.Verdict) []dns.Cause {
+	return []dns.Cause{{Text: "every name has the client's address and port in the additional section, and no records of its own"}}
+}

@@ -17,6 +17,12 @@ type Explainer interface {
 	ExplainDNS(q *Query, v Verdict) []Cause
 }
 
+// A FinishExplainer is a Finisher that describes how it has changed an answer.
+type FinishExplainer interface {
+	// ExplainFinish is called after FinishDNS has changed q's answer. It must not change q.
+	ExplainFinish(q *Query) []Cause
+}
+
 // An ObjectReader is an Explainer that reads the metadata of the objects that its causes
 // name.
 type ObjectReader interface {
@@ -58,6 +64,15 @@ func (q *Query) Explain(step int, v Verdict) (causes []Cause, reader ObjectReade
 	}
 	reader, _ = handler.(ObjectReader)
 	return causes, reader
+}
+
+// ExplainFinish asks the handler at a step of q's chain how FinishDNS has changed the answer.
+// It returns nil if the handler is no FinishExplainer.
+func (q *Query) ExplainFinish(step int) []Cause {
+	if e, ok := q.chain.steps[step].value.(FinishExplainer); ok {
+		return e.ExplainFinish(q)
+	}
+	return nil
 }
 
 // Zone returns the zone of the server block that q's name is in, and View the view of

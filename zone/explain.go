@@ -21,6 +21,8 @@ func (z *Zone) Explain(name []byte, t wire.Type, nearest func(label string, know
 	n, exact := z.find(name)
 	stop := z.stop(n, exact)
 	switch {
+	case t == wire.TypeAXFR || t == wire.TypeIXFR:
+		add("zone transfers need the directive transfer, which permits them to some clients")
 	case stop != nil && stop.is(isDelegation) && !(exact && n == stop && t == wire.TypeDS):
 		add("the name is at or below the delegation of %s, so the answer is a referral", z.nameOf(stop))
 	case stop != nil && !stop.is(isDelegation):

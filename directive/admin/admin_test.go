@@ -298,3 +298,18 @@ func TestRedact(t *testing.T) {
 		t.Errorf("got %s, want no redacted label", body)
 	}
 }
+
+// Zone transfers are explained on a running server only: explain's own has no transfer.
+func TestExplainTransfer(t *testing.T) {
+	w := serve(t, ". {\n admin ADMIN\n transfer cluster.local {\n  to 192.0.2.99\n }\n kubernetes cluster.local {\n  manifests OBJECTS\n }\n}\n")
+	for query, want := range map[string]string{
+		"name=cluster.local":                        "REFUSED by transfer in zone .: the option to does not permit 127.0.0.1",
+		"name=cluster.local&client=192.0.2.99":      "REFUSED by transfer in zone .: zone transfers need TCP",
+		"name=none.cluster.local&client=192.0.2.99": "REFUSED by transfer in zone .: zone transfers need TCP",
+		"name=in-addr.arpa&client=192.0.2.99":       "the name is in none of the zones of the directive",
+	} {
+		if code, body := w.request("GET", "/v1/explain?type=AXFR&"+query); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: got %d %s, want %q", query, code, body, want)
+		}
+	}
+}

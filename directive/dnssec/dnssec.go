@@ -176,3 +176,11 @@ func (d *Dnssec) BindChain(c *dns.Chain) any {
 		}, "server", c.Server, "type", "signature"))
 	return &bound
 }
+
+// ExplainDNS implements [dns.Explainer].
+func (d *Dnssec) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
+	if q.Type != wire.TypeDNSKEY || d.zones[wire.Name(q.Name())] == nil {
+		return nil
+	}
+	return []dns.Cause{{Text: "the zone is signed here, with the keys of the directive"}}
+}

@@ -22,6 +22,10 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	if kinds := h.index.unlisted(); kinds != "" {
 		e.add("not synced: %s have not been listed since the start", kinds)
 	}
+	if q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+		e.add("zone transfers need the directive transfer, which permits them to some clients")
+		return e.causes
+	}
 	e.name()
 	switch {
 	case v != dns.Next:
@@ -36,7 +40,24 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 // An explanation collects the causes of one answer.
 type explanation struct {
 	*lookup
-	causes []dns.Cause
+	external bool // of k8s_external
+	causes   []dns.Cause
+}
+
+// ownLabels is the number of labels in front of the zone that the name of a Service has.
+func (e *explanation) ownLabels() int {
+	if e.external {
+		return 2 // SVC.NS
+	}
+	return 3 // SVC.NS.svc
+}
+
+// serves reports whether the Service has a name.
+func (e *explanation) serves(svc *entry) bool {
+	if e.external {
+		return svc.visibleExternal() != nil
+	}
+	return svc.visible()
 }
 
 func (e *explanation) add(format string, args ...any) *dns.Cause {
@@ -80,7 +101,8 @@ func (e *explanation) name() {
 	}
 }
 
-// namespaceName explains the name of a namespace. It reports whether the namespace exists.
+// namespaceName explains the name of a namespace, or why it has none. It reports whether the
+// namespace exists.
 func (e *explanation) namespaceName(label []byte) bool {
 	name := string(label)
 	ns := e.index.namespaces.Get(append([]byte{byte(len(label))}, label...))
@@ -95,7 +117,7 @@ func (e *explanation) namespaceName(label []byte) bool {
 	case !ns.exposed.Load():
 		e.add("namespace %s does not exist, but objects in it do", name)
 	default:
-		if e.depth == 2 {
+		if e.depth == e.ownLabels()-1 {
 			e.add("the name is that of a namespace, which has no records of its own").Object = &dns.Object{Kind: "Namespace", Name: name}
 		}
 		return true
@@ -115,13 +137,16 @@ func (e *explanation) nearestNamespace(name string) string {
 	e.index.mu.Unlock()
 	slices.Sort(all)
 	if near := corefile.Nearest(name, all); near != "" {
-		return e.join(near, "svc")
+		return e.join(near)
 	}
 	return ""
 }
 
-// join returns a name in the zone.
+// join returns the name of a namespace, or one below it.
 func (e *explanation) join(labels ...string) string {
+	if !e.external {
+		labels = append(labels, "svc")
+	}
 	return strings.Join(labels, ".") + "." + e.zone.name.String()
 }
 
@@ -214,13 +239,13 @@ func (e *entry) countEndpoints() (served, all int) {
 
 // below explains the labels in front of a Service's name, and the absence of a type.
 func (e *explanation) below(svc *entry, name, namespace string) {
-	prefix := e.depth - 3
+	prefix := e.depth - e.ownLabels()
 	if prefix == 0 {
 		e.missingType(svc)
 		return
 	}
 	last := string(e.label(prefix - 1))
-	if last == "_zone" && prefix == 3 && svc.headless {
+	if last == "_zone" && prefix == 3 && svc.headless && !e.external {
 		e.topology(string(e.label(0)), string(e.label(1)) == "prefer")
 		return
 	}
@@ -234,7 +259,7 @@ func (e *explanation) below(svc *entry, name, namespace string) {
 		port, protocol := string(e.label(prefix - 2))[1:], last[1:]
 		e.port(svc, port, protocol, name, namespace)
 	case last[0] == '_':
-		e.add("the name of a port is _PORT._PROTOCOL.%s", e.join(name, namespace, "svc"))
+		e.add("the name of a port is _PORT._PROTOCOL.%s", e.join(name, namespace))
 	case svc.headless || e.zone.multicluster:
 		if prefix == 1 {
 			e.endpoint(svc, last, name, namespace)
@@ -305,7 +330,7 @@ func (e *explanation) port(svc *entry, port, protocol, name, namespace string) {
 	}
 	c := e.add("the Service has no port %s over %s; its names of ports are %s", port, protocol, strings.Join(have, ", "))
 	if near := corefile.Nearest(want, have); near != "" {
-		c.Nearest = e.join(near, name, namespace, "svc")
+		c.Nearest = e.join(near, name, namespace)
 	}
 }
 
@@ -334,7 +359,7 @@ func (e *explanation) endpoint(svc *entry, label, name, namespace string) {
 	default:
 		c := e.add("no endpoint of the Service is named %s", label)
 		if near := corefile.Nearest(label, names); near != "" {
-			c.Nearest = e.join(near, name, namespace, "svc")
+			c.Nearest = e.join(near, name, namespace)
 		}
 	}
 }
@@ -342,7 +367,7 @@ func (e *explanation) endpoint(svc *entry, label, name, namespace string) {
 // prefix returns the labels in front of a Service's name, each with a dot behind it.
 func (e *explanation) prefix() string {
 	var b strings.Builder
-	for i := range max(0, e.depth-3) {
+	for i := range max(0, e.depth-e.ownLabels()) {
 		b.Write(e.label(i))
 		b.WriteByte('.')
 	}
@@ -357,14 +382,14 @@ func (e *explanation) nearestService(name, namespace string) bool {
 	var elsewhere, here []string
 	e.index.mu.Lock()
 	for _, svc := range e.table().All() {
-		if !svc.visible() {
+		if !e.serves(svc) {
 			continue
 		}
 		switch key := svc.key.objectKey(); {
 		case key.Name == name && key.Namespace != namespace:
 			elsewhere = append(elsewhere, key.Namespace)
 		case key.Name == namespace && key.Namespace == name:
-			e.add("%s and %s are in the wrong order: the Service's name comes first", name, namespace).Nearest = e.prefix() + e.join(namespace, name, "svc")
+			e.add("%s and %s are in the wrong order: the Service's name comes first", name, namespace).Nearest = e.prefix() + e.join(namespace, name)
 		case key.Namespace == namespace:
 			here = append(here, key.Name)
 		}
@@ -378,10 +403,10 @@ func (e *explanation) nearestService(name, namespace string) bool {
 		if more := len(elsewhere) - shown; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		e.add("%s %s is in namespace %s", e.kind(), name, text).Nearest = e.prefix() + e.join(name, elsewhere[0], "svc")
+		e.add("%s %s is in namespace %s", e.kind(), name, text).Nearest = e.prefix() + e.join(name, elsewhere[0])
 	}
 	if near := corefile.Nearest(name, here); near != "" {
-		e.add("namespace %s has a %s with a similar name, %s", namespace, e.kind(), near).Nearest = e.prefix() + e.join(near, namespace, "svc")
+		e.add("namespace %s has a %s with a similar name, %s", namespace, e.kind(), near).Nearest = e.prefix() + e.join(near, namespace)
 	}
 	return len(e.causes) > before
 }

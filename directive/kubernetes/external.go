@@ -118,6 +118,7 @@ func (e *External) plan(b *config.Block, d corefile.Directive) error {
 	}
 	e.kubernetes.options.External = true
 	e.kubernetes.options.k8sExternal = externalSettings{true, e.headless, e.handler.ttl}
+	e.handler.options = e.kubernetes.options
 	b.OnStart(func(*config.Start) error { // after kubernetes has started
 		e.handler.index, e.handler.local = e.kubernetes.index, e.kubernetes.local
 		return nil

@@ -52,19 +52,25 @@ func (r *rrset) hasAddresses() bool { return r.t == wire.TypeA || r.t == wire.Ty
 // find returns the node of the query name, or else of the longest wildcard that
 // matches it, or nil.
 func (t *table) find(q *dns.Query) *node {
-	name, labels := q.Name(), q.Labels()
-	if n := t.names[wire.Name(name)]; n != nil {
-		return n
+	n := t.names[wire.Name(q.Name())]
+	if n == nil {
+		n, _ = t.wildcard(q)
 	}
+	return n
+}
+
+// wildcard returns the node of the longest wildcard that matches the query name, or nil,
+// and the index of the label of the name after which the labels are those of the wildcard.
+func (t *table) wildcard(q *dns.Query) (n *node, at int) {
 	if len(t.wildcards) == 0 {
-		return nil
+		return nil, 0
 	}
-	for i := max(1, labels-t.deepest); i <= labels; i++ {
-		if n := t.wildcards[wire.Name(name[q.LabelOffset(i):])]; n != nil {
-			return n
+	for at = max(1, q.Labels()-t.deepest); at <= q.Labels(); at++ {
+		if n = t.wildcards[wire.Name(q.Name()[q.LabelOffset(at):])]; n != nil {
+			break
 		}
 	}
-	return nil
+	return n, at
 }
 
 // wildcard is the first label of a wildcard name.

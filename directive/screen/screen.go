@@ -140,18 +140,43 @@ type Screen struct {
 // reports whether one of them is q's name or below it.
 type neighbour interface{ NameExists(q *dns.Query) bool }
 
+// A reason is the option for which a query is not forwarded.
+type reason uint8
+
+const (
+	none reason = iota
+	privateReverse
+	local
+	plainName
+	fewLabels
+)
+
+func (s *Screen) reason(q *dns.Query) reason {
+	inLocal, listed := s.zone(q)
+	switch {
+	case s.reverse && (inLocal || !listed) && privateName(q):
+		return privateReverse
+	case inLocal:
+		return local
+	case s.plain && q.Labels() == 1 && (q.Type == wire.TypeA || q.Type == wire.TypeAAAA || q.Type == wire.TypeANY):
+		return plainName
+	case q.Labels() < s.least:
+		return fewLabels
+	}
+	return none
+}
+
 // ServeDNS answers queries that must not be forwarded.
 func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
-	local, listed := s.zone(q)
-	switch {
-	case s.reverse && (local || !listed) && privateName(q):
+	switch s.reason(q) {
+	case privateReverse:
 		s.reverses.AddTo(q.Shard(), 1)
 		q.AA = true // RFC 6303: this server is authoritative for the zone
 	case local:
 		s.locals.AddTo(q.Shard(), 1)
-	case s.plain && q.Labels() == 1 && (q.Type == wire.TypeA || q.Type == wire.TypeAAAA || q.Type == wire.TypeANY):
+	case plainName:
 		s.plains.AddTo(q.Shard(), 1)
-	case q.Labels() < s.least:
+	case fewLabels:
 		s.few.AddTo(q.Shard(), 1)
 		q.Fail(wire.ServFail)
 		return dns.Done

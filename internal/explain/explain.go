@@ -53,8 +53,9 @@ type Step struct {
 	Zone      string `json:"zone"` // of the server block
 	View      string `json:"view,omitempty"`
 	Directive string `json:"directive"`
-	// Verdict is passed, answered, dropped or failed; of the directive view, which selects a
-	// server block, matched or skipped.
+	// Verdict is passed, answered, dropped or failed; changed if the directive has passed the
+	// query and changed the answer of one below; of the directive view, which selects a server
+	// block, matched or skipped.
 	Verdict   string      `json:"verdict"`
 	Causes    []dns.Cause `json:"causes,omitempty"`
 	Upstreams []Exchange  `json:"upstreams,omitempty"`
@@ -144,15 +145,34 @@ func Choose(ports []config.Port, server string) (config.Port, error) {
 type record struct {
 	steps     []Step
 	exchanges int
-	rcodes    []wire.RCode // of the last answers, by depth
+	answers   [][]string // the last contents, by depth
 }
 
-// setRCode notes the response code of an answer.
-func (r *record) setRCode(q *dns.Query) {
-	for len(r.rcodes) <= q.Depth() {
-		r.rcodes = append(r.rcodes, 0)
+// replace notes the content of q's answer, and reports whether it was another one before.
+func (r *record) replace(q *dns.Query) bool {
+	for len(r.answers) <= q.Depth() {
+		r.answers = append(r.answers, nil)
 	}
-	r.rcodes[q.Depth()] = q.RCode
+	before, now := r.answers[q.Depth()], content(q)
+	r.answers[q.Depth()] = now
+	return !slices.Equal(before, now)
+}
+
+// content returns the response code and the records of an answer without their owners and
+// TTLs, in alphabetical order: what a directive that counts, caches or sorts does not change.
+func content(q *dns.Query) []string {
+	var records []string
+	q.Answer.Walk(func(s wire.Section, r wire.Record) bool {
+		if s != wire.Answers {
+			return false
+		}
+		if rr, _, err := mdns.UnpackRR(q.Answer.Buf, r.Owner); err == nil {
+			records = append(records, strings.TrimPrefix(rr.String(), rr.Header().String())+" "+r.Type.String())
+		}
+		return true
+	})
+	slices.Sort(records)
+	return append(records, q.RCode.String())
 }
 
 // last returns the last step at a depth with that index, or any index if it is -1.
@@ -198,23 +218,22 @@ func (r *record) ObserveView(q *dns.Query, c *dns.Chain, met bool) {
 // EndStep implements [dns.Trace].
 func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 	s := r.last(q.Depth(), index)
-	if s == nil || s.Verdict == "passed" && v == dns.Next { // after FinishDNS
-		return
-	}
 	switch {
-	case v == dns.Wait:
-		return // Resolve follows
+	case s == nil || v == dns.Wait: // Resolve follows
+		return
+	case v == dns.Next && s.Verdict != "failed": // after FinishDNS
+		if s.Verdict == "passed" && !q.Dropped() && r.replace(q) {
+			s.Verdict, s.Causes = "changed", append(s.Causes, q.ExplainFinish(index)...)
+		}
+		return
 	case v == dns.Drop:
 		s.Verdict = "dropped"
 	case v == dns.Next:
 		s.Verdict = "passed"
-	case q.AnsweredStep() > index && q.RCode == r.rcodes[q.Depth()]: // the answer of a directive below
+	case !r.replace(q) && q.AnsweredStep() > index: // the answer of a directive below
 		s.Verdict = "passed"
 	default:
 		s.Verdict = "answered"
-	}
-	if v == dns.Done {
-		r.setRCode(q)
 	}
 	s.Causes, s.reader = q.Explain(index, v)
 }
@@ -335,8 +354,13 @@ func (r *record) summary(result *Result, e dns.Explanation) string {
 	if len(by.Causes) > 0 {
 		text += ": " + by.Causes[0].Text
 	}
-	if len(by.Causes) == 0 && len(by.Upstreams) > 0 {
+	if len(by.Upstreams) > 0 {
 		text += ", from " + by.Upstreams[len(by.Upstreams)-1].Upstream
+	}
+	for _, s := range r.steps {
+		if s.Depth == 0 && s.Verdict == "changed" {
+			text += "; " + s.Directive + " has changed the answer"
+		}
 	}
 	return text
 }

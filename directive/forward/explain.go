@@ -1,0 +1,34 @@
+package forward
+
+import (
+	"strings"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// ExplainDNS implements [dns.Explainer]. The exchanges with upstreams explain the others.
+func (f *Forward) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
+	text := ""
+	switch {
+	case !f.matches(q):
+		text = "only names in " + names(f.from) + " are forwarded"
+		if len(f.except) > 0 {
+			text += ", except those in " + names(f.except)
+		}
+	case v == dns.Done && (q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR):
+		text = "zone transfers are not forwarded"
+	default:
+		return nil
+	}
+	return []dns.Cause{{Text: text}}
+}
+
+// names returns zones as text.
+func names(zones []wire.Name) string {
+	var all []string
+	for _, z := range zones {
+		all = append(all, z.String())
+	}
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,27 @@
+package transfer
+
+import (
+	"fmt"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// ExplainDNS implements [dns.Explainer].
+func (t *Transfer) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
+	if q.Type != wire.TypeAXFR && q.Type != wire.TypeIXFR {
+		return nil
+	}
+	text := "the zone is transferred"
+	switch u := t.find(wire.Name(q.Name())); {
+	case u == nil:
+		text = "the name is in none of the zones of the directive"
+	case !u.permits(q.Peer.Addr()):
+		text = fmt.Sprintf("the option to does not permit %s", q.Peer.Addr())
+	case !q.Streams():
+		text = "zone transfers need TCP"
+	case t.version(wire.Name(q.Name())) == nil:
+		text = "no directive has a zone with this name"
+	}
+	return []dns.Cause{{Text: text}}
+}
