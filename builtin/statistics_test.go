@@ -207,6 +207,11 @@ func TestStatisticsForSidecar(t *testing.T) {
 			t.Fatalf("www.example.org A: got %s, want %s", got, secretOK)
 		}
 	}
+	// The sidecar reads the numbers once: the queries must have been counted.
+	c := &counted{t: t, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	if ok, got := c.counts(2, 1); !ok {
+		t.Fatalf("got %s, want 2 hits and 1 miss", got)
+	}
 	page := net.JoinHostPort("127.0.0.1", freePort(t))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
