@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -31,11 +32,14 @@ func cpuTime(pid int) (time.Duration, error) {
 func processes(pid int) []int {
 	pids := []int{pid}
 	for i := 0; i < len(pids); i++ {
-		// A process that has ended has no children.
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pids[i], pids[i]))
-		for _, field := range strings.Fields(string(text)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				pids = append(pids, child)
+		// Each thread has its children. A process that has ended has none.
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pids[i]))
+		for _, file := range files {
+			text, _ := os.ReadFile(file)
+			for _, field := range strings.Fields(string(text)) {
+				if child, err := strconv.Atoi(field); err == nil {
+					pids = append(pids, child)
+				}
 			}
 		}
 	}

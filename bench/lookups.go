@@ -159,8 +159,7 @@ func (p population) workloads() map[string]*workload {
 			return newLookup(reverse(ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.endpoint(ip))
 		}),
 		repeat("cached", "names from upstream, cached", func() *lookup {
-			k := rnd.IntN(outside)
-			return newLookup(outsideName(k), dns.TypeA, false, dns.RcodeSuccess, "A "+outsideAddress(k))
+			return outsideLookup(rnd.IntN(outside))
 		}),
 	}
 	byName := map[string]*workload{}
@@ -191,30 +190,50 @@ func outsideName(k int) string { return fmt.Sprintf("host-%d.example.test.", k) 
 
 func outsideAddress(k int) string { return fmt.Sprintf("192.0.2.%d", k%250+1) }
 
-// outsideTable returns the upstream's answers.
-func outsideTable() (table, error) {
+func outsideLookup(k int) *lookup {
+	return newLookup(outsideName(k), dns.TypeA, false, dns.RcodeSuccess, "A "+outsideAddress(k))
+}
+
+// deniedLookup returns a query for a name that does not exist.
+func deniedLookup(k int) *lookup {
+	return newLookup(fmt.Sprintf("none-%d.example.test.", k), dns.TypeA, false, dns.RcodeNameError)
+}
+
+// outsideTable returns the upstream's answers, for names that exist and names that do not.
+func outsideTable(exist, denied int) (table, error) {
 	t := table{}
-	for k := range outside {
-		m := new(dns.Msg)
-		m.SetQuestion(outsideName(k), dns.TypeA)
-		packet, err := m.Pack()
-		if err != nil {
+	for k := range exist {
+		if err := t.add(outsideLookup(k), fmt.Sprintf("%s 3600 IN A %s", outsideName(k), outsideAddress(k))); err != nil {
 			return nil, err
 		}
-		rr, err := dns.NewRR(fmt.Sprintf("%s 3600 IN A %s", outsideName(k), outsideAddress(k)))
-		if err != nil {
+	}
+	for k := range denied {
+		if err := t.add(deniedLookup(k), "example.test. 3600 IN SOA ns.example.test. hostmaster.example.test. 1 7200 1800 86400 3600"); err != nil {
 			return nil, err
 		}
-		reply := new(dns.Msg)
-		reply.SetReply(m)
-		reply.RecursionAvailable = true
-		reply.Answer = []dns.RR{rr}
-		reply.Compress = true
-		answer, err := reply.Pack()
-		if err != nil {
-			return nil, err
-		}
-		t[string(packet[12:])] = answer
 	}
 	return t, nil
+}
+
+// add adds the answer to a query, which has one record.
+func (t table) add(q *lookup, text string) error {
+	m := new(dns.Msg)
+	if err := m.Unpack(q.packet); err != nil {
+		return err
+	}
+	rr, err := dns.NewRR(text)
+	if err != nil {
+		return err
+	}
+	reply := new(dns.Msg)
+	reply.SetRcode(m, q.rcode)
+	reply.RecursionAvailable = true
+	if q.rcode == dns.RcodeSuccess {
+		reply.Answer = []dns.RR{rr}
+	} else {
+		reply.Ns = []dns.RR{rr}
+	}
+	reply.Compress = true
+	t[string(q.packet[12:])], err = reply.Pack()
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"syscall"
 	"unsafe"
@@ -61,6 +62,7 @@ type loop struct {
 	outIO   [loopBatch]unix.Iovec
 	names   [loopBatch][unix.SizeofSockaddrInet6]byte
 
+	blocking bool // reads and sends one datagram at a time, on a thread that waits in the system call
 	upstream bool // serves forwarders, whose OPT records differ: only the question is compared
 }
 
@@ -70,6 +72,7 @@ func runLoop(ctx context.Context, args []string) error {
 	listen := f.String("listen", "", "address")
 	readers := f.Int("readers", 1, "sockets")
 	file := f.String("table", "", "answers")
+	blocking := f.Bool("blocking", false, "one datagram for each system call, on a thread that waits in it")
 	upstream := f.Bool("upstream", false, "look at the question alone")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -101,7 +104,7 @@ func runLoop(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		l := &loop{table: t, raw: raw, upstream: *upstream}
+		l := &loop{table: t, raw: raw, blocking: *blocking, upstream: *upstream}
 		go func() { failed <- l.run() }()
 	}
 	select {
@@ -117,6 +120,9 @@ func (l *loop) run() error {
 		l.arm(i)
 	}
 	pump := l.pump
+	if l.blocking {
+		pump = l.echo
+	}
 	for {
 		if err := l.raw.Read(pump); err != nil {
 			return err
@@ -152,6 +158,28 @@ func (l *loop) pump(fd uintptr) bool {
 		if n == 1 {
 			return false
 		}
+	}
+}
+
+// echo answers one datagram at a time: the lower bound for a server that calls recvfrom and
+// sendto. It returns after an error.
+func (l *loop) echo(fd uintptr) bool {
+	runtime.LockOSThread()
+	if err := unix.SetNonblock(int(fd), false); err != nil {
+		return true
+	}
+	for {
+		m := &l.in[0]
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&l.room[0])), uintptr(len(l.room[0])), 0, uintptr(unsafe.Pointer(m.Hdr.Name)), uintptr(unsafe.Pointer(&m.Hdr.Namelen)))
+		if errno != 0 {
+			return true
+		}
+		m.Len = uint32(n)
+		l.answer(0)
+		to := &l.out[0].Hdr
+		// A datagram that cannot be sent is lost.
+		_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(l.outIO[0].Base)), uintptr(l.outIO[0].Len), 0, uintptr(unsafe.Pointer(to.Name)), uintptr(to.Namelen))
+		l.arm(0)
 	}
 }
 

@@ -69,6 +69,7 @@ type options struct {
 	rate                                   float64
 	only, peers                            []string
 	binary, pgo, corednsPath, kubeconfig   string
+	nodecachePath                          string
 	results, root, profileFile             string
 }
 
@@ -91,6 +92,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.binary, "seamark", "", "binary of our server (default: build it)")
 	f.StringVar(&o.pgo, "pgo", "auto", "go build's -pgo for our server; off builds faster")
 	f.StringVar(&o.corednsPath, "coredns", "", "binary of CoreDNS")
+	f.StringVar(&o.nodecachePath, "nodecache", "", "binary of node-cache, for the scenario node (default: CoreDNS with node-cache's Corefile)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster that is used for nothing else")
 	f.StringVar(&o.results, "results", "bench/results", "directory for the results")
 	f.StringVar(&o.profileFile, "profile", "", "write a CPU profile of our server under all kinds of load to this file, and measure nothing")
@@ -161,7 +163,7 @@ type bench struct {
 
 func newBench(o options, out io.Writer) (*bench, error) {
 	b := &bench{options: o, out: out, paths: map[string]string{}, series: map[string][]float64{}}
-	for _, path := range []*string{&b.binary, &b.corednsPath, &b.kubeconfig, &b.root} {
+	for _, path := range []*string{&b.binary, &b.corednsPath, &b.nodecachePath, &b.kubeconfig, &b.root} {
 		if *path == "" {
 			continue
 		}
@@ -205,7 +207,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := b.writeCluster(); err != nil {
 		return err
 	}
-	outside, err := outsideTable()
+	outside, err := outsideTable(outside, 0)
 	if err != nil {
 		return err
 	}
@@ -215,9 +217,9 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := b.upstream.await(ctx, b.work["cached"].lookups[0]); err != nil {
 		return err
 	}
-	needs := b.corednsPath != "" || b.kubeconfig != ""
+	needs := b.kubeconfig != ""
 	for _, s := range b.selected() {
-		needs = needs || s.api && b.profileFile == ""
+		needs = needs || s.api && b.profileFile == "" || b.corednsPath != "" && s.name != "node"
 	}
 	if needs {
 		return b.startAPI(ctx, b.kubeconfig)

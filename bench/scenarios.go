@@ -29,6 +29,7 @@ func scenarios() []scenario {
 		{"encrypted", true, false, (*bench).encrypted, "DoT and DoH on persistent connections beside Unbound and NSD, and DoQ"},
 		{"abuse", false, false, (*bench).abuse, "memory and the answers to another client while one abuses HTTP/2"},
 		{"admin", false, false, (*bench).admin, "CPU and memory without and with the directive admin"},
+		{"node", false, false, (*bench).node, "CPU per answer to a pod and memory of the cache of a node, in network namespaces"},
 		{"idle", true, false, (*bench).idle, "CPU per query at 1,000 queries a second"},
 		{"binary", true, false, (*bench).binarySize, "size of the stripped binary"},
 		{"start", true, false, (*bench).starts, "start to first right answer"},

@@ -251,12 +251,18 @@ func (b *bench) loop(name string, t table, readers int, more ...string) (*server
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(b.dir, fmt.Sprintf("table-%d", b.spawned))
-	if err := t.write(file); err != nil {
+	file, err := b.tableFile(t)
+	if err != nil {
 		return nil, err
 	}
 	argv := []string{b.self, "loop", "-listen", b.listen(addr), "-readers", fmt.Sprint(readers), "-table", file}
 	return b.spawn(name, addr, append(argv, more...)...)
+}
+
+// tableFile writes a table into the temporary directory and returns its path.
+func (b *bench) tableFile(t table) (string, error) {
+	file := filepath.Join(b.dir, fmt.Sprintf("table-%d", b.spawned))
+	return file, t.write(file)
 }
 
 // listen returns the address to listen on for a server that is queried at addr.

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"net/netip"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,8 @@ type load struct {
 	rate      float64       // queries per second, independent of replies; 0: as fast as the window allows
 	time      time.Duration // duration
 	cpu       int           // CPU to run on; negative is any
+
+	namespaces []*os.File // network namespaces that the sockets are opened in by turns; ours without any
 }
 
 // run sends the load and counts the replies.

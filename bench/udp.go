@@ -64,8 +64,8 @@ func (l load) runUDP(ctx context.Context) (*tally, error) {
 			unix.Close(c.fd)
 		}
 	}()
-	for range l.sockets {
-		fd, err := dial(l)
+	for i := range l.sockets {
+		fd, err := dialFrom(l, i)
 		if err != nil {
 			return nil, fmt.Errorf("opening a socket to %s: %w", l.to, err)
 		}
@@ -93,6 +93,18 @@ func (l load) runUDP(ctx context.Context) (*tally, error) {
 		return nil, err
 	}
 	return &g.tally, g.generate(ctx)
+}
+
+// dialFrom opens the i-th socket, in its namespace if there are any.
+func dialFrom(l load, i int) (fd int, err error) {
+	if len(l.namespaces) == 0 {
+		return dial(l)
+	}
+	err = within(l.namespaces[i%len(l.namespaces)], func() error {
+		fd, err = dial(l)
+		return err
+	})
+	return fd, err
 }
 
 func dial(l load) (int, error) {
