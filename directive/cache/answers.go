@@ -17,7 +17,7 @@ func (c *Cache) Answers(yield func(config.CachedAnswer) bool) {
 				continue
 			}
 			a := config.CachedAnswer{
-				Name: wire.Name(e.name), Type: e.t, RCode: e.rcode, Records: int(e.count[0]) + int(e.count[1]) + int(e.count[2]),
+				Name: wire.Name(e.name()), Type: e.t, RCode: e.rcode, Records: int(e.count[0]) + int(e.count[1]) + int(e.count[2]),
 				Size: e.size(), Age: now - e.stored, Left: e.expires - now,
 			}
 			if !yield(a) {
@@ -36,7 +36,7 @@ func (c *Cache) Flush(name wire.Name) (n int) {
 	for i := range st.table {
 		for e := st.table[i].Load(); e != nil; {
 			next := e.next.Load()
-			if e.scope == c.scope && wire.Name(e.name).Within(name) {
+			if e.scope == c.scope && wire.Name(e.name()).Within(name) {
 				st.remove(e)
 				n++
 			}

@@ -1,8 +1,9 @@
 package cache
 
 import (
+	"bytes"
 	"encoding/binary"
-	"slices"
+	"math"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -32,21 +33,14 @@ func (s kindSet) has(k answerKind) bool { return s>>k&1 == 1 }
 
 // An entry is a stored answer: all that follows the question section. Its
 // answer is immutable once it is in the table.
+//
+// Most memory of a full cache are entries. So an entry has 144 bytes, a size of Go's
+// allocator, and its key is not a value of the type key.
 type entry struct {
-	key
 	next  atomic.Pointer[entry] // in the same bucket
 	scope *scope
-
-	records    []byte
-	count      [3]uint16 // of records, by section
-	rcode      wire.RCode
-	kind       answerKind
-	aa, ra, ad bool
-	extended   []byte // extended DNS errors, as options (RFC 8914)
-
-	// Only in results of pending queries, never in the store.
-	tc  bool
-	err error
+	hash  uint64 // of the key
+	data  []byte // name and options of the key, records, extended DNS errors as options (RFC 8914)
 
 	// Times by the clock of Store.clock.
 	stored, expires time.Duration
@@ -60,31 +54,70 @@ type entry struct {
 	streak     atomic.Uint32 // hits without a gap; see prefetchDue
 	lastHit    atomic.Int64
 	retryAfter atomic.Int64 // the time before which the entry is not refreshed
+
+	nameLen, optionsLen uint8  // in data
+	extendedLen         uint16 // in data
+	t                   wire.Type
+	class               wire.Class
+	flags               queryFlags
+	step                uint16
+	count               [3]uint16 // of records, by section
+	rcode               wire.RCode
+	kind                answerKind
+	aa, ra, ad          bool
+}
+
+// makeEntry returns an entry with copies of the arguments.
+func makeEntry(s *scope, k *key, records, extended []byte) *entry {
+	if len(extended) > math.MaxUint16 {
+		extended = nil // explanations, which an answer is complete without
+	}
+	data := make([]byte, 0, len(k.name)+len(k.options)+len(records)+len(extended))
+	data = append(append(append(append(data, k.name...), k.options...), records...), extended...)
+	return &entry{
+		scope: s, hash: k.hash, data: data, nameLen: uint8(len(k.name)), optionsLen: uint8(len(k.options)), extendedLen: uint16(len(extended)),
+		t: k.t, class: k.class, flags: k.flags, step: uint16(k.step),
+	}
 }
 
 // newEntry returns a copy of q's answer. It ignores reply options before the
 // offset from.
 func newEntry(s *scope, k *key, q *dns.Query, from int) *entry {
-	e := &entry{
-		scope: s, key: k.clone(), count: q.Answer.Count, rcode: q.RCode,
-		aa: q.AA, ra: q.RA, ad: q.AD, tc: q.TC, err: q.Err,
-	}
-	if records := q.Answer.Records(); len(records) > 0 {
-		e.records = slices.Clip(slices.Clone(records))
-	}
+	var extended []byte
 	options := q.ReplyOptions()
 	for code, data := range wire.Options(options[min(from, len(options)):]) {
 		if code == wire.OptionEDE {
-			e.extended = wire.AppendOption(e.extended, code, data)
+			extended = wire.AppendOption(extended, code, data)
 		}
 	}
+	e := makeEntry(s, k, q.Answer.Records(), extended)
+	e.count, e.rcode, e.aa, e.ra, e.ad = q.Answer.Count, q.RCode, q.AA, q.RA, q.AD
 	return e
 }
 
-// size returns the memory that the entry uses, in bytes.
-func (e *entry) size() int {
-	return int(unsafe.Sizeof(entry{})) + len(e.name) + len(e.options) + len(e.records) + len(e.extended)
+func (e *entry) name() []byte { return e.data[:e.nameLen] }
+
+func (e *entry) options() []byte { return e.data[e.nameLen:][:e.optionsLen] }
+
+func (e *entry) records() []byte {
+	return e.data[int(e.nameLen)+int(e.optionsLen) : len(e.data)-int(e.extendedLen)]
 }
+
+func (e *entry) extended() []byte { return e.data[len(e.data)-int(e.extendedLen):] }
+
+// key returns the key, which refers to the entry's memory.
+func (e *entry) key() *key {
+	return &key{name: e.name(), options: e.options(), t: e.t, class: e.class, flags: e.flags, step: uint32(e.step), hash: e.hash}
+}
+
+// has reports whether the entry's key is equal to k.
+func (e *entry) has(k *key) bool {
+	return e.hash == k.hash && e.t == k.t && e.class == k.class && e.flags == k.flags && uint32(e.step) == k.step &&
+		bytes.Equal(e.name(), k.name) && bytes.Equal(e.options(), k.options)
+}
+
+// size returns the memory that the entry uses, in bytes.
+func (e *entry) size() int { return int(unsafe.Sizeof(entry{})) + len(e.data) }
 
 // fresh reports whether e is not nil and has not expired.
 func (e *entry) fresh(now time.Duration) bool { return e != nil && now < e.expires }
@@ -107,16 +140,29 @@ func (e *entry) inheritUsage(old *entry) {
 func (e *entry) write(q *dns.Query, age uint32) {
 	q.Answer.Clear()
 	from := q.Answer.RecordsOffset()
-	q.Answer.Buf = append(q.Answer.Buf, e.records...)
+	q.Answer.Buf = append(q.Answer.Buf, e.records()...)
 	q.Answer.Count = e.count
 	if age > 0 {
 		q.Answer.Age(from, age)
 	}
-	q.RCode, q.AA, q.RA, q.AD, q.TC, q.Err = e.rcode, e.aa, e.ra, e.ad, e.tc, e.err
-	q.Cacheable = e.err == nil
-	for rest := e.extended; len(rest) >= 4; {
+	q.RCode, q.AA, q.RA, q.AD, q.TC, q.Err = e.rcode, e.aa, e.ra, e.ad, false, nil
+	q.Cacheable = true
+	for rest := e.extended(); len(rest) >= 4; {
 		n := 4 + int(binary.BigEndian.Uint16(rest[2:]))
 		q.AddReplyOption(wire.OptionEDE, rest[4:n])
 		rest = rest[n:]
 	}
+}
+
+// A result is the answer of a pending query. If it failed or was truncated, it is not stored.
+type result struct {
+	*entry
+	tc  bool
+	err error
+}
+
+// write makes the result the answer of q.
+func (r *result) write(q *dns.Query) {
+	r.entry.write(q, 0)
+	q.TC, q.Err, q.Cacheable = r.tc, r.err, r.err == nil
 }

@@ -18,7 +18,7 @@ func (c *Cache) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	now := c.store.clock(time.Now())
 	for i := range c.store.table {
 		for e := c.store.table[i].Load(); e != nil; e = e.next.Load() {
-			if e.scope == c.scope && e.t == q.Type && e.class == q.Class && bytes.Equal(e.name, q.Name()) && now < e.expires+e.staleFor {
+			if e.scope == c.scope && e.t == q.Type && e.class == q.Class && bytes.Equal(e.name(), q.Name()) && now < e.expires+e.staleFor {
 				causes = append(causes, dns.Cause{Text: e.describe(now)})
 			}
 		}

@@ -251,7 +251,7 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 	if led == nil {
 		return
 	}
-	local := false
+	tc, err, local := q.TC, q.Err, false
 	_, unparked := errors.AsType[dns.ParkingError](q.Err)
 	switch {
 	case q.Cacheable && e == nil:
@@ -266,7 +266,11 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 		e.kind = failure
 	}
 	q.Awaited = false
-	c.store.finishPending(led, e, local)
+	var r *result
+	if e != nil {
+		r = &result{e, tc, err}
+	}
+	c.store.finishPending(led, r, local)
 }
 
 // add clamps the TTLs of q's answer and stores it if it may be stored. It

@@ -70,8 +70,8 @@ func (st *Store) saved(scope string, e *entry) savedEntry {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return savedEntry{
-		Scope: scope, Name: e.name, Options: e.options, Type: e.t, Class: e.class, Flags: e.flags, Step: e.step,
-		Records: e.records, Count: e.count, RCode: e.rcode, Kind: e.kind, AA: e.aa, RA: e.ra, AD: e.ad, Extended: e.extended,
+		Scope: scope, Name: e.name(), Options: e.options(), Type: e.t, Class: e.class, Flags: e.flags, Step: uint32(e.step),
+		Records: e.records(), Count: e.count, RCode: e.rcode, Kind: e.kind, AA: e.aa, RA: e.ra, AD: e.ad, Extended: e.extended(),
 		Stored: wall(e.stored), Expires: wall(e.expires), StaleFor: e.staleFor,
 		Main: e.list == &e.scope.queues[e.kind.queue()].main, Uses: e.uses.Load(),
 	}
@@ -106,11 +106,9 @@ func (st *Store) load(saved *savedEntry) {
 	k.setHash(st, s)
 	now := time.Now()
 	clock := func(t time.Time) time.Duration { return st.clock(now) + t.Sub(now.Round(0)) }
-	e := &entry{
-		key: k.clone(), scope: s, records: saved.Records, count: saved.Count, rcode: saved.RCode, kind: saved.Kind,
-		aa: saved.AA, ra: saved.RA, ad: saved.AD, extended: saved.Extended,
-		stored: clock(saved.Stored), expires: clock(saved.Expires), staleFor: saved.StaleFor,
-	}
+	e := makeEntry(s, &k, saved.Records, saved.Extended)
+	e.count, e.rcode, e.kind, e.aa, e.ra, e.ad = saved.Count, saved.RCode, saved.Kind, saved.AA, saved.RA, saved.AD
+	e.stored, e.expires, e.staleFor = clock(saved.Stored), clock(saved.Expires), saved.StaleFor
 	e.uses.Store(min(saved.Uses, maxUses))
 	if saved.Main {
 		e.list = &s.queues[e.kind.queue()].main

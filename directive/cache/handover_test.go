@@ -63,7 +63,9 @@ func FuzzLoadState(f *testing.F) {
 	s := st.scope("scope", [2]int{10, 10})
 	k := key{name: []byte("\x01a\x00"), t: wire.TypeA, class: 1}
 	k.setHash(st, s)
-	st.put(&entry{key: k.clone(), scope: s, records: []byte("record"), expires: time.Hour}, 0, 0)
+	e := makeEntry(s, &k, []byte("record"), nil)
+	e.expires = time.Hour
+	st.put(e, 0, 0)
 	var data bytes.Buffer
 	if err := st.SaveState(&data); err != nil {
 		f.Fatal(err)

@@ -22,7 +22,7 @@ type pending struct {
 
 	// The outcome, once it has ended. If neither is set, the leader failed before
 	// it had an answer, and one of the waiting queries must lead.
-	result *entry
+	result *result
 	local  bool // the answer is this server's own: each waiting query is passed down
 }
 
@@ -60,7 +60,7 @@ func (st *Store) startPending(s *scope, k *key, proto dns.Proto) (p *pending, le
 
 // finishPending ends a pending query. Its answer is in the store already, if it
 // is stored at all.
-func (st *Store) finishPending(p *pending, result *entry, local bool) {
+func (st *Store) finishPending(p *pending, result *result, local bool) {
 	st.removePending(p)
 	p.mu.Lock()
 	p.result, p.local, p.ended = result, local, true

@@ -120,8 +120,7 @@ func TestStoreBytesLimit(t *testing.T) {
 	st := NewStore(100000)
 	big, small := st.scope("big", [2]int{1000, 1000}), st.scope("small", [2]int{1000, 1000})
 	put := func(s *scope, i, size int) bool {
-		e := newTestEntry(st, s, fmt.Sprintf("x%d", i), 0)
-		e.records = make([]byte, size)
+		e := newTestEntry(st, s, fmt.Sprintf("x%d", i), 0, make([]byte, size)...)
 		e.expires = time.Hour
 		_, ok := st.put(e, 0, 0)
 		return ok
@@ -147,9 +146,11 @@ func TestStoreBytesLimit(t *testing.T) {
 	st.check(t)
 }
 
-func newTestEntry(st *Store, s *scope, name string, kind answerKind) *entry {
-	e := &entry{scope: s, kind: kind, key: key{name: []byte(name), t: wire.TypeA, step: 1}}
-	e.setHash(st, s)
+func newTestEntry(st *Store, s *scope, name string, kind answerKind, records ...byte) *entry {
+	k := key{name: []byte(name), t: wire.TypeA, step: 1}
+	k.setHash(st, s)
+	e := makeEntry(s, &k, records, nil)
+	e.kind = kind
 	return e
 }
 
@@ -162,7 +163,7 @@ func (st *Store) check(t *testing.T) {
 			inTable++
 			bytes += e.size()
 			if e.list == nil {
-				t.Errorf("entry %q: got no queue, want one", e.name)
+				t.Errorf("entry %q: got no queue, want one", e.name())
 			}
 		}
 	}
@@ -175,7 +176,7 @@ func (st *Store) check(t *testing.T) {
 					n++
 					sum += e.size()
 					if e.list != l || e.older == nil && l.oldest != e {
-						t.Errorf("entry %q: got list %p and newest %v, want list %p and newest %v", e.name, e.list, l.oldest == e, l, e.older == nil)
+						t.Errorf("entry %q: got list %p and newest %v, want list %p and newest %v", e.name(), e.list, l.oldest == e, l, e.older == nil)
 					}
 				}
 				if n != l.n {
@@ -211,17 +212,16 @@ func TestStoreAgainstModel(t *testing.T) {
 			s := scopes[k.scope]
 			now += time.Duration(random.IntN(100)) * time.Millisecond
 			if random.IntN(2) == 0 {
-				e := newTestEntry(st, s, fmt.Sprint(k.name), answerKind(random.IntN(int(numKinds))))
-				e.records = make([]byte, random.IntN(500))
+				e := newTestEntry(st, s, fmt.Sprint(k.name), answerKind(random.IntN(int(numKinds))), make([]byte, random.IntN(500))...)
 				e.stored, e.expires = now, now+time.Duration(random.IntN(20))*time.Second
 				var keep kindSet
 				if e.kind == failure {
 					keep = 1<<success | 1<<denial
 				}
-				have := st.find(s, &e.key)
+				have := st.find(s, e.key())
 				if _, ok := st.put(e, keep, now); !ok {
 					if e.kind != failure || !have.byKind[success].fresh(now) && !have.byKind[denial].fresh(now) {
-						t.Fatalf("put of entry %q, kind %d: got false, want true", e.name, e.kind)
+						t.Fatalf("put of entry %q, kind %d: got false, want true", e.name(), e.kind)
 					}
 					continue
 				}
@@ -234,13 +234,13 @@ func TestStoreAgainstModel(t *testing.T) {
 				continue
 			}
 			e := newTestEntry(st, s, fmt.Sprint(k.name), 0)
-			have := st.find(s, &e.key)
+			have := st.find(s, e.key())
 			for kind, got := range have.byKind {
 				if got == nil {
 					continue
 				}
 				if got != model[k][kind] {
-					t.Fatalf("seed %d: find(%q): got an older entry, want the newest", seed, e.name)
+					t.Fatalf("seed %d: find(%q): got an older entry, want the newest", seed, e.name())
 				}
 				got.markUsed()
 			}
@@ -260,14 +260,13 @@ func TestStoreConcurrentUse(t *testing.T) {
 			for i := range 5000 {
 				name := fmt.Sprint(random.IntN(100))
 				now := time.Duration(i) * time.Millisecond
-				e := newTestEntry(st, s, name, answerKind(random.IntN(int(numKinds))))
+				e := newTestEntry(st, s, name, answerKind(random.IntN(int(numKinds))), []byte(name)...)
 				switch random.IntN(4) {
 				case 0:
-					e.records = []byte(name)
 					e.expires = now + time.Second
 					st.put(e, 0, now)
 				case 1:
-					if p, leads := st.startPending(s, &e.key, 0); leads {
+					if p, leads := st.startPending(s, e.key(), 0); leads {
 						st.finishPending(p, nil, false)
 					} else {
 						ended := make(chan struct{})
@@ -278,12 +277,12 @@ func TestStoreConcurrentUse(t *testing.T) {
 				case 2:
 					st.commit(&scopePlan{limits: map[*scope][2]int{s: {50 - i%10, 50}}})
 				default:
-					for _, e := range st.find(s, &e.key).byKind {
+					for _, e := range st.find(s, e.key()).byKind {
 						if e == nil {
 							continue
 						}
-						if string(e.records) != name {
-							t.Errorf("entry of %q: got the records of %q, want its own", name, e.records)
+						if string(e.records()) != name {
+							t.Errorf("entry of %q: got the records of %q, want its own", name, e.records())
 						}
 						e.markUsed()
 					}

@@ -58,7 +58,7 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 		case !p.hasEnded():
 			return ctx.Err()
 		case p.answers(q.Proto):
-			p.result.write(q, 0)
+			p.result.write(q)
 			return nil
 		case p.local:
 			c.query(ctx, q, l)
@@ -101,7 +101,7 @@ func (c *Cache) verifyEntry(q *dns.Query, l *lookup) (refreshed bool) {
 	p := l.pending
 	if p != nil && p.hasEnded() && p.answers(q.Proto) && c.replaces(p.result, l.entry) {
 		c.seriesOf(q).misses.Add(1)
-		p.result.write(q, 0)
+		p.result.write(q)
 		return true
 	}
 	c.writeStale(q, l.entry)
@@ -110,7 +110,7 @@ func (c *Cache) verifyEntry(q *dns.Query, l *lookup) (refreshed bool) {
 
 // replaces reports whether the answer of a refresh is used instead of the
 // expired entry (RFC 8767 §4).
-func (c *Cache) replaces(result, expired *entry) bool {
+func (c *Cache) replaces(result *result, expired *entry) bool {
 	if c.preferPositive && expired.kind == success && result.kind != success {
 		return false
 	}
@@ -142,13 +142,13 @@ const minRecheck = time.Second
 // pending query for it. It returns the pending query; nil if too many queries
 // are waiting. It counts the query in counter, unless that is nil.
 func (c *Cache) refresh(q *dns.Query, e *entry, counter *metrics.Counter) *pending {
-	p, leads := c.store.startPending(c.scope, &e.key, q.Proto)
+	p, leads := c.store.startPending(c.scope, e.key(), q.Proto)
 	if !leads {
 		return p
 	}
 	started := q.Requery(func(again *dns.Query) {
 		e.retryAfter.Store(int64(c.store.clock(time.Now()) + max(c.recheck, minRecheck)))
-		c.finish(again, &e.key, 0, p)
+		c.finish(again, e.key(), 0, p)
 	})
 	if !started {
 		c.store.finishPending(p, nil, false)

@@ -50,7 +50,7 @@ type found struct{ byKind [numKinds]*entry }
 // find returns the entries of k. The newest come first in a bucket.
 func (st *Store) find(s *scope, k *key) (f found) {
 	for e := st.table[k.hash%numBuckets].Load(); e != nil; e = e.next.Load() {
-		if e.hash == k.hash && f.byKind[e.kind] == nil && e.scope == s && e.key.equal(k) {
+		if f.byKind[e.kind] == nil && e.scope == s && e.has(k) {
 			f.byKind[e.kind] = e
 		}
 	}
@@ -68,7 +68,7 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	if q.limit == 0 || e.size() > st.limit/8 {
 		return evicted, false
 	}
-	old := st.find(e.scope, &e.key)
+	old := st.find(e.scope, e.key())
 	if e.kind == failure && (old.byKind[success].fresh(now) || old.byKind[denial].fresh(now)) {
 		return evicted, false
 	}
