@@ -134,7 +134,7 @@ func (b *Builder) Add(owner string, t wire.Type, ttl uint32, rdata string) error
 	return err
 }
 
-// Has reports whether the zone has a record, with any TTL. The errors are those of Add.
+// Has reports whether the zone has a record, with any TTL. It returns the same errors as Add.
 func (b *Builder) Has(owner string, t wire.Type, rdata string) (bool, error) {
 	d, covered, err := b.open(owner, t, rdata)
 	if err != nil {
@@ -300,7 +300,7 @@ func (b *Builder) close(all bool) {
 	b.note(d.draftKey, kinds, data[0])
 }
 
-// note notes what a change of a node's kinds affects.
+// note records the names that a change of a node's kinds affects.
 func (b *Builder) note(key draftKey, before, after byte) {
 	if key.isNSEC3 {
 		b.changedNSEC3 = true

@@ -14,7 +14,7 @@ const maxCompared = 20_000
 // Explain returns sentences about how the zone has a name, which must be in it, and
 // records of a type: the closest encloser, the wildcard, the delegation or the DNAME
 // record that decides the answer. The last one has the zone's serial number. If the name
-// does not exist, near is the one that nearest chooses among those that could be in its
+// does not exist, near is the name that nearest chooses among the names that could be in its
 // place, or "".
 func (z *Zone) Explain(name []byte, t wire.Type, nearest func(label string, known []string) string) (texts []string, near wire.Name) {
 	add := func(format string, args ...any) { texts = append(texts, fmt.Sprintf(format, args...)) }

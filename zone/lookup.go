@@ -6,7 +6,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Result is what Lookup found besides the records.
+// A Result describes the answer of Lookup, without its records.
 type Result struct {
 	RCode wire.RCode
 	AA    bool // false for a referral
@@ -59,7 +59,7 @@ func (z *Zone) Lookup(r *wire.Request, a *wire.Answer, scope Scope) Result {
 }
 
 // follow answers for the target of the CNAME record that the answer begins with, and for
-// those of the CNAME records that this adds.
+// the targets of the CNAME records that this adds.
 func (l *lookup) follow(target []byte) {
 	var low [wire.MaxName]byte
 	l.aliased = true

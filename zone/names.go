@@ -26,7 +26,7 @@ const (
 	maxFill = 8
 )
 
-// hash returns the hash of a key. A wildcard has that of the name above it, and so it is in
+// hash returns the hash of a key. A wildcard has the hash of the name above it, and so it is in
 // the same bucket.
 func (t *names) hash(key []byte) uint32 {
 	for isWildcard(key) {

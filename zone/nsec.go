@@ -66,7 +66,7 @@ func (l *lookup) proveUnsigned(n *node) {
 }
 
 // prove adds the NSEC record of n. If n has none, because it exists only through names
-// below it, prove adds the one that covers name.
+// below it, prove adds the NSEC record that covers name.
 func (l *lookup) prove(n *node, name []byte) {
 	if n.is(hasNSEC) {
 		l.addProof(n)

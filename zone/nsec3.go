@@ -125,8 +125,8 @@ func (l *lookup) matchNSEC3(n *node) bool {
 }
 
 // proveEncloser adds the closest encloser proof of a name (RFC 5155 §7.2.1): the NSEC3
-// record of its closest encloser that has one, from n on, and the one that covers the
-// next closer name.
+// record of its closest encloser that has one, from n on, and the NSEC3 record that covers
+// the next closer name.
 func (l *lookup) proveEncloser(n *node, name []byte) (encloser *node) {
 	for !l.matchNSEC3(n) {
 		parent := l.parent(n)

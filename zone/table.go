@@ -24,7 +24,7 @@ import (
 // Table is empty and ready for use.
 type Table[E any] struct {
 	cells atomic.Pointer[cells[E]]
-	used  int // cells with a key, including those of deleted entries
+	used  int // cells with a key, including the cells of deleted entries
 	live  int // cells with an entry
 }
 

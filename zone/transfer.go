@@ -39,8 +39,8 @@ type Version interface {
 	// SOA returns the SOA record in wire form, with names written out.
 	SOA() []byte
 	// Records yields each record once, the SOA record first. A record is in wire
-	// form, with names written out, and is valid until yield returns. The records may be
-	// those of a newer version if the zone changes often.
+	// form, with names written out, and is valid until yield returns. The records may
+	// belong to a newer version if the zone changes often.
 	Records(yield func(record []byte) bool)
 }
 

@@ -158,7 +158,7 @@ func (e *explanation) kind() string {
 	return "Service"
 }
 
-// service explains a name at or below that of a Service.
+// service explains a name at or below the name of a Service.
 func (e *explanation) service() {
 	name, namespace := string(e.label(e.depth-3)), string(e.label(e.depth-2))
 	key := e.q.Name()[e.q.LabelOffset(e.depth-3):e.q.LabelOffset(e.depth-1)]

@@ -51,7 +51,7 @@ func names(m *module) (bad []string) {
 	for _, p := range m.packages {
 		for elem := range strings.SplitSeq(p.dir, "/") {
 			if slices.Contains(vague, elem) {
-				bad = append(bad, fmt.Sprintf("%s: %q says nothing: name a package after what it does", p.dir, elem))
+				bad = append(bad, fmt.Sprintf("%s: %q is too general: name a package after its task", p.dir, elem))
 			}
 		}
 	}

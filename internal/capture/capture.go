@@ -35,5 +35,5 @@ type Options struct {
 	CountSetupError func(kind string)
 }
 
-// A Leftover is what a process has left on the node, as a text for the operator.
+// A Leftover describes, for the operator, an object that a process has left on the node.
 type Leftover string

@@ -93,7 +93,7 @@ func (c *Capture) prepare(r routes, second bool) error {
 	return c.place(r, true)
 }
 
-// place adds what is missing of the interface and the addresses. The caller holds the lock
+// place adds the interface and the addresses, unless they exist. The caller holds the lock
 // unless it is the first time.
 func (c *Capture) place(r routes, first bool) error {
 	name := c.options.Interface

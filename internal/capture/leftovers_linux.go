@@ -23,7 +23,7 @@ const ruleComment = "NodeLocal DNS Cache:"
 
 // Cleanup removes what earlier processes and node-cache have left on the node: the
 // interface or the addresses, and node-cache's rules in the tables of iptables-nft. It
-// returns what it has removed, and what the operator has to look at. It fails if a process
+// returns the objects that it has removed, and the objects that the operator has to look at. It fails if a process
 // still serves the addresses. Only Interface, Addresses and Port of the options count.
 func Cleanup(o Options) (removed, remaining []Leftover, err error) {
 	r, err := openRoutes()

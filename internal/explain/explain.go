@@ -20,7 +20,7 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-// A Query is what to explain.
+// A Query is a query to explain.
 type Query struct {
 	Name   string     `json:"name"`             // absolute, with or without the last dot
 	Type   string     `json:"type,omitempty"`   // A by default

@@ -28,7 +28,7 @@ const (
 	SkippedInterrupted Skipped = "interrupted"
 )
 
-// Text describes what is not used and why.
+// Text describes the packets that are not used, with the reasons.
 func (s Skipped) Text() string {
 	switch s {
 	case SkippedCut:

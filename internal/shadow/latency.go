@@ -22,7 +22,7 @@ func (l *latency) add(d time.Duration) {
 	l.buckets[int(math.Round(steps*math.Log2(float64(max(d, 1)))))]++
 }
 
-// Quantiles are those of a distribution.
+// Quantiles are the quantiles of a distribution.
 type Quantiles struct {
 	Median time.Duration `json:"median_ns"`
 	P99    time.Duration `json:"p99_ns"`

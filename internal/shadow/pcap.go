@@ -10,7 +10,7 @@ import (
 )
 
 // A Source passes captured messages to yield until it ends, until ctx ends, or until yield
-// returns false. It counts what it cannot use.
+// returns false. It counts the packets that it cannot use.
 type Source interface {
 	Messages(ctx context.Context, counts *Counts, yield func(*Message) bool) error
 }

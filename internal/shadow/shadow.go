@@ -82,8 +82,8 @@ type Report struct {
 	RCodes        map[string]int `json:"rcodes"`         // of the captured responses
 	SeamarkRCodes map[string]int `json:"seamark_rcodes"` // of the answers for the same queries
 	SearchPath    int            `json:"search_path"`    // captured NXDOMAIN responses for names with a search domain
-	// Directives has the number of queries that each directive answered, and Upstream that of
-	// the queries to upstreams. They are not known of a running server.
+	// Directives has the number of queries that each directive answered, and Upstream the
+	// number of queries to upstreams. They are not known of a running server.
 	Directives     map[string]int `json:"directives,omitempty"`
 	Upstream       int            `json:"upstream_queries"`
 	WithUpstream   int            `json:"with_upstream"`   // compared queries that needed upstreams
@@ -226,7 +226,7 @@ func (r *run) readAll(ctx context.Context, pairs chan<- *pair) error {
 	})
 }
 
-// count counts what a captured pair shows.
+// count counts the properties of a captured pair.
 func (r *run) count(p *pair) {
 	r.read.Add(1)
 	r.captured.add(p.latency)

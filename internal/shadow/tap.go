@@ -11,7 +11,7 @@ import (
 // A DnstapFile is a Frame Streams file of dnstap messages.
 type DnstapFile struct {
 	Reader    io.Reader
-	Interrupt func() // as that of Pcap
+	Interrupt func() // as the field of Pcap
 }
 
 // Messages implements Source.

@@ -35,7 +35,7 @@ type Leaf[T any] interface {
 	Size() (items, bytes int)
 	// AppendFirst appends the key of the first item to buf.
 	AppendFirst(buf []byte) []byte
-	// Join returns a leaf with the items of the receiver followed by those of next.
+	// Join returns a leaf with the items of the receiver followed by the items of next.
 	Join(next *T) *T
 }
 

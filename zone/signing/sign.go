@@ -17,7 +17,7 @@ type RRset struct {
 	RData []string // in wire form with uncompressed names
 }
 
-// A Validity is what a signature says besides the RRset.
+// A Validity has the fields of a signature that do not depend on the RRset.
 type Validity struct {
 	Signer                wire.Name // the zone
 	Inception, Expiration uint32    // in seconds since 1970

@@ -142,7 +142,7 @@ func (c *Capture) complete(index int, a *attached) bool {
 	return true
 }
 
-// reset makes the state that of an interface from which nothing has been captured.
+// reset restores the state of an interface from which nothing has been captured.
 func (s *state) reset(mac uint64) {
 	s.mac.Store(mac)
 	s.pending.Store(0)
@@ -209,7 +209,7 @@ func (a *attached) silent() bool {
 const silence = time.Second
 
 // foreign returns a reason not to capture on an interface because of the BPF programs of
-// others there: they may be those of a network plugin that decides about the same packets.
+// others there: they may belong to a network plugin that decides about the same packets.
 func (c *Capture) foreign(index int) string {
 	if c.options.Foreign {
 		return ""

@@ -31,7 +31,7 @@ func OpenBeat(heartbeat *os.File) (*Beat, error) {
 	return &Beat{memory, (*shared)(unsafe.Pointer(&memory[0]))}, nil
 }
 
-// Stamp says that the process is alive. Queries are captured for 1.5 s from then on.
+// Stamp records that the process is alive. Queries are captured for 1.5 s from then on.
 func (b *Beat) Stamp() { b.page.stamp.Store(uint64(monotonic())) }
 
 // Counters returns the numbers of the Capture.

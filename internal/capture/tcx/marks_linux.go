@@ -13,7 +13,7 @@ import (
 // recognizes the programs of this one. The kernel removes them with the process.
 type marks []int
 
-// mark marks the programs as those of an instance of Seamark.
+// mark marks the programs as the programs of an instance of Seamark.
 func mark(p *program) (m marks, err error) {
 	for _, one := range []*ebpf.Program{p.query, p.reply} {
 		number, err := id(one)
@@ -42,7 +42,7 @@ func bind(number ebpf.ProgramID) (fd int, err error) {
 	return fd, nil
 }
 
-// marked reports whether a program is that of a running instance.
+// marked reports whether a program belongs to a running instance.
 func marked(number ebpf.ProgramID) bool {
 	fd, err := bind(number)
 	if err == nil {

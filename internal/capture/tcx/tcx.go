@@ -62,7 +62,7 @@ type Support int
 const (
 	Unknown     Support = iota // it may work; the error has the reason for the doubt
 	Supported                  // Open will work
-	Unsupported                // the error names what is missing
+	Unsupported                // the error names the missing feature
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 )
 
 // A Server runs the servers of a Corefile, which listen on no address: only Explain queries
-// them. Their directives read files and API servers, and query upstreams, as those of any server.
+// them. Their directives read files and API servers, and query upstreams, as in any server.
 type Server struct {
 	plan   *server.Plan
 	blocks []*config.Block
