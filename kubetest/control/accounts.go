@@ -1,13 +1,12 @@
 package control
 
-// The users whose tokens the API server knows: [Reader] may get [ReviewedPath], [Operator] may
-// post to it, too, and [Nobody] may do nothing.
+// The users whose tokens the API server knows. Each also is in a group of its own, group-of-USER.
+// What they may do is decided by RBAC: nothing at first. Clients without a token may do everything.
 const (
+	Seamark  = "system:serviceaccount:kube-system:seamark"
 	Reader   = "system:serviceaccount:shop:reader"
 	Operator = "system:serviceaccount:shop:operator"
 	Nobody   = "system:serviceaccount:shop:nobody"
-
-	ReviewedPath = "/seamark/admin"
 )
 
 // Audiences of tokens: the API server's own, and another one.

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	requestunion "k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	restclient "k8s.io/client-go/rest"
+
+	"github.com/seamark/seamark/kubetest/control"
 )
 
 // An apiRun is one run of the API server, from a start to a stop.
@@ -138,8 +141,8 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 		Host:            "https://" + ln.Addr().String(),
 		TLSClientConfig: restclient.TLSClientConfig{CAData: s.certs.CA},
 	}
-	c.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
-	c.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	c.Authentication.Authenticator = requestunion.New(bearertoken.New(tokens(control.APIAudience)), anonymous.NewAuthenticator(nil))
+	c.Authorization.Authorizer = s.newAuthorizer(stores)
 	c.OpenAPIV3Config = s.types.describe(s.kinds)
 	c.SkipOpenAPIInstallation = true
 	c.EnableProfiling = false
@@ -158,7 +161,7 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 			return nil, fmt.Errorf("installing %s: %w", gv, err)
 		}
 	}
-	for gv, resources := range reviewVersions() {
+	for gv, resources := range reviewVersions(c.Authorization.Authorizer) {
 		info := server.NewDefaultAPIGroupInfo(gv.Group, s.types.scheme, s.types.params, s.types.codecs)
 		info.VersionedResourcesStorageMap[gv.Version] = resources
 		if err := api.InstallAPIGroup(&info); err != nil {

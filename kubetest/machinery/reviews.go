@@ -2,8 +2,6 @@ package machinery
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -15,29 +13,30 @@ import (
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/seamark/seamark/kubetest/control"
 )
 
 // The storage of reviews is part of kube-apiserver, not of the API server library. This has
-// the same semantics, with the library's authenticators of static tokens. kube-apiserver's
-// authorizer for RBAC is not in the library either: the users of package control have fixed
-// permissions.
+// the same semantics, with the library's authenticators of static tokens and the authorizer of
+// the server.
+
+// tokens returns an authenticator of the tokens that the users have for an audience.
+func tokens(audience string) authenticator.Token {
+	known := map[string]*user.DefaultInfo{}
+	for _, name := range []string{control.Seamark, control.Reader, control.Operator, control.Nobody} {
+		known[control.Token(name, audience)] = &user.DefaultInfo{Name: name, UID: "uid-of-" + name, Groups: []string{"group-of-" + name}, Extra: map[string][]string{"extra": {name}}}
+	}
+	return authenticator.WrapAudienceAgnosticToken(authenticator.Audiences{audience}, tokenfile.New(known))
+}
 
 // reviewVersions returns the group versions of reviews, with their resources.
-func reviewVersions() map[schema.GroupVersion]map[string]rest.Storage {
-	tokens := func(audience string, users ...string) authenticator.Token {
-		known := map[string]*user.DefaultInfo{}
-		for _, name := range users {
-			known[control.Token(name, audience)] = &user.DefaultInfo{Name: name, UID: "uid-of-" + name, Groups: []string{"group-of-" + name}, Extra: map[string][]string{"extra": {name}}}
-		}
-		return authenticator.WrapAudienceAgnosticToken(authenticator.Audiences{audience}, tokenfile.New(known))
-	}
-	users := []string{control.Reader, control.Operator, control.Nobody}
+func reviewVersions(a authorizer.Authorizer) map[schema.GroupVersion]map[string]rest.Storage {
 	return map[schema.GroupVersion]map[string]rest.Storage{
-		authenticationv1.SchemeGroupVersion: {"tokenreviews": &tokenReviews{tokenunion.New(tokens(control.APIAudience, users...), tokens(control.Audience, users...))}},
-		authorizationv1.SchemeGroupVersion:  {"subjectaccessreviews": &accessReviews{}},
+		authenticationv1.SchemeGroupVersion: {"tokenreviews": &tokenReviews{tokenunion.New(tokens(control.APIAudience), tokens(control.Audience))}},
+		authorizationv1.SchemeGroupVersion:  {"subjectaccessreviews": &accessReviews{a}},
 	}
 }
 
@@ -73,24 +72,35 @@ func (r *tokenReviews) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	return t, nil
 }
 
-type accessReviews struct{}
+type accessReviews struct{ authorizer authorizer.Authorizer }
 
 func (*accessReviews) Destroy()                {}
 func (*accessReviews) NamespaceScoped() bool   { return false }
 func (*accessReviews) New() runtime.Object     { return new(authorizationv1.SubjectAccessReview) }
 func (*accessReviews) GetSingularName() string { return "subjectaccessreview" }
 
-// Create implements rest.Creater. It denies what lacks the user's uid, groups and extra, with
-// which a real authorizer may decide.
-func (*accessReviews) Create(_ context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+// Create implements rest.Creater as kube-apiserver does.
+func (v *accessReviews) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	r := obj.(*authorizationv1.SubjectAccessReview)
-	a, name := r.Spec.NonResourceAttributes, r.Spec.User
-	if (a == nil) == (r.Spec.ResourceAttributes == nil) {
+	url, resource := r.Spec.NonResourceAttributes, r.Spec.ResourceAttributes
+	if (url == nil) == (resource == nil) {
 		return nil, apierrors.NewBadRequest("exactly one of nonResourceAttributes or resourceAttributes must be specified")
 	}
-	verbs := map[string][]string{control.Reader: {"get"}, control.Operator: {"get", "post"}}[name]
-	whole := r.Spec.UID == "uid-of-"+name && slices.Equal(r.Spec.Groups, []string{"group-of-" + name}) && slices.Equal(r.Spec.Extra["extra"], []string{name})
-	r.Status.Allowed = a != nil && a.Path == control.ReviewedPath && slices.Contains(verbs, a.Verb) && whole
-	r.Status.Reason = fmt.Sprintf("the user %s has the verbs %q", name, verbs)
+	who := &user.DefaultInfo{Name: r.Spec.User, UID: r.Spec.UID, Groups: r.Spec.Groups, Extra: map[string][]string{}}
+	for key, values := range r.Spec.Extra {
+		who.Extra[key] = values
+	}
+	a := authorizer.AttributesRecord{User: who}
+	if url != nil {
+		a.Path, a.Verb = url.Path, url.Verb
+	} else {
+		a.ResourceRequest, a.Verb, a.Namespace, a.Name = true, resource.Verb, resource.Namespace, resource.Name
+		a.APIGroup, a.APIVersion, a.Resource, a.Subresource = resource.Group, resource.Version, resource.Resource, resource.Subresource
+	}
+	decision, reason, err := v.authorizer.Authorize(ctx, a)
+	r.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason}
+	if err != nil {
+		r.Status.EvaluationError = err.Error()
+	}
 	return r, nil
 }

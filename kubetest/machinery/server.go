@@ -7,11 +7,12 @@
 //
 // It serves namespaces, nodes, pods, services, endpoints, configmaps,
 // endpointslices, serviceimports, and the other kinds that the manifests of deploy/ have, with
-// the defaults that readers rely on; and reviews of tokens and of permissions. It is not a cluster: there is no admission, no RBAC,
-// no controller and no allocator. A Service has the clusterIP that it was created with, its
+// the defaults that readers rely on; and reviews of tokens and of permissions. RBAC decides what
+// the users of package control may do. It is not a cluster: there is no admission, no controller
+// and no allocator. A Service has the clusterIP that it was created with, its
 // EndpointSlices are those the test creates, a namespace need not exist before
 // objects in it, and a deleted pod is removed at once. It never listens beyond
-// 127.0.0.1, authorizes every client, and is never part of the DNS server.
+// 127.0.0.1, allows clients without a token everything, and is never part of the DNS server.
 package machinery
 
 import (
