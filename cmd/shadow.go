@@ -58,9 +58,9 @@ differences are grouped by their cause with an example each, and intended ones a
 objects should be those of the time of the capture. Records of upstreams may differ each time.
 
 A file is replayed as fast as --rate allows. With --pace captured it takes as long as the
-capture did, so that caches expire and objects change as they did then. Of a socket, queries
-over --rate are counted and not compared. Ctrl-C ends the command, which prints the report of
-what it has compared.
+capture did, so that the cache expires as it would have. Of a socket, queries over --rate are
+counted and not compared. Ctrl-C ends the command, which prints the report of what it has
+compared.
 
 The exit status is 0 without differences, 1 with differences, and 2 if the comparison is
 not complete. --fail-on all counts intended differences too; --fail-on none does not count
