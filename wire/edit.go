@@ -196,11 +196,17 @@ func (a *Answer) AppendSection(s Section, other *Answer, from Section) error {
 // that it has the client's letter case, and written out otherwise. buf may be a.Buf.
 func (a *Answer) AppendOwner(buf, name []byte) []byte {
 	question := a.Buf[HeaderLen:max(HeaderLen, a.body-4)]
-	for off := 0; off < len(question) && question[off] != 0; off += int(question[off]) + 1 {
-		if SameName(question[off:], name) {
-			p := QuestionPointer(off)
-			return append(buf, p[0], p[1])
-		}
+	end := len(question) - len(name)
+	if end < 0 || len(name) <= 1 || !SameName(question[end:], name) {
+		return append(buf, name...)
 	}
-	return append(buf, name...)
+	off := 0
+	for off < end {
+		off += int(question[off]) + 1
+	}
+	if off > end { // the question ends in these bytes, but not at a label
+		return append(buf, name...)
+	}
+	p := QuestionPointer(off)
+	return append(buf, p[0], p[1])
 }

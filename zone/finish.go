@@ -39,6 +39,7 @@ func (b *Builder) Zone() *Zone {
 	if b.changedNSEC3 || b.changedApex {
 		z.setNSEC3()
 	}
+	z.additionals = newAdditionals(z.memory)
 	b.zone = nil
 	return z
 }

@@ -40,6 +40,8 @@ const (
 	hasDNAME
 	hasNSEC
 	hasCNAME
+	// hasUpperName reports that the stored part of the name has letters in upper case.
+	hasUpperName
 	// isComplete reports that the name is stored with the zone's name, since that is
 	// spelled in another way.
 	isComplete
@@ -179,10 +181,15 @@ func (z *Zone) appendRData(buf []byte, n *node, r stored) []byte {
 	if r.shared == 0 {
 		return buf
 	}
+	return z.appendShared(buf, n, r.shared)
+}
+
+// appendShared appends the last bytes of the name of n.
+func (z *Zone) appendShared(buf []byte, n *node, shared int) []byte {
 	name := n.spelled()
-	switch own := r.shared - len(z.origin); {
+	switch own := shared - len(z.origin); {
 	case n.is(isComplete):
-		return append(buf, name[len(name)-r.shared:]...)
+		return append(buf, name[len(name)-shared:]...)
 	case own <= 0:
 		return append(buf, z.origin[-own:]...)
 	default:
@@ -204,6 +211,9 @@ func (e *encoder) encode(d *draft) string {
 		name = name[:cut]
 	} else {
 		kinds = isComplete
+	}
+	if string(wire.Lower(name)) != name {
+		kinds |= hasUpperName
 	}
 	e.buf = append(append(e.buf[:0], 0, byte(len(name))), name...)
 	for i := range d.sets {

@@ -1,7 +1,7 @@
 package zone
 
 import (
-	"math"
+	"encoding/binary"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -20,8 +20,23 @@ func (l *lookup) finish() {
 			l.putOf(wire.Authority, &s)
 		}
 	}
-	if before := targetOffset(l.answered.t); before >= 0 {
-		l.putTargets(before)
+	if before := targetOffset(l.answered.t); before >= 0 && l.written.count == l.answered.count {
+		l.putAdditional(before)
+	}
+}
+
+// putAdditional writes the additional section, as it was written for an earlier query if
+// possible.
+func (l *lookup) putAdditional(before int) {
+	k, off := additionalKey{l.answered.n, l.answered.t, l.do}, len(l.a.Buf)
+	if kept := l.additionals.get(k); kept != nil && kept.put(l.a) {
+		if !l.full() {
+			return
+		}
+		l.a.Buf, l.a.Count[wire.Additional] = l.a.Buf[:off], 0
+	}
+	if l.putTargets(before); !l.full() {
+		l.additionals.add(k, l.a, off)
 	}
 }
 
@@ -58,8 +73,9 @@ func (l *lookup) put(section wire.Section, owner []byte, s *set) (w writer) {
 	for rest := s.records; rest != "" && !l.full(); {
 		var r stored
 		r, rest = nextRecord(rest)
-		w.append(l, section, owner, s.t, s.ttl, s.n, r)
+		w.append(l, owner, s.t, s.ttl, s.n, r)
 	}
+	l.a.Append(section, nil, w.count)
 	return w
 }
 
@@ -70,38 +86,43 @@ func (l *lookup) putSigs(section wire.Section, owner []byte, s *set) {
 		var r stored
 		var ttl uint32
 		r, ttl, rest = nextSig(rest)
-		w.append(l, section, owner, wire.TypeRRSIG, ttl, s.n, r)
+		w.append(l, owner, wire.TypeRRSIG, ttl, s.n, r)
 	}
+	l.a.Append(section, nil, w.count)
 }
 
-// A writer writes the records of an RRset. The first one's owner is from start to end in the
-// answer.
-type writer struct{ start, end, count int }
+// A writer writes the records of an RRset, one behind the other.
+type writer struct {
+	count       int
+	first, head int // the offset of the first record, and the length of each one before its RDATA
+	shared      int // the number of bytes of the node's name that the last record ends in
+}
 
 // append writes a record of n.
-func (w *writer) append(l *lookup, section wire.Section, owner []byte, t wire.Type, ttl uint32, n *node, r stored) {
-	a := l.a
-	buf := a.Buf
-	if w.count++; w.count > 1 {
-		buf = append(buf, buf[w.start:w.end]...)
+func (w *writer) append(l *lookup, owner []byte, t wire.Type, ttl uint32, n *node, r stored) {
+	buf, last := l.a.Buf, len(l.a.Buf)
+	size := r.len()
+	if w.count > 0 {
+		buf = append(buf, buf[w.first:w.first+w.head]...)
+		numbers := buf[len(buf)-6:]
+		binary.BigEndian.PutUint32(numbers, ttl)
+		binary.BigEndian.PutUint16(numbers[4:], uint16(size))
 	} else {
-		w.start = len(buf)
 		if owner == nil {
 			buf = l.appendName(buf, n)
-			owner = buf[w.start:]
+			owner = buf[last:]
 		}
-		buf = a.AppendOwner(buf[:w.start], owner)
-		w.end = len(buf)
+		buf = wire.AppendRecordHeader(l.a.AppendOwner(buf[:last], owner), "", t, ttl, size)
+		w.first, w.head = last, len(buf)-last
 	}
-	buf = wire.AppendRecordHeader(buf, "", t, ttl, r.len())
-	if r.shared == 0 {
-		a.Buf = append(buf, r.prefix...)
-	} else {
-		a.Buf = l.appendRData(buf, n, r)
+	w.count++
+	buf = append(buf, r.prefix...)
+	if r.shared > 0 && r.shared == w.shared {
+		buf = append(buf, buf[last-r.shared:last]...)
+	} else if r.shared > 0 {
+		buf = l.appendShared(buf, n, r.shared)
 	}
-	if a.Count[section] < math.MaxUint16 {
-		a.Count[section]++
-	}
+	l.a.Buf, w.shared = buf, r.shared
 }
 
 // headLen is the offset of the RDATA in a record whose owner is a pointer.
@@ -119,15 +140,11 @@ func (l *lookup) full() bool {
 func (l *lookup) putTargets(before int) {
 	isNS := l.answered.t == wire.TypeNS
 	atEnd := l.answered.t != wire.TypeSVCB && l.answered.t != wire.TypeHTTPS
-	head := l.written.end - l.written.start + headLen - len(wire.OwnerIsQuestion)
-	rest, end := l.answered.records, l.written.start
+	rest, end := l.answered.records, l.written.first
 	for range l.written.count {
-		if l.full() {
-			return
-		}
 		var r stored
 		r, rest = nextRecord(rest)
-		rdata := end + head
+		rdata := end + l.written.head
 		if end = rdata + r.len(); r.flags&isRepeated != 0 || rdata+before >= end {
 			continue
 		}
@@ -139,10 +156,15 @@ func (l *lookup) putTargets(before int) {
 		if n == nil || !isNS && (n.meta&isHidden != 0 || n.is(isDelegation)) {
 			continue
 		}
+		if n.is(isComplete|hasUpperName) || r.flags&hasUpper != 0 {
+			name = nil // they may be spelled in two ways
+		}
 		for rest := n.sets(); rest != ""; {
 			var found set
 			if rest = found.read(n, rest); found.t == wire.TypeA || found.t == wire.TypeAAAA {
-				l.putOf(wire.Additional, &found)
+				if w := l.putSigned(wire.Additional, name, &found); w.count == 0 && found.count > 0 {
+					return // the answer is full
+				}
 			} else if found.t > wire.TypeAAAA {
 				break
 			}

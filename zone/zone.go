@@ -4,7 +4,8 @@ import "github.com/seamark/seamark/wire"
 
 // A Zone is one authoritative zone. It is immutable: a Builder makes it, and its
 // owner replaces it through an atomic pointer. Lookup is safe for concurrent use,
-// takes no lock, and allocates nothing while the answer fits into its buffer.
+// takes no lock, and allocates nothing while the answer fits into its buffer, but for the
+// additional sections that the zone keeps.
 type Zone struct {
 	origin   wire.Name
 	apex     []byte // origin as bytes
@@ -18,6 +19,8 @@ type Zone struct {
 	nsec3Names *names     // owners of NSEC3 records
 	nsec3s     []string   // the hashes of the chain of NSEC3 records, in order; empty if the zone has none
 	nsec3Param nsec3Param // of nsec3s
+
+	additionals *additionals
 
 	bytes  int // see Bytes
 	memory int // of the nodes, about
