@@ -33,10 +33,10 @@ var steppedClock = []byte{
 	0x90, // nop
 }
 
-// stepClock returns a function that steps the system's clock, as this process alone sees it.
-func stepClock(t *testing.T, p *process) func(d time.Duration) {
+// stepClock returns a function that steps the system's clock, as a process alone sees it.
+func stepClock(t *testing.T, pid int) func(d time.Duration) {
 	t.Helper()
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.Process.Pid))
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func stepClock(t *testing.T, p *process) func(d time.Duration) {
 			_, _ = fmt.Sscanf(line, "%x-%x", &begin, &end)
 		}
 	}
-	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", p.Process.Pid), os.O_RDWR, 0)
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
 	if err != nil {
 		t.Skipf("opening the memory of the process: %v", err)
 	}
@@ -71,9 +71,14 @@ func stepClock(t *testing.T, p *process) func(d time.Duration) {
 		step := func(d time.Duration) {
 			t.Helper()
 			// A stopped process reads no clock, and continues after the code has changed.
-			p.signal(syscall.SIGSTOP)
-			defer p.signal(syscall.SIGCONT)
-			awaitState(t, p, "T")
+			defer syscall.Kill(pid, syscall.SIGCONT)
+			for stopped := false; !stopped; stopped = !executes(pid, begin, end) {
+				_ = syscall.Kill(pid, syscall.SIGCONT)
+				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				awaitState(t, pid, "T")
+			}
 			code := binary.LittleEndian.AppendUint64(bytes.Clone(steppedClock), uint64(int64(d/time.Second)))
 			if _, err := mem.WriteAt(code, at); err != nil {
 				t.Skipf("writing the vDSO: %v", err)
@@ -85,11 +90,27 @@ func stepClock(t *testing.T, p *process) func(d time.Duration) {
 	return nil
 }
 
+// executes reports whether a thread of a stopped process is at an address of a range.
+func executes(pid int, begin, end int64) bool {
+	calls, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	for _, file := range calls {
+		text, _ := os.ReadFile(file)
+		fields := strings.Fields(string(text)) // the last one is the program counter
+		if len(fields) == 0 {
+			continue
+		}
+		if at, err := strconv.ParseInt(fields[len(fields)-1], 0, 64); err == nil && at >= begin && at < end {
+			return true
+		}
+	}
+	return false
+}
+
 // awaitState waits until all threads of the process have a state.
-func awaitState(t *testing.T, p *process, state string) {
+func awaitState(t *testing.T, pid int, state string) {
 	t.Helper()
 	eventually(t, "the state "+state, func() bool {
-		stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Process.Pid))
+		stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		for _, file := range stats {
 			text, err := os.ReadFile(file)
 			if _, after, ok := strings.Cut(string(text), ") "); err == nil && (!ok || !strings.HasPrefix(after, state)) {
@@ -234,7 +255,7 @@ func TestClockSteps(t *testing.T) {
 			t.Parallel()
 			s := newClockServer(t)
 			defer s.stop()
-			step := stepClock(t, s.process)
+			step := stepClock(t, s.Process.Pid)
 			const cached = "cached.example."
 			since := time.Now()
 			if got := s.ttl(cached); got != 60 {
@@ -263,7 +284,7 @@ func TestStoppedProcess(t *testing.T) {
 		t.Fatalf("%s: got TTL %d, want 60", expired, got)
 	}
 	s.signal(syscall.SIGSTOP)
-	awaitState(t, s.process, "T")
+	awaitState(t, s.Process.Pid, "T")
 	start := time.Now()
 	<-time.After(duration) // the process is to be stopped for so long
 	s.signal(syscall.SIGCONT)

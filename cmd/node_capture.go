@@ -42,17 +42,17 @@ func openCapture(f nodecache.Flags, log *slog.Logger, count func(kind string)) (
 		log.Info("Removed filters that earlier processes have left", "count", removed)
 	}
 	method := captureMethod(f, log)
-	if method == nodecache.CaptureAddress && len(f.ClusterIPs()) > 0 {
-		log.Info("Rules that drop packets of pods have to accept port 53 of the local addresses: otherwise queries to a ClusterIP time out")
-	}
-	if method != nodecache.CaptureAddress {
+	var clusterIPs []netip.Addr // on the node
+	if method == nodecache.CaptureAddress {
+		clusterIPs = f.ClusterIPs()
+	} else {
 		n.aliases, local = aliasesOf(f)
 		if err := n.attach(f, method, log); err != nil {
 			return nil, err
 		}
 	}
 	n.addresses, err = capture.Open(capture.Options{
-		Interface: f.Interface, Addresses: local, Port: f.Port, HealthPort: f.HealthPort,
+		Interface: f.Interface, Addresses: local, ClusterIPs: clusterIPs, Port: f.Port, HealthPort: f.HealthPort,
 		SetInterface: f.SetupInterface, SetRules: f.SetupIptables, KeepInterface: f.SkipTeardown,
 		Interval: f.SyncInterval, Log: log, CountSetupError: count,
 	})

@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/internal/capture/tcx"
+	"golang.org/x/sys/unix"
 )
 
 // startTCX starts the command with the flags' default of -capture, and waits until a
@@ -187,8 +189,18 @@ func TestNodeTCXLaterPods(t *testing.T) {
 	n.answered(n.dial("udp", clusterDNS), byNode)
 }
 
-// drop adds a table whose rule drops packets to the alias.
-func (n *testNode) drop(alias string) {
+// drop adds a table whose rule drops packets of pods to an address.
+func (n *testNode) drop(address string) {
+	n.dropAt(nftables.ChainHookInput, unix.NFT_META_IIFTYPE, 16, address)
+}
+
+// dropReplies is the same for packets to pods.
+func (n *testNode) dropReplies(address string) {
+	n.dropAt(nftables.ChainHookOutput, unix.NFT_META_OIFTYPE, 12, address)
+}
+
+// dropAt drops packets with an address at an offset of their IPv4 header, unless they pass lo.
+func (n *testNode) dropAt(hook *nftables.ChainHook, interfaceType expr.MetaKey, offset uint32, address string) {
 	n.t.Helper()
 	var err error
 	n.do(func() {
@@ -197,10 +209,12 @@ func (n *testNode) drop(alias string) {
 			return
 		}
 		table := c.AddTable(&nftables.Table{Name: "policy", Family: nftables.TableFamilyIPv4})
-		chain := c.AddChain(&nftables.Chain{Name: "input", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter})
+		chain := c.AddChain(&nftables.Chain{Name: "filter", Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter})
 		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
-			&expr.Cmp{Register: 1, Data: netip.MustParseAddr(alias).AsSlice()},
+			&expr.Meta{Key: interfaceType, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_LOOPBACK)},
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
+			&expr.Cmp{Register: 1, Data: netip.MustParseAddr(address).AsSlice()},
 			&expr.Verdict{Kind: expr.VerdictDrop},
 		}})
 		err = c.Flush()

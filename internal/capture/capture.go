@@ -25,11 +25,12 @@ const (
 type Options struct {
 	Interface       string // name of the dummy interface
 	Addresses       []netip.Addr
-	Port            uint16 // of DNS, UDP and TCP
-	HealthPort      uint16 // of the health page, TCP
-	SetInterface    bool   // add the addresses
-	SetRules        bool   // exempt the packets from connection tracking
-	KeepInterface   bool   // leave the interface and the addresses at the end
+	ClusterIPs      []netip.Addr // those of Addresses that kube-proxy has rules for
+	Port            uint16       // of DNS, UDP and TCP
+	HealthPort      uint16       // of the health page, TCP
+	SetInterface    bool         // add the addresses
+	SetRules        bool         // exempt the packets from connection tracking
+	KeepInterface   bool         // leave the interface and the addresses at the end
 	Interval        time.Duration
 	Log             *slog.Logger
 	CountSetupError func(kind string)

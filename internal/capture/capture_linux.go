@@ -36,13 +36,14 @@ type Capture struct {
 	added    []netip.Addr // addresses that this process has added
 	enabled  bool
 	table    *table
-	lastRule string // the last error about rules that was logged
+	watched  map[netip.Addr]*watch // by the ClusterIP
+	lastRule string                // the last error about rules that was logged
 }
 
 // Open adds the addresses and keeps them there until Close. It adds no rules: Enable does,
 // once the server answers at the addresses.
 func Open(o Options) (*Capture, error) {
-	c := &Capture{options: o, notice: make(chan struct{}, 1)}
+	c := &Capture{options: o, notice: make(chan struct{}, 1), watched: watches(o.ClusterIPs)}
 	r, err := openRoutes()
 	if err != nil {
 		return nil, err
@@ -183,10 +184,19 @@ func removal(m netlink.Message) bool {
 func (c *Capture) run(ctx context.Context) {
 	ticker := time.NewTicker(c.options.Interval)
 	defer ticker.Stop()
+	var look <-chan time.Time
+	if len(c.options.ClusterIPs) > 0 {
+		looks := time.NewTicker(watchInterval)
+		defer looks.Stop()
+		look = looks.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case now := <-look:
+			c.watch(now)
+			continue
 		case <-c.notice:
 		case <-ticker.C:
 		}
@@ -242,7 +252,7 @@ func (c *Capture) rules() {
 		c.table = nil
 	}
 	var err error
-	if c.table, err = addTable(c.options.Addresses, c.options.Port, c.options.HealthPort); err != nil {
+	if c.table, err = addTable(c.options, c.watched); err != nil {
 		c.options.CountSetupError(ErrorRules)
 		if text := err.Error(); text != c.lastRule {
 			c.lastRule = text
@@ -251,6 +261,9 @@ func (c *Capture) rules() {
 		return
 	}
 	c.lastRule = ""
+	for _, w := range c.watched {
+		w.restart()
+	}
 	c.options.Log.Info("Packets of the local addresses are exempt from connection tracking", "table", c.table.name)
 }
 
@@ -275,6 +288,7 @@ func (c *Capture) Disable() {
 // removeRules removes the table. The caller holds the lock.
 func (c *Capture) removeRules() {
 	c.enabled = false
+	c.watched = watches(c.options.ClusterIPs)
 	if c.table == nil {
 		return
 	}

@@ -22,6 +22,8 @@ const (
 	ownerFlag = 0x2
 	// rawPriority precedes connection tracking.
 	rawPriority = -300
+	// latePriority follows the rules of others that drop packets.
+	latePriority = 1000
 	// replyTimeout is how long the kernel may take; it answers while it handles a request.
 	replyTimeout = 5 * time.Second
 )
@@ -29,15 +31,31 @@ const (
 // errNoOwner reports that the kernel cannot remove a table with the process.
 var errNoOwner = errors.New("the kernel has no nftables tables with an owner (Linux 5.12): without them, rules would outlive this process and stop DNS on the node")
 
+// errRules reports that the kernel has nftables but not all expressions.
+var errRules = errors.New("adding rules to the nftables table")
+
 // A table is the nftables table of this process. It exists as long as its socket is open.
 type table struct {
-	conn *netlink.Conn
-	name string
+	conn   *netlink.Conn
+	name   string
+	counts bool // it has counters of packets to and from ClusterIPs
 }
 
-// addTable adds a table in which the packets of addrs are exempt from connection
-// tracking.
-func addTable(addrs []netip.Addr, dns, health uint16) (_ *table, err error) {
+// addTable adds a table in which the packets of the local addresses are exempt from connection
+// tracking, those of ClusterIPs as their states say. It counts the packets of ClusterIPs, unless
+// the kernel cannot.
+func addTable(o Options, watched map[netip.Addr]*watch) (*table, error) {
+	t, err := tryTable(o, watched)
+	if len(watched) > 0 && errors.Is(err, errRules) {
+		if uncounted, failed := tryTable(o, nil); failed == nil {
+			o.Log.Warn("Packets of pods are not counted: if rules of the node drop them, queries to a ClusterIP time out", "error", err)
+			return uncounted, nil
+		}
+	}
+	return t, err
+}
+
+func tryTable(o Options, watched map[netip.Addr]*watch) (_ *table, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, fmt.Errorf("the kernel has no nftables: opening a netlink socket: %w", err)
@@ -47,7 +65,7 @@ func addTable(addrs []netip.Addr, dns, health uint16) (_ *table, err error) {
 	}
 	random := make([]byte, 4)
 	_, _ = rand.Read(random) // never fails
-	t := &table{conn, tablePrefix + hex.EncodeToString(random)}
+	t := &table{conn, tablePrefix + hex.EncodeToString(random), len(watched) > 0}
 	defer func() {
 		if err != nil {
 			_ = conn.Close()
@@ -62,22 +80,54 @@ func addTable(addrs []netip.Addr, dns, health uint16) (_ *table, err error) {
 		}
 		return nil, fmt.Errorf("adding the nftables table %s: %w", t.name, needsAdmin(err))
 	}
-	messages := []netlink.Message{t.chain("prerouting", unix.NF_INET_PRE_ROUTING), t.chain("output", unix.NF_INET_LOCAL_OUT)}
-	for _, a := range addrs {
+	messages := []netlink.Message{t.chain("prerouting", unix.NF_INET_PRE_ROUTING, rawPriority), t.chain("output", unix.NF_INET_LOCAL_OUT, rawPriority)}
+	if t.counts {
+		for ip := range watched {
+			for _, name := range []string{queriesSent, queriesReceived, repliesSent, repliesReceived} {
+				messages = append(messages, t.counter(name+ip.String()))
+			}
+		}
+		messages = append(messages, t.chain("input", unix.NF_INET_LOCAL_IN, latePriority), t.chain("postrouting", unix.NF_INET_POST_ROUTING, latePriority))
+	}
+	for _, a := range o.Addresses {
+		w := watched[a]
+		if w != nil {
+			messages = append(messages, t.watch(a, o.Port, w.state)...)
+		}
 		for _, protocol := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-			messages = append(messages,
-				t.notrack("prerouting", a, protocol, dns, true),
-				t.notrack("output", a, protocol, dns, true),
-				t.notrack("output", a, protocol, dns, false))
+			if w == nil || w.state == exempting {
+				messages = append(messages,
+					t.rule("prerouting", a, protocol, o.Port, true, notrack),
+					t.rule("output", a, protocol, o.Port, true, notrack))
+			}
+			messages = append(messages, t.rule("output", a, protocol, o.Port, false, notrack))
 		}
 		messages = append(messages,
-			t.notrack("output", a, unix.IPPROTO_TCP, health, true),
-			t.notrack("output", a, unix.IPPROTO_TCP, health, false))
+			t.rule("output", a, unix.IPPROTO_TCP, o.HealthPort, true, notrack),
+			t.rule("output", a, unix.IPPROTO_TCP, o.HealthPort, false, notrack))
 	}
 	if err := t.batch(messages...); err != nil {
-		return nil, fmt.Errorf("adding rules to the nftables table %s: %w", t.name, err)
+		return nil, fmt.Errorf("%w %s: %w", errRules, t.name, err)
 	}
 	return t, nil
+}
+
+// watch returns the rules that count packets of a ClusterIP, and the one that exempts the query
+// of a test.
+func (t *table) watch(a netip.Addr, port uint16, s state) []netlink.Message {
+	from, to := elsewhere(unix.NFT_META_IIFTYPE), elsewhere(unix.NFT_META_OIFTYPE)
+	messages := []netlink.Message{
+		t.rule("input", a, unix.IPPROTO_UDP, port, true, from, count(queriesReceived+a.String())),
+		t.rule("output", a, unix.IPPROTO_UDP, port, false, to, count(repliesSent+a.String())),
+		t.rule("postrouting", a, unix.IPPROTO_UDP, port, false, to, count(repliesReceived+a.String())),
+	}
+	switch s {
+	case exempting:
+		messages = append(messages, t.rule("prerouting", a, unix.IPPROTO_UDP, port, true, from, count(queriesSent+a.String())))
+	case probing:
+		messages = append(messages, t.rule("prerouting", a, unix.IPPROTO_UDP, port, true, from, once, count(queriesSent+a.String()), notrack))
+	}
+	return messages
 }
 
 // close removes the table.
@@ -137,22 +187,21 @@ func nftMessage(family uint8, kind int, flags netlink.HeaderFlags, add func(*net
 	}
 }
 
-func (t *table) chain(name string, hook uint32) netlink.Message {
+func (t *table) chain(name string, hook uint32, priority int32) netlink.Message {
 	return t.message(unix.NFT_MSG_NEWCHAIN, netlink.Create, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_CHAIN_TABLE, t.name)
 		e.String(unix.NFTA_CHAIN_NAME, name)
 		e.String(unix.NFTA_CHAIN_TYPE, "filter")
 		e.Nested(unix.NFTA_CHAIN_HOOK, func(n *netlink.AttributeEncoder) error {
 			n.Uint32(unix.NFTA_HOOK_HOOKNUM, hook)
-			n.Int32(unix.NFTA_HOOK_PRIORITY, rawPriority)
+			n.Int32(unix.NFTA_HOOK_PRIORITY, priority)
 			return nil
 		})
 	})
 }
 
-// notrack returns a rule that exempts packets to (or from) an address and a port from
-// connection tracking.
-func (t *table) notrack(chain string, a netip.Addr, protocol uint8, port uint16, to bool) netlink.Message {
+// rule returns a rule for packets to (or from) an address and a port.
+func (t *table) rule(chain string, a netip.Addr, protocol uint8, port uint16, to bool, more ...func(*netlink.AttributeEncoder)) netlink.Message {
 	family, offset := uint8(unix.NFPROTO_IPV4), uint32(12)
 	if a.Is6() {
 		family, offset = unix.NFPROTO_IPV6, 8
@@ -166,23 +215,56 @@ func (t *table) notrack(chain string, a netip.Addr, protocol uint8, port uint16,
 		e.String(unix.NFTA_RULE_TABLE, t.name)
 		e.String(unix.NFTA_RULE_CHAIN, chain)
 		e.Nested(unix.NFTA_RULE_EXPRESSIONS, func(n *netlink.AttributeEncoder) error {
-			meta(n, unix.NFT_META_NFPROTO, family)
-			meta(n, unix.NFT_META_L4PROTO, protocol)
+			meta(n, unix.NFT_META_NFPROTO, unix.NFT_CMP_EQ, []byte{family})
+			meta(n, unix.NFT_META_L4PROTO, unix.NFT_CMP_EQ, []byte{protocol})
 			payload(n, unix.NFT_PAYLOAD_NETWORK_HEADER, offset, a.AsSlice())
 			payload(n, unix.NFT_PAYLOAD_TRANSPORT_HEADER, portOffset, binary.BigEndian.AppendUint16(nil, port))
-			expression(n, "notrack", func(*netlink.AttributeEncoder) {})
+			for _, add := range more {
+				add(n)
+			}
 			return nil
 		})
 	})
 }
 
+// notrack exempts the packet from connection tracking.
+func notrack(e *netlink.AttributeEncoder) {
+	expression(e, "notrack", func(*netlink.AttributeEncoder) {})
+}
+
+// count counts the packet.
+func count(name string) func(*netlink.AttributeEncoder) {
+	return func(e *netlink.AttributeEncoder) {
+		expression(e, "objref", func(d *netlink.AttributeEncoder) {
+			d.Uint32(unix.NFTA_OBJREF_IMM_TYPE, objectCounter)
+			d.String(unix.NFTA_OBJREF_IMM_NAME, name)
+		})
+	}
+}
+
+// once lets the rule continue for one packet in testRate, and the first one at once.
+func once(e *netlink.AttributeEncoder) {
+	expression(e, "limit", func(d *netlink.AttributeEncoder) {
+		d.Uint64(unix.NFTA_LIMIT_RATE, 1)
+		d.Uint64(unix.NFTA_LIMIT_UNIT, uint64(testRate/time.Second))
+		d.Uint32(unix.NFTA_LIMIT_BURST, 1)
+	})
+}
+
+// elsewhere lets the rule continue unless the interface is lo.
+func elsewhere(key uint32) func(*netlink.AttributeEncoder) {
+	return func(e *netlink.AttributeEncoder) {
+		meta(e, key, unix.NFT_CMP_NEQ, binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_LOOPBACK))
+	}
+}
+
 // meta adds expressions that compare a property of the packet.
-func meta(e *netlink.AttributeEncoder, key uint32, value uint8) {
+func meta(e *netlink.AttributeEncoder, key, operator uint32, value []byte) {
 	expression(e, "meta", func(d *netlink.AttributeEncoder) {
 		d.Uint32(unix.NFTA_META_KEY, key)
 		d.Uint32(unix.NFTA_META_DREG, unix.NFT_REG_1)
 	})
-	equals(e, []byte{value})
+	compare(e, operator, value)
 }
 
 // payload adds expressions that compare bytes of a header.
@@ -193,13 +275,13 @@ func payload(e *netlink.AttributeEncoder, base, offset uint32, value []byte) {
 		d.Uint32(unix.NFTA_PAYLOAD_OFFSET, offset)
 		d.Uint32(unix.NFTA_PAYLOAD_LEN, uint32(len(value)))
 	})
-	equals(e, value)
+	compare(e, unix.NFT_CMP_EQ, value)
 }
 
-func equals(e *netlink.AttributeEncoder, value []byte) {
+func compare(e *netlink.AttributeEncoder, operator uint32, value []byte) {
 	expression(e, "cmp", func(d *netlink.AttributeEncoder) {
 		d.Uint32(unix.NFTA_CMP_SREG, unix.NFT_REG_1)
-		d.Uint32(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ)
+		d.Uint32(unix.NFTA_CMP_OP, operator)
 		d.Nested(unix.NFTA_CMP_DATA, func(v *netlink.AttributeEncoder) error {
 			v.Bytes(unix.NFTA_DATA_VALUE, value)
 			return nil
