@@ -30,6 +30,10 @@ const nodePods = 3
 // makes room for.
 const fullCache = 9984
 
+// nodeSettle is the time after which memory is read: the processes release pages of the
+// program's file once a minute.
+const nodeSettle = 80 * time.Second
+
 // nodePatience is the time in which a node's cache has to answer after its start.
 const nodePatience = 20 * time.Second
 
@@ -199,7 +203,11 @@ func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
 			b.miss("node memory, %s: %d wrong answers: %s", s.label, t.wrong, t.example)
 		}
 	}
-	if err := pause(ctx, b.settle()); err != nil {
+	wait := b.settle()
+	if !b.quick {
+		wait = nodeSettle
+	}
+	if err := pause(ctx, wait); err != nil {
 		return err
 	}
 	for _, s := range servers {

@@ -161,18 +161,22 @@ func TestNodeWorkerKilled(t *testing.T) {
 		pid = n.kill(p, l, pid)
 	}
 	lost := l.end()
-	t.Logf("%v, %d lost", l, lost)
-	if lost > 5*kills {
-		t.Errorf("lost queries: got %d in %d kills of the worker, want at most 5 a kill; log:\n%s", lost, kills, p.log)
+	// On a machine that is so busy that a start takes more than a second, the gate is closed
+	// meanwhile: the replica answers, and queries that wait in the sockets may be lost.
+	closed := int64(strings.Count(p.log.String(), "Closed the gate"))
+	t.Logf("%v, %d lost, gate closed %d times", l, lost, closed)
+	if limit := 5*kills + 2*closed*int64(nodeRate()); lost > limit {
+		t.Errorf("lost queries: got %d in %d kills of the worker, want at most %d; log:\n%s", lost, kills, limit, p.log)
 	}
-	if l.replica.Load() > 0 || l.refused.Load() > 0 {
+	if l.replica.Load() > 0 && closed == 0 || l.refused.Load() > 0 {
 		t.Errorf("got %v, want all answers by the node and no errors; log:\n%s", l, p.log)
 	}
-	if now := n.tables(); len(now) != 1 || now[0] != tables[0] {
+	n.eventually("open gate", p, func() bool { return strings.Contains(n.metrics(p), "\nseamark_node_gate_open 1\n") })
+	if now := n.tables(); len(now) != 1 || now[0] != tables[0] && closed == 0 {
 		t.Errorf("tables: got %q, want %q as before", now, tables)
 	}
-	if metrics := n.metrics(p); !strings.Contains(metrics, "\nseamark_node_worker_restarts_total 10\n") || !strings.Contains(metrics, "\nseamark_node_gate_open 1\n") {
-		t.Errorf("metrics: got\n%s\nwant 10 restarts and an open gate", metrics)
+	if metrics := n.metrics(p); !strings.Contains(metrics, "\nseamark_node_worker_restarts_total 10\n") {
+		t.Errorf("metrics: got\n%s\nwant 10 restarts", metrics)
 	}
 	n.end(p, syscall.SIGTERM)
 	n.without(p, nodeDNS, clusterDNS, cluster6)

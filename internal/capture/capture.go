@@ -5,7 +5,8 @@
 //
 // Without the rules a query to a ClusterIP follows kube-proxy's rules to the cluster's DNS
 // servers, even if the address is on the node. So a process that is killed leaves nothing
-// that breaks DNS.
+// that breaks DNS. The rules are also changed, ClusterIP by ClusterIP, while rules of others
+// drop the packets of pods.
 package capture
 
 import (
