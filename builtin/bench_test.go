@@ -125,7 +125,7 @@ func newWalk(tb testing.TB, text string, without string) *walk {
 	w.port.Swap(mux)
 	b.Swapped()
 	ask := w.query("kubernetes.default.svc.cluster.local.", mdns.TypeA)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // until the directory has been read
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until the directory has been read
 		if ask(); w.rcode() == 0 {
 			return w
 		}

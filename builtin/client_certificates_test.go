@@ -149,7 +149,7 @@ func TestClientCertificates(t *testing.T) {
 func (c doqClient) try(packet []byte) (*mdns.Msg, error) {
 	s, err := c.OpenStreamSync(c.t.Context())
 	if err == nil {
-		_ = s.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = s.SetDeadline(time.Now().Add(time.Minute))
 		_, err = s.Write(withLength(packet))
 	}
 	if err != nil {

@@ -180,8 +180,8 @@ func (q question) ask(t *testing.T, at netip.AddrPort) string {
 	t.Helper()
 	got := ""
 	// The cluster's data may not be complete yet.
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		c := dns.Client{Timeout: 5 * time.Second}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		c := dns.Client{Timeout: 20 * time.Second}
 		reply, _, err := c.Exchange(new(dns.Msg).SetQuestion(q.name, q.qtype), at.String())
 		if err != nil {
 			t.Fatal(err)

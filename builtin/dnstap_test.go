@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/server"
 )
 
@@ -26,7 +27,7 @@ func (s *encrypted) query(n int, name string) *mdns.Msg {
 	s.t.Helper()
 	q := new(mdns.Msg)
 	q.SetQuestion(name, mdns.TypeA)
-	reply, err := mdns.Exchange(q, "127.0.0.1:"+s.port(n))
+	reply, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(q, "127.0.0.1:"+s.port(n))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -202,12 +203,7 @@ func varint(t *testing.T, message []byte, number protowire.Number) uint64 {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return "127.0.0.1:" + freeport.Reserve(t)
 }
 
 func TestDnstapListen(t *testing.T) {
@@ -252,7 +248,7 @@ func TestDnstapListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Errorf("ninth receiver: got %d bytes, want a closed connection", n)
 	}
@@ -281,7 +277,7 @@ func TestDnstapSilentReceiver(t *testing.T) {
 		if _, err := conn.Write(packet); err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := conn.Read(buf); err != nil {
 			t.Fatalf("query %d: %v", i, err)
 		}

@@ -109,7 +109,7 @@ func (s *encrypted) run(name, pkg string, args ...string) string {
 
 func (s *encrypted) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("timed out waiting until %s; log:\n%s", what, s.log.b.String())
 		}

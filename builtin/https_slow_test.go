@@ -30,7 +30,7 @@ func TestHTTPSSlowRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: dns.example\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", r.method, r.path, r.contentType, r.size)
 		response, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil || response.StatusCode != r.status {

@@ -82,7 +82,7 @@ func (s *encrypted) askTCP(withTLS bool, pieces ...[]byte) (*mdns.Msg, error) {
 		s.t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	for i, p := range pieces {
 		if i == 1 && withTLS {
 			c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
@@ -279,7 +279,7 @@ func TestProxyprotoLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := c.Write(append(proxyV2(client), framed(query)...)); err != nil {
 			return nil, err
 		}
@@ -329,7 +329,7 @@ func startProxy(t *testing.T, port, name string, args ...string) {
 		_ = c.Process.Kill()
 		<-ended
 	})
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			conn.Close()

@@ -57,7 +57,7 @@ func (c doqClient) stream(data []byte) *quic.Stream {
 	defer cancel()
 	s, err := c.OpenStreamSync(ctx)
 	if err == nil {
-		_ = s.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = s.SetDeadline(time.Now().Add(time.Minute))
 		_, err = s.Write(data)
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (c doqClient) closedWith() error {
 	c.t.Helper()
 	select {
 	case <-c.Context().Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		c.t.Fatal("the server has not closed the connection")
 	}
 	return context.Cause(c.Context())

@@ -20,6 +20,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/compat/sidecar"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // A counted is a server with dnsmasq's statistics.
@@ -34,7 +35,7 @@ func (c *counted) texts(name string) []string {
 	c.t.Helper()
 	m := new(dns.Msg).SetQuestion(name+".bind.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
-	reply, _, err := new(dns.Client).Exchange(m, c.addr)
+	reply, _, err := (&dns.Client{Timeout: 20 * time.Second}).Exchange(m, c.addr)
 	if err != nil || len(reply.Answer) != 1 {
 		c.t.Fatalf("%s.bind: got error %v, reply %v; want TXT records", name, err, reply)
 	}
@@ -56,7 +57,7 @@ func (c *counted) number(name string) int {
 // statistics, and misses: a query is counted after its reply has been sent.
 func (c *counted) counts(hits, misses int) (ok bool, got string) {
 	c.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		m := c.number("misses")
 		own := c.own
 		h := c.number("hits") - own
@@ -113,7 +114,7 @@ func TestStatisticsOfDnsmasq(t *testing.T) {
 			} {
 				m := new(dns.Msg).SetQuestion(step.name, step.qtype)
 				m.Question[0].Qclass = step.class
-				if _, _, err := new(dns.Client).Exchange(m, addr); err != nil {
+				if _, _, err := (&dns.Client{Timeout: 20 * time.Second}).Exchange(m, addr); err != nil {
 					t.Fatal(err)
 				}
 				if step.hit {
@@ -160,7 +161,7 @@ func dnsmasq(t *testing.T, hosts, upstream string) (addr string) {
 		}
 		return ""
 	}
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	args := []string{"-k", "-C", "/dev/null", "--pid-file=", "--log-facility=-", "--no-resolv", "--no-hosts", "--addn-hosts=" + hosts, "--listen-address=127.0.0.1",
 		"--bind-interfaces", "--port=" + port, "--cache-size=100", "--local=/local.example/", "--server=" + strings.Replace(upstream, ":", "#", 1)}
 	if os.Getuid() == 0 {
@@ -175,7 +176,7 @@ func dnsmasq(t *testing.T, hosts, upstream string) (addr string) {
 		_ = c.Wait()
 	})
 	addr = net.JoinHostPort("127.0.0.1", port)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", addr) // which is not counted
 		if err == nil {
 			_ = conn.Close()
@@ -185,18 +186,6 @@ func dnsmasq(t *testing.T, hosts, upstream string) (addr string) {
 			t.Fatalf("timed out waiting for dnsmasq: %v", err)
 		}
 	}
-}
-
-// freePort returns a free port of the loopback interface.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 // kube-dns's sidecar reads the statistics.
@@ -212,7 +201,7 @@ func TestStatisticsForSidecar(t *testing.T) {
 	if ok, got := c.counts(2, 1); !ok {
 		t.Fatalf("got %s, want 2 hits and 1 miss", got)
 	}
-	page := net.JoinHostPort("127.0.0.1", freePort(t))
+	page := net.JoinHostPort("127.0.0.1", freeport.Reserve(t))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -230,7 +219,7 @@ func TestStatisticsForSidecar(t *testing.T) {
 	// The page may be read while the sidecar updates one metric after the other.
 	lines := []string{"misses 1", "insertions 1", "evictions 0", "max_size 1000", "errors 0"}
 	body, missing, hits := "", lines, 0
-	for end := time.Now().Add(30 * time.Second); (hits < 2 || len(missing) > 0) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); (hits < 2 || len(missing) > 0) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		reply, err := http.Get("http://" + page + "/metrics")
 		if err != nil {
 			continue

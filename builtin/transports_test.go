@@ -49,7 +49,7 @@ func (s *encrypted) transports() map[string]func(packet []byte) (*mdns.Msg, erro
 				return nil, err
 			}
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(time.Minute))
 			messages := mdns.Conn{Conn: c} // its ReadMsg would verify signatures
 			if _, err := messages.Write(packet); err != nil {
 				return nil, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/compat/dnsmasq"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 )
@@ -184,7 +184,7 @@ func refuser(t *testing.T) string {
 
 func dnsServer(t *testing.T, h dns.Handler) (addr string) {
 	t.Helper()
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	for _, network := range []string{"udp", "tcp"} {
 		ready := make(chan struct{})
 		s := &dns.Server{Net: network, Addr: "127.0.0.1:" + port, Handler: h, NotifyStartedFunc: func() { close(ready) }}
@@ -192,8 +192,8 @@ func dnsServer(t *testing.T, h dns.Handler) (addr string) {
 		serving.Go(func() { _ = s.ListenAndServe() })
 		select {
 		case <-ready:
-		case <-time.After(10 * time.Second):
-			t.Fatal("the upstream did not start within 10s")
+		case <-time.After(time.Minute):
+			t.Fatal("the upstream did not start within a minute")
 		}
 		t.Cleanup(func() {
 			_ = s.Shutdown()
@@ -204,7 +204,7 @@ func dnsServer(t *testing.T, h dns.Handler) (addr string) {
 }
 
 func startTheirs(t *testing.T, program string, args []string) (addr string) {
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	all := []string{"-k", "--pid-file=", "--log-facility=-", "-p", port, "-a", "127.0.0.1", "-z"}
 	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--conf-file") }) {
 		all = append(all, "--conf-file=")
@@ -228,7 +228,7 @@ func startTheirs(t *testing.T, program string, args []string) (addr string) {
 
 // startOurs serves the Corefile for the options.
 func startOurs(t *testing.T, args []string) (addr string) {
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--conf-file") }) {
 		args = append([]string{"--conf-file="}, args...)
 	}
@@ -269,7 +269,7 @@ func startOurs(t *testing.T, args []string) (addr string) {
 // ready waits until the server at addr replies.
 func ready(t *testing.T, addr string) string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		m := new(dns.Msg).SetQuestion("version.bind.", dns.TypeTXT)
 		m.Question[0].Qclass = dns.ClassCHAOS
 		c := dns.Client{Timeout: time.Second}
@@ -277,7 +277,7 @@ func ready(t *testing.T, addr string) string {
 			return addr
 		}
 	}
-	t.Fatalf("%s: no reply within 20s", addr)
+	t.Fatalf("%s: no reply within a minute", addr)
 	return ""
 }
 
@@ -328,24 +328,4 @@ func ask(t *testing.T, addr, query string) string {
 		out += "; " + strings.ReplaceAll(l, "\t", " ")
 	}
 	return out
-}
-
-// freePort returns a port that is free for UDP and TCP.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		udp, err := net.ListenPacket("udp", tcp.Addr().String())
-		tcp.Close()
-		if err == nil {
-			udp.Close()
-			_, port, _ := net.SplitHostPort(tcp.Addr().String())
-			return port
-		}
-	}
-	t.Fatal("found no free port in 20 attempts")
-	return ""
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/metrics"
 )
@@ -24,7 +25,7 @@ func TestStatisticsPoll(t *testing.T) {
 	s := newStatistics(listen(t, c.reply), r, "kubedns", log)
 	poll := func(want ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		s.poll(ctx)
 		wantLines(t, metricsText(t, r), want...)
@@ -111,7 +112,7 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 	if err := os.WriteFile(hosts, []byte("192.0.2.9 written.example\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	addr := net.JoinHostPort("127.0.0.1", port)
 	start := func() *exec.Cmd {
 		host, upstreamPort, _ := net.SplitHostPort(upstream)
@@ -151,7 +152,7 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 	const hits, misses, insertions = 0, 1, 3
 	ready := func() {
 		t.Helper()
-		for range 500 {
+		for range 6000 {
 			ctx, cancel := context.WithTimeout(t.Context(), query.Timeout)
 			_, err := s.query(ctx, sizeName)
 			cancel()
@@ -160,7 +161,7 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		t.Fatal("dnsmasq does not answer after 500 attempts")
+		t.Fatal("dnsmasq does not answer after 6000 attempts")
 	}
 
 	d := start()
@@ -180,7 +181,7 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 	}
 	for i := 0; ; i++ {
 		n, err := s.query(t.Context(), counters[insertions].name)
-		if err != nil || i == 500 {
+		if err != nil || i == 6000 {
 			t.Fatalf("got %d insertions after SIGHUP (error %v), want fewer than %d", n, err, s.last[insertions])
 		}
 		if n < s.last[insertions] {
@@ -209,24 +210,4 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 func runs(program string) bool {
 	_, err := exec.LookPath(program)
 	return err == nil
-}
-
-// freePort returns a port that is free for UDP and TCP.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		udp, err := net.ListenPacket("udp", tcp.Addr().String())
-		tcp.Close()
-		if err == nil {
-			udp.Close()
-			_, port, _ := net.SplitHostPort(tcp.Addr().String())
-			return port
-		}
-	}
-	t.Fatal("no free port after 20 attempts")
-	return ""
 }

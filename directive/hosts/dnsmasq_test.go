@@ -1,15 +1,16 @@
 package hosts
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // dnsmasq and hosts answer from the same lines with the same addresses, in any order,
@@ -29,7 +30,7 @@ func TestAgainstDnsmasq(t *testing.T) {
 	ours := serve(t, new(journal), "file "+file+" "+more, "file "+missing, "domain example.test", "localise")
 	ask := func(at, name string, qtype uint16) (answers []string) {
 		t.Helper()
-		m, _, err := new(mdns.Client).Exchange(new(mdns.Msg).SetQuestion(name, qtype), at)
+		m, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(new(mdns.Msg).SetQuestion(name, qtype), at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,7 @@ func dnsmasq(t *testing.T, options ...string) (at string) {
 			t.Skip("dnsmasq not found: install Debian's dnsmasq-base to compare with it; .ci/run sets SEAMARK_TEST_DNSMASQ, with which this is a failure")
 		}
 	}
-	port, log := freePort(t), new(journal)
+	port, log := freeport.Reserve(t), new(journal)
 	args := []string{"--no-daemon", "--conf-file=/dev/null", "--pid-file=", "--no-resolv", "--no-hosts",
 		"--listen-address=127.0.0.1", "--bind-interfaces", "--port=" + port}
 	if os.Getuid() == 0 {
@@ -97,22 +98,4 @@ func dnsmasq(t *testing.T, options ...string) (at string) {
 		return err == nil
 	})
 	return at
-}
-
-// freePort returns a port that is free for UDP and TCP at present.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		u, err := net.ListenPacket("udp", "127.0.0.1:"+port)
-		_ = l.Close()
-		if err == nil {
-			_ = u.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port found")
-	return ""
 }

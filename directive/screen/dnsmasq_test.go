@@ -2,7 +2,6 @@ package screen
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // dnsmasq starts a dnsmasq without cache that forwards to upstream, and returns its
@@ -30,9 +30,9 @@ func dnsmasq(t *testing.T, upstream netip.AddrPort, args ...string) (addr string
 	m.Question[0].Qclass = mdns.ClassCHAOS
 	client := &mdns.Client{Timeout: 100 * time.Millisecond}
 	for range 20 { // another process may take the port
-		port := freePort(t)
+		port := freeport.Reserve(t)
 		argv := []string{"--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--log-facility=-", "--no-resolv", "--no-hosts", "--cache-size=0",
-			"--listen-address=127.0.0.1", "--bind-interfaces", fmt.Sprintf("--port=%d", port), fmt.Sprintf("--server=%s#%d", upstream.Addr(), upstream.Port())}
+			"--listen-address=127.0.0.1", "--bind-interfaces", "--port=" + port, fmt.Sprintf("--server=%s#%d", upstream.Addr(), upstream.Port())}
 		if os.Getuid() == 0 {
 			argv = append(argv, "--user=root")
 		}
@@ -49,8 +49,8 @@ func dnsmasq(t *testing.T, upstream netip.AddrPort, args ...string) (addr string
 			_ = c.Process.Kill() // it may have ended
 			<-ended
 		})
-		addr = fmt.Sprintf("127.0.0.1:%d", port)
-		for deadline := time.Now().Add(10 * time.Second); len(ended) == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		addr = "127.0.0.1:" + port
+		for deadline := time.Now().Add(time.Minute); len(ended) == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			if reply, _, err := client.Exchange(m, addr); err == nil && strings.Contains(reply.String(), "dnsmasq-") {
 				return addr
 			}
@@ -58,26 +58,6 @@ func dnsmasq(t *testing.T, upstream netip.AddrPort, args ...string) (addr string
 	}
 	t.Fatal("dnsmasq did not start in 20 attempts")
 	return ""
-}
-
-// freePort returns a port that is unused for both UDP and TCP.
-func freePort(t *testing.T) uint16 {
-	t.Helper()
-	for range 20 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := netip.MustParseAddrPort(tcp.Addr().String())
-		udp, err := net.ListenPacket("udp", addr.String())
-		_ = tcp.Close()
-		if err == nil {
-			_ = udp.Close()
-			return addr.Port()
-		}
-	}
-	t.Fatal("no unused port found in 20 attempts")
-	return 0
 }
 
 // A comparison is a configuration of dnsmasq and of screen, and the queries to compare.
@@ -301,7 +281,7 @@ func TestSameAnswersAsDnsmasq(t *testing.T) {
 				for _, qtype := range fields[1:] {
 					m := new(mdns.Msg).SetQuestion(mdns.Fqdn(fields[0]), mdns.StringToType[qtype])
 					m.SetEdns0(1232, false)
-					reply, _, err := new(mdns.Client).Exchange(m, addr)
+					reply, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(m, addr)
 					if err != nil {
 						t.Fatal(err)
 					}

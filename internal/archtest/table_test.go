@@ -197,6 +197,7 @@ var table = map[string]row{
 	},
 	"internal/archtest": {},
 	"internal/chromium": {},
+	"internal/freeport": {},
 	// The simulation has no code but tests. Its API server has the types of the API.
 	"internal/simulation": {third: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 )
@@ -321,7 +322,7 @@ func checkDenials(t *testing.T, at netip.AddrPort, denial uint16) {
 	for _, name := range []string{"none.example.org.", "ent.example.org.", "x.wild.example.org.", "ns.example.org.", "x.other.example.org."} {
 		m := new(dns.Msg).SetQuestion(name, dns.TypeTXT)
 		m.SetEdns0(1232, true)
-		r, err := dns.Exchange(m, at.String())
+		r, _, err := (&dns.Client{Timeout: 20 * time.Second}).Exchange(m, at.String())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -341,13 +342,13 @@ func checkDenials(t *testing.T, at netip.AddrPort, denial uint16) {
 	// Owner names of NSEC3 records do not exist for other queries (RFC 5155 §7.2.8).
 	m := new(dns.Msg).SetQuestion("none.example.org.", dns.TypeTXT)
 	m.SetEdns0(1232, true)
-	r, err := dns.Exchange(m, at.String())
+	r, _, err := (&dns.Client{Timeout: 20 * time.Second}).Exchange(m, at.String())
 	if err != nil || denial != dns.TypeNSEC3 {
 		return
 	}
 	for _, rr := range r.Ns {
 		if rr.Header().Rrtype == dns.TypeNSEC3 {
-			r, err := dns.Exchange(new(dns.Msg).SetQuestion(rr.Header().Name, dns.TypeNSEC3), at.String())
+			r, _, err := (&dns.Client{Timeout: 20 * time.Second}).Exchange(new(dns.Msg).SetQuestion(rr.Header().Name, dns.TypeNSEC3), at.String())
 			if err != nil || r.Rcode != dns.RcodeNameError {
 				t.Errorf("%s NSEC3: got error %v and\n%v\nwant NXDOMAIN", rr.Header().Name, err, r)
 			}

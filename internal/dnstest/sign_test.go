@@ -134,7 +134,7 @@ unsigned.example.org:53 {
 		t.Helper()
 		m := new(dns.Msg).SetQuestion(name, dns.TypeA)
 		m.SetEdns0(4096, true)
-		r, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(m, at.String())
+		r, _, err := (&dns.Client{Timeout: 20 * time.Second}).Exchange(m, at.String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,13 +146,13 @@ unsigned.example.org:53 {
 			t.Fatal(err)
 		}
 		checked := 0
-		for end := time.Now().Add(20 * time.Second); ; checked++ {
+		for end := time.Now().Add(time.Minute); ; checked++ {
 			r := ask("added.example.org.")
 			if len(r.Answer) == 2 && r.Answer[0].(*dns.A).A.String() == address {
 				break
 			}
 			if r.Rcode != dns.RcodeNameError && r.Rcode != dns.RcodeSuccess || time.Now().After(end) {
-				t.Fatalf("got\n%v\nwant the old answer or, within 20 s, %s", r, address)
+				t.Fatalf("got\n%v\nwant the old answer or, within a minute, %s", r, address)
 			}
 			if checked%10 == 0 {
 				delv(t, at, keys, []signedQuery{{name: "www.example.org.", t: "A"}, {name: "none.example.org.", t: "A"}})

@@ -131,12 +131,12 @@ func startUnbound(t *testing.T, keys []*dns.DNSKEY, at map[string]netip.AddrPort
 		}
 	})
 	u := &unbound{own.String()}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := u.ask("ready.invalid.", dns.TypeA); err == nil {
 			return u
 		}
 		if time.Now().After(end) {
-			t.Fatalf("Unbound does not answer on %s within 10 s", u.at)
+			t.Fatalf("Unbound does not answer on %s within a minute", u.at)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (u *unbound) ask(name string, t uint16) (*dns.Msg, error) {
 	m := new(dns.Msg).SetQuestion(name, t)
 	m.SetEdns0(1232, true)
 	m.RecursionDesired = true
-	c := &dns.Client{Timeout: 5 * time.Second}
+	c := &dns.Client{Timeout: 20 * time.Second}
 	r, _, err := c.Exchange(m, u.at)
 	if err == nil && r.Truncated {
 		c.Net = "tcp"
