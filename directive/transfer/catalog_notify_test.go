@@ -71,7 +71,7 @@ func TestCatalogNewMemberNotify(t *testing.T) {
 	}
 
 	dialer := &net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.2:0"))}
-	r, _, err := (&mdns.Client{Dialer: dialer}).Exchange(new(mdns.Msg).SetNotify("x.example."), at.String())
+	r, _, err := (&mdns.Client{Timeout: patience, Dialer: dialer}).Exchange(new(mdns.Msg).SetNotify("x.example."), at.String())
 	if err != nil || r.Rcode != mdns.RcodeNotAuth {
 		t.Errorf("NOTIFY from another address: got %v, %v, want NOTAUTH", r, err)
 	}

@@ -36,7 +36,7 @@ func TestCatalogMemberOwnZone(t *testing.T) {
 
 // alias returns the address at the end of alias.test's CNAME chain.
 func alias(at netip.AddrPort) string {
-	r, err := mdns.Exchange(new(mdns.Msg).SetQuestion("alias.test.", mdns.TypeA), at.String())
+	r, err := exchange(new(mdns.Msg).SetQuestion("alias.test.", mdns.TypeA), at)
 	if err != nil {
 		return err.Error()
 	}

@@ -58,7 +58,7 @@ func (p *catalogPrimary) catalog(t testing.TB, zone string, members map[string]s
 
 // answer describes the answer to a query for an address: its code, or the address.
 func answer(at netip.AddrPort, name string) string {
-	r, err := mdns.Exchange(new(mdns.Msg).SetQuestion(name, mdns.TypeA), at.String())
+	r, err := exchange(new(mdns.Msg).SetQuestion(name, mdns.TypeA), at)
 	switch {
 	case err != nil:
 		return err.Error()
@@ -160,13 +160,13 @@ func TestCatalogQueries(t *testing.T) {
 		{"version.catalog.invalid.", mdns.TypeTXT, mdns.RcodeRefused}, {"one.zones.catalog.invalid.", mdns.TypePTR, mdns.RcodeRefused}, {"one.zones.catalog.invalid.", mdns.TypeSOA, mdns.RcodeRefused},
 		{"catalog.invalid.", mdns.TypeAXFR, mdns.RcodeRefused},
 	} {
-		r, _, err := (&mdns.Client{Net: "tcp"}).Exchange(new(mdns.Msg).SetQuestion(c.name, c.qtype), at.String())
+		r, _, err := (&mdns.Client{Net: "tcp", Timeout: patience}).Exchange(new(mdns.Msg).SetQuestion(c.name, c.qtype), at.String())
 		if err != nil || r.Rcode != c.rcode {
 			t.Errorf("%s %s: got %v, %v, want %s", c.name, mdns.TypeToString[c.qtype], r, err, mdns.RcodeToString[c.rcode])
 		}
 	}
 	for zone, want := range map[string]int{"catalog.invalid.": mdns.RcodeSuccess, "a.example.": mdns.RcodeSuccess, "b.example.": mdns.RcodeNotAuth} {
-		r, err := mdns.Exchange(new(mdns.Msg).SetNotify(zone), at.String())
+		r, err := exchange(new(mdns.Msg).SetNotify(zone), at)
 		if err != nil || r.Rcode != want {
 			t.Errorf("NOTIFY of %s: got %v, %v, want %s", zone, r, err, mdns.RcodeToString[want])
 		}

@@ -146,7 +146,7 @@ func TestClusterFollowers(t *testing.T) {
 // names near it.
 func (c *manifestCluster) compareAnswers(t *testing.T, primary, copied netip.AddrPort) {
 	t.Helper()
-	client := &mdns.Client{Net: "tcp", Timeout: 5 * time.Second}
+	client := &mdns.Client{Net: "tcp", Timeout: patience}
 	var conns [2]*mdns.Conn
 	for i, at := range []netip.AddrPort{primary, copied} {
 		conn, err := client.Dial(at.String())

@@ -52,7 +52,7 @@ func TestSecondaryExpires(t *testing.T) {
 	primary, at := freePort(t), freePort(t)
 	run(t, at, fmt.Sprintf("example.org {\n secondary {\n transfer from %s\n}\n}", primary))
 	code := func() int {
-		r, err := mdns.Exchange(new(mdns.Msg).SetQuestion("x.example.org.", mdns.TypeA), at.String())
+		r, err := exchange(new(mdns.Msg).SetQuestion("x.example.org.", mdns.TypeA), at)
 		if err != nil {
 			return -1
 		}
@@ -81,7 +81,7 @@ func TestSecondaryNotify(t *testing.T) {
 	for zone, want := range map[string]int{
 		"example.org.": mdns.RcodeSuccess, "example.net.": mdns.RcodeRefused, "example.com.": mdns.RcodeNotImplemented, "sub.example.org.": mdns.RcodeNotAuth,
 	} {
-		r, err := mdns.Exchange(new(mdns.Msg).SetNotify(zone), at.String())
+		r, err := exchange(new(mdns.Msg).SetNotify(zone), at)
 		if err != nil || r.Rcode != want || r.Opcode != mdns.OpcodeNotify {
 			t.Errorf("NOTIFY of %s: got %v, %v, want %s", zone, r, err, mdns.RcodeToString[want])
 		}

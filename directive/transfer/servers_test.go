@@ -21,6 +21,7 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 )
@@ -46,21 +47,7 @@ func (o *output) String() string {
 // freePort returns an address whose port is free for UDP and TCP.
 func freePort(t testing.TB) netip.AddrPort {
 	t.Helper()
-	for range 20 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := l.Addr().String()
-		u, err := net.ListenPacket("udp", at)
-		_ = l.Close()
-		if err == nil {
-			_ = u.Close()
-			return netip.MustParseAddrPort(at)
-		}
-	}
-	t.Fatal("no port is free for UDP and TCP")
-	return netip.AddrPort{}
+	return netip.MustParseAddrPort("127.0.0.1:" + freeport.Reserve(t))
 }
 
 // serve starts Seamark at an address. old is the plan that it replaces, or nil.
@@ -113,16 +100,16 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// eventually waits until is returns "".
+// eventually waits until is returns "". BIND repeats a failed first transfer after a minute.
 func eventually(t testing.TB, is func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		why := is()
 		if why == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after 20 seconds: %s", why)
+			t.Fatalf("after two minutes: %s", why)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -135,7 +122,7 @@ func axfr(at netip.AddrPort, zone string) ([]string, error) {
 }
 
 func transferred(at netip.AddrPort, m *mdns.Msg) ([]string, error) {
-	answers, err := new(mdns.Transfer).In(m, at.String())
+	answers, err := (&mdns.Transfer{DialTimeout: patience, ReadTimeout: patience}).In(m, at.String())
 	if err != nil {
 		return nil, err
 	}
@@ -156,9 +143,18 @@ func transferred(at netip.AddrPort, m *mdns.Msg) ([]string, error) {
 	return records, err
 }
 
+// patience is how long a client waits for a reply: a busy machine may need seconds.
+const patience = 10 * time.Second
+
+// exchange sends a message over UDP and returns the reply.
+func exchange(m *mdns.Msg, at netip.AddrPort) (*mdns.Msg, error) {
+	r, _, err := (&mdns.Client{Timeout: patience}).Exchange(m, at.String())
+	return r, err
+}
+
 // soa returns the serial number that a server answers with, or 0.
 func soa(at netip.AddrPort, zone string) uint32 {
-	r, err := mdns.Exchange(new(mdns.Msg).SetQuestion(zone, mdns.TypeSOA), at.String())
+	r, err := exchange(new(mdns.Msg).SetQuestion(zone, mdns.TypeSOA), at)
 	if err != nil || len(r.Answer) == 0 {
 		return 0
 	}

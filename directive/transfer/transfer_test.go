@@ -56,7 +56,7 @@ func TestIXFR(t *testing.T) {
 		want   int
 	}{{7, "tcp", 1}, {8, "tcp", 1}, {6, "tcp", 22}, {0xFFFFFFFF, "tcp", 22}, {6, "udp", 1}} {
 		m := new(mdns.Msg).SetIxfr("example.org.", c.serial, "ns.", "host.")
-		r, _, err := (&mdns.Client{Net: c.net, Timeout: 5 * time.Second}).Exchange(m, at.String())
+		r, _, err := (&mdns.Client{Net: c.net, Timeout: patience}).Exchange(m, at.String())
 		if err != nil || len(r.Answer) != c.want || r.Answer[0].(*mdns.SOA).Serial != 7 || !r.Authoritative {
 			t.Errorf("IXFR %d over %s: got %v, %v, want %d records from serial 7 on", c.serial, c.net, r, err, c.want)
 		}
@@ -74,7 +74,7 @@ func TestRefused(t *testing.T) {
 	}{{"example.org.", "tcp", mdns.TypeAXFR}, {"example.org.", "tcp", mdns.TypeIXFR}, {"example.org.", "udp", mdns.TypeAXFR},
 		{"example.net.", "tcp", mdns.TypeAXFR}, {"www.example.org.", "tcp", mdns.TypeAXFR}, {"sub.example.org.", "tcp", mdns.TypeAXFR}} {
 		m := new(mdns.Msg).SetQuestion(c.zone, c.qtype)
-		r, _, err := (&mdns.Client{Net: c.net, Timeout: 5 * time.Second}).Exchange(m, at.String())
+		r, _, err := (&mdns.Client{Net: c.net, Timeout: patience}).Exchange(m, at.String())
 		if err != nil || r.Rcode != mdns.RcodeRefused || len(r.Answer) != 0 {
 			t.Errorf("%s %s over %s: got %v, %v, want REFUSED", c.zone, mdns.TypeToString[c.qtype], c.net, r, err)
 		}
@@ -118,7 +118,7 @@ func TestNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	_ = socket.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = socket.SetDeadline(time.Now().Add(time.Minute))
 	receive := func() (*mdns.Msg, net.Addr) {
 		buf := make([]byte, 512)
 		n, from, err := socket.ReadFrom(buf)

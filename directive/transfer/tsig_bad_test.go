@@ -18,12 +18,12 @@ import (
 // exchangePacket sends a packet and returns the reply, over UDP or TCP.
 func exchangePacket(t *testing.T, network string, at netip.AddrPort, packet []byte) *mdns.Msg {
 	t.Helper()
-	conn, err := mdns.DialTimeout(network, at.String(), 5*time.Second)
+	conn, err := mdns.DialTimeout(network, at.String(), patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	if _, err := conn.Write(packet); err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func TestTSIGKeyChangesDuringTransfer(t *testing.T) {
 			at := freePort(t)
 			log := run(t, at, fmt.Sprintf("example.org {\n tsig {\n secrets %s\n require all\n}\n file %s\n transfer {\n to *\n}\n}", keys, db))
 
-			conn, err := mdns.DialTimeout("tcp", at.String(), 5*time.Second)
+			conn, err := mdns.DialTimeout("tcp", at.String(), patience)
 			if err != nil {
 				t.Fatal(err)
 			}
