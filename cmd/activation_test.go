@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // startActivated starts a server as systemd does for a socket unit: the sockets are
@@ -27,7 +28,7 @@ func startActivated(t *testing.T, dir string, files []*os.File) *process {
 // openSockets opens a TCP and a UDP socket of one address, as systemd does.
 func openSockets(t *testing.T) (files []*os.File, address string) {
 	t.Helper()
-	tcp, err := net.Listen("tcp", "127.0.0.1:"+freePort(t))
+	tcp, err := net.Listen("tcp", "127.0.0.1:"+freeport.Reserve(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestSocketActivationErrors(t *testing.T) {
 // eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timeout waiting for %s", what)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // adminCorefile returns a Corefile with the directive admin, with a folder of manifests.
@@ -24,7 +25,7 @@ func adminCorefile(port, admin, manifests, more string) string {
 // commandShows runs a command until its output contains text, and returns the output.
 func commandShows(t *testing.T, dir, text string, args ...string) string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		out, stderr, code := run(t, dir, "", args...)
 		if code == 0 && strings.Contains(out, text) {
 			return out
@@ -46,7 +47,7 @@ func TestAdminCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, port, admin := freePort(t), freePort(t), freePort(t)
+	up, port, admin := freeport.Reserve(t), freeport.Reserve(t), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "Corefile"), adminCorefile(port, admin, examples, "")+
 		".:"+up+" {\n bind 127.0.0.1\n template ANY ANY {\n  answer \"{{ .Name }} 60 IN A 192.0.2.1\"\n }\n}\n"+
 		"example.org:"+port+" {\n bind 127.0.0.1\n admin 127.0.0.1:"+admin+"\n cache\n forward . 127.0.0.1:"+up+"\n}\n")
@@ -128,7 +129,7 @@ func TestAdminCommands(t *testing.T) {
 
 // A tail goes on after a reload, shows the pods of clients with --pods, and ends at SIGINT.
 func TestTail(t *testing.T) {
-	dir, port, admin := t.TempDir(), freePort(t), freePort(t)
+	dir, port, admin := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "Corefile"), ".:"+port+" {\n bind 127.0.0.1\n admin 127.0.0.1:"+admin+"\n whoami\n}\n")
 	server := serve(t, dir, "", "-conf", "Corefile")
 	defer server.stop()
@@ -192,8 +193,8 @@ func TestStatusReplicas(t *testing.T) {
 		}
 		write(t, filepath.Join(dir, name, "web.yaml"), manifest)
 		write(t, filepath.Join(dir, "token"), "secret\n")
-		admin := freePort(t)
-		write(t, filepath.Join(dir, "Corefile."+name), adminCorefile(freePort(t), admin, name, "  token token"))
+		admin := freeport.Reserve(t)
+		write(t, filepath.Join(dir, "Corefile."+name), adminCorefile(freeport.Reserve(t), admin, name, "  token token"))
 		server := serve(t, dir, "", "-conf", "Corefile."+name)
 		defer server.stop()
 		args = append(args, "--admin", "127.0.0.1:"+admin)
@@ -211,7 +212,7 @@ func TestStatusReplicas(t *testing.T) {
 	if strings.Contains(out, "WARNING") || strings.Count(out, ": Healthy.\n") != 2 {
 		t.Errorf("equal replicas: got\n%s\nwant two healthy ones and no warning", out)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		out, _, code = run(t, dir, "", append([]string{"status", "--token-file", "token"}, args...)...)
 		if code == 1 && strings.Contains(out, "WARNING: the servers serve different records of the zones cluster.local.\n") {
 			break

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // steppedClock is machine code in place of the vDSO's clock_gettime: the system call, and
@@ -170,7 +171,7 @@ type clockServer struct {
 
 func newClockServer(t *testing.T) *clockServer {
 	dir := t.TempDir()
-	s := &clockServer{T: t, upstream: startCountingUpstream(t), hosts: filepath.Join(dir, "hosts"), metrics: "127.0.0.1:" + freePort(t)}
+	s := &clockServer{T: t, upstream: startCountingUpstream(t), hosts: filepath.Join(dir, "hosts"), metrics: "127.0.0.1:" + freeport.Reserve(t)}
 	write(t, s.hosts, "192.0.2.2 own.example.org\n")
 	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(
 		".:0 {\n bind 127.0.0.1\n prometheus %s\n hosts %s {\n  fallthrough\n }\n cache\n forward . %s {\n  health_check 100ms\n }\n}\n", s.metrics, s.hosts, s.upstream.address))

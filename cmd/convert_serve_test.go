@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // The objects of the cluster.
@@ -199,12 +200,12 @@ func serveCorefile(t *testing.T, text string) (port string) {
 		_ = p.Process.Kill()
 		<-p.done
 	})
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if reply, err := ask("tcp", p.ports[0], "synced.cluster.local.", dns.TypeA); err == nil && reply.Rcode != dns.RcodeServerFailure {
 			return p.ports[0]
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not synced within 20s:\n%s", text)
+			t.Fatalf("not synced within a minute:\n%s", text)
 		}
 	}
 }
@@ -220,7 +221,7 @@ func packet(t *testing.T, network, port, query string) []byte {
 	}
 	c := dns.Conn{Conn: conn, UDPSize: 4096}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if err := c.WriteMsg(m); err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +357,7 @@ func TestConvertPodSameAnswers(t *testing.T) {
 	nanny := command(t, "", "dnsmasq-nanny", "-configDir="+config, "-restartDnsmasq=true", "--print-corefile", "-kubednsServer=127.0.0.1:"+kube, "--",
 		"--no-hosts", "--cache-size=1000", "--no-negcache", "--server=/cluster.local/127.0.0.1#"+kube, "--server=/in-addr.arpa/127.0.0.1#"+kube, "--server=/ip6.arpa/127.0.0.1#"+kube)
 	front := serveCorefile(t, localCorefile(t, nanny, manifests))
-	converted := command(t, strings.ReplaceAll(pod, `"10055"`, `"`+freePort(t)+`"`), "convert", "-", config)
+	converted := command(t, strings.ReplaceAll(pod, `"10055"`, `"`+freeport.Reserve(t)+`"`), "convert", "-", config)
 	port := serveCorefile(t, localCorefile(t, strings.ReplaceAll(converted, "skydns_metrics :", "skydns_metrics 127.0.0.1:"), manifests))
 	compareTexts(t, front, port)
 	checkUpstreams(t, port, map[string]string{"deep.corp.cluster.local.": "192.0.2.2"})

@@ -41,7 +41,7 @@ func TestDashboardExpressions(t *testing.T) {
 	server.scrape(metrics)
 
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", ".+", "$instance", ".+", "$protocol", ".+")
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for from, list := range expressions {
 		for _, expression := range list {
 			for {
@@ -121,7 +121,7 @@ func startPrometheus(t *testing.T) *prometheusServer {
 	}
 	s := &prometheusServer{t: t, dir: t.TempDir(), address: unusedAddress(t)}
 	write(t, filepath.Join(s.dir, "prometheus.yml"), `
-global: {scrape_interval: 500ms, scrape_timeout: 500ms}
+global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
 - job_name: kube-dns
   file_sd_configs: [{files: [`+filepath.Join(s.dir, "targets.json")+`], refresh_interval: 1s}]

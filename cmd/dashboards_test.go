@@ -2,7 +2,6 @@ package cmd_test
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/internal/dnstest"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 const dashboardObjects = `
@@ -76,7 +76,7 @@ func dashboardServer(t *testing.T) (metrics string, query, stop func()) {
 		} {
 			m := new(dns.Msg).SetQuestion(q.name, q.qtype)
 			m.SetEdns0(1232, q.do)
-			c := dns.Client{Net: q.network, Timeout: 5 * time.Second}
+			c := dns.Client{Net: q.network, Timeout: 10 * time.Second}
 			if _, _, err := c.Exchange(m, "127.0.0.1:"+p.ports[0]); err != nil {
 				t.Errorf("%s: %v", q.name, err)
 			}
@@ -111,7 +111,7 @@ func TestDashboards(t *testing.T) {
 	// A reply may arrive before the server has counted its query.
 	var found []series
 	var missing []string
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		found, missing = scrape(t, metrics), nil
 		for _, line := range selectors {
 			if s := parseSelector(t, line); !s.matchesOne(found) {
@@ -133,12 +133,7 @@ func TestDashboards(t *testing.T) {
 // unusedAddress returns an address that no process uses.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.77.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return "127.77.0.1:" + freeport.Reserve(t)
 }
 
 // A series is one line of /metrics without its value.

@@ -11,13 +11,14 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // The addresses of admin are passed to the new process, a TCP address and a Unix socket. A
 // tail goes on. What was recorded is not passed. A process that cannot start leaves the
 // socket to the old one.
 func TestHandoverAdmin(t *testing.T) {
-	dir, port, admin := t.TempDir(), freePort(t), freePort(t)
+	dir, port, admin := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
 	corefile := func(more string) string {
 		return fmt.Sprintf(".:%s {\n bind 127.0.0.1\n handover seamark.sock\n admin 127.0.0.1:%s\n whoami\n}\nb.example:%s {\n bind 127.0.0.1\n admin unix admin.sock\n whoami\n}\n%s", port, admin, port, more)
 	}

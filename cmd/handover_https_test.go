@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/server/handover"
 )
 
 // A heldUpstream is a DNS server that holds its replies while its gate is closed.
@@ -109,13 +113,30 @@ func exchangeHTTPS(c *http.Client, method, at, name string) error {
 	return nil
 }
 
+// awaitsTurn waits until a process that starts is about to take over: it waits for the
+// lock, which the test holds.
+func (p *process) awaitsTurn(lock string) {
+	p.t.Helper()
+	fds := fmt.Sprintf("/proc/%d/fd", p.Process.Pid)
+	if _, err := os.Stat(fds); err != nil {
+		return // a system without them
+	}
+	eventually(p.t, "the process to wait for "+lock, func() bool {
+		open, _ := filepath.Glob(fds + "/*")
+		return slices.ContainsFunc(open, func(fd string) bool {
+			to, _ := os.Readlink(fd)
+			return filepath.Base(to) == filepath.Base(lock)
+		})
+	})
+}
+
 // Queries over HTTPS that wait for an upstream while another process takes over get their
 // replies from the old one. So do the queries that clients send meanwhile.
 func TestHandoverHTTPS(t *testing.T) {
 	const clients, parked = 4, 4
 	whole := t // a process may outlive the part of the test that starts it
 	u := newHeldUpstream(t)
-	dir, port, https := t.TempDir(), freePort(t), freePort(t)
+	dir, port, https := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
 	writeCertificate(t, dir)
 	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%s https://.:%s {\n bind 127.0.0.1\n tls cert.pem key.pem\n handover seamark.sock\n forward . %s {\n prefer_udp\n }\n}\n", port, https, u.LocalAddr()))
 	at := "127.0.0.1:" + https
@@ -129,10 +150,20 @@ func TestHandoverHTTPS(t *testing.T) {
 				protocols.SetHTTP2(i == 1)
 				transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, Protocols: protocols}
 				t.Cleanup(transport.CloseIdleConnections)
-				all = append(all, &http.Client{Transport: transport, Timeout: 20 * time.Second})
+				all = append(all, &http.Client{Transport: transport, Timeout: time.Minute})
 			}
 			for restart := range 4 {
 				prefix := fmt.Sprintf("p%d-%d-", i, restart)
+				// A query waits for its upstream for five seconds. To start a process may take
+				// longer, so the queries are sent when it is about to take over.
+				socket := filepath.Join(dir, "seamark.sock")
+				unlock, err := handover.Lock(t.Context(), socket)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(unlock)
+				next := launch(whole, program(whole, dir, "-conf", "Corefile"), os.Stderr, "")
+				next.awaitsTurn(socket + ".lock")
 				release := u.hold()
 				t.Cleanup(release)
 				errs := make(chan error, clients*parked)
@@ -143,7 +174,8 @@ func TestHandoverHTTPS(t *testing.T) {
 					}()
 				}
 				eventually(t, "all queries at the upstream", func() bool { return u.count(prefix) == clients*parked })
-				next := serve(whole, dir, "", "-conf", "Corefile")
+				unlock()
+				next.greeting()
 				release()
 				// Some queries are sent while the old process ends.
 				var during sync.WaitGroup

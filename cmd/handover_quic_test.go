@@ -19,6 +19,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // writeCertificate writes a certificate and its key to cert.pem and key.pem.
@@ -63,7 +64,7 @@ func (c *quicClient) ask(ctx context.Context) error {
 func (c *quicClient) try(ctx context.Context) (err error) {
 	if c.conn == nil {
 		c.connections++
-		if c.conn, err = quic.DialAddr(ctx, c.at, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"doq"}}, nil); err != nil {
+		if c.conn, err = quic.DialAddr(ctx, c.at, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"doq"}}, &quic.Config{HandshakeIdleTimeout: time.Minute}); err != nil {
 			return err
 		}
 	}
@@ -97,10 +98,10 @@ func (c *quicClient) try(ctx context.Context) (err error) {
 // Process after process takes over from the one before. Clients of DNS over QUIC see that their
 // connection is closed without an error, and connect to the next process.
 func TestHandoverQUIC(t *testing.T) {
-	dir, port, quicPort := t.TempDir(), freePort(t), freePort(t)
+	dir, port, quicPort := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
 	writeCertificate(t, dir)
 	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%s quic://.:%s {\n bind 127.0.0.1\n tls cert.pem key.pem\n handover seamark.sock\n hosts {\n 192.0.2.1 %s\n }\n}\n", port, quicPort, serviceName))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c := &quicClient{at: "127.0.0.1:" + quicPort}
 	p := serve(t, dir, "", "-conf", "Corefile")

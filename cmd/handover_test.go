@@ -16,13 +16,14 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // handoverDir returns a directory with a Corefile that has handover, status pages and
 // the Service api.
 func handoverDir(t *testing.T) (dir, port string) {
 	t.Helper()
-	dir, port = t.TempDir(), freePort(t)
+	dir, port = t.TempDir(), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(`.:%s {
     bind 127.0.0.1
     handover seamark.sock
@@ -31,7 +32,7 @@ func handoverDir(t *testing.T) (dir, port string) {
         manifests objects
     }
 }
-`, port, freePort(t)))
+`, port, freeport.Reserve(t)))
 	if err := os.Mkdir(filepath.Join(dir, "objects"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +51,15 @@ const serviceName = "api.default.svc.cluster.local."
 // answers waits until the server at an address has the Service.
 func answers(t *testing.T, at string) {
 	t.Helper()
+	var last string
+	defer func() {
+		if t.Failed() {
+			t.Logf("last reply of %s: %s", at, last)
+		}
+	}()
 	eventually(t, "an answer of "+at, func() bool {
 		reply, err := ask("udp", at, serviceName, dns.TypeA)
+		last = fmt.Sprintf("%v, error %v", reply, err)
 		return err == nil && len(reply.Answer) == 1
 	})
 }
@@ -144,7 +152,7 @@ func TestHandoverOtherCorefile(t *testing.T) {
 	})}
 	go func() { defer close(ended); _ = s.ActivateAndServe() }()
 	defer func() { upstream.Close(); <-ended }()
-	common, old, fresh := freePort(t), freePort(t), freePort(t)
+	common, old, fresh := freeport.Reserve(t), freeport.Reserve(t), freeport.Reserve(t)
 	corefile := func(ports ...string) string {
 		text := ""
 		for i, port := range ports {
@@ -194,7 +202,7 @@ func TestHandoverOtherCorefile(t *testing.T) {
 
 // With remain the old process ends at a signal.
 func TestHandoverRemain(t *testing.T) {
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), freeport.Reserve(t)
 	corefile := fmt.Sprintf(".:%s {\n bind 127.0.0.1\n handover seamark.sock {\n  remain\n }\n whoami\n}\n", port)
 	p := serve(t, dir, corefile, "-conf", "stdin")
 	next := serve(t, dir, corefile, "-conf", "stdin")

@@ -41,7 +41,7 @@ func TestMetricsPage(t *testing.T) {
 		t.Skip("some metrics of the process exist only on Linux")
 	}
 	replace := metricsFiles(t)
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	known := map[string]metric{}
 	escape, names := strings.NewReplacer("|", `\|`, "<", "&lt;"), metricNames(t)
 	var page strings.Builder

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 func TestNannyCommandLine(t *testing.T) {
@@ -89,29 +90,11 @@ func startUpstream(t *testing.T, address string) (at string) {
 	return conn.LocalAddr().String()
 }
 
-// freePort returns a port of 127.0.0.1 that is free for UDP and TCP.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		udp, err := net.ListenPacket("udp", l.Addr().String())
-		_ = l.Close()
-		if err == nil {
-			_ = udp.Close()
-			_, port, _ := net.SplitHostPort(l.Addr().String())
-			return port
-		}
-	}
-}
-
 // newNanny returns a process of the binary, called dnsmasq-nanny, that has not been
 // started.
 func newNanny(t *testing.T, flags, options string) *nannyProcess {
 	t.Helper()
-	n := &nannyProcess{T: t, dir: t.TempDir(), port: freePort(t), log: make(chan string, 1000)}
+	n := &nannyProcess{T: t, dir: t.TempDir(), port: freeport.Reserve(t), log: make(chan string, 1000)}
 	args := append(strings.Fields("-v=2 -logtostderr -configDir="+n.dir+" "+flags), "--", "-k", "-h", "-R", "-p", n.port, "-a", "127.0.0.1")
 	n.Cmd = program(t, t.TempDir(), append(args, strings.Fields(options)...)...)
 	n.Args[0] = "/usr/bin/dnsmasq-nanny"
@@ -161,7 +144,7 @@ func (n *nannyProcess) put(key, value string) {
 func (n *nannyProcess) awaitAddress(name, address string) {
 	n.Helper()
 	last := ""
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		r, err := ask("udp", n.port, name, dns.TypeA)
 		if err != nil {
 			last = err.Error()
@@ -175,14 +158,14 @@ func (n *nannyProcess) awaitAddress(name, address string) {
 			return
 		}
 	}
-	n.Fatalf("%s A: got %q after 20s, want %q", name, last, address)
+	n.Fatalf("%s A: got %q after a minute, want %q", name, last, address)
 }
 
 // awaitBoth waits until queries for new names have returned both addresses.
 func (n *nannyProcess) awaitBoth(one, other string) {
 	n.Helper()
 	seen := map[string]bool{}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for i := 0; !seen[one] || !seen[other]; i++ {
 		if time.Now().After(deadline) {
 			n.Fatalf("addresses of %d names: got %v, want %s and %s", i, seen, one, other)
@@ -198,7 +181,7 @@ func (n *nannyProcess) awaitBoth(one, other string) {
 // awaitLog waits for a line of the log that contains text.
 func (n *nannyProcess) awaitLog(text string) {
 	n.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case line, ok := <-n.log:
@@ -209,7 +192,7 @@ func (n *nannyProcess) awaitLog(text string) {
 				return
 			}
 		case <-timeout:
-			n.Fatalf("no log line %q within 20s", text)
+			n.Fatalf("no log line %q within a minute", text)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestListenOnPrivilegedPort(t *testing.T) {
 			go func() { ended <- p.Wait() }()
 			t.Cleanup(func() { _ = p.Process.Kill() })
 			answers := false
-			for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 				if _, err := ask("udp", address, "a.example.", dns.TypeA); err == nil {
 					answers = true
 					_ = p.Process.Signal(syscall.SIGTERM)
@@ -72,8 +72,8 @@ func TestListenOnPrivilegedPort(t *testing.T) {
 			}
 			select {
 			case err = <-ended:
-			case <-time.After(20 * time.Second):
-				t.Fatal("the process did not end within 20s")
+			case <-time.After(time.Minute):
+				t.Fatal("the process did not end within a minute")
 			}
 			if answers != (c.want == "") || answers != (err == nil) || !strings.Contains(stderr.String(), c.want) {
 				t.Errorf("got an answer: %v, %v, and\n%s\nwant %q", answers, err, &stderr, c.want)

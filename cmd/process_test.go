@@ -37,8 +37,17 @@ func serveTo(t *testing.T, stderr io.Writer, dir, in string, args ...string) *pr
 // start runs c and waits for its greeting.
 func start(t *testing.T, c *exec.Cmd, stderr io.Writer, in string) *process {
 	t.Helper()
+	p := launch(t, c, stderr, in)
+	p.greeting()
+	return p
+}
+
+// launch runs c.
+func launch(t *testing.T, c *exec.Cmd, stderr io.Writer, in string) *process {
+	t.Helper()
 	p := &process{Cmd: c, t: t, lines: make(chan string, 1000), done: make(chan struct{})}
 	p.Stdin, p.Stderr = strings.NewReader(in), stderr
+	p.WaitDelay = 10 * time.Second // for a child that keeps the output open
 	r, w := io.Pipe()
 	p.Stdout = w
 	if err := p.Start(); err != nil {
@@ -49,6 +58,7 @@ func start(t *testing.T, c *exec.Cmd, stderr io.Writer, in string) *process {
 		w.Close()
 		close(p.done)
 	}()
+	t.Cleanup(p.end)
 	go func() {
 		defer close(p.lines)
 		for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -58,15 +68,34 @@ func start(t *testing.T, c *exec.Cmd, stderr io.Writer, in string) *process {
 			}
 		}
 	}()
+	return p
+}
+
+// greeting waits for the greeting of the process.
+func (p *process) greeting() {
+	p.t.Helper()
 	for {
 		line := p.line()
 		p.before = append(p.before, line)
 		if strings.HasPrefix(line, "linux/") {
-			return p
+			return
 		}
 		if before, _, _ := strings.Cut(line, " on "); strings.Contains(before, ".:") {
 			p.ports = append(p.ports, before[strings.LastIndex(before, ":")+1:])
 		}
+	}
+}
+
+// end kills the process if it still runs, and logs its output if the test has failed.
+func (p *process) end() {
+	_ = p.Process.Kill()
+	<-p.done
+	if p.t.Failed() {
+		text := strings.Join(p.before, "\n")
+		for line := range p.lines {
+			text += "\n" + line
+		}
+		p.t.Logf("output of process %d that no check has read:\n%s", p.Process.Pid, text)
 	}
 }
 
@@ -78,8 +107,8 @@ func (p *process) line() string {
 			p.t.Fatal("the server ended, want another line of output")
 		}
 		return line
-	case <-time.After(20 * time.Second):
-		p.t.Fatal("no line of output within 20s")
+	case <-time.After(time.Minute):
+		p.t.Fatal("no line of output within a minute")
 	}
 	return ""
 }
@@ -111,14 +140,14 @@ func (p *process) exit() int {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
-		p.t.Fatal("the server did not end within 20s")
+	case <-time.After(time.Minute):
+		p.t.Fatal("the server did not end within a minute")
 	}
 	return p.ProcessState.ExitCode()
 }
 
 func ask(network, port, name string, qtype uint16) (*dns.Msg, error) {
-	c := dns.Client{Net: network, Timeout: 5 * time.Second}
+	c := dns.Client{Net: network, Timeout: 10 * time.Second}
 	at := port
 	if !strings.Contains(port, ":") {
 		at = "127.0.0.1:" + port

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // serveAPI serves the Service api as an API server that does not stream lists.
@@ -53,7 +54,7 @@ func TestRestrictedContainer(t *testing.T) {
 	}
 	api := httptest.NewServer(http.HandlerFunc(serveAPI))
 	t.Cleanup(api.Close)
-	port, metrics := freePort(t), freePort(t)
+	port, metrics := freeport.Reserve(t), freeport.Reserve(t)
 	corefile := func(ttl int) string {
 		return fmt.Sprintf(`.:%[1]s {
     bind 127.0.0.1
@@ -71,7 +72,7 @@ func TestRestrictedContainer(t *testing.T) {
         ttl %[6]d
     }
 }
-`, port, freePort(t), freePort(t), metrics, writable, ttl, api.URL)
+`, port, freeport.Reserve(t), freeport.Reserve(t), metrics, writable, ttl, api.URL)
 	}
 	file := filepath.Join(conf, "Corefile")
 	write(t, file, corefile(5))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // lookPath returns the path of a program, also if the directories of administrators are not
@@ -189,7 +190,7 @@ zone "cluster.local" { type primary; file "zone"; };
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
-			socket, port := filepath.Join(dir, "s"), freePort(t)
+			socket, port := filepath.Join(dir, "s"), freeport.Reserve(t)
 			file := filepath.Join(dir, "conf")
 			write(t, filepath.Join(dir, "zone"), zone)
 			write(t, file, strings.NewReplacer("DIR", dir, "PORT", port, "SOCKET", socket).Replace(c.configuration))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // capture has the queries to a server with the folder examples at 127.0.0.53, as tcpdump
@@ -219,7 +220,7 @@ func shadowServer(t *testing.T, tap string) *process {
 	if tap != "" {
 		tap = "dnstap " + tap + " full"
 	}
-	ready := "127.0.0.1:" + freePort(t)
+	ready := "127.0.0.1:" + freeport.Reserve(t)
 	write(t, filepath.Join(dir, "Corefile"), ". {\n"+tap+"\n ready "+ready+"\n kubernetes cluster.local in-addr.arpa {\n manifests "+absolute(t, "../examples")+"\n}\n}\n")
 	p := serve(t, dir, "", "-conf", "Corefile", "--listen", "127.0.0.1:0")
 	eventually(t, "the data are complete", func() bool {

@@ -32,14 +32,14 @@ func TestFewDescriptors(t *testing.T) {
 	query := new(dns.Msg).SetQuestion("a.example.org.", dns.TypeA)
 	for i := range 200 {
 		// Each address is another client.
-		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i))}}
+		d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i))}}
 		conn, err := d.Dial("tcp", at)
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-		if _, _, err := new(dns.Client).ExchangeWithConn(query, &dns.Conn{Conn: conn}); err != nil {
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		if _, _, err := (&dns.Client{Timeout: 20 * time.Second}).ExchangeWithConn(query, &dns.Conn{Conn: conn}); err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 	}
@@ -61,13 +61,7 @@ func TestLogOnFullDisk(t *testing.T) {
 	}
 	defer full.Close()
 	dir := t.TempDir()
-	// The server cannot print its port. No other process uses this address.
-	free, err := net.ListenPacket("udp", "127.77.0.3:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.LocalAddr().String()
-	free.Close()
+	at := unusedAddress(t) // the server cannot print its port
 	write(t, filepath.Join(dir, "Corefile"), "example.org {\n log\n errors\n whoami\n}\n")
 	c := program(t, dir, "serve", "--conf", "Corefile", "--listen", at)
 	c.Stdout, c.Stderr = full, full
@@ -76,7 +70,7 @@ func TestLogOnFullDisk(t *testing.T) {
 	}
 	p := &process{Cmd: c, t: t, done: make(chan struct{})}
 	go func() { _ = c.Wait(); close(p.done) }()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for n := 0; n < 100; {
 		if _, err := ask("udp", at, "a.example.org.", dns.TypeA); err == nil {
 			n++
@@ -113,15 +107,15 @@ func TestManyIdleConnections(t *testing.T) {
 	query := new(dns.Msg).SetQuestion("a.example.org.", dns.TypeA)
 	var last net.Conn
 	for i := range count {
-		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 7, byte(i%100+1))}}
+		d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 7, byte(i%100+1))}}
 		conn, err := d.Dial("tcp", "127.0.0.1:"+p.ports[0])
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 		defer conn.Close()
 		if last = conn; i%100 == 0 {
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-			if _, _, err := new(dns.Client).ExchangeWithConn(query, &dns.Conn{Conn: conn}); err != nil {
+			_ = conn.SetDeadline(time.Now().Add(time.Minute))
+			if _, _, err := (&dns.Client{Timeout: 20 * time.Second}).ExchangeWithConn(query, &dns.Conn{Conn: conn}); err != nil {
 				t.Fatalf("connection %d: %v", i, err)
 			}
 		}
@@ -131,7 +125,7 @@ func TestManyIdleConnections(t *testing.T) {
 	if after-before > 20 && !hasRaceDetector() {
 		t.Errorf("%d connections: %.1f MB of resident memory more, want at most 20", count, after-before)
 	}
-	if _, _, err := new(dns.Client).ExchangeWithConn(query, &dns.Conn{Conn: last}); err != nil {
+	if _, _, err := (&dns.Client{Timeout: 20 * time.Second}).ExchangeWithConn(query, &dns.Conn{Conn: last}); err != nil {
 		t.Errorf("the last connection: %v", err)
 	}
 	answered("tcp")

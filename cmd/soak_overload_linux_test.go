@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // overloadServer starts the server, or the program SOAK_SERVER with the same Corefile, in
@@ -43,7 +44,7 @@ func overloadServer(t *testing.T) (p *process, at string) {
 		t.Skipf("making a CPU control group: %v", err)
 	}
 	work := t.TempDir()
-	at = "127.0.0.1:" + freePort(t)
+	at = "127.0.0.1:" + freeport.Reserve(t)
 	_, port, _ := net.SplitHostPort(at)
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

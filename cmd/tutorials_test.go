@@ -15,13 +15,11 @@ import (
 // A tutorial is a page whose steps the test performs in order: files to save, changes of
 // files, and commands with the output that follows them.
 type tutorial struct {
-	t      *testing.T
-	dir    string // working directory
-	server *process
+	t       *testing.T
+	dir     string // working directory
+	address string // in place of 127.0.0.1, so that port 1053 is free
+	server  *process
 }
-
-// tutorialAddress replaces 127.0.0.1, so that port 1053 is free.
-const tutorialAddress = "127.77.1.1"
 
 // A step: a file to save, a change, or a block of commands.
 var step = regexp.MustCompile("(?s)Save this as `([^`]+)`:\n\n```corefile\n(.*?)```|Change `([^`]+)` in\\s`([^`]+)` to\\s`([^`]+)`|```console\n(.*?)```")
@@ -30,11 +28,12 @@ var step = regexp.MustCompile("(?s)Save this as `([^`]+)`:\n\n```corefile\n(.*?)
 func TestTutorials(t *testing.T) {
 	for name, steps := range map[string]int{"folder.md": 9, "corefile.md": 10, "compare.md": 6} {
 		t.Run(name, func(t *testing.T) {
-			u := tutorial{t: t, dir: t.TempDir()}
+			pid := os.Getpid() // another process may run the same test
+			u := tutorial{t: t, dir: t.TempDir(), address: fmt.Sprintf("127.79.%d.%d", pid>>8&255, pid&255)}
 			if err := os.CopyFS(filepath.Join(u.dir, "examples"), os.DirFS("../examples")); err != nil {
 				t.Fatal(err)
 			}
-			text := strings.ReplaceAll(read(t, "../docs/tutorials/"+name), "127.0.0.1", tutorialAddress)
+			text := strings.ReplaceAll(read(t, "../docs/tutorials/"+name), "127.0.0.1", u.address)
 			found := step.FindAllStringSubmatch(text, -1)
 			if len(found) != steps {
 				t.Errorf("got %d steps, want %d", len(found), steps)
@@ -77,10 +76,16 @@ func (u *tutorial) commands(block string) {
 		words := strings.Fields(strings.TrimPrefix(line, "bin/"))
 		switch {
 		case line == "make run":
-			u.serve("serve", "--manifests", "examples", "--listen", tutorialAddress+":1053")
+			u.serve("serve", "--manifests", "examples", "--listen", u.address+":1053")
 		case words[0] == "seamark" && words[1] == "serve":
 			u.serve(words[1:]...)
 		case words[0] == "seamark":
+			if words[1] == "diff" { // a user starts it when the server has its data
+				eventually(u.t, "the data of the cluster", func() bool {
+					reply, err := ask("udp", u.address+":1053", "cluster.local.", dns.TypeSOA)
+					return err == nil && reply.Rcode == dns.RcodeSuccess
+				})
+			}
 			out, stderr, code := run(u.t, u.dir, "", words[1:]...)
 			if out == "" {
 				out = stderr
@@ -126,9 +131,9 @@ func (u *tutorial) dig(args []string, want string) {
 			name = dns.Fqdn(arg)
 		}
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
-		reply, err := ask("udp", tutorialAddress+":1053", name, qtype)
+		reply, err := ask("udp", u.address+":1053", name, qtype)
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = ""

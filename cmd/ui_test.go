@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"bufio"
 	"fmt"
+	"github.com/seamark/seamark/internal/freeport"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -22,9 +23,9 @@ import (
 // The command ui serves the page of a server, with its token, to the browser that opens the
 // URL, until a signal.
 func TestUI(t *testing.T) {
-	dir, admin := t.TempDir(), freePort(t)
+	dir, admin := t.TempDir(), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "token"), "secret\n")
-	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%s {\n bind 127.0.0.1\n admin 127.0.0.1:%s {\n  token token\n }\n whoami\n}\na:%s {\n admin unix admin.sock\n whoami\n}\n", freePort(t), admin, freePort(t)))
+	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%s {\n bind 127.0.0.1\n admin 127.0.0.1:%s {\n  token token\n }\n whoami\n}\na:%s {\n admin unix admin.sock\n whoami\n}\n", freeport.Reserve(t), admin, freeport.Reserve(t)))
 	server := serve(t, dir, "", "-conf", "Corefile")
 	defer server.stop()
 	// A browser that writes down what it opens.
@@ -123,7 +124,7 @@ func stopUI(t *testing.T, ui *exec.Cmd) {
 // check permit the links, forms, the stream of queries and the flush of cached answers.
 func TestUIChromium(t *testing.T) {
 	b := chromium.Start(t)
-	dir, port, admin := t.TempDir(), freePort(t), freePort(t)
+	dir, port, admin := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "token"), "secret\n")
 	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%s {\n bind 127.0.0.1\n admin 127.0.0.1:%s {\n  token token\n }\n cache\n whoami\n}\n", port, admin))
 	server := serve(t, dir, "", "-conf", "Corefile")
