@@ -17,9 +17,9 @@ import (
 // eventually waits until ok returns true.
 func eventually(t *testing.T, failure string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after 20s: %s", failure)
+			t.Fatalf("after a minute: %s", failure)
 		}
 	}
 }

@@ -333,7 +333,7 @@ func TestFollowerConflict(t *testing.T) {
 	put(t, filepath.Join(f.flags.ConfigDir, "stubDomains"), `{"a.example": ["10.0.0.1"]}`)
 	put(t, f.flags.Base, "a.example:53 {\n errors\n whoami\n}\n")
 	f.contains("errors")
-	for deadline := time.Now().Add(20 * time.Second); f.errors.Value() == 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); f.errors.Value() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("errors of a ConfigMap with a zone of the template: got 0, want more")
 		}

@@ -52,13 +52,13 @@ func start(t *testing.T, o Options) (base string, log *lines, stop func() error)
 	stop = sync.OnceValue(func() error { cancel(); return <-result })
 	t.Cleanup(func() { _ = stop() })
 	address := regexp.MustCompile(`msg="Serving status pages" address=(\S+)`)
-	for range 1000 {
+	for range 12_000 {
 		if found := address.FindStringSubmatch(log.String()); found != nil {
 			return "http://" + found[1], log, stop
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("no status pages after 5s; log:\n%s", log)
+	t.Fatalf("no status pages after a minute; log:\n%s", log)
 	return "", nil, nil
 }
 
@@ -80,14 +80,14 @@ func get(t *testing.T, url string) (code int, body, contentType string) {
 func waitFor(t *testing.T, url string, code int, text string) (body string) {
 	t.Helper()
 	var got int
-	for range 1000 {
+	for range 6000 {
 		got, body, _ = get(t, url)
 		if got == code && strings.Contains(body, text) {
 			return body
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%s: got %d %q after 1000 requests, want %d %q", url, got, body, code, text)
+	t.Fatalf("%s: got %d %q after 6000 requests, want %d %q", url, got, body, code, text)
 	return ""
 }
 
@@ -174,7 +174,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("Run returned %v, want nil", err)
 	}
 	for i := 0; runtime.NumGoroutine() > before+serving; i++ {
-		if i == 500 {
+		if i == 6000 {
 			buf := make([]byte, 1<<16)
 			t.Fatalf("%d goroutines before, %d after:\n%s", before+serving, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}
