@@ -209,16 +209,16 @@ func (b *bench) serve(change ...func(*folder)) {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			b.t.Error("the source did not return when its context was done")
 		}
 	})
 }
 
-// within waits until ok returns true, and fails after ten seconds.
+// within waits until ok returns true, and fails after a minute.
 func (b *bench) within(what string, ok func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.t.Fatalf("never: %s\nstate:\n%s\ncalls: %q\nlog:\n%s", what, b.sink.state(), b.sink.called(), strings.Join(b.log.with(), "\n"))
 		}
