@@ -45,9 +45,12 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	out := bufio.NewWriter(w)
-	defer out.Flush()
-	e, control := json.NewEncoder(out), http.NewResponseController(w)
+	out, control := bufio.NewWriter(w), http.NewResponseController(w)
+	defer func() { // what was not selected may have taken long
+		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
+		_ = out.Flush()
+	}()
+	e := json.NewEncoder(out)
 	for record := range s.all {
 		if !f.Selects(&record) {
 			continue
@@ -111,6 +114,7 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 		end = "[]\n"
 	}
 	_, _ = out.WriteString(end)
+	_ = control.SetWriteDeadline(time.Now().Add(tailDeadline)) // what was not selected may have taken long
 	_ = out.Flush()
 }
 
