@@ -49,7 +49,7 @@ func TestSplitCommand(t *testing.T) {
 // lines waits until a file has a number of lines, and returns them.
 func lines(t *testing.T, file string, count int) []string {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		text, _ := os.ReadFile(file)
 		if got := strings.Fields(string(text)); len(got) >= count {
 			return got
@@ -67,7 +67,7 @@ func gone(t *testing.T, pid string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); syscall.Kill(n, 0) == nil; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); syscall.Kill(n, 0) == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("process %d: still exists", n)
 		}

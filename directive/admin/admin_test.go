@@ -135,7 +135,7 @@ func (w *world) query(name string) string {
 	w.t.Helper()
 	m := new(mdns.Msg)
 	m.SetQuestion(mdns.Fqdn(name), mdns.TypeA)
-	reply, err := mdns.Exchange(m, w.dns)
+	reply, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(m, w.dns)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -170,11 +170,11 @@ func (w *world) request(method, path string, headers ...string) (int, string) {
 	return reply.StatusCode, string(body)
 }
 
-// eventually fails unless the page has the text within ten seconds.
+// eventually fails unless the page has the text within a minute.
 func (w *world) eventually(path, want string) {
 	w.t.Helper()
 	body := ""
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if _, body = w.request("GET", path); strings.Contains(body, want) {
 			return
 		}

@@ -47,7 +47,7 @@ func (w *world) raw(text string) string {
 		w.t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(conn, text) // the server may refuse it before it has read all
 	reply, _ := io.ReadAll(conn)      // it may reset the connection then
 	return string(reply)
@@ -69,7 +69,7 @@ func ends(t *testing.T, body io.Reader) {
 		if len(rest) > 0 && !bytes.HasSuffix(rest, []byte("\n")) {
 			t.Errorf("the reply ends with %q, want a complete line", rest[max(0, len(rest)-100):])
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the reply does not end, want it to end with its plan")
 	}
 }
@@ -152,7 +152,7 @@ func TestSlowReaders(t *testing.T) {
 	}()
 	// A share of the queries is recorded at this rate.
 	got := ""
-	for deadline := time.Now().Add(20 * time.Second); got == "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); got == "" && time.Now().Before(deadline); {
 		w.query("nosuch.shop.svc.cluster.local")
 		select {
 		case got = <-names:
@@ -189,7 +189,7 @@ func TestSlowReaderOfRecords(t *testing.T) {
 		}
 		defer conn.Close()
 		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = io.WriteString(conn, "GET /v1/records HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); !strings.Contains(line, "200") {
 			t.Fatalf("list %d: got %q and error %v, want 200", i, line, err)
@@ -269,8 +269,8 @@ func TestStopWithTail(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	w.plan.Stop(ctx)
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("the stop took %v, want less than 3s", took)
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("the stop took %v, want less than 20s", took)
 	}
 	_, _ = io.Copy(io.Discard, tail.Body) // the connection has ended
 	if err := w.load(stock); err != nil { // for the cleanup

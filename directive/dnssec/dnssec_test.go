@@ -95,7 +95,7 @@ func verify(t *testing.T, key *mdns.DNSKEY, section []mdns.RR) {
 // A large RRset is signed where all of it is sent, and its reply over UDP has TC.
 func TestLargeRRset(t *testing.T) {
 	addr, key, _ := start(t, mdns.ECDSAP256SHA256, 256)
-	c := &mdns.Client{Timeout: 5 * time.Second}
+	c := &mdns.Client{Timeout: 20 * time.Second}
 	r, _, err := c.Exchange(query("large.example.org.", mdns.TypeA), addr)
 	if err != nil || !r.Truncated {
 		t.Errorf("over UDP: got error %v and\n%v\nwant TC", err, r)
@@ -116,7 +116,7 @@ func TestConcurrentFirstQueries(t *testing.T) {
 		running.Go(func() {
 			for j := range 20 {
 				name := fmt.Sprintf("n%d.any.example.org.", (i*7+j)%20)
-				r, _, err := (&mdns.Client{Timeout: 5 * time.Second}).Exchange(query(name, mdns.TypeA), addr)
+				r, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(query(name, mdns.TypeA), addr)
 				if err != nil || len(r.Answer) != 2 {
 					t.Errorf("%s: got error %v and\n%v\nwant an address and a signature", name, err, r)
 					continue
@@ -142,7 +142,7 @@ func TestConcurrentFirstQueries(t *testing.T) {
 // answered at once.
 func TestRandomNamesFlood(t *testing.T) {
 	addr, key, _ := start(t, mdns.RSASHA256, 2048)
-	c := &mdns.Client{Timeout: 5 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
+	c := &mdns.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
 	ask := func(name string) time.Duration {
 		t.Helper()
 		r, took, err := c.Exchange(query(name, mdns.TypeA), addr)
@@ -198,7 +198,7 @@ func TestRandomNamesFlood(t *testing.T) {
 // A signed answer whose signatures are kept needs few allocations.
 func BenchmarkKept(b *testing.B) {
 	addr, _, _ := start(b, mdns.ECDSAP256SHA256, 256)
-	c := &mdns.Client{Timeout: 5 * time.Second}
+	c := &mdns.Client{Timeout: 20 * time.Second}
 	m := query("www.example.org.", mdns.TypeA)
 	for b.Loop() {
 		if _, _, err := c.Exchange(m, addr); err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	mdns "github.com/miekg/dns"
 
@@ -69,7 +70,7 @@ func TestReloadKeepsSignatures(t *testing.T) {
 		t.Helper()
 		for i := range names {
 			for _, name := range []string{fmt.Sprintf("n%d.any.example.org.", i), fmt.Sprintf("n%d.none.example.org.", i)} {
-				r, err := mdns.Exchange(query(name, mdns.TypeA), addr)
+				r, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(query(name, mdns.TypeA), addr)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -293,7 +293,7 @@ func TestSignReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := signing.Digest(z, second.keys)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if f := readSigned(second.signed, origin); f.digest == want {
 			break
 		} else if time.Now().After(end) {

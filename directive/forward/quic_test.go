@@ -87,7 +87,7 @@ func (u *quicUpstream) serve(c *quic.Conn) {
 			return
 		}
 		u.running.Go(func() {
-			_ = s.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = s.SetReadDeadline(time.Now().Add(time.Minute))
 			packet, err := io.ReadAll(s)
 			if err != nil {
 				return
@@ -168,8 +168,8 @@ func TestQUICUpstreamConnection(t *testing.T) {
 		if !errors.As(err, &closed) || !closed.Remote || closed.ErrorCode != 0 {
 			t.Errorf("the connection ended with %v, want DOQ_NO_ERROR", err)
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the connection has not expired after 10s, want 3s")
+	case <-time.After(time.Minute):
+		t.Error("the connection has not expired after a minute, want 3s")
 	}
 	r.wantAnswer("later.example.", mdns.TypeA, "192.0.2.1")
 }
@@ -212,7 +212,7 @@ func TestQUICUpstreamInvalidReplies(t *testing.T) {
 // After the upstream has restarted without closing its connections, or while it is away, queries
 // do not wait for the connection that was open.
 func TestQUICUpstreamRestart(t *testing.T) {
-	const soon = 1500 * time.Millisecond
+	const soon = exchangeTimeout - time.Second // a busy machine may need seconds
 	ca := newTestCA(t)
 	up := newQUICUpstream(t, ca.config(false), nil)
 	r := newHarness(t, "forward . quic://"+up.addr+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 10s\n max_fails 0\n}")

@@ -59,12 +59,12 @@ func write(t testing.TB, file, text string) {
 // eventually waits until the condition is true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-deadline:
-			t.Fatalf("condition not met within twenty seconds: %s", what)
+			t.Fatalf("condition not met within a minute: %s", what)
 		}
 	}
 }

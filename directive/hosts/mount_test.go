@@ -131,7 +131,7 @@ func dial(t testing.TB, network, at string) *client {
 
 func (c *client) ask(name string) string {
 	m := new(mdns.Msg).SetQuestion(name, mdns.TypeA)
-	_ = c.conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.conn.SetDeadline(time.Now().Add(time.Minute))
 	if err := c.conn.WriteMsg(m); err != nil {
 		return err.Error()
 	}

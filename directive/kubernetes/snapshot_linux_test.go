@@ -57,7 +57,7 @@ func TestSnapshotFullDisk(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f.cancel = cancel
 	f.done.Go(func() { f.run(ctx) })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		services := 0
 		s, err := readFile(f.path)
 		if err == nil {
