@@ -50,7 +50,7 @@ func start(t *testing.T, text string, opts Options, old *Plan) *Plan {
 // ask returns the response code of the answer, or -1 if there is none.
 func ask(network string, at netip.AddrPort, name string) int {
 	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
-	c := dns.Client{Net: network, Timeout: 5 * time.Second}
+	c := dns.Client{Net: network, Timeout: 20 * time.Second}
 	reply, _, err := c.Exchange(m, at.String())
 	if err != nil {
 		return -1

@@ -52,7 +52,7 @@ func TestSupervisor(t *testing.T) {
 	}
 	more := func(n int64) bool {
 		before := s.beats.Load()
-		for deadline := time.Now().Add(20 * time.Second); s.beats.Load() < before+n; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); s.beats.Load() < before+n; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				return false
 			}
@@ -79,7 +79,7 @@ func TestSupervisor(t *testing.T) {
 	port.RemoveReader(&reader)
 	text.Store(two)
 	changed <- struct{}{}
-	for deadline := time.Now().Add(20 * time.Second); s.sockets.Load() != 2*sockets; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); s.sockets.Load() != 2*sockets; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("sockets after the reload: got %d, want %d", s.sockets.Load(), 2*sockets)
 		}

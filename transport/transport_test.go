@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test waits for a condition.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // inline answers A queries with 192.0.2.h, and TXT queries with as many strings
 // of 100 bytes as the first label of the name is.

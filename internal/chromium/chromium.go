@@ -62,7 +62,7 @@ func Start(t *testing.T) *Tab {
 	childTo.Close()
 	t.Cleanup(func() {
 		_, _ = to.Write([]byte(`{"id":0,"method":"Browser.close"}` + "\x00"))
-		stop := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
+		stop := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
 		_ = c.Wait()
 		stop.Stop()
 		to.Close()
@@ -104,7 +104,7 @@ func (b *Tab) try(method string, params, result any) error {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	_ = b.to.SetWriteDeadline(deadline)
 	_ = b.from.SetReadDeadline(deadline)
 	if _, err := b.to.Write(append(text, 0)); err != nil {
@@ -167,7 +167,7 @@ func (b *Tab) tryToEvaluate(expression string) (string, error) {
 // being loaded lacks elements.
 func (b *Tab) Until(what, expression string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		value, err := b.tryToEvaluate("Boolean(" + expression + ")")
 		if value == "true" {
 			return

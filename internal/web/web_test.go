@@ -91,7 +91,7 @@ func TestIncompleteBody(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhalf"); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	reply, err := io.ReadAll(conn)
 	if err != nil || !strings.HasSuffix(string(reply), "one") {
 		t.Errorf("got %q, error %v; want a reply with the page, then EOF", reply, err)

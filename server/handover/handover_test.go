@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // pair returns the two ends of a connection; starting has dialed.
 func pair(t *testing.T) (running, starting *Conn) {

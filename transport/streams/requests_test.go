@@ -85,7 +85,7 @@ func TestRequestsShares(t *testing.T) {
 		t.Errorf("after the answers %d bytes are counted, want %d", used, want)
 	}
 	end()
-	for deadline := time.Now().Add(20 * time.Second); l.requests.used.Load() != 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); l.requests.used.Load() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after the end of the streams %d bytes are counted, want 0", l.requests.used.Load())
 		}
@@ -121,7 +121,7 @@ func TestRequestsUseless(t *testing.T) {
 	if !l.serveFrom(t.Context(), "127.0.7.2:1") {
 		t.Error("another client is refused")
 	}
-	_ = conns["127.0.7.1"].SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conns["127.0.7.1"].SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := conns["127.0.7.1"].Read(make([]byte, 1)); err == nil || isTimeout(err) {
 		t.Errorf("the connection of the client: got error %v, want a closed connection", err)
 	}
