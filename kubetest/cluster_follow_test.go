@@ -53,7 +53,7 @@ func follow(t *testing.T, o cluster.Options) *follower {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Error("Run has not returned after the end of its context")
 		}
 	}

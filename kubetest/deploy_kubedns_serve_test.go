@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
@@ -116,7 +115,7 @@ func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount s
 				}
 				continue
 			}
-			client := dns.Client{Net: strings.ToLower(string(p.Protocol)), Timeout: 5 * time.Second}
+			client := dns.Client{Net: strings.ToLower(string(p.Protocol)), Timeout: replyTime}
 			for name, want := range map[string]string{"kubernetes.default.svc.cluster.local.": "10.96.0.1", "a.stub.example.": "192.0.2.9", "a.example.": "192.0.2.9", "kubernetes.default.east.svc.cluster.local.": "10.96.0.1"} {
 				if p.Protocol == corev1.ProtocolTCP && want == "192.0.2.9" {
 					continue // the other server has no TCP

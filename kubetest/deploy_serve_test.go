@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
@@ -114,7 +113,7 @@ func serveManifests(t *testing.T) {
 		})
 	}
 	for name, network := range map[string]string{"dns": "udp", "dns-tcp": "tcp"} {
-		c := dns.Client{Net: network, Timeout: 5 * time.Second}
+		c := dns.Client{Net: network, Timeout: replyTime}
 		reply, _, err := c.Exchange(new(dns.Msg).SetQuestion("cluster.local.", dns.TypeSOA), fmt.Sprintf("127.0.0.1:%d", ports[name]))
 		if err != nil || len(reply.Answer) != 1 {
 			t.Errorf("%s: %v %v", name, reply, err)

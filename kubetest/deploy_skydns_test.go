@@ -184,7 +184,7 @@ func serveSkyDNS(t *testing.T) {
 	if text := podPage("http://127.0.0.1:10055/metrics"); !strings.Contains(text, `skydns_skydns_dns_request_count_total{system="auth"}`) || !strings.Contains(text, "seamark_etcd_data_age_seconds{") {
 		t.Errorf("got metrics\n%s\nwant skydns_skydns_dns_request_count_total and seamark_etcd_data_age_seconds", text)
 	}
-	reply, err := dns.Exchange(new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA), d.at)
+	reply, err := exchangeUDP(new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA), d.at)
 	if err != nil || len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != 30 {
 		t.Errorf("kubernetes.default.svc.cluster.local A: got %v, error %v, want one record with TTL 30", reply, err)
 	}

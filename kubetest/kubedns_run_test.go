@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -33,7 +33,7 @@ type pod struct {
 func newPod(t *testing.T, srv *Server, more ...string) *pod {
 	t.Helper()
 	p := &pod{T: t, probe: "kubernetes.default.svc.cluster.local"}
-	port, status, metrics := freePort(t), freePort(t), freePort(t)
+	port, status, metrics := freeport.Reserve(t), freeport.Reserve(t), freeport.Reserve(t)
 	p.status, p.metrics = "http://127.0.0.1:"+status, "http://127.0.0.1:"+metrics
 	args := append([]string{
 		"--domain=cluster.local.", "--dns-port=" + port, "--v=2", "--dns-bind-address=127.0.0.1",
@@ -63,7 +63,7 @@ func (p *pod) checkReady() {
 func (p *pod) sidecar(front string) (pages string) {
 	p.Helper()
 	host, port, _ := net.SplitHostPort(front)
-	at := freePort(p.T)
+	at := freeport.Reserve(p.T)
 	program(p.T, "", "sidecar", nil, "--v=2", "--logtostderr", "--prometheus-addr=127.0.0.1", "--prometheus-port="+at,
 		"--dnsmasq-addr="+host, "--dnsmasq-port="+port, "--dnsmasq-poll-interval-ms=1000",
 		fmt.Sprintf("--probe=kubedns,%s,%s,1,SRV", p.kubedns.at, p.probe), fmt.Sprintf("--probe=dnsmasq,%s,%s,1,SRV", front, p.probe))
@@ -139,7 +139,7 @@ func TestKubeDNSPod(t *testing.T) {
 	})
 	p := newPod(t, srv, "--config-dir="+maps.dir)
 	p.checkReady()
-	front := freePort(t)
+	front := freeport.Reserve(t)
 	kubedns := strings.Replace(p.kubedns.at, ":", "#", 1)
 	nanny := program(t, "127.0.0.1:"+front, "dnsmasq-nanny", nil,
 		"-v=2", "-logtostderr", "-configDir="+maps.dir, "-restartDnsmasq=true", "-lameduck=100ms", "--",
@@ -228,7 +228,7 @@ func TestKubeDNSBehindDnsmasq(t *testing.T) {
 	writer(t, srv).fill()
 	p := newPod(t, srv)
 	p.checkReady()
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	kubedns := strings.Replace(p.kubedns.at, ":", "#", 1)
 	front := exec.Command(dnsmasq, "-k", "--cache-size=1000", "--no-negcache", "--dns-loop-detect", "--log-facility=-",
 		"--server=/cluster.local/"+kubedns, "--server=/in-addr.arpa/"+kubedns, "--server=/ip6.arpa/"+kubedns,
@@ -365,7 +365,7 @@ func TestKubeDNSConfigAlternates(t *testing.T) {
 func TestNannyHostsFileChanges(t *testing.T) {
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
 	maps := newVolume(t, map[string]string{"key": "10.2.0.1 node1.hadoop\n"})
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	nanny := program(t, "127.0.0.1:"+port, "dnsmasq-nanny", nil, "-logtostderr", "-lameduck=0s", "-configDir="+t.TempDir(), "--",
 		"-k", "--cache-size=1000", "--no-resolv", "--server="+strings.Replace(world, ":", "#", 1),
 		"--addn-hosts="+filepath.Join(maps.dir, "key"), "--no-hosts", "--port="+port, "--listen-address=127.0.0.1")
@@ -384,7 +384,7 @@ func version(t *testing.T, at, name string) string {
 	t.Helper()
 	m := new(dns.Msg).SetQuestion(name, dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
-	reply, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(m, at)
+	reply, _, err := (&dns.Client{Timeout: replyTime}).Exchange(m, at)
 	return answer(reply, err)
 }
 

@@ -112,8 +112,8 @@ func TestKubeDNSConfigMap(t *testing.T) {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(5 * time.Second):
-			t.Error("Run did not return within 5s of the end of its context")
+		case <-time.After(patience):
+			t.Errorf("Run did not return within %v of the end of its context", patience)
 		}
 	}()
 	const none = ""

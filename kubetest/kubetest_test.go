@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a test waits for an event.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // start starts a server for a test.
 func start(t *testing.T) *Server {

@@ -2,7 +2,6 @@ package kubetest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // A process is one of the binary's commands, run by the name of the program that
@@ -71,21 +71,6 @@ func (p *process) terminate() {
 	}
 }
 
-// freePort returns a port that is free for UDP and TCP.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		ln := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
-		conn, err := net.ListenPacket("udp4", ln.Addr().String())
-		_ = ln.Close()
-		if err == nil {
-			_ = conn.Close()
-			_, port, _ := net.SplitHostPort(ln.Addr().String())
-			return port
-		}
-	}
-}
-
 // upstream starts a DNS server outside the cluster that serves these records
 // only.
 func upstream(t *testing.T, records ...string) (at string) {
@@ -118,7 +103,7 @@ func upstream(t *testing.T, records ...string) (at string) {
 // serveDNS serves UDP and TCP on a loopback port until the test ends.
 func serveDNS(t *testing.T, handle dns.HandlerFunc) (at string) {
 	t.Helper()
-	at = "127.0.0.1:" + freePort(t)
+	at = "127.0.0.1:" + freeport.Reserve(t)
 	for _, network := range []string{"udp", "tcp"} {
 		started := make(chan struct{})
 		s := &dns.Server{Addr: at, Net: network, Handler: handle, NotifyStartedFunc: func() { close(started) }}

@@ -17,9 +17,10 @@ import (
 const (
 	// replyTime is the time after which a query counts as lost; no query of these
 	// tests waits for another server.
-	replyTime = 5 * time.Second
-	// soon bounds the time until a change is answered.
-	soon = time.Second
+	replyTime = 20 * time.Second
+	// soon bounds the time until a change is answered, which takes milliseconds on an idle
+	// machine. Polls and retries take longer.
+	soon = 4 * time.Second
 )
 
 // A lookup is a query and its only right answer: the response code and the data
@@ -56,6 +57,12 @@ func answer(reply *dns.Msg, err error) string {
 
 // message returns the query's packet.
 func (q lookup) message() *dns.Msg { return new(dns.Msg).SetQuestion(q.name+".", q.qtype) }
+
+// exchangeUDP sends a message over UDP and returns the reply.
+func exchangeUDP(m *dns.Msg, at string) (*dns.Msg, error) {
+	reply, _, err := (&dns.Client{Timeout: replyTime}).Exchange(m, at)
+	return reply, err
+}
 
 // ask sends a query once, by udp or tcp.
 func (d *daemon) ask(network string, q lookup) string {

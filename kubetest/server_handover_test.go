@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"github.com/seamark/seamark/internal/freeport"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,7 +21,7 @@ func TestServerHandoverWithoutAPI(t *testing.T) {
 	if err := os.WriteFile(corefile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := "127.0.0.1:" + freePort(t)
+	at := "127.0.0.1:" + freeport.Reserve(t)
 	run := func() *process {
 		return program(t, at, "seamark", nil, "serve", "--listen", at, "--conf", corefile)
 	}

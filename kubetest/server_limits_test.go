@@ -48,7 +48,7 @@ func (g *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		close(g.open)
 	}
 	g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(r.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	select {
 	case <-g.open:
@@ -81,8 +81,8 @@ func TestServerLimits(t *testing.T) {
 	t.Cleanup(p.Close)
 	t.Run("none", func(t *testing.T) {
 		most, third := behindBarrier(t, p)
-		if most != 3 || third > 400*time.Millisecond {
-			t.Errorf("without limits: got %d requests at a time, the third after %v; want 3, within 400ms", most, third)
+		if most != 3 || third > 2*time.Second {
+			t.Errorf("without limits: got %d requests at a time, the third after %v; want 3, within 2s", most, third)
 		}
 	})
 	for limit := 1; limit <= 2; limit++ {
@@ -93,12 +93,12 @@ func TestServerLimits(t *testing.T) {
 		})
 	}
 	t.Run("apiserver_qps", func(t *testing.T) {
-		if _, third := behindBarrier(t, p, "apiserver_qps 4", "apiserver_burst 1"); third < 450*time.Millisecond || third > 3*time.Second {
+		if _, third := behindBarrier(t, p, "apiserver_qps 4", "apiserver_burst 1"); third < 450*time.Millisecond || third > 5*time.Second {
 			t.Errorf("the third request came after %v, want half a second", third)
 		}
 	})
 	t.Run("apiserver_burst", func(t *testing.T) {
-		if _, third := behindBarrier(t, p, "apiserver_qps 0.1", "apiserver_burst 3"); third > 2*time.Second {
+		if _, third := behindBarrier(t, p, "apiserver_qps 0.1", "apiserver_burst 3"); third > 5*time.Second {
 			t.Errorf("the third request came after %v, want it at once and not after 20 s", third)
 		}
 	})

@@ -41,8 +41,8 @@ func TestServerOutage(t *testing.T) {
 		if young > old || now > old {
 			t.Errorf("the age of the data was %.2f s, then %.2f s, and %.2f s after a change: want it to grow and then to fall", young, old, now)
 		}
-		if took > 2*time.Second {
-			t.Errorf("time until the change was served: got %v, want at most 2s", took)
+		if took > 10*time.Second {
+			t.Errorf("time until the change was served: got %v, want at most 10s", took)
 		}
 		d.checkReady(true)
 	}

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/miekg/dns"
 )
 
 // A reload that leaves the kubernetes directive unchanged keeps its watches and
@@ -61,7 +59,7 @@ func TestServerReloadChanges(t *testing.T) {
 	web := lookupA("web.shop.svc.cluster.local", "")
 	for i, ttl := range []uint32{30, 60, 5} {
 		d.reload(corefileOf(option, fmt.Sprintf("ttl %d", ttl)))
-		reply := must(dns.Exchange(web.message(), d.at))(t)
+		reply := must(exchangeUDP(web.message(), d.at))(t)
 		if len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != ttl {
 			t.Errorf("after the reload: got\n%s\nwant TTL %d", reply, ttl)
 		}

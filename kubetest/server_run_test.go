@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 )
@@ -186,7 +186,5 @@ func (d *daemon) checkReady(ready bool) {
 // freeAddress returns a free loopback address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
-	defer ln.Close()
-	return ln.Addr().String()
+	return "127.0.0.1:" + freeport.Reserve(t)
 }

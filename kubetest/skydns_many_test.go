@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/kubetest/gate"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -63,7 +64,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 		t.Fatalf("building the binary: got error %v, want none\n%s", err, out)
 	}
 	s := startManyKeys(t)
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	p := &process{daemon: &daemon{T: t, at: "127.0.0.1:" + port}, ended: make(chan error, 1)}
 	front := must(gate.New(nil))(t)
 	t.Cleanup(front.Close)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -65,7 +66,7 @@ func readReplay(t *testing.T, file string) (r replay) {
 // startUpstream starts an upstream for external names, which follows CNAME records.
 func (r *replay) startUpstream(t *testing.T) (at string) {
 	t.Helper()
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	handle := dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
 		reply := new(dns.Msg).SetReply(m)
 		reply.RecursionAvailable = true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/kubetest/gate"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -23,7 +24,7 @@ type skyDNS struct {
 
 func startSkyDNS(t *testing.T, etcd string, env []string, more ...string) *skyDNS {
 	t.Helper()
-	port, metrics := freePort(t), freePort(t)
+	port, metrics := freeport.Reserve(t), freeport.Reserve(t)
 	env = append([]string{"PROMETHEUS_PORT=" + metrics, "ETCD_MACHINES=" + etcd, "SKYDNS_ADDR=127.0.0.1:" + port, "SKYDNS_DOMAIN=skydns.test."}, env...)
 	return &skyDNS{program(t, "127.0.0.1:"+port, "skydns", env, more...), "http://127.0.0.1:" + metrics}
 }
@@ -66,7 +67,7 @@ func TestSkyDNS(t *testing.T) {
 	if got := p.ttl(lookupA("web.east.skydns.test", "")); got != 3600 {
 		t.Errorf("TTL of web.east.skydns.test: got %d, want 3600", got)
 	}
-	reply := must(dns.Exchange(new(dns.Msg).SetQuestion("skydns.test.", dns.TypeSOA), p.at))(t)
+	reply := must(exchangeUDP(new(dns.Msg).SetQuestion("skydns.test.", dns.TypeSOA), p.at))(t)
 	if !strings.Contains(reply.String(), "me.example.") {
 		t.Errorf("SOA of skydns.test: got %s, want the hostmaster me.example.", reply)
 	}

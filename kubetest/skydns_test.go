@@ -122,7 +122,7 @@ func (d *daemon) isReadyNow() bool {
 // ttl returns the TTL of an answer's first record.
 func (d *daemon) ttl(q lookup) uint32 {
 	d.Helper()
-	reply := must(dns.Exchange(q.message(), d.at))(d.T)
+	reply := must(exchangeUDP(q.message(), d.at))(d.T)
 	if len(reply.Answer) == 0 {
 		d.Fatalf("%s: got %s, want an answer", q, reply)
 	}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // TestSoakMemory runs the server in a memory control group of 64 MB with 10,000
@@ -51,7 +52,7 @@ func TestSoakMemory(t *testing.T) {
 	t.Cleanup(s.proxy.Close)
 	s.corefile = filepath.Join(t.TempDir(), "Corefile")
 	s.writeCorefile(s.text(0))
-	at := "127.0.0.1:" + freePort(t)
+	at := "127.0.0.1:" + freeport.Reserve(t)
 	s.server = group.run(t, at, binary, "serve", "--listen", at, "--conf", s.corefile)
 	s.server.await(shopNames()...)
 	t.Logf("with %d Services: %s", largeServices, group)

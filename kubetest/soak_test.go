@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/freeport"
 )
 
 // TestSoak runs the server's binary between an API server, two upstreams and four
@@ -89,7 +90,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	s.upstream = newFaultyUpstream(t)
 	s.corefile = filepath.Join(t.TempDir(), "Corefile")
 	s.writeCorefile(s.text(0))
-	port := freePort(t)
+	port := freeport.Reserve(t)
 	s.server = program(t, "127.0.0.1:"+port, "seamark", nil, "serve", "--listen", "127.0.0.1:"+port, "--conf", s.corefile)
 	s.server.await(shopNames()...)
 

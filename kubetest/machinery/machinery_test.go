@@ -14,7 +14,7 @@ import (
 )
 
 // patience bounds the wait for an event that should come at once.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Several servers, one after the other and two at once, leave no goroutine behind.
 func TestStartStopLeavesNoGoroutine(t *testing.T) {
