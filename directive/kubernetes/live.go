@@ -65,7 +65,9 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 	}
 	h.live = l
 	for _, z := range h.transferred {
-		z.live = l.zone(z.name)
+		if z.live == nil { // l is kept: else its task reads the field already
+			z.live = l.zone(z.name)
+		}
 	}
 	return nil
 }
