@@ -28,6 +28,7 @@ func scenarios() []scenario {
 		{"paths", true, false, (*bench).ways, "cached names and TCP beside our own UDP; a TCP connection for each query beside Knot"},
 		{"encrypted", true, false, (*bench).encrypted, "DoT and DoH on persistent connections beside Unbound and NSD, and DoQ"},
 		{"abuse", false, false, (*bench).abuse, "memory and the answers to another client while one abuses HTTP/2"},
+		{"transfer", false, false, (*bench).transfer, "CPU and bytes of a change that secondaries transfer by IXFR"},
 		{"admin", false, false, (*bench).admin, "CPU and memory without and with the directive admin"},
 		{"node", false, false, (*bench).node, "CPU per answer to a pod and memory of the cache of a node, in network namespaces"},
 		{"idle", true, false, (*bench).idle, "CPU per query at 1,000 queries a second"},

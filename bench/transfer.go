@@ -1,0 +1,292 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// transferServices is the size of the cluster, which 100 secondaries can hold.
+	transferServices = 200
+	// changesPerRound is the number of changes in a round, and changeInterval the time from one
+	// to the next: long enough for 100 secondaries to transfer each change by itself.
+	changesPerRound = 10
+	changeInterval  = 500 * time.Millisecond
+)
+
+// transfer measures what a change of a cluster costs the primary and its secondaries, which
+// follow by NOTIFY and IXFR.
+func (b *bench) transfer(ctx context.Context) error {
+	for _, n := range []int{0, 1, 10, 100} {
+		if err := b.transferTo(ctx, n); err != nil {
+			return fmt.Errorf("%d secondaries: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// transferTo measures it with n secondaries.
+func (b *bench) transferTo(ctx context.Context, n int) error {
+	defer b.stopServers()
+	c, err := b.newChangedFolder()
+	if err != nil {
+		return err
+	}
+	primary, secondaries, between, err := b.startTransfers(ctx, c, n)
+	if err != nil {
+		return err
+	}
+	defer between.close()
+	length := changesPerRound * changeInterval
+	var atPrimary, atSecondaries, sizes, transfers []float64
+	for range b.rounds {
+		idle, err := timeOf(primary, secondaries, func() error { return pause(ctx, length) })
+		if err != nil {
+			return err
+		}
+		bytes, connections := between.bytes.Load(), between.connections.Load()
+		busy, err := timeOf(primary, secondaries, func() error {
+			for range changesPerRound {
+				if err := c.change(); err != nil {
+					return err
+				}
+				if err := pause(ctx, changeInterval); err != nil {
+					return err
+				}
+			}
+			for _, s := range append(secondaries, primary) {
+				if err := s.await(ctx, c.query()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		each := func(d time.Duration) float64 { return d.Seconds() * 1e3 / changesPerRound }
+		atPrimary = append(atPrimary, each(busy.primary-idle.primary))
+		if n > 0 {
+			atSecondaries = append(atSecondaries, each(busy.secondaries-idle.secondaries)/float64(n))
+			sizes = append(sizes, float64(between.bytes.Load()-bytes)/changesPerRound)
+			transfers = append(transfers, float64(between.connections.Load()-connections)/changesPerRound)
+		}
+	}
+	with := fmt.Sprintf(" for a change, %d secondaries", n)
+	key := fmt.Sprintf("transfer/%d/", n)
+	b.number(key+"primary", "CPU of the primary"+with, "ms", atPrimary...)
+	if n > 0 {
+		b.number(key+"secondary", "CPU of each secondary"+with, "ms", atSecondaries...)
+		b.number(key+"bytes", "TCP payload of one secondary, both directions,"+with, "bytes", sizes...)
+		b.number(key+"connections", "transfers of one secondary"+with, "", transfers...)
+	}
+	return nil
+}
+
+// startTransfers starts a primary and n secondaries, the first of which reaches the primary by
+// a relay, and waits until they answer.
+func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (primary *server, secondaries []*server, between *relay, err error) {
+	var ports []netip.AddrPort // the first is the primary's
+	to := "*"
+	for len(ports) <= n {
+		port, err := freeAddress()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if slices.Contains(ports, port) {
+			continue
+		}
+		if len(ports) > 0 {
+			to += " " + port.String()
+		}
+		ports = append(ports, port)
+	}
+	if between, err = newRelay(ports[0]); err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			between.close()
+		}
+	}()
+	for i, port := range ports {
+		directives := lines(`
+    kubernetes cluster.local {
+       manifests "%s"
+    }
+    transfer {
+       to %s
+    }
+`, c.dir, to)
+		if i > 0 {
+			from := ports[0]
+			if i == 1 {
+				from = between.addr
+			}
+			directives = lines(`
+    secondary cluster.local {
+       transfer from %s
+    }
+`, from)
+		}
+		conf, err := b.file(fmt.Sprintf("Corefile-transfer-%d", i), fmt.Sprintf(".:%d {\n    bind 127.0.0.1\n%s}\n", port.Port(), directives))
+		if err != nil {
+			return nil, nil, between, err
+		}
+		s, err := b.spawn("seamark", port, b.binary, "serve", "--conf", conf)
+		if err != nil {
+			return nil, nil, between, err
+		}
+		if err := s.await(ctx, c.query()); err != nil {
+			return nil, nil, between, err
+		}
+		if i == 0 {
+			primary = s
+		} else {
+			secondaries = append(secondaries, s)
+		}
+	}
+	return primary, secondaries, between, pause(ctx, b.settle())
+}
+
+// A transferTime is CPU time of a primary, and of its secondaries together.
+type transferTime struct{ primary, secondaries time.Duration }
+
+// timeOf returns the CPU time of the servers while f runs.
+func timeOf(primary *server, secondaries []*server, f func() error) (transferTime, error) {
+	before, err := totalTime(primary, secondaries)
+	if err != nil {
+		return before, err
+	}
+	if err := f(); err != nil {
+		return before, err
+	}
+	after, err := totalTime(primary, secondaries)
+	return transferTime{after.primary - before.primary, after.secondaries - before.secondaries}, err
+}
+
+func totalTime(primary *server, secondaries []*server) (t transferTime, err error) {
+	if t.primary, err = cpuTime(primary.pid()); err != nil {
+		return t, err
+	}
+	for _, s := range secondaries {
+		d, err := cpuTime(s.pid())
+		if err != nil {
+			return t, err
+		}
+		t.secondaries += d
+	}
+	return t, nil
+}
+
+// A changedFolder is a folder of manifests with a small cluster and a file of its own for the
+// Service that changes, so that a change costs little to read.
+type changedFolder struct {
+	dir     string
+	service service
+	changes int
+}
+
+func (b *bench) newChangedFolder() (*changedFolder, error) {
+	b.spawned++
+	c := &changedFolder{dir: filepath.Join(b.dir, fmt.Sprintf("transfer-%d", b.spawned))}
+	c.service = service{name: "changing", namespace: "ns-0"}
+	for i := range perMoving {
+		c.service.endpoints = append(c.service.endpoints, address(10, 251, 0, i+1))
+	}
+	if err := populate(transferServices).writeManifests(c.dir); err != nil {
+		return nil, err
+	}
+	return c, c.write()
+}
+
+// write replaces the file of the changing Service.
+func (c *changedFolder) write() error {
+	var text bytes.Buffer
+	c.service.writeService(&text)
+	c.service.writeSlice(&text)
+	name := filepath.Join(c.dir, "changing.yaml")
+	if err := os.WriteFile(c.dir+".new", text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(c.dir+".new", name)
+}
+
+// change gives the first endpoint another address.
+func (c *changedFolder) change() error {
+	c.changes++
+	c.service.endpoints[0] = newAddress(c.changes)
+	return c.write()
+}
+
+// query returns the query whose answer has the last change.
+func (c *changedFolder) query() *lookup {
+	var want []string
+	for _, ip := range c.service.endpoints {
+		want = append(want, "A "+ip.String())
+	}
+	return newLookup(c.service.fqdn(), dns.TypeA, false, dns.RcodeSuccess, want...)
+}
+
+// A relay passes TCP connections on to a server, and counts them and their bytes.
+type relay struct {
+	addr               netip.AddrPort
+	listener           net.Listener
+	bytes, connections atomic.Int64
+}
+
+func newRelay(to netip.AddrPort) (*relay, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &relay{addr: l.Addr().(*net.TCPAddr).AddrPort(), listener: l}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			r.connections.Add(1)
+			go r.pass(c, to)
+		}
+	}()
+	return r, nil
+}
+
+func (r *relay) close() { r.listener.Close() }
+
+// pass passes one connection on until both sides have closed it.
+func (r *relay) pass(c net.Conn, to netip.AddrPort) {
+	defer c.Close()
+	s, err := net.Dial("tcp4", to.String())
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	copied := func(to, from net.Conn) {
+		n, _ := io.Copy(to, from) // an error ends the connection
+		r.bytes.Add(n)
+		_ = to.(*net.TCPConn).CloseWrite()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		copied(s, c)
+	}()
+	copied(c, s)
+	<-done
+}
