@@ -148,7 +148,9 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 		log.Warn("Flag has another meaning than in node-cache", "reason", note)
 	}
 	o := p.options(log)
-	o.Port = options.Port
+	// One reader serves all pods: its batches are larger, and a flood uses one processor of the
+	// node at most.
+	o.Port, o.Readers = options.Port, 1
 	count := setupErrors(o.Metrics, worker)
 	f, err := nodecache.NewFollower(options, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log, count("configmap"))
 	if err != nil {

@@ -84,7 +84,8 @@ func TestNodeAddressRemoved(t *testing.T) {
 		name := n.interfaceOf(ip)
 		n.ip("addr del " + address + " dev " + name)
 		n.eventually("address "+ip, p, func() bool { return n.interfaceOf(ip) == name })
-		n.answered(n.dial("udp", ip), byNode)
+		// The address is listed a moment before the kernel delivers packets to it.
+		n.eventually("answer at "+ip, p, func() bool { return answer(n.dial("udp", ip), time.Second) == byNode })
 	}
 	n.eventually("two warnings about removed addresses", p, func() bool {
 		return strings.Count(p.log.String(), "Address was removed, added it again") == 2

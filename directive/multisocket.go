@@ -21,8 +21,8 @@ func (m *Multisocket) Sockets() int { return m.sockets }
 // The server opens N UDP sockets for each address of the server block (1 to
 // 1024) with one reader each, and the kernel distributes clients over them. The
 // default for N, and the number without the directive, is the number of CPUs
-// that the process may use, by its CPU limit, too; so you rarely need multisocket. TCP always has one
-// socket.
+// that the process may use, by its CPU limit, too; so you rarely need multisocket. Without the
+// directive the command node has one. TCP always has one socket.
 //
 // Of the server blocks that listen on the same address, the first with
 // multisocket decides. An address that stays open over a reload keeps its number

@@ -38,6 +38,9 @@ type Options struct {
 	// MaxParked is the number of queries with goroutines that may be parked; zero
 	// depends on the memory limit.
 	MaxParked int
+	// Readers is the number of UDP readers of an address for which the directive
+	// multisocket sets none; zero is one for each processor.
+	Readers int
 
 	Log *slog.Logger
 	// Level, if not nil, is the level of Log. Starting a plan sets it to debug or

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -117,7 +118,7 @@ func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
 	hasTLS := s.scheme != config.DNS && s.tls() != nil
 	return config.Keep(p.start, listenerKey{s.scheme, hasTLS, s.addr}, func() (l Listener, err error) {
 		o := transport.Options{
-			Readers: s.sockets(), Inherited: p.opts.Inherited, Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
+			Readers: cmp.Or(s.sockets(), p.opts.Readers), Inherited: p.opts.Inherited, Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
 		}
 		if hasTLS {
 			o.TLS = new(transport.TLS)
