@@ -105,8 +105,9 @@ func chartRules(t *testing.T) (all []rbacv1.PolicyRule) {
 	_, text, found := strings.Cut(text, "\n-- admin with token_review and pods --\n")
 	text, _, _ = strings.Cut(text, "\n-- ")
 	for line := range strings.Lines(text) {
-		rule, ok := strings.CutPrefix(line, "# want ClusterRole rules.")
-		if _, rule, ok = strings.Cut(rule, " {"); !ok || !strings.Contains(line, "reviews") {
+		rule, isRule := strings.CutPrefix(line, "# want ClusterRole rules.")
+		_, rule, isObject := strings.Cut(rule, " {")
+		if !isRule || !isObject || !strings.Contains(line, "reviews") {
 			continue
 		}
 		var r rbacv1.PolicyRule
