@@ -91,8 +91,8 @@ type nodeServer struct {
 	*network
 }
 
-// nodeServers returns the contenders. Those that do not set up the node themselves find it
-// as node-cache does it, but for Seamark's capture none: it has no rules.
+// nodeServers returns the contenders. The node of a contender that does not set it up itself has
+// the rules of node-cache, except that capture none of Seamark has no rules.
 func (b *bench) nodeServers(corefile, answers string) []*nodeServer {
 	ours := func(capture string) []string {
 		return []string{b.binary, "node", "-capture", capture, "-localip", nodeLocal + "," + nodeCluster, "-conf", corefile, "-corefile", corefile + "." + capture, "-basecorefile", corefile, "-kubednscm", b.dir}

@@ -98,11 +98,9 @@ func TestUDPFairShares(t *testing.T) {
 		return quiet == last
 	})
 	for i, c := range clients[:polite] {
-		// Some replies are to queries that were sent before. A process that gets a tenth of a CPU
-		// in turns has a capacity that changes faster than the limits, and loses one in nine;
-		// without limits it would lose most. TestSharesSimulated has the exact bounds.
-		if sent, got := c.sent-sent[i], c.got.Load()-got[i]; got < sent*3/4 {
-			t.Errorf("client %d sent %d queries and got %d replies, want 3 of 4", i, sent, got)
+		// Some replies are to queries that were sent before.
+		if sent, got := c.sent-sent[i], c.got.Load()-got[i]; got < sent*9/10 {
+			t.Errorf("client %d sent %d queries and got %d replies, want 9 of 10", i, sent, got)
 		}
 	}
 	sentGreedy, gotGreedy := greedy.sent-sent[polite], greedy.got.Load()-got[polite]

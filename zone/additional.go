@@ -6,9 +6,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// additionals keeps additional sections of one version of a zone, so that the targets of an
-// RRset are looked up once. It keeps those that are needed first, up to a bound: then its
-// readers no longer write to memory that they share.
+// additionals caches additional sections of one version of a zone, so that the targets of an
+// RRset are looked up once. It is filled in the order of the queries up to a limit, and nothing
+// is evicted: once it is full, queries do not write to shared memory.
 type additionals struct {
 	room  atomic.Int64 // bytes that may be added
 	slots atomic.Pointer[[]atomic.Pointer[additional]]
