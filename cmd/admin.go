@@ -9,9 +9,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/miekg/dns"
 	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
 )
 
@@ -133,11 +133,14 @@ var commonTypes = []string{"A", "AAAA", "CNAME", "SRV", "PTR", "TXT", "MX", "NS"
 
 // recordType returns the type of a flag in upper case.
 func recordType(flag, value string) (string, error) {
-	value = strings.ToUpper(value)
-	if _, ok := dns.StringToType[value]; value != "" && !ok {
-		return "", fmt.Errorf("--%s: want a record type such as SRV, got %q", flag, value)
+	if value == "" {
+		return "", nil
 	}
-	return value, nil
+	t, ok := wire.ParseType(value)
+	if !ok {
+		return "", fmt.Errorf("--%s: want a record type such as SRV or TYPE65, got %q", flag, value)
+	}
+	return t.String(), nil
 }
 
 func (p *program) cacheCommand() *cobra.Command {

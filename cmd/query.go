@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -15,6 +13,7 @@ import (
 	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/internal/resolvconf"
 	"github.com/seamark/seamark/internal/stub"
+	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
 )
 
@@ -111,15 +110,11 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 
 func queryTypes(names []string) (types []uint16, err error) {
 	for _, name := range names {
-		t, ok := dns.StringToType[strings.ToUpper(name)]
-		if number, found := strings.CutPrefix(strings.ToUpper(name), "TYPE"); !ok && found { // RFC 3597
-			n, err := strconv.ParseUint(number, 10, 16)
-			t, ok = uint16(n), err == nil
-		}
+		t, ok := wire.ParseType(name)
 		if !ok {
 			return nil, fmt.Errorf("want a record type such as SRV or TYPE65, got %q", name)
 		}
-		types = append(types, t)
+		types = append(types, uint16(t))
 	}
 	if types == nil {
 		types = []uint16{dns.TypeA, dns.TypeAAAA}

@@ -145,7 +145,29 @@ func (t Type) mnemonic() string {
 	case 257:
 		return "CAA"
 	}
+	for _, r := range rareTypes() {
+		if r.t == t {
+			return r.name
+		}
+	}
 	return ""
+}
+
+// A rareType is a type that is known by its mnemonic alone.
+type rareType struct {
+	t    Type
+	name string
+}
+
+func rareTypes() [49]rareType {
+	return [...]rareType{
+		{3, "MD"}, {4, "MF"}, {7, "MB"}, {8, "MG"}, {9, "MR"}, {10, "NULL"}, {14, "MINFO"}, {19, "X25"}, {20, "ISDN"}, {21, "RT"},
+		{23, "NSAP-PTR"}, {24, "SIG"}, {25, "KEY"}, {26, "PX"}, {27, "GPOS"}, {30, "NXT"}, {31, "EID"}, {32, "NIMLOC"}, {34, "ATMA"}, {42, "APL"}, {45, "IPSECKEY"},
+		{49, "DHCID"}, {53, "SMIMEA"}, {55, "HIP"}, {56, "NINFO"}, {57, "RKEY"}, {58, "TALINK"}, {61, "OPENPGPKEY"}, {62, "CSYNC"},
+		{63, "ZONEMD"}, {100, "UINFO"}, {101, "UID"}, {102, "GID"}, {103, "UNSPEC"}, {104, "NID"}, {105, "L32"}, {106, "L64"},
+		{107, "LP"}, {108, "EUI48"}, {109, "EUI64"}, {128, "NXNAME"}, {249, "TKEY"}, {253, "MAILB"}, {254, "MAILA"}, {258, "AVC"},
+		{260, "AMTRELAY"}, {261, "RESINFO"}, {32768, "TA"}, {32769, "DLV"},
+	}
 }
 
 // ParseType parses a type in any letter case: a mnemonic or TYPE123 (RFC 3597).
@@ -155,7 +177,12 @@ func ParseType(s string) (Type, bool) {
 		t, err := strconv.ParseUint(n, 10, 16)
 		return Type(t), err == nil
 	}
-	for t := range Type(1 << 9) { // all known mnemonics are below
+	for _, r := range rareTypes() {
+		if r.name == s {
+			return r.t, true
+		}
+	}
+	for t := range Type(1 << 9) { // all other mnemonics are below
 		if s != "" && t.mnemonic() == s {
 			return t, true
 		}

@@ -1,6 +1,22 @@
 package wire
 
-import "testing"
+import (
+	"testing"
+
+	mdns "github.com/miekg/dns"
+)
+
+// Each mnemonic is parsed to the type whose String it is, and those are all that the library knows.
+func TestTypeMnemonics(t *testing.T) {
+	for name, n := range mdns.StringToType {
+		if n == 0 || n == 65535 { // reserved: the library's names are none of RFC 1035
+			continue
+		}
+		if got, ok := ParseType(name); uint16(got) != n || !ok || Type(n).String() != name {
+			t.Errorf("ParseType(%q): got %d and %v, and String %q, want %d", name, got, ok, Type(n).String(), n)
+		}
+	}
+}
 
 func TestParseType(t *testing.T) {
 	for s, want := range map[string]Type{"A": 1, "aaaa": 28, "HTTPS": 65, "TYPE65": 65, "type0": 0, "CAA": 257, "ANY": 255} {

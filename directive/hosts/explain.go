@@ -30,6 +30,9 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	}
 	x := h.table.index.Load()
 	addr, reverse := reversed(q.Name())
+	if v == dns.Done && q.RCode == wire.NoError && q.Answer.Empty() {
+		add("the name has no %s records", q.Type)
+	}
 	if reverse && len(x.namesOf(addr)) > 0 {
 		return append(causes, h.lines(func(a netip.Addr, _ []byte) bool { return a == addr })...)
 	}

@@ -86,7 +86,9 @@ func (e *explanation) name() {
 	case last == "svc" && e.depth == 1:
 		e.add("svc has no records of its own; the names of Services are below it")
 	case last == "svc" && e.depth == 2:
-		e.namespaceName(e.label(0))
+		if !e.namespaceName(e.label(0)) {
+			e.nearestService(string(e.label(0)), "")
+		}
 	case last == "svc":
 		e.service()
 	case last == "pod" && !e.zone.multicluster:
@@ -241,7 +243,9 @@ func (e *entry) countEndpoints() (served, all int) {
 func (e *explanation) below(svc *entry, name, namespace string) {
 	prefix := e.depth - e.ownLabels()
 	if prefix == 0 {
-		e.missingType(svc)
+		if !svc.externalName {
+			e.missingType(true)
+		}
 		return
 	}
 	last := string(e.label(prefix - 1))
@@ -285,20 +289,20 @@ func (e *explanation) topology(zone string, prefer bool) {
 	}
 }
 
-// missingType explains an answer without records of the query's type.
-func (e *explanation) missingType(svc *entry) {
-	a := e.q.Answer
-	if e.q.RCode != wire.NoError || a.Count[wire.Answers] > 0 || svc.externalName {
+// missingType explains an answer without records of the query's type. addresses reports
+// whether the name is that of a Service or a Pod.
+func (e *explanation) missingType(addresses bool) {
+	if e.q.RCode != wire.NoError || e.q.Answer.Count[wire.Answers] > 0 {
 		return
 	}
 	switch t := e.q.Type; {
-	case t == wire.TypeA || t == wire.TypeAAAA:
+	case addresses && (t == wire.TypeA || t == wire.TypeAAAA):
 		family := "IPv4"
 		if t == wire.TypeAAAA {
 			family = "IPv6"
 		}
 		e.add("it has no %s address, so the answer has no records", family)
-	case t == wire.TypeSRV:
+	case addresses && t == wire.TypeSRV:
 		e.add("it has no ports, so the answer has no records")
 	default:
 		e.add("the name has no %s records", t)

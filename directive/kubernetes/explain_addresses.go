@@ -27,6 +27,7 @@ func (e *explanation) pod() {
 		case e.q.RCode == wire.NXDomain || !e.hasPod(string(e.q.Name()[e.q.LabelOffset(1):e.q.LabelOffset(2)]), ip):
 			e.add("pods verified: no Pod of the namespace has the address %s", ip)
 		default:
+			e.missingType(true)
 			e.podsWith(string(e.label(1)), ip)
 		}
 	}
@@ -46,6 +47,7 @@ func (e *explanation) reverse() {
 		e.add("the name is that of the network %s, which has no records of its own", prefix)
 		return
 	}
+	e.missingType(false)
 	ip, found := prefix.Addr(), 0
 	for i, x := range [2]*reverseIndex{&e.index.reverse, &e.index.claims} {
 		for near := x.within(prefix); near.advance() && found < 10; {

@@ -54,13 +54,15 @@ type Step struct {
 	View      string `json:"view,omitempty"`
 	Directive string `json:"directive"`
 	// Verdict is passed, answered, dropped or failed; changed if the directive has passed the
-	// query and changed the answer of one below; of the directive view, which selects a server
-	// block, matched or skipped.
+	// query and changed the answer of one below; skipped if one above, such as cache, has
+	// answered in its place; of the directive view, which selects a server block, matched or
+	// skipped.
 	Verdict   string      `json:"verdict"`
 	Causes    []dns.Cause `json:"causes,omitempty"`
 	Upstreams []Exchange  `json:"upstreams,omitempty"`
 
 	index  int
+	waits  bool             // the handler has returned Wait
 	reader dns.ObjectReader // of the causes; may be nil
 }
 
@@ -94,11 +96,11 @@ func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) 
 	if q.Type == "" {
 		q.Type = "A"
 	}
-	t, ok := mdns.StringToType[strings.ToUpper(q.Type)]
+	t, ok := wire.ParseType(q.Type)
 	if !ok {
-		return Result{}, fmt.Errorf("want a record type such as SRV, got %q", q.Type)
+		return Result{}, fmt.Errorf("want a record type such as SRV or TYPE65, got %q", q.Type)
 	}
-	q.Type = strings.ToUpper(q.Type)
+	q.Type = t.String()
 	name, err := wire.ParseName(q.Name)
 	if err != nil {
 		return Result{}, fmt.Errorf("%q is no domain name: %w", q.Name, err)
@@ -111,7 +113,7 @@ func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) 
 	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
 		local = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), local.Port())
 	}
-	packet := wire.AppendRequest(nil, 0, wire.FlagRD, []byte(name), wire.Type(t))
+	packet := wire.AppendRequest(nil, 0, wire.FlagRD, []byte(name), t)
 	client := netip.AddrPortFrom(q.Client.Unmap(), 0)
 	for proto := dns.UDP; ; proto = dns.TCP {
 		r := &record{}
@@ -154,6 +156,9 @@ func (r *record) replace(q *dns.Query) bool {
 		r.answers = append(r.answers, nil)
 	}
 	before, now := r.answers[q.Depth()], content(q)
+	if before == nil && q.AnsweredStep() < 0 {
+		before = []string{wire.ServFail.String()} // of a query that all have passed
+	}
 	r.answers[q.Depth()] = now
 	return !slices.Equal(before, now)
 }
@@ -219,7 +224,10 @@ func (r *record) ObserveView(q *dns.Query, c *dns.Chain, met bool) {
 func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 	s := r.last(q.Depth(), index)
 	switch {
-	case s == nil || v == dns.Wait: // Resolve follows
+	case s == nil:
+		return
+	case v == dns.Wait: // Resolve follows, or the answer of an Interceptor above
+		s.waits = true
 		return
 	case v == dns.Next && s.Verdict != "failed": // after FinishDNS
 		if s.Verdict == "passed" && !q.Dropped() && r.replace(q) {
@@ -236,6 +244,11 @@ func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 		s.Verdict = "answered"
 	}
 	s.Causes, s.reader = q.Explain(index, v)
+	for i := len(r.steps) - 1; v != dns.Next && &r.steps[i] != s; i-- {
+		if below := &r.steps[i]; below.Depth == s.Depth && below.waits && below.Verdict == "failed" {
+			below.Verdict, below.Causes = "skipped", []dns.Cause{{Text: s.Directive + " has answered in its place"}}
+		}
+	}
 }
 
 // ObserveExchange implements [dns.Trace].
@@ -355,7 +368,12 @@ func (r *record) summary(result *Result, e dns.Explanation) string {
 		text += ": " + by.Causes[0].Text
 	}
 	if len(by.Upstreams) > 0 {
-		text += ", from " + by.Upstreams[len(by.Upstreams)-1].Upstream
+		switch last := by.Upstreams[len(by.Upstreams)-1]; last.RCode {
+		case "":
+			text += ", without a reply from " + last.Upstream
+		default:
+			text += ", from " + last.Upstream
+		}
 	}
 	for _, s := range r.steps {
 		if s.Depth == 0 && s.Verdict == "changed" {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
 )
 
 // A Filter selects records.
@@ -17,8 +19,12 @@ func NewFilter(zone, directive, name, kind string) (Filter, error) {
 	if f.zone != "" {
 		f.zone = dns.CanonicalName(f.zone)
 	}
-	if _, known := dns.StringToType[f.kind]; f.kind != "" && !known {
-		return f, fmt.Errorf("type: want a record type such as SRV, got %q", f.kind)
+	if f.kind != "" {
+		t, known := wire.ParseType(f.kind)
+		if !known {
+			return f, fmt.Errorf("type: want a record type such as SRV or TYPE65, got %q", f.kind)
+		}
+		f.kind = t.String()
 	}
 	return f, nil
 }

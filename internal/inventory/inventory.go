@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"fmt"
 	"iter"
 	"strings"
 
@@ -56,7 +57,10 @@ func Records(listers iter.Seq2[string, Lister]) iter.Seq[Record] {
 					}
 					header := rr.Header()
 					data := strings.TrimPrefix(rr.String(), header.String())
-					if !yield(Record{origin.String(), directive, header.Name, header.Ttl, dns.TypeToString[header.Rrtype], data}) {
+					if unknown, ok := rr.(*dns.RFC3597); ok { // whose String has another header
+						data = fmt.Sprintf(`\# %d %s`, len(unknown.Rdata)/2, unknown.Rdata)
+					}
+					if !yield(Record{origin.String(), directive, header.Name, header.Ttl, dns.Type(header.Rrtype).String(), data}) {
 						return
 					}
 				}

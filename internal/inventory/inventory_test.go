@@ -84,7 +84,7 @@ func list(n int, listers ...any) (lines []string) {
 // have once.
 func TestRecords(t *testing.T) {
 	cluster, a := name(t, "cluster.local."), name(t, "a.example.")
-	kubernetes := objects{cluster: records(t, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1", `txt.cluster.local. 30 IN TXT "a b" "\"c"`)}
+	kubernetes := objects{cluster: records(t, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1", `txt.cluster.local. 30 IN TXT "a b" "\"c"`, `odd.cluster.local. 30 IN TYPE65280 \# 2 ABCD`)}
 	malformed := objects{a: func(yield func([]byte) bool) {
 		for _, record := range [][]byte{{1}, []byte("\x01a\x00\x00\x01\x00\x01\x00\x00\x00\x05\x00\x04abc")} {
 			if !yield(record) {
@@ -95,11 +95,12 @@ func TestRecords(t *testing.T) {
 	want := []string{
 		"kubernetes cluster.local.: web.shop.svc.cluster.local. 5 A 10.0.0.1",
 		`kubernetes cluster.local.: txt.cluster.local. 30 TXT "a b" "\"c"`,
+		`kubernetes cluster.local.: odd.cluster.local. 30 TYPE65280 \# 2 abcd`,
 	}
 	if got := list(0, "kubernetes", kubernetes, "kubernetes", kubernetes, "file", files{a: nil}, "auto", others{a}, "template", malformed); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := list(0, "kubernetes", kubernetes, "other", kubernetes); len(got) != 4 {
+	if got := list(0, "kubernetes", kubernetes, "other", kubernetes); len(got) != 6 {
 		t.Errorf("a zone of two directives: got %q, want the records of both", got)
 	}
 	if got := list(1, "kubernetes", kubernetes, "other", kubernetes); len(got) != 1 {
@@ -126,7 +127,7 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%+v: got %v and error %v, want %v", c, f.Selects(&r), err, c.want)
 		}
 	}
-	if _, err := NewFilter("", "", "", "nosuch"); err == nil || err.Error() != `type: want a record type such as SRV, got "NOSUCH"` {
+	if _, err := NewFilter("", "", "", "nosuch"); err == nil || err.Error() != `type: want a record type such as SRV or TYPE65, got "NOSUCH"` {
 		t.Errorf("an unknown type: got error %v", err)
 	}
 }

@@ -173,6 +173,9 @@ func TestKnownNames(t *testing.T) {
 		{"main", "_80._tcp.web.shop.svc.cluster.local SRV", "NXDOMAIN by kubernetes in zone .: the Service has no port 80 over tcp; its names of ports are _http._tcp, _dns._udp", "", ""},
 		{"main", "_80._tcp.vault.secret.svc.cluster.local SRV", "NXDOMAIN by kubernetes in zone .: the Service has no named port", "", ""},
 		{"main", "x.web.shop.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: no endpoint of the Service is named x", "", ""},
+		{"main", "web.svc.cluster.local", "NXDOMAIN by kubernetes in zone .: namespace web does not exist, and no Service is in it", "web.shop.svc.cluster.local.", "Service web is in namespace shop"},
+		{"main", "web.shop.svc.cluster.local OPENPGPKEY", "NODATA by kubernetes in zone .: the name has no OPENPGPKEY records", "", ""},
+		{"main", "web.shop.svc.cluster.local type65280", "NODATA by kubernetes in zone .: the name has no TYPE65280 records", "", ""},
 		// Headless Services
 		{"main", "db.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/db is headless; 1 of its 2 endpoints are served, the others are not ready", "", "EndpointSlice shop/db-1: DIR/objects/all.yaml:34"},
 		{"main", "db-0.db.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/db is headless; 1 of its 2 endpoints are served, the others are not ready", "", ""},
@@ -194,6 +197,8 @@ func TestKnownNames(t *testing.T) {
 		{"insecure", "db-0.shop.pod.cluster.local", "NXDOMAIN by kubernetes in zone .: the first label of a Pod's name is its IP address with dashes, such as 10-0-0-1", "", ""},
 		{"search", "10-1-0-7.shop.pod.cluster.local", "NXDOMAIN by kubernetes in zone .: the option pods is disabled, so Pods have no names", "", ""},
 		{"main", "10.0.96.10.in-addr.arpa PTR", "NOERROR by kubernetes in zone .: 10.96.0.10 is a ClusterIP of Service shop/web", "", "resourceVersion 812"},
+		{"main", "10.0.96.10.in-addr.arpa A", "NODATA by kubernetes in zone .: the name has no A records", "", "10.96.0.10 is a ClusterIP of Service shop/web"},
+		{"main", "10-1-0-7.shop.pod.cluster.local AAAA", "NODATA by kubernetes in zone .: it has no IPv6 address, so the answer has no records", "", "Pod shop/seeds-0 has the address 10.1.0.7"},
 		{"main", "1.0.1.10.in-addr.arpa PTR", "NOERROR by kubernetes in zone .: 10.1.0.1 is an endpoint of Service shop/db", "", ""},
 		{"main", "9.2.0.192.in-addr.arpa PTR", "NOERROR by hosts in zone .: DIR/hosts:4: 192.0.2.9 a.example.org b.example.org", "", ""},
 		{"main", "5.4.3.10.in-addr.arpa PTR", "NODATA by forward in zone ., from UPSTREAM", "", "no Service and no endpoint has the address 10.3.4.5"},
@@ -214,6 +219,7 @@ func TestKnownNames(t *testing.T) {
 		{"search", "web.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.0.10, fd00::10", "", ""},
 		// Other names
 		{"main", "static.example.org", "NOERROR by hosts in zone .: Corefile:10: 192.0.2.7 static.example.org", "", ""},
+		{"main", "printer.example.org AAAA", "NODATA by hosts in zone .: the name has no AAAA records", "", "DIR/hosts:2: 192.0.2.8 printer.example.org"},
 		{"main", "printer.example.org", "NOERROR by hosts in zone .: DIR/hosts:2: 192.0.2.8 printer.example.org", "", ""},
 		{"main", "db.corp.example", "NOERROR by forward in zone corp.example., from UPSTREAM", "", ""}, // the stub domain, and not the rule of another block
 		{"main", "db.alias.example", "NOERROR by kubernetes in zone .: Service shop/db is headless; 1 of its 2 endpoints are served, the others are not ready", "", "rewrite name suffix .alias.example .shop.svc.cluster.local matches (Corefile:4): the name is now db.shop.svc.cluster.local."},

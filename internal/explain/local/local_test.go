@@ -201,10 +201,22 @@ copy.example {
 // The second query for a name is answered by the cache.
 func TestExplainCache(t *testing.T) {
 	l := start(t, ".:53 {\n cache\n forward . UPSTREAM\n}\n")
-	for _, want := range []string{"cache passed, forward answered", "cache answered, forward "} {
-		if got := steps(ask(t, l, "www.example.org")); !strings.HasPrefix(got, want) {
+	for _, want := range []string{"cache passed, forward answered", "cache answered, forward skipped"} {
+		if got := steps(ask(t, l, "www.example.org")); got != want {
 			t.Errorf("got the steps %q, want %q", got, want)
 		}
+	}
+}
+
+// A query that no directive answers, and one whose upstream does not reply.
+func TestExplainUnanswered(t *testing.T) {
+	l := start(t, ".:53 {\n cache\n forward . UPSTREAM {\n  except none.example\n }\n}\ndead.example:53 {\n forward . 127.0.0.1:1\n}\n")
+	r := ask(t, l, "www.none.example")
+	if got, want := steps(r), "cache passed, forward passed"; got != want || r.RCode != "SERVFAIL" {
+		t.Errorf("got the steps %q and %s, want %q and SERVFAIL", got, r.RCode, want)
+	}
+	if got, want := ask(t, l, "www.dead.example").Summary, "SERVFAIL by forward in zone dead.example., without a reply from 127.0.0.1:1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -238,7 +250,7 @@ func TestExplainErrors(t *testing.T) {
 		query explain.Query
 		want  string
 	}{
-		{explain.Query{Name: "www.example.org", Type: "NONE-SUCH"}, `want a record type such as SRV, got "NONE-SUCH"`},
+		{explain.Query{Name: "www.example.org", Type: "NONE-SUCH"}, `want a record type such as SRV or TYPE65, got "NONE-SUCH"`},
 		{explain.Query{Name: strings.Repeat("a", 64) + ".org"}, "is no domain name"},
 		{explain.Query{Name: "www.example.org", Server: "dns://:54"}, `no such server: "dns://:54"; the servers are dns://:53`},
 	} {
