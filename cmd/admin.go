@@ -131,6 +131,17 @@ func (t table) row(cells ...any) {
 // commonTypes are the record types that the shell completes.
 var commonTypes = []string{"A", "AAAA", "CNAME", "SRV", "PTR", "TXT", "MX", "NS", "SOA", "HTTPS"}
 
+// domainName returns an error unless an argument is a domain name.
+func domainName(text string) error {
+	if text == "" {
+		return errors.New("want a domain name, such as . for the root, got an empty one")
+	}
+	if _, err := wire.ParseName(text); err != nil {
+		return fmt.Errorf("want a domain name: %w", err)
+	}
+	return nil
+}
+
 // recordType returns the type of a flag in upper case.
 func recordType(flag, value string) (string, error) {
 	if value == "" {
@@ -226,14 +237,14 @@ server blocks that have the directive admin. A dot removes all.`,
 		Args:              arguments(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := domainName(args[0]); err != nil {
+				return err
+			}
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			if args[0] == "" {
-				return errors.New("want a domain name, . for all, got an empty one")
-			}
 			removed, err := client.Flush(c.Context(), args[0])
 			if err != nil {
 				return failure{err}

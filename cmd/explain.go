@@ -93,6 +93,9 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 	if len(args) > 1 {
 		q.Type = strings.ToUpper(args[1])
 	}
+	if err := domainName(args[0]); err != nil {
+		return err
+	}
 	if _, err := queryTypes(args[1:]); err != nil {
 		return err
 	}

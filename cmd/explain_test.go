@@ -31,6 +31,7 @@ func TestExplain(t *testing.T) {
 		{"www.example.org --conf bad", "", "bad:2: unknown directive \"nosuch\"", 1},
 		{"www.example.org --conf bad --manifests EXAMPLES", "", "set only one of --manifests and --conf", 2},
 		{"www.example.org --manifests nosuch", "", "nosuch", 1},
+		{"a..example.org", "", "want a domain name: \"a..example.org\": empty label", 2},
 		{"www.example.org NONE", "", "want a record type such as SRV or TYPE65, got \"NONE\"", 2},
 		{"www.example.org --client x", "", "--client: want an IP address, got \"x\"", 2},
 		{"www.example.org --pod x", "", "--pod: want NAMESPACE/NAME, got \"x\"", 2},

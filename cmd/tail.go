@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/miekg/dns"
 	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
 )
 
@@ -106,7 +106,7 @@ func checkTail(client, rcode string, slower time.Duration) error {
 	case slower < 0:
 		return fmt.Errorf("--slower: want a duration such as 100ms, got %v", slower)
 	}
-	if _, ok := dns.StringToRcode[strings.ToUpper(rcode)]; rcode != "" && !ok {
+	if _, ok := wire.ParseRCode(rcode); rcode != "" && !ok {
 		return fmt.Errorf("--rcode: want a response code such as NXDOMAIN, got %q", rcode)
 	}
 	return nil

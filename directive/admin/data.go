@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -91,7 +92,8 @@ type CachedAnswer struct {
 // listCache writes cached answers.
 func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 	limit, err := number(r, "limit", 100, 100_000)
-	if err != nil {
+	selected, wrong := s.cachedAnswers(r, limit)
+	if err = cmp.Or(err, wrong); err != nil {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
@@ -100,7 +102,7 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out, control, separator := bufio.NewWriter(w), http.NewResponseController(w), "[\n  "
-	for e := range s.cachedAnswers(r, limit) {
+	for e := range selected {
 		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
 		text, _ := json.MarshalIndent(e, "  ", "  ") // cannot fail: it has only text and numbers
 		_, _ = out.WriteString(separator)
@@ -118,10 +120,17 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 	_ = out.Flush()
 }
 
-// cachedAnswers yields at most limit cached answers that a request selects, by a part of the
+// cachedAnswers returns at most limit cached answers that a request selects, by a part of the
 // name and a type.
-func (s *service) cachedAnswers(r *http.Request, limit int) iter.Seq[CachedAnswer] {
-	name, kind := strings.ToLower(r.FormValue("name")), strings.ToUpper(r.FormValue("type"))
+func (s *service) cachedAnswers(r *http.Request, limit int) (iter.Seq[CachedAnswer], error) {
+	name, kind := strings.ToLower(r.FormValue("name")), r.FormValue("type")
+	if kind != "" {
+		t, ok := wire.ParseType(kind)
+		if !ok {
+			return nil, fmt.Errorf("type: want a record type such as SRV or TYPE65, got %q", kind)
+		}
+		kind = t.String()
+	}
 	return func(yield func(CachedAnswer) bool) {
 		count := 0
 		for _, a := range s.blocks {
@@ -137,7 +146,7 @@ func (s *service) cachedAnswers(r *http.Request, limit int) iter.Seq[CachedAnswe
 				}
 			}
 		}
-	}
+	}, nil
 }
 
 // flush removes the cached answers for a name and all names below it.

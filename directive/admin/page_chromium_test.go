@@ -156,7 +156,7 @@ func TestChromiumKeyboard(t *testing.T) {
 	}
 	b.Press("Enter", 13)
 	b.Until("skip", `document.activeElement.id === "content"`)
-	for _, want := range []string{"name", "type", "client"} {
+	for _, want := range []string{"name", "type", "client", "server"} {
 		b.Press("Tab", 9)
 		if got := b.Evaluate("document.activeElement.name"); got != `"`+want+`"` {
 			t.Errorf("got the stop %s, want %s", got, want)

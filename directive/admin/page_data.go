@@ -104,7 +104,11 @@ type cachePage struct {
 }
 
 func (s *service) cachePage(r *http.Request) (any, int, error) {
-	p := cachePage{Answers: slices.Collect(s.cachedAnswers(r, pageRows))}
+	answers, err := s.cachedAnswers(r, pageRows)
+	if err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	p := cachePage{Answers: slices.Collect(answers)}
 	if len(p.Answers) == pageRows {
 		p.Limit = pageRows
 	}

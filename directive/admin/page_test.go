@@ -110,6 +110,7 @@ func TestPages(t *testing.T) {
 			`<a href="explain?client=10.0.0.1&amp;name=web.shop.svc.cluster.local.&amp;type=A">web.shop`, `<th scope="row">kubernetes</th><td>answered</td>`, "cluster.local. 5 IN SOA"}, 200},
 		{"/explain?name=web.shop.svc.cluster.local&type=srv", []string{"SRV</h2>", "web.shop.svc.cluster.local.", "(Service shop/web: "}, 200},
 		{"/explain?name=www.example.org", []string{"NOERROR by cache"}, 200},
+		{"/explain?name=a&server=x", []string{"no such server: &#34;x&#34;; the servers are", `name="server" value="x"`}, 400},
 		{"/explain?name=a&client=x", []string{"client: want an IP address", `value="x"`}, 400},
 		{"/explain", []string{`action="explain"`}, 200},
 		{"/records?type=srv", []string{"_http._tcp.web.shop.svc.cluster.local.", "0 100 80", "<td>kubernetes</td>"}, 200},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/wire"
 )
 
 const (
@@ -28,18 +29,26 @@ type filter struct {
 }
 
 func newFilter(r *http.Request) (f filter, err error) {
-	f = filter{name: strings.ToLower(r.FormValue("name")), namespace: r.FormValue("namespace"), rcode: strings.ToUpper(r.FormValue("rcode")), source: r.FormValue("source")}
+	f = filter{name: strings.ToLower(r.FormValue("name")), namespace: r.FormValue("namespace"), source: r.FormValue("source")}
+	if text := r.FormValue("rcode"); text != "" {
+		code, ok := wire.ParseRCode(text)
+		if !ok {
+			return f, fmt.Errorf("rcode: want a response code such as NXDOMAIN, got %q", text)
+		}
+		f.rcode = code.String()
+	}
 	if text := r.FormValue("client"); text != "" {
 		if f.client, err = netip.ParsePrefix(text); err != nil {
 			ip, bad := netip.ParseAddr(text)
 			if bad != nil {
 				return f, fmt.Errorf("client: want an IP address or a network, got %q", text)
 			}
+			ip = ip.Unmap() // as clients of recorded queries are
 			f.client = netip.PrefixFrom(ip, ip.BitLen())
 		}
 	}
 	if text := r.FormValue("slower"); text != "" {
-		if f.slower, err = time.ParseDuration(text); err != nil {
+		if f.slower, err = time.ParseDuration(text); err != nil || f.slower < 0 {
 			return f, fmt.Errorf("slower: want a duration such as 100ms, got %q", text)
 		}
 	}
