@@ -176,6 +176,8 @@ func (p *program) shadow(ctx context.Context, s shadowFlags) error {
 		}
 	}
 	switch {
+	case err != nil && report.Queries == 0 && report.Packets > 0 && len(report.Skipped) > 0 && report.Skipped[shadow.SkippedAddress] == 0:
+		return incomplete{fmt.Errorf("%w: the report counts by reason what was not used", err)}
 	case err != nil && report.Queries == 0 && s.pcap != "" && report.Packets > 0:
 		return incomplete{fmt.Errorf("%w: set --port and --to to the address of the captured server", err)}
 	case err != nil:

@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -77,6 +78,12 @@ func TestShadow(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "cut.pcap"), string(whole[:1000]))
+	cuts := append([]byte{}, whole[:24]...) // as tcpdump -s 40 captures: 40 bytes of each packet
+	for rest := whole[24:]; len(rest) > 56; rest = rest[16+binary.LittleEndian.Uint32(rest[8:]):] {
+		cuts = append(cuts, rest[:56]...)
+		binary.LittleEndian.PutUint32(cuts[len(cuts)-48:], 40)
+	}
+	write(t, filepath.Join(dir, "cuts.pcap"), string(cuts))
 	write(t, filepath.Join(dir, "text"), strings.Repeat("text ", 20))
 	write(t, filepath.Join(dir, "Corefile"), `.:53 {
     kubernetes cluster.local in-addr.arpa {
@@ -106,6 +113,7 @@ func TestShadow(t *testing.T) {
 		{"--pcap PCAP --manifests EXAMPLES --to 127.0.0.53 --pace captured", "16 with a response", "", 0},
 		{"--pcap PCAP --manifests EXAMPLES --to 127.0.0.54", "packets from and to other addresses or ports (--to, --port)", "no query was captured: set --port and --to", 2},
 		{"--pcap PCAP --manifests EXAMPLES --port 54", "", "no query was captured: set --port and --to", 2},
+		{"--pcap cuts.pcap --manifests EXAMPLES", "packets that are malformed or cut short", "no query was captured: the report counts by reason what was not used", 2},
 		{"--pcap cut.pcap --manifests EXAMPLES", "compared", "the capture is cut short: unexpected EOF", 2},
 		{"--pcap text --manifests EXAMPLES", "", "want a capture in the format pcap or pcapng, got a file that begins with 74657874", 2},
 		{"--dnstap text --manifests EXAMPLES", "", "want a Frame Streams file of dnstap messages: it does not begin with a control frame", 2},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -94,6 +95,11 @@ func (c *captureReader) readHeader() error {
 		}
 	}
 	if c.order == nil {
+		for magic, program := range map[string]string{"\x1f\x8b": "gunzip", "\xfd7zXZ": "unxz", "\x28\xb5\x2f\xfd": "unzstd", "BZh": "bunzip2"} {
+			if strings.HasPrefix(string(header), magic) {
+				return fmt.Errorf("the capture is compressed: decompress it with %s first", program)
+			}
+		}
 		return fmt.Errorf("want a capture in the format pcap or pcapng, got a file that begins with %x", header[:4])
 	}
 	if major := c.order.Uint16(header[4:]); major != 2 {

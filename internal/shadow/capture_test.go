@@ -301,6 +301,8 @@ func TestCaptureErrors(t *testing.T) {
 	}{
 		{"empty", "", "want a capture in the format pcap or pcapng: unexpected EOF"},
 		{"text", strings.Repeat("hello ", 10), "got a file that begins with 68656c6c"},
+		{"gzip", "\x1f\x8b\x08\x08" + strings.Repeat("x", 20), "the capture is compressed: decompress it with gunzip first"},
+		{"zstd", "\x28\xb5\x2f\xfd" + strings.Repeat("x", 20), "the capture is compressed: decompress it with unzstd first"},
 		{"short", valid.String()[:20], "the header of the capture is cut short"},
 		{"cut in a header", valid.String()[:30], "the capture is cut short: unexpected EOF"},
 		{"cut in a packet", valid.String()[:50], "the capture is cut short: unexpected EOF"},

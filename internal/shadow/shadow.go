@@ -117,6 +117,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		err = errors.New("no query was captured")
 	case r.report.Answered == 0:
 		err = errors.New("no query with a response was captured")
+	case r.report.Compared == 0 && r.report.Skipped[SkippedInterrupted] == 0:
+		err = errors.New("no response could be compared: the report counts them by reason")
 	}
 	return &r.report, err
 }

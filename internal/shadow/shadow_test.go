@@ -167,6 +167,15 @@ func TestRunErrors(t *testing.T) {
 	if err == nil || err.Error() != "no query with a response was captured" || r.Unanswered != 1 {
 		t.Errorf("without responses: got %+v and error %v", r, err)
 	}
+	malformed := newCapture()
+	malformed.packet(captured, udp(clientAddr, serverAddr, request(1, "a.ns.svc.cluster.local")), 0)
+	reply := append(request(1, "a.ns.svc.cluster.local"), 1, 2)
+	reply[2], reply[7] = reply[2]|0x80, 1 // a response with a record that is cut
+	malformed.packet(captured.Add(time.Millisecond), udp(serverAddr, clientAddr, reply), 0)
+	r, err = Run(t.Context(), options(Pcap{Reader: malformed, Port: 53}))
+	if err == nil || !strings.HasPrefix(err.Error(), "no response could be compared") || r.Answered != 1 || r.Compared != 0 {
+		t.Errorf("malformed responses: got %+v and error %v, want an error", r, err)
+	}
 }
 
 func TestRunEnd(t *testing.T) {
