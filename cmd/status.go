@@ -12,6 +12,7 @@ import (
 
 	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/internal/order"
 	"github.com/spf13/cobra"
 )
 
@@ -190,7 +191,7 @@ func (p *program) showStatus(replicas []replica, differ []string) {
 		maps.DeleteFunc(rows, func(row statusRow, values []any) bool {
 			return row.quiet && !slices.ContainsFunc(values, func(v any) bool { return !zero(v) })
 		})
-		for _, row := range slices.SortedFunc(maps.Keys(rows), func(a, b statusRow) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name)) }) {
+		for _, row := range order.Sorted(maps.Keys(rows), func(a, b statusRow) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name)) }) {
 			t.row(append([]any{row.name}, rows[row]...)...)
 		}
 		_ = t.Flush() // p.out keeps the error

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+
+	"github.com/seamark/seamark/internal/order"
 )
 
 // All returns the errors that err joins, at any depth: err itself if it joins none,
@@ -14,7 +16,7 @@ func All(err error) []error { return flatten(nil, []error{err}) }
 // without a position come last. Of errors with one text it keeps the first.
 func Sorted(errs ...error) error {
 	flat := flatten(nil, errs)
-	slices.SortStableFunc(flat, func(a, b error) int {
+	order.SliceStable(flat, func(a, b error) int {
 		x, y := position(a), position(b)
 		return cmp.Or(cmp.Compare(x.File, y.File), cmp.Compare(x.Line, y.Line))
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
 )
@@ -134,7 +135,7 @@ func (a *ACL) addList(b *config.Block, d corefile.Directive) error {
 		}
 		list.zones = append(list.zones, aclZone{zone, zone.Labels(), i})
 	}
-	slices.SortStableFunc(list.zones, func(a, b aclZone) int { return cmp.Compare(b.labels, a.labels) })
+	order.SliceStable(list.zones, func(a, b aclZone) int { return cmp.Compare(b.labels, a.labels) })
 	option := func(action aclAction) func(corefile.Directive) error {
 		return func(o corefile.Directive) error {
 			line, err := parseACLLine(action, o)

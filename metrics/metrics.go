@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/seamark/seamark/internal/order"
 )
 
 // A Registry holds the series of one server. The same name and labels always return
@@ -176,7 +178,7 @@ func (r *Registry) write(w io.Writer, open bool) error {
 		if len(b.lines) == 0 {
 			continue
 		}
-		slices.SortFunc(b.lines, func(x, y line) int { return cmp.Compare(x.labels, y.labels) })
+		order.Slice(b.lines, func(x, y line) int { return cmp.Compare(x.labels, y.labels) })
 		name, kind, help := b.name, b.kind, escapeHelp.Replace(b.help)
 		if open {
 			name, kind = openFamily(name, kind)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/internal/order"
 )
 
 // allocate returns an address of 10.96.0.0/16 that is not in taken for each key. Each
@@ -21,7 +22,7 @@ func allocate(keys []cluster.Key, taken map[netip.Addr]bool) map[cluster.Key]net
 		used[netip.AddrFrom4([4]byte{10, 96, last[0], last[1]})] = true
 	}
 	given := make(map[cluster.Key]netip.Addr, len(keys))
-	for _, key := range slices.SortedFunc(slices.Values(keys), cluster.Key.Compare) {
+	for _, key := range order.Sorted(slices.Values(keys), cluster.Key.Compare) {
 		h := fnv.New64a()
 		h.Write([]byte(key.String()))
 		sum := h.Sum64()

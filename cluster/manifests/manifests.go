@@ -28,6 +28,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/watch"
 )
 
@@ -230,7 +231,7 @@ func (f *folder) apply(k cluster.Kind, old, next map[cluster.Key]placed) (change
 			changes = append(changes, folderChange{"deleted", k, key, was.file})
 		}
 	}
-	slices.SortFunc(changes, func(a, b folderChange) int { return a.key.Compare(b.key) })
+	order.Slice(changes, func(a, b folderChange) int { return a.key.Compare(b.key) })
 	return changes
 }
 
@@ -252,7 +253,7 @@ func (f *folder) logChanges(changes []folderChange) {
 
 // logAddresses logs each newly allocated ClusterIP.
 func (f *folder) logAddresses(given map[cluster.Key]netip.Addr) {
-	for _, key := range slices.SortedFunc(maps.Keys(given), cluster.Key.Compare) {
+	for _, key := range order.Sorted(maps.Keys(given), cluster.Key.Compare) {
 		if f.given[key] != given[key] {
 			f.Log.Info("Allocated a clusterIP for a Service without one", "namespace", key.Namespace, "name", key.Name, "address", given[key])
 		}

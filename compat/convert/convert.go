@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/seamark/seamark/internal/order"
 )
 
 // A Part is one program with the Corefile for its command line.
@@ -42,7 +43,7 @@ func (c Conversion) Corefile() (string, error) {
 		return "", err
 	}
 	for i := range servers {
-		slices.SortStableFunc(servers[i].Directives, func(a, b corefile.Directive) int {
+		order.SliceStable(servers[i].Directives, func(a, b corefile.Directive) int {
 			return slices.Index(c.Order, a.Text) - slices.Index(c.Order, b.Text)
 		})
 	}

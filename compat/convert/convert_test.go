@@ -32,7 +32,7 @@ const (
 	live   = "kubedns_config /kube-dns-config\n"
 )
 
-var order = []string{"kubedns_config", "bind", "errors", "kubedns_status", "cache", "federation", "kubernetes", "forward"}
+var directives = []string{"kubedns_config", "bind", "errors", "kubedns_status", "cache", "federation", "kubernetes", "forward"}
 
 // lines returns the lines of a Corefile without closing braces and without the lines
 // that all Corefiles of these tests share.
@@ -110,7 +110,7 @@ func TestCorefile(t *testing.T) {
 		{"unknown keys", "", "", map[string]string{"x\ny": ""},
 			made + "; and ConfigMap kube-dns.\n# - ConfigMap kube-dns: kube-dns ignores the key \"x\\ny\"\n"},
 	} {
-		conversion := Conversion{From: "Pod p", Order: order, Parts: []Part{
+		conversion := Conversion{From: "Pod p", Order: directives, Parts: []Part{
 			{Program: Program{Name: KubeDNS}, Text: strings.Replace(kubeText, "OTHERS", c.kube, 1)},
 			{Program: Program{Name: Nanny}, Text: strings.Replace(masqText, "OTHERS", c.masq, 1)},
 		}}
@@ -160,7 +160,7 @@ func TestCorefileSingleProgram(t *testing.T) {
 		{"an invalid ConfigMap", []Part{kube}, &ConfigMap{"ConfigMap x", "", "", map[string]string{"federations": "a", "upstreamNameservers": "x"}}, "",
 			"ConfigMap x: federations: want NAME=DOMAIN,NAME=DOMAIN, got \"a\"\nConfigMap x: upstreamNameservers: want a JSON array"},
 	} {
-		text, err := Conversion{From: "Pod p", Order: order, Parts: c.parts, Config: c.config}.Corefile()
+		text, err := Conversion{From: "Pod p", Order: directives, Parts: c.parts, Config: c.config}.Corefile()
 		if !strings.Contains(text, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
 			t.Errorf("%s: got error %v and\n%s", c.name, err, text)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/internal/order"
 )
 
 // A record is a path and its value. The path is the key without the prefix:
@@ -146,10 +147,10 @@ func (s *serviceRecords) port(p cluster.Port, label, target string) {
 // such as the IPv4 and the IPv6 address of a hostname, each get a path of their
 // own below it, which readers look up as well.
 func (s *serviceRecords) finish() []record {
-	order := func(a, b record) int {
+	byPath := func(a, b record) int {
 		return cmp.Or(strings.Compare(a.path, b.path), strings.Compare(a.value, b.value))
 	}
-	slices.SortFunc(s.all, order)
+	order.Slice(s.all, byPath)
 	all := slices.Compact(s.all)
 	moved := false
 	for i := 0; i < len(all); {
@@ -166,7 +167,7 @@ func (s *serviceRecords) finish() []record {
 		i = n
 	}
 	if moved { // a sibling such as web-0- may sort between them
-		slices.SortFunc(all, order)
+		order.Slice(all, byPath)
 	}
 	return all
 }

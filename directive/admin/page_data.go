@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/traffic"
 )
 
@@ -80,7 +81,7 @@ func position(r *Record) string {
 
 // firstRecords sorts records and returns those of one page.
 func firstRecords(list []Record) []Record {
-	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(position(&a), position(&b)) })
+	order.Slice(list, func(a, b Record) int { return cmp.Compare(position(&a), position(&b)) })
 	return list[:min(len(list), pageRows)]
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/traffic"
 )
 
@@ -66,7 +67,7 @@ func (s *service) overviewPage(r *http.Request) (any, int, error) {
 	for code, n := range o.RCodes {
 		o.Codes = append(o.Codes, share{cmp.Or(code, "no reply"), n})
 	}
-	slices.SortFunc(o.Codes, func(a, b share) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Code, b.Code)) })
+	order.Slice(o.Codes, func(a, b share) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Code, b.Code)) })
 	o.addMetrics()
 	return o, http.StatusOK, nil
 }
@@ -197,7 +198,7 @@ func (s *service) namespaces() (list []namespaceWaste) {
 			list = append(list, namespaceWaste{namespace, n, all})
 		}
 	}
-	slices.SortFunc(list, func(a, b namespaceWaste) int {
+	order.Slice(list, func(a, b namespaceWaste) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Namespace, b.Namespace))
 	})
 	return list[:min(len(list), topLimit)]

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"hash/maphash"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/zone/ordered"
 )
 
@@ -128,7 +128,7 @@ func (x *index) clear() {
 // applyUnsorted applies changes. Of several changes of one key the last one
 // counts.
 func (x *index) applyUnsorted(changes []change) {
-	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.path, b.path) })
+	order.SliceStable(changes, func(a, b change) int { return cmp.Compare(a.path, b.path) })
 	n := 0
 	for i := range changes {
 		if n > 0 && changes[n-1].path == changes[i].path {

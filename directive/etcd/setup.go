@@ -6,7 +6,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/etcdclient"
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -31,7 +31,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	for _, z := range zones {
 		errs = append(errs, h.addZone(d, z))
 	}
-	slices.SortStableFunc(h.zones, func(a, b zoneInfo) int { return b.labels - a.labels })
+	order.SliceStable(h.zones, func(a, b zoneInfo) int { return b.labels - a.labels })
 	h.index = newIndex(o.prefix, b.Log)
 	b.Handle(h)
 	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })

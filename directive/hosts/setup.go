@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/wire"
 )
@@ -61,7 +62,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	for _, z := range zones {
 		h.zones = append(h.zones, zone{z, z.Labels()})
 	}
-	slices.SortStableFunc(h.zones, func(a, b zone) int { return b.labels - a.labels })
+	order.SliceStable(h.zones, func(a, b zone) int { return b.labels - a.labels })
 	h.inline = p.inline
 	b.Handle(h)
 	b.OnStart(func(s *config.Start) (err error) {

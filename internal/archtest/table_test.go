@@ -15,6 +15,10 @@ type row struct {
 
 const anything = "..."
 
+// everywhere is a package that any package may import: it stands in for functions of the
+// standard library.
+const everywhere = "internal/order"
+
 // chain lists the packages that every directive may import. Directives do not
 // import each other, the server or package transport.
 var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "internal/clock", "internal/web", "internal/watch"}
@@ -139,6 +143,7 @@ var table = map[string]row{
 
 	// Shared by some directives and commands.
 	"internal/clock": {noNet: true},
+	"internal/order": {noNet: true},
 	// Bodies of gRPC requests and responses.
 	"internal/grpcmessage": {own: []string{"wire"}, third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
 	"internal/flags":       {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
@@ -269,7 +274,7 @@ func (r row) refuses(dir, path string, test bool) string {
 	own, isOwn := strings.CutPrefix(path, modulePath+"/")
 	switch {
 	case isOwn:
-		if unit(own) == unit(dir) {
+		if unit(own) == unit(dir) || own == everywhere {
 			return ""
 		}
 		if test && covers(tests.own, own) || covers(r.own, own) {

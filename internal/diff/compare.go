@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/query"
 )
 
@@ -121,7 +122,7 @@ func (a answer) without(b answer) []record {
 			rs = append(rs, r)
 		}
 	}
-	slices.SortFunc(rs, func(a, b record) int {
+	order.Slice(rs, func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.rtype, b.rtype), cmp.Compare(a.data, b.data))
 	})
 	return rs

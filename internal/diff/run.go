@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/internal/order"
 )
 
 const (
@@ -288,7 +290,7 @@ func (r *run) finish() {
 		g.Type = strings.Join(types, ",")
 		r.report.Groups = append(r.report.Groups, *g)
 	}
-	slices.SortFunc(r.report.Groups, func(a, b Group) int { return Order(&a, &b) })
+	order.Slice(r.report.Groups, func(a, b Group) int { return Order(&a, &b) })
 }
 
 // Order compares groups for a report: undocumented ones are first, then those with the most

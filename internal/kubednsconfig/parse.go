@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seamark/seamark/internal/order"
 )
 
 // The keys of the ConfigMap.
@@ -118,7 +120,7 @@ func (p *parser) federations(text string) {
 			p.federation(strings.TrimSpace(name), strings.TrimSpace(domain))
 		}
 	}
-	slices.SortFunc(p.config.Federations, func(a, b Federation) int { return strings.Compare(a.Name, b.Name) })
+	order.Slice(p.config.Federations, func(a, b Federation) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func (p *parser) federation(name, domain string) {
@@ -170,7 +172,7 @@ func (p *parser) stubDomains(text string) {
 			p.config.StubDomains = append(p.config.StubDomains, d)
 		}
 	}
-	slices.SortFunc(p.config.StubDomains, func(a, b StubDomain) int { return strings.Compare(a.Domain, b.Domain) })
+	order.Slice(p.config.StubDomains, func(a, b StubDomain) int { return strings.Compare(a.Domain, b.Domain) })
 }
 
 func (p *parser) upstreams(text string) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/seamark/seamark/internal/document"
+	"github.com/seamark/seamark/internal/order"
 )
 
 // A reader reads the fields for DNS and validates them as the API server does. It
@@ -182,7 +183,7 @@ func (r *reader) misplaced() []string {
 		}
 	}
 	walk(r.Value, "")
-	slices.SortFunc(found, func(a, b stray) int { return cmp.Or(a.line-b.line, strings.Compare(a.path, b.path)) })
+	order.Slice(found, func(a, b stray) int { return cmp.Or(a.line-b.line, strings.Compare(a.path, b.path)) })
 	for _, s := range found {
 		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s is ignored: the pod's field is %s", r.file, s.line, s.path, s.want))
 	}

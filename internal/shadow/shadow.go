@@ -22,6 +22,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/internal/diff"
+	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/query"
 )
 
@@ -389,7 +390,7 @@ func (r *run) finish() {
 		g.Type = strings.Join(slices.Sorted(maps.Keys(r.types[key])), ",")
 		s.Groups = append(s.Groups, *g)
 	}
-	slices.SortFunc(s.Groups, func(a, b Group) int { return diff.Order(&a.Group, &b.Group) })
+	order.Slice(s.Groups, func(a, b Group) int { return diff.Order(&a.Group, &b.Group) })
 }
 
 // reportProgress calls Progress at intervals until the returned function is called.

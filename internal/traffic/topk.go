@@ -3,7 +3,8 @@ package traffic
 import (
 	"cmp"
 	"container/heap"
-	"slices"
+
+	"github.com/seamark/seamark/internal/order"
 )
 
 // topSize is the number of keys that a top keeps. The count of a key is too large by at
@@ -88,7 +89,7 @@ func list(n int, tops ...*top) []Entry {
 		e.Share = e.Count / total
 		entries = append(entries, *e)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
+	order.Slice(entries, func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
 	return entries[:min(n, len(entries))]
 }
 
