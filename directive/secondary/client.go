@@ -73,6 +73,12 @@ type rcodeError wire.RCode
 
 func (r rcodeError) Error() string { return fmt.Sprintf("the primary replied %s", wire.RCode(r)) }
 
+// An unansweredError is the error of a primary that did not reply to the first query: it
+// cannot be connected to, or closed the connection.
+type unansweredError struct{ error }
+
+func (u unansweredError) Unwrap() error { return u.error }
+
 // transfer queries the SOA record if there is an old version, and transfers the zone if the
 // primary has a newer one.
 func (c *client) transfer(ctx context.Context, in *incoming, of *share) (*zone.Zone, *incoming, error) {
@@ -80,7 +86,7 @@ func (c *client) transfer(ctx context.Context, in *incoming, of *share) (*zone.Z
 	defer stop()
 	conn, err := c.dial(dialing, "tcp", c.addr.String())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, unansweredError{err}
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -107,7 +113,7 @@ func (c *client) newer(conn net.Conn, origin wire.Name, old *zone.Zone) error {
 	}
 	packet, err := receive(conn, nil, time.Now().Add(stallTimeout))
 	if err != nil {
-		return err
+		return unansweredError{err}
 	}
 	if err := verify(session, packet, true); err != nil {
 		return err
@@ -174,7 +180,10 @@ func (c *client) send(conn net.Conn, message []byte) (*tsig.Session, error) {
 	if key != nil {
 		session, message = tsig.Start(key, message, time.Now())
 	}
-	return session, send(conn, message)
+	if err := send(conn, message); err != nil {
+		return nil, unansweredError{err}
+	}
+	return session, nil
 }
 
 // verify verifies the next message of a reply.

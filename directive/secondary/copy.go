@@ -40,7 +40,9 @@ type zoneCopy struct {
 	until   time.Time   // when the zone expires
 }
 
-// Limits of the timers, and the first retries without data, as in CoreDNS.
+// Limits of the timers. firstRetry is the first interval between attempts without data, as in
+// CoreDNS, and between attempts to reach a primary; intervals double, without data up to
+// lastRetry, otherwise up to RETRY.
 const (
 	minTimer   = time.Second
 	maxTimer   = 30 * 24 * time.Hour
@@ -167,7 +169,7 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 			s.setExpiry()
 		}
 		s.next = time.Now().Add(jitter(timer(s.zone, soaRefresh)))
-		s.retry = timer(s.zone, soaRetry)
+		s.retry = firstRetry
 		return time.Since(begin)
 	}
 	err := errors.Join(errs...)
@@ -179,9 +181,24 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)
 	} else {
-		s.next = time.Now().Add(jitter(timer(s.zone, soaRetry)))
+		wait := timer(s.zone, soaRetry)
+		if unanswered(errs) {
+			wait = min(s.retry, wait)
+			s.retry = 2 * wait
+		}
+		s.next = time.Now().Add(jitter(wait))
 	}
 	return 0
+}
+
+// unanswered reports whether no primary replied, so that another attempt costs little.
+func unanswered(errs []error) bool {
+	for _, err := range errs {
+		if !errors.As(err, new(unansweredError)) {
+			return false
+		}
+	}
+	return true
 }
 
 // A primaryError is the error of one primary.

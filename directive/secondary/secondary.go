@@ -40,8 +40,10 @@ import (
 // asked for its serial number, and if that is newer, the differences are transferred with
 // IXFR (RFC 1995), or the whole zone if the primary does not have them. This happens
 // after a NOTIFY message (RFC 1996) from the address of a primary, and after the time
-// REFRESH of the SOA record, or after RETRY if no primary answered; both are a second at
-// least, and are shortened by up to a tenth at random. After the time EXPIRE without an
+// REFRESH of the SOA record, or after RETRY if that failed; both are a second at
+// least, and are shortened by up to a tenth at random. If no primary can be connected to or
+// replies, as while it restarts, the next attempt is after 250ms, and then at intervals that
+// double up to RETRY. BIND waits for RETRY each time. After the time EXPIRE without an
 // answer of a primary, and before the first transfer, queries are answered with SERVFAIL.
 // Without data, transfers are tried again after 250ms, and then at intervals that double
 // up to 10s.

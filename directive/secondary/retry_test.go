@@ -1,0 +1,65 @@
+package secondary
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// While no primary replies, the intervals between attempts double from 250 ms up to RETRY,
+// which is a minute here.
+func TestRetryUnansweredDoubles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, log := follow(t, 0)
+		p.set(0, nil)
+		c.notify()
+		start := time.Now()
+		// 0.25, 0.5, 1, 2, 4, 8, 16 and 32 seconds have passed after 63.75, less a tenth.
+		for _, step := range []struct {
+			after    time.Duration
+			attempts int
+		}{{200 * time.Millisecond, 1}, {time.Second, 3}, {8 * time.Second, 6}, {64 * time.Second, 9}, {264 * time.Second, 12}} {
+			time.Sleep(step.after - time.Since(start))
+			synctest.Wait()
+			if got := strings.Count(p.asked(), "SOA"); got < step.attempts || got > step.attempts+2 {
+				t.Errorf("%s later: got %d attempts, want %d, and two more at most\n%s", step.after, got, step.attempts, log)
+			}
+		}
+	})
+}
+
+// A primary that has restarted is asked at once, and the next failure begins with the
+// shortest interval again.
+func TestRetryAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, log := follow(t, 0)
+		for serial, text := range []string{6: "6", 7: "7"} {
+			if text == "" {
+				continue
+			}
+			p.set(0, nil)
+			c.notify()
+			time.Sleep(time.Second)
+			p.set(0, map[uint16][]string{soaQuery: {"@ 5 SOA " + text}, ixfr: {"@ 5 SOA " + text + "\n@ 5 SOA " + text}})
+			time.Sleep(2 * time.Second)
+			if got := serialOf(c); got != uint32(serial) {
+				t.Errorf("2s after the primary has restarted: got serial number %d, want %d\n%s", got, serial, log)
+			}
+		}
+	})
+}
+
+// A primary whose zone is rejected is asked again after RETRY, since each attempt costs a
+// transfer.
+func TestRetryRejectedZone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, log := follow(t, 0)
+		p.set(0, map[uint16][]string{soaQuery: {newer}, ixfr: {newer}, axfr: {"@ 5 SOA 6\nc 5 CNAME a\nc 5 CNAME b\n@ 5 SOA 6"}})
+		c.notify()
+		time.Sleep(50 * time.Second)
+		if got, want := p.asked(), "SOA IXFR SOA AXFR"; got != want {
+			t.Errorf("within RETRY: got queries for %s, want %s\n%s", got, want, log)
+		}
+	})
+}
