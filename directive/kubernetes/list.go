@@ -21,9 +21,10 @@ func (h *Handler) ClusterZones() (zones []wire.Name) {
 // ClusterOptions returns the options with which the handler's cluster is reached.
 func (h *Handler) ClusterOptions() cluster.Options { return h.options.Options }
 
-// HasNamespace reports whether names of a namespace are served. label is its name.
-func (h *Handler) HasNamespace(label string) bool {
-	ns := h.index.namespaces.Get(append([]byte{byte(len(label))}, label...))
+// HasNamespace reports whether names of a namespace are served. label is its name with the
+// length before it.
+func (h *Handler) HasNamespace(label []byte) bool {
+	ns := h.index.namespaces.Get(label)
 	return ns != nil && ns.exposed.Load()
 }
 

@@ -179,7 +179,7 @@ var table = map[string]row{
 	},
 	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
 	"internal/explain/local": {own: []string{"cluster", "config", "corefile", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
-	"internal/traffic":       {noNet: true},
+	"internal/traffic":       {own: []string{"wire"}, noNet: true},
 	// It connects to a running server.
 	"internal/adminclient":   {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}},
 	"internal/inventory":     {own: []string{"wire", "zone"}, third: []string{"github.com/miekg/dns"}, noNet: true},

@@ -43,7 +43,7 @@ func TestDistinct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
 		use := func(first, n int) {
-			r.Record(event("x.example.", "NOERROR")) // begins the window
+			add(r, "x.example.", "NOERROR") // begins the window
 			for i := range n {
 				var address [4]byte
 				binary.BigEndian.PutUint32(address[:], uint32(10<<24+first+i))

@@ -44,20 +44,24 @@ func (h *history) number(t time.Time) int { return 1 + int(max(0, t.Sub(h.start)
 // maxRCodes bounds the response codes of a point.
 const maxRCodes = 16
 
-func (h *history) add(e *Event) {
+func (h *history) add(e *Event, waste bool) {
 	if h.ring == nil {
 		h.ring = make([]point, points)
 	}
 	number := h.number(e.Time)
 	p := &h.ring[number%points]
 	if p.number != number {
-		*p = point{number: number, rcodes: map[string]float64{}}
+		clear(p.rcodes)
+		*p = point{number: number, rcodes: p.rcodes}
+		if p.rcodes == nil {
+			p.rcodes = map[string]float64{}
+		}
 	}
 	p.queries += e.Weight
 	if _, known := p.rcodes[e.RCode]; known || len(p.rcodes) < maxRCodes {
 		p.rcodes[e.RCode] += e.Weight
 	}
-	if e.Search != "" {
+	if waste {
 		p.waste += e.Weight
 	}
 	class := bits.Len64(uint64(max(0, e.Duration/time.Microsecond)))

@@ -13,45 +13,65 @@ const topSize = 256
 
 // A top finds the keys with the highest counts of a stream, in bounded memory: the
 // algorithm SpaceSaving (Metwally, Agrawal and El Abbadi 2005). A key that is not among
-// those kept takes the place, and the count, of the one with the lowest count.
+// those kept takes the place, and the count, of the one with the lowest count. Two keys
+// with the same hash are counted together.
 type top struct {
-	byKey map[string]*counter
-	heap  counters // lowest count first
-	total float64
+	byHash map[uint64]*counter
+	heap   counters // lowest count first
+	total  float64
 }
 
 // A counter is a key with its estimated count.
 type counter struct {
-	key       string
-	count     float64
-	excess    float64 // by which count may be too large
-	example   string
-	namespace string
-	index     int
+	hash                    uint64 // of key
+	key, namespace, example []byte
+	count                   float64
+	excess                  float64 // by which count may be too large
+	index                   int
 }
 
 // add adds n to the count of key. namespace replaces that of the key unless it is empty.
-func (t *top) add(key, namespace, example string, n float64) {
+func (t *top) add(hash uint64, key, namespace, example []byte, n float64) {
 	t.total += n
-	c := t.byKey[key]
-	switch {
-	case c != nil:
-	case len(t.heap) < topSize:
-		if t.byKey == nil {
-			t.byKey = map[string]*counter{}
+	c := t.byHash[hash]
+	if c == nil {
+		if len(t.heap) < topSize {
+			c = t.grow()
+		} else {
+			c = t.heap[0]
+			delete(t.byHash, c.hash)
+			c.excess = c.count
 		}
-		c = &counter{key: key}
-		t.byKey[key] = c
-		heap.Push(&t.heap, c)
-	default:
-		c = t.heap[0]
-		delete(t.byKey, c.key)
-		c.key, c.excess, c.namespace = key, c.count, ""
-		t.byKey[key] = c
+		c.hash, c.key, c.namespace = hash, append(c.key[:0], key...), c.namespace[:0]
+		t.byHash[hash] = c
 	}
 	c.count += n
-	c.example, c.namespace = example, cmp.Or(namespace, c.namespace)
+	c.example = append(c.example[:0], example...)
+	if len(namespace) > 0 {
+		c.namespace = append(c.namespace[:0], namespace...)
+	}
 	heap.Fix(&t.heap, c.index)
+}
+
+// grow returns a counter that it has added to the heap, one from before clear if there is one.
+func (t *top) grow() *counter {
+	if t.byHash == nil {
+		t.byHash = make(map[uint64]*counter, 2*topSize) // with room, so that it is not copied for keys that were deleted
+	}
+	if len(t.heap) == cap(t.heap) {
+		t.heap = append(t.heap, &counter{})
+	} else if t.heap = t.heap[:len(t.heap)+1]; t.heap[len(t.heap)-1] == nil {
+		t.heap[len(t.heap)-1] = &counter{}
+	}
+	c := t.heap[len(t.heap)-1]
+	c.index, c.count, c.excess = len(t.heap)-1, 0, 0
+	return c
+}
+
+// clear removes all keys, and keeps the memory.
+func (t *top) clear() {
+	clear(t.byHash)
+	t.heap, t.total = t.heap[:0], 0
 }
 
 // An Entry is a key of a list of the most frequent ones.
@@ -69,19 +89,21 @@ type Entry struct {
 	Owner string `json:"owner,omitempty"`
 }
 
-// list returns the n entries with the highest counts of several tops.
-func list(n int, tops ...*top) []Entry {
-	all, total := map[string]*Entry{}, 0.0
+// list returns the n entries with the highest counts of several tops of a list.
+func list(by, n int, tops ...*top) []Entry {
+	all, total := map[uint64]*Entry{}, 0.0
 	for _, t := range tops {
 		total += t.total
 		for _, c := range t.heap {
-			e := all[c.key]
+			e := all[c.hash]
 			if e == nil {
-				e = &Entry{Key: c.key}
-				all[c.key] = e
+				shown := entry(by, c)
+				all[c.hash] = &shown
+				continue
 			}
-			e.Count, e.Excess = e.Count+c.count, e.Excess+c.excess
-			e.Example, e.Namespace = cmp.Or(e.Example, c.example), cmp.Or(e.Namespace, c.namespace) // of the first top
+			more := entry(by, c)
+			e.Count, e.Excess = e.Count+more.Count, e.Excess+more.Excess
+			e.Example, e.Namespace = cmp.Or(e.Example, more.Example), cmp.Or(e.Namespace, more.Namespace) // of the first top
 		}
 	}
 	entries := make([]Entry, 0, len(all))
@@ -103,11 +125,8 @@ func (h counters) Swap(i, j int) {
 	h[i].index, h[j].index = i, j
 }
 
-// Push implements heap.Interface.
-func (h *counters) Push(c any) {
-	c.(*counter).index = len(*h)
-	*h = append(*h, c.(*counter))
-}
+// Push implements heap.Interface. The heap is only fixed: see top.grow.
+func (*counters) Push(any) {}
 
 // Pop implements heap.Interface. Nothing is removed from a top.
 func (*counters) Pop() any { return nil }

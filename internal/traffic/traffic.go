@@ -9,16 +9,21 @@
 // number, and two hashes for the numbers of different names and clients.
 //
 // The goroutine that answers a query records it. It never waits: while a request reads what is
-// recorded, events are queued. There is no goroutine and no timer.
+// recorded, queries are queued. There is no goroutine and no timer. Recording reuses memory:
+// a server whose other parts allocate nothing for a query would need a garbage collection for
+// the queries recorded, and the memory until then.
 package traffic
 
 import (
+	"bytes"
 	"hash/maphash"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/wire"
 )
 
 // Budget is the number of queries a second that are recorded.
@@ -74,11 +79,47 @@ type Event struct {
 	Weight    float64       `json:"weight"`           // the number of queries that the event stands for
 }
 
+// A record is a query that was recorded.
+type record struct {
+	event           Event  // without Namespace, Name and Search
+	name, namespace []byte // the name in wire form
+	search          int    // the length of the labels of name that the client searches for, if this search cannot succeed
+}
+
+// Redacted is a label in wire form that stands for labels which are not shown.
+const Redacted = "\x0a(redacted)"
+
+// appendText appends the text of a name in wire form.
+func appendText(buf, name []byte) []byte {
+	if rest, found := bytes.CutPrefix(name, []byte(Redacted)); found {
+		buf, name = append(buf, Redacted[1:]+"."...), rest
+		if len(name) <= 1 {
+			return buf
+		}
+	}
+	return wire.AppendText(buf, name)
+}
+
+// set makes r a record of a query, in r's memory.
+func (r *record) set(e *Event, name, namespace []byte, search int) {
+	*r = record{*e, append(r.name[:0], name...), append(r.namespace[:0], namespace...), search}
+}
+
+// whole returns the event with the names.
+func (r *record) whole() Event {
+	e := r.event
+	e.Namespace, e.Name = string(r.namespace), string(appendText(nil, r.name))
+	if r.search > 0 {
+		e.Search = string(appendText(nil, r.name[:r.search]))
+	}
+	return e
+}
+
 // A Recorder records queries. It is safe for concurrent use.
 type Recorder struct {
 	threshold atomic.Uint64 // a random 32-bit number below it selects the query
 	lost      atomic.Uint64 // weight of the queries that were selected while the queue was full
-	queue     chan Event    // recorded while another goroutine held mu
+	queue     chan *record  // recorded while another goroutine held mu
 	seed      maphash.Seed
 	distinct  atomic.Pointer[distinct] // of the present window
 
@@ -86,11 +127,12 @@ type Recorder struct {
 	second         int    // since the start, of the last event
 	recorded       int    // in that second
 	next           uint64 // sequence number
-	ring           []Event
+	ring           []record
 	windows        [2][numLists]top // this one and the one before
 	distinctBefore *distinct        // of the window before
 	began          time.Time        // of the first window
 	history        history
+	text           []byte // of the client that is being recorded
 }
 
 // ringSize is the number of recent events that are kept.
@@ -101,7 +143,7 @@ const queueSize = 256
 
 // NewRecorder returns a recorder that records every query, until there are too many.
 func NewRecorder() *Recorder {
-	r := &Recorder{queue: make(chan Event, queueSize), seed: maphash.MakeSeed(), history: history{start: time.Now()}, distinctBefore: new(distinct)}
+	r := &Recorder{queue: make(chan *record, queueSize), seed: maphash.MakeSeed(), history: history{start: time.Now()}, distinctBefore: new(distinct)}
 	r.threshold.Store(1 << 32)
 	r.distinct.Store(new(distinct))
 	return r
@@ -116,20 +158,25 @@ func (r *Recorder) Selects() bool {
 // Sampled returns the share of queries that are recorded now.
 func (r *Recorder) Sampled() float64 { return float64(r.threshold.Load()) / (1 << 32) }
 
-// Record records a query that Selects has selected. It does not wait: if too many are recorded
-// while a request reads, the query is only counted, and the next event stands for it. Record
-// sets Sequence and Weight.
-func (r *Recorder) Record(e Event) {
+// Record records a query that Selects has selected: its event without Sequence, Namespace,
+// Name, Search and Weight; its name in wire form; the namespace of the client, if it is known;
+// and the length of the labels of the name that the client searches for, if this search cannot
+// succeed. It does not wait: if too many are recorded while a request reads, the query is only
+// counted, and the next event stands for it. Nothing of the arguments is kept but the strings
+// of e.
+func (r *Recorder) Record(e *Event, name, namespace []byte, search int) {
 	weight := 1 << 32 / r.threshold.Load() // a power of two
 	e.Weight = float64(weight)
 	if r.mu.TryLock() {
 		r.drain()
-		r.take(&e)
+		r.take(e, name, namespace, search)
 		r.mu.Unlock()
 		return
 	}
+	waiting := new(record)
+	waiting.set(e, name, namespace, search)
 	select {
-	case r.queue <- e:
+	case r.queue <- waiting:
 	default:
 		r.lost.Add(weight)
 	}
@@ -138,23 +185,23 @@ func (r *Recorder) Record(e Event) {
 // Stop implements config.Stopper. There is nothing to stop.
 func (*Recorder) Stop() {}
 
-// drain takes the events that are in the queue. r is locked.
+// drain takes the queries that are in the queue. r is locked.
 func (r *Recorder) drain() {
 	for range len(r.queue) {
-		e := <-r.queue // only the holder of the lock receives
-		r.take(&e)
+		q := <-r.queue // only the holder of the lock receives
+		r.take(&q.event, q.name, q.namespace, q.search)
 	}
 }
 
-// take adds an event, and those that were lost before it. r is locked.
-func (r *Recorder) take(e *Event) {
+// take adds a query, and those that were lost before it. r is locked.
+func (r *Recorder) take(e *Event, name, namespace []byte, search int) {
 	lost := uint64(0)
 	if r.lost.Load() > 0 {
 		lost = r.lost.Swap(0)
 	}
 	r.adapt(e.Time, lost > 0)
 	e.Weight += float64(lost)
-	r.add(e)
+	r.add(e, name, namespace, search)
 }
 
 // adapt sets the threshold for the next queries.
@@ -171,35 +218,60 @@ func (r *Recorder) adapt(now time.Time, full bool) {
 	}
 }
 
-func (r *Recorder) add(e *Event) {
+func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 	e.Sequence = r.next
 	r.next++
-	if len(r.ring) < ringSize {
-		r.ring = append(r.ring, *e)
-	} else {
-		r.ring[e.Sequence%ringSize] = *e
+	if r.ring == nil {
+		r.ring = make([]record, ringSize)
 	}
+	r.ring[e.Sequence%ringSize].set(e, name, namespace, search)
 	r.turn(e.Time)
 	w := &r.windows[0]
-	w[Names].add(e.Name, "", "", e.Weight)
-	client := e.Client.String()
-	w[Clients].add(client, e.Namespace, e.Name, e.Weight)
-	if e.Namespace != "" {
-		w[Namespaces].add(e.Namespace, "", e.Name, e.Weight)
+	add := func(list int, key, example []byte, n float64) {
+		w[list].add(maphash.Bytes(r.seed, key), key, namespace, example, n)
+	}
+	r.text = e.Client.AppendTo(r.text[:0])
+	client := r.text
+	add(Names, name, nil, e.Weight)
+	add(Clients, client, name, e.Weight)
+	if len(namespace) > 0 {
+		add(Namespaces, namespace, name, e.Weight)
 	}
 	switch e.RCode {
 	case "NXDOMAIN":
-		w[NXDomain].add(e.Name, "", client, e.Weight)
+		add(NXDomain, name, client, e.Weight)
 	case "SERVFAIL":
-		w[ServFail].add(e.Name, "", client, e.Weight)
+		add(ServFail, name, client, e.Weight)
 	}
 	if e.Duration >= SlowFrom {
-		w[Slow].add(e.Name, "", e.Source, e.Weight*e.Duration.Seconds())
+		r.text = append(r.text, e.Source...)
+		add(Slow, name, r.text[len(client):], e.Weight*e.Duration.Seconds())
 	}
-	if e.Search != "" {
-		w[Waste].add(client, e.Namespace, e.Name, e.Weight)
+	if search > 0 {
+		add(Waste, client, name, e.Weight)
 	}
-	r.history.add(e)
+	r.history.add(e, search > 0)
+}
+
+// The form of the keys and the examples of a list: names in wire form, or text.
+var (
+	keyIsName     = [numLists]bool{Names: true, NXDomain: true, ServFail: true, Slow: true}
+	exampleIsName = [numLists]bool{Clients: true, Namespaces: true, Waste: true}
+)
+
+// entry returns what a list shows of a counter.
+func entry(by int, c *counter) Entry {
+	text := func(b []byte, isName bool) string {
+		if isName && len(b) > 0 {
+			b = appendText(nil, b)
+		}
+		return string(b)
+	}
+	e := Entry{Key: text(c.key, keyIsName[by]), Count: c.count, Excess: c.excess, Example: text(c.example, exampleIsName[by])}
+	if by == Clients || by == Waste {
+		e.Namespace = string(c.namespace)
+	}
+	return e
 }
 
 // turn begins a new window if the present one has lasted long enough.
@@ -208,10 +280,19 @@ func (r *Recorder) turn(now time.Time) {
 	case r.began.IsZero():
 		r.began = now
 	case age >= 2*window:
-		r.windows, r.began, r.distinctBefore = [2][numLists]top{}, now, new(distinct)
+		for i := range r.windows {
+			for by := range r.windows[i] {
+				r.windows[i][by].clear()
+			}
+		}
+		r.began, r.distinctBefore = now, new(distinct)
 		r.distinct.Store(new(distinct))
 	case age >= window:
-		r.windows[1], r.windows[0], r.began = r.windows[0], [numLists]top{}, r.began.Add(window)
+		r.windows[0], r.windows[1] = r.windows[1], r.windows[0]
+		for by := range r.windows[0] {
+			r.windows[0][by].clear()
+		}
+		r.began = r.began.Add(window)
 		r.distinctBefore = r.distinct.Swap(new(distinct))
 	}
 }
@@ -230,7 +311,7 @@ func (r *Recorder) Top(by, n int, now time.Time) Top {
 	defer r.mu.Unlock()
 	r.drain()
 	r.turn(now)
-	t := Top{By: ListNames[by], Sampled: r.Sampled(), Entries: list(n, &r.windows[0][by], &r.windows[1][by])}
+	t := Top{By: ListNames[by], Sampled: r.Sampled(), Entries: list(by, n, &r.windows[0][by], &r.windows[1][by])}
 	if !r.began.IsZero() {
 		t.Window = now.Sub(r.began)
 		if r.windows[1][Names].total > 0 {
@@ -246,10 +327,9 @@ func (r *Recorder) Since(sequence uint64, n int) (events []Event, next uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain()
-	first := r.next - uint64(len(r.ring))
-	sequence = max(sequence, first)
+	sequence = max(sequence, r.next-min(r.next, ringSize))
 	for sequence < r.next && len(events) < n {
-		events = append(events, r.ring[sequence%ringSize])
+		events = append(events, r.ring[sequence%ringSize].whole())
 		sequence++
 	}
 	return events, min(sequence, r.next)

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -9,20 +10,33 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seamark/seamark/wire"
 )
 
-func event(name, rcode string) Event {
-	return Event{Time: time.Now(), Client: netip.MustParseAddr("10.0.0.1"), Name: name, RCode: rcode}
+func event(rcode string) *Event {
+	return &Event{Time: time.Now(), Client: netip.MustParseAddr("10.0.0.1"), RCode: rcode}
 }
 
-// record records n queries as a server does, at a rate by the clock of the bubble.
-func record(r *Recorder, n, rate int) {
+// add records a query of a name.
+func add(r *Recorder, name, rcode string) { r.Record(event(rcode), wireName(name), nil, 0) }
+
+func wireName(text string) []byte {
+	n, err := wire.ParseName(text)
+	if err != nil {
+		panic(err)
+	}
+	return []byte(n)
+}
+
+// send records n queries as a server does, at a rate by the clock of the bubble.
+func send(r *Recorder, n, rate int) {
 	for i := range n {
 		if i%max(1, rate/1000) == 0 {
 			time.Sleep(time.Second / time.Duration(min(1000, rate)))
 		}
 		if r.Selects() {
-			r.Record(event(fmt.Sprintf("n%d.example.", i%10), "NOERROR"))
+			add(r, fmt.Sprintf("n%d.example.", i%10), "NOERROR")
 		}
 	}
 }
@@ -34,7 +48,7 @@ func TestSampling(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := NewRecorder()
 				n := c.rate * c.seconds
-				record(r, n, c.rate)
+				send(r, n, c.rate)
 				top := r.Top(Names, 100, time.Now())
 				total := 0.0
 				for _, e := range top.Entries {
@@ -60,32 +74,35 @@ func TestTopBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	skewed := rand.NewZipf(random, 1.1, 1, 100_000)
 	var s top
+	seed := maphash.MakeSeed()
 	exact, total := map[string]float64{}, 0.0
 	for range 200_000 {
 		key, n := fmt.Sprint(skewed.Uint64()), 1+random.Float64()
-		s.add(key, "", "", n)
+		s.add(maphash.String(seed, key), []byte(key), nil, nil, n)
 		exact[key] += n
 		total += n
 	}
-	entries := list(topSize, &s)
+	entries := list(Namespaces, topSize, &s)
 	for _, e := range entries {
 		if want := exact[e.Key]; e.Count < want-1e-6 || e.Count-e.Excess > want+1e-6 || e.Excess > total/topSize {
 			t.Errorf("%s: got %.1f with an excess of %.1f, want %.1f and an excess of at most %.1f", e.Key, e.Count, e.Excess, want, total/topSize)
 		}
 	}
-	if entries[0].Key != "0" || entries[1].Key != "1" || len(s.byKey) != topSize {
-		t.Errorf("got %s and %s first of %d keys, want 0 and 1 of %d", entries[0].Key, entries[1].Key, len(s.byKey), topSize)
+	if entries[0].Key != "0" || entries[1].Key != "1" || len(s.byHash) != topSize {
+		t.Errorf("got %s and %s first of %d keys, want 0 and 1 of %d", entries[0].Key, entries[1].Key, len(s.byHash), topSize)
 	}
 }
 
 func TestLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
-		slow, waste := event("slow.example.", "NOERROR"), event("a.b.shop.svc.cluster.local.", "NXDOMAIN")
-		slow.Duration, waste.Search, waste.Namespace = 2*time.Second, "a.b.", "shop"
-		for _, e := range []Event{event("x.example.", "NOERROR"), event("x.example.", "NXDOMAIN"), event("f.example.", "SERVFAIL"), slow, waste} {
-			r.Record(e)
-		}
+		add(r, "x.example.", "NOERROR")
+		add(r, "x.example.", "NXDOMAIN")
+		add(r, "f.example.", "SERVFAIL")
+		slow := event("NOERROR")
+		slow.Duration = 2 * time.Second
+		r.Record(slow, wireName("slow.example."), nil, 0)
+		r.Record(event("NXDOMAIN"), wireName("a.b.shop.svc.cluster.local."), []byte("shop"), len("\x01a\x01b"))
 		for by, want := range map[int]string{
 			Names: "x.example. 2", Clients: "10.0.0.1 5", Namespaces: "shop 1", NXDomain: "a.b.shop.svc.cluster.local. 1", ServFail: "f.example. 1",
 			Slow: "slow.example. 2", Waste: "10.0.0.1 1",
@@ -104,7 +121,7 @@ func TestLastAfterStart(t *testing.T) {
 		r := NewRecorder()
 		time.Sleep(2 * time.Second)
 		for range 10 {
-			r.Record(event("x.example.", "NOERROR"))
+			add(r, "x.example.", "NOERROR")
 		}
 		if last, covered := r.Last(time.Minute, time.Now()); last.Queries != 10 || covered != 2*time.Second {
 			t.Errorf("got %v queries of %v, want 10 of 2s", last.Queries, covered)
@@ -117,9 +134,9 @@ func TestWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
 		count := func() int { return len(r.Top(Names, 10, time.Now()).Entries) }
-		r.Record(event("old.example.", "NOERROR"))
+		add(r, "old.example.", "NOERROR")
 		time.Sleep(6 * time.Minute)
-		r.Record(event("new.example.", "NOERROR"))
+		add(r, "new.example.", "NOERROR")
 		if got, window := count(), r.Top(Names, 1, time.Now()).Window; got != 2 || window != 6*time.Minute {
 			t.Errorf("after 6 minutes: got %d names of %v, want 2 of 6m", got, window)
 		}
@@ -138,9 +155,9 @@ func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
 		for i := range 3 {
-			e := event("x.example.", []string{"NOERROR", "NXDOMAIN", "NOERROR"}[i])
+			e := event([]string{"NOERROR", "NXDOMAIN", "NOERROR"}[i])
 			e.Duration = time.Duration(i+1) * time.Millisecond
-			r.Record(e)
+			r.Record(e, wireName("x.example."), nil, 0)
 			time.Sleep(interval)
 		}
 		points := r.History(time.Now())
@@ -165,7 +182,7 @@ func TestSince(t *testing.T) {
 	r := NewRecorder()
 	_, next := r.Since(math.MaxUint64, 0)
 	for range ringSize + 10 {
-		r.Record(event("x.example.", "NOERROR"))
+		add(r, "x.example.", "NOERROR")
 	}
 	events, after := r.Since(next, 5)
 	if len(events) != 5 || events[0].Sequence != 10 || after != 15 {
@@ -183,15 +200,15 @@ func TestRecordDoesNotWait(t *testing.T) {
 		r.mu.Lock()
 		const n = 3 * queueSize
 		for range n {
-			r.Record(event("x.example.", "NOERROR"))
+			add(r, "x.example.", "NOERROR")
 		}
 		r.mu.Unlock()
-		r.Record(event("x.example.", "NOERROR"))
+		add(r, "x.example.", "NOERROR")
 		if got := r.Top(Names, 1, time.Now()).Entries[0].Count; got != n+1 {
 			t.Errorf("got %v queries, want %d", got, n+1)
 		}
 		r.mu.Lock()
-		r.Record(event("y.example.", "NOERROR"))
+		add(r, "y.example.", "NOERROR")
 		r.mu.Unlock()
 		if events, _ := r.Since(0, math.MaxInt); events[len(events)-1].Name != "y.example." {
 			t.Errorf("got %+v last, want the event that was recorded while the recorder was locked", events[len(events)-1])
@@ -208,7 +225,7 @@ func TestRecordConcurrently(t *testing.T) {
 		all.Go(func() {
 			for range n {
 				r.Count(netip.MustParseAddr("10.0.0.1"), []byte("x"))
-				r.Record(event("x.example.", "NOERROR"))
+				add(r, "x.example.", "NOERROR")
 			}
 		})
 	}
@@ -227,7 +244,7 @@ func TestRecordConcurrently(t *testing.T) {
 	all.Wait()
 	close(stop)
 	reading.Wait()
-	r.Record(event("x.example.", "NOERROR"))
+	add(r, "x.example.", "NOERROR")
 	if points := r.History(time.Now()); len(points) == 0 {
 		t.Fatal("got no history, want some")
 	}
@@ -252,6 +269,36 @@ func TestCountAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Recording allocates nothing for names and clients that were not seen before, once the lists
+// are full, in any window.
+func TestRecordAllocatesNothing(t *testing.T) {
+	r := NewRecorder()
+	now, n := time.Now(), 0
+	name := []byte("\x06000000\x04shop\x03svc\x07cluster\x05local\x00")
+	record := func() {
+		n++
+		now = now.Add(time.Millisecond)
+		for i, k := 6, n; i > 0; i-- {
+			name[i], k = '0'+byte(k%10), k/10
+		}
+		e := Event{Time: now, Client: netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), RCode: "NXDOMAIN", Duration: SlowFrom, Source: "forward"}
+		r.Record(&e, name, []byte("shop"), 7)
+	}
+	for range 700_000 { // more than two windows
+		record()
+	}
+	if n := testing.AllocsPerRun(20_000, record); n != 0 { // the average, rounded down
+		t.Errorf("got %v allocations, want none", n)
+	}
+	if e := r.Top(Waste, 1, now).Entries; len(e) != 1 || e[0].Namespace != "shop" {
+		t.Errorf("got %+v, want a client of shop", e)
+	}
+	events, _ := r.Since(uint64(n-1), 1)
+	if want := fmt.Sprintf("%06d.", n); len(events) != 1 || events[0].Search != want || events[0].Name != want+"shop.svc.cluster.local." {
+		t.Errorf("got %+v last, want a search for %s", events, want)
+	}
+}
+
 // BenchmarkNotRecorded is what a query costs that is not recorded.
 func BenchmarkNotRecorded(b *testing.B) {
 	r, client, name := NewRecorder(), netip.MustParseAddr("10.0.0.1"), []byte("\x03www\x07example\x00")
@@ -263,9 +310,9 @@ func BenchmarkNotRecorded(b *testing.B) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	r, e := NewRecorder(), event("www.example.", "NOERROR")
+	r, e, name := NewRecorder(), event("NOERROR"), wireName("www.example.")
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Record(e)
+		r.Record(e, name, nil, 0)
 	}
 }
