@@ -203,7 +203,7 @@ func TestNodeUpgrade(t *testing.T) {
 	}
 	second := n.start()
 	n.eventually("end of the hand-over", first, func() bool { return strings.Contains(first.log.String(), "waiting for a signal") })
-	n.eventually("one table", first, func() bool { return len(n.tables()) == 1 })
+	n.eventually("one table that captures", first, func() bool { return len(n.capturing()) == 1 })
 	n.end(first, syscall.SIGTERM)
 	if log := first.log.String(); !strings.Contains(log, "left it the local addresses") || first.ProcessState.ExitCode() != 0 {
 		t.Errorf("first process: got exit status %d and log\n%s\nwant 0 and that it left the addresses", first.ProcessState.ExitCode(), log)

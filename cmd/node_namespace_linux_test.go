@@ -182,12 +182,17 @@ func (n *testNode) files(template string) []string {
 // answers starts a server that answers every query with an address.
 func (n namespace) answers(ip, address string) {
 	n.t.Helper()
-	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+	n.answersWith(ip, func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg).SetReply(q)
 		rr, _ := dns.NewRR(q.Question[0].Name + " 5 IN A " + address)
 		m.Answer = []dns.RR{rr}
 		_ = w.WriteMsg(m)
 	})
+}
+
+// answersWith starts a server with a handler.
+func (n namespace) answersWith(ip string, handler dns.HandlerFunc) {
+	n.t.Helper()
 	var packets net.PacketConn
 	var listener net.Listener
 	var err error

@@ -145,38 +145,41 @@ func (n *testNode) kill(p *nodeProcess, l *nodeLoad, pid int) (next int) {
 	next = n.worker(p, pid)
 	before := l.node.Load()
 	n.eventually("answers after the end of the worker", p, func() bool { return l.node.Load() > before+int64(nodeRate()) })
+	// A worker reads up to 16 waiting queries at once, of which a further kill would lose all.
+	n.eventually("answers to the queries that waited", p, func() bool { return l.sent.Load()-l.node.Load()-l.replica.Load() < 100 })
 	return next
 }
 
 // When the worker is killed, queries wait in the sockets for the next one. Only those are
 // lost that it has read and not answered.
-func TestNodeWorkerKilled(t *testing.T) {
-	n := newTestNode(t)
-	p := n.start()
+func TestNodeWorkerKilled(t *testing.T) { eachCapture(t, (*testNode).killWorkers) }
+
+func (n *testNode) killWorkers(capture string) {
+	p := n.startCaptured(capture)
 	pid := n.worker(p, 0)
 	tables := n.tables()
 	l := n.load(clusterDNS, nodeDNS, cluster6)
-	const kills = 10
+	const kills = 5
 	for range kills {
 		pid = n.kill(p, l, pid)
 	}
 	lost := l.end()
-	// On a machine that is so busy that a start takes more than a second, the gate is closed
-	// meanwhile: the replica answers, and queries that wait in the sockets may be lost.
+	// On a machine that is so busy that a start takes a second, the replica answers meanwhile. The
+	// queries that wait in the sockets are not lost.
 	closed := int64(strings.Count(p.log.String(), "Closed the gate"))
-	t.Logf("%v, %d lost, gate closed %d times", l, lost, closed)
-	if limit := 5*kills + 2*closed*int64(nodeRate()); lost > limit {
-		t.Errorf("lost queries: got %d in %d kills of the worker, want at most %d; log:\n%s", lost, kills, limit, p.log)
+	n.t.Logf("%v, %d lost, gate closed %d times", l, lost, closed)
+	if limit := int64(5 * kills); lost > limit {
+		n.t.Errorf("lost queries: got %d in %d kills of the worker, want at most %d; log:\n%s", lost, kills, limit, p.log)
 	}
-	if l.replica.Load() > 0 && closed == 0 || l.refused.Load() > 0 {
-		t.Errorf("got %v, want all answers by the node and no errors; log:\n%s", l, p.log)
+	if l.replica.Load() > 0 && closed == 0 && time.Duration(l.gap.Load()) < 900*time.Millisecond || l.refused.Load() > 0 {
+		n.t.Errorf("got %v, want all answers by the node and no errors; log:\n%s", l, p.log)
 	}
 	n.eventually("open gate", p, func() bool { return strings.Contains(n.metrics(p), "\nseamark_node_gate_open 1\n") })
 	if now := n.tables(); len(now) != 1 || now[0] != tables[0] && closed == 0 {
-		t.Errorf("tables: got %q, want %q as before", now, tables)
+		n.t.Errorf("tables: got %q, want %q as before", now, tables)
 	}
-	if metrics := n.metrics(p); !strings.Contains(metrics, "\nseamark_node_worker_restarts_total 10\n") {
-		t.Errorf("metrics: got\n%s\nwant 10 restarts", metrics)
+	if metrics := n.metrics(p); !strings.Contains(metrics, fmt.Sprintf("\nseamark_node_worker_restarts_total %d\n", kills)) {
+		n.t.Errorf("metrics: got\n%s\nwant %d restarts", metrics, kills)
 	}
 	n.end(p, syscall.SIGTERM)
 	n.without(p, nodeDNS, clusterDNS, cluster6)
@@ -241,18 +244,16 @@ func TestNodeWorkerStopped(t *testing.T) {
 	pid := n.worker(p, 0)
 	c, c6 := n.dial("udp", clusterDNS), n.dial("udp", cluster6)
 	n.answered(c, byNode)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	n.stop(p, pid)
 	stopped := time.Now()
-	n.eventually("closed gate", p, func() bool { return len(n.tables()) == 0 })
+	n.eventually("closed gate", p, func() bool { return len(n.capturing()) == 0 })
 	t.Logf("the gate was closed after %v", time.Since(stopped))
 	n.eventually("answer of the replica", p, func() bool { return answer(c, 100*time.Millisecond) == byReplica })
 	n.answered(c6, byReplica)
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("open gate", p, func() bool { return len(n.tables()) == 1 })
+	n.eventually("open gate", p, func() bool { return len(n.capturing()) == 1 })
 	n.eventually("answer of the node", p, func() bool { return answer(n.dial("udp", clusterDNS), time.Second) == byNode })
 	n.end(p, syscall.SIGTERM)
 	n.without(p, nodeDNS, clusterDNS, cluster6)
@@ -362,7 +363,7 @@ func TestNodeSignals(t *testing.T) {
 	n.eventually("reload", p, func() bool { return strings.Contains(p.log.String(), "Reloading complete") })
 	_ = p.Process.Signal(syscall.SIGTERM)
 	n.eventually("shutdown", p, func() bool { return strings.Contains(p.log.String(), "Shutting down") })
-	n.eventually("removed rules", p, func() bool { return len(n.tables()) == 0 })
+	n.eventually("removed rules", p, func() bool { return len(n.capturing()) == 0 })
 	n.answered(n.dial("udp", nodeDNS), byNode) // lameduck
 	n.answered(n.dial("udp", clusterDNS), byReplica)
 	n.end(p, syscall.SIGTERM)

@@ -34,8 +34,8 @@ type Capture struct {
 	onLo     bool         // the kernel has no dummy interfaces
 	found    []netip.Addr // addresses that were there and are not ours: they are left alone
 	added    []netip.Addr // addresses that this process has added
-	enabled  bool
-	table    *table
+	wanted   exemption
+	table    *table                // nil without rules
 	watched  map[netip.Addr]*watch // by the ClusterIP
 	lastRule string                // the last error about rules that was logged
 }
@@ -232,14 +232,27 @@ func (c *Capture) check() {
 func (c *Capture) Enable() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.enabled = c.options.SetRules
-	c.rules()
+	if c.options.SetRules {
+		c.exempt(exemptAll)
+	}
 	c.instance.announce()
+}
+
+// exempt changes which packets the rules exempt from connection tracking. The caller holds the
+// lock.
+func (c *Capture) exempt(e exemption) {
+	if c.wanted == e {
+		c.rules()
+		return
+	}
+	c.wanted = e
+	c.watched = watches(c.options.ClusterIPs)
+	c.replace()
 }
 
 // rules adds the table if it is missing. The caller holds the lock.
 func (c *Capture) rules() {
-	if !c.enabled {
+	if c.wanted == exemptNone {
 		return
 	}
 	if c.table != nil {
@@ -251,8 +264,29 @@ func (c *Capture) rules() {
 		_ = c.table.conn.Close()
 		c.table = nil
 	}
+	c.add()
+}
+
+// replace adds the table that is wanted, and then removes the one before. The caller holds the
+// lock.
+func (c *Capture) replace() {
+	old := c.table
+	c.table = nil
+	if c.wanted != exemptNone {
+		c.add()
+	}
+	if old == nil {
+		return
+	}
+	if err := old.close(); err != nil {
+		c.options.Log.Warn("nftables table was not removed, the kernel does it when the process ends", "table", old.name, "error", err)
+	}
+}
+
+// add adds the table. The caller holds the lock.
+func (c *Capture) add() {
 	var err error
-	if c.table, err = addTable(c.options, c.watched); err != nil {
+	if c.table, err = addTable(c.options, c.wanted, c.watched); err != nil {
 		c.options.CountSetupError(ErrorRules)
 		if text := err.Error(); text != c.lastRule {
 			c.lastRule = text
@@ -264,38 +298,28 @@ func (c *Capture) rules() {
 	for _, w := range c.watched {
 		w.restart()
 	}
+	if c.wanted == exemptReplies {
+		return
+	}
 	c.options.Log.Info("Packets of the local addresses are exempt from connection tracking", "table", c.table.name)
 }
 
-// Suspend removes the rules until Enable is called: queries to a ClusterIP go to the
-// cluster's DNS servers.
+// Suspend captures no more queries until Enable is called: queries to a ClusterIP go to the
+// cluster's DNS servers. Replies to queries that wait for the server still pass.
 func (c *Capture) Suspend() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.removeRules()
+	if c.wanted != exemptNone && len(c.options.ClusterIPs) > 0 {
+		c.exempt(exemptReplies)
+	}
 }
 
-// Disable removes the rules: new queries to a ClusterIP go to the cluster's DNS servers.
+// Disable captures no more queries: new queries to a ClusterIP go to the cluster's DNS servers.
 // The addresses stay, for queries that are being answered. If another instance serves the
 // node or is about to, its rules come first.
 func (c *Capture) Disable() {
 	c.instance.release(successorTimeout)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.removeRules()
-}
-
-// removeRules removes the table. The caller holds the lock.
-func (c *Capture) removeRules() {
-	c.enabled = false
-	c.watched = watches(c.options.ClusterIPs)
-	if c.table == nil {
-		return
-	}
-	if err := c.table.close(); err != nil {
-		c.options.Log.Warn("nftables table was not removed, the kernel does it when the process ends", "table", c.table.name, "error", err)
-	}
-	c.table = nil
+	c.Suspend()
 }
 
 // Close removes the rules and, unless they are to stay or another instance uses them, the
@@ -307,6 +331,9 @@ func (c *Capture) Close() {
 		_ = c.events.Close()
 	}
 	c.task.Wait()
+	c.mu.Lock()
+	c.exempt(exemptNone)
+	c.mu.Unlock()
 	defer c.instance.close()
 	switch {
 	case !c.options.SetInterface:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -34,6 +35,19 @@ var errNoOwner = errors.New("the kernel has no nftables tables with an owner (Li
 // errRules reports that the kernel has nftables but not all expressions.
 var errRules = errors.New("adding rules to the nftables table")
 
+// An exemption says which packets of the local addresses are exempt from connection tracking.
+type exemption int
+
+const (
+	exemptNone exemption = iota
+	// exemptReplies exempts replies from ClusterIPs, and all packets of other addresses. Queries
+	// to a ClusterIP follow kube-proxy's rules. If a client sends them from the port of an earlier
+	// query that still waits for the server, the reply to that one looks to connection tracking
+	// like one of another connection, and would get another port.
+	exemptReplies
+	exemptAll
+)
+
 // A table is the nftables table of this process. It exists as long as its socket is open.
 type table struct {
 	conn   *netlink.Conn
@@ -41,13 +55,16 @@ type table struct {
 	counts bool // it has counters of packets to and from ClusterIPs
 }
 
-// addTable adds a table in which the packets of the local addresses are exempt from connection
-// tracking, those of ClusterIPs as their states say. It counts the packets of ClusterIPs, unless
-// the kernel cannot.
-func addTable(o Options, watched map[netip.Addr]*watch) (*table, error) {
-	t, err := tryTable(o, watched)
+// addTable adds a table in which packets of the local addresses are exempt from connection
+// tracking: with exemptAll those of ClusterIPs as their states say. It counts the packets of
+// ClusterIPs then, unless the kernel cannot.
+func addTable(o Options, e exemption, watched map[netip.Addr]*watch) (*table, error) {
+	if e == exemptReplies {
+		watched = nil
+	}
+	t, err := tryTable(o, e, watched)
 	if len(watched) > 0 && errors.Is(err, errRules) {
-		if uncounted, failed := tryTable(o, nil); failed == nil {
+		if uncounted, failed := tryTable(o, e, nil); failed == nil {
 			o.Log.Warn("Packets of pods are not counted: if rules of the node drop them, queries to a ClusterIP time out", "error", err)
 			return uncounted, nil
 		}
@@ -55,7 +72,7 @@ func addTable(o Options, watched map[netip.Addr]*watch) (*table, error) {
 	return t, err
 }
 
-func tryTable(o Options, watched map[netip.Addr]*watch) (_ *table, err error) {
+func tryTable(o Options, e exemption, watched map[netip.Addr]*watch) (_ *table, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, fmt.Errorf("the kernel has no nftables: opening a netlink socket: %w", err)
@@ -95,7 +112,7 @@ func tryTable(o Options, watched map[netip.Addr]*watch) (_ *table, err error) {
 			messages = append(messages, t.watch(a, o.Port, w.state)...)
 		}
 		for _, protocol := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-			if w == nil || w.state == exempting {
+			if e == exemptAll && (w == nil || w.state == exempting) || !slices.Contains(o.ClusterIPs, a) {
 				messages = append(messages,
 					t.rule("prerouting", a, protocol, o.Port, true, notrack),
 					t.rule("output", a, protocol, o.Port, true, notrack))

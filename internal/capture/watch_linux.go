@@ -158,14 +158,8 @@ func (c *Capture) watch(now time.Time) {
 			c.options.Log.Info("Packets of pods pass the rules of the node again", "address", ip)
 		}
 	}
-	if !changed {
-		return
-	}
-	old := c.table
-	c.table = nil
-	c.rules()
-	if err := old.close(); err != nil {
-		c.options.Log.Warn("nftables table was not removed, the kernel does it when the process ends", "table", old.name, "error", err)
+	if changed {
+		c.replace()
 	}
 }
 
