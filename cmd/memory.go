@@ -27,8 +27,8 @@ func limitMemory(log *slog.Logger) {
 }
 
 // collectOften makes Go's garbage collector run when the heap has grown by a quarter, in place
-// of the whole. Most memory of a node's cache are answers, and it makes little garbage. The
-// environment variable GOGC takes precedence.
+// of the whole. Most memory of a node's cache are answers, and it makes little garbage; its
+// supervisor has little memory at all. The environment variable GOGC takes precedence.
 func collectOften() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)

@@ -31,6 +31,7 @@ const (
 func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error {
 	out := newOutput(p.err)
 	log := server.NewLog(out, klog.Level()) // the worker logs ignored flags
+	collectOften()
 	exit, err := supervisor.Run(supervisor.Options{
 		Log: log,
 		Open: func(count func(index int, n uint64)) (supervisor.Capture, error) {
