@@ -318,7 +318,7 @@ func (r *record) result(q Query, e dns.Explanation) (Result, error) {
 		if err := m.Unpack(e.Reply); err != nil {
 			return Result{}, fmt.Errorf("the reply is malformed: %w", err)
 		}
-		result.RCode = mdns.RcodeToString[m.Rcode]
+		result.RCode = wire.RCode(m.Rcode).String()
 		for _, record := range m.Answer {
 			result.Answer = append(result.Answer, record.String())
 		}

@@ -220,6 +220,15 @@ func TestExplainUnanswered(t *testing.T) {
 	}
 }
 
+// A response code without a name is no missing reply.
+func TestExplainUnassignedRCode(t *testing.T) {
+	l := start(t, ".:53 {\n template ANY ANY {\n  rcode 13\n }\n}\n")
+	r := ask(t, l, "www.example.org")
+	if want := "RCODE13 by template in zone .: template ANY ANY (Corefile:2) answers"; r.RCode != "RCODE13" || r.Summary != want {
+		t.Errorf("got %s and %q, want RCODE13 and %q", r.RCode, r.Summary, want)
+	}
+}
+
 // A view is selected by the address of the client.
 func TestExplainView(t *testing.T) {
 	l := start(t, `.:53 {
