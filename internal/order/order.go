@@ -1,7 +1,7 @@
 // Package order sorts slices of structs for code that is not on an answering path.
 //
 // The functions of package slices are compiled once for each element type, and each struct
-// type adds about 20 kB of machine code and tables to the program. These functions share the
+// type adds about 20 kB of machine code and tables to the binary. These functions share the
 // code of package sort, at up to twice the time and with a few allocations. Code that sorts at
 // each query or many elements uses package slices.
 package order
