@@ -27,6 +27,7 @@ type Chain struct {
 	anyClass     bool   // some step answers classes other than IN
 	tracer       Tracer // nil if there is none
 	traced       *Chain // for the queries that tracer follows
+	silent       bool   // a copy without the observers, which the server block has
 }
 
 // A step is one handler and the interfaces that it implements.
@@ -94,7 +95,9 @@ func (c *Chain) Observe(o Observer) {
 
 // empty reports whether the server block has no directives. As in CoreDNS, its
 // queries are refused.
-func (c *Chain) empty() bool { return len(c.steps) == 0 && len(c.observers) == 0 && c.tracer == nil }
+func (c *Chain) empty() bool {
+	return len(c.steps) == 0 && len(c.observers) == 0 && c.tracer == nil && !c.silent
+}
 
 // CopyFor returns a copy of c for another server address and zone. It binds each
 // ChainBinder to the copy.

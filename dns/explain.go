@@ -170,6 +170,7 @@ func (m *Mux) traced() *Mux {
 	for zone, chains := range m.zones {
 		for _, c := range chains {
 			silent := *c
+			silent.silent = !c.empty()
 			silent.observers, silent.tracer = nil, nil
 			silent.addTraced()
 			silent.traced.Match = c.tracedMatch()

@@ -220,6 +220,34 @@ func TestExplainUnanswered(t *testing.T) {
 	}
 }
 
+// A running server's block with directives that only observe fails its queries, and an empty one
+// refuses them: the explanation, which has no observers, agrees.
+func TestExplainOnlyObservers(t *testing.T) {
+	c := corefile.ReadText("Corefile", []byte("example.org:53 {\n errors\n}\nexample.net:53 {\n}\n"))
+	plan, err := server.NewPlan(c.Servers, server.Options{
+		Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+		Open: func(_ context.Context, address netip.AddrPort, _ transport.Options) (server.Listener, error) {
+			return server.Unconnected(address), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	defer plan.Stop(context.Background())
+	for name, want := range map[string]string{
+		"www.example.org": "SERVFAIL: no directive of the server block has an answer",
+		"www.example.net": "no server block has a zone that the name is in, so the query is refused",
+	} {
+		r, err := explain.Explain(t.Context(), plan.Ports(), explain.Query{Name: name})
+		if err != nil || r.Summary != want {
+			t.Errorf("%s: got %s, %q and error %v, want %q", name, r.RCode, r.Summary, err, want)
+		}
+	}
+}
+
 // A response code without a name is no missing reply.
 func TestExplainUnassignedRCode(t *testing.T) {
 	l := start(t, ".:53 {\n template ANY ANY {\n  rcode 13\n }\n}\n")
