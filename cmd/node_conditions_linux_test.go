@@ -107,7 +107,7 @@ func TestNodeMTU(t *testing.T) {
 			n.t.Helper()
 			reply, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(4096, false), &dns.Conn{Conn: n.dial(network, server).Conn, UDPSize: 4096})
 			if err != nil {
-				n.t.Errorf("%s from %s over %s: got error %v", name, server, network, err)
+				n.t.Errorf("%s from %s over %s: got error %v; log:\n%s", name, server, network, err, p.log)
 				return 0, false
 			}
 			return len(reply.Answer), reply.Truncated
