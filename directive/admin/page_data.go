@@ -130,7 +130,7 @@ func (s *service) queriesPage(r *http.Request) (any, int, error) {
 	if err != nil {
 		return nil, http.StatusBadRequest, err
 	}
-	p := queriesPage{Sampled: s.recorder.Sampled()}
+	p := queriesPage{Sampled: s.recorder.Sampled(time.Now())}
 	events, _ := s.recorder.Since(0, math.MaxInt)
 	for _, e := range slices.Backward(events) {
 		if !f.selects(&e) {

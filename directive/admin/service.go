@@ -320,7 +320,7 @@ func (s *service) status(w http.ResponseWriter, _ *http.Request) { write(w, s.st
 // state returns the present status.
 func (s *service) state() Status {
 	now := time.Now()
-	st := Status{Started: s.started, Servers: []string{}, RCodes: map[string]float64{}, Metrics: s.series(), Sampled: s.recorder.Sampled()}
+	st := Status{Started: s.started, Servers: []string{}, RCodes: map[string]float64{}, Metrics: s.series(), Sampled: s.recorder.Sampled(time.Now())}
 	for _, p := range s.ports() {
 		st.Servers = append(st.Servers, p.Name)
 	}

@@ -156,7 +156,14 @@ func (r *Recorder) Selects() bool {
 }
 
 // Sampled returns the share of queries that are recorded now.
-func (r *Recorder) Sampled() float64 { return float64(r.threshold.Load()) / (1 << 32) }
+func (r *Recorder) Sampled(now time.Time) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.relax(now)
+	return r.sampled()
+}
+
+func (r *Recorder) sampled() float64 { return float64(r.threshold.Load()) / (1 << 32) }
 
 // Record records a query that Selects has selected: its event without Sequence, Namespace,
 // Name, Search and Weight; its name in wire form; the namespace of the client, if it is known;
@@ -206,16 +213,25 @@ func (r *Recorder) take(e *Event, name, namespace []byte, search int) {
 
 // adapt sets the threshold for the next queries.
 func (r *Recorder) adapt(now time.Time, full bool) {
-	t := r.threshold.Load()
-	if s := int(now.Sub(r.history.start) / time.Second); s != r.second {
-		if elapsed := s - r.second; r.recorded < Budget/2 || elapsed > 1 { // fewer than half of the budget: record more
-			r.threshold.Store(min(1<<32, t*2))
-		}
-		r.second, r.recorded = s, 0
-	}
+	r.relax(now)
 	if r.recorded++; r.recorded%Budget == 0 || full {
-		r.threshold.Store(max(1, t/2))
+		r.threshold.Store(max(1, r.threshold.Load()/2))
 	}
+}
+
+// relax doubles the share of queries that are recorded for each second until now in which fewer
+// than half of the budget were. r is locked.
+func (r *Recorder) relax(now time.Time) {
+	second := int(now.Sub(r.history.start) / time.Second)
+	elapsed := second - r.second
+	if elapsed <= 0 {
+		return
+	}
+	if r.recorded >= Budget/2 {
+		elapsed--
+	}
+	r.threshold.Store(min(1<<32, r.threshold.Load()<<min(elapsed, 31)))
+	r.second, r.recorded = second, 0
 }
 
 func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
@@ -310,8 +326,9 @@ func (r *Recorder) Top(by, n int, now time.Time) Top {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain()
+	r.relax(now)
 	r.turn(now)
-	t := Top{By: ListNames[by], Sampled: r.Sampled(), Entries: list(by, n, &r.windows[0][by], &r.windows[1][by])}
+	t := Top{By: ListNames[by], Sampled: r.sampled(), Entries: list(by, n, &r.windows[0][by], &r.windows[1][by])}
 	if !r.began.IsZero() {
 		t.Window = now.Sub(r.began)
 		if r.windows[1][Names].total > 0 {

@@ -68,6 +68,21 @@ func TestSampling(t *testing.T) {
 	}
 }
 
+// When there are few queries again, each is recorded, also if none was recorded since.
+func TestSamplingAfterStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder()
+		send(r, 1_000_000, 100_000)
+		if got := r.Sampled(time.Now()); got > 0.02 {
+			t.Fatalf("during the storm: got a share of %v, want at most 0.02", got)
+		}
+		time.Sleep(10 * time.Second)
+		if got := r.Sampled(time.Now()); got != 1 {
+			t.Errorf("ten seconds after the storm: got a share of %v, want 1", got)
+		}
+	})
+}
+
 // An estimate is not below the true count, and not above it by more than its excess, which
 // is at most the total divided by the number of counters.
 func TestTopBounds(t *testing.T) {
