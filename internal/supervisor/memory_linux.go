@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,17 +63,33 @@ func monotonic() int64 {
 }
 
 // ReleaseMemory releases the memory that only the start of the process needs, after three
-// seconds, and from then on pages of the program's file from time to time.
+// seconds. From then on, from time to time, it releases garbage if there is much, and pages of
+// the program's file.
 func ReleaseMemory() {
-	time.AfterFunc(releaseDelay, func() {
-		debug.FreeOSMemory() // the garbage of the start
-		releaseAgain()
-	})
+	time.AfterFunc(releaseDelay, func() { releaseAgain(0) })
 }
 
-func releaseAgain() {
-	releaseFilePages()
-	time.AfterFunc(releaseInterval, releaseAgain)
+// releaseAgain releases memory and plans the next time. A heap with at most limit bytes of
+// garbage and free memory stays as it is.
+func releaseAgain(limit uint64) {
+	if unused() > limit {
+		debug.FreeOSMemory()
+	}
+	releaseFilePages() // after the collector has used them
+	time.AfterFunc(releaseInterval, func() { releaseAgain(unusedLimit) })
+}
+
+// unusedLimit is the size of garbage and free memory that remains. Go would keep a quarter of
+// the heap until the next collection, which never comes if queries allocate nothing.
+const unusedLimit = 512 << 10
+
+// unused returns the bytes of the heap that are garbage or free, and were not returned to the
+// kernel.
+func unused() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	objects, free, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
+	return objects - min(objects, live) + free
 }
 
 // releaseFilePages removes the pages of the program's file from the process: most of them
