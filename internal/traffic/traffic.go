@@ -10,8 +10,8 @@
 //
 // The goroutine that answers a query records it. It never waits: while a request reads what is
 // recorded, queries are queued. There is no goroutine and no timer. Recording reuses memory:
-// a server whose other parts allocate nothing for a query would need a garbage collection for
-// the queries recorded, and the memory until then.
+// the rest of a server allocates nothing for most queries, and garbage of those recorded would
+// fill its heap up to the next collection.
 package traffic
 
 import (
