@@ -35,7 +35,8 @@ var errNoOwner = errors.New("the kernel has no nftables tables with an owner (Li
 // errRules reports that the kernel has nftables but not all expressions.
 var errRules = errors.New("adding rules to the nftables table")
 
-// An exemption says which packets of the local addresses are exempt from connection tracking.
+// An exemption is the part of the packets of the local addresses that is exempt from connection
+// tracking.
 type exemption int
 
 const (

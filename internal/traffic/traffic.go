@@ -200,7 +200,7 @@ func (r *Recorder) drain() {
 	}
 }
 
-// take adds a query, and those that were lost before it. r is locked.
+// take adds a query, with the weight of those lost before it. r is locked.
 func (r *Recorder) take(e *Event, name, namespace []byte, search int) {
 	lost := uint64(0)
 	if r.lost.Load() > 0 {
