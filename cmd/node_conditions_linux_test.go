@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/capture/tcx"
 )
 
 // nodePairs is the number of pairs of queries of TestNodePairs, or that of
@@ -122,6 +124,41 @@ func TestNodeMTU(t *testing.T) {
 			if got, truncated := ask("udp", server, "fragments.example."); got != records || truncated {
 				n.t.Errorf("fragments.example. from %s over UDP: got %d records, truncated %v, want %d", server, got, truncated, records)
 			}
+		}
+		n.end(p, syscall.SIGTERM)
+	})
+}
+
+// Nothing is captured before the kernel delivers packets to all addresses. It adds the routes of
+// IPv6 addresses in a work queue, and has needed more than a second on a busy machine. Here a
+// rule is the reason.
+func TestNodeLateRoute(t *testing.T) {
+	eachCapture(t, func(n *testNode, capture string) {
+		late := cluster6
+		if capture != "-capture=address" {
+			late = tcx.AliasFor(netip.MustParseAddr(cluster6), 0).String()
+		}
+		if capture == "-capture=clsact" { // adding the qdisc makes the kernel drop packets to the interface for milliseconds
+			for _, name := range []string{"pod", "replica"} {
+				n.do(func() {
+					if out, err := exec.Command("tc", "qdisc", "add", "dev", name, "clsact").CombinedOutput(); err != nil {
+						n.t.Errorf("adding the qdisc clsact to %s: %v: %s", name, err, out)
+					}
+				})
+			}
+		}
+		n.ip("-6 rule add pref 10 lookup local\n-6 rule del pref 0\n-6 rule add pref 1 to " + late + " blackhole")
+		l := n.load(clusterDNS, cluster6)
+		p := n.startUnready(capture)
+		n.eventually("address", p, func() bool { return n.interfaceOf(late) != "" })
+		before := l.replica.Load()
+		n.eventually("answers of the replica", p, func() bool { return l.replica.Load()+l.node.Load() > before+int64(2*nodeRate()) })
+		n.ip("-6 rule del pref 1")
+		n.eventually("answers of the node", p, func() bool { return l.node.Load() > int64(nodeRate()) })
+		lost := l.end()
+		n.t.Logf("%v, %d lost", l, lost)
+		if lost != 0 || l.refused.Load() != 0 {
+			n.t.Errorf("start with a late route: got %v, %d lost, want no query lost; log:\n%s", l, lost, p.log)
 		}
 		n.end(p, syscall.SIGTERM)
 	})

@@ -91,7 +91,14 @@ func (c *Capture) prepare(r routes, second bool) error {
 				"reason", "kube-proxy in mode ipvs adds every ClusterIP to kube-ipvs0: then serve a link-local address only")
 		}
 	}
-	return c.place(r, true)
+	if err := c.place(r, true); err != nil {
+		return err
+	}
+	own := slices.DeleteFunc(slices.Clone(c.options.Addresses), func(ip netip.Addr) bool { return slices.Contains(c.found, ip) })
+	for _, ip := range r.awaitRoutes(own, routeTimeout) {
+		c.options.Log.Warn("Kernel does not deliver packets to an address yet, queries to it may be lost", "address", ip, "duration", routeTimeout)
+	}
+	return nil
 }
 
 // place adds the interface and the addresses, unless they exist. The caller holds the lock

@@ -193,11 +193,10 @@ func (r routes) change(kind int, flags netlink.HeaderFlags, index int, ip netip.
 	return err
 }
 
-// addAddress adds an address, and waits until the kernel delivers packets to it.
+// addAddress adds an address. The kernel may deliver packets to it later: see awaitRoutes.
 func (r routes) addAddress(index int, ip netip.Addr) error {
 	err := r.change(unix.RTM_NEWADDR, netlink.Create|netlink.Excl, index, ip)
 	if err == nil || errors.Is(err, unix.EEXIST) {
-		r.awaitRoute(ip)
 		return nil
 	}
 	return fmt.Errorf("adding the address %s: %w", ip, needsAdmin(err))
@@ -219,16 +218,26 @@ func needsAdmin(err error) error {
 	return err
 }
 
-// routeTimeout is how long awaitRoute waits.
-const routeTimeout = time.Second
+// routeTimeout is how long Open waits for local routes. The kernel has needed more than a second on
+// a busy machine.
+const routeTimeout = 15 * time.Second
 
-// awaitRoute waits for the local route of an IPv6 address. The kernel adds it some time
-// after the address, in a work queue: sockets can be bound to the address before, but
-// packets to it are unreachable.
-func (r routes) awaitRoute(ip netip.Addr) {
-	for start := time.Now(); ip.Is6() && !r.isLocal(ip) && time.Since(start) < routeTimeout; {
-		time.Sleep(time.Millisecond)
+// awaitRoutes waits for the local routes of the IPv6 addresses among ips, and returns the
+// addresses that have none after the timeout. The kernel adds the route some time after the
+// address, in a work queue: sockets can be bound to the address before, but packets to it are
+// unreachable.
+func (r routes) awaitRoutes(ips []netip.Addr, timeout time.Duration) (missing []netip.Addr) {
+	deadline := time.Now().Add(timeout)
+	for _, ip := range ips {
+		for ip.Is6() && !r.isLocal(ip) {
+			if time.Now().After(deadline) {
+				missing = append(missing, ip)
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
 	}
+	return missing
 }
 
 // isLocal reports whether the kernel delivers packets for an address to this node.
