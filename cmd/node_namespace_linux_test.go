@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -118,33 +120,59 @@ const (
 type testNode struct {
 	namespace
 	pod  namespace
+	more []namespace // other pods, which only load uses
 	args []string
+}
+
+// connect adds a namespace behind an interface of the node, and waits until packets pass between
+// both. Its addresses are 10.0.NUMBER.2 and fd00:NUMBER::2.
+func (n *testNode) connect(name string, number int) namespace {
+	n.t.Helper()
+	other := newNamespace(n.t)
+	n.ip(fmt.Sprintf(`link add %[1]s type veth peer name eth0 netns %[3]s
+		addr add 10.0.%[2]d.1/24 dev %[1]s
+		addr add fd00:%[2]d::1/64 dev %[1]s nodad
+		link set %[1]s up`, name, number, strings.Split(other.path, "/")[2]))
+	other.ip(fmt.Sprintf(`addr add 10.0.%[1]d.2/24 dev eth0
+		addr add fd00:%[1]d::2/64 dev eth0 nodad
+		link set eth0 up
+		route add default via 10.0.%[1]d.1
+		-6 route add default via fd00:%[1]d::1`, number))
+	other.reach(fmt.Sprintf("10.0.%d.1", number))
+	other.reach(fmt.Sprintf("fd00:%d::1", number))
+	return other
+}
+
+// reach waits until packets pass to an address and back. The kernel adds the local route of an
+// IPv6 address some time after the address, which may be seconds on a busy machine.
+func (n namespace) reach(ip string) {
+	n.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var err error
+		n.do(func() { _, err = net.DialTimeout("tcp", net.JoinHostPort(ip, "9"), 3*time.Second) })
+		if errors.Is(err, unix.ECONNREFUSED) { // by the machine that has the address
+			return
+		}
+		if time.Now().After(deadline) {
+			n.t.Fatalf("connection to port 9 of %s: got error %v for a minute, want that it is refused", ip, err)
+		}
+	}
+}
+
+// addPods adds two pods, from which load sends queries, too.
+func (n *testNode) addPods() {
+	n.t.Helper()
+	for number := 3; number < 5; number++ {
+		n.more = append(n.more, n.connect(fmt.Sprintf("pod%d", number), number))
+	}
 }
 
 func newTestNode(t *testing.T) *testNode {
 	t.Helper()
-	n := &testNode{namespace: newNamespace(t), pod: newNamespace(t)}
-	replica := newNamespace(t)
-	pid := func(n namespace) string { return strings.Split(n.path, "/")[2] }
-	n.ip(`link add pod type veth peer name eth0 netns ` + pid(n.pod) + `
-		link add replica type veth peer name eth0 netns ` + pid(replica) + `
-		addr add 10.0.1.1/24 dev pod
-		addr add fd00:1::1/64 dev pod nodad
-		addr add 10.0.2.1/24 dev replica
-		addr add fd00:2::1/64 dev replica nodad
-		link set pod up
-		link set replica up
-		route add default via 10.0.2.2`)
-	n.pod.ip(`addr add 10.0.1.2/24 dev eth0
-		addr add fd00:1::2/64 dev eth0 nodad
-		link set eth0 up
-		route add default via 10.0.1.1
-		-6 route add default via fd00:1::1`)
-	replica.ip(`addr add 10.0.2.2/24 dev eth0
-		addr add fd00:2::2/64 dev eth0 nodad
-		link set eth0 up
-		route add default via 10.0.2.1
-		-6 route add default via fd00:2::1`)
+	n := &testNode{namespace: newNamespace(t)}
+	n.pod = n.connect("pod", 1)
+	replica := n.connect("replica", 2)
+	n.ip("route add default via 10.0.2.2")
 	n.sysctl("ipv4/ip_forward", "1")
 	n.sysctl("ipv6/conf/all/forwarding", "1")
 	n.kubeProxy()

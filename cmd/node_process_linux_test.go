@@ -81,16 +81,16 @@ func (n *testNode) end(p *nodeProcess, s syscall.Signal) {
 	_ = p.Process.Signal(s)
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
-		n.t.Fatalf("the process did not end within 20s after %v; its log:\n%s", s, p.log)
+	case <-time.After(time.Minute):
+		n.t.Fatalf("the process did not end within a minute after %v; its log:\n%s", s, p.log)
 	}
 }
 
 func (n *testNode) eventually(what string, p *nodeProcess, condition func() bool) {
 	n.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			n.t.Fatalf("no %s within 20s; log of the process:\n%s", what, p.log)
+			n.t.Fatalf("no %s within a minute; log of the process:\n%s", what, p.log)
 		}
 	}
 }
@@ -98,9 +98,14 @@ func (n *testNode) eventually(what string, p *nodeProcess, condition func() bool
 // dial opens a socket of the pod to a DNS server.
 func (n *testNode) dial(network, server string) *dns.Conn {
 	n.t.Helper()
+	return n.dialFrom(n.pod, network, server)
+}
+
+func (n *testNode) dialFrom(pod namespace, network, server string) *dns.Conn {
+	n.t.Helper()
 	var conn net.Conn
 	var err error
-	n.pod.do(func() { conn, err = net.DialTimeout(network, net.JoinHostPort(server, "53"), 5*time.Second) })
+	pod.do(func() { conn, err = net.DialTimeout(network, net.JoinHostPort(server, "53"), 5*time.Second) })
 	if err != nil {
 		n.t.Fatal(err)
 	}

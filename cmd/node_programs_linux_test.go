@@ -134,6 +134,7 @@ func TestNodePrograms(t *testing.T) {
 // Process after process takes over while programs capture queries: none is lost.
 func TestNodeProgramsUpgrade(t *testing.T) {
 	eachProgramCapture(t, func(n *testNode, capture string) {
+		n.addPods()
 		n.args = n.files(`from.example:53 {
     bind __PILLAR__LOCAL__DNS__
     template IN A {
@@ -146,7 +147,7 @@ func TestNodeProgramsUpgrade(t *testing.T) {
 `)
 		n.args = slices.DeleteFunc(n.args, func(a string) bool { return strings.HasPrefix(a, "-capture=") })
 		p := n.startCaptured(capture)
-		l := n.load(clusterDNS, nodeDNS, cluster6)
+		l := n.load(clusterDNS, clusterDNS, cluster6, nodeDNS)
 		const upgrades = 3
 		for range upgrades {
 			next := n.start(capture)

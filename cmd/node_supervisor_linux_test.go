@@ -17,7 +17,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A nodeLoad sends queries of a pod from several sockets at a constant rate, without
+// A nodeLoad sends queries of pods from several sockets at a constant rate, without
 // retries, and counts the replies by their sender.
 type nodeLoad struct {
 	sent, node, replica, refused atomic.Int64
@@ -37,7 +37,7 @@ func nodeRate() int {
 	return 1000
 }
 
-// load starts to send queries to the servers from a socket each.
+// load starts to send queries to the servers from a socket each, and each from the next pod.
 func (n *testNode) load(servers ...string) *nodeLoad {
 	n.t.Helper()
 	l := &nodeLoad{start: time.Now(), stop: make(chan struct{})}
@@ -45,8 +45,9 @@ func (n *testNode) load(servers ...string) *nodeLoad {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	for _, server := range servers {
-		c := n.dial("udp", server).Conn.(*net.UDPConn)
+	pods := append([]namespace{n.pod}, n.more...)
+	for i, server := range servers {
+		c := n.dialFrom(pods[i%len(pods)], "udp", server).Conn.(*net.UDPConn)
 		_ = c.SetReadBuffer(4 << 20)
 		l.conns = append(l.conns, c)
 		l.receivers.Go(func() { l.receive(c) })
@@ -150,15 +151,16 @@ func (n *testNode) kill(p *nodeProcess, l *nodeLoad, pid int) (next int) {
 	return next
 }
 
-// When the worker is killed, queries wait in the sockets for the next one. Only those are
-// lost that it has read and not answered.
+// When the worker is killed, queries of three pods, two with IPv4 and one with IPv6, wait in the
+// sockets for the next one. Only those are lost that it has read and not answered.
 func TestNodeWorkerKilled(t *testing.T) { eachCapture(t, (*testNode).killWorkers) }
 
 func (n *testNode) killWorkers(capture string) {
+	n.addPods()
 	p := n.startCaptured(capture)
 	pid := n.worker(p, 0)
 	tables := n.tables()
-	l := n.load(clusterDNS, nodeDNS, cluster6)
+	l := n.load(clusterDNS, clusterDNS, cluster6, nodeDNS)
 	const kills = 5
 	for range kills {
 		pid = n.kill(p, l, pid)
@@ -210,9 +212,10 @@ func TestNodeSupervisorKilled(t *testing.T) {
 	for name, both := range map[string]bool{"alone": false, "with the worker": true} {
 		t.Run(name, func(t *testing.T) {
 			n := newTestNode(t)
+			n.addPods()
 			p := n.start()
 			pid := n.worker(p, 0)
-			l := n.load(clusterDNS, cluster6)
+			l := n.load(clusterDNS, clusterDNS, cluster6)
 			n.eventually("answers", p, func() bool { return l.node.Load() > int64(nodeRate()/4) })
 			killed := time.Now()
 			if both {
@@ -295,6 +298,7 @@ func TestNodeWorkerCrashLoop(t *testing.T) {
 // Process after process takes over while pods send queries: none is lost.
 func TestNodeUpgrades(t *testing.T) {
 	n := newTestNode(t)
+	n.addPods()
 	n.args = n.files(`from.example:53 {
     bind __PILLAR__LOCAL__DNS__
     template IN A {
@@ -306,7 +310,7 @@ func TestNodeUpgrades(t *testing.T) {
 }
 `)
 	p := n.start()
-	l := n.load(clusterDNS, nodeDNS, cluster6)
+	l := n.load(clusterDNS, clusterDNS, cluster6, nodeDNS)
 	const upgrades = 10
 	for range upgrades {
 		next := n.start()
