@@ -221,8 +221,9 @@ func RemoveLeftovers() (removed int, err error) {
 	return removed, nil
 }
 
-// ProbeClsact reports whether Open would work with Clsact. It adds a filter to lo, which
-// changes nothing there, and removes it.
+// ProbeClsact reports whether Open would work with Clsact. It adds a filter, which changes
+// nothing, and removes it: on an interface that has the qdisc, or else on lo. When the qdisc is
+// added to an interface or removed, the kernel drops packets to it for some milliseconds.
 func ProbeClsact() (Support, error) {
 	if err := checkCapabilities(); err != nil {
 		return Unsupported, err
@@ -241,6 +242,18 @@ func ProbeClsact() (Support, error) {
 	if err != nil {
 		return Unknown, err
 	}
+	probe := func(index int) error {
+		f, err := attachFilter(conn, index, clsactIngress, p.query, filterPrefix+"probe")
+		if err != nil {
+			return err
+		}
+		return f.remove(conn)
+	}
+	for index := range before {
+		if probe(index) == nil { // else it may have been deleted meanwhile
+			return Supported, nil
+		}
+	}
 	if !before[loInterface] {
 		defer func() {
 			if len(filters(conn, loInterface)) == 0 {
@@ -248,12 +261,11 @@ func ProbeClsact() (Support, error) {
 			}
 		}()
 	}
-	f, err := attachFilter(conn, loInterface, clsactIngress, p.query, filterPrefix+"probe")
-	switch {
+	switch err := probe(loInterface); {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP):
 		return Unsupported, fmt.Errorf("the kernel has no BPF filters of tc (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF): %w", err)
 	case err != nil:
 		return Unknown, err
 	}
-	return Supported, f.remove(conn)
+	return Supported, nil
 }

@@ -118,6 +118,46 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// Where an interface has the qdisc clsact, the probe adds none to lo: the kernel would drop
+// packets to it.
+func TestProbeClsactPresent(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	conn, err := openLinks(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	probedClsact(t, conn)
+	ip(t, veths(pods(t), 1))
+	index := interfaceIndex(t, "pod0")
+	if err := addClsact(conn, index); err != nil {
+		t.Fatal(err)
+	}
+	events, err := openLinks(unix.RTMGRP_TC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	if support, err := ProbeClsact(); support != Supported || err != nil {
+		t.Fatalf("probe: got %v, error %v, want Supported", support, err)
+	}
+	_ = events.SetReadDeadline(time.Now().Add(time.Minute))
+	for removed := false; !removed; {
+		messages, err := events.Receive()
+		if err != nil {
+			t.Fatalf("messages about the removed filter: got error %v", err)
+		}
+		for _, m := range messages {
+			if f, _ := parseControl(m); f.index != index {
+				t.Errorf("probe: got message %v about interface %d, want changes of interface %d only", m.Header.Type, f.index, index)
+			}
+			removed = removed || m.Header.Type == unix.RTM_DELTFILTER
+		}
+	}
+}
+
 // An interface with the qdisc ingress is not captured, because that has no side for replies.
 func TestFiltersIngress(t *testing.T) {
 	if !inNamespace(t) {
