@@ -169,9 +169,10 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 		}
 	} // else the node is as the worker before needed it, and queries wait in its sockets
 	var network *nodeCapture
+	end := func() {}
 	switch {
 	case worker != nil:
-		err = p.nodeWorker(&r, worker, options)
+		end, err = p.nodeWorker(&r, worker, options)
 	case options.Capture != nodecache.CaptureNone:
 		if network, err = openCapture(options, log, func(kind string) { count(kind).Add(1) }); err == nil {
 			defer network.Close()
@@ -180,11 +181,13 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 			if network.programs != nil {
 				countPackets(o.Metrics, network.programs.Counters)
 			}
+			end, err = repeatReplies(&r, network.File(), network.aliases)
 		}
 	}
 	if err != nil {
 		return failure{err}
 	}
+	defer end()
 	started := r.Started
 	r.Started = func() {
 		if started != nil {

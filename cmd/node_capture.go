@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +25,7 @@ type nodeCapture struct {
 	addresses *capture.Capture
 	programs  *tcx.Capture // nil without programs
 	beat      *tcx.Beat
+	repeat    bool // replies
 	stop      context.CancelFunc
 	task      sync.WaitGroup
 }
@@ -30,7 +33,7 @@ type nodeCapture struct {
 // openCapture adds addresses, and attaches programs if the flags or the kernel say so.
 // Queries are captured from Enable on.
 func openCapture(f nodecache.Flags, log *slog.Logger, count func(kind string)) (*nodeCapture, error) {
-	n := new(nodeCapture)
+	n := &nodeCapture{repeat: f.RepeatReplies}
 	local, err := f.Addresses()
 	if err != nil {
 		return nil, err
@@ -207,6 +210,30 @@ func countPackets(m *metrics.Registry, counters func() tcx.Counters) {
 	m.CounterFunc("seamark_node_capture_reply_packets_total", "Packets to pods whose source was replaced.", read(func(c tcx.Counters) uint64 { return c.Replies }))
 	m.Gauge("seamark_node_capture_interfaces", "Interfaces of pods with the programs.", read(func(c tcx.Counters) uint64 { return c.Interfaces }))
 	m.Gauge("seamark_node_capture_paused_interfaces", "Interfaces of pods that replies do not pass to, whose queries go to the cluster's DNS servers.", read(func(c tcx.Counters) uint64 { return c.Paused }))
+}
+
+// File returns the file for openReplies, nil if no replies are repeated.
+func (n *nodeCapture) File() *os.File {
+	if n.programs == nil || !n.repeat {
+		return nil
+	}
+	return n.programs.ReplyFile()
+}
+
+// repeatReplies makes the programs of f repeat replies of r. It returns a function that ends
+// it. f may be nil.
+func repeatReplies(r *server.Run, f *os.File, aliases map[netip.Addr]netip.Addr) (end func(), err error) {
+	if f == nil {
+		return func() {}, nil
+	}
+	replies, err := tcx.OpenReplies(f, slices.Collect(maps.Values(aliases)))
+	if err != nil {
+		return nil, err
+	}
+	r.Repeater = replies
+	r.Metrics.CounterFunc("seamark_node_repeated_replies_total", "Queries of pods that the kernel has answered with a reply of the last second.",
+		func() float64 { return float64(replies.Total()) })
+	return replies.Close, nil
 }
 
 // Enable captures queries: the server answers.

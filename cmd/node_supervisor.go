@@ -65,11 +65,13 @@ type exitStatus int
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // nodeWorker prepares a server in the child process.
-func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodecache.Flags) error {
+// end releases what it has opened.
+func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodecache.Flags) (end func(), err error) {
+	end = func() {}
 	if sockets := w.Sockets(); len(sockets) > 0 {
 		r.Inherited = new(transport.Inherited)
 		if err := r.Inherited.Add(false, sockets...); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	r.Supervisor, r.PID = w, os.Getppid()
@@ -85,16 +87,19 @@ func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodeca
 	r.Metrics.Gauge("seamark_node_heartbeat_age_seconds", "Time since the last heartbeat of the process that answers queries.",
 		func() float64 { return w.State().HeartbeatAge.Seconds() })
 	if err := w.Open(); err != nil {
-		return err
+		return nil, err
 	}
 	if w.Count(countPrograms) > 0 {
 		aliases, _ := aliasesOf(options)
 		listenAt(r, aliases)
+		if end, err = repeatReplies(r, w.File(), aliases); err != nil {
+			return nil, err
+		}
 		countPackets(r.Metrics, func() tcx.Counters {
 			return tcx.Counters{Queries: w.Count(countQueries), Replies: w.Count(countReplies), Interfaces: w.Count(countInterfaces), Paused: w.Count(countPaused)}
 		})
 	}
-	return nil
+	return end, nil
 }
 
 // setupErrors returns the counters of setup errors. Each exists before the first error.

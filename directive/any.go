@@ -31,6 +31,9 @@ func SetupAny(b *config.Block, uses []corefile.Directive) error {
 	return noArguments(uses)
 }
 
+// RepeatableDNS reports that equal queries are treated in the same way.
+func (*Any) RepeatableDNS(*dns.Query) bool { return true }
+
 // ServeDNS answers queries of type ANY.
 func (*Any) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Type != wire.TypeANY {

@@ -117,6 +117,9 @@ func (l *Loop) Stop() {
 	l.running.Wait()
 }
 
+// RepeatableDNS reports that only queries of its own, which no cache answers, need to be seen.
+func (*Loop) RepeatableDNS(*dns.Query) bool { return true }
+
 // ServeDNS answers probes that come back with NXDOMAIN, so that they do not
 // circulate.
 func (l *Loop) ServeDNS(q *dns.Query) dns.Verdict {

@@ -157,6 +157,31 @@ func (s *series) ObserveDNS(q *dns.Query) {
 	s.replySize[q.Proto].Observe(shard, uint64(len(q.Reply())))
 }
 
+// RepeatableDNS reports that repeated replies are counted by CountRepeats.
+func (*Prometheus) RepeatableDNS(*dns.Query) bool { return true }
+
+// RepeatableDNS reports that repeated replies are counted by CountRepeats.
+func (*series) RepeatableDNS(*dns.Query) bool { return true }
+
+// CountRepeats counts replies that the server did not see, which took hardly any time.
+func (s *series) CountRepeats(r *dns.Repeated, n uint64) {
+	family, t := 1, typeIndex(r.Type)
+	if r.IPv4 {
+		family = 0
+	}
+	if t < 0 {
+		t = len(countedTypes)
+	}
+	s.requests.at(int(dns.UDP), family, t).Add(n)
+	if r.DO {
+		s.do.Add(n)
+	}
+	s.querySize[dns.UDP].Add(uint64(r.QuerySize), n)
+	s.responses.at(int(min(r.RCode, highestRCode)), r.Step+1, 0).Add(n)
+	s.duration.Add(0, n)
+	s.replySize[dns.UDP].Add(uint64(r.ReplySize), n)
+}
+
 func family(q *dns.Query) int {
 	if q.Peer.Addr().Is4() {
 		return 0

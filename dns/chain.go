@@ -28,6 +28,10 @@ type Chain struct {
 	tracer       Tracer // nil if there is none
 	traced       *Chain // for the queries that tracer follows
 	silent       bool   // a copy without the observers, which the server block has
+
+	unrepeatable   bool // a handler or observer is not Repeatable
+	repeatables    []Repeatable
+	repeatCounters []RepeatCounter
 }
 
 // A step is one handler and the interfaces that it implements.
@@ -75,6 +79,7 @@ func (c *Chain) Add(name string, h any) {
 		panic("dns: " + name + " has neither ServeDNS nor Resolve")
 	}
 	c.steps = append(c.steps, s)
+	c.addRepeatable(h)
 	if _, ok := h.(NotifyHandler); ok {
 		if c.notify == nil {
 			c.notify = &Chain{anyClass: true}
@@ -87,10 +92,11 @@ func (c *Chain) Add(name string, h any) {
 // added, a Tracer after the others. A chain has one Tracer at most.
 func (c *Chain) Observe(o Observer) {
 	if t, ok := o.(Tracer); ok {
-		c.tracer = t
+		c.tracer, c.unrepeatable = t, true
 		return
 	}
 	c.observers = append(c.observers, o)
+	c.addRepeatable(o)
 }
 
 // empty reports whether the server block has no directives. As in CoreDNS, its

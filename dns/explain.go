@@ -166,6 +166,7 @@ func (c *Chain) tracedMatch() func(*Query) bool {
 // observers.
 func (m *Mux) traced() *Mux {
 	t := *m
+	t.repeater, t.repeats = nil, nil
 	t.Unserved, t.zones = nil, make(map[wire.Name][]*Chain, len(m.zones))
 	for zone, chains := range m.zones {
 		for _, c := range chains {

@@ -2,6 +2,7 @@ package dns
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -20,6 +21,8 @@ type Mux struct {
 	ownZones  OwnZones
 	lot       *ParkingLot
 	onPanic   func(q *Query, cause any)
+	repeater  Repeater     // may be nil
+	repeats   *atomic.Bool // set until another Mux serves; nil without a Repeater
 }
 
 // NewMux returns a mux without zones, whose queries wait in lot. onPanic, if it is

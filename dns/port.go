@@ -51,8 +51,13 @@ func (p *Port) RemoveReader(l sync.Locker) {
 	delete(p.readers, l)
 }
 
-// Swap installs mux, and returns the mux that it replaces.
-func (p *Port) Swap(mux *Mux) *Mux { return p.mux.Swap(mux) }
+// Swap installs mux, and returns the mux that it replaces, whose replies are repeated no
+// longer.
+func (p *Port) Swap(mux *Mux) *Mux {
+	old := p.mux.Swap(mux)
+	old.stopRepeating()
+	return old
+}
 
 // WaitReaders blocks until no reader uses a mux that was swapped out before.
 func (p *Port) WaitReaders() {

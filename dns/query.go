@@ -81,12 +81,16 @@ type Query struct {
 	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
 	// client address would serve an amplification attack.
 	UDPLimit uint16
+	// RepeatFor is set by a handler that would give the same answer, with the same TTLs, to
+	// equal queries for this time.
+	RepeatFor time.Duration
 	// Awaited is set by a cache while other queries wait for the answer to q.
 	Awaited bool
 
-	dropped  bool
-	sealed   bool
-	detached bool // q has left its reader: Start is not the current time any more
+	dropped    bool
+	sealed     bool
+	subQueried bool // q has had a sub-query
+	detached   bool // q has left its reader: Start is not the current time any more
 
 	mux        *Mux
 	shard      *metrics.Shard
@@ -130,7 +134,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.AA, q.RA, q.AD, q.TC, q.Cacheable, q.AtCut = false, false, false, false, false, false
 	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
-	q.completing = false
+	q.completing, q.subQueried, q.RepeatFor = false, false, 0
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
 	q.Awaited, q.Encrypted, q.Header, q.IdleTimeout, q.signer = false, false, nil, 0, nil

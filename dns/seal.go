@@ -183,6 +183,9 @@ func (q *Query) Observe(now time.Time) {
 			o.ObserveDNS(q)
 		}
 	}
+	if q.RepeatFor > 0 && q.repeatable() {
+		q.mux.repeater.Keep(q)
+	}
 	q.release()
 	for q = q.sub; q != nil; q = q.sub {
 		q.release()

@@ -28,6 +28,7 @@ var (
 // to a sub-query with more than eight ancestors, is SERVFAIL without records. A query
 // has at most one unfinished sub-query.
 func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
+	q.subQueried = true
 	if q.sub == nil {
 		q.sub = NewQuery(nil)
 	}

@@ -128,19 +128,28 @@ func (r *Registry) IntHistogram(name, help string, unit float64, bounds []float6
 // Observe counts one value in shard s, whose lock the caller holds. With nil it is
 // safe for concurrent use. Only the first use of a shard allocates.
 func (m *IntHistogram) Observe(s *Shard, units uint64) {
+	if !m.registry.owns(s) {
+		m.Add(units, 1)
+		return
+	}
+	sum := len(m.limits) + 1
+	cells := s.group(m.cell, sum+1)
+	cells[m.bucket(units)]++
+	cells[sum] += units
+}
+
+// Add counts n equal values. It is safe for concurrent use.
+func (m *IntHistogram) Add(units, n uint64) {
+	m.shared[m.bucket(units)].Add(n)
+	m.shared[len(m.limits)+1].Add(units * n)
+}
+
+func (m *IntHistogram) bucket(units uint64) int {
 	i := 0
 	for i < len(m.limits) && units > m.limits[i] {
 		i++
 	}
-	sum := len(m.limits) + 1
-	if !m.registry.owns(s) {
-		m.shared[i].Add(1)
-		m.shared[sum].Add(units)
-		return
-	}
-	cells := s.group(m.cell, sum+1)
-	cells[i]++
-	cells[sum] += units
+	return i
 }
 
 func (m *IntHistogram) writeText(w io.Writer, name, labels string, t totals, bound func(float64) string) {

@@ -35,6 +35,8 @@ type Options struct {
 	Open         func(context.Context, netip.AddrPort, transport.Options) (Listener, error)
 	Dial         func(ctx context.Context, network, address string) (net.Conn, error)
 	NoFileEvents bool
+	// Repeater, if not nil, repeats replies to equal queries.
+	Repeater dns.Repeater
 	// MaxParked is the number of queries with goroutines that may be parked; zero
 	// depends on the memory limit.
 	MaxParked int

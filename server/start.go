@@ -171,6 +171,9 @@ func (p *Plan) swap() {
 			chain := r.block.Chain.CopyFor(s.name(), r.key.Zone.String())
 			_ = mux.Route(r.key.Zone, chain) // NewPlan has checked for duplicates
 		}
+		if p.opts.Repeater != nil && s.proxies() == nil {
+			mux.Repeat(p.opts.Repeater)
+		}
 		p.configure(s, p.listeners[i])
 		p.listeners[i].Port().Swap(mux)
 	}

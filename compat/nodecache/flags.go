@@ -41,6 +41,7 @@ type Flags struct {
 	Capture          string
 	PodInterfaces    string // patterns of CaptureTCX and CaptureClsact
 	CaptureForeign   bool   // on interfaces with BPF programs of others, too
+	RepeatReplies    bool   // in the kernel, with CaptureTCX and CaptureClsact
 	SetupInterface   bool
 	SetupIptables    bool
 	Interface        string
@@ -66,7 +67,7 @@ func DefaultFlags() Flags {
 		Capture: CaptureAuto, SetupInterface: true, SetupIptables: true, Interface: "nodelocaldns",
 		SyncInterval: time.Minute, Base: "/etc/coredns/Corefile.base", Corefile: "/etc/Corefile", ConfigDir: "/etc/kube-dns",
 		UpstreamService: "kube-dns", Port: 53, HealthPort: 8080, MetricsAddress: "0.0.0.0:9353", Prometheus: ":9253",
-		Supervise: true,
+		Supervise: true, RepeatReplies: true,
 	}
 }
 
@@ -76,6 +77,7 @@ func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.Capture, "capture", f.Capture, "how queries reach the server: tcx or, before Linux 6.6, clsact (BPF programs at the interfaces of pods), address (add the local addresses to the node), auto or none")
 	set.StringVar(&f.PodInterfaces, "capture-interfaces", "", "`PATTERN,...` of the names of pods' interfaces for tcx and clsact, such as cali* (default every veth to another network namespace)")
 	set.BoolVar(&f.CaptureForeign, "capture-foreign", false, "with tcx and clsact, capture on interfaces that have BPF programs of others, such as Cilium's, too")
+	set.BoolVar(&f.RepeatReplies, "repeat-replies", f.RepeatReplies, "with tcx and clsact, let the kernel repeat a reply of the cache to equal queries for up to a second")
 	set.BoolVar(&f.Supervise, "supervise", f.Supervise, "answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
 	set.BoolVar(&f.SetupInterface, "setupinterface", f.SetupInterface, "add the local addresses to an interface")
 	set.StringVar(&f.Interface, "interfacename", f.Interface, "`NAME` of the dummy interface for the local addresses")

@@ -160,6 +160,19 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 func (c *Cache) writeHit(q *dns.Query, e *entry, now time.Duration) {
 	c.seriesOf(q).hits[e.kind.queue()].Add(1)
 	c.writeFresh(q, e, now)
+	q.RepeatFor = min(dns.MaxRepeat, e.expires-now)
+}
+
+// RepeatableDNS reports that equal queries get the same entry.
+func (*Cache) RepeatableDNS(*dns.Query) bool { return true }
+
+// CountRepeats counts hits that the Cache did not see.
+func (c *Cache) CountRepeats(r *dns.Repeated, n uint64) {
+	kind := success
+	if r.RCode == wire.NXDomain || r.Answers == 0 {
+		kind = denial
+	}
+	c.findSeries(r.Chain.Server).hits[kind.queue()].Add(n)
 }
 
 func (c *Cache) writeFresh(q *dns.Query, e *entry, now time.Duration) {

@@ -309,6 +309,9 @@ func (f *Forward) matches(q *dns.Query) bool {
 	return inside
 }
 
+// RepeatableDNS reports that answers from a cache above do not depend on f.
+func (*Forward) RepeatableDNS(*dns.Query) bool { return true }
+
 // ServeDNS passes queries for names outside the zones of f to the next handler. Other
 // queries are parked.
 func (f *Forward) ServeDNS(q *dns.Query) dns.Verdict {

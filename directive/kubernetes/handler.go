@@ -92,6 +92,10 @@ const (
 // then.
 func (h *Handler) Ready() bool { return h.onlyServices || h.index.Ready() }
 
+// RepeatableDNS reports that names outside its zones do not depend on the cluster. Others may
+// exist from the next change on.
+func (h *Handler) RepeatableDNS(q *dns.Query) bool { return h.zone(q) == nil }
+
 // ServeDNS implements [dns.Handler].
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	z := h.zone(q)

@@ -154,7 +154,8 @@ var table = map[string]row{
 	// The addresses and nftables rules of a node's cache.
 	"internal/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The programs at the interfaces of pods, and the links between both.
-	"internal/capture/tcx": {third: []string{"github.com/cilium/ebpf", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
+	// Its Replies are a dns.Repeater.
+	"internal/capture/tcx": {own: []string{"dns"}, third: []string{"github.com/cilium/ebpf", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The parent process of a node's cache. It passes sockets as servers do that replace
 	// each other.
 	"internal/supervisor": {own: []string{"server/handover"}, third: []string{"golang.org/x/sys/unix"}},

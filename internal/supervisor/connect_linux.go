@@ -17,6 +17,7 @@ type Worker struct {
 	conn    *handover.Conn
 	page    page
 	sockets []*os.File
+	file    *os.File // of the Capture; nil if there is none
 	replies chan handover.Message
 }
 
@@ -55,12 +56,16 @@ func Connect() (*Worker, error) {
 // kernel does not do so for all binaries with capabilities.
 func (w *Worker) receive() {
 	for {
-		m, err := w.conn.Receive(idle, handover.End, handover.Refused)
+		m, err := w.conn.Receive(idle, handover.End, handover.Refused, handover.State)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			continue
 		}
 		if err != nil {
 			os.Exit(1)
+		}
+		if m.Kind == handover.State {
+			w.file = m.File // before the reply that ask waits for
+			continue
 		}
 		w.replies <- m
 	}
@@ -87,6 +92,9 @@ func (w *Worker) Sockets() []*os.File { return w.sockets }
 
 // Open makes the supervisor prepare the node. The configuration is valid.
 func (w *Worker) Open() error { return w.ask(kindOpen) }
+
+// File returns the file of Capture.File, after Open; nil if there is none.
+func (w *Worker) File() *os.File { return w.file }
 
 // Keep makes the supervisor keep copies of the sockets, in place of earlier ones.
 func (w *Worker) Keep(sockets []*os.File) error {

@@ -85,6 +85,7 @@ type supervisor struct {
 type worker struct {
 	events chan event // messages, and at last its end
 	reply  func(error)
+	share  func(*os.File)
 	send   func(syscall.Signal)
 	forget func() // releases what send needs, after the end
 
@@ -189,6 +190,11 @@ func (s *supervisor) handle(e event) {
 			var c Capture
 			if c, err = s.Open(func(index int, n uint64) { s.shared.counts[index].Add(n) }); err == nil {
 				s.capture = c
+			}
+		}
+		if err == nil {
+			if f := s.capture.File(); f != nil {
+				w.share(f)
 			}
 		}
 		w.reply(err)

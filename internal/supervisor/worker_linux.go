@@ -67,6 +67,7 @@ func startWorker(p page, sockets []socket) (*worker, error) {
 		}
 		_ = conn.Send(m, sendTimeout) // if it fails, the worker ends
 	}
+	w.share = func(f *os.File) { _ = conn.Send(handover.Message{Kind: handover.State, File: f}, sendTimeout) }
 	if err := sendSockets(conn, sockets); err != nil {
 		w.send(unix.SIGKILL) // it ends as one that cannot start
 	}

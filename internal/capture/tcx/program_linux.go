@@ -37,6 +37,7 @@ type program struct {
 	slots        *ebpf.Map
 	page         *Beat
 	heartbeat    *ebpf.Map
+	replies      *ebpf.Map
 	gate         []byte
 	states       []byte
 	limit        int // of interfaces
@@ -58,7 +59,7 @@ func load(pairs []Pair, port uint16) (*program, error) {
 	}
 	p := &program{
 		query: c.Programs["seamark_query"], reply: c.Programs["seamark_reply"], slots: c.Maps["seamark_slots"],
-		heartbeat: c.Maps["seamark_shared"], limit: int(c.Maps["seamark_states"].MaxEntries()), collection: c,
+		heartbeat: c.Maps["seamark_shared"], replies: c.Maps["seamark_replies"], limit: int(c.Maps["seamark_states"].MaxEntries()), collection: c,
 	}
 	if err := p.mapAll(); err != nil {
 		p.close()

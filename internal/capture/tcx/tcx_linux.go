@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +33,7 @@ type Capture struct {
 	program   *program
 	marks     marks
 	heartbeat *os.File
+	replies   *os.File
 	events    *netlink.Conn
 	requests  *netlink.Conn
 	cancel    context.CancelFunc
@@ -76,11 +78,12 @@ func Open(o Options) (_ *Capture, err error) {
 	if c.marks, err = mark(c.program); err != nil {
 		return nil, err
 	}
-	fd, err := unix.FcntlInt(uintptr(c.program.heartbeat.FD()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("duplicating the heartbeat's descriptor: %w", err)
+	if c.heartbeat, err = fileOf(c.program.heartbeat, "heartbeat"); err != nil {
+		return nil, err
 	}
-	c.heartbeat = os.NewFile(uintptr(fd), "heartbeat")
+	if c.replies, err = fileOf(c.program.replies, "replies"); err != nil {
+		return nil, err
+	}
 	if c.events, err = openLinks(unix.RTMGRP_LINK); err != nil { // before the first list
 		return nil, err
 	}
@@ -99,6 +102,18 @@ func Open(o Options) (_ *Capture, err error) {
 	}
 	return c, nil
 }
+
+// fileOf returns a copy of a map's descriptor.
+func fileOf(m *ebpf.Map, name string) (*os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(m.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicating the descriptor of the %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// ReplyFile returns the file for OpenReplies. It stays open until Close.
+func (c *Capture) ReplyFile() *os.File { return c.replies }
 
 // Heartbeat returns the file for OpenBeat. It stays open until Close.
 func (c *Capture) Heartbeat() *os.File { return c.heartbeat }
@@ -146,8 +161,10 @@ func (c *Capture) release() {
 			_ = conn.Close()
 		}
 	}
-	if c.heartbeat != nil {
-		_ = c.heartbeat.Close()
+	for _, f := range []*os.File{c.heartbeat, c.replies} {
+		if f != nil {
+			_ = f.Close()
+		}
 	}
 	c.marks.close()
 	if c.program != nil {

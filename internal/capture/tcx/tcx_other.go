@@ -4,7 +4,10 @@ package tcx
 
 import (
 	"errors"
+	"net/netip"
 	"os"
+
+	"github.com/seamark/seamark/dns"
 )
 
 var errLinux = errors.New("capturing queries at the interfaces of pods needs Linux")
@@ -38,6 +41,27 @@ func (*Capture) Counters() Counters { return Counters{} }
 
 // Heartbeat returns nil.
 func (*Capture) Heartbeat() *os.File { return nil }
+
+// ReplyFile returns nil.
+func (*Capture) ReplyFile() *os.File { return nil }
+
+// Replies are available on Linux only.
+type Replies struct{}
+
+// OpenReplies fails.
+func OpenReplies(*os.File, []netip.Addr) (*Replies, error) { return nil, errLinux }
+
+// Keep does nothing.
+func (*Replies) Keep(*dns.Query) {}
+
+// Forget does nothing.
+func (*Replies) Forget() {}
+
+// Total returns 0.
+func (*Replies) Total() uint64 { return 0 }
+
+// Close does nothing.
+func (*Replies) Close() {}
 
 // A Beat is available on Linux only.
 type Beat struct{}

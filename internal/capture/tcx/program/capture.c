@@ -6,7 +6,9 @@
 // address of the cluster's DNS service, by the alias that the server listens at.
 // seamark_reply sees the packets to a pod and does the reverse with their source. Both
 // keep no state of connections, and pass on every packet: what they do not change is
-// delivered as it would be without them.
+// delivered as it would be without them. There is one exception: if the server has answered
+// the same query within the last second, seamark_query turns the packet into the reply
+// (repeat.h).
 
 #include "kernel.h"
 
@@ -136,18 +138,25 @@ INLINE bool served(struct __sk_buff *skb, struct bpf_sock_tuple *to, __u32 size,
 	return ok;
 }
 
+// addressed returns the state of a packet's interface if the packet is for the node and the
+// worker is alive, and NULL otherwise. A frame to another machine does not enter the node.
+INLINE struct interface *addressed(struct __sk_buff *skb, struct ethernet *eth, __u64 now)
+{
+	__u32 zero = 0;
+	struct shared *s = bpf_map_lookup_elem(&seamark_shared, &zero);
+	struct interface *i = find_interface(skb->ifindex);
+	if (!s || !i || eth->destination != i->mac || eth->destination_end != i->mac_end || !alive(s, now))
+		return NULL;
+	return i;
+}
+
 // captured decides about a packet to an address of the cluster's DNS service.
-INLINE bool captured(struct __sk_buff *skb, struct ethernet *eth, struct bpf_sock_tuple *to, __u32 size, struct tcp *tcp, bool is_tcp)
+INLINE bool captured(struct __sk_buff *skb, struct interface *i, __u64 now, struct bpf_sock_tuple *to, __u32 size, struct tcp *tcp, bool is_tcp)
 {
 	__u32 zero = 0;
 	bool new;
 	struct shared *s = bpf_map_lookup_elem(&seamark_shared, &zero);
-	struct interface *i = find_interface(skb->ifindex);
-	// A frame to another machine does not enter the node.
-	if (!s || !i || eth->destination != i->mac || eth->destination_end != i->mac_end)
-		return false;
-	__u64 now = bpf_ktime_get_ns();
-	if (!alive(s, now) || !served(skb, to, size, tcp, is_tcp, &new) || new && !admit(s, i, now))
+	if (!s || !served(skb, to, size, tcp, is_tcp, &new) || new && !admit(s, i, now))
 		return false;
 	__sync_fetch_and_add(&i->queries, 1);
 	__sync_fetch_and_add(&s->queries, 1);
@@ -213,6 +222,13 @@ enum {
 	SIZE6 = sizeof(struct ethernet) + sizeof(struct ip6) + sizeof(struct tcp),
 };
 
+INLINE bool equal6(const __u32 *a, const __u32 *b)
+{
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
+}
+
+#include "repeat.h"
+
 INLINE int query4(struct __sk_buff *skb)
 {
 	if (!readable(skb, SIZE4))
@@ -230,17 +246,22 @@ INLINE int query4(struct __sk_buff *skb)
 		__u32 alias = pairs4[n].alias, cluster = pairs4[n].cluster;
 		if (!alias || ip.destination != cluster)
 			continue;
+		__u64 now = bpf_ktime_get_ns();
+		struct interface *i = addressed(skb, eth, now);
+		if (!i)
+			break;
+		__u32 alias6[4] = {alias};
+		if (!is_tcp && repeatable(i, now) && BE16(ip.length) + sizeof(*eth) == skb->len) {
+			int verdict = repeat(skb, alias6, now, false);
+			if (verdict != TCX_NEXT)
+				return verdict;
+		}
 		struct bpf_sock_tuple to = {.ipv4 = {ip.source, alias, tcp.source, tcp.destination}};
-		if (captured(skb, eth, &to, sizeof(to.ipv4), &tcp, is_tcp))
+		if (captured(skb, i, now, &to, sizeof(to.ipv4), &tcp, is_tcp))
 			rewrite4(skb, __builtin_offsetof(struct ip4, destination), cluster, alias, sizeof(*eth) + sizeof(ip), is_tcp);
 		break;
 	}
 	return TCX_NEXT;
-}
-
-INLINE bool equal6(const __u32 *a, const __u32 *b)
-{
-	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
 }
 
 // read_pair6 copies a pair word by word: copied as a whole it counts as the constant zero.
@@ -269,12 +290,21 @@ INLINE int query6(struct __sk_buff *skb)
 		read_pair6(&pair, &pairs6[n]);
 		if (!pair.alias[0] || !equal6(ip.destination, pair.cluster))
 			continue;
+		__u64 now = bpf_ktime_get_ns();
+		struct interface *i = addressed(skb, eth, now);
+		if (!i)
+			break;
+		if (!is_tcp && repeatable(i, now) && BE16(ip.length) + sizeof(*eth) + sizeof(ip) == skb->len) {
+			int verdict = repeat(skb, pair.alias, now, true);
+			if (verdict != TCX_NEXT)
+				return verdict;
+		}
 		struct bpf_sock_tuple to = {};
 		__builtin_memcpy(to.ipv6.saddr, ip.source, 16);
 		__builtin_memcpy(to.ipv6.daddr, pair.alias, 16);
 		to.ipv6.sport = tcp.source;
 		to.ipv6.dport = tcp.destination;
-		if (captured(skb, eth, &to, sizeof(to.ipv6), &tcp, is_tcp))
+		if (captured(skb, i, now, &to, sizeof(to.ipv6), &tcp, is_tcp))
 			rewrite6(skb, __builtin_offsetof(struct ip6, destination), pair.cluster, pair.alias, sizeof(*eth) + sizeof(ip), is_tcp);
 		break;
 	}

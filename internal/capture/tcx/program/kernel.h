@@ -40,6 +40,7 @@ enum {
 	BPF_CURRENT_NETNS = -1,
 
 	TCX_NEXT = -1, // the same as TC_ACT_UNSPEC
+	TCX_DROP = 2,
 };
 
 struct __sk_buff {
@@ -72,8 +73,10 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static long (*bpf_skb_store_bytes)(struct __sk_buff *, __u32 offset, const void *from, __u32 len, __u64 flags) = (void *)9;
 static long (*bpf_l3_csum_replace)(struct __sk_buff *, __u32 offset, __u64 from, __u64 to, __u64 size) = (void *)10;
 static long (*bpf_l4_csum_replace)(struct __sk_buff *, __u32 offset, __u64 from, __u64 to, __u64 flags) = (void *)11;
+static long (*bpf_redirect)(__u32 index, __u64 flags) = (void *)23;
 static long (*bpf_skb_load_bytes)(const void *, __u32 offset, void *to, __u32 len) = (void *)26;
 static __s64 (*bpf_csum_diff)(__u32 *from, __u32 from_size, __u32 *to, __u32 to_size, __u32 seed) = (void *)28;
+static long (*bpf_skb_change_tail)(struct __sk_buff *, __u32 size, __u64 flags) = (void *)38;
 static long (*bpf_skb_pull_data)(struct __sk_buff *, __u32 len) = (void *)39;
 static struct bpf_sock *(*bpf_sk_lookup_udp)(void *, struct bpf_sock_tuple *, __u32 size, __u64 netns, __u64 flags) = (void *)85;
 static long (*bpf_sk_release)(void *) = (void *)86;
@@ -125,6 +128,10 @@ struct tcp {
 	__u32 sequence, acknowledged;
 	__u8 offset, flags;
 	__u16 window, checksum, urgent;
+};
+
+struct udp {
+	__u16 source, destination, length, checksum;
 };
 
 enum { UDP_CHECKSUM = 6 }; // offset of the field

@@ -1,0 +1,163 @@
+//go:build ignore
+
+// Replies that are repeated without the server.
+//
+// The worker stores the reply to a query that it has answered from its cache, with the
+// query, for a second at most. A packet with the same query, but for its ID, is turned into
+// the reply and sent back by its interface. The reply is the one that the worker would send,
+// with TTLs that are less than a second old.
+
+enum {
+	QUERY = 96,  // bytes of the largest query, without the ID
+	REPLY = 376, // bytes of the largest reply, without the ID
+	SETS = 256,
+	WAYS = 4, // replies in a set
+};
+
+// A reply. The worker writes `until` last, and sets it to zero before it changes the others,
+// but not while a packet may be compared with them: a fraction of a second passes between the
+// time that `until` was and a change.
+struct reply {
+	__u64 until;    // CLOCK_MONOTONIC
+	__u64 repeated; // packets
+	__u32 alias[4]; // that the query was sent to; one of IPv4 is the first word
+	__u16 query_size, reply_size; // without the ID
+	__u32 difference; // of the sums of the reply and the query
+	__u64 query[QUERY / 8]; // followed by zeros
+	__u8 reply[REPLY];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SETS * WAYS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct reply);
+} seamark_replies SEC(".maps");
+
+// repeatable reports whether replies may be repeated to a pod: the server's own have reached
+// it, so that no policy of the network forbids them, and they still do.
+INLINE bool repeatable(struct interface *i, __u64 now)
+{
+	__u32 zero = 0;
+	volatile __u64 *open = bpf_map_lookup_elem(&seamark_gate, &zero);
+	__u64 pending = *(volatile __u64 *)&i->pending;
+	return open && *open && i->replies && !*(volatile __u64 *)&i->paused && (!pending || (__s64)(now - pending) < SILENCE);
+}
+
+INLINE bool equal(const __u64 *a, const __u64 *b)
+{
+	__u64 difference = 0;
+	for (int n = 0; n < QUERY / 8; n++)
+		difference |= a[n] ^ b[n];
+	return !difference;
+}
+
+// find_reply returns the reply to a query, NULL if there is none.
+INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *alias, __u64 now)
+{
+	__u64 hash = size;
+	for (int n = 0; n < QUERY / 8; n++) {
+		hash ^= hash >> 32;
+		hash = (hash ^ query[n]) * 0x9e3779b97f4a7c15ULL;
+	}
+	for (__u32 way = 0; way < WAYS; way++) {
+		__u32 index = ((hash >> 40) & (SETS - 1)) * WAYS + way;
+		struct reply *r = bpf_map_lookup_elem(&seamark_replies, &index);
+		if (!r || (__s64)(*(volatile __u64 *)&r->until - now) <= 0)
+			continue;
+		if (r->query_size == size && equal6(r->alias, alias) && equal(r->query, query))
+			return r;
+	}
+	return NULL;
+}
+
+INLINE __u16 add_sums(__u32 a, __u32 b)
+{
+	a += b;
+	a = (a >> 16) + (a & 0xffff);
+	return (a >> 16) + (a & 0xffff);
+}
+
+// replace_sum returns the checksum of a header in which a word was replaced (RFC 1624).
+INLINE __u16 replace_sum(__u16 sum, __u16 from, __u16 to)
+{
+	return ~add_sums(add_sums((__u16)~sum, (__u16)~from), to);
+}
+
+// return_to_sender exchanges the addresses and sets the size of a UDP packet.
+INLINE bool return_to_sender(struct __sk_buff *skb, __u16 udp_length, bool is6)
+{
+	__u32 size = sizeof(struct ethernet) + (is6 ? sizeof(struct ip6) : sizeof(struct ip4)) + sizeof(struct udp);
+	if (bpf_skb_pull_data(skb, size))
+		return false;
+	struct ethernet *eth = (void *)(long)skb->data;
+	if ((void *)eth + size > (void *)(long)skb->data_end)
+		return false;
+	struct ethernet from = *eth;
+	__builtin_memcpy(&eth->destination, from.source, 6);
+	__builtin_memcpy(eth->source, &from.destination, 6);
+	struct udp *udp;
+	if (is6) {
+		struct ip6 *ip = (void *)(eth + 1);
+		udp = (void *)(ip + 1);
+		for (int n = 0; n < 4; n++) {
+			__u32 source = ip->source[n];
+			ip->source[n] = ip->destination[n];
+			ip->destination[n] = source;
+		}
+		ip->length = udp_length;
+		ip->hops = 64;
+	} else {
+		struct ip4 *ip = (void *)(eth + 1);
+		udp = (void *)(ip + 1);
+		__u32 source = ip->source;
+		ip->source = ip->destination;
+		ip->destination = source;
+		__u16 length = BE16(BE16(udp_length) + sizeof(*ip));
+		__u16 sum = replace_sum(ip->checksum, ip->length, length);
+		ip->length = length;
+		ip->checksum = replace_sum(sum, BE16(ip->ttl << 8), BE16(64 << 8));
+		ip->ttl = 64;
+	}
+	__u16 source = udp->source;
+	udp->source = udp->destination;
+	udp->destination = source;
+	udp->length = udp_length;
+	return true;
+}
+
+// repeat turns a UDP packet with a query into the reply and sends it back, if there is one.
+// TCX_NEXT means that the packet is as before.
+INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6)
+{
+	__u32 transport = sizeof(struct ethernet) + (is6 ? sizeof(struct ip6) : sizeof(struct ip4));
+	__u32 id = transport + sizeof(struct udp);
+	__u32 size = skb->len - id - 2;
+	__u64 query[QUERY / 8] = {};
+	struct udp udp;
+	if (size < 1 || size > QUERY || bpf_skb_load_bytes(skb, transport, &udp, sizeof(udp)) || bpf_skb_load_bytes(skb, id + 2, query, size))
+		return TCX_NEXT;
+	if (BE16(udp.length) != skb->len - transport)
+		return TCX_NEXT;
+	struct reply *r = find_reply(query, size, alias, now);
+	if (!r)
+		return TCX_NEXT;
+	__u64 until = *(volatile __u64 *)&r->until;
+	__u32 reply_size = r->reply_size;
+	if (reply_size < 1 || reply_size > REPLY || bpf_skb_change_tail(skb, id + 2 + reply_size, 0))
+		return TCX_NEXT;
+	__u16 length = BE16(sizeof(struct udp) + 2 + reply_size);
+	__u32 sum = transport + UDP_CHECKSUM;
+	// The length is also in the pseudo header. The ports and addresses add up to the same.
+	if (bpf_skb_store_bytes(skb, id + 2, r->reply, reply_size, 0) ||
+	    bpf_l4_csum_replace(skb, sum, 0, r->difference, BPF_F_MARK_MANGLED_0) ||
+	    bpf_l4_csum_replace(skb, sum, udp.length, length, BPF_F_MARK_MANGLED_0 | sizeof(length)) ||
+	    bpf_l4_csum_replace(skb, sum, udp.length, length, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(length)) ||
+	    !return_to_sender(skb, length, is6))
+		return TCX_DROP;
+	__sync_fetch_and_add(&r->repeated, 1);
+	if (*(volatile __u64 *)&r->until != until) // this processor was interrupted for long
+		return TCX_DROP;
+	return bpf_redirect(skb->ifindex, 0);
+}

@@ -1,0 +1,238 @@
+package tcx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// Sizes of program/repeat.h.
+const (
+	maxQuery   = 96
+	maxReply   = 376
+	replySets  = 256
+	replyWays  = 4
+	numReplies = replySets * replyWays
+)
+
+const (
+	// maxRepeat is how long a reply is repeated. TTLs are not reduced meanwhile.
+	maxRepeat = dns.MaxRepeat
+	// rest is how long a reply is not changed after that, so that no packet is compared with
+	// it any more.
+	rest = 100 * time.Millisecond
+	// countInterval is the time after which repeated replies are in the metrics.
+	countInterval = time.Second
+)
+
+// reply is struct reply of program/repeat.h.
+type reply struct {
+	until, repeated      atomic.Uint64
+	alias                [16]byte
+	querySize, replySize uint16
+	difference           uint32
+	query                [maxQuery]byte
+	reply                [maxReply]byte
+}
+
+// Replies are the replies that the programs repeat. It is a dns.Repeater for the process
+// that answers the queries, and needs no capability, only the file of Capture.ReplyFile.
+type Replies struct {
+	memory  []byte
+	replies *[numReplies]reply
+	aliases map[netip.Addr]struct{}
+
+	mu      sync.Mutex // of what follows, and of writes into replies
+	kept    [numReplies]kept
+	closed  bool
+	total   atomic.Uint64
+	closing chan struct{}
+	task    sync.WaitGroup
+}
+
+// kept is what the counts of a reply need. Its chain is nil if there is none.
+type kept struct {
+	dns.Repeated
+	counted uint64
+}
+
+// OpenReplies returns the Replies of a file of Capture.ReplyFile, which the caller may close,
+// for queries to the aliases.
+func OpenReplies(f *os.File, aliases []netip.Addr) (*Replies, error) {
+	memory, err := mapped(int(f.Fd()), int(unsafe.Sizeof([numReplies]reply{})))
+	if err != nil {
+		return nil, fmt.Errorf("mapping the replies for the capture: %w", err)
+	}
+	r := &Replies{memory: memory, replies: (*[numReplies]reply)(unsafe.Pointer(&memory[0])), aliases: map[netip.Addr]struct{}{}, closing: make(chan struct{})}
+	for _, a := range aliases {
+		r.aliases[a] = struct{}{}
+	}
+	for i := range r.replies { // of an earlier process, which may have had another configuration
+		r.replies[i].expire(uint64(monotonic()))
+	}
+	r.task.Go(r.run)
+	return r, nil
+}
+
+// run counts repeated replies until Close.
+func (r *Replies) run() {
+	ticker := time.NewTicker(countInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.closing:
+			return
+		case <-ticker.C:
+			r.mu.Lock()
+			for i := range r.kept {
+				r.count(i)
+			}
+			r.mu.Unlock()
+		}
+	}
+}
+
+// count adds what was repeated since the last call to the metrics.
+func (r *Replies) count(i int) {
+	k := &r.kept[i]
+	if k.Chain == nil {
+		return
+	}
+	repeated := r.replies[i].repeated.Load()
+	if n := repeated - k.counted; n > 0 {
+		k.counted = repeated
+		r.total.Add(n)
+		k.Count(n)
+	}
+}
+
+// Total returns the number of repeated replies.
+func (r *Replies) Total() uint64 { return r.total.Load() }
+
+// Keep makes the programs repeat q's reply.
+func (r *Replies) Keep(q *dns.Query) {
+	packet, message := q.Packet(), q.Reply()
+	alias := q.Local.Addr()
+	if _, ok := r.aliases[alias]; !ok || len(packet)-2 > maxQuery || len(message)-2 > maxReply {
+		return
+	}
+	var w reply
+	w.alias = words(alias)
+	w.querySize, w.replySize = uint16(len(packet)-2), uint16(len(message)-2)
+	copy(w.query[:], packet[2:])
+	first := int(hashOf(&w)%replySets) * replyWays
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := uint64(monotonic())
+	place := -1
+	for i := first; i < first+replyWays; i++ {
+		old := &r.replies[i]
+		until := old.until.Load()
+		switch {
+		case until > now && old.alias == w.alias && old.querySize == w.querySize && old.query == w.query:
+			return
+		case until+uint64(rest) < now:
+			place = i
+		}
+	}
+	if place < 0 || r.closed {
+		return
+	}
+	r.count(place)
+	to := &r.replies[place]
+	to.until.Store(0)
+	to.repeated.Store(0)
+	to.alias, to.querySize, to.replySize, to.query = w.alias, w.querySize, w.replySize, w.query
+	copy(to.reply[:], message[2:])
+	to.difference = difference(packet[2:], message[2:])
+	r.kept[place] = kept{Repeated: q.Repeated()}
+	to.until.Store(now + uint64(min(q.RepeatFor, maxRepeat)))
+}
+
+// Forget ends the repetition of all replies.
+func (r *Replies) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget()
+}
+
+func (r *Replies) forget() {
+	now := uint64(monotonic())
+	for i := range r.kept {
+		if r.kept[i].Chain == nil {
+			continue
+		}
+		r.replies[i].expire(now)
+		r.count(i)
+		r.kept[i] = kept{}
+	}
+}
+
+// Close forgets all replies and ends the use of the memory.
+func (r *Replies) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.forget()
+	r.mu.Unlock()
+	close(r.closing)
+	r.task.Wait()
+	_ = unix.Munmap(r.memory)
+}
+
+// expire ends the repetition.
+func (r *reply) expire(now uint64) {
+	if r.until.Load() > now {
+		r.until.Store(now)
+	}
+}
+
+// words returns an address as the programs compare it.
+func words(a netip.Addr) (b [16]byte) {
+	if a.Is6() {
+		return a.As16()
+	}
+	four := a.As4()
+	copy(b[:], four[:])
+	return b
+}
+
+// hashOf is the hash of program/repeat.h of a reply's query.
+func hashOf(r *reply) uint64 {
+	hash := uint64(r.querySize)
+	for i := 0; i < maxQuery; i += 8 {
+		hash ^= hash >> 32
+		hash = (hash ^ binary.NativeEndian.Uint64(r.query[i:])) * 0x9e3779b97f4a7c15
+	}
+	return hash >> 40
+}
+
+// difference returns the sum of reply less that of query (RFC 1071), for the kernel to add
+// to a checksum.
+func difference(query, reply []byte) uint32 {
+	return nativeSum(reply) + uint32(^uint16(nativeSum(query)))
+}
+
+// nativeSum returns the sum of the words of b in the byte order of the machine, folded to
+// 16 bits. A last odd byte is the first one of a word.
+func nativeSum(b []byte) uint32 {
+	var sum uint64
+	for ; len(b) >= 4; b = b[4:] {
+		sum += uint64(binary.NativeEndian.Uint32(b))
+	}
+	var last [4]byte
+	copy(last[:], b)
+	sum += uint64(binary.NativeEndian.Uint32(last[:]))
+	for sum>>16 != 0 {
+		sum = sum>>16 + sum&0xffff
+	}
+	return uint32(sum)
+}

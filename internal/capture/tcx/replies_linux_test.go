@@ -1,0 +1,343 @@
+package tcx
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// An answerer answers A queries with a TXT record of any size, for a time, and counts repeated replies.
+type answerer struct {
+	size     int
+	repeat   time.Duration
+	repeated uint64
+	last     dns.Repeated
+}
+
+func (a *answerer) ServeDNS(q *dns.Query) dns.Verdict {
+	r := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeTXT, 30, a.size)
+	q.Answer.Append(wire.Answers, append(r, make([]byte, a.size)...), 1)
+	q.RepeatFor = a.repeat
+	return dns.Done
+}
+
+func (*answerer) RepeatableDNS(*dns.Query) bool { return true }
+
+func (a *answerer) CountRepeats(r *dns.Repeated, n uint64) {
+	a.repeated += n
+	a.last = *r
+}
+
+// A repeatBench is a bench with a Port whose replies are repeated.
+type repeatBench struct {
+	*bench
+	answerer
+	port    dns.Port
+	replies *Replies
+}
+
+func newRepeatBench(t testing.TB) *repeatBench {
+	b := &repeatBench{bench: newBench(t), answerer: answerer{size: 20, repeat: time.Second}}
+	file, err := fileOf(b.program.replies, "replies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if b.replies, err = OpenReplies(file, []netip.Addr{alias4, alias6}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.replies.Close)
+	b.install()
+	b.state.replies.Store(1) // a reply has reached the pod
+	return b
+}
+
+// install makes a new configuration answer.
+func (b *repeatBench) install() {
+	chain := new(dns.Chain)
+	chain.Add("answerer", &b.answerer)
+	mux := dns.NewMux(nil, nil)
+	_ = mux.Route(wire.Root, chain)
+	mux.Repeat(b.replies)
+	b.port.Swap(mux)
+}
+
+// serve makes the Port answer a query, and returns the reply.
+func (b *repeatBench) serve(packet []byte, pod, alias netip.Addr) []byte {
+	b.t.Helper()
+	q := dns.NewQuery(nil)
+	q.Peer, q.Local = ports(pod, alias, 40000)
+	q.Reset(packet, dns.UDP, time.Now())
+	if b.port.Serve(q, make([]byte, 0, 1<<16)) != dns.Answered {
+		b.t.Fatalf("no answer to %x", packet)
+	}
+	reply := bytes.Clone(q.Reply())
+	q.Observe(time.Now())
+	return reply
+}
+
+// send runs the program on a frame, and returns its reply, or nil if the packet is passed on.
+func (b *repeatBench) send(in []byte) []byte {
+	b.t.Helper()
+	b.page.Stamp()
+	b.state.pending.Store(0)
+	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, 1600)}
+	verdict, err := b.program.query.Run(&o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	const redirect = 7
+	switch int32(verdict) {
+	case redirect:
+		return o.DataOut
+	case -1:
+		return nil
+	}
+	b.t.Fatalf("verdict: got %d, want -1 or %d", int32(verdict), redirect)
+	return nil
+}
+
+// A conversation is a query to a cluster's address.
+type conversation struct{ pod, cluster, alias netip.Addr }
+
+var (
+	over4 = conversation{pod4, cluster4, alias4}
+	over6 = conversation{pod6, cluster6, alias6}
+)
+
+func (c conversation) query(f frame) []byte {
+	f.to = ownMAC
+	f.source, f.target = ports(c.pod, c.cluster, 40000)
+	return f.bytes()
+}
+
+// reply returns the frame that answers the query's.
+func (c conversation) reply(f frame, message []byte) []byte {
+	f.to, f.payload = [6]byte{2, 0, 0, 0, 0, 9}, message
+	f.target, f.source = ports(c.pod, c.cluster, 40000)
+	out := f.bytes()
+	copy(out[6:], ownMAC[:])
+	return out
+}
+
+// withID returns a message with another ID.
+func withID(id uint16, message []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(nil, id), message[2:]...)
+}
+
+// The program repeats a reply to queries with other IDs, from any pod and port: all bytes and
+// checksums are right.
+func TestRepeat(t *testing.T) {
+	b := newRepeatBench(t)
+	n := uint64(0)
+	for _, c := range []conversation{over4, over6} {
+		for size := range 330 {
+			b.size = size
+			b.clear()
+			query := numbered(size)
+			reply := b.serve(query, c.pod, c.alias)
+			for _, f := range []frame{{}, {withoutChecksum: c.pod.Is4()}} {
+				id := uint16(rand.Uint32())
+				f.payload = withID(id, query)
+				in := c.query(f)
+				got := b.send(in)
+				want := c.reply(f, withID(id, reply))
+				b.same(fmt.Sprintf("%d bytes", size), in, got, want)
+				n++
+			}
+		}
+	}
+	b.install()
+	if b.repeated != n || b.last.ReplySize == 0 || b.last.IPv4 {
+		t.Errorf("counted replies: got %d, the last %+v, want %d", b.repeated, b.last, n)
+	}
+	if got := b.replies.Total(); got != n {
+		t.Errorf("total: got %d, want %d", got, n)
+	}
+}
+
+// clear removes all replies, which no packet is compared with now.
+func (b *repeatBench) clear() {
+	b.replies.Forget()
+	for i := range b.replies.replies {
+		b.replies.replies[i].until.Store(0)
+	}
+}
+
+// numbered returns a query for one of many names.
+func numbered(n int) []byte {
+	return fmt.Appendf(nil, "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04%04d\x07example\x00\x00\x01\x00\x01", n)
+}
+
+// Queries that differ in any way are passed on, and so are all that must not be answered.
+func TestRepeatOthers(t *testing.T) {
+	b := newRepeatBench(t)
+	b.serve(query, pod4, alias4)
+	passed := func(what string, f frame, c conversation) {
+		t.Helper()
+		if f.payload == nil {
+			f.payload = query
+		}
+		if got := b.send(c.query(f)); got != nil {
+			t.Errorf("%s: got the reply %x, want none", what, got)
+		}
+	}
+	answered := func(what string) {
+		t.Helper()
+		if got := b.send(over4.query(frame{payload: query})); got == nil {
+			t.Errorf("%s: got no reply", what)
+		}
+	}
+	answered("the same query")
+	for i := 2; i < len(query); i++ {
+		other := bytes.Clone(query)
+		other[i] ^= 1 << (i % 8)
+		passed(fmt.Sprintf("byte %d", i), frame{payload: other}, over4)
+	}
+	passed("shorter", frame{payload: query[:len(query)-1]}, over4)
+	passed("longer", frame{payload: append(bytes.Clone(query), 0)}, over4)
+	passed("too long", frame{payload: append(bytes.Clone(query), make([]byte, 200)...)}, over4)
+	passed("IPv6", frame{}, over6)
+	passed("TCP", frame{tcp: true, flags: 2}, over4)
+	passed("a trailer", frame{trailer: []byte{0}}, over4)
+	passed("a fragment", frame{fragment: 0x2000}, over4)
+	passed("options", frame{options: []byte{1, 1, 1, 1}}, over4)
+	answered("after others")
+
+	b.open(false)
+	passed("closed gate", frame{}, over4)
+	b.open(true)
+	b.state.replies.Store(0)
+	passed("no reply has reached the pod", frame{}, over4)
+	b.state.replies.Store(1)
+	b.state.paused.Store(1)
+	passed("paused", frame{}, over4)
+	b.state.paused.Store(0)
+	answered("open again")
+
+	b.install()
+	passed("another configuration", frame{}, over4)
+}
+
+// A reply is repeated until its time is over, and stored again then.
+func TestRepeatTime(t *testing.T) {
+	b := newRepeatBench(t)
+	in := over4.query(frame{payload: query})
+	b.repeat = 0
+	b.serve(query, pod4, alias4)
+	if b.send(in) != nil {
+		t.Error("got a reply that may not be repeated")
+	}
+	b.repeat = 50 * time.Millisecond
+	for round := range 3 {
+		start := time.Now()
+		b.serve(query, pod4, alias4)
+		for b.send(in) != nil {
+			if time.Since(start) > 10*time.Second {
+				t.Fatal("got a reply after 10 s")
+			}
+		}
+		if d := time.Since(start); d < b.repeat {
+			t.Errorf("round %d: got replies for %s, want %s", round, d, b.repeat)
+		}
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && b.resting(); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// resting reports whether some reply may not be replaced yet.
+func (b *repeatBench) resting() bool {
+	now := uint64(monotonic())
+	for i := range b.replies.replies {
+		if b.replies.replies[i].until.Load()+uint64(rest) > now {
+			return true
+		}
+	}
+	return false
+}
+
+// What depends on the client or on more than the query is not stored.
+func TestRepeatUnsuitable(t *testing.T) {
+	b := newRepeatBench(t)
+	sent := func(what string, payload []byte) {
+		t.Helper()
+		if got := b.send(over4.query(frame{payload: payload})); got != nil {
+			t.Errorf("%s: got the reply %x, want none", what, got)
+		}
+	}
+	b.serve(query, pod4, netip.MustParseAddr("169.254.20.10"))
+	sent("another address", query)
+	b.size = 400
+	b.serve(query, pod4, alias4)
+	sent("a large reply", query)
+	b.size = 20
+	cookie := append(bytes.Clone(query), 0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 12, 0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8)
+	cookie[11] = 1
+	b.serve(cookie, pod4, alias4)
+	sent("EDNS options", cookie)
+
+	chain := new(dns.Chain)
+	chain.Add("answerer", &b.answerer)
+	chain.Observe(observer{})
+	mux := dns.NewMux(nil, nil)
+	_ = mux.Route(wire.Root, chain)
+	mux.Repeat(b.replies)
+	b.port.Swap(mux)
+	b.serve(query, pod4, alias4)
+	sent("an observer that wants each query", query)
+
+	view := new(dns.Chain)
+	view.Match = func(*dns.Query) bool { return false }
+	view.Add("answerer", &b.answerer)
+	chain = new(dns.Chain)
+	chain.Add("answerer", &b.answerer)
+	mux = dns.NewMux(nil, nil)
+	_ = mux.Route(wire.Root, view)
+	_ = mux.Route(wire.Root, chain)
+	mux.Repeat(b.replies)
+	b.port.Swap(mux)
+	b.serve(query, pod4, alias4)
+	sent("a view", query)
+}
+
+type observer struct{}
+
+func (observer) ObserveDNS(*dns.Query) {}
+
+// Many names: each reply is the right one or there is none, while others are stored.
+func TestRepeatMany(t *testing.T) {
+	b := newRepeatBench(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	replies := map[int][]byte{}
+	repeated := 0
+	for range 20_000 {
+		n := random.IntN(2000)
+		name := numbered(n)
+		in := over4.query(frame{payload: name})
+		got := b.send(in)
+		if got == nil {
+			b.size = random.IntN(300)
+			b.repeat = time.Duration(1 + random.IntN(int(200*time.Millisecond)))
+			replies[n] = b.serve(name, pod4, alias4)
+			continue
+		}
+		repeated++
+		if message := got[14+20+8:]; !bytes.Equal(message, replies[n]) {
+			t.Fatalf("reply to %q: got %x, want %x", name, message, replies[n])
+		}
+	}
+	if repeated == 0 {
+		t.Error("no reply was repeated")
+	}
+	t.Logf("%d repeated", repeated)
+}
