@@ -46,6 +46,33 @@ func processes(pid int) []int {
 	return pids
 }
 
+// programTime returns the time that the BPF programs of a process have run, in whatever
+// process: the kernel counts it while countPrograms is on.
+func programTime(pid int) (sum time.Duration) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // gone if the descriptor was closed
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, "run_time_ns:"); ok {
+				n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+				sum += time.Duration(n)
+			}
+		}
+	}
+	return sum
+}
+
+// countPrograms makes the kernel count the run time of BPF programs, until the returned
+// function is called.
+func countPrograms() (end func(), err error) {
+	const file = "/proc/sys/kernel/bpf_stats_enabled"
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = os.WriteFile(file, before, 0) }, os.WriteFile(file, []byte("1"), 0)
+}
+
 // tick is the unit of /proc, which has been 1/100 s for all user space since
 // Linux 2.6.
 const tick = 10 * time.Millisecond

@@ -20,6 +20,7 @@ type contender struct {
 type sample struct {
 	CPU       float64 `json:"cpu_us"`     // user and system time of the server for each answer, in µs
 	User      float64 `json:"user_us"`    // the part of CPU outside the kernel
+	Machine   float64 `json:"machine_us"` // busy time of all CPUs for each answer, the generator included, in µs
 	Busy      float64 `json:"busy"`       // share of all CPUs of the machine that was busy, the generator included
 	Rate      float64 `json:"answers_s"`  // answers per second
 	Bytes     float64 `json:"bytes"`      // size of an answer
@@ -135,6 +136,7 @@ func (b *bench) keep(r *result) {
 		b.miss("%s, %s: not compared: %s", r.Title, r.Label, why)
 	} else {
 		b.series[r.Scenario+"/"+r.Label] = r.values(cpuOf)
+		b.series[r.Scenario+" machine/"+r.Label] = r.values(func(s sample) float64 { return s.Machine })
 	}
 	fmt.Fprintf(b.out, "%-12s %-22s %7.2f µs/answer (%.2f to %.2f)  %8.0f answers/s  %5.0f bytes\n", r.Scenario, r.Label,
 		r.CPU.Median, r.CPU.Min, r.CPU.Max,
@@ -145,7 +147,8 @@ func (b *bench) keep(r *result) {
 // A usage is the time that a process and the machine have used.
 type usage struct{ cpu, user, busy time.Duration }
 
-// usageOf returns the usage of a process and its descendants.
+// usageOf returns the usage of a process and its descendants, with that of their BPF programs,
+// which run in other processes.
 func usageOf(pid int) (u usage, err error) {
 	for _, p := range processes(pid) {
 		cpu, err := cpuTime(p)
@@ -156,7 +159,7 @@ func usageOf(pid int) (u usage, err error) {
 		if err != nil {
 			return u, err
 		}
-		u.cpu += cpu
+		u.cpu += cpu + programTime(p)
 		u.user += user
 	}
 	u.busy, err = busyTime()
@@ -188,6 +191,7 @@ func newSample(t *tally, before, after usage, elapsed time.Duration) sample {
 	s := sample{
 		CPU:      float64(after.cpu-before.cpu) / float64(time.Microsecond) / n,
 		User:     float64(after.user-before.user) / float64(time.Microsecond) / n,
+		Machine:  float64(after.busy-before.busy) / float64(time.Microsecond) / n,
 		Busy:     float64(after.busy-before.busy) / float64(elapsed) / float64(cpus()),
 		Rate:     float64(t.answered) / t.elapsed.Seconds(),
 		Bytes:    float64(t.bytes) / n,

@@ -80,15 +80,15 @@ func (r *report) writeResults(w *strings.Builder) {
 		if res.Scenario != scenario {
 			scenario = res.Scenario
 			fmt.Fprintf(w, "\n## %s\n\n", res.Title)
-			w.WriteString("| | CPU µs/answer | of it user | answers/s | machine busy | p50 ms | p99 ms | bytes | lost | wrong | load |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+			w.WriteString("| | CPU µs/answer | of it user | machine µs/answer | answers/s | machine busy | p50 ms | p99 ms | bytes | lost | wrong | load |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 		}
 		median := func(f func(sample) float64) float64 { return spreadOf(res.values(f)).Median }
 		lost, wrong := 0, 0
 		for _, s := range res.Samples {
 			lost, wrong = lost+s.Lost, wrong+s.Wrong
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %.0f | %.0f %% | %.3f | %.3f | %.0f | %d | %d | %s |\n", res.Label, show(res.CPU, ""),
-			digits(median(func(s sample) float64 { return s.User })), median(func(s sample) float64 { return s.Rate }),
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %.0f | %.0f %% | %.3f | %.3f | %.0f | %d | %d | %s |\n", res.Label, show(res.CPU, ""),
+			digits(median(func(s sample) float64 { return s.User })), digits(median(func(s sample) float64 { return s.Machine })), median(func(s sample) float64 { return s.Rate }),
 			100*median(func(s sample) float64 { return s.Busy }), median(func(s sample) float64 { return s.P50 }),
 			median(func(s sample) float64 { return s.P99 }), median(func(s sample) float64 { return s.Bytes }), lost, wrong, res.Load)
 	}

@@ -98,14 +98,15 @@ type nodeServer struct {
 // nodeServers returns the contenders. The node of a contender that does not set it up itself has
 // the rules of node-cache, except that capture none of Seamark has no rules.
 func (b *bench) nodeServers(corefile, answers string) []*nodeServer {
-	ours := func(capture string) []string {
-		return []string{b.binary, "node", "-capture", capture, "-localip", nodeLocal + "," + nodeCluster, "-conf", corefile, "-corefile", corefile + "." + capture, "-basecorefile", corefile, "-kubednscm", b.dir}
+	ours := func(capture string, more ...string) []string {
+		return append([]string{b.binary, "node", "-capture", capture, "-localip", nodeLocal + "," + nodeCluster, "-conf", corefile, "-corefile", corefile + "." + capture, "-basecorefile", corefile, "-kubednscm", b.dir}, more...)
 	}
 	loop := func(more ...string) []string {
 		return append([]string{b.self, "loop", "-listen", nodeCluster + ":53", "-table", answers}, more...)
 	}
 	all := []*nodeServer{
 		{label: "tcx", target: nodeCluster, argv: ours("tcx")},
+		{label: "tcx, not repeated", target: nodeCluster, argv: ours("tcx", "-repeat-replies=false")},
 		{label: "address", target: nodeCluster, argv: ours("address")},
 		{label: "none", target: nodeLocal, local: true, argv: ours("none")},
 		{label: "loop", target: nodeCluster, local: true, exempt: true, argv: loop()},
@@ -139,6 +140,11 @@ func (b *bench) node(ctx context.Context) error {
 		return nil
 	}
 	probe.Close()
+	if end, err := countPrograms(); err != nil {
+		b.miss("node: the run time of BPF programs is not counted: %v", err)
+	} else {
+		defer end()
+	}
 	corefile, err := b.file("Corefile-node", nodeCorefile())
 	if err != nil {
 		return err
