@@ -122,6 +122,21 @@ func (b *Block) Observers() (names []string) {
 	return names
 }
 
+// Unrepeatable returns the name of a directive that has to see each query, so that no reply
+// of the block is repeated without the server (dns.Repeatable); "" if there is none.
+func (b *Block) Unrepeatable() string {
+	for _, h := range b.handlers {
+		_, repeatable := h.v.(dns.Repeatable)
+		switch h.v.(type) {
+		case dns.Handler, dns.Resolver, dns.Observer:
+			if !repeatable {
+				return h.name
+			}
+		}
+	}
+	return ""
+}
+
 // Find returns the values passed to Handle and Offer that have type T, in chain
 // order. The result is complete only after every Setup: call Find in OnPlanned or
 // later.

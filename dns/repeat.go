@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -81,7 +82,7 @@ func (c *Chain) addRepeatable(v any) {
 		return
 	}
 	c.repeatables = append(c.repeatables, r)
-	if counter, ok := v.(RepeatCounter); ok {
+	if counter, ok := v.(RepeatCounter); ok && !slices.Contains(c.repeatCounters, counter) {
 		c.repeatCounters = append(c.repeatCounters, counter)
 	}
 }

@@ -181,6 +181,7 @@ func (p *Plan) swap() {
 	for _, b := range p.blocks {
 		servers = append(servers, b.Source)
 	}
+	p.showUnrepeatable()
 	for _, b := range p.blocks {
 		for _, user := range config.Find[portUser](b) {
 			user.SetPorts(p.Ports())
@@ -195,6 +196,18 @@ func (p *Plan) swap() {
 			p.delayed = append(p.delayed, l) // the old process reads the socket
 		} else {
 			l.Serve()
+		}
+	}
+}
+
+// showUnrepeatable logs which directives keep the Repeater from repeating replies.
+func (p *Plan) showUnrepeatable() {
+	if p.opts.Repeater == nil {
+		return
+	}
+	for _, b := range p.blocks {
+		if name := b.Unrepeatable(); name != "" {
+			p.opts.Log.Info("Replies of a server block are not repeated by the kernel, because a directive has to see each query", "directive", name, "zones", fmt.Sprint(b.Zones))
 		}
 	}
 }
