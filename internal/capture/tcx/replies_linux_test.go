@@ -341,3 +341,88 @@ func TestRepeatMany(t *testing.T) {
 	}
 	t.Logf("%d repeated", repeated)
 }
+
+// Frames with random errors are passed on, or answered with the addresses exchanged: a wrong
+// checksum stays wrong, so that the receiver discards the reply as the server would have
+// discarded the query.
+func TestRepeatDamagedFrames(t *testing.T) {
+	b := newRepeatBench(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, c := range []conversation{over4, over6} {
+		header := 20
+		if c.pod.Is6() {
+			header = 40
+		}
+		valid := c.query(frame{payload: query})
+		stored := time.Time{}
+		var reply []byte
+		repeated := 0
+		for range 20_000 {
+			if time.Since(stored) > time.Second/2 {
+				b.clear()
+				reply, stored = b.serve(query, c.pod, c.alias), time.Now()
+			}
+			in := bytes.Clone(valid)
+			for range 1 + random.IntN(3) {
+				in[random.IntN(len(in))] = byte(random.Uint32())
+			}
+			out := b.sendAny(in)
+			if out == nil {
+				continue
+			}
+			repeated++
+			transport := 14 + header
+			payload := transport + 8
+			want := bytes.Clone(in[:payload])
+			copy(want, in[6:12])
+			copy(want[6:], in[:6])
+			size := c.pod.BitLen() / 8
+			addresses := transport - 2*size
+			copy(want[addresses:], in[addresses+size:transport])
+			copy(want[addresses+size:], in[addresses:addresses+size])
+			copy(want[transport:], in[transport+2:transport+4])
+			copy(want[transport+2:], in[transport:transport+2])
+			binary.BigEndian.PutUint16(want[transport+4:], uint16(8+len(reply)))
+			if header == 20 {
+				binary.BigEndian.PutUint16(want[16:], uint16(28+len(reply)))
+				want[22] = 64
+			} else {
+				binary.BigEndian.PutUint16(want[18:], uint16(8+len(reply)))
+				want[21] = 64
+			}
+			want = append(want, withID(binary.BigEndian.Uint16(in[payload:]), reply)...)
+			// The errors of the checksums are the same before and after.
+			if header == 20 {
+				if a, b := fold(sum(0, in[14:34])), fold(sum(0, out[14:34])); a != b {
+					t.Errorf("sum of the IP header: got %#x, want %#x as in %x", b, a, in)
+				}
+				copy(want[24:26], out[24:26])
+			}
+			if a, b := errorOf(in, transport, size), errorOf(out, transport, size); a != b {
+				t.Errorf("sum of the packet: got %#x, want %#x as in %x", b, a, in)
+			}
+			copy(want[transport+6:transport+8], out[transport+6:transport+8])
+			b.same("a damaged frame", in, out, want)
+		}
+		if repeated < 1000 {
+			t.Errorf("repeated replies: got %d of 20,000, want more", repeated)
+		}
+	}
+}
+
+// errorOf returns the sum of a UDP packet and its pseudo header, 0xffff if it is right or
+// there is no checksum.
+func errorOf(frame []byte, transport, size int) uint16 {
+	if size == 4 && binary.BigEndian.Uint16(frame[transport+6:]) == 0 {
+		return 0xffff
+	}
+	return fold(sum(sum(17+uint32(len(frame)-transport), frame[transport-2*size:transport]), frame[transport:]))
+}
+
+// sendAny is send for a frame that the kernel may refuse.
+func (b *repeatBench) sendAny(in []byte) []byte {
+	if version := in[14] >> 4; binary.BigEndian.Uint16(in[12:]) == 0x0800 && version != 4 || binary.BigEndian.Uint16(in[12:]) == 0x86dd && version != 6 {
+		return nil
+	}
+	return b.send(in)
+}
