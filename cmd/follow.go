@@ -3,9 +3,11 @@ package cmd
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/internal/filepages"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 )
@@ -39,6 +41,11 @@ func (p *program) serves(ctx context.Context, r *server.Run, read func() corefil
 	f.Check = func(blocks []corefile.Server) error { return planned(r.Options, blocks) }
 	defer f.Stop()
 	r.Read, r.Changed = f.Read, f.Changed()
+	ctx, cancel := context.WithCancel(ctx)
+	var releases sync.WaitGroup
+	defer releases.Wait()
+	defer cancel()
+	releases.Go(func() { filepages.ReleaseAfterStart(ctx) })
 	if err := r.Serve(ctx); err != nil {
 		return failure{err}
 	}

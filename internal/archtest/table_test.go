@@ -137,7 +137,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/inventory", "internal/query", "internal/dnstap", "internal/resolvconf", "internal/shadow", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport", "wire"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/filepages", "internal/inventory", "internal/query", "internal/dnstap", "internal/resolvconf", "internal/shadow", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport", "wire"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -158,10 +158,11 @@ var table = map[string]row{
 	"internal/capture/tcx": {own: []string{"dns"}, third: []string{"github.com/cilium/ebpf", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The parent process of a node's cache. It passes sockets as servers do that replace
 	// each other.
-	"internal/supervisor": {own: []string{"server/handover"}, third: []string{"golang.org/x/sys/unix"}},
+	"internal/supervisor": {own: []string{"internal/filepages", "server/handover"}, third: []string{"golang.org/x/sys/unix"}},
 	// Commands, for exec-healthz and on.
 	"internal/processgroup": {noNet: true},
 	"internal/cgroup":       {noNet: true},
+	"internal/filepages":    {third: []string{"golang.org/x/sys/unix"}, noNet: true},
 	// It opens sockets to receivers, and for them.
 	"internal/dnstap": {
 		own:   []string{"dns", "metrics"},

@@ -1,18 +1,15 @@
 package supervisor
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
+	"github.com/seamark/seamark/internal/filepages"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,17 +63,17 @@ func monotonic() int64 {
 // seconds. From then on, from time to time, it releases garbage if there is much, and pages of
 // the program's file.
 func ReleaseMemory() {
-	time.AfterFunc(releaseDelay, func() { releaseAgain(0) })
+	time.AfterFunc(filepages.Delay, func() { releaseAgain(0, filepages.Find()) })
 }
 
 // releaseAgain releases memory and plans the next time. A heap with at most limit bytes of
 // garbage and free memory stays as it is.
-func releaseAgain(limit uint64) {
+func releaseAgain(limit uint64, pages filepages.Pages) {
 	if unused() > limit {
 		debug.FreeOSMemory()
 	}
-	releaseFilePages() // after the collector has used them
-	time.AfterFunc(releaseInterval, func() { releaseAgain(unusedLimit) })
+	pages.Release() // after the collector has used them
+	time.AfterFunc(filepages.Interval, func() { releaseAgain(unusedLimit, pages) })
 }
 
 // unusedLimit is the size of garbage and free memory that remains. Go would keep a quarter of
@@ -90,33 +87,4 @@ func unused() uint64 {
 	metrics.Read(samples)
 	objects, free, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
 	return objects - min(objects, live) + free
-}
-
-// releaseFilePages removes the pages of the program's file from the process: most of them
-// are only used at the start, others by a reload or a scrape. They remain in the kernel's
-// cache as long as there is room, so that the next worker starts fast.
-func releaseFilePages() {
-	self, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return
-	}
-	text, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		return
-	}
-	var from, to uint64
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		switch {
-		case len(fields) >= 6 && strings.Contains(fields[0], "-"): // a mapping; its numbers follow
-			from, to = 0, 0
-			if path := strings.Join(fields[5:], " "); path == self && (fields[1] == "r-xp" || fields[1] == "r--p") {
-				first, last, _ := strings.Cut(fields[0], "-")
-				from, _ = strconv.ParseUint(first, 16, 64)
-				to, _ = strconv.ParseUint(last, 16, 64)
-			}
-		case len(fields) >= 2 && fields[0] == "Anonymous:" && fields[1] == "0" && to > from: // not changed since it was read
-			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
-		}
-	}
 }

@@ -5,11 +5,13 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seamark/seamark/internal/filepages"
 	"github.com/seamark/seamark/server/handover"
 )
 
@@ -23,9 +25,6 @@ const (
 	staleAfter = 1200 * time.Millisecond
 	// hungAfter is the age of the heartbeat at which a worker is killed.
 	hungAfter = 15 * time.Second
-	// releaseDelay is how long after the start of a worker the memory is released that only
-	// the start needs, and releaseInterval the time between two later releases.
-	releaseDelay, releaseInterval = 3 * time.Second, time.Minute
 )
 
 // The kinds of messages that package handover does not know, and the end of a worker.
@@ -105,7 +104,8 @@ type event struct {
 // run starts the first worker at once.
 func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 	defer s.close()
-	s.restart, s.release = time.NewTimer(0), time.NewTimer(releaseDelay)
+	s.restart, s.release = time.NewTimer(0), time.NewTimer(filepages.Delay)
+	pages := sync.OnceValue(filepages.Find)
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {
@@ -137,8 +137,8 @@ func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 				s.freshHeap = false
 				debug.FreeOSMemory()
 			}
-			releaseFilePages() // those of the collector, too
-			s.release.Reset(releaseInterval)
+			pages().Release() // those of the collector, too
+			s.release.Reset(filepages.Interval)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (s *supervisor) handle(e event) {
 		s.served = true
 		w.serving = time.Now()
 		w.trusted = w.serving.Add(s.backoff.delay)
-		s.release.Reset(releaseDelay)
+		s.release.Reset(filepages.Delay)
 		s.check()
 	case kindStopping:
 		s.stopped = true
