@@ -226,6 +226,7 @@ func (n namespace) answersWith(ip string, handler dns.HandlerFunc) {
 	var err error
 	n.do(func() {
 		if packets, err = net.ListenPacket("udp", net.JoinHostPort(ip, "53")); err == nil {
+			enlarge(packets.(*net.UDPConn))
 			listener, err = net.Listen("tcp", net.JoinHostPort(ip, "53"))
 		}
 	})
@@ -243,6 +244,14 @@ func (n namespace) answersWith(ip string, handler dns.HandlerFunc) {
 			listener.Close()
 			<-done
 		})
+	}
+}
+
+// enlarge makes room in a socket for the packets that arrive while this process waits for a
+// processor: after that nodeLoad sends many queries at once.
+func enlarge(c *net.UDPConn) {
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
 	}
 }
 

@@ -48,7 +48,7 @@ func (n *testNode) load(servers ...string) *nodeLoad {
 	pods := append([]namespace{n.pod}, n.more...)
 	for i, server := range servers {
 		c := n.dialFrom(pods[i%len(pods)], "udp", server).Conn.(*net.UDPConn)
-		_ = c.SetReadBuffer(4 << 20)
+		enlarge(c)
 		l.conns = append(l.conns, c)
 		l.receivers.Go(func() { l.receive(c) })
 		l.senders.Go(func() { l.send(c, packet, float64(nodeRate())/float64(len(servers))) })
