@@ -259,6 +259,9 @@ func (b *bench) namespaces() []string {
 // says checks that n log lines contain all of the words.
 func (b *bench) says(n int, words ...string) {
 	b.t.Helper()
+	if n > 0 { // a change is logged after the sink has got it
+		b.within(fmt.Sprintf("there are %d log lines with %q", n, words), func() bool { return len(b.log.with(words...)) >= n })
+	}
 	if got := b.log.with(words...); len(got) != n {
 		b.t.Errorf("%d log lines with %q, want %d:\n%s", len(got), words, n, strings.Join(b.log.with(), "\n"))
 	}
