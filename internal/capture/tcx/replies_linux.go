@@ -118,7 +118,7 @@ func (r *Replies) count(i int) {
 // Total returns the number of repeated replies.
 func (r *Replies) Total() uint64 { return r.total.Load() }
 
-// Keep makes the programs repeat q's reply.
+// Keep makes the programs repeat q's reply, unless all places for it are used.
 func (r *Replies) Keep(q *dns.Query) {
 	packet, message := q.Packet(), q.Reply()
 	alias := q.Local.Addr()
@@ -144,7 +144,7 @@ func (r *Replies) Keep(q *dns.Query) {
 			place = i
 		}
 	}
-	if place < 0 || r.closed {
+	if place < 0 || r.closed || !q.MayRepeat() {
 		return
 	}
 	r.count(place)
