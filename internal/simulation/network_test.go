@@ -60,6 +60,10 @@ func connect(network string, from, to netip.AddrPort) (client, server *conn) {
 	return client, server
 }
 
+// atOnce is the shortest delay. The function of a timer that is due at once would run on the
+// goroutine that sets it, and the race detector of Go 1.26 has crashed in one.
+const atOnce = 1
+
 // send delivers a packet after some time, and after the packets that were sent before it
 // unless they are datagrams.
 func (c *conn) send(data []byte, delay time.Duration, read func()) {
@@ -67,7 +71,7 @@ func (c *conn) send(data []byte, delay time.Duration, read func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	at := now.Add(delay)
+	at := now.Add(max(delay, atOnce))
 	if !c.datagrams && !at.After(q.last) {
 		at = q.last.Add(1)
 	}
@@ -101,7 +105,7 @@ func (c *conn) end() {
 	q.mu.Lock()
 	delay := max(0, time.Until(q.last)+1)
 	q.mu.Unlock()
-	time.AfterFunc(delay, func() { q.fail(io.EOF) })
+	time.AfterFunc(max(delay, atOnce), func() { q.fail(io.EOF) })
 }
 
 // reset ends both directions at once.

@@ -287,7 +287,7 @@ func (u *upstream) send(c *session, reply *dns.Msg, delay time.Duration) {
 		wire = append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...)
 	}
 	if c.secure != nil {
-		time.AfterFunc(delay, func() { _, _ = c.secure.Write(wire) })
+		time.AfterFunc(max(delay, atOnce), func() { _, _ = c.secure.Write(wire) })
 		return
 	}
 	c.send(wire, delay, nil)
