@@ -6,10 +6,12 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/heap"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -84,9 +86,23 @@ func (c *zoneCopy) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		releaseGarbage()
 		if !sleep(ctx, min(took*rest, maxRest)) || !s.wait(ctx) {
 			return
 		}
+	}
+}
+
+// minGarbage is the size of garbage from which on it is released.
+const minGarbage = 4 << 20
+
+// releaseGarbage returns the garbage of transfers to the system if it is more than half of
+// the memory in use, so that the cost does not depend on the number of zones. Receiving a zone
+// takes about twice its memory beside it, and a server that allocates little keeps that for
+// minutes.
+func releaseGarbage() {
+	if unused, live := heap.Unused(); unused > max(minGarbage, live/2) {
+		debug.FreeOSMemory()
 	}
 }
 

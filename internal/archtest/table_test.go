@@ -82,7 +82,7 @@ var table = map[string]row{
 	// transfer opens sockets to the servers that it notifies.
 	"directive/transfer": {own: append([]string{"internal/tsig"}, chain...)},
 	// secondary opens connections to primary servers.
-	"directive/secondary": {own: append([]string{"internal/tsig"}, chain...)},
+	"directive/secondary": {own: append([]string{"internal/heap", "internal/tsig"}, chain...)},
 	// forward opens sockets to upstreams.
 	"directive/forward": {own: append([]string{"internal/grpcmessage"}, chain...), third: []string{"github.com/quic-go/quic-go"}},
 	// These directives answer from the cluster.
@@ -158,10 +158,11 @@ var table = map[string]row{
 	"internal/capture/tcx": {own: []string{"dns"}, third: []string{"github.com/cilium/ebpf", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The parent process of a node's cache. It passes sockets as servers do that replace
 	// each other.
-	"internal/supervisor": {own: []string{"internal/filepages", "server/handover"}, third: []string{"golang.org/x/sys/unix"}},
+	"internal/supervisor": {own: []string{"internal/filepages", "internal/heap", "server/handover"}, third: []string{"golang.org/x/sys/unix"}},
 	// Commands, for exec-healthz and on.
 	"internal/processgroup": {noNet: true},
 	"internal/cgroup":       {noNet: true},
+	"internal/heap":         {noNet: true},
 	"internal/filepages":    {third: []string{"golang.org/x/sys/unix"}, noNet: true},
 	// It opens sockets to receivers, and for them.
 	"internal/dnstap": {

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"runtime/metrics"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/seamark/seamark/internal/filepages"
+	"github.com/seamark/seamark/internal/heap"
 	"golang.org/x/sys/unix"
 )
 
@@ -69,7 +69,7 @@ func ReleaseMemory() {
 // releaseAgain releases memory and plans the next time. A heap with at most limit bytes of
 // garbage and free memory stays as it is.
 func releaseAgain(limit uint64, pages filepages.Pages) {
-	if unused() > limit {
+	if unused, _ := heap.Unused(); unused > limit {
 		debug.FreeOSMemory()
 	}
 	pages.Release() // after the collector has used them
@@ -79,12 +79,3 @@ func releaseAgain(limit uint64, pages filepages.Pages) {
 // unusedLimit is the size of garbage and free memory that remains. Go would keep a quarter of
 // the heap until the next collection, which never comes if queries allocate nothing.
 const unusedLimit = 512 << 10
-
-// unused returns the bytes of the heap that are garbage or free, and were not returned to the
-// kernel.
-func unused() uint64 {
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"}}
-	metrics.Read(samples)
-	objects, free, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
-	return objects - min(objects, live) + free
-}
