@@ -181,7 +181,7 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 			if network.programs != nil {
 				countPackets(o.Metrics, network.programs.Counters)
 			}
-			end, err = repeatReplies(&r, network.File(), network.aliases)
+			end, err = repeatReplies(&r, network.File(), network.aliases, options.Port)
 		}
 	}
 	if err != nil {

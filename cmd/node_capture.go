@@ -212,7 +212,7 @@ func countPackets(m *metrics.Registry, counters func() tcx.Counters) {
 	m.Gauge("seamark_node_capture_paused_interfaces", "Interfaces of pods that replies do not pass to, whose queries go to the cluster's DNS servers.", read(func(c tcx.Counters) uint64 { return c.Paused }))
 }
 
-// File returns the file for openReplies, nil if no replies are repeated.
+// File returns the file for repeatReplies, nil if no replies are repeated.
 func (n *nodeCapture) File() *os.File {
 	if n.programs == nil || !n.repeat {
 		return nil
@@ -220,13 +220,13 @@ func (n *nodeCapture) File() *os.File {
 	return n.programs.ReplyFile()
 }
 
-// repeatReplies makes the programs of f repeat replies of r. It returns a function that ends
-// it. f may be nil.
-func repeatReplies(r *server.Run, f *os.File, aliases map[netip.Addr]netip.Addr) (end func(), err error) {
+// repeatReplies makes the programs of f repeat replies of r to queries to a port of the
+// aliases. It returns a function that ends it. f may be nil.
+func repeatReplies(r *server.Run, f *os.File, aliases map[netip.Addr]netip.Addr, port uint16) (end func(), err error) {
 	if f == nil {
 		return func() {}, nil
 	}
-	replies, err := tcx.OpenReplies(f, slices.Collect(maps.Values(aliases)))
+	replies, err := tcx.OpenReplies(f, slices.Collect(maps.Values(aliases)), port)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodeca
 	if w.Count(countPrograms) > 0 {
 		aliases, _ := aliasesOf(options)
 		listenAt(r, aliases)
-		if end, err = repeatReplies(r, w.File(), aliases); err != nil {
+		if end, err = repeatReplies(r, w.File(), aliases, options.Port); err != nil {
 			return nil, err
 		}
 		countPackets(r.Metrics, func() tcx.Counters {

@@ -150,6 +150,7 @@ func (s *state) reset(mac uint64) {
 	s.replies.Store(0)
 	s.paused.Store(0)
 	s.probe.Store(0)
+	s.replied.Store(0)
 }
 
 // detach detaches the programs, if they are attached.

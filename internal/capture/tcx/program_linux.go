@@ -22,7 +22,8 @@ type state struct {
 	pending          atomic.Uint64
 	queries, replies atomic.Uint64
 	paused, probe    atomic.Uint64
-	_                [2]uint64
+	replied          atomic.Uint64 // a time
+	_                uint64
 }
 
 // pair4 and pair6 are the structs of program/capture.c.

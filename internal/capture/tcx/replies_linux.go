@@ -49,7 +49,7 @@ type reply struct {
 type Replies struct {
 	memory  []byte
 	replies *[numReplies]reply
-	aliases map[netip.Addr]struct{}
+	aliases map[netip.AddrPort]struct{}
 
 	mu      sync.Mutex // of what follows, and of writes into replies
 	kept    [numReplies]kept
@@ -66,15 +66,15 @@ type kept struct {
 }
 
 // OpenReplies returns the Replies of a file of Capture.ReplyFile, which the caller may close,
-// for queries to the aliases.
-func OpenReplies(f *os.File, aliases []netip.Addr) (*Replies, error) {
+// for queries to a port of the aliases.
+func OpenReplies(f *os.File, aliases []netip.Addr, port uint16) (*Replies, error) {
 	memory, err := mapped(int(f.Fd()), int(unsafe.Sizeof([numReplies]reply{})))
 	if err != nil {
 		return nil, fmt.Errorf("mapping the replies for the capture: %w", err)
 	}
-	r := &Replies{memory: memory, replies: (*[numReplies]reply)(unsafe.Pointer(&memory[0])), aliases: map[netip.Addr]struct{}{}, closing: make(chan struct{})}
+	r := &Replies{memory: memory, replies: (*[numReplies]reply)(unsafe.Pointer(&memory[0])), aliases: map[netip.AddrPort]struct{}{}, closing: make(chan struct{})}
 	for _, a := range aliases {
-		r.aliases[a] = struct{}{}
+		r.aliases[netip.AddrPortFrom(a, port)] = struct{}{}
 	}
 	for i := range r.replies { // of an earlier process, which may have had another configuration
 		r.replies[i].expire(uint64(monotonic()))
@@ -121,12 +121,11 @@ func (r *Replies) Total() uint64 { return r.total.Load() }
 // Keep makes the programs repeat q's reply, unless all places for it are used.
 func (r *Replies) Keep(q *dns.Query) {
 	packet, message := q.Packet(), q.Reply()
-	alias := q.Local.Addr()
-	if _, ok := r.aliases[alias]; !ok || len(packet)-2 > maxQuery || len(message)-2 > maxReply {
+	if _, ok := r.aliases[q.Local]; !ok || len(packet)-2 > maxQuery || len(message)-2 > maxReply {
 		return
 	}
 	var w reply
-	w.alias = words(alias)
+	w.alias = words(q.Local.Addr())
 	w.querySize, w.replySize = uint16(len(packet)-2), uint16(len(message)-2)
 	copy(w.query[:], packet[2:])
 	first := int(hashOf(&w)%replySets) * replyWays

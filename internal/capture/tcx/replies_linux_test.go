@@ -52,12 +52,11 @@ func newRepeatBench(t testing.TB) *repeatBench {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if b.replies, err = OpenReplies(file, []netip.Addr{alias4, alias6}); err != nil {
+	if b.replies, err = OpenReplies(file, []netip.Addr{alias4, alias6}, 53); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.replies.Close)
 	b.install()
-	b.state.replies.Store(1) // a reply has reached the pod
 	return b
 }
 
@@ -85,8 +84,16 @@ func (b *repeatBench) serve(packet []byte, pod, alias netip.Addr) []byte {
 	return reply
 }
 
-// send runs the program on a frame, and returns its reply, or nil if the packet is passed on.
+// send runs the program on a frame of a pod that a reply has just reached, and returns the
+// frame's reply, or nil if the packet is passed on.
 func (b *repeatBench) send(in []byte) []byte {
+	b.t.Helper()
+	b.state.replied.Store(uint64(monotonic()))
+	return b.sendAsIs(in)
+}
+
+// sendAsIs is send for a pod that no reply has reached lately.
+func (b *repeatBench) sendAsIs(in []byte) []byte {
 	b.t.Helper()
 	b.page.Stamp()
 	b.state.pending.Store(0)
@@ -216,16 +223,61 @@ func TestRepeatOthers(t *testing.T) {
 	b.open(false)
 	passed("closed gate", frame{}, over4)
 	b.open(true)
-	b.state.replies.Store(0)
-	passed("no reply has reached the pod", frame{}, over4)
-	b.state.replies.Store(1)
-	b.state.paused.Store(1)
-	passed("paused", frame{}, over4)
-	b.state.paused.Store(0)
 	answered("open again")
 
 	b.install()
 	passed("another configuration", frame{}, over4)
+}
+
+// Replies are repeated to a pod for a second after each of the server's own that reaches it.
+func TestRepeatReached(t *testing.T) {
+	b := newRepeatBench(t)
+	b.repeat = 100 * time.Hour // a second at most
+	in := over4.query(frame{payload: query})
+	b.serve(query, pod4, alias4)
+	if got := b.sendAsIs(in); got != nil {
+		t.Errorf("before the first reply: got the reply %x, want none", got)
+	}
+	reply := frame{payload: query}
+	reply.target, reply.source = ports(pod4, alias4, 40000)
+	b.run(b.program.reply, reply.bytes())
+	if got := b.sendAsIs(in); got == nil {
+		t.Error("after a reply of the server: got no reply")
+	}
+	start := b.state.replied.Load()
+	const second = uint64(time.Second)
+	for _, c := range []struct {
+		age  uint64
+		want bool
+	}{{0, true}, {second, false}, {second * 100, false}, {start, false}} {
+		b.clear()
+		b.serve(query, pod4, alias4)
+		b.state.replied.Store(uint64(monotonic()) - min(c.age, uint64(monotonic())))
+		if got := b.sendAsIs(in); (got != nil) != c.want {
+			t.Errorf("%s after a reply of the server: got the reply %x, want one: %t", time.Duration(c.age), got, c.want)
+		}
+	}
+}
+
+// A reply of a configuration that was replaced while the reply was sent is not stored.
+func TestRepeatSwapped(t *testing.T) {
+	b := newRepeatBench(t)
+	in := over4.query(frame{payload: query})
+	q := dns.NewQuery(nil)
+	q.Peer, q.Local = ports(pod4, alias4, 40000)
+	q.Reset(query, dns.UDP, time.Now())
+	if b.port.Serve(q, make([]byte, 0, 1<<16)) != dns.Answered || !q.MayRepeat() {
+		t.Fatal("got no reply that may be repeated")
+	}
+	b.install()
+	b.replies.Keep(q)
+	if got := b.send(in); got != nil {
+		t.Errorf("got the reply %x of the replaced configuration", got)
+	}
+	b.serve(query, pod4, alias4)
+	if got := b.send(in); got == nil {
+		t.Error("got no reply of the new configuration")
+	}
 }
 
 // A reply is repeated until its time is over, and stored again then.
@@ -277,6 +329,14 @@ func TestRepeatUnsuitable(t *testing.T) {
 	}
 	b.serve(query, pod4, netip.MustParseAddr("169.254.20.10"))
 	sent("another address", query)
+	q := dns.NewQuery(nil)
+	q.Peer, q.Local = netip.AddrPortFrom(pod4, 40000), netip.AddrPortFrom(alias4, 5353)
+	q.Reset(query, dns.UDP, time.Now())
+	if b.port.Serve(q, make([]byte, 0, 1<<16)) != dns.Answered {
+		t.Fatal("another port: got no answer")
+	}
+	q.Observe(time.Now())
+	sent("another port", query)
 	b.size = 400
 	b.serve(query, pod4, alias4)
 	sent("a large reply", query)

@@ -21,6 +21,7 @@ enum {
 #define STALE 1500000000LL   // the worker stamps a few times a second
 #define SILENCE 1000000000LL // without a reply: the replies do not arrive
 #define FORGET 30000000000LL // a query without a reply counts no longer
+#define REACHED 1000000000LL // since a reply: replies may be repeated
 
 // Set when the program is loaded. Unused pairs are zero.
 struct pair4 { __u32 cluster, alias; };
@@ -63,7 +64,8 @@ struct interface {
 	__u64 queries, replies;
 	__u64 paused;  // replies do not arrive: capture no queries
 	__u64 probe;   // but one, once
-	__u64 padding[2];
+	__u64 replied; // time of the last reply
+	__u64 padding;
 };
 
 struct {
@@ -172,6 +174,7 @@ INLINE void count_reply(struct __sk_buff *skb)
 		__sync_fetch_and_add(&s->replies, 1);
 	if (i) {
 		__sync_fetch_and_add(&i->replies, 1);
+		*(volatile __u64 *)&i->replied = bpf_ktime_get_ns();
 		if (*(volatile __u64 *)&i->pending)
 			i->pending = 0;
 		if (*(volatile __u64 *)&i->paused)

@@ -35,14 +35,13 @@ struct {
 	__type(value, struct reply);
 } seamark_replies SEC(".maps");
 
-// repeatable reports whether replies may be repeated to a pod: the server's own have reached
-// it, so that no policy of the network forbids them, and they still do.
+// repeatable reports whether replies may be repeated to a pod: one of the server's own has
+// reached it within the last second, so no policy of the network forbids them.
 INLINE bool repeatable(struct interface *i, __u64 now)
 {
 	__u32 zero = 0;
 	volatile __u64 *open = bpf_map_lookup_elem(&seamark_gate, &zero);
-	__u64 pending = *(volatile __u64 *)&i->pending;
-	return open && *open && i->replies && !*(volatile __u64 *)&i->paused && (!pending || (__s64)(now - pending) < SILENCE);
+	return open && *open && (__s64)(now - *(volatile __u64 *)&i->replied) < REACHED;
 }
 
 INLINE bool equal(const __u64 *a, const __u64 *b)
@@ -53,8 +52,9 @@ INLINE bool equal(const __u64 *a, const __u64 *b)
 	return !difference;
 }
 
-// find_reply returns the reply to a query, NULL if there is none.
-INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *alias, __u64 now)
+// find_reply returns the reply to a query, and the time until which it is repeated; NULL if
+// there is none.
+INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *alias, __u64 now, __u64 *until)
 {
 	__u64 hash = size;
 	for (int n = 0; n < QUERY / 8; n++) {
@@ -64,7 +64,10 @@ INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *ali
 	for (__u32 way = 0; way < WAYS; way++) {
 		__u32 index = ((hash >> 40) & (SETS - 1)) * WAYS + way;
 		struct reply *r = bpf_map_lookup_elem(&seamark_replies, &index);
-		if (!r || (__s64)(*(volatile __u64 *)&r->until - now) <= 0)
+		if (!r)
+			continue;
+		*until = *(volatile __u64 *)&r->until;
+		if ((__s64)(*until - now) <= 0)
 			continue;
 		if (r->query_size == size && equal6(r->alias, alias) && equal(r->query, query))
 			return r;
@@ -140,10 +143,10 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 		return TCX_NEXT;
 	if (BE16(udp.length) != skb->len - transport)
 		return TCX_NEXT;
-	struct reply *r = find_reply(query, size, alias, now);
+	__u64 until = 0;
+	struct reply *r = find_reply(query, size, alias, now, &until);
 	if (!r)
 		return TCX_NEXT;
-	__u64 until = *(volatile __u64 *)&r->until;
 	__u32 reply_size = r->reply_size;
 	if (reply_size < 1 || reply_size > REPLY || bpf_skb_change_tail(skb, id + 2 + reply_size, 0))
 		return TCX_NEXT;
