@@ -82,8 +82,9 @@ type Query struct {
 	// client address would serve an amplification attack.
 	UDPLimit uint16
 	// RepeatFor is set by a handler that would give the same answer, with the same TTLs, to
-	// equal queries for this time.
-	RepeatFor time.Duration
+	// equal queries until this time after Start. RepeatKind is for its CountRepeats.
+	RepeatFor  time.Duration
+	RepeatKind uint8
 	// Awaited is set by a cache while other queries wait for the answer to q.
 	Awaited bool
 
@@ -134,7 +135,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.AA, q.RA, q.AD, q.TC, q.Cacheable, q.AtCut = false, false, false, false, false, false
 	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
-	q.completing, q.subQueried, q.RepeatFor = false, false, 0
+	q.completing, q.subQueried, q.RepeatFor, q.RepeatKind = false, false, 0, 0
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
 	q.Awaited, q.Encrypted, q.Header, q.IdleTimeout, q.signer = false, false, nil, 0, nil

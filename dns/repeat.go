@@ -37,8 +37,8 @@ type Repeated struct {
 	IPv4, DO             bool
 	Type                 wire.Type
 	RCode                wire.RCode
-	Answers              int // records in the answer section
-	Step                 int // as Query.AnsweredStep
+	Kind                 uint8 // as Query.RepeatKind
+	Step                 int   // as Query.AnsweredStep
 	QuerySize, ReplySize int
 }
 
@@ -52,7 +52,7 @@ func (r *Repeated) Count(n uint64) {
 // Repeated returns the description of q's reply.
 func (q *Query) Repeated() Repeated {
 	return Repeated{
-		Chain: q.chain, IPv4: q.Peer.Addr().Is4(), DO: q.DO, Type: q.Type, RCode: q.RCode, Answers: int(q.Answer.Count[wire.Answers]),
+		Chain: q.chain, IPv4: q.Peer.Addr().Is4(), DO: q.DO, Type: q.Type, RCode: q.RCode, Kind: q.RepeatKind,
 		Step: q.answeredBy, QuerySize: len(q.packet), ReplySize: len(q.Answer.Buf),
 	}
 }

@@ -183,8 +183,10 @@ func (q *Query) Observe(now time.Time) {
 			o.ObserveDNS(q)
 		}
 	}
-	if q.RepeatFor > 0 && q.repeatable() {
-		q.mux.repeater.Keep(q)
+	if q.RepeatFor > 0 {
+		if q.RepeatFor -= q.Elapsed; q.repeatable() {
+			q.mux.repeater.Keep(q)
+		}
 	}
 	q.release()
 	for q = q.sub; q != nil; q = q.sub {

@@ -144,6 +144,7 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 		if c.prefetchDue(e, now) {
 			c.refresh(q, e, c.seriesOf(q).prefetch)
 		}
+		q.RepeatFor, q.RepeatKind = c.repeatFor(e, now), uint8(e.kind)
 	case now < time.Duration(e.retryAfter.Load()):
 		c.writeStale(q, e)
 	case c.verify && q.MayAwait():
@@ -160,7 +161,22 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 func (c *Cache) writeHit(q *dns.Query, e *entry, now time.Duration) {
 	c.seriesOf(q).hits[e.kind.queue()].Add(1)
 	c.writeFresh(q, e, now)
-	q.RepeatFor = min(dns.MaxRepeat, e.expires-now)
+}
+
+// repeatFor returns how long c does not need to see hits of a fresh entry: until the entry
+// expires, or until the entry may be refreshed. Hits that prefetch counts are not repeated.
+func (c *Cache) repeatFor(e *entry, now time.Duration) time.Duration {
+	left := min(dns.MaxRepeat, e.expires-now)
+	if c.prefetch == 0 || e.kind == failure {
+		return left
+	}
+	if e.streak.Load() < c.prefetch {
+		return 0
+	}
+	if due := e.expires - c.prefetchWindow(e) - now; due > 0 {
+		left = min(left, due)
+	}
+	return min(left, c.prefetchGap/2)
 }
 
 // RepeatableDNS reports that equal queries get the same entry.
@@ -168,11 +184,7 @@ func (*Cache) RepeatableDNS(*dns.Query) bool { return true }
 
 // CountRepeats counts hits that the Cache did not see.
 func (c *Cache) CountRepeats(r *dns.Repeated, n uint64) {
-	kind := success
-	if r.RCode == wire.NXDomain || r.Answers == 0 {
-		kind = denial
-	}
-	c.findSeries(r.Chain.Server).hits[kind.queue()].Add(n)
+	c.findSeries(r.Chain.Server).hits[answerKind(r.Kind).queue()].Add(n)
 }
 
 func (c *Cache) writeFresh(q *dns.Query, e *entry, now time.Duration) {

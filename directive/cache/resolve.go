@@ -129,9 +129,12 @@ func (c *Cache) prefetchDue(e *entry, now time.Duration) bool {
 	} else {
 		e.streak.Store(1)
 	}
-	left, life := e.expires-now, e.expires-e.stored
-	return streak >= c.prefetch && left <= max(life*time.Duration(c.prefetchPercent)/100, time.Second) &&
-		now >= time.Duration(e.retryAfter.Load())
+	return streak >= c.prefetch && e.expires-now <= c.prefetchWindow(e) && now >= time.Duration(e.retryAfter.Load())
+}
+
+// prefetchWindow returns how long before it expires a popular entry may be refreshed.
+func (c *Cache) prefetchWindow(e *entry) time.Duration {
+	return max((e.expires-e.stored)*time.Duration(c.prefetchPercent)/100, time.Second)
 }
 
 // minRecheck is the minimum time between two refreshes of an entry. Without it

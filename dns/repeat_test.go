@@ -1,0 +1,54 @@
+package dns
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A keeper is a Repeater that records the last query.
+type keeper struct {
+	kept   int
+	longer time.Duration // RepeatFor
+}
+
+func (k *keeper) Keep(q *Query) { k.kept, k.longer = k.kept+1, q.RepeatFor }
+
+func (*keeper) Forget() {}
+
+// A repeatable allows to repeat its answers for two seconds.
+type repeatable struct{}
+
+func (repeatable) ServeDNS(q *Query) Verdict {
+	q.RepeatFor = 2 * time.Second
+	return Done
+}
+
+func (repeatable) RepeatableDNS(*Query) bool { return true }
+
+// The time for which a reply may be repeated begins when the query arrives.
+func TestRepeatElapsed(t *testing.T) {
+	for _, c := range []struct{ elapsed, want time.Duration }{
+		{0, 2 * time.Second}, {time.Second, time.Second}, {2 * time.Second, 0}, {time.Minute, 0},
+	} {
+		chain := new(Chain)
+		chain.Add("repeatable", repeatable{})
+		mux := NewMux(nil, nil)
+		_ = mux.Route(wire.Root, chain)
+		k := new(keeper)
+		mux.Repeat(k)
+		var port Port
+		port.Swap(mux)
+		q := NewQuery(nil)
+		start := time.Now()
+		q.Reset([]byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01"), UDP, start)
+		if got := port.Serve(q, make([]byte, 0, 1<<10)); got != Answered {
+			t.Fatalf("outcome: got %d, want %d", got, Answered)
+		}
+		q.Observe(start.Add(c.elapsed))
+		if k.longer != c.want || k.kept > 0 != (c.want > 0) {
+			t.Errorf("after %s: got %s, %d times, want %s", c.elapsed, k.longer, k.kept, c.want)
+		}
+	}
+}
