@@ -137,6 +137,14 @@ func (n *testNode) worker(p *nodeProcess, old int) (pid int) {
 	return pid
 }
 
+// processEnded reports whether a process and all its threads have ended. Its new parent may not have
+// waited for it yet.
+func processEnded(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ") && len(threads) == 1
+}
+
 // kill kills the worker and waits until the next one answers.
 func (n *testNode) kill(p *nodeProcess, l *nodeLoad, pid int) (next int) {
 	n.t.Helper()
@@ -224,7 +232,7 @@ func TestNodeSupervisorKilled(t *testing.T) {
 			n.end(p, syscall.SIGKILL)
 			n.eventually("answer of the replica", p, func() bool { return l.replica.Load() > 0 })
 			t.Logf("the replica answers within %v", time.Since(killed))
-			n.eventually("end of the worker", p, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+			n.eventually("end of the worker", p, func() bool { return processEnded(pid) })
 			before := l.replica.Load()
 			n.eventually("answers of the replica", p, func() bool { return l.replica.Load() > before+int64(nodeRate()/4) })
 			if tables := n.tables(); len(tables) != 0 {
