@@ -97,8 +97,8 @@ func (c *zoneCopy) run(ctx context.Context) {
 const minGarbage = 4 << 20
 
 // releaseGarbage returns the garbage of transfers to the system if it is more than half of
-// the memory in use, so that the cost does not depend on the number of zones. Receiving a zone
-// takes about twice its memory beside it, and a server that allocates little keeps that for
+// the memory in use, so that the cost does not depend on the number of zones. Receiving a large
+// zone takes its memory about once more, and a server that allocates little keeps that for
 // minutes.
 func releaseGarbage() {
 	if unused, live := heap.Unused(); unused > max(minGarbage, live/2) {
