@@ -28,8 +28,8 @@ import (
 // with a random part so that replicas do not retry at the same time.
 const (
 	firstWait = 50 * time.Millisecond
-	// An API server that has restarted is found within about a second, and a
-	// connection attempt is cheap.
+	// An API server that has restarted is found within about a second. A refused
+	// connection is cheap. A TLS handshake is not, if thousands of nodes repeat it.
 	reconnectWait = time.Second
 	// An API server that has just started reports for a moment that some resources
 	// are not ready. This is not logged at once.

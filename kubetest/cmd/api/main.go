@@ -13,7 +13,7 @@
 // control speaks the protocol of package control.
 //
 // serve writes the path of a kubeconfig. For each line "restart" of its input it
-// restarts the server without its history and writes "ready".
+// restarts the server without its history, for each line "resume" with it, and writes "ready".
 //
 // change reads lines "PATH JSON", puts each object there, and writes "acked LINE
 // VERSION NANOSECONDS" when the server has acknowledged it: VERSION is the object's
@@ -99,10 +99,16 @@ func serve(ctx context.Context, dir string) error {
 			if !ok {
 				return nil
 			}
-			if order != "restart" {
+			if order != "restart" && order != "resume" {
 				return fmt.Errorf("unknown order %q", order)
 			}
-			if err := restart(ctx, srv, path); err != nil {
+			if order == "restart" {
+				err = forget(ctx, srv, path)
+			}
+			if err == nil {
+				err = restart(ctx, srv)
+			}
+			if err != nil {
 				return err
 			}
 			fmt.Println("ready")
@@ -122,10 +128,10 @@ func writeKubeconfig(dir string, srv *machinery.Server) (string, error) {
 	return path, clientcmd.WriteToFile(*config, path)
 }
 
-// restart restarts the server without the history that a watch could resume from.
+// forget deletes the history that a watch could resume from once the server has restarted.
 // It writes other objects first, so that the revision of a client's last event is
 // older than the history.
-func restart(ctx context.Context, srv *machinery.Server, kubeconfig string) error {
+func forget(ctx context.Context, srv *machinery.Server, kubeconfig string) error {
 	client, err := newClient(kubeconfig)
 	if err != nil {
 		return err
@@ -137,9 +143,10 @@ func restart(ctx context.Context, srv *machinery.Server, kubeconfig string) erro
 			return err
 		}
 	}
-	if err := srv.Compact(ctx); err != nil {
-		return err
-	}
+	return srv.Compact(ctx)
+}
+
+func restart(ctx context.Context, srv *machinery.Server) error {
 	srv.StopAPI()
 	return srv.StartAPI(ctx)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -104,7 +105,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("change: acknowledged version %q, watched %q, second order failed: %v, error %v; want equal versions, a failure, no error", acked, saw, failed, err)
 	}
 
-	if err := restart(ctx, srv, kubeconfig); err != nil {
+	if err := errors.Join(forget(ctx, srv, kubeconfig), restart(ctx, srv)); err != nil {
 		t.Fatal(err)
 	}
 	client, err := newClient(kubeconfig)

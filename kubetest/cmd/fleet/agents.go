@@ -8,74 +8,100 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/miekg/dns"
 
-	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/cluster/sources"
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
 )
 
-const (
-	namespace = "fleet"
-	marker    = "marker" // a Service whose port is the number of the last change
-	perSlice  = 100
-	writers   = 16
-	patience  = 5 * time.Minute
-)
+// patience is the time in which every agent has to have a change.
+const patience = 10 * time.Minute
 
-// An agent is the source of one node. It keeps no objects.
+// An agent is the server of one node, and its pods.
 type agent struct {
-	bytes   atomic.Int64 // received from the API server
-	seen    atomic.Int64 // the number of the last change
-	slices  atomic.Int64 // EndpointSlices received
+	api     string       // address of the API server
+	bytes   atomic.Int64 // received from it
+	at      string       // address for queries
+	replies atomic.Int64 // to the pods
 	metrics metrics.Registry
-	done    chan struct{}
+	plan    *server.Plan
+	queries sync.WaitGroup
 }
 
-// Put implements cluster.Sink.
-func (a *agent) Put(kind cluster.Kind, objects ...cluster.Object) {
-	if kind == cluster.Slices {
-		a.slices.Add(int64(len(objects)))
+// options returns the options of the directive kubernetes of a node.
+func (r *run) options(i int) (string, error) {
+	switch r.source {
+	case "services":
+		return "only services", nil
+	case "pods":
+		return "only services\n pods verified\n node " + nodeName(i), nil
+	case "forward", "everything":
+		return "", nil
 	}
-	for _, o := range objects {
-		if s, ok := o.(*cluster.Service); ok && s.Name == marker {
-			a.seen.Store(int64(s.Ports[0].Port))
-		}
-	}
+	return "", fmt.Errorf("-source: want forward, services, pods or everything, got %q", r.source)
 }
 
-// Delete implements cluster.Sink.
-func (a *agent) Delete(cluster.Kind, cluster.Key) {}
+// ownTTL is the TTL of a node's own answers. Those of the replicas have a lower one.
+const ownTTL = 30
 
-// Listed implements cluster.Sink.
-func (a *agent) Listed(cluster.Kind, func(cluster.Key) bool) {}
-
-// requests returns the number of requests that the agent has sent.
-func (a *agent) requests() (n int64) {
-	var text strings.Builder
-	_ = a.metrics.WriteText(&text) // a strings.Builder has no errors
-	for line := range strings.Lines(text.String()) {
-		if strings.HasPrefix(line, "coredns_kubernetes_rest_client_requests_total{") {
-			var value int64
-			_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value)
-			n += value
-		}
+// corefile returns the Corefile of a node, as in deploy/node, without reverse zones of forward.
+// If the pods send no queries, forward has the address of a replica: lookups of one process
+// wait for each other.
+func (r *run) corefile(i int) (string, error) {
+	options, err := r.options(i)
+	var b strings.Builder
+	b.WriteString(".:53 {\n")
+	if r.source != "forward" {
+		fmt.Fprintf(&b, "metadata\nkubernetes cluster.local in-addr.arpa ip6.arpa {\n kubeconfig %s\n ttl %d\n %s\n}\n", r.kubeconfig, ownTTL, options)
 	}
-	return n
+	b.WriteString("cache {\n success 9984 30\n denial 9984 5\n prefetch 5 30s\n serve_stale 1h verify\n}\n")
+	replicas := r.resolver()
+	if r.names > 0 {
+		replicas = fmt.Sprintf("%s.%s.svc.cluster.local:%d", replicasService, namespace, dnsPort)
+	}
+	fmt.Fprintf(&b, "forward cluster.local %s {\n resolver %s\n fallback %s\n prefer_tcp\n attempts 4\n}\n", replicas, r.resolver(), r.resolver())
+	fmt.Fprintf(&b, "forward . %s\n}\n", r.outside())
+	return b.String(), err
 }
 
-// dial counts the bytes that a connection receives, encrypted.
-func (a *agent) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+// start starts the server of a node.
+func (r *run) start(ctx context.Context, i int) (*agent, error) {
+	text, err := r.corefile(i)
 	if err != nil {
 		return nil, err
+	}
+	read := corefile.ReadText("Corefile", []byte(text))
+	if read.Err != nil {
+		return nil, read.Err
+	}
+	a := &agent{api: r.api}
+	a.plan, err = server.NewPlan(read.Servers, server.Options{
+		Directives: builtin.Directives(), Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Dial: a.dial, Readers: 1,
+		Log: slog.New(slog.DiscardHandler), Metrics: &a.metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := a.plan.Start(ctx, nil); err != nil {
+		return nil, err
+	}
+	a.at = a.plan.Addresses()[0].String()
+	return a, nil
+}
+
+// dial counts the bytes that a connection receives from the API server, encrypted.
+func (a *agent) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil || address != a.api {
+		return conn, err
 	}
 	return countedConn{conn, &a.bytes}, nil
 }
@@ -91,30 +117,52 @@ func (c countedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *run) startAgents(ctx context.Context, kubeconfig string) error {
-	for i := range r.agents {
-		o, err := r.options(kubeconfig, i)
-		if err != nil {
-			return err
+// requests returns the number of requests that the agent has sent to the API server.
+func (a *agent) requests() int64 {
+	var text strings.Builder
+	_ = a.metrics.WriteText(&text) // a strings.Builder has no errors
+	return sum(text.String(), "coredns_kubernetes_rest_client_requests_total")
+}
+
+// sum returns the sum of the series of a counter.
+func sum(text, counter string) (n int64) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, counter+"{") {
+			var value float64
+			_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value)
+			n += int64(value)
 		}
-		a := &agent{done: make(chan struct{})}
-		r.fleet = append(r.fleet, a)
-		go func() {
-			defer close(a.done)
-			sources.Run(ctx, o, a, slog.New(slog.DiscardHandler), &a.metrics, a.dial)
-		}()
+	}
+	return n
+}
+
+// startAgents starts all agents at once.
+func (r *run) startAgents(ctx context.Context) error {
+	r.fleet = make([]*agent, r.agents)
+	var starts []func() error
+	for i := range r.agents {
+		starts = append(starts, func() (err error) {
+			r.fleet[i], err = r.start(ctx, i)
+			return err
+		})
+	}
+	if err := inParallel(len(starts), starts); err != nil {
+		return err
 	}
 	return r.mark(ctx, 1)
 }
 
+// stopAgents stops the agents whose context has ended.
 func (r *run) stopAgents() {
 	for _, a := range r.fleet {
-		<-a.done
+		if a != nil {
+			a.queries.Wait()
+			a.plan.Stop(context.Background())
+		}
 	}
 }
 
-// mark makes change n and waits until every agent has it, and every EndpointSlice once for
-// each list or rollout before it.
+// mark makes change n and waits until every agent answers with it.
 func (r *run) mark(ctx context.Context, n int) error {
 	deadline := time.Now().Add(patience)
 	for err := r.setMarker(ctx, n); err != nil; err = r.setMarker(ctx, n) { // etcd may be slow at a restart
@@ -123,138 +171,113 @@ func (r *run) mark(ctx context.Context, n int) error {
 		}
 		time.Sleep(time.Second)
 	}
-	want := int64(0)
-	if r.source == "everything" {
-		want = int64(n * r.endpoints / perSlice)
+	names, ttl := []string{marker}, uint32(0)
+	if r.source != "forward" {
+		ttl = ownTTL
 	}
-	for ; ; time.Sleep(10 * time.Millisecond) {
-		missing := 0
-		for _, a := range r.fleet {
-			if a.seen.Load() < int64(n) || a.slices.Load() < want {
-				missing++
+	if r.source == "everything" {
+		names = append(names, headlessMarker)
+	}
+	for missing := r.fleet; len(missing) > 0; time.Sleep(100 * time.Millisecond) {
+		var left []*agent
+		for _, a := range missing {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("change %d has not reached all agents after %v", n, patience)
+			}
+			if slices.ContainsFunc(names, func(name string) bool { return portOf(a.at, name, ttl) != n }) {
+				left = append(left, a)
 			}
 		}
-		switch {
-		case missing == 0:
-			return nil
-		case time.Now().After(deadline):
-			return fmt.Errorf("%d of %d agents have not received change %d after %v", missing, len(r.fleet), n, patience)
-		}
+		missing = left
 	}
+	return nil
 }
 
-func (r *run) setMarker(ctx context.Context, n int) error {
-	s, err := r.client.CoreV1().Services(namespace).Get(ctx, marker, metav1.GetOptions{})
+// portOf returns the port of a Service that a DNS server answers, 0 if it answers none or with
+// a lower TTL.
+func portOf(at, service string, ttl uint32) int {
+	q := new(dns.Msg).SetQuestion("_http._tcp."+name(service), dns.TypeSRV)
+	reply, _, err := (&dns.Client{Timeout: time.Second}).Exchange(q, at)
+	if err != nil || len(reply.Answer) == 0 {
+		return 0
+	}
+	srv, ok := reply.Answer[0].(*dns.SRV)
+	if !ok || srv.Hdr.Ttl < ttl {
+		return 0
+	}
+	return int(srv.Port)
+}
+
+func name(service string) string { return service + "." + namespace + ".svc.cluster.local." }
+
+// startQueries makes the pods of every node query, until ctx ends.
+func (r *run) startQueries(ctx context.Context) error {
+	for i, a := range r.fleet {
+		if err := a.query(ctx, r.packets(i), r.every); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packets returns the queries of a node for each of the names in use there: names of the
+// cluster, every tenth of a headless Service, and names outside with the search path of a pod.
+func (r *run) packets(i int) (all [][][]byte) {
+	for k := range r.names {
+		n := i*r.names + k
+		inside := fmt.Sprintf("service-%d", n%max(1, r.services))
+		if n%10 == 0 {
+			inside = fmt.Sprintf("headless-%d", n/10%max(1, r.endpoints/perSlice))
+		}
+		outside := fmt.Sprintf("www.site-%d.example.", n)
+		all = append(all, queries(name(inside)), queries(outside+name(""), outside+"svc.cluster.local.", outside+"cluster.local.", outside))
+	}
+	return all
+}
+
+// queries returns the packets that ask for both address families of names.
+func queries(names ...string) (packets [][]byte) {
+	for _, name := range names {
+		for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+			packet, _ := new(dns.Msg).SetQuestion(strings.ReplaceAll(name, "..", "."), qtype).Pack() // the names are valid
+			packets = append(packets, packet)
+		}
+	}
+	return packets
+}
+
+// query sends all packets in the time every, again and again, until ctx ends.
+func (a *agent) query(ctx context.Context, all [][][]byte, every time.Duration) error {
+	if len(all) == 0 {
+		return nil
+	}
+	conn, err := net.Dial("udp", a.at)
 	if err != nil {
 		return err
 	}
-	s.Spec.Ports[0].Port = int32(n)
-	_, err = r.client.CoreV1().Services(namespace).Update(ctx, s, metav1.UpdateOptions{})
-	return err
-}
-
-// populate writes the cluster.
-func (r *run) populate(ctx context.Context) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := r.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	var writes []func() error
-	service := func(name, ip string) {
-		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip}
-		s.Spec.Selector = map[string]string{"app": name}
-		s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
-		writes = append(writes, func() error {
-			_, err := r.client.CoreV1().Services(namespace).Create(ctx, s, metav1.CreateOptions{})
-			return err
-		})
-	}
-	service(marker, "10.96.0.2")
-	for i := range r.services {
-		service(fmt.Sprintf("service-%d", i), address(10, 97, i))
-	}
-	for i := range r.endpoints / perSlice {
-		service(fmt.Sprintf("headless-%d", i), corev1.ClusterIPNone)
-		writes = append(writes, func() error {
-			_, err := r.client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, r.slice(i, 0), metav1.CreateOptions{})
-			return err
-		})
-	}
-	if r.source == "pods" { // 20 on each node
-		for i := range 20 * r.agents {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)}}
-			p.Spec.NodeName, p.Spec.Containers = nodeName(i%r.agents), []corev1.Container{{Name: "c", Image: "registry.example/app"}}
-			writes = append(writes, func() error {
-				_, err := r.client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
-				return err
-			})
-		}
-	}
-	return inParallel(writes)
-}
-
-// inParallel calls functions and returns one of their errors.
-func inParallel(all []func() error) (err error) {
-	work := make(chan func() error)
-	var running sync.WaitGroup
-	var mu sync.Mutex
-	for range writers {
-		running.Go(func() {
-			for do := range work {
-				if e := do(); e != nil {
-					mu.Lock()
-					err = e
-					mu.Unlock()
-				}
+	a.queries.Go(func() {
+		defer conn.Close()
+		pace := time.NewTicker(max(time.Microsecond, every/time.Duration(len(all))))
+		defer pace.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-pace.C:
 			}
-		})
-	}
-	for _, do := range all {
-		work <- do
-	}
-	close(work)
-	running.Wait()
-	return err
-}
-
-func address(a, b byte, n int) string {
-	return netip.AddrFrom4([4]byte{a, b + byte(n>>16), byte(n >> 8), byte(n)}).String()
-}
-
-// slice returns the EndpointSlice of a headless Service as controllers write it, in a
-// generation with endpoints of its own.
-func (r *run) slice(i, generation int) *discoveryv1.EndpointSlice {
-	name, yes := fmt.Sprintf("headless-%d", i), true
-	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
-	s.Name, s.Labels = name+"-x7k2p", map[string]string{
-		discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", "app": name,
-	}
-	port, portName, protocol := int32(8080), "http", corev1.ProtocolTCP
-	s.Ports = []discoveryv1.EndpointPort{{Name: &portName, Port: &port, Protocol: &protocol}}
-	for j := range perSlice {
-		n := generation*r.endpoints + i*perSlice + j
-		node, zone := nodeName(n%max(1, r.agents)), fmt.Sprintf("zone-%d", n%3)
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{address(10, 128, n)}, NodeName: &node, Zone: &zone,
-			Conditions: discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes},
-			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: fmt.Sprintf("%s-5d8f9c7b6d-%05d", name, n), UID: "0b9c1f6e-8a5d-4c8e-9d1f-2f6b7c8d9e0a"},
-		})
-	}
-	return s
-}
-
-// replaceEndpoints replaces the endpoints of one slice after the other, over the time of the
-// rollout.
-func (r *run) replaceEndpoints(ctx context.Context) error {
-	n := r.endpoints / perSlice
-	pace := time.NewTicker(max(time.Microsecond, r.rollout/time.Duration(max(1, n))))
-	defer pace.Stop()
-	for i := range n {
-		<-pace.C
-		if _, err := r.client.DiscoveryV1().EndpointSlices(namespace).Update(ctx, r.slice(i, 1), metav1.UpdateOptions{}); err != nil {
-			return err
+			for _, packet := range all[i%len(all)] {
+				_, _ = conn.Write(packet) // a query without a reply is not counted
+			}
 		}
-	}
-	return r.mark(ctx, 2)
+	})
+	a.queries.Go(func() {
+		for buffer := make([]byte, 4096); ; {
+			if _, err := conn.Read(buffer); err == nil {
+				a.replies.Add(1)
+			} else if ctx.Err() != nil {
+				return
+			}
+		}
+	})
+	return nil
 }

@@ -1,15 +1,18 @@
 //go:build linux
 
-// Command fleet measures the load of the DNS caches of many nodes on the API server: it runs
-// the source of the directive kubernetes many times in one process, each with connections of
-// its own, against the real API machinery.
+// Command fleet measures the load of the DNS caches of many nodes on the API server and on the
+// replicas of the cluster's DNS: it runs the servers of many nodes in one process, each with
+// connections of its own, against the real API machinery and replicas of Seamark.
 //
-//	go build -o api ./cmd/api && go run ./cmd/fleet -api ./api -agents 1000 -source services
+//	make -C .. build && go build -o api ./cmd/api
+//	go run ./cmd/fleet -api ./api -seamark ../bin/seamark -agents 1000 -source services
 //
-// A run has four phases: the lists, a steady state, a rollout that replaces every endpoint of
-// the headless Services, and a restart of the API server without its history. For each it
-// prints a line with the time until every agent has the last change, the processor time of
-// the API server and of etcd in its process, the bytes that it sent, and its requests.
+// A run has these phases: the lists; the first queries of the pods, with -names; a steady
+// state; a rollout that replaces every endpoint of the headless Services; and restarts of the
+// API server with and without its history. For each it prints a line with the time until
+// every agent has the last change, the processor time of the API server and of etcd in its
+// process, the bytes that it sent to agents, and their requests; the replies to pods and the
+// queries that the replicas received, for each node and second, and their processor time.
 package main
 
 import (
@@ -21,6 +24,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +33,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 )
 
@@ -37,7 +40,11 @@ func main() {
 	var r run
 	flag.StringVar(&r.program, "api", "", "`FILE`: the program kubetest/cmd/api")
 	flag.IntVar(&r.agents, "agents", 1000, "number of nodes")
-	flag.StringVar(&r.source, "source", "services", "services: only services; pods: and the node's Pods; everything: all Services and EndpointSlices")
+	flag.StringVar(&r.seamark, "seamark", "", "`FILE`: the program cmd/seamark")
+	flag.IntVar(&r.replicas, "replicas", 2, "number of replicas")
+	flag.IntVar(&r.names, "names", 0, "names of the cluster, and as many others, that the pods of each node use")
+	flag.DurationVar(&r.every, "every", time.Second, "time in which the pods of a node look up each name")
+	flag.StringVar(&r.source, "source", "services", "forward: cache and forward; services: only services; pods: and the node's Pods; everything: all Services and EndpointSlices")
 	flag.IntVar(&r.services, "services", 1000, "number of Services with a ClusterIP")
 	flag.IntVar(&r.endpoints, "endpoints", 20000, "endpoints of headless Services, 100 in each slice; the rollout replaces them")
 	flag.DurationVar(&r.rollout, "rollout", 30*time.Second, "time over which the endpoints are replaced")
@@ -45,6 +52,7 @@ func main() {
 	flag.BoolVar(&r.verbose, "v", false, "print the log of the API server")
 	flag.Parse()
 	apiserver.QuietKlog()
+	debug.SetGCPercent(400) // the processors are for the API server
 	if err := r.do(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "fleet:", err)
 		os.Exit(1)
@@ -53,9 +61,10 @@ func main() {
 
 // A run is a measurement of one source.
 type run struct {
-	program, source             string
+	program, seamark, source    string
 	agents, services, endpoints int
-	rollout, steady             time.Duration
+	replicas, names             int
+	rollout, steady, every      time.Duration
 	verbose                     bool
 
 	server  *exec.Cmd
@@ -63,21 +72,9 @@ type run struct {
 	lines   *bufio.Scanner
 	client  *kubernetes.Clientset
 	fleet   []*agent
-}
 
-// options returns the options of the source of one node.
-func (r *run) options(kubeconfig string, i int) (cluster.Options, error) {
-	o := cluster.Options{Kubeconfig: kubeconfig}
-	switch r.source {
-	case "services":
-		o.NoEndpoints = true
-	case "pods":
-		o.NoEndpoints, o.Pods, o.NodeName = true, true, nodeName(i)
-	case "everything":
-	default:
-		return o, fmt.Errorf("-source: want services, pods or everything, got %q", r.source)
-	}
-	return o, nil
+	kubeconfig, api string // file, and address of the API server
+	processes       []*exec.Cmd
 }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
@@ -88,15 +85,16 @@ func (r *run) do(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	kubeconfig, stop, err := r.serve(dir)
+	stop, err := r.serve(dir)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", r.kubeconfig)
 	if err != nil {
 		return err
 	}
+	r.api = strings.TrimPrefix(config.Host, "https://")
 	config.QPS, config.ContentType = -1, "application/vnd.kubernetes.protobuf"
 	if r.client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
@@ -104,48 +102,60 @@ func (r *run) do(ctx context.Context) (err error) {
 	if err := r.populate(ctx); err != nil {
 		return fmt.Errorf("writing the cluster: %w", err)
 	}
+	defer r.stopReplicas()
+	if err := r.startReplicas(dir); err != nil {
+		return fmt.Errorf("starting the replicas: %w", err)
+	}
 	fmt.Printf("%s: %d agents, %d Services, %d endpoints in headless Services\n", r.source, r.agents, r.services, r.endpoints)
-	fmt.Printf("%-10s %10s %12s %14s %10s\n", "phase", "seconds", "CPU seconds", "bytes sent", "requests")
+	fmt.Printf("%-13s %8s | %8s %12s %9s | %8s %9s %12s\n", "phase", "seconds", "API CPU", "bytes sent", "requests", "replies", "queries", "replicas CPU")
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.stopAgents()
 	defer cancel()
+	wait := func() error { time.Sleep(r.steady); return nil }
 	phases := []struct {
 		name string
 		do   func() error
 	}{
-		{"lists", func() error { return r.startAgents(ctx, kubeconfig) }},
-		{"steady", func() error { time.Sleep(r.steady); return nil }},
+		{"lists", func() error { return r.startAgents(ctx) }},
+		{"first queries", func() error { return errors.Join(r.startQueries(ctx), wait()) }},
+		{"steady", wait},
 		{"rollout", func() error { return r.replaceEndpoints(ctx) }},
-		{"restart", func() error { return r.restart(ctx) }},
+		{"resume", func() error { return r.restart(ctx, "resume", 3) }},
+		{"restart", func() error { return r.restart(ctx, "restart", 4) }},
 	}
 	for _, p := range phases {
+		if p.name == "first queries" && r.names == 0 {
+			continue
+		}
 		before, began := r.usage(), time.Now()
 		if err := p.do(); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		used := r.usage().minus(before)
-		fmt.Printf("%-10s %10.1f %12.1f %14d %10d\n", p.name, time.Since(began).Seconds(), used.cpu.Seconds(), used.bytes, used.requests)
+		seconds, used := time.Since(began).Seconds(), r.usage().minus(before)
+		each := func(n int64) float64 { return float64(n) / float64(r.agents) / seconds }
+		fmt.Printf("%-13s %8.1f | %8.1f %12d %9d | %8.1f %9.2f %12.2f\n", p.name, seconds, used.cpu.Seconds(), used.bytes, used.requests,
+			each(used.replies), each(used.queries), used.replicas.Seconds())
 	}
 	return nil
 }
 
 // serve starts the API server.
-func (r *run) serve(dir string) (kubeconfig string, stop func(), err error) {
+func (r *run) serve(dir string) (stop func(), err error) {
 	r.server = exec.Command(r.program, "serve", dir)
 	if r.verbose { // etcd logs each request that a client has cancelled
 		r.server.Stderr = os.Stderr
 	}
 	in, err := r.server.StdinPipe()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	out, err := r.server.StdoutPipe()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	if err := r.server.Start(); err != nil {
-		return "", nil, fmt.Errorf("starting the API server: %w", err)
+		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
 	stop = func() {
 		_ = in.Close()
@@ -154,36 +164,38 @@ func (r *run) serve(dir string) (kubeconfig string, stop func(), err error) {
 	r.control, r.lines = in, bufio.NewScanner(out)
 	if !r.lines.Scan() {
 		stop()
-		return "", nil, errors.New("the API server has ended: see its error with -v")
+		return nil, errors.New("the API server has ended: see its error with -v")
 	}
-	return r.lines.Text(), stop, nil
+	r.kubeconfig = r.lines.Text()
+	return stop, nil
 }
 
-// restart restarts the API server, and waits until every agent has a change made after it.
-func (r *run) restart(ctx context.Context) error {
-	if _, err := fmt.Fprintln(r.control, "restart"); err != nil {
+// restart restarts the API server, and waits until every agent has change n, made after it.
+func (r *run) restart(ctx context.Context, order string, n int) error {
+	if _, err := fmt.Fprintln(r.control, order); err != nil {
 		return err
 	}
 	if !r.lines.Scan() || r.lines.Text() != "ready" {
 		return fmt.Errorf("got %q from the API server, want ready", r.lines.Text())
 	}
-	return r.mark(ctx, 3)
+	return r.mark(ctx, n)
 }
 
-// A usage has the resources that the API server has used so far.
+// A usage has the resources that were used so far.
 type usage struct {
-	cpu      time.Duration
-	bytes    int64
-	requests int64
+	cpu, replicas                     time.Duration
+	bytes, requests, replies, queries int64
 }
 
 func (u usage) minus(o usage) usage {
-	return usage{u.cpu - o.cpu, u.bytes - o.bytes, u.requests - o.requests}
+	return usage{u.cpu - o.cpu, u.replicas - o.replicas, u.bytes - o.bytes, u.requests - o.requests, u.replies - o.replies, u.queries - o.queries}
 }
 
 func (r *run) usage() (u usage) {
 	u.cpu = processorTime(r.server.Process.Pid)
+	u.queries, u.replicas = r.replicaUsage()
 	for _, a := range r.fleet {
+		u.replies += a.replies.Load()
 		u.bytes += a.bytes.Load()
 		u.requests += a.requests()
 	}
