@@ -27,8 +27,8 @@ const (
 const (
 	// maxRepeat is how long a reply is repeated. TTLs are not reduced meanwhile.
 	maxRepeat = dns.MaxRepeat
-	// rest is how long a reply is not changed after that, so that no packet is compared with
-	// it any more.
+	// rest is how long an expired reply is not replaced: a program that has found it may
+	// still read it.
 	rest = 100 * time.Millisecond
 	// countInterval is the time after which repeated replies are in the metrics.
 	countInterval = time.Second
