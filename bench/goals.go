@@ -58,7 +58,6 @@ func goals() []goal {
 		goal{"the same at 1,000 q/s", asRatio, "node 1k/tcx", "node 1k/coredns", 0.20, ""},
 		goal{"for comparison: time of all CPUs for an answer to a pod, the generator included, to CoreDNS", asRatio, "node machine/tcx", "node machine/coredns", 0, ""},
 		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k machine/tcx", "node 20k machine/coredns", 0, ""},
-		goal{"for comparison: the same at 1,000 q/s", asRatio, "node 1k machine/tcx", "node 1k machine/coredns", 0, ""},
 		goal{"for comparison: without repeated replies, to CoreDNS", asRatio, "node/tcx, not repeated", "node/coredns", 0, ""},
 		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k/tcx, not repeated", "node 20k/coredns", 0, ""},
 		goal{"for comparison: the same at 1,000 q/s", asRatio, "node 1k/tcx, not repeated", "node 1k/coredns", 0, ""},
