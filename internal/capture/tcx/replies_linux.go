@@ -131,6 +131,9 @@ func (r *Replies) Keep(q *dns.Query) {
 	first := int(hashOf(&w)%replySets) * replyWays
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed || !q.MayRepeat() {
+		return
+	}
 	now := uint64(monotonic())
 	place := -1
 	for i := first; i < first+replyWays; i++ {
@@ -143,7 +146,7 @@ func (r *Replies) Keep(q *dns.Query) {
 			place = i
 		}
 	}
-	if place < 0 || r.closed || !q.MayRepeat() {
+	if place < 0 {
 		return
 	}
 	r.count(place)
