@@ -42,8 +42,11 @@ type client struct {
 	kubeconfig fileVersion
 	config     *rest.Config
 	http       *http.Client
+	connector  *connector   // of http
 	probes     *http.Client // has connections of its own
 	probers    map[string]*prober
+
+	probeBackoff probeBackoff
 }
 
 // A fileVersion changes when a file is written.
@@ -97,7 +100,7 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + alone + "," + runtime.ContentTypeJSON + alone + "," + config.AcceptContentTypes
 	}
 	supervised := *c.http
-	supervised.Transport = &transport{c.http.Transport, c.limits, detector, c.reporter}
+	supervised.Transport = &transport{c.connector, c.limits, detector, c.reporter}
 	return rest.RESTClientForConfigAndClient(&config, &supervised)
 }
 
@@ -146,6 +149,7 @@ func (c *client) load() error {
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.closeIdle()
 	c.kubeconfig, c.config, c.http, c.probes = now, config, client, probes
+	c.connector = newConnector(client.Transport)
 	return nil
 }
 

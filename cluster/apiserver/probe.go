@@ -3,7 +3,9 @@ package apiserver
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -30,8 +32,8 @@ func (c *client) prober(resource string) *prober {
 
 // probe reports whether the API server answers a request that resembles req at
 // present, over a new connection. It may use the result of another feed's probe
-// that began after since. A probe takes none of the slots of MaxInflight, which
-// stalled requests may hold.
+// that began after since. It reports that the API server does not while no probe may
+// be sent. A probe takes none of the slots of MaxInflight, which stalled requests may hold.
 func (c *client) probe(p *prober, req *http.Request, since time.Time, t timeouts) bool {
 	select {
 	case p.busy <- struct{}{}:
@@ -42,10 +44,47 @@ func (c *client) probe(p *prober, req *http.Request, since time.Time, t timeouts
 	if p.began.After(since) && time.Since(p.ended) < t.probeInterval {
 		return p.answered
 	}
+	if !c.probeBackoff.begin(t) || !c.limits.allowsProbe() {
+		return false
+	}
 	p.began = time.Now()
-	p.answered = c.limits.allowsProbe() && c.sendProbe(req, t.probe)
+	p.answered = c.sendProbe(req, t.probe)
 	p.ended = time.Now()
+	c.probeBackoff.end(p.answered, t)
 	return p.answered
+}
+
+// A probeBackoff spaces the probes of all resources while they are not answered: each costs
+// an overloaded API server a TLS handshake.
+type probeBackoff struct {
+	mu    sync.Mutex
+	next  time.Time     // no probe is sent before it
+	limit time.Duration // of the wait after the last probe; 0 if it was answered
+}
+
+// begin reports whether a probe may be sent now, and not during another one.
+func (b *probeBackoff) begin(t timeouts) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if now.Before(b.next) {
+		return false
+	}
+	b.next = now.Add(t.probe)
+	return true
+}
+
+// end is called with the result of a probe.
+func (b *probeBackoff) end(answered bool, t timeouts) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.next = time.Now()
+	if answered {
+		b.limit = 0
+		return
+	}
+	b.limit = min(max(2*b.limit, 2*t.probeInterval), t.probeBackoff)
+	b.next = b.next.Add(b.limit/2 + rand.N(b.limit/2))
 }
 
 // sendProbe repeats a request in short: a list with one object, or a watch, whose

@@ -28,6 +28,7 @@ type timeouts struct {
 	beforeProbe   time.Duration // silence before the first probe
 	probe         time.Duration // limit of a probe
 	probeInterval time.Duration // wait between two probes
+	probeBackoff  time.Duration // limit of the wait after an unanswered probe, which doubles and has a random part
 	watch         time.Duration // longest silence of a watch before its list has ended, if probes are answered
 	list          time.Duration // longest silence of any other request, whatever the probes return
 	silence       time.Duration // longest silence of a watch after its list: bookmarks arrive once a minute
@@ -40,7 +41,7 @@ type timeouts struct {
 
 func defaultTimeouts() timeouts {
 	return timeouts{
-		beforeProbe: 4 * time.Second, probe: 2 * time.Second, probeInterval: 500 * time.Millisecond,
+		beforeProbe: 4 * time.Second, probe: 2 * time.Second, probeInterval: 500 * time.Millisecond, probeBackoff: 16 * time.Second,
 		watch: 16 * time.Second, list: time.Minute, // an API server queues a request for up to 15 s, and works on a list for up to 60 s
 		silence: 90 * time.Second, noBookmarks: 10 * time.Minute, confirm: 3 * time.Second, compare: 2 * time.Minute,
 	}
@@ -78,13 +79,13 @@ func (d *stallDetector) listEnded() {
 type exchange struct {
 	io.ReadCloser
 	detector *stallDetector
-	request  *http.Request
+	request  *http.Request // a probe repeats it, and must not be traced
 	cancel   context.CancelFunc
 	watch    bool // the request is a watch
 	running  sync.WaitGroup
 	conn     atomic.Pointer[conn]
 
-	last      atomic.Pointer[time.Time] // when a byte was received, or began to be waited for
+	last      atomic.Pointer[time.Time] // when the connection was opened, a byte was received, or one began to be waited for
 	waiting   atomic.Bool               // for the API server, and not for the sink
 	listEnded atomic.Bool               // silence is normal: the list that the watch began with has ended
 	events    atomic.Bool               // data was received since then
@@ -97,14 +98,16 @@ func (d *stallDetector) roundTrip(req *http.Request, next http.RoundTripper) (*h
 	x := &exchange{detector: d, watch: query.Has("watch")}
 	ctx, cancel := context.WithCancel(req.Context())
 	x.cancel = cancel
-	x.request = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) { x.conn.Store(underlying(info.Conn)) },
-	}))
+	x.request = req.WithContext(ctx)
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		x.conn.Store(underlying(info.Conn))
+		x.received()
+		x.waiting.Store(true)
+	}})
 	x.received()
-	x.waiting.Store(true)
 	d.current.Store(x)
 	x.running.Go(func() { x.supervise(ctx) })
-	resp, err := next.RoundTrip(x.request)
+	resp, err := next.RoundTrip(req.WithContext(traced))
 	if err != nil {
 		x.end()
 		if failed := x.failed.Load(); failed != nil {

@@ -20,7 +20,7 @@ import (
 // limits that a test has to reach.
 func shortTimeouts() timeouts {
 	return timeouts{
-		beforeProbe: 80 * time.Millisecond, probe: 500 * time.Millisecond, probeInterval: 10 * time.Millisecond,
+		beforeProbe: 80 * time.Millisecond, probe: 500 * time.Millisecond, probeInterval: 10 * time.Millisecond, probeBackoff: 320 * time.Millisecond,
 		watch: 320 * time.Millisecond, list: 20 * time.Second, silence: 20 * time.Second, noBookmarks: 20 * time.Second, confirm: 60 * time.Millisecond, compare: time.Second,
 	}
 }

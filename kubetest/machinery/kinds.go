@@ -34,6 +34,7 @@ type kind struct {
 	keepStatus func(obj, old runtime.Object)       // restores the fields that any other write may not change
 	fieldNames []string                            // selectable besides name and namespace
 	fields     func(obj runtime.Object) fields.Set // the values of fieldNames
+	index      string                              // the one of fieldNames by which the watch cache has an index, as kube-apiserver's
 }
 
 // kinds returns the table.
@@ -67,6 +68,7 @@ func kinds() []kind {
 		keepSpec:   onBoth(func(p, old *corev1.Pod) { p.Spec = old.Spec }),
 		keepStatus: onBoth(func(p, old *corev1.Pod) { p.Status = old.Status }),
 		fieldNames: []string{"spec.nodeName", "status.phase", "status.podIP"},
+		index:      "spec.nodeName",
 		fields: from(func(p *corev1.Pod) fields.Set {
 			return fields.Set{
 				"spec.nodeName": p.Spec.NodeName,

@@ -15,8 +15,10 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/tools/cache"
 )
 
 // newStore opens the storage of a kind behind a watch cache. The caller
@@ -39,10 +41,26 @@ func (t *types) newStore(k kind, etcdURL string) (*registry.Store, error) {
 		DeleteStrategy:            s,
 		TableConvertor:            rest.NewDefaultTableConvertor(k.groupResource()),
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: k.attrs}); err != nil {
+	storeOptions := &generic.StoreOptions{RESTOptions: options, AttrFunc: k.attrs}
+	if k.index != "" {
+		k.addIndex(store, storeOptions)
+	}
+	if err := store.CompleteWithOptions(storeOptions); err != nil {
 		return nil, err
 	}
 	return store, nil
+}
+
+// addIndex adds the kind's index to the watch cache, for lists and for changes.
+func (k kind) addIndex(store *registry.Store, options *generic.StoreOptions) {
+	value := func(obj runtime.Object) string { return k.fields(obj)[k.index] }
+	store.PredicateFunc = func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+		return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: k.attrs, IndexFields: []string{k.index}}
+	}
+	options.TriggerFunc = storage.IndexerFuncs{k.index: value}
+	options.Indexers = &cache.Indexers{storage.FieldIndex(k.index): func(obj any) ([]string, error) {
+		return []string{value(obj.(runtime.Object))}, nil
+	}}
 }
 
 // restOptions returns the location and encoding of a kind in storage.

@@ -178,7 +178,7 @@ func (r *run) mark(ctx context.Context, n int) error {
 	if r.source == "everything" {
 		names = append(names, headlessMarker)
 	}
-	for missing := r.fleet; len(missing) > 0; time.Sleep(100 * time.Millisecond) {
+	for missing := r.fleet; len(missing) > 0; time.Sleep(time.Second) {
 		var left []*agent
 		for _, a := range missing {
 			if time.Now().After(deadline) {
