@@ -209,7 +209,7 @@ func countPackets(m *metrics.Registry, counters func() tcx.Counters) {
 	m.CounterFunc("seamark_node_capture_query_packets_total", "Packets of pods whose destination was replaced.", read(func(c tcx.Counters) uint64 { return c.Queries }))
 	m.CounterFunc("seamark_node_capture_reply_packets_total", "Packets to pods whose source was replaced.", read(func(c tcx.Counters) uint64 { return c.Replies }))
 	m.Gauge("seamark_node_capture_interfaces", "Interfaces of pods with the programs.", read(func(c tcx.Counters) uint64 { return c.Interfaces }))
-	m.Gauge("seamark_node_capture_paused_interfaces", "Interfaces of pods that replies do not pass to, whose queries go to the cluster's DNS servers.", read(func(c tcx.Counters) uint64 { return c.Paused }))
+	m.Gauge("seamark_node_capture_paused_interfaces", "Interfaces of pods that replies over IPv4 or IPv6 do not pass to, whose queries over it go to the cluster's DNS servers.", read(func(c tcx.Counters) uint64 { return c.Paused }))
 }
 
 // File returns the file for repeatReplies, nil if no replies are repeated.

@@ -29,6 +29,14 @@ const cached = `.:53 {
 }
 `
 
+// cachedByNode makes the node's cache answer what answer asks for, in a way that the kernel
+// repeats.
+func (n *testNode) cachedByNode() {
+	n.t.Helper()
+	n.answers("127.0.0.1", byNode)
+	n.args = n.files(strings.Replace(cached, "forward .", "forward from.example 127.0.0.1\n    forward .", 1))
+}
+
 // withoutOffload makes the kernel compute the checksums of packets that leave an interface,
 // so that the receiver verifies them.
 func (n namespace) withoutOffload(name string) {

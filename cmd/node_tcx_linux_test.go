@@ -192,30 +192,38 @@ func TestNodeTCXLaterPods(t *testing.T) {
 
 // drop adds a table whose rule drops packets of pods to an address.
 func (n *testNode) drop(address string) {
-	n.dropAt(nftables.ChainHookInput, unix.NFT_META_IIFTYPE, 16, address)
+	n.dropAt(nftables.ChainHookInput, unix.NFT_META_IIFTYPE, true, address)
 }
 
 // dropReplies is the same for packets to pods.
 func (n *testNode) dropReplies(address string) {
-	n.dropAt(nftables.ChainHookOutput, unix.NFT_META_OIFTYPE, 12, address)
+	n.dropAt(nftables.ChainHookOutput, unix.NFT_META_OIFTYPE, false, address)
 }
 
-// dropAt drops packets with an address at an offset of their IPv4 header, unless they pass lo.
-func (n *testNode) dropAt(hook *nftables.ChainHook, interfaceType expr.MetaKey, offset uint32, address string) {
+// dropAt drops packets with an address as their destination or source, unless they pass lo.
+func (n *testNode) dropAt(hook *nftables.ChainHook, interfaceType expr.MetaKey, destination bool, address string) {
 	n.t.Helper()
+	ip := netip.MustParseAddr(address)
+	family, offset, size := nftables.TableFamilyIPv4, uint32(12), uint32(4)
+	if ip.Is6() {
+		family, offset, size = nftables.TableFamilyIPv6, 8, 16
+	}
+	if destination {
+		offset += size
+	}
 	var err error
 	n.do(func() {
 		var c *nftables.Conn
 		if c, err = nftables.New(); err != nil {
 			return
 		}
-		table := c.AddTable(&nftables.Table{Name: "policy", Family: nftables.TableFamilyIPv4})
+		table := c.AddTable(&nftables.Table{Name: "policy", Family: family})
 		chain := c.AddChain(&nftables.Chain{Name: "filter", Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter})
 		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
 			&expr.Meta{Key: interfaceType, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_LOOPBACK)},
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
-			&expr.Cmp{Register: 1, Data: netip.MustParseAddr(address).AsSlice()},
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
+			&expr.Cmp{Register: 1, Data: ip.AsSlice()},
 			&expr.Verdict{Kind: expr.VerdictDrop},
 		}})
 		err = c.Flush()

@@ -19,9 +19,20 @@ type attached struct {
 	slot         uint32
 	state        *state
 	query, reply attachment
-	wait         time.Duration // until the next probe, while replies do not pass
-	retry        time.Time
+	probes       [families]probe
 }
+
+// A probe is a query that is captured as a test, while no replies of its family pass.
+type probe struct {
+	at   time.Time
+	wait time.Duration // until the next one
+}
+
+// A paused is an interface without replies of a family.
+type paused struct{ index, family int }
+
+// familyNames are the names in the log.
+var familyNames = [families]string{"IPv4", "IPv6"}
 
 // An attachment is a program at one side of an interface, until Close.
 type attachment interface{ Close() error }
@@ -145,12 +156,14 @@ func (c *Capture) complete(index int, a *attached) bool {
 // reset restores the state of an interface from which nothing has been captured.
 func (s *state) reset(mac uint64) {
 	s.mac.Store(mac)
-	s.pending.Store(0)
 	s.queries.Store(0)
-	s.replies.Store(0)
-	s.paused.Store(0)
-	s.probe.Store(0)
-	s.replied.Store(0)
+	for family := range s.families {
+		f := &s.families[family]
+		f.pending.Store(0)
+		f.replied.Store(0)
+		f.paused.Store(0)
+		f.probe.Store(0)
+	}
 }
 
 // detach detaches the programs, if they are attached.
@@ -163,46 +176,57 @@ func (c *Capture) detach(index int) {
 	_ = a.reply.Close()
 	_ = c.program.slots.Delete(uint32(index))
 	delete(c.attached, index)
-	delete(c.quiet, index)
+	for family := range families {
+		delete(c.quiet, paused{index, family})
+	}
 	c.free = append(c.free, a.slot)
 	c.options.Log.Debug("Detached the capture", "interface", a.name, "count", a.state.queries.Load())
 }
 
-// watch looks for interfaces to which no replies pass, for example because a rule of the
-// node drops the queries. It pauses their capture, and tries one query after a time that
-// doubles. The programs end a pause when a reply passes.
+// watch looks for interfaces to which no replies of an address family pass, for example
+// because a rule of the node drops the queries. It pauses the capture of the family there, and
+// tries one query after a time that doubles. The programs end a pause when a reply passes.
 func (c *Capture) watch(now time.Time) {
 	if silent := c.program.page.page.silent.Load(); silent != c.silent {
 		c.silent = silent
 		for index, a := range c.attached {
-			if _, known := c.quiet[index]; !known && a.silent() {
-				a.state.probe.Store(0)
-				a.state.paused.Store(1)
-				a.wait = retryFirst
-				a.retry = now.Add(a.wait)
-				c.quiet[index] = struct{}{}
-				c.options.Log.Warn("No replies pass to an interface, its queries go to the cluster's DNS servers: does a rule drop packets of pods to the node?",
-					"interface", a.name, "interval", a.wait)
+			for family := range families {
+				key := paused{index, family}
+				if _, known := c.quiet[key]; !known && a.state.families[family].silent() {
+					c.pause(key, a, now)
+				}
 			}
 		}
 	}
-	for index := range c.quiet {
-		a := c.attached[index]
+	for key := range c.quiet {
+		a := c.attached[key.index]
+		f, p := &a.state.families[key.family], &a.probes[key.family]
 		switch {
-		case a.state.paused.Load() == 0:
-			delete(c.quiet, index)
-			c.options.Log.Info("Replies pass to an interface again, its queries are captured", "interface", a.name)
-		case now.After(a.retry):
-			a.state.probe.Store(1)
-			a.wait = min(2*a.wait, retryLast)
-			a.retry = now.Add(a.wait)
+		case f.paused.Load() == 0:
+			delete(c.quiet, key)
+			c.options.Log.Info("Replies pass to an interface again, its queries are captured", "interface", a.name, "family", familyNames[key.family])
+		case now.After(p.at):
+			f.probe.Store(1)
+			p.wait = min(2*p.wait, retryLast)
+			p.at = now.Add(p.wait)
 		}
 	}
 }
 
+// pause ends the capture of a family at an interface until replies pass.
+func (c *Capture) pause(key paused, a *attached, now time.Time) {
+	f := &a.state.families[key.family]
+	f.probe.Store(0)
+	f.paused.Store(1)
+	a.probes[key.family] = probe{now.Add(retryFirst), retryFirst}
+	c.quiet[key] = struct{}{}
+	c.options.Log.Warn("No replies pass to an interface, its queries go to the cluster's DNS servers: does a rule drop packets of pods to the node?",
+		"interface", a.name, "family", familyNames[key.family], "interval", retryFirst)
+}
+
 // silent reports whether the last queries got no reply for too long.
-func (a *attached) silent() bool {
-	pending := a.state.pending.Load()
+func (f *familyState) silent() bool {
+	pending := f.pending.Load()
 	return pending != 0 && monotonic()-int64(pending) > int64(silence)
 }
 

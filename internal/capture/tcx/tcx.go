@@ -56,7 +56,7 @@ type Options struct {
 // Counters are numbers of a Capture.
 type Counters struct {
 	Queries, Replies   uint64 // rewritten packets
-	Interfaces, Paused uint64 // captured now, and those among them whose replies do not pass
+	Interfaces, Paused uint64 // captured now, and those among them to which replies of a family do not pass
 }
 
 // A Support is the result of Probe.
@@ -72,7 +72,7 @@ const (
 	// BeatInterval is the time between two stamps of a worker.
 	BeatInterval = 250 * time.Millisecond
 	// retryFirst and retryLast are the shortest and the longest time until an interface
-	// whose replies did not pass is tried again, with one query.
+	// to which replies of a family did not pass is tried again, with one query.
 	retryFirst = 5 * time.Second
 	retryLast  = 5 * time.Minute
 )

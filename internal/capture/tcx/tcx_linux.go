@@ -48,7 +48,7 @@ type Capture struct {
 	refused  map[int]string    // the reason that was logged
 	free     []uint32          // unused slots
 	silent   uint64            // the counter at the last look
-	quiet    map[int]struct{}  // paused interfaces
+	quiet    map[paused]struct{}
 }
 
 // Open loads the programs and attaches them to the selected interfaces, now and when one
@@ -61,7 +61,7 @@ func Open(o Options) (_ *Capture, err error) {
 		return nil, err
 	}
 	c := &Capture{
-		options: o, known: map[int]device{}, attached: map[int]*attached{}, refused: map[int]string{}, quiet: map[int]struct{}{},
+		options: o, known: map[int]device{}, attached: map[int]*attached{}, refused: map[int]string{}, quiet: map[paused]struct{}{},
 	}
 	defer func() {
 		if err != nil {
@@ -280,5 +280,11 @@ func (c *Capture) forget(index int) {
 
 // publish writes the numbers of interfaces for Counters.
 func (c *Capture) publish() {
-	c.program.page.page.interfaces.Store(uint64(len(c.attached)) | uint64(len(c.quiet))<<32)
+	count := 0
+	for key := range c.quiet {
+		if _, other := c.quiet[paused{key.index, family4}]; key.family == family4 || !other {
+			count++
+		}
+	}
+	c.program.page.page.interfaces.Store(uint64(len(c.attached)) | uint64(count)<<32)
 }

@@ -55,17 +55,21 @@ struct {
 	__type(value, __u64);
 } seamark_gate SEC(".maps");
 
+// The state of an address family at an interface. A rule of the node may concern only one.
+struct family {
+	__u64 pending; // time of the first query since the last reply, 0 if there is none
+	__u64 replied; // time of the last reply
+	__u32 paused;  // replies do not arrive: capture no queries
+	__u32 probe;   // but one, once
+};
+
 // The state of an interface.
 struct interface {
-	__u32 mac;     // the address that frames to the node have: of the interface or its bridge
+	__u32 mac; // the address that frames to the node have: of the interface or its bridge
 	__u16 mac_end;
 	__u16 unused;
-	__u64 pending; // time of the first query since the last reply, 0 if there is none
-	__u64 queries, replies;
-	__u64 paused;  // replies do not arrive: capture no queries
-	__u64 probe;   // but one, once
-	__u64 replied; // time of the last reply
-	__u64 padding;
+	__u64 queries;
+	struct family families[2]; // IPv4 and IPv6
 };
 
 struct {
@@ -98,23 +102,23 @@ INLINE bool alive(struct shared *s, __u64 now)
 	return (__s64)(now - *(volatile __u64 *)&s->stamp) < STALE;
 }
 
-// admit reports whether a new query of an interface may be captured.
-INLINE bool admit(struct shared *s, struct interface *i, __u64 now)
+// admit reports whether a new query of a family may be captured at an interface.
+INLINE bool admit(struct shared *s, struct family *f, __u64 now)
 {
 	__u32 zero = 0;
 	volatile __u64 *open = bpf_map_lookup_elem(&seamark_gate, &zero);
 	if (!open || !*open)
 		return false;
-	if (*(volatile __u64 *)&i->paused)
-		return *(volatile __u64 *)&i->probe && __sync_lock_test_and_set(&i->probe, 0);
-	__u64 pending = *(volatile __u64 *)&i->pending;
+	if (*(volatile __u32 *)&f->paused)
+		return *(volatile __u32 *)&f->probe && __sync_lock_test_and_set(&f->probe, 0);
+	__u64 pending = *(volatile __u64 *)&f->pending;
 	__s64 silence = now - pending;
 	if (pending && silence > SILENCE && silence < FORGET) {
 		__sync_fetch_and_add(&s->silent, 1);
 		return false;
 	}
 	if (!pending || silence >= FORGET)
-		i->pending = now;
+		f->pending = now;
 	return true;
 }
 
@@ -153,19 +157,20 @@ INLINE struct interface *addressed(struct __sk_buff *skb, struct ethernet *eth, 
 }
 
 // captured decides about a packet to an address of the cluster's DNS service.
-INLINE bool captured(struct __sk_buff *skb, struct interface *i, __u64 now, struct bpf_sock_tuple *to, __u32 size, struct tcp *tcp, bool is_tcp)
+INLINE bool captured(struct __sk_buff *skb, struct interface *i, bool is6, __u64 now, struct bpf_sock_tuple *to, struct tcp *tcp, bool is_tcp)
 {
 	__u32 zero = 0;
+	__u32 size = is6 ? sizeof(to->ipv6) : sizeof(to->ipv4);
 	bool new;
 	struct shared *s = bpf_map_lookup_elem(&seamark_shared, &zero);
-	if (!s || !served(skb, to, size, tcp, is_tcp, &new) || new && !admit(s, i, now))
+	if (!s || !served(skb, to, size, tcp, is_tcp, &new) || new && !admit(s, &i->families[is6], now))
 		return false;
 	__sync_fetch_and_add(&i->queries, 1);
 	__sync_fetch_and_add(&s->queries, 1);
 	return true;
 }
 
-INLINE void count_reply(struct __sk_buff *skb)
+INLINE void count_reply(struct __sk_buff *skb, bool is6)
 {
 	__u32 zero = 0;
 	struct shared *s = bpf_map_lookup_elem(&seamark_shared, &zero);
@@ -173,12 +178,12 @@ INLINE void count_reply(struct __sk_buff *skb)
 	if (s)
 		__sync_fetch_and_add(&s->replies, 1);
 	if (i) {
-		__sync_fetch_and_add(&i->replies, 1);
-		*(volatile __u64 *)&i->replied = bpf_ktime_get_ns();
-		if (*(volatile __u64 *)&i->pending)
-			i->pending = 0;
-		if (*(volatile __u64 *)&i->paused)
-			i->paused = 0;
+		struct family *f = &i->families[is6];
+		*(volatile __u64 *)&f->replied = bpf_ktime_get_ns();
+		if (*(volatile __u64 *)&f->pending)
+			f->pending = 0;
+		if (*(volatile __u32 *)&f->paused)
+			f->paused = 0;
 	}
 }
 
@@ -254,13 +259,13 @@ INLINE int query4(struct __sk_buff *skb)
 		if (!i)
 			break;
 		__u32 alias6[4] = {alias};
-		if (!is_tcp && repeatable(i, now) && BE16(ip.length) + sizeof(*eth) == skb->len) {
+		if (!is_tcp && repeatable(&i->families[0], now) && BE16(ip.length) + sizeof(*eth) == skb->len) {
 			int verdict = repeat(skb, alias6, now, false);
 			if (verdict != TCX_NEXT)
 				return verdict;
 		}
 		struct bpf_sock_tuple to = {.ipv4 = {ip.source, alias, tcp.source, tcp.destination}};
-		if (captured(skb, i, now, &to, sizeof(to.ipv4), &tcp, is_tcp))
+		if (captured(skb, i, false, now, &to, &tcp, is_tcp))
 			rewrite4(skb, __builtin_offsetof(struct ip4, destination), cluster, alias, sizeof(*eth) + sizeof(ip), is_tcp);
 		break;
 	}
@@ -297,7 +302,7 @@ INLINE int query6(struct __sk_buff *skb)
 		struct interface *i = addressed(skb, eth, now);
 		if (!i)
 			break;
-		if (!is_tcp && repeatable(i, now) && BE16(ip.length) + sizeof(*eth) + sizeof(ip) == skb->len) {
+		if (!is_tcp && repeatable(&i->families[1], now) && BE16(ip.length) + sizeof(*eth) + sizeof(ip) == skb->len) {
 			int verdict = repeat(skb, pair.alias, now, true);
 			if (verdict != TCX_NEXT)
 				return verdict;
@@ -307,7 +312,7 @@ INLINE int query6(struct __sk_buff *skb)
 		__builtin_memcpy(to.ipv6.daddr, pair.alias, 16);
 		to.ipv6.sport = tcp.source;
 		to.ipv6.dport = tcp.destination;
-		if (captured(skb, i, now, &to, sizeof(to.ipv6), &tcp, is_tcp))
+		if (captured(skb, i, true, now, &to, &tcp, is_tcp))
 			rewrite6(skb, __builtin_offsetof(struct ip6, destination), pair.cluster, pair.alias, sizeof(*eth) + sizeof(ip), is_tcp);
 		break;
 	}
@@ -346,7 +351,7 @@ INLINE int reply4(struct __sk_buff *skb)
 		if (!(ip->fragment & BE16(IP_OFFSET)))
 			transport = sizeof(*eth) + (ip->version_length & 15) * 4;
 		if (rewrite4(skb, __builtin_offsetof(struct ip4, source), alias, cluster, transport, is_tcp))
-			count_reply(skb);
+			count_reply(skb, false);
 		break;
 	}
 	return TCX_NEXT;
@@ -377,7 +382,7 @@ INLINE int reply6(struct __sk_buff *skb)
 		bool is_tcp = ip.protocol == PROTOCOL_TCP;
 		if ((is_tcp || ip.protocol == PROTOCOL_UDP) &&
 		    rewrite6(skb, __builtin_offsetof(struct ip6, source), pair.alias, pair.cluster, transport, is_tcp))
-			count_reply(skb);
+			count_reply(skb, true);
 		break;
 	}
 	return TCX_NEXT;

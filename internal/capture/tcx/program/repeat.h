@@ -35,13 +35,14 @@ struct {
 	__type(value, struct reply);
 } seamark_replies SEC(".maps");
 
-// repeatable reports whether replies may be repeated to a pod: one of the server's own has
-// reached it within the last second, so no policy of the network forbids them.
-INLINE bool repeatable(struct interface *i, __u64 now)
+// repeatable reports whether replies of a family may be repeated to a pod: one of the server's
+// own has reached it within the last second, so no policy of the network forbids them. A
+// repeated reply does not count as one, so that a later policy is found.
+INLINE bool repeatable(struct family *f, __u64 now)
 {
 	__u32 zero = 0;
 	volatile __u64 *open = bpf_map_lookup_elem(&seamark_gate, &zero);
-	return open && *open && (__s64)(now - *(volatile __u64 *)&i->replied) < REACHED;
+	return open && *open && (__s64)(now - *(volatile __u64 *)&f->replied) < REACHED;
 }
 
 INLINE bool equal(const __u64 *a, const __u64 *b)

@@ -1,0 +1,66 @@
+package tcx
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// Replies are repeated to a pod for a second after each of the server's own that reaches it
+// over the same IP version.
+func TestRepeatReached(t *testing.T) {
+	b := newRepeatBench(t)
+	b.repeat = 100 * time.Hour // a second at most
+	in := over4.query(frame{payload: query})
+	b.serve(query, pod4, alias4)
+	if got := b.sendAsIs(in); got != nil {
+		t.Errorf("before the first reply: got the reply %x, want none", got)
+	}
+	reply := frame{payload: query}
+	reply.target, reply.source = ports(pod4, alias4, 40000)
+	b.run(b.program.reply, reply.bytes())
+	if got := b.sendAsIs(in); got == nil {
+		t.Error("after a reply of the server: got no reply")
+	}
+	b.serve(query, pod6, alias6)
+	in6 := over6.query(frame{payload: query})
+	if got := b.sendAsIs(in6); got != nil {
+		t.Errorf("IPv6, after a reply of the server over IPv4: got the reply %x, want none", got)
+	}
+	reply.target, reply.source = ports(pod6, alias6, 40000)
+	b.run(b.program.reply, reply.bytes())
+	if got := b.sendAsIs(in6); got == nil {
+		t.Error("IPv6, after a reply of the server: got no reply")
+	}
+	start := b.state.families[family4].replied.Load()
+	const second = uint64(time.Second)
+	for _, c := range []struct {
+		age  uint64
+		want bool
+	}{{0, true}, {second, false}, {second * 100, false}, {start, false}} {
+		b.clear()
+		b.serve(query, pod4, alias4)
+		b.state.families[family4].replied.Store(uint64(monotonic()) - min(c.age, uint64(monotonic())))
+		if got := b.sendAsIs(in); (got != nil) != c.want {
+			t.Errorf("%s after a reply of the server: got the reply %x, want one: %t", time.Duration(c.age), got, c.want)
+		}
+	}
+}
+
+// A query that is answered after Close is not stored in memory that is gone.
+func TestRepeatClosed(t *testing.T) {
+	b := newRepeatBench(t)
+	file, err := fileOf(b.program.replies, "replies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	before := b.replies
+	if b.replies, err = OpenReplies(file, []netip.Addr{alias4}, 53); err != nil {
+		t.Fatal(err)
+	}
+	b.install()
+	b.replies.Close()
+	b.serve(query, pod4, alias4)
+	b.replies = before
+}
