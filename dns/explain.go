@@ -83,9 +83,12 @@ func (q *Query) Server() string { return q.chain.Server }
 
 // An Explanation is the answer to an explained query.
 type Explanation struct {
-	Reply   []byte        // in wire form; nil if the query was dropped
-	Err     error         // why the answer is SERVFAIL; may be nil
-	Served  bool          // a server block has the name
+	Reply  []byte // in wire form; nil if the query was dropped
+	Err    error  // why the answer is SERVFAIL; may be nil
+	Served bool   // a server block has answered or failed the query
+	// Empty is the zone of the server block that has the name, if the block has no directive
+	// that handles or observes queries.
+	Empty   string
 	Elapsed time.Duration // from the query to its answer
 }
 
@@ -134,6 +137,12 @@ type explanationSender chan<- Explanation
 // Send implements [Sender].
 func (s explanationSender) Send(q *Query) {
 	e := Explanation{Err: q.Err, Served: q.chain != nil, Elapsed: time.Since(q.Start)}
+	if q.chain == nil && q.Class == wire.ClassIN {
+		q.trace = nil // it has seen the choice
+		if c := q.mux.find(q); c != nil {
+			e.Empty = c.Zone
+		}
+	}
 	if reply := q.Reply(); len(reply) > 0 {
 		e.Reply = append([]byte(nil), reply...)
 	}

@@ -10,12 +10,11 @@ import (
 // ExplainDNS implements [dns.Explainer]. The exchanges with upstreams explain the others.
 func (f *Forward) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	text := ""
-	switch {
-	case !f.matches(q):
+	switch inside, excepted := f.zonesOf(q); {
+	case !inside:
 		text = "only names in " + names(f.from) + " are forwarded"
-		if len(f.except) > 0 {
-			text += ", except those in " + names(f.except)
-		}
+	case excepted != "":
+		text = "names in " + excepted.String() + " are not forwarded (except)"
 	case v == dns.Done && (q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR):
 		text = "zone transfers are not forwarded"
 	default:

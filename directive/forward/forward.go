@@ -290,23 +290,29 @@ func (f *Forward) AnyClass() bool { return true }
 
 // matches reports whether q's name is forwarded.
 func (f *Forward) matches(q *dns.Query) bool {
-	name := q.Name()
 	if len(f.from) == 1 && f.from[0] == wire.Root && len(f.except) == 0 {
 		return true
 	}
-	inside := false
+	inside, excepted := f.zonesOf(q)
+	return inside && excepted == ""
+}
+
+// zonesOf reports whether q's name is in one of the zones that are forwarded, and returns
+// the longest zone of the option except that it is in, "" if there is none.
+func (f *Forward) zonesOf(q *dns.Query) (inside bool, excepted wire.Name) {
+	name := q.Name()
 	for i := q.Labels(); i >= 0; i-- {
 		suffix := name[q.LabelOffset(i):]
 		for _, zone := range f.except {
 			if string(suffix) == string(zone) && !(i == 0 && slices.Contains(f.from, zone)) {
-				return false
+				excepted = zone
 			}
 		}
 		for _, zone := range f.from {
 			inside = inside || string(suffix) == string(zone)
 		}
 	}
-	return inside
+	return inside, excepted
 }
 
 // RepeatableDNS reports that answers from a cache above do not depend on f.

@@ -340,7 +340,10 @@ func (r *record) result(q Query, e dns.Explanation) (Result, error) {
 
 // summary returns one sentence about the result.
 func (r *record) summary(result *Result, e dns.Explanation) string {
-	if !e.Served && len(r.steps) == 0 {
+	switch {
+	case !e.Served && e.Empty != "":
+		return "the server block of " + e.Empty + " has no directive that handles queries, so the query is refused"
+	case !e.Served && len(r.steps) == 0:
 		return "no server block has a zone that the name is in, so the query is refused"
 	}
 	var by *Step
@@ -359,7 +362,11 @@ func (r *record) summary(result *Result, e dns.Explanation) string {
 	}
 	switch {
 	case by == nil:
-		return fmt.Sprintf("%s: no directive of the server block has an answer", what)
+		text := fmt.Sprintf("%s: no directive of the server block has an answer", what)
+		if directive, causes := r.lastPassed(); len(causes) > 0 {
+			text += "; " + directive + ": " + strings.Join(causes, ", and ")
+		}
+		return text
 	case by.Verdict == "dropped":
 		return by.Directive + " drops the query: no reply is sent"
 	}
@@ -381,4 +388,18 @@ func (r *record) summary(result *Result, e dns.Explanation) string {
 		}
 	}
 	return text
+}
+
+// lastPassed returns the lowest directive that has passed the query and has causes, and the
+// first cause of each of its steps: a directive may be used several times in a server block.
+func (r *record) lastPassed() (directive string, causes []string) {
+	for _, s := range slices.Backward(r.steps) {
+		if s.Depth > 0 || s.Verdict != "passed" || len(s.Causes) == 0 || directive != "" && s.Directive != directive {
+			continue
+		}
+		directive = s.Directive
+		causes = append(causes, s.Causes[0].Text)
+	}
+	slices.Reverse(causes)
+	return directive, causes
 }

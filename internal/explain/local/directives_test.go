@@ -131,6 +131,12 @@ few.example {
     }
     whoami
 }
+corp.example {
+    forward . UPSTREAM {
+        except lab.corp.example old.lab.corp.example
+    }
+    forward other.corp.example UPSTREAM
+}
 odd.example {
     erratic {
         drop 1
@@ -204,7 +210,9 @@ func TestKnownDirectives(t *testing.T) {
 		{"small", "localhost.shop.svc.cluster.local", "NOERROR by local in zone .: the first label is localhost, to which a search path has added the others (localhost_prefix)", "", ""},
 		{"small", "ns.zone.example ANY", "NOERROR by any in zone .: queries of type ANY get one record that says so (RFC 8482), whatever the name has", "", ""},
 		{"small", "zone.example AXFR", "REFUSED by file in zone .: zone transfers need the directive transfer, which permits them to some clients", "", ""},
-		{"small", "x.private.example.org", "NODATA by whoami in zone .: every name has the client's address and port in the additional section, and no records of its own", "", "only names in example.org. are forwarded, except those in private.example.org."},
+		{"small", "x.private.example.org", "NODATA by whoami in zone .: every name has the client's address and port in the additional section, and no records of its own", "", "names in private.example.org. are not forwarded (except)"},
+		{"small", "x.lab.corp.example", "SERVFAIL: no directive of the server block has an answer; forward: names in lab.corp.example. are not forwarded (except), and only names in other.corp.example. are forwarded", "", ""},
+		{"small", "x.old.lab.corp.example", "SERVFAIL: no directive of the server block has an answer; forward: names in old.lab.corp.example. are not forwarded (except), and only names in other.corp.example. are forwarded", "", ""},
 		{"small", "x.odd.example", "erratic drops the query: no reply is sent", "", "some queries are dropped, delayed or truncated on purpose"},
 	})
 }

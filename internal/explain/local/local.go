@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/internal/inventory"
 	"github.com/seamark/seamark/metrics"
@@ -31,6 +32,16 @@ type Server struct {
 var effects = []string{"health", "ready", "prometheus", "pprof", "admin", "kubedns_status", "skydns_metrics", "reload", "handover", "capture", "on",
 	"lameduck", "log", "errors", "dnstap", "trace", "transfer", "loop", "multisocket", "shed", "debug"}
 
+// observing are the effects that see the queries of their server block: a block that has only
+// such directives fails its queries, an empty one refuses them.
+var observing = []string{"prometheus", "admin", "skydns_metrics", "shed", "log", "errors", "dnstap", "trace", "transfer", "loop"}
+
+// An observer stands for the directives of observing.
+type observer struct{}
+
+// ObserveDNS implements [dns.Observer].
+func (observer) ObserveDNS(*dns.Query) {}
+
 // Start starts the servers of a Corefile, and waits until they are ready, until ctx ends.
 // The directives of o that have effects are accepted and ignored.
 func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*Server, error) {
@@ -42,6 +53,9 @@ func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*S
 				s.blocks = append(s.blocks, b)
 			}
 			if slices.Contains(effects, d.Name) {
+				if slices.Contains(observing, d.Name) {
+					b.Offer(observer{})
+				}
 				return nil
 			}
 			return d.Setup(b, uses)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/metrics"
@@ -220,10 +222,46 @@ func TestExplainUnanswered(t *testing.T) {
 	}
 }
 
-// A running server's block with directives that only observe fails its queries, and an empty one
-// refuses them: the explanation, which has no observers, agrees.
+// A block with directives that only observe queries fails them, and an empty block refuses
+// them. A running server and the command, which ignores these directives, agree.
 func TestExplainOnlyObservers(t *testing.T) {
-	c := corefile.ReadText("Corefile", []byte("example.org:53 {\n errors\n}\nexample.net:53 {\n}\n"))
+	for name, text := range map[string]string{
+		"prometheus": "127.0.0.1:0", "admin": "127.0.0.1:0", "shed": "", "log": "", "errors": "", "dnstap": "/nosuch/socket", "trace": "otlp http://127.0.0.1:1",
+		"transfer": "{\n to *\n}", "loop": "",
+		"health": "127.0.0.1:0", "ready": "127.0.0.1:0", "pprof": "127.0.0.1:0", "kubedns_status": "127.0.0.1:0", "skydns_metrics": "127.0.0.1:0",
+		"reload": "", "handover": filepath.Join(t.TempDir(), "socket"), "capture": "none", "on": "shutdown true", "lameduck": "1s", "multisocket": "1", "debug": "",
+		"whoami": "", "": "",
+	} {
+		text = "example.org:53 {\n " + name + " " + text + "\n}\n"
+		q := explain.Query{Name: "www.example.org"}
+		want, err := explain.Explain(t.Context(), observedServer(t, text), q)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, err := startIn(t, t.TempDir(), text).Explain(t.Context(), q)
+		if err != nil || got.Summary != want.Summary || got.RCode != want.RCode {
+			t.Errorf("%s: got %s, %q and error %v, want %s and %q as a running server", name, got.RCode, got.Summary, err, want.RCode, want.Summary)
+		}
+		switch name {
+		case "errors":
+			if got.Summary != "SERVFAIL: no directive of the server block has an answer" {
+				t.Errorf("%s: got %q", name, got.Summary)
+			}
+		case "":
+			if got.RCode != "REFUSED" || got.Summary != "the server block of example.org. has no directive that handles queries, so the query is refused" {
+				t.Errorf("empty: got %s and %q", got.RCode, got.Summary)
+			}
+		}
+	}
+}
+
+// observedServer returns the ports of a server with all directives of a Corefile.
+func observedServer(t *testing.T, text string) []config.Port {
+	t.Helper()
+	c := corefile.ReadText("Corefile", []byte(text))
+	if c.Err != nil {
+		t.Fatal(c.Err)
+	}
 	plan, err := server.NewPlan(c.Servers, server.Options{
 		Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
 		Open: func(_ context.Context, address netip.AddrPort, _ transport.Options) (server.Listener, error) {
@@ -234,18 +272,10 @@ func TestExplainOnlyObservers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := plan.Start(t.Context(), nil); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", text, err)
 	}
-	defer plan.Stop(context.Background())
-	for name, want := range map[string]string{
-		"www.example.org": "SERVFAIL: no directive of the server block has an answer",
-		"www.example.net": "no server block has a zone that the name is in, so the query is refused",
-	} {
-		r, err := explain.Explain(t.Context(), plan.Ports(), explain.Query{Name: name})
-		if err != nil || r.Summary != want {
-			t.Errorf("%s: got %s, %q and error %v, want %q", name, r.RCode, r.Summary, err, want)
-		}
-	}
+	t.Cleanup(func() { plan.Stop(context.Background()) })
+	return plan.Ports()
 }
 
 // A response code without a name is no missing reply.
