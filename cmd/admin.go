@@ -249,7 +249,7 @@ server blocks that have the directive admin. A dot removes all.`,
 			if err != nil {
 				return failure{err}
 			}
-			return a.show(p.out, map[string]int{"removed": removed}, func() { fmt.Fprintf(p.out, "Removed %d cached answers.\n", removed) })
+			return a.show(p.out, map[string]int{"removed": removed}, func() { fmt.Fprintf(p.out, "Removed %s.\n", counted(removed, "cached answer", "cached answers")) })
 		},
 	}
 	a.flags(c)

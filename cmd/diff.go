@@ -286,8 +286,8 @@ func (p *program) showReport(r *diff.Report, output string) error {
 // writeReport writes a report as text.
 func writeReport(w io.Writer, r *diff.Report) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d names, %d queries in %v: %d same, %d differ, %d differ as documented\n",
-		r.Server, r.Names, r.Queries, r.Time.Round(100*time.Millisecond), r.Same, r.Different, r.Documented)
+	fmt.Fprintf(&b, "%s: %s, %s in %v: %d same, %d differ, %d differ as documented\n",
+		r.Server, counted(r.Names, "name", "names"), counted(r.Queries, "query", "queries"), r.Time.Round(100*time.Millisecond), r.Same, r.Different, r.Documented)
 	if r.Changed > 0 {
 		fmt.Fprintf(&b, "%d answers changed while they were compared, and are the same now\n", r.Changed)
 	}
@@ -295,7 +295,7 @@ func writeReport(w io.Writer, r *diff.Report) error {
 		fmt.Fprintf(&b, "%d of the differences were not checked by a second query: there are too many\n", r.Unrepeated)
 	}
 	for _, g := range r.Groups {
-		fmt.Fprintf(&b, "\n%s: %s, %d times (%s)\n", g.Subject, g.Cause, g.Count, g.Type)
+		fmt.Fprintf(&b, "\n%s: %s, %s (%s)\n", g.Subject, g.Cause, counted(g.Count, "time", "times"), g.Type)
 		if g.Reason != "" {
 			fmt.Fprintf(&b, "  documented: %s\n", g.Reason)
 		}

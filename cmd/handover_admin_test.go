@@ -64,18 +64,18 @@ func TestHandoverAdmin(t *testing.T) {
 		t.Fatal(err)
 	}
 	messages := bufio.NewReader(stderr)
-	begun := func() {
+	message := func(want string) {
 		t.Helper()
-		if line, err := messages.ReadString('\n'); err != nil || !strings.HasPrefix(line, "Showing the queries that unix:admin.sock answers.") {
-			t.Fatalf("tail: got %q and error %v, want that it has begun", line, err)
+		if line, err := messages.ReadString('\n'); err != nil || line != want {
+			t.Fatalf("tail: got %q and error %v, want %q", line, err, want)
 		}
 	}
-	begun()
+	message("Showing the queries that unix:admin.sock answers. Ctrl-C ends.\n")
 	next := serve(t, dir, "", "-conf", "Corefile")
 	if code := old.exit(); code != 0 {
 		t.Fatalf("exit status of the old process: got %d, want 0", code)
 	}
-	begun() // at the new process
+	message("Connected to unix:admin.sock again: queries in between are not shown.\n")
 	query("after.b.example.")
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.Contains(line, " after.b.example. A ") {
 		t.Errorf("tail: got %q and error %v, want the query to the new process", line, err)

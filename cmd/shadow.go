@@ -162,7 +162,7 @@ func (p *program) shadow(ctx context.Context, s shadowFlags) error {
 	o.Asker = asker
 	if !s.quiet {
 		o.Progress = func(read, compared int) {
-			fmt.Fprintf(p.err, "%d queries with a response, %d compared\n", read, compared)
+			fmt.Fprintf(p.err, "%s with a response, %d compared\n", counted(read, "query", "queries"), compared)
 		}
 	}
 	report, err := shadow.Run(ctx, o)

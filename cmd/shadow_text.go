@@ -17,16 +17,16 @@ import (
 func writeShadow(w io.Writer, r *shadow.Report) error {
 	var b strings.Builder
 	line := func(format string, args ...any) { b.WriteString(explain.Clean(fmt.Sprintf(format, args...)) + "\n") }
-	line("%d queries in %v of the capture: %d with a response, %d without, %d sent again", r.Queries, r.Captured.Round(time.Millisecond), r.Answered, r.Unanswered, r.Repeated)
+	line("%s in %v of the capture: %d with a response, %d without, %d sent again", counted(r.Queries, "query", "queries"), r.Captured.Round(time.Millisecond), r.Answered, r.Unanswered, r.Repeated)
 	line("%d compared in %v: %d same, %d differ, %d differ as documented", r.Compared, r.Time.Round(time.Millisecond), r.Same, r.Different, r.Documented)
 	if r.Late > 0 {
 		line("queries were asked up to %v behind the pace of the capture", r.Late.Round(time.Millisecond))
 	}
 	if r.Unasked > 0 {
-		line("%d responses to queries that are not in the capture", r.Unasked)
+		line("%s to queries that are not in the capture", counted(r.Unasked, "response", "responses"))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Skipped)) {
-		line("not used: %d %s", r.Skipped[reason], reason.Text())
+		line("not used (%d): %s", r.Skipped[reason], reason.Text())
 	}
 	if r.Answered > 0 {
 		line("")
@@ -45,7 +45,7 @@ func writeShadow(w io.Writer, r *shadow.Report) error {
 	}
 	for _, g := range r.Groups {
 		line("")
-		line("%s: %s, %d times (%s)", g.Subject, g.Cause, g.Count, g.Type)
+		line("%s: %s, %s (%s)", g.Subject, g.Cause, counted(g.Count, "time", "times"), g.Type)
 		if g.Reason != "" {
 			line("  documented: %s", g.Reason)
 		}
@@ -63,6 +63,14 @@ func writeShadow(w io.Writer, r *shadow.Report) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// counted returns a number and the noun for what it counts.
+func counted[N int | uint64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 // shares returns the names with their counts and shares, the largest first.

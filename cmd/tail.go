@@ -143,7 +143,11 @@ func (p *program) tail(ctx context.Context, client *adminclient.Client, paramete
 		}
 		written <- err
 	}()
-	begun := func() { fmt.Fprintf(p.err, "Showing the queries that %s answers. Ctrl-C ends.\n", client.Address()) }
+	text := "Showing the queries that %s answers. Ctrl-C ends.\n"
+	begun := func() {
+		fmt.Fprintf(p.err, text, client.Address())
+		text = "Connected to %s again: queries in between are not shown.\n"
+	}
 	err := client.Tail(ctx, parameters, begun, func(e adminclient.TailEvent) {
 		select {
 		case queue <- e:
@@ -174,7 +178,7 @@ type shownEvent struct {
 
 func writeEvent(w io.Writer, e shownEvent) error {
 	if e.Lost > 0 {
-		_, err := fmt.Fprintf(w, "%d queries are not shown: there are too many\n", e.Lost)
+		_, err := fmt.Fprintf(w, "%s not shown: there are too many\n", counted(e.Lost, "query", "queries"))
 		return err
 	}
 	rcode := e.RCode
