@@ -181,7 +181,7 @@ var table = map[string]row{
 		third: []string{"github.com/miekg/dns"}, noNet: true,
 	},
 	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
-	"internal/explain/local": {own: []string{"cluster", "config", "corefile", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
+	"internal/explain/local": {own: []string{"cluster", "config", "corefile", "dns", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
 	"internal/traffic":       {own: []string{"wire"}, noNet: true},
 	// It connects to a running server.
 	"internal/adminclient":   {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}},
