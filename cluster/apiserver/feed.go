@@ -80,7 +80,11 @@ func (f *feed) run(ctx context.Context) {
 		return f.client.probe(prober, req, since, f.detector.timeouts)
 	}
 	f.detector.stalled = f.stalled
-	reflector := cache.NewReflectorWithOptions(lw, new(decodedObject), f.store, cache.ReflectorOptions{
+	var lister cache.ListerWatcher = lw
+	if strings.HasPrefix(f.Fields, "spec.nodeName=") {
+		lister = cache.ToListWatcherWithWatchListSemantics(lw, plainLists{})
+	}
+	reflector := cache.NewReflectorWithOptions(lister, new(decodedObject), f.store, cache.ReflectorOptions{
 		Name: f.String(), TypeDescription: f.String(), Logger: &klog.Logger{},
 		Backoff: &wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 1, Steps: 5, Cap: reconnectWait},
 	})
@@ -108,6 +112,13 @@ func (f *feed) run(ctx context.Context) {
 	f.listMu.Lock()
 	defer f.listMu.Unlock()
 }
+
+// plainLists keeps the reflector from requesting streaming lists. For a streaming list of
+// a node's Pods the API server reads all Pods of the cluster; for a plain list it has an index.
+type plainLists struct{}
+
+// IsWatchListSemanticsUnSupported reports that lists are not streamed.
+func (plainLists) IsWatchListSemanticsUnSupported() bool { return true }
 
 // longestWait returns the limit of the wait after err, which is nil for a list
 // or watch that broke off.

@@ -60,6 +60,26 @@ func TestLiveNodes(t *testing.T) {
 	}
 }
 
+// The Pods of a node are listed without a streaming list, which would cost the API server as
+// much as all Pods. The other resources are streamed.
+func TestNodePodsList(t *testing.T) {
+	a := serve(t, &fakeServer{objects: map[string]string{"pods": `{"metadata":{"namespace":"shop","name":"p1"},"spec":{"nodeName":"n1"},"status":{"podIP":"10.0.0.1"}}`}})
+	f, stop := watchCluster(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true, Pods: true, NodeName: "n1"})
+	f.waitForCall(t, "listed pods shop/p1")
+	f.waitForCall(t, "listed services ")
+	stop()
+	for _, r := range a.received() {
+		q := r.URL.Query()
+		pods := strings.HasSuffix(r.URL.Path, "/pods")
+		if streamed := q.Has("sendInitialEvents"); streamed == pods {
+			t.Errorf("%s: streaming list %v, want %v", r.URL, streamed, !pods)
+		}
+		if pods && !strings.HasPrefix(q.Get("fieldSelector"), "spec.nodeName=n1,") {
+			t.Errorf("got request %s, want only the Pods of n1", r.URL)
+		}
+	}
+}
+
 func TestLiveNodesForbidden(t *testing.T) {
 	a := serve(t, &fakeServer{refuse: func(*http.Request) int { return http.StatusForbidden }})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Nodes: true})
