@@ -87,7 +87,7 @@ async function read(table, state, signal) {
 		rest = lines.pop();
 		const events = lines.filter((l) => l).map((l) => JSON.parse(l));
 		lost += events.reduce((sum, e) => sum + (e.lost ?? 0), 0);
-		if (lost) state.textContent = `Following; ${lost} queries are not shown because there were too many.`;
+		if (lost) state.textContent = `Following; ${lost} ${lost === 1 ? "query is" : "queries are"} not shown because there were too many.`;
 		const rows = events.filter((e) => e.lost === undefined).map(row).reverse();
 		if (rows.length) table.querySelector(".none")?.remove();
 		table.prepend(...rows.slice(0, Number(table.dataset.most)));
