@@ -79,14 +79,14 @@ func (d *stallDetector) listEnded() {
 type exchange struct {
 	io.ReadCloser
 	detector *stallDetector
-	request  *http.Request // a probe repeats it, and must not be traced
+	request  *http.Request // what a probe repeats: without the trace of this exchange
 	cancel   context.CancelFunc
 	watch    bool // the request is a watch
 	running  sync.WaitGroup
 	conn     atomic.Pointer[conn]
 
 	last      atomic.Pointer[time.Time] // when the connection was opened, a byte was received, or one began to be waited for
-	waiting   atomic.Bool               // for the API server, and not for the sink
+	waiting   atomic.Bool               // for the API server, and not for a connection or the sink
 	listEnded atomic.Bool               // silence is normal: the list that the watch began with has ended
 	events    atomic.Bool               // data was received since then
 	failed    atomic.Pointer[error]
