@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // A Monitor is the log and the metrics of one source.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
-	"github.com/seamark/seamark/internal/filepages"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/filepages"
 )
 
 // follow serves the text of a Corefile until ctx ends. Errors in the text name

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seamark/seamark/internal/cgroup"
+	"github.com/seamark/seamark/sys/cgroup"
 )
 
 // limitMemory sets the soft memory limit of Go's garbage collector as softLimit returns

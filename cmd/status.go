@@ -12,7 +12,7 @@ import (
 
 	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/explain"
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 	"github.com/spf13/cobra"
 )
 

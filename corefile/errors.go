@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // All returns the errors that err joins, at any depth: err itself if it joins none,

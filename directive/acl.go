@@ -10,8 +10,8 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/order"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -3,7 +3,7 @@ package directive
 import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/cgroup"
+	"github.com/seamark/seamark/sys/cgroup"
 )
 
 // A Multisocket is the number of UDP sockets of each address. Blocks that share

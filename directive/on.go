@@ -11,7 +11,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/processgroup"
+	"github.com/seamark/seamark/sys/processgroup"
 )
 
 const (

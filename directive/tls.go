@@ -13,8 +13,8 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // TLS sets the certificate of encrypted listeners: the tls directive.

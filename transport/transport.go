@@ -26,8 +26,8 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/cgroup"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/cgroup"
 )
 
 // Options configure a Listener. The zero value of a field means its default.

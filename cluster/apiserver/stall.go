@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/clock"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // timeouts limit how long the API server may stay silent.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // allocate returns an address of 10.96.0.0/16 that is not in taken for each key. Each

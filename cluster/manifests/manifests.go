@@ -28,8 +28,8 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
-	"github.com/seamark/seamark/internal/order"
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/order"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // pollFolder is the interval of checks besides file events.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // The largest files that are read. YAML is held in memory; JSON is not.

@@ -14,7 +14,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/internal/kubednsconfig"
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // A Part is one program with the Corefile for its command line.

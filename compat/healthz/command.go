@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/processgroup"
+	"github.com/seamark/seamark/sys/processgroup"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // A record is a path and its value. The path is the key without the prefix:

@@ -15,8 +15,8 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
-	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // explainPage returns an explanation, or nil without a name.

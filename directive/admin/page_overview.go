@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // An overview is what the first page shows.

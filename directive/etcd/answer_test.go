@@ -13,7 +13,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/clock"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // serveKeys returns a server for the zone test. with keys from lines KEY JSON.

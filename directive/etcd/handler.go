@@ -7,7 +7,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/clock"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/etcdclient"
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 	"github.com/seamark/seamark/wire"
 )
 

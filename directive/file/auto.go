@@ -17,7 +17,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/zone/signing"
 )
 

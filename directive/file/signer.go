@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 	"github.com/seamark/seamark/zone/signing"

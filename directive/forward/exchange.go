@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/clock"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 

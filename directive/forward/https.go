@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/clock"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/clock"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/clock"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // observe passes the finished exchange to the observers, once for all of its queries, and

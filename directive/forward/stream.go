@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/clock"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 const (

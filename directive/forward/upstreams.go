@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // triedBefore is how many upstreams a query is sent to before the upstreams of the option

@@ -16,7 +16,7 @@ import (
 
 	"github.com/oschwald/maxminddb-golang/v2"
 
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 const (

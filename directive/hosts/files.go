@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // maxFile is the size of the largest file that is read: ten million lines.

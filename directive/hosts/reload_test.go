@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/order"
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/order"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
 

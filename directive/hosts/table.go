@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
 

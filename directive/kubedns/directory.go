@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/seamark/seamark/internal/kubednsconfig"
-	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // A Directory is a mounted ConfigMap, or a directory of the same form: each file is

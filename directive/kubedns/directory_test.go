@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // Each change of the ConfigMap is noticed by an event, or without events by the next

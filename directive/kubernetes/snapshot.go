@@ -14,7 +14,7 @@ import (
 
 	"github.com/seamark/seamark/cluster/snapshot"
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/heap"
+	"github.com/seamark/seamark/sys/heap"
 	"github.com/seamark/seamark/zone"
 )
 

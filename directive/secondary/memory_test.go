@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seamark/seamark/internal/heap"
+	"github.com/seamark/seamark/sys/heap"
 )
 
 // The garbage of a transfer does not remain in memory.

@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )

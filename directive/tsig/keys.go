@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/internal/tsig"
-	"github.com/seamark/seamark/internal/watch"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
 

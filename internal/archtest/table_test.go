@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,11 +18,11 @@ const anything = "..."
 
 // everywhere is a package that any package may import: it stands in for functions of the
 // standard library.
-const everywhere = "internal/order"
+const everywhere = "sys/order"
 
 // chain lists the packages that every directive may import. Directives do not
 // import each other, the server or package transport.
-var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "internal/clock", "internal/web", "internal/watch"}
+var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "sys/clock", "internal/web", "sys/watch"}
 
 // watchesFiles is for packages that watch certificates, zone files or hosts
 // files.
@@ -44,7 +45,7 @@ var table = map[string]row{
 
 	// The core, which knows neither directives nor sockets.
 	"zone": {own: []string{"wire"}},
-	"dns":  {own: []string{"wire", "metrics", "internal/clock"}},
+	"dns":  {own: []string{"wire", "metrics", "sys/clock"}},
 	// Records in zone files and templates need a parser.
 	"zone/zonefile": {third: []string{"github.com/miekg/dns"}, own: []string{"wire"}},
 
@@ -58,16 +59,16 @@ var table = map[string]row{
 	// The objects of a cluster, and their two sources. Only cluster/apiserver opens
 	// connections and imports client-go. Tests of cluster/api compare it with the types
 	// of k8s.io/api.
-	"cluster":           {own: []string{"metrics", "internal/clock"}, third: []string{"k8s.io/apimachinery"}, noNet: true},
+	"cluster":           {own: []string{"metrics", "sys/clock"}, third: []string{"k8s.io/apimachinery"}, noNet: true},
 	"cluster/api":       {third: []string{"k8s.io/apimachinery", "k8s.io/api"}, noNet: true},
 	"cluster/protobuf":  {third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
-	"cluster/apiserver": {own: []string{"metrics", "internal/clock"}, third: []string{"k8s.io"}},
-	"cluster/manifests": {own: []string{"internal/watch"}, third: []string{"k8s.io/apimachinery", "go.yaml.in/yaml/v2"}, noNet: true},
+	"cluster/apiserver": {own: []string{"metrics", "sys/clock"}, third: []string{"k8s.io"}},
+	"cluster/manifests": {own: []string{"sys/watch"}, third: []string{"k8s.io/apimachinery", "go.yaml.in/yaml/v2"}, noNet: true},
 	// The options that directives with a cluster share are here, too.
 	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
-	"directive":          {own: append([]string{"internal/cgroup", "internal/dnstap", "internal/expression", "internal/processgroup", "internal/status"}, chain...), third: watchesFiles, noNet: true},
+	"directive":          {own: append([]string{"sys/cgroup", "internal/dnstap", "internal/expression", "sys/processgroup", "internal/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/signing", "zone/zonefile"}, chain...), noNet: true},
 	"directive/dnssec":   {own: append([]string{"zone/signing"}, chain...), noNet: true},
@@ -82,7 +83,7 @@ var table = map[string]row{
 	// transfer opens sockets to the servers that it notifies.
 	"directive/transfer": {own: append([]string{"internal/tsig"}, chain...)},
 	// secondary opens connections to primary servers.
-	"directive/secondary": {own: append([]string{"internal/heap", "internal/tsig"}, chain...)},
+	"directive/secondary": {own: append([]string{"sys/heap", "internal/tsig"}, chain...)},
 	// forward opens sockets to upstreams.
 	"directive/forward": {own: append([]string{"internal/grpcmessage"}, chain...), third: []string{"github.com/quic-go/quic-go"}},
 	// These directives answer from the cluster.
@@ -109,11 +110,11 @@ var table = map[string]row{
 		third: []string{"github.com/spf13/pflag"},
 	},
 	"compat/dnsmasq":  {own: []string{"corefile", "internal/flags", "wire"}, noNet: true},
-	"compat/healthz":  {own: []string{"internal/processgroup", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/healthz":  {own: []string{"sys/processgroup", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 	"compat/nodecache": {
-		own:   []string{"corefile", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "internal/watch", "metrics"},
+		own:   []string{"corefile", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "sys/watch", "metrics"},
 		third: []string{"github.com/spf13/pflag"},
 		noNet: true,
 	},
@@ -122,7 +123,7 @@ var table = map[string]row{
 
 	// The only package that opens sockets to DNS clients.
 	"transport": {
-		own:   []string{"dns", "wire", "metrics", "internal/cgroup"},
+		own:   []string{"dns", "wire", "metrics", "sys/cgroup"},
 		third: []string{"golang.org/x/sys"},
 	},
 	// The same for HTTPS, gRPC and QUIC.
@@ -137,20 +138,20 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "internal/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "internal/filepages", "internal/inventory", "internal/query", "internal/dnstap", "internal/resolvconf", "internal/shadow", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport", "wire"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "sys/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "sys/filepages", "internal/inventory", "internal/query", "internal/dnstap", "internal/resolvconf", "internal/shadow", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport", "wire"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
 	// Shared by some directives and commands.
-	"internal/clock": {noNet: true},
-	"internal/order": {noNet: true},
+	"sys/clock": {noNet: true},
+	"sys/order": {noNet: true},
 	// Bodies of gRPC requests and responses.
 	"internal/grpcmessage": {own: []string{"wire"}, third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
 	"internal/flags":       {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"internal/status":      {own: []string{"metrics"}},
 	"internal/query":       {third: []string{"github.com/miekg/dns"}},
 	"internal/web":         {own: []string{"config", "internal/status"}},
-	"internal/watch":       {third: watchesFiles, noNet: true},
+	"sys/watch":            {third: watchesFiles, noNet: true},
 	// The addresses and nftables rules of a node's cache.
 	"internal/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The programs at the interfaces of pods, and the links between both.
@@ -158,12 +159,12 @@ var table = map[string]row{
 	"internal/capture/tcx": {own: []string{"dns"}, third: []string{"github.com/cilium/ebpf", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The parent process of a node's cache. It passes sockets as servers do that replace
 	// each other.
-	"internal/supervisor": {own: []string{"internal/filepages", "internal/heap", "server/handover"}, third: []string{"golang.org/x/sys/unix"}},
+	"internal/supervisor": {own: []string{"sys/filepages", "sys/heap", "server/handover"}, third: []string{"golang.org/x/sys/unix"}},
 	// Commands, for exec-healthz and on.
-	"internal/processgroup": {noNet: true},
-	"internal/cgroup":       {noNet: true},
-	"internal/heap":         {noNet: true},
-	"internal/filepages":    {third: []string{"golang.org/x/sys/unix"}, noNet: true},
+	"sys/processgroup": {noNet: true},
+	"sys/cgroup":       {noNet: true},
+	"sys/heap":         {noNet: true},
+	"sys/filepages":    {third: []string{"golang.org/x/sys/unix"}, noNet: true},
 	// It opens sockets to receivers, and for them.
 	"internal/dnstap": {
 		own:   []string{"dns", "metrics"},
@@ -234,11 +235,14 @@ func pattern(dir string) string {
 	return ""
 }
 
+// rooms are the directories whose packages are units of their own.
+var rooms = []string{"directive", "compat", "internal", "sys", "observe", "node", "operate", "test"}
+
 // unit returns the directory whose packages may import each other.
 func unit(dir string) string {
 	parts := strings.SplitN(dir, "/", 3)
 	switch {
-	case len(parts) > 1 && (parts[0] == "directive" || parts[0] == "compat" || parts[0] == "internal"):
+	case len(parts) > 1 && slices.Contains(rooms, parts[0]):
 		return parts[0] + "/" + parts[1]
 	default:
 		return parts[0]

@@ -10,8 +10,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // A record is a record of an answer section, without its TTL.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 )
 
 const (

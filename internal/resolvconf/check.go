@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/seamark/seamark/internal/document"
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // A reader reads the fields for DNS and validates them as the API server does. It

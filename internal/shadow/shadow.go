@@ -22,8 +22,8 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/internal/diff"
-	"github.com/seamark/seamark/internal/order"
 	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/sys/order"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/seamark/seamark/internal/filepages"
-	"github.com/seamark/seamark/internal/heap"
+	"github.com/seamark/seamark/sys/filepages"
+	"github.com/seamark/seamark/sys/heap"
 	"golang.org/x/sys/unix"
 )
 

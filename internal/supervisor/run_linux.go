@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seamark/seamark/internal/filepages"
 	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/sys/filepages"
 )
 
 // Supported reports whether the system has what supervisors need.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 
-	"github.com/seamark/seamark/internal/order"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // topSize is the number of keys that a top keeps. The count of a key is too large by at
