@@ -70,7 +70,7 @@ test-server: # the server and the benchmark
 	@CGO_ENABLED=1 $(GO) build -race -v -p $(JOBS) ./...
 	@export CGO_ENABLED=1; failed=; \
 	($(call test-stage,server,.,-race ./...)) || failed=1; \
-	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run '^Test(AnswerCostOfHugeObjects|Simulation|ManyIdleConnections)$$' ./directive/kubernetes ./internal/simulation ./cmd)) || failed=1; \
+	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run '^Test(AnswerCostOfHugeObjects|Simulation|ManyIdleConnections)$$' ./directive/kubernetes ./test/simulation ./cmd)) || failed=1; \
 	($(call test-stage,bench,bench,./...)) || failed=1; \
 	test -z "$$failed"
 
@@ -136,7 +136,7 @@ SOAK ?= 10m
 SEEDS ?= 5000
 FIRST ?= 1000
 soak: c-compiler ## simulate SEEDS (5000) worlds, then run the server among random faults for SOAK (10m)
-	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./internal/simulation -seeds $(SEEDS) -first $(FIRST)
+	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./test/simulation -seeds $(SEEDS) -first $(FIRST)
 	CGO_ENABLED=0 SOAK=$(SOAK) $(GO) test -count 1 -v -timeout 0 -run '^Test(SoakOverload|ServeRandomNamesFlood)$$' ./cmd
 	CGO_ENABLED=0 SEAMARK_NODE_PAIRS=1000000 $(GO) test -count 1 -v -timeout 0 -run '^TestNodePairs$$' ./cmd
 	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .

@@ -14,9 +14,9 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/dnstest"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/dnstest"
 )
 
 const fieldCluster = `

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // query sends a query to the nth address and returns the reply.

@@ -20,7 +20,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/compat/sidecar"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // A counted is a server with dnsmasq's statistics.

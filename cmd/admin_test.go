@@ -14,7 +14,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // adminCorefile returns a Corefile with the directive admin, with a folder of manifests.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // steppedClock is machine code in place of the vDSO's clock_gettime: the system call, and

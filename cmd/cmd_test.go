@@ -20,7 +20,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/cmd"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // TestMain runs the program instead of the tests if the environment has the variable: the tests

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/dnstest"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/dnstest"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 const dashboardObjects = `

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // The addresses of admin are passed to the new process, a TCP address and a Unix socket. A

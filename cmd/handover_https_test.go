@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // A heldUpstream is a DNS server that holds its replies while its gate is closed.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // writeCertificate writes a certificate and its key to cert.pem and key.pem.

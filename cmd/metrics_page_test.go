@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/dnstest"
+	"github.com/seamark/seamark/test/dnstest"
 )
 
 const metricsPage = "../docs/reference/metrics.md"

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // serveAPI serves the Service api as an API server that does not stream lists.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // capture has the queries to a server with the folder examples at 127.0.0.53, as tcpdump

@@ -3,7 +3,7 @@ package cmd_test
 import (
 	"bufio"
 	"fmt"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -17,7 +17,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 
-	"github.com/seamark/seamark/internal/chromium"
+	"github.com/seamark/seamark/test/chromium"
 )
 
 // The command ui serves the page of a server, with its token, to the browser that opens the

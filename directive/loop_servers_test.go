@@ -17,9 +17,9 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive"
 	"github.com/seamark/seamark/directive/forward"
-	"github.com/seamark/seamark/internal/dnstest"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/dnstest"
 )
 
 // freeAddresses returns two addresses with the same port. They are not on 127.0.0.1, where

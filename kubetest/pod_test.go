@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // A process is one of the binary's commands, run by the name of the program that

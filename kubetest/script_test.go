@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/seamark/seamark/internal/dnstest"
+	"github.com/seamark/seamark/test/dnstest"
 )
 
 // Every script of the corpus against the live API; the replies must equal those

@@ -1,7 +1,7 @@
 package kubetest
 
 import (
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 	"os"
 	"path/filepath"
 	"testing"

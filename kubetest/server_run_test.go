@@ -17,9 +17,9 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // A daemon is the server as the command runs it, on loopback sockets.

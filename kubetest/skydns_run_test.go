@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/kubetest/gate"
+	"github.com/seamark/seamark/test/freeport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 

@@ -19,9 +19,9 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/compat/dnsmasq"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // TestOracle sends the same queries to the real dnsmasq and to a server with the Corefile

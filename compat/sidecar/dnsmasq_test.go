@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 func TestStatisticsPoll(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seamark/seamark/internal/chromium"
+	"github.com/seamark/seamark/test/chromium"
 )
 
 // lowContrast evaluates to the texts whose contrast is less than 4.5, as WCAG 2.2 computes

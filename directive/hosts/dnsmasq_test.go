@@ -10,7 +10,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // dnsmasq and hosts answer from the same lines with the same addresses, in any order,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/freeport"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // dnsmasq starts a dnsmasq without cache that forwards to upstream, and returns its

@@ -21,9 +21,9 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/freeport"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // An output collects what a server logs. It is safe for concurrent use.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/dnstest"
 	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/internal/explain/local"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/dnstest"
 )
 
 // start starts the servers of a Corefile, in which OBJECTS is a folder with the objects and

@@ -200,15 +200,15 @@ var table = map[string]row{
 	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 
 	// Test helpers: imported by _test.go files and by kubetest only.
-	"internal/dnstest": {
+	"test/dnstest": {
 		own:   []string{anything},
 		third: []string{"github.com/miekg/dns", "golang.org/x/tools/txtar", "sigs.k8s.io/yaml"},
 	},
-	"internal/archtest": {},
-	"internal/chromium": {},
-	"internal/freeport": {},
+	"test/archtest": {},
+	"test/chromium": {},
+	"test/freeport": {},
 	// The simulation has no code but tests. Its API server has the types of the API.
-	"internal/simulation": {third: []string{"k8s.io/api", "k8s.io/apimachinery"}},
+	"test/simulation": {third: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 }
 
 // tests lists what every _test.go file may import besides its package's row. Only

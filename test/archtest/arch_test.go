@@ -28,7 +28,7 @@ func TestSeamark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "internal/archtest" }) {
+	if !slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "test/archtest" }) {
 		t.Fatal("../.. is not the root of the module")
 	}
 	for _, r := range rules {

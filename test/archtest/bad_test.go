@@ -71,7 +71,7 @@ package cache
 import (
 	"net"
 	"github.com/seamark/seamark/server"
-	"github.com/seamark/seamark/internal/dnstest"
+	"github.com/seamark/seamark/test/dnstest"
 )
 -- directive/cache/shard/a.go --
 package shard
@@ -126,7 +126,7 @@ import ("github.com/seamark/seamark/directive/kubernetes"; "github.com/seamark/s
 -- cmd/seamark/a.go --
 package main
 import ("github.com/spf13/cobra"; "github.com/seamark/seamark/builtin"; "github.com/coredns/caddy/caddyfile")
--- internal/dnstest/a.go --
+-- test/dnstest/a.go --
 package dnstest
 import ("github.com/miekg/dns"; "golang.org/x/tools/txtar"; "github.com/seamark/seamark/server"; "k8s.io/api/core/v1")
 `, []string{
@@ -137,7 +137,7 @@ import ("github.com/miekg/dns"; "golang.org/x/tools/txtar"; "github.com/seamark/
 			"server must not import github.com/seamark/seamark/directive/kubernetes",
 			"builtin must not import github.com/seamark/seamark/server",
 			"cmd/seamark must not import github.com/coredns/caddy/caddyfile",
-			"internal/dnstest must not import k8s.io/api/core/v1",
+			"test/dnstest must not import k8s.io/api/core/v1",
 		}},
 		{"nowhere in the table", "imports", `
 -- internal/stuff/a.go --

@@ -153,7 +153,7 @@ func (w *world) report() string {
 	for _, f := range w.failures {
 		fmt.Fprintln(&text, f)
 	}
-	fmt.Fprintf(&text, "replay with: go test ./internal/simulation -run TestSimulation -first %d -seeds 1 -count 20", w.seed)
+	fmt.Fprintf(&text, "replay with: go test ./test/simulation -run TestSimulation -first %d -seeds 1 -count 20", w.seed)
 	return text.String()
 }
 
