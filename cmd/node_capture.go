@@ -13,9 +13,9 @@ import (
 
 	"github.com/seamark/seamark/compat/nodecache"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/capture"
-	"github.com/seamark/seamark/internal/capture/tcx"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/node/capture"
+	"github.com/seamark/seamark/node/tcx"
 	"github.com/seamark/seamark/server"
 )
 

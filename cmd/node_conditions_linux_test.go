@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/capture/tcx"
+	"github.com/seamark/seamark/node/tcx"
 )
 
 // nodePairs is the number of pairs of queries of TestNodePairs, or that of

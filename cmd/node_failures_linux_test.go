@@ -17,7 +17,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/seamark/seamark/internal/capture/tcx"
+	"github.com/seamark/seamark/node/tcx"
 	"golang.org/x/sys/unix"
 )
 

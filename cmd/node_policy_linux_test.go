@@ -8,7 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/seamark/seamark/internal/capture/tcx"
+	"github.com/seamark/seamark/node/tcx"
 )
 
 // When a rule of the node drops the queries over one IP version, the replica answers them, and the

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seamark/seamark/internal/capture/tcx"
+	"github.com/seamark/seamark/node/tcx"
 )
 
 // programCaptures are the ways to capture queries with BPF programs. The function reports whether

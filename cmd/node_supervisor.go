@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/compat/nodecache"
-	"github.com/seamark/seamark/internal/capture"
-	"github.com/seamark/seamark/internal/capture/tcx"
 	"github.com/seamark/seamark/internal/flags"
-	"github.com/seamark/seamark/internal/supervisor"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/node/capture"
+	"github.com/seamark/seamark/node/supervisor"
+	"github.com/seamark/seamark/node/tcx"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/transport"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/capture/tcx"
+	"github.com/seamark/seamark/node/tcx"
 	"golang.org/x/sys/unix"
 )
 

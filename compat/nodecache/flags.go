@@ -1,6 +1,6 @@
 // Package nodecache replaces node-cache, the program of NodeLocal DNSCache: it has its
 // flags, makes a Corefile from Corefile.base and kube-dns's ConfigMap, and follows both.
-// The command node calls it. Package internal/capture configures the node's network.
+// The command node calls it. Package node/capture configures the node's network.
 package nodecache
 
 import (

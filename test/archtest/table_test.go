@@ -138,7 +138,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "internal/capture", "sys/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "sys/filepages", "internal/inventory", "internal/query", "internal/dnstap", "internal/resolvconf", "internal/shadow", "internal/status", "internal/stub", "internal/supervisor", "internal/traffic", "transport", "wire"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "node/capture", "sys/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "sys/filepages", "internal/inventory", "internal/query", "internal/dnstap", "internal/resolvconf", "internal/shadow", "internal/status", "internal/stub", "node/supervisor", "internal/traffic", "transport", "wire"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -153,13 +153,13 @@ var table = map[string]row{
 	"internal/web":         {own: []string{"config", "internal/status"}},
 	"sys/watch":            {third: watchesFiles, noNet: true},
 	// The addresses and nftables rules of a node's cache.
-	"internal/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
+	"node/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The programs at the interfaces of pods, and the links between both.
 	// Its Replies are a dns.Repeater.
-	"internal/capture/tcx": {own: []string{"dns"}, third: []string{"github.com/cilium/ebpf", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
+	"node/tcx": {own: []string{"dns"}, third: []string{"github.com/cilium/ebpf", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The parent process of a node's cache. It passes sockets as servers do that replace
 	// each other.
-	"internal/supervisor": {own: []string{"sys/filepages", "sys/heap", "server/handover"}, third: []string{"golang.org/x/sys/unix"}},
+	"node/supervisor": {own: []string{"sys/filepages", "sys/heap", "server/handover"}, third: []string{"golang.org/x/sys/unix"}},
 	// Commands, for exec-healthz and on.
 	"sys/processgroup": {noNet: true},
 	"sys/cgroup":       {noNet: true},

@@ -42,7 +42,7 @@ func TestObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("object/%s is not what program/capture.c makes: run go generate ./internal/capture/tcx", name)
+			t.Errorf("object/%s is not what program/capture.c makes: run go generate ./node/tcx", name)
 		}
 	}
 }
