@@ -14,7 +14,7 @@ import (
 
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/canary"
+	"github.com/seamark/seamark/operate/canary"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"

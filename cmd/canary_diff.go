@@ -8,8 +8,8 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
-	"github.com/seamark/seamark/internal/canary"
-	"github.com/seamark/seamark/internal/diff"
+	"github.com/seamark/seamark/operate/canary"
+	"github.com/seamark/seamark/operate/diff"
 )
 
 // canaryDiff returns a function that compares the answers of a pod, or nil with --compare

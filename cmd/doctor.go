@@ -6,7 +6,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
-	"github.com/seamark/seamark/internal/doctor"
+	"github.com/seamark/seamark/operate/doctor"
 	"github.com/spf13/cobra"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/explain"
-	"github.com/seamark/seamark/internal/explain/local"
 	"github.com/seamark/seamark/internal/flags"
-	"github.com/seamark/seamark/internal/stub"
+	"github.com/seamark/seamark/operate/local"
+	"github.com/seamark/seamark/operate/stub"
 	"github.com/spf13/cobra"
 )
 

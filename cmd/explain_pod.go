@@ -11,8 +11,8 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
-	"github.com/seamark/seamark/internal/explain/local"
-	"github.com/seamark/seamark/internal/resolvconf"
+	"github.com/seamark/seamark/operate/local"
+	"github.com/seamark/seamark/operate/resolvconf"
 )
 
 // maxPodFile is the size of the largest manifest in which a Pod is searched.

@@ -10,9 +10,9 @@ import (
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
-	"github.com/seamark/seamark/internal/query"
-	"github.com/seamark/seamark/internal/resolvconf"
-	"github.com/seamark/seamark/internal/stub"
+	"github.com/seamark/seamark/operate/query"
+	"github.com/seamark/seamark/operate/resolvconf"
+	"github.com/seamark/seamark/operate/stub"
 	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
 )

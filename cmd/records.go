@@ -9,9 +9,9 @@ import (
 	"io"
 	"net/url"
 
-	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/internal/inventory"
+	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/spf13/cobra"
 )
 

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/seamark/seamark/internal/resolvconf"
+	"github.com/seamark/seamark/operate/resolvconf"
 	"github.com/spf13/cobra"
 )
 

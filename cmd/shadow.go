@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/diff"
 	"github.com/seamark/seamark/internal/dnstap"
-	"github.com/seamark/seamark/internal/query"
-	"github.com/seamark/seamark/internal/shadow"
+	"github.com/seamark/seamark/operate/diff"
+	"github.com/seamark/seamark/operate/query"
+	"github.com/seamark/seamark/operate/shadow"
 	"github.com/spf13/cobra"
 )
 

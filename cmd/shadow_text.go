@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/internal/explain"
-	"github.com/seamark/seamark/internal/shadow"
+	"github.com/seamark/seamark/operate/shadow"
 )
 
 // writeShadow writes a report of shadow as text.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/sys/order"
 	"github.com/spf13/cobra"
 )

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
 )

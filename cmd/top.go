@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/adminclient"
 	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/spf13/cobra"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
-	"github.com/seamark/seamark/internal/canary"
+	"github.com/seamark/seamark/operate/canary"
 )
 
 // A run is what a test does with a canary in one namespace.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/operate/query"
 )
 
 const (

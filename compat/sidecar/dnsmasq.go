@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/operate/query"
 )
 
 // counters are dnsmasq's counters since its start, or since it last read its hosts

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/operate/query"
 	"github.com/seamark/seamark/test/freeport"
 )
 

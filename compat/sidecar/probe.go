@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/operate/query"
 )
 
 // A Probe is a query that is sent to one server at an interval.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seamark/seamark/internal/adminclient"
+	"github.com/seamark/seamark/operate/adminclient"
 )
 
 // unixCorefile listens on the Unix socket PATH.

@@ -1,6 +1,6 @@
 // Package inventory lists the records of the zones that directives have data of: the zones of
 // a cluster, zone files, and copies of other servers' zones. The directive admin serves
-// them, and package internal/explain/local lists the records of a Corefile.
+// them, and package operate/local lists the records of a Corefile.
 package inventory
 
 import (

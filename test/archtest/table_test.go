@@ -110,7 +110,7 @@ var table = map[string]row{
 		third: []string{"github.com/spf13/pflag"},
 	},
 	"compat/dnsmasq":  {own: []string{"corefile", "internal/flags", "wire"}, noNet: true},
-	"compat/healthz":  {own: []string{"sys/processgroup", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/healthz":  {own: []string{"sys/processgroup", "operate/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 	"compat/nodecache": {
@@ -119,7 +119,7 @@ var table = map[string]row{
 		noNet: true,
 	},
 	"compat/skydns":  {own: []string{"corefile", "internal/etcdclient", "internal/flags", "wire"}, noNet: true},
-	"compat/sidecar": {own: []string{"metrics", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/sidecar": {own: []string{"metrics", "operate/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 
 	// The only package that opens sockets to DNS clients.
 	"transport": {
@@ -138,7 +138,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/adminclient", "internal/canary", "node/capture", "sys/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/diff", "internal/doctor", "internal/explain", "sys/filepages", "internal/inventory", "internal/query", "internal/dnstap", "internal/resolvconf", "internal/shadow", "internal/status", "internal/stub", "node/supervisor", "internal/traffic", "transport", "wire"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "operate/adminclient", "operate/canary", "node/capture", "sys/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "operate/diff", "operate/doctor", "internal/explain", "sys/filepages", "internal/inventory", "operate/query", "internal/dnstap", "operate/resolvconf", "operate/shadow", "internal/status", "operate/stub", "node/supervisor", "internal/traffic", "transport", "wire"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -149,7 +149,7 @@ var table = map[string]row{
 	"internal/grpcmessage": {own: []string{"wire"}, third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
 	"internal/flags":       {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"internal/status":      {own: []string{"metrics"}},
-	"internal/query":       {third: []string{"github.com/miekg/dns"}},
+	"operate/query":        {third: []string{"github.com/miekg/dns"}},
 	"internal/web":         {own: []string{"config", "internal/status"}},
 	"sys/watch":            {third: watchesFiles, noNet: true},
 	// The addresses and nftables rules of a node's cache.
@@ -172,30 +172,30 @@ var table = map[string]row{
 	},
 	"internal/tsig": {own: []string{"config", "corefile", "wire"}, noNet: true},
 	// It runs a server in the process, and queries another one.
-	"internal/diff": {
-		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "internal/query", "metrics", "server", "transport", "wire"},
+	"operate/diff": {
+		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "operate/query", "metrics", "server", "transport", "wire"},
 		third: []string{"github.com/miekg/dns"},
 	},
 	// It answers captured queries, in the process or by another server.
-	"internal/shadow": {
-		own:   []string{"config", "dns", "internal/diff", "internal/dnstap", "internal/query", "wire"},
+	"operate/shadow": {
+		own:   []string{"config", "dns", "operate/diff", "internal/dnstap", "operate/query", "wire"},
 		third: []string{"github.com/miekg/dns"}, noNet: true,
 	},
-	"internal/explain":       {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
-	"internal/explain/local": {own: []string{"cluster", "config", "corefile", "dns", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
-	"internal/traffic":       {own: []string{"wire"}, noNet: true},
+	"internal/explain": {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
+	"operate/local":    {own: []string{"cluster", "config", "corefile", "dns", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
+	"internal/traffic": {own: []string{"wire"}, noNet: true},
 	// It connects to a running server.
-	"internal/adminclient":   {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}},
+	"operate/adminclient":    {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}},
 	"internal/inventory":     {own: []string{"wire", "zone"}, third: []string{"github.com/miekg/dns"}, noNet: true},
-	"internal/doctor":        {own: []string{"cluster"}, noNet: true},
+	"operate/doctor":         {own: []string{"cluster"}, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
 	// It writes the manual pages of a release.
-	"internal/manual":     {own: []string{"builtin", "cmd"}, third: []string{"github.com/cpuguy83/go-md2man/v2/md2man", "github.com/spf13/cobra"}},
-	"internal/canary":     {own: []string{"cluster"}, third: []string{"sigs.k8s.io/yaml"}, noNet: true},
-	"internal/stub":       {own: []string{"internal/query", "internal/resolvconf"}, third: []string{"github.com/miekg/dns"}},
-	"internal/resolvconf": {own: []string{"internal/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
+	"internal/manual":    {own: []string{"builtin", "cmd"}, third: []string{"github.com/cpuguy83/go-md2man/v2/md2man", "github.com/spf13/cobra"}},
+	"operate/canary":     {own: []string{"cluster"}, third: []string{"sigs.k8s.io/yaml"}, noNet: true},
+	"operate/stub":       {own: []string{"operate/query", "operate/resolvconf"}, third: []string{"github.com/miekg/dns"}},
+	"operate/resolvconf": {own: []string{"internal/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	// zap and gRPC are imported to silence the client's logging.
 	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 

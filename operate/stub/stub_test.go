@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/resolvconf"
+	"github.com/seamark/seamark/operate/resolvconf"
 )
 
 func TestNew(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 
 	mdns "github.com/miekg/dns"
 
-	"github.com/seamark/seamark/internal/diff"
-	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/operate/diff"
+	"github.com/seamark/seamark/operate/query"
 	"github.com/seamark/seamark/sys/order"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/operate/query"
 	"github.com/seamark/seamark/sys/order"
 )
 

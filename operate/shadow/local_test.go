@@ -12,8 +12,8 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/explain/local"
-	"github.com/seamark/seamark/internal/shadow"
+	"github.com/seamark/seamark/operate/local"
+	"github.com/seamark/seamark/operate/shadow"
 	"github.com/seamark/seamark/server"
 )
 

@@ -3,7 +3,7 @@ package shadow
 import (
 	"net/netip"
 
-	"github.com/seamark/seamark/internal/diff"
+	"github.com/seamark/seamark/operate/diff"
 	"github.com/seamark/seamark/wire"
 )
 

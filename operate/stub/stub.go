@@ -13,8 +13,8 @@ import (
 	"unicode"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/query"
-	"github.com/seamark/seamark/internal/resolvconf"
+	"github.com/seamark/seamark/operate/query"
+	"github.com/seamark/seamark/operate/resolvconf"
 )
 
 // A Resolver has the settings of a resolv.conf.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/diff"
+	"github.com/seamark/seamark/operate/diff"
 )
 
 // An Asker answers captured queries. Several goroutines call it.

@@ -3,7 +3,7 @@ package query_test
 import (
 	"testing"
 
-	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/operate/query"
 )
 
 func TestWithPort(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/seamark/seamark/internal/query"
+	"github.com/seamark/seamark/operate/query"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/diff"
+	"github.com/seamark/seamark/operate/diff"
 )
 
 // An asker answers names that begin with nx with NXDOMAIN, those with silent not, and others with

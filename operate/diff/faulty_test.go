@@ -16,7 +16,7 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/internal/diff"
+	"github.com/seamark/seamark/operate/diff"
 )
 
 // faulty serves UDP on a loopback port. reply returns the packets to send for a query.
