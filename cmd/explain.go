@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/local"
 	"github.com/seamark/seamark/operate/stub"
 	"github.com/spf13/cobra"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/observe/explain"
 )
 
 func TestExplain(t *testing.T) {

@@ -291,7 +291,7 @@ func metricNames(t *testing.T) []string {
 	t.Helper()
 	literal := regexp.MustCompile(`"((?:coredns|seamark)_[a-z0-9_]*[a-z0-9])"`)
 	names := map[string]bool{}
-	for _, dir := range []string{"server", "directive", "cluster", "transport", "cmd", "dns", "compat", "internal/dnstap", "internal/status"} {
+	for _, dir := range []string{"server", "directive", "cluster", "transport", "cmd", "dns", "compat", "observe/dnstap", "observe/status"} {
 		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "kube2sky") {
 				return err

@@ -11,10 +11,10 @@ import (
 	"github.com/seamark/seamark/compat/nodecache"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/flags"
-	"github.com/seamark/seamark/internal/status"
 	"github.com/seamark/seamark/node/capture"
 	"github.com/seamark/seamark/node/supervisor"
 	"github.com/seamark/seamark/node/tcx"
+	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )

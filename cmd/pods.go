@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster/apiserver"
-	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/observe/traffic"
 	"github.com/spf13/cobra"
 )
 

@@ -9,8 +9,8 @@ import (
 	"io"
 	"net/url"
 
-	"github.com/seamark/seamark/internal/explain"
-	"github.com/seamark/seamark/internal/inventory"
+	"github.com/seamark/seamark/observe/explain"
+	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/spf13/cobra"
 )

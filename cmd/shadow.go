@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/dnstap"
+	"github.com/seamark/seamark/observe/dnstap"
 	"github.com/seamark/seamark/operate/diff"
 	"github.com/seamark/seamark/operate/query"
 	"github.com/seamark/seamark/operate/shadow"

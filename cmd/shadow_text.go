@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/shadow"
 )
 

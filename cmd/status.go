@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/sys/order"
 	"github.com/spf13/cobra"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/spf13/cobra"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
-	"github.com/seamark/seamark/internal/status"
+	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/spf13/cobra"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/dnstap"
-	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/observe/dnstap"
+	"github.com/seamark/seamark/observe/web"
 )
 
 // Dnstap sends queries and replies to receivers of dnstap messages: the dnstap

@@ -10,8 +10,8 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/web"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/web"
 )
 
 // Health reports over HTTP that the process is alive: the health directive.

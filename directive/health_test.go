@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/observe/web"
 )
 
 // page requests the path over HTTP and returns the status code and the body.

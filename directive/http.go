@@ -3,7 +3,7 @@ package directive
 import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/observe/web"
 )
 
 // httpAddress sets *addr to the optional argument of a directive that serves

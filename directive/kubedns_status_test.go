@@ -11,7 +11,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/observe/web"
 )
 
 // A treeHandler is a handler with a tree of names.

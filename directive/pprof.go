@@ -10,7 +10,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/observe/web"
 )
 
 // Pprof serves profiles of the process over HTTP: the pprof directive.

@@ -8,9 +8,9 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/status"
-	"github.com/seamark/seamark/internal/web"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/status"
+	"github.com/seamark/seamark/observe/web"
 )
 
 // Prometheus counts queries and serves the server's metrics over HTTP: the

@@ -22,7 +22,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/web"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/web"
+	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/watch"
 )
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/status"
+	"github.com/seamark/seamark/observe/status"
 )
 
 // Options are the values of the flags.

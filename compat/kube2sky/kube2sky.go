@@ -25,8 +25,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/internal/etcdclient"
-	"github.com/seamark/seamark/internal/status"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/status"
 )
 
 // Options are the values of the flags.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/internal/status"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/status"
 )
 
 // Options are the values of the flags.

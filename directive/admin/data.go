@@ -12,7 +12,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/inventory"
+	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/wire"
 )
 

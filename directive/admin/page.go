@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/observe/explain"
 )
 
 // pageFiles are the templates of the web page, its style sheet, module and icon.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/observe/traffic"
 )
 
 // A chart shows the last hour, a minute a column. Its plots are 360 wide and 100 high.

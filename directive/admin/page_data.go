@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/sys/order"
 )
 

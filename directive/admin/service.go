@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/internal/explain"
-	"github.com/seamark/seamark/internal/traffic"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/explain"
+	"github.com/seamark/seamark/observe/traffic"
 )
 
 // The limits of concurrent requests: of all, of tails, of explanations, of pages of records,

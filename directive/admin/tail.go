@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seamark/seamark/internal/explain"
-	"github.com/seamark/seamark/internal/inventory"
-	"github.com/seamark/seamark/internal/traffic"
+	"github.com/seamark/seamark/observe/explain"
+	"github.com/seamark/seamark/observe/inventory"
+	"github.com/seamark/seamark/observe/traffic"
 )
 
 // A Status is the state of a server. A pointer is nil if the server does not report the

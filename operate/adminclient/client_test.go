@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seamark/seamark/internal/inventory"
+	"github.com/seamark/seamark/observe/inventory"
 )
 
 // client returns a client of a server, with a time limit.

@@ -8,7 +8,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 
-	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/observe/explain"
 )
 
 // knownFiles are the files of the folder DIR that the Corefiles below name.

@@ -13,9 +13,9 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/explain"
-	"github.com/seamark/seamark/internal/inventory"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/explain"
+	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/transport"
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/explain"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/transport"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/explain"
+	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/local"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/test/dnstest"

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/netip"
 
-	"github.com/seamark/seamark/internal/dnstap"
+	"github.com/seamark/seamark/observe/dnstap"
 )
 
 // A DnstapFile is a Frame Streams file of dnstap messages.

@@ -108,7 +108,7 @@ var unixTimes = map[string]string{
 	"directive/trace/otlp.go":              "the times of a span",
 	"directive/trace/zipkin.go":            "the times of a span",
 	"directive/view.go":                    "whether two logs are of the same minute",
-	"internal/dnstap/message.go":           "the times of a query and its reply",
+	"observe/dnstap/message.go":            "the times of a query and its reply",
 	"metrics/goruntime.go":                 "a metric",
 	"metrics/process.go":                   "a metric",
 	"server/start.go":                      "whether two logs are of the same second",

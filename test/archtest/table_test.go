@@ -22,7 +22,7 @@ const everywhere = "sys/order"
 
 // chain lists the packages that every directive may import. Directives do not
 // import each other, the server or package transport.
-var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "sys/clock", "internal/web", "sys/watch"}
+var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "sys/clock", "observe/web", "sys/watch"}
 
 // watchesFiles is for packages that watch certificates, zone files or hosts
 // files.
@@ -68,7 +68,7 @@ var table = map[string]row{
 	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
-	"directive":          {own: append([]string{"sys/cgroup", "internal/dnstap", "internal/expression", "sys/processgroup", "internal/status"}, chain...), third: watchesFiles, noNet: true},
+	"directive":          {own: append([]string{"sys/cgroup", "observe/dnstap", "internal/expression", "sys/processgroup", "observe/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/signing", "zone/zonefile"}, chain...), noNet: true},
 	"directive/dnssec":   {own: append([]string{"zone/signing"}, chain...), noNet: true},
@@ -76,7 +76,7 @@ var table = map[string]row{
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	"directive/geoip":    {own: chain, third: []string{"github.com/oschwald/maxminddb-golang/v2"}, noNet: true},
 	// admin answers queries of operators, and asks the API server about them.
-	"directive/admin": {own: append([]string{"cluster", "internal/explain", "internal/inventory", "internal/traffic"}, chain...), third: []string{"github.com/miekg/dns"}},
+	"directive/admin": {own: append([]string{"cluster", "observe/explain", "observe/inventory", "observe/traffic"}, chain...), third: []string{"github.com/miekg/dns"}},
 	// trace sends requests to a collector.
 	"directive/trace": {own: chain, third: []string{"google.golang.org/protobuf/encoding/protowire"}},
 	"directive/tsig":  {own: append([]string{"internal/tsig"}, chain...), noNet: true},
@@ -110,16 +110,16 @@ var table = map[string]row{
 		third: []string{"github.com/spf13/pflag"},
 	},
 	"compat/dnsmasq":  {own: []string{"corefile", "internal/flags", "wire"}, noNet: true},
-	"compat/healthz":  {own: []string{"sys/processgroup", "operate/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/healthz":  {own: []string{"sys/processgroup", "operate/query", "observe/status"}, third: []string{"github.com/miekg/dns"}},
 	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
-	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
+	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "observe/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 	"compat/nodecache": {
 		own:   []string{"corefile", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "sys/watch", "metrics"},
 		third: []string{"github.com/spf13/pflag"},
 		noNet: true,
 	},
 	"compat/skydns":  {own: []string{"corefile", "internal/etcdclient", "internal/flags", "wire"}, noNet: true},
-	"compat/sidecar": {own: []string{"metrics", "operate/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/sidecar": {own: []string{"metrics", "operate/query", "observe/status"}, third: []string{"github.com/miekg/dns"}},
 
 	// The only package that opens sockets to DNS clients.
 	"transport": {
@@ -138,7 +138,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "operate/adminclient", "operate/canary", "node/capture", "sys/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "operate/diff", "operate/doctor", "internal/explain", "sys/filepages", "internal/inventory", "operate/query", "internal/dnstap", "operate/resolvconf", "operate/shadow", "internal/status", "operate/stub", "node/supervisor", "internal/traffic", "transport", "wire"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "operate/adminclient", "operate/canary", "node/capture", "sys/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "operate/diff", "operate/doctor", "observe/explain", "sys/filepages", "observe/inventory", "operate/query", "observe/dnstap", "operate/resolvconf", "operate/shadow", "observe/status", "operate/stub", "node/supervisor", "observe/traffic", "transport", "wire"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -148,9 +148,9 @@ var table = map[string]row{
 	// Bodies of gRPC requests and responses.
 	"internal/grpcmessage": {own: []string{"wire"}, third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
 	"internal/flags":       {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
-	"internal/status":      {own: []string{"metrics"}},
+	"observe/status":       {own: []string{"metrics"}},
 	"operate/query":        {third: []string{"github.com/miekg/dns"}},
-	"internal/web":         {own: []string{"config", "internal/status"}},
+	"observe/web":          {own: []string{"config", "observe/status"}},
 	"sys/watch":            {third: watchesFiles, noNet: true},
 	// The addresses and nftables rules of a node's cache.
 	"node/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
@@ -166,7 +166,7 @@ var table = map[string]row{
 	"sys/heap":         {noNet: true},
 	"sys/filepages":    {third: []string{"golang.org/x/sys/unix"}, noNet: true},
 	// It opens sockets to receivers, and for them.
-	"internal/dnstap": {
+	"observe/dnstap": {
 		own:   []string{"dns", "metrics"},
 		third: []string{"github.com/farsightsec/golang-framestream", "google.golang.org/protobuf/encoding/protowire"},
 	},
@@ -178,15 +178,15 @@ var table = map[string]row{
 	},
 	// It answers captured queries, in the process or by another server.
 	"operate/shadow": {
-		own:   []string{"config", "dns", "operate/diff", "internal/dnstap", "operate/query", "wire"},
+		own:   []string{"config", "dns", "operate/diff", "observe/dnstap", "operate/query", "wire"},
 		third: []string{"github.com/miekg/dns"}, noNet: true,
 	},
-	"internal/explain": {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
-	"operate/local":    {own: []string{"cluster", "config", "corefile", "dns", "internal/explain", "internal/inventory", "metrics", "server", "transport"}},
-	"internal/traffic": {own: []string{"wire"}, noNet: true},
+	"observe/explain": {own: []string{"config", "dns", "wire"}, third: []string{"github.com/miekg/dns"}},
+	"operate/local":   {own: []string{"cluster", "config", "corefile", "dns", "observe/explain", "observe/inventory", "metrics", "server", "transport"}},
+	"observe/traffic": {own: []string{"wire"}, noNet: true},
 	// It connects to a running server.
-	"operate/adminclient":    {own: []string{"internal/explain", "internal/inventory", "internal/traffic"}},
-	"internal/inventory":     {own: []string{"wire", "zone"}, third: []string{"github.com/miekg/dns"}, noNet: true},
+	"operate/adminclient":    {own: []string{"observe/explain", "observe/inventory", "observe/traffic"}},
+	"observe/inventory":      {own: []string{"wire", "zone"}, third: []string{"github.com/miekg/dns"}, noNet: true},
 	"operate/doctor":         {own: []string{"cluster"}, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},

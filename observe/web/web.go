@@ -18,7 +18,7 @@ import (
 	"syscall"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/internal/status"
+	"github.com/seamark/seamark/observe/status"
 )
 
 // ParseAddress checks the text of an address: HOST:PORT, or :PORT for every
