@@ -10,10 +10,10 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )

@@ -14,10 +14,10 @@ import (
 	"unicode"
 
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/cluster/etcdclient"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/etcdclient"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/local"
 	"github.com/seamark/seamark/operate/stub"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
-	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 )
 
 // mountedAt is the folder in which CoreDNS's pods mount the ConfigMap coredns, and in its

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/healthz"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )

@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/kube2sky"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/spf13/cobra"
 )
 

@@ -3,8 +3,8 @@ package cmd
 import (
 	"os"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/kubedns"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/spf13/cobra"
 )
 

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/seamark/seamark/compat/dnsmasq"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/nanny"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )

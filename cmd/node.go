@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/nodecache"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/node/capture"
 	"github.com/seamark/seamark/node/supervisor"
 	"github.com/seamark/seamark/node/tcx"

@@ -5,8 +5,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/nodecache"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/node/capture"
 	"github.com/seamark/seamark/node/supervisor"

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )

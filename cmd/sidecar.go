@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/sidecar"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/spf13/cobra"
 )
 

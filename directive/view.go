@@ -9,8 +9,8 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/internal/expression"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/expression"
 	"github.com/seamark/seamark/metrics"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/directive/kubedns"
-	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

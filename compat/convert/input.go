@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/cluster/document"
 	"github.com/seamark/seamark/compat/dnsmasq"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/kubedns"
 	"github.com/seamark/seamark/compat/nanny"
 	directive "github.com/seamark/seamark/directive/kubedns"
-	"github.com/seamark/seamark/internal/document"
-	"github.com/seamark/seamark/internal/flags"
 	"github.com/spf13/pflag"
 )
 

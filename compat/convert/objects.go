@@ -7,7 +7,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/seamark/seamark/internal/document"
+	"github.com/seamark/seamark/cluster/document"
 )
 
 // Objects are the objects in manifests that matter for a conversion.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/compat/flags"
 )
 
 // An Environment describes the host and the pod, which a command line does not

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seamark/seamark/internal/etcdclient"
+	"github.com/seamark/seamark/cluster/etcdclient"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )

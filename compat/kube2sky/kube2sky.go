@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/cluster/sources"
-	"github.com/seamark/seamark/internal/etcdclient"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/status"
 )

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/etcdclient"
+	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/metrics"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/flags"
-	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/seamark/seamark/compat/flags"
+	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/spf13/pflag"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/compat/dnsmasq"
-	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/spf13/pflag"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 )
 
 // A config is the part of kube-dns's ConfigMap that node-cache uses.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/spf13/pflag"
 )
 

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/internal/etcdclient"
-	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/cluster/etcdclient"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/wire"
 )
 

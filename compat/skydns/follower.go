@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/etcdclient"
 	"github.com/seamark/seamark/wire"
 )
 

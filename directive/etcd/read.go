@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/seamark/seamark/internal/etcdclient"
+	"github.com/seamark/seamark/cluster/etcdclient"
 )
 
 const (

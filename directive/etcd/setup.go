@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/etcdclient"
 	"github.com/seamark/seamark/sys/order"
 	"github.com/seamark/seamark/wire"
 )

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/seamark/seamark/internal/etcdclient"
+	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
 )

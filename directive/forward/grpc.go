@@ -14,8 +14,8 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/grpcmessage"
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/wire/grpcmessage"
 )
 
 // SetupGRPC sets up the grpc directive, which sends queries to other servers over gRPC.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 )
 

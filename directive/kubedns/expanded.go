@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 )
 
 // Expand returns a copy of servers in which the directives that c stands for

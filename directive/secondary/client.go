@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/tsig"
+	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )

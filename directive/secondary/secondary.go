@@ -16,8 +16,8 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )

@@ -3,8 +3,8 @@ package template
 import (
 	"strconv"
 
+	"github.com/seamark/seamark/directive/internal/expression"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/expression"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seamark/seamark/internal/tsig"
+	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )

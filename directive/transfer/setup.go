@@ -8,8 +8,8 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/internal/tsig"
+	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )

@@ -5,7 +5,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/internal/tsig"
+	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/wire"
 )
 

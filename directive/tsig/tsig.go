@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/tsig"
 	"github.com/seamark/seamark/wire"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/seamark/seamark/internal/document"
+	"github.com/seamark/seamark/cluster/document"
 	"github.com/seamark/seamark/sys/order"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seamark/seamark/internal/document"
+	"github.com/seamark/seamark/cluster/document"
 )
 
 // A Manifest is the DNS settings of a pod in a manifest. Fields are zero if

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/seamark/seamark/internal/document"
+	"github.com/seamark/seamark/cluster/document"
 )
 
 const (

@@ -113,7 +113,7 @@ var unixTimes = map[string]string{
 	"metrics/process.go":                   "a metric",
 	"server/start.go":                      "whether two logs are of the same second",
 	"directive/file/signer.go":             "times in signatures",
-	"internal/tsig/tsig.go":                "times in signatures",
+	"directive/internal/tsig/tsig.go":      "times in signatures",
 }
 
 func clocks(m *module) (bad []string) {

@@ -68,57 +68,57 @@ var table = map[string]row{
 	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
-	"directive":          {own: append([]string{"sys/cgroup", "observe/dnstap", "internal/expression", "sys/processgroup", "observe/status"}, chain...), third: watchesFiles, noNet: true},
+	"directive":          {own: append([]string{"sys/cgroup", "observe/dnstap", "directive/internal/expression", "sys/processgroup", "observe/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/signing", "zone/zonefile"}, chain...), noNet: true},
 	"directive/dnssec":   {own: append([]string{"zone/signing"}, chain...), noNet: true},
-	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
+	"directive/template": {own: append([]string{"zone/zonefile", "directive/internal/expression"}, chain...), noNet: true},
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	"directive/geoip":    {own: chain, third: []string{"github.com/oschwald/maxminddb-golang/v2"}, noNet: true},
 	// admin answers queries of operators, and asks the API server about them.
 	"directive/admin": {own: append([]string{"cluster", "observe/explain", "observe/inventory", "observe/traffic"}, chain...), third: []string{"github.com/miekg/dns"}},
 	// trace sends requests to a collector.
 	"directive/trace": {own: chain, third: []string{"google.golang.org/protobuf/encoding/protowire"}},
-	"directive/tsig":  {own: append([]string{"internal/tsig"}, chain...), noNet: true},
+	"directive/tsig":  {own: append([]string{"directive/internal/tsig"}, chain...), noNet: true},
 	// transfer opens sockets to the servers that it notifies.
-	"directive/transfer": {own: append([]string{"internal/tsig"}, chain...)},
+	"directive/transfer": {own: append([]string{"directive/internal/tsig"}, chain...)},
 	// secondary opens connections to primary servers.
-	"directive/secondary": {own: append([]string{"sys/heap", "internal/tsig"}, chain...)},
+	"directive/secondary": {own: append([]string{"sys/heap", "directive/internal/tsig"}, chain...)},
 	// forward opens sockets to upstreams.
-	"directive/forward": {own: append([]string{"internal/grpcmessage"}, chain...), third: []string{"github.com/quic-go/quic-go"}},
+	"directive/forward": {own: append([]string{"wire/grpcmessage"}, chain...), third: []string{"github.com/quic-go/quic-go"}},
 	// These directives answer from the cluster.
 	"directive/kubernetes": {own: append([]string{"cluster"}, chain...), noNet: true},
 	"directive/hosts":      {own: append([]string{"cluster"}, chain...), noNet: true},
 	// This directive answers from etcd.
 	"directive/etcd": {
-		own:   append([]string{"internal/etcdclient"}, chain...),
+		own:   append([]string{"cluster/etcdclient"}, chain...),
 		third: []string{"go.etcd.io/etcd"},
 		noNet: true,
 	},
 	// The directive kubedns_config returns server blocks, which the server plans
 	// like those of a Corefile.
-	"directive/kubedns": {own: append([]string{"cluster", "internal/kubednsconfig"}, chain...), noNet: true},
+	"directive/kubedns": {own: append([]string{"cluster", "directive/kubedns/kubednsconfig"}, chain...), noNet: true},
 
 	// Commands that replace older programs. Only cmd imports them.
 	"compat/convert": {
-		own:   []string{"corefile", "compat/dnsmasq", "compat/kubedns", "compat/nanny", "directive/kubedns", "internal/document", "internal/flags", "internal/kubednsconfig"},
+		own:   []string{"corefile", "compat/dnsmasq", "compat/kubedns", "compat/nanny", "directive/kubedns", "cluster/document", "compat/flags", "directive/kubedns/kubednsconfig"},
 		third: []string{"github.com/spf13/pflag"},
 		noNet: true,
 	},
 	"compat/nanny": {
-		own:   []string{"corefile", "compat/dnsmasq", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "metrics"},
+		own:   []string{"corefile", "compat/dnsmasq", "directive/kubedns", "compat/flags", "directive/kubedns/kubednsconfig", "metrics"},
 		third: []string{"github.com/spf13/pflag"},
 	},
-	"compat/dnsmasq":  {own: []string{"corefile", "internal/flags", "wire"}, noNet: true},
+	"compat/dnsmasq":  {own: []string{"corefile", "compat/flags", "wire"}, noNet: true},
 	"compat/healthz":  {own: []string{"sys/processgroup", "operate/query", "observe/status"}, third: []string{"github.com/miekg/dns"}},
-	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
-	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "observe/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
+	"compat/kubedns":  {own: []string{"compat/flags", "directive/kubedns/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
+	"compat/kube2sky": {own: []string{"cluster", "cluster/etcdclient", "observe/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 	"compat/nodecache": {
-		own:   []string{"corefile", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "sys/watch", "metrics"},
+		own:   []string{"corefile", "directive/kubedns", "compat/flags", "directive/kubedns/kubednsconfig", "sys/watch", "metrics"},
 		third: []string{"github.com/spf13/pflag"},
 		noNet: true,
 	},
-	"compat/skydns":  {own: []string{"corefile", "internal/etcdclient", "internal/flags", "wire"}, noNet: true},
+	"compat/skydns":  {own: []string{"corefile", "cluster/etcdclient", "compat/flags", "wire"}, noNet: true},
 	"compat/sidecar": {own: []string{"metrics", "operate/query", "observe/status"}, third: []string{"github.com/miekg/dns"}},
 
 	// The only package that opens sockets to DNS clients.
@@ -127,7 +127,7 @@ var table = map[string]row{
 		third: []string{"golang.org/x/sys"},
 	},
 	// The same for HTTPS, gRPC and QUIC.
-	"transport/streams": {own: []string{"dns", "transport", "wire", "metrics", "internal/grpcmessage"}, third: []string{"github.com/quic-go/quic-go"}},
+	"transport/streams": {own: []string{"dns", "transport", "wire", "metrics", "wire/grpcmessage"}, third: []string{"github.com/quic-go/quic-go"}},
 
 	// The list of directives. Package server does not import it.
 	"builtin": {own: []string{"config", "directive"}},
@@ -138,7 +138,7 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "operate/adminclient", "operate/canary", "node/capture", "sys/cgroup", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "operate/diff", "operate/doctor", "observe/explain", "sys/filepages", "observe/inventory", "operate/query", "observe/dnstap", "operate/resolvconf", "operate/shadow", "observe/status", "operate/stub", "node/supervisor", "observe/traffic", "transport", "wire"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "operate/adminclient", "operate/canary", "node/capture", "sys/cgroup", "cluster/etcdclient", "compat/flags", "directive/kubedns/kubednsconfig", "operate/diff", "operate/doctor", "observe/explain", "sys/filepages", "observe/inventory", "operate/query", "observe/dnstap", "operate/resolvconf", "operate/shadow", "observe/status", "operate/stub", "node/supervisor", "observe/traffic", "transport", "wire"},
 		third: []string{"github.com/miekg/dns", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/validation"},
 	},
 
@@ -146,12 +146,12 @@ var table = map[string]row{
 	"sys/clock": {noNet: true},
 	"sys/order": {noNet: true},
 	// Bodies of gRPC requests and responses.
-	"internal/grpcmessage": {own: []string{"wire"}, third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
-	"internal/flags":       {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
-	"observe/status":       {own: []string{"metrics"}},
-	"operate/query":        {third: []string{"github.com/miekg/dns"}},
-	"observe/web":          {own: []string{"config", "observe/status"}},
-	"sys/watch":            {third: watchesFiles, noNet: true},
+	"wire/grpcmessage": {own: []string{"wire"}, third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
+	"compat/flags":     {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
+	"observe/status":   {own: []string{"metrics"}},
+	"operate/query":    {third: []string{"github.com/miekg/dns"}},
+	"observe/web":      {own: []string{"config", "observe/status"}},
+	"sys/watch":        {third: watchesFiles, noNet: true},
 	// The addresses and nftables rules of a node's cache.
 	"node/capture": {third: []string{"github.com/mdlayher/netlink", "golang.org/x/sys/unix"}},
 	// The programs at the interfaces of pods, and the links between both.
@@ -170,7 +170,7 @@ var table = map[string]row{
 		own:   []string{"dns", "metrics"},
 		third: []string{"github.com/farsightsec/golang-framestream", "google.golang.org/protobuf/encoding/protowire"},
 	},
-	"internal/tsig": {own: []string{"config", "corefile", "wire"}, noNet: true},
+	"directive/internal/tsig": {own: []string{"config", "corefile", "wire"}, noNet: true},
 	// It runs a server in the process, and queries another one.
 	"operate/diff": {
 		own:   []string{"cluster", "config", "corefile", "directive/kubernetes", "dns", "operate/query", "metrics", "server", "transport", "wire"},
@@ -185,19 +185,19 @@ var table = map[string]row{
 	"operate/local":   {own: []string{"cluster", "config", "corefile", "dns", "observe/explain", "observe/inventory", "metrics", "server", "transport"}},
 	"observe/traffic": {own: []string{"wire"}, noNet: true},
 	// It connects to a running server.
-	"operate/adminclient":    {own: []string{"observe/explain", "observe/inventory", "observe/traffic"}},
-	"observe/inventory":      {own: []string{"wire", "zone"}, third: []string{"github.com/miekg/dns"}, noNet: true},
-	"operate/doctor":         {own: []string{"cluster"}, noNet: true},
-	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
-	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
-	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	"operate/adminclient":             {own: []string{"observe/explain", "observe/inventory", "observe/traffic"}},
+	"observe/inventory":               {own: []string{"wire", "zone"}, third: []string{"github.com/miekg/dns"}, noNet: true},
+	"operate/doctor":                  {own: []string{"cluster"}, noNet: true},
+	"directive/internal/expression":   {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
+	"directive/kubedns/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
+	"cluster/document":                {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
 	// It writes the manual pages of a release.
-	"internal/manual":    {own: []string{"builtin", "cmd"}, third: []string{"github.com/cpuguy83/go-md2man/v2/md2man", "github.com/spf13/cobra"}},
+	"cmd/manual":         {own: []string{"builtin", "cmd"}, third: []string{"github.com/cpuguy83/go-md2man/v2/md2man", "github.com/spf13/cobra"}},
 	"operate/canary":     {own: []string{"cluster"}, third: []string{"sigs.k8s.io/yaml"}, noNet: true},
 	"operate/stub":       {own: []string{"operate/query", "operate/resolvconf"}, third: []string{"github.com/miekg/dns"}},
-	"operate/resolvconf": {own: []string{"internal/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
+	"operate/resolvconf": {own: []string{"cluster/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	// zap and gRPC are imported to silence the client's logging.
-	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
+	"cluster/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 
 	// Test helpers: imported by _test.go files and by kubetest only.
 	"test/dnstest": {

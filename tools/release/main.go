@@ -82,7 +82,7 @@ func manualFiles(r build.Release) (manual []build.File, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(directory)
-	if err := r.Go(nil, "run", "./internal/manual", "-output", directory, "-version", r.Version, "-date", r.Date.Format(time.RFC3339)); err != nil {
+	if err := r.Go(nil, "run", "./cmd/manual", "-output", directory, "-version", r.Version, "-date", r.Date.Format(time.RFC3339)); err != nil {
 		return nil, err
 	}
 	return readFiles(directory, "man1/*", "man7/*", "completions/*")

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/internal/grpcmessage"
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/wire/grpcmessage"
 )
 
 // A grpcCode is a status code of gRPC.
