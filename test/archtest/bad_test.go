@@ -42,66 +42,95 @@ func TestRules(t *testing.T) {
 		name, rule, src string
 		want            []string
 	}{
-		{"wire is upon nothing", "imports", `
+		{"lower floors", "imports", `
 -- wire/a.go --
 package wire
 import (
 	"net"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/wire/grpcmessage"
 	"github.com/miekg/dns"
 )
 -- wire/a_test.go --
 package wire
-import "github.com/miekg/dns"
-`, []string{"wire/a.go:4: wire must not import github.com/seamark/seamark/metrics", "wire/a.go:5: wire must not import github.com/miekg/dns"}},
-		{"directives", "imports", `
+import (
+	"net"
+	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/dnstest"
+	"github.com/spf13/cobra"
+)
+-- dns/a.go --
+package dns
+import ("github.com/seamark/seamark/zone"; "github.com/seamark/seamark/config"; "github.com/seamark/seamark/wire")
+-- server/a.go --
+package server
+import ("github.com/seamark/seamark/directive/kubernetes"; "github.com/seamark/seamark/transport"; "github.com/seamark/seamark/test/freeport")
+-- compat/nanny/a.go --
+package nanny
+import ("github.com/seamark/seamark/compat/dnsmasq"; "github.com/seamark/seamark/directive/kubedns"; "github.com/seamark/seamark/cmd")
+-- test/dnstest/a.go --
+package dnstest
+import ("github.com/seamark/seamark/cmd"; "github.com/seamark/seamark/test/freeport")
+`, []string{
+			"wire/a.go:3: wire must not import net: ",
+			"wire/a.go:4: wire must not import github.com/seamark/seamark/metrics: metrics is not below wire",
+			"wire/a.go:7: wire must not import github.com/miekg/dns",
+			"wire/a_test.go:6: wire must not import github.com/spf13/cobra",
+			"dns must not import github.com/seamark/seamark/zone",
+			"dns must not import github.com/seamark/seamark/config",
+			"server must not import github.com/seamark/seamark/directive/kubernetes",
+			"server must not import github.com/seamark/seamark/test/freeport",
+			"compat/nanny must not import github.com/seamark/seamark/cmd",
+		}},
+		{"closed doors", "imports", `
 -- directive/cache/a.go --
 package cache
 import (
 	"net"
 	"net/netip"
-	"github.com/fsnotify/fsnotify"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/directive/forward"
+	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/server"
-	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/transport/streams"
+	"github.com/seamark/seamark/observe/web"
 )
 -- directive/cache/a_test.go --
 package cache
 import (
 	"net"
 	"github.com/seamark/seamark/server"
-	"github.com/seamark/seamark/test/dnstest"
 )
 -- directive/cache/shard/a.go --
 package shard
 import "github.com/seamark/seamark/directive/cache"
--- directive/rewrite/a.go --
-package rewrite
+-- directive/a.go --
+package directive
 import "github.com/seamark/seamark/directive/cache"
 -- directive/forward/a.go --
 package forward
 import "net"
--- directive/kubernetes/a.go --
-package kubernetes
-import (
-	"net"
-	"github.com/seamark/seamark/cluster"
-	"k8s.io/api/core/v1"
-)
+-- builtin/a.go --
+package builtin
+import ("github.com/seamark/seamark/directive/kubernetes"; "github.com/seamark/seamark/server"; "github.com/seamark/seamark/node/tcx")
+-- operate/diff/a.go --
+package diff
+import ("github.com/seamark/seamark/server"; "github.com/seamark/seamark/node/tcx")
 `, []string{
 			"directive/cache/a.go:3: directive/cache must not import net: ",
-			"import github.com/seamark/seamark/directive/forward",
-			"directive/cache/a.go:8: directive/cache must not import github.com/seamark/seamark/server",
-			"import github.com/seamark/seamark/cluster",
-			"directive/rewrite must not import github.com/seamark/seamark/directive/cache",
-			"directive/kubernetes must not import net: ",
-			"directive/kubernetes must not import k8s.io/api/core/v1",
+			"directive/cache must not import github.com/seamark/seamark/directive/forward: directives do not",
+			"directive/cache/a.go:8: directive/cache must not import github.com/seamark/seamark/server: directive does not know",
+			"directive/cache must not import github.com/seamark/seamark/transport/streams",
+			"directive must not import github.com/seamark/seamark/directive/cache",
+			"builtin must not import github.com/seamark/seamark/server",
+			"builtin must not import github.com/seamark/seamark/node/tcx",
+			"operate/diff must not import github.com/seamark/seamark/node/tcx",
 		}},
-		{"one package each", "imports", `
+		{"other modules", "imports", `
 -- cluster/apiserver/a.go --
 package apiserver
-import ("k8s.io/client-go/kubernetes"; "github.com/seamark/seamark/cluster")
+import ("k8s.io/client-go/kubernetes"; "github.com/seamark/seamark/cluster"; "k8s.io/apimachinery/pkg/watch")
 -- cluster/manifests/a.go --
 package manifests
 import ("go.yaml.in/yaml/v2"; "k8s.io/client-go/rest")
@@ -110,36 +139,26 @@ package cluster
 import "github.com/spf13/cobra"
 -- directive/etcd/a.go --
 package etcd
-import ("go.etcd.io/etcd/client/v3"; "k8s.io/client-go/rest")
+import ("go.etcd.io/etcd/client/v3"; "k8s.io/client-go/rest"; "k8s.io/apimachinery/pkg/util/validation")
 -- transport/a.go --
 package transport
-import ("golang.org/x/sys/unix"; "net")
+import ("golang.org/x/sys/unix"; "net"; "example.com/new")
 -- server/a.go --
 package server
-import ("golang.org/x/sys/unix"; "github.com/seamark/seamark/directive/kubernetes"; "github.com/seamark/seamark/transport")
--- corefile/a.go --
-package corefile
-import "github.com/coredns/caddy/caddyfile"
--- builtin/a.go --
-package builtin
-import ("github.com/seamark/seamark/directive/kubernetes"; "github.com/seamark/seamark/directive"; "github.com/seamark/seamark/server")
+import "golang.org/x/sys/unix"
 -- cmd/seamark/a.go --
 package main
 import ("github.com/spf13/cobra"; "github.com/seamark/seamark/builtin"; "github.com/coredns/caddy/caddyfile")
--- test/dnstest/a.go --
-package dnstest
-import ("github.com/miekg/dns"; "golang.org/x/tools/txtar"; "github.com/seamark/seamark/server"; "k8s.io/api/core/v1")
 `, []string{
 			"cluster/manifests must not import k8s.io/client-go/rest",
 			"cluster must not import github.com/spf13/cobra",
-			"directive/etcd must not import k8s.io/client-go/rest",
+			"directive/etcd must not import k8s.io/client-go/rest: only cluster/apiserver may",
+			"directive/etcd must not import k8s.io/apimachinery/pkg/util/validation",
+			"transport must not import example.com/new: no package may import this module",
 			"server must not import golang.org/x/sys/unix",
-			"server must not import github.com/seamark/seamark/directive/kubernetes",
-			"builtin must not import github.com/seamark/seamark/server",
 			"cmd/seamark must not import github.com/coredns/caddy/caddyfile",
-			"test/dnstest must not import k8s.io/api/core/v1",
 		}},
-		{"nowhere in the table", "imports", `
+		{"on no floor", "imports", `
 -- internal/stuff/a.go --
 package stuff
 -- a.go --
@@ -149,7 +168,7 @@ module github.com/seamark/seamark/nested
 -- nested/a.go --
 package nested
 import "go.etcd.io/etcd/server/v3"
-`, []string{"internal/stuff: package has no row", ".: package has no row"}},
+`, []string{"internal/stuff: package is on no floor", ".: package is on no floor"}},
 
 		{"none", "docs", "-- a/a.go --\npackage a\n", []string{"a: package has no doc comment"}},
 		{"two", "docs", "-- a/a.go --\n// Package a is.\npackage a\n-- a/b.go --\n// Package a was.\npackage a\n", []string{"several doc comments: a/a.go, a/b.go"}},

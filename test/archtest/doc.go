@@ -2,9 +2,9 @@
 // import which, what a package comment must contain, and which variables are not
 // allowed at package level. It contains tests only.
 //
-// The import table is in table_test.go. To allow a new import, change the row of
-// the package in the same commit and put the reason into the commit message. The
-// other rules have no exceptions.
+// The floors of the house are in floors_test.go: imports run downwards. To allow a package
+// another module, change the module's row in the same commit and put the reason into the
+// commit message. The other rules have no exceptions.
 //
 // The rules check the source files: the syntax of all files, and the types of
 // those built on this operating system. Only the standard library and packages of
