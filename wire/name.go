@@ -119,7 +119,7 @@ func (n Name) Labels() int {
 func (n Name) Within(zone Name) bool { return Within(n, zone) }
 
 // Within reports whether name, in wire form and lower case, is zone or below it.
-func Within[N Name | []byte](name N, zone Name) bool {
+func Within[N, Z Name | []byte](name N, zone Z) bool {
 	for i := 0; i < len(name) && len(name)-i >= len(zone); i += int(name[i]) + 1 {
 		if string(name[i:]) == string(zone) {
 			return true

@@ -136,10 +136,9 @@ type Cache struct {
 	store *Store
 	scope *scope
 
-	stateKey   dns.StateKey
-	step       int                       // the Cache's index in its chain
-	flagValues [1 << flagBits]queryFlags // each value, for flagsOf
-	lookups    sync.Pool                 // of *lookup
+	stateKey dns.StateKey
+	step     int       // the Cache's index in its chain
+	lookups  sync.Pool // of *lookup
 
 	metrics *metrics.Registry
 	series  []*series // by server address; complete before the first query

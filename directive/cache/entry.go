@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -72,10 +73,9 @@ func makeEntry(s *scope, k *key, records, extended []byte) *entry {
 	if len(extended) > math.MaxUint16 {
 		extended = nil // explanations, which an answer is complete without
 	}
-	data := make([]byte, 0, len(k.name)+len(k.options)+len(records)+len(extended))
-	data = append(append(append(append(data, k.name...), k.options...), records...), extended...)
 	return &entry{
-		scope: s, hash: k.hash, data: data, nameLen: uint8(len(k.name)), optionsLen: uint8(len(k.options)), extendedLen: uint16(len(extended)),
+		scope: s, hash: k.hash, data: slices.Concat(k.name, k.options, records, extended),
+		nameLen: uint8(len(k.name)), optionsLen: uint8(len(k.options)), extendedLen: uint16(len(extended)),
 		t: k.t, class: k.class, flags: k.flags, step: uint16(k.step),
 	}
 }
@@ -90,6 +90,7 @@ func newEntry(s *scope, k *key, q *dns.Query, from int) *entry {
 			extended = wire.AppendOption(extended, code, data)
 		}
 	}
+
 	e := makeEntry(s, k, q.Answer.Records(), extended)
 	e.count, e.rcode, e.aa, e.ra, e.ad = q.Answer.Count, q.RCode, q.AA, q.RA, q.AD
 	return e
@@ -107,12 +108,15 @@ func (e *entry) extended() []byte { return e.data[len(e.data)-int(e.extendedLen)
 
 // key returns the key, which refers to the entry's memory.
 func (e *entry) key() *key {
-	return &key{name: e.name(), options: e.options(), t: e.t, class: e.class, flags: e.flags, step: uint32(e.step), hash: e.hash}
+	return &key{
+		name: e.name(), options: e.options(), t: e.t, class: e.class, flags: e.flags, step: uint32(e.step), hash: e.hash,
+	}
 }
 
 // has reports whether the entry's key is equal to k.
 func (e *entry) has(k *key) bool {
-	return e.hash == k.hash && e.t == k.t && e.class == k.class && e.flags == k.flags && uint32(e.step) == k.step &&
+	return e.hash == k.hash && e.t == k.t && e.class == k.class &&
+		e.flags == k.flags && uint32(e.step) == k.step &&
 		bytes.Equal(e.name(), k.name) && bytes.Equal(e.options(), k.options)
 }
 
@@ -145,6 +149,7 @@ func (e *entry) write(q *dns.Query, age uint32) {
 	if age > 0 {
 		q.Answer.Age(from, age)
 	}
+
 	q.RCode, q.AA, q.RA, q.AD, q.TC, q.Err = e.rcode, e.aa, e.ra, e.ad, false, nil
 	q.Cacheable = true
 	for rest := e.extended(); len(rest) >= 4; {

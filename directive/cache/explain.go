@@ -15,19 +15,21 @@ func (c *Cache) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	if !c.allZones && !c.inZones(q) {
 		return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
 	}
+
 	now := c.store.clock(time.Now())
-	for i := range c.store.table {
-		for e := c.store.table[i].Load(); e != nil; e = e.next.Load() {
-			if e.scope == c.scope && e.t == q.Type && e.class == q.Class && bytes.Equal(e.name(), q.Name()) && now < e.expires+e.staleFor {
-				causes = append(causes, dns.Cause{Text: e.describe(now)})
-			}
+	for e := range c.entries() {
+		asked := e.t == q.Type && e.class == q.Class && bytes.Equal(e.name(), q.Name())
+		if asked && now < e.expires+e.staleFor {
+			causes = append(causes, dns.Cause{Text: e.describe(now)})
 		}
 	}
+
 	if causes == nil {
 		return []dns.Cause{{Text: "no answer for the name and the type is stored"}}
 	}
 	if v == dns.Next {
-		causes = append(causes, dns.Cause{Text: "it is used if a directive below would have to wait for another server"})
+		const used = "it is used if a directive below would have to wait for another server"
+		causes = append(causes, dns.Cause{Text: used})
 	}
 	return causes
 }
@@ -41,6 +43,7 @@ func (e *entry) describe(now time.Duration) string {
 			kind = "negative answer (NXDOMAIN)"
 		}
 	}
+
 	text := fmt.Sprintf("a %s has been stored for %v", kind, (now - e.stored).Truncate(time.Second))
 	if now < e.expires {
 		return text + fmt.Sprintf(", and expires in %v", (e.expires-now).Truncate(time.Second))

@@ -9,14 +9,6 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A query's state is, in this order,
-//
-//   - its *queryFlags, from ServeDNS on, if the directive applies to it;
-//   - from InterceptDNS on, while it waits for an answer: a *pending if it leads that, a
-//     *lookup if not;
-//   - an answerOrigin, once it has an answer whose source is not the handler at
-//     Query.AnsweredStep.
-
 // AnyClass reports that the Cache has no answers of other classes than IN by
 // itself. It is called for their queries all the same: a handler below may
 // answer them.
@@ -26,89 +18,61 @@ func (*Cache) AnyClass() bool { return false }
 // up as an entry, and always current.
 func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
 	if c.allZones || c.inZones(q) {
-		q.SetState(c.stateKey, c.flagsOf(q))
+		q.SetState(c.stateKey, passed(flagsOf(q)))
 	}
 	return dns.Next
-}
-
-// A lookup is the state of a query that the handlers below cannot answer at
-// once.
-type lookup struct {
-	key
-	buf         *keyBuffer // memory of the key; nil if pending has it
-	optionsFrom int        // where the reply options of the handlers below begin
-	now         time.Duration
-	entry       *entry   // the entry that answers the query, if any
-	stale       bool     // entry has expired
-	pending     *pending // the pending query that q waits for, or leads
-	leads       bool
 }
 
 // InterceptDNS is called when a handler, below positions further down, would wait. It
 // answers from an entry or waits for a pending query; otherwise q is passed down, and
 // leads a new pending query if there was none.
 func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
-	flags, ok := q.State(c.stateKey).(*queryFlags)
+	flags, ok := q.State(c.stateKey).(passed)
 	if !ok {
-		return dns.Next // not in our zones, or it leads a pending query
+		return dns.Next // not in our zones, or intercepted before
 	}
 	if q.IsLoop() {
 		return dns.Next // the query that it is part of may lead the pending query
 	}
-	l := c.newLookup(q, *flags, below)
+	l := c.newLookup(q, queryFlags(flags), below)
 	if l == nil {
 		return dns.Next
 	}
+
 	found := c.store.find(c.scope, &l.key)
 	l.entry, l.stale = c.choose(&found, l.now)
 	if l.stale && q.IsRefresh() && l.now >= time.Duration(l.entry.retryAfter.Load()) {
 		l.entry = nil // the refresh of another entry needs current records, and starts no further refresh
 	}
 	if l.entry == nil {
-		c.seriesOf(q).misses.Add(1)
-		p, leads := c.store.startPending(c.scope, &l.key, q.Proto)
-		switch {
-		case !leads && !q.MayAwait():
-			return dns.Next
-		case leads:
-			p.optionsFrom, q.Awaited = l.optionsFrom, true
-			c.endLookup(q, l)
-			q.SetState(c.stateKey, p)
-			return dns.Next
-		}
+		return c.miss(q, l)
 	}
 	return c.serve(q, l)
 }
 
-// newLookup leaves a lookup for the handler at that position in q and returns
-// it; nil if the answer cannot be in the store.
-func (c *Cache) newLookup(q *dns.Query, flags queryFlags, below int) *lookup {
-	if c.uncacheable(q) {
-		return nil
+// miss passes q on if it is the first of its kind. Otherwise q waits for the answer to the
+// first one, unless the first one may wait for q.
+func (c *Cache) miss(q *dns.Query, l *lookup) dns.Verdict {
+	c.seriesOf(q).misses.Add(1)
+
+	p, leads := c.store.startPending(c.scope, &l.key, q.Proto)
+	switch {
+	case leads:
+		c.lead(q, p, l.optionsFrom)
+		c.endLookup(l)
+		return dns.Next
+	case !q.MayAwait():
+		q.SetState(c.stateKey, alone{l})
+		return dns.Next
 	}
-	l, ok := c.lookups.Get().(*lookup)
-	if !ok {
-		l = new(lookup)
-	}
-	l.optionsFrom = len(q.ReplyOptions())
-	l.entry, l.stale, l.pending, l.leads = nil, false, nil, false
-	if l.buf == nil {
-		l.buf = new(keyBuffer)
-	}
-	if !l.set(c.store, c.scope, q, flags, below, l.buf) {
-		c.lookups.Put(l)
-		return nil
-	}
-	l.now = c.store.clock(q.Now())
-	q.SetState(c.stateKey, l)
-	return l
+	q.SetState(c.stateKey, waiting{l})
+	return dns.Wait
 }
 
-// endLookup removes l from q.
-func (c *Cache) endLookup(q *dns.Query, l *lookup) {
-	q.SetState(c.stateKey, nil)
-	l.entry, l.pending = nil, nil
-	c.lookups.Put(l)
+// lead makes q the leader of p.
+func (c *Cache) lead(q *dns.Query, p *pending, optionsFrom int) {
+	p.optionsFrom, q.Awaited = optionsFrom, true
+	q.SetState(c.stateKey, leading{p})
 }
 
 // choose returns the entry that answers now, and whether it is stale. Any
@@ -132,13 +96,10 @@ func (c *Cache) choose(f *found, now time.Duration) (e *entry, stale bool) {
 	return nil, false
 }
 
-// serve answers q from l's entry. It returns Wait if there is no entry,
-// or the entry must be verified first.
+// serve answers q from l's entry. It returns Wait if the entry must be verified first.
 func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 	e, now := l.entry, l.now
 	switch {
-	case e == nil:
-		return dns.Wait
 	case !l.stale:
 		c.writeHit(q, e, now)
 		if c.prefetchDue(e, now) {
@@ -148,12 +109,13 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 	case now < time.Duration(e.retryAfter.Load()):
 		c.writeStale(q, e)
 	case c.verify && q.MayAwait():
+		q.SetState(c.stateKey, verifying{l})
 		return dns.Wait
 	default:
 		c.writeStale(q, e)
 		c.refresh(q, e, c.seriesOf(q).prefetch)
 	}
-	c.endLookup(q, l)
+	c.endLookup(l)
 	return dns.Done
 }
 
@@ -203,6 +165,7 @@ func (c *Cache) writeStale(q *dns.Query, e *entry) {
 	series := c.seriesOf(q)
 	series.hits[e.kind.queue()].Add(1)
 	series.stale.Add(1)
+
 	e.write(q, 0)
 	q.Answer.ClampTTL(q.Answer.RecordsOffset(), c.staleTTL, c.staleTTL)
 	code := wire.EDEStale
@@ -219,8 +182,8 @@ func seconds(d time.Duration) uint32 { return uint32(max(d, 0) / time.Second) }
 // it.
 func (c *Cache) FinishDNS(q *dns.Query) {
 	switch state := q.State(c.stateKey).(type) {
-	case *queryFlags:
-		if q.Err != nil && !q.Cacheable && c.answerRefused(q, *state) {
+	case passed:
+		if q.Err != nil && !q.Cacheable && c.answerRefused(q, queryFlags(state)) {
 			q.SetState(c.stateKey, fromStore)
 			return
 		}
@@ -228,12 +191,13 @@ func (c *Cache) FinishDNS(q *dns.Query) {
 			c.seriesOf(q).misses.Add(1)
 		}
 		c.clampTTLs(q)
-	case *pending:
-		c.finish(q, &state.key, state.optionsFrom, state)
+	case leading:
+		c.finish(q, &state.key, state.optionsFrom, state.pending)
 		q.SetState(c.stateKey, nil)
-	case *lookup:
-		c.finish(q, &state.key, state.optionsFrom, state.led())
-		c.endLookup(q, state)
+	case alone:
+		c.finish(q, &state.key, state.optionsFrom, nil)
+		q.SetState(c.stateKey, nil)
+		c.endLookup(state.lookup)
 	}
 }
 
@@ -247,7 +211,8 @@ func (c *Cache) answerRefused(q *dns.Query, flags queryFlags) bool {
 	if l == nil {
 		return false
 	}
-	defer c.endLookup(q, l)
+	defer c.endLookup(l)
+
 	found := c.store.find(c.scope, &l.key)
 	e, stale := c.choose(&found, l.now)
 	switch {
@@ -261,14 +226,6 @@ func (c *Cache) answerRefused(q *dns.Query, flags queryFlags) bool {
 	return true
 }
 
-// led returns the pending query that l's query leads, or nil.
-func (l *lookup) led() *pending {
-	if l.leads {
-		return l.pending
-	}
-	return nil
-}
-
 // finish handles the answer to a query with key k that was passed down. It stores the
 // answer if possible and ends the pending query that q leads, if any.
 func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
@@ -276,6 +233,7 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 	if led == nil {
 		return
 	}
+
 	tc, err, local := q.TC, q.Err, false
 	_, unparked := errors.AsType[dns.ParkingError](q.Err)
 	switch {
@@ -290,6 +248,7 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 		e = newEntry(c.scope, k, q, optionsFrom)
 		e.kind = failure
 	}
+
 	q.Awaited = false
 	var r *result
 	if e != nil {
@@ -305,6 +264,7 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 		c.clampTTLs(q)
 		return nil, failure
 	}
+
 	kind, ttl, ok := classify(q)
 	if !ok {
 		c.clampTTLs(q)
@@ -313,6 +273,7 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 		}
 		return nil, kind
 	}
+
 	life := c.servfailFor
 	if kind == failure {
 		c.clampTTLs(q)
@@ -326,6 +287,7 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 		q.Answer.ClampTTL(q.Answer.RecordsOffset(), b.minTTL, highest)
 		life = time.Duration(ttl) * time.Second
 	}
+
 	if life == 0 || c.bounds[kind.queue()].entries == 0 || c.disabled[kind.queue()].Through(k.name) {
 		return nil, kind
 	}
@@ -357,6 +319,7 @@ func (c *Cache) put(q *dns.Query, e *entry) {
 	case e.kind == denial && c.preferPositive && c.staleFor > 0:
 		keep = 1 << success
 	}
+
 	evicted, ok := c.store.put(e, keep, e.stored)
 	series := c.seriesOf(q)
 	for kind, n := range evicted {

@@ -51,6 +51,7 @@ func (st *Store) SaveState(w io.Writer) error {
 func (st *Store) all() map[string][]*entry {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+
 	entries := map[string][]*entry{}
 	for name, s := range st.scopes {
 		for i := range s.queues {
@@ -67,12 +68,14 @@ func (st *Store) all() map[string][]*entry {
 func (st *Store) saved(scope string, e *entry) savedEntry {
 	now := time.Now()
 	wall := func(t time.Duration) time.Time { return now.Add(t - st.clock(now)) }
+
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return savedEntry{
-		Scope: scope, Name: e.name(), Options: e.options(), Type: e.t, Class: e.class, Flags: e.flags, Step: uint32(e.step),
-		Records: e.records(), Count: e.count, RCode: e.rcode, Kind: e.kind, AA: e.aa, RA: e.ra, AD: e.ad, Extended: e.extended(),
-		Stored: wall(e.stored), Expires: wall(e.expires), StaleFor: e.staleFor,
+		Scope: scope, Name: e.name(), Options: e.options(), Type: e.t, Class: e.class,
+		Flags: e.flags, Step: uint32(e.step),
+		Records: e.records(), Count: e.count, RCode: e.rcode, Kind: e.kind, AA: e.aa, RA: e.ra, AD: e.ad,
+		Extended: e.extended(), Stored: wall(e.stored), Expires: wall(e.expires), StaleFor: e.staleFor,
 		Main: e.list == &e.scope.queues[e.kind.queue()].main, Uses: e.uses.Load(),
 	}
 }
@@ -102,8 +105,13 @@ func (st *Store) load(saved *savedEntry) {
 	if s == nil {
 		return
 	}
-	k := key{name: saved.Name, options: saved.Options, t: saved.Type, class: saved.Class, flags: saved.Flags, step: saved.Step}
+
+	k := key{
+		name: saved.Name, options: saved.Options, t: saved.Type, class: saved.Class,
+		flags: saved.Flags, step: saved.Step,
+	}
 	k.setHash(st, s)
+
 	now := time.Now()
 	clock := func(t time.Time) time.Duration { return st.clock(now) + t.Sub(now.Round(0)) }
 	e := makeEntry(s, &k, saved.Records, saved.Extended)

@@ -10,22 +10,16 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// queryFlags are the header bits of a query that are part of its key. The Cache
-// leaves them in each query on its way down, because handlers below, such as
-// header, may change the query's own.
-type queryFlags uint16
+// queryFlags are the header bits of a query that are part of its key.
+type queryFlags uint8
 
 const (
 	flagRD queryFlags = 1 << iota
 	flagCD
 	flagDO
-	flagBits = iota
 )
 
-// flagsOf returns the flags of q. The result points into c.flagValues, so that a
-// query can hold it without an allocation.
-func (c *Cache) flagsOf(q *dns.Query) *queryFlags {
-	flags := queryFlags(0)
+func flagsOf(q *dns.Query) (flags queryFlags) {
 	if q.Flags&wire.FlagRD != 0 {
 		flags = flagRD
 	}
@@ -35,7 +29,7 @@ func (c *Cache) flagsOf(q *dns.Query) *queryFlags {
 	if q.DO {
 		flags |= flagDO
 	}
-	return &c.flagValues[flags]
+	return flags
 }
 
 // A key identifies a query within a scope.

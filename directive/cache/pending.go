@@ -47,12 +47,14 @@ func (p *pending) hasEnded() bool {
 func (st *Store) startPending(s *scope, k *key, proto dns.Proto) (p *pending, leads bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+
 	first := st.pending[k.hash]
 	for p := first; p != nil; p = p.next {
 		if p.scope == s && p.key.equal(k) {
 			return p, false
 		}
 	}
+
 	p = &pending{scope: s, key: k.clone(), next: first, proto: proto}
 	st.pending[k.hash] = p
 	return p, true
@@ -62,11 +64,13 @@ func (st *Store) startPending(s *scope, k *key, proto dns.Proto) (p *pending, le
 // is stored at all.
 func (st *Store) finishPending(p *pending, result *result, local bool) {
 	st.removePending(p)
+
 	p.mu.Lock()
 	p.result, p.local, p.ended = result, local, true
 	waiting := p.waiting
 	p.waiting = nil
 	p.mu.Unlock()
+
 	for _, wake := range waiting {
 		wake()
 	}
@@ -75,6 +79,7 @@ func (st *Store) finishPending(p *pending, result *result, local bool) {
 func (st *Store) removePending(p *pending) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+
 	first := st.pending[p.hash]
 	switch {
 	case first != p:

@@ -55,6 +55,8 @@ func (q *queue) evict(st *Store, now time.Duration) *entry {
 		if fromSmall {
 			e = q.small.oldest
 		}
+
+		// An entry that was not hit is evicted, and one that may not even be served stale.
 		if e.uses.Load() == 0 || now >= e.expires && now-e.expires >= e.staleFor {
 			if e.fresh(now) {
 				e.scope.evicted++
@@ -65,6 +67,8 @@ func (q *queue) evict(st *Store, now time.Duration) *entry {
 			}
 			return e
 		}
+
+		// An entry that was hit gets another round, with one use less in the main list.
 		e.list.remove(e)
 		q.main.push(e)
 		if fromSmall {

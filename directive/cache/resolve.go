@@ -11,33 +11,40 @@ import (
 
 // AwaitDNS waits for a pending query, or for the refresh of an expired entry.
 func (c *Cache) AwaitDNS(q *dns.Query, wake func()) bool {
-	l := q.State(c.stateKey).(*lookup)
-	if l.entry != nil {
-		l.pending = c.refresh(q, l.entry, nil)
+	if state, ok := q.State(c.stateKey).(verifying); ok {
+		state.pending = c.refresh(q, state.entry, nil)
 		if c.verifyTimeout > 0 {
 			time.AfterFunc(c.verifyTimeout, wake)
 		}
-	} else {
-		l.pending, l.leads = c.store.startPending(c.scope, &l.key, q.Proto)
-		l.key, l.buf = l.pending.key, nil // a query that waits needs little memory
+		return state.pending != nil && state.pending.await(wake)
 	}
-	return !l.leads && l.pending != nil && l.pending.await(wake)
+	return c.join(q, q.State(c.stateKey).(waiting).lookup, wake)
+}
+
+// join makes q wait for the pending query, and has wake called at its end. It returns false if
+// q leads a new one, or if the pending query has ended.
+func (c *Cache) join(q *dns.Query, l *lookup, wake func()) bool {
+	l.pending, l.leads = c.store.startPending(c.scope, &l.key, q.Proto)
+	l.key, l.buf = l.pending.key, nil // a query that waits needs little memory
+	return !l.leads && l.pending.await(wake)
 }
 
 // Resolve answers q after AwaitDNS.
 func (c *Cache) Resolve(ctx context.Context, q *dns.Query) error {
-	l := q.State(c.stateKey).(*lookup)
-	var err error
-	queried, origin := true, answerOrigin(l.step)
-	if l.entry != nil {
-		queried = c.verifyEntry(q, l)
-	} else {
-		err = c.wait(ctx, q, l)
-	}
-	c.endLookup(q, l)
-	if queried {
+	if state, ok := q.State(c.stateKey).(verifying); ok {
+		origin := fromStore
+		if c.verifyEntry(q, state.lookup) {
+			origin = answered(state.step)
+		}
 		q.SetState(c.stateKey, origin)
+		c.endLookup(state.lookup)
+		return nil
 	}
+
+	l := q.State(c.stateKey).(waiting).lookup
+	err := c.wait(ctx, q, l)
+	q.SetState(c.stateKey, answered(l.step))
+	c.endLookup(l)
 	return err
 }
 
@@ -49,11 +56,10 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 		case l.leads:
 			if c.answerFresh(q, l) { // stored since the last pending query ended
 				c.store.finishPending(p, nil, false)
-				l.leads = false
 				return nil
 			}
-			q.Awaited = true
-			c.query(ctx, q, l)
+			c.lead(q, p, l.optionsFrom)
+			c.passOn(ctx, q, l, p)
 			return nil
 		case !p.hasEnded():
 			return ctx.Err()
@@ -61,11 +67,13 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 			p.result.write(q)
 			return nil
 		case p.local:
-			c.query(ctx, q, l)
+			q.SetState(c.stateKey, alone{l})
+			c.passOn(ctx, q, l, nil)
 			return nil
 		}
+
 		ended := make(chan struct{})
-		if c.AwaitDNS(q, func() { close(ended) }) {
+		if c.join(q, l, func() { close(ended) }) {
 			select {
 			case <-ended:
 			case <-ctx.Done():
@@ -74,11 +82,10 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 	}
 }
 
-// query passes q down. If a handler panics, FinishDNS calls finish.
-func (c *Cache) query(ctx context.Context, q *dns.Query, l *lookup) {
+// passOn passes q down, as the leader of led unless that is nil. If a handler panics, FinishDNS
+// calls finish.
+func (c *Cache) passOn(ctx context.Context, q *dns.Query, l *lookup, led *pending) {
 	q.Next(ctx)
-	led := l.led()
-	l.leads = false // FinishDNS must not end it again
 	c.finish(q, &l.key, l.optionsFrom, led)
 }
 
@@ -123,6 +130,7 @@ func (c *Cache) prefetchDue(e *entry, now time.Duration) bool {
 	if c.prefetch == 0 || e.kind == failure {
 		return false
 	}
+
 	streak := uint32(1)
 	if last := time.Duration(e.lastHit.Swap(int64(now))); e.streak.Load() > 0 && now-last < c.prefetchGap {
 		streak = e.streak.Add(1)
@@ -149,6 +157,7 @@ func (c *Cache) refresh(q *dns.Query, e *entry, counter *metrics.Counter) *pendi
 	if !leads {
 		return p
 	}
+
 	started := q.Requery(func(again *dns.Query) {
 		e.retryAfter.Store(int64(c.store.clock(time.Now()) + max(c.recheck, minRecheck)))
 		c.finish(again, e.key(), 0, p)
@@ -157,6 +166,7 @@ func (c *Cache) refresh(q *dns.Query, e *entry, counter *metrics.Counter) *pendi
 		c.store.finishPending(p, nil, false)
 		return nil
 	}
+
 	if counter != nil {
 		counter.Add(1)
 	}

@@ -22,11 +22,13 @@ func classify(q *dns.Query) (kind answerKind, ttl uint32, ok bool) {
 	case q.RCode != wire.NoError && q.RCode != wire.NXDomain:
 		return failure, 0, false
 	}
+
 	var buf [wire.MaxName]byte
 	target, answered, ok := followAliases(q, &buf)
 	if !ok || answered && q.RCode != wire.NoError {
 		return failure, 0, false
 	}
+
 	lowest, _ := q.Answer.MinTTL()
 	if answered {
 		return success, lowest, true
@@ -59,6 +61,7 @@ func followAliases(q *dns.Query, buf *[wire.MaxName]byte) (target []byte, answer
 	followed := q.Type != wire.TypeCNAME && q.Type != wire.TypeANY
 	target = wire.AppendLower(buf[:0], q.Name())
 	var other [wire.MaxName]byte
+
 	aliases := 0
 	if followed {
 		eachRecord(a, wire.Answers, func(r wire.Record) {
@@ -70,6 +73,8 @@ func followAliases(q *dns.Query, buf *[wire.MaxName]byte) (target []byte, answer
 	if aliases > maxAliases {
 		return nil, false, false
 	}
+
+	// The records may be in any order, so each step looks for the next one among all.
 	for range aliases {
 		moved := false
 		eachRecord(a, wire.Answers, func(r wire.Record) {
@@ -83,6 +88,7 @@ func followAliases(q *dns.Query, buf *[wire.MaxName]byte) (target []byte, answer
 			return nil, false, false // a CNAME that is not part of the chain
 		}
 	}
+
 	ok = true
 	eachRecord(a, wire.Answers, func(r wire.Record) {
 		switch {
@@ -105,7 +111,7 @@ func soaMinimum(q *dns.Query, name []byte) (minimum uint32, ok bool) {
 	a := &q.Answer
 	var owner [wire.MaxName]byte
 	eachRecord(a, wire.Authority, func(r wire.Record) {
-		if r.Type == wire.TypeSOA && r.Next-r.RData >= 4 && isWithin(name, lowerName(&owner, a.Buf, r.Owner)) {
+		if r.Type == wire.TypeSOA && r.Next-r.RData >= 4 && wire.Within(name, lowerName(&owner, a.Buf, r.Owner)) {
 			minimum, ok = binary.BigEndian.Uint32(a.Buf[r.Next-4:]), true
 		}
 	})
@@ -129,14 +135,4 @@ func lowerName(buf *[wire.MaxName]byte, msg []byte, off int) []byte {
 		return nil
 	}
 	return wire.AppendLower(name[:0], name)
-}
-
-// isWithin reports whether name is zone or below it; both are in lower case.
-func isWithin(name, zone []byte) bool {
-	for i := 0; i < len(name) && len(zone) > 0; i += int(name[i]) + 1 {
-		if bytes.Equal(name[i:], zone) {
-			return true
-		}
-	}
-	return false
 }

@@ -26,6 +26,7 @@ type scope struct {
 func scopeName(b *config.Block, step int) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%q %s %q", b.Chain.View, zonesText(b.Zones), b.Path(""))
+
 	written := map[string]bool{}
 	for _, s := range b.Chain.Steps()[step+1:] {
 		if written[s.Name] {
@@ -97,13 +98,14 @@ func (st *Store) commit(p *scopePlan) {
 		return
 	}
 	p.committed = true
+
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	now := st.clock(time.Now())
 	for name, s := range st.scopes {
 		limits, used := p.limits[s]
 		if !used {
-			delete(st.scopes, name) // put rejects later entries
+			delete(st.scopes, name) // put rejects later entries: the limits are zero
 		}
 		for i := range s.queues {
 			q := &s.queues[i]

@@ -30,10 +30,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		},
 		prefetchGap: time.Minute, prefetchPercent: 10, servfailFor: 5 * time.Second,
 	}}
-	for i := range c.flagValues {
-		c.flagValues[i] = queryFlags(i)
-	}
 	err := errors.Join(config.Once(uses), c.parseArguments(b, uses[0]), c.parseOptions(uses[0]))
+
 	c.stateKey = b.NewStateKey()
 	b.Handle(c)
 	b.OnPlanned(func() error {
@@ -49,9 +47,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // start keeps the store of the old plan, or creates one, and finds the server
 // block's scope in it.
 func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
-	if c.store, err = config.Keep(s, storeKey{}, func() (*Store, error) { return NewStore(MaxBytes), nil }); err != nil {
+	c.store, err = config.Keep(s, storeKey{}, func() (*Store, error) { return NewStore(MaxBytes), nil })
+	if err != nil {
 		return err
 	}
+
 	// The Cache is its own key: no other plan keeps it, and it is stopped with
 	// this one.
 	if _, err = config.Keep(s, c, func() (*Cache, error) { return c, nil }); err != nil {
@@ -61,6 +61,7 @@ func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
 	if err != nil {
 		return err
 	}
+
 	limits := [2]int{c.bounds[0].entries, c.bounds[1].entries}
 	c.scope = c.store.scope(scopeName(b, c.step), limits)
 	p.add(c.scope, limits)
@@ -84,11 +85,14 @@ func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) (err error
 			d.Args = d.Args[1:]
 		}
 	}
+
 	if len(d.Args) > 0 {
 		if _, err := time.ParseDuration(d.Args[0].Text); err == nil {
-			b.Warn(d.Args[0].Errorf(d.Path, "%s is a zone here, not a TTL: write a TTL as seconds without a unit", d.Args[0].Text))
+			b.Warn(d.Args[0].Errorf(d.Path, "%s is a zone here, not a TTL: write a TTL as seconds without a unit",
+				d.Args[0].Text))
 		}
 	}
+
 	c.zones, err = b.ZonesOr(d)
 	c.allZones = slices.Contains(c.zones, wire.Root)
 	return err
@@ -97,22 +101,28 @@ func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) (err error
 // parseOptions reads the options in braces.
 func (c *Cache) parseOptions(d corefile.Directive) error {
 	staleServed, policy := false, (*corefile.Directive)(nil)
+	parseServeStale := func(o corefile.Directive) error {
+		staleServed = true
+		return c.parseServeStale(o)
+	}
+	parsePolicy := func(o corefile.Directive) error {
+		policy, c.preferPositive = &o, true
+		return oneOf(new(string), o, 0, "prefer_positive")
+	}
+
 	err := d.Options(
-		corefile.Option{Usage: "success CAPACITY [TTL] [MINTTL]", Set: func(o corefile.Directive) error { return c.bounds[0].parse(o) }},
-		corefile.Option{Usage: "denial CAPACITY [TTL] [MINTTL]", Set: func(o corefile.Directive) error { return c.bounds[1].parse(o) }},
+		corefile.Option{Usage: "success CAPACITY [TTL] [MINTTL]", Set: c.bounds[0].parse},
+		corefile.Option{Usage: "denial CAPACITY [TTL] [MINTTL]", Set: c.bounds[1].parse},
 		corefile.Option{Usage: "prefetch AMOUNT [[DURATION] [PERCENT%]]", Set: c.parsePrefetch},
-		corefile.Option{Usage: "serve_stale [DURATION] [immediate|verify [TIMEOUT [REPLYTTL [RECHECK]]]]", Set: func(o corefile.Directive) error {
-			staleServed = true
-			return c.parseServeStale(o)
-		}},
-		corefile.Option{Usage: "serve_stale_policy prefer_positive", Once: true, Set: func(o corefile.Directive) error {
-			policy, c.preferPositive = &o, true
-			return oneOf(new(string), o, 0, "prefer_positive")
-		}},
+		corefile.Option{
+			Usage: "serve_stale [DURATION] [immediate|verify [TIMEOUT [REPLYTTL [RECHECK]]]]", Set: parseServeStale,
+		},
+		corefile.Option{Usage: "serve_stale_policy prefer_positive", Once: true, Set: parsePolicy},
 		corefile.Option{Usage: "servfail DURATION", Set: corefile.Duration(&c.servfailFor, 0, 5*time.Minute)},
 		corefile.Option{Usage: "disable success|denial [ZONES...]", Set: c.parseDisable},
 		corefile.Option{Usage: "keepttl", Set: corefile.Flag(&c.keepTTL)},
 	)
+
 	if policy != nil && !staleServed {
 		err = errors.Join(err, policy.Errorf("needs serve_stale"))
 	}
@@ -162,6 +172,7 @@ func (c *Cache) parsePrefetch(o corefile.Directive) error {
 		return err
 	}
 	c.prefetch = uint32(n)
+
 	rest := o.Args[1:]
 	if len(rest) > 0 && !strings.HasSuffix(rest[0].Text, "%") {
 		if err := corefile.Duration(&c.prefetchGap, 0, 365*24*time.Hour)(argument(o, 1)); err != nil {
@@ -172,6 +183,7 @@ func (c *Cache) parsePrefetch(o corefile.Directive) error {
 	if len(rest) == 0 {
 		return nil
 	}
+
 	digits, ok := strings.CutSuffix(rest[0].Text, "%")
 	percent, err := strconv.Atoi(digits)
 	if !ok || err != nil || percent < 10 || percent > 90 || len(rest) > 1 {
@@ -192,6 +204,7 @@ func (c *Cache) parseServeStale(o corefile.Directive) error {
 		at++
 		return parseLong(t, o, at-1)
 	}
+
 	mode := ""
 	if len(o.Args) > 0 && oneOf(&mode, o, 0, "immediate", "verify") != nil {
 		if err := next(&c.staleFor); err != nil {
@@ -201,6 +214,7 @@ func (c *Cache) parseServeStale(o corefile.Directive) error {
 	if at == len(o.Args) {
 		return nil
 	}
+
 	if err := oneOf(&mode, o, at, "immediate", "verify"); err != nil {
 		return err
 	}
@@ -210,6 +224,7 @@ func (c *Cache) parseServeStale(o corefile.Directive) error {
 			return err
 		}
 	}
+
 	var ttl time.Duration
 	if at < len(o.Args) {
 		// Other TTLs are seconds without a unit; accept that here, too.
@@ -221,6 +236,7 @@ func (c *Cache) parseServeStale(o corefile.Directive) error {
 	if err := errors.Join(next(&ttl), next(&c.recheck)); err != nil {
 		return err
 	}
+
 	c.staleTTL = seconds(min(ttl, math.MaxInt32*time.Second)) // RFC 2181 §8
 	if at < len(o.Args) {
 		return o.Arity(0, at)
@@ -248,10 +264,12 @@ func (c *Cache) parseDisable(o corefile.Directive) error {
 	if err := corefile.OneOf(&kind, "success", "denial")(argument(o, 0)); err != nil {
 		return err
 	}
+
 	disabled := &c.disabled[0]
 	if kind == "denial" {
 		disabled = &c.disabled[1]
 	}
+
 	before := *disabled
 	o.Args = o.Args[1:]
 	if err := disabled.Parse(o); err != nil {

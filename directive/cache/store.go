@@ -35,7 +35,10 @@ type Store struct {
 
 // NewStore returns an empty store for at most limit bytes.
 func NewStore(limit int) *Store {
-	return &Store{epoch: time.Now(), seed: maphash.MakeSeed(), limit: limit, scopes: map[string]*scope{}, pending: map[uint64]*pending{}}
+	return &Store{
+		epoch: time.Now(), seed: maphash.MakeSeed(), limit: limit,
+		scopes: map[string]*scope{}, pending: map[uint64]*pending{},
+	}
 }
 
 // Stop implements config.Stopper; a store holds nothing but memory.
@@ -64,6 +67,7 @@ func (st *Store) find(s *scope, k *key) (f found) {
 func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKinds]int, ok bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+
 	q := &e.scope.queues[e.kind.queue()]
 	if q.limit == 0 || e.size() > st.limit/8 {
 		return evicted, false
@@ -72,6 +76,8 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	if e.kind == failure && (old.byKind[success].fresh(now) || old.byKind[denial].fresh(now)) {
 		return evicted, false
 	}
+
+	// The new entry is linked first, so that readers find one of the two at any time.
 	st.link(e)
 	st.bytes += e.size()
 	for kind, o := range old.byKind {
@@ -86,6 +92,7 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	}
 	q.add(e)
 	e.scope.inserted++
+
 	for q.len() > q.limit {
 		evicted[q.evict(st, now).kind]++
 	}
