@@ -2,10 +2,6 @@ package builtin
 
 import (
 	"context"
-	"go/ast"
-	"go/doc/comment"
-	"go/parser"
-	"go/token"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -20,48 +16,37 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// A Corefile in a doc comment begins with a server block's key.
-var key = regexp.MustCompile(`^\S*[.:]\S*( \S+)* \{\n`)
+var fence = regexp.MustCompile("(?s)```corefile\n(.*?)```")
 
-// The command check accepts every Corefile in the doc comments of handlers.
-func TestCorefilesInDocs(t *testing.T) {
-	folders, err := filepath.Glob("../directive/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	folders = append(folders, "../directive")
-	var texts []string
-	for _, folder := range folders {
-		texts = append(texts, corefilesIn(t, folder)...)
-	}
-	t.Chdir(folder(t))
-	for _, text := range texts {
-		runs(t, "a doc comment", text)
-	}
-	if len(texts) < len(Directives())-1 {
-		t.Errorf("found %d Corefiles for %d directives, want one for each", len(texts), len(Directives()))
-	}
-}
-
-// Every Corefile in the documentation is accepted and served.
+// The server accepts and serves every Corefile in the documentation, and the page of each
+// directive has one.
 func TestCorefilesInDocuments(t *testing.T) {
-	fence := regexp.MustCompile("(?s)```corefile\n(.*?)```")
 	documents, _ := filepath.Glob("../*.md")
 	more, _ := filepath.Glob("../docs/*/*.md")
-	directives, _ := filepath.Glob("../docs/reference/directives/*.md")
-	found := 0
-	for _, file := range slices.Concat(documents, more, directives) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
-			found++
-			runs(t, file, m[1])
+	texts := map[string]string{}
+	for _, file := range slices.Concat(documents, more) {
+		texts[file] = read(t, file)
+	}
+	for _, d := range Directives() {
+		file := filepath.Join(referenceDir, d.Name+".md")
+		texts[file] = read(t, file)
+		if !fence.MatchString(texts[file]) {
+			t.Errorf("%s: got no Corefile, want one", file)
 		}
 	}
-	if found == 0 {
-		t.Error("found no Corefile in the documentation")
+	texts["import.md"] = read(t, filepath.Join(referenceDir, "import.md"))
+
+	t.Chdir(folder(t))
+	for _, extension := range []string{".key", ".private"} { // of the page sign
+		key := strings.ReplaceAll(read(t, "keys/Kcluster.local.+013+54969"+extension), "cluster.local", "example.org")
+		if err := os.WriteFile("zones/Kexample.org.+013+54969"+extension, []byte(key), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, text := range texts {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			runs(t, file, m[1])
+		}
 	}
 }
 
@@ -101,32 +86,11 @@ func runs(t *testing.T, where, text string) {
 	plan.Stop(ended)
 }
 
-func corefilesIn(t *testing.T, dir string) (texts []string) {
-	files, err := filepath.Glob(dir + "/*.go")
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, group := range parsed.Comments {
-			texts = append(texts, examples(group)...)
-		}
-	}
-	return texts
-}
-
-func examples(group *ast.CommentGroup) (texts []string) {
-	var p comment.Parser
-	for _, block := range p.Parse(group.Text()).Content {
-		if code, ok := block.(*comment.Code); ok && key.MatchString(code.Text) {
-			texts = append(texts, code.Text)
-		}
-	}
-	return texts
+	return string(text)
 }

@@ -15,62 +15,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// ACL decides which clients may query which names: the acl directive.
-//
-//	acl [ZONES...] {
-//	    ACTION [type TYPES...] [net SOURCES...]
-//	}
-//
-// acl applies to queries for names in ZONES; the default is the server block's
-// zones. The first line that matches a query's type and client address decides.
-// A query that matches no line is allowed. ACTION is one of
-//
-//	allow    pass the query on
-//	block    answer REFUSED
-//	filter   answer NOERROR without records
-//	drop     send no reply
-//
-// TYPES are record types such as A or TYPE65. SOURCES are IP addresses or
-// CIDRs. The default of both is *, which matches everything. An IPv4 client
-// matches IPv4 SOURCES even if it uses an IPv6 socket, and ::ffff:10.0.0.0/104
-// is the same as 10.0.0.0/8. The cost of a query does not grow with the number
-// of SOURCES. Actions, type and net may be written in capitals.
-//
-// You can give acl several times in a server block. The first one that has a
-// matching line decides.
-//
-// Clients that use EDNS get an extended error (RFC 8914): Prohibited (18) from
-// a block line with SOURCES, Blocked (15) from a block line without SOURCES,
-// and Filtered (17) from filter.
-//
-// acl sees the name that rewrite has produced, because that is the name that
-// will be answered. It precedes autopath and cache, so a client cannot get a
-// name that it may not query from the cache or through a search path. acl
-// applies to queries of every class. Only local, any and chaos precede it: they
-// answer all clients alike.
-//
-// Metrics, by server, zone and view; zone is one of ZONES:
-//
-//	coredns_acl_blocked_requests_total
-//	coredns_acl_filtered_requests_total
-//	coredns_acl_dropped_requests_total
-//	coredns_acl_allowed_requests_total   by server and view only
-//
-// This server answers only one network, and no client may send queries of type
-// ANY:
-//
-//	.:1053 {
-//	    acl cluster.local {
-//	        block type ANY
-//	        allow net 10.0.0.0/8 fd00::/8
-//	        block
-//	    }
-//	    whoami
-//	}
-//
-// Same as CoreDNS: syntax and actions. Differs: acl precedes autopath and
-// cache, as described above; the extended error of block with SOURCES is
-// Prohibited, not Blocked.
+// ACL decides which clients may query which names: the acl directive. Its reference page is
+// docs/reference/directives/acl.md.
 type ACL struct {
 	lists   []aclList
 	metrics *metrics.Registry

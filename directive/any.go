@@ -7,22 +7,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Any answers queries of type ANY with a single small record: the any
-// directive.
-//
-//	any
-//
-// Use it to keep your server from being used for amplification attacks. A query
-// of type ANY gets one HINFO record "RFC8482" "" with a TTL of 8482, whatever
-// its name is (RFC 8482 §4.2). The directives below do not see the query. any
-// takes no arguments and no options.
-//
-//	.:1053 {
-//	    any
-//	    whoami
-//	}
-//
-// Same as CoreDNS. Differs: the text is the one in the RFC.
+// Any answers queries of type ANY with a single small record: the any directive. Its reference
+// page is docs/reference/directives/any.md.
 type Any struct{}
 
 // SetupAny sets up the any directive.

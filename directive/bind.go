@@ -42,32 +42,8 @@ func (b *Bind) read(uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// SetupBind sets up the bind directive, which selects the addresses that a
-// server block listens on.
-//
-//	bind ADDRESS|INTERFACE... {
-//	    except ADDRESS|INTERFACE...
-//	}
-//
-// Use bind to listen on these addresses, over UDP and TCP, instead of on all
-// addresses of the machine. The ports come from the server block's keys. An
-// INTERFACE stands for all addresses that it has when the Corefile is read. With
-// the directive reload, addresses that it gets or loses later are noticed at the
-// interval of the checks, too. If
-// you give bind several times in a server block, the block listens on the
-// addresses of all of them.
-//
-// except removes addresses from the addresses of its own bind line.
-//
-//	.:53 {
-//	    bind lo eth0 {
-//	        except fe80::1%eth0
-//	    }
-//	    whoami
-//	}
-//
-// Same as CoreDNS. Differs: CoreDNS does not notice changes of an interface; two server blocks cannot share a port if one of
-// them listens on all addresses and the other on a single one.
+// SetupBind sets up the bind directive, which selects the addresses that a server block
+// listens on. Its reference page is docs/reference/directives/bind.md.
 func SetupBind(b *config.Block, uses []corefile.Directive) error {
 	return BindWith(config.InterfaceAddresses)(b, uses)
 }

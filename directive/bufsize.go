@@ -7,25 +7,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Bufsize limits the size of replies over UDP: the bufsize directive.
-//
-//	bufsize [SIZE]
-//
-// A client announces in its query the largest UDP reply that it accepts, or
-// accepts 512 bytes. The server sends at most 1232 bytes even if the client
-// accepts more: larger replies are fragmented, which many networks drop, and
-// help an attacker who forges a victim's address. Use bufsize to set another
-// limit, SIZE, of 512 to 4096 bytes. A reply that does not fit is truncated, and
-// the client repeats the query over TCP. The size that the server announces in
-// its own replies does not change.
-//
-//	.:1053 {
-//	    bufsize 1232
-//	    whoami
-//	}
-//
-// Same as CoreDNS: syntax, and the default SIZE of 1232. Differs: without
-// bufsize the limit is 1232 bytes; CoreDNS sends as much as the client accepts.
+// Bufsize limits the size of replies over UDP: the bufsize directive. Its reference page is
+// docs/reference/directives/bufsize.md.
 type Bufsize struct{ size uint16 }
 
 // SetupBufsize sets up the bufsize directive.

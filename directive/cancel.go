@@ -8,22 +8,8 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// Cancel limits how long a query may wait: the cancel directive.
-//
-//	cancel [TIMEOUT]
-//
-// A query that has waited for TIMEOUT, for an upstream or for another event, is
-// answered with SERVFAIL. TIMEOUT is 1ms to 1h. The default is 5001ms, slightly
-// longer than the five seconds after which stub resolvers repeat a query.
-// Without cancel a query waits for at most ten seconds.
-//
-//	.:1053 {
-//	    cancel 2s
-//	    whoami
-//	}
-//
-// Same as CoreDNS: syntax and default. Differs: a query whose client has
-// disconnected is abandoned even without the directive.
+// Cancel limits how long a query may wait: the cancel directive. Its reference page is
+// docs/reference/directives/cancel.md.
 type Cancel struct{ timeout time.Duration }
 
 // SetupCancel sets up the cancel directive.

@@ -12,60 +12,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Chaos answers queries about the server in class CH: the chaos directive.
-//
-//	chaos [VERSION [AUTHORS...]] {
-//	    statistics
-//	}
-//
-// It answers TXT queries of class CH for these names, with a TTL of 0:
-//
-//	version.bind, version.server   VERSION; the default is Seamark and its version
-//	authors.bind                   one record for each of AUTHORS, starting with a
-//	                               random one; the default is "The Seamark authors"
-//	hostname.bind, id.server       the machine's host name
-//
-// Other queries go to the directives below. Texts are cut after 255 bytes.
-//
-//	.:1053 {
-//	    chaos "DNS of the shop" "Ann Example" "Bob Example"
-//	    whoami
-//	}
-//
-// With statistics it also answers for the names of dnsmasq 2.90's statistics,
-// in the same form, so that you can keep kube-dns's sidecar and exporters made
-// for dnsmasq:
-//
-//	hits.bind        queries that this server answered itself: from the cache, from
-//	                 its own data or with its own error, including these queries
-//	misses.bind      queries that were forwarded, or that waited for an equal
-//	                 forwarded query
-//	insertions.bind  answers that were stored in the cache
-//	evictions.bind   answers that were removed before they expired, to make room
-//	cachesize.bind   capacity of the cache, in answers: success plus denial
-//	auth.bind        0: this server has no authoritative mode like dnsmasq's
-//	servers.bind     one text for each upstream: its address, the number of queries
-//	                 sent to it, and the number of failed ones
-//	copyright.bind   the copyright notice
-//
-// The numbers are per server block, except for upstreams, whose numbers are per
-// process. They survive a reload; the cache's numbers do so as long as its entries
-// do. A query without a reply is not counted. Hits and misses are also metrics:
-// seamark_chaos_hits_total and seamark_chaos_misses_total{server,zone,view}.
-//
-//	.:1053 {
-//	    chaos {
-//	        statistics
-//	    }
-//	    cache
-//	    forward . 192.0.2.53:53
-//	}
-//
-// Same as CoreDNS, except for the default texts; statistics is ours. Same as
-// dnsmasq: the definition of hits and misses, that queries for these names are
-// hits, and the form of the texts. Differs: queries over TCP are counted;
-// insertions count answers, not records; an upstream failure is a query without
-// an answer, not only a query that could not be sent.
+// Chaos answers queries about the server in class CH: the chaos directive. Its reference page
+// is docs/reference/directives/chaos.md.
 type Chaos struct {
 	version, host string
 	authors       []string

@@ -18,67 +18,8 @@ import (
 	"github.com/seamark/seamark/observe/web"
 )
 
-// Dnstap sends queries and replies to receivers of dnstap messages: the dnstap
-// directive.
-//
-//	dnstap SOCKET [full] [WRITEBUFFER [QUEUE]] {
-//	    identity TEXT
-//	    version TEXT
-//	    extra FORMAT
-//	    skipverify
-//	}
-//	dnstap listen SOCKET [full] {
-//	    identity TEXT
-//	    version TEXT
-//	    extra FORMAT
-//	    tls CERT KEY [CA]
-//	    skipverify
-//	}
-//
-// The first form connects to a receiver at SOCKET: a path or unix://PATH, tcp://HOST:PORT
-// or tls://HOST:PORT. With listen, up to 8 receivers may connect to SOCKET at a time. Both
-// use the bidirectional form of Frame Streams. You can give dnstap several times.
-//
-// For each query of a client there is a CLIENT_QUERY message, and a CLIENT_RESPONSE
-// message unless it was dropped. For each query that forward has sent, there is a
-// FORWARDER_QUERY message, and a FORWARDER_RESPONSE message with the reply that was used;
-// equal queries of several clients have one. Without full, messages have addresses, ports
-// and times; with it also the DNS message. The protocol of DNS over TLS and HTTPS is TCP.
-//
-// identity is the host name by default, and version is Seamark and its version. extra
-// sets the field of this name to a text with the placeholders of log, except {common},
-// {combined} and {json}, and with values of metadata: "upstream: {/forward/upstream}".
-//
-// A slow or absent receiver delays no query. Messages wait in memory: at most QUEUE times
-// 10,000, of together at most QUEUE times 4 MB; the default of QUEUE is 1, and with listen
-// each receiver has as much. Further messages are lost, and so are messages that a
-// receiver has not accepted when its connection ends. They are logged every ten
-// seconds, and counted in
-//
-//	seamark_dnstap_lost_messages_total{socket}
-//
-// A receiver that accepts no data for five seconds is disconnected. The server connects
-// again after 0.1 to 10 seconds. WRITEBUFFER is the size of the send buffer of a TCP
-// connection in MB, from 1, the default, to 1024.
-//
-// The server verifies the certificate of tls://HOST:PORT with the system's authorities,
-// unless there is skipverify. To listen on tls:// you need the option tls, whose files are
-// read again when they are renewed; with CA, receivers must have a certificate of it, unless
-// there is skipverify.
-//
-//	.:1053 {
-//	    dnstap /tmp/dnstap.sock full
-//	    dnstap listen tcp://127.0.0.1:6000 {
-//	        identity dns-1
-//	        extra "{name} {rcode}"
-//	    }
-//	    whoami
-//	}
-//
-// Same as CoreDNS: syntax and content. Differs: CLIENT_QUERY is sent together with
-// CLIENT_RESPONSE, after the messages of forward; client messages have the
-// server's address, too; messages wait while there is no connection; the text extra of
-// messages about forward has values; an unknown placeholder is an error.
+// Dnstap sends queries and replies to receivers of dnstap messages: the dnstap directive. Its
+// reference page is docs/reference/directives/dnstap.md.
 type Dnstap struct {
 	taps []*tap
 

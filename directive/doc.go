@@ -1,7 +1,6 @@
-// Package directive implements the directives that fit in one file each. The
-// doc comment of a directive's type, or of its Setup function if it has no
-// type, is its reference page: syntax, options with defaults, example Corefiles
-// (a test runs them) and the differences from CoreDNS. Package builtin lists
-// the Setup functions and is their only caller. The handlers do not depend on
-// each other or on package server, and none of them blocks a reader.
+// Package directive implements the directives that fit in one file each. The reference page
+// of a directive is docs/reference/directives/NAME.md: syntax, options with defaults, example
+// Corefiles (a test runs them) and the differences from CoreDNS. Package builtin lists the
+// Setup functions and is their only caller. The handlers do not depend on each other or on
+// package server, and none of them blocks a reader.
 package directive

@@ -14,40 +14,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Erratic drops, delays and truncates replies, to test clients: the erratic
-// directive.
-//
-//	erratic [ZONES...] {
-//	    drop [AMOUNT]
-//	    truncate [AMOUNT]
-//	    delay [AMOUNT [DURATION]]
-//	    large
-//	}
-//
-// Every name has A 192.0.2.53 and AAAA 2001:db8::53, with a TTL of 0. AXFR over
-// TCP returns a zone with one address. Other types are answered with SERVFAIL.
-// ZONES have no effect.
-//
-// drop, truncate and delay apply to the first and then to every AMOUNT-th
-// query. The default for AMOUNT is 2; 0 turns the option off. drop sends no
-// reply. truncate sets TC over UDP, and omits the final SOA record of a
-// transfer. delay waits for DURATION before it answers: 1ms to 5s, 100ms by
-// default. Without these three options every second query is dropped. large
-// repeats the record of each answer 30 times.
-//
-// For the ready directive, erratic is ready only while three or four queries
-// have been answered. So you can also test how a client handles readiness that
-// ends again.
-//
-//	.:1053 {
-//	    erratic {
-//	        drop 3
-//	        delay 5 50ms
-//	    }
-//	}
-//
-// Same as CoreDNS. Differs: truncate affects UDP only, and DURATION has a
-// limit.
+// Erratic drops, delays and truncates replies, to test clients: the erratic directive. Its
+// reference page is docs/reference/directives/erratic.md.
 type Erratic struct {
 	drop, truncate, delay int // one query in so many; 0 is off
 	duration              time.Duration

@@ -16,51 +16,8 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// Errors logs why queries were answered with an error: the errors directive.
-//
-//	errors [stdout] {
-//	    stacktrace
-//	    consolidate DURATION REGEXP [LEVEL] [show_first]
-//	}
-//
-// Each query that failed for a known reason gets a line on standard output,
-// with the response code as a number, the name and the type:
-//
-//	[ERROR] plugin/errors: 2 api.shop.svc.cluster.local. A: the answer leads back to its own question
-//
-// A name that does not exist is not an error.
-//
-// stacktrace also logs the stack of a handler that panicked.
-//
-// consolidate counts the errors whose text matches REGEXP, and writes one line
-// for all errors within DURATION (1ms to 24h) instead of a line for each.
-// DURATION begins with the first of them. LEVEL is the level of that line:
-// warning, error (the default), info or debug. Lines of level debug are written
-// only if the server logs its own debug lines: see debug. With show_first the
-// first error is also logged at once, and the count follows if there were more.
-// You can give consolidate several times; the first REGEXP that matches an
-// error counts it. When the server stops or reloads it writes the counts that
-// are pending.
-//
-//	[WARNING] plugin/errors: 3 errors like '^read udp .* i/o timeout$' occurred in last 30s
-//
-// Lines wait in memory until standard output accepts them, up to 1 MB. Lines
-// that exceed this are dropped and counted in seamark_log_dropped_lines_total.
-//
-// This server logs timeouts at most once in 30 seconds, and all other errors at
-// most once a minute:
-//
-//	.:1053 {
-//	    errors {
-//	        consolidate 30s "^read udp .* i/o timeout$" warning show_first
-//	        consolidate 1m .
-//	    }
-//	    whoami
-//	}
-//
-// Same as CoreDNS: syntax and lines. Differs: counts are written at a reload
-// too, not only at the end of their period, and blocked standard output delays
-// no query.
+// Errors logs why queries were answered with an error: the errors directive. Its reference
+// page is docs/reference/directives/errors.md.
 type Errors struct {
 	stacktrace bool
 	patterns   []*pattern

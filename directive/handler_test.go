@@ -2,14 +2,9 @@ package directive
 
 import (
 	"context"
-	"go/ast"
-	"go/doc"
-	"go/doc/comment"
-	"go/parser"
-	"go/token"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -233,53 +228,18 @@ func (s *fixedVerdict) ServeDNS(q *dns.Query) dns.Verdict {
 	return s.verdict
 }
 
-// Each Corefile in the doc comment of a directive is planned and started.
-func TestCorefilesInDocs(t *testing.T) {
-	key := regexp.MustCompile(`^\S*[.:]\S* \{\n`)
-	count := 0
-	for _, file := range sources(t) {
-		fset := token.NewFileSet()
-		parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
+// Each Corefile on the reference page of a directive is planned and started.
+func TestCorefilesInPages(t *testing.T) {
+	fence := regexp.MustCompile("(?s)```corefile\n(.*?)```")
+	for _, d := range setups() {
+		text, err := os.ReadFile("../docs/reference/directives/" + d.Name + ".md")
 		if err != nil {
 			t.Fatal(err)
 		}
-		pkg, err := doc.NewFromFiles(fset, []*ast.File{parsed}, "x", doc.PreserveAST)
-		if err != nil {
-			t.Fatal(err)
-		}
-		docs := map[string]string{}
-		for _, typ := range pkg.Types {
-			docs[typ.Name] = typ.Doc
-		}
-		for _, f := range pkg.Funcs {
-			docs[f.Name] = f.Doc
-		}
-		for name, text := range docs {
-			var p comment.Parser
-			for _, block := range p.Parse(text).Content {
-				if code, ok := block.(*comment.Code); ok && key.MatchString(code.Text) {
-					count++
-					t.Run(name, func(t *testing.T) { run(t, code.Text) })
-				}
-			}
+		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+			t.Run(d.Name, func(t *testing.T) { run(t, m[1]) })
 		}
 	}
-	if count < len(setups()) {
-		t.Errorf("got %d Corefiles in doc comments, want at least %d, one for each directive", count, len(setups()))
-	}
-}
-
-func sources(t *testing.T) (files []string) {
-	all, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range all {
-		if !strings.HasSuffix(f, "_test.go") {
-			files = append(files, f)
-		}
-	}
-	return files
 }
 
 // Without log, no directive that observes queries allocates, nor does whoami.

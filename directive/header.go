@@ -11,36 +11,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Header sets and clears header flags of queries and replies: the header
-// directive.
-//
-//	header {
-//	    [query|response] set|clear FLAGS...
-//	}
-//
-// FLAGS are aa (authoritative answer), ra (recursion available) and rd
-// (recursion desired). Lines with response, the default, change the reply to
-// the client. Lines with query change the query that the directives below see:
-// rd decides whether forward requests recursion, while aa and ra have no
-// meaning in a query. The client gets its own rd flag back unless a response
-// line changes it. All words may be written in capitals.
-//
-// If several lines name the same flag, the last one applies.
-//
-// Use header for clients that accept only authoritative answers, in front of
-// upstreams that do recursion:
-//
-//	.:1053 {
-//	    header {
-//	        query set rd
-//	        response set aa
-//	        response clear ra
-//	    }
-//	    whoami
-//	}
-//
-// Same as CoreDNS. Differs: the client does not see the rd flag that a query
-// line has set.
+// Header sets and clears header flags of queries and replies: the header directive. Its
+// reference page is docs/reference/directives/header.md.
 type Header struct{ query, response flagChange }
 
 // A flagChange holds bits of the second header word to set and to clear.

@@ -14,40 +14,8 @@ import (
 	"github.com/seamark/seamark/observe/web"
 )
 
-// Health reports over HTTP that the process is alive: the health directive.
-//
-//	health [ADDRESS] {
-//	    lameduck DURATION
-//	}
-//
-// Use health for liveness probes. GET /health at ADDRESS, :8080 by default,
-// returns 200 and OK as long as the process runs, even before it can answer
-// queries. For readiness probes use ready. :8080 means every address of the
-// machine, where the kubelet finds it; give an IP address to listen on no other.
-//
-// lameduck delays a shutdown for DURATION (0s to 1h, 0s by default) while the
-// server answers queries and reports itself healthy, and then until clients have
-// stopped sending queries. See the lameduck directive.
-//
-//	.:1053 {
-//	    health 127.0.0.1:0 {
-//	        lameduck 5s
-//	    }
-//	    whoami
-//	}
-//
-// If several server blocks have health, they may use the same ADDRESS, and the
-// longest lameduck applies. ready and prometheus may share the ADDRESS. It
-// stays open over reloads.
-//
-// Once a second the server requests its own page, to measure how responsive the
-// process is. Requests that take longer than a second are logged.
-//
-//	coredns_health_request_duration_seconds  histogram of the durations
-//	coredns_health_request_failures_total    requests without a reply
-//
-// Same as CoreDNS. Differs: CoreDNS stops after DURATION even if clients still
-// send queries.
+// Health reports over HTTP that the process is alive: the health directive. Its reference page
+// is docs/reference/directives/health.md.
 type Health struct {
 	addr     string
 	lameduck Lameduck

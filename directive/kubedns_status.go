@@ -13,50 +13,8 @@ import (
 	"github.com/seamark/seamark/observe/web"
 )
 
-// KubednsStatus serves kube-dns's status pages: the kubedns_status directive.
-//
-//	kubedns_status [ADDRESS] {
-//	    cache local|any
-//	}
-//
-// Use it when you replace kube-dns and keep its probe. GET /readiness at
-// ADDRESS, :8081 by default, returns 200 and ok when every directive of the
-// server block is ready; kubernetes is ready once it has received the cluster's
-// objects. Until then it returns 503 and the names of the directives that are
-// not ready. After the first ok it always returns ok, over reloads too.
-//
-// GET /cache returns the names of all Services as JSON: a tree of labels that
-// begins at the root, in which each node has ChildNodes and Entries, and each
-// entry is a SkyDNS message (host, port, priority, weight, ttl). Addresses are
-// at the label that kube-dns generates for them, SRV records below _PROTO and
-// _PORT, and ExternalNames in their namespace. The tree is sorted. It is
-// streamed, and takes 750 bytes for a Service with one named port. If the
-// server block has several kubernetes directives, the page is an array of such
-// trees.
-//
-// cache selects which clients may read /cache. With local, the default, only
-// clients with a loopback address may: kubectl port-forward, or another
-// container of the pod. With any, every client that reaches ADDRESS may. Other
-// clients get 403. Behind a proxy in the pod, such as a service mesh's, every
-// client has a loopback address.
-//
-//	.:1053 {
-//	    kubedns_status 127.0.0.1:0 {
-//	        cache local
-//	    }
-//	    whoami
-//	}
-//
-// Several server blocks may use the same ADDRESS: ok requires that all are
-// ready, /cache shows the trees of all, and every client may read it only if
-// all have cache any. Other directives may share the ADDRESS. It stays open
-// over reloads.
-//
-// Same as kube-dns: paths, replies and the format of the tree. Differs: in kube-dns
-// every client that reaches the port can read /cache; kube-dns serves profiles at
-// the same port, for which you use the pprof directive here; kube-dns does not
-// listen before it is ready; methods other than GET and HEAD return 405; /cache has
-// a Content-Type; and ttl is the ttl of the kubernetes directive.
+// KubednsStatus serves kube-dns's status pages: the kubedns_status directive. Its reference
+// page is docs/reference/directives/kubedns_status.md.
 type KubednsStatus struct {
 	addr   string
 	cache  string

@@ -13,54 +13,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Loadbalance changes the order of the addresses in answers: the loadbalance
-// directive.
-//
-//	loadbalance [round_robin | weighted FILE] {
-//	    reload DURATION
-//	    prefer CIDR...
-//	}
-//
-// Use it to distribute clients over servers: most clients use the first address
-// of an answer.
-//
-// round_robin, the default, rotates the A, AAAA and MX records of each name by
-// a random number, so each record is equally often the first. Records of other
-// types, including CNAMEs, keep their place. The cost does not depend on the
-// size of the answer, and no lock is taken.
-//
-// weighted FILE puts one A and one AAAA record of each name first, chosen at
-// random by weight. FILE lists names, each followed by lines with an address
-// and its weight (1 to 255). An address that is not listed has weight 1. A #
-// begins a comment.
-//
-//	www.example.org
-//	192.0.2.1  3
-//	192.0.2.2  1
-//
-// reload sets how often FILE is checked for changes: 1s to 24h, 30s by default,
-// or 0 for never. It requires weighted. A FILE that is missing or wrong is an
-// error of the Corefile. If it becomes so later, the server keeps the last good
-// weights and logs a warning.
-//
-// prefer moves addresses inside the CIDRs to the front: first addresses in the
-// first CIDR, then addresses in the second, and so on. Otherwise the order is as
-// above.
-//
-//	.:1053 {
-//	    loadbalance {
-//	        prefer 10.0.0.0/8 fd00::/8
-//	    }
-//	    whoami
-//	}
-//
-// Answers with a response code other than NOERROR and zone transfers do not
-// change. Answers from the cache are reordered for every query. round_robin and
-// weighted may be written in capitals.
-//
-// Same as CoreDNS: syntax and the format of FILE. Differs: CoreDNS shuffles,
-// Seamark rotates, so the cyclic order of the records stays the same; you can
-// combine prefer with weighted; a FILE without names is an error.
+// Loadbalance changes the order of the addresses in answers: the loadbalance directive. Its
+// reference page is docs/reference/directives/loadbalance.md.
 type Loadbalance struct {
 	prefer  []netip.Prefix // in reverse order
 	weights *weightsFile   // nil for round_robin

@@ -16,38 +16,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Local answers names that must not leave the machine: the local directive.
-//
-//	local {
-//	    localhost_prefix on|off
-//	}
-//
-// It answers authoritatively for these zones:
-//
-//	localhost              A 127.0.0.1 and AAAA ::1, for it and all names below it
-//	127.in-addr.arpa       1.0.0.127.in-addr.arpa has PTR localhost.
-//	1.0.0...0.0.ip6.arpa   the reverse name of ::1 has PTR localhost.
-//	0.in-addr.arpa         empty
-//	255.in-addr.arpa       empty
-//
-// Each zone has an SOA and an NS record. All TTLs are 604800, one week.
-//
-// Search paths turn localhost into names such as localhost.svc.cluster.local.
-// With localhost_prefix on, the default, every name whose first label is
-// localhost has the addresses of localhost too. These queries are counted in
-// coredns_local_localhost_requests_total, which has no labels, and logged at
-// level debug. With off they go to the directives below.
-//
-//	.:1053 {
-//	    local {
-//	        localhost_prefix on
-//	    }
-//	    whoami
-//	}
-//
-// Same as CoreDNS. Differs: names below localhost have its addresses, as RFC
-// 6761 §6.3 requires; names that do not exist are NXDOMAIN; ::1 has a PTR
-// record.
+// Local answers names that must not leave the machine: the local directive. Its reference page
+// is docs/reference/directives/local.md.
 type Local struct {
 	zones  []localZone
 	prefix bool

@@ -15,43 +15,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Loop detects upstreams that send queries back to this server, and stops
-// forwarding to them: the loop directive.
-//
-//	loop
-//
-// A resolv.conf that names the machine's own stub resolver, which in turn
-// forwards to this server, makes each query circulate until a limit is reached.
-// loop sends each upstream of the server block's forwards a query of type HINFO
-// for a random name in the block's zone: when the server starts or reloads, and
-// when an upstream is new. If that query arrives at this server, the upstream
-// leads back to it. forward then excludes the upstream, and loop logs this and
-// sets a metric:
-//
-//	[ERROR] loop: Upstream sends queries back to this server, no longer forwarding to it upstream=127.0.0.53:53 zone=. server=dns://:53
-//
-// To repair it, give forward the address of a server that does not forward to
-// this one; a resolv.conf must not name the machine's own stub resolver.
-//
-// The server continues to run, and /ready does not change. The other upstreams
-// are used; if there are none, queries that would be forwarded get SERVFAIL.
-// loop probes an excluded upstream once a minute, and forward uses it again
-// when the probe does not come back. A new upstream that does not answer is
-// probed for 30 seconds.
-//
-// The names contain 128 random bits and are used for one probe each, for half a
-// minute at most, so clients cannot fake a loop.
-//
-// Metric: seamark_loop_detected{server,zone,to} is 1 while the upstream to is
-// excluded.
-//
-//	.:1053 {
-//	    loop
-//	    forward . 192.0.2.53
-//	}
-//
-// Differs from CoreDNS: the process does not exit, and each upstream is probed
-// on its own.
+// Loop detects upstreams that send queries back to this server, and stops forwarding to them:
+// the loop directive. Its reference page is docs/reference/directives/loop.md.
 type Loop struct {
 	zones    []wire.Name
 	forwards []forwarder

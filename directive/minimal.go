@@ -7,23 +7,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Minimal removes the records that an answer does not need from replies: the
-// minimal directive.
-//
-//	minimal
-//
-// Use it for smaller replies. A NOERROR reply with records in its answer
-// section loses its authority and additional sections. Replies without an
-// answer, referrals and errors keep them: clients need these records to cache
-// the reply or to ask the next server. minimal takes no arguments and no
-// options.
-//
-//	.:1053 {
-//	    minimal
-//	    whoami
-//	}
-//
-// Same as CoreDNS.
+// Minimal removes the records that an answer does not need from replies: the minimal
+// directive. Its reference page is docs/reference/directives/minimal.md.
 type Minimal struct{}
 
 // SetupMinimal sets up the minimal directive.

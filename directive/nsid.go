@@ -11,20 +11,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// NSID identifies the server to clients that request it: the nsid directive.
-//
-//	nsid [DATA]
-//
-// Use it to find out which of several servers answered a query. A query with
-// the EDNS option NSID (RFC 5001; dig +nsid) gets DATA in the option of the
-// reply. The default is the machine's host name. Several words become one text.
-//
-//	.:1053 {
-//	    nsid "zone a, rack 3"
-//	    whoami
-//	}
-//
-// Same as CoreDNS.
+// NSID identifies the server to clients that request it: the nsid directive. Its reference
+// page is docs/reference/directives/nsid.md.
 type NSID struct{ data []byte }
 
 // SetupNSID sets up the nsid directive.

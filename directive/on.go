@@ -21,46 +21,8 @@ const (
 	backgroundTimeout = 2 * time.Second
 )
 
-// SetupOn sets up the on directive, which runs commands when the server starts or stops.
-//
-//	on EVENT COMMAND [ARGS...] [&]
-//
-// EVENT is one of
-//
-//	startup    the server block has started, first or by a reload, and does not answer yet
-//	shutdown   the process has received a signal to stop, and still answers queries
-//	certrenew  never: CoreDNS does not have this event either
-//
-// You can give on several times. The commands of startup run one after the other, in the
-// order of the Corefile. The commands of shutdown run at the same time, and during
-// lameduck.
-//
-// The server waits for the command, at most 30 seconds at a start and 10 seconds at a
-// shutdown. Then it kills the command and all processes of its process group. If a command
-// of startup cannot be run, fails or is killed, the start fails; a reload fails, and the old
-// configuration stays in use. Failures at a shutdown are logged.
-//
-// With & as the last word the server does not wait. A failure of the command is logged.
-// When a reload or the end of the server ends its server block, the command's process group
-// gets SIGTERM, and SIGKILL after two seconds. A command of shutdown with & continues
-// when the server has ended, unless its container ends too.
-//
-// There is no shell. The rest of the line is split into words as a shell does: single
-// quotes, double quotes and backslashes work, and a # begins a comment; variables and
-// patterns have no meaning. The Corefile removes its own double quotes before that: write
-// sh -c 'echo started', with single quotes. COMMAND is a path, or is searched in
-// PATH. The command reads nothing from its standard input, and shares the server's
-// standard output, standard error and environment.
-//
-//	.:1053 {
-//	    on startup echo 'the server starts'
-//	    on shutdown echo 'the server stops' &
-//	    whoami
-//	}
-//
-// Same as CoreDNS: syntax, events and quoting. Differs: CoreDNS logs a command of startup
-// that fails, and continues; it waits for commands without a limit, and does not end commands
-// in the background.
+// SetupOn sets up the on directive, which runs commands when the server starts or stops. Its
+// reference page is docs/reference/directives/on.md.
 func SetupOn(b *config.Block, uses []corefile.Directive) error {
 	var errs []error
 	for _, d := range uses {

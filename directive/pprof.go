@@ -13,35 +13,8 @@ import (
 	"github.com/seamark/seamark/observe/web"
 )
 
-// Pprof serves profiles of the process over HTTP: the pprof directive.
-//
-//	pprof [ADDRESS] {
-//	    block [RATE]
-//	}
-//
-// GET /debug/pprof/ at ADDRESS, localhost:6053 by default, lists the profiles
-// of the Go runtime (heap, goroutine, allocs, block and others) in the format
-// of go tool pprof. /debug/pprof/profile?seconds=30 is a CPU profile,
-// /debug/pprof/trace?seconds=1 an execution trace.
-//
-//	go tool pprof http://localhost:6053/debug/pprof/heap
-//
-// block turns on the block profile, which records where goroutines wait: one
-// sample for each RATE nanoseconds of waiting. The default for RATE is 1, which
-// records every wait and slows the server down.
-//
-// Leave ADDRESS on localhost: a client that reaches it can read much of the
-// process's state and make it work. The ADDRESS stays open over reloads, and
-// other directives may share it.
-//
-//	.:1053 {
-//	    pprof localhost:0 {
-//	        block 1000000
-//	    }
-//	    whoami
-//	}
-//
-// Same as CoreDNS.
+// Pprof serves profiles of the process over HTTP: the pprof directive. Its reference page is
+// docs/reference/directives/pprof.md.
 type Pprof struct {
 	addr string
 	rate int // of the block profile; zero turns it off

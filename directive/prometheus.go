@@ -13,69 +13,8 @@ import (
 	"github.com/seamark/seamark/observe/web"
 )
 
-// Prometheus counts queries and serves the server's metrics over HTTP: the
-// prometheus directive.
-//
-//	prometheus [ADDRESS] {
-//	    runtime_metrics
-//	    tls CERT KEY [CA] {
-//	        client_auth nocert|request|require|verify_if_given|require_and_verify
-//	    }
-//	}
-//
-// GET /metrics at ADDRESS, localhost:9153 by default, returns all metrics of
-// the process: in the text format of OpenMetrics 1.0.0 if the client asks for it
-// (Accept), else in the Prometheus text format 0.0.4; with gzip if the client
-// accepts it. docs/reference/metrics.md lists the metrics of all directives.
-// Queries are counted in the server blocks that have the directive:
-//
-//	coredns_dns_requests_total{server, zone, view, proto, family, type}
-//	coredns_dns_do_requests_total{server, view, zone}
-//	coredns_dns_responses_total{server, zone, view, rcode, plugin}
-//	coredns_dns_request_duration_seconds{server, zone, view}
-//	coredns_dns_request_size_bytes{server, zone, view, proto}
-//	coredns_dns_response_size_bytes{server, zone, view, proto}
-//
-// The last three are histograms. The labels are
-//
-//	server  dns:// and the address that received the query
-//	zone    the server block's zone; "dropped" for queries that no server block at
-//	        the address serves, which are refused
-//	view    the server block's view, if it has one
-//	proto   udp or tcp
-//	family  1 for IPv4, 2 for IPv6
-//	type    the query type, or other
-//	plugin  the directive that answered
-//
-// Other metrics are coredns_build_info, coredns_panics_total,
-// coredns_plugin_enabled{server, zone, view, name} for each directive that
-// handles or observes queries, and the metrics of the Go runtime and the
-// operating system: go_*, process_*.
-//
-// runtime_metrics adds all metrics of Go's runtime/metrics package,
-// several hundred series: go_sched_latencies_seconds and others. The sums of these
-// histograms are estimates.
-//
-// tls serves HTTPS instead of HTTP with this certificate and key. With a CA,
-// clients must present a certificate signed by it. client_auth changes that:
-// nocert requests no certificate, request and require do not verify the signature, and
-// verify_if_given accepts clients without a certificate. The files are read again
-// as clients connect, so you can renew certificates while the server runs. A
-// missing file is an error of the Corefile.
-//
-//	.:1053 {
-//	    prometheus 127.0.0.1:0 {
-//	        runtime_metrics
-//	    }
-//	    whoami
-//	}
-//
-// Several server blocks may use the same ADDRESS; every address serves the
-// metrics of all blocks. health and ready may share it unless it uses tls. It
-// stays open over reloads, and counters keep their values.
-//
-// Same as CoreDNS: names, labels and buckets. Differs: coredns_plugin_enabled
-// does not list directives that handle no queries, such as bind.
+// Prometheus counts queries and serves the server's metrics over HTTP: the prometheus
+// directive. Its reference page is docs/reference/directives/prometheus.md.
 type Prometheus struct {
 	addr    string
 	tls     web.TLS

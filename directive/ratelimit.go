@@ -15,56 +15,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// RateLimit limits the UDP replies to each client network: the ratelimit
-// directive.
-//
-//	ratelimit RATE {
-//	    slip N
-//	    ipv4_prefix LENGTH
-//	    ipv6_prefix LENGTH
-//	    exempt SOURCES...
-//	    table_size N
-//	    report_only
-//	}
-//
-// An attacker who forges the source address of queries makes the server send
-// replies to a victim, and one client that sends too many queries takes time
-// from the others. ratelimit allows each network RATE replies per second (1 to
-// 100000), and as many at once after a second without queries. It drops further
-// queries before any other handler works on them. TCP clients have proved their
-// address and are not limited.
-//
-//   - slip: one of N queries above the limit, chosen at random, gets an empty
-//     reply with the TC flag instead, so that a real client in the network can
-//     repeat it over TCP. The default is 2, 1 answers all of them so, and 0 none.
-//     The largest N is 100.
-//   - ipv4_prefix, ipv6_prefix: the length of a network's prefix. The defaults
-//     are 24 and 56. In a cluster, where the pods of a node share such a network,
-//     use 32 and 128 to limit each pod.
-//   - exempt: IP addresses and CIDRs that are not limited.
-//   - table_size: how many networks the server remembers, 65536 by default, at 8
-//     bytes each (1024 to 16777216). When more are active it forgets the
-//     ones that have used least of their limit.
-//   - report_only: count queries above the limit, and answer them.
-//
-// Server blocks have limits of their own. A reload restores the full limits.
-//
-// Metrics, by server, zone and view; action is dropped, truncated or reported:
-//
-//	seamark_ratelimit_queries_total{action}
-//
-// This server sends at most 200 replies per second to each pod:
-//
-//	.:1053 {
-//	    ratelimit 200 {
-//	        ipv4_prefix 32
-//	        ipv6_prefix 128
-//	        exempt 127.0.0.0/8 ::1
-//	    }
-//	    whoami
-//	}
-//
-// Ours: CoreDNS has external plugins for this. The defaults are BIND's.
+// RateLimit limits the UDP replies to each client network: the ratelimit directive. Its
+// reference page is docs/reference/directives/ratelimit.md.
 type RateLimit struct {
 	interval       time.Duration // between two replies
 	slip           int

@@ -13,38 +13,8 @@ import (
 	"github.com/seamark/seamark/observe/web"
 )
 
-// Ready reports over HTTP whether the server can answer queries: the ready
-// directive.
-//
-//	ready [ADDRESS] {
-//	    monitor until-ready|continuously
-//	}
-//
-// Use ready for readiness probes. GET /ready at ADDRESS, :8181 by default,
-// returns 200 and OK when every directive of the server block is ready;
-// kubernetes is ready once it has received the cluster's objects. Until then it
-// returns 503 and the names of the directives that are not ready, separated by
-// commas. :8181 means every address of the machine, where the kubelet finds it;
-// give an IP address to listen on no other.
-//
-// monitor selects whether readiness can end. With until-ready, the default, a
-// directive that was ready once stays ready: an unreachable API server must not
-// remove all DNS servers from their Service. With continuously each request
-// checks every directive. A reload starts over in both modes.
-//
-//	.:1053 {
-//	    ready 127.0.0.1:0 {
-//	        monitor continuously
-//	    }
-//	    whoami
-//	}
-//
-// Several server blocks may use the same ADDRESS: it returns 200 when all of
-// them are ready. health and prometheus may share it. It stays open over
-// reloads.
-//
-// Same as CoreDNS. Differs: during a shutdown the address stays open, and
-// returns 200 as long as the server answers queries.
+// Ready reports over HTTP whether the server can answer queries: the ready directive. Its
+// reference page is docs/reference/directives/ready.md.
 type Ready struct {
 	addr    string
 	monitor string

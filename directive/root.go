@@ -15,26 +15,8 @@ type Root string
 // Root returns the directory.
 func (r Root) Root() string { return string(r) }
 
-// SetupRoot sets up the root directive, which sets the directory of relative
-// file names.
-//
-//	root PATH
-//
-// Relative names of zone files, hosts files, certificates and other files in
-// the server block are relative to the directory PATH. Without root they are
-// relative to the server's working directory, as is PATH itself. If PATH does
-// not exist the server logs a warning and continues, because it may be created
-// later; seamark check reports it as an error.
-//
-// Both zones are read from files in the directory zones:
-//
-//	.:1053 {
-//	    root zones
-//	    file db.example.org example.org
-//	    file db.example.net example.net
-//	}
-//
-// Same as CoreDNS. Differs: a PATH that is not a directory is an error.
+// SetupRoot sets up the root directive, which sets the directory of relative file names. Its
+// reference page is docs/reference/directives/root.md.
 func SetupRoot(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	if err := errors.Join(config.Once(uses), d.Arity(1, 1), d.Options()); err != nil {

@@ -13,65 +13,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// SkyDNSMetrics counts queries under the metric names of SkyDNS and kube-dns:
-// the skydns_metrics directive.
-//
-//	skydns_metrics ADDRESS [PATH] {
-//	    namespace NAME
-//	    subsystem NAME
-//	}
-//
-// Use it to keep dashboards and alerts that were made for SkyDNS or kube-dns.
-// GET PATH at ADDRESS returns all metrics of the process in the formats of
-// prometheus, go_* and process_* included. The default for PATH is /metrics.
-// Queries are counted in the server blocks that have the directive:
-//
-//	skydns_skydns_dns_request_count_total{system}
-//	skydns_skydns_dns_request_duration_seconds{system}
-//	skydns_skydns_dns_response_size_bytes{system}
-//	skydns_skydns_dns_error_count_total{system, cause}
-//	skydns_skydns_dns_cachemiss_count_total{cache}
-//
-// namespace and subsystem set the first and the second part of the names,
-// skydns by default. NAME has letters, digits and _, and does not begin with a
-// digit. The second and third metric are histograms. All series exist before
-// the first query.
-//
-// system is where the answer came from:
-//
-//   - auth: this server's own data, or no directive;
-//   - reverse: the same, for names below in-addr.arpa and ip6.arpa;
-//   - cache: cache;
-//   - stub: the upstreams of a forward whose FROM is not the root;
-//   - recursive: the upstreams of any other forward.
-//
-// A query that waited for the answer to an equal query counts like that one. An
-// answer that a directive assembles from replies to sub-queries, such as one
-// for the target of an alias, counts as the directive's own.
-//
-// cause is nxdomain, nodata (NOERROR without an answer), refused, servfail,
-// truncated (the answer did not fit over UDP) or overflow (it did not fit over
-// TCP).
-//
-// cache is response or signature. response counts forwarded queries in server
-// blocks that have a cache. signature is always 0: the signatures of dnssec are
-// not counted here.
-//
-//	.:1053 {
-//	    skydns_metrics 127.0.0.1:0 {
-//	        namespace kubedns
-//	    }
-//	    whoami
-//	}
-//
-// Several server blocks may use the same ADDRESS, and other directives may
-// share it. Blocks with the same metric names count together. The ADDRESS stays
-// open over reloads, and counters keep their values.
-//
-// Ours: CoreDNS has no such directive. Same as SkyDNS: names, labels and
-// buckets. Differs: every series exists from the start, answers from this
-// server's own data are not cache misses, and queries without a reply have
-// neither duration nor size.
+// SkyDNSMetrics counts queries under the metric names of SkyDNS and kube-dns: the
+// skydns_metrics directive. Its reference page is docs/reference/directives/skydns_metrics.md.
 type SkyDNSMetrics struct {
 	addr, path           string
 	namespace, subsystem string

@@ -17,53 +17,8 @@ import (
 	"github.com/seamark/seamark/sys/watch"
 )
 
-// TLS sets the certificate of encrypted listeners: the tls directive.
-//
-//	tls CERT KEY [CA] {
-//	    client_auth nocert|request|require|verify_if_given|require_and_verify
-//	    keylog FILE
-//	}
-//
-// Give CERT and KEY, files in PEM format, to server blocks with a key of the scheme
-// tls://: DNS over TLS (RFC 7858), at port 853 by default. The schemes https://,
-// https3://, grpc:// and quic:// use them, too: see https, https3, grpc_server and quic. CERT may also have the
-// intermediate certificates. TLS 1.2 and 1.3 are served. The directive has no effect on
-// dns://, and a server block may have both:
-//
-//	tls://.:8853 dns://.:1053 {
-//	    tls cert.pem key.pem
-//	    whoami
-//	}
-//
-// client_auth is the policy for certificates of clients: nocert, the default, requests
-// none; request and require do not verify them; verify_if_given and require_and_verify
-// verify them with the authorities in CA.
-//
-// keylog appends the secrets of each connection to FILE, with which Wireshark can
-// decrypt captured packets. Use it to debug only.
-//
-// You can renew certificates while the server runs, as cert-manager does: it watches the
-// files, and new connections use the new pair. Open connections continue. If the new files
-// cannot be used, for instance since the key belongs to another certificate, the server
-// logs the reason and keeps the old pair. Files that are unusable at the start are an error
-// of the Corefile. The metric seamark_tls_certificate_expiry_seconds{file} is the time at
-// which the certificate in use expires, in seconds since 1970:
-//
-//	seamark_tls_certificate_expiry_seconds - time() < 7 * 86400
-//
-// is an alert for the last week. Server blocks that listen on the same address must
-// have the same tls directive.
-//
-// Connections have the limits and timeouts of TCP: see timeouts. A
-// client that does not complete the handshake within the read timeout is disconnected, and
-// at most 2,000 connections are open for each address: a further one replaces the
-// connection that has been idle longest. Clients may resume sessions, send many queries at once, and
-// receive the replies out of order. Replies to padded queries are padded to multiples of
-// 468 bytes (RFC 8467), and those to queries with the option keepalive have the idle
-// timeout (RFC 7828).
-//
-// Differs from CoreDNS: it requires a restart for new certificates. The form with acme,
-// which requests a certificate, is not supported.
+// TLS sets the certificate of encrypted listeners: the tls directive. Its reference page is
+// docs/reference/directives/tls.md.
 type TLS struct {
 	files  tlsFiles
 	loaded *certificates // set when the plan starts

@@ -14,71 +14,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// View restricts a server block to some queries: the view directive.
-//
-//	view NAME {
-//	    expr EXPRESSION
-//	}
-//
-// Use it to give clients different answers. Several server blocks may have the
-// same zone if each but the last has a view. A query goes to the first of them,
-// from top to bottom of the Corefile, whose EXPRESSION is true. A block without
-// a view accepts every remaining query, so it must be the last. If no block
-// accepts the query, it goes to the block of the next shorter zone, and is
-// refused if there is none. NAME is the view label of metrics and the metadata
-// value view/name. Blocks with the same zone and address must have different
-// names.
-//
-// If you give expr several times, all expressions must be true. EXPRESSION is
-// the rest of the line, in the language of
-// https://expr-lang.org/docs/language-definition, with these functions:
-//
-//	bufsize()              size of the largest reply that the client accepts, in bytes
-//	class()                'IN'
-//	client_ip()            the client's address: '10.0.0.1', 'fd00::1'
-//	do()                   true if the client requests DNSSEC records
-//	id()                   the query's ID
-//	incidr(IP, CIDR)       true if the address is in the prefix: '10.0.0.0/8'
-//	metadata(KEY)          a metadata value, '' if there is none
-//	name()                 the name, in lower case and with its final dot
-//	opcode()               0 for a query
-//	port()                 the client's port: '53012'
-//	proto()                'udp' or 'tcp'
-//	server_ip()            the address that received the query
-//	server_port()          the port that received the query: '53'
-//	size()                 the query's size in bytes
-//	type()                 'A', 'AAAA', 'TYPE65280'
-//
-// The expression is evaluated for the query as received, before any directive
-// of the block changes it. Sub-queries, such as one for the target of a CNAME,
-// are evaluated on their own, with the client's address.
-//
-// Write strings in single quotes or in backquotes. A backslash between
-// backquotes is an ordinary character. The Corefile uses double quotes itself,
-// and # begins a comment there. It is an error of the Corefile if an EXPRESSION
-// is not a condition, or has an unknown name, an argument of the wrong type, or
-// an invalid constant address, prefix or regular expression. An expression that
-// cannot be evaluated for a query counts as false. The server logs this at most
-// once a minute for each view, and counts it:
-//
-//	seamark_view_failures_total{view}
-//
-// This server has one answer for the office and another for everyone else:
-//
-//	example.org:1053 {
-//	    view office {
-//	        expr incidr(client_ip(), '10.1.0.0/16') || incidr(client_ip(), 'fd00:1::/32')
-//	        expr name() matches `^[a-z]+\.example\.org\.$`
-//	    }
-//	    whoami
-//	}
-//	example.org:1053 {
-//	    log
-//	    whoami
-//	}
-//
-// Same as CoreDNS. Differs: types and constant arguments are checked when the
-// Corefile is read.
+// View restricts a server block to some queries: the view directive. Its reference page is
+// docs/reference/directives/view.md.
 type View struct {
 	name       string
 	conditions []*expression.Expression

@@ -7,23 +7,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Whoami answers every query with the client's address and port: the whoami
-// directive.
-//
-//	whoami
-//
-// It takes no arguments and no options, and answers every name and type, so the
-// directives below it receive no queries. The answer section is empty. The
-// additional section has the client's address as an A or AAAA record of the
-// query name, and its port as an SRV record of that name prefixed with _udp or
-// _tcp. Both have a TTL of 0. The answer is authoritative.
-//
-//	.:1053 {
-//	    whoami
-//	}
-//
-// Same as CoreDNS. Differs: the SRV record is omitted if its name would be
-// longer than 255 bytes.
+// Whoami answers every query with the client's address and port: the whoami directive. Its
+// reference page is docs/reference/directives/whoami.md.
 type Whoami struct{}
 
 // SetupWhoami sets up the whoami directive.

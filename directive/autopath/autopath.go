@@ -15,84 +15,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An AutoPath follows the search path of the client's resolver on the server: the
-// autopath directive.
-//
-//	autopath [ZONE...] RESOLV-CONF
-//	autopath [ZONE...] @kubernetes
-//	autopath [ZONE...] @query [SEARCH...]
-//
-// Use it to reduce the number of queries and the latency of lookups of external
-// names. To look up www.example.com, a pod's resolver first queries
-// www.example.com.NS.svc.cluster.local, then four or more other names that do not
-// exist, and www.example.com last, each for A and AAAA. This directive queries
-// those names itself when the first query arrives, and answers with a CNAME to
-// the name that exists and its addresses:
-//
-//	www.example.com.shop.svc.cluster.local. 5  IN CNAME www.example.com.
-//	www.example.com.                        60 IN A     192.0.2.80
-//
-// With three search domains, a lookup takes 2 queries instead of 8, and one round
-// trip instead of four. You can write autopath once in a server block. It applies
-// to names in its ZONEs, by default those of the block.
-//
-// The search continues only if a name does not exist (NXDOMAIN for A and for
-// AAAA). Each name of the path is queried for both types, so a client's two
-// queries have the same outcome. The sub-queries pass through the whole server,
-// so acl, view, rewrite and cache apply to them as to queries of the client. If
-// the response code of a sub-query is neither NXDOMAIN nor NOERROR, or the search
-// takes longer than four seconds, the reply is the ordinary one and the client
-// continues the search itself. Add cache to the server block to avoid repeated
-// queries.
-//
-// RESOLV-CONF is a file with the search path in the format of resolv.conf(5). It
-// is read when the server starts or reloads.
-//
-// @kubernetes requires the kubernetes directive with the option pods verified in
-// the same server block. The search path is that of the client's pod, found by
-// the client address: NS.svc.ZONE, svc.ZONE, ZONE, and the search path in
-// /etc/resolv.conf of the server, which should be the same as on the clients'
-// nodes. Addresses of nodes, and addresses that several pods share, have no
-// search path.
-//
-// @query does not require pods, so it needs no memory and no watch for them. It
-// takes the search path from the query: a name with at least two labels before
-// NS.svc.ZONE, where NS is a namespace without a Service of that name. SEARCH
-// lists the domains after ZONE in the pods' search path: those in
-// /etc/resolv.conf of the nodes. Use @query also if clients are behind a cache on
-// their node, which hides their addresses. @query answers only with the last name
-// of the search, the name without a suffix. If the name exists under another
-// domain of the path, the client finds it there itself. List every domain: if a
-// name exists both under a domain that is not listed and without a suffix, the
-// client gets the latter.
-//
-// A query does not show which step of the search it is. A pod that looks up
-// www.example.com.NS, where NS is a namespace, queries
-// www.example.com.NS.svc.cluster.local in its second step, as a pod in NS that
-// looks up www.example.com does in its first. So @query ignores namespaces whose
-// name is also a top-level domain (app, dev): to find out, it queries the name of
-// the namespace as a single label. Two cases remain. Names such as
-// www.example.com.payments, which do not exist, are found without their last
-// label. So are names that a client looks up with NS.svc.cluster.local at the end
-// or with a search path other than the default. The other two forms, as in
-// CoreDNS, have the same limitation for the client's own namespace.
-//
-//	.:1053 {
-//	    autopath @query corp.example
-//	    kubernetes cluster.local {
-//	        manifests examples
-//	    }
-//	    whoami
-//	}
-//
-// Metrics: coredns_autopath_success_total{server} counts the queries answered by
-// autopath, seamark_autopath_saved_queries_total{server} the queries that clients
-// no longer need to send.
-//
-// Same as CoreDNS: RESOLV-CONF and @kubernetes. Differs: only A and AAAA; both
-// types have the same outcome; if a name of the path fails, the reply is the
-// ordinary one; pods that share an address have no search path; acl and view
-// apply to every name. Ours: @query.
+// An AutoPath follows the search path of the client's resolver on the server: the autopath
+// directive. Its reference page is docs/reference/directives/autopath.md.
 type AutoPath struct {
 	zones      config.Fallthrough
 	source     string      // "@kubernetes", "@query", or a file

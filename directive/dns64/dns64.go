@@ -16,49 +16,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A DNS64 synthesizes AAAA records from A records: the dns64 directive.
-//
-//	dns64 [PREFIX] {
-//	    prefix PREFIX      # the prefix of the AAAA records; 64:ff9b::/96
-//	    translate_all      # translate names that have AAAA records too
-//	    allow_ipv4         # translate for IPv4 clients too
-//	}
-//
-// Use it if your clients have only IPv6 and reach IPv4 servers through NAT64. You
-// can write it once in a server block. PREFIX has a length of 32, 40, 48, 56, 64
-// or 96, and its bits 64 to 71 are zero (RFC 6052 §2.2).
-//
-// If an IPv6 client queries the AAAA records of a name that has none, the answer
-// contains one AAAA record for each A record of the name, with the IPv4 address
-// inside PREFIX. CNAME records stay in the answer. The TTL is the A record's,
-// limited to the TTL of the SOA record in the negative answer, or to 600 seconds if
-// there is no SOA record.
-//
-// AAAA records in ::ffff:0:0/96 do not count, and are removed from answers that
-// have other AAAA records. NXDOMAIN stays NXDOMAIN. If the AAAA query failed with
-// another error, the A records decide (RFC 6147 §5.1.2). Answers to clients that
-// validate themselves (DO and CD set) are not changed.
-//
-// The reverse name of an address in PREFIX is a CNAME to the reverse name of the
-// IPv4 address (RFC 6147 §5.3.1).
-//
-// With translate_all, the AAAA records of a name that has A records are always
-// replaced.
-//
-//	.:1053 {
-//	    dns64 64:ff9b::/96
-//	    whoami
-//	}
-//
-// AAAA queries that may be translated are parked, and answered outside the
-// goroutine that reads from the socket.
-//
-// Metrics: coredns_dns64_requests_translated_total{server} counts the synthesized
-// replies.
-//
-// Same as CoreDNS: syntax, defaults. Differs: AAAA records in ::ffff:0:0/96 do
-// not count; queries with DO and CD are not translated; translate_all keeps the
-// AAAA records of names without A records. Ours: reverse names.
+// A DNS64 synthesizes AAAA records from A records: the dns64 directive. Its reference page is
+// docs/reference/directives/dns64.md.
 type DNS64 struct {
 	prefix       netip.Prefix
 	all, ipv4    bool

@@ -22,46 +22,8 @@ import (
 	"github.com/seamark/seamark/zone"
 )
 
-// An Auto answers from the zone files of a directory: the auto directive.
-//
-//	auto [ZONES...] {
-//	    directory DIR [REGEXP ORIGIN_TEMPLATE]
-//	    reload DURATION
-//	}
-//
-// directory names the directory. Each file in it, or in a directory below it, whose name
-// matches REGEXP is a zone file. ORIGIN_TEMPLATE is the name of its zone, in which {1} is
-// the first group of REGEXP, {2} the second, and so on. The default is db\.(.*) {1}: the
-// file db.example.org has the zone example.org. REGEXP is not anchored: use ^ and $ to
-// match complete file names. A relative DIR is relative to the directory of the
-// directive root. Names that begin with two dots are skipped: they are the copies of a
-// mounted ConfigMap's files.
-//
-// auto answers queries for names in ZONES; the default is the server block's zones. A
-// query for a name in ZONES that no file has the zone of goes to the next directive.
-//
-// reload sets how often the directory and its files are checked for changes: the default
-// is 1m, and 0 turns it off. Unless it is 0, they are watched as well. The zone of a new
-// file is served, that of a removed file is not served any more, and that of a changed
-// file is replaced as described for the directive file. A file that cannot be read is
-// logged, and its zone is not served until it can; other zones are not affected. If
-// several files have the same zone, the first in the order of their paths is served. A
-// DIR that does not exist is a warning, and its files are served when it appears.
-//
-// upstream is accepted for compatibility and has no effect.
-//
-// With the directive transfer other servers can copy the zones. The signed zone files of the
-// directive sign are db.ZONE.signed: serve them with ^db\.(.*)\.signed$ {1}.
-//
-//	example.org:1053 {
-//	    auto {
-//	        directory zones ^db\.(.*)$ {1}
-//	        reload 45s
-//	    }
-//	}
-//
-// Same as CoreDNS: syntax and options. Differs: the answers are those of the directive
-// file; changes take effect at once; auto can be used several times in a server block.
+// An Auto answers from the zone files of a directory: the auto directive. Its reference page
+// is docs/reference/directives/auto.md.
 type Auto struct {
 	origins []wire.Name
 	dir     *directory

@@ -21,86 +21,8 @@ import (
 	"github.com/seamark/seamark/zone"
 )
 
-// A File answers authoritatively from zone files: the file directive.
-//
-//	file DBFILE [ZONES...] {
-//	    reload DURATION
-//	    reload_by_mtime
-//	    fallthrough [ZONES...]
-//	}
-//
-// Name the zone file in DBFILE, in the master file format of RFC 1035 §5. Its
-// records are served for ZONES, or for the zones of the server block if you give
-// none. You can use file several times in a server block, but only once for each
-// zone. A query is answered from the longest zone that contains its name; a query
-// for a name outside all zones goes to the next directive. A relative DBFILE is
-// relative to the directory of the root directive.
-//
-// Write the file as for any other name server:
-//
-//   - $ORIGIN, $TTL, $INCLUDE and $GENERATE work. A relative path after $INCLUDE is
-//     relative to the file that contains it.
-//   - Relative names are completed with the zone until there is an $ORIGIN.
-//   - Write types without a mnemonic as in RFC 3597 (TYPE65280 \# 2 0a0b).
-//   - The file needs a SOA record. If the zone's own name has none, the first SOA
-//     record in the file is served at the zone's name, and a warning is logged.
-//   - Records outside ZONES are ignored with a warning.
-//   - A CNAME record beside other records of the same name is logged as a warning.
-//     All of them are served; the CNAME record answers queries for the types that
-//     the name does not have.
-//
-// Wildcards, empty non-terminals, delegations with glue, and DNAME records work as
-// in RFC 1034, 2308, 4592 and 6672. The addresses of names in MX, SRV, NS, SVCB and
-// HTTPS records are added if they are in the zone. ANY returns all records of the
-// name. AXFR and IXFR are refused unless the server block has the directive transfer.
-//
-// The target of a CNAME record is looked up in the same zone if the zone has the
-// name. Otherwise, and if a server block or a file directive has a longer zone with
-// the target, the server resolves the target as if a client had sent a query for it, so
-// all directives apply. If the server does not serve the target, the CNAME record
-// is the answer, and the client's resolver continues from there. A loop of CNAME
-// or DNAME records is answered with SERVFAIL.
-//
-// If the zone is signed, clients that set DO receive the signatures, and the NSEC or NSEC3
-// records that prove the answer, also with opt-out. NSEC3 needs the NSEC3PARAM record of
-// its chain, SHA-1, and at most 150 iterations. Expired signatures are logged as a warning
-// when the file is read. For a zone that is not signed, see the directive dnssec.
-//
-// reload sets how often the file and the files that it includes are checked for
-// changes: the default is 1m, and 0 turns it off. Unless it is 0, they are watched
-// as well, so that most changes take effect at once. A zone is replaced as a whole
-// when its file has changed and its SOA record has another serial number. With
-// reload_by_mtime the serial number does not matter. Neither does it for a file
-// that was written within two seconds of being read, because it may have been
-// incomplete. If the changed file has an error, the previous zone is served, and
-// the error is logged once:
-//
-//	[ERROR] file: Failed to reload zone file file=zones/db.example.org error="zones/db.example.org:12: bad A A: \"192.0.2.300\""
-//
-// When the server starts or reloads its Corefile, an error in a zone file, or a
-// missing zone file, is an error in the Corefile. seamark check reports it too.
-//
-// fallthrough passes queries for names that do not exist to the next directive:
-// the zones in its ZONES, or all of them if it has none.
-//
-// upstream is accepted for compatibility and has no effect.
-//
-// Metrics: seamark_file_reload_failed_total counts the changed files that could not
-// be read, by file.
-//
-//	example.org:1053 {
-//	    file zones/db.example.org {
-//	        reload 30s
-//	    }
-//	}
-//
-// Same as CoreDNS: syntax and options. Differences: a zone file that is missing
-// when the server starts is an error; a zone can be given once in a server block;
-// only referrals have NS records in the authority section; the TTL of negative
-// answers is limited by the MINIMUM field of the SOA record; $TTL applies to records
-// that $GENERATE makes; changes of files take effect at once; a CNAME loop is
-// SERVFAIL; a CNAME target that the zone does not have is resolved by the server; a
-// SOA record of another name is served at the zone's name; zones signed with NSEC3 work.
+// A File answers authoritatively from zone files: the file directive. Its reference page is
+// docs/reference/directives/file.md.
 type File struct {
 	zones   map[wire.Name]*served
 	origins map[wire.Name]struct{} // the keys of zones

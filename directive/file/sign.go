@@ -14,76 +14,8 @@ import (
 	"github.com/seamark/seamark/zone/signing"
 )
 
-// A Sign signs zone files: the sign directive.
-//
-//	sign DBFILE [ZONES...] {
-//	    key file|directory KEY...
-//	    directory DIR
-//	}
-//
-// Name the zone file without signatures in DBFILE. For each zone of ZONES, sign writes a
-// signed zone file db.ZONE.signed to DIR, which file or auto serves. ZONES defaults to
-// the server block's zones, and DIR to /var/lib/coredns. Relative paths are relative to
-// the directory of the root directive. The server must be allowed to write into DIR.
-//
-// key file names key pairs as dnssec-keygen writes them, each by the path of its files
-// without an extension or with .key or .private. key directory names directories with the
-// key pairs of the zones, in files K<zone>+<algorithm>+<tag>.key and .private. You can
-// give key several times. All keys must have the SEP flag; each signs the whole zone. A
-// zone is signed with the keys of its name, or with all keys if none has its name. The
-// algorithms are ECDSA P-256 and P-384, Ed25519 and RSA. Make a key with:
-//
-//	dnssec-keygen -a ECDSAP256SHA256 -f KSK example.org
-//
-// The keys are read when the server starts and when it reloads its Corefile. The dates in
-// their files have no effect. To replace a key, add the new one, wait until the parent zone
-// has its DS record, and remove the old one.
-//
-// A signed file has the records of the zone, and:
-//
-//   - the DNSKEY, CDNSKEY and CDS records of the keys, the last with SHA-256;
-//   - an NSEC record for each name, with the TTL of negative answers;
-//   - a signature by each key of all records but glue and delegations. It begins between 3
-//     and 21 hours before it is made, and ends 32 to 37 days after;
-//   - the Unix time of signing as serial number, or one more than the serial number before
-//     if that is not less.
-//
-// Such records in DBFILE, and NSEC3, NSEC3PARAM, RRSIG and ZONEMD records, are ignored with
-// a warning.
-//
-// A zone is signed again when DBFILE, a file that it includes, or its keys have changed,
-// when its signatures began six days ago or end in 14 days, and when its signed file has
-// been removed. The files are watched, so that most changes take effect at once. A signed
-// file is replaced as a whole. If signing fails, the old file stays, the reason is logged,
-// and signing is tried again after five minutes:
-//
-//	[ERROR] sign: Failed to sign zone zone=example.org. file=/var/lib/coredns/db.example.org.signed error="open /var/lib/coredns/..db.example.org.signed.new: permission denied"
-//
-// When the server starts without a signed file, or with one whose signatures have expired,
-// it signs the zone before it answers queries; if that fails, it does not start. An error
-// in DBFILE or in a key is an error in the Corefile. A file directive that serves the
-// signed file must be in the same server block, unless the signed file exists. To serve DIR
-// with auto, name the files' zones: directory DIR ^db\.(.*)\.signed$ {1}.
-//
-// Metrics: seamark_sign_failed_total counts the times that a zone could not be signed, by
-// zone. seamark_sign_signature_expiry_seconds is the time at which the signatures of a
-// zone end. Alert when it is near:
-//
-//	seamark_sign_signature_expiry_seconds - time() < 7 * 86400
-//
-//	example.org:1053 {
-//	    root zones
-//	    file db.example.org.signed
-//	    sign db.example.org {
-//	        key file Kexample.org.+013+54969
-//	        directory .
-//	    }
-//	}
-//
-// Same as CoreDNS: syntax, options and the other times. Differs: a zone is signed again 14 days
-// before its signatures end, and not 7; key directory works; no CDS
-// records with SHA-1 (RFC 8624); changes of DBFILE take effect at once; a zone without a
-// key, and keys of other zones, are errors; file does not have to wait for the signed file.
+// A Sign signs zone files: the sign directive. Its reference page is
+// docs/reference/directives/sign.md.
 type Sign struct{ tasks []*signTask }
 
 // A signTask is one zone of a sign directive.

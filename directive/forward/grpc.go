@@ -18,56 +18,8 @@ import (
 	"github.com/seamark/seamark/wire/grpcmessage"
 )
 
-// SetupGRPC sets up the grpc directive, which sends queries to other servers over gRPC.
-//
-//	grpc FROM TO... {
-//	    except ZONES...
-//	    tls [CERT KEY] [CA]
-//	    tls_servername NAME
-//	    policy random|round_robin|sequential
-//	    fallthrough [ZONES...]
-//	}
-//
-// Use it for upstreams with CoreDNS's gRPC service, as server blocks with a key of the
-// scheme grpc:// have it. FROM is the zone whose names are forwarded, or a CIDR for its
-// reverse zones. Each TO is one or more upstreams; up to 15 in all:
-//
-//   - an address: IP, IP:PORT or [IPv6]:PORT; the default port is 53;
-//   - unix:///PATH for a Unix domain socket;
-//   - a file such as /etc/resolv.conf, or a host name, as in forward.
-//
-// The options:
-//
-//   - except: zones within FROM whose names are not forwarded.
-//   - tls: use TLS, with the client certificate and key, and the CA to verify upstreams
-//     with instead of the system's. Without tls and tls_servername there is no encryption.
-//   - tls_servername: use TLS, with this name in the upstreams' certificates.
-//   - policy: the upstream to query first: a random one (the default), each in turn, or the
-//     first in the file.
-//   - fallthrough: pass a query to the next directive if the answer is NXDOMAIN or no
-//     upstream has answered; with ZONES only for names in these zones. The directive forward
-//     is before grpc: except FROM from it.
-//
-// Everything else is as in forward, with its default values: another upstream is queried
-// when one is slow or fails, upstreams that fail are checked, equal queries are sent once,
-// and replies are validated.
-//
-// Metrics, by to, the upstream: coredns_grpc_requests_total{to},
-// coredns_grpc_responses_total{to,rcode}, coredns_grpc_request_duration_seconds{to}, and
-// the metrics of forward that begin with seamark_forward.
-//
-//	.:1053 {
-//	    grpc example.org 10.0.0.10:443 10.0.0.11:443 {
-//	        tls_servername dns.example.org
-//	    }
-//	    forward . /etc/resolv.conf {
-//	        except example.org
-//	    }
-//	}
-//
-// Same as CoreDNS: syntax and defaults, and NXDOMAIN for a gRPC status NOT_FOUND. Different: a
-// TO may be a host name; health checks; clients get SERVFAIL instead of FORMERR for an
-// invalid reply.
+// SetupGRPC sets up the grpc directive, which sends queries to other servers over gRPC. Its
+// reference page is docs/reference/directives/grpc.md.
 func SetupGRPC(b *config.Block, uses []corefile.Directive) error {
 	return errors.Join(config.Once(uses), setupWith(b, uses, (*Forward).parseGRPC))
 }

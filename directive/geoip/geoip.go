@@ -13,67 +13,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// GeoIP looks up the location and the network of clients in a database: the geoip
-// directive.
-//
-//	geoip DBFILE {
-//	    edns-subnet
-//	}
-//
-// DBFILE is a file in MaxMind's format (.mmdb) whose type contains City, Country or
-// Enterprise, or ASN or ISP: GeoLite2-City, DBIP-ASN-Lite. Its path is relative to the
-// directory of the directive root. The values are metadata of queries, so the server block
-// needs the directive metadata, too. The values of a City, Country or Enterprise database are
-//
-//	geoip/city/name                     Cambridge; all names are in English
-//	geoip/country/code                  GB, of ISO 3166-1
-//	geoip/country/name                  United Kingdom
-//	geoip/country/is_in_european_union  true or false
-//	geoip/continent/code                AF, AN, AS, EU, NA, OC or SA
-//	geoip/continent/name                Europe
-//	geoip/latitude                      52.2242
-//	geoip/longitude                     0.1315
-//	geoip/timezone                      Europe/London
-//	geoip/postalcode                    CB4
-//	geoip/subdivisions/code             ENG,CAM: of ISO 3166-2, the largest first
-//
-// and the values of an ASN or ISP database
-//
-//	geoip/asn/number  396982
-//	geoip/asn/org     GOOGLE-CLOUD-PLATFORM
-//
-// A value that the database does not have for an address is an empty string, "false" or
-// "0". You can give geoip several times; each value comes from the first database of its
-// type. A value is looked up when a directive uses it. See the directive metadata for the
-// directives that can.
-//
-// With edns-subnet the address comes from the query's EDNS Client Subnet option (RFC
-// 7871), if it has one with a valid address and a prefix length other than 0. A client can
-// send any address there.
-//
-// The database is read into memory, and not mapped: a program that writes into a mapped file
-// could end the server. A file of 92 MB takes 92 MB of resident memory, and twice as much for a
-// moment when it is read again, which happens when it has changed. A new file that is not
-// valid is logged, and the old database stays in use.
-//
-// Clients in France get other answers than the rest:
-//
-//	example.org:1053 {
-//	    metadata
-//	    geoip city.mmdb {
-//	        edns-subnet
-//	    }
-//	    view france {
-//	        expr metadata('geoip/country/code') == 'FR'
-//	    }
-//	    whoami
-//	}
-//	example.org:1053 {
-//	    whoami
-//	}
-//
-// Same as CoreDNS: syntax and values. Differs: CoreDNS has one database in a server block,
-// and does not read it again; with edns-subnet it looks up 0.0.0.0 for a prefix length of 0.
+// GeoIP looks up the location and the network of clients in a database: the geoip directive.
+// Its reference page is docs/reference/directives/geoip.md.
 type GeoIP struct {
 	path   string
 	subnet bool

@@ -21,82 +21,8 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// A use applies kube-dns's ConfigMap, and every change of it: the kubedns_config
-// directive.
-//
-//	kubedns_config NAMESPACE/NAME|DIR {
-//	    default TO...|none
-//	    join_upstreams
-//	    resolver IP[:PORT]...
-//	    period DURATION
-//	    endpoint URL
-//	    tls CERT KEY CA
-//	    kubeconfig FILE [CONTEXT]
-//	    manifests DIR
-//	    OPTION...            # of forward: policy, max_concurrent, force_tcp ...
-//	}
-//
-// Use kubedns_config to keep the ConfigMap of a kube-dns installation. It expands to
-// other directives of its server block: one forward for each of the stubDomains, one
-// for the upstreamNameservers, and federation. The argument is a ConfigMap in the
-// cluster, or a directory that starts with / or . and in which the ConfigMap is
-// mounted: each file is a key.
-//
-//	stubDomains           {"acme.example": ["10.0.0.10", "[fd00::1]:53", "ns.acme.example"]}
-//	upstreamNameservers   ["8.8.8.8", "8.8.4.4:53"], at most three
-//	federations           name=domain,name2=domain2
-//
-// A stub domain takes precedence over every forward whose zone contains it, and is
-// exempt from the local zones of screen. Within the zones of kubernetes, names that
-// the cluster does not have fall through to the servers of the stub domain. The
-// server uses the first 15 servers of a stub domain. upstreamNameservers take
-// precedence over every other forward of the root zone. If there are none, the server
-// uses the block's forward of the root zone, or else the upstreams of default.
-// federations apply to blocks whose kubernetes directive watches endpoints, in
-// addition to the block's own directive federation.
-//
-// The server applies a change at once, as a reload that loses no query; the block's
-// cache starts empty. If the ConfigMap has a mistake (an invalid address, a fourth
-// upstream, malformed JSON), the server logs all mistakes in one message and keeps the
-// last valid state, at the start the defaults. A missing ConfigMap is the defaults. If
-// the API server is unavailable at the start, the server waits five seconds for it and
-// then starts with the defaults; later it keeps the last state. Grant the service
-// account get, list and watch on configmaps with this name in resourceNames.
-//
-//   - default: the upstreams, as TO of forward, if the ConfigMap has none; /etc/resolv.conf
-//     unless given. none adds no forward.
-//   - join_upstreams: add the upstreamNameservers to the block's forward of the root
-//     zone, in place of files such as /etc/resolv.conf there.
-//   - resolver: resolve hostnames of servers within the zones of this block, such as
-//     ns.default.svc.cluster.local, with these servers; the default is this server
-//     itself. The host's resolver resolves other hostnames. Both are repeated every 30s.
-//   - period: the interval at which a directory is polled, for file systems without
-//     change notification; 10s by default.
-//   - endpoint, tls, kubeconfig, manifests: the location of the ConfigMap, as for
-//     kubernetes; the default is the pod's own cluster.
-//   - All options of forward about upstream queries apply to each forward.
-//
-// With a cluster:
-//
-//	.:1053 {
-//	    kubernetes cluster.local in-addr.arpa ip6.arpa {
-//	        manifests examples
-//	        fallthrough in-addr.arpa ip6.arpa
-//	    }
-//	    kubedns_config ./kube-dns-config {
-//	        policy sequential
-//	    }
-//	    cache
-//	}
-//
-// Metrics: seamark_kubedns_config_updates_total{source,result} counts changes by
-// result (applied, invalid); seamark_kubedns_config_valid{source} is 0 while the
-// ConfigMap is invalid.
-//
-// Ours: CoreDNS has no such directive; its users translate the ConfigMap by hand.
-// Differences from kube-dns and dnsmasq-nanny: stub domains also apply to targets of ExternalName Services;
-// hostnames of servers are resolved repeatedly, names in the cluster for any cluster
-// domain; a change needs no restart; federations may also be a JSON object.
+// A use applies kube-dns's ConfigMap, and every change of it: the kubedns_config directive.
+// Its reference page is docs/reference/directives/kubedns_config.md.
 type use struct {
 	source
 	defaults []corefile.Token // nil: /etc/resolv.conf

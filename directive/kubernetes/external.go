@@ -14,54 +14,8 @@ import (
 )
 
 // An External is the k8s_external directive, which answers names of Services with the
-// addresses by which clients outside the cluster reach them.
-//
-//	k8s_external [ZONE...] {
-//	    apex LABEL                 # of the zone's name server; dns
-//	    ttl SECONDS                # 0 to 3600; 5
-//	    headless                   # headless Services too
-//	    fallthrough [ZONE...]      # the next handler answers names that do not exist
-//	}
-//
-// Use it once in a server block, together with kubernetes, whose options select the part
-// of the cluster. Without ZONE it serves the zones of the block. At least one must not be a
-// reverse zone; PTR records point to names in the first of those.
-//
-// A Service's addresses come from spec.externalIPs and status.loadBalancer.ingress. If
-// it has none, but its load balancer has a host name, the Service has a CNAME to the first
-// one, with the target's own answer. These are the names in a ZONE:
-//
-//	SVC.NS                A, AAAA: the addresses; SRV: every port, named or not
-//	_PORT._PROTO.SVC.NS   SRV: a named port; A, AAAA as above, unless there is a CNAME
-//	EP.SVC.NS             A, AAAA, SRV: one ready endpoint of a headless Service (headless)
-//	ns1.LABEL             A, AAAA: the external addresses of this server
-//	(the zone)            SOA, NS
-//
-// With headless, a Service without a ClusterIP and without external addresses has the
-// addresses of its ready endpoints. A Service without any of these addresses does not exist
-// here; its namespace does. A reverse name has a PTR record for each Service with that
-// external address. Zone transfers (AXFR, IXFR) are refused.
-//
-// The records of Services are kept in memory, but only with this directive. Server blocks
-// that watch one cluster share their data if all or none of them have k8s_external, with the
-// same ttl and headless.
-//
-//	.:1053 {
-//	    kubernetes cluster.local {
-//	        manifests examples
-//	    }
-//	    k8s_external example.org 192.0.2.0/24 {
-//	        apex ns
-//	        ttl 30
-//	        headless
-//	    }
-//	}
-//
-// Same as CoreDNS: syntax, names, defaults. Differs: labels in front of a Service must exist
-// (CoreDNS answers anything.SVC.NS); only headless Services have names for endpoints; an
-// empty non-terminal is NODATA; a host name is a CNAME for every type, without addresses
-// beside it; in a namespace named like LABEL all Services but ns1 are answered; zone
-// transfers are refused.
+// addresses by which clients outside the cluster reach them. Its reference page is
+// docs/reference/directives/k8s_external.md.
 type External struct {
 	handler    Handler // of the zones, with the index of kubernetes
 	kubernetes *Handler

@@ -14,64 +14,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Federation is the federation directive, which answers federated names of Services with
-// a CNAME to the Service in this cluster or in another one.
-//
-//	federation [ZONES...] {
-//	    NAME DOMAIN        # one or more
-//	    upstream [ADDRESS...]
-//	}
-//
-// Use it once in a server block, together with kubernetes, whose cluster and ttl it uses.
-// ZONES are zones of kubernetes that hold Services; without any they are all of these. NAME
-// is a label, and DOMAIN a name that the names of the federation's clusters are below. Of
-// two lines with one NAME the last one counts. upstream is accepted without effect, as in
-// CoreDNS: this server looks up the targets. With a DOMAIN it is a federation of that name.
-//
-// A query of any type for
-//
-//	SVC.NS.NAME.svc.ZONE
-//
-// is answered with a CNAME and the target's answer. If the Service SVC.NS is in this cluster
-// and has endpoints, the target is
-//
-//	SVC.NS.svc.ZONE
-//
-// and otherwise
-//
-//	SVC.NS.NAME.svc.TOPOLOGY-ZONE.REGION.DOMAIN
-//
-// A headless Service needs a ready endpoint for that, one with a ClusterIP any endpoint,
-// an ExternalName none. TOPOLOGY-ZONE and REGION come from this cluster's first Node, by
-// name, that has the labels topology.kubernetes.io/zone and topology.kubernetes.io/region,
-// or failure-domain.beta.kubernetes.io/zone and failure-domain.beta.kubernetes.io/region
-// instead. Allow the service account to list and watch nodes; with manifests the Nodes
-// among them count. While no Node has both labels, a name that leads to another cluster is
-// SERVFAIL. ready does not wait for it.
-//
-// SVC must be a label of RFC 1035 and NS one of RFC 1123; kubernetes answers all other
-// names. A federated name has as many labels as the name of an endpoint, EP.SVC.NS.svc.ZONE, so
-// endpoints in a namespace named NAME have no names, unless EP is not a label of RFC 1035,
-// for example because it begins with a digit.
-//
-//	.:1053 {
-//	    kubernetes cluster.local {
-//	        manifests examples
-//	    }
-//	    federation cluster.local {
-//	        prod prod.example.org
-//	        staging staging.example.org
-//	    }
-//	}
-//
-// Same as CoreDNS up to 1.6: syntax. Differs from it: answers follow kube-dns, so a
-// Service without endpoints leads to another cluster, and one in this cluster is the target
-// of a CNAME; without ZONES the zones are kubernetes' and not the block's.
-//
-// Same as kube-dns: names and targets. Differs: labels of Nodes are followed (kube-dns reads
-// them once) and may be topology.kubernetes.io's; a query of every type has the CNAME,
-// whether its target can be looked up or not; without the labels every type is SERVFAIL,
-// with the reason in the log (directive errors).
+// A Federation is the federation directive, which answers federated names of Services with a
+// CNAME to the Service in this cluster or in another one. Its reference page is
+// docs/reference/directives/federation.md.
 type Federation struct {
 	kubernetes *Handler
 	zones      []*zoneInfo          // of kubernetes

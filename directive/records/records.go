@@ -7,75 +7,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Handler answers from records in the Corefile: the records directive.
-//
-//	records [ZONES...] {
-//	    NAME [TTL] [IN] TYPE RDATA...   # one record a line
-//	    ttl SECONDS                     # for records without a TTL, 0 to 2147483647; default 3600
-//	}
-//
-// Write each record as in a zone file, on one line. Use any type that has a text
-// form (A, AAAA, CNAME, MX, SRV, TXT, PTR, NS, NAPTR, CAA, SOA, HTTPS and so on),
-// or TYPE65280 "\#" 2 0a0b for other types. DNAME records are an error. All names
-// are absolute, with or without a final dot; write the whole reverse name for a PTR
-// record.
-//
-// RDATA consists of words of the Corefile. Put a word with spaces or # in quotes,
-// and write \" for a quote inside it. \\ and \DDD mean the same as in zone files;
-// semicolons and parentheses have no special meaning.
-//
-// All names must be in ZONES, or in the zones of the server block if you give none.
-// You can use records several times in a server block: the records are merged, and
-// duplicates are ignored. All records of one name and type get the smallest of their
-// TTLs. A name with a CNAME record can have no other records.
-//
-// A wildcard such as *.example.org applies to every name below example.org, at any
-// depth, that has no records; it does not apply to example.org itself. If several
-// wildcards match, the longest applies. Unlike in a zone (RFC 4592), a name with
-// records does not exclude the names below it from the wildcard: if you also give a
-// record for a.example.org, then *.example.org still applies to b.a.example.org.
-//
-// A query for a name that has records, but none of the query type, is answered with
-// NOERROR and no records. Resolvers do not cache that answer, because it has no SOA
-// record. Queries for all other names, even if records below them exist, go to the
-// next directive.
-//
-// The server resolves the target of a CNAME record as if a client had sent a query for it,
-// unless the query type is CNAME or ANY. The records and the response code of that
-// answer become part of the reply. If no server block has the target, the CNAME
-// record is the answer. The addresses of the targets of MX, SRV, NS, SVCB and HTTPS
-// records are added if records has them.
-//
-//	.:1053 {
-//	    records {
-//	        db.example.org          A     10.0.0.1
-//	        db.example.org          AAAA  fd00::1
-//	        www.example.org   60    CNAME web.example.net
-//	        *.apps.example.org      A     10.0.0.2
-//	        example.org             MX    10 mail.example.org
-//	        _ldap._tcp.example.org  SRV   0 100 389 db.example.org
-//	        example.org             TXT   "v=spf1 mx -all"
-//	        1.0.0.10.in-addr.arpa   PTR   db.example.org
-//	        ttl 300
-//	    }
-//	    whoami
-//	}
-//
-// To serve a whole zone, add screen with local. Other names in the zone then do not
-// exist, and queries for them are not forwarded:
-//
-//	corp.example:1053 {
-//	    records {
-//	        printer.corp.example A 10.0.0.7
-//	    }
-//	    screen {
-//	        local corp.example
-//	    }
-//	}
-//
-// Ours: CoreDNS has no such directive built in. The external plugin of the same name
-// serves whole zones, with a SOA record and @; this directive adds records to those
-// of other directives.
+// A Handler answers from records in the Corefile: the records directive. Its reference page is
+// docs/reference/directives/records.md.
 type Handler struct {
 	table table
 }

@@ -15,81 +15,8 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// Trace sends the course of queries to a collector of traces: the trace directive.
-//
-//	trace [ENDPOINT-TYPE] [ENDPOINT] {
-//	    every AMOUNT
-//	    service NAME
-//	    client_server [BOOL]
-//	    datadog_analytics_rate RATE
-//	    zipkin_max_backlog_size SIZE
-//	    zipkin_max_batch_size SIZE
-//	    zipkin_max_batch_interval DURATION
-//	}
-//
-// ENDPOINT-TYPE is zipkin, the default, or otlp. ENDPOINT is the collector.
-//
-//	zipkin  version 2 of Zipkin's interface, in JSON: a URL, or HOST:PORT for
-//	        http://HOST:PORT/api/v2/spans; the default is localhost:9411
-//	otlp    OpenTelemetry's protocol over HTTP, in protobuf: a URL, or HOST:PORT for
-//	        http://HOST:PORT/v1/traces, which is also the path of a URL without one; the
-//	        default is localhost:4318
-//
-// datadog is not supported: Datadog's agent accepts otlp.
-//
-// A trace has the span servedns of the client's query. Below it there is a span of each
-// directive that the query has passed, until the end of its last work for the query; one of
-// each sub-query's directives; and a span connect of the upstream whose reply forward or grpc
-// has used. The span servedns has the tags coredns.io/name, type, rcode, proto and remote of
-// CoreDNS, and seamark.io/server, zone, view and directive: the server block and the
-// directive that answered. A query that failed with SERVFAIL or was dropped has an error.
-//
-// every sends one of AMOUNT queries; the default is 1, and 0 is none. service is the name of
-// the server in the traces, by default coredns. zipkin_max_batch_size is the number of spans
-// that are sent at once, 100 by default. They are sent earlier when the first has waited for
-// zipkin_max_batch_interval, 1s by default. zipkin_max_backlog_size is the number of spans
-// that may wait, 1000 by default; then the oldest are lost. 0 is the default of each. The
-// three options apply to otlp, too. datadog_analytics_rate has no effect.
-//
-// A query over https://, https3:// or grpc:// continues the trace of its client if the
-// request has a valid header traceparent (W3C), b3, or X-B3-TraceId and X-B3-SpanId, with
-// X-B3-ParentSpanId, X-B3-Sampled and X-B3-Flags; for gRPC the metadata of these names. Of
-// several formats, zipkin prefers B3 and otlp traceparent. The span of the client is the
-// parent of servedns. With client_server the two are one span, as in Zipkin's own libraries:
-// servedns has the ID of the client's span, and is marked as shared. otlp has no shared spans
-// and refuses client_server.
-//
-// every applies to all queries, so that no client decides how much is sent. A query that it
-// selects is still not sent if the client does not record its trace: traceparent with the
-// flag 00, or a B3 sampling state of 0. A trace for debugging (X-B3-Flags is 1, or the state
-// is d) keeps that mark.
-//
-// Measured with cluster names over UDP, on one core: every 1000 adds 3 % to the CPU time of an
-// answer (4.15 µs instead of 4.03), and every 1 makes it 2.6 times as long, sending included.
-//
-// A slow or absent collector delays no query. Each request to it has five seconds, and its
-// spans are lost if it fails. Lost spans are logged at most every ten seconds. The metrics are
-//
-//	seamark_trace_spans_total{endpoint}                    spans that the collector accepted
-//	seamark_trace_lost_spans_total{endpoint}
-//	seamark_trace_failed_requests_total{endpoint, reason}  by HTTP status, or "connection"
-//
-// The metadata trace/traceid is the ID of the trace of a query that is sent, in
-// hexadecimal: log can have {/trace/traceid}.
-//
-//	.:1053 {
-//	    metadata
-//	    trace otlp http://127.0.0.1:4318/v1/traces {
-//	        every 1000
-//	        service cluster-dns
-//	    }
-//	    whoami
-//	}
-//
-// Same as CoreDNS: syntax, names and tags. Differs: otlp; no datadog; trace IDs have 128
-// bits; the spans of directives are beside each other instead of in each other; traceparent is
-// read, too; a query over gRPC that continues a trace has the span servedns, and every applies
-// to it; the queries of a client that does not record its trace have no ID.
+// Trace sends the course of queries to a collector of traces: the trace directive. Its
+// reference page is docs/reference/directives/trace.md.
 type Trace struct {
 	every   uint64
 	count   atomic.Uint64

@@ -24,60 +24,8 @@ import (
 	"github.com/seamark/seamark/zone"
 )
 
-// A Transfer lets other servers copy zones: the transfer directive.
-//
-//	transfer [ZONES...] {
-//	    to ADDRESS...
-//	    source ADDRESS
-//	    key NAME
-//	}
-//
-// The servers in to may transfer ZONES; the default is the server block's zones. The
-// records come from file, auto, secondary or kubernetes in the same server block. A server
-// at another address is refused, and so is every transfer of a zone without transfer.
-// If several ZONES contain the zone of a query, the longest one decides. If two directives of
-// the server block have the same zone, the records are those of the first of kubernetes, file, auto
-// and secondary; that, and ZONES without a zone to transfer, are warnings of the Corefile.
-//
-// to lists IP addresses, with a port or without one; * permits every client. Use acl to
-// restrict clients to networks, as below. You can repeat to.
-//
-// AXFR (RFC 5936) is answered over TCP. The records are sent as the client receives
-// them, so memory does not grow with the zone; at most 16 transfers run at the same
-// time, and others wait for up to five minutes. IXFR (RFC 1995) is answered with the
-// SOA record alone if the client has the current version or queries over UDP, with the
-// differences if the zone is one of kubernetes and has them, and otherwise as AXFR.
-//
-// Measured with 100 secondaries that follow the zone of a cluster: when the address of an
-// endpoint changes, each of them costs the server 0.18 ms of CPU time and 950 bytes, and takes 1
-// ms itself. A client may have 100 connections at the same time.
-//
-// When the server starts, and when the serial number of a zone changes, each address in to
-// except * is sent a NOTIFY message (RFC 1996), at port 53 if it has no port. A message
-// has the zone's SOA record. Without a reply, and after a reply NOTAUTH of a server that
-// does not have the zone yet, it is repeated up to five times, after 1, 2, 4, 8 and 16
-// seconds.
-//
-// source sets the local address of NOTIFY messages. key signs them with a key of the
-// directive tsig in the same server block; tsig also verifies the queries of clients.
-//
-//	example.org:1053 {
-//	    file zones/db.example.org
-//	    acl {
-//	        allow type AXFR IXFR net 10.1.0.0/16
-//	        block type AXFR IXFR
-//	    }
-//	    transfer {
-//	        to *
-//	        to 10.1.0.53 10.1.1.53:5300
-//	        source 10.1.0.1
-//	    }
-//	}
-//
-// Same as CoreDNS: the syntax, and the clients that may transfer. Differs: the zones of
-// kubernetes are transferred with all names, by differences, and NOTIFY; IXFR over UDP is
-// answered with the SOA record, and not refused; a NOTIFY message is repeated for half a
-// minute, and not three times; key signs NOTIFY messages.
+// A Transfer lets other servers copy zones: the transfer directive. Its reference page is
+// docs/reference/directives/transfer.md.
 type Transfer struct {
 	uses     []*use
 	handlers []zone.Transferable // set before the first query
