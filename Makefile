@@ -21,13 +21,16 @@ GOFMT := "$$($(GO) env GOROOT)/bin/gofmt"
 TOOL := $(GO) tool -modfile="$(CURDIR)/tools/go.mod"
 MAKEFLAGS += --no-print-directory
 
+# A missing program fails a test where all of them can be installed.
+COMPLETE = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then export SEAMARK_TEST_COMPLETE=1; fi &&
+
 # The results of the stages of `make test`, for its summary.
 RESULTS := $(CURDIR)/bin/test
 # test-stage NAME,DIRECTORY,GO TEST ARGUMENTS
-test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
+test-stage = cd $(2) && $(COMPLETE) $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz soak soak-restart bench profile c-compiler
+.PHONY: help programs build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -52,8 +55,14 @@ release: ## build archives, Debian and RPM packages, the Helm chart and checksum
 	cd tools && $(GO) run ./release -source .. -output ../dist $(addprefix -platforms ,$(PLATFORMS)) \
 		-version $(VERSION) $(addprefix -commit ,$(COMMIT)) $(addprefix -date ,$(DATE)) -pgo $(PGO)
 
+# The list of programs is package test/debian. SEAMARK_TEST_COMPLETE makes a missing one a
+# failure. Without it the tests that need a missing program are skipped.
+programs: ## as root on Debian, install the programs that the tests run; elsewhere print those that are missing
+	@mkdir -p bin && CGO_ENABLED=0 $(GO) build -o bin/programs ./test/debian/install
+	@bin/programs . || true
+
 # Every stage runs even if one before it failed: one run shows everything.
-test: c-compiler ## run every test, and end with a summary
+test: c-compiler programs ## run every test, and end with a summary
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@failed=; for stage in test-server test-api test-fuzz; do \
 		$(MAKE) $$stage || failed="$$failed $$stage"; \

@@ -19,6 +19,7 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -79,8 +80,8 @@ func dnsUpstream(t *testing.T) (at string) {
 // The messages are read by fstrm_capture and printed by dnstap-ldns, two programs that
 // others have written.
 func TestDnstapCapture(t *testing.T) {
-	for name, pkg := range map[string]string{"fstrm_capture": "fstrm-bin", "dnstap-ldns": "dnstap-ldns"} {
-		needProgram(t, name, pkg)
+	for _, name := range []string{"fstrm_capture", "dnstap-ldns"} {
+		debian.Program(t, name)
 	}
 	upstream := dnsUpstream(t)
 	s := serveEncrypted(t, fmt.Sprintf(`. {
@@ -104,7 +105,7 @@ func TestDnstapCapture(t *testing.T) {
 	if err := capture.Wait(); err != nil {
 		t.Fatalf("fstrm_capture: %v", err)
 	}
-	out := s.run("dnstap-ldns", "dnstap-ldns", "-y", "-r", "tap.fstrm")
+	out := s.run("dnstap-ldns", "-y", "-r", "tap.fstrm")
 	host, port, _ := net.SplitHostPort(upstream)
 	for text, want := range map[string]int{
 		"type: CLIENT_QUERY": 1, "type: CLIENT_RESPONSE": 1, "type: FORWARDER_QUERY": 1, "type: FORWARDER_RESPONSE": 1,

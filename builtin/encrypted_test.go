@@ -18,6 +18,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/debian"
 )
 
 // encrypted is a running server with the files of folder.
@@ -81,23 +82,10 @@ func (s *encrypted) load(text string) {
 // port returns the port of the nth address.
 func (s *encrypted) port(n int) string { return fmt.Sprint(s.plan.Addresses()[n].Port()) }
 
-// needProgram skips the test if a program is not installed. With SEAMARK_TEST_CLIENTS the
-// test fails instead.
-func needProgram(t *testing.T, name, pkg string) {
-	t.Helper()
-	if _, err := exec.LookPath(name); err == nil {
-		return
-	}
-	if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
-		t.Fatalf("%s is not installed: install the Debian package %s", name, pkg)
-	}
-	t.Skipf("%s is not installed: install the Debian package %s; .ci/run sets SEAMARK_TEST_CLIENTS, with which this is a failure", name, pkg)
-}
-
 // run runs a client and returns its output.
-func (s *encrypted) run(name, pkg string, args ...string) string {
+func (s *encrypted) run(name string, args ...string) string {
 	s.t.Helper()
-	needProgram(s.t, name, pkg)
+	debian.Program(s.t, name)
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
@@ -128,11 +116,11 @@ func TestKdigTLS(t *testing.T) {
 	s := serveEncrypted(t, "tls://. {"+answersPort)
 	for _, options := range []string{"+tls-ca=ca.pem +tls-hostname=dns.example", "+tls +keepopen", "+tls +padding=128 +alignment"} {
 		args := append(strings.Fields(options), "@127.0.0.1", "-p", s.port(0), "a.example", "TXT", "b.example", "TXT")
-		if out := s.run("kdig", "knot-dnsutils", args...); strings.Count(out, `TXT	"127.0.0.1"`) != 2 {
+		if out := s.run("kdig", args...); strings.Count(out, `TXT	"127.0.0.1"`) != 2 {
 			t.Errorf("kdig %s: got\n%s\nwant two records with 127.0.0.1", strings.Join(args, " "), out)
 		}
 	}
-	if out := s.run("kdig", "knot-dnsutils", "+tls", "+padding=100", "@127.0.0.1", "-p", s.port(0), "a.example", "TXT"); !strings.Contains(out, "468 B") {
+	if out := s.run("kdig", "+tls", "+padding=100", "@127.0.0.1", "-p", s.port(0), "a.example", "TXT"); !strings.Contains(out, "468 B") {
 		t.Errorf("kdig +padding: got\n%s\nwant a reply of 468 bytes", out)
 	}
 }

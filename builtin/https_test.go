@@ -68,7 +68,7 @@ func TestHTTPSClients(t *testing.T) {
 		{"2", []string{"--http2", "-H", "Content-Type: " + messageType, "--data-binary", "@query", url}},
 		{"1.1", []string{"--http1.1", "-H", "Content-Type: " + messageType, "--data-binary", "@query", url}},
 	} {
-		out := s.run("curl", "curl", append(c.args, common...)...)
+		out := s.run("curl", append(c.args, common...)...)
 		if want := c.version + " 200 " + messageType + " max-age=45"; out != want {
 			t.Errorf("curl %s: got %q, want %q", strings.Join(c.args, " "), out, want)
 		}
@@ -83,7 +83,7 @@ func TestHTTPSClients(t *testing.T) {
 	}
 	for _, options := range []string{"+https=/dns-query +tls-ca=ca.pem +tls-hostname=dns.example", "+https +https-get +padding=100"} {
 		args := append(strings.Fields(options), "@127.0.0.1", "-p", s.port(0), "a.example", "TXT", "missing.example", "TXT")
-		out := s.run("kdig", "knot-dnsutils", args...)
+		out := s.run("kdig", args...)
 		if !strings.Contains(out, `TXT	"127.0.0.1"`) || !strings.Contains(out, "NXDOMAIN") {
 			t.Errorf("kdig %s: got\n%s\nwant a record with 127.0.0.1, and NXDOMAIN", options, out)
 		}

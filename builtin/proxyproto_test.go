@@ -21,6 +21,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 	"google.golang.org/grpc"
 )
 
@@ -349,7 +350,7 @@ func startProxy(t *testing.T, port, name string, args ...string) {
 
 // HAProxy forwards TCP connections with headers of both versions.
 func TestProxyprotoHAProxy(t *testing.T) {
-	needProgram(t, "haproxy", "haproxy")
+	debian.Program(t, "haproxy")
 	s := serveEncrypted(t, proxied("allow 127.0.0.1"))
 	for _, c := range []struct {
 		send string
@@ -373,7 +374,7 @@ func TestProxyprotoHAProxy(t *testing.T) {
 
 // dnsdist forwards queries over UDP and TCP with headers.
 func TestProxyprotoDnsdist(t *testing.T) {
-	needProgram(t, "dnsdist", "dnsdist")
+	debian.Program(t, "dnsdist")
 	s := serveEncrypted(t, proxied("allow 127.0.0.1"))
 	port := freeTCPPort(t)
 	text := fmt.Sprintf("setLocal('127.0.0.1:%s')\nsetACL('127.0.0.0/8')\nnewServer({address='127.0.0.1:%s', useProxyProtocol=true}):setUp()\n", port, s.port(dnsAddress))

@@ -124,12 +124,12 @@ func TestQUICKdig(t *testing.T) {
 	s := serveEncrypted(t, "quic://. {"+answersOverQUIC)
 	for _, options := range []string{"+tls-ca=ca.pem +tls-hostname=dns.example +quic", "+quic +padding=128"} {
 		args := append(strings.Fields(options), "@127.0.0.1", "-p", s.port(0), "a.example", "TXT", "missing.example", "TXT")
-		out := s.run("kdig", "knot-dnsutils", args...)
+		out := s.run("kdig", args...)
 		if !strings.Contains(out, `TXT	"127.0.0.1"`) || !strings.Contains(out, "NXDOMAIN") || !strings.Contains(out, "QUIC") {
 			t.Errorf("kdig %s: got\n%s\nwant a record with 127.0.0.1, and NXDOMAIN", options, out)
 		}
 	}
-	if out := s.run("kdig", "knot-dnsutils", "+quic", "+padding=100", "@127.0.0.1", "-p", s.port(0), "a.example", "TXT"); !strings.Contains(out, "468 B") {
+	if out := s.run("kdig", "+quic", "+padding=100", "@127.0.0.1", "-p", s.port(0), "a.example", "TXT"); !strings.Contains(out, "468 B") {
 		t.Errorf("kdig +padding: got\n%s\nwant a reply of 468 bytes", out)
 	}
 }

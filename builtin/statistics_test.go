@@ -20,6 +20,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/compat/sidecar"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -87,12 +88,13 @@ func TestStatisticsOfDnsmasq(t *testing.T) {
 	}
 	port := start(t, ".:53 {\nchaos {\nstatistics\n}\ncache {\nsuccess 60\ndenial 40\n}\ntemplate IN ANY local.example {\nrcode NXDOMAIN\n}\nhosts "+hosts+
 		" {\nfallthrough\n}\nforward . "+up+"\n}", "127.0.0.1")
-	servers := map[string]string{"Seamark": net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-	if theirs := dnsmasq(t, hosts, up); theirs != "" {
-		servers["dnsmasq"] = theirs
+	servers := map[string]func(*testing.T) string{
+		"Seamark": func(*testing.T) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) },
+		"dnsmasq": func(t *testing.T) string { return dnsmasq(t, hosts, up) },
 	}
-	for name, addr := range servers {
+	for name, address := range servers {
 		t.Run(name, func(t *testing.T) {
+			addr := address(t)
 			c, hits, misses := &counted{t: t, addr: addr}, 0, 0
 			for _, step := range []struct {
 				name  string
@@ -147,20 +149,10 @@ func TestStatisticsOfDnsmasq(t *testing.T) {
 	}
 }
 
-// dnsmasq starts dnsmasq with a cache of 100 entries on a free port. It returns
-// "" if dnsmasq is not installed.
+// dnsmasq starts dnsmasq with a cache of 100 entries on a free port.
 func dnsmasq(t *testing.T, hosts, upstream string) (addr string) {
 	t.Helper()
-	program, err := exec.LookPath("dnsmasq")
-	if err != nil {
-		program, err = exec.LookPath("/usr/sbin/dnsmasq")
-	}
-	if err != nil {
-		if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
-			t.Fatal("dnsmasq is not installed: install the package dnsmasq-base")
-		}
-		return ""
-	}
+	program := debian.Program(t, "dnsmasq")
 	port := freeport.Reserve(t)
 	args := []string{"-k", "-C", "/dev/null", "--pid-file=", "--log-facility=-", "--no-resolv", "--no-hosts", "--addn-hosts=" + hosts, "--listen-address=127.0.0.1",
 		"--bind-interfaces", "--port=" + port, "--cache-size=100", "--local=/local.example/", "--server=" + strings.Replace(upstream, ":", "#", 1)}

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/debian"
 )
 
 // A Prometheus server scrapes a server that runs with kubeadm's Corefile. Each expression of
@@ -112,13 +114,7 @@ type prometheusServer struct {
 // startPrometheus starts Debian's Prometheus, which scrapes nothing yet.
 func startPrometheus(t *testing.T) *prometheusServer {
 	t.Helper()
-	program, err := exec.LookPath("prometheus")
-	if err != nil {
-		if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
-			t.Fatal("prometheus is not installed: install the Debian package prometheus")
-		}
-		t.Skip("prometheus is not installed: install the Debian package prometheus; .ci/run sets SEAMARK_TEST_CLIENTS, with which this is a failure")
-	}
+	program := debian.Program(t, "prometheus")
 	s := &prometheusServer{t: t, dir: t.TempDir(), address: unusedAddress(t)}
 	write(t, filepath.Join(s.dir, "prometheus.yml"), `
 global: {scrape_interval: 1s, scrape_timeout: 1s}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/dnstest"
 )
 
@@ -209,13 +210,7 @@ func (s metricsSection) scrape(t *testing.T, replace *strings.Replacer, deadline
 // lint lets promtool check a page of metrics.
 func lint(t *testing.T, title, text string) {
 	t.Helper()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
-			t.Error("promtool is not installed: install the Debian package prometheus")
-		}
-		return
-	}
+	promtool := debian.Program(t, "promtool")
 	c := exec.CommandContext(t.Context(), promtool, "check", "metrics")
 	c.Stdin = strings.NewReader(text)
 	if out, err := c.CombinedOutput(); err != nil {

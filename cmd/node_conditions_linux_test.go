@@ -17,6 +17,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/node/tcx"
+	"github.com/seamark/seamark/test/debian"
 )
 
 // nodePairs is the number of pairs of queries of TestNodePairs, or that of
@@ -243,9 +244,7 @@ func TestNodeIncompatibleSuccessor(t *testing.T) {
 // As process 1 of a container the supervisor starts the worker again, waits for the ends of
 // processes that are not its own, and ends at SIGTERM.
 func TestNodeFirstProcess(t *testing.T) {
-	if _, err := exec.LookPath("nsenter"); err != nil {
-		t.Skip("needs the program nsenter, of the package util-linux")
-	}
+	debian.Program(t, "nsenter")
 	n := newTestNode(t)
 	p := n.startChanged(func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} }, "-metrics-listen-address=127.0.0.1:9353")
 	n.eventually("answer of the node", p, func() bool { return answer(n.dial("udp", clusterDNS), time.Second) == byNode })

@@ -18,6 +18,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,9 +31,7 @@ type namespace struct {
 // newNamespace makes a namespace, or skips the test if that is not permitted.
 func newNamespace(t *testing.T) namespace {
 	t.Helper()
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("needs the program ip, of the package iproute2")
-	}
+	debian.Program(t, "ip")
 	holder := exec.Command("cat")
 	in, err := holder.StdinPipe() // it ends when the test does
 	if err != nil {

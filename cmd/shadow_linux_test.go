@@ -13,29 +13,9 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
-
-// lookPath returns the path of a program, also if the directories of administrators are not
-// searched. It skips the test if there is none; with SEAMARK_TEST_CLIENTS the test fails.
-func lookPath(t *testing.T, name string) string {
-	t.Helper()
-	for _, path := range []string{name, "/usr/sbin/" + name} {
-		if found, err := exec.LookPath(path); err == nil {
-			return found
-		}
-	}
-	missing(t, name)
-	return ""
-}
-
-func missing(t *testing.T, program string) {
-	t.Helper()
-	if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
-		t.Fatalf("there is no %s", program)
-	}
-	t.Skipf("there is no %s: .ci/run installs it, and sets SEAMARK_TEST_CLIENTS, with which this is a failure", program)
-}
 
 // background runs a program of another project until the end of the test.
 func background(t *testing.T, c *exec.Cmd) {
@@ -72,7 +52,7 @@ func TestShadowCaptured(t *testing.T) {
 		{"dumpcap", "-i lo -f port&PORT -w - -q"},
 	} {
 		t.Run(c.program+" "+c.args, func(t *testing.T) {
-			path := lookPath(t, c.program)
+			path := debian.Program(t, c.program)
 			server := shadowServer(t, "")
 			defer server.stop()
 			args := strings.Fields(strings.ReplaceAll(c.args, "PORT", server.ports[0]))
@@ -181,9 +161,9 @@ zone "cluster.local" { type primary; file "zone"; };
 `},
 	} {
 		t.Run(c.program, func(t *testing.T) {
-			path := lookPath(t, c.program)
-			if found, err := filepath.Glob(c.module); c.module != "" && (err != nil || len(found) == 0) {
-				missing(t, c.program+" with the module dnstap")
+			path := debian.Program(t, c.program)
+			if c.module != "" {
+				debian.Program(t, c.module)
 			}
 			dir, err := os.MkdirTemp("", "shadow") // short, for the path of a socket
 			if err != nil {

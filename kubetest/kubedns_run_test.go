@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -220,10 +220,7 @@ func TestKubeDNSPod(t *testing.T) {
 // The real dnsmasq in front of our kube-dns, as in a pod with one image that has
 // been replaced, and our sidecar beside them.
 func TestKubeDNSBehindDnsmasq(t *testing.T) {
-	dnsmasq, err := exec.LookPath("dnsmasq")
-	if err != nil && os.Getenv("SEAMARK_TEST_DNSMASQ") == "" {
-		t.Skip("dnsmasq not found: install Debian's dnsmasq-base to run kube-dns behind it; .ci/run sets SEAMARK_TEST_DNSMASQ, with which this is a failure")
-	}
+	dnsmasq := debian.Program(t, "dnsmasq")
 	srv := start(t)
 	writer(t, srv).fill()
 	p := newPod(t, srv)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/cmd"
+	"github.com/seamark/seamark/test/debian"
 )
 
 // TestManual writes the pages and formats them with groff, if that is installed.
@@ -34,10 +35,7 @@ func TestManual(t *testing.T) {
 			t.Errorf("completions/%s: got %.200q, want %q", name, got, want)
 		}
 	}
-	groff, err := exec.LookPath("groff")
-	if err != nil {
-		return
-	}
+	groff := debian.Program(t, "groff")
 	pages, err := filepath.Glob(filepath.Join(output, "man[17]", "*"))
 	if err != nil {
 		t.Fatal(err)

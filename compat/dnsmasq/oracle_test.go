@@ -21,6 +21,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -62,17 +63,7 @@ func TestOracle(t *testing.T) {
 
 func realDnsmasq(t *testing.T) string {
 	t.Helper()
-	program, err := exec.LookPath("dnsmasq")
-	if err != nil {
-		program, err = exec.LookPath("/usr/sbin/dnsmasq")
-	}
-	if err != nil {
-		if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
-			t.Fatal("dnsmasq not found: install Debian's dnsmasq-base, or your system's equivalent")
-		}
-		t.Skip("dnsmasq not found: install Debian's dnsmasq-base to compare with it; .ci/run sets SEAMARK_TEST_DNSMASQ, with which this is a failure")
-	}
-	return program
+	return debian.Program(t, "dnsmasq")
 }
 
 func testFiles(t *testing.T) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/operate/query"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -96,15 +97,7 @@ func TestStatisticsInvalidReplies(t *testing.T) {
 // The counters of the real dnsmasq survive SIGHUP, which resets some of them, and a
 // restart.
 func TestStatisticsRealDnsmasq(t *testing.T) {
-	program, err := exec.LookPath("dnsmasq")
-	if err != nil {
-		if program = "/usr/sbin/dnsmasq"; !runs(program) {
-			if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
-				t.Fatal("dnsmasq not found: install the package dnsmasq-base (Debian) or its equivalent")
-			}
-			t.Skip("dnsmasq not found: install Debian's dnsmasq-base to compare with it; .ci/run sets SEAMARK_TEST_DNSMASQ, with which this is a failure")
-		}
-	}
+	program := debian.Program(t, "dnsmasq")
 	upstream := listen(t, func(m *dns.Msg, _ string) [][]byte {
 		return [][]byte{pack(m, nil, m.Question[0].Name+" 300 IN A 192.0.2.1")}
 	})
@@ -205,9 +198,4 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 	ask("a.example.", "d.example.")
 	s.poll(t.Context())
 	wantLines(t, metricsText(t, r), "kubedns_dnsmasq_misses 6", "kubedns_dnsmasq_errors 1")
-}
-
-func runs(program string) bool {
-	_, err := exec.LookPath(program)
-	return err == nil
 }

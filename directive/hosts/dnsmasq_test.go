@@ -10,6 +10,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -67,15 +68,7 @@ func TestAgainstDnsmasq(t *testing.T) {
 // dnsmasq runs dnsmasq with these options until the test ends, and returns its address.
 func dnsmasq(t *testing.T, options ...string) (at string) {
 	t.Helper()
-	program, err := exec.LookPath("dnsmasq")
-	if err != nil {
-		if program, err = exec.LookPath("/usr/sbin/dnsmasq"); err != nil {
-			if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
-				t.Fatal("dnsmasq not found: install Debian's dnsmasq-base, or the equivalent of your system")
-			}
-			t.Skip("dnsmasq not found: install Debian's dnsmasq-base to compare with it; .ci/run sets SEAMARK_TEST_DNSMASQ, with which this is a failure")
-		}
-	}
+	program := debian.Program(t, "dnsmasq")
 	port, log := freeport.Reserve(t), new(journal)
 	args := []string{"--no-daemon", "--conf-file=/dev/null", "--pid-file=", "--no-resolv", "--no-hosts",
 		"--listen-address=127.0.0.1", "--bind-interfaces", "--port=" + port}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -17,15 +18,7 @@ import (
 // address.
 func dnsmasq(t *testing.T, upstream netip.AddrPort, args ...string) (addr string) {
 	t.Helper()
-	program, err := exec.LookPath("dnsmasq")
-	if err != nil {
-		if program, err = exec.LookPath("/usr/sbin/dnsmasq"); err != nil {
-			if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
-				t.Fatal("dnsmasq not found: install the package dnsmasq-base")
-			}
-			t.Skip("dnsmasq not found: install Debian's dnsmasq-base to compare with it; .ci/run sets SEAMARK_TEST_DNSMASQ, with which this is a failure")
-		}
-	}
+	program := debian.Program(t, "dnsmasq")
 	m := new(mdns.Msg).SetQuestion("version.bind.", mdns.TypeTXT)
 	m.Question[0].Qclass = mdns.ClassCHAOS
 	client := &mdns.Client{Timeout: 100 * time.Millisecond}

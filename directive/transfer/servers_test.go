@@ -23,6 +23,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
 
@@ -212,22 +213,6 @@ var daemons = map[string]daemon{
 	"knot": {"knotd", knot}, "nsd": {"nsd", nsd}, "bind": {"named", bind},
 }
 
-// programPath returns the path of a program, or skips the test if it is not installed.
-// With SEAMARK_TEST_CLIENTS the test fails instead.
-func programPath(t testing.TB, name string) string {
-	t.Helper()
-	for _, path := range []string{name, "/usr/sbin/" + name} {
-		if path, err := exec.LookPath(path); err == nil {
-			return path
-		}
-	}
-	if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
-		t.Fatalf("%s is not installed: install Debian's knot, nsd and bind9", name)
-	}
-	t.Skipf("%s is not installed: install Debian's knot, nsd and bind9; .ci/run sets SEAMARK_TEST_CLIENTS, with which this is a failure", name)
-	return ""
-}
-
 // follow starts a daemon that copies zones from primary.
 func (d daemon) follow(t testing.TB, at, primary netip.AddrPort, key *tsigKey, zones ...string) {
 	t.Helper()
@@ -239,7 +224,7 @@ func (d daemon) follow(t testing.TB, at, primary netip.AddrPort, key *tsigKey, z
 // at an address.
 func start(t testing.TB, program, dir string, at netip.AddrPort, args ...string) *os.Process {
 	t.Helper()
-	c := exec.Command(programPath(t, program), args...)
+	c := exec.Command(debian.Program(t, program), args...)
 	var log output
 	c.Stdout, c.Stderr, c.Dir = &log, &log, dir
 	endWithParent(c)

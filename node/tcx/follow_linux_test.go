@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/debian"
 )
 
 // inNamespace runs the test in a process of its own in a new network namespace: the kernel
@@ -22,9 +24,7 @@ func inNamespace(t *testing.T) bool {
 	if os.Getenv("SEAMARK_TEST_NAMESPACE") != "" {
 		return true
 	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("needs the program ip, of the package iproute2")
-	}
+	debian.Program(t, "ip")
 	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=4m")
 	c.Env = append(os.Environ(), "SEAMARK_TEST_NAMESPACE=1")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}

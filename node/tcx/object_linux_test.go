@@ -8,14 +8,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/debian"
 )
 
 // The objects are those that the source makes, with the version of clang that has made
 // them.
 func TestObjects(t *testing.T) {
-	out, err := exec.Command("clang", "--version").Output()
+	out, err := exec.Command(debian.Program(t, "clang"), "--version").Output()
 	if err != nil {
-		t.Skipf("needs clang: %v", err)
+		t.Fatal(err)
 	}
 	recorded, err := os.ReadFile("object/clang_version")
 	if err != nil {
@@ -25,9 +27,7 @@ func TestObjects(t *testing.T) {
 	if version == nil || string(version[1]) != strings.TrimSpace(string(recorded)) {
 		t.Skipf("needs clang %s, which has made the objects: another version makes other ones", recorded)
 	}
-	if _, err := exec.LookPath("llvm-strip"); err != nil {
-		t.Skipf("needs llvm-strip: %v", err)
-	}
+	debian.Program(t, "llvm-strip")
 	dir := t.TempDir()
 	if text, err := exec.Command("program/build", dir).CombinedOutput(); err != nil {
 		t.Fatalf("building the programs: %v\n%s", err, text)

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/debian"
 )
 
 // A Tab is a tab of headless Chromium, which the DevTools protocol controls over pipes.
@@ -26,18 +28,10 @@ type Tab struct {
 	Console  []string // messages, errors and violations of the page's policy
 }
 
-// Start starts Chromium, for which names in rebind.test have the address 127.0.0.1. It skips the test if there is none; with
-// SEAMARK_TEST_CHROMIUM=needed the test fails instead.
+// Start starts Chromium, for which names in rebind.test have the address 127.0.0.1.
 func Start(t *testing.T) *Tab {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	switch {
-	case err == nil:
-	case os.Getenv("SEAMARK_TEST_CHROMIUM") != "":
-		t.Fatal("chromium is not installed: install Debian's chromium")
-	default:
-		t.Skip("chromium is not installed: install Debian's chromium; .ci/run sets SEAMARK_TEST_CHROMIUM, with which this is a failure")
-	}
+	program := debian.Program(t, "chromium")
 	b := &Tab{t: t}
 	childFrom, to, err := os.Pipe()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 )
 
 const signedCluster = `
@@ -252,7 +253,7 @@ unsigned.example.org:53 {
 
 // Validators accept every kind of answer of zone files that dnssec-signzone has signed.
 func TestSignedFileValidates(t *testing.T) {
-	signzone := tool(t, "dnssec-signzone", "bind9-utils")
+	signzone := debian.Program(t, "dnssec-signzone")
 	for _, c := range []struct {
 		name    string
 		options []string

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 )
 
 // Validators accept zone files that sign has signed, and every kind of answer from them.
 func TestSignValidates(t *testing.T) {
-	verify, ldns := tool(t, "dnssec-verify", "bind9-utils"), tool(t, "ldns-verify-zone", "ldnsutils")
+	verify, ldns := debian.Program(t, "dnssec-verify"), debian.Program(t, "ldns-verify-zone")
 	for _, c := range []struct {
 		name      string
 		algorithm uint8

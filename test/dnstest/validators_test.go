@@ -12,26 +12,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
 )
-
-// tool returns the path of a program of Debian. Without it the test is skipped, unless
-// .ci/run has installed it.
-func tool(t *testing.T, name, debian string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		path, err = exec.LookPath("/usr/sbin/" + name)
-	}
-	if err == nil {
-		return path
-	}
-	why := fmt.Sprintf("%s not found: install Debian's %s to validate signatures with it; .ci/run sets SEAMARK_TEST_DNSSEC, with which this is a failure", name, debian)
-	if os.Getenv("SEAMARK_TEST_DNSSEC") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-	return ""
-}
 
 // writeKey writes the files of a new key pair, and returns the DNSKEY record and the
 // path of the files without extension.
@@ -102,7 +84,7 @@ func unusedAddress(t *testing.T) netip.AddrPort {
 // zones to the servers that at has for them.
 func startUnbound(t *testing.T, keys []*dns.DNSKEY, at map[string]netip.AddrPort) *unbound {
 	t.Helper()
-	program := tool(t, "unbound", "unbound")
+	program := debian.Program(t, "unbound")
 	own := unusedAddress(t)
 	dir := t.TempDir()
 	var b strings.Builder
@@ -188,7 +170,7 @@ func (u *unbound) check(t *testing.T, queries []signedQuery) {
 // anchors.
 func delv(t *testing.T, addr netip.AddrPort, keys []*dns.DNSKEY, queries []signedQuery) {
 	t.Helper()
-	program := tool(t, "delv", "bind9-dnsutils")
+	program := debian.Program(t, "delv")
 	var b strings.Builder
 	b.WriteString("trust-anchors {\n")
 	for _, key := range keys {

@@ -90,10 +90,10 @@ func TestAlertsFire(t *testing.T) {
 	}
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		if os.Getenv("SEAMARK_TEST_CLIENTS") != "" {
+		if os.Getenv("SEAMARK_TEST_COMPLETE") != "" {
 			t.Fatal("no promtool in PATH: install Debian's package prometheus")
 		}
-		t.Skip("no promtool in PATH: install Debian's package prometheus; .ci/run sets SEAMARK_TEST_CLIENTS, with which this is a failure")
+		t.Skip("no promtool in PATH: install Debian's package prometheus, or run make programs as root")
 	}
 	rules, err := yaml.Marshal(groups)
 	if err != nil {

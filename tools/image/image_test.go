@@ -283,7 +283,7 @@ func checkAnswer(t *testing.T, root, examples string, p v1.Platform) {
 	if p.Architecture != runtime.GOARCH {
 		emulator, err := exec.LookPath(emulators[p.Architecture])
 		if err != nil {
-			t.Skipf("%v: install qemu-user-static", err)
+			t.Skipf("%v: install Debian's package qemu-user-static, or run make programs as root", err)
 		}
 		command = append([]string{emulator}, command...)
 	}

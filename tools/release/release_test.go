@@ -216,10 +216,11 @@ func checkZip(t *testing.T, name string) {
 // checkRPM installs the RPM package into an empty directory with rpm.
 func checkRPM(t *testing.T, directory string) {
 	t.Helper()
-	if _, err := exec.LookPath("rpm"); err != nil || os.Getuid() != 0 {
-		if os.Getenv("SEAMARK_TEST_SYSTEMD") == "needed" {
-			t.Fatalf("needs rpm and root: %v", err)
-		}
+	_, err := exec.LookPath("rpm")
+	if err != nil && os.Getenv("SEAMARK_TEST_COMPLETE") != "" {
+		t.Fatal(err)
+	}
+	if err != nil || os.Getuid() != 0 {
 		t.Logf("the RPM package was not installed: that needs rpm and root")
 		return
 	}
