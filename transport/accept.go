@@ -24,7 +24,7 @@ func (l *Listener) accept() {
 		switch {
 		case err == nil:
 			t.succeeded()
-			c := l.accepted(netSocket{tcp.(*net.TCPConn)}, addrPort(tcp.RemoteAddr()), addrPort(tcp.LocalAddr()))
+			c := l.accepted(netSocket{tcp.(*net.TCPConn)}, AddrPort(tcp.RemoteAddr()), AddrPort(tcp.LocalAddr()))
 			if l.admit(c) {
 				c.start()
 			}
@@ -158,6 +158,7 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 		}
 		s.remove(evicted)
 	}
+
 	s.lastID++
 	c.id = s.lastID
 	s.byID[c.id] = c
@@ -200,6 +201,7 @@ func (s *conns) identify(c *conn, peer netip.AddrPort) bool {
 		c.l.counts.overClient.Add(1)
 		return false
 	}
+
 	s.removeFrom(c.client)
 	s.addTo(c, client)
 	c.peer = peer
@@ -287,6 +289,7 @@ func (s *conns) check(l *Listener) {
 			c.wake()
 		}
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.contention.update(len(s.clients))
@@ -313,6 +316,7 @@ func (s *conns) wait(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+
 	for _, c := range s.list() {
 		c.cut()
 	}

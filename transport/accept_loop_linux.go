@@ -80,6 +80,7 @@ func (a *acceptLoop) open(tcp *net.TCPListener) (err error) {
 	if a.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
+
 	// NewFile registers only non-blocking descriptors with the netpoller.
 	if err = unix.SetNonblock(a.fd, true); err != nil {
 		_ = unix.Close(a.fd)
@@ -95,6 +96,7 @@ func (a *acceptLoop) open(tcp *net.TCPListener) (err error) {
 		a.file.Close()
 		return err
 	}
+
 	a.yielder.open()
 	a.poll, a.accept4 = a.pollOnce, a.acceptFrom
 	return nil
@@ -159,7 +161,8 @@ func (a *acceptLoop) wait() {
 
 // pollOnce reports whether there are events.
 func (a *acceptLoop) pollOnce(fd uintptr) bool {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&a.events)), uintptr(len(a.events)), 0, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd,
+		uintptr(unsafe.Pointer(&a.events)), uintptr(len(a.events)), 0, 0, 0)
 	if errno != 0 {
 		n = 0
 	}
@@ -222,10 +225,12 @@ func (a *acceptLoop) acceptOne() *conn {
 		time.AfterFunc(pause, func() { a.pause(false) })
 		return nil
 	}
+
 	peer, local := a.addr.addrPort(), a.l.addr
 	if local.Addr().IsUnspecified() {
 		a.addrLen = uint32(len(a.addr))
-		_, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(a.accepted), uintptr(unsafe.Pointer(&a.addr)), uintptr(unsafe.Pointer(&a.addrLen)))
+		_, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(a.accepted),
+			uintptr(unsafe.Pointer(&a.addr)), uintptr(unsafe.Pointer(&a.addrLen)))
 		if errno == 0 {
 			local = a.addr.addrPort()
 		}
@@ -235,7 +240,9 @@ func (a *acceptLoop) acceptOne() *conn {
 
 func (a *acceptLoop) acceptFrom(fd uintptr) {
 	a.addrLen = uint32(len(a.addr))
-	n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, fd, uintptr(unsafe.Pointer(&a.addr)), uintptr(unsafe.Pointer(&a.addrLen)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+	const flags = unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
+	n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, fd,
+		uintptr(unsafe.Pointer(&a.addr)), uintptr(unsafe.Pointer(&a.addrLen)), flags, 0, 0)
 	a.accepted, a.errno = int(n), errno
 }
 
@@ -248,14 +255,17 @@ func (a *acceptLoop) await(c *conn) bool {
 	if s, ok := sock.(*tlsSocket); ok {
 		sock = s.socket
 	}
+
 	c.mu.Lock()
 	op := unix.EPOLL_CTL_MOD
 	if !c.registered {
 		op = unix.EPOLL_CTL_ADD
 	}
-	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(a.fd), uintptr(op), uintptr(sock.(*descriptor).fd), uintptr(unsafe.Pointer(&event)), 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(a.fd),
+		uintptr(op), uintptr(sock.(*descriptor).fd), uintptr(unsafe.Pointer(&event)), 0, 0)
 	c.registered, c.waiting = true, errno == 0
 	c.mu.Unlock()
+
 	if errno != 0 {
 		c.cut()
 		return false
@@ -296,7 +306,8 @@ func (d *descriptor) tryRead(p []byte) (int, error) {
 // tryWrite returns the number of bytes that the socket has accepted. After an error
 // that is zero, and Write will return it.
 func (d *descriptor) tryWrite(p []byte) int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(d.fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(d.fd),
+		uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	if errno != 0 {
 		return 0
 	}
@@ -340,7 +351,9 @@ func adopt(f *os.File) (sock socket, peer, local netip.AddrPort, err error) {
 		for call, addr := range map[uintptr]*netip.AddrPort{unix.SYS_GETPEERNAME: &peer, unix.SYS_GETSOCKNAME: &local} {
 			var name sockaddr
 			size := uint32(len(name))
-			if _, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&size))); errno != 0 {
+			_, _, errno := unix.RawSyscall(call, uintptr(fd),
+				uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&size)))
+			if errno != 0 {
 				return errno
 			}
 			*addr = name.addrPort()

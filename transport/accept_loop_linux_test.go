@@ -213,7 +213,7 @@ func TestAcceptLoopEndOfFile(t *testing.T) {
 	}
 	// The kernel has the query and the end of file. The answer over UDP shows that
 	// the netpoller has run since.
-	fd, peer := -1, addrPort(c.LocalAddr())
+	fd, peer := -1, AddrPort(c.LocalAddr())
 	for _, served := range s.conns.list() {
 		if served.peer == peer {
 			fd = served.sock.(*descriptor).fd

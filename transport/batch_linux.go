@@ -133,16 +133,19 @@ func (b *batch) readAll(fd uintptr) (done bool) {
 		case b.errno != 0:
 			return true
 		}
+
 		now := b.serveBatch(fd)
 		if b.l.isUDPStopping() {
 			return true // the next Read returns the error
 		}
+
 		// After a single packet the socket was empty, and the netpoller reports
 		// the next packet. After several packets more have probably arrived.
 		if b.n == 1 {
 			b.load.setIdle()
 			return false
 		}
+
 		switch {
 		case busySince.IsZero():
 			busySince = now
@@ -169,7 +172,8 @@ func (b *batch) drain() {
 
 // receive receives up to batchSize packets without blocking.
 func (b *batch) receive(fd uintptr) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages)), batchSize, unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd,
+		uintptr(unsafe.Pointer(&b.messages)), batchSize, unix.MSG_DONTWAIT, 0, 0)
 	b.n, b.errno = int(n), errno
 }
 
@@ -183,6 +187,7 @@ func (b *batch) serveBatch(fd uintptr) time.Time {
 	if b.load.counting.Load() {
 		b.load.count(b.slots[:n], now)
 	}
+
 	b.answer(n)
 	b.send(fd, n)
 	for i := range n {
@@ -226,7 +231,8 @@ func (b *batch) send(fd uintptr, n int) {
 func (l *Listener) sendAll(fd uintptr, left []unix.Mmsghdr) {
 	const tries = 6
 	for try := 0; len(left) > 0; {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&left[0])), uintptr(len(left)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd,
+			uintptr(unsafe.Pointer(&left[0])), uintptr(len(left)), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == 0:
 			left = left[n:]
@@ -251,13 +257,14 @@ func (b *batch) Send(q *dns.Query) {
 	if len(reply) == 0 {
 		return
 	}
+
+	// One allocation has all that the kernel reads.
 	type packet struct {
 		name    sockaddr
 		iov     unix.Iovec
 		message [1]unix.Mmsghdr
 	}
-	p := new(packet)
-	v6 := b.l.addr.Addr().Is6()
+	p, v6 := new(packet), b.l.addr.Addr().Is6()
 	p.iov.Base = &reply[0]
 	p.iov.SetLen(len(reply))
 	h := &p.message[0].Hdr
@@ -270,6 +277,7 @@ func (b *batch) Send(q *dns.Query) {
 			h.SetControllen(len(control))
 		}
 	}
+
 	if err := b.raw.Control(func(fd uintptr) { b.l.sendAll(fd, p.message[:]) }); err != nil { // closed
 		b.l.counts.sendUDP.Add(1)
 	}

@@ -27,16 +27,21 @@ func newCounters(r *metrics.Registry) counters {
 		send           = "seamark_transport_send_errors_total"
 		sendHelp       = "Replies that could not be sent."
 		refused        = "seamark_transport_connections_refused_total"
-		refusedHelp    = "Connections refused, or closed in favour of another client, because the client, or all clients together, had too many."
-		closed         = "seamark_transport_connections_closed_total"
-		closedHelp     = "Connections closed, and queries of QUIC reset, because a message was not complete in time (slow_sender), replies were not read in time (slow_reader), a new connection needed the place of an idle one (idlest), or the TLS handshake failed (handshake)."
-		shed           = "seamark_transport_shed_queries_total"
-		shedHelp       = "UDP queries that the kernel dropped under overload, because the client was above its share (client) or the socket's buffer was full (full). The division is an estimate."
-		proxy          = "seamark_transport_proxy_headers_rejected_total"
-		proxyHelp      = "PROXY headers that were malformed, or of peers that may not send any."
-		panics         = "seamark_transport_observer_panics_total"
-		panicsHelp     = "Panics of observers; the replies were sent."
+		refusedHelp    = "Connections refused, or closed in favour of another client, because the client, or all " +
+			"clients together, had too many."
+		closed     = "seamark_transport_connections_closed_total"
+		closedHelp = "Connections closed, and queries of QUIC reset, because a message was not complete in time " +
+			"(slow_sender), replies were not read in time (slow_reader), a new connection needed the place of an " +
+			"idle one (idlest), or the TLS handshake failed (handshake)."
+		shed     = "seamark_transport_shed_queries_total"
+		shedHelp = "UDP queries that the kernel dropped under overload, because the client was above its share " +
+			"(client) or the socket's buffer was full (full). The division is an estimate."
+		proxy      = "seamark_transport_proxy_headers_rejected_total"
+		proxyHelp  = "PROXY headers that were malformed, or of peers that may not send any."
+		panics     = "seamark_transport_observer_panics_total"
+		panicsHelp = "Panics of observers; the replies were sent."
 	)
+
 	return counters{
 		unreadableUDP: r.Counter(unreadable, unreadableHelp, "proto", "udp"),
 		unreadableTCP: r.Counter(unreadable, unreadableHelp, "proto", "tcp"),
@@ -73,10 +78,7 @@ func (p *parkedCounter) add() { p.n.Add(1) }
 // done counts a query whose reply was sent.
 func (p *parkedCounter) done() {
 	if p.n.Add(-1) == 0 && p.waiting.Load() {
-		select {
-		case p.empty <- struct{}{}:
-		default:
-		}
+		signal(p.empty)
 	}
 }
 

@@ -22,9 +22,13 @@ func explain(proto string, addr netip.AddrPort, err error) error {
 	var why string
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		why = "address in use: another process is listening there; stop it, or choose another address with bind or another port in the Corefile (-p is for blocks that name none)"
+		why = "address in use: another process is listening there; stop it, or choose another address with bind " +
+			"or another port in the Corefile (-p is for blocks that name none)"
 	case errors.Is(err, fs.ErrPermission):
-		why = "permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE, which a process of another user gets from the file capability of its binary (setcap cap_net_bind_service=+ep), or a lower sysctl net.ipv4.ip_unprivileged_port_start; or choose another port, for example 1053, in the Corefile (-p is for blocks that name none)"
+		why = "permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE, which a process of another " +
+			"user gets from the file capability of its binary (setcap cap_net_bind_service=+ep), or a lower sysctl " +
+			"net.ipv4.ip_unprivileged_port_start; or choose another port, for example 1053, in the Corefile (-p is " +
+			"for blocks that name none)"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		why = "no interface of this machine has that address; choose another one with bind"
 	case errors.Is(err, syscall.EAFNOSUPPORT):

@@ -18,7 +18,8 @@ const (
 // before they occupy the socket's buffer. It replaces the filter that is attached.
 func attachFilter(fd int, limits []limit) error {
 	program := filter(limits)
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
 // detachFilter has no effect if no filter is attached.
@@ -28,8 +29,12 @@ func detachFilter(fd int) { _ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_
 // drop it. It compares the source address with each client's address. From the
 // client's threshold on, which it leaves in register A, random numbers mean to drop.
 func filter(limits []limit) (program []unix.SockFilter) {
-	const load, byteAt, jumpIfEqual = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	const keepAll = math.MaxUint32
+	const (
+		load        = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		byteAt      = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
+		jumpIfEqual = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		keepAll     = math.MaxUint32
+	)
 	add := func(code uint16, k uint32, jumps ...uint8) {
 		i := unix.SockFilter{Code: code, K: k}
 		if len(jumps) > 0 {
@@ -37,17 +42,22 @@ func filter(limits []limit) (program []unix.SockFilter) {
 		}
 		program = append(program, i)
 	}
+
 	var matches []int // indexes of the jumps of clients to the end
 	match := func(passed float64) {
 		add(unix.BPF_LD|unix.BPF_IMM, uint32(passed*math.MaxUint32))
 		matches = append(matches, len(program))
 		add(unix.BPF_JMP|unix.BPF_JA, 0)
 	}
+
+	// The upper half of the first byte is the version of IP.
 	add(byteAt, networkHeader)
 	add(unix.BPF_ALU|unix.BPF_RSH|unix.BPF_K, 4)
 	add(jumpIfEqual, 4, 1, 0)
 	other := len(program)
 	add(unix.BPF_JMP|unix.BPF_JA, 0)
+
+	// IPv4: the source is at byte 12 (RFC 791).
 	add(load, networkHeader+12)
 	for _, l := range limits {
 		if a := l.client; a.Is4() {
@@ -57,6 +67,8 @@ func filter(limits []limit) (program []unix.SockFilter) {
 		}
 	}
 	add(unix.BPF_RET|unix.BPF_K, keepAll)
+
+	// IPv6: the first 64 bits of the source, which is at byte 8 (RFC 8200).
 	program[other].K = uint32(len(program) - other - 1)
 	for _, l := range limits {
 		if a := l.client; a.Is6() {
@@ -69,6 +81,7 @@ func filter(limits []limit) (program []unix.SockFilter) {
 		}
 	}
 	add(unix.BPF_RET|unix.BPF_K, keepAll)
+
 	for _, m := range matches {
 		program[m].K = uint32(len(program) - m - 1)
 	}

@@ -52,6 +52,7 @@ func (l *Listener) HandOver(ctx context.Context, send func(Conn) error) (err err
 	if l.tls != nil {
 		return nil // the state of TLS cannot be passed
 	}
+
 	l.passing.Store(true)
 	l.conns.wake()
 	for err == nil && ctx.Err() == nil {
@@ -66,12 +67,14 @@ func (l *Listener) HandOver(ctx context.Context, send func(Conn) error) (err err
 		if len(l.conns.list()) == 0 {
 			break
 		}
+
 		select {
 		case <-l.conns.left:
 		case <-l.conns.empty:
 		case <-ctx.Done():
 		}
 	}
+
 	for _, c := range l.conns.stopLeaving(l) {
 		c.resume()
 	}
@@ -165,6 +168,7 @@ func (l *Listener) Adopt(in Conn) error {
 		_ = in.File.Close()
 		return err
 	}
+
 	var c *conn
 	switch {
 	case in.HeaderPending:
@@ -175,6 +179,7 @@ func (l *Listener) Adopt(in Conn) error {
 	default:
 		c = newConn(l, sock, peer, local)
 	}
+
 	c.in, c.queries, c.messageStart = in.Unread, in.Queries, time.Now()
 	if l.admit(c) {
 		c.start()

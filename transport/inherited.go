@@ -30,14 +30,15 @@ type inheritedSocket struct {
 func (in *Inherited) Add(shared bool, files ...*os.File) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+
 	for _, f := range files {
 		s := inheritedSocket{file: f, shared: shared}
 		if l, err := net.FileListener(f); err == nil {
 			_, s.tcp = l.(*net.TCPListener)
-			s.addr = addrPort(l.Addr())
+			s.addr = AddrPort(l.Addr())
 			_ = l.Close()
 		} else if c, err := net.FilePacketConn(f); err == nil {
-			s.addr = addrPort(c.LocalAddr())
+			s.addr = AddrPort(c.LocalAddr())
 			_ = c.Close()
 		}
 		if !s.addr.IsValid() {
@@ -84,6 +85,7 @@ func (in *Inherited) take(tcp bool, addr netip.AddrPort, use func(*os.File) erro
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
+
 	in.sockets = slices.DeleteFunc(in.sockets, func(s inheritedSocket) bool {
 		if err != nil || s.tcp != tcp || s.addr != addr {
 			return false
@@ -110,6 +112,7 @@ func (in *Inherited) listenTCP(addr netip.AddrPort) (l net.Listener, err error) 
 			return err
 		}
 		l = inherited
+
 		raw, err := l.(*net.TCPListener).SyscallConn()
 		if err != nil {
 			return err

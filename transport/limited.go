@@ -62,12 +62,14 @@ func (l *LimitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		peer := addrPort(tcp.RemoteAddr()).Addr()
+
+		peer := AddrPort(tcp.RemoteAddr()).Addr()
 		policy := l.proxies.Load().policy(peer)
 		c := &limitedConn{TCPConn: tcp, l: l}
 		if policy == ProxySkip { // otherwise the client is not known yet
 			c.client = ClientKey(peer)
 		}
+
 		refused := l.add(c)
 		if refused != nil {
 			_ = refused.SetLinger(0)
@@ -100,6 +102,7 @@ func (l *LimitedListener) add(c *limitedConn) (refused *limitedConn) {
 		l.counts.overClient.Add(1)
 		l.remove(refused)
 	}
+
 	l.open++
 	if c.turns = l.turns[c.client]; c.turns == nil {
 		c.turns = newTurns()

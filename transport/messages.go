@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/seamark/seamark/dns"
@@ -28,7 +27,7 @@ type Messages struct {
 
 // NewMessages returns Messages for the Port of o. The caller must call Close.
 func NewMessages(o Options) *Messages {
-	o.defaults()
+	o = o.OrDefaults()
 	m := &Messages{o: o, counts: newCounters(o.Metrics), start: time.Now()}
 	m.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
 	o.Port.AddReader(&m.serving)
@@ -83,6 +82,7 @@ func (m *Messages) Serve(packet []byte, from Origin, s dns.Sender, use func(*dns
 	q.Sender, q.Peer, q.Local, q.Interface = s, from.Peer, from.Local, 0
 	q.Reset(packet, dns.TCP, now)
 	q.Encrypted, q.Header = from.Encrypted, from.Header
+
 	m.serving.RLock()
 	outcome := serveRecovered(m.o.Port, q, a.answer[:0])
 	switch outcome {
@@ -97,6 +97,7 @@ func (m *Messages) Serve(packet []byte, from Origin, s dns.Sender, use func(*dns
 	}
 	m.serving.RUnlock()
 	m.last.Store(int64(now.Sub(m.start)))
+
 	a.q.Sender, a.q.Header = nil, nil
 	m.arenas.Put(a)
 	return outcome
@@ -141,35 +142,40 @@ func (c *counters) observe(log *slog.Logger, q *dns.Query, sealed time.Time) {
 // ListenTCP opens a socket for a server of another protocol, as Listen does for DNS. It
 // has at most most() connections at the same time, unless that is 0.
 func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() int) (*LimitedListener, error) {
-	o.defaults()
+	o = o.OrDefaults()
 	o.TLS = new(TLS) // so that there is no UDP
 	l, err := listenAny(ctx, addr, o)
 	if err != nil {
 		return nil, err
 	}
 	return &LimitedListener{
-		TCPListener: l.tcp.(*net.TCPListener), Address: l.addr, most: most, counts: l.counts, log: o.Log, timeout: l.limits.Load().MessageTimeout,
-		clients: map[netip.Addr][]*limitedConn{}, turns: map[netip.Addr]turns{}, refused: map[netip.Addr]time.Time{},
+		TCPListener: l.tcp.(*net.TCPListener),
+		Address:     l.addr,
+		most:        most,
+		counts:      l.counts,
+		log:         o.Log,
+		timeout:     o.MessageTimeout,
+		clients:     map[netip.Addr][]*limitedConn{},
+		turns:       map[netip.Addr]turns{},
+		refused:     map[netip.Addr]time.Time{},
 	}, nil
 }
 
 // ListenUDP opens a socket for a server of another protocol, as Listen does for DNS. The
 // address has the port that was opened. shared reports whether the socket stays open in the
 // process that opened it.
-func ListenUDP(ctx context.Context, addr netip.AddrPort, o Options) (c *net.UDPConn, at netip.AddrPort, shared bool, err error) {
-	if !addr.Addr().IsValid() {
-		addr = netip.AddrPortFrom(netip.IPv6Unspecified(), addr.Port())
-	}
-	addr = o.Inherited.narrow(addr)
-	c, shared, err = listenUDP(ctx, addr, o.Inherited)
-	if errors.Is(err, syscall.EAFNOSUPPORT) && addr.Addr() == netip.IPv6Unspecified() {
-		addr = netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port())
+func ListenUDP(ctx context.Context, addr netip.AddrPort, o Options) (
+	c *net.UDPConn, at netip.AddrPort, shared bool, err error,
+) {
+	err = openAny(addr, o.Inherited, func(addr netip.AddrPort) error {
+		at = addr
 		c, shared, err = listenUDP(ctx, addr, o.Inherited)
-	}
+		return err
+	})
 	if err != nil {
-		return nil, addr, false, explain("udp", addr, err)
+		return nil, at, false, explain("udp", at, err)
 	}
-	return c, netip.AddrPortFrom(addr.Addr(), addrPort(c.LocalAddr()).Port()), shared, nil
+	return c, netip.AddrPortFrom(at.Addr(), AddrPort(c.LocalAddr()).Port()), shared, nil
 }
 
 func listenUDP(ctx context.Context, addr netip.AddrPort, in *Inherited) (c *net.UDPConn, shared bool, err error) {
@@ -189,6 +195,7 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, in *Inherited) (c *net.
 	if err != nil || c != nil {
 		return c, shared, err
 	}
+
 	var lc net.ListenConfig
 	opened, err := lc.ListenPacket(ctx, network("udp", addr.Addr()), addr.String())
 	if err != nil {

@@ -84,7 +84,8 @@ func (o *overload) observe(l *Listener, raw syscall.RawConn) *socketLoad {
 // report it.
 func readMemory(fd uintptr) (m [unix.SK_MEMINFO_VARS]uint32) {
 	size := uint32(unsafe.Sizeof(m))
-	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&size)), 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&size)), 0)
 	if errno != 0 {
 		clear(m[:])
 	}
@@ -95,7 +96,10 @@ func readMemory(fd uintptr) (m [unix.SK_MEMINFO_VARS]uint32) {
 // it when it has had packets for maxBusy. The kernel cannot tell the clients of proxies
 // from each other.
 func (s *socketLoad) check(fd uintptr) {
-	if !s.counting.Load() && !s.l.proxies.Load().areUsed() && readMemory(fd)[unix.SK_MEMINFO_DROPS] != s.drops.Load() {
+	if s.counting.Load() || s.l.proxies.Load().areUsed() {
+		return
+	}
+	if readMemory(fd)[unix.SK_MEMINFO_DROPS] != s.drops.Load() {
 		s.l.startLimiting()
 	}
 }
@@ -133,6 +137,7 @@ func (l *Listener) startLimiting() {
 		return
 	}
 	o.running = true
+
 	l.o.Port.SetOverloaded(true)
 	for _, s := range o.sockets {
 		s.received, s.shed, s.backlog = newTally(), 0, backlog{}
@@ -155,75 +160,90 @@ func (l *Listener) limitClients(sockets []*socketLoad) {
 		select {
 		case <-l.udpStopping:
 			lastDrop = time.Time{}
+			continue
 		case <-ticker.C:
-			if l.proxies.Load().areUsed() { // since a reload
-				lastDrop = time.Time{}
-				continue
-			}
-			stopped, dropped := true, false
-			for _, s := range sockets {
-				o := s.adjust(&report)
-				stopped = stopped && o.stopped()
-				dropped = dropped || o.dropped > 0
-			}
-			if interval < overloadInterval && !stopped {
-				interval = min(2*interval, overloadInterval)
-				ticker.Reset(interval)
-			}
-			if dropped {
-				lastDrop = time.Now()
-				report.logStart(l)
-			}
+		}
+		if l.proxies.Load().areUsed() { // since a reload
+			lastDrop = time.Time{}
+			continue
+		}
+
+		stopped, dropped := true, false
+		for _, s := range sockets {
+			o := s.adjust(&report)
+			stopped = stopped && o.stopped()
+			dropped = dropped || o.dropped > 0
+		}
+		if interval < overloadInterval && !stopped {
+			interval = min(2*interval, overloadInterval)
+			ticker.Reset(interval)
+		}
+		if dropped {
+			lastDrop = time.Now()
+			report.logStart(l)
 		}
 	}
+
 	l.o.Port.SetOverloaded(false)
 	for _, s := range sockets {
 		s.counting.Store(false)
 		_ = s.raw.Control(func(fd uintptr) { detachFilter(int(fd)) })
 	}
 	report.logEnd(l, time.Since(start)-overloadEnd)
+
 	l.overload.mu.Lock()
 	defer l.overload.mu.Unlock()
 	l.overload.running = false
 }
 
-// adjust sets the limits of the socket's clients by the observation since its last call.
+// adjust observes the socket, and sets the limits of its clients accordingly.
 func (s *socketLoad) adjust(report *overloadReport) observation {
-	var memory [unix.SK_MEMINFO_VARS]uint32
-	if s.raw.Control(func(fd uintptr) { memory = readMemory(fd) }) != nil {
-		return observation{received: newTally()} // closed
-	}
-	now := time.Now() // the ticker's time may be long ago
-	drops := memory[unix.SK_MEMINFO_DROPS]
-	o := observation{
-		dropped: int(drops - s.drops.Load()),
-		seconds: now.Sub(s.since).Seconds(),
-		fill:    float64(memory[unix.SK_MEMINFO_RMEM_ALLOC]) / float64(max(memory[unix.SK_MEMINFO_RCVBUF], 1)),
-	}
-	s.mu.Lock()
-	o.received, o.shed = s.received, s.shed
-	o.dropped += o.shed
-	stopped := o.stopped()
-	if !stopped {
-		s.received, s.shed = newTally(), 0
-	}
-	s.mu.Unlock()
-	if stopped {
-		o.received = newTally() // the reader adds to the socket's
+	o, complete := s.takeObservation()
+	if !complete {
 		return o
 	}
-	s.since = now
-	s.drops.Store(drops)
-	o.idle = s.idle.Swap(false)
+
 	unlimited := len(s.shares.limits) == 0
 	changed, overLimit := s.shares.update(o)
 	s.l.counts.shedLimit.Add(uint64(overLimit))
 	s.l.counts.shedFull.Add(uint64(o.dropped - overLimit))
+
 	report.add(o, s.shares.limits)
 	if changed {
 		s.limit(report, unlimited)
 	}
 	return o
+}
+
+// takeObservation returns what the socket has received and dropped since the last complete
+// observation, and begins the next one. An observation is not complete if the socket is
+// closed, or the process was stopped, after which it is continued.
+func (s *socketLoad) takeObservation() (o observation, complete bool) {
+	var memory [unix.SK_MEMINFO_VARS]uint32
+	if s.raw.Control(func(fd uintptr) { memory = readMemory(fd) }) != nil {
+		return observation{received: newTally()}, false // closed
+	}
+	now := time.Now() // the ticker's time may be long ago
+	drops := memory[unix.SK_MEMINFO_DROPS]
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o = observation{
+		received: s.received,
+		shed:     s.shed,
+		dropped:  int(drops-s.drops.Load()) + s.shed,
+		seconds:  now.Sub(s.since).Seconds(),
+		fill:     float64(memory[unix.SK_MEMINFO_RMEM_ALLOC]) / float64(max(memory[unix.SK_MEMINFO_RCVBUF], 1)),
+	}
+	if o.stopped() {
+		o.received = newTally() // the reader adds to the socket's
+		return o, false
+	}
+
+	s.received, s.shed, s.since = newTally(), 0, now
+	s.drops.Store(drops)
+	o.idle = s.idle.Swap(false)
+	return o, true
 }
 
 // limit makes the shares' limits effective. The filter does not apply to packets that
@@ -234,6 +254,7 @@ func (s *socketLoad) limit(report *overloadReport, first bool) {
 		report.failure = setLimits(int(fd), s.shares.limits)
 		waiting = int(readMemory(fd)[unix.SK_MEMINFO_RMEM_ALLOC]) / leastPacket
 	})
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !first {
@@ -273,7 +294,9 @@ func (r *overloadReport) add(o observation, limits []limit) {
 
 // heaviest returns the limited clients that have sent most.
 func (r *overloadReport) heaviest() string {
-	clients := slices.SortedFunc(maps.Keys(r.clients), func(a, b netip.Addr) int { return cmp.Compare(r.clients[b], r.clients[a]) })
+	clients := slices.SortedFunc(maps.Keys(r.clients), func(a, b netip.Addr) int {
+		return cmp.Compare(r.clients[b], r.clients[a])
+	})
 	var text []string
 	for _, c := range clients[:min(len(clients), 5)] {
 		if c.Is6() {
@@ -292,12 +315,14 @@ func (r *overloadReport) logStart(l *Listener) {
 	r.started = true
 	l.o.Log.Warn("Dropping UDP queries, more arrive than can be answered", "address", l.addr, "clients", r.heaviest())
 	if r.failure != nil {
-		l.o.Log.Warn("Limiting UDP clients failed, every client loses the same share of its queries", "address", l.addr, "error", r.failure)
+		l.o.Log.Warn("Limiting UDP clients failed, every client loses the same share of its queries",
+			"address", l.addr, "error", r.failure)
 	}
 }
 
 func (r *overloadReport) logEnd(l *Listener, duration time.Duration) {
 	if r.started {
-		l.o.Log.Info("All UDP queries are answered again", "address", l.addr, "count", r.dropped, "duration", duration, "clients", r.heaviest())
+		l.o.Log.Info("All UDP queries are answered again",
+			"address", l.addr, "count", r.dropped, "duration", duration, "clients", r.heaviest())
 	}
 }

@@ -37,7 +37,8 @@ type ProxyOptions struct {
 }
 
 func (o *ProxyOptions) equal(p *ProxyOptions) bool {
-	return slices.Equal(o.Trusted, p.Trusted) && o.Others == p.Others && o.SessionTime == p.SessionTime && o.Sessions == p.Sessions
+	return slices.Equal(o.Trusted, p.Trusted) && o.Others == p.Others &&
+		o.SessionTime == p.SessionTime && o.Sessions == p.Sessions
 }
 
 // proxies are the peers of a listener that may name their clients in PROXY headers. A peer
@@ -103,6 +104,7 @@ func (p *proxies) session(peer netip.AddrPort) (client netip.AddrPort, ok bool) 
 	if at == nil {
 		return client, false
 	}
+
 	s := at.Value.(*proxySession)
 	now := time.Now()
 	if now.After(s.expires) {
@@ -165,6 +167,7 @@ func (r *reader) unwrap(p *proxies, q *dns.Query, datagram []byte) []byte {
 	if policy == ProxySkip || len(datagram) == 0 {
 		return datagram
 	}
+
 	h, size, err := parseProxyHeader(datagram)
 	switch {
 	case err == nil && size == 0:
@@ -181,6 +184,7 @@ func (r *reader) unwrap(p *proxies, q *dns.Query, datagram []byte) []byte {
 		p.rejected(r.l.o.Log, r.l.counts.proxyUDP, q.Peer, err)
 		return nil
 	}
+
 	if policy == ProxyUse && h.client.IsValid() {
 		p.startSession(q.Peer, h.client)
 		r.setClient(q, h.client)
@@ -222,6 +226,7 @@ func readProxyHeader(from io.Reader, buf []byte, have int) (h proxyHeader, rest 
 		if err != errIncomplete {
 			return h, buf[:have], err
 		}
+
 		n, err := from.Read(buf[have:])
 		if have += n; n == 0 {
 			if err == nil || err == io.EOF && have > 0 {
@@ -237,27 +242,13 @@ func readProxyHeader(from io.Reader, buf []byte, have int) (h proxyHeader, rest 
 // passed to another process.
 func (c *conn) identify() bool {
 	buf := c.l.inputs.Get().(*[inSize]byte)[:]
-	deadline := time.Now().Add(c.l.limits.Load().IdleTimeout)
 	below := c.sock
 	withTLS, _ := c.sock.(*tlsSocket)
 	if withTLS != nil {
 		below = withTLS.socket
 	}
-	var h proxyHeader
-	rest, err := buf[:copy(buf, c.in)], error(nil)
-	for {
-		c.setHandshakeDeadline(deadline)
-		h, rest, err = readProxyHeader(below, buf, len(rest))
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			break
-		}
-		if c.l.isStopping() {
-			deadline = c.l.stopTime.Add(c.l.lastQuery)
-		}
-		if c.leaving = c.l.passing.Load(); c.leaving || !time.Now().Before(deadline) {
-			break
-		}
-	}
+
+	h, rest, err := c.awaitProxyHeader(below, buf)
 	if err == nil && h.version != 0 && c.proxyPolicy == ProxyReject {
 		err = errProxyRejected
 	}
@@ -272,10 +263,13 @@ func (c *conn) identify() bool {
 		}
 		return false
 	}
+
 	peer := c.peer
 	if c.proxyPolicy == ProxyUse && h.client.IsValid() {
 		peer = h.client
 	}
+
+	// What follows the header is the beginning of a query, or of the TLS handshake.
 	if withTLS != nil {
 		withTLS.records.rest = bytes.Clone(rest)
 		c.buf = buf
@@ -284,6 +278,28 @@ func (c *conn) identify() bool {
 		c.buf, c.in, c.messageStart = buf, rest, time.Now()
 	}
 	return c.l.conns.identify(c, peer)
+}
+
+// awaitProxyHeader reads the header into buf until the idle timeout, the end of the listener,
+// or the hand-over of its connections, for which it sets c.leaving.
+func (c *conn) awaitProxyHeader(from io.Reader, buf []byte) (h proxyHeader, rest []byte, err error) {
+	deadline := time.Now().Add(c.l.limits.Load().IdleTimeout)
+	rest = buf[:copy(buf, c.in)]
+	for {
+		c.setHandshakeDeadline(deadline)
+		h, rest, err = readProxyHeader(from, buf, len(rest))
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return h, rest, err
+		}
+
+		// It may be wake that has shortened the deadline.
+		if c.l.isStopping() {
+			deadline = c.l.stopTime.Add(c.l.lastQuery)
+		}
+		if c.leaving = c.l.passing.Load(); c.leaving || !time.Now().Before(deadline) {
+			return h, rest, err
+		}
+	}
 }
 
 // A proxiedConn is a connection for another protocol than DNS, whose peer may be a proxy.
@@ -301,7 +317,7 @@ type proxiedConn struct {
 
 // identify reads the header. A connection without a valid one returns no data.
 func (c *proxiedConn) identify() {
-	c.client = addrPort(c.Conn.RemoteAddr())
+	c.client = AddrPort(c.Conn.RemoteAddr())
 	_ = c.SetReadDeadline(time.Now().Add(c.l.timeout))
 	h, rest, err := readProxyHeader(c.Conn, make([]byte, inSize), 0)
 	if err == nil && h.version != 0 && c.policy == ProxyReject {
@@ -310,6 +326,7 @@ func (c *proxiedConn) identify() {
 	if err != nil && len(rest) > 0 || err == errProxyRejected {
 		c.l.proxies.Load().rejected(c.l.log, c.l.counts.proxyTCP, c.client, err)
 	}
+
 	if c.rest, c.err = rest, err; err != nil {
 		return
 	}

@@ -56,6 +56,7 @@ func parseProxyV1(data []byte) (h proxyHeader, size int, err error) {
 	case !complete:
 		return h, 0, errIncomplete
 	}
+
 	h.version, size = 1, len(line)+len("\r\n")
 	words := strings.Split(string(line[len(proxyV1):]), " ")
 	if words[0] == "UNKNOWN" {
@@ -64,11 +65,13 @@ func parseProxyV1(data []byte) (h proxyHeader, size int, err error) {
 	if words[0] != "TCP4" && words[0] != "TCP6" || len(words) != 5 {
 		return h, size, fmt.Errorf("version 1: got %q, want TCP4 or TCP6, two addresses and two ports", line)
 	}
+
 	var ends [2]netip.AddrPort
 	for i := range ends {
 		addr, addrErr := netip.ParseAddr(words[1+i])
 		port, portErr := strconv.ParseUint(words[3+i], 10, 16)
-		if addrErr != nil || portErr != nil || addr.Zone() != "" || addr.Is4() != (words[0] == "TCP4") || strconv.FormatUint(port, 10) != words[3+i] {
+		isPort := portErr == nil && strconv.FormatUint(port, 10) == words[3+i] // no leading zeros
+		if addrErr != nil || addr.Zone() != "" || addr.Is4() != (words[0] == "TCP4") || !isPort {
 			return h, size, fmt.Errorf("version 1: invalid address or port in %q", line)
 		}
 		ends[i] = netip.AddrPortFrom(addr.Unmap(), uint16(port))
@@ -100,6 +103,7 @@ func parseProxyV2(data []byte) (h proxyHeader, size int, err error) {
 	if len(data) < proxyV2Len {
 		return h, 0, errIncomplete
 	}
+
 	command, family, protocol := data[12], data[13]>>4, data[13]&0xF
 	size = proxyV2Len + int(binary.BigEndian.Uint16(data[14:]))
 	switch {
@@ -112,13 +116,16 @@ func parseProxyV2(data []byte) (h proxyHeader, size int, err error) {
 	case len(data) < size:
 		return h, 0, errIncomplete
 	}
+
+	// The proxy sends for itself, as for a health check, or the client has no address.
 	h.version = 2
-	body := data[proxyV2Len:size]
 	if command == proxyLocal || family == proxyUnspecified || protocol == 0 {
 		return h, size, nil
 	}
-	if len(body) < proxyAddrsLen[family] {
-		return h, size, fmt.Errorf("version 2: %d bytes, want at least %d of addresses", len(body), proxyAddrsLen[family])
+
+	body := data[proxyV2Len:size]
+	if need := proxyAddrsLen[family]; len(body) < need {
+		return h, size, fmt.Errorf("version 2: %d bytes, want at least %d of addresses", len(body), need)
 	}
 	switch family {
 	case proxyIPv4:
@@ -136,6 +143,7 @@ func checkTLVs(header []byte, off int) error {
 		if len(rest) < 3 || len(rest) < 3+int(binary.BigEndian.Uint16(rest[1:])) {
 			return errors.New("version 2: extension longer than the header")
 		}
+
 		value := rest[3 : 3+int(binary.BigEndian.Uint16(rest[1:]))]
 		off += 3 + len(value)
 		if rest[0] != proxyCRC32C {
@@ -144,6 +152,8 @@ func checkTLVs(header []byte, off int) error {
 		if len(value) != crc32.Size {
 			return fmt.Errorf("version 2: checksum of %d bytes, want %d", len(value), crc32.Size)
 		}
+
+		// The checksum is that of the header with zeros in its place.
 		zeroed := bytes.Clone(header)
 		clear(zeroed[off-crc32.Size : off])
 		if crc32.Checksum(zeroed, crc32.MakeTable(crc32.Castagnoli)) != binary.BigEndian.Uint32(value) {

@@ -46,7 +46,9 @@ type Session struct {
 
 // NewSessions returns Sessions for a listener with these messages.
 func NewSessions(m *Messages) *Sessions {
-	return &Sessions{o: m.o, counts: m.counts, start: time.Now(), ready: map[*Session]struct{}{}, clients: map[netip.Addr]int{}}
+	return &Sessions{
+		o: m.o, counts: m.counts, start: time.Now(), ready: map[*Session]struct{}{}, clients: map[netip.Addr]int{},
+	}
 }
 
 // NeedsVerification reports whether a client whose address may be forged has to show that
@@ -54,7 +56,8 @@ func NewSessions(m *Messages) *Sessions {
 func (s *Sessions) NeedsVerification() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open-len(s.ready) >= min(maxUnverified, s.o.MaxConns/4) || s.open >= s.o.MaxConns-min(evictionReserve, s.o.MaxConns/4)
+	return s.open-len(s.ready) >= min(maxUnverified, s.o.MaxConns/4) ||
+		s.open >= s.o.MaxConns-min(evictionReserve, s.o.MaxConns/4)
 }
 
 // Count returns the number of connections, including handshakes.
@@ -68,9 +71,10 @@ func (s *Sessions) Count() float64 {
 // the connection is over a limit. At the limit of all connections it closes the
 // connection that has been idle longest.
 func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
-	client := ClientKey(addrPort(peer).Addr())
+	client := ClientKey(AddrPort(peer).Addr())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.clients[client] >= s.o.MaxConnsPerClient {
 		s.counts.overClient.Add(1)
 		return errTooManyConnections
@@ -85,6 +89,7 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
 		delete(s.ready, evicted)
 		evicted.close()
 	}
+
 	s.open++
 	s.clients[client]++
 	context.AfterFunc(ctx, func() {

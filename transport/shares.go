@@ -131,9 +131,11 @@ func (b *backlog) sheds(client netip.Addr, seconds float64) bool {
 func (s *shares) update(o observation) (changed bool, overLimit int) {
 	s.estimateCapacity(o)
 	demands, rest, overLimit := s.demands(o)
+
 	// The part of the capacity that is distributed keeps the buffer filled in part, so
 	// that the reader always has work and queries of a burst find room.
 	target := s.capacity * (1.15 - 0.6*o.fill)
+
 	sorted, all := slices.Sorted(maps.Values(demands)), rest
 	for _, d := range sorted {
 		all += d
@@ -142,15 +144,18 @@ func (s *shares) update(o observation) (changed bool, overLimit int) {
 	if rest > 0 {
 		share = max(share, all/maxTallied) // the tally is inexact by that
 	}
+
 	unlimited := len(s.limits) == 0
 	if unlimited && o.dropped == 0 || float64(o.received.total+o.dropped)/o.seconds <= target {
 		s.limits, s.share = nil, 0
 		return !unlimited, overLimit
 	}
+
 	// Received queries may have waited in the buffer since an earlier limit.
 	if s.share > 0 {
 		share = math.Sqrt(share * s.share)
 	}
+
 	if !unlimited {
 		s.seconds += o.seconds
 		for client, n := range o.received.counts {
@@ -161,6 +166,7 @@ func (s *shares) update(o observation) (changed bool, overLimit int) {
 			return false, overLimit
 		}
 	}
+
 	s.limits, s.received, s.seconds, s.share = nil, map[netip.Addr]int{}, 0, share
 	for client, sent := range demands {
 		if sent > share {
@@ -182,6 +188,7 @@ func (s *shares) isFair(share float64) bool {
 	if share < (1-tolerance)*s.share || share > (1+tolerance)*s.share || len(s.received) > maxTallied {
 		return false
 	}
+
 	mean := 0.0
 	for _, l := range s.limits {
 		mean += float64(s.received[l.client]) / float64(len(s.limits))
@@ -193,6 +200,7 @@ func (s *shares) isFair(share float64) bool {
 			return false
 		}
 	}
+
 	least := (1-tolerance)*mean - deviations*math.Sqrt(mean)
 	return !slices.ContainsFunc(s.limits, func(l limit) bool { return float64(s.received[l.client]) < least })
 }
@@ -221,17 +229,19 @@ func (s *shares) estimateCapacity(o observation) {
 // limited client has sent does not follow from its own queries alone: received ones may
 // have waited in the buffer since an earlier limit.
 func (s *shares) demands(o observation) (demands map[netip.Addr]float64, rest float64, overLimit int) {
-	demands = map[netip.Addr]float64{}
 	arrived, received := float64(o.received.total+o.dropped), float64(o.received.total)
 	scale := 1.0
 	if len(s.limits) == 0 && received > 0 {
 		scale = arrived / received
 	}
+
+	demands = map[netip.Addr]float64{}
 	rest = received
 	for client, n := range o.received.counts {
 		rest -= float64(n)
 		demands[client] = float64(n) * scale / o.seconds
 	}
+
 	limited, weights := arrived-received, 0.0
 	for i, l := range s.limits {
 		n := float64(o.received.counts[l.client])
@@ -239,6 +249,7 @@ func (s *shares) demands(o observation) (demands map[netip.Addr]float64, rest fl
 		s.limits[i].sent = math.Sqrt(l.sent * max(n/l.passed/o.seconds, l.sent/16))
 		weights += s.limits[i].sent
 	}
+
 	above := 0.0
 	for _, l := range s.limits {
 		sent := limited * l.sent / weights

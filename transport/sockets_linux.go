@@ -46,12 +46,14 @@ func controlUDP(addr netip.Addr) func(_, _ string, c syscall.RawConn) error {
 			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 				return err
 			}
+
 			// The server also works without the following options.
 			enlargeBuffer(fd, unix.SO_RCVBUF)
 			enlargeBuffer(fd, unix.SO_SNDBUF)
 			// Large replies are fragmented rather than dropped, and a forged ICMP
 			// message cannot reduce their size.
 			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
+
 			switch addr {
 			case netip.IPv6Unspecified(): // also reports IPv4, as mapped addresses
 				return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
@@ -107,6 +109,7 @@ func replyInfo(control []byte) (local netip.Addr, index, size int) {
 	if len(control) < unix.SizeofCmsghdr {
 		return netip.Addr{}, 0, 0
 	}
+
 	native := binary.NativeEndian
 	level := native.Uint32(control[unix.SizeofCmsghdr-8:])
 	kind := native.Uint32(control[unix.SizeofCmsghdr-4:])
@@ -118,9 +121,11 @@ func replyInfo(control []byte) (local netip.Addr, index, size int) {
 		if local.Is6() && local.IsLinkLocalUnicast() {
 			return local.WithZone(strconv.Itoa(index)), index, head6 + unix.SizeofInet6Pktinfo
 		}
+
 		// The reply is routed by its address, and may leave by another interface.
 		native.PutUint32(info[16:], 0)
 		return local, index, head6 + unix.SizeofInet6Pktinfo
+
 	case level == unix.IPPROTO_IP && kind == unix.IP_PKTINFO && len(control) >= head4+unix.SizeofInet4Pktinfo:
 		info := control[head4:]
 		index = int(native.Uint32(info))

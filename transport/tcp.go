@@ -155,6 +155,7 @@ func (c *conn) run() (onLoop bool) {
 		c.release(readerRef)
 		return false
 	}
+
 	c.now, c.readAll = time.Now(), false
 	for {
 		s := c.step()
@@ -166,25 +167,28 @@ func (c *conn) run() (onLoop bool) {
 		}
 		c.freeBuffer()
 		c.in = nil
-		if s == idling {
-			if onLoop, c.onLoop = c.onLoop, false; !onLoop {
-				c.reads = 0
-			}
-			if c.l.loop.await(c) {
-				return onLoop
-			}
-			c.onLoop = onLoop
-			continue
+		if s != idling {
+			break
 		}
-		c.flush()
-		c.drainFirst = c.drainFirst || c.l.tls != nil // so that the client receives close_notify
-		if c.drainFirst {
-			c.leaveLoop()
+
+		// Once c waits in the loop another goroutine may run it: c is not used any more.
+		if onLoop, c.onLoop = c.onLoop, false; !onLoop {
+			c.reads = 0
 		}
-		onLoop = c.onLoop
-		c.release(readerRef)
-		return onLoop
+		if c.l.loop.await(c) {
+			return onLoop
+		}
+		c.onLoop = onLoop
 	}
+
+	c.flush()
+	c.drainFirst = c.drainFirst || c.l.tls != nil // so that the client receives close_notify
+	if c.drainFirst {
+		c.leaveLoop()
+	}
+	onLoop = c.onLoop
+	c.release(readerRef)
+	return onLoop
 }
 
 // start calls run on a goroutine of its own.
@@ -243,6 +247,7 @@ func (c *conn) step() status {
 	if !c.waitInFlight() {
 		return ended
 	}
+
 	if c.takeTurn() {
 		c.serveMessages()
 		c.endTurn()
@@ -268,6 +273,7 @@ func (c *conn) serveMessages() {
 		if len(c.in) < 2 || len(c.in) < c.messageEnd() {
 			break
 		}
+
 		message := c.in[2:c.messageEnd()]
 		c.in = c.in[c.messageEnd():]
 		c.messageStart = c.now
@@ -279,6 +285,7 @@ func (c *conn) serveMessages() {
 		}
 	}
 	c.l.serving.RUnlock()
+
 	a.q.Sender = nil
 	c.l.arenas.Put(a)
 	c.lastActive.Store(c.l.clock(c.now))
@@ -293,6 +300,7 @@ func (c *conn) serveQuery(q *dns.Query, packet, lent []byte) (parked bool) {
 	if c.l.tls != nil {
 		q.Encrypted, q.IdleTimeout = true, c.l.limits.Load().IdleTimeout
 	}
+
 	switch serveRecovered(c.l.o.Port, q, lent) {
 	case dns.Answered:
 		now := time.Now()
@@ -325,6 +333,7 @@ func (c *conn) waitInFlight() bool {
 	if !c.flush() {
 		return false
 	}
+
 	c.leaveLoop()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,6 +22,7 @@ func (c *conn) growBuffer(size int) status {
 	case <-c.l.stopping:
 		return ended
 	}
+
 	c.messageStart = time.Now() // as in flush
 	large := make([]byte, size)
 	c.in = large[:copy(large, c.in)]
@@ -52,6 +53,7 @@ func (c *conn) fill() status {
 	if !c.flush() {
 		return ended
 	}
+
 	if len(c.in) == 0 && len(c.buf) > inSize {
 		c.freeBuffer()
 	}
@@ -63,12 +65,14 @@ func (c *conn) fill() status {
 			return s
 		}
 	}
+
 	have := copy(c.buf, c.in)
 	n, s := c.read(c.buf[have:], have > 0)
 	c.in = c.buf[:have+n]
 	if have == 0 {
 		c.messageStart = c.now
 	}
+
 	if s == reading {
 		if c.reads++; c.reads == maxLoopReads || !c.readAll {
 			c.leaveLoop()
@@ -94,11 +98,14 @@ func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 		if c.l.passing.Load() {
 			return 0, leaving
 		}
+
+		// A read that returned less than it could has left nothing to read at once.
 		toLoop := c.onLoop || c.l.loop != nil && c.inactive(c.now) >= keepGoroutine
 		err := errWouldBlock
 		if toLoop && !c.readAll || inMessage {
 			n, err = c.sock.tryRead(p)
 		}
+
 		if err == errWouldBlock {
 			if !inMessage && c.isIdle(c.now) {
 				return 0, ended
@@ -109,6 +116,7 @@ func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 			c.leaveLoop()
 			n, err = c.readWithin(p, inMessage)
 		}
+
 		c.now = time.Now()
 		switch {
 		case n > 0:

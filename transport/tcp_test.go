@@ -222,7 +222,7 @@ func TestTCPAddresses(t *testing.T) {
 			c.ask(1, "a.in.", mdns.TypeA)
 			c.next()
 			have := s.conns.list()[0]
-			if peer, local := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()); have.peer != peer || have.local != local {
+			if peer, local := AddrPort(c.LocalAddr()), AddrPort(c.RemoteAddr()); have.peer != peer || have.local != local {
 				t.Errorf("got peer %v and local address %v, want %v and %v", have.peer, have.local, peer, local)
 			}
 		})

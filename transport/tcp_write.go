@@ -79,10 +79,12 @@ func (c *conn) enqueue(reply []byte) bool {
 	if c.isCut {
 		return false
 	}
+
 	if len(reply) > 0 { // otherwise it was dropped
 		if c.queue == nil {
 			c.queue = c.l.buffers.Get().(*buffer)
 		}
+
 		size := int64(len(reply) + 2)
 		if n := len(c.queue.b); n > 0 && n+int(size) > maxQueued || c.l.queued.Load()+size > maxQueuedAll {
 			c.l.counts.slowReader.Add(1)
@@ -92,6 +94,7 @@ func (c *conn) enqueue(reply []byte) bool {
 		c.l.queued.Add(size)
 		c.queue.add(reply)
 	}
+
 	c.queued++
 	if !c.writing {
 		c.writing = true
@@ -123,6 +126,7 @@ func (c *conn) flush() bool {
 		c.leaveLoop()
 		c.changed.Wait()
 	}
+
 	out, n := c.out, 0
 	c.out = nil
 	if c.queued == 0 && !c.isCut {
@@ -132,6 +136,7 @@ func (c *conn) flush() bool {
 		c.l.free(out)
 		return true
 	}
+
 	out.b = out.b[:copy(out.b, out.b[n:])]
 	c.leaveLoop()
 	c.writing = true
@@ -178,6 +183,7 @@ func (c *conn) writeNow(p []byte) {
 	if n == len(p) {
 		return
 	}
+
 	_ = c.sock.SetWriteDeadline(time.Now().Add(c.l.limits.Load().WriteTimeout))
 	_, err := c.sock.Write(p[n:])
 	switch {
@@ -205,6 +211,7 @@ func (c *conn) cutLocked() {
 	}
 	c.isCut = true
 	c.changed.Broadcast()
+
 	// When the socket is closed the kernel discards unsent data and keeps no state of
 	// the connection. Until then blocked calls return at once.
 	_ = c.sock.SetLinger(0)
@@ -228,6 +235,7 @@ func (c *conn) closeGracefully() {
 	if s, ok := c.sock.(*tlsSocket); ok {
 		_ = s.tls.CloseWrite() // fails if the connection is cut
 	}
+
 	c.mu.Lock()
 	c.closing = true
 	drain := c.drainFirst && !c.isCut && c.sock.CloseWrite() == nil

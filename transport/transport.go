@@ -66,21 +66,20 @@ type Limits struct {
 	MaxQueries     int           // after which the connection is closed; zero means no limit
 }
 
-func (l *Limits) defaults() {
+// OrDefaults returns the limits with the defaults in place of zeros.
+func (l Limits) OrDefaults() Limits {
 	orDefault(&l.IdleTimeout, 10*time.Second)
 	orDefault(&l.MessageTimeout, 3*time.Second)
 	orDefault(&l.WriteTimeout, 5*time.Second)
-}
-
-// OrDefaults returns the limits with the defaults in place of zeros.
-func (l Limits) OrDefaults() Limits {
-	l.defaults()
 	return l
 }
 
-func (o *Options) defaults() {
+// OrDefaults returns the options with the defaults in place of zeros.
+func (o Options) OrDefaults() Options {
+	o.Limits = o.Limits.OrDefaults()
 	orDefault(&o.Readers, cgroup.Processors())
 	orDefault(&o.Grace, 5*time.Second)
+
 	most := 4000
 	if o.TLS != nil {
 		most, o.Readers = 2000, 0
@@ -88,6 +87,7 @@ func (o *Options) defaults() {
 	orDefault(&o.MaxConns, min(most, maxDescriptors()/2))
 	orDefault(&o.MaxConnsPerClient, 100)
 	orDefault(&o.MaxInFlight, 100)
+
 	if o.Port == nil {
 		o.Port = new(dns.Port)
 	}
@@ -97,6 +97,7 @@ func (o *Options) defaults() {
 	if o.Metrics == nil {
 		o.Metrics = new(metrics.Registry)
 	}
+	return o
 }
 
 func orDefault[T int | time.Duration](v *T, standard T) {
@@ -150,34 +151,49 @@ type Listener struct {
 //
 // Nothing is read before Serve. The caller must call Stop.
 func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
-	o.defaults()
-	return listenAny(ctx, addr, o)
+	return listenAny(ctx, addr, o.OrDefaults())
 }
 
 // listenAny implements Listen. It returns a Listener that does not serve.
-func listenAny(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
+func listenAny(ctx context.Context, addr netip.AddrPort, o Options) (l *Listener, err error) {
+	err = openAny(addr, o.Inherited, func(addr netip.AddrPort) error {
+		l, err = listen(ctx, addr, o)
+
+		// A port that the kernel picked for TCP may be taken for UDP.
+		for try := 0; try < 10 && addr.Port() == 0 && errors.Is(err, syscall.EADDRINUSE); try++ {
+			l, err = listen(ctx, addr, o)
+		}
+		return err
+	})
+	return l, err
+}
+
+// openAny calls open with addr, and with [::] for the zero address. If the machine has no
+// IPv6, or if only that was inherited, it is 0.0.0.0 instead of [::].
+func openAny(addr netip.AddrPort, in *Inherited, open func(netip.AddrPort) error) error {
 	if !addr.Addr().IsValid() {
 		addr = netip.AddrPortFrom(netip.IPv6Unspecified(), addr.Port())
 	}
-	addr = o.Inherited.narrow(addr)
-	l, err := listen(ctx, addr, o)
+	addr = in.narrow(addr)
+
+	err := open(addr)
 	if errors.Is(err, syscall.EAFNOSUPPORT) && addr.Addr() == netip.IPv6Unspecified() {
-		addr = netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port())
-		l, err = listen(ctx, addr, o)
+		err = open(netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port()))
 	}
-	// A port that the kernel picked for TCP may be taken for UDP.
-	for try := 0; try < 10 && addr.Port() == 0 && errors.Is(err, syscall.EADDRINUSE); try++ {
-		l, err = listen(ctx, addr, o)
-	}
-	return l, err
+	return err
 }
 
 // listen binds TCP first, since only that reports whether the port is free: see
 // listenUDP.
 func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	l := &Listener{
-		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}), lastQuery: 500 * time.Millisecond, udpStopping: make(chan struct{}),
-		start: time.Now(), large: make(chan struct{}, maxLarge),
+		o:           o,
+		counts:      newCounters(o.Metrics),
+		stopping:    make(chan struct{}),
+		lastQuery:   500 * time.Millisecond,
+		udpStopping: make(chan struct{}),
+		start:       time.Now(),
+		large:       make(chan struct{}, maxLarge),
 	}
 	l.setLimits(o.Limits)
 	l.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
@@ -188,6 +204,7 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	}
 	l.conns.init()
 	l.parked.init()
+
 	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // the idle timeout is shorter
 	lc.SetMultipathTCP(false)
 	var err error
@@ -197,7 +214,8 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	if err != nil {
 		return nil, explain("tcp", addr, err)
 	}
-	l.addr = netip.AddrPortFrom(addr.Addr(), addrPort(l.tcp.Addr()).Port())
+	l.addr = netip.AddrPortFrom(addr.Addr(), AddrPort(l.tcp.Addr()).Port())
+
 	if l.tls != nil {
 		return l, nil
 	}
@@ -216,6 +234,7 @@ func (l *Listener) listenUDP(ctx context.Context) (err error) {
 		l.o.Readers = max(l.o.Readers, len(l.udp)) // each socket needs one
 		return err
 	}
+
 	var plain net.ListenConfig
 	probe, err := plain.ListenPacket(ctx, network("udp", l.addr.Addr()), l.addr.String())
 	if err != nil {
@@ -224,6 +243,7 @@ func (l *Listener) listenUDP(ctx context.Context) (err error) {
 	if err := probe.Close(); err != nil {
 		return err
 	}
+
 	sockets := 1
 	if sharded {
 		sockets = l.o.Readers
@@ -251,8 +271,8 @@ func network(proto string, addr netip.Addr) string {
 	return proto + "6"
 }
 
-// addrPort returns the address of a socket. An IPv4 address is not mapped into IPv6.
-func addrPort(a net.Addr) netip.AddrPort {
+// AddrPort returns the address of a socket. An IPv4 address is not mapped into IPv6.
+func AddrPort(a net.Addr) netip.AddrPort {
 	var ap netip.AddrPort
 	switch a := a.(type) {
 	case *net.TCPAddr:
@@ -303,7 +323,7 @@ func (l *Listener) SetLimits(limits Limits) {
 
 // setLimits reports whether the limits have changed.
 func (l *Listener) setLimits(limits Limits) bool {
-	limits.defaults()
+	limits = limits.OrDefaults()
 	old := l.limits.Swap(&limits)
 	return old != nil && *old != limits
 }
@@ -315,6 +335,7 @@ func (l *Listener) Serve() {
 		l.udpReaders = append(l.udpReaders, r)
 		l.readers.Go(r.run)
 	}
+
 	l.o.Port.AddReader(&l.serving)
 	l.accepting.Add(1)
 	if l.loop = openAcceptLoop(l); l.loop != nil {
@@ -322,7 +343,8 @@ func (l *Listener) Serve() {
 	} else {
 		l.conns.running.Go(l.accept)
 	}
-	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open connections.", l.conns.count, "address", l.addr.String())
+	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open connections.",
+		l.conns.count, "address", l.addr.String())
 }
 
 // Stop ends the listener. It closes idle connections at once. Connections on which no query has
@@ -338,12 +360,16 @@ func (l *Listener) Stop() { l.once.Do(l.stop) }
 func (l *Listener) stop() {
 	grace, cancel := context.WithTimeout(context.Background(), l.o.Grace)
 	defer cancel()
+
+	// Packets in a shared socket wait for the other process. In any other socket they
+	// would be lost, so it is read until no query is parked.
 	shared := l.isShared()
 	if shared {
 		l.stopUDP()
 	} else {
 		l.o.Port.StopParking()
 	}
+
 	l.stopTime = time.Now()
 	close(l.stopping)
 	_ = l.tcp.Close()
@@ -352,11 +378,13 @@ func (l *Listener) stop() {
 	}
 	l.accepting.Wait() // after this there are no new connections
 	l.conns.wake()
+
 	l.parked.wait(grace)
 	if !shared {
 		l.stopUDP()
 	}
 	l.conns.wait(grace)
+
 	l.o.Port.RemoveReader(&l.serving)
 	if l.loop != nil {
 		l.loop.close()

@@ -49,10 +49,12 @@ func (c *contention) medianWait() time.Duration {
 	if c.latencies[0].Value.Kind() != metrics.KindFloat64Histogram {
 		return 0
 	}
+
 	h := c.latencies[0].Value.Float64Histogram()
 	if c.before == nil {
 		c.before = make([]uint64, len(h.Counts))
 	}
+
 	var total, sum uint64
 	for i, n := range h.Counts {
 		total += n - c.before[i]
@@ -79,6 +81,7 @@ func (c *conn) takeTurn() bool {
 		}
 		return false
 	}
+
 	select {
 	case c.turns <- struct{}{}:
 	default:

@@ -108,23 +108,28 @@ func (r *reader) received(s *slot, n int, complete bool, now time.Time) {
 	if p := r.l.proxies.Load(); p != nil {
 		packet = r.unwrap(p, s.q, packet)
 	}
+
+	// Records are missing. An impossible number of records makes Parse report a
+	// malformed request.
 	if !complete && len(packet) >= wire.HeaderLen {
-		// Records are missing. An impossible number of records makes Parse
-		// report a malformed request.
 		binary.BigEndian.PutUint16(packet[10:], 0xFFFF)
 	}
 	s.q.Reset(packet, dns.UDP, now)
 }
 
 // answer serves and observes the queries of the first n slots. It holds the shard,
-// which is also the lock that Port knows, and reads the clock once for the batch.
+// which is also the lock that Port knows. Observers share one time for the batch.
 func (r *reader) answer(n int) {
 	r.shard.Lock()
 	defer r.shard.Unlock()
 	r.arenaUsed = 0
+
+	// The loop variables of serve and observe are a field, so that a call continues
+	// after the query at which a panic has ended the previous call.
 	for r.slotIndex = 0; r.slotIndex < n; {
 		r.serve(n)
 	}
+
 	sealed := time.Now()
 	r.lastQuery = sealed
 	for r.slotIndex = 0; r.slotIndex < n; {
@@ -201,16 +206,19 @@ func (r *reader) readSingly() {
 		if r.l.isUDPStopping() && err != nil {
 			return
 		}
+
+		// The error concerns a packet that was sent before (ICMP), or is temporary.
 		if err != nil && !tooLarge(err) {
-			// The error concerns a packet that was sent before, or is temporary.
 			r.pause()
 			continue
 		}
+
 		s.q.Peer = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		s.q.Local, s.q.Interface = r.l.addr, 0
 		control = r.replyControl(oob[:control], s.q)
 		r.received(s, n, err == nil && !truncated(flags, n), now)
 		r.answer(1)
+
 		if s.outcome == dns.Answered {
 			if _, _, err := r.conn.WriteMsgUDPAddrPort(s.q.Reply(), oob[:control], from); err != nil {
 				r.l.counts.sendUDP.Add(1)

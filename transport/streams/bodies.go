@@ -2,7 +2,6 @@ package streams
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -43,11 +42,13 @@ func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) 
 	if n, err := b.ReadFrom(io.LimitReader(body, smallMessage)); err != nil || n < smallMessage {
 		return b.Bytes(), err
 	}
+
+	// The rest of a large query waits for one of the places.
 	select {
 	case l.load.large <- struct{}{}:
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
-	case <-time.After(cmp.Or(l.o.MessageTimeout, defaultMessageTimeout)):
+	case <-time.After(l.o.MessageTimeout):
 		return nil, errBusy
 	}
 	defer func() { <-l.load.large }()

@@ -89,6 +89,7 @@ func (c *connection) acceptStreams(limit int, query func(*quic.Stream)) {
 		query(s)
 	}
 	c.release()
+
 	code, failed := context.Cause(c.ctx).(closeCode)
 	if !failed {
 		code = c.protocol.none
@@ -124,7 +125,9 @@ func (c *connection) release() {
 }
 
 // open opens addr for a protocol.
-func (e *endpoint) open(ctx context.Context, addr netip.AddrPort, o Options, p protocol, serve func(*connection)) (err error) {
+func (e *endpoint) open(
+	ctx context.Context, addr netip.AddrPort, o Options, p protocol, serve func(*connection),
+) (err error) {
 	e.protocol, e.serve = p, serve
 	o.MaxConns = cmp.Or(o.MaxConns, maxQUICConns)
 	if e.socket, e.addr, _, err = transport.ListenUDP(ctx, addr, o.Options); err != nil {
@@ -133,7 +136,8 @@ func (e *endpoint) open(ctx context.Context, addr netip.AddrPort, o Options, p p
 	e.init(o)
 	e.sessions = transport.NewSessions(e.Messages)
 	e.SetLimits(o.Options.Limits)
-	e.removeGauge = o.Metrics.TemporaryGauge("seamark_transport_connections", "Open connections.", e.sessions.Count, "address", o.Name)
+	e.removeGauge = o.Metrics.TemporaryGauge("seamark_transport_connections", "Open connections.",
+		e.sessions.Count, "address", o.Name)
 	return nil
 }
 
@@ -178,10 +182,12 @@ func (e *endpoint) Serve() {
 		},
 	}}
 	var err error
-	if a.listener, err = a.transport.Listen(e.o.TLS.Config(e.protocol.name), &quic.Config{GetConfigForClient: e.config}); err != nil {
+	a.listener, err = a.transport.Listen(e.o.TLS.Config(e.protocol.name), &quic.Config{GetConfigForClient: e.config})
+	if err != nil {
 		e.o.Log.Error("Serving QUIC failed", "address", e.o.Name, "error", err)
 		return
 	}
+
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.grace, a.endGrace = context.WithCancel(context.Background())
 	a.running.Go(func() { e.accept(a) })
@@ -196,10 +202,13 @@ func (e *endpoint) accept(a *activity) {
 			return
 		}
 		a.running.Go(func() {
-			c := &connection{Conn: conn, protocol: e.protocol, grace: a.grace, running: &a.running, idle: make(chan struct{})}
+			c := &connection{
+				Conn: conn, protocol: e.protocol, grace: a.grace, running: &a.running, idle: make(chan struct{}),
+			}
 			c.refs.Store(1)
 			c.ctx, c.end = context.WithCancelCause(a.ctx)
 			defer c.end(nil)
+
 			c.Session = e.sessions.Add(func() { c.end(e.protocol.overload) })
 			defer e.sessions.Remove(c.Session)
 			e.serve(c)
@@ -216,6 +225,7 @@ func (e *endpoint) suspend(grace context.Context) {
 	if a == nil {
 		return
 	}
+
 	_ = a.listener.Close()
 	defer context.AfterFunc(grace, a.endGrace)()
 	a.cancel()
@@ -227,7 +237,7 @@ func (e *endpoint) suspend(grace context.Context) {
 // Stop ends the connections and closes the socket. Queries that are being answered have time
 // for that until the grace period ends.
 func (e *endpoint) Stop() {
-	grace, cancel := context.WithTimeout(context.Background(), cmp.Or(e.o.Grace, 5*time.Second))
+	grace, cancel := context.WithTimeout(context.Background(), e.o.Grace)
 	defer cancel()
 	e.suspend(grace)
 	_ = e.socket.Close()

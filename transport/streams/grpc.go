@@ -49,11 +49,13 @@ func (h grpcQueries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want the content type "+grpcmessage.ContentType, http.StatusUnsupportedMediaType)
 		return
 	}
+
 	body, code, problem := h.answer(w, r)
 	defer h.load.dequeue(body)
 	if !h.load.enqueue(body) {
 		code, problem = grpcUnavailable, "too many large replies wait for other clients"
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", grpcmessage.ContentType)
 	if code == grpcOK {
@@ -70,6 +72,7 @@ func (h grpcQueries) answer(w http.ResponseWriter, r *http.Request) (body []byte
 	if r.URL.Path != grpcmessage.Path {
 		return nil, grpcUnimplemented, "unknown method: want " + grpcmessage.Path
 	}
+
 	request, err := h.readBody(w, r, grpcmessage.MaxSize)
 	if _, tooLarge := err.(*http.MaxBytesError); tooLarge {
 		return nil, grpcResourceExhausted, "the DNS message is larger than " + strconv.Itoa(wire.MaxMessage) + " bytes"
@@ -77,6 +80,12 @@ func (h grpcQueries) answer(w http.ResponseWriter, r *http.Request) (body []byte
 	var packet []byte
 	if err == nil {
 		packet, err = grpcmessage.Parse(request)
+	}
+
+	use := func(q *dns.Query) {
+		if reply := q.Reply(); len(reply) > 0 {
+			body = grpcmessage.Append(nil, reply)
+		}
 	}
 	switch {
 	case err == errBusy:
@@ -86,11 +95,7 @@ func (h grpcQueries) answer(w http.ResponseWriter, r *http.Request) (body []byte
 		return nil, grpcUnimplemented, err.Error()
 	case err != nil:
 		return nil, grpcInvalidArgument, err.Error()
-	case !h.Answer(r.Context(), packet, origin(r), func(q *dns.Query) {
-		if reply := q.Reply(); len(reply) > 0 {
-			body = grpcmessage.Append(nil, reply)
-		}
-	}):
+	case !h.Answer(r.Context(), packet, origin(r), use):
 		return nil, grpcInvalidArgument, "the DNS message is not a query"
 	case body == nil:
 		return nil, grpcUnavailable, "the query was dropped"

@@ -2,7 +2,6 @@ package streams
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -44,7 +43,8 @@ type HTTPS struct {
 // ListenHTTPS opens addr. The caller must call Stop.
 func ListenHTTPS(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS, error) {
 	l := new(HTTPS)
-	responses := newStatusCounter(o.Metrics, "coredns_dns_https_responses_total", "Replies over HTTPS, by HTTP status.", o.Name)
+	responses := newStatusCounter(o.Metrics, "coredns_dns_https_responses_total",
+		"Replies over HTTPS, by HTTP status.", o.Name)
 	return l, l.open(ctx, addr, o, &queries{&l.listener, responses}, "h2", "http/1.1")
 }
 
@@ -57,33 +57,36 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 		return err
 	}
 	l.addr = l.tcp.Address
+	l.busy.conns = map[net.Conn]struct{}{}
+	l.handler = handler
+	l.requests.init(l.tcp.Refuse)
+
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(slices.Contains(names, "http/1.1"))
 	protocols.SetHTTP2(o.TLS != nil)
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
-	l.busy.conns = map[net.Conn]struct{}{}
-	l.handler = handler
-	l.requests.init(l.tcp.Refuse)
 	l.server = http.Server{
 		Handler: l,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			l.busy.setState(c, state)
 			l.requests.setState(c, state)
 		},
-		ReadTimeout:       cmp.Or(o.MessageTimeout, defaultMessageTimeout),
-		ReadHeaderTimeout: cmp.Or(o.MessageTimeout, defaultMessageTimeout),
-		WriteTimeout:      cmp.Or(o.WriteTimeout, 5*time.Second) + maxWait,
-		IdleTimeout:       cmp.Or(o.IdleTimeout, 10*time.Second),
-		MaxHeaderBytes:    8<<10 + base64.RawURLEncoding.EncodedLen(wire.MaxMessage),
+		ReadTimeout:       l.o.MessageTimeout,
+		ReadHeaderTimeout: l.o.MessageTimeout,
+		WriteTimeout:      l.o.WriteTimeout + maxWait,
+		IdleTimeout:       l.o.IdleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         protocols,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients cause these errors
 	}
-	l.server.HTTP2 = &http.HTTP2Config{ // no larger buffers than a message needs
+
+	// No larger buffers than a message needs.
+	l.server.HTTP2 = &http.HTTP2Config{
 		MaxConcurrentStreams:          o.Limits.Streams,
 		MaxReadFrameSize:              16 << 10,
 		MaxReceiveBufferPerConnection: 64 << 10,
 		MaxReceiveBufferPerStream:     64 << 10,
-		WriteByteTimeout:              cmp.Or(o.WriteTimeout, 5*time.Second),
+		WriteByteTimeout:              l.o.WriteTimeout,
 	}
 	if o.TLS != nil {
 		l.server.TLSConfig = o.TLS.Config(names...)
@@ -91,12 +94,11 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 	return nil
 }
 
-const (
-	// maxWait is how long a query may wait in a handler.
-	maxWait = 10 * time.Second
-	// defaultMessageTimeout limits how long a query is received unless the options do.
-	defaultMessageTimeout = 3 * time.Second
-)
+// maxWait is how long a query may wait in a handler.
+const maxWait = 10 * time.Second
+
+// maxHeaderBytes bounds the header of a request. The path of a GET has the whole query.
+var maxHeaderBytes = 8<<10 + base64.RawURLEncoding.EncodedLen(wire.MaxMessage)
 
 // Files returns a copy of the socket, for another process. The caller must close it.
 func (l *HTTPS) Files() ([]*os.File, error) { return files(l.tcp) }
@@ -118,11 +120,12 @@ func (l *HTTPS) Serve() {
 // Stop closes the socket and idle connections, and waits for requests that are being received
 // or answered, at most for the grace period.
 func (l *HTTPS) Stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.o.Grace, 5*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), l.o.Grace)
 	defer cancel()
 	_ = l.tcp.Close()
 	l.running.Wait()                     // no more connections
 	l.server.SetKeepAlivesEnabled(false) // they are closed after the next reply
+
 	l.busy.wait(ctx)
 	if l.server.Shutdown(ctx) != nil {
 		_ = l.server.Close()
@@ -164,6 +167,7 @@ func (b *busy) wait(ctx context.Context) {
 	none := make(chan struct{})
 	b.none = none
 	b.mu.Unlock()
+
 	select {
 	case <-none:
 	case <-ctx.Done():
@@ -180,20 +184,21 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil {
 		return // the client has reset the stream before its turn
 	}
+
 	status := http.StatusOK
 	packet, refused := h.message(w, r)
 	var reply []byte
 	var ttl uint32
+	use := func(q *dns.Query) { reply, ttl = bytes.Clone(q.Reply()), freshness(q) }
 	switch {
 	case refused != 0:
 		status = refused
-	case !h.Answer(r.Context(), packet, origin(r), func(q *dns.Query) {
-		reply, ttl = bytes.Clone(q.Reply()), freshness(q)
-	}):
+	case !h.Answer(r.Context(), packet, origin(r), use):
 		status = http.StatusBadRequest
 	case reply == nil: // dropped
 		status = http.StatusInternalServerError
 	}
+
 	defer h.load.dequeue(reply)
 	if !h.load.enqueue(reply) {
 		status = http.StatusServiceUnavailable
@@ -203,6 +208,7 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, http.StatusText(status), status)
 		return
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", messageType)
 	header.Set("Cache-Control", "max-age="+strconv.FormatUint(uint64(ttl), 10))
@@ -213,11 +219,13 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // message returns the query in a request, or the status with which it is refused.
 func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte, refused int) {
 	if refused = refuse(w, r); refused != 0 {
+		// Else the server would receive the body before it replies.
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
-			w.Header().Set("Connection", "close") // the server would receive the body before it replies
+			w.Header().Set("Connection", "close")
 		}
 		return nil, refused
 	}
+
 	var err error
 	switch r.Method {
 	case http.MethodGet:
@@ -229,6 +237,7 @@ func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte
 			return nil, http.StatusRequestURITooLong
 		}
 		packet, err = base64.RawURLEncoding.DecodeString(values[0])
+
 	case http.MethodPost:
 		packet, err = h.readBody(w, r, wire.MaxMessage)
 		if _, tooLarge := err.(*http.MaxBytesError); tooLarge {
@@ -238,6 +247,7 @@ func (h *queries) message(w http.ResponseWriter, r *http.Request) (packet []byte
 			return nil, http.StatusServiceUnavailable
 		}
 	}
+
 	if err != nil {
 		return nil, http.StatusBadRequest
 	}
@@ -288,6 +298,9 @@ func origin(r *http.Request) transport.Origin {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return transport.Origin{
-		Peer: netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()), Local: addrPort(local), Encrypted: r.TLS != nil, Header: r.Header,
+		Peer:      netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()),
+		Local:     transport.AddrPort(local),
+		Encrypted: r.TLS != nil,
+		Header:    r.Header,
 	}
 }

@@ -2,15 +2,12 @@ package streams
 
 import (
 	"context"
-	"encoding/base64"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
-
-	"github.com/seamark/seamark/wire"
 )
 
 // maxRequests bounds the requests of all connections of an HTTPS3.
@@ -26,13 +23,16 @@ type HTTPS3 struct {
 // ListenHTTPS3 opens addr. The caller must call Stop.
 func ListenHTTPS3(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS3, error) {
 	l := new(HTTPS3)
-	responses := newStatusCounter(o.Metrics, "coredns_dns_https3_responses_total", "Replies over HTTP/3, by HTTP status.", o.Name)
-	l.server = http3.Server{
-		Handler:        &queries{&l.listener, responses},
-		MaxHeaderBytes: 8<<10 + base64.RawURLEncoding.EncodedLen(wire.MaxMessage),
+	responses := newStatusCounter(o.Metrics, "coredns_dns_https3_responses_total",
+		"Replies over HTTP/3, by HTTP status.", o.Name)
+	l.server = http3.Server{Handler: &queries{&l.listener, responses}, MaxHeaderBytes: maxHeaderBytes}
+	h3 := protocol{
+		name:     http3.NextProtoH3,
+		streams:  8, // HTTP/3 needs three; others are ignored
+		none:     closeCode(http3.ErrCodeNoError),
+		overload: closeCode(http3.ErrCodeExcessiveLoad),
 	}
-	const oneWayStreams = 8 // HTTP/3 needs three; others are ignored
-	return l, l.open(ctx, addr, o, protocol{http3.NextProtoH3, oneWayStreams, closeCode(http3.ErrCodeNoError), closeCode(http3.ErrCodeExcessiveLoad)}, l.answerAll)
+	return l, l.open(ctx, addr, o, h3, l.answerAll)
 }
 
 // answerAll answers the requests of a connection until one side closes it.
@@ -42,6 +42,7 @@ func (l *HTTPS3) answerAll(c *connection) {
 		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeInternalError), "")
 		return
 	}
+
 	c.running.Go(func() {
 		for {
 			s, err := c.AcceptUniStream(c.Context())
@@ -51,6 +52,7 @@ func (l *HTTPS3) answerAll(c *connection) {
 			c.running.Go(func() { conn.HandleUnidirectionalStream(s) })
 		}
 	})
+
 	c.acceptStreams(0, func(s *quic.Stream) {
 		if l.requests.Add(1) > maxRequests {
 			l.requests.Add(-1)
@@ -59,9 +61,11 @@ func (l *HTTPS3) answerAll(c *connection) {
 			c.finish()
 			return
 		}
+
 		now, timeouts := time.Now(), l.timeouts.Load()
 		_ = s.SetReadDeadline(now.Add(timeouts.MessageTimeout))
 		_ = s.SetWriteDeadline(now.Add(timeouts.MessageTimeout + maxWait + timeouts.WriteTimeout))
+
 		c.running.Go(func() {
 			defer c.finish()
 			defer l.requests.Add(-1)

@@ -36,9 +36,8 @@ type QUIC struct {
 
 // ListenQUIC opens addr. The caller must call Stop.
 func ListenQUIC(ctx context.Context, addr netip.AddrPort, o Options) (*QUIC, error) {
-	l := &QUIC{
-		responses: newStatusCounter(o.Metrics, "coredns_dns_quic_responses_total", "Replies over QUIC, and errors, by error code.", o.Name),
-	}
+	l := &QUIC{responses: newStatusCounter(o.Metrics, "coredns_dns_quic_responses_total",
+		"Replies over QUIC, and errors, by error code.", o.Name)}
 	l.buffers.New = func() any { return new([smallMessage]byte) }
 	return l, l.open(ctx, addr, o, protocol{"doq", -1, doqNoError, doqExcessiveLoad}, l.answerAll)
 }
@@ -53,7 +52,7 @@ type doqConn struct {
 
 // answerAll answers the queries of a connection until one side closes it.
 func (l *QUIC) answerAll(conn *connection) {
-	c := &doqConn{conn, l, addrPort(conn.RemoteAddr()), addrPort(conn.LocalAddr())}
+	c := &doqConn{conn, l, transport.AddrPort(conn.RemoteAddr()), transport.AddrPort(conn.LocalAddr())}
 	c.acceptStreams(l.timeouts.Load().MaxQueries, func(s *quic.Stream) { c.answer(s) })
 }
 
@@ -129,6 +128,7 @@ func (q *doqQuery) receive(write func([]byte)) {
 	_ = q.s.SetReadDeadline(time.Now().Add(timeout))
 	small := l.buffers.Get().(*[smallMessage]byte)
 	defer l.buffers.Put(small)
+
 	n, err := io.ReadFull(q.s, small[:2])
 	message := small[2:]
 	if size := int(binary.BigEndian.Uint16(small[:])); size <= len(message) {
@@ -143,15 +143,18 @@ func (q *doqQuery) receive(write func([]byte)) {
 		defer func() { <-l.load.large }()
 		message = make([]byte, size)
 	}
+
 	if err == nil {
 		_, err = io.ReadFull(q.s, message)
 	}
 	end := q.size.Load() // -1 if it is not known
+	isOne := isQuery(message) && (end < 0 || end == int64(2+len(message)))
+
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		l.sessions.CountSlowSender()
 		q.cancel(doqExcessiveLoad)
-	case err == io.EOF, err == io.ErrUnexpectedEOF, err == nil && (!isQuery(message) || end >= 0 && end != int64(2+len(message))):
+	case err == io.EOF, err == io.ErrUnexpectedEOF, err == nil && !isOne:
 		q.fail()
 	case err != nil: // the client has cancelled the query, or the connection is closed
 		q.cancel(doqUnspecifiedError)
@@ -165,7 +168,8 @@ func (q *doqQuery) receive(write func([]byte)) {
 func (q *doqQuery) serve(message []byte, write func([]byte)) {
 	var large []byte
 	use := func(r *dns.Query) { large = q.reply(r) }
-	if q.c.l.Messages.Serve(message, transport.Origin{Peer: q.c.peer, Local: q.c.local, Encrypted: true}, q, use) == dns.Ignored {
+	from := transport.Origin{Peer: q.c.peer, Local: q.c.local, Encrypted: true}
+	if q.c.l.Messages.Serve(message, from, q, use) == dns.Ignored {
 		q.fail()
 	} else if large != nil {
 		write(large)

@@ -24,7 +24,7 @@ const (
 	// client, within a short time. uselessRate is how many may be in each second.
 	maxUseless  = 500
 	uselessRate = 1000
-	// early is the time within which a reset makes a request useless.
+	// early is the age of a request below which a reset by the client makes it useless.
 	early = 50 * time.Millisecond
 	// pause is how long a client with more of them may not connect.
 	pause = time.Second
@@ -78,7 +78,7 @@ func (r *requests) setState(c net.Conn, state http.ConnState) {
 	if t, ok := c.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
 		transport.TakeTurns(t.NetConn())
 	}
-	r.conns.Store(c, keyOf(addrPort(c.RemoteAddr())))
+	r.conns.Store(c, keyOf(transport.AddrPort(c.RemoteAddr())))
 }
 
 // client returns the state of a client.
@@ -129,11 +129,13 @@ func (r *requests) addUseless(key netip.Addr, c *httpClient, now time.Duration) 
 		return
 	}
 	defer c.mu.Unlock()
+
 	c.useless = max(0, c.useless-(now-c.last).Seconds()*uselessRate) + 1
 	c.last = now
 	if c.useless < maxUseless {
 		return
 	}
+
 	c.useless = 0
 	c.until.Store(int64(now + pause))
 	r.disconnected(key, r.start.Add(now+pause))
@@ -166,6 +168,7 @@ func (l *HTTPS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.requests.addUseless(key, c, begin)
 		panic(http.ErrAbortHandler)
 	}
+
 	// net/http may wait for the client when the handler has returned. The context ends when the
 	// stream does.
 	context.AfterFunc(r.Context(), func() { l.requests.end(c, size) })

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"sync"
@@ -41,6 +40,7 @@ type listener struct {
 }
 
 func (l *listener) init(o Options) {
+	o.Options = o.Options.OrDefaults()
 	l.o, l.Messages = o, transport.NewMessages(o.Options)
 	l.limits.Store(&o.Limits)
 	l.load.large = make(chan struct{}, maxLarge)
@@ -94,21 +94,10 @@ func newStatusCounter(r *metrics.Registry, name, help, server string) statusCoun
 func (c statusCounter) add(status any) {
 	found, ok := c.counters.Load(status)
 	if !ok {
-		found, _ = c.counters.LoadOrStore(status, c.metrics.Counter(c.name, c.help, "server", c.server, "status", fmt.Sprint(status)))
+		counter := c.metrics.Counter(c.name, c.help, "server", c.server, "status", fmt.Sprint(status))
+		found, _ = c.counters.LoadOrStore(status, counter)
 	}
 	found.(*metrics.Counter).Add(1)
-}
-
-// addrPort returns the address of a socket. An IPv4 address is not mapped into IPv6.
-func addrPort(a net.Addr) netip.AddrPort {
-	var ap netip.AddrPort
-	switch a := a.(type) {
-	case *net.TCPAddr:
-		ap = a.AddrPort()
-	case *net.UDPAddr:
-		ap = a.AddrPort()
-	}
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
 // files returns a copy of a socket.
