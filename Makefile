@@ -30,7 +30,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(COMPLETE) $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz soak soak-restart bench profile c-compiler
+.PHONY: help programs quick build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -60,6 +60,18 @@ release: ## build archives, Debian and RPM packages, the Helm chart and checksum
 programs: ## as root on Debian, install the programs that the tests run; elsewhere print those that are missing
 	@mkdir -p bin && CGO_ENABLED=0 $(GO) build -o bin/programs ./test/debian/install
 	@bin/programs . || true
+
+# The loop while you work: tests that take more than a second are skipped, and a check finds
+# those that do not say so.
+quick: ## run the tests of every module that take less than a second, without the race detector
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	@export CGO_ENABLED=0; failed=; files=; \
+	for m in $(MODULES); do \
+		name=$$m; [ $$m != . ] || name=server; \
+		($(call test-stage,$$name,$$m,-short ./...)) || failed=1; \
+		files="$$files $$m=$(RESULTS)/$$name.json"; \
+	done; \
+	$(GO) run ./test/slow $$files && test -z "$$failed"
 
 # Every stage runs even if one before it failed: one run shows everything.
 test: c-compiler programs ## run every test, and end with a summary

@@ -17,6 +17,9 @@ import (
 
 func startEtcdCluster(t *testing.T, o EtcdOptions) *EtcdCluster {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts an etcd cluster")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	c, err := StartEtcdCluster(ctx, t.TempDir(), o)

@@ -22,9 +22,12 @@ import (
 // patience is how long a test waits for an event.
 const patience = time.Minute
 
-// start starts a server for a test.
+// start starts a server for a test, which takes seconds.
 func start(t *testing.T) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts an API server")
+	}
 	srv, err := Start(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
