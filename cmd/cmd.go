@@ -26,11 +26,14 @@ import (
 // Main runs the command line of the process and exits: with status 0 on success, 1
 // if the command failed, and 2 if the command line is invalid, or if diff, shadow or doctor could
 // not do their work: their status 1 is a result.
-func Main(directives []config.Directive, build Build) {
+func Main(directives []config.Directive, build Build) { MainWithTimes(directives, build, NodeTimes{}) }
+
+// MainWithTimes is Main with other times of the command node, for its tests.
+func MainWithTimes(directives []config.Directive, build Build, times NodeTimes) {
 	signals := server.CatchSignals(context.Background())
 	apiserver.QuietKlog()
 	etcdclient.QuietGRPC()
-	p := program{directives, build, os.Stdin, os.Stdout, os.Stderr, signals}
+	p := program{directives, build, times, os.Stdin, os.Stdout, os.Stderr, signals}
 	os.Exit(p.run(signals.Context, p.called(os.Args)))
 }
 
@@ -44,6 +47,7 @@ func Commands(directives []config.Directive) *cobra.Command {
 type program struct {
 	directives []config.Directive
 	build      Build
+	times      NodeTimes
 	in         io.Reader
 	out, err   io.Writer
 	signals    *server.Signals

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -38,16 +39,19 @@ Flags may start with one dash or two. A command line with -localip needs no "nod
   seamark node cleanup`,
 		Args: arguments(0, 0),
 	}
+
 	f := c.Flags()
 	options.AddFlags(f)
 	f.VarP(&port, "dns.port", "p", "`PORT` of server blocks without one, exempt from connection tracking")
 	f.BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
 	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for these flags, the template and the ConfigMap, and exit")
 	klog := flags.AddKlog(f)
+
 	p.replaces(c, func([]string) error {
 		if plugins {
 			return p.showDirectives()
 		}
+
 		options.Port = uint16(port)
 		if err := options.SelectCapture(f.Changed("capture")); err != nil {
 			return failure{err}
@@ -55,6 +59,7 @@ Flags may start with one dash or two. A command line with -localip needs no "nod
 		if err := options.Check(); err != nil {
 			return err
 		}
+
 		if printCorefile {
 			text, err := options.ReadConfig(os.Getenv)
 			if err != nil {
@@ -87,33 +92,41 @@ refuses to do so while a process serves the addresses.`,
 					return err
 				}
 			}
-			removed, remaining, err := capture.Cleanup(o)
-			if err == nil {
-				var filters int
-				if filters, err = tcx.RemoveLeftovers(); filters > 0 {
-					removed = append(removed, capture.Leftover(fmt.Sprintf("%d BPF filters of interfaces", filters)))
-				}
-			}
-			for _, l := range removed {
-				fmt.Fprintln(p.out, "Removed", l)
-			}
-			for _, l := range remaining {
-				fmt.Fprintln(p.out, "Note:", l)
-			}
-			if err != nil {
-				return failure{err}
-			}
-			if len(removed) == 0 {
-				fmt.Fprintln(p.out, "Nothing to remove")
-			}
-			return nil
+			return p.cleanUpNode(o)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&options.Interface, "interfacename", options.Interface, "`NAME` of the interface")
-	f.StringVar(&options.LocalIPs, "localip", "", "`IP,...` to remove (default all that seamark node has added, and all of the interface)")
+	f.StringVar(&options.LocalIPs, "localip", "",
+		"`IP,...` to remove (default all that seamark node has added, and all of the interface)")
 	f.VarP(&port, "dns.port", "p", "`PORT` of DNS, at which no process may serve")
 	return c
+}
+
+// cleanUpNode removes what ended processes have left, and prints it.
+func (p *program) cleanUpNode(o capture.Options) error {
+	removed, remaining, err := capture.Cleanup(o)
+	if err == nil {
+		var filters int
+		if filters, err = tcx.RemoveLeftovers(); filters > 0 {
+			removed = append(removed, capture.Leftover(fmt.Sprintf("%d BPF filters of interfaces", filters)))
+		}
+	}
+
+	// What was removed before an error, too.
+	for _, l := range removed {
+		fmt.Fprintln(p.out, "Removed", l)
+	}
+	for _, l := range remaining {
+		fmt.Fprintln(p.out, "Note:", l)
+	}
+	if err != nil {
+		return failure{err}
+	}
+	if len(removed) == 0 {
+		fmt.Fprintln(p.out, "Nothing to remove")
+	}
+	return nil
 }
 
 // isNodeCache reports whether the arguments are those of node-cache, which has no
@@ -131,7 +144,7 @@ func isNodeCache(args []string) bool {
 	return false
 }
 
-// node runs the cache of a node.
+// node runs the cache of a node, in this process or in a child process.
 func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags.Klog) error {
 	worker, err := supervisor.Connect()
 	if err != nil {
@@ -140,6 +153,16 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	if worker == nil && options.Supervise && options.Capture != nodecache.CaptureNone && supervisor.Supported {
 		return p.superviseNode(options, klog)
 	}
+	if err := p.serveNode(ctx, options, klog, worker); err != nil {
+		return failure{err}
+	}
+	return nil
+}
+
+// serveNode answers queries. The worker is nil if there is no supervisor.
+func (p *program) serveNode(
+	ctx context.Context, options nodecache.Flags, klog *flags.Klog, worker *supervisor.Worker,
+) error {
 	out := newOutput(p.err)
 	defer out.close()
 	log := klogLogger(out, klog, false)
@@ -147,47 +170,32 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	for _, note := range options.Notes() {
 		log.Warn("Flag has another meaning than in node-cache", "reason", note)
 	}
+
 	o := p.options(log)
 	// One reader serves all pods: its batches are larger, and a flood uses one processor of the
 	// node at most.
 	o.Port, o.Readers = options.Port, 1
 	count := setupErrors(o.Metrics, worker)
-	f, err := nodecache.NewFollower(options, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log, count("configmap"))
+	check := func(blocks []corefile.Server) error { return planned(o, blocks) }
+	f, err := nodecache.NewFollower(options, os.Getenv, check, log, count("configmap"))
 	if err != nil {
-		return failure{err}
+		return err
 	}
 	defer f.Stop()
+
 	r := server.Run{
-		Options: o, Node: true, Read: sameCapture(f.Read, options.Capture, log), Changed: f.Changed(), Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
+		Options: o, Node: true, Read: sameCapture(f.Read, options.Capture, log), Changed: f.Changed(),
+		Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
 	}
 	if !options.Quiet {
 		r.Out = out
 	}
-	if worker == nil || len(worker.Sockets()) == 0 {
-		if _, err := r.Check(); err != nil { // before anything changes on the node
-			return failure{err}
-		}
-	} // else the node is as the worker before needed it, and queries wait in its sockets
-	var network *nodeCapture
-	end := func() {}
-	switch {
-	case worker != nil:
-		end, err = p.nodeWorker(&r, worker, options)
-	case options.Capture != nodecache.CaptureNone:
-		if network, err = openCapture(options, log, func(kind string) { count(kind).Add(1) }); err == nil {
-			defer network.Close()
-			r.Started, r.Stopping = network.Enable, network.Disable
-			listenAt(&r, network.aliases)
-			if network.programs != nil {
-				countPackets(o.Metrics, network.programs.Counters)
-			}
-			end, err = repeatReplies(&r, network.File(), network.aliases, options.Port)
-		}
-	}
+	end, err := p.openNode(&r, options, worker, func(kind string) { count(kind).Add(1) })
 	if err != nil {
-		return failure{err}
+		return err
 	}
 	defer end()
+
 	started := r.Started
 	r.Started = func() {
 		if started != nil {
@@ -196,33 +204,75 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 		collectOften() // not before: queries wait for the end of the start
 		supervisor.ReleaseMemory()
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	var pages sync.WaitGroup
 	defer pages.Wait()
 	defer cancel()
 	pages.Go(func() { p.setupPages(ctx, options.MetricsAddress, &r) })
-	if err := r.Serve(ctx); err != nil {
-		return failure{err}
-	}
-	return nil
+	return r.Serve(ctx)
 }
 
-// pagesRetry is the time between two attempts to open the address of the metrics: during
-// an upgrade the previous process may still use it.
-const pagesRetry = 5 * time.Second
+// openNode prepares the node, so that queries of pods reach r once it has started. end reverts
+// that.
+func (p *program) openNode(
+	r *server.Run, options nodecache.Flags, worker *supervisor.Worker, count func(kind string),
+) (end func(), err error) {
+	// Nothing changes on the node for an invalid Corefile. For a worker with sockets the node is
+	// as the worker before needed it, and queries wait: a check would delay them.
+	if worker == nil || len(worker.Sockets()) == 0 {
+		if _, err := r.Check(); err != nil {
+			return nil, err
+		}
+	}
+	if worker != nil {
+		return p.nodeWorker(r, worker, options)
+	}
+	if options.Capture == nodecache.CaptureNone {
+		return func() {}, nil
+	}
 
-// setupPages serves the metrics of setup errors. DNS does not depend on them.
+	network, err := openCapture(options, p.times, r.Log, count)
+	if err != nil {
+		return nil, err
+	}
+	r.Started, r.Stopping = network.Enable, network.Disable
+	listenAt(r, network.aliases)
+	if network.programs != nil {
+		countPackets(r.Metrics, network.programs.Counters)
+	}
+	forget, err := p.repeatReplies(r, network.File(), network.aliases, options.Port)
+	if err != nil {
+		network.Close()
+		return nil, err
+	}
+	return func() {
+		forget()
+		network.Close()
+	}, nil
+}
+
+// NodeTimes are times of the command node that its tests change. Zero means the default.
+type NodeTimes struct {
+	tcx.Times
+	Pause time.Duration // that of capture.Options
+	Pages time.Duration // between two attempts to open the address of the metrics (5 s)
+}
+
+// setupPages serves the metrics of setup errors. DNS does not depend on them. During an upgrade
+// the previous process may still use the address.
 func (p *program) setupPages(ctx context.Context, address string, r *server.Run) {
+	retry := cmp.Or(p.times.Pages, 5*time.Second)
 	for warned := false; ; {
 		err := status.Run(ctx, address, "set -metrics-listen-address", r.Log, status.Metrics(r.Metrics))
 		if err != nil && !warned {
 			warned = true
-			r.Log.Warn("Metrics of setup errors are not served, trying again", "interval", pagesRetry, "error", err)
+			r.Log.Warn("Metrics of setup errors are not served, trying again", "interval", retry, "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pagesRetry):
+		case <-time.After(retry):
 		}
 	}
 }

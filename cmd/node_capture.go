@@ -32,32 +32,37 @@ type nodeCapture struct {
 
 // openCapture adds addresses, and attaches programs if the flags or the kernel say so.
 // Queries are captured from Enable on.
-func openCapture(f nodecache.Flags, log *slog.Logger, count func(kind string)) (*nodeCapture, error) {
+func openCapture(
+	f nodecache.Flags, times NodeTimes, log *slog.Logger, count func(kind string),
+) (*nodeCapture, error) {
 	n := &nodeCapture{repeat: f.RepeatReplies}
 	local, err := f.Addresses()
 	if err != nil {
 		return nil, err
 	}
+
 	switch removed, err := tcx.RemoveLeftovers(); {
 	case err != nil:
 		log.Warn("Filters of earlier processes are left on the node, where they capture nothing", "error", err)
 	case removed > 0:
 		log.Info("Removed filters that earlier processes have left", "count", removed)
 	}
+
 	method := captureMethod(f, log)
 	var clusterIPs []netip.Addr // on the node
 	if method == nodecache.CaptureAddress {
 		clusterIPs = f.ClusterIPs()
 	} else {
 		n.aliases, local = aliasesOf(f)
-		if err := n.attach(f, method, log); err != nil {
+		if err := n.attach(f, method, times.Times, log); err != nil {
 			return nil, err
 		}
 	}
+
 	n.addresses, err = capture.Open(capture.Options{
 		Interface: f.Interface, Addresses: local, ClusterIPs: clusterIPs, Port: f.Port, HealthPort: f.HealthPort,
 		SetInterface: f.SetupInterface, SetRules: f.SetupIptables, KeepInterface: f.SkipTeardown,
-		Interval: f.SyncInterval, Log: log, CountSetupError: count,
+		Interval: f.SyncInterval, Pause: times.Pause, Log: log, CountSetupError: count,
 	})
 	if err != nil {
 		n.detach()
@@ -71,12 +76,14 @@ func captureMethod(f nodecache.Flags, log *slog.Logger) string {
 	if f.Capture != nodecache.CaptureAuto {
 		return f.Capture
 	}
+
 	var err error
 	switch {
 	case len(f.ClusterIPs()) == 0:
 		err = errors.New("-localip has no ClusterIP")
 	case !f.FirstLinkLocal():
-		err = errors.New("the first address of -localip is not link-local, and probes of the kubelet may use it: it has to be on the node")
+		err = errors.New("the first address of -localip is not link-local, and probes of the kubelet may use it:" +
+			" it has to be on the node")
 	case !f.SetupInterface:
 		err = errors.New("-setupinterface=false: there are no aliases")
 	default:
@@ -109,7 +116,8 @@ func sameCapture(read func() corefile.Reading, used string, log *slog.Logger) fu
 			warned = ""
 		case d.Args[0].Text != warned:
 			warned = d.Args[0].Text
-			log.Warn("Changed directive has no effect before the next start of the pod", "directive", "capture", "value", warned, "capture", used)
+			log.Warn("Changed directive has no effect before the next start of the pod",
+				"directive", "capture", "value", warned, "capture", used)
 		}
 		return r
 	}
@@ -145,8 +153,11 @@ func listenAt(r *server.Run, aliases map[netip.Addr]netip.Addr) {
 }
 
 // attach attaches the programs, and stamps their heartbeat until close.
-func (n *nodeCapture) attach(f nodecache.Flags, method string, log *slog.Logger) (err error) {
-	o := tcx.Options{Port: f.Port, Interfaces: f.PodInterfaces, Clsact: method == nodecache.CaptureClsact, Foreign: f.CaptureForeign, Log: log}
+func (n *nodeCapture) attach(f nodecache.Flags, method string, times tcx.Times, log *slog.Logger) (err error) {
+	o := tcx.Options{
+		Port: f.Port, Interfaces: f.PodInterfaces, Clsact: method == nodecache.CaptureClsact,
+		Foreign: f.CaptureForeign, Times: times, Log: log,
+	}
 	for cluster, alias := range n.aliases {
 		o.Pairs = append(o.Pairs, tcx.Pair{Cluster: cluster, Alias: alias})
 	}
@@ -203,13 +214,15 @@ func (n *nodeCapture) report(count func(index int, n uint64)) {
 
 // countPackets adds the numbers of the programs to the metrics.
 func countPackets(m *metrics.Registry, counters func() tcx.Counters) {
-	read := func(value func(tcx.Counters) uint64) func() float64 {
-		return func() float64 { return float64(value(counters())) }
-	}
-	m.CounterFunc("seamark_node_capture_query_packets_total", "Packets of pods whose destination was replaced.", read(func(c tcx.Counters) uint64 { return c.Queries }))
-	m.CounterFunc("seamark_node_capture_reply_packets_total", "Packets to pods whose source was replaced.", read(func(c tcx.Counters) uint64 { return c.Replies }))
-	m.Gauge("seamark_node_capture_interfaces", "Interfaces of pods with the programs.", read(func(c tcx.Counters) uint64 { return c.Interfaces }))
-	m.Gauge("seamark_node_capture_paused_interfaces", "Interfaces of pods that replies over IPv4 or IPv6 do not pass to, whose queries over it go to the cluster's DNS servers.", read(func(c tcx.Counters) uint64 { return c.Paused }))
+	m.CounterFunc("seamark_node_capture_query_packets_total", "Packets of pods whose destination was replaced.",
+		func() float64 { return float64(counters().Queries) })
+	m.CounterFunc("seamark_node_capture_reply_packets_total", "Packets to pods whose source was replaced.",
+		func() float64 { return float64(counters().Replies) })
+	m.Gauge("seamark_node_capture_interfaces", "Interfaces of pods with the programs.",
+		func() float64 { return float64(counters().Interfaces) })
+	m.Gauge("seamark_node_capture_paused_interfaces", "Interfaces of pods that replies over IPv4 or IPv6"+
+		" do not pass to, whose queries over it go to the cluster's DNS servers.",
+		func() float64 { return float64(counters().Paused) })
 }
 
 // File returns the file for repeatReplies, nil if no replies are repeated.
@@ -222,16 +235,19 @@ func (n *nodeCapture) File() *os.File {
 
 // repeatReplies makes the programs of f repeat replies of r to queries to a port of the
 // aliases. It returns a function that ends it. f may be nil.
-func repeatReplies(r *server.Run, f *os.File, aliases map[netip.Addr]netip.Addr, port uint16) (end func(), err error) {
+func (p *program) repeatReplies(
+	r *server.Run, f *os.File, aliases map[netip.Addr]netip.Addr, port uint16,
+) (end func(), err error) {
 	if f == nil {
 		return func() {}, nil
 	}
-	replies, err := tcx.OpenReplies(f, slices.Collect(maps.Values(aliases)), port)
+	replies, err := tcx.OpenReplies(f, slices.Collect(maps.Values(aliases)), port, p.times.Times)
 	if err != nil {
 		return nil, err
 	}
 	r.Repeater = replies
-	r.Metrics.CounterFunc("seamark_node_repeated_replies_total", "Queries of pods that the kernel has answered with a reply of the last second.",
+	r.Metrics.CounterFunc("seamark_node_repeated_replies_total",
+		"Queries of pods that the kernel has answered with a reply of the last second.",
 		func() float64 { return float64(replies.Total()) })
 	return replies.Close, nil
 }

@@ -32,10 +32,11 @@ func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error
 	out := newOutput(p.err)
 	log := server.NewLog(out, klog.Level()) // the worker logs ignored flags
 	collectOften()
+
 	exit, err := supervisor.Run(supervisor.Options{
 		Log: log,
 		Open: func(count func(index int, n uint64)) (supervisor.Capture, error) {
-			c, err := openCapture(options, log, func(kind string) { count(slices.Index(captureErrors, kind), 1) })
+			c, err := openCapture(options, p.times, log, func(kind string) { count(slices.Index(captureErrors, kind), 1) })
 			if err != nil {
 				return nil, err
 			}
@@ -46,6 +47,8 @@ func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error
 		p.signals.Release()
 		return p.signals.Context.Err() != nil
 	})
+
+	// The message of the end of a worker is written before a signal ends this process.
 	out.close()
 	exit.Raise()
 	switch {
@@ -67,15 +70,16 @@ func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)
 // nodeWorker prepares a server in the child process.
 // end releases what it has opened.
 func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodecache.Flags) (end func(), err error) {
-	end = func() {}
 	if sockets := w.Sockets(); len(sockets) > 0 {
 		r.Inherited = new(transport.Inherited)
 		if err := r.Inherited.Add(false, sockets...); err != nil {
 			return nil, err
 		}
 	}
+
 	r.Supervisor, r.PID = w, os.Getppid()
 	r.Started, r.Stopping = w.Serving, w.Stopping
+
 	r.Metrics.CounterFunc("seamark_node_worker_restarts_total", "Starts of the process that answers queries, without the first.",
 		func() float64 { return float64(w.State().Restarts) })
 	r.Metrics.Gauge("seamark_node_gate_open", "1 if queries to a ClusterIP are sent to this node's cache.", func() float64 {
@@ -84,28 +88,37 @@ func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodeca
 		}
 		return 0
 	})
-	r.Metrics.Gauge("seamark_node_heartbeat_age_seconds", "Time since the last heartbeat of the process that answers queries.",
+	r.Metrics.Gauge("seamark_node_heartbeat_age_seconds",
+		"Time since the last heartbeat of the process that answers queries.",
 		func() float64 { return w.State().HeartbeatAge.Seconds() })
+
 	if err := w.Open(); err != nil {
 		return nil, err
 	}
-	if w.Count(countPrograms) > 0 {
-		aliases, _ := aliasesOf(options)
-		listenAt(r, aliases)
-		if end, err = repeatReplies(r, w.File(), aliases, options.Port); err != nil {
-			return nil, err
-		}
-		countPackets(r.Metrics, func() tcx.Counters {
-			return tcx.Counters{Queries: w.Count(countQueries), Replies: w.Count(countReplies), Interfaces: w.Count(countInterfaces), Paused: w.Count(countPaused)}
-		})
+	if w.Count(countPrograms) == 0 {
+		return func() {}, nil
 	}
+	aliases, _ := aliasesOf(options)
+	listenAt(r, aliases)
+	if end, err = p.repeatReplies(r, w.File(), aliases, options.Port); err != nil {
+		return nil, err
+	}
+	countPackets(r.Metrics, func() tcx.Counters {
+		return tcx.Counters{
+			Queries: w.Count(countQueries), Replies: w.Count(countReplies),
+			Interfaces: w.Count(countInterfaces), Paused: w.Count(countPaused),
+		}
+	})
 	return end, nil
 }
 
 // setupErrors returns the counters of setup errors. Each exists before the first error.
 // Those of a Capture are counted by the supervisor if there is one.
 func setupErrors(m *metrics.Registry, w *supervisor.Worker) func(kind string) *metrics.Counter {
-	const name, help = "coredns_nodecache_setup_errors_total", "Errors of the interface, of the rules for its addresses and of kube-dns's ConfigMap."
+	const (
+		name = "coredns_nodecache_setup_errors_total"
+		help = "Errors of the interface, of the rules for its addresses and of kube-dns's ConfigMap."
+	)
 	counter := func(kind string) *metrics.Counter { return m.Counter(name, help, "errortype", kind) }
 	counter("configmap").Add(0)
 	counter("iptables_lock").Add(0)

@@ -33,6 +33,7 @@ type Options struct {
 	SetRules        bool         // exempt the packets from connection tracking
 	KeepInterface   bool         // leave the interface and the addresses at the end
 	Interval        time.Duration
+	Pause           time.Duration // until rules that dropped packets are tested, the first time; 5 s if zero
 	Log             *slog.Logger
 	CountSetupError func(kind string)
 }

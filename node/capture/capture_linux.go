@@ -43,17 +43,19 @@ type Capture struct {
 // Open adds the addresses and keeps them there until Close. It adds no rules: Enable does,
 // once the server answers at the addresses.
 func Open(o Options) (*Capture, error) {
-	c := &Capture{options: o, notice: make(chan struct{}, 1), watched: watches(o.ClusterIPs)}
+	c := &Capture{options: o, notice: make(chan struct{}, 1), watched: watches(o)}
 	r, err := openRoutes()
 	if err != nil {
 		return nil, err
 	}
 	defer r.conn.Close()
+
 	var second bool
 	c.instance, second = joinInstances(o.Interface, o.Log)
 	if second {
 		o.Log.Info("Another instance serves this node, its interface is shared", "interface", o.Interface)
 	}
+
 	warnLeftovers(o)
 	if o.SetInterface {
 		if err := c.prepare(r, second); err != nil {
@@ -61,8 +63,9 @@ func Open(o Options) (*Capture, error) {
 			c.instance.close()
 			return nil, err
 		}
-		c.follow()
+		c.subscribe()
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	c.task.Go(func() { c.run(ctx) })
@@ -80,34 +83,45 @@ func (c *Capture) prepare(r routes, second bool) error {
 	case err != nil:
 		return err
 	case exists && l.kind != "dummy":
-		return fmt.Errorf("interface %s exists and is no dummy interface: set another name with -interfacename", c.options.Interface)
+		return fmt.Errorf("interface %s exists and is no dummy interface: set another name with -interfacename",
+			c.options.Interface)
 	case exists && !second:
-		c.options.Log.Info("Interface is left from an earlier process, using it", "interface", c.options.Interface)
+		c.options.Log.Info("Interface is left from an earlier process, using it",
+			"interface", c.options.Interface)
 	}
+
 	for _, a := range all {
 		if slices.Contains(c.options.Addresses, a.ip) && !a.own && !second && !(exists && a.index == l.index) {
 			c.found = append(c.found, a.ip)
 			c.options.Log.Warn("Address is on another interface of the node, leaving it alone", "address", a.ip,
-				"reason", "kube-proxy in mode ipvs adds every ClusterIP to kube-ipvs0: then serve a link-local address only")
+				"reason", "kube-proxy in mode ipvs adds every ClusterIP to kube-ipvs0:"+
+					" then serve a link-local address only")
 		}
 	}
-	if err := c.place(r, true); err != nil {
+
+	if err := c.ensureAddresses(r, true); err != nil {
 		return err
 	}
-	own := slices.DeleteFunc(slices.Clone(c.options.Addresses), func(ip netip.Addr) bool { return slices.Contains(c.found, ip) })
+
+	// Sockets can be bound to an address before packets reach it.
+	own := slices.DeleteFunc(slices.Clone(c.options.Addresses), func(ip netip.Addr) bool {
+		return slices.Contains(c.found, ip)
+	})
 	for _, ip := range r.awaitRoutes(own, routeTimeout) {
-		c.options.Log.Warn("Kernel does not deliver packets to an address yet, queries to it may be lost", "address", ip, "duration", routeTimeout)
+		c.options.Log.Warn("Kernel does not deliver packets to an address yet, queries to it may be lost",
+			"address", ip, "duration", routeTimeout)
 	}
 	return nil
 }
 
-// place adds the interface and the addresses, unless they exist. The caller holds the lock
-// unless it is the first time.
-func (c *Capture) place(r routes, first bool) error {
+// ensureAddresses adds the interface and the addresses, unless they exist. The caller holds the
+// lock unless it is the first time.
+func (c *Capture) ensureAddresses(r routes, first bool) error {
 	name := c.options.Interface
 	if c.onLo {
 		name = "lo"
 	}
+
 	l, exists, err := r.link(name)
 	if err != nil {
 		return err
@@ -117,7 +131,7 @@ func (c *Capture) place(r routes, first bool) error {
 		case errors.Is(err, errNoDummy):
 			c.onLo = true
 			c.options.Log.Warn("The kernel has no dummy interfaces, adding the addresses to lo", "interface", name)
-			return c.place(r, first)
+			return c.ensureAddresses(r, first)
 		case err != nil:
 			return err
 		}
@@ -130,6 +144,7 @@ func (c *Capture) place(r routes, first bool) error {
 			return fmt.Errorf("enabling interface %s: %w", name, err)
 		}
 	}
+
 	all, err := r.addresses()
 	if err != nil {
 		return err
@@ -139,12 +154,14 @@ func (c *Capture) place(r routes, first bool) error {
 		if present || slices.Contains(c.found, ip) {
 			continue
 		}
+
 		if err := r.addAddress(l.index, ip); err != nil {
 			return err
 		}
 		if !slices.Contains(c.added, ip) {
 			c.added = append(c.added, ip)
 		}
+
 		if !first {
 			c.options.Log.Warn("Address was removed, added it again", "address", ip, "interface", name)
 			c.options.CountSetupError(ErrorInterfaceCheck)
@@ -153,15 +170,18 @@ func (c *Capture) place(r routes, first bool) error {
 	return nil
 }
 
-// follow receives the kernel's messages about interfaces and addresses.
-func (c *Capture) follow() {
+// subscribe receives the kernel's messages about interfaces and addresses.
+func (c *Capture) subscribe() {
 	groups := uint32(unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR)
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{Groups: groups})
 	if err != nil {
-		c.options.Log.Warn("Changes of addresses are not reported, checking at an interval", "interval", c.options.Interval, "error", err)
+		c.options.Log.Warn("Changes of addresses are not reported, checking at an interval",
+			"interval", c.options.Interval, "error", err)
 		return
 	}
+
 	c.events = conn
+
 	c.task.Go(func() {
 		for {
 			messages, err := conn.Receive()
@@ -191,23 +211,26 @@ func removal(m netlink.Message) bool {
 func (c *Capture) run(ctx context.Context) {
 	ticker := time.NewTicker(c.options.Interval)
 	defer ticker.Stop()
-	var look <-chan time.Time
+
+	var count <-chan time.Time // nil, which never fires, without ClusterIPs
 	if len(c.options.ClusterIPs) > 0 {
-		looks := time.NewTicker(watchInterval)
-		defer looks.Stop()
-		look = looks.C
+		counter := time.NewTicker(watchInterval)
+		defer counter.Stop()
+		count = counter.C
 	}
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-look:
-			c.watch(now)
+		case now := <-count:
+			c.checkCounters(now)
 			continue
 		case <-c.notice:
 		case <-ticker.C:
 		}
-		c.check()
+
+		c.repair()
 		select {
 		case <-ctx.Done():
 			return
@@ -216,22 +239,25 @@ func (c *Capture) run(ctx context.Context) {
 	}
 }
 
-// check repairs addresses and rules once.
-func (c *Capture) check() {
+// repair repairs addresses and rules once.
+func (c *Capture) repair() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.options.SetInterface {
 		r, err := openRoutes()
 		if err == nil {
-			err = c.place(r, false)
+			err = c.ensureAddresses(r, false)
 			_ = r.conn.Close()
 		}
 		if err != nil {
 			c.options.CountSetupError(ErrorInterfaceCheck)
-			c.options.Log.Error("Interface cannot be repaired, trying again", "interface", c.options.Interface, "interval", c.options.Interval, "error", err)
+			c.options.Log.Error("Interface cannot be repaired, trying again",
+				"interface", c.options.Interface, "interval", c.options.Interval, "error", err)
 		}
 	}
-	c.rules()
+
+	c.ensureTable()
 }
 
 // Enable adds the rules, and adds them again if they are missing later. The server has to
@@ -249,16 +275,16 @@ func (c *Capture) Enable() {
 // lock.
 func (c *Capture) exempt(e exemption) {
 	if c.wanted == e {
-		c.rules()
+		c.ensureTable()
 		return
 	}
 	c.wanted = e
-	c.watched = watches(c.options.ClusterIPs)
-	c.replace()
+	c.watched = watches(c.options)
+	c.replaceTable()
 }
 
-// rules adds the table if it is missing. The caller holds the lock.
-func (c *Capture) rules() {
+// ensureTable adds the table if it is missing. The caller holds the lock.
+func (c *Capture) ensureTable() {
 	if c.wanted == exemptNone {
 		return
 	}
@@ -271,44 +297,48 @@ func (c *Capture) rules() {
 		_ = c.table.conn.Close()
 		c.table = nil
 	}
-	c.add()
+	c.installTable()
 }
 
-// replace adds the table that is wanted, and then removes the one before. The caller holds the
-// lock.
-func (c *Capture) replace() {
+// replaceTable adds the table that is wanted, and then removes the one before. The caller holds
+// the lock.
+func (c *Capture) replaceTable() {
 	old := c.table
 	c.table = nil
 	if c.wanted != exemptNone {
-		c.add()
+		c.installTable()
 	}
 	if old == nil {
 		return
 	}
 	if err := old.close(); err != nil {
-		c.options.Log.Warn("nftables table was not removed, the kernel does it when the process ends", "table", old.name, "error", err)
+		c.options.Log.Warn("nftables table was not removed, the kernel does it when the process ends",
+			"table", old.name, "error", err)
 	}
 }
 
-// add adds the table. The caller holds the lock.
-func (c *Capture) add() {
+// installTable adds the table. The caller holds the lock.
+func (c *Capture) installTable() {
 	var err error
 	if c.table, err = addTable(c.options, c.wanted, c.watched); err != nil {
 		c.options.CountSetupError(ErrorRules)
 		if text := err.Error(); text != c.lastRule {
 			c.lastRule = text
-			c.options.Log.Error("Packets are not exempt from connection tracking, trying again: queries to a ClusterIP that is on the node go to the cluster's DNS servers", "interval", c.options.Interval, "error", err)
+			c.options.Log.Error("Packets are not exempt from connection tracking, trying again:"+
+				" queries to a ClusterIP that is on the node go to the cluster's DNS servers",
+				"interval", c.options.Interval, "error", err)
 		}
 		return
 	}
+
 	c.lastRule = ""
 	for _, w := range c.watched {
 		w.restart()
 	}
-	if c.wanted == exemptReplies {
-		return
+	if c.wanted != exemptReplies {
+		c.options.Log.Info("Packets of the local addresses are exempt from connection tracking",
+			"table", c.table.name)
 	}
-	c.options.Log.Info("Packets of the local addresses are exempt from connection tracking", "table", c.table.name)
 }
 
 // Suspend captures no more queries until Enable is called: queries to a ClusterIP go to the
@@ -338,10 +368,12 @@ func (c *Capture) Close() {
 		_ = c.events.Close()
 	}
 	c.task.Wait()
+
 	c.mu.Lock()
 	c.exempt(exemptNone)
 	c.mu.Unlock()
 	defer c.instance.close()
+
 	switch {
 	case !c.options.SetInterface:
 		return
@@ -349,11 +381,13 @@ func (c *Capture) Close() {
 		c.options.Log.Info("Left the local addresses on the node", "interface", c.options.Interface)
 		return
 	case c.instance.succeeded():
-		c.options.Log.Info("Another instance serves this node, left it the local addresses", "interface", c.options.Interface)
+		c.options.Log.Info("Another instance serves this node, left it the local addresses",
+			"interface", c.options.Interface)
 		return
 	}
 	if err := removeAll(c.options, c.added); err != nil {
-		c.options.Log.Error("Local addresses are left on the node: run seamark node cleanup", "interface", c.options.Interface, "error", err)
+		c.options.Log.Error("Local addresses are left on the node: run seamark node cleanup",
+			"interface", c.options.Interface, "error", err)
 	}
 }
 
@@ -366,10 +400,12 @@ func removeAll(o Options, added []netip.Addr) error {
 		return err
 	}
 	defer r.conn.Close()
+
 	all, err := r.addresses()
 	if err != nil {
 		return err
 	}
+
 	dummy, exists, err := r.link(o.Interface)
 	if err != nil {
 		return err
@@ -379,6 +415,7 @@ func removeAll(o Options, added []netip.Addr) error {
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	foreign := false
 	for _, a := range all {
@@ -391,6 +428,7 @@ func removeAll(o Options, added []netip.Addr) error {
 			foreign = true
 		}
 	}
+
 	if exists && !foreign {
 		errs = append(errs, r.removeLink(dummy.index))
 	}

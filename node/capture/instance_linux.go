@@ -42,7 +42,10 @@ type instance struct {
 // joinInstances starts an instance. second reports whether another one was there first.
 func joinInstances(interfaceName string, log *slog.Logger) (i *instance, second bool) {
 	ctx, end := context.WithCancel(context.Background())
-	i = &instance{name: instanceName(interfaceName), log: log, end: end, peers: map[net.Conn]bool{}, changed: make(chan struct{})}
+	i = &instance{
+		name: instanceName(interfaceName), log: log, end: end,
+		peers: map[net.Conn]bool{}, changed: make(chan struct{}),
+	}
 	listener, err := net.Listen("unix", i.name)
 	second = errors.Is(err, unix.EADDRINUSE)
 	i.task.Go(func() { i.run(ctx, listener) })
@@ -113,6 +116,7 @@ func (i *instance) announce() {
 	}
 }
 
+// accept counts the instances that wait for this one to end, until ctx ends.
 func (i *instance) accept(ctx context.Context, listener net.Listener) {
 	i.mu.Lock()
 	i.listener = listener
@@ -130,6 +134,7 @@ func (i *instance) accept(ctx context.Context, listener net.Listener) {
 			_ = conn.Close()
 			continue
 		}
+
 		i.task.Go(func() {
 			if n, _ := conn.Read(make([]byte, 1)); n == 1 {
 				i.set(conn, true)
@@ -175,6 +180,7 @@ func (i *instance) release(timeout time.Duration) {
 			waiting = waiting && !serving
 		}
 		i.mu.Unlock()
+
 		if waiting {
 			select {
 			case <-changed:
@@ -183,11 +189,13 @@ func (i *instance) release(timeout time.Duration) {
 			}
 		}
 	}
+
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.peers) == 0 {
 		return
 	}
+
 	i.released = true
 	_ = i.listener.Close() // there is one, since there are peers
 	for conn := range i.peers {

@@ -22,8 +22,8 @@ import (
 const ruleComment = "NodeLocal DNS Cache:"
 
 // Cleanup removes what earlier processes and node-cache have left on the node: the
-// interface or the addresses, and node-cache's rules in the tables of iptables-nft. It
-// returns the objects that it has removed, and the objects that the operator has to look at. It fails if a process
+// interface or the addresses, and node-cache's rules in the tables of iptables-nft. It returns
+// the objects that it has removed, and those that the operator has to look at. It fails if a process
 // still serves the addresses. Only Interface, Addresses and Port of the options count.
 func Cleanup(o Options) (removed, remaining []Leftover, err error) {
 	r, err := openRoutes()
@@ -31,6 +31,7 @@ func Cleanup(o Options) (removed, remaining []Leftover, err error) {
 		return nil, nil, err
 	}
 	defer r.conn.Close()
+
 	all, err := r.addresses()
 	if err != nil {
 		return nil, nil, err
@@ -39,17 +40,22 @@ func Cleanup(o Options) (removed, remaining []Leftover, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	ours := func(a address) bool {
 		return slices.Contains(o.Addresses, a.ip) || a.own || exists && a.index == l.index && l.kind == "dummy"
 	}
+
+	// Nothing is removed while pods depend on it.
 	for _, a := range all {
 		if ours(a) && listens(netip.AddrPortFrom(a.ip, o.Port)) {
-			return nil, nil, fmt.Errorf("a process serves %s: stop it first, or pods lose their DNS server", netip.AddrPortFrom(a.ip, o.Port))
+			return nil, nil, fmt.Errorf("a process serves %s: stop it first, or pods lose their DNS server",
+				netip.AddrPortFrom(a.ip, o.Port))
 		}
 	}
 	if instanceRuns(o.Interface) {
 		return nil, nil, fmt.Errorf("an instance with the interface %s runs: stop it first", o.Interface)
 	}
+
 	if err := removeAll(o, nil); err != nil {
 		return nil, nil, err
 	}
@@ -57,11 +63,13 @@ func Cleanup(o Options) (removed, remaining []Leftover, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	for _, a := range all {
 		if ours(a) && !slices.ContainsFunc(left, func(b address) bool { return b.ip == a.ip && b.index == a.index }) {
 			removed = append(removed, Leftover("address "+a.ip.String()))
 		}
 	}
+
 	rules, err := oldRules()
 	if err == nil {
 		err = rules.remove()
@@ -82,15 +90,22 @@ func warnLeftovers(o Options) {
 		o.Log.Debug("Rules of iptables cannot be listed", "error", err)
 	}
 	if len(rules) > 0 {
-		o.Log.Warn("iptables rules of node-cache are on the node: if this process ends while they are there, queries are not sent to the cluster's DNS servers; run seamark node cleanup while neither runs", "count", len(rules))
+		o.Log.Warn("iptables rules of node-cache are on the node: if this process ends while they are there,"+
+			" queries are not sent to the cluster's DNS servers; run seamark node cleanup while neither runs",
+			"count", len(rules))
 	}
 }
 
 // legacyTables returns a note about tables of iptables-legacy, which are not read.
 func legacyTables() (notes []Leftover) {
-	for file, program := range map[string]string{"/proc/thread-self/net/ip_tables_names": "iptables-legacy", "/proc/thread-self/net/ip6_tables_names": "ip6tables-legacy"} {
+	for file, program := range map[string]string{
+		"/proc/thread-self/net/ip_tables_names":  "iptables-legacy",
+		"/proc/thread-self/net/ip6_tables_names": "ip6tables-legacy",
+	} {
 		if text, err := os.ReadFile(file); err == nil && slices.Contains(strings.Fields(string(text)), "raw") {
-			notes = append(notes, Leftover(fmt.Sprintf("there is a table raw of %s, which is not examined: look for rules with %s -t raw -S | grep '%s' and delete them with -D", program, program, ruleComment)))
+			notes = append(notes, Leftover(fmt.Sprintf("there is a table raw of %s, which is not examined:"+
+				" look for rules with %s -t raw -S | grep '%s' and delete them with -D",
+				program, program, ruleComment)))
 		}
 	}
 	return notes
@@ -107,17 +122,21 @@ func listens(at netip.AddrPort) bool {
 		return false
 	}
 	defer f.Close()
+
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text()) // sl local_address ...
 		if len(fields) < 2 {
 			continue
 		}
+
 		host, port, _ := strings.Cut(fields[1], ":")
 		number, err := strconv.ParseUint(port, 16, 16)
 		ip, hexErr := hex.DecodeString(host)
 		if err != nil || hexErr != nil || len(ip)%4 != 0 {
 			continue
 		}
+
+		// The kernel prints an address as words in the byte order of the machine.
 		for word := range slices.Chunk(ip, 4) {
 			binary.BigEndian.PutUint32(word, binary.NativeEndian.Uint32(word))
 		}
@@ -152,12 +171,14 @@ func oldRules() (found oldRuleList, err error) {
 		return nil, err
 	}
 	defer conn.Close()
+
 	for _, family := range []uint8{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6} {
 		for _, name := range []string{"raw", "filter"} {
 			_ = conn.SetDeadline(time.Now().Add(replyTimeout))
-			replies, err := conn.Execute(nftMessage(family, unix.NFT_MSG_GETRULE, netlink.Dump, func(e *netlink.AttributeEncoder) {
+			rules := nftMessage(family, unix.NFT_MSG_GETRULE, netlink.Dump, func(e *netlink.AttributeEncoder) {
 				e.String(unix.NFTA_RULE_TABLE, name)
-			}))
+			})
+			replies, err := conn.Execute(rules)
 			if err != nil && !errors.Is(err, unix.ENOENT) {
 				return nil, err
 			}
@@ -179,6 +200,7 @@ func parseOldRule(family uint8, data []byte) (r oldRule, ok bool) {
 	if err != nil {
 		return r, false
 	}
+
 	d.ByteOrder = binary.BigEndian
 	r.family = family
 	for d.Next() {
@@ -204,13 +226,15 @@ func (rules oldRuleList) remove() error {
 		return err
 	}
 	defer conn.Close()
+
 	var messages []netlink.Message
 	for _, r := range rules {
-		messages = append(messages, nftMessage(r.family, unix.NFT_MSG_DELRULE, netlink.Acknowledge, func(e *netlink.AttributeEncoder) {
+		request := func(e *netlink.AttributeEncoder) {
 			e.String(unix.NFTA_RULE_TABLE, r.table)
 			e.String(unix.NFTA_RULE_CHAIN, r.chain)
 			e.Uint64(unix.NFTA_RULE_HANDLE, r.handle)
-		}))
+		}
+		messages = append(messages, nftMessage(r.family, unix.NFT_MSG_DELRULE, netlink.Acknowledge, request))
 	}
 	return needsAdmin(nftBatch(conn, messages...))
 }

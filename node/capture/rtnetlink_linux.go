@@ -86,9 +86,11 @@ func (r routes) link(name string) (l link, ok bool, err error) {
 	case len(replies) == 0 || len(replies[0].Data) < unix.SizeofIfInfomsg:
 		return l, false, fmt.Errorf("looking up interface %s: the kernel sent an invalid reply", name)
 	}
+
 	data := replies[0].Data
 	l.index = int(int32(binary.NativeEndian.Uint32(data[4:])))
 	l.up = binary.NativeEndian.Uint32(data[8:])&unix.IFF_UP != 0
+
 	d, err := netlink.NewAttributeDecoder(data[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return l, false, err
@@ -147,15 +149,18 @@ func (r routes) addresses() (all []address, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses: %w", err)
 	}
+
 	for _, m := range replies {
 		if len(m.Data) < unix.SizeofIfAddrmsg {
 			continue
 		}
+
 		a := address{index: int(binary.NativeEndian.Uint32(m.Data[4:]))}
 		d, err := netlink.NewAttributeDecoder(m.Data[unix.SizeofIfAddrmsg:])
 		if err != nil {
 			return nil, err
 		}
+
 		for d.Next() {
 			switch d.Type() {
 			case unix.IFA_LOCAL: // on a point-to-point interface IFA_ADDRESS is the peer
@@ -168,6 +173,7 @@ func (r routes) addresses() (all []address, err error) {
 				a.own = d.Uint8() == ownOrigin
 			}
 		}
+
 		if err := d.Err(); err != nil {
 			return nil, err
 		}
@@ -213,7 +219,8 @@ func (r routes) removeAddress(index int, ip netip.Addr) error {
 // needsAdmin adds the remedy to a refusal of the kernel.
 func needsAdmin(err error) error {
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("%w: the process needs the capability NET_ADMIN: add it to the container, and run it as user 0, because other users do not receive added capabilities", err)
+		return fmt.Errorf("%w: the process needs the capability NET_ADMIN: add it to the container,"+
+			" and run it as user 0, because other users do not receive added capabilities", err)
 	}
 	return err
 }

@@ -30,7 +30,8 @@ const (
 )
 
 // errNoOwner reports that the kernel cannot remove a table with the process.
-var errNoOwner = errors.New("the kernel has no nftables tables with an owner (Linux 5.12): without them, rules would outlive this process and stop DNS on the node")
+var errNoOwner = errors.New("the kernel has no nftables tables with an owner (Linux 5.12):" +
+	" without them, rules would outlive this process and stop DNS on the node")
 
 // errRules reports that the kernel has nftables but not all expressions.
 var errRules = errors.New("adding rules to the nftables table")
@@ -63,71 +64,92 @@ func addTable(o Options, e exemption, watched map[netip.Addr]*watch) (*table, er
 	if e == exemptReplies {
 		watched = nil
 	}
+
 	t, err := tryTable(o, e, watched)
 	if len(watched) > 0 && errors.Is(err, errRules) {
 		if uncounted, failed := tryTable(o, e, nil); failed == nil {
-			o.Log.Warn("Packets of pods are not counted: if rules of the node drop them, queries to a ClusterIP time out", "error", err)
+			o.Log.Warn("Packets of pods are not counted:"+
+				" if rules of the node drop them, queries to a ClusterIP time out", "error", err)
 			return uncounted, nil
 		}
 	}
 	return t, err
 }
 
+// tryTable adds a table, with counters unless watched is empty.
 func tryTable(o Options, e exemption, watched map[netip.Addr]*watch) (_ *table, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT):
 		return nil, fmt.Errorf("the kernel has no nftables: opening a netlink socket: %w", err)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("opening a netlink socket for nftables: %w", err)
 	}
-	random := make([]byte, 4)
-	_, _ = rand.Read(random) // never fails
-	t := &table{conn, tablePrefix + hex.EncodeToString(random), len(watched) > 0}
 	defer func() {
 		if err != nil {
 			_ = conn.Close()
 		}
 	}()
-	if err := t.batch(t.message(unix.NFT_MSG_NEWTABLE, netlink.Create|netlink.Excl, func(e *netlink.AttributeEncoder) {
+
+	random := make([]byte, 4)
+	_, _ = rand.Read(random) // never fails
+	t := &table{conn, tablePrefix + hex.EncodeToString(random), len(watched) > 0}
+
+	// Alone, so that an error is about the owner and not about a rule.
+	err = t.batch(t.message(unix.NFT_MSG_NEWTABLE, netlink.Create|netlink.Excl, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_TABLE_NAME, t.name)
 		e.Uint32(unix.NFTA_TABLE_FLAGS, ownerFlag)
-	})); err != nil {
-		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
-			return nil, errNoOwner
-		}
+	}))
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL):
+		return nil, errNoOwner
+	case err != nil:
 		return nil, fmt.Errorf("adding the nftables table %s: %w", t.name, needsAdmin(err))
 	}
-	messages := []netlink.Message{t.chain("prerouting", unix.NF_INET_PRE_ROUTING, rawPriority), t.chain("output", unix.NF_INET_LOCAL_OUT, rawPriority)}
-	if t.counts {
-		for ip := range watched {
-			for _, name := range []string{queriesSent, queriesReceived, repliesSent, repliesReceived} {
-				messages = append(messages, t.counter(name+ip.String()))
-			}
-		}
-		messages = append(messages, t.chain("input", unix.NF_INET_LOCAL_IN, latePriority), t.chain("postrouting", unix.NF_INET_POST_ROUTING, latePriority))
-	}
-	for _, a := range o.Addresses {
-		w := watched[a]
-		if w != nil {
-			messages = append(messages, t.watch(a, o.Port, w.state)...)
-		}
-		for _, protocol := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-			if e == exemptAll && (w == nil || w.state == exempting) || !slices.Contains(o.ClusterIPs, a) {
-				messages = append(messages,
-					t.rule("prerouting", a, protocol, o.Port, true, notrack),
-					t.rule("output", a, protocol, o.Port, true, notrack))
-			}
-			messages = append(messages, t.rule("output", a, protocol, o.Port, false, notrack))
-		}
-		messages = append(messages,
-			t.rule("output", a, unix.IPPROTO_TCP, o.HealthPort, true, notrack),
-			t.rule("output", a, unix.IPPROTO_TCP, o.HealthPort, false, notrack))
-	}
-	if err := t.batch(messages...); err != nil {
+
+	if err := t.batch(t.rules(o, e, watched)...); err != nil {
 		return nil, fmt.Errorf("%w %s: %w", errRules, t.name, err)
 	}
 	return t, nil
+}
+
+// rules returns the chains, counters and rules of the table.
+func (t *table) rules(o Options, e exemption, watched map[netip.Addr]*watch) []netlink.Message {
+	all := []netlink.Message{
+		t.chain("prerouting", unix.NF_INET_PRE_ROUTING, rawPriority),
+		t.chain("output", unix.NF_INET_LOCAL_OUT, rawPriority),
+	}
+	if t.counts {
+		for ip := range watched {
+			for _, name := range []string{queriesSent, queriesReceived, repliesSent, repliesReceived} {
+				all = append(all, t.counter(name+ip.String()))
+			}
+		}
+		all = append(all,
+			t.chain("input", unix.NF_INET_LOCAL_IN, latePriority),
+			t.chain("postrouting", unix.NF_INET_POST_ROUTING, latePriority))
+	}
+
+	for _, a := range o.Addresses {
+		w := watched[a]
+		if w != nil {
+			all = append(all, t.watch(a, o.Port, w.state)...)
+		}
+
+		for _, protocol := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+			if e == exemptAll && (w == nil || w.state == exempting) || !slices.Contains(o.ClusterIPs, a) {
+				all = append(all,
+					t.rule("prerouting", a, protocol, o.Port, true, notrack),
+					t.rule("output", a, protocol, o.Port, true, notrack))
+			}
+			all = append(all, t.rule("output", a, protocol, o.Port, false, notrack))
+		}
+
+		all = append(all,
+			t.rule("output", a, unix.IPPROTO_TCP, o.HealthPort, true, notrack),
+			t.rule("output", a, unix.IPPROTO_TCP, o.HealthPort, false, notrack))
+	}
+	return all
 }
 
 // watch returns the rules that count packets of a ClusterIP, and the one that exempts the query
@@ -139,27 +161,30 @@ func (t *table) watch(a netip.Addr, port uint16, s state) []netlink.Message {
 		t.rule("output", a, unix.IPPROTO_UDP, port, false, to, count(repliesSent+a.String())),
 		t.rule("postrouting", a, unix.IPPROTO_UDP, port, false, to, count(repliesReceived+a.String())),
 	}
-	switch s {
+	switch sent := count(queriesSent + a.String()); s {
 	case exempting:
-		messages = append(messages, t.rule("prerouting", a, unix.IPPROTO_UDP, port, true, from, count(queriesSent+a.String())))
+		messages = append(messages, t.rule("prerouting", a, unix.IPPROTO_UDP, port, true, from, sent))
 	case probing:
-		messages = append(messages, t.rule("prerouting", a, unix.IPPROTO_UDP, port, true, from, once, count(queriesSent+a.String()), notrack))
+		messages = append(messages, t.rule("prerouting", a, unix.IPPROTO_UDP, port, true, from, once, sent, notrack))
 	}
 	return messages
 }
 
 // close removes the table.
 func (t *table) close() error {
-	err := t.batch(t.message(unix.NFT_MSG_DELTABLE, 0, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.name) }))
+	err := t.batch(t.message(unix.NFT_MSG_DELTABLE, 0, t.named))
 	if errors.Is(err, unix.ENOENT) {
 		err = nil
 	}
 	return errors.Join(err, t.conn.Close())
 }
 
+// named adds the name of the table to a request.
+func (t *table) named(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.name) }
+
 // exists reports whether the table exists.
 func (t *table) exists() (bool, error) {
-	m := t.message(unix.NFT_MSG_GETTABLE, 0, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.name) })
+	m := t.message(unix.NFT_MSG_GETTABLE, 0, t.named)
 	_ = t.conn.SetDeadline(time.Now().Add(replyTimeout))
 	m.Header.Flags &^= netlink.Acknowledge
 	_, err := t.conn.Execute(m)
@@ -177,11 +202,13 @@ func nftBatch(conn *netlink.Conn, messages ...netlink.Message) error {
 		data := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}
 		return netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request}, Data: data}
 	}
+
 	all := append([]netlink.Message{bound(unix.NFNL_MSG_BATCH_BEGIN)}, messages...)
 	_ = conn.SetDeadline(time.Now().Add(replyTimeout))
 	if _, err := conn.SendMessages(append(all, bound(unix.NFNL_MSG_BATCH_END))); err != nil {
 		return err
 	}
+
 	for range messages { // each is acknowledged
 		if _, err := conn.Receive(); err != nil {
 			return err
@@ -195,9 +222,12 @@ func (t *table) message(kind int, flags netlink.HeaderFlags, add func(*netlink.A
 	return nftMessage(unix.NFPROTO_INET, kind, netlink.Acknowledge|flags, add)
 }
 
-func nftMessage(family uint8, kind int, flags netlink.HeaderFlags, add func(*netlink.AttributeEncoder)) netlink.Message {
+func nftMessage(
+	family uint8, kind int, flags netlink.HeaderFlags, add func(*netlink.AttributeEncoder),
+) netlink.Message {
+	kind |= unix.NFNL_SUBSYS_NFTABLES << 8
 	return netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | flags},
+		Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request | flags},
 		Data: attributes([]byte{family, unix.NFNETLINK_V0, 0, 0}, func(e *netlink.AttributeEncoder) {
 			e.ByteOrder = binary.BigEndian
 			add(e)
@@ -219,7 +249,9 @@ func (t *table) chain(name string, hook uint32, priority int32) netlink.Message 
 }
 
 // rule returns a rule for packets to (or from) an address and a port.
-func (t *table) rule(chain string, a netip.Addr, protocol uint8, port uint16, to bool, more ...func(*netlink.AttributeEncoder)) netlink.Message {
+func (t *table) rule(
+	chain string, a netip.Addr, protocol uint8, port uint16, to bool, more ...func(*netlink.AttributeEncoder),
+) netlink.Message {
 	family, offset := uint8(unix.NFPROTO_IPV4), uint32(12)
 	if a.Is6() {
 		family, offset = unix.NFPROTO_IPV6, 8
@@ -229,6 +261,7 @@ func (t *table) rule(chain string, a netip.Addr, protocol uint8, port uint16, to
 		offset += uint32(a.BitLen() / 8)
 		portOffset = 2
 	}
+
 	return t.message(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_RULE_TABLE, t.name)
 		e.String(unix.NFTA_RULE_CHAIN, chain)

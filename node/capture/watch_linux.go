@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ const (
 	// suspicious is the number of packets that have to enter meanwhile. One of them may
 	// have been dropped for another reason.
 	suspicious = 2
-	// minPause and maxPause bound the time between two tests, which doubles each time.
-	minPause, maxPause = 5 * time.Second, 5 * time.Minute
+	// defaultPause and maxPause bound the time between two tests, which doubles each time.
+	defaultPause, maxPause = 5 * time.Second, 5 * time.Minute
 	// testRate is the time in which a table of the state probing exempts one query.
 	testRate = 24 * time.Hour
 )
@@ -74,26 +75,30 @@ type watch struct {
 	address          string
 	state            state
 	pause            time.Duration // the length of the last one
+	minPause         time.Duration // the length of the first one
 	changed          time.Time     // when the state began
 	tested           time.Time     // when the query of a test was noticed
 	queries, replies passage
 }
 
-func watches(clusterIPs []netip.Addr) map[netip.Addr]*watch {
+func watches(o Options) map[netip.Addr]*watch {
 	all := map[netip.Addr]*watch{}
-	for _, ip := range clusterIPs {
-		all[ip] = &watch{address: ip.String()}
+	for _, ip := range o.ClusterIPs {
+		all[ip] = &watch{address: ip.String(), minPause: cmp.Or(o.Pause, defaultPause)}
 	}
 	return all
 }
 
 // next returns the next state.
 func (w *watch) next(n counters, now time.Time) state {
-	sent, received, answers, arrived := n[queriesSent+w.address], n[queriesReceived+w.address], n[repliesSent+w.address], n[repliesReceived+w.address]
+	sent, received := n[queriesSent+w.address], n[queriesReceived+w.address]
+	answers, arrived := n[repliesSent+w.address], n[repliesReceived+w.address]
 	queries, silentIn := w.queries.observe(sent, received, now)
 	replies, silentOut := w.replies.observe(answers, arrived, now)
+
 	switch w.state {
 	case exempting:
+		// In either direction: a rule of the node may drop queries, or replies.
 		if queries >= suspicious && silentIn >= silence || replies >= suspicious && silentOut >= silence {
 			return pausing
 		}
@@ -121,7 +126,7 @@ func (w *watch) enter(s state, now time.Time) {
 	w.state, w.changed = s, now
 	switch s {
 	case pausing:
-		w.pause = min(max(2*w.pause, minPause), maxPause)
+		w.pause = min(max(2*w.pause, w.minPause), maxPause)
 	case exempting:
 		w.pause = 0
 	}
@@ -130,9 +135,9 @@ func (w *watch) enter(s state, now time.Time) {
 // restart continues with counters that are zero.
 func (w *watch) restart() { w.queries, w.replies, w.tested = passage{}, passage{}, time.Time{} }
 
-// watch reads the counters, and replaces the table if a state changes: if rules of the node drop
-// the packets of pods, queries to a ClusterIP go to the cluster's DNS servers.
-func (c *Capture) watch(now time.Time) {
+// checkCounters reads the counters, and replaces the table if a state changes: if rules of the node
+// drop the packets of pods, queries to a ClusterIP go to the cluster's DNS servers.
+func (c *Capture) checkCounters(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.table == nil || !c.table.counts {
@@ -140,8 +145,9 @@ func (c *Capture) watch(now time.Time) {
 	}
 	n, err := c.table.counters()
 	if err != nil {
-		return // check notices that the table is gone
+		return // repair notices that the table is gone
 	}
+
 	changed := false
 	for ip, w := range c.watched {
 		before, after := w.state, w.next(n, now)
@@ -150,16 +156,19 @@ func (c *Capture) watch(now time.Time) {
 		}
 		changed = true
 		w.enter(after, now)
+
 		switch {
 		case before == exempting:
 			c.options.CountSetupError(ErrorRules)
-			c.options.Log.Warn("Rules of the node drop packets of pods, which have to accept port 53 of the ClusterIP: its queries go to the cluster's DNS servers meanwhile", "address", ip)
+			c.options.Log.Warn("Rules of the node drop packets of pods, which have to accept port 53 of the ClusterIP:"+
+				" its queries go to the cluster's DNS servers meanwhile", "address", ip)
 		case after == exempting:
 			c.options.Log.Info("Packets of pods pass the rules of the node again", "address", ip)
 		}
 	}
+
 	if changed {
-		c.replace()
+		c.replaceTable()
 	}
 }
 
@@ -188,6 +197,7 @@ func (t *table) counters() (counters, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the counters of the nftables table %s: %w", t.name, err)
 	}
+
 	n := counters{}
 	for _, r := range replies {
 		if len(r.Data) < nfgenmsgSize {
@@ -198,6 +208,7 @@ func (t *table) counters() (counters, error) {
 			return nil, err
 		}
 		d.ByteOrder = binary.BigEndian
+
 		var name string
 		var packets uint64
 		for d.Next() {
@@ -215,6 +226,7 @@ func (t *table) counters() (counters, error) {
 				})
 			}
 		}
+
 		if err := d.Err(); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 // A pause begins when packets enter the rules and none passes for a second, in one of both
 // directions. It ends with a test that passes; each test that does not doubles it.
 func TestWatch(t *testing.T) {
+	const minPause = defaultPause
 	type step struct {
 		after                             time.Duration // since the step before
 		sent, received, answers, returned uint64
@@ -34,7 +35,7 @@ func TestWatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, now := &watch{address: "10.96.0.10"}, time.Now()
+			w, now := &watch{address: "10.96.0.10", minPause: minPause}, time.Now()
 			for i, s := range steps {
 				now = now.Add(s.after)
 				n := counters{queriesSent + w.address: s.sent, queriesReceived + w.address: s.received, repliesSent + w.address: s.answers, repliesReceived + w.address: s.returned}

@@ -30,10 +30,12 @@ func Connect() (*Worker, error) {
 	_ = os.Unsetenv(environment) // commands that it runs are no workers
 	unix.CloseOnExec(connFD)
 	unix.CloseOnExec(pageFD)
+
 	conn, err := handover.FileConn(os.NewFile(connFD, "supervisor"))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the supervisor: %w", err)
 	}
+
 	w := &Worker{conn: conn, replies: make(chan handover.Message)}
 	if w.page, err = mapPage(os.NewFile(pageFD, "page")); err != nil {
 		return nil, err
@@ -48,6 +50,7 @@ func Connect() (*Worker, error) {
 		}
 		w.sockets = append(w.sockets, m.File)
 	}
+
 	go w.receive() // until the end of the process
 	return w, conn.Send(handover.Message{Kind: handover.Hello}, sendTimeout)
 }

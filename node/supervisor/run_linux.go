@@ -104,15 +104,18 @@ type event struct {
 // run starts the first worker at once.
 func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 	defer s.close()
+
 	s.restart, s.release = time.NewTimer(0), time.NewTimer(filepages.Delay)
 	pages := sync.OnceValue(filepages.Find)
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
+
 	for {
 		var events chan event
 		if s.worker != nil {
 			events = s.worker.events
 		}
+
 		select {
 		case received := <-signals:
 			if ends := s.pass(received.(syscall.Signal)); ends && s.worker == nil {
@@ -133,14 +136,19 @@ func (s *supervisor) run(signals <-chan os.Signal) (Exit, error) {
 		case <-ticker.C:
 			s.check()
 		case <-s.release.C:
-			if s.freshHeap {
-				s.freshHeap = false
-				debug.FreeOSMemory()
-			}
-			pages().Release() // those of the collector, too
-			s.release.Reset(filepages.Interval)
+			s.releaseMemory(pages())
 		}
 	}
+}
+
+// releaseMemory releases memory that only the start has used, and plans the next time.
+func (s *supervisor) releaseMemory(pages filepages.Pages) {
+	if s.freshHeap {
+		s.freshHeap = false
+		debug.FreeOSMemory()
+	}
+	pages.Release() // those of the collector, too
+	s.release.Reset(filepages.Interval)
 }
 
 func (s *supervisor) close() {
@@ -185,22 +193,9 @@ func (s *supervisor) handle(e event) {
 	case handover.Hello:
 		w.connected = true
 	case kindOpen:
-		var err error
-		if s.capture == nil {
-			var c Capture
-			if c, err = s.Open(func(index int, n uint64) { s.shared.counts[index].Add(n) }); err == nil {
-				s.capture = c
-			}
-		}
-		if err == nil {
-			if f := s.capture.File(); f != nil {
-				w.share(f)
-			}
-		}
-		w.reply(err)
+		w.reply(s.prepare(w))
 	case handover.End:
-		closeSockets(s.sockets)
-		s.sockets = e.sockets
+		s.replaceSockets(e.sockets)
 		enlargeBuffers(s.sockets)
 		w.reply(nil)
 	case handover.Serving:
@@ -211,12 +206,31 @@ func (s *supervisor) handle(e event) {
 		s.check()
 	case kindStopping:
 		s.stopped = true
-		closeSockets(s.sockets)
-		s.sockets = nil
+		s.replaceSockets(nil)
 		s.capture.Disable()
 		s.setOpen(false)
 		w.reply(nil)
 	}
+}
+
+func (s *supervisor) replaceSockets(sockets []socket) {
+	closeSockets(s.sockets)
+	s.sockets = sockets
+}
+
+// prepare opens the capture when the first worker asks for it, and shares its file with each.
+func (s *supervisor) prepare(w *worker) error {
+	if s.capture == nil {
+		c, err := s.Open(func(index int, n uint64) { s.shared.counts[index].Add(n) })
+		if err != nil {
+			return err
+		}
+		s.capture = c
+	}
+	if f := s.capture.File(); f != nil {
+		w.share(f)
+	}
+	return nil
 }
 
 // ended handles the end of the worker. It reports whether that ends the supervisor.
@@ -224,14 +238,17 @@ func (s *supervisor) ended(status syscall.WaitStatus) (exit Exit, ends bool) {
 	w := s.worker
 	w.forget()
 	s.worker = nil
+
 	exit = Exit{Code: status.ExitStatus()}
 	if status.Signaled() {
 		exit = Exit{Signal: int(status.Signal())}
 	}
+
 	var served time.Duration
 	if !w.serving.IsZero() {
 		served = time.Since(w.serving)
 	}
+
 	switch {
 	case status.Signaled() && status.Signal() == s.end && !w.connected:
 		return Exit{}, true // it did not handle the signal yet
@@ -241,9 +258,11 @@ func (s *supervisor) ended(status syscall.WaitStatus) (exit Exit, ends bool) {
 		s.Log.Error("Worker ended while it was waiting for a signal", "error", exit)
 		return exit, false
 	}
+
 	delay := s.backoff.ended(time.Now(), served)
 	s.shared.restarts.Add(1)
-	s.Log.Error("Worker ended, starting another one", "error", exit, "duration", served.Round(time.Millisecond), "interval", delay)
+	s.Log.Error("Worker ended, starting another one",
+		"error", exit, "duration", served.Round(time.Millisecond), "interval", delay)
 	if delay > 0 {
 		s.closeGate("workers end again and again")
 	}

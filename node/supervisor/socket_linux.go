@@ -43,7 +43,8 @@ func closeSockets(sockets []socket) {
 // enlargeBuffers enlarges the receive buffers of UDP sockets, which needs NET_ADMIN.
 func enlargeBuffers(sockets []socket) {
 	for _, s := range sockets {
-		if kind, err := unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_TYPE); err == nil && kind == unix.SOCK_DGRAM {
+		kind, err := unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_TYPE)
+		if err == nil && kind == unix.SOCK_DGRAM {
 			_ = unix.SetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, queueSize)
 		}
 	}

@@ -42,18 +42,21 @@ func startWorker(p page, sockets []socket) (*worker, error) {
 		_ = unix.Close(fds[1])
 		return nil, err
 	}
+
 	pidFD := -1
 	// A process group of its own: a terminal sends signals to that of the supervisor, which
 	// passes them.
 	pid, err := syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
-		Env: append(os.Environ(), environment+"=1"), Files: []uintptr{0, 1, 2, connFD: uintptr(fds[1]), pageFD: p.file.Fd()},
-		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidFD},
+		Env:   append(os.Environ(), environment+"=1"),
+		Files: []uintptr{0, 1, 2, connFD: uintptr(fds[1]), pageFD: p.file.Fd()},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidFD},
 	})
 	_ = unix.Close(fds[1])
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("starting the worker: %w", err)
 	}
+
 	w := &worker{events: make(chan event)}
 	w.send = func(s syscall.Signal) {
 		if unix.PidfdSendSignal(pidFD, s, nil, 0) == unix.EBADF { // the kernel has no pidfd
@@ -68,6 +71,7 @@ func startWorker(p page, sockets []socket) (*worker, error) {
 		_ = conn.Send(m, sendTimeout) // if it fails, the worker ends
 	}
 	w.share = func(f *os.File) { _ = conn.Send(handover.Message{Kind: handover.State, File: f}, sendTimeout) }
+
 	if err := sendSockets(conn, sockets); err != nil {
 		w.send(unix.SIGKILL) // it ends as one that cannot start
 	}
@@ -83,8 +87,10 @@ func (w *worker) run(conn *handover.Conn, pid int) {
 	if os.Getpid() == 1 { // other processes may end at any time
 		go func() { ended <- wait(pid) }()
 	}
+
 	for {
-		m, err := conn.Receive(idle, handover.Hello, kindOpen, handover.DNS, handover.End, handover.Serving, kindStopping)
+		m, err := conn.Receive(idle,
+			handover.Hello, kindOpen, handover.DNS, handover.End, handover.Serving, kindStopping)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			continue
 		}
@@ -97,9 +103,11 @@ func (w *worker) run(conn *handover.Conn, pid int) {
 			}
 			continue
 		}
+
 		w.events <- event{kind: m.Kind, sockets: sockets}
 		sockets = nil
 	}
+
 	conn.Close()
 	closeSockets(sockets)
 	if os.Getpid() != 1 {

@@ -44,18 +44,22 @@ func (c *Capture) update(d device) {
 		c.detach(d.index)
 		return
 	}
+
 	mac, reason := target(d, c.known)
 	if reason != "" {
 		c.detach(d.index)
 		c.refuse(d, reason)
 		return
 	}
+
 	a := c.attached[d.index]
 	if a != nil && !c.complete(d.index, a) {
-		c.options.Log.Warn("Filters of the capture were removed from an interface, adding them again", "interface", d.name)
+		c.options.Log.Warn("Filters of the capture were removed from an interface, adding them again",
+			"interface", d.name)
 		c.detach(d.index)
 		a = nil
 	}
+
 	if a == nil {
 		if reason := c.foreign(d.index); reason != "" {
 			c.refuse(d, reason)
@@ -73,6 +77,8 @@ func (c *Capture) update(d device) {
 		c.attached[d.index] = a
 		c.options.Log.Debug("Attached the capture", "interface", d.name)
 	}
+
+	// The name and the address of frames may change while the programs are attached.
 	a.name = d.name
 	a.state.mac.Store(binary.NativeEndian.Uint64(mac[:]))
 }
@@ -81,7 +87,8 @@ func (c *Capture) update(d device) {
 func (c *Capture) refuse(d device, reason string) {
 	if c.refused[d.index] != reason {
 		c.refused[d.index] = reason
-		c.options.Log.Warn("Queries of an interface are not captured, they go to the cluster's DNS servers", "interface", d.name, "reason", reason)
+		c.options.Log.Warn("Queries of an interface are not captured, they go to the cluster's DNS servers",
+			"interface", d.name, "reason", reason)
 	}
 }
 
@@ -90,6 +97,8 @@ func (c *Capture) attach(d device, mac [8]byte) (_ *attached, err error) {
 	if len(c.free) == 0 {
 		return nil, fmt.Errorf("%d interfaces are captured already", c.program.limit)
 	}
+
+	// The programs find the state by the slot, so it is complete before they are attached.
 	a := &attached{name: d.name, slot: c.free[len(c.free)-1]}
 	a.state = c.program.state(a.slot)
 	a.state.reset(binary.NativeEndian.Uint64(mac[:]))
@@ -101,6 +110,7 @@ func (c *Capture) attach(d device, mac [8]byte) (_ *attached, err error) {
 			_ = c.program.slots.Delete(uint32(d.index))
 		}
 	}()
+
 	if a.reply, err = c.attachAt(d.index, c.program.reply, ebpf.AttachTCXEgress); err != nil {
 		return nil, err
 	}
@@ -146,7 +156,8 @@ func (c *Capture) complete(index int, a *attached) bool {
 	present := filters(c.requests, index)
 	for _, own := range []attachment{a.query, a.reply} {
 		f := own.(attachedFilter)
-		if !slices.ContainsFunc(present, func(g filter) bool { return g.parent == f.parent && g.program == f.program }) {
+		same := func(g filter) bool { return g.parent == f.parent && g.program == f.program }
+		if !slices.ContainsFunc(present, same) {
 			return false
 		}
 	}
@@ -192,19 +203,21 @@ func (c *Capture) watch(now time.Time) {
 		for index, a := range c.attached {
 			for family := range families {
 				key := paused{index, family}
-				if _, known := c.quiet[key]; !known && a.state.families[family].silent() {
+				if _, known := c.quiet[key]; !known && a.state.families[family].silent(c.options.Times.Silence) {
 					c.pause(key, a, now)
 				}
 			}
 		}
 	}
+
 	for key := range c.quiet {
 		a := c.attached[key.index]
 		f, p := &a.state.families[key.family], &a.probes[key.family]
 		switch {
 		case f.paused.Load() == 0:
 			delete(c.quiet, key)
-			c.options.Log.Info("Replies pass to an interface again, its queries are captured", "interface", a.name, "family", familyNames[key.family])
+			c.options.Log.Info("Replies pass to an interface again, its queries are captured",
+				"interface", a.name, "family", familyNames[key.family])
 		case now.After(p.at):
 			f.probe.Store(1)
 			p.wait = min(2*p.wait, retryLast)
@@ -218,20 +231,18 @@ func (c *Capture) pause(key paused, a *attached, now time.Time) {
 	f := &a.state.families[key.family]
 	f.probe.Store(0)
 	f.paused.Store(1)
-	a.probes[key.family] = probe{now.Add(retryFirst), retryFirst}
+	a.probes[key.family] = probe{now.Add(c.options.Times.Retry), c.options.Times.Retry}
 	c.quiet[key] = struct{}{}
-	c.options.Log.Warn("No replies pass to an interface, its queries go to the cluster's DNS servers: does a rule drop packets of pods to the node?",
-		"interface", a.name, "family", familyNames[key.family], "interval", retryFirst)
+	c.options.Log.Warn("No replies pass to an interface, its queries go to the cluster's DNS servers:"+
+		" does a rule drop packets of pods to the node?",
+		"interface", a.name, "family", familyNames[key.family], "interval", c.options.Times.Retry)
 }
 
-// silent reports whether the last queries got no reply for too long.
-func (f *familyState) silent() bool {
+// silent reports whether the last queries got no reply for longer than a time.
+func (f *familyState) silent(limit time.Duration) bool {
 	pending := f.pending.Load()
-	return pending != 0 && monotonic()-int64(pending) > int64(silence)
+	return pending != 0 && monotonic()-int64(pending) > int64(limit)
 }
-
-// silence is SILENCE of program/capture.c.
-const silence = time.Second
 
 // foreign returns a reason not to capture on an interface because of the BPF programs of
 // others there: they may belong to a network plugin that decides about the same packets.
@@ -239,6 +250,7 @@ func (c *Capture) foreign(index int) string {
 	if c.options.Foreign {
 		return ""
 	}
+
 	for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
 		result, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: at})
 		if err != nil {
@@ -246,19 +258,25 @@ func (c *Capture) foreign(index int) string {
 		}
 		for _, p := range result.Programs {
 			if !marked(p.ID) {
-				return fmt.Sprintf("it has the BPF program %s of another process, such as a network plugin: set -capture-foreign to capture before it", describe(p.ID))
+				return foreignReason("program " + describe(p.ID))
 			}
 		}
 	}
+
 	for _, f := range filters(c.requests, index) {
 		switch {
 		case f.left():
 			_ = f.remove(c.requests) // it captures nothing
 		case !marked(f.program):
-			return fmt.Sprintf("it has the BPF filter %q of tc of another process, such as a network plugin: set -capture-foreign to capture before it", f.name)
+			return foreignReason(fmt.Sprintf("filter %q of tc", f.name))
 		}
 	}
 	return ""
+}
+
+func foreignReason(what string) string {
+	return "it has the BPF " + what + " of another process, such as a network plugin:" +
+		" set -capture-foreign to capture before it"
 }
 
 // describe returns the number and, if the process may know it, the name of a program.

@@ -23,8 +23,10 @@ type Beat struct {
 }
 
 // OpenBeat returns a Beat of a file of Capture.Heartbeat, which the caller may close.
-func OpenBeat(heartbeat *os.File) (*Beat, error) {
-	memory, err := mapped(int(heartbeat.Fd()), int(unsafe.Sizeof(shared{})))
+func OpenBeat(heartbeat *os.File) (*Beat, error) { return mapBeat(int(heartbeat.Fd())) }
+
+func mapBeat(fd int) (*Beat, error) {
+	memory, err := mapped(fd, int(unsafe.Sizeof(shared{})))
 	if err != nil {
 		return nil, fmt.Errorf("mapping the heartbeat of the capture: %w", err)
 	}

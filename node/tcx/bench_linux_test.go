@@ -12,7 +12,7 @@ import (
 // themselves, so that the next run finds the packet as the first did.
 func BenchmarkPrograms(b *testing.B) {
 	bench := newBench(b)
-	p, err := load([]Pair{{alias4, alias4}, {alias6, alias6}}, 53)
+	p, err := load([]Pair{{alias4, alias4}, {alias6, alias6}}, 53, Times{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -42,19 +42,25 @@ type filter struct {
 }
 
 // trafficControl returns a message about a qdisc or a filter.
-func trafficControl(kind uint16, flags netlink.HeaderFlags, f filter, add func(*netlink.AttributeEncoder)) netlink.Message {
+func trafficControl(
+	kind uint16, flags netlink.HeaderFlags, f filter, add func(*netlink.AttributeEncoder),
+) netlink.Message {
 	header := make([]byte, 20) // struct tcmsg
 	binary.NativeEndian.PutUint32(header[4:], uint32(f.index))
 	binary.NativeEndian.PutUint32(header[8:], f.handle)
 	binary.NativeEndian.PutUint32(header[12:], f.parent)
 	binary.NativeEndian.PutUint32(header[16:], f.info)
+
 	if add != nil {
 		e := netlink.NewAttributeEncoder()
 		add(e)
 		attributes, _ := e.Encode() // fails for attributes of more than 64 kB
 		header = append(header, attributes...)
 	}
-	return netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request | flags}, Data: header}
+
+	return netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request | flags}, Data: header,
+	}
 }
 
 // attachFilter adds a program as the first filter at one side of an interface, and the qdisc
@@ -68,7 +74,8 @@ func attachFilter(conn *netlink.Conn, index int, parent uint32, p *ebpf.Program,
 		return nil, err
 	}
 	f := &filter{index: index, handle: uint32(number), parent: parent, info: firstAll, name: name, program: number}
-	_, err = conn.Execute(trafficControl(unix.RTM_NEWTFILTER, netlink.Acknowledge|netlink.Create|netlink.Excl, *f, func(e *netlink.AttributeEncoder) {
+	flags := netlink.Acknowledge | netlink.Create | netlink.Excl
+	_, err = conn.Execute(trafficControl(unix.RTM_NEWTFILTER, flags, *f, func(e *netlink.AttributeEncoder) {
 		e.String(tcaKind, "bpf")
 		e.Nested(tcaOptions, func(n *netlink.AttributeEncoder) error {
 			n.Uint32(tcaBPFFD, uint32(p.FD()))
@@ -86,7 +93,9 @@ func attachFilter(conn *netlink.Conn, index int, parent uint32, p *ebpf.Program,
 // addClsact adds the qdisc clsact to an interface. It stays there: other programs may add
 // their filters to it, and without filters it has no effect.
 func addClsact(conn *netlink.Conn, index int) error {
-	_, err := conn.Execute(trafficControl(unix.RTM_NEWQDISC, netlink.Acknowledge|netlink.Create|netlink.Excl, filter{index: index, handle: clsactHandle, parent: clsactParent},
+	flags := netlink.Acknowledge | netlink.Create | netlink.Excl
+	qdisc := filter{index: index, handle: clsactHandle, parent: clsactParent}
+	_, err := conn.Execute(trafficControl(unix.RTM_NEWQDISC, flags, qdisc,
 		func(e *netlink.AttributeEncoder) { e.String(tcaKind, "clsact") }))
 	switch {
 	case err == nil:
@@ -141,15 +150,18 @@ func parseControl(m netlink.Message) (f filter, a *netlink.AttributeDecoder) {
 // filters returns the BPF filters of tc at both sides of an interface, in their order.
 func filters(conn *netlink.Conn, index int) (found []filter) {
 	for _, parent := range []uint32{clsactIngress, clsactEgress} {
-		replies, err := conn.Execute(trafficControl(unix.RTM_GETTFILTER, netlink.Dump, filter{index: index, parent: parent}, nil))
+		at := filter{index: index, parent: parent}
+		replies, err := conn.Execute(trafficControl(unix.RTM_GETTFILTER, netlink.Dump, at, nil))
 		if err != nil {
 			continue // there is no such qdisc
 		}
+
 		for _, m := range replies {
 			f, a := parseControl(m)
 			if a == nil {
 				continue
 			}
+
 			kind := ""
 			for a.Next() {
 				switch a.Type() {
@@ -183,7 +195,8 @@ func (f *filter) parse(a *netlink.AttributeDecoder) error {
 
 // remove removes the filter. It is no error if it does not exist any more.
 func (f *filter) remove(conn *netlink.Conn) error {
-	_, err := conn.Execute(trafficControl(unix.RTM_DELTFILTER, netlink.Acknowledge, *f, func(e *netlink.AttributeEncoder) { e.String(tcaKind, "bpf") }))
+	_, err := conn.Execute(trafficControl(unix.RTM_DELTFILTER, netlink.Acknowledge, *f,
+		func(e *netlink.AttributeEncoder) { e.String(tcaKind, "bpf") }))
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
 		return nil // the filter, the interface or the qdisc
 	}
@@ -207,6 +220,7 @@ func RemoveLeftovers() (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for index := range with {
 		for _, f := range filters(conn, index) {
 			if !f.left() {
@@ -228,11 +242,12 @@ func ProbeClsact() (Support, error) {
 	if err := checkCapabilities(); err != nil {
 		return Unsupported, err
 	}
-	p, err := load(unusedPairs(), 53)
+	p, err := loadUnused()
 	if err != nil {
 		return loadSupport(err)
 	}
 	defer p.close()
+
 	conn, err := openLinks(0)
 	if err != nil {
 		return Unknown, err
@@ -242,6 +257,7 @@ func ProbeClsact() (Support, error) {
 	if err != nil {
 		return Unknown, err
 	}
+
 	probe := func(index int) error {
 		f, err := attachFilter(conn, index, clsactIngress, p.query, filterPrefix+"probe")
 		if err != nil {
@@ -249,21 +265,26 @@ func ProbeClsact() (Support, error) {
 		}
 		return f.remove(conn)
 	}
+
 	for index := range before {
 		if probe(index) == nil { // else it may have been deleted meanwhile
 			return Supported, nil
 		}
 	}
+
 	if !before[loInterface] {
 		defer func() {
 			if len(filters(conn, loInterface)) == 0 {
-				_, _ = conn.Execute(trafficControl(unix.RTM_DELQDISC, netlink.Acknowledge, filter{index: loInterface, handle: clsactHandle, parent: clsactParent}, nil))
+				lo := filter{index: loInterface, handle: clsactHandle, parent: clsactParent}
+				_, _ = conn.Execute(trafficControl(unix.RTM_DELQDISC, netlink.Acknowledge, lo, nil))
 			}
 		}()
 	}
+
 	switch err := probe(loInterface); {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP):
-		return Unsupported, fmt.Errorf("the kernel has no BPF filters of tc (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF): %w", err)
+		return Unsupported, fmt.Errorf("the kernel has no BPF filters of tc"+
+			" (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF): %w", err)
 	case err != nil:
 		return Unknown, err
 	}

@@ -49,7 +49,7 @@ func TestFilters(t *testing.T) {
 	probedClsact(t, conn)
 	ip(t, veths(pods(t), 4))
 	own, left, foreign := interfaceIndex(t, "pod0"), interfaceIndex(t, "pod1"), interfaceIndex(t, "pod2")
-	p, err := load(unusedPairs(), 53)
+	p, err := loadUnused()
 	if err != nil {
 		t.Fatal(err)
 	}

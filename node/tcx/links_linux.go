@@ -53,12 +53,14 @@ func parseDevice(data []byte) (d device, ok bool) {
 	if len(data) < unix.SizeofIfInfomsg || data[0] != unix.AF_UNSPEC {
 		return d, false
 	}
+
 	d.ethernet = binary.NativeEndian.Uint16(data[2:]) == unix.ARPHRD_ETHER
 	d.index = int(int32(binary.NativeEndian.Uint32(data[4:])))
 	a, err := netlink.NewAttributeDecoder(data[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return d, false
 	}
+
 	for a.Next() {
 		switch a.Type() {
 		case unix.IFLA_IFNAME:
@@ -111,7 +113,8 @@ func target(d device, known map[int]device) (mac [8]byte, reason string) {
 	case !ok:
 		return mac, "it is a port of an interface that is not known"
 	case master.kind != "bridge":
-		return mac, fmt.Sprintf("it is a port of %s, of the kind %s: only bridges deliver packets to the node itself", master.name, master.kind)
+		return mac, fmt.Sprintf("it is a port of %s, of the kind %s: only bridges deliver packets to the node itself",
+			master.name, master.kind)
 	default:
 		return master.mac, ""
 	}

@@ -56,21 +56,23 @@ type program struct {
 }
 
 // load loads the programs and their maps into the kernel.
-func load(pairs []Pair, port uint16) (*program, error) {
+func load(pairs []Pair, port uint16, times Times) (*program, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(strings.NewReader(object))
 	if err != nil {
 		return nil, err
 	}
-	if err := configure(spec, pairs, port); err != nil {
+	if err := configure(spec, pairs, port, times.orDefaults()); err != nil {
 		return nil, err
 	}
+
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, err
 	}
 	p := &program{
-		query: c.Programs["seamark_query"], reply: c.Programs["seamark_reply"], slots: c.Maps["seamark_slots"],
-		heartbeat: c.Maps["seamark_shared"], replies: c.Maps["seamark_replies"], limit: int(c.Maps["seamark_states"].MaxEntries()), collection: c,
+		query: c.Programs["seamark_query"], reply: c.Programs["seamark_reply"],
+		slots: c.Maps["seamark_slots"], heartbeat: c.Maps["seamark_shared"], replies: c.Maps["seamark_replies"],
+		limit: int(c.Maps["seamark_states"].MaxEntries()), collection: c,
 	}
 	if err := p.mapAll(); err != nil {
 		p.close()
@@ -80,7 +82,7 @@ func load(pairs []Pair, port uint16) (*program, error) {
 }
 
 // configure sets the constants of the programs.
-func configure(spec *ebpf.CollectionSpec, pairs []Pair, port uint16) error {
+func configure(spec *ebpf.CollectionSpec, pairs []Pair, port uint16, times Times) error {
 	var four [maxPairs]pair4
 	var six [maxPairs]pair6
 	n4, n6 := 0, 0
@@ -93,24 +95,28 @@ func configure(spec *ebpf.CollectionSpec, pairs []Pair, port uint16) error {
 			n6++
 		}
 	}
-	return errors.Join(spec.Variables["pairs4"].Set(four), spec.Variables["pairs6"].Set(six),
-		spec.Variables["dns_port"].Set([2]byte{byte(port >> 8), byte(port)}))
+
+	var errs []error
+	for name, value := range map[string]any{
+		"pairs4": four, "pairs6": six, "dns_port": [2]byte{byte(port >> 8), byte(port)},
+		"stale": times.Stale, "silence": times.Silence, "forget": times.Forget, "reached": times.Reached,
+	} {
+		errs = append(errs, spec.Variables[name].Set(value))
+	}
+	return errors.Join(errs...)
 }
 
 // mapAll maps the arrays that this process reads or writes into memory.
 func (p *program) mapAll() (err error) {
-	if p.states, err = mapped(p.collection.Maps["seamark_states"].FD(), p.limit*int(unsafe.Sizeof(state{}))); err != nil {
+	p.states, err = mapped(p.collection.Maps["seamark_states"].FD(), p.limit*int(unsafe.Sizeof(state{})))
+	if err != nil {
 		return fmt.Errorf("mapping the states of interfaces: %w", err)
 	}
 	if p.gate, err = mapped(p.collection.Maps["seamark_gate"].FD(), 8); err != nil {
 		return fmt.Errorf("mapping the gate: %w", err)
 	}
-	memory, err := mapped(p.heartbeat.FD(), int(unsafe.Sizeof(shared{})))
-	if err != nil {
-		return fmt.Errorf("mapping the heartbeat: %w", err)
-	}
-	p.page = &Beat{memory, (*shared)(unsafe.Pointer(&memory[0]))}
-	return nil
+	p.page, err = mapBeat(p.heartbeat.FD())
+	return err
 }
 
 // open opens or closes the gate for new queries.
@@ -153,10 +159,10 @@ func id(p *ebpf.Program) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// unusedPairs are for programs that capture nothing.
-func unusedPairs() []Pair {
+// loadUnused loads programs that capture nothing.
+func loadUnused() (*program, error) {
 	address := netip.AddrFrom4([4]byte{192, 0, 2, 1})
-	return []Pair{{address, address}}
+	return load([]Pair{{address, address}}, 53, Times{})
 }
 
 // Probe reports whether Open would work for this process: it loads the programs and
@@ -166,11 +172,12 @@ func Probe() (Support, error) {
 		return Unsupported, err
 	}
 	// The programs come first: if bpf is denied, the query fails as on a kernel without TCX.
-	p, err := load(unusedPairs(), 53)
+	p, err := loadUnused()
 	if err != nil {
 		return loadSupport(err)
 	}
 	p.close()
+
 	_, err = link.QueryPrograms(link.QueryOptions{Target: loInterface, Attach: ebpf.AttachTCXIngress})
 	switch {
 	case errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS):
@@ -188,6 +195,7 @@ func checkCapabilities() error {
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return nil // the kernel decides when the programs are loaded
 	}
+
 	has := func(c int) bool { return data[c/32].Effective&(1<<(c%32)) != 0 }
 	var missing []string
 	if !has(unix.CAP_BPF) && !has(unix.CAP_SYS_ADMIN) {
@@ -196,16 +204,19 @@ func checkCapabilities() error {
 	if !has(unix.CAP_NET_ADMIN) {
 		missing = append(missing, "NET_ADMIN")
 	}
+
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("BPF programs need the capability %s: add it to the container, and run it as user 0, because other users do not receive added capabilities", strings.Join(missing, " and "))
+	return fmt.Errorf("BPF programs need the capability %s: add it to the container, and run it as user 0,"+
+		" because other users do not receive added capabilities", strings.Join(missing, " and "))
 }
 
 func loadSupport(err error) (Support, error) {
 	switch {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) && !isVerifier(err):
-		return Unsupported, fmt.Errorf("loading the BPF programs: %w: the seccomp profile of the container, or a security module of the kernel, has to permit bpf", err)
+		return Unsupported, fmt.Errorf("loading the BPF programs: %w: the seccomp profile of the container,"+
+			" or a security module of the kernel, has to permit bpf", err)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return Unsupported, fmt.Errorf("loading the BPF programs: %w", err)
 	}

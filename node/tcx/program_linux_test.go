@@ -3,10 +3,12 @@ package tcx
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -44,6 +46,11 @@ func isolate(t testing.TB) {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
+	return newTimedBench(t, Times{})
+}
+
+func newTimedBench(t testing.TB, times Times) *bench {
+	t.Helper()
 	isolate(t)
 	addAddresses(t, alias4, alias6)
 	for _, a := range []netip.Addr{alias4, alias6} {
@@ -60,7 +67,7 @@ func newBench(t testing.TB) *bench {
 			l.Close()
 		})
 	}
-	p, err := load([]Pair{{cluster4, alias4}, {cluster6, alias6}}, 53)
+	p, err := load([]Pair{{cluster4, alias4}, {cluster6, alias6}}, 53, times)
 	if err != nil {
 		if s, why := Probe(); s == Unsupported {
 			t.Skipf("BPF programs may not be loaded: %v", why)
@@ -266,6 +273,31 @@ func TestGates(t *testing.T) {
 	captured("an interface that is not selected", false)
 }
 
+// The programs use the times that they were loaded with.
+func TestTimes(t *testing.T) {
+	b := newTimedBench(t, Times{Stale: 10 * time.Hour, Silence: 20 * time.Hour, Forget: 30 * time.Hour})
+	in, rewritten := b.query4()
+	ago := func(d time.Duration) uint64 { return uint64(monotonic() - int64(d)) }
+	for _, c := range []struct {
+		stamp, pending time.Duration // since then
+		captured       bool
+	}{
+		{9 * time.Hour, 19 * time.Hour, true},
+		{11 * time.Hour, 19 * time.Hour, false},
+		{0, 21 * time.Hour, false},
+		{0, 29 * time.Hour, false},
+		{0, 31 * time.Hour, true},
+	} {
+		b.page.page.stamp.Store(ago(c.stamp))
+		b.state.families[family4].pending.Store(ago(c.pending))
+		want := in
+		if c.captured {
+			want = rewritten
+		}
+		b.same(fmt.Sprintf("stamp %v ago, query without a reply %v ago", c.stamp, c.pending), in, b.run(b.query, in), want)
+	}
+}
+
 // An address family is paused alone, and only its own replies end that.
 func TestGatesOfFamilies(t *testing.T) {
 	b := newBench(t)
@@ -316,7 +348,7 @@ func TestGatesOfFamilies(t *testing.T) {
 func TestNoSocket(t *testing.T) {
 	b := newBench(t)
 	in, _ := b.query4()
-	other, err := load([]Pair{{cluster4, netip.MustParseAddr("169.254.20.12")}}, 53)
+	other, err := load([]Pair{{cluster4, netip.MustParseAddr("169.254.20.12")}}, 53, Times{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestRepeatClosed(t *testing.T) {
 	}
 	defer file.Close()
 	before := b.replies
-	if b.replies, err = OpenReplies(file, []netip.Addr{alias4}, 53); err != nil {
+	if b.replies, err = OpenReplies(file, []netip.Addr{alias4}, 53, Times{}); err != nil {
 		t.Fatal(err)
 	}
 	b.install()

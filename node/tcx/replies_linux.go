@@ -30,8 +30,6 @@ const (
 	// rest is how long an expired reply is not replaced: a program that has found it may
 	// still read it.
 	rest = 100 * time.Millisecond
-	// countInterval is the time after which repeated replies are in the metrics.
-	countInterval = time.Second
 )
 
 // reply is struct reply of program/repeat.h.
@@ -67,25 +65,28 @@ type kept struct {
 
 // OpenReplies returns the Replies of a file of Capture.ReplyFile, which the caller may close,
 // for queries to a port of the aliases.
-func OpenReplies(f *os.File, aliases []netip.Addr, port uint16) (*Replies, error) {
+func OpenReplies(f *os.File, aliases []netip.Addr, port uint16, times Times) (*Replies, error) {
 	memory, err := mapped(int(f.Fd()), int(unsafe.Sizeof([numReplies]reply{})))
 	if err != nil {
 		return nil, fmt.Errorf("mapping the replies for the capture: %w", err)
 	}
-	r := &Replies{memory: memory, replies: (*[numReplies]reply)(unsafe.Pointer(&memory[0])), aliases: map[netip.AddrPort]struct{}{}, closing: make(chan struct{})}
+	r := &Replies{
+		memory: memory, replies: (*[numReplies]reply)(unsafe.Pointer(&memory[0])),
+		aliases: map[netip.AddrPort]struct{}{}, closing: make(chan struct{}),
+	}
 	for _, a := range aliases {
 		r.aliases[netip.AddrPortFrom(a, port)] = struct{}{}
 	}
 	for i := range r.replies { // of an earlier process, which may have had another configuration
 		r.replies[i].expire(uint64(monotonic()))
 	}
-	r.task.Go(r.run)
+	r.task.Go(func() { r.run(times.orDefaults().Count) })
 	return r, nil
 }
 
 // run counts repeated replies until Close.
-func (r *Replies) run() {
-	ticker := time.NewTicker(countInterval)
+func (r *Replies) run(interval time.Duration) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -124,16 +125,19 @@ func (r *Replies) Keep(q *dns.Query) {
 	if _, ok := r.aliases[q.Local]; !ok || len(packet)-2 > maxQuery || len(message)-2 > maxReply {
 		return
 	}
+
 	var w reply
 	w.alias = words(q.Local.Addr())
 	w.querySize, w.replySize = uint16(len(packet)-2), uint16(len(message)-2)
 	copy(w.query[:], packet[2:])
 	first := int(hashOf(&w)%replySets) * replyWays
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || !q.MayRepeat() {
 		return
 	}
+
 	now := uint64(monotonic())
 	place := -1
 	for i := first; i < first+replyWays; i++ {
@@ -149,6 +153,8 @@ func (r *Replies) Keep(q *dns.Query) {
 	if place < 0 {
 		return
 	}
+
+	// until is zero while the rest changes, and written last: then the programs find the reply.
 	r.count(place)
 	to := &r.replies[place]
 	to.until.Store(0)

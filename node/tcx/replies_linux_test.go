@@ -52,7 +52,7 @@ func newRepeatBench(t testing.TB) *repeatBench {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if b.replies, err = OpenReplies(file, []netip.Addr{alias4, alias6}, 53); err != nil {
+	if b.replies, err = OpenReplies(file, []netip.Addr{alias4, alias6}, 53, Times{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.replies.Close)

@@ -24,6 +24,7 @@
 package tcx
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -50,7 +51,30 @@ type Options struct {
 	Clsact bool
 	// Foreign makes it capture on interfaces that have BPF programs of others, too.
 	Foreign bool
+	Times   Times
 	Log     *slog.Logger
+}
+
+// Times are durations that tests change. Zero means the default.
+type Times struct {
+	Stale   time.Duration // since the last stamp: the worker is dead, queries pass unchanged (1.5 s)
+	Silence time.Duration // since a query without a reply: replies do not pass (1 s)
+	Forget  time.Duration // since a query without a reply: it counts no longer (30 s)
+	Reached time.Duration // since a reply of the server: replies to that pod may be repeated (1 s)
+	Retry   time.Duration // until an interface is tried again, the first time (5 s)
+	Count   time.Duration // until repeated replies are in the metrics (1 s)
+}
+
+// orDefaults returns the times with defaults in place of zeros.
+func (t Times) orDefaults() Times {
+	return Times{
+		Stale:   cmp.Or(t.Stale, 1500*time.Millisecond),
+		Silence: cmp.Or(t.Silence, time.Second),
+		Forget:  cmp.Or(t.Forget, 30*time.Second),
+		Reached: cmp.Or(t.Reached, time.Second),
+		Retry:   cmp.Or(t.Retry, 5*time.Second),
+		Count:   cmp.Or(t.Count, time.Second),
+	}
 }
 
 // Counters are numbers of a Capture.
@@ -71,10 +95,9 @@ const (
 const (
 	// BeatInterval is the time between two stamps of a worker.
 	BeatInterval = 250 * time.Millisecond
-	// retryFirst and retryLast are the shortest and the longest time until an interface
-	// to which replies of a family did not pass is tried again, with one query.
-	retryFirst = 5 * time.Second
-	retryLast  = 5 * time.Minute
+	// retryLast is the longest time until an interface to which replies of a family did not
+	// pass is tried again, with one query. The first time is Times.Retry.
+	retryLast = 5 * time.Minute
 )
 
 // AliasFor returns the n-th default alias for an address of the same family. They are
@@ -97,7 +120,8 @@ func (o Options) check() error {
 		count[p.Cluster.Is4()]++
 	}
 	if count[true] > maxPairs || count[false] > maxPairs || len(o.Pairs) == 0 {
-		return fmt.Errorf("want 1 to %d cluster addresses of each family to capture, got %d of IPv4 and %d of IPv6", maxPairs, count[true], count[false])
+		return fmt.Errorf("want 1 to %d cluster addresses of each family to capture, got %d of IPv4 and %d of IPv6",
+			maxPairs, count[true], count[false])
 	}
 	return nil
 }

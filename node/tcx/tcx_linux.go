@@ -60,15 +60,18 @@ func Open(o Options) (_ *Capture, err error) {
 	if err := checkCapabilities(); err != nil {
 		return nil, err
 	}
+	o.Times = o.Times.orDefaults()
 	c := &Capture{
-		options: o, known: map[int]device{}, attached: map[int]*attached{}, refused: map[int]string{}, quiet: map[paused]struct{}{},
+		options: o, known: map[int]device{}, attached: map[int]*attached{}, refused: map[int]string{},
+		quiet: map[paused]struct{}{},
 	}
 	defer func() {
 		if err != nil {
 			c.release()
 		}
 	}()
-	if c.program, err = load(o.Pairs, o.Port); err != nil {
+
+	if c.program, err = load(o.Pairs, o.Port, o.Times); err != nil {
 		_, err = loadSupport(err)
 		return nil, err
 	}
@@ -78,12 +81,14 @@ func Open(o Options) (_ *Capture, err error) {
 	if c.marks, err = mark(c.program); err != nil {
 		return nil, err
 	}
+
 	if c.heartbeat, err = fileOf(c.program.heartbeat, "heartbeat"); err != nil {
 		return nil, err
 	}
 	if c.replies, err = fileOf(c.program.replies, "replies"); err != nil {
 		return nil, err
 	}
+
 	if c.events, err = openLinks(unix.RTMGRP_LINK); err != nil { // before the first list
 		return nil, err
 	}
@@ -91,6 +96,7 @@ func Open(o Options) (_ *Capture, err error) {
 	if c.requests, err = openLinks(0); err != nil {
 		return nil, err
 	}
+
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancel(context.Background())
 	changes, ready := make(chan []netlink.Message), make(chan struct{})
@@ -148,6 +154,7 @@ func (c *Capture) Close() {
 	c.cancel()
 	_ = c.events.Close()
 	c.task.Wait()
+
 	for index := range c.attached {
 		c.detach(index)
 	}
@@ -196,10 +203,13 @@ func (c *Capture) run(ctx context.Context, changes <-chan []netlink.Message, rea
 	start := time.Now()
 	c.list()
 	close(ready)
-	c.options.Log.Info("Attached the capture to interfaces of pods", "count", len(c.attached), "duration", time.Since(start).Round(time.Millisecond))
+	c.options.Log.Info("Attached the capture to interfaces of pods",
+		"count", len(c.attached), "duration", time.Since(start).Round(time.Millisecond))
+
 	list, check := time.NewTicker(listInterval), time.NewTicker(checkInterval)
 	defer list.Stop()
 	defer check.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -224,9 +234,11 @@ func (c *Capture) run(ctx context.Context, changes <-chan []netlink.Message, rea
 func (c *Capture) list() {
 	found, err := devices(c.requests)
 	if err != nil {
-		c.options.Log.Error("Interfaces of pods cannot be listed, trying again", "interval", listInterval, "error", err)
+		c.options.Log.Error("Interfaces of pods cannot be listed, trying again",
+			"interval", listInterval, "error", err)
 		return
 	}
+
 	gone := c.known
 	c.known = map[int]device{}
 	for _, d := range found {
@@ -236,6 +248,8 @@ func (c *Capture) list() {
 	for index := range gone {
 		c.forget(index)
 	}
+
+	// The kernel reports no program that another process attaches: a list finds it.
 	for _, d := range found {
 		if a := c.attached[d.index]; a != nil {
 			if reason := c.foreign(d.index); reason != "" {

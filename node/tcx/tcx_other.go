@@ -49,7 +49,7 @@ func (*Capture) ReplyFile() *os.File { return nil }
 type Replies struct{}
 
 // OpenReplies fails.
-func OpenReplies(*os.File, []netip.Addr, uint16) (*Replies, error) { return nil, errLinux }
+func OpenReplies(*os.File, []netip.Addr, uint16, Times) (*Replies, error) { return nil, errLinux }
 
 // Keep does nothing.
 func (*Replies) Keep(*dns.Query) {}

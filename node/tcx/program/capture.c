@@ -11,17 +11,10 @@
 // (repeat.h).
 
 #include "kernel.h"
+#include "state.h"
+#include "repeat.h"
 
-enum {
-	PAIRS = 4, // addresses of each family
-	INTERFACES = 2048,
-};
-
-// Nanoseconds.
-#define STALE 1500000000LL   // the worker stamps a few times a second
-#define SILENCE 1000000000LL // without a reply: the replies do not arrive
-#define FORGET 30000000000LL // a query without a reply counts no longer
-#define REACHED 1000000000LL // since a reply: replies may be repeated
+enum { PAIRS = 4 }; // addresses of each family
 
 // Set when the program is loaded. Unused pairs are zero.
 struct pair4 { __u32 cluster, alias; };
@@ -30,76 +23,11 @@ const volatile struct pair4 pairs4[PAIRS];
 const volatile struct pair6 pairs6[PAIRS];
 const volatile __u16 dns_port; // in network order
 
-// The page that is shared with the worker.
-struct shared {
-	__u64 stamp;            // the worker's last sign of life, CLOCK_MONOTONIC
-	__u64 queries, replies; // rewritten packets
-	__u64 silent;           // queries that were not captured because replies do not arrive
-	__u64 interfaces;       // written by the supervisor: captured, and paused in the upper half
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct shared);
-} seamark_shared SEC(".maps");
-
-// Whether new queries are captured. The worker cannot write it.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, __u64);
-} seamark_gate SEC(".maps");
-
-// The state of an address family at an interface. A rule of the node may concern only one.
-struct family {
-	__u64 pending; // time of the first query since the last reply, 0 if there is none
-	__u64 replied; // time of the last reply
-	__u32 paused;  // replies do not arrive: capture no queries
-	__u32 probe;   // but one, once
-};
-
-// The state of an interface.
-struct interface {
-	__u32 mac; // the address that frames to the node have: of the interface or its bridge
-	__u16 mac_end;
-	__u16 unused;
-	__u64 queries;
-	struct family families[2]; // IPv4 and IPv6
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, INTERFACES);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct interface);
-} seamark_states SEC(".maps");
-
-// The index in seamark_states by the index of the interface.
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, INTERFACES);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, __u32);
-} seamark_slots SEC(".maps");
-
-INLINE struct interface *find_interface(__u32 index)
-{
-	__u32 *slot = bpf_map_lookup_elem(&seamark_slots, &index);
-	return slot ? bpf_map_lookup_elem(&seamark_states, slot) : NULL;
-}
-
 // alive reports whether the worker has stamped recently.
 INLINE bool alive(struct shared *s, __u64 now)
 {
 	// Signed: the stamp of another processor may be later.
-	return (__s64)(now - *(volatile __u64 *)&s->stamp) < STALE;
+	return (__s64)(now - *(volatile __u64 *)&s->stamp) < stale;
 }
 
 // admit reports whether a new query of a family may be captured at an interface.
@@ -109,15 +37,18 @@ INLINE bool admit(struct shared *s, struct family *f, __u64 now)
 	volatile __u64 *open = bpf_map_lookup_elem(&seamark_gate, &zero);
 	if (!open || !*open)
 		return false;
+
 	if (*(volatile __u32 *)&f->paused)
 		return *(volatile __u32 *)&f->probe && __sync_lock_test_and_set(&f->probe, 0);
+
 	__u64 pending = *(volatile __u64 *)&f->pending;
-	__s64 silence = now - pending;
-	if (pending && silence > SILENCE && silence < FORGET) {
+	__s64 waiting = now - pending;
+	if (pending && waiting > silence && waiting < forget) {
 		__sync_fetch_and_add(&s->silent, 1);
 		return false;
 	}
-	if (!pending || silence >= FORGET)
+
+	if (!pending || waiting >= forget)
 		f->pending = now;
 	return true;
 }
@@ -127,7 +58,8 @@ INLINE bool admit(struct shared *s, struct family *f, __u64 now)
 // with it whatever is decided about new ones; a packet of any other connection belongs to
 // another server. (The listener also gets the packets of connections that it knows only by
 // a cookie, during a flood of connections. They are not captured.)
-INLINE bool served(struct __sk_buff *skb, struct bpf_sock_tuple *to, __u32 size, struct tcp *tcp, bool is_tcp, bool *new)
+INLINE bool served(struct __sk_buff *skb, struct bpf_sock_tuple *to, __u32 size, struct tcp *tcp,
+	bool is_tcp, bool *new)
 {
 	bool ok = true;
 	struct bpf_sock *sk;
@@ -157,7 +89,8 @@ INLINE struct interface *addressed(struct __sk_buff *skb, struct ethernet *eth, 
 }
 
 // captured decides about a packet to an address of the cluster's DNS service.
-INLINE bool captured(struct __sk_buff *skb, struct interface *i, bool is6, __u64 now, struct bpf_sock_tuple *to, struct tcp *tcp, bool is_tcp)
+INLINE bool captured(struct __sk_buff *skb, struct interface *i, bool is6, __u64 now, struct bpf_sock_tuple *to,
+	struct tcp *tcp, bool is_tcp)
 {
 	__u32 zero = 0;
 	__u32 size = is6 ? sizeof(to->ipv6) : sizeof(to->ipv4);
@@ -165,6 +98,7 @@ INLINE bool captured(struct __sk_buff *skb, struct interface *i, bool is6, __u64
 	struct shared *s = bpf_map_lookup_elem(&seamark_shared, &zero);
 	if (!s || !served(skb, to, size, tcp, is_tcp, &new) || new && !admit(s, &i->families[is6], now))
 		return false;
+
 	__sync_fetch_and_add(&i->queries, 1);
 	__sync_fetch_and_add(&s->queries, 1);
 	return true;
@@ -199,7 +133,8 @@ INLINE bool rewrite4(struct __sk_buff *skb, __u32 field, __u32 from, __u32 to, _
 	__u32 flags = BPF_F_PSEUDO_HDR | (is_tcp ? 0 : BPF_F_MARK_MANGLED_0) | sizeof(to);
 	if (transport && bpf_l4_csum_replace(skb, transport + checksum_offset(is_tcp), from, to, flags))
 		return false;
-	if (bpf_l3_csum_replace(skb, sizeof(struct ethernet) + __builtin_offsetof(struct ip4, checksum), from, to, sizeof(to)))
+	if (bpf_l3_csum_replace(skb, sizeof(struct ethernet) + __builtin_offsetof(struct ip4, checksum), from, to,
+			sizeof(to)))
 		return false;
 	return !bpf_skb_store_bytes(skb, sizeof(struct ethernet) + field, &to, sizeof(to), 0);
 }
@@ -230,13 +165,6 @@ enum {
 	SIZE6 = sizeof(struct ethernet) + sizeof(struct ip6) + sizeof(struct tcp),
 };
 
-INLINE bool equal6(const __u32 *a, const __u32 *b)
-{
-	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
-}
-
-#include "repeat.h"
-
 INLINE int query4(struct __sk_buff *skb)
 {
 	if (!readable(skb, SIZE4))
@@ -244,12 +172,15 @@ INLINE int query4(struct __sk_buff *skb)
 	struct ethernet *eth = (void *)(long)skb->data;
 	if ((void *)eth + SIZE4 > (void *)(long)skb->data_end)
 		return TCX_NEXT;
+
 	struct ip4 ip = *(struct ip4 *)(eth + 1);
 	struct tcp tcp = *(struct tcp *)((void *)(eth + 1) + sizeof(ip));
 	bool is_tcp = ip.protocol == PROTOCOL_TCP;
 	// Fragments and options: queries have neither.
-	if (ip.version_length != 0x45 || ip.fragment & BE16(IP_FRAGMENT) || !is_tcp && ip.protocol != PROTOCOL_UDP || tcp.destination != dns_port)
+	if (ip.version_length != 0x45 || ip.fragment & BE16(IP_FRAGMENT) || !is_tcp && ip.protocol != PROTOCOL_UDP ||
+	    tcp.destination != dns_port)
 		return TCX_NEXT;
+
 	for (int n = 0; n < PAIRS; n++) {
 		__u32 alias = pairs4[n].alias, cluster = pairs4[n].cluster;
 		if (!alias || ip.destination != cluster)
@@ -258,15 +189,19 @@ INLINE int query4(struct __sk_buff *skb)
 		struct interface *i = addressed(skb, eth, now);
 		if (!i)
 			break;
+
+		// Without the server, if the whole packet is one UDP query that it has just answered.
 		__u32 alias6[4] = {alias};
 		if (!is_tcp && repeatable(&i->families[0], now) && BE16(ip.length) + sizeof(*eth) == skb->len) {
 			int verdict = repeat(skb, alias6, now, false);
 			if (verdict != TCX_NEXT)
 				return verdict;
 		}
+
 		struct bpf_sock_tuple to = {.ipv4 = {ip.source, alias, tcp.source, tcp.destination}};
 		if (captured(skb, i, false, now, &to, &tcp, is_tcp))
-			rewrite4(skb, __builtin_offsetof(struct ip4, destination), cluster, alias, sizeof(*eth) + sizeof(ip), is_tcp);
+			rewrite4(skb, __builtin_offsetof(struct ip4, destination), cluster, alias, sizeof(*eth) + sizeof(ip),
+				is_tcp);
 		break;
 	}
 	return TCX_NEXT;
@@ -288,11 +223,13 @@ INLINE int query6(struct __sk_buff *skb)
 	struct ethernet *eth = (void *)(long)skb->data;
 	if ((void *)eth + SIZE6 > (void *)(long)skb->data_end)
 		return TCX_NEXT;
+
 	struct ip6 ip = *(struct ip6 *)(eth + 1);
 	struct tcp tcp = *(struct tcp *)((void *)(eth + 1) + sizeof(ip));
 	bool is_tcp = ip.protocol == PROTOCOL_TCP;
 	if (!is_tcp && ip.protocol != PROTOCOL_UDP || tcp.destination != dns_port)
 		return TCX_NEXT;
+
 	for (int n = 0; n < PAIRS; n++) {
 		struct pair6 pair;
 		read_pair6(&pair, &pairs6[n]);
@@ -302,18 +239,21 @@ INLINE int query6(struct __sk_buff *skb)
 		struct interface *i = addressed(skb, eth, now);
 		if (!i)
 			break;
+
 		if (!is_tcp && repeatable(&i->families[1], now) && BE16(ip.length) + sizeof(*eth) + sizeof(ip) == skb->len) {
 			int verdict = repeat(skb, pair.alias, now, true);
 			if (verdict != TCX_NEXT)
 				return verdict;
 		}
+
 		struct bpf_sock_tuple to = {};
 		__builtin_memcpy(to.ipv6.saddr, ip.source, 16);
 		__builtin_memcpy(to.ipv6.daddr, pair.alias, 16);
 		to.ipv6.sport = tcp.source;
 		to.ipv6.dport = tcp.destination;
 		if (captured(skb, i, true, now, &to, &tcp, is_tcp))
-			rewrite6(skb, __builtin_offsetof(struct ip6, destination), pair.cluster, pair.alias, sizeof(*eth) + sizeof(ip), is_tcp);
+			rewrite6(skb, __builtin_offsetof(struct ip6, destination), pair.cluster, pair.alias,
+				sizeof(*eth) + sizeof(ip), is_tcp);
 		break;
 	}
 	return TCX_NEXT;
@@ -339,17 +279,22 @@ INLINE int reply4(struct __sk_buff *skb)
 	struct ethernet *eth = (void *)(long)skb->data;
 	if ((void *)eth + size > (void *)(long)skb->data_end)
 		return TCX_NEXT;
+
 	struct ip4 *ip = (void *)(eth + 1);
 	bool is_tcp = ip->protocol == PROTOCOL_TCP;
 	if (!is_tcp && ip->protocol != PROTOCOL_UDP)
 		return TCX_NEXT;
+
 	for (int n = 0; n < PAIRS; n++) {
 		__u32 alias = pairs4[n].alias, cluster = pairs4[n].cluster;
 		if (!alias || ip->source != alias)
 			continue;
+
+		// Only the first fragment has the transport header. All of them have the address.
 		__u32 transport = 0;
 		if (!(ip->fragment & BE16(IP_OFFSET)))
 			transport = sizeof(*eth) + (ip->version_length & 15) * 4;
+
 		if (rewrite4(skb, __builtin_offsetof(struct ip4, source), alias, cluster, transport, is_tcp))
 			count_reply(skb, false);
 		break;
@@ -365,12 +310,14 @@ INLINE int reply6(struct __sk_buff *skb)
 	struct ethernet *eth = (void *)(long)skb->data;
 	if ((void *)eth + size > (void *)(long)skb->data_end)
 		return TCX_NEXT;
+
 	struct ip6 ip = *(struct ip6 *)(eth + 1);
 	for (int n = 0; n < PAIRS; n++) {
 		struct pair6 pair;
 		read_pair6(&pair, &pairs6[n]);
 		if (!pair.alias[0] || !equal6(ip.source, pair.alias))
 			continue;
+
 		__u32 transport = size;
 		if (ip.protocol == PROTOCOL_FRAGMENT) {
 			struct fragment6 fragment;
@@ -379,6 +326,7 @@ INLINE int reply6(struct __sk_buff *skb)
 			ip.protocol = fragment.protocol;
 			transport = fragment.offset & BE16(IP6_OFFSET) ? 0 : size + sizeof(fragment);
 		}
+
 		bool is_tcp = ip.protocol == PROTOCOL_TCP;
 		if ((is_tcp || ip.protocol == PROTOCOL_UDP) &&
 		    rewrite6(skb, __builtin_offsetof(struct ip6, source), pair.alias, pair.cluster, transport, is_tcp))

@@ -4,6 +4,8 @@
 // it: linux/bpf.h, linux/ip.h and others. They are repeated here, so that the object does
 // not depend on the headers of the machine that builds it.
 
+#pragma once
+
 typedef unsigned char __u8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;
@@ -70,7 +72,8 @@ struct bpf_sock_tuple {
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
-static long (*bpf_skb_store_bytes)(struct __sk_buff *, __u32 offset, const void *from, __u32 len, __u64 flags) = (void *)9;
+static long (*bpf_skb_store_bytes)(struct __sk_buff *, __u32 offset, const void *from, __u32 len, __u64 flags) =
+	(void *)9;
 static long (*bpf_l3_csum_replace)(struct __sk_buff *, __u32 offset, __u64 from, __u64 to, __u64 size) = (void *)10;
 static long (*bpf_l4_csum_replace)(struct __sk_buff *, __u32 offset, __u64 from, __u64 to, __u64 flags) = (void *)11;
 static long (*bpf_redirect)(__u32 index, __u64 flags) = (void *)23;
@@ -78,9 +81,11 @@ static long (*bpf_skb_load_bytes)(const void *, __u32 offset, void *to, __u32 le
 static __s64 (*bpf_csum_diff)(__u32 *from, __u32 from_size, __u32 *to, __u32 to_size, __u32 seed) = (void *)28;
 static long (*bpf_skb_change_tail)(struct __sk_buff *, __u32 size, __u64 flags) = (void *)38;
 static long (*bpf_skb_pull_data)(struct __sk_buff *, __u32 len) = (void *)39;
-static struct bpf_sock *(*bpf_sk_lookup_udp)(void *, struct bpf_sock_tuple *, __u32 size, __u64 netns, __u64 flags) = (void *)85;
+static struct bpf_sock *(*bpf_sk_lookup_udp)(void *, struct bpf_sock_tuple *, __u32 size, __u64 netns, __u64 flags) =
+	(void *)85;
 static long (*bpf_sk_release)(void *) = (void *)86;
-static struct bpf_sock *(*bpf_skc_lookup_tcp)(void *, struct bpf_sock_tuple *, __u32 size, __u64 netns, __u64 flags) = (void *)99;
+static struct bpf_sock *(*bpf_skc_lookup_tcp)(void *, struct bpf_sock_tuple *, __u32 size, __u64 netns, __u64 flags) =
+	(void *)99;
 
 enum {
 	ETH_P_IP = 0x0800,

@@ -7,6 +7,10 @@
 // the reply and sent back by its interface. The reply is the one that the worker would send,
 // with TTLs that are less than a second old.
 
+#pragma once
+#include "kernel.h"
+#include "state.h"
+
 enum {
 	QUERY = 96,  // bytes of the largest query, without the ID
 	REPLY = 376, // bytes of the largest reply, without the ID
@@ -42,7 +46,7 @@ INLINE bool repeatable(struct family *f, __u64 now)
 {
 	__u32 zero = 0;
 	volatile __u64 *open = bpf_map_lookup_elem(&seamark_gate, &zero);
-	return open && *open && (__s64)(now - *(volatile __u64 *)&f->replied) < REACHED;
+	return open && *open && (__s64)(now - *(volatile __u64 *)&f->replied) < reached;
 }
 
 INLINE bool equal(const __u64 *a, const __u64 *b)
@@ -62,6 +66,7 @@ INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *ali
 		hash ^= hash >> 32;
 		hash = (hash ^ query[n]) * 0x9e3779b97f4a7c15ULL;
 	}
+
 	for (__u32 way = 0; way < WAYS; way++) {
 		__u32 index = ((hash >> 40) & (SETS - 1)) * WAYS + way;
 		struct reply *r = bpf_map_lookup_elem(&seamark_replies, &index);
@@ -98,9 +103,11 @@ INLINE bool return_to_sender(struct __sk_buff *skb, __u16 udp_length, bool is6)
 	struct ethernet *eth = (void *)(long)skb->data;
 	if ((void *)eth + size > (void *)(long)skb->data_end)
 		return false;
+
 	struct ethernet from = *eth;
 	__builtin_memcpy(&eth->destination, from.source, 6);
 	__builtin_memcpy(eth->source, &from.destination, 6);
+
 	struct udp *udp;
 	if (is6) {
 		struct ip6 *ip = (void *)(eth + 1);
@@ -118,12 +125,15 @@ INLINE bool return_to_sender(struct __sk_buff *skb, __u16 udp_length, bool is6)
 		__u32 source = ip->source;
 		ip->source = ip->destination;
 		ip->destination = source;
+
+		// The sum of the addresses is the same.
 		__u16 length = BE16(BE16(udp_length) + sizeof(*ip));
 		__u16 sum = replace_sum(ip->checksum, ip->length, length);
 		ip->length = length;
 		ip->checksum = replace_sum(sum, BE16(ip->ttl << 8), BE16(64 << 8));
 		ip->ttl = 64;
 	}
+
 	__u16 source = udp->source;
 	udp->source = udp->destination;
 	udp->destination = source;
@@ -140,10 +150,12 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 	__u32 size = skb->len - id - 2;
 	__u64 query[QUERY / 8] = {};
 	struct udp udp;
-	if (size < 1 || size > QUERY || bpf_skb_load_bytes(skb, transport, &udp, sizeof(udp)) || bpf_skb_load_bytes(skb, id + 2, query, size))
+	if (size < 1 || size > QUERY || bpf_skb_load_bytes(skb, transport, &udp, sizeof(udp)) ||
+	    bpf_skb_load_bytes(skb, id + 2, query, size))
 		return TCX_NEXT;
 	if (BE16(udp.length) != skb->len - transport)
 		return TCX_NEXT;
+
 	__u64 until = 0;
 	struct reply *r = find_reply(query, size, alias, now, &until);
 	if (!r)
@@ -151,6 +163,7 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 	__u32 reply_size = r->reply_size;
 	if (reply_size < 1 || reply_size > REPLY || bpf_skb_change_tail(skb, id + 2 + reply_size, 0))
 		return TCX_NEXT;
+
 	__u16 length = BE16(sizeof(struct udp) + 2 + reply_size);
 	__u32 sum = transport + UDP_CHECKSUM;
 	// The length is also in the pseudo header. The ports and addresses add up to the same.
@@ -160,6 +173,7 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 	    bpf_l4_csum_replace(skb, sum, udp.length, length, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(length)) ||
 	    !return_to_sender(skb, length, is6))
 		return TCX_DROP;
+
 	__sync_fetch_and_add(&r->repeated, 1);
 	if (*(volatile __u64 *)&r->until != until) // this processor was interrupted for long
 		return TCX_DROP;
