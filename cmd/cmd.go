@@ -65,6 +65,7 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 			code = 1
 		}
 	}()
+
 	root := p.root()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -73,9 +74,12 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 		for _, c := range root.Commands() {
 			known = append(known, c.Name())
 		}
-		fmt.Fprintf(p.err, "seamark: unknown command %q%s\nSee seamark --help.\n", word, corefile.DidYouMean(word, known))
+		fmt.Fprintf(p.err, "seamark: unknown command %q%s\nSee seamark --help.\n",
+			word, corefile.DidYouMean(word, known))
 		return 2
 	}
+
+	// cobra's command prints its help at an unknown shell, with status 0.
 	if c := subcommand(root, "completion"); c != nil {
 		c.Args = func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -85,8 +89,14 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 		}
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
+
 	root.SetArgs(longForm(root, args))
 	c, err := root.ExecuteContextC(ctx)
+	return p.report(c, err, out)
+}
+
+// report prints the error of a command, and returns the exit status.
+func (p *program) report(c *cobra.Command, err error, out *commandOutput) (code int) {
 	var failed failure
 	var status exitStatus
 	switch {
@@ -155,15 +165,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
-			name := c.Name()
-			if c.HasParent() && c.Parent().Name() == "canary" {
-				name = "canary"
-			}
-			switch name {
-			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny", "node":
-			case "sidecar", "exec-healthz", "kube2sky", "canary", "tail", "ui", "shadow": // they stop at a signal and reload nothing
-				p.signals.ReleaseReload()
-			default:
+			if c.HasParent() { // a command of cobra's
 				p.signals.Release()
 			}
 		},
@@ -177,9 +179,11 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 			return p.serve(c.Context(), s)
 		},
 	}
+
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.err)
+
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
@@ -187,28 +191,84 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	return root
 }
 
+// A signalPolicy is what a command does at SIGTERM and SIGINT, and at SIGHUP and SIGUSR1.
+type signalPolicy int
+
+const (
+	ends    signalPolicy = iota // all end it at once: it has nothing to clean up
+	stops                       // the first two end its context, and the others end it at once
+	reloads                     // it is a server: the others make it read its Corefile again
+)
+
+// A command is a subcommand, with its signalPolicy for itself and its own subcommands.
+type command struct {
+	*cobra.Command
+	atSignal signalPolicy
+}
+
 // addCommands adds the subcommands, in the groups of the help.
 func (p *program) addCommands(root *cobra.Command) {
 	for _, g := range []struct {
 		id, title string
-		commands  []*cobra.Command
+		commands  []command
 	}{
-		{"serving", "Serving:", []*cobra.Command{p.serveCommand(), p.nodeCommand(), p.checkCommand(), p.formatCommand(), p.planCommand()}},
-		{"inspecting", "Inspecting:", []*cobra.Command{
-			p.explainCommand(), p.queryCommand(), p.statusCommand(), p.topCommand(), p.tailCommand(), p.recordsCommand(), p.cacheCommand(), p.uiCommand(), p.resolvconfCommand(),
+		{"serving", "Serving:", []command{
+			{p.serveCommand(), reloads},
+			{p.nodeCommand(), reloads},
+			{p.checkCommand(), ends},
+			{p.formatCommand(), ends},
+			{p.planCommand(), ends},
 		}},
-		{"migrating", "Migrating:", []*cobra.Command{p.doctorCommand(), p.diffCommand(), p.shadowCommand(), p.canaryCommand(), p.convertCommand()}},
-		{"older", "Older generations:", []*cobra.Command{
-			p.kubednsCommand(), p.nannyCommand(), p.sidecarCommand(), p.healthzCommand(), p.skydnsCommand(), p.kube2skyCommand(),
+		{"inspecting", "Inspecting:", []command{
+			{p.explainCommand(), ends},
+			{p.queryCommand(), ends},
+			{p.statusCommand(), ends},
+			{p.topCommand(), ends},
+			{p.tailCommand(), stops},
+			{p.recordsCommand(), ends},
+			{p.cacheCommand(), ends},
+			{p.uiCommand(), stops},
+			{p.resolvconfCommand(), ends},
 		}},
+		{"migrating", "Migrating:", []command{
+			{p.doctorCommand(), ends},
+			{p.diffCommand(), ends},
+			{p.shadowCommand(), stops},
+			{p.canaryCommand(), stops},
+			{p.convertCommand(), ends},
+		}},
+		{"older", "Older generations:", []command{
+			{p.kubednsCommand(), reloads},
+			{p.nannyCommand(), reloads},
+			{p.sidecarCommand(), stops},
+			{p.healthzCommand(), stops},
+			{p.skydnsCommand(), reloads},
+			{p.kube2skyCommand(), stops},
+		}},
+		{"", "", []command{{p.versionCommand(), ends}}},
 	} {
-		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		if g.id != "" {
+			root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		}
 		for _, c := range g.commands {
 			c.GroupID = g.id
+			p.add(root, c)
 		}
-		root.AddCommand(g.commands...)
 	}
-	root.AddCommand(p.versionCommand())
+}
+
+// add adds a subcommand.
+func (p *program) add(parent *cobra.Command, c command) {
+	c.PersistentPreRun = func(*cobra.Command, []string) {
+		switch c.atSignal {
+		case ends:
+			p.signals.Release()
+		case stops:
+			p.signals.ReleaseReload()
+		case reloads: // server.Run handles them
+		}
+	}
+	parent.AddCommand(c.Command)
 }
 
 // called returns the arguments after the program's name. If it is the name of a
@@ -239,10 +299,9 @@ func unknownCommand(root *cobra.Command, args []string) (word string, unknown bo
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || subcommand(root, args[0]) != nil {
 		return "", false
 	}
-	if args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd { // completions run it; cobra adds it later
-		return "", false
-	}
-	return args[0], true
+	// Completions run it; cobra adds it later.
+	completes := args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd
+	return args[0], !completes
 }
 
 func subcommand(root *cobra.Command, name string) *cobra.Command {

@@ -70,7 +70,7 @@ Flags may start with one dash or two. A command line with -localip needs no "nod
 		}
 		return p.node(c.Context(), options, klog)
 	})
-	c.AddCommand(p.nodeCleanupCommand())
+	p.add(c, command{p.nodeCleanupCommand(), ends})
 	return c
 }
 
