@@ -1,7 +1,6 @@
 package directive
 
 import (
-	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/sys/order"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -26,14 +24,8 @@ type ACL struct {
 
 // An aclList holds the lines of one acl directive.
 type aclList struct {
-	zones []aclZone // longest first
+	zones wire.ZoneMap[int] // indexes in ACL.zones
 	lines []aclLine
-}
-
-type aclZone struct {
-	name   wire.Name
-	labels int
-	index  int // in ACL.zones
 }
 
 // An aclLine is one line, or several lines that differ only in their sources.
@@ -79,9 +71,8 @@ func (a *ACL) addList(b *config.Block, d corefile.Directive) error {
 			i = len(a.zones)
 			a.zones = append(a.zones, zone)
 		}
-		list.zones = append(list.zones, aclZone{zone, zone.Labels(), i})
+		list.zones.Set(zone, i)
 	}
-	order.SliceStable(list.zones, func(a, b aclZone) int { return cmp.Compare(b.labels, a.labels) })
 	option := func(action aclAction) func(corefile.Directive) error {
 		return func(o corefile.Directive) error {
 			line, err := parseACLLine(action, o)
@@ -236,17 +227,14 @@ func (a *ACL) find(q *dns.Query) (*aclLine, int) {
 	peer := q.Peer.Addr().Unmap()
 	for i := range a.lists {
 		u := &a.lists[i]
-		for _, zone := range u.zones {
-			at := q.Labels() - zone.labels
-			if at < 0 || string(q.Name()[q.LabelOffset(at):]) != string(zone.name) {
-				continue
+		zone, at := u.zones.Longest(&q.Request, 0)
+		if at < 0 {
+			continue
+		}
+		for j := range u.lines {
+			if u.lines[j].matches(q.Type, peer) {
+				return &u.lines[j], zone
 			}
-			for j := range u.lines {
-				if u.lines[j].matches(q.Type, peer) {
-					return &u.lines[j], zone.index
-				}
-			}
-			break
 		}
 	}
 	return nil, 0

@@ -176,17 +176,16 @@ func (c *Chain) tracedMatch() func(*Query) bool {
 func (m *Mux) traced() *Mux {
 	t := *m
 	t.repeater, t.repeats = nil, nil
-	t.Unserved, t.zones = nil, make(map[wire.Name][]*Chain, len(m.zones))
-	for zone, chains := range m.zones {
+	t.Unserved, t.zones = nil, wire.ZoneMap[[]*Chain]{}
+	for zone, chains := range m.zones.All() {
 		for _, c := range chains {
 			silent := *c
 			silent.silent = !c.empty()
 			silent.observers, silent.tracer = nil, nil
 			silent.addTraced()
 			silent.traced.Match = c.tracedMatch()
-			t.zones[zone] = append(t.zones[zone], silent.traced)
+			t.zones.Set(zone, append(t.zones.Get(zone), silent.traced))
 		}
 	}
-	t.root = t.zones[wire.Root]
 	return &t
 }

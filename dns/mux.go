@@ -2,6 +2,7 @@ package dns
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/wire"
@@ -15,33 +16,28 @@ type Mux struct {
 	// refused, and its observers see them. It may be nil.
 	Unserved *Chain
 
-	zones     map[wire.Name][]*Chain
-	root      []*Chain // zones[wire.Root], where the search for every name ends
-	maxLabels int      // of the zones
-	ownZones  OwnZones
-	lot       *ParkingLot
-	onPanic   func(q *Query, cause any)
-	repeater  Repeater     // may be nil
-	repeats   *atomic.Bool // set until another Mux serves; nil without a Repeater
+	zones    wire.ZoneMap[[]*Chain]
+	ownZones OwnZones
+	lot      *ParkingLot
+	onPanic  func(q *Query, cause any)
+	repeater Repeater     // may be nil
+	repeats  *atomic.Bool // set until another Mux serves; nil without a Repeater
 }
 
 // NewMux returns a mux without zones, whose queries wait in lot. onPanic, if it is
 // not nil, is called when a handler panicked; the client gets SERVFAIL.
 func NewMux(lot *ParkingLot, onPanic func(q *Query, cause any)) *Mux {
-	return &Mux{zones: map[wire.Name][]*Chain{}, ownZones: OwnZones{Fixed: map[wire.Name]struct{}{}}, lot: lot, onPanic: onPanic}
+	return &Mux{lot: lot, onPanic: onPanic}
 }
 
 // Route adds a chain for a zone. It is an error if the zone has a chain without a
 // condition.
 func (m *Mux) Route(zone wire.Name, chain *Chain) error {
-	for _, c := range m.zones[zone] {
-		if c.Match == nil {
-			return fmt.Errorf("zone %s is served twice", zone)
-		}
+	chains := m.zones.Get(zone)
+	if slices.ContainsFunc(chains, func(c *Chain) bool { return c.Match == nil }) {
+		return fmt.Errorf("zone %s is served twice", zone)
 	}
-	m.zones[zone] = append(m.zones[zone], chain)
-	m.maxLabels = max(m.maxLabels, zone.Labels())
-	m.root = m.zones[wire.Root]
+	m.zones.Set(zone, append(chains, chain))
 	m.ownZones.add(zone, chain)
 	return nil
 }
@@ -50,18 +46,13 @@ func (m *Mux) Route(zone wire.Name, chain *Chain) error {
 // of a zone is met, the parent zone serves the query. The parent, if it has a chain,
 // also serves DS queries for the zone's own name (RFC 4035 §3.1.4.1).
 func (m *Mux) find(q *Query) *Chain {
-	name, labels := q.Name(), q.Labels()
 	var child *Chain
-	for i := max(0, labels-m.maxLabels); i <= labels; i++ {
-		chains := m.root
-		if i < labels {
-			chains = m.zones[wire.Name(name[q.LabelOffset(i):])]
-		}
+	for chains, at := m.zones.Longest(&q.Request, 0); at >= 0; chains, at = m.zones.Longest(&q.Request, at+1) {
 		for _, chain := range chains {
 			if chain.Match != nil && !chain.Match(q) {
 				continue
 			}
-			if q.Type == wire.TypeDS && i == 0 {
+			if q.Type == wire.TypeDS && at == 0 {
 				child = chain
 				break
 			}
@@ -75,11 +66,5 @@ func (m *Mux) find(q *Query) *Chain {
 // contains name and is longer than origin, which contains name too. name is in wire
 // form.
 func (q *Query) HasLongerZone(origin wire.Name, name []byte) bool {
-	var low [wire.MaxName]byte
-	for name = wire.AppendLower(low[:0], name); len(name) > len(origin); name = name[1+name[0]:] {
-		if len(q.mux.zones[wire.Name(name)]) > 0 {
-			return true
-		}
-	}
-	return false
+	return q.mux.zones.HasLongerZone(origin, name)
 }

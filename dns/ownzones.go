@@ -12,7 +12,7 @@ import (
 // nil has none. OwnZones are immutable while the Mux serves, but the zones of a ZoneFinder
 // may change.
 type OwnZones struct {
-	Fixed   map[wire.Name]struct{}
+	Fixed   wire.ZoneMap[struct{}]
 	finders []ownFinder
 }
 
@@ -44,9 +44,9 @@ func (z *OwnZones) add(served wire.Name, chain *Chain) {
 		for _, zone := range authority.AuthoritativeZones() {
 			switch {
 			case wire.Within(zone, served):
-				z.Fixed[zone] = struct{}{}
+				z.Fixed.Set(zone, struct{}{})
 			case wire.Within(served, zone):
-				z.Fixed[served] = struct{}{}
+				z.Fixed.Set(served, struct{}{})
 			}
 		}
 	}
@@ -59,31 +59,26 @@ func (z *OwnZones) Equal(o *OwnZones) bool {
 	}
 	if z == nil || o == nil {
 		z, o = cmp.Or(z, o), nil
-		return len(z.Fixed) == 0 && len(z.finders) == 0
+		return z.empty()
 	}
-	return maps.Equal(z.Fixed, o.Fixed) && slices.Equal(z.finders, o.finders)
+	return maps.Equal(z.Fixed.All(), o.Fixed.All()) && slices.Equal(z.finders, o.finders)
 }
+
+// empty reports whether there are no zones, and never will be.
+func (z *OwnZones) empty() bool { return len(z.Fixed.All()) == 0 && len(z.finders) == 0 }
 
 // Entered reports whether a name is in one of the zones, and the query name is not in
 // the longest zone that contains the name. A server that answers the query then cannot
 // be an authority for the name. Both names are in wire form and may have any letter
 // case.
 func (z *OwnZones) Entered(query, name []byte) bool {
-	if z == nil || len(z.Fixed) == 0 && len(z.finders) == 0 {
+	if z == nil || z.empty() {
 		return false
 	}
 	var low, lowQuery [wire.MaxName]byte
 	name = wire.AppendLower(low[:0], name)
-	length := 0 // of the longest zone
-	for suffix := name; ; suffix = suffix[1+suffix[0]:] {
-		if _, ok := z.Fixed[wire.Name(suffix)]; ok {
-			length = len(suffix)
-			break
-		}
-		if suffix[0] == 0 {
-			break
-		}
-	}
+
+	length := z.Fixed.FindZone(name) // of the longest zone
 	for _, f := range z.finders {
 		if !wire.Within(name, f.served) {
 			continue
@@ -92,5 +87,6 @@ func (z *OwnZones) Entered(query, name []byte) bool {
 			length = max(length, n, len(f.served))
 		}
 	}
+
 	return length > 0 && !wire.Within(wire.AppendLower(lowQuery[:0], query), wire.Name(name[len(name)-length:]))
 }

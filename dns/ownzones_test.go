@@ -40,14 +40,14 @@ func TestOwnZones(t *testing.T) {
 	})
 	zones := &r.mux.ownZones
 	got := slices.Sorted(func(yield func(string) bool) {
-		for zone := range maps.Keys(zones.Fixed) {
+		for zone := range maps.Keys(zones.Fixed.All()) {
 			_ = yield(zone.String())
 		}
 	})
 	if want := []string{"cluster.local.", "db.example.", "in-addr.arpa."}; !slices.Equal(got, want) {
 		t.Errorf("zones: got %q, want %q", got, want)
 	}
-	zones.Fixed[wire.Name("\x03sub\x07cluster\x05local\x00")] = struct{}{}
+	zones.Fixed.Set("\x03sub\x07cluster\x05local\x00", struct{}{})
 	for _, c := range []struct {
 		query, name string
 		want        bool

@@ -90,7 +90,7 @@ func (c *Chain) addRepeatable(v any) {
 // Repeat makes r repeat replies of m's queries. It must be called after Route, before m
 // serves. If the chain of a zone depends on the client, nothing is repeated.
 func (m *Mux) Repeat(r Repeater) {
-	for _, chains := range m.zones {
+	for _, chains := range m.zones.All() {
 		for _, c := range chains {
 			if c.Match != nil {
 				return

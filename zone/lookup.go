@@ -23,8 +23,8 @@ type Result struct {
 // A Scope describes the server that a Lookup answers for. With the zero Scope the
 // server has no other zones, and answers have no limit.
 type Scope struct {
-	Server Server                 // nil for none
-	Zones  map[wire.Name]struct{} // the zones that the caller serves
+	Server Server // nil for none
+	Zones  Zones  // those that the caller serves; nil for none
 }
 
 // A Server is a server with other zones; *dns.Query implements it. Its methods must
@@ -33,8 +33,13 @@ type Server interface {
 	// ExceedsLimit reports whether the answer has more records than fit into the
 	// reply. Lookup then adds no more.
 	ExceedsLimit() bool
-	// HasLongerZone reports whether the server has a zone that contains target and is
-	// longer than origin, which contains target too.
+	Zones
+}
+
+// Zones are a set of zones, such as a [wire.ZoneMap].
+type Zones interface {
+	// HasLongerZone reports whether one of them contains target and is longer than origin,
+	// which contains target too.
 	HasLongerZone(origin wire.Name, target []byte) bool
 }
 
@@ -74,7 +79,7 @@ func (l *lookup) follow(target []byte) {
 			return
 		}
 		n, exact := l.find(name)
-		if l.leavesZone(name, target, exact || l.stop(n, exact) != nil) {
+		if l.leavesZone(target, exact || l.stop(n, exact) != nil) {
 			l.Target = target
 			return
 		}
@@ -83,22 +88,15 @@ func (l *lookup) follow(target []byte) {
 }
 
 // leavesZone reports whether the caller must resolve the last CNAME record's target,
-// which is name in lower case, although it is in the zone: because the zone does not
-// have the name itself, so that another directive may have it, or because another
-// zone is closer to it (RFC 1034 §4.3.2, step 2).
-func (l *lookup) leavesZone(name, target []byte, exists bool) bool {
+// although it is in the zone: because the zone does not have the name itself, so that
+// another directive may have it, or because another zone is closer to it (RFC 1034
+// §4.3.2, step 2).
+func (l *lookup) leavesZone(target []byte, exists bool) bool {
 	if l.Server == nil {
 		return false
 	}
-	if !exists || l.Server.HasLongerZone(l.origin, target) {
-		return true
-	}
-	for ; len(name) > len(l.origin); name = name[1+name[0]:] {
-		if _, ok := l.Zones[wire.Name(name)]; ok {
-			return true
-		}
-	}
-	return false
+	return !exists || l.Server.HasLongerZone(l.origin, target) ||
+		l.Zones != nil && l.Zones.HasLongerZone(l.origin, target)
 }
 
 // A lookup is the state of one Lookup. It writes the answer section at once and

@@ -31,7 +31,7 @@ const (
 type lookup struct {
 	*Handler
 	q     *dns.Query
-	zone  *zoneInfo
+	apex  int // the label of the query name at which the zone begins
 	index *index
 	ctx   context.Context // nil on a reader, which must not block
 
@@ -94,7 +94,7 @@ func (l *lookup) answer() outcome {
 		return unknown
 	}
 	q := l.q
-	apex := q.Labels() == l.zone.labels
+	apex := l.apex == 0
 	if apex && (q.Type == wire.TypeSOA || q.Type == wire.TypeANY) {
 		l.writeSOA(wire.Answers)
 		return present
@@ -165,7 +165,7 @@ func (l *lookup) tooWide(r *keyRange) bool {
 // local.dns.
 func (l *lookup) lookupName() []byte {
 	q := l.q
-	if l.local != "" && q.Labels() == l.zone.labels+2 && string(q.Name()[:q.LabelOffset(2)]) == "\x05local\x03dns" {
+	if l.local != "" && l.apex == 2 && string(q.Name()[:q.LabelOffset(2)]) == "\x05local\x03dns" {
 		return []byte(l.local)
 	}
 	return q.Name()
@@ -296,7 +296,7 @@ func (l *lookup) equalizeTTLs() {
 func (l *lookup) writeSOA(s wire.Section) {
 	const mname, rname = "\x02ns\x03dns", "\x0ahostmaster"
 	q, a := l.q, &l.q.Answer
-	apex := wire.QuestionPointer(q.LabelOffset(q.Labels() - l.zone.labels))
+	apex := wire.QuestionPointer(q.LabelOffset(l.apex))
 	serial := uint32(l.index.changed.Load())
 	if l.reader != nil {
 		serial = uint32(time.Now().Unix())

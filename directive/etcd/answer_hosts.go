@@ -148,15 +148,13 @@ func (l *lookup) loops(host string, name []byte, steps int) bool {
 func (l *lookup) writeTarget(host string, types typeSet, steps int) (found bool) {
 	var buf [2 * wire.MaxName]byte
 	name := append(buf[:0], host...)
-	if l.serves(name) {
+	if zone := l.zones.FindZone(name); zone > 0 {
 		path, ok := appendPath(buf[wire.MaxName:wire.MaxName], name)
 		if !ok {
 			return false
 		}
-		for i := range l.zones {
-			if types&setTXT == 0 && string(l.zones[i].name) == host {
-				path = l.apexPath(path, wire.TypeA)
-			}
+		if zone == len(name) && types&setTXT == 0 {
+			path = l.apexPath(path, wire.TypeA)
 		}
 		r, ok := l.find(path)
 		if !ok || l.tooWide(&r) {

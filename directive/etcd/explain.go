@@ -17,12 +17,12 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	add := func(format string, args ...any) {
 		causes = append(causes, dns.Cause{Text: fmt.Sprintf(format, args...)})
 	}
-	z := h.zone(q)
-	if z == nil {
+	apex := h.apex(q)
+	if apex < 0 {
 		add("the name is in none of the zones of the directive")
 		return causes
 	}
-	l := lookup{Handler: h, q: q, zone: z, index: h.index}
+	l := lookup{Handler: h, q: q, apex: apex, index: h.index}
 	path, ok := appendPath(nil, l.lookupName())
 	switch {
 	case !ok:
@@ -35,7 +35,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 		add("not synced: the keys in etcd have not been listed since the start")
 		return causes
 	}
-	if q.Labels() == z.labels {
+	if apex == 0 {
 		if q.Type == wire.TypeSOA {
 			add("the name is that of the zone, which has a SOA record")
 			return causes

@@ -14,7 +14,7 @@ import (
 // A Handler answers queries from SkyDNS messages in etcd: the etcd directive. Its reference
 // page is docs/reference/directives/etcd.md.
 type Handler struct {
-	zones    []zoneInfo // most labels first
+	zones    wire.ZoneMap[struct{}]
 	ttl      uint32     // of messages without a TTL
 	negative uint32     // of negative answers
 	leaseMin uint32     // lower bound of TTLs from leases
@@ -34,12 +34,6 @@ type Handler struct {
 	stateKey  dns.StateKey
 }
 
-// A zoneInfo is a zone that a handler serves.
-type zoneInfo struct {
-	name   wire.Name
-	labels int
-}
-
 // A keyReader reads a key and the keys below it from etcd, for one query.
 type keyReader interface {
 	readKeys(ctx context.Context, key string) ([]keyValue, error)
@@ -47,9 +41,9 @@ type keyReader interface {
 
 // ServeDNS answers queries for names in the handler's zones.
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
-	z := h.zone(q)
+	apex := h.apex(q)
 	switch {
-	case z == nil:
+	case apex < 0:
 		return dns.Next
 	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
 		q.Fail(wire.Refused)
@@ -57,14 +51,14 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	case h.readsEtcd():
 		return dns.Wait
 	}
-	l := lookup{Handler: h, q: q, zone: z, index: h.index}
+	l := lookup{Handler: h, q: q, apex: apex, index: h.index}
 	return l.conclude(l.answer())
 }
 
 // Resolve answers queries that would block a reader for too long: because they need
 // many keys, read etcd, or need sub-queries.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
-	l := lookup{Handler: h, q: q, zone: h.zone(q), index: h.index, ctx: ctx}
+	l := lookup{Handler: h, q: q, apex: h.apex(q), index: h.index, ctx: ctx}
 	if q.State(h.stateKey) != nil {
 		l.prior = cloneResult(q.ResumeSubQuery(ctx))
 	}
@@ -87,33 +81,13 @@ func (h *Handler) readsEtcd() bool { return h.direct != nil && h.direct() }
 func (h *Handler) Ready() bool { return h.readsEtcd() || h.index.synced() }
 
 // AuthoritativeZones returns the zones of h.
-func (h *Handler) AuthoritativeZones() (zones []wire.Name) {
-	for _, z := range h.zones {
-		zones = append(zones, z.name)
-	}
-	return zones
-}
+func (h *Handler) AuthoritativeZones() []wire.Name { return h.zones.Zones() }
 
-// zone returns the zone with the most labels that contains the query name.
-func (h *Handler) zone(q *dns.Query) *zoneInfo {
-	name, labels := q.Name(), q.Labels()
-	for i := range h.zones {
-		z := &h.zones[i]
-		if labels >= z.labels && string(name[q.LabelOffset(labels-z.labels):]) == string(z.name) {
-			return z
-		}
-	}
-	return nil
-}
-
-// serves reports whether name is in one of the handler's zones.
-func (h *Handler) serves(name []byte) bool {
-	for i := range h.zones {
-		if wire.Within(name, h.zones[i].name) {
-			return true
-		}
-	}
-	return false
+// apex returns the number of the label at which the longest zone begins that contains the query
+// name, or -1.
+func (h *Handler) apex(q *dns.Query) int {
+	_, at := h.zones.Longest(&q.Request, 0)
+	return at
 }
 
 // ttlOf returns the TTL of m's records: the TTL of the message or, if less, the

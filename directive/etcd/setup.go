@@ -14,7 +14,6 @@ import (
 	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/sys/order"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -31,7 +30,6 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	for _, z := range zones {
 		errs = append(errs, h.addZone(d, z))
 	}
-	order.SliceStable(h.zones, func(a, b zoneInfo) int { return b.labels - a.labels })
 	h.index = newIndex(o.prefix, b.Log)
 	b.Handle(h)
 	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })
@@ -43,7 +41,7 @@ func (h *Handler) addZone(d corefile.Directive, name wire.Name) error {
 	if len(name) > wire.MaxName-len("\x0ahostmaster") {
 		return d.Errorf("zone %s is too long: the name of its hostmaster would exceed 255 bytes", name)
 	}
-	h.zones = append(h.zones, zoneInfo{name: name, labels: name.Labels()})
+	h.zones.Set(name, struct{}{})
 	return nil
 }
 

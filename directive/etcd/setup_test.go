@@ -33,7 +33,7 @@ func TestSetup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.ttl != 0 || h.negative != 5 || h.priority != 20 || h.hostmaster.String() != "admin.example.org." || h.local.String() != "here.example.org." || !h.noApexFallback ||
-		h.leaseMin != 60 || h.index.prefix != "/services/dns/" || !h.through.On || len(h.zones) != 3 || h.zones[0].name.String() != "a.example.org." {
+		h.leaseMin != 60 || h.index.prefix != "/services/dns/" || !h.through.On || len(h.zones.Zones()) != 3 || h.zones.Zones()[0].String() != "a.example.org." {
 		t.Errorf("all options: got %+v", h)
 	}
 }

@@ -117,7 +117,7 @@ func (a *Auto) Resolve(ctx context.Context, q *dns.Query) error {
 
 // FindZone implements [dns.ZoneFinder].
 func (a *Auto) FindZone(name []byte) int {
-	n := a.dir.files.Load().findZone(name)
+	n := a.dir.files.Load().zones.FindZone(name)
 	shortest := 0 // of the origins that contain name
 	for _, o := range a.origins {
 		if n > 0 && wire.Within(name, o) && (shortest == 0 || len(o) < shortest) {
@@ -139,7 +139,7 @@ func (a *Auto) Version(origin wire.Name) zone.Version { return a.dir.files.Load(
 // Follow implements [zone.Transferable].
 func (a *Auto) Follow(changed func(origin wire.Name)) (stop func()) {
 	stop = a.dir.followers.Add(changed)
-	for origin := range a.dir.files.Load().zones {
+	for origin := range a.dir.files.Load().zones.All() {
 		changed(origin)
 	}
 	return stop
@@ -163,7 +163,7 @@ type directory struct {
 func newDirectory(o autoOptions, b *config.Block) *directory {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &directory{autoOptions: o, match: regexp.MustCompile(o.pattern), block: b, log: b.Log, cancel: cancel, bad: map[string]string{}}
-	d.files.Store(newFile())
+	d.files.Store(new(File))
 	var w *watch.Watcher
 	if o.reload > 0 {
 		w = watch.New([]string{o.path}, watch.Options{Poll: o.reload, Log: b.Log})
@@ -184,7 +184,7 @@ func newDirectory(o autoOptions, b *config.Block) *directory {
 func (d *directory) Stop() {
 	d.cancel()
 	d.task.Wait()
-	for _, s := range d.files.Load().zones {
+	for _, s := range d.files.Load().zones.All() {
 		s.source.Stop()
 	}
 }
@@ -192,17 +192,17 @@ func (d *directory) Stop() {
 // scan serves new files and stops serving removed ones. It returns
 // the paths to watch.
 func (d *directory) scan() (paths []string) {
-	old, next := d.files.Load(), newFile()
+	old, next := d.files.Load(), new(File)
 	bad := map[string]string{}
 	var added []wire.Name
 	paths = append(paths, d.path)
 	walk := func(path string, origin wire.Name) {
-		if other := next.zones[origin]; other != nil {
+		if other := next.zones.Get(origin); other != nil {
 			bad[path] = "zone " + origin.String() + " is already served from " + other.path
 			return
 		}
-		if s := old.zones[origin]; s != nil && s.path == path {
-			next.add(origin, s)
+		if s := old.zones.Get(origin); s != nil && s.path == path {
+			next.zones.Set(origin, s)
 			return
 		}
 		u := &use{path: path, origins: []wire.Name{origin}, reload: d.reload}
@@ -213,7 +213,7 @@ func (d *directory) scan() (paths []string) {
 		}
 		u.source = newSource(u, d.block)
 		u.source.followers.Add(d.followers.Changed)
-		next.add(origin, &served{u, 0})
+		next.zones.Set(origin, &served{u, 0})
 		added = append(added, origin)
 		d.log.Info("auto: Added zone", "zone", origin, "file", path)
 	}
@@ -256,10 +256,10 @@ func (d *directory) scan() (paths []string) {
 	}
 	d.bad = bad
 	d.files.Store(next)
-	for origin, s := range old.zones {
-		if next.zones[origin] != s {
+	for origin, s := range old.zones.All() {
+		if next.zones.Get(origin) != s {
 			s.source.Stop()
-			if next.zones[origin] == nil {
+			if next.zones.Get(origin) == nil {
 				d.log.Info("auto: Removed zone", "zone", origin, "file", s.path)
 			}
 		}

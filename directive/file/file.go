@@ -13,8 +13,6 @@ package file
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -24,18 +22,7 @@ import (
 // A File answers authoritatively from zone files: the file directive. Its reference page is
 // docs/reference/directives/file.md.
 type File struct {
-	zones   map[wire.Name]*served
-	origins map[wire.Name]struct{} // the keys of zones
-	most    int                    // labels of the longest zone
-}
-
-func newFile() *File {
-	return &File{zones: map[wire.Name]*served{}, origins: map[wire.Name]struct{}{}}
-}
-
-func (f *File) add(origin wire.Name, s *served) {
-	f.zones[origin], f.origins[origin] = s, struct{}{}
-	f.most = max(f.most, origin.Labels())
+	zones wire.ZoneMap[*served]
 }
 
 // A served is one zone of a File.
@@ -47,20 +34,8 @@ type served struct {
 // zone returns the current version of the zone.
 func (s *served) zone() *zone.Zone { return s.source.zones[s.index].Load() }
 
-// findZone returns the length of the longest zone that contains a name, or 0.
-func (f *File) findZone(name []byte) int {
-	for ; ; name = name[1+name[0]:] {
-		if f.zones[wire.Name(name)] != nil {
-			return len(name)
-		}
-		if name[0] == 0 {
-			return 0
-		}
-	}
-}
-
 // AuthoritativeZones returns f's zones.
-func (f *File) AuthoritativeZones() []wire.Name { return slices.Collect(maps.Keys(f.zones)) }
+func (f *File) AuthoritativeZones() []wire.Name { return f.zones.Zones() }
 
 // ServeDNS answers queries for names in f's zones.
 func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
@@ -72,7 +47,7 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 		q.Fail(wire.Refused)
 		return dns.Done
 	}
-	found := s.zone().Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: f.origins})
+	found := s.zone().Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: &f.zones})
 	if found.Missing && s.fallthru.Through(q.Name()) {
 		q.Answer.Clear()
 		return dns.Next
@@ -97,18 +72,12 @@ func (f *File) Resolve(ctx context.Context, q *dns.Query) error {
 
 // find returns the longest zone that contains the query name, or nil. DS records
 // at a zone's own name belong to its parent (RFC 4035 §3.1.4.1), if f has that.
-func (f *File) find(q *dns.Query) (s *served) {
-	name, labels := q.Name(), q.Labels()
-	for i := max(0, labels-f.most); i <= labels; i++ {
-		found := f.zones[wire.Name(name[q.LabelOffset(i):])]
-		if found == nil {
-			continue
+func (f *File) find(q *dns.Query) *served {
+	s, at := f.zones.Longest(&q.Request, 0)
+	if q.Type == wire.TypeDS && at == 0 {
+		if parent, _ := f.zones.Longest(&q.Request, 1); parent != nil {
+			return parent
 		}
-		if q.Type == wire.TypeDS && i == 0 {
-			s = found
-			continue
-		}
-		return found
 	}
 	return s
 }

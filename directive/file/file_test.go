@@ -177,7 +177,7 @@ func (s *server) reply(name string, qtype wire.Type) []byte {
 
 // source returns the source of the block's only file directive.
 func (s *server) source() *source {
-	for _, served := range config.Find[*File](s.block)[0].zones {
+	for _, served := range config.Find[*File](s.block)[0].zones.All() {
 		return served.source
 	}
 	return nil
@@ -258,7 +258,7 @@ func TestSOAOfAnotherName(t *testing.T) {
 		if got, want := s.log.take("WARN"), strings.ReplaceAll(c.want, "DB", db); got != want {
 			t.Errorf("%q: logged\n%s\nwant\n%s", c.text, got, want)
 		}
-		if serial, ok := config.Find[*File](s.block)[0].zones[origin].zone().Serial(); serial != 2 || !ok {
+		if serial, ok := config.Find[*File](s.block)[0].zones.Get(origin).zone().Serial(); serial != 2 || !ok {
 			t.Errorf("%q: serial %d, %v, want 2", c.text, serial, ok)
 		}
 	}

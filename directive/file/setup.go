@@ -26,7 +26,7 @@ type use struct {
 // Setup sets up the file directives of a server block: see File. It reads the zone
 // files, so that their errors are errors of the plan.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	f := newFile()
+	f := new(File)
 	first := map[wire.Name]corefile.Directive{}
 	var errs []error
 	for _, d := range uses {
@@ -41,7 +41,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 				continue
 			}
 			first[origin] = d
-			f.add(origin, &served{u, i})
+			f.zones.Set(origin, &served{u, i})
 		}
 		read := func() (err error) {
 			if u.planned, err = load(u.path, u.origins, b.Log); err != nil {

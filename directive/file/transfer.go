@@ -7,7 +7,7 @@ import (
 
 // Version implements [zone.Transferable].
 func (f *File) Version(origin wire.Name) zone.Version {
-	if s := f.zones[origin]; s != nil {
+	if s := f.zones.Get(origin); s != nil {
 		return s.zone()
 	}
 	return nil
@@ -16,7 +16,7 @@ func (f *File) Version(origin wire.Name) zone.Version {
 // Follow implements [zone.Transferable].
 func (f *File) Follow(changed func(origin wire.Name)) (stop func()) {
 	var stops []func()
-	for origin, s := range f.zones {
+	for origin, s := range f.zones.All() {
 		stops = append(stops, s.source.followers.Add(func(name wire.Name) {
 			if name == origin {
 				changed(name)

@@ -65,7 +65,8 @@ func TestSelectRecordsOwnZones(t *testing.T) {
 			"a.example.A .NS", ""},
 	} {
 		packet, question := packReply(t, c.name, c.qtype, c.records...)
-		p := parser{ownZones: &dns.OwnZones{Fixed: map[wire.Name]struct{}{zone: {}}}}
+		p := parser{ownZones: new(dns.OwnZones)}
+		p.ownZones.Fixed.Set(zone, struct{}{})
 		r, why := p.parse(packet, question, strings.HasSuffix(name, "with DO"))
 		if why != valid {
 			t.Errorf("%s: got %q, want a valid reply", name, why)
@@ -100,9 +101,9 @@ func signature(owner, covered string, labels int, signer string) string {
 // Clients of servers with different zones do not share a reply.
 func TestRequestEqualOwnZones(t *testing.T) {
 	newRequest := func(zones ...wire.Name) *request {
-		r := &request{question: questionOf("\x01a\x00", wire.TypeA), ownZones: &dns.OwnZones{Fixed: map[wire.Name]struct{}{}}}
+		r := &request{question: questionOf("\x01a\x00", wire.TypeA), ownZones: new(dns.OwnZones)}
 		for _, zone := range zones {
-			r.ownZones.Fixed[zone] = struct{}{}
+			r.ownZones.Fixed.Set(zone, struct{}{})
 		}
 		return r
 	}

@@ -36,12 +36,12 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	if reverse && len(x.namesOf(addr)) > 0 {
 		return append(causes, h.lines(func(a netip.Addr, _ []byte) bool { return a == addr })...)
 	}
-	labels := h.zoneLabels(q)
-	if labels < 0 {
+	_, apex := h.zones.Longest(&q.Request, 0)
+	if apex < 0 {
 		add("the name is in none of the zones of the directive")
 		return causes
 	}
-	switch i, found := x.find(q, labels); found {
+	switch i, found := x.find(q, apex); found {
 	case present:
 		name := string(x.appendName(nil, x.names[i]))
 		if isWildcard([]byte(name)) && name != string(q.Name()) {

@@ -11,19 +11,13 @@ import (
 // A Handler answers from lines in the format of /etc/hosts: the hosts directive. Its reference
 // page is docs/reference/directives/hosts.md.
 type Handler struct {
-	zones       []zone // longest first
+	zones       wire.ZoneMap[struct{}]
 	ttl         uint32
 	fallthru    config.Fallthrough
 	unsupported bool // queries for unsupported types fall through
 	table       *table
 	networks    *networks // nil without localise
 	inline      []text    // lines of the Corefile, as it is now
-}
-
-// A zone is a zone of a Handler.
-type zone struct {
-	name   wire.Name
-	labels int
 }
 
 // ServeDNS answers queries for names and addresses that have a line.
@@ -39,11 +33,11 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 			return h.done(q, present)
 		}
 	}
-	labels := h.zoneLabels(q)
-	if labels < 0 {
+	_, apex := h.zones.Longest(&q.Request, 0)
+	if apex < 0 {
 		return dns.Next
 	}
-	addrs, found := x.lookup(q, labels)
+	addrs, found := x.lookup(q, apex)
 	switch {
 	case found == present:
 		h.addresses(q, addrs)
@@ -57,34 +51,17 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 func (h *Handler) Ready() bool { return h.table.ready() }
 
 // AuthoritativeZones returns the zones of h.
-func (h *Handler) AuthoritativeZones() (zones []wire.Name) {
-	for _, z := range h.zones {
-		zones = append(zones, z.name)
-	}
-	return zones
-}
+func (h *Handler) AuthoritativeZones() []wire.Name { return h.zones.Zones() }
 
 // NameExists reports whether q's name or a name below it has a line. A handler that
 // answers NXDOMAIN checks it first (RFC 8020).
 func (h *Handler) NameExists(q *dns.Query) bool {
-	labels := h.zoneLabels(q)
-	if labels < 0 {
+	_, apex := h.zones.Longest(&q.Request, 0)
+	if apex < 0 {
 		return false
 	}
-	_, found := h.table.index.Load().lookup(q, labels)
+	_, found := h.table.index.Load().lookup(q, apex)
 	return found != missing
-}
-
-// zoneLabels returns the number of labels of the longest zone that contains the
-// query name, or -1.
-func (h *Handler) zoneLabels(q *dns.Query) int {
-	name, labels := q.Name(), q.Labels()
-	for i := range h.zones {
-		if z := &h.zones[i]; labels >= z.labels && string(name[q.LabelOffset(labels-z.labels):]) == string(z.name) {
-			return z.labels
-		}
-	}
-	return -1
 }
 
 // supported reports whether lines can have records of type t.

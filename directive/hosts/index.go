@@ -79,8 +79,8 @@ func (x *index) search(key []byte) (i int, found found) {
 }
 
 // lookup returns the addresses of the query name, or of the wildcard that matches it.
-func (x *index) lookup(q *dns.Query, zoneLabels int) (addresses, found) {
-	i, found := x.find(q, zoneLabels)
+func (x *index) lookup(q *dns.Query, apex int) (addresses, found) {
+	i, found := x.find(q, apex)
 	if found != present {
 		return addresses{}, found
 	}
@@ -89,12 +89,12 @@ func (x *index) lookup(q *dns.Query, zoneLabels int) (addresses, found) {
 
 // find returns the position in x.names of the query name, or of the wildcard that matches
 // it (RFC 4592): the one below the closest existing name above the query name. The zone's
-// name, which has zoneLabels labels, always exists. The position is valid if the name is
-// present.
-func (x *index) find(q *dns.Query, zoneLabels int) (i int, found found) {
+// name, which begins at label apex of the query name, always exists. The position is valid if
+// the name is present.
+func (x *index) find(q *dns.Query, apex int) (i int, found found) {
 	var room [wire.MaxName + 1]byte
 	labels := q.Name()[:len(q.Name())-1]
-	key, apex := appendReversed(room[:0], labels), q.Labels()-zoneLabels
+	key := appendReversed(room[:0], labels)
 	i, found = x.search(key)
 	switch {
 	case found == present:

@@ -28,9 +28,8 @@ func newHandler(t testing.TB, lines string, zones ...string) *Handler {
 			t.Fatal(err)
 		}
 		from.zones = append(from.zones, name)
-		h.zones = append(h.zones, zone{name, name.Labels()})
+		h.zones.Set(name, struct{}{})
 	}
-	slices.SortStableFunc(h.zones, func(a, b zone) int { return b.labels - a.labels })
 	h.table = newTable(from, quietLog(), newCounts(new(metrics.Registry)))
 	return h
 }

@@ -26,7 +26,8 @@ const pollInterval = 20 * time.Millisecond
 func follow(t *testing.T, log *journal, prepare func(*table), paths ...string) *asker {
 	t.Helper()
 	from := source{paths: paths, reverse: true, zones: []wire.Name{"\x04test\x00"}}
-	h := &Handler{ttl: 60, zones: []zone{{"\x04test\x00", 1}}}
+	h := &Handler{ttl: 60}
+	h.zones.Set("\x04test\x00", struct{}{})
 	h.table = newTable(from, slog.New(slog.NewTextHandler(log, nil)), newCounts(new(metrics.Registry)))
 	for _, f := range h.table.files {
 		f.watcher = watch.New([]string{f.path}, watch.Options{Poll: pollInterval, NoEvents: true})

@@ -16,7 +16,6 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/sys/order"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
@@ -60,9 +59,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	p.zones, h.ttl = zones, uint32(p.ttl)
 	for _, z := range zones {
-		h.zones = append(h.zones, zone{z, z.Labels()})
+		h.zones.Set(z, struct{}{})
 	}
-	order.SliceStable(h.zones, func(a, b zone) int { return b.labels - a.labels })
 	h.inline = p.inline
 	b.Handle(h)
 	b.OnStart(func(s *config.Start) (err error) {

@@ -14,8 +14,7 @@ import (
 // A table has the records by owner name. It is immutable after finish.
 type table struct {
 	names     map[wire.Name]*node
-	wildcards map[wire.Name]*node     // by the name after "*."
-	deepest   int                     // labels of the longest key of wildcards
+	wildcards wire.ZoneMap[*node]     // by the name after "*."
 	ancestors map[string]struct{}     // all ancestors of owner names
 	seen      map[seenRecord]struct{} // finds duplicates; nil after finish
 }
@@ -62,15 +61,7 @@ func (t *table) find(q *dns.Query) *node {
 // wildcard returns the node of the longest wildcard that matches the query name, or nil,
 // and the index of the label of the name after which the labels are those of the wildcard.
 func (t *table) wildcard(q *dns.Query) (n *node, at int) {
-	if len(t.wildcards) == 0 {
-		return nil, 0
-	}
-	for at = max(1, q.Labels()-t.deepest); at <= q.Labels(); at++ {
-		if n = t.wildcards[wire.Name(q.Name()[q.LabelOffset(at):])]; n != nil {
-			break
-		}
-	}
-	return n, at
+	return t.wildcards.Longest(&q.Request, 1)
 }
 
 // wildcard is the first label of a wildcard name.
@@ -107,17 +98,20 @@ func (t *table) add(at corefile.Token, owner wire.Name, r zonefile.Record) error
 // addNode returns the node of an owner name. It adds the node if it does not exist.
 func (t *table) addNode(at corefile.Token, owner wire.Name) *node {
 	if t.names == nil {
-		t.names, t.wildcards = map[wire.Name]*node{}, map[wire.Name]*node{}
-		t.ancestors, t.seen = map[string]struct{}{}, map[seenRecord]struct{}{}
+		t.names, t.ancestors, t.seen = map[wire.Name]*node{}, map[string]struct{}{}, map[seenRecord]struct{}{}
 	}
-	nodes, key := t.names, owner
-	if parent, ok := strings.CutPrefix(string(owner), wildcard); ok {
-		nodes, key = t.wildcards, wire.Name(parent)
+	parent, isWildcard := strings.CutPrefix(string(owner), wildcard)
+	n := t.names[owner]
+	if isWildcard {
+		n = t.wildcards.Get(wire.Name(parent))
 	}
-	n := nodes[key]
 	if n == nil {
 		n = &node{first: at}
-		nodes[key] = n
+		if isWildcard {
+			t.wildcards.Set(wire.Name(parent), n)
+		} else {
+			t.names[owner] = n
+		}
 		for up := owner; up != wire.Root; {
 			up = up[1+up[0]:]
 			t.ancestors[string(up)] = struct{}{}
@@ -129,10 +123,7 @@ func (t *table) addNode(at corefile.Token, owner wire.Name) *node {
 // finish links the records to their targets. It is called after the last add.
 func (t *table) finish() {
 	t.seen = nil
-	for name := range t.wildcards {
-		t.deepest = max(t.deepest, name.Labels())
-	}
-	for _, nodes := range [...]map[wire.Name]*node{t.names, t.wildcards} {
+	for _, nodes := range [...]map[wire.Name]*node{t.names, t.wildcards.All()} {
 		for _, n := range nodes {
 			for i := range n.sets {
 				t.linkTargets(&n.sets[i])
@@ -176,11 +167,10 @@ func (t *table) lookup(name wire.Name) *node {
 	if n := t.names[name]; n != nil {
 		return n
 	}
-	for name != wire.Root {
-		name = name[1+name[0]:]
-		if n := t.wildcards[name]; n != nil {
-			return n
-		}
+	if name == wire.Root {
+		return nil
 	}
-	return nil
+	parent := name[1+name[0]:]
+	length := t.wildcards.FindZone([]byte(parent))
+	return t.wildcards.Get(parent[len(parent)-length:])
 }

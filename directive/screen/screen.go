@@ -20,8 +20,7 @@ import (
 // Screen restricts forwarded queries and filters the answers of upstreams: the screen
 // directive. Its reference page is docs/reference/directives/screen.md.
 type Screen struct {
-	zones   map[wire.Name]bool // true for local, false for except
-	deepest int                // number of labels of the longest zone
+	zones   wire.ZoneMap[bool] // true for local, false for except
 	plain   bool
 	reverse bool
 	least   int // labels
@@ -55,9 +54,9 @@ const (
 )
 
 func (s *Screen) reason(q *dns.Query) reason {
-	inLocal, listed := s.zone(q)
+	inLocal, at := s.zones.Longest(&q.Request, 0)
 	switch {
-	case s.reverse && (inLocal || !listed) && privateName(q):
+	case s.reverse && (inLocal || at < 0) && privateName(q):
 		return privateReverse
 	case inLocal:
 		return local
@@ -96,19 +95,4 @@ func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
 		}
 	}
 	return dns.Done
-}
-
-// zone returns whether the longest zone that contains the query name is local,
-// and whether there is one.
-func (s *Screen) zone(q *dns.Query) (local, listed bool) {
-	if len(s.zones) == 0 {
-		return false, false
-	}
-	name, labels := q.Name(), q.Labels()
-	for i := max(0, labels-s.deepest); i <= labels; i++ {
-		if local, listed = s.zones[wire.Name(name[q.LabelOffset(i):])]; listed {
-			return local, true
-		}
-	}
-	return false, false
 }

@@ -13,7 +13,7 @@ import (
 // Setup sets up the screen directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
-	s := &Screen{log: b.Log, zones: map[wire.Name]bool{}}
+	s := &Screen{log: b.Log}
 	for reason, counter := range s.counters() {
 		*counter = b.Metrics.Counter("seamark_screen_total", "Queries that were not forwarded, and answers of upstreams that were changed.", "reason", reason)
 	}
@@ -32,9 +32,6 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	if err == nil && s.localhost && !s.rebind {
 		err = d.Errorf("rebind_localhost_ok requires rebind")
-	}
-	for z := range s.zones {
-		s.deepest = max(s.deepest, z.Labels())
 	}
 	b.Handle(s)
 	b.OnPlanned(func() error {
@@ -56,10 +53,10 @@ func (s *Screen) setZones(local bool) func(corefile.Directive) error {
 		zones, err := config.ParseZones(o.Path, o.Args)
 		errs := []error{err}
 		for _, z := range zones {
-			if other, ok := s.zones[z]; ok && other != local {
+			if other, ok := s.zones.All()[z]; ok && other != local {
 				errs = append(errs, o.Errorf("%s is in both local and except", z))
 			}
-			s.zones[z] = local
+			s.zones.Set(z, local)
 		}
 		return errors.Join(errs...)
 	}

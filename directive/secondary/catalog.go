@@ -42,9 +42,9 @@ type catalogs struct {
 
 // A scope is the configuration of a catalogs. It is immutable.
 type scope struct {
-	zones   []wire.Name            // of the server block
-	origins map[wire.Name]struct{} // of the Secondary, from the Corefile
-	taken   map[wire.Name]bool     // origins, and zones of other handlers of the server block
+	zones   []wire.Name        // of the server block
+	origins []wire.Name        // of the Secondary, from the Corefile
+	taken   map[wire.Name]bool // origins, and zones of other handlers of the server block
 	all     []*catalog
 	accept  map[wire.Name][]wire.Name // by catalog: members must be within one of them; empty for any member
 }
@@ -83,8 +83,7 @@ type member struct {
 // A zoneSet is an immutable set of the zones of a Secondary.
 type zoneSet struct {
 	members map[wire.Name]*member
-	origins map[wire.Name]struct{} // with the zones in the Corefile
-	most    int                    // labels of the longest zone
+	zones   wire.ZoneMap[struct{}] // members and the zones in the Corefile
 }
 
 // update applies a new version of a catalog. An error reports that it is broken. The members
@@ -215,13 +214,13 @@ func (c *catalog) logRefused(log *slog.Logger, refused []string) {
 // replace serves other members. It stops the copies of removed ones, deletes their files,
 // and starts those of new ones.
 func (m *catalogs) replace(old, members map[wire.Name]*member) {
-	set := &zoneSet{members, map[wire.Name]struct{}{}, 0}
-	for name := range m.scope.origins {
-		set.add(name)
+	set := &zoneSet{members: members}
+	for _, name := range m.scope.origins {
+		set.zones.Set(name, struct{}{})
 	}
 	var added, removed []*zoneCopy
 	for name, has := range members {
-		set.add(name)
+		set.zones.Set(name, struct{}{})
 		if has.copy == nil {
 			has.copy = m.newCopy(name, has)
 			added = append(added, has.copy)
@@ -256,11 +255,6 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 		has.before = nil
 		c.start()
 	}
-}
-
-func (s *zoneSet) add(origin wire.Name) {
-	s.origins[origin] = struct{}{}
-	s.most = max(s.most, origin.Labels())
 }
 
 // newCopy returns the copy of a new member.

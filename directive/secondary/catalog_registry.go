@@ -43,7 +43,7 @@ func (r *registry) claim(start *config.Start, origins []wire.Name, log *slog.Log
 	}
 	if m == nil {
 		m = &catalogs{log: log, registry: r, scope: new(scope), transfers: make(chan struct{}, maxTransfers)}
-		m.current.Store(&zoneSet{members: map[wire.Name]*member{}, origins: map[wire.Name]struct{}{}})
+		m.current.Store(&zoneSet{members: map[wire.Name]*member{}})
 		r.all = append(r.all, m)
 	}
 	m.claimed = start

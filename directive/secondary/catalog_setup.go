@@ -1,7 +1,6 @@
 package secondary
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/seamark/seamark/config"
@@ -39,7 +38,7 @@ func (m *memberOption) option(b *config.Block) corefile.Option {
 // startCatalogs finds or makes the catalogs of the server block, if it has any.
 func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 	var origins []wire.Name
-	for origin, at := range s.zones {
+	for origin, at := range s.zones.All() {
 		if at.isCatalog {
 			origins = append(origins, origin)
 		}
@@ -52,7 +51,7 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 		s.catalogs, err = r.claim(start, origins, b.Log)
 	}
 	for _, origin := range origins {
-		s.zones[origin].options.catalogs = s.catalogs
+		s.zones.Get(origin).options.catalogs = s.catalogs
 	}
 	return err
 }
@@ -63,7 +62,7 @@ func (s *Secondary) configureCatalogs(b *config.Block) {
 	if s.catalogs == nil {
 		return
 	}
-	to := &scope{zones: b.Zones, origins: s.static.origins, taken: map[wire.Name]bool{}, accept: map[wire.Name][]wire.Name{}}
+	to := &scope{zones: b.Zones, origins: s.zones.Zones(), taken: map[wire.Name]bool{}, accept: map[wire.Name][]wire.Name{}}
 	for _, a := range config.Find[dns.Authority](b) {
 		if b.NameOf(a) == "hosts" {
 			continue // it adds names to the zones of other handlers
@@ -72,8 +71,8 @@ func (s *Secondary) configureCatalogs(b *config.Block) {
 			to.taken[origin] = true
 		}
 	}
-	for _, origin := range slices.Sorted(maps.Keys(s.zones)) {
-		if at := s.zones[origin]; at.isCatalog {
+	for _, origin := range to.origins {
+		if at := s.zones.Get(origin); at.isCatalog {
 			to.all = append(to.all, at.copy.catalog)
 			to.accept[origin] = at.members
 		}

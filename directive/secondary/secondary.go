@@ -25,7 +25,7 @@ import (
 // A Secondary answers from copies of zones of other servers: the secondary directive. Its
 // reference page is docs/reference/directives/secondary.md.
 type Secondary struct {
-	zones    map[wire.Name]*servedZone // of the Corefile
+	zones    wire.ZoneMap[*servedZone] // of the Corefile
 	static   *zoneSet                  // without members
 	catalogs *catalogs                 // nil without catalogs; set at the start
 }
@@ -50,13 +50,7 @@ type options struct {
 }
 
 // AuthoritativeZones returns the zones.
-func (s *Secondary) AuthoritativeZones() []wire.Name {
-	var zones []wire.Name
-	for origin := range s.zones {
-		zones = append(zones, origin)
-	}
-	return zones
-}
+func (s *Secondary) AuthoritativeZones() []wire.Name { return s.zones.Zones() }
 
 // FindZone implements [dns.ZoneFinder]: it finds members of catalogs.
 func (s *Secondary) FindZone(name []byte) int {
@@ -64,7 +58,7 @@ func (s *Secondary) FindZone(name []byte) int {
 		return 0
 	}
 	for members := s.set().members; ; name = name[1+name[0]:] {
-		if has := members[wire.Name(name)]; has != nil && s.zones[has.catalog.origin] != nil {
+		if has := members[wire.Name(name)]; has != nil && s.zones.Get(has.catalog.origin) != nil {
 			return len(name)
 		}
 		if name[0] == 0 {
@@ -75,7 +69,7 @@ func (s *Secondary) FindZone(name []byte) int {
 
 // FindsZones implements [zone.Finder].
 func (s *Secondary) FindsZones() bool {
-	for _, at := range s.zones {
+	for _, at := range s.zones.All() {
 		if at.isCatalog {
 			return true
 		}
@@ -108,7 +102,7 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 		q.Err = errNoData
 		return dns.Done
 	}
-	found := z.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: set.origins})
+	found := z.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: &set.zones})
 	if found.Missing && at.fallthru.Through(q.Name()) {
 		q.Answer.Clear()
 		return dns.Next
@@ -133,7 +127,7 @@ var errNoData = errors.New("no primary has sent the zone, or it has expired")
 func (s *Secondary) notify(q *dns.Query, at *servedZone, c *zoneCopy) dns.Verdict {
 	switch {
 	case at == nil || string(c.origin) != string(q.Name()):
-		for _, at := range s.zones {
+		for _, at := range s.zones.All() {
 			if at.isCatalog && at.isPrimary(q.Peer.Addr()) {
 				q.Fail(wire.NotAuth)
 				return dns.Done
@@ -173,12 +167,12 @@ func (s *Secondary) set() *zoneSet {
 // (RFC 4035 §3.1.4.1), if s has that.
 func (s *Secondary) find(q *dns.Query, set *zoneSet) (at *servedZone, c *zoneCopy) {
 	name, labels := q.Name(), q.Labels()
-	for i := max(0, labels-max(set.most, s.static.most)); i <= labels; i++ {
+	for i := max(0, labels-max(set.zones.MaxLabels(), s.zones.MaxLabels())); i <= labels; i++ {
 		origin := name[q.LabelOffset(i):]
-		if found := s.zones[wire.Name(origin)]; found != nil {
+		if found := s.zones.Get(wire.Name(origin)); found != nil {
 			at, c = found, found.copy
-		} else if has := set.members[wire.Name(origin)]; has != nil && s.zones[has.catalog.origin] != nil {
-			at, c = s.zones[has.catalog.origin], has.copy
+		} else if has := set.members[wire.Name(origin)]; has != nil && s.zones.Get(has.catalog.origin) != nil {
+			at, c = s.zones.Get(has.catalog.origin), has.copy
 		} else {
 			continue
 		}
@@ -192,7 +186,7 @@ func (s *Secondary) find(q *dns.Query, set *zoneSet) (at *servedZone, c *zoneCop
 // Version implements [zone.Transferable].
 func (s *Secondary) Version(origin wire.Name) zone.Version {
 	var c *zoneCopy
-	if at := s.zones[origin]; at != nil {
+	if at := s.zones.Get(origin); at != nil {
 		c = at.copy
 	} else if has := s.set().members[origin]; has != nil {
 		c = has.copy
@@ -208,7 +202,7 @@ func (s *Secondary) Version(origin wire.Name) zone.Version {
 // Follow implements [zone.Transferable].
 func (s *Secondary) Follow(changed func(origin wire.Name)) (stop func()) {
 	var stops []func()
-	for origin, at := range s.zones {
+	for origin, at := range s.zones.All() {
 		stops = append(stops, at.copy.followers.Add(changed))
 		if at.copy.current.Load() != nil {
 			changed(origin)

@@ -9,12 +9,11 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/tsig"
-	"github.com/seamark/seamark/wire"
 )
 
 // Setup sets up the secondary directives of a server block: see Secondary.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	s := &Secondary{zones: map[wire.Name]*servedZone{}, static: &zoneSet{origins: map[wire.Name]struct{}{}}}
+	s := &Secondary{static: new(zoneSet)}
 	var errs []error
 	for _, d := range uses {
 		errs = append(errs, s.parse(b, d))
@@ -24,7 +23,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		if err := s.startCatalogs(b, start); err != nil {
 			return err
 		}
-		for _, at := range s.zones {
+		for _, at := range s.zones.All() {
 			if at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) { return s.newCopy(at, b), nil }); err != nil {
 				return err
 			}
@@ -32,7 +31,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	b.OnSwap(func() {
-		for _, at := range s.zones {
+		for _, at := range s.zones.All() {
 			for _, c := range at.copy.clients {
 				c.key.Store(at.key)
 			}
@@ -98,14 +97,14 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		errs = append(errs, d.Errorf("missing transfer from: name the primary servers"))
 	}
 	for _, origin := range zones {
-		if s.zones[origin] != nil {
+		if s.zones.Get(origin) != nil {
 			errs = append(errs, d.Errorf("zone %s is already given", origin))
 		}
-		s.zones[origin] = &servedZone{
+		s.zones.Set(origin, &servedZone{
 			options:   options{origin: origin, from: fmt.Sprint(primaries), file: file},
 			primaries: primaries, fallthru: &fallthru, key: ref, memberOption: members,
-		}
-		s.static.add(origin)
+		})
+		s.static.zones.Set(origin, struct{}{})
 	}
 	return errors.Join(errs...)
 }

@@ -20,7 +20,7 @@ type rule struct {
 	text, at   string // the directive's name and arguments, and its file and line
 	class      wire.Class
 	qtype      wire.Type
-	zones      []zone
+	zones      wire.ZoneMap[*zone]
 	regexes    []*regexp.Regexp         // empty matches every name
 	conditions []*expression.Expression // evaluated before the regular expressions
 	scoped     []*expression.Expression // conditions with groups or vars, evaluated after vars
@@ -32,10 +32,7 @@ type rule struct {
 	dynamic    bool // a record is generated for each query
 }
 
-type zone struct {
-	name wire.Name
-	text string
-}
+type zone struct{ text string }
 
 // A variable is a var. Its failures are counted for the record.
 type variable struct {
@@ -147,7 +144,7 @@ func (r *rule) parseArgs(b *config.Block, d corefile.Directive) error {
 	d.Args = d.Args[2:]
 	zones, err := b.ZonesOr(d)
 	for _, z := range zones {
-		r.zones = append(r.zones, zone{z, z.String()})
+		r.zones.Set(z, &zone{z.String()})
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -194,18 +191,10 @@ func (r *rule) parseRecords(l line) error {
 	return errors.Join(errs...)
 }
 
-// zone returns the longest zone of the rule that contains the query name, or
-// nil.
+// zone returns the longest zone of the rule that contains the query name, or nil.
 func (r *rule) zone(q *dns.Query) *zone {
-	name := q.Name()
-	for i := range q.Labels() + 1 {
-		for j := range r.zones {
-			if string(name[q.LabelOffset(i):]) == string(r.zones[j].name) {
-				return &r.zones[j]
-			}
-		}
-	}
-	return nil
+	z, _ := r.zones.Longest(&q.Request, 0)
+	return z
 }
 
 // appliesTo reports whether the rule has q's class and type.

@@ -22,6 +22,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		u, err := parse(b, d)
 		errs = append(errs, err)
 		t.uses = append(t.uses, u)
+		for _, z := range u.zones {
+			if t.zones.Get(z) == nil {
+				t.zones.Set(z, u)
+			}
+		}
 	}
 	b.Handle(t)
 	b.OnPlanned(func() error {

@@ -28,6 +28,7 @@ import (
 // docs/reference/directives/transfer.md.
 type Transfer struct {
 	uses     []*use
+	zones    wire.ZoneMap[*use]
 	handlers []zone.Transferable // set before the first query
 	running  chan struct{}       // limits concurrent transfers
 	log      *slog.Logger
@@ -77,16 +78,9 @@ func (t *Transfer) ServeDNS(q *dns.Query) dns.Verdict {
 }
 
 // find returns the directive with the longest zone that contains name, or nil.
-func (t *Transfer) find(name wire.Name) (found *use) {
-	longest := -1
-	for _, u := range t.uses {
-		for _, z := range u.zones {
-			if name.Within(z) && z.Labels() > longest {
-				found, longest = u, z.Labels()
-			}
-		}
-	}
-	return found
+func (t *Transfer) find(name wire.Name) *use {
+	n := t.zones.FindZone([]byte(name))
+	return t.zones.Get(name[len(name)-n:])
 }
 
 // Transfers implements [zone.Transferrer].

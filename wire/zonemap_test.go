@@ -1,0 +1,76 @@
+package wire
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// The longest zone is found whether the zones are few or many.
+func TestZoneMapAgainstNaive(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	name := func() (n Name) {
+		for n = Root; r.IntN(4) > 0 && n.Labels() < 6; {
+			n = n.Join([]string{"\x01a", "\x01b", "\x02aa", "\x01\x00"}[r.IntN(4)])
+		}
+		return n
+	}
+	for round := range 400 {
+		var m ZoneMap[int]
+		zones := map[Name]int{}
+		for i := range r.IntN(2 * maxScanned) {
+			z := name()
+			m.Set(z, i)
+			zones[z] = i
+			if m.Get(z) != i {
+				t.Fatalf("round %d: Get of %v: %d, want %d", round, z, m.Get(z), i)
+			}
+		}
+		if !maps.Equal(m.All(), zones) || !slices.Equal(m.Zones(), slices.Sorted(maps.Keys(zones))) {
+			t.Fatalf("round %d: zones %v, want %v", round, m.All(), zones)
+		}
+		for range 20 {
+			n := name()
+			var q Request
+			q.Parse(AppendRequest(nil, 0, 0, []byte(n), TypeA))
+			for from := range q.Labels() + 2 {
+				wantValue, wantAt := 0, -1
+				for z, v := range zones {
+					if at := q.Labels() - z.Labels(); n.Within(z) && at >= from && (wantAt < 0 || at < wantAt) {
+						wantValue, wantAt = v, at
+					}
+				}
+				if v, at := m.Longest(&q, from); v != wantValue || at != wantAt {
+					t.Fatalf("round %d: %v from label %d, in %v: got %d at label %d, want %d at %d", round, n, from, zones, v, at, wantValue, wantAt)
+				}
+				want := 0
+				if wantAt >= 0 {
+					want = len(n) - q.LabelOffset(wantAt)
+				}
+				if got := m.FindZone([]byte(n)); from == 0 && got != want {
+					t.Fatalf("round %d: %v in %v: got a zone of %d bytes, want %d", round, n, zones, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestZoneMapAllocatesNothing(t *testing.T) {
+	var few, many ZoneMap[int]
+	for i := range maxScanned + 1 {
+		many.Set(Root.Join("\x01"+string(rune('a'+i))), i)
+	}
+	few.Set("\x01b\x00", 1)
+	var q Request
+	q.Parse(AppendRequest(nil, 0, 0, []byte("\x03www\x01b\x00"), TypeA))
+	for _, m := range []*ZoneMap[int]{&few, &many} {
+		if n := testing.AllocsPerRun(100, func() {
+			if v, at := m.Longest(&q, 0); v != 1 || at != 1 || m.FindZone(q.Name()) != 3 {
+				t.Errorf("%d zones: got %d at label %d, want 1 at 1", len(m.All()), v, at)
+			}
+		}); n != 0 {
+			t.Errorf("%d zones: %v allocations, want 0", len(m.All()), n)
+		}
+	}
+}
