@@ -19,7 +19,7 @@ type attempt struct {
 	request    *request
 	upstream   *upstream
 	socket     *socket // nil over a connection
-	sender     attemptSender
+	requester  requester
 	sent       time.Duration // of package clock
 	id         uint16
 	edns       bool
@@ -35,11 +35,11 @@ type attempt struct {
 	sawInvalid bool // an invalid reply has been reported
 }
 
-// An attemptSender receives the outcomes of the attempts that it has sent.
-type attemptSender interface {
+// A requester is the exchange or the health check that an attempt is sent for.
+type requester interface {
 	// report does not block.
 	report(o outcome)
-	// isFinished reports whether the sender ignores outcomes.
+	// isFinished reports whether outcomes are ignored.
 	isFinished() bool
 }
 
@@ -63,8 +63,8 @@ type outcome struct {
 	wrongCase bool
 }
 
-// A table holds the attempts that wait on one socket or connection, by ID.
-type table struct {
+// An attemptTable holds the attempts that wait on one socket or connection, by ID.
+type attemptTable struct {
 	mu      sync.Mutex
 	waiting map[uint16]*attempt
 	used    [1 << 10]uint64 // a bit for each ID that has been used
@@ -77,7 +77,7 @@ const maxWaiting = 4096
 
 // add assigns an unpredictable ID to a and adds it. It returns false if the table is
 // full or closed.
-func (t *table) add(a *attempt) bool {
+func (t *attemptTable) add(a *attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || len(t.waiting) >= maxWaiting {
@@ -86,6 +86,7 @@ func (t *table) add(a *attempt) bool {
 	if t.waiting == nil {
 		t.waiting = map[uint16]*attempt{}
 	}
+
 	for {
 		var id [2]byte
 		_, _ = rand.Read(id[:]) // never returns an error
@@ -101,14 +102,14 @@ func (t *table) add(a *attempt) bool {
 
 // find returns the attempt with an ID; nil if there is none. used reports whether the ID
 // has ever been used.
-func (t *table) find(id uint16) (a *attempt, used bool) {
+func (t *attemptTable) find(id uint16) (a *attempt, used bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.waiting[id], t.used[id>>6]&(1<<(id&63)) != 0
 }
 
 // take removes a. It returns false if a has been removed before.
-func (t *table) take(a *attempt) bool {
+func (t *attemptTable) take(a *attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.waiting[a.id] != a {
@@ -119,7 +120,7 @@ func (t *table) take(a *attempt) bool {
 }
 
 // restart marks all attempts as sent now, and returns them.
-func (t *table) restart() []*attempt {
+func (t *attemptTable) restart() []*attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := clock.Now()
@@ -130,7 +131,7 @@ func (t *table) restart() []*attempt {
 }
 
 // expire removes and returns the attempts that were sent before limit.
-func (t *table) expire(limit time.Duration) (old []*attempt) {
+func (t *attemptTable) expire(limit time.Duration) (old []*attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, a := range t.waiting {
@@ -143,7 +144,7 @@ func (t *table) expire(limit time.Duration) (old []*attempt) {
 }
 
 // close removes and returns all attempts. No more can be added.
-func (t *table) close() []*attempt {
+func (t *attemptTable) close() []*attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
@@ -153,7 +154,7 @@ func (t *table) close() []*attempt {
 }
 
 // load returns the number of waiting attempts.
-func (t *table) load() int {
+func (t *attemptTable) load() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.waiting)
@@ -165,9 +166,11 @@ func (a *attempt) timeoutError() error {
 	if a.useStream && a.upstream.scheme != schemeQUIC {
 		network = "tcp"
 	}
+
 	if !a.upstream.addr.IsValid() {
 		return timeoutError(network, nil, nil)
 	}
+
 	var from net.Addr
 	if a.socket != nil {
 		from = a.socket.conn.LocalAddr()

@@ -34,8 +34,8 @@ type destination struct {
 	fallback   bool   // of the option fallback
 }
 
-// A target identifies one upstream.
-type target struct {
+// An upstreamID identifies one upstream.
+type upstreamID struct {
 	scheme     string
 	addr       netip.AddrPort
 	serverName string
@@ -45,25 +45,27 @@ type target struct {
 
 // multiplexed reports whether each query is a request of HTTP or a stream of QUIC, which package
 // http or quic-go assigns to its reply.
-func (t target) multiplexed() bool {
-	return t.scheme == schemeHTTPS || t.scheme == schemeGRPC || t.scheme == schemeQUIC
+func (id upstreamID) multiplexed() bool {
+	return id.scheme == schemeHTTPS || id.scheme == schemeGRPC || id.scheme == schemeQUIC
 }
 
 // String returns the upstream's name in metrics and errors.
-func (t target) String() string {
-	if t.url != "" {
-		return t.url
+func (id upstreamID) String() string {
+	if id.url != "" {
+		return id.url
 	}
-	return t.addr.String()
+	return id.addr.String()
 }
 
-// targetAt returns the upstream at an address of the destination.
-func (d destination) targetAt(addr netip.Addr) target {
-	t := target{scheme: d.scheme, addr: netip.AddrPortFrom(addr, d.port), serverName: d.serverName, fallback: d.fallback}
-	if t.serverName == "" && (d.scheme == schemeTLS || d.scheme == schemeGRPC || d.scheme == schemeQUIC) {
-		t.serverName = d.host
+// upstreamAt returns the upstream at an address of the destination.
+func (d destination) upstreamAt(addr netip.Addr) upstreamID {
+	id := upstreamID{
+		scheme: d.scheme, addr: netip.AddrPortFrom(addr, d.port), serverName: d.serverName, fallback: d.fallback,
 	}
-	return t
+	if id.serverName == "" && (d.scheme == schemeTLS || d.scheme == schemeGRPC || d.scheme == schemeQUIC) {
+		id.serverName = d.host
+	}
+	return id
 }
 
 // parseDestination parses one TO argument. exists reports whether there is a file at a
@@ -87,24 +89,23 @@ func parseDestination(text string, exists func(path string) bool) (d destination
 			return d, fmt.Errorf("unknown scheme %q: want dns://, tls://, https:// or quic://", scheme)
 		}
 	}
+
 	if d.scheme == schemeTLS || d.scheme == schemeQUIC {
 		rest, d.serverName, _ = strings.Cut(rest, "%")
 		if server, port, ok := strings.Cut(d.serverName, ":"); ok { // SCHEME://IP%NAME:PORT
 			d.serverName, rest = server, rest+":"+port
 		}
 	}
-	if strings.Contains(rest, "/") || exists(rest) {
-		if !exists(rest) {
-			return d, fmt.Errorf("not an address, and no such file: %q", text)
-		}
+
+	switch found := exists(rest); {
+	case found:
 		d.file = rest
 		return d, nil
+	case strings.Contains(rest, "/"):
+		return d, fmt.Errorf("not an address, and no such file: %q", text)
 	}
+
 	host := rest
-	if addr, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil {
-		d.addr = netip.AddrPortFrom(addr.Unmap(), d.port)
-		return d, nil
-	}
 	if h, port, err := net.SplitHostPort(rest); err == nil {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
@@ -112,7 +113,7 @@ func parseDestination(text string, exists func(path string) bool) (d destination
 		}
 		host, d.port = h, uint16(n)
 	}
-	if addr, err := netip.ParseAddr(host); err == nil {
+	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		d.addr = netip.AddrPortFrom(addr.Unmap(), d.port)
 		return d, nil
 	}
@@ -137,10 +138,12 @@ func isHostname(text string) bool {
 	return err == nil
 }
 
+// parseURL parses the URL of a server for DNS over HTTPS.
 func parseURL(text string) (destination, error) {
 	u, err := url.Parse(text)
 	if err == nil && u.Path != "" && u.Hostname() != "" {
-		return destination{}, fmt.Errorf("want https://HOST[:PORT] without a path, which is always /dns-query: got %q", text)
+		return destination{}, fmt.Errorf(
+			"want https://HOST[:PORT] without a path, which is always /dns-query: got %q", text)
 	}
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "" {
 		return destination{}, fmt.Errorf("want https://HOST[:PORT], got %q", text)

@@ -86,10 +86,11 @@ func (x *exchange) process(event func()) {
 	if x.processing {
 		return
 	}
+
 	x.processing = true
 	for len(x.events) > 0 {
 		event, x.events = x.events[0], x.events[1:]
-		x.mu.Unlock()
+		x.mu.Unlock() // an event may cause others on the same goroutine
 		if !x.finished.Load() {
 			event()
 		}
@@ -156,6 +157,7 @@ func (x *exchange) timerExpired() {
 		x.setTimer() // another event has changed retryAt
 		return
 	}
+
 	if x.last != nil {
 		x.last.upstream.countOverdue()
 	}
@@ -198,6 +200,7 @@ func (x *exchange) maySend() bool {
 	if x.fallback != nil && !x.fallback.reply.truncated && x.nextIndex >= len(x.candidates) {
 		return false
 	}
+
 	limit := x.set.options.maxAttempts
 	if limit < 0 {
 		limit = 2 * len(x.candidates)
@@ -217,6 +220,7 @@ func (x *exchange) nextAttempt() *attempt {
 	if x.nextIndex >= n {
 		x.nextIndex += x.skipCount()
 	}
+
 	a := x.newAttempt(x.candidates[x.nextIndex%n])
 	a.fresh = x.nextIndex >= n
 	x.nextIndex++
@@ -240,7 +244,7 @@ func (x *exchange) skipCount() int {
 }
 
 func (x *exchange) newAttempt(u *upstream) *attempt {
-	return &attempt{request: &x.request, useStream: x.useStream, plainCase: x.plainCase, upstream: u, sender: x}
+	return &attempt{request: &x.request, useStream: x.useStream, plainCase: x.plainCase, upstream: u, requester: x}
 }
 
 // retry sends another attempt, since the last one has not been answered.
@@ -256,6 +260,7 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.sent++
 	x.inFlight++
 	x.last, x.sentAt = a, clock.Now()
+
 	wait = x.retryDelay(a.upstream)
 	if a.useStream {
 		wait *= 3 // includes connecting
@@ -263,6 +268,7 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	for range (x.sent - 1) / len(x.candidates) {
 		wait += wait / 2
 	}
+
 	a.upstream.send(a)
 	return min(wait, x.set.options.readTimeout)
 }
@@ -278,6 +284,7 @@ func (x *exchange) retryDelay(u *upstream) time.Duration {
 	if u.suspect(time.Now()) {
 		times = 1
 	}
+
 	for _, other := range x.candidates {
 		if wait <= times*minRetryDelay {
 			break
@@ -298,10 +305,12 @@ func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 		}
 		return nil, false
 	}
+
 	x.inFlight--
 	if x.last == o.attempt {
 		x.last = nil
 	}
+
 	switch {
 	case o.err != nil:
 		return x.handleError(o), false
@@ -339,9 +348,11 @@ func (x *exchange) handleError(o outcome) *attempt {
 	if x.set.options.maxAttempts >= 0 || !timedOut {
 		x.failures++
 	}
+
 	if !x.maySend() || timedOut && x.inFlight > 0 || x.failures >= 2*len(x.candidates) {
 		return nil
 	}
+
 	a := x.nextAttempt()
 	a.upstream.metrics.retries.Add(1)
 	a.useStream = a.useStream || o.err == errSpoofed // where spoofed packets have no effect
@@ -394,6 +405,7 @@ func (r *reply) write(q *dns.Query) {
 	q.AD = r.flags&wire.FlagAD != 0
 	q.TC = r.truncated
 	q.Cacheable = !r.truncated && !r.otherType
+
 	for code, data := range wire.Options(r.options) {
 		if code != wire.OptionNSID || hasNSID(q) {
 			q.AddReplyOption(code, data)

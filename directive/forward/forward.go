@@ -31,12 +31,12 @@ import (
 type Forward struct {
 	from          []wire.Name
 	except        []wire.Name
-	maxConcurrent int64 // zero: no limit
+	maxConcurrent int // zero: no limit
 	nextCodes     []wire.RCode
 	nextOnNodata  bool
 	fallthru      config.Fallthrough // of grpc
-	options       options
-	later         []*Forward // the forwards of the block that follow this one
+	options       upstreamOptions
+	following     []*Forward // the forwards below this one, for the option next
 	stateKey      dns.StateKey
 	observers     []dns.ExchangeObserver
 	rejects       *metrics.Counter
@@ -45,33 +45,46 @@ type Forward struct {
 	excluded      atomic.Pointer[exclusion]
 }
 
-// options are the options that belong to a set of upstreams. Forwards with equal
+// upstreamOptions are the options that belong to a set of upstreams. Forwards with equal
 // options share one.
-type options struct {
-	destinations []destination
-	forceTCP     bool
-	preferUDP    bool
-	preferTCP    bool
-	maxSends     int
+type upstreamOptions struct {
+	destinations  []destination
+	resolvers     []netip.AddrPort // for host names of upstreams
+	sourceAddress netip.Addr
+	policy        string
+
+	// The transport protocol.
+	forceTCP   bool
+	preferUDP  bool
+	preferTCP  bool
+	tls        tlsOptions
+	serverName string
+	plainText  bool   // without TLS: of grpc
+	dohMethod  string // GET or POST
+	letterCase string // of case_randomization: auto or off
+
+	// Sockets and connections.
 	expire       time.Duration
 	maxAge       time.Duration // zero: no limit
 	maxIdleConns int           // zero: no limit
-	readTimeout  time.Duration
-	maxFails     int
-	maxAttempts  int // zero: no limit; -1: depends on the number of upstreams
-	dohGet       bool
-	tls          tlsOptions
-	serverName   string
-	plainText    bool // without TLS: of grpc
-	policy       string
-	checkEvery   time.Duration
-	checkNoRec   bool
-	checkDomain  wire.Name
-	failfast     bool
-	plainCase    bool // case_randomization off
-	failover     []wire.RCode
-	source       netip.Addr
-	resolvers    []netip.AddrPort
+
+	// Attempts for one query.
+	readTimeout time.Duration
+	maxSends    int
+	maxAttempts int // zero: no limit; -1: depends on the number of upstreams
+	failover    []wire.RCode
+
+	// Health.
+	check    healthCheck
+	maxFails int
+	failfast bool
+}
+
+// A healthCheck is the value of the option health_check.
+type healthCheck struct {
+	interval time.Duration
+	domain   wire.Name
+	noRec    bool // without RD
 }
 
 // Values of the option policy.
@@ -125,7 +138,7 @@ func (f *Forward) ServeDNS(q *dns.Query) dns.Verdict {
 	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
 		q.Fail(wire.NotImp)
 		return dns.Done
-	case f.maxConcurrent > 0 && f.waiting.Load() >= f.maxConcurrent:
+	case f.maxConcurrent > 0 && f.waiting.Load() >= int64(f.maxConcurrent):
 		f.refuse(q)
 		return dns.Done
 	}
@@ -143,7 +156,7 @@ func (f *Forward) refuse(q *dns.Query) {
 func (f *Forward) acquire() bool {
 	for {
 		n := f.waiting.Load()
-		if f.maxConcurrent > 0 && n >= f.maxConcurrent {
+		if f.maxConcurrent > 0 && n >= int64(f.maxConcurrent) {
 			return false
 		}
 		if f.waiting.CompareAndSwap(n, n+1) {
@@ -157,7 +170,8 @@ func (f *Forward) AwaitDNS(q *dns.Query, wake func()) bool {
 	if !f.acquire() {
 		return false
 	}
-	q.SetState(f.stateKey, f.set.join(q, f.excluded.Load(), len(f.observers) > 0 || q.Trace() != nil, wake))
+	observed := len(f.observers) > 0 || q.Trace() != nil
+	q.SetState(f.stateKey, f.set.join(q, f.excluded.Load(), observed, wake))
 	return true
 }
 
@@ -170,6 +184,7 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 	}
 	q.SetState(f.stateKey, nil)
 	f.waiting.Add(-1)
+
 	if !x.isFinished() {
 		q.AddExtendedError(wire.EDENoReachable, "no answer in time")
 		return fmt.Errorf("no reply from any upstream: %w", ctx.Err())
@@ -180,17 +195,14 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 	if len(f.observers) > 0 || q.Trace() != nil {
 		f.observe(q, x)
 	}
-	if x.reply == nil && f.fallthru.Through(q.Name()) {
+
+	switch {
+	case f.passesOn(q, x.reply):
 		q.Next(ctx)
 		return nil
-	}
-	if x.reply == nil {
+	case x.reply == nil:
 		q.AddExtendedError(x.ede, x.edeText())
 		return x.err
-	}
-	if f.passesOn(q, x.reply) {
-		q.Next(ctx)
-		return nil
 	}
 	x.reply.write(q)
 	if target := x.reply.ownTarget; target != nil {
@@ -206,6 +218,7 @@ func (f *Forward) followOwn(ctx context.Context, q *dns.Query, target []byte) {
 	if !ok {
 		sub = q.ResumeSubQuery(ctx)
 	}
+
 	ra := q.RA
 	served := q.FollowCNAME(sub)
 	q.RA = ra
@@ -213,16 +226,19 @@ func (f *Forward) followOwn(ctx context.Context, q *dns.Query, target []byte) {
 	q.Cacheable = q.Cacheable && served && sub.Cacheable
 }
 
-// passesOn reports whether the reply makes the query go to the next forward, or
-// directive.
+// passesOn reports whether the reply, nil if there is none, makes the query go to the next
+// forward, or directive.
 func (f *Forward) passesOn(q *dns.Query, r *reply) bool {
-	if r.code == wire.NXDomain && f.fallthru.Through(q.Name()) {
+	switch {
+	case (r == nil || r.code == wire.NXDomain) && f.fallthru.Through(q.Name()):
 		return true
+	case r == nil:
+		return false
 	}
 	if !slices.Contains(f.nextCodes, r.code) && !(f.nextOnNodata && r.isNODATA()) {
 		return false
 	}
-	return slices.ContainsFunc(f.later, func(other *Forward) bool { return other.matches(q) })
+	return slices.ContainsFunc(f.following, func(other *Forward) bool { return other.matches(q) })
 }
 
 // Metadata returns the value of forward/upstream.
@@ -234,6 +250,16 @@ func (f *Forward) Metadata(q *dns.Query, key string) (string, bool) {
 		return u.String(), true
 	}
 	return "", false
+}
+
+// Sent calls yield for each current upstream, in the order of the Corefile, with the
+// number of queries sent to it since the process started, including retries, and the
+// number of unanswered ones. Health checks are not included. If several forwards use an
+// upstream, its numbers are the sums of all of them.
+func (f *Forward) Sent(yield func(upstream string, queries, unanswered uint64)) {
+	for _, u := range f.set.current.Load().all {
+		yield(u.String(), u.metrics.requests.Value(), u.metrics.failed.Value())
+	}
 }
 
 // From returns the zone whose names are forwarded. This and the methods below are
@@ -275,7 +301,6 @@ func (f *Forward) Exclude(name string, exclude bool) {
 // kubernetes.
 func (f *Forward) Forwards(zone wire.Name) bool {
 	within := func(other wire.Name) bool { return wire.Within(zone, other) }
-	return slices.ContainsFunc(f.from, within) && !slices.ContainsFunc(f.except, func(other wire.Name) bool {
-		return within(other) || wire.Within(other, zone)
-	})
+	overlaps := func(other wire.Name) bool { return within(other) || wire.Within(other, zone) }
+	return slices.ContainsFunc(f.from, within) && !slices.ContainsFunc(f.except, overlaps)
 }

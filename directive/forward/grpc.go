@@ -58,20 +58,25 @@ func (u *upstream) grpcURL() string {
 
 // exchangeGRPC sends a query over gRPC and returns the reply.
 func (u *upstream) exchangeGRPC(ctx context.Context, packet []byte) (answer []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.grpcURL(), bytes.NewReader(grpcmessage.Append(nil, packet)))
+	message := bytes.NewReader(grpcmessage.Append(nil, packet))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.grpcURL(), message)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", grpcmessage.ContentType)
 	request.Header.Set("TE", "trailers")
+
 	response, err := u.httpClient().Do(request)
 	if err != nil {
 		return nil, u.httpError(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	if contentType := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || !strings.HasPrefix(contentType, grpcmessage.ContentType) {
-		return nil, fmt.Errorf("%s: got status %s and content type %q, want a gRPC message", u, response.Status, contentType)
+	contentType := response.Header.Get("Content-Type")
+	if response.StatusCode != http.StatusOK || !strings.HasPrefix(contentType, grpcmessage.ContentType) {
+		return nil, fmt.Errorf("%s: got status %s and content type %q, want a gRPC message",
+			u, response.Status, contentType)
 	}
+
 	body, err := io.ReadAll(io.LimitReader(response.Body, grpcmessage.MaxSize+1))
 	if err != nil {
 		return nil, u.httpError(err)
@@ -79,6 +84,7 @@ func (u *upstream) exchangeGRPC(ctx context.Context, packet []byte) (answer []by
 	if len(body) > grpcmessage.MaxSize {
 		return nil, fmt.Errorf("%s: reply is too large", u)
 	}
+
 	status := response.Trailer
 	if status.Get("Grpc-Status") == "" {
 		status = response.Header // there is no message
@@ -103,6 +109,7 @@ func nxdomain(query []byte) []byte {
 	for query[end] != 0 {
 		end += 1 + int(query[end])
 	}
+
 	reply := bytes.Clone(query[:end+5])
 	reply[2] |= 1 << 7 // QR
 	reply[3] = byte(wire.NXDomain)

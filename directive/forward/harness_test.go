@@ -291,7 +291,9 @@ func (r *harness) serve(b *config.Block, old *config.Start) {
 	r.t.Helper()
 	r.block, r.start = b, config.NewStart(context.Background(), old)
 	for _, f := range forwards(b) {
-		f.options.plainCase = f.options.plainCase || !r.randomCase
+		if !r.randomCase {
+			f.options.letterCase = "off"
+		}
 	}
 	if err := b.Started(r.start); err != nil {
 		r.t.Fatal(err)

@@ -30,21 +30,20 @@ func (u *upstream) runChecks() {
 	defer u.checking.Store(false)
 	for {
 		began := time.Now()
-		err := u.probe(u.set.ctx, u.options().checkRequest())
-		if err == nil || u.set.ctx.Err() != nil {
-			return
-		}
-		if u.repliedSince(began) {
+		err := u.probe(u.set.ctx, u.options().check.request())
+		if err == nil || u.set.ctx.Err() != nil || u.repliedSince(began) {
 			return
 		}
 		u.countFailedCheck(err)
-		wait := time.NewTimer(u.options().checkEvery - time.Since(began))
+
+		wait := time.NewTimer(u.options().check.interval - time.Since(began))
 		select {
 		case <-wait.C:
 		case <-u.set.ctx.Done():
 			wait.Stop()
 			return
 		}
+
 		u.mu.Lock()
 		retired := u.retired
 		u.mu.Unlock()
@@ -85,10 +84,10 @@ func (u *upstream) countSuccess() {
 	}
 }
 
-// checkRequest returns the request of health checks.
-func (o *options) checkRequest() *request {
-	r := &request{question: questionOf(o.checkDomain, wire.TypeNS)}
-	if !o.checkNoRec {
+// request returns the request of health checks.
+func (c *healthCheck) request() *request {
+	r := &request{question: questionOf(c.domain, wire.TypeNS)}
+	if !c.noRec {
 		r.flags = wire.FlagRD
 	}
 	return r
@@ -107,8 +106,9 @@ func (checkOutcomes) isFinished() bool   { return false }
 // probe sends a request to u and waits for any reply.
 func (u *upstream) probe(ctx context.Context, r *request) error {
 	outcomes := make(checkOutcomes, 2)
-	u.send(&attempt{request: r, probe: true, fresh: true, sender: outcomes})
-	timer := time.NewTimer(max(probeTimeout, u.options().checkEvery))
+	u.send(&attempt{request: r, probe: true, fresh: true, requester: outcomes})
+
+	timer := time.NewTimer(max(probeTimeout, u.options().check.interval))
 	defer timer.Stop()
 	for {
 		select {

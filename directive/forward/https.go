@@ -50,6 +50,7 @@ func (u *upstream) httpClient() *http.Client {
 	if u.client != nil {
 		return u.client
 	}
+
 	o := u.options()
 	// Later queries share a connection, so connecting may take longer than a query.
 	timeout := max(o.readTimeout, minDialTimeout)
@@ -59,7 +60,8 @@ func (u *upstream) httpClient() *http.Client {
 		} else if u.scheme == schemeGRPC {
 			addr = u.addr.String()
 		}
-		to := o.source // of a host name, only addresses of this family are used
+
+		to := o.sourceAddress // of a host name, only addresses of this family are used
 		if ap, err := netip.ParseAddrPort(addr); err == nil {
 			to = ap.Addr()
 		}
@@ -71,6 +73,7 @@ func (u *upstream) httpClient() *http.Client {
 		}
 		return &trackedConn{conn, context.AfterFunc(u.set.ctx, func() { _ = conn.Close() })}, nil
 	}
+
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(u.scheme == schemeHTTPS)
 	protocols.SetHTTP2(!o.plainText)
@@ -78,7 +81,7 @@ func (u *upstream) httpClient() *http.Client {
 	u.client = &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dial,
-			TLSClientConfig:     u.set.tlsConfig(u.target),
+			TLSClientConfig:     u.set.tlsConfig(u.upstreamID),
 			TLSHandshakeTimeout: timeout,
 			Protocols:           protocols,
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: timeout, PingTimeout: timeout},
@@ -97,6 +100,7 @@ func (u *upstream) sendMultiplexed(a *attempt) {
 	a.sent = clock.Now()
 	ctx, cancel := context.WithTimeout(u.set.ctx, u.options().readTimeout)
 	defer cancel()
+
 	exchange := u.exchangeHTTPS
 	query := a.packet()
 	switch u.scheme {
@@ -108,15 +112,16 @@ func (u *upstream) sendMultiplexed(a *attempt) {
 			query = a.request.pad(query)
 		}
 	}
+
 	packet, err := exchange(ctx, query)
-	switch {
-	case u.set.ctx.Err() != nil:
-		u.fail(a, errStopped)
-		return
-	case err != nil:
+	if u.set.ctx.Err() != nil {
+		err = errStopped
+	}
+	if err != nil {
 		u.fail(a, err)
 		return
 	}
+
 	r, reason := (*reply)(nil), malformed
 	if len(packet) >= wire.HeaderLen {
 		r, reason = u.parse(a, packet, new(parser), wire.MaxMessage)
@@ -138,12 +143,14 @@ func (u *upstream) httpError(err error) error {
 	return fmt.Errorf("%s: %w", u, err)
 }
 
+// exchangeHTTPS sends a query over HTTPS and returns the reply.
 func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []byte, err error) {
 	method, address, body := http.MethodPost, u.url, io.Reader(bytes.NewReader(packet))
-	if u.options().dohGet {
+	if u.options().dohMethod == http.MethodGet {
 		method, body = http.MethodGet, nil
 		address += "?dns=" + base64.RawURLEncoding.EncodeToString(packet)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		return nil, err
@@ -152,6 +159,7 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 	if body != nil {
 		request.Header.Set("Content-Type", dnsMessage)
 	}
+
 	response, err := u.httpClient().Do(request)
 	if err != nil {
 		return nil, u.httpError(err)
@@ -159,8 +167,10 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 	defer func() { _ = response.Body.Close() }()
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode != http.StatusOK || mediaType != dnsMessage {
-		return nil, fmt.Errorf("%s: got status %s and content type %q, want a DNS message", u.url, response.Status, mediaType)
+		return nil, fmt.Errorf("%s: got status %s and content type %q, want a DNS message",
+			u.url, response.Status, mediaType)
 	}
+
 	answer, err = io.ReadAll(io.LimitReader(response.Body, wire.MaxMessage+1))
 	if err == nil && len(answer) > wire.MaxMessage {
 		err = fmt.Errorf("%s: reply is too large", u.url)

@@ -28,6 +28,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP && !s.options.preferTCP)
 	r.observed = observed
 	hash := maphash.Bytes(s.seed, q.Name()) + uint64(q.Type)
+
 	s.exchangeMu.Lock()
 	n := 0
 	var last *exchange
@@ -41,6 +42,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 		n++
 		last = x
 	}
+
 	x := &exchange{request: r, useStream: r.stream, set: s, hash: hash, excluded: excluded, wakes: []func(){wake}}
 	begin := x.start
 	switch {
@@ -55,6 +57,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 		s.exchanges[hash] = x
 	}
 	s.exchangeMu.Unlock()
+
 	if s.enter() {
 		defer s.running.Done()
 		x.process(begin)
@@ -67,20 +70,24 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 // equal reports whether the two requests have equal answers.
 func (r *request) equal(o *request) bool {
 	n := len(r.question)
-	return n == len(o.question) && equalNames(r.question[:n-4], o.question[:n-4]) && bytes.Equal(r.question[n-4:], o.question[n-4:]) &&
-		r.flags == o.flags && r.do == o.do && r.stream == o.stream && bytes.Equal(r.options, o.options) && r.ownZones.Equal(o.ownZones)
+	return n == len(o.question) && wire.SameName(r.question[:n-4], o.question[:n-4]) &&
+		bytes.Equal(r.question[n-4:], o.question[n-4:]) &&
+		r.flags == o.flags && r.do == o.do && r.stream == o.stream &&
+		bytes.Equal(r.options, o.options) && r.ownZones.Equal(o.ownZones)
 }
 
 // finish wakes the queries that wait for x, and starts an exchange that waits for the
 // end of a similar one.
 func (x *exchange) finish() {
 	x.set.timers.Stop(&x.timer)
+
 	x.set.exchangeMu.Lock()
 	x.finished.Store(true)
 	wakes := x.wakes
 	x.wakes = nil // attempts may refer to x for longer
 	next := x.removeSimilar()
 	x.set.exchangeMu.Unlock()
+
 	for _, wake := range wakes {
 		wake()
 	}
@@ -95,7 +102,7 @@ func (x *exchange) removeSimilar() (start *exchange) {
 	exchanges := x.set.exchanges
 	started := false // x was among the first maxSimilar
 	var before *exchange
-	n := 0
+	n := 0 // others before y
 	for y := exchanges[x.hash]; y != nil; y = y.nextSimilar {
 		switch {
 		case y == x:
@@ -108,6 +115,7 @@ func (x *exchange) removeSimilar() (start *exchange) {
 			start = y
 		}
 	}
+
 	switch {
 	case before != nil:
 		before.nextSimilar = x.nextSimilar
@@ -117,6 +125,7 @@ func (x *exchange) removeSimilar() (start *exchange) {
 		delete(exchanges, x.hash)
 	}
 	x.nextSimilar = nil
+
 	if !started {
 		return nil
 	}

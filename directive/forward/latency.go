@@ -42,6 +42,7 @@ func (h *latencyHistogram) add(t time.Duration) {
 	if h.total++; h.total < 512 {
 		return
 	}
+
 	h.total = 0
 	for i := range h.buckets {
 		h.buckets[i] /= 2
@@ -57,6 +58,7 @@ func (h *latencyHistogram) percentile95(limit time.Duration) time.Duration {
 	if h.total < minSamples {
 		return min(initialRetryDelay, limit)
 	}
+
 	remaining, bound := h.total-h.total/20, 250*time.Microsecond
 	for _, n := range h.buckets {
 		remaining -= int(n)

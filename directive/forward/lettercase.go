@@ -43,6 +43,7 @@ func inRandomCase(question []byte) []byte {
 	name := spelled[:len(spelled)-4]
 	var random [wire.MaxName/8 + 1]byte
 	_, _ = rand.Read(random[:len(name)/8+1]) // never returns an error
+
 	for i, c := range name {
 		if c = lower(c); 'a' <= c && c <= 'z' && random[i/8]>>(i%8)&1 == 1 {
 			name[i] ^= 'a' - 'A'
@@ -60,6 +61,7 @@ func (m *caseMemory) accepts(spelled []byte, exact bool) bool {
 	switch {
 	case now.Before(m.plainUntil): // the query was sent before that was set
 	case exact:
+		// Without an upper-case letter the reply shows nothing.
 		if m.echoes < caseEchoes && bytes.ContainsAny(spelled[:len(spelled)-4], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 			m.echoes++
 		}
@@ -84,17 +86,30 @@ func restoreCase(packet, spelled, question []byte) (exact bool) {
 	if len(packet) < wire.HeaderLen+len(name) {
 		return false
 	}
+
 	received := packet[wire.HeaderLen:][:len(name)]
 	exact = bytes.Equal(received, spelled)
-	if !exact && !equalNames(received, name) {
+	if !exact && !wire.SameName(received, name) {
 		return false
 	}
 	copy(received, name)
+
+	// The upstream may have appended the name of the query, or the end of it, to other labels.
+	records := packet[wire.HeaderLen+len(name):]
 	for i := 0; name[i] != 0; i += int(name[i]) + 1 {
-		rest := packet[wire.HeaderLen+len(name):]
-		for at := bytes.Index(rest, spelled[i:]); at >= 0; at = bytes.Index(rest, spelled[i:]) {
-			rest = rest[at+copy(rest[at:], name[i:]):]
-		}
+		replaceAll(records, spelled[i:], name[i:])
 	}
 	return exact
+}
+
+// replaceAll replaces each from in buf by to, which is as long.
+func replaceAll(buf, from, to []byte) {
+	for {
+		i := bytes.Index(buf, from)
+		if i < 0 {
+			return
+		}
+		copy(buf[i:], to)
+		buf = buf[i+len(to):]
+	}
 }

@@ -31,36 +31,48 @@ type rcodeMetrics struct {
 	durations []*metrics.Histogram
 }
 
-func newUpstreamMetrics(r *metrics.Registry, t target) *upstreamMetrics {
-	to := t.String()
+func newUpstreamMetrics(r *metrics.Registry, id upstreamID) *upstreamMetrics {
+	to := id.String()
 	proxyName := "forward" // the directive, as in CoreDNS
-	if t.scheme == schemeGRPC {
+	if id.scheme == schemeGRPC {
 		proxyName = "grpc"
 	}
+	counter := func(name, help string, labels ...string) *metrics.Counter {
+		return r.Counter(name, help, append(labels, "to", to)...)
+	}
+
 	m := &upstreamMetrics{
 		registry:  r,
 		proxyName: proxyName,
 		to:        to,
-		requests:  r.Counter("coredns_"+proxyName+"_requests_total", "Counter of requests made per upstream.", "to", to),
-		retries:   r.Counter("seamark_forward_retries_total", "Queries sent to the upstream because this or another upstream had not answered in time.", "to", to),
-		failed:    r.Counter("seamark_forward_failures_total", "Queries sent to the upstream that it did not answer.", "to", to),
-		unhealthy: r.Counter("coredns_proxy_healthcheck_failures_total", "Failed health checks.", "proxy_name", proxyName, "to", to),
+		requests:  counter("coredns_"+proxyName+"_requests_total", "Counter of requests made per upstream."),
+		retries: counter("seamark_forward_retries_total",
+			"Queries sent to the upstream because this or another upstream had not answered in time."),
+		failed: counter("seamark_forward_failures_total",
+			"Queries sent to the upstream that it did not answer."),
+		unhealthy: counter("coredns_proxy_healthcheck_failures_total", "Failed health checks.", "proxy_name", proxyName),
+		wentDown:  counter("seamark_forward_upstream_down_total", "How often the upstream went down."),
+		discards:  map[discardReason]*metrics.Counter{},
 	}
-	m.wentDown = r.Counter("seamark_forward_upstream_down_total", "How often the upstream went down.", "to", to)
-	m.discards = map[discardReason]*metrics.Counter{}
-	for _, reason := range [...]discardReason{malformed, unknownID, wrongQuestion, wrongCase, unrelated, oversize, late, extraRecord} {
-		m.discards[reason] = r.Counter("seamark_forward_discarded_total", "Packets from the upstream that were ignored, by reason; reason record counts replies with dropped records.",
+	for _, reason := range [...]discardReason{
+		malformed, unknownID, wrongQuestion, wrongCase, unrelated, oversize, late, extraRecord,
+	} {
+		m.discards[reason] = r.Counter("seamark_forward_discarded_total",
+			"Packets from the upstream that were ignored, by reason; "+
+				"reason record counts replies with dropped records.",
 			"to", to, "reason", string(reason))
 	}
+
 	scheme := [...]string{schemeDNS, schemeDNS, schemeTLS, schemeQUIC}
 	for i, proto := range []string{"udp", "tcp", "tcp-tls", "quic"} {
-		if t.scheme != scheme[i] {
+		if id.scheme != scheme[i] {
 			continue
 		}
-		m.reused[i] = r.Counter("coredns_proxy_conn_cache_hits_total", "Counter of connection cache hits per upstream and protocol.",
-			"proxy_name", proxyName, "to", to, "proto", proto)
-		m.opened[i] = r.Counter("coredns_proxy_conn_cache_misses_total", "Counter of connection cache misses per upstream and protocol.",
-			"proxy_name", proxyName, "to", to, "proto", proto)
+		labels := []string{"proxy_name", proxyName, "to", to, "proto", proto}
+		m.reused[i] = r.Counter("coredns_proxy_conn_cache_hits_total",
+			"Counter of connection cache hits per upstream and protocol.", labels...)
+		m.opened[i] = r.Counter("coredns_proxy_conn_cache_misses_total",
+			"Counter of connection cache misses per upstream and protocol.", labels...)
 	}
 	return m
 }
@@ -83,24 +95,32 @@ func (m *upstreamMetrics) countReply(code wire.RCode, took time.Duration) {
 		if int(code) < last {
 			name = code.String()
 		}
-		c = &rcodeMetrics{
-			responses: m.registry.Counter("coredns_"+m.proxyName+"_responses_total", "Replies of the upstream, by response code.", "to", m.to, "rcode", name),
-		}
-		histogram := func(metric string, labels ...string) {
-			c.durations = append(c.durations, m.registry.Histogram(metric, "Time from a query to its reply.", durations(), labels...))
-		}
-		if m.proxyName == "grpc" {
-			histogram("coredns_grpc_request_duration_seconds", "to", m.to)
-		} else {
-			histogram("coredns_proxy_request_duration_seconds", "proxy_name", m.proxyName, "to", m.to, "rcode", name)
-			histogram("coredns_forward_request_duration_seconds", "to", m.to, "rcode", name)
-		}
+		c = m.newRCodeMetrics(name)
 		counters.Store(c)
 	}
+
 	c.responses.Add(1)
 	for _, h := range c.durations {
 		h.Observe(took.Seconds())
 	}
+}
+
+func (m *upstreamMetrics) newRCodeMetrics(rcode string) *rcodeMetrics {
+	histogram := func(metric string, labels ...string) *metrics.Histogram {
+		return m.registry.Histogram(metric, "Time from a query to its reply.", durations(), labels...)
+	}
+
+	c := &rcodeMetrics{responses: m.registry.Counter("coredns_"+m.proxyName+"_responses_total",
+		"Replies of the upstream, by response code.", "to", m.to, "rcode", rcode)}
+	if m.proxyName == "grpc" {
+		c.durations = []*metrics.Histogram{histogram("coredns_grpc_request_duration_seconds", "to", m.to)}
+		return c
+	}
+	c.durations = []*metrics.Histogram{
+		histogram("coredns_proxy_request_duration_seconds", "proxy_name", m.proxyName, "to", m.to, "rcode", rcode),
+		histogram("coredns_forward_request_duration_seconds", "to", m.to, "rcode", rcode),
+	}
+	return c
 }
 
 // durations returns CoreDNS's bucket bounds: a quarter of a millisecond, doubled

@@ -14,25 +14,11 @@ func lower(c byte) byte {
 	return c
 }
 
-// equalNames reports whether two names are equal. Length bytes are not letters, so
-// lower does not change them.
-func equalNames(a, b []byte) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i, c := range a {
-		if c != b[i] && lower(c) != lower(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
 // inZone reports whether name is zone or below it.
 func inZone(name, zone []byte) bool {
 	for i := 0; i < len(name) && len(name)-i >= len(zone); i += int(name[i]) + 1 {
 		if len(name)-i == len(zone) {
-			return equalNames(name[i:], zone)
+			return wire.SameName(name[i:], zone)
 		}
 		if name[i] == 0 {
 			break
@@ -60,7 +46,7 @@ func nameAt(rdata []byte, off int) (name []byte, ok bool) {
 func appendOwner(buf, question, owner []byte) []byte {
 	name := question[:len(question)-4]
 	for i := 0; i < len(name) && name[i] != 0 && len(name)-i >= len(owner); i += int(name[i]) + 1 {
-		if equalNames(name[i:], owner) {
+		if wire.SameName(name[i:], owner) {
 			p := wire.QuestionPointer(i)
 			return append(buf, p[0], p[1])
 		}

@@ -19,9 +19,11 @@ func (f *Forward) observe(q *dns.Query, x *exchange) {
 	if !first && q.Trace() == nil {
 		return
 	}
+
 	started := time.Now().Add(-clock.Now()) // of package clock
 	e := dns.Exchange{Upstream: x.upstream.addr, Proto: dns.UDP}
 	stream, sent := x.useStream, x.sentAt
+
 	if a := x.used; a == nil {
 		e.Query = x.request.packet(0, true)
 	} else {
@@ -37,6 +39,7 @@ func (f *Forward) observe(q *dns.Query, x *exchange) {
 		e.Proto = dns.TCP
 	}
 	e.Sent = started.Add(sent)
+
 	switch {
 	case x.reply == nil:
 	case x.reply.received > 0:
@@ -44,6 +47,7 @@ func (f *Forward) observe(q *dns.Query, x *exchange) {
 	case !first: // the query that began the exchange is not followed
 		e.Received = time.Now()
 	}
+
 	if first {
 		for _, o := range f.observers {
 			o.ObserveExchange(q, &e)

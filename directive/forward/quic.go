@@ -84,9 +84,11 @@ func endsConnection(err error) bool {
 func (u *upstream) quicConn() *quicConn {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if c := u.quic; c != nil && (c.hasEnded() || u.options().maxAge > 0 && time.Since(c.opened) > u.options().maxAge) {
+	maxAge := u.options().maxAge
+	if c := u.quic; c != nil && (c.hasEnded() || maxAge > 0 && time.Since(c.opened) > maxAge) {
 		c.retire()
 	}
+
 	if u.quic != nil {
 		u.metrics.hit(u.proto())
 	} else {
@@ -99,6 +101,7 @@ func (u *upstream) quicConn() *quicConn {
 		}
 		u.quic = c
 	}
+
 	if u.quic.queries++; u.quic.queries == 1 {
 		select {
 		case u.quic.used <- struct{}{}:
@@ -151,6 +154,7 @@ func (c *quicConn) run() {
 	u := c.upstream
 	ctx, cancel := context.WithTimeout(c.ctx, max(u.options().readTimeout, minDialTimeout))
 	defer cancel()
+
 	socket, err := u.set.dial(ctx, "udp", u.addr)
 	if err != nil {
 		c.err = err
@@ -160,7 +164,8 @@ func (c *quicConn) run() {
 	defer func() { _ = socket.Close() }()
 	transport := &quic.Transport{Conn: quicSocket{socket}}
 	defer func() { _ = transport.Close() }()
-	config := u.set.tlsConfig(u.target)
+
+	config := u.set.tlsConfig(u.upstreamID)
 	config.NextProtos = []string{"doq"}
 	c.conn, c.err = transport.Dial(ctx, socket.RemoteAddr(), config, &quic.Config{
 		HandshakeIdleTimeout:  max(u.options().readTimeout, minDialTimeout),
@@ -172,6 +177,7 @@ func (c *quicConn) run() {
 	if c.err != nil {
 		return
 	}
+
 	defer func() { _ = c.conn.CloseWithError(doqNoError, "") }()
 	c.watch()
 }
@@ -191,11 +197,13 @@ func (c *quicConn) watch() {
 		case <-c.conn.Context().Done():
 		}
 		timer.Stop()
+
 		now := c.conn.ConnectionStats()
 		received := now.PacketsReceived != last.PacketsReceived
 		if c.ctx.Err() != nil || c.conn.Context().Err() != nil || silent && !received && !used {
 			return
 		}
+
 		silent = !used && !received && now.PacketsSent != last.PacketsSent
 		if last = now; used {
 			last.PacketsSent = 0 // the query is going to be sent, or just was
@@ -229,6 +237,7 @@ func (c *quicConn) exchange(ctx context.Context, packet []byte) ([]byte, error) 
 	if c.err != nil {
 		return nil, c.err
 	}
+
 	s, err := c.conn.OpenStreamSync(ctx)
 	if err != nil {
 		return nil, err
@@ -237,11 +246,13 @@ func (c *quicConn) exchange(ctx context.Context, packet []byte) ([]byte, error) 
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = s.SetDeadline(deadline)
 	}
+
 	if _, err := s.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)); err != nil {
 		s.CancelWrite(doqRequestCancelled)
 		return nil, err
 	}
 	_ = s.Close()
+
 	answer, err := readStream(s)
 	switch {
 	case err == nil:
@@ -270,6 +281,7 @@ func readStream(s *quic.Stream) ([]byte, error) {
 	case len(answer) < 2 || answer[0] != 0 || answer[1] != 0:
 		return nil, fmt.Errorf("%w: reply without the ID 0", errDoQProtocol)
 	}
+
 	_ = s.SetReadDeadline(time.Now().Add(endTimeout))
 	if n, _ := s.Read(size[:1]); n > 0 {
 		return nil, fmt.Errorf("%w: several replies to a query", errDoQProtocol)

@@ -102,6 +102,7 @@ func echoesQuestion(packet, question []byte) bool {
 		code := wire.RCode(flags & 15)
 		return n == 0 && len(packet) == wire.HeaderLen && (code == wire.FormErr || code == wire.NotImp)
 	}
+
 	received := packet[wire.HeaderLen:]
 	if len(received) < len(question) {
 		return false
@@ -110,6 +111,7 @@ func echoesQuestion(packet, question []byte) bool {
 	if bytes.Equal(received, question) {
 		return true
 	}
+
 	name := len(question) - 4
 	for i, c := range question[:name] {
 		if received[i] != lower(c) {
@@ -126,6 +128,7 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, discardReason)
 	if len(packet) == wire.HeaderLen {
 		return r, valid
 	}
+
 	if reason := p.read(r, packet, wire.HeaderLen+len(question)); reason != valid {
 		if r.truncated {
 			// Some servers truncate within a record.
@@ -137,24 +140,8 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, discardReason)
 		return brokenChainReply(r), valid
 	}
 	r.ownTarget = bytes.Clone(p.ownTarget)
-	answers, named := false, false
-	for i := range p.records {
-		record := &p.records[i]
-		answers = answers || record.section == wire.Answers
-		named = named || record.section == wire.Answers && containsName(p.names, p.owner(record))
-		if !record.keep {
-			r.dropped++
-			continue
-		}
-		r.count[record.section]++
-		buf := p.answer.Buf
-		r.records = appendOwner(r.records, question, buf[record.Owner:record.Head])
-		at := len(r.records)
-		r.records = append(r.records, buf[record.Head:record.Next]...)
-		if r.records[at+4]&0x80 != 0 { // RFC 2181 §8
-			clear(r.records[at+4 : at+8])
-		}
-	}
+
+	answers, named := p.copyKept(r, question)
 	if answers && r.code == wire.NoError && r.count[wire.Answers] == 0 {
 		// Some load balancers send the same records for all types. The name
 		// exists, and another query would have the same result.
@@ -163,6 +150,29 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, discardReason)
 		}
 	}
 	return r, valid
+}
+
+// copyKept copies the records to keep into r. It reports whether the reply had answer records,
+// and some of the queried name or an alias of it.
+func (p *parser) copyKept(r *reply, question []byte) (answers, named bool) {
+	for i := range p.records {
+		record := &p.records[i]
+		answers = answers || record.section == wire.Answers
+		named = named || record.section == wire.Answers && containsName(p.names, p.owner(record))
+		if !record.keep {
+			r.dropped++
+			continue
+		}
+
+		r.count[record.section]++
+		r.records = appendOwner(r.records, question, p.owner(record))
+		at := len(r.records)
+		r.records = append(r.records, p.answer.Buf[record.Head:record.Next]...)
+		if r.records[at+4]&0x80 != 0 { // RFC 2181 §8: a TTL with the highest bit is zero
+			clear(r.records[at+4 : at+8])
+		}
+	}
+	return answers, named
 }
 
 // brokenChainReply returns the SERVFAIL reply in place of r, whose CNAME records form a
@@ -184,6 +194,7 @@ func (p *parser) read(r *reply, packet []byte, off int) discardReason {
 	clear(p.seen)
 	p.answer.Reset(p.answer.Buf, nil)
 	p.records = p.records[:0]
+
 	for s := range wire.Section(3) {
 		for range binary.BigEndian.Uint16(packet[6+2*s:]) {
 			rec, ok := wire.ReadRecord(packet, off)
@@ -197,16 +208,19 @@ func (p *parser) read(r *reply, packet []byte, off int) discardReason {
 				off = rec.Next
 				continue
 			}
+
 			start := len(p.answer.Buf)
 			next, err := p.answer.AppendRecord(s, packet, off)
 			if err != nil || len(p.answer.Buf) > maxUncompressed {
 				return malformed
 			}
 			off = next
+
 			rec, _ = wire.ReadRecord(p.answer.Buf, start)
 			if n := rec.Next - rec.RData; rec.Type == wire.TypeA && n != 4 || rec.Type == wire.TypeAAAA && n != 16 {
 				return malformed
 			}
+
 			record := parsedRecord{Record: rec, section: s}
 			if p.isDuplicate(&record) {
 				p.answer.Buf = p.answer.Buf[:start]

@@ -24,6 +24,7 @@ func (p *parser) selectRecords(question []byte, do bool) bool {
 	t := wire.Type(binary.BigEndian.Uint16(question[len(question)-4:]))
 	class := wire.Class(binary.BigEndian.Uint16(question[len(question)-2:]))
 	p.names, p.targets, p.dnames, p.ownTarget = append(p.names[:0], name), p.targets[:0], p.dnames[:0], nil
+
 	if !p.followAliases(t, class) {
 		return false
 	}
@@ -34,6 +35,13 @@ func (p *parser) selectRecords(question []byte, do bool) bool {
 	case do: // the other records of the section belong to ownTarget
 		p.selectWildcardProofs(class)
 	}
+	p.selectAdditional(class, do)
+	return true
+}
+
+// selectAdditional marks the addresses, and with DO their signatures, of the names in the
+// records that are kept.
+func (p *parser) selectAdditional(class wire.Class, do bool) {
 	for i := range p.records {
 		if p.records[i].keep {
 			p.addTarget(&p.records[i])
@@ -41,10 +49,12 @@ func (p *parser) selectRecords(question []byte, do bool) bool {
 	}
 	for i := range p.records {
 		record := &p.records[i]
-		address := record.Type == wire.TypeA || record.Type == wire.TypeAAAA || do && record.Type == typeRRSIG
-		record.keep = record.keep || record.section == wire.Additional && address && p.hasClass(record, class) && containsName(p.targets, p.owner(record))
+		switch record.Type {
+		case wire.TypeA, wire.TypeAAAA, typeRRSIG:
+			record.keep = record.keep || record.section == wire.Additional && (do || record.Type != typeRRSIG) &&
+				p.hasClass(record, class) && containsName(p.targets, p.owner(record))
+		}
 	}
-	return true
 }
 
 func (p *parser) hasClass(record *parsedRecord, class wire.Class) bool {
@@ -52,12 +62,7 @@ func (p *parser) hasClass(record *parsedRecord, class wire.Class) bool {
 }
 
 func containsName(names [][]byte, name []byte) bool {
-	for _, n := range names {
-		if equalNames(n, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(n []byte) bool { return wire.SameName(n, name) })
 }
 
 // followAliases marks the CNAME records of the chain from the queried name, in
@@ -75,11 +80,14 @@ func (p *parser) followAliases(t wire.Type, class wire.Class) bool {
 	if len(p.aliases) >= 2*maxNames {
 		return false
 	}
+
+	// The records may be in any order: a name that a pass adds may be the owner of one before.
 	for more := true; more; {
 		more = false
 		for _, i := range p.aliases {
 			record := &p.records[i]
 			owner := p.owner(record)
+
 			switch {
 			case record.keep:
 			case record.Type == wire.TypeDNAME:
@@ -108,7 +116,7 @@ func (p *parser) isLoop() bool {
 	for range p.names {
 		i := slices.IndexFunc(p.aliases, func(i int) bool {
 			record := &p.records[i]
-			return record.Type == wire.TypeCNAME && equalNames(p.owner(record), name)
+			return record.Type == wire.TypeCNAME && wire.SameName(p.owner(record), name)
 		})
 		if i < 0 {
 			return false
@@ -152,6 +160,7 @@ func (p *parser) selectAuthority(class wire.Class, do bool) {
 				zone = signer
 			}
 		}
+
 		if record.section != wire.Authority || !p.hasClass(record, class) {
 			continue
 		}
@@ -168,6 +177,7 @@ func (p *parser) selectAuthority(class wire.Class, do bool) {
 	if !do {
 		return
 	}
+
 	for i := range p.records {
 		record := &p.records[i]
 		if record.section != wire.Authority || !p.hasClass(record, class) {
@@ -195,9 +205,11 @@ func (p *parser) selectWildcardProofs(class wire.Class) {
 		if !ok {
 			continue
 		}
+
 		switch covered := wire.Type(binary.BigEndian.Uint16(rdata)); {
 		case record.section == wire.Answers:
-			if record.keep && covered == wire.TypeCNAME && int(rdata[3]) < countLabels(owner) {
+			// The signature has fewer labels than the owner: a wildcard (RFC 4034 §3.1.3).
+			if record.keep && covered == wire.TypeCNAME && int(rdata[3]) < wire.Name(owner).Labels() {
 				zones = append(zones, zone)
 			}
 		case record.section == wire.Authority && (covered == typeNSEC || covered == typeNSEC3):
@@ -206,40 +218,24 @@ func (p *parser) selectWildcardProofs(class wire.Class) {
 			}
 		}
 	}
+
 	for i := range p.records {
 		record := &p.records[i]
-		if record.section == wire.Authority && (record.Type == typeNSEC || record.Type == typeNSEC3) && p.hasClass(record, class) {
+		proof := record.Type == typeNSEC || record.Type == typeNSEC3
+		if proof && record.section == wire.Authority && p.hasClass(record, class) {
 			record.keep = containsName(owners, p.owner(record))
 		}
 	}
 }
 
-// countLabels returns the number of labels of a name, without the root label.
-func countLabels(name []byte) (n int) {
-	for ; name[0] != 0; name = name[1+name[0]:] {
-		n++
-	}
-	return n
-}
-
 // anyNameBelow reports whether one of the names is below the zone's apex.
 func (p *parser) anyNameBelow(apex []byte) bool {
-	for _, n := range p.names {
-		if len(n) > len(apex) && inZone(n, apex) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.names, func(n []byte) bool { return len(n) > len(apex) && inZone(n, apex) })
 }
 
 // anyNameIn reports whether one of the names is in the zone.
 func (p *parser) anyNameIn(zone []byte) bool {
-	for _, n := range p.names {
-		if inZone(n, zone) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.names, func(n []byte) bool { return inZone(n, zone) })
 }
 
 // addTarget adds the name in the RDATA of a record to p.targets.
@@ -254,6 +250,7 @@ func (p *parser) addTarget(record *parsedRecord) {
 	default:
 		return
 	}
+
 	target, ok := nameAt(p.rdata(record), offset)
 	if !ok || len(p.targets) >= maxNames {
 		return

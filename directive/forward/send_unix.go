@@ -21,6 +21,7 @@ func trySend(conn net.Conn, packet []byte) error {
 	if err != nil {
 		return err
 	}
+
 	var sent error
 	err = raw.Write(func(fd uintptr) bool {
 		_, sent = syscall.Write(int(fd), packet)
@@ -29,11 +30,15 @@ func trySend(conn net.Conn, packet []byte) error {
 		}
 		return true
 	})
+
 	switch {
 	case err != nil:
 		return err
 	case sent == nil || sent == syscall.EAGAIN:
 		return nil
 	}
-	return &net.OpError{Op: "write", Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(), Err: os.NewSyscallError("write", sent)}
+	return &net.OpError{
+		Op: "write", Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(),
+		Err: os.NewSyscallError("write", sent),
+	}
 }

@@ -25,9 +25,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return setupWith(b, uses, (*Forward).parse)
 }
 
-func setupWith(b *config.Block, uses []corefile.Directive, parse func(*Forward, *config.Block, corefile.Directive) error) error {
+// A parseFunc reads a directive into f.
+type parseFunc func(f *Forward, b *config.Block, d corefile.Directive) error
+
+func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) error {
 	var forwards []*Forward
 	var errs []error
+
 	// A query holds the state of few keys without allocating, so all forwards of the
 	// block share one.
 	stateKey := b.NewStateKey()
@@ -41,8 +45,9 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse func(*Forward, 
 		forwards = append(forwards, f)
 	}
 	for i, f := range forwards {
-		f.later = forwards[i+1:]
+		f.following = forwards[i+1:]
 	}
+
 	b.OnPlanned(func() error {
 		for _, f := range forwards {
 			f.observers = config.Find[dns.ExchangeObserver](b)
@@ -64,15 +69,16 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse func(*Forward, 
 }
 
 func newForward() *Forward {
-	f := &Forward{options: options{
+	f := &Forward{options: upstreamOptions{
 		expire:      10 * time.Second,
 		readTimeout: 2 * time.Second,
 		maxFails:    2,
 		maxAttempts: -1,
 		policy:      random,
 		maxSends:    maxSends,
-		checkEvery:  500 * time.Millisecond,
-		checkDomain: wire.Root,
+		dohMethod:   "POST",
+		letterCase:  "auto",
+		check:       healthCheck{interval: 500 * time.Millisecond, domain: wire.Root},
 		tls:         tlsOptions{Config: &tls.Config{MinVersion: tls.VersionTLS12}},
 	}}
 	f.excluded.Store(&exclusion{})
@@ -83,7 +89,7 @@ func newForward() *Forward {
 type upstreamSetKey struct{ key string }
 
 // key returns a string that is equal for equal options.
-func (o options) key() string {
+func (o upstreamOptions) key() string {
 	o.tls.Config = nil // which tls.id identifies
 	return fmt.Sprintf("%+v", o)
 }
@@ -103,88 +109,74 @@ const (
 type parseDestinationFunc func(text string, exists func(path string) bool) (destination, error)
 
 // parseWith reads FROM, TO and the options that forward and grpc share, and more options.
-func (f *Forward) parseWith(b *config.Block, d corefile.Directive, parseDestination parseDestinationFunc, more ...corefile.Option) error {
+func (f *Forward) parseWith(
+	b *config.Block, d corefile.Directive, parseDestination parseDestinationFunc, more ...corefile.Option,
+) (err error) {
 	if err := d.Arity(2, -1); err != nil {
 		return err
 	}
+
 	o := &f.options
-	from, err := config.ParseZones(d.Path, d.Args[:1])
-	f.from = from
-	return errors.Join(err, f.parseTo(b, d, parseDestination), d.Options(append(more,
-		corefile.Option{Usage: "except ZONES...", Set: func(d corefile.Directive) error {
-			zones, err := config.ParseZones(d.Path, d.Args)
-			f.except = append(f.except, zones...)
-			return err
-		}},
-		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(d corefile.Directive) error { return o.parseTLS(b, d) }},
-		corefile.Option{Usage: "tls_servername NAME", Set: func(d corefile.Directive) error {
-			o.plainText = false
-			return corefile.String(&o.serverName)(d)
-		}},
-		corefile.Option{Usage: "policy random|round_robin|sequential", Set: func(d corefile.Directive) error {
-			d.Args = slices.Clone(d.Args)
-			d.Args[0].Text = strings.ToLower(d.Args[0].Text)
-			return corefile.OneOf(&o.policy, random, roundRobin, sequential)(d)
-		}},
-	)...), o.checkConflicts(d))
+	parseExcept := func(d corefile.Directive) error {
+		zones, err := config.ParseZones(d.Path, d.Args)
+		f.except = append(f.except, zones...)
+		return err
+	}
+	parseServerName := func(d corefile.Directive) error {
+		o.plainText = false
+		return corefile.String(&o.serverName)(d)
+	}
+	parsePolicy := func(d corefile.Directive) error {
+		d.Args = slices.Clone(d.Args)
+		d.Args[0].Text = strings.ToLower(d.Args[0].Text)
+		return corefile.OneOf(&o.policy, random, roundRobin, sequential)(d)
+	}
+	parseTLS := func(d corefile.Directive) error { return o.parseTLS(b, d) }
+
+	options := append(more,
+		corefile.Option{Usage: "except ZONES...", Set: parseExcept},
+		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: parseTLS},
+		corefile.Option{Usage: "tls_servername NAME", Set: parseServerName},
+		corefile.Option{Usage: "policy random|round_robin|sequential", Set: parsePolicy},
+	)
+
+	f.from, err = config.ParseZones(d.Path, d.Args[:1])
+	return errors.Join(err, f.parseTo(b, d, parseDestination), d.Options(options...), o.checkConflicts(d))
 }
 
+// parse reads a forward directive.
 func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 	o := &f.options
+	parseFallback := func(d corefile.Directive) error { return f.parseFallback(b, d, parseDestination) }
+	const shortest = 10 * time.Millisecond // of read_timeout
+
 	return f.parseWith(b, d, parseDestination,
 		corefile.Option{Usage: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
 		corefile.Option{Usage: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
 		corefile.Option{Usage: "prefer_tcp", Set: corefile.Flag(&o.preferTCP)},
 		corefile.Option{Usage: "attempts N", Set: corefile.Int(&o.maxSends, 1, maxSends)},
-		corefile.Option{Usage: "fallback TO...", Set: func(d corefile.Directive) error { return f.parseFallback(b, d, parseDestination) }},
+		corefile.Option{Usage: "fallback TO...", Set: parseFallback},
 		corefile.Option{Usage: "expire DURATION", Set: corefile.Duration(&o.expire, 0, oneDay)},
 		corefile.Option{Usage: "max_age DURATION", Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
 		corefile.Option{Usage: "max_idle_conns N", Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
-		corefile.Option{Usage: "read_timeout DURATION", Set: corefile.Duration(&o.readTimeout, 10*time.Millisecond, time.Minute)},
+		corefile.Option{Usage: "read_timeout DURATION", Set: corefile.Duration(&o.readTimeout, shortest, time.Minute)},
 		corefile.Option{Usage: "max_fails N", Set: corefile.Int(&o.maxFails, 0, maxCount)},
 		corefile.Option{Usage: "max_connect_attempts N", Set: corefile.Int(&o.maxAttempts, 0, maxCount)},
-		corefile.Option{Usage: "doh_method GET|POST", Set: func(d corefile.Directive) error {
-			method := ""
-			err := corefile.OneOf(&method, "GET", "POST")(d)
-			o.dohGet = method == "GET"
-			return err
-		}},
-		corefile.Option{Usage: "case_randomization auto|off", Set: func(d corefile.Directive) error {
-			mode := ""
-			err := corefile.OneOf(&mode, "auto", "off")(d)
-			o.plainCase = mode == "off"
-			return err
-		}},
+		corefile.Option{Usage: "doh_method GET|POST", Set: corefile.OneOf(&o.dohMethod, "GET", "POST")},
+		corefile.Option{Usage: "case_randomization auto|off", Set: corefile.OneOf(&o.letterCase, "auto", "off")},
 		corefile.Option{Usage: "health_check DURATION [no_rec] [domain NAME]", Set: o.parseCheck},
-		corefile.Option{Usage: "max_concurrent N", Set: func(d corefile.Directive) error {
-			n := 0
-			err := corefile.Int(&n, 0, 1<<30)(d)
-			f.maxConcurrent = int64(n)
-			return err
-		}},
+		corefile.Option{Usage: "max_concurrent N", Set: corefile.Int(&f.maxConcurrent, 0, 1<<30)},
 		corefile.Option{Usage: "next RCODES...", Set: parseCodes(&f.nextCodes)},
 		corefile.Option{Usage: "next_on_nodata", Set: corefile.Flag(&f.nextOnNodata)},
 		corefile.Option{Usage: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
-		corefile.Option{Usage: "failover RCODES...", Set: func(d corefile.Directive) error {
-			err := parseCodes(&o.failover)(d)
-			if err == nil && slices.Contains(o.failover, wire.NoError) {
-				err = d.Errorf("NOERROR cannot be used in failover")
-			}
-			return err
-		}},
-		corefile.Option{Usage: "source_address IP", Set: func(d corefile.Directive) (err error) {
-			if o.source, err = netip.ParseAddr(d.Args[0].Text); err != nil {
-				return d.Errorf("want an IP address, got %q", d.Args[0].Text)
-			}
-			o.source = o.source.Unmap()
-			return nil
-		}},
+		corefile.Option{Usage: "failover RCODES...", Set: o.parseFailover},
+		corefile.Option{Usage: "source_address IP", Set: o.parseSourceAddress},
 		corefile.Option{Usage: "resolver IP[:PORT]...", Set: o.parseResolvers},
 	)
 }
 
 // checkConflicts returns an error for options that contradict each other.
-func (o *options) checkConflicts(d corefile.Directive) error {
+func (o *upstreamOptions) checkConflicts(d corefile.Directive) error {
 	if o.preferTCP && (o.forceTCP || o.preferUDP) {
 		return d.Errorf("prefer_tcp, force_tcp and prefer_udp exclude each other")
 	}
@@ -193,7 +185,8 @@ func (o *options) checkConflicts(d corefile.Directive) error {
 	}
 	for _, to := range o.destinations {
 		if o.serverName != "" && to.serverName != "" {
-			return d.Errorf("tls_servername %s excludes the name %%%s in a TO: give one of them", o.serverName, to.serverName)
+			return d.Errorf("tls_servername %s excludes the name %%%s in a TO: give one of them",
+				o.serverName, to.serverName)
 		}
 	}
 	return nil
@@ -202,17 +195,18 @@ func (o *options) checkConflicts(d corefile.Directive) error {
 // parseTo parses the TO arguments and checks the files among them.
 func (f *Forward) parseTo(b *config.Block, d corefile.Directive, parseDestination parseDestinationFunc) error {
 	var errs []error
-	upstreams := 0
-	upstreams += len(f.options.destinations)
+	isFile := func(path string) bool {
+		info, err := os.Stat(b.Path(path))
+		return err == nil && !info.IsDir()
+	}
+	upstreams := len(f.options.destinations)
 	for _, a := range d.Args[1:] {
-		p, err := parseDestination(a.Text, func(path string) bool {
-			info, err := os.Stat(b.Path(path))
-			return err == nil && !info.IsDir()
-		})
+		p, err := parseDestination(a.Text, isFile)
 		if err != nil {
 			errs = append(errs, a.Errorf(d.Path, "%w", err))
 			continue
 		}
+
 		upstreams++
 		if p.file != "" {
 			p.file = b.Path(p.file)
@@ -228,6 +222,7 @@ func (f *Forward) parseTo(b *config.Block, d corefile.Directive, parseDestinatio
 		}
 		f.options.destinations = append(f.options.destinations, p)
 	}
+
 	if upstreams > maxUpstreams {
 		errs = append(errs, d.Errorf("want at most %d upstreams, got %d", maxUpstreams, upstreams))
 	}
@@ -245,24 +240,44 @@ func (f *Forward) parseFallback(b *config.Block, d corefile.Directive, parseDest
 	return err
 }
 
+// parseFailover reads failover RCODES....
+func (o *upstreamOptions) parseFailover(d corefile.Directive) error {
+	err := parseCodes(&o.failover)(d)
+	if err == nil && slices.Contains(o.failover, wire.NoError) {
+		err = d.Errorf("NOERROR cannot be used in failover")
+	}
+	return err
+}
+
+// parseSourceAddress reads source_address IP.
+func (o *upstreamOptions) parseSourceAddress(d corefile.Directive) error {
+	addr, err := netip.ParseAddr(d.Args[0].Text)
+	if err != nil {
+		return d.Errorf("want an IP address, got %q", d.Args[0].Text)
+	}
+	o.sourceAddress = addr.Unmap()
+	return nil
+}
+
 // parseCheck reads health_check DURATION [no_rec] [domain NAME].
-func (o *options) parseCheck(d corefile.Directive) error {
+func (o *upstreamOptions) parseCheck(d corefile.Directive) error {
 	args := d.Args
 	d.Args = args[:1]
-	if err := corefile.Duration(&o.checkEvery, 10*time.Millisecond, oneDay)(d); err != nil {
+	if err := corefile.Duration(&o.check.interval, 10*time.Millisecond, oneDay)(d); err != nil {
 		return err
 	}
+
 	for i := 1; i < len(args); i++ {
 		switch {
 		case args[i].Text == "no_rec":
-			o.checkNoRec = true
+			o.check.noRec = true
 		case args[i].Text == "domain" && i+1 < len(args):
 			i++
 			name, err := wire.ParseName(args[i].Text)
 			if err != nil {
 				return d.Errorf("%w", err)
 			}
-			o.checkDomain = name
+			o.check.domain = name
 		default:
 			return d.Errorf("want no_rec or domain NAME, got %q", args[i].Text)
 		}
@@ -277,7 +292,8 @@ func parseCodes(to *[]wire.RCode) func(corefile.Directive) error {
 		for _, a := range d.Args {
 			code, ok := parseCode(a.Text)
 			if !ok {
-				errs = append(errs, a.Errorf(d.Path, "want response codes such as SERVFAIL or NXDOMAIN, got %q", a.Text))
+				errs = append(errs, a.Errorf(d.Path,
+					"want response codes such as SERVFAIL or NXDOMAIN, got %q", a.Text))
 			}
 			if !slices.Contains(*to, code) {
 				*to = append(*to, code)
@@ -300,7 +316,7 @@ func parseCode(s string) (wire.RCode, bool) {
 	return 0, false
 }
 
-func (o *options) parseResolvers(d corefile.Directive) error {
+func (o *upstreamOptions) parseResolvers(d corefile.Directive) error {
 	var errs []error
 	for _, a := range d.Args {
 		host, port := a.Text, "53"
@@ -317,7 +333,7 @@ func (o *options) parseResolvers(d corefile.Directive) error {
 }
 
 // parseTLS reads tls [CERT KEY] [CA].
-func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
+func (o *upstreamOptions) parseTLS(b *config.Block, d corefile.Directive) error {
 	var texts [][]byte
 	hash := sha256.New()
 	for _, a := range d.Args {
@@ -329,6 +345,7 @@ func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
 		texts = append(texts, text)
 		_, _ = fmt.Fprintf(hash, "%s %d\n%s", file, len(text), text)
 	}
+
 	o.plainText = false
 	o.tls = tlsOptions{&tls.Config{MinVersion: tls.VersionTLS12}, fmt.Sprintf("%x", hash.Sum(nil))}
 	if n := len(texts); n%2 == 1 {

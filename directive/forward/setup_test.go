@@ -49,9 +49,9 @@ func TestSetup(t *testing.T) {
 		t.Errorf("got %+v, want the zones, limit and codes of the Corefile", f)
 	}
 	if !o.forceTCP || !o.preferUDP || o.expire != 20*time.Second || o.maxAge != time.Minute || o.maxIdleConns != 3 ||
-		o.readTimeout != time.Second || o.maxFails != 5 || o.maxAttempts != 7 || !o.dohGet || o.serverName != "name.example" ||
-		o.policy != sequential || o.checkEvery != 2*time.Second || !o.checkNoRec || o.checkDomain.String() != "example.org." ||
-		!o.failfast || !o.plainCase || len(o.failover) != 2 || o.source != netip.MustParseAddr("127.0.0.1") ||
+		o.readTimeout != time.Second || o.maxFails != 5 || o.maxAttempts != 7 || o.dohMethod != "GET" || o.serverName != "name.example" ||
+		o.policy != sequential || o.check != (healthCheck{2 * time.Second, "\x07example\x03org\x00", true}) ||
+		!o.failfast || o.letterCase != "off" || len(o.failover) != 2 || o.sourceAddress != netip.MustParseAddr("127.0.0.1") ||
 		len(o.resolvers) != 2 || o.resolvers[1].Port() != 5353 {
 		t.Errorf("got %+v, want the options of the Corefile", o)
 	}
@@ -73,7 +73,7 @@ func TestSetup(t *testing.T) {
 func TestSetupDefaults(t *testing.T) {
 	o := newForward().options
 	if o.expire != 10*time.Second || o.readTimeout != 2*time.Second || o.maxFails != 2 || o.maxAttempts != -1 ||
-		o.policy != random || o.checkEvery != 500*time.Millisecond || o.checkDomain != wire.Root || o.maxIdleConns != 0 || o.maxAge != 0 {
+		o.policy != random || o.check != (healthCheck{500 * time.Millisecond, wire.Root, false}) || o.maxIdleConns != 0 || o.maxAge != 0 {
 		t.Errorf("got %+v, want CoreDNS's defaults", o)
 	}
 }
@@ -207,7 +207,7 @@ func TestTLSServerName(t *testing.T) {
 	o := config.Find[*Forward](b)[0].options
 	s := &upstreamSet{options: o}
 	var names []string
-	for _, target := range s.targets([][]netip.Addr{1: {netip.MustParseAddr("192.0.2.9")}, 3: nil}) {
+	for _, target := range s.upstreamIDs([][]netip.Addr{1: {netip.MustParseAddr("192.0.2.9")}, 3: nil}) {
 		names = append(names, s.tlsConfig(target).ServerName)
 	}
 	if got := strings.Join(names, " "); got != "a.example b.example 192.0.2.4 " {

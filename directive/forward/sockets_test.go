@@ -49,7 +49,7 @@ func TestSocketReuse(t *testing.T) {
 // A table assigns an ID to each attempt, and finds the attempt by it until take removes
 // it.
 func TestTableIDs(t *testing.T) {
-	var table table
+	var table attemptTable
 	var all []*attempt
 	for range maxWaiting {
 		a := &attempt{}
@@ -154,7 +154,7 @@ func TestSlowUpstreamOvertaken(t *testing.T) {
 		}
 		over := new(exchange)
 		over.finished.Store(true)
-		slow.finish(&attempt{request: new(request), sender: over}, &reply{})
+		slow.finish(&attempt{request: new(request), requester: over}, &reply{})
 		if got := x.retryDelay(slow); got != suspected {
 			t.Errorf("%s, under suspicion: %s, want %s", policy, got, suspected)
 		}

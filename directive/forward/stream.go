@@ -33,7 +33,7 @@ const (
 // A stream is a TCP or TLS connection to one upstream. Many queries wait on it,
 // and replies arrive in any order (RFC 7766 §6.2.1.1).
 type stream struct {
-	table
+	attemptTable
 	upstream     *upstream
 	connected    atomic.Bool // conn is set
 	conn         net.Conn
@@ -72,17 +72,21 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 		}
 		return s.retired.Load()
 	})
+
 	leastLoad := 0
 	for _, other := range u.streams {
 		if load := other.load(); s == nil || load < leastLoad {
 			s, leastLoad = other, load
 		}
 	}
+
 	n := len(u.streams)
-	if s != nil && (n >= maxStreams || !fresh && (leastLoad < maxStreamLoad || n >= u.options().idleLimit(defaultStreams) && leastLoad < maxSocketLoad)) {
+	hasRoom := leastLoad < maxStreamLoad || leastLoad < maxSocketLoad && n >= u.options().idleLimit(defaultStreams)
+	if s != nil && (n >= maxStreams || !fresh && hasRoom) {
 		u.metrics.hit(u.proto())
 		return s, s.connected.Load()
 	}
+
 	u.metrics.miss(u.proto())
 	s = &stream{upstream: u, opened: now}
 	s.lastActivity.Store(int64(clock.At(now)))
@@ -112,7 +116,7 @@ func (s *stream) run() {
 		s.retired.Store(true)
 		s.upstream.noTCPUntil.Store(int64(clock.Now() + noTCPFor))
 		for _, a := range s.close() {
-			if a.mayUseUDP && !a.sender.isFinished() {
+			if a.mayUseUDP && !a.requester.isFinished() {
 				a.useStream, a.mayUseUDP = false, false
 				s.upstream.sendUDP(a)
 			} else {
@@ -121,10 +125,12 @@ func (s *stream) run() {
 		}
 		return
 	}
+
 	s.writeMu.Lock()
 	s.connected.Store(true)
 	s.write(s.restart()...)
 	s.writeMu.Unlock()
+
 	s.read()
 }
 
@@ -132,12 +138,13 @@ func (s *stream) dial() error {
 	o := s.upstream.options()
 	ctx, cancel := context.WithTimeout(s.upstream.set.ctx, max(o.readTimeout, minDialTimeout))
 	defer cancel()
+
 	conn, err := s.upstream.set.dial(ctx, "tcp", s.upstream.addr)
 	if err != nil {
 		return err
 	}
 	if s.upstream.scheme == schemeTLS {
-		secure := tls.Client(conn, s.upstream.set.tlsConfig(s.upstream.target))
+		secure := tls.Client(conn, s.upstream.set.tlsConfig(s.upstream.upstreamID))
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = conn.Close()
 			return &net.OpError{Op: "handshake", Net: "tcp", Addr: conn.RemoteAddr(), Err: err}
@@ -169,6 +176,7 @@ func (s *stream) write(attempts ...*attempt) {
 		packet := a.packet()
 		framed = append(binary.BigEndian.AppendUint16(framed, uint16(len(packet))), packet...)
 	}
+
 	s.lastActivity.Store(int64(clock.Now()))
 	_ = s.conn.SetWriteDeadline(time.Now().Add(s.upstream.options().readTimeout))
 	if _, err := s.conn.Write(framed); err != nil {
@@ -195,6 +203,7 @@ func (s *stream) disconnect() {
 func (s *stream) read() {
 	defer s.disconnect()
 	defer context.AfterFunc(s.upstream.set.ctx, s.disconnect)()
+
 	var p parser
 	buf, filled := make([]byte, 4096), 0
 	u := s.upstream
@@ -206,6 +215,7 @@ func (s *stream) read() {
 			s.lastActivity.Store(int64(clock.Now()))
 			buf, filled = s.handleMessages(buf, filled, &p)
 		}
+
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -230,10 +240,11 @@ func (s *stream) handleMessages(buf []byte, filled int, p *parser) ([]byte, int)
 		if end > filled {
 			break
 		}
-		s.upstream.receive(&s.table, buf[off+2:end], p, wire.MaxMessage)
+		s.upstream.receive(&s.attemptTable, buf[off+2:end], p, wire.MaxMessage)
 		s.lastMessage = clock.Now()
 		off = end
 	}
+
 	filled = copy(buf, buf[off:filled])
 	if need := 2; filled >= 2 {
 		need += int(binary.BigEndian.Uint16(buf))
@@ -253,11 +264,15 @@ func (s *stream) fail(err error) {
 	case errors.Is(err, net.ErrClosed) && s.upstream.set.ctx.Err() != nil:
 		err = errStopped
 	case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
-		err = &net.OpError{Op: "read", Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: errClosed}
+		err = &net.OpError{
+			Op: "read", Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: errClosed,
+		}
 	}
+
 	s.writeMu.Lock() // send may have added an attempt that is not written yet
 	waiting := s.close()
 	s.writeMu.Unlock()
+
 	for _, a := range waiting {
 		resend := (a.reused && a.resent == 0 || s.lastMessage > 0 && a.resent < maxResent) && err != errStopped
 		a.fresh = true
@@ -287,7 +302,8 @@ func (s *stream) closeIfDone(now time.Time) bool {
 	if s.load() > 0 {
 		return false
 	}
-	if int64(clock.At(now))-s.lastActivity.Load() > int64(s.upstream.options().expire) || s.upstream.exceedsMaxIdle(s) {
+	unused := clock.At(now) - time.Duration(s.lastActivity.Load())
+	if unused > s.upstream.options().expire || s.upstream.exceedsMaxIdle() {
 		s.retired.Store(true)
 	}
 	if !s.retired.Load() {
@@ -298,12 +314,13 @@ func (s *stream) closeIfDone(now time.Time) bool {
 }
 
 // exceedsMaxIdle reports whether the upstream has more idle connections than
-// max_idle_conns; s is one of them.
-func (u *upstream) exceedsMaxIdle(s *stream) bool {
+// max_idle_conns.
+func (u *upstream) exceedsMaxIdle() bool {
 	limit := u.options().maxIdleConns
 	if limit == 0 {
 		return false
 	}
+
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	idle := 0

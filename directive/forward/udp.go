@@ -33,7 +33,7 @@ const (
 // A socket is a UDP socket connected to one upstream. Many queries wait on it,
 // and one goroutine reads it.
 type socket struct {
-	table
+	attemptTable
 	upstream *upstream
 	conn     net.Conn
 	uses     int // remaining; guarded by upstream.mu
@@ -43,16 +43,18 @@ type socket struct {
 
 // sendUDP sends a in a datagram.
 func (u *upstream) sendUDP(a *attempt) {
-	a.randomCase = !a.plainCase && !a.probe && !u.options().plainCase && u.letterCase.randomizes()
+	a.randomCase = !a.plainCase && !a.probe && u.options().letterCase == "auto" && u.letterCase.randomizes()
 	if a.randomCase && a.request.randomCase == nil {
 		a.request.randomCase = inRandomCase(a.request.question)
 	}
+
 	for range 3 { // a socket may be closed at any time
 		s, err := u.socket(a.fresh)
 		if err != nil {
 			u.fail(a, err)
 			return
 		}
+
 		a.socket = s
 		if !s.add(a) {
 			continue
@@ -71,6 +73,7 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	lifetime := u.options().expire
 	if age := u.options().maxAge; age > 0 {
 		lifetime = min(lifetime, age)
@@ -82,6 +85,7 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 		}
 		return expired
 	})
+
 	if n := len(u.sockets); n > 0 && (!fresh || n >= maxSockets) {
 		s := u.sockets[rand.IntN(n)]
 		load := s.load()
@@ -91,11 +95,13 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 			return s, nil
 		}
 	}
+
 	u.metrics.miss(0)
 	conn, err := u.set.dial(u.set.ctx, "udp", u.addr)
 	if err != nil {
 		return nil, err
 	}
+
 	s := &socket{upstream: u, conn: conn, uses: minUses + rand.IntN(maxUses-minUses), opened: now}
 	if !u.set.spawn(s.read) {
 		_ = conn.Close()
@@ -107,7 +113,7 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 
 // idleLimit returns the number of sockets or connections to keep open: defaultLimit, or
 // max_idle_conns if that is less.
-func (o *options) idleLimit(defaultLimit int) int {
+func (o *upstreamOptions) idleLimit(defaultLimit int) int {
 	if o.maxIdleConns > 0 {
 		return min(o.maxIdleConns, defaultLimit)
 	}
@@ -121,11 +127,12 @@ func (s *socket) read() {
 	u, suspicious := s.upstream, 0
 	defer context.AfterFunc(u.set.ctx, func() { _ = s.conn.Close() })()
 	_ = s.conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
+
 	for {
 		n, err := s.conn.Read(buf)
 		switch {
 		case err == nil:
-			if u.receive(&s.table, buf[:n], &p, wire.AdvertisedUDPSize) {
+			if u.receive(&s.attemptTable, buf[:n], &p, wire.AdvertisedUDPSize) {
 				suspicious++
 			}
 			if suspicious > maxSpoofed {

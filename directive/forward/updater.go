@@ -40,23 +40,27 @@ type updater struct {
 	resolved []time.Time     // the time of the last lookup, by destination
 	warned   map[string]bool // sources whose failure is logged
 	started  time.Time
-	urgent   bool     // an upstream has failed since the last lookup
-	current  []target // of the set
+	urgent   bool         // an upstream has failed since the last lookup
+	current  []upstreamID // of the set
 }
 
 func newUpdater(s *upstreamSet) *updater {
 	n := len(s.options.destinations)
-	return &updater{set: s, addrs: make([][]netip.Addr, n), resolved: make([]time.Time, n), warned: map[string]bool{}, started: time.Now()}
+	return &updater{
+		set: s, addrs: make([][]netip.Addr, n), resolved: make([]time.Time, n),
+		warned: map[string]bool{}, started: time.Now(),
+	}
 }
 
 // run updates the set until its context ends.
 func (u *updater) run() {
 	ctx := u.set.ctx
-	var files []string
-	var lookups <-chan time.Time
 	interval := resolveRetryAtStart
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
+
+	var files []string
+	var lookups <-chan time.Time
 	for _, d := range u.set.options.destinations {
 		switch {
 		case d.file != "":
@@ -68,6 +72,7 @@ func (u *updater) run() {
 	if files == nil && lookups == nil {
 		return
 	}
+
 	changed := make(chan struct{}, 1)
 	if files != nil {
 		w := watch.New(files, watch.Options{Poll: pollInterval, Log: u.set.log})
@@ -76,6 +81,7 @@ func (u *updater) run() {
 			w.Run(ctx, changed)
 		})
 	}
+
 	u.update(ctx) // a file may have changed before the watch began
 	for {
 		select {
@@ -107,22 +113,15 @@ func (u *updater) update(ctx context.Context) {
 				err = errNoNameserver
 			}
 			u.setAddrs(i, d.file, addrs, err)
-		case d.host != "":
-			if since := time.Since(u.resolved[i]); since < u.retryInterval() || since < resolveInterval && len(u.addrs[i]) > 0 && !u.urgent {
-				continue
-			}
+		case d.host != "" && u.lookupDue(i):
 			u.resolved[i], looked = time.Now(), true
-			lookup, cancel := context.WithTimeout(ctx, resolveTimeout)
-			addrs, err := u.set.resolver.LookupNetIP(lookup, "ip", d.host)
-			cancel()
-			for i, a := range addrs {
-				addrs[i] = a.Unmap()
-			}
+			addrs, err := u.lookUp(ctx, d.host)
 			u.setAddrs(i, d.host, u.set.choose(addrs), err)
 		}
 	}
 	u.urgent = u.urgent && !looked
-	current := u.set.targets(u.addrs)
+
+	current := u.set.upstreamIDs(u.addrs)
 	if slices.Equal(current, u.current) {
 		return
 	}
@@ -130,7 +129,24 @@ func (u *updater) update(ctx context.Context) {
 		u.set.log.Info("forward: Upstreams changed", "upstreams", current)
 	}
 	u.current = current
-	u.set.setTargets(current)
+	u.set.setUpstreams(current)
+}
+
+// lookupDue reports whether the host name of destination i has to be looked up.
+func (u *updater) lookupDue(i int) bool {
+	since := time.Since(u.resolved[i])
+	return since >= u.retryInterval() && (since >= resolveInterval || len(u.addrs[i]) == 0 || u.urgent)
+}
+
+// lookUp returns the addresses of a host.
+func (u *updater) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	addrs, err := u.set.resolver.LookupNetIP(ctx, "ip", host)
+	for i, a := range addrs {
+		addrs[i] = a.Unmap()
+	}
+	return addrs, err
 }
 
 // retryInterval returns the time after which to repeat a failed lookup.
@@ -149,7 +165,9 @@ func (u *updater) setAddrs(i int, name string, addrs []netip.Addr, err error) {
 		delete(u.warned, name)
 		return
 	}
-	if u.set.ctx.Err() != nil || u.warned[name] || u.set.options.destinations[i].host != "" && time.Since(u.started) < startPhase {
+
+	starting := u.set.options.destinations[i].host != "" && time.Since(u.started) < startPhase
+	if u.set.ctx.Err() != nil || u.warned[name] || starting {
 		return
 	}
 	u.warned[name] = true
@@ -170,6 +188,7 @@ func (s *upstreamSet) choose(addrs []netip.Addr) []netip.Addr {
 	if len(addrs) <= room {
 		return addrs
 	}
+
 	slices.SortFunc(addrs, func(a, b netip.Addr) int {
 		return cmp.Compare(maphash.Comparable(s.seed, a), maphash.Comparable(s.seed, b))
 	})

@@ -175,12 +175,12 @@ func TestSetTargetsKeepsUpstreams(t *testing.T) {
 	r.query("a.example.", mdns.TypeA)
 	s := r.forward[0].set
 	first := s.current.Load().all[0]
-	other := target{scheme: schemeDNS, addr: netip.MustParseAddrPort("127.0.0.9:53")}
-	s.setTargets([]target{other, first.target})
+	other := upstreamID{scheme: schemeDNS, addr: netip.MustParseAddrPort("127.0.0.9:53")}
+	s.setUpstreams([]upstreamID{other, first.upstreamID})
 	if now := s.current.Load().all; len(now) != 2 || now[1] != first {
-		t.Error("setTargets with a known target: got a new upstream, want the same")
+		t.Error("setUpstreams with a known target: got a new upstream, want the same")
 	}
-	s.setTargets([]target{other})
+	s.setUpstreams([]upstreamID{other})
 	first.mu.Lock()
 	defer first.mu.Unlock()
 	if !first.retired || len(first.sockets) != 0 {
@@ -205,7 +205,7 @@ func TestHostnameAddressesChange(t *testing.T) {
 	again := func(text string) {
 		host.Store(text)
 		f := newUpdater(r.forward[0].set)
-		f.addrs[0], f.current = []netip.Addr{netip.MustParseAddr("127.0.0.2")}, []target{}
+		f.addrs[0], f.current = []netip.Addr{netip.MustParseAddr("127.0.0.2")}, []upstreamID{}
 		f.update(t.Context()) // run does this when a lookup is due.
 	}
 	again("127.0.0.3")

@@ -17,7 +17,7 @@ import (
 
 // An upstream is a server to which queries are sent.
 type upstream struct {
-	target
+	upstreamID
 	set     *upstreamSet
 	latency latencyHistogram
 	metrics *upstreamMetrics
@@ -56,24 +56,25 @@ const (
 	noTCPFor = 10 * time.Second
 )
 
-func newUpstream(s *upstreamSet, t target) *upstream {
-	u := &upstream{target: t, set: s, metrics: newUpstreamMetrics(s.registry, t)}
+func newUpstream(s *upstreamSet, id upstreamID) *upstream {
+	u := &upstream{upstreamID: id, set: s, metrics: newUpstreamMetrics(s.registry, id)}
 	gauge := func(name, help string, value func() float64) {
-		u.unregister = append(u.unregister, s.registry.TemporaryGauge(name, help, value, "to", t.String()))
+		u.unregister = append(u.unregister, s.registry.TemporaryGauge(name, help, value, "to", id.String()))
 	}
-	gauge("seamark_forward_upstream_up", "1 if the upstream is up, 0 if it has failed its health checks.", func() float64 {
-		if u.down() {
-			return 0
-		}
-		return 1
-	})
-	gauge("seamark_forward_waiting_queries", "Queries sent to the upstream that it has not answered yet.", func() float64 {
-		return float64(u.waiting.Load())
-	})
+
+	gauge("seamark_forward_upstream_up", "1 if the upstream is up, 0 if it has failed its health checks.",
+		func() float64 {
+			if u.down() {
+				return 0
+			}
+			return 1
+		})
+	gauge("seamark_forward_waiting_queries", "Queries sent to the upstream that it has not answered yet.",
+		func() float64 { return float64(u.waiting.Load()) })
 	return u
 }
 
-func (u *upstream) options() *options { return &u.set.options }
+func (u *upstream) options() *upstreamOptions { return &u.set.options }
 
 // down reports whether the upstream has failed its health checks.
 func (u *upstream) down() bool {
@@ -104,7 +105,7 @@ func (u *upstream) countOverdue() {
 	}
 }
 
-// send sends a without blocking. The outcome is reported to its sender.
+// send sends a without blocking. The outcome is reported to its requester.
 func (u *upstream) send(a *attempt) {
 	a.upstream = u
 	a.edns = !a.noEDNS && u.noEDNSUntil.Load() < int64(clock.Now())
@@ -112,6 +113,7 @@ func (u *upstream) send(a *attempt) {
 		u.waiting.Add(1)
 		u.metrics.requests.Add(1)
 	}
+
 	work := u.sendStream
 	switch {
 	case u.multiplexed() && !a.probe && u.waiting.Load() > maxMultiplexed:
@@ -127,6 +129,7 @@ func (u *upstream) send(a *attempt) {
 		u.sendUDP(a)
 		return
 	}
+
 	if !u.set.spawn(func() { work(a) }) {
 		u.fail(a, errStopped)
 	}
@@ -134,7 +137,7 @@ func (u *upstream) send(a *attempt) {
 
 // finish ends a with a reply.
 func (u *upstream) finish(a *attempt, r *reply) {
-	now, finished := time.Now(), a.sender.isFinished()
+	now, finished := time.Now(), a.requester.isFinished()
 	u.lastReply.Store(int64(clock.At(now)))
 	u.countSuccess()
 	if !finished && !a.probe {
@@ -145,16 +148,18 @@ func (u *upstream) finish(a *attempt, r *reply) {
 		u.latency.add(clock.At(now) - a.sent)
 		u.metrics.countReply(r.code, clock.At(now)-a.sent)
 	}
+
 	if a.noEDNS && !r.rejectsRequest() && len(a.request.options) == 0 {
 		u.noEDNSUntil.Store(int64(clock.At(now) + noEDNSFor)) // RFC 6891 §7
 	}
+
 	if finished {
 		u.metrics.discard(late)
 	}
 	if r.dropped > 0 && !a.probe {
 		u.metrics.discard(extraRecord)
 	}
-	a.sender.report(outcome{attempt: a, reply: r})
+	a.requester.report(outcome{attempt: a, reply: r})
 }
 
 // fail ends a with an error.
@@ -170,7 +175,7 @@ func (u *upstream) fail(a *attempt, err error) {
 		}
 		u.startChecks()
 	}
-	a.sender.report(outcome{attempt: a, err: err})
+	a.requester.report(outcome{attempt: a, err: err})
 }
 
 // discard counts a packet that is not used. If a is not nil, the packet is an invalid
@@ -181,17 +186,18 @@ func (u *upstream) discard(a *attempt, reason discardReason) {
 		return
 	}
 	a.sawInvalid = true
-	a.sender.report(outcome{attempt: a, invalid: true, wrongCase: reason == wrongCase})
+	a.requester.report(outcome{attempt: a, invalid: true, wrongCase: reason == wrongCase})
 }
 
 // receive processes a packet from a socket or connection to u. It reports whether the
 // packet may be spoofed: no attempt has had its ID, or not with its question or letter
 // case.
-func (u *upstream) receive(t *table, packet []byte, p *parser, limit int) (spoofed bool) {
+func (u *upstream) receive(t *attemptTable, packet []byte, p *parser, limit int) (spoofed bool) {
 	if len(packet) < wire.HeaderLen {
 		u.discard(nil, malformed)
 		return true
 	}
+
 	a, used := t.find(uint16(packet[0])<<8 | uint16(packet[1]))
 	switch {
 	case a == nil && used:
@@ -201,6 +207,7 @@ func (u *upstream) receive(t *table, packet []byte, p *parser, limit int) (spoof
 		u.discard(nil, unknownID)
 		return true
 	}
+
 	r, reason := u.parse(a, packet, p, limit)
 	switch {
 	case reason == wrongQuestion:
@@ -228,6 +235,7 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 		u.metrics.discard(oversize)
 		return &reply{flags: wire.FlagTC, truncated: true, edns: true}, valid
 	}
+
 	p.ownZones = a.request.ownZones
 	r, reason := p.parse(packet, a.request.question, a.request.do)
 	if reason == valid && r.truncated && a.useStream {
@@ -252,13 +260,13 @@ func (u *upstream) sweepInterval() time.Duration {
 }
 
 // dialer returns a dialer that uses source_address for upstreams of its family.
-func (o *options) dialer(network string, to netip.Addr) *net.Dialer {
+func (o *upstreamOptions) dialer(network string, to netip.Addr) *net.Dialer {
 	d := &net.Dialer{}
-	if o.source.IsValid() && o.source.Is4() == to.Is4() {
+	if o.sourceAddress.IsValid() && o.sourceAddress.Is4() == to.Is4() {
 		if strings.HasPrefix(network, "udp") {
-			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(o.source, 0))
+			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(o.sourceAddress, 0))
 		} else {
-			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.source, 0))
+			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.sourceAddress, 0))
 		}
 	}
 	return d
@@ -278,6 +286,7 @@ func (u *upstream) retire() {
 		u.quic.retire()
 	}
 	u.mu.Unlock()
+
 	for _, s := range sockets {
 		s.retired.Store(true)
 	}

@@ -28,7 +28,7 @@ const maxUpstreams = 15
 // and health. It outlives a reload that does not change its options. Its
 // goroutines are started by spawn and have ended when Stop returns.
 type upstreamSet struct {
-	options  options
+	options  upstreamOptions
 	log      *slog.Logger
 	registry *metrics.Registry
 	dialer   dialFunc // nil uses the operating system
@@ -64,7 +64,9 @@ type upstreamList struct {
 
 // newUpstreamSet returns a running set of the upstreams of o. It waits for the
 // first lookup of host names, at most resolveTimeout.
-func newUpstreamSet(ctx context.Context, o options, dialer dialFunc, log *slog.Logger, r *metrics.Registry) *upstreamSet {
+func newUpstreamSet(
+	ctx context.Context, o upstreamOptions, dialer dialFunc, log *slog.Logger, r *metrics.Registry,
+) *upstreamSet {
 	s := &upstreamSet{
 		options:   o,
 		log:       log,
@@ -77,12 +79,14 @@ func newUpstreamSet(ctx context.Context, o options, dialer dialFunc, log *slog.L
 		exchanges: map[uint64]*exchange{},
 		seed:      maphash.MakeSeed(),
 	}
+
 	s.resolver = &net.Resolver{PreferGo: true}
 	if len(o.resolvers) > 0 {
 		s.resolver = &net.Resolver{PreferGo: true, Dial: s.dialResolver}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.current.Store(&upstreamList{changed: make(chan struct{})})
+
 	u := newUpdater(s)
 	lookup, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -137,6 +141,7 @@ func (s *upstreamSet) Stop() {
 	s.stopped = true
 	s.mu.Unlock()
 	s.cancel()
+
 	s.exchangeMu.Lock()
 	var waiting []*exchange
 	for _, x := range s.exchanges {
@@ -145,6 +150,7 @@ func (s *upstreamSet) Stop() {
 		}
 	}
 	s.exchangeMu.Unlock()
+
 	for _, x := range waiting {
 		x.stop()
 	}
@@ -154,20 +160,21 @@ func (s *upstreamSet) Stop() {
 	}
 }
 
-// setTargets replaces the upstreams. An upstream with the same target keeps its state.
-func (s *upstreamSet) setTargets(targets []target) {
+// setUpstreams replaces the upstreams. An upstream with the same ID keeps its state.
+func (s *upstreamSet) setUpstreams(ids []upstreamID) {
 	old := s.current.Load()
 	next := &upstreamList{changed: make(chan struct{})}
-	for _, t := range targets {
-		i := slices.IndexFunc(old.all, func(u *upstream) bool { return u.target == t })
+	for _, id := range ids {
+		i := slices.IndexFunc(old.all, func(u *upstream) bool { return u.upstreamID == id })
 		if i >= 0 {
 			next.all = append(next.all, old.all[i])
 		} else {
-			next.all = append(next.all, newUpstream(s, t))
+			next.all = append(next.all, newUpstream(s, id))
 		}
 	}
 	s.current.Store(next)
 	close(old.changed)
+
 	for _, u := range old.all {
 		if !slices.Contains(next.all, u) {
 			u.retire()
@@ -183,6 +190,7 @@ func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
 	if len(all) == 0 {
 		return nil, errNoUpstream
 	}
+
 	usable := make([]*upstream, 0, len(all))
 	for _, u := range all {
 		if !excluded.has(u.String()) {
@@ -193,6 +201,7 @@ func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
 		return nil, errLooped
 	}
 	s.applyPolicy(usable)
+
 	healthy := make([]*upstream, 0, len(usable))
 	var suspect, spare []*upstream
 	now := time.Now()
@@ -207,6 +216,7 @@ func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
 			healthy = append(healthy, u)
 		}
 	}
+
 	healthy = append(slices.Insert(healthy, min(triedBefore, len(healthy)), spare...), suspect...)
 	if len(healthy) > 0 {
 		return healthy, nil
@@ -233,41 +243,42 @@ func (s *upstreamSet) applyPolicy(us []*upstream) {
 }
 
 // tlsConfig returns the configuration of connections to one upstream.
-func (s *upstreamSet) tlsConfig(t target) *tls.Config {
+func (s *upstreamSet) tlsConfig(id upstreamID) *tls.Config {
 	c := s.options.tls.Clone()
 	c.ClientSessionCache = s.sessions
 	switch {
 	case s.options.serverName != "":
 		c.ServerName = s.options.serverName
-	case t.scheme == schemeHTTPS: // package http uses the URL's host
-	case t.serverName != "":
-		c.ServerName = t.serverName
+	case id.scheme == schemeHTTPS: // package http uses the URL's host
+	case id.serverName != "":
+		c.ServerName = id.serverName
 	default:
-		c.ServerName = t.addr.Addr().WithZone("").String()
+		c.ServerName = id.addr.Addr().WithZone("").String()
 	}
 	return c
 }
 
-// targets returns the targets of all destinations, without duplicates. resolved are the
+// upstreamIDs returns the upstreams of all destinations, without duplicates. resolved are the
 // addresses of the destinations that are files or host names.
-func (s *upstreamSet) targets(resolved [][]netip.Addr) (targets []target) {
+func (s *upstreamSet) upstreamIDs(resolved [][]netip.Addr) (unique []upstreamID) {
+	var ids []upstreamID
 	for i, d := range s.options.destinations {
 		switch {
 		case d.url != "":
-			targets = append(targets, target{scheme: d.scheme, url: d.url, fallback: d.fallback})
+			ids = append(ids, upstreamID{scheme: d.scheme, url: d.url, fallback: d.fallback})
 		case d.addr.IsValid():
-			targets = append(targets, d.targetAt(d.addr.Addr()))
+			ids = append(ids, d.upstreamAt(d.addr.Addr()))
 		default:
 			for _, addr := range resolved[i] {
-				targets = append(targets, d.targetAt(addr))
+				ids = append(ids, d.upstreamAt(addr))
 			}
 		}
 	}
-	var unique []target
-	for _, t := range targets {
-		same := func(o target) bool { o.fallback = t.fallback; return o == t }
+
+	for _, id := range ids {
+		same := func(o upstreamID) bool { o.fallback = id.fallback; return o == id }
 		if !slices.ContainsFunc(unique, same) && len(unique) < maxUpstreams {
-			unique = append(unique, t)
+			unique = append(unique, id)
 		}
 	}
 	return unique
