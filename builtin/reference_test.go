@@ -27,7 +27,8 @@ func TestReferencePages(t *testing.T) {
 		if !strings.HasPrefix(text, head) {
 			t.Errorf("%s.md: got the start\n%.200s\nwant\n%s", d.Name, text, head)
 		}
-		if _, after, _ := strings.Cut(text, "\n```\n"); !regexp.MustCompile("^" + d.Name + `\b`).MatchString(after) {
+		syntax := text[max(0, strings.Index(text, "\n## Syntax\n")):]
+		if _, after, _ := strings.Cut(syntax, "\n```\n"); !regexp.MustCompile("^" + d.Name + `\b`).MatchString(after) {
 			t.Errorf("%s.md: the first block of code does not begin with the directive", d.Name)
 		}
 		if !comparesWithCoreDNS(text) {
@@ -48,7 +49,7 @@ func TestReferencePages(t *testing.T) {
 
 // comparesWithCoreDNS reports whether a page has a paragraph on the differences from CoreDNS.
 func comparesWithCoreDNS(text string) bool {
-	return regexp.MustCompile(`\nSame as CoreDNS|Differs from CoreDNS|Differs: |Ours: `).MatchString(text)
+	return regexp.MustCompile(`\n## Differences from CoreDNS\n|\nSame as CoreDNS|Differs from CoreDNS|Differs: |Ours: `).MatchString(text)
 }
 
 // The index of the pages has the directives in their order, with their purposes.

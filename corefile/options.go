@@ -82,13 +82,21 @@ func (d Directive) Options(opts ...Option) error {
 	return errors.Join(errs...)
 }
 
+// An UnknownOption is the cause of the error of an option that a directive does not have.
+type UnknownOption struct {
+	Known []Option // those that it has
+}
+
+func (*UnknownOption) Error() string { return "unknown option" }
+
 func (d Directive) unknown(o Directive, opts []Option) error {
 	o.Path = d.Path
+	cause := &UnknownOption{opts}
 	if len(opts) == 0 && o.Shown() {
-		return o.Errorf("takes no options, got %q", o.Text)
+		return o.at(fmt.Sprintf("takes no options, got %q", o.Text), cause)
 	}
 	if len(opts) == 0 {
-		return o.Errorf("takes no options")
+		return o.at("takes no options", cause)
 	}
 	var known []string
 	for _, opt := range opts {
@@ -96,7 +104,7 @@ func (d Directive) unknown(o Directive, opts []Option) error {
 			known = append(known, opt.Name())
 		}
 	}
-	return o.Errorf("unknown %s%s", o.Describe("option"), DidYouMean(o.Text, known))
+	return o.at(fmt.Sprintf("unknown %s%s", o.Describe("option"), DidYouMean(o.Text, known)), cause)
 }
 
 // Arity returns an error unless d has from least to most arguments; most < 0 is any

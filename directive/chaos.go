@@ -46,7 +46,7 @@ func SetupChaos(b *config.Block, uses []corefile.Directive) error {
 // AnyClass reports that chaos answers queries of classes other than IN.
 func (*Chaos) AnyClass() bool { return true }
 
-// ServeDNS answers for the names listed in the type's comment.
+// ServeDNS answers for the names on the reference page.
 func (c *Chaos) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Class != wire.ClassCH || q.Type != wire.TypeTXT {
 		return dns.Next

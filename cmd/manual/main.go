@@ -121,7 +121,40 @@ func directivePage(text []byte, version string, day time.Time) (name string, pag
 	var markdown strings.Builder
 	fmt.Fprintf(&markdown, "%% \"%s\" \"7\" \"%s\" \"Seamark %s\" \"Directives of a Corefile\"\n", strings.ToUpper(name), day.Format("Jan 2006"), version)
 	fmt.Fprintf(&markdown, "# NAME\n\n%s - %s\n\n# DESCRIPTION\n\n", name, m[2])
-	markdown.Write(link.ReplaceAll(text[len(m[0]):], []byte("$1")))
+	body := link.ReplaceAll(text[len(m[0]):], []byte("$1"))
+	markdown.Write(table.ReplaceAllFunc(body, definitions))
 	markdown.WriteString("\n# SEE ALSO\n\n**seamark(1)**, **seamark-serve(1)**, **seamark-check(1)**\n")
 	return name, md2man.Render([]byte(markdown.String())), nil
+}
+
+// table is a table in Markdown, whose cells have no vertical bar.
+var table = regexp.MustCompile(`(?m)^\|.*\n\|[-|]+\n(\|.*\n)+`)
+
+// definitions returns a table as a list of definitions, since a terminal is too narrow for the
+// columns: the first cell is the term, the last its meaning, and those between follow it.
+func definitions(text []byte) []byte {
+	rows := strings.Split(strings.TrimSpace(string(text)), "\n")
+	head := cells(rows[0])
+	var list strings.Builder
+
+	for _, row := range rows[2:] {
+		row := cells(row)
+		last := len(row) - 1
+		fmt.Fprintf(&list, "%s\n: %s", row[0], row[last])
+		for i := 1; i < last; i++ {
+			if row[i] != "" {
+				fmt.Fprintf(&list, " (%s: %s)", head[i], row[i])
+			}
+		}
+		list.WriteString("\n\n")
+	}
+	return []byte(list.String())
+}
+
+func cells(row string) []string {
+	cells := strings.Split(strings.Trim(row, "|"), "|")
+	for i, cell := range cells {
+		cells[i] = strings.TrimSpace(cell)
+	}
+	return cells
 }
