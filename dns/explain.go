@@ -40,6 +40,21 @@ type Cause struct {
 	Nearest string `json:"nearest,omitempty"`
 }
 
+// FallthroughCauses returns a cause for each of the texts, of which there is at least one, and
+// another one if v is Next. nearest is the name that the client may have meant, or "".
+func FallthroughCauses(v Verdict, texts []string, nearest wire.Name) (causes []Cause) {
+	if v == Next {
+		texts = append(texts, "fallthrough passes the name on")
+	}
+	for _, text := range texts {
+		causes = append(causes, Cause{Text: text})
+	}
+	if nearest != "" {
+		causes[0].Nearest = nearest.String()
+	}
+	return causes
+}
+
 // An Object identifies an object of the Kubernetes API.
 type Object struct {
 	Kind      string `json:"kind"`

@@ -80,6 +80,32 @@ func (q *Query) ResumeSubQuery(ctx context.Context) *Query {
 	return q.sub
 }
 
+// ResolveSubQuery sends a sub-query and blocks until its answer is complete. It is for Resolve.
+func (q *Query) ResolveSubQuery(ctx context.Context, name []byte, t wire.Type) *Query {
+	if sub, ok := q.SubQuery(name, t); ok {
+		return sub
+	}
+	return q.ResumeSubQuery(ctx)
+}
+
+// FollowTarget sends a sub-query for target, to which the CNAME record at the end of q's answer
+// section leads, and adds its answer by FollowCNAME. If it returns Wait, the handler must return
+// Wait too, and call ResumeTarget in Resolve.
+func (q *Query) FollowTarget(target []byte) Verdict {
+	sub, ok := q.SubQuery(target, q.Type)
+	if !ok {
+		return Wait
+	}
+	q.FollowCNAME(sub)
+	return Done
+}
+
+// ResumeTarget blocks until the sub-query of FollowTarget is answered, and adds its answer.
+func (q *Query) ResumeTarget(ctx context.Context) error {
+	q.FollowCNAME(q.ResumeSubQuery(ctx))
+	return nil
+}
+
 func (q *Query) finishSub() {
 	if q.dropped {
 		q.Fail(wire.ServFail)

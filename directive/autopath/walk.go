@@ -103,11 +103,7 @@ func (w *walk) otherType() wire.Type {
 }
 
 func (w *walk) query(t wire.Type) *dns.Query {
-	sub, ok := w.q.SubQuery(w.name, t)
-	if !ok {
-		sub = w.q.ResumeSubQuery(w.ctx)
-	}
-	return sub
+	return w.q.ResolveSubQuery(w.ctx, w.name, t)
 }
 
 // lookup queries both address types of w.name: a client that queries both must

@@ -97,11 +97,7 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	if !h.needsTranslation(q) {
 		return nil
 	}
-	sub, ok := q.SubQuery(q.QuestionName(), wire.TypeA)
-	if !ok {
-		sub = q.ResumeSubQuery(ctx)
-	}
-	return h.translate(q, sub)
+	return h.translate(q, q.ResolveSubQuery(ctx, q.QuestionName(), wire.TypeA))
 }
 
 // needsTranslation reports whether the answer to an AAAA query must be

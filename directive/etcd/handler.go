@@ -15,12 +15,12 @@ import (
 // page is docs/reference/directives/etcd.md.
 type Handler struct {
 	zones    wire.ZoneMap[struct{}]
-	ttl      uint32     // of messages without a TTL
-	negative uint32     // of negative answers
-	leaseMin uint32     // lower bound of TTLs from leases
-	leaseMax uint32     // upper bound of TTLs from leases
-	priority uint16     // of messages without a priority
-	skydns   bool       // behave as SkyDNS where CoreDNS differs
+	ttl      uint32 // of messages without a TTL
+	negative uint32 // of negative answers
+	leaseMin uint32 // lower bound of TTLs from leases
+	leaseMax uint32 // upper bound of TTLs from leases
+	priority uint16 // of messages without a priority
+	skydns   bool   // behave as SkyDNS where CoreDNS differs
 
 	noApexFallback bool
 	hostmaster     wire.Name // "" is hostmaster in each zone

@@ -7,23 +7,14 @@ import (
 )
 
 // ExplainDNS implements [dns.Explainer].
-func (f *File) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
+func (f *File) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	s := f.find(q)
 	if s == nil {
 		return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
 	}
 	texts, near := s.zone().Explain(q.Name(), q.Type, corefile.Nearest)
 	texts[len(texts)-1] += ", from " + s.source.path
-	if v == dns.Next {
-		texts = append(texts, "fallthrough passes the name on")
-	}
-	for _, text := range texts {
-		causes = append(causes, dns.Cause{Text: text})
-	}
-	if near != "" {
-		causes[0].Nearest = near.String()
-	}
-	return causes
+	return dns.FallthroughCauses(v, texts, near)
 }
 
 // ExplainDNS implements [dns.Explainer].

@@ -56,19 +56,11 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 	if found.Target == nil {
 		return dns.Done
 	}
-	sub, ok := q.SubQuery(found.Target, q.Type)
-	if !ok {
-		return dns.Wait
-	}
-	q.FollowCNAME(sub)
-	return dns.Done
+	return q.FollowTarget(found.Target)
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.
-func (f *File) Resolve(ctx context.Context, q *dns.Query) error {
-	q.FollowCNAME(q.ResumeSubQuery(ctx))
-	return nil
-}
+func (f *File) Resolve(ctx context.Context, q *dns.Query) error { return q.ResumeTarget(ctx) }
 
 // find returns the longest zone that contains the query name, or nil. DS records
 // at a zone's own name belong to its parent (RFC 4035 §3.1.4.1), if f has that.

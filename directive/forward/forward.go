@@ -214,10 +214,7 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 // followOwn adds this server's own answer for target, to which the last CNAME record of
 // the answer leads.
 func (f *Forward) followOwn(ctx context.Context, q *dns.Query, target []byte) {
-	sub, ok := q.SubQuery(target, q.Type)
-	if !ok {
-		sub = q.ResumeSubQuery(ctx)
-	}
+	sub := q.ResolveSubQuery(ctx, target, q.Type)
 
 	ra := q.RA
 	served := q.FollowCNAME(sub)

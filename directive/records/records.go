@@ -28,19 +28,11 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Done
 	}
 	n.sets[0].put(q, wire.Answers, []byte(wire.OwnerIsQuestion))
-	sub, ok := q.SubQuery(n.target, q.Type)
-	if !ok {
-		return dns.Wait
-	}
-	q.FollowCNAME(sub)
-	return dns.Done
+	return q.FollowTarget(n.target)
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.
-func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
-	q.FollowCNAME(q.ResumeSubQuery(ctx))
-	return nil
-}
+func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error { return q.ResumeTarget(ctx) }
 
 // NameExists reports whether a name below the query name has records. The query
 // name then exists too (RFC 8020).

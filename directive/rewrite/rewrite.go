@@ -268,10 +268,7 @@ func (t *transaction) chase(ctx context.Context, q *dns.Query) error {
 	if err != nil || only {
 		return err
 	}
-	sub, ok := q.SubQuery([]byte(target), t.typ)
-	if !ok {
-		sub = q.ResumeSubQuery(ctx)
-	}
+	sub := q.ResolveSubQuery(ctx, []byte(target), t.typ)
 	if !q.FollowCNAME(sub) { // the client resolves the target itself
 		q.RCode, q.Err = wire.NoError, nil
 		return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // ExplainDNS implements [dns.Explainer].
-func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
+func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	at, c := s.find(q, s.set())
 	if at == nil {
 		return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
@@ -21,22 +21,15 @@ func (s *Secondary) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause)
 	case at.isCatalog && c == at.copy:
 		return []dns.Cause{{Text: "the zone is a catalog, whose records are only transferred"}}
 	}
+
 	texts, near := z.Explain(q.Name(), q.Type, corefile.Nearest)
 	c.mu.Lock()
 	checked, until := c.checked, c.until
 	c.mu.Unlock()
-	now := time.Now()
 	if !checked.IsZero() {
-		texts = append(texts, fmt.Sprintf("a primary has confirmed it %v ago; it expires in %v", now.Sub(checked).Truncate(time.Second), until.Sub(now).Truncate(time.Second)))
+		texts = append(texts, fmt.Sprintf("a primary has confirmed it %v ago; it expires in %v",
+			time.Since(checked).Truncate(time.Second), time.Until(until).Truncate(time.Second)))
 	}
-	if v == dns.Next {
-		texts = append(texts, "fallthrough passes the name on")
-	}
-	for _, text := range texts {
-		causes = append(causes, dns.Cause{Text: text})
-	}
-	if near != "" {
-		causes[0].Nearest = near.String()
-	}
-	return causes
+
+	return dns.FallthroughCauses(v, texts, near)
 }

@@ -111,12 +111,7 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 	if found.Target == nil {
 		return dns.Done
 	}
-	sub, ok := q.SubQuery(found.Target, q.Type)
-	if !ok {
-		return dns.Wait
-	}
-	q.FollowCNAME(sub)
-	return dns.Done
+	return q.FollowTarget(found.Target)
 }
 
 var errNoData = errors.New("no primary has sent the zone, or it has expired")
@@ -149,10 +144,7 @@ func (s *servedZone) isPrimary(addr netip.Addr) bool {
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.
-func (s *Secondary) Resolve(ctx context.Context, q *dns.Query) error {
-	q.FollowCNAME(q.ResumeSubQuery(ctx))
-	return nil
-}
+func (s *Secondary) Resolve(ctx context.Context, q *dns.Query) error { return q.ResumeTarget(ctx) }
 
 // set returns the current zones.
 func (s *Secondary) set() *zoneSet {
