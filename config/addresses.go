@@ -37,6 +37,7 @@ func (b *Block) Addresses() []netip.Addr {
 			bound = append(bound, a.IP.Unmap().WithZone(""))
 		}
 	}
+
 	candidates := bound
 	if len(candidates) == 0 {
 		networks, _ := Networks() // after an error there is no glue, and nothing else is lost
@@ -44,6 +45,7 @@ func (b *Block) Addresses() []netip.Addr {
 			candidates = append(candidates, n.Addr().Unmap())
 		}
 	}
+
 	for _, ip := range candidates {
 		if !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
 			usable = append(usable, ip)
@@ -86,12 +88,14 @@ func InterfaceAddresses(name string) (ips []netip.Addr, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, a := range addrs {
 		prefix, bad := netip.ParsePrefix(a.String())
 		if bad != nil {
 			err = errors.Join(err, bad)
 			continue
 		}
+
 		ip := prefix.Addr().Unmap()
 		if ip.Is6() && ip.IsLinkLocalUnicast() {
 			ip = ip.WithZone(name)

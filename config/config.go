@@ -262,6 +262,7 @@ func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 		s.kept[key] = t
 		return t, nil
 	}
+
 	t, err := create()
 	if err != nil {
 		return t, err
@@ -279,6 +280,7 @@ func (s *Start) Await(r Stopper, ready <-chan struct{}, timeout time.Duration, l
 	if !s.Reload {
 		return nil
 	}
+
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
@@ -288,6 +290,7 @@ func (s *Start) Await(r Stopper, ready <-chan struct{}, timeout time.Duration, l
 	case <-s.Context.Done():
 		err = s.Context.Err()
 	}
+
 	if err != nil {
 		r.Stop()
 	}

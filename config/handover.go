@@ -54,9 +54,9 @@ type Socket interface {
 	Socket() (address string, f *os.File, err error)
 }
 
-// Listen listens on a TCP address, or on the Unix socket unix:PATH, with the socket of the process that this one
-// replaces if it has one. taken reports whether that is so: then the other process
-// accepts connections, too, until this one answers queries.
+// Listen listens on a TCP address, or on the Unix socket unix:PATH, with the socket of the
+// process that this one replaces if it has one. taken reports whether that is so: then the
+// other process accepts connections, too, until this one answers queries.
 func (s *Start) Listen(address string) (l net.Listener, taken bool, err error) {
 	if f := s.Taken[address]; f != nil {
 		l, err = net.FileListener(f)

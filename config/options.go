@@ -13,7 +13,8 @@ import (
 func Once(uses []corefile.Directive) error {
 	var errs []error
 	for _, d := range uses[min(1, len(uses)):] {
-		errs = append(errs, d.Errorf("already given at %s:%d, and can be given once in a server block", uses[0].File, uses[0].Line))
+		errs = append(errs, d.Errorf("already given at %s:%d, and can be given once in a server block",
+			uses[0].File, uses[0].Line))
 	}
 	return errors.Join(errs...)
 }

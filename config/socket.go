@@ -31,6 +31,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err == nil && listens(path) {
 		return nil, fmt.Errorf("another process listens at %s", path)
 	}
+
 	// Under its final name the socket has its final mode from the beginning.
 	unnamed := path + newSocket
 	if err := os.Remove(unnamed); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -40,6 +41,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	l.SetUnlinkOnClose(false)
 	if err = os.Chmod(unnamed, 0o600); err == nil {
 		err = os.Rename(unnamed, path)

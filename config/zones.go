@@ -39,7 +39,8 @@ func (b *Block) ZonesOr(d corefile.Directive) ([]wire.Name, error) {
 
 func parseZone(s string) ([]wire.Name, error) {
 	// Names may contain a slash too: 0/26.2.0.192.in-addr.arpa (RFC 2317).
-	if address, bits, ok := strings.Cut(s, "/"); ok && (number(bits) || strings.Trim(address, "0123456789.") == "") && !strings.Contains(bits, ".") {
+	address, bits, ok := strings.Cut(s, "/")
+	if ok && !strings.Contains(bits, ".") && (number(bits) || strings.Trim(address, "0123456789.") == "") {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a CIDR: want one like 10.96.0.0/12 or fd00::/8", s)
@@ -84,8 +85,22 @@ type StreamLimits struct {
 	Workers     int // of QUIC
 }
 
-// ports has the default port of each scheme; zero means the default passed to ParseKey.
-var ports = map[Scheme]uint16{DNS: 0, TLS: 853, HTTPS: 443, GRPC: 443, QUIC: 853, HTTPS3: 443}
+// standards has the default port of each scheme, where zero means the default passed to
+// ParseKey, and CoreDNS's limits of its connections.
+var standards = map[Scheme]struct {
+	port   uint16
+	limits StreamLimits
+}{
+	DNS:    {},
+	TLS:    {port: 853},
+	HTTPS:  {443, StreamLimits{Connections: 200, Streams: 250}},
+	GRPC:   {443, StreamLimits{Connections: 200, Streams: 256}},
+	QUIC:   {853, StreamLimits{Streams: 256, Workers: 1024}},
+	HTTPS3: {443, StreamLimits{Streams: 256}},
+}
+
+// StandardLimits returns the limits of connections for which no directive sets others.
+func (s Scheme) StandardLimits() StreamLimits { return standards[s].limits }
 
 // A Key is one zone and port of a server block.
 type Key struct {
@@ -110,14 +125,14 @@ func parseKey(key corefile.Token, port uint16) ([]Key, error) {
 	text, scheme := key.Text, DNS
 	if word, rest, ok := strings.Cut(text, "://"); ok {
 		text, scheme = rest, Scheme(word)
-		standard, known := ports[scheme]
-		switch {
-		case known:
-			port = cmp.Or(standard, port)
-		default:
-			return nil, key.Errorf("", "%s: unknown scheme %q, want dns://, tls://, https://, https3://, quic:// or grpc://", key.Text, scheme)
+		standard, known := standards[scheme]
+		if !known {
+			return nil, key.Errorf("", "%s: unknown scheme %q, want dns://, tls://, https://, https3://, "+
+				"quic:// or grpc://", key.Text, scheme)
 		}
+		port = cmp.Or(standard.port, port)
 	}
+
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && !strings.Contains(text[i:], "/") {
 		n, err := strconv.ParseUint(text[i+1:], 10, 16)
 		if err != nil {
@@ -128,6 +143,7 @@ func parseKey(key corefile.Token, port uint16) ([]Key, error) {
 			text = "."
 		}
 	}
+
 	zones, err := parseZone(text)
 	if err != nil {
 		return nil, key.Errorf("", "%w", err)

@@ -54,14 +54,12 @@ func (r *Run) rejected(err error) {
 
 // setHandover sets the path of the directive handover.
 func (p *Plan) setHandover() (errs []error) {
-	for _, b := range p.blocks {
-		for _, s := range config.Find[successorSocket](b) {
-			path, remain, from := s.Handover()
-			if p.handover != "" && p.handover != path {
-				errs = append(errs, from.Errorf("another server block has handover %s: give it once", p.handover))
-			}
-			p.handover, p.remain = path, p.remain || remain
+	for _, s := range Find[successorSocket](p) {
+		path, remain, from := s.Handover()
+		if p.handover != "" && p.handover != path {
+			errs = append(errs, from.Errorf("another server block has handover %s: give it once", p.handover))
 		}
+		p.handover, p.remain = path, p.remain || remain
 	}
 	return errs
 }
@@ -74,11 +72,13 @@ func (r *Run) takeOver(ctx context.Context, plan *Plan) (unlock func(), err erro
 	if path == "" {
 		return func() {}, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	if unlock, err = handover.Lock(ctx, path); err != nil {
 		return nil, fmt.Errorf("hand-over: %w", err)
 	}
+
 	in := plan.opts.Inherited
 	if in == nil {
 		in = new(transport.Inherited)
@@ -105,6 +105,7 @@ func (r *Run) finishTakeover(plan *Plan) {
 		r.Log.Error("Writing the pidfile failed, it has the process ID of the old process", "error", err)
 	}
 	t.finish(plan)
+
 	if path := plan.handover; t.successors != nil {
 		r.reopenSuccessors(path, t.successors)
 	} else if err := r.listenForSuccessors(path); err != nil { // the old process ended early
@@ -141,6 +142,7 @@ func (r *Run) moveSuccessors(ctx context.Context, plan *Plan) {
 	if r.successors = nil; path == "" {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
 	defer cancel()
 	unlock, err := handover.Lock(ctx, path)
@@ -158,6 +160,7 @@ func (r *Run) moveSuccessors(ctx context.Context, plan *Plan) {
 func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 	defer c.Close()
 	defer context.AfterFunc(ctx, c.Close)()
+
 	err := c.Accept()
 	var socket *os.File
 	if err == nil {
@@ -167,6 +170,7 @@ func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 		r.rejected(err)
 		return false
 	}
+
 	r.Log.Info("Handing over to another process", "pid", c.PID)
 	path := r.successors.path
 	r.successors.Close() // the next process takes over from the new one
@@ -183,6 +187,7 @@ func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 		}
 		return false
 	}
+
 	_ = socket.Close()
 	r.Log.Info("Handed over to another process, shutting down", "pid", c.PID, "connections", passed)
 	return true
@@ -206,6 +211,8 @@ func (p *Plan) handOver(c *handover.Conn, socket *os.File) (passed int, err erro
 	if err := c.Send(handover.Message{Kind: handover.End}, messageTimeout); err != nil {
 		return 0, err
 	}
+
+	// Both processes answer now: connections are passed last.
 	serving, err := c.Receive(startTimeout, handover.Serving)
 	if err != nil {
 		return 0, err
@@ -225,6 +232,7 @@ func (p *Plan) sendSockets(c *handover.Conn) error {
 		defer m.File.Close()
 		return c.Send(m, messageTimeout)
 	}
+
 	var errs []error
 	for _, l := range p.sockets() {
 		files, err := l.Files()
@@ -233,6 +241,7 @@ func (p *Plan) sendSockets(c *handover.Conn) error {
 			errs = append(errs, send(handover.Message{Kind: handover.DNS, File: f}))
 		}
 	}
+
 	pages, err := p.start.Sockets()
 	errs = append(errs, err)
 	for address, f := range pages {
@@ -252,6 +261,7 @@ func (p *Plan) sendState(c *handover.Conn, saving *sync.WaitGroup, name string, 
 		_ = w.Close()
 		return err
 	}
+
 	saving.Go(func() {
 		defer w.Close()
 		_ = w.SetWriteDeadline(time.Now().Add(startTimeout))
@@ -267,16 +277,26 @@ func (p *Plan) sendState(c *handover.Conn, saving *sync.WaitGroup, name string, 
 func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passed int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), passTimeout)
 	defer cancel()
+
 	// Exclusive sockets come last: no process reads them until all connections are passed.
-	listeners := slices.DeleteFunc(p.sockets(), func(l socketListener) bool { return isExclusive(l) })
-	listeners = append(listeners, slices.DeleteFunc(p.sockets(), func(l socketListener) bool { return !isExclusive(l) })...)
-	for _, l := range listeners {
+	var listeners, exclusive []socketListener
+	for _, l := range p.sockets() {
+		if isExclusive(l) {
+			exclusive = append(exclusive, l)
+		} else {
+			listeners = append(listeners, l)
+		}
+	}
+	for _, l := range append(listeners, exclusive...) {
 		if slices.Contains(unused, l.Addr()) {
 			continue
 		}
 		err := l.HandOver(ctx, func(conn transport.Conn) error {
 			passed++
-			return c.Send(handover.Message{Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread, Queries: conn.Queries, Client: conn.Client, Pending: conn.HeaderPending}, messageTimeout)
+			return c.Send(handover.Message{
+				Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread,
+				Queries: conn.Queries, Client: conn.Client, Pending: conn.HeaderPending,
+			}, messageTimeout)
 		})
 		if err != nil {
 			return passed, err

@@ -26,6 +26,7 @@ func (p *Plan) httpOverlaps() (errs []error) {
 	for _, s := range p.sites {
 		listeners = append(listeners, listener{s.name(), s.from, s.addr})
 	}
+
 	for _, b := range p.blocks {
 		for _, h := range config.Find[httpListener](b) {
 			name, from := h.HTTPAddress()
@@ -33,11 +34,11 @@ func (p *Plan) httpOverlaps() (errs []error) {
 			if !ok || addr.Port() == 0 {
 				continue // unknown until it listens
 			}
+
 			for _, l := range listeners {
-				a, b := addr.Addr(), l.addr.Addr()
-				if l.name != name && l.addr.Port() == addr.Port() && (a == b || covers(a, b) || covers(b, a)) {
-					errs = append(errs, from.Errorf("%s and %s (%s:%d) cannot both be listened on: give one of them another port",
-						name, l.name, l.from.File, l.from.Line))
+				if l.name != name && l.addr.Port() == addr.Port() && overlap(addr.Addr(), l.addr.Addr()) {
+					errs = append(errs, from.Errorf("%s and %s (%s:%d) cannot both be listened on: "+
+						"give one of them another port", name, l.name, l.from.File, l.from.Line))
 					break
 				}
 			}
@@ -58,6 +59,7 @@ func parseHTTPAddress(text string) (addr netip.AddrPort, ok bool) {
 	if err != nil {
 		return addr, false
 	}
+
 	ip := everywhere
 	switch host {
 	case "":

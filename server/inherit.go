@@ -43,7 +43,8 @@ func (p *Plan) refuseUnused(ctx context.Context) {
 		s := &site{scheme: config.DNS, addr: address}
 		l, err := p.listen(ctx, s)
 		if err != nil {
-			p.opts.Log.Warn("Inherited socket is not used: no server block listens there", "address", address, "error", err)
+			p.opts.Log.Warn("Inherited socket is not used: no server block listens there",
+				"address", address, "error", err)
 			continue
 		}
 		p.opts.Log.Warn("Queries to an inherited socket are refused: no server block listens there", "address", address)
@@ -61,14 +62,17 @@ func (p *Plan) WaitUntilReady(ctx context.Context) error {
 		if len(unready) == 0 || ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		answered := p.taken.oldAnswers()
 		switch waited := time.Since(start); {
 		case answered && waited > takeoverWait:
-			return fmt.Errorf("not ready after %s: %s; the old process continues to serve", takeoverWait, strings.Join(unready, ", "))
+			return fmt.Errorf("not ready after %s: %s; the old process continues to serve",
+				takeoverWait, strings.Join(unready, ", "))
 		case !answered && waited > readyWait:
 			p.opts.Log.Warn("Answering before all directives are ready", "duration", readyWait)
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Millisecond):

@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/transport"
+	"github.com/seamark/seamark/wire"
 )
 
 // Options are the inputs of a plan besides the Corefile.
@@ -114,6 +115,7 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 	errs = append(errs, p.overlaps()...)
 	errs = append(errs, p.httpOverlaps()...)
 	errs = append(errs, p.setHandover()...)
+
 	if len(errs) == 0 {
 		for _, b := range p.blocks {
 			errs = append(errs, b.Planned()...)
@@ -137,9 +139,6 @@ func (p *Plan) Warnings() error {
 
 // block plans one server block and returns every error.
 func (p *Plan) block(s corefile.Server) (errs []error) {
-	b := &config.Block{
-		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Dial: p.opts.Dial, NoFileEvents: p.opts.NoFileEvents, Chain: new(dns.Chain),
-	}
 	var keys []config.Key
 	for _, k := range s.Keys {
 		more, err := config.ParseKey(k, p.opts.Port)
@@ -148,6 +147,31 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 		}
 		keys = append(keys, more...)
 	}
+
+	b := &config.Block{
+		Source:       s,
+		Log:          p.opts.Log,
+		Metrics:      p.opts.Metrics,
+		Dial:         p.opts.Dial,
+		NoFileEvents: p.opts.NoFileEvents,
+		Chain:        new(dns.Chain),
+	}
+	b.Zones, b.Schemes, b.Ports = parts(keys)
+	errs = append(errs, p.setUp(b)...)
+	if len(p.opts.Listen) > 0 {
+		b.Offer(&p.opts)
+	}
+	p.blocks = append(p.blocks, b)
+
+	for _, k := range keys {
+		errs = append(errs, p.route(k, b)...)
+	}
+	return errs
+}
+
+// parts returns the zones, schemes and ports of a block's keys, each once. They may be many:
+// a CIDR is up to 128 zones.
+func parts(keys []config.Key) (zones []wire.Name, schemes []config.Scheme, ports []string) {
 	seen := map[any]bool{}
 	isNew := func(v any) bool {
 		is := !seen[v]
@@ -156,45 +180,48 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 	}
 	for _, k := range keys {
 		if isNew(k.Zone) {
-			b.Zones = append(b.Zones, k.Zone)
+			zones = append(zones, k.Zone)
 		}
 		if isNew(k.Scheme) {
-			b.Schemes = append(b.Schemes, k.Scheme)
+			schemes = append(schemes, k.Scheme)
 		}
 		if isNew(k.Port) {
-			b.Ports = append(b.Ports, fmt.Sprint(k.Port))
+			ports = append(ports, fmt.Sprint(k.Port))
 		}
 	}
-	answers := false
+	return zones, schemes, ports
+}
+
+// setUp calls the Setup of the block's directives, in the order of Options.Directives.
+func (p *Plan) setUp(b *config.Block) (errs []error) {
+	answers, s := false, b.Source
 	uses := map[string][]corefile.Directive{}
 	for _, d := range s.Directives {
 		uses[d.Text] = append(uses[d.Text], d)
 	}
 	for _, d := range p.opts.Directives {
-		if found := uses[d.Name]; found != nil {
-			for i := range found {
-				found[i].Usage = d.Usage
-			}
-			answers = answers || d.Answers
-			b.SetDirective(d.Name)
-			if err := d.Setup(b, found); err != nil {
-				errs = append(errs, err)
-			}
-			delete(uses, d.Name)
+		found := uses[d.Name]
+		if found == nil {
+			continue
+		}
+		delete(uses, d.Name)
+		for i := range found {
+			found[i].Usage = d.Usage
+		}
+
+		answers = answers || d.Answers
+		b.SetDirective(d.Name)
+		if err := d.Setup(b, found); err != nil {
+			errs = append(errs, err)
 		}
 	}
+
 	if !answers && len(s.Keys) > 0 {
-		b.Warn(s.Keys[0].Errorf("", "nothing answers here: every query is refused or fails; add a directive such as forward"))
+		b.Warn(s.Keys[0].Errorf("", "nothing answers here: every query is refused or fails; "+
+			"add a directive such as forward"))
 	}
 	for _, left := range uses {
 		errs = append(errs, p.unknown(left)...)
-	}
-	if len(p.opts.Listen) > 0 {
-		b.Offer(&p.opts)
-	}
-	p.blocks = append(p.blocks, b)
-	for _, k := range keys {
-		errs = append(errs, p.route(k, b)...)
 	}
 	return errs
 }
@@ -212,7 +239,8 @@ func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
 		case d.Text == "proxy":
 			errs = append(errs, d.Errorf("removed in CoreDNS 1.5, use forward"))
 		default:
-			errs = append(errs, d.Token.Errorf("", "unknown %s%s", d.Describe("directive"), corefile.DidYouMean(d.Text, words)))
+			errs = append(errs, d.Token.Errorf("", "unknown %s%s", d.Describe("directive"),
+				corefile.DidYouMean(d.Text, words)))
 		}
 	}
 	return errs
@@ -228,21 +256,25 @@ func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 			p.siteAt[siteKey{at.scheme, at.addr}] = s
 			p.sites = append(p.sites, s)
 		}
+
 		r := route{k, b}
 		zone, view := r.keys()
 		j, used := s.first[zone]
 		if i, ok := s.first[view]; ok && (!used || i < j) {
 			j, used = i, true
 		}
+
 		switch {
 		case !used:
 		case s.routes[j].block.Chain.Match == nil && b.Chain.Match != nil:
 			at := s.routes[j].key.From
-			b.Warn(k.From.Errorf("", "view %s of zone %s is never used: the block at %s:%d comes first and has no view", b.Chain.View, k.Zone, at.File, at.Line))
+			b.Warn(k.From.Errorf("", "view %s of zone %s is never used: the block at %s:%d comes first and has no view",
+				b.Chain.View, k.Zone, at.File, at.Line))
 		default:
 			errs = append(errs, s.conflict(s.routes[j], k, b))
 			continue
 		}
+
 		if _, ok := s.first[view]; !ok {
 			s.first[view] = len(s.routes)
 		}
@@ -259,7 +291,8 @@ func (s *site) conflict(first route, k config.Key, b *config.Block) error {
 		what = fmt.Sprintf("view %s of zone %s", b.Chain.View, k.Zone)
 	}
 	at := first.key.From
-	return k.From.Errorf("", "%s: %s is already served on %s by %s at %s:%d", k.From.Text, what, s.name(), at.Text, at.File, at.Line)
+	return k.From.Errorf("", "%s: %s is already served on %s by %s at %s:%d",
+		k.From.Text, what, s.name(), at.Text, at.File, at.Line)
 }
 
 // Find returns the values of the plan's directives that have type T: see config.Find.

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"time"
-
-	"github.com/seamark/seamark/config"
 )
 
 const (
@@ -20,11 +18,10 @@ const (
 // at most: a client that learns late that the server stops loses no query.
 func (p *Plan) waitUntilQuiet(ctx context.Context) {
 	wait := time.Duration(0)
-	for _, b := range p.blocks {
-		for _, l := range config.Find[lameduck](b) {
-			wait = max(wait, l.Lameduck())
-		}
+	for _, l := range Find[lameduck](p) {
+		wait = max(wait, l.Lameduck())
 	}
+
 	end := time.Now().Add(min(wait, maxQuietWait))
 	for ctx.Err() == nil && time.Since(p.lastQuery()) < quietTime {
 		if time.Now().After(end) {

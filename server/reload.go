@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 )
@@ -57,10 +56,12 @@ func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) 
 			return r.reload(ctx, old, c, level)
 		}
 	}
+
 	for range maxReads {
 		if c.Sum == r.seen {
 			return old
 		}
+
 		// The writer may not have finished, and a truncated Corefile can be
 		// valid. A further change may not be signalled, so read again here.
 		time.Sleep(settleTime)
@@ -68,6 +69,7 @@ func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) 
 		if c = r.Read(); c.Sum != before {
 			continue
 		}
+
 		if c.Sum == old.sum {
 			r.seen = c.Sum
 			r.Log.Log(ctx, level, "Corefile matches the running configuration again")
@@ -82,28 +84,25 @@ func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) 
 // other addresses than when they were planned.
 func (p *Plan) changedAddresses() string {
 	var changed []string
-	for _, b := range p.blocks {
-		for _, i := range config.Find[interfaceAddresses](b) {
-			for _, a := range i.Changed() {
-				changed = append(changed, a.IP.String())
-			}
+	for _, i := range Find[interfaceAddresses](p) {
+		for _, a := range i.Changed() {
+			changed = append(changed, a.IP.String())
 		}
 	}
 	return strings.Join(changed, " ")
 }
 
 func (r *Run) failures() *metrics.Counter {
-	return r.Metrics.Counter("coredns_reload_failed_total", "Reloads that failed and left the old configuration in place.")
+	return r.Metrics.Counter("coredns_reload_failed_total",
+		"Reloads that failed and left the old configuration in place.")
 }
 
 // reload returns the shortest interval between two checks of the Corefile of any
 // block, and its jitter. It is 0 if no block has the directive reload.
 func (p *Plan) reload() (interval, jitter time.Duration) {
-	for _, b := range p.blocks {
-		for _, r := range config.Find[corefileChecks](b) {
-			if i, j := r.CorefileChecks(); interval == 0 || i < interval {
-				interval, jitter = i, j
-			}
+	for _, r := range Find[corefileChecks](p) {
+		if i, j := r.CorefileChecks(); interval == 0 || i < interval {
+			interval, jitter = i, j
 		}
 	}
 	return interval, jitter

@@ -76,7 +76,8 @@ func (r *Run) refused(plan *Plan) error {
 	}
 	var errs []error
 	for _, d := range Find[nodeOnly](plan) {
-		errs = append(errs, d.NodeOnly().Errorf("only seamark node captures queries of pods: remove the line, or start the server by seamark node"))
+		errs = append(errs, d.NodeOnly().Errorf("only seamark node captures queries of pods: remove the line, "+
+			"or start the server by seamark node"))
 	}
 	return errors.Join(errs...)
 }
@@ -123,45 +124,53 @@ func (r *Run) Serve(ctx context.Context) error {
 		return err
 	}
 	defer r.beats()()
+
 	for {
 		select {
 		case <-signals.reload:
 			plan = r.reload(ctx, plan, r.Read(), slog.LevelInfo)
-			continue
 		case <-plan.nextCheck():
 			plan = r.reloadIfChanged(ctx, plan, slog.LevelInfo)
-			continue
 		case <-r.Changed:
 			plan = r.reloadIfChanged(ctx, plan, slog.LevelDebug) // its sender logs the change
-			continue
 		case c := <-r.successors.requests():
-			if !r.handOver(ctx, plan, c) {
-				continue
+			if r.handOver(ctx, plan, c) {
+				return r.leave(ctx, plan)
 			}
-			call(r.Stopping)
-			plan.stop(context.WithoutCancel(ctx))
-			if plan.remain {
-				r.Log.Info("Handed over, waiting for a signal to end")
-				<-ctx.Done()
-			}
-			return r.pidFile().remove()
 		case <-ctx.Done():
+			return r.shutDown(ctx, plan, signals.quit)
 		}
-		r.Log.Info("Shutting down")
-		call(r.Stopping)
-		r.successors.remove()
-		patience, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		go func() {
-			select {
-			case <-signals.quit:
-				cancel()
-			case <-patience.Done():
-			}
-		}()
-		plan.Stop(patience)
-		return r.pidFile().remove()
 	}
+}
+
+// leave stops the server after another process has replaced it.
+func (r *Run) leave(ctx context.Context, plan *Plan) error {
+	call(r.Stopping)
+	plan.stop(context.WithoutCancel(ctx))
+	if plan.remain {
+		r.Log.Info("Handed over, waiting for a signal to end")
+		<-ctx.Done()
+	}
+	return r.pidFile().remove()
+}
+
+// shutDown stops the server. It stops to wait for clients when quit is closed.
+func (r *Run) shutDown(ctx context.Context, plan *Plan, quit <-chan struct{}) error {
+	r.Log.Info("Shutting down")
+	call(r.Stopping)
+	r.successors.remove()
+
+	patience, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	go func() {
+		select {
+		case <-quit:
+			cancel()
+		case <-patience.Done():
+		}
+	}()
+	plan.Stop(patience)
+	return r.pidFile().remove()
 }
 
 // start starts the first plan and prints its addresses. It writes the pidfile
@@ -176,6 +185,7 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		return nil, err
 	}
 	defer unlock()
+
 	file := r.pidFile()
 	signals.pidfile.Store(&file)
 	if plan.taken == nil { // else the old process may continue
@@ -191,12 +201,14 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		r.successors.remove()
 		return nil, errors.Join(err, file.remove())
 	}
+
 	r.keepSockets(plan)
 	if plan.taken != nil {
 		r.finishTakeover(plan)
 	} else if plan.opts.Inherited != nil {
 		plan.opts.Inherited.CloseOwn()
 	}
+
 	if r.Out != nil {
 		plan.printAddresses(r.Out)
 		fmt.Fprintln(r.Out, r.Greeting)

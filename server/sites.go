@@ -49,17 +49,24 @@ func (s *site) name() string {
 	return string(s.scheme) + "://" + s.addr.String()
 }
 
+// findAt returns the values of type T that the directives of the address's blocks offer, in
+// the order of the blocks: see config.Find.
+func findAt[T any](s *site) (found []T) {
+	for _, r := range s.routes {
+		found = append(found, config.Find[T](r.block)...)
+	}
+	return found
+}
+
 // limits returns the TCP limits of the address: each from the first block that
 // sets it.
 func (s *site) limits() (l transport.Limits) {
-	for _, r := range s.routes {
-		for _, t := range config.Find[timeouts](r.block) {
-			read, write, idle := t.ConnectionTimeouts()
-			l.IdleTimeout = cmp.Or(l.IdleTimeout, idle)
-			l.MessageTimeout = cmp.Or(l.MessageTimeout, read)
-			l.WriteTimeout = cmp.Or(l.WriteTimeout, write)
-			l.MaxQueries = cmp.Or(l.MaxQueries, t.MaxTCPQueries())
-		}
+	for _, t := range findAt[timeouts](s) {
+		read, write, idle := t.ConnectionTimeouts()
+		l.IdleTimeout = cmp.Or(l.IdleTimeout, idle)
+		l.MessageTimeout = cmp.Or(l.MessageTimeout, read)
+		l.WriteTimeout = cmp.Or(l.WriteTimeout, write)
+		l.MaxQueries = cmp.Or(l.MaxQueries, t.MaxTCPQueries())
 	}
 	return l
 }
@@ -67,31 +74,24 @@ func (s *site) limits() (l transport.Limits) {
 // streamLimits returns the limits of the address's connections: the limits of the first
 // block that sets some, or the defaults.
 func (s *site) streamLimits() streams.Limits {
-	for _, r := range s.routes {
-		for _, l := range config.Find[streamLimits](r.block) {
-			if scheme, limits := l.StreamLimits(); scheme == s.scheme {
-				return streams.Limits(limits)
-			}
+	for _, l := range findAt[streamLimits](s) {
+		if scheme, limits := l.StreamLimits(); scheme == s.scheme {
+			return streams.Limits(limits)
 		}
 	}
-	return standardLimits[s.scheme]
-}
-
-// standardLimits are CoreDNS's.
-var standardLimits = map[config.Scheme]streams.Limits{
-	config.HTTPS:  {Connections: 200, Streams: 250},
-	config.GRPC:   {Connections: 200, Streams: 256},
-	config.QUIC:   {Streams: 256, Workers: 1024},
-	config.HTTPS3: {Streams: 256},
+	return streams.Limits(s.scheme.StandardLimits())
 }
 
 // proxies returns the options for the address's proxies: the options of the first block
 // that has some, or nil.
 func (s *site) proxies() *transport.ProxyOptions {
-	for _, r := range s.routes {
-		for _, p := range config.Find[proxyHeaders](r.block) {
-			h := p.ProxyHeaders()
-			return &transport.ProxyOptions{Trusted: h.Trusted, Others: transport.ProxyPolicy(h.Others), SessionTime: h.SessionTime, Sessions: h.Sessions}
+	for _, p := range findAt[proxyHeaders](s) {
+		h := p.ProxyHeaders()
+		return &transport.ProxyOptions{
+			Trusted:     h.Trusted,
+			Others:      transport.ProxyPolicy(h.Others),
+			SessionTime: h.SessionTime,
+			Sessions:    h.Sessions,
 		}
 	}
 	return nil
@@ -100,10 +100,8 @@ func (s *site) proxies() *transport.ProxyOptions {
 // sockets returns the number of UDP sockets of the address, or 0 if no block sets
 // it.
 func (s *site) sockets() (n int) {
-	for _, r := range s.routes {
-		for _, m := range config.Find[sockets](r.block) {
-			n = cmp.Or(n, m.Sockets())
-		}
+	for _, m := range findAt[sockets](s) {
+		n = cmp.Or(n, m.Sockets())
 	}
 	return n
 }
@@ -111,22 +109,18 @@ func (s *site) sockets() (n int) {
 // unserved returns a chain that observes queries in no block's zone, under
 // CoreDNS's name for that zone. It returns nil if no directive observes them.
 func (s *site) unserved() *dns.Chain {
-	for _, r := range s.routes {
-		for _, u := range config.Find[unserved](r.block) {
-			c := &dns.Chain{Server: s.name(), Zone: "dropped"}
-			c.Observe(u.Unserved(c))
-			return c
-		}
+	for _, u := range findAt[unserved](s) {
+		c := &dns.Chain{Server: s.name(), Zone: "dropped"}
+		c.Observe(u.Unserved(c))
+		return c
 	}
 	return nil
 }
 
 // tls returns the source of the address's TLS configuration, or nil if it has none.
 func (s *site) tls() func() *tls.Config {
-	for _, r := range s.routes {
-		for _, t := range config.Find[serverTLS](r.block) {
-			return t.ServerTLS
-		}
+	for _, t := range findAt[serverTLS](s) {
+		return t.ServerTLS
 	}
 	return nil
 }
@@ -138,11 +132,13 @@ func (p *Plan) tlsErrors() (errs []error) {
 		for _, r := range s.routes {
 			for _, t := range config.Find[serverTLS](r.block) {
 				if s.scheme != config.DNS && found != nil && found.TLSFiles() != t.TLSFiles() {
-					errs = append(errs, r.key.From.Errorf("", "server blocks that listen on %s have different certificates: use the same tls directive, or other addresses", s.name()))
+					errs = append(errs, r.key.From.Errorf("", "server blocks that listen on %s have different "+
+						"certificates: use the same tls directive, or other addresses", s.name()))
 				}
 				found = t
 			}
 		}
+
 		if found == nil && s.scheme.NeedsTLS() {
 			errs = append(errs, s.from.Errorf("", "%s:// needs a certificate: add the directive tls", s.scheme))
 		}
@@ -161,6 +157,9 @@ func (p *Plan) overlaps() (errs []error) {
 		if port == 0 {
 			continue
 		}
+
+		// Without a wildcard among them, only equal addresses overlap: many zones may share
+		// a port at many addresses.
 		before := onPort[port]
 		if !s.addr.Addr().IsUnspecified() {
 			before = slices.Concat(wildcards[port], single[s.addr])
@@ -169,18 +168,22 @@ func (p *Plan) overlaps() (errs []error) {
 			wildcards[port] = append(wildcards[port], s)
 		}
 		onPort[port] = append(onPort[port], s)
+
 		for _, other := range before {
-			a, b := s.addr.Addr(), other.addr.Addr()
-			if !(s.scheme.UDP() && other.scheme.UDP() || s.scheme.TCP() && other.scheme.TCP()) || a != b && !covers(a, b) && !covers(b, a) {
-				continue
+			sameProtocol := s.scheme.UDP() && other.scheme.UDP() || s.scheme.TCP() && other.scheme.TCP()
+			if sameProtocol && overlap(s.addr.Addr(), other.addr.Addr()) {
+				errs = append(errs, s.from.Errorf("", "%s and %s (%s:%d) cannot both be listened on: "+
+					"give each of these blocks a bind with single addresses",
+					s.name(), other.name(), other.from.File, other.from.Line))
 			}
-			errs = append(errs, s.from.Errorf("", "%s and %s (%s:%d) cannot both be listened on: give each of these blocks a bind with single addresses",
-				s.name(), other.name(), other.from.File, other.from.Line))
 		}
 	}
 	return errs
 }
 
+// overlap reports whether sockets with one port on a and b receive the same packets.
+func overlap(a, b netip.Addr) bool { return a == b || covers(a, b) || covers(b, a) }
+
 func covers(wildcard, a netip.Addr) bool {
-	return wildcard == everywhere || wildcard == netip.IPv4Unspecified() && a.Is4() || wildcard == netip.IPv4Unspecified() && a == everywhere
+	return wildcard == everywhere || wildcard == netip.IPv4Unspecified() && (a.Is4() || a == everywhere)
 }

@@ -25,6 +25,7 @@ func (r *Run) keepSockets(p *Plan) {
 	if r.Supervisor == nil {
 		return
 	}
+
 	var all []*os.File
 	defer func() {
 		for _, f := range all {
@@ -48,6 +49,7 @@ func (r *Run) beats() (end func()) {
 	if r.Supervisor == nil {
 		return func() {}
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	var task sync.WaitGroup
 	task.Go(func() {
@@ -58,6 +60,7 @@ func (r *Run) beats() (end func()) {
 				l.Port().WaitReaders() // a reader that does not return holds its lock
 			}
 			r.Supervisor.Beat()
+
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():

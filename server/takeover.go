@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -46,21 +45,21 @@ func receiveTakeover(path string, in *transport.Inherited, log *slog.Logger) (*t
 	log.Info("Taking over from another process", "pid", conn.PID)
 	t := &takeover{log: log, conn: conn, http: map[string]*os.File{}, states: map[string]*os.File{}}
 	for {
-		m, err := conn.Receive(messageTimeout, handover.DNS, handover.HTTP, handover.State, handover.Successors, handover.End)
+		m, err := conn.Receive(messageTimeout,
+			handover.DNS, handover.HTTP, handover.State, handover.Successors, handover.End)
 		if errors.Is(err, io.EOF) {
 			t.oldEnded()
 			m.Kind, err = handover.End, nil
+		}
+		if err == nil && m.Kind == handover.DNS {
+			err = in.Add(false, m.File)
 		}
 		if err != nil {
 			conn.Close()
 			return nil, err
 		}
+
 		switch m.Kind {
-		case handover.DNS:
-			if err := in.Add(false, m.File); err != nil {
-				conn.Close()
-				return nil, err
-			}
 		case handover.HTTP:
 			t.http[m.Name] = m.File
 		case handover.State:
@@ -104,12 +103,14 @@ func (t *takeover) loadStates(p *Plan) {
 		if loader, _ = s.(config.Loader); f == nil || loader == nil {
 			continue
 		}
+
 		start := time.Now()
 		_ = f.SetReadDeadline(start.Add(stateTimeout))
 		if err := loader.LoadState(f); err != nil {
 			t.log.Warn("Data of the old process are incomplete", "name", name, "error", err)
 		} else {
-			t.log.Info("Loaded data of the old process", "name", name, "duration", time.Since(start).Round(time.Millisecond))
+			t.log.Info("Loaded data of the old process",
+				"name", name, "duration", time.Since(start).Round(time.Millisecond))
 		}
 	}
 	t.closeFiles(t.states)
@@ -137,12 +138,14 @@ func (t *takeover) finish(p *Plan) {
 			l.Serve()
 		}
 	}()
+
 	p.opts.Inherited.CloseOwn()
 	t.closeFiles(t.http)
 	t.closeFiles(t.states)
 	if t.conn == nil {
 		return
 	}
+
 	defer t.conn.Close()
 	pid := t.conn.PID
 	passed, lost, err := t.receiveConnections(p)
@@ -153,10 +156,11 @@ func (t *takeover) finish(p *Plan) {
 }
 
 func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {
-	m := handover.Message{Kind: handover.Serving, Unused: slices.DeleteFunc(t.addresses, func(a netip.AddrPort) bool { return p.listener(a) != nil })}
-	if err := t.conn.Send(m, messageTimeout); err != nil {
+	unused := slices.DeleteFunc(t.addresses, func(a netip.AddrPort) bool { return p.listener(a) != nil })
+	if err := t.conn.Send(handover.Message{Kind: handover.Serving, Unused: unused}, messageTimeout); err != nil {
 		return 0, 0, err
 	}
+
 	for {
 		m, err := t.conn.Receive(passTimeout+messageTimeout, handover.Connection, handover.End)
 		if err != nil {
@@ -165,47 +169,14 @@ func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {
 		if m.Kind == handover.End {
 			return passed, lost, t.conn.Send(handover.Message{Kind: handover.Taken}, messageTimeout)
 		}
-		l := p.listener(m.Address)
-		if l == nil || m.File == nil || l.Adopt(transport.Conn{File: m.File, Unread: m.Unread, Queries: m.Queries, Client: m.Client, HeaderPending: m.Pending}) != nil {
+
+		conn := transport.Conn{
+			File: m.File, Unread: m.Unread, Queries: m.Queries, Client: m.Client, HeaderPending: m.Pending,
+		}
+		if l := p.listener(m.Address); l == nil || m.File == nil || l.Adopt(conn) != nil {
 			lost++
-			continue
-		}
-		passed++
-	}
-}
-
-// isExclusive reports whether only one process may read the listener's socket.
-func isExclusive(l Listener) bool {
-	e, ok := l.(interface{ Exclusive() bool })
-	return ok && e.Exclusive()
-}
-
-// A socketListener is a Listener with sockets of the operating system.
-type socketListener interface {
-	Listener
-	Files() ([]*os.File, error)
-	HandOver(ctx context.Context, send func(transport.Conn) error) error
-	Resume()
-	Adopt(transport.Conn) error
-	LastQuery() time.Time
-}
-
-// listener returns the listener of an address, or nil.
-func (p *Plan) listener(a netip.AddrPort) socketListener {
-	for _, l := range p.sockets() {
-		if l.Addr() == a {
-			return l
+		} else {
+			passed++
 		}
 	}
-	return nil
-}
-
-// sockets returns the listeners with sockets of the operating system.
-func (p *Plan) sockets() (listeners []socketListener) {
-	for _, l := range p.listeners {
-		if l, ok := l.(socketListener); ok {
-			listeners = append(listeners, l)
-		}
-	}
-	return listeners
 }

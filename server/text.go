@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
 )
 
 // Describe writes the handlers of each address and zone, in the order in which a
@@ -22,29 +23,36 @@ func (p *Plan) Describe(w io.Writer) error {
 				view = " view " + r.block.Chain.View
 			}
 			fmt.Fprintf(out, "%s zone %s%s (%s:%d)\n", s.name(), r.key.Zone, view, r.key.From.File, r.key.From.Line)
+
 			steps := r.block.Chain.Steps()
 			if len(steps) == 0 {
 				fmt.Fprintln(out, "  nothing answers here")
 			}
 			for _, step := range steps {
-				notes := []string{"answers at once"}
-				switch {
-				case !step.Inline:
-					notes[0] = "makes every query wait"
-				case step.MayWait:
-					notes[0] = "may make a query wait"
-				}
-				if step.Finishing {
-					notes = append(notes, "edits answers from below")
-				}
-				fmt.Fprintf(out, "  %s\t%s\n", step.Name, strings.Join(notes, ", "))
+				fmt.Fprintf(out, "  %s\t%s\n", step.Name, describe(step))
 			}
+
 			if names := r.block.Observers(); len(names) > 0 {
 				fmt.Fprintf(out, "  seen by %s\n", strings.Join(names, ", "))
 			}
 		}
 	}
 	return out.Flush()
+}
+
+// describe describes what a handler does with a query.
+func describe(step dns.Step) string {
+	text := "answers at once"
+	switch {
+	case !step.Inline:
+		text = "makes every query wait"
+	case step.MayWait:
+		text = "may make a query wait"
+	}
+	if step.Finishing {
+		text += ", edits answers from below"
+	}
+	return text
 }
 
 // Addresses returns the addresses on which a started plan listens, in the order of the
@@ -69,6 +77,7 @@ func (p *Plan) printAddresses(w io.Writer) {
 				continue // for another view of the zone
 			}
 			printed[zone] = true
+
 			if s.scheme != config.DNS {
 				fmt.Fprintf(w, "%s://", s.scheme)
 			}
@@ -91,11 +100,10 @@ type exemplifier interface {
 // handlers, then the given queries.
 func (p *Plan) examples(ctx context.Context, questions []string) (lines []string) {
 	var known []string
-	for _, b := range p.blocks {
-		for _, e := range config.Find[exemplifier](b) {
-			known = append(known, e.Examples(ctx)...)
-		}
+	for _, e := range Find[exemplifier](p) {
+		known = append(known, e.Examples(ctx)...)
 	}
+
 	at := p.Addresses()[0] // a plan has at least one block, and a block at least one address
 	host := at.Addr()
 	if host.IsUnspecified() {

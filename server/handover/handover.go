@@ -28,6 +28,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -59,7 +60,7 @@ type Message struct {
 	Error   string           `json:",omitempty"`
 	Name    string           `json:",omitempty"` // the address of HTTP, or the name of a State
 	Address netip.AddrPort   `json:",omitzero"`  // of the listener of a Connection
-	Unread  []byte           `json:",omitempty"` // the part of a query, or of a PROXY header, that was read from a Connection
+	Unread  []byte           `json:",omitempty"` // of a Connection: the part of a query or PROXY header that was read
 	Queries int              `json:",omitempty"` // received from a Connection
 	Client  netip.AddrPort   `json:",omitzero"`  // of a Connection, if a proxy has named it
 	Pending bool             `json:",omitempty"` // the PROXY header of a Connection is not complete
@@ -83,7 +84,8 @@ func decode(packet []byte) (m Message, err error) {
 		return m, fmt.Errorf("malformed message: %w", err)
 	}
 	if len(m.Unread) > maxUnread || m.Queries < 0 {
-		return m, fmt.Errorf("malformed message: connection with %d unread bytes and %d queries", len(m.Unread), m.Queries)
+		return m, fmt.Errorf("malformed message: connection with %d unread bytes and %d queries",
+			len(m.Unread), m.Queries)
 	}
 	return m, nil
 }
@@ -137,6 +139,7 @@ func (c *Conn) Send(m Message, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
+
 	_ = c.unix.SetWriteDeadline(time.Now().Add(timeout))
 	send := func(rights []byte) error {
 		_, _, err := c.unix.WriteMsgUnix(packet, rights, nil)
@@ -167,6 +170,7 @@ func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err err
 	if err != nil {
 		return m, fmt.Errorf("receiving %s from process %d: %w", kinds[0], c.PID, err)
 	}
+
 	files, err := received(c.oob[:oobn])
 	defer func() {
 		if err != nil {
@@ -184,13 +188,14 @@ func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err err
 	if len(files) == 1 {
 		m.File = files[0]
 	}
-	for _, k := range kinds {
-		if m.Kind == k && len(files) <= 1 && ((m.File != nil) == k.hasFile() || k == Connection) {
-			return m, nil
-		}
+
+	hasFile := m.File != nil
+	if slices.Contains(kinds, m.Kind) && len(files) <= 1 && (hasFile == m.Kind.hasFile() || m.Kind == Connection) {
+		return m, nil
 	}
 	if m.Kind == Refused {
 		return m, fmt.Errorf("process %d refuses: %s", c.PID, m.Error)
 	}
-	return m, fmt.Errorf("unexpected message from process %d: %s with %d files, want %s", c.PID, m.Kind, len(files), kinds[0])
+	return m, fmt.Errorf("unexpected message from process %d: %s with %d files, want %s",
+		c.PID, m.Kind, len(files), kinds[0])
 }

@@ -52,6 +52,7 @@ func Dial(path string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := newConn(unix.(*net.UnixConn))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -77,7 +78,8 @@ func (c *Conn) Accept() error {
 		return err
 	}
 	if m.Version != Version {
-		err := fmt.Errorf("process %d has version %d of the protocol, want %d: restart the server instead", c.PID, m.Version, Version)
+		err := fmt.Errorf("process %d has version %d of the protocol, want %d: restart the server instead",
+			c.PID, m.Version, Version)
 		_ = c.Send(Message{Kind: Refused, Error: err.Error()}, dialTimeout)
 		return err
 	}
@@ -108,6 +110,7 @@ func Listen(path string, rejected func(error)) (*Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	unix, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		return nil, err
@@ -147,6 +150,7 @@ func (l *Listener) accept(rejected func(error)) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+
 		var c *Conn
 		if err == nil {
 			c, err = newConn(unix)
@@ -160,6 +164,7 @@ func (l *Listener) accept(rejected func(error)) {
 				return
 			}
 		}
+
 		select {
 		case l.Requests <- c:
 		case <-l.stopped:
