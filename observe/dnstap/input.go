@@ -84,14 +84,24 @@ func NewReceiver(s Socket) (*Receiver, error) {
 // Address returns the address that r listens on.
 func (r *Receiver) Address() net.Addr { return r.listener.Addr() }
 
-// Receive passes the payload of each frame to yield, one at a time, until ctx ends or yield returns
-// false. It closes the listener and the connections.
+// Receive passes the payload of each frame to yield, one at a time, until ctx ends or yield
+// returns false. It closes the listener and the connections.
 func (r *Receiver) Receive(ctx context.Context, yield func(payload []byte) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = r.listener.Close() })()
+
 	var one sync.Mutex
 	ended := false
+	pass := func(payload []byte) bool {
+		one.Lock()
+		defer one.Unlock()
+		if ended = ended || ctx.Err() != nil || !yield(payload); ended {
+			cancel()
+		}
+		return !ended
+	}
+
 	slots := make(chan struct{}, maxSenders)
 	var senders sync.WaitGroup
 	defer senders.Wait()
@@ -114,6 +124,7 @@ func (r *Receiver) Receive(ctx context.Context, yield func(payload []byte) bool)
 			}
 			continue
 		}
+
 		select {
 		case slots <- struct{}{}:
 		default:
@@ -121,19 +132,12 @@ func (r *Receiver) Receive(ctx context.Context, yield func(payload []byte) bool)
 			_ = conn.Close()
 			continue
 		}
+
 		senders.Go(func() {
 			defer func() { <-slots }()
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 			defer conn.Close()
-			err := r.serve(conn, func(payload []byte) bool {
-				one.Lock()
-				defer one.Unlock()
-				if ended = ended || ctx.Err() != nil || !yield(payload); ended {
-					cancel()
-				}
-				return !ended
-			})
-			if ctx.Err() == nil {
+			if err := r.serve(conn, pass); ctx.Err() == nil {
 				r.Disconnected(sender(conn), err)
 			}
 		})

@@ -71,6 +71,7 @@ func (m *Message) Append(buf []byte) []byte {
 			buf = appendBytes(buf, protowire.Number(field), v)
 		}
 	}
+
 	// The length of the message precedes it: it is encoded without a packet, which is
 	// the only part that is large, in memory of its own.
 	var array [128]byte
@@ -83,6 +84,7 @@ func (m *Message) Append(buf []byte) []byte {
 	if m.Packet != nil {
 		size += protowire.SizeTag(field) + protowire.SizeBytes(len(m.Packet))
 	}
+
 	buf = protowire.AppendVarint(protowire.AppendTag(buf, fieldMessage, protowire.BytesType), uint64(size))
 	buf = append(buf, head...)
 	if m.Packet != nil {

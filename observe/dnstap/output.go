@@ -77,6 +77,13 @@ func (t *queue) take(spare []byte) (messages []byte, count int) {
 	return messages, count
 }
 
+// loseRest counts the messages that wait as lost.
+func (t *queue) loseRest() {
+	if _, count := t.take(nil); count > 0 {
+		t.lost.add(count)
+	}
+}
+
 // stream sends messages over a connection until it fails or ctx ends. When ctx ends, it
 // has stopTimeout to send the messages that wait and to close the stream.
 func (t *queue) stream(ctx context.Context, conn net.Conn) error {
@@ -88,6 +95,7 @@ func (t *queue) stream(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
+
 	var spare []byte
 	for {
 		ended := false
@@ -96,6 +104,7 @@ func (t *queue) stream(ctx context.Context, conn net.Conn) error {
 		case <-ctx.Done():
 			ended = true
 		}
+
 		messages, count := t.take(spare)
 		spare = messages
 		if err := writeFrames(w, messages); err != nil {
@@ -193,6 +202,7 @@ func (t *Sender) run(ctx context.Context, writeBuffer int) {
 			if failed {
 				t.lost.log.Info("dnstap: Connected to receiver", "address", t.socket.Text)
 			}
+
 			connected := time.Now()
 			err = t.stream(ctx, conn)
 			_ = conn.Close()
@@ -201,12 +211,10 @@ func (t *Sender) run(ctx context.Context, writeBuffer int) {
 			}
 		}
 		if ctx.Err() != nil {
-			_, count := t.take(nil)
-			if count > 0 {
-				t.lost.add(count)
-			}
+			t.loseRest()
 			return
 		}
+
 		if !failed {
 			t.lost.log.Error("dnstap: Failed to send messages to receiver", "address", t.socket.Text, "error", err)
 		}
@@ -300,19 +308,19 @@ func (t *Listener) serve(ctx context.Context, conn net.Conn) {
 	}
 	t.mu.Unlock()
 	if full {
-		t.lost.log.Warn("dnstap: Rejected receiver", "address", t.lost.socket, "client", conn.RemoteAddr(), "count", maxReceivers)
+		t.lost.log.Warn("dnstap: Rejected receiver",
+			"address", t.lost.socket, "client", conn.RemoteAddr(), "count", maxReceivers)
 		return
 	}
+
 	err := q.stream(ctx, conn)
 	t.mu.Lock()
 	delete(t.receivers, q)
 	t.mu.Unlock()
 	if ctx.Err() == nil {
-		_, count := q.take(nil)
-		if count > 0 {
-			t.lost.add(count)
-		}
-		t.lost.log.Info("dnstap: Receiver disconnected", "address", t.lost.socket, "client", conn.RemoteAddr(), "error", err)
+		q.loseRest()
+		t.lost.log.Info("dnstap: Receiver disconnected",
+			"address", t.lost.socket, "client", conn.RemoteAddr(), "error", err)
 	}
 }
 

@@ -34,47 +34,33 @@ func (m *Message) Parse(payload []byte) error {
 	if err != nil {
 		return err
 	}
-	var client, server netip.Addr
-	var clientPort, serverPort uint16
-	var seconds [2]uint64
-	var nanos [2]uint64
-	var query []byte
+
+	numbers := [fieldResponsePacket + 1]uint64{fieldProtocol: 1}
+	var data [len(numbers)][]byte
 	err = fields(message, func(n protowire.Number, v uint64, b []byte) {
-		switch n {
-		case fieldKind:
-			m.Kind = Kind(v)
-		case fieldProtocol:
-			if v != 1 {
-				m.Proto = dns.TCP
-			}
-		case fieldQueryAddress:
-			client, _ = netip.AddrFromSlice(b)
-		case fieldResponseAddress:
-			server, _ = netip.AddrFromSlice(b)
-		case fieldQueryPort:
-			clientPort = uint16(v)
-		case fieldResponsePort:
-			serverPort = uint16(v)
-		case fieldQuerySeconds:
-			seconds[0] = v
-		case fieldQueryNanos:
-			nanos[0] = v
-		case fieldResponseSeconds:
-			seconds[1] = v
-		case fieldResponseNanos:
-			nanos[1] = v
-		case fieldQueryPacket:
-			query = b
-		case fieldResponsePacket:
-			m.Packet = b
+		if int(n) < len(numbers) {
+			numbers[n], data[n] = v, b
 		}
 	})
-	if m.Packet == nil {
-		m.Packet = query
+
+	m.Kind = Kind(numbers[fieldKind])
+	if numbers[fieldProtocol] != 1 {
+		m.Proto = dns.TCP
 	}
-	m.Client, m.Server = netip.AddrPortFrom(client.Unmap(), clientPort), netip.AddrPortFrom(server.Unmap(), serverPort)
-	m.Query, m.Response = timeOf(seconds[0], nanos[0]), timeOf(seconds[1], nanos[1])
+	m.Client = addressOf(data[fieldQueryAddress], numbers[fieldQueryPort])
+	m.Server = addressOf(data[fieldResponseAddress], numbers[fieldResponsePort])
+	m.Query = timeOf(numbers[fieldQuerySeconds], numbers[fieldQueryNanos])
+	m.Response = timeOf(numbers[fieldResponseSeconds], numbers[fieldResponseNanos])
+	if m.Packet = data[fieldResponsePacket]; m.Packet == nil {
+		m.Packet = data[fieldQueryPacket]
+	}
 	return err
+}
+
+// addressOf returns an address that is not valid if its bytes are none.
+func addressOf(b []byte, port uint64) netip.AddrPort {
+	addr, _ := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(addr.Unmap(), uint16(port))
 }
 
 // timeOf returns the zero time if seconds is 0 or no time.
@@ -93,6 +79,7 @@ func fields(b []byte, each func(n protowire.Number, v uint64, b []byte)) error {
 			return errMalformed
 		}
 		b = b[size:]
+
 		var v uint64
 		var data []byte
 		switch kind {
@@ -110,6 +97,7 @@ func fields(b []byte, each func(n protowire.Number, v uint64, b []byte)) error {
 		if size < 0 {
 			return errMalformed
 		}
+
 		b = b[size:]
 		each(n, v, data)
 	}

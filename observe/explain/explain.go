@@ -5,6 +5,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,9 @@ const (
 // ErrNoServer is returned if no port has the name that a Query asks for.
 var ErrNoServer = errors.New("no such server")
 
+// loopback is the client and the server's address unless they are known.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
 // Explain answers the query on one of the ports. It blocks until the answer is complete,
 // at most as long as a client's query may take.
 func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) {
@@ -93,10 +97,8 @@ func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) 
 		return Result{}, err
 	}
 	q.Server = port.Name
-	if q.Type == "" {
-		q.Type = "A"
-	}
-	t, ok := wire.ParseType(q.Type)
+
+	t, ok := wire.ParseType(cmp.Or(q.Type, "A"))
 	if !ok {
 		return Result{}, fmt.Errorf("want a record type such as SRV or TYPE65, got %q", q.Type)
 	}
@@ -106,13 +108,15 @@ func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) 
 		return Result{}, fmt.Errorf("%q is no domain name: %w", q.Name, err)
 	}
 	q.Name = name.String()
+
 	if !q.Client.IsValid() {
-		q.Client = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		q.Client = loopback
 	}
 	local := port.Address
 	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
-		local = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), local.Port())
+		local = netip.AddrPortFrom(loopback, local.Port())
 	}
+
 	packet := wire.AppendRequest(nil, 0, wire.FlagRD, []byte(name), t)
 	client := netip.AddrPortFrom(q.Client.Unmap(), 0)
 	for proto := dns.UDP; ; proto = dns.TCP {
@@ -195,8 +199,12 @@ func (r *record) BeginStep(q *dns.Query, index int, directive string) {
 	if len(r.steps) == maxSteps {
 		return
 	}
-	s := Step{Depth: q.Depth(), Zone: q.Zone(), View: q.View(), Directive: directive, Verdict: "failed", index: index}
-	if s.Depth > 0 {
+	r.add(q, Step{Zone: q.Zone(), View: q.View(), Directive: directive, Verdict: "failed", index: index})
+}
+
+// add adds a step of q.
+func (r *record) add(q *dns.Query, s Step) {
+	if s.Depth = q.Depth(); s.Depth > 0 {
 		s.Name, s.Type = wire.Name(q.Name()).String(), q.Type.String()
 	}
 	r.steps = append(r.steps, s)
@@ -207,17 +215,14 @@ func (r *record) ObserveView(q *dns.Query, c *dns.Chain, met bool) {
 	if len(r.steps) == maxSteps {
 		return
 	}
-	s := Step{Depth: q.Depth(), Zone: c.Zone, View: c.View, Directive: "view", Verdict: "skipped", index: -1}
+	s := Step{Zone: c.Zone, View: c.View, Directive: "view", Verdict: "skipped", index: -1}
 	if met {
 		s.Verdict = "matched"
-	}
-	if s.Depth > 0 {
-		s.Name, s.Type = wire.Name(q.Name()).String(), q.Type.String()
 	}
 	if c.ExplainMatch != nil {
 		s.Causes = c.ExplainMatch(q)
 	}
-	r.steps = append(r.steps, s)
+	r.add(q, s)
 }
 
 // EndStep implements [dns.Trace].
@@ -244,6 +249,8 @@ func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 		s.Verdict = "answered"
 	}
 	s.Causes, s.reader = q.Explain(index, v)
+
+	// The directives below that have to wait are not called any more.
 	for i := len(r.steps) - 1; v != dns.Next && &r.steps[i] != s; i-- {
 		if below := &r.steps[i]; below.Depth == s.Depth && below.waits && below.Verdict == "failed" {
 			below.Verdict, below.Causes = "skipped", []dns.Cause{{Text: s.Directive + " has answered in its place"}}
@@ -257,6 +264,7 @@ func (r *record) ObserveExchange(q *dns.Query, e *dns.Exchange) {
 	if s == nil || r.exchanges == maxExchanges {
 		return
 	}
+
 	r.exchanges++
 	x := Exchange{Upstream: e.Upstream.String(), Protocol: e.Proto.String()}
 	if !e.Received.IsZero() {
@@ -270,8 +278,7 @@ func (r *record) ObserveExchange(q *dns.Query, e *dns.Exchange) {
 
 // readObjects reads the metadata of the objects that the causes name: of each once.
 func (r *record) readObjects(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, objectWait)
-	defer cancel()
+
 	type source struct {
 		reader dns.ObjectReader
 		object dns.Object
@@ -283,6 +290,7 @@ func (r *record) readObjects(ctx context.Context) {
 			if c.Object == nil || s.reader == nil {
 				continue
 			}
+
 			key := source{s.reader, *c.Object}
 			if same[key] == nil {
 				if len(same) == maxObjects {
@@ -294,6 +302,9 @@ func (r *record) readObjects(ctx context.Context) {
 			same[key] = append(same[key], c.Object)
 		}
 	}
+
+	ctx, cancel := context.WithTimeout(ctx, objectWait)
+	defer cancel()
 	for reader, objects := range first {
 		reader.ReadObjects(ctx, objects)
 	}
@@ -313,6 +324,7 @@ func (r *record) result(q Query, e dns.Explanation) (Result, error) {
 	if e.Err != nil {
 		result.Error = e.Err.Error()
 	}
+
 	if len(e.Reply) > 0 {
 		var m mdns.Msg
 		if err := m.Unpack(e.Reply); err != nil {
@@ -327,6 +339,7 @@ func (r *record) result(q Query, e dns.Explanation) (Result, error) {
 			result.Authority = append(result.Authority, record.String())
 		}
 	}
+
 	for _, s := range r.steps {
 		for _, c := range s.Causes {
 			if c.Nearest != "" && len(result.Answer) == 0 && !slices.Contains(result.Nearest, c.Nearest) {
@@ -346,12 +359,7 @@ func (r *record) summary(result *Result, e dns.Explanation) string {
 	case !e.Served && len(r.steps) == 0:
 		return "no server block has a zone that the name is in, so the query is refused"
 	}
-	var by *Step
-	for i := range r.steps {
-		if s := &r.steps[i]; by == nil && s.Depth == 0 && (s.Verdict == "answered" || s.Verdict == "dropped") {
-			by = s // one above may have replaced the answer of one below
-		}
-	}
+
 	what := result.RCode
 	switch {
 	case what != "NOERROR" || len(result.Answer) > 0:
@@ -360,28 +368,23 @@ func (r *record) summary(result *Result, e dns.Explanation) string {
 	default:
 		what = "NODATA"
 	}
+
+	// The first such step: one above may have replaced the answer of one below.
+	by := slices.IndexFunc(r.steps, func(s Step) bool {
+		return s.Depth == 0 && (s.Verdict == "answered" || s.Verdict == "dropped")
+	})
 	switch {
-	case by == nil:
+	case by < 0:
 		text := fmt.Sprintf("%s: no directive of the server block has an answer", what)
 		if directive, causes := r.lastPassed(); len(causes) > 0 {
 			text += "; " + directive + ": " + strings.Join(causes, ", and ")
 		}
 		return text
-	case by.Verdict == "dropped":
-		return by.Directive + " drops the query: no reply is sent"
+	case r.steps[by].Verdict == "dropped":
+		return r.steps[by].Directive + " drops the query: no reply is sent"
 	}
-	text := fmt.Sprintf("%s by %s in zone %s", what, by.Directive, by.Zone)
-	if len(by.Causes) > 0 {
-		text += ": " + by.Causes[0].Text
-	}
-	if len(by.Upstreams) > 0 {
-		switch last := by.Upstreams[len(by.Upstreams)-1]; last.RCode {
-		case "":
-			text += ", without a reply from " + last.Upstream
-		default:
-			text += ", from " + last.Upstream
-		}
-	}
+
+	text := r.steps[by].answered(what)
 	for _, s := range r.steps {
 		if s.Depth == 0 && s.Verdict == "changed" {
 			text += "; " + s.Directive + " has changed the answer"
@@ -390,15 +393,30 @@ func (r *record) summary(result *Result, e dns.Explanation) string {
 	return text
 }
 
+// answered returns how the step has made an answer.
+func (s *Step) answered(what string) string {
+	text := fmt.Sprintf("%s by %s in zone %s", what, s.Directive, s.Zone)
+	if len(s.Causes) > 0 {
+		text += ": " + s.Causes[0].Text
+	}
+	if len(s.Upstreams) > 0 {
+		last, how := s.Upstreams[len(s.Upstreams)-1], ", from "
+		if last.RCode == "" {
+			how = ", without a reply from "
+		}
+		text += how + last.Upstream
+	}
+	return text
+}
+
 // lastPassed returns the lowest directive that has passed the query and has causes, and the
 // first cause of each of its steps: a directive may be used several times in a server block.
 func (r *record) lastPassed() (directive string, causes []string) {
 	for _, s := range slices.Backward(r.steps) {
-		if s.Depth > 0 || s.Verdict != "passed" || len(s.Causes) == 0 || directive != "" && s.Directive != directive {
-			continue
+		if s.Depth == 0 && s.Verdict == "passed" && len(s.Causes) > 0 && (directive == "" || s.Directive == directive) {
+			directive = s.Directive
+			causes = append(causes, s.Causes[0].Text)
 		}
-		directive = s.Directive
-		causes = append(causes, s.Causes[0].Text)
 	}
 	slices.Reverse(causes)
 	return directive, causes

@@ -43,6 +43,7 @@ func writeStep(line func(format string, args ...any), s Step) {
 		where += ", for " + s.Name + " " + s.Type
 	}
 	line("%s%-12s %-9s (%s)", indent, s.Directive, s.Verdict, where)
+
 	for _, c := range s.Causes {
 		line("%s    %s", indent, c.Text)
 		if c.Object == nil {
@@ -52,12 +53,14 @@ func writeStep(line func(format string, args ...any), s Step) {
 			line("%s      %s %s: %s", indent, c.Object.Kind, path.Join(c.Object.Namespace, c.Object.Name), text)
 		}
 	}
+
 	for _, x := range s.Upstreams {
 		if x.RCode == "" {
 			line("%s    no reply from %s over %s", indent, x.Upstream, x.Protocol)
 			continue
 		}
-		line("%s    %s from %s over %s in %v", indent, x.RCode, x.Upstream, x.Protocol, x.Duration.Round(10*time.Microsecond))
+		line("%s    %s from %s over %s in %v",
+			indent, x.RCode, x.Upstream, x.Protocol, x.Duration.Round(10*time.Microsecond))
 	}
 }
 
@@ -71,7 +74,8 @@ func Details(o dns.Object, now time.Time) string {
 		known = append(known, "resourceVersion "+o.ResourceVersion)
 	}
 	if !o.Created.IsZero() {
-		known = append(known, fmt.Sprintf("age %s (created %s)", age(now.Sub(o.Created)), o.Created.UTC().Format(time.RFC3339)))
+		known = append(known, fmt.Sprintf("age %s (created %s)",
+			age(now.Sub(o.Created)), o.Created.UTC().Format(time.RFC3339)))
 	}
 	if o.File != "" {
 		known = append(known, o.File)

@@ -50,23 +50,25 @@ func Records(listers iter.Seq2[string, Lister]) iter.Seq[Record] {
 					continue
 				}
 				seen[key] = true
+
 				for wire := range zoneRecords(h, origin) {
 					rr, _, err := dns.UnpackRR(wire, 0)
-					if err != nil {
-						continue
-					}
-					header := rr.Header()
-					data := strings.TrimPrefix(rr.String(), header.String())
-					if unknown, ok := rr.(*dns.RFC3597); ok { // whose String has another header
-						data = fmt.Sprintf(`\# %d %s`, len(unknown.Rdata)/2, unknown.Rdata)
-					}
-					if !yield(Record{origin.String(), directive, header.Name, header.Ttl, dns.Type(header.Rrtype).String(), data}) {
+					if err == nil && !yield(record(origin, directive, rr)) {
 						return
 					}
 				}
 			}
 		}
 	}
+}
+
+func record(origin wire.Name, directive string, rr dns.RR) Record {
+	header := rr.Header()
+	data := strings.TrimPrefix(rr.String(), header.String())
+	if unknown, ok := rr.(*dns.RFC3597); ok { // whose String has another header
+		data = fmt.Sprintf(`\# %d %s`, len(unknown.Rdata)/2, unknown.Rdata)
+	}
+	return Record{origin.String(), directive, header.Name, header.Ttl, dns.Type(header.Rrtype).String(), data}
 }
 
 // zoneRecords returns the records of a zone of h.

@@ -23,6 +23,7 @@ const (
 func Metrics(r *metrics.Registry) http.Handler {
 	r.RegisterProcess()
 	r.RegisterGo()
+
 	// A compressor has most of a megabyte: while one is in use, other clients get the page
 	// as it is.
 	compressing := new(sync.Mutex)
@@ -33,6 +34,7 @@ func Metrics(r *metrics.Registry) http.Handler {
 		}
 		w.Header().Set("Content-Type", format)
 		w.Header().Set("Vary", "Accept, Accept-Encoding")
+
 		var out io.Writer = w
 		if acceptsGzip(q.Header) && compressing.TryLock() {
 			defer compressing.Unlock()
@@ -55,6 +57,7 @@ func prefersOpenMetrics(h http.Header) bool {
 		if err != nil {
 			continue
 		}
+
 		weight, version, rank := quality(parameters["q"]), parameters["version"], 0
 		switch {
 		case name == "application/openmetrics-text" && (version == "1.0.0" || version == ""):

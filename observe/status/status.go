@@ -52,12 +52,15 @@ func limited(pages http.Handler) http.Handler {
 // Run serves pages at address, HOST:PORT, and runs tasks until ctx ends. It then
 // closes all connections, waits for the tasks, and returns nil. hint ends the error
 // about an address that is not available.
-func Run(ctx context.Context, address, hint string, log *slog.Logger, pages http.Handler, tasks ...func(context.Context)) error {
+func Run(
+	ctx context.Context, address, hint string, log *slog.Logger, pages http.Handler, tasks ...func(context.Context),
+) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("serving status pages: %w: %s", err, hint)
 	}
 	log.Info("Serving status pages", "address", listener.Addr())
+
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -65,6 +68,7 @@ func Run(ctx context.Context, address, hint string, log *slog.Logger, pages http
 	for _, task := range tasks {
 		running.Go(func() { task(ctx) })
 	}
+
 	server := NewServer(pages)
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	err = server.Serve(listener)

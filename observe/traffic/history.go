@@ -1,6 +1,8 @@
 package traffic
 
 import (
+	"iter"
+	"maps"
 	"math/bits"
 	"time"
 )
@@ -48,6 +50,7 @@ func (h *history) add(e *Event, waste bool) {
 	if h.ring == nil {
 		h.ring = make([]point, points)
 	}
+
 	number := h.number(e.Time)
 	p := &h.ring[number%points]
 	if p.number != number {
@@ -57,6 +60,7 @@ func (h *history) add(e *Event, waste bool) {
 			p.rcodes = map[string]float64{}
 		}
 	}
+
 	p.queries += e.Weight
 	if _, known := p.rcodes[e.RCode]; known || len(p.rcodes) < maxRCodes {
 		p.rcodes[e.RCode] += e.Weight
@@ -90,21 +94,36 @@ func (r *Recorder) History(now time.Time) []Point {
 	r.drain()
 	last := r.history.number(now)
 	list := []Point{}
-	for number := max(1, last-points+1); number <= last && r.history.ring != nil; number++ {
-		p := &r.history.ring[number%points]
-		if p.number != number {
-			continue
-		}
-		codes := make(map[string]float64, len(p.rcodes))
-		for code, n := range p.rcodes {
-			codes[code] = n
-		}
-		list = append(list, Point{
-			Time: r.history.start.Add(time.Duration(number-1) * interval).UTC().Round(0), Queries: p.queries, RCodes: codes, Waste: p.waste,
-			P50: p.quantile(0.5), P99: p.quantile(0.99),
-		})
+	for p := range r.history.from(last-points+1, last) {
+		list = append(list, p.shown(r.history.began(p.number).UTC().Round(0)))
 	}
 	return list
+}
+
+// from returns the points from the interval first to last that have queries.
+func (h *history) from(first, last int) iter.Seq[*point] {
+	return func(yield func(*point) bool) {
+		for number := max(1, first); number <= last && h.ring != nil; number++ {
+			if p := &h.ring[number%points]; p.number == number && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// began returns when an interval began.
+func (h *history) began(number int) time.Time { return h.start.Add(time.Duration(number-1) * interval) }
+
+// shown returns a copy of a point that began at a time.
+func (p *point) shown(began time.Time) Point {
+	return Point{
+		Time:    began,
+		Queries: p.queries,
+		RCodes:  maps.Clone(p.rcodes),
+		Waste:   p.waste,
+		P50:     p.quantile(0.5),
+		P99:     p.quantile(0.99),
+	}
 }
 
 // Last returns what was recorded in the last time d, as one point, and how much of that time
@@ -113,14 +132,11 @@ func (r *Recorder) Last(d time.Duration, now time.Time) (Point, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain()
+
 	sum := point{rcodes: map[string]float64{}}
 	last := r.history.number(now)
 	first := max(1, last-int(d/interval)+1)
-	for number := first; number <= last && r.history.ring != nil; number++ {
-		p := &r.history.ring[number%points]
-		if p.number != number {
-			continue
-		}
+	for p := range r.history.from(first, last) {
 		sum.queries += p.queries
 		sum.waste += p.waste
 		for code, n := range p.rcodes {
@@ -130,6 +146,6 @@ func (r *Recorder) Last(d time.Duration, now time.Time) (Point, time.Duration) {
 			sum.latencies[i] += n
 		}
 	}
-	from := r.history.start.Add(time.Duration(first-1) * interval)
-	return Point{Time: from, Queries: sum.queries, RCodes: sum.rcodes, Waste: sum.waste, P50: sum.quantile(0.5), P99: sum.quantile(0.99)}, now.Sub(from)
+	from := r.history.began(first)
+	return sum.shown(from), now.Sub(from)
 }

@@ -42,9 +42,11 @@ func (t *top) add(hash uint64, key, namespace, example []byte, n float64) {
 			delete(t.byHash, c.hash)
 			c.excess = c.count
 		}
+
 		c.hash, c.key, c.namespace = hash, append(c.key[:0], key...), c.namespace[:0]
 		t.byHash[hash] = c
 	}
+
 	c.count += n
 	c.example = append(c.example[:0], example...)
 	if len(namespace) > 0 {
@@ -56,13 +58,14 @@ func (t *top) add(hash uint64, key, namespace, example []byte, n float64) {
 // grow returns a counter that it has added to the heap, one from before clear if there is one.
 func (t *top) grow() *counter {
 	if t.byHash == nil {
-		t.byHash = make(map[uint64]*counter, 2*topSize) // with room, so that it is not copied for keys that were deleted
+		t.byHash = make(map[uint64]*counter, 2*topSize) // with room for deleted keys, so that it is not copied
 	}
 	if len(t.heap) == cap(t.heap) {
 		t.heap = append(t.heap, &counter{})
 	} else if t.heap = t.heap[:len(t.heap)+1]; t.heap[len(t.heap)-1] == nil {
 		t.heap[len(t.heap)-1] = &counter{}
 	}
+
 	c := t.heap[len(t.heap)-1]
 	c.index, c.count, c.excess = len(t.heap)-1, 0, 0
 	return c
@@ -95,23 +98,26 @@ func list(by, n int, tops ...*top) []Entry {
 	for _, t := range tops {
 		total += t.total
 		for _, c := range t.heap {
+			more := entry(by, c)
 			e := all[c.hash]
 			if e == nil {
-				shown := entry(by, c)
-				all[c.hash] = &shown
+				all[c.hash] = &more
 				continue
 			}
-			more := entry(by, c)
 			e.Count, e.Excess = e.Count+more.Count, e.Excess+more.Excess
-			e.Example, e.Namespace = cmp.Or(e.Example, more.Example), cmp.Or(e.Namespace, more.Namespace) // of the first top
+			// The first top is the latest one.
+			e.Example, e.Namespace = cmp.Or(e.Example, more.Example), cmp.Or(e.Namespace, more.Namespace)
 		}
 	}
+
 	entries := make([]Entry, 0, len(all))
 	for _, e := range all {
 		e.Share = e.Count / total
 		entries = append(entries, *e)
 	}
-	order.Slice(entries, func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
+	order.Slice(entries, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
+	})
 	return entries[:min(n, len(entries))]
 }
 

@@ -75,15 +75,16 @@ type Event struct {
 	Size      int           `json:"size"`
 	Source    string        `json:"source"` // the directive that answered
 	Zone      string        `json:"zone"`
-	Search    string        `json:"search,omitempty"` // the name that the client searches for, if this search cannot succeed
-	Weight    float64       `json:"weight"`           // the number of queries that the event stands for
+	// Search is the name that the client searches for, if this search cannot succeed.
+	Search string  `json:"search,omitempty"`
+	Weight float64 `json:"weight"` // the number of queries that the event stands for
 }
 
 // A record is a query that was recorded.
 type record struct {
 	event           Event  // without Namespace, Name and Search
 	name, namespace []byte // the name in wire form
-	search          int    // the length of the labels of name that the client searches for, if this search cannot succeed
+	search          int    // see Recorder.Record
 }
 
 // Redacted is a label in wire form that stands for labels which are not shown.
@@ -143,7 +144,12 @@ const queueSize = 256
 
 // NewRecorder returns a recorder that records every query, until there are too many.
 func NewRecorder() *Recorder {
-	r := &Recorder{queue: make(chan *record, queueSize), seed: maphash.MakeSeed(), history: history{start: time.Now()}, distinctBefore: new(distinct)}
+	r := &Recorder{
+		queue:          make(chan *record, queueSize),
+		seed:           maphash.MakeSeed(),
+		history:        history{start: time.Now()},
+		distinctBefore: new(distinct),
+	}
 	r.threshold.Store(1 << 32)
 	r.distinct.Store(new(distinct))
 	return r
@@ -180,6 +186,7 @@ func (r *Recorder) Record(e *Event, name, namespace []byte, search int) {
 		r.mu.Unlock()
 		return
 	}
+
 	waiting := new(record)
 	waiting.set(e, name, namespace, search)
 	select {
@@ -241,11 +248,13 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 		r.ring = make([]record, ringSize)
 	}
 	r.ring[e.Sequence%ringSize].set(e, name, namespace, search)
+
 	r.turn(e.Time)
 	w := &r.windows[0]
 	add := func(list int, key, example []byte, n float64) {
 		w[list].add(maphash.Bytes(r.seed, key), key, namespace, example, n)
 	}
+
 	r.text = e.Client.AppendTo(r.text[:0])
 	client := r.text
 	add(Names, name, nil, e.Weight)
@@ -253,6 +262,7 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 	if len(namespace) > 0 {
 		add(Namespaces, namespace, name, e.Weight)
 	}
+
 	switch e.RCode {
 	case "NXDOMAIN":
 		add(NXDomain, name, client, e.Weight)
@@ -283,7 +293,12 @@ func entry(by int, c *counter) Entry {
 		}
 		return string(b)
 	}
-	e := Entry{Key: text(c.key, keyIsName[by]), Count: c.count, Excess: c.excess, Example: text(c.example, exampleIsName[by])}
+	e := Entry{
+		Key:     text(c.key, keyIsName[by]),
+		Count:   c.count,
+		Excess:  c.excess,
+		Example: text(c.example, exampleIsName[by]),
+	}
 	if by == Clients || by == Waste {
 		e.Namespace = string(c.namespace)
 	}
@@ -328,6 +343,7 @@ func (r *Recorder) Top(by, n int, now time.Time) Top {
 	r.drain()
 	r.relax(now)
 	r.turn(now)
+
 	t := Top{By: ListNames[by], Sampled: r.sampled(), Entries: list(by, n, &r.windows[0][by], &r.windows[1][by])}
 	if !r.began.IsZero() {
 		t.Window = now.Sub(r.began)

@@ -47,8 +47,8 @@ type siteKey struct {
 	addr string
 }
 
-// Open returns the site at addr of the plan that is starting: HOST:PORT or unix:PATH. The listener is
-// open when Open returns, but serves the old plan's pages, if there are any,
+// Open returns the site at addr of the plan that is starting: HOST:PORT or unix:PATH. The
+// listener is open when Open returns, but serves the old plan's pages, if there are any,
 // until Show. If files is not zero the site is served with HTTPS only; all
 // callers with the same addr must pass the same files.
 func Open(s *config.Start, addr string, files TLS) (*Site, error) {
@@ -63,14 +63,16 @@ func Open(s *config.Start, addr string, files TLS) (*Site, error) {
 		}
 		return site, err
 	})
-	if err == nil && site.files() != files {
-		mode := "without TLS"
-		if site.tls != nil {
-			mode = "with TLS of its own"
-		}
-		err = fmt.Errorf("another directive of this Corefile serves %s %s: set another address for one of them", addr, mode)
+	if err != nil || site.files() == files {
+		return site, err
 	}
-	return site, err
+
+	mode := "without TLS"
+	if site.tls != nil {
+		mode = "with TLS of its own"
+	}
+	return site, fmt.Errorf("another directive of this Corefile serves %s %s: set another address for one of them",
+		addr, mode)
 }
 
 func (s *Site) files() TLS {
@@ -170,9 +172,11 @@ func listenError(addr string, err error) error {
 	switch {
 	case unix: // the error has the path
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listening on %s: address already in use: stop the process that uses it or choose another address", addr)
+		return fmt.Errorf("listening on %s: address already in use: "+
+			"stop the process that uses it or choose another address", addr)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("listening on %s: permission denied: choose a port above 1023 or add the capability NET_BIND_SERVICE", addr)
+		return fmt.Errorf("listening on %s: permission denied: "+
+			"choose a port above 1023 or add the capability NET_BIND_SERVICE", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("listening on %s: this machine does not have the address", addr)
 	}
@@ -195,7 +199,8 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !site.tls.allows(r.TLS):
 		// The connection was opened before this plan was served.
 		w.Header().Set("Connection", "close")
-		http.Error(w, "connect again, with TLS and a client certificate if the server requires it", http.StatusForbidden)
+		http.Error(w, "connect again, with TLS and a client certificate if the server requires it",
+			http.StatusForbidden)
 	default:
 		if page := site.page(r.URL.Path); page != nil {
 			page.ServeHTTP(w, r)
