@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -56,54 +57,74 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err == nil && len(d.Args) > 0 {
 		err = a.options.setAddress(b, d)
 	}
-	err = errors.Join(err, d.Options(
-		corefile.Option{Usage: "token FILE", Once: true, Set: func(o corefile.Directive) error {
-			a.options.token = b.Path(o.Args[0].Text)
-			if _, err := readToken(a.options.token); err != nil {
-				return o.Errorf("%w", err)
-			}
-			return nil
-		}},
-		corefile.Option{Usage: "token_review [AUDIENCE]", Once: true, Set: func(o corefile.Directive) error {
-			a.options.review = true
-			a.options.audience = strings.Join(o.Words(), "")
-			return nil
-		}},
-		corefile.Option{Usage: "host NAMES...", Set: func(o corefile.Directive) error {
-			for _, name := range o.Args {
-				a.options.hosts = strings.TrimSpace(a.options.hosts + " " + strings.ToLower(name.Text))
-			}
-			return nil
-		}},
-		corefile.Option{Usage: "pods", Set: corefile.Flag(&a.options.pods)},
-		corefile.Option{Usage: "redact", Set: corefile.Flag(&a.options.redact)},
-	))
-	switch {
-	case err != nil:
-	case a.options.pods && a.options.redact:
-		err = d.Errorf("pods needs the addresses of clients, which redact hides: use one of them")
-	case a.options.token != "" && a.options.review:
-		err = d.Errorf("token and token_review exclude each other: use one of them")
-	case a.options.token == "" && !a.options.review && !local(a.options.addr):
-		err = d.Errorf("other machines can reach %s: add token FILE or token_review, or use an address such as localhost:8053", a.options.addr)
+	err = errors.Join(err, a.options.parse(b, d))
+	if err == nil {
+		err = a.options.check(d)
 	}
+
 	b.Offer(a)
 	b.Offer(&httpAddress{a.options.addr, d})
-	b.OnPlanned(func() error {
-		a.metadata = b.Metadata("kubernetes/client-namespace")
-		a.caches, a.records = config.Find[cacheReader](b), config.Find[recordLister](b)
-		a.ready = config.Find[interface{ Ready() bool }](b)
-		a.clusters = config.Find[clusterZones](b)
-		for _, h := range a.clusters {
-			a.zones = append(a.zones, h.ClusterZones()...)
-			if a.cluster = h.ClusterOptions(); a.cluster.Manifests != "" && (a.options.review || a.options.pods) {
-				return d.Errorf("token_review and pods need an API server: the directive kubernetes of this server block has manifests")
-			}
-		}
-		return nil
-	})
+	b.OnPlanned(func() error { return a.plan(d) })
 	b.OnStart(func(s *config.Start) error { return a.start(s, d) })
 	return err
+}
+
+// parse reads the options in braces.
+func (o *options) parse(b *config.Block, d corefile.Directive) error {
+	parseToken := func(d corefile.Directive) error {
+		o.token = b.Path(d.Args[0].Text)
+		if _, err := readToken(o.token); err != nil {
+			return d.Errorf("%w", err)
+		}
+		return nil
+	}
+	parseReview := func(d corefile.Directive) error {
+		o.review, o.audience = true, strings.Join(d.Words(), "")
+		return nil
+	}
+	parseHosts := func(d corefile.Directive) error {
+		o.hosts = strings.TrimSpace(o.hosts + " " + strings.ToLower(strings.Join(d.Words(), " ")))
+		return nil
+	}
+
+	return d.Options(
+		corefile.Option{Usage: "token FILE", Once: true, Set: parseToken},
+		corefile.Option{Usage: "token_review [AUDIENCE]", Once: true, Set: parseReview},
+		corefile.Option{Usage: "host NAMES...", Set: parseHosts},
+		corefile.Option{Usage: "pods", Set: corefile.Flag(&o.pods)},
+		corefile.Option{Usage: "redact", Set: corefile.Flag(&o.redact)},
+	)
+}
+
+// check returns an error for options that contradict each other.
+func (o *options) check(d corefile.Directive) error {
+	switch {
+	case o.pods && o.redact:
+		return d.Errorf("pods needs the addresses of clients, which redact hides: use one of them")
+	case o.token != "" && o.review:
+		return d.Errorf("token and token_review exclude each other: use one of them")
+	case o.token == "" && !o.review && !local(o.addr):
+		return d.Errorf("other machines can reach %s: add token FILE or token_review, "+
+			"or use an address such as localhost:8053", o.addr)
+	}
+	return nil
+}
+
+// plan finds the other directives whose data a shows.
+func (a *Admin) plan(d corefile.Directive) error {
+	a.metadata = a.block.Metadata("kubernetes/client-namespace")
+	a.caches, a.records = config.Find[cacheReader](a.block), config.Find[recordLister](a.block)
+	a.ready = config.Find[interface{ Ready() bool }](a.block)
+	a.clusters = config.Find[clusterZones](a.block)
+
+	for _, h := range a.clusters {
+		a.zones = append(a.zones, h.ClusterZones()...)
+		if a.cluster = h.ClusterOptions(); a.cluster.Manifests != "" && (a.options.review || a.options.pods) {
+			return d.Errorf("token_review and pods need an API server: " +
+				"the directive kubernetes of this server block has manifests")
+		}
+	}
+	return nil
 }
 
 // setAddress reads ADDRESS, or unix PATH.
@@ -119,6 +140,7 @@ func (o *options) setAddress(b *config.Block, d corefile.Directive) error {
 		}
 		return nil
 	}
+
 	if len(words) == 1 || words[1] == "" {
 		return d.Errorf("unix: want the path of a socket")
 	}
@@ -187,7 +209,11 @@ func (a *Admin) start(s *config.Start, d corefile.Directive) error {
 	if err != nil {
 		return d.Errorf("%w", err)
 	}
-	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr, a.options.redact}, func() (*traffic.Recorder, error) { return traffic.NewRecorder(), nil }) // survives reloads
+
+	// The recorder survives reloads, and the service belongs to the plan.
+	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr, a.options.redact}, func() (*traffic.Recorder, error) {
+		return traffic.NewRecorder(), nil
+	})
 	service, _ := config.Keep(s, serviceKey{s, a.options.addr}, func() (*service, error) {
 		return newService(a.options, a.recorder, a.block.Metrics, a.block.Log), nil
 	})
@@ -198,6 +224,7 @@ func (a *Admin) start(s *config.Start, d corefile.Directive) error {
 	if (service.api.cluster == cluster.Options{}) {
 		service.api.cluster = a.cluster
 	}
+
 	a.block.OnSwap(func() {
 		site.Handle("/", service)
 		site.Show()
@@ -217,7 +244,7 @@ func (a *Admin) BindChain(c *dns.Chain) any {
 	return o
 }
 
-// ObserveDNS makes a an observer. BindChain replaces a in each chain.
+// ObserveDNS is not called: in each chain the result of BindChain stands in place of an Admin.
 func (*Admin) ObserveDNS(*dns.Query) {}
 
 // An observer records the queries of one chain.
@@ -234,6 +261,7 @@ func (o *observer) ObserveDNS(q *dns.Query) {
 	if !o.recorder.Selects() {
 		return
 	}
+
 	e := traffic.Event{
 		Time: q.Now(), Client: q.Peer.Addr(), Type: q.Type.String(), Protocol: q.Proto.String(),
 		Duration: q.Elapsed, Size: len(q.Reply()), Source: o.source(q), Zone: o.zone,
@@ -241,6 +269,7 @@ func (o *observer) ObserveDNS(q *dns.Query) {
 	if !q.Dropped() {
 		e.RCode = q.RCode.String()
 	}
+
 	var space [64 + len(traffic.Redacted) + wire.MaxName]byte
 	namespace, search := append(space[:0], o.metadata(q)...), 0
 	if q.RCode == wire.NXDomain {
@@ -250,6 +279,7 @@ func (o *observer) ObserveDNS(q *dns.Query) {
 		}
 		search = q.LabelOffset(labels)
 	}
+
 	if o.options.redact {
 		e.Client = redactedClient(e.Client)
 		name, search = o.redact(q, space[64:64], search)
@@ -281,8 +311,10 @@ func (o *observer) search(q *dns.Query) (namespace []byte, labels int) {
 	if !ok {
 		return nil, 0
 	}
+
 	labels = q.Labels() - zone.Labels()
 	label := func(i int) []byte { return q.Name()[q.LabelOffset(i):q.LabelOffset(i+1)] }
+
 	switch {
 	case labels < 2, string(label(labels-1)) == "\x03pod":
 		return nil, 0
@@ -296,6 +328,7 @@ func (o *observer) search(q *dns.Query) (namespace []byte, labels int) {
 	default:
 		return nil, 0
 	}
+
 	if labels < 2 {
 		return namespace, 0
 	}
@@ -304,18 +337,13 @@ func (o *observer) search(q *dns.Query) (namespace []byte, labels int) {
 
 // hasNamespace reports whether a cluster has a namespace. label has its length before it.
 func (o *observer) hasNamespace(label []byte) bool {
-	for _, c := range o.clusters {
-		if c.HasNamespace(label) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.clusters, func(c clusterZones) bool { return c.HasNamespace(label) })
 }
 
 // clusterZone returns the zone of the cluster that the name is in.
 func (o *observer) clusterZone(q *dns.Query) (wire.Name, bool) {
 	for _, zone := range o.zones {
-		if wire.Name(q.Name()).Within(zone) {
+		if wire.Within(q.Name(), zone) {
 			return zone, true
 		}
 	}
@@ -348,6 +376,7 @@ func (o *observer) redact(q *dns.Query, buf []byte, search int) ([]byte, int) {
 	if keep >= q.Labels() {
 		return append(buf, q.Name()...), search
 	}
+
 	if search > 0 {
 		search = len(traffic.Redacted)
 	}

@@ -42,15 +42,18 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	if r.Method == http.MethodHead {
 		return
 	}
+
 	out, control := bufio.NewWriter(w), http.NewResponseController(w)
 	defer func() { // what was not selected may have taken long
 		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
 		_ = out.Flush()
 	}()
+
 	e := json.NewEncoder(out)
 	for record := range s.all {
 		if !f.Selects(&record) {
@@ -97,10 +100,12 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	if r.Method == http.MethodHead {
 		return
 	}
+
 	out, control, separator := bufio.NewWriter(w), http.NewResponseController(w), "[\n  "
 	for e := range selected {
 		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
@@ -111,6 +116,7 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 		}
 		separator = ",\n  "
 	}
+
 	end := "\n]\n"
 	if separator[0] == '[' {
 		end = "[]\n"
@@ -131,12 +137,16 @@ func (s *service) cachedAnswers(r *http.Request, limit int) (iter.Seq[CachedAnsw
 		}
 		kind = t.String()
 	}
+
 	return func(yield func(CachedAnswer) bool) {
 		count := 0
 		for _, a := range s.blocks {
 			for _, c := range a.caches {
 				for e := range c.Answers {
-					answer := CachedAnswer{e.Name.String(), e.Type.String(), e.RCode.String(), e.Records, e.Size, e.Age, e.Left, a.block.Zones[0].String()}
+					answer := CachedAnswer{
+						e.Name.String(), e.Type.String(), e.RCode.String(), e.Records, e.Size, e.Age, e.Left,
+						a.block.Zones[0].String(),
+					}
 					if !strings.Contains(answer.Name, name) || kind != "" && kind != answer.Type {
 						continue
 					}
@@ -155,17 +165,21 @@ func (s *service) flush(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, fmt.Errorf("the header X-Seamark is needed, with any value"))
 		return
 	}
-	name, err := wire.ParseName(strings.ToLower(r.URL.Query().Get("name")))
-	if err != nil || r.URL.Query().Get("name") == "" {
-		fail(w, http.StatusBadRequest, fmt.Errorf("name: want a domain name, . for all, got %q", r.URL.Query().Get("name")))
+
+	text := r.URL.Query().Get("name")
+	name, err := wire.ParseName(strings.ToLower(text))
+	if err != nil {
+		fail(w, http.StatusBadRequest, fmt.Errorf("name: want a domain name, . for all, got %q", text))
 		return
 	}
+
 	n := 0
 	for _, a := range s.blocks {
 		for _, c := range a.caches {
 			n += c.Flush(name)
 		}
 	}
+
 	s.log.Info("admin: Removed cached answers", "qname", name, "count", n, "client", r.RemoteAddr)
 	write(w, map[string]int{"removed": n})
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -55,9 +56,11 @@ const pageWriteTimeout = 10 * time.Second
 // addPages parses the templates and adds the pages.
 func (s *service) addPages() {
 	s.templates = template.Must(template.New("").Funcs(template.FuncMap{
-		"duration": showDuration, "number": showNumber, "percent": showPercent, "link": showLink, "rcode": rcodeClass, "utc": showTime,
-		"health": healthClass, "details": func(o dns.Object) string { return explain.Details(o, time.Now()) },
+		"duration": showDuration, "number": showNumber, "percent": showPercent, "link": showLink,
+		"rcode": rcodeClass, "utc": showTime, "health": healthClass,
+		"details": func(o dns.Object) string { return explain.Details(o, time.Now()) },
 	}).ParseFS(pageFiles, "page/*.html"))
+
 	for path, content := range map[string]struct{ file, kind string }{
 		"/page.css": {"page/page.css", "text/css; charset=utf-8"},
 		"/page.js":  {"page/page.js", "text/javascript; charset=utf-8"},
@@ -70,16 +73,13 @@ func (s *service) addPages() {
 			_, _ = w.Write(text) // fails only if the client disconnects
 		})
 	}
+
 	for pattern, page := range map[string]func(*http.Request) (data any, code int, err error){
 		"/{$}": s.overviewPage, "/top": s.topPage, "/queries": s.queriesPage, "/explain": s.explainPage,
 		"/records": s.recordsPage, "/cache": s.cachePage, "/configuration": s.configurationPage,
 	} {
-		name := pageNames[0]
-		for _, n := range pageNames {
-			if "/"+n.Link == pattern {
-				name = n
-			}
-		}
+		i := slices.IndexFunc(pageNames, func(n pageName) bool { return "/"+n.Link == pattern })
+		name := pageNames[max(i, 0)] // "/{$}" is the first one
 		s.pages.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
 			data, code, err := page(r)
 			s.render(w, r, name, data, code, err)
@@ -94,12 +94,14 @@ func (s *service) render(w http.ResponseWriter, r *http.Request, name pageName, 
 	if err != nil {
 		v.Error = err.Error()
 	}
+
 	var text bytes.Buffer
 	if err := s.templates.ExecuteTemplate(&text, name.Name+".html", v); err != nil {
 		s.log.Error("admin: Writing a page failed", "path", r.URL.Path, "error", err)
 		fail(w, http.StatusInternalServerError, fmt.Errorf("writing the page %s: %w", r.URL.Path, err))
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pageWriteTimeout))
 	w.WriteHeader(code)

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,7 @@ func newChart(points []traffic.Point, now time.Time) (c chart) {
 		if ago < 0 || ago >= plotMinutes {
 			continue
 		}
+
 		m := &minutes[ago]
 		if m.Rate == 0 {
 			m.Time = p.Time
@@ -61,6 +63,7 @@ func newChart(points []traffic.Point, now time.Time) (c chart) {
 		m.P50, m.P99 = max(m.P50, p.P50), max(m.P99, p.P99)
 		most = max(most, m.Rate)
 	}
+
 	top := niceCeiling(most)
 	c.Scale = [3]string{showNumber(top), showNumber(top / 2), "0"}
 	for ago := range minutes {
@@ -70,16 +73,15 @@ func newChart(points []traffic.Point, now time.Time) (c chart) {
 			c.addBars(&m, top)
 		}
 	}
+
 	c.P50 = c.path(func(m *minute) time.Duration { return m.P50 })
 	c.P99 = c.path(func(m *minute) time.Duration { return m.P99 })
 	return c
 }
 
 func codeIndex(code string) int {
-	for i, c := range chartCodes {
-		if c == code {
-			return i
-		}
+	if i := slices.Index(chartCodes[:], code); i >= 0 {
+		return i
 	}
 	return len(chartCodes) - 1
 }

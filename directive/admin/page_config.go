@@ -31,15 +31,15 @@ func (s *service) configurationPage(*http.Request) (any, int, error) {
 }
 
 func appendServer(lines []configLine, s corefile.Server) []configLine {
-	var keys []string
-	at := configLine{}
-	for i, k := range s.Keys {
-		if i == 0 {
-			at = configLine{File: k.File, Line: k.Line}
-		}
-		keys = append(keys, word(k.Text))
+	at, words := configLine{}, []string{}
+	for _, k := range s.Keys {
+		words = append(words, word(k.Text))
 	}
-	at.Text = strings.Join(append(keys, "{"), " ")
+	if len(s.Keys) > 0 {
+		at.File, at.Line = s.Keys[0].File, s.Keys[0].Line
+	}
+	at.Text = strings.Join(append(words, "{"), " ")
+
 	lines = append(lines, at)
 	for _, d := range s.Directives {
 		lines = appendDirective(lines, d, d.Text, 1)
@@ -58,6 +58,7 @@ func appendDirective(lines []configLine, d corefile.Directive, path string, dept
 	if d.Block || len(d.Body) > 0 {
 		words = append(words, "{")
 	}
+
 	lines = append(lines, configLine{d.File, d.Line, indent + strings.Join(words, " ")})
 	for _, o := range d.Body {
 		lines = appendDirective(lines, o, path+" "+o.Text, depth+1)
@@ -88,9 +89,13 @@ func argument(path string, args []corefile.Token, i int) string {
 	if secret, ok := secretArguments[path]; ok && secret == i {
 		return hidden
 	}
-	if i > 0 && strings.HasPrefix(args[i-1].Text, "-") && !strings.Contains(args[i-1].Text, "=") && secretName.MatchString(args[i-1].Text) {
-		return hidden
+	if i > 0 {
+		flag := args[i-1].Text
+		if strings.HasPrefix(flag, "-") && !strings.Contains(flag, "=") && secretName.MatchString(flag) {
+			return hidden
+		}
 	}
+
 	if strings.Contains(text, "://") {
 		return word(withoutSecrets(text))
 	}

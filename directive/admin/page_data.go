@@ -44,12 +44,14 @@ func (s *service) recordsPage(r *http.Request) (any, int, error) {
 	if err != nil {
 		return nil, http.StatusBadRequest, err
 	}
+
 	select {
 	case s.lists <- struct{}{}:
 		defer func() { <-s.lists }()
 	default:
 		return nil, http.StatusServiceUnavailable, fmt.Errorf("%d pages of records are being read: try again", maxLists)
 	}
+
 	began := time.Now()
 	p := recordsPage{Zones: s.recordZones()}
 	after, more := r.FormValue("after"), false
@@ -64,9 +66,8 @@ func (s *service) recordsPage(r *http.Request) (any, int, error) {
 			p.Records, more = firstRecords(p.Records), true
 		}
 	}
-	if len(p.Records) > pageRows {
-		more = true
-	}
+
+	more = more || len(p.Records) > pageRows
 	if p.Records = firstRecords(p.Records); more {
 		p.After = position(&p.Records[len(p.Records)-1])
 	}
@@ -130,6 +131,7 @@ func (s *service) queriesPage(r *http.Request) (any, int, error) {
 	if err != nil {
 		return nil, http.StatusBadRequest, err
 	}
+
 	p := queriesPage{Sampled: s.recorder.Sampled(time.Now())}
 	events, _ := s.recorder.Since(0, math.MaxInt)
 	for _, e := range slices.Backward(events) {

@@ -64,10 +64,14 @@ func (s *service) overviewPage(r *http.Request) (any, int, error) {
 		NXDomain: s.recorder.Top(traffic.NXDomain, inOverview, now),
 	}
 	o.Searches, _ = s.topList(r.Context(), traffic.Waste, inOverview) // the page of the list has the error
+
 	for code, n := range o.RCodes {
 		o.Codes = append(o.Codes, share{cmp.Or(code, "no reply"), n})
 	}
-	order.Slice(o.Codes, func(a, b share) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Code, b.Code)) })
+	order.Slice(o.Codes, func(a, b share) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Code, b.Code))
+	})
+
 	o.addMetrics()
 	return o, http.StatusOK, nil
 }
@@ -75,22 +79,30 @@ func (s *service) overviewPage(r *http.Request) (any, int, error) {
 // addMetrics adds what is known from metrics.
 func (o *overview) addMetrics() {
 	value := func(family string, labels ...string) float64 { return o.Metrics[seriesName(family, labels...)] }
+
 	for _, name := range slices.Sorted(maps.Keys(o.Metrics)) {
 		family, labels := parseSeries(name)
 		v := o.Metrics[name]
+
 		switch family {
 		case "seamark_forward_upstream_up":
-			o.Upstreams = append(o.Upstreams, upstream{labels["to"], v != 0, value("seamark_forward_waiting_queries", "to", labels["to"])})
+			waiting := value("seamark_forward_waiting_queries", "to", labels["to"])
+			o.Upstreams = append(o.Upstreams, upstream{labels["to"], v != 0, waiting})
 		case "seamark_kubernetes_objects":
 			zones, kind := labels["zones"], labels["resource"]
 			o.Cluster = append(o.Cluster, dataState{
-				Kind: kind, Zones: zones, Objects: v, Synced: value("seamark_kubernetes_synced", "zones", zones, "resource", kind) != 0,
-				Age: seconds(value("seamark_kubernetes_data_age_seconds", "resource", kind)),
+				Kind: kind, Zones: zones, Objects: v,
+				Synced: value("seamark_kubernetes_synced", "zones", zones, "resource", kind) != 0,
+				Age:    seconds(value("seamark_kubernetes_data_age_seconds", "resource", kind)),
 			})
 		case "seamark_etcd_keys":
-			o.Cluster = append(o.Cluster, dataState{Kind: "keys of etcd", Zones: labels["zones"], Objects: v, Synced: true, Age: seconds(o.Metrics[strings.Replace(name, "keys", "data_age_seconds", 1)])})
+			o.Cluster = append(o.Cluster, dataState{
+				Kind: "keys of etcd", Zones: labels["zones"], Objects: v, Synced: true,
+				Age: seconds(o.Metrics[strings.Replace(name, "keys", "data_age_seconds", 1)]),
+			})
 		case "seamark_kubernetes_records_hash":
-			o.Hashes = append(o.Hashes, zoneState{labels["zones"], strconv.FormatFloat(v, 'f', 0, 64), value("seamark_kubernetes_stale", "zones", labels["zones"]) != 0})
+			stale := value("seamark_kubernetes_stale", "zones", labels["zones"]) != 0
+			o.Hashes = append(o.Hashes, zoneState{labels["zones"], strconv.FormatFloat(v, 'f', 0, 64), stale})
 		case "coredns_cache_entries":
 			o.Cached += v
 		case "process_resident_memory_bytes":
@@ -166,6 +178,7 @@ func (s *service) topPage(r *http.Request) (any, int, error) {
 			return nil, http.StatusBadRequest, unknownList(by)
 		}
 	}
+
 	p := topPage{List: topLists[i], Lists: topLists}
 	p.Top, p.PodError = s.topList(r.Context(), i, topLimit)
 	p.Pods = slices.ContainsFunc(p.Entries, func(e traffic.Entry) bool { return e.Pod != "" })
@@ -193,11 +206,13 @@ func (s *service) namespaces() (list []namespaceWaste) {
 			all += e.Weight
 		}
 	}
+
 	for namespace, n := range counts {
 		if namespace != "" {
 			list = append(list, namespaceWaste{namespace, n, all})
 		}
 	}
+
 	order.Slice(list, func(a, b namespaceWaste) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Namespace, b.Namespace))
 	})

@@ -41,13 +41,15 @@ func (f *podFinder) add(ctx context.Context, entries []traffic.Entry) error {
 		return nil
 	}
 	defer f.mu.Unlock()
+
 	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
 	defer cancel()
 	var failed error
 	for i := range entries[:min(len(entries), maxPodsShown)] {
 		e := &entries[i]
 		pod, ok := f.pods[e.Key]
-		if address, err := netip.ParseAddr(e.Key); failed == nil && err == nil && (!ok || time.Now().After(pod.until)) {
+		unknown := !ok || time.Now().After(pod.until)
+		if address, err := netip.ParseAddr(e.Key); failed == nil && err == nil && unknown {
 			if pod, failed = f.find(ctx, address); failed != nil {
 				f.log.Error("admin: Looking up the pod of a client failed", "client", address, "error", failed)
 			}
@@ -68,6 +70,7 @@ func (f *podFinder) find(ctx context.Context, address netip.Addr) (pod foundPod,
 	if err != nil {
 		return pod, err
 	}
+
 	if len(f.pods) >= maxPodsKept {
 		clear(f.pods)
 	}

@@ -48,7 +48,9 @@ type reviewer struct {
 // A reviewKey is a hash of a token and a verb.
 type reviewKey [sha256.Size]byte
 
-var errNoReviews = errors.New("the server has no permission to check tokens: allow its service account to create tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io, as the ClusterRole system:auth-delegator does")
+var errNoReviews = errors.New("the server has no permission to check tokens: " +
+	"allow its service account to create tokenreviews.authentication.k8s.io and " +
+	"subjectaccessreviews.authorization.k8s.io, as the ClusterRole system:auth-delegator does")
 
 // A verdict is the result of a review.
 type verdict struct {
@@ -69,15 +71,18 @@ func (v *reviewer) check(ctx context.Context, token, verb string) (code int, err
 	if token == "" {
 		return http.StatusUnauthorized, errNoToken
 	}
+
 	key := sha256.Sum256([]byte(verb + " " + token))
 	old, admitted := v.known(key, time.Now())
 	if old.code != 0 {
 		return old.code, old.err
 	}
+
 	busy := errors.New("too many tokens are being checked: try again")
 	if !admitted {
 		return http.StatusServiceUnavailable, busy
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	select {
@@ -86,6 +91,7 @@ func (v *reviewer) check(ctx context.Context, token, verb string) (code int, err
 	case <-ctx.Done():
 		return http.StatusServiceUnavailable, busy
 	}
+
 	code, err = v.review(ctx, token, verb)
 	if code != http.StatusServiceUnavailable {
 		v.remember(key, verdict{code: code, err: err})
@@ -107,6 +113,7 @@ func (v *reviewer) known(key reviewKey, now time.Time) (old verdict, admitted bo
 	if accepted {
 		return verdict{}, true
 	}
+
 	v.tokens = min(reviewBurst, v.tokens+reviewRate*now.Sub(v.filled).Seconds())
 	v.filled = now
 	if v.tokens < 1 {
@@ -119,6 +126,7 @@ func (v *reviewer) known(key reviewKey, now time.Time) (old verdict, admitted bo
 func (v *reviewer) remember(key reviewKey, result verdict) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	list, lifetime := v.accepted, allowedFor
 	if result.code != http.StatusOK {
 		delete(v.accepted, key)
@@ -145,6 +153,7 @@ func (v *reviewer) review(ctx context.Context, token, verb string) (code int, er
 	if err == nil {
 		ok, err = session.AllowedURL(ctx, user, verb, reviewedPath)
 	}
+
 	refused, isResponse := errors.AsType[*apiserver.ResponseError](err)
 	switch {
 	case isResponse && refused.Code == http.StatusForbidden:
@@ -152,9 +161,12 @@ func (v *reviewer) review(ctx context.Context, token, verb string) (code int, er
 		return http.StatusServiceUnavailable, errNoReviews
 	case err != nil:
 		v.report(err)
-		return http.StatusServiceUnavailable, errors.New("the token cannot be checked now: the log of the server has the reason")
+		return http.StatusServiceUnavailable,
+			errors.New("the token cannot be checked now: the log of the server has the reason")
 	case !ok:
-		return http.StatusForbidden, fmt.Errorf("user %s may not %s the URL %s: bind a ClusterRole with nonResourceURLs [%s] and verbs [%s]", user.Name, verb, reviewedPath, reviewedPath, verb)
+		return http.StatusForbidden, fmt.Errorf(
+			"user %s may not %s the URL %s: bind a ClusterRole with nonResourceURLs [%s] and verbs [%s]",
+			user.Name, verb, reviewedPath, reviewedPath, verb)
 	}
 	return http.StatusOK, nil
 }

@@ -72,8 +72,9 @@ func (s *service) Stop() {
 func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.Logger) *service {
 	s := &service{
 		options: o, recorder: r, metrics: m, log: log, pages: http.NewServeMux(), started: time.Now(),
-		requests: make(chan struct{}, maxRequests), tails: make(chan struct{}, maxTails), explanations: make(chan struct{}, maxExplanations),
-		lists: make(chan struct{}, maxLists), downloads: make(chan struct{}, maxDownloads),
+		requests: make(chan struct{}, maxRequests), tails: make(chan struct{}, maxTails),
+		explanations: make(chan struct{}, maxExplanations),
+		lists:        make(chan struct{}, maxLists), downloads: make(chan struct{}, maxDownloads),
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
 	if o.review {
@@ -82,6 +83,7 @@ func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.L
 	if o.pods {
 		s.pods = &podFinder{api: &s.api, log: log, pods: map[string]foundPod{}}
 	}
+
 	s.pages.HandleFunc("GET /v1/status", s.status)
 	s.pages.HandleFunc("GET /v1/explain", s.explain)
 	s.pages.HandleFunc("GET /v1/records", s.limited(s.downloads, s.listRecords))
@@ -103,10 +105,13 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "+
+		"img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
+
 	if !s.servesHost(r.Host) {
-		fail(w, http.StatusForbidden, fmt.Errorf("host %q is not served: use an IP address or localhost, or add the option host", r.Host))
+		fail(w, http.StatusForbidden,
+			fmt.Errorf("host %q is not served: use an IP address or localhost, or add the option host", r.Host))
 		return
 	}
 	if code, err := s.authorize(r); code != http.StatusOK {
@@ -116,6 +121,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, code, err)
 		return
 	}
+
 	select {
 	case s.requests <- struct{}{}:
 		defer func() { <-s.requests }()
@@ -136,7 +142,8 @@ func (s *service) limited(places chan struct{}, page http.HandlerFunc) http.Hand
 			defer func() { <-places }()
 			page(w, r)
 		default:
-			fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests for %s are being served: try again, or end one of them", cap(places), r.URL.Path))
+			fail(w, http.StatusServiceUnavailable, fmt.Errorf(
+				"%d requests for %s are being served: try again, or end one of them", cap(places), r.URL.Path))
 		}
 	}
 }
@@ -148,9 +155,11 @@ func (s *service) servesHost(host string) bool {
 		name = h
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
+
 	own, _, _ := net.SplitHostPort(s.options.addr)
 	_, err := netip.ParseAddr(name)
-	return err == nil || name == "localhost" || name != "" && name == strings.ToLower(own) || slices.Contains(strings.Fields(s.options.hosts), name)
+	return err == nil || name == "localhost" || name != "" && name == strings.ToLower(own) ||
+		slices.Contains(strings.Fields(s.options.hosts), name)
 }
 
 var errNoToken = errors.New("a token is needed: as Authorization: Bearer TOKEN, or as the password")
@@ -164,6 +173,7 @@ func (s *service) authorize(r *http.Request) (code int, err error) {
 	if !ok {
 		_, got, _ = r.BasicAuth()
 	}
+
 	if s.reviewer != nil {
 		verb := "get"
 		if r.Method == http.MethodPost {
@@ -171,6 +181,7 @@ func (s *service) authorize(r *http.Request) (code int, err error) {
 		}
 		return s.reviewer.check(r.Context(), got, verb)
 	}
+
 	want, err := readToken(s.options.token)
 	if err != nil {
 		s.log.Error("admin: Refused a request", "client", r.RemoteAddr, "error", err)
@@ -229,12 +240,15 @@ func (s *service) explanation(r *http.Request) (result explain.Result, code int,
 			return result, http.StatusBadRequest, fmt.Errorf("client: want an IP address, got %q", client)
 		}
 	}
+
 	select {
 	case s.explanations <- struct{}{}:
 		defer func() { <-s.explanations }()
 	default:
-		return result, http.StatusServiceUnavailable, fmt.Errorf("%d explanations are running: try again", maxExplanations)
+		return result, http.StatusServiceUnavailable,
+			fmt.Errorf("%d explanations are running: try again", maxExplanations)
 	}
+
 	ctx, cancel := context.WithTimeout(r.Context(), explainTimeout)
 	defer cancel()
 	result, err = explain.Explain(ctx, s.ports(), q)
@@ -256,6 +270,7 @@ func (s *service) top(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, unknownList(by))
 		return
 	}
+
 	n, err := number(r, "limit", 20, 500)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err)
@@ -309,10 +324,10 @@ type Status struct {
 
 // statusMetrics are the families of a Status's Metrics.
 var statusMetrics = []string{
-	"seamark_kubernetes_data_age_seconds", "seamark_kubernetes_records_hash", "seamark_kubernetes_stale", "seamark_kubernetes_synced",
-	"seamark_kubernetes_objects", "seamark_etcd_data_age_seconds", "seamark_etcd_keys", "seamark_forward_upstream_up",
-	"seamark_forward_waiting_queries", "seamark_waiting_queries", "seamark_given_up_queries_total", "coredns_panics_total", "coredns_cache_entries",
-	"process_resident_memory_bytes",
+	"seamark_kubernetes_data_age_seconds", "seamark_kubernetes_records_hash", "seamark_kubernetes_stale",
+	"seamark_kubernetes_synced", "seamark_kubernetes_objects", "seamark_etcd_data_age_seconds", "seamark_etcd_keys",
+	"seamark_forward_upstream_up", "seamark_forward_waiting_queries", "seamark_waiting_queries",
+	"seamark_given_up_queries_total", "coredns_panics_total", "coredns_cache_entries", "process_resident_memory_bytes",
 }
 
 func (s *service) status(w http.ResponseWriter, _ *http.Request) { write(w, s.state()) }
@@ -320,7 +335,11 @@ func (s *service) status(w http.ResponseWriter, _ *http.Request) { write(w, s.st
 // state returns the present status.
 func (s *service) state() Status {
 	now := time.Now()
-	st := Status{Started: s.started, Servers: []string{}, RCodes: map[string]float64{}, Metrics: s.series(), Sampled: s.recorder.Sampled(time.Now())}
+	st := Status{
+		Started: s.started, Servers: []string{}, RCodes: map[string]float64{}, Metrics: s.series(),
+		Sampled: s.recorder.Sampled(now),
+	}
+
 	for _, p := range s.ports() {
 		st.Servers = append(st.Servers, p.Name)
 	}
@@ -332,6 +351,7 @@ func (s *service) state() Status {
 		}
 	}
 	st.Ready = len(st.Unready) == 0
+
 	last, covered := s.recorder.Last(time.Minute, now)
 	st.P50, st.P99 = last.P50, last.P99
 	st.Queries = last.Queries / max(1, covered.Seconds())
@@ -352,6 +372,7 @@ func (st *Status) summary() string {
 			down++
 		}
 	}
+
 	failed, waste := st.RCodes["SERVFAIL"], st.Waste
 	switch {
 	case !st.Ready:
@@ -372,6 +393,7 @@ func (st *Status) summary() string {
 func (s *service) series() map[string]float64 {
 	var text bytes.Buffer
 	_ = s.metrics.WriteText(&text) // a buffer cannot fail
+
 	found := map[string]float64{}
 	for line := range strings.Lines(text.String()) {
 		i := strings.LastIndexByte(line, ' ')

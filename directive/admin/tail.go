@@ -29,7 +29,10 @@ type filter struct {
 }
 
 func newFilter(r *http.Request) (f filter, err error) {
-	f = filter{name: strings.ToLower(r.FormValue("name")), namespace: r.FormValue("namespace"), source: r.FormValue("source")}
+	f = filter{
+		name: strings.ToLower(r.FormValue("name")), namespace: r.FormValue("namespace"), source: r.FormValue("source"),
+	}
+
 	if text := r.FormValue("rcode"); text != "" {
 		code, ok := wire.ParseRCode(text)
 		if !ok {
@@ -37,6 +40,7 @@ func newFilter(r *http.Request) (f filter, err error) {
 		}
 		f.rcode = code.String()
 	}
+
 	if text := r.FormValue("client"); text != "" {
 		if f.client, err = netip.ParsePrefix(text); err != nil {
 			ip, bad := netip.ParseAddr(text)
@@ -47,6 +51,7 @@ func newFilter(r *http.Request) (f filter, err error) {
 			f.client = netip.PrefixFrom(ip, ip.BitLen())
 		}
 	}
+
 	if text := r.FormValue("slower"); text != "" {
 		if f.slower, err = time.ParseDuration(text); err != nil || f.slower < 0 {
 			return f, fmt.Errorf("slower: want a duration such as 100ms, got %q", text)
@@ -71,6 +76,7 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
+
 	_, next := s.recorder.Since(math.MaxUint64, 0) // before the client knows that the tail has begun
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	control, out := http.NewResponseController(w), json.NewEncoder(w)
@@ -84,6 +90,7 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 	if flush() != nil || r.Method == http.MethodHead {
 		return
 	}
+
 	poll := time.NewTicker(tailPause)
 	defer poll.Stop()
 	for written := time.Now(); ; {
@@ -92,20 +99,13 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-poll.C:
 		}
-		before, events := next, []traffic.Event(nil)
-		events, next = s.recorder.Since(next, tailBatch)
-		lines := []any{}
-		if len(events) > 0 && events[0].Sequence > before {
-			lines = append(lines, map[string]uint64{"lost": events[0].Sequence - before})
-		}
-		for i := range events {
-			if f.selects(&events[i]) {
-				lines = append(lines, &events[i])
-			}
-		}
+
+		var lines []any
+		lines, next = s.tailLines(&f, next)
 		if len(lines) == 0 && time.Since(written) < tailSilence {
 			continue
 		}
+
 		written = time.Now()
 		_ = control.SetWriteDeadline(written.Add(tailDeadline))
 		for _, line := range lines {
@@ -120,4 +120,19 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// tailLines returns what tail writes of the events from a sequence number on, as far as they
+// are selected, and the next sequence number.
+func (s *service) tailLines(f *filter, from uint64) (lines []any, next uint64) {
+	events, next := s.recorder.Since(from, tailBatch)
+	if len(events) > 0 && events[0].Sequence > from {
+		lines = append(lines, map[string]uint64{"lost": events[0].Sequence - from})
+	}
+	for i := range events {
+		if f.selects(&events[i]) {
+			lines = append(lines, &events[i])
+		}
+	}
+	return lines, next
 }
