@@ -159,7 +159,7 @@ FIRST ?= 1000
 soak: c-compiler ## simulate SEEDS (5000) worlds, then run the server among random faults for SOAK (10m)
 	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./test/simulation -seeds $(SEEDS) -first $(FIRST)
 	CGO_ENABLED=0 SOAK=$(SOAK) $(GO) test -count 1 -v -timeout 0 -run '^Test(SoakOverload|ServeRandomNamesFlood)$$' ./cmd
-	CGO_ENABLED=0 SEAMARK_NODE_PAIRS=1000000 $(GO) test -count 1 -v -timeout 0 -run '^TestNodePairs$$' ./cmd
+	CGO_ENABLED=0 SEAMARK_NODE_PAIRS=1000000 $(GO) test -count 1 -v -timeout 0 -run '^TestNodePairs$$' ./test/node
 	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .
 
 soak-restart: ## restart and reload the server under RESTART_QUERIES (1000000) queries in each way and over each transport

@@ -11,13 +11,14 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 // startActivated starts a server as systemd does for a socket unit: the sockets are
 // the descriptors from 3 on, and LISTEN_PID is the server's process ID.
 func startActivated(t *testing.T, dir string, files []*os.File) *process {
 	t.Helper()
-	c := program(t, dir, "-conf", "Corefile")
+	c := program.Command(t, dir, "-conf", "Corefile")
 	c.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, c.Path}, c.Args[1:]...)
 	c.Path = "/bin/sh"
 	c.Env = append(c.Env, fmt.Sprintf("LISTEN_FDS=%d", len(files)))
@@ -82,7 +83,7 @@ func TestSocketActivationErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	c := program(t, dir, "-conf", "Corefile")
+	c := program.Command(t, dir, "-conf", "Corefile")
 	c.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, c.Path}, c.Args[1:]...)
 	c.Path = "/bin/sh"
 	c.Env = append(c.Env, "LISTEN_FDS=1")

@@ -15,6 +15,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 // adminCorefile returns a Corefile with the directive admin, with a folder of manifests.
@@ -141,7 +142,7 @@ func TestTail(t *testing.T) {
 		{"--pods --kubeconfig " + api, " whoami shop/cart-7d9c-x2 Deployment/cart\n"},
 		{"--output json --pods --kubeconfig " + api, `"pod":"shop/cart-7d9c-x2","owner":"Deployment/cart"}`},
 	} {
-		tail := program(t, dir, append(strings.Fields("tail --admin http://127.0.0.1:"+admin+" --name other"), strings.Fields(c.args)...)...)
+		tail := program.Command(t, dir, append(strings.Fields("tail --admin http://127.0.0.1:"+admin+" --name other"), strings.Fields(c.args)...)...)
 		out, err := tail.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -18,36 +18,17 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/builtin"
-	"github.com/seamark/seamark/cmd"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
-// TestMain runs the program instead of the tests if the environment has the variable: the tests
-// start the real program as a process, with the race detector if they have it.
-func TestMain(m *testing.M) {
-	if os.Getenv("SEAMARK_TEST_MAIN") != "" {
-		cmd.Main(builtin.Directives(), cmd.Build{Version: "test", Commit: "c0ffee", Date: "2026-11-22T21:00:00Z"})
-	}
-	os.Exit(m.Run())
-}
-
-func program(t *testing.T, dir string, args ...string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.CommandContext(t.Context(), self, args...)
-	c.Dir = dir
-	c.Env = append(os.Environ(), "SEAMARK_TEST_MAIN=1", "GORACE=atexit_sleep_ms=0")
-	return c
-}
+// TestMain makes the test binary the program, too.
+func TestMain(m *testing.M) { program.Main(m) }
 
 // run runs a command and returns its output and exit status.
 func run(t *testing.T, dir, in string, args ...string) (out, stderr string, code int) {
 	t.Helper()
-	c := program(t, dir, args...)
+	c := program.Command(t, dir, args...)
 	var o, e bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(in), &o, &e
 	err := c.Run()
@@ -194,7 +175,7 @@ func TestServeListen(t *testing.T) {
 func TestQuiet(t *testing.T) {
 	dir, port := t.TempDir(), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "c"), ".:"+port+" {\n bind 127.0.0.1\n whoami\n}\n")
-	c := program(t, dir, "-conf", "c", "-quiet", "-pidfile", "pid")
+	c := program.Command(t, dir, "-conf", "c", "-quiet", "-pidfile", "pid")
 	var out bytes.Buffer
 	c.Stdout = &out
 	if err := c.Start(); err != nil {
@@ -406,7 +387,7 @@ func TestStandardOutputNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := program(t, dir, "serve", "--manifests", "m", "--listen", at)
+	c := program.Command(t, dir, "serve", "--manifests", "m", "--listen", at)
 	c.Stdout, c.Stderr = full, os.Stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/program"
 )
 
 func TestConvertCommandLine(t *testing.T) {
@@ -91,7 +93,7 @@ func TestConvertEnvironment(t *testing.T) {
 		{"", "skydns_metrics :7 /metrics\n", []string{"convert", "--", "kube-dns"}},
 		{stock, "skydns_metrics :10055 /metrics\n", []string{"convert", "-"}},
 	} {
-		p := program(t, t.TempDir(), c.args...)
+		p := program.Command(t, t.TempDir(), c.args...)
 		p.Env = append(p.Env, "PROMETHEUS_PORT=7")
 		p.Stdin = strings.NewReader(c.in)
 		if out, err := p.Output(); err != nil || !strings.Contains(string(out), c.want) {
@@ -120,7 +122,7 @@ func TestConvertReferenceExamples(t *testing.T) {
 			continue // it needs a cluster
 		}
 		var both bytes.Buffer
-		c := program(t, dir, strings.Fields(args)...)
+		c := program.Command(t, dir, strings.Fields(args)...)
 		c.Stdout, c.Stderr = &both, &both
 		err := c.Run()
 		if got := both.String(); got != want && *update {

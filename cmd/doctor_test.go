@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/program"
 )
 
 // fakeAPI serves objects by the path of their URL, and reviews of permissions: a verb and a
@@ -215,7 +217,7 @@ func TestDoctorOutputNotWritten(t *testing.T) {
 	}
 	defer full.Close()
 	var stderr bytes.Buffer
-	c := program(t, t.TempDir(), "doctor", "--kubeconfig", fakeAPI(t, map[string]string{"/version": `{"gitVersion": "v1.36.0"}`}))
+	c := program.Command(t, t.TempDir(), "doctor", "--kubeconfig", fakeAPI(t, map[string]string{"/version": `{"gitVersion": "v1.36.0"}`}))
 	c.Stdout, c.Stderr = full, &stderr
 	_ = c.Run() // the status is checked
 	if code := c.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "writing the output: write /dev/stdout: no space left on device") {

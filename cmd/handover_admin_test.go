@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 // The addresses of admin are passed to the new process, a TCP address and a Unix socket. A
@@ -51,7 +52,7 @@ func TestHandoverAdmin(t *testing.T) {
 	old.until("Hand-over failed, continuing to serve")
 	commandShows(t, dir, "Healthy", "status", tcp, unix)
 
-	tail := program(t, dir, "tail", unix)
+	tail := program.Command(t, dir, "tail", unix)
 	out, err := tail.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/server/handover"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 // A heldUpstream is a DNS server that holds its replies while its gate is closed.
@@ -162,7 +163,7 @@ func TestHandoverHTTPS(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(unlock)
-				next := launch(whole, program(whole, dir, "-conf", "Corefile"), os.Stderr, "")
+				next := launch(whole, program.Command(whole, dir, "-conf", "Corefile"), os.Stderr, "")
 				next.awaitsTurn(socket + ".lock")
 				release := u.hold()
 				t.Cleanup(release)

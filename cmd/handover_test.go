@@ -17,6 +17,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 // handoverDir returns a directory with a Corefile that has handover, status pages and
@@ -266,7 +267,7 @@ func TestHandoverKilled(t *testing.T) {
 			answers(t, "127.0.0.1:"+port)
 			failures, replaced := 0, 0
 			for range 8 {
-				next := program(t, dir, "-conf", "Corefile")
+				next := program.Command(t, dir, "-conf", "Corefile")
 				next.Stdout, next.Stderr = io.Discard, io.Discard
 				if err := next.Start(); err != nil {
 					t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/program"
 )
 
 func TestHealthzCommandLine(t *testing.T) {
@@ -53,7 +55,7 @@ type healthzProcess struct {
 
 func startHealthz(t *testing.T, path string, args ...string) *healthzProcess {
 	t.Helper()
-	h := &healthzProcess{program(t, t.TempDir(), append(args, "-addr=127.0.0.1", "-port=0", "-period", "50ms")...), t, "", nil}
+	h := &healthzProcess{program.Command(t, t.TempDir(), append(args, "-addr=127.0.0.1", "-port=0", "-period", "50ms")...), t, "", nil}
 	h.Args[0] = "/exechealthz" // the entry point of the original image
 	if path != "" {
 		h.Env = append(h.Env, "PATH="+path)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 func TestNannyCommandLine(t *testing.T) {
@@ -96,7 +97,7 @@ func newNanny(t *testing.T, flags, options string) *nannyProcess {
 	t.Helper()
 	n := &nannyProcess{T: t, dir: t.TempDir(), port: freeport.Reserve(t), log: make(chan string, 1000)}
 	args := append(strings.Fields("-v=2 -logtostderr -configDir="+n.dir+" "+flags), "--", "-k", "-h", "-R", "-p", n.port, "-a", "127.0.0.1")
-	n.Cmd = program(t, t.TempDir(), append(args, strings.Fields(options)...)...)
+	n.Cmd = program.Command(t, t.TempDir(), append(args, strings.Fields(options)...)...)
 	n.Args[0] = "/usr/bin/dnsmasq-nanny"
 	return n
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/program"
 )
 
 // A command whose output cannot be written has failed.
@@ -19,7 +21,7 @@ func TestOutputNotWritten(t *testing.T) {
 	write(t, filepath.Join(dir, "good"), ".:0 {\n    whoami\n}\n")
 	write(t, filepath.Join(dir, "ugly"), ".:0 {\nwhoami\n}\n")
 	for _, args := range []string{"version", "version -o json", "--version", "--plugins", "--help", "check good", "check good -o json", "plan good", "fmt --diff ugly", "convert -- dnsmasq --cache-size=1000", "completion bash"} {
-		c := program(t, dir, strings.Fields(args)...)
+		c := program.Command(t, dir, strings.Fields(args)...)
 		var stderr bytes.Buffer
 		c.Stdout, c.Stderr = full, &stderr
 		_ = c.Run() // the status is checked

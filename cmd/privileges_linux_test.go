@@ -20,6 +20,7 @@ import (
 	"unsafe"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/program"
 )
 
 // The image's binary has the file capability cap_net_bind_service, so that user 65532
@@ -149,7 +150,7 @@ func TestContainerProcess(*testing.T) {
 		check("setting the seccomp filter", restrictCalls())
 	}
 	command := os.Args[slices.IndexFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.run") })+1:]
-	err := syscall.Exec(command[0], command, append(os.Environ(), "SEAMARK_TEST_MAIN=1", "GORACE=atexit_sleep_ms=0"))
+	err := syscall.Exec(command[0], command, append(os.Environ(), program.Variable+"=1", "GORACE=atexit_sleep_ms=0"))
 	fmt.Fprintf(os.Stderr, "executing %s: %v\n", command[0], err)
 	os.Exit(126)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/program"
 )
 
 // A process is a running server.
@@ -31,7 +32,7 @@ func serve(t *testing.T, dir, in string, args ...string) *process {
 
 func serveTo(t *testing.T, stderr io.Writer, dir, in string, args ...string) *process {
 	t.Helper()
-	return start(t, program(t, dir, args...), stderr, in)
+	return start(t, program.Command(t, dir, args...), stderr, in)
 }
 
 // start runs c and waits for its greeting.

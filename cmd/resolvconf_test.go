@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/test/program"
 )
 
 func TestResolvconf(t *testing.T) {
@@ -85,7 +87,7 @@ func TestResolvconfReferenceExamples(t *testing.T) {
 			t.Fatalf("got command %q, want $ seamark …", line)
 		}
 		var both bytes.Buffer
-		c := program(t, dir, strings.Fields(args)...)
+		c := program.Command(t, dir, strings.Fields(args)...)
 		c.Stdout, c.Stderr = &both, &both
 		err := c.Run()
 		if got := both.String(); got != want {

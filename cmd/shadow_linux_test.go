@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 // background runs a program of another project until the end of the test.
@@ -87,7 +88,7 @@ func TestShadowCaptured(t *testing.T) {
 				}
 			}
 			go func() { _, _ = io.Copy(io.Discard, stderr) }() // ends with the program
-			command := program(t, t.TempDir(), "shadow", "--pcap", "-", "--port", server.ports[0], "--manifests", absolute(t, "../examples"), "--limit", "5", "--output", "json", "--quiet")
+			command := program.Command(t, t.TempDir(), "shadow", "--pcap", "-", "--port", server.ports[0], "--manifests", absolute(t, "../examples"), "--limit", "5", "--output", "json", "--quiet")
 			var out bytes.Buffer
 			command.Stdin, command.Stdout, command.Stderr = packets, &out, os.Stderr
 			if err := command.Start(); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 // capture has the queries to a server with the folder examples at 127.0.0.53, as tcpdump
@@ -188,7 +189,7 @@ func TestShadowPipeOpen(t *testing.T) {
 		{"signal in a packet", nil, 10, 16}, // of the end of a connection
 		{"duration", []string{"--duration", "1s"}, 0, 16},
 	} {
-		command := program(t, t.TempDir(), append([]string{"shadow", "--pcap", "-", "--manifests", absolute(t, "../examples"), "--output", "json"}, c.args...)...)
+		command := program.Command(t, t.TempDir(), append([]string{"shadow", "--pcap", "-", "--manifests", absolute(t, "../examples"), "--output", "json"}, c.args...)...)
 		var out bytes.Buffer
 		command.Stdout = &out
 		stderr, err := command.StderrPipe()
@@ -257,7 +258,7 @@ func TestShadowAgainst(t *testing.T) {
 // listenShadow starts the command shadow on a socket for dnstap, and returns the socket's address.
 func listenShadow(t *testing.T, socket string, args ...string) (c *exec.Cmd, address string, out *bytes.Buffer) {
 	t.Helper()
-	c = program(t, t.TempDir(), append([]string{"shadow", "--dnstap", socket, "--output", "json", "--quiet"}, args...)...)
+	c = program.Command(t, t.TempDir(), append([]string{"shadow", "--dnstap", socket, "--output", "json", "--quiet"}, args...)...)
 	out = new(bytes.Buffer)
 	c.Stdout = out
 	stderr, err := c.StderrPipe()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/program"
 )
 
 // Clients with more TCP connections than the process has file descriptors get an
@@ -24,7 +25,7 @@ func TestFewDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(
 		"example.org:0 {\n bind 127.0.0.1\n whoami\n}\nstub.:0 {\n bind 127.0.0.1\n forward . %s\n}\n", startNamedServer(t, "stub")))
-	c := program(t, dir, "-conf", "Corefile")
+	c := program.Command(t, dir, "-conf", "Corefile")
 	c.Path, c.Args = "/bin/sh", append([]string{"sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, c.Path}, c.Args[1:]...)
 	var log bytes.Buffer
 	p := start(t, c, &log, "")
@@ -63,7 +64,7 @@ func TestLogOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	at := unusedAddress(t) // the server cannot print its port
 	write(t, filepath.Join(dir, "Corefile"), "example.org {\n log\n errors\n whoami\n}\n")
-	c := program(t, dir, "serve", "--conf", "Corefile", "--listen", at)
+	c := program.Command(t, dir, "serve", "--conf", "Corefile", "--listen", at)
 	c.Stdout, c.Stderr = full, full
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestFullDisk(t *testing.T) {
 	write(t, filepath.Join(dir, "Corefile"), "example.org:0 {\n bind 127.0.0.1\n log\n errors\n whoami\n}\n")
 	// onFullDisk returns the server on a file system without space, which only it sees.
 	onFullDisk := func(args ...string) *exec.Cmd {
-		c := program(t, dir, append([]string{"-conf", "Corefile"}, args...)...)
+		c := program.Command(t, dir, append([]string{"-conf", "Corefile"}, args...)...)
 		const script = `mount -t tmpfs -o size=16k tmpfs disk && : >disk/log && : >disk/pid && { cat /dev/zero >disk/fill 2>/dev/null; rm disk/pid; exec "$0" "$@" 2>>disk/log; }`
 		c.Path, c.Args = "/bin/sh", append([]string{"sh", "-c", script, c.Path}, c.Args[1:]...)
 		c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}

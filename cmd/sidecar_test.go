@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/program"
 )
 
 func TestSidecarCommandLine(t *testing.T) {
@@ -53,7 +55,7 @@ func TestSidecar(t *testing.T) {
 	defer mute.Close()
 	_, mutePort, _ := net.SplitHostPort(mute.LocalAddr().String())
 
-	c := program(t, t.TempDir(),
+	c := program.Command(t, t.TempDir(),
 		"--v=2", "--logtostderr", "--stderrthreshold=INFO",
 		"--probe=kubedns,127.0.0.1:"+server.ports[0]+",web.shop.svc.cluster.local,1,A",
 		"--probe=mute,"+mute.LocalAddr().String()+",web.shop.svc.cluster.local,1,SRV",

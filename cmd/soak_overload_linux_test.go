@@ -17,6 +17,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 )
 
 // overloadServer starts the server, or the program SOAK_SERVER with the same Corefile, in
@@ -53,7 +54,7 @@ func overloadServer(t *testing.T) (p *process, at string) {
 	t.Cleanup(func() { silent.Close() })
 	write(t, filepath.Join(work, "Corefile"), fmt.Sprintf(".:%s {\n bind 127.0.0.1\n hosts {\n  192.0.2.1 a.example.org\n }\n}\nsilent.test:%[1]s {\n bind 127.0.0.1\n forward . %s {\n  max_fails 0\n }\n}\n",
 		port, silent.LocalAddr()))
-	c := program(t, work, "-conf", "Corefile")
+	c := program.Command(t, work, "-conf", "Corefile")
 	if other := os.Getenv("SOAK_SERVER"); other != "" {
 		c.Path, c.Args[0] = other, other
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/program"
 )
 
 // A terminal that does not read does not make the server wait: the command skips queries,
@@ -31,7 +33,7 @@ func TestTailSlowOutput(t *testing.T) {
 	}))
 	defer server.Close()
 	for i, resume := range []bool{true, false} {
-		tail := program(t, t.TempDir(), "tail", "--output=json", "--admin", server.URL)
+		tail := program.Command(t, t.TempDir(), "tail", "--output=json", "--admin", server.URL)
 		out, err := tail.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

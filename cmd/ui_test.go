@@ -3,7 +3,6 @@ package cmd_test
 import (
 	"bufio"
 	"fmt"
-	"github.com/seamark/seamark/test/freeport"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -14,6 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/program"
 
 	mdns "github.com/miekg/dns"
 
@@ -92,7 +94,7 @@ func TestUI(t *testing.T) {
 // prints.
 func startUI(t *testing.T, dir, bin string, args ...string) (ui *exec.Cmd, url string) {
 	t.Helper()
-	ui = program(t, dir, append([]string{"ui"}, args...)...)
+	ui = program.Command(t, dir, append([]string{"ui"}, args...)...)
 	ui.Env = append(ui.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	out, err := ui.StdoutPipe()
 	if err != nil {

@@ -1,10 +1,12 @@
-package cmd_test
+package node
 
 import (
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/test/program"
 )
 
 // Steps of the system's clock, of an hour in both directions, in the worker, in the supervisor
@@ -15,7 +17,7 @@ func TestNodeClockSteps(t *testing.T) {
 		p := n.startCaptured(capture)
 		n.eventually("open gate", p, func() bool { return strings.Contains(n.metrics(p), "\nseamark_node_gate_open 1\n") })
 		worker := n.worker(p, 0)
-		steps := []func(time.Duration){stepClock(n.t, worker), stepClock(n.t, p.Process.Pid)}
+		steps := []func(time.Duration){program.StepClock(n.t, worker), program.StepClock(n.t, p.Process.Pid)}
 		l := n.load(clusterDNS, cluster6)
 		slow := false // the machine was: a process was stopped for so long that its heartbeat was stale
 		for _, d := range []time.Duration{time.Hour, -time.Hour} {

@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"errors"
@@ -166,8 +166,17 @@ func (n *testNode) addPods() {
 	}
 }
 
+// long skips a test that takes more than a second.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+}
+
 func newTestNode(t *testing.T) *testNode {
 	t.Helper()
+	t.Parallel()
 	n := &testNode{namespace: newNamespace(t)}
 	n.pod = n.connect("pod", 1)
 	replica := n.connect("replica", 2)

@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"fmt"
@@ -31,6 +31,7 @@ func nodePairs() int {
 
 // eachCapture runs a test for each way to capture queries.
 func eachCapture(t *testing.T, test func(n *testNode, capture string)) {
+	long(t)
 	t.Run("address", func(t *testing.T) { test(newTestNode(t), "-capture=address") })
 	eachProgramCapture(t, test)
 }
@@ -244,6 +245,7 @@ func TestNodeIncompatibleSuccessor(t *testing.T) {
 // As process 1 of a container the supervisor starts the worker again, waits for the ends of
 // processes that are not its own, and ends at SIGTERM.
 func TestNodeFirstProcess(t *testing.T) {
+	long(t)
 	debian.Program(t, "nsenter")
 	n := newTestNode(t)
 	p := n.startChanged(func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} }, "-metrics-listen-address=127.0.0.1:9353")
@@ -306,6 +308,7 @@ func TestNodeConnectionUpgrade(t *testing.T) {
 // node's cache does again after the rule is gone. A few queries are tests. Queries of the node
 // itself, which the rule does not concern, change nothing.
 func TestNodeAddressDropped(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	p := n.startCaptured("-capture=address")
 	for _, drop := range []func(string){n.drop, n.dropReplies} {

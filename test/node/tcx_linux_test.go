@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"encoding/binary"
@@ -78,6 +78,7 @@ func (n *testNode) programs(name string) (count int) {
 // over both families and protocols, without tracked connections. After SIGKILL the replica
 // answers on the same sockets and no program is left. After SIGTERM no address is, either.
 func TestNodeTCX(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	var sockets []*dns.Conn
 	for _, server := range []string{clusterDNS, cluster6} {
@@ -149,6 +150,7 @@ func TestNodeTCX(t *testing.T) {
 // While the supervisor or its worker is stopped the replica answers. After that the node's
 // cache does again.
 func TestNodeTCXStopped(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	p := n.startTCX()
 	for name, pid := range map[string]int{"supervisor": p.Process.Pid, "worker": n.worker(p, 0)} {
@@ -170,6 +172,7 @@ func TestNodeTCXStopped(t *testing.T) {
 // A pod that is added later is captured, also behind a bridge, and pods that are removed
 // are forgotten.
 func TestNodeTCXLaterPods(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	p := n.startTCX()
 	later := newNamespace(t)
@@ -261,6 +264,7 @@ func (n *testNode) flush(names ...string) {
 // When a rule of the node drops the queries, the replica answers them, and the node's
 // cache does again after the rule is gone.
 func TestNodeTCXDropped(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	p := n.startTCX()
 	n.drop(tcx.AliasFor(netip.MustParseAddr(clusterDNS), 0).String())
@@ -276,6 +280,7 @@ func TestNodeTCXDropped(t *testing.T) {
 
 // Without the table of the process, as after nft flush ruleset, queries are still answered.
 func TestNodeTCXWithoutTables(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	p := n.startTCX()
 	n.flush("kube-proxy")

@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"os/exec"
@@ -18,6 +18,7 @@ var programCaptures = map[string]func() (tcx.Support, error){"tcx": tcx.Probe, "
 
 // eachProgramCapture runs a test for each way to capture queries with BPF programs.
 func eachProgramCapture(t *testing.T, test func(n *testNode, capture string)) {
+	long(t)
 	for capture, probe := range programCaptures {
 		t.Run(capture, func(t *testing.T) {
 			n := newTestNode(t)

@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"bytes"
@@ -8,9 +8,13 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/cmd"
+	"github.com/seamark/seamark/node/tcx"
+	"github.com/seamark/seamark/test/program"
 )
 
 // A logBuffer collects standard error.
@@ -29,6 +33,28 @@ func (b *logBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// times are shorter than a node's, so that tests need not wait for them.
+var times = cmd.NodeTimes{
+	Times: tcx.Times{Retry: time.Second, Count: 50 * time.Millisecond},
+	Pause: time.Second, Pages: 50 * time.Millisecond,
 }
 
 // A nodeProcess runs the command node.
@@ -57,8 +83,9 @@ func (n *testNode) startUnready(args ...string) *nodeProcess {
 // startChanged starts the command after a change of it.
 func (n *testNode) startChanged(change func(*exec.Cmd), args ...string) *nodeProcess {
 	n.t.Helper()
-	c := program(n.t, n.t.TempDir(), append(append([]string{}, n.args...), args...)...)
+	c := program.Command(n.t, n.t.TempDir(), append(append([]string{}, n.args...), args...)...)
 	c.Env = append(c.Env, "KUBE_DNS_UPSTREAM_SERVICE_HOST="+upstreamIP)
+	program.SetTimes(c, times)
 	change(c)
 	p := &nodeProcess{c, new(logBuffer), make(chan struct{})}
 	c.Stderr = p.log

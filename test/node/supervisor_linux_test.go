@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"fmt"
@@ -217,6 +217,7 @@ func (n *testNode) metrics(p *nodeProcess) (text string) {
 // When the supervisor is killed, alone or with the worker, both end and the replica
 // answers, on the same sockets. A new process takes over what is left.
 func TestNodeSupervisorKilled(t *testing.T) {
+	long(t)
 	for name, both := range map[string]bool{"alone": false, "with the worker": true} {
 		t.Run(name, func(t *testing.T) {
 			n := newTestNode(t)
@@ -250,6 +251,7 @@ func TestNodeSupervisorKilled(t *testing.T) {
 // When the worker is stopped, the gate is closed within 1.5 s and the replica answers. It is
 // opened again when the worker continues.
 func TestNodeWorkerStopped(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	p := n.start()
 	pid := n.worker(p, 0)
@@ -273,6 +275,7 @@ func TestNodeWorkerStopped(t *testing.T) {
 // When workers end as soon as they start, the gate is closed, and the replica answers. It
 // is opened again when the cause is gone.
 func TestNodeWorkerCrashLoop(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	p := n.start()
 	base := ""
@@ -305,6 +308,7 @@ func TestNodeWorkerCrashLoop(t *testing.T) {
 
 // Process after process takes over while pods send queries: none is lost.
 func TestNodeUpgrades(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	n.addPods()
 	n.args = n.files(`from.example:53 {

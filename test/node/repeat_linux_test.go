@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"fmt"
@@ -105,7 +105,7 @@ func (n *testNode) startRepeating(sockets []*dns.Conn, args ...string) *nodeProc
 			for range 20 {
 				n.ask(c, "start.example.")
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(2 * times.Count)
 			return n.total(p, repeatedReplies) > before
 		})
 	}
@@ -126,13 +126,13 @@ func TestNodeRepeat(t *testing.T) {
 		} {
 			prepare()
 			const rounds, names = 40, 5
-			settle := func() float64 { // everything is counted after a second
+			settle := func() float64 { // everything is counted after times.Count
 				before := -1.0
 				n.eventually("constant number of queries", p, func() bool {
 					now := n.total(p, "coredns_dns_requests_total")
 					same := now == before
 					if before = now; !same {
-						time.Sleep(1500 * time.Millisecond)
+						time.Sleep(10 * times.Count)
 					}
 					return same
 				})
@@ -200,6 +200,7 @@ func TestNodeRepeatReload(t *testing.T) {
 
 // With the flag, and with directives that have to see each query, the kernel repeats nothing.
 func TestNodeRepeatNothing(t *testing.T) {
+	long(t)
 	for name, change := range map[string]func(n *testNode) string{
 		"flag": func(*testNode) string { return "-repeat-replies=false" },
 		"log": func(n *testNode) string {
@@ -213,10 +214,12 @@ func TestNodeRepeatNothing(t *testing.T) {
 			p := n.startUnready("-capture=tcx", change(n))
 			c := n.dial("udp", clusterDNS)
 			n.eventually("captured queries", p, func() bool {
-				n.ask(c, "start.example.")
+				for range 20 {
+					n.ask(c, "start.example.")
+				}
 				return n.total(p, "coredns_dns_requests_total") > 100
 			})
-			time.Sleep(1200 * time.Millisecond) // the interval of the count
+			time.Sleep(10 * times.Count)
 			if got := n.total(p, repeatedReplies); got != 0 {
 				t.Errorf("repeated replies: got %v, want none", got)
 			}

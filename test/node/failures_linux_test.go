@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"github.com/seamark/seamark/node/tcx"
+	"github.com/seamark/seamark/test/program"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,7 +34,7 @@ const (
 // its environment.
 func confined(c *exec.Cmd, variables ...string) {
 	c.Args = append([]string{c.Args[0], "-test.run=^TestNodeProcess$", "--"}, c.Args[1:]...)
-	c.Env = append(append(c.Env, "SEAMARK_TEST_MAIN=", envProgram+"=1"), variables...)
+	c.Env = append(append(c.Env, program.Variable+"=", envProgram+"=1"), variables...)
 }
 
 // TestNodeProcess is a process that confines itself and runs the command.
@@ -67,7 +68,7 @@ func TestNodeProcess(t *testing.T) {
 			}
 		}
 	}
-	t.Setenv("SEAMARK_TEST_MAIN", "1")
+	t.Setenv(program.Variable, "1")
 	args := os.Args[slices.Index(os.Args, "--")+1:]
 	check("starting the command", syscall.Exec("/proc/self/exe", append(os.Args[:1:1], args...), os.Environ()))
 }
@@ -105,6 +106,7 @@ func either(a, b []unix.SockFilter) []unix.SockFilter {
 // Without capabilities, BPF, TCX or nftables the process says what is missing, and queries
 // to the ClusterIP are answered, by the node or by the replica.
 func TestNodeMissing(t *testing.T) {
+	long(t)
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("the filters of system calls are for little-endian 64-bit architectures")
 	}
@@ -165,6 +167,7 @@ func TestNodePortInUse(t *testing.T) {
 // The arguments and the template of node-cache's manifest nodelocaldns.yaml work as they
 // are: its four server blocks, its ports, and stub domains.
 func TestNodeStockManifest(t *testing.T) {
+	long(t)
 	n := newTestNode(t)
 	etc := t.TempDir()
 	block := func(zone, options string) string {
@@ -184,7 +187,7 @@ func TestNodeStockManifest(t *testing.T) {
 		write(t, filepath.Join(etc, file), text)
 	}
 	stock := []string{"-localip", nodeDNS + "," + clusterDNS, "-conf", "/etc/Corefile", "-upstreamsvc", "kube-dns-upstream"}
-	printed := program(t, etc, append(stock, "-print-corefile")...)
+	printed := program.Command(t, etc, append(stock, "-print-corefile")...)
 	printed.Env = append(printed.Env, "KUBE_DNS_UPSTREAM_SERVICE_HOST="+upstreamIP)
 	confined(printed, envEtc+"="+etc)
 	text, err := printed.CombinedOutput()

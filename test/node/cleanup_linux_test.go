@@ -1,4 +1,4 @@
-package cmd_test
+package node
 
 import (
 	"strings"
@@ -7,11 +7,12 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/seamark/seamark/test/program"
 )
 
 // cleanup runs the command cleanup on the node.
 func (n *testNode) cleanup(args ...string) (out string, code int) {
-	c := program(n.t, n.t.TempDir(), append([]string{"node", "cleanup"}, args...)...)
+	c := program.Command(n.t, n.t.TempDir(), append([]string{"node", "cleanup"}, args...)...)
 	n.do(func() {
 		text, _ := c.CombinedOutput()
 		out = string(text)
