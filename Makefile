@@ -30,7 +30,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(COMPLETE) $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz soak soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -82,16 +82,15 @@ test: c-compiler programs ## run every test, and end with a summary
 	$(MAKE) test-summary; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
-# TestAnswerCostOfHugeObjects compares CPU times and TestManyIdleConnections memory, which the
-# race detector changes, and
-# the simulation has ten times as many worlds without it.
+# TestManyIdleConnections compares memory, which the race detector changes, and the
+# simulation has ten times as many worlds without it.
 test-server: # the server and the benchmark
 	@mkdir -p $(RESULTS)
 	@echo "== 1/3 the server's tests, with the race detector: about 4 minutes, or 8 the first time"
 	@CGO_ENABLED=1 $(GO) build -race -v -p $(JOBS) ./...
 	@export CGO_ENABLED=1; failed=; \
 	($(call test-stage,server,.,-race ./...)) || failed=1; \
-	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run '^Test(AnswerCostOfHugeObjects|Simulation|ManyIdleConnections)$$' ./directive/kubernetes ./test/simulation ./cmd)) || failed=1; \
+	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run '^Test(Simulation|ManyIdleConnections)$$' ./test/simulation ./cmd)) || failed=1; \
 	($(call test-stage,bench,bench,./...)) || failed=1; \
 	test -z "$$failed"
 
@@ -156,11 +155,18 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 SOAK ?= 10m
 SEEDS ?= 5000
 FIRST ?= 1000
-soak: c-compiler ## simulate SEEDS (5000) worlds, then run the server among random faults for SOAK (10m)
+soak: c-compiler bounds ## check bounds, simulate SEEDS (5000) worlds, then run the server among random faults for SOAK (10m)
 	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./test/simulation -seeds $(SEEDS) -first $(FIRST)
 	CGO_ENABLED=0 SOAK=$(SOAK) $(GO) test -count 1 -v -timeout 0 -run '^Test(SoakOverload|ServeRandomNamesFlood)$$' ./cmd
 	CGO_ENABLED=0 SEAMARK_NODE_PAIRS=1000000 $(GO) test -count 1 -v -timeout 0 -run '^TestNodePairs$$' ./test/node
 	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .
+
+# The tests of a file that uses package bound.
+bounds: ## check the durations, rates and shares that tests measure, on a machine without other work
+	@grep -l 'bound\.[A-Z]' $$(git ls-files '*_test.go') | xargs -n1 dirname | sort -u | while read -r dir; do \
+		tests=$$(grep -l 'bound\.[A-Z]' "$$dir"/*_test.go | xargs sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' | paste -sd '|'); \
+		(cd "$$dir" && SEAMARK_BOUNDS=1 CGO_ENABLED=0 $(GO) test -count 1 -timeout 30m -run "^($$tests)\$$" .) || exit 1; \
+	done
 
 soak-restart: ## restart and reload the server under RESTART_QUERIES (1000000) queries in each way and over each transport
 	CGO_ENABLED=0 SEAMARK_RESTART_QUERIES=$(or $(RESTART_QUERIES),1000000) $(GO) test -count 1 -v -timeout 0 \

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/test/bound"
+
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/metrics"
 )
@@ -147,9 +149,7 @@ func TestStalledList(t *testing.T) {
 				s.repair()
 				repaired := time.Now()
 				f.waitForCall(t, "listed services "+names)
-				if took := time.Since(repaired); took > brokenWait+time.Second {
-					t.Errorf("the list was delivered %v after the repair, want at most %v", took, brokenWait+time.Second)
-				}
+				bound.AtMost(t, "the list after the repair", time.Since(repaired), brokenWait+time.Second)
 				f.do(func() {
 					if n := strings.Count(f.logged.String(), "level=WARN"); n > 1 {
 						t.Errorf("%d warnings, want at most 1:\n%s", n, &f.logged)

@@ -19,6 +19,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seamark/seamark/test/bound"
+
 	mdns "github.com/miekg/dns"
 )
 
@@ -269,9 +271,7 @@ func TestStopWithTail(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	w.plan.Stop(ctx)
-	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("the stop took %v, want less than 20s", took)
-	}
+	bound.AtMost(t, "the stop", time.Since(start), 20*time.Second)
 	_, _ = io.Copy(io.Discard, tail.Body) // the connection has ended
 	if err := w.load(stock); err != nil { // for the cleanup
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/seamark/seamark/test/bound"
+
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
@@ -80,9 +82,7 @@ func manyPorts(prefix string, n int) (ports []cluster.Port) {
 // costs at most 20 times as much as the address of a Service, for each 1,232 bytes
 // of the reply.
 func TestAnswerCostOfHugeObjects(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector multiplies the CPU time of some answers; make test-server runs this test without it")
-	}
+	bound.Only(t)
 	bomb := headless("evil", "bomb")
 	sliceOf := func(name string, ports []cluster.Port, es cluster.Endpoints) *cluster.Slice {
 		return &cluster.Slice{Namespace: "evil", Name: name, Service: "bomb", Ports: ports, Endpoints: es}

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/test/bound"
+
 	"github.com/seamark/seamark/cluster"
 )
 
 // Processing a watch event takes time in proportion to the objects of its Service or address,
 // and not to their square: four times as many may cost eight times as much.
 func TestEventCostOfHugeObjects(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector multiplies the CPU time; make test-server runs this test without it")
-	}
+	bound.Only(t)
 	bomb := headless("evil", "bomb")
 	few := []cluster.Port{{Name: "p1", Protocol: "tcp", Port: 1}}
 	sliceOf := func(name string, ports []cluster.Port, es cluster.Endpoints) *cluster.Slice {
