@@ -100,7 +100,7 @@ func (l *lookup) ownServices() (found []nameServer) {
 			found = append(found, nameServer{e.key.labels + "\x03svc", slices.Collect(e.clusterIPs())})
 		}
 	}
-	if add(l.index.services.Get([]byte(dnsService))); len(found) > 0 {
+	if add(l.index.Service([]byte(dnsService))); len(found) > 0 {
 		return found
 	}
 	for e := range l.servicesWithEndpoint(l.local) {
@@ -116,9 +116,9 @@ func (l *lookup) servicesWithEndpoint(ips []netip.Addr) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, ip := range ips {
 			n := 0
-			for _, x := range [2]*reverseIndex{&l.index.reverse, &l.index.claims} {
+			for _, x := range [2]*reverseIndex{l.index.Reverse(), l.index.Claims()} {
 				for at := x.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
-					if e := at.service.entry.Load(); e.visible() && e.hasEndpoint(ip) && !yield(e) {
+					if e := at.service.Entry(); e.visible() && hasEndpoint(e, ip) && !yield(e) {
 						return
 					}
 				}
@@ -128,7 +128,7 @@ func (l *lookup) servicesWithEndpoint(ips []netip.Addr) iter.Seq[*entry] {
 }
 
 // hasEndpoint reports whether an endpoint that is served has the address.
-func (e *entry) hasEndpoint(ip netip.Addr) bool {
+func hasEndpoint(e *entry, ip netip.Addr) bool {
 	parts := e.partsAt(ip)
 	for i := range parts {
 		for ep := range parts[i].endpoints().All() {

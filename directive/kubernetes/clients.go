@@ -36,14 +36,14 @@ func (h *Handler) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool)
 		return 0, false
 	}
 	name := q.Name()
-	if ns := h.index.namespaces.Get(name[q.LabelOffset(l.depth-2):q.LabelOffset(l.depth-1)]); ns == nil || !ns.exposed.Load() {
+	if ns := h.index.Namespace(name[q.LabelOffset(l.depth-2):q.LabelOffset(l.depth-1)]); !ns.Exposed() {
 		return 0, false
 	} else if byAddress {
 		if p := h.index.podAt(q.Peer.Addr()); p == nil || p.Namespace != ns.name {
 			return 0, false
 		}
 	}
-	if h.index.services.Get(name[q.LabelOffset(l.depth-3):q.LabelOffset(l.depth-1)]).visible() {
+	if h.index.Service(name[q.LabelOffset(l.depth-3):q.LabelOffset(l.depth-1)]).visible() {
 		return 0, false
 	}
 	return l.depth - 2, true

@@ -20,6 +20,9 @@ type serviceKey struct {
 	entry     atomic.Pointer[entry] // the entry in the index; nil if there is none
 }
 
+// Entry returns the entry in the index; nil if there is none.
+func (k *serviceKey) Entry() *entry { return k.entry.Load() }
+
 // objectKey returns the key of the Service's object, in lower case.
 func (k *serviceKey) objectKey() cluster.Key {
 	return cluster.Key{Namespace: k.namespace.name, Name: k.labels[1 : 1+k.labels[0]]}
@@ -45,6 +48,9 @@ type namespace struct {
 	objects          int
 	hash, importHash uint32
 }
+
+// Exposed reports whether names in the namespace are answered. A nil namespace is not exposed.
+func (ns *namespace) Exposed() bool { return ns != nil && ns.exposed.Load() }
 
 // An entry is the state of one Service or ServiceImport in the index: its spec, its
 // endpoints, and their records. It is immutable.

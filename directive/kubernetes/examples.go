@@ -13,15 +13,15 @@ import (
 // ports. It waits for the objects until ctx ends.
 func (h *Handler) Examples(ctx context.Context) []string {
 	select {
-	case <-h.index.synced:
+	case <-h.index.SyncedChannel():
 	case <-ctx.Done():
 		return nil
 	}
 	ix := h.index
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
+	ix.Lock()
+	defer ix.Unlock()
 	var best *entry
-	for _, e := range ix.services.All() {
+	for _, e := range ix.Entries(false) {
 		if e.visible() && !e.headless && !e.externalName && e.records != "" && (best == nil || better(e, best)) {
 			best = e
 		}

@@ -107,16 +107,16 @@ func (e *explanation) name() {
 // namespace exists.
 func (e *explanation) namespaceName(label []byte) bool {
 	name := string(label)
-	ns := e.index.namespaces.Get(append([]byte{byte(len(label))}, label...))
+	ns := e.index.Namespace(append([]byte{byte(len(label))}, label...))
 	o := e.options
 	switch {
 	case o.Namespaces != "" && !slices.Contains(strings.Split(o.Namespaces, ","), name):
 		e.add("namespace %s is hidden: the option namespaces has only %s", name, strings.ReplaceAll(o.Namespaces, ",", ", ")).Nearest = e.nearestNamespace(name)
 	case ns == nil:
 		e.add("namespace %s does not exist, and no Service is in it", name).Nearest = e.nearestNamespace(name)
-	case !ns.exposed.Load() && o.NamespaceLabels != "":
+	case !ns.Exposed() && o.NamespaceLabels != "":
 		e.add("namespace %s is hidden: it does not exist, or the option namespace_labels excludes it (%s)", name, o.NamespaceLabels)
-	case !ns.exposed.Load():
+	case !ns.Exposed():
 		e.add("namespace %s does not exist, but objects in it do", name)
 	default:
 		if e.depth == e.ownLabels()-1 {
@@ -130,13 +130,13 @@ func (e *explanation) namespaceName(label []byte) bool {
 // nearestNamespace returns the name of a namespace with a similar name, or "".
 func (e *explanation) nearestNamespace(name string) string {
 	var all []string
-	e.index.mu.Lock()
-	for key, ns := range e.index.namespaces.All() {
-		if ns.exposed.Load() {
+	e.index.Lock()
+	for key, ns := range e.index.Namespaces() {
+		if ns.Exposed() {
 			all = append(all, key[1:])
 		}
 	}
-	e.index.mu.Unlock()
+	e.index.Unlock()
 	slices.Sort(all)
 	if near := corefile.Nearest(name, all); near != "" {
 		return e.join(near)
@@ -164,9 +164,9 @@ func (e *explanation) kind() string {
 func (e *explanation) service() {
 	name, namespace := string(e.label(e.depth-3)), string(e.label(e.depth-2))
 	key := e.q.Name()[e.q.LabelOffset(e.depth-3):e.q.LabelOffset(e.depth-1)]
-	svc := e.table().Get(key)
+	svc := e.index.Entry(e.zone.multicluster, key)
 	object := &dns.Object{Kind: e.kind(), Namespace: namespace, Name: name}
-	if e.onlyServices && svc.isElsewhere(e.lookup) {
+	if e.onlyServices && e.isElsewhere(svc) {
 		e.add("%s %s/%s is known, but not its endpoints, on which the answer depends (only services)", e.kind(), namespace, name).Object = object
 		return
 	}
@@ -199,7 +199,7 @@ func (e *explanation) service() {
 		e.add("%s %s/%s is an alias (ExternalName)", e.kind(), namespace, name).Object = object
 		return
 	case svc.headless:
-		ready, all := svc.countEndpoints()
+		ready, all := countEndpoints(svc)
 		what := "is headless; %d of its %d endpoints are served"
 		if svc.publishNotReady {
 			what += " (publishNotReadyAddresses)"
@@ -227,7 +227,7 @@ func (e *explanation) service() {
 }
 
 // countEndpoints returns the number of endpoints that answers include, and of all.
-func (e *entry) countEndpoints() (served, all int) {
+func countEndpoints(e *entry) (served, all int) {
 	var ep cluster.Endpoint
 	for _, p := range e.slices() {
 		for rest := p.endpoints(); rest != "" && !rest.HasNames(); all++ {
@@ -384,8 +384,8 @@ func (e *explanation) prefix() string {
 func (e *explanation) nearestService(name, namespace string) bool {
 	before := len(e.causes)
 	var elsewhere, here []string
-	e.index.mu.Lock()
-	for _, svc := range e.table().All() {
+	e.index.Lock()
+	for _, svc := range e.index.Entries(e.zone.multicluster) {
 		if !e.serves(svc) {
 			continue
 		}
@@ -398,7 +398,7 @@ func (e *explanation) nearestService(name, namespace string) bool {
 			here = append(here, key.Name)
 		}
 	}
-	e.index.mu.Unlock()
+	e.index.Unlock()
 	slices.Sort(here)
 	slices.Sort(elsewhere)
 	if len(elsewhere) > 0 {
@@ -422,7 +422,7 @@ func (e *explanation) search(suffix int) {
 	labels := e.depth - suffix
 	if suffix == 1 && labels > 2 { // NAME.NAMESPACE.svc
 		ns := e.label(labels - 1)
-		if e.index.namespaces.Get(append([]byte{byte(len(ns))}, ns...)) != nil {
+		if e.index.Namespace(append([]byte{byte(len(ns))}, ns...)) != nil {
 			labels--
 		}
 	}

@@ -49,9 +49,9 @@ func (e *explanation) reverse() {
 	}
 	e.missingType(false)
 	ip, found := prefix.Addr(), 0
-	for i, x := range [2]*reverseIndex{&e.index.reverse, &e.index.claims} {
+	for i, x := range [2]*reverseIndex{e.index.Reverse(), e.index.Claims()} {
 		for near := x.within(prefix); near.advance() && found < 10; {
-			svc := near.service.entry.Load()
+			svc := near.service.Entry()
 			if !svc.visible() {
 				continue
 			}
@@ -77,14 +77,7 @@ func (e *explanation) reverse() {
 // may.
 func (e *explanation) podsWith(namespace string, ip netip.Addr) {
 	const shown = 3
-	var names []string
-	e.index.mu.Lock()
-	for key, p := range e.index.podObjects {
-		if key.Namespace == namespace && slices.Contains(p.IPs, ip) {
-			names = append(names, key.Name)
-		}
-	}
-	e.index.mu.Unlock()
+	names := e.index.PodNames(namespace, ip)
 	slices.Sort(names)
 	for _, name := range names[:min(shown, len(names))] {
 		e.add("Pod %s/%s has the address %s", namespace, name, ip).Object = &dns.Object{Kind: "Pod", Namespace: namespace, Name: name}

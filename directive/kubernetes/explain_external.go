@@ -52,7 +52,7 @@ func (e *External) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 // externalService explains a name at or below that of a Service.
 func (e *explanation) externalService(headless bool) {
 	name, namespace := string(e.label(e.depth-2)), string(e.label(e.depth-1))
-	inside := e.index.services.Get(e.q.Name()[e.q.LabelOffset(e.depth-2):e.q.LabelOffset(e.depth)])
+	inside := e.index.Service(e.q.Name()[e.q.LabelOffset(e.depth-2):e.q.LabelOffset(e.depth)])
 	svc := inside.visibleExternal()
 	object := &dns.Object{Kind: "Service", Namespace: namespace, Name: name}
 	if svc == nil {
@@ -102,8 +102,8 @@ func (e *explanation) externalReverse() {
 		return
 	}
 	found := 0
-	for near := e.index.externalReverse.within(prefix); near.advance() && found < 10; {
-		svc := near.service.entry.Load().visibleExternal()
+	for near := e.index.ExternalReverse().within(prefix); near.advance() && found < 10; {
+		svc := near.service.Entry().visibleExternal()
 		if svc == nil || !svc.has(near.addr()) {
 			continue
 		}
@@ -139,10 +139,10 @@ func (f *Federation) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		}
 		return e.causes
 	}
-	entry := f.kubernetes.index.services.Get(q.Name()[:q.LabelOffset(2)])
+	entry := f.kubernetes.index.Service(q.Name()[:q.LabelOffset(2)])
 	what := "has no endpoint in this cluster"
 	switch {
-	case entry.hasEndpoints():
+	case hasEndpoints(entry):
 		e.add("Service %s/%s is in this cluster, so the federated name is an alias of its name here", namespace, svc).Object = &dns.Object{Kind: "Service", Namespace: namespace, Name: svc}
 		return e.causes
 	case entry == nil || !entry.known():

@@ -7,18 +7,15 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// SetOrigins implements [cluster.Traceable].
-func (ix *Index) SetOrigins(read cluster.ReadOrigin) { ix.origins.Store(&read) }
-
 // ReadObjects implements [dns.ObjectReader]: the index does not keep the metadata.
 func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
-	read := h.index.origins.Load()
+	read := h.index.Origins()
 	for _, o := range objects {
 		if read == nil {
 			o.Unknown = "the source of the objects does not run yet"
 			continue
 		}
-		origin, err := (*read)(ctx, kindOf(o.Kind), cluster.Key{Namespace: o.Namespace, Name: o.Name})
+		origin, err := read(ctx, kindOf(o.Kind), cluster.Key{Namespace: o.Namespace, Name: o.Name})
 		o.ResourceVersion, o.Created, o.File = origin.ResourceVersion, origin.Created, origin.File
 		if err != nil {
 			o.Unknown = err.Error()

@@ -118,7 +118,7 @@ func (e *External) answer(l *lookup) result {
 		return l.namespace(name[:l.q.LabelOffset(1)])
 	}
 	whole := l.haveListed(cluster.Slices) // before the entry is read, as for kubernetes
-	inside := l.index.services.Get(name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth)])
+	inside := l.index.Service(name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth)])
 	found := inside.visibleExternal()
 	if !whole && e.headless && inside != nil && inside.known() && inside.headless && inside.external == nil {
 		return notListed
@@ -167,8 +167,8 @@ func (l *lookup) externalReverse() result {
 		return nameError
 	}
 	found := nameError
-	for near := l.index.externalReverse.within(prefix); near.advance(); {
-		e := near.service.entry.Load().visibleExternal()
+	for near := l.index.ExternalReverse().within(prefix); near.advance(); {
+		e := near.service.Entry().visibleExternal()
 		switch {
 		case e == nil || !e.has(near.addr()):
 			continue // a change is being applied

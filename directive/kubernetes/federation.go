@@ -145,11 +145,11 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 	}
 	q, whole := l.q, l.haveListed(cluster.Slices) // before the entry is read, as for kubernetes
 	name := q.Name()
-	e := l.index.services.Get(name[:q.LabelOffset(2)])
+	e := l.index.Service(name[:q.LabelOffset(2)])
 	var room [2 * wire.MaxName]byte
 	target := room[:0]
 	switch {
-	case e.hasEndpoints():
+	case hasEndpoints(e):
 		target = append(append(target, name[:q.LabelOffset(2)]...), name[q.LabelOffset(3):]...)
 	case !whole && e != nil && e.known() && !e.externalName:
 		return l.reply(notListed)
@@ -173,7 +173,7 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 }
 
 // hasEndpoints reports whether the Service is visible and has endpoints.
-func (e *entry) hasEndpoints() bool {
+func hasEndpoints(e *entry) bool {
 	if !e.visible() || e.externalName || e.headless {
 		return e.visible() // a headless Service without endpoints has no name
 	}

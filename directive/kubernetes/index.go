@@ -84,14 +84,35 @@ func (ix *Index) Ready() bool { return ix.listedKinds.Load() == allKinds }
 // Synced reports whether every kind has been listed once.
 func (ix *Index) Synced() bool { return ix.syncedKinds.Load() == allKinds }
 
-// hash returns a hash of all records, which does not depend on the order of events.
-func (ix *Index) hash() uint32 { return ix.serial.Load() + ix.importSerial.Load() }
+// Loaded reports whether the index began with a snapshot.
+func (ix *Index) Loaded() bool { return ix.loaded }
+
+// SyncedChannel returns a channel that is closed once every kind has been listed.
+func (ix *Index) SyncedChannel() <-chan struct{} { return ix.synced }
+
+// Serial returns a sum of the hashes of all Services and pods in exposed namespaces, or of all
+// ServiceImports. It changes with the records.
+func (ix *Index) Serial(imported bool) uint32 {
+	if imported {
+		return ix.importSerial.Load()
+	}
+	return ix.serial.Load()
+}
+
+// Hash returns a hash of all records, which does not depend on the order of events.
+func (ix *Index) Hash() uint32 { return ix.serial.Load() + ix.importSerial.Load() }
+
+// HasSynced reports whether a kind has been listed once, or is not watched.
+func (ix *Index) HasSynced(kind cluster.Kind) bool { return ix.syncedKinds.Load()>>kind&1 == 1 }
+
+// Count returns the number of objects of a kind.
+func (ix *Index) Count(kind cluster.Kind) int64 { return ix.objects[kind].Load() }
 
 // unlisted returns the names of the kinds that have not been listed.
 func (ix *Index) unlisted() string {
 	var names []string
 	for kind := range cluster.Kinds {
-		if ix.syncedKinds.Load()>>kind&1 == 0 {
+		if !ix.HasSynced(kind) {
 			names = append(names, kind.String())
 		}
 	}

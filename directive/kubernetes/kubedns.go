@@ -8,29 +8,8 @@ import (
 // This file is the option compatible kube-dns: the labels that kube-dns makes of
 // addresses, and its names below the names of Services.
 
-const (
-	kubednsPriority = 10 // of all its SRV records
-	hashDigits      = 16 // the longest label
-)
-
-// parseHashLabel parses a label of appendHashLabel.
-func parseHashLabel(label []byte) (h uint32, ok bool) {
-	if len(label) == 0 || len(label) > hashDigits || len(label)%2 != 0 {
-		return 0, false
-	}
-	for i := 0; i < len(label); i += 2 {
-		high, low := unhex(label[i]), unhex(label[i+1])
-		if high < 0 || low < 0 {
-			return 0, false
-		}
-		digit := unhex(byte(high<<4 | low))
-		if digit < 0 || digit == 0 && i == 0 && len(label) > 2 {
-			return 0, false
-		}
-		h = h<<4 | uint32(digit)
-	}
-	return h, true
-}
+// kubednsPriority is the priority of all SRV records of kube-dns.
+const kubednsPriority = 10
 
 // appendLabel appends the label of an endpoint in wire form. With compatible kube-dns it
 // is the hash of the address instead of the address with dashes.
@@ -59,7 +38,7 @@ func (h *Handler) selectLabel(label []byte) (sel selection) {
 
 // hashedIPs selects the ClusterIP whose hash the label is, and reports whether there is
 // one.
-func (e *entry) hashedIPs(label []byte) (sel selection, ok bool) {
+func hashedIPs(e *entry, label []byte) (sel selection, ok bool) {
 	if sel.hash, sel.hashed = parseHashLabel(label); !sel.hashed {
 		return sel, false
 	}
@@ -73,7 +52,7 @@ func (e *entry) hashedIPs(label []byte) (sel selection, ok bool) {
 // hashedIP answers the hash of a ClusterIP, in front of the Service's name or of a
 // port's. kube-dns has the port's records at the same labels.
 func (s *serviceLookup) hashedIP() result {
-	sel, ok := s.entry.hashedIPs(s.label(0))
+	sel, ok := hashedIPs(s.entry, s.label(0))
 	if ok && s.prefix > 1 {
 		ok = s.selectPort(&sel) && s.entry.ports.has(&sel)
 	}

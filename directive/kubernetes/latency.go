@@ -23,6 +23,10 @@ func newLatency(r *metrics.Registry) *latency {
 	return &latency{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}
 }
 
+// ObserveLatency has Programmed observe a histogram of r. It must be called before the source
+// runs.
+func (ix *Index) ObserveLatency(r *metrics.Registry) { ix.latency = newLatency(r) }
+
 // Programmed observes that a change of endpoints is answered.
 func (ix *Index) Programmed(service cluster.Key, took time.Duration) {
 	e := ix.services.Get([]byte(label(service.Name) + label(service.Namespace)))

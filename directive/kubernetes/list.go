@@ -24,8 +24,7 @@ func (h *Handler) ClusterOptions() cluster.Options { return h.options.Options }
 // HasNamespace reports whether names of a namespace are served. label is its name with the
 // length before it.
 func (h *Handler) HasNamespace(label []byte) bool {
-	ns := h.index.namespaces.Get(label)
-	return ns != nil && ns.exposed.Load()
+	return h.index.Namespace(label).Exposed()
 }
 
 // ZoneRecords yields the records of one of the handler's zones below its own name, in wire
@@ -39,16 +38,16 @@ func (h *Handler) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {
 	}
 	return func(yield func([]byte) bool) {
 		g := newGenerator(h, h.zones[i])
-		h.index.mu.Lock()
+		h.index.Lock()
 		if g.zone.reverse {
 			view := g.newReverseView()
-			h.index.mu.Unlock()
+			h.index.Unlock()
 			defer view.close()
 			view.records(yield)
 			return
 		}
 		records := g.newView()
-		h.index.mu.Unlock()
+		h.index.Unlock()
 		records(yield)
 	}
 }

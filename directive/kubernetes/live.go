@@ -31,7 +31,7 @@ type liveZones struct {
 	cancel    context.CancelFunc
 	task      sync.WaitGroup
 
-	// Guarded by index.mu.
+	// Guarded by the lock of the index.
 	begun   bool // the zones have a version
 	pending *undo
 }
@@ -39,10 +39,10 @@ type liveZones struct {
 // A liveZone is a zone with a history.
 type liveZone struct {
 	*liveZones
-	records generator // guarded by index.mu
+	records generator // guarded by the lock of the index
 	serial  atomic.Uint32
 	current atomic.Pointer[liveVersion] // nil until the index is ready
-	apex    map[string]struct{}         // the records that depend on no single Service; guarded by index.mu
+	apex    map[string]struct{}         // the records that depend on no single Service; guarded by the lock of the index
 }
 
 // startLiveZones keeps the zones that transfer sends to other servers.
@@ -82,10 +82,10 @@ func newLiveZones(h *Handler, now func() time.Time) *liveZones {
 		l.zones = append(l.zones, at)
 	}
 	woken := make(chan struct{}, 1)
-	l.index.mu.Lock()
+	l.index.Lock()
 	l.pending = l.index.addUndo(woken)
 	l.newVersions()
-	l.index.mu.Unlock()
+	l.index.Unlock()
 	l.task.Go(func() { l.run(ctx, woken) })
 	return l
 }
@@ -94,8 +94,8 @@ func newLiveZones(h *Handler, now func() time.Time) *liveZones {
 func (l *liveZones) Stop() {
 	l.cancel()
 	l.task.Wait()
-	l.index.mu.Lock()
-	defer l.index.mu.Unlock()
+	l.index.Lock()
+	defer l.index.Unlock()
 	l.index.removeUndo(l.pending)
 }
 
@@ -112,9 +112,9 @@ func (l *liveZones) run(ctx context.Context, woken <-chan struct{}) {
 			return
 		case <-time.After(gatherTime):
 		}
-		l.index.mu.Lock()
+		l.index.Lock()
 		changed := l.newVersions()
-		l.index.mu.Unlock()
+		l.index.Unlock()
 		l.notify(changed)
 	}
 }
@@ -127,7 +127,7 @@ func (l *liveZones) notify(changed []*liveZone) {
 }
 
 // newVersions makes new versions of the zones that have changed, and returns these. The caller
-// holds index.mu.
+// holds the lock of the index.
 func (l *liveZones) newVersions() (changed []*liveZone) {
 	if !l.begun && !l.index.Ready() {
 		l.pending.reset()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"iter"
 	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
@@ -12,7 +11,7 @@ import (
 )
 
 // addDifferences adds the differences between the state of u and the present one. The
-// caller holds index.mu.
+// caller holds the lock of the index.
 func (g *generator) addDifferences(d *differences, u *undo) {
 	if g.zone.reverse {
 		g.addReverseDifferences(d, u)
@@ -38,7 +37,7 @@ func (g *generator) addEntryDifferences(d *differences, c entryChange) {
 			g.serviceNames(e, names[i])
 		}
 	}
-	for ep, e := range c.endpoints() {
+	for ep, e := range changedEndpoints(c) {
 		for _, label := range g.endpointLabels(&ep.Endpoint) {
 			if !d.spend(g.namesCost(e, ep.ports)) {
 				return
@@ -67,12 +66,10 @@ func (g *generator) addEntryDifferences(d *differences, c entryChange) {
 	}
 }
 
-func (c *entryChange) sides() [2]*entry { return [2]*entry{c.old, c.now} }
-
 // rrset returns the records of a name below a Service as they are in an answer, without
 // their owner; none without an entry.
 func (g *generator) rrset(e *entry, labels string, t wire.Type) (records [][]byte) {
-	if e == nil || !slices.Contains(e.types(), t) {
+	if e == nil || !slices.Contains(typesOf(e), t) {
 		return nil
 	}
 	g.resolveEntry(e, labels, t)
@@ -117,9 +114,9 @@ type portEndpoint struct {
 	cluster.Endpoint
 }
 
-// endpoints returns the endpoints that one of the entries has and the other lacks, with
+// changedEndpoints returns the endpoints that one of the entries has and the other lacks, with
 // their entries; all endpoints if the Service's own object differs.
-func (c *entryChange) endpoints() iter.Seq2[portEndpoint, *entry] {
+func changedEndpoints(c entryChange) iter.Seq2[portEndpoint, *entry] {
 	return func(yield func(portEndpoint, *entry) bool) {
 		whole := c.old == nil || c.now == nil || !c.old.serviceSpec.equal(&c.now.serviceSpec)
 		sides := [2]map[portEndpoint]struct{}{{}, {}}
@@ -163,38 +160,15 @@ func partsByName(e *entry) map[string]*part {
 
 // addPodDifferences adds the differences of the records of pods.
 func (g *generator) addPodDifferences(d *differences, u *undo) {
-	for key := range u.podChanges() {
+	for key, had := range u.podChanges() {
 		n := 1
-		if u.isExposed(key[:1+key[0]]) && u.hadPod([]byte(key)) {
+		if had {
 			n = -1
 		}
 		g.podRecord(key, func(r []byte) bool {
 			d.add(r, n)
 			return true
 		})
-	}
-}
-
-// podChanges returns the keys of the pods that clients saw and do not see, or the other way
-// round.
-func (u *undo) podChanges() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		keys := maps.Clone(u.pods)
-		if toggled := u.toggled(); len(toggled) > 0 {
-			for key := range u.index.pods.All() {
-				if toggled[key[:1+key[0]]] {
-					keys[key] = true
-				}
-			}
-		}
-		for key := range keys {
-			ns := key[:1+key[0]]
-			had := u.isExposed(ns) && u.hadPod([]byte(key))
-			has := u.index.isExposed(ns) && u.index.pods.Get([]byte(key)) != nil
-			if had != has && !yield(key) {
-				return
-			}
-		}
 	}
 }
 
@@ -213,9 +187,4 @@ func (g *generator) podRecord(key string, yield func([]byte) bool) bool {
 		return answered
 	})
 	return g.each(yield)
-}
-
-// podAddr returns the address of a podKey.
-func podAddr(key string) netip.Addr {
-	return netip.AddrFrom16([16]byte([]byte(key[1+key[0]:]))).Unmap()
 }

@@ -55,7 +55,7 @@ const deltaCost = 96
 func (d *delta) size() int { return deltaCost + len(d.removed) + len(d.added) }
 
 // commit makes a new version of the zone if there are differences, and reports whether
-// there are. The caller holds index.mu.
+// there are. The caller holds the lock of the index.
 func (z *liveZone) commit(d *differences) bool {
 	before := z.current.Load()
 	next := &liveVersion{zone: z}

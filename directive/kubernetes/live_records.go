@@ -80,7 +80,7 @@ func (g *generator) soa() (soa []byte) {
 }
 
 // apexRecords returns the NS records, the addresses of the name server and the version of
-// the specification. The caller holds index.mu.
+// the specification. The caller holds the lock of the index.
 func (g *generator) apexRecords() map[string]struct{} {
 	all := map[string]struct{}{}
 	for _, q := range []struct {
@@ -93,8 +93,8 @@ func (g *generator) apexRecords() map[string]struct{} {
 	return all
 }
 
-// types returns the types that names of a Service's entry have.
-func (e *entry) types() []wire.Type {
+// typesOf returns the types that names of a Service's entry have.
+func typesOf(e *entry) []wire.Type {
 	if e.externalName || e.alias() != nil {
 		return []wire.Type{wire.TypeCNAME}
 	}
@@ -139,7 +139,7 @@ func (g *generator) entryRecords(e *entry, yield func([]byte) bool) bool {
 func (g *generator) recordsOf(e *entry, names nameSet, yield func([]byte) bool) bool {
 	repeated := map[string]struct{}{} // merged parts may make a record twice
 	for labels := range names {
-		for _, t := range e.types() {
+		for _, t := range typesOf(e) {
 			g.resolveEntry(e, labels, t)
 			more := g.each(func(r []byte) bool {
 				if e.merged() != nil {

@@ -1,13 +1,10 @@
 package kubernetes
 
 import (
-	"iter"
 	"net/netip"
 	"slices"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
-	"github.com/seamark/seamark/zone/ordered"
 )
 
 // A reverseState finds the Services and pods of one moment, for PTR records.
@@ -16,19 +13,22 @@ type reverseState struct {
 	hasPod func(podKey []byte) bool
 }
 
-// state returns the state before the changes in u.
-func (u *undo) state() reverseState {
-	return reverseState{func(k *serviceKey) *entry { return u.visible(false, k.labels, k.entry.Load()) }, u.hadPod}
+// stateBefore returns the state before the changes in u.
+func stateBefore(u *undo) reverseState {
+	return reverseState{
+		func(k *serviceKey) *entry { return u.visible(false, k.labels, k.Entry()) },
+		u.hadPod,
+	}
 }
 
-// state returns the present state.
-func (ix *Index) state() reverseState {
+// presentState returns the present state of an index.
+func presentState(ix *Index) reverseState {
 	return reverseState{func(k *serviceKey) *entry {
-		if e := ix.services.Get([]byte(k.labels)); e.visible() {
+		if e := ix.Service([]byte(k.labels)); e.visible() {
 			return e
 		}
 		return nil
-	}, func(key []byte) bool { return ix.pods.Get(key) != nil }}
+	}, ix.HasPod}
 }
 
 // pointers calls use with each PTR record of an address, which reverseName answers. services
@@ -54,7 +54,7 @@ func (l *lookup) writePointers(ip netip.Addr, services []*serviceKey, at reverse
 		for _, key := range services {
 			e := at.entry(key)
 			switch isOwner := e != nil && own && e.has(ip); {
-			case e == nil || key.namespaceLabel() == skipped || !isOwner && !e.refersTo(ip, own):
+			case e == nil || key.namespaceLabel() == skipped || !isOwner && !refersTo(e, ip, own):
 				continue
 			case isOwner:
 				l.q.Answer.Clear()
@@ -77,29 +77,13 @@ func (l *lookup) writePointers(ip netip.Addr, services []*serviceKey, at reverse
 }
 
 // refersTo reports whether an endpoint with the address has a Target, or has none.
-func (e *entry) refersTo(ip netip.Addr, target bool) bool {
+func refersTo(e *entry, ip netip.Addr, target bool) bool {
 	for ep := range e.endpointsAt(ip) {
 		if ep.Target == target {
 			return true
 		}
 	}
 	return false
-}
-
-// endpointsAt returns the endpoints with an address that answers include. An endpoint is
-// valid until the next one.
-func (e *entry) endpointsAt(ip netip.Addr) iter.Seq[*cluster.Endpoint] {
-	return func(yield func(*cluster.Endpoint) bool) {
-		parts := e.partsAt(ip)
-		var ep cluster.Endpoint
-		for i := range parts {
-			for rest := parts[i].endpoints(); rest != "" && !rest.HasNames(); {
-				if rest = rest.Next(&ep); ep.Addr == ip && e.isServed(&ep) && !yield(&ep) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // addReverseDifferences adds the differences between the PTR records of the state of u and
@@ -116,7 +100,7 @@ func (g *generator) addReverseDifferences(d *differences, u *undo) {
 		}
 	}
 	for _, c := range u.entryChanges(false) {
-		for ep, e := range c.endpoints() {
+		for ep, e := range changedEndpoints(c) {
 			add(ep.Addr, e.key)
 		}
 		for _, e := range c.sides() {
@@ -128,13 +112,15 @@ func (g *generator) addReverseDifferences(d *differences, u *undo) {
 		}
 	}
 	if g.verifyPTR {
-		for key := range u.pods {
+		for key := range u.changedPods() {
 			if ip := podAddr(key); prefix.Contains(ip) {
-				setOnce(services, ip, nil)
+				if _, known := services[ip]; !known {
+					services[ip] = nil
+				}
 			}
 		}
 	}
-	before, now := u.state(), g.index.state()
+	before, now := stateBefore(u), presentState(g.index)
 	for ip, keys := range services {
 		keys = sortServices(slices.AppendSeq(keys, g.index.servicesAt(ip)))
 		const recordSize = 64 // about the bytes of a PTR record
@@ -144,53 +130,4 @@ func (g *generator) addReverseDifferences(d *differences, u *undo) {
 		g.pointers(ip, keys, before, func(r []byte) { d.add(r, -1) })
 		g.pointers(ip, keys, now, func(r []byte) { d.add(r, 1) })
 	}
-}
-
-// servicesAt returns the Services that refer to an address.
-func (ix *Index) servicesAt(ip netip.Addr) iter.Seq[*serviceKey] {
-	return func(yield func(*serviceKey) bool) {
-		for _, x := range [2]*reverseIndex{&ix.reverse, &ix.claims} {
-			for at := x.within(netip.PrefixFrom(ip, ip.BitLen())); at.advance(); {
-				if !yield(at.service) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// A refCursor moves over the references of leaves of a reverse index, in order.
-type refCursor struct {
-	leaves []*addrLeaf
-	i      int // of the next reference in the first leaf
-}
-
-// addr returns the address of the next reference; it is invalid at the end.
-func (c *refCursor) addr() (ip netip.Addr) {
-	for len(c.leaves) > 0 && c.i == len(c.leaves[0].services) {
-		c.leaves, c.i = c.leaves[1:], 0
-	}
-	if len(c.leaves) > 0 {
-		ip, _ = netip.AddrFromSlice(c.leaves[0].addr(c.i))
-	}
-	return ip
-}
-
-// appendAt appends the Services that refer to an address, which must not be after the next
-// reference.
-func (c *refCursor) appendAt(ip netip.Addr, to []*serviceKey) []*serviceKey {
-	for c.addr() == ip {
-		to = append(to, c.leaves[0].services[c.i])
-		c.i++
-	}
-	return to
-}
-
-// newRefCursor returns a cursor over the references to addresses of the prefix's family.
-func (r *reverseIndex) newRefCursor(prefix netip.Prefix) *refCursor {
-	var x *ordered.Index[addrLeaf, *addrLeaf] = &r.ipv6
-	if prefix.Addr().Is4() {
-		x = &r.ipv4
-	}
-	return &refCursor{leaves: x.Leaves()}
 }

@@ -12,7 +12,7 @@ import (
 // and its memory is a pointer for each Service.
 func (v *liveVersion) Records(yield func([]byte) bool) {
 	l, g := v.zone.liveZones, newGenerator(v.zone.records.Handler, v.zone.records.zone)
-	l.index.mu.Lock()
+	l.index.Lock()
 	changed := l.newVersions()
 	soa, apex := v.zone.current.Load().soa, v.zone.apex
 	var rest iter.Seq[[]byte]
@@ -23,7 +23,7 @@ func (v *liveVersion) Records(yield func([]byte) bool) {
 	} else {
 		rest = g.newView()
 	}
-	l.index.mu.Unlock()
+	l.index.Unlock()
 	l.notify(changed)
 	if !yield(soa) {
 		return
@@ -36,18 +36,18 @@ func (v *liveVersion) Records(yield func([]byte) bool) {
 	rest(yield)
 }
 
-// newView returns an iterator over the present records below svc and pod. The caller holds
-// index.mu until it returns.
+// newView returns an iterator over the present records below svc and pod. The caller holds the
+// lock of the index until it returns.
 func (g *generator) newView() iter.Seq[[]byte] {
 	var entries []*entry
-	for _, e := range g.index.table(g.zone.multicluster).All() {
+	for _, e := range g.index.Entries(g.zone.multicluster) {
 		if e.visible() {
 			entries = append(entries, e)
 		}
 	}
 	var pods []string
 	if g.podMode == podsVerified && !g.zone.multicluster {
-		for key := range g.index.pods.All() {
+		for key := range g.index.PodKeys() {
 			if g.index.isExposed(key[:1+key[0]]) {
 				pods = append(pods, key)
 			}
@@ -76,11 +76,11 @@ type reverseView struct {
 	undo   *undo
 }
 
-// newReverseView returns a view of the present state. The caller holds index.mu.
+// newReverseView returns a view of the present state. The caller holds the lock of the index.
 func (g *generator) newReverseView() *reverseView {
 	v := &reverseView{generator: g}
 	v.prefix, _ = wire.ParseReverse([]byte(g.zone.name))
-	for i, x := range [2]*reverseIndex{&g.index.reverse, &g.index.claims} {
+	for i, x := range [2]*reverseIndex{g.index.Reverse(), g.index.Claims()} {
 		v.refs[i] = x.newRefCursor(v.prefix)
 	}
 	v.undo = g.index.addUndo(nil)
@@ -88,12 +88,12 @@ func (g *generator) newReverseView() *reverseView {
 }
 
 func (v *reverseView) close() {
-	v.index.mu.Lock()
-	defer v.index.mu.Unlock()
+	v.index.Lock()
+	defer v.index.Unlock()
 	v.index.removeUndo(v.undo)
 }
 
-// group is the number of addresses whose records are made while index.mu is held.
+// group is the number of addresses whose records are made while the index is locked.
 const group = 64
 
 // records yields the PTR records.
@@ -112,9 +112,9 @@ func (v *reverseView) records(yield func([]byte) bool) {
 // appendGroup appends the records of some addresses, and reports whether there are more
 // addresses.
 func (v *reverseView) appendGroup(records []byte) ([]byte, bool) {
-	v.index.mu.Lock()
-	defer v.index.mu.Unlock()
-	at := v.undo.state()
+	v.index.Lock()
+	defer v.index.Unlock()
+	at := stateBefore(v.undo)
 	for range group {
 		own, claimed := v.refs[0].addr(), v.refs[1].addr()
 		ip := own

@@ -205,6 +205,9 @@ func endsIn(labels, tail []byte) bool {
 	return false
 }
 
+// HashDigits is the length of the longest label that kube-dns makes of an address.
+const HashDigits = 16
+
 // HashLabel returns the label that kube-dns makes of an address: see appendHashLabel.
 func HashLabel(ip netip.Addr) string { return string(appendHashLabel(nil, ip)) }
 
@@ -225,4 +228,23 @@ func appendHashLabel(buf []byte, ip netip.Addr) []byte {
 func hashOf(ip netip.Addr) uint32 {
 	var room [48]byte
 	return fnv(fnv(fnv(fnvBasis, "&{"), ip.AppendTo(room[:0])), " 0 10 10  false 30 0  }")
+}
+
+// parseHashLabel parses a label of appendHashLabel.
+func parseHashLabel(label []byte) (h uint32, ok bool) {
+	if len(label) == 0 || len(label) > HashDigits || len(label)%2 != 0 {
+		return 0, false
+	}
+	for i := 0; i < len(label); i += 2 {
+		high, low := unhex(label[i]), unhex(label[i+1])
+		if high < 0 || low < 0 {
+			return 0, false
+		}
+		digit := unhex(byte(high<<4 | low))
+		if digit < 0 || digit == 0 && i == 0 && len(label) > 2 {
+			return 0, false
+		}
+		h = h<<4 | uint32(digit)
+	}
+	return h, true
 }

@@ -130,3 +130,8 @@ func (ix *Index) replacePodAddrs(before, now *cluster.Pod) {
 		}
 	}
 }
+
+// podAddr returns the address of a podKey.
+func podAddr(key string) netip.Addr {
+	return netip.AddrFrom16([16]byte([]byte(key[1+key[0]:]))).Unmap()
+}

@@ -6,7 +6,6 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
-	"github.com/seamark/seamark/zone"
 )
 
 // A lookup answers one query in one of the handler's zones. Numbers in the comments
@@ -69,16 +68,16 @@ func (l *lookup) haveListed(kind cluster.Kind) bool {
 
 // needsEndpoints reports whether the answer depends on the Service's endpoints. Names
 // of a Service with ClusterIPs usually do not.
-func (e *entry) needsEndpoints(l *lookup) bool {
+func (l *lookup) needsEndpoints(e *entry) bool {
 	if e == nil || !e.known() || e.externalName {
 		return false
 	}
 	left := l.depth - 3
-	if e.headless || l.index.settings.ignoreEmpty {
+	if e.headless || l.index.Settings().ignoreEmpty {
 		return true
 	}
 	if l.kubeDNS && left == 1 {
-		if _, own := e.hashedIPs(l.label(0)); own {
+		if _, own := hashedIPs(e, l.label(0)); own {
 			return false
 		}
 	}
@@ -86,8 +85,8 @@ func (e *entry) needsEndpoints(l *lookup) bool {
 }
 
 // isElsewhere reports whether only a server with EndpointSlices knows the answer.
-func (e *entry) isElsewhere(l *lookup) bool {
-	return e.needsEndpoints(l) && e.key.namespace.exposed.Load() && (e.headless || l.depth == 4)
+func (l *lookup) isElsewhere(e *entry) bool {
+	return l.needsEndpoints(e) && e.key.namespace.Exposed() && (e.headless || l.depth == 4)
 }
 
 // services answers SVC.NS.svc and the names below it.
@@ -100,11 +99,11 @@ func (l *lookup) services() result {
 	}
 	key := l.q.Name()[l.q.LabelOffset(l.depth-3):l.q.LabelOffset(l.depth-1)]
 	whole := l.haveListed(cluster.Slices) // before the entry is read, which is then no older than the list
-	e := l.table().Get(key)
-	if !whole && e.needsEndpoints(l) {
+	e := l.index.Entry(l.zone.multicluster, key)
+	if !whole && l.needsEndpoints(e) {
 		return notListed
 	}
-	if l.onlyServices && e.isElsewhere(l) {
+	if l.onlyServices && l.isElsewhere(e) {
 		return elsewhere
 	}
 	if !e.visible() {
@@ -128,13 +127,9 @@ func (l *lookup) serviceRecords(e *entry) result {
 	return s.answer()
 }
 
-func (l *lookup) table() *zone.Table[entry] {
-	return l.index.table(l.zone.multicluster)
-}
-
 // namespace answers the name of a namespace, an empty non-terminal.
 func (l *lookup) namespace(label []byte) result {
-	if ns := l.index.namespaces.Get(label); ns != nil && ns.exposed.Load() {
+	if l.index.Namespace(label).Exposed() {
 		return answered
 	}
 	return nameError
@@ -216,14 +211,11 @@ func (l *lookup) soa(s wire.Section) {
 	a.Buf = wire.AppendRecordHeader(a.Buf, apex[:], wire.TypeSOA, min(l.ttl, 300), size)
 	a.Buf = append(append(a.Buf, mname...), apex[:]...)
 	a.Buf = append(append(a.Buf, rname...), apex[:]...)
-	serial := &l.index.serial
-	if l.zone.multicluster {
-		serial = &l.index.importSerial
-	}
+	serial := l.index.Serial(l.zone.multicluster)
 	if l.zone.live != nil {
-		serial = &l.zone.live.serial
+		serial = l.zone.live.serial.Load()
 	}
-	for _, v := range [5]uint32{serial.Load(), 7200, 1800, 86400, l.ttl} {
+	for _, v := range [5]uint32{serial, 7200, 1800, 86400, l.ttl} {
 		a.Buf = append(a.Buf, byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
 	}
 	a.Count[s]++
@@ -267,7 +259,7 @@ func (l *lookup) podNames() result {
 	if l.podMode == podsVerified {
 		whole := l.haveListed(cluster.Pods)
 		var room [wire.MaxLabel + 1 + 16]byte
-		switch found := l.index.pods.Get(podKey(room[:0], ns, ip)) != nil; {
+		switch found := l.index.HasPod(podKey(room[:0], ns, ip)); {
 		case !found && l.nodePods:
 			return elsewhere
 		case !whole:
@@ -297,9 +289,9 @@ func (l *lookup) reverseName() result {
 		return nameError
 	}
 	whole := l.haveListed(cluster.Slices) && (!l.verifyPTR || l.haveListed(cluster.Pods)) // before the index is read, as in services
-	found, final := l.namesOf(&l.index.reverse, prefix)
+	found, final := l.namesOf(l.index.Reverse(), prefix)
 	if found == nameError && !final {
-		found, final = l.namesOf(&l.index.claims, prefix)
+		found, final = l.namesOf(l.index.Claims(), prefix)
 	}
 	if !final && l.onlyServices {
 		return elsewhere // an endpoint may have the address
@@ -315,7 +307,7 @@ func (l *lookup) reverseName() result {
 func (l *lookup) namesOf(x *reverseIndex, prefix netip.Prefix) (found result, final bool) {
 	ip := prefix.Addr()
 	for near := x.within(prefix); near.advance(); {
-		e := near.service.entry.Load()
+		e := near.service.Entry()
 		switch {
 		case !e.visible():
 			continue
@@ -352,7 +344,7 @@ func (l *lookup) namesOf(x *reverseIndex, prefix netip.Prefix) (found result, fi
 // in wire form.
 func (l *lookup) hasPod(ns string, ip netip.Addr) bool {
 	var room [wire.MaxLabel + 1 + 16]byte
-	return l.index.pods.Get(podKey(room[:0], ns, ip)) != nil
+	return l.index.HasPod(podKey(room[:0], ns, ip))
 }
 
 // writePTR writes the PTR record of a Service, or of one of its endpoints.

@@ -272,6 +272,42 @@ func (c *addrCursor) addr() netip.Addr {
 	return ip
 }
 
+// A refCursor moves over the references of leaves of a reverse index, in order.
+type refCursor struct {
+	leaves []*addrLeaf
+	i      int // of the next reference in the first leaf
+}
+
+// addr returns the address of the next reference; it is invalid at the end.
+func (c *refCursor) addr() (ip netip.Addr) {
+	for len(c.leaves) > 0 && c.i == len(c.leaves[0].services) {
+		c.leaves, c.i = c.leaves[1:], 0
+	}
+	if len(c.leaves) > 0 {
+		ip, _ = netip.AddrFromSlice(c.leaves[0].addr(c.i))
+	}
+	return ip
+}
+
+// appendAt appends the Services that refer to an address, which must not be after the next
+// reference.
+func (c *refCursor) appendAt(ip netip.Addr, to []*serviceKey) []*serviceKey {
+	for c.addr() == ip {
+		to = append(to, c.leaves[0].services[c.i])
+		c.i++
+	}
+	return to
+}
+
+// newRefCursor returns a cursor over the references to addresses of the prefix's family.
+func (r *reverseIndex) newRefCursor(prefix netip.Prefix) *refCursor {
+	var x *ordered.Index[addrLeaf, *addrLeaf] = &r.ipv6
+	if prefix.Addr().Is4() {
+		x = &r.ipv4
+	}
+	return &refCursor{leaves: x.Leaves()}
+}
+
 // A reverseChange has the references to add to a reverse index, and to remove from it.
 type reverseChange struct{ add, remove []addrRef }
 

@@ -214,7 +214,7 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 		written = map[netip.Addr]struct{}{}
 	}
 	c := s.entry.endpoints(sel)
-	if c.family = t; sel.label == nil && sel.zone == nil && s.entry.hasPartRecords() && s.ttl == s.index.settings.ttl {
+	if c.family = t; sel.label == nil && sel.zone == nil && s.entry.hasPartRecords() && s.ttl == s.index.Settings().ttl {
 		s.writePartAddrs(&c, sel, written)
 		return
 	}

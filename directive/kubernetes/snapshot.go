@@ -116,7 +116,7 @@ func (f *snapshotFile) run(ctx context.Context) {
 func (f *snapshotFile) changed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.source != nil && f.source.Synced() && !(f.fresh && f.written == f.source.hash())
+	return f.source != nil && f.source.Synced() && !(f.fresh && f.written == f.source.Hash())
 }
 
 // write replaces the file, unless the source has no objects of an API server.
@@ -127,7 +127,7 @@ func (f *snapshotFile) write() error {
 	if w == nil || !w.Synced() {
 		return nil
 	}
-	hash := w.hash()
+	hash := w.Hash()
 	if err := watch.Replace(f.path, 0o600, func(file *os.File) error {
 		return snapshot.Write(file, snapshot.Header{Written: time.Now(), Options: w.snapshotOf}, w.Objects())
 	}); err != nil {

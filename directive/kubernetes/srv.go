@@ -23,7 +23,7 @@ func (s *serviceLookup) srvRecords(sel *selection) {
 // duplicates.
 func (s *serviceLookup) countSRV(sel *selection) (n int) {
 	if sel.clusterIPs {
-		if sel.portless && len(s.target())+1+hashDigits > wire.MaxName {
+		if sel.portless && len(s.target())+1+HashDigits > wire.MaxName {
 			return 0 // the targets' names are too long
 		}
 		n = min(101, len(s.entry.ports.selected(sel)))
@@ -68,7 +68,7 @@ func (s *serviceLookup) writeSRV(n int, sel *selection) {
 	a := &s.q.Answer
 	switch {
 	case sel.clusterIPs && sel.portless:
-		var room [1 + hashDigits]byte
+		var room [1 + HashDigits]byte
 		for ip := range s.entry.clusterIPs() {
 			if sel.matchesClusterIP(ip) {
 				s.writeOneSRV(n, 0, s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}))
@@ -110,7 +110,7 @@ func (s *serviceLookup) writePorts(n int, ports []uint16, labels []byte) {
 func (s *serviceLookup) writeTargets(sel *selection) {
 	switch {
 	case sel.clusterIPs && sel.portless:
-		var room [1 + hashDigits + 2]byte
+		var room [1 + HashDigits + 2]byte
 		for ip := range s.entry.clusterIPs() {
 			if sel.matchesClusterIP(ip) {
 				s.writeGlue(s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}), ip)

@@ -71,15 +71,15 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 			r.load(f, r.stateName, b.Log, empty)
 			_ = f.Close()
 		}
-		if k.snapshot != "" && !s.Reload && !r.loaded {
+		if k.snapshot != "" && !s.Reload && !r.Loaded() {
 			r.loadFile(k.snapshot, b.Log, empty)
 		}
-		r.latency = newLatency(b.Metrics)
+		r.ObserveLatency(b.Metrics)
 		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Dial) })
 		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
 		r.tasks.Go(func() { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
 		r.tasks.Go(func() { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
-		return r, s.Await(r, r.synced, o.startupTimeout, func() error {
+		return r, s.Await(r, r.SyncedChannel(), o.startupTimeout, func() error {
 			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.unlisted(), o.startupTimeout)
 		})
 	})
@@ -132,19 +132,23 @@ func (w *watchedCluster) load(file *os.File, options string, log *slog.Logger, e
 func (w *watchedCluster) exportState(ctx context.Context, reg *metrics.Registry, zones string, kinds []cluster.Kind) {
 	for _, kind := range kinds {
 		defer reg.TemporaryGauge("seamark_kubernetes_synced", "1 once all objects of the kind have been received, 0 before that.",
-			func() float64 { return float64(w.syncedKinds.Load() >> kind & 1) }, "zones", zones, "resource", kind.String())()
+			func() float64 { return oneIf(w.HasSynced(kind)) }, "zones", zones, "resource", kind.String())()
 		defer reg.TemporaryGauge("seamark_kubernetes_objects", "Objects in the index, by kind.",
-			func() float64 { return float64(w.objects[kind].Load()) }, "zones", zones, "resource", kind.String())()
+			func() float64 { return float64(w.Count(kind)) }, "zones", zones, "resource", kind.String())()
 	}
-	defer reg.TemporaryGauge("seamark_kubernetes_stale", "1 while answers come from a snapshot because not all objects have been received.", func() float64 {
-		if w.loaded && !w.Synced() {
-			return 1
-		}
-		return 0
-	}, "zones", zones)()
+	defer reg.TemporaryGauge("seamark_kubernetes_stale", "1 while answers come from a snapshot because not all objects have been received.",
+		func() float64 { return oneIf(w.Loaded() && !w.Synced()) }, "zones", zones)()
 	defer reg.TemporaryGauge("seamark_kubernetes_records_hash", "Hash of all records. Replicas with equal data have equal hashes.",
-		func() float64 { return float64(w.hash()) }, "zones", zones)()
+		func() float64 { return float64(w.Hash()) }, "zones", zones)()
 	<-ctx.Done()
+}
+
+// oneIf returns the value of a gauge that is 1 on a condition and else 0.
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
 }
 
 // logSync logs when all objects are listed, and once when they are late.
@@ -153,12 +157,12 @@ func (o *options) logSync(ctx context.Context, log *slog.Logger, zones string, i
 	defer timeout.Stop()
 	for {
 		select {
-		case <-ix.synced:
+		case <-ix.SyncedChannel():
 			log.Info("kubernetes: Received all objects", "zones", zones)
 			return
 		case <-timeout.C:
 			message := "kubernetes: Objects not received yet, answering SERVFAIL for names that depend on them"
-			if ix.loaded {
+			if ix.Loaded() {
 				message = "kubernetes: Objects not received yet, answering from the snapshot"
 			}
 			log.Warn(message, "zones", zones, "missing", ix.unlisted())
@@ -182,7 +186,7 @@ func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg 
 	tick := time.NewTicker(claimInterval)
 	defer tick.Stop()
 	var warned time.Time
-	for serial := w.serial.Load(); ; {
+	for serial := w.Serial(false); ; {
 		n, c := w.conflicts()
 		if n > int(counted.Swap(int64(n))) && time.Since(warned) >= claimWarnings {
 			warned = time.Now()
@@ -190,13 +194,13 @@ func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg 
 			log.Warn("kubernetes: Endpoints of several namespaces share one address, restrict write access to EndpointSlices", "address", c.addr,
 				"namespace", claim.Namespace, "service", claim.Name, "other_namespace", other.Namespace, "other_service", other.Name, "count", n)
 		}
-		for now := serial; now == serial; now = w.serial.Load() { // it has changed if any record has
+		for now := serial; now == serial; now = w.Serial(false) { // it has changed if any record has
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
 				return
 			}
 		}
-		serial = w.serial.Load()
+		serial = w.Serial(false)
 	}
 }

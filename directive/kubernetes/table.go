@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"hash/maphash"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -215,6 +216,22 @@ func (e *entry) partsAt(ip netip.Addr) []part {
 		return *t.shards[t.shardOfAddr(ip)]
 	}
 	return e.answerParts
+}
+
+// endpointsAt returns the endpoints with an address that answers include. An endpoint is
+// valid until the next one.
+func (e *entry) endpointsAt(ip netip.Addr) iter.Seq[*cluster.Endpoint] {
+	return func(yield func(*cluster.Endpoint) bool) {
+		parts := e.partsAt(ip)
+		var ep cluster.Endpoint
+		for i := range parts {
+			for rest := parts[i].endpoints(); rest != "" && !rest.HasNames(); {
+				if rest = rest.Next(&ep); ep.Addr == ip && e.isServed(&ep) && !yield(&ep) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // indexRuns makes the maps of merged parts. Endpoints with one label are

@@ -35,22 +35,22 @@ func (h *Handler) WriteTree(w io.Writer) error {
 			root.addZone(strings.TrimSuffix(z.name.String(), "."))
 		}
 	}
-	t := tree{out: bufio.NewWriter(w), ttl: h.ttl, entries: h.index.visibleEntries()}
+	t := tree{out: bufio.NewWriter(w), ttl: h.ttl, entries: visibleEntries(h.index)}
 	err := t.writeNode(root)
 	return cmp.Or(err, t.out.Flush())
 }
 
 // visibleEntries returns the visible entries by namespace and name. Changes wait while
 // they are collected.
-func (ix *Index) visibleEntries() []*entry {
-	ix.mu.Lock()
-	all := make([]*entry, 0, ix.services.Len())
-	for _, e := range ix.services.All() {
+func visibleEntries(ix *Index) []*entry {
+	ix.Lock()
+	all := make([]*entry, 0, ix.Count(cluster.Services))
+	for _, e := range ix.Entries(false) {
 		if e.visible() {
 			all = append(all, e)
 		}
 	}
-	ix.mu.Unlock()
+	ix.Unlock()
 	slices.SortFunc(all, func(a, b *entry) int {
 		x, y := a.key.objectKey(), b.key.objectKey()
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
@@ -166,7 +166,7 @@ func (t *tree) writeService(zone string, e *entry) {
 	if zone != "" {
 		name += zone + "."
 	}
-	hosts, srv := e.leaves()
+	hosts, srv := serviceLeaves(e)
 	t.openObject("")
 	t.openObject("ChildNodes")
 	for _, proto := range slices.Sorted(maps.Keys(srv)) {
@@ -202,9 +202,9 @@ func (t *tree) writeService(zone string, e *entry) {
 	t.closeObject()
 }
 
-// leaves returns a Service's addresses by label, and by _PROTO, _PORT and label the port
+// serviceLeaves returns a Service's addresses by label, and by _PROTO, _PORT and label the port
 // numbers of its SRV records.
-func (e *entry) leaves() (hosts map[string]netip.Addr, srv map[string]map[string]map[string]uint16) {
+func serviceLeaves(e *entry) (hosts map[string]netip.Addr, srv map[string]map[string]map[string]uint16) {
 	hosts, srv = map[string]netip.Addr{}, map[string]map[string]map[string]uint16{}
 	add := func(label string, ip netip.Addr, ports []cluster.Port) {
 		if other, taken := hosts[label]; taken && other != ip || label == "" {

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"iter"
 	"maps"
 	"slices"
 )
@@ -75,8 +76,7 @@ func (u *undo) isExposed(label string) bool {
 
 // isExposed reports whether the namespace with a label is exposed.
 func (ix *Index) isExposed(label string) bool {
-	ns := ix.namespaces.Get([]byte(label))
-	return ns != nil && ns.exposed.Load()
+	return ix.namespaces.Get([]byte(label)).Exposed()
 }
 
 // visible returns the entry that a Service had, if clients saw it. now is the present
@@ -96,7 +96,7 @@ func (u *undo) hadPod(key []byte) bool {
 	if had, changed := u.pods[string(key)]; changed {
 		return had
 	}
-	return u.index.pods.Get(key) != nil
+	return u.index.HasPod(key)
 }
 
 // An entryChange is a visible entry before and after changes; nil is none.
@@ -136,3 +136,32 @@ func (u *undo) toggled() map[string]bool {
 	}
 	return toggled
 }
+
+// podChanges returns the podKeys of the pods that clients saw and do not see, or the other way
+// round, and whether they saw them.
+func (u *undo) podChanges() iter.Seq2[string, bool] {
+	return func(yield func(key string, had bool) bool) {
+		keys := maps.Clone(u.pods)
+		if toggled := u.toggled(); len(toggled) > 0 {
+			for key := range u.index.pods.All() {
+				if toggled[key[:1+key[0]]] {
+					keys[key] = true
+				}
+			}
+		}
+		for key := range keys {
+			ns := key[:1+key[0]]
+			had := u.isExposed(ns) && u.hadPod([]byte(key))
+			has := u.index.isExposed(ns) && u.index.HasPod([]byte(key))
+			if had != has && !yield(key, had) {
+				return
+			}
+		}
+	}
+}
+
+// changedPods returns the podKeys of the pods that were added or removed.
+func (u *undo) changedPods() iter.Seq[string] { return maps.Keys(u.pods) }
+
+// sides returns the entries before and after the changes.
+func (c *entryChange) sides() [2]*entry { return [2]*entry{c.old, c.now} }

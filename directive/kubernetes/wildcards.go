@@ -88,8 +88,8 @@ func (l *lookup) wildNamespace() result {
 // namespaces returns the labels of the namespaces that exist.
 func (l *lookup) namespaces() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for label, ns := range l.index.namespaces.All() {
-			if ns.exposed.Load() && !yield(label) {
+		for label, ns := range l.index.Namespaces() {
+			if ns.Exposed() && !yield(label) {
 				return
 			}
 		}
@@ -112,7 +112,7 @@ func (l *lookup) wildPods() result {
 		return nameError
 	}
 	for label := range l.namespaces() {
-		if l.podMode == podsInsecure || l.index.pods.Get(podKey(nil, []byte(label), ip)) != nil {
+		if l.podMode == podsInsecure || l.index.HasPod(podKey(nil, []byte(label), ip)) {
 			l.address(ip)
 			return answered
 		}
@@ -197,19 +197,19 @@ func (l *lookup) candidates() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		switch {
 		case l.isStar(at):
-			for key, e := range l.index.services.All() {
+			for key, e := range l.index.Entries(false) {
 				if (l.isStar(at+1) || key[1+int(key[0]):] == string(space)) && !yield(e) {
 					return
 				}
 			}
 		case l.isStar(at + 1):
 			for label := range l.namespaces() {
-				if e := l.index.services.Get(append(slices.Clip(service), label...)); e != nil && !yield(e) {
+				if e := l.index.Service(append(slices.Clip(service), label...)); e != nil && !yield(e) {
 					return
 				}
 			}
 		default:
-			if e := l.index.services.Get(name[l.q.LabelOffset(at):l.q.LabelOffset(at+2)]); e != nil {
+			if e := l.index.Service(name[l.q.LabelOffset(at):l.q.LabelOffset(at+2)]); e != nil {
 				yield(e)
 			}
 		}
@@ -265,7 +265,7 @@ func (s *serviceMatch) matches() bool {
 	}
 	if front == 1 && !s.isStar(0) {
 		some := s.selectLabel(s.label(0))
-		if own, ok := s.entry.hashedIPs(s.label(0)); ok && s.kubeDNS {
+		if own, ok := hashedIPs(s.entry, s.label(0)); ok && s.kubeDNS {
 			some = own
 		} else if sel.clusterIPs && sel.protocol != nil {
 			return false
