@@ -61,7 +61,7 @@ func shopWith(tb testing.TB, change func(*directive)) *server {
 		slice("shop", "db-1", "db", "sql 5432/tcp", "db-0=10.0.0.1@zone-a", "db-1=10.0.0.2@zone-b", "db-2=10.0.0.3@zone-b"),
 		external("shop", "alias", "v4.shop.svc.cluster.local"),
 		external("shop", "far", "www.example.net"),
-		imported{headless("shop", "db")},
+		imported(headless("shop", "db")),
 		inCluster("eu.west", slice("shop", "db-x", "db", "sql 5432/tcp", "db-0=10.0.9.1", "db-1=10.0.9.2")),
 	)
 	for i := range 1000 {

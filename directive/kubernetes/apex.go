@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -29,8 +30,8 @@ func (l *lookup) serverAddresses(all []netip.Addr) {
 		if !l.wants(t) {
 			continue
 		}
-		for _, ip := range unique(all) {
-			if familyOf(ip) == t {
+		for _, ip := range index.Unique(all) {
+			if index.FamilyOf(ip) == t {
 				a := &l.q.Answer
 				a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
 				a.Count[wire.Answers]++
@@ -76,7 +77,7 @@ func (l *lookup) writeNS(servers []nameServer) {
 		a.Count[wire.Answers]++
 	}
 	for _, s := range servers {
-		for _, ip := range unique(s.addrs) {
+		for _, ip := range index.Unique(s.addrs) {
 			a.Buf = wire.AppendAddress(a.Buf, s.labels+string(apex[:]), l.ttl, ip)
 			a.Count[wire.Additional]++
 		}
@@ -95,9 +96,9 @@ const maxOwnServices = 16
 // kube-system. Without it, the Services with a ClusterIP that have this server as an
 // endpoint. The names of a headless Service's endpoints may change with every restart.
 func (l *lookup) ownServices() (found []nameServer) {
-	add := func(e *entry) {
-		if e.visible() && !e.headless && !e.externalName && e.records != "" {
-			found = append(found, nameServer{e.key.labels + "\x03svc", slices.Collect(e.clusterIPs())})
+	add := func(e *index.Entry) {
+		if e.Visible() && !e.Headless && !e.ExternalName && e.Records != "" {
+			found = append(found, nameServer{e.Key.Labels + "\x03svc", slices.Collect(e.ClusterIPs())})
 		}
 	}
 	if add(l.index.Service([]byte(dnsService))); len(found) > 0 {
@@ -112,13 +113,13 @@ func (l *lookup) ownServices() (found []nameServer) {
 
 // servicesWithEndpoint returns the Services that have an endpoint at one of the
 // addresses, up to maxOwnServices for each.
-func (l *lookup) servicesWithEndpoint(ips []netip.Addr) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
+func (l *lookup) servicesWithEndpoint(ips []netip.Addr) iter.Seq[*index.Entry] {
+	return func(yield func(*index.Entry) bool) {
 		for _, ip := range ips {
 			n := 0
-			for _, x := range [2]*reverseIndex{l.index.Reverse(), l.index.Claims()} {
-				for at := x.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
-					if e := at.service.Entry(); e.visible() && hasEndpoint(e, ip) && !yield(e) {
+			for _, x := range [2]*index.ReverseIndex{l.index.Reverse(), l.index.Claims()} {
+				for at := x.Within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.Advance(); n++ {
+					if e := at.Service.Entry(); e.Visible() && hasEndpoint(e, ip) && !yield(e) {
 						return
 					}
 				}
@@ -128,11 +129,11 @@ func (l *lookup) servicesWithEndpoint(ips []netip.Addr) iter.Seq[*entry] {
 }
 
 // hasEndpoint reports whether an endpoint that is served has the address.
-func hasEndpoint(e *entry, ip netip.Addr) bool {
-	parts := e.partsAt(ip)
+func hasEndpoint(e *index.Entry, ip netip.Addr) bool {
+	parts := e.PartsAt(ip)
 	for i := range parts {
-		for ep := range parts[i].endpoints().All() {
-			if ep.Addr == ip && e.isServed(&ep) {
+		for ep := range parts[i].Endpoints().All() {
+			if ep.Addr == ip && e.IsServed(&ep) {
 				return true
 			}
 		}

@@ -39,11 +39,11 @@ func (h *Handler) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool)
 	if ns := h.index.Namespace(name[q.LabelOffset(l.depth-2):q.LabelOffset(l.depth-1)]); !ns.Exposed() {
 		return 0, false
 	} else if byAddress {
-		if p := h.index.podAt(q.Peer.Addr()); p == nil || p.Namespace != ns.name {
+		if p := h.index.PodAt(q.Peer.Addr()); p == nil || p.Namespace != ns.Name {
 			return 0, false
 		}
 	}
-	if h.index.Service(name[q.LabelOffset(l.depth-3):q.LabelOffset(l.depth-1)]).visible() {
+	if h.index.Service(name[q.LabelOffset(l.depth-3):q.LabelOffset(l.depth-1)]).Visible() {
 		return 0, false
 	}
 	return l.depth - 2, true
@@ -76,7 +76,7 @@ func (h *Handler) Metadata(q *dns.Query, key string) (value string, ok bool) {
 }
 
 func (h *Handler) clientMetadata(q *dns.Query, key string) (value string, ok bool) {
-	p := h.index.podAt(q.Peer.Addr())
+	p := h.index.PodAt(q.Peer.Addr())
 	if p == nil {
 		return "", false
 	}

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -13,65 +12,17 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/clustertest"
 )
 
-func newPod(ns, name string, host bool, ips ...string) *cluster.Pod {
-	p := &cluster.Pod{Namespace: ns, Name: name, Host: host}
-	for _, ip := range ips {
-		p.IPs = append(p.IPs, netip.MustParseAddr(ip))
-	}
-	return p
+func clientsIndex() *index.Index {
+	return index.New(index.Settings{PodsByAddr: true}, []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}, slog.New(slog.DiscardHandler))
 }
 
-func clientsIndex() *Index {
-	return NewIndex(settings{podsByAddr: true}, []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}, slog.New(slog.DiscardHandler))
-}
-
-// A client is a pod only if no other pod has the address.
-func TestPodAt(t *testing.T) {
-	ix := clientsIndex()
-	at := func(ip, want string) {
-		t.Helper()
-		got := "nobody"
-		if p := ix.podAt(netip.MustParseAddr(ip)); p != nil {
-			got = p.Name
-		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", ip, got, want)
-		}
-	}
-	a := newPod("shop", "a", false, "10.0.0.1", "fd00::1")
-	relist(ix, cluster.Pods, []cluster.Object{a, newPod("shop", "node", true, "192.0.2.1")})
-	at("10.0.0.1", "a")
-	at("fd00::1", "a")
-	at("10.0.0.2", "nobody")
-	at("192.0.2.1", "nobody")
-	ix.Put(cluster.Pods, newPod("other", "b", false, "10.0.0.1"))
-	at("10.0.0.1", "nobody")
-	at("fd00::1", "a")
-	ix.Put(cluster.Pods, newPod("shop", "a", false, "10.0.0.3")) // The pod has another address now.
-	at("10.0.0.1", "b")
-	at("10.0.0.3", "a")
-	at("fd00::1", "nobody")
-	relist(ix, cluster.Pods, []cluster.Object{newPod("other", "b", false, "10.0.0.1")})
-	at("10.0.0.1", "b")
-	at("10.0.0.3", "nobody")
-	ix.Delete(cluster.Pods, cluster.Key{Namespace: "other", Name: "b"})
-	at("10.0.0.1", "nobody")
-	if n := ix.clients.Len(); n != 0 {
-		t.Errorf("after the Pods are deleted: got %d addresses, want 0", n)
-	}
-}
-
-// An index without a directive that identifies clients keeps no pods.
-func TestClientsNotKeptByDefault(t *testing.T) {
-	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
-	relist(ix, cluster.Pods, []cluster.Object{newPod("shop", "a", false, "10.0.0.1")})
-	if ix.clients.Len() != 0 || ix.pods.Len() != 1 {
-		t.Errorf("got %d clients and %d pods, want 0 and 1", ix.clients.Len(), ix.pods.Len())
-	}
+// A directive that identifies clients needs pods verified, and has the index keep the pods.
+func TestNeedClientsOfPodModes(t *testing.T) {
 	h := &Handler{podMode: podsInsecure, options: &options{}}
 	if err := h.NeedClients(); err == nil || h.options.podsByAddr {
 		t.Errorf("NeedClients without pods verified: got error %v, podsByAddr %v, want an error and false", err, h.options.podsByAddr)
@@ -99,7 +50,7 @@ func clientShop(t testing.TB) *Handler {
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
 	ix := load(clientsIndex(), namespaceObject("shop"), namespaceObject("dev"),
 		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), clusterIP("hidden", "api", "", "10.96.0.2"),
-		newPod("shop", "web-1", false, "10.0.0.1"), newPod("hidden", "x", false, "10.0.0.2"))
+		clustertest.Pod("shop", "web-1", false, "10.0.0.1"), clustertest.Pod("hidden", "x", false, "10.0.0.2"))
 	return d.handler(t, ix)
 }
 
@@ -197,39 +148,6 @@ func TestMetadataChangesSourceOptions(t *testing.T) {
 					t.Errorf("pods %s, metadata %v: got podsByAddr %v, PodLabels %v, want %v", pods, described, h.options.podsByAddr, h.options.PodLabels, kept)
 				}
 			}
-		}
-	}
-}
-
-func TestProgrammed(t *testing.T) {
-	ix := load(defaultOptions().newIndex(), namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
-		headless("shop", "db"), slice("shop", "db-1", "db", "", "10.0.0.1"),
-		&cluster.Service{Namespace: "shop", Name: "set", Headless: true, Selector: true}, slice("shop", "set-1", "set", "", "10.0.0.2"),
-		external("shop", "away", "www.example.com"), clusterIP("hidden", "api", "", "10.96.0.2"))
-	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, time.Second) // No metric counts the change.
-	var r metrics.Registry
-	ix.latency = newLatency(&r)
-	for _, name := range strings.Fields("shop/api shop/db shop/set shop/set shop/away shop/nobody hidden/api nowhere/x") {
-		ns, name, _ := strings.Cut(name, "/")
-		ix.Programmed(cluster.Key{Namespace: ns, Name: name}, 3*time.Millisecond)
-	}
-	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, -time.Second) // the clocks of the machines differ
-	var text strings.Builder
-	if err := r.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
-	const name = "coredns_kubernetes_dns_programming_duration_seconds"
-	for kind, want := range map[string]string{"cluster_ip": "2", "headless_with_selector": "2", "headless_without_selector": "1"} {
-		if line := fmt.Sprintf("%s_count{service_kind=%q} %s\n", name, kind, want); !strings.Contains(text.String(), line) {
-			t.Errorf("want %s\n%s", line, text.String())
-		}
-	}
-	for _, line := range []string{
-		name + `_sum{service_kind="cluster_ip"} 0.003`, name + `_bucket{service_kind="cluster_ip",le="0.002"} 1`,
-		name + `_bucket{service_kind="cluster_ip",le="0.004"} 2`, name + `_bucket{service_kind="cluster_ip",le="524.288"} 2`,
-	} {
-		if !strings.Contains(text.String(), line+"\n") {
-			t.Errorf("want %s\n%s", line, text.String())
 		}
 	}
 }

@@ -2,8 +2,6 @@ package kubernetes
 
 import (
 	"testing"
-
-	"github.com/seamark/seamark/cluster"
 )
 
 // An endpoint may be in several slices, and an address may have several labels. Each
@@ -86,7 +84,7 @@ func TestHostnameEqualsAddressLabel(t *testing.T) {
 func TestEqualEndpointsInTwoClusters(t *testing.T) {
 	d := defaultOptions()
 	d.zones, d.multicluster = []string{"clusterset.local.", "cluster.local."}, []string{"clusterset.local."}
-	s := start(t, d, namespaceObject("shop"), imported{headless("shop", "db")},
+	s := start(t, d, namespaceObject("shop"), imported(headless("shop", "db")),
 		inCluster("east", slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1")),
 		inCluster("eu.west", slice("shop", "b", "db", "sql 5432/tcp", "db-0=10.0.0.1", "db-1=10.0.0.2")))
 	s.check(t, "db.shop.svc.clusterset.local.", "SRV", `NOERROR aa
@@ -108,29 +106,6 @@ func TestEqualEndpointsInTwoClusters(t *testing.T) {
 	for _, name := range []string{"eu.db", "db-0.db", "db-0.west.db", "x.db-0.east.db", "db-1.east.db"} {
 		if m := s.ask(t, name+".shop.svc.clusterset.local.", "A"); m.Rcode != 3 {
 			t.Errorf("%s A: got %s, want NXDOMAIN", name, digest(m))
-		}
-	}
-}
-
-// Most Services have slices without shared addresses or hostnames: their endpoints and
-// records are stored once.
-func TestEndpointsStoredOnce(t *testing.T) {
-	for _, c := range []struct {
-		what   string
-		slices []cluster.Object
-		apart  bool
-	}{
-		{"one", []cluster.Object{slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1", "!10.0.0.2", "fd00::1")}, true},
-		{"two", []cluster.Object{slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1"), slice("shop", "b", "db", "", "db-1=fd00::1", "!10.0.0.2")}, true},
-		{"an address twice", []cluster.Object{slice("shop", "a", "db", "", "10.0.0.1"), slice("shop", "b", "db", "", "!10.0.0.1")}, false},
-		{"a hostname twice", []cluster.Object{slice("shop", "a", "db", "", "db-0=10.0.0.1"), slice("shop", "b", "db", "", "db-0=fd00::1")}, false},
-		{"within a slice", []cluster.Object{slice("shop", "a", "db", "", "db-0=10.0.0.1", "db-0=10.0.0.2")}, false},
-		{"a hostname like an address", []cluster.Object{slice("shop", "a", "db", "", "10-0-0-9=10.0.0.1")}, false},
-	} {
-		ix := load(defaultOptions().newIndex(), append(c.slices, namespaceObject("shop"), headless("shop", "db"))...)
-		e := ix.services.Get([]byte("\x02db\x04shop"))
-		if apart := e.merged() == nil; apart != c.apart || e.inParts != (apart && len(c.slices) > 1) {
-			t.Errorf("%s: got disjoint %v, records in parts %v, want disjoint %v", c.what, apart, e.inParts, c.apart)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/seamark/seamark/test/bound"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/clustertest"
 )
 
 // Processing a watch event takes time in proportion to the objects of its Service or address,
@@ -23,15 +24,15 @@ func TestEventCostOfHugeObjects(t *testing.T) {
 	}
 	// endpoints returns n endpoints, of which the last is ready in every other version.
 	endpoints := func(n, version int, f func(i int) cluster.Endpoint) cluster.Endpoints {
-		return packed(n, func(i int) cluster.Endpoint {
+		return clustertest.Packed(n, func(i int) cluster.Endpoint {
 			e := f(i)
 			e.Ready = i < n-1 || version%2 == 0
 			return e
 		})
 	}
-	plain := func(i int) cluster.Endpoint { return cluster.Endpoint{Addr: addr4(i)} }
+	plain := func(i int) cluster.Endpoint { return cluster.Endpoint{Addr: clustertest.Addr4(i)} }
 	hostnames := func(i int) cluster.Endpoint {
-		return cluster.Endpoint{Addr: addr4(i), Hostname: fmt.Sprintf("h%d", i)}
+		return cluster.Endpoint{Addr: clustertest.Addr4(i), Hostname: fmt.Sprintf("h%d", i)}
 	}
 	for _, c := range []struct {
 		what string
@@ -39,12 +40,12 @@ func TestEventCostOfHugeObjects(t *testing.T) {
 		make func(n, version int) (all []cluster.Object, changed int) // the last is the one that the event is about
 	}{
 		{"ports of a Service", 5000, func(n, version int) ([]cluster.Object, int) {
-			ports := manyPorts("p", n)
+			ports := clustertest.ManyPorts("p", n)
 			ports[n-1].Port += uint16(version)
 			return []cluster.Object{clusterIP("evil", "bomb", "", "10.96.0.9"), &cluster.Service{Namespace: "evil", Name: "bomb", Ports: ports}}, 1
 		}},
 		{"ports of 1,000 endpoints", 5000, func(n, version int) ([]cluster.Object, int) {
-			return []cluster.Object{bomb, sliceOf("bomb-1", manyPorts("p", n), endpoints(1000, version, plain))}, 1
+			return []cluster.Object{bomb, sliceOf("bomb-1", clustertest.ManyPorts("p", n), endpoints(1000, version, plain))}, 1
 		}},
 		{"addresses", 25_000, func(n, version int) ([]cluster.Object, int) {
 			return []cluster.Object{bomb, sliceOf("bomb-1", few, endpoints(n, version, plain))}, 1
@@ -54,25 +55,25 @@ func TestEventCostOfHugeObjects(t *testing.T) {
 		}},
 		{"addresses of one hostname", 25_000, func(n, version int) ([]cluster.Object, int) {
 			return []cluster.Object{bomb, sliceOf("bomb-1", few, endpoints(n, version, func(i int) cluster.Endpoint {
-				return cluster.Endpoint{Addr: addr4(i), Hostname: "h"}
+				return cluster.Endpoint{Addr: clustertest.Addr4(i), Hostname: "h"}
 			}))}, 1
 		}},
 		{"hostnames of one address", 25_000, func(n, version int) ([]cluster.Object, int) {
 			return []cluster.Object{bomb, sliceOf("bomb-1", few, endpoints(n, version, func(i int) cluster.Endpoint {
-				return cluster.Endpoint{Addr: addr4(1), Hostname: fmt.Sprintf("h%d", i)}
+				return cluster.Endpoint{Addr: clustertest.Addr4(1), Hostname: fmt.Sprintf("h%d", i)}
 			}))}, 1
 		}},
 		{"slices of a Service", 250, func(n, version int) ([]cluster.Object, int) {
 			all := []cluster.Object{bomb}
 			for i := range n {
-				all = append(all, sliceOf(fmt.Sprintf("bomb-%04d", i), manyPorts(fmt.Sprintf("s%d-", i), 20), endpoints(10, version, func(j int) cluster.Endpoint { return plain(10*i + j) })))
+				all = append(all, sliceOf(fmt.Sprintf("bomb-%04d", i), clustertest.ManyPorts(fmt.Sprintf("s%d-", i), 20), endpoints(10, version, func(j int) cluster.Endpoint { return plain(10*i + j) })))
 			}
 			return all, n / 2
 		}},
 		{"slices with the same endpoints", 25, func(n, version int) ([]cluster.Object, int) {
 			all := []cluster.Object{bomb}
 			for i := range n {
-				all = append(all, sliceOf(fmt.Sprintf("bomb-%04d", i), manyPorts(fmt.Sprintf("s%d-", i), 20), endpoints(1000, version, plain)))
+				all = append(all, sliceOf(fmt.Sprintf("bomb-%04d", i), clustertest.ManyPorts(fmt.Sprintf("s%d-", i), 20), endpoints(1000, version, plain)))
 			}
 			return all, n / 2
 		}},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -20,17 +21,17 @@ func (h *Handler) Examples(ctx context.Context) []string {
 	ix := h.index
 	ix.Lock()
 	defer ix.Unlock()
-	var best *entry
+	var best *index.Entry
 	for _, e := range ix.Entries(false) {
-		if e.visible() && !e.headless && !e.externalName && e.records != "" && (best == nil || better(e, best)) {
+		if e.Visible() && !e.Headless && !e.ExternalName && e.Records != "" && (best == nil || better(e, best)) {
 			best = e
 		}
 	}
 	if best == nil || h.primary == "" {
 		return nil
 	}
-	name := (wire.Name(best.key.labels+"\x03svc") + h.primary).String()
-	for _, p := range best.portList() {
+	name := (wire.Name(best.Key.Labels+"\x03svc") + h.primary).String()
+	for _, p := range best.PortList() {
 		if p.Name != "" {
 			return []string{name, "_" + p.Name + "._" + p.Protocol + "." + name + " SRV"}
 		}
@@ -40,9 +41,9 @@ func (h *Handler) Examples(ctx context.Context) []string {
 
 // better prefers Services with many named ports. The order is total, so that the choice
 // is always the same.
-func better(a, b *entry) bool {
-	named := func(e *entry) int {
-		return len(slices.DeleteFunc(slices.Clone(e.portList()), func(p cluster.Port) bool { return p.Name == "" }))
+func better(a, b *index.Entry) bool {
+	named := func(e *index.Entry) int {
+		return len(slices.DeleteFunc(slices.Clone(e.PortList()), func(p cluster.Port) bool { return p.Name == "" }))
 	}
-	return cmp.Or(named(b)-named(a), cmp.Compare(a.key.namespace.name, b.key.namespace.name), cmp.Compare(a.key.labels, b.key.labels)) < 0
+	return cmp.Or(named(b)-named(a), cmp.Compare(a.Key.Namespace.Name, b.Key.Namespace.Name), cmp.Compare(a.Key.Labels, b.Key.Labels)) < 0
 }

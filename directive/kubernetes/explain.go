@@ -7,6 +7,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -19,7 +20,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		return []dns.Cause{{Text: "the name is in none of the zones " + h.zoneNames()}}
 	}
 	e := explanation{lookup: &lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}}
-	if kinds := h.index.unlisted(); kinds != "" {
+	if kinds := h.index.Unlisted(); kinds != "" {
 		e.add("not synced: %s have not been listed since the start", kinds)
 	}
 	if q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
@@ -53,11 +54,11 @@ func (e *explanation) ownLabels() int {
 }
 
 // serves reports whether the Service has a name.
-func (e *explanation) serves(svc *entry) bool {
+func (e *explanation) serves(svc *index.Entry) bool {
 	if e.external {
-		return svc.visibleExternal() != nil
+		return svc.VisibleExternal() != nil
 	}
-	return svc.visible()
+	return svc.Visible()
 }
 
 func (e *explanation) add(format string, args ...any) *dns.Cause {
@@ -170,19 +171,19 @@ func (e *explanation) service() {
 		e.add("%s %s/%s is known, but not its endpoints, on which the answer depends (only services)", e.kind(), namespace, name).Object = object
 		return
 	}
-	if !svc.visible() {
+	if !svc.Visible() {
 		if e.namespaceName([]byte(namespace)) {
 			switch {
-			case svc != nil && svc.known():
+			case svc != nil && svc.Known():
 				why := "has no endpoint that is ready, and the option ignore empty_service hides it"
-				if svc.externalName {
+				if svc.ExternalName {
 					why = "has an externalName that is no host name"
-				} else if svc.headless {
+				} else if svc.Headless {
 					why = "is headless and has no endpoint that is ready, so it has no name"
 				}
 				e.add("%s %s/%s %s", e.kind(), namespace, name, why).Object = object
 				return
-			case svc != nil && len(svc.slices()) > 0:
+			case svc != nil && len(svc.Slices()) > 0:
 				e.add("namespace %s has no %s named %s, only EndpointSlices that name it", namespace, e.kind(), name)
 			default:
 				e.add("namespace %s has no %s named %s", namespace, e.kind(), name)
@@ -195,13 +196,13 @@ func (e *explanation) service() {
 	}
 	e.below(svc, name, namespace)
 	switch {
-	case svc.externalName:
+	case svc.ExternalName:
 		e.add("%s %s/%s is an alias (ExternalName)", e.kind(), namespace, name).Object = object
 		return
-	case svc.headless:
+	case svc.Headless:
 		ready, all := countEndpoints(svc)
 		what := "is headless; %d of its %d endpoints are served"
-		if svc.publishNotReady {
+		if svc.PublishNotReady {
 			what += " (publishNotReadyAddresses)"
 		} else if ready < all {
 			what += ", the others are not ready"
@@ -209,7 +210,7 @@ func (e *explanation) service() {
 		e.add("%s %s/%s "+what, e.kind(), namespace, name, ready, all).Object = object
 	default:
 		var ips []string
-		for ip := range svc.clusterIPs() {
+		for ip := range svc.ClusterIPs() {
 			ips = append(ips, ip.String())
 		}
 		if ips == nil {
@@ -217,21 +218,21 @@ func (e *explanation) service() {
 		}
 		e.add("%s %s/%s has %s", e.kind(), namespace, name, strings.Join(ips, ", ")).Object = object
 	}
-	for i, p := range svc.slices() {
+	for i, p := range svc.Slices() {
 		if i == 3 {
-			e.add("and %d more EndpointSlices", len(svc.slices())-i)
+			e.add("and %d more EndpointSlices", len(svc.Slices())-i)
 			break
 		}
-		e.add("endpoints from EndpointSlice %s/%s", namespace, p.name()).Object = &dns.Object{Kind: "EndpointSlice", Namespace: namespace, Name: p.name()}
+		e.add("endpoints from EndpointSlice %s/%s", namespace, p.Name()).Object = &dns.Object{Kind: "EndpointSlice", Namespace: namespace, Name: p.Name()}
 	}
 }
 
 // countEndpoints returns the number of endpoints that answers include, and of all.
-func countEndpoints(e *entry) (served, all int) {
+func countEndpoints(e *index.Entry) (served, all int) {
 	var ep cluster.Endpoint
-	for _, p := range e.slices() {
-		for rest := p.endpoints(); rest != "" && !rest.HasNames(); all++ {
-			if rest = rest.Next(&ep); e.isServed(&ep) {
+	for _, p := range e.Slices() {
+		for rest := p.Endpoints(); rest != "" && !rest.HasNames(); all++ {
+			if rest = rest.Next(&ep); e.IsServed(&ep) {
 				served++
 			}
 		}
@@ -240,16 +241,16 @@ func countEndpoints(e *entry) (served, all int) {
 }
 
 // below explains the labels in front of a Service's name, and the absence of a type.
-func (e *explanation) below(svc *entry, name, namespace string) {
+func (e *explanation) below(svc *index.Entry, name, namespace string) {
 	prefix := e.depth - e.ownLabels()
 	if prefix == 0 {
-		if !svc.externalName {
+		if !svc.ExternalName {
 			e.missingType(true)
 		}
 		return
 	}
 	last := string(e.label(prefix - 1))
-	if last == "_zone" && prefix == 3 && svc.headless && !e.external {
+	if last == "_zone" && prefix == 3 && svc.Headless && !e.external {
 		e.topology(string(e.label(0)), string(e.label(1)) == "prefer")
 		return
 	}
@@ -257,14 +258,14 @@ func (e *explanation) below(svc *entry, name, namespace string) {
 		return
 	}
 	switch {
-	case svc.externalName:
+	case svc.ExternalName:
 		e.add("an ExternalName has no names below it")
 	case last[0] == '_' && prefix >= 2 && e.label(prefix - 2)[0] == '_':
 		port, protocol := string(e.label(prefix - 2))[1:], last[1:]
 		e.port(svc, port, protocol, name, namespace)
 	case last[0] == '_':
 		e.add("the name of a port is _PORT._PROTOCOL.%s", e.join(name, namespace))
-	case svc.headless || e.zone.multicluster:
+	case svc.Headless || e.zone.multicluster:
 		if prefix == 1 {
 			e.endpoint(svc, last, name, namespace)
 			return
@@ -310,11 +311,11 @@ func (e *explanation) missingType(addresses bool) {
 }
 
 // port explains a name of a port that does not exist.
-func (e *explanation) port(svc *entry, port, protocol, name, namespace string) {
+func (e *explanation) port(svc *index.Entry, port, protocol, name, namespace string) {
 	var have []string
-	sets := svc.usedPortSets()
+	sets := svc.UsedPortSets()
 	for _, set := range sets {
-		for _, p := range set.ports {
+		for _, p := range set.Ports {
 			full := "_" + p.Name + "._" + p.Protocol
 			if p.Name == "" || slices.Contains(have, full) {
 				continue
@@ -339,14 +340,14 @@ func (e *explanation) port(svc *entry, port, protocol, name, namespace string) {
 }
 
 // endpoint explains a name of an endpoint that does not exist.
-func (e *explanation) endpoint(svc *entry, label, name, namespace string) {
+func (e *explanation) endpoint(svc *index.Entry, label, name, namespace string) {
 	var names []string
 	var found *cluster.Endpoint
 	var ep cluster.Endpoint
-	for _, p := range svc.slices() {
-		for rest := p.endpoints(); rest != "" && !rest.HasNames(); {
+	for _, p := range svc.Slices() {
+		for rest := p.Endpoints(); rest != "" && !rest.HasNames(); {
 			rest = rest.Next(&ep)
-			own := string(appendEndpointLabel(nil, ep)[1:])
+			own := string(index.AppendEndpointLabel(nil, ep)[1:])
 			if own == label {
 				copied := ep
 				found = &copied
@@ -357,7 +358,7 @@ func (e *explanation) endpoint(svc *entry, label, name, namespace string) {
 		}
 	}
 	switch {
-	case found != nil && !svc.isServed(found):
+	case found != nil && !svc.IsServed(found):
 		e.add("endpoint %s (%s) is not ready", label, found.Addr)
 	case found != nil:
 	default:
@@ -389,7 +390,7 @@ func (e *explanation) nearestService(name, namespace string) bool {
 		if !e.serves(svc) {
 			continue
 		}
-		switch key := svc.key.objectKey(); {
+		switch key := svc.Key.ObjectKey(); {
 		case key.Name == name && key.Namespace != namespace:
 			elsewhere = append(elsewhere, key.Namespace)
 		case key.Name == namespace && key.Namespace == name:

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -18,7 +19,7 @@ func (e *explanation) pod() {
 	case !e.namespaceName(e.label(e.depth - 2)):
 	case e.depth != 3:
 	default:
-		ip, ok := parsePodLabel(e.label(0))
+		ip, ok := index.ParsePodLabel(e.label(0))
 		switch {
 		case !ok:
 			e.add("the first label of a Pod's name is its IP address with dashes, such as 10-0-0-1")
@@ -49,16 +50,16 @@ func (e *explanation) reverse() {
 	}
 	e.missingType(false)
 	ip, found := prefix.Addr(), 0
-	for i, x := range [2]*reverseIndex{e.index.Reverse(), e.index.Claims()} {
-		for near := x.within(prefix); near.advance() && found < 10; {
-			svc := near.service.Entry()
-			if !svc.visible() {
+	for i, x := range [2]*index.ReverseIndex{e.index.Reverse(), e.index.Claims()} {
+		for near := x.Within(prefix); near.Advance() && found < 10; {
+			svc := near.Service.Entry()
+			if !svc.Visible() {
 				continue
 			}
-			key := near.service.objectKey()
+			key := near.Service.ObjectKey()
 			what := "an endpoint of"
 			switch {
-			case svc.has(ip):
+			case svc.Has(ip):
 				what = "a ClusterIP of"
 			case i == 1:
 				what = "claimed, without a targetRef, by an endpoint of"

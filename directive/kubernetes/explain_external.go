@@ -24,7 +24,7 @@ func (e *External) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		return []dns.Cause{{Text: "the name is in none of the zones " + e.handler.zoneNames()}}
 	}
 	x := explanation{lookup: &lookup{Handler: &e.handler, q: q, zone: z, depth: q.Labels() - z.labels}, external: true}
-	if kinds := e.handler.index.unlisted(); kinds != "" {
+	if kinds := e.handler.index.Unlisted(); kinds != "" {
 		x.add("not synced: %s have not been listed since the start", kinds)
 	}
 	switch server := x.depth > 0 && string(x.label(x.depth-1)) == e.apex[1:]; {
@@ -53,19 +53,19 @@ func (e *External) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 func (e *explanation) externalService(headless bool) {
 	name, namespace := string(e.label(e.depth-2)), string(e.label(e.depth-1))
 	inside := e.index.Service(e.q.Name()[e.q.LabelOffset(e.depth-2):e.q.LabelOffset(e.depth)])
-	svc := inside.visibleExternal()
+	svc := inside.VisibleExternal()
 	object := &dns.Object{Kind: "Service", Namespace: namespace, Name: name}
 	if svc == nil {
 		switch {
 		case !e.namespaceName([]byte(namespace)):
-		case inside == nil || !inside.known():
+		case inside == nil || !inside.Known():
 			e.add("namespace %s has no Service named %s", namespace, name)
 		default:
 			why := "has no external address (spec.externalIPs, status.loadBalancer.ingress)"
 			switch {
-			case inside.headless && headless:
+			case inside.Headless && headless:
 				why += ", and no endpoint that is ready"
-			case inside.headless:
+			case inside.Headless:
 				why += "; endpoints have names with the option headless only"
 			}
 			e.add("Service %s/%s %s", namespace, name, why).Object = object
@@ -74,17 +74,17 @@ func (e *explanation) externalService(headless bool) {
 		e.nearestService(name, namespace)
 		return
 	}
-	if svc.externalName {
-		e.add("the load balancer of Service %s/%s has the host name %s", namespace, name, inside.external.Hosts[0]).Object = object
+	if svc.ExternalName {
+		e.add("the load balancer of Service %s/%s has the host name %s", namespace, name, inside.External.Hosts[0]).Object = object
 		return
 	}
 	e.below(svc, name, namespace)
-	if svc.headless {
+	if svc.Headless {
 		e.add("Service %s/%s is headless: the name has the addresses of its ready endpoints (headless)", namespace, name).Object = object
 		return
 	}
 	var ips []string
-	for ip := range svc.clusterIPs() {
+	for ip := range svc.ClusterIPs() {
 		ips = append(ips, ip.String())
 	}
 	e.add("Service %s/%s has the external addresses %s", namespace, name, strings.Join(ips, ", ")).Object = object
@@ -102,12 +102,12 @@ func (e *explanation) externalReverse() {
 		return
 	}
 	found := 0
-	for near := e.index.ExternalReverse().within(prefix); near.advance() && found < 10; {
-		svc := near.service.Entry().visibleExternal()
-		if svc == nil || !svc.has(near.addr()) {
+	for near := e.index.ExternalReverse().Within(prefix); near.Advance() && found < 10; {
+		svc := near.Service.Entry().VisibleExternal()
+		if svc == nil || !svc.Has(near.Addr()) {
 			continue
 		}
-		key := near.service.objectKey()
+		key := near.Service.ObjectKey()
 		e.add("%s is an external address of Service %s/%s", prefix.Addr(), key.Namespace, key.Name).Object = &dns.Object{Kind: "Service", Namespace: key.Namespace, Name: key.Name}
 		found++
 	}
@@ -145,7 +145,7 @@ func (f *Federation) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	case hasEndpoints(entry):
 		e.add("Service %s/%s is in this cluster, so the federated name is an alias of its name here", namespace, svc).Object = &dns.Object{Kind: "Service", Namespace: namespace, Name: svc}
 		return e.causes
-	case entry == nil || !entry.known():
+	case entry == nil || !entry.Known():
 		what = "is not in this cluster"
 	}
 	text := fmt.Sprintf("Service %s/%s %s, so the federated name leads to another one", namespace, svc, what)

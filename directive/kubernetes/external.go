@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -53,7 +54,7 @@ func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	if err != nil {
 		return err
 	}
-	e.apex = label(apex)
+	e.apex = index.Label(apex)
 	e.handler.ttl, e.handler.server = uint32(ttl), firstServer+e.apex
 	b.Handle(e)
 	b.OnPlanned(func() error { return e.plan(b, d) })
@@ -71,7 +72,9 @@ func (e *External) plan(b *config.Block, d corefile.Directive) error {
 		return d.Errorf("headless needs the endpoints that only services of kubernetes leaves out")
 	}
 	e.kubernetes.options.External = true
-	e.kubernetes.options.k8sExternal = externalSettings{true, e.headless, e.handler.ttl}
+	e.kubernetes.options.k8sExternal = index.ExternalSettings{
+		Enabled: true, Headless: e.headless, TTL: e.handler.ttl,
+	}
 	e.handler.options = e.kubernetes.options
 	b.OnStart(func(*config.Start) error { // after kubernetes has started
 		e.handler.index, e.handler.local = e.kubernetes.index, e.kubernetes.local
@@ -119,8 +122,8 @@ func (e *External) answer(l *lookup) result {
 	}
 	whole := l.haveListed(cluster.Slices) // before the entry is read, as for kubernetes
 	inside := l.index.Service(name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth)])
-	found := inside.visibleExternal()
-	if !whole && e.headless && inside != nil && inside.known() && inside.headless && inside.external == nil {
+	found := inside.VisibleExternal()
+	if !whole && e.headless && inside != nil && inside.Known() && inside.Headless && inside.External == nil {
 		return notListed
 	}
 	if found == nil {
@@ -128,10 +131,10 @@ func (e *External) answer(l *lookup) result {
 	}
 	s := serviceLookup{lookup: l, entry: found, prefix: l.depth - 2}
 	switch {
-	case !found.externalName:
+	case !found.ExternalName:
 		return s.answer()
 	case s.prefix == 0:
-		return l.answerCNAME(found.records)
+		return l.answerCNAME(found.Records)
 	}
 	return s.externalPortName()
 }
@@ -167,10 +170,10 @@ func (l *lookup) externalReverse() result {
 		return nameError
 	}
 	found := nameError
-	for near := l.index.ExternalReverse().within(prefix); near.advance(); {
-		e := near.service.Entry().visibleExternal()
+	for near := l.index.ExternalReverse().Within(prefix); near.Advance(); {
+		e := near.Service.Entry().VisibleExternal()
 		switch {
-		case e == nil || !e.has(near.addr()):
+		case e == nil || !e.Has(near.Addr()):
 			continue // a change is being applied
 		case !prefix.IsSingleIP():
 			return emptyNonTerminal
@@ -179,7 +182,7 @@ func (l *lookup) externalReverse() result {
 		case l.q.ExceedsLimit():
 			return answered // the cut sets TC
 		}
-		l.writePTRTo(e.key.labels, "", nil)
+		l.writePTRTo(e.Key.Labels, "", nil)
 		found = answered
 	}
 	return found
@@ -189,8 +192,8 @@ func (l *lookup) externalReverse() result {
 // endpoint of; without any, the addresses that it listens on.
 func (l *lookup) externalAddresses() (all []netip.Addr) {
 	for e := range l.servicesWithEndpoint(l.local) {
-		if out := e.visibleExternal(); out != nil {
-			all = slices.AppendSeq(all, out.clusterIPs())
+		if out := e.VisibleExternal(); out != nil {
+			all = slices.AppendSeq(all, out.ClusterIPs())
 		}
 	}
 	if len(all) == 0 {
@@ -203,22 +206,22 @@ func (l *lookup) externalAddresses() (all []netip.Addr) {
 // a SRV record is the host, since it must not be an alias (RFC 2782). There are no
 // addresses.
 func (s *serviceLookup) externalPortName() result {
-	sel := selection{}
+	sel := index.Selection{}
 	switch {
 	case s.prefix > 2 || s.label(s.prefix - 1)[0] != '_' || s.prefix == 2 && s.label(0)[0] != '_':
 		return nameError
 	case s.prefix == 2:
-		sel.port = s.label(0)[1:]
+		sel.Port = s.label(0)[1:]
 	}
-	sel.protocol = s.label(s.prefix - 1)[1:]
-	if !s.entry.ports.has(&sel) {
+	sel.Protocol = s.label(s.prefix - 1)[1:]
+	if !s.entry.Ports.Has(&sel) {
 		return nameError
 	}
 	if s.prefix == 2 && s.wants(wire.TypeSRV) {
 		const head = len(wire.OwnerIsQuestion) + 10
 		var room [wire.MaxName]byte
-		host := append(room[:0], s.entry.records[head:]...)
-		ports := s.entry.ports.selected(&sel)
+		host := append(room[:0], s.entry.Records[head:]...)
+		ports := s.entry.Ports.Selected(&sel)
 		for _, port := range ports {
 			if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 				break

@@ -75,7 +75,7 @@ func TestExternalRandomChanges(t *testing.T) {
 				all = append(all, list...)
 			}
 			anew, fresh := startExternal(t, zones, seed%2 == 0, false, all...)
-			if a, b := ix.serial.Load(), fresh.serial.Load(); a != b {
+			if a, b := ix.Serial(false), fresh.Serial(false); a != b {
 				t.Fatalf("seed %d: serial %d, want %d", seed, a, b)
 			}
 			for _, name := range names {

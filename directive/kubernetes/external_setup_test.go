@@ -6,6 +6,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
@@ -64,17 +65,17 @@ func TestExternalSetupErrors(t *testing.T) {
 // The index keeps external addresses, and makes entries of them, only if the
 // block has k8s_external beside kubernetes.
 func TestExternalChangesSourceOptions(t *testing.T) {
-	for text, want := range map[string]externalSettings{
+	for text, want := range map[string]index.ExternalSettings{
 		"kubernetes cluster.local":                                                    {},
-		"kubernetes cluster.local\nk8s_external example.org":                          {enabled: true, ttl: 5},
-		"k8s_external example.org {\n ttl 30\n headless\n}\nkubernetes cluster.local": {enabled: true, ttl: 30, headless: true},
+		"kubernetes cluster.local\nk8s_external example.org":                          {Enabled: true, TTL: 5},
+		"k8s_external example.org {\n ttl 30\n headless\n}\nkubernetes cluster.local": {Enabled: true, TTL: 30, Headless: true},
 	} {
 		b, err := planBoth(t, ".:53 {\n"+text+"\n}\n")
 		if err != nil {
 			t.Fatal(err)
 		}
 		o := config.Find[*Handler](b)[0].options
-		if o.k8sExternal != want || o.External != want.enabled {
+		if o.k8sExternal != want || o.External != want.Enabled {
 			t.Errorf("%s: got %+v, External %v, want %+v", text, o.k8sExternal, o.External, want)
 		}
 	}

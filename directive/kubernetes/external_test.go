@@ -11,17 +11,24 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 )
 
 // startExternal starts a server with k8s_external for these zones above kubernetes.
-func startExternal(t testing.TB, zones []string, headless, through bool, objects ...cluster.Object) (*server, *Index) {
+func startExternal(t testing.TB, zones []string, headless, through bool, objects ...cluster.Object) (*server, *index.Index) {
+	t.Helper()
+	ix := newExternalIndex(headless)
+	load(ix, objects...)
+	return serveExternal(t, zones, headless, through, ix), ix
+}
+
+// serveExternal starts the server of an index.
+func serveExternal(t testing.TB, zones []string, headless, through bool, ix *index.Index) *server {
 	t.Helper()
 	d := defaultOptions()
 	d.zones = []string{"cluster.local."}
-	ix := NewIndex(settings{ttl: 5, k8sExternal: externalSettings{true, headless, 60}}, d.kinds(), slog.New(slog.DiscardHandler))
-	load(ix, objects...)
-	e := &External{kubernetes: d.handler(t, ix), apex: label("dns"), headless: headless}
+	e := &External{kubernetes: d.handler(t, ix), apex: index.Label("dns"), headless: headless}
 	e.handler = Handler{ttl: 60, index: ix, server: firstServer + e.apex, local: []netip.Addr{netip.MustParseAddr("192.0.2.53")}}
 	e.handler.fallThrough = config.Fallthrough{On: through}
 	if err := e.handler.setZones(corefile.Directive{}, names(t, zones), nil); err != nil {
@@ -39,7 +46,12 @@ func startExternal(t testing.TB, zones []string, headless, through bool, objects
 	}
 	s := newReader()
 	s.port.Swap(mux)
-	return s, ix
+	return s
+}
+
+func newExternalIndex(headless bool) *index.Index {
+	set := index.Settings{TTL: 5, External: index.ExternalSettings{Enabled: true, Headless: headless, TTL: 60}}
+	return index.New(set, defaultOptions().kinds(), slog.New(slog.DiscardHandler))
 }
 
 // withExternal adds external addresses or host names to a Service.
@@ -193,8 +205,8 @@ func TestExternalFallthrough(t *testing.T) {
 
 // Before the first list all names are SERVFAIL.
 func TestExternalNotSynced(t *testing.T) {
-	s, ix := startExternal(t, []string{"example.org."}, true, true)
-	ix.listedKinds.Store(0)
+	ix := newExternalIndex(true)
+	s := serveExternal(t, []string{"example.org."}, true, true, ix)
 	code := func(name string) string { return mdns.RcodeToString[s.ask(t, name, "A").Rcode] }
 	if got := code("example.org.") + code("nobody.example.org."); got != "SERVFAILSERVFAIL" {
 		t.Errorf("before any list: got %s, want SERVFAIL twice", got)
@@ -209,7 +221,9 @@ func TestExternalNotSynced(t *testing.T) {
 		}
 		ix.Put(kind, o)
 	}
-	ix.listedKinds.Store(1<<cluster.Namespaces | 1<<cluster.Services)
+	for _, kind := range []cluster.Kind{cluster.Namespaces, cluster.Services} {
+		ix.Listed(kind, func(cluster.Key) bool { return true })
+	}
 	for name, want := range map[string]string{
 		"api.shop.example.org.": "NOERROR", "db.shop.example.org.": "SERVFAIL", "db-0.db.shop.example.org.": "SERVFAIL", "pub.shop.example.org.": "NOERROR", "shop.example.org.": "NOERROR", "ns1.dns.example.org.": "SERVFAIL",
 	} {
@@ -223,9 +237,9 @@ func TestExternalNotSynced(t *testing.T) {
 func TestExternalChanges(t *testing.T) {
 	s, ix := startExternal(t, []string{"example.org.", "in-addr.arpa."}, false, false, externalShop()...)
 	ptr := func(name string) string { return text(s.ask(t, name, "PTR").Answer) }
-	serial := ix.serial.Load()
+	serial := ix.Serial(false)
 	ix.Put(cluster.Services, withExternal(clusterIP("shop", "api", "http 80/tcp, https 443/tcp, dns 53/udp", "10.96.0.1"), "192.0.2.11"))
-	if ix.serial.Load() == serial {
+	if ix.Serial(false) == serial {
 		t.Errorf("after a change of external addresses: serial is still %d, want another", serial)
 	}
 	if got := s.ask(t, "api.shop.example.org.", "A"); len(got.Answer) != 1 || mdns.Field(got.Answer[0], 1) != "192.0.2.11" {

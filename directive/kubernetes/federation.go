@@ -10,6 +10,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -151,7 +152,7 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 	switch {
 	case hasEndpoints(e):
 		target = append(append(target, name[:q.LabelOffset(2)]...), name[q.LabelOffset(3):]...)
-	case !whole && e != nil && e.known() && !e.externalName:
+	case !whole && e != nil && e.Known() && !e.ExternalName:
 		return l.reply(notListed)
 	default:
 		here, err := f.nodes.location()
@@ -173,11 +174,11 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 }
 
 // hasEndpoints reports whether the Service is visible and has endpoints.
-func hasEndpoints(e *entry) bool {
-	if !e.visible() || e.externalName || e.headless {
-		return e.visible() // a headless Service without endpoints has no name
+func hasEndpoints(e *index.Entry) bool {
+	if !e.Visible() || e.ExternalName || e.Headless {
+		return e.Visible() // a headless Service without endpoints has no name
 	}
-	return slices.ContainsFunc(e.slices(), func(p part) bool { return p.endpoints() != "" })
+	return slices.ContainsFunc(e.Slices(), func(p index.Part) bool { return p.Endpoints() != "" })
 }
 
 // isHostLabel reports whether a label in lower case is one of RFC 1123 §2.1: letters,

@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 )
 
 // nodeLocations are the zones and regions of a cluster's Nodes. They are the
@@ -52,8 +53,8 @@ func (l *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
 	for _, o := range objects {
 		n := o.(*cluster.Node)
 		labels := ""
-		if isDotted(n.Zone) && isDotted(n.Region) {
-			labels = string(appendDotted(appendDotted(nil, n.Zone), n.Region))
+		if index.IsDotted(n.Zone) && index.IsDotted(n.Region) {
+			labels = string(index.AppendDotted(index.AppendDotted(nil, n.Zone), n.Region))
 		}
 		if l.nodes[n.Name] == labels {
 			continue // as after most lists, and with every heartbeat

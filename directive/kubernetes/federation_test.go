@@ -11,6 +11,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
@@ -139,7 +140,7 @@ func TestFederationReload(t *testing.T) {
 // A federated runs the directive federation for single queries.
 type federated struct {
 	*server
-	index  *Index
+	index  *index.Index
 	places *nodeLocations
 	seen   error // q.Err of the last query
 }
@@ -252,7 +253,7 @@ func TestFederationFollowsNodes(t *testing.T) {
 	is := func(want string) {
 		t.Helper()
 		got, err := p.location()
-		if want == "" && !errors.Is(err, errNoLabels) || want != "" && (err != nil || got != string(appendDotted(nil, want))) {
+		if want == "" && !errors.Is(err, errNoLabels) || want != "" && (err != nil || got != string(index.AppendDotted(nil, want))) {
 			t.Errorf("%q, %v; want %s", got, err, want)
 		}
 	}

@@ -4,22 +4,14 @@
 // A name is resolved in five steps. [Handler.ServeDNS] finds the longest of its
 // zones that the name is in. A [lookup] reads the labels in front of the zone from
 // right to left and dispatches on the kind: svc, pod, a reverse name or the zone
-// itself. For a Service it gets the [entry] of the labels SERVICE.NAMESPACE from the
-// [Index], by one read without a lock. A [serviceLookup] reads the labels in front of
+// itself. For a Service it gets the entry of the labels SERVICE.NAMESPACE from the
+// index, by one read without a lock. A [serviceLookup] reads the labels in front of
 // the Service as an endpoint, a port, a cluster or a topology zone, which is a
-// [selection] of the entry's endpoints. It copies their records, which the index has
+// selection of the entry's endpoints. It copies their records, which the index has
 // made when the objects changed, or writes them, until the reply is full.
 //
-// A watch event is applied in five steps. [Index.Put] adds an object to the
-// [serviceChange] of its Service (change.go). [Index.flush] merges the changed slices
-// with the parts of the old entry (change.go). It makes a new entry from the endpoints
-// that differ (amend.go), or from all slices (build.go, merge.go). It replaces the old
-// entry in the table (publish.go). At the end it applies the addresses that differ to
-// the [reverseIndex] (reverse.go).
-//
-// The files of the index do not refer to the files of the handlers. Both are one package,
-// because an answer copies the bytes of an entry: the index would have to export the
-// fields of all its types.
+// Package index below holds the cluster's names and applies watch events. This package
+// connects it with a source of objects, and answers from it.
 package kubernetes
 
 import (
@@ -29,6 +21,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -58,7 +51,7 @@ type Handler struct {
 	scans        chan struct{} // limits the concurrent scans of all Services
 	fallThrough  config.Fallthrough
 	local        []netip.Addr // the server listens on them
-	index        *Index
+	index        *index.Index
 	server       string   // labels of the name server in front of each zone
 	options      *options // other directives may change them before the start
 	transferred  []*zoneInfo
@@ -162,7 +155,7 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// Objects returns the objects that h answers from: see [Index.Objects].
+// Objects returns the objects that h answers from: see [index.Index.Objects].
 func (h *Handler) Objects() iter.Seq2[cluster.Kind, cluster.Object] { return h.index.Objects() }
 
 // AuthoritativeZones returns the zones of h.

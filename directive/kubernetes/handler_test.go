@@ -11,6 +11,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -320,7 +321,7 @@ func TestServiceLargerThanReply(t *testing.T) {
 		room := question + len(name) - len("big.shop.svc.cluster.local.")
 		for edns, limit := range map[uint16]int{0: 512, 512: 512 - opt, 1232: 1232 - opt, 4096: 4096 - opt, 65535: 4096 - opt} {
 			m, size := s.askUDP(t, name, "A", edns)
-			if want := (limit - room) / lenA; !m.Truncated || len(m.Answer) != want || m.Rcode != 0 {
+			if want := (limit - room) / index.LenA; !m.Truncated || len(m.Answer) != want || m.Rcode != 0 {
 				t.Errorf("%s, EDNS %d: %d bytes, %d records, want %d, tc=%v", name, edns, size, len(m.Answer), want, m.Truncated)
 			}
 			m, size = s.askUDP(t, name, "SRV", edns)
@@ -333,7 +334,7 @@ func TestServiceLargerThanReply(t *testing.T) {
 			}
 		}
 		m := s.ask(t, name, "A")
-		if want := (wire.MaxMessage - room) / lenA; !m.Truncated || len(m.Answer) != want {
+		if want := (wire.MaxMessage - room) / index.LenA; !m.Truncated || len(m.Answer) != want {
 			t.Errorf("%s, TCP: %d records, want %d, tc=%v", name, len(m.Answer), want, m.Truncated)
 		}
 		if m := s.ask(t, name, "SRV"); !m.Truncated || len(m.Answer) < 500 || len(m.Extra) > 0 {
@@ -362,7 +363,7 @@ func TestServiceLargerThanReply(t *testing.T) {
 func TestReverseWithoutPrimaryZone(t *testing.T) {
 	d := defaultOptions()
 	d.zones, d.multicluster = []string{"clusterset.local.", "in-addr.arpa."}, []string{"clusterset.local."}
-	s := start(t, d, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), imported{clusterIP("shop", "api", "", "10.97.0.1")})
+	s := start(t, d, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), imported(clusterIP("shop", "api", "", "10.97.0.1")))
 	for _, name := range []string{"1.0.96.10.in-addr.arpa.", "1.0.97.10.in-addr.arpa.", "10.in-addr.arpa."} {
 		if m := s.ask(t, name, "PTR"); m.Rcode != 3 {
 			t.Errorf("%s PTR: got %s, want NXDOMAIN", name, digest(m))

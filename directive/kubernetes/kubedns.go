@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -15,10 +16,10 @@ const kubednsPriority = 10
 // is the hash of the address instead of the address with dashes.
 func (h *Handler) appendLabel(buf []byte, ep cluster.Endpoint) []byte {
 	if !h.kubeDNS || ep.Hostname != "" {
-		return appendEndpointLabel(buf, ep)
+		return index.AppendEndpointLabel(buf, ep)
 	}
 	at := len(buf)
-	buf = appendHashLabel(append(buf, 0), ep.Addr)
+	buf = index.AppendHashLabel(append(buf, 0), ep.Addr)
 	buf[at] = byte(len(buf) - at - 1)
 	return buf
 }
@@ -26,25 +27,25 @@ func (h *Handler) appendLabel(buf []byte, ep cluster.Endpoint) []byte {
 // selectLabel returns the selection of an endpoint's label. Parsing the label once is
 // cheaper than making the label of each endpoint. With compatible kube-dns it may be the
 // hostname, the hash of the address or the address with dashes.
-func (h *Handler) selectLabel(label []byte) (sel selection) {
-	sel.label = label
-	sel.addr, _ = addrOfLabel(label)
+func (h *Handler) selectLabel(label []byte) (sel index.Selection) {
+	sel.Label = label
+	sel.Addr, _ = index.AddrOfLabel(label)
 	if h.kubeDNS {
-		sel.anyForm = true
-		sel.hash, sel.hashed = parseHashLabel(label)
+		sel.AnyForm = true
+		sel.Hash, sel.Hashed = index.ParseHashLabel(label)
 	}
 	return sel
 }
 
 // hashedIPs selects the ClusterIP whose hash the label is, and reports whether there is
 // one.
-func hashedIPs(e *entry, label []byte) (sel selection, ok bool) {
-	if sel.hash, sel.hashed = parseHashLabel(label); !sel.hashed {
+func hashedIPs(e *index.Entry, label []byte) (sel index.Selection, ok bool) {
+	if sel.Hash, sel.Hashed = index.ParseHashLabel(label); !sel.Hashed {
 		return sel, false
 	}
-	sel.clusterIPs = true
-	for ip := range e.clusterIPs() {
-		ok = ok || sel.matchesClusterIP(ip)
+	sel.ClusterIPs = true
+	for ip := range e.ClusterIPs() {
+		ok = ok || sel.MatchesClusterIP(ip)
 	}
 	return sel, ok
 }
@@ -54,13 +55,13 @@ func hashedIPs(e *entry, label []byte) (sel selection, ok bool) {
 func (s *serviceLookup) hashedIP() result {
 	sel, ok := hashedIPs(s.entry, s.label(0))
 	if ok && s.prefix > 1 {
-		ok = s.selectPort(&sel) && s.entry.ports.has(&sel)
+		ok = s.selectPort(&sel) && s.entry.Ports.Has(&sel)
 	}
 	if !ok {
 		return nameError
 	}
-	for ip := range s.entry.clusterIPs() {
-		if sel.matchesClusterIP(ip) {
+	for ip := range s.entry.ClusterIPs() {
+		if sel.MatchesClusterIP(ip) {
 			s.address(ip)
 		}
 	}
@@ -72,17 +73,17 @@ func (s *serviceLookup) hashedIP() result {
 
 // selectPort sets the port of sel if the name is LABEL._PORT._PROTO in front of the
 // Service's, and reports whether it is.
-func (s *serviceLookup) selectPort(sel *selection) bool {
+func (s *serviceLookup) selectPort(sel *index.Selection) bool {
 	if s.prefix != 3 || s.label(0)[0] == '_' || s.label(1)[0] != '_' || s.label(2)[0] != '_' {
 		return false
 	}
-	sel.port, sel.protocol = s.label(1)[1:], s.label(2)[1:]
+	sel.Port, sel.Protocol = s.label(1)[1:], s.label(2)[1:]
 	return true
 }
 
 // labelledPortName answers a label in front of a port's name.
 func (s *serviceLookup) labelledPortName() result {
-	if !s.entry.headless {
+	if !s.entry.Headless {
 		return s.hashedIP()
 	}
 	sel := s.selectLabel(s.label(0))

@@ -1,8 +1,6 @@
 package kubernetes
 
 import (
-	"fmt"
-	hashes "hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,23 +8,17 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/clustertest"
 )
 
 // The model of the options compatible kube-dns and wildcards.
-
-// addressHash returns kube-dns's label of an address.
-func addressHash(ip netip.Addr) string {
-	h := hashes.New32a()
-	fmt.Fprintf(h, "%v", &message{Host: ip.String(), Priority: 10, Weight: 10, TTL: 30})
-	return fmt.Sprintf("%x", fmt.Sprintf("%x", h.Sum32()))
-}
 
 // endpointLabel returns the label of an endpoint in records.
 func (m *model) endpointLabel(e *endpoint) string {
 	if !m.kubedns || e.host != "" {
 		return e.label
 	}
-	return strings.TrimSuffix(addressHash(e.addresses[0])+"."+e.cluster, ".")
+	return strings.TrimSuffix(clustertest.HashLabel(e.addresses[0])+"."+e.cluster, ".")
 }
 
 // addressesOf returns the addresses of a name.
@@ -72,12 +64,12 @@ func (m *model) asKubeDNS(name string, s *cluster.Service, endpoints []*endpoint
 			if s.Headless {
 				m.addWithoutPort(name, name, e, ip)
 			}
-			forms := []string{dashed(ip), addressHash(ip)}
-			if e.host != "" && e.host != dashed(ip) && e.host != addressHash(ip) {
+			forms := []string{dashed(ip), clustertest.HashLabel(ip)}
+			if e.host != "" && e.host != dashed(ip) && e.host != clustertest.HashLabel(ip) {
 				forms = append(forms, e.host)
 			}
 			for _, form := range forms {
-				if slices.ContainsFunc(ips, func(o netip.Addr) bool { return addressHash(o) == form }) {
+				if slices.ContainsFunc(ips, func(o netip.Addr) bool { return clustertest.HashLabel(o) == form }) {
 					continue // the ClusterIP has the label
 				}
 				label := strings.TrimSuffix(form+"."+e.cluster, ".") + "."
@@ -110,7 +102,7 @@ func (m *model) clusterIPAsKubeDNS(name string, s *cluster.Service) (ips []netip
 		}
 	}
 	for _, ip := range ips {
-		target := addressHash(ip) + "." + name
+		target := clustertest.HashLabel(ip) + "." + name
 		m.addAddresses(target, []netip.Addr{ip})
 		m.addCountedSRV(name, 0, target)
 		m.addCountedSRV(target, 0, target)
@@ -118,8 +110,8 @@ func (m *model) clusterIPAsKubeDNS(name string, s *cluster.Service) (ips []netip
 		for _, p := range s.Ports {
 			if port, ok := portName(p, name); ok {
 				m.addCountedSRV(port, p.Port, name)
-				m.addCountedSRV(addressHash(ip)+"."+port, p.Port, name)
-				m.addAddresses(addressHash(ip)+"."+port, []netip.Addr{ip})
+				m.addCountedSRV(clustertest.HashLabel(ip)+"."+port, p.Port, name)
+				m.addAddresses(clustertest.HashLabel(ip)+"."+port, []netip.Addr{ip})
 			}
 		}
 	}
@@ -160,7 +152,7 @@ func (m *model) addWildcard(name, zone string) {
 		return
 	}
 	var aliases []string
-	for _, o := range m.have.list(cluster.Services) {
+	for _, o := range m.have.List(cluster.Services) {
 		s := o.(*cluster.Service)
 		at := strings.Join(append(slices.Clone(front), s.Name, s.Namespace, "svc", zone), ".")
 		if m.names[at] == nil || !m.exposed(s.Namespace) || !matches(labels[n-2], s.Namespace) || !matches(labels[n-3], s.Name) {

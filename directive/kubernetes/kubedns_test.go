@@ -1,40 +1,17 @@
 package kubernetes
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/clustertest"
 )
 
-func TestParseHashLabel(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 7))
-	for range 100_000 {
-		ip := randomAddr(r)
-		label := appendHashLabel(nil, ip)
-		if h, ok := parseHashLabel(label); !ok || h != hashOf(ip) {
-			t.Fatalf("%s becomes %s and then %x, want %x", ip, label, h, hashOf(ip))
-		}
-	}
-	for _, label := range []string{
-		"", "3", "626362616330373", "626362616330373700", "62636261633037373737", // of a wrong length
-		"3063626163303737", // leading zeros are omitted
-		"6263626163303767", "6263626163303747", "626362616330373:", "62-362616330373", "10-0-0-1", "db-0",
-	} {
-		if h, ok := parseHashLabel([]byte(label)); ok {
-			t.Errorf("%q is the hash %x, want none", label, h)
-		}
-	}
-	if h, ok := parseHashLabel([]byte("30")); !ok || h != 0 {
-		t.Errorf("30 is %x, %v, want the hash 0", h, ok)
-	}
-}
-
 func kubeDNSAllocCases() []allocCase {
-	label := func(ip string) string { return addressHash(addr(ip)) }
+	label := func(ip string) string { return clustertest.HashLabel(addr(ip)) }
 	return []allocCase{
 		{"ClusterIP SRV without a port", "api.shop.svc.cluster.local.", "SRV"},
 		{"ClusterIP SRV", "_http._tcp.api.shop.svc.cluster.local.", "SRV"},
@@ -124,13 +101,13 @@ func TestKubeDNSWithoutEndpoints(t *testing.T) {
 	s := serve(t, d, d.handler(t, ix))
 	relist(ix, cluster.Namespaces, []cluster.Object{namespaceObject("shop")})
 	relist(ix, cluster.Services, []cluster.Object{clusterIP("shop", "api", "http 80/tcp", "10.96.0.1")})
-	own := addressHash(addr("10.96.0.1"))
+	own := clustertest.HashLabel(addr("10.96.0.1"))
 	for name, want := range map[string]string{
-		"api.shop.svc.cluster.local.":                                              "NOERROR",
-		own + ".api.shop.svc.cluster.local.":                                       "NOERROR",
-		own + "._http._tcp.api.shop.svc.cluster.local.":                            "NOERROR",
-		addressHash(addr("10.96.0.2")) + ".api.shop.svc.cluster.local.":            "SERVFAIL",
-		addressHash(addr("10.96.0.2")) + "._http._tcp.api.shop.svc.cluster.local.": "NXDOMAIN",
+		"api.shop.svc.cluster.local.":                                                        "NOERROR",
+		own + ".api.shop.svc.cluster.local.":                                                 "NOERROR",
+		own + "._http._tcp.api.shop.svc.cluster.local.":                                      "NOERROR",
+		clustertest.HashLabel(addr("10.96.0.2")) + ".api.shop.svc.cluster.local.":            "SERVFAIL",
+		clustertest.HashLabel(addr("10.96.0.2")) + "._http._tcp.api.shop.svc.cluster.local.": "NXDOMAIN",
 	} {
 		if got := mdns.RcodeToString[s.ask(t, name, "SRV").Rcode]; got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)

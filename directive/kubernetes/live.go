@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -24,7 +25,7 @@ const gatherTime = 20 * time.Millisecond
 // A liveZones keeps the zones of a Handler for transfers. A reload keeps it if neither the
 // index nor the records have changed.
 type liveZones struct {
-	index     *Index
+	index     *index.Index
 	zones     []*liveZone
 	followers zone.Followers
 	now       func() time.Time
@@ -33,7 +34,7 @@ type liveZones struct {
 
 	// Guarded by the lock of the index.
 	begun   bool // the zones have a version
-	pending *undo
+	pending *index.Undo
 }
 
 // A liveZone is a zone with a history.
@@ -51,7 +52,7 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 		return nil
 	}
 	type key struct {
-		index   *Index
+		index   *index.Index
 		records string
 	}
 	var names []wire.Name
@@ -83,7 +84,7 @@ func newLiveZones(h *Handler, now func() time.Time) *liveZones {
 	}
 	woken := make(chan struct{}, 1)
 	l.index.Lock()
-	l.pending = l.index.addUndo(woken)
+	l.pending = l.index.AddUndo(woken)
 	l.newVersions()
 	l.index.Unlock()
 	l.task.Go(func() { l.run(ctx, woken) })
@@ -96,7 +97,7 @@ func (l *liveZones) Stop() {
 	l.task.Wait()
 	l.index.Lock()
 	defer l.index.Unlock()
-	l.index.removeUndo(l.pending)
+	l.index.RemoveUndo(l.pending)
 }
 
 // run makes versions until ctx ends.
@@ -130,10 +131,10 @@ func (l *liveZones) notify(changed []*liveZone) {
 // holds the lock of the index.
 func (l *liveZones) newVersions() (changed []*liveZone) {
 	if !l.begun && !l.index.Ready() {
-		l.pending.reset()
+		l.pending.Reset()
 		return nil
 	}
-	if l.begun && l.pending.empty() {
+	if l.begun && l.pending.Empty() {
 		return nil
 	}
 	for _, z := range l.zones {
@@ -149,7 +150,7 @@ func (l *liveZones) newVersions() (changed []*liveZone) {
 		}
 	}
 	l.begun = true
-	l.pending.reset()
+	l.pending.Reset()
 	return changed
 }
 

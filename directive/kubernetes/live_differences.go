@@ -7,17 +7,18 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
 // addDifferences adds the differences between the state of u and the present one. The
 // caller holds the lock of the index.
-func (g *generator) addDifferences(d *differences, u *undo) {
+func (g *generator) addDifferences(d *differences, u *index.Undo) {
 	if g.zone.reverse {
 		g.addReverseDifferences(d, u)
 		return
 	}
-	for _, c := range u.entryChanges(g.zone.multicluster) {
+	for _, c := range u.EntryChanges(g.zone.multicluster) {
 		if g.addEntryDifferences(d, c); d.incomplete() {
 			return
 		}
@@ -29,9 +30,9 @@ func (g *generator) addDifferences(d *differences, u *undo) {
 
 // addEntryDifferences adds the records that differ between two entries of a Service. It
 // compares the answers for names that may differ.
-func (g *generator) addEntryDifferences(d *differences, c entryChange) {
+func (g *generator) addEntryDifferences(d *differences, c index.EntryChange) {
 	var names [2]nameSet // of each entry: other names may be answered, but have no records
-	for i, e := range c.sides() {
+	for i, e := range c.Sides() {
 		names[i] = nameSet{}
 		if e != nil {
 			g.serviceNames(e, names[i])
@@ -51,7 +52,7 @@ func (g *generator) addEntryDifferences(d *differences, c entryChange) {
 	for labels := range both {
 		for _, t := range [...]wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV, wire.TypeCNAME} {
 			var sets [2][][]byte
-			for i, e := range c.sides() {
+			for i, e := range c.Sides() {
 				if _, ok := names[i][labels]; ok {
 					sets[i] = g.rrset(e, labels, t)
 					if !d.spend(len(g.query.Answer.Buf)) {
@@ -68,7 +69,7 @@ func (g *generator) addEntryDifferences(d *differences, c entryChange) {
 
 // rrset returns the records of a name below a Service as they are in an answer, without
 // their owner; none without an entry.
-func (g *generator) rrset(e *entry, labels string, t wire.Type) (records [][]byte) {
+func (g *generator) rrset(e *index.Entry, labels string, t wire.Type) (records [][]byte) {
 	if e == nil || !slices.Contains(typesOf(e), t) {
 		return nil
 	}
@@ -110,37 +111,37 @@ func (g *generator) ownedSet(records [][]byte) map[string]struct{} {
 
 // A portEndpoint is an endpoint and its ports.
 type portEndpoint struct {
-	ports *portSet
+	ports *index.PortSet
 	cluster.Endpoint
 }
 
 // changedEndpoints returns the endpoints that one of the entries has and the other lacks, with
 // their entries; all endpoints if the Service's own object differs.
-func changedEndpoints(c entryChange) iter.Seq2[portEndpoint, *entry] {
-	return func(yield func(portEndpoint, *entry) bool) {
-		whole := c.old == nil || c.now == nil || !c.old.serviceSpec.equal(&c.now.serviceSpec)
+func changedEndpoints(c index.EntryChange) iter.Seq2[portEndpoint, *index.Entry] {
+	return func(yield func(portEndpoint, *index.Entry) bool) {
+		whole := c.Old == nil || c.Now == nil || !c.Old.Spec.Equal(&c.Now.Spec)
 		sides := [2]map[portEndpoint]struct{}{{}, {}}
-		for i, e := range c.sides() {
+		for i, e := range c.Sides() {
 			if e == nil {
 				continue
 			}
-			var equal map[string]*part
-			if !whole && c.old.merged() == nil && c.now.merged() == nil {
-				equal = partsByName(c.sides()[1-i])
+			var equal map[string]*index.Part
+			if !whole && c.Old.Merged() == nil && c.Now.Merged() == nil {
+				equal = partsByName(c.Sides()[1-i])
 			}
-			for n := range e.answerParts {
-				p := &e.answerParts[n]
-				if o := equal[p.name()]; o != nil && o.ports == p.ports && o.endpoints() == p.endpoints() {
+			for n := range e.Parts {
+				p := &e.Parts[n]
+				if o := equal[p.Name()]; o != nil && o.Ports == p.Ports && o.Endpoints() == p.Endpoints() {
 					continue
 				}
-				for ep := range p.endpoints().All() {
-					if e.isServed(&ep) {
-						sides[i][portEndpoint{p.ports, ep}] = struct{}{}
+				for ep := range p.Endpoints().All() {
+					if e.IsServed(&ep) {
+						sides[i][portEndpoint{p.Ports, ep}] = struct{}{}
 					}
 				}
 			}
 		}
-		for i, e := range c.sides() {
+		for i, e := range c.Sides() {
 			for ep := range sides[i] {
 				if _, both := sides[1-i][ep]; (!both || whole) && !yield(ep, e) {
 					return
@@ -150,17 +151,17 @@ func changedEndpoints(c entryChange) iter.Seq2[portEndpoint, *entry] {
 	}
 }
 
-func partsByName(e *entry) map[string]*part {
-	parts := make(map[string]*part, len(e.answerParts))
-	for i := range e.answerParts {
-		parts[e.answerParts[i].name()] = &e.answerParts[i]
+func partsByName(e *index.Entry) map[string]*index.Part {
+	parts := make(map[string]*index.Part, len(e.Parts))
+	for i := range e.Parts {
+		parts[e.Parts[i].Name()] = &e.Parts[i]
 	}
 	return parts
 }
 
 // addPodDifferences adds the differences of the records of pods.
-func (g *generator) addPodDifferences(d *differences, u *undo) {
-	for key, had := range u.podChanges() {
+func (g *generator) addPodDifferences(d *differences, u *index.Undo) {
+	for key, had := range u.PodChanges() {
 		n := 1
 		if had {
 			n = -1
@@ -174,15 +175,15 @@ func (g *generator) addPodDifferences(d *differences, u *undo) {
 
 // podRecord yields the record of a pod's address. It returns false if yield did.
 func (g *generator) podRecord(key string, yield func([]byte) bool) bool {
-	ns, ip := key[:1+key[0]], podAddr(key)
+	ns, ip := key[:1+key[0]], index.PodAddr(key)
 	g.name = append(g.name[:0], 0)
-	g.name = appendDashed(g.name, ip)
+	g.name = index.AppendDashed(g.name, ip)
 	g.name[0] = byte(len(g.name) - 1)
 	g.name = append(append(append(g.name, ns...), "\x03pod"...), g.zone.name...)
 	if len(g.name) > wire.MaxName {
 		return true
 	}
-	g.resolve(g.name, familyOf(ip), func(l *lookup) result {
+	g.resolve(g.name, index.FamilyOf(ip), func(l *lookup) result {
 		l.address(ip)
 		return answered
 	})

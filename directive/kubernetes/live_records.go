@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -94,8 +95,8 @@ func (g *generator) apexRecords() map[string]struct{} {
 }
 
 // typesOf returns the types that names of a Service's entry have.
-func typesOf(e *entry) []wire.Type {
-	if e.externalName || e.alias() != nil {
+func typesOf(e *index.Entry) []wire.Type {
+	if e.ExternalName || e.Alias() != nil {
 		return []wire.Type{wire.TypeCNAME}
 	}
 	return []wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV}
@@ -104,17 +105,17 @@ func typesOf(e *entry) []wire.Type {
 // entryRecords yields the records of a visible entry. It makes the names of one endpoint label
 // at a time: with kubeDNS there may be as many as
 // endpoints times ports.
-func (g *generator) entryRecords(e *entry, yield func([]byte) bool) bool {
+func (g *generator) entryRecords(e *index.Entry, yield func([]byte) bool) bool {
 	own := nameSet{}
 	g.serviceNames(e, own)
 	if !g.recordsOf(e, own, yield) {
 		return false
 	}
-	labels := map[string]map[*portSet]struct{}{}
-	for ports, ep := range e.served() {
+	labels := map[string]map[*index.PortSet]struct{}{}
+	for ports, ep := range e.Served() {
 		for _, label := range g.endpointLabels(ep) {
 			if labels[string(label)] == nil {
-				labels[string(label)] = map[*portSet]struct{}{}
+				labels[string(label)] = map[*index.PortSet]struct{}{}
 			}
 			labels[string(label)][ports] = struct{}{}
 		}
@@ -136,13 +137,13 @@ func (g *generator) entryRecords(e *entry, yield func([]byte) bool) bool {
 }
 
 // recordsOf yields the records of names of an entry.
-func (g *generator) recordsOf(e *entry, names nameSet, yield func([]byte) bool) bool {
+func (g *generator) recordsOf(e *index.Entry, names nameSet, yield func([]byte) bool) bool {
 	repeated := map[string]struct{}{} // merged parts may make a record twice
 	for labels := range names {
 		for _, t := range typesOf(e) {
 			g.resolveEntry(e, labels, t)
 			more := g.each(func(r []byte) bool {
-				if e.merged() != nil {
+				if e.Merged() != nil {
 					if _, ok := repeated[string(r)]; ok {
 						return true
 					}
@@ -161,8 +162,8 @@ func (g *generator) recordsOf(e *entry, names nameSet, yield func([]byte) bool) 
 
 // resolveEntry answers a query for labels in front of the Service's name from an entry, which
 // may differ from the entry in the index.
-func (g *generator) resolveEntry(e *entry, labels string, t wire.Type) {
-	g.name = append(append(append(append(g.name[:0], labels...), e.key.labels...), "\x03svc"...), g.zone.name...)
+func (g *generator) resolveEntry(e *index.Entry, labels string, t wire.Type) {
+	g.name = append(append(append(append(g.name[:0], labels...), e.Key.Labels...), "\x03svc"...), g.zone.name...)
 	if len(g.name) > wire.MaxName {
 		g.name = append(g.name[:0], g.zone.name...) // such a name cannot exist
 		t = wire.TypeCNAME
@@ -177,40 +178,40 @@ func (s nameSet) add(labels []byte) { s[string(labels)] = struct{}{} }
 
 // serviceNames adds the names at and below a Service's that may have records, except those
 // of endpoints.
-func (g *generator) serviceNames(e *entry, to nameSet) {
+func (g *generator) serviceNames(e *index.Entry, to nameSet) {
 	to.add(nil)
-	if e.externalName {
+	if e.ExternalName {
 		return
 	}
-	zonal := g.zonal && e.headless && !g.zone.multicluster
-	if a := e.alias(); a != nil {
-		for label := range a.labels {
+	zonal := g.zonal && e.Headless && !g.zone.multicluster
+	if a := e.Alias(); a != nil {
+		for label := range a.Labels {
 			to.add(wire.AppendLabel(nil, label))
 		}
-		g.portNames(a.ports, nil, to)
-		for zone := range a.zones {
+		g.portNames(a.Ports, nil, to)
+		for zone := range a.Zones {
 			if zonal && zone != "" {
 				to.addZone(zone)
 			}
 		}
 		return
 	}
-	g.portNames(e.ports, nil, to)
-	sets := map[*portSet]struct{}{}
-	for ports, ep := range e.served() {
+	g.portNames(e.Ports, nil, to)
+	sets := map[*index.PortSet]struct{}{}
+	for ports, ep := range e.Served() {
 		if zonal && ep.Zone != "" {
-			to.addZone(string(appendDotted(nil, ep.Zone)))
+			to.addZone(string(index.AppendDotted(nil, ep.Zone)))
 		}
-		if _, known := sets[ports]; !known && e.headless {
+		if _, known := sets[ports]; !known && e.Headless {
 			sets[ports] = struct{}{}
 			g.portNames(ports, nil, to)
 		}
 	}
 	if g.kubeDNS {
-		for ip := range e.clusterIPs() {
+		for ip := range e.ClusterIPs() {
 			label := g.appendLabel(nil, cluster.Endpoint{Addr: ip})
 			to.add(label)
-			g.portNames(e.ports, label, to)
+			g.portNames(e.Ports, label, to)
 		}
 	}
 }
@@ -222,39 +223,39 @@ func (s nameSet) addZone(labels string) {
 }
 
 // portNames adds the names of ports, with labels in front.
-func (g *generator) portNames(ports *portSet, labels []byte, to nameSet) {
+func (g *generator) portNames(ports *index.PortSet, labels []byte, to nameSet) {
 	if ports == nil {
 		return
 	}
-	for _, p := range ports.named {
-		name := wire.AppendLabel(append([]byte(nil), labels...), "_"+p.name)
-		to.add(wire.AppendLabel(name, "_"+p.protocol))
+	for _, p := range ports.Named {
+		name := wire.AppendLabel(append([]byte(nil), labels...), "_"+p.Name)
+		to.add(wire.AppendLabel(name, "_"+p.Protocol))
 	}
 }
 
 // endpointLabels returns the labels of an endpoint.
 func (g *generator) endpointLabels(ep *cluster.Endpoint) [][]byte {
-	labels := [][]byte{appendEndpointLabel(nil, *ep)}
+	labels := [][]byte{index.AppendEndpointLabel(nil, *ep)}
 	if g.kubeDNS {
 		withoutName := cluster.Endpoint{Addr: ep.Addr}
-		labels = append(labels, g.appendLabel(nil, withoutName), appendEndpointLabel(nil, withoutName))
+		labels = append(labels, g.appendLabel(nil, withoutName), index.AppendEndpointLabel(nil, withoutName))
 	}
 	return labels
 }
 
 // endpointNames adds the names of an endpoint with a label and ports.
-func (g *generator) endpointNames(e *entry, ports *portSet, label []byte, to nameSet) {
-	if g.kubeDNS && e.headless {
+func (g *generator) endpointNames(e *index.Entry, ports *index.PortSet, label []byte, to nameSet) {
+	if g.kubeDNS && e.Headless {
 		g.portNames(ports, label, to)
 	}
-	to.add(appendDotted(slices.Clip(label), ports.cluster))
+	to.add(index.AppendDotted(slices.Clip(label), ports.Cluster))
 }
 
 // namesCost returns about the bytes of the names that endpointNames adds.
-func (g *generator) namesCost(e *entry, ports *portSet) int {
+func (g *generator) namesCost(e *index.Entry, ports *index.PortSet) int {
 	const name = 64
-	if g.kubeDNS && e.headless {
-		return name * (1 + len(ports.named))
+	if g.kubeDNS && e.Headless {
+		return name * (1 + len(ports.Named))
 	}
 	return name
 }

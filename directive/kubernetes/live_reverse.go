@@ -4,27 +4,28 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
 // A reverseState finds the Services and pods of one moment, for PTR records.
 type reverseState struct {
-	entry  func(*serviceKey) *entry // the visible entry of a Service, or nil
+	entry  func(*index.ServiceKey) *index.Entry // the visible entry of a Service, or nil
 	hasPod func(podKey []byte) bool
 }
 
 // stateBefore returns the state before the changes in u.
-func stateBefore(u *undo) reverseState {
+func stateBefore(u *index.Undo) reverseState {
 	return reverseState{
-		func(k *serviceKey) *entry { return u.visible(false, k.labels, k.Entry()) },
-		u.hadPod,
+		func(k *index.ServiceKey) *index.Entry { return u.Visible(false, k.Labels, k.Entry()) },
+		u.HadPod,
 	}
 }
 
 // presentState returns the present state of an index.
-func presentState(ix *Index) reverseState {
-	return reverseState{func(k *serviceKey) *entry {
-		if e := ix.Service([]byte(k.labels)); e.visible() {
+func presentState(ix *index.Index) reverseState {
+	return reverseState{func(k *index.ServiceKey) *index.Entry {
+		if e := ix.Service([]byte(k.Labels)); e.Visible() {
 			return e
 		}
 		return nil
@@ -33,7 +34,7 @@ func presentState(ix *Index) reverseState {
 
 // pointers calls use with each PTR record of an address, which reverseName answers. services
 // are all that may have the address, from sortServices.
-func (g *generator) pointers(ip netip.Addr, services []*serviceKey, at reverseState, use func([]byte)) {
+func (g *generator) pointers(ip netip.Addr, services []*index.ServiceKey, at reverseState, use func([]byte)) {
 	g.resolve([]byte(wire.ReverseZones(netip.PrefixFrom(ip, ip.BitLen()))[0]), wire.TypePTR, func(l *lookup) result {
 		return l.writePointers(ip, services, at)
 	})
@@ -41,30 +42,30 @@ func (g *generator) pointers(ip netip.Addr, services []*serviceKey, at reverseSt
 }
 
 // sortServices sorts Services as in the reverse index, and removes duplicates.
-func sortServices(services []*serviceKey) []*serviceKey {
-	slices.SortFunc(services, (*serviceKey).compare)
-	return slices.CompactFunc(services, func(a, b *serviceKey) bool { return a.labels == b.labels })
+func sortServices(services []*index.ServiceKey) []*index.ServiceKey {
+	slices.SortFunc(services, (*index.ServiceKey).Compare)
+	return slices.CompactFunc(services, func(a, b *index.ServiceKey) bool { return a.Labels == b.Labels })
 }
 
 // writePointers writes the PTR records of an address: the first Service with the ClusterIP;
 // or else the endpoints of Services that have one with a Target; or else all endpoints.
-func (l *lookup) writePointers(ip netip.Addr, services []*serviceKey, at reverseState) result {
+func (l *lookup) writePointers(ip netip.Addr, services []*index.ServiceKey, at reverseState) result {
 	for _, own := range [2]bool{true, false} {
 		found, skipped := nameError, ""
 		for _, key := range services {
 			e := at.entry(key)
-			switch isOwner := e != nil && own && e.has(ip); {
-			case e == nil || key.namespaceLabel() == skipped || !isOwner && !refersTo(e, ip, own):
+			switch isOwner := e != nil && own && e.Has(ip); {
+			case e == nil || key.NamespaceLabel() == skipped || !isOwner && !refersTo(e, ip, own):
 				continue
 			case isOwner:
 				l.q.Answer.Clear()
 				l.writePTR(e, nil)
 				return answered
-			case l.verifyPTR && !at.hasPod(podKey(nil, key.namespaceLabel(), ip)):
-				skipped = key.namespaceLabel()
+			case l.verifyPTR && !at.hasPod(index.PodKey(nil, key.NamespaceLabel(), ip)):
+				skipped = key.NamespaceLabel()
 				continue
 			}
-			for ep := range e.endpointsAt(ip) {
+			for ep := range e.EndpointsAt(ip) {
 				l.writePTR(e, ep)
 				found = answered
 			}
@@ -77,8 +78,8 @@ func (l *lookup) writePointers(ip netip.Addr, services []*serviceKey, at reverse
 }
 
 // refersTo reports whether an endpoint with the address has a Target, or has none.
-func refersTo(e *entry, ip netip.Addr, target bool) bool {
-	for ep := range e.endpointsAt(ip) {
+func refersTo(e *index.Entry, ip netip.Addr, target bool) bool {
+	for ep := range e.EndpointsAt(ip) {
 		if ep.Target == target {
 			return true
 		}
@@ -88,32 +89,32 @@ func refersTo(e *entry, ip netip.Addr, target bool) bool {
 
 // addReverseDifferences adds the differences between the PTR records of the state of u and
 // the present ones.
-func (g *generator) addReverseDifferences(d *differences, u *undo) {
+func (g *generator) addReverseDifferences(d *differences, u *index.Undo) {
 	prefix, ok := wire.ParseReverse([]byte(g.zone.name))
 	if !ok || g.primary == "" {
 		return
 	}
-	services := map[netip.Addr][]*serviceKey{}
-	add := func(ip netip.Addr, key *serviceKey) {
+	services := map[netip.Addr][]*index.ServiceKey{}
+	add := func(ip netip.Addr, key *index.ServiceKey) {
 		if prefix.Contains(ip) {
 			services[ip] = append(services[ip], key)
 		}
 	}
-	for _, c := range u.entryChanges(false) {
+	for _, c := range u.EntryChanges(false) {
 		for ep, e := range changedEndpoints(c) {
-			add(ep.Addr, e.key)
+			add(ep.Addr, e.Key)
 		}
-		for _, e := range c.sides() {
+		for _, e := range c.Sides() {
 			if e != nil {
-				for ip := range e.clusterIPs() {
-					add(ip, e.key)
+				for ip := range e.ClusterIPs() {
+					add(ip, e.Key)
 				}
 			}
 		}
 	}
 	if g.verifyPTR {
-		for key := range u.changedPods() {
-			if ip := podAddr(key); prefix.Contains(ip) {
+		for key := range u.ChangedPods() {
+			if ip := index.PodAddr(key); prefix.Contains(ip) {
 				if _, known := services[ip]; !known {
 					services[ip] = nil
 				}
@@ -122,7 +123,7 @@ func (g *generator) addReverseDifferences(d *differences, u *undo) {
 	}
 	before, now := stateBefore(u), presentState(g.index)
 	for ip, keys := range services {
-		keys = sortServices(slices.AppendSeq(keys, g.index.servicesAt(ip)))
+		keys = sortServices(slices.AppendSeq(keys, g.index.ServicesAt(ip)))
 		const recordSize = 64 // about the bytes of a PTR record
 		if !d.spend(2 * recordSize * len(keys)) {
 			return

@@ -128,26 +128,23 @@ func TestLiveRandomClusters(t *testing.T) {
 	for seed := range uint64(16) {
 		c := newRandomCluster(seed)
 		if err := c.checkLive(t); err != nil {
-			t.Fatalf("seed %d:\n%s\n%v", seed, c, err)
+			t.Fatalf("seed %d: %+v\n%s\n%v", seed, c.directive, c, err)
 		}
 	}
 }
 
 func (c *randomCluster) checkLive(t *testing.T) error {
 	h := c.handler(t, c.index)
-	h.verifyPTR = c.pods == podsVerified && c.chance(50)
+	h.verifyPTR = c.pods == podsVerified && c.Chance(50)
 	l := serveLive(t, h, time.Now)
 	s := serve(t, c.directive, h)
 	for _, kind := range c.kinds() {
-		for range 6 {
-			key := c.key(kind)
-			c.have[kind][key] = c.newObject(kind, key)
-		}
-		c.set(kind, c.have[kind])
+		c.Fill(kind, 6)
+		c.Set(kind, c.Have[kind])
 	}
 	cut := func() {
-		l.index.mu.Lock()
-		defer l.index.mu.Unlock()
+		l.index.Lock()
+		defer l.index.Unlock()
 		l.newVersions()
 	}
 	cut()
@@ -161,7 +158,7 @@ func (c *randomCluster) checkLive(t *testing.T) error {
 	}
 	for change := range 40 {
 		for range 1 + c.IntN(3) {
-			c.change()
+			c.Change()
 		}
 		cut()
 		names := map[wire.Name][]string{}
@@ -241,9 +238,9 @@ func TestLiveJournalBound(t *testing.T) {
 		ix.Put(cluster.Services, headless("shop", "db"))
 		ix.Put(cluster.Slices, slice("shop", "db-1", "db", "http 80/tcp, dns 53/udp, x 1/tcp, y 2/tcp", endpoints...))
 		previous, _ = h.Version(h.primary).Serial()
-		ix.mu.Lock()
+		ix.Lock()
 		l.newVersions()
-		ix.mu.Unlock()
+		ix.Unlock()
 		v := z.current.Load()
 		size := 0
 		for _, d := range v.deltas {
@@ -284,8 +281,8 @@ func TestLiveManyPorts(t *testing.T) {
 			}
 			cut := func() (serial uint32, work int) {
 				t.Helper()
-				ix.mu.Lock()
-				defer ix.mu.Unlock()
+				ix.Lock()
+				defer ix.Unlock()
 				var d differences
 				z.records.addDifferences(&d, l.pending)
 				if changed := l.newVersions(); !slices.Contains(changed, z) {

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"net/netip"
 
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -39,16 +40,16 @@ func (v *liveVersion) Records(yield func([]byte) bool) {
 // newView returns an iterator over the present records below svc and pod. The caller holds the
 // lock of the index until it returns.
 func (g *generator) newView() iter.Seq[[]byte] {
-	var entries []*entry
+	var entries []*index.Entry
 	for _, e := range g.index.Entries(g.zone.multicluster) {
-		if e.visible() {
+		if e.Visible() {
 			entries = append(entries, e)
 		}
 	}
 	var pods []string
 	if g.podMode == podsVerified && !g.zone.multicluster {
 		for key := range g.index.PodKeys() {
-			if g.index.isExposed(key[:1+key[0]]) {
+			if g.index.IsExposed(key[:1+key[0]]) {
 				pods = append(pods, key)
 			}
 		}
@@ -72,25 +73,25 @@ func (g *generator) newView() iter.Seq[[]byte] {
 type reverseView struct {
 	*generator
 	prefix netip.Prefix
-	refs   [2]*refCursor
-	undo   *undo
+	refs   [2]*index.RefCursor
+	undo   *index.Undo
 }
 
 // newReverseView returns a view of the present state. The caller holds the lock of the index.
 func (g *generator) newReverseView() *reverseView {
 	v := &reverseView{generator: g}
 	v.prefix, _ = wire.ParseReverse([]byte(g.zone.name))
-	for i, x := range [2]*reverseIndex{g.index.Reverse(), g.index.Claims()} {
-		v.refs[i] = x.newRefCursor(v.prefix)
+	for i, x := range [2]*index.ReverseIndex{g.index.Reverse(), g.index.Claims()} {
+		v.refs[i] = x.NewRefCursor(v.prefix)
 	}
-	v.undo = g.index.addUndo(nil)
+	v.undo = g.index.AddUndo(nil)
 	return v
 }
 
 func (v *reverseView) close() {
 	v.index.Lock()
 	defer v.index.Unlock()
-	v.index.removeUndo(v.undo)
+	v.index.RemoveUndo(v.undo)
 }
 
 // group is the number of addresses whose records are made while the index is locked.
@@ -116,7 +117,7 @@ func (v *reverseView) appendGroup(records []byte) ([]byte, bool) {
 	defer v.index.Unlock()
 	at := stateBefore(v.undo)
 	for range group {
-		own, claimed := v.refs[0].addr(), v.refs[1].addr()
+		own, claimed := v.refs[0].Addr(), v.refs[1].Addr()
 		ip := own
 		if !own.IsValid() || claimed.IsValid() && claimed.Less(own) {
 			ip = claimed
@@ -124,7 +125,7 @@ func (v *reverseView) appendGroup(records []byte) ([]byte, bool) {
 		if !ip.IsValid() {
 			return records, false
 		}
-		services := sortServices(v.refs[1].appendAt(ip, v.refs[0].appendAt(ip, nil)))
+		services := sortServices(v.refs[1].AppendAt(ip, v.refs[0].AppendAt(ip, nil)))
 		if v.prefix.Contains(ip) {
 			v.pointers(ip, services, at, func(r []byte) { records = append(records, r...) })
 		}

@@ -189,7 +189,7 @@ func (m *model) podName(name, zone string) (rrsets, bool) {
 		return nil, false
 	}
 	ip = ip.Unmap()
-	if m.pods == podsVerified && !slices.ContainsFunc(m.have.list(cluster.Pods), func(o cluster.Object) bool {
+	if m.pods == podsVerified && !slices.ContainsFunc(m.have.List(cluster.Pods), func(o cluster.Object) bool {
 		p := o.(*cluster.Pod)
 		return p.Namespace == labels[1] && slices.Contains(p.IPs, ip)
 	}) {

@@ -11,6 +11,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/clustertest"
 )
 
 // The naive model: from the plain set of objects it makes a list of every record,
@@ -18,24 +19,6 @@ import (
 // the multi-cluster one), and as CoreDNS does where the specification is silent
 // (§: what clients rely on). An answer is a lookup in that list. The model is
 // slow and shares no code with the index.
-
-// objects is the present state of a cluster.
-type objects [cluster.Kinds]map[cluster.Key]cluster.Object
-
-func noObjects() *objects {
-	have := new(objects)
-	for kind := range have {
-		have[kind] = map[cluster.Key]cluster.Object{}
-	}
-	return have
-}
-
-// list returns the objects of a kind, sorted.
-func (o *objects) list(kind cluster.Kind) []cluster.Object {
-	return slices.SortedFunc(maps.Values(o[kind]), func(a, b cluster.Object) int {
-		return cmp.Or(cmp.Compare(a.Key().Namespace, b.Key().Namespace), cmp.Compare(a.Key().Name, b.Key().Name))
-	})
-}
 
 // rrsets is the records of one name: by type, the RDATA in presentation form.
 type rrsets map[string][]string
@@ -48,7 +31,7 @@ func (r rrsets) add(qtype, rdata string) {
 
 type model struct {
 	directive
-	have         *objects
+	have         *clustertest.Objects
 	serial       uint32
 	importSerial uint32
 
@@ -61,7 +44,7 @@ type model struct {
 }
 
 // newModel returns the model of a cluster.
-func newModel(d directive, have *objects, serial, importSerial uint32) *model {
+func newModel(d directive, have *clustertest.Objects, serial, importSerial uint32) *model {
 	m := &model{directive: d, have: have, serial: serial, importSerial: importSerial,
 		names: map[string]rrsets{}, emptyNonTerminals: map[string]bool{}, oneOf: map[string][]string{}, glue: map[string][]string{}, weightCount: map[string]int{}}
 	for _, z := range d.zones {
@@ -139,7 +122,7 @@ func (e *endpoint) has(p cluster.Port) bool { return slices.Contains(e.ports, p)
 
 // endpoints returns the ready endpoints of a Service (D3).
 func (m *model) endpoints(s *cluster.Service, from cluster.Kind) (all []*endpoint) {
-	for _, o := range m.have.list(from) {
+	for _, o := range m.have.List(from) {
 		sl := o.(*cluster.Slice)
 		if sl.Namespace != s.Namespace || sl.Service != s.Name {
 			continue
@@ -191,7 +174,7 @@ func (m *model) addZone(z string, services, from cluster.Kind, version string) {
 	for ns := range m.have[cluster.Namespaces] {
 		m.addName(ns.Name + ".svc." + z)
 	}
-	for _, o := range m.have.list(services) {
+	for _, o := range m.have.List(services) {
 		s := o.(*cluster.Service)
 		if !m.exposed(s.Namespace) {
 			continue
@@ -240,7 +223,7 @@ func (m *model) addZone(z string, services, from cluster.Kind, version string) {
 func (m *model) addCNAMEs(name string, s *cluster.Service, from cluster.Kind) {
 	names, targets := []string{name}, map[string]bool{}
 	var zones, between []string
-	for _, o := range m.have.list(from) {
+	for _, o := range m.have.List(from) {
 		sl := o.(*cluster.Slice)
 		if sl.Namespace != s.Namespace || sl.Service != s.Name {
 			continue
@@ -391,7 +374,7 @@ func (m *model) addReverse() {
 			to[ip] = append(to[ip], name)
 		}
 	}
-	for _, o := range m.have.list(cluster.Services) {
+	for _, o := range m.have.List(cluster.Services) {
 		s := o.(*cluster.Service)
 		name := s.Name + "." + s.Namespace + ".svc." + m.primary
 		if m.names[name] == nil || s.ExternalName != "" {
@@ -429,7 +412,7 @@ func (m *model) addReverse() {
 
 // isTarget reports whether a targetRef identifies an endpoint of a Service with an address.
 func (m *model) isTarget(s *cluster.Service, ip netip.Addr) bool {
-	for _, o := range m.have.list(cluster.Slices) {
+	for _, o := range m.have.List(cluster.Slices) {
 		sl := o.(*cluster.Slice)
 		if sl.Namespace != s.Namespace || sl.Service != s.Name {
 			continue
@@ -452,7 +435,7 @@ func (m *model) addApex(z string) {
 	}
 	m.names[z].add("SOA", fmt.Sprintf("ns.dns.%s hostmaster.%s %d 7200 1800 86400 %d", z, z, serial, m.ttl))
 	own := map[string][]netip.Addr{}
-	for _, o := range m.have.list(cluster.Services) {
+	for _, o := range m.have.List(cluster.Services) {
 		s := o.(*cluster.Service)
 		name := s.Name + "." + s.Namespace + ".svc."
 		if m.primary == "" || m.names[name+m.primary] == nil || s.ExternalName != "" || s.Headless || len(s.ClusterIPs) == 0 {

@@ -10,90 +10,9 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/clustertest"
 	"github.com/seamark/seamark/wire"
 )
-
-func randomAddr(r *rand.Rand) netip.Addr {
-	if r.IntN(2) == 0 {
-		return netip.AddrFrom4([4]byte{byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})
-	}
-	var b [16]byte
-	for i := range b {
-		if r.IntN(3) == 0 { // runs of zeros, for "::"
-			b[i] = byte(r.Uint32())
-		}
-	}
-	return netip.AddrFrom16(b).Unmap()
-}
-
-func TestDashedAddresses(t *testing.T) {
-	for ip, label := range map[string]string{
-		"10.0.0.1":        "10-0-0-1",
-		"fd00::1":         "fd00--1",
-		"fd00::":          "fd00--0", // no label ends in a dash
-		"::":              "--0",
-		"::1":             "--1",
-		"2001:db8::a":     "2001-db8--a",
-		"1:2:3:4:5:6:7:8": "1-2-3-4-5-6-7-8",
-	} {
-		if got := string(appendDashed(nil, netip.MustParseAddr(ip))); got != label {
-			t.Errorf("%s is %s, want %s", ip, got, label)
-		}
-		if got, ok := parsePodLabel([]byte(label)); !ok || got.String() != ip {
-			t.Errorf("%s is %v, want %s", label, got, ip)
-		}
-	}
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 100_000 {
-		ip := randomAddr(r)
-		label := appendDashed(nil, ip)
-		if back, ok := parsePodLabel(label); !ok || back != ip {
-			t.Fatalf("parsePodLabel(%s): got %v, want %s", label, back, ip)
-		}
-		if !isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
-			t.Fatalf("isEndpointLabel(%s, %s): got false, want true", label, ip)
-		}
-		other := randomAddr(r)
-		if other != ip && isEndpointLabel(label, cluster.Endpoint{Addr: other}) {
-			t.Fatalf("isEndpointLabel(%s, %s): got true, want false", label, other)
-		}
-	}
-}
-
-// parsePodLabel agrees with netip: three dashes, no two of them adjacent, are the dots of
-// IPv4; all others are colons.
-func TestParsePodLabelAgainstNetip(t *testing.T) {
-	check := func(label string) {
-		t.Helper()
-		text := strings.ReplaceAll(label, "-", ":")
-		if strings.Count(label, "-") == 3 && !strings.Contains(label, "--") {
-			text = strings.ReplaceAll(label, "-", ".")
-		}
-		want, err := netip.ParseAddr(text)
-		ok := err == nil && !strings.ContainsAny(label, ".:%")
-		if ok {
-			want = want.Unmap()
-		}
-		if got, found := parsePodLabel([]byte(label)); found != ok || ok && got != want {
-			t.Errorf("undash(%q) = %v, %v, want %v, %v", label, got, found, want, ok)
-		}
-	}
-	for _, label := range []string{
-		"", "-", "--", "---", "----", "0", "1-2-3", "1-2-3-4", "1-2-3-4-", "-1-2-3", "1-2-3-256", "01-2-3-4", "1-2-3-04", "1-2-3-4-5",
-		"1--2--3", "1-2-3-4-5-6-7-8-9", "1-2-3-4-5-6-7--8", "1-2-3-4-5-6-7--", "--2-3-4-5-6-7-8", "1--8", "1---8", "12345--", "fd00--1-", "-1--",
-		"--ffff-a00-1", "--ffff-10.0.0.1", "fe80--1%eth0", "fd00:-1", "g--1", "a-b-c-d", "1-2-3-4%1", "0-0-0-0", "0000-0-0-0",
-	} {
-		check(label)
-	}
-	r := rand.New(rand.NewPCG(3, 4))
-	for range 100_000 {
-		var b strings.Builder
-		for range r.IntN(20) {
-			b.WriteString([]string{"-", "-", "--", "0", "1", "f", "25", "255", "abcd", "g", "00", "."}[r.IntN(12)])
-		}
-		check(b.String())
-	}
-}
 
 // reverseOf parses a reverse name from a request.
 func reverseOf(t *testing.T, name string) (netip.Prefix, bool) {
@@ -108,7 +27,7 @@ func reverseOf(t *testing.T, name string) (netip.Prefix, bool) {
 func TestReverseNames(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 20_000 {
-		ip := randomAddr(r)
+		ip := clustertest.RandomAddr(r)
 		name, err := mdns.ReverseAddr(ip.String())
 		if err != nil {
 			t.Fatal(err)
@@ -148,29 +67,6 @@ func TestInvalidReverseNames(t *testing.T) {
 	}
 }
 
-func TestDottedNames(t *testing.T) {
-	for _, c := range []struct {
-		name, labels string
-		same         bool
-	}{
-		{"east", "\x04east", true},
-		{"eu.west", "\x02eu\x04west", true},
-		{"eu.west", "\x04west", false},
-		{"eu.west", "\x07eu.west", false},
-		{"", "", true},
-		{"east", "", false},
-	} {
-		if got := isLabels([]byte(c.labels), c.name); got != c.same {
-			t.Errorf("isLabels(%q, %q): got %v, want %v", c.labels, c.name, got, c.same)
-		}
-	}
-	for tail, want := range map[string]bool{"\x04west": true, "\x02eu\x04west": true, "\x03est": false, "est": false, "\x02eu": false} {
-		if got := endsIn([]byte("\x02eu\x04west"), []byte(tail)); got != want {
-			t.Errorf("endsIn(eu.west, %q): got %v, want %v", tail, got, want)
-		}
-	}
-}
-
 // Objects in a file may be invalid: a hostname of more than 63 bytes is ignored, and a
 // cluster whose ID cannot be part of a name has no names.
 func TestInvalidNames(t *testing.T) {
@@ -181,7 +77,7 @@ func TestInvalidNames(t *testing.T) {
 		namespaceObject("shop"),
 		headless("shop", "db"),
 		slice("shop", "db-1", "db", "sql 5432/tcp", long+"=10.0.0.1", long[1:]+"=10.0.0.2"),
-		imported{headless("shop", "db")},
+		imported(headless("shop", "db")),
 		inCluster("a..b", slice("shop", "i1", "db", "sql 5432/tcp", "10.1.0.1")),
 		inCluster(strings.Repeat("c", 64), slice("shop", "i2", "db", "sql 5432/tcp", "10.1.0.2")),
 		inCluster(".x", slice("shop", "i3", "db", "sql 5432/tcp", "10.1.0.3")),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -47,7 +48,7 @@ func (o *options) parseZonal(d corefile.Directive) error {
 	}
 	o.preferZone, o.Hints = true, true
 	if len(d.Args) > 1 {
-		if o.zone = strings.ToLower(d.Args[1].Text); !isDotted(o.zone) {
+		if o.zone = strings.ToLower(d.Args[1].Text); !index.IsDotted(o.zone) {
 			return d.Errorf("want the name of a topology zone, got %q", d.Args[1].Text)
 		}
 	}

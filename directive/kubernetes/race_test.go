@@ -10,6 +10,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 )
 
 // A version is the objects of some Services at one time.
@@ -108,7 +109,7 @@ func TestReadersDuringChanges(t *testing.T) {
 
 // disturb changes the cluster in every way that does not affect the names of the
 // versions.
-func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
+func disturb(ix *index.Index, vs [2]version, fixed []cluster.Object) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var others, otherSlices []cluster.Object
 	for range 800 {

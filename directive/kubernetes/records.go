@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -63,17 +64,17 @@ func (l *lookup) haveListed(kind cluster.Kind) bool {
 	} else if l.zone.multicluster && kind == cluster.Slices {
 		kind = cluster.ImportSlices
 	}
-	return l.index.haveListed(cluster.Namespaces, kind)
+	return l.index.HaveListed(cluster.Namespaces, kind)
 }
 
 // needsEndpoints reports whether the answer depends on the Service's endpoints. Names
 // of a Service with ClusterIPs usually do not.
-func (l *lookup) needsEndpoints(e *entry) bool {
-	if e == nil || !e.known() || e.externalName {
+func (l *lookup) needsEndpoints(e *index.Entry) bool {
+	if e == nil || !e.Known() || e.ExternalName {
 		return false
 	}
 	left := l.depth - 3
-	if e.headless || l.index.Settings().ignoreEmpty {
+	if e.Headless || l.index.Settings().IgnoreEmpty {
 		return true
 	}
 	if l.kubeDNS && left == 1 {
@@ -85,8 +86,8 @@ func (l *lookup) needsEndpoints(e *entry) bool {
 }
 
 // isElsewhere reports whether only a server with EndpointSlices knows the answer.
-func (l *lookup) isElsewhere(e *entry) bool {
-	return l.needsEndpoints(e) && e.key.namespace.Exposed() && (e.headless || l.depth == 4)
+func (l *lookup) isElsewhere(e *index.Entry) bool {
+	return l.needsEndpoints(e) && e.Key.Namespace.Exposed() && (e.Headless || l.depth == 4)
 }
 
 // services answers SVC.NS.svc and the names below it.
@@ -106,22 +107,22 @@ func (l *lookup) services() result {
 	if l.onlyServices && l.isElsewhere(e) {
 		return elsewhere
 	}
-	if !e.visible() {
+	if !e.Visible() {
 		return nameError
 	}
 	return l.serviceRecords(e)
 }
 
 // serviceRecords answers a name at or below the name of a Service.
-func (l *lookup) serviceRecords(e *entry) result {
+func (l *lookup) serviceRecords(e *index.Entry) result {
 	s := serviceLookup{lookup: l, entry: e, prefix: l.depth - 3}
-	if e.externalName {
+	if e.ExternalName {
 		if s.prefix > 0 {
 			return nameError
 		}
-		return l.answerCNAME(e.records)
+		return l.answerCNAME(e.Records)
 	}
-	if a := e.alias(); a != nil {
+	if a := e.Alias(); a != nil {
 		return s.aliasName(a)
 	}
 	return s.answer()
@@ -252,14 +253,14 @@ func (l *lookup) podNames() result {
 	if l.depth > 3 {
 		return nameError
 	}
-	ip, ok := parsePodLabel(l.label(0))
+	ip, ok := index.ParsePodLabel(l.label(0))
 	if !ok {
 		return nameError
 	}
 	if l.podMode == podsVerified {
 		whole := l.haveListed(cluster.Pods)
 		var room [wire.MaxLabel + 1 + 16]byte
-		switch found := l.index.HasPod(podKey(room[:0], ns, ip)); {
+		switch found := l.index.HasPod(index.PodKey(room[:0], ns, ip)); {
 		case !found && l.nodePods:
 			return elsewhere
 		case !whole:
@@ -274,7 +275,7 @@ func (l *lookup) podNames() result {
 
 // address writes an address record of the query's name if its type matches.
 func (l *lookup) address(ip netip.Addr) {
-	if l.wants(familyOf(ip)) {
+	if l.wants(index.FamilyOf(ip)) {
 		a := &l.q.Answer
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
 		a.Count[wire.Answers]++
@@ -304,33 +305,33 @@ func (l *lookup) reverseName() result {
 
 // namesOf answers with the names in one of the reverse indexes. final reports whether no
 // other object can change the answer.
-func (l *lookup) namesOf(x *reverseIndex, prefix netip.Prefix) (found result, final bool) {
+func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found result, final bool) {
 	ip := prefix.Addr()
-	for near := x.within(prefix); near.advance(); {
-		e := near.service.Entry()
+	for near := x.Within(prefix); near.Advance(); {
+		e := near.Service.Entry()
 		switch {
-		case !e.visible():
+		case !e.Visible():
 			continue
 		case !prefix.IsSingleIP():
 			return emptyNonTerminal, true
-		case l.verifyPTR && !e.has(ip) && !l.hasPod(near.service.namespaceLabel(), ip):
-			near.skipNamespace(x)
+		case l.verifyPTR && !e.Has(ip) && !l.hasPod(near.Service.NamespaceLabel(), ip):
+			near.SkipNamespace(x)
 			continue
 		case l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY:
 			return answered, true
-		case e.has(ip):
+		case e.Has(ip):
 			l.q.Answer.Clear() // a ClusterIP takes precedence over endpoints
 			l.writePTR(e, nil)
 			return answered, true
 		}
-		parts := e.partsAt(ip)
+		parts := e.PartsAt(ip)
 		for i := range parts {
 			if l.q.ExceedsLimit() {
 				return found, true // the cut sets TC
 			}
 			var ep cluster.Endpoint
-			for rest := parts[i].endpoints(); rest != ""; {
-				if rest = rest.Next(&ep); ep.Addr == ip && e.isServed(&ep) {
+			for rest := parts[i].Endpoints(); rest != ""; {
+				if rest = rest.Next(&ep); ep.Addr == ip && e.IsServed(&ep) {
 					l.writePTR(e, &ep)
 					found = answered
 				}
@@ -344,11 +345,13 @@ func (l *lookup) namesOf(x *reverseIndex, prefix netip.Prefix) (found result, fi
 // in wire form.
 func (l *lookup) hasPod(ns string, ip netip.Addr) bool {
 	var room [wire.MaxLabel + 1 + 16]byte
-	return l.index.HasPod(podKey(room[:0], ns, ip))
+	return l.index.HasPod(index.PodKey(room[:0], ns, ip))
 }
 
 // writePTR writes the PTR record of a Service, or of one of its endpoints.
-func (l *lookup) writePTR(e *entry, ep *cluster.Endpoint) { l.writePTRTo(e.key.labels, "\x03svc", ep) }
+func (l *lookup) writePTR(e *index.Entry, ep *cluster.Endpoint) {
+	l.writePTRTo(e.Key.Labels, "\x03svc", ep)
+}
 
 // writePTRTo writes a PTR record to labels in front of the primary zone, or to an
 // endpoint below these.

@@ -1,10 +1,8 @@
 package kubernetes
 
 import (
-	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +12,9 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/clustertest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -45,15 +45,15 @@ func (d directive) kinds() []cluster.Kind {
 	return cluster.Options{NoEndpoints: d.noEndpoints, Pods: d.pods == podsVerified, Multicluster: len(d.multicluster) > 0}.Kinds()
 }
 
-func (d directive) newIndex() *Index {
-	ix := NewIndex(settings{ttl: d.ttl, ignoreEmpty: d.ignoreEmpty}, d.kinds(), slog.New(slog.DiscardHandler))
+func (d directive) newIndex() *index.Index {
+	set := index.Settings{TTL: d.ttl, IgnoreEmpty: d.ignoreEmpty}
 	if d.tables {
-		ix.tableFrom = 1
+		set.TableFrom = 1
 	}
-	return ix
+	return index.New(set, d.kinds(), slog.New(slog.DiscardHandler))
 }
 
-func (d directive) handler(t testing.TB, ix *Index) *Handler {
+func (d directive) handler(t testing.TB, ix *index.Index) *Handler {
 	t.Helper()
 	h := &Handler{ttl: d.ttl, podMode: d.pods, zonal: d.zonal, kubeDNS: d.kubedns, wildcards: d.wildcards, local: d.local, scans: make(chan struct{}, 1), index: ix, server: serverLabels}
 	h.fallThrough = config.Fallthrough{On: d.through, Zones: names(t, d.throughZones)}
@@ -213,118 +213,24 @@ func (s *server) check(t testing.TB, name, qtype, want string) {
 	}
 }
 
-// An imported is a Service made from a ServiceImport.
-type imported struct{ *cluster.Service }
-
-// load puts objects into the index like the first lists of a source.
-func load(ix *Index, objects ...cluster.Object) *Index {
-	var lists [cluster.Kinds][]cluster.Object
-	for _, o := range objects {
-		kind := cluster.Namespaces
-		switch o := o.(type) {
-		case *cluster.Service:
-			kind = cluster.Services
-		case *cluster.Slice:
-			kind = cluster.Slices
-			if o.Cluster != "" {
-				kind = cluster.ImportSlices
-			}
-		case *cluster.Pod:
-			kind = cluster.Pods
-		case imported:
-			lists[cluster.Imports] = append(lists[cluster.Imports], o.Service)
-			continue
-		}
-		lists[kind] = append(lists[kind], o)
-	}
-	for kind := range cluster.Kinds {
-		if ix.listedKinds.Load()>>kind&1 == 0 { // The directive does not watch the kind.
-			relist(ix, kind, lists[kind])
-		}
-	}
-	return ix
-}
-
-// relist sends the index a list as a source does: in groups, the last one smaller,
-// and then its end.
-func relist(ix *Index, kind cluster.Kind, list []cluster.Object) {
-	listed := make(map[cluster.Key]bool, len(list))
-	for group := range slices.Chunk(list, 7) {
-		for _, o := range group {
-			listed[o.Key()] = true
-		}
-		ix.Put(kind, group...)
-	}
-	ix.Listed(kind, func(key cluster.Key) bool { return listed[key] })
-}
+// Short names for the functions that make objects.
+var (
+	namespaceObject = clustertest.Namespace
+	clusterIP       = clustertest.ClusterIP
+	headless        = clustertest.Headless
+	external        = clustertest.ExternalName
+	slice           = clustertest.Slice
+	inCluster       = clustertest.InCluster
+	imported        = clustertest.Import
+	ports           = clustertest.Ports
+	load            = clustertest.Load[*index.Index]
+	relist          = clustertest.List
+)
 
 // start returns a server of these objects.
 func start(t testing.TB, d directive, objects ...cluster.Object) *server {
 	t.Helper()
 	return serve(t, d, d.handler(t, load(d.newIndex(), objects...)))
-}
-
-func namespaceObject(name string) *cluster.Namespace { return &cluster.Namespace{Name: name} }
-
-// clusterIP returns a Service; ports parses ps.
-func clusterIP(ns, name, ps string, ips ...string) *cluster.Service {
-	s := &cluster.Service{Namespace: ns, Name: name, Ports: ports(ps)}
-	for _, ip := range ips {
-		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(ip))
-	}
-	return s
-}
-
-func headless(ns, name string) *cluster.Service {
-	return &cluster.Service{Namespace: ns, Name: name, Headless: true}
-}
-
-func external(ns, name, target string) *cluster.Service {
-	return &cluster.Service{Namespace: ns, Name: name, ExternalName: target}
-}
-
-// ports parses "http 80/tcp, 9090/tcp".
-func ports(text string) (ps []cluster.Port) {
-	for field := range strings.SplitSeq(text, ",") {
-		if field = strings.TrimSpace(field); field == "" {
-			continue
-		}
-		var p cluster.Port
-		format, into := "%d/%s", []any{&p.Port, &p.Protocol}
-		if strings.Contains(field, " ") {
-			format, into = "%s "+format, append([]any{&p.Name}, into...)
-		}
-		if _, err := fmt.Sscanf(field, format, into...); err != nil {
-			panic(field + ": " + err.Error())
-		}
-		ps = append(ps, p)
-	}
-	return ps
-}
-
-// slice returns an EndpointSlice. Endpoints are written as "10.0.0.1", "db-0=10.0.0.1",
-// "10.0.0.1@zone-a", and with a leading "!" if they are not ready.
-func slice(ns, name, service, ps string, endpoints ...string) *cluster.Slice {
-	var buf []byte
-	for _, text := range endpoints {
-		e := cluster.Endpoint{Ready: true}
-		if rest, ok := strings.CutPrefix(text, "!"); ok {
-			e.Ready, text = false, rest
-		}
-		if host, rest, ok := strings.Cut(text, "="); ok {
-			e.Hostname, text = host, rest
-		}
-		text, e.Zone, _ = strings.Cut(text, "@")
-		e.Addr = netip.MustParseAddr(text)
-		buf = cluster.AppendEndpoint(buf, e)
-	}
-	return &cluster.Slice{Namespace: ns, Name: name, Service: service, Ports: ports(ps), Endpoints: cluster.Endpoints(buf)}
-}
-
-// inCluster returns the slice as imported from another cluster.
-func inCluster(id string, s *cluster.Slice) *cluster.Slice {
-	s.Cluster = id
-	return s
 }
 
 func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }

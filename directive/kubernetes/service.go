@@ -3,13 +3,14 @@ package kubernetes
 import (
 	"net/netip"
 
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
 // A serviceLookup answers a query for a name at or below a Service's.
 type serviceLookup struct {
 	*lookup
-	entry  *entry
+	entry  *index.Entry
 	prefix int    // labels in front of the Service's name
 	name   []byte // the Service's name if it differs from the query's: with wildcards
 }
@@ -28,7 +29,7 @@ func (s *serviceLookup) answer() result {
 	switch {
 	case s.prefix == 0:
 		return s.serviceName()
-	case s.zonal && s.entry.headless && !s.lookup.zone.multicluster && string(s.label(last)) == "_zone":
+	case s.zonal && s.entry.Headless && !s.lookup.zone.multicluster && string(s.label(last)) == "_zone":
 		return s.zoneName()
 	case s.label(last)[0] == '_':
 		return s.portName()
@@ -52,12 +53,12 @@ func (s *serviceLookup) answer() result {
 // record for every port, named or not; with compatible kube-dns one for every address,
 // without a port.
 func (s *serviceLookup) serviceName() result {
-	if near, ok := s.nearby(selection{}); ok {
+	if near, ok := s.nearby(index.Selection{}); ok {
 		return s.endpointsName(&near)
 	}
 	s.writeServiceAddrs()
 	if s.wants(wire.TypeSRV) {
-		s.srvRecords(&selection{clusterIPs: !s.entry.headless})
+		s.srvRecords(&index.Selection{ClusterIPs: !s.entry.Headless})
 	}
 	return answered
 }
@@ -65,17 +66,17 @@ func (s *serviceLookup) serviceName() result {
 // writeServiceAddrs writes the Service's addresses.
 func (s *serviceLookup) writeServiceAddrs() {
 	if s.wants(wire.TypeA) {
-		if s.entry.inParts {
-			s.writePartRecords(lenA, (*part).a)
+		if s.entry.InParts {
+			s.writePartRecords(index.LenA, (*index.Part).A)
 		} else {
-			s.writeRecords(s.entry.a(), lenA)
+			s.writeRecords(s.entry.A(), index.LenA)
 		}
 	}
 	if s.wants(wire.TypeAAAA) {
-		if s.entry.inParts {
-			s.writePartRecords(lenAAAA, (*part).aaaa)
+		if s.entry.InParts {
+			s.writePartRecords(index.LenAAAA, (*index.Part).AAAA)
 		} else {
-			s.writeRecords(s.entry.aaaa(), lenAAAA)
+			s.writeRecords(s.entry.AAAA(), index.LenAAAA)
 		}
 	}
 }
@@ -88,19 +89,19 @@ func (s *serviceLookup) writeRecords(records string, size int) {
 }
 
 // writePartRecords is writeRecords for the records of all parts.
-func (s *serviceLookup) writePartRecords(size int, of func(*part) string) {
-	for i := range s.entry.answerParts {
+func (s *serviceLookup) writePartRecords(size int, of func(*index.Part) string) {
+	for i := range s.entry.Parts {
 		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 			return
 		}
-		s.writeRecords(of(&s.entry.answerParts[i]), size)
+		s.writeRecords(of(&s.entry.Parts[i]), size)
 	}
 }
 
 // portName answers _PORT._PROTO (2.3.2, 2.4.2), and _PROTO, an empty non-terminal. As in
 // CoreDNS it has addresses, too.
 func (s *serviceLookup) portName() result {
-	sel := selection{protocol: s.label(s.prefix - 1)[1:]}
+	sel := index.Selection{Protocol: s.label(s.prefix - 1)[1:]}
 	if s.kubeDNS && s.prefix == 3 {
 		return s.labelledPortName()
 	}
@@ -108,21 +109,21 @@ func (s *serviceLookup) portName() result {
 		return nameError
 	}
 	if s.prefix == 2 {
-		sel.port = s.label(0)[1:]
+		sel.Port = s.label(0)[1:]
 	}
 	switch {
-	case s.prefix == 1 && s.entry.headless:
-		if some := s.entry.endpoints(&sel); some.next(&sel) {
+	case s.prefix == 1 && s.entry.Headless:
+		if some := s.entry.Endpoints(&sel); some.Next(&sel) {
 			return answered
 		}
-	case s.prefix == 2 && s.entry.headless:
+	case s.prefix == 2 && s.entry.Headless:
 		sel, _ = s.nearby(sel)
 		return s.endpointsName(&sel)
-	case s.entry.ports.has(&sel):
+	case s.entry.Ports.Has(&sel):
 		if s.prefix == 2 {
 			s.writeServiceAddrs()
 			if s.wants(wire.TypeSRV) {
-				sel.clusterIPs = true
+				sel.ClusterIPs = true
 				s.srvRecords(&sel)
 			}
 		}
@@ -137,13 +138,13 @@ func (s *serviceLookup) clusterEndpoint() result {
 	name := s.q.Name()
 	end := s.q.LabelOffset(s.prefix)
 	sel := s.selectLabel(s.label(0))
-	sel.cluster = name[s.q.LabelOffset(1):end]
+	sel.Cluster = name[s.q.LabelOffset(1):end]
 	if s.endpointsName(&sel) == answered {
 		return answered
 	}
-	for _, g := range s.entry.answerParts {
+	for _, g := range s.entry.Parts {
 		var room [wire.MaxName]byte
-		if g.served > 0 && endsIn(appendDotted(room[:0], g.ports.cluster), name[:end]) {
+		if g.Served > 0 && index.EndsIn(index.AppendDotted(room[:0], g.Ports.Cluster), name[:end]) {
 			return answered
 		}
 	}
@@ -163,36 +164,36 @@ func (s *serviceLookup) zoneName() result {
 	if s.prefix == 2 {
 		return answered
 	}
-	sel := selection{zone: s.q.Name()[:s.q.LabelOffset(s.prefix-2)]}
+	sel := index.Selection{Zone: s.q.Name()[:s.q.LabelOffset(s.prefix-2)]}
 	if s.endpointsName(&sel) == answered {
 		return answered
 	}
-	if a := s.entry.alias(); a != nil && (how == "prefer" || a.zones[string(sel.zone)]) {
-		return s.answerCNAME(a.record)
+	if a := s.entry.Alias(); a != nil && (how == "prefer" || a.Zones[string(sel.Zone)]) {
+		return s.answerCNAME(a.Record)
 	}
-	if how == "pin" || s.entry.hasZone(sel.zone) {
+	if how == "pin" || s.entry.HasZone(sel.Zone) {
 		return answered // a zone may lose its endpoints for a while
 	}
-	return s.endpointsName(&selection{})
+	return s.endpointsName(&index.Selection{})
 }
 
 // aliasName answers a name at or below the name of a Service with an alias.
-func (s *serviceLookup) aliasName(a *alias) result {
+func (s *serviceLookup) aliasName(a *index.Alias) result {
 	switch {
-	case s.prefix == 0, s.prefix == 1 && a.labels[string(s.label(0))]:
-		return s.answerCNAME(a.record)
-	case s.prefix == 1 && s.label(0)[0] == '_' && a.ports.has(&selection{protocol: s.label(0)[1:]}):
+	case s.prefix == 0, s.prefix == 1 && a.Labels[string(s.label(0))]:
+		return s.answerCNAME(a.Record)
+	case s.prefix == 1 && s.label(0)[0] == '_' && a.Ports.Has(&index.Selection{Protocol: s.label(0)[1:]}):
 		return answered // an empty non-terminal
-	case s.prefix == 2 && s.label(0)[0] == '_' && s.label(1)[0] == '_' && a.ports.has(&selection{port: s.label(0)[1:], protocol: s.label(1)[1:]}):
-		return s.answerCNAME(a.record)
+	case s.prefix == 2 && s.label(0)[0] == '_' && s.label(1)[0] == '_' && a.Ports.Has(&index.Selection{Port: s.label(0)[1:], Protocol: s.label(1)[1:]}):
+		return s.answerCNAME(a.Record)
 	}
 	return s.answer()
 }
 
 // endpointsName answers with the addresses and SRV records of the selected endpoints.
 // The name exists if there are any.
-func (s *serviceLookup) endpointsName(sel *selection) result {
-	if some := s.entry.endpoints(sel); !some.next(sel) {
+func (s *serviceLookup) endpointsName(sel *index.Selection) result {
+	if some := s.entry.Endpoints(sel); !some.Next(sel) {
 		return nameError
 	}
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
@@ -207,20 +208,20 @@ func (s *serviceLookup) endpointsName(sel *selection) result {
 }
 
 // writeAddrs writes the records of one family, each address once.
-func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
+func (s *serviceLookup) writeAddrs(sel *index.Selection, t wire.Type) {
 	a := &s.q.Answer
 	var written map[netip.Addr]struct{} // made only where an address may occur duplicate
-	if m := s.entry.merged(); m != nil && m.sharedAddrs && (s.entry.headless || s.kubeDNS) && (sel.label == nil || s.kubeDNS) {
+	if m := s.entry.Merged(); m != nil && m.SharedAddrs && (s.entry.Headless || s.kubeDNS) && (sel.Label == nil || s.kubeDNS) {
 		written = map[netip.Addr]struct{}{}
 	}
-	c := s.entry.endpoints(sel)
-	if c.family = t; sel.label == nil && sel.zone == nil && s.entry.hasPartRecords() && s.ttl == s.index.Settings().ttl {
+	c := s.entry.Endpoints(sel)
+	if c.Family = t; sel.Label == nil && sel.Zone == nil && s.entry.HasPartRecords() && s.ttl == s.index.Settings().TTL {
 		s.writePartAddrs(&c, sel, written)
 		return
 	}
-	for c.next(sel) {
-		ep := c.ep
-		if familyOf(ep.Addr) != t {
+	for c.Next(sel) {
+		ep := c.Endpoint
+		if index.FamilyOf(ep.Addr) != t {
 			continue
 		}
 		if written != nil {
@@ -238,12 +239,12 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 }
 
 // writePartAddrs copies the parts' records of the cursor's family.
-func (s *serviceLookup) writePartAddrs(c *endpointCursor, sel *selection, written map[netip.Addr]struct{}) {
+func (s *serviceLookup) writePartAddrs(c *index.EndpointCursor, sel *index.Selection, written map[netip.Addr]struct{}) {
 	a := &s.q.Answer
-	for c.nextPart(sel) {
-		records, size := c.part.a(), lenA
-		if c.family == wire.TypeAAAA {
-			records, size = c.part.aaaa(), lenAAAA
+	for c.NextPart(sel) {
+		records, size := c.Part.A(), index.LenA
+		if c.Family == wire.TypeAAAA {
+			records, size = c.Part.AAAA(), index.LenAAAA
 		}
 		if written == nil {
 			if len(a.Buf) > s.q.SizeLimit() {

@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -77,7 +78,7 @@ type options struct {
 	podsByAddr     bool   // another directive finds pods by address
 	preferZone     bool   // zonal prefer
 	zone           string // its ZONE; "" means the node's
-	k8sExternal    externalSettings
+	k8sExternal    index.ExternalSettings
 }
 
 func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name, h *Handler) error {

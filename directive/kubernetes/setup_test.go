@@ -214,7 +214,7 @@ func TestReloadKeepsIndex(t *testing.T) {
 		return config.Find[*Handler](b)[0]
 	}
 	first := begin("pods insecure")
-	<-first.index.synced
+	<-first.index.SyncedChannel()
 	if !first.Ready() {
 		t.Error("after the lists: got Ready() = false, want true")
 	}

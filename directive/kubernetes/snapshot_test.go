@@ -69,7 +69,7 @@ func TestSnapshotFileRejected(t *testing.T) {
 	for _, c := range []struct {
 		name, options, log string
 		content            []byte
-		services           int
+		services           int64
 	}{
 		{"valid", "options", "Answering from a snapshot until all objects are received", good, 1},
 		{"other options", "others", `written with other options: got \"options\", want \"others\"`, good, 0},
@@ -87,7 +87,7 @@ func TestSnapshotFileRejected(t *testing.T) {
 			var log bytes.Buffer
 			w := watchedCluster{Index: defaultOptions().newIndex(), snapshotOf: c.options}
 			w.loadFile(path, slog.New(slog.NewTextHandler(&log, nil)), defaultOptions().newIndex)
-			if got := w.services.Len(); got != c.services || w.Ready() != (c.services > 0) {
+			if got := w.Count(cluster.Services); got != c.services || w.Ready() != (c.services > 0) {
 				t.Errorf("got %d Services, ready %v, want %d", got, w.Ready(), c.services)
 			}
 			if !strings.Contains(log.String(), c.log) || strings.Count(log.String(), "\n") != 1 {

@@ -4,13 +4,14 @@ import (
 	"net/netip"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
 // srvRecords writes the SRV records of the selected endpoints or ClusterIPs, and the
 // addresses of their targets.
-func (s *serviceLookup) srvRecords(sel *selection) {
-	sel.portless = s.kubeDNS && sel.protocol == nil
+func (s *serviceLookup) srvRecords(sel *index.Selection) {
+	sel.Portless = s.kubeDNS && sel.Protocol == nil
 	if n := s.countSRV(sel); n > 0 {
 		s.writeSRV(n, sel)
 		s.writeTargets(sel)
@@ -21,16 +22,16 @@ func (s *serviceLookup) srvRecords(sel *selection) {
 // which on all weights are equal. It is the number of records: one for each endpoint and
 // port (2.3.2, 2.4.2). kube-dns counts one for each address and port, before it removes
 // duplicates.
-func (s *serviceLookup) countSRV(sel *selection) (n int) {
-	if sel.clusterIPs {
-		if sel.portless && len(s.target())+1+HashDigits > wire.MaxName {
+func (s *serviceLookup) countSRV(sel *index.Selection) (n int) {
+	if sel.ClusterIPs {
+		if sel.Portless && len(s.target())+1+index.HashDigits > wire.MaxName {
 			return 0 // the targets' names are too long
 		}
-		n = min(101, len(s.entry.ports.selected(sel)))
+		n = min(101, len(s.entry.Ports.Selected(sel)))
 		if s.kubeDNS {
 			ips := 0
-			for ip := range s.entry.clusterIPs() {
-				if sel.matchesClusterIP(ip) {
+			for ip := range s.entry.ClusterIPs() {
+				if sel.MatchesClusterIP(ip) {
 					ips++
 				}
 			}
@@ -38,23 +39,23 @@ func (s *serviceLookup) countSRV(sel *selection) (n int) {
 		}
 		return n
 	}
-	whole := sel.label == nil && sel.zone == nil
-	var before srvTarget
-	c := s.entry.targetsOf(sel)
+	whole := sel.Label == nil && sel.Zone == nil
+	var before index.SRVTarget
+	c := s.entry.TargetsOf(sel)
 	if s.kubeDNS {
-		c = s.entry.endpoints(sel)
+		c = s.entry.Endpoints(sel)
 	}
-	for n <= 100 && c.nextPart(sel) {
-		ports := min(101, len(c.part.ports.selected(sel)))
+	for n <= 100 && c.NextPart(sel) {
+		ports := min(101, len(c.Part.Ports.Selected(sel)))
 		switch {
 		case ports == 0:
 			continue
-		case whole && s.allFit(c.part.ports):
-			n += ports * min(101, int(c.part.served))
+		case whole && s.allFit(c.Part.Ports):
+			n += ports * min(101, int(c.Part.Served))
 			continue
 		}
-		for n <= 100 && c.nextInPart(sel) {
-			if target := (srvTarget{c.part.ports, c.ep.Hostname}); (s.kubeDNS || !target.equals(before)) && s.fits(c.part.ports, c.ep) {
+		for n <= 100 && c.NextInPart(sel) {
+			if target := (index.SRVTarget{Ports: c.Part.Ports, Hostname: c.Endpoint.Hostname}); (s.kubeDNS || !target.Equals(before)) && s.fits(c.Part.Ports, c.Endpoint) {
 				n += ports
 				before = target
 			}
@@ -64,31 +65,31 @@ func (s *serviceLookup) countSRV(sel *selection) (n int) {
 }
 
 // writeSRV writes the records; n is countSRV's result.
-func (s *serviceLookup) writeSRV(n int, sel *selection) {
+func (s *serviceLookup) writeSRV(n int, sel *index.Selection) {
 	a := &s.q.Answer
 	switch {
-	case sel.clusterIPs && sel.portless:
-		var room [1 + HashDigits]byte
-		for ip := range s.entry.clusterIPs() {
-			if sel.matchesClusterIP(ip) {
+	case sel.ClusterIPs && sel.Portless:
+		var room [1 + index.HashDigits]byte
+		for ip := range s.entry.ClusterIPs() {
+			if sel.MatchesClusterIP(ip) {
 				s.writeOneSRV(n, 0, s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}))
 			}
 		}
 		return
-	case sel.clusterIPs:
-		s.writePorts(n, s.entry.ports.selected(sel), nil)
+	case sel.ClusterIPs:
+		s.writePorts(n, s.entry.Ports.Selected(sel), nil)
 		return
 	}
-	var before srvTarget
+	var before index.SRVTarget
 	var room [wire.MaxName]byte
-	for c := s.entry.targetsOf(sel); c.nextPart(sel); {
-		ports := c.part.ports.selected(sel)
-		for len(ports) > 0 && c.nextInPart(sel) {
+	for c := s.entry.TargetsOf(sel); c.NextPart(sel); {
+		ports := c.Part.Ports.Selected(sel)
+		for len(ports) > 0 && c.NextInPart(sel) {
 			if len(a.Buf) > s.q.SizeLimit() {
 				return // the cut sets TC
 			}
-			if target := (srvTarget{c.part.ports, c.ep.Hostname}); !target.equals(before) && s.fits(c.part.ports, c.ep) {
-				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], c.ep), c.part.ports.cluster))
+			if target := (index.SRVTarget{Ports: c.Part.Ports, Hostname: c.Endpoint.Hostname}); !target.Equals(before) && s.fits(c.Part.Ports, c.Endpoint) {
+				s.writePorts(n, ports, index.AppendDotted(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster))
 				before = target
 			}
 		}
@@ -107,19 +108,19 @@ func (s *serviceLookup) writePorts(n int, ports []uint16, labels []byte) {
 }
 
 // writeTargets writes the addresses of the targets.
-func (s *serviceLookup) writeTargets(sel *selection) {
+func (s *serviceLookup) writeTargets(sel *index.Selection) {
 	switch {
-	case sel.clusterIPs && sel.portless:
-		var room [1 + HashDigits + 2]byte
-		for ip := range s.entry.clusterIPs() {
-			if sel.matchesClusterIP(ip) {
+	case sel.ClusterIPs && sel.Portless:
+		var room [1 + index.HashDigits + 2]byte
+		for ip := range s.entry.ClusterIPs() {
+			if sel.MatchesClusterIP(ip) {
 				s.writeGlue(s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}), ip)
 			}
 		}
 		return
-	case sel.clusterIPs: // all addresses of the Service's name
+	case sel.ClusterIPs: // all addresses of the Service's name
 		var room [2]byte
-		for ip := range s.entry.clusterIPs() {
+		for ip := range s.entry.ClusterIPs() {
 			s.writeGlue(room[:0], ip)
 		}
 		return
@@ -128,14 +129,14 @@ func (s *serviceLookup) writeTargets(sel *selection) {
 		return
 	}
 	var room [wire.MaxName]byte
-	for c := s.entry.endpoints(sel); c.next(sel); {
+	for c := s.entry.Endpoints(sel); c.Next(sel); {
 		if s.q.ExceedsLimit() { // owners are compressed
 			return
 		}
-		if !sel.portless && len(c.part.ports.ports) == 0 || !s.fits(c.part.ports, c.ep) {
+		if !sel.Portless && len(c.Part.Ports.Ports) == 0 || !s.fits(c.Part.Ports, c.Endpoint) {
 			continue // not a target
 		}
-		s.writeGlue(appendDotted(s.appendLabel(room[:0], c.ep), c.part.ports.cluster), c.ep.Addr)
+		s.writeGlue(index.AppendDotted(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster), c.Endpoint.Addr)
 	}
 }
 
@@ -148,18 +149,18 @@ func (s *serviceLookup) writeGlue(labels []byte, ip netip.Addr) {
 
 // allFit reports whether the names of all endpoints are short enough, with any
 // labels.
-func (s *serviceLookup) allFit(of *portSet) bool {
-	return 1+wire.MaxLabel+1+len(of.cluster)+len(s.target()) <= wire.MaxName
+func (s *serviceLookup) allFit(of *index.PortSet) bool {
+	return 1+wire.MaxLabel+1+len(of.Cluster)+len(s.target()) <= wire.MaxName
 }
 
 // fits reports whether the name of an endpoint is short enough.
-func (s *serviceLookup) fits(ports *portSet, ep cluster.Endpoint) bool {
+func (s *serviceLookup) fits(ports *index.PortSet, ep cluster.Endpoint) bool {
 	const longest = len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
 	name := len(s.target())
-	if 1+max(len(ep.Hostname), longest)+1+len(ports.cluster)+name <= wire.MaxName {
+	if 1+max(len(ep.Hostname), longest)+1+len(ports.Cluster)+name <= wire.MaxName {
 		return true
 	}
-	return len(appendDotted(s.appendLabel(nil, ep), ports.cluster))+name <= wire.MaxName
+	return len(index.AppendDotted(s.appendLabel(nil, ep), ports.Cluster))+name <= wire.MaxName
 }
 
 // writeOneSRV writes one of n SRV records. The target is the Service's name with labels

@@ -17,17 +17,26 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/metrics"
 )
 
 // A watchedCluster is a watch and its index. It survives reloads that do not change its
 // options.
 type watchedCluster struct {
-	*Index
+	*index.Index
 	snapshotOf string // the options that a snapshot of the index has to be of
 	stateName  string
 	cancel     context.CancelFunc
 	tasks      sync.WaitGroup
+}
+
+// stateName returns the name of the state of an index. Two versions of the server must agree
+// on it.
+func stateName(options string, set index.Settings) string {
+	x := set.External
+	return fmt.Sprintf("kubernetes %s {ttl:%d ignoreEmpty:%t podsByAddr:%t k8sExternal:{enabled:%t headless:%t ttl:%d}}",
+		options, set.TTL, set.IgnoreEmpty, set.PodsByAddr, x.Enabled, x.Headless, x.TTL)
 }
 
 // StateName implements config.State.
@@ -54,19 +63,19 @@ func (w *watchedCluster) Stop() {
 func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, h *Handler) error {
 	type key struct {
 		cluster.Options
-		settings
+		index.Settings
 		snapshot, snapshotOf string
 	}
-	set := settings{uint32(o.ttl), o.ignoreEmpty, o.podsByAddr, o.k8sExternal}
-	k := key{Options: o.Options, settings: set}
+	set := index.Settings{TTL: uint32(o.ttl), IgnoreEmpty: o.ignoreEmpty, PodsByAddr: o.podsByAddr, External: o.k8sExternal}
+	k := key{Options: o.Options, Settings: set}
 	if o.snapshot != "" {
 		k.snapshot, k.snapshotOf = b.Path(o.snapshot), o.snapshotOf(h.zoneNames())
 	}
 	r, err := config.Keep(s, k, func() (*watchedCluster, error) {
 		ctx, cancel := context.WithCancel(context.Background())
-		r := &watchedCluster{Index: NewIndex(set, o.Kinds(), b.Log), snapshotOf: k.snapshotOf, cancel: cancel}
-		r.stateName = fmt.Sprintf("kubernetes %s %+v", o.snapshotOf(""), set)
-		empty := func() *Index { return NewIndex(set, o.Kinds(), b.Log) }
+		r := &watchedCluster{Index: index.New(set, o.Kinds(), b.Log), snapshotOf: k.snapshotOf, cancel: cancel}
+		r.stateName = stateName(o.snapshotOf(""), set)
+		empty := func() *index.Index { return index.New(set, o.Kinds(), b.Log) }
 		if f := s.Data(r.stateName); f != nil {
 			r.load(f, r.stateName, b.Log, empty)
 			_ = f.Close()
@@ -80,7 +89,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		r.tasks.Go(func() { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
 		r.tasks.Go(func() { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
 		return r, s.Await(r, r.SyncedChannel(), o.startupTimeout, func() error {
-			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.unlisted(), o.startupTimeout)
+			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.Unlisted(), o.startupTimeout)
 		})
 	})
 	if err != nil {
@@ -96,7 +105,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 }
 
 // loadFile loads the snapshot in a file.
-func (w *watchedCluster) loadFile(path string, log *slog.Logger, empty func() *Index) {
+func (w *watchedCluster) loadFile(path string, log *slog.Logger, empty func() *index.Index) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		log.Info("kubernetes: No snapshot to start from", "file", path)
@@ -112,7 +121,7 @@ func (w *watchedCluster) loadFile(path string, log *slog.Logger, empty func() *I
 
 // load loads a snapshot of these options into the index, which empty replaces after an
 // error.
-func (w *watchedCluster) load(file *os.File, options string, log *slog.Logger, empty func() *Index) {
+func (w *watchedCluster) load(file *os.File, options string, log *slog.Logger, empty func() *index.Index) {
 	s, err := readSnapshot(file, options)
 	if err == nil {
 		if err = w.Load(s); err != nil {
@@ -152,7 +161,7 @@ func oneIf(condition bool) float64 {
 }
 
 // logSync logs when all objects are listed, and once when they are late.
-func (o *options) logSync(ctx context.Context, log *slog.Logger, zones string, ix *Index) {
+func (o *options) logSync(ctx context.Context, log *slog.Logger, zones string, ix *index.Index) {
 	timeout := time.NewTimer(o.startupTimeout)
 	defer timeout.Stop()
 	for {
@@ -165,7 +174,7 @@ func (o *options) logSync(ctx context.Context, log *slog.Logger, zones string, i
 			if ix.Loaded() {
 				message = "kubernetes: Objects not received yet, answering from the snapshot"
 			}
-			log.Warn(message, "zones", zones, "missing", ix.unlisted())
+			log.Warn(message, "zones", zones, "missing", ix.Unlisted())
 		case <-ctx.Done():
 			return
 		}
@@ -187,11 +196,11 @@ func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg 
 	defer tick.Stop()
 	var warned time.Time
 	for serial := w.Serial(false); ; {
-		n, c := w.conflicts()
+		n, c := w.Conflicts()
 		if n > int(counted.Swap(int64(n))) && time.Since(warned) >= claimWarnings {
 			warned = time.Now()
-			claim, other := c.claim.objectKey(), c.other.objectKey()
-			log.Warn("kubernetes: Endpoints of several namespaces share one address, restrict write access to EndpointSlices", "address", c.addr,
+			claim, other := c.Claim.ObjectKey(), c.Other.ObjectKey()
+			log.Warn("kubernetes: Endpoints of several namespaces share one address, restrict write access to EndpointSlices", "address", c.Addr,
 				"namespace", claim.Namespace, "service", claim.Name, "other_namespace", other.Namespace, "other_service", other.Name, "count", n)
 		}
 		for now := serial; now == serial; now = w.Serial(false) { // it has changed if any record has

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestExportState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}
-		w := watchedCluster{Index: NewIndex(settings{}, kinds, discardLog())}
+		w := watchedCluster{Index: index.New(index.Settings{}, kinds, discardLog())}
 		var reg metrics.Registry
 		ctx, cancel := context.WithCancel(t.Context())
 		w.tasks.Go(func() { w.exportState(ctx, &reg, "z.", kinds) })

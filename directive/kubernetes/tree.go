@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -42,17 +43,17 @@ func (h *Handler) WriteTree(w io.Writer) error {
 
 // visibleEntries returns the visible entries by namespace and name. Changes wait while
 // they are collected.
-func visibleEntries(ix *Index) []*entry {
+func visibleEntries(ix *index.Index) []*index.Entry {
 	ix.Lock()
-	all := make([]*entry, 0, ix.Count(cluster.Services))
+	all := make([]*index.Entry, 0, ix.Count(cluster.Services))
 	for _, e := range ix.Entries(false) {
-		if e.visible() {
+		if e.Visible() {
 			all = append(all, e)
 		}
 	}
 	ix.Unlock()
-	slices.SortFunc(all, func(a, b *entry) int {
-		x, y := a.key.objectKey(), b.key.objectKey()
+	slices.SortFunc(all, func(a, b *index.Entry) int {
+		x, y := a.Key.ObjectKey(), b.Key.ObjectKey()
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	return all
@@ -95,18 +96,18 @@ func (n *zoneNode) child(label string) *zoneNode {
 type tree struct {
 	out       *bufio.Writer
 	ttl       uint32
-	entries   []*entry
+	entries   []*index.Entry
 	depth     int  // of the current object
 	hasMember bool // the current object has a member
 }
 
 // writeNode writes a node. A zone takes precedence over names of a zone above it.
 func (t *tree) writeNode(n *zoneNode) (err error) {
-	spaces := map[string][]*entry{}
+	spaces := map[string][]*index.Entry{}
 	if n.isSvc && !n.isZone {
 		for rest := t.entries; len(rest) > 0; {
-			ns := rest[0].key.namespace.name
-			end := slices.IndexFunc(rest, func(e *entry) bool { return e.key.namespace.name != ns })
+			ns := rest[0].Key.Namespace.Name
+			end := slices.IndexFunc(rest, func(e *index.Entry) bool { return e.Key.Namespace.Name != ns })
 			if end < 0 {
 				end = len(rest)
 			}
@@ -134,24 +135,24 @@ func (t *tree) writeNode(n *zoneNode) (err error) {
 }
 
 // writeNamespace writes the node of a namespace.
-func (t *tree) writeNamespace(n *zoneNode, all []*entry) error {
+func (t *tree) writeNamespace(n *zoneNode, all []*index.Entry) error {
 	t.openObject("")
 	t.openObject("ChildNodes")
 	for _, e := range all {
 		if _, err := t.out.Write(nil); err != nil {
 			return err // the writer has failed
 		}
-		if !e.externalName {
-			t.writeKey(e.key.objectKey().Name)
+		if !e.ExternalName {
+			t.writeKey(e.Key.ObjectKey().Name)
 			t.writeService(n.services, e)
 		}
 	}
 	t.closeObject()
 	t.openObject("Entries")
 	for _, e := range all {
-		if e.externalName {
-			target := wire.Name(e.records[len(wire.OwnerIsQuestion)+10:])
-			t.writeMessage(e.key.objectKey().Name, strings.TrimSuffix(target.String(), "."), 0)
+		if e.ExternalName {
+			target := wire.Name(e.Records[len(wire.OwnerIsQuestion)+10:])
+			t.writeMessage(e.Key.ObjectKey().Name, strings.TrimSuffix(target.String(), "."), 0)
 		}
 	}
 	t.closeObject()
@@ -160,8 +161,8 @@ func (t *tree) writeNamespace(n *zoneNode, all []*entry) error {
 }
 
 // writeService writes the node of a Service.
-func (t *tree) writeService(zone string, e *entry) {
-	key := e.key.objectKey()
+func (t *tree) writeService(zone string, e *index.Entry) {
+	key := e.Key.ObjectKey()
 	name := key.Name + "." + key.Namespace + ".svc."
 	if zone != "" {
 		name += zone + "."
@@ -180,7 +181,7 @@ func (t *tree) writeService(zone string, e *entry) {
 			t.openObject("Entries")
 			for _, label := range slices.Sorted(maps.Keys(at)) {
 				target := name
-				if e.headless {
+				if e.Headless {
 					target = label + "." + name
 				}
 				t.writeMessage(label, target, at[label])
@@ -204,11 +205,11 @@ func (t *tree) writeService(zone string, e *entry) {
 
 // serviceLeaves returns a Service's addresses by label, and by _PROTO, _PORT and label the port
 // numbers of its SRV records.
-func serviceLeaves(e *entry) (hosts map[string]netip.Addr, srv map[string]map[string]map[string]uint16) {
+func serviceLeaves(e *index.Entry) (hosts map[string]netip.Addr, srv map[string]map[string]map[string]uint16) {
 	hosts, srv = map[string]netip.Addr{}, map[string]map[string]map[string]uint16{}
 	add := func(label string, ip netip.Addr, ports []cluster.Port) {
 		if other, taken := hosts[label]; taken && other != ip || label == "" {
-			label = string(appendHashLabel(nil, ip))
+			label = string(index.AppendHashLabel(nil, ip))
 		}
 		if other, taken := hosts[label]; taken && other != ip {
 			return // two addresses with one hash: kube-dns has one of them, too
@@ -230,12 +231,12 @@ func serviceLeaves(e *entry) (hosts map[string]netip.Addr, srv map[string]map[st
 			}
 		}
 	}
-	for ip := range e.clusterIPs() {
-		add("", ip, e.portList())
+	for ip := range e.ClusterIPs() {
+		add("", ip, e.PortList())
 	}
-	if e.headless {
-		for ports, ep := range e.served() {
-			add(ep.Hostname, ep.Addr, ports.ports)
+	if e.Headless {
+		for ports, ep := range e.Served() {
+			add(ep.Hostname, ep.Addr, ports.Ports)
 		}
 	}
 	return hosts, srv

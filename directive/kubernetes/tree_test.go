@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 )
 
 // A node is a node of the tree that kube-dns's status page shows.
@@ -87,7 +88,7 @@ func (n *node) lines() (all []string) {
 }
 
 // hash returns the label of an address.
-func hash(ip string) string { return string(appendHashLabel(nil, netip.MustParseAddr(ip))) }
+func hash(ip string) string { return string(index.AppendHashLabel(nil, netip.MustParseAddr(ip))) }
 
 func expectLines(t *testing.T, got []string, want ...string) {
 	t.Helper()

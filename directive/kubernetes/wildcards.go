@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -107,12 +108,12 @@ func (l *lookup) wildPods() result {
 	case l.podMode == podsVerified && !l.haveListed(cluster.Pods):
 		return notListed
 	}
-	ip, ok := parsePodLabel(l.label(0))
+	ip, ok := index.ParsePodLabel(l.label(0))
 	if !ok || l.depth > 3 {
 		return nameError
 	}
 	for label := range l.namespaces() {
-		if l.podMode == podsInsecure || l.index.HasPod(podKey(nil, []byte(label), ip)) {
+		if l.podMode == podsInsecure || l.index.HasPod(index.PodKey(nil, []byte(label), ip)) {
 			l.address(ip)
 			return answered
 		}
@@ -124,8 +125,8 @@ func (l *lookup) wildPods() result {
 type wildcardMatches struct {
 	*lookup
 	qtype    wire.Type
-	found    bool   // a name matches
-	cname    *entry // the first ExternalName or alias that matches
+	found    bool         // a name matches
+	cname    *index.Entry // the first ExternalName or alias that matches
 	addrs    map[netip.Addr]struct{}
 	services []serviceMatch
 	srvCount int // number of SRV records, as from countSRV
@@ -134,7 +135,7 @@ type wildcardMatches struct {
 // A serviceMatch is one Service that matches a wildcard, and its matching endpoints.
 type serviceMatch struct {
 	serviceLookup
-	selection selection
+	selection index.Selection
 }
 
 // collect answers with the records of a type. If the reply can hold them all, their order
@@ -147,10 +148,10 @@ func (l *lookup) collect(t wire.Type) result {
 		}
 	}
 	switch {
-	case !m.found && m.cname != nil && m.cname.externalName:
-		return l.answerCNAME(m.cname.records)
+	case !m.found && m.cname != nil && m.cname.ExternalName:
+		return l.answerCNAME(m.cname.Records)
 	case !m.found && m.cname != nil:
-		return l.answerCNAME(m.cname.alias().record)
+		return l.answerCNAME(m.cname.Alias().Record)
 	case !m.found:
 		return nameError
 	}
@@ -183,7 +184,7 @@ func (m *wildcardMatches) isFull() bool {
 	const shortest = 28 // of a SRV record
 	switch m.qtype {
 	case wire.TypeA, wire.TypeAAAA:
-		return len(m.addrs)*lenA > m.q.SizeLimit()
+		return len(m.addrs)*index.LenA > m.q.SizeLimit()
 	case wire.TypeSRV:
 		return m.srvCount > 100 && len(m.services)*shortest > m.q.SizeLimit()
 	}
@@ -191,10 +192,10 @@ func (m *wildcardMatches) isFull() bool {
 }
 
 // candidates returns the entries of all Services whose names match.
-func (l *lookup) candidates() iter.Seq[*entry] {
+func (l *lookup) candidates() iter.Seq[*index.Entry] {
 	name, at := l.q.Name(), l.depth-3
 	service, space := name[l.q.LabelOffset(at):l.q.LabelOffset(at+1)], name[l.q.LabelOffset(at+1):l.q.LabelOffset(at+2)]
-	return func(yield func(*entry) bool) {
+	return func(yield func(*index.Entry) bool) {
 		switch {
 		case l.isStar(at):
 			for key, e := range l.index.Entries(false) {
@@ -217,15 +218,15 @@ func (l *lookup) candidates() iter.Seq[*entry] {
 }
 
 // add adds the matching part of one Service.
-func (m *wildcardMatches) add(e *entry) {
+func (m *wildcardMatches) add(e *index.Entry) {
 	spelled := m.q.QuestionName()[m.q.LabelOffset(m.depth):]
-	name := append([]byte(e.key.labels+"\x03svc"), spelled...)
+	name := append([]byte(e.Key.Labels+"\x03svc"), spelled...)
 	s := serviceMatch{serviceLookup: serviceLookup{lookup: m.lookup, entry: e, prefix: m.depth - 3, name: name}}
 	switch {
-	case !e.visible() || len(name) > wire.MaxName: // such a name cannot exist
+	case !e.Visible() || len(name) > wire.MaxName: // such a name cannot exist
 		return
-	case e.externalName || e.alias() != nil:
-		if s.prefix == 0 && (m.cname == nil || e.key.sortsBefore(m.cname.key)) {
+	case e.ExternalName || e.Alias() != nil:
+		if s.prefix == 0 && (m.cname == nil || e.Key.SortsBefore(m.cname.Key)) {
 			m.cname = e
 		}
 		return
@@ -234,7 +235,7 @@ func (m *wildcardMatches) add(e *entry) {
 	}
 	m.found = true
 	switch {
-	case s.selection.protocol != nil && s.selection.port == nil: // an empty non-terminal
+	case s.selection.Protocol != nil && s.selection.Port == nil: // an empty non-terminal
 	case m.qtype == wire.TypeSRV:
 		if n := s.countSRV(&s.selection); n > 0 {
 			m.srvCount += n
@@ -250,54 +251,54 @@ func (m *wildcardMatches) add(e *entry) {
 // anything.
 func (s *serviceMatch) matches() bool {
 	front := s.prefix // labels in front of a port's
-	sel := selection{clusterIPs: !s.entry.headless}
+	sel := index.Selection{ClusterIPs: !s.entry.Headless}
 	if s.prefix > 0 && s.label(s.prefix - 1)[0] == '_' {
-		sel.protocol, front = s.label(s.prefix - 1)[1:], s.prefix-1
+		sel.Protocol, front = s.label(s.prefix - 1)[1:], s.prefix-1
 		if front > 0 {
 			if s.label(front - 1)[0] != '_' {
 				return false
 			}
-			sel.port, front = s.label(front - 1)[1:], front-1
+			sel.Port, front = s.label(front - 1)[1:], front-1
 		}
 	}
-	if front > 1 || front == 1 && (s.label(0)[0] == '_' || sel.protocol != nil && !s.kubeDNS) {
+	if front > 1 || front == 1 && (s.label(0)[0] == '_' || sel.Protocol != nil && !s.kubeDNS) {
 		return false
 	}
 	if front == 1 && !s.isStar(0) {
 		some := s.selectLabel(s.label(0))
 		if own, ok := hashedIPs(s.entry, s.label(0)); ok && s.kubeDNS {
 			some = own
-		} else if sel.clusterIPs && sel.protocol != nil {
+		} else if sel.ClusterIPs && sel.Protocol != nil {
 			return false
 		}
-		some.protocol, some.port = sel.protocol, sel.port
+		some.Protocol, some.Port = sel.Protocol, sel.Port
 		sel = some
 	}
-	sel.portless = s.kubeDNS && sel.protocol == nil
+	sel.Portless = s.kubeDNS && sel.Protocol == nil
 	s.selection = sel
-	if sel.clusterIPs {
-		return sel.protocol == nil || s.entry.ports.has(&sel)
+	if sel.ClusterIPs {
+		return sel.Protocol == nil || s.entry.Ports.Has(&sel)
 	}
-	c := s.entry.endpoints(&sel)
-	return c.next(&sel)
+	c := s.entry.Endpoints(&sel)
+	return c.Next(&sel)
 }
 
 // addressesTo adds the addresses of the selected endpoints.
 func (s *serviceMatch) addressesTo(m *wildcardMatches) {
 	add := func(ip netip.Addr) {
-		if familyOf(ip) == m.qtype {
+		if index.FamilyOf(ip) == m.qtype {
 			m.addrs[ip] = struct{}{}
 		}
 	}
-	if s.selection.clusterIPs {
-		for ip := range s.entry.clusterIPs() {
-			if s.selection.matchesClusterIP(ip) {
+	if s.selection.ClusterIPs {
+		for ip := range s.entry.ClusterIPs() {
+			if s.selection.MatchesClusterIP(ip) {
 				add(ip)
 			}
 		}
 		return
 	}
-	for c := s.entry.endpoints(&s.selection); c.next(&s.selection) && !m.isFull(); {
-		add(c.ep.Addr)
+	for c := s.entry.Endpoints(&s.selection); c.Next(&s.selection) && !m.isFull(); {
+		add(c.Endpoint.Addr)
 	}
 }

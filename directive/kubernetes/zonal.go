@@ -8,6 +8,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -24,11 +25,11 @@ type nodeZone struct {
 }
 
 func (z *nodeZone) set(zone string) {
-	if zone == "" || !isDotted(zone) {
+	if zone == "" || !index.IsDotted(zone) {
 		z.labels.Store(nil)
 		return
 	}
-	labels := appendDotted(nil, zone)
+	labels := index.AppendDotted(nil, zone)
 	z.labels.Store(&labels)
 }
 
@@ -97,8 +98,8 @@ func (o *options) nodesOf() cluster.Options {
 // if there are any, of the query's address family. It reports whether it has. Services that
 // publish endpoints which are not ready are for members that look for each other: they need
 // all.
-func (s *serviceLookup) nearby(sel selection) (near selection, ok bool) {
-	if s.near == nil || !s.entry.headless || s.entry.publishNotReady || s.lookup.zone.multicluster {
+func (s *serviceLookup) nearby(sel index.Selection) (near index.Selection, ok bool) {
+	if s.near == nil || !s.entry.Headless || s.entry.PublishNotReady || s.lookup.zone.multicluster {
 		return sel, false
 	}
 	zone := s.near.labels.Load()
@@ -106,14 +107,14 @@ func (s *serviceLookup) nearby(sel selection) (near selection, ok bool) {
 		return sel, false
 	}
 	near = sel
-	near.zone = *zone
-	c := s.entry.endpoints(&near)
+	near.Zone = *zone
+	c := s.entry.Endpoints(&near)
 	oneFamily := s.q.Type == wire.TypeA || s.q.Type == wire.TypeAAAA
 	if oneFamily {
-		c.family = s.q.Type
+		c.Family = s.q.Type
 	}
-	for c.next(&near) {
-		if !oneFamily || familyOf(c.ep.Addr) == s.q.Type {
+	for c.Next(&near) {
+		if !oneFamily || index.FamilyOf(c.Endpoint.Addr) == s.q.Type {
 			return near, true
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/directive/kubernetes"
+	"github.com/seamark/seamark/directive/kubernetes/index"
 )
 
 // A question is a name and a type to query. subject describes the name.
@@ -156,7 +156,7 @@ func (l *lister) service(kind cluster.Kind, s *cluster.Service) {
 	for _, ip := range s.ClusterIPs {
 		l.add(reverseName(ip), subjectReverse, dns.TypePTR)
 		if l.kubeDNS {
-			l.add(kubernetes.HashLabel(ip)+"."+name, subjectHash, addressType(ip), dns.TypeSRV)
+			l.add(index.HashLabel(ip)+"."+name, subjectHash, addressType(ip), dns.TypeSRV)
 		}
 		if l.services <= allTypes {
 			l.add(reverseName(ip), subjectReverse, dns.TypeA)
@@ -196,7 +196,7 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 		switch {
 		case host != "":
 		case l.kubeDNS:
-			host = kubernetes.HashLabel(ep.Addr)
+			host = index.HashLabel(ep.Addr)
 		default:
 			host = dashed(ep.Addr)
 		}

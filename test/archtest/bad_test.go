@@ -374,21 +374,6 @@ func f() { a.Port = 1053 }
 `), []string{"b/b.go:3: package variable Port is assigned to"})
 }
 
-func TestLayers(t *testing.T) {
-	c := checked(t, newStdlib(), `-- a/index.go --
-package a
-type index struct{ n int }
-func (x *index) size() int { return x.n + len(handler{}.name) }
--- a/handler.go --
-package a
-type handler struct{ name string; index }
-func (h handler) answer() int { return h.size() }
-`)
-	expect(t, layers(c, map[string][]string{"a": {"index"}}), []string{
-		"a/index.go:3 refers to handler of handler.go", "a/index.go:3 refers to name of handler.go",
-	})
-}
-
 func variablesOf(t *testing.T, std *stdlib, src string) []string {
 	t.Helper()
 	return variables(checked(t, std, src))

@@ -24,10 +24,12 @@ var floors = [][]string{
 	{"test"},
 }
 
-// closed lists lower floors that a directory must not import all the same.
+// closed lists packages of lower floors that a directory must not import all the same.
 var closed = map[string][]string{
 	// A directive is configured and called. It does not know by which server, or from which socket.
 	"directive": {"server", "transport"},
+	// The index of a cluster's names knows no query.
+	"directive/kubernetes/index": {"dns", "config", "observe"},
 	// The programs of a node's cache and the list of directives stand beside each other.
 	"builtin": {"server", "transport", "node"},
 	"operate": {"node"},
@@ -180,8 +182,11 @@ func refusesOwn(dir, own string) string {
 		return ""
 	case floor(own) >= floor(dir):
 		return top(own) + " is not below " + top(dir)
-	case within(closed[top(dir)], own):
-		return top(dir) + " does not know " + top(own)
+	}
+	for tree, packages := range closed {
+		if within([]string{tree}, dir) && within(packages, own) {
+			return tree + " does not know " + top(own)
+		}
 	}
 	return ""
 }
