@@ -1,6 +1,7 @@
 package zone
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/wire"
@@ -93,10 +94,12 @@ func (s *additionals) add(k additionalKey, a *wire.Answer, off int) {
 	if size == 0 || size > maxAdditional || s.room.Load() < cost {
 		return
 	}
+
 	slot := s.free(k)
 	if slot == nil {
 		return
 	}
+
 	var room [64]span
 	owners := room[:0]
 	var last []byte
@@ -110,11 +113,14 @@ func (s *additionals) add(k additionalKey, a *wire.Answer, off int) {
 		}
 		at = r.Next
 	}
+
+	// Another goroutine may have taken the room meanwhile.
 	if s.room.Add(-cost) < 0 {
 		s.room.Add(cost)
 		return
 	}
-	slot.CompareAndSwap(nil, &additional{k, append([]byte(nil), a.Buf[off:]...), int(a.Count[wire.Additional]), append([]span(nil), owners...)})
+	count := int(a.Count[wire.Additional])
+	slot.CompareAndSwap(nil, &additional{k, slices.Clone(a.Buf[off:]), count, slices.Clone(owners)})
 }
 
 // free returns a free slot for a key, or nil.
@@ -125,6 +131,7 @@ func (s *additionals) free(k additionalKey) *atomic.Pointer[additional] {
 		s.slots.CompareAndSwap(nil, &made)
 		slots = s.slots.Load()
 	}
+
 	for i := range uint32(additionalProbes) {
 		if slot := k.slot(*slots, i); slot.Load() == nil {
 			return slot

@@ -16,8 +16,11 @@ const maxCompared = 20_000
 // record that decides the answer. The last one has the zone's serial number. If the name
 // does not exist, near is the name that nearest chooses among the names that could be in its
 // place, or "".
-func (z *Zone) Explain(name []byte, t wire.Type, nearest func(label string, known []string) string) (texts []string, near wire.Name) {
+func (z *Zone) Explain(
+	name []byte, t wire.Type, nearest func(label string, known []string) string,
+) (texts []string, near wire.Name) {
 	add := func(format string, args ...any) { texts = append(texts, fmt.Sprintf(format, args...)) }
+
 	n, exact := z.find(name)
 	stop := z.stop(n, exact)
 	switch {
@@ -31,13 +34,15 @@ func (z *Zone) Explain(name []byte, t wire.Type, nearest func(label string, know
 		add("%s", n.describe("the name", t))
 	default:
 		if wildcard := z.wildcard(n); wildcard != nil {
-			add("the name does not exist, and the wildcard %s applies: %s", z.nameOf(wildcard), wildcard.describe("it", t))
+			add("the name does not exist, and the wildcard %s applies: %s",
+				z.nameOf(wildcard), wildcard.describe("it", t))
 		} else {
 			add("the name does not exist")
 			near = z.nearest(n, name, nearest)
 		}
 		add("its closest encloser is %s", z.nameOf(n))
 	}
+
 	serial := "no serial number"
 	if number, ok := z.Serial(); ok {
 		serial = fmt.Sprintf("serial number %d", number)
@@ -60,11 +65,13 @@ func (z *Zone) nearest(n *node, name []byte, nearest func(string, []string) stri
 		compared++
 		return compared < maxCompared
 	})
+
 	slices.Sort(labels)
 	own := name[:len(name)-z.nameLen(n)] // the labels in front of the encloser
 	for len(own) > 1+int(own[0]) {
 		own = own[1+own[0]:]
 	}
+
 	near := nearest(string(own[1:]), labels)
 	if near == "" {
 		return ""
@@ -87,6 +94,7 @@ func (n *node) describe(subject string, t wire.Type) string {
 			has, alias = has || s.t == t, alias || s.t == wire.TypeCNAME
 		}
 	}
+
 	switch {
 	case types == nil:
 		return subject + " has no records, only names below it (empty non-terminal)"

@@ -2,6 +2,7 @@ package zone
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -10,15 +11,13 @@ import (
 // not be used afterwards.
 func (b *Builder) Zone() *Zone {
 	b.closeAll()
-	for key := range b.orphans {
+	for key := range b.sigsOnly {
 		d := b.draft(key, "")
-		for i := len(d.sets) - 1; i >= 0; i-- {
-			if d.sets[i].n == 0 {
-				d.sets = append(d.sets[:i], d.sets[i+1:]...)
-			}
-		}
+		d.sets = slices.DeleteFunc(d.sets, func(s rrset) bool { return s.n == 0 })
 	}
 	b.closeAll()
+
+	// An edit keeps the buckets that it shares with older versions, unless few names are left.
 	z := b.zone
 	if !b.isEdit || b.names.count*4 < 1<<(32-b.names.shift) {
 		b.names.rehash()
@@ -30,6 +29,7 @@ func (b *Builder) Zone() *Zone {
 		b.hide()
 	}
 	z.names, z.nsec3Names = b.names.names, b.nsec3.names
+
 	if b.changedApex {
 		z.setNegative(&b.encoder)
 	}
@@ -48,7 +48,7 @@ func (b *Builder) Zone() *Zone {
 func (b *Builder) closeAll() {
 	b.close(true)
 	for _, d := range b.large {
-		b.current = d
+		b.last = d
 		b.close(true)
 	}
 	clear(b.large)
@@ -64,6 +64,7 @@ func (b *Builder) hide() {
 			above = above[1+above[0]:]
 			hidden = b.names.get(above).is(isDelegation | hasDNAME)
 		}
+
 		if hidden == (n.meta&isHidden != 0) {
 			continue
 		}
@@ -79,19 +80,23 @@ func (b *Builder) hide() {
 // whose TTL is at most the record's MINIMUM field (RFC 2308 §5).
 func (z *Zone) setNegative(e *encoder) {
 	z.serial, z.negative, z.soa = 0, nil, set{}
+
 	apex := z.names.get(nil)
 	var soa set
 	if !soa.get(apex, wire.TypeSOA) {
 		return
 	}
+
 	const numbers = 20 // bytes of the five numbers at the end of the RDATA
 	s := z.unpack(soa)
 	rdata := s.rdata()
 	if len(rdata) < numbers {
 		return
 	}
+
 	rdata = rdata[len(rdata)-numbers:]
 	z.serial = binary.BigEndian.Uint32(rdata)
+
 	least := min(soa.ttl, binary.BigEndian.Uint32(rdata[16:]))
 	for r := range eachRecord(s.records) {
 		r.SetTTL(s.records, least)
@@ -99,6 +104,7 @@ func (z *Zone) setNegative(e *encoder) {
 	for r := range eachRecord(s.sigs) {
 		r.SetTTL(s.sigs, min(least, r.TTL(s.sigs)))
 	}
+
 	z.negative = &node{data: e.encode(&draft{name: string(z.appendName(nil, apex)), sets: []rrset{s}})}
 	z.soa.get(z.negative, wire.TypeSOA)
 }

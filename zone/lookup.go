@@ -55,6 +55,7 @@ func (z *Zone) Lookup(r *wire.Request, a *wire.Answer, scope Scope) Result {
 	l := lookup{Zone: z, Scope: scope, a: a, t: r.Type, do: r.DO, Result: Result{AA: true}}
 	name := r.Name()
 	spelled := a.Buf[wire.HeaderLen : wire.HeaderLen+len(name)]
+
 	n, exact := z.find(name)
 	if target, more := l.step(n, exact, name, spelled); more {
 		l.follow(target)
@@ -73,11 +74,13 @@ func (l *lookup) follow(target []byte) {
 			l.RCode = wire.ServFail
 			return
 		}
+
 		name := wire.AppendLower(low[:0], target)
 		if length == maxChain || !wire.Within(name, l.origin) {
 			l.Target = target
 			return
 		}
+
 		n, exact := l.find(name)
 		if l.leavesZone(target, exact || l.stop(n, exact) != nil) {
 			l.Target = target
@@ -144,10 +147,13 @@ func (l *lookup) step(n *node, exact bool, name, spelled []byte) (target []byte,
 		l.AtCut = n.is(isDelegation) && !l.aliased
 		return l.answer(n, name, spelled, true)
 	}
+
+	// The wildcard of the closest encloser is the source of synthesis (RFC 4592 §3.3.1).
 	if wildcard := l.wildcard(n); wildcard != nil {
 		l.proveNoCloser(n, name)
 		return l.answer(wildcard, name, spelled, false)
 	}
+
 	l.Missing = !l.aliased
 	l.RCode, l.negative = wire.NXDomain, true
 	l.proveNoName(n, name)
@@ -171,17 +177,7 @@ func (z *Zone) stop(n *node, exact bool) *node {
 func (l *lookup) answer(n *node, name, spelled []byte, exact bool) (target []byte, more bool) {
 	switch l.t {
 	case wire.TypeANY, wire.TypeRRSIG:
-		found := false
-		for rest := n.sets(); rest != ""; {
-			var s set
-			rest = s.read(n, rest)
-			if l.t == wire.TypeANY {
-				l.put(wire.Answers, spelled, &s)
-			}
-			l.putSigs(wire.Answers, spelled, &s)
-			found = found || l.t == wire.TypeANY || s.sigCount > 0
-		}
-		if found {
+		if l.putAll(n, spelled) {
 			return nil, false
 		}
 	default:
@@ -203,9 +199,25 @@ func (l *lookup) answer(n *node, name, spelled []byte, exact bool) (target []byt
 			return target, true
 		}
 	}
+
 	l.negative = true
 	l.proveNoType(n, name, exact)
 	return nil, false
+}
+
+// putAll writes the records of all types and their signatures for ANY, and the signatures alone
+// for RRSIG. It reports whether there are any.
+func (l *lookup) putAll(n *node, spelled []byte) (found bool) {
+	for rest := n.sets(); rest != ""; {
+		var s set
+		rest = s.read(n, rest)
+		if l.t == wire.TypeANY {
+			l.put(wire.Answers, spelled, &s)
+		}
+		l.putSigs(wire.Answers, spelled, &s)
+		found = found || l.t == wire.TypeANY || s.sigCount > 0
+	}
+	return found
 }
 
 // redirect answers for a name below a DNAME record (RFC 6672 §3.2): the DNAME
@@ -218,13 +230,15 @@ func (l *lookup) redirect(n *node, name, spelled []byte) (target []byte, more bo
 		l.nDNAMEs++
 		l.putOf(wire.Answers, &s)
 	}
+
 	prefix := len(name) - l.nameLen(n)
 	suffix, _ := nextRecord(s.records)
 	size := prefix + suffix.len()
 	if size > wire.MaxName {
-		l.RCode = wire.YXDomain
+		l.RCode = wire.YXDomain // RFC 6672 §2.2
 		return nil, false
 	}
+
 	buf := l.a.AppendOwner(l.a.Buf, spelled)
 	buf = wire.AppendRecordHeader(buf, "", wire.TypeCNAME, s.ttl, size)
 	buf = append(buf, spelled[:prefix]...)
@@ -240,10 +254,12 @@ func (l *lookup) loops(target []byte, count int) bool {
 	if question := a.Buf[wire.HeaderLen : a.RecordsOffset()-4]; wire.SameName(question, target) {
 		return true
 	}
+
 	if count == 1 {
 		return false
 	}
-	times := 0
+
+	times := 0 // the last record has the target, too
 	for off := a.RecordsOffset(); off < len(a.Buf); {
 		r, ok := wire.ReadRecord(a.Buf, off)
 		if !ok {

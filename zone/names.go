@@ -145,6 +145,7 @@ func (e *namesEdit) own(h uint32) *[]node {
 		e.ownGroups[g] = true
 		e.groups[g] = append([][]node(nil), e.groups[g]...)
 	}
+
 	b := &e.groups[g][at]
 	if e.ownBuckets[g]&(1<<at) == 0 {
 		e.ownBuckets[g] |= 1 << at
@@ -200,10 +201,12 @@ func (e *namesEdit) rehash() {
 	size := bits.Len(uint(e.count * 3 / (2 * maxFill)))
 	next := *e.names
 	next.shift = uint(32 - size)
+
 	fill := make([]uint32, 1<<size)
 	for n := range e.all {
 		fill[n.hash>>next.shift]++
 	}
+
 	next.groups = make([][][]node, max(1, len(fill)>>groupBits))
 	for g := range next.groups {
 		group := make([][]node, min(len(fill), 1<<groupBits))
@@ -219,11 +222,13 @@ func (e *namesEdit) rehash() {
 		}
 		next.groups[g] = group
 	}
+
 	for n := range e.all {
 		i := n.hash >> next.shift
 		b := &next.groups[i>>groupBits][i&(1<<groupBits-1)]
 		*b = append(*b, *n)
 	}
+
 	*e.names = next
 	e.ownGroups, e.ownBuckets = make([]bool, len(next.groups)), make([]uint64, len(next.groups))
 	for g := range next.groups {

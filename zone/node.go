@@ -215,6 +215,7 @@ func (e *encoder) encode(d *draft) string {
 	if string(wire.Lower(name)) != name {
 		kinds |= hasUpperName
 	}
+
 	e.buf = append(append(e.buf[:0], 0, byte(len(name))), name...)
 	for i := range d.sets {
 		s := &d.sets[i]
@@ -240,11 +241,14 @@ func (e *encoder) encode(d *draft) string {
 func (e *encoder) appendSet(owner string, s *rrset) {
 	ttl := uint32(math.MaxUint32)
 	e.body = e.body[:0]
+
+	// putTargets looks up each target once: see isRepeated.
 	before := targetOffset(s.t)
 	var named map[string]struct{}
 	if before >= 0 {
 		named = make(map[string]struct{}, s.n)
 	}
+
 	for r := range eachRecord(s.records) {
 		ttl = min(ttl, r.TTL(s.records))
 		rdata := s.records[r.RData:r.Next]
@@ -261,6 +265,7 @@ func (e *encoder) appendSet(owner string, s *rrset) {
 		}
 		e.appendRData(owner, rdata, flags)
 	}
+
 	size := len(e.body)
 	for r := range eachRecord(s.sigs) {
 		e.body = binary.BigEndian.AppendUint32(e.body, r.TTL(s.sigs))
@@ -269,6 +274,7 @@ func (e *encoder) appendSet(owner string, s *rrset) {
 	if s.n == 0 {
 		ttl = 0
 	}
+
 	e.buf = append(e.buf, byte(s.t>>8), byte(s.t))
 	e.buf = binary.BigEndian.AppendUint32(e.buf, ttl)
 	for _, n := range [...]int{s.n, s.nSigs, size, len(e.body) - size} {

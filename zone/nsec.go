@@ -17,6 +17,8 @@ func (l *lookup) proveNoName(n *node, name []byte) {
 	} else {
 		l.cover(name)
 	}
+
+	// No wildcard applies either.
 	if l.nameLen(n)+2 <= wire.MaxName {
 		var room [wire.MaxName]byte
 		l.cover(l.appendLower(append(room[:0], 1, '*'), n))
@@ -126,6 +128,7 @@ func appendCanonical(buf, name []byte) []byte {
 		starts[n] = uint8(i)
 		n++
 	}
+
 	for n--; n >= 0; n-- {
 		at := int(starts[n])
 		for _, c := range name[at+1 : at+1+int(name[at])] {

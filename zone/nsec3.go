@@ -30,12 +30,15 @@ func parseNSEC3(t wire.Type, rdata string) (p nsec3Param, err error) {
 	if len(rdata) < 5 || len(rdata) < 5+int(rdata[4]) {
 		return p, fmt.Errorf("malformed %s record", t)
 	}
+
 	p = nsec3Param{uint16(rdata[2])<<8 | uint16(rdata[3]), rdata[5 : 5+int(rdata[4])]}
 	if rdata[0] != nsec3SHA1 {
-		return p, fmt.Errorf("%s: hash algorithm %d is not supported: sign the zone with NSEC, or with NSEC3 and SHA-1", t, rdata[0])
+		return p, fmt.Errorf("%s: hash algorithm %d is not supported: sign the zone with NSEC, or with NSEC3 and SHA-1",
+			t, rdata[0])
 	}
 	if p.iterations > maxIterations {
-		return p, fmt.Errorf("%s: %d iterations, at most %d are allowed: sign the zone with 0 iterations", t, p.iterations, maxIterations)
+		return p, fmt.Errorf("%s: %d iterations, at most %d are allowed: sign the zone with 0 iterations",
+			t, p.iterations, maxIterations)
 	}
 	return p, nil
 }
@@ -53,7 +56,8 @@ func (p *nsec3Param) hash(name []byte) (sum [sha1.Size]byte) {
 // nsec3Encoding is the form of hashes in names.
 var nsec3Encoding = base32.HexEncoding
 
-var errNSEC3Owner = errors.New("the first label of an NSEC3 record's owner name must be a hash, and the rest the zone's name")
+var errNSEC3Owner = errors.New("the first label of an NSEC3 record's owner name must be a hash, " +
+	"and the rest the zone's name")
 
 // checkNSEC3Owner checks the owner name of an NSEC3 record, without the zone's name.
 func checkNSEC3Owner(key string) error {
@@ -82,34 +86,42 @@ func (z *Zone) nsec3Node(hash string) *node {
 // parameters of an NSEC3PARAM record.
 func (z *Zone) setNSEC3() {
 	z.nsec3s = nil
+
 	var params set
 	params.get(z.names.get(nil), wire.TypeNSEC3PARAM)
 	for rest := params.records; rest != "" && z.nsec3s == nil; {
 		var r stored
 		r, rest = nextRecord(rest)
+
 		// Flags other than zero: the chain is not complete (RFC 5155 §4.1.2).
 		rdata := string(z.appendRData(nil, params.n, r))
 		p, err := parseNSEC3(wire.TypeNSEC3PARAM, rdata)
 		if err != nil || rdata[1] != 0 {
 			continue
 		}
-		var chain []string
-		for n := range z.nsec3Names.all {
-			var s set
-			if !s.get(n, wire.TypeNSEC3) {
-				continue
-			}
-			r, _ := nextRecord(s.records)
-			if other, err := parseNSEC3(wire.TypeNSEC3, string(z.appendRData(nil, n, r))); err == nil && other == p {
-				hash, _ := nsec3Encoding.DecodeString(strings.ToUpper(string(z.appendKey(nil, n)[1:])))
-				chain = append(chain, string(hash))
-			}
-		}
-		slices.Sort(chain)
+
+		chain := z.nsec3Chain(p)
 		if apex := p.hash(z.apex); len(chain) > 0 && findNSEC(chain, apex[:]) == string(apex[:]) {
 			z.nsec3s, z.nsec3Param = chain, p
 		}
 	}
+}
+
+// nsec3Chain returns the hashes of the NSEC3 records with certain parameters, in order.
+func (z *Zone) nsec3Chain(p nsec3Param) (chain []string) {
+	for n := range z.nsec3Names.all {
+		var s set
+		if !s.get(n, wire.TypeNSEC3) {
+			continue
+		}
+		r, _ := nextRecord(s.records)
+		if other, err := parseNSEC3(wire.TypeNSEC3, string(z.appendRData(nil, n, r))); err == nil && other == p {
+			hash, _ := nsec3Encoding.DecodeString(strings.ToUpper(string(z.appendKey(nil, n)[1:])))
+			chain = append(chain, string(hash))
+		}
+	}
+	slices.Sort(chain)
+	return chain
 }
 
 // matchNSEC3 adds the NSEC3 record of n to the proofs. It returns false if there is none,

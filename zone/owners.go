@@ -34,6 +34,7 @@ func (z *Zone) Owners() []Owner {
 			keys = append(keys, named{string(appendCanonical(nil, z.appendLower(nil, n))), n})
 		}
 	}
+
 	slices.SortFunc(keys, func(a, b named) int { return strings.Compare(a.key, b.key) })
 	owners := make([]Owner, len(keys))
 	for i, k := range keys {

@@ -70,6 +70,7 @@ func (t *Table[E]) Set(key string, entry *E) {
 	if cs == nil || (t.used+1)*4 > len(cs.cell)*3 {
 		cs = t.rebuild()
 	}
+
 	c := cs.find(key)
 	switch c.entry.Load() {
 	case nil:
@@ -138,12 +139,14 @@ func (t *Table[E]) rebuild() *cells[E] {
 	for size < t.live*2 {
 		size *= 2
 	}
+
 	next := &cells[E]{seed: maphash.MakeSeed(), deleted: new(E), cell: make([]cell[E], size)}
 	for key, e := range t.All() {
 		c := next.find(key)
 		c.key = key
 		c.entry.Store(e)
 	}
+
 	t.used = t.live
 	t.cells.Store(next)
 	return next

@@ -65,6 +65,7 @@ func (z *Zone) Records(yield func(record []byte) bool) {
 	if soa.get(z.names.get(nil), wire.TypeSOA) {
 		w.write(&soa, true, false)
 	}
+
 	for _, names := range [...]*names{z.names, z.nsec3Names} {
 		for n := range names.all {
 			for rest := n.sets(); rest != ""; {

@@ -14,12 +14,14 @@ func (l *lookup) finish() {
 	if l.negative && l.Zone.negative != nil {
 		l.putSigned(wire.Authority, l.apex, &l.Zone.soa)
 	}
+
 	for _, n := range l.proofs[:l.nProofs] {
 		var s set
 		if s.get(n, wire.TypeNSEC) || s.get(n, wire.TypeNSEC3) {
 			l.putOf(wire.Authority, &s)
 		}
 	}
+
 	if before := targetOffset(l.answered.t); before >= 0 && l.written.count == l.answered.count {
 		l.putAdditional(before)
 	}
@@ -103,6 +105,7 @@ func (w *writer) append(l *lookup, owner []byte, t wire.Type, ttl uint32, n *nod
 	buf, last := l.a.Buf, len(l.a.Buf)
 	size := r.len()
 	if w.count > 0 {
+		// All records of an RRset have the same owner, type and class.
 		buf = append(buf, buf[w.first:w.first+w.head]...)
 		numbers := buf[len(buf)-6:]
 		binary.BigEndian.PutUint32(numbers, ttl)
@@ -115,6 +118,7 @@ func (w *writer) append(l *lookup, owner []byte, t wire.Type, ttl uint32, n *nod
 		buf = wire.AppendRecordHeader(l.a.AppendOwner(buf[:last], owner), "", t, ttl, size)
 		w.first, w.head = last, len(buf)-last
 	}
+
 	w.count++
 	buf = append(buf, r.prefix...)
 	if r.shared > 0 && r.shared == w.shared {
@@ -139,19 +143,24 @@ func (l *lookup) full() bool {
 // offset. Names that a delegation hides are glue, and only NS records have them as targets.
 func (l *lookup) putTargets(before int) {
 	isNS := l.answered.t == wire.TypeNS
+	// The RDATA of SVCB and HTTPS records goes on after the name (RFC 9460 §2.2).
 	atEnd := l.answered.t != wire.TypeSVCB && l.answered.t != wire.TypeHTTPS
+
 	rest, end := l.answered.records, l.written.first
 	for range l.written.count {
 		var r stored
 		r, rest = nextRecord(rest)
+
 		rdata := end + l.written.head
 		if end = rdata + r.len(); r.flags&isRepeated != 0 || rdata+before >= end {
 			continue
 		}
+
 		name := l.a.Buf[rdata+before : end]
 		if !atEnd {
 			name = targetOf(l.a.Buf[rdata:end], before)
 		}
+
 		n := l.target(name, r.flags)
 		if n == nil || !isNS && (n.meta&isHidden != 0 || n.is(isDelegation)) {
 			continue
@@ -159,6 +168,7 @@ func (l *lookup) putTargets(before int) {
 		if n.is(isComplete|hasUpperName) || r.flags&hasUpper != 0 {
 			name = nil // they may be spelled in two ways
 		}
+
 		for rest := n.sets(); rest != ""; {
 			var found set
 			if rest = found.read(n, rest); found.t == wire.TypeA || found.t == wire.TypeAAAA {

@@ -7,14 +7,14 @@ import "github.com/seamark/seamark/wire"
 // takes no lock, and allocates nothing while the answer fits into its buffer, but for the
 // additional sections that the zone keeps.
 type Zone struct {
-	origin   wire.Name
-	apex     []byte // origin as bytes
-	names    *names
-	deepest  int   // more labels no name has
-	negative *node // the SOA record with the TTL of negative answers (RFC 2308 §5); nil without a SOA
-	soa      set   // of negative
-	serial   uint32
-	nsecs    []string // names with an NSEC record, in canonical order: see appendCanonical; empty if the zone has none
+	origin    wire.Name
+	apex      []byte // origin as bytes
+	names     *names
+	maxLabels int   // of all names
+	negative  *node // the SOA record with the TTL of negative answers (RFC 2308 §5); nil without a SOA
+	soa       set   // of negative
+	serial    uint32
+	nsecs     []string // names with an NSEC record, in canonical order: see appendCanonical; empty if the zone has none
 
 	nsec3Names *names     // owners of NSEC3 records
 	nsec3s     []string   // the hashes of the chain of NSEC3 records, in order; empty if the zone has none
@@ -41,7 +41,7 @@ func (z *Zone) Bytes() int { return z.bytes }
 func (z *Zone) find(name []byte) (n *node, exact bool) {
 	key := name[:len(name)-len(z.origin)]
 	off := 0
-	for skip := countLabels(name) - z.deepest; skip > 0; skip-- {
+	for skip := countLabels(name) - z.maxLabels; skip > 0; skip-- {
 		off += int(name[off]) + 1
 	}
 	for {

@@ -95,11 +95,14 @@ type Merge[T, C any] func(leaf *T, changes []C) (leaves []*T, changed bool)
 // Apply makes changes, which are in the order of their keys, and reports whether they
 // changed anything. appendKey appends the key of a change to a buffer. Readers see
 // all changes of one leaf together, but those of several leaves one after the other.
-func Apply[T any, L Leaf[T], C any](x *Index[T, L], changes []C, appendKey func([]byte, *C) []byte, merge Merge[T, C]) bool {
+func Apply[T any, L Leaf[T], C any](
+	x *Index[T, L], changes []C, appendKey func([]byte, *C) []byte, merge Merge[T, C],
+) bool {
 	l := x.list.Load()
 	if l == nil {
 		l = new(list[T, L])
 	}
+
 	var edits []edit[T]
 	var key []byte
 	rearrange := false
@@ -107,6 +110,7 @@ func Apply[T any, L Leaf[T], C any](x *Index[T, L], changes []C, appendKey func(
 		e, n := edit[T]{}, len(changes)
 		var leaf *T
 		if len(l.leaves) > 0 {
+			// The changes before the first key of the next leaf belong to this one.
 			key = appendKey(key[:0], &changes[0])
 			e.at = l.place(key)
 			leaf = l.leaves[e.at].Load()
@@ -118,6 +122,7 @@ func Apply[T any, L Leaf[T], C any](x *Index[T, L], changes []C, appendKey func(
 				})
 			}
 		}
+
 		var changed bool
 		if e.leaves, changed = merge(leaf, changes[:n]); changed {
 			edits = append(edits, e)
@@ -125,6 +130,7 @@ func Apply[T any, L Leaf[T], C any](x *Index[T, L], changes []C, appendKey func(
 		}
 		changes = changes[n:]
 	}
+
 	switch {
 	case len(edits) == 0:
 		return false
@@ -171,7 +177,9 @@ func joins[T any, L Leaf[T]](a, b *T) bool {
 func (l *list[T, L]) rearranged(edits []edit[T]) *list[T, L] {
 	next := make([]*T, 0, len(l.leaves)+2)
 	firsts := make([]string, 0, len(l.leaves)+2)
-	size, edited := 0, false // edited: the last leaf of next was edited, or a leaf after it was removed
+	size := 0       // of firsts
+	edited := false // the last leaf of next was edited, or a leaf after it was removed
+
 	put := func(leaf *T, first string, isNew bool) {
 		if last := len(next) - 1; last >= 0 && (edited || isNew) && joins[T, L](next[last], leaf) {
 			next[last], edited = L(next[last]).Join(leaf), true
@@ -181,6 +189,7 @@ func (l *list[T, L]) rearranged(edits []edit[T]) *list[T, L] {
 		size += len(first)
 		edited = isNew
 	}
+
 	var buf []byte
 	for i := range max(1, len(l.leaves)) {
 		if len(edits) == 0 || edits[0].at != i {
@@ -194,10 +203,15 @@ func (l *list[T, L]) rearranged(edits []edit[T]) *list[T, L] {
 		edited = edited || len(edits[0].leaves) == 0
 		edits = edits[1:]
 	}
+
 	if len(next) == 0 {
 		return nil
 	}
-	made := &list[T, L]{offsets: make([]uint32, len(next)+1), heads: make([]uint64, len(next)), leaves: make([]atomic.Pointer[T], len(next))}
+
+	made := &list[T, L]{
+		offsets: make([]uint32, len(next)+1), heads: make([]uint64, len(next)),
+		leaves: make([]atomic.Pointer[T], len(next)),
+	}
 	var all strings.Builder
 	all.Grow(size)
 	for i, leaf := range next {

@@ -5,6 +5,7 @@
 package signing
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -51,6 +52,7 @@ func ReadKey(path string) (*Key, error) {
 	if err := k.readPrivate(base + ".private"); err != nil {
 		return nil, err
 	}
+
 	// A signature of any RRset shows whether the two files belong together.
 	set := RRset{Owner: k.Owner, Type: wire.TypeDNSKEY, TTL: 1, RData: []string{k.RData}}
 	rrs, err := set.unpack()
@@ -62,7 +64,8 @@ func ReadKey(path string) (*Key, error) {
 		err = sig.Verify(k.public, rrs)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s.private: the private key does not belong to %s.key: copy both files of one key pair", base, base)
+		return nil, fmt.Errorf("%s.private: the private key does not belong to %[1]s.key: "+
+			"copy both files of one key pair", base)
 	}
 	return k, nil
 }
@@ -75,11 +78,13 @@ func (k *Key) readPublic(path string) error {
 		if k.public != nil {
 			return errors.New("want one DNSKEY record, got more")
 		}
+
 		set := RRset{Owner: r.Owner, Type: r.Type, TTL: r.TTL, RData: []string{r.RData}}
 		rrs, err := set.unpack()
 		if err != nil {
 			return err
 		}
+
 		k.public = rrs[0].(*dns.DNSKEY)
 		k.Owner, k.RData, k.Tag = r.Owner, r.RData, k.public.KeyTag()
 		return k.check()
@@ -101,17 +106,15 @@ func (k *Key) check() error {
 	if k.public.PublicKey == "" {
 		return errors.New("DNSKEY record without a key")
 	}
+
 	k.SEP = k.public.Flags&dns.SEP != 0
 	switch k.public.Algorithm {
 	case dns.RSASHA256, dns.RSASHA512, dns.ECDSAP256SHA256, dns.ECDSAP384SHA384, dns.ED25519:
 	case dns.RSASHA1, dns.RSASHA1NSEC3SHA1:
 		k.Weak = dns.AlgorithmToString[k.public.Algorithm]
 	default:
-		name := dns.AlgorithmToString[k.public.Algorithm]
-		if name == "" {
-			name = "unknown"
-		}
-		return fmt.Errorf("algorithm %d (%s) is not supported: make a key with dnssec-keygen -a ECDSAP256SHA256", k.public.Algorithm, name)
+		return fmt.Errorf("algorithm %d (%s) is not supported: make a key with dnssec-keygen -a ECDSAP256SHA256",
+			k.public.Algorithm, cmp.Or(dns.AlgorithmToString[k.public.Algorithm], "unknown"))
 	}
 	return nil
 }
@@ -119,14 +122,14 @@ func (k *Key) check() error {
 func (k *Key) readPrivate(path string) error {
 	text, err := readRegular(path)
 	if err != nil {
-		var inPath *fs.PathError
-		if errors.As(err, &inPath) {
+		if inPath, ok := errors.AsType[*fs.PathError](err); ok {
 			err = inPath.Err
 		}
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	if k.private = parsePrivate(k.public, text); k.private == nil {
-		return fmt.Errorf("%s: want a private key for the algorithm %s as dnssec-keygen writes it", path, dns.AlgorithmToString[k.public.Algorithm])
+		return fmt.Errorf("%s: want a private key for the algorithm %s as dnssec-keygen writes it",
+			path, dns.AlgorithmToString[k.public.Algorithm])
 	}
 	return nil
 }
@@ -138,6 +141,7 @@ func parsePrivate(public *dns.DNSKEY, text string) crypto.Signer {
 	if err != nil {
 		return nil
 	}
+
 	switch p := private.(type) {
 	case *rsa.PrivateKey:
 		rsaAlgorithm := public.Algorithm <= dns.RSASHA512

@@ -51,6 +51,7 @@ func (s *RRset) unpack() ([]dns.RR, error) {
 	for _, rdata := range s.RData {
 		msg = wire.AppendRecordHeader(msg[:0], string(s.Owner), s.Type, s.TTL, len(rdata))
 		msg = append(msg, rdata...)
+
 		rr, off, err := dns.UnpackRR(msg, 0)
 		if err != nil {
 			return nil, err
@@ -94,10 +95,12 @@ func AppendNSEC(buf []byte, next wire.Name, types []wire.Type) []byte {
 		if end < 0 {
 			end = len(types)
 		}
+
 		var bits [32]byte
 		for _, t := range types[:end] {
 			bits[byte(t)/8] |= 0x80 >> (t % 8)
 		}
+
 		n := int(byte(types[end-1]))/8 + 1
 		buf = append(append(buf, window, byte(n)), bits[:n]...)
 		types = types[end:]

@@ -22,7 +22,8 @@ import (
 // wrong. A zone without signatures must not have any.
 func Replaces(t wire.Type) bool {
 	switch t {
-	case wire.TypeRRSIG, wire.TypeNSEC, wire.TypeNSEC3, wire.TypeNSEC3PARAM, wire.TypeDNSKEY, wire.TypeCDS, wire.TypeCDNSKEY, wire.TypeZONEMD:
+	case wire.TypeRRSIG, wire.TypeNSEC, wire.TypeNSEC3, wire.TypeNSEC3PARAM, wire.TypeDNSKEY,
+		wire.TypeCDS, wire.TypeCDNSKEY, wire.TypeZONEMD:
 		return true
 	}
 	return false
@@ -35,10 +36,12 @@ func Digest(z *zone.Zone, keys []*Key) string {
 		_, _ = h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(s))))
 		_, _ = io.WriteString(h, s)
 	}
+
 	write("1") // changes with the result of Write
 	for _, k := range keys {
 		write(k.RData)
 	}
+
 	for _, o := range z.Owners() {
 		o.RRsets(func(t wire.Type, ttl uint32, rdata []string) {
 			for _, r := range rdata {
@@ -62,15 +65,17 @@ func Write(ctx context.Context, to io.Writer, z *zone.Zone, keys []*Key, v Valid
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		w.sets = w.sets[:0]
 		o.RRsets(func(t wire.Type, ttl uint32, rdata []string) {
 			w.sets = append(w.sets, RRset{Owner: wire.Lower(o.Name), Type: t, TTL: ttl, RData: rdata})
 		})
-		if i == 0 {
+		if i == 0 { // the first owner is the zone's own name
 			if err := w.addApex(serial); err != nil {
 				return err
 			}
 		}
+
 		if !o.Hidden {
 			next := z.Origin()
 			if j := slices.IndexFunc(owners[i+1:], func(o zone.Owner) bool { return !o.Hidden }); j >= 0 {
@@ -78,6 +83,7 @@ func Write(ctx context.Context, to io.Writer, z *zone.Zone, keys []*Key, v Valid
 			}
 			w.addNSEC(o.Delegated, next)
 		}
+
 		for _, s := range w.sets {
 			isSigned := !o.Hidden && (!o.Delegated || s.Type == wire.TypeDS || s.Type == wire.TypeNSEC)
 			if err := w.write(o.Name, s, isSigned); err != nil {
@@ -104,6 +110,7 @@ func (w *writer) addApex(serial uint32) error {
 	if at < 0 || len(w.sets[at].RData[0]) < numbers {
 		return errors.New("no SOA record")
 	}
+
 	soa := w.sets[at]
 	rdata := []byte(soa.RData[0])
 	end := rdata[len(rdata)-numbers:]
@@ -111,15 +118,16 @@ func (w *writer) addApex(serial uint32) error {
 	soa.RData = []string{string(rdata)}
 	w.denialTTL = min(soa.TTL, binary.BigEndian.Uint32(end[16:]))
 	w.sets = slices.Insert(slices.Delete(w.sets, at, at+1), 0, soa)
+
 	var digests, keys []string
 	for _, k := range w.keys {
 		keys = append(keys, k.RData)
 		digests = append(digests, k.DS(soa.Owner, dns.SHA256))
 	}
-	for _, s := range []RRset{{Type: wire.TypeDNSKEY, RData: keys}, {Type: wire.TypeCDS, RData: digests}, {Type: wire.TypeCDNSKEY, RData: keys}} {
-		s.Owner, s.TTL = soa.Owner, soa.TTL
-		w.sets = append(w.sets, s)
-	}
+	w.sets = append(w.sets,
+		RRset{soa.Owner, wire.TypeDNSKEY, soa.TTL, keys},
+		RRset{soa.Owner, wire.TypeCDS, soa.TTL, digests},
+		RRset{soa.Owner, wire.TypeCDNSKEY, soa.TTL, keys})
 	return nil
 }
 
@@ -133,7 +141,8 @@ func (w *writer) addNSEC(delegated bool, next wire.Name) {
 	}
 	slices.Sort(types)
 	w.sets = append(w.sets, RRset{
-		Owner: w.sets[0].Owner, Type: wire.TypeNSEC, TTL: w.denialTTL, RData: []string{string(AppendNSEC(nil, next, types))},
+		Owner: w.sets[0].Owner, Type: wire.TypeNSEC, TTL: w.denialTTL,
+		RData: []string{string(AppendNSEC(nil, next, types))},
 	})
 }
 
@@ -155,6 +164,7 @@ func (w *writer) write(owner string, s RRset, isSigned bool) error {
 			rrs = append(rrs, sig)
 		}
 	}
+
 	for _, rr := range rrs {
 		if err := w.writeRecord(name, rr); err != nil {
 			return fmt.Errorf("%s %s: %w", name, s.Type, err)
@@ -173,7 +183,8 @@ func (w *writer) writeRecord(name string, rr dns.RR) error {
 	h := rr.Header()
 	h.Name = name
 	text := rr.String()
-	if r, err := zonefile.ParseRecord(text, wire.Root, 0); err != nil || r.Type != wire.Type(h.Rrtype) || r.TTL != h.Ttl || r.RData != rdata {
+	r, err := zonefile.ParseRecord(text, wire.Root, 0)
+	if err != nil || r.Type != wire.Type(h.Rrtype) || r.TTL != h.Ttl || r.RData != rdata {
 		text = fmt.Sprintf("%s\t%d\tIN\tTYPE%d\t\\# %d %x", name, h.Ttl, h.Rrtype, len(rdata), rdata)
 	}
 	_, err = w.WriteString(text + "\n")

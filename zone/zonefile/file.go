@@ -54,15 +54,16 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 	in := &inclusion{path: path, absolute: absolute}
 	text, err := in.open(absolute)
 	if err != nil {
-		var inPath *fs.PathError
-		if errors.As(err, &inPath) {
+		if inPath, ok := errors.AsType[*fs.PathError](err); ok {
 			err = inPath.Err // Error.File is the path
 		}
 		return in.files, &Error{path, 0, err}
 	}
+
 	p := dns.NewZoneParser(text, origin.String(), absolute)
 	p.SetIncludeAllowed(true)
 	p.SetIncludeFS(in)
+
 	room := make([]byte, maxRR)
 	for rr, ok := p.Next(); ok; rr, ok = p.Next() {
 		var r Record
@@ -74,6 +75,7 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 			return in.files, &Error{in.now.name, in.now.entry, err}
 		}
 	}
+
 	if err := p.Err(); err != nil {
 		message, line := splitError(err)
 		if line == 0 || in.now.begins("$GENERATE") {
@@ -103,6 +105,7 @@ func (in *inclusion) open(absolute string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// Without O_NONBLOCK, opening a named pipe would block.
 	f, err := os.OpenFile(absolute, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -116,10 +119,12 @@ func (in *inclusion) open(absolute string) (*source, error) {
 		return nil, errors.New("not a regular file")
 	}
 	in.files[len(in.files)-1].Info = info
+
 	text, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
 	}
+
 	s := &source{in: in, name: in.displayPath(absolute), text: text, line: 1, entry: 1}
 	if in.now == nil {
 		in.now = s
@@ -183,12 +188,14 @@ func (s *source) track(c byte) {
 		}
 		return
 	}
+
 	if s.comment {
 		return
 	}
 	if !s.inEntry && c != ' ' && c != '\t' && c != '\r' && c != ';' {
 		s.entry, s.start, s.inEntry = s.line, s.at, true
 	}
+
 	switch {
 	case s.escaped:
 		s.escaped = false
@@ -218,6 +225,7 @@ func (s *source) generatedTTL(ttl uint32) uint32 {
 	if ttl != anHour || s.ttl == "" || !s.begins("$GENERATE") {
 		return ttl
 	}
+
 	words := strings.Fields(string(s.text[s.start:s.at]))
 	for _, word := range words[min(3, len(words)):] { // after the range and the owner
 		if _, ok := dns.StringToType[strings.ToUpper(word)]; ok {
@@ -227,6 +235,7 @@ func (s *source) generatedTTL(ttl uint32) uint32 {
 			return ttl // the entry has a TTL
 		}
 	}
+
 	p := dns.NewZoneParser(strings.NewReader(s.ttl+"\n. NS .\n"), ".", "")
 	if rr, ok := p.Next(); ok {
 		return rr.Header().Ttl

@@ -43,6 +43,7 @@ func ParseRecord(text string, origin wire.Name, ttl uint32) (Record, error) {
 	if strings.HasPrefix(text, "$") {
 		return Record{}, errors.New("want a record, got a directive")
 	}
+
 	p := dns.NewZoneParser(strings.NewReader(text+"\n"), origin.String(), "")
 	p.SetDefaultTTL(ttl)
 	rr, ok := p.Next()
@@ -89,6 +90,7 @@ func pack(rr dns.RR, room []byte) (Record, error) {
 	if lacksData(rr) {
 		return r, fmt.Errorf("%s record without data", r.Type)
 	}
+
 	if room == nil {
 		room = make([]byte, dns.Len(rr)+wire.MaxName)
 	}
@@ -96,6 +98,7 @@ func pack(rr dns.RR, room []byte) (Record, error) {
 	if err != nil {
 		return r, fmt.Errorf("%s record: %s", r.Type, strings.TrimPrefix(err.Error(), "dns: "))
 	}
+
 	at, ok := wire.ReadRecord(room[:end], 0)
 	if !ok {
 		return r, fmt.Errorf("%s record: too long", r.Type)
