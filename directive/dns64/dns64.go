@@ -20,7 +20,8 @@ import (
 // docs/reference/directives/dns64.md.
 type DNS64 struct {
 	prefix       netip.Prefix
-	all, ipv4    bool
+	translateAll bool
+	allowIPv4    bool
 	metrics      *metrics.Registry
 	translations *metrics.Counter // of the chain passed to BindChain
 }
@@ -37,14 +38,15 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		h.prefix, err = parsePrefix(d, d.Args[0].Text)
 		return err
 	}
+
 	err := errors.Join(config.Once(uses), d.Arity(0, 1))
 	if err == nil && len(d.Args) == 1 {
 		err = prefix(d)
 	}
 	err = errors.Join(err, d.Options(
 		corefile.Option{Usage: "prefix PREFIX", Set: prefix},
-		corefile.Option{Usage: "translate_all", Set: corefile.Flag(&h.all)},
-		corefile.Option{Usage: "allow_ipv4", Set: corefile.Flag(&h.ipv4)},
+		corefile.Option{Usage: "translate_all", Set: corefile.Flag(&h.translateAll)},
+		corefile.Option{Usage: "allow_ipv4", Set: corefile.Flag(&h.allowIPv4)},
 	))
 	b.Handle(h)
 	return err
@@ -53,9 +55,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // ServeDNS parks AAAA queries and answers queries for the reverse names of
 // addresses in the prefix.
 func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
-	if !h.ipv4 && !q.Peer.Addr().Is6() {
+	if !h.allowIPv4 && !q.Peer.Addr().Is6() {
 		return dns.Next
 	}
+
 	switch q.Type {
 	case wire.TypeAAAA:
 		if q.DO && q.Flags&wire.FlagCD != 0 { // RFC 6147 §5.5
@@ -67,6 +70,7 @@ func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 		if !ok {
 			return dns.Next
 		}
+
 		name := reverseName(ip)
 		sub, ok := q.SubQuery(name, wire.TypePTR)
 		if !ok {
@@ -93,6 +97,7 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 		}
 		return nil
 	}
+
 	q.Next(ctx)
 	if !h.needsTranslation(q) {
 		return nil
@@ -107,6 +112,7 @@ func (h *DNS64) needsTranslation(q *dns.Query) bool {
 	if q.Dropped() || q.RCode == wire.NXDomain { // RFC 6147 §5.1.2
 		return false
 	}
+
 	good, mapped := 0, 0
 	q.Answer.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == wire.Answers && r.Type == wire.TypeAAAA {
@@ -118,7 +124,8 @@ func (h *DNS64) needsTranslation(q *dns.Query) bool {
 		}
 		return true
 	})
-	if h.all || good == 0 {
+
+	if h.translateAll || good == 0 {
 		return true
 	}
 	if mapped > 0 {
@@ -146,12 +153,14 @@ func (h *DNS64) translate(q, sub *dns.Query) error {
 		return true
 	})
 	denied := sub.RCode == wire.NoError || sub.RCode == wire.NXDomain
-	if !hasA && q.RCode == wire.NoError && (denied || h.all && q.Answer.Count[wire.Answers] > 0) {
+	if !hasA && q.RCode == wire.NoError && (denied || h.translateAll && q.Answer.Count[wire.Answers] > 0) {
 		return nil
 	}
+
 	maxTTL := negativeTTL(&q.Answer)
 	q.Fail(sub.RCode)
 	q.AA, q.RA, q.TC, q.Cacheable, q.Err = sub.AA, sub.RA, sub.TC, sub.Cacheable, sub.Err
+
 	var err error
 	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {
 		switch {
@@ -163,6 +172,7 @@ func (h *DNS64) translate(q, sub *dns.Query) error {
 		}
 		return err == nil
 	})
+
 	if err == nil && hasA {
 		h.translations.Add(1)
 	}
@@ -219,8 +229,10 @@ func (h *DNS64) answerReverse(q, sub *dns.Query, name []byte) {
 	if !ok {
 		ttl = maxTTLWithoutSOA
 	}
+	ttl = min(ttl, maxTTLWithoutSOA)
+
 	a := &q.Answer
-	a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, min(ttl, maxTTLWithoutSOA), len(name)), name...)
+	a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, ttl, len(name)), name...)
 	a.Count[wire.Answers]++
 	q.AA = true
 	q.FollowCNAME(sub)
@@ -230,6 +242,7 @@ func (h *DNS64) answerReverse(q, sub *dns.Query, name []byte) {
 // BindChain returns a copy of h that counts for c.
 func (h *DNS64) BindChain(c *dns.Chain) any {
 	bound := *h
-	bound.translations = h.metrics.Counter("coredns_dns64_requests_translated_total", "Queries answered with synthesized AAAA records.", "server", c.Server)
+	bound.translations = h.metrics.Counter("coredns_dns64_requests_translated_total",
+		"Queries answered with synthesized AAAA records.", "server", c.Server)
 	return &bound
 }

@@ -1,6 +1,7 @@
 package geoip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +39,8 @@ type database struct {
 // A content is the database in one version of the file.
 type content struct {
 	*maxminddb.Reader
-	hasPlaces, hasNetworks bool
-	failed                 atomic.Bool // an error has been logged
+	fields map[string]field // by key
+	failed atomic.Bool      // an error has been logged
 }
 
 func newDatabase(path string, log *slog.Logger) (*database, error) {
@@ -124,11 +125,18 @@ func newContent(path string, r *maxminddb.Reader) (*content, error) {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(kind, w) })
 	}
-	c := &content{Reader: r, hasPlaces: has("City", "Country", "Enterprise")}
-	c.hasNetworks = !c.hasPlaces && has("ASN", "ISP")
-	if !c.hasPlaces && !c.hasNetworks {
-		return nil, fmt.Errorf("reading %s: want a database of cities, countries or autonomous systems, got the type %q", path, kind)
+
+	c := &content{Reader: r}
+	switch {
+	case has("City", "Country", "Enterprise"):
+		c.fields = placeFields
+	case has("ASN", "ISP"):
+		c.fields = networkFields
+	default:
+		return nil, fmt.Errorf("reading %s: want a database of cities, countries or autonomous systems, "+
+			"got the type %q", path, kind)
 	}
+
 	if err := r.Lookup(netip.IPv4Unspecified()).Err(); err != nil {
 		return nil, invalid(path, err)
 	}
@@ -139,64 +147,51 @@ func newContent(path string, r *maxminddb.Reader) (*content, error) {
 // type do not have the key.
 func (d *database) value(key string, a netip.Addr) (string, bool) {
 	c := d.content.Load()
-	path, zero := c.path(key)
-	if path == nil {
+	f, ok := c.fields[key]
+	if !ok {
 		return "", false
 	}
 	if a.Is6() && c.Metadata.IPVersion == 4 {
 		return "", true // as CoreDNS
 	}
-	value, err := c.text(path, a)
+
+	value, err := c.text(f.path, a)
 	if err != nil {
 		if c.failed.CompareAndSwap(false, true) {
-			d.log.Error("geoip: Database is damaged, some values are empty", "file", d.path, "key", key, "client", a, "error", err)
+			d.log.Error("geoip: Database is damaged, some values are empty",
+				"file", d.path, "key", key, "client", a, "error", err)
 		}
 		return "", true
 	}
-	if value == "" {
-		value = zero
-	}
-	return value, true
+	return cmp.Or(value, f.zero), true
 }
 
-// path returns the path of a key's value in a record of the database, and the value for
-// addresses without one. It returns nil if there is no such key.
-func (c *content) path(key string) (path []any, zero string) {
-	if c.hasNetworks {
-		switch key {
-		case "geoip/asn/number":
-			return []any{"autonomous_system_number"}, "0"
-		case "geoip/asn/org":
-			return []any{"autonomous_system_organization"}, ""
-		}
-		return nil, ""
-	}
-	switch key {
-	case "geoip/city/name":
-		return []any{"city", "names", "en"}, ""
-	case "geoip/country/code":
-		return []any{"country", "iso_code"}, ""
-	case "geoip/country/name":
-		return []any{"country", "names", "en"}, ""
-	case "geoip/country/is_in_european_union":
-		return []any{"country", "is_in_european_union"}, "false"
-	case "geoip/continent/code":
-		return []any{"continent", "code"}, ""
-	case "geoip/continent/name":
-		return []any{"continent", "names", "en"}, ""
-	case "geoip/latitude":
-		return []any{"location", "latitude"}, ""
-	case "geoip/longitude":
-		return []any{"location", "longitude"}, ""
-	case "geoip/timezone":
-		return []any{"location", "time_zone"}, ""
-	case "geoip/postalcode":
-		return []any{"postal", "code"}, ""
-	case "geoip/subdivisions/code":
-		return []any{"subdivisions"}, ""
-	}
-	return nil, ""
+// A field is where a record of the database has the value of a key.
+type field struct {
+	path []any
+	zero string // for addresses without a value
 }
+
+// networkFields and placeFields are the fields of the two types of databases.
+var (
+	networkFields = map[string]field{
+		"geoip/asn/number": {[]any{"autonomous_system_number"}, "0"},
+		"geoip/asn/org":    {[]any{"autonomous_system_organization"}, ""},
+	}
+	placeFields = map[string]field{
+		"geoip/city/name":                    {[]any{"city", "names", "en"}, ""},
+		"geoip/country/code":                 {[]any{"country", "iso_code"}, ""},
+		"geoip/country/name":                 {[]any{"country", "names", "en"}, ""},
+		"geoip/country/is_in_european_union": {[]any{"country", "is_in_european_union"}, "false"},
+		"geoip/continent/code":               {[]any{"continent", "code"}, ""},
+		"geoip/continent/name":               {[]any{"continent", "names", "en"}, ""},
+		"geoip/latitude":                     {[]any{"location", "latitude"}, ""},
+		"geoip/longitude":                    {[]any{"location", "longitude"}, ""},
+		"geoip/timezone":                     {[]any{"location", "time_zone"}, ""},
+		"geoip/postalcode":                   {[]any{"postal", "code"}, ""},
+		"geoip/subdivisions/code":            {[]any{"subdivisions"}, ""},
+	}
+)
 
 // text returns the value at a path in the record of an address, "" if there is none.
 func (c *content) text(path []any, a netip.Addr) (string, error) {
@@ -214,10 +209,12 @@ func (c *content) text(path []any, a netip.Addr) (string, error) {
 		}
 		return strings.Join(codes, ","), nil
 	}
+
 	var value any
 	if err := r.DecodePath(&value, path...); err != nil {
 		return "", err
 	}
+
 	switch v := value.(type) {
 	case nil:
 		return "", nil

@@ -29,14 +29,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			errs = append(errs, err)
 			continue
 		}
+
 		g := &GeoIP{path: b.Path(d.Args[0].Text)}
 		if err := check(g.path); err != nil {
 			errs = append(errs, d.Errorf("%w", err))
 		}
-		errs = append(errs, d.Options(corefile.Option{Usage: "edns-subnet", Set: func(corefile.Directive) error {
-			g.subnet = true
-			return nil
-		}}))
+		errs = append(errs, d.Options(corefile.Option{Usage: "edns-subnet", Set: corefile.Flag(&g.subnet)}))
+
 		b.Offer(g)
 		b.OnPlanned(func() error {
 			if !b.UsesMetadata() {
@@ -84,11 +83,13 @@ func subnet(data []byte) (a netip.Addr, ok bool) {
 	if len(data) < 4 {
 		return a, false
 	}
+
 	family, bits, address := binary.BigEndian.Uint16(data), int(data[2]), data[4:]
 	size := map[uint16]int{1: 4, 2: 16}[family]
 	if bits == 0 || bits > 8*size || len(address) != (bits+7)/8 {
 		return a, false
 	}
+
 	var full [16]byte
 	copy(full[:], address)
 	a, _ = netip.AddrFromSlice(full[:size])

@@ -22,9 +22,9 @@ const (
 // actions are the Corefile's words, by action.
 var actions = [...]string{actionSet: "set", actionAppend: "append", actionReplace: "replace", actionUnset: "unset"}
 
-// An option is an edns0 rule: it changes one EDNS option of the forwarded
+// An ednsRule changes one EDNS option of the forwarded
 // query.
-type option struct {
+type ednsRule struct {
 	code   uint16
 	action action
 	revert bool
@@ -32,11 +32,12 @@ type option struct {
 	data func(q *dns.Query, t *transaction) (data []byte, ok bool)
 }
 
-func (o *option) apply(q *dns.Query, t *transaction) (bool, error) {
+func (o *ednsRule) apply(q *dns.Query, t *transaction) (bool, error) {
 	present := hasOption(q.Options, o.code)
 	if present && o.action == actionAppend || !present && (o.action == actionReplace || o.action == actionUnset) {
 		return false, nil
 	}
+
 	var data []byte
 	if o.action != actionUnset {
 		var ok bool
@@ -47,6 +48,7 @@ func (o *option) apply(q *dns.Query, t *transaction) (bool, error) {
 	if !t.optionsChanged {
 		t.options, t.optionsChanged = q.Options, true
 	}
+
 	var out []byte
 	for code, body := range wire.Options(q.Options) {
 		if code != o.code {
@@ -56,6 +58,7 @@ func (o *option) apply(q *dns.Query, t *transaction) (bool, error) {
 	if o.action != actionUnset {
 		out = wire.AppendOption(out, o.code, data)
 	}
+
 	if o.revert {
 		t.reverts = append(t.reverts, replyOption{o.code, q.Options})
 	}
@@ -118,9 +121,8 @@ func subnet(bits4, bits6 int) func(*dns.Query, *transaction) ([]byte, bool) {
 // unknown.
 func variable(name string) func(*dns.Query, *transaction) ([]byte, bool) {
 	port := func(a netip.AddrPort) ([]byte, bool) { return binary.BigEndian.AppendUint16(nil, a.Port()), true }
-	host := func(a netip.AddrPort) ([]byte, bool) {
-		return a.Addr().Unmap().AsSlice(), a.IsValid()
-	}
+	host := func(a netip.AddrPort) ([]byte, bool) { return a.Addr().Unmap().AsSlice(), a.IsValid() }
+
 	switch name {
 	case "qname":
 		return func(_ *dns.Query, t *transaction) ([]byte, bool) { return bytes.Clone(t.String()), true }

@@ -20,14 +20,16 @@ func (rw *Rewrite) ExplainDNS(q *dns.Query, _ dns.Verdict) (causes []dns.Cause) 
 
 	options := q.Options // rules change them
 	defer func() { q.Options = options }()
-	if applied, _ := q.State(rw.word).(*transaction); applied != nil && applied.optionsChanged {
+	if applied, _ := q.State(rw.stateKey).(*transaction); applied != nil && applied.optionsChanged {
 		q.Options = applied.options
 	}
+
 	for i := range rw.rules {
 		r := &rw.rules[i]
 		typ, class := t.typ, t.class
 		renamed := len(t.renamed)
 		matched, err := r.apply(q, t)
+
 		text := fmt.Sprintf("%s matches (%s)", r.text, r.at)
 		switch {
 		case err != nil:
@@ -45,6 +47,7 @@ func (rw *Rewrite) ExplainDNS(q *dns.Query, _ dns.Verdict) (causes []dns.Cause) 
 			break
 		}
 	}
+
 	if causes == nil {
 		causes = []dns.Cause{{Text: "no rule matches"}}
 	}

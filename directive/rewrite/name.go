@@ -133,6 +133,7 @@ func (r *renaming) rename(s *domain) (name wire.Name, ok bool, err error) {
 	if !r.matches(s) {
 		return "", false, nil
 	}
+
 	text, renamed := s.text, ""
 	switch r.match {
 	case exact:
@@ -146,6 +147,7 @@ func (r *renaming) rename(s *domain) (name wire.Name, ok bool, err error) {
 	case regex:
 		renamed = string(r.expr.Expand(nil, r.template, text, r.expr.FindSubmatchIndex(text)))
 	}
+
 	if name, err = wire.ParseName(renamed); err != nil {
 		return "", true, fmt.Errorf("rewriting the name %s: %w", s.String(), err)
 	}
@@ -211,6 +213,7 @@ func (r *renamed) restore(name []byte, rdata bool) []byte {
 			name, changed = []byte(replacement), true
 		}
 	}
+
 	switch {
 	case changed || rdata && !r.rule.auto:
 		return name

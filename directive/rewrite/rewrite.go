@@ -7,6 +7,7 @@ package rewrite
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/seamark/seamark/dns"
@@ -17,7 +18,7 @@ import (
 // docs/reference/directives/rewrite.md.
 type Rewrite struct {
 	rules        []rule
-	word         dns.StateKey
+	stateKey     dns.StateKey
 	transactions sync.Pool // of *transaction
 }
 
@@ -43,9 +44,9 @@ type transaction struct {
 	changed bool // the question is not the client's
 
 	renamed []renamed
-	ttls    []*ttl
-	codes   []*rcode
-	cnames  []*cname
+	ttls    []*ttlRule
+	codes   []*rcodeRule
+	cnames  []*cnameRule
 	reverts []replyOption
 
 	optionsChanged bool
@@ -57,7 +58,8 @@ func newTransaction() any { return new(transaction) }
 func (t *transaction) prepare(q *dns.Query) {
 	t.reset(q.Name())
 	t.typ, t.class, t.changed, t.optionsChanged = q.Type, q.Class, false, false
-	t.renamed, t.ttls, t.codes, t.cnames, t.reverts = t.renamed[:0], t.ttls[:0], t.codes[:0], t.cnames[:0], t.reverts[:0]
+	t.renamed, t.reverts = t.renamed[:0], t.reverts[:0]
+	t.ttls, t.codes, t.cnames = t.ttls[:0], t.codes[:0], t.cnames[:0]
 }
 
 // AnyClass lets rewrite see queries of every class. It reports whether a class
@@ -75,6 +77,7 @@ func (rw *Rewrite) AnyClass() (answers bool) {
 func (rw *Rewrite) ServeDNS(q *dns.Query) dns.Verdict {
 	t := rw.transactions.Get().(*transaction)
 	t.prepare(q)
+
 	anyMatched := false
 	for i := range rw.rules {
 		r := &rw.rules[i]
@@ -94,6 +97,7 @@ func (rw *Rewrite) ServeDNS(q *dns.Query) dns.Verdict {
 		rw.release(t)
 		return dns.Next
 	}
+
 	if t.changed {
 		name := t.wire
 		if len(t.renamed) == 0 {
@@ -101,7 +105,8 @@ func (rw *Rewrite) ServeDNS(q *dns.Query) dns.Verdict {
 		}
 		q.SetQuestion(name, t.typ, t.class)
 	}
-	q.SetState(rw.word, t)
+
+	q.SetState(rw.stateKey, t)
 	if len(t.cnames) > 0 {
 		return dns.Wait
 	}
@@ -118,20 +123,21 @@ func (rw *Rewrite) release(t *transaction) {
 
 // FinishDNS changes the answer.
 func (rw *Rewrite) FinishDNS(q *dns.Query) {
-	t, _ := q.State(rw.word).(*transaction)
+	t, _ := q.State(rw.stateKey).(*transaction)
 	if t == nil {
 		return
 	}
-	q.SetState(rw.word, nil)
+	q.SetState(rw.stateKey, nil)
 	t.finish(q)
 	rw.release(t)
 }
 
 func (t *transaction) finish(q *dns.Query) {
 	t.restoreOptions(q)
-	for i := len(t.reverts) - 1; i >= 0; i-- {
-		t.reverts[i].restore(q)
+	for _, r := range slices.Backward(t.reverts) {
+		r.restore(q)
 	}
+
 	switch {
 	case len(t.renamed) > 0:
 		t.renamed[0].from = clientName(q)
@@ -139,6 +145,7 @@ func (t *transaction) finish(q *dns.Query) {
 	case t.changed:
 		q.RestoreQuestion(nil)
 	}
+
 	for _, c := range t.codes {
 		if q.RCode == c.from {
 			q.RCode = c.to
@@ -184,13 +191,13 @@ func (r *classRule) apply(_ *dns.Query, t *transaction) (bool, error) {
 	return true, nil
 }
 
-// A ttl limits TTLs.
-type ttl struct {
+// A ttlRule limits TTLs.
+type ttlRule struct {
 	pattern
 	least, most uint32
 }
 
-func (r *ttl) apply(_ *dns.Query, t *transaction) (bool, error) {
+func (r *ttlRule) apply(_ *dns.Query, t *transaction) (bool, error) {
 	if !r.matches(&t.domain) {
 		return false, nil
 	}
@@ -198,13 +205,13 @@ func (r *ttl) apply(_ *dns.Query, t *transaction) (bool, error) {
 	return true, nil
 }
 
-// An rcode changes a response code.
-type rcode struct {
+// An rcodeRule changes a response code.
+type rcodeRule struct {
 	pattern
 	from, to wire.RCode
 }
 
-func (r *rcode) apply(_ *dns.Query, t *transaction) (bool, error) {
+func (r *rcodeRule) apply(_ *dns.Query, t *transaction) (bool, error) {
 	if !r.matches(&t.domain) {
 		return false, nil
 	}
@@ -212,10 +219,10 @@ func (r *rcode) apply(_ *dns.Query, t *transaction) (bool, error) {
 	return true, nil
 }
 
-// A cname changes the target of a CNAME.
-type cname struct{ renaming }
+// A cnameRule changes the target of a CNAME.
+type cnameRule struct{ renaming }
 
-func (r *cname) apply(_ *dns.Query, t *transaction) (bool, error) {
+func (r *cnameRule) apply(_ *dns.Query, t *transaction) (bool, error) {
 	t.cnames = append(t.cnames, r)
 	return true, nil
 }
@@ -227,9 +234,10 @@ type cnameRewrite struct{ *Rewrite }
 // Resolve runs the handlers below, changes the answer, and resolves the new
 // target of a CNAME.
 func (c *cnameRewrite) Resolve(ctx context.Context, q *dns.Query) error {
-	t := q.State(c.word).(*transaction)
-	q.SetState(c.word, nil)
+	t := q.State(c.stateKey).(*transaction)
+	q.SetState(c.stateKey, nil)
 	defer c.release(t)
+
 	q.Next(ctx)
 	t.finish(q)
 	if q.Dropped() || q.Class != wire.ClassIN {
@@ -245,6 +253,7 @@ func (t *transaction) chase(ctx context.Context, q *dns.Query) error {
 	if err != nil || target == "" {
 		return err
 	}
+
 	old, passed := q.Answer, false
 	only := t.typ == wire.TypeCNAME || t.typ == wire.TypeANY
 	q.Answer.Reset(nil, q.Question())
@@ -268,6 +277,7 @@ func (t *transaction) chase(ctx context.Context, q *dns.Query) error {
 	if err != nil || only {
 		return err
 	}
+
 	sub := q.ResolveSubQuery(ctx, []byte(target), t.typ)
 	if !q.FollowCNAME(sub) { // the client resolves the target itself
 		q.RCode, q.Err = wire.NoError, nil
@@ -292,6 +302,7 @@ func (t *transaction) alias(q *dns.Query) (at wire.Record, target wire.Name, err
 		if !ok {
 			return true
 		}
+
 		var old domain
 		old.reset(wire.AppendLower(name[:0], name))
 		for _, rule := range t.cnames {

@@ -18,8 +18,9 @@ import (
 
 // Setup sets up the rewrite directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	rw := &Rewrite{word: b.NewStateKey()}
+	rw := &Rewrite{stateKey: b.NewStateKey()}
 	rw.transactions.New = newTransaction
+
 	waits := false
 	var errs []error
 	for _, d := range uses {
@@ -28,10 +29,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			errs = append(errs, err)
 			continue
 		}
-		_, chases := r.change.(*cname)
+		_, chases := r.change.(*cnameRule)
 		waits = waits || chases
 		rw.rules = append(rw.rules, r)
 	}
+
 	if waits {
 		b.Handle(&cnameRewrite{rw})
 	} else {
@@ -43,7 +45,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // fields returns the parsers of the FIELDs.
 func fields(b *config.Block) map[string]func(corefile.Directive) (change, error) {
 	return map[string]func(corefile.Directive) (change, error){
-		"name": parseName, "type": parseType, "class": parseClass, "ttl": parseTTL, "rcode": parseRCode, "cname": parseCNAME,
+		"name": parseName, "type": parseType, "class": parseClass, "ttl": parseTTL, "rcode": parseRCode,
+		"cname": parseCNAME,
 		"edns0": func(d corefile.Directive) (change, error) { return parseEDNS(b, d) },
 	}
 }
@@ -57,6 +60,7 @@ func parse(b *config.Block, d corefile.Directive) (rule, error) {
 		}
 		words = append(append(words, line.Token), line.Args...)
 	}
+
 	r := rule{stop: true, text: "rewrite", at: fmt.Sprintf("%s:%d", d.File, d.Line)}
 	for _, w := range words {
 		r.text += " " + w.Text
@@ -65,6 +69,7 @@ func parse(b *config.Block, d corefile.Directive) (rule, error) {
 		r.stop = lower(words[0]) == "stop"
 		words = words[1:]
 	}
+
 	known := []string{"name", "type", "class", "edns0", "ttl", "cname", "rcode"}
 	if len(words) == 0 {
 		return r, d.Errorf("want one of %s and its arguments", strings.Join(known, ", "))
@@ -73,8 +78,10 @@ func parse(b *config.Block, d corefile.Directive) (rule, error) {
 	field.Text = lower(field)
 	read := fields(b)[field.Text]
 	if read == nil {
-		return r, field.Errorf(d.Path, "want %s, got %q%s", strings.Join(known, ", "), field.Text, corefile.DidYouMean(field.Text, known))
+		return r, field.Errorf(d.Path, "want %s, got %q%s",
+			strings.Join(known, ", "), field.Text, corefile.DidYouMean(field.Text, known))
 	}
+
 	var err error
 	r.change, err = read(corefile.Directive{Token: field, Args: words[1:], Path: d.Path + ": " + field.Text})
 	return r, err
@@ -109,21 +116,27 @@ func parseName(d corefile.Directive) (change, error) {
 		return nil, err
 	}
 	r := &nameRule{}
+	if r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text); err != nil {
+		err = d.Errorf("%w", err)
+	}
+	return r, errors.Join(err, r.parseAnswers(d, d.Args[2:]))
+}
+
+// parseAnswers reads the answer options of a name rule.
+func (r *nameRule) parseAnswers(d corefile.Directive, left []corefile.Token) (err error) {
+	var errs []error
 	last := "" // the previous option of answer
 	explicit := false
-	var errs []error
-	if r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text); err != nil {
-		errs = append(errs, d.Errorf("%w", err))
-	}
-	for left := d.Args[2:]; len(left) > 0; {
+	for len(left) > 0 {
 		at := left[0]
 		switch {
 		case at.Text == "answer":
 			left = left[1:]
 		case last == "": // CoreDNS requires the word answer only once
 			errs = append(errs, at.Errorf(d.Path, "want answer, got %q", at.Text))
-			return r, errors.Join(errs...)
+			return errors.Join(errs...)
 		}
+
 		if last = ""; len(left) > 0 {
 			last = left[0].Text
 		}
@@ -132,10 +145,12 @@ func parseName(d corefile.Directive) (change, error) {
 			left = left[1:]
 			continue
 		}
+
 		if len(left) < 3 || last != "name" && last != "value" {
 			errs = append(errs, at.Errorf(d.Path, "answer: want auto, name REGEX NAME or value REGEX NAME"))
 			break
 		}
+
 		explicit = explicit || last == "name"
 		a := answer{value: last == "value"}
 		if a.expr, err = regexp.Compile(left[1].Text); err == nil {
@@ -147,10 +162,11 @@ func parseName(d corefile.Directive) (change, error) {
 		r.answers = append(r.answers, a)
 		left = left[3:]
 	}
+
 	if r.auto && explicit {
 		errs = append(errs, d.Errorf("answer: auto cannot be combined with name REGEX NAME"))
 	}
-	return r, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func parseCNAME(d corefile.Directive) (change, error) {
@@ -158,7 +174,7 @@ func parseCNAME(d corefile.Directive) (change, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &cname{}
+	r := &cnameRule{}
 	if r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text); err != nil {
 		err = d.Errorf("%w", err)
 	}
@@ -193,10 +209,11 @@ func parseTTL(d corefile.Directive) (change, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &ttl{}
+	r := &ttlRule{}
 	if r.pattern, err = parsePattern(m, d.Args[0].Text); err != nil {
 		return r, d.Errorf("%w", err)
 	}
+
 	text := d.Args[1].Text
 	low, high, span := strings.Cut(text, "-")
 	r.most = math.MaxInt32 // RFC 2181 §8
@@ -225,7 +242,8 @@ func parseRCode(d corefile.Directive) (change, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rcode{}
+
+	r := &rcodeRule{}
 	var errs []error
 	if r.pattern, err = parsePattern(m, d.Args[0].Text); err != nil {
 		errs = append(errs, d.Errorf("%w", err))
@@ -252,16 +270,18 @@ func parseEDNS(b *config.Block, d corefile.Directive) (change, error) {
 	return parseOption(b, d)
 }
 
-func parseOption(b *config.Block, d corefile.Directive) (*option, error) {
+func parseOption(b *config.Block, d corefile.Directive) (*ednsRule, error) {
 	if len(d.Args) < 2 {
 		return nil, d.Errorf("want local, nsid or subnet, and set, append, replace or unset")
 	}
 	kind, word := lower(d.Args[0]), lower(d.Args[1])
 	i := slices.Index(actions[:], word)
 	if i < 0 {
-		return nil, d.Errorf("%s: want set, append, replace or unset, got %q%s", kind, word, corefile.DidYouMean(word, actions[:]))
+		return nil, d.Errorf("%s: want set, append, replace or unset, got %q%s",
+			kind, word, corefile.DidYouMean(word, actions[:]))
 	}
-	o := &option{action: action(i)}
+
+	o := &ednsRule{action: action(i)}
 	d.Path += ": " + kind
 	d.Args = d.Args[2:]
 	switch kind {
@@ -277,7 +297,7 @@ func parseOption(b *config.Block, d corefile.Directive) (*option, error) {
 	return nil, d.Errorf("want local, nsid or subnet, got %q%s", kind, corefile.DidYouMean(kind, known))
 }
 
-func (o *option) parseSubnet(d corefile.Directive) error {
+func (o *ednsRule) parseSubnet(d corefile.Directive) error {
 	o.code = wire.OptionSubnet
 	if o.action == actionUnset {
 		return d.Arity(0, 0)
@@ -285,6 +305,7 @@ func (o *option) parseSubnet(d corefile.Directive) error {
 	if err := d.Arity(2, 2); err != nil {
 		return err
 	}
+
 	bits4, err4 := strconv.Atoi(d.Args[0].Text)
 	bits6, err6 := strconv.Atoi(d.Args[1].Text)
 	if err4 != nil || err6 != nil || bits4 < 0 || bits4 > 32 || bits6 < 0 || bits6 > 128 {
@@ -294,7 +315,7 @@ func (o *option) parseSubnet(d corefile.Directive) error {
 	return nil
 }
 
-func (o *option) parseLocal(b *config.Block, d corefile.Directive) error {
+func (o *ednsRule) parseLocal(b *config.Block, d corefile.Directive) error {
 	want := 2
 	if o.action == actionUnset {
 		want = 1
@@ -302,6 +323,7 @@ func (o *option) parseLocal(b *config.Block, d corefile.Directive) error {
 	if err := d.Arity(want, want); err != nil {
 		return err
 	}
+
 	code, err := strconv.ParseUint(d.Args[0].Text, 0, 16)
 	if err != nil {
 		return d.Errorf("want the number of an option, like 0xffee, got %q", d.Args[0].Text)
@@ -328,14 +350,17 @@ func data(b *config.Block, text string) (func(*dns.Query, *transaction) ([]byte,
 	if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "}") {
 		return fixed([]byte(text)), nil
 	}
+
 	name := text[1 : len(text)-1]
 	if read := variable(name); read != nil {
 		return read, nil
 	}
 	key := strings.TrimPrefix(name, "/")
 	if !strings.Contains(key, "/") {
-		return nil, fmt.Errorf("unknown variable %s; want {qname}, {qtype}, {protocol}, {client_ip}, {client_port}, {server_ip}, {server_port} or metadata such as {kubernetes/namespace}", text)
+		return nil, fmt.Errorf("unknown variable %s; want {qname}, {qtype}, {protocol}, {client_ip}, {client_port}, "+
+			"{server_ip}, {server_port} or metadata such as {kubernetes/namespace}", text)
 	}
+
 	var value func(q *dns.Query) string
 	b.OnPlanned(func() error {
 		value = b.Metadata(key)

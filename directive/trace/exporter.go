@@ -59,17 +59,22 @@ func newExporter(o options, b *config.Block) *exporter {
 	if u, err := url.Parse(o.url); err == nil {
 		endpoint = u.Redacted()
 	}
+
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: b.Dial, ForceAttemptHTTP2: true,
 		MaxIdleConns: 1, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxResponse,
 	}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	e := &exporter{
 		options: o, endpoint: endpoint, log: b.Log, metrics: b.Metrics,
-		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		sent:   b.Metrics.Counter("seamark_trace_spans_total", "Spans that a collector of traces accepted.", "endpoint", endpoint),
-		lost:   b.Metrics.Counter("seamark_trace_lost_spans_total", "Spans that no collector of traces got.", "endpoint", endpoint),
-		first:  make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
+		client: &http.Client{Transport: transport, CheckRedirect: noRedirect},
+		sent: b.Metrics.Counter("seamark_trace_spans_total",
+			"Spans that a collector of traces accepted.", "endpoint", endpoint),
+		lost: b.Metrics.Counter("seamark_trace_lost_spans_total",
+			"Spans that no collector of traces got.", "endpoint", endpoint),
+		first: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
 	e.requests, e.abort = context.WithCancel(context.Background())
@@ -96,6 +101,7 @@ func (e *exporter) send(spans []span) {
 	e.waiting = e.waiting[lost:]
 	after := len(e.waiting)
 	e.mu.Unlock()
+
 	if lost > 0 {
 		e.addLost(lost, errFull)
 	}
@@ -134,6 +140,7 @@ func (e *exporter) run(ctx context.Context) {
 		case <-e.first:
 		case <-ctx.Done():
 		}
+
 		timer := time.NewTimer(e.interval)
 		select {
 		case <-timer.C:
@@ -141,6 +148,7 @@ func (e *exporter) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		timer.Stop()
+
 		for spans := e.take(); len(spans) > 0; spans = e.take() {
 			e.post(spans)
 		}
@@ -152,7 +160,8 @@ func (e *exporter) post(spans []span) {
 	rejected, reason, err := e.request(spans)
 	if err != nil {
 		rejected = len(spans)
-		e.metrics.Counter("seamark_trace_failed_requests_total", "Requests to a collector of traces that failed.", "endpoint", e.endpoint, "reason", reason).Add(1)
+		e.metrics.Counter("seamark_trace_failed_requests_total", "Requests to a collector of traces that failed.",
+			"endpoint", e.endpoint, "reason", reason).Add(1)
 	}
 	e.sent.Add(uint64(len(spans) - rejected))
 	if rejected > 0 {
@@ -173,6 +182,7 @@ func (e *exporter) request(spans []span) (rejected int, reason string, err error
 			return 0, "encoding", err
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(e.requests, timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
@@ -181,11 +191,13 @@ func (e *exporter) request(spans []span) (rejected int, reason string, err error
 	}
 	r.Header.Set("Content-Type", kind)
 	r.Header.Set("User-Agent", "seamark")
+
 	response, err := e.client.Do(r)
 	if err != nil {
 		return 0, "connection", err
 	}
 	defer response.Body.Close()
+
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return 0, strconv.Itoa(response.StatusCode), fmt.Errorf("HTTP status %s", response.Status)

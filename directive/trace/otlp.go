@@ -57,7 +57,9 @@ func appendAddress(buf []byte, field protowire.Number, role string, at netip.Add
 		return buf
 	}
 	buf = appendTextAttribute(buf, field, role+".address", at.Addr().Unmap().String())
-	return appendAttribute(buf, field, role+".port", func(buf []byte) []byte { return appendNumber(buf, 3, int(at.Port())) })
+	return appendAttribute(buf, field, role+".port", func(buf []byte) []byte {
+		return appendNumber(buf, 3, int(at.Port()))
+	})
 }
 
 // encodeOTLP returns spans as an ExportTraceServiceRequest.
@@ -87,6 +89,7 @@ func (s *span) appendOTLP(buf []byte) []byte {
 	buf = appendNumber(buf, 6, s.kind)
 	buf = appendTime(buf, 7, s.start, 0)
 	buf = appendTime(buf, 8, s.start, s.duration)
+
 	const attributes = 9
 	for _, t := range s.tags {
 		buf = appendTextAttribute(buf, attributes, t.key, t.value)
@@ -98,6 +101,7 @@ func (s *span) appendOTLP(buf []byte) []byte {
 	case client:
 		buf = appendAddress(buf, attributes, "server", s.remote)
 	}
+
 	if s.err != "" {
 		buf = appendMessage(buf, 15, func(buf []byte) []byte { // Status
 			return appendNumber(appendText(buf, 2, s.err), 3, 2) // STATUS_CODE_ERROR
@@ -130,6 +134,7 @@ func eachField(message []byte, f func(field protowire.Number, kind protowire.Typ
 			return
 		}
 		message = message[n:]
+
 		var number uint64
 		var bytes []byte
 		switch kind {

@@ -64,12 +64,14 @@ func parseTraceparent(s string) (p parent, ok bool) {
 	if len(s) < length || s[2] != '-' || s[35] != '-' || s[52] != '-' || strings.ToLower(s[:length]) != s[:length] {
 		return parent{}, false
 	}
+
 	// Later versions may have more fields.
 	var version, flags [1]byte
 	if !parseID(version[:], s[:2]) || version[0] == 0xff || len(s) > length && (version[0] == 0 || s[length] != '-') ||
 		!parseID(flags[:], s[53:length]) || !parseID(p.trace[:], s[3:35]) || !parseID(p.id[:], s[36:52]) {
 		return parent{}, false
 	}
+
 	p.sampling = unsampled
 	if flags[0]&1 != 0 {
 		p.sampling = sampled
@@ -84,6 +86,7 @@ func parseB3(s string) (p parent, ok bool) {
 		p.sampling, ok = parseSampling(s)
 		return p, ok
 	}
+
 	trace, rest, _ := strings.Cut(s, "-")
 	id, rest, more := strings.Cut(rest, "-")
 	if len(trace) != 16 && len(trace) != 32 || len(id) != 16 || !parseID(p.trace[:], trace) || !parseID(p.id[:], id) {
@@ -125,47 +128,26 @@ func parseB3Headers(trace, id, above, sample, flags string) (p parent, ok bool) 
 	if flags == "1" {
 		p.sampling = debugged
 	}
+
 	if trace == "" && id == "" && above == "" {
 		return p, p.sampling != undecided
 	}
-	if !parseID(p.trace[:], trace) || !parseID(p.id[:], id) || above != "" && !parseID(p.above[:], above) || !p.valid() {
+	ok = parseID(p.trace[:], trace) && parseID(p.id[:], id) && (above == "" || parseID(p.above[:], above))
+	if !ok || !p.valid() {
 		return parent{}, false
 	}
 	return p, true
 }
 
-// parseID parses an ID in hexadecimal, without any number of its leading zeros. to is zero.
+// parseID parses an ID in hexadecimal, without any number of its leading zeros.
 func parseID(to []byte, s string) bool {
 	if s == "" || len(s) > 2*len(to) {
 		return false
 	}
-	if len(s)%2 == 1 {
-		d, ok := digit(s[0])
-		to[len(to)-len(s)/2-1] = d
-		if s = s[1:]; !ok {
-			return false
-		}
-	}
-	for at := len(to) - len(s)/2; len(s) > 0; at, s = at+1, s[2:] {
-		high, ok := digit(s[0])
-		low, ok2 := digit(s[1])
-		if !ok || !ok2 {
-			return false
-		}
-		to[at] = high<<4 | low
-	}
-	return true
-}
-
-// digit returns the value of a hexadecimal digit.
-func digit(c byte) (value byte, ok bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return c | 0x20 - 'a' + 10, true
-	}
-	return 0, false
+	const zeros = "00000000000000000000000000000000"
+	var buf [len(zeros)]byte
+	_, err := hex.Decode(to, append(append(buf[:0], zeros[:2*len(to)-len(s)]...), s...))
+	return err == nil
 }
 
 // valid reports whether the IDs of the client's span are.

@@ -89,6 +89,7 @@ func (r *record) BeginStep(q *dns.Query, index int, directive string) {
 	if len(r.steps) == maxSteps {
 		return
 	}
+
 	now := time.Now()
 	s := step{depth: q.Depth(), index: index, parent: -1, directive: directive, begin: now, end: now}
 	if s.depth > 0 {
@@ -156,6 +157,7 @@ func (r *record) spans(q *dns.Query) []span {
 		}
 		all = append(all, s)
 	}
+
 	add(root(q), -1)
 	for _, s := range r.steps {
 		step := span{name: s.directive, kind: internal, start: s.begin, duration: s.end.Sub(s.begin)}
@@ -164,6 +166,7 @@ func (r *record) spans(q *dns.Query) []span {
 		}
 		add(step, 1+s.parent)
 	}
+
 	for _, x := range r.exchanges {
 		s := span{
 			name: "connect", kind: client, start: x.sent, duration: x.received.Sub(x.sent), remote: x.upstream,
@@ -202,6 +205,7 @@ func root(q *dns.Query) span {
 	if !q.Dropped() {
 		s.tags = append(s.tags, tag{"coredns.io/rcode", q.RCode.String()})
 	}
+
 	switch {
 	case q.Err != nil:
 		s.err = q.Err.Error()

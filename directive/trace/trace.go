@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"strconv"
@@ -42,43 +43,21 @@ const (
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	t := &Trace{every: 1, options: options{service: "coredns"}}
 	d := uses[0]
+	parseRate := func(o corefile.Directive) error {
+		b.Warn(o.Errorf("no effect: datadog is not supported"))
+		return checkRate(o)
+	}
 	err := errors.Join(config.Once(uses), t.options.setEndpoint(d), d.Options(
-		corefile.Option{Usage: "every AMOUNT", Set: func(o corefile.Directive) (err error) {
-			if t.every, err = strconv.ParseUint(o.Args[0].Text, 10, 64); err != nil {
-				return o.Errorf("want a number, got %q", o.Args[0].Text)
-			}
-			return nil
-		}},
+		corefile.Option{Usage: "every AMOUNT", Set: t.parseEvery},
 		corefile.Option{Usage: "service NAME", Set: corefile.String(&t.options.service)},
-		corefile.Option{Usage: "client_server [BOOL]", Set: func(o corefile.Directive) error {
-			err := parseBool(o, &t.shared)
-			if err == nil && t.shared && t.options.kind == otlp {
-				err = o.Errorf("want the endpoint type zipkin: the protocol of otlp has no spans that server and client share")
-			}
-			return err
-		}},
-		corefile.Option{Usage: "datadog_analytics_rate [RATE]", Set: func(o corefile.Directive) error {
-			b.Warn(o.Errorf("no effect: datadog is not supported"))
-			if len(o.Args) == 0 {
-				return nil
-			}
-			if rate, err := strconv.ParseFloat(o.Args[0].Text, 64); err != nil || !(rate >= 0 && rate <= 1) {
-				return o.Errorf("want 0 to 1, got %q", o.Args[0].Text)
-			}
-			return nil
-		}},
+		corefile.Option{Usage: "client_server [BOOL]", Set: t.parseShared},
+		corefile.Option{Usage: "datadog_analytics_rate [RATE]", Set: parseRate},
 		corefile.Option{Usage: "zipkin_max_backlog_size SIZE", Set: corefile.Int(&t.options.maxBacklog, 0, 1_000_000)},
 		corefile.Option{Usage: "zipkin_max_batch_size SIZE", Set: corefile.Int(&t.options.batch, 0, 100_000)},
-		corefile.Option{Usage: "zipkin_max_batch_interval DURATION", Set: func(o corefile.Directive) error {
-			interval, err := time.ParseDuration(o.Args[0].Text)
-			if err != nil || interval < 0 || interval > time.Hour {
-				return o.Errorf("want a duration of 0s to 1h, got %q", o.Args[0].Text)
-			}
-			t.options.interval = interval
-			return nil
-		}},
+		corefile.Option{Usage: "zipkin_max_batch_interval DURATION", Set: t.options.parseInterval},
 	))
 	t.options.setDefaults()
+
 	b.Offer(t)
 	b.OnStart(func(s *config.Start) (err error) {
 		t.out, err = config.Keep(s, t.options, func() (*exporter, error) { return newExporter(t.options, b), nil })
@@ -87,17 +66,55 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
+// parseEvery reads every AMOUNT.
+func (t *Trace) parseEvery(o corefile.Directive) (err error) {
+	if t.every, err = strconv.ParseUint(o.Args[0].Text, 10, 64); err != nil {
+		return o.Errorf("want a number, got %q", o.Args[0].Text)
+	}
+	return nil
+}
+
+// parseShared reads client_server [BOOL].
+func (t *Trace) parseShared(o corefile.Directive) (err error) {
+	t.shared = true
+	if len(o.Args) > 0 {
+		if t.shared, err = strconv.ParseBool(o.Args[0].Text); err != nil {
+			return o.Errorf("want true or false, got %q", o.Args[0].Text)
+		}
+	}
+	if t.shared && t.options.kind == otlp {
+		return o.Errorf("want the endpoint type zipkin: " +
+			"the protocol of otlp has no spans that server and client share")
+	}
+	return nil
+}
+
+// checkRate checks the RATE of datadog_analytics_rate.
+func checkRate(o corefile.Directive) error {
+	if len(o.Args) == 0 {
+		return nil
+	}
+	if rate, err := strconv.ParseFloat(o.Args[0].Text, 64); err != nil || !(rate >= 0 && rate <= 1) {
+		return o.Errorf("want 0 to 1, got %q", o.Args[0].Text)
+	}
+	return nil
+}
+
+// parseInterval reads zipkin_max_batch_interval DURATION.
+func (o *options) parseInterval(d corefile.Directive) error {
+	interval, err := time.ParseDuration(d.Args[0].Text)
+	if err != nil || interval < 0 || interval > time.Hour {
+		return d.Errorf("want a duration of 0s to 1h, got %q", d.Args[0].Text)
+	}
+	o.interval = interval
+	return nil
+}
+
 // setDefaults replaces zeros by the defaults of CoreDNS.
 func (o *options) setDefaults() {
-	if o.maxBacklog == 0 {
-		o.maxBacklog = 1000
-	}
-	if o.batch == 0 {
-		o.batch = 100
-	}
-	if o.interval == 0 {
-		o.interval = time.Second
-	}
+	o.maxBacklog = cmp.Or(o.maxBacklog, 1000)
+	o.batch = cmp.Or(o.batch, 100)
+	o.interval = cmp.Or(o.interval, time.Second)
 }
 
 // setEndpoint parses the arguments of the directive.
@@ -106,12 +123,14 @@ func (o *options) setEndpoint(d corefile.Directive) error {
 		return err
 	}
 	words := d.Words()
+
 	// As in CoreDNS, a single word is an endpoint: the host zipkin.
 	o.kind = zipkin
 	if len(words) > 0 && (len(words) == 2 || words[0] == otlp || words[0] == "datadog") {
 		o.kind = strings.ToLower(words[0])
 		words = words[1:]
 	}
+
 	var endpoint, path string
 	switch o.kind {
 	case zipkin:
@@ -119,16 +138,19 @@ func (o *options) setEndpoint(d corefile.Directive) error {
 	case otlp:
 		endpoint, path = "localhost:4318", "/v1/traces"
 	case "datadog":
-		return d.Errorf("datadog is not supported: Datadog's agent accepts OTLP; write trace otlp http://HOST:4318/v1/traces")
+		return d.Errorf("datadog is not supported: " +
+			"Datadog's agent accepts OTLP; write trace otlp http://HOST:4318/v1/traces")
 	default:
 		return d.Errorf("want the endpoint type zipkin or otlp, got %q", d.Args[0].Text)
 	}
 	if len(words) > 0 && words[0] != "" {
 		endpoint = words[0]
 	}
-	if lower := strings.ToLower(endpoint); !strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "https://") {
+	lower := strings.ToLower(endpoint)
+	if !strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "https://") {
 		endpoint = "http://" + endpoint + path
 	}
+
 	u, err := url.Parse(endpoint)
 	if err == nil && u.Hostname() == "" {
 		err = errors.New("no host")
@@ -140,19 +162,6 @@ func (o *options) setEndpoint(d corefile.Directive) error {
 		u.Path = path
 	}
 	o.url = u.String()
-	return nil
-}
-
-func parseBool(o corefile.Directive, to *bool) error {
-	*to = true
-	if len(o.Args) == 0 {
-		return nil
-	}
-	v, err := strconv.ParseBool(o.Args[0].Text)
-	if err != nil {
-		return o.Errorf("want true or false, got %q", o.Args[0].Text)
-	}
-	*to = v
 	return nil
 }
 

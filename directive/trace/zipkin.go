@@ -53,6 +53,7 @@ func encodeZipkin(service string, spans []span) ([]byte, error) {
 			Kind:   map[int]string{server: "SERVER", client: "CLIENT"}[s.kind],
 			Shared: s.shared, Debug: s.debug,
 		}
+
 		if s.parent != [8]byte{} {
 			z.ParentID = hex.EncodeToString(s.parent[:])
 		}
