@@ -42,7 +42,7 @@ func Parse(file string, text []byte) ([]Value, error) {
 		return nil, errors.Join(errs...)
 	}
 	if err != nil {
-		return nil, position(file, strings.TrimPrefix(err.Error(), "yaml: "), lines)
+		return nil, position(file, err.Error(), lines)
 	}
 	return docs, nil
 }
@@ -64,24 +64,33 @@ func parseYAML(text []byte, strict bool) (docs []Value, err error) {
 	}
 }
 
-// position returns an error with the file and line of the YAML parser's message
-// "line 3: ...". The parser counts lines from zero in its grammar errors ("did not
-// find expected ...") and in other messages from one. An error at the end of the text may
-// be one line too far, so the line is limited to the number of lines.
-func position(file, fault string, lines int) error {
-	var line int
-	if _, err := fmt.Sscanf(fault, "line %d:", &line); err != nil {
+// position returns an error with the file and line of the YAML parser's message. An error
+// at the end of the text may be one line too far, so the line is limited to the number of
+// lines.
+func position(file, message string, lines int) error {
+	line, fault := Fault(message)
+	if line == 0 {
 		return fmt.Errorf("%s: %s", file, fault)
 	}
-	_, fault, _ = strings.Cut(fault, ": ")
-	if strings.HasPrefix(fault, "did not find expected") {
-		line++
-	}
-	line = min(line, lines)
 	if strings.HasSuffix(fault, "into string") { // a key that is a mapping or list
 		fault = "a mapping or list as a key: if this is a template, render it first"
 	}
-	return fmt.Errorf("%s:%d: %s", file, line, fault)
+	return fmt.Errorf("%s:%d: %s", file, min(line, lines), fault)
+}
+
+// Fault splits the YAML parser's message "yaml: line 3: ..." into the line, from 1 on, and
+// the text. The line is 0 if the message has none, as for an error in the first line. The
+// parser counts lines from zero in its grammar errors and from one in other messages.
+func Fault(message string) (line int, text string) {
+	text = strings.TrimPrefix(message, "yaml: ")
+	if _, err := fmt.Sscanf(text, "line %d:", &line); err != nil {
+		return 0, text
+	}
+	_, text, _ = strings.Cut(text, ": ")
+	if strings.HasPrefix(text, "did not find expected") {
+		line++
+	}
+	return line, text
 }
 
 // parseJSON is Parse for JSON, whose escapes differ from YAML's. An error starts

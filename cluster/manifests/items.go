@@ -28,6 +28,11 @@ type head struct {
 	Items json.RawMessage `json:"items"`
 }
 
+// fields returns the fields of every object.
+func (h *head) fields() [4]*string {
+	return [...]*string{&h.APIVersion, &h.Kind, &h.Metadata.Name, &h.Metadata.Namespace}
+}
+
 // An item is one object of a manifest: the slim object, and the fields that a
 // cluster's controllers would use to create EndpointSlices. Items are kept while the
 // file does not change, so they have no other fields.

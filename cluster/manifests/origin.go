@@ -37,7 +37,7 @@ func (f *folder) origin(ctx context.Context, kind cluster.Kind, key cluster.Key)
 	}
 	var mu sync.Mutex
 	found, line := false, int32(0)
-	d := decoder{opts: f.opts, scope: f.scope, file: f.path(p.file), decoded: func(raw json.RawMessage, it *item) {
+	d := decoder{opts: f.opts, scope: f.scope, file: f.path(p.file), shapes: newShapes(), decoded: func(raw json.RawMessage, it *item) {
 		if it.kind != p.kind || it.key != p.key {
 			return
 		}

@@ -25,6 +25,7 @@ type decoder struct {
 	items    []*item
 	errors   []fault   // documents that do not parse
 	warnings []warning // of objects that do
+	shapes   *shapes   // of the folder's documents
 
 	// decoded is called with each object and its item, from several goroutines; it may be nil.
 	decoded func(raw json.RawMessage, it *item)
@@ -71,7 +72,7 @@ func (d *decoder) decode(ctx context.Context, file io.Reader) error {
 	}
 	parts := make([]decoder, len(chunks))
 	inParallel(ctx, len(chunks), func(i int) {
-		parts[i] = decoder{opts: d.opts, scope: d.scope, file: d.file, decoded: d.decoded}
+		parts[i] = decoder{opts: d.opts, scope: d.scope, file: d.file, shapes: d.shapes, decoded: d.decoded}
 		parts[i].chunk(ctx, chunks[i])
 	})
 	for _, p := range parts {
@@ -103,12 +104,16 @@ func (d *decoder) chunk(ctx context.Context, c chunk) {
 		}
 		return
 	}
-	raw, err := yamlToJSON(c.text)
+	raw, h, err := d.shapes.toJSON(c.text)
 	if err != nil {
 		d.fail(yamlFault(c, err))
 		return
 	}
-	if c.list == nil {
+	switch {
+	case c.list == nil && h != nil:
+		d.typed(raw, *h, nil, nil, position{line: c.line})
+		return
+	case c.list == nil:
 		d.object(raw, nil, position{line: c.line})
 		return
 	}

@@ -203,7 +203,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := decoder{opts: o, scope: scope, file: "x.yaml"}
+		d := decoder{opts: o, scope: scope, file: "x.yaml", shapes: newShapes()}
 		if err := d.decode(t.Context(), bytes.NewReader(data)); err != nil {
 			t.Fatalf("decoding %q: %v", data, err)
 		}

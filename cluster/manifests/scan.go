@@ -172,7 +172,8 @@ func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 		}
 	}
 	results := make([]readFile, len(paths))
-	inParallel(ctx, len(paths), func(i int) { results[i] = f.readFile(ctx, paths[i], t.files[paths[i]]) })
+	shapes := newShapes()
+	inParallel(ctx, len(paths), func(i int) { results[i] = f.readFile(ctx, paths[i], t.files[paths[i]], shapes) })
 	if ctx.Err() != nil {
 		return false
 	}
@@ -201,13 +202,13 @@ type readFile struct {
 
 // readFile reads and decodes one file. If it has errors, its last version without
 // errors is kept; if there was none, its valid documents are used.
-func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo) readFile {
+func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo, shapes *shapes) readFile {
 	m := manifest{info: info, read: time.Now()}
 	old := f.files[path]
 	if old != nil {
 		m.items, m.whole, m.sum = old.items, old.whole, old.sum
 	}
-	d := decoder{opts: f.opts, scope: f.scope, file: f.path(path)}
+	d := decoder{opts: f.opts, scope: f.scope, file: f.path(path), shapes: shapes}
 	sum, err := f.decode(ctx, path, old, &d)
 	if err != nil {
 		m.failed = true

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v2"
+
+	"github.com/seamark/seamark/cluster/document"
 )
 
 // yamlToJSON converts one document as Kubernetes does: YAML 1.1, with keys that
@@ -95,17 +96,9 @@ func (j *jsonWriter) text(s string) {
 	j.buf = strconv.AppendQuote(j.buf, s)
 }
 
-// yamlFault returns the line in the file, and the text, of an error in c. The
-// parser counts lines from one for scanner errors and from zero for grammar
-// errors, names no line for the first one, and may be one too far at the end.
+// yamlFault returns the line in the file, and the text, of an error in c. An error at the
+// end may be one line too far.
 func yamlFault(c chunk, err error) (int, error) {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	var line int
-	if _, err := fmt.Sscanf(text, "line %d:", &line); err == nil {
-		_, text, _ = strings.Cut(text, ": ")
-		if !strings.HasPrefix(text, "did not find expected") {
-			line--
-		}
-	}
-	return c.line + min(line, bytes.Count(c.text, []byte("\n"))), errors.New(text)
+	line, text := document.Fault(err.Error())
+	return c.line + min(max(line-1, 0), bytes.Count(c.text, []byte("\n"))), errors.New(text)
 }
