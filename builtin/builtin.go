@@ -96,7 +96,7 @@ func Directives() []config.Directive {
 		{Name: "loop", Usage: "loop", Brief: "exclude upstreams that send queries back to this server", Setup: directive.SetupLoop},
 		{Name: "forward", Usage: "forward FROM TO...", Brief: "forward queries to other servers", Setup: forward.Setup, Answers: true},
 		{Name: "grpc", Usage: "grpc FROM TO...", Brief: "forward queries to other servers over gRPC", Setup: forward.SetupGRPC, Answers: true},
-		{Name: "erratic", Usage: "erratic", Brief: "misbehave on purpose, to test clients", Setup: directive.SetupErratic, Answers: true},
+		{Name: "erratic", Usage: "erratic [ZONES...]", Brief: "misbehave on purpose, to test clients", Setup: directive.SetupErratic, Answers: true},
 		{Name: "whoami", Usage: "whoami", Brief: "answer with the client's address and port", Setup: directive.SetupWhoami, Answers: true},
 		{Name: "on", Usage: "on EVENT COMMAND [ARGS...] [&]", Brief: "run commands when the server starts or stops", Setup: directive.SetupOn},
 		{Name: "sign", Usage: "sign DBFILE [ZONES...]", Brief: "sign zone files", Setup: file.SetupSign},

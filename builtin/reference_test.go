@@ -1,14 +1,21 @@
 package builtin
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/directives/README.md")
@@ -16,7 +23,7 @@ var update = flag.Bool("update", false, "write docs/reference/directives/README.
 const referenceDir = "../docs/reference/directives"
 
 // docs/reference/directives has a page for each directive and for import, which begins with
-// the directive's purpose, shows its syntax and compares it with CoreDNS, and no other pages.
+// the directive's purpose and has its sections in one order, and no other pages.
 func TestReferencePages(t *testing.T) {
 	names := []string{"README", "import"}
 	for _, d := range Directives() {
@@ -27,13 +34,14 @@ func TestReferencePages(t *testing.T) {
 		if !strings.HasPrefix(text, head) {
 			t.Errorf("%s.md: got the start\n%.200s\nwant\n%s", d.Name, text, head)
 		}
-		syntax := text[max(0, strings.Index(text, "\n## Syntax\n")):]
-		if _, after, _ := strings.Cut(syntax, "\n```\n"); !regexp.MustCompile("^" + d.Name + `\b`).MatchString(after) {
-			t.Errorf("%s.md: the first block of code does not begin with the directive", d.Name)
+		headings := sections(text)
+		if !regexp.MustCompile(`^Syntax (Options )?Examples (.* )?Differences from CoreDNS $`).MatchString(headings) {
+			t.Errorf("%s.md: got the sections %s, want Syntax, Options, Examples, others, Metrics, Differences from CoreDNS", d.Name, headings)
 		}
-		if !comparesWithCoreDNS(text) {
-			t.Errorf(`%s.md: no paragraph begins with "Same as CoreDNS", "Differs" or "Ours"`, d.Name)
+		if strings.Contains(headings, " Metrics ") && !strings.HasSuffix(headings, " Metrics Differences from CoreDNS ") {
+			t.Errorf("%s.md: Metrics is not the section before Differences from CoreDNS", d.Name)
 		}
+		wholeTables(t, d.Name, text)
 	}
 
 	files, err := filepath.Glob(referenceDir + "/*")
@@ -47,9 +55,135 @@ func TestReferencePages(t *testing.T) {
 	}
 }
 
-// comparesWithCoreDNS reports whether a page has a paragraph on the differences from CoreDNS.
-func comparesWithCoreDNS(text string) bool {
-	return regexp.MustCompile(`\n## Differences from CoreDNS\n|\nSame as CoreDNS|Differs from CoreDNS|Differs: |Ours: `).MatchString(text)
+// sections returns the headings of a page, each followed by a space.
+func sections(text string) string {
+	var headings strings.Builder
+	for _, m := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(text, -1) {
+		headings.WriteString(m[1] + " ")
+	}
+	return headings.String()
+}
+
+// wholeTables reports rows of a page's tables that have more or fewer cells than their head.
+func wholeTables(t *testing.T, name, text string) {
+	t.Helper()
+	columns := 0
+	for line := range strings.Lines(text) {
+		switch n := strings.Count(line, "|"); {
+		case !strings.HasPrefix(line, "|"):
+			columns = 0
+		case columns == 0:
+			columns = n
+		case n != columns:
+			t.Errorf("%s.md: got %d bars, want %d as in the head of the table: %s", name, n, columns, line)
+		}
+	}
+}
+
+// The pages show the syntax of each directive and of all its options, and have a table of
+// these options and no others.
+func TestReferenceOptions(t *testing.T) {
+	texts := map[string]string{}
+	for _, d := range Directives() {
+		texts[d.Name] = read(t, filepath.Join(referenceDir, d.Name+".md"))
+	}
+	freeLines := []string{"rewrite", "records", "federation"} // not only options are between their braces
+
+	t.Chdir(folder(t))
+	for _, d := range Directives() {
+		usage, shown := syntax(texts[d.Name])
+		if usage != d.Usage {
+			t.Errorf("%s.md: got the syntax %q, want %q", d.Name, usage, d.Usage)
+		}
+		if slices.Contains(freeLines, d.Name) {
+			continue
+		}
+
+		var want, names []string
+		for _, o := range options(t, d.Name, texts[d.Name]) {
+			if o.Removed == "" {
+				want, names = append(want, o.Usage), append(names, o.Name())
+			}
+		}
+		same(t, d.Name+".md: the syntax of options", shown, want)
+		same(t, d.Name+".md: the table of options", optionTable(texts[d.Name]), names)
+	}
+}
+
+// syntax returns the first line of the code in the section Syntax, and the options between its
+// braces. Lines that begin with a capital are not options but data, as in hosts.
+func syntax(text string) (usage string, options []string) {
+	_, text, _ = strings.Cut(text, "\n## Syntax\n\n```\n")
+	text, _, _ = strings.Cut(text, "```\n")
+	first, rest, _ := strings.Cut(text, "\n")
+	for line := range strings.Lines(rest) {
+		if regexp.MustCompile("^    [a-z]").MatchString(line) {
+			options = append(options, strings.TrimSpace(line))
+		}
+	}
+	return strings.TrimSuffix(first, " {"), options
+}
+
+// optionTable returns the names in the first cells of the tables in the section Options whose
+// first column is option.
+func optionTable(text string) (names []string) {
+	_, text, _ = strings.Cut(text, "\n## Options\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	inside := false
+	for line := range strings.Lines(text) {
+		inside = strings.HasPrefix(line, "| option ") || inside && strings.HasPrefix(line, "|")
+		if cells := strings.Split(line, "|"); inside && len(cells) > 1 {
+			for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+				names = append(names, m[1])
+			}
+		}
+	}
+	return names
+}
+
+// options returns the options of a directive: the cause of the error of the page's Corefile
+// with an unknown one.
+func options(t *testing.T, name, text string) []corefile.Option {
+	t.Helper()
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		blocks, err := corefile.Parse("Corefile", []byte(m[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range blocks {
+			i := slices.IndexFunc(b.Directives, func(d corefile.Directive) bool { return d.Text == name })
+			if i < 0 {
+				continue
+			}
+			d := &b.Directives[i]
+			d.Body = append(d.Body, corefile.Directive{Token: corefile.Token{Text: "no_such_option", File: d.File, Line: d.Line}})
+
+			_, err := server.NewPlan(blocks, server.Options{
+				Directives: withInterfaces(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+				Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
+			})
+			if unknown, ok := errors.AsType[*corefile.UnknownOption](err); ok {
+				return unknown.Known
+			}
+			t.Fatalf("%s: got error %v, want one of an unknown option", name, err)
+		}
+	}
+	t.Fatalf("%s.md: got no Corefile with the directive, want one", name)
+	return nil
+}
+
+func same(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	for _, s := range want {
+		if !slices.Contains(got, s) {
+			t.Errorf("%s: %q is missing", what, s)
+		}
+	}
+	for _, s := range got {
+		if !slices.Contains(want, s) {
+			t.Errorf("%s: got %q, which does not exist", what, s)
+		}
+	}
 }
 
 // The index of the pages has the directives in their order, with their purposes.

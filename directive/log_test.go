@@ -142,6 +142,7 @@ func TestLogJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, page, _ = bytes.Cut(page, []byte("\n## JSON\n"))
 	for _, test := range tests {
 		r := run(t, ".:53 {\n"+test.directives+"\n}", test.handler)
 		r.exchange(packet(t, test.name, wire.TypeA), test.proto, test.peer)
@@ -154,7 +155,7 @@ func TestLogJSON(t *testing.T) {
 			t.Errorf("%s: got invalid JSON %s: %v", test.directives, got, err)
 		}
 		for key := range keys {
-			if !bytes.Contains(page, []byte("\n"+key+" ")) {
+			if !bytes.Contains(page, []byte("\n| `"+key+"` ")) {
 				t.Errorf("key %s is missing on the page of log", key)
 			}
 		}
