@@ -39,11 +39,8 @@ func (*NSID) AnyClass() bool { return false }
 
 // ServeDNS adds the option to the reply if the query has it.
 func (n *NSID) ServeDNS(q *dns.Query) dns.Verdict {
-	for code := range wire.Options(q.Request.Options(q.Packet())) {
-		if code == wire.OptionNSID {
-			q.AddReplyOption(wire.OptionNSID, n.data)
-			break
-		}
+	if wire.HasOption(q.Request.Options(q.Packet()), wire.OptionNSID) {
+		q.AddReplyOption(wire.OptionNSID, n.data)
 	}
 	return dns.Next
 }

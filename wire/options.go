@@ -26,6 +26,16 @@ func AppendOption(buf []byte, code uint16, data []byte) []byte {
 	return append(buf, data...)
 }
 
+// HasOption reports whether an OPT record's RDATA has an option with the code.
+func HasOption(rdata []byte, code uint16) bool {
+	for c := range Options(rdata) {
+		if c == code {
+			return true
+		}
+	}
+	return false
+}
+
 // HopByHopOption reports whether an option concerns only a client and the server
 // that it sends the query to, so that it must not be forwarded.
 func HopByHopOption(code uint16) bool {

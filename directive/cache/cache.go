@@ -30,7 +30,7 @@ import (
 // docs/reference/directives/cache.md.
 type Cache struct {
 	options
-	zones    []wire.Name
+	zones    wire.ZoneMap[struct{}]
 	allZones bool   // zones contains the root
 	label    string // the zones as a metric label
 	view     string
@@ -73,21 +73,13 @@ type bounds struct {
 	minTTL, maxTTL uint32
 }
 
-// inZones reports whether q's name is in the directive's zones.
-func (c *Cache) inZones(q *dns.Query) bool {
-	name, labels := q.Name(), q.Labels()
-	for _, zone := range c.zones {
-		at := len(name) - len(zone)
-		if at < 0 || string(name[at:]) != string(zone) {
-			continue
-		}
-		for i := range labels { // the suffix must start at a label
-			if q.LabelOffset(i) == at {
-				return true
-			}
-		}
+// applies reports whether q's name is in the directive's zones.
+func (c *Cache) applies(q *dns.Query) bool {
+	if c.allZones {
+		return true
 	}
-	return false
+	_, at := c.zones.Longest(&q.Request, 0)
+	return at >= 0
 }
 
 // uncacheable reports whether no answer to q is stored: its type is a meta type,

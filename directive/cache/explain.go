@@ -12,7 +12,7 @@ import (
 // ExplainDNS implements [dns.Explainer]. It describes the stored answers for the name and
 // the type, whatever the query's flags.
 func (c *Cache) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
-	if !c.allZones && !c.inZones(q) {
+	if !c.applies(q) {
 		return []dns.Cause{{Text: "the name is in none of the zones of the directive"}}
 	}
 

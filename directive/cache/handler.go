@@ -17,7 +17,7 @@ func (*Cache) AnyClass() bool { return false }
 // ServeDNS passes q to the handlers below: the server's own data is as cheap to look
 // up as an entry, and always current.
 func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
-	if c.allZones || c.inZones(q) {
+	if c.applies(q) {
 		q.SetState(c.stateKey, passed(flagsOf(q)))
 	}
 	return dns.Next

@@ -37,7 +37,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.OnPlanned(func() error {
 		own := b.NameOf(c)
 		c.step = slices.IndexFunc(b.Chain.Steps(), func(s dns.Step) bool { return s.Name == own })
-		c.label, c.view = zonesText(c.zones), b.Chain.View
+		c.view = b.Chain.View
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error { return c.start(b, s) })
@@ -74,7 +74,7 @@ type storeKey struct{}
 type scopePlanKey struct{ start *config.Start }
 
 // parseArguments reads [TTL] [ZONES...].
-func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) (err error) {
+func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) error {
 	if len(d.Args) > 0 {
 		if _, err := strconv.Atoi(d.Args[0].Text); err == nil {
 			highest, err := parseTTL(d, 0, 1)
@@ -93,8 +93,11 @@ func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) (err error
 		}
 	}
 
-	c.zones, err = b.ZonesOr(d)
-	c.allZones = slices.Contains(c.zones, wire.Root)
+	zones, err := b.ZonesOr(d)
+	for _, z := range zones {
+		c.zones.Set(z, struct{}{})
+	}
+	c.allZones, c.label = slices.Contains(zones, wire.Root), zonesText(zones)
 	return err
 }
 

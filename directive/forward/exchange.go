@@ -407,18 +407,9 @@ func (r *reply) write(q *dns.Query) {
 	q.Cacheable = !r.truncated && !r.otherType
 
 	for code, data := range wire.Options(r.options) {
-		if code != wire.OptionNSID || hasNSID(q) {
+		// The directive rewrite adds NSID to queries.
+		if code != wire.OptionNSID || wire.HasOption(q.Options, wire.OptionNSID) {
 			q.AddReplyOption(code, data)
 		}
 	}
-}
-
-// hasNSID reports whether the query has the NSID option, which the directive rewrite adds.
-func hasNSID(q *dns.Query) bool {
-	for code := range wire.Options(q.Options) {
-		if code == wire.OptionNSID {
-			return true
-		}
-	}
-	return false
 }

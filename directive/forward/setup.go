@@ -308,12 +308,10 @@ func parseCode(s string) (wire.RCode, bool) {
 	if n, err := strconv.ParseUint(strings.TrimPrefix(s, "RCODE"), 10, 12); err == nil {
 		return wire.RCode(n), true
 	}
-	for code := range wire.RCode(24) {
-		if code.String() == s {
-			return code, true
-		}
+	if s == wire.BadVers.String() {
+		return wire.BadVers, true
 	}
-	return 0, false
+	return wire.ParseRCode(s)
 }
 
 func (o *upstreamOptions) parseResolvers(d corefile.Directive) error {

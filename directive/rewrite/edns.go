@@ -33,7 +33,7 @@ type ednsRule struct {
 }
 
 func (o *ednsRule) apply(q *dns.Query, t *transaction) (bool, error) {
-	present := hasOption(q.Options, o.code)
+	present := wire.HasOption(q.Options, o.code)
 	if present && o.action == actionAppend || !present && (o.action == actionReplace || o.action == actionUnset) {
 		return false, nil
 	}
@@ -66,15 +66,6 @@ func (o *ednsRule) apply(q *dns.Query, t *transaction) (bool, error) {
 	return true, nil
 }
 
-func hasOption(options []byte, code uint16) bool {
-	for c := range wire.Options(options) {
-		if c == code {
-			return true
-		}
-	}
-	return false
-}
-
 // A replyOption is an EDNS option of replies, which an edns0 rule with revert
 // restores.
 type replyOption struct {
@@ -85,7 +76,7 @@ type replyOption struct {
 // restore replaces the reply's options of the code, if it has any, by the options
 // that the query had before the rule.
 func (o *replyOption) restore(q *dns.Query) {
-	if !hasOption(q.ReplyOptions(), o.code) {
+	if !wire.HasOption(q.ReplyOptions(), o.code) {
 		return
 	}
 	q.RemoveReplyOption(o.code)

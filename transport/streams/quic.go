@@ -195,11 +195,9 @@ func isQuery(message []byte) bool {
 // reply writes a reply, or returns it if it is large.
 func (q *doqQuery) reply(r *dns.Query) (large []byte) {
 	reply := r.Reply()
-	for code := range wire.Options(r.Request.Options(r.Packet())) {
-		if code == wire.OptionKeepalive { // RFC 9250 §5.5.2
-			q.fail()
-			return nil
-		}
+	if wire.HasOption(r.Request.Options(r.Packet()), wire.OptionKeepalive) { // RFC 9250 §5.5.2
+		q.fail()
+		return nil
 	}
 	switch {
 	case len(reply) == 0:
