@@ -81,15 +81,13 @@ func (st *Store) removePending(p *pending) {
 	defer st.mu.Unlock()
 
 	first := st.pending[p.hash]
-	switch {
-	case first != p:
-		for first.next != p {
-			first = first.next
-		}
-		first.next = p.next
-	case p.next != nil:
-		st.pending[p.hash] = p.next
-	default:
+	at := &first
+	for *at != p {
+		at = &(*at).next
+	}
+	if *at = p.next; first != nil {
+		st.pending[p.hash] = first
+	} else {
 		delete(st.pending, p.hash)
 	}
 }

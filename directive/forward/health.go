@@ -36,11 +36,9 @@ func (u *upstream) runChecks() {
 		}
 		u.countFailedCheck(err)
 
-		wait := time.NewTimer(u.options().check.interval - time.Since(began))
 		select {
-		case <-wait.C:
+		case <-time.After(u.options().check.interval - time.Since(began)):
 		case <-u.set.ctx.Done():
-			wait.Stop()
 			return
 		}
 
@@ -108,15 +106,14 @@ func (u *upstream) probe(ctx context.Context, r *request) error {
 	outcomes := make(checkOutcomes, 2)
 	u.send(&attempt{request: r, probe: true, fresh: true, requester: outcomes})
 
-	timer := time.NewTimer(max(probeTimeout, u.options().check.interval))
-	defer timer.Stop()
+	timeout := time.After(max(probeTimeout, u.options().check.interval))
 	for {
 		select {
 		case o := <-outcomes:
 			if !o.invalid {
 				return o.err
 			}
-		case <-timer.C:
+		case <-timeout:
 			return errProbe
 		case <-ctx.Done():
 			return ctx.Err()

@@ -43,6 +43,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 		last = x
 	}
 
+	// Over maxSimilar, x waits for its turn, but not longer than for a reply.
 	x := &exchange{request: r, useStream: r.stream, set: s, hash: hash, excluded: excluded, wakes: []func(){wake}}
 	begin := x.start
 	switch {
@@ -99,35 +100,26 @@ func (x *exchange) finish() {
 // removeSimilar removes x from the exchanges for its name and type. It returns one that
 // may start now, if there is one. The caller holds exchangeMu.
 func (x *exchange) removeSimilar() (start *exchange) {
-	exchanges := x.set.exchanges
-	started := false // x was among the first maxSimilar
-	var before *exchange
-	n := 0 // others before y
-	for y := exchanges[x.hash]; y != nil; y = y.nextSimilar {
-		switch {
-		case y == x:
-			started = n < maxSimilar
-			continue
-		case y.nextSimilar == x:
-			before = y
-		}
-		if n++; n == maxSimilar {
-			start = y
-		}
+	first := x.set.exchanges[x.hash]
+	at, before := &first, 0
+	for ; *at != x; before++ {
+		at = &(*at).nextSimilar
 	}
+	*at, x.nextSimilar = x.nextSimilar, nil
 
-	switch {
-	case before != nil:
-		before.nextSimilar = x.nextSimilar
-	case x.nextSimilar != nil:
-		exchanges[x.hash] = x.nextSimilar
-	default:
-		delete(exchanges, x.hash)
-	}
-	x.nextSimilar = nil
-
-	if !started {
+	if first == nil {
+		delete(x.set.exchanges, x.hash)
 		return nil
+	}
+	x.set.exchanges[x.hash] = first
+	if before >= maxSimilar {
+		return nil // x has not started
+	}
+
+	// x has freed a place for the one that is now number maxSimilar.
+	start = first
+	for n := 1; n < maxSimilar && start != nil; n++ {
+		start = start.nextSimilar
 	}
 	return start
 }

@@ -187,17 +187,14 @@ func (c *quicConn) run() {
 func (c *quicConn) watch() {
 	last, silent := c.conn.ConnectionStats(), false
 	for {
-		timer := time.NewTimer(c.untilCheck(last))
 		used := false
 		select {
-		case <-timer.C:
+		case <-time.After(c.untilCheck(last)):
 		case <-c.used:
 			used = true
 		case <-c.ctx.Done():
 		case <-c.conn.Context().Done():
 		}
-		timer.Stop()
-
 		now := c.conn.ConnectionStats()
 		received := now.PacketsReceived != last.PacketsReceived
 		if c.ctx.Err() != nil || c.conn.Context().Err() != nil || silent && !received && !used {

@@ -149,8 +149,10 @@ func (u *upstream) finish(a *attempt, r *reply) {
 		u.metrics.countReply(r.code, clock.At(now)-a.sent)
 	}
 
+	// The upstream rejected the request with EDNS, and answers it without: it does not know
+	// EDNS (RFC 6891 §7). With options, the option may have been the reason.
 	if a.noEDNS && !r.rejectsRequest() && len(a.request.options) == 0 {
-		u.noEDNSUntil.Store(int64(clock.At(now) + noEDNSFor)) // RFC 6891 §7
+		u.noEDNSUntil.Store(int64(clock.At(now) + noEDNSFor))
 	}
 
 	if finished {
@@ -166,16 +168,21 @@ func (u *upstream) finish(a *attempt, r *reply) {
 func (u *upstream) fail(a *attempt, err error) {
 	if !a.probe {
 		u.waiting.Add(-1)
-	}
-	if !a.probe && err != errStopped && err != errSpoofed {
-		u.metrics.failed.Add(1)
-		if !isTimeout(err) { // refused or closed: prefer other upstreams
-			u.overdue.Store(suspectAfter)
-			u.lastOverdue.Store(int64(clock.Now()))
+		if err != errStopped && err != errSpoofed {
+			u.countFailure(err)
 		}
-		u.startChecks()
 	}
 	a.requester.report(outcome{attempt: a, err: err})
+}
+
+// countFailure counts a query that was not answered, and starts health checks.
+func (u *upstream) countFailure(err error) {
+	u.metrics.failed.Add(1)
+	if !isTimeout(err) { // refused or closed: prefer other upstreams
+		u.overdue.Store(suspectAfter)
+		u.lastOverdue.Store(int64(clock.Now()))
+	}
+	u.startChecks()
 }
 
 // discard counts a packet that is not used. If a is not nil, the packet is an invalid

@@ -125,14 +125,12 @@ func (s *upstreamSet) enter() bool {
 // spawn runs f in a goroutine for which Stop waits. It returns false if Stop has
 // been called.
 func (s *upstreamSet) spawn(f func()) bool {
-	if !s.enter() {
-		return false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.running.Go(f)
 	}
-	go func() {
-		defer s.running.Done()
-		f()
-	}()
-	return true
+	return !s.stopped
 }
 
 // Stop ends all goroutines and exchanges of the set and waits for them.
@@ -191,12 +189,7 @@ func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
 		return nil, errNoUpstream
 	}
 
-	usable := make([]*upstream, 0, len(all))
-	for _, u := range all {
-		if !excluded.has(u.String()) {
-			usable = append(usable, u)
-		}
-	}
+	usable := slices.DeleteFunc(slices.Clone(all), func(u *upstream) bool { return excluded.has(u.String()) })
 	if len(usable) == 0 {
 		return nil, errLooped
 	}

@@ -141,13 +141,11 @@ func (e *exporter) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 
-		timer := time.NewTimer(e.interval)
 		select {
-		case <-timer.C:
+		case <-time.After(e.interval):
 		case <-e.full:
 		case <-ctx.Done():
 		}
-		timer.Stop()
 
 		for spans := e.take(); len(spans) > 0; spans = e.take() {
 			e.post(spans)
