@@ -25,7 +25,7 @@ const referenceDir = "../docs/reference/directives"
 // docs/reference/directives has a page for each directive and for import, which begins with
 // the directive's purpose and has its sections in one order, and no other pages.
 func TestReferencePages(t *testing.T) {
-	names := []string{"README", "import"}
+	names, all := []string{"README", "import"}, read(t, "../docs/reference/metrics.md")
 	for _, d := range Directives() {
 		names = append(names, d.Name)
 		text := read(t, filepath.Join(referenceDir, d.Name+".md"))
@@ -42,6 +42,11 @@ func TestReferencePages(t *testing.T) {
 			t.Errorf("%s.md: Metrics is not the section before Differences from CoreDNS", d.Name)
 		}
 		wholeTables(t, d.Name, text)
+		for _, m := range regexp.MustCompile("(?m)^\\| `((?:coredns|seamark|skydns)_[a-z0-9_]+)` \\|").FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(all, "\n| `"+m[1]+"` |") {
+				t.Errorf("%s.md: metrics.md has no metric %s", d.Name, m[1])
+			}
+		}
 	}
 
 	files, err := filepath.Glob(referenceDir + "/*")
