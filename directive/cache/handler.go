@@ -234,17 +234,12 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 		return
 	}
 
-	tc, err, local := q.TC, q.Err, false
-	_, unparked := errors.AsType[dns.ParkingError](q.Err)
 	switch {
-	case q.Cacheable && e == nil:
+	case e != nil:
+	case q.Cacheable: // the waiting queries get an answer that is not stored, too
 		e = newEntry(c.scope, k, q, optionsFrom)
 		e.kind, e.stored = kind, c.store.clock(time.Now())
-	case q.Cacheable:
-	case q.RCode != wire.ServFail && q.AnsweredStep() >= 0:
-		local = true
-	case q.RCode == wire.ServFail && q.Err != nil && !unparked && !errors.Is(q.Err, context.Canceled):
-		// The waiting queries would fail in the same way.
+	case failsAlike(q):
 		e = newEntry(c.scope, k, q, optionsFrom)
 		e.kind = failure
 	}
@@ -252,9 +247,16 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 	q.Awaited = false
 	var r *result
 	if e != nil {
-		r = &result{e, tc, err}
+		r = &result{e, q.TC, q.Err}
 	}
+	local := !q.Cacheable && q.RCode != wire.ServFail && q.AnsweredStep() >= 0
 	c.store.finishPending(led, r, local)
+}
+
+// failsAlike reports whether equal queries would fail as q has.
+func failsAlike(q *dns.Query) bool {
+	_, unparked := errors.AsType[dns.ParkingError](q.Err)
+	return q.RCode == wire.ServFail && q.Err != nil && !unparked && !errors.Is(q.Err, context.Canceled)
 }
 
 // add clamps the TTLs of q's answer and stores it if it may be stored. It
@@ -274,20 +276,7 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 		return nil, kind
 	}
 
-	life := c.servfailFor
-	if kind == failure {
-		c.clampTTLs(q)
-	} else {
-		b := &c.bounds[kind.queue()]
-		ttl = min(max(ttl, b.minTTL), b.maxTTL)
-		highest := b.maxTTL
-		if kind == denial {
-			highest = ttl // RFC 2308 §5: also the SOA record's TTL
-		}
-		q.Answer.ClampTTL(q.Answer.RecordsOffset(), b.minTTL, highest)
-		life = time.Duration(ttl) * time.Second
-	}
-
+	life := c.lifetime(q, kind, ttl)
 	if life == 0 || c.bounds[kind.queue()].entries == 0 || c.disabled[kind.queue()].Through(k.name) {
 		return nil, kind
 	}
@@ -299,6 +288,24 @@ func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) 
 	}
 	c.put(q, e)
 	return e, kind
+}
+
+// lifetime clamps the TTLs of an answer that may be stored, whose own TTL is ttl, and returns
+// how long it may be used.
+func (c *Cache) lifetime(q *dns.Query, kind answerKind, ttl uint32) time.Duration {
+	if kind == failure {
+		c.clampTTLs(q)
+		return c.servfailFor
+	}
+
+	b := &c.bounds[kind.queue()]
+	ttl = min(max(ttl, b.minTTL), b.maxTTL)
+	highest := b.maxTTL
+	if kind == denial {
+		highest = ttl // RFC 2308 §5: also the SOA record's TTL
+	}
+	q.Answer.ClampTTL(q.Answer.RecordsOffset(), b.minTTL, highest)
+	return time.Duration(ttl) * time.Second
 }
 
 // clampTTLs clamps the TTLs of q's answer to the bounds of its apparent kind.

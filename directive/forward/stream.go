@@ -80,6 +80,7 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 		}
 	}
 
+	// From idleLimit connections on, each takes as many queries as a socket.
 	n := len(u.streams)
 	hasRoom := leastLoad < maxStreamLoad || leastLoad < maxSocketLoad && n >= u.options().idleLimit(defaultStreams)
 	if s != nil && (n >= maxStreams || !fresh && hasRoom) {
