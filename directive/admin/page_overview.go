@@ -21,7 +21,7 @@ type overview struct {
 	NXDomain  traffic.Top
 	Searches  traffic.Top // that cannot succeed
 	Codes     []share
-	Upstreams []upstream
+	Upstreams []upstreamState
 	Cluster   []dataState
 	Hashes    []zoneState
 	Cached    float64
@@ -34,7 +34,7 @@ type (
 		Code  string
 		Share float64
 	}
-	upstream struct {
+	upstreamState struct {
 		To      string
 		Up      bool
 		Waiting float64 // queries
@@ -87,7 +87,7 @@ func (o *overview) addMetrics() {
 		switch family {
 		case "seamark_forward_upstream_up":
 			waiting := value("seamark_forward_waiting_queries", "to", labels["to"])
-			o.Upstreams = append(o.Upstreams, upstream{labels["to"], v != 0, waiting})
+			o.Upstreams = append(o.Upstreams, upstreamState{labels["to"], v != 0, waiting})
 		case "seamark_kubernetes_objects":
 			zones, kind := labels["zones"], labels["resource"]
 			o.Cluster = append(o.Cluster, dataState{

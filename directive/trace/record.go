@@ -28,7 +28,7 @@ type record struct {
 	shared    bool    // the root is the client's span, too
 	debug     bool
 	steps     []step
-	exchanges []exchange
+	exchanges []upstreamQuery
 }
 
 // A step is the work of a handler.
@@ -40,8 +40,8 @@ type step struct {
 	begin, end   time.Time
 }
 
-// An exchange is a query to an upstream.
-type exchange struct {
+// An upstreamQuery is a query to an upstream, and its reply.
+type upstreamQuery struct {
 	step           int // index of the step that sent it; -1 if it is not recorded
 	upstream       netip.AddrPort
 	proto          dns.Proto
@@ -114,7 +114,9 @@ func (r *record) ObserveExchange(q *dns.Query, e *dns.Exchange) {
 	if len(r.exchanges) == maxExchanges {
 		return
 	}
-	x := exchange{step: r.last(q.Depth(), -1), upstream: e.Upstream, proto: e.Proto, sent: e.Sent, received: e.Received}
+	x := upstreamQuery{
+		step: r.last(q.Depth(), -1), upstream: e.Upstream, proto: e.Proto, sent: e.Sent, received: e.Received,
+	}
 	if len(e.Reply) >= wire.HeaderLen {
 		x.rcode = wire.RCode(e.Reply[3] & 15).String()
 	}
