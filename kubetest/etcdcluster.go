@@ -42,7 +42,8 @@ func StartEtcdCluster(ctx context.Context, dir string, options EtcdOptions) (*Et
 		return nil, fmt.Errorf("starting an etcd cluster: %w", err)
 	}
 	c := &EtcdCluster{child: p, options: options}
-	if err = p.call(ctx, "StartEtcd", control.StartEtcdArgs{Wait: wait(ctx), Dir: dir, Options: options}, &c.info); err == nil && options.TLS {
+	if err = p.call(ctx, "StartEtcd", control.StartEtcdArgs{Wait: wait(ctx), Dir: dir, Options: options},
+		&c.info); err == nil && options.TLS {
 		c.tls, err = c.clientTLS()
 	}
 	if err != nil {

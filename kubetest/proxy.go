@@ -98,6 +98,7 @@ func NewProxy(srv *Server) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the proxy: %w", err)
 	}
+
 	p := &Proxy{
 		ln:  ln,
 		dir: srv.dir,
@@ -109,10 +110,12 @@ func NewProxy(srv *Server) (*Proxy, error) {
 		served: make(chan struct{}),
 		open:   map[*exchange]struct{}{},
 	}
+
 	p.faults.Store(&faultState{over: make(chan struct{})})
 	if err := p.SetServer(srv); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
+
 	p.server = &http.Server{Handler: p, ErrorLog: p.quiet}
 	go func() {
 		defer close(p.served)
@@ -129,7 +132,8 @@ func (p *Proxy) SetServer(srv *Server) error {
 		return fmt.Errorf("parsing the server's URL: %w", err)
 	}
 	// With HTTP/1.1 each stream has its own connection, which can be cut.
-	old := p.target.Swap(&target{u, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: srv.pool()}, DisableCompression: true}})
+	old := p.target.Swap(&target{u,
+		&http.Transport{TLSClientConfig: &tls.Config{RootCAs: srv.pool()}, DisableCompression: true}})
 	if old != nil {
 		old.transport.CloseIdleConnections()
 	}
@@ -281,7 +285,8 @@ func (p *Proxy) forward(x *exchange) *httputil.ReverseProxy {
 		ErrorHandler:  unreachable,
 		ModifyResponse: func(r *http.Response) error {
 			if x.Verb == "watch" {
-				r.Body = &events{ReadCloser: r.Body, p: p, x: x, inProtobuf: strings.Contains(r.Header.Get("Content-Type"), "protobuf")}
+				r.Body = &events{ReadCloser: r.Body, p: p, x: x,
+					inProtobuf: strings.Contains(r.Header.Get("Content-Type"), "protobuf")}
 			}
 			r.Body = &body{ReadCloser: r.Body, p: p, x: x}
 			return nil

@@ -55,6 +55,7 @@ func (c *Authority) Sign(name string, usages ...x509.ExtKeyUsage) (cert, key []b
 	if err != nil {
 		return nil, nil, err
 	}
+
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: name},
@@ -65,10 +66,12 @@ func (c *Authority) Sign(name string, usages ...x509.ExtKeyUsage) (cert, key []b
 		DNSNames:     []string{"localhost"},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, leaf, c.issuer, &own.PublicKey, c.issuerKey)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	ownDER, err := x509.MarshalPKCS8PrivateKey(own)
 	if err != nil {
 		return nil, nil, err

@@ -53,7 +53,8 @@ func New(identity *tls.Config) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{ln: ln, identity: identity, faults: map[string]Fault{}, changed: make(chan struct{}), open: map[*link]struct{}{}}
+	g := &Gate{ln: ln, identity: identity, faults: map[string]Fault{}, changed: make(chan struct{}),
+		open: map[*link]struct{}{}}
 	g.running.Go(g.accept)
 	return g, nil
 }
@@ -132,17 +133,21 @@ func (g *Gate) serve(p *link) {
 		delete(g.open, p)
 		p.cut()
 	}()
+
 	if g.identity != nil && g.identify(p) != nil {
 		return
 	}
+
 	target, ok := g.wait(p)
 	if !ok {
 		return
 	}
+
 	far, err := new(net.Dialer).Dial("tcp4", target)
 	if err != nil {
 		return
 	}
+
 	g.mu.Lock()
 	p.far = far
 	lost := g.closed || g.target != target || g.faults[p.from] == Refused
@@ -150,6 +155,7 @@ func (g *Gate) serve(p *link) {
 	if lost {
 		return
 	}
+
 	var back sync.WaitGroup
 	back.Go(func() { g.copy(p, p.near, p.far) })
 	g.copy(p, p.far, p.near)

@@ -40,12 +40,14 @@ func (s *Server) startRun(ctx context.Context, ln *listener, etcdURL string) (*a
 		ln.Close()
 		return nil, err
 	}
+
 	api, err := s.newAPI(ln, stores)
 	if err != nil {
 		destroy(stores)
 		ln.Close()
 		return nil, err
 	}
+
 	runCtx, cancel := context.WithCancel(context.Background())
 	r := &apiRun{ln: ln, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -53,6 +55,7 @@ func (s *Server) startRun(ctx context.Context, ln *listener, etcdURL string) (*a
 		defer ln.Close()
 		r.err = api.PrepareRun().RunWithContext(runCtx)
 	}()
+
 	if err := s.waitReady(ctx, r); err != nil {
 		r.stop()
 		return nil, fmt.Errorf("waiting for readiness: %w", err)
@@ -133,6 +136,7 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 	if err != nil {
 		return nil, err
 	}
+
 	c := server.NewConfig(s.types.codecs)
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	c.ExternalAddress = ln.Addr().String()
@@ -141,26 +145,32 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 		Host:            "https://" + ln.Addr().String(),
 		TLSClientConfig: restclient.TLSClientConfig{CAData: s.certs.CA},
 	}
-	c.Authentication.Authenticator = requestunion.New(bearertoken.New(tokens(control.APIAudience)), anonymous.NewAuthenticator(nil))
+
+	c.Authentication.Authenticator = requestunion.New(bearertoken.New(tokens(control.APIAudience)),
+		anonymous.NewAuthenticator(nil))
 	c.Authorization.Authorizer = s.newAuthorizer(stores)
 	c.OpenAPIV3Config = s.types.describe(s.kinds)
 	c.SkipOpenAPIInstallation = true
 	c.EnableProfiling = false
 	c.EnableMetrics = false // they belong to the process, not to this server
 	c.DisabledPostStartHooks = sets.NewString("max-in-flight-filter", "storage-object-count-tracker-hook")
+
 	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("storage", func(*http.Request) error {
 		return ready(stores)
 	}))
+
 	api, err := c.Complete(nil).New("kubetest", server.NewEmptyDelegate())
 	if err != nil {
 		return nil, err
 	}
+
 	for _, gv := range groupVersions(s.kinds) {
 		if err := s.install(api, gv, stores); err != nil {
 			api.Destroy()
 			return nil, fmt.Errorf("installing %s: %w", gv, err)
 		}
 	}
+
 	for gv, resources := range reviewVersions(c.Authorization.Authorizer) {
 		info := server.NewDefaultAPIGroupInfo(gv.Group, s.types.scheme, s.types.params, s.types.codecs)
 		info.VersionedResourcesStorageMap[gv.Version] = resources
@@ -169,6 +179,7 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 			return nil, fmt.Errorf("installing %s: %w", gv, err)
 		}
 	}
+
 	return api, nil
 }
 

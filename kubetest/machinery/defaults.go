@@ -79,6 +79,7 @@ func prepareService(s, old *corev1.Service) {
 		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = "", nil, nil, nil
 		return
 	}
+
 	if old != nil && spec.ClusterIP != old.Spec.ClusterIP && slices.Equal(spec.ClusterIPs, old.Spec.ClusterIPs) {
 		spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = nil, nil, nil
 	}
@@ -88,9 +89,11 @@ func prepareService(s, old *corev1.Service) {
 	if spec.ClusterIP == "" && len(spec.ClusterIPs) > 0 {
 		spec.ClusterIP = spec.ClusterIPs[0]
 	}
+
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies = families(spec.ClusterIPs)
 	}
+
 	if spec.IPFamilyPolicy == nil && len(spec.IPFamilies) > 0 {
 		policy := corev1.IPFamilyPolicySingleStack
 		if len(spec.IPFamilies) > 1 {

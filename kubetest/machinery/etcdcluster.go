@@ -75,7 +75,10 @@ func StartEtcdCluster(ctx context.Context, dir string, options control.EtcdOptio
 		return nil, fmt.Errorf("starting an etcd cluster: %w", err)
 	}
 	if options.Username != "" {
-		if err := c.admin(ctx, func(ctx context.Context, k *clientv3.Client) error { return enableAuth(ctx, k, options) }); err != nil {
+		if err := c.admin(ctx, func(ctx context.Context,
+			k *clientv3.Client) error {
+			return enableAuth(ctx, k, options)
+		}); err != nil {
 			c.Stop()
 			return nil, fmt.Errorf("adding users to an etcd cluster: %w", err)
 		}
@@ -96,13 +99,16 @@ func (c *EtcdCluster) prepare() error {
 	if err := c.certify("client", x509.ExtKeyUsageClientAuth); err != nil {
 		return err
 	}
+
 	for i := range c.members {
 		m := &etcdMember{name: fmt.Sprintf("m%d", i)}
 		c.members[i] = m
+
 		// A member is a server to its clients and a client of the other members.
 		if err := c.certify(m.name, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth); err != nil {
 			return err
 		}
+
 		own, err := tls.LoadX509KeyPair(c.file(m.name+".crt"), c.file(m.name+".key"))
 		if err != nil {
 			return err
@@ -110,13 +116,16 @@ func (c *EtcdCluster) prepare() error {
 		if m.clients, err = gate.New(nil); err != nil {
 			return err
 		}
+
 		// All members use one list of addresses, so only the certificate of a
 		// connection identifies its member.
-		m.peers, err = gate.New(&tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: c.certs.Pool(), ClientAuth: tls.RequireAndVerifyClientCert})
+		m.peers, err = gate.New(&tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: c.certs.Pool(),
+			ClientAuth: tls.RequireAndVerifyClientCert})
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -140,6 +149,7 @@ func (c *EtcdCluster) config(m *etcdMember) *embed.Config {
 	e.Name = m.name
 	e.ListenClientUrls = []url.URL{{Scheme: c.scheme(), Host: "127.0.0.1:0"}}
 	e.AdvertiseClientUrls = []url.URL{{Scheme: c.scheme(), Host: m.clients.Addr()}}
+
 	// The gate terminates TLS.
 	e.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	e.AdvertisePeerUrls = []url.URL{{Scheme: "https", Host: m.peers.Addr()}}
@@ -148,10 +158,12 @@ func (c *EtcdCluster) config(m *etcdMember) *embed.Config {
 	if c.options.TLS {
 		e.ClientTLSInfo = e.PeerTLSInfo
 	}
+
 	var all []string
 	for _, other := range c.members {
 		all = append(all, other.name+"=https://"+other.peers.Addr())
 	}
+
 	e.InitialCluster = strings.Join(all, ",")
 	e.QuotaBackendBytes = c.options.Quota
 	e.BcryptCost = 4 // the least
@@ -291,6 +303,7 @@ func (c *EtcdCluster) Leader(ctx context.Context, except ...int) (int, error) {
 			vote := fmt.Sprintf("%v in %d", e.Server.Leader(), e.Server.Term())
 			votes[vote]++
 		}
+
 		for i, m := range c.members {
 			e := m.etcd()
 			if e == nil || slices.Contains(except, i) {
@@ -300,6 +313,7 @@ func (c *EtcdCluster) Leader(ctx context.Context, except ...int) (int, error) {
 				return i, nil
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return 0, fmt.Errorf("no leader: %w", ctx.Err())
@@ -320,7 +334,8 @@ func (c *EtcdCluster) Lead(ctx context.Context, member int) error {
 			return fmt.Errorf("making %s the leader: it or the present leader does not run", c.members[member].name)
 		}
 		// Another member may have won an election in between: try again.
-		if err := from.Server.MoveLeader(ctx, uint64(from.Server.MemberID()), uint64(to.Server.MemberID())); err != nil && ctx.Err() != nil {
+		if err := from.Server.MoveLeader(ctx, uint64(from.Server.MemberID()),
+			uint64(to.Server.MemberID())); err != nil && ctx.Err() != nil {
 			return fmt.Errorf("making %s the leader: %w", c.members[member].name, err)
 		}
 	}

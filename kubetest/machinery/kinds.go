@@ -110,17 +110,21 @@ func kinds() []kind {
 		gv: appsv1.SchemeGroupVersion, name: "DaemonSet", resource: "daemonsets", singular: "daemonset",
 		new: create[appsv1.DaemonSet], newList: create[appsv1.DaemonSetList],
 	}, {
-		gv: autoscalingv2.SchemeGroupVersion, name: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers", singular: "horizontalpodautoscaler",
-		new: create[autoscalingv2.HorizontalPodAutoscaler], newList: create[autoscalingv2.HorizontalPodAutoscalerList],
+		gv: autoscalingv2.SchemeGroupVersion, name: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers",
+		singular: "horizontalpodautoscaler",
+		new:      create[autoscalingv2.HorizontalPodAutoscaler],
+		newList:  create[autoscalingv2.HorizontalPodAutoscalerList],
 	}, {
 		gv: core, name: "ServiceAccount", resource: "serviceaccounts", singular: "serviceaccount",
 		new: create[corev1.ServiceAccount], newList: create[corev1.ServiceAccountList],
 	}, {
-		gv: networkingv1.SchemeGroupVersion, name: "NetworkPolicy", resource: "networkpolicies", singular: "networkpolicy",
-		new: create[networkingv1.NetworkPolicy], newList: create[networkingv1.NetworkPolicyList],
+		gv: networkingv1.SchemeGroupVersion, name: "NetworkPolicy", resource: "networkpolicies",
+		singular: "networkpolicy",
+		new:      create[networkingv1.NetworkPolicy], newList: create[networkingv1.NetworkPolicyList],
 	}, {
-		gv: policyv1.SchemeGroupVersion, name: "PodDisruptionBudget", resource: "poddisruptionbudgets", singular: "poddisruptionbudget",
-		new: create[policyv1.PodDisruptionBudget], newList: create[policyv1.PodDisruptionBudgetList],
+		gv: policyv1.SchemeGroupVersion, name: "PodDisruptionBudget", resource: "poddisruptionbudgets",
+		singular: "poddisruptionbudget",
+		new:      create[policyv1.PodDisruptionBudget], newList: create[policyv1.PodDisruptionBudgetList],
 	}, {
 		gv: rbacv1.SchemeGroupVersion, name: "Role", resource: "roles", singular: "role",
 		new: create[rbacv1.Role], newList: create[rbacv1.RoleList],
@@ -128,10 +132,12 @@ func kinds() []kind {
 		gv: rbacv1.SchemeGroupVersion, name: "RoleBinding", resource: "rolebindings", singular: "rolebinding",
 		new: create[rbacv1.RoleBinding], newList: create[rbacv1.RoleBindingList],
 	}, {
-		gv: rbacv1.SchemeGroupVersion, name: "ClusterRole", resource: "clusterroles", singular: "clusterrole", clusterScoped: true,
-		new: create[rbacv1.ClusterRole], newList: create[rbacv1.ClusterRoleList],
+		gv: rbacv1.SchemeGroupVersion, name: "ClusterRole", resource: "clusterroles", singular: "clusterrole",
+		clusterScoped: true,
+		new:           create[rbacv1.ClusterRole], newList: create[rbacv1.ClusterRoleList],
 	}, {
-		gv: rbacv1.SchemeGroupVersion, name: "ClusterRoleBinding", resource: "clusterrolebindings", singular: "clusterrolebinding", clusterScoped: true,
+		gv: rbacv1.SchemeGroupVersion, name: "ClusterRoleBinding", resource: "clusterrolebindings",
+		singular: "clusterrolebinding", clusterScoped: true,
 		new: create[rbacv1.ClusterRoleBinding], newList: create[rbacv1.ClusterRoleBindingList],
 	}, {
 		gv: importVersion(), name: "ServiceImport", resource: "serviceimports", singular: "serviceimport", custom: true,

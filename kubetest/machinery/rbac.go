@@ -31,7 +31,8 @@ func (s *Server) newAuthorizer(stores []*registry.Store) authorizer.Authorizer {
 		}
 	}
 	byRole := rbac.New(r, r, r, r)
-	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision,
+		string, error) {
 		if a.GetUser() == nil || a.GetUser().GetName() == user.Anonymous {
 			return authorizer.DecisionAllow, "the client is anonymous", nil
 		}

@@ -27,7 +27,8 @@ import (
 func tokens(audience string) authenticator.Token {
 	known := map[string]*user.DefaultInfo{}
 	for _, name := range []string{control.Seamark, control.Reader, control.Operator, control.Nobody} {
-		known[control.Token(name, audience)] = &user.DefaultInfo{Name: name, UID: "uid-of-" + name, Groups: []string{"group-of-" + name}, Extra: map[string][]string{"extra": {name}}}
+		known[control.Token(name, audience)] = &user.DefaultInfo{Name: name, UID: "uid-of-" + name,
+			Groups: []string{"group-of-" + name}, Extra: map[string][]string{"extra": {name}}}
 	}
 	return authenticator.WrapAudienceAgnosticToken(authenticator.Audiences{audience}, tokenfile.New(known))
 }
@@ -48,7 +49,8 @@ func (*tokenReviews) New() runtime.Object     { return new(authenticationv1.Toke
 func (*tokenReviews) GetSingularName() string { return "tokenreview" }
 
 // Create implements rest.Creater as kube-apiserver does.
-func (r *tokenReviews) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (r *tokenReviews) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc,
+	_ *metav1.CreateOptions) (runtime.Object, error) {
 	t := obj.(*authenticationv1.TokenReview)
 	if t.Spec.Token == "" {
 		return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")
@@ -64,7 +66,8 @@ func (r *tokenReviews) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	}
 	if ok {
 		t.Status.Audiences = response.Audiences
-		t.Status.User = authenticationv1.UserInfo{Username: response.User.GetName(), UID: response.User.GetUID(), Groups: response.User.GetGroups(), Extra: map[string]authenticationv1.ExtraValue{}}
+		t.Status.User = authenticationv1.UserInfo{Username: response.User.GetName(), UID: response.User.GetUID(),
+			Groups: response.User.GetGroups(), Extra: map[string]authenticationv1.ExtraValue{}}
 		for key, values := range response.User.GetExtra() {
 			t.Status.User.Extra[key] = values
 		}
@@ -80,7 +83,8 @@ func (*accessReviews) New() runtime.Object     { return new(authorizationv1.Subj
 func (*accessReviews) GetSingularName() string { return "subjectaccessreview" }
 
 // Create implements rest.Creater as kube-apiserver does.
-func (v *accessReviews) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (v *accessReviews) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc,
+	_ *metav1.CreateOptions) (runtime.Object, error) {
 	r := obj.(*authorizationv1.SubjectAccessReview)
 	url, resource := r.Spec.NonResourceAttributes, r.Spec.ResourceAttributes
 	if (url == nil) == (resource == nil) {
@@ -95,10 +99,12 @@ func (v *accessReviews) Create(ctx context.Context, obj runtime.Object, _ rest.V
 		a.Path, a.Verb = url.Path, url.Verb
 	} else {
 		a.ResourceRequest, a.Verb, a.Namespace, a.Name = true, resource.Verb, resource.Namespace, resource.Name
-		a.APIGroup, a.APIVersion, a.Resource, a.Subresource = resource.Group, resource.Version, resource.Resource, resource.Subresource
+		a.APIGroup, a.APIVersion, a.Resource, a.Subresource = resource.Group, resource.Version, resource.Resource,
+			resource.Subresource
 	}
 	decision, reason, err := v.authorizer.Authorize(ctx, a)
-	r.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason}
+	r.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: decision == authorizer.DecisionAllow,
+		Denied: decision == authorizer.DecisionDeny, Reason: reason}
 	if err != nil {
 		r.Status.EvaluationError = err.Error()
 	}

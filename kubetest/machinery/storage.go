@@ -28,6 +28,7 @@ func (t *types) newStore(k kind, etcdURL string) (*registry.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := strategy{kind: k, ObjectTyper: t.scheme, NameGenerator: names.SimpleNameGenerator}
 	single := k.groupResource()
 	single.Resource = k.singular
@@ -41,6 +42,7 @@ func (t *types) newStore(k kind, etcdURL string) (*registry.Store, error) {
 		DeleteStrategy:            s,
 		TableConvertor:            rest.NewDefaultTableConvertor(k.groupResource()),
 	}
+
 	storeOptions := &generic.StoreOptions{RESTOptions: options, AttrFunc: k.attrs}
 	if k.index != "" {
 		k.addIndex(store, storeOptions)
@@ -71,6 +73,7 @@ func (t *types) restOptions(k kind, etcdURL string) (generic.RESTOptions, error)
 	if k.custom {
 		media = runtime.ContentTypeJSON
 	}
+
 	var err error
 	c.Codec, c.EncodeVersioner, err = serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
 		StorageMediaType:  media,
@@ -82,6 +85,7 @@ func (t *types) restOptions(k kind, etcdURL string) (generic.RESTOptions, error)
 	if err != nil {
 		return generic.RESTOptions{}, err
 	}
+
 	return generic.RESTOptions{
 		StorageConfig:           c.ForResource(k.groupResource()),
 		Decorator:               registry.StorageWithCacher(),
@@ -166,7 +170,8 @@ type statusStore struct {
 // newStatusStore returns the status view of a store.
 func (t *types) newStatusStore(k kind, store *registry.Store) *statusStore {
 	view := *store
-	view.UpdateStrategy = strategy{kind: k, ObjectTyper: t.scheme, NameGenerator: names.SimpleNameGenerator, status: true}
+	view.UpdateStrategy = strategy{kind: k, ObjectTyper: t.scheme, NameGenerator: names.SimpleNameGenerator,
+		status: true}
 	return &statusStore{TableConvertor: store.TableConvertor, store: &view}
 }
 
@@ -182,6 +187,8 @@ func (s *statusStore) Get(ctx context.Context, name string, o *metav1.GetOptions
 }
 
 // Update writes the status. It never creates an object.
-func (s *statusStore) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, o *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (s *statusStore) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo,
+	create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool,
+	o *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	return s.store.Update(ctx, name, obj, create, update, false, o)
 }

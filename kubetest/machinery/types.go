@@ -37,12 +37,14 @@ type types struct {
 // conversion is the identity.
 func newTypes(kinds []kind) (*types, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme,
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme,
+		appsv1.AddToScheme, autoscalingv2.AddToScheme,
 		networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, addImports, addReviews} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, k := range kinds {
 		hub := k.hub()
 		scheme.AddKnownTypeWithName(hub.WithKind(k.name), k.new())
@@ -54,11 +56,13 @@ func newTypes(kinds []kind) (*types, error) {
 			return nil, err
 		}
 	}
+
 	for _, gv := range groupVersions(kinds) {
 		if err := scheme.SetVersionPriority(gv); err != nil {
 			return nil, err
 		}
 	}
+
 	return &types{
 		scheme: scheme,
 		codecs: serializer.NewCodecFactory(scheme),
@@ -78,7 +82,8 @@ func addReviews(scheme *runtime.Scheme) error {
 	}
 	scheme.AddKnownTypes(internal(authenticationv1.SchemeGroupVersion), new(authenticationv1.TokenReview))
 	scheme.AddKnownTypes(internal(authorizationv1.SchemeGroupVersion), new(authorizationv1.SubjectAccessReview))
-	return errors.Join(scheme.SetVersionPriority(authenticationv1.SchemeGroupVersion), scheme.SetVersionPriority(authorizationv1.SchemeGroupVersion))
+	return errors.Join(scheme.SetVersionPriority(authenticationv1.SchemeGroupVersion),
+		scheme.SetVersionPriority(authorizationv1.SchemeGroupVersion))
 }
 
 // addImports registers the types of the multi-cluster group.
@@ -100,7 +105,8 @@ func (k kind) groupResource() schema.GroupResource {
 
 // fieldLabel accepts the fields that a selector of this kind may use.
 func (k kind) fieldLabel(label, value string) (string, string, error) {
-	if label == "metadata.name" || label == "metadata.namespace" && !k.clusterScoped || slices.Contains(k.fieldNames, label) {
+	if label == "metadata.name" || label == "metadata.namespace" && !k.clusterScoped ||
+		slices.Contains(k.fieldNames, label) {
 		return label, value, nil
 	}
 	return "", "", fmt.Errorf("%q is not a known field selector of %s", label, k.resource)

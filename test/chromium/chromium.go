@@ -37,21 +37,28 @@ func Start(t *testing.T) *Tab {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	from, childTo, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.to, b.from, b.messages = to, from, bufio.NewReader(from)
 	profile, err := os.MkdirTemp("", "chromium")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--host-resolver-rules=MAP *.rebind.test 127.0.0.1", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
+
+	c := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+		"--host-resolver-rules=MAP *.rebind.test 127.0.0.1", "--user-data-dir="+profile, "--remote-debugging-pipe",
+		"about:blank")
 	c.ExtraFiles = []*os.File{childFrom, childTo}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	childFrom.Close()
 	childTo.Close()
 	t.Cleanup(func() {
@@ -63,6 +70,7 @@ func Start(t *testing.T) *Tab {
 		from.Close()
 		_ = os.RemoveAll(profile)
 	})
+
 	var target struct{ TargetID string }
 	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var session struct{ SessionID string }
@@ -71,6 +79,7 @@ func Start(t *testing.T) *Tab {
 	for _, domain := range []string{"Page", "Runtime", "Log"} {
 		b.Call(domain+".enable", nil, nil)
 	}
+
 	return b
 }
 
@@ -94,21 +103,25 @@ func (b *Tab) try(method string, params, result any) error {
 	if b.session != "" {
 		command["sessionId"] = b.session
 	}
+
 	text, err := json.Marshal(command)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	deadline := time.Now().Add(time.Minute)
 	_ = b.to.SetWriteDeadline(deadline)
 	_ = b.from.SetReadDeadline(deadline)
 	if _, err := b.to.Write(append(text, 0)); err != nil {
 		b.t.Fatalf("%s: %v", method, err)
 	}
+
 	for {
 		line, err := b.messages.ReadBytes(0)
 		if err != nil {
 			b.t.Fatalf("%s: %v", method, err)
 		}
+
 		var m struct {
 			ID             int
 			Method         string
@@ -118,8 +131,10 @@ func (b *Tab) try(method string, params, result any) error {
 		if err := json.Unmarshal(bytes.TrimSuffix(line, []byte{0}), &m); err != nil {
 			b.t.Fatalf("%s: %v", method, err)
 		}
+
 		switch {
-		case m.Method == "Runtime.exceptionThrown", m.Method == "Runtime.consoleAPICalled", m.Method == "Log.entryAdded", m.Method == "Page.javascriptDialogOpening":
+		case m.Method == "Runtime.exceptionThrown", m.Method == "Runtime.consoleAPICalled",
+			m.Method == "Log.entryAdded", m.Method == "Page.javascriptDialogOpening":
 			b.Console = append(b.Console, string(m.Params))
 		case m.Method != "" || m.ID != b.id:
 		case m.Error != nil:
@@ -150,7 +165,8 @@ func (b *Tab) tryToEvaluate(expression string) (string, error) {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails json.RawMessage
 	}
-	err := b.try("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	err := b.try("Runtime.evaluate",
+		map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
 	if err == nil && r.ExceptionDetails != nil {
 		err = fmt.Errorf("%s: %s", expression, r.ExceptionDetails)
 	}
@@ -167,7 +183,8 @@ func (b *Tab) Until(what, expression string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("%s: %s is not true, with error %v; the page has: %s; the console has: %v", what, expression, err, b.Evaluate("document.body?.innerText"), b.Console)
+			b.t.Fatalf("%s: %s is not true, with error %v; the page has: %s; the console has: %v", what, expression,
+				err, b.Evaluate("document.body?.innerText"), b.Console)
 		}
 	}
 }
@@ -184,8 +201,10 @@ func (b *Tab) Open(address string) {
 // Screen sets the width of the window and the colour scheme.
 func (b *Tab) Screen(width, height int, scheme string) {
 	b.t.Helper()
-	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
-	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.Call("Emulation.setDeviceMetricsOverride",
+		map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
+	b.Call("Emulation.setEmulatedMedia",
+		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
 // Screenshot writes a picture of the whole page to the folder that

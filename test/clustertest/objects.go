@@ -44,8 +44,10 @@ func Load[I Index](ix I, objects ...cluster.Object) I {
 			lists[cluster.Imports] = append(lists[cluster.Imports], o.Service)
 			continue
 		}
+
 		lists[kind] = append(lists[kind], o)
 	}
+
 	for kind := range cluster.Kinds {
 		if !ix.HaveListed(kind, kind) { // otherwise the kind is not watched
 			List(ix, kind, lists[kind])
@@ -132,7 +134,8 @@ func Slice(ns, name, service, ps string, endpoints ...string) *cluster.Slice {
 		e.Addr = netip.MustParseAddr(text)
 		buf = cluster.AppendEndpoint(buf, e)
 	}
-	return &cluster.Slice{Namespace: ns, Name: name, Service: service, Ports: Ports(ps), Endpoints: cluster.Endpoints(buf)}
+	return &cluster.Slice{Namespace: ns, Name: name, Service: service, Ports: Ports(ps),
+		Endpoints: cluster.Endpoints(buf)}
 }
 
 // InCluster returns the slice as imported from another cluster.

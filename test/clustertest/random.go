@@ -62,7 +62,8 @@ func PickSome[T any](c *Random, n int, from ...T) (some []T) {
 // Addresses returns the addresses that objects may have.
 func (c *Random) Addresses() []netip.Addr {
 	var ips []netip.Addr
-	for _, s := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.10", "10.0.1.1", "10.96.0.1", "10.96.0.2", "192.168.7.1", "255.0.0.1",
+	for _, s := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.10", "10.0.1.1", "10.96.0.1", "10.96.0.2",
+		"192.168.7.1", "255.0.0.1",
 		"fd00::1", "fd00::2", "fd00:1::", "fd00::1:0:0", "::2", "64:ff9b::a00:1"} {
 		ips = append(ips, netip.MustParseAddr(s))
 	}
@@ -90,7 +91,8 @@ func (c *Random) target() string {
 	inside := c.service() + "." + c.Namespace() + ".svc." + c.Zone
 	return Pick(c, "www.example.com", "gone.example.com", "www.example.net", "WWW.Example.Com",
 		inside, inside, inside, inside, "db-0."+inside, "_http._tcp."+inside, "missing.shop.svc."+c.Zone,
-		c.Zone, "dns-version."+c.Zone, "10-0-0-1.shop.pod."+c.Zone, "1.0.0.10.in-addr.arpa", "api.shop.svc.clusterset.local",
+		c.Zone, "dns-version."+c.Zone, "10-0-0-1.shop.pod."+c.Zone, "1.0.0.10.in-addr.arpa",
+		"api.shop.svc.clusterset.local",
 		"10.0.0.1", "fd00::1", "not..a.name")
 }
 
@@ -118,10 +120,12 @@ func (c *Random) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Slice {
 	if kind == cluster.ImportSlices {
 		sl.Cluster = Pick(c, "east", "west", "eu.west", "db-0.west")
 	}
+
 	zones := map[netip.Addr]string{} // an address is in one topology zone
 	for i, ip := range c.Addresses() {
 		zones[ip] = []string{"zone-a", "zone-b", "eu.zone-a", ""}[i%4]
 	}
+
 	var buf []byte
 	if kind == cluster.Slices && c.Chance(20) {
 		for range c.IntN(3) {
@@ -129,11 +133,14 @@ func (c *Random) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Slice {
 			if c.Zonal {
 				e.Zone = Pick(c, "", "zone-a", "eu.zone-a")
 			}
-			buf = cluster.AppendName(buf, Pick(c, "www.example.com", "www.example.com", "gone.example.com", "api.shop.svc."+strings.TrimSuffix(c.Zone, ".")), e)
+			buf = cluster.AppendName(buf,
+				Pick(c, "www.example.com", "www.example.com", "gone.example.com",
+					"api.shop.svc."+strings.TrimSuffix(c.Zone, ".")), e)
 		}
 		sl.Endpoints = cluster.Endpoints(buf)
 		return sl
 	}
+
 	for _, ip := range PickSome(c, 5, c.Addresses()...) {
 		e := cluster.Endpoint{Addr: ip, Ready: c.Chance(75), Target: c.Chance(30)}
 		if c.Chance(60) {
@@ -142,12 +149,14 @@ func (c *Random) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Slice {
 		if c.Zonal {
 			e.Zone = zones[ip]
 		}
+
 		buf = cluster.AppendEndpoint(buf, e)
 		if c.Chance(10) {
 			e.Ready = !e.Ready
 			buf = cluster.AppendEndpoint(buf, e)
 		}
 	}
+
 	sl.Endpoints = cluster.Endpoints(buf)
 	return sl
 }
@@ -262,16 +271,20 @@ func (c *Random) String() string {
 				fmt.Fprintf(&b, "- namespace: %s\n", o.Name)
 			case *cluster.Service:
 				fmt.Fprintf(&b, "- %s: %s/%s\n    %s\n", kind, o.Namespace, o.Name,
-					fields("externalName", o.ExternalName, "headless", o.Headless, "clusterIPs", o.ClusterIPs, "ports", o.Ports, "publishNotReady", o.PublishNotReady))
+					fields("externalName", o.ExternalName, "headless", o.Headless, "clusterIPs", o.ClusterIPs,
+						"ports", o.Ports, "publishNotReady", o.PublishNotReady))
 			case *cluster.Pod:
 				fmt.Fprintf(&b, "- pod: %s/%s %v\n", o.Namespace, o.Name, o.IPs)
 			case *cluster.Slice:
-				fmt.Fprintf(&b, "- slice: %s/%s\n    %s\n", o.Namespace, o.Name, fields("service", o.Service, "cluster", o.Cluster, "ports", o.Ports))
+				fmt.Fprintf(&b, "- slice: %s/%s\n    %s\n", o.Namespace, o.Name,
+					fields("service", o.Service, "cluster", o.Cluster, "ports", o.Ports))
 				for name, e := range o.Endpoints.Names() {
-					fmt.Fprintf(&b, "    - %s\n", fields("address", name, "hostname", e.Hostname, "zone", e.Zone, "ready", fmt.Sprint(e.Ready)))
+					fmt.Fprintf(&b, "    - %s\n",
+						fields("address", name, "hostname", e.Hostname, "zone", e.Zone, "ready", fmt.Sprint(e.Ready)))
 				}
 				for e := range o.Endpoints.All() {
-					fmt.Fprintf(&b, "    - %s\n", fields("address", e.Addr, "hostname", e.Hostname, "zone", e.Zone, "ready", fmt.Sprint(e.Ready)))
+					fmt.Fprintf(&b, "    - %s\n",
+						fields("address", e.Addr, "hostname", e.Hostname, "zone", e.Zone, "ready", fmt.Sprint(e.Ready)))
 				}
 			}
 		}

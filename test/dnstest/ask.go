@@ -32,9 +32,11 @@ func ask(at netip.AddrPort, proto string, packet []byte, wait time.Duration) ([]
 		return nil, err
 	}
 	defer conn.Close()
+
 	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
 		return nil, err
 	}
+
 	packet = slices.Clone(packet)
 	const id = 0x5EA3
 	binary.BigEndian.PutUint16(packet, id)
@@ -42,6 +44,7 @@ func ask(at netip.AddrPort, proto string, packet []byte, wait time.Duration) ([]
 	if _, err := framed.Write(packet); err != nil {
 		return nil, err
 	}
+
 	reply, err := framed.ReadMsgHeader(nil)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.EOF):
@@ -51,6 +54,7 @@ func ask(at netip.AddrPort, proto string, packet []byte, wait time.Duration) ([]
 	case binary.BigEndian.Uint16(reply) != id:
 		return nil, fmt.Errorf("reply with another ID than %x: %x", id, reply)
 	}
+
 	reply[0], reply[1] = 0, 0
 	return reply, nil
 }

@@ -23,20 +23,24 @@ func (q *queryCase) check(reply []byte, proto string) string {
 		}
 		return "want silence, got " + fmt.Sprintf("%x", reply)
 	}
+
 	m := new(dns.Msg)
 	if err := m.Unpack(reply); err != nil {
 		return fmt.Sprintf("unpacking the reply: %v: %x", err, reply)
 	}
+
 	wrong := q.envelope(reply, m, proto)
 	got := q.print(reply, m)
 	if !sameWords(q.want.header, got.header) {
 		wrong = append(wrong, "the header")
 	}
+
 	for s, name := range []string{"answer", "authority", "additional"} {
 		if !sameRecords(q.want.records[s], got.records[s], q.want.more[s], s == 0) {
 			wrong = append(wrong, "the "+name+" section")
 		}
 	}
+
 	if len(wrong) == 0 {
 		return ""
 	}

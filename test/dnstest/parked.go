@@ -25,7 +25,8 @@ func parked() config.Directive {
 func park(servers []corefile.Server) {
 	for i := range servers {
 		if s := &servers[i]; len(s.Directives) > 0 {
-			s.Directives = append([]corefile.Directive{{Token: corefile.Token{Text: parkedName}, Path: parkedName}}, s.Directives...)
+			s.Directives = append([]corefile.Directive{{Token: corefile.Token{Text: parkedName}, Path: parkedName}},
+				s.Directives...)
 		}
 	}
 }

@@ -38,7 +38,8 @@ var flagWords = []struct {
 	word string
 	bit  uint16
 }{
-	{"aa", wire.FlagAA}, {"tc", wire.FlagTC}, {"ra", wire.FlagRA}, {"z", 1 << 6}, {"ad", wire.FlagAD}, {"cd", wire.FlagCD},
+	{"aa", wire.FlagAA}, {"tc", wire.FlagTC}, {"ra", wire.FlagRA}, {"z", 1 << 6}, {"ad", wire.FlagAD},
+	{"cd", wire.FlagCD},
 }
 
 // parseQueries parses a part that starts at the given line of file.
@@ -61,11 +62,13 @@ func parseQueries(file, data string, line int) (cases []*queryCase, err error) {
 		case q == nil:
 			return nil, fmt.Errorf("%s: want a query, got %q", at, text)
 		}
+
 		q.last = i + 1
 		if err := q.expect(text, &section); err != nil {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 	}
+
 	for _, q := range cases {
 		if q.want.header == nil && !q.want.silence {
 			return nil, fmt.Errorf("%s: want an expected reply after the query", q.at)
@@ -125,6 +128,7 @@ func (q *queryCase) parse() error {
 	if len(words) < 2 {
 		return fmt.Errorf("want a name and a type, got %q", q.text)
 	}
+
 	if words[0] == "hex" {
 		digits := words[1:]
 		for len(digits) > 0 && strings.HasPrefix(digits[len(digits)-1], "+") {
@@ -133,6 +137,7 @@ func (q *queryCase) parse() error {
 			}
 			digits = digits[:len(digits)-1]
 		}
+
 		var err error
 		q.sizes = wire.MinUDPSize
 		if q.packet, err = hex.DecodeString(strings.Join(digits, "")); err == nil && len(q.packet) < 2 {
@@ -140,6 +145,7 @@ func (q *queryCase) parse() error {
 		}
 		return err
 	}
+
 	qtype, ok := dns.StringToType[words[1]]
 	if n, err := strconv.ParseUint(strings.TrimPrefix(words[1], "TYPE"), 10, 16); err == nil {
 		qtype, ok = uint16(n), true
@@ -147,6 +153,7 @@ func (q *queryCase) parse() error {
 	if !ok {
 		return fmt.Errorf("unknown type %q", words[1])
 	}
+
 	msg := new(dns.Msg)
 	msg.Question = []dns.Question{{Name: dns.Fqdn(words[0]), Qtype: qtype, Qclass: dns.ClassINET}}
 	msg.RecursionDesired = true
@@ -161,10 +168,12 @@ func (q *queryCase) parse() error {
 			return err
 		}
 	}
+
 	q.sizes = wire.MinUDPSize
 	if len(msg.Extra) > 0 {
 		q.sizes = max(q.sizes, int(opt.UDPSize()))
 	}
+
 	packet, err := msg.Pack()
 	q.packet = packet
 	return err
@@ -178,9 +187,11 @@ func (q *queryCase) option(word string, msg *dns.Msg, opt *dns.OPT) error {
 		q.only = name
 		return nil
 	}
+
 	if msg == nil {
 		return fmt.Errorf("%s does not apply to a packet in hexadecimal", word)
 	}
+
 	number := func(bits int) (uint64, error) { return strconv.ParseUint(value, 10, bits) }
 	var n uint64
 	var err error
@@ -218,6 +229,7 @@ func (q *queryCase) option(word string, msg *dns.Msg, opt *dns.OPT) error {
 	default:
 		return fmt.Errorf("unknown word %q", word)
 	}
+
 	msg.Extra = []dns.RR{opt}
 	return err
 }

@@ -44,6 +44,7 @@ func Run(t *testing.T, env Env, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := &runner{t: t, script: s, dir: t.TempDir()}
 	if r.corefile, err = s.upstreams(t, r.dir); err != nil {
 		t.Fatal(err)
@@ -54,9 +55,11 @@ func Run(t *testing.T, env Env, file string) {
 	if s.only != "folder" && env.Live != nil {
 		r.open("live", env.Live(t))
 	}
+
 	if len(r.sources) == 0 {
 		t.Skip("needs a live API server: it runs in module kubetest")
 	}
+
 	for i, st := range s.steps {
 		if err := r.change(st); err != nil {
 			t.Fatalf("%s: step %d: %v", file, i+1, err)
@@ -67,11 +70,13 @@ func Run(t *testing.T, env Env, file string) {
 		if env.Update {
 			r.learn(st)
 		}
+
 		end := time.Now().Add(deadline)
 		for _, q := range st.cases {
 			r.check(q, end)
 		}
 	}
+
 	if env.Update {
 		if err := s.rewrite(); err != nil {
 			t.Fatal(err)
@@ -119,14 +124,17 @@ func (r *runner) change(st *step) error {
 	if err := st.write(r.dir); err != nil {
 		return err
 	}
+
 	apply, err := objects(st.apply)
 	if err != nil {
 		return err
 	}
+
 	gone, err := objects(st.delete)
 	if err != nil {
 		return err
 	}
+
 	for _, source := range r.sources {
 		for _, o := range apply {
 			if err := source.Apply(o); err != nil {
@@ -168,11 +176,13 @@ func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) 
 	if read.Err != nil {
 		return at, nil, read.Err
 	}
+
 	directives := builtin.Directives()
 	if v.parked {
 		directives = append([]config.Directive{parked()}, directives...)
 		park(read.Servers)
 	}
+
 	plan, err := server.NewPlan(read.Servers, server.Options{
 		Directives: directives,
 		Port:       53,
@@ -183,6 +193,7 @@ func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) 
 	if err != nil {
 		return at, nil, err
 	}
+
 	if err := plan.Start(context.Background(), nil); err != nil {
 		return at, nil, err
 	}
@@ -215,6 +226,7 @@ func (r *runner) attempt(q *queryCase) error {
 			all.Go(func() { replies[i], errs[i] = v.ask(q) })
 		}
 	}
+
 	all.Wait()
 	if err := r.summary(errs); err != nil {
 		return err
@@ -222,6 +234,7 @@ func (r *runner) attempt(q *queryCase) error {
 	if r.script.differ {
 		return nil
 	}
+
 	first := -1
 	for i, v := range r.variants {
 		switch reply := replies[i]; {
@@ -229,7 +242,8 @@ func (r *runner) attempt(q *queryCase) error {
 		case first < 0:
 			first = i
 		case !bytes.Equal(reply, replies[first]):
-			return fmt.Errorf("replies differ\n%s\n%x\n%s\n%x", r.variants[first].dig(q), replies[first], v.dig(q), reply)
+			return fmt.Errorf("replies differ\n%s\n%x\n%s\n%x", r.variants[first].dig(q), replies[first], v.dig(q),
+				reply)
 		}
 	}
 	return nil

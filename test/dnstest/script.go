@@ -46,6 +46,7 @@ func parseScript(file string, text []byte) (*script, error) {
 	if err := s.parseComment(); err != nil {
 		return nil, err
 	}
+
 	for _, part := range s.archive.Files {
 		data := string(part.Data)
 		if err := s.part(part.Name, data, line+1); err != nil {
@@ -53,12 +54,14 @@ func parseScript(file string, text []byte) (*script, error) {
 		}
 		line += 1 + strings.Count(data, "\n")
 	}
+
 	switch {
 	case s.corefile == "":
 		return nil, fmt.Errorf("%s: no part Corefile", file)
 	case len(s.steps) == 0:
 		return nil, fmt.Errorf("%s: no queries", file)
 	}
+
 	for i, st := range s.steps {
 		if st == nil || len(st.cases) == 0 {
 			return nil, fmt.Errorf("%s: no queries in step %d", file, i+1)
@@ -104,6 +107,7 @@ func (s *script) part(name, data string, line int) error {
 	case "file":
 		file, number, _ = strings.Cut(number, " ")
 	}
+
 	n := 1
 	if number != "" {
 		var err error
@@ -111,9 +115,11 @@ func (s *script) part(name, data string, line int) error {
 			return fmt.Errorf("%s:%d: part %q: steps are numbered from 1 without gaps", s.file, line-1, name)
 		}
 	}
+
 	for len(s.steps) < n {
 		s.steps = append(s.steps, &step{})
 	}
+
 	st := s.steps[n-1]
 	switch verb {
 	case "cluster.yaml", "apply":
@@ -136,5 +142,6 @@ func (s *script) part(name, data string, line int) error {
 	default:
 		return fmt.Errorf("%s:%d: unknown part %q", s.file, line-1, name)
 	}
+
 	return nil
 }

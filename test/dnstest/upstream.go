@@ -48,10 +48,12 @@ func parseUpstream(text string) (*upstream, error) {
 			u.codes[strings.ToLower(dns.Fqdn(fields[0]))] = code
 			continue
 		}
+
 		rr, err := dns.NewRR(line)
 		if err != nil {
 			return nil, fmt.Errorf("upstream: %w", err)
 		}
+
 		u.records = append(u.records, rr)
 	}
 	return u, nil
@@ -103,6 +105,7 @@ func (u *upstream) ServeDNS(w dns.ResponseWriter, query *dns.Msg) {
 		m.SetEdns0(dns.DefaultMsgSize, opt.Do())
 		size = int(opt.UDPSize())
 	}
+
 	question := query.Question[0]
 	name := strings.ToLower(question.Name)
 	code, special := u.codes[name]
@@ -116,9 +119,11 @@ func (u *upstream) ServeDNS(w dns.ResponseWriter, query *dns.Msg) {
 	default:
 		u.answer(m, name, question.Qtype)
 	}
+
 	if w.LocalAddr().Network() == "udp" {
 		m.Truncate(size)
 	}
+
 	_ = w.WriteMsg(m) // after an error the client reports a missing reply
 }
 
@@ -136,22 +141,28 @@ func (u *upstream) answer(m *dns.Msg, name string, qtype uint16) {
 			if h.Rrtype == qtype || qtype == dns.TypeANY || h.Rrtype == dns.TypeCNAME {
 				m.Answer = append(m.Answer, dns.Copy(rr))
 			}
+
 			if c, ok := rr.(*dns.CNAME); ok && qtype != dns.TypeCNAME && qtype != dns.TypeANY {
 				alias = strings.ToLower(c.Target)
 			}
 		}
+
 		if alias != "" {
 			name = alias
 			continue
 		}
+
 		if !exists {
 			m.Rcode = dns.RcodeNameError
 		}
+
 		break
 	}
+
 	if n := len(m.Answer); n > 0 && m.Answer[n-1].Header().Rrtype != dns.TypeCNAME || qtype == dns.TypeCNAME && n > 0 {
 		return
 	}
+
 	for _, rr := range u.records {
 		if rr.Header().Rrtype == dns.TypeSOA && dns.IsSubDomain(rr.Header().Name, name) {
 			m.Ns = []dns.RR{dns.Copy(rr)}
@@ -165,7 +176,8 @@ func options(query *dns.Msg) (txt []dns.RR) {
 		return nil
 	}
 	for _, o := range opt.Option {
-		packed := &dns.Msg{Extra: []dns.RR{&dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}, Option: []dns.EDNS0{o}}}}
+		packed := &dns.Msg{Extra: []dns.RR{&dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT},
+			Option: []dns.EDNS0{o}}}}
 		wire, err := packed.Pack()
 		if err != nil {
 			continue

@@ -108,12 +108,14 @@ func (r Release) binary(p v1.Platform) ([]byte, error) {
 	}
 	defer os.RemoveAll(directory)
 	output := filepath.Join(directory, "seamark")
-	linked := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", r.Version, r.Commit, r.Date.Format(time.RFC3339))
+	linked := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", r.Version, r.Commit,
+		r.Date.Format(time.RFC3339))
 	env := []string{"GOOS=" + p.OS, "GOARCH=" + p.Architecture}
 	if p.Architecture == "arm" {
 		env = append(env, "GOARM="+strings.TrimPrefix(p.Variant, "v"))
 	}
-	if err := r.Go(env, "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-pgo="+r.PGO, "-ldflags", linked, "-o", output, "./cmd/seamark"); err != nil {
+	if err := r.Go(env, "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-pgo="+r.PGO, "-ldflags",
+		linked, "-o", output, "./cmd/seamark"); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(output)

@@ -17,15 +17,18 @@ func (r Release) notices(binary []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}")
 	for _, m := range info.Deps {
 		list.Args = append(list.Args, m.Path)
 	}
+
 	list.Dir, list.Stderr = r.Source, os.Stderr
 	modules, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list -m: %w", err)
 	}
+
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "Seamark %s contains the Go standard library and these modules.\n", r.Version)
 	for line := range strings.Lines(string(modules)) {
@@ -40,6 +43,7 @@ func (r Release) notices(binary []byte) ([]byte, error) {
 		if name == "golang.org/x/sys" {
 			name = "Go, " + name // one license for both; a distribution's GOROOT may lack its file
 		}
+
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -48,6 +52,7 @@ func (r Release) notices(binary []byte) ([]byte, error) {
 			fmt.Fprintf(&out, "\n%s\n%s: %s\n%[1]s\n\n%[4]s", strings.Repeat("-", 80), name, filepath.Base(file), text)
 		}
 	}
+
 	return out.Bytes(), nil
 }
 

@@ -19,6 +19,7 @@ func (r Release) spdx(binary []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	server := modulePackage(info.Main.Path, r.Version)
 	server.PackageLicenseDeclared = "Apache-2.0"
 	document := &v2_3.Document{
@@ -34,6 +35,7 @@ func (r Release) spdx(binary []byte) ([]byte, error) {
 		Packages:      []*v2_3.Package{server},
 		Relationships: []*v2_3.Relationship{relationship("DOCUMENT", "DESCRIBES", server)},
 	}
+
 	dependencies := []*v2_3.Package{modulePackage("stdlib", info.GoVersion[len("go"):])}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
@@ -41,9 +43,11 @@ func (r Release) spdx(binary []byte) ([]byte, error) {
 		}
 		dependencies = append(dependencies, modulePackage(m.Path, m.Version))
 	}
+
 	for _, p := range dependencies {
 		document.Packages = append(document.Packages, p)
-		document.Relationships = append(document.Relationships, relationship(server.PackageSPDXIdentifier, "DEPENDS_ON", p))
+		document.Relationships = append(document.Relationships,
+			relationship(server.PackageSPDXIdentifier, "DEPENDS_ON", p))
 	}
 	return json.MarshalIndent(document, "", "  ")
 }

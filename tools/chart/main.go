@@ -41,23 +41,28 @@ func derived(deploy string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	alerts, err := os.ReadFile(filepath.Join(chart, "files", "alerts.yaml"))
 	if err != nil {
 		return nil, err
 	}
+
 	nodeAlerts, err := os.ReadFile(filepath.Join(chart, "files", "node-alerts.yaml"))
 	if err != nil {
 		return nil, err
 	}
+
 	dashboard, err := os.ReadFile(filepath.Join(chart, "files", "dashboard.json"))
 	if err != nil {
 		return nil, err
 	}
+
 	return map[string][]byte{
 		"helm/seamark/README.md": text,
 		"kubernetes/components/alerts/prometheusrule.yaml": prometheusRule("seamark", "app.kubernetes.io/name", alerts,
 			"that the components service-monitor and pod-monitor set, and by the namespace."),
-		"node/components/alerts/prometheusrule.yaml": prometheusRule("node-local-dns", "k8s-app", slices.Concat(alerts, nodeAlerts),
+		"node/components/alerts/prometheusrule.yaml": prometheusRule("node-local-dns", "k8s-app",
+			slices.Concat(alerts, nodeAlerts),
 			"that the PodMonitor sets, and by the namespace."),
 		"kubernetes/components/dashboard/seamark.json": dashboard,
 	}, nil
@@ -82,12 +87,14 @@ spec:
     - name: seamark
       rules:
 `, name, label, origin)
+
 	for line := range bytes.Lines(alerts) {
 		if bytes.HasPrefix(line, []byte("#")) {
 			continue // about SELECTOR
 		}
 		out.WriteString("        ")
-		out.Write(bytes.ReplaceAll(line, []byte("SELECTOR"), fmt.Appendf(nil, "job=%q,namespace=%q", name, "kube-system")))
+		out.Write(bytes.ReplaceAll(line, []byte("SELECTOR"),
+			fmt.Appendf(nil, "job=%q,namespace=%q", name, "kube-system")))
 	}
 	return out.Bytes()
 }

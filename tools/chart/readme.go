@@ -52,6 +52,7 @@ func values(file string) ([]value, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var found []value
 	var errs []error
 	var walk func(path string, n *yaml.Node)
@@ -59,6 +60,7 @@ func values(file string) ([]value, error) {
 		for i := 0; i < len(n.Content); i += 2 {
 			key, v := n.Content[i], n.Content[i+1]
 			name := strings.TrimPrefix(path+"."+key.Value, ".")
+
 			// Only the last line of the comments before a key describes it.
 			comment := key.HeadComment[strings.LastIndex("\n"+key.HeadComment, "\n"):]
 			description, ok := strings.CutPrefix(comment, "# -- ")
@@ -74,6 +76,7 @@ func values(file string) ([]value, error) {
 			}
 		}
 	}
+
 	walk("", top)
 	return found, errors.Join(errs...)
 }
@@ -88,7 +91,8 @@ func coreDNSValues(file string) ([]coreDNSValue, error) {
 	for i := 0; i < len(top.Content); i += 2 {
 		status, explanation, _ := strings.Cut(top.Content[i+1].Value, ": ")
 		switch {
-		case status == "same" && explanation == "", status == "mapped" && explanation != "", status == "rejected" && explanation != "":
+		case status == "same" && explanation == "", status == "mapped" && explanation != "",
+			status == "rejected" && explanation != "":
 		default:
 			return nil, fmt.Errorf("%s:%d: %s: got %q, want same, mapped or rejected, the latter two with an explanation", file, top.Content[i].Line, top.Content[i].Value, status)
 		}

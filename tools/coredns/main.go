@@ -31,10 +31,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	versions, err := released(dir)
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	h, err := read(versions, func(version string) (features, error) {
 		dir, err := download(version)
 		if err != nil {
@@ -46,6 +48,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	if err := os.WriteFile(*output, []byte(h.table(versions)), 0o644); err != nil {
 		log.Fatal(err)
 	}
@@ -116,6 +119,7 @@ func read(versions []string, source func(version string) (features, error)) (his
 		}
 		return h[v], h[v] != nil
 	}
+
 	var split func(first, last int)
 	split = func(first, last int) {
 		if last-first < 2 || h[versions[first]].equal(h[versions[last]]) {
@@ -131,12 +135,14 @@ func read(versions []string, source func(version string) (features, error)) (his
 			}
 		}
 	}
+
 	last := len(versions) - 1
 	for _, i := range []int{0, last} {
 		if _, ok := get(i); !ok {
 			return nil, fmt.Errorf("version %s cannot be read", versions[i])
 		}
 	}
+
 	split(0, last)
 	return h, nil
 }
@@ -169,6 +175,7 @@ func (h history) table(versions []string) string {
 			all[name] = true
 		}
 	}
+
 	for _, name := range all.sorted() {
 		since := ""  // the version from which on it exists, or ""
 		unread := "" // the first version after the last one that was read
@@ -185,11 +192,14 @@ func (h history) table(versions []string) string {
 				fmt.Fprintf(&b, "%s %s %s\n", name, since, v)
 				since = ""
 			}
+
 			unread = ""
 		}
+
 		if since != "" {
 			fmt.Fprintf(&b, "%s %s\n", name, since)
 		}
 	}
+
 	return b.String()
 }

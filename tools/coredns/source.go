@@ -26,21 +26,25 @@ func readSource(dir string) (features, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := features{}
 	for line := range strings.Lines(string(config)) {
 		name, plugin, ok := strings.Cut(strings.TrimSpace(line), ":")
 		if !ok || strings.HasPrefix(name, "#") {
 			continue
 		}
+
 		f[name] = true
 		// Of other repositories, or of the Corefile's parser.
 		if strings.Contains(plugin, "/") {
 			continue
 		}
+
 		options, err := readOptions(filepath.Join(dir, "plugin", plugin))
 		if err != nil {
 			return nil, err
 		}
+
 		for _, o := range options {
 			if o != name { // secondary, which compares its own name
 				f[name+" "+o] = true
@@ -57,16 +61,19 @@ func readOptions(dir string) (options []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var parsed []*ast.File
 	words := map[string]string{} // constants
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
+
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
+
 		parsed = append(parsed, file)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == len(spec.Names) {
@@ -79,6 +86,7 @@ func readOptions(dir string) (options []string, err error) {
 			return true
 		})
 	}
+
 	for _, file := range parsed {
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
@@ -103,11 +111,13 @@ func compared(body *ast.BlockStmt, words map[string]string) (found []string) {
 		}
 		return true
 	})
+
 	add := func(x ast.Expr) {
 		if text, ok := literal(x, words); ok && isOption(text) {
 			found = append(found, text)
 		}
 	}
+
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SwitchStmt:
@@ -130,6 +140,7 @@ func compared(body *ast.BlockStmt, words map[string]string) (found []string) {
 		}
 		return true
 	})
+
 	return found
 }
 

@@ -53,18 +53,21 @@ func dashboard() ([]byte, error) {
 			x, height = x+width, high
 		}
 	}
+
 	all := object{
 		"uid": "seamark", "title": "Seamark", "tags": []string{"dns", "seamark"},
 		"schemaVersion": 39, "version": 1, "editable": true, "graphTooltip": 1, "refresh": "30s", "timezone": "",
 		"time":        object{"from": "now-1h", "to": "now"},
 		"annotations": object{"list": []any{}},
 		"templating": object{"list": []any{
-			object{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "current": object{}, "hide": 0},
+			object{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus",
+				"current": object{}, "hide": 0},
 			variable("job", "Job", "label_values(seamark_build_info, job)"),
 			variable("instance", "Instance", `label_values(seamark_build_info{job=~"$job"}, instance)`),
 		}},
 		"panels": panels,
 	}
+
 	text, err := json.MarshalIndent(all, "", " ")
 	return append(text, '\n'), err
 }
@@ -75,17 +78,21 @@ var source = object{"type": "prometheus", "uid": "$datasource"}
 
 // variable returns a variable with the values of a label.
 func variable(name, label, query string) object {
-	return object{"name": name, "label": label, "type": "query", "datasource": source, "query": object{"query": query, "refId": name},
-		"refresh": 2, "multi": true, "includeAll": true, "allValue": ".+", "current": object{"text": "All", "value": "$__all"}, "sort": 1}
+	return object{"name": name, "label": label, "type": "query", "datasource": source,
+		"query":   object{"query": query, "refId": name},
+		"refresh": 2, "multi": true, "includeAll": true, "allValue": ".+",
+		"current": object{"text": "All", "value": "$__all"}, "sort": 1}
 }
 
 func (p panel) json(id int, kind string, at object) object {
 	var targets []any
 	for i, q := range p.queries {
-		targets = append(targets, object{"datasource": source, "expr": q.expression, "legendFormat": q.legend, "refId": string(rune('A' + i))})
+		targets = append(targets, object{"datasource": source, "expr": q.expression, "legendFormat": q.legend,
+			"refId": string(rune('A' + i))})
 	}
 	defaults := object{"unit": p.unit, "min": 0}
-	options := object{"legend": object{"displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "multi"}}
+	options := object{"legend": object{"displayMode": "list", "placement": "bottom"},
+		"tooltip": object{"mode": "multi"}}
 	if kind == "stat" {
 		options = object{"reduceOptions": object{"calcs": []string{"lastNotNull"}}, "colorMode": "value"}
 		steps := []any{object{"color": "green", "value": nil}}
@@ -97,6 +104,7 @@ func (p panel) json(id int, kind string, at object) object {
 		}
 		defaults["thresholds"] = object{"mode": "absolute", "steps": steps}
 	}
-	return object{"id": id, "type": kind, "title": p.title, "description": p.description, "datasource": source, "gridPos": at,
+	return object{"id": id, "type": kind, "title": p.title, "description": p.description, "datasource": source,
+		"gridPos":     at,
 		"fieldConfig": object{"defaults": defaults, "overrides": []any{}}, "options": options, "targets": targets}
 }

@@ -58,7 +58,9 @@ func newLayer(files []build.File, date time.Time) (v1.Layer, error) {
 		if err := addDirectory(w, path.Dir(f.Path), date, written); err != nil {
 			return nil, err
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: int64(len(f.Data)), Mode: int64(f.Mode()), ModTime: date, Format: tar.FormatPAX}
+
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: int64(len(f.Data)), Mode: int64(f.Mode()),
+			ModTime: date, Format: tar.FormatPAX}
 		if f.Capability != nil {
 			h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(f.Capability)}
 		}
@@ -69,9 +71,11 @@ func newLayer(files []build.File, date time.Time) (v1.Layer, error) {
 			return nil, err
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
+
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(out.Bytes())), nil
 	}, tarball.WithMediaType(types.OCILayer))
@@ -86,7 +90,8 @@ func addDirectory(w *tar.Writer, directory string, date time.Time, written map[s
 	if err := addDirectory(w, path.Dir(directory), date, written); err != nil {
 		return err
 	}
-	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: directory + "/", Mode: 0o755, ModTime: date, Format: tar.FormatPAX})
+	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: directory + "/", Mode: 0o755, ModTime: date,
+		Format: tar.FormatPAX})
 }
 
 // writeDirectory writes files below root, as the Dockerfile copies them. It needs the

@@ -46,16 +46,19 @@ func run(args []string) error {
 	output := f.String("output", "bin/image", "directory for the layout and the archives; it is replaced")
 	list := f.String("platforms", platforms, "platforms, separated by commas")
 	root := f.String("root", "", "write the files of the first platform's image to this directory, and no image")
+
 	if err := build.Parse(f, args); err != nil {
 		return err
 	}
 	if r.tag == "" {
 		r.tag = "seamark.local/seamark:" + strings.ReplaceAll(r.Version, "+", "-")
 	}
+
 	targets, err := build.Platforms(*list)
 	if err != nil {
 		return fmt.Errorf("-platforms: %w", err)
 	}
+
 	if *root != "" {
 		files, err := r.files(targets[0])
 		if err != nil {
@@ -72,6 +75,7 @@ func (r release) write(directory string, platforms []v1.Platform) error {
 	if err != nil {
 		return fmt.Errorf("-tag: %w", err)
 	}
+
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for i, p := range platforms {
 		fmt.Fprintf(os.Stderr, "image: %s, %d of %d\n", p, i+1, len(platforms))
@@ -85,16 +89,19 @@ func (r release) write(directory string, platforms []v1.Platform) error {
 			return err
 		}
 	}
+
 	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
 	oci := filepath.Join(directory, "oci")
 	if err := os.Mkdir(oci, 0o755); err != nil {
 		return err
 	}
+
 	path, err := layout.Write(oci, empty.Index)
 	if err != nil {
 		return err
 	}
-	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.Version}))
+	return path.AppendIndex(index,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.Version}))
 }
 
 // image returns the image of one platform.

@@ -67,7 +67,8 @@ func writeTar(w io.Writer, directory string, files []build.File, date time.Time)
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(directory, f.Path), Size: int64(len(f.Data)), Mode: int64(f.Mode()), ModTime: date}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(directory, f.Path), Size: int64(len(f.Data)),
+			Mode: int64(f.Mode()), ModTime: date}
 		if err := archive.WriteHeader(h); err != nil {
 			return err
 		}

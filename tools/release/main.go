@@ -48,11 +48,13 @@ func write(r build.Release, directory string, targets []v1.Platform) error {
 	if err != nil {
 		return err
 	}
+
 	var sums strings.Builder
 	save := func(a artifact) error {
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(a.data), a.name)
 		return os.WriteFile(filepath.Join(directory, a.name), a.data, 0o644)
 	}
+
 	chart, err := newChart(r)
 	if err != nil {
 		return fmt.Errorf("the Helm chart: %w", err)
@@ -60,6 +62,7 @@ func write(r build.Release, directory string, targets []v1.Platform) error {
 	if err := save(chart); err != nil {
 		return err
 	}
+
 	for i, p := range targets {
 		fmt.Fprintf(os.Stderr, "release: %s, %d of %d\n", p, i+1, len(targets))
 		built, err := artifacts(r, p, manual)
@@ -72,6 +75,7 @@ func write(r build.Release, directory string, targets []v1.Platform) error {
 			}
 		}
 	}
+
 	return os.WriteFile(filepath.Join(directory, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 
@@ -82,7 +86,8 @@ func manualFiles(r build.Release) (manual []build.File, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(directory)
-	if err := r.Go(nil, "run", "./cmd/manual", "-output", directory, "-version", r.Version, "-date", r.Date.Format(time.RFC3339)); err != nil {
+	if err := r.Go(nil, "run", "./cmd/manual", "-output", directory, "-version", r.Version, "-date",
+		r.Date.Format(time.RFC3339)); err != nil {
 		return nil, err
 	}
 	return readFiles(directory, "man1/*", "man7/*", "completions/*")
@@ -100,19 +105,23 @@ func artifacts(r build.Release, p v1.Platform, manual []build.File) ([]artifact,
 	if err != nil {
 		return nil, err
 	}
+
 	archive := writeTar
 	base, suffix := fmt.Sprintf("seamark_%s_%s_%s%s", r.Version, p.OS, p.Architecture, p.Variant), ".tar.gz"
 	if p.OS == "windows" {
 		archive, suffix = writeZip, ".zip"
 	}
+
 	var out bytes.Buffer
 	if err := archive(&out, base, files, r.Date); err != nil {
 		return nil, err
 	}
+
 	all := []artifact{{base + suffix, out.Bytes()}}
 	if p.OS != "linux" {
 		return all, nil
 	}
+
 	for _, format := range []string{"deb", "rpm"} {
 		a, err := newPackage(r, p, format, files)
 		if err != nil {

@@ -31,9 +31,11 @@ func newPackage(r build.Release, p v1.Platform, format string, archived []build.
 		return artifact{}, err
 	}
 	defer os.RemoveAll(directory)
+
 	if err := os.CopyFS(directory, scripts); err != nil {
 		return artifact{}, err
 	}
+
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name:        "seamark",
 		Arch:        p.Architecture + strings.TrimPrefix(p.Variant, "v"),
@@ -56,6 +58,7 @@ func newPackage(r build.Release, p v1.Platform, format string, archived []build.
 			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "DNS server for Kubernetes clusters"},
 		},
 	})
+
 	for _, f := range archived {
 		target, kind := installed(f.Path, format)
 		if strings.HasPrefix(target, "/usr/share/man/") {
@@ -63,6 +66,7 @@ func newPackage(r build.Release, p v1.Platform, format string, archived []build.
 				return artifact{}, err
 			}
 		}
+
 		source := filepath.Join(directory, filepath.FromSlash(f.Path))
 		if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
 			return artifact{}, err
@@ -70,18 +74,22 @@ func newPackage(r build.Release, p v1.Platform, format string, archived []build.
 		if err := os.WriteFile(source, f.Data, f.Mode()); err != nil {
 			return artifact{}, err
 		}
+
 		info.Contents = append(info.Contents, &files.Content{
 			Source: source, Destination: target, Type: kind,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.Mode(), MTime: r.Date},
 		})
 	}
+
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
 		return artifact{}, err
 	}
+
 	packager, err := nfpm.Get(format)
 	if err != nil {
 		return artifact{}, err
 	}
+
 	var out bytes.Buffer
 	if err := packager.Package(info, &out); err != nil {
 		return artifact{}, err
@@ -111,6 +119,7 @@ func installed(name, format string) (target, kind string) {
 		}
 		return "/usr/lib/systemd/system/" + base, files.TypeFile
 	}
+
 	switch {
 	case name == "seamark":
 		return "/usr/bin/seamark", files.TypeFile

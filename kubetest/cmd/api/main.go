@@ -79,10 +79,12 @@ func serve(ctx context.Context, dir string) error {
 		return err
 	}
 	defer srv.Stop()
+
 	path, err := writeKubeconfig(dir, srv)
 	if err != nil {
 		return err
 	}
+
 	fmt.Println(path)
 	orders := make(chan string)
 	go func() { // ends with the process: a read of standard input cannot be ended
@@ -91,6 +93,7 @@ func serve(ctx context.Context, dir string) error {
 			orders <- in.Text()
 		}
 	}()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -105,12 +108,14 @@ func serve(ctx context.Context, dir string) error {
 			if order == "restart" {
 				err = forget(ctx, srv, path)
 			}
+
 			if err == nil {
 				err = restart(ctx, srv)
 			}
 			if err != nil {
 				return err
 			}
+
 			fmt.Println("ready")
 		}
 	}

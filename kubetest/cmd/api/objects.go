@@ -80,6 +80,7 @@ func parse(doc []byte) (object, error) {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        metav1.ObjectMeta `json:"metadata"`
 	}
+
 	body, err := yaml.YAMLToJSON(doc)
 	if err != nil {
 		return object{}, err
@@ -87,6 +88,7 @@ func parse(doc []byte) (object, error) {
 	if err := json.Unmarshal(body, &head); err != nil {
 		return object{}, err
 	}
+
 	o := object{kind: head.Kind, body: body}
 	in := "/namespaces/" + head.Metadata.Namespace
 	switch head.Kind {
@@ -289,7 +291,8 @@ func newWatch(ctx context.Context, client *rest.RESTClient, version string) (*wa
 }
 
 func (w *watch) begin(ctx context.Context, version string) error {
-	u := w.client.Get().AbsPath("/apis/discovery.k8s.io/v1/endpointslices").Param("watch", "true").Param("resourceVersion", version).URL()
+	u := w.client.Get().AbsPath("/apis/discovery.k8s.io/v1/endpointslices").Param("watch",
+		"true").Param("resourceVersion", version).URL()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err

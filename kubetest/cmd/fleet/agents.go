@@ -67,7 +67,8 @@ func (r *run) corefile(i int) (string, error) {
 	if r.names > 0 {
 		replicas = fmt.Sprintf("%s.%s.svc.cluster.local:%d", replicasService, namespace, dnsPort)
 	}
-	fmt.Fprintf(&b, "forward cluster.local %s {\n resolver %s\n fallback %s\n prefer_tcp\n attempts 4\n}\n", replicas, r.resolver(), r.resolver())
+	fmt.Fprintf(&b, "forward cluster.local %s {\n resolver %s\n fallback %s\n prefer_tcp\n attempts 4\n}\n",
+		replicas, r.resolver(), r.resolver())
 	fmt.Fprintf(&b, "forward . %s\n}\n", r.outside())
 	return b.String(), err
 }
@@ -84,7 +85,8 @@ func (r *run) start(ctx context.Context, i int) (*agent, error) {
 	}
 	a := &agent{api: r.api}
 	a.plan, err = server.NewPlan(read.Servers, server.Options{
-		Directives: builtin.Directives(), Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Dial: a.dial, Readers: 1,
+		Directives: builtin.Directives(), Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
+		Dial: a.dial, Readers: 1,
 		Log: slog.New(slog.DiscardHandler), Metrics: &a.metrics,
 	})
 	if err != nil {
@@ -171,6 +173,7 @@ func (r *run) mark(ctx context.Context, n int) error {
 		}
 		time.Sleep(time.Second)
 	}
+
 	names, ttl := []string{marker}, uint32(0)
 	if r.source != "forward" {
 		ttl = ownTTL
@@ -178,6 +181,7 @@ func (r *run) mark(ctx context.Context, n int) error {
 	if r.source == "everything" {
 		names = append(names, headlessMarker)
 	}
+
 	for missing := r.fleet; len(missing) > 0; time.Sleep(time.Second) {
 		var left []*agent
 		for _, a := range missing {
@@ -230,7 +234,8 @@ func (r *run) packets(i int) (all [][][]byte) {
 			inside = fmt.Sprintf("headless-%d", n/10%max(1, r.endpoints/perSlice))
 		}
 		outside := fmt.Sprintf("www.site-%d.example.", n)
-		all = append(all, queries(name(inside)), queries(outside+name(""), outside+"svc.cluster.local.", outside+"cluster.local.", outside))
+		all = append(all, queries(name(inside)),
+			queries(outside+name(""), outside+"svc.cluster.local.", outside+"cluster.local.", outside))
 	}
 	return all
 }
@@ -239,7 +244,8 @@ func (r *run) packets(i int) (all [][][]byte) {
 func queries(names ...string) (packets [][]byte) {
 	for _, name := range names {
 		for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
-			packet, _ := new(dns.Msg).SetQuestion(strings.ReplaceAll(name, "..", "."), qtype).Pack() // the names are valid
+			packet, _ := new(dns.Msg).SetQuestion(strings.ReplaceAll(name, "..", "."),
+				qtype).Pack() // the names are valid
 			packets = append(packets, packet)
 		}
 	}
@@ -251,14 +257,17 @@ func (a *agent) query(ctx context.Context, all [][][]byte, every time.Duration) 
 	if len(all) == 0 {
 		return nil
 	}
+
 	conn, err := net.Dial("udp", a.at)
 	if err != nil {
 		return err
 	}
+
 	a.queries.Go(func() {
 		defer conn.Close()
 		pace := time.NewTicker(max(time.Microsecond, every/time.Duration(len(all))))
 		defer pace.Stop()
+
 		for i := 0; ; i++ {
 			select {
 			case <-ctx.Done():
@@ -270,6 +279,7 @@ func (a *agent) query(ctx context.Context, all [][][]byte, every time.Duration) 
 			}
 		}
 	})
+
 	a.queries.Go(func() {
 		for buffer := make([]byte, 4096); ; {
 			if _, err := conn.Read(buffer); err == nil {
@@ -279,5 +289,6 @@ func (a *agent) query(ctx context.Context, all [][][]byte, every time.Duration) 
 			}
 		}
 	})
+
 	return nil
 }

@@ -34,7 +34,8 @@ func (r *run) setMarker(ctx context.Context, n int) error {
 	if _, err := r.client.CoreV1().Services(namespace).Update(ctx, s, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	_, err = r.client.DiscoveryV1().EndpointSlices(namespace).Update(ctx, slice(headlessMarker, n, endpoint("10.127.0.1")), metav1.UpdateOptions{})
+	_, err = r.client.DiscoveryV1().EndpointSlices(namespace).Update(ctx,
+		slice(headlessMarker, n, endpoint("10.127.0.1")), metav1.UpdateOptions{})
 	return err
 }
 
@@ -44,6 +45,7 @@ func (r *run) populate(ctx context.Context) error {
 	if _, err := r.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		return err
 	}
+
 	var writes []func() error
 	add := func(s *discoveryv1.EndpointSlice) {
 		writes = append(writes, func() error {
@@ -51,6 +53,7 @@ func (r *run) populate(ctx context.Context) error {
 			return err
 		})
 	}
+
 	service := func(name, ip string) {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip}
@@ -61,6 +64,7 @@ func (r *run) populate(ctx context.Context) error {
 			return err
 		})
 	}
+
 	service(marker, "10.96.0.2")
 	service(headlessMarker, corev1.ClusterIPNone)
 	add(slice(headlessMarker, 80, endpoint("10.127.0.1")))
@@ -69,24 +73,29 @@ func (r *run) populate(ctx context.Context) error {
 	for _, a := range r.replicaAddresses() {
 		replicas = append(replicas, endpoint(a))
 	}
+
 	add(slice(replicasService, dnsPort, replicas...))
 	for i := range r.services {
 		service(fmt.Sprintf("service-%d", i), address(10, 97, i))
 	}
+
 	for i := range r.endpoints / perSlice {
 		service(fmt.Sprintf("headless-%d", i), corev1.ClusterIPNone)
 		add(r.slice(i, 0))
 	}
+
 	if r.source == "pods" { // 20 on each node
 		for i := range 20 * r.agents {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)}}
-			p.Spec.NodeName, p.Spec.Containers = nodeName(i%r.agents), []corev1.Container{{Name: "c", Image: "registry.example/app"}}
+			p.Spec.NodeName, p.Spec.Containers = nodeName(i%r.agents),
+				[]corev1.Container{{Name: "c", Image: "registry.example/app"}}
 			writes = append(writes, func() error {
 				_, err := r.client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
 				return err
 			})
 		}
 	}
+
 	return inParallel(writers, writes)
 }
 
@@ -127,7 +136,8 @@ func (r *run) slice(i, generation int) *discoveryv1.EndpointSlice {
 		n := generation*r.endpoints + i*perSlice + j
 		node, zone, e := nodeName(n%max(1, r.agents)), fmt.Sprintf("zone-%d", n%3), endpoint(address(10, 128, n))
 		e.NodeName, e.Zone, e.Conditions.Serving = &node, &zone, &yes
-		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: fmt.Sprintf("%s-5d8f9c7b6d-%05d", name, n), UID: "0b9c1f6e-8a5d-4c8e-9d1f-2f6b7c8d9e0a"}
+		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: namespace,
+			Name: fmt.Sprintf("%s-5d8f9c7b6d-%05d", name, n), UID: "0b9c1f6e-8a5d-4c8e-9d1f-2f6b7c8d9e0a"}
 		s.Endpoints = append(s.Endpoints, e)
 	}
 	return s
@@ -137,7 +147,8 @@ func (r *run) slice(i, generation int) *discoveryv1.EndpointSlice {
 func slice(service string, port int, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints}
 	s.Name, s.Labels = service+"-x7k2p", map[string]string{
-		discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", "app": service,
+		discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io",
+		"app": service,
 	}
 	number, name, protocol := int32(port), "http", corev1.ProtocolTCP
 	s.Ports = []discoveryv1.EndpointPort{{Name: &name, Port: &number, Protocol: &protocol}}
@@ -157,7 +168,8 @@ func (r *run) replaceEndpoints(ctx context.Context) error {
 	defer pace.Stop()
 	for i := range n {
 		<-pace.C
-		if _, err := r.client.DiscoveryV1().EndpointSlices(namespace).Update(ctx, r.slice(i, 1), metav1.UpdateOptions{}); err != nil {
+		if _, err := r.client.DiscoveryV1().EndpointSlices(namespace).Update(ctx, r.slice(i, 1),
+			metav1.UpdateOptions{}); err != nil {
 			return err
 		}
 	}

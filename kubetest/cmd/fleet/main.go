@@ -44,9 +44,11 @@ func main() {
 	flag.IntVar(&r.replicas, "replicas", 2, "number of replicas")
 	flag.IntVar(&r.names, "names", 0, "names of the cluster, and as many others, that the pods of each node use")
 	flag.DurationVar(&r.every, "every", time.Second, "time in which the pods of a node look up each name")
-	flag.StringVar(&r.source, "source", "services", "forward: cache and forward; services: only services; pods: and the node's Pods; everything: all Services and EndpointSlices")
+	flag.StringVar(&r.source, "source", "services",
+		"forward: cache and forward; services: only services; pods: and the node's Pods; everything: all Services and EndpointSlices")
 	flag.IntVar(&r.services, "services", 1000, "number of Services with a ClusterIP")
-	flag.IntVar(&r.endpoints, "endpoints", 20000, "endpoints of headless Services, 100 in each slice; the rollout replaces them")
+	flag.IntVar(&r.endpoints, "endpoints", 20000,
+		"endpoints of headless Services, 100 in each slice; the rollout replaces them")
 	flag.DurationVar(&r.rollout, "rollout", 30*time.Second, "time over which the endpoints are replaced")
 	flag.DurationVar(&r.steady, "steady", time.Minute, "time of the steady state")
 	flag.BoolVar(&r.verbose, "v", false, "print the log of the API server")
@@ -106,8 +108,10 @@ func (r *run) do(ctx context.Context) (err error) {
 	if err := r.startReplicas(dir); err != nil {
 		return fmt.Errorf("starting the replicas: %w", err)
 	}
-	fmt.Printf("%s: %d agents, %d Services, %d endpoints in headless Services\n", r.source, r.agents, r.services, r.endpoints)
-	fmt.Printf("%-13s %8s | %8s %12s %9s | %8s %9s %12s\n", "phase", "seconds", "API CPU", "bytes sent", "requests", "replies", "queries", "replicas CPU")
+	fmt.Printf("%s: %d agents, %d Services, %d endpoints in headless Services\n", r.source, r.agents, r.services,
+		r.endpoints)
+	fmt.Printf("%-13s %8s | %8s %12s %9s | %8s %9s %12s\n", "phase", "seconds", "API CPU", "bytes sent", "requests",
+		"replies", "queries", "replicas CPU")
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.stopAgents()
@@ -134,7 +138,8 @@ func (r *run) do(ctx context.Context) (err error) {
 		}
 		seconds, used := time.Since(began).Seconds(), r.usage().minus(before)
 		each := func(n int64) float64 { return float64(n) / float64(r.agents) / seconds }
-		fmt.Printf("%-13s %8.1f | %8.1f %12d %9d | %8.1f %9.2f %12.2f\n", p.name, seconds, used.cpu.Seconds(), used.bytes, used.requests,
+		fmt.Printf("%-13s %8.1f | %8.1f %12d %9d | %8.1f %9.2f %12.2f\n", p.name, seconds, used.cpu.Seconds(),
+			used.bytes, used.requests,
 			each(used.replies), each(used.queries), used.replicas.Seconds())
 	}
 	return nil
@@ -146,10 +151,12 @@ func (r *run) serve(dir string) (stop func(), err error) {
 	if r.verbose { // etcd logs each request that a client has cancelled
 		r.server.Stderr = os.Stderr
 	}
+
 	in, err := r.server.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := r.server.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -157,15 +164,18 @@ func (r *run) serve(dir string) (stop func(), err error) {
 	if err := r.server.Start(); err != nil {
 		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
+
 	stop = func() {
 		_ = in.Close()
 		_ = r.server.Wait() // its standard error, with -v, has the reason
 	}
+
 	r.control, r.lines = in, bufio.NewScanner(out)
 	if !r.lines.Scan() {
 		stop()
 		return nil, errors.New("the API server has ended: see its error with -v")
 	}
+
 	r.kubeconfig = r.lines.Text()
 	return stop, nil
 }
@@ -188,7 +198,8 @@ type usage struct {
 }
 
 func (u usage) minus(o usage) usage {
-	return usage{u.cpu - o.cpu, u.replicas - o.replicas, u.bytes - o.bytes, u.requests - o.requests, u.replies - o.replies, u.queries - o.queries}
+	return usage{u.cpu - o.cpu, u.replicas - o.replicas, u.bytes - o.bytes, u.requests - o.requests,
+		u.replies - o.replies, u.queries - o.queries}
 }
 
 func (r *run) usage() (u usage) {

@@ -42,17 +42,22 @@ func (r *run) startReplicas(dir string) error {
 		if i < r.replicas {
 			directives = fmt.Sprintf(kubernetes, r.kubeconfig, ownTTL-1, a, metricsPort)
 		}
+
 		file := filepath.Join(dir, a)
-		if err := os.WriteFile(file, fmt.Appendf(nil, ".:%d {\nbind %s\n%s}\n", dnsPort, a, directives), 0o600); err != nil {
+		if err := os.WriteFile(file, fmt.Appendf(nil, ".:%d {\nbind %s\n%s}\n", dnsPort, a, directives),
+			0o600); err != nil {
 			return err
 		}
+
 		c := exec.Command(r.seamark, "serve", "--conf", file)
 		c.Stderr, c.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := c.Start(); err != nil {
 			return err
 		}
+
 		r.processes = append(r.processes, c)
 	}
+
 	deadline := time.Now().Add(patience)
 	for _, a := range r.replicaAddresses() {
 		for portOf(fmt.Sprintf("%s:%d", a, dnsPort), marker, 0) == 0 {

@@ -33,7 +33,8 @@ func main() {
 			skipped[test] = true
 		}
 	}
-	fmt.Printf("%d tests are skipped: on Debian, run as root: apt-get install %s\n", len(skipped), strings.Join(packages, " "))
+	fmt.Printf("%d tests are skipped: on Debian, run as root: apt-get install %s\n", len(skipped),
+		strings.Join(packages, " "))
 
 	// The caller runs the tests all the same. Without this status it makes a missing program a
 	// failure.
