@@ -26,6 +26,7 @@ var packages = map[string]string{
 	"chromium":                            "chromium",
 	"clang":                               "clang",
 	"curl":                                "curl",
+	"dig":                                 "bind9-dnsutils",
 	"delv":                                "bind9-dnsutils",
 	"dnsdist":                             "dnsdist",
 	"dnsmasq":                             "dnsmasq-base",
