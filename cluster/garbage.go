@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/sys/follow"
 )
 
 const (
@@ -29,14 +31,14 @@ const (
 type Sweeper struct {
 	listed        atomic.Int64  // objects listed since the last collection
 	again         atomic.Int64  // objects in lists that replace others
-	wake          chan struct{} // another list has been delivered
+	delivered     follow.Signal // another list
 	collect, free func()
 }
 
 // NewSweeper returns a Sweeper that calls collect and free to collect garbage and to
 // return memory.
 func NewSweeper(collect, free func()) *Sweeper {
-	return &Sweeper{wake: make(chan struct{}, 1), collect: collect, free: free}
+	return &Sweeper{delivered: follow.NewSignal(), collect: collect, free: free}
 }
 
 // Decoded counts an object of a list that replaces another.
@@ -49,10 +51,7 @@ func (s *Sweeper) Decoded() {
 // Listed counts a list that has been delivered.
 func (s *Sweeper) Listed(objects int) {
 	s.listed.Add(int64(objects))
-	select {
-	case s.wake <- struct{}{}:
-	default: // it has been woken already
-	}
+	s.delivered.Send()
 }
 
 // run returns when ctx is done.
@@ -60,7 +59,7 @@ func (s *Sweeper) run(ctx context.Context) {
 	var settled <-chan time.Time
 	for {
 		select {
-		case <-s.wake:
+		case <-s.delivered:
 			settled = time.After(settleTime)
 		case <-settled:
 			if s.listed.Swap(0) >= manyListed {

@@ -77,5 +77,15 @@ func (w *Writer) Fail(format string, args ...any) { w.Add(fmt.Errorf(format, arg
 // Add adds errors; nil is none.
 func (w *Writer) Add(errs ...error) { w.errs = append(w.errs, errs...) }
 
+// Check returns why the server cannot serve the Corefile text, by the function check for
+// its blocks.
+func Check(name, text string, check func([]corefile.Server) error) error {
+	r := corefile.ReadText(name, []byte(text))
+	if r.Err != nil {
+		return r.Err
+	}
+	return check(r.Servers)
+}
+
 // Corefile returns the text and the errors.
 func (w *Writer) Corefile() (string, error) { return w.text.String(), errors.Join(w.errs...) }

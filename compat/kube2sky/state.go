@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // A state holds the cluster's objects and, while this replica writes, the queue
@@ -270,11 +271,11 @@ type queue struct {
 	active bool
 	order  []keyGroup
 	queued map[keyGroup]struct{}
-	wake   chan struct{} // has capacity 1
+	wake   follow.Signal
 }
 
 func newQueue() *queue {
-	return &queue{queued: map[keyGroup]struct{}{}, wake: make(chan struct{}, 1)}
+	return &queue{queued: map[keyGroup]struct{}{}, wake: follow.NewSignal()}
 }
 
 // start starts to record changes.
@@ -301,10 +302,7 @@ func (q *queue) add(groups ...keyGroup) {
 		}
 		q.queued[p] = struct{}{}
 		q.order = append(q.order, p)
-		select {
-		case q.wake <- struct{}{}:
-		default:
-		}
+		q.wake.Send()
 	}
 }
 

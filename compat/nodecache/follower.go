@@ -10,12 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -37,38 +38,35 @@ type Follower struct {
 
 	served  string // the file that is served as it is; "": the generated Corefile
 	watcher *watch.Watcher
-	changed chan struct{} // has capacity 1
-	cancel  context.CancelFunc
-	task    sync.WaitGroup
+	changed follow.Signal
+	task    *follow.Task
+	reading *follow.Value[corefile.Reading]
 
-	mu      sync.Mutex
+	// The fields below belong to the task.
 	config  config // the last valid one
 	loaded  bool   // there has been a valid one
-	reading corefile.Reading
 	written string // to flags.Corefile
 }
 
 // NewFollower starts a Follower; the caller must call Stop. The flags have passed Check.
 // errors counts invalid ConfigMaps.
-func NewFollower(f Flags, getenv func(string) string, check func([]corefile.Server) error, log *slog.Logger, errors *metrics.Counter) (*Follower, error) {
+func NewFollower(
+	f Flags, getenv func(string) string, check func([]corefile.Server) error, log *slog.Logger, errors *metrics.Counter,
+) (*Follower, error) {
 	served, err := f.source()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	w := &Follower{
 		flags: f, getenv: getenv, check: check, log: log, errors: errors,
-		served: served, changed: make(chan struct{}, 1), cancel: cancel,
+		served: served, changed: follow.NewSignal(), reading: follow.NewValue(corefile.Reading{}),
 	}
 	w.watcher = watch.New(w.paths(), watch.Options{Poll: pollInterval, Log: log})
 	w.load()
-	w.task.Go(func() {
+	w.task = follow.Go(func(ctx context.Context) {
 		for w.watcher.Wait(ctx) {
 			w.load()
-			select {
-			case w.changed <- struct{}{}:
-			default: // a change is pending already
-			}
+			w.changed.Send()
 		}
 	})
 	return w, nil
@@ -84,15 +82,16 @@ func (f Flags) source() (string, error) {
 		return "", nil
 	}
 	if _, err := os.Stat(f.Corefile); err != nil {
-		return "", fmt.Errorf("reading the template %s: file does not exist, and %s is no Corefile to serve instead: mount the ConfigMap node-local-dns with its key Corefile as that file, or set -basecorefile or -conf", f.Base, f.Corefile)
+		return "", fmt.Errorf("reading the template %s: file does not exist, and %s is no Corefile to serve instead: "+
+			"mount the ConfigMap node-local-dns with its key Corefile as that file, or set -basecorefile or -conf",
+			f.Base, f.Corefile)
 	}
 	return f.Corefile, nil
 }
 
 // Stop stops following and waits for it to end.
 func (w *Follower) Stop() {
-	w.cancel()
-	w.task.Wait()
+	w.task.Stop()
 	w.watcher.Close()
 }
 
@@ -104,9 +103,7 @@ func (w *Follower) Read() corefile.Reading {
 	if w.served != "" {
 		return corefile.Read(w.served)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.reading
+	return w.reading.Get()
 }
 
 // paths returns the watched files.
@@ -114,14 +111,7 @@ func (w *Follower) paths() []string {
 	if w.served != "" {
 		return []string{w.served}
 	}
-	paths := []string{w.flags.Base, w.flags.ConfigDir}
-	entries, _ := os.ReadDir(w.flags.ConfigDir) // load reports the error
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") {
-			paths = append(paths, filepath.Join(w.flags.ConfigDir, e.Name()))
-		}
-	}
-	return paths
+	return append(kubedns.Files(w.flags.ConfigDir), w.flags.Base)
 }
 
 // load generates the Corefile from the files. An invalid ConfigMap leaves the previous
@@ -131,6 +121,7 @@ func (w *Follower) load() {
 		return
 	}
 	w.watcher.Follow(w.paths()...)
+
 	data, err := kubedns.ReadDirectory(w.flags.ConfigDir)
 	var c config
 	if err == nil {
@@ -140,31 +131,36 @@ func (w *Follower) load() {
 	if templateErr != nil {
 		templateErr = fmt.Errorf("reading the template %s: %w", w.flags.Base, templateErr)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if err == nil && templateErr == nil {
 		err = w.conflict(template, c)
 	}
-	if err != nil {
-		w.errors.Add(1)
-		message := "Invalid ConfigMap of kube-dns, the previous one stays in use"
-		if !w.loaded {
-			message = "Invalid ConfigMap of kube-dns, serving without it"
-		}
-		w.log.Error(message, "configmap", w.flags.ConfigDir, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
-	} else {
+	if err == nil {
 		w.config, w.loaded = c, true
+	} else {
+		w.refuse(err)
 	}
+
 	text := ""
 	if templateErr == nil {
 		text, templateErr = w.flags.generate(w.flags.Base, template, w.config, w.getenv)
 	}
 	if templateErr != nil {
-		w.reading = corefile.Reading{Err: templateErr, Sum: sha512.Sum512([]byte(templateErr.Error()))} // the sum: each error is logged once
+		// The server logs an error once for each sum.
+		w.reading.Set(corefile.Reading{Err: templateErr, Sum: sha512.Sum512([]byte(templateErr.Error()))})
 		return
 	}
-	w.reading = corefile.ReadText(w.flags.Base, []byte(text))
+	w.reading.Set(corefile.ReadText(w.flags.Base, []byte(text)))
 	w.write(text)
+}
+
+// refuse counts and logs an invalid ConfigMap.
+func (w *Follower) refuse(err error) {
+	w.errors.Add(1)
+	message := "Invalid ConfigMap of kube-dns, the previous one stays in use"
+	if !w.loaded {
+		message = "Invalid ConfigMap of kube-dns, serving without it"
+	}
+	w.log.Error(message, "configmap", w.flags.ConfigDir, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // conflict returns an error if the server can serve the template without the stub domains
@@ -175,11 +171,7 @@ func (w *Follower) conflict(template string, c config) error {
 		if err != nil {
 			return err
 		}
-		r := corefile.ReadText(w.flags.Base, []byte(text))
-		if r.Err != nil {
-			return r.Err
-		}
-		return w.check(r.Servers)
+		return flags.Check(w.flags.Base, text, w.check)
 	}
 	if len(c.stubs)+len(c.upstreams) == 0 || try(config{}) != nil {
 		return nil
@@ -187,7 +179,7 @@ func (w *Follower) conflict(template string, c config) error {
 	return try(c)
 }
 
-// write replaces the file of -corefile. The caller holds the lock.
+// write replaces the file of -corefile.
 func (w *Follower) write(text string) {
 	if text == w.written {
 		return
@@ -197,12 +189,14 @@ func (w *Follower) write(text string) {
 		w.written = text
 		return
 	}
+
 	err := watch.Replace(w.flags.Corefile, 0o644, func(file *os.File) error {
 		_, err := file.WriteString(text)
 		return err
 	})
 	if err != nil && w.written == "" {
-		w.log.Info("Did not write the Corefile, the server does not need the file", "file", w.flags.Corefile, "error", watch.Plain(err))
+		w.log.Info("Did not write the Corefile, the server does not need the file",
+			"file", w.flags.Corefile, "error", watch.Plain(err))
 	}
 	w.written = text
 }
@@ -217,6 +211,7 @@ func (f Flags) ReadConfig(getenv func(string) string) (string, error) {
 		text, err := corefile.Text(served)
 		return string(text), err
 	}
+
 	template, err := watch.Read(f.Base, maxTemplate)
 	if err != nil {
 		return "", fmt.Errorf("reading the template %s: %w", f.Base, err)

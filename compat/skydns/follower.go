@@ -11,16 +11,20 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seamark/seamark/cluster/etcdclient"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 )
 
 // startTimeout is how long the start waits for the configuration in etcd.
 const startTimeout = 2 * time.Second
+
+// corefileName is the name of the generated Corefile in messages.
+const corefileName = "(skydns)"
 
 // A Follower generates a Corefile from SkyDNS's flags, from the configuration in
 // etcd, which overrides them, and optionally from the stub zones there. It
@@ -32,26 +36,28 @@ type Follower struct {
 	check  func([]corefile.Server) error // reports why blocks cannot be served
 	log    *slog.Logger
 
-	cancel  context.CancelFunc
-	task    sync.WaitGroup
-	loaded  chan struct{} // closed once etcd has been read
-	changed chan struct{} // has capacity 1
+	task        *follow.Task
+	changed     follow.Signal
+	state       *follow.Value[state]
+	lastWarning string // the last warning that was logged; the task's
+}
 
-	mu          sync.Mutex
-	now         Flags
-	stubs       []Stub
-	lastWarning string // the last warning that was logged
+// A state is what a Corefile is generated from.
+type state struct {
+	Flags
+	stubs []Stub
 }
 
 // NewFollower starts a Follower; the caller must call Stop. The flags have passed
 // Check.
-func NewFollower(flags Flags, getenv func(string) string, check func([]corefile.Server) error, log *slog.Logger) *Follower {
-	ctx, cancel := context.WithCancel(context.Background())
+func NewFollower(
+	flags Flags, getenv func(string) string, check func([]corefile.Server) error, log *slog.Logger,
+) *Follower {
 	f := &Follower{
-		flags: flags, now: flags, getenv: getenv, check: check, log: log,
-		cancel: cancel, loaded: make(chan struct{}), changed: make(chan struct{}, 1),
+		flags: flags, getenv: getenv, check: check, log: log,
+		changed: follow.NewSignal(), state: follow.NewValue(state{Flags: flags}),
 	}
-	f.task.Go(func() { f.run(ctx) })
+	f.task = follow.Go(f.run)
 	return f
 }
 
@@ -77,10 +83,7 @@ func (f *Follower) run(ctx context.Context) {
 }
 
 // Stop stops following and waits for it to end.
-func (f *Follower) Stop() {
-	f.cancel()
-	f.task.Wait()
-}
+func (f *Follower) Stop() { f.task.Stop() }
 
 // Changed returns a channel that receives a value when Read may return another
 // Corefile.
@@ -88,38 +91,20 @@ func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
 // Read returns the Corefile. The first call waits up to startTimeout for etcd.
 func (f *Follower) Read() corefile.Reading {
-	timeout := time.NewTimer(startTimeout)
-	defer timeout.Stop()
-	select {
-	case <-f.loaded:
-	case <-timeout.C:
+	now := f.state.First(startTimeout, func() {
 		f.log.Warn("etcd did not answer in time, starting with the flags alone", "duration", startTimeout)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.release()
-	text, err := f.now.Corefile(f.stubs, f.getenv)
+	})
+	text, err := now.Corefile(now.stubs, f.getenv)
 	if err != nil {
 		return corefile.Reading{Err: err}
 	}
-	return corefile.ReadText("(skydns)", []byte(text))
-}
-
-// release unblocks Read. The caller holds the lock.
-func (f *Follower) release() {
-	select {
-	case <-f.loaded:
-	default:
-		close(f.loaded)
-	}
+	return corefile.ReadText(corefileName, []byte(text))
 }
 
 // update applies the keys, with the stub zones below base, and returns the key of
 // the stub zones. If the configuration has moved them, update changes nothing and
 // the caller has to read the new keys.
 func (f *Follower) update(keys map[string]string, base string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	now, stubs := f.flags, []Stub(nil)
 	var problems []string
 	if text, there := keys[f.flags.configKey()]; there {
@@ -127,10 +112,11 @@ func (f *Follower) update(keys map[string]string, base string) string {
 		if err == nil {
 			now = configured
 		} else {
-			now = f.now
+			now = f.state.Get().Flags
 			problems = append(problems, fmt.Sprintf("%s: %v", f.flags.configKey(), err))
 		}
 	}
+
 	if f.flags.StubZones {
 		if other := now.stubKey(); other != base {
 			return other
@@ -139,44 +125,40 @@ func (f *Follower) update(keys map[string]string, base string) string {
 		stubs, more = parseStubs(base, keys)
 		problems = append(problems, more...)
 	}
+
 	now, stubs, more := f.servable(now, stubs)
 	problems = append(problems, more...)
-	f.now, f.stubs = now, stubs
 	if warning := strings.Join(problems, "; "); warning != f.lastWarning {
 		f.lastWarning = warning
 		if warning != "" {
 			f.log.Warn("Invalid configuration in etcd", "error", strings.ReplaceAll(warning, "\n", "; "))
 		}
 	}
-	f.release()
-	select {
-	case f.changed <- struct{}{}:
-	default: // a change is pending already
-	}
+	f.state.Set(state{now, stubs})
+	f.changed.Send()
 	return base
 }
 
 // servable returns the part of the configuration and the stub zones that can be
-// served, and describes the problems with the rest. The caller holds the lock.
+// served, and describes the problems with the rest.
 func (f *Follower) servable(now Flags, stubs []Stub) (Flags, []Stub, []string) {
 	try := func(now Flags, stubs ...Stub) error {
 		text, err := now.Corefile(stubs, f.getenv)
-		if err == nil {
-			r := corefile.ReadText("(skydns)", []byte(text))
-			if err = r.Err; err == nil {
-				err = f.check(r.Servers)
-			}
+		if err != nil {
+			return err
 		}
-		return err
+		return flags.Check(corefileName, text, f.check)
 	}
 	if try(now, stubs...) == nil {
 		return now, stubs, nil
 	}
+
 	var problems []string
 	if err := try(now); err != nil {
 		problems = append(problems, fmt.Sprintf("%s: %v", f.flags.configKey(), err))
-		now = f.now
+		now = f.state.Get().Flags
 	}
+
 	var good []Stub
 	for _, s := range stubs {
 		if err := try(now, append(slices.Clip(good), s)...); err != nil {
@@ -211,6 +193,7 @@ func parseStubs(base string, keys map[string]string) (stubs []Stub, problems []s
 			problems = append(problems, fmt.Sprintf("%s: %v", key, err))
 			continue
 		}
+
 		labels = labels[:len(labels)-1]
 		dotted := slices.ContainsFunc(labels, func(l string) bool { return l == "" || strings.Contains(l, ".") })
 		slices.Reverse(labels)
@@ -221,6 +204,7 @@ func parseStubs(base string, keys map[string]string) (stubs []Stub, problems []s
 		}
 		servers[zone] = append(servers[zone], netip.AddrPortFrom(server.Host.Unmap(), cmp.Or(server.Port, 53)).String())
 	}
+
 	for _, zone := range slices.Sorted(maps.Keys(servers)) {
 		all := slices.Compact(slices.Sorted(slices.Values(servers[zone])))
 		stubs = append(stubs, Stub{zone, all[:min(len(all), maxServers)]})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // Stub zones and configurations that cannot be served are omitted, and the rest is
@@ -17,8 +18,8 @@ func TestFollowerInvalidConfiguration(t *testing.T) {
 	flags := DefaultFlags(func(string) string { return "" })
 	flags.StubZones = true
 	f := &Follower{
-		flags: flags, now: flags, getenv: func(string) string { return "" }, log: slog.New(slog.NewTextHandler(&log, nil)),
-		loaded: make(chan struct{}), changed: make(chan struct{}, 1),
+		flags: flags, getenv: func(string) string { return "" }, log: slog.New(slog.NewTextHandler(&log, nil)),
+		changed: follow.NewSignal(), state: follow.NewValue(state{Flags: flags}),
 		check: func(servers []corefile.Server) error { // rejects two server blocks of one zone
 			seen := map[string]bool{}
 			for _, s := range servers {
@@ -52,8 +53,9 @@ func TestFollowerInvalidConfiguration(t *testing.T) {
 			t.Errorf("got log\n%s\nwant %s", log.String(), want)
 		}
 	}
-	if len(f.stubs) != 1 || !slices.Equal(f.stubs[0].Servers, []string{"10.0.0.1:53", "10.0.0.2:53"}) || f.now.Ndots != 3 {
-		t.Errorf("got stub zones %+v and ndots %d, want one zone with two servers and 3", f.stubs, f.now.Ndots)
+	now := f.state.Get()
+	if len(now.stubs) != 1 || !slices.Equal(now.stubs[0].Servers, []string{"10.0.0.1:53", "10.0.0.2:53"}) || now.Ndots != 3 {
+		t.Errorf("got stub zones %+v and ndots %d, want one zone with two servers and 3", now.stubs, now.Ndots)
 	}
 
 	// A configuration out of range is ignored.
@@ -64,8 +66,8 @@ func TestFollowerInvalidConfiguration(t *testing.T) {
 		before := strings.Count(log.String(), "\n")
 		keys[flags.configKey()] = bad
 		f.update(keys, base)
-		if f.now.Ndots != 3 || f.Read().Err != nil {
-			t.Errorf("%s: got ndots %d, error %v, want 3 and none", bad, f.now.Ndots, f.Read().Err)
+		if now := f.state.Get(); now.Ndots != 3 || f.Read().Err != nil {
+			t.Errorf("%s: got ndots %d, error %v, want 3 and none", bad, now.Ndots, f.Read().Err)
 		}
 		if n := strings.Count(log.String(), "\n") - before; n != 1 {
 			t.Errorf("%s: got %d log lines, want 1", bad, n)

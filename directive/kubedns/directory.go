@@ -63,7 +63,7 @@ func (d Directory) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 // meanwhile: the links of a mounted ConfigMap are replaced in several steps.
 func (d Directory) load(ctx context.Context, w *watch.Watcher, s *state) {
 	for attempt := 1; ; attempt++ {
-		w.Follow(d.paths()...)
+		w.Follow(Files(d.Path)...)
 		data, err := ReadDirectory(d.Path)
 		consistent := !w.Changed() && !errors.Is(err, fs.ErrNotExist)
 		if consistent || attempt == maxAttempts {
@@ -78,13 +78,14 @@ func (d Directory) load(ctx context.Context, w *watch.Watcher, s *state) {
 	}
 }
 
-// paths returns the directory and its files, which may be links to elsewhere.
-func (d Directory) paths() []string {
-	paths := []string{d.Path}
-	entries, _ := os.ReadDir(d.Path) // ReadDirectory reports the error
+// Files returns the directory of a mounted ConfigMap and its files, which may be links to
+// elsewhere.
+func Files(dir string) []string {
+	paths := []string{dir}
+	entries, _ := os.ReadDir(dir) // ReadDirectory reports the error
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") {
-			paths = append(paths, filepath.Join(d.Path, e.Name()))
+			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
 	}
 	return paths

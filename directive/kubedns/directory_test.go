@@ -26,7 +26,7 @@ func TestDirectory(t *testing.T) {
 
 func changes(t *testing.T, noEvents bool) {
 	m := newMount(t, stub("10.0.0.1"))
-	w := follow(t, m.dir, noEvents)
+	w := startDirectory(t, m.dir, noEvents)
 	want := []string{configText("10.0.0.1")}
 	w.becomes(want...)
 	next := func(data map[string]string, config string) {
@@ -56,7 +56,7 @@ func changes(t *testing.T, noEvents bool) {
 // Other text with the same meaning counts as a change but is not applied.
 func TestDirectoryEqual(t *testing.T) {
 	m := newMount(t, stub("10.0.0.1"))
-	w := follow(t, m.dir, false)
+	w := startDirectory(t, m.dir, false)
 	w.becomes(configText("10.0.0.1"))
 	m.swap(map[string]string{stubDomains: `{"acme.local":["10.0.0.1:53"]}`, upstreams: `[]`})
 	w.counts(2, 0, true)
@@ -67,7 +67,7 @@ func TestDirectoryEqual(t *testing.T) {
 // A directory with plain files works like a mounted ConfigMap.
 func TestDirectoryFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
-	w := follow(t, dir, false)
+	w := startDirectory(t, dir, false)
 	w.becomes("") // there is none yet
 	must(t, os.Mkdir(dir, 0o755))
 	write(t, filepath.Join(dir, "stubDomains"), stub("10.0.0.1")[stubDomains])
@@ -106,7 +106,7 @@ func directoryHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, stubDomains)
 	write(t, path, stub("10.0.0.1")[stubDomains])
-	w := follow(t, dir, true)
+	w := startDirectory(t, dir, true)
 	w.becomes(configText("10.0.0.1"))
 	text := stub("10.0.0.2")[stubDomains]
 	for cut := range 8 { // emptied first
@@ -143,7 +143,7 @@ func TestDirectoryInvalid(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMount(t, stub("10.0.0.1"))
-			w := follow(t, m.dir, false)
+			w := startDirectory(t, m.dir, false)
 			w.becomes(configText("10.0.0.1"))
 			m.swap(c.data)
 			w.counts(1, 1, false)
@@ -165,7 +165,7 @@ func TestDirectoryInvalid(t *testing.T) {
 // The defaults are in use before the first valid state.
 func TestDirectoryInvalidFirst(t *testing.T) {
 	m := newMount(t, stub("$$$$"))
-	w := follow(t, m.dir, false)
+	w := startDirectory(t, m.dir, false)
 	w.becomes("")
 	w.counts(0, 1, false)
 	if lines := w.said("in_use=defaults"); len(lines) != 1 {
@@ -179,7 +179,7 @@ func TestDirectoryInvalidFirst(t *testing.T) {
 func TestDirectoryUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	must(t, syscall.Mkfifo(filepath.Join(dir, stubDomains), 0o600))
-	w := follow(t, dir, false)
+	w := startDirectory(t, dir, false)
 	w.becomes("")
 	if lines := w.said("stubDomains: want a file"); len(lines) != 1 {
 		t.Errorf("FIFO: got log %q, want one \"stubDomains: want a file\"", w.log())
@@ -189,7 +189,7 @@ func TestDirectoryUnreadable(t *testing.T) {
 	write(t, file, stub("10.0.0.1")[stubDomains])
 	w.becomes("", configText("10.0.0.1"))
 
-	v := follow(t, file, false)
+	v := startDirectory(t, file, false)
 	v.becomes("")
 	if lines := v.said(`error="not a directory"`); len(lines) != 1 {
 		t.Errorf("file in place of the directory: got log %q, want one \"not a directory\"", v.log())
@@ -203,7 +203,7 @@ func TestDirectoryAlternating(t *testing.T) {
 		rounds := func(t *testing.T) {
 			const rounds = 6
 			m := newMount(t, stub("10.0.0.1"))
-			w := follow(t, m.dir, noEvents)
+			w := startDirectory(t, m.dir, noEvents)
 			w.becomes(configText("10.0.0.1"))
 			for i := range rounds {
 				m.swap(stub("1.1.1.1:123456789"))
@@ -240,7 +240,7 @@ func TestDirectorySwaps(t *testing.T) {
 	}
 	const last = 60
 	m := newMount(t, data(1))
-	w := follow(t, m.dir, false)
+	w := startDirectory(t, m.dir, false)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := 2; i <= last; i++ {
 		m.swap(data(i))

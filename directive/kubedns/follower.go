@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // firstTimeout limits how long Read waits for the first state of a ConfigMap.
@@ -30,14 +31,14 @@ type Follower struct {
 	// Follower then refuses the ConfigMap.
 	Check func([]corefile.Server) error
 
-	changed chan struct{} // of capacity 1
+	changed follow.Signal
 	mu      sync.Mutex
 	watched map[source]*watched
 }
 
 // NewFollower returns a Follower for the Corefile that base reads.
 func NewFollower(base func() corefile.Reading, log *slog.Logger, reg *metrics.Registry) *Follower {
-	return &Follower{Base: base, Log: log, Metrics: reg, changed: make(chan struct{}, 1), watched: map[source]*watched{}}
+	return &Follower{Base: base, Log: log, Metrics: reg, changed: follow.NewSignal(), watched: map[source]*watched{}}
 }
 
 // Changed receives a value after a change of a ConfigMap. The caller then calls Read.
@@ -50,7 +51,10 @@ func (f *Follower) Read() corefile.Reading {
 	used := map[source]bool{}
 	r = expandAll(r, func(u use) kubednsconfig.Config {
 		used[u.source] = true
-		return f.follow(u.source).first(f.Log)
+		return f.follow(u.source).First(firstTimeout, func() {
+			f.Log.Warn("kube-dns's ConfigMap is not available yet, using the defaults",
+				"configmap", cmp.Or(u.dir, u.object.ConfigMap), "duration", firstTimeout)
+		})
 	})
 	invalid := slices.ContainsFunc(r.Servers, func(s corefile.Server) bool {
 		_, at, ok := findUse(s)
@@ -68,22 +72,18 @@ func (f *Follower) Stop() { f.stop(func(source) bool { return true }) }
 func (f *Follower) follow(s source) *watched {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := f.watched[s]
-	if w != nil {
+	if w := f.watched[s]; w != nil {
 		return w
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w = &watched{source: s, cancel: cancel, known: make(chan struct{})}
+
+	w := &watched{Value: follow.NewValue(kubednsconfig.Config{})}
+	check := func(c kubednsconfig.Config) error { return f.try(s, c) }
+	apply := func(c kubednsconfig.Config) {
+		w.Set(c)
+		f.changed.Send()
+	}
+	w.Task = follow.Go(func(ctx context.Context) { s.run(ctx, f.Log, f.Metrics, check, apply) })
 	f.watched[s] = w
-	w.task.Go(func() {
-		s.run(ctx, f.Log, f.Metrics, func(c kubednsconfig.Config) error { return f.try(s, c) }, func(c kubednsconfig.Config) {
-			w.set(c)
-			select {
-			case f.changed <- struct{}{}:
-			default: // the last signal has not been handled yet
-			}
-		})
-	})
 	return w
 }
 
@@ -94,6 +94,7 @@ func (f *Follower) try(s source, c kubednsconfig.Config) error {
 	if f.Check == nil || r.Err != nil {
 		return nil
 	}
+
 	check := func(c kubednsconfig.Config) error {
 		return f.Check(expandAll(r, func(u use) kubednsconfig.Config {
 			if u.source == s {
@@ -117,7 +118,7 @@ func (f *Follower) current(s source) kubednsconfig.Config {
 	if w == nil {
 		return kubednsconfig.Config{}
 	}
-	return w.current()
+	return w.Get()
 }
 
 // stop stops the watches of the sources for which match returns true.
@@ -131,14 +132,17 @@ func (f *Follower) stop(match func(source) bool) {
 		}
 	}
 	f.mu.Unlock()
+
 	for _, w := range ended { // without the lock: their Check may call current
-		w.cancel()
-		w.task.Wait()
+		w.Stop()
 	}
 }
 
 // run follows the source until ctx ends.
-func (s source) run(ctx context.Context, log *slog.Logger, reg *metrics.Registry, check func(kubednsconfig.Config) error, apply func(kubednsconfig.Config)) {
+func (s source) run(
+	ctx context.Context, log *slog.Logger, reg *metrics.Registry,
+	check func(kubednsconfig.Config) error, apply func(kubednsconfig.Config),
+) {
 	if s.dir != "" {
 		Directory{Path: s.dir, Period: s.period, Log: log, Metrics: reg, Check: check}.Run(ctx, apply)
 		return
@@ -146,52 +150,10 @@ func (s source) run(ctx context.Context, log *slog.Logger, reg *metrics.Registry
 	Object{Options: s.object, Log: log, Metrics: reg, Check: check}.Run(ctx, apply)
 }
 
-// A watched is a source with its current Config.
+// A watched is the current Config of a source, and the task that follows the source.
 type watched struct {
-	source source
-	cancel context.CancelFunc
-	task   sync.WaitGroup
-	known  chan struct{} // closed after the first state
-	warned bool          // that the first state is missing
-
-	mu     sync.Mutex
-	config kubednsconfig.Config
-}
-
-func (w *watched) set(c kubednsconfig.Config) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.config = c
-	select {
-	case <-w.known:
-	default:
-		close(w.known)
-	}
-}
-
-// first returns the Config, or the default if it is not known in time.
-func (w *watched) first(log *slog.Logger) kubednsconfig.Config {
-	wait := firstTimeout
-	if w.warned {
-		wait = 0
-	}
-	timeout := time.NewTimer(wait)
-	defer timeout.Stop()
-	select {
-	case <-w.known:
-	case <-timeout.C:
-		if !w.warned {
-			log.Warn("kube-dns's ConfigMap is not available yet, using the defaults", "configmap", cmp.Or(w.source.dir, w.source.object.ConfigMap), "duration", firstTimeout)
-		}
-		w.warned = true
-	}
-	return w.current()
-}
-
-func (w *watched) current() kubednsconfig.Config {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.config
+	*follow.Value[kubednsconfig.Config]
+	*follow.Task
 }
 
 // expandAll expands every kubedns_config of r and adds the Configs to its Sum.
@@ -209,6 +171,7 @@ func expandAll(r corefile.Reading, config func(use) kubednsconfig.Config) corefi
 			_, _ = io.WriteString(h, fmt.Sprintf("%d %+v\n", i, c))
 		}
 	}
+
 	r.Servers = servers
 	if found && r.Sum != (corefile.Sum{}) {
 		h.Sum(r.Sum[:0])

@@ -4,12 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // An Object is the ConfigMap that Options.ConfigMap names, in a cluster. It watches
@@ -30,25 +30,23 @@ func (o Object) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	s, unregister := newState(o.Options.ConfigMap, o.Log, o.Metrics, apply)
 	s.check = o.Check
 	defer unregister()
+
 	// The watch must not block: it leaves the last state for the loop below.
-	var last atomic.Pointer[map[string]string]
-	changed := make(chan struct{}, 1)
+	last, changed := follow.NewValue[map[string]string](nil), follow.NewSignal()
 	set := func(data map[string]string) {
-		last.Store(&data)
-		select {
-		case changed <- struct{}{}:
-		default: // the loop has not handled the last change yet
-		}
+		last.Set(data)
+		changed.Send()
 	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { sources.Run(ctx, o.Options, &cluster.ConfigMapSink{Set: set}, o.Log, o.Metrics, nil) })
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			s.update(*last.Load(), nil)
+			s.update(last.Get(), nil)
 		}
 	}
 }

@@ -88,9 +88,9 @@ func startSource(t *testing.T, name string, run func(*watcher, context.Context))
 	return w
 }
 
-// follow runs a Directory that relies on events, or, with noEvents, on frequent
+// startDirectory runs a Directory that relies on events, or, with noEvents, on frequent
 // polls.
-func follow(t *testing.T, path string, noEvents bool) *watcher {
+func startDirectory(t *testing.T, path string, noEvents bool) *watcher {
 	t.Helper()
 	return startSource(t, path, func(w *watcher, ctx context.Context) {
 		d := Directory{Path: path, Period: time.Hour, Log: w.logger(), Metrics: w.metrics, noEvents: noEvents}

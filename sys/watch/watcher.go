@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/seamark/seamark/sys/follow"
 )
 
 const (
@@ -45,7 +47,7 @@ type Watcher struct {
 	options Options
 	events  <-chan fsnotify.Event // nil if the system has none
 	errors  <-chan error
-	follows chan struct{} // Follow has added paths
+	follows follow.Signal // Follow has added paths
 
 	mu       sync.Mutex
 	files    files
@@ -68,7 +70,7 @@ type Options struct {
 // New returns a Watcher of these paths. The caller reads the files after that: a
 // later change makes Wait return.
 func New(paths []string, o Options) *Watcher {
-	w := &Watcher{options: o, follows: make(chan struct{}, 1), paths: slices.Clone(paths)}
+	w := &Watcher{options: o, follows: follow.NewSignal(), paths: slices.Clone(paths)}
 	if w.options.Log == nil {
 		w.options.Log = slog.New(slog.DiscardHandler)
 	}
@@ -105,10 +107,7 @@ func (w *Watcher) Follow(paths ...string) {
 	w.base.update(paths)
 	if added {
 		w.followed = true
-		select {
-		case w.follows <- struct{}{}:
-		default:
-		}
+		w.follows.Send()
 	}
 }
 
@@ -144,14 +143,10 @@ func (w *Watcher) Wait(ctx context.Context) bool {
 	}
 }
 
-// Run calls Wait until ctx is done and sends to changed whenever Wait returns,
-// unless the channel is full.
-func (w *Watcher) Run(ctx context.Context, changed chan<- struct{}) {
+// Run calls Wait until ctx is done and signals each change.
+func (w *Watcher) Run(ctx context.Context, changed follow.Signal) {
 	for w.Wait(ctx) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
+		changed.Send()
 	}
 }
 

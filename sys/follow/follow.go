@@ -1,0 +1,96 @@
+// Package follow has the parts of code that follows something, such as a ConfigMap, and keeps
+// its last valid state: the Task that follows it, the Value that the Task sets, and the Signal
+// to the code that uses the Value.
+package follow
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Task is a goroutine that runs until Stop.
+type Task struct {
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Go calls run in a goroutine. Run must return when its context is done.
+func Go(run func(context.Context)) *Task {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &Task{cancel: cancel}
+	t.running.Go(func() { run(ctx) })
+	return t
+}
+
+// Stop ends the task and waits until it has ended.
+func (t *Task) Stop() {
+	t.cancel()
+	t.running.Wait()
+}
+
+// A Signal receives one value for all changes since the last receive.
+type Signal chan struct{}
+
+// NewSignal returns a Signal.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Send signals a change. It never blocks.
+func (s Signal) Send() {
+	select {
+	case s <- struct{}{}:
+	default: // a change is pending already
+	}
+}
+
+// A Value is the last valid state of what is followed. It is safe for concurrent use.
+type Value[T any] struct {
+	mu    sync.Mutex
+	value T
+	known chan struct{} // closed by the first Set
+	late  atomic.Bool   // First has waited in vain
+}
+
+// NewValue returns a Value that is initial until the first Set.
+func NewValue[T any](initial T) *Value[T] {
+	return &Value[T]{value: initial, known: make(chan struct{})}
+}
+
+// Get returns the value.
+func (v *Value[T]) Get() T {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.value
+}
+
+// Set changes the value.
+func (v *Value[T]) Set(value T) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.value = value
+	select {
+	case <-v.known:
+	default:
+		close(v.known)
+	}
+}
+
+// First waits up to limit for the first Set, and returns the value. If it has waited in vain
+// it calls late, and later calls do not wait.
+func (v *Value[T]) First(limit time.Duration, late func()) T {
+	if v.late.Load() {
+		limit = 0
+	}
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+
+	select {
+	case <-v.known:
+	case <-timeout.C:
+		if !v.late.Swap(true) {
+			late()
+		}
+	}
+	return v.Get()
+}
