@@ -15,38 +15,69 @@ type pendingPart struct {
 	unchanged *Part // the part of the old entry that equals it; nil if none does
 }
 
-// buildEntry makes the entry of a Service from its spec and its slices, in the order
-// of their names. It reuses parts of the old entry.
-func (ix *Index) buildEntry(k *ServiceKey, spec Spec, from []pendingPart) *Entry {
-	e := &Entry{Key: k, Spec: spec}
-	if spec.Headless {
+// hasAddresses reports whether the endpoints can be in a part as they are: they have
+// addresses instead of names, and the ID of their cluster can be in a name.
+func (p *pendingPart) hasAddresses() bool { return p.ports.dotted && !p.endpoints.HasNames() }
+
+// newEntry makes the entry of a changed Service from its spec and all its slices, in the order
+// of their names. If the old entry is similar, only the endpoints by which they differ are
+// looked at; newEntry returns these, and nil otherwise. The entry is the same either way.
+func (ix *Index) newEntry(c *serviceChange, spec *Spec, all []pendingPart, changes []partChange) (*Entry, *endpointDiff) {
+	e := &Entry{Key: c.key, Spec: *spec}
+	if spec.Headless { // the old entry's
 		e.Records, e.aEnd = "", 0
 	}
-	disjoint := spec.disjoint(from, &ix.addrSet)
-	recorded := spec.Known() && spec.Headless && disjoint
-	var parts []Part
-	if len(from) > 0 {
-		parts = make([]Part, len(from))
+
+	diff := ix.difference(c.old, spec, changes)
+	var disjoint bool
+	if diff != nil {
+		disjoint = spec.stillDisjoint(all, diff.added, &ix.addrSet)
+	} else {
+		disjoint = spec.disjoint(all, &ix.addrSet)
 	}
-	for i, r := range from {
-		if r.unchanged != nil && spec.isPackedFor(r.unchanged, recorded) {
-			parts[i] = *r.unchanged
-		} else {
-			parts[i] = ix.packPart(&spec, r, recorded)
-		}
-	}
-	if disjoint {
+
+	recorded := disjoint && spec.Headless && spec.Known()
+	parts := ix.packParts(c.old, spec, all, recorded)
+	switch {
+	case !disjoint:
+		diff = nil // merged parts are made from all endpoints
+		e.mergeParts(ix, parts)
+	case diff != nil:
+		e.Parts = parts
+		e.table = c.old.table.amended(e, ix.tableFrom, diff)
+	default:
 		e.Parts = parts
 		e.table = e.newTable(ix.tableFrom, nil)
-	} else {
-		e.mergeParts(ix, parts)
 	}
+
 	e.derive(ix.settings, recorded)
-	if ix.settings.External.Enabled && spec.Known() {
-		e.k8sExternal = e.externalEntry(ix.settings.External)
+	if x := ix.settings.External; x.Enabled && spec.Known() {
+		e.k8sExternal = e.externalEntry(x)
 	}
-	e.hash = e.headHash() + e.endpointsHash()
-	return e
+	if !e.exists {
+		return e, nil // all endpoints have lost their names
+	}
+	if e.hash = e.headHash(); diff != nil {
+		e.hash += c.old.hash - c.old.headHash() + e.hashDifference(diff)
+	} else {
+		e.hash += e.endpointsHash()
+	}
+	return e, diff
+}
+
+// packParts makes a part of each slice. A part depends on the slice, on whether it has
+// records, and on which endpoints are served: if these are the same, it is the old entry's.
+func (ix *Index) packParts(old *Entry, spec *Spec, all []pendingPart, recorded bool) []Part {
+	reusable := old != nil && old.PublishNotReady == spec.PublishNotReady && old.slicesRecorded() == recorded
+	parts := make([]Part, len(all))
+	for i, p := range all {
+		if reusable && p.unchanged != nil {
+			parts[i] = *p.unchanged
+		} else {
+			parts[i] = ix.packPart(spec, p, recorded)
+		}
+	}
+	return parts
 }
 
 // derive sets the fields that follow from the parts: where the records are, and
@@ -60,6 +91,7 @@ func (e *Entry) derive(set Settings, recorded bool) {
 	default:
 		e.InParts = len(e.Parts) > 0
 	}
+
 	switch {
 	case !e.Known(): // slices alone make no names
 	case e.ExternalName:
@@ -76,69 +108,60 @@ func (e *Entry) hasReadyEndpoints() bool {
 	return slices.ContainsFunc(e.Parts, func(p Part) bool { return p.Served > 0 })
 }
 
-// isPackedFor reports whether packPart would return an equal part.
-func (s *Spec) isPackedFor(p *Part, recorded bool) bool {
-	count, bytes := uint32(0), 0
-	for ep := range p.Endpoints().All() {
-		if s.IsServed(&ep) {
-			count++
-			bytes += LenA
-			if ep.Addr.Is6() {
-				bytes += LenAAAA - LenA
-			}
-		}
-	}
-	if !recorded {
-		bytes = 0
-	}
-	return count == p.Served && bytes == len(p.data)-int(p.endpointsEnd)
-}
+// slicesRecorded reports whether the slices of the entry have records.
+func (e *Entry) slicesRecorded() bool { return e.HasPartRecords() && e.Merged() == nil }
 
 // packPart makes a part of a slice, with the records of its endpoints if recorded.
-func (ix *Index) packPart(spec *Spec, r pendingPart, recorded bool) Part {
-	p := Part{Ports: r.ports, nameEnd: uint16(len(r.name))}
-	buf := append(append(ix.buf[:0], r.name...), r.endpoints...)
-	p.endpointsEnd = uint32(len(buf))
-	for ep := range r.endpoints.All() {
+func (ix *Index) packPart(spec *Spec, p pendingPart, recorded bool) Part {
+	part := Part{Ports: p.ports, nameEnd: uint16(len(p.name))}
+	buf := append(append(ix.buf[:0], p.name...), p.endpoints...)
+	part.endpointsEnd = uint32(len(buf))
+
+	for ep := range p.endpoints.All() {
 		if spec.IsServed(&ep) {
-			p.Served++
+			part.Served++
 			if recorded && ep.Addr.Is4() {
 				buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ix.settings.TTL, ep.Addr)
 			}
 		}
 	}
-	p.aEnd = uint32(len(buf))
-	if recorded && len(buf)-int(p.endpointsEnd) < LenA*int(p.Served) {
-		for ep := range r.endpoints.All() {
+	part.aEnd = uint32(len(buf))
+
+	// Few slices have IPv6 addresses: the others are read once.
+	if recorded && len(buf)-int(part.endpointsEnd) < LenA*int(part.Served) {
+		for ep := range p.endpoints.All() {
 			if spec.IsServed(&ep) && ep.Addr.Is6() {
 				buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ix.settings.TTL, ep.Addr)
 			}
 		}
 	}
-	p.data = string(buf)
+
+	part.data = string(buf)
 	ix.buf = buf[:0]
-	return p
+	return part
 }
 
 // disjoint reports whether no two endpoints of the slices share an address or a
 // hostname, and none has a ClusterIP of the Service, or a name instead of an address.
-func (s *Spec) disjoint(from []pendingPart, seen *addrSet) bool {
-	if s.ExternalName && len(from) > 0 { // the endpoints have no names
+func (s *Spec) disjoint(all []pendingPart, seen *addrSet) bool {
+	if s.ExternalName && len(all) > 0 { // the endpoints have no names
 		return false
 	}
+
 	n := 0
-	for _, r := range from {
-		if !r.ports.dotted || r.endpoints.HasNames() {
+	for i := range all {
+		if !all[i].hasAddresses() {
 			return false
 		}
-		n += len(r.endpoints) / 5 // an endpoint has at least five bytes
+		n += len(all[i].endpoints) / 5 // an endpoint has at least five bytes
 	}
+
 	seen.reset(n + len(s.Records)/LenA)
 	for ip := range s.ClusterIPs() {
 		seen.addrs.add(ip)
 	}
-	for _, r := range from {
-		for ep := range r.endpoints.All() {
+	for i := range all {
+		for ep := range all[i].endpoints.All() {
 			if isAmbiguous(&ep) || !seen.add(&ep) {
 				return false
 			}

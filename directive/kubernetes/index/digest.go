@@ -7,9 +7,6 @@ import (
 // headHash returns a hash of everything that answers depend on besides the endpoints.
 // Replicas with equal objects have equal hashes.
 func (e *Entry) headHash() uint32 {
-	if !e.exists {
-		return 0
-	}
 	h := fnv(fnvBasis, e.Key.Labels)
 	if e.Ports != nil {
 		h = (h ^ e.Ports.hash) * fnvPrime
@@ -29,15 +26,28 @@ func (e *Entry) headHash() uint32 {
 // endpointsHash returns the sum of the endpoints' hashes, which their order does not
 // change.
 func (e *Entry) endpointsHash() (sum uint32) {
-	if !e.exists {
-		return 0
-	}
 	h := fnv(fnvBasis, e.Key.Labels)
 	for ports, ep := range e.Served() {
 		sum += hashEndpoint(h, ports, ep)
 	}
 	if a := e.Alias(); a != nil {
 		sum += a.hash(h)
+	}
+	return sum
+}
+
+// hashDifference returns the difference of two endpointsHash, from the endpoints that differ.
+func (e *Entry) hashDifference(d *endpointDiff) (sum uint32) {
+	h := fnv(fnvBasis, e.Key.Labels)
+	for i := range d.removed {
+		if ref := &d.removed[i]; e.IsServed(&ref.ep) {
+			sum -= hashEndpoint(h, ref.ports, &ref.ep)
+		}
+	}
+	for i := range d.added {
+		if ref := &d.added[i]; e.IsServed(&ref.ep) {
+			sum += hashEndpoint(h, ref.ports, &ref.ep)
+		}
 	}
 	return sum
 }

@@ -7,8 +7,8 @@
 //
 // A watch event is applied in five steps. [Index.Put] adds an object to the pending change of
 // its Service (change.go). A flush merges the changed slices with the parts of the old entry
-// (change.go). It makes a new entry from the endpoints that differ (amend.go), or from all
-// slices (build.go, merge.go). It replaces the old entry in the table (publish.go). At the end
+// (change.go). It makes a new entry from the endpoints that differ (difference.go), or from
+// all slices (build.go, merge.go). It replaces the old entry in the table (publish.go). At the end
 // it applies the addresses that differ to the [ReverseIndex] (reverse.go).
 package index
 

@@ -44,11 +44,8 @@ func (ix *Index) publish(c *serviceChange) {
 	if len(partChanges) == 0 && (c.old == nil && !spec.Known() || c.old != nil && c.old.Equal(&spec)) {
 		return // as after most lists
 	}
-	e := ix.amendEntry(c.old, &spec, all, partChanges)
-	amended := e != nil
-	if !amended {
-		e = ix.buildEntry(c.key, spec, all)
-	}
+
+	e, diff := ix.newEntry(c, &spec, all, partChanges)
 	for _, u := range ix.undos {
 		u.addEntry(c)
 	}
@@ -72,9 +69,9 @@ func (ix *Index) publish(c *serviceChange) {
 	ix.count(c.imported, c.old, e)
 	switch {
 	case c.imported || !c.key.Namespace.exposed.Load(): // imports have no reverse names
-	case amended:
-		ix.reverseChange.addAmended(c.key, &ix.diff, &spec, &ix.addrSet.addrs, true)
-		ix.claimChange.addAmended(c.key, &ix.diff, &spec, &ix.addrSet.addrs, false)
+	case diff != nil:
+		ix.reverseChange.addEndpoints(c.key, diff, &spec, &ix.addrSet.addrs, true)
+		ix.claimChange.addEndpoints(c.key, diff, &spec, &ix.addrSet.addrs, false)
 	default:
 		ix.addReverseChanges(c.key, c.old, e)
 	}

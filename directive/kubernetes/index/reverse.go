@@ -364,9 +364,8 @@ func (c *reverseChange) addDifference(service *ServiceKey, had, has iter.Seq[net
 	}
 }
 
-// addAmended notes how the addresses of an amended entry's endpoints, with or without a
-// Target, differ from the old one's.
-func (c *reverseChange) addAmended(service *ServiceKey, diff *endpointDiff, spec *Spec, seen *set[netip.Addr], target bool) {
+// addEndpoints notes how the addresses of endpoints, with or without a Target, differ.
+func (c *reverseChange) addEndpoints(service *ServiceKey, diff *endpointDiff, spec *Spec, seen *set[netip.Addr], target bool) {
 	c.add = spec.addOnlyIn(diff.added, diff.removed, c.add, service, seen, target)
 	c.remove = spec.addOnlyIn(diff.removed, diff.added, c.remove, service, seen, target)
 }
