@@ -44,7 +44,7 @@ func (ix *Index) newEntry(c *serviceChange, spec *Spec, all []pendingPart, chang
 		e.mergeParts(ix, parts)
 	case diff != nil:
 		e.Parts = parts
-		e.table = c.old.table.amended(e, ix.tableFrom, diff)
+		e.table = c.old.table.changed(e, ix.tableFrom, diff)
 	default:
 		e.Parts = parts
 		e.table = e.newTable(ix.tableFrom, nil)

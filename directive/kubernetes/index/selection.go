@@ -74,7 +74,7 @@ func (e *Entry) Endpoints(sel *Selection) EndpointCursor {
 // searchTable limits the cursor to the parts that the table finds.
 func (c *EndpointCursor) searchTable(t *endpointTable, sel *Selection) {
 	c.parts, c.oneFamily = t.find(sel, c.parts)
-	c.numbers = t.numbersOf(sel)
+	c.numbers = t.ports.find(sel)
 }
 
 // TargetsOf returns a cursor over the endpoints that sel selects, which may leave out
@@ -86,8 +86,8 @@ func (e *Entry) TargetsOf(sel *Selection) EndpointCursor {
 	case m == nil || sel.Label != nil:
 	case sel.Zone == nil:
 		c.parts, c.oneFamily = m.targets, false
-	case e.table.byZone != nil:
-		c.parts, c.oneFamily = e.table.byZone[string(sel.Zone)].targets, false
+	case e.table.zones != nil:
+		c.parts, c.oneFamily = e.table.zones[string(sel.Zone)].targets, false
 	}
 	return c
 }

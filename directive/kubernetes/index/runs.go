@@ -1,0 +1,63 @@
+package index
+
+import (
+	"net/netip"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// runs find the endpoints of merged parts, where many may share a label or an address: each
+// label, and each address, has parts with just its endpoints. An event makes them anew.
+type runs struct {
+	byLabel map[endpointID][]Part // the endpoints of each part have one family
+	byAddr  map[netip.Addr][]Part
+}
+
+// indexRuns returns the runs of merged parts. There the endpoints with one label are
+// consecutive, and among them those of one family.
+func indexRuns(parts []Part) runs {
+	r := runs{map[endpointID][]Part{}, map[netip.Addr][]Part{}}
+	for i := range parts {
+		ports := parts[i].Ports
+		cluster := string(AppendDotted(nil, ports.Cluster))
+
+		for rest := parts[i].Endpoints(); rest != ""; {
+			var first endpointAt
+			first.read(rest)
+			id := endpointIDOf(cluster, first.Endpoint)
+
+			run, n := rest, uint32(0)
+			for ep := first; endpointIDOf(cluster, ep.Endpoint) == id && ep.Addr.Is4() == first.Addr.Is4(); ep.read(rest) {
+				r.byAddr[ep.Addr] = append(r.byAddr[ep.Addr], newRun(ports, rest[:len(rest)-len(ep.rest)], 1))
+				n++
+				if rest = ep.rest; rest == "" {
+					break
+				}
+			}
+			r.byLabel[id] = append(r.byLabel[id], newRun(ports, run[:len(run)-len(rest)], n))
+		}
+	}
+	return r
+}
+
+// find returns the endpoints of the selected label.
+func (r *runs) find(sel *Selection) []Part {
+	if sel.Addr.IsValid() {
+		return r.byLabel[endpointID{cluster: string(sel.Cluster), addr: sel.Addr}]
+	}
+	return r.byLabel[endpointID{cluster: string(sel.Cluster), hostname: string(sel.Label)}]
+}
+
+// An endpointAt is the first endpoint of a packed sequence, and the rest of the sequence.
+type endpointAt struct {
+	cluster.Endpoint
+	rest cluster.Endpoints
+}
+
+func (e *endpointAt) read(es cluster.Endpoints) { e.rest = es.Next(&e.Endpoint) }
+
+// newRun returns a part without a name and records.
+func newRun(ports *PortSet, endpoints cluster.Endpoints, n uint32) Part {
+	end := uint32(len(endpoints))
+	return Part{Ports: ports, data: string(endpoints), endpointsEnd: end, aEnd: end, Served: n}
+}
