@@ -105,6 +105,24 @@ func InterfaceAddresses(name string) (ips []netip.Addr, err error) {
 	return ips, err
 }
 
+// ParseSource parses the address or the CIDR of clients. The network of an address is the
+// address alone. IPv4-mapped IPv6 addresses are returned as IPv4.
+func ParseSource(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		addr = addr.Unmap().WithZone("")
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), nil
+}
+
 // ParseServer parses the address of a server: an IP address, with a port or without one. The
 // default is port 53.
 func ParseServer(text string) (netip.AddrPort, error) {

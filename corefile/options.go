@@ -19,6 +19,9 @@ type Option struct {
 	Block   bool   // the option may have braces of its own
 	Once    bool   // a second use is an error
 	Removed string // why the option no longer exists: "removed in CoreDNS 1.7"
+	// Default is the value without the option, as the arguments that have the same effect.
+	// Set gets them first. "" leaves the value to the directive.
+	Default string
 	Set     func(o Directive) error
 }
 
@@ -49,11 +52,17 @@ func (o Option) arity() (least, most int) {
 	return least, most
 }
 
-// Options parses the lines between d's braces and calls Set of each line's option.
-// It returns every error: errors of Set, unknown options and wrong numbers of
-// arguments.
+// Options parses the lines between d's braces and calls Set of each line's option, after
+// Set of each option with a default. It returns every error: errors of Set, unknown options
+// and wrong numbers of arguments.
 func (d Directive) Options(opts ...Option) error {
 	var errs []error
+	for _, opt := range opts {
+		if opt.Default != "" {
+			errs = append(errs, opt.Set(d.byDefault(opt)))
+		}
+	}
+
 	seen := map[string]int{}
 	for _, o := range d.Body {
 		i := slices.IndexFunc(opts, func(opt Option) bool { return opt.Name() == o.Text })
@@ -61,6 +70,7 @@ func (d Directive) Options(opts ...Option) error {
 			errs = append(errs, d.unknown(o, opts))
 			continue
 		}
+
 		line, again := seen[o.Text]
 		seen[o.Text] = o.Line
 		switch opt := opts[i]; {
@@ -80,6 +90,15 @@ func (d Directive) Options(opts ...Option) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// byDefault returns an option of d with its default as arguments.
+func (d Directive) byDefault(opt Option) Directive {
+	o := Directive{Token: Token{Text: opt.Name(), File: d.File, Line: d.Line}, Path: d.Path + ": " + opt.Name()}
+	for _, word := range strings.Fields(opt.Default) {
+		o.Args = append(o.Args, Token{Text: word, File: d.File, Line: d.Line})
+	}
+	return o
 }
 
 // An UnknownOption is the cause of the error of an option that a directive does not have.

@@ -44,6 +44,8 @@ const (
 	aclDrop
 )
 
+var aclActions = [...]string{aclAllow: "allow", aclBlock: "block", aclFilter: "filter", aclDrop: "drop"}
+
 // aclCounters are the counters of one chain.
 type aclCounters struct {
 	allowed *metrics.Counter
@@ -73,19 +75,19 @@ func (a *ACL) addList(b *config.Block, d corefile.Directive) error {
 		}
 		list.zones.Set(zone, i)
 	}
-	option := func(action aclAction) func(corefile.Directive) error {
-		return func(o corefile.Directive) error {
-			line, err := parseACLLine(action, o)
-			list.add(line)
-			return err
-		}
+
+	var options []corefile.Option
+	for action, name := range aclActions {
+		options = append(options, corefile.Option{
+			Usage: name + " [type TYPES...] [net SOURCES...]",
+			Set: func(o corefile.Directive) error {
+				line, err := parseACLLine(aclAction(action), o)
+				list.add(line)
+				return err
+			},
+		})
 	}
-	errs = append(errs, lowerOptions(d).Options(
-		corefile.Option{Usage: "allow [type TYPES...] [net SOURCES...]", Set: option(aclAllow)},
-		corefile.Option{Usage: "block [type TYPES...] [net SOURCES...]", Set: option(aclBlock)},
-		corefile.Option{Usage: "filter [type TYPES...] [net SOURCES...]", Set: option(aclFilter)},
-		corefile.Option{Usage: "drop [type TYPES...] [net SOURCES...]", Set: option(aclDrop)},
-	))
+	errs = append(errs, config.LowerOptions(d).Options(options...))
 	if len(d.Body) == 0 {
 		errs = append(errs, d.Errorf("want lines of allow, block, filter or drop in braces"))
 	}
@@ -111,6 +113,7 @@ func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
 		case word == "":
 			errs = append(errs, a.Errorf(o.Path, "want type or net, got %q", a.Text))
 			continue
+
 		case a.Text == "*":
 			if word == "type" {
 				line.types = append(line.types, 0)
@@ -124,7 +127,7 @@ func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
 			}
 			line.types, anyType = append(line.types, t), false
 		default:
-			p, err := parseSource(a.Text)
+			p, err := config.ParseSource(a.Text)
 			if err != nil {
 				errs = append(errs, a.Errorf(o.Path, "net: want an address, a CIDR or *, got %q", a.Text))
 			}
@@ -135,6 +138,7 @@ func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
 	if word != "" && count == 0 {
 		errs = append(errs, o.Errorf("%s: want at least one, got none", word))
 	}
+
 	// A * among others matches everything.
 	if anyType || slices.Contains(line.types, 0) {
 		line.types = nil
@@ -144,22 +148,6 @@ func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
 	}
 	slices.Sort(line.types)
 	return line, errors.Join(errs...)
-}
-
-// parseSource reads an address or a CIDR. It returns IPv4-mapped IPv6 as IPv4.
-func parseSource(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		addr = addr.Unmap().WithZone("")
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(text)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	if p.Addr().Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-	}
-	return p.Masked(), nil
 }
 
 // add appends a line. A line that differs from the previous one only in its
@@ -186,6 +174,7 @@ func (a *ACL) ServeDNS(q *dns.Query) dns.Verdict {
 		counts.allowed.Add(1)
 		return dns.Next
 	}
+
 	counts.stopped[line.action][zone].Add(1)
 	switch {
 	case line.action == aclDrop:
@@ -208,7 +197,7 @@ func (a *ACL) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 	if line == nil {
 		return []dns.Cause{{Text: "no line matches, so the query is allowed"}}
 	}
-	text := "a line " + [...]string{"allow", "block", "filter", "drop"}[line.action] + " for " + a.zones[zone].String()
+	text := "a line " + aclActions[line.action] + " for " + a.zones[zone].String()
 	for i, t := range line.types {
 		if i == 0 {
 			text += ", with type"
@@ -250,8 +239,9 @@ func (a *ACL) BindChain(c *dns.Chain) any {
 		"server", c.Server, "view", c.View)}
 	for _, zone := range a.zones {
 		for action, name := range map[aclAction]string{aclBlock: "blocked", aclFilter: "filtered", aclDrop: "dropped"} {
-			n.stopped[action] = append(n.stopped[action], a.metrics.Counter("coredns_acl_"+name+"_requests_total", "Queries that acl "+name+".",
-				"server", c.Server, "zone", zone.String(), "view", c.View))
+			counter := a.metrics.Counter("coredns_acl_"+name+"_requests_total", "Queries that acl "+name+".",
+				"server", c.Server, "zone", zone.String(), "view", c.View)
+			n.stopped[action] = append(n.stopped[action], counter)
 		}
 	}
 	bound := *a

@@ -14,7 +14,7 @@ type Any struct{}
 // SetupAny sets up the any directive.
 func SetupAny(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(&Any{})
-	return noArguments(uses)
+	return config.NoArguments(uses)
 }
 
 // RepeatableDNS reports that equal queries are treated in the same way.

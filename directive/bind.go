@@ -70,6 +70,7 @@ func (b *Bind) add(d corefile.Directive) error {
 			return err
 		},
 	})}
+
 	listed, err := b.list(d)
 	errs = append(errs, err)
 	contains := func(list []config.Address, a config.Address) bool {
@@ -79,6 +80,7 @@ func (b *Bind) add(d corefile.Directive) error {
 	if len(listed) > 0 && len(selected) == 0 {
 		errs = append(errs, d.Errorf("no address is left to listen on"))
 	}
+
 	for _, a := range selected {
 		if !contains(b.addresses, a) {
 			b.addresses = append(b.addresses, a)
@@ -99,7 +101,8 @@ func (b *Bind) list(d corefile.Directive) (found []config.Address, err error) {
 		case err != nil:
 			errs = append(errs, arg.Errorf(d.Path, "reading the addresses of interface %s: %w", arg.Text, err))
 		case len(ips) == 0:
-			errs = append(errs, arg.Errorf(d.Path, "want an IP address or the name of an interface that has one, got %q", arg.Text))
+			errs = append(errs, arg.Errorf(d.Path,
+				"want an IP address or the name of an interface that has one, got %q", arg.Text))
 		}
 		for _, ip := range ips {
 			found = append(found, config.Address{IP: ip, From: arg})

@@ -14,7 +14,7 @@ type Bufsize struct{ size uint16 }
 // SetupBufsize sets up the bufsize directive.
 func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
 	size := 1232
-	err := oneArgument(uses, 0, corefile.Int(&size, wire.MinUDPSize, wire.MaxUDPReply))
+	err := config.OneArgument(uses, 0, corefile.Int(&size, wire.MinUDPSize, wire.MaxUDPReply))
 	b.Handle(&Bufsize{uint16(size)})
 	return err
 }

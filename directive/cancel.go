@@ -16,7 +16,7 @@ type Cancel struct{ timeout time.Duration }
 func SetupCancel(b *config.Block, uses []corefile.Directive) error {
 	c := &Cancel{5001 * time.Millisecond}
 	b.Handle(c)
-	return oneArgument(uses, 0, corefile.Duration(&c.timeout, time.Millisecond, time.Hour))
+	return config.OneArgument(uses, 0, corefile.Duration(&c.timeout, time.Millisecond, time.Hour))
 }
 
 // RepeatableDNS reports that the time limit does not change an answer from the cache.

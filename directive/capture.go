@@ -19,5 +19,5 @@ func (c *Capture) NodeOnly() corefile.Directive { return c.from }
 func SetupCapture(b *config.Block, uses []corefile.Directive) error {
 	c := &Capture{from: uses[0]}
 	b.Offer(c)
-	return oneArgument(uses, 1, corefile.OneOf(&c.method, "auto", "tcx", "clsact", "address", "none"))
+	return config.OneArgument(uses, 1, corefile.OneOf(&c.method, "auto", "tcx", "clsact", "address", "none"))
 }

@@ -27,14 +27,18 @@ func SetupChaos(b *config.Block, uses []corefile.Directive) error {
 		c.version += " " + info.Main.Version
 	}
 	c.host, _ = os.Hostname()
+
 	if words := d.Words(); len(words) > 0 {
 		c.version = words[0]
 		if len(words) > 1 {
 			c.authors = words[1:]
 		}
 	}
+
 	statistics := false
-	err := errors.Join(config.Once(uses), d.Options(corefile.Option{Usage: "statistics", Set: corefile.Flag(&statistics)}))
+	err := errors.Join(config.Once(uses), d.Options(
+		corefile.Option{Usage: "statistics", Set: corefile.Flag(&statistics)},
+	))
 	if statistics {
 		setupStatistics(b, c)
 	} else {
@@ -78,6 +82,7 @@ func appendTXT(q *dns.Query, texts ...string) {
 	for _, text := range texts {
 		size += 1 + min(len(text), maxText)
 	}
+
 	var buf [300]byte
 	record := wire.AppendRecordHeader(buf[:0], wire.OwnerIsQuestion, wire.TypeTXT, 0, size)
 	const class = len(wire.OwnerIsQuestion) + 3 // the second byte of CLASS, after TYPE

@@ -43,8 +43,10 @@ func (s *statistics) BindChain(c *dns.Chain) any {
 	labels := []string{"server", c.Server, "zone", c.Zone, "view", c.View}
 	t := &hitCounters{
 		statistics: s,
-		hits:       s.metrics.Counter("seamark_chaos_hits_total", "Queries that this server answered itself, as in hits.bind.", labels...),
-		misses:     s.metrics.Counter("seamark_chaos_misses_total", "Queries that were forwarded, as in misses.bind.", labels...),
+		hits: s.metrics.Counter("seamark_chaos_hits_total",
+			"Queries that this server answered itself, as in hits.bind.", labels...),
+		misses: s.metrics.Counter("seamark_chaos_misses_total",
+			"Queries that were forwarded, as in misses.bind.", labels...),
 	}
 	s.chains = append(s.chains, t)
 	return t
@@ -82,6 +84,7 @@ func (s *statistics) Resolve(ctx context.Context, q *dns.Query) error {
 	if s.cache != nil {
 		capacity, inserted, evicted = s.cache.Statistics()
 	}
+
 	number := uint64(0)
 	switch string(bytes.TrimSuffix(q.Name(), []byte("\x04bind\x00"))) {
 	case "\x04hits":

@@ -14,5 +14,5 @@ func (debugLines) Debug() {}
 // docs/reference/directives/debug.md.
 func SetupDebug(b *config.Block, uses []corefile.Directive) error {
 	b.Offer(debugLines{})
-	return noArguments(uses)
+	return config.NoArguments(uses)
 }

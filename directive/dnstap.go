@@ -69,23 +69,26 @@ func newTap(b *config.Block, d corefile.Directive) (*tap, error) {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		version += " " + info.Main.Version
 	}
-	err := t.parseArgs(b, d)
+
 	hasTLS := false
-	err = errors.Join(err, d.Options(
+	parseExtra := func(o corefile.Directive) (err error) {
+		if t.extra, err = parseText(o.Args[0].Text); err != nil {
+			return o.Errorf("%w", err)
+		}
+		return nil
+	}
+	parseTLS := func(o corefile.Directive) error {
+		hasTLS = true
+		return t.files.Parse(b, o, tls.RequireAndVerifyClientCert)
+	}
+	err := errors.Join(t.parseArgs(b, d), d.Options(
 		corefile.Option{Usage: "identity TEXT", Set: corefile.String(&identity)},
 		corefile.Option{Usage: "version TEXT", Set: corefile.String(&version)},
-		corefile.Option{Usage: "extra FORMAT", Set: func(o corefile.Directive) (err error) {
-			if t.extra, err = parseText(o.Args[0].Text); err != nil {
-				return o.Errorf("%w", err)
-			}
-			return nil
-		}},
-		corefile.Option{Usage: "tls CERT KEY [CA]", Once: true, Block: true, Set: func(o corefile.Directive) error {
-			hasTLS = true
-			return parseTLS(b, o, &t.files.TLS, tls.RequireAndVerifyClientCert)
-		}},
+		corefile.Option{Usage: "extra FORMAT", Set: parseExtra},
+		corefile.Option{Usage: "tls CERT KEY [CA]", Once: true, Block: true, Set: parseTLS},
 		corefile.Option{Usage: "skipverify", Set: corefile.Flag(&t.socket.SkipVerify)},
 	))
+
 	switch {
 	case err != nil:
 	case hasTLS && !(t.listen && t.socket.TLS):
@@ -95,6 +98,7 @@ func newTap(b *config.Block, d corefile.Directive) (*tap, error) {
 	case t.socket.SkipVerify && !t.socket.TLS:
 		err = d.Errorf("skipverify is for tls://HOST:PORT")
 	}
+
 	if t.listen && t.socket.SkipVerify {
 		t.files.TLS = web.TLS{Cert: t.files.Cert, Key: t.files.Key}
 	}
@@ -110,6 +114,7 @@ func (t *tap) parseArgs(b *config.Block, d corefile.Directive) error {
 	if len(args) == 0 {
 		return d.Errorf("want the socket of the receivers: a path, tcp://HOST:PORT or tls://HOST:PORT")
 	}
+
 	var err error
 	if t.socket, err = parseTapSocket(b, args[0].Text); err != nil {
 		return args[0].Errorf(d.Path, "%w", err)
@@ -120,6 +125,8 @@ func (t *tap) parseArgs(b *config.Block, d corefile.Directive) error {
 		}
 		t.full, args = true, args[1:]
 	}
+
+	// Numbers are for a connection that this server makes.
 	limits := []struct {
 		name string
 		n    *int
@@ -148,6 +155,7 @@ func parseTapSocket(b *config.Block, text string) (dnstap.Socket, error) {
 	if !ok || scheme == "unix" {
 		return s, nil
 	}
+
 	u, err := url.Parse(text)
 	if err != nil {
 		return s, err
@@ -168,7 +176,10 @@ func parseTapSocket(b *config.Block, text string) (dnstap.Socket, error) {
 // start connects to the receiver, or listens. The connection of an equal directive
 // is used for both, and survives a reload.
 func (t *tap) start(s *config.Start, b *config.Block) error {
-	lost := dnstap.NewLost(b.Metrics.Counter("seamark_dnstap_lost_messages_total", "Messages about queries that no dnstap receiver got.", "socket", t.socket.Text), b.Log, t.socket)
+	count := b.Metrics.Counter("seamark_dnstap_lost_messages_total",
+		"Messages about queries that no dnstap receiver got.", "socket", t.socket.Text)
+	lost := dnstap.NewLost(count, b.Log, t.socket)
+
 	if !t.listen {
 		type key struct {
 			socket             dnstap.Socket
@@ -180,15 +191,17 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 		t.out = out
 		return err
 	}
+
 	var encryption *tls.Config
 	if t.socket.TLS {
-		certs, err := config.Keep(s, t.files, func() (*certificates, error) { return newCertificates(t.files, b) })
+		certs, err := keepCertificates(s, b, t.files)
 		if err != nil {
 			return err
 		}
-		encryption = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			return certs.config.Load(), nil
-		}}
+		encryption = &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return certs.config.Load(), nil },
+		}
 	}
 	type key struct {
 		socket dnstap.Socket
@@ -228,6 +241,7 @@ const maxTapBuffer = 16 << 10
 func (d *Dnstap) send(q *dns.Query, m dnstap.Message, kind dnstap.Kind, packet []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	m.Kind = kind
 	for _, t := range d.taps {
 		m.Identity, m.Version, m.Extra, m.Packet = t.identity, t.version, nil, nil

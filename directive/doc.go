@@ -3,4 +3,7 @@
 // Corefiles (a test runs them) and the differences from CoreDNS. Package builtin lists the
 // Setup functions and is their only caller. The handlers do not depend on each other or on
 // package server, and none of them blocks a reader.
+//
+// A directive has the file NAME.go, and some have NAME_*.go. Other files have what several
+// directives share.
 package directive

@@ -34,6 +34,7 @@ func SetupErratic(b *config.Block, uses []corefile.Directive) error {
 			return corefile.Int(n, 0, math.MaxInt32)(o)
 		}
 	}
+
 	d := uses[0]
 	_, zoneErr := b.ZonesOr(d)
 	err := errors.Join(config.Once(uses), zoneErr, d.Options(
@@ -106,6 +107,7 @@ func (e *Erratic) answer(q *dns.Query, truncate bool) {
 		q.Fail(wire.ServFail)
 		return
 	}
+
 	q.AA = true
 	q.TC = truncate && q.Proto == dns.UDP
 	var record [64]byte

@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
 )
 
 // Errors logs why queries were answered with an error: the errors directive. Its reference
@@ -76,6 +77,7 @@ func (e *Errors) consolidate(d corefile.Directive) error {
 	if p.regexp, err = regexp.Compile(args[1]); err != nil {
 		return d.Errorf("%v", err)
 	}
+
 	levels := []string{"warning", "error", "info", "debug"}
 	for i, word := range args[2:] {
 		switch {
@@ -110,9 +112,9 @@ func (e *Errors) ObserveDNS(q *dns.Query) {
 		level = p.level
 		break
 	}
-	e.write(level, "%d %s %s: %s", uint16(q.RCode), nameText(q.Name()), q.Type, text)
-	var p *dns.Panic
-	if e.stacktrace && errors.As(q.Err, &p) {
+
+	e.write(level, "%d %s %s: %s", uint16(q.RCode), wire.Name(q.Name()).String(), q.Type, text)
+	if p, ok := errors.AsType[*dns.Panic](q.Err); ok && e.stacktrace {
 		e.write(level, "%s", p.Stack)
 	}
 }
@@ -132,6 +134,7 @@ func (p *pattern) add() bool {
 	if p.stopped {
 		return false
 	}
+
 	p.count++
 	if p.count > 1 {
 		return true

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/directive/trace"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
@@ -22,43 +19,11 @@ import (
 // client is the client address of the queries in these tests.
 const client = "10.0.0.1:53012"
 
-func setups() []config.Directive {
-	return []config.Directive{
-		{Name: "metadata", Setup: SetupMetadata},
-		{Name: "cancel", Setup: SetupCancel},
-		{Name: "timeouts", Setup: SetupTimeouts},
-		{Name: "multisocket", Setup: SetupMultisocket},
-		{Name: "reload", Setup: SetupReload},
-		{Name: "nsid", Setup: SetupNSID},
-		{Name: "bufsize", Setup: SetupBufsize},
-		{Name: "debug", Setup: SetupDebug},
-		{Name: "trace", Setup: trace.Setup},
-		{Name: "ready", Setup: SetupReady},
-		{Name: "kubedns_status", Setup: SetupKubednsStatus},
-		{Name: "lameduck", Setup: SetupLameduck},
-		{Name: "health", Setup: SetupHealth},
-		{Name: "pprof", Setup: SetupPprof},
-		{Name: "shed", Setup: SetupShed},
-		{Name: "ratelimit", Setup: SetupRateLimit},
-		{Name: "prometheus", Setup: SetupPrometheus},
-		{Name: "skydns_metrics", Setup: SetupSkyDNSMetrics},
-		{Name: "errors", Setup: SetupErrors},
-		{Name: "log", Setup: SetupLog},
-		{Name: "dnstap", Setup: SetupDnstap},
-		{Name: "local", Setup: SetupLocal},
-		{Name: "any", Setup: SetupAny},
-		{Name: "chaos", Setup: SetupChaos},
-		{Name: "loadbalance", Setup: SetupLoadbalance},
-		{Name: "acl", Setup: SetupACL},
-		{Name: "header", Setup: SetupHeader},
-		{Name: "minimal", Setup: SetupMinimal},
-		{Name: "erratic", Setup: SetupErratic},
-		{Name: "whoami", Setup: SetupWhoami},
-		{Name: "loop", Setup: SetupLoop},
-		{Name: "on", Setup: SetupOn},
-		{Name: "view", Setup: SetupView},
-	}
-}
+// directives are those of builtin.
+var directives []config.Directive
+
+// SetDirectives is called by TestMain.
+func SetDirectives(list []config.Directive) { directives = list }
 
 // A syncBuffer is a buffer that is safe for concurrent use.
 type syncBuffer struct {
@@ -104,7 +69,7 @@ func plan(t testing.TB, text string, add ...any) (*config.Block, error) {
 		b.Handle(h)
 	}
 	var errs []error
-	for _, d := range setups() {
+	for _, d := range directives {
 		var uses []corefile.Directive
 		for _, use := range servers[0].Directives {
 			if use.Text == d.Name {
@@ -226,20 +191,6 @@ func (s *fixedVerdict) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	q.RCode, q.Err = s.code, s.err
 	return s.verdict
-}
-
-// Each Corefile on the reference page of a directive is planned and started.
-func TestCorefilesInPages(t *testing.T) {
-	fence := regexp.MustCompile("(?s)```corefile\n(.*?)```")
-	for _, d := range setups() {
-		text, err := os.ReadFile("../docs/reference/directives/" + d.Name + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
-			t.Run(d.Name, func(t *testing.T) { run(t, m[1]) })
-		}
-	}
 }
 
 // Without log, no directive that observes queries allocates, nor does whoami.

@@ -21,20 +21,20 @@ type flagChange struct{ set, clear uint16 }
 // SetupHeader sets up the header directive.
 func SetupHeader(b *config.Block, uses []corefile.Directive) error {
 	h := &Header{}
-	d := uses[0]
-	errs := []error{config.Once(uses), d.Arity(0, 0)}
 	withoutSelector := func(o corefile.Directive) error { return h.response.parse(o, o.Text, o.Args) }
 	withSelector := func(change *flagChange) func(corefile.Directive) error {
 		return func(o corefile.Directive) error {
 			return change.parse(o, strings.ToLower(o.Args[0].Text), o.Args[1:])
 		}
 	}
-	errs = append(errs, lowerOptions(d).Options(
+
+	d := uses[0]
+	errs := []error{config.Once(uses), d.Arity(0, 0), config.LowerOptions(d).Options(
 		corefile.Option{Usage: "query set|clear FLAGS...", Set: withSelector(&h.query)},
 		corefile.Option{Usage: "response set|clear FLAGS...", Set: withSelector(&h.response)},
 		corefile.Option{Usage: "set FLAGS...", Set: withoutSelector},
 		corefile.Option{Usage: "clear FLAGS...", Set: withoutSelector},
-	))
+	)}
 	if len(d.Body) == 0 {
 		errs = append(errs, d.Errorf("want lines of query or response, set or clear, and flags in braces"))
 	}

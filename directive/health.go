@@ -24,12 +24,12 @@ type Health struct {
 // SetupHealth sets up the health directive.
 func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 	h := &Health{addr: ":8080", lameduck: Lameduck{log: b.Log}}
-	err := errors.Join(config.Once(uses), httpAddress(uses[0], &h.addr), uses[0].Options(
-		corefile.Option{Usage: "lameduck DURATION", Set: h.lameduck.read},
+	err := errors.Join(config.Once(uses), web.ReadAddress(uses[0], &h.addr), uses[0].Options(
+		corefile.Option{Usage: "lameduck DURATION", Default: "0s", Set: h.lameduck.read},
 	))
 	b.Offer(h)
 	b.Offer(&h.lameduck)
-	servePages(b, uses[0], h.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
+	web.ServePages(b, uses[0], h.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		site.Handle("/health", h)
 		site.ShowFirst()
 		_, _ = config.Keep(s, pollKey{h.addr}, func() (*poll, error) { return newPoll(site.Addr().String(), b), nil })
@@ -64,10 +64,12 @@ func newPoll(addr string, b *config.Block) *poll {
 		url:    "http://" + addr + "/health",
 		client: http.Client{Timeout: pollTimeout, Transport: new(http.Transport)}, // no proxy
 		log:    b.Log,
-		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds", "Duration of the server's requests for its own health page.",
+		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds",
+			"Duration of the server's requests for its own health page.",
 			[]float64{0.00025, 0.0025, 0.025, 0.25, 2.5}),
-		failures: b.Metrics.Counter("coredns_health_request_failures_total", "Requests for the server's own health page that failed."),
-		done:     make(chan struct{}),
+		failures: b.Metrics.Counter("coredns_health_request_failures_total",
+			"Requests for the server's own health page that failed."),
+		done: make(chan struct{}),
 	}
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background())
@@ -102,7 +104,8 @@ func (p *poll) measure(ctx context.Context) {
 		p.failures.Add(1)
 		p.log.Warn("health: Request for the server's own page failed", "url", p.url, "error", err)
 	case took > pollInterval:
-		p.log.Warn("health: Request for the server's own page took longer than a second", "url", p.url, "duration", took)
+		p.log.Warn("health: Request for the server's own page took longer than a second",
+			"url", p.url, "duration", took)
 	}
 	p.duration.Observe(took.Seconds())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/observe/web"
 )
 
@@ -114,9 +115,14 @@ func TestHTTPAddressDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pages := config.Find[*httpPages](b)
-		if len(pages) != 1 || pages[0].addr != want {
-			t.Errorf("%s: got %d addresses, want %s alone", word, len(pages), want)
+		pages := config.Find[interface {
+			HTTPAddress() (addr string, from corefile.Directive)
+		}](b)
+		if len(pages) != 1 {
+			t.Fatalf("%s: got %d addresses, want one", word, len(pages))
+		}
+		if got, _ := pages[0].HTTPAddress(); got != want {
+			t.Errorf("%s: got address %s, want %s", word, got, want)
 		}
 	}
 }

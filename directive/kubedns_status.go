@@ -27,17 +27,21 @@ type treeWriter interface{ WriteTree(w io.Writer) error }
 
 // SetupKubednsStatus sets up the kubedns_status directive.
 func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
-	k := &KubednsStatus{addr: ":8081", cache: "local"}
-	err := errors.Join(config.Once(uses), httpAddress(uses[0], &k.addr), uses[0].Options(
-		corefile.Option{Usage: "cache local|any", Set: corefile.OneOf(&k.cache, "local", "any")},
+	k := &KubednsStatus{addr: ":8081"}
+	err := errors.Join(config.Once(uses), web.ReadAddress(uses[0], &k.addr), uses[0].Options(
+		corefile.Option{Usage: "cache local|any", Default: "local", Set: corefile.OneOf(&k.cache, "local", "any")},
 	))
+
 	b.OnPlanned(func() error {
 		k.probes, k.trees = newProbes(b, false), config.Find[treeWriter](b)
 		return nil
 	})
-	servePages(b, uses[0], k.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
+	web.ServePages(b, uses[0], k.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		ready, _ := config.Keep(s, latchKey{k.addr}, func() (*latch, error) { return new(latch), nil })
-		page, _ := config.Keep(s, statusKey{s, k.addr}, func() (*statusPage, error) { return &statusPage{ready: ready}, nil })
+		page, _ := config.Keep(s, statusKey{s, k.addr}, func() (*statusPage, error) {
+			return &statusPage{ready: ready}, nil
+		})
+
 		page.probes = append(page.probes, k.probes...)
 		page.trees = append(page.trees, k.trees...)
 		page.local = page.local || k.cache == "local"
@@ -100,7 +104,8 @@ func (p *statusPage) readiness(w http.ResponseWriter, _ *http.Request) {
 
 func (p *statusPage) cache(w http.ResponseWriter, r *http.Request) {
 	if p.local && !fromLoopback(r) {
-		http.Error(w, "only clients on this machine may read this page; the Corefile option \"cache any\" allows other clients", http.StatusForbidden)
+		http.Error(w, "only clients on this machine may read this page; "+
+			"the Corefile option \"cache any\" allows other clients", http.StatusForbidden)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

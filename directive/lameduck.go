@@ -21,7 +21,7 @@ func SetupLameduck(b *config.Block, uses []corefile.Directive) error {
 	l := &Lameduck{log: b.Log}
 	b.Offer(l)
 	b.OnShutdown(l.wait)
-	return oneArgument(uses, 1, l.read)
+	return config.OneArgument(uses, 1, l.read)
 }
 
 // Lameduck returns the duration.

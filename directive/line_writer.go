@@ -37,15 +37,18 @@ type lineWriterKey struct{}
 
 // standardOutput returns the process's lineWriter.
 func standardOutput(s *config.Start, b *config.Block) (*lineWriter, error) {
-	return config.Keep(s, lineWriterKey{}, func() (*lineWriter, error) { return newLineWriter(os.Stdout, b.Metrics), nil })
+	return config.Keep(s, lineWriterKey{}, func() (*lineWriter, error) {
+		return newLineWriter(os.Stdout, b.Metrics), nil
+	})
 }
 
 func newLineWriter(out io.Writer, r *metrics.Registry) *lineWriter {
 	l := &lineWriter{
-		out:     out,
-		dropped: r.Counter("seamark_log_dropped_lines_total", "Lines of the query and error logs that were dropped because standard output was blocked."),
-		wake:    make(chan struct{}, 1),
-		done:    make(chan struct{}),
+		out: out,
+		dropped: r.Counter("seamark_log_dropped_lines_total",
+			"Lines of the query and error logs that were dropped because standard output was blocked."),
+		wake: make(chan struct{}, 1),
+		done: make(chan struct{}),
 	}
 	go l.run()
 	return l

@@ -25,20 +25,22 @@ func SetupLoadbalance(b *config.Block, uses []corefile.Directive) error {
 	l := &Loadbalance{}
 	d := uses[0]
 	period := 30 * time.Second
+	parseReload := func(o corefile.Directive) error {
+		if l.weights == nil {
+			return o.Errorf("requires weighted")
+		}
+		if o.Args[0].Text == "0" || o.Args[0].Text == "0s" {
+			period = 0
+			return nil
+		}
+		return corefile.Duration(&period, time.Second, 24*time.Hour)(o)
+	}
 	errs := []error{config.Once(uses), l.policy(b, d), d.Options(
-		corefile.Option{Usage: "reload DURATION", Set: func(o corefile.Directive) error {
-			if l.weights == nil {
-				return o.Errorf("requires weighted")
-			}
-			if o.Args[0].Text == "0" || o.Args[0].Text == "0s" {
-				period = 0
-				return nil
-			}
-			return corefile.Duration(&period, time.Second, 24*time.Hour)(o)
-		}},
+		corefile.Option{Usage: "reload DURATION", Set: parseReload},
 		corefile.Option{Usage: "prefer CIDR...", Set: l.parsePrefer},
 	)}
 	b.Handle(l)
+
 	if l.weights != nil {
 		b.OnStart(func(s *config.Start) error {
 			kept, err := keepWeights(s, b, l.weights.file, period)
@@ -94,10 +96,11 @@ func (*Loadbalance) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 // FinishDNS reorders the addresses.
 func (l *Loadbalance) FinishDNS(q *dns.Query) {
 	a := &q.Answer
-	if q.RCode != wire.NoError || a.Count[wire.Answers] < 2 && a.Count[wire.Authority] < 2 && a.Count[wire.Additional] < 2 ||
-		q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+	few := a.Count[wire.Answers] < 2 && a.Count[wire.Authority] < 2 && a.Count[wire.Additional] < 2
+	if few || q.RCode != wire.NoError || q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
 		return
 	}
+
 	if l.weights == nil {
 		a.Rotate(rand.Uint32())
 	} else {
@@ -106,9 +109,10 @@ func (l *Loadbalance) FinishDNS(q *dns.Query) {
 	if len(l.prefer) == 0 {
 		return
 	}
+
 	a.RRsets(func(run wire.RRset) {
 		for _, p := range l.prefer {
-			if run.First.Type == wire.TypeA && p.Addr().Is4() || run.First.Type == wire.TypeAAAA && p.Addr().Is6() {
+			if t := run.First.Type; t == wire.TypeA && p.Addr().Is4() || t == wire.TypeAAAA && p.Addr().Is6() {
 				a.MoveToFront(run, func(_ int, r wire.Record) bool {
 					addr, ok := netip.AddrFromSlice(a.Buf[r.RData:r.Next])
 					return ok && p.Contains(addr)

@@ -69,6 +69,7 @@ func (w *weightsFile) follow(period time.Duration) {
 			return
 		case <-tick.C:
 		}
+
 		err := w.read()
 		switch {
 		case err == nil:
@@ -110,6 +111,7 @@ func parseWeights(text []byte) (weights, error) {
 		words := strings.Fields(before)
 		switch len(words) {
 		case 0:
+
 		case 1:
 			var err error
 			if name, err = wire.ParseName(words[0]); err != nil {
@@ -118,6 +120,7 @@ func parseWeights(text []byte) (weights, error) {
 			if parsed[name] == nil {
 				parsed[name] = map[netip.Addr]uint32{}
 			}
+
 		case 2:
 			addr, err := netip.ParseAddr(words[0])
 			if err != nil {
@@ -131,10 +134,12 @@ func parseWeights(text []byte) (weights, error) {
 				return nil, fmt.Errorf("%d: want a name before the first address", line)
 			}
 			parsed[name][addr.Unmap()] = uint32(n)
+
 		default:
 			return nil, fmt.Errorf("%d: want a name, or an address and its weight, got %q", line, in.Text())
 		}
 	}
+
 	if err := in.Err(); err != nil {
 		return nil, fmt.Errorf("%d: %w", line+1, err)
 	}
@@ -157,6 +162,7 @@ func (w *weightsFile) order(a *wire.Answer) {
 			return
 		}
 		byAddr := current[wire.Name(wire.AppendLower(owner[:0], owner))]
+
 		// Weighted reservoir sampling: each record replaces the chosen one with
 		// the probability weight/sum, where sum includes its own weight.
 		chosen, sum := 0, uint32(0)

@@ -3,7 +3,6 @@ package directive
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -34,16 +33,14 @@ type localZone struct {
 }
 
 const (
-	localhost  = "\x09localhost\x00"
-	localTTL   = 604800
 	localIPv4  = "\x03127" + string(wire.InAddrArpa)
 	localZeros = "\x010\x010\x010\x010\x010\x010\x010\x010"
-	localIPv6  = "\x011\x010\x010\x010\x010\x010\x010\x010" + localZeros + localZeros + localZeros + string(wire.IP6Arpa)
+	localIPv6  = "\x011\x010\x010\x010\x010\x010\x010\x010" + localZeros + localZeros + localZeros +
+		string(wire.IP6Arpa)
 )
 
 // SetupLocal sets up the local directive.
 func SetupLocal(b *config.Block, uses []corefile.Directive) error {
-	prefix := "on"
 	l := &Local{
 		log:   b.Log,
 		count: b.Metrics.Counter("coredns_local_localhost_requests_total", "Queries for localhost.<domain>."),
@@ -55,8 +52,9 @@ func SetupLocal(b *config.Block, uses []corefile.Directive) error {
 			{localIPv6, 34, false, localIPv6},
 		},
 	}
+	prefix := ""
 	err := errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options(
-		corefile.Option{Usage: "localhost_prefix on|off", Set: corefile.OneOf(&prefix, "on", "off")},
+		corefile.Option{Usage: "localhost_prefix on|off", Default: "on", Set: corefile.OneOf(&prefix, "on", "off")},
 	))
 	l.prefix = prefix == "on"
 	b.Handle(l)
@@ -76,9 +74,11 @@ func (l *Local) ServeDNS(q *dns.Query) dns.Verdict {
 	if !l.prefix || !bytes.HasPrefix(q.Name(), []byte(localhost[:len(localhost)-1])) {
 		return dns.Next
 	}
+
 	l.count.Add(1)
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
-		l.log.Debug("local: Answered a name whose first label is localhost", "qname", nameText(q.Name()), "client", q.Peer)
+		l.log.Debug("local: Answered a name whose first label is localhost",
+			"qname", wire.Name(q.Name()).String(), "client", q.Peer)
 	}
 	(&localZone{addresses: true}).answer(q, 0)
 	return dns.Done
@@ -96,7 +96,8 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 	case q.Type == wire.TypeAAAA && z.addresses:
 		record = wire.AppendAddress(record, wire.OwnerIsQuestion, localTTL, netip.IPv6Loopback())
 	case q.Type == wire.TypePTR && isPointer, q.Type == wire.TypeNS && apex == 0:
-		record = append(wire.AppendRecordHeader(record, wire.OwnerIsQuestion, q.Type, localTTL, len(localhost)), localhost...)
+		record = wire.AppendRecordHeader(record, wire.OwnerIsQuestion, q.Type, localTTL, len(localhost))
+		record = append(record, localhost...)
 	case q.Type == wire.TypeSOA && apex == 0:
 		record = appendLocalSOA(record, 0)
 	default:
@@ -110,20 +111,6 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 	q.Answer.Append(wire.Answers, record, 1)
 }
 
-// appendLocalSOA appends the SOA record of the zone that begins at offset apex
-// of the name in the question section. The zones have no secondaries: refresh,
-// retry and expire are 0.
-func appendLocalSOA(buf []byte, apex int) []byte {
-	const rname, serial, refresh, retry, expire = "\x04root" + localhost, 1, 0, 0, 0
-	owner := wire.QuestionPointer(apex)
-	buf = wire.AppendRecordHeader(buf, owner[:], wire.TypeSOA, localTTL, len(localhost)+len(rname)+20)
-	buf = append(append(buf, localhost...), rname...)
-	for _, n := range [...]uint32{serial, refresh, retry, expire, localTTL} {
-		buf = binary.BigEndian.AppendUint32(buf, n)
-	}
-	return buf
-}
-
 // ExplainDNS implements [dns.Explainer].
 func (l *Local) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	if v == dns.Next {
@@ -134,5 +121,7 @@ func (l *Local) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 			return []dns.Cause{{Text: "names in " + wire.Name(z.name).String() + " do not leave the machine"}}
 		}
 	}
-	return []dns.Cause{{Text: "the first label is localhost, to which a search path has added the others (localhost_prefix)"}}
+	return []dns.Cause{{
+		Text: "the first label is localhost, to which a search path has added the others (localhost_prefix)",
+	}}
 }

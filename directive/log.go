@@ -72,17 +72,9 @@ func (l *Log) addRules(d corefile.Directive) error {
 	if err != nil {
 		errs = append(errs, d.Errorf("%w", err))
 	}
+
 	var classes class
-	errs = append(errs, d.Options(corefile.Option{Usage: "class CLASSES...", Set: func(o corefile.Directive) error {
-		for _, word := range o.Words() {
-			bits, ok := map[string]class{"success": success, "denial": denial, "error": failure, "all": anyClass}[word]
-			if !ok {
-				return o.Errorf("want success, denial, error or all, got %q", word)
-			}
-			classes |= bits
-		}
-		return nil
-	}}))
+	errs = append(errs, d.Options(corefile.Option{Usage: "class CLASSES...", Set: classes.parse}))
 	if classes == 0 {
 		classes = anyClass
 	}
@@ -90,6 +82,18 @@ func (l *Log) addRules(d corefile.Directive) error {
 		l.rules = append(l.rules, logRule{zone, f, classes})
 	}
 	return errors.Join(errs...)
+}
+
+// parse adds classes to c.
+func (c *class) parse(o corefile.Directive) error {
+	for _, word := range o.Words() {
+		bits, ok := map[string]class{"success": success, "denial": denial, "error": failure, "all": anyClass}[word]
+		if !ok {
+			return o.Errorf("want success, denial, error or all, got %q", word)
+		}
+		*c |= bits
+	}
+	return nil
 }
 
 // ObserveDNS logs q.

@@ -60,6 +60,7 @@ func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 	l := &Loop{zones: b.Zones, log: b.Log, metrics: b.Metrics, names: map[wire.Name]chan<- *dns.Chain{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	b.Handle(l)
+
 	b.OnPlanned(func() error {
 		l.forwards = config.Find[forwarder](b)
 		return nil
@@ -73,7 +74,7 @@ func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 			l.running.Go(func() { l.watch(f) })
 		}
 	})
-	return noArguments(uses)
+	return config.NoArguments(uses)
 }
 
 // Stop ends all probes.
@@ -97,6 +98,7 @@ func (l *Loop) ServeDNS(q *dns.Query) dns.Verdict {
 	if back == nil {
 		return dns.Next
 	}
+
 	select {
 	case back <- q.Chain():
 	default: // already reported
@@ -126,6 +128,7 @@ func (l *Loop) watch(f forwarder) {
 		for _, cancel := range removed {
 			cancel()
 		}
+
 		select {
 		case <-changed:
 		case <-l.ctx.Done():
@@ -160,6 +163,7 @@ func (l *Loop) probe(ctx context.Context, f forwarder, to string) {
 		case time.Since(start) > loopRetryTime:
 			return
 		}
+
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -193,6 +197,7 @@ func (p *prober) send(ctx context.Context) (at *dns.Chain, answered bool) {
 	if p.excluded() {
 		p.forget() // a late return of an old probe does not describe the present
 	}
+
 	name := p.newName()
 	done := make(chan error, 1)
 	p.loop.running.Go(func() { done <- p.forward.Probe(ctx, p.to, name, wire.TypeHINFO) })
@@ -217,6 +222,7 @@ func (p *prober) newName() wire.Name {
 	if from := p.forward.From(); len(from) > len(zone) {
 		zone = from
 	}
+
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never returns an error
 	label := hex.EncodeToString(random[:])
@@ -224,6 +230,7 @@ func (p *prober) newName() wire.Name {
 	if len(name) > wire.MaxName {
 		name = wire.Name(wire.AppendLabel(nil, label)) + wire.Root
 	}
+
 	p.names = append(p.names, name)
 	p.loop.mu.Lock()
 	defer p.loop.mu.Unlock()
@@ -246,7 +253,8 @@ func (p *prober) exclude(at *dns.Chain) {
 	if p.excluded() {
 		return
 	}
-	p.removeGauge = p.loop.metrics.TemporaryGauge("seamark_loop_detected", "1 for each upstream that leads back to this server and is excluded.",
+	p.removeGauge = p.loop.metrics.TemporaryGauge("seamark_loop_detected",
+		"1 for each upstream that leads back to this server and is excluded.",
 		func() float64 { return 1 }, "server", at.Server, "zone", at.Zone, "to", p.to)
 	p.loop.log.Error("loop: Upstream sends queries back to this server, no longer forwarding to it",
 		"upstream", p.to, "zone", at.Zone, "server", at.Server)
@@ -260,6 +268,7 @@ func (p *prober) include() {
 	p.removeGauge = nil
 	p.forward.Exclude(p.to, false)
 	if p.loop.ctx.Err() == nil {
-		p.loop.log.Info("loop: Upstream no longer leads back to this server, forwarding to it again", "upstream", p.to)
+		p.loop.log.Info("loop: Upstream no longer leads back to this server, forwarding to it again",
+			"upstream", p.to)
 	}
 }

@@ -14,7 +14,7 @@ type Minimal struct{}
 // SetupMinimal sets up the minimal directive.
 func SetupMinimal(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(&Minimal{})
-	return noArguments(uses)
+	return config.NoArguments(uses)
 }
 
 // ServeDNS passes every query on.
@@ -23,7 +23,8 @@ func (*Minimal) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 // FinishDNS removes the authority and additional sections.
 func (*Minimal) FinishDNS(q *dns.Query) {
 	count := &q.Answer.Count
-	if q.RCode != wire.NoError || count[wire.Answers] == 0 || count[wire.Authority] == 0 && count[wire.Additional] == 0 ||
+	isMinimal := count[wire.Authority] == 0 && count[wire.Additional] == 0
+	if isMinimal || q.RCode != wire.NoError || count[wire.Answers] == 0 ||
 		q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
 		return
 	}

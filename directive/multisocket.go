@@ -18,5 +18,5 @@ func (m *Multisocket) Sockets() int { return m.sockets }
 func SetupMultisocket(b *config.Block, uses []corefile.Directive) error {
 	m := &Multisocket{cgroup.Processors()}
 	b.Offer(m)
-	return oneArgument(uses, 0, corefile.Int(&m.sockets, 1, 1024))
+	return config.OneArgument(uses, 0, corefile.Int(&m.sockets, 1, 1024))
 }

@@ -35,6 +35,7 @@ func setupCommand(b *config.Block, d corefile.Directive) error {
 	if err := errors.Join(d.Arity(2, -1), d.Options()); err != nil {
 		return err
 	}
+
 	words, err := splitCommand(strings.Join(d.Words()[1:], " "))
 	if err != nil {
 		return d.Errorf("%w", err)
@@ -46,6 +47,7 @@ func setupCommand(b *config.Block, d corefile.Directive) error {
 	if len(words) == 0 {
 		return d.Errorf("want a command before &")
 	}
+
 	text := strings.Join(words, " ")
 	if _, err := exec.LookPath(words[0]); err != nil {
 		b.Warn(d.Errorf("%w", err))
@@ -55,6 +57,7 @@ func setupCommand(b *config.Block, d corefile.Directive) error {
 			b.Log.Error("on: Command failed", "command", text, "error", err)
 		}
 	}
+
 	switch event := strings.ToLower(d.Args[0].Text); {
 	case event == "startup" && background:
 		b.OnStart(func(s *config.Start) error {
@@ -95,6 +98,7 @@ func runCommand(ctx context.Context, timeout time.Duration, words []string) erro
 	if ctx.Err() == nil || c.Process == nil {
 		return err
 	}
+
 	processgroup.Kill(c.Process.Pid)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("killed after %v", timeout)
@@ -116,6 +120,7 @@ func startBackground(words []string, fail func(error)) (*backgroundCommand, erro
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
+
 	go func() {
 		defer close(c.ended)
 		err := c.Wait()
@@ -172,6 +177,7 @@ func splitCommand(line string) (words []string, err error) {
 			word, inWord = append(word, r), true
 		}
 	}
+
 	switch {
 	case quote != 0:
 		return nil, fmt.Errorf("missing closing quote: %s", line)

@@ -23,13 +23,13 @@ type Pprof struct {
 // SetupPprof sets up the pprof directive.
 func SetupPprof(b *config.Block, uses []corefile.Directive) error {
 	p := &Pprof{addr: "localhost:6053"}
-	err := errors.Join(config.Once(uses), httpAddress(uses[0], &p.addr), uses[0].Options(
+	err := errors.Join(config.Once(uses), web.ReadAddress(uses[0], &p.addr), uses[0].Options(
 		corefile.Option{Usage: "block [RATE]", Set: func(o corefile.Directive) error {
 			p.rate = 1
 			return corefile.Int(&p.rate, 1, math.MaxInt32)(o)
 		}},
 	))
-	servePages(b, uses[0], p.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
+	web.ServePages(b, uses[0], p.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		if p.rate > 0 {
 			_, _ = config.Keep(s, blockKey{}, func() (blockProfile, error) { return blockProfile{}, nil })
 			b.OnSwap(func() { runtime.SetBlockProfileRate(p.rate) })

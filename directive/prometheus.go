@@ -3,13 +3,11 @@ package directive
 import (
 	"crypto/tls"
 	"errors"
-	"net/http"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/observe/web"
 )
 
@@ -26,10 +24,12 @@ type Prometheus struct {
 // SetupPrometheus sets up the prometheus directive.
 func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 	p, allRuntime := &Prometheus{addr: "localhost:9153", metrics: b.Metrics}, false
-	err := errors.Join(config.Once(uses), httpAddress(uses[0], &p.addr), uses[0].Options(
-		corefile.Option{Usage: "tls CERT KEY [CA]", Block: true, Once: true, Set: func(o corefile.Directive) error { return parseTLS(b, o, &p.tls, tls.RequireAndVerifyClientCert) }},
+	parseTLS := func(o corefile.Directive) error { return p.tls.Parse(b, o, tls.RequireAndVerifyClientCert) }
+	err := errors.Join(config.Once(uses), web.ReadAddress(uses[0], &p.addr), uses[0].Options(
+		corefile.Option{Usage: "tls CERT KEY [CA]", Block: true, Once: true, Set: parseTLS},
 		corefile.Option{Usage: "runtime_metrics", Set: corefile.Flag(&allRuntime)},
 	))
+
 	b.Offer(p)
 	b.OnPlanned(func() error {
 		for _, step := range b.Chain.Steps() {
@@ -38,7 +38,8 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		p.names = append(p.names, b.Observers()...)
 		return nil
 	})
-	servePages(b, uses[0], p.addr, p.tls, func(s *config.Start, site *web.Site) error {
+
+	web.ServePages(b, uses[0], p.addr, p.tls, func(s *config.Start, site *web.Site) error {
 		// The key is p itself, so that p stops with its plan.
 		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
 		if allRuntime {
@@ -68,12 +69,6 @@ func (p *Prometheus) Stop() {
 	}
 }
 
-// metricsPage returns the page of a registry's metrics.
-func metricsPage(r *metrics.Registry) http.Handler {
-	r.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
-	return status.Metrics(r)
-}
-
 // ObserveDNS makes p an observer. BindChain replaces p in each chain.
 func (p *Prometheus) ObserveDNS(*dns.Query) {}
 
@@ -91,6 +86,7 @@ func (s *series) ObserveDNS(q *dns.Query) {
 	if q.Dropped() {
 		return
 	}
+
 	s.responses.at(int(min(q.RCode, highestRCode)), q.AnsweredStep()+1, 0).AddTo(shard, 1)
 	s.duration.Observe(shard, uint64(max(0, q.Elapsed)))
 	s.replySize[q.Proto].Observe(shard, uint64(len(q.Reply())))
@@ -111,6 +107,7 @@ func (s *series) CountRepeats(r *dns.Repeated, n uint64) {
 	if t < 0 {
 		t = len(countedTypes)
 	}
+
 	s.requests.at(int(dns.UDP), family, t).Add(n)
 	if r.DO {
 		s.do.Add(n)

@@ -41,24 +41,18 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	labels := func(more ...string) []string {
 		return append([]string{"server", c.Server, "zone", c.Zone, "view", c.View}, more...)
 	}
-	one := func() float64 { return 1 }
-	var drops []func()
-	for _, name := range enabled {
-		drops = append(drops, r.TemporaryGauge("coredns_plugin_enabled", "1 for each directive that a zone of a server uses.",
-			one, labels("name", name)...))
-	}
-	names := []string{""} // by Query.Step plus one
-	for _, step := range c.Steps() {
-		names = append(names, step.Name)
-	}
-	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
 	s := &series{
-		drops: drops,
 		do: r.Counter("coredns_dns_do_requests_total", "Queries that have the DO bit set.",
-			"server", c.Server, "view", c.View, "zone", c.Zone),
+			"server", c.Server, "view", c.View, "zone", c.Zone), // in CoreDNS's order
 		duration: r.IntHistogram("coredns_dns_request_duration_seconds", "Time from receiving a query to its reply.",
 			1e-9, durations(), labels()...),
 	}
+	for _, name := range enabled {
+		s.drops = append(s.drops, r.TemporaryGauge("coredns_plugin_enabled",
+			"1 for each directive that a zone of a server uses.",
+			func() float64 { return 1 }, labels("name", name)...))
+	}
+
 	s.requests = newGrid(len(s.querySize), 2, len(countedTypes)+1, func(proto, family, t int) *metrics.Counter {
 		name := "other"
 		if t < len(countedTypes) {
@@ -67,10 +61,18 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 		return r.Counter("coredns_dns_requests_total", "Queries received, by zone, protocol, address family and type.",
 			labels("proto", dns.Proto(proto).String(), "family", strconv.Itoa(family+1), "type", name)...)
 	})
+
+	names := []string{""} // by Query.Step plus one
+	for _, step := range c.Steps() {
+		names = append(names, step.Name)
+	}
 	s.responses = newGrid(int(highestRCode)+1, len(names), 1, func(code, by, _ int) *metrics.Counter {
-		return r.Counter("coredns_dns_responses_total", "Replies sent, by response code and the directive that answered.",
+		return r.Counter("coredns_dns_responses_total",
+			"Replies sent, by response code and the directive that answered.",
 			labels("rcode", wire.RCode(code).String(), "plugin", names[by])...)
 	})
+
+	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
 	for p := range s.querySize {
 		proto := labels("proto", dns.Proto(p).String())
 		s.querySize[p] = r.IntHistogram("coredns_dns_request_size_bytes", "Size of queries.", 1, sizes, proto...)

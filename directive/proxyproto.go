@@ -24,7 +24,7 @@ func SetupProxyproto(b *config.Block, uses []corefile.Directive) error {
 	h := &p.headers
 	allow := func(o corefile.Directive) (err error) {
 		for _, word := range o.Words() {
-			prefix, bad := parseSource(word)
+			prefix, bad := config.ParseSource(word)
 			if bad != nil {
 				err = errors.Join(err, o.Errorf("want an address or a network such as 10.0.0.0/8, got %q", word))
 			}
@@ -39,8 +39,10 @@ func SetupProxyproto(b *config.Block, uses []corefile.Directive) error {
 	tracking := func(o corefile.Directive) error {
 		sessions := o
 		o.Args, sessions.Args = o.Args[:1], o.Args[1:]
-		return errors.Join(corefile.Duration(&h.SessionTime, time.Second, 24*time.Hour)(o), corefile.Int(&h.Sessions, 1, math.MaxInt32)(sessions))
+		return errors.Join(corefile.Duration(&h.SessionTime, time.Second, 24*time.Hour)(o),
+			corefile.Int(&h.Sessions, 1, math.MaxInt32)(sessions))
 	}
+
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
 		corefile.Option{Usage: "allow CIDR...", Set: allow},
 		corefile.Option{Usage: "default use|ignore|reject|skip", Once: true, Set: policy},
@@ -48,9 +50,11 @@ func SetupProxyproto(b *config.Block, uses []corefile.Directive) error {
 	))
 	for _, s := range b.Schemes {
 		if s == config.QUIC || s == config.HTTPS3 {
-			err = errors.Join(err, d.Errorf("not supported with %s://: give these zones a server block of their own", s))
+			err = errors.Join(err, d.Errorf("not supported with %s://: "+
+				"give these zones a server block of their own", s))
 		}
 	}
+
 	switch {
 	case h.Others != "":
 	case len(h.Trusted) > 0:

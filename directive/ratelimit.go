@@ -40,12 +40,12 @@ const (
 // SetupRateLimit sets up the ratelimit directive.
 func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
-	rate, size := 0, 1<<16
-	l := &RateLimit{slip: 2, v4bits: 24, v6bits: 56, exempt: &prefixes{}, metrics: b.Metrics}
+	rate, size := 0, 0
+	l := &RateLimit{exempt: &prefixes{}, metrics: b.Metrics}
 	exempt := func(o corefile.Directive) error {
 		var errs []error
 		for _, a := range o.Args {
-			p, err := parseSource(a.Text)
+			p, err := config.ParseSource(a.Text)
 			if err != nil {
 				errs = append(errs, a.Errorf(o.Path, "want an address or a CIDR, got %q", a.Text))
 				continue
@@ -54,12 +54,13 @@ func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
 		}
 		return errors.Join(errs...)
 	}
+
 	err := errors.Join(config.Once(uses), d.Arity(1, 1), d.Options(
-		corefile.Option{Usage: "slip N", Once: true, Set: corefile.Int(&l.slip, 0, 100)},
-		corefile.Option{Usage: "ipv4_prefix N", Once: true, Set: corefile.Int(&l.v4bits, 1, 32)},
-		corefile.Option{Usage: "ipv6_prefix N", Once: true, Set: corefile.Int(&l.v6bits, 1, 128)},
+		corefile.Option{Usage: "slip N", Once: true, Default: "2", Set: corefile.Int(&l.slip, 0, 100)},
+		corefile.Option{Usage: "ipv4_prefix N", Once: true, Default: "24", Set: corefile.Int(&l.v4bits, 1, 32)},
+		corefile.Option{Usage: "ipv6_prefix N", Once: true, Default: "56", Set: corefile.Int(&l.v6bits, 1, 128)},
 		corefile.Option{Usage: "exempt SOURCES...", Set: exempt},
-		corefile.Option{Usage: "table_size N", Once: true, Set: corefile.Int(&size, 1<<10, 1<<24)},
+		corefile.Option{Usage: "table_size N", Once: true, Default: "65536", Set: corefile.Int(&size, 1<<10, 1<<24)},
 		corefile.Option{Usage: "report_only", Once: true, Set: corefile.Flag(&l.reportOnly)},
 	))
 	if len(d.Args) == 1 {
@@ -68,6 +69,7 @@ func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
 	if err != nil {
 		return err
 	}
+
 	l.interval = time.Second / time.Duration(rate)
 	l.table = newRateTable(size)
 	b.Handle(l)
@@ -82,6 +84,7 @@ func (l *RateLimit) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Proto != dns.UDP || q.Depth() > 0 {
 		return dns.Next
 	}
+
 	client, bits := q.Peer.Addr().Unmap().WithZone(""), l.v4bits
 	if client.Is6() {
 		bits = l.v6bits
@@ -90,6 +93,7 @@ func (l *RateLimit) ServeDNS(q *dns.Query) dns.Verdict {
 	if l.exempt.contains(client) || l.table.allow(network.Addr(), q.Now(), l.interval) {
 		return dns.Next
 	}
+
 	switch {
 	case l.reportOnly:
 		l.counts[rateReported].AddTo(q.Shard(), 1)
@@ -106,8 +110,11 @@ func (l *RateLimit) ServeDNS(q *dns.Query) dns.Verdict {
 // BindChain returns a copy of l that counts for c.
 func (l *RateLimit) BindChain(c *dns.Chain) any {
 	bound := *l
-	for action, name := range [...]string{rateDropped: "dropped", rateTruncated: "truncated", rateReported: "reported"} {
-		bound.counts[action] = l.metrics.Counter("seamark_ratelimit_queries_total", "UDP queries above the limit of the client's network.",
+	for action, name := range [...]string{
+		rateDropped: "dropped", rateTruncated: "truncated", rateReported: "reported",
+	} {
+		bound.counts[action] = l.metrics.Counter("seamark_ratelimit_queries_total",
+			"UDP queries above the limit of the client's network.",
 			"server", c.Server, "zone", c.Zone, "view", c.View, "action", name)
 	}
 	return &bound
@@ -140,7 +147,8 @@ func newRateTable(size int) *rateTable {
 		n *= 2
 	}
 	// Slots of earlier times count as unused, so time begins later than zero.
-	return &rateTable{slots: make([]atomic.Uint64, n), seed: maphash.MakeSeed(), start: time.Now().Add(-rateBurst)}
+	start := time.Now().Add(-rateBurst)
+	return &rateTable{slots: make([]atomic.Uint64, n), seed: maphash.MakeSeed(), start: start}
 }
 
 // allow reports whether a network may have a reply now, and charges it for the reply.
@@ -149,6 +157,7 @@ func (t *rateTable) allow(network netip.Addr, now time.Time, interval time.Durat
 	hash := maphash.Bytes(t.seed, key[:])
 	tag := hash &^ rateTime
 	set := t.slots[int(hash)&(len(t.slots)-1)&^(rateWays-1):][:rateWays]
+
 	present := uint64(max(0, now.Sub(t.start)) / time.Microsecond)
 	for {
 		slot, old := findRate(set, tag)
@@ -186,5 +195,6 @@ func (l *RateLimit) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	if v == dns.Next {
 		return nil
 	}
-	return []dns.Cause{{Text: fmt.Sprintf("the network of the client gets more than %d replies a second", time.Second/l.interval)}}
+	text := fmt.Sprintf("the network of the client gets more than %d replies a second", time.Second/l.interval)
+	return []dns.Cause{{Text: text}}
 }

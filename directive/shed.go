@@ -20,15 +20,15 @@ type Shed struct {
 func SetupShed(b *config.Block, uses []corefile.Directive) error {
 	s := &Shed{metrics: b.Metrics}
 	b.Offer(s)
-	return noArguments(uses)
+	return config.NoArguments(uses)
 }
 
 // BindChain returns a copy of s that counts for c.
 func (s *Shed) BindChain(c *dns.Chain) any {
 	bound := *s
 	for why := range dns.NumParkingErrors {
-		bound.dropped[why] = s.metrics.Counter("coredns_shed_dropped_total", "Queries rejected because too many others were waiting.",
-			"server", c.Server, "reason", why.Label())
+		bound.dropped[why] = s.metrics.Counter("coredns_shed_dropped_total",
+			"Queries rejected because too many others were waiting.", "server", c.Server, "reason", why.Label())
 	}
 	return &bound
 }

@@ -52,17 +52,17 @@ const (
 
 // SetupSkyDNSMetrics sets up the skydns_metrics directive.
 func SetupSkyDNSMetrics(b *config.Block, uses []corefile.Directive) error {
-	m := &SkyDNSMetrics{path: "/metrics", namespace: "skydns", subsystem: "skydns"}
+	m := &SkyDNSMetrics{path: "/metrics"}
 	err := errors.Join(config.Once(uses), m.arguments(uses[0]), uses[0].Options(
-		corefile.Option{Usage: "namespace NAME", Set: metricName(&m.namespace)},
-		corefile.Option{Usage: "subsystem NAME", Set: metricName(&m.subsystem)},
+		corefile.Option{Usage: "namespace NAME", Default: "skydns", Set: metricName(&m.namespace)},
+		corefile.Option{Usage: "subsystem NAME", Default: "skydns", Set: metricName(&m.subsystem)},
 	))
 	b.Offer(m)
 	b.OnPlanned(func() error {
 		m.origins = newOrigins(b)
 		return nil
 	})
-	servePages(b, uses[0], m.addr, web.TLS{}, func(_ *config.Start, site *web.Site) error {
+	web.ServePages(b, uses[0], m.addr, web.TLS{}, func(_ *config.Start, site *web.Site) error {
 		m.register(b.Metrics)
 		site.Handle(m.path, metricsPage(b.Metrics))
 		return nil
@@ -103,17 +103,22 @@ func metricName(to *string) func(corefile.Directive) error {
 // created.
 func (m *SkyDNSMetrics) register(r *metrics.Registry) {
 	name := func(rest string) string { return m.namespace + "_" + m.subsystem + "_dns_" + rest }
-	for i, system := range [systems]string{fromServer: "auth", fromCache: "cache", fromUpstream: "recursive", fromStub: "stub", reverse: "reverse"} {
+	for i, system := range [systems]string{
+		fromServer: "auth", fromCache: "cache", fromUpstream: "recursive", fromStub: "stub", reverse: "reverse",
+	} {
 		s := &m.systems[i]
-		s.requests = r.Counter(name("request_count_total"), "Queries received, by origin of the answer.", "system", system)
+		s.requests = r.Counter(name("request_count_total"), "Queries received, by origin of the answer.",
+			"system", system)
 		s.duration = r.IntHistogram(name("request_duration_seconds"), "Time from receiving a query to its reply.", 1e-9,
 			[]float64{.001, .003, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "system", system)
 		s.size = r.IntHistogram(name("response_size_bytes"), "Size of replies.", 1,
 			[]float64{0, 512, 1024, 1500, 2048, 4096, 8192, 16384, 32768, 65536}, "system", system)
 		for j, cause := range [causes]string{"nxdomain", "nodata", "truncated", "refused", "overflow", "servfail"} {
-			s.errors[j] = r.Counter(name("error_count_total"), "Replies without an answer, by cause.", "system", system, "cause", cause)
+			s.errors[j] = r.Counter(name("error_count_total"), "Replies without an answer, by cause.",
+				"system", system, "cause", cause)
 		}
 	}
+
 	const help = "Queries that were forwarded because the cache had no answer."
 	m.missed = r.Counter(name("cachemiss_count_total"), help, "cache", "response")
 	r.Counter(name("cachemiss_count_total"), help, "cache", "signature")
@@ -128,6 +133,7 @@ func (m *SkyDNSMetrics) ObserveDNS(q *dns.Query) {
 	case system == fromServer && wire.WithinReverse(q.Name()):
 		system = reverse
 	}
+
 	s := &m.systems[system]
 	s.requests.AddTo(shard, 1)
 	if q.Dropped() {

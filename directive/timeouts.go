@@ -31,7 +31,7 @@ func SetupTimeouts(b *config.Block, uses []corefile.Directive) error {
 	d, t := uses[0], new(Timeouts)
 	duration := func(name string, limit *time.Duration) corefile.Option {
 		return corefile.Option{Usage: name + " DURATION", Once: true, Set: func(o corefile.Directive) error {
-			return corefile.Duration(limit, time.Second, 24*time.Hour)(inSeconds(o))
+			return corefile.Duration(limit, time.Second, 24*time.Hour)(config.InSeconds(o))
 		}}
 	}
 	maxQueries := func(o corefile.Directive) error {
@@ -41,6 +41,7 @@ func SetupTimeouts(b *config.Block, uses []corefile.Directive) error {
 		}
 		return corefile.Int(&t.queries, 1, math.MaxInt32)(o)
 	}
+
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
 		duration("read", &t.read), duration("write", &t.write), duration("idle", &t.idle),
 		corefile.Option{Usage: "maxtcpqueries N", Once: true, Set: maxQueries},

@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/directive/internal/expression"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
 )
 
 // View restricts a server block to some queries: the view directive. Its reference page is
@@ -31,7 +32,10 @@ func SetupView(b *config.Block, uses []corefile.Directive) error {
 	if len(uses[0].Args) > 0 {
 		v.name = uses[0].Args[0].Text
 	}
-	b.Chain.View, b.Chain.Match, b.Chain.ExplainMatch = v.name, v.match, v.explain // even after errors, which would cause others
+
+	// Even after errors, since a block without its view would cause others.
+	b.Chain.View, b.Chain.Match, b.Chain.ExplainMatch = v.name, v.match, v.explain
+
 	metadata := func(q *dns.Query, key string) string { return v.metadata(q, key) }
 	err := errors.Join(config.Once(uses), uses[0].Arity(1, 1), uses[0].Options(
 		corefile.Option{Usage: "expr EXPRESSION...", Set: func(d corefile.Directive) error {
@@ -49,7 +53,9 @@ func SetupView(b *config.Block, uses []corefile.Directive) error {
 	if err != nil {
 		return err
 	}
-	v.failures = b.Metrics.Counter("seamark_view_failures_total", "Queries for which the expression of a view could not be evaluated.", "view", v.name)
+
+	v.failures = b.Metrics.Counter("seamark_view_failures_total",
+		"Queries for which the expression of a view could not be evaluated.", "view", v.name)
 	b.Offer(v)
 	b.OnPlanned(func() error {
 		v.metadata = b.AnyMetadata()
@@ -93,7 +99,8 @@ func (v *View) explain(q *dns.Query) (causes []dns.Cause) {
 func (v *View) logFailure(q *dns.Query, err error) {
 	minute := q.Now().Unix()/60 + 1 // zero is never
 	if last := v.lastLogged.Load(); last != minute && v.lastLogged.CompareAndSwap(last, minute) {
-		v.log.Warn("view: Evaluating expression failed, query does not match", "view", v.name, "qname", nameText(q.Name()), "client", q.Peer, "error", err)
+		v.log.Warn("view: Evaluating expression failed, query does not match",
+			"view", v.name, "qname", wire.Name(q.Name()).String(), "client", q.Peer, "error", err)
 	}
 }
 

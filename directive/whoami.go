@@ -14,7 +14,7 @@ type Whoami struct{}
 // SetupWhoami sets up the whoami directive.
 func SetupWhoami(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(&Whoami{})
-	return noArguments(uses)
+	return config.NoArguments(uses)
 }
 
 // ServeDNS answers every query.
@@ -23,6 +23,7 @@ func (*Whoami) ServeDNS(q *dns.Query) dns.Verdict {
 	var buf [64]byte
 	peer := q.Peer.Addr().Unmap().WithZone("")
 	q.Answer.Append(wire.Additional, wire.AppendAddress(buf[:0], wire.OwnerIsQuestion, 0, peer), 1)
+
 	label := [...]string{dns.UDP: "_udp", dns.TCP: "_tcp"}[q.Proto]
 	if 1+len(label)+len(q.Name()) > wire.MaxName {
 		return dns.Done
@@ -38,5 +39,7 @@ func (*Whoami) ServeDNS(q *dns.Query) dns.Verdict {
 
 // ExplainDNS implements [dns.Explainer].
 func (*Whoami) ExplainDNS(*dns.Query, dns.Verdict) []dns.Cause {
-	return []dns.Cause{{Text: "every name has the client's address and port in the additional section, and no records of its own"}}
+	return []dns.Cause{{
+		Text: "every name has the client's address and port in the additional section, and no records of its own",
+	}}
 }

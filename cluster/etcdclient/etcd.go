@@ -6,17 +6,17 @@ package etcdclient
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/seamark/seamark/sys/certpool"
 )
 
 // Options are the endpoints and credentials of a cluster. Equal Options mean the
@@ -120,14 +120,11 @@ func (o Options) tls() (*tls.Config, error) {
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.CA != "" {
-		text, err := os.ReadFile(o.CA)
+		pool, err := certpool.Read(o.CA)
 		if err != nil {
 			return nil, fmt.Errorf("reading the CA of etcd: %w", err)
 		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("reading the CA of etcd: %s has no certificate", o.CA)
-		}
+		c.RootCAs = pool
 	}
 	if o.Cert != "" {
 		load := func() (*tls.Certificate, error) {

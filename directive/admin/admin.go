@@ -63,9 +63,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 
 	b.Offer(a)
-	b.Offer(&httpAddress{a.options.addr, d})
 	b.OnPlanned(func() error { return a.plan(d) })
-	b.OnStart(func(s *config.Start) error { return a.start(s, d) })
+	web.ServePages(b, d, a.options.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
+		return a.start(s, site, d)
+	})
 	return err
 }
 
@@ -182,16 +183,6 @@ func local(addr string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// httpAddress is offered to the server, which checks that no address overlaps with another
-// one.
-type httpAddress struct {
-	addr string
-	from corefile.Directive
-}
-
-// HTTPAddress returns the address and the directive that names it.
-func (p *httpAddress) HTTPAddress() (addr string, from corefile.Directive) { return p.addr, p.from }
-
 // A recorderKey identifies what is recorded. It includes redact, so that nothing remains
 // readable that was recorded without it.
 type recorderKey struct {
@@ -204,12 +195,7 @@ type serviceKey struct {
 	addr string
 }
 
-func (a *Admin) start(s *config.Start, d corefile.Directive) error {
-	site, err := web.Open(s, a.options.addr, web.TLS{})
-	if err != nil {
-		return d.Errorf("%w", err)
-	}
-
+func (a *Admin) start(s *config.Start, site *web.Site, d corefile.Directive) error {
 	// The recorder survives reloads, and the service belongs to the plan.
 	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr, a.options.redact}, func() (*traffic.Recorder, error) {
 		return traffic.NewRecorder(), nil
@@ -225,10 +211,7 @@ func (a *Admin) start(s *config.Start, d corefile.Directive) error {
 		service.api.cluster = a.cluster
 	}
 
-	a.block.OnSwap(func() {
-		site.Handle("/", service)
-		site.Show()
-	})
+	a.block.OnSwap(func() { site.Handle("/", service) })
 	return nil
 }
 

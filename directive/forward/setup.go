@@ -3,7 +3,6 @@ package forward
 import (
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +16,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/certpool"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -347,10 +347,11 @@ func (o *upstreamOptions) parseTLS(b *config.Block, d corefile.Directive) error 
 	o.plainText = false
 	o.tls = tlsOptions{&tls.Config{MinVersion: tls.VersionTLS12}, fmt.Sprintf("%x", hash.Sum(nil))}
 	if n := len(texts); n%2 == 1 {
-		o.tls.RootCAs = x509.NewCertPool()
-		if !o.tls.RootCAs.AppendCertsFromPEM(texts[n-1]) {
-			return d.Errorf("%s contains no certificate", b.Path(d.Args[n-1].Text))
+		pool, err := certpool.Parse(b.Path(d.Args[n-1].Text), texts[n-1])
+		if err != nil {
+			return d.Errorf("%w", err)
 		}
+		o.tls.RootCAs = pool
 	}
 	if len(texts) >= 2 {
 		pair, err := tls.X509KeyPair(texts[0], texts[1])

@@ -129,7 +129,7 @@ func TestSetupErrors(t *testing.T) {
 		"doh_method PUT":                      `doh_method: want GET or POST, got "PUT"`,
 		"tls a b c d":                         "tls: got 4 arguments, usage: tls [CERT KEY] [CA]",
 		"tls /nowhere":                        "tls: open /nowhere: no such file or directory",
-		"tls " + conf:                         "tls: " + conf + " contains no certificate",
+		"tls " + conf:                         "tls: " + conf + " has no certificate in PEM format",
 		"tls " + conf + " " + conf:            "tls: tls: failed to find any PEM data in certificate input",
 		"tls_servername":                      "tls_servername: got no arguments, usage: tls_servername NAME",
 		"policy best":                         `policy: want random or round_robin or sequential, got "best"`,

@@ -2,11 +2,16 @@ package web
 
 import (
 	"crypto/tls"
-	"crypto/x509"
+	"errors"
 	"fmt"
-	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/certpool"
 )
 
 // TLS names the PEM files of a server's certificate. CA is optional;
@@ -17,10 +22,38 @@ type TLS struct {
 	Client        tls.ClientAuthType
 }
 
-// Check reports whether the files can be used.
-func (t TLS) Check() error {
-	_, err := t.Load()
-	return err
+// clientAuth are the words of the option client_auth, in the order of tls.ClientAuthType.
+var clientAuth = []string{"nocert", "request", "require", "verify_if_given", "require_and_verify"}
+
+// Parse reads the arguments CERT KEY [CA] of a tls directive or option, and its options:
+// client_auth, and more. withCA is the policy for client certificates if there is a CA and no
+// client_auth.
+func (t *TLS) Parse(
+	b *config.Block, d corefile.Directive, withCA tls.ClientAuthType, more ...corefile.Option,
+) error {
+	args := d.Words()
+	t.Cert, t.Key = b.Path(args[0]), b.Path(args[1])
+	if len(args) == 3 {
+		t.CA, t.Client = b.Path(args[2]), withCA
+	}
+	var fileErr error
+	if _, err := t.Load(); err != nil {
+		fileErr = d.Errorf("%w", err)
+	}
+
+	setClient := func(o corefile.Directive) error {
+		word := ""
+		if err := corefile.OneOf(&word, clientAuth...)(o); err != nil {
+			return err
+		}
+		t.Client = tls.ClientAuthType(slices.Index(clientAuth, word))
+		if t.CA == "" && t.Client >= tls.VerifyClientCertIfGiven {
+			return o.Errorf("%s needs a CA; write tls CERT KEY CA", word)
+		}
+		return nil
+	}
+	usage := "client_auth " + strings.Join(clientAuth, "|")
+	return errors.Join(fileErr, d.Options(append(more, corefile.Option{Usage: usage, Set: setClient})...))
 }
 
 // reloadInterval is the least time between two reads of the files.
@@ -73,13 +106,8 @@ func (t TLS) Load() (*tls.Config, error) {
 	if t.CA == "" {
 		return c, nil
 	}
-	text, err := os.ReadFile(t.CA)
-	if err != nil {
+	if c.ClientCAs, err = certpool.Read(t.CA); err != nil {
 		return nil, fmt.Errorf("reading the CA certificates: %w", err)
-	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("reading the CA certificates: %s has no certificate in PEM format", t.CA)
 	}
 	return c, nil
 }

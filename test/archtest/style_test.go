@@ -104,7 +104,7 @@ var unixTimes = map[string]string{
 	"directive/hosts/metrics.go":           "a metric",
 	"directive/screen/answers.go":          "whether two logs are of the same second",
 	"directive/secondary/save.go":          "when a primary confirmed the zone in a file",
-	"directive/tls.go":                     "a metric",
+	"directive/certificates.go":                     "a metric",
 	"directive/trace/otlp.go":              "the times of a span",
 	"directive/trace/zipkin.go":            "the times of a span",
 	"directive/view.go":                    "whether two logs are of the same minute",

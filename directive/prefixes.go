@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// prefixes is a set of prefixes. A lookup costs the same however many prefixes
+// prefixes is a set of prefixes, for acl and ratelimit. A lookup costs the same however many prefixes
 // there are: it hashes the address once for each prefix length.
 type prefixes struct {
 	set  map[netip.Prefix]struct{}

@@ -18,13 +18,14 @@ import (
 // The names of CoreDNS's own formats. The dash stands for the user name of a web
 // server's log.
 const (
-	commonFormat   = `{remote}:{port} - {>id} "{type} {class} {name} {proto} {size} {>do} {>bufsize}" {rcode} {>rflags} {rsize} {duration}`
+	commonFormat = `{remote}:{port} - {>id} "{type} {class} {name} {proto} {size} {>do} {>bufsize}" ` +
+		`{rcode} {>rflags} {rsize} {duration}`
 	combinedFormat = commonFormat + ` "{>opcode}"`
 	jsonFormat     = "{json}"
 )
 
-// A format describes a line of the query log: text and placeholders, or a JSON
-// object.
+// A format describes a line of the query log, or the extra text of dnstap: text and
+// placeholders, or a JSON object.
 type format struct {
 	pieces []piece
 	json   bool // the pieces are the members of "metadata"
@@ -83,7 +84,8 @@ func parseJSONFormat(rest string) (*format, error) {
 	for _, word := range strings.Fields(rest) {
 		p, err := parsePlaceholder(word)
 		if err != nil || p.kind != isMetadata {
-			return nil, fmt.Errorf("want only metadata placeholders after {json}, such as {/kubernetes/namespace}, got %q", word)
+			return nil, fmt.Errorf(
+				"want only metadata placeholders after {json}, such as {/kubernetes/namespace}, got %q", word)
 		}
 		f.pieces = append(f.pieces, p)
 	}
@@ -94,16 +96,19 @@ func parsePlaceholder(text string) (piece, error) {
 	if key, ok := strings.CutPrefix(text, "{/"); ok {
 		key = strings.TrimSuffix(key, "}")
 		if plugin, name, ok := strings.Cut(key, "/"); !ok || plugin == "" || name == "" {
-			return piece{}, fmt.Errorf("%s is not a metadata placeholder: want {/PLUGIN/NAME}, such as {/kubernetes/namespace}", text)
+			return piece{}, fmt.Errorf(
+				"%s is not a metadata placeholder: want {/PLUGIN/NAME}, such as {/kubernetes/namespace}", text)
 		}
 		return piece{text: key, kind: isMetadata}, nil
 	}
+
 	if text == jsonFormat {
 		return piece{}, errors.New("{json} must be at the beginning of the format")
 	}
 	kind := slices.Index(placeholders[:], text)
 	if kind < 0 {
-		return piece{}, fmt.Errorf("unknown placeholder %s; want {common}, {combined}, {json}, %s or {/PLUGIN/NAME}", text, strings.Join(placeholders[:], ", "))
+		return piece{}, fmt.Errorf("unknown placeholder %s; want {common}, {combined}, {json}, %s or {/PLUGIN/NAME}",
+			text, strings.Join(placeholders[:], ", "))
 	}
 	return piece{kind: kind}, nil
 }
@@ -137,6 +142,8 @@ func (p *piece) append(buf []byte, q *dns.Query) []byte {
 		return append(buf, p.text...)
 	case isMetadata:
 		return appendMetadata(buf, p.read(q))
+
+	// The query.
 	case 0:
 		return append(buf, q.Type.String()...)
 	case 1:
@@ -153,6 +160,8 @@ func (p *piece) append(buf []byte, q *dns.Query) []byte {
 		return appendHost(buf, q.Local.Addr())
 	case 7:
 		return strconv.AppendInt(buf, int64(len(q.Packet())), 10)
+
+	// The reply.
 	case 8:
 		if q.Dropped() {
 			return append(buf, '-')
@@ -162,6 +171,8 @@ func (p *piece) append(buf []byte, q *dns.Query) []byte {
 		return strconv.AppendInt(buf, int64(len(q.Reply())), 10)
 	case 10:
 		return append(strconv.AppendFloat(buf, q.Elapsed.Seconds(), 'f', -1, 64), 's')
+
+	// The header and EDNS.
 	case 11:
 		return strconv.AppendUint(buf, uint64(q.ID), 10)
 	case 12:
@@ -219,19 +230,24 @@ func appendFlags(buf, reply []byte, quote string) []byte {
 		return buf
 	}
 	flags := binary.BigEndian.Uint16(reply[2:])
-	const z = 1 << 6
-	for i, bit := range [...]uint16{wire.FlagQR, wire.FlagAA, wire.FlagTC, wire.FlagRD, wire.FlagRA, z, wire.FlagAD, wire.FlagCD} {
-		if flags&bit != 0 {
+	for i, f := range replyFlags {
+		if flags&f.bit != 0 {
 			if i > 0 { // every reply has QR
 				buf = append(buf, ',')
 			}
 			buf = append(buf, quote...)
-			buf = append(buf, [...]string{"qr", "aa", "tc", "rd", "ra", "z", "ad", "cd"}[i]...)
+			buf = append(buf, f.name...)
 			buf = append(buf, quote...)
 		}
 	}
 	return buf
 }
 
-// nameText returns the text form of a name in wire form.
-func nameText(name []byte) string { return string(wire.AppendText(nil, name)) }
+// replyFlags are the flags of a header, from the first bit on (RFC 1035 §4.1.1, RFC 4035 §3).
+var replyFlags = [...]struct {
+	bit  uint16
+	name string
+}{
+	{wire.FlagQR, "qr"}, {wire.FlagAA, "aa"}, {wire.FlagTC, "tc"}, {wire.FlagRD, "rd"},
+	{wire.FlagRA, "ra"}, {1 << 6, "z"}, {wire.FlagAD, "ad"}, {wire.FlagCD, "cd"},
+}

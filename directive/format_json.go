@@ -8,11 +8,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// appendObject appends the line of q to buf as a JSON object. Its keys,
-// documented at Log, are stable.
+// appendObject appends the line of q to buf as a JSON object. Its keys, which the reference
+// page of log describes, are stable.
 func appendObject(buf []byte, q *dns.Query, metadata []piece) []byte {
 	buf = append(buf, `{"time":"`...)
 	buf = q.Start.UTC().AppendFormat(buf, "2006-01-02T15:04:05.000000Z07:00")
+
 	c := q.Chain()
 	buf = appendString(append(buf, `","server":`...), c.Server)
 	buf = appendString(append(buf, `,"zone":`...), c.Zone)
@@ -23,6 +24,7 @@ func appendObject(buf []byte, q *dns.Query, metadata []piece) []byte {
 	if q.Local.IsValid() {
 		buf = q.Local.Addr().AppendTo(buf)
 	}
+
 	buf = appendString(append(buf, `","proto":`...), q.Proto.String())
 	buf = strconv.AppendUint(append(buf, `,"id":`...), uint64(q.ID), 10)
 	buf = strconv.AppendUint(append(buf, `,"opcode":`...), uint64(opcode(q)), 10)
@@ -46,6 +48,7 @@ func appendOutcome(buf []byte, q *dns.Query, metadata []piece) []byte {
 	} else {
 		buf = appendString(buf, q.RCode.String())
 	}
+
 	buf = append(appendFlags(append(buf, `,"rflags":[`...), q.Reply(), `"`), ']')
 	buf = strconv.AppendInt(append(buf, `,"rsize":`...), int64(len(q.Reply())), 10)
 	buf = strconv.AppendUint(append(buf, `,"answers":`...), answers, 10)
@@ -54,6 +57,7 @@ func appendOutcome(buf []byte, q *dns.Query, metadata []piece) []byte {
 	if q.Err != nil {
 		buf = appendString(append(buf, `,"error":`...), q.Err.Error())
 	}
+
 	for i := range metadata {
 		buf = append(buf, [...]string{`,"metadata":{`, `,`}[min(i, 1)]...)
 		buf = append(appendString(buf, metadata[i].text), ':')

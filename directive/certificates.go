@@ -1,0 +1,108 @@
+package directive
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/watch"
+)
+
+// tlsFiles identify the certificates of tls, and of a listener of dnstap.
+type tlsFiles struct {
+	web.TLS
+	keyLog string
+}
+
+// certificates has the TLS configuration of files, and reads them again when they have
+// changed. It survives reloads.
+type certificates struct {
+	files  tlsFiles
+	config atomic.Pointer[tls.Config]
+	log    *slog.Logger
+	keyLog *os.File // may be nil
+	drop   func()   // removes the gauge
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// keepCertificates returns the certificates of files.
+func keepCertificates(s *config.Start, b *config.Block, files tlsFiles) (*certificates, error) {
+	return config.Keep(s, files, func() (*certificates, error) { return newCertificates(files, b) })
+}
+
+func newCertificates(files tlsFiles, b *config.Block) (*certificates, error) {
+	paths := []string{files.Cert, files.Key}
+	if files.CA != "" {
+		paths = append(paths, files.CA)
+	}
+
+	// The watch begins first, so that it notices a change after load.
+	c := &certificates{files: files, log: b.Log, done: make(chan struct{})}
+	w := watch.New(paths, watch.Options{Poll: 5 * time.Second, Log: b.Log})
+	if err := c.open(); err != nil {
+		w.Close()
+		_ = c.keyLog.Close()
+		return nil, err
+	}
+
+	c.drop = b.Metrics.TemporaryGauge("seamark_tls_certificate_expiry_seconds",
+		"Time at which the certificate in use expires, in seconds since 1970.",
+		func() float64 { return float64(c.config.Load().Certificates[0].Leaf.NotAfter.Unix()) }, "file", files.Cert)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	go c.follow(ctx, w)
+	return c, nil
+}
+
+// open opens the key log and loads the files.
+func (c *certificates) open() (err error) {
+	if c.files.keyLog != "" {
+		c.keyLog, err = os.OpenFile(c.files.keyLog, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return fmt.Errorf("opening the key log: %w", err)
+		}
+	}
+	return c.load()
+}
+
+// Stop ends the watch.
+func (c *certificates) Stop() {
+	c.cancel()
+	<-c.done
+	c.drop()
+	_ = c.keyLog.Close()
+}
+
+func (c *certificates) follow(ctx context.Context, w *watch.Watcher) {
+	defer close(c.done)
+	defer w.Close()
+	for w.Wait(ctx) {
+		before := c.config.Load()
+		switch err := c.load(); {
+		case err != nil:
+			c.log.Error("tls: Rejected new certificate files, keeping the old ones",
+				"file", c.files.Cert, "error", err)
+		case !c.config.Load().Certificates[0].Leaf.Equal(before.Certificates[0].Leaf):
+			c.log.Info("tls: Loaded a new certificate", "file", c.files.Cert)
+		}
+	}
+}
+
+func (c *certificates) load() error {
+	config, err := c.files.Load()
+	if err != nil {
+		return err
+	}
+	if c.keyLog != nil {
+		config.KeyLogWriter = c.keyLog
+	}
+	c.config.Store(config)
+	return nil
+}

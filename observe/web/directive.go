@@ -1,0 +1,47 @@
+package web
+
+import (
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+)
+
+// ReadAddress sets *addr to the optional argument of a directive that serves pages.
+func ReadAddress(d corefile.Directive, addr *string) error {
+	if err := d.Arity(0, 1); err != nil || len(d.Args) == 0 {
+		return err
+	}
+	*addr = d.Args[0].Text
+	if err := ParseAddress(*addr); err != nil {
+		return d.Errorf("%w", err)
+	}
+	return nil
+}
+
+// ServePages opens addr for the pages of d when the plan starts, calls handle,
+// which registers the pages, and shows them when the plan begins to serve.
+func ServePages(
+	b *config.Block, d corefile.Directive, addr string, files TLS, handle func(*config.Start, *Site) error,
+) {
+	b.Offer(&pages{addr, d})
+	b.OnStart(func(s *config.Start) error {
+		site, err := Open(s, addr, files)
+		if err != nil {
+			return d.Errorf("%w", err)
+		}
+		if err := handle(s, site); err != nil {
+			return err
+		}
+		b.OnSwap(site.Show)
+		return nil
+	})
+}
+
+// pages is offered to the server, which checks that no address overlaps with
+// another one.
+type pages struct {
+	addr string
+	from corefile.Directive
+}
+
+// HTTPAddress returns the address and the directive that names it.
+func (p *pages) HTTPAddress() (addr string, from corefile.Directive) { return p.addr, p.from }
