@@ -55,6 +55,9 @@ type Options struct {
 
 // A Sink receives a source's objects. Its methods are called from several goroutines,
 // one for each kind, and must not call the source.
+//
+// A Sink may also be a Traceable, a Programmed or a Comparer, below. The index of
+// directive/kubernetes is all three.
 type Sink interface {
 	// Put adds or replaces objects; the last of several with one key is valid. The
 	// objects of a list arrive in several calls. After a list that broke off, the
@@ -76,15 +79,19 @@ type Sink interface {
 // to build most Services once from all of their slices, and few to hold.
 const GroupSize = 256
 
-// A Programmed is a Sink that measures delays. Programmed is called after Put of an
-// EndpointSlice, with the time since the change of an endpoint that caused it, by
-// the API server's clock. It is not called for the objects of lists.
+// A Traceable is a Sink that explains where its objects are from. The source calls SetOrigins
+// once, before it delivers objects.
+type Traceable interface{ SetOrigins(ReadOrigin) }
+
+// A Programmed is a Sink that measures delays. Package apiserver calls it after Put of an
+// EndpointSlice, with the time since the change of an endpoint that caused it, by the API
+// server's clock. It is not called for the objects of lists.
 type Programmed interface {
 	Programmed(service Key, took time.Duration)
 }
 
 // A Comparer is a Sink that compares a list with its objects. If most of them are missing, the
-// API server may have lost its data: the source then calls Listed only after another list.
+// API server may have lost its data: package apiserver then calls Listed only after another list.
 type Comparer interface {
 	// Missing returns how many objects of a kind the sink has, and how many of them are not
 	// in a list. It may count an object several times if others depend on it.

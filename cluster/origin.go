@@ -17,7 +17,3 @@ type Origin struct {
 // It blocks until ctx ends at most. It may be called from several goroutines. With an error
 // the Origin may have a File.
 type ReadOrigin func(ctx context.Context, kind Kind, key Key) (Origin, error)
-
-// A Traceable is a Sink that explains where its objects are from. The source calls SetOrigins
-// once, before it delivers objects.
-type Traceable interface{ SetOrigins(ReadOrigin) }

@@ -37,7 +37,9 @@ func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.M
 
 // runFeeds runs one feed for each resource, or for each resource and namespace if the
 // options name namespaces.
-func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, dial Dial, limits timeouts) {
+func runFeeds(
+	ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, dial Dial, limits timeouts,
+) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector's messages are logged by the feed
 	reporter := &reporter{log: m.Log, metrics: m.Metrics, age: m.Age}
 	client := newClient(o, reporter, dial)
@@ -47,11 +49,11 @@ func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *clus
 	s.timed, _ = sink.(cluster.Programmed)
 	var feeds sync.WaitGroup
 	startFeed := func(r api.Resource, out feedSink) {
-		f := &feed{Resource: r, client: client, reporter: reporter,
-			store: &store{source: s, kinds: r.Kinds, sink: out, versions: versions{seed: s.seed}, confirmWait: limits.confirm}, detector: newStallDetector(limits)}
+		f := newFeed(r, client, reporter, s, out, limits)
 		feeds.Go(func() { f.run(ctx) })
 		feeds.Go(func() { f.compareRegularly(ctx, cmp.Or(o.CompareInterval, compareInterval)) })
 	}
+
 	var namespaces []string
 	if o.Namespaces != "" && o.ConfigMap == "" && !o.Nodes {
 		namespaces = strings.Split(o.Namespaces, ",")
@@ -61,6 +63,7 @@ func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *clus
 	if t, ok := sink.(cluster.Traceable); ok {
 		t.SetOrigins(newOrigins(client, resources).read)
 	}
+
 	for _, r := range resources {
 		if namespaces == nil {
 			startFeed(r, clusterSink{sink, m})

@@ -15,33 +15,34 @@ import (
 const fewMissing = 2
 
 // needsConfirmation reports whether most of the sink's objects, or its only one or two, are
-// not in a list, and no earlier list has lacked most of them. It has the feed list again
-// after confirmWait.
-func (s *store) needsConfirmation(list *incomingList) bool {
+// not in a list, and no earlier list has lacked most of them: then another list is needed
+// after wait.
+func (s *store) needsConfirmation(list *incomingList) (wait time.Duration, needed bool) {
 	for i, kind := range s.kinds {
 		missing, objects := s.sink.missing(kind, list.byKind[i].keys)
 		if 2*missing <= objects || missing <= fewMissing && missing < objects {
 			continue
 		}
+
 		attrs := []any{"kind", kind.ObjectKind(), "missing", missing, "count", objects}
-		switch waited := time.Since(s.suspected); {
-		case s.suspected.IsZero():
-			s.suspected, waited = time.Now(), 0
+		if s.suspected.IsZero() {
+			s.suspected = time.Now()
 			s.source.Log.Warn("List lacks most of the known objects, keeping them until another list confirms it", attrs...)
-			fallthrough
-		case waited < s.confirmWait:
-			time.AfterFunc(s.confirmWait-waited, s.relist)
-			return true
+			return s.confirmWait, true
+		}
+		if waited := time.Since(s.suspected); waited < s.confirmWait {
+			return s.confirmWait - waited, true
 		}
 		s.suspected = time.Time{}
 		s.source.Log.Warn("Another list lacks most of the known objects, deleting them", attrs...)
-		return false
+		return 0, false
 	}
+
 	if !s.suspected.IsZero() {
 		s.suspected = time.Time{}
 		s.source.Log.Info("Another list has most of the known objects", "kind", s.kinds[0].ObjectKind())
 	}
-	return false
+	return 0, false
 }
 
 // errRelist ends a watch or a request for one.
@@ -52,8 +53,8 @@ var errRelist = errors.New("the resource must be listed again")
 func (f *feed) relist() {
 	f.relisting.Store(true)
 	err := errRelist
-	if x := f.detector.current.Load(); x != nil && x.listEnded.Load() {
-		x.failed.Store(&err)
-		x.cancel()
+	if r := f.detector.current.Load(); r != nil && r.listEnded.Load() {
+		r.failed.Store(&err)
+		r.cancel()
 	}
 }

@@ -13,12 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/klog/v2"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
@@ -59,43 +55,38 @@ type feed struct {
 	listMu    sync.Mutex
 	healthy   atomic.Bool // the watch has delivered an event or a bookmark
 	relisting atomic.Bool // the next request has to be a list
+
+	// listRequest is set while the reflector has the response to a list request. It belongs to
+	// the reflector.
+	listRequest bool
+}
+
+// newFeed returns the feed of a resource that delivers its objects to out.
+func newFeed(r api.Resource, client *client, reporter *reporter, s *source, out feedSink, limits timeouts) *feed {
+	f := &feed{
+		Resource: r, client: client, reporter: reporter, detector: newStallDetector(limits),
+		store: &store{
+			source: s, kinds: r.Kinds, sink: out, versions: versions{seed: s.seed}, confirmWait: limits.confirm,
+		},
+	}
+	prober := client.prober(f.String())
+	f.detector.probe = func(req *http.Request, since time.Time) bool { return client.probe(prober, req, since, limits) }
+	f.detector.stalled = f.stalled
+	return f
 }
 
 // run returns when ctx is done and all goroutines of the feed have ended.
 func (f *feed) run(ctx context.Context) {
-	pace := flowcontrol.NewTokenBucketRateLimiter(1, 5) // limits streams that break off at once
-	lw := &cache.ListWatch{
-		// The reflector does not cancel the context of lists.
-		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) { return f.list(ctx, opts) },
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			if err := pace.Wait(ctx); err != nil {
-				return nil, err
-			}
-			return f.watch(ctx, opts)
-		},
-	}
-	f.store.delivered, f.store.bookmarked, f.store.relist = f.delivered, f.detector.bookmarked, f.relist
-	prober := f.client.prober(f.String())
-	f.detector.probe = func(req *http.Request, since time.Time) bool {
-		return f.client.probe(prober, req, since, f.detector.timeouts)
-	}
-	f.detector.stalled = f.stalled
-	var lister cache.ListerWatcher = lw
-	if strings.HasPrefix(f.Fields, "spec.nodeName=") {
-		lister = cache.ToListWatcherWithWatchListSemantics(lw, plainLists{})
-	}
-	reflector := cache.NewReflectorWithOptions(lister, new(decodedObject), f.store, cache.ReflectorOptions{
-		Name: f.String(), TypeDescription: f.String(), Logger: &klog.Logger{},
-		Backoff: &wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 1, Steps: 5, Cap: reconnectWait},
-	})
+	reflector := f.newReflector(ctx)
 	delay := firstWait
 	for ctx.Err() == nil {
 		f.healthy.Store(false)
-		f.store.listRequest = false
+		f.listRequest = false
 		err := reflector.ListAndWatchWithContext(ctx)
 		if ctx.Err() != nil {
 			break
 		}
+
 		switch {
 		case f.relisting.Load():
 		case err != nil:
@@ -109,16 +100,10 @@ func (f *feed) run(ctx context.Context) {
 		sleep(ctx, delay)
 		delay = min(2*delay, longestWait(err))
 	}
+
 	f.listMu.Lock()
 	defer f.listMu.Unlock()
 }
-
-// plainLists keeps the reflector from requesting streaming lists. For a streaming list of
-// a node's Pods the API server reads all Pods of the cluster; for a plain list it has an index.
-type plainLists struct{}
-
-// IsWatchListSemanticsUnSupported reports that lists are not streamed.
-func (plainLists) IsWatchListSemanticsUnSupported() bool { return true }
 
 // longestWait returns the limit of the wait after err, which is nil for a list
 // or watch that broke off.
@@ -140,6 +125,7 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	if withList {
 		f.relisting.Store(false)
 	}
+
 	var w watch.Interface
 	err := f.request(ctx, "watch", &opts, func(r *rest.Request) (err error) {
 		w, err = r.Watch(ctx)
@@ -149,6 +135,7 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		cancel()
 		return nil, err
 	}
+
 	fw := feedWatch{w, cancel, make(chan watch.Event, 1)}
 	if f.relisting.Load() && !withList {
 		fw.Stop()
@@ -168,35 +155,13 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	return fw, nil
 }
 
-// A feedWatch is a watch whose Stop waits for its goroutine. If the watch began with a
-// list, the list has been received already, except for its last event: the reflector
-// would collect the objects.
-type feedWatch struct {
-	watch.Interface
-	cancel     context.CancelFunc
-	lastListed chan watch.Event // the last event of the list; never closed
-}
-
-func (w feedWatch) ResultChan() <-chan watch.Event {
-	if len(w.lastListed) > 0 {
-		return w.lastListed
-	}
-	return w.Interface.ResultChan()
-}
-
-func (w feedWatch) Stop() {
-	w.cancel()
-	w.Interface.Stop()
-	for range w.Interface.ResultChan() { // it is closed when the last goroutine ends
-	}
-}
-
 // list requests a list from an API server that does not stream lists (before
 // Kubernetes 1.32). The response is held in memory until its objects have been put.
 func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	f.listMu.Lock()
 	defer f.listMu.Unlock()
 	f.relisting.Store(false)
+
 	list := new(objectList)
 	err := f.request(ctx, "list", &opts, func(r *rest.Request) error {
 		if opts.Continue == "" { // not for the following pages
@@ -205,14 +170,15 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 		*list = objectList{put: f.store.list.put}
 		err := r.Do(ctx).Into(list)
 		if err == nil && list.ResourceVersion == "" {
-			err = errors.New("the response has no resourceVersion: it is not from an API server") // for instance {}
+			// It is {}, for instance.
+			err = errors.New("the response has no resourceVersion: it is not from an API server")
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	f.store.listRequest = true
+	f.listRequest = true
 	return list, nil
 }
 
@@ -224,7 +190,7 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
 		rest, err := f.client.restClient(f.Resource, verb, f.detector)
 		if err == nil {
-			err = do(rest.Get().Namespace(f.Namespace).Resource(f.Name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0))
+			err = do(f.get(rest, opts))
 		}
 		if err == nil {
 			return nil
@@ -232,6 +198,7 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		f.countError()
 		var unavailable unavailableError
 		if !errors.As(err, &unavailable) {
@@ -243,6 +210,12 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 		}
 		sleep(ctx, delay)
 	}
+}
+
+// get returns a request for the objects of the feed.
+func (f *feed) get(rest rest.Interface, opts *metav1.ListOptions) *rest.Request {
+	r := rest.Get().Namespace(f.Namespace).Resource(f.Name)
+	return r.VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0)
 }
 
 // delivered is called when a watch has delivered an event or a bookmark. A watch that was only
@@ -283,19 +256,23 @@ func (f *feed) logError(err error) {
 	if e := (apiError{}); errors.As(err, &e) {
 		verb = e.verb
 	}
+	problem := func(message string) {
+		f.reporter.problem(f.topic(), verb, message, f.logAttrs("verb", verb, "error", err)...)
+	}
 	switch {
 	case errors.Is(err, errStalled): // logged already
 	case apierrors.IsUnauthorized(err):
 		f.reporter.problem("token", "", "API server rejects the token or certificate, retrying", "error", err)
 	case apierrors.IsForbidden(err):
-		f.reporter.problem(f.topic(), verb, "List or watch forbidden, grant both to the service account", f.logAttrs("verb", verb, "error", err)...)
+		problem("List or watch forbidden, grant both to the service account")
 	case apierrors.IsNotFound(err):
-		f.reporter.problem(f.topic(), verb, "Resource not defined in the API server, retrying", f.logAttrs("verb", verb, "error", err)...)
-		if f.Kinds[0] == cluster.Imports { // without the definition no ServiceImport can exist
-			f.store.putEmptyList()
+		problem("Resource not defined in the API server, retrying")
+		if f.Kinds[0] == cluster.Imports && !f.store.listed { // without the definition no ServiceImport can exist
+			f.store.startList()
+			f.endList("")
 		}
 	default:
-		f.reporter.problem(f.topic(), verb, requestFailed, f.logAttrs("verb", verb, "error", err)...)
+		problem(requestFailed)
 	}
 }
 

@@ -69,7 +69,7 @@ func received(t *testing.T, events ...watch.Event) (*store, *recordingSink, watc
 	t.Helper()
 	sink := new(recordingSink)
 	source := newSource(new(metrics.Registry))
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}}
 	all := make(chan watch.Event, len(events))
 	for _, e := range events {
 		all <- e
@@ -98,9 +98,7 @@ func TestReceive(t *testing.T) {
 	if !ok || last.Object != bookmark.Object || len(sink.lines) > 0 {
 		t.Errorf("got end %v by %v after the calls %q, want the bookmark before any call", ok, last, sink.lines)
 	}
-	if err := s.Replace(nil, ""); err != nil {
-		t.Fatal(err)
-	}
+	s.endList("")
 	for _, want := range []string{"listed endpointslices shop/back shop/stays", "listed endpointslices (multicluster) shop/exported"} {
 		if !slices.Contains(sink.lines, want) {
 			t.Errorf("got the calls\n%s\nwant %s", strings.Join(sink.lines, "\n"), want)
@@ -125,7 +123,7 @@ func TestListingMemory(t *testing.T) {
 	const objects, each = 10_000, 1 << 10
 	sink := new(countingSink)
 	source := newSource(new(metrics.Registry))
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices}, sink: clusterSink{sink, source.Monitor}}
 	live := func() int {
 		runtime.GC()
 		runtime.GC()
@@ -151,8 +149,8 @@ func TestListingMemory(t *testing.T) {
 	if s.list.byKind[0].keys.has(cluster.Key{Name: "slice"}) || s.list.byKind[0].keys.has(cluster.Key{Namespace: "slice-", Name: "1"}) {
 		t.Error("keys of the list: got keys that were not put, want none")
 	}
-	if err := s.Replace(nil, ""); err != nil || sink.objects != objects {
-		t.Errorf("Replace: got %d objects and error %v, want %d", sink.objects, err, objects)
+	if s.endList(""); sink.objects != objects {
+		t.Errorf("endList: got %d objects, want %d", sink.objects, objects)
 	}
 }
 
@@ -161,7 +159,7 @@ func TestSweeperRelist(t *testing.T) {
 	collected := 0
 	source := newSource(new(metrics.Registry))
 	source.Sweeper = cluster.NewSweeper(func() { collected++ }, func() {})
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, sink: clusterSink{new(countingSink), source.Monitor}, delivered: func() {}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, sink: clusterSink{new(countingSink), source.Monitor}}
 	for _, relist := range []bool{false, true} {
 		s.startList()
 		for range 10_000 {
@@ -170,8 +168,6 @@ func TestSweeperRelist(t *testing.T) {
 		if (collected > 0) != relist {
 			t.Errorf("10,000 objects, replacing others %v: got %d collections, want some only if they replace others", relist, collected)
 		}
-		if err := s.Replace(nil, ""); err != nil {
-			t.Fatal(err)
-		}
+		s.endList("")
 	}
 }

@@ -83,7 +83,7 @@ func TestProgrammed(t *testing.T) {
 	sink := &timingSink{took: map[cluster.Key]time.Duration{}}
 	source := newSource(new(metrics.Registry))
 	source.timed = sink
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}}
 	sliceWith := func(service, trigger string, labels map[string]string) *decodedObject {
 		meta := metav1.ObjectMeta{Namespace: "shop", Name: service + "-1", Labels: labels}
 		if trigger != "" {
@@ -97,18 +97,14 @@ func TestProgrammed(t *testing.T) {
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(time.RFC3339Nano) }
 	s.startList()
 	s.list.put(&slice("listed", ago(time.Hour)).Decoded)
-	for _, err := range []error{
-		s.Replace(nil, ""), s.Add(slice("added", ago(time.Hour))), s.Update(slice("changed", ago(24*time.Hour))),
-		s.Update(slice("silent", "")), s.Update(slice("wrong", "yesterday")), s.Delete(slice("gone", ago(time.Hour))),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.endList("")
+	s.put(slice("added", ago(time.Hour)))
+	s.put(slice("changed", ago(24*time.Hour)))
+	s.put(slice("silent", ""))
+	s.put(slice("wrong", "yesterday"))
+	s.delete(slice("gone", ago(time.Hour)))
 	imported := sliceWith("imported", ago(time.Hour), map[string]string{api.LabelImportService: "imported", api.LabelImportCluster: "east"})
-	if err := s.Update(imported); err != nil {
-		t.Fatal(err)
-	}
+	s.put(imported)
 	if len(sink.took) != 2 || sink.took[cluster.Key{Namespace: "shop", Name: "added"}].Round(time.Hour) != time.Hour || sink.took[cluster.Key{Namespace: "shop", Name: "changed"}].Round(time.Hour) != 24*time.Hour {
 		t.Errorf("ages of changes: got %v, want an hour for added and a day for changed", sink.took)
 	}

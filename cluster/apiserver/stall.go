@@ -28,8 +28,8 @@ type timeouts struct {
 	beforeProbe   time.Duration // silence before the first probe
 	probe         time.Duration // limit of a probe
 	probeInterval time.Duration // wait between two probes
-	probeBackoff  time.Duration // limit of the wait after an unanswered probe, which doubles and has a random part
-	watch         time.Duration // longest silence of a watch before its list has ended, if probes are answered
+	probeBackoff  time.Duration // limit of the wait after an unanswered probe: it doubles, with a random part
+	watch         time.Duration // longest silence of a watch in its list, if probes are answered
 	list          time.Duration // longest silence of any other request, whatever the probes return
 	silence       time.Duration // longest silence of a watch after its list: bookmarks arrive once a minute
 	noBookmarks   time.Duration // the same from a server that sends no bookmarks
@@ -41,8 +41,10 @@ type timeouts struct {
 
 func defaultTimeouts() timeouts {
 	return timeouts{
-		beforeProbe: 4 * time.Second, probe: 2 * time.Second, probeInterval: 500 * time.Millisecond, probeBackoff: 16 * time.Second,
-		watch: 16 * time.Second, list: time.Minute, // an API server queues a request for up to 15 s, and works on a list for up to 60 s
+		beforeProbe: 4 * time.Second,
+		probe:       2 * time.Second, probeInterval: 500 * time.Millisecond, probeBackoff: 16 * time.Second,
+		// An API server queues a request for up to 15 s, and works on a list for up to 60 s.
+		watch: 16 * time.Second, list: time.Minute,
 		silence: 90 * time.Second, noBookmarks: 10 * time.Minute, confirm: 3 * time.Second, compare: 2 * time.Minute,
 	}
 }
@@ -51,10 +53,10 @@ func defaultTimeouts() timeouts {
 // request at a time.
 type stallDetector struct {
 	timeouts
-	probe   func(req *http.Request, since time.Time) bool
-	stalled func(silence time.Duration, retry bool)
+	probe   func(req *http.Request, since time.Time) bool // reports whether an equal request is answered
+	stalled func(silence time.Duration, retry bool)       // logs a silence
 
-	current        atomic.Pointer[exchange]
+	current        atomic.Pointer[supervisedRequest]
 	mu             sync.Mutex
 	listSilence    time.Duration // silence allowed before a list has ended, if probes are answered
 	watchSilence   time.Duration // silence allowed after that
@@ -65,100 +67,101 @@ func newStallDetector(t timeouts) *stallDetector {
 	return &stallDetector{timeouts: t, listSilence: t.beforeProbe, watchSilence: t.silence}
 }
 
-// listed marks the end of the list that the current watch began with.
+// listEnded marks the end of the list that the current watch began with.
 func (d *stallDetector) listEnded() {
 	d.mu.Lock()
 	d.listSilence = d.beforeProbe
 	d.mu.Unlock()
-	if x := d.current.Load(); x != nil {
-		x.listEnded.Store(true)
+	if r := d.current.Load(); r != nil {
+		r.listEnded.Store(true)
 	}
 }
 
-// An exchange is a request and its response, which it is the body of.
-type exchange struct {
+// A supervisedRequest is a request to the API server, and the body of its response.
+type supervisedRequest struct {
 	io.ReadCloser
 	detector *stallDetector
-	request  *http.Request // what a probe repeats: without the trace of this exchange
+	request  *http.Request // what a probe repeats: without the trace
 	cancel   context.CancelFunc
 	watch    bool // the request is a watch
 	running  sync.WaitGroup
 	conn     atomic.Pointer[conn]
 
-	last      atomic.Pointer[time.Time] // when the connection was opened, a byte was received, or one began to be waited for
-	waiting   atomic.Bool               // for the API server, and not for a connection or the sink
-	listEnded atomic.Bool               // silence is normal: the list that the watch began with has ended
-	events    atomic.Bool               // data was received since then
-	failed    atomic.Pointer[error]
+	silentSince atomic.Pointer[time.Time] // the last byte, or the time since which the API server has been waited for
+	waiting     atomic.Bool               // for the API server, and not for a connection or the sink
+	listEnded   atomic.Bool               // silence is normal: the list that the watch began with has ended
+	events      atomic.Bool               // data was received since then
+	failed      atomic.Pointer[error]
 }
 
 // roundTrip sends req by next and supervises it until its body is closed.
 func (d *stallDetector) roundTrip(req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	query := req.URL.Query()
-	x := &exchange{detector: d, watch: query.Has("watch")}
+	r := &supervisedRequest{detector: d, watch: query.Has("watch")}
 	ctx, cancel := context.WithCancel(req.Context())
-	x.cancel = cancel
-	x.request = req.WithContext(ctx)
+	r.cancel = cancel
+	r.request = req.WithContext(ctx)
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		x.conn.Store(underlying(info.Conn))
-		x.received()
-		x.waiting.Store(true)
+		r.conn.Store(underlying(info.Conn))
+		r.heard()
+		r.waiting.Store(true)
 	}})
-	x.received()
-	d.current.Store(x)
-	x.running.Go(func() { x.supervise(ctx) })
+
+	r.heard()
+	d.current.Store(r)
+	r.running.Go(func() { r.supervise(ctx) })
 	resp, err := next.RoundTrip(req.WithContext(traced))
 	if err != nil {
-		x.end()
-		if failed := x.failed.Load(); failed != nil {
+		r.end()
+		if failed := r.failed.Load(); failed != nil {
 			err = *failed
 		}
 		return nil, err
 	}
-	x.received()
-	x.waiting.Store(false)
-	x.listEnded.Store(x.watch && !query.Has("sendInitialEvents"))
-	x.ReadCloser, resp.Body = resp.Body, x
+
+	r.heard()
+	r.waiting.Store(false)
+	r.listEnded.Store(r.watch && !query.Has("sendInitialEvents"))
+	r.ReadCloser, resp.Body = resp.Body, r
 	return resp, nil
 }
 
-func (x *exchange) received() {
-	now := time.Now()
-	x.last.Store(&now)
-}
+// heard begins a new silence.
+func (r *supervisedRequest) heard() { r.silentSince.Store(new(time.Now())) }
 
 // Read fails with errStalled or errSilent once the request has stalled. From a
 // watch that stalls in its list it fails as if the connection had been closed:
 // after another error the reflector would send a plain list request.
-func (x *exchange) Read(buf []byte) (int, error) {
-	x.received()
-	x.waiting.Store(true)
-	n, err := x.ReadCloser.Read(buf)
-	x.waiting.Store(false)
-	x.received()
-	if n > 0 && x.listEnded.Load() {
-		x.events.Store(true)
+func (r *supervisedRequest) Read(buf []byte) (int, error) {
+	r.heard()
+	r.waiting.Store(true)
+	n, err := r.ReadCloser.Read(buf)
+	r.waiting.Store(false)
+	r.heard()
+
+	if n > 0 && r.listEnded.Load() {
+		r.events.Store(true)
 	}
-	if failed := x.failed.Load(); err != nil && failed != nil {
+	if failed := r.failed.Load(); err != nil && failed != nil {
 		err = *failed
-		if x.watch && !x.listEnded.Load() {
+		if r.watch && !r.listEnded.Load() {
 			err = io.ErrUnexpectedEOF
 		}
 	}
 	return n, err
 }
 
-func (x *exchange) Close() error {
-	err := x.ReadCloser.Close()
-	x.end()
+func (r *supervisedRequest) Close() error {
+	err := r.ReadCloser.Close()
+	r.end()
 	return err
 }
 
 // end stops the supervision and returns when it has stopped.
-func (x *exchange) end() {
-	x.cancel()
-	x.running.Wait()
-	x.detector.current.CompareAndSwap(x, nil)
+func (r *supervisedRequest) end() {
+	r.cancel()
+	r.running.Wait()
+	r.detector.current.CompareAndSwap(r, nil)
 }
 
 var (
@@ -167,48 +170,54 @@ var (
 )
 
 // supervise cancels the request once it has stalled.
-func (x *exchange) supervise(ctx context.Context) {
-	d := x.detector
+func (r *supervisedRequest) supervise(ctx context.Context) {
 	for {
-		last := x.last.Load()
-		silence := time.Since(*last)
-		limit := d.beforeProbe
-		listed := x.listEnded.Load()
-		if listed {
-			limit = d.allowedSilence()
+		since, listEnded := r.silentSince.Load(), r.listEnded.Load()
+		limit := r.detector.beforeProbe
+		if listEnded {
+			limit = r.detector.allowedSilence()
 		}
-		switch {
-		case !x.waiting.Load():
+		silence := time.Since(*since)
+		if !r.waiting.Load() {
 			silence = 0
-			fallthrough
+		}
+
+		switch {
 		case silence < limit:
 			if !pause(ctx, limit-silence) {
 				return
 			}
-			continue
-		case listed:
-			d.afterSilence(x.events.Load())
-			x.fail(errSilent, silence)
+		case listEnded:
+			r.detector.afterSilence(r.events.Load())
+			r.fail(errSilent, silence)
 			return
-		}
-		answered := d.probe(x.request, *last)
-		if ctx.Err() != nil {
-			return
-		}
-		if x.last.Load() != last || x.listEnded.Load() {
-			continue
-		}
-		if silence = time.Since(*last); d.hasStalled(silence, answered, x.watch) {
-			x.fail(errStalled, silence)
-			return
-		}
-		if !answered {
-			d.stalled(silence, false)
-		}
-		if !pause(ctx, d.probeInterval) {
+		case !r.checkByProbe(ctx, since):
 			return
 		}
 	}
+}
+
+// checkByProbe sends a probe for a request that has been silent since a time. It returns
+// false if ctx is done, or if the request has stalled and is cancelled.
+func (r *supervisedRequest) checkByProbe(ctx context.Context, since *time.Time) bool {
+	d := r.detector
+	answered := d.probe(r.request, *since)
+	if ctx.Err() != nil {
+		return false
+	}
+	if r.silentSince.Load() != since || r.listEnded.Load() {
+		return true // it has been answered meanwhile
+	}
+
+	silence := time.Since(*since)
+	if d.hasStalled(silence, answered, r.watch) {
+		r.fail(errStalled, silence)
+		return false
+	}
+	if !answered {
+		d.stalled(silence, false)
+	}
+	return pause(ctx, d.probeInterval)
 }
 
 // pause waits for d and reports whether ctx has not ended.
@@ -223,13 +232,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (x *exchange) fail(err error, silence time.Duration) {
-	x.failed.Store(&err)
-	x.detector.stalled(silence, true)
-	if c := x.conn.Load(); c != nil {
-		c.closeIfSilent(*x.last.Load())
+func (r *supervisedRequest) fail(err error, silence time.Duration) {
+	r.failed.Store(&err)
+	r.detector.stalled(silence, true)
+	if c := r.conn.Load(); c != nil {
+		c.closeIfSilent(*r.silentSince.Load())
 	}
-	x.cancel()
+	r.cancel()
 }
 
 // hasStalled reports whether a request has been silent for too long. answered is
