@@ -68,6 +68,7 @@ func (s *set[T]) add(v T) bool {
 		}
 		return true
 	}
+
 	n := len(s.items)
 	s.items[v] = struct{}{}
 	return len(s.items) > n
@@ -84,6 +85,7 @@ func Unique[T comparable](values []T) []T {
 		}
 		return once
 	}
+
 	var seen set[T]
 	seen.reset(len(values))
 	for _, v := range values {

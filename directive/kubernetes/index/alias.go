@@ -27,6 +27,7 @@ func (e *Entry) Alias() *Alias {
 func (s *Spec) findAlias(ix *Index, slices []Part) *Alias {
 	a, target := &Alias{Labels: map[string]bool{}, Zones: map[string]bool{}}, ""
 	unions := portUnions{sets: &ix.portSets}
+
 	for _, p := range slices {
 		for name, ep := range p.Endpoints().Names() {
 			switch {
@@ -34,9 +35,10 @@ func (s *Spec) findAlias(ix *Index, slices []Part) *Alias {
 				continue
 			case target == "":
 				target, a.Ports = name, p.Ports
-			case target != name:
+			case target != name: // a name has one CNAME record (RFC 2181 §10.1)
 				return nil
 			}
+
 			if ep.Hostname == "" {
 				ep.Hostname = strings.ReplaceAll(name, ".", "-")
 			}
@@ -45,6 +47,7 @@ func (s *Spec) findAlias(ix *Index, slices []Part) *Alias {
 			a.Ports = unions.union(a.Ports, p.Ports)
 		}
 	}
+
 	if a.Record = cname(target, ix.settings.TTL); a.Record == "" {
 		return nil
 	}

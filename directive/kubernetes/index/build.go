@@ -22,12 +22,15 @@ func (p *pendingPart) hasAddresses() bool { return p.ports.dotted && !p.endpoint
 // newEntry makes the entry of a changed Service from its spec and all its slices, in the order
 // of their names. If the old entry is similar, only the endpoints by which they differ are
 // looked at; newEntry returns these, and nil otherwise. The entry is the same either way.
-func (ix *Index) newEntry(c *serviceChange, spec *Spec, all []pendingPart, changes []partChange) (*Entry, *endpointDiff) {
+func (ix *Index) newEntry(
+	c *serviceChange, spec *Spec, all []pendingPart, changes []partChange,
+) (*Entry, *endpointDiff) {
 	e := &Entry{Key: c.key, Spec: *spec}
 	if spec.Headless { // the old entry's
 		e.Records, e.aEnd = "", 0
 	}
 
+	// If the old endpoints are disjoint, only the added ones have to be compared with the others.
 	diff := ix.difference(c.old, spec, changes)
 	var disjoint bool
 	if diff != nil {
@@ -44,10 +47,10 @@ func (ix *Index) newEntry(c *serviceChange, spec *Spec, all []pendingPart, chang
 		e.mergeParts(ix, parts)
 	case diff != nil:
 		e.Parts = parts
-		e.table = c.old.table.changed(e, ix.tableFrom, diff)
+		e.table = c.old.table.changed(e, ix.settings.TableFrom, diff)
 	default:
 		e.Parts = parts
-		e.table = e.newTable(ix.tableFrom, nil)
+		e.table = e.newTable(ix.settings.TableFrom, nil)
 	}
 
 	e.derive(ix.settings, recorded)
@@ -57,6 +60,7 @@ func (ix *Index) newEntry(c *serviceChange, spec *Spec, all []pendingPart, chang
 	if !e.exists {
 		return e, nil // all endpoints have lost their names
 	}
+
 	if e.hash = e.headHash(); diff != nil {
 		e.hash += c.old.hash - c.old.headHash() + e.hashDifference(diff)
 	} else {

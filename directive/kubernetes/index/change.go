@@ -29,7 +29,7 @@ type sliceChange struct {
 // serviceChanges are the changes since the last flush. The zero value is empty.
 type serviceChanges struct {
 	ordered []*serviceChange
-	byKey   [2]map[string]*serviceChange // by ServiceKey.labels; Services, then imports
+	byKey   [2]map[string]*serviceChange // by ServiceKey.Labels; Services, then imports
 	buf     []byte                       // for building a key
 }
 
@@ -71,14 +71,17 @@ func (cs *serviceChanges) reset() {
 func (ix *Index) changeOf(imported bool, namespace, name string) *serviceChange {
 	key := appendServiceKey(ix.changes.buf[:0], namespace, name)
 	if key == nil {
-		ix.log.Warn("kubernetes: Ignored a Service whose name is not a DNS label", "namespace", namespace, "service", name)
+		ix.log.Warn("kubernetes: Ignored a Service whose name is not a DNS label",
+			"namespace", namespace, "service", name)
 		return nil
 	}
 	ix.changes.buf = key[:0]
 	if c := ix.existingChange(imported, key); c != nil {
 		return c
 	}
-	c := &serviceChange{key: &ServiceKey{Labels: string(key), Namespace: ix.ensureNamespace(namespace)}, imported: imported}
+
+	k := &ServiceKey{Labels: string(key), Namespace: ix.ensureNamespace(namespace)}
+	c := &serviceChange{key: k, imported: imported}
 	ix.changes.add(c)
 	return c
 }
@@ -134,9 +137,11 @@ const longestName = 1<<16 - 1
 
 func (ix *Index) putSlice(kind cluster.Kind, sl *cluster.Slice) {
 	if len(sl.Name) > longestName {
-		ix.log.Warn("kubernetes: Ignored an EndpointSlice whose name is too long", "namespace", sl.Namespace, "service", sl.Service)
+		ix.log.Warn("kubernetes: Ignored an EndpointSlice whose name is too long",
+			"namespace", sl.Namespace, "service", sl.Service)
 		return
 	}
+
 	c := ix.changeOf(kind == cluster.ImportSlices, sl.Namespace, sl.Service)
 	// The slice may have named another Service before.
 	if at := ix.ownerOf(kind, sl.Key()); at != nil && at != c {
@@ -146,6 +151,7 @@ func (ix *Index) putSlice(kind cluster.Kind, sl *cluster.Slice) {
 		delete(ix.sliceOwners[kind], sl.Key())
 		return
 	}
+
 	if serviceOfSlice(sl.Name) == strings.ToLower(sl.Service) {
 		delete(ix.sliceOwners[kind], sl.Key())
 	} else {
@@ -211,50 +217,47 @@ type partChange struct {
 
 // mergeSlices merges the changes of slices with the old entry's parts. It returns the
 // slices after the change, in the order of their names, and the parts that differ.
-func (ix *Index) mergeSlices(c *serviceChange) (all []pendingPart, partChanges []partChange) {
+func (ix *Index) mergeSlices(c *serviceChange) (all []pendingPart, changes []partChange) {
 	c.sortSlices()
-	all, partChanges = ix.pending[:0], ix.partChanges[:0]
-	var parts []Part
+	var parts []Part // of the old entry, by name as well
 	if c.old != nil {
 		parts = c.old.Slices()
 	}
-	changes := c.slices
-	all = slices.Grow(all, len(parts)+len(changes)) // partChange points into it
-	for len(parts) > 0 || len(changes) > 0 {
-		order := 0
-		switch {
-		case len(parts) == 0:
-			order = 1
-		case len(changes) == 0:
-			order = -1
+	all, changes = ix.pending[:0], ix.partChanges[:0]
+	all = slices.Grow(all, len(parts)+len(c.slices)) // changes point into it
+
+	// Both lists are in the order of names. What is not changed stays as it is.
+	keep := func(p *Part) { all = append(all, pendingPart{p.Name(), p.Ports, p.Endpoints(), p}) }
+	for _, changed := range c.slices {
+		for len(parts) > 0 && parts[0].Name() < changed.name {
+			keep(&parts[0])
+			parts = parts[1:]
+		}
+
+		var change partChange
+		if len(parts) > 0 && parts[0].Name() == changed.name {
+			change.old, parts = &parts[0], parts[1:]
+		}
+		if sl := changed.slice; sl != nil {
+			ports := ix.portSets.get(sl.Cluster, sl.Ports)
+			all = append(all, pendingPart{sl.Name, ports, readyFirst(sl.Endpoints), nil})
+			change.now = &all[len(all)-1]
+		}
+
+		switch old, now := change.old, change.now; {
+		case old == nil && now == nil: // a slice that has come and gone
+		case old != nil && now != nil && old.Ports.equal(now.ports) && old.Endpoints() == now.endpoints:
+			now.unchanged = old
 		default:
-			order = cmp.Compare(parts[0].Name(), changes[0].name)
-		}
-		var from *Part
-		var to *pendingPart
-		if order <= 0 {
-			from, parts = &parts[0], parts[1:]
-		}
-		if order >= 0 {
-			if sl := changes[0].slice; sl != nil {
-				all = append(all, pendingPart{sl.Name, ix.portSets.get(sl.Cluster, sl.Ports), readyFirst(sl.Endpoints), nil})
-				to = &all[len(all)-1]
-			}
-			changes = changes[1:]
-		} else {
-			all = append(all, pendingPart{from.Name(), from.Ports, from.Endpoints(), from})
-			continue
-		}
-		switch {
-		case from == nil && to == nil:
-		case from != nil && to != nil && from.Ports.equal(to.ports) && from.Endpoints() == to.endpoints:
-			to.unchanged = from
-		default:
-			partChanges = append(partChanges, partChange{from, to})
+			changes = append(changes, change)
 		}
 	}
-	ix.pending, ix.partChanges = all, partChanges
-	return all, partChanges
+	for i := range parts {
+		keep(&parts[i])
+	}
+
+	ix.pending, ix.partChanges = all, changes
+	return all, changes
 }
 
 // readyFirst returns the endpoints in an order in which the ready ones are first,
@@ -268,6 +271,7 @@ func readyFirst(es cluster.Endpoints) cluster.Endpoints {
 	if inOrder {
 		return es
 	}
+
 	buf := make([]byte, 0, len(es))
 	for _, ready := range [2]bool{true, false} {
 		for ep := range es.All() {

@@ -11,9 +11,9 @@ type ClaimConflict struct {
 
 // Conflicts returns the number of conflicting addresses, and one of them.
 func (ix *Index) Conflicts() (count int, first ClaimConflict) {
-	for _, all := range [2]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
+	for _, zero := range [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
 		var last ClaimConflict
-		for c := ix.claims.Within(all); c.Advance(); c.SkipNamespace(&ix.claims) {
+		for c := ix.claims.Within(netip.PrefixFrom(zero, 0)); c.Advance(); c.SkipNamespace(&ix.claims) {
 			switch ip := c.Addr(); {
 			case ip != last.Addr:
 				last = ClaimConflict{ip, c.Service, ix.reverse.otherNamespace(ip, c.Service)}
@@ -22,6 +22,7 @@ func (ix *Index) Conflicts() (count int, first ClaimConflict) {
 			default:
 				continue // it has been counted
 			}
+
 			if last.Other != nil {
 				if count++; count == 1 {
 					first = last

@@ -172,10 +172,10 @@ func (s *serviceChurn) change(name string) *cluster.Slice {
 	return withEndpoints(sl, eps)
 }
 
-// An amended entry equals one built from the whole Service, and every change that can be
-// amended is.
-func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
-	amended, built := 0, 0
+// An entry made from the old one and a difference equals one made from all slices, and every
+// change for which that is possible is made so.
+func TestEntryFromDifferenceEqualsNewEntry(t *testing.T) {
+	fromDifference, fromAll := 0, 0
 	for seed := range uint64(60) {
 		s := serviceChurn{Rand: rand.New(rand.NewPCG(seed, 1)), slices: map[string]*cluster.Slice{}, pool: []int{8, 40, 4000}[seed%3]}
 		set := Settings{TTL: 5, IgnoreEmpty: s.chance(30)}
@@ -184,7 +184,7 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 		}
 		s.ix = New(set, watchedKinds(), discardLog())
 		if seed%2 == 1 {
-			s.ix.tableFrom = 2
+			s.ix.settings.TableFrom = 2
 		}
 		load(s.ix, namespaceObject("shop"))
 		for step := range 80 {
@@ -226,11 +226,11 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 			case got.String() != want.String():
 				t.Fatalf("seed %d, step %d: %v\nbecomes\n%v\nwant\n%v", seed, step, c.old, got, want)
 			case diff != nil:
-				amended++
+				fromDifference++
 			case c.old.Merged() == nil && want.Merged() == nil && c.old.exists && want.exists:
-				t.Fatalf("seed %d, step %d: not amended: %v\nto\n%v", seed, step, c.old, want)
+				t.Fatalf("seed %d, step %d: made from all slices: %v\nto\n%v", seed, step, c.old, want)
 			default:
-				built++
+				fromAll++
 			}
 			s.ix.releaseBuffers()
 			for _, f := range changes {
@@ -248,10 +248,10 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 			}
 		}
 	}
-	if amended < 500 || built < 500 {
-		t.Errorf("got %d amended and %d built entries, want at least 500 of each", amended, built)
+	if fromDifference < 500 || fromAll < 500 {
+		t.Errorf("got %d entries from a difference and %d from all slices, want at least 500 of each", fromDifference, fromAll)
 	}
-	t.Logf("%d amended, %d built", amended, built)
+	t.Logf("%d from a difference, %d from all slices", fromDifference, fromAll)
 }
 
 // Endpoints that swap their ports or hostnames change the serial.

@@ -16,6 +16,7 @@ func (e *Entry) headHash() uint32 {
 	} else {
 		h = fnv(h, e.Records)
 	}
+
 	sum := mix(h)
 	if e.k8sExternal != nil {
 		sum += mix(fnv(h*fnvPrime, e.k8sExternal.Records))
@@ -62,6 +63,7 @@ func hashEndpoint(h uint32, ports *PortSet, ep *cluster.Endpoint) uint32 {
 		b := ep.Addr.As16()
 		h = fnv(h, b[:])
 	}
+
 	if ep.Target { // it decides PTR records
 		h = (h ^ 1) * fnvPrime
 	}

@@ -100,7 +100,10 @@ type Part struct {
 	nameEnd      uint16 // of the slice's name in data
 }
 
+// Name returns the name of the slice; "" if the parts are merged.
 func (p *Part) Name() string { return p.data[:p.nameEnd] }
+
+// Endpoints returns the endpoints, served or not.
 func (p *Part) Endpoints() cluster.Endpoints {
 	return cluster.Endpoints(p.data[p.nameEnd:p.endpointsEnd])
 }
@@ -155,6 +158,7 @@ func (s *Spec) ClusterIPs() iter.Seq[netip.Addr] {
 		if s.Headless || s.ExternalName {
 			return
 		}
+
 		for a := s.A(); a != ""; a = a[LenA:] {
 			if !yield(netip.AddrFrom4([4]byte([]byte(a[LenA-4 : LenA])))) {
 				return
@@ -228,6 +232,7 @@ func (e *Entry) UsedPortSets() (all []*PortSet) {
 			all = append(all, m.alias.Ports)
 		}
 	}
+
 	return all
 }
 
@@ -254,6 +259,7 @@ func (e *Entry) addresses(own, claimed bool) iter.Seq[netip.Addr] {
 		if e == nil || !e.exists {
 			return
 		}
+
 		if own {
 			for ip := range e.ClusterIPs() {
 				if !yield(ip) {
@@ -274,8 +280,11 @@ func (ps *portSets) specOf(svc *cluster.Service, ttl uint32) Spec {
 	if svc.ExternalName != "" {
 		return Spec{ExternalName: true, Records: cname(svc.ExternalName, ttl)}
 	}
-	spec := Spec{Headless: svc.Headless, PublishNotReady: svc.PublishNotReady, selector: svc.Selector, External: svc.External}
-	spec.Ports = ps.get("", svc.Ports)
+
+	spec := Spec{
+		Ports: ps.get("", svc.Ports), External: svc.External,
+		Headless: svc.Headless, PublishNotReady: svc.PublishNotReady, selector: svc.Selector,
+	}
 	spec.setAddresses(svc.ClusterIPs, ttl)
 	return spec
 }
@@ -289,6 +298,7 @@ func (s *Spec) setAddresses(ips []netip.Addr, ttl uint32) {
 			buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ttl, ip)
 		}
 	}
+
 	s.aEnd = uint32(len(buf))
 	for _, ip := range ips {
 		if !ip.Is4() {
@@ -307,6 +317,7 @@ func (s *Spec) Equal(o *Spec) bool {
 	if b.Headless {
 		b.Records, b.aEnd = "", 0
 	}
+
 	alike := a.Ports == b.Ports || a.Ports != nil && b.Ports != nil && a.Ports.equal(b.Ports)
 	alike = alike && equalExternal(a.External, b.External)
 	a.Ports, b.Ports, a.External, b.External = nil, nil, nil, nil
@@ -323,7 +334,8 @@ func equalExternal(a, b *cluster.External) bool {
 // cname returns the CNAME record for an externalName; "" if that is not a host
 // name. An IP address is not one; CoreDNS answers NXDOMAIN for it too.
 func cname(target string, ttl uint32) string {
-	if _, err := netip.ParseAddr(target); err == nil || strings.Trim(strings.ToLower(target), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789-_."
+	if _, err := netip.ParseAddr(target); err == nil || strings.Trim(strings.ToLower(target), allowed) != "" {
 		return ""
 	}
 	name, err := wire.ParseName(target)

@@ -36,7 +36,7 @@ type Index struct {
 	pods            zone.Table[podCount]
 	reverse         ReverseIndex         // the Services' own addresses
 	claims          ReverseIndex         // addresses of endpoints that no targetRef identifies
-	clients         zone.Table[addrPods] // pods by address, with settings.podsByAddr
+	clients         zone.Table[addrPods] // pods by address, with Settings.PodsByAddr
 	externalReverse ReverseIndex         // addresses that k8s_external answers for
 	latency         *latency             // nil observes nothing
 
@@ -47,8 +47,6 @@ type Index struct {
 	serial       atomic.Uint32 // sum of the hashes of all entries and pods in exposed namespaces
 	importSerial atomic.Uint32
 	objects      [cluster.Kinds]atomic.Int64 // the number of objects in the index
-
-	tableFrom int // smallest number of endpoints for which an entry has a table
 
 	origins atomic.Pointer[cluster.ReadOrigin] // nil before the source runs
 
@@ -78,7 +76,12 @@ type podCount struct{ pods int }
 
 // New returns an empty index, which is synced once all of kinds have been listed.
 func New(set Settings, kinds []cluster.Kind, log *slog.Logger) *Index {
-	ix := &Index{settings: set, tableFrom: cmp.Or(set.TableFrom, largeService), log: log, synced: make(chan struct{}), podObjects: map[cluster.Key]*cluster.Pod{}, toggled: map[*Namespace]struct{}{}}
+	set.TableFrom = cmp.Or(set.TableFrom, largeService)
+	ix := &Index{
+		settings: set, log: log, synced: make(chan struct{}),
+		podObjects: map[cluster.Key]*cluster.Pod{}, toggled: map[*Namespace]struct{}{},
+	}
+
 	ix.syncedKinds.Store(allKinds)
 	for _, k := range kinds {
 		ix.syncedKinds.And(^uint32(1 << k))
@@ -219,9 +222,10 @@ func (ix *Index) setExposed(ns *Namespace, exposed bool) {
 	for _, u := range ix.undos {
 		u.addNamespace(ns, !exposed)
 	}
+
 	sign := uint32(1)
 	if !exposed {
-		sign = ^uint32(0)
+		sign = ^uint32(0) // -1: the serials are sums
 	}
 	ix.objects[cluster.Namespaces].Add(int64(int32(sign)))
 	ix.serial.Add(sign * ns.hash)

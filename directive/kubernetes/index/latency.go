@@ -17,8 +17,8 @@ func newLatency(r *metrics.Registry) *latency {
 		for i, b := 0, 0.001; i < 20; i, b = i+1, b*2 {
 			bounds = append(bounds, b)
 		}
-		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds", "Time from a change of endpoints until answers contain it.",
-			bounds, "service_kind", name)
+		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds",
+			"Time from a change of endpoints until answers contain it.", bounds, "service_kind", name)
 	}
 	return &latency{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}
 }
@@ -33,6 +33,7 @@ func (ix *Index) Programmed(service cluster.Key, took time.Duration) {
 	if ix.latency == nil || !e.Visible() || e.ExternalName {
 		return
 	}
+
 	to := ix.latency.clusterIP
 	if e.Headless && e.selector {
 		to = ix.latency.selected

@@ -2,6 +2,7 @@ package index
 
 import (
 	"iter"
+	"maps"
 
 	"github.com/seamark/seamark/cluster"
 )
@@ -18,6 +19,7 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	}
 	ix.flush(kind)
 	ix.applyReverse() // deferred while the list arrived
+
 	ix.listedKinds.Or(1 << kind)
 	if before := ix.syncedKinds.Or(1 << kind); before != allKinds && ix.Synced() {
 		close(ix.synced)
@@ -46,32 +48,44 @@ func (ix *Index) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missing
 
 // keys returns the keys of the objects of a kind. Objects may be deleted meanwhile.
 func (ix *Index) keys(kind cluster.Kind) iter.Seq[cluster.Key] {
-	imported := kind == cluster.Imports || kind == cluster.ImportSlices
+	switch kind {
+	case cluster.Namespaces:
+		return ix.namespaceKeys()
+	case cluster.Services, cluster.Imports:
+		return ix.serviceKeys(kind == cluster.Imports)
+	case cluster.Slices, cluster.ImportSlices:
+		return ix.sliceKeys(kind == cluster.ImportSlices)
+	case cluster.Pods:
+		return maps.Keys(ix.podObjects)
+	}
+	return func(func(cluster.Key) bool) {} // the index has no other objects
+}
+
+func (ix *Index) namespaceKeys() iter.Seq[cluster.Key] {
 	return func(yield func(cluster.Key) bool) {
-		switch kind {
-		case cluster.Namespaces:
-			for _, ns := range ix.namespaces.All() {
-				if ns.exposed.Load() && !yield(cluster.Key{Name: ns.Name}) {
-					return
-				}
+		for _, ns := range ix.namespaces.All() {
+			if ns.Exposed() && !yield(cluster.Key{Name: ns.Name}) {
+				return
 			}
-		case cluster.Services, cluster.Imports:
-			for _, e := range ix.table(imported).All() {
-				if e.Known() && !yield(e.Key.ObjectKey()) {
-					return
-				}
+		}
+	}
+}
+
+func (ix *Index) serviceKeys(imported bool) iter.Seq[cluster.Key] {
+	return func(yield func(cluster.Key) bool) {
+		for _, e := range ix.table(imported).All() {
+			if e.Known() && !yield(e.Key.ObjectKey()) {
+				return
 			}
-		case cluster.Slices, cluster.ImportSlices:
-			for _, e := range ix.table(imported).All() {
-				for _, p := range e.Slices() {
-					if !yield(cluster.Key{Namespace: e.Key.Namespace.Name, Name: p.Name()}) {
-						return
-					}
-				}
-			}
-		case cluster.Pods:
-			for key := range ix.podObjects {
-				if !yield(key) {
+		}
+	}
+}
+
+func (ix *Index) sliceKeys(imported bool) iter.Seq[cluster.Key] {
+	return func(yield func(cluster.Key) bool) {
+		for _, e := range ix.table(imported).All() {
+			for _, p := range e.Slices() {
+				if !yield(cluster.Key{Namespace: e.Key.Namespace.Name, Name: p.Name()}) {
 					return
 				}
 			}

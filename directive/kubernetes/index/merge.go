@@ -15,9 +15,11 @@ func (e *Entry) mergeParts(ix *Index, slices []Part) {
 	if !e.Known() || e.ExternalName {
 		return
 	}
+
 	var ips []netip.Addr
 	for _, g := range e.mergeEndpoints(ix, slices) {
-		p := ix.packPart(&e.Spec, pendingPart{ports: g.ports, endpoints: cluster.Endpoints(g.packed)}, false)
+		pending := pendingPart{ports: g.ports, endpoints: cluster.Endpoints(g.packed)}
+		p := ix.packPart(&e.Spec, pending, false)
 		e.addRecords(&p, ix.settings.TTL)
 		e.Parts = append(e.Parts, p)
 		merged.targets = append(merged.targets, newRun(g.ports, cluster.Endpoints(g.targets), g.labels))
@@ -25,14 +27,15 @@ func (e *Entry) mergeParts(ix *Index, slices []Part) {
 			ips = append(ips, ep.Addr)
 		}
 	}
+
 	if e.Headless {
 		e.setAddresses(ips, ix.settings.TTL)
 	}
-	if e.Headless && len(ips) == 0 {
+	if e.Headless && len(ips) == 0 { // the endpoints may have names
 		merged.alias = e.findAlias(ix, slices)
 	}
 	merged.SharedAddrs = len(Unique(ips)) < len(ips)
-	e.table = e.newTable(ix.tableFrom, merged)
+	e.table = e.newTable(ix.settings.TableFrom, merged)
 }
 
 // addRecords adds the address records of a headless Service's endpoints to p, each
@@ -41,6 +44,7 @@ func (e *Entry) addRecords(p *Part, ttl uint32) {
 	if !e.Headless {
 		return
 	}
+
 	var ips []netip.Addr
 	for ep := range p.Endpoints().All() {
 		ips = append(ips, ep.Addr)
@@ -65,6 +69,7 @@ func (s *Spec) mergeEndpoints(ix *Index, slices []Part) []portGroup {
 	known := map[endpointID]*mergedEndpoint{}
 	var all []*mergedEndpoint
 	unions := portUnions{sets: &ix.portSets}
+
 	for i := range slices {
 		p := &slices[i]
 		if !p.Ports.dotted {
@@ -78,6 +83,7 @@ func (s *Spec) mergeEndpoints(ix *Index, slices []Part) []portGroup {
 			if len(ep.Hostname) > wire.MaxLabel {
 				ep.Hostname = "" // the API server rejects it
 			}
+
 			id := endpointIDOf(p.Ports.Cluster, ep)
 			m := known[id]
 			if m == nil {
@@ -116,6 +122,7 @@ func (u *portUnions) union(a, b *PortSet) *PortSet {
 	if u.known == nil {
 		u.known = map[[2]*PortSet]*PortSet{}
 	}
+
 	both := a
 	if !a.equal(b) && u.ports+len(a.Ports)+len(b.Ports) <= maxUnion {
 		ports := Unique(slices.Concat(a.Ports, b.Ports))
@@ -153,10 +160,12 @@ func (m *mergedEndpoint) add(ep cluster.Endpoint) {
 		}
 		ep.Hostname = m.endpoints[0].Hostname
 	}
+
 	if i, ok := m.find(ep.Addr); ok {
 		m.endpoints[i].Target = m.endpoints[i].Target || ep.Target
 		return
 	}
+
 	if m.addrs != nil {
 		m.addrs[ep.Addr] = len(m.endpoints)
 	}
@@ -169,6 +178,7 @@ func (m *mergedEndpoint) find(ip netip.Addr) (i int, ok bool) {
 		i = slices.IndexFunc(m.endpoints, func(o cluster.Endpoint) bool { return o.Addr == ip })
 		return i, i >= 0
 	}
+
 	if m.addrs == nil {
 		m.addrs = map[netip.Addr]int{}
 		for i, o := range m.endpoints {
@@ -191,13 +201,16 @@ type portGroup struct {
 func groupByPorts(all []*mergedEndpoint) (groups []portGroup) {
 	known := map[*PortSet]int{}
 	for _, m := range all {
-		slices.SortStableFunc(m.endpoints, func(a, b cluster.Endpoint) int { return a.Addr.BitLen() - b.Addr.BitLen() })
+		byFamily := func(a, b cluster.Endpoint) int { return a.Addr.BitLen() - b.Addr.BitLen() }
+		slices.SortStableFunc(m.endpoints, byFamily)
+
 		i, ok := known[m.ports]
 		if !ok {
 			i = len(groups)
 			known[m.ports] = i
 			groups = append(groups, portGroup{ports: m.ports})
 		}
+
 		groups[i].labels++
 		groups[i].targets = cluster.AppendEndpoint(groups[i].targets, m.endpoints[0])
 		for _, ep := range m.endpoints {

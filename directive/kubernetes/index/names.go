@@ -85,6 +85,7 @@ func parseIPv4(text []byte) (netip.Addr, bool) {
 		for end < len(text) && text[end] != '-' {
 			end++
 		}
+
 		octet, ok := parseOctet(text[i:end])
 		if !ok || (n < 3) != (end < len(text)) {
 			return netip.Addr{}, false
@@ -103,47 +104,54 @@ func parseIPv6(text []byte) (netip.Addr, bool) {
 	if len(text) >= 2 && text[0] == '-' && text[1] == '-' {
 		gap, i = 0, 2
 	}
+
+	// Before each turn a group has to follow, unless the text ends with the gap.
 	for i < len(text) {
-		if n == len(ip) {
+		group, digits := parseGroup(text[i:])
+		if digits == 0 || n == len(ip) {
 			return netip.Addr{}, false
 		}
-		v, digits := 0, 0
-		for ; i < len(text) && digits < 5; i++ {
-			d := unhex(text[i])
-			if d < 0 {
-				break
-			}
-			v = v<<4 | d
-			digits++
-		}
-		if digits == 0 || digits > 4 {
-			return netip.Addr{}, false
-		}
-		ip[n], ip[n+1] = byte(v>>8), byte(v)
-		n += 2
+		ip[n], ip[n+1] = byte(group>>8), byte(group)
+		n, i = n+2, i+digits
 		if i == len(text) {
 			break
 		}
+
 		if text[i] != '-' || i+1 == len(text) {
 			return netip.Addr{}, false
 		}
-		i++
-		if text[i] == '-' {
+		if i++; text[i] == '-' {
 			if gap >= 0 {
 				return netip.Addr{}, false
 			}
-			gap = n
-			i++
+			gap, i = n, i+1
 		}
 	}
+
 	switch {
 	case gap < 0 && n < len(ip), gap >= 0 && n == len(ip):
 		return netip.Addr{}, false
-	case gap >= 0:
+	case gap >= 0: // the bytes after it are the last ones
 		copy(ip[len(ip)-(n-gap):], ip[gap:n])
 		clear(ip[gap : len(ip)-(n-gap)])
 	}
 	return netip.AddrFrom16(ip).Unmap(), true
+}
+
+// parseGroup parses the hexadecimal digits at the beginning of text. It returns how many there
+// are: 1 to 4, or 0 if there are none or more.
+func parseGroup(text []byte) (group, digits int) {
+	for digits < len(text) {
+		d := unhex(text[digits])
+		if d < 0 {
+			break
+		}
+		if digits++; digits > 4 {
+			return 0, 0
+		}
+		group = group<<4 | d
+	}
+	return group, digits
 }
 
 func unhex(c byte) int {
@@ -161,6 +169,7 @@ func parseOctet(text []byte) (byte, bool) {
 	if len(text) == 0 || len(text) > 3 || len(text) > 1 && text[0] == '0' {
 		return 0, false
 	}
+
 	v := 0
 	for _, c := range text {
 		if c < '0' || c > '9' {
@@ -235,6 +244,7 @@ func ParseHashLabel(label []byte) (h uint32, ok bool) {
 	if len(label) == 0 || len(label) > HashDigits || len(label)%2 != 0 {
 		return 0, false
 	}
+
 	for i := 0; i < len(label); i += 2 {
 		high, low := unhex(label[i]), unhex(label[i+1])
 		if high < 0 || low < 0 {

@@ -2,6 +2,7 @@ package index
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -26,37 +27,16 @@ const loadRefs = 1 << 15
 func (ix *Index) Objects() iter.Seq2[cluster.Kind, cluster.Object] {
 	return func(yield func(cluster.Kind, cluster.Object) bool) {
 		for _, ns := range ix.namespaces.All() {
-			if ns.exposed.Load() && !yield(cluster.Namespaces, &cluster.Namespace{Name: ns.Name}) {
+			if ns.Exposed() && !yield(cluster.Namespaces, &cluster.Namespace{Name: ns.Name}) {
 				return
 			}
 		}
-		n := 0
-		for _, imported := range [2]bool{false, true} {
-			services, endpoints := cluster.Services, cluster.Slices
-			if imported {
-				services, endpoints = cluster.Imports, cluster.ImportSlices
-			}
-			for _, e := range ix.table(imported).All() {
-				if n++; n%groupServices == 0 {
-					time.Sleep(100 * time.Microsecond) // queries go first; runtime.Gosched would not poll the network
-				}
-				key := e.Key.ObjectKey()
-				if e.Known() && !yield(services, e.object(key)) {
-					return
-				}
-				for _, p := range e.Slices() {
-					sl := &cluster.Slice{Namespace: key.Namespace, Name: p.Name(), Service: key.Name, Cluster: p.Ports.Cluster, Ports: p.Ports.Ports, Endpoints: p.Endpoints()}
-					if !yield(endpoints, sl) {
-						return
-					}
-				}
-			}
+		if !ix.yieldServices(false, yield) || !ix.yieldServices(true, yield) {
+			return
 		}
+
 		ix.mu.Lock()
-		pods := make([]*cluster.Pod, 0, len(ix.podObjects))
-		for _, p := range ix.podObjects {
-			pods = append(pods, p)
-		}
+		pods := slices.Collect(maps.Values(ix.podObjects))
 		ix.mu.Unlock()
 		for _, p := range pods {
 			if !yield(cluster.Pods, p) {
@@ -66,10 +46,42 @@ func (ix *Index) Objects() iter.Seq2[cluster.Kind, cluster.Object] {
 	}
 }
 
+// yieldServices yields the Services or ServiceImports with their slices. It returns false if
+// yield did.
+func (ix *Index) yieldServices(imported bool, yield func(cluster.Kind, cluster.Object) bool) bool {
+	services, endpoints := cluster.Services, cluster.Slices
+	if imported {
+		services, endpoints = cluster.Imports, cluster.ImportSlices
+	}
+
+	n := 0
+	for _, e := range ix.table(imported).All() {
+		if n++; n%groupServices == 0 {
+			time.Sleep(100 * time.Microsecond) // queries go first; runtime.Gosched would not poll the network
+		}
+
+		key := e.Key.ObjectKey()
+		if e.Known() && !yield(services, e.object(key)) {
+			return false
+		}
+		for _, p := range e.Slices() {
+			sl := &cluster.Slice{
+				Namespace: key.Namespace, Name: p.Name(), Service: key.Name,
+				Cluster: p.Ports.Cluster, Ports: p.Ports.Ports, Endpoints: p.Endpoints(),
+			}
+			if !yield(endpoints, sl) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // object returns the Service that the spec was made of.
 func (s *Spec) object(key cluster.Key) *cluster.Service {
 	o := &cluster.Service{
-		Namespace: key.Namespace, Name: key.Name, ClusterIPs: slices.Collect(s.ClusterIPs()), Ports: s.PortList(), External: s.External,
+		Namespace: key.Namespace, Name: key.Name,
+		ClusterIPs: slices.Collect(s.ClusterIPs()), Ports: s.PortList(), External: s.External,
 		Headless: s.Headless, PublishNotReady: s.PublishNotReady, Selector: s.selector,
 	}
 	if s.ExternalName {
@@ -83,36 +95,19 @@ func (s *Spec) object(key cluster.Key) *cluster.Service {
 
 // Load fills an empty index with the objects of a snapshot. All kinds count as listed, but
 // the index is not synced: the first list of each kind deletes objects that the list
-// lacks. After an error the index cannot be used. No query reads the index yet, so another
-// goroutine may index the reverse names meanwhile.
+// lacks. After an error the index cannot be used.
 func (ix *Index) Load(s *snapshot.Snapshot) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	full, applied := make(chan [2][]addrRef), make(chan [2][]addrRef, 1) // of reverse and claims
-	applied <- [2][]addrRef{}
-	var applying sync.WaitGroup
-	applying.Go(func() {
-		for refs := range full {
-			ix.reverse.apply(refs[0], nil)
-			ix.claims.apply(refs[1], nil)
-			applied <- refs
-		}
-	})
-	pass := func() {
-		ix.reverseLen += len(ix.reverseChange.add) + len(ix.claimChange.add)
-		spare, refs := <-applied, [2][]addrRef{ix.reverseChange.add, ix.claimChange.add}
-		full <- refs
-		for i := range spare {
-			spare[i] = slices.Grow(spare[i][:0], len(refs[i]))
-		}
-		ix.reverseChange.add, ix.claimChange.add = spare[0], spare[1]
-	}
+	loader := newReverseLoader(ix)
+	// A change of few references copies as many leaves of the reverse indexes as one of many.
 	flush := func() {
 		ix.flushServices()
 		if !ix.reverseChange.deferrable(loadRefs) || !ix.claimChange.deferrable(loadRefs) {
-			pass()
+			loader.pass()
 		}
 	}
+
 	n := 0
 	err := s.Each(func(kind cluster.Kind, o cluster.Object) {
 		if _, ok := o.(*cluster.Service); ok { // and all slices of the previous Service have been put
@@ -123,15 +118,55 @@ func (ix *Index) Load(s *snapshot.Snapshot) error {
 		ix.put(kind, o)
 	})
 	flush()
-	pass()
-	close(full)
-	applying.Wait()
-	ix.reverseChange, ix.claimChange = reverseChange{}, reverseChange{}
+	loader.close()
 	if err != nil {
 		return err
 	}
+
 	ix.externalReverse.applyChange(&ix.externalChange)
 	ix.loaded = true
 	ix.listedKinds.Store(allKinds)
 	return nil
+}
+
+// A reverseLoader adds references to the reverse indexes while the writer makes entries. No
+// query reads the index yet.
+type reverseLoader struct {
+	index   *Index
+	full    chan [2][]addrRef // of reverse and claims, to be added
+	applied chan [2][]addrRef // has been added; the memory is used again
+	task    sync.WaitGroup
+}
+
+func newReverseLoader(ix *Index) *reverseLoader {
+	l := &reverseLoader{index: ix, full: make(chan [2][]addrRef), applied: make(chan [2][]addrRef, 1)}
+	l.applied <- [2][]addrRef{}
+	l.task.Go(func() {
+		for refs := range l.full {
+			ix.reverse.apply(refs[0], nil)
+			ix.claims.apply(refs[1], nil)
+			l.applied <- refs
+		}
+	})
+	return l
+}
+
+// pass passes the pending references on.
+func (l *reverseLoader) pass() {
+	ix := l.index
+	ix.reverseLen += len(ix.reverseChange.add) + len(ix.claimChange.add)
+	spare, refs := <-l.applied, [2][]addrRef{ix.reverseChange.add, ix.claimChange.add}
+	l.full <- refs
+	for i := range spare {
+		spare[i] = slices.Grow(spare[i][:0], len(refs[i]))
+	}
+	ix.reverseChange.add, ix.claimChange.add = spare[0], spare[1]
+}
+
+// close passes the last references on, and waits until all are in the indexes.
+func (l *reverseLoader) close() {
+	l.pass()
+	close(l.full)
+	l.task.Wait()
+	l.index.reverseChange, l.index.claimChange = reverseChange{}, reverseChange{}
 }

@@ -24,6 +24,7 @@ func (ix *Index) putPod(p *cluster.Pod) {
 	before := ix.podObjects[p.Key()]
 	ix.podObjects[p.Key()] = p
 	ix.objects[cluster.Pods].Store(int64(len(ix.podObjects)))
+
 	ix.replacePodAddrs(before, p)
 	for _, ip := range p.IPs {
 		ix.addPodAddr(ns, ip, 1)
@@ -71,17 +72,19 @@ func (ix *Index) addPodAddr(ns *Namespace, ip netip.Addr, by int) {
 	} else {
 		ix.pods.Delete(string(key))
 	}
-	if (before > 0) != (n > 0) {
-		for _, u := range ix.undos {
-			u.addPod(key, before > 0)
-		}
-		worth := mix(fnv(fnvBasis, key))
-		ns.objects += by
-		if by < 0 {
-			worth = -worth
-		}
-		ix.addHash(ns, false, worth)
+	if (before > 0) == (n > 0) {
+		return
 	}
+
+	for _, u := range ix.undos {
+		u.addPod(key, before > 0)
+	}
+	worth := mix(fnv(fnvBasis, key))
+	if by < 0 {
+		worth = -worth
+	}
+	ns.objects += by
+	ix.addHash(ns, false, worth)
 }
 
 // An addrPods is a list of the pods that have one address. It is immutable.
@@ -106,12 +109,15 @@ func (ix *Index) replacePodAddrs(before, now *cluster.Pod) {
 	if !ix.settings.PodsByAddr {
 		return
 	}
+
 	var at []netip.Addr
 	for _, p := range []*cluster.Pod{before, now} {
 		if p != nil {
 			at = append(at, p.IPs...)
 		}
 	}
+
+	// Readers may be in the old list of an address, so a new one replaces it.
 	for _, ip := range Unique(at) {
 		key := ip.As16()
 		var next *addrPods
@@ -123,6 +129,7 @@ func (ix *Index) replacePodAddrs(before, now *cluster.Pod) {
 		if now != nil && slices.Contains(now.IPs, ip) {
 			next = &addrPods{now, next}
 		}
+
 		if next == nil {
 			ix.clients.Delete(string(key[:]))
 		} else {

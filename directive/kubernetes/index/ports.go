@@ -35,6 +35,8 @@ func newPortSet(id string, ports []cluster.Port, hash uint32) *PortSet {
 		all[i] = port.Port
 	}
 	p.numbers = Unique(all)
+
+	// Stable: the numbers of one name stay in the order of the object.
 	byName := slices.DeleteFunc(slices.Clone(ports), func(port cluster.Port) bool { return port.Name == "" })
 	slices.SortStableFunc(byName, func(a, b cluster.Port) int {
 		return cmp.Or(strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.Name, b.Name))
@@ -42,11 +44,11 @@ func newPortSet(id string, ports []cluster.Port, hash uint32) *PortSet {
 	for i, port := range byName {
 		all[i] = port.Port
 	}
+
 	for len(byName) > 0 {
-		first := byName[0]
-		n := slices.IndexFunc(byName, func(o cluster.Port) bool { return o.Protocol != first.Protocol || o.Name != first.Name })
-		if n < 0 {
-			n = len(byName)
+		first, n := byName[0], 1
+		for n < len(byName) && byName[n].Protocol == first.Protocol && byName[n].Name == first.Name {
+			n++
 		}
 		p.Named = append(p.Named, NamedPort{first.Protocol, first.Name, Unique(all[:n:n])})
 		byName, all = byName[n:], all[n:]
@@ -74,10 +76,12 @@ func (p *PortSet) Selected(sel *Selection) []uint16 {
 	case sel.Port == nil:
 		return nil // the name between a port's and the Service's has no records
 	}
-	if i := p.search(sel); i < len(p.Named) && p.Named[i].Protocol == string(sel.Protocol) && p.Named[i].Name == string(sel.Port) {
-		return p.Named[i].numbers
+
+	i := p.search(sel)
+	if i == len(p.Named) || p.Named[i].Protocol != string(sel.Protocol) || p.Named[i].Name != string(sel.Port) {
+		return nil
 	}
-	return nil
+	return p.Named[i].numbers
 }
 
 // Has reports whether sel selects any port.
@@ -94,7 +98,8 @@ func (p *PortSet) search(sel *Selection) int {
 	from, to := 0, len(p.Named)
 	for from < to {
 		i := int(uint(from+to) / 2)
-		if n := &p.Named[i]; n.Protocol < string(sel.Protocol) || n.Protocol == string(sel.Protocol) && n.Name < string(sel.Port) {
+		n := &p.Named[i]
+		if n.Protocol < string(sel.Protocol) || n.Protocol == string(sel.Protocol) && n.Name < string(sel.Port) {
 			from = i + 1
 		} else {
 			to = i
@@ -124,6 +129,7 @@ func (ps *portSets) get(id string, ports []cluster.Port) *PortSet {
 	if p := ps.known[string(buf)]; p != nil {
 		return p
 	}
+
 	p := newPortSet(id, ports, fnv(fnvBasis, string(buf)))
 	if ps.known == nil {
 		ps.known = map[string]*PortSet{}
@@ -132,11 +138,12 @@ func (ps *portSets) get(id string, ports []cluster.Port) *PortSet {
 	return p
 }
 
-// sweep drops the port sets that no entry uses, once they are the majority.
+// sweepPortSets drops the port sets that no entry uses, once they are the majority.
 func (ix *Index) sweepPortSets() {
 	if len(ix.portSets.known) <= 2*ix.portSets.kept+64 {
 		return
 	}
+
 	used := map[*PortSet]struct{}{}
 	for _, imported := range [2]bool{false, true} {
 		for _, e := range ix.table(imported).All() {
@@ -145,6 +152,7 @@ func (ix *Index) sweepPortSets() {
 			}
 		}
 	}
+
 	known := make(map[string]*PortSet, len(used))
 	for key, p := range ix.portSets.known {
 		if _, ok := used[p]; ok {

@@ -7,7 +7,8 @@ import "github.com/seamark/seamark/cluster"
 // name leads to the Service as it was, or does not exist.
 func (ix *Index) flush(kind cluster.Kind) {
 	ix.flushServices()
-	if ix.HaveListed(kind, kind) || !ix.reverseChange.deferrable(ix.reverseLen) || !ix.claimChange.deferrable(ix.reverseLen) {
+	deferrable := ix.reverseChange.deferrable(ix.reverseLen) && ix.claimChange.deferrable(ix.reverseLen)
+	if !deferrable || ix.HaveListed(kind, kind) {
 		ix.applyReverse()
 	}
 	ix.externalReverse.applyChange(&ix.externalChange)
@@ -49,10 +50,23 @@ func (ix *Index) publish(c *serviceChange) {
 	for _, u := range ix.undos {
 		u.addEntry(c)
 	}
-	table, before := ix.table(c.imported), uint32(0)
-	if c.old != nil {
-		before = c.old.hash
+	ix.store(c, e)
+
+	// The reverse indexes have the references of exposed namespaces, and none of imports.
+	switch {
+	case c.imported || !c.key.Namespace.Exposed():
+	case diff != nil:
+		ix.reverseChange.addEndpoints(c.key, diff, &spec, &ix.addrSet.addrs, true)
+		ix.claimChange.addEndpoints(c.key, diff, &spec, &ix.addrSet.addrs, false)
+	default:
+		ix.addReverseChanges(c.key, c.old, e)
 	}
+}
+
+// store lets readers see the new entry of a Service instead of the old one, or none if nothing
+// of the Service is left.
+func (ix *Index) store(c *serviceChange, e *Entry) {
+	table := ix.table(c.imported)
 	switch {
 	case e.Known() || len(e.Slices()) > 0:
 		table.Set(c.key.Labels, e)
@@ -65,37 +79,33 @@ func (ix *Index) publish(c *serviceChange) {
 		c.key.entry.Store(nil)
 		c.key.Namespace.objects--
 	}
-	ix.addHash(c.key.Namespace, c.imported, e.hash-before)
-	ix.count(c.imported, c.old, e)
-	switch {
-	case c.imported || !c.key.Namespace.exposed.Load(): // imports have no reverse names
-	case diff != nil:
-		ix.reverseChange.addEndpoints(c.key, diff, &spec, &ix.addrSet.addrs, true)
-		ix.claimChange.addEndpoints(c.key, diff, &spec, &ix.addrSet.addrs, false)
-	default:
-		ix.addReverseChanges(c.key, c.old, e)
-	}
-}
 
-// count changes the numbers of Services and slices. old is nil for a new Service.
-func (ix *Index) count(imported bool, old, now *Entry) {
-	count := func(e *Entry) (services, slices int64) {
-		if e == nil {
-			return 0, 0
-		}
-		if e.Known() {
-			services = 1
-		}
-		return services, int64(len(e.Slices()))
+	// The serials are sums of hashes.
+	hash := e.hash
+	if c.old != nil {
+		hash -= c.old.hash
 	}
-	servicesBefore, slicesBefore := count(old)
-	services, slices := count(now)
+	ix.addHash(c.key.Namespace, c.imported, hash)
+
+	services, slices := e.countObjects()
+	servicesBefore, slicesBefore := c.old.countObjects()
 	kinds := [2]cluster.Kind{cluster.Services, cluster.Slices}
-	if imported {
+	if c.imported {
 		kinds = [2]cluster.Kind{cluster.Imports, cluster.ImportSlices}
 	}
 	ix.objects[kinds[0]].Add(services - servicesBefore)
 	ix.objects[kinds[1]].Add(slices - slicesBefore)
+}
+
+// countObjects returns the number of Services and slices that the entry was made of.
+func (e *Entry) countObjects() (services, slices int64) {
+	switch {
+	case e == nil:
+		return 0, 0
+	case e.Known():
+		services = 1
+	}
+	return services, int64(len(e.Slices()))
 }
 
 // spec returns the Service's spec after the change.
@@ -111,13 +121,14 @@ func (c *serviceChange) spec(ix *Index) Spec {
 
 // releaseBuffers clears the buffers after a Service, and drops large ones.
 func (ix *Index) releaseBuffers() {
-	const plenty = 1 << 8
-	if cap(ix.pending) > plenty {
+	const maxKept = 1 << 8
+	if cap(ix.pending) > maxKept {
 		ix.pending, ix.partChanges = nil, nil
 	}
-	if cap(ix.buf) > plenty<<8 {
+	if cap(ix.buf) > maxKept<<8 {
 		ix.buf = nil
 	}
+
 	clear(ix.pending)
 	clear(ix.partChanges)
 	ix.diff.reset()
@@ -131,12 +142,14 @@ func (ix *Index) applyToggled() {
 	if len(ix.toggled) == 0 {
 		return
 	}
+
 	for _, e := range ix.services.All() {
 		if _, ok := ix.toggled[e.Key.Namespace]; !ok {
 			continue
 		}
+
 		var old, now *Entry
-		if e.Key.Namespace.exposed.Load() {
+		if e.Key.Namespace.Exposed() {
 			now = e
 		} else {
 			old = e
@@ -163,6 +176,7 @@ func (ix *Index) addReverseChanges(service *ServiceKey, old, now *Entry) {
 		ix.reverseChange.addDifference(service, old.addresses(true, false), now.addresses(true, false))
 		ix.claimChange.addDifference(service, old.addresses(false, true), now.addresses(false, true))
 	}
+
 	if ix.settings.External.Enabled {
 		ix.externalChange.addDifference(service, old.externalAddresses(), now.externalAddresses())
 	}

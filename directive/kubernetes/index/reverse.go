@@ -50,6 +50,14 @@ type ReverseIndex struct {
 	ipv4, ipv6 ordered.Index[addrLeaf, *addrLeaf]
 }
 
+// family returns the index of the addresses with this many bytes.
+func (r *ReverseIndex) family(width int) *ordered.Index[addrLeaf, *addrLeaf] {
+	if width == 4 {
+		return &r.ipv4
+	}
+	return &r.ipv6
+}
+
 // An addrLeaf holds consecutive references of one address family: their addresses
 // in one piece, and the Services that have them.
 type addrLeaf struct {
@@ -67,6 +75,7 @@ func (r *ReverseIndex) apply(add, remove []addrRef) {
 		}
 		slices.SortFunc(refs, addrRef.compare)
 		refs = slices.Compact(refs)
+
 		// netip orders IPv4 before IPv6.
 		n := sort.Search(len(refs), func(i int) bool { return refs[i].addr.Is6() })
 		var scratch addrLeaf
@@ -84,20 +93,25 @@ func (l *addrLeaf) merge(refs []addrRef, add bool, scratch *addrLeaf) (leaves []
 	if l == nil {
 		l = new(addrLeaf)
 	}
+
 	width := refs[0].addr.BitLen() / 8
 	size := len(l.services) + len(refs)
 	out := scratch
 	if size <= ordered.MaxItems {
 		out = &addrLeaf{make([]byte, 0, size*width), make([]*ServiceKey, 0, size)}
 	} else {
-		scratch.addrs, scratch.services = slices.Grow(scratch.addrs[:0], size*width), slices.Grow(scratch.services[:0], size)
+		scratch.addrs = slices.Grow(scratch.addrs[:0], size*width)
+		scratch.services = slices.Grow(scratch.services[:0], size)
 	}
+
+	// All are in the same order: what lies between two changes is copied in one piece.
 	i := 0 // references of l that have been copied
 	for _, r := range refs {
 		var room [16]byte
 		addr := appendAddr(room[:0], r.addr)
 		j, found := l.find(r.service, addr)
 		out.appendFrom(l, i, j)
+
 		if i = j; found && !add {
 			i++
 		} else if !found && add {
@@ -106,6 +120,7 @@ func (l *addrLeaf) merge(refs []addrRef, add bool, scratch *addrLeaf) (leaves []
 		changed = changed || found != add
 	}
 	out.appendFrom(l, i, len(l.services))
+
 	if out != scratch && len(out.services) > 0 {
 		return []*addrLeaf{out}, changed
 	}
@@ -176,6 +191,7 @@ func search(addrs, low []byte) int {
 		}
 		return from
 	}
+
 	for from < to {
 		if i := (from + to) / 2; bytes.Compare(addrs[i*len(low):][:len(low)], low) < 0 {
 			from = i + 1
@@ -208,14 +224,12 @@ type AddrCursor struct {
 // Within returns a cursor over a prefix whose length is a multiple of four bits.
 func (r *ReverseIndex) Within(p netip.Prefix) (c AddrCursor) {
 	low := appendAddr(c.high[:0], p.Addr())
-	if c.width = len(low); c.width == 4 {
-		c.leaves = r.ipv4.Seek(low)
-	} else {
-		c.leaves = r.ipv6.Seek(low)
-	}
+	c.width = len(low)
+	c.leaves = r.family(c.width).Seek(low)
 	if c.leaves.Leaf != nil {
 		c.next = search(c.leaves.Leaf.addrs, low)
 	}
+
 	for bit := p.Bits(); bit < 8*c.width; bit += 4 {
 		c.high[bit/8] |= 0xf0 >> (bit % 8)
 	}
@@ -244,13 +258,11 @@ func (c *AddrCursor) SkipNamespace(x *ReverseIndex) {
 	if c.skip(addr, namespace); c.next < len(c.leaves.Leaf.services) {
 		return
 	}
+
+	// The rest of the leaf was skipped. No label begins with the byte 0xff.
 	var room [16 + wire.MaxLabel + 2]byte
 	after := append(append(append(room[:0], addr...), namespace...), 0xff)
-	if c.width == 4 {
-		c.leaves = x.ipv4.Seek(after)
-	} else {
-		c.leaves = x.ipv6.Seek(after)
-	}
+	c.leaves = x.family(c.width).Seek(after)
 	if c.next = 0; c.leaves.Leaf != nil {
 		c.skip(addr, namespace)
 	}
@@ -301,11 +313,7 @@ func (c *RefCursor) AppendAt(ip netip.Addr, to []*ServiceKey) []*ServiceKey {
 
 // NewRefCursor returns a cursor over the references to addresses of the prefix's family.
 func (r *ReverseIndex) NewRefCursor(prefix netip.Prefix) *RefCursor {
-	var x *ordered.Index[addrLeaf, *addrLeaf] = &r.ipv6
-	if prefix.Addr().Is4() {
-		x = &r.ipv4
-	}
-	return &RefCursor{leaves: x.Leaves()}
+	return &RefCursor{leaves: r.family(prefix.Addr().BitLen() / 8).Leaves()}
 }
 
 // A reverseChange has the references to add to a reverse index, and to remove from it.
@@ -328,57 +336,57 @@ func (c *reverseChange) deferrable(pairs int) bool {
 	return len(c.remove) == 0 && len(c.add) < max(1<<12, pairs/2)
 }
 
+// addDifference notes how the addresses that a Service has differ from those that it had.
 func (c *reverseChange) addDifference(service *ServiceKey, had, has iter.Seq[netip.Addr]) {
-	sorted := func(ips iter.Seq[netip.Addr]) []netip.Addr {
-		return slices.Compact(slices.SortedFunc(ips, netip.Addr.Compare))
-	}
-	old := sorted(had)
+	old := sortedAddrs(had)
 	if len(old) == 0 { // as in most of a list
 		for ip := range has {
 			c.add = append(c.add, addrRef{ip, service})
 		}
 		return
 	}
-	now := sorted(has)
-	for len(old)+len(now) > 0 {
-		order := 0
-		switch {
-		case len(old) == 0:
-			order = 1
-		case len(now) == 0:
-			order = -1
-		default:
-			order = old[0].Compare(now[0])
-		}
-		if order < 0 {
-			c.remove = append(c.remove, addrRef{old[0], service})
-		} else if order > 0 {
-			c.add = append(c.add, addrRef{now[0], service})
-		}
-		if order <= 0 {
-			old = old[1:]
-		}
-		if order >= 0 {
-			now = now[1:]
+
+	now := sortedAddrs(has)
+	c.add = appendOnlyIn(now, old, c.add, service)
+	c.remove = appendOnlyIn(old, now, c.remove, service)
+}
+
+// sortedAddrs returns each address once.
+func sortedAddrs(ips iter.Seq[netip.Addr]) []netip.Addr {
+	return slices.Compact(slices.SortedFunc(ips, netip.Addr.Compare))
+}
+
+// appendOnlyIn appends references of the addresses that are in some and not in others. Both are
+// sorted.
+func appendOnlyIn(some, others []netip.Addr, to []addrRef, service *ServiceKey) []addrRef {
+	for _, ip := range some {
+		if _, found := slices.BinarySearchFunc(others, ip, netip.Addr.Compare); !found {
+			to = append(to, addrRef{ip, service})
 		}
 	}
+	return to
 }
 
 // addEndpoints notes how the addresses of endpoints, with or without a Target, differ.
-func (c *reverseChange) addEndpoints(service *ServiceKey, diff *endpointDiff, spec *Spec, seen *set[netip.Addr], target bool) {
+func (c *reverseChange) addEndpoints(
+	service *ServiceKey, diff *endpointDiff, spec *Spec, seen *set[netip.Addr], target bool,
+) {
 	c.add = spec.addOnlyIn(diff.added, diff.removed, c.add, service, seen, target)
 	c.remove = spec.addOnlyIn(diff.removed, diff.added, c.remove, service, seen, target)
 }
 
 // addOnlyIn appends references of the addresses that are served in some and not in
 // others.
-func (s *Spec) addOnlyIn(some, others []endpointRef, to []addrRef, service *ServiceKey, seen *set[netip.Addr], target bool) []addrRef {
+func (s *Spec) addOnlyIn(
+	some, others []endpointRef, to []addrRef, service *ServiceKey, seen *set[netip.Addr], target bool,
+) []addrRef {
 	seen.reset(len(others))
 	for i := range others {
 		if ep := &others[i].ep; ep.Target == target && s.IsServed(ep) {
 			seen.add(ep.Addr)
 		}
 	}
+
 	for i := range some {
 		if ep := &some[i].ep; ep.Target == target && s.IsServed(ep) && !seen.has(ep.Addr) {
 			to = append(to, addrRef{ep.Addr, service})

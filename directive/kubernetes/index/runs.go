@@ -26,13 +26,15 @@ func indexRuns(parts []Part) runs {
 			first.read(rest)
 			id := endpointIDOf(cluster, first.Endpoint)
 
+			// The run ends where the label or the family changes.
 			run, n := rest, uint32(0)
-			for ep := first; endpointIDOf(cluster, ep.Endpoint) == id && ep.Addr.Is4() == first.Addr.Is4(); ep.read(rest) {
+			for ep := first; ep.Addr.Is4() == first.Addr.Is4() && endpointIDOf(cluster, ep.Endpoint) == id; {
 				r.byAddr[ep.Addr] = append(r.byAddr[ep.Addr], newRun(ports, rest[:len(rest)-len(ep.rest)], 1))
 				n++
 				if rest = ep.rest; rest == "" {
 					break
 				}
+				ep.read(rest)
 			}
 			r.byLabel[id] = append(r.byLabel[id], newRun(ports, run[:len(run)-len(rest)], n))
 		}

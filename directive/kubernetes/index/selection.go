@@ -11,11 +11,11 @@ import (
 type Selection struct {
 	ClusterIPs bool       // the Service's ClusterIPs instead of endpoints
 	Portless   bool       // SRV records have port 0
-	AnyForm    bool       // label may be a hostname, an address or a hash (compatible kube-dns)
-	Hashed     bool       // label is a hash
+	AnyForm    bool       // Label may be a hostname, an address or a hash (compatible kube-dns)
+	Hashed     bool       // Label is a hash
 	Hash       uint32     // the hash
 	Label      []byte     // an endpoint's label without its length
-	Addr       netip.Addr // the address that label is made of
+	Addr       netip.Addr // the address that Label is made of
 	Cluster    []byte     // labels of a cluster's ID
 	Zone       []byte     // labels of a topology zone
 	Port       []byte     // name of a port without the underscore
@@ -63,6 +63,7 @@ type EndpointCursor struct {
 	Endpoint  cluster.Endpoint
 }
 
+// Endpoints returns a cursor over the endpoints that sel selects.
 func (e *Entry) Endpoints(sel *Selection) EndpointCursor {
 	c := EndpointCursor{parts: e.Parts, notReady: e.PublishNotReady}
 	if e.table != nil {
@@ -82,6 +83,7 @@ func (c *EndpointCursor) searchTable(t *endpointTable, sel *Selection) {
 func (e *Entry) TargetsOf(sel *Selection) EndpointCursor {
 	c := e.Endpoints(sel)
 	c.oneLabel = sel.Label != nil && !sel.AnyForm
+
 	switch m := e.Merged(); {
 	case m == nil || sel.Label != nil:
 	case sel.Zone == nil:
@@ -118,6 +120,7 @@ func (c *EndpointCursor) NextPart(sel *Selection) bool {
 		if p.Served == 0 || !sel.mayMatch(p.Ports) {
 			continue
 		}
+
 		c.Part, c.endpoints, c.left = p, p.Endpoints(), p.Served
 		if c.Family != 0 && c.oneFamily {
 			if c.endpoints.Next(&c.Endpoint); FamilyOf(c.Endpoint.Addr) != c.Family {
@@ -138,6 +141,7 @@ func (c *EndpointCursor) NextInPart(sel *Selection) bool {
 		if len(c.endpoints) == 0 || c.left == 0 {
 			return false
 		}
+
 		c.endpoints = c.endpoints.Next(&c.Endpoint)
 		if !c.Endpoint.Ready && !c.notReady {
 			continue
@@ -158,4 +162,6 @@ type SRVTarget struct {
 	Hostname string
 }
 
+// Equals reports whether both are the target of one SRV record: an endpoint without a hostname
+// has a target of its own.
 func (t SRVTarget) Equals(o SRVTarget) bool { return t.Hostname != "" && t == o }

@@ -11,7 +11,7 @@ import (
 // Index.mu.
 type Undo struct {
 	index   *Index
-	entries [2]map[string]*Entry // by ServiceKey.labels; Services, then imports
+	entries [2]map[string]*Entry // by ServiceKey.Labels; Services, then imports
 	exposed map[string]bool      // by the label of the namespace
 	pods    map[string]bool      // by PodKey: whether the namespace had a pod with the address
 	woken   chan struct{}        // receives a value after changes; nil without a receiver
@@ -102,7 +102,8 @@ func (u *Undo) HadPod(key []byte) bool {
 // An EntryChange is a visible entry before and after changes; nil is none.
 type EntryChange struct{ Old, Now *Entry }
 
-// EntryChanges returns the entries of a table that differ from the present ones.
+// EntryChanges returns the entries of Services, or of ServiceImports, that differ from the
+// present ones.
 func (u *Undo) EntryChanges(imported bool) []EntryChange {
 	table, labels := u.index.table(imported), maps.Clone(u.entries[tableIndex(imported)])
 	if toggled := u.toggled(); len(toggled) > 0 {
@@ -112,6 +113,7 @@ func (u *Undo) EntryChanges(imported bool) []EntryChange {
 			}
 		}
 	}
+
 	var changes []EntryChange
 	for key, e := range labels {
 		c := EntryChange{u.Visible(imported, key, e), table.Get([]byte(key))}
@@ -149,6 +151,7 @@ func (u *Undo) PodChanges() iter.Seq2[string, bool] {
 				}
 			}
 		}
+
 		for key := range keys {
 			ns := key[:1+key[0]]
 			had := u.isExposed(ns) && u.HadPod([]byte(key))

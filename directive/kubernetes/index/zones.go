@@ -37,6 +37,7 @@ func indexZones(e *Entry) zoneIndex {
 		} else {
 			z.ipv6.add(ports, *ep)
 		}
+		// The endpoints of one hostname are consecutive, and one target stands for all.
 		if target := (SRVTarget{ports, ep.Hostname}); !target.Equals(z.last) {
 			z.targets.add(ports, *ep)
 			z.last = target
