@@ -19,22 +19,22 @@ func indexRuns(parts []Part) runs {
 	r := runs{map[endpointID][]Part{}, map[netip.Addr][]Part{}}
 	for i := range parts {
 		ports := parts[i].Ports
-		cluster := string(AppendDotted(nil, ports.Cluster))
+		clusterID := string(AppendDotted(nil, ports.Cluster))
 
 		for rest := parts[i].Endpoints(); rest != ""; {
-			var first endpointAt
-			first.read(rest)
-			id := endpointIDOf(cluster, first.Endpoint)
+			var first cluster.Endpoint
+			after := rest.Next(&first)
+			id := endpointIDOf(clusterID, first)
 
 			// The run ends where the label or the family changes.
 			run, n := rest, uint32(0)
-			for ep := first; ep.Addr.Is4() == first.Addr.Is4() && endpointIDOf(cluster, ep.Endpoint) == id; {
-				r.byAddr[ep.Addr] = append(r.byAddr[ep.Addr], newRun(ports, rest[:len(rest)-len(ep.rest)], 1))
+			for ep := first; ep.Addr.Is4() == first.Addr.Is4() && endpointIDOf(clusterID, ep) == id; {
+				r.byAddr[ep.Addr] = append(r.byAddr[ep.Addr], newRun(ports, rest[:len(rest)-len(after)], 1))
 				n++
-				if rest = ep.rest; rest == "" {
+				if rest = after; rest == "" {
 					break
 				}
-				ep.read(rest)
+				after = rest.Next(&ep)
 			}
 			r.byLabel[id] = append(r.byLabel[id], newRun(ports, run[:len(run)-len(rest)], n))
 		}
@@ -49,14 +49,6 @@ func (r *runs) find(sel *Selection) []Part {
 	}
 	return r.byLabel[endpointID{cluster: string(sel.Cluster), hostname: string(sel.Label)}]
 }
-
-// An endpointAt is the first endpoint of a packed sequence, and the rest of the sequence.
-type endpointAt struct {
-	cluster.Endpoint
-	rest cluster.Endpoints
-}
-
-func (e *endpointAt) read(es cluster.Endpoints) { e.rest = es.Next(&e.Endpoint) }
 
 // newRun returns a part without a name and records.
 func newRun(ports *PortSet, endpoints cluster.Endpoints, n uint32) Part {
