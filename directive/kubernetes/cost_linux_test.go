@@ -5,10 +5,8 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/seamark/seamark/test/bound"
 
@@ -19,18 +17,6 @@ import (
 	"github.com/seamark/seamark/test/clustertest"
 	"github.com/seamark/seamark/wire"
 )
-
-// threadTime returns the CPU time of this thread, which other processes and the
-// garbage collector do not add to.
-func threadTime(t *testing.T) time.Duration {
-	t.Helper()
-	var ts syscall.Timespec
-	const threadCPU = 3 // CLOCK_THREAD_CPUTIME_ID
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, threadCPU, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		t.Fatal(errno)
-	}
-	return time.Duration(ts.Nano())
-}
 
 // cost returns the CPU time of one query, and the size of its reply: the least of
 // several batches, since interrupts only add. The caller has locked the thread.
@@ -45,12 +31,12 @@ func (s *server) cost(t *testing.T, name, qtype string, proto dns.Proto) (least 
 	}
 	for range 12 {
 		const batch = 20
-		start := threadTime(t)
+		start := bound.ThreadTime(t)
 		for range batch {
 			s.query.Reset(packet, proto, now)
 			s.port.Serve(s.query, lent)
 		}
-		least = min(least, (threadTime(t)-start)/batch)
+		least = min(least, (bound.ThreadTime(t)-start)/batch)
 	}
 	return least, len(s.query.Reply())
 }
@@ -116,9 +102,9 @@ func TestAnswerCostOfHugeObjects(t *testing.T) {
 			d.zonal = true
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			before := threadTime(t)
+			before := bound.ThreadTime(t)
 			s := start(t, d, append(c.objects, namespaceObject("evil"), clusterIP("evil", "plain", "http 80/tcp", "10.96.0.1"))...)
-			if took := threadTime(t) - before; took > 5*time.Second {
+			if took := bound.ThreadTime(t) - before; took > 5*time.Second {
 				t.Errorf("processing the objects: %v of CPU time, want at most 5s", took)
 			}
 			base, _ := s.cost(t, "plain.evil.svc.cluster.local.", "A", dns.UDP)

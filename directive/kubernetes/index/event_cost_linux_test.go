@@ -1,4 +1,4 @@
-package kubernetes
+package index
 
 import (
 	"fmt"
@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seamark/seamark/test/bound"
-
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/bound"
 	"github.com/seamark/seamark/test/clustertest"
 )
 
@@ -91,7 +90,7 @@ func TestEventCostOfHugeObjects(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			cost := func(n int) time.Duration {
 				all, changed := c.make(n, 0)
-				ix := load(withLocalAddresses("10.0.0.1").newIndex(), append(slices.Clone(all), namespaceObject("evil"))...)
+				ix := load(newTestIndex(), append(slices.Clone(all), namespaceObject("evil"))...)
 				kind := cluster.Slices
 				if _, ok := all[changed].(*cluster.Service); ok {
 					kind = cluster.Services
@@ -99,9 +98,9 @@ func TestEventCostOfHugeObjects(t *testing.T) {
 				least := time.Hour
 				for version := range 7 {
 					all, _ := c.make(n, version+1)
-					before := threadTime(t)
+					before := bound.ThreadTime(t)
 					ix.Put(kind, all[changed])
-					least = min(least, threadTime(t)-before)
+					least = min(least, bound.ThreadTime(t)-before)
 				}
 				return least
 			}
