@@ -17,8 +17,8 @@ func SetupAny(b *config.Block, uses []corefile.Directive) error {
 	return config.NoArguments(uses)
 }
 
-// RepeatableDNS reports that equal queries are treated in the same way.
-func (*Any) RepeatableDNS(*dns.Query) bool { return true }
+// Repetition reports that equal queries are treated in the same way.
+func (*Any) Repetition() dns.Repetition { return dns.Repetition{} }
 
 // ServeDNS answers queries of type ANY.
 func (*Any) ServeDNS(q *dns.Query) dns.Verdict {

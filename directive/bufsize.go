@@ -22,12 +22,14 @@ func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
 // AnyClass lets bufsize see queries of every class. It answers none.
 func (*Bufsize) AnyClass() bool { return false }
 
-// RepeatableDNS reports that equal queries have the same limit.
-func (*Bufsize) RepeatableDNS(*dns.Query) bool { return true }
+// Repetition reports that equal queries have the same limit.
+func (*Bufsize) Repetition() dns.Repetition { return dns.Repetition{} }
 
 // ServeDNS sets the limit.
 func (b *Bufsize) ServeDNS(q *dns.Query) dns.Verdict {
 	q.UDPSize = min(q.UDPSize, b.size)
-	q.UDPLimit = b.size
+	if q.Proto == dns.UDP {
+		q.ReplyLimit = int(b.size)
+	}
 	return dns.Next
 }

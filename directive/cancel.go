@@ -19,8 +19,8 @@ func SetupCancel(b *config.Block, uses []corefile.Directive) error {
 	return config.OneArgument(uses, 0, corefile.Duration(&c.timeout, time.Millisecond, time.Hour))
 }
 
-// RepeatableDNS reports that the time limit does not change an answer from the cache.
-func (*Cancel) RepeatableDNS(*dns.Query) bool { return true }
+// Repetition reports that the time limit does not change an answer from the cache.
+func (*Cancel) Repetition() dns.Repetition { return dns.Repetition{} }
 
 // ServeDNS sets how long q may wait.
 func (c *Cancel) ServeDNS(q *dns.Query) dns.Verdict {

@@ -93,8 +93,8 @@ func (e *Errors) consolidate(d corefile.Directive) error {
 	return nil
 }
 
-// RepeatableDNS reports that answers without an error need not be seen.
-func (*Errors) RepeatableDNS(*dns.Query) bool { return true }
+// Repetition reports that answers without an error need not be seen.
+func (*Errors) Repetition() dns.Repetition { return dns.Repetition{} }
 
 // ObserveDNS logs or counts q's error, if it has one.
 func (e *Errors) ObserveDNS(q *dns.Query) {

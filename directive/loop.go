@@ -83,8 +83,8 @@ func (l *Loop) Stop() {
 	l.running.Wait()
 }
 
-// RepeatableDNS reports that only queries of its own, which no cache answers, need to be seen.
-func (*Loop) RepeatableDNS(*dns.Query) bool { return true }
+// Repetition reports that only queries of its own, which no cache answers, need to be seen.
+func (*Loop) Repetition() dns.Repetition { return dns.Repetition{} }
 
 // ServeDNS answers probes that come back with NXDOMAIN, so that they do not
 // circulate.

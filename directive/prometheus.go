@@ -92,14 +92,14 @@ func (s *series) ObserveDNS(q *dns.Query) {
 	s.replySize[q.Proto].Observe(shard, uint64(len(q.Reply())))
 }
 
-// RepeatableDNS reports that repeated replies are counted by CountRepeats.
-func (*Prometheus) RepeatableDNS(*dns.Query) bool { return true }
+// Repetition reports that repeated replies need only be counted.
+func (*Prometheus) Repetition() dns.Repetition { return dns.Repetition{} }
 
-// RepeatableDNS reports that repeated replies are counted by CountRepeats.
-func (*series) RepeatableDNS(*dns.Query) bool { return true }
+// Repetition reports that repeated replies need only be counted.
+func (s *series) Repetition() dns.Repetition { return dns.Repetition{Count: s.countRepeated} }
 
-// CountRepeats counts replies that the server did not see, which took hardly any time.
-func (s *series) CountRepeats(r *dns.Repeated, n uint64) {
+// countRepeated counts replies that the server did not see, which took hardly any time.
+func (s *series) countRepeated(r *dns.Repeated, n uint64) {
 	family, t := 1, typeIndex(r.Type)
 	if r.IPv4 {
 		family = 0

@@ -29,9 +29,8 @@ type Chain struct {
 	traced       *Chain // for the queries that tracer follows
 	silent       bool   // a copy without the observers, which the server block has
 
-	unrepeatable   bool // a handler or observer is not Repeatable
-	repeatables    []Repeatable
-	repeatCounters []RepeatCounter
+	unrepeatable bool // a handler or observer is not Repeatable
+	repetitions  []repetition
 }
 
 // A step is one handler and the interfaces that it implements.
@@ -79,7 +78,7 @@ func (c *Chain) Add(name string, h any) {
 		panic("dns: " + name + " has neither ServeDNS nor Resolve")
 	}
 	c.steps = append(c.steps, s)
-	c.addRepeatable(h)
+	c.addRepetition(h)
 	if _, ok := h.(NotifyHandler); ok {
 		if c.notify == nil {
 			c.notify = &Chain{anyClass: true}
@@ -96,7 +95,7 @@ func (c *Chain) Observe(o Observer) {
 		return
 	}
 	c.observers = append(c.observers, o)
-	c.addRepeatable(o)
+	c.addRepetition(o)
 }
 
 // empty reports whether the server block has no directives. As in CoreDNS, its
@@ -135,6 +134,9 @@ func (c *Chain) CopyFor(server, zone string) *Chain {
 	}
 	return copied
 }
+
+// Handler returns the handler at an index in Steps.
+func (c *Chain) Handler(step int) any { return c.steps[step].value }
 
 // A Step describes one handler: its directive, and the optional interfaces that it implements.
 type Step struct {

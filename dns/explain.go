@@ -17,20 +17,6 @@ type Explainer interface {
 	ExplainDNS(q *Query, v Verdict) []Cause
 }
 
-// A FinishExplainer is a Finisher that describes how it has changed an answer.
-type FinishExplainer interface {
-	// ExplainFinish is called after FinishDNS has changed q's answer. It must not change q.
-	ExplainFinish(q *Query) []Cause
-}
-
-// An ObjectReader is an Explainer that reads the metadata of the objects that its causes
-// name.
-type ObjectReader interface {
-	// ReadObjects sets the fields of the objects that follow the name. It is called after
-	// the query has been answered. It blocks until ctx ends at most.
-	ReadObjects(ctx context.Context, objects []*Object)
-}
-
 // A Cause is one reason for a handler's decision about a query.
 type Cause struct {
 	Text string `json:"text"` // one sentence
@@ -69,27 +55,6 @@ type Object struct {
 	Unknown         string    `json:"unknown,omitempty"` // why there is no resourceVersion
 }
 
-// Explain asks the handler at a step of q's chain for the causes of its verdict. It
-// returns nil if the handler is no Explainer. reader reads the objects of the causes; it is
-// nil if the handler does not.
-func (q *Query) Explain(step int, v Verdict) (causes []Cause, reader ObjectReader) {
-	handler := q.chain.steps[step].value
-	if e, ok := handler.(Explainer); ok {
-		causes = e.ExplainDNS(q, v)
-	}
-	reader, _ = handler.(ObjectReader)
-	return causes, reader
-}
-
-// ExplainFinish asks the handler at a step of q's chain how FinishDNS has changed the answer.
-// It returns nil if the handler is no FinishExplainer.
-func (q *Query) ExplainFinish(step int) []Cause {
-	if e, ok := q.chain.steps[step].value.(FinishExplainer); ok {
-		return e.ExplainFinish(q)
-	}
-	return nil
-}
-
 // Zone returns the zone of the server block that q's name is in, and View the view of
 // the block. Server returns the address as metrics name it.
 func (q *Query) Zone() string   { return q.chain.Zone }
@@ -107,19 +72,31 @@ type Explanation struct {
 	Elapsed time.Duration // from the query to its answer
 }
 
-// Explain answers a packet as Serve does, has trace follow the query and its sub-queries,
-// and blocks until the answer is complete. Observers do not see the query. It returns
-// false if the packet is not a query, or ctx has ended.
-func (p *Port) Explain(ctx context.Context, packet []byte, client, local netip.AddrPort, proto Proto, trace Trace) (Explanation, bool) {
+// An Explained is a query for Explain.
+type Explained struct {
+	Packet        []byte
+	Client, Local netip.AddrPort
+	Proto         Proto
+	Trace         Trace // follows the query and its sub-queries
+	// ObserveView, if not nil, is called when the condition of a server block has been
+	// evaluated for q, which has no chain yet.
+	ObserveView func(q *Query, c *Chain, met bool)
+}
+
+// Explain answers a query as Serve does, and blocks until the answer is complete. Observers
+// do not see the query. It returns false if the packet is not a query, or ctx has ended.
+func (p *Port) Explain(ctx context.Context, e Explained) (Explanation, bool) {
 	mux := p.mux.Load()
 	if mux == nil {
 		return Explanation{}, false
 	}
+
 	done := make(chan Explanation, 1)
-	mux = mux.traced() // before the time of the answer begins
+	mux = mux.traced(e.ObserveView) // before the time of the answer begins
 	q := NewQuery(explanationSender(done))
-	q.Reset(packet, proto, time.Now())
-	q.Peer, q.Local, q.trace = client, local, trace
+	q.Reset(e.Packet, e.Proto, time.Now())
+	q.Peer, q.Local, q.trace = e.Client, e.Local, e.Trace
+
 	switch p.explain(q, mux) {
 	case Ignored:
 		return Explanation{}, false
@@ -128,6 +105,7 @@ func (p *Port) Explain(ctx context.Context, packet []byte, client, local netip.A
 		q.Sender.Send(q)
 		q.Observe(time.Now())
 	}
+
 	select {
 	case e := <-done:
 		return e, true
@@ -164,41 +142,29 @@ func (s explanationSender) Send(q *Query) {
 	s <- e
 }
 
-// A ViewTrace is a Trace that also follows the choice among the server blocks of a zone.
-type ViewTrace interface {
-	// ObserveView is called when the condition of a server block has been evaluated for q,
-	// which has no chain yet.
-	ObserveView(q *Query, c *Chain, met bool)
-}
-
-// tracedMatch returns the condition of c, which reports to the ViewTrace of a query. It is
-// nil if c has none.
-func (c *Chain) tracedMatch() func(*Query) bool {
-	if c.Match == nil {
-		return nil
-	}
-	return func(q *Query) bool {
-		met := c.Match(q)
-		if t, ok := q.trace.(ViewTrace); ok {
-			t.ObserveView(q, c, met)
-		}
-		return met
-	}
-}
-
 // traced returns a copy of m whose chains report to the trace of a query, and have no
-// observers.
-func (m *Mux) traced() *Mux {
+// observers. observeView may be nil.
+func (m *Mux) traced(observeView func(q *Query, c *Chain, met bool)) *Mux {
 	t := *m
-	t.repeater, t.repeats = nil, nil
+	t.keep, t.forget, t.repeats = nil, nil, nil
 	t.Unserved, t.zones = nil, wire.ZoneMap[[]*Chain]{}
+
 	for zone, chains := range m.zones.All() {
 		for _, c := range chains {
 			silent := *c
 			silent.silent = !c.empty()
 			silent.observers, silent.tracer = nil, nil
 			silent.addTraced()
-			silent.traced.Match = c.tracedMatch()
+
+			if c.Match != nil && observeView != nil {
+				silent.traced.Match = func(q *Query) bool {
+					met := c.Match(q)
+					if q.trace != nil {
+						observeView(q, c, met)
+					}
+					return met
+				}
+			}
 			t.zones.Set(zone, append(t.zones.Get(zone), silent.traced))
 		}
 	}

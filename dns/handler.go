@@ -55,18 +55,6 @@ type Completer interface {
 	CompleteDNS(q *Query) Verdict
 }
 
-// An Interceptor may answer a query in place of a handler below it that would wait. The
-// chain calls InterceptDNS when a handler returns Wait that is below positions further
-// down in the chain, after the Interceptor's own ServeDNS returned Next. The answer is
-// empty. Next leaves the query to the other handler. Any other verdict has the meaning
-// that it has from ServeDNS: the Interceptor's FinishDNS is not called then, and the
-// finishers between the two handlers see an empty answer. An Interceptor sees only the
-// question that it passed on: the chain does not call it if a handler below it has
-// changed the question. InterceptDNS must not block.
-type Interceptor interface {
-	InterceptDNS(q *Query, below int) Verdict
-}
-
 // An Observer sees each query of a client once, after its reply was sealed or it was
 // dropped. It must not change the query, and it is not a step of the chain.
 // Sub-queries are not observed.

@@ -20,8 +20,10 @@ type Mux struct {
 	ownZones OwnZones
 	lot      *ParkingLot
 	onPanic  func(q *Query, cause any)
-	repeater Repeater     // may be nil
-	repeats  *atomic.Bool // set until another Mux serves; nil without a Repeater
+
+	keep    func(q *Query) // repeats replies; nil if nothing is repeated, as forget and repeats
+	forget  func()
+	repeats *atomic.Bool // set until another Mux serves
 }
 
 // NewMux returns a mux without zones, whose queries wait in lot. onPanic, if it is

@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,17 +42,15 @@ func (e ParkingError) Label() string { return [...]string{"full", "client", "han
 // A query that waits for an Awaiter has no goroutine and occupies one place. For
 // another Resolver it occupies stackPlaces. A large packet occupies more.
 //
-// Clients and handlers get fair shares of the places. A query is admitted if the handler
-// that waits has at most as many places as are free, and its client at most twice as many,
-// and at most twice as many as the handler may still take. So one handler, such as a
-// forward whose upstream does not reply, can occupy half of the lot, one client two thirds,
-// or two fifths at one handler, and there are always free places for other handlers, and at
-// each handler for clients with few queries.
+// Clients and handlers get fair shares of the places: add has the rules. One handler, such
+// as a forward whose upstream does not reply, can occupy half of the lot, and one client two
+// thirds, or two fifths at one handler. So there are always free places for other handlers,
+// and at each handler for clients with few queries.
 //
-// While the server is overloaded, one handler can occupy a part of the lot only
-// (overloadPart): a query that waits needs several times as much CPU time as an answer from
-// the server's own data, and takes it from these answers. So does the reply to a query that is
-// not admitted, so over UDP there is none.
+// While the server is overloaded, one handler can occupy a sixteenth of the lot only: a
+// query that waits needs several times as much CPU time as an answer from the server's own
+// data, and takes it from these answers. The reply to a query that is not admitted needs
+// that time, too, so over UDP there is none.
 type ParkingLot struct {
 	// Rejected counts the queries that could not be parked, by ParkingError.
 	Rejected [NumParkingErrors]*metrics.Counter
@@ -73,7 +70,7 @@ const (
 	// stackPlaces is the number of places for a query with a goroutine, whose stack
 	// needs more memory than everything else.
 	stackPlaces = 8
-	// overloadPart is the part of the lot that one handler can occupy under overload.
+	// One handler can occupy 1/overloadPart of the lot under overload.
 	overloadPart = 16
 	// packetPlace is the number of bytes of a packet for each place, except the first.
 	packetPlace = 1 << 10
@@ -161,27 +158,42 @@ func (l *ParkingLot) reserve(q *Query, overloaded bool, finished func(q *Query))
 	return p, nil
 }
 
-// add makes the place larger.
+// add makes the place larger, if the lot, the handler and the client may have that many
+// more:
+//
+//	lot:     size <= free
+//	handler: its places, with these, <= free, and under overload <= room/overloadPart
+//	client:  its places, with these, <= 2 * free, and without these <= 2 * what the
+//	         handler may still take
+//
+// free are the places before. The counters are added to first: of two queries that are
+// added at the same time each counts the other.
 func (p *place) add(size int64, overloaded bool) error {
-	free := p.lot.room - p.lot.used.Add(size) + size
-	most := free // for the handler
-	if overloaded {
-		most = min(free, p.lot.room/overloadPart)
-	}
+	free := p.lot.room - (p.lot.used.Add(size) - size)
 	client, handler := int64(p.client.Add(int32(size))), p.handler.Add(size)
 	p.size += size
-	why := LotFull
+
+	handlerLimit := free
+	if overloaded {
+		handlerLimit = min(free, p.lot.room/overloadPart)
+	}
+	lotAllows := size <= free
+	handlerAllows := handler <= handlerLimit
+	clientAllows := client <= 2*free && client-size <= 2*(handlerLimit-handler)
+
+	var err ParkingError
 	switch {
-	case free < size:
-	case handler > most:
-		why = HandlerShare
-	case client > 2*free, client-size > 2*(most-handler):
-		why = ClientShare
+	case !lotAllows:
+		err = LotFull
+	case !handlerAllows:
+		err = HandlerShare
+	case !clientAllows:
+		err = ClientShare
 	default:
 		return nil
 	}
 	p.sub(size)
-	return why
+	return err
 }
 
 func (p *place) sub(size int64) {
@@ -347,40 +359,4 @@ func (q *Query) failUnparked(err error, floor int) {
 	q.Err = err
 	q.answeredBy, q.dropped, q.completing = q.at, false, false
 	q.finishAll(floor)
-}
-
-// Requery asks the handlers below its caller again, in the background: a
-// cache refreshes an entry in this way before the entry expires. finished is called
-// with a copy of q that has the answer, on any goroutine, perhaps before Requery
-// returns. Handlers above do not see the copy. Requery returns false and does not call
-// finished if too many queries are waiting.
-func (q *Query) Requery(finished func(c *Query)) bool {
-	c := &Query{Request: q.Request}
-	c.Request.Compact()
-	c.Reset(slices.Clone(q.packet), q.Proto, time.Now())
-	c.Options = slices.Clone(q.Options)
-	c.newQuestion = slices.Clone(q.newQuestion)
-	c.Peer, c.Local, c.Interface, c.mux, c.Timeout = q.Peer, q.Local, q.Interface, q.mux, q.Timeout
-	c.enter(q.chain)
-	c.detached, c.Awaited = true, true
-	c.at = q.at + 1
-	if q.interceptor >= 0 {
-		c.at = q.interceptor + 1
-	}
-	c.floor = c.at
-	c.Answer.Reset(nil, c.Question())
-	p := &place{q: c}
-	waits := false
-	p.recovered(func() { waits = c.walk(c.floor) == Wait })
-	if !waits {
-		finished(c)
-		return true
-	}
-	p, err := q.mux.lot.reserve(c, false, finished)
-	if err != nil {
-		c.failUnparked(err, c.floor)
-		return false
-	}
-	p.start()
-	return true
 }

@@ -94,27 +94,9 @@ func (p *Port) serve(q *Query, lent []byte, mux *Mux) Outcome {
 		return Ignored
 	}
 	q.Answer.Reset(lent, q.Question())
-	notify := fault == wire.UnknownOpcode && q.Flags>>11&15 == wire.OpcodeNotify
-	if fault != wire.NoFault && !notify {
-		q.RCode = faultCode(fault)
-		q.seal()
-		return Answered
-	}
-	if options := q.Request.Options(q.packet); len(options) > 0 {
-		q.optionBuf = appendForwardable(q.optionBuf[:0], options)
-		q.Options = q.optionBuf
-	}
-	chain := q.mux.find(q)
-	if notify {
-		if chain == nil || chain.notify == nil {
-			q.RCode = wire.NotImp
-			q.seal()
-			return Answered
-		}
-		chain = chain.notify
-	}
-	if chain == nil || chain.empty() || q.Class != wire.ClassIN && !chain.anyClass {
-		q.chain, q.RCode = q.mux.Unserved, wire.Refused
+
+	chain := q.findChain(fault)
+	if chain == nil {
 		q.seal()
 		return Answered
 	}
@@ -122,26 +104,42 @@ func (p *Port) serve(q *Query, lent []byte, mux *Mux) Outcome {
 		chain = q.follow(chain)
 	}
 	q.enter(chain)
-	if q.walk(0) == Wait {
-		var err error = LotFull
-		overloaded := false
-		if !p.noParking.Load() {
-			overloaded = p.overloaded.Load()
-			err = q.mux.lot.park(q, overloaded)
-		}
-		if err == nil {
-			return Parked
-		}
-		q.failUnparked(err, 0)
-		if overloaded && q.Proto == UDP && q.RCode == wire.ServFail {
-			q.dropped = true // to send it takes as much time as another client's answer
-		}
+
+	if q.walk(0) == Wait && p.park(q) {
+		return Parked
 	}
 	if q.dropped {
 		return Dropped
 	}
 	q.seal()
 	return Answered
+}
+
+// findChain returns the chain that q enters. If there is none, q has its response code.
+func (q *Query) findChain(fault wire.Fault) *Chain {
+	notify := fault == wire.UnknownOpcode && q.IsNotify()
+	if fault != wire.NoFault && !notify {
+		q.RCode = faultCode(fault)
+		return nil
+	}
+
+	if options := q.Request.Options(q.packet); len(options) > 0 {
+		q.optionBuf = appendForwardable(q.optionBuf[:0], options)
+		q.Options = q.optionBuf
+	}
+
+	chain := q.mux.find(q)
+	switch {
+	case notify && (chain == nil || chain.notify == nil):
+		q.RCode = wire.NotImp
+		return nil
+	case notify:
+		return chain.notify
+	case chain == nil, chain.empty(), q.Class != wire.ClassIN && !chain.anyClass:
+		q.chain, q.RCode = q.mux.Unserved, wire.Refused
+		return nil
+	}
+	return chain
 }
 
 // faultCode returns the response code for a request that no chain sees.
@@ -153,6 +151,25 @@ func faultCode(fault wire.Fault) wire.RCode {
 		return wire.BadVers
 	}
 	return wire.FormErr
+}
+
+// park parks q, and reports whether there was a place for it. Otherwise q is answered with
+// SERVFAIL.
+func (p *Port) park(q *Query) bool {
+	err, overloaded := error(LotFull), false
+	if !p.noParking.Load() {
+		overloaded = p.overloaded.Load()
+		err = q.mux.lot.park(q, overloaded)
+	}
+	if err == nil {
+		return true
+	}
+
+	q.failUnparked(err, 0)
+	if overloaded && q.Proto == UDP && q.RCode == wire.ServFail {
+		q.dropped = true // to send it takes as much time as another client's answer
+	}
+	return false
 }
 
 // Recover replaces the reply to q by SERVFAIL. A reader calls it if Serve panicked with

@@ -15,12 +15,9 @@ type Proto uint8
 const (
 	UDP Proto = iota
 	TCP
-	// Large is for queries that a handler makes and answers itself, whose answers may be
-	// as large as MaxLarge, and not be sent.
-	Large
 )
 
-func (p Proto) String() string { return [...]string{"udp", "tcp", "large"}[p] }
+func (p Proto) String() string { return [...]string{"udp", "tcp"}[p] }
 
 // A Sender sends replies: it is a UDP socket or a TCP connection.
 type Sender interface {
@@ -33,6 +30,11 @@ type Sender interface {
 // A Result is the answer to a query, as far as the handlers have made it.
 type Result struct {
 	Answer wire.Answer // until the query is parked, its memory belongs to the transport
+	Status
+}
+
+// A Status is what a Result has besides the records. It is zero at the top of a chain.
+type Status struct {
 	RCode  wire.RCode
 	AA, RA bool
 	AD     bool
@@ -46,28 +48,9 @@ type Result struct {
 	Err   error // why the answer is SERVFAIL; may be nil
 }
 
-// A Query is one question and the answer to it. It has one owner at a time: its
-// reader, or, once it is parked, the goroutine that resumes it. A Query is reused for
-// the next packet.
-type Query struct {
-	wire.Request
-	Result
-	// Options holds the EDNS options for handlers that send the question to another
-	// server, as the RDATA of an OPT record: the request's options except the
-	// hop-by-hop options. A handler may replace the slice. It does not share memory
-	// with the packet.
-	Options []byte
-	// Timeout bounds the time that the query may take once it is parked; zero is
-	// ten seconds. It is read when the query is parked.
-	Timeout time.Duration
-
-	Peer      netip.AddrPort // the client; an IPv4 address is never mapped into IPv6
-	Local     netip.AddrPort // the address that the client sent the query to
-	Interface int            // index of the interface that the packet came in by; zero if unknown
-	Start     time.Time      // when the packet, or its batch, was read
-	Elapsed   time.Duration  // from Start until the reply was sealed
-	Sender    Sender         // sends the reply if the query is parked
-	Proto     Proto
+// A Session is what the reader knows of a client's connection and request besides the
+// message. It is zero over UDP.
+type Session struct {
 	// Encrypted is set if the transport is: then the reply to a padded query is
 	// padded.
 	Encrypted bool
@@ -77,78 +60,104 @@ type Query struct {
 	// IdleTimeout is the idle timeout of the client's connection. The reply
 	// contains it if the client requests it (RFC 7828). Zero means none.
 	IdleTimeout time.Duration
-	// UDPLimit is the largest size of a reply over UDP, whatever size the client
-	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
-	// client address would serve an amplification attack.
-	UDPLimit uint16
-	// RepeatFor is set by a handler that would give the same answer, with the same TTLs, to
-	// equal queries until this time after Start. RepeatKind is for its CountRepeats.
-	RepeatFor  time.Duration
-	RepeatKind uint8
-	// Awaited is set by a cache while other queries wait for the answer to q.
-	Awaited bool
+}
 
+// A Query is one question and the answer to it. It has one owner at a time: its
+// reader, or, once it is parked, the goroutine that resumes it. A Query is reused for
+// the next packet.
+type Query struct {
+	wire.Request
+	Result
+	Session
+	course
+
+	Peer      netip.AddrPort // the client; an IPv4 address is never mapped into IPv6
+	Local     netip.AddrPort // the address that the client sent the query to
+	Interface int            // index of the interface that the packet came in by; zero if unknown
+	Start     time.Time      // when the packet, or its batch, was read
+	Elapsed   time.Duration  // from Start until the reply was sealed
+	Sender    Sender         // sends the reply if the query is parked
+	Proto     Proto
+
+	// Options holds the EDNS options for handlers that send the question to another
+	// server, as the RDATA of an OPT record: the request's options except the
+	// hop-by-hop options. A handler may replace the slice. It does not share memory
+	// with the packet.
+	Options []byte
+	// Timeout bounds the time that the query may take once it is parked; zero is
+	// ten seconds. It is read when the query is parked.
+	Timeout time.Duration
+	// ReplyLimit is the largest size of a reply, over UDP whatever size the client
+	// accepts: 1232 bytes there, and 65,535 over TCP, unless a handler sets another.
+	// A larger reply over UDP to a forged client address would serve an amplification
+	// attack.
+	ReplyLimit int
+
+	packet   []byte // until the query is parked, its memory belongs to the transport
+	mux      *Mux
+	shard    *metrics.Shard
+	replyOpt []byte // options for the reply's OPT record
+
+	// Memory that later packets reuse.
+	sub        *Query // the last sub-query
+	optionBuf  []byte // of Options
+	stateArray [4]any // of state, unless there are more keys
+}
+
+// A course is the way of a query through its chain. It begins anew for each packet.
+type course struct {
+	chain      *Chain
+	state      []any // by StateKey
+	at         int   // the current step of the chain
+	answeredBy int   // the step that answered, -1 if none
+	floor      int   // the first step that the query walks; zero unless it is a refresh
+
+	completing bool // the step at is a Completer that waits
 	dropped    bool
 	sealed     bool
-	subQueried bool // q has had a sub-query
-	detached   bool // q has left its reader: Start is not the current time any more
+	detached   bool // the query has left its reader: Start is not the current time any more
+	awaited    bool // other queries wait for the answer: see Shared
+	subQueried bool // there has been a sub-query
 
-	mux        *Mux
-	shard      *metrics.Shard
-	chain      *Chain
-	at         int  // the current step of the chain
-	answeredBy int  // the step that answered
-	completing bool // the step at is a Completer that waits
-	// interceptor is the step whose InterceptDNS is running, -1 if none is. It
-	// stands above at.
-	interceptor int
-
-	parent, sub *Query // of a sub-query; the last sub-query of q, whose memory is reused
-	depth       int    // the number of ancestors
-	floor       int    // the first step that q walks; zero unless Requery made q
-
-	state       []any  // by StateKey
-	newQuestion []byte // the question that SetQuestion put in place of the client's, or nil
-	changedAt   int    // the step that called SetQuestion
-	replyOpt    []byte // options for the reply's OPT record
-
-	signer Signer // signs the sealed messages; nil for none
-
-	trace Trace // nil unless a Tracer follows the query
-
-	place *place // of a parked query, or of the query that a Requery made
-
-	packet     []byte // until the query is parked, its memory belongs to the transport
-	optionBuf  []byte // memory for Options
-	stateArray [4]any // for state, unless there are more
+	parent  *Query           // of a sub-query
+	place   *place           // of a parked query, or of a refresh
+	signer  Signer           // signs the sealed messages; nil for none
+	changed *changedQuestion // nil unless SetQuestion was called
+	trace   Trace            // nil unless a Tracer follows the query
+	repeat  repeat           // zero unless AllowRepeat was called
 }
 
 // NewQuery returns a query. s sends its reply if it is parked.
 func NewQuery(s Sender) *Query { return &Query{Sender: s} }
 
 // Reset prepares q for a packet. The caller sets Peer, Local and Interface, and after
-// Reset Encrypted, Header and IdleTimeout. It must not change the packet until q is answered or parked.
+// Reset Session. It must not change the packet until q is answered or parked.
 func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
-	// All of Result but Answer, whose buffer is reused.
-	q.RCode, q.Err = wire.NoError, nil
-	q.AA, q.RA, q.AD, q.TC, q.Cacheable, q.AtCut = false, false, false, false, false, false
-	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
-	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
-	q.completing, q.subQueried, q.RepeatFor, q.RepeatKind = false, false, 0, 0
-	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
-	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
-	q.Awaited, q.Encrypted, q.Header, q.IdleTimeout, q.signer = false, false, nil, 0, nil
+	q.Options, q.Timeout = nil, 0
+	q.replyOpt = q.replyOpt[:0]
+
+	// A statement each: then the compiler writes zeros, and makes no temporary copy.
+	q.Status = Status{}
+	q.Session = Session{}
+	q.course = course{}
+	q.answeredBy = -1
+
+	q.ReplyLimit = wire.DefaultUDPReply
+	if proto == TCP {
+		q.ReplyLimit = wire.MaxMessage
+	}
 }
 
 // enter puts the query at the top of a chain.
 func (q *Query) enter(c *Chain) {
 	q.chain = c
-	clear(q.state) // Observe has cleared it, except in a sub-query, which is reused
-	if q.state = q.stateArray[:]; c.stateKeys > len(q.state) {
+	q.stateArray = [len(q.stateArray)]any{} // Observe has cleared it, except in a sub-query, which is reused
+	if c.stateKeys <= len(q.stateArray) {
+		q.state = q.stateArray[:c.stateKeys]
+	} else {
 		q.state = make([]any, c.stateKeys)
 	}
-	q.state = q.state[:c.stateKeys]
 }
 
 // State returns the value that the handler with that key has stored in the query, or nil. It is
@@ -192,8 +201,8 @@ func (q *Query) Packet() []byte { return q.packet }
 // Question returns the question section: name, in the client's letter case, type and
 // class. It is the client's question, or the one set by SetQuestion.
 func (q *Query) Question() []byte {
-	if q.newQuestion != nil {
-		return q.newQuestion
+	if q.changed != nil {
+		return q.changed.text
 	}
 	return q.Request.Question(q.packet)
 }
@@ -205,6 +214,13 @@ func (q *Query) QuestionName() []byte {
 	return question[:max(0, len(question)-4)]
 }
 
+// A changedQuestion is the question that the handler at a step put in place of the client's.
+type changedQuestion struct {
+	step   int
+	text   []byte
+	memory [wire.MaxName + 4]byte // of text
+}
+
 // SetQuestion replaces the question for the handlers below the caller. The caller
 // must call RestoreQuestion in FinishDNS. name is in wire form and may have any
 // letter case. There must be no answer yet. SetQuestion returns false and changes
@@ -213,11 +229,14 @@ func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
 	if !q.Request.SetQuestion(name, t, c) {
 		return false
 	}
-	q.changedAt = q.at
-	question := append(make([]byte, 0, wire.MaxName+4), name...)
-	question = binary.BigEndian.AppendUint16(question, uint16(t))
-	q.newQuestion = binary.BigEndian.AppendUint16(question, uint16(c))
-	q.Answer.Reset(q.Answer.Buf, q.newQuestion)
+
+	changed := &changedQuestion{step: q.at}
+	changed.text = append(changed.memory[:0], name...)
+	changed.text = binary.BigEndian.AppendUint16(changed.text, uint16(t))
+	changed.text = binary.BigEndian.AppendUint16(changed.text, uint16(c))
+
+	q.changed = changed
+	q.Answer.Reset(q.Answer.Buf, changed.text)
 	return true
 }
 
@@ -225,11 +244,12 @@ func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
 // each name replaced by the result of rename; nil keeps all names. If a record cannot
 // be written, the answer is SERVFAIL.
 func (q *Query) RestoreQuestion(rename wire.Rename) {
-	if q.newQuestion == nil {
+	if q.changed == nil {
 		return
 	}
-	q.newQuestion = nil
+	q.changed = nil
 	q.Request.RestoreQuestion(q.packet)
+
 	old := q.Answer
 	q.Answer.Reset(old.Buf[len(old.Buf):], q.Question())
 	var err error
@@ -238,6 +258,7 @@ func (q *Query) RestoreQuestion(rename wire.Rename) {
 		return err == nil
 	})
 	q.Answer.MoveTo(old.Buf)
+
 	if err != nil {
 		q.Fail(wire.ServFail)
 		q.Err = err
@@ -286,8 +307,7 @@ func (q *Query) RemoveReplyOption(code uint16) {
 // Fail discards the answer and sets the response code.
 func (q *Query) Fail(code wire.RCode) {
 	q.Answer.Clear()
-	q.RCode, q.AA, q.AD, q.TC, q.Cacheable = code, false, false, false, false
-	q.AtCut = false
+	q.Status = Status{RCode: code, RA: q.RA, Err: q.Err}
 }
 
 // Chain returns the chain that the query walks; nil if there is none for it.

@@ -119,15 +119,15 @@ func TestQueryState(t *testing.T) {
 	}
 }
 
-// requerier calls Requery for each query.
-type requerier struct {
+// refresher calls Refresh for each query.
+type refresher struct {
 	done  chan string
 	times *int
 }
 
-func (h requerier) ServeDNS(q *Query) Verdict {
+func (h refresher) ServeDNS(q *Query) Verdict {
 	*h.times++
-	ok := q.Requery(func(c *Query) {
+	ok := q.Shared().Refresh(q.at, func(c *Query) {
 		h.done <- c.RCode.String() + " " + string(c.Name()) + string('0'+rune(c.Answer.Count[0]))
 	})
 	if !ok {
@@ -136,10 +136,10 @@ func (h requerier) ServeDNS(q *Query) Verdict {
 	return Next
 }
 
-func TestRequery(t *testing.T) {
+func TestRefresh(t *testing.T) {
 	var walked []string
 	times := 0
-	h := requerier{make(chan string, 1), &times}
+	h := refresher{make(chan string, 1), &times}
 	parked := resolve(func(_ context.Context, q *Query) error { addresses(3)(q); return nil })
 	c := chain(trace{"above", &walked, next}, questionRenamer{"\x01b\x00", nil, nil}, h, parked)
 	r := newRig(t, 2, map[string]*Chain{".": c})
@@ -151,19 +151,19 @@ func TestRequery(t *testing.T) {
 	if got := strings.Join(walked, " "); got != "down above up above" {
 		t.Errorf("the handler above was called %q, want %q", got, "down above up above")
 	}
-	h = requerier{make(chan string, 2), &times}
+	h = refresher{make(chan string, 2), &times}
 	r = newRig(t, 0, map[string]*Chain{".": chain(h, parked)})
 	r.answer(newQuery("a.", mdns.TypeA))
 	if got := <-h.done; got != "full" {
-		t.Errorf("full parking lot: got %q, want Requery to return false", got)
+		t.Errorf("full parking lot: got %q, want Refresh to return false", got)
 	}
 }
 
-// A panic in a copy made by Requery is reported, and the client's query is
+// A panic in a copy made by Refresh is reported, and the client's query is
 // answered.
-func TestRequeryPanic(t *testing.T) {
+func TestRefreshPanic(t *testing.T) {
 	times := 0
-	h := requerier{make(chan string, 1), &times}
+	h := refresher{make(chan string, 1), &times}
 	r := newRig(t, 2, map[string]*Chain{".": chain(h, serveAndResolve{
 		func(q *Query) Verdict {
 			if q.Sender == nil {

@@ -5,30 +5,26 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
 )
 
-// A Repeater repeats replies: for a short time it answers queries that are equal to an
-// earlier one, except for the ID, before they reach a Port. It is safe for concurrent use.
-type Repeater interface {
-	// Keep makes it repeat q's reply, for q.RepeatFor at most. It may do nothing, and must
-	// not keep q. It must call q.MayRepeat while it holds a lock that Forget takes.
-	Keep(q *Query)
-	// Forget ends the repetition of all replies.
-	Forget()
-}
+// MaxRepeat is the longest useful time for AllowRepeat.
+const MaxRepeat = time.Second
 
-// Repeatable is implemented by handlers and observers that need not see each query. If a
-// handler below answers q and allows to repeat the reply, RepeatableDNS reports whether equal
-// queries, from any client, would be treated in the same way. Replies are repeated only in
-// chains whose handlers and observers all implement it.
-type Repeatable interface {
-	RepeatableDNS(q *Query) bool
-}
+// Repeatable is implemented by handlers and observers that need not see each query. Replies
+// are repeated without the server only in chains whose handlers and observers all implement
+// it, and only if the handler that answers calls AllowRepeat.
+type Repeatable interface{ Repetition() Repetition }
 
-// A RepeatCounter is a handler or an observer that counts repeated replies.
-type RepeatCounter interface {
-	CountRepeats(r *Repeated, n uint64)
+// A Repetition describes what replies that are repeated without it mean to a handler or an
+// observer: mostly nothing, and then it is zero.
+type Repetition struct {
+	// Allows reports whether queries equal to q, from any client, would be treated as q was.
+	// nil means that they always would.
+	Allows func(q *Query) bool
+	// Count adds n repeated replies to the metrics. It may be nil.
+	Count func(r *Repeated, n uint64)
 }
 
 // Repeated has what counters need to know of a repeated reply.
@@ -37,77 +33,115 @@ type Repeated struct {
 	IPv4, DO             bool
 	Type                 wire.Type
 	RCode                wire.RCode
-	Kind                 uint8 // as Query.RepeatKind
-	Step                 int   // as Query.AnsweredStep
+	Step                 int // as Query.AnsweredStep
 	QuerySize, ReplySize int
+
+	allowed repeat
 }
 
-// Count counts n repetitions.
-func (r *Repeated) Count(n uint64) {
-	for _, c := range r.Chain.repeatCounters {
-		c.CountRepeats(r, n)
-	}
+// A repeat is what the handler that answers has passed to AllowRepeat.
+type repeat struct {
+	duration time.Duration
+	hits     *metrics.Counter
 }
+
+// AllowRepeat is called by a handler that would give the same answer, with the same TTLs, to
+// equal queries until d after Start. hits, if it is not nil, counts the repeated replies.
+func (q *Query) AllowRepeat(d time.Duration, hits *metrics.Counter) { q.repeat = repeat{d, hits} }
 
 // Repeated returns the description of q's reply.
 func (q *Query) Repeated() Repeated {
 	return Repeated{
-		Chain: q.chain, IPv4: q.Peer.Addr().Is4(), DO: q.DO, Type: q.Type, RCode: q.RCode, Kind: q.RepeatKind,
-		Step: q.answeredBy, QuerySize: len(q.packet), ReplySize: len(q.Answer.Buf),
+		Chain: q.chain, IPv4: q.Peer.Addr().Is4(), DO: q.DO, Type: q.Type, RCode: q.RCode,
+		Step: q.answeredBy, QuerySize: len(q.packet), ReplySize: len(q.Answer.Buf), allowed: q.repeat,
+	}
+}
+
+// Duration returns how long the reply may be repeated.
+func (r *Repeated) Duration() time.Duration { return r.allowed.duration }
+
+// Count counts n repetitions.
+func (r *Repeated) Count(n uint64) {
+	if r.allowed.hits != nil {
+		r.allowed.hits.Add(n)
+	}
+	for _, p := range r.Chain.repetitions {
+		if p.Count != nil {
+			p.Count(r, n)
+		}
 	}
 }
 
 // MayRepeat reports whether the configuration that made the reply is still used.
 func (q *Query) MayRepeat() bool { return q.mux != nil && q.mux.repeats != nil && q.mux.repeats.Load() }
 
-// repeatable reports whether equal queries would get the same reply for q.RepeatFor.
+// keepRepeated lets the Mux's keeper repeat q's reply, if equal queries would get the same
+// one for some time from now on.
+func (q *Query) keepRepeated() {
+	q.repeat.duration -= q.Elapsed
+	if q.repeat.duration > 0 && q.MayRepeat() && q.repeatable() {
+		q.mux.keep(q)
+	}
+}
+
+// repeatable reports whether equal queries would get the same reply.
 func (q *Query) repeatable() bool {
-	if q.RepeatFor <= 0 || !q.MayRepeat() || q.Proto != UDP || q.dropped || q.TC || q.Err != nil || q.Opcode() != 0 || q.Class != wire.ClassIN ||
-		q.subQueried || q.signer != nil || q.chain == nil || q.chain.unrepeatable || len(q.Request.Options(q.packet)) > 0 {
+	switch {
+	case q.Proto != UDP, q.Opcode() != 0, q.Class != wire.ClassIN, len(q.Request.Options(q.packet)) > 0:
+		return false
+	case q.dropped, q.TC, q.Err != nil, q.subQueried, q.signer != nil:
+		return false
+	case q.chain == nil, q.chain.unrepeatable:
 		return false
 	}
-	for _, r := range q.chain.repeatables {
-		if !r.RepeatableDNS(q) {
+
+	for _, p := range q.chain.repetitions {
+		if p.Allows != nil && !p.Allows(q) {
 			return false
 		}
 	}
 	return true
 }
 
-// addRepeatable considers a new handler or observer of c.
-func (c *Chain) addRepeatable(v any) {
+// A repetition is the Repetition of one handler or observer, or both.
+type repetition struct {
+	of Repeatable
+	Repetition
+}
+
+// addRepetition considers a new handler or observer of c.
+func (c *Chain) addRepetition(v any) {
 	r, ok := v.(Repeatable)
 	if !ok {
 		c.unrepeatable = true
 		return
 	}
-	c.repeatables = append(c.repeatables, r)
-	if counter, ok := v.(RepeatCounter); ok && !slices.Contains(c.repeatCounters, counter) {
-		c.repeatCounters = append(c.repeatCounters, counter)
+	if !slices.ContainsFunc(c.repetitions, func(p repetition) bool { return p.of == r }) {
+		c.repetitions = append(c.repetitions, repetition{r, r.Repetition()})
 	}
 }
 
-// Repeat makes r repeat replies of m's queries. It must be called after Route, before m
-// serves. If the chain of a zone depends on the client, nothing is repeated.
-func (m *Mux) Repeat(r Repeater) {
+// Repeat makes keep repeat replies of m's queries: for the duration of q.Repeated it answers
+// queries that are equal to q, except for the ID, before they reach a Port. keep may do
+// nothing, and must not keep q; it must call q.MayRepeat while it holds a lock that forget
+// takes. forget ends the repetition of all replies. Both are safe for concurrent use.
+//
+// Repeat must be called after Route, before m serves. If the chain of a zone depends on the
+// client, nothing is repeated.
+func (m *Mux) Repeat(keep func(q *Query), forget func()) {
 	for _, chains := range m.zones.All() {
-		for _, c := range chains {
-			if c.Match != nil {
-				return
-			}
+		if slices.ContainsFunc(chains, func(c *Chain) bool { return c.Match != nil }) {
+			return
 		}
 	}
-	m.repeater, m.repeats = r, new(atomic.Bool)
+	m.keep, m.forget, m.repeats = keep, forget, new(atomic.Bool)
 	m.repeats.Store(true)
 }
 
 // stopRepeating ends the repetition of replies, because another Mux serves.
 func (m *Mux) stopRepeating() {
-	if m != nil && m.repeater != nil {
+	if m != nil && m.repeats != nil {
 		m.repeats.Store(false)
-		m.repeater.Forget()
+		m.forget()
 	}
 }
-
-// MaxRepeat is the largest useful value of Query.RepeatFor.
-const MaxRepeat = time.Second

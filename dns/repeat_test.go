@@ -7,25 +7,26 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A keeper is a Repeater that records the last query.
+// A keeper records the last query whose reply may be repeated.
 type keeper struct {
 	kept   int
-	longer time.Duration // RepeatFor
+	longer time.Duration // the time for which it may
 }
 
-func (k *keeper) Keep(q *Query) { k.kept, k.longer = k.kept+1, q.RepeatFor }
-
-func (*keeper) Forget() {}
+func (k *keeper) keep(q *Query) {
+	r := q.Repeated()
+	k.kept, k.longer = k.kept+1, r.Duration()
+}
 
 // A repeatable allows to repeat its answers for two seconds.
 type repeatable struct{}
 
 func (repeatable) ServeDNS(q *Query) Verdict {
-	q.RepeatFor = 2 * time.Second
+	q.AllowRepeat(2*time.Second, nil)
 	return Done
 }
 
-func (repeatable) RepeatableDNS(*Query) bool { return true }
+func (repeatable) Repetition() Repetition { return Repetition{} }
 
 // The time for which a reply may be repeated begins when the query arrives.
 func TestRepeatElapsed(t *testing.T) {
@@ -37,7 +38,7 @@ func TestRepeatElapsed(t *testing.T) {
 		mux := NewMux(nil, nil)
 		_ = mux.Route(wire.Root, chain)
 		k := new(keeper)
-		mux.Repeat(k)
+		mux.Repeat(k.keep, func() {})
 		var port Port
 		port.Swap(mux)
 		q := NewQuery(nil)

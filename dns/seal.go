@@ -24,19 +24,13 @@ const (
 	paddingBlock = 468
 )
 
-// MaxLarge is the size limit of answers to queries with the Proto Large.
-const MaxLarge = 4 << 20
-
 // SizeLimit returns the largest size of the reply. A larger answer may still fit when
 // it is compressed.
 func (q *Query) SizeLimit() int {
-	switch q.Proto {
-	case TCP:
-		return wire.MaxMessage
-	case Large:
-		return MaxLarge
+	if q.Proto == UDP {
+		return min(int(q.UDPSize), q.ReplyLimit)
 	}
-	return int(min(q.UDPSize, q.UDPLimit))
+	return q.ReplyLimit
 }
 
 // ExceedsLimit reports whether the answer is too large for the reply even if it is
@@ -57,25 +51,46 @@ func (q *Query) ExceedsLimit() bool {
 // client's size, and adds the OPT record and the header. Every reply is sealed once.
 func (q *Query) seal() {
 	q.RestoreQuestion(nil) // in case its handler panicked
-	a := &q.Answer
-	limit, opt := q.SizeLimit(), 0
+	a, limit := &q.Answer, q.SizeLimit()
 	if q.EDNS {
-		opt = 1
 		limit -= optLen
 	}
 	if q.signer != nil {
 		limit -= q.signer.Size()
 	}
+
 	if len(a.Buf) > min(wire.MinUDPSize, limit) {
 		q.compress(limit)
 	}
-	pad := opt == 1 && q.Proto == TCP && q.addConnectionOptions()
+	pad := q.EDNS && q.Proto == TCP && q.addConnectionOptions()
 	options := q.replyOpt
 	if len(a.Buf)+len(options) > limit {
 		options = nil
 	}
+	tc := q.TC
+	if len(a.Buf) > limit {
+		tc = q.truncate(limit) || tc
+	}
+
+	questions, opt := 0, 0
+	if len(q.Question()) > 0 {
+		questions = 1
+	}
+	if q.EDNS {
+		opt = 1
+		q.appendOPT(options, pad)
+	}
+	wire.PutHeader(a.Buf, q.ID, q.replyFlags(tc), questions, a.Count, opt)
+	if q.signer != nil {
+		a.Buf = q.signer.Sign(a.Buf)
+	}
+	q.sealed = true
+}
+
+// replyFlags returns the second word of the reply's header.
+func (q *Query) replyFlags(tc bool) uint16 {
 	flags := wire.FlagQR | q.Flags&(15<<11|wire.FlagRD|wire.FlagCD) | uint16(q.RCode&15)
-	if q.truncate(limit) || q.TC {
+	if tc {
 		flags |= wire.FlagTC
 	}
 	if q.AA {
@@ -87,33 +102,21 @@ func (q *Query) seal() {
 	if q.RA {
 		flags |= wire.FlagRA
 	}
-	if opt == 1 {
-		do := byte(0)
-		if q.DO {
-			do = 0x80
-		}
-		const size = wire.AdvertisedUDPSize
-		padding := 0
-		if pad {
-			padding = paddingOf(len(a.Buf) + optLen + len(options))
-		}
-		optionsLen := len(options) + padding
-		a.Buf = append(a.Buf, 0, 0, byte(wire.TypeOPT), size>>8, size&0xFF, byte(q.RCode>>4), 0, do, 0, byte(optionsLen>>8), byte(optionsLen))
-		a.Buf = append(a.Buf, options...)
-		if padding > 0 {
-			a.Buf = append(a.Buf, 0, wire.OptionPadding, byte((padding-4)>>8), byte(padding-4))
-			a.Buf = append(a.Buf, make([]byte, padding-4)...)
-		}
+	return flags
+}
+
+// appendOPT appends the OPT record, with a padding option if pad is set.
+func (q *Query) appendOPT(options []byte, pad bool) {
+	a, padding := &q.Answer, 0
+	if pad {
+		padding = paddingOf(len(a.Buf) + optLen + len(options))
 	}
-	questions := 0
-	if len(q.Question()) > 0 {
-		questions = 1
+
+	a.Buf = wire.AppendOPT(a.Buf, q.RCode, q.DO, len(options)+padding)
+	a.Buf = append(a.Buf, options...)
+	if padding > 0 {
+		a.Buf = wire.AppendOption(a.Buf, wire.OptionPadding, make([]byte, padding-4))
 	}
-	wire.PutHeader(a.Buf, q.ID, flags, questions, a.Count, opt)
-	if q.signer != nil {
-		a.Buf = q.signer.Sign(a.Buf)
-	}
-	q.sealed = true
 }
 
 // addConnectionOptions adds the idle timeout to the reply if the client requests it,
@@ -183,10 +186,8 @@ func (q *Query) Observe(now time.Time) {
 			o.ObserveDNS(q)
 		}
 	}
-	if q.RepeatFor > 0 {
-		if q.RepeatFor -= q.Elapsed; q.repeatable() {
-			q.mux.repeater.Keep(q)
-		}
+	if q.repeat.duration > 0 {
+		q.keepRepeated()
 	}
 	q.release()
 	for q = q.sub; q != nil; q = q.sub {
@@ -200,6 +201,5 @@ func (q *Query) Observe(now time.Time) {
 // release drops the references to a plan.
 func (q *Query) release() {
 	q.mux, q.chain, q.trace, q.Err = nil, nil, nil, nil
-	clear(q.state)
-	q.state = nil
+	q.state, q.stateArray = nil, [len(q.stateArray)]any{}
 }

@@ -84,7 +84,12 @@ func TestAnswerTooLargeForTCP(t *testing.T) {
 // TCP it is complete. It has TC only if answer records were removed.
 func TestReplySizes(t *testing.T) {
 	limit := func(size uint16) serve {
-		return func(q *Query) Verdict { q.UDPLimit = size; return Next }
+		return func(q *Query) Verdict {
+			if q.Proto == UDP {
+				q.ReplyLimit = int(size)
+			}
+			return Next
+		}
 	}
 	r := newRig(t, 1, map[string]*Chain{
 		".":    chain(addresses(300)),

@@ -35,22 +35,24 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 	sub = q.sub
 	packet := wire.AppendRequest(sub.packet[:0], 0, q.Flags&(wire.FlagRD|wire.FlagCD), name, t)
 	sub.Reset(packet, q.Proto, q.Start)
-	sub.parent, sub.depth, sub.detached = q, q.depth+1, q.detached
+	sub.parent, sub.detached = q, q.detached
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
+
 	fault := sub.Parse(packet)
-	sub.EDNS, sub.DO, sub.UDPSize, sub.UDPLimit, sub.Options = q.EDNS, q.DO, q.UDPSize, q.UDPLimit, q.Options
+	sub.EDNS, sub.DO, sub.UDPSize, sub.ReplyLimit, sub.Options = q.EDNS, q.DO, q.UDPSize, q.ReplyLimit, q.Options
 	sub.Answer.Reset(sub.Answer.Buf, sub.Question()) // the memory of the sub-query before
 	switch {
 	case fault != wire.NoFault:
 		sub.RCode = wire.ServFail
 		return sub, true
-	case sub.depth > maxDepth:
+	case sub.Depth() > maxDepth:
 		sub.RCode, sub.Err = wire.ServFail, errDepth
 		return sub, true
 	case sub.IsLoop():
 		sub.RCode, sub.Err = wire.ServFail, errLoop
 		return sub, true
 	}
+
 	sub.trace = q.trace
 	chain := sub.mux.find(sub)
 	if chain == nil || chain.empty() {
@@ -60,6 +62,7 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 	if sub.trace != nil && chain.traced != nil {
 		chain = chain.traced
 	}
+
 	sub.enter(chain)
 	if sub.walk(0) == Wait {
 		return nil, false
@@ -113,7 +116,12 @@ func (q *Query) finishSub() {
 }
 
 // Depth returns the number of q's ancestors: zero for a client's own query.
-func (q *Query) Depth() int { return q.depth }
+func (q *Query) Depth() (depth int) {
+	for p := q.parent; p != nil; p = p.parent {
+		depth++
+	}
+	return depth
+}
 
 // IsLoop reports whether one of q's ancestors asks the same question, perhaps because
 // SetQuestion changed it. Such a query would wait for itself.
@@ -124,25 +132,6 @@ func (q *Query) IsLoop() bool {
 		}
 	}
 	return false
-}
-
-// MayAwait reports whether q may wait for the answer to another query. A query that
-// other queries wait for, and its sub-queries, may not: it might be one that waits for q.
-func (q *Query) MayAwait() bool {
-	for ; q != nil; q = q.parent {
-		if q.Awaited {
-			return false
-		}
-	}
-	return true
-}
-
-// IsRefresh reports whether Requery made q, or the query that q is a sub-query of.
-func (q *Query) IsRefresh() bool {
-	for q.parent != nil {
-		q = q.parent
-	}
-	return q.floor > 0
 }
 
 // FollowCNAME adds the answer for the target of the CNAME record that ends q's answer

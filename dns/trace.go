@@ -72,7 +72,7 @@ func (c *Chain) addTraced() {
 }
 
 // A tracedStep calls the handler of a step, and records the call in the query's trace. A
-// query made by Requery has no trace.
+// query made by Refresh has no trace.
 type tracedStep struct {
 	*step
 	index int

@@ -24,6 +24,7 @@ func (q *Query) walk(floor int) Verdict {
 		if !steps[q.at].serves(q) {
 			continue
 		}
+
 		verdict := Wait
 		if h := steps[q.at].handler; h != nil {
 			verdict = h.ServeDNS(q)
@@ -31,83 +32,22 @@ func (q *Query) walk(floor int) Verdict {
 		if verdict == Wait && q.chain.interceptors {
 			verdict = q.intercept(floor)
 		}
+
 		switch verdict {
 		case Next:
-			continue
 		case Wait:
 			return Wait
+		default:
+			return q.complete(floor, q.at, verdict)
 		}
-		return q.complete(floor, q.at, verdict)
 	}
+
 	q.Fail(wire.ServFail) // as CoreDNS
 	if q.IsNotify() {
 		q.RCode = wire.NotAuth // RFC 1996 §3.10
 	}
 	q.Err = errUnanswered
 	return q.complete(floor, -1, Done)
-}
-
-// intercept calls the Interceptors between floor and q.at, whose handler waits,
-// from the nearest upwards. If one returns another verdict than Next, q.at becomes
-// its step.
-func (q *Query) intercept(floor int) Verdict {
-	for i := q.at - 1; i >= floor; i-- {
-		s := &q.chain.steps[i]
-		if s.interceptor == nil || !s.serves(q) || q.newQuestion != nil && q.changedAt > i {
-			continue
-		}
-		partial := q.Result
-		clean := q.resultEmpty()
-		if !clean {
-			q.setAside()
-		}
-		q.interceptor = i
-		verdict := s.interceptor.InterceptDNS(q, q.at-i)
-		q.interceptor = -1
-		if verdict == Next {
-			q.Result = partial
-			continue
-		}
-		q.abandonSubQuery()
-		if q.hasFinisher(i+1, q.at) {
-			found := q.setAside()
-			q.finishAll(i + 1)
-			q.Result = found
-		}
-		q.at = i
-		if !clean {
-			q.Answer.MoveTo(partial.Answer.Buf)
-		}
-		if verdict != Wait {
-			return verdict
-		}
-	}
-	return Wait
-}
-
-// setAside returns q's result and replaces it by an empty one, in the spare capacity
-// of the same buffer.
-func (q *Query) setAside() Result {
-	old := q.Result
-	q.Result = Result{}
-	q.Answer.Reset(old.Answer.Buf[len(old.Answer.Buf):], q.Question())
-	return old
-}
-
-// resultEmpty reports whether q's result is as at the top of the chain.
-func (q *Query) resultEmpty() bool {
-	return q.Answer.Empty() && q.RCode == wire.NoError && q.Err == nil &&
-		!(q.AA || q.RA || q.AD || q.TC || q.Cacheable)
-}
-
-// hasFinisher reports whether one of the steps in [first, end) is a Finisher.
-func (q *Query) hasFinisher(first, end int) bool {
-	for i := first; i < end; i++ {
-		if q.chain.steps[i].finisher != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // complete notes that the handler at step answered, -1 if none did, and calls the

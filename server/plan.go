@@ -37,7 +37,7 @@ type Options struct {
 	Dial         func(ctx context.Context, network, address string) (net.Conn, error)
 	NoFileEvents bool
 	// Repeater, if not nil, repeats replies to equal queries.
-	Repeater dns.Repeater
+	Repeater Repeater
 	// MaxParked is the number of queries with goroutines that may be parked; zero
 	// depends on the memory limit.
 	MaxParked int
@@ -50,6 +50,12 @@ type Options struct {
 	// info.
 	Level   *slog.LevelVar
 	Metrics *metrics.Registry
+}
+
+// A Repeater repeats replies: see [dns.Mux.Repeat].
+type Repeater interface {
+	Keep(q *dns.Query)
+	Forget()
 }
 
 // A Plan is a checked Corefile: chains, zones and addresses. NewPlan opens no

@@ -146,7 +146,7 @@ func (p *Plan) mux(s *site, recovered func(*dns.Query, any)) *dns.Mux {
 
 	// The kernel cannot tell the clients of a proxy from each other.
 	if p.opts.Repeater != nil && s.proxies() == nil {
-		mux.Repeat(p.opts.Repeater)
+		mux.Repeat(p.opts.Repeater.Keep, p.opts.Repeater.Forget)
 	}
 	return mux
 }

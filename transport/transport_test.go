@@ -35,7 +35,9 @@ func (h inline) ServeDNS(q *dns.Query) dns.Verdict {
 		q.Answer.Buf = wire.AppendAddress(q.Answer.Buf, wire.OwnerIsQuestion, 5, netip.AddrFrom4([4]byte{192, 0, 2, byte(h)}))
 		q.Answer.Append(wire.Answers, nil, 1)
 	case wire.TypeTXT:
-		q.UDPLimit = wire.MaxUDPReply
+		if q.Proto == dns.UDP {
+			q.ReplyLimit = wire.MaxUDPReply
+		}
 		n, _ := strconv.Atoi(string(q.Name()[1 : 1+q.Name()[0]]))
 		for range n {
 			q.Answer.Buf = wire.AppendRecordHeader(q.Answer.Buf, wire.OwnerIsQuestion, wire.TypeTXT, 5, 101)

@@ -41,3 +41,18 @@ func HasOption(rdata []byte, code uint16) bool {
 func HopByHopOption(code uint16) bool {
 	return code == OptionNSID || code == OptionCookie || code == OptionKeepalive || code == OptionPadding
 }
+
+// AppendOPT appends an OPT record with the upper bits of a response code, whose caller appends
+// that many bytes of options (RFC 6891 §6.1.2).
+func AppendOPT(buf []byte, code RCode, do bool, options int) []byte {
+	flags := uint16(0)
+	if do {
+		flags = 1 << 15
+	}
+	buf = append(buf, 0) // the owner is the root
+	buf = binary.BigEndian.AppendUint16(buf, uint16(TypeOPT))
+	buf = binary.BigEndian.AppendUint16(buf, AdvertisedUDPSize) // in place of the class
+	buf = append(buf, byte(code>>4), 0)                         // version 0
+	buf = binary.BigEndian.AppendUint16(buf, flags)
+	return binary.BigEndian.AppendUint16(buf, uint16(options))
+}

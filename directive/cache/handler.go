@@ -41,7 +41,7 @@ func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 
 	found := c.store.find(c.scope, &l.key)
 	l.entry, l.stale = c.choose(&found, l.now)
-	if l.stale && q.IsRefresh() && l.now >= time.Duration(l.entry.retryAfter.Load()) {
+	if l.stale && q.Shared().IsRefresh() && l.now >= time.Duration(l.entry.retryAfter.Load()) {
 		l.entry = nil // the refresh of another entry needs current records, and starts no further refresh
 	}
 	if l.entry == nil {
@@ -61,7 +61,7 @@ func (c *Cache) miss(q *dns.Query, l *lookup) dns.Verdict {
 		c.lead(q, p, l.optionsFrom)
 		c.endLookup(l)
 		return dns.Next
-	case !q.MayAwait():
+	case !q.Shared().MayWait():
 		q.SetState(c.stateKey, alone{l})
 		return dns.Next
 	}
@@ -71,7 +71,8 @@ func (c *Cache) miss(q *dns.Query, l *lookup) dns.Verdict {
 
 // lead makes q the leader of p.
 func (c *Cache) lead(q *dns.Query, p *pending, optionsFrom int) {
-	p.optionsFrom, q.Awaited = optionsFrom, true
+	p.optionsFrom = optionsFrom
+	q.Shared().SetAwaited(true)
 	q.SetState(c.stateKey, leading{p})
 }
 
@@ -105,10 +106,12 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 		if c.prefetchDue(e, now) {
 			c.refresh(q, e, c.seriesOf(q).prefetch)
 		}
-		q.RepeatFor, q.RepeatKind = c.repeatFor(e, now), uint8(e.kind)
+		if q.MayRepeat() {
+			q.AllowRepeat(c.repeatFor(e, now), c.seriesOf(q).hits[e.kind.queue()])
+		}
 	case now < time.Duration(e.retryAfter.Load()):
 		c.writeStale(q, e)
-	case c.verify && q.MayAwait():
+	case c.verify && q.Shared().MayWait():
 		q.SetState(c.stateKey, verifying{l})
 		return dns.Wait
 	default:
@@ -141,13 +144,8 @@ func (c *Cache) repeatFor(e *entry, now time.Duration) time.Duration {
 	return min(left, c.prefetchGap/2)
 }
 
-// RepeatableDNS reports that equal queries get the same entry.
-func (*Cache) RepeatableDNS(*dns.Query) bool { return true }
-
-// CountRepeats counts hits that the Cache did not see.
-func (c *Cache) CountRepeats(r *dns.Repeated, n uint64) {
-	c.findSeries(r.Chain.Server).hits[answerKind(r.Kind).queue()].Add(n)
-}
+// Repetition reports that equal queries get the same entry.
+func (*Cache) Repetition() dns.Repetition { return dns.Repetition{} }
 
 func (c *Cache) writeFresh(q *dns.Query, e *entry, now time.Duration) {
 	e.markUsed()
@@ -244,7 +242,7 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 		e.kind = failure
 	}
 
-	q.Awaited = false
+	q.Shared().SetAwaited(false)
 	var r *result
 	if e != nil {
 		r = &result{e, q.TC, q.Err}

@@ -26,6 +26,8 @@ type upstream struct {
 	block   chan struct{}                  // if set, answers wait until it is closed
 }
 
+func (*upstream) Repetition() dns.Repetition { return dns.Repetition{} }
+
 func (u *upstream) ServeDNS(q *dns.Query) dns.Verdict {
 	if u.serve != nil {
 		return u.serve(q)
@@ -142,6 +144,7 @@ type harness struct {
 	upstreams map[string]*upstream // by the argument of directive upstream
 	local     localAnswers
 	sent      chan *mdns.Msg
+	repeated  dns.Repeated // the last reply that may be repeated
 }
 
 func newHarness(t testing.TB, text string) *harness {
@@ -271,6 +274,7 @@ func (w *harness) load(text string) {
 			}
 		}
 	}
+	mux.Repeat(func(q *dns.Query) { w.repeated = q.Repeated() }, func() {})
 	w.port.Swap(mux)
 	for _, b := range blocks {
 		b.Swapped()

@@ -40,12 +40,12 @@ func TestRepeatFor(t *testing.T) {
 				w.ask(ask)
 				for i, h := range c.hits {
 					time.Sleep(h.after)
-					var q *dns.Query
-					if w.send(ask, func(sent *dns.Query) { q = sent }) == nil {
+					w.repeated = dns.Repeated{}
+					if w.send(ask) == nil {
 						t.Fatalf("hit %d: got a parked query, want an answer from the entry", i)
 					}
-					if q.RepeatFor != h.want {
-						t.Errorf("hit %d: got %s, want %s", i, q.RepeatFor, h.want)
+					if got := w.repeated.Duration(); got != h.want {
+						t.Errorf("hit %d: got %s, want %s", i, got, h.want)
 					}
 				}
 			})
@@ -72,13 +72,11 @@ func TestCountRepeats(t *testing.T) {
 			w.upstreams["a"].answer = answerWith(c.rcode, c.text)
 			ask := newQuery("www.example.org", mdns.TypeA)
 			w.ask(ask)
-			var q *dns.Query
-			w.send(ask, func(sent *dns.Query) { q = sent })
-			if q.RepeatFor == 0 {
+			w.send(ask)
+			if w.repeated.Duration() == 0 {
 				t.Fatal("got a hit that may not be repeated")
 			}
-			r := dns.Repeated{Chain: w.chains[0], Kind: q.RepeatKind}
-			r.Count(10)
+			w.repeated.Count(10)
 			for _, kind := range []string{"success", "denial"} {
 				want := "0"
 				if kind == c.want {

@@ -158,7 +158,7 @@ func (c *Cache) refresh(q *dns.Query, e *entry, counter *metrics.Counter) *pendi
 		return p
 	}
 
-	started := q.Requery(func(again *dns.Query) {
+	started := q.Shared().Refresh(c.step, func(again *dns.Query) {
 		e.retryAfter.Store(int64(c.store.clock(time.Now()) + max(c.recheck, minRecheck)))
 		c.finish(again, e.key(), 0, p)
 	})

@@ -16,8 +16,7 @@ func (*causeTrace) BeginStep(*dns.Query, int, string)         {}
 func (*causeTrace) ObserveExchange(*dns.Query, *dns.Exchange) {}
 func (c *causeTrace) EndStep(q *dns.Query, step int, v dns.Verdict) {
 	c.texts = nil
-	causes, _ := q.Explain(step, v)
-	for _, cause := range causes {
+	for _, cause := range q.Chain().Handler(step).(dns.Explainer).ExplainDNS(q, v) {
 		c.texts = append(c.texts, cause.Text)
 	}
 }
@@ -26,7 +25,8 @@ func (s *server) causes(t *testing.T, name, qtype string) []string {
 	t.Helper()
 	trace := new(causeTrace)
 	client := netip.MustParseAddrPort("127.0.0.1:1")
-	if _, ok := s.port.Explain(t.Context(), packet(t, name, qtype, 0), client, client, dns.TCP, trace); !ok {
+	query := dns.Explained{Packet: packet(t, name, qtype, 0), Client: client, Local: client, Proto: dns.TCP, Trace: trace}
+	if _, ok := s.port.Explain(t.Context(), query); !ok {
 		t.Fatalf("%s %s: got no explanation", name, qtype)
 	}
 	return trace.texts

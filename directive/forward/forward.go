@@ -126,8 +126,8 @@ func (f *Forward) zonesOf(q *dns.Query) (inside bool, excepted wire.Name) {
 	return inside, excepted
 }
 
-// RepeatableDNS reports that answers from a cache above do not depend on f.
-func (*Forward) RepeatableDNS(*dns.Query) bool { return true }
+// Repetition reports that answers from a cache above do not depend on f.
+func (*Forward) Repetition() dns.Repetition { return dns.Repetition{} }
 
 // ServeDNS passes queries for names outside the zones of f to the next handler. Other
 // queries are parked.

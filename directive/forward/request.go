@@ -50,14 +50,8 @@ func (r *request) packet(id uint16, edns bool) []byte {
 		return packet
 	}
 
-	do := byte(0)
-	if r.do {
-		do = 0x80
-	}
-	packet[11] = 1 // additional record: OPT (RFC 6891 §6.1.2)
-	packet = append(packet, 0, 0, byte(wire.TypeOPT), wire.AdvertisedUDPSize>>8, wire.AdvertisedUDPSize&0xFF)
-	packet = append(packet, 0, 0, do, 0)
-	packet = binary.BigEndian.AppendUint16(packet, uint16(len(r.options)))
+	packet[11] = 1 // additional record: OPT
+	packet = wire.AppendOPT(packet, wire.NoError, r.do, len(r.options))
 	return append(packet, r.options...)
 }
 

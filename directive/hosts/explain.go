@@ -110,7 +110,7 @@ func (h *Handler) lines(match func(netip.Addr, []byte) bool) (causes []dns.Cause
 	return causes
 }
 
-// ReadObjects implements [dns.ObjectReader].
+// ReadObjects implements explain.ObjectReader.
 func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
 	for _, o := range objects {
 		for _, m := range h.table.maps {

@@ -12,7 +12,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// ReadObjects implements [dns.ObjectReader].
+// ReadObjects implements explain.ObjectReader.
 func (e *External) ReadObjects(ctx context.Context, objects []*dns.Object) {
 	e.kubernetes.ReadObjects(ctx, objects)
 }
@@ -116,7 +116,7 @@ func (e *explanation) externalReverse() {
 	}
 }
 
-// ReadObjects implements [dns.ObjectReader].
+// ReadObjects implements explain.ObjectReader.
 func (f *Federation) ReadObjects(ctx context.Context, objects []*dns.Object) {
 	f.kubernetes.ReadObjects(ctx, objects)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// ReadObjects implements [dns.ObjectReader]: the index does not keep the metadata.
+// ReadObjects implements explain.ObjectReader: the index does not keep the metadata.
 func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
 	read := h.index.Origins()
 	for _, o := range objects {

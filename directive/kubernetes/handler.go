@@ -85,9 +85,11 @@ const (
 // then.
 func (h *Handler) Ready() bool { return h.onlyServices || h.index.Ready() }
 
-// RepeatableDNS reports that names outside its zones do not depend on the cluster. Others may
+// Repetition reports that names outside its zones do not depend on the cluster. Others may
 // exist from the next change on.
-func (h *Handler) RepeatableDNS(q *dns.Query) bool { return h.zone(q) == nil }
+func (h *Handler) Repetition() dns.Repetition {
+	return dns.Repetition{Allows: func(q *dns.Query) bool { return h.zone(q) == nil }}
+}
 
 // ServeDNS implements [dns.Handler].
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {

@@ -11,6 +11,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
+// maxAnswer is the size limit of the answers of a generator.
+const maxAnswer = 4 << 20
+
 // A generator makes the records of a zone, by queries for all names that have records, so
 // that a transferred zone has the records of the answers. One goroutine uses it.
 type generator struct {
@@ -31,7 +34,8 @@ func newGenerator(h *Handler, z *zoneInfo) generator {
 // resolve answers a query for a name by calling answer.
 func (g *generator) resolve(name []byte, t wire.Type, answer func(*lookup) result) {
 	g.packet = wire.AppendRequest(g.packet[:0], 0, 0, name, t)
-	g.query.Reset(g.packet, dns.Large, time.Time{})
+	g.query.Reset(g.packet, dns.TCP, time.Time{})
+	g.query.ReplyLimit = maxAnswer
 	g.query.Parse(g.packet)
 	g.query.Answer.Reset(g.memory, g.query.Question())
 	if g.Handler.zone(g.query) == g.zone { // a longer zone has its names

@@ -124,7 +124,9 @@ func newReader() *server {
 // send sends a packet to the server and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
 	s.query.Reset(packet, proto, time.Time{})
-	s.query.UDPLimit = wire.MaxUDPReply // as with "bufsize 4096"
+	if proto == dns.UDP {
+		s.query.ReplyLimit = wire.MaxUDPReply // as with "bufsize 4096"
+	}
 	switch s.port.Serve(s.query, s.lent) {
 	case dns.Answered:
 		return s.query.Reply()

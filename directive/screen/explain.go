@@ -30,7 +30,7 @@ func (s *Screen) ExplainDNS(q *dns.Query, _ dns.Verdict) (causes []dns.Cause) {
 	return []dns.Cause{{Text: text}}
 }
 
-// ExplainFinish implements [dns.FinishExplainer].
+// ExplainFinish implements explain.FinishExplainer.
 func (s *Screen) ExplainFinish(q *dns.Query) []dns.Cause {
 	for code, data := range wire.Options(q.ReplyOptions()) {
 		if code == wire.OptionEDE && q.Answer.Empty() && len(data) > 2 && binary.BigEndian.Uint16(data) == wire.EDEBlocked {

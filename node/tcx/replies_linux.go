@@ -42,7 +42,7 @@ type reply struct {
 	reply                [maxReply]byte
 }
 
-// Replies are the replies that the programs repeat. It is a dns.Repeater for the process
+// Replies are the replies that the programs repeat. It is a server.Repeater for the process
 // that answers the queries, and needs no capability, only the file of Capture.ReplyFile.
 type Replies struct {
 	memory  []byte
@@ -162,8 +162,9 @@ func (r *Replies) Keep(q *dns.Query) {
 	to.alias, to.querySize, to.replySize, to.query = w.alias, w.querySize, w.replySize, w.query
 	copy(to.reply[:], message[2:])
 	to.difference = difference(packet[2:], message[2:])
-	r.kept[place] = kept{Repeated: q.Repeated()}
-	to.until.Store(now + uint64(min(q.RepeatFor, maxRepeat)))
+	k := kept{Repeated: q.Repeated()}
+	r.kept[place] = k
+	to.until.Store(now + uint64(min(k.Duration(), maxRepeat)))
 }
 
 // Forget ends the repetition of all replies.

@@ -26,15 +26,15 @@ type answerer struct {
 func (a *answerer) ServeDNS(q *dns.Query) dns.Verdict {
 	r := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeTXT, 30, a.size)
 	q.Answer.Append(wire.Answers, append(r, make([]byte, a.size)...), 1)
-	q.RepeatFor = a.repeat
+	q.AllowRepeat(a.repeat, nil)
 	return dns.Done
 }
 
-func (*answerer) RepeatableDNS(*dns.Query) bool { return true }
-
-func (a *answerer) CountRepeats(r *dns.Repeated, n uint64) {
-	a.repeated += n
-	a.last = *r
+func (a *answerer) Repetition() dns.Repetition {
+	return dns.Repetition{Count: func(r *dns.Repeated, n uint64) {
+		a.repeated += n
+		a.last = *r
+	}}
 }
 
 // A repeatBench is a bench with a Port whose replies are repeated.
@@ -66,7 +66,7 @@ func (b *repeatBench) install() {
 	chain.Add("answerer", &b.answerer)
 	mux := dns.NewMux(nil, nil)
 	_ = mux.Route(wire.Root, chain)
-	mux.Repeat(b.replies)
+	mux.Repeat(b.replies.Keep, b.replies.Forget)
 	b.port.Swap(mux)
 }
 
@@ -325,7 +325,7 @@ func TestRepeatUnsuitable(t *testing.T) {
 	chain.Observe(observer{})
 	mux := dns.NewMux(nil, nil)
 	_ = mux.Route(wire.Root, chain)
-	mux.Repeat(b.replies)
+	mux.Repeat(b.replies.Keep, b.replies.Forget)
 	b.port.Swap(mux)
 	b.serve(query, pod4, alias4)
 	sent("an observer that wants each query", query)
@@ -338,7 +338,7 @@ func TestRepeatUnsuitable(t *testing.T) {
 	mux = dns.NewMux(nil, nil)
 	_ = mux.Route(wire.Root, view)
 	_ = mux.Route(wire.Root, chain)
-	mux.Repeat(b.replies)
+	mux.Repeat(b.replies.Keep, b.replies.Forget)
 	b.port.Swap(mux)
 	b.serve(query, pod4, alias4)
 	sent("a view", query)

@@ -63,8 +63,8 @@ type Step struct {
 	Upstreams []Exchange  `json:"upstreams,omitempty"`
 
 	index  int
-	waits  bool             // the handler has returned Wait
-	reader dns.ObjectReader // of the causes; may be nil
+	waits  bool         // the handler has returned Wait
+	reader ObjectReader // of the causes; may be nil
 }
 
 // An Exchange is a query to an upstream.
@@ -121,7 +121,9 @@ func Explain(ctx context.Context, ports []config.Port, q Query) (Result, error) 
 	client := netip.AddrPortFrom(q.Client.Unmap(), 0)
 	for proto := dns.UDP; ; proto = dns.TCP {
 		r := &record{}
-		e, ok := port.Port.Explain(ctx, packet, client, local, proto, r)
+		e, ok := port.Port.Explain(ctx, dns.Explained{
+			Packet: packet, Client: client, Local: local, Proto: proto, Trace: r, ObserveView: r.observeView,
+		})
 		switch {
 		case !ok && ctx.Err() != nil:
 			return Result{}, fmt.Errorf("no answer for %s: %w", q.Name, ctx.Err())
@@ -145,6 +147,20 @@ func Choose(ports []config.Port, server string) (config.Port, error) {
 		names = append(names, p.Name)
 	}
 	return config.Port{}, fmt.Errorf("%w: %q; the servers are %s", ErrNoServer, server, strings.Join(names, ", "))
+}
+
+// A FinishExplainer is a [dns.Finisher] that describes how it has changed an answer.
+type FinishExplainer interface {
+	// ExplainFinish is called after FinishDNS has changed q's answer. It must not change q.
+	ExplainFinish(q *dns.Query) []dns.Cause
+}
+
+// An ObjectReader is a [dns.Explainer] that reads the metadata of the objects that its causes
+// name.
+type ObjectReader interface {
+	// ReadObjects sets the fields of the objects that follow the name. It is called after
+	// the query has been answered. It blocks until ctx ends at most.
+	ReadObjects(ctx context.Context, objects []*dns.Object)
 }
 
 // A record is the trace of one query.
@@ -210,8 +226,8 @@ func (r *record) add(q *dns.Query, s Step) {
 	r.steps = append(r.steps, s)
 }
 
-// ObserveView implements [dns.ViewTrace].
-func (r *record) ObserveView(q *dns.Query, c *dns.Chain, met bool) {
+// observeView adds a step of the directive view.
+func (r *record) observeView(q *dns.Query, c *dns.Chain, met bool) {
 	if len(r.steps) == maxSteps {
 		return
 	}
@@ -236,7 +252,10 @@ func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 		return
 	case v == dns.Next && s.Verdict != "failed": // after FinishDNS
 		if s.Verdict == "passed" && !q.Dropped() && r.replace(q) {
-			s.Verdict, s.Causes = "changed", append(s.Causes, q.ExplainFinish(index)...)
+			s.Verdict = "changed"
+			if e, ok := q.Chain().Handler(index).(FinishExplainer); ok {
+				s.Causes = append(s.Causes, e.ExplainFinish(q)...)
+			}
 		}
 		return
 	case v == dns.Drop:
@@ -248,7 +267,12 @@ func (r *record) EndStep(q *dns.Query, index int, v dns.Verdict) {
 	default:
 		s.Verdict = "answered"
 	}
-	s.Causes, s.reader = q.Explain(index, v)
+	handler := q.Chain().Handler(index)
+	s.reader, _ = handler.(ObjectReader)
+	s.Causes = nil
+	if e, ok := handler.(dns.Explainer); ok {
+		s.Causes = e.ExplainDNS(q, v)
+	}
 
 	// The directives below that have to wait are not called any more.
 	for i := len(r.steps) - 1; v != dns.Next && &r.steps[i] != s; i-- {
@@ -280,11 +304,11 @@ func (r *record) ObserveExchange(q *dns.Query, e *dns.Exchange) {
 func (r *record) readObjects(ctx context.Context) {
 
 	type source struct {
-		reader dns.ObjectReader
+		reader ObjectReader
 		object dns.Object
 	}
 	same := map[source][]*dns.Object{}
-	first := map[dns.ObjectReader][]*dns.Object{}
+	first := map[ObjectReader][]*dns.Object{}
 	for _, s := range r.steps {
 		for _, c := range s.Causes {
 			if c.Object == nil || s.reader == nil {

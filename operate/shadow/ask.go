@@ -48,7 +48,7 @@ func (l Local) Ask(ctx context.Context, _ int, packet []byte, client netip.AddrP
 	client = netip.AddrPortFrom(client.Addr().Unmap(), client.Port())
 	for {
 		var t tracer
-		e, ok := l.Port.Port.Explain(ctx, packet, client, local, proto, &t)
+		e, ok := l.Port.Port.Explain(ctx, dns.Explained{Packet: packet, Client: client, Local: local, Proto: proto, Trace: &t})
 		switch {
 		case !ok && ctx.Err() != nil:
 			return Answer{}, ctx.Err()
