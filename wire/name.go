@@ -185,13 +185,11 @@ func copyLower(to, from []byte) {
 		}
 		return
 	}
-	from = from[:n]
-	for i := 0; ; i = min(i+8, n-8) {
-		binary.LittleEndian.PutUint64(to[i:], lower8(binary.LittleEndian.Uint64(from[i:])))
-		if i == n-8 {
-			return
-		}
+	last := lower8(binary.LittleEndian.Uint64(from[n-8:]))
+	for rest := to; len(rest) > 8 && len(from) >= 8; rest, from = rest[8:], from[8:] {
+		binary.LittleEndian.PutUint64(rest, lower8(binary.LittleEndian.Uint64(from)))
 	}
+	binary.LittleEndian.PutUint64(to[n-8:], last)
 }
 
 // lower8 is lower for eight bytes in any order. It adds to the low seven bits of

@@ -39,7 +39,8 @@ func (r *Request) grow() {
 		memory := make([]byte, MaxName+MaxLabels+1)
 		r.name, r.offsets = memory[:0:MaxName], memory[MaxName:]
 	}
-	r.name, r.offsets = r.name[:0], r.offsets[:0]
+	r.name = r.name[:0]
+	r.offsets = r.offsets[:0]
 }
 
 // Compact moves the name to memory of its own that is as small as possible. The next
@@ -95,28 +96,25 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 	}
 	r.grow()
 	in, offsets := packet[HeaderLen:], r.offsets[:MaxLabels+1]
+	name := in[:min(len(in), MaxName)]
 	off, labels := 0, 0
 	for {
-		if off >= len(in) {
+		if off >= len(name) || name[off] > MaxLabel {
 			return HeaderLen, false
 		}
-		n := int(in[off])
-		// For the root label n is zero, and it needs one of the 255 bytes.
-		if n > MaxLabel || off+n+1 > len(in) || off+n+1 > MaxName {
-			return HeaderLen, false
-		}
+		size := int(name[off])
 		offsets[labels] = uint8(off)
-		if n == 0 {
+		off += size + 1
+		if size == 0 {
 			break
 		}
-		off += n + 1
 		labels++
 	}
-	off++
 	if off+4 > len(in) {
 		return HeaderLen, false
 	}
-	r.name, r.offsets = r.name[:off], offsets[:labels+1]
+	r.name = r.name[:off]
+	r.offsets = r.offsets[:labels+1]
 	copyLower(r.name, in)
 	r.Type = Type(binary.BigEndian.Uint16(in[off:]))
 	r.Class = Class(binary.BigEndian.Uint16(in[off+2:]))
