@@ -53,8 +53,10 @@ func (s *serviceLookup) answer() result {
 // record for every port, named or not; with compatible kube-dns one for every address,
 // without a port.
 func (s *serviceLookup) serviceName() result {
-	if near, ok := s.nearby(index.Selection{}); ok {
-		return s.endpointsName(&near)
+	if s.entry.Headless && s.near != nil {
+		if near, ok := s.nearby(index.Selection{}); ok {
+			return s.endpointsName(&near)
+		}
 	}
 	s.writeServiceAddrs()
 	if s.wants(wire.TypeSRV) {
