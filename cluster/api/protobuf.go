@@ -10,25 +10,24 @@ import (
 // Kubernetes. They never change. The tests compare them with k8s.io/api.
 
 // readMeta decodes an object's metadata into o, and calls label for each label.
-func (o *Decoded) readMeta(raw []byte, label func(key, value []byte)) error {
-	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		switch m.Number {
+func (o *Decoded) readMeta(m *protobuf.Message, label func(key, value []byte)) {
+	for meta := m.Embedded(); m.NextIn(&meta); {
+		switch meta.Number {
 		case 1:
-			o.Name = m.String()
+			o.Name = meta.String()
 		case 3:
-			o.Namespace = intern(m.String())
+			o.Namespace = intern(meta.String())
 		case 6:
-			o.Version = m.String()
+			o.Version = meta.String()
 		case 9:
-			m.Bytes()
+			meta.Bytes()
 			o.Ending = true
 		case 11:
-			if key, value := m.Pair(); label != nil && m.Err == nil {
+			if key, value := meta.Pair(); label != nil && meta.Err == nil {
 				label(key, value)
 			}
 		case 12:
-			switch key, value := m.Pair(); string(key) {
+			switch key, value := meta.Pair(); string(key) {
 			case annotationChanged:
 				o.setChanged(value)
 			case AnnotationListEnd:
@@ -36,15 +35,12 @@ func (o *Decoded) readMeta(raw []byte, label func(key, value []byte)) error {
 			}
 		}
 	}
-	return m.Err
 }
 
 func readNamespace(raw []byte, o *Decoded) (n Namespace, err error) {
 	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		if m.Number == 1 {
-			m.Fail(o.readMeta(m.Bytes(), nil))
-		}
+	for m.NextOf(1) {
+		o.readMeta(&m, nil)
 	}
 	n.Name = o.Name
 	return n, m.Err
@@ -55,85 +51,81 @@ func readService(raw []byte, o *Decoded) (s Service, err error) {
 	for m.Next() {
 		switch m.Number {
 		case 1:
-			m.Fail(o.readMeta(m.Bytes(), nil))
+			o.readMeta(&m, nil)
 		case 2:
-			m.Fail(s.readSpec(m.Bytes()))
+			s.readSpec(&m)
 		case 3:
-			status := protobuf.Message{Rest: m.Bytes()}
-			for status.Next() {
-				if status.Number == 1 {
-					status.Fail(s.readBalancer(status.Bytes()))
-				}
-			}
-			m.Fail(status.Err)
+			s.readStatus(&m)
 		}
 	}
 	s.Namespace, s.Name = o.Namespace, o.Name
 	return s, m.Err
 }
 
-func (s *Service) readSpec(raw []byte) error {
-	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		switch m.Number {
+func (s *Service) readSpec(m *protobuf.Message) {
+	for spec := m.Embedded(); m.NextIn(&spec); {
+		switch spec.Number {
 		case 1:
-			var p ServicePort
-			port := protobuf.Message{Rest: m.Bytes()}
-			for port.Next() {
-				switch port.Number {
-				case 1:
-					p.Name = port.String()
-				case 2:
-					p.Protocol = port.String()
-				case 3:
-					p.Port = int32(port.Varint())
-				}
-			}
-			m.Fail(port.Err)
-			s.Spec.Ports = append(s.Spec.Ports, p)
+			s.Spec.Ports = append(s.Spec.Ports, readServicePort(&spec))
 		case 2:
-			key, value := m.Pair()
+			key, value := spec.Pair()
 			if s.Spec.Selector == nil {
 				s.Spec.Selector = map[string]string{}
 			}
 			s.Spec.Selector[string(key)] = string(value)
 		case 3:
-			s.Spec.ClusterIP = m.String()
+			s.Spec.ClusterIP = spec.String()
 		case 4:
-			s.Spec.Type = m.String()
+			s.Spec.Type = spec.String()
 		case 5:
-			s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, m.String())
+			s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, spec.String())
 		case 10:
-			s.Spec.ExternalName = m.String()
+			s.Spec.ExternalName = spec.String()
 		case 13:
-			s.Spec.PublishNotReadyAddresses = m.Bool()
+			s.Spec.PublishNotReadyAddresses = spec.Bool()
 		case 18:
-			s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, m.String())
+			s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, spec.String())
 		}
 	}
-	return m.Err
 }
 
-func (s *Service) readBalancer(raw []byte) error {
-	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		if m.Number != 1 {
+func readServicePort(m *protobuf.Message) (p ServicePort) {
+	for port := m.Embedded(); m.NextIn(&port); {
+		switch port.Number {
+		case 1:
+			p.Name = port.String()
+		case 2:
+			p.Protocol = port.String()
+		case 3:
+			p.Port = int32(port.Varint())
+		}
+	}
+	return p
+}
+
+func (s *Service) readStatus(m *protobuf.Message) {
+	for status := m.Embedded(); m.NextIn(&status); {
+		if status.Number != 1 {
 			continue
 		}
-		var in Ingress
-		ingress := protobuf.Message{Rest: m.Bytes()}
-		for ingress.Next() {
-			switch ingress.Number {
-			case 1:
-				in.IP = ingress.String()
-			case 2:
-				in.Hostname = ingress.String()
+		for balancer := status.Embedded(); status.NextIn(&balancer); {
+			if balancer.Number == 1 {
+				s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, readIngress(&balancer))
 			}
 		}
-		m.Fail(ingress.Err)
-		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, in)
 	}
-	return m.Err
+}
+
+func readIngress(m *protobuf.Message) (in Ingress) {
+	for ingress := m.Embedded(); m.NextIn(&ingress); {
+		switch ingress.Number {
+		case 1:
+			in.IP = ingress.String()
+		case 2:
+			in.Hostname = ingress.String()
+		}
+	}
+	return in
 }
 
 // readPod decodes a Pod without the fields that only manifests need.
@@ -143,21 +135,20 @@ func (s Slimmer) readPod(raw []byte, o *Decoded) (p Pod, err error) {
 		p.Labels = map[string]string{}
 		label = func(key, value []byte) { p.Labels[string(key)] = string(value) }
 	}
+
 	m := protobuf.Message{Rest: raw}
 	for m.Next() {
 		switch m.Number {
 		case 1:
-			m.Fail(o.readMeta(m.Bytes(), label))
+			o.readMeta(&m, label)
 		case 2:
-			spec := protobuf.Message{Rest: m.Bytes()}
-			for spec.Next() {
+			for spec := m.Embedded(); m.NextIn(&spec); {
 				if spec.Number == 11 {
 					p.Spec.HostNetwork = spec.Bool()
 				}
 			}
-			m.Fail(spec.Err)
 		case 3:
-			m.Fail(p.readStatus(m.Bytes()))
+			p.readStatus(&m)
 		}
 	}
 	p.Namespace, p.Name = o.Namespace, o.Name
@@ -167,37 +158,31 @@ func (s Slimmer) readPod(raw []byte, o *Decoded) (p Pod, err error) {
 	return p, m.Err
 }
 
-func (p *Pod) readStatus(raw []byte) error {
-	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		switch m.Number {
+func (p *Pod) readStatus(m *protobuf.Message) {
+	for status := m.Embedded(); m.NextIn(&status); {
+		switch status.Number {
 		case 1:
-			p.Status.Phase = m.String()
+			p.Status.Phase = status.String()
 		case 6:
-			p.Status.PodIP = m.String()
+			p.Status.PodIP = status.String()
 		case 12:
-			ip := protobuf.Message{Rest: m.Bytes()}
 			var text PodIP
-			for ip.Next() {
+			for ip := status.Embedded(); status.NextIn(&ip); {
 				if ip.Number == 1 {
 					text.IP = ip.String()
 				}
 			}
-			m.Fail(ip.Err)
 			p.Status.PodIPs = append(p.Status.PodIPs, text)
 		}
 	}
-	return m.Err
 }
 
 // readNode decodes a Node, or its PartialObjectMetadata.
 func readNode(raw []byte, o *Decoded) (n Node, err error) {
 	n.Labels = map[string]string{}
 	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		if m.Number == 1 {
-			m.Fail(o.readMeta(m.Bytes(), func(key, value []byte) { n.Labels[string(key)] = string(value) }))
-		}
+	for m.NextOf(1) {
+		o.readMeta(&m, func(key, value []byte) { n.Labels[string(key)] = string(value) })
 	}
 	n.Name = o.Name
 	return n, m.Err
@@ -208,7 +193,7 @@ func readConfigMap(raw []byte, o *Decoded) (c ConfigMap, err error) {
 	for m.Next() {
 		switch m.Number {
 		case 1:
-			m.Fail(o.readMeta(m.Bytes(), nil))
+			o.readMeta(&m, nil)
 		case 2:
 			key, value := m.Pair()
 			if c.Data == nil {

@@ -173,7 +173,7 @@ func (s Slimmer) readSlice(raw []byte, o *Decoded, room *[]byte) error {
 	for m.Next() {
 		switch m.Number {
 		case 1:
-			m.Fail(o.readMeta(m.Bytes(), func(key, value []byte) {
+			o.readMeta(&m, func(key, value []byte) {
 				switch string(key) {
 				case LabelServiceName:
 					own = ShareName(o.Name, value)
@@ -182,25 +182,23 @@ func (s Slimmer) readSlice(raw []byte, o *Decoded, room *[]byte) error {
 				case LabelImportCluster:
 					source = string(value)
 				}
-			}))
+			})
 		case 4:
 			kind = family(m.Bytes())
 		}
 	}
+
 	p := packer{Slimmer: s, slim: &cluster.Slice{Namespace: o.Namespace, Name: o.Name}, buf: (*room)[:0]}
 	if m.Err != nil || !p.belongs(own, imported, source, kind) {
 		return m.Err
 	}
-	for m = (protobuf.Message{Rest: raw}); m.Next(); {
-		if m.Number == 3 {
-			m.Fail(p.readPort(m.Bytes()))
-		}
+
+	for m = (protobuf.Message{Rest: raw}); m.NextOf(3); {
+		p.readPort(&m)
 	}
 	if m.Err == nil {
-		for m = (protobuf.Message{Rest: raw}); m.Next(); {
-			if m.Number == 2 {
-				m.Fail(p.readEndpoint(m.Bytes()))
-			}
+		for m = (protobuf.Message{Rest: raw}); m.NextOf(2); {
+			p.readEndpoint(&m)
 		}
 	}
 	p.slim.Endpoints = cluster.Endpoints(p.buf)
@@ -228,48 +226,47 @@ func family(text []byte) string {
 	return string(text)
 }
 
-func (p *packer) readPort(raw []byte) error {
+func (p *packer) readPort(m *protobuf.Message) {
 	var name, protocol string
 	var number int32
 	all := true
-	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		switch m.Number {
+	for port := m.Embedded(); m.NextIn(&port); {
+		switch port.Number {
 		case 1:
-			name = m.String()
+			name = port.String()
 		case 2:
-			protocol = m.String()
+			protocol = port.String()
 		case 3:
-			number, all = int32(m.Varint()), false
+			number, all = int32(port.Varint()), false
 		}
 	}
 	if m.Err == nil && !all {
 		p.port(name, protocol, number)
 	}
-	return m.Err
 }
 
-func (p *packer) readEndpoint(raw []byte) error {
+// readEndpoint calls Next and not NextIn, whose second call would cost it a fifth of its time.
+func (p *packer) readEndpoint(m *protobuf.Message) {
 	ready, addresses := true, 0
 	var address, hostname, zone, hints, kind, namespace, pod []byte
-	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		switch m.Number {
+	endpoint := m.Embedded()
+	for endpoint.Next() {
+		switch endpoint.Number {
 		case 1:
-			address = m.Bytes()
+			address = endpoint.Bytes()
 			addresses++
 		case 2:
-			conditions := protobuf.Message{Rest: m.Bytes()}
+			conditions := endpoint.Embedded()
 			for conditions.Next() {
 				if conditions.Number == 1 {
 					ready = conditions.Bool()
 				}
 			}
-			m.Fail(conditions.Err)
+			endpoint.Fail(conditions.Err)
 		case 3:
-			hostname = m.Bytes()
+			hostname = endpoint.Bytes()
 		case 4:
-			target := protobuf.Message{Rest: m.Bytes()}
+			target := endpoint.Embedded()
 			for target.Next() {
 				switch target.Number {
 				case 1:
@@ -280,16 +277,15 @@ func (p *packer) readEndpoint(raw []byte) error {
 					pod = target.Bytes()
 				}
 			}
-			m.Fail(target.Err)
+			endpoint.Fail(target.Err)
 		case 7:
-			zone = m.Bytes()
+			zone = endpoint.Bytes()
 		case 8:
-			hints = m.Bytes()
+			hints = endpoint.Bytes()
 		}
 	}
-	if m.Err != nil {
-		return m.Err
-	}
+	m.Fail(endpoint.Err)
+
 	if !p.Options.PodNames || string(kind) != "Pod" {
 		pod = nil
 	}
@@ -298,22 +294,21 @@ func (p *packer) readEndpoint(raw []byte) error {
 		zone = nil
 	case p.Options.Hints && hints != nil:
 		forZones, err := readHints(hints)
-		if err != nil {
-			return err
-		}
+		m.Fail(err)
 		zone = []byte(hintedZone(string(zone), forZones))
 	}
+	if m.Err != nil {
+		return
+	}
+
 	e := p.endpoint(ready, string(hostname), string(pod), string(zone), p.identifies(kind, namespace))
 	if addresses == 1 { // as every controller writes it
 		p.address(e, address)
-		return nil
+		return
 	}
-	for m = (protobuf.Message{Rest: raw}); m.Next(); {
-		if m.Number == 1 {
-			p.address(e, m.Bytes())
-		}
+	for endpoint = m.Embedded(); endpoint.NextOf(1); {
+		p.address(e, endpoint.Bytes())
 	}
-	return m.Err
 }
 
 // hintedZone returns the zone whose clients should use an endpoint: its own, unless its
@@ -327,15 +322,11 @@ func hintedZone(own string, hints []ForZone) string {
 
 func readHints(raw []byte) (forZones []ForZone, err error) {
 	m := protobuf.Message{Rest: raw}
-	for m.Next() {
-		if m.Number == 1 {
-			zone := protobuf.Message{Rest: m.Bytes()}
-			for zone.Next() {
-				if zone.Number == 1 {
-					forZones = append(forZones, ForZone{zone.String()})
-				}
+	for m.NextOf(1) {
+		for zone := m.Embedded(); m.NextIn(&zone); {
+			if zone.Number == 1 {
+				forZones = append(forZones, ForZone{zone.String()})
 			}
-			m.Fail(zone.Err)
 		}
 	}
 	return forZones, m.Err

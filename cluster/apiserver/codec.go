@@ -102,13 +102,11 @@ func protobufEvent(frame []byte, e *metav1.WatchEvent) error {
 		case 1:
 			e.Type = eventType(m.Bytes())
 		case 2:
-			object := protobuf.Message{Rest: m.Bytes()}
-			for object.Next() {
+			for object := m.Embedded(); m.NextIn(&object); {
 				if object.Number == 1 {
 					e.Object.Raw = object.Bytes()
 				}
 			}
-			m.Fail(object.Err)
 		}
 	}
 	return m.Err
@@ -200,8 +198,7 @@ func (c *codec) envelope(data []byte) (meta metav1.TypeMeta, raw []byte, err err
 	for m.Next() {
 		switch m.Number {
 		case 1:
-			t := protobuf.Message{Rest: m.Bytes()}
-			for t.Next() {
+			for t := m.Embedded(); m.NextIn(&t); {
 				switch t.Number {
 				case 1:
 					meta.APIVersion = known(t.Bytes(), c.Version)
@@ -209,7 +206,6 @@ func (c *codec) envelope(data []byte) (meta metav1.TypeMeta, raw []byte, err err
 					meta.Kind = known(t.Bytes(), c.Kind)
 				}
 			}
-			m.Fail(t.Err)
 		case 2:
 			raw = m.Bytes()
 		}
@@ -230,8 +226,7 @@ func (c *codec) protobufList(raw []byte, list *objectList) error {
 	for m.Next() {
 		switch m.Number {
 		case 1:
-			listMeta := protobuf.Message{Rest: m.Bytes()}
-			for listMeta.Next() {
+			for listMeta := m.Embedded(); m.NextIn(&listMeta); {
 				switch listMeta.Number {
 				case 2:
 					list.ResourceVersion = listMeta.String()
@@ -239,7 +234,6 @@ func (c *codec) protobufList(raw []byte, list *objectList) error {
 					list.Continue = listMeta.String()
 				}
 			}
-			m.Fail(listMeta.Err)
 		case 2:
 			var o api.Decoded
 			if item := m.Bytes(); m.Err == nil {

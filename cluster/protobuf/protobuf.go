@@ -48,9 +48,19 @@ func (m *Message) Next() bool {
 		m.take(uint64(protowire.ConsumeFieldValue(m.Number, m.wire, m.Rest)))
 	}
 	if m.Number < protowire.MinValidNumber {
-		m.Err = errMalformed
+		m.Fail(errMalformed)
 	}
 	return m.Err == nil
+}
+
+// NextOf advances to the next field with a number.
+func (m *Message) NextOf(number protowire.Number) bool {
+	for m.Next() {
+		if m.Number == number {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Message) varint() uint64 {
@@ -66,7 +76,7 @@ func (m *Message) varint() uint64 {
 // large.
 func (m *Message) take(n uint64) []byte {
 	if n > uint64(len(m.Rest)) {
-		m.Err = errMalformed
+		m.Fail(errMalformed)
 		return nil
 	}
 	taken := m.Rest[:n]
@@ -78,10 +88,23 @@ func (m *Message) take(n uint64) []byte {
 // memory with the message.
 func (m *Message) Bytes() []byte {
 	if m.wire != protowire.BytesType {
-		m.Err = errMalformed
+		m.Fail(errMalformed)
 		return nil
 	}
 	return m.text
+}
+
+// Embedded returns a field that is a message. NextIn iterates over its fields.
+func (m *Message) Embedded() Message { return Message{Rest: m.Bytes()} }
+
+// NextIn advances an embedded message of m to its next field. An error in it ends the
+// iteration of m, too.
+func (m *Message) NextIn(embedded *Message) bool {
+	if embedded.Next() {
+		return true
+	}
+	m.Fail(embedded.Err)
+	return false
 }
 
 // String returns a copy of the field's text.
@@ -90,7 +113,7 @@ func (m *Message) String() string { return string(m.Bytes()) }
 // Varint returns a numeric field.
 func (m *Message) Varint() uint64 {
 	if m.wire != protowire.VarintType {
-		m.Err = errMalformed
+		m.Fail(errMalformed)
 		return 0
 	}
 	return m.value
@@ -108,8 +131,7 @@ func (m *Message) Fail(err error) {
 
 // Pair returns an entry of a map.
 func (m *Message) Pair() (key, value []byte) {
-	entry := Message{Rest: m.Bytes()}
-	for entry.Next() {
+	for entry := m.Embedded(); m.NextIn(&entry); {
 		switch entry.Number {
 		case 1:
 			key = entry.Bytes()
@@ -117,6 +139,5 @@ func (m *Message) Pair() (key, value []byte) {
 			value = entry.Bytes()
 		}
 	}
-	m.Fail(entry.Err)
 	return key, value
 }

@@ -61,8 +61,7 @@ func Read(r io.Reader) (*Snapshot, error) {
 	if !m.Next() || m.Number != fieldHeader {
 		return nil, errors.New("no header")
 	}
-	head := protobuf.Message{Rest: m.Bytes()}
-	for head.Next() {
+	for head := m.Embedded(); m.NextIn(&head); {
 		switch head.Number {
 		case headerWritten:
 			s.Written = time.Unix(int64(head.Varint()), 0)
@@ -70,7 +69,6 @@ func Read(r io.Reader) (*Snapshot, error) {
 			s.Options = head.String()
 		}
 	}
-	m.Fail(head.Err)
 	s.objects = m.Rest
 	return s, m.Err
 }
@@ -175,8 +173,7 @@ func readAddr(m *protobuf.Message) netip.Addr {
 }
 
 func readPort(m *protobuf.Message) (p cluster.Port) {
-	port := protobuf.Message{Rest: m.Bytes()}
-	for port.Next() {
+	for port := m.Embedded(); m.NextIn(&port); {
 		switch port.Number {
 		case portName:
 			p.Name = port.String()
@@ -186,7 +183,6 @@ func readPort(m *protobuf.Message) (p cluster.Port) {
 			p.Port = uint16(port.Varint())
 		}
 	}
-	m.Fail(port.Err)
 	return p
 }
 
