@@ -2,7 +2,6 @@ package autopath
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,8 +9,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -33,13 +31,8 @@ func (s *stub) NeedClients() error {
 // plan sets up autopath above the handler below, which may be nil.
 func plan(t *testing.T, text string, below any) (*AutoPath, error) {
 	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte(text))
+	b, err := chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "autopath", Setup: Setup})
 	if err != nil {
-		t.Fatal(err)
-	}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("autopath")
-	if err := corefile.Sorted(Setup(b, servers[0].Directives)); err != nil {
 		return nil, err
 	}
 	if below != nil {

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -106,22 +106,15 @@ func (g guard) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Next
 }
 
-type sent chan []byte
-
-func (s sent) Send(q *dns.Query) { s <- append([]byte{}, q.Reply()...) }
-
 // A server answers from a backend, with autopath or without.
 type server struct {
-	t       testing.TB
-	port    dns.Port
-	sent    sent
+	*chaintest.Server
 	queries int
 	metrics *metrics.Registry
 }
 
 func serve(t testing.TB, w *backend, a *AutoPath) *server {
-	c := new(dns.Chain)
-	s := &server{t: t, sent: make(sent, 1), metrics: &metrics.Registry{}}
+	c, s := new(dns.Chain), &server{metrics: &metrics.Registry{}}
 	c.Add("acl", guard{w})
 	if a != nil {
 		a.metrics, a.cluster, a.zones = s.metrics, w, config.Fallthrough{On: true}
@@ -131,35 +124,13 @@ func serve(t testing.TB, w *backend, a *AutoPath) *server {
 		c.Add("autopath", a)
 	}
 	c.Add("backend", w)
-	lot := dns.NewParkingLot(16)
-	mux := dns.NewMux(lot, nil)
-	if err := mux.Route(wire.Root, c.CopyFor("dns://:53", ".")); err != nil {
-		t.Fatal(err)
-	}
-	s.port.Swap(mux)
+	s.Server = chaintest.NewServer(t, map[string]*dns.Chain{".": c.CopyFor("dns://:53", ".")})
 	return s
 }
 
 func (s *server) exchange(name string, t wire.Type) *mdns.Msg {
-	n, err := wire.ParseName(name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	s.queries++
-	q := dns.NewQuery(s.sent)
-	q.Reset(wire.AppendRequest(nil, 1, wire.FlagRD, []byte(n), t), dns.TCP, time.Now())
-	var got []byte
-	switch s.port.Serve(q, make([]byte, 8192)) {
-	case dns.Answered:
-		got = q.Reply()
-	case dns.Parked:
-		got = <-s.sent
-	}
-	m := new(mdns.Msg)
-	if err := m.Unpack(got); err != nil {
-		s.t.Fatalf("%s: %x: %v", name, got, err)
-	}
-	return m
+	return s.Ask(chaintest.Query(name, t.String()), dns.TCP)
 }
 
 // reply returns the response code and the addresses of the reply.
@@ -465,9 +436,8 @@ func TestOtherQueriesNotParked(t *testing.T) {
 		}
 		s := serve(t, w, a)
 		n, _ := wire.ParseName(c.name)
-		q := dns.NewQuery(s.sent)
-		q.Reset(wire.AppendRequest(nil, 1, wire.FlagRD, []byte(n), c.t), dns.UDP, time.Now())
-		if s.port.Serve(q, make([]byte, 4096)) != dns.Answered {
+		packet := wire.AppendRequest(nil, 1, wire.FlagRD, []byte(n), c.t)
+		if _, parked := s.Begin(packet, dns.UDP); parked != nil {
 			t.Errorf("%s %s %s: query was parked", c.source, c.name, c.t)
 		}
 	}

@@ -2,7 +2,6 @@ package dnssec
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +10,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // writeKey writes the files of a new key pair, DIR/NAME.key and DIR/NAME.private.
@@ -37,15 +33,8 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-func plan(t testing.TB, text string) (*config.Block, error) {
-	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &config.Block{Zones: []wire.Name{"\x07example\x03org\x00"}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("dnssec")
-	return b, corefile.Sorted(Setup(b, servers[0].Directives))
+func plan(text string) (*config.Block, error) {
+	return chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "dnssec", Setup: Setup})
 }
 
 func TestSetupErrors(t *testing.T) {
@@ -100,12 +89,12 @@ func TestSetupErrors(t *testing.T) {
 		{"dnssec {\n key file $/good\n cache_capacity 0\n}", `Corefile:4: dnssec: cache_capacity: want 1..1000000, got "0"`},
 		{"dnssec {\n key file $/good\n nsec3\n}", `Corefile:4: dnssec: unknown option "nsec3"`},
 	} {
-		_, err := plan(t, ".:53 {\n"+strings.ReplaceAll(c.directive, "$", dir)+"\n}\n")
+		_, err := plan("example.org:53 {\n" + strings.ReplaceAll(c.directive, "$", dir) + "\n}\n")
 		if want := strings.ReplaceAll(c.want, "$", dir); err == nil || err.Error() != want {
 			t.Errorf("%s\ngot  %v\nwant %s", c.directive, err, want)
 		}
 	}
-	if _, err := plan(t, fmt.Sprintf(".:53 {\ndnssec {\n key file %s %s.private\n}\n}\n", path("good"), path("rsa"))); err != nil {
+	if _, err := plan(fmt.Sprintf("example.org:53 {\ndnssec {\n key file %s %s.private\n}\n}\n", path("good"), path("rsa"))); err != nil {
 		t.Errorf("two good keys: got %v, want no error", err)
 	}
 }
@@ -113,7 +102,7 @@ func TestSetupErrors(t *testing.T) {
 func TestSetupWeakAlgorithm(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sha1")
 	writeKey(t, path, "example.org.", 257, mdns.RSASHA1, 1024)
-	b, err := plan(t, ".:53 {\ndnssec {\n key file "+path+"\n}\n}\n")
+	b, err := plan("example.org:53 {\ndnssec {\n key file " + path + "\n}\n}\n")
 	want := "Corefile:3: dnssec: key: " + path + " has the algorithm RSASHA1, which resolvers may not accept: make a key with dnssec-keygen -a ECDSAP256SHA256"
 	if got := b.Warnings(); err != nil || len(got) != 1 || got[0].Error() != want {
 		t.Errorf("got error %v and warnings %v\nwant only the warning %s", err, got, want)

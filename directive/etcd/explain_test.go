@@ -26,7 +26,7 @@ func (s *server) causes(t *testing.T, name, qtype string) []string {
 	trace := new(causeTrace)
 	client := netip.MustParseAddrPort("127.0.0.1:1")
 	query := dns.Explained{Packet: packet(t, name, qtype, 0), Client: client, Local: client, Proto: dns.TCP, Trace: trace}
-	if _, ok := s.port.Explain(t.Context(), query); !ok {
+	if _, ok := s.Port.Explain(t.Context(), query); !ok {
 		t.Fatalf("%s %s: got no explanation", name, qtype)
 	}
 	return trace.texts

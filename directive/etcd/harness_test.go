@@ -4,32 +4,25 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
 // plan sets up the directive etcd without starting it.
 func plan(directive string) (*Handler, error) {
-	servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+directive+"\n}\n"))
+	text := ".:53 {\n" + directive + "\n}\n"
+	b, err := chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "etcd", Setup: Setup})
 	if err != nil {
 		return nil, err
-	}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("etcd")
-	if err := Setup(b, servers[0].Directives); err != nil {
-		return nil, corefile.Sorted(err)
 	}
 	return config.Find[*Handler](b)[0], nil
 }
@@ -124,84 +117,38 @@ func (w *upstream) answer(q *dns.Query) {
 
 // A server is a handler with the chain around it.
 type server struct {
-	port     dns.Port
-	query    *dns.Query
-	sender   replySender
-	buf      []byte
+	*chaintest.Server
 	h        *Handler
 	upstream *upstream
 }
 
-type replySender struct{ replies chan []byte }
-
-func (s replySender) Send(q *dns.Query) { s.replies <- slices.Clone(q.Reply()) }
-
 // serve returns a server with h in front of the upstream w, for the given zones.
 func serve(t testing.TB, h *Handler, w *upstream, zones ...string) *server {
 	t.Helper()
-	c := new(dns.Chain)
-	c.Add("etcd", h)
+	c := chaintest.NewChain("etcd", h)
 	if w != nil {
 		c.Add("upstream", w)
 	}
 	h.stateKey = c.NewStateKey()
-	mux := dns.NewMux(dns.NewParkingLot(64), func(_ *dns.Query, cause any) { panic(cause) })
+	chains := map[string]*dns.Chain{}
 	for _, zone := range zones {
-		if err := mux.Route(mustName(zone), c); err != nil {
-			t.Fatal(err)
-		}
+		chains[zone] = c
 	}
-	s := &server{sender: replySender{make(chan []byte)}, buf: make([]byte, 1<<17), h: h, upstream: w}
-	s.query = dns.NewQuery(s.sender)
-	s.port.Swap(mux)
-	return s
-}
-
-func mustName(text string) wire.Name {
-	name, err := wire.ParseName(text)
-	if err != nil {
-		panic(err)
-	}
-	return name
-}
-
-// send passes a packet to the server and returns the sealed reply.
-func (s *server) send(packet []byte, proto dns.Proto) []byte {
-	s.query.Reset(packet, proto, time.Now())
-	switch s.port.Serve(s.query, s.buf) {
-	case dns.Answered:
-		return s.query.Reply()
-	case dns.Parked:
-		s.query = dns.NewQuery(s.sender)
-		return <-s.sender.replies
-	}
-	return nil
+	return &server{chaintest.NewServer(t, chains), h, w}
 }
 
 func packet(t testing.TB, name, qtype string, size uint16) []byte {
 	t.Helper()
-	m := new(mdns.Msg)
-	m.SetQuestion(name, mdns.StringToType[qtype])
-	m.Id = 4711
+	m := chaintest.Query(name, qtype)
 	if size > 0 {
 		m.SetEdns0(size, false)
 	}
-	p, err := m.Pack()
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return p
+	return chaintest.Pack(t, m)
 }
 
 // exchange sends a query over TCP.
-func (s *server) exchange(t testing.TB, name, qtype string) *mdns.Msg {
-	t.Helper()
-	m := new(mdns.Msg)
-	reply := s.send(packet(t, name, qtype, 0), dns.TCP)
-	if err := m.Unpack(reply); err != nil {
-		t.Fatalf("%s %s: reading %x: %v", name, qtype, reply, err)
-	}
-	return m
+func (s *server) exchange(name, qtype string) *mdns.Msg {
+	return s.Ask(chaintest.Query(name, qtype), dns.TCP)
 }
 
 // digest returns the compared parts of a reply: the response code, the flags, and each
@@ -323,7 +270,7 @@ func (r *replay) serve(t testing.TB, h *Handler) *server {
 func (r *replay) run(t *testing.T, s *server) {
 	t.Helper()
 	for _, q := range r.exchanges {
-		if got := digest(s.exchange(t, q.name, q.qtype)); got != sorted(q.want) {
+		if got := digest(s.exchange(q.name, q.qtype)); got != sorted(q.want) {
 			t.Errorf("%s:%d: %s %s\ngot\n%swant\n%s", r.file, q.line, q.name, q.qtype, got, sorted(q.want))
 		}
 	}

@@ -85,11 +85,11 @@ func TestAnswersDuringChanges(t *testing.T) {
 		readers.Go(func() {
 			for ctx.Err() == nil {
 				m := new(mdns.Msg)
-				if err := m.Unpack(s.send(packet(t, "stays.m.test.", "A", 1232), dns.UDP)); err != nil || len(m.Answer) != 1 {
+				if err := m.Unpack(s.Serve(packet(t, "stays.m.test.", "A", 1232), dns.UDP)); err != nil || len(m.Answer) != 1 {
 					t.Errorf("got error %v and\n%s\nwant an answer", err, m)
 					return
 				}
-				s.send(packet(t, "m.test.", "SRV", 1232), dns.UDP)
+				s.Serve(packet(t, "m.test.", "SRV", 1232), dns.UDP)
 			}
 		})
 	}

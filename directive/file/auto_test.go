@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -25,12 +26,12 @@ func TestAutoFollowsDirectory(t *testing.T) {
 	write(t, filepath.Join(dir, "..data", "db.c.example.org"), fmt.Sprintf(head, 1))
 	write(t, filepath.Join(dir, "db.bad.example.org"), "bad")
 	s := runAuto(t, "auto {\n directory "+dir+"\n reload 1h\n}")
-	a := config.Find[*Auto](s.block)[0]
+	a := config.Find[*Auto](s.Plan)[0]
 	changes := make(chan wire.Name, 100)
 	defer a.Follow(func(origin wire.Name) { changes <- origin })()
 	await := func(name, want string) {
 		t.Helper()
-		eventually(t, name+" "+want, func() bool { return s.ask(name, wire.TypeA) == want })
+		chaintest.Eventually(t, name+" "+want, func() bool { return s.ask(name, wire.TypeA) == want })
 	}
 	await("www.a.example.org", "NOERROR c0000201")
 	await("www.b.example.org", "NOERROR c0000202")
@@ -49,7 +50,7 @@ func TestAutoFollowsDirectory(t *testing.T) {
 		t.Error("Version: want zone d.example.org, and a.example.org removed")
 	}
 	seen := map[wire.Name]int{}
-	eventually(t, "changes", func() bool {
+	chaintest.Eventually(t, "changes", func() bool {
 		select {
 		case origin := <-changes:
 			seen[origin]++
@@ -71,7 +72,7 @@ func TestAutoPattern(t *testing.T) {
 	if got, want := s.ask("www.example.org", wire.TypeA), "NOERROR c0000201"; got != want {
 		t.Errorf("www.example.org A: got %s, want %s", got, want)
 	}
-	if got, want := s.log.take("WARN"), `"auto: Ignored file" file=`+dir+`/2/org.example.zone error="zone example.org. is already served from `+dir+`/1/org.example.zone"`; got != want {
+	if got, want := s.log.Take("WARN"), `"auto: Ignored file" file=`+dir+`/2/org.example.zone error="zone example.org. is already served from `+dir+`/1/org.example.zone"`; got != want {
 		t.Errorf("logged %s, want %s", got, want)
 	}
 }
@@ -86,12 +87,12 @@ func TestAutoSetupErrors(t *testing.T) {
 		{"auto {\n directory / (?P<zone>a)b {Zone}\n}", `Corefile:3: auto: directory: ORIGIN_TEMPLATE has the group {Zone}, which is not in REGEXP (?P<zone>a)b`},
 		{"auto {\n directory /\n reload 1ms\n}", `Corefile:4: auto: reload: want 0 or at least 10ms, got "1ms"`},
 	} {
-		_, _, err := planSetup(t, SetupAuto, c.text)
+		_, _, err := planSetup(SetupAuto, c.text)
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s:\ngot  %v\nwant %s", c.text, err, c.want)
 		}
 	}
-	b, _, err := planSetup(t, SetupAuto, "auto {\n directory /nosuch\n}")
+	b, _, err := planSetup(SetupAuto, "auto {\n directory /nosuch\n}")
 	if err != nil || len(b.Warnings()) != 1 || !strings.Contains(b.Warnings()[0].Error(), "/nosuch") {
 		t.Errorf("missing directory: got %v, warnings %v, want one warning", err, b.Warnings())
 	}
@@ -104,7 +105,7 @@ func TestAutoFindZone(t *testing.T) {
 	write(t, filepath.Join(dir, "db.a.sub.example.org"), fmt.Sprintf(head, 1))
 	write(t, filepath.Join(dir, "db.example.com"), fmt.Sprintf(head, 1))
 	s := runAuto(t, "auto b.sub.example.org sub.example.org {\n directory "+dir+"\n}")
-	a := config.Find[*Auto](s.block)[0]
+	a := config.Find[*Auto](s.Plan)[0]
 	for name, want := range map[string]string{
 		"x.b.sub.example.org": "sub.example.org", "sub.example.org": "sub.example.org", "x.a.sub.example.org": "a.sub.example.org",
 		"example.org": "", "x.example.org": "", "example.com": "", "xsub.example.org": "",

@@ -1,8 +1,6 @@
 package file
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/zonefile"
 )
@@ -26,38 +24,6 @@ const origin wire.Name = "\x07example\x03org\x00"
 
 // head is the beginning of the zone files in these tests.
 const head = "$TTL 300\n@ SOA ns host %d 2 3 4 60\n"
-
-// A log collects log lines. It is safe for concurrent use.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// take returns the messages and attributes of a level, and empties the log.
-func (l *log) take(level string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var found []string
-	for line := range strings.Lines(l.b.String()) {
-		if _, rest, ok := strings.Cut(line, "level="+level+" msg="); ok {
-			found = append(found, strings.TrimSpace(rest))
-		}
-	}
-	l.b.Reset()
-	return strings.Join(found, "\n")
-}
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
@@ -74,32 +40,20 @@ func write(t testing.TB, path, text string) {
 
 // A server is one server block without sockets.
 type server struct {
-	t     testing.TB
-	block *config.Block
-	start *config.Start
-	port  dns.Port
-	log   *log
-	query *dns.Query
-	lent  []byte
+	*chaintest.Block
+	t   testing.TB
+	log *chaintest.Log
 }
 
 // plan sets up a server block for example.org.
-func plan(t testing.TB, text string) (*config.Block, *log, error) {
-	t.Helper()
-	return planSetup(t, Setup, text)
-}
+func plan(text string) (*config.Block, *chaintest.Log, error) { return planSetup(Setup, text) }
 
-// planSetup is plan for another directive than file.
-func planSetup(t testing.TB, setup func(*config.Block, []corefile.Directive) error, text string) (*config.Block, *log, error) {
-	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte("example.org:53 {\n"+text+"\n}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := new(log)
-	b := &config.Block{Zones: []wire.Name{origin}, Log: slog.New(slog.NewTextHandler(out, nil)), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("file")
-	return b, out, corefile.Sorted(setup(b, servers[0].Directives))
+// planSetup is plan for another directive than file, with which text begins.
+func planSetup(setup func(*config.Block, []corefile.Directive) error, text string) (*config.Block, *chaintest.Log, error) {
+	log := new(chaintest.Log)
+	name := strings.Fields(text)[0]
+	b, err := chaintest.Setup("example.org:53 {\n"+text+"\n}", log.Logger(), config.Directive{Name: name, Setup: setup})
+	return b, log, err
 }
 
 // run starts a server block. It takes the place of old unless that is nil.
@@ -111,32 +65,17 @@ func run(t testing.TB, text string, old *server) *server {
 // runSetup is run for another directive than file.
 func runSetup(t testing.TB, setup func(*config.Block, []corefile.Directive) error, text string, old *server) *server {
 	t.Helper()
-	b, out, err := planSetup(t, setup, text)
-	if err != nil {
+	b, log, err := planSetup(setup, text)
+	if err := errors.Join(append(b.Planned(), err)...); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, block: b, log: out, query: dns.NewQuery(nil), lent: make([]byte, 65536)}
-	var before *config.Start
-	if old != nil {
-		before = old.start
-	}
-	s.start = config.NewStart(context.Background(), before)
-	if err := errors.Join(b.Planned()...); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Started(s.start); err != nil {
-		t.Fatal(err)
-	}
-	mux := dns.NewMux(dns.NewParkingLot(1), nil)
-	if err := mux.Route(wire.Root, b.Chain.CopyFor("dns://:53", ".")); err != nil {
-		t.Fatal(err)
-	}
-	s.port.Swap(mux)
-	b.Swapped()
-	s.start.Commit()
+	s := &server{t: t, log: log}
 	if old == nil {
-		t.Cleanup(func() { s.start.Stop() })
+		s.Block = chaintest.Run(t, b, nil)
+	} else {
+		s.Block = chaintest.Run(t, b, old.Block)
 	}
+	s.Prepare = func(q *dns.Query) { q.Peer = netip.MustParseAddrPort("10.0.0.1:53012") }
 	return s
 }
 
@@ -162,22 +101,16 @@ func (s *server) ask(name string, qtype wire.Type) string {
 
 func (s *server) reply(name string, qtype wire.Type) []byte {
 	s.t.Helper()
-	n, err := wire.ParseName(name)
-	if err != nil {
-		s.t.Fatal(err)
+	reply, parked := s.Begin(chaintest.Pack(s.t, chaintest.Query(name, qtype.String())), dns.UDP)
+	if parked != nil || reply == nil {
+		s.t.Fatalf("%s %s: got no reply at once, want one", name, qtype)
 	}
-	q := s.query
-	q.Reset(wire.AppendRequest(nil, 1, 0, []byte(n), qtype), dns.UDP, time.Unix(0, 0))
-	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
-	if outcome := s.port.Serve(q, s.lent); outcome != dns.Answered {
-		s.t.Fatalf("%s %s: outcome %d, want an answer", name, qtype, outcome)
-	}
-	return q.Reply()
+	return reply
 }
 
 // source returns the source of the block's only file directive.
 func (s *server) source() *source {
-	for _, served := range config.Find[*File](s.block)[0].zones.All() {
+	for _, served := range config.Find[*File](s.Plan)[0].zones.All() {
 		return served.source
 	}
 	return nil
@@ -186,7 +119,7 @@ func (s *server) source() *source {
 // failed returns the value of seamark_file_reload_failed_total.
 func (s *server) failed() string {
 	var b strings.Builder
-	if err := s.block.Metrics.WriteText(&b); err != nil {
+	if err := s.Plan.Metrics.WriteText(&b); err != nil {
 		s.t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
@@ -217,7 +150,7 @@ func TestSetupErrors(t *testing.T) {
 		{"file DB.gone", "Corefile:2: file: DB.gone: no such file or directory"},
 		{"file " + folder, "Corefile:2: file: " + folder + ": not a regular file"},
 	} {
-		_, _, err := plan(t, strings.ReplaceAll(c.text, "DB", db))
+		_, _, err := plan(strings.ReplaceAll(c.text, "DB", db))
 		if want := strings.ReplaceAll(c.want, "DB", db); err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", c.text, err, want)
 		}
@@ -238,7 +171,7 @@ func TestBadFiles(t *testing.T) {
 	} {
 		db := filepath.Join(t.TempDir(), "db")
 		write(t, db, c.text)
-		_, _, err := plan(t, "file "+db)
+		_, _, err := plan("file " + db)
 		if want := "Corefile:2: file: " + strings.ReplaceAll(c.want, "DB", db); err == nil || err.Error() != want {
 			t.Errorf("%q:\ngot  %v\nwant %s", c.text, err, want)
 		}
@@ -255,10 +188,10 @@ func TestSOAOfAnotherName(t *testing.T) {
 		db := filepath.Join(t.TempDir(), "db")
 		write(t, db, c.text)
 		s := run(t, "file "+db, nil)
-		if got, want := s.log.take("WARN"), strings.ReplaceAll(c.want, "DB", db); got != want {
+		if got, want := s.log.Take("WARN"), strings.ReplaceAll(c.want, "DB", db); got != want {
 			t.Errorf("%q: logged\n%s\nwant\n%s", c.text, got, want)
 		}
-		if serial, ok := config.Find[*File](s.block)[0].zones.Get(origin).zone().Serial(); serial != 2 || !ok {
+		if serial, ok := config.Find[*File](s.Plan)[0].zones.Get(origin).zone().Serial(); serial != 2 || !ok {
 			t.Errorf("%q: serial %d, %v, want 2", c.text, serial, ok)
 		}
 	}
@@ -270,7 +203,7 @@ func TestUpstreamIgnored(t *testing.T) {
 	write(t, db, fmt.Sprintf(head, 1))
 	s := run(t, "file "+db+" {\n upstream 192.0.2.1\n}", nil)
 	want := "Corefile:3: file: upstream: ignored, since the server resolves CNAME targets itself"
-	if got := fmt.Sprint(s.block.Warnings()); got != "["+want+"]" {
+	if got := fmt.Sprint(s.Plan.Warnings()); got != "["+want+"]" {
 		t.Errorf("warnings: got %s, want %s", got, want)
 	}
 }
@@ -281,7 +214,7 @@ func TestOutOfZone(t *testing.T) {
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\nwww.example.com. A 192.0.2.2\nwww.example.edu. A 192.0.2.2\n")
 	s := run(t, "file "+db, nil)
 	want := `"file: Ignored records outside the zone" file=` + db + ` line=4 error="www.example.com.: out of zone example.org." count=2`
-	if got := s.log.take("WARN"); got != want {
+	if got := s.log.Take("WARN"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000201"; got != want {
@@ -296,7 +229,7 @@ func TestExpiredSignatures(t *testing.T) {
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\na"+sig+"b A 192.0.2.1\nb"+sig+"c A 192.0.2.1\nc RRSIG A 13 3 60 20800102030405 20200101030405 55508 @ AAAA\n")
 	s := run(t, "file "+db, nil)
 	want := `"file: Found expired signatures" file=` + db + ` line=4 error="a.example.org.: the signature expired at 2020-01-02T03:04:05Z: sign the zone again" count=2`
-	if got := s.log.take("WARN"); got != want {
+	if got := s.log.Take("WARN"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000201"; got != want {
@@ -311,7 +244,7 @@ func TestCNAMEBesideOthers(t *testing.T) {
 	write(t, db, fmt.Sprintf(head, 1)+"@ CNAME www\nwww A 192.0.2.1\n@ TXT x\n")
 	s := run(t, "file "+db, nil)
 	want := `"file: Found records beside a CNAME record" file=` + db + ` line=3 error="example.org.: SOA record beside a CNAME" count=2`
-	if got := s.log.take("WARN"); got != want {
+	if got := s.log.Take("WARN"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	const www = "\x03www\x07example\x03org\x00"
@@ -348,17 +281,8 @@ func TestServeDNSAllocations(t *testing.T) {
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n*.w A 192.0.2.2\nsub NS ns.sub\nns.sub A 192.0.2.3\nc CNAME a\n")
 	s := run(t, "file "+db+" {\n reload 0\n}", nil)
 	for _, name := range []string{"a", "no", "x.w", "www.sub", "c"} {
-		n, err := wire.ParseName(name + ".example.org")
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := s.query
-		packet := wire.AppendRequest(nil, 1, 0, []byte(n), wire.TypeA)
-		if n := testing.AllocsPerRun(100, func() {
-			q.Reset(packet, dns.UDP, time.Unix(0, 0))
-			s.port.Serve(q, s.lent)
-			q.Observe(time.Unix(0, 0))
-		}); n != 0 {
+		packet := chaintest.Pack(t, chaintest.Query(name+".example.org", "A"))
+		if n := testing.AllocsPerRun(100, func() { s.Serve(packet, dns.UDP) }); n != 0 {
 			t.Errorf("%s.example.org A: %v allocations, want 0", name, n)
 		}
 	}

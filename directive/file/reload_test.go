@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -43,7 +44,7 @@ func TestReloadSerial(t *testing.T) {
 		s.source().reload()
 		s.source().reload() // does nothing: the file is the same
 		got := s.ask("a.example.org", wire.TypeA)
-		warning := s.log.take("WARN")
+		warning := s.log.Take("WARN")
 		if got != c.want || strings.Count(warning, "serial number unchanged") != map[bool]int{true: 1}[c.warned] {
 			t.Errorf("step %d: serial %d: got %s, want %s; warned %v, logged %q", i, c.serial, got, c.want, c.warned, warning)
 		}
@@ -94,7 +95,7 @@ func TestReloadFileWithError(t *testing.T) {
 		for range 3 {
 			s.source().reload()
 		}
-		if got := s.log.take("ERROR"); got != c.log {
+		if got := s.log.Take("ERROR"); got != c.log {
 			t.Errorf("step %d: logged %s, want %s", i, got, c.log)
 		}
 		if got := s.ask("a.example.org", wire.TypeA); got != c.want || s.failed() != c.failed {
@@ -105,7 +106,7 @@ func TestReloadFileWithError(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.source().reload()
-	if got, want := s.log.take("ERROR"), failure+`"`+db+`: no such file or directory"`; got != want {
+	if got, want := s.log.Take("ERROR"), failure+`"`+db+`: no such file or directory"`; got != want {
 		t.Errorf("file removed: logged %s, want %s", got, want)
 	}
 	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000203"; got != want {
@@ -125,7 +126,7 @@ func TestReloadDirectory(t *testing.T) {
 		s.source().reload()
 	}
 	want := `"file: Failed to reload zone file" file=` + db + ` error="` + db + `: not a regular file"`
-	if got := s.log.take("ERROR"); got != want || s.failed() != "1" {
+	if got := s.log.Take("ERROR"); got != want || s.failed() != "1" {
 		t.Errorf("%s failed, want 1; logged %s, want %s", s.failed(), got, want)
 	}
 	if err := os.Remove(db); err != nil {
@@ -152,19 +153,6 @@ func TestVersionStaleMode(t *testing.T) {
 	}
 }
 
-// eventually waits until the condition is true.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for !is() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-deadline:
-			t.Fatalf("condition not met within a minute: %s", what)
-		}
-	}
-}
-
 // A mounted ConfigMap consists of links into a directory that is replaced. The
 // change takes effect without polling.
 func TestFollowConfigMap(t *testing.T) {
@@ -186,7 +174,7 @@ func TestFollowConfigMap(t *testing.T) {
 	for n := 2; n < 5; n++ {
 		version(n)
 		want := fmt.Sprintf("NOERROR c00002%02x", n)
-		eventually(t, want, func() bool { return s.ask("a.example.org", wire.TypeA) == want })
+		chaintest.Eventually(t, want, func() bool { return s.ask("a.example.org", wire.TypeA) == want })
 	}
 }
 
@@ -206,7 +194,7 @@ func TestFollowOtherDirectory(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := fmt.Sprintf("NOERROR c00002%02x", n)
-				eventually(t, want, func() bool { return s.ask("a.example.org", wire.TypeA) == want })
+				chaintest.Eventually(t, want, func() bool { return s.ask("a.example.org", wire.TypeA) == want })
 			}
 		})
 	}
@@ -224,9 +212,9 @@ func TestFollowPolls(t *testing.T) {
 	if err := os.Rename(filepath.Join(folder, "sub"), filepath.Join(folder, "gone")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "logged", func() bool { return strings.Contains(s.log.String(), "failed to open") })
+	chaintest.Eventually(t, "logged", func() bool { return strings.Contains(s.log.String(), "failed to open") })
 	write(t, part, "a A 192.0.2.2\n")
-	eventually(t, "changed", func() bool { return s.ask("a.example.org", wire.TypeA) == "NOERROR c0000202" })
+	chaintest.Eventually(t, "changed", func() bool { return s.ask("a.example.org", wire.TypeA) == "NOERROR c0000202" })
 }
 
 // While a zone changes, each answer comes from one version: its serial number and
@@ -294,7 +282,7 @@ func TestCorefileReload(t *testing.T) {
 	first := run(t, "file "+db+never, nil)
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.2\n")
 	later(t, db, 1)
-	if _, _, err := plan(t, "file "+db); err != nil {
+	if _, _, err := plan("file " + db); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := first.ask("a.example.org", wire.TypeA), "NOERROR c0000201"; got != want {
@@ -308,7 +296,6 @@ func TestCorefileReload(t *testing.T) {
 		t.Errorf("after a reload: a.example.org A: got %s, want %s", got, want)
 	}
 	third := run(t, "file "+db+" {\n reload 1h\n}", second)
-	t.Cleanup(func() { third.start.Stop() })
 	if third.source() == second.source() {
 		t.Error("other options: got the same source, want another")
 	}

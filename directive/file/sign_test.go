@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/sys/watch"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/zone/signing"
 )
 
@@ -54,7 +55,7 @@ func TestSignSetupErrors(t *testing.T) {
 		{"sign " + dir + "/none {\n key file " + key + "\n}", "Corefile:2: sign: " + dir + "/none: no such file"},
 		{"sign " + db + " {\n key file " + key + "\n}\nsign " + db + " example.org. {\n key file " + key + "\n}", "Corefile:5: sign: zone example.org. is already signed at Corefile:2"},
 	} {
-		_, _, err := planSetup(t, SetupSign, c.text)
+		_, _, err := planSetup(SetupSign, c.text)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s\ngot %v\nwant %s", c.text, err, c.want)
 		}
@@ -65,7 +66,7 @@ func TestSignSetupErrors(t *testing.T) {
 type signedZone struct {
 	*signer
 	task *signTask
-	log  *log
+	log  *chaintest.Log
 }
 
 // newSigning returns a signer that checks its files once in a minute.
@@ -74,7 +75,7 @@ func newSigning(t *testing.T, text string) *signedZone {
 	dir := t.TempDir()
 	db := filepath.Join(dir, "db")
 	write(t, db, text)
-	b, out, err := planSetup(t, SetupSign, "sign "+db+" {\n key file "+newKey(t, dir, "example.org.", 257)+"\n directory "+dir+"\n}")
+	b, out, err := planSetup(SetupSign, "sign "+db+" {\n key file "+newKey(t, dir, "example.org.", 257)+"\n directory "+dir+"\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +210,13 @@ func TestSignErrorsKeepFile(t *testing.T) {
 		s.task.use.File = "Corefile"
 		s.signer.task.Store(s.task)
 		s.lastFail = ""
-		s.log.take("ERROR")
+		s.log.Take("ERROR")
 		for range 2 {
 			if wait, _ := s.update(t.Context()); wait != signRetry {
 				t.Errorf("%s: tried again after %s, want %s", c.name, wait, signRetry)
 			}
 		}
-		if logged := s.log.take("ERROR"); strings.Count(logged, "sign: Failed to sign zone") != 1 || !strings.Contains(logged, c.want) {
+		if logged := s.log.Take("ERROR"); strings.Count(logged, "sign: Failed to sign zone") != 1 || !strings.Contains(logged, c.want) {
 			t.Errorf("%s: logged %q, want one line with %q", c.name, logged, c.want)
 		}
 		if now, err := os.ReadFile(s.path); err != nil || string(now) != string(good) {
@@ -280,10 +281,9 @@ func TestSignReload(t *testing.T) {
 	}
 	one, two := newKey(t, dir, "example.org.", 257), newKey(t, dir, "example.org.", 257)
 	old := runSetup(t, SetupSign, text(one), nil)
-	first := config.Find[*Sign](old.block)[0].tasks[0]
+	first := config.Find[*Sign](old.Plan)[0].tasks[0]
 	next := runSetup(t, SetupSign, text(two), old)
-	second := config.Find[*Sign](next.block)[0].tasks[0]
-	t.Cleanup(next.start.Stop)
+	second := config.Find[*Sign](next.Plan)[0].tasks[0]
 	if first.signer != second.signer {
 		t.Error("the reload has another signer, want the same")
 	}
@@ -302,11 +302,11 @@ func TestSignReload(t *testing.T) {
 	}
 
 	// Another block of the same plan must not write the file with another key.
-	b, _, err := planSetup(t, SetupSign, text(one))
+	b, _, err := planSetup(SetupSign, text(one))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Started(next.start); err == nil || !strings.Contains(err.Error(), "Corefile:2: sign: zone example.org. is already signed at Corefile:2, with other keys") {
+	if err := b.Started(next.Start); err == nil || !strings.Contains(err.Error(), "Corefile:2: sign: zone example.org. is already signed at Corefile:2, with other keys") {
 		t.Errorf("two keys in one plan: got error %v", err)
 	}
 }
@@ -317,7 +317,7 @@ func TestSignReplacesRecords(t *testing.T) {
 	if _, err := s.check(t.Context(), s.task); err != nil {
 		t.Fatal(err)
 	}
-	if warned := s.log.take("WARN"); !strings.Contains(warned, "sign: Ignored records of a signed zone") || !strings.Contains(warned, "line=4") || !strings.Contains(warned, "count=3") {
+	if warned := s.log.Take("WARN"); !strings.Contains(warned, "sign: Ignored records of a signed zone") || !strings.Contains(warned, "line=4") || !strings.Contains(warned, "count=3") {
 		t.Errorf("logged %q, want a warning about line 4 and two more", warned)
 	}
 	text, err := os.ReadFile(s.path)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
@@ -28,7 +30,7 @@ func TestAgainstDnsmasq(t *testing.T) {
 	write(t, filepath.Join(more, "copy~"), "10.0.1.4 more copy\n")
 	missing := filepath.Join(dir, "missing")
 	theirs := dnsmasq(t, "--addn-hosts="+file, "--addn-hosts="+more, "--addn-hosts="+missing, "--expand-hosts", "--domain=example.test", "--localise-queries")
-	ours := serve(t, new(journal), "file "+file+" "+more, "file "+missing, "domain example.test", "localise")
+	ours := serve(t, new(chaintest.Log), "file "+file+" "+more, "file "+missing, "domain example.test", "localise")
 	ask := func(at, name string, qtype uint16) (answers []string) {
 		t.Helper()
 		m, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(new(mdns.Msg).SetQuestion(name, qtype), at)
@@ -69,7 +71,7 @@ func TestAgainstDnsmasq(t *testing.T) {
 func dnsmasq(t *testing.T, options ...string) (at string) {
 	t.Helper()
 	program := debian.Program(t, "dnsmasq")
-	port, log := freeport.Reserve(t), new(journal)
+	port, log := freeport.Reserve(t), new(chaintest.Log)
 	args := []string{"--no-daemon", "--conf-file=/dev/null", "--pid-file=", "--no-resolv", "--no-hosts",
 		"--listen-address=127.0.0.1", "--bind-interfaces", "--port=" + port}
 	if os.Getuid() == 0 {
@@ -86,7 +88,7 @@ func dnsmasq(t *testing.T, options ...string) (at string) {
 		}
 	})
 	at = "127.0.0.1:" + port
-	eventually(t, "dnsmasq's first answer", func() bool {
+	chaintest.Eventually(t, "dnsmasq's first answer", func() bool {
 		_, _, err := new(mdns.Client).Exchange(new(mdns.Msg).SetQuestion("localhost.", mdns.TypeA), at)
 		return err == nil
 	})

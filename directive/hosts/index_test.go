@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -30,7 +31,7 @@ func newHandler(t testing.TB, lines string, zones ...string) *Handler {
 		from.zones = append(from.zones, name)
 		h.zones.Set(name, struct{}{})
 	}
-	h.table = newTable(from, quietLog(), newCounts(new(metrics.Registry)))
+	h.table = newTable(from, chaintest.QuietLog(), newCounts(new(metrics.Registry)))
 	return h
 }
 
@@ -156,7 +157,7 @@ func TestManyAddressesAndNames(t *testing.T) {
 			}
 		}
 	}
-	if buf := cap(a.query.Answer.Buf); buf > 1<<20 {
+	if buf := cap(a.Last.Answer.Buf); buf > 1<<20 {
 		t.Errorf("the answers needed a buffer of %d bytes, want at most 1 MB", buf)
 	}
 	// This answer fits into 512 bytes only after compression.
@@ -175,10 +176,10 @@ func TestAnswerAllocations(t *testing.T) {
 	} {
 		name, qtype, _ := strings.Cut(q, " ")
 		p := packet(t, name, qtype)
-		if n := testing.AllocsPerRun(100, func() { a.send(p, dns.UDP) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { a.Serve(p, dns.UDP) }); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", q, n)
 		}
-		if len(a.query.Reply()) == 0 {
+		if len(a.Last.Reply()) == 0 {
 			t.Errorf("%s: got no reply, want one", q)
 		}
 	}
@@ -193,7 +194,7 @@ func BenchmarkAnswer(b *testing.B) {
 			p := packet(b, name, qtype)
 			b.ReportAllocs()
 			for b.Loop() {
-				a.send(p, dns.UDP)
+				a.Serve(p, dns.UDP)
 			}
 		})
 	}
@@ -268,7 +269,7 @@ func TestLocaliseManyAddresses(t *testing.T) {
 	}
 	text.WriteString("10.9.0.5 many.test\n10.9.0.4 many.test\n")
 	h := newHandler(t, text.String(), "test")
-	h.networks = watchNetworks(func() ([]netip.Prefix, error) { return prefixes("10.9.0.1/24", "192.0.2.1/24"), nil }, quietLog())
+	h.networks = watchNetworks(func() ([]netip.Prefix, error) { return prefixes("10.9.0.1/24", "192.0.2.1/24"), nil }, chaintest.QuietLog())
 	defer h.networks.Stop()
 	a := newAsker(t, h)
 	a.local = netip.MustParseAddrPort("10.9.0.1:53")

@@ -20,6 +20,7 @@ import (
 	"github.com/seamark/seamark/directive"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A mount is a directory to which a kubelet mounts a ConfigMap: each key is a link to
@@ -71,7 +72,7 @@ func (m *mount) put(keys map[string]string) {
 
 // serve runs a server with these lines in the braces of hosts until the test ends,
 // and returns its address. It finds changes by file events only.
-func serve(t testing.TB, log *journal, lines ...string) (at string) {
+func serve(t testing.TB, log *chaintest.Log, lines ...string) (at string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Corefile")
 	text := ".:0 {\n bind 127.0.0.1\n hosts {\n  reload 1h\n  ttl 30\n  " + strings.Join(lines, "\n  ") + "\n }\n}\n"
@@ -79,7 +80,7 @@ func serve(t testing.TB, log *journal, lines ...string) (at string) {
 		t.Fatal(err)
 	}
 	directives := []config.Directive{{Name: "bind", Setup: directive.SetupBind}, {Name: "hosts", Setup: Setup, Answers: true}}
-	said := new(journal)
+	said := new(chaintest.Log)
 	r := server.Run{
 		Options: server.Options{Directives: directives, Log: server.NewLog(log, slog.LevelInfo), Metrics: new(metrics.Registry)},
 		Read:    func() corefile.Reading { return corefile.Read(file) },
@@ -99,7 +100,7 @@ func serve(t testing.TB, log *journal, lines ...string) (at string) {
 			t.Log(log)
 		}
 	})
-	eventually(t, "the server's greeting", func() bool { return said.count("greeting") > 0 || t.Failed() })
+	chaintest.Eventually(t, "the server's greeting", func() bool { return said.Count("greeting") > 0 || t.Failed() })
 	port := 0
 	if _, err := fmt.Sscanf(said.String(), ".:%d on 127.0.0.1", &port); err != nil {
 		t.Fatalf("greeting of the server: got %q, want the port", said)
@@ -153,7 +154,7 @@ func (c *client) becomes(t testing.TB, name, want string) {
 			t.Logf("%s: %s", name, got)
 		}
 	}()
-	eventually(t, name+": "+want, func() bool { got = c.ask(name); return got == want })
+	chaintest.Eventually(t, name+": "+want, func() bool { got = c.ask(name); return got == want })
 }
 
 // load sends queries for names that every version has over UDP, over TCP, and over a
@@ -214,7 +215,7 @@ func TestMounted(t *testing.T) {
 				}
 			}
 			m.put(version(0))
-			log := new(journal)
+			log := new(chaintest.Log)
 			at := serve(t, log, "file "+filepath.Join(m.dir, path))
 			stays := map[string]string{"always.test.": "NOERROR 10.0.0.1", "none.test.": "NXDOMAIN"}
 			if path == "." {
@@ -247,7 +248,7 @@ func TestMounted(t *testing.T) {
 			if asked < 1000 {
 				t.Errorf("%d queries, want at least 1000", asked)
 			}
-			if log.count("WARN") > 0 {
+			if log.Count("WARN") > 0 {
 				t.Errorf("want no warnings, logged\n%s", log)
 			}
 			slices.Sort(took)

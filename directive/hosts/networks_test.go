@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"errors"
-	"log/slog"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // prefixes parses the addresses of a machine's interfaces.
@@ -36,7 +36,7 @@ func TestLocalise(t *testing.T) {
 	h := newHandler(t, localLines, ".")
 	h.networks = watchNetworks(func() ([]netip.Prefix, error) {
 		return prefixes("10.9.0.1/24", "10.8.0.1/24", "10.9.0.200/32", "10.7.0.1/8", "fd00:9::1/64"), nil
-	}, quietLog())
+	}, chaintest.QuietLog())
 	defer h.networks.Stop()
 	a := newAsker(t, h)
 	const all, v6 = " 10.9.0.5 10.8.0.7 10.9.0.6 10.7.0.7", " fd00:9::5 fd00:8::7"
@@ -61,7 +61,7 @@ func TestLocalise(t *testing.T) {
 	}
 	a.local = netip.MustParseAddrPort("10.9.0.1:53")
 	p := packet(t, "db.test.", "A")
-	if n := testing.AllocsPerRun(100, func() { a.send(p, dns.UDP) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { a.Serve(p, dns.UDP) }); n != 0 {
 		t.Errorf("db.test. A: %v allocations, want 0", n)
 	}
 }
@@ -73,14 +73,14 @@ func TestNetworksChange(t *testing.T) {
 		var have atomic.Value
 		have.Store(prefixes("10.9.0.1/24"))
 		var reads atomic.Int64
-		log := new(journal)
+		log := new(chaintest.Log)
 		n := watchNetworks(func() ([]netip.Prefix, error) {
 			reads.Add(1)
 			if p := have.Load().([]netip.Prefix); len(p) > 0 {
 				return p, nil
 			}
 			return nil, errors.New("no addresses")
-		}, slog.New(slog.NewTextHandler(log, nil)))
+		}, log.Logger())
 		defer n.Stop()
 		expect := func(asked string, want bool, wantReads int64) {
 			t.Helper()
@@ -110,7 +110,7 @@ func TestNetworksChange(t *testing.T) {
 		time.Sleep(networksAge + time.Second)
 		expect("10.8.0.1", true, 5)
 		expect("10.8.0.1", true, 5)
-		if log.count("WARN") != 1 || log.count("error=\"no addresses\"") != 1 {
+		if log.Count("WARN") != 1 || log.Count("error=\"no addresses\"") != 1 {
 			t.Errorf("want one warning with error=\"no addresses\"; logged\n%s", log)
 		}
 	})

@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/watch"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -23,12 +23,12 @@ const pollInterval = 20 * time.Millisecond
 // follow serves paths in zone test until the test ends. Changes are found by checks
 // alone, which do not depend on the real clock in a synctest bubble. prepare may
 // change the table before it starts.
-func follow(t *testing.T, log *journal, prepare func(*table), paths ...string) *asker {
+func follow(t *testing.T, log *chaintest.Log, prepare func(*table), paths ...string) *asker {
 	t.Helper()
 	from := source{paths: paths, reverse: true, zones: []wire.Name{"\x04test\x00"}}
 	h := &Handler{ttl: 60}
 	h.zones.Set("\x04test\x00", struct{}{})
-	h.table = newTable(from, slog.New(slog.NewTextHandler(log, nil)), newCounts(new(metrics.Registry)))
+	h.table = newTable(from, log.Logger(), newCounts(new(metrics.Registry)))
 	for _, f := range h.table.files {
 		f.watcher = watch.New([]string{f.path}, watch.Options{Poll: pollInterval, NoEvents: true})
 	}
@@ -54,7 +54,7 @@ func (a *asker) becomes(t *testing.T, name, want string) {
 			t.Logf("%s: %s", name, got)
 		}
 	}()
-	eventually(t, name+": "+want, func() bool { got = a.digest(t, name, "A"); return got == want })
+	chaintest.Eventually(t, name+": "+want, func() bool { got = a.digest(t, name, "A"); return got == want })
 }
 
 // A file changes a thousand times. Each version is served, and during the changes
@@ -63,7 +63,7 @@ func TestThousandReloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "hosts")
 		write(t, file, "10.0.0.1 always.test\n")
-		a := follow(t, new(journal), nil, file)
+		a := follow(t, new(chaintest.Log), nil, file)
 		stop := make(chan struct{})
 		var askers sync.WaitGroup
 		for range 2 {
@@ -76,7 +76,7 @@ func TestThousandReloads(t *testing.T) {
 						return
 					case <-time.After(time.Millisecond):
 					}
-					reply := string(a.send(p, dns.UDP)[2:])
+					reply := string(a.Serve(p, dns.UDP)[2:])
 					if want == "" {
 						want = reply
 					}
@@ -137,7 +137,7 @@ func TestConfigMapMount(t *testing.T) {
 			if err := os.Symlink("..data/hosts", filepath.Join(dir, "hosts")); err != nil {
 				t.Fatal(err)
 			}
-			path, log := filepath.Join(dir, "hosts"), new(journal)
+			path, log := filepath.Join(dir, "hosts"), new(chaintest.Log)
 			if whole {
 				path = dir
 			}
@@ -147,7 +147,7 @@ func TestConfigMapMount(t *testing.T) {
 				swap(fmt.Sprint(i), fmt.Sprintf("10.0.0.%d a.test\n", i))
 				a.becomes(t, "a.test.", fmt.Sprintf("NOERROR aa 10.0.0.%d", i))
 			}
-			if n := log.count("WARN"); n != 0 {
+			if n := log.Count("WARN"); n != 0 {
 				t.Errorf("%d warnings, want 0\n%s", n, log)
 			}
 		})
@@ -157,15 +157,15 @@ func TestConfigMapMount(t *testing.T) {
 // A file that cannot be read keeps its lines. Each reason is logged once.
 func TestUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
+		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 		write(t, file, "10.0.0.1 a.test\n")
 		a := follow(t, log, func(t *table) { t.files[0].limit = 100 }, file)
 		stays := func(reason string) {
 			t.Helper()
 			words := fmt.Sprintf("msg=%q file=%s error=%q", keptMessage, file, reason)
-			eventually(t, words, func() bool { return log.count(words) > 0 })
+			chaintest.Eventually(t, words, func() bool { return log.Count(words) > 0 })
 			time.Sleep(10 * pollInterval)
-			if n := log.count(words); n != 1 {
+			if n := log.Count(words); n != 1 {
 				t.Errorf("%q is logged %d times, want 1\n%s", words, n, log)
 			}
 			a.check(t, "a.test.", "A", false, "10.0.0.1")
@@ -190,7 +190,7 @@ func TestUnreadable(t *testing.T) {
 		stays("larger than 0 MB")
 		write(t, file, "10.0.0.2 a.test\n")
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.2")
-		if n := log.count("can be read again"); n != 1 {
+		if n := log.Count("can be read again"); n != 1 {
 			t.Errorf("%d messages that the file can be read again, want 1\n%s", n, log)
 		}
 		// A directory replaces the file.
@@ -204,7 +204,7 @@ func TestUnreadable(t *testing.T) {
 // A file in a directory that cannot be read keeps its lines; the others change.
 func TestUnreadableInDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, log := t.TempDir(), new(journal)
+		dir, log := t.TempDir(), new(chaintest.Log)
 		write(t, filepath.Join(dir, "a"), "10.0.0.1 a.test\n")
 		write(t, filepath.Join(dir, "b"), "10.0.0.1 b.test\n")
 		a := follow(t, log, func(t *table) { t.files[0].limit = 100 }, dir)
@@ -222,7 +222,7 @@ func TestUnreadableInDirectory(t *testing.T) {
 // A missing file is read when it is created, and so is its directory.
 func TestMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, log := filepath.Join(t.TempDir(), "later"), new(journal)
+		dir, log := filepath.Join(t.TempDir(), "later"), new(chaintest.Log)
 		file := filepath.Join(dir, "hosts")
 		a := follow(t, log, nil, file)
 		if got := a.digest(t, "a.test.", "A"); got != "NXDOMAIN aa" {
@@ -233,7 +233,7 @@ func TestMissing(t *testing.T) {
 		}
 		write(t, file, "10.0.0.1 a.test\n")
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.1")
-		if n := log.count(fmt.Sprintf("msg=%q file=%s error=\"no such file or directory\"", failedMessage, file)); n != 1 {
+		if n := log.Count(fmt.Sprintf("msg=%q file=%s error=\"no such file or directory\"", failedMessage, file)); n != 1 {
 			t.Errorf("%d messages that the file is missing, want 1\n%s", n, log)
 		}
 	})
@@ -242,18 +242,18 @@ func TestMissing(t *testing.T) {
 // Removing a file that could not be read does not log that it can be read again.
 func TestUnreadableRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, log := t.TempDir(), new(journal)
+		dir, log := t.TempDir(), new(chaintest.Log)
 		write(t, filepath.Join(dir, "a"), "10.0.0.1 a.test\n")
 		write(t, filepath.Join(dir, "b"), strings.Repeat("#", 200))
 		a := follow(t, log, func(t *table) { t.files[0].limit = 100 }, dir)
 		write(t, filepath.Join(dir, "b"), strings.Repeat("#", 201))
-		eventually(t, "a warning", func() bool { return log.count("larger than") > 0 })
+		chaintest.Eventually(t, "a warning", func() bool { return log.Count("larger than") > 0 })
 		if err := os.Remove(filepath.Join(dir, "b")); err != nil {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(dir, "a"), "10.0.0.2 a.test\n")
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.2")
-		if n := log.count("can be read again"); n != 0 {
+		if n := log.Count("can be read again"); n != 0 {
 			t.Errorf("got %d messages that the file can be read again, want 0\n%s", n, log)
 		}
 	})
@@ -279,7 +279,7 @@ func otherName(t *testing.T, prepare func(*table)) {
 	if err := os.Link(other, file); err != nil {
 		t.Fatal(err)
 	}
-	a := follow(t, new(journal), prepare, file)
+	a := follow(t, new(chaintest.Log), prepare, file)
 	for i := range 5 {
 		if err := os.WriteFile(other, fmt.Appendf(nil, "10.0.0.%d a.test\n", i), 0o644); err != nil {
 			t.Fatal(err)
@@ -301,7 +301,7 @@ func TestSameModificationTime(t *testing.T) {
 			}
 		}
 		touch()
-		a := follow(t, new(journal), nil, file)
+		a := follow(t, new(chaintest.Log), nil, file)
 		if err := os.WriteFile(file, []byte("10.0.0.2 a.test\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -314,20 +314,20 @@ func TestSameModificationTime(t *testing.T) {
 // invalid line.
 func TestInvalidLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
+		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 		write(t, file, "10.0.0.1 a.test\nbad b.test\n")
 		a := follow(t, log, nil, file)
-		if log.count(file+` line=2 error="\"bad\" is not an IP address" count=1`) != 1 {
+		if log.Count(file+` line=2 error="\"bad\" is not an IP address" count=1`) != 1 {
 			t.Errorf("got no warning about line 2, want one\n%s", log)
 		}
 		write(t, file, "10.0.0.1 a.test a..b *b\n10.0.0.1\n10.0.0.2 b.test\nbad c.test\n")
 		a.becomes(t, "b.test.", "NOERROR aa 10.0.0.2")
-		if log.count(file+` line=1 error="\"a..b\" is not a name: a label is empty" count=4`) != 1 || log.count("WARN") != 2 {
+		if log.Count(file+` line=1 error="\"a..b\" is not a name: a label is empty" count=4`) != 1 || log.Count("WARN") != 2 {
 			t.Errorf("want two warnings, the second about line 1; logged\n%s", log)
 		}
 		write(t, file, "10.0.0.3 b.test\n")
 		a.becomes(t, "b.test.", "NOERROR aa 10.0.0.3")
-		if log.count("WARN") != 2 {
+		if log.Count("WARN") != 2 {
 			t.Errorf("want two warnings, logged\n%s", log)
 		}
 	})
@@ -336,12 +336,12 @@ func TestInvalidLines(t *testing.T) {
 // The progress of loading many lines is logged.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
+		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 		write(t, file, "")
 		a := follow(t, log, func(t *table) { t.progress = -1 }, file)
 		write(t, file, distinctLines(200_000))
 		a.becomes(t, "host-199999.zone-999.test.", "NOERROR aa 10.3.13.63")
-		if log.count("count=65536") != 1 || log.count("count=196608") != 1 || log.count("Loading lines") != 3 {
+		if log.Count("count=65536") != 1 || log.Count("count=196608") != 1 || log.Count("Loading lines") != 3 {
 			t.Errorf("want three messages, the last with count=196608; logged\n%s", log)
 		}
 	})
@@ -351,7 +351,7 @@ func TestProgress(t *testing.T) {
 func TestReloadZero(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	write(t, file, "10.0.0.1 a.test\n")
-	table := newTable(source{paths: []string{file}, zones: []wire.Name{wire.Root}}, quietLog(), newCounts(new(metrics.Registry))).start()
+	table := newTable(source{paths: []string{file}, zones: []wire.Name{wire.Root}}, chaintest.QuietLog(), newCounts(new(metrics.Registry))).start()
 	defer table.Stop()
 	if table.files[0].watcher != nil {
 		t.Error("reload 0: got a watcher, want none")
@@ -363,19 +363,19 @@ func TestReloadZero(t *testing.T) {
 // only comments.
 func TestNoValidLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
+		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 		write(t, file, "10.0.0.1 a.test\n")
 		a := follow(t, log, nil, file)
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.1")
 		write(t, file, "# a list\napiVersion: v1\nkind: ConfigMap\n"+strings.Repeat("x", 70_000))
-		eventually(t, "a warning", func() bool { return log.count("no valid line: "+file+":2: ") > 0 })
-		if n := log.count(keptMessage); n != 1 {
+		chaintest.Eventually(t, "a warning", func() bool { return log.Count("no valid line: "+file+":2: ") > 0 })
+		if n := log.Count(keptMessage); n != 1 {
 			t.Errorf("%d messages that the file keeps its lines, want 1\n%s", n, log)
 		}
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.1")
 		write(t, file, strings.Repeat("# a comment\n", 10_000)+"nonsense\n10.0.0.2 a.test\n")
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.2")
-		if n := log.count("can be read again"); n != 1 {
+		if n := log.Count("can be read again"); n != 1 {
 			t.Errorf("got %d messages that the file can be read again, want 1\n%s", n, log)
 		}
 		write(t, file, "# no lines\n")

@@ -14,22 +14,17 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
 // set sets up the hosts directives of a block in example.test.
-func set(t testing.TB, text string, log *journal) (*config.Block, *Handler, error) {
+func set(t testing.TB, text string, log *chaintest.Log) (*config.Block, *Handler, error) {
 	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte("example.test {\n"+text+"\n}\n"))
-	if err != nil {
+	b, err := chaintest.Setup("example.test {\n"+text+"\n}\n", log.Logger(), config.Directive{Name: "hosts", Setup: Setup})
+	if b == nil {
 		t.Fatal(err)
 	}
-	b := &config.Block{
-		Zones: []wire.Name{"\x07example\x04test\x00"}, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Metrics: new(metrics.Registry), Chain: new(dns.Chain),
-	}
-	b.SetDirective("hosts")
-	err = corefile.Sorted(Setup(b, servers[0].Directives))
 	handlers := config.Find[*Handler](b)
 	if len(handlers) != 1 {
 		return b, nil, err
@@ -79,7 +74,7 @@ func TestSetupErrors(t *testing.T) {
 		{"hosts {\n configmap dns/custom hosts\n manifests\n}", `Corefile:4: hosts: manifests: got no arguments, usage: manifests DIR`},
 		{"hosts {\n configmap dns/custom hosts\n manifests dir\n kubeconfig file\n}", `Corefile:2: hosts: manifests: a folder takes the place of an API server, so endpoint and kubeconfig do not go with it`},
 	} {
-		_, _, err := set(t, c.directive, new(journal))
+		_, _, err := set(t, c.directive, new(chaintest.Log))
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s\ngot  %v\nwant %s", c.directive, err, c.want)
 		}
@@ -94,14 +89,14 @@ func TestSetup(t *testing.T) {
 		"hosts custom.hosts {\n fe80::1%eth0 scoped\n ttl 1\n no_reverse\n reload 0s\n fallthrough in-addr.arpa ip6.arpa\n fallthrough_unsupported\n}",
 		"hosts {\n ttl 65535\n reload 300ms\n}",
 	} {
-		if _, h, err := set(t, directive, new(journal)); err != nil || h == nil {
+		if _, h, err := set(t, directive, new(chaintest.Log)); err != nil || h == nil {
 			t.Errorf("%s: %v", directive, err)
 		}
 	}
 }
 
 // started sets up and starts a directive. It is stopped when the test ends.
-func started(t testing.TB, text string, log *journal, old *config.Start) (*config.Block, *Handler, *config.Start) {
+func started(t testing.TB, text string, log *chaintest.Log, old *config.Start) (*config.Block, *Handler, *config.Start) {
 	t.Helper()
 	b, h, err := set(t, text, log)
 	if err != nil {
@@ -161,7 +156,7 @@ func TestSetupPath(t *testing.T) {
 func TestReloadKeepsTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	write(t, file, "10.0.0.1 a.example.test\n")
-	log := new(journal)
+	log := new(chaintest.Log)
 	for _, c := range []struct {
 		before, after string
 		same          bool
@@ -190,13 +185,13 @@ func TestReloadKeepsTable(t *testing.T) {
 // A missing file is a warning of Setup, which check reports as an error. The server does not log
 // it again.
 func TestSetupMissingFile(t *testing.T) {
-	file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
+	file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 	b, _, _ := started(t, "hosts "+file, log, nil)
 	want := "Corefile:2: hosts: stat " + file + ": no such file or directory"
 	if got := b.Warnings(); len(got) != 1 || got[0].Error() != want {
 		t.Errorf("got the warnings %v, want %s", got, want)
 	}
-	if log.count("WARN") != 0 {
+	if log.Count("WARN") != 0 {
 		t.Errorf("want no warning in the log, logged\n%s", log)
 	}
 }
@@ -205,7 +200,7 @@ func TestSetupMissingFile(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	write(t, file, "10.0.0.1 a.example.test b.example.test\nfd00::1 a.example.test\n10.0.0.1 a.example.test\n10.0.0.2 *.example.test\n")
-	b, _, s := started(t, "hosts "+file, new(journal), nil)
+	b, _, s := started(t, "hosts "+file, new(chaintest.Log), nil)
 	text := func() string {
 		var out strings.Builder
 		if err := b.Metrics.WriteText(&out); err != nil {
@@ -218,7 +213,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("want coredns_hosts_entries 7 and a timestamp, got\n%s", got)
 	}
 	write(t, file, "10.0.0.1 a.example.test\n")
-	eventually(t, "two entries", func() bool { return strings.Contains(text(), "\ncoredns_hosts_entries 2\n") })
+	chaintest.Eventually(t, "two entries", func() bool { return strings.Contains(text(), "\ncoredns_hosts_entries 2\n") })
 	s.Stop()
 	if got := text(); strings.Contains(got, "coredns_hosts") {
 		t.Errorf("metrics after Stop: want no coredns_hosts, got\n%s", got)
@@ -230,7 +225,7 @@ func TestMetrics(t *testing.T) {
 func TestConfigMapMissing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not-there")
 	text := "hosts {\n 10.0.0.1 a.example.test\n configmap dns/custom hosts\n manifests " + dir + "\n}"
-	_, h, _ := started(t, text, new(journal), nil)
+	_, h, _ := started(t, text, new(chaintest.Log), nil)
 	if h.Ready() {
 		t.Error("Ready without the ConfigMap: got true, want false")
 	}
@@ -245,7 +240,7 @@ func TestConfigMapMissing(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an empty folder", h.Ready)
+	chaintest.Eventually(t, "an empty folder", h.Ready)
 	if got := a.digest(t, "b.example.test.", "A"); got != "NXDOMAIN aa" {
 		t.Errorf("b.example.test. A with the ConfigMap: got %s, want NXDOMAIN aa", got)
 	}
@@ -253,7 +248,7 @@ func TestConfigMapMissing(t *testing.T) {
 
 // A reload fails if a new ConfigMap cannot be read.
 func TestConfigMapReloadFails(t *testing.T) {
-	b, _, s := started(t, "hosts {\n 10.0.0.1 a.example.test\n}", new(journal), nil)
+	b, _, s := started(t, "hosts {\n 10.0.0.1 a.example.test\n}", new(chaintest.Log), nil)
 	missing := cluster.Options{ConfigMap: "dns/custom", Manifests: filepath.Join(t.TempDir(), "not-there")}
 	p := plan{timeout: 50 * time.Millisecond, settings: []cluster.Options{missing}, keys: []string{"hosts"}}
 	d := corefile.Directive{Token: corefile.Token{Text: "hosts", File: "Corefile", Line: 2}, Path: "hosts"}

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // The lines of files and directories are combined in their order. A missing one is
 // logged once, and read when it is created.
 func TestSeveralFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, log := t.TempDir(), new(journal)
+		dir, log := t.TempDir(), new(chaintest.Log)
 		in := func(name string) string { return filepath.Join(dir, name) }
 		write(t, in("first"), "10.0.0.1 all.test\n")
 		write(t, in("second"), "10.0.0.2 all.test\n")
@@ -31,11 +32,11 @@ func TestSeveralFiles(t *testing.T) {
 		must(t, os.Remove(in("second")))
 		must(t, os.Remove(in("folder/b")))
 		a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2 10.0.0.4")
-		if n := log.count(fmt.Sprintf("msg=%q file=%s ", failedMessage, in("missing"))); n != 1 {
+		if n := log.Count(fmt.Sprintf("msg=%q file=%s ", failedMessage, in("missing"))); n != 1 {
 			t.Errorf("%d messages that a file is missing, want 1\n%s", n, log)
 		}
-		eventually(t, "a message that a file keeps its lines", func() bool {
-			return log.count(fmt.Sprintf("msg=%q file=%s ", keptMessage, in("second"))) == 1
+		chaintest.Eventually(t, "a message that a file keeps its lines", func() bool {
+			return log.Count(fmt.Sprintf("msg=%q file=%s ", keptMessage, in("second"))) == 1
 		})
 	})
 }
@@ -48,7 +49,7 @@ func TestFilesIndependent(t *testing.T) {
 	m := &mount{t: t, dir: filepath.Join(dir, "mounted")}
 	must(t, os.Mkdir(m.dir, 0o755))
 	m.put(map[string]string{"key": "10.0.0.1 a.test\n"})
-	at := serve(t, new(journal), "file "+restless+" "+filepath.Join(m.dir, "key"))
+	at := serve(t, new(chaintest.Log), "file "+restless+" "+filepath.Join(m.dir, "key"))
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -69,7 +70,7 @@ func TestFilesIndependent(t *testing.T) {
 	for i := range 20 {
 		m.put(map[string]string{"key": fmt.Sprintf("10.0.0.1 n%d.test\n", i)})
 		name := fmt.Sprintf("n%d.test.", i)
-		eventually(t, name, func() bool { return c.ask(name) == "NOERROR 10.0.0.1" })
+		chaintest.Eventually(t, name, func() bool { return c.ask(name) == "NOERROR 10.0.0.1" })
 		bound.AtMost(t, name, time.Since(m.at), 4500*time.Millisecond) // watch waits 5s for the other file
 	}
 }
@@ -79,7 +80,7 @@ func TestFilesIndependent(t *testing.T) {
 func TestMountedKey(t *testing.T) {
 	for _, path := range []string{"key", "."} {
 		t.Run(path, func(t *testing.T) {
-			m, log := &mount{t: t, dir: t.TempDir()}, new(journal)
+			m, log := &mount{t: t, dir: t.TempDir()}, new(chaintest.Log)
 			other := "10.0.0.9 other.test\n"
 			m.put(map[string]string{"key": "10.0.0.1 a.test\n", "other": other})
 			c := dial(t, "udp", serve(t, log, "file "+filepath.Join(m.dir, path)))
@@ -90,13 +91,13 @@ func TestMountedKey(t *testing.T) {
 					c.becomes(t, "a.test.", "NXDOMAIN")
 					c.becomes(t, "other.test.", "NOERROR 10.0.0.9")
 				} else {
-					eventually(t, "a message that the file keeps its lines", func() bool { return log.count(keptMessage) == i-1 })
+					chaintest.Eventually(t, "a message that the file keeps its lines", func() bool { return log.Count(keptMessage) == i-1 })
 					c.becomes(t, "a.test.", fmt.Sprintf("NOERROR 10.0.0.%d", i-1))
 				}
 				m.put(map[string]string{"key": fmt.Sprintf("10.0.0.%d a.test\n", i), "other": other})
 				c.becomes(t, "a.test.", fmt.Sprintf("NOERROR 10.0.0.%d", i))
 			}
-			if n := log.count("] hosts: Failed"); path == "." && n > 0 || n > 10 {
+			if n := log.Count("] hosts: Failed"); path == "." && n > 0 || n > 10 {
 				t.Errorf("%d warnings, want 10 for a file and none for a directory\n%s", n, log)
 			}
 			// An empty key has no lines. It takes effect at once.
@@ -111,7 +112,7 @@ func TestMountedKey(t *testing.T) {
 func TestMountedGarbage(t *testing.T) {
 	for _, path := range []string{"key", "."} {
 		t.Run(path, func(t *testing.T) {
-			m, log := &mount{t: t, dir: t.TempDir()}, new(journal)
+			m, log := &mount{t: t, dir: t.TempDir()}, new(chaintest.Log)
 			m.put(map[string]string{"key": "10.0.0.1 a.test\n", "version": "10.0.0.1 v.test\n"})
 			c := dial(t, "udp", serve(t, log, "file "+filepath.Join(m.dir, path), "file "+filepath.Join(m.dir, "version")))
 			for i, garbage := range []string{
@@ -123,14 +124,14 @@ func TestMountedGarbage(t *testing.T) {
 				c.becomes(t, "v.test.", fmt.Sprintf("NOERROR 10.0.1.%d", i))
 				c.becomes(t, "a.test.", "NOERROR 10.0.0.1")
 				// The files are followed one by one: this one may be read last.
-				eventually(t, "a warning", func() bool { return log.count("no valid line: ") > i })
-				if n := log.count("] hosts: Failed"); n != i+1 || log.count(keptMessage) != i+1 {
+				chaintest.Eventually(t, "a warning", func() bool { return log.Count("no valid line: ") > i })
+				if n := log.Count("] hosts: Failed"); n != i+1 || log.Count(keptMessage) != i+1 {
 					t.Errorf("%d warnings, want %d\n%s", n, i+1, log)
 				}
 			}
 			m.put(map[string]string{"key": "10.0.0.2 a.test\n", "version": "10.0.0.1 v.test\n"})
 			c.becomes(t, "a.test.", "NOERROR 10.0.0.2")
-			if n := log.count("can be read again"); n != 1 {
+			if n := log.Count("can be read again"); n != 1 {
 				t.Errorf("%d messages that the file can be read again, want 1\n%s", n, log)
 			}
 		})

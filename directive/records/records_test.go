@@ -2,43 +2,33 @@ package records
 
 import (
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/zonefile"
 )
 
-// plan sets up the records directives of a block for the zone test.
+// plan sets up the records directives in body, in a server block for test.
 func plan(body string) (*Handler, error) {
-	servers, err := corefile.Parse("Corefile", []byte("test:53 {\n"+body+"\n}"))
+	text := "test:53 {\n" + body + "\n}\n"
+	b, err := chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "records", Setup: Setup})
 	if err != nil {
 		return nil, err
-	}
-	b := &config.Block{Zones: []wire.Name{"\x04test\x00"}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("records")
-	if err := Setup(b, servers[0].Directives); err != nil {
-		return nil, corefile.Sorted(err)
 	}
 	return config.Find[*Handler](b)[0], nil
 }
 
-// A server answers packets from a chain, without sockets.
-type server struct {
-	port  dns.Port
-	query *dns.Query
-	buf   []byte
-}
+// A server answers queries over UDP.
+type server struct{ *chaintest.Server }
 
 // A refuser answers all queries with REFUSED.
 type refuser struct{}
@@ -72,44 +62,22 @@ func run(t testing.TB, body string) *server {
 
 func serve(t testing.TB, h dns.Handler) *server {
 	t.Helper()
-	c := new(dns.Chain)
-	c.Add("records", h)
-	c.Add("refuser", refuser{})
-	mux := dns.NewMux(dns.NewParkingLot(1), nil)
-	if err := mux.Route(wire.Root, c); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{query: dns.NewQuery(nil), buf: make([]byte, 1<<16)}
-	s.port.Swap(mux)
+	c := chaintest.NewChain("records", h, "refuser", refuser{})
+	s := &server{chaintest.NewServer(t, map[string]*dns.Chain{".": c})}
+	s.Prepare = func(q *dns.Query) { q.Peer = netip.MustParseAddrPort("10.0.0.1:53012") }
 	return s
 }
 
 // send returns the reply to packet, or nil.
-func (s *server) send(packet []byte) []byte {
-	s.query.Reset(packet, dns.UDP, time.Time{})
-	s.query.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
-	if s.port.Serve(s.query, s.buf) != dns.Answered {
-		return nil
-	}
-	return s.query.Reply()
-}
+func (s *server) send(packet []byte) []byte { return s.Serve(packet, dns.UDP) }
 
 func packet(t testing.TB, name string, qtype uint16) []byte {
 	t.Helper()
-	p, err := new(mdns.Msg).SetQuestion(name, qtype).Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return chaintest.Pack(t, chaintest.Query(name, mdns.Type(qtype).String()))
 }
 
-func (s *server) ask(t testing.TB, name string, qtype uint16) *mdns.Msg {
-	t.Helper()
-	m := new(mdns.Msg)
-	if reply := s.send(packet(t, name, qtype)); m.Unpack(reply) != nil {
-		t.Fatalf("%s %s: got reply %x, want a message", name, mdns.Type(qtype), reply)
-	}
-	return m
+func (s *server) ask(name string, qtype uint16) *mdns.Msg {
+	return s.Ask(chaintest.Query(name, mdns.Type(qtype).String()), dns.UDP)
 }
 
 // Every error is reported, with its line.
@@ -193,7 +161,7 @@ func TestRDATA(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: error %v", c.want, err)
 		}
-		m := a.ask(t, "a.test.", want.Header().Rrtype)
+		m := a.ask("a.test.", want.Header().Rrtype)
 		if len(m.Answer) != 1 {
 			t.Errorf("%s: got %d records, want %s\n%v", c.line, len(m.Answer), want, m)
 			continue
@@ -209,7 +177,7 @@ func TestRDATA(t *testing.T) {
 func TestTTL(t *testing.T) {
 	a := run(t, "records {\na.test A 10.0.0.1\nb.test 1h30m A 10.0.0.1\nc.test IN 0 A 10.0.0.1\nttl 7\n}\nrecords {\nd.test A 10.0.0.1\n}")
 	for name, want := range map[string]uint32{"a.test.": 7, "b.test.": 5400, "c.test.": 0, "d.test.": 3600} {
-		if got := a.ask(t, name, mdns.TypeA).Answer[0].Header().Ttl; got != want {
+		if got := a.ask(name, mdns.TypeA).Answer[0].Header().Ttl; got != want {
 			t.Errorf("%s: got TTL %d, want %d", name, got, want)
 		}
 	}
@@ -275,7 +243,7 @@ func TestTruncationAdditional(t *testing.T) {
 		t.Fatalf("plan: error %v", err)
 	}
 	m := &meter{Handler: h}
-	msg := serve(t, m).ask(t, "mx.test.", mdns.TypeMX)
+	msg := serve(t, m).ask("mx.test.", mdns.TypeMX)
 	if msg.Truncated || len(msg.Answer) != 20 {
 		t.Errorf("mx.test. MX: got TC %v and %d records, want a complete answer of 20", msg.Truncated, len(msg.Answer))
 	}

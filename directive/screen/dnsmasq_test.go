@@ -10,6 +10,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
 	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )

@@ -1,13 +1,11 @@
 package screen
 
 import (
-	"bytes"
 	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +17,7 @@ import (
 	"github.com/seamark/seamark/directive/forward"
 	"github.com/seamark/seamark/directive/records"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A fakeUpstream is an upstream server: its answers by name and type.
@@ -102,117 +99,66 @@ func listen(t testing.TB, w mdns.Handler) (addr netip.AddrPort) {
 	return netip.MustParseAddrPort(udp.LocalAddr().String())
 }
 
-// A syncBuffer is a buffer that is safe for concurrent use.
-type syncBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *syncBuffer) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *syncBuffer) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
 // plan sets up a block of cache, records, screen and forward.
 func plan(text string, log *slog.Logger) (*config.Block, error) {
-	servers, err := corefile.Parse("Corefile", []byte(text))
+	b, err := chaintest.Setup(text, log,
+		config.Directive{Name: "cache", Setup: cache.Setup}, config.Directive{Name: "records", Setup: records.Setup},
+		config.Directive{Name: "screen", Setup: Setup}, config.Directive{Name: "forward", Setup: forward.Setup})
 	if err != nil {
 		return nil, err
 	}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: log, Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	var errs []error
-	for _, d := range []config.Directive{{Name: "cache", Setup: cache.Setup}, {Name: "records", Setup: records.Setup}, {Name: "screen", Setup: Setup}, {Name: "forward", Setup: forward.Setup}} {
-		uses := slices.DeleteFunc(slices.Clone(servers[0].Directives), func(use corefile.Directive) bool { return use.Text != d.Name })
-		if len(uses) > 0 {
-			b.SetDirective(d.Name)
-			errs = append(errs, d.Setup(b, uses))
-		}
-	}
-	errs = append(errs, b.Planned()...)
-	return b, corefile.Sorted(errs...)
+	return b, corefile.Sorted(b.Planned()...)
 }
 
 // A testBlock is a running server block without sockets of its own.
 type testBlock struct {
-	t     testing.TB
-	block *config.Block
-	port  dns.Port
-	query *dns.Query
-	lent  []byte
-	sent  chan []byte
-	log   syncBuffer
+	*chaintest.Block
+	t   testing.TB
+	log chaintest.Log
+	at  time.Time // of the next query
 }
-
-// Send receives the reply to a parked query.
-func (r *testBlock) Send(q *dns.Query) { r.sent <- slices.Clone(q.Reply()) }
 
 // run starts a block with a forward to w.
 func run(t testing.TB, lines string, w mdns.Handler) *testBlock {
 	t.Helper()
-	r := &testBlock{t: t, lent: make([]byte, 1<<16), sent: make(chan []byte, 1)}
-	text := ".:53 {\n" + lines + "\nforward . " + listen(t, w).String() + "\n}"
-	var err error
-	if r.block, err = plan(text, slog.New(slog.NewTextHandler(&r.log, nil))); err != nil {
+	r := &testBlock{t: t}
+	b, err := plan(".:53 {\n"+lines+"\nforward . "+listen(t, w).String()+"\n}", r.log.Logger())
+	if err != nil {
 		t.Fatal(err)
 	}
-	start := config.NewStart(t.Context(), nil)
-	if err := r.block.Started(start); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(start.Stop)
-	r.route(r.block.Chain)
+	r.Block = chaintest.Run(t, b, nil)
+	r.Prepare = r.prepare
 	return r
 }
 
-func (r *testBlock) route(c *dns.Chain) {
-	r.t.Helper()
-	mux := dns.NewMux(dns.NewParkingLot(8), nil) // an answered query may still occupy a place
-	c = c.CopyFor("dns://:53", ".")
-	if err := mux.Route(wire.Root, c); err != nil {
-		r.t.Fatal(err)
-	}
-	r.query = dns.NewQuery(r)
-	r.port.Swap(mux)
-	r.block.Swapped()
+// setBelow makes h the only handler below screen.
+func (r *testBlock) setBelow(h dns.Handler) {
+	c := chaintest.NewChain("screen", config.Find[*Screen](r.Plan)[0], "below", h)
+	r.Server = chaintest.NewServer(r.t, map[string]*dns.Chain{".": c.CopyFor("dns://:53", ".")})
+	r.Prepare = r.prepare
+}
+
+func (r *testBlock) prepare(q *dns.Query) {
+	q.Start, q.Peer, q.Local = r.at, netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 }
 
 // exchange returns the reply to one query with EDNS.
 func (r *testBlock) exchange(name, qtype string, at time.Time) *mdns.Msg {
 	r.t.Helper()
-	m := new(mdns.Msg).SetQuestion(name, mdns.StringToType[qtype])
+	m := chaintest.Query(name, qtype)
 	m.SetEdns0(1232, false)
-	packet, err := m.Pack()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := m.Unpack(r.send(packet, at)); err != nil {
-		r.t.Fatalf("%s %s: %v", name, qtype, err)
-	}
-	return m
+	return chaintest.Unpack(r.t, r.send(chaintest.Pack(r.t, m), at))
 }
 
 func (r *testBlock) send(packet []byte, at time.Time) []byte {
-	q := r.query
-	q.Reset(packet, dns.UDP, at)
-	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
-	if r.port.Serve(q, r.lent) == dns.Parked {
-		r.query = dns.NewQuery(r) // a worker owns the parked query
-		return <-r.sent
-	}
-	return q.Reply()
+	r.at = at
+	return r.Serve(packet, dns.UDP)
 }
 
 // metrics returns the values of seamark_screen_total by reason.
 func (r *testBlock) metrics() string {
 	var page strings.Builder
-	if err := r.block.Metrics.WriteText(&page); err != nil {
+	if err := r.Plan.Metrics.WriteText(&page); err != nil {
 		r.t.Fatal(err)
 	}
 	var counts []string

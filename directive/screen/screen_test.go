@@ -13,7 +13,6 @@ import (
 
 	mdns "github.com/miekg/dns"
 
-	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -58,14 +57,6 @@ func (l cacheableAddress) ServeDNS(q *dns.Query) dns.Verdict {
 	var buf [64]byte
 	q.Answer.Append(wire.Answers, wire.AppendAddress(buf[:0], wire.OwnerIsQuestion, 5, addr), 1)
 	return dns.Done
-}
-
-// setBelow makes h the only handler below screen.
-func (r *testBlock) setBelow(h dns.Handler) {
-	c := new(dns.Chain)
-	c.Add("screen", config.Find[*Screen](r.block)[0])
-	c.Add("below", h)
-	r.route(c)
 }
 
 // One refused answer a second is logged, with the number of those not logged.

@@ -1,9 +1,7 @@
 package secondary
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -74,33 +73,15 @@ func (p *primary) ServeDNS(w mdns.ResponseWriter, q *mdns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// A lockedBuffer is a buffer for concurrent use.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A member for whose records the budget has no room is refused until others have fewer. The
 // other members are served, and so is the old version of a member that grows too large.
 func TestCatalogBudget(t *testing.T) {
 	const record = 13 + 10 + 201 // the bytes of one record of a primary, in a zone x.test.
 	p := newPrimary(t)
-	log := new(lockedBuffer)
+	log := new(chaintest.Log)
 	r := newRegistry()
 	r.budget.limit = 100 * record
-	m, err := r.claim(config.NewStart(t.Context(), nil), nil, slog.New(slog.NewTextHandler(log, nil)))
+	m, err := r.claim(config.NewStart(t.Context(), nil), nil, log.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package secondary
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A scriptedPrimary answers the queries of a zoneCopy. It is replaced while the copy runs.
@@ -109,11 +110,11 @@ func write(conn net.Conn, reply []byte, pace time.Duration) bool {
 }
 
 // follow starts a copy of version 5 of a zone, in a bubble of package synctest.
-func follow(t *testing.T, limit int) (c *zoneCopy, p *scriptedPrimary, log *lockedBuffer) {
-	p, log = &scriptedPrimary{t: t}, new(lockedBuffer)
+func follow(t *testing.T, limit int) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
+	p, log = &scriptedPrimary{t: t}, new(chaintest.Log)
 	p.set(0, map[uint16][]string{axfr: {"@ 5 SOA 5\na 5 A 192.0.2.1\nb 5 A 192.0.2.2\nc 5 CNAME a\n@ 5 SOA 5"}})
 	from := &client{addr: netip.MustParseAddrPort("192.0.2.53:53"), dial: p.dial, limit: limit}
-	c = newCopy(options{origin: origin}, []*client{from}, slog.New(slog.NewTextHandler(log, nil)))
+	c = newCopy(options{origin: origin}, []*client{from}, log.Logger())
 	c.start()
 	t.Cleanup(func() {
 		c.Stop()

@@ -84,7 +84,7 @@ func hostileName(t *testing.T, r *testBlock, name []byte) {
 		}
 		if m.Rcode == mdns.RcodeServerFailure {
 			if len(m.Answer) > 0 || slices.Contains([]wire.Type{wire.TypeA, wire.TypeCNAME, wire.TypeTXT}, qtype) {
-				t.Fatalf("%q %s: got SERVFAIL (%v) with records %v", name, qtype, r.query.Err, m.Answer)
+				t.Fatalf("%q %s: got SERVFAIL (%v) with records %v", name, qtype, r.Err, m.Answer)
 			}
 			continue
 		}

@@ -3,40 +3,22 @@ package template
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
-// plan sets up the template directives of a Corefile of one block.
+// plan sets up the template directives of a Corefile of one block, whose zone is org.
 func plan(text string) (*config.Block, error) {
-	servers, err := corefile.Parse("Corefile", []byte(text))
-	if err != nil {
-		return nil, err
-	}
-	b := &config.Block{Zones: []wire.Name{"\x03org\x00"}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	var uses []corefile.Directive
-	for _, d := range servers[0].Directives {
-		if d.Text == "template" {
-			uses = append(uses, d)
-		}
-	}
-	b.SetDirective("template")
-	if err := Setup(b, uses); err != nil {
-		return nil, corefile.Sorted(err)
-	}
-	return b, nil
+	text = strings.Replace(text, ".:53 {", "org:53 {", 1)
+	return chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "template", Setup: Setup})
 }
 
 // fakeMetadata provides the metadata x/y.
@@ -66,21 +48,10 @@ func (fakeForward) Resolve(_ context.Context, q *dns.Query) error {
 
 // A testBlock is a running server block without sockets.
 type testBlock struct {
+	*chaintest.Server
 	t     testing.TB
 	block *config.Block
-	port  *dns.Port
-	query *dns.Query
-	lent  []byte
-	sent  chan parkedReply
 }
-
-// A parkedReply is the reply to a parked query.
-type parkedReply struct {
-	reply []byte
-	err   error
-}
-
-func (r *testBlock) Send(q *dns.Query) { r.sent <- parkedReply{slices.Clone(q.Reply()), q.Err} }
 
 func run(t testing.TB, text string) *testBlock {
 	t.Helper()
@@ -95,15 +66,12 @@ func run(t testing.TB, text string) *testBlock {
 	if errs := b.Planned(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	r := &testBlock{t: t, block: b, port: &dns.Port{}, lent: make([]byte, 65536), sent: make(chan parkedReply, 1)}
-	r.query = dns.NewQuery(r)
-	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	chain := b.Chain.CopyFor("dns://:53", "org.")
 	chain.View = "v"
-	if err := mux.Route(wire.Root, chain); err != nil {
-		t.Fatal(err)
+	r := &testBlock{t: t, block: b, Server: chaintest.NewServer(t, map[string]*dns.Chain{".": chain})}
+	r.Prepare = func(q *dns.Query) {
+		q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 	}
-	r.port.Swap(mux)
 	return r
 }
 
@@ -116,15 +84,8 @@ func (r *testBlock) exchange(name []byte, qtype wire.Type) ([]byte, error) {
 }
 
 func (r *testBlock) serve(packet []byte) ([]byte, error) {
-	q := r.query
-	q.Reset(packet, dns.TCP, time.Unix(0, 0))
-	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
-	if r.port.Serve(q, r.lent) == dns.Parked {
-		r.query = dns.NewQuery(r) // a worker owns the parked query
-		s := <-r.sent
-		return s.reply, s.err
-	}
-	return q.Reply(), q.Err
+	reply := r.Serve(packet, dns.TCP)
+	return reply, r.Err
 }
 
 // dig returns the response code and the records of the reply as text.
@@ -232,13 +193,13 @@ func TestFailures(t *testing.T) {
 				t.Errorf("%s %s: got %s, want SERVFAIL", c.name, c.qtype, got)
 			}
 			var e *Error
-			if err := r.query.Err; !errors.As(err, &e) || err.Error() != c.err {
+			if err := r.Err; !errors.As(err, &e) || err.Error() != c.err {
 				t.Errorf("%s %s\ngot  %v\nwant %s", c.name, c.qtype, err, c.err)
 			}
 		}
 	}
-	if got := r.dig("org", wire.TypeA); got != "SERVFAIL" || r.query.Err != errUnmatched {
-		t.Errorf("org A: got %s, error %v; want SERVFAIL, %v", got, r.query.Err, errUnmatched)
+	if got := r.dig("org", wire.TypeA); got != "SERVFAIL" || r.Err != errUnmatched {
+		t.Errorf("org A: got %s, error %v; want SERVFAIL, %v", got, r.Err, errUnmatched)
 	}
 	if got := r.dig("7.org", wire.TypeA); got != "NOERROR aa\n7.org. 60 IN A 192.0.2.7" {
 		t.Errorf("7.org A: got %s, want the address 192.0.2.7", got)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // sent returns how often a primary has sent a whole zone.
@@ -78,7 +79,7 @@ func TestCatalogReload(t *testing.T) {
 			map[string]int{"a.example": 1, "b.test": 2, "c.example": 2},
 		},
 	} {
-		var log *output
+		var log *chaintest.Log
 		kept := plan != nil && strings.Contains(step.corefile, "one.invalid")
 		plan, log = serve(t, at, plan, step.corefile)
 		if got := answer(at, a); kept && got != "192.0.2.1" {

@@ -15,6 +15,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A catalogPrimary is a Seamark with zone files, among them catalogs.
@@ -23,7 +24,7 @@ type catalogPrimary struct {
 	at     netip.AddrPort
 	serial map[string]int
 	plan   *server.Plan
-	log    *output
+	log    *chaintest.Log
 }
 
 // newCatalogPrimary starts a primary that sends NOTIFY messages to other servers.
@@ -69,7 +70,7 @@ func answer(at netip.AddrPort, name string) string {
 }
 
 // answers waits until a server answers queries as wanted.
-func answers(t testing.TB, at netip.AddrPort, log *output, want map[string]string) {
+func answers(t testing.TB, at netip.AddrPort, log *chaintest.Log, want map[string]string) {
 	t.Helper()
 	eventually(t, func() string {
 		for name, w := range want {

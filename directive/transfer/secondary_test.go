@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A secondary copies a zone, follows its changes, feeds another secondary, and answers
@@ -117,4 +119,4 @@ func TestSecondaryOfKnot(t *testing.T) {
 	}
 }
 
-func countKind(log *output, kind string) int { return strings.Count(log.String(), "kind="+kind) }
+func countKind(log *chaintest.Log, kind string) int { return strings.Count(log.String(), "kind="+kind) }

@@ -1,7 +1,6 @@
 package transfer_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,27 +21,10 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/debian"
 	"github.com/seamark/seamark/test/freeport"
 )
-
-// An output collects what a server logs. It is safe for concurrent use.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 // freePort returns an address whose port is free for UDP and TCP.
 func freePort(t testing.TB) netip.AddrPort {
@@ -52,18 +33,18 @@ func freePort(t testing.TB) netip.AddrPort {
 }
 
 // serve starts Seamark at an address. old is the plan that it replaces, or nil.
-func serve(t testing.TB, at netip.AddrPort, old *server.Plan, text string) (*server.Plan, *output) {
+func serve(t testing.TB, at netip.AddrPort, old *server.Plan, text string) (*server.Plan, *chaintest.Log) {
 	t.Helper()
 	return serveWith(t, at, old, text, builtin.Directives())
 }
 
-func serveWith(t testing.TB, at netip.AddrPort, old *server.Plan, text string, directives []config.Directive) (*server.Plan, *output) {
+func serveWith(t testing.TB, at netip.AddrPort, old *server.Plan, text string, directives []config.Directive) (*server.Plan, *chaintest.Log) {
 	t.Helper()
 	blocks, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := new(output)
+	log := new(chaintest.Log)
 	plan, err := server.NewPlan(blocks, server.Options{
 		Directives: directives, Listen: []netip.AddrPort{at},
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: new(metrics.Registry),
@@ -78,7 +59,7 @@ func serveWith(t testing.TB, at netip.AddrPort, old *server.Plan, text string, d
 }
 
 // run starts Seamark for the time of the test.
-func run(t testing.TB, at netip.AddrPort, text string) *output {
+func run(t testing.TB, at netip.AddrPort, text string) *chaintest.Log {
 	t.Helper()
 	plan, log := serve(t, at, nil, text)
 	t.Cleanup(func() {
@@ -225,7 +206,7 @@ func (d daemon) follow(t testing.TB, at, primary netip.AddrPort, key *tsigKey, z
 func start(t testing.TB, program, dir string, at netip.AddrPort, args ...string) *os.Process {
 	t.Helper()
 	c := exec.Command(debian.Program(t, program), args...)
-	var log output
+	var log chaintest.Log
 	c.Stdout, c.Stderr, c.Dir = &log, &log, dir
 	endWithParent(c)
 	if err := c.Start(); err != nil {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // exchangePacket sends a packet and returns the reply, over UDP or TCP.
@@ -208,7 +210,7 @@ func TestTSIGSecretsFileOfTransfers(t *testing.T) {
 	for serial := 2; serial < 6; serial++ {
 		secret := fmt.Sprintf("c2VjcmV0LW5vLiUwMDE%d", serial)
 		write(t, keys, text(secret))
-		for _, l := range []*output{from, log} {
+		for _, l := range []*chaintest.Log{from, log} {
 			eventually(t, func() string {
 				if n := strings.Count(l.String(), "tsig: Read keys"); n < serial-1 {
 					return fmt.Sprintf("the file was read %d times\n%s", n, l)
