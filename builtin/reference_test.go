@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -12,10 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/transport"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/directives/README.md")
@@ -105,13 +109,54 @@ func TestReferenceOptions(t *testing.T) {
 		}
 
 		var want, names []string
-		for _, o := range options(t, d.Name, texts[d.Name]) {
+		table := optionTable(texts[d.Name])
+		for _, o := range options(t, d, texts[d.Name]) {
 			if o.Removed == "" {
 				want, names = append(want, o.Usage), append(names, o.Name())
+				compareDefault(t, d.Name, o, table[o.Name()])
 			}
 		}
 		same(t, d.Name+".md: the syntax of options", shown, want)
-		same(t, d.Name+".md: the table of options", optionTable(texts[d.Name]), names)
+		same(t, d.Name+".md: the table of options", slices.Collect(maps.Keys(table)), names)
+	}
+}
+
+// notInRow lists the options whose default on the page is not the one of a row, with the reason.
+var notInRow = map[string]string{
+	"erratic drop":       "only if neither truncate nor delay is given",
+	"etcd endpoint":      "the default of the client, with which tls may be given",
+	"loadbalance reload": "the option is an error unless the policy is weighted",
+	"log class":          "the classes of all lines are added up",
+	"proxyproto default": "use unless allow is given",
+	"timeouts read":      "zero, for which package transport has the default",
+	"timeouts write":     "as read",
+	"timeouts idle":      "as read",
+}
+
+// compareDefault compares the default of an option's row with the one on the page. The page
+// has it in words if it is not a value that the option can have.
+func compareDefault(t *testing.T, directive string, o corefile.Option, stated string) {
+	t.Helper()
+	if notInRow[directive+" "+o.Name()] != "" {
+		return
+	}
+	isValue := regexp.MustCompile("^(`[^`]+`|[0-9]+)$").MatchString(stated)
+	switch got := strings.Trim(stated, "`"); {
+	case isValue && got != o.Default, !isValue && o.Default != "":
+		t.Errorf("%s.md: %s: got the default %q, want %q as in the option's row", directive, o.Name(), got, o.Default)
+	}
+}
+
+// The defaults of timeouts are those of package transport.
+func TestReferenceTimeouts(t *testing.T) {
+	table := optionTable(read(t, filepath.Join(referenceDir, "timeouts.md")))
+	limits := transport.Limits{}.OrDefaults()
+	for name, want := range map[string]time.Duration{
+		"read": limits.MessageTimeout, "write": limits.WriteTimeout, "idle": limits.IdleTimeout,
+	} {
+		if got := strings.Trim(table[name], "`"); got != want.String() {
+			t.Errorf("timeouts.md: %s: got the default %s, want %s", name, got, want)
+		}
 	}
 }
 
@@ -129,27 +174,29 @@ func syntax(text string) (usage string, options []string) {
 	return strings.TrimSuffix(first, " {"), options
 }
 
-// optionTable returns the names in the first cells of the tables in the section Options whose
-// first column is option.
-func optionTable(text string) (names []string) {
+// optionTable returns the second cells, usually defaults, by the names in the first cells of
+// the tables in the section Options whose first column is option.
+func optionTable(text string) map[string]string {
 	_, text, _ = strings.Cut(text, "\n## Options\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	inside := false
+	table := map[string]string{}
 	for line := range strings.Lines(text) {
 		inside = strings.HasPrefix(line, "| option ") || inside && strings.HasPrefix(line, "|")
-		if cells := strings.Split(line, "|"); inside && len(cells) > 1 {
+		if cells := strings.Split(line, "|"); inside && len(cells) > 2 {
 			for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
-				names = append(names, m[1])
+				table[m[1]] = strings.TrimSpace(cells[2])
 			}
 		}
 	}
-	return names
+	return table
 }
 
 // options returns the options of a directive: the cause of the error of the page's Corefile
-// with an unknown one.
-func options(t *testing.T, name, text string) []corefile.Option {
+// with an unknown one. Optional arguments are left out, which may be defaults of options.
+func options(t *testing.T, directive config.Directive, text string) []corefile.Option {
 	t.Helper()
+	name := directive.Name
 	for _, m := range fence.FindAllStringSubmatch(text, -1) {
 		blocks, err := corefile.Parse("Corefile", []byte(m[1]))
 		if err != nil {
@@ -161,6 +208,9 @@ func options(t *testing.T, name, text string) []corefile.Option {
 				continue
 			}
 			d := &b.Directives[i]
+			if strings.HasPrefix(directive.Usage, name+" [") {
+				d.Args = nil
+			}
 			d.Body = append(d.Body, corefile.Directive{Token: corefile.Token{Text: "no_such_option", File: d.File, Line: d.Line}})
 
 			_, err := server.NewPlan(blocks, server.Options{

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -28,7 +29,6 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			{defaultEntries, defaultMinTTL, defaultSuccessTTL},
 			{defaultEntries, defaultMinTTL, defaultDenialTTL},
 		},
-		prefetchGap: time.Minute, prefetchPercent: 10, servfailFor: 5 * time.Second,
 	}}
 	err := errors.Join(config.Once(uses), c.parseArguments(b, uses[0]), c.parseOptions(uses[0]))
 
@@ -114,14 +114,16 @@ func (c *Cache) parseOptions(d corefile.Directive) error {
 	}
 
 	err := d.Options(
-		corefile.Option{Usage: "success CAPACITY [TTL] [MINTTL]", Set: c.bounds[0].parse},
-		corefile.Option{Usage: "denial CAPACITY [TTL] [MINTTL]", Set: c.bounds[1].parse},
-		corefile.Option{Usage: "prefetch AMOUNT [[DURATION] [PERCENT%]]", Set: c.parsePrefetch},
+		c.bounds[0].option("success"),
+		c.bounds[1].option("denial"),
+		corefile.Option{Usage: "prefetch AMOUNT [[DURATION] [PERCENT%]]", Default: "0 1m 10%", Set: c.parsePrefetch},
 		corefile.Option{
 			Usage: "serve_stale [DURATION] [immediate|verify [TIMEOUT [REPLYTTL [RECHECK]]]]", Set: parseServeStale,
 		},
 		corefile.Option{Usage: "serve_stale_policy prefer_positive", Once: true, Set: parsePolicy},
-		corefile.Option{Usage: "servfail DURATION", Set: corefile.Duration(&c.servfailFor, 0, 5*time.Minute)},
+		corefile.Option{
+			Usage: "servfail DURATION", Default: "5s", Set: corefile.Duration(&c.servfailFor, 0, 5*time.Minute),
+		},
 		corefile.Option{Usage: "disable success|denial [ZONES...]", Set: c.parseDisable},
 		corefile.Option{Usage: "keepttl", Set: corefile.Flag(&c.keepTTL)},
 	)
@@ -154,6 +156,16 @@ func parseTTL(d corefile.Directive, i, lowest int) (uint32, error) {
 	n := 0
 	err := corefile.Int(&n, lowest, math.MaxInt32)(argument(d, i))
 	return uint32(n), err
+}
+
+// option returns the option that sets b. Its default is the present value, which depends on
+// the argument TTL of cache.
+func (b *bounds) option(name string) corefile.Option {
+	return corefile.Option{
+		Usage:   name + " CAPACITY [TTL] [MINTTL]",
+		Default: fmt.Sprintf("%d %d %d", b.entries, b.maxTTL, b.minTTL),
+		Set:     b.parse,
+	}
 }
 
 // parse reads CAPACITY [TTL] [MINTTL].

@@ -33,18 +33,19 @@ const maxTTLWithoutSOA = 600
 // Setup sets up the dns64 directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
-	h := &DNS64{prefix: netip.MustParsePrefix("64:ff9b::/96"), metrics: b.Metrics}
+	h := &DNS64{metrics: b.Metrics}
 	prefix := func(d corefile.Directive) (err error) {
 		h.prefix, err = parsePrefix(d, d.Args[0].Text)
 		return err
 	}
 
 	err := errors.Join(config.Once(uses), d.Arity(0, 1))
+	option := corefile.Option{Usage: "prefix PREFIX", Default: "64:ff9b::/96", Set: prefix}
 	if err == nil && len(d.Args) == 1 {
-		err = prefix(d)
+		option.Default, err = "", prefix(d)
 	}
 	err = errors.Join(err, d.Options(
-		corefile.Option{Usage: "prefix PREFIX", Set: prefix},
+		option,
 		corefile.Option{Usage: "translate_all", Set: corefile.Flag(&h.translateAll)},
 		corefile.Option{Usage: "allow_ipv4", Set: corefile.Flag(&h.allowIPv4)},
 	))

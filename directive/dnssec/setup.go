@@ -17,7 +17,7 @@ const maxCapacity = 1000000
 // Setup reads the dnssec directive of a server block, and its keys.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	directive := uses[0]
-	d := &Dnssec{zones: map[wire.Name]*signedZone{}, capacity: defaultCapacity, metrics: b.Metrics, started: &started{}}
+	d := &Dnssec{zones: map[wire.Name]*signedZone{}, metrics: b.Metrics, started: &started{}}
 	zones, err := b.ZonesOr(directive)
 	errs := []error{config.Once(uses), err}
 	var keys []*signing.Key
@@ -27,7 +27,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			keys = append(keys, found...)
 			return err
 		}},
-		corefile.Option{Usage: "cache_capacity CAPACITY", Set: corefile.Int(&d.capacity, 1, maxCapacity)},
+		corefile.Option{
+			Usage: "cache_capacity CAPACITY", Default: "10000", Set: corefile.Int(&d.capacity, 1, maxCapacity),
+		},
 	))
 	if !slices.ContainsFunc(directive.Body, func(o corefile.Directive) bool { return o.Text == "key" }) {
 		errs = append(errs, directive.Errorf("no key: make one with dnssec-keygen -a ECDSAP256SHA256 -f KSK %s, and add a line: key file FILE", zones[0]))

@@ -15,7 +15,6 @@ const (
 	// renewBefore is the time before their expiration when they are made again.
 	renewBefore = 2 * 24 * time.Hour
 
-	defaultCapacity = 10000
 	// bytesPerEntry times the capacity is the largest size of a store: signatures of two
 	// keys of 2048 bits.
 	bytesPerEntry = 700

@@ -24,7 +24,7 @@ const reloadTimeout = 5 * time.Second
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	h := &Handler{seed: maphash.MakeSeed(), stateKey: b.NewStateKey()}
-	o := options{prefix: "/skydns/", maxKeys: 1000000, ttl: -1, negative: -1, leaseMin: 30 * time.Second, leaseMax: 24 * time.Hour}
+	o := options{ttl: -1, negative: -1}
 	zones, err := b.ZonesOr(d)
 	errs := []error{config.Once(uses), err, o.read(b, d, h)}
 	for _, z := range zones {
@@ -66,7 +66,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	}
 	err := d.Options(
 		h.through.Option(),
-		corefile.Option{Usage: "path PATH", Set: func(e corefile.Directive) error {
+		corefile.Option{Usage: "path PATH", Default: "/skydns", Set: func(e corefile.Directive) error {
 			parts := strings.FieldsFunc(e.Args[0].Text, func(c rune) bool { return c == '/' })
 			o.prefix = strings.Join(append(append([]string{""}, parts...), ""), "/")
 			return nil
@@ -92,14 +92,16 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 			}
 			return nil
 		}},
-		corefile.Option{Usage: "min-lease-ttl SECONDS", Set: seconds(&o.leaseMin, 30*time.Second)},
-		corefile.Option{Usage: "max-lease-ttl SECONDS", Set: seconds(&o.leaseMax, 24*time.Hour)},
+		seconds("min-lease-ttl", "30s", &o.leaseMin),
+		seconds("max-lease-ttl", "24h", &o.leaseMax),
 		corefile.Option{Usage: "no_apex_fallback", Set: corefile.Flag(&h.noApexFallback)},
-		corefile.Option{Usage: "watch on|off", Set: corefile.OneOf(&watch, "on", "off")},
-		corefile.Option{Usage: "most KEYS", Set: corefile.Int(&o.maxKeys, 0, math.MaxInt32)},
+		corefile.Option{Usage: "watch on|off", Default: "on", Set: corefile.OneOf(&watch, "on", "off")},
+		corefile.Option{Usage: "most KEYS", Default: "1000000", Set: corefile.Int(&o.maxKeys, 0, math.MaxInt32)},
 		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&o.ttl, 0, math.MaxInt32)},
 		corefile.Option{Usage: "negative_ttl SECONDS", Set: corefile.Int(&o.negative, 0, math.MaxInt32)},
-		corefile.Option{Usage: "priority N", Set: corefile.Int(&priority, 0, math.MaxUint16)},
+		corefile.Option{
+			Usage: "priority N", Default: strconv.Itoa(defaultPriority), Set: corefile.Int(&priority, 0, math.MaxUint16),
+		},
 		corefile.Option{Usage: "hostmaster NAME", Set: nameOption(&h.hostmaster)},
 		corefile.Option{Usage: "local NAME", Set: nameOption(&h.local)},
 		corefile.Option{Usage: "compatible skydns", Set: corefile.OneOf(&compatible, "skydns")},
@@ -127,24 +129,16 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	return err
 }
 
-// seconds returns a setter of *t that accepts a duration or a number of seconds. Of a
-// value below one second it makes defaultValue, as CoreDNS does.
-func seconds(t *time.Duration, defaultValue time.Duration) func(corefile.Directive) error {
-	return func(e corefile.Directive) error {
-		if text := e.Args[0].Text; isNumber(text) {
-			e.Args = []corefile.Token{{Text: text + "s", File: e.File, Line: e.Line}}
-		}
-		err := corefile.Duration(t, 0, 10*365*24*time.Hour)(e)
+// seconds returns an option that sets *t to a duration or a number of seconds. A value below
+// one second means the default, as in CoreDNS.
+func seconds(name, standard string, t *time.Duration) corefile.Option {
+	return corefile.Option{Usage: name + " SECONDS", Default: standard, Set: func(e corefile.Directive) error {
+		err := corefile.Duration(t, 0, 10*365*24*time.Hour)(config.InSeconds(e))
 		if *t < time.Second {
-			*t = defaultValue
+			*t, _ = time.ParseDuration(standard)
 		}
 		return err
-	}
-}
-
-func isNumber(text string) bool {
-	_, err := strconv.ParseUint(text, 10, 64)
-	return err == nil
+	}}
 }
 
 // nameOption returns a setter of *name.

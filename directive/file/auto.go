@@ -43,7 +43,7 @@ type autoOptions struct {
 func SetupAuto(b *config.Block, uses []corefile.Directive) error {
 	var errs []error
 	for _, d := range uses {
-		a := &Auto{options: autoOptions{pattern: `db\.(.*)`, template: "${1}", reload: time.Minute}}
+		a := &Auto{options: autoOptions{pattern: `db\.(.*)`, template: "${1}"}}
 		errs = append(errs, a.parse(b, d))
 		b.Handle(a)
 		b.OnPlanned(func() error { // so that the directory has the files that sign writes at the start
@@ -91,7 +91,7 @@ func (a *Auto) parse(b *config.Block, d corefile.Directive) (err error) {
 			a.options.pattern, a.options.template = o.Args[1].Text, strings.ReplaceAll(o.Args[2].Text, "{", "${")
 			return nil
 		}},
-		corefile.Option{Usage: "reload DURATION", Set: reloadOption(&a.options.reload)},
+		reloadOption(&a.options.reload),
 		upstreamOption(b),
 	))
 	if err == nil && a.options.path == "" {

@@ -83,22 +83,22 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	if err := d.Arity(1, -1); err != nil {
 		return nil, err
 	}
-	u := &use{path: b.Path(d.Args[0].Text), reload: time.Minute}
+	u := &use{path: b.Path(d.Args[0].Text)}
 	zones := d
 	zones.Args = d.Args[1:]
 	var errZones error
 	u.origins, errZones = b.ZonesOr(zones)
 	return u, errors.Join(errZones, d.Options(
-		corefile.Option{Usage: "reload DURATION", Set: reloadOption(&u.reload)},
+		reloadOption(&u.reload),
 		corefile.Option{Usage: "reload_by_mtime", Set: corefile.Flag(&u.byTime)},
 		u.fallthru.Option(),
 		upstreamOption(b),
 	))
 }
 
-// reloadOption returns the Set of the option reload.
-func reloadOption(interval *time.Duration) func(o corefile.Directive) error {
-	return func(o corefile.Directive) error {
+// reloadOption returns the option reload.
+func reloadOption(interval *time.Duration) corefile.Option {
+	return corefile.Option{Usage: "reload DURATION", Default: "1m", Set: func(o corefile.Directive) error {
 		if err := corefile.Duration(interval, 0, 8760*time.Hour)(o); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func reloadOption(interval *time.Duration) func(o corefile.Directive) error {
 			return o.Errorf("want 0 or at least 10ms, got %q", o.Args[0].Text)
 		}
 		return nil
-	}
+	}}
 }
 
 func upstreamOption(b *config.Block) corefile.Option {

@@ -75,7 +75,7 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 	if err := d.Arity(1, -1); err != nil {
 		return nil, err
 	}
-	path, dir := b.Path(d.Args[0].Text), "/var/lib/coredns"
+	path, dir := b.Path(d.Args[0].Text), ""
 	named := d
 	named.Args = d.Args[1:]
 	zones, err := b.ZonesOr(named)
@@ -86,7 +86,7 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 			keys = append(keys, found...)
 			return err
 		}},
-		corefile.Option{Usage: "directory DIR", Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "directory DIR", Default: "/var/lib/coredns", Set: func(o corefile.Directive) error {
 			dir = b.Path(o.Args[0].Text)
 			return nil
 		}},

@@ -27,7 +27,8 @@ func SetupGRPC(b *config.Block, uses []corefile.Directive) error {
 // parseGRPC reads a grpc directive.
 func (f *Forward) parseGRPC(b *config.Block, d corefile.Directive) error {
 	f.options.plainText = true
-	return f.parseWith(b, d, parseGRPCDestination, f.fallthru.Option())
+	defaults := corefile.Directive{Token: d.Token}.Options(f.ownOptions(b)...)
+	return errors.Join(defaults, f.parseWith(b, d, parseGRPCDestination, f.fallthru.Option()))
 }
 
 // parseGRPCDestination parses a TO argument of grpc.

@@ -70,15 +70,8 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) erro
 
 func newForward() *Forward {
 	f := &Forward{options: upstreamOptions{
-		expire:      10 * time.Second,
-		readTimeout: 2 * time.Second,
-		maxFails:    2,
 		maxAttempts: -1,
-		policy:      random,
-		maxSends:    maxSends,
-		dohMethod:   "POST",
-		letterCase:  "auto",
-		check:       healthCheck{interval: 500 * time.Millisecond, domain: wire.Root},
+		check:       healthCheck{domain: wire.Root},
 		tls:         tlsOptions{Config: &tls.Config{MinVersion: tls.VersionTLS12}},
 	}}
 	f.excluded.Store(&exclusion{})
@@ -137,7 +130,7 @@ func (f *Forward) parseWith(
 		corefile.Option{Usage: "except ZONES...", Set: parseExcept},
 		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: parseTLS},
 		corefile.Option{Usage: "tls_servername NAME", Set: parseServerName},
-		corefile.Option{Usage: "policy random|round_robin|sequential", Set: parsePolicy},
+		corefile.Option{Usage: "policy random|round_robin|sequential", Default: random, Set: parsePolicy},
 	)
 
 	f.from, err = config.ParseZones(d.Path, d.Args[:1])
@@ -146,33 +139,42 @@ func (f *Forward) parseWith(
 
 // parse reads a forward directive.
 func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
+	return f.parseWith(b, d, parseDestination, f.ownOptions(b)...)
+}
+
+// ownOptions returns the options that grpc does not have.
+func (f *Forward) ownOptions(b *config.Block) []corefile.Option {
 	o := &f.options
 	parseFallback := func(d corefile.Directive) error { return f.parseFallback(b, d, parseDestination) }
 	const shortest = 10 * time.Millisecond // of read_timeout
 
-	return f.parseWith(b, d, parseDestination,
-		corefile.Option{Usage: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
-		corefile.Option{Usage: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
-		corefile.Option{Usage: "prefer_tcp", Set: corefile.Flag(&o.preferTCP)},
-		corefile.Option{Usage: "attempts N", Set: corefile.Int(&o.maxSends, 1, maxSends)},
-		corefile.Option{Usage: "fallback TO...", Set: parseFallback},
-		corefile.Option{Usage: "expire DURATION", Set: corefile.Duration(&o.expire, 0, oneDay)},
-		corefile.Option{Usage: "max_age DURATION", Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
-		corefile.Option{Usage: "max_idle_conns N", Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
-		corefile.Option{Usage: "read_timeout DURATION", Set: corefile.Duration(&o.readTimeout, shortest, time.Minute)},
-		corefile.Option{Usage: "max_fails N", Set: corefile.Int(&o.maxFails, 0, maxCount)},
-		corefile.Option{Usage: "max_connect_attempts N", Set: corefile.Int(&o.maxAttempts, 0, maxCount)},
-		corefile.Option{Usage: "doh_method GET|POST", Set: corefile.OneOf(&o.dohMethod, "GET", "POST")},
-		corefile.Option{Usage: "case_randomization auto|off", Set: corefile.OneOf(&o.letterCase, "auto", "off")},
-		corefile.Option{Usage: "health_check DURATION [no_rec] [domain NAME]", Set: o.parseCheck},
-		corefile.Option{Usage: "max_concurrent N", Set: corefile.Int(&f.maxConcurrent, 0, 1<<30)},
-		corefile.Option{Usage: "next RCODES...", Set: parseCodes(&f.nextCodes)},
-		corefile.Option{Usage: "next_on_nodata", Set: corefile.Flag(&f.nextOnNodata)},
-		corefile.Option{Usage: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
-		corefile.Option{Usage: "failover RCODES...", Set: o.parseFailover},
-		corefile.Option{Usage: "source_address IP", Set: o.parseSourceAddress},
-		corefile.Option{Usage: "resolver IP[:PORT]...", Set: o.parseResolvers},
-	)
+	return []corefile.Option{
+		{Usage: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
+		{Usage: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
+		{Usage: "prefer_tcp", Set: corefile.Flag(&o.preferTCP)},
+		{Usage: "attempts N", Default: "16", Set: corefile.Int(&o.maxSends, 1, maxSends)},
+		{Usage: "fallback TO...", Set: parseFallback},
+		{Usage: "expire DURATION", Default: "10s", Set: corefile.Duration(&o.expire, 0, oneDay)},
+		{Usage: "max_age DURATION", Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
+		{Usage: "max_idle_conns N", Default: "0", Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
+		{
+			Usage: "read_timeout DURATION", Default: "2s", Set: corefile.Duration(&o.readTimeout, shortest, time.Minute),
+		},
+		{Usage: "max_fails N", Default: "2", Set: corefile.Int(&o.maxFails, 0, maxCount)},
+		{Usage: "max_connect_attempts N", Set: corefile.Int(&o.maxAttempts, 0, maxCount)},
+		{Usage: "doh_method GET|POST", Default: "POST", Set: corefile.OneOf(&o.dohMethod, "GET", "POST")},
+		{
+			Usage: "case_randomization auto|off", Default: "auto", Set: corefile.OneOf(&o.letterCase, "auto", "off"),
+		},
+		{Usage: "health_check DURATION [no_rec] [domain NAME]", Default: "500ms", Set: o.parseCheck},
+		{Usage: "max_concurrent N", Default: "0", Set: corefile.Int(&f.maxConcurrent, 0, 1<<30)},
+		{Usage: "next RCODES...", Set: parseCodes(&f.nextCodes)},
+		{Usage: "next_on_nodata", Set: corefile.Flag(&f.nextOnNodata)},
+		{Usage: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
+		{Usage: "failover RCODES...", Set: o.parseFailover},
+		{Usage: "source_address IP", Set: o.parseSourceAddress},
+		{Usage: "resolver IP[:PORT]...", Set: o.parseResolvers},
+	}
 }
 
 // checkConflicts returns an error for options that contradict each other.

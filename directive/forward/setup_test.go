@@ -71,7 +71,11 @@ func TestSetup(t *testing.T) {
 }
 
 func TestSetupDefaults(t *testing.T) {
-	o := newForward().options
+	b, err := setup(".:53 {\n forward . 192.0.2.1\n}", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := config.Find[*Forward](b)[0].options
 	if o.expire != 10*time.Second || o.readTimeout != 2*time.Second || o.maxFails != 2 || o.maxAttempts != -1 ||
 		o.policy != random || o.check != (healthCheck{500 * time.Millisecond, wire.Root, false}) || o.maxIdleConns != 0 || o.maxAge != 0 {
 		t.Errorf("got %+v, want CoreDNS's defaults", o)

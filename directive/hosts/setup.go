@@ -29,7 +29,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 	d := uses[0]
-	p := plan{ttl: 3600, timeout: mapTimeout, source: source{reload: 5 * time.Second, reverse: true}}
+	p := plan{timeout: mapTimeout, source: source{reverse: true}}
 	h := new(Handler)
 	errs := []error{p.read(b, d, h)}
 	switch {
@@ -137,9 +137,9 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	d.Body = options
 	var api cluster.Options
 	errs = append(errs, d.Options(append([]corefile.Option{
-		{Usage: "ttl SECONDS", Set: corefile.Int(&p.ttl, 0, math.MaxInt32)},
+		{Usage: "ttl SECONDS", Default: "3600", Set: corefile.Int(&p.ttl, 0, math.MaxInt32)},
 		{Usage: "no_reverse", Set: func(corefile.Directive) error { p.reverse = false; return nil }},
-		{Usage: "reload DURATION", Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
+		{Usage: "reload DURATION", Default: "5s", Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
 		h.fallthru.Option(),
 		{Usage: "fallthrough_unsupported", Set: corefile.Flag(&h.unsupported)},
 		{Usage: "file PATH...", Set: func(o corefile.Directive) error {

@@ -32,13 +32,8 @@ func (u use) expand(s corefile.Server, at int, c kubednsconfig.Config) corefile.
 		w.joinUpstreams(own, to)
 	case len(to) > 0:
 		w.insert(w.forward(".", w.words(to), false), ".")
-	case own < 0:
-		switch {
-		case len(u.defaults) == 0:
-			w.insert(w.forward(".", w.words([]string{"/etc/resolv.conf"}), false), ".")
-		case u.defaults[0].Text != none:
-			w.insert(w.forward(".", u.defaults, false), ".")
-		}
+	case own < 0 && u.defaults[0].Text != none:
+		w.insert(w.forward(".", u.defaults, false), ".")
 	}
 	if k := w.find("kubernetes"); len(c.Federations) > 0 && k >= 0 && !slices.ContainsFunc(w.out[k].Body, func(o corefile.Directive) bool { return o.Text == "noendpoints" || o.Text == "only" }) {
 		w.addFederations(c.Federations)

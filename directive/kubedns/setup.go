@@ -25,7 +25,7 @@ import (
 // Its reference page is docs/reference/directives/kubedns_config.md.
 type use struct {
 	source
-	defaults []corefile.Token // nil: /etc/resolv.conf
+	defaults []corefile.Token
 	resolver []corefile.Token
 	joined   bool                 // add upstreams to the block's forward
 	options  []corefile.Directive // for each forward
@@ -73,10 +73,13 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 	}
 	var errs []error
 	options := []corefile.Option{
-		{Usage: "default TO...|none", Set: func(o corefile.Directive) error { u.defaults = o.Args; return nil }},
+		{Usage: "default TO...|none", Default: "/etc/resolv.conf", Set: func(o corefile.Directive) error { u.defaults = o.Args; return nil }},
 		{Usage: "join_upstreams", Set: corefile.Flag(&u.joined)},
 		{Usage: "resolver IP[:PORT]...", Set: func(o corefile.Directive) error { u.resolver = o.Args; return addresses(o) }},
-		{Usage: "period DURATION", Set: corefile.Duration(&u.period, 10*time.Millisecond, 24*time.Hour)},
+		{
+			Usage: "period DURATION", Default: "10s",
+			Set: corefile.Duration(&u.period, 10*time.Millisecond, 24*time.Hour),
+		},
 		{Usage: "endpoint URL", Set: corefile.String(&u.object.Endpoint)},
 	}
 	options = append(options, sources.LocationOptions(&u.object, path)...)

@@ -34,17 +34,17 @@ func (e *External) AuthoritativeZones() []wire.Name { return e.handler.Authorita
 func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	e := new(External)
-	apex, ttl := "dns", 5
+	apex, ttl := "", 0
 	zones, err := b.ZonesOr(d)
 	err = errors.Join(config.Once(uses), err, d.Options(
-		corefile.Option{Usage: "apex LABEL", Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "apex LABEL", Default: "dns", Set: func(o corefile.Directive) error {
 			apex = o.Args[0].Text
 			if name, err := wire.ParseName(apex); err != nil || name.Labels() != 1 {
 				return o.Errorf("want one label, got %q", apex)
 			}
 			return nil
 		}},
-		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&ttl, 0, 3600)},
+		corefile.Option{Usage: "ttl SECONDS", Default: "5", Set: corefile.Int(&ttl, 0, 3600)},
 		corefile.Option{Usage: "headless", Set: corefile.Flag(&e.headless)},
 		e.handler.fallThrough.Option(),
 	))

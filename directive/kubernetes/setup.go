@@ -25,7 +25,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	d := uses[0]
 	zones, errZones := b.ZonesOr(d)
-	o := options{ttl: 5, startupTimeout: 5 * time.Second}
+	var o options
 	h := new(Handler)
 	errs := []error{errZones, o.read(b, d, zones, h)}
 	if errZones == nil {
@@ -101,10 +101,13 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		})},
 		corefile.Option{Usage: "namespace_labels EXPRESSION...", Set: words(&o.NamespaceLabels)},
 		corefile.Option{Usage: "labels EXPRESSION...", Set: words(&o.Labels)},
-		corefile.Option{Usage: "pods disabled|insecure|verified", Set: corefile.OneOf(&mode, "disabled", "insecure", "verified")},
-		corefile.Option{Usage: "ptr all|verified", Set: corefile.OneOf(&ptr, "all", "verified")},
+		corefile.Option{
+			Usage: "pods disabled|insecure|verified", Default: "disabled",
+			Set: corefile.OneOf(&mode, "disabled", "insecure", "verified"),
+		},
+		corefile.Option{Usage: "ptr all|verified", Default: "all", Set: corefile.OneOf(&ptr, "all", "verified")},
 		corefile.Option{Usage: "endpoint_pod_names", Set: corefile.Flag(&o.PodNames)},
-		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&o.ttl, 0, 3600)},
+		corefile.Option{Usage: "ttl SECONDS", Default: "5", Set: corefile.Int(&o.ttl, 0, 3600)},
 		corefile.Option{Usage: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
 		corefile.Option{Usage: "only services", Set: corefile.OneOf(&only, "services")},
 		corefile.Option{Usage: "node [NAME]", Set: func(e corefile.Directive) error {
@@ -140,7 +143,9 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		corefile.Option{Usage: "compatible kube-dns", Set: corefile.OneOf(&compatible, "kube-dns")},
 		corefile.Option{Usage: "wildcards", Set: corefile.Flag(&h.wildcards)},
 		corefile.Option{Usage: "snapshot FILE", Set: corefile.String(&o.snapshot)},
-		corefile.Option{Usage: "startup_timeout DURATION", Set: corefile.Duration(&o.startupTimeout, 0, time.Hour)},
+		corefile.Option{
+			Usage: "startup_timeout DURATION", Default: "5s", Set: corefile.Duration(&o.startupTimeout, 0, time.Hour),
+		},
 		corefile.Option{Usage: "apiserver_qps N", Set: corefile.Float(&qps, 0, 1e6)},
 		corefile.Option{Usage: "apiserver_burst N", Set: corefile.Int(&o.Burst, 0, 1e6)},
 		corefile.Option{Usage: "apiserver_max_inflight N", Set: corefile.Int(&o.MaxInflight, 0, 1e6)},

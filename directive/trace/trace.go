@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"cmp"
 	"errors"
 	"net/url"
 	"strconv"
@@ -41,22 +40,21 @@ const (
 
 // Setup sets up the trace directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	t := &Trace{every: 1, options: options{service: "coredns"}}
-	d := uses[0]
+	t := &Trace{}
+	d, o := uses[0], &t.options
 	parseRate := func(o corefile.Directive) error {
 		b.Warn(o.Errorf("no effect: datadog is not supported"))
 		return checkRate(o)
 	}
 	err := errors.Join(config.Once(uses), t.options.setEndpoint(d), d.Options(
-		corefile.Option{Usage: "every AMOUNT", Set: t.parseEvery},
-		corefile.Option{Usage: "service NAME", Set: corefile.String(&t.options.service)},
+		corefile.Option{Usage: "every AMOUNT", Default: "1", Set: t.parseEvery},
+		corefile.Option{Usage: "service NAME", Default: "coredns", Set: corefile.String(&t.options.service)},
 		corefile.Option{Usage: "client_server [BOOL]", Set: t.parseShared},
 		corefile.Option{Usage: "datadog_analytics_rate [RATE]", Set: parseRate},
-		corefile.Option{Usage: "zipkin_max_backlog_size SIZE", Set: corefile.Int(&t.options.maxBacklog, 0, 1_000_000)},
-		corefile.Option{Usage: "zipkin_max_batch_size SIZE", Set: corefile.Int(&t.options.batch, 0, 100_000)},
-		corefile.Option{Usage: "zipkin_max_batch_interval DURATION", Set: t.options.parseInterval},
+		orDefault("zipkin_max_backlog_size SIZE", "1000", &o.maxBacklog, corefile.Int(&o.maxBacklog, 0, 1_000_000)),
+		orDefault("zipkin_max_batch_size SIZE", "100", &o.batch, corefile.Int(&o.batch, 0, 100_000)),
+		orDefault("zipkin_max_batch_interval DURATION", "1s", &o.interval, o.parseInterval),
 	))
-	t.options.setDefaults()
 
 	b.Offer(t)
 	b.OnStart(func(s *config.Start) (err error) {
@@ -110,11 +108,18 @@ func (o *options) parseInterval(d corefile.Directive) error {
 	return nil
 }
 
-// setDefaults replaces zeros by the defaults of CoreDNS.
-func (o *options) setDefaults() {
-	o.maxBacklog = cmp.Or(o.maxBacklog, 1000)
-	o.batch = cmp.Or(o.batch, 100)
-	o.interval = cmp.Or(o.interval, time.Second)
+// orDefault returns an option for a value that set sets. Zero means the default, as in CoreDNS.
+func orDefault[T int | time.Duration](
+	usage, standard string, value *T, set func(corefile.Directive) error,
+) corefile.Option {
+	return corefile.Option{Usage: usage, Default: standard, Set: func(o corefile.Directive) error {
+		err := set(o)
+		if *value == 0 {
+			o.Args = []corefile.Token{{Text: standard}}
+			_ = set(o)
+		}
+		return err
+	}}
 }
 
 // setEndpoint parses the arguments of the directive.

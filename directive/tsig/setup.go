@@ -25,8 +25,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			t.files = append(t.files, f)
 			return nil
 		}},
-		corefile.Option{Usage: "require QTYPE...", Set: t.addTypes},
-		corefile.Option{Usage: "require_opcode OPCODE...", Set: t.addOpcodes},
+		corefile.Option{Usage: "require QTYPE...", Default: "none", Set: t.addTypes},
+		corefile.Option{Usage: "require_opcode OPCODE...", Default: "none", Set: t.addOpcodes},
 	)}
 	b.Handle(t)
 	b.OnStart(func(s *config.Start) error {

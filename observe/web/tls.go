@@ -52,8 +52,11 @@ func (t *TLS) Parse(
 		}
 		return nil
 	}
-	usage := "client_auth " + strings.Join(clientAuth, "|")
-	return errors.Join(fileErr, d.Options(append(more, corefile.Option{Usage: usage, Set: setClient})...))
+	return errors.Join(fileErr, d.Options(append(more, corefile.Option{
+		Usage:   "client_auth " + strings.Join(clientAuth, "|"),
+		Default: clientAuth[t.Client],
+		Set:     setClient,
+	})...))
 }
 
 // reloadInterval is the least time between two reads of the files.
