@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -353,13 +354,4 @@ func (u *upstream) wantQueries(t *testing.T, n int64) {
 }
 
 // metric returns the value of a series, given with its labels; "" if there is none.
-func (w *harness) metric(name string) string {
-	var b strings.Builder
-	_ = w.metrics.WriteText(&b)
-	for line := range strings.Lines(b.String()) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
+func (w *harness) metric(name string) string { return chaintest.Metric(w.metrics, name) }

@@ -3,7 +3,6 @@ package dns64
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -14,19 +13,12 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
-func plan(t *testing.T, text string) (*config.Block, error) {
-	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &config.Block{Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("dns64")
-	return b, corefile.Sorted(Setup(b, servers[0].Directives))
+func plan(text string) (*config.Block, error) {
+	return chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "dns64", Setup: Setup})
 }
 
 func TestSetupErrors(t *testing.T) {
@@ -44,7 +36,7 @@ func TestSetupErrors(t *testing.T) {
 		{"dns64 {\n allow_ipv4 yes\n}", "Corefile:3: dns64: allow_ipv4: want no argument, got 1"},
 		{"dns64 {\n allow_ipv6\n}", `Corefile:3: dns64: unknown option "allow_ipv6"; did you mean "allow_ipv4"?`},
 	} {
-		if _, err := plan(t, ".:53 {\n"+c.directive+"\n}\n"); err == nil || err.Error() != c.want {
+		if _, err := plan(".:53 {\n" + c.directive + "\n}\n"); err == nil || err.Error() != c.want {
 			t.Errorf("%s\ngot  %v\nwant %s", c.directive, err, c.want)
 		}
 	}
@@ -164,59 +156,31 @@ func (w *backend) add(q *dns.Query, s wire.Section, rr mdns.RR) {
 	}
 }
 
-// sent receives the replies to parked queries.
-type sent chan []byte
-
-func (s sent) Send(q *dns.Query) { s <- append([]byte{}, q.Reply()...) }
-
 type testServer struct {
+	*chaintest.Server
 	t     *testing.T
-	port  dns.Port
-	sent  sent
 	block *config.Block
 }
 
 func start(t *testing.T, text string, below *backend) *testServer {
 	t.Helper()
-	b, err := plan(t, ".:53 {\n"+text+"\n}\n")
+	b, err := plan(".:53 {\n" + text + "\n}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.SetDirective("backend")
 	b.Handle(below)
-	lot := dns.NewParkingLot(16)
-	t.Cleanup(func() { lot.Close(context.Background()) })
-	mux := dns.NewMux(lot, nil)
-	if err := mux.Route(wire.Root, b.Chain.CopyFor("dns://:53", ".")); err != nil {
-		t.Fatal(err)
-	}
-	r := &testServer{t: t, sent: make(sent, 1), block: b}
-	r.port.Swap(mux)
-	return r
+	chain := b.Chain.CopyFor("dns://:53", ".")
+	return &testServer{Server: chaintest.NewServer(t, map[string]*dns.Chain{".": chain}), t: t, block: b}
 }
 
 // exchange returns the response code and the answer records of the reply, and
 // reports whether the query was parked.
 func (r *testServer) exchange(m *mdns.Msg, peer string) (reply string, parked bool) {
 	r.t.Helper()
-	packet, err := m.Pack()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	q := dns.NewQuery(r.sent)
-	q.Reset(packet, dns.UDP, time.Now())
-	q.Peer = netip.MustParseAddrPort(peer)
-	var got []byte
-	switch r.port.Serve(q, make([]byte, 4096)) {
-	case dns.Answered:
-		got = q.Reply()
-	case dns.Parked:
-		got, parked = <-r.sent, true
-	}
-	answer := new(mdns.Msg)
-	if err := answer.Unpack(got); err != nil {
-		r.t.Fatalf("%x: %v", got, err)
-	}
+	r.Prepare = func(q *dns.Query) { q.Peer = netip.MustParseAddrPort(peer) }
+	answer := r.Ask(m, dns.UDP)
+	parked = r.Last == nil
 	reply = mdns.RcodeToString[answer.Rcode]
 	if answer.Truncated {
 		reply += " TC"
@@ -332,9 +296,9 @@ func TestNegativeTTLLimit(t *testing.T) {
 	if want := "NOERROR AAAA 20 64:ff9b::c000:221 AAAA 20 64:ff9b::c000:222"; got != want || !parked {
 		t.Errorf("four.test. AAAA: got %s, parked %v; want %s, parked", got, parked, want)
 	}
-	var text strings.Builder
-	if err := r.block.Metrics.WriteText(&text); err != nil || !strings.Contains(text.String(), `coredns_dns64_requests_translated_total{server="dns://:53"} 1`) {
-		t.Errorf("got metrics (error %v)\n%s\nwant 1 translated request", err, text.String())
+	const series = `coredns_dns64_requests_translated_total{server="dns://:53"}`
+	if got := chaintest.Metric(r.block.Metrics, series); got != "1" {
+		t.Errorf("%s: got %q, want 1", series, got)
 	}
 }
 
@@ -368,7 +332,7 @@ func TestAllocations(t *testing.T) {
 	h := &DNS64{prefix: netip.MustParsePrefix("64:ff9b::/96")}
 	q.Reset(packet, dns.UDP, time.Now())
 	q.Peer = netip.MustParseAddrPort(v6)
-	r.port.Serve(q, lent)
+	r.Port.Serve(q, lent)
 	if n := testing.AllocsPerRun(100, func() {
 		if h.ServeDNS(q) != dns.Next {
 			t.Error("TXT query: got another verdict than Next")

@@ -14,6 +14,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // packForged packs a reply after a change.
@@ -146,7 +147,7 @@ func TestLateReplyDiscarded(t *testing.T) {
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
 	slow.setBehavior(noReply)
 	close(release)
-	eventually(t, "the late reply is counted", func() bool { return r.discarded(slow, late) == "1" })
+	chaintest.Eventually(t, "the late reply is counted", func() bool { return r.discarded(slow, late) == "1" })
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
 
 	// A reply after the last timeout is late too, and not an unknown ID.
@@ -155,7 +156,7 @@ func TestLateReplyDiscarded(t *testing.T) {
 	r = newHarness(t, "forward . "+slow.addr+" {\n read_timeout 50ms\n max_connect_attempts 1\n}")
 	r.wantAnswer("b.example.", mdns.TypeA, "SERVFAIL")
 	close(release)
-	eventually(t, "the late reply is counted", func() bool { return r.discarded(slow, late) != "0" })
+	chaintest.Eventually(t, "the late reply is counted", func() bool { return r.discarded(slow, late) != "0" })
 	if n := r.discarded(slow, unknownID); n != "0" {
 		t.Errorf("discarded packets with an unknown ID: got %s, want 0", n)
 	}
@@ -231,7 +232,7 @@ func TestRandomIDsAndPorts(t *testing.T) {
 		t.Errorf("100 queries: got %d different IDs and %d different steps between them, want at least 95 of each", len(ids), len(steps))
 	}
 	_, _, ports := up.counts()
-	eventually(t, "another port", func() bool {
+	chaintest.Eventually(t, "another port", func() bool {
 		r.query("more.example.", mdns.TypeA)
 		_, _, now := up.counts()
 		return now > ports
@@ -328,7 +329,7 @@ func TestHealthChecks(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr+" {\n read_timeout 50ms\n health_check 20ms no_rec domain health.example\n failfast_all_unhealthy_upstreams\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")
 	u := r.forward[0].set.current.Load().all[0]
-	eventually(t, "the upstream is down", u.down)
+	chaintest.Eventually(t, "the upstream is down", u.down)
 	n := up.queryCount()
 	q := query("b.example.", mdns.TypeA)
 	q.SetEdns0(1232, false)
@@ -365,7 +366,7 @@ func TestHealthChecks(t *testing.T) {
 		}
 		answerWithAddress("1")(q, tcp, send)
 	})
-	eventually(t, "it is back", func() bool { return r.query("c.example.", mdns.TypeA) == "192.0.2.1" })
+	chaintest.Eventually(t, "it is back", func() bool { return r.query("c.example.", mdns.TypeA) == "192.0.2.1" })
 }
 
 // The log and the metrics report when an upstream goes down and is up again, once
@@ -391,13 +392,13 @@ func TestUpstreamDownReported(t *testing.T) {
 	check("at the start", "1", "0")
 	r.wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")
 	u := r.forward[0].set.current.Load().all[0]
-	eventually(t, "the upstream is down", u.down)
-	eventually(t, "two more failed checks", func() bool { return u.failedChecks.Load() >= 4 })
+	chaintest.Eventually(t, "the upstream is down", u.down)
+	chaintest.Eventually(t, "two more failed checks", func() bool { return u.failedChecks.Load() >= 4 })
 	check("down", "0", "1")
 	up.setBehavior(answerWithAddress("1"))
-	eventually(t, "the upstream is up", func() bool { return !u.down() })
+	chaintest.Eventually(t, "the upstream is up", func() bool { return !u.down() })
 	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
-	eventually(t, "the log line", func() bool { return strings.Contains(log.String(), "up again") })
+	chaintest.Eventually(t, "the log line", func() bool { return strings.Contains(log.String(), "up again") })
 	check("up again", "1", "1")
 	for _, want := range []string{
 		`level=WARN msg="forward: Upstream is down" upstream=` + up.addr + ` error="read udp `,
@@ -421,9 +422,9 @@ func TestQueryMarksUpstreamHealthy(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr+" {\n read_timeout 50ms\n health_check 20ms\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")
 	u := r.forward[0].set.current.Load().all[0]
-	eventually(t, "the upstream is down", u.down)
+	chaintest.Eventually(t, "the upstream is down", u.down)
 	dead.Store(false)
-	eventually(t, "a query marks the upstream healthy", func() bool { return r.query("b.example.", mdns.TypeA) == "192.0.2.1" })
+	chaintest.Eventually(t, "a query marks the upstream healthy", func() bool { return r.query("b.example.", mdns.TypeA) == "192.0.2.1" })
 	if up.checkCount() == 0 {
 		t.Error("got no health check, want one")
 	}

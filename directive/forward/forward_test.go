@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -138,7 +139,7 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "49 wait for the first", func() bool { return r.metric("seamark_forward_coalesced_total") == "49" })
+	chaintest.Eventually(t, "49 wait for the first", func() bool { return r.metric("seamark_forward_coalesced_total") == "49" })
 	close(release)
 	all.Wait()
 	// The only upstream may be queried again after a quarter of a second.
@@ -203,7 +204,7 @@ func TestSlowAnswerUsed(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr)
 	var client sync.WaitGroup
 	client.Go(func() { r.wantAnswer("slow.example.", mdns.TypeA, "192.0.2.1") })
-	eventually(t, "the query is sent again", func() bool { return up.queryCount() >= 2 })
+	chaintest.Eventually(t, "the query is sent again", func() bool { return up.queryCount() >= 2 })
 	close(release)
 	client.Wait()
 }
@@ -253,7 +254,7 @@ func TestMaxConcurrent(t *testing.T) {
 	for i := range 2 {
 		all.Go(func() { r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
 	}
-	eventually(t, "two wait", func() bool { return r.forward[0].waiting.Load() == 2 })
+	chaintest.Eventually(t, "two wait", func() bool { return r.forward[0].waiting.Load() == 2 })
 	m, err := r.ask(query("more.example.", mdns.TypeA), dns.UDP)
 	if m.Rcode != mdns.RcodeRefused || err == nil || err.Error() != "concurrent queries exceeded maximum 2" {
 		t.Errorf("a third query: got error %v and\n%v\nwant REFUSED, concurrent queries exceeded maximum 2", err, m)

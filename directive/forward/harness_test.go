@@ -21,7 +21,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -258,14 +258,11 @@ type harness struct {
 
 // setup sets up a Corefile of one block.
 func setup(text string, log *slog.Logger) (*config.Block, error) {
-	servers, err := corefile.Parse("Corefile", []byte(text))
-	if err != nil {
+	b, err := chaintest.Setup(text, log, config.Directive{Name: "forward", Setup: Setup})
+	if b == nil {
 		return nil, err
 	}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: log, Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("forward")
-	errs := []error{Setup(b, servers[0].Directives)}
-	return b, corefile.Sorted(append(errs, b.Planned()...)...)
+	return b, corefile.Sorted(append(b.Planned(), err)...)
 }
 
 // newHarness serves the directives in text.
@@ -395,30 +392,11 @@ func (r *harness) wantAnswer(name string, qtype uint16, want string) {
 }
 
 // metric returns the value of a series; "" if there is none.
-func (r *harness) metric(series string) string {
-	var b strings.Builder
-	_ = r.block.Metrics.WriteText(&b)
-	for line := range strings.Lines(b.String()) {
-		if value, ok := strings.CutPrefix(line, series+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
+func (r *harness) metric(series string) string { return chaintest.Metric(r.block.Metrics, series) }
 
 // discarded returns the number of packets discarded for that reason.
 func (r *harness) discarded(f *fakeUpstream, why discardReason) string {
 	return r.metric(fmt.Sprintf(`seamark_forward_discarded_total{to=%q,reason=%q}`, f.addr, why))
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("condition is still false after a minute: %s", what)
-		}
-	}
 }
 
 func forwards(b *config.Block) []*Forward { return config.Find[*Forward](b) }

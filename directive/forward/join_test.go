@@ -8,6 +8,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // Of many queries for one name and type with different EDNS options, few are sent at the
@@ -42,7 +43,7 @@ func TestSimilarQueriesBounded(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the queries above the limits have failed", func() bool {
+	chaintest.Eventually(t, "the queries above the limits have failed", func() bool {
 		return failed.Load() == n-maxSimilar-maxWaitingSimilar && up.queryCount() == maxSimilar
 	})
 	r.forward[0].set.exchangeMu.Lock()

@@ -11,6 +11,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A signal is a Sender that discards replies.
@@ -52,12 +53,12 @@ func TestWaitingQueryMemory(t *testing.T) {
 		}
 	}
 	u := r.forward[0].set.current.Load().all[0]
-	eventually(t, "all queries have been sent", func() bool { return u.waiting.Load() >= n })
+	chaintest.Eventually(t, "all queries have been sent", func() bool { return u.waiting.Load() >= n })
 	if got := r.metric(fmt.Sprintf("seamark_forward_waiting_queries{to=%q}", silent.LocalAddr())); got == "" || got == "0" {
 		t.Errorf("seamark_forward_waiting_queries with %d waiting queries: got %q, want a positive number", n, got)
 	}
 	// The goroutines that sent the queries have ended; goroutines that repeat queries come and go.
-	eventually(t, "no query has a goroutine", func() bool {
+	chaintest.Eventually(t, "no query has a goroutine", func() bool {
 		_, goroutines := inUse()
 		return goroutines-goroutinesBefore < n/10
 	})

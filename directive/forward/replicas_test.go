@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/test/bound"
+	"github.com/seamark/seamark/test/chaintest"
 
 	mdns "github.com/miekg/dns"
 )
@@ -55,7 +56,7 @@ func TestFallbackUntilResolved(t *testing.T) {
 	r := newHarness(t, "forward . replicas.example.test:"+port+" {\n resolver "+name.addr+"\n fallback "+spare.addr+"\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.9")
 	name.set("127.0.0.2", "127.0.0.3")
-	eventually(t, "both replicas are known", func() bool { names, _ := r.forward[0].Upstreams(); return len(names) == 3 })
+	chaintest.Eventually(t, "both replicas are known", func() bool { names, _ := r.forward[0].Upstreams(); return len(names) == 3 })
 	before := spare.queryCount()
 	seen := map[string]int{}
 	for i := range 40 {
@@ -78,7 +79,7 @@ func TestFallbackAfterFailure(t *testing.T) {
 	r := newHarness(t, "forward . replicas.example.test:"+port+" {\n resolver "+name.addr+"\n fallback "+spare.addr+"\n attempts 4\n}")
 	name.set("127.0.0.2")
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.9")
-	eventually(t, "the new replica is known", func() bool {
+	chaintest.Eventually(t, "the new replica is known", func() bool {
 		names, _ := r.forward[0].Upstreams()
 		return slices.Equal(names, []string{"127.0.0.2:" + port, spare.addr})
 	})
@@ -154,7 +155,7 @@ func TestAttempts(t *testing.T) {
 			t.Errorf("attempts %d: got %s, want SERVFAIL", attempts, got)
 		}
 		took := time.Since(began)
-		eventually(t, "the upstream has read all attempts", func() bool { return up.queryCount()-before >= attempts })
+		chaintest.Eventually(t, "the upstream has read all attempts", func() bool { return up.queryCount()-before >= attempts })
 		if n := up.queryCount() - before; n != attempts {
 			t.Errorf("attempts %d: got %d queries, want %d", attempts, n, attempts)
 		}

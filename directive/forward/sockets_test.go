@@ -10,6 +10,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A fast upstream needs few sockets for any number of queries, and a slow one at most
@@ -30,7 +31,7 @@ func TestSocketReuse(t *testing.T) {
 	for i := range 200 {
 		all.Go(func() { r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
 	}
-	eventually(t, "all are on their way", func() bool { return up.queryCount() >= 200 })
+	chaintest.Eventually(t, "all are on their way", func() bool { return up.queryCount() >= 200 })
 	if n := open(); n < 2 || n > maxSockets {
 		t.Errorf("200 concurrent queries: got %d sockets, want 2 to %d", n, maxSockets)
 	}

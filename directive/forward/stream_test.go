@@ -26,6 +26,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A query received over TCP is sent over TCP, unless the options say otherwise.
@@ -128,7 +129,7 @@ func TestExpireClosesConnection(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n expire 100ms\n read_timeout 80ms\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
-	eventually(t, "the connection is closed", func() bool {
+	chaintest.Eventually(t, "the connection is closed", func() bool {
 		up.mu.Lock()
 		defer up.mu.Unlock()
 		return len(up.conns) == 0
@@ -140,7 +141,7 @@ func TestMaxAgeClosesConnection(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n expire 50ms\n max_age 50ms\n}")
 	n := 0
-	eventually(t, "a second connection", func() bool {
+	chaintest.Eventually(t, "a second connection", func() bool {
 		n++
 		r.wantAnswer(fmt.Sprintf("n%d.example.", n), mdns.TypeA, "192.0.2.1")
 		_, _, ports := up.counts()
@@ -324,7 +325,7 @@ func TestHTTPSUpstreamBusy(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the queries above the limit have failed", func() bool { return failed.Load() == n-maxMultiplexed })
+	chaintest.Eventually(t, "the queries above the limit have failed", func() bool { return failed.Load() == n-maxMultiplexed })
 	close(release)
 	clients.Wait()
 	if got := failed.Load(); got != n-maxMultiplexed {
@@ -402,11 +403,11 @@ func TestMaxIdleConns(t *testing.T) {
 	}
 	for range 3 { // The upstream may receive as many retries.
 		if s, _ := u.stream(true); s != nil {
-			eventually(t, "the connection is made", s.connected.Load)
+			chaintest.Eventually(t, "the connection is made", s.connected.Load)
 		}
 	}
-	eventually(t, "there are several", func() bool { return open() > 1 })
+	chaintest.Eventually(t, "there are several", func() bool { return open() > 1 })
 	close(release)
 	all.Wait()
-	eventually(t, "one is held", func() bool { return open() == 1 })
+	chaintest.Eventually(t, "one is held", func() bool { return open() == 1 })
 }

@@ -15,6 +15,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // newTCPServer calls serve for each connection, numbered from 1, until the test
@@ -124,7 +125,7 @@ func TestUnresponsiveConnection(t *testing.T) {
 					}
 				})
 			}
-			eventually(t, "the connection is closed", closed.Load)
+			chaintest.Eventually(t, "the connection is closed", closed.Load)
 		})
 	}
 }
@@ -215,10 +216,10 @@ func TestUnresponsiveHTTPSConnection(t *testing.T) {
 			r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "SERVFAIL")
 		}
 		mute.Store(false)
-		eventually(t, "it answers", func() bool { return r.query("a.example.", mdns.TypeA) == "192.0.2.1" })
+		chaintest.Eventually(t, "it answers", func() bool { return r.query("a.example.", mdns.TypeA) == "192.0.2.1" })
 		mute.Store(true)
 		r.forward[0].set.Stop()
-		eventually(t, "nothing is open", func() bool { return open.Load() == 0 })
+		chaintest.Eventually(t, "nothing is open", func() bool { return open.Load() == 0 })
 	})
 	t.Run("later", func(t *testing.T) {
 		t.Parallel()
@@ -232,7 +233,7 @@ func TestUnresponsiveHTTPSConnection(t *testing.T) {
 		r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
 		holds.Store(true)
 		n := 0
-		eventually(t, "it answers again", func() bool {
+		chaintest.Eventually(t, "it answers again", func() bool {
 			n++
 			return r.query(fmt.Sprintf("n%d.example.", n), mdns.TypeA) == "192.0.2.1"
 		})
@@ -291,7 +292,7 @@ func TestFailoverWaitsForOthers(t *testing.T) {
 	r := newHarness(t, "forward . "+slow.addr+" "+bad.addr+" {\n policy sequential\n failover SERVFAIL\n}")
 	var client sync.WaitGroup
 	client.Go(func() { r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1") })
-	eventually(t, "the second upstream has replied", func() bool {
+	chaintest.Eventually(t, "the second upstream has replied", func() bool {
 		return r.metric(fmt.Sprintf(`coredns_forward_responses_total{to=%q,rcode="SERVFAIL"}`, bad.addr)) != ""
 	})
 	close(release)

@@ -18,6 +18,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // startUpstreams starts upstreams at these addresses, all at one port, because a
@@ -145,16 +146,16 @@ func TestResolvConfChanges(t *testing.T) {
 			return slices.Equal(names, hosts)
 		}
 	}
-	eventually(t, "the first server", is("127.0.0.2"))
+	chaintest.Eventually(t, "the first server", is("127.0.0.2"))
 	_, changed := r.forward[0].Upstreams()
 	replaceFile(t, file, "nameserver 127.0.0.3\n")
 	<-changed
-	eventually(t, "the second server", is("127.0.0.3"))
-	eventually(t, "it answers", func() bool { return r.query("x.example.", mdns.TypeA) == "192.0.2.3" })
+	chaintest.Eventually(t, "the second server", is("127.0.0.3"))
+	chaintest.Eventually(t, "it answers", func() bool { return r.query("x.example.", mdns.TypeA) == "192.0.2.3" })
 	replaceFile(t, file, "nameserver 127.0.0.3\nnameserver 127.0.0.2\nnameserver 127.0.0.3\n")
-	eventually(t, "both", is("127.0.0.3", "127.0.0.2"))
+	chaintest.Eventually(t, "both", is("127.0.0.3", "127.0.0.2"))
 	replaceFile(t, file, "# nothing\n")
-	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "No upstream address found") })
+	chaintest.Eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "No upstream address found") })
 	if !is("127.0.0.3", "127.0.0.2")() {
 		t.Error("resolv.conf without nameserver lines: the upstreams changed, want the last ones")
 	}
@@ -294,13 +295,13 @@ func TestStopEndsQueries(t *testing.T) {
 		for i := range 20 {
 			all.Go(func() { r.query(fmt.Sprintf("n%d.example.", i), mdns.TypeA) })
 		}
-		eventually(t, "all wait", func() bool { return r.forward[0].waiting.Load() > 0 || fine.queryCount() > 0 })
+		chaintest.Eventually(t, "all wait", func() bool { return r.forward[0].waiting.Load() > 0 || fine.queryCount() > 0 })
 		r.start.Stop()
 		all.Wait()
 		r.lot.Close(t.Context())
 	}
 	quiet.closeConns()
 	fine.closeConns()
-	eventually(t, "goroutines have ended", func() bool { return count() <= goroutines })
-	eventually(t, "sockets are closed", func() bool { return files() <= open })
+	chaintest.Eventually(t, "goroutines have ended", func() bool { return count() <= goroutines })
+	chaintest.Eventually(t, "sockets are closed", func() bool { return files() <= open })
 }

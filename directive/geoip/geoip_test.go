@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +22,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -95,50 +94,18 @@ func inFolder(t *testing.T) {
 	replace(t, "asn.mmdb", file(t, "GeoLite2-ASN", 6, map[string]mmdbtype.Map{"81.2.69.0/24": network(12345, "Test ASN"), "10.0.0.0/8": network(0, "Not routed")}))
 }
 
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // plan sets up a server block of these lines.
-func plan(t testing.TB, lines string) (*config.Block, *output, error) {
-	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+lines+"\n}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := &output{}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.NewTextHandler(out, nil)), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	uses := map[string][]corefile.Directive{}
-	for _, d := range servers[0].Directives {
-		uses[d.Text] = append(uses[d.Text], d)
-	}
-	if d := uses["metadata"]; len(d) > 0 {
-		if err := directive.SetupMetadata(b, d); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.SetDirective("geoip")
-	err = Setup(b, uses["geoip"])
-	return b, out, corefile.Sorted(append(b.Planned(), err)...)
+func plan(lines string) (*config.Block, *chaintest.Log, error) {
+	log := new(chaintest.Log)
+	b, err := chaintest.Setup(".:53 {\n"+lines+"\n}\n", log.Logger(),
+		config.Directive{Name: "metadata", Setup: directive.SetupMetadata}, config.Directive{Name: "geoip", Setup: Setup})
+	return b, log, corefile.Sorted(append(b.Planned(), err)...)
 }
 
 // reader starts a server block, and returns a function that returns values of metadata.
-func reader(t testing.TB, lines string) (read func(q *dns.Query, key string) string, log *output) {
+func reader(t testing.TB, lines string) (read func(q *dns.Query, key string) string, log *chaintest.Log) {
 	t.Helper()
-	b, out, err := plan(t, "metadata\n"+lines)
+	b, out, err := plan("metadata\n" + lines)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +258,7 @@ func TestFileErrors(t *testing.T) {
 		"dir.mmdb":     "want a file",
 	} {
 		want = "reading " + name + ": " + want
-		_, _, err := plan(t, "geoip "+name)
+		_, _, err := plan("geoip " + name)
 		if !strings.HasPrefix(fmt.Sprint(err), "Corefile:2: geoip: "+want) {
 			t.Errorf("%s: got error %v, want Corefile:2: geoip: %s", name, err, want)
 		}
@@ -304,7 +271,7 @@ func TestFileErrors(t *testing.T) {
 // A file that becomes invalid after the check fails the start.
 func TestStartError(t *testing.T) {
 	inFolder(t)
-	b, _, err := plan(t, "metadata\ngeoip city.mmdb")
+	b, _, err := plan("metadata\ngeoip city.mmdb")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +284,7 @@ func TestStartError(t *testing.T) {
 
 func TestWithoutMetadata(t *testing.T) {
 	inFolder(t)
-	b, _, err := plan(t, "geoip city.mmdb")
+	b, _, err := plan("geoip city.mmdb")
 	want := "[Corefile:2: geoip: no effect without the directive metadata]"
 	if got := fmt.Sprint(b.Warnings()); err != nil || got != want {
 		t.Errorf("got warnings %s, error %v, want warnings %s", got, err, want)

@@ -6,41 +6,25 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 
 	seamark "github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
-// A testBlock is a running server block without sockets.
-type testBlock struct {
-	t    testing.TB
-	port seamark.Port
-	q    *seamark.Query
-	lent []byte
-}
-
-func newTestBlock(t testing.TB, corefile string, below ...any) *testBlock {
+// newTestBlock serves rewrite directives above other handlers.
+func newTestBlock(t testing.TB, corefile string, below ...any) *chaintest.Server {
 	b, err := plan(corefile, below...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &testBlock{t: t, q: seamark.NewQuery(nil), lent: make([]byte, 1<<16)}
-	mux := seamark.NewMux(seamark.NewParkingLot(1), nil)
-	if err := mux.Route(wire.Root, b.Chain); err != nil {
-		t.Fatal(err)
+	r := chaintest.NewServer(t, map[string]*seamark.Chain{".": b.Chain})
+	r.Prepare = func(q *seamark.Query) {
+		q.Peer, q.Local = netip.MustParseAddrPort("192.0.2.77:5353"), netip.MustParseAddrPort("10.0.0.2:53")
 	}
-	r.port.Swap(mux)
 	return r
-}
-
-func (r *testBlock) exchange(packet []byte) []byte {
-	r.q.Reset(packet, seamark.UDP, time.Unix(0, 0))
-	r.q.Peer, r.q.Local = netip.MustParseAddrPort("192.0.2.77:5353"), netip.MustParseAddrPort("10.0.0.2:53")
-	r.port.Serve(r.q, r.lent)
-	return r.q.Reply()
 }
 
 // The handler below gets the rewritten EDNS options, and the client's are restored.
@@ -83,7 +67,6 @@ func TestEDNSOptions(t *testing.T) {
 		{"edns0 local replace 1 x\nrewrite edns0 local set 1 y", "", "", "0001:79"},
 	} {
 		var got []string
-		var after []byte
 		below := &answerAll{func(q *seamark.Query) {
 			for code, data := range wire.Options(q.Options) {
 				got = append(got, fmt.Sprintf("%04x:%x", code, data))
@@ -96,20 +79,14 @@ func TestEDNSOptions(t *testing.T) {
 		}
 		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeAAAA)
 		m.SetEdns0(1232, false)
-		p, err := m.Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := chaintest.Pack(t, m)
 		p[len(p)-1] = byte(len(has))
 		p = append(p, has...)
-		if c.peer == "" {
-			r.exchange(p)
-		} else {
-			r.q.Reset(p, seamark.UDP, time.Unix(0, 0))
-			r.q.Peer = netip.MustParseAddrPort(c.peer)
-			r.port.Serve(r.q, r.lent)
+		if c.peer != "" {
+			r.Prepare = func(q *seamark.Query) { q.Peer = netip.MustParseAddrPort(c.peer) }
 		}
-		after = r.q.Options
+		r.Serve(p, seamark.UDP)
+		after := r.Last.Options
 		if text := strings.Join(got, " "); text != c.want {
 			t.Errorf("%s on %q: got %q, want %q", c.rules, c.has, text, c.want)
 		}
@@ -144,11 +121,7 @@ func TestRevert(t *testing.T) {
 		for _, data := range strings.Fields(c.client) {
 			m.IsEdns0().Option = append(m.IsEdns0().Option, &dns.EDNS0_LOCAL{Code: 0xffee, Data: []byte(data)})
 		}
-		p, _ := m.Pack()
-		reply := new(dns.Msg)
-		if err := reply.Unpack(r.exchange(p)); err != nil {
-			t.Fatal(err)
-		}
+		reply := r.Ask(m, seamark.UDP)
 		var options []string
 		for _, o := range reply.IsEdns0().Option {
 			options = append(options, fmt.Sprintf("%d:%s", o.Option(), o.(*dns.EDNS0_LOCAL).Data))
@@ -165,7 +138,7 @@ func TestGroupsNotExpandedTwice(t *testing.T) {
 	r := newTestBlock(t, ".:53 {\nrewrite name regex (.*)\\.(.*)\\.example\\. {1}.{2}.org\n}", &answerAll{func(q *seamark.Query) {
 		got = wire.Name(q.Name()).String()
 	}})
-	r.exchange(wire.AppendRequest(nil, 1, 0, name(t, "{2}.secret.example."), wire.TypeA))
+	r.Serve(wire.AppendRequest(nil, 1, 0, name("{2}.secret.example."), wire.TypeA), seamark.UDP)
 	if got != "{2}.secret.org." {
 		t.Errorf("{2}.secret.example.: got %s, want {2}.secret.org.", got)
 	}
@@ -183,11 +156,11 @@ func TestAllocations(t *testing.T) {
 		rewrite edns0 local replace 0xffee x
 		rewrite ttl other.example.org 5
 	}`, &answerAll{})
-	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(t, "www.shop.example.com"), wire.TypeA)
+	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name("www.shop.example.com"), wire.TypeA)
 	// With the race detector, a sync.Pool drops items at random, so the minimum counts.
-	lowest := testing.AllocsPerRun(1, func() { r.exchange(packet) })
+	lowest := testing.AllocsPerRun(1, func() { r.Serve(packet, seamark.UDP) })
 	for range 100 {
-		lowest = min(lowest, testing.AllocsPerRun(1, func() { r.exchange(packet) }))
+		lowest = min(lowest, testing.AllocsPerRun(1, func() { r.Serve(packet, seamark.UDP) }))
 	}
 	if lowest != 0 {
 		t.Errorf("got %v allocations, want 0", lowest)
@@ -203,10 +176,7 @@ func TestTransactionReuse(t *testing.T) {
 	}})
 	var ttls []uint32
 	for _, n := range []string{"a.example", "c.example", "a.example", "c.example"} {
-		var m dns.Msg
-		if err := m.Unpack(r.exchange(wire.AppendRequest(nil, 1, 0, name(t, n), wire.TypeAAAA))); err != nil {
-			t.Fatal(err)
-		}
+		m := chaintest.Unpack(t, r.Serve(wire.AppendRequest(nil, 1, 0, name(n), wire.TypeAAAA), seamark.UDP))
 		if m.Answer[0].Header().Name != n+"." {
 			t.Errorf("%s: got %v, want the owner name of the query", n, m.Answer)
 		}
@@ -219,18 +189,18 @@ func TestTransactionReuse(t *testing.T) {
 
 func BenchmarkNoMatch(b *testing.B) {
 	r := newTestBlock(b, ".:53 {\nrewrite name a.example b.example\nrewrite name suffix .example.net .example.org\nrewrite name regex (.*)\\.apps\\.example\\.org {1}.org\n}", &answerAll{})
-	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(b, "www.shop.example.com"), wire.TypeA)
+	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name("www.shop.example.com"), wire.TypeA)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.exchange(packet)
+		r.Serve(packet, seamark.UDP)
 	}
 }
 
 func BenchmarkName(b *testing.B) {
 	r := newTestBlock(b, ".:53 {\nrewrite name www.shop.example.com b.example\n}", &answerAll{})
-	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(b, "www.shop.example.com"), wire.TypeA)
+	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name("www.shop.example.com"), wire.TypeA)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.exchange(packet)
+		r.Serve(packet, seamark.UDP)
 	}
 }

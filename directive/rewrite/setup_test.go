@@ -1,30 +1,23 @@
 package rewrite
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // plan sets up the rewrite directives of one server block, with a metadata directive
 // and the handlers below.
 func plan(text string, below ...any) (*config.Block, error) {
-	servers, err := corefile.Parse("Corefile", []byte(text))
-	if err != nil {
+	b, err := chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "rewrite", Setup: Setup})
+	if b == nil {
 		return nil, err
 	}
-	b := &config.Block{
-		Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Chain: new(dns.Chain),
-	}
 	b.Offer(metadata{})
-	b.SetDirective("rewrite")
-	err = Setup(b, servers[0].Directives)
 	b.SetDirective("below")
 	for _, h := range below {
 		b.Handle(h)
@@ -161,10 +154,4 @@ func (*answerAll) Metadata(_ *dns.Query, key string) (string, bool) {
 	return "shop", key == "kubernetes/namespace"
 }
 
-func name(t testing.TB, s string) []byte {
-	n, err := wire.ParseName(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []byte(n)
-}
+func name(s string) []byte { return []byte(chaintest.Name(s)) }

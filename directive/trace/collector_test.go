@@ -17,6 +17,8 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlptrace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A received is a span as a test collector has it.
@@ -93,17 +95,8 @@ func (c *testCollector) all() (spans []received) {
 // await returns all spans when there are n.
 func (c *testCollector) await(n int) []received {
 	c.t.Helper()
-	eventually(c.t, fmt.Sprintf("%d spans", n), func() bool { return len(c.all()) >= n })
+	chaintest.Eventually(c.t, fmt.Sprintf("%d spans", n), func() bool { return len(c.all()) >= n })
 	return c.all()
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
 }
 
 // zipkin decodes a list of spans by the schema of Zipkin's interface.

@@ -9,6 +9,8 @@ import (
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // A collector that does not answer costs queries nothing: the oldest spans are lost and
@@ -18,7 +20,7 @@ func TestSlowCollector(t *testing.T) {
 	c.hold = make(chan struct{})
 	s := serve(t, "trace otlp "+c.URL+" {\n zipkin_max_backlog_size 9\n zipkin_max_batch_size 3\n}")
 	s.ask("first.example.")
-	eventually(t, "the first request", func() bool { return len(c.all()) == 3 })
+	chaintest.Eventually(t, "the first request", func() bool { return len(c.all()) == 3 })
 	for i := range 10 {
 		s.ask(fmt.Sprintf("n%d.example.", i))
 	}
@@ -49,7 +51,7 @@ func TestStopWithSilentCollector(t *testing.T) {
 	for range 5 {
 		s.ask("www.example.")
 	}
-	eventually(t, "a request", func() bool { return len(c.all()) > 0 })
+	chaintest.Eventually(t, "a request", func() bool { return len(c.all()) > 0 })
 	s.stop()
 	if got := s.metric(`seamark_trace_lost_spans_total{endpoint="` + s.endpoint() + `"}`); got != "15" {
 		t.Errorf("got %s lost spans, want 15", got)

@@ -168,7 +168,7 @@ func TestHeaderAllocations(t *testing.T) {
 	header := http.Header{"B3": {trace128 + "-" + spanID + "-0-" + aboveID}, "Traceparent": {"00-" + trace128 + "-" + spanID + "-00"}}
 	for _, every := range []string{"0", "1", "1000000000"} {
 		for _, kind := range []string{"zipkin", "otlp"} {
-			b, _, err := plan(t, "trace "+kind+" 192.0.2.1:1 {\n every "+every+"\n}")
+			b, _, err := plan("trace " + kind + " 192.0.2.1:1 {\n every " + every + "\n}")
 			if err != nil {
 				t.Fatal(err)
 			}

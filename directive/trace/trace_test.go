@@ -4,36 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
-
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 // A handler answers queries by the first label of their names.
 type handler struct{}
@@ -83,33 +64,22 @@ type testServer struct {
 	start *config.Start
 	port  *dns.Port
 	lot   *dns.ParkingLot
-	log   *output
+	log   *chaintest.Log
 }
 
-func plan(t testing.TB, directive string) (*config.Block, *output, error) {
-	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+directive+"\n}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := &output{}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.NewTextHandler(out, nil)), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("trace")
-	err = Setup(b, servers[0].Directives)
-	for _, name := range []string{"above", "answers"} {
-		b.SetDirective(name)
-		if name == "above" {
-			b.Handle(pass{})
-		} else {
-			b.Handle(handler{})
-		}
-	}
-	return b, out, corefile.Sorted(append(b.Planned(), err)...)
+func plan(directive string) (*config.Block, *chaintest.Log, error) {
+	log := new(chaintest.Log)
+	b, err := chaintest.Setup(".:53 {\n"+directive+"\n}\n", log.Logger(), config.Directive{Name: "trace", Setup: Setup})
+	b.SetDirective("above")
+	b.Handle(pass{})
+	b.SetDirective("answers")
+	b.Handle(handler{})
+	return b, log, corefile.Sorted(append(b.Planned(), err)...)
 }
 
 func serve(t *testing.T, directive string) *testServer {
 	t.Helper()
-	b, out, err := plan(t, directive)
+	b, out, err := plan(directive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,13 +104,9 @@ func (s *testServer) Send(*dns.Query) {}
 // ask serves a query and waits until it has been observed.
 func (s *testServer) ask(name string) {
 	s.t.Helper()
-	n, err := wire.ParseName(name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	q := dns.NewQuery(s)
 	lent := make([]byte, 0, 4096)
-	q.Reset(wire.AppendRequest(nil, 4, wire.FlagRD, []byte(n), wire.TypeTXT), dns.UDP, time.Now())
+	q.Reset(wire.AppendRequest(nil, 4, wire.FlagRD, []byte(chaintest.Name(name)), wire.TypeTXT), dns.UDP, time.Now())
 	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 	outcome := dns.Answered
 	func() {
@@ -155,23 +121,11 @@ func (s *testServer) ask(name string) {
 		q.Observe(time.Now())
 		return
 	}
-	eventually(s.t, "the parked query", func() bool { return s.lot.Parked() == 0 })
+	chaintest.Eventually(s.t, "the parked query", func() bool { return s.lot.Parked() == 0 })
 }
 
 // metric returns the value of a series, "" if there is none.
-func (s *testServer) metric(series string) string {
-	s.t.Helper()
-	var text strings.Builder
-	if err := s.block.Metrics.WriteText(&text); err != nil {
-		s.t.Fatal(err)
-	}
-	for line := range strings.Lines(text.String()) {
-		if value, ok := strings.CutPrefix(line, series+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
+func (s *testServer) metric(series string) string { return chaintest.Metric(s.block.Metrics, series) }
 
 // shape returns the spans as text: each with its parent's name, tags and error.
 func shape(spans []received) string {
@@ -320,7 +274,7 @@ func TestMetadata(t *testing.T) {
 
 // Queries that are not selected allocate nothing.
 func TestAllocations(t *testing.T) {
-	b, _, err := plan(t, "trace {\n every 1000000000\n}")
+	b, _, err := plan("trace {\n every 1000000000\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +300,7 @@ func TestReload(t *testing.T) {
 	s := serve(t, "trace zipkin "+c.URL+"/api/v2/spans")
 	before := config.Find[*Trace](s.block)[0].out
 	for every, same := range map[string]bool{"every 7": true, "service other": false} {
-		b, _, err := plan(t, "trace "+c.URL+"/api/v2/spans {\n "+every+"\n}")
+		b, _, err := plan("trace " + c.URL + "/api/v2/spans {\n " + every + "\n}")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +328,7 @@ func TestEndpoints(t *testing.T) {
 		"trace OTLP https://collector:4318/":         "otlp https://collector:4318/v1/traces",
 		"trace otlp http://collector/otlp/v1/traces": "otlp http://collector/otlp/v1/traces",
 	} {
-		b, _, err := plan(t, line)
+		b, _, err := plan(line)
 		if err != nil {
 			t.Errorf("%s: got error %v, want none", line, err)
 			continue

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/metrics"
 )
 
 // QuietLog returns a logger without output.
@@ -54,6 +56,18 @@ func (l *Log) Take(level string) string {
 	}
 	l.text.Reset()
 	return strings.Join(found, "\n")
+}
+
+// Metric returns the value of a series, given with its labels; "" if there is none.
+func Metric(r *metrics.Registry, series string) string {
+	var text strings.Builder
+	_ = r.WriteText(&text) // a builder cannot fail
+	for line := range strings.Lines(text.String()) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 // Eventually waits until a condition is met.
