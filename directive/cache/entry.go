@@ -109,7 +109,8 @@ func (e *entry) extended() []byte { return e.data[len(e.data)-int(e.extendedLen)
 // key returns the key, which refers to the entry's memory.
 func (e *entry) key() *key {
 	return &key{
-		name: e.name(), options: e.options(), t: e.t, class: e.class, flags: e.flags, step: uint32(e.step), hash: e.hash,
+		name: e.name(), options: e.options(), t: e.t, class: e.class,
+		flags: e.flags, step: uint32(e.step), hash: e.hash,
 	}
 }
 

@@ -50,9 +50,10 @@ func newUpstreamMetrics(r *metrics.Registry, id upstreamID) *upstreamMetrics {
 			"Queries sent to the upstream because this or another upstream had not answered in time."),
 		failed: counter("seamark_forward_failures_total",
 			"Queries sent to the upstream that it did not answer."),
-		unhealthy: counter("coredns_proxy_healthcheck_failures_total", "Failed health checks.", "proxy_name", proxyName),
-		wentDown:  counter("seamark_forward_upstream_down_total", "How often the upstream went down."),
-		discards:  map[discardReason]*metrics.Counter{},
+		unhealthy: counter("coredns_proxy_healthcheck_failures_total",
+			"Failed health checks.", "proxy_name", proxyName),
+		wentDown: counter("seamark_forward_upstream_down_total", "How often the upstream went down."),
+		discards: map[discardReason]*metrics.Counter{},
 	}
 	for _, reason := range [...]discardReason{
 		malformed, unknownID, wrongQuestion, wrongCase, unrelated, oversize, late, extraRecord,

@@ -146,7 +146,8 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 func (f *Forward) ownOptions(b *config.Block) []corefile.Option {
 	o := &f.options
 	parseFallback := func(d corefile.Directive) error { return f.parseFallback(b, d, parseDestination) }
-	const shortest = 10 * time.Millisecond // of read_timeout
+	parseReadTimeout := corefile.Duration(&o.readTimeout, 10*time.Millisecond, time.Minute)
+	parseLetterCase := corefile.OneOf(&o.letterCase, "auto", "off")
 
 	return []corefile.Option{
 		{Usage: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
@@ -157,15 +158,11 @@ func (f *Forward) ownOptions(b *config.Block) []corefile.Option {
 		{Usage: "expire DURATION", Default: "10s", Set: corefile.Duration(&o.expire, 0, oneDay)},
 		{Usage: "max_age DURATION", Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
 		{Usage: "max_idle_conns N", Default: "0", Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
-		{
-			Usage: "read_timeout DURATION", Default: "2s", Set: corefile.Duration(&o.readTimeout, shortest, time.Minute),
-		},
+		{Usage: "read_timeout DURATION", Default: "2s", Set: parseReadTimeout},
 		{Usage: "max_fails N", Default: "2", Set: corefile.Int(&o.maxFails, 0, maxCount)},
 		{Usage: "max_connect_attempts N", Set: corefile.Int(&o.maxAttempts, 0, maxCount)},
 		{Usage: "doh_method GET|POST", Default: "POST", Set: corefile.OneOf(&o.dohMethod, "GET", "POST")},
-		{
-			Usage: "case_randomization auto|off", Default: "auto", Set: corefile.OneOf(&o.letterCase, "auto", "off"),
-		},
+		{Usage: "case_randomization auto|off", Default: "auto", Set: parseLetterCase},
 		{Usage: "health_check DURATION [no_rec] [domain NAME]", Default: "500ms", Set: o.parseCheck},
 		{Usage: "max_concurrent N", Default: "0", Set: corefile.Int(&f.maxConcurrent, 0, 1<<30)},
 		{Usage: "next RCODES...", Set: parseCodes(&f.nextCodes)},

@@ -130,6 +130,7 @@ func (s *socket) read() {
 
 	for {
 		n, err := s.conn.Read(buf)
+
 		switch {
 		case err == nil:
 			if u.receive(&s.attemptTable, buf[:n], &p, wire.AdvertisedUDPSize) {
