@@ -53,6 +53,8 @@ func openSockets(t *testing.T) (files []*os.File, address string) {
 // With socket activation a restart loses no query: those sent while no server runs
 // wait in the sockets.
 func TestSocketActivationRestart(t *testing.T) {
+	long(t)
+	t.Parallel()
 	files, at := openSockets(t)
 	dir := t.TempDir()
 	_, port, _ := net.SplitHostPort(at)

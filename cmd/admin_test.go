@@ -43,6 +43,8 @@ const clientPods = `{"items":[
 	{"metadata":{"namespace":"shop","name":"old"},"status":{"phase":"Succeeded","podIPs":[{"ip":"127.0.0.1"}]}}]}`
 
 func TestAdminCommands(t *testing.T) {
+	long(t)
+	t.Parallel()
 	dir := t.TempDir()
 	examples, err := filepath.Abs("../examples")
 	if err != nil {
@@ -130,6 +132,8 @@ func TestAdminCommands(t *testing.T) {
 
 // A tail goes on after a reload, shows the pods of clients with --pods, and ends at SIGINT.
 func TestTail(t *testing.T) {
+	long(t)
+	t.Parallel()
 	dir, port, admin := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "Corefile"), ".:"+port+" {\n bind 127.0.0.1\n admin 127.0.0.1:"+admin+"\n whoami\n}\n")
 	server := serve(t, dir, "", "-conf", "Corefile")
@@ -182,6 +186,8 @@ func TestTail(t *testing.T) {
 
 // Two replicas with different records are reported, with equal ones not.
 func TestStatusReplicas(t *testing.T) {
+	long(t)
+	t.Parallel()
 	dir := t.TempDir()
 	manifest := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {clusterIP: 10.96.0.10, ports: [{name: http, port: 80}]}\n"
 	var args []string
@@ -235,6 +241,8 @@ func TestStatusReplicas(t *testing.T) {
 // A server of another version, or another program, does not confuse the commands, and
 // nothing that it sends reaches the terminal as an escape.
 func TestAdminOfAnotherVersion(t *testing.T) {
+	long(t)
+	t.Parallel()
 	pages := map[string]string{
 		"/v1/status":  `{"summary":"Fine.\u001b[31m","metrics":{"seamark_forward_upstream_up{to=\"192.0.2.1:53\"}":0},"new":[1]}`,
 		"/v1/top":     `{"by":"names","entries":[{"key":"a\u009b31m\u001b]0;x\u0007","count":3,"new":1}]}`,

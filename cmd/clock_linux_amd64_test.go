@@ -172,6 +172,8 @@ func TestClockSteps(t *testing.T) {
 // A process that was stopped, for a minute in make soak, continues with TTLs that are right,
 // and asks its upstream.
 func TestStoppedProcess(t *testing.T) {
+	long(t)
+	t.Parallel()
 	duration := 3 * time.Second
 	if os.Getenv("SOAK") != "" {
 		duration = time.Minute

@@ -25,6 +25,14 @@ import (
 // TestMain makes the test binary the program, too.
 func TestMain(m *testing.M) { program.Main(m) }
 
+// long skips a test that takes more than a second.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+}
+
 // run runs a command and returns its output and exit status.
 func run(t *testing.T, dir, in string, args ...string) (out, stderr string, code int) {
 	t.Helper()
@@ -254,6 +262,8 @@ func TestReload(t *testing.T) {
 // The directive reload finds a changed file that the Corefile imports, without
 // a signal.
 func TestReloadDirective(t *testing.T) {
+	long(t)
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "Corefile"), ".:0 {\n bind 127.0.0.1\n reload 2s 1s\n whoami\n}\nimport *.server\n")
 	p := serve(t, dir, "", "-conf", "Corefile")

@@ -185,6 +185,7 @@ func TestCheckWarnings(t *testing.T) {
 
 // Standard input has the same limit as files.
 func TestStandardInputTooLarge(t *testing.T) {
+	long(t)
 	text := strings.Repeat("#", corefile.TextLimit+1)
 	for _, args := range [][]string{{"check", "-"}, {"-conf", "stdin"}} {
 		const want = "reading the Corefile: read stdin: larger than 64 MB\n"

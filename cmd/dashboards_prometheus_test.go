@@ -24,6 +24,8 @@ import (
 // A Prometheus server scrapes a server that runs with kubeadm's Corefile. Each expression of
 // public dashboards, and each of the chart's own, has a value there.
 func TestDashboardExpressions(t *testing.T) {
+	long(t)
+	t.Parallel()
 	expressions := map[string][]string{"the chart": panelExpressions(t)}
 	files, err := filepath.Glob("../testdata/dashboards/*.promql")
 	if err != nil || len(files) < 4 {

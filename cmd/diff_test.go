@@ -78,6 +78,8 @@ func TestDiffServeManifests(t *testing.T) {
 
 // With compatible kube-dns, endpoints have the labels of kube-dns.
 func TestDiffKubeDNS(t *testing.T) {
+	long(t)
+	t.Parallel()
 	compatible := strings.Replace(plain, "ttl 30", "ttl 30\n        compatible kube-dns", 1)
 	file := filepath.Join(t.TempDir(), "Corefile")
 	write(t, file, compatible)

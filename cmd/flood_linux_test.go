@@ -52,6 +52,7 @@ func (u *floodUpstream) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 // nor names from other sources. make soak sends 100,000 of them, also from one client
 // alone, and checks that memory does not grow with them.
 func TestServeRandomNamesFlood(t *testing.T) {
+	long(t)
 	soak := os.Getenv("SOAK") != ""
 	for kind, count := range map[string]int{"nxdomain": 12_000, "wildcard": 12_000, "slow": 4_000, "silent": 4_000} {
 		t.Run(kind, func(t *testing.T) {

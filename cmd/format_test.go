@@ -40,6 +40,7 @@ func TestFormat(t *testing.T) {
 
 // Standard input has the limit of files, and nothing of it is cut off.
 func TestFormatLimit(t *testing.T) {
+	long(t)
 	in := "a {\n" + strings.Repeat("#\n", corefile.TextLimit/2) + "}\n"
 	out, stderr, code := run(t, t.TempDir(), in, "fmt", "-")
 	if out != "" || !strings.Contains(stderr, "larger than 64 MB") || code != 1 {

@@ -134,6 +134,8 @@ func (p *process) awaitsTurn(lock string) {
 // Queries over HTTPS that wait for an upstream while another process takes over get their
 // replies from the old one. So do the queries that clients send meanwhile.
 func TestHandoverHTTPS(t *testing.T) {
+	long(t)
+	t.Parallel()
 	const clients, parked = 4, 4
 	whole := t // a process may outlive the part of the test that starts it
 	u := newHeldUpstream(t)

@@ -98,6 +98,8 @@ func (c *quicClient) try(ctx context.Context) (err error) {
 // Process after process takes over from the one before. Clients of DNS over QUIC see that their
 // connection is closed without an error, and connect to the next process.
 func TestHandoverQUIC(t *testing.T) {
+	long(t)
+	t.Parallel()
 	dir, port, quicPort := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
 	writeCertificate(t, dir)
 	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%s quic://.:%s {\n bind 127.0.0.1\n tls cert.pem key.pem\n handover seamark.sock\n hosts {\n 192.0.2.1 %s\n }\n}\n", port, quicPort, serviceName))

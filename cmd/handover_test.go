@@ -68,6 +68,8 @@ func answers(t *testing.T, at string) {
 // Process after process takes over from the one before, while clients send queries. No
 // query is lost, over UDP, TCP, and persistent connections.
 func TestHandoverRestart(t *testing.T) {
+	long(t)
+	t.Parallel()
 	dir, port := handoverDir(t)
 	at := "127.0.0.1:" + port
 	p := serve(t, dir, "", "-conf", "Corefile", "-pidfile", "pid")
@@ -259,6 +261,8 @@ func TestHandoverConcurrentStarts(t *testing.T) {
 
 // Whenever one of the two processes is killed, the other one answers.
 func TestHandoverKilled(t *testing.T) {
+	long(t)
+	t.Parallel()
 	for _, victim := range []string{"new", "old"} {
 		t.Run(victim, func(t *testing.T) {
 			dir, port := handoverDir(t)

@@ -13,6 +13,7 @@ import (
 
 // A server releases the pages of its file that only the start has used, and answers after that.
 func TestFilePagesAfterStart(t *testing.T) {
+	long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "Corefile"), "example.org:0 {\n bind 127.0.0.1\n whoami\n}\n")

@@ -38,6 +38,7 @@ type metricsSection struct {
 // docs/reference/metrics.md has exactly the metrics of servers that use every directive with
 // metrics, and every metric in the source.
 func TestMetricsPage(t *testing.T) {
+	long(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("some metrics of the process exist only on Linux")
 	}

@@ -10,6 +10,8 @@ import (
 // Valid and invalid Corefiles alternate while clients send queries over UDP, TCP and
 // persistent connections. No query is lost, and no connection is closed.
 func TestReloadQueries(t *testing.T) {
+	long(t)
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), service)
 	corefile := filepath.Join(dir, "Corefile")

@@ -227,6 +227,8 @@ func (l *load) persistent() error {
 // clients learn after the end of lameduck that a server is terminated, each at another
 // time. No query is lost, and the server stops when the last client has moved away.
 func TestRollingUpdate(t *testing.T) {
+	long(t)
+	t.Parallel()
 	const lameduck = 1500 * time.Millisecond
 	type endpoint struct {
 		*process

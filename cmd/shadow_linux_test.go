@@ -44,6 +44,8 @@ func queryFive(t *testing.T, port string) {
 
 // Captures of the usual programs on the loopback interface, piped.
 func TestShadowCaptured(t *testing.T) {
+	long(t)
+	t.Parallel()
 	for _, c := range []struct {
 		program string
 		args    string // PORT is the port
@@ -105,6 +107,8 @@ func TestShadowCaptured(t *testing.T) {
 
 // Other servers send dnstap messages to the command.
 func TestShadowServers(t *testing.T) {
+	long(t)
+	t.Parallel()
 	const zone = `$ORIGIN cluster.local.
 @ 5 SOA ns.dns hostmaster 1 7200 1800 86400 5
 @ 5 NS ns.dns

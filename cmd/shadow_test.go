@@ -71,6 +71,8 @@ func changed(t *testing.T) string {
 }
 
 func TestShadow(t *testing.T) {
+	long(t)
+	t.Parallel()
 	dir := t.TempDir()
 	examples := absolute(t, "../examples")
 	traffic := absolute(t, capture)
@@ -175,6 +177,8 @@ func TestShadowPipe(t *testing.T) {
 
 // A pipe that stays open ends at a signal, and after --duration.
 func TestShadowPipeOpen(t *testing.T) {
+	long(t)
+	t.Parallel()
 	traffic, err := os.ReadFile(capture)
 	if err != nil {
 		t.Fatal(err)

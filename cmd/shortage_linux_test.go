@@ -22,6 +22,7 @@ import (
 // Clients with more TCP connections than the process has file descriptors get an
 // answer over each, and leave descriptors for upstreams.
 func TestFewDescriptors(t *testing.T) {
+	long(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(
 		"example.org:0 {\n bind 127.0.0.1\n whoami\n}\nstub.:0 {\n bind 127.0.0.1\n forward . %s\n}\n", startNamedServer(t, "stub")))
@@ -85,6 +86,7 @@ func TestLogOnFullDisk(t *testing.T) {
 // 10,000 idle TCP connections, of a hundred clients, cost at most 20 MB, and queries over them,
 // over other connections and over UDP are answered.
 func TestManyIdleConnections(t *testing.T) {
+	long(t)
 	count := 10_000
 	if hasRaceDetector() { // which needs more memory, and a second for 500 connections
 		count = 1_000

@@ -17,6 +17,8 @@ import (
 // A terminal that does not read does not make the server wait: the command skips queries,
 // reports how many, and ends at a signal even while it cannot write.
 func TestTailSlowOutput(t *testing.T) {
+	long(t)
+	t.Parallel()
 	const events = 3000 // 24 MB: more than sockets keep, and more events than the command keeps
 	sent := make(chan struct{}, 2)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -26,6 +26,7 @@ var step = regexp.MustCompile("(?s)Save this as `([^`]+)`:\n\n```corefile\n(.*?)
 
 // TestTutorials performs the tutorials of docs/tutorials.
 func TestTutorials(t *testing.T) {
+	long(t)
 	for name, steps := range map[string]int{"folder.md": 9, "corefile.md": 10, "compare.md": 6} {
 		t.Run(name, func(t *testing.T) {
 			pid := os.Getpid() // another process may run the same test

@@ -125,6 +125,8 @@ func stopUI(t *testing.T, ui *exec.Cmd) {
 // A browser shows the page that the command ui serves: its policy, the cookie and the Host
 // check permit the links, forms, the stream of queries and the flush of cached answers.
 func TestUIChromium(t *testing.T) {
+	long(t)
+	t.Parallel()
 	b := chromium.Start(t)
 	dir, port, admin := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "token"), "secret\n")
