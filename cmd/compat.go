@@ -10,6 +10,7 @@ import (
 
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/spf13/cobra"
 )
 
@@ -41,7 +42,7 @@ func (p *program) runUntilSignal(c *cobra.Command, run func(context.Context) err
 
 // klogLogger returns a logger to out at the level of klog's flags, or with debug
 // messages, and logs which of these flags have no effect.
-func klogLogger(out *output, klog *flags.Klog, debug bool) *slog.Logger {
+func klogLogger(out *linewriter.Writer, klog *flags.Klog, debug bool) *slog.Logger {
 	level := klog.Level()
 	if debug {
 		level = slog.LevelDebug

@@ -10,11 +10,12 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/sys/filepages"
+	"github.com/seamark/seamark/sys/linewriter"
 )
 
 // follow serves the text of a Corefile until ctx ends. Errors in the text name
 // file as their file.
-func (p *program) follow(ctx context.Context, out *output, log *slog.Logger, file, text string) error {
+func (p *program) follow(ctx context.Context, out *linewriter.Writer, log *slog.Logger, file, text string) error {
 	limitMemory(log)
 	r := server.Run{Options: p.options(log), Out: out, Greeting: p.build.String(), Signals: p.signals}
 	return p.serves(ctx, &r, func() corefile.Reading { return corefile.ReadText(file, []byte(text)) })

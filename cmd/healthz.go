@@ -53,7 +53,7 @@ one dash or two.`,
 		o.Log = slog.New(slog.DiscardHandler)
 		if !quiet {
 			out := newOutput(p.err)
-			defer out.close()
+			defer out.Stop()
 			o.Log = server.NewLog(out, slog.LevelInfo)
 		}
 		return p.runUntilSignal(c, func(ctx context.Context) error { return healthz.Run(ctx, o) })

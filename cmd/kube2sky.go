@@ -52,7 +52,7 @@ dash or two, with - or _ in their names.`,
 			return err
 		}
 		out := newOutput(p.err)
-		defer out.close()
+		defer out.Stop()
 		o.Log = klogLogger(out, klog, false)
 		return p.runUntilSignal(c, func(ctx context.Context) error { return kube2sky.Run(ctx, o) })
 	})

@@ -40,7 +40,7 @@ two, with - or _ in their names.`,
 			return err
 		}
 		out := newOutput(p.err)
-		defer out.close()
+		defer out.Stop()
 		log := klogLogger(out, klog, false)
 		for _, note := range ignored {
 			log.Warn("Ignored a flag", "reason", note)

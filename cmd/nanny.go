@@ -11,6 +11,7 @@ import (
 	"github.com/seamark/seamark/compat/nanny"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/spf13/cobra"
 )
 
@@ -74,10 +75,10 @@ func (p *program) nanny(c *cobra.Command, n nanny.Flags, options dnsmasq.Options
 	defer tasks.Wait()
 	defer cancel()
 	log := slog.New(slog.DiscardHandler)
-	var out *output
+	var out *linewriter.Writer
 	if !printCorefile {
 		out = newOutput(p.err)
-		defer out.close()
+		defer out.Stop()
 		log = klogLogger(out, klog, options.Debug)
 	}
 	r := server.Run{Options: p.options(log), Out: out, Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile}

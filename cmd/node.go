@@ -164,7 +164,7 @@ func (p *program) serveNode(
 	ctx context.Context, options nodecache.Flags, klog *flags.Klog, worker *supervisor.Worker,
 ) error {
 	out := newOutput(p.err)
-	defer out.close()
+	defer out.Stop()
 	log := klogLogger(out, klog, false)
 	limitMemory(log)
 	for _, note := range options.Notes() {

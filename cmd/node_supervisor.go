@@ -49,7 +49,7 @@ func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error
 	})
 
 	// The message of the end of a worker is written before a signal ends this process.
-	out.close()
+	out.Stop()
 	exit.Raise()
 	switch {
 	case err != nil:

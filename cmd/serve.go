@@ -68,7 +68,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		return errors.New(`set only one of --manifests and --conf; in a Corefile, write "manifests DIR" into the kubernetes block`)
 	}
 	out := newOutput(p.log())
-	defer out.close()
+	defer out.Stop()
 	level := new(slog.LevelVar)
 	log := server.NewLog(out, level)
 	limitMemory(log)

@@ -44,7 +44,7 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
 			return err
 		}
 		out := newOutput(p.err)
-		defer out.close()
+		defer out.Stop()
 		o.Log = klogLogger(out, klog, false)
 		return p.runUntilSignal(c, func(ctx context.Context) error { return sidecar.Run(ctx, o) })
 	})

@@ -93,7 +93,7 @@ Flags may start with one dash or two.`,
 
 func (p *program) serveSkyDNS(c *cobra.Command, options skydns.Flags) error {
 	out := newOutput(p.err)
-	defer out.close()
+	defer out.Stop()
 	log := server.NewLog(out, slog.LevelInfo)
 	limitMemory(log)
 	o := p.options(log)

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/spf13/cobra"
 )
 
@@ -161,7 +162,7 @@ func (p *program) tail(ctx context.Context, client *adminclient.Client, paramete
 		if bad != nil {
 			return failure{fmt.Errorf("writing the output: %w", bad)}
 		}
-	case <-time.After(flushTimeout): // the reader of the output has stopped
+	case <-time.After(linewriter.FlushTimeout): // the reader of the output has stopped
 	}
 	if errors.Is(err, context.Canceled) {
 		return nil

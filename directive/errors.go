@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -22,7 +23,7 @@ import (
 type Errors struct {
 	stacktrace bool
 	patterns   []*pattern
-	out        *lineWriter
+	out        *linewriter.Writer
 	log        *slog.Logger
 }
 
@@ -122,7 +123,7 @@ func (e *Errors) ObserveDNS(q *dns.Query) {
 func (e *Errors) write(level, format string, args ...any) {
 	// The server's level may change with a reload.
 	if level != "DEBUG" || e.log.Enabled(context.Background(), slog.LevelDebug) {
-		e.out.write(fmt.Appendf(nil, "[%s] plugin/errors: "+format+"\n", append([]any{level}, args...)...))
+		_, _ = e.out.Write(fmt.Appendf(nil, "[%s] plugin/errors: "+format+"\n", append([]any{level}, args...)...))
 	}
 }
 

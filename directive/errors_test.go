@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -129,10 +130,10 @@ func TestLineWriterBlockedOutput(t *testing.T) {
 	registry := &metrics.Registry{}
 	l := newLineWriter(writer(func([]byte) { <-stuck }), registry)
 	line := []byte(strings.Repeat("x", 1023) + "\n")
-	for range 2*maxPending/len(line) + 10 {
-		l.write(line)
+	for range 2*linewriter.MaxPending/len(line) + 10 {
+		_, _ = l.Write(line)
 	}
-	if n := l.dropped.Value(); n < 1 || n > 1100 {
+	if n := registry.Counter("seamark_log_dropped_lines_total", "").Value(); n < 1 || n > 1100 {
 		t.Errorf("got %d dropped lines, want 1..1100", n)
 	}
 	close(stuck)

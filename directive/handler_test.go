@@ -13,6 +13,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -93,7 +94,7 @@ func run(t *testing.T, corefile string, add ...any) *testBlock {
 		t.Fatal(err)
 	}
 	r := &testBlock{t: t, block: b, start: config.NewStart(context.Background(), nil), port: &dns.Port{}, query: dns.NewQuery(nil), lent: make([]byte, 65536), out: &syncBuffer{}}
-	_, _ = config.Keep(r.start, lineWriterKey{}, func() (*lineWriter, error) { return newLineWriter(r.out, b.Metrics), nil })
+	_, _ = config.Keep(r.start, lineWriterKey{}, func() (*linewriter.Writer, error) { return newLineWriter(r.out, b.Metrics), nil })
 	if err := b.Started(r.start); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func (r *testBlock) serve() (outcome dns.Outcome) {
 // stop ends the block and returns its output.
 func (r *testBlock) stop() string {
 	next := config.NewStart(context.Background(), r.start)
-	_, _ = config.Keep(next, lineWriterKey{}, func() (*lineWriter, error) { panic("the lineWriter was not kept") })
+	_, _ = config.Keep(next, lineWriterKey{}, func() (*linewriter.Writer, error) { panic("the lineWriter was not kept") })
 	next.Commit() // as in a reload, ends what belongs to the plan
 	next.Stop()
 	r.start = config.NewStart(context.Background(), nil)

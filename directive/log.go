@@ -7,6 +7,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 // docs/reference/directives/log.md.
 type Log struct {
 	rules []logRule
-	out   *lineWriter
+	out   *linewriter.Writer
 }
 
 // A logRule is one log directive for one of its names.
@@ -105,7 +106,7 @@ func (l *Log) ObserveDNS(q *dns.Query) {
 		}
 		if r.classes&classify(q) != 0 {
 			var buf [1024]byte
-			l.out.write(r.format.append(buf[:0], q))
+			_, _ = l.out.Write(r.format.append(buf[:0], q))
 		}
 		return
 	}
