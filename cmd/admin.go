@@ -40,12 +40,14 @@ func (a *adminFlags) common(c *cobra.Command) {
 }
 
 func tokenFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVar(file, "token-file", "", "`FILE` with the token of the server (default: $"+adminclient.TokenVariable+")")
+	c.Flags().StringVar(file, "token-file", "",
+		"`FILE` with the token of the server (default: $"+adminclient.TokenVariable+")")
 }
 
 // complete sets the values that the shell completes for a flag.
 func complete(c *cobra.Command, flag string, values ...string) {
-	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	// It fails for an unknown flag only.
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // check returns the errors of the command line.
@@ -189,12 +191,14 @@ func (p *program) cacheListCommand() *cobra.Command {
 				return err
 			}
 			defer client.Close()
+
 			if qtype, err = recordType("type", qtype); err != nil {
 				return err
 			}
 			if limit < 1 || limit > 100_000 {
 				return fmt.Errorf("--limit: want a number of 1..100000, got %d", limit)
 			}
+
 			found, err := client.Cache(c.Context(), strings.Join(args, ""), qtype, limit)
 			if err != nil {
 				return failure{err}
@@ -245,11 +249,14 @@ server blocks that have the directive admin. A dot removes all.`,
 				return err
 			}
 			defer client.Close()
+
 			removed, err := client.Flush(c.Context(), args[0])
 			if err != nil {
 				return failure{err}
 			}
-			return a.show(p.out, map[string]int{"removed": removed}, func() { fmt.Fprintf(p.out, "Removed %s.\n", counted(removed, "cached answer", "cached answers")) })
+			return a.show(p.out, map[string]int{"removed": removed}, func() {
+				fmt.Fprintf(p.out, "Removed %s.\n", counted(removed, "cached answer", "cached answers"))
+			})
 		},
 	}
 	a.flags(c)

@@ -57,17 +57,20 @@ Linked as kubectl-seamark in PATH, the program is a plugin: kubectl seamark cana
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+
 	flags := c.PersistentFlags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.Namespace, "namespace", "n", "kube-system", "namespace of the cluster's DNS")
 	flags.StringVar(&f.Service, "service", "kube-dns", "the cluster's DNS `SERVICE`, which is not changed")
-	flags.StringVar(&f.Deployment, "deployment", "", "`DEPLOYMENT` of the old server (default: the one with pods that the Service selects)")
+	flags.StringVar(&f.Deployment, "deployment", "",
+		"`DEPLOYMENT` of the old server (default: the one with pods that the Service selects)")
 	flags.StringVar(&f.Name, "name", "seamark", "`NAME` of Seamark's Deployment and Service")
 	flags.IntVar(&f.MetricsPort, "metrics-port", 9153, "`PORT` of the metrics of both servers' pods")
 
 	start := p.canarySubcommand(&f, "start", "Install Seamark beside the old server, without traffic", canary.Start)
 	start.Flags().StringVar(&f.Image, "image", "", "`REGISTRY/NAME:TAG` of your image (required)")
 	start.Flags().IntVar(&f.Replicas, "replicas", 0, "number of pods (default: as many as the old server has)")
+
 	status := &cobra.Command{
 		Use: "status", Short: "Show the stage, and compare error rate and p99 of both servers", Args: arguments(0, 0),
 		Long: `Status reads the metrics of both servers twice, --interval apart, and compares the shares of
@@ -76,15 +79,20 @@ stop rule applies.`,
 		RunE: func(c *cobra.Command, _ []string) error { return p.canaryStatus(c, &f) },
 	}
 	status.Flags().StringVarP(&f.output, "output", "o", "text", "format: text or json")
-	promote := p.canarySubcommand(&f, "promote", "Change to the next stage, if both servers are healthy", canary.Promote)
+
+	promote := p.canarySubcommand(&f, "promote",
+		"Change to the next stage, if both servers are healthy", canary.Promote)
+	rollback := p.canarySubcommand(&f, "rollback", "Return to the old server from any stage", canary.Rollback)
+	rollback.Flags().BoolVar(&f.Delete, "delete", false, "delete Seamark's Deployment and Service, too")
+
 	for _, c := range []*cobra.Command{status, promote} {
 		ruleFlags(c, &f.Options)
 	}
 	for _, c := range []*cobra.Command{start, promote} {
-		c.Flags().StringVar(&f.compare, "compare", "port-forward", "how to query a pod of each server for the comparison of seamark diff: port-forward (through the API server), direct (the pod's address) or none")
+		c.Flags().StringVar(&f.compare, "compare", "port-forward",
+			"how to query a pod of each server for the comparison of seamark diff: port-forward (through the API"+
+				" server), direct (the pod's address) or none")
 	}
-	rollback := p.canarySubcommand(&f, "rollback", "Return to the old server from any stage", canary.Rollback)
-	rollback.Flags().BoolVar(&f.Delete, "delete", false, "delete Seamark's Deployment and Service, too")
 	for _, sub := range []*cobra.Command{start, status, promote, rollback} {
 		f.source.flags(sub)
 		c.AddCommand(sub)
@@ -96,9 +104,12 @@ func ruleFlags(c *cobra.Command, o *canary.Options) {
 	flags := c.Flags()
 	flags.DurationVar(&o.Interval, "interval", time.Minute, "time between two samples of the metrics")
 	flags.IntVar(&o.Rule.MinQueries, "min-queries", 100, "stop if Seamark had fewer queries in that time")
-	flags.Float64Var(&o.Rule.MaxServfail, "max-servfail", 0.005, "stop if Seamark's share of SERVFAIL exceeds the old server's by more, 0 to 1")
-	flags.Float64Var(&o.Rule.MaxErrors, "max-errors", 0.005, "stop if Seamark's share of other errors exceeds the old server's by more, 0 to 1")
-	flags.Float64Var(&o.Rule.MaxSlowdown, "max-slowdown", 2, "stop if Seamark's p99 exceeds the old server's by this factor")
+	flags.Float64Var(&o.Rule.MaxServfail, "max-servfail", 0.005,
+		"stop if Seamark's share of SERVFAIL exceeds the old server's by more, 0 to 1")
+	flags.Float64Var(&o.Rule.MaxErrors, "max-errors", 0.005,
+		"stop if Seamark's share of other errors exceeds the old server's by more, 0 to 1")
+	flags.Float64Var(&o.Rule.MaxSlowdown, "max-slowdown", 2,
+		"stop if Seamark's p99 exceeds the old server's by this factor")
 	flags.DurationVar(&o.Rule.MinP99, "min-p99", 5*time.Millisecond, "a p99 of Seamark that is always acceptable")
 }
 
@@ -117,6 +128,7 @@ func (f *canaryFlags) check() error {
 			errs = append(errs, fmt.Errorf("--%s: %q: %s", flag, value, problems[0]))
 		}
 	}
+
 	name("namespace", f.Namespace, validation.IsDNS1123Label(f.Namespace))
 	name("service", f.Service, validation.IsDNS1123Label(f.Service))
 	name("name", f.Name, validation.IsDNS1035Label(f.Name)) // also of a Service
@@ -125,10 +137,12 @@ func (f *canaryFlags) check() error {
 	}
 	check("metrics-port", f.MetricsPort, f.MetricsPort >= 1 && f.MetricsPort <= 65535, "1..65535")
 	check("replicas", f.Replicas, f.Replicas >= 0 && f.Replicas <= 1000, "0..1000")
+
 	r := f.Rule
 	check("timeout", f.Timeout, f.Timeout >= time.Second && f.Timeout <= 24*time.Hour, "1s..24h")
 	check("interval", f.Interval, f.Interval >= time.Millisecond && f.Interval <= 24*time.Hour, "1ms..24h")
-	check("min-queries", r.MinQueries, r.MinQueries >= 1, "1 or more, since without queries there is nothing to compare")
+	check("min-queries", r.MinQueries, r.MinQueries >= 1,
+		"1 or more, since without queries there is nothing to compare")
 	check("max-servfail", r.MaxServfail, r.MaxServfail >= 0 && r.MaxServfail <= 1, "0..1")
 	check("max-errors", r.MaxErrors, r.MaxErrors >= 0 && r.MaxErrors <= 1, "0..1")
 	check("max-slowdown", r.MaxSlowdown, r.MaxSlowdown > 0 && r.MaxSlowdown <= 1000, "more than 0 and at most 1000")
@@ -137,7 +151,9 @@ func (f *canaryFlags) check() error {
 }
 
 // canarySubcommand returns a command that changes the cluster.
-func (p *program) canarySubcommand(f *canaryFlags, name, short string, run func(context.Context, canary.Options) error) *cobra.Command {
+func (p *program) canarySubcommand(
+	f *canaryFlags, name, short string, run func(context.Context, canary.Options) error,
+) *cobra.Command {
 	c := &cobra.Command{
 		Use: name, Short: short, Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -155,6 +171,7 @@ func (p *program) canarySubcommand(f *canaryFlags, name, short string, run func(
 			if err := f.check(); err != nil {
 				return err
 			}
+
 			o, err := p.canaryOptions(f)
 			if err != nil {
 				return err
@@ -206,15 +223,21 @@ func (p *program) canaryOptions(f *canaryFlags) (canary.Options, error) {
 	if err != nil {
 		return o, failure{err}
 	}
+
 	o.API, o.Out, o.Check, o.Poll = session, p.out, p.checkMounted, 500*time.Millisecond
 	o.Progress = func(text string) { fmt.Fprintln(p.err, text) }
-	o.Diff = p.canaryDiff(f, source)
-	if o.Diff != nil {
+	if f.compare != "none" {
 		o.DiffNeeds = apiserver.Watched()
+		o.Diff = func(ctx context.Context, pod canary.Pod, corefile string) (canary.Differences, error) {
+			return p.canaryDiff(ctx, f, source, pod, corefile)
+		}
 	}
 	if f.compare == "port-forward" {
-		o.DiffNeeds = append(o.DiffNeeds, apiserver.Permission{Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: f.Namespace})
+		o.DiffNeeds = append(o.DiffNeeds, apiserver.Permission{
+			Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: f.Namespace,
+		})
 	}
+
 	o.Kubectl = "kubectl"
 	if f.source.kubeconfig != "" {
 		o.Kubectl += " " + shellWord("--kubeconfig="+f.source.kubeconfig)
@@ -228,7 +251,8 @@ func (p *program) canaryOptions(f *canaryFlags) (canary.Options, error) {
 // shellWord returns a word of a shell command.
 func shellWord(word string) string {
 	if strings.ContainsFunc(word, func(r rune) bool {
-		return !strings.ContainsRune("-_=./:@%+,", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+		return !strings.ContainsRune("-_=./:@%+,", r) &&
+			(r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	}) {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
@@ -259,6 +283,7 @@ func (p *program) checkMounted(file string, files map[string]string) (errs, warn
 		return []error{err}, nil
 	}
 	defer os.RemoveAll(root)
+
 	// The Corefile's paths of mounted files are changed to paths below root.
 	var paths []string
 	for name := range files {
@@ -277,9 +302,11 @@ func (p *program) checkMounted(file string, files map[string]string) (errs, warn
 			return []error{err}, nil
 		}
 	}
-	run := server.Run{Read: func() corefile.Reading { return corefile.Read(filepath.Join(root, file)) }, Options: server.Options{
-		Directives: p.directives, Log: server.NewLog(io.Discard, slog.LevelError),
-	}}
+
+	run := server.Run{
+		Read:    func() corefile.Reading { return corefile.Read(filepath.Join(root, file)) },
+		Options: server.Options{Directives: p.directives, Log: server.NewLog(io.Discard, slog.LevelError)},
+	}
 	plan, err := run.Check()
 	if err != nil {
 		return cleaned(corefile.All(err), root), nil

@@ -12,34 +12,35 @@ import (
 	"github.com/seamark/seamark/operate/diff"
 )
 
-// canaryDiff returns a function that compares the answers of a pod, or nil with --compare
-// none.
-func (p *program) canaryDiff(f *canaryFlags, source cluster.Options) func(context.Context, canary.Pod, string) (canary.Differences, error) {
-	if f.compare == "none" {
-		return nil
+// canaryDiff compares the answers of a pod with the objects of the cluster.
+func (p *program) canaryDiff(
+	ctx context.Context, f *canaryFlags, source cluster.Options, pod canary.Pod, corefile string,
+) (canary.Differences, error) {
+	o := diff.Options{
+		Directives: p.directives, Cluster: source, Corefile: readable(corefile),
+		Address:  net.JoinHostPort(pod.Address, "53"),
+		Progress: func(done, total int) { fmt.Fprintf(p.err, "%s: %d of %d queries\n", pod.Name, done, total) },
 	}
-	return func(ctx context.Context, pod canary.Pod, corefile string) (canary.Differences, error) {
-		o := diff.Options{
-			Directives: p.directives, Cluster: source, Corefile: readable(corefile), Address: net.JoinHostPort(pod.Address, "53"),
-			Progress: func(done, total int) { fmt.Fprintf(p.err, "%s: %d of %d queries\n", pod.Name, done, total) },
-		}
-		if f.compare == "port-forward" {
-			forwarder := apiserver.PortForward(source, cluster.Key{Namespace: pod.Namespace, Name: pod.Name}, 53)
-			defer forwarder.Close()
-			o.Transport, o.Dial = "tcp", forwarder.Dial
-		}
-		report, err := diff.Run(ctx, o)
-		if err != nil {
+	if f.compare == "port-forward" {
+		forwarder := apiserver.PortForward(source, cluster.Key{Namespace: pod.Namespace, Name: pod.Name}, 53)
+		defer forwarder.Close()
+		o.Transport, o.Dial = "tcp", forwarder.Dial
+	}
+
+	report, err := diff.Run(ctx, o)
+	if err != nil {
+		return canary.Differences{}, err
+	}
+	if report.Different > 0 {
+		if err := writeReport(p.out, report); err != nil {
 			return canary.Differences{}, err
 		}
-		if report.Different > 0 {
-			if err := writeReport(p.out, report); err != nil {
-				return canary.Differences{}, err
-			}
-		}
-		return canary.Differences{Unexplained: report.Different, Summary: fmt.Sprintf("%d names, %d queries: %d same, %d differ, %d differ as documented",
-			report.Names, report.Queries, report.Same, report.Different, report.Documented)}, nil
 	}
+	return canary.Differences{
+		Unexplained: report.Different,
+		Summary: fmt.Sprintf("%d names, %d queries: %d same, %d differ, %d differ as documented",
+			report.Names, report.Queries, report.Same, report.Different, report.Documented),
+	}, nil
 }
 
 // readable returns the text of a Corefile of the cluster, without its import lines if it cannot

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -79,6 +78,7 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 	if err := arguments(least, most)(c, files); err != nil {
 		return err
 	}
+
 	v, ok := parseVersion(f.coredns)
 	if f.coredns != "" && !ok {
 		return fmt.Errorf("--coredns: want a version such as %v, got %q", newestCoreDNS(), f.coredns)
@@ -86,45 +86,25 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 	if newest := newestCoreDNS(); f.coredns != "" && slices.Compare(v[:], newest[:]) > 0 {
 		return fmt.Errorf("--coredns: the changes of CoreDNS are known up to version %v, got %q", newest, f.coredns)
 	}
-	check := func(file string) (errs, warnings []error) {
-		plan, servers, err := p.plan(file, f.at)
-		if errs = corefile.All(err); err == nil {
-			errs, warnings = planFindings(plan, f.strict)
-		}
-		if f.coredns != "" {
-			corednsErrs, corednsWarnings := corednsFindings(servers, v, func(name string) bool {
-				return slices.ContainsFunc(p.directives, func(d config.Directive) bool { return d.Name == name })
-			})
-			errs = append(errs, corednsErrs...)
-			if f.strict {
-				errs = append(errs, corednsWarnings...)
-			} else {
-				warnings = append(warnings, corednsWarnings...)
-			}
-		}
-		return errs, warnings
-	}
+
+	check := func(file string) (errs, warnings []error) { return p.checkFile(file, f, v) }
 	names, found, err := p.findings(c.Context(), f, files, check)
 	if err != nil {
 		return failure{err}
 	}
 	if write != nil {
-		if err := write(p.out, p.build.Version, found); err != nil {
-			return failure{err}
-		}
+		err = write(p.out, p.build.Version, found)
+	} else {
+		p.writeFindings(names, found)
 	}
+	if err != nil {
+		return failure{err}
+	}
+
 	var errs []error
-	for _, finding := range found {
-		if finding.Level == "error" {
-			errs = append(errs, errors.New(finding.text()))
-		} else if write == nil {
-			fmt.Fprintf(p.err, "warning: %s\n", finding.text())
-		}
-	}
-	for _, name := range names {
-		failed := slices.ContainsFunc(found, func(f finding) bool { return f.checked == name && f.Level == "error" })
-		if write == nil && !failed {
-			fmt.Fprintf(p.out, "%s: OK\n", name)
+	for _, f := range found {
+		if f.Level == "error" {
+			errs = append(errs, errors.New(f.text()))
 		}
 	}
 	if len(errs) > 0 {
@@ -133,21 +113,58 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 	return nil
 }
 
+// checkFile checks a Corefile.
+func (p *program) checkFile(file string, f checkFlags, v version) (errs, warnings []error) {
+	plan, servers, err := p.plan(file, f.at)
+	if errs = corefile.All(err); err == nil {
+		errs, warnings = planFindings(plan, f.strict)
+	}
+	if f.coredns == "" {
+		return errs, warnings
+	}
+
+	corednsErrs, corednsWarnings := corednsFindings(servers, v, func(name string) bool {
+		return slices.ContainsFunc(p.directives, func(d config.Directive) bool { return d.Name == name })
+	})
+	errs = append(errs, corednsErrs...)
+	if f.strict {
+		return append(errs, corednsWarnings...), warnings
+	}
+	return errs, append(warnings, corednsWarnings...)
+}
+
+// writeFindings writes warnings and the files without errors as text. Errors follow.
+func (p *program) writeFindings(names []string, found []finding) {
+	for _, f := range found {
+		if f.Level != "error" {
+			fmt.Fprintf(p.err, "warning: %s\n", f.text())
+		}
+	}
+	for _, name := range names {
+		isError := func(f finding) bool { return f.checked == name && f.Level == "error" }
+		if !slices.ContainsFunc(found, isError) {
+			fmt.Fprintf(p.out, "%s: OK\n", name)
+		}
+	}
+}
+
+// A checker checks a Corefile.
+type checker func(file string) (errs, warnings []error)
+
 // findings checks the files, or the configuration of the cluster. It also returns the names
 // of the checked files.
-func (p *program) findings(ctx context.Context, f checkFlags, files []string, check func(string) (errs, warnings []error)) (names []string, found []finding, err error) {
+func (p *program) findings(
+	ctx context.Context, f checkFlags, files []string, check checker,
+) (names []string, found []finding, err error) {
 	if f.cluster {
-		source, err := f.source.options()
-		if err != nil {
-			return nil, nil, err
-		}
-		session, err := apiserver.NewSession(source)
+		session, err := f.source.session()
 		if err != nil {
 			return nil, nil, err
 		}
 		defer session.Close()
 		return p.checkCluster(ctx, session, f.strict, check)
 	}
+
 	for _, file := range files {
 		name := file
 		if file == "-" {
@@ -216,9 +233,13 @@ func (p *program) plan(file string, at flags.Port) (*server.Plan, []corefile.Ser
 		return nil, nil, err
 	}
 	reading := read()
-	r := server.Run{Node: true, Read: func() corefile.Reading { return kubedns.ExpandOnce(reading) }, Options: server.Options{
-		Directives: p.directives, Port: uint16(at), Log: server.NewLog(io.Discard, slog.LevelError),
-	}}
+	r := server.Run{
+		Node: true,
+		Read: func() corefile.Reading { return kubedns.ExpandOnce(reading) },
+		Options: server.Options{
+			Directives: p.directives, Port: uint16(at), Log: server.NewLog(io.Discard, slog.LevelError),
+		},
+	}
 	plan, err := r.Check()
 	return plan, reading.Servers, err
 }

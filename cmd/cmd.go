@@ -245,7 +245,8 @@ func (p *program) addCommands(root *cobra.Command) {
 			{p.skydnsCommand(), reloads},
 			{p.kube2skyCommand(), stops},
 		}},
-		{"", "", []command{{p.versionCommand(), ends}}},
+
+		{"", "", []command{{p.versionCommand(), ends}}}, // in no group
 	} {
 		if g.id != "" {
 			root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -34,6 +34,7 @@ Corefile does not cover. Convert does not contact a cluster.`,
 					return errors.New("want a command line after --")
 				}
 			}
+
 			key := in.ConfigMap
 			if !strings.Contains(key, "/") {
 				key = "namespace/" + key
@@ -44,6 +45,7 @@ Corefile does not cover. Convert does not contact a cluster.`,
 			if len(args) == 0 {
 				return errors.New("want a file, - for standard input, or a command line after --")
 			}
+
 			for _, d := range p.directives {
 				in.Directives = append(in.Directives, d.Name)
 			}
@@ -57,7 +59,9 @@ Corefile does not cover. Convert does not contact a cluster.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&in.ConfigMap, "config-map", "", "`[NAMESPACE/]NAME` of the ConfigMap (default the pod's ConfigMap, or kube-dns)")
+
+	c.Flags().StringVar(&in.ConfigMap, "config-map", "",
+		"`[NAMESPACE/]NAME` of the ConfigMap (default the pod's ConfigMap, or kube-dns)")
 	c.Flags().BoolVar(&in.Follow, "follow", false, "follow the ConfigMap even if the input has it")
 	return c
 }

@@ -133,6 +133,7 @@ func corednsFindings(servers []corefile.Server, v version, known func(directive 
 			warnings = append(warnings, err)
 		}
 	}
+
 	table, own := readTable(corednsTable), onlySeamark()
 	// apply reports the latest change of a plugin or an option, or that the version lacks it.
 	apply := func(d corefile.Directive, plugin, option string) {
@@ -149,6 +150,7 @@ func corednsFindings(servers []corefile.Server, v version, known func(directive 
 			report(d, "error", why)
 		}
 	}
+
 	for _, s := range servers {
 		for _, d := range s.Directives {
 			if table[d.Text] == nil {
@@ -157,11 +159,13 @@ func corednsFindings(servers []corefile.Server, v version, known func(directive 
 				}
 				continue
 			}
+
 			before := len(errs)
 			apply(d, d.Text, "")
 			if len(errs) > before {
 				continue // so are its options
 			}
+
 			for _, o := range d.Body {
 				if slices.Contains(own[d.Text], o.Text) {
 					report(o, "error", "it has no such option")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -69,12 +70,16 @@ any.`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return p.diff(c.Context(), d) },
 	}
+
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&d.against, "against", "", "server to compare: `HOST[:PORT]`, or NAMESPACE/POD[:PORT] with --transport port-forward")
+	f.StringVar(&d.against, "against", "",
+		"server to compare: `HOST[:PORT]`, or NAMESPACE/POD[:PORT] with --transport port-forward")
 	f.StringVar(&d.source.manifests, "manifests", "", "read the objects from the YAML and JSON files of this `FOLDER`")
 	d.source.flags(c)
-	f.StringVar(&d.conf, "conf", "", "Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: the ConfigMap kube-system/coredns)")
+	f.StringVar(&d.conf, "conf", "",
+		"Corefile `FILE` whose kubernetes directive has the zones and options of the server (default: the ConfigMap"+
+			" kube-system/coredns)")
 	f.StringVar(&d.transport, "transport", "udp", "udp, tcp or port-forward")
 	f.IntVar(&d.rate, "rate", diff.DefaultRate, "largest number of queries a second")
 	f.DurationVar(&d.timeout, "timeout", 2*time.Second, "time to wait for a reply; a query is sent three times")
@@ -85,93 +90,12 @@ any.`,
 }
 
 func (p *program) diff(ctx context.Context, d diffFlags) error {
-	if err := errors.Join(
-		oneOf("transport", d.transport, "udp", "tcp", "port-forward"),
-		oneOf("fail-on", d.failOn, "diff", "all", "none"),
-		oneOf("output", d.output, "text", "json"),
-	); err != nil {
+	if err := d.check(); err != nil {
 		return err
 	}
-	switch {
-	case d.against == "" && d.transport != "port-forward":
-		return errors.New("want --against HOST[:PORT]")
-	case d.rate < 1 || d.rate > 1e6:
-		return fmt.Errorf("--rate: want 1..1000000, got %d", d.rate)
-	case d.timeout < time.Millisecond || d.timeout > time.Minute:
-		return fmt.Errorf("--timeout: want 1ms..1m, got %v", d.timeout)
-	}
-	if d.transport != "port-forward" {
-		if err := checkServer(d.against); err != nil {
-			return err
-		}
-	}
-	source, err := d.source.options()
-	if err != nil {
-		return incomplete{err}
-	}
-	if source.Manifests != "" {
-		if err := source.CheckFiles(); err != nil {
-			return incomplete{fmt.Errorf("--%w", err)}
-		}
-	}
-	o := diff.Options{
-		Directives: p.directives, Cluster: source, Address: query.WithPort(d.against), Transport: d.transport, Rate: d.rate, Timeout: d.timeout,
-		Log: server.NewLog(p.err, slog.LevelWarn),
-	}
-	var pod cluster.Key
-	var port int
-	if d.transport == "port-forward" {
-		if source.Manifests != "" {
-			return errors.New("--transport port-forward needs an API server: set --kubeconfig in place of --manifests")
-		}
-		if pod, port, err = forwardTarget(d.against); err != nil {
-			return err
-		}
-	}
-	var session *apiserver.Session
-	if source.Manifests == "" {
-		if session, err = apiserver.NewSession(source); err != nil {
-			return incomplete{err}
-		}
-		defer session.Close()
-	}
-	if d.transport == "port-forward" {
-		if d.against == "" {
-			if pod, err = dnsPod(ctx, session); err != nil {
-				return incomplete{err}
-			}
-		}
-		forwarder := apiserver.PortForward(source, pod, port)
-		defer forwarder.Close()
-		o.Address, o.Transport, o.Dial = net.JoinHostPort(pod.String(), strconv.Itoa(port)), "tcp", forwarder.Dial
-	}
-	reason := errors.New("a folder has no Corefile")
-	if d.conf == "" && session != nil {
-		if o.Corefile, reason, err = runningCorefile(ctx, session); err != nil {
-			return incomplete{err}
-		}
-	}
-	o.Assumed = func(options string) {
-		fmt.Fprintf(p.err, "Comparing with %s, since %v. Set --conf to use the options of the server's Corefile.\n", options, reason)
-	}
-	if d.conf != "" {
-		text, err := corefile.Text(d.conf)
-		if err != nil {
-			return incomplete{fmt.Errorf("reading the Corefile: %w", err)}
-		}
-		o.Corefile = string(text)
-		if err := diff.CheckCorefile(d.conf, o.Corefile); err != nil {
-			return incomplete{err}
-		}
-	}
-	if !d.quiet {
-		o.Reading = func(duration time.Duration) {
-			fmt.Fprintf(p.err, "reading the objects of the cluster: %v\n", duration.Round(time.Second))
-		}
-		o.Progress = func(done, total int) { fmt.Fprintf(p.err, "%d of %d queries\n", done, total) }
-	}
-	report, err := diff.Run(ctx, o)
-	if report != nil {
+
+	report, err := p.compare(ctx, d)
+	if report != nil { // maybe of a part of the names
 		if err := p.showReport(report, d.output); err != nil {
 			return incomplete{fmt.Errorf("writing the output: %w", err)}
 		}
@@ -181,6 +105,117 @@ func (p *program) diff(ctx context.Context, d diffFlags) error {
 		return incomplete{err}
 	case d.failOn != "none" && report.Different > 0, d.failOn == "all" && report.Documented > 0:
 		return different{}
+	}
+	return nil
+}
+
+// check returns a mistake in the flags.
+func (d *diffFlags) check() error {
+	if err := errors.Join(
+		oneOf("transport", d.transport, "udp", "tcp", "port-forward"),
+		oneOf("fail-on", d.failOn, "diff", "all", "none"),
+		oneOf("output", d.output, "text", "json"),
+	); err != nil {
+		return err
+	}
+
+	switch {
+	case d.against == "" && d.transport != "port-forward":
+		return errors.New("want --against HOST[:PORT]")
+	case d.rate < 1 || d.rate > 1e6:
+		return fmt.Errorf("--rate: want 1..1000000, got %d", d.rate)
+	case d.timeout < time.Millisecond || d.timeout > time.Minute:
+		return fmt.Errorf("--timeout: want 1ms..1m, got %v", d.timeout)
+	case d.transport != "port-forward":
+		return checkServer(d.against)
+	case d.source.manifests != "":
+		return errors.New("--transport port-forward needs an API server: set --kubeconfig in place of --manifests")
+	}
+	_, _, err := forwardTarget(d.against)
+	return err
+}
+
+// compare queries the server for all names of the cluster.
+func (p *program) compare(ctx context.Context, d diffFlags) (*diff.Report, error) {
+	source, err := d.source.options()
+	if err != nil {
+		return nil, err
+	}
+	o := diff.Options{
+		Directives: p.directives, Cluster: source, Address: query.WithPort(d.against), Transport: d.transport,
+		Rate: d.rate, Timeout: d.timeout, Log: server.NewLog(p.err, slog.LevelWarn),
+	}
+
+	var session *apiserver.Session // nil for a folder
+	if source.Manifests != "" {
+		if err := source.CheckFiles(); err != nil {
+			return nil, fmt.Errorf("--%w", err)
+		}
+	} else {
+		if session, err = apiserver.NewSession(source); err != nil {
+			return nil, err
+		}
+		defer session.Close()
+	}
+
+	if d.transport == "port-forward" {
+		end, err := forward(ctx, &o, d.against, session)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
+	if err := p.setCorefile(ctx, &o, d.conf, session); err != nil {
+		return nil, err
+	}
+	if !d.quiet {
+		o.Reading = func(duration time.Duration) {
+			fmt.Fprintf(p.err, "reading the objects of the cluster: %v\n", duration.Round(time.Second))
+		}
+		o.Progress = func(done, total int) { fmt.Fprintf(p.err, "%d of %d queries\n", done, total) }
+	}
+	return diff.Run(ctx, o)
+}
+
+// forward makes the queries of o pass through the API server to a pod, until end is called.
+func forward(
+	ctx context.Context, o *diff.Options, target string, session *apiserver.Session,
+) (end func(), err error) {
+	pod, port, err := forwardTarget(target)
+	if err == nil && target == "" {
+		pod, err = dnsPod(ctx, session)
+	}
+	if err != nil {
+		return nil, err
+	}
+	forwarder := apiserver.PortForward(o.Cluster, pod, port)
+	o.Address, o.Transport = net.JoinHostPort(pod.String(), strconv.Itoa(port)), "tcp"
+	o.Dial = forwarder.Dial
+	return forwarder.Close, nil
+}
+
+// setCorefile sets the Corefile whose options the answers depend on: that of a file, or the one of
+// the cluster. Without either, the user learns which options were assumed, and why.
+func (p *program) setCorefile(
+	ctx context.Context, o *diff.Options, file string, session *apiserver.Session,
+) (err error) {
+	reason := errors.New("a folder has no Corefile")
+	switch {
+	case file != "":
+		text, err := corefile.Text(file)
+		if err != nil {
+			return fmt.Errorf("reading the Corefile: %w", err)
+		}
+		o.Corefile = string(text)
+		return diff.CheckCorefile(file, o.Corefile)
+	case session != nil:
+		if o.Corefile, reason, err = runningCorefile(ctx, session); err != nil {
+			return err
+		}
+	}
+	o.Assumed = func(options string) {
+		fmt.Fprintf(p.err, "Comparing with %s, since %v. Set --conf to use the options of the server's Corefile.\n",
+			options, reason)
 	}
 	return nil
 }
@@ -252,20 +287,32 @@ func objectKey(text string) (key cluster.Key, ok bool) {
 
 // dnsPod returns a ready pod behind the Service kube-dns.
 func dnsPod(ctx context.Context, session *apiserver.Session) (cluster.Key, error) {
-	text, err := session.Get(ctx, "/api/v1/namespaces/kube-system/pods?labelSelector=k8s-app%3Dkube-dns&limit=100")
+	pod, ok, err := readyPod(ctx, session, "kube-system", "k8s-app=kube-dns")
+	if err == nil && !ok {
+		err = errors.New("no ready pod has the label k8s-app=kube-dns in kube-system: set --against NAMESPACE/POD")
+	}
+	return pod, err
+}
+
+// readyPod returns a ready pod with labels; ok is false if there is none.
+func readyPod(
+	ctx context.Context, session *apiserver.Session, namespace, selector string,
+) (pod cluster.Key, ok bool, err error) {
+	text, err := session.Get(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace)+
+		"/pods?limit=100&labelSelector="+url.QueryEscape(selector))
 	if err != nil {
-		return cluster.Key{}, err
+		return pod, false, err
 	}
 	var pods struct{ Items []api.Pod }
 	if err := json.Unmarshal(text, &pods); err != nil {
-		return cluster.Key{}, fmt.Errorf("reading the pods of the Service kube-dns: %w", err)
+		return pod, false, fmt.Errorf("reading the pods with the labels %s: %w", selector, err)
 	}
-	for _, pod := range pods.Items {
-		if pod.Status.Conditions.Ready() {
-			return cluster.Key{Namespace: pod.Namespace, Name: pod.Name}, nil
+	for _, p := range pods.Items {
+		if p.Status.Conditions.Ready() {
+			return cluster.Key{Namespace: p.Namespace, Name: p.Name}, true, nil
 		}
 	}
-	return cluster.Key{}, errors.New("no ready pod has the label k8s-app=kube-dns in kube-system: set --against NAMESPACE/POD")
+	return pod, false, nil
 }
 
 // An incomplete is the error of a comparison or an examination that could not be completed.
@@ -287,13 +334,15 @@ func (p *program) showReport(r *diff.Report, output string) error {
 func writeReport(w io.Writer, r *diff.Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %s in %v: %d same, %d differ, %d differ as documented\n",
-		r.Server, counted(r.Names, "name", "names"), counted(r.Queries, "query", "queries"), r.Time.Round(100*time.Millisecond), r.Same, r.Different, r.Documented)
+		r.Server, counted(r.Names, "name", "names"), counted(r.Queries, "query", "queries"),
+		r.Time.Round(100*time.Millisecond), r.Same, r.Different, r.Documented)
 	if r.Changed > 0 {
 		fmt.Fprintf(&b, "%d answers changed while they were compared, and are the same now\n", r.Changed)
 	}
 	if r.Unrepeated > 0 {
 		fmt.Fprintf(&b, "%d of the differences were not checked by a second query: there are too many\n", r.Unrepeated)
 	}
+
 	for _, g := range r.Groups {
 		fmt.Fprintf(&b, "\n%s: %s, %s (%s)\n", g.Subject, g.Cause, counted(g.Count, "time", "times"), g.Type)
 		if g.Reason != "" {

@@ -49,11 +49,13 @@ func (p *program) doctor(ctx context.Context, source cluster.Options, output str
 		return incomplete{err}
 	}
 	defer api.Close()
+
 	report, err := doctor.Run(ctx, api)
 	if err != nil {
 		return incomplete{err}
 	}
 	report.Findings = append(report.Findings, p.examineCorefile(ctx, api)...)
+
 	if output == "json" {
 		err = indented(p.out, report)
 	} else {
@@ -71,6 +73,7 @@ func (p *program) doctor(ctx context.Context, source cluster.Options, output str
 	if err != nil {
 		return incomplete{fmt.Errorf("writing the output: %w", err)}
 	}
+
 	for _, f := range report.Findings {
 		if f.Level == doctor.Error {
 			return different{}
@@ -90,8 +93,10 @@ func (p *program) examineCorefile(ctx context.Context, api *apiserver.Session) [
 		return planFindings(plan, false)
 	})
 	if err != nil {
-		return []doctor.Finding{{Subject: "configuration", Level: doctor.Warning, Text: fmt.Sprintf("not examined: %v", err), Next: next}}
+		text := fmt.Sprintf("not examined: %v", err)
+		return []doctor.Finding{{Subject: "configuration", Level: doctor.Warning, Text: text, Next: next}}
 	}
+
 	var list []doctor.Finding
 	for _, f := range found {
 		level := doctor.Warning
@@ -102,7 +107,8 @@ func (p *program) examineCorefile(ctx context.Context, api *apiserver.Session) [
 	}
 	if len(found) == 0 {
 		for _, name := range names {
-			list = append(list, doctor.Finding{Subject: "configuration", Level: doctor.Info, Text: name + ": Seamark accepts it"})
+			text := name + ": Seamark accepts it"
+			list = append(list, doctor.Finding{Subject: "configuration", Level: doctor.Info, Text: text})
 		}
 	}
 	return list

@@ -59,25 +59,28 @@ The exit status is 1 if no name has a record.`,
   seamark explain www.example.org --admin localhost:8053
   seamark explain _http._tcp.web.shop.svc.cluster.local SRV --manifests examples --output json`,
 		Args: arguments(1, 2),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (types []string, _ cobra.ShellCompDirective) {
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
-				types = commonTypes
+				return commonTypes, cobra.ShellCompDirectiveNoFileComp
 			}
-			return types, cobra.ShellCompDirectiveNoFileComp
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			e.portSet = c.Flags().Changed("dns.port")
 			return p.explain(c.Context(), e, args)
 		},
 	}
+
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&e.conf, "conf", "", `Corefile of the server, "-" for standard input (default "Corefile" if it exists)`)
-	f.StringVar(&e.manifests, "manifests", "", "explain the cluster described by the YAML and JSON files of this folder, without a Corefile")
+	f.StringVar(&e.manifests, "manifests", "",
+		"explain the cluster described by the YAML and JSON files of this folder, without a Corefile")
 	f.StringVar(&e.admin, "admin", "", "ask a running server: "+adminUsage+" (such as localhost:8053)")
 	tokenFlag(c, &e.token)
 	f.StringVar(&e.client, "client", "", "`IP` address of the client (default: that of --pod, or 127.0.0.1)")
-	f.StringVar(&e.server, "server", "", "`ADDRESS` of the Corefile that receives the query, such as dns://:53 (default the first)")
+	f.StringVar(&e.server, "server", "",
+		"`ADDRESS` of the Corefile that receives the query, such as dns://:53 (default the first)")
 	f.StringVar(&e.query.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
 	e.query.source.flags(c)
 	f.StringVar(&e.query.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain")
@@ -102,12 +105,14 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 	if err := oneOf("output", e.output, "text", "json"); err != nil {
 		return err
 	}
+
 	if e.client != "" {
 		var err error
 		if q.Client, err = netip.ParseAddr(e.client); err != nil {
 			return fmt.Errorf("--client: want an IP address, got %q", e.client)
 		}
 	}
+
 	pod, ok := objectKey(e.query.pod)
 	switch {
 	case e.query.pod != "" && !ok:
@@ -121,6 +126,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 	case e.timeout <= 0:
 		return fmt.Errorf("--timeout: want a positive duration, got %v", e.timeout)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	server, stop, err := p.explainer(ctx, e)
@@ -128,6 +134,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 		return err
 	}
 	defer stop()
+
 	names := []string{q.Name}
 	if e.query.pod != "" {
 		config, address, err := p.podConfig(ctx, e, server, pod)
@@ -141,6 +148,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 			q.Client = address
 		}
 	}
+
 	results := []explain.Result{}
 	for _, name := range names {
 		q.Name = name
@@ -156,6 +164,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 			break
 		}
 	}
+
 	if e.output == "json" {
 		if err := indented(escaped{p.out}, results); err != nil {
 			return failure{err}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
@@ -19,17 +20,24 @@ import (
 const maxPodFile = 64 << 20
 
 // podConfig returns the resolv.conf of a pod and its address, which is invalid if it has none.
-func (p *program) podConfig(ctx context.Context, e explainFlags, server explainer, key cluster.Key) (config resolvconf.Config, address netip.Addr, err error) {
+func (p *program) podConfig(
+	ctx context.Context, e explainFlags, server explainer, key cluster.Key,
+) (config resolvconf.Config, address netip.Addr, err error) {
 	var folders []string
 	if own, ok := server.(*local.Server); ok && e.query.source == (sourceFlags{}) {
 		folders = own.Manifests()
 	}
+
 	var m resolvconf.Manifest
 	var text string
 	if len(folders) > 0 {
 		m, text, err = folderPod(ctx, folders, key)
 	} else {
-		m, text, err = apiPod(ctx, e, key)
+		var session *apiserver.Session
+		if session, err = e.query.source.session(); err == nil {
+			defer session.Close()
+			m, text, err = apiPod(ctx, session, key)
+		}
 	}
 	if err != nil {
 		return config, address, err
@@ -38,8 +46,12 @@ func (p *program) podConfig(ctx context.Context, e explainFlags, server explaine
 	if err != nil {
 		return config, address, err
 	}
+
 	// The nameservers do not matter: explain queries none of them.
-	kubelet := resolvconf.Kubelet{ClusterDomain: e.query.domain, ClusterDNS: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, Node: new(resolvconf.Config)}
+	nameserver := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	kubelet := resolvconf.Kubelet{
+		ClusterDomain: e.query.domain, ClusterDNS: []netip.Addr{nameserver}, Node: new(resolvconf.Config),
+	}
 	config, comments := kubelet.Form(pod)
 	for _, comment := range comments {
 		fmt.Fprintf(p.err, "# %s\n", comment)
@@ -49,16 +61,9 @@ func (p *program) podConfig(ctx context.Context, e explainFlags, server explaine
 }
 
 // apiPod reads a Pod from the API server.
-func apiPod(ctx context.Context, e explainFlags, key cluster.Key) (m resolvconf.Manifest, address string, err error) {
-	o, err := e.query.source.options()
-	if err != nil {
-		return m, "", err
-	}
-	session, err := apiserver.NewSession(o)
-	if err != nil {
-		return m, "", err
-	}
-	defer session.Close()
+func apiPod(
+	ctx context.Context, session *apiserver.Session, key cluster.Key,
+) (m resolvconf.Manifest, address string, err error) {
 	text, err := session.Get(ctx, "/api/v1/namespaces/"+key.Namespace+"/pods/"+key.Name)
 	if err != nil {
 		return m, "", err
@@ -71,7 +76,9 @@ func apiPod(ctx context.Context, e explainFlags, key cluster.Key) (m resolvconf.
 }
 
 // folderPod reads a Pod from the YAML and JSON files of folders.
-func folderPod(ctx context.Context, folders []string, key cluster.Key) (m resolvconf.Manifest, address string, err error) {
+func folderPod(
+	ctx context.Context, folders []string, key cluster.Key,
+) (m resolvconf.Manifest, address string, err error) {
 	for _, folder := range folders {
 		m, address, found, err := findPod(ctx, folder, key)
 		if found || err != nil {
@@ -81,7 +88,9 @@ func folderPod(ctx context.Context, folders []string, key cluster.Key) (m resolv
 	return m, "", fmt.Errorf("%s has no Pod %s", strings.Join(folders, ", "), key)
 }
 
-func findPod(ctx context.Context, folder string, key cluster.Key) (m resolvconf.Manifest, address string, found bool, err error) {
+func findPod(
+	ctx context.Context, folder string, key cluster.Key,
+) (m resolvconf.Manifest, address string, found bool, err error) {
 	err = filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
@@ -89,10 +98,13 @@ func findPod(ctx context.Context, folder string, key cluster.Key) (m resolvconf.
 		if err != nil {
 			return err
 		}
+
 		info, err := os.Stat(path) // follows links, as those of a mounted ConfigMap
-		if ext := filepath.Ext(path); err != nil || info.Size() > maxPodFile || ext != ".yaml" && ext != ".yml" && ext != ".json" || !info.Mode().IsRegular() {
+		suitable := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
+		if err != nil || info.Size() > maxPodFile || !suitable || !info.Mode().IsRegular() {
 			return err
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err

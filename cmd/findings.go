@@ -64,7 +64,9 @@ func writeGitHub(w io.Writer, _ string, found []finding) error {
 		if f.Directive != "" {
 			text = f.Directive + ": " + text
 		}
-		if _, err := fmt.Fprintf(w, "::%s file=%s,line=%d::%s\n", f.Level, property.Replace(f.File), max(f.Line, 1), message.Replace(text)); err != nil {
+		_, err := fmt.Fprintf(w, "::%s file=%s,line=%d::%s\n",
+			f.Level, property.Replace(f.File), max(f.Line, 1), message.Replace(text))
+		if err != nil {
 			return err
 		}
 	}
@@ -91,6 +93,7 @@ func writeSARIF(w io.Writer, version string, found []finding) error {
 		location struct {
 			Physical physical `json:"physicalLocation"`
 		}
+
 		result struct {
 			RuleID    string     `json:"ruleId"`
 			Level     string     `json:"level"`
@@ -109,12 +112,14 @@ func writeSARIF(w io.Writer, version string, found []finding) error {
 			Results []result `json:"results"`
 		}
 	)
+
 	results := []result{}
 	for _, f := range found {
 		rule, _, _ := strings.Cut(f.Directive, ":")
 		if rule == "" {
 			rule = "corefile"
 		}
+
 		at := physical{Artifact: artifact{f.File}}
 		if f.Line > 0 {
 			at.Region = &region{f.Line}
@@ -125,6 +130,7 @@ func writeSARIF(w io.Writer, version string, found []finding) error {
 		}
 		results = append(results, result{rule, f.Level, text{message}, []location{{at}}})
 	}
+
 	return indented(w, struct {
 		Schema  string `json:"$schema"`
 		Version string `json:"version"`

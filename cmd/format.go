@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -61,6 +62,7 @@ func (p *program) format(file string, overwrite, difference bool) error {
 	if err != nil {
 		return err
 	}
+
 	laid, err := corefile.Layout(name, text)
 	switch {
 	case err != nil:
@@ -79,6 +81,7 @@ func (p *program) format(file string, overwrite, difference bool) error {
 	case bytes.Equal(text, laid):
 		return nil
 	}
+
 	return replaceFile(file, laid)
 }
 
@@ -98,14 +101,13 @@ func replaceFile(file string, data []byte) error {
 		return err
 	}
 	defer os.Remove(f.Name())
+
+	// The new file is complete before it replaces the old one.
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Chmod(info.Mode().Perm())
 	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
+	if err = cmp.Or(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), file)

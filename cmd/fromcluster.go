@@ -25,7 +25,9 @@ type dnsConfig struct{ coredns, custom, kubedns map[string]string }
 
 // clusterConfig reads the configuration of the cluster's DNS server.
 func clusterConfig(ctx context.Context, session *apiserver.Session) (c dnsConfig, err error) {
-	for name, data := range map[string]*map[string]string{"coredns": &c.coredns, "coredns-custom": &c.custom, "kube-dns": &c.kubedns} {
+	for name, data := range map[string]*map[string]string{
+		"coredns": &c.coredns, "coredns-custom": &c.custom, "kube-dns": &c.kubedns,
+	} {
 		text, err := session.Get(ctx, "/api/v1/namespaces/kube-system/configmaps/"+name)
 		if apiserver.IsNotFound(err) {
 			continue
@@ -45,7 +47,9 @@ func clusterConfig(ctx context.Context, session *apiserver.Session) (c dnsConfig
 
 // checkCluster checks the configuration of the cluster's DNS server. It writes the ConfigMaps
 // into a temporary folder for check.
-func (p *program) checkCluster(ctx context.Context, session *apiserver.Session, strict bool, check func(file string) (errs, warnings []error)) (files []string, found []finding, err error) {
+func (p *program) checkCluster(
+	ctx context.Context, session *apiserver.Session, strict bool, check checker,
+) (files []string, found []finding, err error) {
 	config, err := clusterConfig(ctx, session)
 	if err != nil {
 		return nil, nil, err
@@ -53,6 +57,7 @@ func (p *program) checkCluster(ctx context.Context, session *apiserver.Session, 
 	if config.coredns == nil && config.kubedns == nil {
 		return nil, nil, errors.New("the namespace kube-system has no ConfigMap coredns or kube-dns")
 	}
+
 	if config.kubedns != nil {
 		name := "configmap kube-system/kube-dns"
 		files = append(files, name)
@@ -60,12 +65,14 @@ func (p *program) checkCluster(ctx context.Context, session *apiserver.Session, 
 			found = append(found, newFinding(name, "error", fmt.Errorf("%s: %w", name, err)))
 		}
 	}
+
 	if config.coredns == nil {
 		return files, found, nil
 	}
 	if _, ok := config.coredns["Corefile"]; !ok {
 		return nil, nil, errors.New("the ConfigMap kube-system/coredns has no key Corefile")
 	}
+
 	dir, err := os.MkdirTemp("", "seamark-check-")
 	if err != nil {
 		return nil, nil, err
@@ -77,10 +84,13 @@ func (p *program) checkCluster(ctx context.Context, session *apiserver.Session, 
 			return nil, nil, err
 		}
 	}
+
+	// Findings name the files as CoreDNS's pods see them.
 	asMounted := strings.NewReplacer(dir, mountedAt)
 	file := mountedAt + "Corefile"
 	files = append(files, file)
 	errs, warnings := check(dir + "Corefile")
+
 	if len(config.custom) > 0 && !strings.Contains(config.coredns["Corefile"], "custom") {
 		unused := errors.New("the ConfigMap kube-system/coredns-custom exists, but the Corefile does not import it")
 		if strict {
@@ -89,6 +99,7 @@ func (p *program) checkCluster(ctx context.Context, session *apiserver.Session, 
 			warnings = append(warnings, unused)
 		}
 	}
+
 	add := func(level string, list []error) {
 		for _, err := range list {
 			f := newFinding(file, level, err)

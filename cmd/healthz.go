@@ -32,9 +32,11 @@ one dash or two.`,
     -cmd="nslookup kubernetes.default.svc.cluster.local 127.0.0.1:10053" -url=/healthz-kubedns`,
 		Args: arguments(0, 0),
 	}
+
 	f := c.Flags()
 	f.StringArrayVar(&o.Commands, "cmd", []string{"echo healthz"}, "`COMMAND` to run; may be repeated")
-	f.StringArrayVar(&o.URLs, "url", []string{"/healthz"}, "`PATH` of a command's page: one for each -cmd, in the same order")
+	f.StringArrayVar(&o.URLs, "url", []string{"/healthz"},
+		"`PATH` of a command's page: one for each -cmd, in the same order")
 	f.Var(&port, "port", "port of the pages")
 	f.StringVar(&addr, "addr", "", "address of the pages (default all addresses)")
 	f.DurationVar(&o.Period, "period", 2*time.Second, "interval between runs of a command")
@@ -42,6 +44,7 @@ one dash or two.`,
 	f.DurationVar(&o.Timeout, "timeout", 0, "kill a command after this time (default the value of -latency)")
 	f.BoolVar(&o.Output, "output", false, "include the output of the commands in their pages")
 	f.BoolVar(&quiet, "quiet", false, "do not log")
+
 	p.replaces(c, func([]string) error {
 		if !f.Changed("timeout") {
 			o.Timeout = o.Latency

@@ -27,9 +27,11 @@ dash or two, with - or _ in their names.`,
     --etcd-cafile=/etc/etcd/ca.crt --etcd-certfile=/etc/etcd/client.crt --etcd-keyfile=/etc/etcd/client.key`,
 		Args: arguments(0, 0),
 	}
+
 	f := c.Flags()
 	f.StringVar(&o.Domain, "domain", "cluster.local", "`ZONE` of the cluster")
-	f.StringVar(&o.Kubeconfig, "kubecfg-file", "", "kubeconfig `FILE` of the cluster (default the pod's service account)")
+	f.StringVar(&o.Kubeconfig, "kubecfg-file", "",
+		"kubeconfig `FILE` of the cluster (default the pod's service account)")
 	f.StringVar(&o.Master, "kube-master-url", "", "`URL` of the API server; may contain environment variables ($NAME)")
 	f.StringVar(&o.Etcd.Endpoints, "etcd-servers", "http://127.0.0.1:4001", "`URL,...` of etcd's members")
 	f.StringVar(&o.Etcd.Endpoints, "etcd-server", "http://127.0.0.1:4001", "`URL,...`: the same")
@@ -38,13 +40,16 @@ dash or two, with - or _ in their names.`,
 	f.StringVar(&o.Etcd.Key, "etcd-keyfile", "", "key `FILE` of the client certificate")
 	f.StringVar(&o.Etcd.Username, "etcd-username", "", "`USER` in etcd")
 	f.StringVar(&o.Etcd.Password, "etcd-password", "", "`PASSWORD` of the user")
-	f.DurationVar(&o.MutationTimeout, "etcd-mutation-timeout", 10*time.Second, "retry a request to etcd after this time")
+	f.DurationVar(&o.MutationTimeout, "etcd-mutation-timeout", 10*time.Second,
+		"retry a request to etcd after this time")
 	f.Bool("etcd-quorum-read", false, "ignored: every read is a quorum read")
 	f.StringVar(&o.PathPrefix, "path-prefix", "skydns", "`PATH` in etcd below which SkyDNS reads")
-	f.BoolVar(&o.LeaderElection, "leader-election", true, "let one of several replicas write; without it, run a single replica")
+	f.BoolVar(&o.LeaderElection, "leader-election", true,
+		"let one of several replicas write; without it, run a single replica")
 	f.DurationVar(&o.Lease, "lease-duration", 5*time.Second, "replace a silent leader after this time")
 	f.Var(&healthzPort, "healthz-port", "`PORT` of /readiness and /metrics")
 	klog := flags.AddKlog(f)
+
 	p.replaces(c, func([]string) error {
 		o.Master = os.ExpandEnv(o.Master)
 		o.Listen = net.JoinHostPort("", healthzPort.String())

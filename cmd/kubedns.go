@@ -26,10 +26,13 @@ two, with - or _ in their names.`,
   seamark kube-dns --config-dir=/kube-dns-config --print-corefile`,
 		Args: arguments(0, 0),
 	}
+
 	f := c.Flags()
 	options.AddFlags(f)
-	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for these flags and the environment, and exit")
+	f.BoolVar(&printCorefile, "print-corefile", false,
+		"print the Corefile for these flags and the environment, and exit")
 	klog := flags.AddKlog(f)
+
 	p.replaces(c, func([]string) error {
 		text, ignored, err := options.Corefile(os.Getenv)
 		if err != nil {

@@ -29,6 +29,7 @@ may start with one dash or two.`,
     -k --cache-size=1000 --no-negcache --server=/cluster.local/127.0.0.1#10053
   seamark dnsmasq-nanny --print-corefile -- --no-resolv --server=192.0.2.53`,
 	}
+
 	f := c.Flags()
 	n.AddFlags(f)
 	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for the options, and exit")
@@ -39,6 +40,7 @@ may start with one dash or two.`,
 		}
 		return nil
 	}
+
 	p.replaces(c, func(args []string) error {
 		if err := n.Check(); err != nil {
 			return err
@@ -59,7 +61,9 @@ may start with one dash or two.`,
 }
 
 // nanny serves or prints the Corefile for dnsmasq's options.
-func (p *program) nanny(c *cobra.Command, n nanny.Flags, options dnsmasq.Options, klog *flags.Klog, printCorefile bool) error {
+func (p *program) nanny(
+	c *cobra.Command, n nanny.Flags, options dnsmasq.Options, klog *flags.Klog, printCorefile bool,
+) error {
 	env := n.Environment()
 	env.Interfaces = nanny.Interfaces()
 	text, err := options.Corefile(env)
@@ -70,10 +74,12 @@ func (p *program) nanny(c *cobra.Command, n nanny.Flags, options dnsmasq.Options
 		_, err := fmt.Fprintln(p.out, "syntax check OK")
 		return err
 	}
+
 	ctx, cancel := context.WithCancel(c.Context())
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel()
+
 	log := slog.New(slog.DiscardHandler)
 	var out *linewriter.Writer
 	if !printCorefile {
@@ -81,7 +87,11 @@ func (p *program) nanny(c *cobra.Command, n nanny.Flags, options dnsmasq.Options
 		defer out.Stop()
 		log = klogLogger(out, klog, options.Debug)
 	}
-	r := server.Run{Options: p.options(log), Out: out, Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile}
+
+	r := server.Run{
+		Options: p.options(log), Out: out, Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile,
+	}
+
 	if !n.Restart && n.ConfigDir != "" {
 		check := func(blocks []corefile.Server) error { return planned(r.Options, blocks) }
 		s := nanny.Snapshot{Dir: n.ConfigDir, Period: n.SyncInterval, Log: log, Metrics: r.Metrics, Check: check}
@@ -89,10 +99,12 @@ func (p *program) nanny(c *cobra.Command, n nanny.Flags, options dnsmasq.Options
 			return failure{err}
 		}
 	}
+
 	if printCorefile {
 		_, err := p.out.Write([]byte(text))
 		return err
 	}
+
 	for _, note := range options.Notes {
 		log.Warn("Option of dnsmasq is ignored or works differently", "reason", note)
 	}
@@ -100,5 +112,7 @@ func (p *program) nanny(c *cobra.Command, n nanny.Flags, options dnsmasq.Options
 	if n.LogInterval > 0 {
 		tasks.Go(func() { nanny.LogStatistics(ctx, n.LogInterval, r.Metrics, log) })
 	}
-	return p.serves(ctx, &r, func() corefile.Reading { return corefile.ReadText("(dnsmasq-nanny)", []byte(text)) })
+	return p.serves(ctx, &r, func() corefile.Reading {
+		return corefile.ReadText("(dnsmasq-nanny)", []byte(text))
+	})
 }

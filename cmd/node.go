@@ -44,7 +44,8 @@ Flags may start with one dash or two. A command line with -localip needs no "nod
 	options.AddFlags(f)
 	f.VarP(&port, "dns.port", "p", "`PORT` of server blocks without one, exempt from connection tracking")
 	f.BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
-	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for these flags, the template and the ConfigMap, and exit")
+	f.BoolVar(&printCorefile, "print-corefile", false,
+		"print the Corefile for these flags, the template and the ConfigMap, and exit")
 	klog := flags.AddKlog(f)
 
 	p.replaces(c, func([]string) error {
@@ -95,6 +96,7 @@ refuses to do so while a process serves the addresses.`,
 			return p.cleanUpNode(o)
 		},
 	}
+
 	f := c.Flags()
 	f.StringVar(&options.Interface, "interfacename", options.Interface, "`NAME` of the interface")
 	f.StringVar(&options.LocalIPs, "localip", "",

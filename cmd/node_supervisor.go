@@ -36,7 +36,9 @@ func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error
 	exit, err := supervisor.Run(supervisor.Options{
 		Log: log,
 		Open: func(count func(index int, n uint64)) (supervisor.Capture, error) {
-			c, err := openCapture(options, p.times, log, func(kind string) { count(slices.Index(captureErrors, kind), 1) })
+			c, err := openCapture(options, p.times, log, func(kind string) {
+				count(slices.Index(captureErrors, kind), 1)
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -80,14 +82,16 @@ func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodeca
 	r.Supervisor, r.PID = w, os.Getppid()
 	r.Started, r.Stopping = w.Serving, w.Stopping
 
-	r.Metrics.CounterFunc("seamark_node_worker_restarts_total", "Starts of the process that answers queries, without the first.",
+	r.Metrics.CounterFunc("seamark_node_worker_restarts_total",
+		"Starts of the process that answers queries, without the first.",
 		func() float64 { return float64(w.State().Restarts) })
-	r.Metrics.Gauge("seamark_node_gate_open", "1 if queries to a ClusterIP are sent to this node's cache.", func() float64 {
-		if w.State().Open {
-			return 1
-		}
-		return 0
-	})
+	r.Metrics.Gauge("seamark_node_gate_open", "1 if queries to a ClusterIP are sent to this node's cache.",
+		func() float64 {
+			if w.State().Open {
+				return 1
+			}
+			return 0
+		})
 	r.Metrics.Gauge("seamark_node_heartbeat_age_seconds",
 		"Time since the last heartbeat of the process that answers queries.",
 		func() float64 { return w.State().HeartbeatAge.Seconds() })

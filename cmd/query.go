@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -47,6 +48,7 @@ The exit status is 1 if no name has a record.`,
 		Args: arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error { return p.query(c.Context(), q, args[0], args[1:]) },
 	}
+
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&q.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
@@ -75,6 +77,7 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 			return fmt.Errorf("--server: want IP or IP:PORT, got %q", s)
 		}
 	}
+
 	config, err := p.queryConfig(ctx, q, pod)
 	if err != nil {
 		return failure{err}
@@ -82,6 +85,7 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 	if q.servers != nil {
 		config.Nameservers = q.servers
 	}
+
 	r := stub.New(config)
 	steps := []stub.Step{} // in JSON a list, even if it is empty
 	r.Searches = append([]string{}, r.Searches...)
@@ -91,6 +95,7 @@ func (p *program) query(ctx context.Context, q queryFlags, name string, typeName
 		}
 		steps = append(steps, s)
 	})
+
 	if q.output == "json" {
 		if err := indented(p.out, struct {
 			Name     string      `json:"name"`
@@ -145,20 +150,14 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags, key cluster.Key
 		}
 		return config, err
 	}
-	o, err := q.source.options()
-	if err != nil {
-		return resolvconf.Config{}, err
-	}
-	session, err := apiserver.NewSession(o)
+
+	session, err := q.source.session()
 	if err != nil {
 		return resolvconf.Config{}, err
 	}
 	defer session.Close()
-	text, err := session.Get(ctx, "/api/v1/namespaces/"+key.Namespace+"/pods/"+key.Name)
-	if err != nil {
-		return resolvconf.Config{}, err
-	}
-	manifest, _, err := resolvconf.ParseManifest("pod "+q.pod, text)
+
+	manifest, _, err := apiPod(ctx, session, key)
 	if err != nil {
 		return resolvconf.Config{}, err
 	}
@@ -166,27 +165,37 @@ func (p *program) queryConfig(ctx context.Context, q queryFlags, key cluster.Key
 	if err != nil {
 		return resolvconf.Config{}, err
 	}
+
 	kubelet := resolvconf.Kubelet{ClusterDomain: q.domain, Node: new(resolvconf.Config)}
-	text, err = session.Get(ctx, "/api/v1/namespaces/kube-system/services/kube-dns")
+	address, err := clusterDNS(ctx, session)
 	switch {
 	case err == nil:
-		var service struct{ Spec struct{ ClusterIP string } }
-		if err := json.Unmarshal(text, &service); err != nil {
-			return resolvconf.Config{}, fmt.Errorf("reading the Service kube-system/kube-dns: %w", err)
-		}
-		address, err := netip.ParseAddr(service.Spec.ClusterIP)
-		if err != nil {
-			return resolvconf.Config{}, fmt.Errorf("the Service kube-system/kube-dns has no ClusterIP: set --server")
-		}
 		kubelet.ClusterDNS = []netip.Addr{address}
 	case q.servers == nil:
 		return resolvconf.Config{}, fmt.Errorf("%w: set --server", err)
 	default:
 		kubelet.ClusterDNS = []netip.Addr{netip.MustParseAddrPort(query.WithPort(q.servers[0])).Addr()}
 	}
+
 	config, comments := kubelet.Form(pod)
 	for _, comment := range comments {
 		fmt.Fprintf(p.err, "# %s\n", comment)
 	}
 	return config, nil
+}
+
+// clusterDNS returns the address of the Service kube-dns.
+func clusterDNS(ctx context.Context, session *apiserver.Session) (address netip.Addr, err error) {
+	text, err := session.Get(ctx, "/api/v1/namespaces/kube-system/services/kube-dns")
+	if err != nil {
+		return address, err
+	}
+	var service struct{ Spec struct{ ClusterIP string } }
+	if err := json.Unmarshal(text, &service); err != nil {
+		return address, fmt.Errorf("reading the Service kube-system/kube-dns: %w", err)
+	}
+	if address, err = netip.ParseAddr(service.Spec.ClusterIP); err != nil {
+		return address, errors.New("the Service kube-system/kube-dns has no ClusterIP")
+	}
+	return address, nil
 }

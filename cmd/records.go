@@ -46,6 +46,7 @@ as explain does.`,
 			case conf+manifests != "" && (c.Flags().Changed("admin") || a.tokenFile != ""):
 				return errors.New("--admin and --token-file are for a running server: leave out --conf and --manifests")
 			}
+
 			out := bufio.NewWriter(p.out)
 			show, found := showRecord(out), 0
 			if a.output == "json" {
@@ -56,16 +57,20 @@ as explain does.`,
 				found++
 				return show(r)
 			}
+
 			if conf+manifests != "" {
-				err = p.localRecords(c.Context(), explainFlags{conf: conf, manifests: manifests, timeout: a.timeout}, filter, yield)
+				e := explainFlags{conf: conf, manifests: manifests, timeout: a.timeout}
+				err = p.localRecords(c.Context(), e, filter, yield)
 			} else {
 				var client *adminclient.Client
 				if client, err = a.client(); err != nil {
 					return err
 				}
 				defer client.Close()
-				err = client.Records(c.Context(), url.Values{"zone": {zone}, "directive": {directive}, "name": {name}, "type": {qtype}}, yield)
+				parameters := url.Values{"zone": {zone}, "directive": {directive}, "name": {name}, "type": {qtype}}
+				err = client.Records(c.Context(), parameters, yield)
 			}
+
 			if err = cmp.Or(err, out.Flush()); err == nil && found == 0 {
 				err = errors.New("no records")
 			}
@@ -75,6 +80,7 @@ as explain does.`,
 			return nil
 		},
 	}
+
 	f := c.Flags()
 	f.StringVar(&conf, "conf", "", `Corefile in place of a running server, "-" for standard input`)
 	f.StringVar(&manifests, "manifests", "", "folder of YAML and JSON files in place of a running server")
@@ -88,7 +94,9 @@ as explain does.`,
 }
 
 // localRecords passes the selected records of the server that e selects to yield.
-func (p *program) localRecords(ctx context.Context, e explainFlags, filter inventory.Filter, yield func(inventory.Record) error) error {
+func (p *program) localRecords(
+	ctx context.Context, e explainFlags, filter inventory.Filter, yield func(inventory.Record) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	own, err := p.startLocal(ctx, e)
@@ -96,6 +104,7 @@ func (p *program) localRecords(ctx context.Context, e explainFlags, filter inven
 		return err
 	}
 	defer own.Stop()
+
 	for r := range own.Records() {
 		if !filter.Selects(&r) {
 			continue

@@ -35,10 +35,13 @@ error, which begin with #, list what the kubelet omits or reports in an event.`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error { return p.resolvconf(r) },
 	}
+
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&r.pod, "pod", "", "manifest (`FILE`, YAML or JSON) of a Pod or an object with a pod template; \"-\" for standard input")
-	f.StringVar(&r.policy, "dns-policy", "", "`POLICY` of a pod without one: ClusterFirst, ClusterFirstWithHostNet, Default or None (default ClusterFirst)")
+	f.StringVar(&r.pod, "pod", "",
+		"manifest (`FILE`, YAML or JSON) of a Pod or an object with a pod template; \"-\" for standard input")
+	f.StringVar(&r.policy, "dns-policy", "",
+		"`POLICY` of a pod without one: ClusterFirst, ClusterFirstWithHostNet, Default or None (default ClusterFirst)")
 	f.StringVar(&r.namespace, "namespace", "", "namespace of a manifest without one (default \"default\")")
 	f.BoolVar(&r.hostNetwork, "host-network", false, "hostNetwork of a pod that does not set it")
 	f.StringVar(&r.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain; empty for none")
@@ -73,10 +76,12 @@ func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, 
 			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 		}
 	}
+
 	k = resolvconf.Kubelet{ClusterDomain: r.domain, File: r.nodeFile}
 	if r.domain != "" { // the kubelet accepts any text
 		refuse("cluster-domain", resolvconf.CheckDomain(strings.ToLower(r.domain)))
 	}
+
 	for _, text := range r.dns {
 		addr, err := netip.ParseAddr(strings.TrimSpace(text))
 		if err != nil || addr.Zone() != "" {
@@ -84,6 +89,7 @@ func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, 
 		}
 		k.ClusterDNS = append(k.ClusterDNS, addr)
 	}
+
 	flags = resolvconf.Flags{Namespace: r.namespace, HostNetwork: r.hostNetwork}
 	if r.namespace != "" {
 		refuse("namespace", resolvconf.CheckNamespace(r.namespace))
@@ -97,7 +103,9 @@ func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, 
 
 // form reads the files that the flags name and returns the pod's resolv.conf.
 // After an error it also returns the comments so far.
-func (r resolvconfFlags) form(in io.Reader, k resolvconf.Kubelet, flags resolvconf.Flags) (text string, comments []string, err error) {
+func (r resolvconfFlags) form(
+	in io.Reader, k resolvconf.Kubelet, flags resolvconf.Flags,
+) (text string, comments []string, err error) {
 	var m resolvconf.Manifest
 	var errs []error
 	if r.pod != "" {
@@ -118,11 +126,13 @@ func (r resolvconfFlags) form(in io.Reader, k resolvconf.Kubelet, flags resolvco
 	if len(errs) > 0 {
 		return "", comments, errors.Join(errs...)
 	}
+
 	pod, more, err := m.Pod(flags)
 	comments = append(comments, more...)
 	if err != nil {
 		return "", comments, err
 	}
+
 	c, more := k.Form(pod)
 	return c.String(), append(comments, more...), nil
 }

@@ -28,9 +28,12 @@ type serve struct {
 func (s *serve) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.conf, "conf", "", `Corefile to load, "stdin" or "-" for standard input (default "Corefile" if it exists)`)
-	f.StringVar(&s.manifests, "manifests", "", "serve the cluster described by the YAML and JSON files of this folder, without a Corefile")
-	f.StringArrayVar(&s.listen, "listen", nil, "`ADDRESS:PORT` to listen on, in place of the addresses in the Corefile; may be repeated")
+	f.StringVar(&s.conf, "conf", "",
+		`Corefile to load, "stdin" or "-" for standard input (default "Corefile" if it exists)`)
+	f.StringVar(&s.manifests, "manifests", "",
+		"serve the cluster described by the YAML and JSON files of this folder, without a Corefile")
+	f.StringArrayVar(&s.listen, "listen", nil,
+		"`ADDRESS:PORT` to listen on, in place of the addresses in the Corefile; may be repeated")
 	portFlag(c, &s.port)
 	f.StringVar(&s.pidfile, "pidfile", "", "write the process id to this file")
 	f.BoolVar(&s.quiet, "quiet", false, "do not print the zones and addresses at the start")
@@ -65,13 +68,15 @@ the environment it prints the stacks of all goroutines.`,
 
 func (p *program) serve(ctx context.Context, s serve) error {
 	if s.conf != "" && s.manifests != "" {
-		return errors.New(`set only one of --manifests and --conf; in a Corefile, write "manifests DIR" into the kubernetes block`)
+		return errors.New("set only one of --manifests and --conf;" +
+			` in a Corefile, write "manifests DIR" into the kubernetes block`)
 	}
 	out := newOutput(p.log())
 	defer out.Stop()
 	level := new(slog.LevelVar)
 	log := server.NewLog(out, level)
 	limitMemory(log)
+
 	options := p.options(log)
 	options.Port, options.Level = uint16(s.port), level
 	for _, text := range s.listen {
@@ -84,6 +89,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		}
 		options.Listen = append(options.Listen, addr)
 	}
+
 	var err error
 	if options.Inherited, err = server.InheritSockets(); err != nil {
 		return failure{err}
@@ -92,6 +98,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if err != nil {
 		return failure{err}
 	}
+
 	r := server.Run{Options: options, Greeting: p.build.String(), Signals: p.signals, PIDFile: s.pidfile}
 	if s.manifests != "" {
 		r.Try = []string{"dns-version.cluster.local TXT", "cluster.local SOA"} // these exist without Services too
@@ -99,6 +106,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if !s.quiet {
 		r.Out = out
 	}
+
 	if _, err := os.Stat(defaultFile); s.conf == "" && s.manifests == "" && err != nil {
 		log.Warn("No Corefile in this directory: answering every query with the client's address, as CoreDNS does")
 		if err := p.serves(ctx, &r, read); err != nil {
@@ -148,6 +156,7 @@ func (p *program) reader(s serve) (func() corefile.Reading, error) {
 			file, text = "(no Corefile)", fallback
 		}
 	}
+
 	if text == "" && file != "stdin" {
 		return func() corefile.Reading { return corefile.Read(file) }, nil
 	}

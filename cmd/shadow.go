@@ -74,22 +74,29 @@ any.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return p.shadow(c.Context(), s) },
 	}
+
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&s.pcap, "pcap", "", `capture in the format pcap or pcapng: a FILE, or "-" for standard input`)
-	f.StringVar(&s.dnstap, "dnstap", "", `dnstap messages: a Frame Streams FILE, "-" for standard input, or unix:PATH or tcp:HOST:PORT to listen on`)
+	f.StringVar(&s.dnstap, "dnstap", "",
+		`dnstap messages: a Frame Streams FILE, "-" for standard input, or unix:PATH or tcp:HOST:PORT to listen on`)
 	f.StringVar(&s.conf, "conf", "", `Corefile to answer with (default "Corefile" if it exists)`)
-	f.StringVar(&s.manifests, "manifests", "", "answer for the cluster described by the YAML and JSON files of this `FOLDER`, without a Corefile")
+	f.StringVar(&s.manifests, "manifests", "",
+		"answer for the cluster described by the YAML and JSON files of this `FOLDER`, without a Corefile")
 	f.StringVar(&s.against, "against", "", "answer by a running server: `HOST[:PORT]`")
-	f.StringVar(&s.server, "server", "", "`ADDRESS` of the Corefile that receives the queries, such as dns://:53 (default the first)")
+	f.StringVar(&s.server, "server", "",
+		"`ADDRESS` of the Corefile that receives the queries, such as dns://:53 (default the first)")
+
 	f.Uint16Var(&s.port, "port", 53, "port of the captured server, with --pcap")
 	f.StringVar(&s.to, "to", "", "only queries to the captured server with this `IP` address, with --pcap")
 	f.StringVar(&s.domain, "cluster-domain", "cluster.local", "zone of the cluster")
 	f.IntVar(&s.rate, "rate", diff.DefaultRate, "largest number of queries a second")
-	f.StringVar(&s.pace, "pace", "fast", "when the queries of a file are asked: fast (as --rate allows), or captured (at the pace of the capture)")
+	f.StringVar(&s.pace, "pace", "fast",
+		"when the queries of a file are asked: fast (as --rate allows), or captured (at the pace of the capture)")
 	f.IntVar(&s.limit, "limit", 0, "end after this number of queries with a response")
 	f.DurationVar(&s.duration, "duration", 0, "end after this time of the capture")
 	f.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long to wait for the objects of the cluster")
+
 	f.StringVar(&s.failOn, "fail-on", "diff", "what makes the exit status 1: diff, all or none")
 	f.StringVarP(&s.output, "output", "o", "text", "format: text or json")
 	f.BoolVar(&s.quiet, "quiet", false, "do not print the progress")
@@ -101,9 +108,14 @@ any.`,
 
 // check returns an error unless the flags fit together.
 func (s *shadowFlags) check() error {
-	if err := errors.Join(oneOf("fail-on", s.failOn, "diff", "all", "none"), oneOf("output", s.output, "text", "json"), oneOf("pace", s.pace, "fast", "captured")); err != nil {
+	if err := errors.Join(
+		oneOf("fail-on", s.failOn, "diff", "all", "none"),
+		oneOf("output", s.output, "text", "json"),
+		oneOf("pace", s.pace, "fast", "captured"),
+	); err != nil {
 		return err
 	}
+
 	sources := 0
 	for _, flag := range []string{s.conf, s.manifests, s.against} {
 		if flag != "" {
@@ -112,6 +124,7 @@ func (s *shadowFlags) check() error {
 	}
 	_, err := netip.ParseAddr(s.to)
 	_, socket := dnstapSocket(s.dnstap)
+
 	switch {
 	case s.pcap == "" && s.dnstap == "":
 		return errors.New("want --pcap FILE or --dnstap FILE|unix:PATH|tcp:HOST:PORT")
@@ -125,6 +138,7 @@ func (s *shadowFlags) check() error {
 		return errors.New("--pace captured is for files: queries from a socket are asked when they come")
 	case s.against != "" && s.server != "":
 		return errors.New("--server is an address of the Corefile: it has no meaning with --against")
+
 	case s.to != "" && err != nil:
 		return fmt.Errorf("--to: want an IP address, got %q", s.to)
 	case s.port == 0:
@@ -147,7 +161,11 @@ func (p *program) shadow(ctx context.Context, s shadowFlags) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	o := shadow.Options{ClusterDomain: s.domain, Unserved: s.manifests != "", Rate: s.rate, Captured: s.pace == "captured", Limit: s.limit, Duration: s.duration}
+
+	o := shadow.Options{
+		ClusterDomain: s.domain, Unserved: s.manifests != "", Rate: s.rate, Captured: s.pace == "captured",
+		Limit: s.limit, Duration: s.duration,
+	}
 	source, closeSource, err := p.shadowSource(s, &o)
 	if err != nil {
 		return incomplete{err}
@@ -165,6 +183,7 @@ func (p *program) shadow(ctx context.Context, s shadowFlags) error {
 			fmt.Fprintf(p.err, "%s with a response, %d compared\n", counted(read, "query", "queries"), compared)
 		}
 	}
+
 	report, err := shadow.Run(ctx, o)
 	if report.Packets > 0 || err == nil {
 		show := writeShadow
@@ -175,10 +194,12 @@ func (p *program) shadow(ctx context.Context, s shadowFlags) error {
 			return incomplete{fmt.Errorf("writing the output: %w", err)}
 		}
 	}
+
+	unused := err != nil && report.Queries == 0 && report.Packets > 0
 	switch {
-	case err != nil && report.Queries == 0 && report.Packets > 0 && len(report.Skipped) > 0 && report.Skipped[shadow.SkippedAddress] == 0:
+	case unused && len(report.Skipped) > 0 && report.Skipped[shadow.SkippedAddress] == 0:
 		return incomplete{fmt.Errorf("%w: the report counts by reason what was not used", err)}
-	case err != nil && report.Queries == 0 && s.pcap != "" && report.Packets > 0:
+	case unused && s.pcap != "":
 		return incomplete{fmt.Errorf("%w: set --port and --to to the address of the captured server", err)}
 	case err != nil:
 		return incomplete{err}
@@ -206,6 +227,7 @@ func (p *program) shadowSource(s shadowFlags, o *shadow.Options) (shadow.Source,
 		fmt.Fprintf(p.err, "Waiting for dnstap messages at %v. Ctrl-C ends.\n", r.Address())
 		return shadow.DnstapStream{Receiver: r}, func() { _ = r.Close() }, nil
 	}
+
 	var in io.ReadCloser
 	var interrupt func()
 	if name := s.pcap + s.dnstap; name == "-" {
@@ -218,6 +240,7 @@ func (p *program) shadowSource(s shadowFlags, o *shadow.Options) (shadow.Source,
 		}
 		in = f
 	}
+
 	closeInput := func() { _ = in.Close() }
 	if s.dnstap != "" {
 		return shadow.DnstapFile{Reader: in, Interrupt: interrupt}, closeInput, nil

@@ -17,8 +17,11 @@ import (
 func writeShadow(w io.Writer, r *shadow.Report) error {
 	var b strings.Builder
 	line := func(format string, args ...any) { b.WriteString(explain.Clean(fmt.Sprintf(format, args...)) + "\n") }
-	line("%s in %v of the capture: %d with a response, %d without, %d sent again", counted(r.Queries, "query", "queries"), r.Captured.Round(time.Millisecond), r.Answered, r.Unanswered, r.Repeated)
-	line("%d compared in %v: %d same, %d differ, %d differ as documented", r.Compared, r.Time.Round(time.Millisecond), r.Same, r.Different, r.Documented)
+	line("%s in %v of the capture: %d with a response, %d without, %d sent again",
+		counted(r.Queries, "query", "queries"), r.Captured.Round(time.Millisecond),
+		r.Answered, r.Unanswered, r.Repeated)
+	line("%d compared in %v: %d same, %d differ, %d differ as documented",
+		r.Compared, r.Time.Round(time.Millisecond), r.Same, r.Different, r.Documented)
 	if r.Late > 0 {
 		line("queries were asked up to %v behind the pace of the capture", r.Late.Round(time.Millisecond))
 	}
@@ -28,28 +31,35 @@ func writeShadow(w io.Writer, r *shadow.Report) error {
 	for _, reason := range slices.Sorted(maps.Keys(r.Skipped)) {
 		line("not used (%d): %s", r.Skipped[reason], reason.Text())
 	}
+
 	if r.Answered > 0 {
 		line("")
 		line("%-22s %s", "response codes:", shares(r.RCodes))
 		nxdomain := r.RCodes["NXDOMAIN"]
-		line("%-22s %d of %d NXDOMAIN responses, %s of the queries", "for search paths:", r.SearchPath, nxdomain, share(r.SearchPath, r.Answered))
-		line("%-22s median %v, 99 %% within %v", "time of the server:", rounded(r.Latency.Median), rounded(r.Latency.P99))
+		line("%-22s %d of %d NXDOMAIN responses, %s of the queries",
+			"for search paths:", r.SearchPath, nxdomain, share(r.SearchPath, r.Answered))
+		line("%-22s median %v, 99 %% within %v",
+			"time of the server:", rounded(r.Latency.Median), rounded(r.Latency.P99))
 	}
 	if r.Compared > 0 {
-		line("%-22s median %v, 99 %% within %v", "time of Seamark:", rounded(r.SeamarkLatency.Median), rounded(r.SeamarkLatency.P99))
+		line("%-22s median %v, 99 %% within %v",
+			"time of Seamark:", rounded(r.SeamarkLatency.Median), rounded(r.SeamarkLatency.P99))
 		line("%-22s %d of the server, %d of Seamark", "bytes of the answers:", r.ComparedBytes, r.SeamarkBytes)
 	}
 	if len(r.Directives) > 0 {
 		line("%-22s %s", "answered by:", shares(r.Directives))
-		line("%-22s %d, for %s of the queries; the others need none", "queries to upstreams:", r.Upstream, share(r.WithUpstream, r.Compared))
+		line("%-22s %d, for %s of the queries; the others need none",
+			"queries to upstreams:", r.Upstream, share(r.WithUpstream, r.Compared))
 	}
+
 	for _, g := range r.Groups {
 		line("")
 		line("%s: %s, %s (%s)", g.Subject, g.Cause, counted(g.Count, "time", "times"), g.Type)
 		if g.Reason != "" {
 			line("  documented: %s", g.Reason)
 		}
-		line("  example: %s %s from %s at %s", g.Example.Name, g.Example.Type, g.Client, g.Time.UTC().Format("2006-01-02T15:04:05.000Z"))
+		line("  example: %s %s from %s at %s",
+			g.Example.Name, g.Example.Type, g.Client, g.Time.UTC().Format("2006-01-02T15:04:05.000Z"))
 		for _, text := range g.Example.Expected {
 			line("    - %s", text)
 		}
@@ -57,6 +67,7 @@ func writeShadow(w io.Writer, r *shadow.Report) error {
 			line("    + %s", text)
 		}
 	}
+
 	if len(r.Groups) > 0 {
 		line("")
 		line("- is Seamark's answer, + the captured response: the cause says what the captured server has instead")

@@ -26,8 +26,11 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
     --probe=dnsmasq,127.0.0.1:53,kubernetes.default.svc.cluster.local,5,SRV`,
 		Args: arguments(0, 0),
 	}
+
 	f := c.Flags()
-	f.Var((*probes)(&o.Probes), "probe", "`LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]`: send a query, by default every 5 seconds and of type ANY; may be repeated")
+	f.Var((*probes)(&o.Probes), "probe",
+		"`LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]`: send a query, by default every 5 seconds and of type ANY; may"+
+			" be repeated")
 	f.StringVar(&dnsmasqAddr, "dnsmasq-addr", "127.0.0.1", "address of dnsmasq, for its statistics")
 	f.Var(&dnsmasqPort, "dnsmasq-port", "port of dnsmasq")
 	f.Int32Var(&poll, "dnsmasq-poll-interval-ms", 5000, "interval of the queries for statistics, in milliseconds")
@@ -36,6 +39,7 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
 	f.StringVar(&o.Path, "prometheus-path", "/metrics", "path of the metrics page")
 	f.StringVar(&o.Namespace, "prometheus-namespace", "kubedns", "prefix of the sidecar's own metrics")
 	klog := flags.AddKlog(f)
+
 	p.replaces(c, func([]string) error {
 		o.Dnsmasq = net.JoinHostPort(strings.Trim(dnsmasqAddr, "[]"), dnsmasqPort.String())
 		o.Listen = net.JoinHostPort(strings.Trim(statusAddr, "[]"), statusPort.String())

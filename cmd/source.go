@@ -17,7 +17,8 @@ import (
 type sourceFlags struct{ manifests, kubeconfig, context string }
 
 func (s *sourceFlags) flags(c *cobra.Command) {
-	c.Flags().StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: $KUBECONFIG, ~/.kube/config, or the service account of this pod)")
+	c.Flags().StringVar(&s.kubeconfig, "kubeconfig", "",
+		"kubeconfig `FILE` (default: $KUBECONFIG, ~/.kube/config, or the service account of this pod)")
 	c.Flags().StringVar(&s.context, "context", "", "`CONTEXT` of the kubeconfig (default: the current one)")
 }
 
@@ -33,6 +34,7 @@ func (s *sourceFlags) options() (cluster.Options, error) {
 	if o.Kubeconfig != "" {
 		return o, nil
 	}
+
 	named := os.Getenv("KUBECONFIG")
 	files := filepath.SplitList(named)
 	if home, err := os.UserHomeDir(); err == nil && len(files) == 0 {
@@ -42,6 +44,7 @@ func (s *sourceFlags) options() (cluster.Options, error) {
 		_, err := os.Stat(file)
 		return file == "" || errors.Is(err, os.ErrNotExist)
 	})
+
 	switch {
 	case len(files) == 1:
 		o.Kubeconfig = files[0]
@@ -57,6 +60,15 @@ func (s *sourceFlags) options() (cluster.Options, error) {
 		return o, errors.New("--context needs a kubeconfig: set --kubeconfig")
 	}
 	return o, nil
+}
+
+// session returns a session with the API server.
+func (s *sourceFlags) session() (*apiserver.Session, error) {
+	o, err := s.options()
+	if err != nil {
+		return nil, err
+	}
+	return apiserver.NewSession(o)
 }
 
 // oneOf returns an error unless the value of a flag is one of values, which are two or more.

@@ -56,6 +56,7 @@ different records.`,
 			if len(addresses) > maxReplicas {
 				return fmt.Errorf("--admin: want at most %d servers, got %d", maxReplicas, len(addresses))
 			}
+
 			var clients []*adminclient.Client
 			for _, address := range addresses {
 				client, err := newAdminClient(address, a.tokenFile, a.timeout)
@@ -65,9 +66,11 @@ different records.`,
 				defer client.Close()
 				clients = append(clients, client)
 			}
+
 			replicas := states(c.Context(), clients)
+			// A moment later they are equal, if one server was behind with a change.
 			differ := differentHashes(replicas)
-			if len(differ) > 0 { // a change may have been under way
+			if len(differ) > 0 {
 				select {
 				case <-time.After(time.Second):
 				case <-c.Context().Done():
@@ -75,6 +78,7 @@ different records.`,
 				replicas = states(c.Context(), clients)
 				differ = differentHashes(replicas)
 			}
+
 			report := struct {
 				Servers []replica `json:"servers"`
 				Differ  []string  `json:"differ,omitempty"` // zones with different records
@@ -82,6 +86,7 @@ different records.`,
 			if err := a.show(p.out, report, func() { p.showStatus(replicas, differ) }); err != nil {
 				return err
 			}
+
 			healthy := func(r replica) bool { return r.Error == "" && (r.Status.Ready == nil || *r.Status.Ready) }
 			if len(differ) > 0 || slices.ContainsFunc(replicas, func(r replica) bool { return !healthy(r) }) {
 				return different{}
@@ -155,6 +160,10 @@ type statusRow struct {
 	quiet bool // not shown if all values are 0
 }
 
+func (r statusRow) compare(other statusRow) int {
+	return cmp.Or(cmp.Compare(r.order, other.order), cmp.Compare(r.name, other.name))
+}
+
 func (p *program) showStatus(replicas []replica, differ []string) {
 	for _, r := range replicas {
 		summary := "The server does not report its health."
@@ -165,6 +174,7 @@ func (p *program) showStatus(replicas []replica, differ []string) {
 		}
 		fmt.Fprintf(p.out, "%s: %s\n", r.Admin, explain.Clean(summary))
 	}
+
 	rows, heading := map[statusRow][]any{}, []any{""}
 	var up []replica
 	for _, r := range replicas {
@@ -173,6 +183,7 @@ func (p *program) showStatus(replicas []replica, differ []string) {
 			heading = append(heading, r.Admin)
 		}
 	}
+
 	for i, r := range up {
 		for row, value := range cells(r.Status) {
 			if rows[row] == nil {
@@ -181,6 +192,7 @@ func (p *program) showStatus(replicas []replica, differ []string) {
 			rows[row][i] = value
 		}
 	}
+
 	if len(up) > 0 {
 		fmt.Fprintln(p.out)
 		t := newTable(p.out)
@@ -191,11 +203,12 @@ func (p *program) showStatus(replicas []replica, differ []string) {
 		maps.DeleteFunc(rows, func(row statusRow, values []any) bool {
 			return row.quiet && !slices.ContainsFunc(values, func(v any) bool { return !zero(v) })
 		})
-		for _, row := range order.Sorted(maps.Keys(rows), func(a, b statusRow) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name)) }) {
+		for _, row := range order.Sorted(maps.Keys(rows), statusRow.compare) {
 			t.row(append([]any{row.name}, rows[row]...)...)
 		}
 		_ = t.Flush() // p.out keeps the error
 	}
+
 	if len(differ) > 0 {
 		fmt.Fprintf(p.out, `
 WARNING: the servers serve different records of the zones %s
@@ -207,17 +220,72 @@ with --admin shows the records of each.
 
 // cells returns the values of one server.
 func cells(s *adminclient.Status) map[statusRow]string {
-	found := map[statusRow]string{}
-	order, quiet := 0, false
-	add := func(name, value string) { found[statusRow{order, name, quiet}] = value }
-	each := func(prefix, family, label string, format func(key string, v float64) string) {
-		order++
-		for key, value := range series(s, family, label) {
-			add(strings.TrimSpace(prefix+" "+key), format(key, value))
+	c := statusCells{s, map[statusRow]string{}, 0}
+	c.addFigures()
+	c.addSeries()
+	return c.found
+}
+
+// statusCells collects the values of a server. Rows with a smaller order come first, and those of
+// one order are sorted by name.
+type statusCells struct {
+	*adminclient.Status
+	found map[statusRow]string
+	order int
+}
+
+// next begins the next order.
+func (c *statusCells) next() { c.order++ }
+
+func (c *statusCells) add(name, value string) { c.found[statusRow{c.order, name, false}] = value }
+
+// addFigures adds the figures of the last minutes. One that is missing is not known.
+func (c *statusCells) addFigures() {
+	if c.Started != nil {
+		running := time.Since(*c.Started).Round(time.Second)
+		c.add("serves", fmt.Sprintf("%s for %v", strings.Join(c.Servers, " "), running))
+	}
+	c.next()
+	if c.Ready != nil {
+		c.add("ready", map[bool]string{true: "yes", false: "no: " + strings.Join(c.Unready, ", ")}[*c.Ready])
+	}
+
+	c.next()
+	if c.Queries != nil {
+		c.add("queries per second", fmt.Sprintf("%.1f", *c.Queries))
+	}
+	c.next()
+	for code, share := range c.RCodes {
+		c.add("  "+cmp.Or(code, "no reply"), percent(share))
+	}
+	c.next()
+	if c.Waste != nil {
+		c.add("searches that fail", percent(*c.Waste))
+	}
+
+	c.next()
+	for name, value := range map[string]*time.Duration{"p50 below": c.P50, "p99 below": c.P99} {
+		if value != nil {
+			c.add(name, value.String())
 		}
 	}
+	c.next()
+	for name, n := range map[string]*float64{"different clients": c.Clients, "different names": c.Names} {
+		if n != nil {
+			c.add(name, fmt.Sprintf("about %.0f", *n))
+		}
+	}
+	c.next()
+	if c.Sampled != nil {
+		c.add("queries recorded", percent(*c.Sampled))
+	}
+}
+
+// addSeries adds metrics, with a row for each value of a label.
+func (c *statusCells) addSeries() {
 	number := func(_ string, v float64) string { return fmt.Sprintf("%.0f", v) }
-	age := func(_ string, v float64) string { return fmt.Sprintf("%.1fs", v) }
+	seconds := func(_ string, v float64) string { return fmt.Sprintf("%.1fs", v) }
+	megabytes := func(_ string, v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) }
 	choose := func(one, zero string) func(string, float64) string {
 		return func(_ string, v float64) string {
 			if v == 0 {
@@ -226,66 +294,36 @@ func cells(s *adminclient.Status) map[statusRow]string {
 			return one
 		}
 	}
-	synced := series(s, "seamark_kubernetes_synced", "resource")
+	synced := series(c.Status, "seamark_kubernetes_synced", "resource")
 	objects := func(kind string, v float64) string {
 		if n, ok := synced[kind]; ok && n == 0 {
 			return "not synced"
 		}
 		return number("", v)
 	}
-	if s.Started != nil {
-		add("serves", fmt.Sprintf("%s for %v", strings.Join(s.Servers, " "), time.Since(*s.Started).Round(time.Second)))
-	}
-	order++
-	if s.Ready != nil {
-		add("ready", map[bool]string{true: "yes", false: "no: " + strings.Join(s.Unready, ", ")}[*s.Ready])
-	}
-	order++
-	if s.Queries != nil {
-		add("queries per second", fmt.Sprintf("%.1f", *s.Queries))
-	}
-	order++
-	for code, share := range s.RCodes {
-		if code == "" {
-			code = "no reply"
-		}
-		add("  "+code, percent(share))
-	}
-	order++
-	if s.Waste != nil {
-		add("searches that fail", percent(*s.Waste))
-	}
-	order++
-	if s.P50 != nil {
-		add("p50 below", s.P50.String())
-	}
-	if s.P99 != nil {
-		add("p99 below", s.P99.String())
-	}
-	order++
-	for name, n := range map[string]*float64{"different clients": s.Clients, "different names": s.Names} {
-		if n != nil {
-			add(name, fmt.Sprintf("about %.0f", *n))
+
+	for _, m := range []struct {
+		name, family, label string
+		format              func(key string, v float64) string
+		quiet               bool
+	}{
+		{"data age", "seamark_kubernetes_data_age_seconds", "", seconds, false},
+		{"data", "seamark_kubernetes_stale", "zones", choose("from a snapshot", "current"), false},
+		{"records hash", hashFamily, "zones", number, false},
+		{"objects:", "seamark_kubernetes_objects", "resource", objects, false},
+		{"data age (etcd)", "seamark_etcd_data_age_seconds", "path", seconds, false},
+		{"keys (etcd)", "seamark_etcd_keys", "path", number, false},
+		{"upstream", "seamark_forward_upstream_up", "to", choose("up", "DOWN"), false},
+		{"cached answers:", "coredns_cache_entries", "type", number, false},
+		{"waiting for", "seamark_forward_waiting_queries", "to", number, true},
+		{"waiting queries", "seamark_waiting_queries", "", number, true},
+		{"given up:", "seamark_given_up_queries_total", "reason", number, true},
+		{"panics", "coredns_panics_total", "", number, true},
+		{"resident memory", "process_resident_memory_bytes", "", megabytes, false},
+	} {
+		c.next()
+		for key, value := range series(c.Status, m.family, m.label) {
+			c.found[statusRow{c.order, strings.TrimSpace(m.name + " " + key), m.quiet}] = m.format(key, value)
 		}
 	}
-	order++
-	if s.Sampled != nil {
-		add("queries recorded", percent(*s.Sampled))
-	}
-	each("data age", "seamark_kubernetes_data_age_seconds", "", age)
-	each("data", "seamark_kubernetes_stale", "zones", choose("from a snapshot", "current"))
-	each("records hash", hashFamily, "zones", number)
-	each("objects:", "seamark_kubernetes_objects", "resource", objects)
-	each("data age (etcd)", "seamark_etcd_data_age_seconds", "path", age)
-	each("keys (etcd)", "seamark_etcd_keys", "path", number)
-	each("upstream", "seamark_forward_upstream_up", "to", choose("up", "DOWN"))
-	each("cached answers:", "coredns_cache_entries", "type", number)
-	quiet = true
-	each("waiting for", "seamark_forward_waiting_queries", "to", number)
-	each("waiting queries", "seamark_waiting_queries", "", number)
-	each("given up:", "seamark_given_up_queries_total", "reason", number)
-	each("panics", "coredns_panics_total", "", number)
-	quiet = false
-	each("resident memory", "process_resident_memory_bytes", "", func(_ string, v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) })
-	return found
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +16,8 @@ import (
 
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
-	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/sys/linewriter"
+	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
 )
 
@@ -50,6 +51,7 @@ Ctrl-C ends the command with status 0.`,
 		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+
 	f := c.Flags()
 	names := []string{"name", "client", "namespace", "rcode", "source"}
 	for i, usage := range []string{
@@ -61,16 +63,16 @@ Ctrl-C ends the command with status 0.`,
 	}
 	f.DurationVar(&slower, "slower", 0, "only answers that took at least this long")
 	complete(c, "rcode", "NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP")
-	_ = c.RegisterFlagCompletionFunc("source", func(*cobra.Command, []string, string) (found []string, _ cobra.ShellCompDirective) {
-		for _, d := range p.directives {
-			if d.Answers {
-				found = append(found, d.Name)
-			}
+	var sources []string
+	for _, d := range p.directives {
+		if d.Answers {
+			sources = append(sources, d.Name)
 		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	})
+	}
+	complete(c, "source", sources...)
 	a.flags(c)
 	pods.flags(c)
+
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		parameters := url.Values{}
 		for i, value := range filters {
@@ -84,6 +86,7 @@ Ctrl-C ends the command with status 0.`,
 		if err := checkTail(filters[1], filters[3], slower); err != nil {
 			return err
 		}
+
 		client, err := a.client()
 		if err != nil {
 			return err
@@ -113,37 +116,30 @@ func checkTail(client, rcode string, slower time.Duration) error {
 	return nil
 }
 
-func (p *program) tail(ctx context.Context, client *adminclient.Client, parameters url.Values, asJSON bool, pods *podTable) error {
+func (p *program) tail(
+	ctx context.Context, client *adminclient.Client, parameters url.Values, asJSON bool, pods *podTable,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer pods.wait()
 	defer cancel()
+
 	queue := make(chan adminclient.TailEvent, tailQueue)
 	var lost atomic.Uint64
 	written := make(chan error, 1)
-	out := p.log() // its errors are reported here
 	go func() {
 		write := writeEvent
 		if asJSON {
 			write = writeEventJSON
 		}
-		var err error
-		for e := range queue {
-			if n := lost.Swap(0); n > 0 && err == nil {
-				err = write(out, shownEvent{TailEvent: adminclient.TailEvent{Lost: n}})
+		out := p.log() // its errors are reported here
+		written <- writeTail(queue, &lost, cancel, func(e shownEvent) error {
+			if pod, ok := pods.find(ctx, e.Client); ok {
+				e.Pod, e.Owner = pod.Namespace+"/"+pod.Name, pod.Owner
 			}
-			if err == nil {
-				shown := shownEvent{TailEvent: e}
-				if pod, ok := pods.find(ctx, e.Client); ok {
-					shown.Pod, shown.Owner = pod.Namespace+"/"+pod.Name, pod.Owner
-				}
-				err = write(out, shown)
-			}
-			if err != nil {
-				cancel()
-			}
-		}
-		written <- err
+			return write(out, e)
+		})
 	}()
+
 	text := "Showing the queries that %s answers. Ctrl-C ends.\n"
 	begun := func() {
 		fmt.Fprintf(p.err, text, client.Address())
@@ -156,6 +152,7 @@ func (p *program) tail(ctx context.Context, client *adminclient.Client, paramete
 			lost.Add(max(1, e.Lost))
 		}
 	})
+
 	close(queue)
 	select {
 	case bad := <-written:
@@ -170,6 +167,25 @@ func (p *program) tail(ctx context.Context, client *adminclient.Client, paramete
 	return failure{err}
 }
 
+// writeTail writes the events of a queue until it is closed, and how many were lost before each.
+// After an error it calls cancel and drops the rest.
+func writeTail(
+	queue <-chan adminclient.TailEvent, lost *atomic.Uint64, cancel func(), write func(shownEvent) error,
+) (err error) {
+	for e := range queue {
+		if n := lost.Swap(0); n > 0 && err == nil {
+			err = write(shownEvent{TailEvent: adminclient.TailEvent{Lost: n}})
+		}
+		if err == nil {
+			err = write(shownEvent{TailEvent: e})
+		}
+		if err != nil {
+			cancel()
+		}
+	}
+	return err
+}
+
 // A shownEvent is an event with the pod of its client.
 type shownEvent struct {
 	adminclient.TailEvent
@@ -182,18 +198,17 @@ func writeEvent(w io.Writer, e shownEvent) error {
 		_, err := fmt.Fprintf(w, "%s not shown: there are too many\n", counted(e.Lost, "query", "queries"))
 		return err
 	}
-	rcode := e.RCode
-	if rcode == "" {
-		rcode = "no reply"
-	}
+
 	fields := []string{
-		e.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-15s", e.Client), fmt.Sprintf("%-12s", e.Namespace), e.Name, e.Type, rcode,
+		e.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-15s", e.Client), fmt.Sprintf("%-12s", e.Namespace),
+		e.Name, e.Type, cmp.Or(e.RCode, "no reply"),
 		e.Duration.Round(time.Microsecond).String(), e.Source, e.Pod, e.Owner,
 	}
 	if e.Weight > 1.5 {
 		fields = append(fields, fmt.Sprintf("(one of %.0f)", e.Weight))
 	}
-	_, err := fmt.Fprintln(w, explain.Clean(strings.Join(slices.DeleteFunc(fields, func(s string) bool { return s == "" }), " ")))
+	fields = slices.DeleteFunc(fields, func(s string) bool { return s == "" })
+	_, err := fmt.Fprintln(w, explain.Clean(strings.Join(fields, " ")))
 	return err
 }
 

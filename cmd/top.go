@@ -11,12 +11,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// topLists describe the lists of top.
-var topLists = []struct {
+// A topList describes a list of top.
+type topList struct {
 	name, brief        string
 	count, key, detail string // headings; detail is the heading of the example
 	clients            int    // 1 if the key is a client, 2 if the example is
-}{
+}
+
+var topLists = []topList{
 	{"names", "names that are queried most", "COUNT", "NAME", "", 0},
 	{"clients", "clients that send most queries", "COUNT", "CLIENT", "LAST NAME", 1},
 	{"namespaces", "namespaces of these clients, if the server knows them", "COUNT", "NAMESPACE", "LAST NAME", 0},
@@ -53,20 +55,20 @@ search domains to names with fewer dots than its option ndots, which is 5 in a c
 		Args:      arguments(1, 1),
 		ValidArgs: names,
 		RunE: func(c *cobra.Command, args []string) error {
-			i := 0
-			for ; i < len(topLists) && topLists[i].name != args[0]; i++ {
-			}
-			if i == len(topLists) {
+			i := slices.IndexFunc(topLists, func(l topList) bool { return l.name == args[0] })
+			if i < 0 {
 				return fmt.Errorf("want one of %s, got %q", strings.Join(traffic.ListNames[:], ", "), args[0])
 			}
 			if limit < 1 || limit > 500 {
 				return fmt.Errorf("--limit: want a number of 1..500, got %d", limit)
 			}
+
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
 			defer client.Close()
+
 			var result topResult
 			if result.Top, err = client.Top(c.Context(), args[0], limit); err != nil {
 				return failure{err}
@@ -96,11 +98,13 @@ type topResult struct {
 
 func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 	l := topLists[i]
-	fmt.Fprintf(p.out, "%s: %s, in the last %v; %s of the queries are recorded\n", client.Address(), l.name, top.Window.Round(time.Second), percent(top.Sampled))
+	fmt.Fprintf(p.out, "%s: %s, in the last %v; %s of the queries are recorded\n",
+		client.Address(), l.name, top.Window.Round(time.Second), percent(top.Sampled))
 	if len(top.Entries) == 0 {
 		fmt.Fprintln(p.out, "There are none.")
 		return
 	}
+
 	t := newTable(p.out)
 	headings := []any{l.count, "SHARE", l.key, l.detail}
 	namespaces := slices.ContainsFunc(top.Entries, func(e traffic.Entry) bool { return e.Namespace != "" })
@@ -111,6 +115,7 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 		headings = append(headings, "POD", "OWNER")
 	}
 	t.row(headings...)
+
 	excess := 0.0
 	for _, e := range top.Entries {
 		count := fmt.Sprintf("%.0f", e.Count)
@@ -130,6 +135,7 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 		t.row(cells...)
 	}
 	_ = t.Flush() // p.out keeps the error
+
 	if excess > 0 {
 		fmt.Fprintf(p.out, "There were too many to count all: a count may be too large by up to %.1f.\n", excess)
 	}

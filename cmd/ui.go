@@ -2,18 +2,15 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/operate/adminclient"
@@ -51,6 +48,7 @@ other web sites cannot use the page. Start the command again to open another bro
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return p.ui(c.Context(), &u) },
 	}
+
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&u.admin, "admin", "", adminUsage+" (default: a pod of the cluster)")
@@ -77,6 +75,7 @@ func (p *program) ui(ctx context.Context, u *uiFlags) error {
 	case u.port < 1 || u.port > 65535:
 		return fmt.Errorf("--port: want 1..65535, got %d", u.port)
 	}
+
 	var client *adminclient.Client
 	var err error
 	if u.admin != "" {
@@ -96,6 +95,7 @@ func (p *program) ui(ctx context.Context, u *uiFlags) error {
 		return err
 	}
 	defer client.Close()
+
 	if _, err := client.Status(ctx); err != nil {
 		return failure{err}
 	}
@@ -122,22 +122,15 @@ func (u *uiFlags) readyPod(ctx context.Context, o cluster.Options) (pod cluster.
 		return pod, err
 	}
 	defer session.Close()
+
 	ctx, cancel := context.WithTimeout(ctx, u.timeout)
 	defer cancel()
-	text, err := session.Get(ctx, "/api/v1/namespaces/"+url.PathEscape(u.namespace)+"/pods?limit=100&labelSelector="+url.QueryEscape(u.selector))
-	if err != nil {
-		return pod, err
+	pod, ok, err := readyPod(ctx, session, u.namespace, u.selector)
+	if err == nil && !ok {
+		err = fmt.Errorf("no ready pod in %s has the labels %s: set --namespace and --selector, --pod or --admin",
+			u.namespace, u.selector)
 	}
-	var pods struct{ Items []api.Pod }
-	if err := json.Unmarshal(text, &pods); err != nil {
-		return pod, fmt.Errorf("reading the pods: %w", err)
-	}
-	for _, p := range pods.Items {
-		if p.Status.Conditions.Ready() {
-			return cluster.Key{Namespace: p.Namespace, Name: p.Name}, nil
-		}
-	}
-	return pod, fmt.Errorf("no ready pod in %s has the labels %s: set --namespace and --selector, --pod or --admin", u.namespace, u.selector)
+	return pod, err
 }
 
 // serveUI serves the page until ctx ends.
@@ -150,6 +143,7 @@ func (p *program) serveUI(ctx context.Context, proxy *adminclient.Proxy, name st
 	s := status.NewServer(proxy)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
+
 	fmt.Fprintf(p.out, "%s\n", proxy.URL())
 	fmt.Fprintf(p.err, "Serving the page of %s. Ctrl-C ends.\n", name)
 	if !noBrowser {
@@ -157,6 +151,7 @@ func (p *program) serveUI(ctx context.Context, proxy *adminclient.Proxy, name st
 			fmt.Fprintf(p.err, "Opening a browser failed, open the URL yourself: %v\n", err)
 		}
 	}
+
 	select {
 	case <-ctx.Done():
 		_ = s.Close()

@@ -26,8 +26,10 @@ func (b Build) register(r *metrics.Registry) {
 	one := func() float64 { return 1 }
 	r.Gauge("coredns_build_info", "The version of the server and of the Go that built it; the value is always 1.",
 		one, "goversion", runtime.Version(), "revision", b.Commit, "version", b.Version)
-	r.Gauge("seamark_build_info", "The version, commit and platform of the server, and the version of the Go that built it; the value is always 1.",
-		one, "commit", b.Commit, "date", b.Date, "goversion", runtime.Version(), "platform", runtime.GOOS+"/"+runtime.GOARCH, "version", b.Version)
+	r.Gauge("seamark_build_info", "The version, commit and platform of the server,"+
+		" and the version of the Go that built it; the value is always 1.",
+		one, "commit", b.Commit, "date", b.Date, "goversion", runtime.Version(),
+		"platform", runtime.GOOS+"/"+runtime.GOARCH, "version", b.Version)
 }
 
 func (p *program) versionCommand() *cobra.Command {
@@ -38,6 +40,7 @@ func (p *program) versionCommand() *cobra.Command {
   seamark version --output json`,
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "format: text or json")
+
 	c.RunE = func(*cobra.Command, []string) error {
 		if err := oneOf("output", output, "text", "json"); err != nil {
 			return err

@@ -41,15 +41,18 @@ func run(args []string) error {
 	} else if err != nil {
 		return err
 	}
+
 	day, err := time.Parse(time.RFC3339, *date)
 	if err != nil {
 		return fmt.Errorf("-date: want a time such as 2026-11-22T21:00:00Z, got %q", *date)
 	}
+
 	for _, directory := range []string{"man1", "man7", "completions"} {
 		if err := os.MkdirAll(filepath.Join(*output, directory), 0o755); err != nil {
 			return err
 		}
 	}
+
 	root := cmd.Commands(builtin.Directives())
 	header := doc.GenManHeader{Section: "1", Date: &day, Source: "Seamark " + *version, Manual: "Seamark"}
 	root.DisableAutoGenTag = true
@@ -59,13 +62,19 @@ func run(args []string) error {
 	if err := completions(root, filepath.Join(*output, "completions")); err != nil {
 		return err
 	}
-	pages, err := filepath.Glob(filepath.Join(*directives, "*.md"))
+	return directivePages(*directives, filepath.Join(*output, "man7"), *version, day)
+}
+
+// directivePages writes the pages of a folder as manual pages.
+func directivePages(folder, output, version string, day time.Time) error {
+	pages, err := filepath.Glob(filepath.Join(folder, "*.md"))
 	if err != nil {
 		return err
 	}
 	if len(pages) == 0 {
-		return fmt.Errorf("no pages in %s", *directives)
+		return fmt.Errorf("no pages in %s", folder)
 	}
+
 	for _, file := range pages {
 		if filepath.Base(file) == "README.md" {
 			continue
@@ -74,11 +83,12 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		name, page, err := directivePage(text, *version, day)
+
+		name, page, err := directivePage(text, version, day)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		if err := os.WriteFile(filepath.Join(*output, "man7", name+".7"), page, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(output, name+".7"), page, 0o644); err != nil {
 			return err
 		}
 	}
@@ -119,7 +129,8 @@ func directivePage(text []byte, version string, day time.Time) (name string, pag
 	}
 	name = "seamark-" + string(m[1])
 	var markdown strings.Builder
-	fmt.Fprintf(&markdown, "%% \"%s\" \"7\" \"%s\" \"Seamark %s\" \"Directives of a Corefile\"\n", strings.ToUpper(name), day.Format("Jan 2006"), version)
+	fmt.Fprintf(&markdown, "%% \"%s\" \"7\" \"%s\" \"Seamark %s\" \"Directives of a Corefile\"\n",
+		strings.ToUpper(name), day.Format("Jan 2006"), version)
 	fmt.Fprintf(&markdown, "# NAME\n\n%s - %s\n\n# DESCRIPTION\n\n", name, m[2])
 	body := link.ReplaceAll(text[len(m[0]):], []byte("$1"))
 	markdown.Write(table.ReplaceAllFunc(body, definitions))

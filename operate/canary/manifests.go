@@ -52,7 +52,10 @@ func (c *command) manifest(s *state) (object, error) {
 	}
 	metadata := object{"labels": labels}
 	if annotations := at(from, "spec", "template", "metadata", "annotations"); len(annotations) > 0 {
-		maps.DeleteFunc(annotations, func(key string, _ any) bool { return strings.HasPrefix(key, "kubectl.kubernetes.io/") })
+		maps.DeleteFunc(annotations, func(key string, _ any) bool {
+			return strings.HasPrefix(key,
+				"kubectl.kubernetes.io/")
+		})
 		metadata["annotations"] = annotations
 	}
 	replicas := c.Replicas

@@ -161,7 +161,8 @@ func (c *command) checkAccount(ctx context.Context, s *state) (problems, warning
 func (s *state) podWarnings(service string) (warnings []string) {
 	spec := s.old.Spec.Template.Spec
 	if spec.HostNetwork {
-		warnings = append(warnings, "the old pods use the host's network: pods of both servers cannot run on the same node")
+		warnings = append(warnings,
+			"the old pods use the host's network: pods of both servers cannot run on the same node")
 	}
 	if len(spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 		warnings = append(warnings, "the old pods have a required anti-affinity: pods that the Service "+service+" selects cannot run on their nodes, so you need a free node for each pod of Seamark")
@@ -202,7 +203,9 @@ func (s *state) managed(to Stage) (warnings []string) {
 		}
 	}
 	if m.Labels["k8s-app"] == "kube-dns" && to == Alone {
-		warnings = append(warnings, "kubeadm upgrade installs this Deployment again, but keeps its zero replicas, and may change the Corefile; --skip-phases=addon/coredns (kubeadm 1.32 or later) leaves both as they are")
+		warnings = append(warnings,
+			"kubeadm upgrade installs this Deployment again, but keeps its zero replicas, and may change the"+
+				" Corefile; --skip-phases=addon/coredns (kubeadm 1.32 or later) leaves both as they are")
 	}
 	return slices.Compact(warnings)
 }
@@ -221,7 +224,8 @@ func (c *command) scalers(ctx context.Context, s *state) (problems []string) {
 	}
 	for _, d := range list.Items {
 		for _, container := range d.Spec.Template.Spec.Containers {
-			if d.Spec.Replicas > 0 && strings.Contains(strings.ToLower(strings.Join(container.arguments(), " ")+" "), "--target=deployment/"+old+" ") {
+			if d.Spec.Replicas > 0 && strings.Contains(strings.ToLower(strings.Join(container.arguments(),
+				" ")+" "), "--target=deployment/"+old+" ") {
 				problems = append(problems, fmt.Sprintf("the autoscaler %s would scale %s up again: %s", d.Metadata.Name, old, c.kubectl("scale deployment %s --replicas=0", d.Metadata.Name)))
 			}
 		}

@@ -266,7 +266,8 @@ func (c *command) readPods(ctx context.Context, s *state) error {
 	seen := map[string]bool{}
 	for _, which := range []side{oneSide, seamarkSide, oldSide} {
 		var list struct{ Items []pod }
-		if err := c.get(ctx, c.path("pods", "")+"?labelSelector="+url.QueryEscape(selector(selectors[which])), &list); err != nil {
+		if err := c.get(ctx, c.path("pods",
+			"")+"?labelSelector="+url.QueryEscape(selector(selectors[which])), &list); err != nil {
 			return err
 		}
 		for _, p := range list.Items {
@@ -288,7 +289,8 @@ func (c *command) readEndpoints(ctx context.Context, s *state) error {
 			}
 		}
 	}
-	if err := c.get(ctx, c.path("endpointslices", "")+"?labelSelector="+url.QueryEscape("kubernetes.io/service-name="+c.Service), &list); err != nil {
+	if err := c.get(ctx, c.path("endpointslices",
+		"")+"?labelSelector="+url.QueryEscape("kubernetes.io/service-name="+c.Service), &list); err != nil {
 		return err
 	}
 	for _, slice := range list.Items {

@@ -74,7 +74,8 @@ func intendedDifferences() []intended {
 			return cause == "other SRV weights"
 		}},
 		{"ANY", "RFC 8482 §4.1", func(q question, _, got answer, _ string) bool {
-			return q.qtype == dns.TypeANY && (got.outcome() == "NODATA" || strings.HasPrefix(got.outcome(), "NOTIMP") || got.hinfo())
+			return q.qtype == dns.TypeANY && (got.outcome() == "NODATA" || strings.HasPrefix(got.outcome(),
+				"NOTIMP") || got.hinfo())
 		}},
 	}
 }

@@ -69,7 +69,8 @@ func (d *examination) examineDistribution() {
 	if d.refused[subject] {
 		return
 	}
-	d.add(subject, Info, "look for a controller or a Helm release that owns the Deployment of the DNS server", "no known manager of the DNS server")
+	d.add(subject, Info, "look for a controller or a Helm release that owns the Deployment of the DNS server",
+		"no known manager of the DNS server")
 }
 
 // podPage is the number of pods of one list.

@@ -72,11 +72,14 @@ func (d *examination) examineServer() {
 		"the Service %s/%s has the address %s and %d pods, %d of them ready%s", s.Metadata.Namespace, s.Metadata.Name, s.Spec.ClusterIP, len(pods), ready, kinds)
 	switch {
 	case len(pods) == 0:
-		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" get pods -l "+strings.Join(selector, ","), "no pod is behind the Service")
+		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" get pods -l "+strings.Join(selector, ","),
+			"no pod is behind the Service")
 	case ready == 0:
-		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" describe pods -l "+strings.Join(selector, ","), "no pod is ready")
+		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" describe pods -l "+strings.Join(selector, ","),
+			"no pod is ready")
 	case ready < 2:
-		d.add(subjectServer, Warning, "run two replicas before you replace the server", "a single pod is ready: a restart interrupts DNS")
+		d.add(subjectServer, Warning, "run two replicas before you replace the server",
+			"a single pod is ready: a restart interrupts DNS")
 	}
 	switch {
 	case len(images) > 1:
@@ -97,7 +100,8 @@ func (d *examination) examineServer() {
 		return p.Protocol == "TCP" && p.Port == 53
 	})
 	if !tcp {
-		d.add(subjectServer, Warning, "add port 53/TCP to the Service", "the Service has no port 53/TCP, which large answers need")
+		d.add(subjectServer, Warning, "add port 53/TCP to the Service",
+			"the Service has no port 53/TCP, which large answers need")
 	}
 	var labelled workloads
 	d.get(subjectServer, "/apis/apps/v1/namespaces/kube-system/deployments?labelSelector=k8s-app%3Dkube-dns&limit=10", &labelled)
@@ -161,7 +165,8 @@ func (d *examination) examineProxy() {
 	}
 	switch {
 	case mode == "ipvs":
-		d.add(subject, Warning, "keep the old pods until clients have stopped sending, and see docs/how-to/upgrade.md", "mode ipvs: UDP queries of a client may go to a removed pod for up to 5 minutes")
+		d.add(subject, Warning, "keep the old pods until clients have stopped sending, and see docs/how-to/upgrade.md",
+			"mode ipvs: UDP queries of a client may go to a removed pod for up to 5 minutes")
 	case mode != "":
 		d.add(subject, Info, "", "mode %s", mode)
 	case len(pods) > 0:

@@ -130,7 +130,8 @@ func FindPod(file string, text []byte, namespace, name string) (m Manifest, addr
 		f.look(doc) // objects that are none do not matter here
 	}
 	for _, o := range f.pods {
-		if o.kind != "Pod" || o.At("metadata", "name").Text() != name || cmp.Or(o.At("metadata", "namespace").Text(), "default") != namespace {
+		if o.kind != "Pod" || o.At("metadata", "name").Text() != name || cmp.Or(o.At("metadata", "namespace").Text(),
+			"default") != namespace {
 			continue
 		}
 		r := reader{file: file, object: o}
@@ -157,7 +158,8 @@ func (f *finder) look(t document.Value) {
 	if path, ok := paths[kind]; ok {
 		o := object{t, kind, path}
 		if o.At(path...).Fields == nil {
-			f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %s is missing", f.file, t.Line, o.name(), strings.Join(path, ".")))
+			f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %s is missing", f.file, t.Line, o.name(), strings.Join(path,
+				".")))
 			return
 		}
 		f.pods = append(f.pods, o)
