@@ -48,7 +48,9 @@ func SetupAuto(b *config.Block, uses []corefile.Directive) error {
 		b.Handle(a)
 		b.OnPlanned(func() error { // so that the directory has the files that sign writes at the start
 			b.OnStart(func(s *config.Start) (err error) {
-				a.dir, err = config.Keep(s, a.options, func() (*directory, error) { return newDirectory(a.options, b), nil })
+				a.dir, err = config.Keep(s, a.options, func() (*directory, error) {
+					return newDirectory(a.options, b), nil
+				})
 				return err
 			})
 			return nil
@@ -62,34 +64,7 @@ func (a *Auto) parse(b *config.Block, d corefile.Directive) (err error) {
 	a.origins, errZones = b.ZonesOr(d)
 	err = errors.Join(errZones, d.Options(
 		corefile.Option{Usage: "directory DIR [REGEXP ORIGIN_TEMPLATE]", Set: func(o corefile.Directive) error {
-			a.options.path = b.Path(o.Args[0].Text)
-			if _, err := os.Stat(a.options.path); err != nil {
-				b.Warn(o.Errorf("%w", err))
-			}
-			if len(o.Args) == 1 {
-				return nil
-			}
-			if len(o.Args) == 2 {
-				return o.Errorf("missing ORIGIN_TEMPLATE after REGEXP")
-			}
-			pattern, err := regexp.Compile(o.Args[1].Text)
-			if err != nil {
-				return o.Errorf("%w", err)
-			}
-			if pattern.NumSubexp() == 0 {
-				return o.Errorf("want a group in parentheses in REGEXP, got %q", o.Args[1].Text)
-			}
-			for _, group := range templateGroup.FindAllStringSubmatch(o.Args[2].Text, -1) {
-				n, err := strconv.Atoi(group[1])
-				if err != nil {
-					n = pattern.SubexpIndex(group[1])
-				}
-				if n < 0 || n > pattern.NumSubexp() {
-					return o.Errorf("ORIGIN_TEMPLATE has the group %s, which is not in REGEXP %s", group[0], o.Args[1].Text)
-				}
-			}
-			a.options.pattern, a.options.template = o.Args[1].Text, strings.ReplaceAll(o.Args[2].Text, "{", "${")
-			return nil
+			return a.options.setDirectory(b, o)
 		}},
 		reloadOption(&a.options.reload),
 		upstreamOption(b),
@@ -98,6 +73,40 @@ func (a *Auto) parse(b *config.Block, d corefile.Directive) (err error) {
 		err = d.Errorf("missing directory: name the directory of the zone files")
 	}
 	return err
+}
+
+// setDirectory parses the option directory.
+func (a *autoOptions) setDirectory(b *config.Block, o corefile.Directive) error {
+	a.path = b.Path(o.Args[0].Text)
+	if _, err := os.Stat(a.path); err != nil {
+		b.Warn(o.Errorf("%w", err))
+	}
+	switch len(o.Args) {
+	case 1:
+		return nil
+	case 2:
+		return o.Errorf("missing ORIGIN_TEMPLATE after REGEXP")
+	}
+
+	expression, template := o.Args[1].Text, o.Args[2].Text
+	pattern, err := regexp.Compile(expression)
+	if err != nil {
+		return o.Errorf("%w", err)
+	}
+	if pattern.NumSubexp() == 0 {
+		return o.Errorf("want a group in parentheses in REGEXP, got %q", expression)
+	}
+	for _, group := range templateGroup.FindAllStringSubmatch(template, -1) {
+		n, err := strconv.Atoi(group[1])
+		if err != nil {
+			n = pattern.SubexpIndex(group[1])
+		}
+		if n < 0 || n > pattern.NumSubexp() {
+			return o.Errorf("ORIGIN_TEMPLATE has the group %s, which is not in REGEXP %s", group[0], expression)
+		}
+	}
+	a.pattern, a.template = expression, strings.ReplaceAll(template, "{", "${")
+	return nil
 }
 
 // ServeDNS answers queries for names in the zones of the files.
@@ -162,8 +171,10 @@ type directory struct {
 
 func newDirectory(o autoOptions, b *config.Block) *directory {
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &directory{autoOptions: o, match: regexp.MustCompile(o.pattern), block: b, log: b.Log, cancel: cancel, bad: map[string]string{}}
+	d := &directory{autoOptions: o, match: regexp.MustCompile(o.pattern), block: b, log: b.Log, cancel: cancel}
 	d.files.Store(new(File))
+
+	// The watcher is there before the files are read, so that it misses no change.
 	var w *watch.Watcher
 	if o.reload > 0 {
 		w = watch.New([]string{o.path}, watch.Options{Poll: o.reload, Log: b.Log})
@@ -189,83 +200,96 @@ func (d *directory) Stop() {
 	}
 }
 
-// scan serves new files and stops serving removed ones. It returns
-// the paths to watch.
+// A scan compares the files of a directory with those that it serves.
+type scan struct {
+	*directory
+	old, next *File
+	paths     []string          // to watch
+	bad       map[string]string // errors by path
+	added     []wire.Name
+}
+
+// scan serves new files and stops serving removed ones. It returns the paths to watch.
 func (d *directory) scan() (paths []string) {
-	old, next := d.files.Load(), new(File)
-	bad := map[string]string{}
-	var added []wire.Name
-	paths = append(paths, d.path)
-	walk := func(path string, origin wire.Name) {
-		if other := next.zones.Get(origin); other != nil {
-			bad[path] = "zone " + origin.String() + " is already served from " + other.path
-			return
-		}
-		if s := old.zones.Get(origin); s != nil && s.path == path {
-			next.zones.Set(origin, s)
-			return
-		}
-		u := &use{path: path, origins: []wire.Name{origin}, reload: d.reload}
-		var err error
-		if u.planned, err = load(path, u.origins, d.log); err != nil {
-			bad[path] = err.Error()
-			return
-		}
-		u.source = newSource(u, d.block)
-		u.source.followers.Add(d.followers.Changed)
-		next.zones.Set(origin, &served{u, 0})
-		added = append(added, origin)
-		d.log.Info("auto: Added zone", "zone", origin, "file", path)
+	s := scan{directory: d, old: d.files.Load(), next: new(File), paths: []string{d.path}, bad: map[string]string{}}
+	// With the separator a link to a directory is followed.
+	if err := filepath.WalkDir(d.path+string(filepath.Separator), s.visit); err != nil {
+		s.bad[d.path] = err.Error()
 	}
-	err := filepath.WalkDir(d.path+string(filepath.Separator), func(path string, entry fs.DirEntry, err error) error {
-		name := filepath.Base(path)
-		switch {
-		case err != nil:
-			bad[path] = err.Error()
-			return nil
-		case strings.HasPrefix(name, ".."):
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		case entry.IsDir():
-			paths = append(paths, path)
-			return nil
-		}
-		groups := d.match.FindStringSubmatchIndex(name)
-		if groups == nil {
-			return nil
-		}
-		paths = append(paths, path)
-		text := string(d.match.ExpandString(nil, d.template, name, groups))
-		origin, err := wire.ParseName(text)
-		if err != nil {
-			bad[path] = "not a zone: " + err.Error()
-			return nil
-		}
-		walk(path, origin)
-		return nil
-	})
-	if err != nil {
-		bad[d.path] = err.Error()
-	}
-	for path, why := range bad {
+	for path, why := range s.bad {
 		if d.bad[path] != why {
 			d.log.Warn("auto: Ignored file", "file", path, "error", why)
 		}
 	}
-	d.bad = bad
-	d.files.Store(next)
-	for origin, s := range old.zones.All() {
-		if next.zones.Get(origin) != s {
-			s.source.Stop()
-			if next.zones.Get(origin) == nil {
-				d.log.Info("auto: Removed zone", "zone", origin, "file", s.path)
-			}
+	d.bad = s.bad
+
+	d.files.Store(s.next)
+	for origin, had := range s.old.zones.All() {
+		has := s.next.zones.Get(origin)
+		if has != had {
+			had.source.Stop()
+		}
+		if has == nil {
+			d.log.Info("auto: Removed zone", "zone", origin, "file", had.path)
 		}
 	}
-	for _, origin := range added {
+	for _, origin := range s.added {
 		d.followers.Changed(origin)
 	}
-	return paths
+	return s.paths
+}
+
+// visit adds the zone of a file whose name matches. It implements [fs.WalkDirFunc].
+func (s *scan) visit(path string, entry fs.DirEntry, err error) error {
+	name := filepath.Base(path)
+	switch {
+	case err != nil:
+		s.bad[path] = err.Error()
+		return nil
+	case strings.HasPrefix(name, ".."): // the versions of a mounted ConfigMap
+		if entry.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	case entry.IsDir():
+		s.paths = append(s.paths, path)
+		return nil
+	}
+
+	groups := s.match.FindStringSubmatchIndex(name)
+	if groups == nil {
+		return nil
+	}
+	s.paths = append(s.paths, path)
+	origin, err := wire.ParseName(string(s.match.ExpandString(nil, s.template, name, groups)))
+	if err != nil {
+		s.bad[path] = "not a zone: " + err.Error()
+		return nil
+	}
+	s.add(path, origin)
+	return nil
+}
+
+// add adds the zone of a file, with its source if it has one already.
+func (s *scan) add(path string, origin wire.Name) {
+	if other := s.next.zones.Get(origin); other != nil {
+		s.bad[path] = "zone " + origin.String() + " is already served from " + other.path
+		return
+	}
+	if had := s.old.zones.Get(origin); had != nil && had.path == path {
+		s.next.zones.Set(origin, had)
+		return
+	}
+
+	u := &use{path: path, origins: []wire.Name{origin}, reload: s.reload}
+	var err error
+	if u.planned, err = load(path, u.origins, s.log); err != nil {
+		s.bad[path] = err.Error()
+		return
+	}
+	u.source = newSource(u, s.block)
+	u.source.followers.Add(s.followers.Changed)
+	s.next.zones.Set(origin, &served{u, 0})
+	s.added = append(s.added, origin)
+	s.log.Info("auto: Added zone", "zone", origin, "file", path)
 }

@@ -47,11 +47,13 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 		q.Fail(wire.Refused)
 		return dns.Done
 	}
+
 	found := s.zone().Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: &f.zones})
 	if found.Missing && s.fallthru.Through(q.Name()) {
 		q.Answer.Clear()
 		return dns.Next
 	}
+
 	q.RCode, q.AA, q.AtCut = found.RCode, found.AA, found.AtCut
 	if found.Target == nil {
 		return dns.Done

@@ -72,18 +72,22 @@ func (l *loader) add(r zonefile.Record) error {
 	if r.Class != wire.ClassIN {
 		return fmt.Errorf("%s: class %s, want IN", r.Owner, r.Class)
 	}
+
 	if l.sign && signing.Replaces(r.Type) {
 		l.replaced.add(&r, fmt.Errorf("%s: %s records are made by the directive sign", r.Owner, r.Type))
 		return nil
 	}
+
 	if r.Type == wire.TypeSOA && r.Owner != l.origin {
 		if l.otherSOA == nil {
 			l.otherSOA = &r
 		}
 		return nil
 	}
+
 	l.hasSOA = l.hasSOA || r.Type == wire.TypeSOA
 	l.checkExpiration(&r)
+
 	switch err := l.builder.Add(r.Spelled, r.Type, r.TTL, r.RData); {
 	case errors.Is(err, zone.ErrCNAMEConflict):
 		l.conflicts.add(&r, err)
@@ -103,6 +107,7 @@ func (l *loader) checkExpiration(r *zonefile.Record) {
 	if r.Type != wire.TypeRRSIG || len(r.RData) < at+4 {
 		return
 	}
+
 	expiration := binary.BigEndian.Uint32([]byte(r.RData[at:]))
 	if zone.SerialLess(expiration, uint32(time.Now().Unix())) {
 		at := time.Unix(int64(expiration), 0).UTC().Format(time.RFC3339)
@@ -117,10 +122,12 @@ func (l *loader) zone(path string) (*zone.Zone, error) {
 		if l.otherSOA == nil {
 			return nil, fmt.Errorf("%s: no SOA record for %s", path, l.origin)
 		}
-		if err := l.builder.Add(string(l.origin), wire.TypeSOA, l.otherSOA.TTL, l.otherSOA.RData); err != nil && !errors.Is(err, zone.ErrCNAMEConflict) {
+		err := l.builder.Add(string(l.origin), wire.TypeSOA, l.otherSOA.TTL, l.otherSOA.RData)
+		if err != nil && !errors.Is(err, zone.ErrCNAMEConflict) {
 			return nil, l.otherSOA.Errorf("%w", err)
 		}
 	}
+
 	z := l.builder.Zone()
 	if _, ok := z.Serial(); !ok {
 		return nil, fmt.Errorf("%s: malformed SOA record for %s", path, l.origin)
@@ -134,12 +141,15 @@ func (l *loader) warn(log *slog.Logger) {
 	l.outside.log(log, "file: Ignored records outside the zone")
 	l.expired.log(log, "file: Found expired signatures")
 	l.replaced.log(log, "sign: Ignored records of a signed zone")
+
 	switch r := l.otherSOA; {
 	case r == nil:
 	case !l.hasSOA:
-		log.Warn("file: Using the SOA record of another name", "file", r.File, "line", r.Line, "zone", l.origin, "owner", r.Owner)
+		log.Warn("file: Using the SOA record of another name",
+			"file", r.File, "line", r.Line, "zone", l.origin, "owner", r.Owner)
 	case !slices.Contains(l.origins, r.Owner):
-		log.Warn("file: Ignored the SOA record of another name", "file", r.File, "line", r.Line, "zone", l.origin, "owner", r.Owner)
+		log.Warn("file: Ignored the SOA record of another name",
+			"file", r.File, "line", r.Line, "zone", l.origin, "owner", r.Owner)
 	}
 }
 
@@ -173,7 +183,8 @@ func (v *version) stale() bool {
 			}
 			continue
 		}
-		if !os.SameFile(now, f.Info) || now.Mode() != f.Info.Mode() || now.Size() != f.Info.Size() || !now.ModTime().Equal(f.Info.ModTime()) {
+		if !os.SameFile(now, f.Info) || now.Mode() != f.Info.Mode() ||
+			now.Size() != f.Info.Size() || !now.ModTime().Equal(f.Info.ModTime()) {
 			return true
 		}
 	}

@@ -37,38 +37,15 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}
 		for i, origin := range u.origins {
 			if other, ok := first[origin]; ok {
-				errs = append(errs, d.Errorf("zone %s is already served from %s at %s:%d", origin, other.Args[0].Text, other.File, other.Line))
+				errs = append(errs, d.Errorf("zone %s is already served from %s at %s:%d",
+					origin, other.Args[0].Text, other.File, other.Line))
 				continue
 			}
 			first[origin] = d
 			f.zones.Set(origin, &served{u, i})
 		}
-		read := func() (err error) {
-			if u.planned, err = load(u.path, u.origins, b.Log); err != nil {
-				return d.Errorf("%w", err)
-			}
-			return nil
-		}
-		start := func(s *config.Start) error { return u.start(s, b) }
-		if !slices.ContainsFunc(b.Source.Directives, func(d corefile.Directive) bool { return d.Text == "sign" }) {
-			errs = append(errs, read())
-			b.OnStart(start)
-		} else {
-			b.OnPlanned(func() error {
-				if !signs(b, u.path) {
-					b.OnStart(start)
-					return read()
-				}
-				// This runs after sign has written the file.
-				b.OnStart(func(s *config.Start) error {
-					if err := read(); err != nil {
-						return err
-					}
-					return start(s)
-				})
-				return nil
-			})
-		}
+
+		errs = append(errs, u.plan(b, d))
 		b.OnSwap(func() {
 			u.source.serve(u.planned)
 			u.planned = nil
@@ -76,6 +53,37 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	b.Handle(f)
 	return errors.Join(errs...)
+}
+
+// plan reads the zone file and registers the start of u. If the directive sign writes the file,
+// it is read at the start, after that.
+func (u *use) plan(b *config.Block, d corefile.Directive) error {
+	read := func() (err error) {
+		if u.planned, err = load(u.path, u.origins, b.Log); err != nil {
+			return d.Errorf("%w", err)
+		}
+		return nil
+	}
+	start := func(s *config.Start) error { return u.start(s, b) }
+	if !slices.ContainsFunc(b.Source.Directives, func(d corefile.Directive) bool { return d.Text == "sign" }) {
+		b.OnStart(start)
+		return read()
+	}
+
+	b.OnPlanned(func() error {
+		if !signs(b, u.path) {
+			b.OnStart(start)
+			return read()
+		}
+		b.OnStart(func(s *config.Start) error {
+			if err := read(); err != nil {
+				return err
+			}
+			return start(s)
+		})
+		return nil
+	})
+	return nil
 }
 
 // parse reads one file directive.

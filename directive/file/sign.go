@@ -79,6 +79,7 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 	named := d
 	named.Args = d.Args[1:]
 	zones, err := b.ZonesOr(named)
+
 	var keys []*signing.Key
 	err = errors.Join(err, d.Options(
 		corefile.Option{Usage: "key file|directory KEY...", Set: func(o corefile.Directive) error {
@@ -94,6 +95,7 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var tasks []*signTask
 	var errs []error
 	for _, origin := range zones {
@@ -102,14 +104,17 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 			errs = append(errs, d.Errorf("%w", err))
 			break
 		}
+
 		t := &signTask{use: d, path: path, origin: origin, origins: zones}
 		t.keys = slices.DeleteFunc(slices.Clone(keys), func(k *signing.Key) bool { return k.Owner != origin })
 		if len(t.keys) == 0 {
 			t.keys = keys
 		}
 		if len(t.keys) == 0 {
-			errs = append(errs, d.Errorf("no key for %s: make one with dnssec-keygen -a ECDSAP256SHA256 -f KSK %s, and add a line: key file FILE", origin, origin))
+			errs = append(errs, d.Errorf("no key for %s: make one with dnssec-keygen -a ECDSAP256SHA256 -f KSK %[1]s, "+
+				"and add a line: key file FILE", origin))
 		}
+
 		t.signed = absolute(filepath.Join(dir, strings.ReplaceAll(fmt.Sprintf("db.%ssigned", origin), "/", "%2F")))
 		tasks = append(tasks, t)
 	}
@@ -122,6 +127,7 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 	if source != "file" && source != "directory" {
 		return nil, o.Errorf("want file or directory, got %q", source)
 	}
+
 	var errs []error
 	for _, a := range o.Args[1:] {
 		files := []string{b.Path(a.Text)}
@@ -130,6 +136,7 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 				errs = append(errs, a.Errorf(o.Path, "%w", err))
 			}
 		}
+
 		for _, file := range files {
 			k, err := signing.ReadKey(file)
 			switch {
@@ -137,12 +144,16 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 				errs = append(errs, a.Errorf(o.Path, "%w", err))
 				continue
 			case !slices.Contains(zones, k.Owner):
-				errs = append(errs, a.Errorf(o.Path, "%s is a key of %s, which is not one of the zones: make one for %s, or add the zone after DBFILE", k.File, k.Owner, zones[0]))
+				errs = append(errs, a.Errorf(o.Path, "%s is a key of %s, which is not one of the zones: "+
+					"make one for %s, or add the zone after DBFILE", k.File, k.Owner, zones[0]))
 			case !k.SEP:
-				errs = append(errs, a.Errorf(o.Path, "%s is not a key-signing key: make one with dnssec-keygen -f KSK", k.File))
+				errs = append(errs, a.Errorf(o.Path, "%s is not a key-signing key: make one with dnssec-keygen -f KSK",
+					k.File))
 			case k.Weak != "":
-				b.Warn(a.Errorf(o.Path, "%s has the algorithm %s, which resolvers may not accept: make a key with dnssec-keygen -a ECDSAP256SHA256", k.File, k.Weak))
+				b.Warn(a.Errorf(o.Path, "%s has the algorithm %s, which resolvers may not accept: "+
+					"make a key with dnssec-keygen -a ECDSAP256SHA256", k.File, k.Weak))
 			}
+
 			if !slices.ContainsFunc(keys, func(other *signing.Key) bool { return other.RData == k.RData }) {
 				keys = append(keys, k)
 			}
@@ -157,6 +168,7 @@ func keyFiles(dir string, zones []wire.Name) (paths []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, e := range entries {
 		text, isPair := strings.CutPrefix(e.Name(), "K")
 		text, _, _ = strings.Cut(text, "+")
@@ -165,6 +177,7 @@ func keyFiles(dir string, zones []wire.Name) (paths []string, err error) {
 			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
 	}
+
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("%s: no files K%s+*.key", dir, zones[0])
 	}
@@ -187,5 +200,6 @@ func (t *signTask) start(s *config.Start, b *config.Block) (err error) {
 
 // equal reports whether t and other sign the same zone file with the same keys.
 func (t *signTask) equal(other *signTask) bool {
-	return t.path == other.path && slices.EqualFunc(t.keys, other.keys, func(a, b *signing.Key) bool { return a.RData == b.RData })
+	return t.path == other.path &&
+		slices.EqualFunc(t.keys, other.keys, func(a, b *signing.Key) bool { return a.RData == b.RData })
 }

@@ -65,10 +65,12 @@ func newSigner(t *signTask, b *config.Block) *signer {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &signer{
 		path: t.signed, log: b.Log, cancel: cancel, wake: make(chan struct{}, 1),
-		watch: watch.Options{Poll: time.Minute, Log: b.Log}, random: func(n time.Duration) time.Duration { return rand.N(n) },
-		failed: b.Metrics.Counter("seamark_sign_failed_total", "Counter of zones that could not be signed.", "zone", t.origin.String()),
+		watch: watch.Options{Poll: time.Minute, Log: b.Log}, random: rand.N[time.Duration],
+		failed: b.Metrics.Counter("seamark_sign_failed_total", "Counter of zones that could not be signed.",
+			"zone", t.origin.String()),
 	}
-	s.drop = b.Metrics.TemporaryGauge("seamark_sign_signature_expiry_seconds", "Time at which the signatures of a signed zone file end, in seconds since 1970.",
+	s.drop = b.Metrics.TemporaryGauge("seamark_sign_signature_expiry_seconds",
+		"Time at which the signatures of a signed zone file end, in seconds since 1970.",
 		func() float64 { return float64(s.expires.Load()) }, "zone", t.origin.String())
 	s.running.Go(func() { s.run(ctx) })
 	return s
@@ -87,10 +89,12 @@ func (s *signer) prepare(plan *config.Start, t *signTask) error {
 	defer s.mu.Unlock()
 	if s.plan == plan {
 		if !s.next.equal(t) {
-			return fmt.Errorf("zone %s is already signed at %s:%d, with other keys or from another file", t.origin, s.next.use.File, s.next.use.Line)
+			return fmt.Errorf("zone %s is already signed at %s:%d, with other keys or from another file",
+				t.origin, s.next.use.File, s.next.use.Line)
 		}
 		return nil
 	}
+
 	s.plan, s.next = plan, t
 	if f := readSigned(s.path, t.origin); f.usable(unixNow()) {
 		return nil
@@ -115,12 +119,14 @@ func (s *signer) run(ctx context.Context) {
 		return
 	case <-s.wake:
 	}
+
 	w := watch.New([]string{s.path, s.task.Load().path}, s.watch)
 	defer w.Close()
 	changed := make(chan struct{}, 1)
 	var watching sync.WaitGroup
 	watching.Go(func() { w.Run(ctx, changed) })
 	defer watching.Wait()
+
 	for {
 		wait, files := s.update(ctx)
 		w.Follow(append(files, s.path)...)
@@ -143,6 +149,7 @@ func (s *signer) run(ctx context.Context) {
 func (s *signer) update(ctx context.Context) (wait time.Duration, files []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	t := s.task.Load()
 	wait, err := s.check(ctx, t)
 	switch {
@@ -172,25 +179,39 @@ func (s *signer) check(ctx context.Context, t *signTask) (time.Duration, error) 
 	if err != nil {
 		return 0, err
 	}
+
 	digest, old, now := signing.Digest(z, t.keys), readSigned(s.path, t.origin), unixNow()
 	why, wait := old.due(digest, now)
 	if old.err == nil {
 		s.expires.Store(time.Now().Add(seconds(old.expiration - now)).Unix())
 	}
+
 	if why == "" {
 		return wait, nil
 	}
 	l.warn(s.log)
+	return s.sign(ctx, t, z, &old, digest, why)
+}
+
+// sign writes the signed zone file. It returns when that may be due again. old is the state of
+// the file before, and why the reason.
+func (s *signer) sign(
+	ctx context.Context, t *signTask, z *zone.Zone, old *signedFile, digest, why string,
+) (time.Duration, error) {
+	now := unixNow()
 	serial := now
 	if old.hasSerial && !zone.SerialLess(old.serial, serial) {
 		serial = old.serial + 1
 	}
+
 	v := signing.Validity{
 		Inception:  now - uint32((inceptionBefore+s.random(inceptionJitter))/time.Second),
 		Expiration: now + uint32((expirationAfter+s.random(expirationJitter))/time.Second),
 	}
+
+	// The digest is in a comment, so that the next start knows what the file was made from.
 	begin := time.Now()
-	err = watch.Replace(s.path, 0o644, func(f *os.File) error {
+	err := watch.Replace(s.path, 0o644, func(f *os.File) error {
 		if _, err := fmt.Fprintf(f, "%s%s\n", digestLine, digest); err != nil {
 			return err
 		}
@@ -199,13 +220,16 @@ func (s *signer) check(ctx context.Context, t *signTask) (time.Duration, error) 
 	if err != nil {
 		return 0, err
 	}
+
 	s.expires.Store(time.Now().Add(seconds(v.Expiration - now)).Unix())
 	var tags []uint16
 	for _, k := range t.keys {
 		tags = append(tags, k.Tag)
 	}
-	s.log.Info("sign: Signed zone", "zone", t.origin, "file", s.path, "reason", why, "serial", serial, "keys", tags, "duration", time.Since(begin).Round(time.Millisecond))
-	_, wait = (&signedFile{digest: digest, inception: v.Inception, expiration: v.Expiration}).due(digest, now)
+	s.log.Info("sign: Signed zone", "zone", t.origin, "file", s.path, "reason", why, "serial", serial,
+		"keys", tags, "duration", time.Since(begin).Round(time.Millisecond))
+
+	_, wait := (&signedFile{digest: digest, inception: v.Inception, expiration: v.Expiration}).due(digest, now)
 	return wait, nil
 }
 
@@ -231,22 +255,25 @@ const digestLine = "; Made by the directive sign from a zone and keys with the d
 
 // readSigned reads the state of a signed zone file.
 func readSigned(path string, origin wire.Name) (s signedFile) {
-	var signed bool
-	done := errors.New("done")
+	signed, done := false, errors.New("done")
 	_, err := zonefile.Read(path, origin, func(r zonefile.Record) error {
 		switch {
 		case r.Owner != origin:
 		case r.Type == wire.TypeSOA && len(r.RData) >= 20:
 			s.serial, s.hasSerial = zone.SOASerial([]byte(r.RData)), true
-		case r.Type == wire.TypeRRSIG && len(r.RData) > 18 && wire.Type(r.RData[0])<<8|wire.Type(r.RData[1]) == wire.TypeSOA:
-			signed = true
-			s.expiration, s.inception = binary.BigEndian.Uint32([]byte(r.RData[8:])), binary.BigEndian.Uint32([]byte(r.RData[12:]))
+		case r.Type == wire.TypeRRSIG && len(r.RData) > 18:
+			rdata := []byte(r.RData)
+			if wire.Type(binary.BigEndian.Uint16(rdata)) == wire.TypeSOA {
+				signed = true
+				s.expiration, s.inception = binary.BigEndian.Uint32(rdata[8:]), binary.BigEndian.Uint32(rdata[12:])
+			}
 		}
 		if s.hasSerial && signed {
-			return done
+			return done // a zone file of many megabytes need not be read to its end
 		}
 		return nil
 	})
+
 	switch {
 	case !errors.Is(err, done) && err != nil:
 		s.err = err

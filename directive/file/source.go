@@ -38,10 +38,12 @@ type source struct {
 func newSource(u *use, b *config.Block) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
-		path: u.path, origins: u.origins, byTime: u.byTime, polls: b.NoFileEvents, zones: make([]atomic.Pointer[zone.Zone], len(u.origins)),
-		log: b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
+		path: u.path, origins: u.origins, byTime: u.byTime, polls: b.NoFileEvents,
+		zones: make([]atomic.Pointer[zone.Zone], len(u.origins)),
+		log:   b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
 			"Counter of changed zone files that could not be read.", "file", u.path),
 	}
+
 	s.serve(u.planned)
 	if u.reload > 0 {
 		s.tasks.Go(func() { s.follow(ctx, u.reload) })
@@ -111,23 +113,27 @@ func (s *source) reload() {
 	if !previous.stale() {
 		return
 	}
+
 	v, err := load(s.path, s.origins, s.log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != previous {
 		return // a plan has replaced it meanwhile
 	}
+
 	s.latest = v
 	if err != nil {
 		s.failed.Add(1)
 		s.log.Error("file: Failed to reload zone file", "file", s.path, "error", err)
 		return
 	}
+
 	for i, z := range v.zones {
 		old, _ := s.zones[i].Load().Serial()
 		serial, _ := z.Serial()
 		if serial == old && !s.byTime && !v.mayComplete(previous) {
-			s.log.Warn("file: Ignored changed zone file: serial number unchanged", "file", s.path, "zone", z.Origin(), "serial", serial)
+			s.log.Warn("file: Ignored changed zone file: serial number unchanged",
+				"file", s.path, "zone", z.Origin(), "serial", serial)
 			continue
 		}
 		s.store(i, z)
