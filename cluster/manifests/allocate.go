@@ -21,6 +21,7 @@ func allocate(keys []cluster.Key, taken map[netip.Addr]bool) map[cluster.Key]net
 	for _, last := range [][2]byte{{0, 0}, {0, 1}, {0, 10}, {255, 255}} { // network, API server, DNS, broadcast
 		used[netip.AddrFrom4([4]byte{10, 96, last[0], last[1]})] = true
 	}
+
 	given := make(map[cluster.Key]netip.Addr, len(keys))
 	for _, key := range order.Sorted(slices.Values(keys), cluster.Key.Compare) {
 		h := fnv.New64a()

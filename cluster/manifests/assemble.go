@@ -45,21 +45,26 @@ func (f *folder) assemble() *assembly {
 			a.find(located{it, file})
 		}
 	}
+
 	a.addNamespaces()
 	a.addServices()
 	if !f.opts.NoEndpoints {
 		a.addSlices()
 		a.derive()
 	}
+
 	for _, l := range a.order {
-		switch {
-		case l.kind == "Pod" && l.object != nil:
+		if l.object == nil {
+			continue
+		}
+		switch l.kind {
+		case "Pod":
 			a.put(cluster.Pods, l, l.object)
-		case l.kind == "ServiceImport" && l.object != nil:
+		case "ServiceImport":
 			a.put(cluster.Imports, l, l.object)
-		case l.kind == "ConfigMap" && l.object != nil:
+		case "ConfigMap":
 			a.put(cluster.ConfigMaps, l, l.object)
-		case l.kind == "Node" && l.object != nil:
+		case "Node":
 			a.put(cluster.Nodes, l, l.object)
 		}
 	}
@@ -68,8 +73,10 @@ func (f *folder) assemble() *assembly {
 
 // warn adds a warning about an item.
 func (a *assembly) warn(l located, msg string, attrs ...any) {
-	a.warnings = append(a.warnings, warning{msg, append([]any{
-		"file", a.f.path(l.file), "line", l.line, "kind", l.kind, "namespace", l.key.Namespace, "name", l.key.Name}, attrs...)})
+	about := []any{
+		"file", a.f.path(l.file), "line", l.line, "kind", l.kind, "namespace", l.key.Namespace, "name", l.key.Name,
+	}
+	a.warnings = append(a.warnings, warning{msg, append(about, attrs...)})
 }
 
 // find adds an item, unless its object was defined before.
@@ -92,7 +99,11 @@ func (a *assembly) find(l located) {
 // put adds an object if the options select it. The option labels does not apply to
 // ServiceImports.
 func (a *assembly) put(k cluster.Kind, l located, o cluster.Object) {
-	if k == cluster.Imports && a.f.scope.hasNamespace(l.key.Namespace) || k != cluster.Imports && a.f.scope.has(l.item) {
+	selected := a.f.scope.has(l.item)
+	if k == cluster.Imports {
+		selected = a.f.scope.hasNamespace(l.key.Namespace)
+	}
+	if selected {
 		a.objects[k][o.Key()] = placed{o, l}
 	}
 }
@@ -133,6 +144,7 @@ func (a *assembly) addServices() {
 			taken[ip] = true
 		}
 	}
+
 	a.given = allocate(lacking, taken)
 	for _, l := range a.order {
 		if l.kind != "Service" {
@@ -140,13 +152,11 @@ func (a *assembly) addServices() {
 		}
 		s := l.object.(*cluster.Service)
 		if l.needs != nil && l.needs.address {
-			ip, ok := a.given[l.key]
-			if !ok {
-				a.warn(l, "No clusterIP left in 10.96.0.0/16")
+			if ip, ok := a.given[l.key]; ok {
+				s = new(*s)
+				s.ClusterIPs = []netip.Addr{ip}
 			} else {
-				with := *s
-				with.ClusterIPs = []netip.Addr{ip}
-				s = &with
+				a.warn(l, "No clusterIP left in 10.96.0.0/16")
 			}
 		}
 		a.put(cluster.Services, l, s)
@@ -205,14 +215,17 @@ func (a *assembly) derive() {
 	if len(pods) == 0 {
 		return
 	}
+
+	// newPodIndex requires it, and the slices are the same whatever the order of the files.
 	slices.SortFunc(pods, func(x, y *folderPod) int { return x.Key.Compare(y.Key) })
 	index := newPodIndex(pods)
 	for _, l := range a.order {
 		if l.needs == nil || len(l.needs.selector) == 0 || has[l.key] || !a.f.scope.has(l.item) {
 			continue
 		}
+		warn := func(msg string, attrs ...any) { a.warn(l, msg, attrs...) }
 		for _, s := range derive(l.needs, index.find(l.key.Namespace, l.needs.selector)) {
-			a.put(cluster.Slices, l, api.Slimmer{Options: a.f.opts, Warn: func(msg string, attrs ...any) { a.warn(l, msg, attrs...) }}.Slice(s))
+			a.put(cluster.Slices, l, api.Slimmer{Options: a.f.opts, Warn: warn}.Slice(s))
 		}
 	}
 }

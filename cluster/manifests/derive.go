@@ -48,6 +48,7 @@ func mirror(e *endpoints) (out []*api.EndpointSlice) {
 		for _, p := range subset.Ports {
 			ports = append(ports, api.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &p.Port})
 		}
+
 		byFamily := map[string][]api.Endpoint{}
 		add := func(addresses []endpointAddress, ready bool) {
 			for _, a := range addresses {
@@ -60,11 +61,13 @@ func mirror(e *endpoints) (out []*api.EndpointSlice) {
 		}
 		add(subset.Addresses, true)
 		add(subset.NotReadyAddresses, false)
+
 		for _, family := range families() {
 			if len(byFamily[family]) == 0 {
 				continue
 			}
-			s := newSlice(cluster.Key{Namespace: e.Namespace, Name: e.Name}, fmt.Sprintf("endpoints/%d", i+1), e.Name, family)
+			key := cluster.Key{Namespace: e.Namespace, Name: e.Name}
+			s := newSlice(key, fmt.Sprintf("endpoints/%d", i+1), e.Name, family)
 			s.Ports, s.Endpoints = ports, byFamily[family]
 			out = append(out, s)
 		}
@@ -121,7 +124,7 @@ func newFolderPod(p *api.Pod, ips []netip.Addr) *folderPod {
 	for _, c := range containers {
 		for _, port := range c.Ports {
 			if port.Name != "" {
-				f.ports = append(f.ports, api.ContainerPort{Name: port.Name, Protocol: port.Protocol, ContainerPort: port.ContainerPort})
+				f.ports = append(f.ports, port)
 			}
 		}
 	}
@@ -183,8 +186,12 @@ type folderService struct {
 // An invalid ClusterIP does not count as missing.
 func newFolderService(s *api.Service) *folderService {
 	f := &folderService{
-		Key: cluster.Key{Namespace: s.Namespace, Name: s.Name}, address: s.Spec.ClusterIP == "", selector: s.Spec.Selector,
-		publishNotReady: s.Spec.PublishNotReadyAddresses, families: s.Spec.IPFamilies, ports: s.Spec.Ports,
+		Key:             cluster.Key{Namespace: s.Namespace, Name: s.Name},
+		address:         s.Spec.ClusterIP == "",
+		selector:        s.Spec.Selector,
+		publishNotReady: s.Spec.PublishNotReadyAddresses,
+		families:        s.Spec.IPFamilies,
+		ports:           s.Spec.Ports,
 	}
 	if s.Spec.Type == api.TypeExternalName || !f.address && len(f.selector) == 0 {
 		return nil
@@ -213,6 +220,7 @@ func derive(s *folderService, pods []*folderPod) (out []*api.EndpointSlice) {
 			if len(addresses) == 0 || !hasFamily(s, family) {
 				continue
 			}
+
 			g := group{family, text}
 			if made[g] == nil {
 				made[g] = newSlice(s.Key, "pods"+text, s.Name, family)

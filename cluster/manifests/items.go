@@ -76,6 +76,7 @@ func (d *decoder) typed(raw json.RawMessage, h head, err error, list *head, at p
 		h.Kind = cmp.Or(h.Kind, strings.TrimSuffix(list.Kind, "List"))
 		h.APIVersion = cmp.Or(h.APIVersion, list.APIVersion)
 	}
+
 	if h.Kind == "" || h.APIVersion == "" {
 		d.fail(at.line, errNoObject)
 		return
@@ -84,24 +85,32 @@ func (d *decoder) typed(raw json.RawMessage, h head, err error, list *head, at p
 		d.list(&h, at)
 		return
 	}
-	it := &item{kind: unique.Make(h.Kind).Value(), key: cluster.Key{Namespace: unique.Make(h.Metadata.Namespace).Value(), Name: h.Metadata.Name}, line: int32(at.line)}
+
+	// The objects of a folder share the memory of their kinds and namespaces.
+	it := &item{kind: unique.Make(h.Kind).Value(), line: int32(at.line)}
+	it.key = cluster.Key{Namespace: unique.Make(h.Metadata.Namespace).Value(), Name: h.Metadata.Name}
 	if it.key.Namespace == "" && !clusterScoped(h.Kind) {
 		it.key.Namespace = "default"
 	}
+	about := func(more ...any) []any {
+		return append([]any{"kind", h.Kind, "namespace", it.key.Namespace, "name", it.key.Name}, more...)
+	}
+
 	read := d.reader(h.APIVersion, h.Kind)
 	if read == nil {
 		it.kind = ""
 		if isOurs(h.Kind) && ourGroup(h.APIVersion) && d.opts.ConfigMap == "" && !d.opts.Nodes {
-			d.warn(at.line, "Ignored object of an unknown apiVersion", "kind", h.Kind, "namespace", it.key.Namespace, "name", it.key.Name, "value", h.APIVersion)
+			d.warn(at.line, "Ignored object of an unknown apiVersion", about("value", h.APIVersion)...)
 		}
 	} else if err := checkName(h.Kind, it.key); err != nil {
-		d.warn(at.line, "Ignored object", "kind", h.Kind, "namespace", it.key.Namespace, "name", it.key.Name, "error", err)
+		d.warn(at.line, "Ignored object", about("error", err)...)
 		return
 	} else if err := read(raw, it); err != nil {
 		line, err := jsonFault(at, err)
 		d.fail(line, fmt.Errorf("%s %s: %w", h.Kind, it.key, err))
 		return
 	}
+
 	if d.decoded != nil {
 		d.decoded(raw, it)
 	}
@@ -127,7 +136,8 @@ func (d *decoder) list(h *head, at position) {
 // is about.
 func jsonFault(at position, err error) (int, error) {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s: got %s, want %s", cmp.Or(t.Field, "document"), t.Value, jsonType(t.Type))
+		field := cmp.Or(t.Field, "document")
+		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s: got %s, want %s", field, t.Value, jsonType(t.Type))
 	}
 	return at.line, err
 }
@@ -203,6 +213,7 @@ func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) e
 		}
 		return nil
 	}
+
 	switch apiVersion + " " + kind {
 	case "v1 Namespace":
 		return d.namespace
@@ -271,7 +282,8 @@ func (d *decoder) slice(raw json.RawMessage, it *item) error {
 	if s.Labels[api.LabelImportService] == "" {
 		it.service = api.ShareName(it.key.Name, []byte(s.Labels[api.LabelServiceName]))
 		if it.service == "" {
-			d.warn(int(it.line), "Ignored EndpointSlice without a label", "namespace", it.key.Namespace, "name", it.key.Name, "label", api.LabelServiceName)
+			d.warn(int(it.line), "Ignored EndpointSlice without a label",
+				"namespace", it.key.Namespace, "name", it.key.Name, "label", api.LabelServiceName)
 		}
 	}
 	if slim := d.slimmer(it).Slice(&s); slim != nil {

@@ -60,6 +60,7 @@ func (s *stream) value() error {
 	if token != json.Delim('{') {
 		return fmt.Errorf("got %v, want a JSON object", token)
 	}
+
 	// The fields other than items, with as many newlines as in the file.
 	text := []byte{'{'}
 	at := position{line: s.lines.lineAt(s.json.InputOffset())}
@@ -67,6 +68,7 @@ func (s *stream) value() error {
 	var list head
 	var waiting []untyped
 	isList := false
+
 	for s.json.More() {
 		key, err := s.json.Token()
 		if err != nil {
@@ -79,6 +81,7 @@ func (s *stream) value() error {
 			isList = true
 			continue
 		}
+
 		var raw json.RawMessage
 		begins, err := s.next(&raw)
 		if err != nil {
@@ -90,6 +93,7 @@ func (s *stream) value() error {
 		case "apiVersion":
 			_ = json.Unmarshal(raw, &list.APIVersion)
 		}
+
 		if len(text) > 1 {
 			text = append(text, ',')
 		}
@@ -99,9 +103,11 @@ func (s *stream) value() error {
 		text = append(text, raw...)
 		line = begins + bytes.Count(raw, []byte{'\n'})
 	}
+
 	if _, err := s.json.Token(); err != nil {
 		return unexpectedEnd(err)
 	}
+
 	at.text = append(text, '}')
 	switch {
 	case !isList:
@@ -133,6 +139,7 @@ func (s *stream) items(list *head) (waiting []untyped, err error) {
 	if token != json.Delim('[') {
 		return nil, fmt.Errorf("items: got %v, want an array", token)
 	}
+
 	for s.json.More() {
 		var raw json.RawMessage
 		line, err := s.next(&raw)
@@ -148,6 +155,7 @@ func (s *stream) items(list *head) (waiting []untyped, err error) {
 			s.typed(raw, h, err, nil, at)
 		}
 	}
+
 	_, err = s.json.Token()
 	return waiting, err
 }

@@ -129,7 +129,9 @@ func openFolder(o cluster.Options, sink cluster.Sink, m *cluster.Monitor) (*fold
 }
 
 func (f *folder) run(ctx context.Context) {
-	f.watcher = watch.New([]string{f.dir}, watch.Options{Poll: f.poll, Log: f.Log.With("file", f.opts.Manifests), NoEvents: f.noEvents})
+	f.watcher = watch.New([]string{f.dir}, watch.Options{
+		Poll: f.poll, Log: f.Log.With("file", f.opts.Manifests), NoEvents: f.noEvents,
+	})
 	defer f.watcher.Close()
 	for ok := true; ok; ok = f.watcher.Wait(ctx) {
 		f.check(ctx)
@@ -144,6 +146,7 @@ func (f *folder) check(ctx context.Context) {
 		return
 	}
 	f.fileWarnings.warn(f.Log, tree.warnings)
+
 	if !tree.ok {
 		return
 	}
@@ -165,18 +168,12 @@ func (f *folder) publish() {
 	a := f.assemble()
 	f.objectWarnings.warn(f.Log, a.warnings)
 	f.logAddresses(a.given)
-	next := &a.objects
+
+	next := new(a.objects) // without the assembly
 	if f.state == nil {
 		f.Log.Info("Read manifests", "file", f.opts.Manifests, "files", len(f.files), "objects", f.summary(next))
 		for _, k := range f.opts.Kinds() {
-			all := make([]cluster.Object, 0, len(next[k]))
-			for _, p := range next[k] {
-				all = append(all, p.Object)
-			}
-			for group := range slices.Chunk(all, cluster.GroupSize) {
-				f.sink.Put(k, group...)
-			}
-			f.sink.Listed(k, func(key cluster.Key) bool { _, ok := next[k][key]; return ok })
+			f.list(k, next[k])
 		}
 	} else {
 		var changes []folderChange
@@ -187,9 +184,20 @@ func (f *folder) publish() {
 		}
 		f.logChanges(changes)
 	}
-	kept := *next // without the assembly
-	f.state = &kept
-	f.published.Store(f.state)
+	f.state = next
+	f.published.Store(next)
+}
+
+// list delivers the first objects of a kind.
+func (f *folder) list(k cluster.Kind, objects map[cluster.Key]placed) {
+	all := make([]cluster.Object, 0, len(objects))
+	for _, p := range objects {
+		all = append(all, p.Object)
+	}
+	for group := range slices.Chunk(all, cluster.GroupSize) {
+		f.sink.Put(k, group...)
+	}
+	f.sink.Listed(k, func(key cluster.Key) bool { _, ok := objects[key]; return ok })
 }
 
 // summary returns the number of objects of each kind.
@@ -225,12 +233,14 @@ func (f *folder) apply(k cluster.Kind, old, next map[cluster.Key]placed) (change
 		f.sink.Put(k, p.Object)
 		changes = append(changes, folderChange{verb, k, key, p.file})
 	}
+
 	for key, was := range old {
 		if _, has := next[key]; !has {
 			f.sink.Delete(k, key)
 			changes = append(changes, folderChange{"deleted", k, key, was.file})
 		}
 	}
+
 	order.Slice(changes, func(a, b folderChange) int { return a.key.Compare(b.key) })
 	return changes
 }
@@ -255,7 +265,8 @@ func (f *folder) logChanges(changes []folderChange) {
 func (f *folder) logAddresses(given map[cluster.Key]netip.Addr) {
 	for _, key := range order.Sorted(maps.Keys(given), cluster.Key.Compare) {
 		if f.given[key] != given[key] {
-			f.Log.Info("Allocated a clusterIP for a Service without one", "namespace", key.Namespace, "name", key.Name, "address", given[key])
+			f.Log.Info("Allocated a clusterIP for a Service without one",
+				"namespace", key.Namespace, "name", key.Name, "address", given[key])
 		}
 	}
 	f.given = given
@@ -280,6 +291,7 @@ func newScope(o cluster.Options) (scope, error) {
 	if err != nil {
 		return scope{}, fmt.Errorf("labels %q: %w", o.Labels, err)
 	}
+
 	s := scope{namespaces: namespaces, objects: objects}
 	if o.Namespaces != "" {
 		s.names = map[string]bool{}

@@ -25,6 +25,7 @@ func (f *folder) origin(ctx context.Context, kind cluster.Kind, key cluster.Key)
 	if !ok {
 		return o, errors.New("the folder does not have the object any more")
 	}
+
 	o.File = fmt.Sprintf("%s:%d", f.path(p.file), p.line)
 	switch {
 	case p.kind == kind.ObjectKind() && p.key == key:
@@ -35,9 +36,11 @@ func (f *folder) origin(ctx context.Context, kind cluster.Kind, key cluster.Key)
 	default:
 		return o, fmt.Errorf("made from %s %s", p.kind, p.key)
 	}
+
 	var mu sync.Mutex
 	found, line := false, int32(0)
-	d := decoder{opts: f.opts, scope: f.scope, file: f.path(p.file), shapes: newShapes(), decoded: func(raw json.RawMessage, it *item) {
+	d := f.newDecoder(p.file, newShapes())
+	d.decoded = func(raw json.RawMessage, it *item) {
 		if it.kind != p.kind || it.key != p.key {
 			return
 		}
@@ -47,8 +50,8 @@ func (f *folder) origin(ctx context.Context, kind cluster.Kind, key cluster.Key)
 			found, line = true, it.line
 			o.ResourceVersion, o.Created = metadata(raw)
 		}
-	}}
-	switch _, err = f.decode(ctx, p.file, nil, &d); {
+	}
+	switch _, err = f.decode(ctx, p.file, nil, d); {
 	case ctx.Err() != nil:
 		return o, errors.New("reading the file takes too long")
 	case err == nil && !found:

@@ -39,7 +39,8 @@ type fault struct {
 
 // invalid returns one warning about all errors of the file.
 func (d *decoder) invalid(msg string) warning {
-	return warning{msg, []any{"file", d.file, "line", d.errors[0].line, "error", d.errors[0].err, "count", len(d.errors)}}
+	first := d.errors[0]
+	return warning{msg, []any{"file", d.file, "line", first.line, "error", first.err, "count", len(d.errors)}}
 }
 
 func (d *decoder) fail(line int, err error) { d.errors = append(d.errors, fault{line, err}) }
@@ -55,6 +56,7 @@ func (d *decoder) decode(ctx context.Context, file io.Reader) error {
 	if bom, _ := head.Peek(3); string(bom) == "\xef\xbb\xbf" {
 		_, _ = head.Discard(3)
 	}
+
 	if isJSONFile(d.file) {
 		_, bad, err := d.json(ctx, head, 1)
 		if bad.err != nil {
@@ -62,10 +64,12 @@ func (d *decoder) decode(ctx context.Context, file io.Reader) error {
 		}
 		return err
 	}
+
 	data, err := io.ReadAll(head)
 	if err != nil {
 		return err
 	}
+
 	var chunks []chunk
 	for _, doc := range split(data) {
 		chunks = append(chunks, doc.parts()...)
@@ -75,6 +79,7 @@ func (d *decoder) decode(ctx context.Context, file io.Reader) error {
 		parts[i] = decoder{opts: d.opts, scope: d.scope, file: d.file, shapes: d.shapes, decoded: d.decoded}
 		parts[i].chunk(ctx, chunks[i])
 	})
+
 	for _, p := range parts {
 		d.items = append(d.items, p.items...)
 		d.errors = append(d.errors, p.errors...)
@@ -104,6 +109,7 @@ func (d *decoder) chunk(ctx context.Context, c chunk) {
 		}
 		return
 	}
+
 	raw, h, err := d.shapes.toJSON(c.text)
 	if err != nil {
 		d.fail(yamlFault(c, err))
@@ -117,6 +123,7 @@ func (d *decoder) chunk(ctx context.Context, c chunk) {
 		d.object(raw, nil, position{line: c.line})
 		return
 	}
+
 	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil {
 		d.fail(c.line, fmt.Errorf("items of %s: %w", c.list.Kind, err))

@@ -83,6 +83,7 @@ func (t *tree) dir(rel string) bool {
 	if t.seen[real] {
 		return true
 	}
+
 	var entries []fs.DirEntry
 	if err == nil {
 		t.seen[real] = true
@@ -91,11 +92,13 @@ func (t *tree) dir(rel string) bool {
 		}
 		entries, err = os.ReadDir(real)
 	}
+
 	if err != nil {
 		t.warn(rel, err)
 		t.keep(rel)
 		return false
 	}
+
 	for _, e := range entries {
 		if !watch.Ignored(e.Name()) {
 			t.entry(filepath.Join(rel, e.Name()))
@@ -157,7 +160,8 @@ func (t *tree) keep(rel string) {
 	}
 }
 
-// read reads the new and changed files of t and drops the deleted ones. It reports whether a file has changed.
+// read reads the new and changed files of t and drops the deleted ones. It reports whether a
+// file has changed.
 func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 	for path := range f.files {
 		if t.files[path] == nil {
@@ -165,18 +169,21 @@ func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 			changed = true
 		}
 	}
+
 	var paths []string
 	for path, info := range t.files {
 		if f.files[path].stale(info) {
 			paths = append(paths, path)
 		}
 	}
+
 	results := make([]readFile, len(paths))
 	shapes := newShapes()
 	inParallel(ctx, len(paths), func(i int) { results[i] = f.readFile(ctx, paths[i], t.files[paths[i]], shapes) })
 	if ctx.Err() != nil {
 		return false
 	}
+
 	for i, r := range results {
 		if r.err != nil {
 			t.warn(paths[i], r.err)
@@ -200,6 +207,10 @@ type readFile struct {
 	err      error
 }
 
+func (f *folder) newDecoder(file string, s *shapes) *decoder {
+	return &decoder{opts: f.opts, scope: f.scope, file: f.path(file), shapes: s}
+}
+
 // readFile reads and decodes one file. If it has errors, its last version without
 // errors is kept; if there was none, its valid documents are used.
 func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo, shapes *shapes) readFile {
@@ -208,8 +219,9 @@ func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo, sh
 	if old != nil {
 		m.items, m.whole, m.sum = old.items, old.whole, old.sum
 	}
-	d := decoder{opts: f.opts, scope: f.scope, file: f.path(path), shapes: shapes}
-	sum, err := f.decode(ctx, path, old, &d)
+
+	d := f.newDecoder(path, shapes)
+	sum, err := f.decode(ctx, path, old, d)
 	if err != nil {
 		m.failed = true
 		return readFile{manifest: &m, err: err}
@@ -217,13 +229,16 @@ func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo, sh
 	if old != nil && sum == old.sum {
 		return readFile{manifest: &m}
 	}
+
 	m.sum = sum
 	if len(d.errors) > 0 {
 		if m.whole {
-			return readFile{manifest: &m, warnings: []warning{d.invalid("Invalid manifest, keeping its last valid version")}}
+			kept := d.invalid("Invalid manifest, keeping its last valid version")
+			return readFile{manifest: &m, warnings: []warning{kept}}
 		}
 		d.warnings = append([]warning{d.invalid("Invalid manifest, using its valid objects")}, d.warnings...)
 	}
+
 	m.items, m.whole = d.items, len(d.errors) == 0
 	return readFile{manifest: &m, changed: true, warnings: d.warnings}
 }
@@ -244,6 +259,7 @@ func (f *folder) decode(ctx context.Context, path string, old *manifest, d *deco
 	if !info.Mode().IsRegular() {
 		return 0, errNotRegular
 	}
+
 	var hash maphash.Hash
 	hash.SetSeed(f.seed)
 	if old != nil {
@@ -258,6 +274,7 @@ func (f *folder) decode(ctx context.Context, path string, old *manifest, d *deco
 			return 0, err
 		}
 	}
+
 	limited := io.LimitedReader{R: io.TeeReader(file, &hash), N: f.limitOf(path) + 1}
 	if err := d.decode(ctx, &limited); err != nil {
 		return 0, err

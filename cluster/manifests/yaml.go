@@ -38,6 +38,7 @@ func (j *jsonWriter) value(v any) error {
 	switch v := v.(type) {
 	case map[any]any:
 		return j.object(v)
+
 	case []any:
 		j.buf = append(j.buf, '[')
 		for i, item := range v {
@@ -49,6 +50,7 @@ func (j *jsonWriter) value(v any) error {
 			}
 		}
 		j.buf = append(j.buf, ']')
+
 	case string:
 		j.text(v)
 	default: // numbers, booleans, null; infinity is an error

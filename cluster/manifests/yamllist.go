@@ -21,12 +21,14 @@ func (c chunk) parts() []chunk {
 	if from == to || bytes.Contains(c.text, []byte(" &")) {
 		return []chunk{c}
 	}
+
 	rest := append(append([]byte{}, c.text[:from]...), c.text[to:]...)
 	raw, err := yamlToJSON(rest)
 	list := new(head)
 	if err != nil || json.Unmarshal(raw, list) != nil || !strings.HasSuffix(list.Kind, "List") {
 		return []chunk{c}
 	}
+
 	var parts []chunk
 	indent := indentOf(c.text[from:])
 	for at, line := from, firstLine; at < to; line++ {
@@ -38,7 +40,8 @@ func (c chunk) parts() []chunk {
 			p := &parts[len(parts)-1]
 			p.lines = append(p.lines, line)
 		}
-		if len(parts) > 0 {
+
+		if len(parts) > 0 { // else the line is a comment before the first item
 			p := &parts[len(parts)-1]
 			p.text = p.text[:len(p.text)+end-at]
 		}
