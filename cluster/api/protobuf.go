@@ -22,6 +22,7 @@ func (o *Decoded) readMeta(m *protobuf.Message, label func(key, value []byte)) {
 		case 9:
 			meta.Bytes()
 			o.Ending = true
+
 		case 11:
 			if key, value := meta.Pair(); label != nil && meta.Err == nil {
 				label(key, value)
@@ -73,6 +74,7 @@ func (s *Service) readSpec(m *protobuf.Message) {
 				s.Spec.Selector = map[string]string{}
 			}
 			s.Spec.Selector[string(key)] = string(value)
+
 		case 3:
 			s.Spec.ClusterIP = spec.String()
 		case 4:

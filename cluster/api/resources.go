@@ -75,6 +75,7 @@ func (s Slimmer) Resources() []Resource {
 		r.Namespace, r.Fields = key.Namespace, "metadata.name="+key.Name
 		return []Resource{r}
 	}
+
 	if o.Nodes {
 		r := newResource(coreVersion(), cluster.Nodes, readNode, s.Node)
 		r.MetadataOnly = true // the status of a node is long and changes often
@@ -83,11 +84,13 @@ func (s Slimmer) Resources() []Resource {
 		}
 		return []Resource{r}
 	}
+
 	rs := []Resource{
 		newResource(coreVersion(), cluster.Namespaces, readNamespace, s.Namespace),
 		newResource(coreVersion(), cluster.Services, readService, s.Service),
 	}
 	rs[0].Labels, rs[1].Labels = o.NamespaceLabels, o.Labels
+
 	if !o.NoEndpoints {
 		r := newResource(SlicesVersion(), cluster.Slices, nil, s.Slice)
 		r.ReadProtobuf, r.Labels = s.readSlice, o.Labels
@@ -96,6 +99,7 @@ func (s Slimmer) Resources() []Resource {
 		}
 		rs = append(rs, r)
 	}
+
 	if o.Pods {
 		r := newResource(coreVersion(), cluster.Pods, s.readPod, s.Pod)
 		r.Labels, r.Fields = o.Labels, "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown"
@@ -104,6 +108,7 @@ func (s Slimmer) Resources() []Resource {
 		}
 		rs = append(rs, r)
 	}
+
 	if o.Multicluster {
 		rs = append(rs, newResource(ImportsVersion(), cluster.Imports, noProtobuf, s.ServiceImport))
 	}
@@ -154,6 +159,7 @@ func newResource[In, Out any, PIn interface {
 	}
 	return Resource{
 		Group: group, Version: group.String(), Name: of.String(), Kind: of.ObjectKind(), Kinds: []cluster.Kind{of},
+
 		ReadProtobuf: func(raw []byte, o *Decoded, _ *[]byte) error {
 			in, err := read(raw, o)
 			if err == nil {
@@ -161,6 +167,7 @@ func newResource[In, Out any, PIn interface {
 			}
 			return err
 		},
+
 		ReadJSON: func(raw []byte, o *Decoded) error {
 			in := new(In)
 			err := utiljson.Unmarshal(raw, in)

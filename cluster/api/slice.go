@@ -129,14 +129,17 @@ func dotted(text []byte) (addr netip.Addr, ok bool) {
 // Slice slims an EndpointSlice. It returns nil if the slice is not delivered.
 func (s Slimmer) Slice(full *EndpointSlice) *cluster.Slice {
 	p := packer{Slimmer: s, slim: &cluster.Slice{Namespace: intern(full.Namespace), Name: full.Name}}
-	if !p.belongs(ShareName(full.Name, []byte(full.Labels[LabelServiceName])), full.Labels[LabelImportService], full.Labels[LabelImportCluster], full.AddressType) {
+	own := ShareName(full.Name, []byte(full.Labels[LabelServiceName]))
+	if !p.belongs(own, full.Labels[LabelImportService], full.Labels[LabelImportCluster], full.AddressType) {
 		return nil
 	}
+
 	for _, port := range full.Ports {
 		if port.Port != nil { // without a number there can be no SRV record
 			p.port(value(port.Name), value(port.Protocol), *port.Port)
 		}
 	}
+
 	for i := range full.Endpoints {
 		in := &full.Endpoints[i]
 		target, pod := value(in.TargetRef), ""
@@ -248,7 +251,9 @@ func (p *packer) readPort(m *protobuf.Message) {
 // readEndpoint calls Next and not NextIn, whose second call would cost it a fifth of its time.
 func (p *packer) readEndpoint(m *protobuf.Message) {
 	ready, addresses := true, 0
-	var address, hostname, zone, hints, kind, namespace, pod []byte
+	var address, hostname, zone, hints []byte
+	var target targetRef
+
 	endpoint := m.Embedded()
 	for endpoint.Next() {
 		switch endpoint.Number {
@@ -266,18 +271,7 @@ func (p *packer) readEndpoint(m *protobuf.Message) {
 		case 3:
 			hostname = endpoint.Bytes()
 		case 4:
-			target := endpoint.Embedded()
-			for target.Next() {
-				switch target.Number {
-				case 1:
-					kind = target.Bytes()
-				case 2:
-					namespace = target.Bytes()
-				case 3:
-					pod = target.Bytes()
-				}
-			}
-			endpoint.Fail(target.Err)
+			target.read(&endpoint)
 		case 7:
 			zone = endpoint.Bytes()
 		case 8:
@@ -286,8 +280,9 @@ func (p *packer) readEndpoint(m *protobuf.Message) {
 	}
 	m.Fail(endpoint.Err)
 
-	if !p.Options.PodNames || string(kind) != "Pod" {
-		pod = nil
+	pod := ""
+	if p.Options.PodNames && string(target.kind) == "Pod" {
+		pod = string(target.name)
 	}
 	switch {
 	case !p.Options.Zones:
@@ -301,7 +296,8 @@ func (p *packer) readEndpoint(m *protobuf.Message) {
 		return
 	}
 
-	e := p.endpoint(ready, string(hostname), string(pod), string(zone), p.identifies(kind, namespace))
+	identified := p.identifies(target.kind, target.namespace)
+	e := p.endpoint(ready, string(hostname), pod, string(zone), identified)
 	if addresses == 1 { // as every controller writes it
 		p.address(e, address)
 		return
@@ -309,6 +305,24 @@ func (p *packer) readEndpoint(m *protobuf.Message) {
 	for endpoint = m.Embedded(); endpoint.NextOf(1); {
 		p.address(e, endpoint.Bytes())
 	}
+}
+
+// A targetRef identifies an endpoint.
+type targetRef struct{ kind, namespace, name []byte }
+
+func (t *targetRef) read(m *protobuf.Message) {
+	ref := m.Embedded()
+	for ref.Next() {
+		switch ref.Number {
+		case 1:
+			t.kind = ref.Bytes()
+		case 2:
+			t.namespace = ref.Bytes()
+		case 3:
+			t.name = ref.Bytes()
+		}
+	}
+	m.Fail(ref.Err)
 }
 
 // hintedZone returns the zone whose clients should use an endpoint: its own, unless its

@@ -35,10 +35,12 @@ func (s Slimmer) Service(full *Service) *cluster.Service {
 	if full.Spec.Type == TypeExternalName {
 		slim.ExternalName = strings.ToLower(strings.TrimSuffix(full.Spec.ExternalName, "."))
 		if !isTarget(slim.ExternalName) {
-			s.warn("Invalid externalName, the Service has no answer", "Service", full.Namespace, full.Name, full.Spec.ExternalName)
+			s.warn("Invalid externalName, the Service has no answer",
+				"Service", full.Namespace, full.Name, full.Spec.ExternalName)
 		}
 		return slim
 	}
+
 	if full.Spec.ClusterIP == "None" {
 		slim.Headless = true
 	} else {
@@ -48,6 +50,7 @@ func (s Slimmer) Service(full *Service) *cluster.Service {
 		}
 		slim.ClusterIPs = s.addrs(ips, "Service", full.Namespace, full.Name)
 	}
+
 	slim.PublishNotReady, slim.Selector = full.Spec.PublishNotReadyAddresses, len(full.Spec.Selector) > 0
 	if s.Options.External {
 		slim.External = s.external(full)
@@ -87,7 +90,8 @@ func (s Slimmer) external(full *Service) *cluster.External {
 // isTarget reports whether name can be the target of a CNAME. As in CoreDNS it may
 // have underscores, but may not be an address.
 func isTarget(name string) bool {
-	if _, err := netip.ParseAddr(name); err == nil || len(name) > 253 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
+	if _, err := netip.ParseAddr(name); err == nil || len(name) > 253 || strings.Trim(name, characters) != "" {
 		return false
 	}
 	for label := range strings.SplitSeq(name, ".") {
@@ -108,6 +112,7 @@ func (s Slimmer) Pod(full *Pod) *cluster.Pod {
 	if full.DeletionTimestamp != nil {
 		return nil
 	}
+
 	var ips []string
 	for _, ip := range full.Status.PodIPs {
 		ips = append(ips, ip.IP)
@@ -115,6 +120,7 @@ func (s Slimmer) Pod(full *Pod) *cluster.Pod {
 	if len(ips) == 0 && full.Status.PodIP != "" {
 		ips = []string{full.Status.PodIP}
 	}
+
 	slim := &cluster.Pod{Namespace: intern(full.Namespace), Name: full.Name, Host: full.Spec.HostNetwork}
 	if s.Options.PodLabels {
 		slim.Labels = cluster.NewLabels(full.Labels)
@@ -153,7 +159,8 @@ func (s Slimmer) ConfigMap(full *ConfigMap) *cluster.ConfigMap {
 	if s.Options.ConfigMapKey() != (cluster.Key{Namespace: full.Namespace, Name: full.Name}) {
 		return nil
 	}
-	slim := &cluster.ConfigMap{Namespace: full.Namespace, Name: full.Name, Data: make(map[string]string, len(full.Data)+len(full.BinaryData))}
+	data := make(map[string]string, len(full.Data)+len(full.BinaryData))
+	slim := &cluster.ConfigMap{Namespace: full.Namespace, Name: full.Name, Data: data}
 	for key, value := range full.BinaryData {
 		slim.Data[key] = string(value)
 	}
@@ -200,7 +207,9 @@ func parseAddr(text string) (addr netip.Addr, ok bool) {
 func isPort(port int32) bool { return 1 <= port && port <= 65535 }
 
 func appendPort(ports []cluster.Port, name string, protocol string, number int32) []cluster.Port {
-	return append(ports, cluster.Port{Name: intern(strings.ToLower(name)), Protocol: intern(strings.ToLower(cmp.Or(protocol, "TCP"))), Port: uint16(number)})
+	protocol = cmp.Or(strings.ToLower(protocol), "tcp")
+	name = strings.ToLower(name)
+	return append(ports, cluster.Port{Name: intern(name), Protocol: intern(protocol), Port: uint16(number)})
 }
 
 // intern returns the same memory for equal strings: thousands of objects have the same

@@ -62,10 +62,8 @@ func newClient(opts cluster.Options, reporter *reporter, dial Dial) *client {
 	if dial == nil {
 		// TCP detects a dead peer within a minute; for HTTPS client-go uses HTTP/2 pings
 		// too, after 30 s of silence and with 15 s to reply.
-		dial = (&net.Dialer{
-			Timeout:         10 * time.Second,
-			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
-		}).DialContext
+		alive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: alive}).DialContext
 	}
 	return &client{opts: opts, reporter: reporter, limits: newLimits(opts), dial: dial, probers: map[string]*prober{}}
 }
@@ -82,6 +80,7 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 		return nil, unavailableError{err.Error(), true}
 	}
 	c.reporter.recovered("config", "API server address known", "address", c.config.Host)
+
 	config := *c.config
 	config.GroupVersion = &r.Group
 	config.APIPath = "/apis"
@@ -90,15 +89,18 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 	}
 	config.NegotiatedSerializer = negotiatedSerializer{r}
 	if r.Group == api.ImportsVersion() {
-		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // custom resources have no other
+		// Custom resources have no other form.
+		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	}
 	if r.MetadataOnly {
-		alone := ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+		alone := ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
 		if verb == "list" {
-			alone = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+			alone = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
 		}
-		config.AcceptContentTypes = runtime.ContentTypeProtobuf + alone + "," + runtime.ContentTypeJSON + alone + "," + config.AcceptContentTypes
+		config.AcceptContentTypes = runtime.ContentTypeProtobuf + alone + runtime.ContentTypeJSON + alone +
+			config.AcceptContentTypes
 	}
+
 	supervised := *c.http
 	supervised.Transport = &transport{c.connector, c.limits, detector, c.reporter}
 	return rest.RESTClientForConfigAndClient(&config, &supervised)
@@ -118,6 +120,7 @@ func (c *client) load() error {
 	if c.http != nil && now == c.kubeconfig {
 		return nil
 	}
+
 	config, err := restConfig(c.opts)
 	if err != nil {
 		return err
@@ -126,6 +129,8 @@ func (c *client) load() error {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.QPS = -1 // no limit of client-go's: see limits
+
 	// With a function for proxies client-go does not cache the transport. Its cache would
 	// keep the transport and the client forever, since Dial refers to the client.
 	config.Proxy = http.ProxyFromEnvironment
@@ -136,7 +141,7 @@ func (c *client) load() error {
 		}
 		return &conn{Conn: dialed}, nil
 	}
-	config.QPS = -1 // no limit of client-go's: see limits
+
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return fmt.Errorf("setting up the connection: %w", err)
@@ -145,6 +150,7 @@ func (c *client) load() error {
 	if err != nil {
 		return fmt.Errorf("setting up the connection: %w", err)
 	}
+
 	// An API server never redirects: a server that does is not one.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.closeIdle()
@@ -171,20 +177,27 @@ func restConfig(o cluster.Options) (*rest.Config, error) {
 		if err := clientcmd.ResolveLocalPaths(file); err != nil {
 			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
 		}
-		config, err := clientcmd.NewNonInteractiveClientConfig(*file, o.KubeconfigContext, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+
+		none := &clientcmd.ConfigOverrides{}
+		config, err := clientcmd.NewNonInteractiveClientConfig(*file, o.KubeconfigContext, none, nil).ClientConfig()
 		if clientcmd.IsEmptyConfig(err) {
-			err = errors.New("it has no current context, or that context has no cluster") // client-go's error has advice for other programs
+			// client-go's error has advice for other programs.
+			err = errors.New("it has no current context, or that context has no cluster")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
 		}
 		return config, nil
+
 	case o.Endpoint != "":
-		return &rest.Config{Host: o.Endpoint, TLSClientConfig: rest.TLSClientConfig{CertFile: o.Cert, KeyFile: o.Key, CAFile: o.CA}}, nil
+		files := rest.TLSClientConfig{CertFile: o.Cert, KeyFile: o.Key, CAFile: o.CA}
+		return &rest.Config{Host: o.Endpoint, TLSClientConfig: files}, nil
 	}
+
 	config, err := rest.InClusterConfig() // it rereads the token file
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
+		return nil, errors.New("not in a pod (KUBERNETES_SERVICE_HOST is not set): " +
+			"name an endpoint, a kubeconfig or a folder of manifests")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod's service account: %w", err)

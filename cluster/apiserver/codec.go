@@ -48,13 +48,19 @@ type negotiatedSerializer struct{ api.Resource }
 
 func (s negotiatedSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	return []runtime.SerializerInfo{{
-		MediaType: runtime.ContentTypeProtobuf, MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
-		Serializer:       &codec{Resource: s.Resource},
-		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: eventDecoder{decode: protobufEvent}, Framer: serialprotobuf.LengthDelimitedFramer},
+		MediaType:     runtime.ContentTypeProtobuf,
+		MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
+		Serializer: &codec{Resource: s.Resource},
+		StreamSerializer: &runtime.StreamSerializerInfo{
+			Serializer: eventDecoder{decode: protobufEvent}, Framer: serialprotobuf.LengthDelimitedFramer,
+		},
 	}, {
-		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json", EncodesAsText: true,
-		Serializer:       &codec{Resource: s.Resource},
-		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: eventDecoder{decode: jsonEvent}, Framer: serialjson.Framer},
+		MediaType:     runtime.ContentTypeJSON,
+		MediaTypeType: "application", MediaTypeSubType: "json", EncodesAsText: true,
+		Serializer: &codec{Resource: s.Resource},
+		StreamSerializer: &runtime.StreamSerializerInfo{
+			Serializer: eventDecoder{decode: jsonEvent}, Framer: serialjson.Framer,
+		},
 	}}
 }
 
@@ -82,7 +88,9 @@ type eventDecoder struct {
 
 // Decode decodes into a *metav1.WatchEvent, whose object refers to the frame. It is
 // valid until the next frame; client-go decodes it before.
-func (d eventDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (d eventDecoder) Decode(
+	frame []byte, _ *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	e, ok := into.(*metav1.WatchEvent)
 	if !ok {
 		return nil, nil, fmt.Errorf("decoding the event of a watch into %T", into)
@@ -114,7 +122,8 @@ func protobufEvent(frame []byte, e *metav1.WatchEvent) error {
 
 // eventType returns text as a string, without an allocation for known types.
 func eventType(text []byte) string {
-	for _, known := range [...]watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error} {
+	types := [...]watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error}
+	for _, known := range types {
 		if string(text) == string(known) {
 			return string(known)
 		}
@@ -135,7 +144,9 @@ const protobufPrefix = "k8s\x00"
 
 // Decode returns a *decodedObject, a *metav1.Status, or into if that is an *objectList.
 // The result does not refer to data.
-func (c *codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c *codec) Decode(
+	data []byte, _ *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	object, kind, err := c.decode(data, into)
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding %s: %w", c.Resource, err)
@@ -155,6 +166,7 @@ func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schem
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if meta == (metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}) {
 		status := new(metav1.Status)
 		if inProtobuf {
@@ -164,6 +176,7 @@ func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schem
 		}
 		return status, &schema.GroupVersionKind{Version: "v1", Kind: "Status"}, err
 	}
+
 	list, isList := into.(*objectList)
 	switch {
 	case isList && (meta == metav1.TypeMeta{} || c.isType(meta, "List")): // a list without a type is accepted
@@ -188,8 +201,11 @@ func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schem
 // isType reports whether meta is the type of the resource's objects or, with the suffix
 // List, of its lists. If only metadata are requested, PartialObjectMetadata is accepted.
 func (c *codec) isType(meta metav1.TypeMeta, suffix string) bool {
-	return meta == metav1.TypeMeta{APIVersion: c.Version, Kind: c.Kind + suffix} ||
-		c.MetadataOnly && meta == metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata" + suffix}
+	if meta == (metav1.TypeMeta{APIVersion: c.Version, Kind: c.Kind + suffix}) {
+		return true
+	}
+	version := metav1.SchemeGroupVersion.String()
+	return c.MetadataOnly && meta == metav1.TypeMeta{APIVersion: version, Kind: "PartialObjectMetadata" + suffix}
 }
 
 // envelope decodes the runtime.Unknown message around every object in protobuf.
@@ -234,6 +250,7 @@ func (c *codec) protobufList(raw []byte, list *objectList) error {
 					list.Continue = listMeta.String()
 				}
 			}
+
 		case 2:
 			var o api.Decoded
 			if item := m.Bytes(); m.Err == nil {

@@ -135,17 +135,20 @@ func (v *versions) end() (objects int) {
 func (f *feed) compareRegularly(ctx context.Context, interval time.Duration) {
 	count := func(result string, by int) {
 		f.store.source.Metrics.Counter("seamark_kubernetes_comparisons_total",
-			"Comparisons of the versions of all objects with the API server. After a different result the objects are listed again.",
+			"Comparisons of the versions of all objects with the API server. "+
+				"After a different result the objects are listed again.",
 			"resource", f.Name, "result", result).Add(uint64(by))
 	}
 	for _, result := range []string{"equal", "different", "failed"} {
 		count(result, 0)
 	}
+
 	for objects := 0; ; objects = f.store.versions.end() {
 		wait := interval * time.Duration(1+objects/compareMany)
 		if !pause(ctx, wait-wait/10+rand.N(wait/5)) { // so that replicas do not compare at the same time
 			return
 		}
+
 		latest, ok := f.store.versions.begin()
 		if !ok {
 			continue
@@ -193,7 +196,8 @@ func (f *feed) listVersions(ctx context.Context) (listed map[uint64]uint64, vers
 	listed = map[uint64]uint64{}
 	list := objectList{put: func(o *api.Decoded) { listed[f.store.versions.hash(o.Key())] = parseVersion(o.Version) }}
 	for {
-		opts := &metav1.ListOptions{Limit: comparePage, Continue: list.Continue, LabelSelector: f.Labels, FieldSelector: f.Fields}
+		opts := &metav1.ListOptions{Limit: comparePage, Continue: list.Continue}
+		opts.LabelSelector, opts.FieldSelector = f.Labels, f.Fields
 		list.Continue = ""
 		if err := f.listPage(ctx, opts, &list); err != nil {
 			return nil, 0, err
@@ -215,5 +219,5 @@ func (f *feed) listPage(ctx context.Context, opts *metav1.ListOptions, into *obj
 	if err != nil {
 		return err
 	}
-	return rest.Get().Namespace(f.Namespace).Resource(f.Name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(into)
+	return newRequest(rest, f.Namespace, f.Name, opts).Do(ctx).Into(into)
 }

@@ -27,7 +27,8 @@ func (s *store) needsConfirmation(list *incomingList) (wait time.Duration, neede
 		attrs := []any{"kind", kind.ObjectKind(), "missing", missing, "count", objects}
 		if s.suspected.IsZero() {
 			s.suspected = time.Now()
-			s.source.Log.Warn("List lacks most of the known objects, keeping them until another list confirms it", attrs...)
+			const message = "List lacks most of the known objects, keeping them until another list confirms it"
+			s.source.Log.Warn(message, attrs...)
 			return s.confirmWait, true
 		}
 		if waited := time.Since(s.suspected); waited < s.confirmWait {

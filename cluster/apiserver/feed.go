@@ -190,7 +190,7 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
 		rest, err := f.client.restClient(f.Resource, verb, f.detector)
 		if err == nil {
-			err = do(f.get(rest, opts))
+			err = do(newRequest(rest, f.Namespace, f.Name, opts))
 		}
 		if err == nil {
 			return nil
@@ -212,9 +212,9 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 	}
 }
 
-// get returns a request for the objects of the feed.
-func (f *feed) get(rest rest.Interface, opts *metav1.ListOptions) *rest.Request {
-	r := rest.Get().Namespace(f.Namespace).Resource(f.Name)
+// newRequest returns a request for the objects of a resource. Feeds retry by themselves.
+func newRequest(rest rest.Interface, namespace, resource string, opts *metav1.ListOptions) *rest.Request {
+	r := rest.Get().Namespace(namespace).Resource(resource)
 	return r.VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0)
 }
 

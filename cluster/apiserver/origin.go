@@ -43,19 +43,21 @@ func (s *origins) read(ctx context.Context, kind cluster.Kind, key cluster.Key) 
 	if !s.rate.TryAccept() {
 		return origin, fmt.Errorf("more than %d requests a second: try again", originRate)
 	}
+
 	found := false
 	r := s.resources[i].Origins(func(name string, o cluster.Origin) {
 		if name == key.Name {
 			origin, found = o, true
 		}
 	})
+
 	rest, err := s.client.restClient(r, "list", nil)
 	if err != nil {
 		return origin, err
 	}
 	list := objectList{put: func(*api.Decoded) {}}
 	opts := &metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name}
-	err = rest.Get().Namespace(key.Namespace).Resource(r.Name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(&list)
+	err = newRequest(rest, key.Namespace, r.Name, opts).Do(ctx).Into(&list)
 	switch {
 	case ctx.Err() != nil:
 		return origin, errors.New("no response from the API server in time")

@@ -25,11 +25,14 @@ const (
 // ClientPods returns pods by their addresses: the pods with an address, or all pods of the
 // cluster if it is not valid. Pods in the network of their node, which share its address, and
 // pods that have ended are left out. timeout bounds each request. It needs the permission to list pods.
-func (s *Session) ClientPods(ctx context.Context, address netip.Addr, timeout time.Duration) (map[string]ClientPod, error) {
+func (s *Session) ClientPods(
+	ctx context.Context, address netip.Addr, timeout time.Duration,
+) (map[string]ClientPod, error) {
 	parameters := url.Values{"limit": {fmt.Sprint(podPage)}}
 	if address.IsValid() {
 		parameters.Set("fieldSelector", "status.podIP="+address.String())
 	}
+
 	pods := map[string]ClientPod{}
 	for n := 0; ; n += podPage {
 		page, cancel := context.WithTimeout(ctx, timeout)
@@ -43,6 +46,7 @@ func (s *Session) ClientPods(ctx context.Context, address netip.Addr, timeout ti
 			return nil, fmt.Errorf("reading the pods: %w", err)
 		}
 		list.add(pods)
+
 		if list.Metadata.Continue == "" {
 			return pods, nil
 		}
@@ -86,7 +90,8 @@ func (l *podList) add(pods map[string]ClientPod) {
 			}
 			pod.Owner = o.Kind + "/" + o.Name
 			// A Deployment names its ReplicaSets after itself and this hash.
-			if name, ok := strings.CutSuffix(o.Name, "-"+item.Metadata.Labels["pod-template-hash"]); ok && o.Kind == "ReplicaSet" {
+			hash := item.Metadata.Labels["pod-template-hash"]
+			if name, ok := strings.CutSuffix(o.Name, "-"+hash); ok && o.Kind == "ReplicaSet" {
 				pod.Owner = "Deployment/" + name
 			}
 		}

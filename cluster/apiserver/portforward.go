@@ -26,7 +26,8 @@ const (
 
 // A Forwarder opens TCP connections to a port of a pod through the API server, as kubectl
 // port-forward does: the pod need not be reachable. All connections share one to the API
-// server, which Dial opens, and opens again after an error. It is for commands. Its methods may be called from several goroutines.
+// server, which Dial opens, and opens again after an error. It is for commands. Its methods may be
+// called from several goroutines.
 type Forwarder struct {
 	options cluster.Options
 	pod     cluster.Key
@@ -88,6 +89,7 @@ func (f *Forwarder) open(ctx context.Context) error {
 			return nil
 		}
 	}
+
 	config, err := restConfig(f.options)
 	if err != nil {
 		return err
@@ -97,6 +99,7 @@ func (f *Forwarder) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return err
@@ -108,7 +111,8 @@ func (f *Forwarder) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.stream, _, err = spdy.NegotiateStreaming(upgrader, &http.Client{Transport: transport}, request, portForwardProtocol)
+	client := &http.Client{Transport: transport}
+	f.stream, _, err = spdy.NegotiateStreaming(upgrader, client, request, portForwardProtocol)
 	return err
 }
 

@@ -94,9 +94,11 @@ func (c *client) sendProbe(req *http.Request, limit time.Duration) bool {
 	c.mu.Lock()
 	probes := c.probes
 	c.mu.Unlock()
+
 	ctx, cancel := context.WithTimeout(req.Context(), limit)
 	defer cancel()
 	defer probes.CloseIdleConnections()
+
 	req = req.Clone(ctx)
 	query := req.URL.Query()
 	watch, list := query.Has("watch"), query.Has("sendInitialEvents")
@@ -107,6 +109,7 @@ func (c *client) sendProbe(req *http.Request, limit time.Duration) bool {
 		query.Set("limit", "1")
 		req.URL.RawQuery = query.Encode()
 	}
+
 	resp, err := probes.Transport.RoundTrip(req)
 	if err != nil {
 		return false

@@ -19,7 +19,8 @@ func (r *reporter) countWait(req *http.Request, took time.Duration) {
 	if r.metrics == nil {
 		return
 	}
-	r.metrics.Histogram("coredns_kubernetes_rest_client_rate_limiter_duration_seconds", "Client side rate limiter latency in seconds. Broken down by verb and host.",
+	r.metrics.Histogram("coredns_kubernetes_rest_client_rate_limiter_duration_seconds",
+		"Client side rate limiter latency in seconds. Broken down by verb and host.",
 		seconds(), "verb", req.Method, "host", req.URL.Host).Observe(took.Seconds())
 }
 
@@ -33,8 +34,10 @@ func (r *reporter) countRequest(req *http.Request, resp *http.Response, took tim
 	if resp != nil {
 		code = strconv.Itoa(resp.StatusCode)
 	}
-	r.metrics.Histogram("coredns_kubernetes_rest_client_request_duration_seconds", "Request latency in seconds. Broken down by verb and host.",
+	r.metrics.Histogram("coredns_kubernetes_rest_client_request_duration_seconds",
+		"Request latency in seconds. Broken down by verb and host.",
 		seconds(), "verb", req.Method, "host", req.URL.Host).Observe(took.Seconds())
-	r.metrics.Counter("coredns_kubernetes_rest_client_requests_total", "Number of HTTP requests, partitioned by status code, method, and host.",
+	r.metrics.Counter("coredns_kubernetes_rest_client_requests_total",
+		"Number of HTTP requests, partitioned by status code, method, and host.",
 		"method", req.Method, "code", code, "host", req.URL.Host).Add(1)
 }

@@ -32,6 +32,7 @@ func (s *Session) Authenticate(ctx context.Context, token, audience string) (use
 	if audience != "" {
 		r.Spec.Audiences = []string{audience}
 	}
+
 	var reply struct {
 		Status struct {
 			Authenticated bool
@@ -40,9 +41,11 @@ func (s *Session) Authenticate(ctx context.Context, token, audience string) (use
 			Error         string
 		}
 	}
+
 	if err := s.create(ctx, "/apis/authentication.k8s.io/v1/tokenreviews", r.Kind, r, &reply); err != nil {
 		return User{}, false, err
 	}
+
 	// An API server that does not know audiences would return none.
 	if !reply.Status.Authenticated || audience != "" && !slices.Contains(reply.Status.Audiences, audience) {
 		return User{}, false, nil
@@ -70,7 +73,9 @@ func (s *Session) AllowedURL(ctx context.Context, user User, verb, path string) 
 		} `json:"spec"`
 	}
 	r.APIVersion, r.Kind = "authorization.k8s.io/v1", "SubjectAccessReview"
-	r.Spec.User, r.Spec.UID, r.Spec.Groups, r.Spec.Extra, r.Spec.Attributes = user.Name, user.UID, user.Groups, user.Extra, attributes{path, verb}
+	r.Spec.User, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = user.Name, user.UID, user.Groups, user.Extra
+	r.Spec.Attributes = attributes{path, verb}
+
 	var reply struct {
 		Status struct{ Allowed, Denied bool }
 	}

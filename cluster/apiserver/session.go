@@ -95,10 +95,12 @@ func (s *Session) Do(ctx context.Context, method, path, contentType string, body
 	if err != nil {
 		return nil, err
 	}
+
 	request.Header.Set("Accept", "application/json, */*;q=0.5") // a pod's pages have other types
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
+
 	response, err := s.http.Do(request)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
@@ -107,6 +109,7 @@ func (s *Session) Do(ctx context.Context, method, path, contentType string, body
 		return nil, fmt.Errorf("connecting to the API server %s of %s: %w", s.base, s.origin, err)
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(io.LimitReader(response.Body, responseLimit+1))
 	switch {
 	case err != nil:
@@ -114,7 +117,8 @@ func (s *Session) Do(ctx context.Context, method, path, contentType string, body
 	case len(text) > responseLimit:
 		return nil, fmt.Errorf("reading %s from the API server: larger than %d MB", path, responseLimit>>20)
 	case response.StatusCode < 300 && strings.HasPrefix(response.Header.Get("Content-Type"), "text/html"):
-		return nil, fmt.Errorf("reading %s: got a web page, want JSON: is %s of %s the address of an API server, and not of a proxy that wants a login?", path, s.base, s.origin)
+		return nil, fmt.Errorf("reading %s: got a web page, want JSON: "+
+			"is %s of %s the address of an API server, and not of a proxy that wants a login?", path, s.base, s.origin)
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		var status struct{ Message string }
 		if json.Unmarshal(text, &status) != nil || status.Message == "" {

@@ -63,6 +63,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		t.reporter.countWait(req, time.Since(begin))
 	}
+
 	release := func() {}
 	if slots := t.limits.slots; slots != nil {
 		select {
@@ -72,6 +73,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, ctx.Err()
 		}
 	}
+
 	begin := time.Now()
 	var resp *http.Response
 	var err error
@@ -84,26 +86,32 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		release()
 		if !errors.Is(ctx.Err(), context.Canceled) && err != errStalled { // which the detector has logged
-			what := "" // the same for all other errors, which differ between attempts
-			if errors.As(err, new(*tls.CertificateVerificationError)) {
-				what = "certificate" // not the same problem as an unreachable server
-			}
-			t.reporter.problem("server", what, "API server unreachable, retrying", "address", req.URL.Host, "error", err)
+			t.logUnreachable(req, err)
 		}
 		return nil, unavailableError{err.Error(), true}
 	}
+
 	t.reporter.recovered("server", "API server reachable again", "address", req.URL.Host)
 	if unavailable(resp.StatusCode) {
 		resp.Body.Close()
 		release()
 		return nil, unavailableError{resp.Status, false}
 	}
+
 	if req.URL.Query().Has("watch") {
 		release()
 	} else {
 		resp.Body = &body{resp.Body, release}
 	}
 	return resp, nil
+}
+
+func (t *transport) logUnreachable(req *http.Request, err error) {
+	problem := "" // the same for all other errors, which differ between attempts
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		problem = "certificate" // not the same problem as an unreachable server
+	}
+	t.reporter.problem("server", problem, "API server unreachable, retrying", "address", req.URL.Host, "error", err)
 }
 
 // unavailable reports whether a response is from an API server that is starting

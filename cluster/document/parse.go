@@ -27,12 +27,14 @@ func Parse(file string, text []byte) ([]Value, error) {
 		}
 		// It may be in YAML's flow style.
 	}
+
 	docs, err := parseYAML(text, true)
 	if err != nil && bytes.Contains(text, []byte("<<")) {
 		// The strict parser also rejects a key that overrides one from a merge,
 		// which is valid.
 		docs, err = parseYAML(text, false)
 	}
+
 	lines := bytes.Count(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) + 1
 	if all, ok := errors.AsType[*yaml.TypeError](err); ok {
 		var errs []error
@@ -146,6 +148,7 @@ func (j *jsonReader) next() (v Value, err error) {
 		v.Scalar = token
 		return v, nil
 	}
+
 	for j.d.More() {
 		var key string
 		if v.Fields != nil {
@@ -156,6 +159,7 @@ func (j *jsonReader) next() (v Value, err error) {
 			j.move(int(j.d.InputOffset()))
 			key, _ = token.(string) // the decoder accepts only strings here
 		}
+
 		value, err := j.next()
 		if err != nil {
 			return Value{}, unexpected(err)
