@@ -93,15 +93,18 @@ func (m *catalogs) update(c *catalog, z *zone.Zone) error {
 	if err != nil {
 		return fmt.Errorf("broken catalog: %w", err)
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopped {
 		return nil
 	}
+
 	c.list = list
 	if !slices.Contains(m.scope.all, c) {
 		return nil // not yet, or not any more
 	}
+
 	old := m.current.Load().members
 	members := maps.Clone(old)
 	m.apply(c, members)
@@ -123,8 +126,10 @@ func (m *catalogs) configure() {
 	if m.stopped || to == m.scope {
 		return
 	}
+
 	from := m.scope
 	m.scope = to
+
 	old := m.current.Load().members
 	members := maps.Clone(old)
 	for name, has := range old {
@@ -140,6 +145,7 @@ func (m *catalogs) configure() {
 			members[name] = add
 		}
 	}
+
 	for _, c := range to.all {
 		if had := from.find(c.origin); c.list == nil && had != nil {
 			c.list = had.list // until it is transferred
@@ -158,10 +164,12 @@ func (m *catalogs) apply(c *catalog, members map[wire.Name]*member) {
 		_, listed := c.list[name]
 		return has.catalog == c && !listed
 	})
+
 	var refused []string
 	for _, name := range slices.Sorted(maps.Keys(c.list)) {
 		e, has := c.list[name], members[name]
 		add := &member{catalog: c, label: e.label}
+
 		switch why := m.refusal(c, name); {
 		case why != "":
 			refused = append(refused, fmt.Sprintf("%s %s", name, why))
@@ -218,6 +226,7 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 	for _, name := range m.scope.origins {
 		set.zones.Set(name, struct{}{})
 	}
+
 	var added, removed []*zoneCopy
 	for name, has := range members {
 		set.zones.Set(name, struct{}{})
@@ -226,6 +235,7 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 			added = append(added, has.copy)
 		}
 	}
+
 	m.current.Store(set)
 	for name, had := range old {
 		if members[name] != had {
@@ -235,15 +245,9 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 			m.log.Info("secondary: Removed zone", "zone", name, "catalog", had.catalog.origin)
 		}
 	}
-	stopAll(removed)
-	for _, c := range removed {
-		if c.file == "" {
-			continue
-		}
-		if err := os.Remove(c.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			m.log.Warn("secondary: Failed to delete file", "zone", c.origin, "file", c.file, "error", err)
-		}
-	}
+
+	// A new copy may take over the data of a removed one, and write the same file.
+	m.stopRemoved(removed)
 	for _, c := range added {
 		has, message := members[c.origin], "secondary: Added zone"
 		if old[c.origin] != nil {
@@ -257,6 +261,19 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 	}
 }
 
+// stopRemoved stops the copies of removed members, and deletes their files.
+func (m *catalogs) stopRemoved(removed []*zoneCopy) {
+	stopAll(removed)
+	for _, c := range removed {
+		if c.file == "" {
+			continue
+		}
+		if err := os.Remove(c.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			m.log.Warn("secondary: Failed to delete file", "zone", c.origin, "file", c.file, "error", err)
+		}
+	}
+}
+
 // newCopy returns the copy of a new member.
 func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o := from.catalog.options
@@ -266,6 +283,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	c.followers, c.transfers = &m.followers, m.transfers
 	c.share = &share{of: &m.registry.budget}
 	c.accept = c.share.accept
+
 	if from.before != nil {
 		c.before = from.before
 		c.current.Store(from.before.current.Load())

@@ -16,7 +16,8 @@ const maxMemberBytes = 512 << 20
 const fullRetry = 10 * time.Minute
 
 // errBudget reports that the members would have too many records in common.
-var errBudget = fmt.Errorf("the members of all catalogs would have more than %d MB of records: refused until others have fewer", maxMemberBytes>>20)
+var errBudget = fmt.Errorf("the members of all catalogs would have more than %d MB of records: "+
+	"refused until others have fewer", maxMemberBytes>>20)
 
 // A budget bounds the bytes of the records of zones in common.
 type budget struct {
@@ -41,6 +42,7 @@ func (b *budget) add(bytes int, force bool) bool {
 	if bytes > 0 && !force && b.used+bytes > b.limit {
 		return false
 	}
+
 	b.used += bytes
 	for s, w := range b.waiting {
 		if b.used+w.bytes <= b.limit {

@@ -34,14 +34,16 @@ func newRegistry() *registry {
 func (r *registry) claim(start *config.Start, origins []wire.Name, log *slog.Logger) (*catalogs, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	i := slices.IndexFunc(r.all, func(has *catalogs) bool {
+		to := has.wanted.Load()
+		return has.claimed != start && to != nil &&
+			slices.ContainsFunc(origins, func(origin wire.Name) bool { return to.find(origin) != nil })
+	})
+
 	var m *catalogs
-	for _, has := range r.all {
-		if to := has.wanted.Load(); has.claimed != start && to != nil && slices.ContainsFunc(origins, func(origin wire.Name) bool { return to.find(origin) != nil }) {
-			m = has
-			break
-		}
-	}
-	if m == nil {
+	if i >= 0 {
+		m = r.all[i]
+	} else {
 		m = &catalogs{log: log, registry: r, scope: new(scope), transfers: make(chan struct{}, maxTransfers)}
 		m.current.Store(&zoneSet{members: map[wire.Name]*member{}})
 		r.all = append(r.all, m)

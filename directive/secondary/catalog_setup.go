@@ -23,7 +23,8 @@ func (m *memberOption) option(b *config.Block) corefile.Option {
 	return corefile.Option{Usage: "catalog [MEMBER-ZONES...]", Set: func(o corefile.Directive) error {
 		zones, err := config.ParseZones(o.Path, o.Args)
 		for _, z := range zones {
-			if !slices.ContainsFunc(b.Zones, func(served wire.Name) bool { return z.Within(served) || served.Within(z) }) {
+			overlaps := func(served wire.Name) bool { return z.Within(served) || served.Within(z) }
+			if !slices.ContainsFunc(b.Zones, overlaps) {
 				b.Warn(o.Errorf("zone %s is outside the server block's zones, whose members alone are served", z))
 			}
 		}
@@ -46,6 +47,7 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 	if origins == nil {
 		return nil
 	}
+
 	r, err := config.Keep(start, registryKey{}, func() (*registry, error) { return newRegistry(), nil })
 	if err == nil {
 		s.catalogs, err = r.claim(start, origins, b.Log)
@@ -62,7 +64,9 @@ func (s *Secondary) configureCatalogs(b *config.Block) {
 	if s.catalogs == nil {
 		return
 	}
-	to := &scope{zones: b.Zones, origins: s.zones.Zones(), taken: map[wire.Name]bool{}, accept: map[wire.Name][]wire.Name{}}
+	to := &scope{
+		zones: b.Zones, origins: s.zones.Zones(), taken: map[wire.Name]bool{}, accept: map[wire.Name][]wire.Name{},
+	}
 	for _, a := range config.Find[dns.Authority](b) {
 		if b.NameOf(a) == "hosts" {
 			continue // it adds names to the zones of other handlers
@@ -71,12 +75,14 @@ func (s *Secondary) configureCatalogs(b *config.Block) {
 			to.taken[origin] = true
 		}
 	}
+
 	for _, origin := range to.origins {
 		if at := s.zones.Get(origin); at.isCatalog {
 			to.all = append(to.all, at.copy.catalog)
 			to.accept[origin] = at.members
 		}
 	}
+
 	s.catalogs.wanted.Store(to)
 	s.catalogs.tasks.Go(s.catalogs.configure)
 }

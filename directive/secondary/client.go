@@ -40,15 +40,19 @@ type client struct {
 // fetch returns the primary's version of a zone if it is newer than old, and otherwise
 // errUnchanged. Without old it returns any version. ixfrErr is the error of IXFR for which
 // the zone was transferred as a whole. The records are reserved in a share, if it is not nil.
-func (c *client) fetch(ctx context.Context, origin wire.Name, old *zone.Zone, of *share) (z *zone.Zone, in *incoming, ixfrErr, err error) {
+func (c *client) fetch(
+	ctx context.Context, origin wire.Name, old *zone.Zone, of *share,
+) (z *zone.Zone, in *incoming, ixfrErr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
+
 	if old != nil {
 		z, in, ixfrErr = c.transfer(ctx, newIncoming(origin, old, true), of)
 		if ixfrErr == nil || !requestsWholeZone(ixfrErr) {
 			return z, in, nil, ixfrErr
 		}
 	}
+
 	z, in, err = c.transfer(ctx, newIncoming(origin, old, false), of)
 	if err != nil && ixfrErr != nil && !errors.Is(ixfrErr, errWholeZone) {
 		err = fmt.Errorf("IXFR: %w; AXFR: %w", ixfrErr, err)
@@ -90,11 +94,13 @@ func (c *client) transfer(ctx context.Context, in *incoming, of *share) (*zone.Z
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+
 	if in.old != nil {
 		if err := c.newer(conn, in.origin, in.old); err != nil {
 			return nil, nil, err
 		}
 	}
+
 	in.share = of
 	if c.limit > 0 {
 		in.limit = c.limit
@@ -111,6 +117,7 @@ func (c *client) newer(conn net.Conn, origin wire.Name, old *zone.Zone) error {
 	if err != nil {
 		return err
 	}
+
 	packet, err := receive(conn, nil, time.Now().Add(stallTimeout))
 	if err != nil {
 		return unansweredError{err}
@@ -118,6 +125,7 @@ func (c *client) newer(conn net.Conn, origin wire.Name, old *zone.Zone) error {
 	if err := verify(session, packet, true); err != nil {
 		return err
 	}
+
 	in := newIncoming(origin, old, false)
 	if _, err := in.message(packet, id, wire.TypeSOA); err != nil && (in.soa == "" || errors.Is(err, errUnchanged)) {
 		return err
@@ -136,22 +144,25 @@ func (c *client) receive(conn net.Conn, in *incoming) (*zone.Zone, error) {
 		query[9] = 1 // the authority section
 		query = append(query, in.old.SOA()...)
 	}
+
 	session, err := c.send(conn, query)
 	if err != nil {
 		return nil, err
 	}
+
 	var buf []byte
 	start, received := time.Now(), 0
 	for {
-		slow := start.Add(stallTimeout + time.Duration(received)*time.Second/minRate)
-		if stalled := time.Now().Add(stallTimeout); stalled.Before(slow) {
-			slow = stalled
+		// A primary may neither stall nor send a byte now and then.
+		deadline := start.Add(stallTimeout + time.Duration(received)*time.Second/minRate)
+		if stalled := time.Now().Add(stallTimeout); stalled.Before(deadline) {
+			deadline = stalled
 		}
-		var err error
-		if buf, err = receive(conn, buf, slow); err != nil {
+		if buf, err = receive(conn, buf, deadline); err != nil {
 			return nil, err
 		}
 		received += len(buf)
+
 		done, err := in.message(buf, id, qtype)
 		complete := done || errors.Is(err, errUnchanged) || errors.Is(err, errWholeZone)
 		if err := verify(session, buf, complete); err != nil {
@@ -160,6 +171,7 @@ func (c *client) receive(conn net.Conn, in *incoming) (*zone.Zone, error) {
 		if err != nil {
 			return nil, rejectedError{err}
 		}
+
 		if done {
 			z, err := in.zone()
 			if err != nil {
@@ -220,7 +232,8 @@ func receive(conn net.Conn, buf []byte, deadline time.Time) ([]byte, error) {
 
 func receiveError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("the primary is too slow: no message for %s, or less than %d bytes per second", stallTimeout, minRate)
+		return fmt.Errorf("the primary is too slow: no message for %s, or less than %d bytes per second",
+			stallTimeout, minRate)
 	}
 	return fmt.Errorf("the connection ended before the zone: %w", err)
 }

@@ -61,7 +61,9 @@ const (
 
 // newCopy returns a copy without data. Start starts it.
 func newCopy(o options, clients []*client, log *slog.Logger) *zoneCopy {
-	c := &zoneCopy{options: o, clients: clients, log: log, followers: new(zone.Followers), notified: make(chan struct{}, 1)}
+	c := &zoneCopy{
+		options: o, clients: clients, log: log, followers: new(zone.Followers), notified: make(chan struct{}, 1),
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -74,6 +76,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 	defer func() { c.last = &s }()
 	defer c.share.stop()
 	defer c.stopExpiry()
+
 	if c.before != nil {
 		s.takeOver(c.before.last)
 		c.before = nil
@@ -81,6 +84,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 		s.load()
 	}
 	defer s.save()
+
 	for {
 		took := s.refresh(ctx)
 		if ctx.Err() != nil {
@@ -150,53 +154,79 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 			return 0
 		}
 	}
+
 	begin := time.Now()
 	var errs []error
 	for _, from := range c.clients {
-		start := time.Now() // what the primary sends is not older
-		z, in, ixfrErr, err := from.fetch(ctx, c.origin, s.zone, c.share)
+		err := s.refreshFrom(ctx, from)
 		if ctx.Err() != nil {
 			return 0
 		}
-		s.warnIXFR(from, ixfrErr)
-		if z != nil && c.accept != nil {
-			err = c.accept(z)
-		}
-		c.share.release()
-		if b := (olderSerialError{}); errors.As(err, &b) {
-			s.warn(err)
-		} else if err != nil && !errors.Is(err, errUnchanged) {
+		if err != nil {
 			errs = append(errs, &primaryError{from.addr.String(), err})
 			continue
-		} else {
-			s.failed = ""
-		}
-		s.checked = start
-		if z != nil {
-			s.install(z)
-			s.unsaved = true
-			s.logTransfer(from, z, in)
-			if time.Since(s.saved) > saveInterval {
-				s.save()
-			}
-		} else if c.current.Load() == nil {
-			s.install(s.zone)
-		} else {
-			s.setExpiry()
 		}
 		s.next = time.Now().Add(jitter(timer(s.zone, soaRefresh)))
 		s.retry = firstRetry
 		return time.Since(begin)
 	}
+	s.scheduleRetry(errs)
+	return 0
+}
+
+// refreshFrom serves the version of one primary if it is newer. An error reports that the primary
+// has not confirmed the present version either.
+func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
+	c := s.copy
+	start := time.Now() // what the primary sends is not older
+	z, in, ixfrErr, err := from.fetch(ctx, c.origin, s.zone, c.share)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.warnIXFR(from, ixfrErr)
+	if z != nil && c.accept != nil {
+		err = c.accept(z)
+	}
+	c.share.release()
+
+	switch {
+	case errors.As(err, new(olderSerialError)):
+		s.warn(err)
+	case err != nil && !errors.Is(err, errUnchanged):
+		return err
+	default:
+		s.failed = ""
+	}
+
+	s.checked = start
+	switch {
+	case z != nil:
+		s.install(z)
+		s.unsaved = true
+		s.logTransfer(from, z, in)
+		if time.Since(s.saved) > saveInterval {
+			s.save()
+		}
+	case c.current.Load() == nil: // it had expired
+		s.install(s.zone)
+	default:
+		s.setExpiry()
+	}
+	return nil
+}
+
+// scheduleRetry sets the time of the next refresh after the errors of all primaries.
+func (s *schedule) scheduleRetry(errs []error) {
 	err := errors.Join(errs...)
 	s.warn(err)
-	if errors.Is(err, errBudget) {
+	switch {
+	case errors.Is(err, errBudget):
 		s.next = time.Now().Add(jitter(fullRetry))
-		c.share.await(c.notify)
-	} else if s.zone == nil {
+		s.copy.share.await(s.copy.notify)
+	case s.zone == nil:
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)
-	} else {
+	default:
 		wait := timer(s.zone, soaRetry)
 		if unanswered(errs) {
 			wait = min(s.retry, wait)
@@ -204,7 +234,6 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 		}
 		s.next = time.Now().Add(jitter(wait))
 	}
-	return 0
 }
 
 // unanswered reports whether no primary replied, so that another attempt costs little.
@@ -241,7 +270,8 @@ func (s *schedule) warnIXFR(from *client, err error) {
 		return
 	}
 	s.ixfrFailed = err.Error()
-	s.copy.log.Warn("secondary: Rejected differences and requested the whole zone", "zone", s.copy.origin, "address", from.addr, "error", err)
+	s.copy.log.Warn("secondary: Rejected differences and requested the whole zone",
+		"zone", s.copy.origin, "address", from.addr, "error", err)
 }
 
 // logTransfer logs a new version. A zone may change every few milliseconds.
@@ -251,10 +281,13 @@ func (s *schedule) logTransfer(from *client, z *zone.Zone, in *incoming) {
 	if in.changes != nil {
 		level, kind = slog.LevelDebug, "IXFR"
 	}
+
 	c := s.copy
-	c.log.Log(c.ctx, level, "secondary: Transferred zone", "zone", c.origin, "address", from.addr, "serial", serial, "kind", kind)
+	c.log.Log(c.ctx, level, "secondary: Transferred zone",
+		"zone", c.origin, "address", from.addr, "serial", serial, "kind", kind)
 	if in.outside > 0 {
-		c.log.Warn("secondary: Ignored records outside the zone", "zone", c.origin, "address", from.addr, "count", in.outside)
+		c.log.Warn("secondary: Ignored records outside the zone",
+			"zone", c.origin, "address", from.addr, "count", in.outside)
 	}
 }
 
@@ -274,6 +307,7 @@ func (s *schedule) setExpiry() {
 	c := s.copy
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.checked, c.until = s.checked, s.checked.Add(timer(s.zone, soaExpire))
 	if c.expiry != nil {
 		c.expiry.Stop()
@@ -288,6 +322,7 @@ func (c *zoneCopy) expire() {
 	if time.Now().Before(c.until) || c.current.Swap(nil) == nil {
 		return
 	}
+
 	c.log.Error("secondary: Zone expired", "zone", c.origin, "data_age", time.Since(c.checked).Round(time.Second))
 }
 
@@ -328,6 +363,7 @@ func (s *schedule) wait(ctx context.Context) bool {
 				wake = save
 			}
 		}
+
 		t := time.NewTimer(time.Until(wake))
 		select {
 		case <-ctx.Done():
@@ -338,6 +374,7 @@ func (s *schedule) wait(ctx context.Context) bool {
 			return true
 		case <-t.C:
 		}
+
 		now := time.Now()
 		if !save.IsZero() && !now.Before(save) {
 			s.save()

@@ -76,27 +76,16 @@ func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done boo
 	if in.messages++; in.messages > maxMessages {
 		return false, errors.New("too many messages")
 	}
-	if len(packet) < wire.HeaderLen || binary.BigEndian.Uint16(packet) != id || packet[2]&0x80 == 0 {
-		return false, errors.New("not a reply to the query")
+	off, err := in.header(packet, id, qtype)
+	if err != nil {
+		return false, err
 	}
-	if code := wire.RCode(packet[3] & 15); code != wire.NoError {
-		return false, rcodeError(code)
-	}
-	if packet[2]&(wire.FlagTC>>8) != 0 {
-		return false, errors.New("truncated message")
-	}
-	off := wire.HeaderLen
-	for range binary.BigEndian.Uint16(packet[4:]) {
-		name, next, ok := wire.ReadName(nil, packet, off)
-		if !ok || next+4 > len(packet) || wire.Lower(string(name)) != in.origin || wire.Type(binary.BigEndian.Uint16(packet[next:])) != qtype {
-			return false, errors.New("another question")
-		}
-		off = next + 4
-	}
+
 	answers := binary.BigEndian.Uint16(packet[6:])
 	if answers == 0 {
 		return false, errors.New("message without records")
 	}
+
 	for range answers {
 		if in.state == finished {
 			return false, errors.New("records after the end of the zone")
@@ -109,10 +98,36 @@ func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done boo
 			return false, err
 		}
 	}
+
 	if in.state == wantSecond && in.messages == 1 && in.differences {
 		return false, errWholeZone // a SOA record alone: RFC 1995 §4
 	}
 	return in.state == finished, nil
+}
+
+// header checks the header and the question of a message, and returns the offset after them.
+// Messages after the first may lack the question (RFC 5936 §2.2.1).
+func (in *incoming) header(packet []byte, id uint16, qtype wire.Type) (off int, err error) {
+	if len(packet) < wire.HeaderLen || binary.BigEndian.Uint16(packet) != id || packet[2]&0x80 == 0 {
+		return 0, errors.New("not a reply to the query")
+	}
+	if code := wire.RCode(packet[3] & 15); code != wire.NoError {
+		return 0, rcodeError(code)
+	}
+	if packet[2]&(wire.FlagTC>>8) != 0 {
+		return 0, errors.New("truncated message")
+	}
+
+	off = wire.HeaderLen
+	for range binary.BigEndian.Uint16(packet[4:]) {
+		name, next, ok := wire.ReadName(nil, packet, off)
+		if !ok || next+4 > len(packet) || wire.Lower(string(name)) != in.origin ||
+			wire.Type(binary.BigEndian.Uint16(packet[next:])) != qtype {
+			return 0, errors.New("another question")
+		}
+		off = next + 4
+	}
+	return off, nil
 }
 
 // errWholeZone requests AXFR in place of IXFR.
@@ -122,29 +137,40 @@ var errWholeZone = errors.New("the primary does not send differences")
 // that it has.
 var errMisfit = errors.New("the differences do not fit the zone")
 
-// record adds a record with names written out.
-func (in *incoming) record(r []byte) error {
+// admit checks the form of a record with names written out, and whether there is room for it.
+func (in *incoming) admit(r []byte) (isSOA bool, err error) {
 	limit := in.limit
 	if in.changes != nil {
 		limit = min(limit, maxChanges)
 	}
 	if in.bytes += len(r); in.bytes > limit {
-		return fmt.Errorf("more than %d bytes of records", limit)
+		return false, fmt.Errorf("more than %d bytes of records", limit)
 	}
 	if err := in.share.reserve(in.bytes); err != nil {
-		return err
+		return false, err
 	}
+
 	at, ok := wire.ReadRecord(r, 0)
 	if !ok || at.Next != len(r) {
-		return errors.New("malformed record")
+		return false, errors.New("malformed record")
 	}
 	if class := wire.Class(binary.BigEndian.Uint16(r[at.Head+2:])); class != wire.ClassIN {
-		return fmt.Errorf("record of class %s", class)
+		return false, fmt.Errorf("record of class %s", class)
 	}
-	isSOA := at.Type == wire.TypeSOA
+	isSOA = at.Type == wire.TypeSOA
 	if isSOA && (wire.Lower(string(r[:at.Head])) != in.origin || at.Next-at.RData < 22) {
-		return errors.New("SOA record of another zone")
+		return true, errors.New("SOA record of another zone")
 	}
+	return isSOA, nil
+}
+
+// record adds a record with names written out (RFC 5936 §2.2, RFC 1995 §4).
+func (in *incoming) record(r []byte) error {
+	isSOA, err := in.admit(r)
+	if err != nil {
+		return err
+	}
+
 	switch in.state {
 	case wantFirst:
 		if !isSOA {
@@ -153,12 +179,8 @@ func (in *incoming) record(r []byte) error {
 		in.serial, in.soa, in.state = zone.SOASerial(r), string(r), wantSecond
 		return in.checkNewer()
 	case wantSecond:
-		if in.differences && isSOA {
-			if old, _ := in.old.Serial(); zone.SOASerial(r) == old && old != in.serial {
-				in.current, in.state, in.changes = old, inDeleted, map[string]int{}
-				in.count(r, -1)
-				return nil
-			}
+		if in.differences && isSOA && in.beginDifferences(r) {
+			return nil
 		}
 		in.state, in.builder = inZone, zone.NewBuilder(in.origin)
 		if err := in.add([]byte(in.soa)); err != nil {
@@ -170,6 +192,8 @@ func (in *incoming) record(r []byte) error {
 			return in.end(r)
 		}
 		return in.add(r)
+
+	// A change is the old SOA record, deleted records, the new SOA record, and added records.
 	case inDeleted:
 		if !isSOA {
 			in.count(r, -1)
@@ -191,6 +215,17 @@ func (in *incoming) record(r []byte) error {
 		}
 	}
 	return nil
+}
+
+// beginDifferences begins differences if r, the second record, is the SOA record of the old version.
+func (in *incoming) beginDifferences(r []byte) bool {
+	old, _ := in.old.Serial()
+	if zone.SOASerial(r) != old || old == in.serial {
+		return false
+	}
+	in.current, in.state, in.changes = old, inDeleted, map[string]int{}
+	in.count(r, -1)
+	return true
 }
 
 // checkNewer checks the serial number of the new version.
@@ -250,8 +285,10 @@ func (in *incoming) zone() (*zone.Zone, error) {
 	if in.changes == nil {
 		return in.builder.Zone(), nil
 	}
+
 	in.builder = in.old.Edit()
 	changes := slices.Sorted(maps.Keys(in.changes)) // by owner
+
 	for _, deleted := range [...]bool{true, false} {
 		for _, k := range changes {
 			if deleted != (in.changes[k] < 0) {
@@ -262,6 +299,7 @@ func (in *incoming) zone() (*zone.Zone, error) {
 			}
 		}
 	}
+
 	z := in.builder.Zone()
 	if serial, ok := z.Serial(); !ok || serial != in.serial {
 		return nil, errMisfit
@@ -278,6 +316,7 @@ func (in *incoming) apply(r []byte, deleted bool) error {
 	if deleted {
 		exists = in.builder.Remove
 	}
+
 	switch had, err := exists(owner, at.Type, rdata); {
 	case errors.Is(err, zone.ErrOutOfZone):
 		in.outside++

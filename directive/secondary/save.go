@@ -41,11 +41,13 @@ func (c *zoneCopy) writeFile(z *zone.Zone, checked time.Time) error {
 		w := bufio.NewWriter(io.MultiWriter(f, sum))
 		_, _ = w.WriteString(fileHead)
 		_, _ = w.Write(binary.BigEndian.AppendUint64([]byte(c.origin), uint64(checked.Unix())))
+
 		for r := range z.Records {
 			_, _ = w.Write([]byte{byte(len(r) >> 16), byte(len(r) >> 8), byte(len(r))})
 			_, _ = w.Write(r)
 		}
 		_, _ = w.Write([]byte{0, 0, 0})
+
 		if err := w.Flush(); err != nil {
 			return err
 		}
@@ -64,6 +66,7 @@ func (s *schedule) load() {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+
 	var z *zone.Zone
 	var checked time.Time
 	if err == nil {
@@ -73,20 +76,25 @@ func (s *schedule) load() {
 		c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
 		return
 	}
+
 	if age := time.Since(checked); age > timer(z, soaExpire) || age < -time.Hour {
-		c.log.Warn("secondary: Ignored file: the zone has expired", "zone", c.origin, "file", c.file, "data_age", age.Round(time.Second))
+		c.log.Warn("secondary: Ignored file: the zone has expired",
+			"zone", c.origin, "file", c.file, "data_age", age.Round(time.Second))
 		return
 	}
+
 	if c.accept != nil {
 		if err := c.accept(z); err != nil {
 			c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
 			return
 		}
 	}
+
 	s.checked, s.saved = checked, time.Now()
 	s.install(z)
 	serial, _ := z.Serial()
-	c.log.Info("secondary: Loaded zone", "zone", c.origin, "file", c.file, "serial", serial, "data_age", time.Since(checked).Round(time.Second))
+	c.log.Info("secondary: Loaded zone",
+		"zone", c.origin, "file", c.file, "serial", serial, "data_age", time.Since(checked).Round(time.Second))
 }
 
 // parseFile returns the zone in a file.
@@ -99,7 +107,9 @@ func parseFile(origin wire.Name, data []byte) (*zone.Zone, time.Time, error) {
 	if crc32.ChecksumIEEE(data[:end]) != binary.BigEndian.Uint32(data[end:]) {
 		return nil, time.Time{}, errors.New("wrong checksum")
 	}
+
 	checked := time.Unix(int64(binary.BigEndian.Uint64(data[len(head):])), 0)
+
 	in := newIncoming(origin, nil, false)
 	var soa []byte
 	for rest := data[len(head)+8 : end]; len(rest) >= 3; {
@@ -121,6 +131,8 @@ func parseFile(origin wire.Name, data []byte) (*zone.Zone, time.Time, error) {
 	if soa == nil {
 		return nil, checked, errors.New("no records")
 	}
+
+	// A transfer ends with the SOA record, too.
 	if err := in.record(soa); err != nil {
 		return nil, checked, err
 	}

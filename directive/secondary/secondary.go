@@ -96,17 +96,20 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 		q.Fail(wire.Refused) // it is data for servers, and may be confidential (RFC 9432 §7)
 		return dns.Done
 	}
+
 	z := c.current.Load()
 	if z == nil {
 		q.Fail(wire.ServFail)
 		q.Err = errNoData
 		return dns.Done
 	}
+
 	found := z.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: &set.zones})
 	if found.Missing && at.fallthru.Through(q.Name()) {
 		q.Answer.Clear()
 		return dns.Next
 	}
+
 	q.RCode, q.AA = found.RCode, found.AA
 	if found.Target == nil {
 		return dns.Done
@@ -140,7 +143,9 @@ func (s *Secondary) notify(q *dns.Query, at *servedZone, c *zoneCopy) dns.Verdic
 
 // isPrimary reports whether the zone is copied from an address.
 func (s *servedZone) isPrimary(addr netip.Addr) bool {
-	return slices.ContainsFunc(s.primaries, func(p netip.AddrPort) bool { return p.Addr().WithZone("") == addr.WithZone("") })
+	return slices.ContainsFunc(s.primaries, func(p netip.AddrPort) bool {
+		return p.Addr().WithZone("") == addr.WithZone("")
+	})
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.

@@ -19,17 +19,20 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		errs = append(errs, s.parse(b, d))
 	}
 	b.Handle(s)
+
 	b.OnStart(func(start *config.Start) (err error) {
 		if err := s.startCatalogs(b, start); err != nil {
 			return err
 		}
 		for _, at := range s.zones.All() {
-			if at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) { return s.newCopy(at, b), nil }); err != nil {
+			at.copy, err = config.Keep(start, at.options, func() (*zoneCopy, error) { return s.newCopy(at, b), nil })
+			if err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+
 	b.OnSwap(func() {
 		for _, at := range s.zones.All() {
 			for _, c := range at.copy.clients {
@@ -38,6 +41,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}
 		s.configureCatalogs(b)
 	})
+
 	return errors.Join(errs...)
 }
 
@@ -53,6 +57,7 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 		from.key.Store(at.key)
 		clients = append(clients, from)
 	}
+
 	c := newCopy(at.options, clients, b.Log)
 	if at.isCatalog {
 		s.catalogs.setCatalog(c)
@@ -67,20 +72,15 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 	var primaries []netip.AddrPort
 	file, ref := "", new(tsig.Ref)
 	var members memberOption
+
 	errs := []error{err, d.Options(
 		corefile.Option{Usage: "transfer from ADDRESS...", Set: func(o corefile.Directive) error {
 			if o.Args[0].Text != "from" {
 				return o.Errorf("want from, got %q", o.Args[0].Text)
 			}
-			var errs []error
-			for _, a := range o.Args[1:] {
-				at, err := config.ParseServer(a.Text)
-				if err != nil {
-					errs = append(errs, a.Errorf(o.Path, "want an IP address or ADDRESS:PORT, got %q", a.Text))
-				}
-				primaries = append(primaries, at)
-			}
-			return errors.Join(errs...)
+			at, err := parsePrimaries(o)
+			primaries = append(primaries, at...)
+			return err
 		}},
 		corefile.Option{Usage: "file PATH", Once: true, Set: func(o corefile.Directive) error {
 			file = b.Path(o.Args[0].Text)
@@ -93,9 +93,11 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		fallthru.Option(),
 		ref.Option(b),
 	)}
+
 	if errors.Join(errs...) == nil && len(primaries) == 0 {
 		errs = append(errs, d.Errorf("missing transfer from: name the primary servers"))
 	}
+
 	for _, origin := range zones {
 		if s.zones.Get(origin) != nil {
 			errs = append(errs, d.Errorf("zone %s is already given", origin))
@@ -107,4 +109,17 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		s.static.zones.Set(origin, struct{}{})
 	}
 	return errors.Join(errs...)
+}
+
+// parsePrimaries returns the addresses after from.
+func parsePrimaries(o corefile.Directive) (primaries []netip.AddrPort, err error) {
+	var errs []error
+	for _, a := range o.Args[1:] {
+		at, err := config.ParseServer(a.Text)
+		if err != nil {
+			errs = append(errs, a.Errorf(o.Path, "want an IP address or ADDRESS:PORT, got %q", a.Text))
+		}
+		primaries = append(primaries, at)
+	}
+	return primaries, errors.Join(errs...)
 }
