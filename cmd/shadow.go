@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -273,8 +274,10 @@ func dnstapSocket(text string) (s dnstap.Socket, ok bool) {
 // asker returns the server that s selects, and a function that stops it.
 func (p *program) asker(ctx context.Context, s shadowFlags) (shadow.Asker, func(), error) {
 	if s.against != "" {
-		client := diff.NewClient(query.WithPort(s.against), 2*time.Second)
-		if err := client.Probe(ctx, s.domain); err != nil {
+		client := &query.Client{
+			Address: query.WithPort(s.against), Timeout: 2 * time.Second, Dial: new(net.Dialer).DialContext,
+		}
+		if _, err := client.Probe(ctx, s.domain, false); err != nil {
 			client.Close()
 			return nil, nil, err
 		}

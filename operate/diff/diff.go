@@ -10,6 +10,7 @@
 package diff
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/operate/query"
 )
 
 // DefaultRate is the rate in queries per second if Options.Rate is zero: 10,000 Services
@@ -108,26 +110,18 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if _, _, err := net.SplitHostPort(o.Address); err != nil {
 		return nil, fmt.Errorf("want the HOST:PORT of a server, got %q", o.Address)
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	if o.Rate == 0 {
-		o.Rate = DefaultRate
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 2 * time.Second
-	}
-	if o.RetryAfter == 0 {
-		o.RetryAfter = 2 * time.Second
-	}
-	client := newClient(o)
-	defer client.close()
-	known := o.Corefile != ""
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Rate = cmp.Or(o.Rate, DefaultRate)
+	o.Timeout, o.RetryAfter = cmp.Or(o.Timeout, 2*time.Second), cmp.Or(o.RetryAfter, 2*time.Second)
+
+	client := &query.Client{Address: o.Address, Timeout: o.Timeout, Dial: o.Dial}
+	defer client.Close()
+	tcp, known := o.Transport == "tcp", o.Corefile != ""
 	if !known {
-		soa, err := client.probe(ctx, "cluster.local.")
+		soa, err := client.Probe(ctx, "cluster.local", tcp)
 		if err != nil {
 			return nil, err
 		}
@@ -136,16 +130,21 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			o.Assumed(name)
 		}
 	}
+
 	want, err := newExpected(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	defer want.stop()
 	if known {
-		if _, err := client.probe(ctx, want.zones[0]); err != nil {
+		if _, err := client.Probe(ctx, want.zones[0], tcp); err != nil {
 			return nil, err
 		}
 	}
-	r := &run{Options: o, want: want, client: client, groups: map[groupKey]*Group{}, pace: pace{interval: time.Second / time.Duration(o.Rate)}}
+	r := &run{
+		Options: o, want: want, client: client, pace: query.NewPace(o.Rate),
+		types: map[groupKey]map[uint16]bool{}, examples: map[groupKey]question{},
+		ttls: map[uint32]*lowTTL{}, groups: map[groupKey]*Group{},
+	}
 	return r.compareAll(ctx)
 }

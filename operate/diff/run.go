@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -14,10 +15,12 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/seamark/seamark/operate/query"
 	"github.com/seamark/seamark/sys/order"
 )
 
 const (
+	workers = 128 // queries at a time
 	// maxRepeated bounds the number of queries that are repeated, and with it the memory of
 	// a comparison in which every answer differs.
 	maxRepeated = 10_000
@@ -30,8 +33,8 @@ const (
 type run struct {
 	Options
 	want   *expected
-	client *client
-	pace   pace
+	client *query.Client
+	pace   *query.Pace
 
 	done   atomic.Int64 // queries, without repeated ones
 	silent atomic.Int64 // queries without a valid reply, in a row
@@ -59,9 +62,7 @@ func (r *run) compareAll(ctx context.Context) (*Report, error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.types = map[groupKey]map[uint16]bool{}
-	r.examples = map[groupKey]question{}
-	r.ttls = map[uint32]*lowTTL{}
+
 	total, last := 0, ""
 	for q := range r.want.questions() {
 		total++
@@ -70,6 +71,7 @@ func (r *run) compareAll(ctx context.Context) (*Report, error) {
 			last = q.name
 		}
 	}
+
 	stopProgress := r.reportProgress(total)
 	r.compareEach(ctx, cancel, r.want.questions(), func(q question, found result) {
 		r.report.Queries++
@@ -87,6 +89,8 @@ func (r *run) compareAll(ctx context.Context) (*Report, error) {
 		}
 	})
 	stopProgress()
+
+	// The cluster may have changed between the answer of the server and ours.
 	if len(r.repeated) > 0 && ctx.Err() == nil {
 		select {
 		case <-time.After(r.RetryAfter):
@@ -101,6 +105,7 @@ func (r *run) compareAll(ctx context.Context) (*Report, error) {
 			}
 		})
 	}
+
 	r.finish()
 	r.report.Server, r.report.Time = r.Address, time.Since(start)
 	if err := context.Cause(ctx); err != nil {
@@ -111,7 +116,9 @@ func (r *run) compareAll(ctx context.Context) (*Report, error) {
 
 // compareEach compares the answers to queries, and calls each with every result. r.mu is held
 // during the call.
-func (r *run) compareEach(ctx context.Context, cancel context.CancelCauseFunc, questions func(func(question) bool), each func(question, result)) {
+func (r *run) compareEach(
+	ctx context.Context, cancel context.CancelCauseFunc, questions iter.Seq[question], each func(question, result),
+) {
 	queue := make(chan question, workers)
 	var running sync.WaitGroup
 	for n := range workers {
@@ -134,8 +141,9 @@ func (r *run) compareEach(ctx context.Context, cancel context.CancelCauseFunc, q
 			}
 		})
 	}
+
 	for q := range questions {
-		if r.pace.wait(ctx) != nil {
+		if r.pace.Wait(ctx) != nil {
 			break
 		}
 		queue <- q
@@ -148,17 +156,19 @@ func (r *run) compareEach(ctx context.Context, cancel context.CancelCauseFunc, q
 func (r *run) compare(ctx context.Context, n int, resolver *resolver, q question) (result, error) {
 	m := new(dns.Msg).SetQuestion(q.name, q.qtype)
 	m.SetEdns0(1232, false)
-	reply, err := r.client.exchange(ctx, n, m)
+	reply, err := r.client.Exchange(ctx, n, m, r.Transport == "tcp")
 	packet, packErr := m.Pack()
 	if packErr != nil {
 		return result{}, fmt.Errorf("packing the query %s: %w", q.name, packErr)
 	}
+
 	// The objects may change meanwhile: the answer is computed after the reply arrived.
 	expected, wantErr := resolver.answer(packet)
 	if wantErr != nil {
 		return result{}, fmt.Errorf("%s %s: %w", q.name, dns.Type(q.qtype), wantErr)
 	}
 	want := newAnswer(expected)
+
 	if err != nil {
 		if r.silent.Add(1) >= maxSilent {
 			return result{}, fmt.Errorf("no valid reply to %d queries in a row, the last one: %w", maxSilent, err)
@@ -187,11 +197,11 @@ func (z zoneList) relevant(q question, want, got answer) string {
 
 // failure returns the cause of a query without a valid reply.
 func failure(err error) string {
-	late, ok := errors.AsType[*noReply](err)
+	late, ok := errors.AsType[*query.NoReply](err)
 	switch {
 	case !ok:
 		return "query failed"
-	case late.stray != nil:
+	case late.Stray != nil:
 		return "invalid reply"
 	}
 	return "no reply"
@@ -320,32 +330,4 @@ func (r *run) reportProgress(total int) (stop func()) {
 		}
 	})
 	return func() { close(end); running.Wait() }
-}
-
-// A pace spreads queries over time.
-type pace struct {
-	interval time.Duration
-	next     time.Time
-}
-
-// burst is the longest delay that later queries make up for.
-const burst = 100 * time.Millisecond
-
-// wait blocks until the next query may be sent.
-func (p *pace) wait(ctx context.Context) error {
-	now := time.Now()
-	if behind := now.Add(-burst); p.next.Before(behind) {
-		p.next = behind
-	}
-	p.next = p.next.Add(p.interval)
-	early := p.next.Sub(now)
-	if early < time.Millisecond {
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(early):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

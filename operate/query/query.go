@@ -1,5 +1,5 @@
-// Package query sends single DNS queries. The commands sidecar and exec-healthz call
-// it to probe servers.
+// Package query sends DNS queries, for the commands that look at servers: Exchange sends a single
+// one, as probes do, and a Client sends many to one server.
 package query
 
 import (
@@ -52,10 +52,12 @@ func exchange(ctx context.Context, network, server string, m *dns.Msg) (reply *d
 	}
 	defer socket.Close()
 	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })()
+
 	conn := dns.Conn{Conn: socket, UDPSize: 4096} // more than the 512 bytes of a reply without EDNS
 	if err := conn.WriteMsg(m); err != nil {
 		return nil, nil, err
 	}
+
 	for {
 		packet, err := conn.ReadMsgHeader(nil)
 		if err != nil && !errors.Is(err, dns.ErrShortRead) {
@@ -84,12 +86,14 @@ func Accept(m *dns.Msg, packet []byte) (*dns.Msg, error) {
 	case packet[2]&response == 0:
 		return nil, errors.New("a message that is not a reply")
 	}
+
 	reply := new(dns.Msg)
 	if err := reply.Unpack(packet); err != nil && packet[2]&truncated == 0 {
 		return nil, fmt.Errorf("a malformed message: %w", err)
 	} else if err != nil {
 		return &dns.Msg{MsgHdr: dns.MsgHdr{Id: m.Id, Response: true, Truncated: true}}, nil
 	}
+
 	// A server that cannot parse a request may omit the question from its error.
 	if len(reply.Question) == 0 && len(reply.Answer) == 0 {
 		return reply, nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/operate/diff"
+	"github.com/seamark/seamark/operate/query"
 )
 
 // An Asker answers captured queries. Several goroutines call it.
@@ -101,7 +101,7 @@ func (t *tracer) EndStep(q *dns.Query, step int, v dns.Verdict) {
 func (t *tracer) ObserveExchange(*dns.Query, *dns.Exchange) { t.upstream++ }
 
 // A Remote is a running server.
-type Remote struct{ Client *diff.Client }
+type Remote struct{ Client *query.Client }
 
 // Ask implements [Asker].
 func (r Remote) Ask(ctx context.Context, n int, packet []byte, _ netip.AddrPort, proto dns.Proto) (Answer, error) {

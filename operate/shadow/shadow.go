@@ -243,7 +243,7 @@ func (r *run) count(p *pair) {
 // waits for the time at which a response was captured, until ctx ends.
 func (r *run) dispatch(ctx, asking context.Context, pairs <-chan *pair, queue chan<- *pair) {
 	defer close(queue)
-	pace := diff.NewPace(r.Rate)
+	pace := query.NewPace(r.Rate)
 	var begun, first time.Time
 	for p := range pairs {
 		if r.Captured {

@@ -1,4 +1,4 @@
-package diff
+package query
 
 import (
 	"context"
@@ -11,55 +11,51 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/seamark/seamark/operate/query"
 )
 
 const (
-	sockets = 8   // connections or UDP sockets to the server
-	workers = 128 // queries at a time
-
-	attempts = 3
+	sockets  = 8 // UDP sockets, and TCP connections
+	attempts = 3 // to send a query
 )
 
-// A client sends queries to the compared server.
-type client struct {
-	Options
-	network string
-	first   [sockets]socket // of the transport of the options
-	tcp     [sockets]socket // for replies that are truncated over UDP
+// A Client sends many queries to one server. It is safe for concurrent use. Close closes its
+// sockets, which are opened when they are needed.
+type Client struct {
+	Address string        // HOST:PORT
+	Timeout time.Duration // of a reply, before the query is sent again, three times in all
+	// Dial opens connections to the server.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	udp, tcp [sockets]socket
 }
 
-func newClient(o Options) *client {
-	c := &client{Options: o, network: "udp"}
-	if o.Transport == "tcp" {
-		c.network = "tcp"
-	}
-	return c
-}
-
-func (c *client) close() {
-	for i := range c.first {
-		c.first[i].close()
+// Close closes the sockets. No query may wait for a reply.
+func (c *Client) Close() {
+	for i := range sockets {
+		c.udp[i].close()
 		c.tcp[i].close()
 	}
 }
 
-// probe queries the SOA record of a zone. It returns an error unless the server replies.
-func (c *client) probe(ctx context.Context, zone string) (*dns.Msg, error) {
-	m := new(dns.Msg).SetQuestion(zone, dns.TypeSOA)
-	reply, err := c.exchange(ctx, 0, m)
+// Probe queries the SOA record of a zone. It returns an error unless the server replies.
+func (c *Client) Probe(ctx context.Context, zone string, tcp bool) (*dns.Msg, error) {
+	reply, err := c.Exchange(ctx, 0, new(dns.Msg).SetQuestion(dns.Fqdn(zone), dns.TypeSOA), tcp)
 	if err != nil {
 		return nil, fmt.Errorf("%w: check the address, and whether the server can be reached from here", err)
 	}
 	return reply, nil
 }
 
-// exchange sends a query and returns the reply. n selects the socket.
-func (c *client) exchange(ctx context.Context, n int, m *dns.Msg) (reply *dns.Msg, err error) {
+// Exchange sends m over UDP, and over TCP if the reply is truncated, or only over TCP. It replaces
+// the ID of m. n selects the socket: at most a few thousand goroutines may have the same n.
+func (c *Client) Exchange(ctx context.Context, n int, m *dns.Msg, tcp bool) (reply *dns.Msg, err error) {
+	network, first := "udp", &c.udp[n%sockets]
+	if tcp {
+		network, first = "tcp", &c.tcp[n%sockets]
+	}
 	for range attempts {
-		reply, err = c.first[n%sockets].exchange(ctx, c, c.network, m)
-		if err == nil && reply.Truncated && c.network == "udp" {
+		reply, err = first.exchange(ctx, c, network, m)
+		if err == nil && reply.Truncated && !tcp {
 			reply, err = c.tcp[n%sockets].exchange(ctx, c, "tcp", m)
 		}
 		if err == nil || ctx.Err() != nil {
@@ -67,7 +63,7 @@ func (c *client) exchange(ctx context.Context, n int, m *dns.Msg) (reply *dns.Ms
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("querying %s over %s: %w", c.Address, c.network, err)
+		return nil, fmt.Errorf("querying %s over %s: %w", c.Address, network, err)
 	}
 	return reply, nil
 }
@@ -90,7 +86,7 @@ func (s *socket) close() {
 }
 
 // open returns the connection. It opens it unless it is open.
-func (s *socket) open(ctx context.Context, c *client, network string) (*conn, error) {
+func (s *socket) open(ctx context.Context, c *Client, network string) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
@@ -100,18 +96,22 @@ func (s *socket) open(ctx context.Context, c *client, network string) (*conn, er
 			return s.conn, nil
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	opened, err := c.Dial(ctx, network, c.Address)
 	if err != nil {
 		return nil, err
 	}
-	s.conn = &conn{Conn: opened, timeout: c.Timeout, stream: network == "tcp", waiting: map[uint16]*exchange{}, done: make(chan struct{})}
+	s.conn = &conn{
+		Conn: opened, timeout: c.Timeout, stream: network == "tcp",
+		waiting: map[uint16]*pending{}, done: make(chan struct{}),
+	}
 	go s.conn.read()
 	return s.conn, nil
 }
 
-func (s *socket) exchange(ctx context.Context, c *client, network string, m *dns.Msg) (*dns.Msg, error) {
+func (s *socket) exchange(ctx context.Context, c *Client, network string, m *dns.Msg) (*dns.Msg, error) {
 	conn, err := s.open(ctx, c, network)
 	if err != nil {
 		return nil, err
@@ -128,24 +128,24 @@ type conn struct {
 
 	mu      sync.Mutex
 	nextID  uint16
-	waiting map[uint16]*exchange
+	waiting map[uint16]*pending
 	err     error // of the reader, set before done is closed
 
 	writing sync.Mutex
 }
 
-// An exchange is a query that waits for its reply.
-type exchange struct {
+// A pending is a query that waits for its reply.
+type pending struct {
 	query *dns.Msg
 	reply chan *dns.Msg
 	stray error // the last invalid reply, written by the reader under conn.mu
 }
 
 func (c *conn) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
-	e := &exchange{query: m, reply: make(chan *dns.Msg, 1)}
+	e := &pending{query: m, reply: make(chan *dns.Msg, 1)}
 	c.mu.Lock()
 	for c.waiting[c.nextID] != nil {
-		c.nextID++ // at most workers IDs are in use
+		c.nextID++
 	}
 	m.Id = c.nextID
 	c.nextID++
@@ -156,9 +156,11 @@ func (c *conn) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 		defer c.mu.Unlock()
 		delete(c.waiting, m.Id)
 	}()
+
 	if err := c.write(m); err != nil {
 		return nil, err
 	}
+
 	timer := time.NewTimer(c.timeout)
 	defer timer.Stop()
 	select {
@@ -170,24 +172,22 @@ func (c *conn) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 		return nil, ctx.Err()
 	case <-timer.C:
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.stray != nil {
-		return nil, &noReply{c.timeout, e.stray}
-	}
-	return nil, &noReply{timeout: c.timeout}
+	return nil, &NoReply{c.timeout, e.stray}
 }
 
-// A noReply is the error of a query without a valid reply in time. stray is the last invalid
-// one, or nil.
-type noReply struct {
+// A NoReply is the error of a Client for a query without a valid reply in time. Stray is the last
+// invalid one, or nil.
+type NoReply struct {
 	timeout time.Duration
-	stray   error
+	Stray   error
 }
 
-func (e *noReply) Error() string {
-	if e.stray != nil {
-		return fmt.Sprintf("no valid reply within %v, but %v", e.timeout, e.stray)
+func (e *NoReply) Error() string {
+	if e.Stray != nil {
+		return fmt.Sprintf("no valid reply within %v, but %v", e.timeout, e.Stray)
 	}
 	return fmt.Sprintf("no reply within %v", e.timeout)
 }
@@ -198,6 +198,7 @@ func (c *conn) write(m *dns.Msg) error {
 	if err != nil {
 		return err
 	}
+
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
@@ -241,7 +242,7 @@ func (c *conn) packet(buf []byte) ([]byte, error) {
 	return packet, err
 }
 
-// received passes a reply to the exchange with its ID.
+// received passes a reply to the query with its ID.
 func (c *conn) received(packet []byte) {
 	if len(packet) < 2 {
 		return
@@ -252,7 +253,7 @@ func (c *conn) received(packet []byte) {
 	if e == nil {
 		return
 	}
-	reply, err := query.Accept(e.query, packet)
+	reply, err := Accept(e.query, packet)
 	if err != nil {
 		e.stray = err
 		return

@@ -1,0 +1,38 @@
+package query
+
+import (
+	"context"
+	"time"
+)
+
+// burst is the longest delay that later queries make up for.
+const burst = 100 * time.Millisecond
+
+// A Pace spreads queries over time. It is not safe for concurrent use.
+type Pace struct {
+	interval time.Duration
+	next     time.Time
+}
+
+// NewPace returns a Pace of at most rate queries a second.
+func NewPace(rate int) *Pace { return &Pace{interval: time.Second / time.Duration(rate)} }
+
+// Wait blocks until the next query may be sent, or ctx ends.
+func (p *Pace) Wait(ctx context.Context) error {
+	now := time.Now()
+	if behind := now.Add(-burst); p.next.Before(behind) {
+		p.next = behind
+	}
+	p.next = p.next.Add(p.interval)
+	early := p.next.Sub(now)
+	if early < time.Millisecond {
+		return ctx.Err()
+	}
+
+	select {
+	case <-time.After(early):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
