@@ -21,7 +21,8 @@ func (o Options) Check() error {
 		}
 	}
 	remote := o.Endpoint != "" || o.Kubeconfig != ""
-	wrong(o.Manifests != "" && remote, "manifests: a folder takes the place of an API server, so endpoint and kubeconfig do not go with it")
+	wrong(o.Manifests != "" && remote,
+		"manifests: a folder takes the place of an API server, so endpoint and kubeconfig do not go with it")
 	if o.Endpoint != "" {
 		u, err := url.Parse(o.Endpoint)
 		wrong(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "",

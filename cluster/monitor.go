@@ -31,9 +31,12 @@ func NewMonitor(kinds []Kind, log *slog.Logger, reg *metrics.Registry) *Monitor 
 	m := &Monitor{Log: log, Metrics: reg, Sweeper: NewSweeper(runtime.GC, debug.FreeOSMemory), kinds: kinds}
 	for _, kind := range kinds {
 		name := kind.String()
-		m.Relists[kind] = reg.Counter("seamark_kubernetes_relists_total", "Lists received completely, including the first.", "resource", name)
-		m.Errors[kind] = reg.Counter("seamark_kubernetes_watch_errors_total", "Lists and watches that failed or ended early.", "resource", name)
-		m.Events[kind] = reg.Counter("seamark_kubernetes_events_total", "Changes of single objects received.", "resource", name)
+		m.Relists[kind] = reg.Counter("seamark_kubernetes_relists_total",
+			"Lists received completely, including the first.", "resource", name)
+		m.Errors[kind] = reg.Counter("seamark_kubernetes_watch_errors_total",
+			"Lists and watches that failed or ended early.", "resource", name)
+		m.Events[kind] = reg.Counter("seamark_kubernetes_events_total",
+			"Changes of single objects received.", "resource", name)
 	}
 	return m
 }
@@ -43,7 +46,8 @@ func NewMonitor(kinds []Kind, log *slog.Logger, reg *metrics.Registry) *Monitor 
 func (m *Monitor) Run(ctx context.Context, deliver func()) {
 	m.started.Store(int64(clock.Now()))
 	for _, kind := range m.kinds {
-		unregister := m.Metrics.TemporaryGauge("seamark_kubernetes_data_age_seconds", "Time since a list, an event or a bookmark of the watch was received.",
+		unregister := m.Metrics.TemporaryGauge("seamark_kubernetes_data_age_seconds",
+			"Time since a list, an event or a bookmark of the watch was received.",
 			func() float64 { return m.age(kind).Seconds() }, "resource", kind.String())
 		defer unregister()
 	}

@@ -27,12 +27,17 @@ const (
 
 // String returns the name of the API's resource.
 func (k Kind) String() string {
-	return [...]string{"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)", "configmaps", "nodes"}[k]
+	return [...]string{
+		"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)",
+		"configmaps", "nodes",
+	}[k]
 }
 
 // ObjectKind returns the kind of the API's objects.
 func (k Kind) ObjectKind() string {
-	return [...]string{"Namespace", "Service", "EndpointSlice", "Pod", "ServiceImport", "EndpointSlice", "ConfigMap", "Node"}[k]
+	return [...]string{
+		"Namespace", "Service", "EndpointSlice", "Pod", "ServiceImport", "EndpointSlice", "ConfigMap", "Node",
+	}[k]
 }
 
 // A Key names an object within its kind. Namespaces and Nodes have no Namespace.
@@ -62,8 +67,10 @@ type Namespace struct{ Name string }
 type Service struct {
 	Namespace, Name string
 
-	ClusterIPs   []netip.Addr // none if headless or ExternalName; invalid ones are logged and left out
-	ExternalName string       // type ExternalName: the target in lower case without a trailing dot; all other fields are empty
+	ClusterIPs []netip.Addr // none if headless or ExternalName; invalid ones are logged and left out
+	// ExternalName is the target of the type ExternalName, in lower case without a trailing
+	// dot. All other fields are empty then.
+	ExternalName string
 	Ports        []Port
 	External     *External // nil without Options.External, or if the Service has no external address
 
@@ -277,6 +284,7 @@ func (es Endpoints) Valid() bool {
 		case flags&flagIPv6 != 0:
 			size = 17
 		}
+
 		for _, flag := range [2]byte{flagHostname, flagZone} {
 			if flags&flag != 0 && size < len(es) {
 				size += 1 + int(es[size])
@@ -284,6 +292,7 @@ func (es Endpoints) Valid() bool {
 				return false
 			}
 		}
+
 		if size > len(es) {
 			return false
 		}
@@ -297,7 +306,8 @@ func (es Endpoints) Valid() bool {
 // thousands.
 func (es Endpoints) From(ip [4]byte) Endpoints {
 	want := binary.BigEndian.Uint32(ip[:])
-	for len(es) >= 5 && es[0]&^(flagReady|flagTarget) == 0 && want != uint32(es[1])<<24|uint32(es[2])<<16|uint32(es[3])<<8|uint32(es[4]) {
+	for len(es) >= 5 && es[0]&^(flagReady|flagTarget) == 0 &&
+		want != uint32(es[1])<<24|uint32(es[2])<<16|uint32(es[3])<<8|uint32(es[4]) {
 		es = es[5:]
 	}
 	return es

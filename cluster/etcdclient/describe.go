@@ -54,6 +54,7 @@ func (o Options) Diagnose(ctx context.Context, err error) error {
 	if wrong := o.handshake(ctx); wrong != nil {
 		return errors.New(inner(wrong.Error()))
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	o.Username, o.Password = "", "" // not needed to learn why a connection fails
@@ -81,11 +82,13 @@ func (o Options) handshake(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
+
 	for _, endpoint := range o.endpoints() {
 		_, address, hasScheme := strings.Cut(endpoint, "://")
 		if !hasScheme {
 			address = endpoint
 		}
+
 		conn, err := (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", strings.TrimSuffix(address, "/"))
 		if err == nil {
 			// The endpoint sends its HTTP/2 settings first, or an alert.
@@ -93,6 +96,7 @@ func (o Options) handshake(ctx context.Context) error {
 			_, err = conn.Read(make([]byte, 1))
 			conn.Close()
 		}
+
 		var alert *net.OpError // "remote error"
 		var unverified *tls.CertificateVerificationError
 		if errors.As(err, &unverified) || errors.As(err, &alert) && alert.Op == "remote error" {

@@ -54,6 +54,7 @@ func (o Options) Check() error {
 			secure++
 		}
 	}
+
 	// The client uses the scheme of the first endpoint for all.
 	switch {
 	case open > 0 && secure > 0:
@@ -61,6 +62,7 @@ func (o Options) Check() error {
 	case open > 0 && o.Cert+o.Key+o.CA != "":
 		errs = append(errs, errors.New("endpoint: tls needs https:// endpoints, got http://"))
 	}
+
 	if (o.Cert == "") != (o.Key == "") {
 		errs = append(errs, errors.New("tls: a certificate needs its key, and a key its certificate"))
 	}
@@ -93,7 +95,8 @@ func checkEndpoint(e string) error {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
 		return wrong
 	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" || strings.ContainsAny(e, " {}\"\\") {
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" ||
+		strings.ContainsAny(e, " {}\"\\") {
 		return wrong
 	}
 	return nil
@@ -109,7 +112,8 @@ func (o Options) Client(ctx context.Context) (*clientv3.Client, error) {
 	}
 	return clientv3.New(clientv3.Config{
 		Endpoints: o.endpoints(), Username: o.Username, Password: o.Password, TLS: secure,
-		Context: ctx, DialTimeout: requestTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: requestTimeout,
+		Context:     ctx,
+		DialTimeout: requestTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: requestTimeout,
 		Logger: zap.NewNop(), // the caller logs the errors
 	})
 }
@@ -118,6 +122,7 @@ func (o Options) tls() (*tls.Config, error) {
 	if o.Cert == "" && o.CA == "" && !strings.Contains(o.Endpoints, "https://") {
 		return nil, nil
 	}
+
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.CA != "" {
 		pool, err := certpool.Read(o.CA)
@@ -126,7 +131,9 @@ func (o Options) tls() (*tls.Config, error) {
 		}
 		c.RootCAs = pool
 	}
+
 	if o.Cert != "" {
+		// The certificate is read for each connection, since it may have been renewed.
 		load := func() (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
 			if err != nil {

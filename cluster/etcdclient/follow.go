@@ -38,15 +38,13 @@ func (f Follower) Run(ctx context.Context, apply func(map[string]string)) {
 			apply(maps.Clone(now))
 		}
 	}
+
 	var problems Problems
-	contacted := func() {
-		if problems.Clear() {
-			f.Log.Info("etcd recovered, following the configuration again")
-		}
-	}
 	for pause := minPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
 		err := f.follow(ctx, report, func() {
-			contacted()
+			if problems.Clear() {
+				f.Log.Info("etcd recovered, following the configuration again")
+			}
 			pause = minPause
 		})
 		if ctx.Err() != nil {
@@ -74,24 +72,14 @@ func (f Follower) follow(ctx context.Context, report func(map[string]string), co
 		return err
 	}
 	defer c.Close()
-	now := map[string]string{}
-	revision := int64(0)
-	for _, p := range f.Prefixes {
-		limited, cancel := context.WithTimeout(ctx, requestTimeout)
-		r, err := c.Get(limited, p, clientv3.WithPrefix(), clientv3.WithRev(revision))
-		cancel()
-		if err != nil {
-			return err
-		}
-		revision = r.Header.Revision
-		for _, kv := range r.Kvs {
-			if f.follows(string(kv.Key)) {
-				now[string(kv.Key)] = string(kv.Value)
-			}
-		}
+
+	now, revision, err := f.list(ctx, c)
+	if err != nil {
+		return err
 	}
 	contacted()
 	report(now)
+
 	changes := make(chan clientv3.WatchResponse)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -107,6 +95,7 @@ func (f Follower) follow(ctx context.Context, report func(map[string]string), co
 			}
 		})
 	}
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -115,16 +104,41 @@ func (f Follower) follow(ctx context.Context, report func(map[string]string), co
 			if err := r.Err(); err != nil {
 				return err
 			}
-			for _, e := range r.Events {
-				switch key := string(e.Kv.Key); {
-				case !f.follows(key):
-				case e.Type == clientv3.EventTypeDelete:
-					delete(now, key)
-				default:
-					now[key] = string(e.Kv.Value)
-				}
-			}
+			f.apply(now, r.Events)
 			report(now)
+		}
+	}
+}
+
+// list returns the keys at one revision, and the revision.
+func (f Follower) list(ctx context.Context, c *clientv3.Client) (now map[string]string, revision int64, err error) {
+	now = map[string]string{}
+	for _, p := range f.Prefixes {
+		limited, cancel := context.WithTimeout(ctx, requestTimeout)
+		r, err := c.Get(limited, p, clientv3.WithPrefix(), clientv3.WithRev(revision))
+		cancel()
+		if err != nil {
+			return nil, 0, err
+		}
+		revision = r.Header.Revision
+		for _, kv := range r.Kvs {
+			if f.follows(string(kv.Key)) {
+				now[string(kv.Key)] = string(kv.Value)
+			}
+		}
+	}
+	return now, revision, nil
+}
+
+// apply changes the keys by events.
+func (f Follower) apply(now map[string]string, events []*clientv3.Event) {
+	for _, e := range events {
+		switch key := string(e.Kv.Key); {
+		case !f.follows(key):
+		case e.Type == clientv3.EventTypeDelete:
+			delete(now, key)
+		default:
+			now[key] = string(e.Kv.Value)
 		}
 	}
 }

@@ -37,6 +37,7 @@ func Read(r io.Reader) (*Snapshot, error) {
 	if _, err := buf.ReadFrom(io.LimitReader(r, maxSize+1)); err != nil {
 		return nil, err
 	}
+
 	data := buf.Bytes()
 	rest, ok := bytes.CutPrefix(data, []byte(magic))
 	if !ok {
@@ -46,6 +47,7 @@ func Read(r io.Reader) (*Snapshot, error) {
 		line, _, _ := bytes.Cut(rest[:min(len(rest), 20)], []byte("\n"))
 		return nil, fmt.Errorf("version %q, want %q", line, version[:len(version)-1])
 	}
+
 	const trailer = 1 + crc32.Size
 	end := len(data) - trailer
 	switch {
@@ -56,6 +58,7 @@ func Read(r io.Reader) (*Snapshot, error) {
 	case binary.LittleEndian.Uint32(data[end+1:]) != crc32.Checksum(data[:end], castagnoli):
 		return nil, errors.New("wrong checksum")
 	}
+
 	m := protobuf.Message{Rest: rest[:len(rest)-trailer]}
 	s := new(Snapshot)
 	if !m.Next() || m.Number != fieldHeader {
@@ -119,6 +122,7 @@ func readFields(raw []byte, namespace *string) (f fields, err error) {
 			f.namespace = *namespace
 		case objectName:
 			f.name = m.String()
+
 		case objectAddress:
 			f.addrs = append(f.addrs, readAddr(&m))
 		case objectPort:
@@ -131,6 +135,7 @@ func readFields(raw []byte, namespace *string) (f fields, err error) {
 			f.makeExternal().IPs = append(f.makeExternal().IPs, readAddr(&m))
 		case objectExternalHost:
 			f.makeExternal().Hosts = append(f.makeExternal().Hosts, m.String())
+
 		case objectService:
 			f.service = m.String()
 		case objectCluster:
@@ -144,6 +149,7 @@ func readFields(raw []byte, namespace *string) (f fields, err error) {
 			labels = append(labels, m.String())
 		}
 	}
+
 	for pair := range slices.Chunk(labels, 2) {
 		if len(pair) < 2 {
 			m.Fail(errors.New("label without a value"))
@@ -193,7 +199,10 @@ func (f *fields) object(kind cluster.Kind) cluster.Object {
 	case cluster.Namespaces:
 		return &cluster.Namespace{Name: f.name}
 	case cluster.Slices, cluster.ImportSlices:
-		return &cluster.Slice{Namespace: f.namespace, Name: f.name, Service: f.service, Cluster: f.cluster, Ports: f.ports, Endpoints: f.endpoints}
+		return &cluster.Slice{
+			Namespace: f.namespace, Name: f.name, Service: f.service, Cluster: f.cluster,
+			Ports: f.ports, Endpoints: f.endpoints,
+		}
 	case cluster.Pods:
 		p := &cluster.Pod{Namespace: f.namespace, Name: f.name, IPs: f.addrs, Host: has(flagHost)}
 		if f.labels != nil {
@@ -202,7 +211,8 @@ func (f *fields) object(kind cluster.Kind) cluster.Object {
 		return p
 	}
 	return &cluster.Service{
-		Namespace: f.namespace, Name: f.name, ClusterIPs: f.addrs, ExternalName: f.externalName, Ports: f.ports, External: f.external,
+		Namespace: f.namespace, Name: f.name,
+		ClusterIPs: f.addrs, ExternalName: f.externalName, Ports: f.ports, External: f.external,
 		Headless: has(flagHeadless), PublishNotReady: has(flagPublishNotReady), Selector: has(flagSelector),
 	}
 }

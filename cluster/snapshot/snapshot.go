@@ -34,7 +34,9 @@ const (
 
 // kinds are the kinds of objects that a snapshot may have, by the number of their field
 // minus fieldHeader+1.
-var kinds = [...]cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods, cluster.Imports, cluster.ImportSlices}
+var kinds = [...]cluster.Kind{
+	cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods, cluster.Imports, cluster.ImportSlices,
+}
 
 // The numbers of the fields of a Header, of an object and of a port.
 const (

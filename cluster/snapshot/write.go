@@ -18,6 +18,7 @@ func Write(w io.Writer, h Header, objects iter.Seq2[cluster.Kind, cluster.Object
 	sum := crc32.New(castagnoli)
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
 	out.WriteString(magic + version) // Flush returns the errors of all writes
+
 	var m message
 	m.number(headerWritten, uint64(h.Written.Unix()))
 	m.text(headerOptions, h.Options)
@@ -27,6 +28,7 @@ func Write(w io.Writer, h Header, objects iter.Seq2[cluster.Kind, cluster.Object
 		out.Write(m)
 		m = m[:0]
 	}
+
 	put(fieldHeader)
 	for kind, o := range objects {
 		i := slices.Index(kinds[:], kind)
@@ -36,6 +38,7 @@ func Write(w io.Writer, h Header, objects iter.Seq2[cluster.Kind, cluster.Object
 		m.object(o)
 		put(fieldHeader + 1 + i)
 	}
+
 	if err := out.Flush(); err != nil {
 		return err
 	}
@@ -90,6 +93,7 @@ func (m *message) object(o cluster.Object) {
 			flags |= f
 		}
 	}
+
 	m.text(objectNamespace, key.Namespace)
 	m.text(objectName, key.Name)
 	switch o := o.(type) {
@@ -106,11 +110,13 @@ func (m *message) object(o cluster.Object) {
 		flag(o.Headless, flagHeadless)
 		flag(o.PublishNotReady, flagPublishNotReady)
 		flag(o.Selector, flagSelector)
+
 	case *cluster.Slice:
 		m.ports(o.Ports)
 		m.text(objectService, o.Service)
 		m.text(objectCluster, o.Cluster)
 		m.text(objectEndpoints, string(o.Endpoints))
+
 	case *cluster.Pod:
 		m.addrs(objectAddress, o.IPs)
 		for _, text := range o.Labels.Pairs() {
@@ -118,6 +124,7 @@ func (m *message) object(o cluster.Object) {
 		}
 		flag(o.Host, flagHost)
 	}
+
 	if flags != 0 {
 		m.number(objectFlags, flags)
 	}

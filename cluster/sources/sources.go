@@ -18,7 +18,10 @@ import (
 // done, and returns when all of its goroutines have ended. The options have passed
 // Check. Errors are logged and the request is retried: a restart would not help. dial
 // opens connections to the API server; if it is nil, they are TCP connections.
-func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, log *slog.Logger, reg *metrics.Registry, dial apiserver.Dial) {
+func Run(
+	ctx context.Context, o cluster.Options, sink cluster.Sink,
+	log *slog.Logger, reg *metrics.Registry, dial apiserver.Dial,
+) {
 	m := cluster.NewMonitor(o.Kinds(), log, reg)
 	m.Run(ctx, func() {
 		if o.Manifests != "" {

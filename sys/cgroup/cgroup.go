@@ -75,6 +75,7 @@ func groups(root fs.FS, controller string) (all []group) {
 	if err != nil {
 		return nil // not Linux
 	}
+
 	for line := range strings.Lines(string(text)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) < 3 {
@@ -87,6 +88,7 @@ func groups(root fs.FS, controller string) (all []group) {
 		case parts[0] != "0" || parts[1] != "":
 			continue
 		}
+
 		for p := path.Join("/", parts[2]); ; p = path.Dir(p) {
 			all = append(all, group{g.version, path.Join(g.dir, p)})
 			if p == "/" {

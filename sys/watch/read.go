@@ -45,6 +45,7 @@ func read(path string, limit int64, b growingWriter) error {
 		return Plain(err)
 	}
 	defer file.Close()
+
 	info, err := file.Stat()
 	switch {
 	case err != nil:
@@ -56,7 +57,9 @@ func read(path string, limit int64, b growingWriter) error {
 	case info.Size() > limit:
 		return fmt.Errorf("larger than %d MB", limit>>20)
 	}
-	b.Grow(int(info.Size()) + bytes.MinRead) // a Buffer grows unless there is room for the end of the file
+
+	// A Buffer grows unless there is room for the end of the file.
+	b.Grow(int(info.Size()) + bytes.MinRead)
 	n, err := io.Copy(b, io.LimitReader(file, limit+1))
 	switch {
 	case err != nil:

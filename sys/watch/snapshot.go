@@ -107,11 +107,15 @@ func (s *snapshot) update(paths []string) {
 // equal reports whether s and t show no difference. A directory's own
 // modification time does not count.
 func (s snapshot) equal(t snapshot) bool {
-	return s.missing == t.missing && maps.Equal(s.links, t.links) && maps.EqualFunc(s.files, t.files, func(a, b fs.FileInfo) bool {
+	if s.missing != t.missing || !maps.Equal(s.links, t.links) {
+		return false
+	}
+	return maps.EqualFunc(s.files, t.files, func(a, b fs.FileInfo) bool {
 		if a == nil || b == nil {
 			return a == b
 		}
-		return a.Mode() == b.Mode() && os.SameFile(a, b) && (!regular(a) || a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()))
+		return a.Mode() == b.Mode() && os.SameFile(a, b) &&
+			(!regular(a) || a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()))
 	})
 }
 

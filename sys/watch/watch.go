@@ -30,6 +30,7 @@ type files struct {
 func (w *files) follow(paths ...string) (failed error) {
 	now := map[string]fs.FileInfo{}
 	w.names, w.contents = map[string]bool{}, map[string]bool{}
+
 	// Only real paths are watched: fsnotify panics when it removes two watches of
 	// one file by different paths after its inode number has been reused.
 	want := func(path string) (real string) {
@@ -43,6 +44,7 @@ func (w *files) follow(paths ...string) (failed error) {
 		}
 		return real
 	}
+
 	for _, path := range paths {
 		if dir := want(filepath.Dir(path)); dir != "" {
 			w.names[filepath.Join(dir, filepath.Base(path))] = true
@@ -53,6 +55,7 @@ func (w *files) follow(paths ...string) (failed error) {
 			w.names[real], w.contents[real] = true, true
 		}
 	}
+
 	if w.fs == nil {
 		return nil
 	}
@@ -61,6 +64,7 @@ func (w *files) follow(paths ...string) (failed error) {
 			_ = w.fs.Remove(path) // fails if the file has been removed
 		}
 	}
+
 	for path := range now {
 		if err := w.fs.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) && failed == nil {
 			failed = fmt.Errorf("watching %s: %w", path, err)

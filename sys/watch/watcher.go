@@ -212,6 +212,7 @@ func (w *Watcher) settle(ctx context.Context) bool {
 	begin := time.Now()
 	since := begin // the time of the last change
 	var last snapshot
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for first := true; ; first = false {
@@ -221,6 +222,7 @@ func (w *Watcher) settle(ctx context.Context) bool {
 			since = time.Now()
 		}
 		last = now
+
 		wait := quiet
 		if now.emptied(w.base) {
 			wait = emptied
@@ -229,6 +231,7 @@ func (w *Watcher) settle(ctx context.Context) bool {
 		if now.replaced(w.base) || time.Since(since) >= wait || time.Since(begin) >= longestChange {
 			break
 		}
+
 		w.mu.Unlock()
 		ok := w.pause(ctx, quiet)
 		w.mu.Lock()
