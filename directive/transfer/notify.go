@@ -34,7 +34,10 @@ func newNotifier(t *Transfer) *notifier {
 	n := &notifier{uses: t, cancel: cancel, targets: map[*use][]*target{}}
 	for _, u := range t.uses {
 		for _, addr := range u.targets {
-			to := &target{addr: addr, dial: u.dial, key: u.key, log: t.log, wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{}}
+			to := &target{
+				addr: addr, dial: u.dial, key: u.key, log: t.log,
+				wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{},
+			}
 			n.targets[u] = append(n.targets[u], to)
 			n.tasks.Go(func() { to.run(ctx) })
 		}
@@ -130,6 +133,7 @@ func (t *target) run(ctx context.Context) {
 		}
 	}
 	defer closeSocket()
+
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -139,21 +143,26 @@ func (t *target) run(ctx context.Context) {
 		case <-t.wake:
 		case <-timer.C:
 		}
-		var wait time.Duration
-		for {
-			origin, a, more := t.due(time.Now())
-			if a.id == 0 {
-				wait = more
-				break
-			}
-			err := t.send(ctx, &socket, origin, a.id, a.handler)
-			t.failed(origin, a.id, err)
-		}
-		if wait < 0 {
+
+		if wait := t.sendDue(ctx, &socket); wait >= 0 {
+			timer.Reset(wait)
+		} else {
 			closeSocket()
-			continue
 		}
-		timer.Reset(wait)
+	}
+}
+
+// sendDue sends the messages that must be sent now. It returns the time until the next, which is
+// negative if there is none.
+func (t *target) sendDue(ctx context.Context, socket *net.Conn) (wait time.Duration) {
+	for {
+		origin, a, wait := t.due(time.Now())
+		if a.id == 0 {
+			return wait
+		}
+		if err := t.send(ctx, socket, origin, a.id, a.handler); err != nil {
+			t.update(origin, a.id, func(a *attempt) { a.err = err })
+		}
 	}
 }
 
@@ -162,6 +171,7 @@ func (t *target) run(ctx context.Context) {
 func (t *target) due(now time.Time) (origin wire.Name, a attempt, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	wait = -1
 	for name, a := range t.pending {
 		left := a.next.Sub(now)
@@ -185,12 +195,13 @@ func (t *target) due(now time.Time) (origin wire.Name, a attempt, wait time.Dura
 	return "", attempt{}, wait
 }
 
-// failed notes why a message was not sent.
-func (t *target) failed(origin wire.Name, id uint16, err error) {
+// update changes the attempt whose last message has an ID, unless a change of the zone or a reply
+// has ended it.
+func (t *target) update(origin wire.Name, id uint16, change func(*attempt)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a := t.pending[origin]; a != nil && a.id == id && err != nil {
-		a.err = err
+	if a := t.pending[origin]; a != nil && a.id == id {
+		change(a)
 	}
 }
 
@@ -206,11 +217,13 @@ func (t *target) send(ctx context.Context, socket *net.Conn, origin wire.Name, i
 		*socket = opened
 		t.tasks.Go(func() { t.receive(opened) })
 	}
+
 	message := wire.AppendRequest(nil, id, wire.OpcodeNotify<<11|wire.FlagAA, []byte(origin), wire.TypeSOA)
 	if v := h.Version(origin); v != nil {
 		message = append(message, v.SOA()...)
 		message[7] = 1 // the number of records in the answer section
 	}
+
 	key, err := t.key.Key()
 	if err != nil {
 		return err
@@ -218,12 +231,9 @@ func (t *target) send(ctx context.Context, socket *net.Conn, origin wire.Name, i
 	if key != nil {
 		var session *tsig.Session
 		session, message = tsig.Start(key, message, time.Now())
-		t.mu.Lock()
-		if a := t.pending[origin]; a != nil && a.id == id {
-			a.session = session
-		}
-		t.mu.Unlock()
+		t.update(origin, id, func(a *attempt) { a.session = session })
 	}
+
 	_, err = (*socket).Write(message)
 	return err
 }
@@ -253,19 +263,23 @@ func (t *target) replied(reply []byte) {
 		if a.id != id || a.count == 0 {
 			continue
 		}
+
 		if a.session != nil {
 			if a.err = a.session.Verify(reply, true, time.Now()); a.err != nil {
 				continue
 			}
 		}
+
 		if code == wire.NotAuth {
 			// The server may not have the version of its catalog yet that lists the zone.
 			a.err = fmt.Errorf("reply %s", code)
 			continue
 		}
+
 		delete(t.pending, origin)
 		if code != wire.NoError {
-			t.log.Warn("transfer: Failed to notify server", "zone", origin, "address", t.addr, "error", fmt.Errorf("reply %s", code))
+			t.log.Warn("transfer: Failed to notify server",
+				"zone", origin, "address", t.addr, "error", fmt.Errorf("reply %s", code))
 		}
 	}
 }

@@ -28,12 +28,14 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			}
 		}
 	}
+
 	b.Handle(t)
 	b.OnPlanned(func() error {
 		t.handlers = config.Find[zone.Transferable](b)
 		t.checkSources(b)
 		return nil
 	})
+
 	var n *notifier
 	b.OnStart(func(s *config.Start) (err error) {
 		n, err = config.Keep(s, t, func() (*notifier, error) { return newNotifier(t), nil })
@@ -50,6 +52,7 @@ func (t *Transfer) checkSources(b *config.Block) {
 	for _, h := range t.handlers {
 		f, ok := h.(zone.Finder)
 		finds = finds || ok && f.FindsZones()
+
 		a, ok := h.(dns.Authority)
 		if !ok {
 			continue
@@ -57,12 +60,14 @@ func (t *Transfer) checkSources(b *config.Block) {
 		for _, origin := range slices.Sorted(slices.Values(a.AuthoritativeZones())) {
 			first, u := sources[origin], t.find(origin)
 			if first != "" && u != nil {
-				b.Warn(u.directive.Errorf("zone %s is in %s and in %s: only the records of %s are transferred; remove one", origin, first, b.NameOf(h), first))
+				b.Warn(u.directive.Errorf("zone %s is in %s and in %s: "+
+					"only the records of %[2]s are transferred; remove one", origin, first, b.NameOf(h)))
 				continue
 			}
 			sources[origin] = b.NameOf(h)
 		}
 	}
+
 	for _, u := range t.uses {
 		unused := slices.DeleteFunc(slices.Clone(u.zones), func(z wire.Name) bool {
 			for origin := range sources {
@@ -72,11 +77,13 @@ func (t *Transfer) checkSources(b *config.Block) {
 			}
 			return finds
 		})
+
 		if len(u.directive.Args) == 0 && len(unused) < len(u.zones) {
 			continue // the default need not be exact
 		}
 		for _, z := range unused {
-			b.Warn(u.directive.Errorf("no zone to transfer in %s: add file, auto, secondary or kubernetes with the zone to this server block", z))
+			b.Warn(u.directive.Errorf("no zone to transfer in %s: "+
+				"add file, auto, secondary or kubernetes with the zone to this server block", z))
 		}
 	}
 }
@@ -88,6 +95,7 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	if b.Dial != nil {
 		u.dial = b.Dial
 	}
+
 	errs := []error{err, d.Options(
 		corefile.Option{Usage: "to ADDRESS...", Set: func(o corefile.Directive) error {
 			var errs []error
@@ -106,6 +114,7 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 		}},
 		u.key.Option(b),
 	)}
+
 	if errors.Join(errs...) == nil && !u.any && len(u.clients) == 0 {
 		errs = append(errs, d.Errorf("missing to: name the servers that may transfer the zone"))
 	}

@@ -66,10 +66,12 @@ func (t *Transfer) ServeDNS(q *dns.Query) dns.Verdict {
 	if u == nil {
 		return dns.Next
 	}
+
 	if !u.permits(q.Peer.Addr()) || !q.Streams() && q.Type == wire.TypeAXFR {
 		q.Fail(wire.Refused)
 		return dns.Done
 	}
+
 	if t.version(wire.Name(q.Name())) == nil {
 		return dns.Next
 	}
@@ -109,41 +111,59 @@ func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	case <-ctx.Done():
 		return errors.New("too many transfers are running")
 	}
+
 	origin := wire.Name(q.Name())
 	v := t.version(origin)
 	if v == nil {
 		return fmt.Errorf("zone %s has no data to transfer", origin)
 	}
+
 	s := &stream{ctx: ctx, q: q}
-	kind := "AXFR"
-	send := func() { s.sendZone(v) }
 	serial, _ := v.Serial()
-	if q.Type == wire.TypeIXFR {
-		has, ok := clientSerial(q.Packet())
-		if !ok {
-			q.Fail(wire.FormErr)
-			return nil
-		}
-		if has == serial || zone.SerialLess(serial, has) || !q.Streams() {
-			send, kind = func() { s.write(v.SOA()) }, "SOA"
-		} else if d, ok := v.(zone.Differ); ok {
-			if changes, ok := d.Since(has); ok {
-				send, kind = func() { s.sendChanges(v, changes) }, "IXFR"
-			}
-		}
+	send, kind, ok := s.choose(v, serial)
+	if !ok {
+		q.Fail(wire.FormErr)
+		return nil
 	}
+
 	q.AA = true
 	q.Answer.Buf = append(make([]byte, 0, 3*partSize), q.Answer.Buf...)
 	if send(); s.err != nil {
-		t.log.Warn("transfer: Failed to send zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "error", s.err)
+		t.log.Warn("transfer: Failed to send zone",
+			"zone", origin, "client", q.Peer.Addr(), "serial", serial, "error", s.err)
 		return s.err
 	}
 	level := slog.LevelInfo
 	if kind != "AXFR" {
 		level = slog.LevelDebug // a zone may change every few milliseconds
 	}
-	t.log.Log(ctx, level, "transfer: Sent zone", "zone", origin, "client", q.Peer.Addr(), "serial", serial, "kind", kind, "count", s.count)
+	t.log.Log(ctx, level, "transfer: Sent zone",
+		"zone", origin, "client", q.Peer.Addr(), "serial", serial, "kind", kind, "count", s.count)
 	return nil
+}
+
+// choose returns the function that sends the reply, and its kind: the whole zone, the differences
+// from the client's version, or the SOA record if the client has the present version or uses UDP
+// (RFC 1995 §2). ok is false if the query is malformed.
+func (s *stream) choose(v zone.Version, serial uint32) (send func(), kind string, ok bool) {
+	send, kind = func() { s.sendZone(v) }, "AXFR"
+	if s.q.Type != wire.TypeIXFR {
+		return send, kind, true
+	}
+	has, ok := clientSerial(s.q.Packet())
+	if !ok {
+		return nil, "", false
+	}
+
+	if has == serial || zone.SerialLess(serial, has) || !s.q.Streams() {
+		return func() { s.write(v.SOA()) }, "SOA", true
+	}
+	if d, ok := v.(zone.Differ); ok {
+		if changes, ok := d.Since(has); ok {
+			return func() { s.sendChanges(v, changes) }, "IXFR", true
+		}
+	}
+	return send, kind, true
 }
 
 // A stream writes records to the messages of one transfer.
