@@ -59,16 +59,21 @@ func (b *builder) add(addr netip.Addr, name []byte) {
 func (b *builder) index() *index {
 	x := &index{data: make([]byte, 0, len(b.keys)+8*len(b.pairs))}
 	key := func(p pair) []byte { return prefixed(b.keys[p.name:]) }
-	slices.SortFunc(b.pairs, func(p, q pair) int { return cmp.Or(bytes.Compare(key(p), key(q)), cmp.Compare(p.line, q.line)) })
+	slices.SortFunc(b.pairs, func(p, q pair) int {
+		return cmp.Or(bytes.Compare(key(p), key(q)), cmp.Compare(p.line, q.line))
+	})
+
 	ptrs := b.pairs[:0] // of x
 	for rest := b.pairs; len(rest) > 0; {
 		name, end := key(rest[0]), 1
 		for end < len(rest) && bytes.Equal(key(rest[end]), name) {
 			end++
 		}
+
 		line, offset := rest[0].line, uint32(len(x.data))
 		addrs := unique(rest[:end])
 		rest = rest[end:]
+
 		wild := bytes.HasSuffix(name, []byte("\x01*"))
 		x.wild = x.wild || wild
 		x.addName(name, addrs)
@@ -78,6 +83,7 @@ func (b *builder) index() *index {
 			}
 		}
 	}
+
 	x.addReverse(ptrs)
 	x.data, x.names = slices.Clip(x.data), slices.Clip(x.names)
 	return x
@@ -103,10 +109,12 @@ func (x *index) addName(key []byte, addrs []pair) {
 			v6++
 		}
 	}
+
 	x.names = append(x.names, uint32(len(x.data)))
 	x.data = append(append(x.data, byte(len(key))), key...)
 	x.data = binary.AppendUvarint(x.data, uint64(v4))
 	x.data = binary.AppendUvarint(x.data, uint64(v6))
+
 	begin := len(x.data)
 	for _, p := range addrs {
 		if isIPv4(p.addr) {
@@ -116,6 +124,7 @@ func (x *index) addName(key []byte, addrs []pair) {
 	if many(x.data[begin:]) {
 		sortAddresses(x.data[begin:])
 	}
+
 	for _, p := range addrs {
 		if !isIPv4(p.addr) {
 			x.data = append(x.data, p.addr[:]...)
@@ -139,6 +148,7 @@ func (x *index) addReverse(ptrs []pair) {
 	slices.SortFunc(ptrs, func(a, b pair) int {
 		return cmp.Or(bytes.Compare(a.addr[:], b.addr[:]), cmp.Compare(a.line, b.line))
 	})
+
 	x.entries += len(ptrs)
 	x.ptrs = make([]uint32, 0, len(ptrs))
 	for i, p := range ptrs {

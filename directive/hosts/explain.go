@@ -28,19 +28,23 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	if !h.table.ready() {
 		add("not synced: %s has not been read since the start", h.table.unlisted())
 	}
+
 	x := h.table.index.Load()
 	addr, reverse := reversed(q.Name())
+
 	if v == dns.Done && q.RCode == wire.NoError && q.Answer.Empty() {
 		add("the name has no %s records", q.Type)
 	}
 	if reverse && len(x.namesOf(addr)) > 0 {
 		return append(causes, h.lines(func(a netip.Addr, _ []byte) bool { return a == addr })...)
 	}
+
 	_, apex := h.zones.Longest(&q.Request, 0)
 	if apex < 0 {
 		add("the name is in none of the zones of the directive")
 		return causes
 	}
+
 	switch i, found := x.find(q, apex); found {
 	case present:
 		name := string(x.appendName(nil, x.names[i]))
@@ -75,16 +79,18 @@ func (h *Handler) lines(match func(netip.Addr, []byte) bool) (causes []dns.Cause
 		for line := range strings.Lines(t.lines) {
 			number++
 			found := false
-			parse(line, h.table.domain, func(a netip.Addr, name []byte) { found = found || match(a, name) }, func(lineError) {})
-			if found && len(causes) < explainedLines {
-				line = strings.Join(strings.FieldsFunc(line, isBlank), " ")
-				if len(line) > wire.MaxName {
-					line = line[:wire.MaxName] + "..."
-				}
-				causes = append(causes, dns.Cause{Text: fmt.Sprintf("%s:%d: %s", t.name, number, line), Object: object})
+			add := func(a netip.Addr, name []byte) { found = found || match(a, name) }
+			if parse(line, h.table.domain, add, func(lineError) {}); !found || len(causes) >= explainedLines {
+				continue
 			}
+			line = strings.Join(strings.FieldsFunc(line, isBlank), " ")
+			if len(line) > wire.MaxName {
+				line = line[:wire.MaxName] + "..."
+			}
+			causes = append(causes, dns.Cause{Text: fmt.Sprintf("%s:%d: %s", t.name, number, line), Object: object})
 		}
 	}
+
 	for _, path := range h.table.paths {
 		f := newFiles(path)
 		f.limit = explainedSize
@@ -96,14 +102,18 @@ func (h *Handler) lines(match func(netip.Addr, []byte) bool) (causes []dns.Cause
 			causes = append(causes, dns.Cause{Text: fmt.Sprintf("the lines of %s are not searched: %v", file, err)})
 		}
 	}
+
 	for _, t := range h.inline {
 		search(t, nil)
 	}
+
 	for _, m := range h.table.maps {
 		namespace, name, _ := strings.Cut(m.name, "/")
 		lines, _ := m.lines()
-		search(text{name: m.String(), lines: lines}, &dns.Object{Kind: cluster.ConfigMaps.ObjectKind(), Namespace: namespace, Name: name})
+		object := &dns.Object{Kind: cluster.ConfigMaps.ObjectKind(), Namespace: namespace, Name: name}
+		search(text{name: m.String(), lines: lines}, object)
 	}
+
 	if causes == nil {
 		causes = []dns.Cause{{Text: "a line that has changed meanwhile"}}
 	}
@@ -117,11 +127,13 @@ func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
 			if m.name != o.Namespace+"/"+o.Name {
 				continue
 			}
+
 			read := m.origins.Load()
 			if read == nil {
 				o.Unknown = "the source of the object does not run yet"
 				break
 			}
+
 			origin, err := (*read)(ctx, cluster.ConfigMaps, cluster.Key{Namespace: o.Namespace, Name: o.Name})
 			o.ResourceVersion, o.Created, o.File = origin.ResourceVersion, origin.Created, origin.File
 			if err != nil {

@@ -70,12 +70,14 @@ func (f *files) readAll() (texts []text, wrong map[string]error) {
 	if err != nil {
 		return f.texts, map[string]error{f.path: err}
 	}
+
 	for _, path := range paths {
 		old := f.text(path)
 		lines, err := watch.Read(path, f.limit)
 		if err == nil && old.name != "" {
 			err = checkLines(path, lines)
 		}
+
 		switch {
 		case err == nil:
 			texts = append(texts, text{name: path, lines: lines, size: len(lines), sum: maphash.String(f.seed, lines)})
@@ -106,6 +108,7 @@ func (f *files) list() (paths []string, err error) {
 	case !info.IsDir():
 		return nil, errNotRegular
 	}
+
 	entries, err := os.ReadDir(f.path) // sorted by name
 	if err != nil {
 		return nil, watch.Plain(err)
@@ -133,6 +136,7 @@ func checkLines(path, lines string) error {
 				first = e
 			}
 		})
+
 		switch {
 		case valid:
 			return nil
@@ -145,7 +149,9 @@ func checkLines(path, lines string) error {
 
 // text returns the lines of a file; without a name if it has not been read.
 func (f *files) text(path string) text {
-	i, ok := slices.BinarySearchFunc(f.texts, path, func(t text, path string) int { return strings.Compare(t.name, path) })
+	i, ok := slices.BinarySearchFunc(f.texts, path, func(t text, path string) int {
+		return strings.Compare(t.name, path)
+	})
 	if !ok {
 		return text{}
 	}

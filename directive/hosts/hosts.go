@@ -25,6 +25,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	if h.unsupported && !supported(q.Type) && h.fallthru.Through(q.Name()) {
 		return dns.Next
 	}
+
 	x := h.table.index.Load()
 	addr, reverse := reversed(q.Name())
 	if reverse {
@@ -33,11 +34,13 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 			return h.done(q, present)
 		}
 	}
+
 	_, apex := h.zones.Longest(&q.Request, 0)
 	if apex < 0 {
 		return dns.Next
 	}
 	addrs, found := x.lookup(q, apex)
+
 	switch {
 	case found == present:
 		h.addresses(q, addrs)

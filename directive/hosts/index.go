@@ -104,10 +104,13 @@ func (x *index) find(q *dns.Query, apex int) (i int, found found) {
 	case !x.wild:
 		return i, missing
 	}
+
+	// Only the neighbours in the order of the keys can share more labels with the name than the zone.
 	encloser := len(labels) - q.LabelOffset(apex)
 	for _, offset := range x.names[max(i-1, 0):min(i+1, len(x.names))] {
 		encloser = max(encloser, commonLabels(x.key(offset), key))
 	}
+
 	if i, found = x.search(append(key[:encloser], 1, '*')); found != present {
 		found = missing
 	}

@@ -18,8 +18,10 @@ type counts struct {
 func newCounts(reg *metrics.Registry) *counts {
 	c := &counts{tables: map[*table]int{}}
 	c.drops = []func(){
-		reg.TemporaryGauge("coredns_hosts_entries", "Number of addresses of names and names of addresses in all hosts directives.", c.entries),
-		reg.TemporaryGauge("coredns_hosts_reload_timestamp_seconds", "Time at which lines of a hosts directive were last loaded, in Unix seconds.", c.reloaded),
+		reg.TemporaryGauge("coredns_hosts_entries",
+			"Number of addresses of names and names of addresses in all hosts directives.", c.entries),
+		reg.TemporaryGauge("coredns_hosts_reload_timestamp_seconds",
+			"Time at which lines of a hosts directive were last loaded, in Unix seconds.", c.reloaded),
 	}
 	return c
 }

@@ -38,6 +38,7 @@ func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte)
 			ignore(lineError{number, fmt.Sprintf("longer than %d bytes", maxLine)})
 			continue
 		}
+
 		var addr netip.Addr
 		words := 0
 		for word := range strings.FieldsFuncSeq(line, isBlank) {
@@ -49,6 +50,7 @@ func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte)
 				}
 				continue
 			}
+
 			if addr.Zone() != "" { // has a meaning only on one machine
 				break
 			}
@@ -57,6 +59,7 @@ func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte)
 				ignore(lineError{number, quote(word) + " " + wrong})
 				continue
 			}
+
 			if domain != "" && simple(name) && !strings.HasSuffix(word, ".") {
 				if long := append(append(longer[:0], name[:len(name)-1]...), domain...); len(long) <= wire.MaxName {
 					add(addr.Unmap(), long)
@@ -66,6 +69,7 @@ func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte)
 			}
 			add(addr.Unmap(), name)
 		}
+
 		if words == 1 && addr.IsValid() {
 			ignore(lineError{number, "no name after the address"})
 		}
@@ -92,6 +96,7 @@ func appendName(buf []byte, text string) (name []byte, wrong string) {
 		if last {
 			end = len(text) - at
 		}
+
 		label := text[at : at+end]
 		switch {
 		case label == "":
@@ -103,6 +108,7 @@ func appendName(buf []byte, text string) (name []byte, wrong string) {
 		case strings.IndexByte(label, '*') >= 0 && (at > 0 || label != "*"):
 			return nil, "is not a name: * can only be the whole first label"
 		}
+
 		buf = append(buf, byte(len(label)))
 		for i := range len(label) {
 			c := label[i]
@@ -117,6 +123,7 @@ func appendName(buf []byte, text string) (name []byte, wrong string) {
 		if last {
 			return append(buf, 0), ""
 		}
+
 		at += end + 1
 	}
 }

@@ -28,10 +28,12 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := config.Once(uses); err != nil {
 		return err
 	}
+
 	d := uses[0]
 	p := plan{timeout: mapTimeout, source: source{reverse: true}}
 	h := new(Handler)
 	errs := []error{p.read(b, d, h)}
+
 	switch {
 	case len(d.Args) > 0:
 		if d.Args[0].Text == "" {
@@ -42,6 +44,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	case len(p.paths) == 0 && len(p.settings) == 0:
 		p.paths = []string{defaultFile}
 	}
+
 	p.paths = unrepeated(p.paths)
 	errs = append(errs, p.checkPaths(d, b))
 	zones, err := b.ZonesOr(d)
@@ -49,20 +52,24 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	for _, s := range p.settings {
 		errs = append(errs, d.Each(s.Check()))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+
 	if len(p.settings) > 0 { // all have the same files, which the server waits for
 		if err := p.settings[0].CheckFiles(); err != nil {
 			b.Warn(d.Each(err))
 		}
 	}
+
 	p.zones, h.ttl = zones, uint32(p.ttl)
 	for _, z := range zones {
 		h.zones.Set(z, struct{}{})
 	}
 	h.inline = p.inline
 	b.Handle(h)
+
 	b.OnStart(func(s *config.Start) (err error) {
 		if h.table, err = p.start(s, d, b); err == nil && p.localise {
 			h.networks, err = config.Keep(s, networksKey{}, func() (*networks, error) {
@@ -134,6 +141,7 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 			unsupported = o
 		}
 	}
+
 	d.Body = options
 	var api cluster.Options
 	errs = append(errs, d.Options(append([]corefile.Option{
@@ -142,16 +150,7 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 		{Usage: "reload DURATION", Default: "5s", Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
 		h.fallthru.Option(),
 		{Usage: "fallthrough_unsupported", Set: corefile.Flag(&h.unsupported)},
-		{Usage: "file PATH...", Set: func(o corefile.Directive) error {
-			var errs []error
-			for _, a := range o.Args {
-				if a.Text == "" {
-					errs = append(errs, a.Errorf(o.Path, `want files and directories, got ""`))
-				}
-				p.paths = append(p.paths, path(b, a))
-			}
-			return errors.Join(errs...)
-		}},
+		{Usage: "file PATH...", Set: func(o corefile.Directive) error { return p.addPaths(b, o) }},
 		{Usage: "domain NAME", Set: func(o corefile.Directive) (err error) {
 			if p.domain, err = wire.ParseName(o.Args[0].Text); err != nil || p.domain == wire.Root {
 				return o.Errorf("want a name such as example.org, got %q", o.Args[0].Text)
@@ -166,15 +165,29 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 		}},
 		{Usage: "endpoint URL", Set: corefile.String(&api.Endpoint)},
 	}, sources.LocationOptions(&api, b.Path)...)...))
+
 	if h.unsupported && !h.fallthru.On {
 		errs = append(errs, d.Errorf("fallthrough_unsupported on line %d needs fallthrough", unsupported.Line))
 	}
 	if len(p.settings) == 0 && api != (cluster.Options{}) {
 		errs = append(errs, d.Errorf("endpoint, tls, kubeconfig and manifests need configmap"))
 	}
+
 	for i, s := range p.settings {
 		api.ConfigMap = s.ConfigMap
 		p.settings[i] = api
+	}
+	return errors.Join(errs...)
+}
+
+// addPaths adds the arguments of the option file.
+func (p *plan) addPaths(b *config.Block, o corefile.Directive) error {
+	var errs []error
+	for _, a := range o.Args {
+		if a.Text == "" {
+			errs = append(errs, a.Errorf(o.Path, `want files and directories, got ""`))
+		}
+		p.paths = append(p.paths, path(b, a))
 	}
 	return errors.Join(errs...)
 }
@@ -188,6 +201,7 @@ func (p *plan) addLine(d, o corefile.Directive) error {
 	if len(o.Args) == 0 {
 		return o.Errorf("want names after %s", o.Text)
 	}
+
 	line := text{name: o.File, lines: o.Text, line: o.Line - 1}
 	var errs []error
 	for _, a := range o.Args {
@@ -225,8 +239,14 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 	if err != nil {
 		return nil, err
 	}
-	key := tableKey{paths: strings.Join(p.paths, "\n"), domain: p.domain, zones: join(p.zones), reload: p.reload, reverse: p.reverse}
+
+	// A change of anything that the table depends on makes a new one.
+	key := tableKey{
+		paths: strings.Join(p.paths, "\n"), domain: p.domain, zones: join(p.zones),
+		reload: p.reload, reverse: p.reverse,
+	}
 	from := p.source
+
 	for i, o := range p.settings {
 		m, err := config.Keep(s, watchKey{o}, func() (*configMap, error) { return watchMap(o, b), nil })
 		if err != nil {
@@ -235,12 +255,14 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 		from.maps = append(from.maps, mapKey{m, o.ConfigMap, p.keys[i]})
 		key.maps += fmt.Sprintf("%+v\n%s\n", o, p.keys[i])
 	}
+
 	for _, line := range p.inline {
 		key.inline += line.lines + "\n"
 	}
 	if p.reload == 0 {
 		key.plan = s // each plan reads the files, because the table does not follow them
 	}
+
 	return config.Keep(s, key, func() (*table, error) {
 		from.polls = b.NoFileEvents
 		t := newTable(from, b.Log, counts).start()

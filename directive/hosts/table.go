@@ -53,6 +53,7 @@ func newTable(from source, log *slog.Logger, c *counts) *table {
 		source: from, log: log, counts: c, progress: time.Second, synced: make(chan struct{}),
 		mapped: make([]string, len(from.maps)), warned: map[string]string{}, cancel: func() {},
 	}
+
 	for _, path := range from.paths {
 		f := newFiles(path)
 		if w, ok := from.reported[path]; ok {
@@ -71,6 +72,7 @@ func newTable(from source, log *slog.Logger, c *counts) *table {
 func (t *table) start() *table {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.cancel = cancel
+
 	changed, following := make(chan *files), len(t.maps) > 0
 	for _, f := range t.files {
 		if f.watcher != nil {
@@ -125,6 +127,7 @@ func (t *table) run(ctx context.Context, changed <-chan *files) {
 		m.subscribe(mapped)
 		defer m.unsubscribe(mapped)
 	}
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -146,11 +149,13 @@ func (t *table) refresh(changed ...*files) {
 		t.report(f, wrong)
 		differ = differ || d
 	}
+
 	for i, m := range t.maps {
 		lines, listed := m.lines()
 		differ = differ || lines != t.mapped[i]
 		t.mapped[i], synced = lines, synced && listed
 	}
+
 	if differ {
 		t.build()
 	}
@@ -174,6 +179,7 @@ func (t *table) report(f *files, wrong map[string]error) {
 		}
 		warnOnce(t.log, f.warned, path, message, "file", path, "error", wrong[path])
 	}
+
 	if wrong[f.path] != nil {
 		return // the files in the directory are unknown
 	}
@@ -211,6 +217,7 @@ func (t *table) build() {
 		}
 	}
 	b.expect(lines, size)
+
 	sources := slices.Clone(t.paths)
 	for _, f := range t.files {
 		for _, text := range f.texts {
@@ -227,15 +234,21 @@ func (t *table) build() {
 		t.parse(b, text{name: m.String(), lines: t.mapped[i]})
 		sources = append(sources, m.String())
 	}
+
 	if b.ignored > 0 {
 		t.log.Warn("hosts: Ignored names: the index is full", "count", b.ignored)
 	}
+
 	x := b.index()
 	t.index.Store(x)
 	t.counts.set(t, x.entries)
 	t.log.Info("hosts: Loaded lines", "sources", strings.Join(sources, ", "), "count", x.entries)
-	if only := t.files; len(t.maps) == 0 && len(only) == 1 && len(only[0].texts) == 1 && only[0].texts[0].name == only[0].path {
-		only[0].texts[0].lines = "" // the file is read again before the next index is built
+
+	if len(t.maps) > 0 || len(t.files) != 1 {
+		return
+	}
+	if only := t.files[0]; len(only.texts) == 1 && only.texts[0].name == only.path {
+		only.texts[0].lines = "" // the file is read again before the next index is built
 	}
 }
 
@@ -255,9 +268,11 @@ func (t *table) parse(b *builder, lines text) {
 			first = e
 		}
 	})
+
 	if invalid == 0 {
 		delete(t.warned, lines.name)
 		return
 	}
-	warnOnce(t.log, t.warned, lines.name, "hosts: Ignored invalid lines", "file", lines.name, "line", first.line, "error", first.text, "count", invalid)
+	warnOnce(t.log, t.warned, lines.name, "hosts: Ignored invalid lines",
+		"file", lines.name, "line", first.line, "error", first.text, "count", invalid)
 }
