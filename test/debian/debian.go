@@ -31,6 +31,7 @@ var packages = map[string]string{
 	"dnsdist":                             "dnsdist",
 	"dnsmasq":                             "dnsmasq-base",
 	"dnssec-signzone":                     "bind9-utils",
+	"dnssec-verify":                       "bind9-utils",
 	"dnstap-ldns":                         "dnstap-ldns",
 	"dumpcap":                             "wireshark-common",
 	"fstrm_capture":                       "fstrm-bin",
