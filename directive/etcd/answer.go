@@ -62,6 +62,7 @@ func (l *lookup) conclude(o outcome) dns.Verdict {
 	case !indexed, l.err != nil && q.Answer.Empty():
 		o = unknown
 	}
+
 	switch o {
 	case waiting:
 		q.Fail(wire.NoError)
@@ -80,6 +81,7 @@ func (l *lookup) conclude(o outcome) dns.Verdict {
 		}
 		q.RCode = wire.NXDomain
 	}
+
 	q.AA = !l.skydns || q.Type != wire.TypePTR
 	l.equalizeTTLs()
 	if q.Answer.Empty() {
@@ -93,12 +95,14 @@ func (l *lookup) answer() outcome {
 	if !l.index.synced() {
 		return unknown
 	}
+
 	q := l.q
 	apex := l.apex == 0
 	if apex && (q.Type == wire.TypeSOA || q.Type == wire.TypeANY) {
 		l.writeSOA(wire.Answers)
 		return present
 	}
+
 	var buf [wire.MaxName]byte
 	path, ok := appendPath(buf[:0], l.lookupName())
 	if !ok {
@@ -107,6 +111,7 @@ func (l *lookup) answer() outcome {
 	if apex {
 		path = l.apexPath(path, q.Type)
 	}
+
 	r, ok := l.find(path)
 	switch {
 	case !ok:
@@ -124,6 +129,7 @@ func (l *lookup) answer() outcome {
 func (l *lookup) write(r keyRange, path []byte, apex bool) {
 	q := l.q
 	owner := [2]byte([]byte(wire.OwnerIsQuestion))
+
 	switch q.Type {
 	case wire.TypeA, wire.TypeAAAA, wire.TypeTXT:
 		l.writeName(r, owner[:], q.Name(), typeSetOf(q.Type), 0)
@@ -139,18 +145,24 @@ func (l *lookup) write(r keyRange, path []byte, apex bool) {
 		if apex {
 			l.writeNS(r)
 		}
-	case wire.TypeANY: // one RRset (RFC 8482 §4.1): the first that exists
-		l.writeExact(r, path, wire.TypeCNAME)
-		for _, types := range [3]typeSet{setA, setAAAA, setTXT} {
-			if q.Answer.Empty() {
-				selected := r
-				l.selectGroup(&selected, types)
-				l.writeDirect(selected, owner[:], types)
-			}
+	case wire.TypeANY:
+		l.writeAny(r, path, owner[:])
+	}
+}
+
+// writeAny writes one RRset (RFC 8482 §4.1): the first that exists.
+func (l *lookup) writeAny(r keyRange, path, owner []byte) {
+	a := &l.q.Answer
+	l.writeExact(r, path, wire.TypeCNAME)
+	for _, types := range [3]typeSet{setA, setAAAA, setTXT} {
+		if a.Empty() {
+			selected := r
+			l.selectGroup(&selected, types)
+			l.writeDirect(selected, owner, types)
 		}
-		if q.Answer.Empty() {
-			l.writeSRV(r)
-		}
+	}
+	if a.Empty() {
+		l.writeSRV(r)
 	}
 }
 
@@ -195,10 +207,12 @@ func (l *lookup) find(path []byte) (r keyRange, ok bool) {
 	if l.skydns {
 		wild = wildAt(path)
 	}
+
 	literal := path
 	if wild >= 0 {
 		literal = path[:wild]
 	}
+
 	if l.reader != nil && !l.fetch(string(literal)) {
 		return r, false
 	}
@@ -214,6 +228,7 @@ func (l *lookup) fetch(path string) bool {
 	if slices.Contains(l.readPaths, path) {
 		return true
 	}
+
 	kvs, err := l.reader.readKeys(l.ctx, keyOf(l.index.prefix, []byte(path)))
 	if err != nil {
 		l.err = err
@@ -258,6 +273,7 @@ func (l *lookup) endRecord(at, owner int, ttl uint32) (added bool) {
 		a.Buf = a.Buf[:at]
 		return false
 	}
+
 	wire.Record{Head: at + owner}.SetTTL(a.Buf, ttl)
 	a.Append(l.section, nil, 1)
 	return true
@@ -301,6 +317,7 @@ func (l *lookup) writeSOA(s wire.Section) {
 	if l.reader != nil {
 		serial = uint32(time.Now().Unix())
 	}
+
 	ttl, fields := l.negative, [5]uint32{serial, 7200, 1800, 86400, l.negative}
 	if l.skydns {
 		fields = [5]uint32{serial, 28800, 7200, 604800, l.negative}
@@ -308,10 +325,12 @@ func (l *lookup) writeSOA(s wire.Section) {
 			ttl = l.ttl
 		}
 	}
+
 	size := len(rname) + 2
 	if l.hostmaster != "" {
 		size = len(l.hostmaster)
 	}
+
 	a.Buf = wire.AppendRecordHeader(a.Buf, apex[:], wire.TypeSOA, ttl, len(mname)+2+size+20)
 	a.Buf = append(append(a.Buf, mname...), apex[:]...)
 	if l.hostmaster != "" {
@@ -319,6 +338,7 @@ func (l *lookup) writeSOA(s wire.Section) {
 	} else {
 		a.Buf = append(append(a.Buf, rname...), apex[:]...)
 	}
+
 	for _, v := range fields {
 		a.Buf = append(a.Buf, byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
 	}

@@ -115,12 +115,14 @@ func (l *lookup) writeAliases(r keyRange, owner, name []byte, types typeSet, ste
 		if steps >= maxChain || l.steps >= maxSteps || l.q.ExceedsLimit() {
 			return found
 		}
+
 		l.steps++
 		l.chain[steps] = m.name
 		count, ttls := a.Count, l.ttls
 		at := l.beginRecord(owner, wire.TypeCNAME, len(m.name))
 		a.Buf = append(a.Buf, m.name...)
 		added, sum := l.endRecord(at, len(owner), l.ttlOf(&m, l.q.Now())), l.written.last
+
 		switch {
 		case !added, l.writeTarget(m.name, types, steps+1):
 			found = true
@@ -138,7 +140,8 @@ func (l *lookup) writeAliases(r keyRange, owner, name []byte, types typeSet, ste
 // because host is in the chain, or below name, whose records include host's.
 // SkyDNS follows a host below name.
 func (l *lookup) loops(host string, name []byte, steps int) bool {
-	if host == string(name) || host == l.root || l.root == "" && host == string(l.q.Name()) || slices.Contains(l.chain[:steps], host) {
+	first := host == l.root || l.root == "" && host == string(l.q.Name())
+	if first || host == string(name) || slices.Contains(l.chain[:steps], host) {
 		return true
 	}
 	return !l.skydns && len(host) > len(name) && wire.Name(host).Within(wire.Name(name))
@@ -156,6 +159,7 @@ func (l *lookup) writeTarget(host string, types typeSet, steps int) (found bool)
 		if zone == len(name) && types&setTXT == 0 {
 			path = l.apexPath(path, wire.TypeA)
 		}
+
 		r, ok := l.find(path)
 		if !ok || l.tooWide(&r) {
 			return false
@@ -168,6 +172,7 @@ func (l *lookup) writeTarget(host string, types typeSet, steps int) (found bool)
 			return false
 		}
 	}
+
 	if l.section == wire.Additional {
 		return l.writeExternalAddresses(name)
 	}
@@ -202,13 +207,14 @@ func (l *lookup) subQuery(name []byte, t wire.Type) (subResult, bool) {
 	if res := l.prior; res != nil && res.t == t && bytes.Equal(res.name, name) {
 		return *res, true
 	}
+	if l.ctx != nil {
+		return resultOf(l.q.ResolveSubQuery(l.ctx, name, t)), true
+	}
+
 	sub, ok := l.q.SubQuery(name, t)
-	if !ok && l.ctx == nil {
+	if !ok {
 		l.mustWait, l.parked = true, true
 		return subResult{}, false
-	}
-	if !ok {
-		sub = l.q.ResumeSubQuery(l.ctx)
 	}
 	return resultOf(sub), true
 }
@@ -229,12 +235,14 @@ func (l *lookup) writeExternal(name []byte) (found bool) {
 	if l.skydns && res.rcode == wire.ServFail && wire.Name(name).Labels() < 2 {
 		return false // SkyDNS omits unqualified names that it cannot look up
 	}
+
 	if found = l.copyRecords(&res, wire.Answers); l.branched {
 		if !found && res.rcode == wire.ServFail {
 			l.err = cmp.Or(res.err, errExternal)
 		}
 		return found
 	}
+
 	q := l.q
 	q.RCode, q.RA, q.TC, q.Err = res.rcode, res.ra, res.tc, res.err
 	if !found {
@@ -274,6 +282,7 @@ func (l *lookup) copyRecords(res *subResult, from wire.Section) (found bool) {
 	if l.section == wire.Additional {
 		to = wire.Additional
 	}
+
 	res.answer.Walk(func(s wire.Section, r wire.Record) bool {
 		if s != from || l.q.ExceedsLimit() {
 			return s < from
@@ -281,10 +290,12 @@ func (l *lookup) copyRecords(res *subResult, from wire.Section) (found bool) {
 		if to == wire.Additional && r.Type != wire.TypeA && r.Type != wire.TypeAAAA && r.Type != wire.TypeCNAME {
 			return true
 		}
+
 		at, count := len(a.Buf), a.Count
 		if _, err := a.AppendRecord(to, res.answer.Buf, r.Owner); err != nil {
 			return true
 		}
+
 		found = true
 		copied, _ := wire.ReadRecord(a.Buf, at)
 		ttl := copied.TTL(a.Buf)

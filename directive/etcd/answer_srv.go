@@ -51,10 +51,12 @@ func (w *weightSums) sum(priority uint16) uint64 {
 // record's percentage of the weights of its priority. Equal records count once.
 func (l *lookup) writeSRV(r keyRange) {
 	l.selectGroup(&r, 0)
+
 	var sums weightSums
 	var m message
 	var counted set
 	var name [8 + wire.MaxName]byte
+
 	for all := r; all.next(&m); {
 		if !m.hasHost() {
 			continue
@@ -66,6 +68,7 @@ func (l *lookup) writeSRV(r keyRange) {
 			sums.add(l.priorityOf(&m), m.effectiveWeight())
 		}
 	}
+
 	q, a := l.q, &l.q.Answer
 	for r.next(&m) {
 		if len(a.Buf) > q.SizeLimit() {
@@ -74,6 +77,7 @@ func (l *lookup) writeSRV(r keyRange) {
 		if !m.hasHost() {
 			continue
 		}
+
 		target := appendTarget(name[:0], &m)
 		at := l.beginRecord([]byte(wire.OwnerIsQuestion), wire.TypeSRV, 6+len(target))
 		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.priorityOf(&m))

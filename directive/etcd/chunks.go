@@ -8,7 +8,8 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-var errNoName = errors.New("no name has this key: a part is longer than a label or has a zero byte, the key is longer than a name, or it is the path alone")
+var errNoName = errors.New("no name has this key: a part is longer than a label or has a zero byte, " +
+	"the key is longer than a name, or it is the path alone")
 
 // A chunk is a leaf of the index: consecutive keys. For each key, data has the length
 // of its path, the path, the number of its lease, and its message. A chunk is
@@ -113,12 +114,14 @@ func (x *index) merge(c *chunk, changes []change) (chunks []*chunk, changed bool
 	if c == nil {
 		c = new(chunk)
 	}
+
 	out := x.entries[:0]
 	i := 0
 	for _, ch := range changes {
 		for n := c.search(i, []byte(ch.path)); i < n; i++ {
 			out = append(out, c.entry(i))
 		}
+
 		exists := i < len(c.starts) && c.path(i) == ch.path
 		if exists {
 			old := c.entry(i)
@@ -131,6 +134,7 @@ func (x *index) merge(c *chunk, changes []change) (chunks []*chunk, changed bool
 			}
 			x.keys.Add(-1)
 		}
+
 		changed = changed || exists || !ch.deleted
 		if !ch.deleted {
 			ch.seen = true
@@ -138,9 +142,11 @@ func (x *index) merge(c *chunk, changes []change) (chunks []*chunk, changed bool
 			out = append(out, ch)
 		}
 	}
+
 	for ; i < len(c.starts); i++ {
 		out = append(out, c.entry(i))
 	}
+
 	if x.entries = out; changed {
 		chunks = newChunks(out)
 	}
@@ -177,6 +183,7 @@ func newChunk(entries []change, bytes int) *chunk {
 	c := &chunk{starts: make([]uint32, len(entries))}
 	var data strings.Builder
 	data.Grow(bytes)
+
 	for i, e := range entries {
 		c.starts[i] = uint32(data.Len())
 		data.WriteByte(byte(len(e.path)))
@@ -188,6 +195,7 @@ func newChunk(entries []change, bytes int) *chunk {
 			c.setSeen(i)
 		}
 	}
+
 	c.data = data.String()
 	return c
 }

@@ -17,11 +17,13 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	add := func(format string, args ...any) {
 		causes = append(causes, dns.Cause{Text: fmt.Sprintf(format, args...)})
 	}
+
 	apex := h.apex(q)
 	if apex < 0 {
 		add("the name is in none of the zones of the directive")
 		return causes
 	}
+
 	l := lookup{Handler: h, q: q, apex: apex, index: h.index}
 	path, ok := appendPath(nil, l.lookupName())
 	switch {
@@ -35,6 +37,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 		add("not synced: the keys in etcd have not been listed since the start")
 		return causes
 	}
+
 	if apex == 0 {
 		if q.Type == wire.TypeSOA {
 			add("the name is that of the zone, which has a SOA record")
@@ -42,6 +45,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 		}
 		path = l.apexPath(path, q.Type)
 	}
+
 	count := 0
 	var m message
 	r, _ := l.find(path) // it reads the index only
@@ -50,6 +54,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 			add("key %s", keyOf(h.index.prefix, []byte(m.path)))
 		}
 	}
+
 	switch {
 	case count == 0:
 		add("no key is at or below %s", keyOf(h.index.prefix, path))
@@ -58,6 +63,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	case count > explainedKeys:
 		add("and %d more keys below %s", count-explainedKeys, keyOf(h.index.prefix, path))
 	}
+
 	if v == dns.Next {
 		add("fallthrough passes the name on")
 	}

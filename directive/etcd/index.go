@@ -71,7 +71,9 @@ func (x *index) put(kvs ...keyValue) {
 			x.faults.forget(kv.key)
 		}
 		x.packBuf = m.pack(x.packBuf[:0])
-		changes = append(changes, change{path: path, packed: string(x.packBuf), lease: kv.lease, grouped: m.group != ""})
+		changes = append(changes, change{
+			path: path, packed: string(x.packBuf), lease: kv.lease, grouped: m.group != "",
+		})
 	}
 	x.applyUnsorted(changes)
 }

@@ -43,6 +43,7 @@ func parse(value []byte) (m message, err error) {
 	if len(value) > valueLimit {
 		return m, fmt.Errorf("the value has %d bytes, more than the limit of %d", len(value), valueLimit)
 	}
+
 	var v struct {
 		Host, Text, Group           string
 		Port, Priority, TargetStrip int64
@@ -53,10 +54,13 @@ func parse(value []byte) (m message, err error) {
 	if err := json.Unmarshal(value, &v); err != nil {
 		return m, describe(err)
 	}
+
 	m = message{
 		text: v.Text, group: v.Group, mail: v.Mail, ttl: min(v.TTL, math.MaxInt32),
-		port: uint16(v.Port), priority: uint16(v.Priority), weight: uint32(v.Weight), strip: uint8(min(max(v.TargetStrip, 0), wire.MaxLabels)),
+		port: uint16(v.Port), priority: uint16(v.Priority), weight: uint32(v.Weight),
+		strip: uint8(min(max(v.TargetStrip, 0), wire.MaxLabels)),
 	}
+
 	switch {
 	case v.Port < 0 || v.Port > math.MaxUint16:
 		return m, fmt.Errorf("port: want 0..65535, got %d", v.Port)
@@ -73,13 +77,14 @@ func parse(value []byte) (m message, err error) {
 // describe rewrites an error of package json in terms of the value, without Go
 // types.
 func describe(err error) error {
-	var typeErr *json.UnmarshalTypeError
-	if !errors.As(err, &typeErr) {
+	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
 		return fmt.Errorf("invalid JSON: %w", err)
 	}
 	if typeErr.Field == "" {
 		return fmt.Errorf("want an object, got %s", typeErr.Value)
 	}
+
 	want := "a whole number"
 	switch typeErr.Type.Kind() {
 	case reflect.String:
@@ -105,6 +110,7 @@ func (m *message) setHost(host string) error {
 		m.addr = ip.Unmap()
 		return nil
 	}
+
 	name, err := wire.ParseName(host)
 	if err != nil || !isHost(host) {
 		return fmt.Errorf("%w, got %q", errHost, abbreviate(host))
@@ -121,6 +127,7 @@ func isHost(host string) bool {
 			return false
 		}
 	}
+
 	host = strings.TrimSuffix(host, ".")
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	return strings.Trim(last, "0123456789") != ""
@@ -146,17 +153,14 @@ const (
 	hasStrip = 1 << 2
 )
 
-// pack appends m without its path and lease to buf.
-func (m *message) pack(buf []byte) []byte {
-	if m.weight == defaultWeight {
-		m.weight = 0
-	}
-	var first, second byte
+// flags returns the first two bytes of the packed message.
+func (m *message) flags() (first, second byte) {
 	set := func(flags *byte, flag byte, on bool) {
 		if on {
 			*flags |= flag
 		}
 	}
+
 	set(&first, hostIPv4, m.addr.Is4())
 	set(&first, hostIPv6, m.addr.Is6())
 	set(&first, hostName, m.name != "")
@@ -169,10 +173,20 @@ func (m *message) pack(buf []byte) []byte {
 	set(&second, hasGroup, m.group != "")
 	set(&second, hasStrip, m.strip != 0)
 	set(&first, hasMore, second != 0)
+	return first, second
+}
+
+// pack appends m without its path and lease to buf.
+func (m *message) pack(buf []byte) []byte {
+	if m.weight == defaultWeight {
+		m.weight = 0
+	}
+	first, second := m.flags()
 	buf = append(buf, first)
 	if second != 0 {
 		buf = append(buf, second)
 	}
+
 	switch first & hostMask {
 	case hostIPv4:
 		ip := m.addr.As4()
@@ -183,6 +197,7 @@ func (m *message) pack(buf []byte) []byte {
 	case hostName:
 		buf = append(append(buf, byte(len(m.name))), m.name...)
 	}
+
 	if m.port != 0 {
 		buf = binary.BigEndian.AppendUint16(buf, m.port)
 	}
@@ -195,6 +210,7 @@ func (m *message) pack(buf []byte) []byte {
 	if m.ttl != 0 {
 		buf = binary.AppendUvarint(buf, uint64(m.ttl))
 	}
+
 	if m.text != "" {
 		buf = append(binary.AppendUvarint(buf, uint64(len(m.text))), m.text...)
 	}
@@ -215,6 +231,7 @@ func (m *message) unpack(s string) (rest string) {
 	if first&hasMore != 0 {
 		second, s = s[0], s[1:]
 	}
+
 	switch first & hostMask {
 	case hostIPv4:
 		m.addr, s = netip.AddrFrom4([4]byte([]byte(s[:4]))), s[4:]
@@ -224,6 +241,7 @@ func (m *message) unpack(s string) (rest string) {
 		n := 1 + int(s[0])
 		m.name, s = s[1:n], s[n:]
 	}
+
 	m.mail = first&isMail != 0
 	if first&hasPort != 0 {
 		m.port, s = uint16(s[0])<<8|uint16(s[1]), s[2:]
@@ -237,6 +255,7 @@ func (m *message) unpack(s string) (rest string) {
 	if first&hasTTL != 0 {
 		m.ttl, s = readUvarint(s)
 	}
+
 	if second&hasText != 0 {
 		m.text, s = readText(s)
 	}

@@ -34,16 +34,20 @@ func readSubtree(ctx context.Context, c *clientv3.Client, key string) (responses
 	if err != nil {
 		return nil, err
 	}
+
 	for _, op := range r.Responses {
 		responses = append(responses, (*clientv3.GetResponse)(op.GetResponseRange()))
 	}
+
 	end := clientv3.GetPrefixRangeEnd(key + "/")
 	for last := responses[len(responses)-1]; last.More && len(last.Kvs) > 0; {
 		if last.Count > readMaxKeys && len(responses) == 2 || len(responses) > readMaxKeys/readPageKeys+1 {
 			return nil, errTooMany
 		}
 		from := string(last.Kvs[len(last.Kvs)-1].Key) + "\x00"
-		if last, err = c.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPageKeys), clientv3.WithRev(r.Header.Revision)); err != nil {
+		last, err = c.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPageKeys),
+			clientv3.WithRev(r.Header.Revision))
+		if err != nil {
 			return nil, err
 		}
 		responses = append(responses, last)
@@ -59,6 +63,7 @@ func (s *source) readKeys(ctx context.Context, key string) (kvs []keyValue, err 
 		if c, err = s.connect(ctx); err != nil {
 			return nil, fmt.Errorf("connecting to etcd: %w", etcdclient.Describe(err))
 		}
+
 		attempt, cancel := context.WithTimeout(ctx, readTimeout)
 		responses, err = readSubtree(attempt, c, key)
 		cancel()
@@ -70,6 +75,7 @@ func (s *source) readKeys(ctx context.Context, key string) (kvs []keyValue, err 
 	if err != nil {
 		return nil, fmt.Errorf("reading %s from etcd: %w", key, etcdclient.Describe(err))
 	}
+
 	var ids []clientv3.LeaseID
 	for _, r := range responses {
 		for _, kv := range r.Kvs {

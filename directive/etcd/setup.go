@@ -30,6 +30,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	for _, z := range zones {
 		errs = append(errs, h.addZone(d, z))
 	}
+
 	h.index = newIndex(o.prefix, b.Log)
 	b.Handle(h)
 	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })
@@ -64,6 +65,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 			return nil
 		}}
 	}
+
 	err := d.Options(
 		h.through.Option(),
 		corefile.Option{Usage: "path PATH", Default: "/skydns", Set: func(e corefile.Directive) error {
@@ -80,18 +82,10 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 			return e.Each(etcdclient.Options{Username: o.Username, Password: o.Password}.Check())
 		}},
 		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(e corefile.Directive) error {
-			var files []string
-			for _, file := range e.Words() {
-				files = append(files, b.Path(file))
-			}
-			if o.Cert, o.Key, o.CA = "", "", ""; len(files) > 1 {
-				o.Cert, o.Key, files = files[0], files[1], files[2:]
-			}
-			if len(files) > 0 {
-				o.CA = files[0]
-			}
+			o.setTLS(b, e.Words())
 			return nil
 		}},
+
 		seconds("min-lease-ttl", "30s", &o.leaseMin),
 		seconds("max-lease-ttl", "24h", &o.leaseMax),
 		corefile.Option{Usage: "no_apex_fallback", Set: corefile.Flag(&h.noApexFallback)},
@@ -100,21 +94,44 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&o.ttl, 0, math.MaxInt32)},
 		corefile.Option{Usage: "negative_ttl SECONDS", Set: corefile.Int(&o.negative, 0, math.MaxInt32)},
 		corefile.Option{
-			Usage: "priority N", Default: strconv.Itoa(defaultPriority), Set: corefile.Int(&priority, 0, math.MaxUint16),
+			Usage: "priority N", Default: strconv.Itoa(defaultPriority),
+			Set: corefile.Int(&priority, 0, math.MaxUint16),
 		},
 		corefile.Option{Usage: "hostmaster NAME", Set: nameOption(&h.hostmaster)},
 		corefile.Option{Usage: "local NAME", Set: nameOption(&h.local)},
 		corefile.Option{Usage: "compatible skydns", Set: corefile.OneOf(&compatible, "skydns")},
 		ignored("stubzones"), ignored("debug"), ignored("upstream [ADDRESS...]"),
 	)
+
 	if err == nil {
 		err = d.Each(o.Check())
 	}
 	if o.leaseMin > o.leaseMax {
 		err = errors.Join(err, d.Errorf("min-lease-ttl is greater than max-lease-ttl"))
 	}
+
 	o.direct, h.skydns = watch == "off", compatible != ""
 	h.priority = uint16(cmp.Or(priority, defaultPriority))
+	o.setTTLs(h)
+	return err
+}
+
+// setTLS sets the files of the option tls.
+func (o *options) setTLS(b *config.Block, words []string) {
+	var files []string
+	for _, file := range words {
+		files = append(files, b.Path(file))
+	}
+	if o.Cert, o.Key, o.CA = "", "", ""; len(files) > 1 {
+		o.Cert, o.Key, files = files[0], files[1], files[2:]
+	}
+	if len(files) > 0 {
+		o.CA = files[0]
+	}
+}
+
+// setTTLs sets the TTLs of h, whose defaults depend on compatible.
+func (o *options) setTTLs(h *Handler) {
 	h.ttl, h.negative = 300, 30
 	if h.skydns {
 		h.ttl, h.negative = 3600, 60
@@ -126,7 +143,6 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		h.negative = uint32(o.negative)
 	}
 	h.leaseMin, h.leaseMax = uint32(o.leaseMin/time.Second), uint32(o.leaseMax/time.Second)
-	return err
 }
 
 // seconds returns an option that sets *t to a duration or a number of seconds. A value below
@@ -180,6 +196,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		maxKeys int
 		direct  bool
 	}
+
 	r, err := config.Keep(s, key{o.Options, o.prefix, o.maxKeys, o.direct}, func() (*runningSource, error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		r := o.newSource(ctx, cancel, b)
@@ -188,12 +205,14 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		}
 		r.tasks.Go(func() { r.run(ctx) })
 		return r, s.Await(r, r.ready, reloadTimeout, func() error {
-			return d.Errorf("the keys below %s were not received from %s within %v", o.prefix, r.endpoints(), reloadTimeout)
+			return d.Errorf("the keys below %s were not received from %s within %v",
+				o.prefix, r.endpoints(), reloadTimeout)
 		})
 	})
 	if err != nil {
 		return err
 	}
+
 	h.index, h.keyReader, h.direct = r.index, r, r.tooLarge.Load
 	if o.direct {
 		h.direct = func() bool { return true }
@@ -204,13 +223,17 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 // newSource returns a source whose run has not been called.
 func (o *options) newSource(lifetime context.Context, cancel context.CancelFunc, b *config.Block) *runningSource {
 	r := &runningSource{cancel: cancel, source: &source{
-		Options: o.Options, lifetime: lifetime, prefix: o.prefix, maxKeys: int64(o.maxKeys), index: newIndex(o.prefix, b.Log), log: b.Log, ready: make(chan struct{}),
+		Options: o.Options, lifetime: lifetime, prefix: o.prefix, maxKeys: int64(o.maxKeys),
+		index: newIndex(o.prefix, b.Log), log: b.Log, ready: make(chan struct{}),
 	}}
 	r.register(b.Metrics, o.prefix)
 	if !o.direct {
 		r.unregister = []func(){
-			b.Metrics.TemporaryGauge("seamark_etcd_data_age_seconds", "Seconds since etcd last confirmed that the keys are current; -1 before that.", r.age, "path", o.prefix),
-			b.Metrics.TemporaryGauge("seamark_etcd_keys", "Keys in the index.", func() float64 { return float64(r.index.count()) }, "path", o.prefix),
+			b.Metrics.TemporaryGauge("seamark_etcd_data_age_seconds",
+				"Seconds since etcd last confirmed that the keys are current; -1 before that.",
+				r.age, "path", o.prefix),
+			b.Metrics.TemporaryGauge("seamark_etcd_keys", "Keys in the index.",
+				func() float64 { return float64(r.index.count()) }, "path", o.prefix),
 		}
 	}
 	return r

@@ -74,7 +74,8 @@ type series struct {
 func (s *series) register(reg *metrics.Registry, prefix string) {
 	s.lists = reg.Counter("seamark_etcd_lists_total", "Lists of all keys under the prefix.", "path", prefix)
 	s.events = reg.Counter("seamark_etcd_events_total", "Changes of keys that the watch has reported.", "path", prefix)
-	s.failures = reg.Counter("seamark_etcd_failures_total", "Requests to etcd, and watches, that failed.", "path", prefix)
+	s.failures = reg.Counter("seamark_etcd_failures_total", "Requests to etcd, and watches, that failed.",
+		"path", prefix)
 }
 
 // run follows the prefix until ctx ends.
@@ -94,6 +95,7 @@ func (s *source) run(ctx context.Context) {
 			s.disconnect()
 		}
 		s.reportFailure(ctx, err)
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -166,6 +168,7 @@ func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 		defer s.mu.Unlock()
 		return s.client, s.lifetime.Err()
 	}
+
 	d := s.dialing
 	if d == nil {
 		d = &dial{done: make(chan struct{})}
@@ -173,6 +176,7 @@ func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 		s.dials.Go(func() { s.dial(d) })
 	}
 	s.mu.Unlock()
+
 	select {
 	case <-d.done:
 	case <-ctx.Done():
@@ -197,6 +201,7 @@ func (s *source) dial(d *dial) {
 	if err == nil {
 		return
 	}
+
 	select {
 	case <-s.lifetime.Done():
 	case <-time.After(failureHold):
@@ -270,17 +275,22 @@ func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	timeout := time.AfterFunc(requestTimeout, cancel) // Watch blocks until the watch is created
+
 	// Watch from the current revision, not the next: members send no progress
 	// notifications for a watch from a future revision.
-	changes := c.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.revision), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	changes := c.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.revision),
+		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
 	if !timeout.Stop() {
 		return errStalled
 	}
+
 	s.leases.start(ctx, c)
 	defer s.leases.halt()
+
 	timer := time.NewTimer(progressTimeout)
 	defer timer.Stop()
 	progressRequested := false
+
 	for {
 		select {
 		case <-timer.C:
@@ -289,13 +299,7 @@ func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 			}
 			progressRequested = true
 			timer.Reset(progressTimeout)
-			request, cancel := context.WithTimeout(ctx, progressTimeout)
-			err := c.RequestProgress(request)
-			cancel()
-			if errors.Is(err, context.DeadlineExceeded) {
-				return errStalled // the client is looking for another member
-			}
-			if err != nil {
+			if err := requestProgress(ctx, c); err != nil {
 				return err
 			}
 		case r, ok := <-changes:
@@ -311,9 +315,18 @@ func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 	}
 }
 
-// applyEvents applies the events of a watch to the index. It applies consecutive puts
-// at once, and consecutive deletions, so that readers do not see a name with only some
-// of its keys deleted.
+// requestProgress requests a progress notification.
+func requestProgress(ctx context.Context, c *clientv3.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
+	defer cancel()
+	err := c.RequestProgress(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errStalled // the client is looking for another member
+	}
+	return err
+}
+
+// applyEvents applies a response of a watch.
 func (s *source) applyEvents(r clientv3.WatchResponse) error {
 	if err := r.Err(); err != nil {
 		if errors.Is(err, rpctypes.ErrCompacted) || r.CompactRevision > 0 {
@@ -322,16 +335,33 @@ func (s *source) applyEvents(r clientv3.WatchResponse) error {
 		}
 		return err
 	}
+
 	if r.IsProgressNotify() {
 		if r.Header.Revision < s.revision {
 			return errBehind
 		}
 		s.revision = r.Header.Revision
 	}
-	s.events.Add(uint64(len(r.Events)))
+
+	s.applyChanges(r.Events)
+	if n := len(r.Events); n > 0 {
+		// The revision in the header may be ahead of the events.
+		s.revision = r.Events[n-1].Kv.ModRevision
+	}
+	s.contacted()
+	if int64(s.index.count()) > s.maxKeys {
+		return errRelist
+	}
+	return nil
+}
+
+// applyChanges applies events to the index. It applies consecutive puts at once, and
+// consecutive deletions, so that readers do not see a name with only some of its keys deleted.
+func (s *source) applyChanges(events []*clientv3.Event) {
+	s.events.Add(uint64(len(events)))
 	var puts []*mvccpb.KeyValue
 	var deletions [][]byte
-	for _, e := range r.Events {
+	for _, e := range events {
 		if e.Type == clientv3.EventTypeDelete {
 			s.put(puts)
 			puts = puts[:0]
@@ -344,15 +374,6 @@ func (s *source) applyEvents(r clientv3.WatchResponse) error {
 	}
 	s.index.delete(deletions...) // deletions or puts is empty
 	s.put(puts)
-	if n := len(r.Events); n > 0 {
-		// The revision in the header may be ahead of the events.
-		s.revision = r.Events[n-1].Kv.ModRevision
-	}
-	s.contacted()
-	if int64(s.index.count()) > s.maxKeys {
-		return errRelist
-	}
-	return nil
 }
 
 func (s *source) put(kvs []*mvccpb.KeyValue) {
@@ -362,7 +383,8 @@ func (s *source) put(kvs []*mvccpb.KeyValue) {
 	messages := make([]keyValue, 0, len(kvs))
 	for _, kv := range kvs {
 		if string(kv.Key[len(s.prefix):]) != "config" { // SkyDNS's configuration is not a message
-			messages = append(messages, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.get(clientv3.LeaseID(kv.Lease))})
+			lease := s.leases.get(clientv3.LeaseID(kv.Lease))
+			messages = append(messages, keyValue{key: kv.Key, value: kv.Value, lease: lease})
 		}
 	}
 	s.index.put(messages...)
@@ -373,32 +395,40 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 	end := clientv3.GetPrefixRangeEnd(s.prefix)
 	from, limit := s.prefix, int64(firstPageKeys)
 	revision, total := int64(0), int64(0)
+
 	s.lists.Add(1)
 	s.index.beginList()
 	for {
-		r, err := s.page(ctx, c, from, clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(revision))
+		r, err := s.page(ctx, c, from,
+			clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(revision))
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			return errRelist // compacted during the list
 		}
 		if err != nil {
 			return err
 		}
+
 		if revision == 0 {
 			revision, total, s.cluster = r.Header.Revision, r.Count, r.Header.ClusterId
 			if total > s.maxKeys {
 				return s.serveDirect(ctx, c, total)
 			}
 		}
+
 		s.put(r.Kvs)
 		if !r.More || len(r.Kvs) == 0 {
 			break
 		}
+
+		// The next page has as many keys as have about pageBytes, if they are like these.
 		bytes := 1
 		for _, kv := range r.Kvs {
 			bytes += len(kv.Key) + len(kv.Value)
 		}
-		from, limit = string(r.Kvs[len(r.Kvs)-1].Key)+"\x00", max(1, min(int64(len(r.Kvs)*pageBytes/bytes), 2*limit, maxPageKeys))
+		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+		limit = max(1, min(int64(len(r.Kvs)*pageBytes/bytes), 2*limit, maxPageKeys))
 	}
+
 	s.index.endList()
 	s.tooLarge.Store(false)
 	s.revision = revision
@@ -409,7 +439,9 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 
 // page reads one page of a list. It repeats a request that times out, except for the
 // first page; the client then uses another member.
-func (s *source) page(ctx context.Context, c *clientv3.Client, from string, options ...clientv3.OpOption) (r *clientv3.GetResponse, err error) {
+func (s *source) page(
+	ctx context.Context, c *clientv3.Client, from string, options ...clientv3.OpOption,
+) (r *clientv3.GetResponse, err error) {
 	for range 3 {
 		request, cancel := context.WithTimeout(ctx, requestTimeout)
 		r, err = c.Get(request, from, options...)
@@ -426,7 +458,8 @@ func (s *source) page(ctx context.Context, c *clientv3.Client, from string, opti
 // when the number of keys has dropped below the limit.
 func (s *source) serveDirect(ctx context.Context, c *clientv3.Client, total int64) error {
 	if !s.tooLarge.Swap(true) {
-		s.log.Warn("Too many keys in etcd, reading them for each query", "endpoints", s.endpoints(), "path", s.prefix, "count", total, "limit", s.maxKeys)
+		s.log.Warn("Too many keys in etcd, reading them for each query",
+			"endpoints", s.endpoints(), "path", s.prefix, "count", total, "limit", s.maxKeys)
 	}
 	s.index.clear()
 	s.contacted()
