@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seamark/seamark/config"
@@ -56,10 +57,12 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err != nil {
 		return err
 	}
+
 	b.Handle(a)
 	if !strings.HasPrefix(a.source, "@") {
 		return nil
 	}
+
 	b.OnPlanned(func() error {
 		found := config.Find[cluster](b)
 		if len(found) == 0 {
@@ -81,13 +84,12 @@ func (a *AutoPath) read(b *config.Block, d corefile.Directive) error {
 	if len(d.Args) == 0 {
 		return d.Errorf("want a file, %s or %s", byClient, byQuery)
 	}
-	at := len(d.Args) - 1 // index of the source of the search path
-	for i, arg := range d.Args {
-		if arg.Text == byQuery {
-			at = i
-			break
-		}
+
+	at := slices.IndexFunc(d.Args, func(arg corefile.Token) bool { return arg.Text == byQuery })
+	if at < 0 {
+		at = len(d.Args) - 1
 	}
+
 	zones, search := d, d
 	zones.Args, search.Args = d.Args[:at], d.Args[at+1:]
 	zoneNames, err := b.ZonesOr(zones)
@@ -95,6 +97,7 @@ func (a *AutoPath) read(b *config.Block, d corefile.Directive) error {
 		return err
 	}
 	a.zones = config.Fallthrough{On: true, Zones: zoneNames}
+
 	switch a.source = d.Args[at].Text; {
 	case a.source == byQuery:
 		a.hostSearch, err = config.ParseZones(d.Path, search.Args)
@@ -106,8 +109,10 @@ func (a *AutoPath) read(b *config.Block, d corefile.Directive) error {
 		}
 		return nil
 	case strings.HasPrefix(a.source, "@"):
-		return d.Errorf("want a file, %s or %s, got %q%s", byClient, byQuery, a.source, corefile.DidYouMean(a.source, []string{byClient, byQuery}))
+		return d.Errorf("want a file, %s or %s, got %q%s",
+			byClient, byQuery, a.source, corefile.DidYouMean(a.source, []string{byClient, byQuery}))
 	}
+
 	if a.search, err = readSearch(b.Path(a.source)); err != nil {
 		return d.Errorf("%w", err)
 	}
@@ -124,6 +129,7 @@ func readSearch(file string) (search []wire.Name, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the search path: %w", err)
 	}
+
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		n++
@@ -131,6 +137,7 @@ func readSearch(file string) (search []wire.Name, err error) {
 		if len(fields) < 2 || fields[0] != "search" && fields[0] != "domain" {
 			continue
 		}
+
 		search = nil
 		for _, text := range fields[1:] {
 			name, err := wire.ParseName(text)
@@ -161,6 +168,7 @@ func (a *AutoPath) Resolve(ctx context.Context, q *dns.Query) error {
 	if !ok || q.Dropped() || q.RCode != wire.NXDomain {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, maxDuration)
 	defer cancel()
 	return a.walk(ctx, q, labels)
@@ -173,6 +181,7 @@ func (a *AutoPath) base(q *dns.Query) (labels int, ok bool) {
 	if q.Type != wire.TypeA && q.Type != wire.TypeAAAA || q.Depth() > 0 || !a.zones.Through(q.Name()) {
 		return 0, false
 	}
+
 	switch {
 	case a.source == byQuery:
 		labels, ok = a.cluster.SearchPath(q, false)
@@ -182,6 +191,7 @@ func (a *AutoPath) base(q *dns.Query) (labels int, ok bool) {
 	case len(a.search) == 0:
 		return 0, false
 	}
+
 	labels = q.Labels() - a.search[0].Labels()
 	return labels, labels > 0 && string(q.Name()[q.LabelOffset(labels):]) == string(a.search[0])
 }
@@ -193,8 +203,10 @@ type series struct{ success, saved *metrics.Counter }
 func (a *AutoPath) BindChain(c *dns.Chain) any {
 	bound := *a
 	bound.series = series{
-		a.metrics.Counter("coredns_autopath_success_total", "Counter of requests that did autopath.", "server", c.Server),
-		a.metrics.Counter("seamark_autopath_saved_queries_total", "Queries that clients did not need to send because autopath answered an earlier one.", "server", c.Server),
+		a.metrics.Counter("coredns_autopath_success_total", "Counter of requests that did autopath.",
+			"server", c.Server),
+		a.metrics.Counter("seamark_autopath_saved_queries_total",
+			"Queries that clients did not need to send because autopath answered an earlier one.", "server", c.Server),
 	}
 	return &bound
 }

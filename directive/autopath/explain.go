@@ -22,16 +22,21 @@ func (a *AutoPath) ExplainDNS(q *dns.Query, _ dns.Verdict) (causes []dns.Cause) 
 		}
 		return []dns.Cause{{Text: text}}
 	}
+
 	w := &walk{AutoPath: a, q: q, labels: labels}
 	path := []string{wire.Name(q.Name()[q.LabelOffset(labels):]).String()}
 	for suffix := range w.suffixes() {
 		path = append(path, suffix.String())
 	}
+
 	base := wire.Name(string(q.Name()[:q.LabelOffset(labels)]) + "\x00")
-	if r, ok := wire.ReadRecord(q.Answer.Buf, q.Answer.RecordsOffset()); ok && q.AnsweredStep() >= 0 && r.Type == wire.TypeCNAME && q.RCode == wire.NoError {
+	r, ok := wire.ReadRecord(q.Answer.Buf, q.Answer.RecordsOffset())
+	if ok && q.AnsweredStep() >= 0 && r.Type == wire.TypeCNAME && q.RCode == wire.NoError {
 		if target, _, ok := wire.ReadName(nil, q.Answer.Buf, r.RData); ok {
 			causes = append(causes, dns.Cause{Text: "the search has found " + wire.Name(target).String()})
 		}
 	}
-	return append(causes, dns.Cause{Text: fmt.Sprintf("the client searches for %s in %s (%s), and then for the name itself", base, strings.Join(path, " "), a.source)})
+	text := fmt.Sprintf("the client searches for %s in %s (%s), and then for the name itself",
+		base, strings.Join(path, " "), a.source)
+	return append(causes, dns.Cause{Text: text})
 }

@@ -33,12 +33,14 @@ func (a *AutoPath) walk(ctx context.Context, q *dns.Query, labels int) error {
 	if w.query(w.otherType()).RCode != wire.NXDomain {
 		return nil
 	}
+
 	steps := 0
 	for suffix := range w.suffixes() {
 		steps++
 		if !w.setSuffix(suffix) {
 			continue // too long, resolvers skip it as well
 		}
+
 		missing, found := w.lookup()
 		switch {
 		case missing:
@@ -48,9 +50,11 @@ func (a *AutoPath) walk(ctx context.Context, q *dns.Query, labels int) error {
 		}
 		return nil
 	}
+
 	if a.source == byQuery && w.ambiguous() {
 		return nil
 	}
+
 	w.setSuffix(wire.Root)
 	if _, found := w.lookup(); found != nil {
 		return w.answer(found, steps+1)
@@ -65,6 +69,7 @@ func (w *walk) suffixes() func(yield func(wire.Name) bool) {
 			slices.Values(w.search[1:])(yield)
 			return
 		}
+
 		zone := wire.Root
 		for i := w.labels + 1; i <= w.labels+2; i++ { // svc.ZONE, ZONE
 			zone = wire.Name(w.q.Name()[w.q.LabelOffset(i):])
@@ -72,6 +77,7 @@ func (w *walk) suffixes() func(yield func(wire.Name) bool) {
 				return
 			}
 		}
+
 		for _, suffix := range w.hostSearch {
 			// This machine may be a pod, with the cluster's domains in its search
 			// path.
@@ -115,6 +121,7 @@ func (w *walk) lookup() (missing bool, found *dns.Query) {
 	if code != wire.NXDomain && code != wire.NoError || w.ctx.Err() != nil {
 		return false, nil
 	}
+
 	sub := w.query(w.q.Type)
 	if sub.RCode != code {
 		return false, nil
@@ -141,8 +148,10 @@ func (w *walk) answer(found *dns.Query, steps int) error {
 	if lowest, ok := found.Answer.MinTTL(); ok {
 		ttl = min(ttl, lowest)
 	}
+
 	q.Fail(wire.NoError)
 	q.AA, q.RA, q.TC = true, found.RA, found.TC
+
 	a := &q.Answer
 	a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, ttl, len(w.name)), w.name...)
 	a.Count[wire.Answers]++
@@ -151,6 +160,7 @@ func (w *walk) answer(found *dns.Query, steps int) error {
 			return err
 		}
 	}
+
 	w.series.success.Add(1)
 	w.series.saved.Add(uint64(steps))
 	return nil

@@ -15,7 +15,7 @@ func (s *Screen) FinishDNS(q *dns.Query) {
 	if !q.Cacheable || q.Answer.Empty() {
 		return
 	}
-	if s.rebind && !slices.ContainsFunc(s.trusted, func(z wire.Name) bool { return wire.Within(q.Name(), z) }) && s.refuse(q) {
+	if s.rebind && s.trusted.FindZone(q.Name()) == 0 && s.refuse(q) {
 		return
 	}
 	if len(s.drop) > 0 {
@@ -38,6 +38,7 @@ func (s *Screen) refuse(q *dns.Query) bool {
 		additional = additional || addr.IsValid()
 		return !bad.IsValid()
 	})
+
 	switch {
 	case bad.IsValid():
 		a.Clear()
@@ -45,7 +46,9 @@ func (s *Screen) refuse(q *dns.Query) bool {
 		q.AddExtendedError(wire.EDEBlocked, "private address")
 		s.logRebind(q, bad)
 	case additional:
-		a.DeleteFunc(func(_ wire.Section, r wire.Record) bool { return s.private(r.Type, a.Buf[r.RData:r.Next]).IsValid() })
+		a.DeleteFunc(func(_ wire.Section, r wire.Record) bool {
+			return s.private(r.Type, a.Buf[r.RData:r.Next]).IsValid()
+		})
 	default:
 		return false
 	}
@@ -83,11 +86,13 @@ func (s *Screen) privateHint(rdata []byte) netip.Addr {
 	for at < len(rdata) && rdata[at] != 0 { // the target
 		at += int(rdata[at]) + 1
 	}
+
 	params := rdata[min(at+root, len(rdata)):]
 	for len(params) >= 4 {
 		key, n := binary.BigEndian.Uint16(params), int(binary.BigEndian.Uint16(params[2:]))
 		value := params[4:min(4+n, len(params))]
 		params = params[4+len(value):]
+
 		var addr netip.Addr
 		switch key {
 		case ipv4hint:
@@ -110,8 +115,11 @@ func (s *Screen) logRebind(q *dns.Query, bad netip.Addr) {
 		s.suppressed.Add(1)
 		return
 	}
+
 	name := wire.AppendText(nil, q.Name())
-	attrs := []any{slog.String("qname", string(name)), slog.String("type", q.Type.String()), slog.String("address", bad.String())}
+	attrs := []any{
+		slog.String("qname", string(name)), slog.String("type", q.Type.String()), slog.String("address", bad.String()),
+	}
 	if n := s.suppressed.Swap(0); n > 0 {
 		attrs = append(attrs, slog.Uint64("suppressed", n))
 	}
@@ -123,6 +131,7 @@ func (s *Screen) logRebind(q *dns.Query, bad netip.Addr) {
 func (s *Screen) dropFrom(q *dns.Query) {
 	a := &q.Answer
 	before := a.Count
+
 	var room [wire.MaxName]byte
 	owner, ttl := room[:0], uint32(1<<31-1)
 	answered := false // a record other than an alias remains
@@ -131,6 +140,7 @@ func (s *Screen) dropFrom(q *dns.Query) {
 		if t == wire.TypeRRSIG && r.Next-r.RData > 2 {
 			t = wire.Type(binary.BigEndian.Uint16(a.Buf[r.RData:]))
 		}
+
 		removed := slices.Contains(s.drop, t)
 		switch {
 		case section != wire.Answers:
@@ -142,14 +152,17 @@ func (s *Screen) dropFrom(q *dns.Query) {
 		}
 		return removed
 	})
+
 	if a.Count == before {
 		return
 	}
 	s.drops.AddTo(q.Shard(), 1)
 	q.AD = false
+
 	if answered || len(owner) == 0 || q.RCode != wire.NoError {
 		return
 	}
+
 	a.DeleteFunc(func(section wire.Section, _ wire.Record) bool { return section != wire.Answers })
 	appendSOA(a, owner, ttl)
 	q.AddExtendedError(wire.EDEFiltered, "")

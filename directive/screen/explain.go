@@ -33,8 +33,11 @@ func (s *Screen) ExplainDNS(q *dns.Query, _ dns.Verdict) (causes []dns.Cause) {
 // ExplainFinish implements explain.FinishExplainer.
 func (s *Screen) ExplainFinish(q *dns.Query) []dns.Cause {
 	for code, data := range wire.Options(q.ReplyOptions()) {
-		if code == wire.OptionEDE && q.Answer.Empty() && len(data) > 2 && binary.BigEndian.Uint16(data) == wire.EDEBlocked {
-			return []dns.Cause{{Text: "the answer of the upstream has a private address, which may be an attack on browsers (rebind)"}}
+		if code == wire.OptionEDE && q.Answer.Empty() &&
+			len(data) > 2 && binary.BigEndian.Uint16(data) == wire.EDEBlocked {
+			return []dns.Cause{{
+				Text: "the answer of the upstream has a private address, which may be an attack on browsers (rebind)",
+			}}
 		}
 	}
 	var types []string

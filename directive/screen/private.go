@@ -16,11 +16,12 @@ var localhost = [...]netip.Prefix{
 
 // private lists the other private addresses.
 var private = [...]netip.Prefix{
-	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"),
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("255.255.255.255/32"),
-	netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fec0::/10"),
-	netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("fec0::/10"), netip.MustParsePrefix("2001:db8::/32"),
 }
 
 func isLocalhost(addr netip.Addr) bool { return within(singleAddr(addr), localhost[:]) }

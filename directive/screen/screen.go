@@ -26,8 +26,8 @@ type Screen struct {
 	least   int // labels
 
 	rebind    bool
-	trusted   []wire.Name // zones whose answers may have private addresses
-	localhost bool        // answers may have localhost addresses
+	trusted   wire.ZoneMap[struct{}] // zones whose answers may have private addresses
+	localhost bool                   // answers may have localhost addresses
 	drop      []wire.Type
 
 	neighbours []neighbour
@@ -85,6 +85,7 @@ func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
 	default:
 		return dns.Next
 	}
+
 	// The client expects the answer of a resolver. Without RA and AA some clients
 	// take NOERROR without records for a lame server, and query another one.
 	q.RA = true

@@ -15,8 +15,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	s := &Screen{log: b.Log}
 	for reason, counter := range s.counters() {
-		*counter = b.Metrics.Counter("seamark_screen_total", "Queries that were not forwarded, and answers of upstreams that were changed.", "reason", reason)
+		*counter = b.Metrics.Counter("seamark_screen_total",
+			"Queries that were not forwarded, and answers of upstreams that were changed.", "reason", reason)
 	}
+
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
 		corefile.Option{Usage: "local ZONES...", Set: s.setZones(true)},
 		corefile.Option{Usage: "except ZONES...", Set: s.setZones(false)},
@@ -27,12 +29,15 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Usage: "rebind_localhost_ok", Set: corefile.Flag(&s.localhost)},
 		corefile.Option{Usage: "drop TYPE...", Set: s.setDrop},
 	))
+
 	if len(d.Body) == 0 {
-		err = errors.Join(err, d.Errorf("want options in braces: local, plain_names, least_labels, private_reverse, rebind or drop"))
+		err = errors.Join(err, d.Errorf("want options in braces: "+
+			"local, plain_names, least_labels, private_reverse, rebind or drop"))
 	}
 	if err == nil && s.localhost && !s.rebind {
 		err = d.Errorf("rebind_localhost_ok requires rebind")
 	}
+
 	b.Handle(s)
 	b.OnPlanned(func() error {
 		s.neighbours = config.Find[neighbour](b)
@@ -43,7 +48,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 func (s *Screen) counters() map[string]**metrics.Counter {
 	return map[string]**metrics.Counter{
-		"local": &s.locals, "plain_name": &s.plains, "few_labels": &s.few, "private_reverse": &s.reverses, "rebind": &s.rebinds, "drop": &s.drops,
+		"local": &s.locals, "plain_name": &s.plains, "few_labels": &s.few,
+		"private_reverse": &s.reverses, "rebind": &s.rebinds, "drop": &s.drops,
 	}
 }
 
@@ -65,12 +71,17 @@ func (s *Screen) setZones(local bool) func(corefile.Directive) error {
 func (s *Screen) setRebind(o corefile.Directive) error {
 	zones, err := config.ParseZones(o.Path, o.Args)
 	s.rebind = true
-	s.trusted = append(s.trusted, zones...)
+	for _, z := range zones {
+		s.trusted.Set(z, struct{}{})
+	}
 	return err
 }
 
 // structure lists the types without which clients cannot interpret an answer.
-var structure = [...]wire.Type{wire.TypeCNAME, wire.TypeDNAME, wire.TypeNS, wire.TypeSOA, wire.TypeOPT, wire.TypeRRSIG, wire.TypeDS, wire.TypeDNSKEY, wire.TypeNSEC, wire.TypeNSEC3}
+var structure = [...]wire.Type{
+	wire.TypeCNAME, wire.TypeDNAME, wire.TypeNS, wire.TypeSOA, wire.TypeOPT,
+	wire.TypeRRSIG, wire.TypeDS, wire.TypeDNSKEY, wire.TypeNSEC, wire.TypeNSEC3,
+}
 
 func (s *Screen) setDrop(o corefile.Directive) error {
 	var errs []error

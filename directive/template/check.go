@@ -78,11 +78,13 @@ func (c *checker) path(path []string, before, behind []parse.Node) {
 	if _, ok := dataType.MethodByName(path[0]); ok {
 		return
 	}
+
 	field, ok := dataType.Elem().FieldByName(path[0])
 	if !ok || !field.IsExported() {
 		c.errorf("unknown field .%s; want one of %s", path[0], strings.Join(known(), ", "))
 		return
 	}
+
 	indexed := len(before) == 1 && before[0].String() == "index" && len(behind) > 0
 	switch {
 	case path[0] == "Match" && indexed:

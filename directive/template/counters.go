@@ -42,8 +42,7 @@ func (t *counters) match(q *dns.Query, m *match) { t.add(keyOf(q, m)) }
 // failure counts a record that was omitted because of err.
 func (t *counters) failure(q *dns.Query, m *match, r *record, err error) {
 	k := keyOf(q, m)
-	var bad *malformed
-	k.record, k.malformed = r, errors.As(err, &bad)
+	k.record, k.malformed = r, errors.As(err, new(*malformed))
 	t.add(k)
 }
 
@@ -69,6 +68,7 @@ func (t *counters) add(k key) {
 func (t *counters) register(k key) *metrics.Counter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	class, qtype := "other", "other"
 	if k.class != 0 {
 		class = k.class.String()
@@ -76,7 +76,10 @@ func (t *counters) register(k key) *metrics.Counter {
 	if k.qtype != 0 {
 		qtype = k.qtype.String()
 	}
-	labels := []string{"server", k.chain.Server, "zone", k.zone.text, "view", k.chain.View, "class", class, "type", qtype}
+	labels := []string{
+		"server", k.chain.Server, "zone", k.zone.text, "view", k.chain.View, "class", class, "type", qtype,
+	}
+
 	name, help := "coredns_template_matches_total", "Queries that matched a template."
 	switch {
 	case k.record != nil && k.malformed:
@@ -87,6 +90,7 @@ func (t *counters) register(k key) *metrics.Counter {
 	if k.record != nil {
 		labels = append(labels, "section", k.record.section, "template", k.record.text)
 	}
+
 	c := t.registry.Counter(name, help, labels...)
 	clone := maps.Clone(*t.byKey.Load())
 	clone[k] = c

@@ -84,6 +84,7 @@ func (t *Template) prepare(q *dns.Query, m *match) (*record, error) {
 	asked := question{string(wire.AppendText(nil, q.QuestionName())), uint16(q.Type), uint16(q.Class)}
 	flag := func(bit uint16) bool { return q.Flags&bit != 0 }
 	const zero = 1 << 6
+
 	m.data = &data{
 		Zone: m.zone.text, Name: name, Regex: ".*", Match: []string{name}, Group: map[string]string{},
 		Class: q.Class.String(), Type: q.Type.String(), Remote: q.Peer.Addr().Unmap().WithZone("").String(),
@@ -94,8 +95,10 @@ func (t *Template) prepare(q *dns.Query, m *match) (*record, error) {
 			Question: []question{asked},
 		},
 		Question: &asked,
-		q:        q, metadata: t.metadata,
+
+		q: q, metadata: t.metadata,
 	}
+
 	if m.regex != nil {
 		m.data.Regex, m.data.Match = m.regex.String(), m.regex.FindStringSubmatch(name)
 	}
@@ -108,6 +111,7 @@ func (t *Template) prepare(q *dns.Query, m *match) (*record, error) {
 			m.data.Group[group] = part
 		}
 	}
+
 	if len(m.rule.vars) > 0 {
 		m.data.Var = map[string]any{}
 	}

@@ -52,6 +52,7 @@ func (r *rule) parseRecord(section, text string) (*record, []error) {
 	if err != nil {
 		return nil, []error{plain(err)}
 	}
+
 	rec := &record{section: section, text: text}
 	nodes := t.Root.Nodes
 	if rest, ok := behindName(nodes); ok {
@@ -113,6 +114,7 @@ func (r *record) append(q *dns.Query, d *data, s wire.Section) error {
 		r.fixed.Append(a, s)
 		return nil
 	}
+
 	var text strings.Builder
 	if err := r.template.Execute(&text, d); err != nil {
 		return plain(err)
@@ -120,6 +122,7 @@ func (r *record) append(q *dns.Query, d *data, s wire.Section) error {
 	if strings.TrimSpace(text.String()) == "" {
 		return nil
 	}
+
 	record, err := zonefile.ParseRecord(text.String(), wire.Root, defaultTTL)
 	if err != nil {
 		return &malformed{text.String(), err}

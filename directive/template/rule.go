@@ -55,43 +55,19 @@ var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // parse reads one template directive.
 func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
-	r := &rule{text: strings.Join(append([]string{d.Text}, d.Words()...), " "), at: fmt.Sprintf("%s:%d", d.File, d.Line)}
+	r := &rule{
+		text: strings.Join(append([]string{d.Text}, d.Words()...), " "), at: fmt.Sprintf("%s:%d", d.File, d.Line),
+	}
 	errs := []error{d.Arity(2, -1)}
 	if len(d.Args) >= 2 {
 		errs = append(errs, r.parseArgs(b, d))
 	}
-	join := func(d corefile.Directive) string { return strings.Join(d.Words(), " ") }
+
 	options := []corefile.Option{
 		r.through.Option(),
 		{Usage: "match REGEX...", Set: r.parseMatch},
-		{Usage: "expr EXPRESSION...", Set: func(o corefile.Directive) error {
-			e, err := expression.Condition(join(o), t.names(r))
-			switch {
-			case err != nil:
-				return o.Errorf("%w", err)
-			case e.Scoped():
-				r.scoped = append(r.scoped, e)
-			default:
-				r.conditions = append(r.conditions, e)
-			}
-			return nil
-		}},
-		{Usage: "var NAME EXPRESSION...", Set: func(o corefile.Directive) error {
-			name := o.Args[0].Text
-			if !identifier.MatchString(name) {
-				return o.Errorf("want a name of letters, digits and _, got %q", name)
-			}
-			if slices.Contains(t.names(r).Vars, name) {
-				return o.Errorf("already given: %s", name)
-			}
-			o.Args = o.Args[1:]
-			e, err := expression.Value(join(o), t.names(r))
-			r.vars = append(r.vars, variable{name, e, &record{section: "var", text: join(o)}})
-			if err != nil {
-				return o.Errorf("%w", err)
-			}
-			return nil
-		}},
+		{Usage: "expr EXPRESSION...", Set: func(o corefile.Directive) error { return t.addCondition(r, o) }},
+		{Usage: "var NAME EXPRESSION...", Set: func(o corefile.Directive) error { return t.addVar(r, o) }},
 		{Usage: "rcode CODE", Set: func(o corefile.Directive) error {
 			var ok bool
 			if r.rcode, ok = wire.ParseRCode(o.Args[0].Text); !ok {
@@ -103,6 +79,7 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 		// CoreDNS had this option. CNAME records are always followed.
 		{Usage: "upstream [ADDRESS...]", Set: func(corefile.Directive) error { return nil }},
 	}
+
 	var lines []line
 	for s, name := range sections {
 		options = append(options, corefile.Option{Usage: name + " RR...", Set: func(o corefile.Directive) error {
@@ -115,6 +92,40 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 		errs = append(errs, r.parseRecords(l))
 	}
 	return r, errors.Join(errs...)
+}
+
+// addCondition adds the expression of the option expr to r.
+func (t *Template) addCondition(r *rule, o corefile.Directive) error {
+	e, err := expression.Condition(strings.Join(o.Words(), " "), t.names(r))
+	switch {
+	case err != nil:
+		return o.Errorf("%w", err)
+	case e.Scoped():
+		r.scoped = append(r.scoped, e)
+	default:
+		r.conditions = append(r.conditions, e)
+	}
+	return nil
+}
+
+// addVar adds the variable of the option var to r.
+func (t *Template) addVar(r *rule, o corefile.Directive) error {
+	name := o.Args[0].Text
+	if !identifier.MatchString(name) {
+		return o.Errorf("want a name of letters, digits and _, got %q", name)
+	}
+	if slices.Contains(t.names(r).Vars, name) {
+		return o.Errorf("already given: %s", name)
+	}
+
+	o.Args = o.Args[1:]
+	text := strings.Join(o.Words(), " ")
+	e, err := expression.Value(text, t.names(r))
+	r.vars = append(r.vars, variable{name, e, &record{section: "var", text: text}})
+	if err != nil {
+		return o.Errorf("%w", err)
+	}
+	return nil
 }
 
 // names returns the names for the next expression of a rule.
@@ -141,6 +152,7 @@ func (r *rule) parseArgs(b *config.Block, d corefile.Directive) error {
 	if r.qtype, ok = wire.ParseType(d.Args[1].Text); !ok {
 		errs = append(errs, d.Errorf("want a type, like A, TYPE65280 or ANY, got %q", d.Args[1].Text))
 	}
+
 	d.Args = d.Args[2:]
 	zones, err := b.ZonesOr(d)
 	for _, z := range zones {
@@ -222,6 +234,7 @@ func (m *match) matches(q *dns.Query) bool {
 	if len(m.rule.regexes) == 0 {
 		return true
 	}
+
 	var buf [wire.MaxName + 1]byte
 	name := wire.AppendText(buf[:0], q.Name())
 	for _, regex := range m.rule.regexes {

@@ -67,6 +67,7 @@ func (t *Template) ServeDNS(q *dns.Query) dns.Verdict {
 				return t.answer(q, m)
 			}
 		}
+
 		if !r.through.Through(q.Name()) {
 			q.Fail(wire.ServFail)
 			q.Err = errUnmatched
@@ -99,6 +100,7 @@ func (t *Template) answer(q *dns.Query, m match) dns.Verdict {
 	if r.dynamic && m.data == nil && !t.fill(q, &m) || !t.write(q, &m) {
 		return dns.Done
 	}
+
 	if target := dangling(q); target != nil {
 		sub, ok := q.SubQuery(target, q.Type)
 		if !ok {
@@ -156,6 +158,7 @@ func dangling(q *dns.Query) (target []byte) {
 	if q.Class != wire.ClassIN || q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
 		return nil
 	}
+
 	a := &q.Answer
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == wire.Answers && r.Type == wire.TypeCNAME {
@@ -163,9 +166,11 @@ func dangling(q *dns.Query) (target []byte) {
 		}
 		return s == wire.Answers
 	})
+
 	if target == nil {
 		return nil
 	}
+
 	found := false
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		owner, _, _ := wire.ReadName(nil, a.Buf, r.Owner)
