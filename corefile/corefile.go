@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +36,11 @@ type Directive struct {
 	Path string
 	// Usage is the syntax that errors show: "forward FROM TO...".
 	Usage string
+}
+
+// IndexOf returns the index of the first directive with one of the names, -1 if there is none.
+func IndexOf(list []Directive, names ...string) int {
+	return slices.IndexFunc(list, func(d Directive) bool { return slices.Contains(names, d.Text) })
 }
 
 // A Server is one server block: its keys ("cluster.local:53") and directives.

@@ -26,7 +26,7 @@ func (t *TLS) ServerTLS() *tls.Config { return t.loaded.config.Load() }
 func SetupTLS(b *config.Block, uses []corefile.Directive) error {
 	t, d := new(TLS), uses[0]
 	b.Offer(t)
-	if slices.ContainsFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "acme" }) {
+	if corefile.IndexOf(d.Body, "acme") >= 0 {
 		return d.Errorf("acme is not supported: give CERT and KEY, " +
 			"which are read again when another program renews them")
 	}

@@ -42,15 +42,18 @@ func (c Conversion) Corefile() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for i := range servers {
 		order.SliceStable(servers[i].Directives, func(a, b corefile.Directive) int {
 			return slices.Index(c.Order, a.Text) - slices.Index(c.Order, b.Text)
 		})
 	}
+
 	text, err := corefile.Format(servers)
 	if err != nil {
 		return "", err
 	}
+
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Converted by seamark convert from %s.\n", m.sources())
 	var processFlags []string
@@ -131,6 +134,7 @@ func (m *merger) servers() ([]corefile.Server, error) {
 	if kube == nil && masq == nil {
 		return nil, errors.New("no program that answers queries in the input: want kube-dns, dnsmasq-nanny or dnsmasq")
 	}
+
 	blocks := map[*Part][]corefile.Server{}
 	var errs []error
 	for _, p := range []*Part{kube, masq} {
@@ -142,10 +146,12 @@ func (m *merger) servers() ([]corefile.Server, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
 	config, err := m.config()
 	if err != nil {
 		return nil, err
 	}
+
 	servers := blocks[masq]
 	if masq == nil {
 		servers = blocks[kube]
@@ -154,11 +160,14 @@ func (m *merger) servers() ([]corefile.Server, error) {
 			return nil, err
 		}
 	}
+
+	federations := kube != nil && first(blocks[kube][0], "kubedns_config") >= 0
 	if m.Config == nil {
 		m.noteFollowed(servers)
-	} else if servers, err = m.writeOut(servers, config, kube != nil && first(blocks[kube][0], "kubedns_config") >= 0); err != nil {
+	} else if servers, err = m.writeOut(servers, config, federations); err != nil {
 		return nil, err
 	}
+
 	removed := ""
 	if masq != nil {
 		m.passStubDomains(&servers[len(servers)-1])
@@ -187,17 +196,22 @@ func (m *merger) config() (kubednsconfig.Config, error) {
 
 // writeOut replaces kubedns_config with the directives for the ConfigMap. Only
 // kube-dns reads federations.
-func (m *merger) writeOut(servers []corefile.Server, c kubednsconfig.Config, federations bool) ([]corefile.Server, error) {
+func (m *merger) writeOut(
+	servers []corefile.Server, c kubednsconfig.Config, federations bool,
+) ([]corefile.Server, error) {
 	reader := slices.ContainsFunc(servers, func(s corefile.Server) bool { return first(s, "kubedns_config") >= 0 })
 	switch {
 	case !reader && !federations:
 		m.note("%s: omitted, since none of these command lines reads it", m.Config.Place)
 		return servers, nil
 	case len(c.Federations) > 0 && !federations:
-		m.note("%s: federations are omitted: only kube-dns reads them, and the input has no command line of it", m.Config.Place)
+		m.note("%s: federations are omitted: only kube-dns reads them, and the input has no command line of it",
+			m.Config.Place)
 		c.Federations = nil
 	}
-	m.note("%s: the Corefile contains its settings; repeat the conversion after a change, or use --follow", m.Config.Place)
+
+	m.note("%s: the Corefile contains its settings; repeat the conversion after a change, or use --follow",
+		m.Config.Place)
 	out, err := kubedns.Expand(servers, c)
 	for i := range out {
 		out[i].Directives = slices.DeleteFunc(out[i].Directives, shadowed(map[string]bool{}))
@@ -229,7 +243,8 @@ func (m *merger) noteFollowed(servers []corefile.Server) {
 		if isDirectory(source) {
 			m.note("kubedns_config follows the ConfigMap mounted at %s: add this mount to the server's pod", source)
 		} else {
-			m.note("kubedns_config follows the ConfigMap %s: grant the service account get, list and watch on it", source)
+			m.note("kubedns_config follows the ConfigMap %s: grant the service account get, list and watch on it",
+				source)
 		}
 	}
 }
@@ -247,8 +262,10 @@ func (m *merger) noteSidecar(servers []corefile.Server, removed string) {
 				page = "http://ADDRESS" + s.Directives[at].Args[0].Text + "/readiness"
 			}
 		}
-		m.note("%s is not part of a Corefile: run seamark sidecar with its flags beside the server, or point probes to %s", p.Label(), page)
-		if removed != "" && slices.ContainsFunc(p.Args, func(a string) bool { return strings.Contains(a, ","+removed+",") }) {
+		m.note("%s is not part of a Corefile: run seamark sidecar with its flags beside the server, "+
+			"or point probes to %s", p.Label(), page)
+		probed := func(arg string) bool { return strings.Contains(arg, ","+removed+",") }
+		if removed != "" && slices.ContainsFunc(p.Args, probed) {
 			m.note("%s probes %s: let it probe %s", p.Label(), removed, kubedns.ListenAddress(servers[len(servers)-1]))
 		}
 	}
@@ -256,5 +273,5 @@ func (m *merger) noteSidecar(servers []corefile.Server, removed string) {
 
 // first returns the index of the first directive of that name, -1 if there is none.
 func first(s corefile.Server, name string) int {
-	return slices.IndexFunc(s.Directives, func(d corefile.Directive) bool { return d.Text == name })
+	return corefile.IndexOf(s.Directives, name)
 }

@@ -43,10 +43,12 @@ func (in Input) Corefile() (string, error) {
 	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}
+
 	pod, err := in.pod(objects)
 	if err != nil {
 		return "", err
 	}
+
 	conversion := Conversion{From: pod.Place, Notes: pod.Notes, Order: in.Directives}
 	read := "kube-dns" // the name of the ConfigMap that the pod reads
 	for _, program := range slices.Backward(pod.Programs) {
@@ -55,13 +57,16 @@ func (in Input) Corefile() (string, error) {
 		read = cmp.Or(config, read)
 		conversion.Parts = slices.Insert(conversion.Parts, 0, part)
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}
+
 	namespace, name, found := strings.Cut(cmp.Or(in.ConfigMap, read), "/")
 	if !found {
 		namespace, name = cmp.Or(pod.Namespace, "kube-system"), namespace
 	}
+
 	config, ok, err := objects.Config(namespace, name)
 	switch {
 	case err != nil:
@@ -73,6 +78,7 @@ func (in Input) Corefile() (string, error) {
 	case !ok && len(pod.Programs) == 0:
 		return "", fmt.Errorf("neither a pod with kube-dns or dnsmasq nor a ConfigMap %s in the input", name)
 	}
+
 	if len(pod.Programs) == 0 {
 		args := []string{"--config-map-namespace=" + namespace, "--config-map=" + name}
 		if config.Name == "" {
@@ -97,7 +103,8 @@ func (in Input) pod(objects Objects) (Pod, error) {
 	program, ok := Command(in.CommandLine)
 	switch {
 	case !ok || program.Name == Sidecar:
-		return pod, fmt.Errorf("%s answers no queries: want kube-dns, dnsmasq-nanny or dnsmasq after --", in.CommandLine[0])
+		return pod, fmt.Errorf("%s answers no queries: want kube-dns, dnsmasq-nanny or dnsmasq after --",
+			in.CommandLine[0])
 	case pod.Place != "":
 		return pod, fmt.Errorf("the input has both %s and a command line: remove one of them", pod.Place)
 	}
@@ -165,6 +172,7 @@ func (p *Part) kubeDNS() (config string, err error) {
 	if len(rest) > 0 {
 		return "", fmt.Errorf("unknown word %q", rest[0])
 	}
+
 	getenv := os.Getenv
 	if p.Container != "" {
 		getenv = p.Getenv
@@ -196,10 +204,12 @@ func (p *Part) nanny() (config string, err error) {
 		return "", err
 	}
 	if !f.Restart && f.ConfigDir != "" {
-		p.Notes = append(p.Notes, "without -restartDnsmasq the nanny only logs changes of the ConfigMap; kubedns_config serves them")
+		p.Notes = append(p.Notes, "without -restartDnsmasq the nanny only logs changes of the ConfigMap; "+
+			"kubedns_config serves them")
 	}
 	if f.LogInterval > 0 {
-		p.Notes = append(p.Notes, "-logInterval has no counterpart in a Corefile: the directives chaos and prometheus export the statistics")
+		p.Notes = append(p.Notes, "-logInterval has no counterpart in a Corefile: "+
+			"the directives chaos and prometheus export the statistics")
 	}
 	p.ProcessFlags = klog.Given()
 	return p.Mounts[f.ConfigDir], p.dnsmasq(options, f.Environment())

@@ -12,7 +12,9 @@ import (
 
 // frontDirectives are the directives that the merged server takes from dnsmasq, which
 // receives the clients' queries, and not from kube-dns behind it.
-var frontDirectives = [...]string{"bind", "bufsize", "lameduck", "chaos", "loadbalance", "cache", "loop", "forward", "kubedns_config"}
+var frontDirectives = [...]string{
+	"bind", "bufsize", "lameduck", "chaos", "loadbalance", "cache", "loop", "forward", "kubedns_config",
+}
 
 // A joiner merges dnsmasq and the kube-dns behind it into one server, which answers
 // itself the queries that dnsmasq forwarded to kube-dns.
@@ -26,20 +28,26 @@ type joiner struct {
 
 // join returns dnsmasq's blocks with kube-dns's directives in the last one. A block
 // for names without a dot may precede it; the names of kube-dns have more labels.
-func (m *merger) join(masq []corefile.Server, kube corefile.Server, config kubednsconfig.Config) ([]corefile.Server, error) {
+func (m *merger) join(
+	masq []corefile.Server, kube corefile.Server, config kubednsconfig.Config,
+) ([]corefile.Server, error) {
 	j := joiner{merger: m, kube: kube, kubeAddr: kubedns.ListenAddress(kube)}
 	out := slices.Clone(masq)
 	for i, s := range out {
 		j.forwarded = nil
 		out[i] = j.removeKube(s)
 	}
+
 	last := len(out) - 1
 	j.main = out[last]
-	cluster := first(kube, "kubernetes")
-	if zones := kube.Directives[cluster].Args; len(zones) > 0 && !slices.ContainsFunc(j.forwarded, func(z string) bool { return related(z, zone(zones[0])) }) {
-		m.note("dnsmasq forwards no names of %[2]s to kube-dns at %[1]s; the new server answers them nevertheless", j.kubeAddr, zones[0].Text)
+	zones := kube.Directives[first(kube, "kubernetes")].Args
+	ofCluster := func(z string) bool { return related(z, zone(zones[0])) }
+	if len(zones) > 0 && !slices.ContainsFunc(j.forwarded, ofCluster) {
+		m.note("dnsmasq forwards no names of %s to kube-dns at %s; the new server answers them nevertheless",
+			zones[0].Text, j.kubeAddr)
 		j.forwarded = append(j.forwarded, "")
 	}
+
 	for _, d := range kube.Directives {
 		if d.Text == "kubernetes" {
 			d = j.limitZones(d)
@@ -90,20 +98,19 @@ func (j *joiner) removeKube(s corefile.Server) corefile.Server {
 func (j *joiner) limitZones(d corefile.Directive) corefile.Directive {
 	var args []corefile.Token
 	for _, a := range d.Args {
-		n := len(args)
-		whole := false
-		for _, forwarded := range j.forwarded {
-			whole = whole || inside(zone(a), forwarded)
+		if slices.ContainsFunc(j.forwarded, func(z string) bool { return inside(zone(a), z) }) {
+			args = append(args, a)
+			continue
 		}
+		n := len(args)
 		for _, forwarded := range j.forwarded {
-			if !whole && inside(forwarded, zone(a)) {
+			if inside(forwarded, zone(a)) {
 				args = append(args, corefile.Token{Text: forwarded, File: a.File, Line: a.Line})
 			}
 		}
-		if whole {
-			args = append(args, a)
-		} else if len(args) == n {
-			j.note("dnsmasq forwards %s to other servers: kube-dns's records in it were unreachable and are omitted", a.Text)
+		if len(args) == n {
+			j.note("dnsmasq forwards %s to other servers: kube-dns's records in it were unreachable and are omitted",
+				a.Text)
 		}
 	}
 	d.Args = args
@@ -126,6 +133,7 @@ func (j *joiner) addUpstreams(config kubednsconfig.Config) error {
 			return err
 		}
 	}
+
 	both, err := kubedns.Expand([]corefile.Server{j.main, j.kube}, config)
 	if err != nil {
 		return err
@@ -136,7 +144,8 @@ func (j *joiner) addUpstreams(config kubednsconfig.Config) error {
 			continue
 		}
 		if behind >= 0 && j.Config == nil {
-			j.note("kube-dns forwarded names of %s that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams", z)
+			j.note("kube-dns forwarded names of %s that the cluster lacks to the upstreams in its ConfigMap; "+
+				"the new server forwards them to dnsmasq's upstreams", z)
 			continue
 		}
 		f := *before
@@ -149,12 +158,11 @@ func (j *joiner) addUpstreams(config kubednsconfig.Config) error {
 // add appends a directive; it inserts a forward before others whose zones contain its
 // own, since the first match wins.
 func (j *joiner) add(d corefile.Directive) {
-	at := len(j.main.Directives)
-	for i, f := range j.main.Directives[:at] {
-		if d.Text == "forward" && f.Text == "forward" && inside(zone(d.Args[0]), zone(f.Args[0])) {
-			at = i
-			break
-		}
+	at := slices.IndexFunc(j.main.Directives, func(f corefile.Directive) bool {
+		return d.Text == "forward" && f.Text == "forward" && inside(zone(d.Args[0]), zone(f.Args[0]))
+	})
+	if at < 0 {
+		at = len(j.main.Directives)
 	}
 	j.main.Directives = slices.Insert(j.main.Directives, at, d)
 }
@@ -169,14 +177,16 @@ func (j *joiner) mergeSource(own *corefile.Directive, behind corefile.Directive)
 		own.Args = behind.Args
 	}
 	if j.Config == nil {
-		j.note("the programs read the ConfigMap in two places, %s and %s: the conversion assumes that they are the same", a, b)
+		j.note("the programs read the ConfigMap in two places, %s and %s: "+
+			"the conversion assumes that they are the same", a, b)
 	}
 }
 
 // federations adds the federations of a ConfigMap that only kube-dns reads.
 func (j *joiner) federations(config kubednsconfig.Config) error {
 	if j.Config == nil {
-		j.note("the Corefile does not follow kube-dns's ConfigMap, since dnsmasq does not read it: add it to the input for its federations")
+		j.note("the Corefile does not follow kube-dns's ConfigMap, since dnsmasq does not read it: " +
+			"add it to the input for its federations")
 		return nil
 	}
 	out, err := kubedns.Expand([]corefile.Server{j.kube}, kubednsconfig.Config{Federations: config.Federations})
@@ -203,6 +213,7 @@ func (m *merger) passStubDomains(s *corefile.Server) {
 	if at < 0 {
 		return
 	}
+
 	d := s.Directives[at]
 	var pass []corefile.Token
 	for _, f := range s.Directives {
@@ -218,6 +229,7 @@ func (m *merger) passStubDomains(s *corefile.Server) {
 			m.note("%s is below the cluster's zone: the server forwards names in it that the cluster lacks", z.Text)
 		}
 	}
+
 	d.Body = slices.Clone(d.Body)
 	for i, o := range d.Body {
 		if o.Text == "fallthrough" {

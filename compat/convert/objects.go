@@ -108,9 +108,11 @@ func (o *Objects) add(file, kind string, doc json.RawMessage) error {
 		}
 		return nil
 	}
+
 	switch head.Kind {
 	case "":
 		return fmt.Errorf("%s: not a Kubernetes object: no kind", file)
+
 	case "ConfigMap":
 		var c struct {
 			Data       map[string]string `json:"data"`
@@ -125,6 +127,7 @@ func (o *Objects) add(file, kind string, doc json.RawMessage) error {
 			data[key] = string(value)
 		}
 		o.Configs = append(o.Configs, ConfigMap{head.name(), head.Metadata.Namespace, head.Metadata.Name, data})
+
 	case "Pod", "Deployment", "DaemonSet", "ReplicaSet", "ReplicationController":
 		var p struct {
 			Spec struct {
@@ -142,6 +145,7 @@ func (o *Objects) add(file, kind string, doc json.RawMessage) error {
 			spec = p.Spec.podSpec
 		}
 		o.pod(head, spec)
+
 	default:
 		if !strings.HasSuffix(head.Kind, "List") {
 			return nil

@@ -87,12 +87,14 @@ func (c container) program() (Program, bool) {
 			notes = append(notes, fmt.Sprintf("the value of %s is a reference, which convert cannot resolve", e.Name))
 		}
 	}
+
 	words := func(all []string) (out []string) {
 		for _, w := range all {
 			out = append(out, expand(w, env))
 		}
 		return out
 	}
+
 	command, args := words(c.Command), words(c.Args)
 	p, ok := Command(append(slices.Clone(command), args...))
 	if len(command) == 0 {
@@ -152,12 +154,14 @@ func (o *Objects) pod(head object, spec podSpec) {
 			volumes[v.Name] = v.ConfigMap.Name
 		}
 	}
+
 	for _, c := range spec.Containers {
 		program, ok := c.program()
 		if !ok {
 			note := "is ignored: it runs none of kube-dns's programs"
 			if len(c.Command) > 0 && (known(image(c.Image)) != "" || known(c.Name) != "") {
-				note = fmt.Sprintf("is ignored: it runs %s, which is unknown; if that starts kube-dns or dnsmasq, write their command line after --", c.Command[0])
+				note = fmt.Sprintf("is ignored: it runs %s, which is unknown; "+
+					"if that starts kube-dns or dnsmasq, write their command line after --", c.Command[0])
 			}
 			p.Notes = append(p.Notes, fmt.Sprintf("container %s %s", c.Name, note))
 			continue
@@ -170,6 +174,7 @@ func (o *Objects) pod(head object, spec podSpec) {
 		}
 		p.Programs = append(p.Programs, program)
 	}
+
 	if !slices.ContainsFunc(p.Programs, Program.answers) {
 		return
 	}
@@ -206,7 +211,8 @@ func (o Objects) Pod() (Pod, error) {
 	for _, p := range roots {
 		places = append(places, p.Place)
 	}
-	return Pod{}, fmt.Errorf("%d pods with different DNS servers, %s: remove all but one from the input", len(roots), strings.Join(places, ", "))
+	return Pod{}, fmt.Errorf("%d pods with different DNS servers, %s: remove all but one from the input",
+		len(roots), strings.Join(places, ", "))
 }
 
 func equal(a, b []Program) bool {
@@ -223,7 +229,8 @@ func (o Objects) Config(namespace, name string) (c ConfigMap, ok bool, err error
 		}
 	}
 	if len(found) > 1 {
-		if own := slices.DeleteFunc(slices.Clone(found), func(c ConfigMap) bool { return c.Namespace != namespace }); len(own) > 0 {
+		isOther := func(c ConfigMap) bool { return c.Namespace != namespace }
+		if own := slices.DeleteFunc(slices.Clone(found), isOther); len(own) > 0 {
 			found = own
 		}
 	}
@@ -237,5 +244,6 @@ func (o Objects) Config(namespace, name string) (c ConfigMap, ok bool, err error
 	for _, c := range found {
 		places = append(places, c.Place)
 	}
-	return ConfigMap{}, false, fmt.Errorf("%d ConfigMaps, %s: remove all but one from the input", len(found), strings.Join(places, ", "))
+	return ConfigMap{}, false, fmt.Errorf("%d ConfigMaps, %s: remove all but one from the input",
+		len(found), strings.Join(places, ", "))
 }

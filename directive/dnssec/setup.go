@@ -31,7 +31,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			Usage: "cache_capacity CAPACITY", Default: "10000", Set: corefile.Int(&d.capacity, 1, maxCapacity),
 		},
 	))
-	if !slices.ContainsFunc(directive.Body, func(o corefile.Directive) bool { return o.Text == "key" }) {
+	if corefile.IndexOf(directive.Body, "key") < 0 {
 		errs = append(errs, directive.Errorf("no key: make one with dnssec-keygen -a ECDSAP256SHA256 -f KSK %s, and add a line: key file FILE", zones[0]))
 	}
 	d.zoneKeys, d.keyKeys = keys, keys

@@ -2,7 +2,6 @@ package file
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -65,7 +64,7 @@ func (u *use) plan(b *config.Block, d corefile.Directive) error {
 		return nil
 	}
 	start := func(s *config.Start) error { return u.start(s, b) }
-	if !slices.ContainsFunc(b.Source.Directives, func(d corefile.Directive) bool { return d.Text == "sign" }) {
+	if corefile.IndexOf(b.Source.Directives, "sign") < 0 {
 		b.OnStart(start)
 		return read()
 	}

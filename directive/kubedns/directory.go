@@ -52,7 +52,9 @@ func (d Directory) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	s, unregister := newState(d.Path, d.Log, d.Metrics, apply)
 	s.check = d.Check
 	defer unregister()
-	w := watch.New([]string{d.Path}, watch.Options{Poll: cmp.Or(d.Period, defaultPeriod), Log: s.log, NoEvents: d.noEvents})
+
+	o := watch.Options{Poll: cmp.Or(d.Period, defaultPeriod), Log: s.log, NoEvents: d.noEvents}
+	w := watch.New([]string{d.Path}, o)
 	defer w.Close()
 	for ok := true; ok; ok = w.Wait(ctx) {
 		d.load(ctx, w, s)
@@ -102,6 +104,7 @@ func ReadDirectory(path string) (map[string]string, error) {
 	case err != nil:
 		return nil, watch.Plain(err)
 	}
+
 	data := map[string]string{}
 	var problems []string
 	var missing error
@@ -109,6 +112,7 @@ func ReadDirectory(path string) (map[string]string, error) {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
+
 		text, err := watch.Read(filepath.Join(path, e.Name()), maxFile)
 		switch {
 		case errors.Is(err, watch.ErrDirectory):
@@ -123,6 +127,7 @@ func ReadDirectory(path string) (map[string]string, error) {
 		}
 		data[e.Name()] = text
 	}
+
 	if len(problems) > 0 {
 		return data, &readError{strings.Join(problems, "; "), missing}
 	}

@@ -17,11 +17,14 @@ func (u use) expand(s corefile.Server, at int, c kubednsconfig.Config) corefile.
 	w := expander{use: u, d: s.Directives[at], block: s}
 	w.out = slices.Clone(s.Directives)
 	for _, stub := range c.StubDomains {
-		names := slices.ContainsFunc(stub.Servers, func(server kubednsconfig.Server) bool { return server.Name != "" && w.within(server.Name) })
+		names := slices.ContainsFunc(stub.Servers, func(server kubednsconfig.Server) bool {
+			return server.Name != "" && w.within(server.Name)
+		})
 		w.insert(w.forward(stub.Domain, w.words(targets(stub.Servers)), names), stub.Domain)
 		w.admit(stub.Domain)
 		w.passOn(stub.Domain)
 	}
+
 	own := slices.IndexFunc(w.out, func(d corefile.Directive) bool { return slices.Contains(forwarded(d), wire.Root) })
 	var to []string
 	for _, addr := range c.Upstreams {
@@ -35,7 +38,10 @@ func (u use) expand(s corefile.Server, at int, c kubednsconfig.Config) corefile.
 	case own < 0 && u.defaults[0].Text != none:
 		w.insert(w.forward(".", u.defaults, false), ".")
 	}
-	if k := w.find("kubernetes"); len(c.Federations) > 0 && k >= 0 && !slices.ContainsFunc(w.out[k].Body, func(o corefile.Directive) bool { return o.Text == "noendpoints" || o.Text == "only" }) {
+
+	// A federation needs the endpoints of Services.
+	k := corefile.IndexOf(w.out, "kubernetes")
+	if len(c.Federations) > 0 && k >= 0 && corefile.IndexOf(w.out[k].Body, "noendpoints", "only") < 0 {
 		w.addFederations(c.Federations)
 	}
 	s.Directives = w.out
@@ -74,7 +80,8 @@ func target(s kubednsconfig.Server) string {
 // joinUpstreams adds upstreams to the forward at an index and removes its files.
 func (e *expander) joinUpstreams(at int, to []string) {
 	f := e.out[at]
-	args := slices.DeleteFunc(slices.Clone(f.Args), func(a corefile.Token) bool { return strings.HasPrefix(a.Text, "/") })
+	isFile := func(a corefile.Token) bool { return strings.HasPrefix(a.Text, "/") }
+	args := slices.DeleteFunc(slices.Clone(f.Args), isFile)
 	for _, server := range to {
 		if !slices.ContainsFunc(args, func(a corefile.Token) bool { return a.Text == server }) {
 			args = append(args, e.word(server))
@@ -86,7 +93,7 @@ func (e *expander) joinUpstreams(at int, to []string) {
 
 // addFederations adds federations to the block's directive federation, or to a new one.
 func (e *expander) addFederations(federations []kubednsconfig.Federation) {
-	at := e.find("federation")
+	at := corefile.IndexOf(e.out, "federation")
 	if at < 0 {
 		at = len(e.out)
 		e.out = append(e.out, e.line("federation"))
@@ -99,11 +106,6 @@ func (e *expander) addFederations(federations []kubednsconfig.Federation) {
 		})
 	}
 	e.out[at] = f
-}
-
-// find returns the index of the first directive of that name, -1 if there is none.
-func (e *expander) find(name string) int {
-	return slices.IndexFunc(e.out, func(d corefile.Directive) bool { return d.Text == name })
 }
 
 func add(to []string, server string) []string {
@@ -180,18 +182,18 @@ func (e *expander) self() corefile.Token {
 // zone other than the root.
 func (e *expander) within(name string) bool {
 	n := parseName(name)
-	for _, d := range e.block.Directives {
-		if slices.ContainsFunc(append(e.served(d), forwarded(d)...), func(z wire.Name) bool { return z != wire.Root && n.Within(z) }) {
-			return true
-		}
-	}
-	return false
+	contains := func(z wire.Name) bool { return z != wire.Root && n.Within(z) }
+	return slices.ContainsFunc(e.block.Directives, func(d corefile.Directive) bool {
+		return slices.ContainsFunc(append(e.served(d), forwarded(d)...), contains)
+	})
 }
 
 // insert inserts a forward before the first one whose zone contains its own.
 func (e *expander) insert(f corefile.Directive, zone string) {
 	z := parseName(zone)
-	at := slices.IndexFunc(e.out, func(d corefile.Directive) bool { return slices.ContainsFunc(forwarded(d), z.Within) })
+	at := slices.IndexFunc(e.out, func(d corefile.Directive) bool {
+		return slices.ContainsFunc(forwarded(d), z.Within)
+	})
 	if at < 0 {
 		at = len(e.out)
 	}
@@ -200,30 +202,34 @@ func (e *expander) insert(f corefile.Directive, zone string) {
 
 // admit exempts a stub domain from the local zones of a screen.
 func (e *expander) admit(zone string) {
-	for i, d := range e.out {
-		if d.Text != "screen" {
-			continue
-		}
-		z, local, known := parseName(zone), false, false
-		d.Body = slices.Clone(d.Body)
-		for j, o := range d.Body {
-			o.Args = slices.DeleteFunc(slices.Clone(o.Args), func(a corefile.Token) bool {
-				return o.Text == "local" && slices.Equal(parseZones([]corefile.Token{a}), []wire.Name{z})
-			})
-			zones := parseZones(o.Args)
-			local = local || o.Text == "local" && slices.ContainsFunc(zones, z.Within)
-			known = known || o.Text == "except" && slices.Contains(zones, z)
-			d.Body[j] = o
-		}
-		d.Body = slices.DeleteFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "local" && len(o.Args) == 0 })
-		if local && !known {
-			d.Body = append(d.Body, corefile.Directive{Token: e.word("except"), Args: e.words([]string{zone}), Path: d.Path + ": except"})
-		}
-		e.out[i] = d
-		if len(d.Body) == 0 {
-			e.out = slices.Delete(e.out, i, i+1)
-		}
+	i := corefile.IndexOf(e.out, "screen")
+	if i < 0 {
 		return
+	}
+	d := e.out[i]
+	d.Body = slices.Clone(d.Body)
+
+	z, local, known := parseName(zone), false, false
+	for j, o := range d.Body {
+		o.Args = slices.DeleteFunc(slices.Clone(o.Args), func(a corefile.Token) bool {
+			return o.Text == "local" && slices.Equal(parseZones([]corefile.Token{a}), []wire.Name{z})
+		})
+		zones := parseZones(o.Args)
+		local = local || o.Text == "local" && slices.ContainsFunc(zones, z.Within)
+		known = known || o.Text == "except" && slices.Contains(zones, z)
+		d.Body[j] = o
+	}
+	d.Body = slices.DeleteFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "local" && len(o.Args) == 0 })
+
+	// A local zone above the stub domain remains, so the domain becomes an exception.
+	if local && !known {
+		except := e.line("except", e.word(zone))
+		except.Path = d.Path + ": except"
+		d.Body = append(d.Body, except)
+	}
+	e.out[i] = d
+	if len(d.Body) == 0 {
+		e.out = slices.Delete(e.out, i, i+1)
 	}
 }
 
@@ -234,7 +240,7 @@ func (e *expander) passOn(zone string) {
 		if !slices.ContainsFunc(e.served(d), parseName(zone).Within) {
 			continue
 		}
-		at := slices.IndexFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "fallthrough" })
+		at := corefile.IndexOf(d.Body, "fallthrough")
 		d.Block, d.Body = true, slices.Clone(d.Body)
 		switch {
 		case at < 0:

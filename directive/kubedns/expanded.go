@@ -16,7 +16,9 @@ func Expand(servers []corefile.Server, c kubednsconfig.Config) ([]corefile.Serve
 		switch {
 		case ok:
 			s = u.expand(s, at, c)
-			s.Directives = slices.DeleteFunc(s.Directives, func(d corefile.Directive) bool { return d.Text == "kubedns_config" })
+			s.Directives = slices.DeleteFunc(s.Directives, func(d corefile.Directive) bool {
+				return d.Text == "kubedns_config"
+			})
 			out[i] = s
 		case at >= 0:
 			_, err := parseUse(s.Directives[at], "")

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +42,8 @@ const none = "none"
 
 // forwardOptions are the options that each forward gets.
 var forwardOptions = [...]string{
-	"case_randomization", "expire", "failfast_all_unhealthy_upstreams", "failover", "force_tcp", "health_check", "max_age", "max_concurrent",
+	"case_randomization", "expire", "failfast_all_unhealthy_upstreams", "failover", "force_tcp", "health_check",
+	"max_age", "max_concurrent",
 	"max_connect_attempts", "max_fails", "max_idle_conns", "policy", "prefer_udp", "read_timeout", "source_address",
 }
 
@@ -71,11 +71,18 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 	if err := d.Arity(1, 1); err != nil {
 		return u, err
 	}
+
 	var errs []error
 	options := []corefile.Option{
-		{Usage: "default TO...|none", Default: "/etc/resolv.conf", Set: func(o corefile.Directive) error { u.defaults = o.Args; return nil }},
+		{Usage: "default TO...|none", Default: "/etc/resolv.conf", Set: func(o corefile.Directive) error {
+			u.defaults = o.Args
+			return nil
+		}},
 		{Usage: "join_upstreams", Set: corefile.Flag(&u.joined)},
-		{Usage: "resolver IP[:PORT]...", Set: func(o corefile.Directive) error { u.resolver = o.Args; return addresses(o) }},
+		{Usage: "resolver IP[:PORT]...", Set: func(o corefile.Directive) error {
+			u.resolver = o.Args
+			return addresses(o)
+		}},
 		{
 			Usage: "period DURATION", Default: "10s",
 			Set: corefile.Duration(&u.period, 10*time.Millisecond, 24*time.Hour),
@@ -83,16 +90,20 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 		{Usage: "endpoint URL", Set: corefile.String(&u.object.Endpoint)},
 	}
 	options = append(options, sources.LocationOptions(&u.object, path)...)
+
 	for _, name := range forwardOptions {
-		options = append(options, corefile.Option{Usage: name + " [ARGUMENTS...]", Set: func(o corefile.Directive) error {
+		set := func(o corefile.Directive) error {
 			u.options = append(u.options, o)
 			return nil
-		}})
+		}
+		options = append(options, corefile.Option{Usage: name + " [ARGUMENTS...]", Set: set})
 	}
 	errs = append(errs, d.Options(options...))
+
 	if name := d.Args[0].Text; strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".") {
 		if u.object != (cluster.Options{}) {
-			errs = append(errs, d.Errorf("endpoint, tls, kubeconfig and manifests are for a ConfigMap in a cluster, and %s is a directory: remove them", name))
+			errs = append(errs, d.Errorf("endpoint, tls, kubeconfig and manifests are for a ConfigMap in a cluster, "+
+				"and %s is a directory: remove them", name))
 		}
 		u.object, u.dir = cluster.Options{}, path(name)
 	} else {
@@ -119,7 +130,7 @@ func addresses(o corefile.Directive) error {
 // findUse finds and parses the kubedns_config of a server block. ok is false if there
 // is none or if it is invalid, which the plan reports.
 func findUse(s corefile.Server) (u use, at int, ok bool) {
-	at = slices.IndexFunc(s.Directives, func(d corefile.Directive) bool { return d.Text == "kubedns_config" })
+	at = corefile.IndexOf(s.Directives, "kubedns_config")
 	if at < 0 {
 		return u, at, false
 	}

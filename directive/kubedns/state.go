@@ -32,19 +32,27 @@ type state struct {
 }
 
 // newState registers the metrics of a source; unregister removes the gauge.
-func newState(source string, log *slog.Logger, reg *metrics.Registry, apply func(kubednsconfig.Config)) (s *state, unregister func()) {
+func newState(
+	source string, log *slog.Logger, reg *metrics.Registry, apply func(kubednsconfig.Config),
+) (s *state, unregister func()) {
 	const help = "Changes of the ConfigMap kube-dns, including the first state, by result."
 	counter := func(result string) *metrics.Counter {
 		return reg.Counter("seamark_kubedns_config_updates_total", help, "source", source, "result", result)
 	}
-	s = &state{log: log.With("configmap", source), apply: apply, applied: counter("applied"), invalid: counter("invalid")}
+	s = &state{
+		log: log.With("configmap", source), apply: apply,
+		applied: counter("applied"), invalid: counter("invalid"),
+	}
 	s.valid.Store(true)
-	return s, reg.TemporaryGauge("seamark_kubedns_config_valid", "1 if the ConfigMap kube-dns is valid, 0 while an earlier state is in use instead.", func() float64 {
+
+	valid := func() float64 {
 		if s.valid.Load() {
 			return 1
 		}
 		return 0
-	}, "source", source)
+	}
+	return s, reg.TemporaryGauge("seamark_kubedns_config_valid",
+		"1 if the ConfigMap kube-dns is valid, 0 while an earlier state is in use instead.", valid, "source", source)
 }
 
 // update applies data, unless it equals the data of the last update or is invalid. err is
@@ -57,8 +65,10 @@ func (s *state) update(data map[string]string, err error) {
 	if s.known && text == s.err && maps.Equal(data, s.data) {
 		return
 	}
+
 	s.known, s.data, s.err = true, data, text
 	s.logUnknown(kubednsconfig.UnknownKeys(data))
+
 	c, parseErr := kubednsconfig.Parse(data)
 	err = cmp.Or(err, parseErr)
 	if err == nil && s.check != nil {
@@ -68,6 +78,7 @@ func (s *state) update(data map[string]string, err error) {
 		s.refuse(err)
 		return
 	}
+
 	wasValid := s.valid.Swap(true)
 	switch {
 	case !s.hasConfig || !c.Equal(s.config):

@@ -88,7 +88,7 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 		return nil, err
 	}
 	e := &expected{metrics: new(metrics.Registry), reading: o.Reading, problems: new(problems)}
-	e.kubeDNS = slices.ContainsFunc(servers[0].Directives[0].Body, func(o corefile.Directive) bool { return o.Text == "compatible" })
+	e.kubeDNS = corefile.IndexOf(servers[0].Directives[0].Body, "compatible") >= 0
 	e.started = o.Cluster.Manifests != "" // a file with an error does not prevent the comparison
 	e.plan, err = server.NewPlan(servers, server.Options{
 		Directives: o.Directives, Port: 53, Log: slog.New(problemLog{o.Log.Handler(), e.problems}), Metrics: e.metrics,

@@ -55,6 +55,7 @@ func Parse(data map[string]string) (Config, error) {
 		case !ok:
 		case !utf8.ValidString(value):
 			p.fail("want UTF-8, got", value)
+
 		default:
 			key.parse(value)
 		}
@@ -120,6 +121,7 @@ func (p *parser) federations(text string) {
 			p.federation(strings.TrimSpace(name), strings.TrimSpace(domain))
 		}
 	}
+
 	order.Slice(p.config.Federations, func(a, b Federation) int { return strings.Compare(a.Name, b.Name) })
 }
 
@@ -153,11 +155,13 @@ func (p *parser) stubDomains(text string) {
 			p.fail("want each domain once, got", f.name)
 		}
 		seen[f.name] = true
+
 		var list []json.RawMessage
 		if err := json.Unmarshal(f.value, &list); err != nil {
 			p.fail(Quote(f.name)+`: want a list of nameservers such as ["1.2.3.4"], got`, string(f.value))
 			continue
 		}
+
 		d := StubDomain{Domain: f.name}
 		for _, item := range list {
 			text, ok := asString(item)
@@ -172,6 +176,7 @@ func (p *parser) stubDomains(text string) {
 			p.config.StubDomains = append(p.config.StubDomains, d)
 		}
 	}
+
 	order.Slice(p.config.StubDomains, func(a, b StubDomain) int { return strings.Compare(a.Domain, b.Domain) })
 }
 
@@ -209,6 +214,7 @@ func (p *parser) object(text, want string) (fields []field) {
 		p.notJSON(text, want, err)
 		return nil
 	}
+
 	switch value.(type) {
 	case nil:
 		return nil
@@ -217,6 +223,7 @@ func (p *parser) object(text, want string) (fields []field) {
 		p.fail(want+", got", text)
 		return nil
 	}
+
 	// The text is a valid object: the decoder cannot fail.
 	d := json.NewDecoder(strings.NewReader(text))
 	_, _ = d.Token()
