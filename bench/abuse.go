@@ -36,9 +36,12 @@ type abuse struct {
 
 func abuses() []abuse {
 	return []abuse{
-		{"declared", "bodies with a length of 65,535 bytes, of which one is sent", func(a *abuser) error { return a.bodies("65535", 0) }},
-		{"undeclared", "bodies without a length, of which one byte is sent", func(a *abuser) error { return a.bodies("", 0) }},
-		{"headers", "headers of 80 KB before a body that is not sent", func(a *abuser) error { return a.bodies("65535", 80<<10) }},
+		{"declared", "bodies with a length of 65,535 bytes, of which one is sent",
+			func(a *abuser) error { return a.bodies("65535", 0) }},
+		{"undeclared", "bodies without a length, of which one byte is sent",
+			func(a *abuser) error { return a.bodies("", 0) }},
+		{"headers", "headers of 80 KB before a body that is not sent",
+			func(a *abuser) error { return a.bodies("65535", 80<<10) }},
 		{"window", "replies for which the client leaves no room", (*abuser).closedWindow},
 		{"reset", "streams that are reset at once", (*abuser).resets},
 		{"unread", "queries without reading a byte", (*abuser).unread},
@@ -68,10 +71,12 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 	if err != nil {
 		return err
 	}
+
 	at, err := freeAddress()
 	if err != nil {
 		return err
 	}
+
 	conf, err := b.file("Corefile-abuse", lines(`
 .:%d https://.:%d {
     bind 127.0.0.1
@@ -87,6 +92,7 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 	if err != nil {
 		return err
 	}
+
 	s, err := b.spawn("seamark", plain, b.binary, "serve", "--conf", conf)
 	if err != nil {
 		return err
@@ -94,16 +100,19 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 	if err := s.await(ctx, b.pop.last()); err != nil {
 		return err
 	}
+
 	good := &goodClient{to: at, query: b.pop.last()}
 	for range 20 {
 		good.ask(ctx)
 	}
+
 	if good.failed > 0 {
 		return fmt.Errorf("the good client was not answered before the abuse: %w", good.last)
 	}
 	if err := pause(ctx, b.settle()); err != nil {
 		return err
 	}
+
 	idle, err := memory(s.pid())
 	if err != nil {
 		return err
@@ -111,10 +120,12 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 	if err := forgetPeak(s.pid()); err != nil {
 		return err
 	}
+
 	length := max(b.time, time.Second) * 5
 	*good = goodClient{to: at, query: b.pop.last()}
 	abusing, end := context.WithTimeout(ctx, length)
 	defer end()
+
 	var running sync.WaitGroup
 	var opened, ended atomic.Int64
 	for range abusers {
@@ -132,9 +143,11 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 			}
 		})
 	}
+
 	for abusing.Err() == nil {
 		good.ask(abusing)
 	}
+
 	running.Wait()
 	during, err := memory(s.pid())
 	if err != nil {
@@ -143,17 +156,21 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 	if err := pause(ctx, b.settle()); err != nil {
 		return err
 	}
+
 	after, err := memory(s.pid())
 	if err != nil {
 		return err
 	}
+
 	key := fmt.Sprintf("abuse/%s/%d", a.name, limit)
 	title := fmt.Sprintf("%s, max_connections %d", a.title, limit)
-	b.say("%s: %d connections, %d ended by the server, good client: %d answers, %d failures, last error %v", key, opened.Load(), ended.Load(), good.answers, good.failed, good.last)
+	b.say("%s: %d connections, %d ended by the server, good client: %d answers, %d failures, last error %v", key,
+		opened.Load(), ended.Load(), good.answers, good.failed, good.last)
 	b.number(key+"/idle", "resident before "+title, "MB", float64(idle.resident)/megabyte)
 	b.number(key+"/peak", "more at the peak", "MB", float64(during.peak-idle.resident)/megabyte)
 	b.number(key+"/after", "more after it", "MB", float64(after.resident-idle.resident)/megabyte)
-	b.number(key+"/answered", "answers to another client", "%", 100*float64(good.answers)/math.Max(1, float64(good.answers+good.failed)))
+	b.number(key+"/answered", "answers to another client", "%",
+		100*float64(good.answers)/math.Max(1, float64(good.answers+good.failed)))
 	b.number(key+"/slowest", "slowest of these answers", "ms", float64(good.slowest)/float64(time.Millisecond))
 	return nil
 }
@@ -183,6 +200,7 @@ func (g *goodClient) ask(ctx context.Context) {
 			g.kept = nil
 		}()
 	}
+
 	start := time.Now()
 	_, err := load{to: g.to}.post(g.kept, g.query)
 	switch took := time.Since(start); {
@@ -212,7 +230,8 @@ func newAbuser(ctx context.Context, to netip.AddrPort, noWindow bool) (*abuser, 
 	if err != nil {
 		return nil, err
 	}
-	a := &abuser{ctx: ctx, conn: c.(*tls.Conn), w: http2.NewFramer(c, c), open: make(chan struct{}, abuseStreams), closed: make(chan struct{})}
+	a := &abuser{ctx: ctx, conn: c.(*tls.Conn), w: http2.NewFramer(c, c), open: make(chan struct{}, abuseStreams),
+		closed: make(chan struct{})}
 	a.w.SetReuseFrames()
 	window := uint32(1 << 20)
 	if noWindow {
@@ -237,6 +256,7 @@ func (a *abuser) read() {
 		if err != nil {
 			return
 		}
+
 		ended := false
 		switch f := f.(type) {
 		case *http2.RSTStreamFrame:
@@ -252,6 +272,7 @@ func (a *abuser) read() {
 				a.mu.Unlock()
 			}
 		}
+
 		if ended {
 			select {
 			case <-a.open:
@@ -266,8 +287,10 @@ func headers(method, path, length string, filler int) []byte {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	e.SetMaxDynamicTableSize(0)
-	for _, f := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "bench.example"}, {":path", path},
-		{"content-type", "application/dns-message"}, {"content-length", length}, {"x-filler", strings.Repeat("~", filler)}} {
+	for _, f := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "bench.example"},
+		{":path", path},
+		{"content-type", "application/dns-message"}, {"content-length", length},
+		{"x-filler", strings.Repeat("~", filler)}} {
 		if f[1] != "" {
 			_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true})
 		}
@@ -279,7 +302,8 @@ func headers(method, path, length string, filler int) []byte {
 func (a *abuser) begin(id uint32, block []byte, end bool) error {
 	const most = 16 << 10
 	first := block[:min(len(block), most)]
-	err := a.w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(first) == len(block)})
+	err := a.w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end,
+		EndHeaders: len(first) == len(block)})
 	for rest := block[len(first):]; err == nil && len(rest) > 0; {
 		n := min(len(rest), most)
 		err = a.w.WriteContinuation(id, n == len(rest), rest[:n])

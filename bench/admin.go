@@ -15,6 +15,7 @@ func (b *bench) admin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	labels := []string{"off", "on"}
 	servers := map[string]*server{}
 	for _, label := range labels {
@@ -22,15 +23,18 @@ func (b *bench) admin(ctx context.Context) error {
 		if label == "on" {
 			more += fmt.Sprintf("    admin %s\n", address)
 		}
+
 		s, err := b.stock("admin "+label, b.source(), more, b.binary, "serve", "--conf")
 		if err != nil {
 			return err
 		}
+
 		servers[label] = s
 		if err := s.await(ctx, b.pop.last()); err != nil {
 			return err
 		}
 	}
+
 	run := func(scenario, title string, edit func(*load)) error {
 		var contenders []contender
 		for _, label := range labels {
@@ -43,9 +47,12 @@ func (b *bench) admin(ctx context.Context) error {
 	if err := run("admin", "ClusterIP, A, without and with the directive admin", func(*load) {}); err != nil {
 		return err
 	}
-	if err := run("admin idle", "the same, 1,000 queries a second", func(l *load) { l.rate, l.time = 1000, 2*b.time }); err != nil {
+
+	if err := run("admin idle", "the same, 1,000 queries a second",
+		func(l *load) { l.rate, l.time = 1000, 2*b.time }); err != nil {
 		return err
 	}
+
 	for _, label := range labels {
 		f, err := memory(servers[label].pid())
 		if err != nil {

@@ -39,6 +39,7 @@ func newCommand(argv ...string) (*command, error) {
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -46,6 +47,7 @@ func newCommand(argv ...string) (*command, error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	go func() {
 		defer close(c.ended)
 		defer close(c.lines)
@@ -95,6 +97,7 @@ func (b *bench) startAPI(ctx context.Context, kubeconfig string) error {
 	if err := b.build(ctx, "kubetest", "-o", program, "./cmd/api"); err != nil {
 		return err
 	}
+
 	a := &api{kubeconfig: kubeconfig, program: program}
 	b.api = a
 	if kubeconfig == "" {
@@ -110,6 +113,7 @@ func (b *bench) startAPI(ctx context.Context, kubeconfig string) error {
 			return fmt.Errorf("starting the API server: %w", err)
 		}
 	}
+
 	b.say("writing %d Services with %d endpoints into the API server", b.pop.services(), b.pop.endpoints())
 	apply := exec.CommandContext(ctx, program, "apply", a.kubeconfig, b.folder())
 	if text, err := apply.CombinedOutput(); err != nil {

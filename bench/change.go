@@ -95,7 +95,8 @@ func (c *changer) put(s service) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.command.in, "/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices/%s %s\n", s.namespace, s.slice(), body)
+	_, err = fmt.Fprintf(c.command.in, "/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices/%s %s\n",
+		s.namespace, s.slice(), body)
 	c.written++
 	return err
 }
@@ -152,26 +153,31 @@ func (c *changer) change(ctx context.Context, s *server, n int, within time.Dura
 		return delay{}, err
 	}
 	defer conn.Close()
+
 	slice := c.moving(n).slice()
 	before, err := c.seen(slice)
 	if err != nil {
 		return delay{}, err
 	}
+
 	line := c.written
 	q, err := c.write(n)
 	if err != nil {
 		return delay{}, err
 	}
+
 	p := poll{conn: conn, q: q, c: c, slice: slice, version: before, room: make([]byte, 4096)}
 	if err := p.run(ctx, within); err != nil {
 		return delay{}, errors.Join(err, c.drain()) // it may report that its watch failed
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	err = c.collect(ctx, func() bool { _, ok := c.acked[line]; return ok })
 	if err != nil {
 		return delay{}, fmt.Errorf("waiting for a change to be acknowledged: %w", err)
 	}
+
 	ack := c.acked[line]
 	return delay{p.answered - ack, p.watched - ack, p.unsure}, nil
 }
@@ -213,6 +219,7 @@ func (p *poll) run(ctx context.Context, within time.Duration) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		if p.answered == 0 {
 			asked := clock()
 			if n, err := exchange(p.conn, p.q, p.room, 100*time.Millisecond); err == nil {
@@ -223,6 +230,7 @@ func (p *poll) run(ctx context.Context, within time.Duration) error {
 				before = asked
 			}
 		}
+
 		if p.watched == 0 {
 			version, err := p.c.seen(p.slice)
 			if err != nil {
@@ -232,10 +240,12 @@ func (p *poll) run(ctx context.Context, within time.Duration) error {
 				p.watched = clock()
 			}
 		}
+
 		if p.answered > 0 && p.watched > 0 {
 			return nil
 		}
 	}
+
 	if why == "" {
 		why = "the bare watch has not seen it"
 	}
@@ -249,15 +259,18 @@ func (b *bench) change(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	c, err := b.newChanger(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
+
 	const warm, rate = 50, 100
 	if _, err := c.delays(ctx, s, warm, rate); err != nil {
 		return err
 	}
+
 	var medians, tails, watch, rates, unsure []float64
 	for range b.rounds {
 		start, before := clock(), c.written
@@ -265,6 +278,7 @@ func (b *bench) change(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		rates = append(rates, float64(c.written-before)/(clock()-start).Seconds())
 		answered := milliseconds(d, func(d delay) time.Duration { return d.answered })
 		watched := milliseconds(d, func(d delay) time.Duration { return d.watched })
@@ -273,6 +287,7 @@ func (b *bench) change(ctx context.Context) error {
 		watch = append(watch, percentile(watched, 0.99))
 		unsure = append(unsure, percentile(milliseconds(d, func(d delay) time.Duration { return d.unsure }), 0.99))
 	}
+
 	b.number("change/rate", "changes per second", "", rates...)
 	b.number("change/median", "acknowledged to answered, median", "ms", medians...)
 	b.number("change/tail", "acknowledged to answered, p99", "ms", tails...)
@@ -295,6 +310,7 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 		if err != nil {
 			return err
 		}
+
 		fed := make(chan error, 1)
 		go func() {
 			for i := range inBurst {
@@ -309,6 +325,7 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 			}
 			fed <- nil
 		}()
+
 		start := clock()
 		var delays []delay
 		for len(others.acked) < inBurst && err == nil {
@@ -318,6 +335,7 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 				err = others.drain()
 			}
 		}
+
 		took := (clock() - start).Seconds()
 		others.close()
 		if feeding := <-fed; err == nil {
@@ -326,10 +344,14 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 		if err != nil {
 			return err
 		}
-		answered = append(answered, percentile(milliseconds(delays, func(d delay) time.Duration { return d.answered }), 0.99))
-		watched = append(watched, percentile(milliseconds(delays, func(d delay) time.Duration { return d.watched }), 0.99))
+
+		answered = append(answered,
+			percentile(milliseconds(delays, func(d delay) time.Duration { return d.answered }), 0.99))
+		watched = append(watched, percentile(milliseconds(delays, func(d delay) time.Duration { return d.watched }),
+			0.99))
 		rates = append(rates, inBurst/took)
 	}
+
 	b.number("burst/rate", "EndpointSlices changed per second in a burst", "", rates...)
 	b.number("burst/tail", "acknowledged to answered during a burst, p99", "ms", answered...)
 	b.number("burst/watch", "acknowledged to answered by a bare watch during a burst, p99", "ms", watched...)
@@ -372,11 +394,13 @@ func (b *bench) latency(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	c, err := b.newChanger(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
+
 	changes, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.keepChanging(changes, 200) }()
@@ -386,6 +410,7 @@ func (b *bench) latency(ctx context.Context) error {
 	if failed := <-ended; err == nil {
 		err = failed
 	}
+
 	for _, r := range b.report.Results[before:] {
 		b.series["latency/"+r.Label] = r.values(func(s sample) float64 { return s.P99 })
 	}

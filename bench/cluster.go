@@ -97,6 +97,7 @@ func (p population) service(i int) service {
 		s.name, s.namespace = fmt.Sprintf("moving-%d", k), p.namespace(0)
 		first, n = p.endpoints()-(p.moving-k)*perMoving, perMoving
 	}
+
 	s.endpoints = make([]netip.Addr, n)
 	for j := range s.endpoints {
 		s.endpoints[j] = address(10, 128, 0, first+j+1)
@@ -279,6 +280,7 @@ ports:
   port: 8080
 endpoints:
 `, s.slice(), s.namespace, s.name)
+
 	for i, ip := range s.endpoints {
 		fmt.Fprintf(w, `- addresses: [%s]
   conditions: {ready: true, serving: true, terminating: false}

@@ -100,6 +100,7 @@ func (b *bench) compare(ctx context.Context, scenario, title string, contenders 
 		if warm.rate > 0 {
 			warm.rate = min(warm.rate, 20000)
 		}
+
 		t, err := warm.run(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -112,6 +113,7 @@ func (b *bench) compare(ctx context.Context, scenario, title string, contenders 
 			able = append(able, i)
 		}
 	}
+
 	for _, order := range turns(len(able), b.rounds) {
 		for _, k := range order {
 			s, err := measure(ctx, contenders[able[k]])
@@ -121,6 +123,7 @@ func (b *bench) compare(ctx context.Context, scenario, title string, contenders 
 			results[able[k]].Samples = append(results[able[k]].Samples, s)
 		}
 	}
+
 	for _, i := range able {
 		b.keep(results[i])
 	}
@@ -138,7 +141,8 @@ func (b *bench) keep(r *result) {
 		b.series[r.Scenario+"/"+r.Label] = r.values(cpuOf)
 		b.series[r.Scenario+" machine/"+r.Label] = r.values(func(s sample) float64 { return s.Machine })
 	}
-	fmt.Fprintf(b.out, "%-12s %-22s %7.2f µs/answer (%.2f to %.2f)  %8.0f answers/s  %5.0f bytes\n", r.Scenario, r.Label,
+	fmt.Fprintf(b.out, "%-12s %-22s %7.2f µs/answer (%.2f to %.2f)  %8.0f answers/s  %5.0f bytes\n", r.Scenario,
+		r.Label,
 		r.CPU.Median, r.CPU.Min, r.CPU.Max,
 		spreadOf(r.values(func(s sample) float64 { return s.Rate })).Median,
 		spreadOf(r.values(func(s sample) float64 { return s.Bytes })).Median)

@@ -27,19 +27,23 @@ func (l load) runDnsperf(ctx context.Context) (*tally, error) {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
+
 	edns, rcodes, err := writeDnsperf(f, l.lookups)
 	if err != nil {
 		return nil, err
 	}
+
 	args := []string{"-s", l.to.Addr().String(), "-p", fmt.Sprint(l.to.Port()), "-d", f.Name(), "-T", "1",
 		"-c", fmt.Sprint(l.sockets), "-q", fmt.Sprint(l.window), "-t", fmt.Sprint(patience.Seconds()),
 		"-l", fmt.Sprint(math.Ceil(l.time.Seconds()))} // dnsperf accepts whole seconds
+
 	if edns {
 		args = append(args, "-e")
 	}
 	if l.rate > 0 {
 		args = append(args, "-Q", fmt.Sprintf("%.0f", l.rate))
 	}
+
 	text, err := exec.CommandContext(ctx, "dnsperf", args...).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("dnsperf: %w: %s", err, bytes.TrimSpace(text))
@@ -74,13 +78,16 @@ func parseDnsperf(text []byte, rcodes map[string]bool) (*tally, error) {
 		}
 		return strconv.ParseFloat(string(m[1]), 64)
 	}
+
 	var failed error
 	get := func(name string) float64 {
 		v, err := field(name)
 		failed = errors.Join(failed, err)
 		return v
 	}
-	t := &tally{sent: int(get("Queries sent:")), answered: int(get("Queries completed:")), lost: int(get("Queries lost:"))}
+
+	t := &tally{sent: int(get("Queries sent:")), answered: int(get("Queries completed:")),
+		lost: int(get("Queries lost:"))}
 	t.elapsed = time.Duration(get(`Run time \(s\):`) * float64(time.Second))
 	t.bytes = int(get("Average packet size: +request [0-9]+, response") * float64(t.answered))
 	for _, m := range regexp.MustCompile(`([A-Z]+) ([0-9]+) \([0-9.]+%\)`).FindAllSubmatch(text, -1) {

@@ -35,15 +35,18 @@ func (b *bench) encrypted(ctx context.Context) error {
 	if err := b.writeCertificate(); err != nil {
 		return err
 	}
+
 	type listener struct {
 		scenario, transport string
 		address             func(encryptedPorts) netip.AddrPort
 	}
+
 	listeners := []listener{
 		{"dot", overTLS, func(p encryptedPorts) netip.AddrPort { return p.tls }},
 		{"doh", overHTTPS, func(p encryptedPorts) netip.AddrPort { return p.https }},
 		{"doq", overQUIC, func(p encryptedPorts) netip.AddrPort { return p.quic }},
 	}
+
 	contenders := map[string][]contender{}
 	for _, peer := range []struct {
 		name       string
@@ -57,14 +60,17 @@ func (b *bench) encrypted(ctx context.Context) error {
 		if peer.name != "seamark" && b.paths[peer.name] == "" {
 			continue
 		}
+
 		ports, err := newEncryptedPorts()
 		if err != nil {
 			return err
 		}
+
 		s, err := peer.start(ports)
 		if err != nil {
 			return err
 		}
+
 		if err := s.await(ctx, b.pop.last()); err != nil {
 			if ctx.Err() != nil || peer.name == "seamark" {
 				return err
@@ -72,6 +78,7 @@ func (b *bench) encrypted(ctx context.Context) error {
 			b.miss("%v", err) // the run continues without a peer that does not start
 			continue
 		}
+
 		for _, l := range listeners[:peer.transports] {
 			for _, clients := range []struct {
 				scenario        string
@@ -84,7 +91,9 @@ func (b *bench) encrypted(ctx context.Context) error {
 			}
 		}
 	}
-	for _, scenario := range []string{"dot 16x1", "dot 16x6", "dot 1x100", "doh 16x1", "doh 16x6", "doh 1x100", "doq 16x1", "doq 16x6", "doq 1x100"} {
+
+	for _, scenario := range []string{"dot 16x1", "dot 16x6", "dot 1x100", "doh 16x1", "doh 16x6", "doh 1x100",
+		"doq 16x1", "doq 16x6", "doq 1x100"} {
 		if err := b.compare(ctx, scenario, "ClusterIP, A, "+scenario, contenders[scenario]); err != nil {
 			return err
 		}
@@ -174,6 +183,7 @@ zone:
 	if err != nil {
 		return nil, err
 	}
+
 	return b.spawn("nsd", p.plain, b.paths["nsd"], "-d", "-c", conf)
 }
 
@@ -197,7 +207,8 @@ func (b *bench) writeCertificate() error {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(b.certificateFile(), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o644),
+		os.WriteFile(b.certificateFile(), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+			0o644),
 		os.WriteFile(b.keyFile(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 }
 
@@ -244,6 +255,7 @@ func askQUIC(conn *quic.Conn, q *lookup) ([]byte, error) {
 		return nil, err
 	}
 	defer s.CancelRead(0)
+
 	deadline, _ := ctx.Deadline()
 	_ = s.SetDeadline(deadline)
 	message := append(binary.BigEndian.AppendUint16(nil, uint16(len(q.packet))), q.packet...)
@@ -254,6 +266,7 @@ func askQUIC(conn *quic.Conn, q *lookup) ([]byte, error) {
 	if err := s.Close(); err != nil {
 		return nil, err
 	}
+
 	reply, err := io.ReadAll(s)
 	if err == nil && (len(reply) < 2 || int(binary.BigEndian.Uint16(reply)) != len(reply)-2) {
 		err = errors.New("a stream that is not one message")
@@ -287,6 +300,7 @@ func (l load) outstanding(ctx context.Context, client int, t *tally, ask func(*l
 				default:
 					failed = err
 				}
+
 				stop := failed != nil
 				mu.Unlock()
 				if stop {
@@ -295,13 +309,15 @@ func (l load) outstanding(ctx context.Context, client int, t *tally, ask func(*l
 			}
 		})
 	}
+
 	queries.Wait()
 	return failed
 }
 
 // post sends a query in a request of its own.
 func (l load) post(https *http.Client, q *lookup) ([]byte, error) {
-	reply, err := https.Post("https://"+l.to.String()+"/dns-query", "application/dns-message", bytes.NewReader(q.packet))
+	reply, err := https.Post("https://"+l.to.String()+"/dns-query", "application/dns-message",
+		bytes.NewReader(q.packet))
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ func goals() []goal {
 		{"CPU of a ClusterIP A, over the bare loop", asDifference, "A/seamark", "A/loop", 0.2, "µs"},
 		{"CPU of a ClusterIP A, to CoreDNS", asRatio, "A/seamark", "A/coredns", 1.0 / 14, ""},
 	}
+
 	// Without a limit: the lower bound on this machine.
 	gs = append(gs, goal{"for comparison: the bare loop to Knot, ClusterIP A", asRatio, "A/loop", "A/knot", 0, ""},
 		goal{"for comparison: the bare loop to Knot, 1,000 q/s", asRatio, "idle/loop", "idle/knot", 0, ""})
@@ -34,17 +35,23 @@ func goals() []goal {
 		{"headless3", "headless with 3 endpoints"}, {"headless60", "headless with 60 endpoints"},
 		{"endpoint", "endpoint names"}, {"srv", "SRV"}, {"ptr", "PTR"},
 	} {
-		gs = append(gs, goal{"CPU of " + w.text + ", to Knot", asRatio, w.name + "/seamark", w.name + "/knot", 0.90, ""})
+		gs = append(gs, goal{"CPU of " + w.text + ", to Knot", asRatio, w.name + "/seamark", w.name + "/knot", 0.90,
+			""})
 	}
+
 	for _, w := range []struct{ name, text string }{
 		{"16x1", "16 connections of 1"}, {"16x6", "16 connections of 6"}, {"1x100", "100 outstanding on a connection"},
 	} {
 		for _, peer := range []struct{ name, text string }{{"unbound", "Unbound"}, {"nsd", "NSD"}} {
-			gs = append(gs, goal{"DoT, " + w.text + ", to " + peer.text, asRatio, "dot " + w.name + "/seamark", "dot " + w.name + "/" + peer.name, 1.10, ""})
+			gs = append(gs, goal{"DoT, " + w.text + ", to " + peer.text, asRatio, "dot " + w.name + "/seamark",
+				"dot " + w.name + "/" + peer.name, 1.10, ""})
 		}
-		gs = append(gs, goal{"for comparison: DoH, " + w.text + ", to Unbound", asRatio, "doh " + w.name + "/seamark", "doh " + w.name + "/unbound", 0, ""},
-			goal{"for comparison: DoQ, " + w.text + ", to our DoH", asRatio, "doq " + w.name + "/seamark", "doh " + w.name + "/seamark", 0, ""})
+		gs = append(gs, goal{"for comparison: DoH, " + w.text + ", to Unbound", asRatio,
+			"doh " + w.name + "/seamark", "doh " + w.name + "/unbound", 0, ""},
+			goal{"for comparison: DoQ, " + w.text + ", to our DoH", asRatio, "doq " + w.name + "/seamark",
+				"doh " + w.name + "/seamark", 0, ""})
 	}
+
 	return append(gs,
 		goal{"CPU of a cached name from upstream, to our ClusterIP A", asRatio, "paths/cached", "paths/A", 1.05, ""},
 		goal{"two readers, to Knot with two workers", asRatio, "two/seamark", "two/knot", 0.85, ""},
@@ -53,13 +60,18 @@ func goals() []goal {
 		goal{"TCP, a connection for each query, to Knot", asRatio, "new/seamark", "new/knot", 1.30, ""},
 		goal{"CPU of a query at 1,000 q/s, to Knot", asRatio, "idle/seamark", "idle/knot", 0.90, ""},
 		goal{"CPU of an answer to a pod, to node-cache", asRatio, "node/tcx", "node/node-cache", 0.20, ""},
-		goal{"CPU of an answer to a pod, to CoreDNS with node-cache's Corefile", asRatio, "node/tcx", "node/coredns", 0.20, ""},
+		goal{"CPU of an answer to a pod, to CoreDNS with node-cache's Corefile", asRatio, "node/tcx",
+			"node/coredns", 0.20, ""},
 		goal{"the same at 20,000 q/s", asRatio, "node 20k/tcx", "node 20k/coredns", 0.20, ""},
 		goal{"the same at 1,000 q/s", asRatio, "node 1k/tcx", "node 1k/coredns", 0.20, ""},
-		goal{"for comparison: time of all CPUs for an answer to a pod, the generator included, to CoreDNS", asRatio, "node machine/tcx", "node machine/coredns", 0, ""},
-		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k machine/tcx", "node 20k machine/coredns", 0, ""},
-		goal{"for comparison: without repeated replies, to CoreDNS", asRatio, "node/tcx, not repeated", "node/coredns", 0, ""},
-		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k/tcx, not repeated", "node 20k/coredns", 0, ""},
+		goal{"for comparison: time of all CPUs for an answer to a pod, the generator included, to CoreDNS", asRatio,
+			"node machine/tcx", "node machine/coredns", 0, ""},
+		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k machine/tcx", "node 20k machine/coredns",
+			0, ""},
+		goal{"for comparison: without repeated replies, to CoreDNS", asRatio, "node/tcx, not repeated",
+			"node/coredns", 0, ""},
+		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k/tcx, not repeated", "node 20k/coredns", 0,
+			""},
 		goal{"for comparison: the same at 1,000 q/s", asRatio, "node 1k/tcx, not repeated", "node 1k/coredns", 0, ""},
 		goal{"for comparison: recvfrom and sendto to CoreDNS", asRatio, "node/echo", "node/coredns", 0, ""},
 		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k/echo", "node 20k/coredns", 0, ""},
@@ -75,7 +87,8 @@ func goals() []goal {
 		goal{"for comparison: start to first right answer, from a folder", asValue, "start/folder", "", 0, "s"},
 		goal{"change to answer at 100 changes/s, p99 over a bare watch", asValue, "change/p99", "", 0.5, "ms"},
 		goal{"change to answer in a burst of 5,000 slices, p99 over a bare watch", asValue, "burst/p99", "", 5, "ms"},
-		goal{"p99 at half load under 200 changes/s, over the bare loop", asDifference, "latency/seamark", "latency/loop", 0.25, "ms"},
+		goal{"p99 at half load under 200 changes/s, over the bare loop", asDifference, "latency/seamark",
+			"latency/loop", 0.25, "ms"},
 		goal{"stripped binary", asValue, "binary/size", "", 34, "MB"},
 	)
 }

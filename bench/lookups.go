@@ -57,23 +57,28 @@ func (q *lookup) wrong(packet []byte, whole bool) string {
 	if rcode := int(packet[3] & 0x0f); rcode != q.rcode {
 		return "rcode " + dns.RcodeToString[rcode]
 	}
+
 	if n := int(binary.BigEndian.Uint16(packet[6:])); n != len(q.want) {
 		return fmt.Sprintf("%d records in the answer, not %d", n, len(q.want))
 	}
 	if !whole {
 		return ""
 	}
+
 	m := new(dns.Msg)
 	if err := m.Unpack(packet); err != nil {
 		return err.Error()
 	}
+
 	asked := new(dns.Msg)
 	if err := asked.Unpack(q.packet); err != nil {
 		return err.Error()
 	}
-	if len(m.Question) != 1 || !strings.EqualFold(m.Question[0].Name, asked.Question[0].Name) || m.Question[0].Qtype != asked.Question[0].Qtype {
+	if len(m.Question) != 1 || !strings.EqualFold(m.Question[0].Name, asked.Question[0].Name) ||
+		m.Question[0].Qtype != asked.Question[0].Qtype {
 		return "a reply to another question"
 	}
+
 	got := make([]string, 0, len(m.Answer))
 	for _, rr := range m.Answer {
 		if !strings.EqualFold(rr.Header().Name, asked.Question[0].Name) {
@@ -81,6 +86,7 @@ func (q *lookup) wrong(packet []byte, whole bool) string {
 		}
 		got = append(got, essence(rr))
 	}
+
 	slices.Sort(got)
 	if !slices.Equal(got, q.want) {
 		return fmt.Sprintf("got %v, not %v", got, q.want)
@@ -114,6 +120,7 @@ func (p population) workloads() map[string]*workload {
 		}
 		return w
 	}
+
 	plain := func() service { return p.service(rnd.IntN(p.plain)) }
 	random := func() service { return p.service(rnd.IntN(p.firstMoving())) }
 	addresses := func(s service, edns bool) *lookup {
@@ -123,6 +130,7 @@ func (p population) workloads() map[string]*workload {
 		}
 		return newLookup(s.fqdn(), dns.TypeA, edns, dns.RcodeSuccess, want...)
 	}
+
 	workloads := []*workload{
 		repeat("A", "ClusterIP, A", func() *lookup {
 			s := plain()
@@ -130,7 +138,8 @@ func (p population) workloads() map[string]*workload {
 		}),
 		repeat("nxdomain", "search-path NXDOMAIN", func() *lookup {
 			suffix := []string{p.namespace(rnd.IntN(p.namespaces)) + ".svc.", "svc.", ""}[rnd.IntN(3)]
-			return newLookup(fmt.Sprintf("api%d.example.com.%s%s", rnd.IntN(1000), suffix, domain), dns.TypeA, false, dns.RcodeNameError)
+			return newLookup(fmt.Sprintf("api%d.example.com.%s%s", rnd.IntN(1000), suffix, domain), dns.TypeA,
+				false, dns.RcodeNameError)
 		}),
 		repeat("nodata", "NODATA (AAAA of a ClusterIP)", func() *lookup {
 			return newLookup(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
@@ -162,10 +171,12 @@ func (p population) workloads() map[string]*workload {
 			return outsideLookup(rnd.IntN(outside))
 		}),
 	}
+
 	byName := map[string]*workload{}
 	for _, w := range workloads {
 		byName[w.name] = w
 	}
+
 	mixed := func() *lookup {
 		shares := []struct {
 			percent int
@@ -179,7 +190,9 @@ func (p population) workloads() map[string]*workload {
 		}
 		return byName["A"].lookups[0]
 	}
-	byName["mix"] = repeat("mix", "a mix: 25 % A, 20 % NODATA, 40 % NXDOMAIN, 7 % endpoint names, 5 % SRV, 3 % PTR", mixed)
+
+	byName["mix"] = repeat("mix", "a mix: 25 % A, 20 % NODATA, 40 % NXDOMAIN, 7 % endpoint names, 5 % SRV, 3 % PTR",
+		mixed)
 	return byName
 }
 
@@ -203,12 +216,14 @@ func deniedLookup(k int) *lookup {
 func outsideTable(exist, denied int) (table, error) {
 	t := table{}
 	for k := range exist {
-		if err := t.add(outsideLookup(k), fmt.Sprintf("%s 3600 IN A %s", outsideName(k), outsideAddress(k))); err != nil {
+		if err := t.add(outsideLookup(k),
+			fmt.Sprintf("%s 3600 IN A %s", outsideName(k), outsideAddress(k))); err != nil {
 			return nil, err
 		}
 	}
 	for k := range denied {
-		if err := t.add(deniedLookup(k), "example.test. 3600 IN SOA ns.example.test. hostmaster.example.test. 1 7200 1800 86400 3600"); err != nil {
+		if err := t.add(deniedLookup(k),
+			"example.test. 3600 IN SOA ns.example.test. hostmaster.example.test. 1 7200 1800 86400 3600"); err != nil {
 			return nil, err
 		}
 	}

@@ -77,10 +77,12 @@ func runLoop(ctx context.Context, args []string) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+
 	t, err := readTable(*file)
 	if err != nil {
 		return fmt.Errorf("reading the table: %w", err)
 	}
+
 	failed := make(chan error, *readers)
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
@@ -94,19 +96,23 @@ func runLoop(ctx context.Context, args []string) error {
 		}
 		return err
 	}}
+
 	for range *readers {
 		conn, err := config.ListenPacket(ctx, "udp4", *listen)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
+
 		raw, err := conn.(*net.UDPConn).SyscallConn()
 		if err != nil {
 			return err
 		}
+
 		l := &loop{table: t, raw: raw, blocking: *blocking, upstream: *upstream}
 		go func() { failed <- l.run() }()
 	}
+
 	select {
 	case err := <-failed:
 		return err
@@ -144,7 +150,8 @@ func (l *loop) arm(i int) {
 // non-blocking calls, as our server does. It returns false to wait.
 func (l *loop) pump(fd uintptr) bool {
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&l.in)), loopBatch, unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&l.in)), loopBatch,
+			unix.MSG_DONTWAIT, 0, 0)
 		if errno != 0 {
 			return errno != unix.EAGAIN
 		}
@@ -170,7 +177,8 @@ func (l *loop) echo(fd uintptr) bool {
 	}
 	for {
 		m := &l.in[0]
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&l.room[0])), uintptr(len(l.room[0])), 0, uintptr(unsafe.Pointer(m.Hdr.Name)), uintptr(unsafe.Pointer(&m.Hdr.Namelen)))
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&l.room[0])),
+			uintptr(len(l.room[0])), 0, uintptr(unsafe.Pointer(m.Hdr.Name)), uintptr(unsafe.Pointer(&m.Hdr.Namelen)))
 		if errno != 0 {
 			return true
 		}
@@ -178,7 +186,8 @@ func (l *loop) echo(fd uintptr) bool {
 		l.answer(0)
 		to := &l.out[0].Hdr
 		// A datagram that cannot be sent is lost.
-		_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(l.outIO[0].Base)), uintptr(l.outIO[0].Len), 0, uintptr(unsafe.Pointer(to.Name)), uintptr(to.Namelen))
+		_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(l.outIO[0].Base)),
+			uintptr(l.outIO[0].Len), 0, uintptr(unsafe.Pointer(to.Name)), uintptr(to.Namelen))
 		l.arm(0)
 	}
 }
@@ -195,15 +204,18 @@ func (l *loop) answer(i int) {
 			name := question[:max(0, len(question)-4)]
 			key = slices.Concat(bytes.ToLower(name), question[len(name):])
 		}
+
 		if full := l.table[string(key)]; full != nil {
 			n = copy(reply, full)
 			copy(reply[12:], question)
 		} else {
 			reply[3] = 3
 		}
+
 		reply[0], reply[1] = query[0], query[1]
 		reply[2] |= 0x80
 	}
+
 	l.outIO[i].Base = &reply[0]
 	l.outIO[i].SetLen(n)
 	h := &l.out[i].Hdr
@@ -220,7 +232,8 @@ func questionOf(b []byte) []byte {
 // send drops datagrams that do not fit into the socket's buffer.
 func (l *loop) send(fd uintptr, left []unix.Mmsghdr) {
 	for len(left) > 0 {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&left[0])), uintptr(len(left)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&left[0])),
+			uintptr(len(left)), unix.MSG_DONTWAIT, 0, 0)
 		if errno != 0 {
 			n = 1 // this one cannot be sent
 		}

@@ -37,10 +37,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == "loop" {
 		return runLoop(ctx, args[1:])
 	}
+
 	o, err := parseOptions(args, out)
 	if err != nil {
 		return err
 	}
+
 	b, err := newBench(o, out)
 	if err != nil {
 		return err
@@ -48,12 +50,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	defer os.RemoveAll(b.dir)
 	defer b.stopAPI()
 	defer b.stopAll()
+
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
 	if o.profileFile != "" {
 		return b.profile(ctx, o.profileFile)
 	}
+
 	err = b.measureAll(ctx)
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
@@ -92,21 +96,26 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.binary, "seamark", "", "binary of our server (default: build it)")
 	f.StringVar(&o.pgo, "pgo", "auto", "go build's -pgo for our server; off builds faster")
 	f.StringVar(&o.corednsPath, "coredns", "", "binary of CoreDNS")
-	f.StringVar(&o.nodecachePath, "nodecache", "", "binary of node-cache, for the scenario node (default: CoreDNS with node-cache's Corefile)")
+	f.StringVar(&o.nodecachePath, "nodecache", "",
+		"binary of node-cache, for the scenario node (default: CoreDNS with node-cache's Corefile)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster that is used for nothing else")
 	f.StringVar(&o.results, "results", "bench/results", "directory for the results")
-	f.StringVar(&o.profileFile, "profile", "", "write a CPU profile of our server under all kinds of load to this file, and measure nothing")
+	f.StringVar(&o.profileFile, "profile", "",
+		"write a CPU profile of our server under all kinds of load to this file, and measure nothing")
 	f.StringVar(&o.root, "root", ".", "root directory of the repository")
+
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q", f.Arg(0))
 	}
+
 	services, rounds, length := 10000, 4, 2*time.Second
 	if o.quick {
 		services, rounds, length = 200, 2, 400*time.Millisecond
 	}
+
 	o.services, o.rounds, o.time = cmp.Or(o.services, services), cmp.Or(o.rounds, rounds), cmp.Or(o.time, length)
 	for _, name := range words(peers) {
 		if _, ok := packages()[name]; !ok {
@@ -114,12 +123,14 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		}
 		o.peers = append(o.peers, name)
 	}
+
 	for _, name := range words(only) {
 		if !slices.Contains(names(scenarios()), name) {
 			return o, fmt.Errorf("unknown scenario %q: want one of %s", name, strings.Join(names(scenarios()), ", "))
 		}
 		o.only = append(o.only, name)
 	}
+
 	if _, err := exec.LookPath("dnsperf"); o.dnsperf && err != nil {
 		return o, errors.New("dnsperf is not installed: apt-get install dnsperf")
 	}
@@ -129,6 +140,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if o.rounds < 1 || o.time < 50*time.Millisecond {
 		return o, errors.New("want at least one round, and runs of at least 50ms")
 	}
+
 	return o, nil
 }
 
@@ -199,14 +211,17 @@ func (b *bench) prepare(ctx context.Context) error {
 	if b.binary == "" {
 		b.say("building our server")
 		b.binary = filepath.Join(b.dir, "seamark")
-		if err := b.build(ctx, "", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-pgo="+b.pgo, "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark"); err != nil {
+		if err := b.build(ctx, "", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-pgo="+b.pgo,
+			"-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark"); err != nil {
 			return err
 		}
 	}
+
 	b.say("generating a cluster of %d Services with %d endpoints", b.pop.services(), b.pop.endpoints())
 	if err := b.writeCluster(); err != nil {
 		return err
 	}
+
 	outside, err := outsideTable(outside, 0)
 	if err != nil {
 		return err
@@ -217,10 +232,12 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := b.upstream.await(ctx, b.work["cached"].lookups[0]); err != nil {
 		return err
 	}
+
 	needs := b.kubeconfig != ""
 	for _, s := range b.selected() {
 		needs = needs || s.api && b.profileFile == "" || b.corednsPath != "" && s.name != "node"
 	}
+
 	if needs {
 		return b.startAPI(ctx, b.kubeconfig)
 	}

@@ -39,7 +39,8 @@ func (r *report) markdown() string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "# Benchmark of %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))
 	fmt.Fprintf(&w, "Commit %s on %d × %s, Linux %s. %d Services with %d endpoints in %d namespaces.\n",
-		r.Commit, r.Machine.CPUs, r.Machine.CPU, r.Machine.Kernel, r.Cluster["services"], r.Cluster["endpoints"], r.Cluster["namespaces"])
+		r.Commit, r.Machine.CPUs, r.Machine.CPU, r.Machine.Kernel, r.Cluster["services"], r.Cluster["endpoints"],
+		r.Cluster["namespaces"])
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		fmt.Fprintf(&w, "- %s: %s\n", name, r.Versions[name])
 	}
@@ -87,10 +88,14 @@ func (r *report) writeResults(w *strings.Builder) {
 		for _, s := range res.Samples {
 			lost, wrong = lost+s.Lost, wrong+s.Wrong
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %.0f | %.0f %% | %.3f | %.3f | %.0f | %d | %d | %s |\n", res.Label, show(res.CPU, ""),
-			digits(median(func(s sample) float64 { return s.User })), digits(median(func(s sample) float64 { return s.Machine })), median(func(s sample) float64 { return s.Rate }),
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %.0f | %.0f %% | %.3f | %.3f | %.0f | %d | %d | %s |\n", res.Label,
+			show(res.CPU, ""),
+			digits(median(func(s sample) float64 { return s.User })),
+			digits(median(func(s sample) float64 { return s.Machine })),
+			median(func(s sample) float64 { return s.Rate }),
 			100*median(func(s sample) float64 { return s.Busy }), median(func(s sample) float64 { return s.P50 }),
-			median(func(s sample) float64 { return s.P99 }), median(func(s sample) float64 { return s.Bytes }), lost, wrong, res.Load)
+			median(func(s sample) float64 { return s.P99 }), median(func(s sample) float64 { return s.Bytes }),
+			lost, wrong, res.Load)
 	}
 }
 

@@ -59,6 +59,7 @@ func (b *bench) memory(ctx context.Context) error {
 		if from.name == "folder" {
 			folder = f
 		}
+
 		b.number("memory/"+from.name, "resident, no load, "+from.name, "MB", float64(f.resident)/megabyte)
 		b.number("anonymous/"+from.name, "of that not of the binary, "+from.name, "MB", float64(f.anonymous)/megabyte)
 		b.number("peak/"+from.name, "peak of the start, "+from.name, "MB", float64(f.peak)/megabyte)
@@ -68,24 +69,31 @@ func (b *bench) memory(ctx context.Context) error {
 		if f, err = memory(s.pid()); err != nil {
 			return err
 		}
+
 		b.number("loaded/"+from.name, "resident after load, "+from.name, "MB", float64(f.resident)/megabyte)
 		b.stopServers()
 	}
+
 	if b.services < 2000 {
 		return nil // endpoints would be too small a part of it
 	}
+
 	little := populate(20)
 	dir := filepath.Join(b.dir, "little")
 	if err := little.writeManifests(dir); err != nil {
 		return err
 	}
+
 	_, f, err := b.weigh(ctx, fromFolder(dir), little.last())
 	if err != nil {
 		return err
 	}
-	b.number("memory/little", fmt.Sprintf("resident with %d endpoints, folder", little.endpoints()), "MB", float64(f.resident)/megabyte)
+
+	b.number("memory/little", fmt.Sprintf("resident with %d endpoints, folder", little.endpoints()), "MB",
+		float64(f.resident)/megabyte)
 	more := float64(b.pop.endpoints() - little.endpoints())
-	b.number("memory/endpoint", "memory for an endpoint, its part of a Service included", "bytes", float64(folder.resident-f.resident)/more)
+	b.number("memory/endpoint", "memory for an endpoint, its part of a Service included", "bytes",
+		float64(folder.resident-f.resident)/more)
 	return nil
 }
 
@@ -97,6 +105,7 @@ func (b *bench) restart(ctx context.Context) error {
 		b.miss("restart: only an API server started by the benchmark is restarted")
 		return nil
 	}
+
 	s, f, err := b.weigh(ctx, fromAPI(b.api.kubeconfig), b.pop.last())
 	if err != nil {
 		return err
@@ -104,6 +113,7 @@ func (b *bench) restart(ctx context.Context) error {
 	if err := forgetPeak(s.pid()); err != nil {
 		return fmt.Errorf("resetting the peak memory use: %w", err)
 	}
+
 	before, err := s.relists(ctx)
 	if err != nil {
 		return err
@@ -114,13 +124,16 @@ func (b *bench) restart(ctx context.Context) error {
 	if err := s.awaitRelists(ctx, before+2, loading); err != nil { // Services and EndpointSlices
 		return err
 	}
+
 	if err := pause(ctx, b.settle()); err != nil {
 		return err
 	}
+
 	after, err := memory(s.pid())
 	if err != nil {
 		return err
 	}
+
 	b.number("restart/steady", "resident before the API server's restart", "MB", float64(f.resident)/megabyte)
 	b.number("restart/highest", "peak at the restart", "MB", float64(after.peak)/megabyte)
 	b.number("restart/peak", "peak at the restart, to steady", "", float64(after.peak)/float64(f.resident))

@@ -56,7 +56,8 @@ func nodeCorefile() string {
 %s}
 `, zone, cache, nodeLocal, nodeCluster, nodeUpstream, more)
 	}
-	return block("cluster.local", "{\n        success 9984 30\n        denial 9984 5\n    }", "    health "+nodeLocal+":8080\n") +
+	return block("cluster.local", "{\n        success 9984 30\n        denial 9984 5\n    }",
+		"    health "+nodeLocal+":8080\n") +
 		block("in-addr.arpa", "30", "") + block("ip6.arpa", "30", "") + block(".", "30", "")
 }
 
@@ -99,11 +100,15 @@ type nodeServer struct {
 // the rules of node-cache, except that capture none of Seamark has no rules.
 func (b *bench) nodeServers(corefile, answers string) []*nodeServer {
 	ours := func(capture string, more ...string) []string {
-		return append([]string{b.binary, "node", "-capture", capture, "-localip", nodeLocal + "," + nodeCluster, "-conf", corefile, "-corefile", corefile + "." + capture, "-basecorefile", corefile, "-kubednscm", b.dir}, more...)
+		return append([]string{b.binary, "node", "-capture", capture, "-localip", nodeLocal + "," + nodeCluster,
+			"-conf", corefile, "-corefile", corefile + "." + capture, "-basecorefile", corefile, "-kubednscm",
+			b.dir}, more...)
 	}
+
 	loop := func(more ...string) []string {
 		return append([]string{b.self, "loop", "-listen", nodeCluster + ":53", "-table", answers}, more...)
 	}
+
 	all := []*nodeServer{
 		{label: "tcx", target: nodeCluster, argv: ours("tcx")},
 		{label: "tcx, not repeated", target: nodeCluster, argv: ours("tcx", "-repeat-replies=false")},
@@ -112,12 +117,16 @@ func (b *bench) nodeServers(corefile, answers string) []*nodeServer {
 		{label: "loop", target: nodeCluster, local: true, exempt: true, argv: loop()},
 		{label: "echo", target: nodeCluster, local: true, exempt: true, argv: loop("-blocking")},
 	}
+
 	switch {
 	case b.nodecachePath != "":
-		all = append(all, &nodeServer{label: "node-cache", target: nodeCluster, argv: []string{b.nodecachePath, "-localip", nodeLocal + "," + nodeCluster, "-conf", corefile + ".node-cache",
-			"-corefile", corefile + ".node-cache", "-basecorefile", corefile}})
+		all = append(all, &nodeServer{label: "node-cache", target: nodeCluster,
+			argv: []string{b.nodecachePath, "-localip", nodeLocal + "," + nodeCluster, "-conf",
+				corefile + ".node-cache",
+				"-corefile", corefile + ".node-cache", "-basecorefile", corefile}})
 	case b.corednsPath != "":
-		all = append(all, &nodeServer{label: "coredns", target: nodeCluster, local: true, exempt: true, argv: []string{b.corednsPath, "-conf", corefile}})
+		all = append(all, &nodeServer{label: "coredns", target: nodeCluster, local: true, exempt: true,
+			argv: []string{b.corednsPath, "-conf", corefile}})
 	default:
 		b.miss("node: set -nodecache or COREDNS to a binary to compare with")
 	}
@@ -134,33 +143,40 @@ func (b *bench) node(ctx context.Context) error {
 			return nil
 		}
 	}
+
 	probe, err := newNamespace()
 	if err != nil {
 		b.miss("node: network namespaces may not be made: %v", err)
 		return nil
 	}
+
 	probe.Close()
 	if end, err := countPrograms(); err != nil {
 		b.miss("node: the run time of BPF programs is not counted: %v", err)
 	} else {
 		defer end()
 	}
+
 	corefile, err := b.file("Corefile-node", nodeCorefile())
 	if err != nil {
 		return err
 	}
+
 	names, err := outsideTable(fullCache, fullCache)
 	if err != nil {
 		return err
 	}
+
 	answers, err := b.tableFile(names)
 	if err != nil {
 		return err
 	}
+
 	var lookups []*lookup
 	for k := range nodeNames {
 		lookups = append(lookups, outsideLookup(k))
 	}
+
 	var ready []*nodeServer
 	for _, s := range b.nodeServers(corefile, answers) {
 		err := b.startNode(ctx, s, answers)
@@ -170,12 +186,15 @@ func (b *bench) node(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		if err != nil {
 			b.miss("node, %s: %v", s.label, err)
 			continue
 		}
+
 		ready = append(ready, s)
 	}
+
 	for _, at := range []struct {
 		scenario, title string
 		rate            float64
@@ -192,16 +211,19 @@ func (b *bench) node(ctx context.Context) error {
 			}
 			contenders = append(contenders, contender{s.label, s.server, l})
 		}
+
 		if err := b.compare(ctx, at.scenario, at.title, contenders); err != nil {
 			return err
 		}
 	}
+
 	return b.nodeMemory(ctx, ready)
 }
 
 // load returns a load from the pods of the node.
 func (s *nodeServer) load(b *bench, lookups []*lookup) load {
-	return load{to: s.addr, lookups: lookups, transport: overUDP, sockets: 8 * nodePods, window: 100, time: b.time, cpu: b.generatorCPU(), namespaces: s.pods}
+	return load{to: s.addr, lookups: lookups, transport: overUDP, sockets: 8 * nodePods, window: 100, time: b.time,
+		cpu: b.generatorCPU(), namespaces: s.pods}
 }
 
 // nodeMemory fills the caches and reads the memory of their processes after a while.
@@ -217,6 +239,7 @@ func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
 			b.miss("node memory, %s: %d wrong answers: %s", s.label, t.wrong, t.example)
 		}
 	}
+
 	wait := b.settle()
 	if !b.quick {
 		wait = nodeSettle
@@ -224,6 +247,7 @@ func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
 	if err := pause(ctx, wait); err != nil {
 		return err
 	}
+
 	for _, s := range servers {
 		var resident, anonymous, share int64
 		for _, pid := range processes(s.pid()) {
@@ -231,6 +255,7 @@ func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
 			if err != nil {
 				return err
 			}
+
 			pss, err := proportional(pid)
 			if err != nil {
 				return err
@@ -238,12 +263,16 @@ func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
 			if f.resident > resident {
 				resident, anonymous = f.resident, f.anonymous
 			}
+
 			share += pss
 		}
+
 		b.number("node memory/"+s.label, "node's cache full, resident, "+s.label, "MB", float64(resident)/megabyte)
 		b.number("node anonymous/"+s.label, "of that not of the binary, "+s.label, "MB", float64(anonymous)/megabyte)
-		b.number("node share/"+s.label, "proportional share of all its processes, "+s.label, "MB", float64(share)/megabyte)
+		b.number("node share/"+s.label, "proportional share of all its processes, "+s.label, "MB",
+			float64(share)/megabyte)
 	}
+
 	return nil
 }
 
@@ -271,10 +300,12 @@ func (b *bench) startNode(ctx context.Context, s *nodeServer, answers string) (e
 		return err
 	}
 	upstream := netip.MustParseAddrPort(nodeUpstream)
-	if _, err := b.spawn("upstream", upstream, inside(s.node, b.self, "loop", "-listen", nodeUpstream, "-table", answers, "-upstream")...); err != nil {
+	if _, err := b.spawn("upstream", upstream,
+		inside(s.node, b.self, "loop", "-listen", nodeUpstream, "-table", answers, "-upstream")...); err != nil {
 		return err
 	}
-	if s.server, err = b.spawn(s.label, netip.AddrPortFrom(netip.MustParseAddr(s.target), 53), inside(s.node, s.argv...)...); err != nil {
+	if s.server, err = b.spawn(s.label, netip.AddrPortFrom(netip.MustParseAddr(s.target), 53),
+		inside(s.node, s.argv...)...); err != nil {
 		return err
 	}
 	waiting, stop := context.WithTimeout(ctx, nodePatience)
@@ -301,9 +332,11 @@ func newNetwork(addresses, exempt bool) (_ *network, err error) {
 			n.close()
 		}
 	}()
+
 	if n.node, err = newNamespace(); err != nil {
 		return nil, err
 	}
+
 	setup, rules := "link set lo up\n", nodeRules
 	if addresses {
 		setup += "addr add " + nodeLocal + "/32 dev lo\naddr add " + nodeCluster + "/32 dev lo\n"
@@ -311,6 +344,7 @@ func newNetwork(addresses, exempt bool) (_ *network, err error) {
 	if exempt {
 		rules += nodeExempt
 	}
+
 	for i := range nodePods {
 		pod, err := newNamespace()
 		if err != nil {
@@ -319,6 +353,7 @@ func newNetwork(addresses, exempt bool) (_ *network, err error) {
 		n.pods = append(n.pods, pod)
 		setup += fmt.Sprintf("link add pod%d type veth peer name eth0 netns %s\naddr add 10.0.%d.1/24 dev pod%d\nlink set pod%d up\n", i, pathOf(pod), i, i, i)
 	}
+
 	setup += "route add 10.0.255.0/24 via 10.0.0.2\n"
 	if err := runIn(n.node, setup, "ip", "-batch", "-"); err != nil {
 		return nil, err
@@ -326,6 +361,7 @@ func newNetwork(addresses, exempt bool) (_ *network, err error) {
 	if err := runIn(n.node, rules, "nft", "-f", "-"); err != nil {
 		return nil, err
 	}
+
 	err = within(n.node, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644) })
 	for i, pod := range n.pods {
 		if err == nil {

@@ -19,17 +19,22 @@ func (b *bench) profile(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	s, err := b.stock("seamark", b.source(), fmt.Sprintf("    pprof %s\n    multisocket 1\n", at), b.binary, "serve", "--conf")
+
+	s, err := b.stock("seamark", b.source(), fmt.Sprintf("    pprof %s\n    multisocket 1\n", at), b.binary,
+		"serve", "--conf")
 	if err != nil {
 		return err
 	}
 	if err := s.await(ctx, b.pop.last()); err != nil {
 		return err
 	}
+
 	var loads []load
-	for _, kind := range []string{"A", "nxdomain", "nodata", "headless3", "headless60", "endpoint", "srv", "ptr", "mix", "cached"} {
+	for _, kind := range []string{"A", "nxdomain", "nodata", "headless3", "headless60", "endpoint", "srv", "ptr",
+		"mix", "cached"} {
 		loads = append(loads, b.load(s, kind))
 	}
+
 	tcp, connections := b.load(s, "A"), b.load(s, "A")
 	tcp.transport, tcp.sockets, tcp.window = overTCP, 16, 16*6
 	connections.transport, connections.sockets = perTCP, 8
@@ -44,6 +49,7 @@ func (b *bench) profile(ctx context.Context, file string) error {
 		}
 		got <- err
 	}()
+
 	for _, l := range loads {
 		if _, err := l.run(ctx); err != nil {
 			return err

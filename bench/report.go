@@ -83,13 +83,16 @@ func (b *bench) findPeers(ctx context.Context) {
 			}
 			path, err = find(program)
 		}
+
 		if err != nil {
 			b.miss("%s is not installed: apt-get install %s", name, pkg)
 			continue
 		}
+
 		b.paths[name] = path
 		b.report.Versions[name] = version(ctx, path, map[string]string{"unbound": "-V"}[name])
 	}
+
 	if b.corednsPath == "" {
 		b.miss("CoreDNS: set COREDNS to its binary")
 	} else {
@@ -136,27 +139,35 @@ func (b *bench) finish() error {
 	r.Date = time.Now().UTC().Truncate(time.Second)
 	r.Commit = commit(b.root)
 	r.Machine = thisMachine()
-	r.Cluster = map[string]int{"namespaces": b.pop.namespaces, "services": b.pop.services(), "endpoints": b.pop.endpoints()}
+	r.Cluster = map[string]int{"namespaces": b.pop.namespaces, "services": b.pop.services(),
+		"endpoints": b.pop.endpoints()}
 	r.Method = map[string]string{
-		"rounds": fmt.Sprint(b.rounds), "run": b.time.String(), "pinned": fmt.Sprint(b.pin), "wildcard": fmt.Sprint(b.wildcard),
-		"quick": fmt.Sprint(b.quick), "dnsperf": fmt.Sprint(b.dnsperf), "cluster from": map[bool]string{true: "an API server", false: "a folder"}[b.api != nil],
+		"rounds": fmt.Sprint(b.rounds), "run": b.time.String(), "pinned": fmt.Sprint(b.pin),
+		"wildcard": fmt.Sprint(b.wildcard),
+		"quick":    fmt.Sprint(b.quick), "dnsperf": fmt.Sprint(b.dnsperf),
+		"cluster from": map[bool]string{true: "an API server", false: "a folder"}[b.api != nil],
 	}
+
 	r.Goals = judgeAll(goals(), b.series)
 	if err := os.MkdirAll(b.results, 0o755); err != nil {
 		return err
 	}
+
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
+
 	name := filepath.Join(b.results, r.Date.Format("2006-01-02T150405Z"))
 	if err := os.WriteFile(name+".json", append(text, '\n'), 0o644); err != nil {
 		return err
 	}
+
 	page := r.markdown()
 	if err := os.WriteFile(name+".md", []byte(page), 0o644); err != nil {
 		return err
 	}
+
 	fmt.Fprintf(b.out, "\n%s\nwritten to %s.json and .md\n", page, name)
 	return nil
 }

@@ -25,12 +25,15 @@ func scenarios() []scenario {
 	return []scenario{
 		{"udp", true, false, (*bench).udp, "CPU per answer of each kind of cluster name, one reader, beside the peers"},
 		{"two", false, false, (*bench).two, "the same for A with two readers"},
-		{"paths", true, false, (*bench).ways, "cached names and TCP beside our own UDP; a TCP connection for each query beside Knot"},
-		{"encrypted", true, false, (*bench).encrypted, "DoT and DoH on persistent connections beside Unbound and NSD, and DoQ"},
+		{"paths", true, false, (*bench).ways,
+			"cached names and TCP beside our own UDP; a TCP connection for each query beside Knot"},
+		{"encrypted", true, false, (*bench).encrypted,
+			"DoT and DoH on persistent connections beside Unbound and NSD, and DoQ"},
 		{"abuse", false, false, (*bench).abuse, "memory and the answers to another client while one abuses HTTP/2"},
 		{"transfer", false, false, (*bench).transfer, "CPU and bytes of a change that secondaries transfer by IXFR"},
 		{"admin", false, false, (*bench).admin, "CPU and memory without and with the directive admin"},
-		{"node", false, false, (*bench).node, "CPU per answer to a pod and memory of the cache of a node, in network namespaces"},
+		{"node", false, false, (*bench).node,
+			"CPU per answer to a pod and memory of the cache of a node, in network namespaces"},
 		{"idle", true, false, (*bench).idle, "CPU per query at 1,000 queries a second"},
 		{"binary", true, false, (*bench).binarySize, "size of the stripped binary"},
 		{"start", true, false, (*bench).starts, "start to first right answer"},
@@ -66,6 +69,7 @@ func (b *bench) record(s *server, names ...string) (table, error) {
 		return nil, err
 	}
 	defer conn.Close()
+
 	t := table{}
 	room := make([]byte, 1<<16)
 	for _, name := range names {
@@ -73,6 +77,7 @@ func (b *bench) record(s *server, names ...string) (table, error) {
 			if t[string(q.packet[12:])] != nil {
 				continue
 			}
+
 			n, err := exchange(conn, q, room, 5*patience)
 			if err != nil {
 				return nil, fmt.Errorf("recording the answers of the loop: %w", err)
@@ -80,6 +85,7 @@ func (b *bench) record(s *server, names ...string) (table, error) {
 			if why := q.wrong(room[:n], true); why != "" {
 				return nil, fmt.Errorf("%s: our own answer is wrong: %s", name, why)
 			}
+
 			t[string(q.packet[12:])] = append([]byte(nil), room[:n]...)
 		}
 	}
@@ -100,10 +106,12 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 	if err != nil {
 		return nil, err
 	}
+
 	answers, err := b.record(ours, names...)
 	if err != nil {
 		return nil, err
 	}
+
 	floor, err := b.loop("loop", answers, readers)
 	if err != nil {
 		return nil, err
@@ -111,6 +119,7 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 	if err := floor.await(ctx, b.work[names[0]].lookups[0]); err != nil {
 		return nil, err
 	}
+
 	peers := []peer{{"seamark", ours, nil}, {"loop", floor, nil}}
 	for _, other := range []struct {
 		name     string
@@ -126,10 +135,12 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 		if !other.selected || b.paths[other.name] == "" {
 			continue
 		}
+
 		s, err := other.start()
 		if err != nil {
 			return peers, err
 		}
+
 		if err := s.await(ctx, b.pop.last()); err != nil {
 			if ctx.Err() != nil {
 				return peers, err
@@ -137,8 +148,10 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 			b.miss("%v", err) // the run continues without a peer that does not start
 			continue
 		}
+
 		peers = append(peers, peer{other.name, s, other.only})
 	}
+
 	return peers, nil
 }
 
@@ -192,6 +205,7 @@ func (b *bench) ways(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	ours := peers[0].server
 	udp := b.load(ours, "A")
 	one, many := udp, udp
@@ -207,6 +221,7 @@ func (b *bench) ways(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	peers = slices.DeleteFunc(peers, func(p peer) bool { return p.label == "loop" }) // it has no TCP
 	contenders := b.contenders(peers, "A", func(l *load) {
 		l.transport, l.rate, l.sockets = perTCP, 0, 8 // Knot's listen backlog is ten connections

@@ -36,7 +36,8 @@ func (s *server) pid() int { return s.cmd.Process.Pid }
 // whose end is shown if the process fails.
 func (b *bench) spawn(name string, addr netip.AddrPort, argv ...string) (*server, error) {
 	b.spawned++
-	s := &server{name: name, addr: addr, log: filepath.Join(b.dir, fmt.Sprintf("%s-%d.log", name, b.spawned)), done: make(chan struct{})}
+	s := &server{name: name, addr: addr, log: filepath.Join(b.dir, fmt.Sprintf("%s-%d.log", name, b.spawned)),
+		done: make(chan struct{})}
 	out, err := os.Create(s.log)
 	if err != nil {
 		return nil, err
@@ -108,6 +109,7 @@ func (s *server) await(ctx context.Context, q *lookup) error {
 		return err
 	}
 	defer conn.Close()
+
 	room := make([]byte, 1<<16)
 	last := "no answer"
 	for until := clock() + loading; clock() < until; time.Sleep(time.Millisecond) {
@@ -118,6 +120,7 @@ func (s *server) await(ctx context.Context, q *lookup) error {
 			return ctx.Err()
 		default:
 		}
+
 		n, err := exchange(conn, q, room, 100*time.Millisecond)
 		if err != nil {
 			continue // the port is not open yet
@@ -190,9 +193,11 @@ func (b *bench) stock(name, source, more string, args ...string) (*server, error
 			return nil, err
 		}
 	}
+
 	if !b.wildcard {
 		more = "    bind 127.0.0.1\n" + more
 	}
+
 	b.spawned++
 	conf, err := b.file(fmt.Sprintf("Corefile-%d", b.spawned), lines(`
 .:%d {
@@ -223,10 +228,12 @@ func (b *bench) stock(name, source, more string, args ...string) (*server, error
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := b.spawn(name, free[3], append(args, conf)...)
 	if err != nil {
 		return nil, err
 	}
+
 	s.metrics = free[2]
 	return s, nil
 }
@@ -279,11 +286,13 @@ func (b *bench) knot(readers int) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b.spawned++
 	dir := filepath.Join(b.dir, fmt.Sprintf("knot-%d", b.spawned))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
+
 	conf, err := b.file(filepath.Base(dir)+".conf", lines(`
 server:
     rundir: "%s"
@@ -311,6 +320,7 @@ zone:
 	if err != nil {
 		return nil, err
 	}
+
 	return b.spawn("knot", addr, b.paths["knot"], "-c", conf)
 }
 

@@ -91,30 +91,36 @@ func (s *stream) take(t *tally) (n int, err error) {
 	if cap(s.in)-len(s.in) < 1<<16 {
 		s.in = append(make([]byte, 0, len(s.in)+1<<17), s.in...)
 	}
+
 	k, err := s.conn.Read(s.in[len(s.in):cap(s.in)])
 	if err != nil {
 		return 0, err
 	}
+
 	s.in = s.in[:len(s.in)+k]
 	for len(s.in) >= 2 {
 		size := int(binary.BigEndian.Uint16(s.in))
 		if len(s.in) < 2+size {
 			break
 		}
+
 		packet := s.in[2 : 2+size]
 		s.in = s.in[2+size:]
 		if size < 12 {
 			return n, errors.New("a message shorter than a header")
 		}
+
 		id := binary.BigEndian.Uint16(packet)
 		q := s.waiting[id]
 		if q == nil {
 			return n, errors.New("an answer without a query")
 		}
+
 		delete(s.waiting, id)
 		t.got(q, packet)
 		n++
 	}
+
 	return n, nil
 }
 
@@ -125,6 +131,7 @@ func (l load) streams(ctx context.Context, client int, t *tally) error {
 		return err
 	}
 	defer s.conn.Close()
+
 	at := client * len(l.lookups) / l.sockets
 	for n := l.window / l.sockets; ; {
 		if ctx.Err() == nil {
@@ -139,14 +146,17 @@ func (l load) streams(ctx context.Context, client int, t *tally) error {
 				}
 			}
 		}
+
 		if len(s.waiting) == 0 {
 			return nil
 		}
+
 		n, err = s.take(t)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.lost += len(s.waiting)
 			return fmt.Errorf("no answer in %v", patience)
 		}
+
 		if err != nil {
 			return fmt.Errorf("reading: %w", err)
 		}

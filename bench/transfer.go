@@ -45,11 +45,13 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
+
 	primary, secondaries, between, err := b.startTransfers(ctx, c, n)
 	if err != nil {
 		return err
 	}
 	defer between.close()
+
 	length := changesPerRound * changeInterval
 	var atPrimary, atSecondaries, sizes, transfers []float64
 	for range b.rounds {
@@ -57,6 +59,7 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
+
 		bytes, connections := between.bytes.Load(), between.connections.Load()
 		busy, err := timeOf(primary, secondaries, func() error {
 			for range changesPerRound {
@@ -67,6 +70,7 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 					return err
 				}
 			}
+
 			for _, s := range append(secondaries, primary) {
 				if err := s.await(ctx, c.query()); err != nil {
 					return err
@@ -77,6 +81,7 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
+
 		each := func(d time.Duration) float64 { return d.Seconds() * 1e3 / changesPerRound }
 		atPrimary = append(atPrimary, each(busy.primary-idle.primary))
 		if n > 0 {
@@ -85,6 +90,7 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 			transfers = append(transfers, float64(between.connections.Load()-connections)/changesPerRound)
 		}
 	}
+
 	with := fmt.Sprintf(" for a change, %d secondaries", n)
 	key := fmt.Sprintf("transfer/%d/", n)
 	b.number(key+"primary", "CPU of the primary"+with, "ms", atPrimary...)
@@ -93,12 +99,14 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 		b.number(key+"bytes", "TCP payload of one secondary, both directions,"+with, "bytes", sizes...)
 		b.number(key+"connections", "transfers of one secondary"+with, "", transfers...)
 	}
+
 	return nil
 }
 
 // startTransfers starts a primary and n secondaries, the first of which reaches the primary by
 // a relay, and waits until they answer.
-func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (primary *server, secondaries []*server, between *relay, err error) {
+func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (primary *server,
+	secondaries []*server, between *relay, err error) {
 	var ports []netip.AddrPort // the first is the primary's
 	to := "*"
 	for len(ports) <= n {
@@ -112,8 +120,10 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (pr
 		if len(ports) > 0 {
 			to += " " + port.String()
 		}
+
 		ports = append(ports, port)
 	}
+
 	if between, err = newRelay(ports[0]); err != nil {
 		return nil, nil, nil, err
 	}
@@ -122,6 +132,7 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (pr
 			between.close()
 		}
 	}()
+
 	for i, port := range ports {
 		directives := lines(`
     kubernetes cluster.local {
@@ -131,6 +142,7 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (pr
        to %s
     }
 `, c.dir, to)
+
 		if i > 0 {
 			from := ports[0]
 			if i == 1 {
@@ -142,10 +154,13 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (pr
     }
 `, from)
 		}
-		conf, err := b.file(fmt.Sprintf("Corefile-transfer-%d", i), fmt.Sprintf(".:%d {\n    bind 127.0.0.1\n%s}\n", port.Port(), directives))
+
+		conf, err := b.file(fmt.Sprintf("Corefile-transfer-%d", i),
+			fmt.Sprintf(".:%d {\n    bind 127.0.0.1\n%s}\n", port.Port(), directives))
 		if err != nil {
 			return nil, nil, between, err
 		}
+
 		s, err := b.spawn("seamark", port, b.binary, "serve", "--conf", conf)
 		if err != nil {
 			return nil, nil, between, err
@@ -153,12 +168,14 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (pr
 		if err := s.await(ctx, c.query()); err != nil {
 			return nil, nil, between, err
 		}
+
 		if i == 0 {
 			primary = s
 		} else {
 			secondaries = append(secondaries, s)
 		}
 	}
+
 	return primary, secondaries, between, pause(ctx, b.settle())
 }
 

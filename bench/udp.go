@@ -64,6 +64,7 @@ func (l load) runUDP(ctx context.Context) (*tally, error) {
 			unix.Close(c.fd)
 		}
 	}()
+
 	for i := range l.sockets {
 		fd, err := dialFrom(l, i)
 		if err != nil {
@@ -72,6 +73,7 @@ func (l load) runUDP(ctx context.Context) (*tally, error) {
 		g.clients = append(g.clients, &client{fd: fd, pending: make([]pending, slots)})
 		g.polls = append(g.polls, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
+
 	for i := range burst {
 		g.inIO[i].Base = &g.inRoom[i][0]
 		g.inIO[i].SetLen(len(g.inRoom[i]))
@@ -81,6 +83,7 @@ func (l load) runUDP(ctx context.Context) (*tally, error) {
 		g.out[i].Hdr.Iov = &g.outIO[i]
 		g.out[i].Hdr.SetIovlen(1)
 	}
+
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	release, err := pinThread(l.cpu)
@@ -88,6 +91,7 @@ func (l load) runUDP(ctx context.Context) (*tally, error) {
 		return nil, err
 	}
 	defer release()
+
 	// Timers of a thread are late by 50 µs by default.
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, err
@@ -134,6 +138,7 @@ func (g *generator) generate(ctx context.Context) error {
 			}
 		}
 	}
+
 	swept := g.start
 	for now := g.start; now < g.end; now = clock() {
 		if err := ctx.Err(); err != nil {
@@ -142,19 +147,23 @@ func (g *generator) generate(ctx context.Context) error {
 		if g.rate > 0 {
 			g.due(now)
 		}
+
 		for _, c := range g.clients {
 			if err := g.send(c, now); err != nil {
 				return err
 			}
 		}
+
 		if err := g.receive(g.untilNext(now)); err != nil {
 			return err
 		}
+
 		if now-swept > patience/4 {
 			swept = now
 			g.sweep(now - patience)
 		}
 	}
+
 	g.tally.elapsed = clock() - g.start
 	return g.drain()
 }
@@ -185,7 +194,8 @@ func (g *generator) send(c *client, now time.Duration) error {
 			g.fill(c, i, now)
 		}
 		for sent := 0; sent < n; {
-			k, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&g.out[sent])), uintptr(n-sent), 0, 0, 0)
+			k, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&g.out[sent])),
+				uintptr(n-sent), 0, 0, 0)
 			switch errno {
 			case 0:
 				sent += int(k)
@@ -247,7 +257,8 @@ func (g *generator) receive(wait time.Duration) error {
 
 func (g *generator) read(c *client) error {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&g.in)), burst, unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&g.in)), burst,
+			unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 		case unix.EAGAIN, unix.EINTR:

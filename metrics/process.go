@@ -19,18 +19,26 @@ func (r *Registry) RegisterProcess() {
 	field := func(get func(process) float64) func() float64 {
 		return func() float64 { p, _ := readProcess(); return get(p) }
 	}
-	r.Gauge("process_resident_memory_bytes", "Resident memory size in bytes.", field(func(p process) float64 { return p.memory }))
-	r.Gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", field(func(p process) float64 { return p.virtual }))
-	r.CounterFunc("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", field(func(p process) float64 { return p.cpu }))
-	r.Gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", field(func(p process) float64 { return p.start }))
+	r.Gauge("process_resident_memory_bytes", "Resident memory size in bytes.",
+		field(func(p process) float64 { return p.memory }))
+	r.Gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.",
+		field(func(p process) float64 { return p.virtual }))
+	r.CounterFunc("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.",
+		field(func(p process) float64 { return p.cpu }))
+	r.Gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
+		field(func(p process) float64 { return p.start }))
 	r.Gauge("process_open_fds", "Number of open file descriptors.", func() float64 {
 		fds, _ := os.ReadDir("/proc/self/fd")
 		return float64(len(fds))
 	})
-	r.Gauge("process_max_fds", "Maximum number of open file descriptors.", func() float64 { return limit("Max open files") })
-	r.Gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", func() float64 { return limit("Max address space") })
-	r.CounterFunc("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", func() float64 { return octets("InOctets") })
-	r.CounterFunc("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", func() float64 { return octets("OutOctets") })
+	r.Gauge("process_max_fds", "Maximum number of open file descriptors.",
+		func() float64 { return limit("Max open files") })
+	r.Gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.",
+		func() float64 { return limit("Max address space") })
+	r.CounterFunc("process_network_receive_bytes_total",
+		"Number of bytes received by the process over the network.", func() float64 { return octets("InOctets") })
+	r.CounterFunc("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.",
+		func() float64 { return octets("OutOctets") })
 }
 
 // A process holds values of proc(5): bytes, seconds, seconds since 1970.
