@@ -94,6 +94,7 @@ func (r *reader) short(letters string, args []string) []string {
 			r.fail(s, "unknown option")
 			return args // the rest may be its value
 		}
+
 		o := r.table[i]
 		if o.arg == optional && !strings.Contains(bare, letter) {
 			o.arg = required // only the long form may lack the value
@@ -146,6 +147,7 @@ func (r *reader) set(o option, s setting) {
 		r.fail(s, "want text without control characters, got %q", s.value)
 		return
 	}
+
 	if o.once {
 		inFile, given := r.given[o.name]
 		if given && inFile == (s.file != "") {
@@ -154,6 +156,7 @@ func (r *reader) set(o option, s setting) {
 		}
 		r.given[o.name] = s.file != "" // a file overrides the command line
 	}
+
 	if o.set != nil {
 		if err := o.set(s); err != nil {
 			r.fail(s, "%w", err)
@@ -202,6 +205,7 @@ func (r *reader) config(file string, text []byte) {
 		s := setting{file: file, line: n}
 		line = strings.TrimRight(line, "\r\n")
 		raw := strings.ContainsAny(line, escapes)
+
 		line, err := unquote(line)
 		name, value, hasValue := strings.Cut(line, "=")
 		s.option, s.value, s.hasValue = strings.TrimSpace(name), strings.TrimSpace(value), hasValue
@@ -210,6 +214,7 @@ func (r *reader) config(file string, text []byte) {
 			r.fail(s, "%w", err)
 			continue
 		}
+
 		if s.option == "" && !hasValue {
 			continue
 		}
@@ -254,8 +259,10 @@ func unquote(line string) (string, error) {
 				return "", fmt.Errorf(`want a " at the end`)
 			}
 			blank = false
+
 		case c == '#' && blank:
 			return string(out), nil
+
 		default:
 			blank = c == ' ' || c == '\t'
 			if blank {

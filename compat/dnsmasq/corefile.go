@@ -56,39 +56,34 @@ func (w *writer) block(plain *group) {
 	}
 	w.bind(plain == nil)
 	w.Directive(fmt.Sprintf("bufsize %d", w.packet))
-	if w.at.Lameduck > 0 {
-		w.Directive("lameduck " + w.at.Lameduck.String())
-	}
-	if w.Debug {
-		w.Directive("debug")
-	}
+	w.when(w.at.Lameduck > 0, "lameduck "+w.at.Lameduck.String())
+	w.when(w.Debug, "debug")
 	w.Errors()
-	if w.logQueries {
-		w.Directive("log")
-	}
-	if !w.noIdent && plain == nil {
-		w.Directive("chaos", "statistics")
-	}
-	if !w.noRotation {
-		w.Directive("loadbalance")
-	}
-	if w.maxTTL > 0 {
-		w.Directive(fmt.Sprintf("rewrite continue ttl regex .* -%d", w.maxTTL))
-	}
+	w.when(w.logQueries, "log")
+	w.when(!w.noIdent && plain == nil, "chaos", "statistics")
+
+	w.when(!w.noRotation, "loadbalance")
+	w.when(w.maxTTL > 0, fmt.Sprintf("rewrite continue ttl regex .* -%d", w.maxTTL))
 	w.existing()
 	w.cache()
 	w.Directive("header", "response set ra") // dnsmasq sets RA in every answer
+
 	w.templates()
 	w.hostsFiles()
 	w.staticRecords(plain == nil)
 	w.screen(plain)
-	if w.loop {
-		w.Directive("loop")
-	}
+	w.when(w.loop, "loop")
 	if w.at.ConfigMap != "" && plain == nil {
 		w.configMap()
 	}
 	w.forwards(plain)
+}
+
+// when writes a directive if a condition holds.
+func (w *writer) when(holds bool, head string, options ...string) {
+	if holds {
+		w.Directive(head, options...)
+	}
 }
 
 func (w *writer) bind(report bool) {
@@ -102,6 +97,7 @@ func (w *writer) bind(report bool) {
 	case len(patterns)+len(w.listen) == 0 && len(w.except) > 0:
 		patterns = []string{"*"}
 	}
+
 	words := slices.Clone(w.listen)
 	for _, pattern := range patterns {
 		for _, name := range w.matching(pattern) {
@@ -116,6 +112,7 @@ func (w *writer) bind(report bool) {
 		}
 		return
 	}
+
 	except := "except"
 	for _, name := range w.at.Interfaces {
 		if len(w.listen) > 0 && excepted(name) {
@@ -168,6 +165,7 @@ func (w *writer) cache() {
 	if w.maxCache > 0 {
 		most = max(w.maxCache, w.minTTL)
 	}
+
 	good, bad := w.cacheSize-w.cacheSize/2, w.cacheSize/2 // cachesize.bind returns the sum
 	if w.noNegative {
 		good, bad = w.cacheSize, 0
@@ -185,7 +183,8 @@ func (w *writer) cache() {
 
 // word returns text as a word of a Corefile.
 func word(text string) string {
-	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:[]@%*") == "" {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:[]@%*"
+	if text != "" && strings.Trim(text, plain) == "" {
 		return text
 	}
 	return `"` + strings.ReplaceAll(text, `"`, `\"`) + `"`

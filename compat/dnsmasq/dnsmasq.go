@@ -113,18 +113,22 @@ func parse(args []string, f files) (Options, error) {
 		Port: 53, cacheSize: 150, stale: -1, packet: 1232,
 	}}
 	r.table = r.options()
+
 	r.commandLine(args)
 	if r.Version || r.Help {
 		return r.Options, nil // dnsmasq ignores all other options, too
 	}
+
 	if r.readDefault {
 		r.configs = slices.Insert(r.configs, 0, defaultConfig)
 	}
 	for i := 0; i < len(r.configs); i++ {
 		if i == maxFiles {
-			r.errs = append(r.errs, fmt.Errorf("%s: more than %d configuration files: some name themselves", r.configs[i], maxFiles))
+			r.errs = append(r.errs, fmt.Errorf("%s: more than %d configuration files: some name themselves",
+				r.configs[i], maxFiles))
 			break
 		}
+
 		text, err := f.text(r.configs[i])
 		switch {
 		case err == nil:
@@ -142,7 +146,8 @@ func (r *reader) check() {
 	for i, m := range r.records {
 		if m.kind == "MX" && m.data == "" {
 			if r.mxTarget == "" {
-				r.errs = append(r.errs, fmt.Errorf("%smx-host: %s has no target: add one, or set --mx-target", m.place, m.name))
+				const message = "%smx-host: %s has no target: add one, or set --mx-target"
+				r.errs = append(r.errs, fmt.Errorf(message, m.place, m.name))
 			}
 			r.records[i].data = fmt.Sprintf("1 %s.", r.mxTarget)
 		}
@@ -197,6 +202,7 @@ func (r *reader) directory(s setting) error {
 	if err != nil {
 		return err
 	}
+
 	var wanted, unwanted []string
 	for _, p := range parts[1:] {
 		if end, ok := strings.CutPrefix(p, "*"); ok {
@@ -207,10 +213,12 @@ func (r *reader) directory(s setting) error {
 			unwanted = append(unwanted, p)
 		}
 	}
+
 	for _, name := range names {
 		ends := func(end string) bool { return strings.HasSuffix(name, end) && len(name) > len(end) }
+		backup := strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 		switch {
-		case strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#"):
+		case strings.HasPrefix(name, "."), backup:
 		case len(wanted) > 0 && !slices.ContainsFunc(wanted, ends), slices.ContainsFunc(unwanted, ends):
 		default:
 			r.configs = append(r.configs, filepath.Join(dir, name))

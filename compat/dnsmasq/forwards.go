@@ -1,6 +1,7 @@
 package dnsmasq
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,15 +14,20 @@ func (w *writer) screen(plain *group) {
 			local = append(local, g.zone)
 		}
 	}
-	private := func(g *group) bool { // a reverse zone with upstreams, to which private_reverse does not apply
-		return w.privateReverse && len(g.servers) > 0 && g.zone != root && (within("in-addr.arpa", g.zone) || within("ip6.arpa", g.zone) ||
-			within(g.zone, "in-addr.arpa") || within(g.zone, "ip6.arpa"))
+
+	// private_reverse does not apply to a reverse zone with upstreams.
+	private := func(g *group) bool {
+		return w.privateReverse && len(g.servers) > 0 && g.zone != root &&
+			(within("in-addr.arpa", g.zone) || within("ip6.arpa", g.zone) ||
+				within(g.zone, "in-addr.arpa") || within(g.zone, "ip6.arpa"))
 	}
 	for _, g := range w.sorted(plain) {
-		if !g.local && (private(g) || slices.ContainsFunc(local, func(l string) bool { return g.zone != l && within(g.zone, l) })) {
+		belowLocal := func(l string) bool { return g.zone != l && within(g.zone, l) }
+		if !g.local && (private(g) || slices.ContainsFunc(local, belowLocal)) {
 			except = append(except, g.zone)
 		}
 	}
+
 	list := func(name string, zones []string) {
 		if len(zones) > 0 {
 			options = append(options, name+" "+strings.Join(zones, " "))
@@ -62,10 +68,7 @@ func (w *writer) sorted(plain *group) (all []*group) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *group) int {
-		if n := labels(b.zone) - labels(a.zone); n != 0 {
-			return n
-		}
-		return strings.Compare(a.zone, b.zone)
+		return cmp.Or(labels(b.zone)-labels(a.zone), strings.Compare(a.zone, b.zone))
 	})
 	return all
 }
@@ -134,6 +137,7 @@ func (w *writer) forwards(plain *group) {
 		if g.local || len(to) == 0 {
 			continue
 		}
+
 		written = written || g.zone == root
 		options := w.forwardOptions()
 		var except []string
@@ -148,7 +152,8 @@ func (w *writer) forwards(plain *group) {
 		for _, source := range g.sources() {
 			options = append(options, "source_address "+source.String())
 		}
-		if w.at.Resolver != "" && slices.ContainsFunc(g.servers, func(u upstream) bool { return u.name && w.hasUpstreams(u.to) }) {
+		resolved := func(u upstream) bool { return u.name && w.hasUpstreams(u.to) }
+		if w.at.Resolver != "" && slices.ContainsFunc(g.servers, resolved) {
 			options = append(options, "resolver "+w.at.Resolver)
 		}
 		w.forward(g.zone, to, options)

@@ -21,6 +21,7 @@ func Help() string {
 		} else {
 			name = "    " + name
 		}
+
 		switch {
 		case o.refusal != "":
 			fmt.Fprintf(&refused, "  %-38s %s\n", name, o.refusal)

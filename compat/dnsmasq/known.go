@@ -83,6 +83,7 @@ func (w *writer) staticRecords(report bool) {
 			lines = append(lines, line)
 		}
 	}
+
 	named := map[netip.Addr]bool{}
 	files := len(w.files()) > 0
 	for _, h := range w.hostRecords {
@@ -99,23 +100,26 @@ func (w *writer) staticRecords(report bool) {
 			}
 		}
 	}
+
 	for _, r := range w.records {
 		if !r.forwardsRest() {
 			add(r.name, r.ttl, r.kind, r.data)
 		}
 	}
+
 	for _, a := range w.overrides {
 		for _, g := range w.servers {
 			if g.zone != a.zone && within(g.zone, a.zone) && report {
 				w.Fail("%snot served: an address for %s, and other upstreams for %s below it", a.place, a.zone, g.zone)
 			}
 		}
-		if a.zone == root {
-			add("*", -1, kindOf(a.addr), a.addr.String())
-			continue
+
+		below := "*"
+		if a.zone != root {
+			add(a.zone, -1, kindOf(a.addr), a.addr.String())
+			below = "*." + a.zone
 		}
-		add(a.zone, -1, kindOf(a.addr), a.addr.String())
-		add("*."+a.zone, -1, kindOf(a.addr), a.addr.String())
+		add(below, -1, kindOf(a.addr), a.addr.String())
 	}
 	if len(lines) > 0 {
 		w.Directive("records", lines...)

@@ -92,6 +92,7 @@ func (r *reader) domains(text string) (zones []string, rest string, err error) {
 	if end == 0 {
 		return nil, "", fmt.Errorf("want /DOMAIN/ADDRESS, got %q", unescape(text))
 	}
+
 	for part := range strings.SplitSeq(text[1:end], "/") {
 		zone := root
 		switch {
@@ -99,7 +100,8 @@ func (r *reader) domains(text string) (zones []string, rest string, err error) {
 			zone = singleLabel
 		case part == "#":
 		case strings.HasPrefix(part, "*"):
-			return nil, "", fmt.Errorf("not served: a domain that begins with *, which covers only some of its names, got %q", unescape(part))
+			return nil, "", fmt.Errorf("not served: a domain that begins with *, which covers only some of its names, "+
+				"got %q", unescape(part))
 		default:
 			if zone, err = parseName(strings.TrimPrefix(part, ".")); err != nil {
 				return nil, "", err
@@ -122,6 +124,7 @@ func parseUpstream(text string) (u upstream, err error) {
 			return u, fmt.Errorf("not served: the source interface %q: set the source address", unescape(addr))
 		}
 	}
+
 	host, portText, ported := strings.Cut(parts[0], "#")
 	host = unescape(host)
 	port := 53
@@ -130,14 +133,17 @@ func parseUpstream(text string) (u upstream, err error) {
 			return u, fmt.Errorf("port: %w", err)
 		}
 	}
+
 	if addr, err := netip.ParseAddr(host); err == nil {
 		u.v6 = addr.Is6() && !addr.Is4In6()
-		if strings.ContainsFunc(addr.Zone(), func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"\{}#%[]`, c) }) {
+		special := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"\{}#%[]`, c) }
+		if strings.ContainsFunc(addr.Zone(), special) {
 			return u, fmt.Errorf("want an address, got %q", host)
 		}
 		u.to = netip.AddrPortFrom(addr.Unmap(), uint16(port)).String()
 		return u, nil
 	}
+
 	name, err := parseName(host)
 	if last := name[strings.LastIndexByte(name, '.')+1:]; err != nil || strings.Trim(last, "0123456789") == "" {
 		return u, fmt.Errorf("want an IP address or the name of a host, got %q", host)
@@ -177,6 +183,7 @@ func (g *group) check() (errs []error) {
 	if g.useRoot && len(g.servers) > 0 && g.zone != root {
 		fail("%s has servers of its own and those of the root", g.zone)
 	}
+
 	var sources [2][]netip.Addr // by family of the server
 	for _, u := range g.servers {
 		family := 0
@@ -190,6 +197,7 @@ func (g *group) check() (errs []error) {
 			sources[family] = append(sources[family], u.source)
 		}
 	}
+
 	suffix := ""
 	if g.zone != root {
 		suffix = " of " + g.zone

@@ -53,6 +53,7 @@ func (r *reader) addressOption(s setting) error {
 		}
 		return r.addServer(s, zones, "")
 	}
+
 	addrs := []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 	if rest != "#" {
 		addr, err := netip.ParseAddr(unescape(rest))
@@ -83,6 +84,7 @@ func (r *reader) hostRecord(s setting) error {
 			h.ttl = ttl
 			continue
 		}
+
 		name, err := parseName(field)
 		if err != nil {
 			return err
@@ -116,6 +118,7 @@ func (r *reader) cname(s setting) error {
 	if err != nil {
 		return err
 	}
+
 	for _, field := range fields[:len(fields)-1] {
 		rest, wildcard := strings.CutPrefix(field, "*.")
 		name, err := parseName(rest)
@@ -197,7 +200,8 @@ const maxField = 1<<16 - 1 // of a field of 16 bits
 
 func (r *reader) srv(s setting) error {
 	f := split(s, 1, 5, "NAME,TARGET,PORT,PRIORITY,WEIGHT")
-	target, port, priority, weight := f.name(1), f.number(2, 1, 0, maxField), f.number(3, 0, 0, maxField), f.number(4, 0, 0, maxField)
+	target, port := f.name(1), f.number(2, 1, 0, maxField)
+	priority, weight := f.number(3, 0, 0, maxField), f.number(4, 0, 0, maxField)
 	return r.add(f, "SRV", "%d %d %d %s.", priority, weight, port, target)
 }
 
@@ -256,13 +260,15 @@ func (r *reader) naptr(s setting) error {
 		}
 	}
 	order, preference := f.number(1, -1, 0, maxField), f.number(2, -1, 0, maxField)
-	return r.add(f, "NAPTR", "%d %d %s %s %s %s.", order, preference, quoted(f.text(3)), quoted(f.text(4)), quoted(f.text(5)), f.name(6))
+	flags, service, expression := quoted(f.text(3)), quoted(f.text(4)), quoted(f.text(5))
+	return r.add(f, "NAPTR", "%d %d %s %s %s %s.", order, preference, flags, service, expression, f.name(6))
 }
 
 func (r *reader) caa(s setting) error {
 	f := split(s, 4, 4, "NAME,FLAGS,TAG,VALUE")
 	flags, tag := f.number(1, -1, 0, 255), f.text(2)
-	if f.words != nil && (tag == "" || strings.Trim(strings.ToLower(tag), "abcdefghijklmnopqrstuvwxyz0123456789") != "") {
+	valid := tag != "" && strings.Trim(strings.ToLower(tag), "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+	if f.words != nil && !valid {
 		f.errs = append(f.errs, fmt.Errorf("want a tag of letters and digits, got %q", tag))
 	}
 	return r.add(f, "CAA", "%d %s %s", flags, tag, quoted(f.text(3)))

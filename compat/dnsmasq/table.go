@@ -42,7 +42,10 @@ func (r *reader) options() []option {
 		{name: "help", short: "w", set: on(&r.Help)},
 		{name: "test", set: on(&r.Test)},
 		{name: "no-ident", set: on(&r.noIdent)},
-		{name: "max-tcp-connections", arg: required, once: true, set: checked(1, 1<<30), note: "the number of connections is limited for the whole server"},
+		{
+			name: "max-tcp-connections", arg: required, once: true, set: checked(1, 1<<30),
+			note: "the number of connections is limited for the whole server",
+		},
 
 		// Upstreams.
 		{name: "server", short: "S", arg: required, set: r.server},
@@ -54,12 +57,24 @@ func (r *reader) options() []option {
 		{name: "clear-on-reload", note: "the cache keeps its answers when resolv.conf changes"},
 		{name: "strict-order", short: "o", set: on(&r.strict)},
 		{name: "all-servers", note: "a query is sent to the next upstream when the previous one is late"},
-		{name: "fast-dns-retry", arg: optional, once: true, set: numbers(2, 1, 1<<30), note: "the delay before a query is sent again is measured, not configured"},
+		{
+			name: "fast-dns-retry", arg: optional, once: true, set: numbers(2, 1, 1<<30),
+			note: "the delay before a query is sent again is measured, not configured",
+		},
 		{name: "dns-forward-max", short: "0", arg: required, once: true, set: number(&r.forwardMax, 1, 1<<30)},
 		{name: "dns-loop-detect", set: on(&r.loop)},
-		{name: "query-port", short: "Q", arg: required, once: true, set: checked(0, 65535), note: "queries are sent from random ports"},
-		{name: "min-port", arg: required, once: true, set: checked(0, 65535), note: "queries are sent from random ports of the system's range"},
-		{name: "max-port", arg: required, once: true, set: checked(0, 65535), note: "queries are sent from random ports of the system's range"},
+		{
+			name: "query-port", short: "Q", arg: required, once: true, set: checked(0, 65535),
+			note: "queries are sent from random ports",
+		},
+		{
+			name: "min-port", arg: required, once: true, set: checked(0, 65535),
+			note: "queries are sent from random ports of the system's range",
+		},
+		{
+			name: "max-port", arg: required, once: true, set: checked(0, 65535),
+			note: "queries are sent from random ports of the system's range",
+		},
 		{name: "port-limit", arg: required, once: true, set: checked(1, 1<<30)},
 		{name: "proxy-dnssec"},
 
@@ -86,7 +101,10 @@ func (r *reader) options() []option {
 		// Cache.
 		{name: "cache-size", short: "c", arg: required, once: true, set: number(&r.cacheSize, 0, 1<<30)},
 		{name: "no-negcache", short: "N", set: on(&r.noNegative)},
-		{name: "neg-ttl", arg: required, once: true, set: checked(0, 1<<31-1), note: "negative answers without a SOA record are not cached"},
+		{
+			name: "neg-ttl", arg: required, once: true, set: checked(0, 1<<31-1),
+			note: "negative answers without a SOA record are not cached",
+		},
 		{name: "max-ttl", arg: required, once: true, set: number(&r.maxTTL, 0, 1<<31-1)},
 		{name: "max-cache-ttl", arg: required, once: true, set: number(&r.maxCache, 0, 1<<31-1)},
 		{name: "min-cache-ttl", arg: required, once: true, set: r.minCache},

@@ -89,7 +89,8 @@ func address(text string) (string, error) {
 // the end.
 func interfaceName(text string) (string, error) {
 	stem := strings.TrimSuffix(text, "*")
-	if text == "" || len(stem) > 15 || strings.ContainsFunc(stem, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"\/{}#*`, c) }) {
+	special := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"\/{}#*`, c) }
+	if text == "" || len(stem) > 15 || strings.ContainsFunc(stem, special) {
 		return "", fmt.Errorf("want the name of an interface, got %q", text)
 	}
 	return text, nil
@@ -213,9 +214,10 @@ func (r *reader) facility(s setting) error {
 // parseName returns a domain name in lower case without a trailing dot.
 func parseName(text string) (string, error) {
 	name := strings.ToLower(strings.TrimSuffix(unescape(text), "."))
+	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 	bad := len(name) > 253
 	for label := range strings.SplitSeq(name, ".") {
-		bad = bad || label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != ""
+		bad = bad || label == "" || len(label) > 63 || strings.Trim(label, characters) != ""
 	}
 	if bad {
 		return "", fmt.Errorf("want a domain name, got %q", unescape(text))
