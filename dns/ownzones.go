@@ -78,7 +78,7 @@ func (z *OwnZones) Entered(query, name []byte) bool {
 	var low, lowQuery [wire.MaxName]byte
 	name = wire.AppendLower(low[:0], name)
 
-	length := z.Fixed.FindZone(name) // of the longest zone
+	_, length := z.Fixed.LongestOf(name) // of the longest zone
 	for _, f := range z.finders {
 		if !wire.Within(name, f.served) {
 			continue

@@ -77,24 +77,25 @@ func (m *ZoneMap[V]) Longest(r *Request, from int) (v V, at int) {
 	return v, -1
 }
 
-// FindZone returns the length in bytes of the longest zone that contains name, or 0. name is in
-// wire form and in lower case.
-func (m *ZoneMap[V]) FindZone(name []byte) (length int) {
+// LongestOf returns the value of the longest zone that contains name, which is in wire form and
+// in lower case, and the zone's length in bytes; 0 if there is none.
+func (m *ZoneMap[V]) LongestOf(name []byte) (v V, length int) {
 	for len(m.values) > 0 {
-		if _, ok := m.values[Name(name)]; ok {
-			return len(name)
+		if v, ok := m.values[Name(name)]; ok {
+			return v, len(name)
 		}
 		if name[0] == 0 {
 			break
 		}
 		name = name[1+name[0]:]
 	}
-	return 0
+	return v, 0
 }
 
 // HasLongerZone reports whether a zone contains name and is longer than origin, which contains
 // name too. name is in wire form and may have any letter case.
 func (m *ZoneMap[V]) HasLongerZone(origin Name, name []byte) bool {
 	var low [MaxName]byte
-	return m.FindZone(AppendLower(low[:0], name)) > len(origin)
+	_, length := m.LongestOf(AppendLower(low[:0], name))
+	return length > len(origin)
 }

@@ -48,7 +48,7 @@ func TestZoneMapAgainstNaive(t *testing.T) {
 				if wantAt >= 0 {
 					want = len(n) - q.LabelOffset(wantAt)
 				}
-				if got := m.FindZone([]byte(n)); from == 0 && got != want {
+				if v, got := m.LongestOf([]byte(n)); from == 0 && (got != want || v != wantValue) {
 					t.Fatalf("round %d: %v in %v: got a zone of %d bytes, want %d", round, n, zones, got, want)
 				}
 			}
@@ -66,7 +66,7 @@ func TestZoneMapAllocatesNothing(t *testing.T) {
 	q.Parse(AppendRequest(nil, 0, 0, []byte("\x03www\x01b\x00"), TypeA))
 	for _, m := range []*ZoneMap[int]{&few, &many} {
 		if n := testing.AllocsPerRun(100, func() {
-			if v, at := m.Longest(&q, 0); v != 1 || at != 1 || m.FindZone(q.Name()) != 3 {
+			if v, at := m.Longest(&q, 0); v != 1 || at != 1 || !m.HasLongerZone(Root, q.Name()) {
 				t.Errorf("%d zones: got %d at label %d, want 1 at 1", len(m.All()), v, at)
 			}
 		}); n != 0 {

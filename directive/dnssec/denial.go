@@ -16,10 +16,17 @@ const typeNXName wire.Type = 128
 // of the query. Resolvers that use NSEC records for other queries (RFC 8198) would take
 // a missing type for one that does not exist.
 var (
-	nameTypes = [...]wire.Type{wire.TypeA, wire.TypePTR, wire.TypeHINFO, wire.TypeMX, wire.TypeTXT, wire.TypeRP, wire.TypeAFSDB, wire.TypeAAAA,
-		29, wire.TypeSRV, wire.TypeNAPTR, 37, 44, wire.TypeRRSIG, wire.TypeNSEC, 52, 53, 55, 61, wire.TypeSVCB, wire.TypeHTTPS, 99, 256, 257}
-	apexTypes = [...]wire.Type{wire.TypeA, wire.TypeNS, wire.TypeSOA, wire.TypePTR, wire.TypeHINFO, wire.TypeMX, wire.TypeTXT, wire.TypeRP, wire.TypeAFSDB, wire.TypeAAAA,
-		29, wire.TypeSRV, wire.TypeNAPTR, 37, 44, wire.TypeRRSIG, wire.TypeNSEC, wire.TypeDNSKEY, 52, 53, 55, 59, 60, 61, wire.TypeSVCB, wire.TypeHTTPS, 99, 256, 257}
+	nameTypes = [...]wire.Type{
+		wire.TypeA, wire.TypePTR, wire.TypeHINFO, wire.TypeMX, wire.TypeTXT, wire.TypeRP, wire.TypeAFSDB, wire.TypeAAAA,
+		29, wire.TypeSRV, wire.TypeNAPTR, 37, 44, wire.TypeRRSIG, wire.TypeNSEC,
+		52, 53, 55, 61, wire.TypeSVCB, wire.TypeHTTPS, 99, 256, 257,
+	}
+	apexTypes = [...]wire.Type{
+		wire.TypeA, wire.TypeNS, wire.TypeSOA, wire.TypePTR, wire.TypeHINFO, wire.TypeMX, wire.TypeTXT,
+		wire.TypeRP, wire.TypeAFSDB, wire.TypeAAAA, 29, wire.TypeSRV, wire.TypeNAPTR, 37, 44,
+		wire.TypeRRSIG, wire.TypeNSEC, wire.TypeDNSKEY, 52, 53, 55, 59, 60, 61,
+		wire.TypeSVCB, wire.TypeHTTPS, 99, 256, 257,
+	}
 	cutTypes     = [...]wire.Type{wire.TypeNS, wire.TypeRRSIG, wire.TypeNSEC}
 	missingTypes = [...]wire.Type{wire.TypeRRSIG, wire.TypeNSEC, typeNXName}
 )
@@ -54,6 +61,7 @@ func (d *Dnssec) deny(q *dns.Query) {
 	if !ok {
 		return
 	}
+
 	var room [2 * wire.MaxName]byte
 	var list [len(apexTypes)]wire.Type
 	if n.soa == nil {
@@ -62,10 +70,12 @@ func (d *Dnssec) deny(q *dns.Query) {
 		}
 		return
 	}
+
 	zone := d.zoneOf(n.soa, wire.TypeSOA)
 	if zone == nil || !wire.Within(n.name, wire.Name(n.soa)) {
 		return
 	}
+
 	types, leaf := nameTypes[:], true
 	switch {
 	case q.RCode == wire.NXDomain:
@@ -75,6 +85,7 @@ func (d *Dnssec) deny(q *dns.Query) {
 	case string(n.name) == string(zone.name):
 		types = apexTypes[:]
 	}
+
 	rdata := signing.AppendNSEC(room[:0], next(n.name, leaf), without(list[:0], types, q.Type))
 	q.RCode = wire.NoError
 	if q.Type == wire.TypeNSEC && !n.aliased {
@@ -90,15 +101,11 @@ func (d *Dnssec) negation(q *dns.Query, names *[3][wire.MaxName]byte) (n negatio
 	a := &q.Answer
 	answered := false
 	n.name = append(names[0][:0], q.Name()...)
+
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		switch {
 		case s == wire.Answers && r.Type == wire.TypeCNAME && q.Type != wire.TypeCNAME && q.Type != wire.TypeANY:
-			var room [wire.MaxName]byte
-			if owner, ok := lowerName(room[:0], a.Buf, r.Owner); ok && string(owner) == string(n.name) {
-				if target, ok := lowerName(room[:0], a.Buf, r.RData); ok {
-					n.name, n.aliased = append(n.name[:0], target...), true
-				}
-			}
+			n.follow(a, r)
 		case s == wire.Answers:
 			answered = answered || r.Type != wire.TypeDNAME && r.Type != wire.TypeRRSIG || r.Type == q.Type
 		case s == wire.Additional:
@@ -109,7 +116,7 @@ func (d *Dnssec) negation(q *dns.Query, names *[3][wire.MaxName]byte) (n negatio
 		case r.Type == wire.TypeNS && n.cut == nil:
 			n.cut, _ = lowerName(names[2][:0], a.Buf, r.Owner)
 			n.ttl = r.TTL(a.Buf)
-			if d.zones[wire.Name(n.cut)] != nil {
+			if _, length := d.zones.LongestOf(n.cut); length == len(n.cut) {
 				n.cut = nil
 			}
 		case r.Type == wire.TypeDS:
@@ -120,6 +127,17 @@ func (d *Dnssec) negation(q *dns.Query, names *[3][wire.MaxName]byte) (n negatio
 		return true
 	})
 	return n, !answered && !n.proved && (n.soa != nil || n.cut != nil)
+}
+
+// follow takes the target of a CNAME record as the name that the answer may deny.
+func (n *negation) follow(a *wire.Answer, r wire.Record) {
+	var room [wire.MaxName]byte
+	if owner, ok := lowerName(room[:0], a.Buf, r.Owner); !ok || string(owner) != string(n.name) {
+		return
+	}
+	if target, ok := lowerName(room[:0], a.Buf, r.RData); ok {
+		n.name, n.aliased = append(n.name[:0], target...), true
+	}
 }
 
 // lowerName appends the name at msg[off:], written out and in lower case, to buf.
@@ -143,6 +161,7 @@ func next(name []byte, leaf bool) wire.Name {
 		longer := append([]byte{byte(first + 1)}, name[1:1+first]...)
 		return wire.Name(append(append(longer, 0), name[1+first:]...))
 	}
+
 	// A longer name does not fit: the first label of the same length that follows.
 	label, rest := slices.Clone(name[1:1+first]), name[1+first:]
 	for len(label) > 0 {
@@ -168,6 +187,7 @@ func nsecRecord(q *dns.Query, owner []byte, ttl uint32, rdata []byte) []byte {
 func addNSEC(q *dns.Query, owner []byte, ttl uint32, rdata []byte) {
 	a := &q.Answer
 	record := nsecRecord(q, owner, ttl, rdata)
+
 	additional := len(a.Buf)
 	first := true
 	a.Walk(func(s wire.Section, r wire.Record) bool {
@@ -176,6 +196,7 @@ func addNSEC(q *dns.Query, owner []byte, ttl uint32, rdata []byte) {
 		}
 		return first
 	})
+
 	a.Buf = slices.Insert(a.Buf, additional, record...)
 	a.Count[wire.Authority]++
 }

@@ -20,7 +20,7 @@ import (
 // A Dnssec signs answers when they are sent: the dnssec directive. Its reference page is
 // docs/reference/directives/dnssec.md.
 type Dnssec struct {
-	zones map[wire.Name]*signedZone
+	zones wire.ZoneMap[*signedZone]
 	// zoneKeys sign all records but DNSKEY records, which keyKeys sign.
 	zoneKeys, keyKeys []*signing.Key
 	capacity          int
@@ -50,14 +50,14 @@ type started struct {
 // zoneOf returns the zone whose keys sign the records of an owner, which is in lower
 // case; nil if there is none. The parent signs DS records.
 func (d *Dnssec) zoneOf(owner []byte, t wire.Type) *signedZone {
-	for i := 0; ; i += int(owner[i]) + 1 {
-		if z := d.zones[wire.Name(owner[i:])]; z != nil && (i > 0 || t != wire.TypeDS) {
-			return z
-		}
-		if owner[i] == 0 {
+	if t == wire.TypeDS {
+		if owner[0] == 0 {
 			return nil
 		}
+		owner = owner[1+owner[0]:]
 	}
+	z, _ := d.zones.LongestOf(owner)
+	return z
 }
 
 // ServeDNS answers queries for DNSKEY records.
@@ -65,8 +65,8 @@ func (d *Dnssec) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Type != wire.TypeDNSKEY {
 		return dns.Next
 	}
-	z := d.zones[wire.Name(q.Name())]
-	if z == nil {
+	z, at := d.zones.Longest(&q.Request, 0)
+	if at != 0 {
 		return dns.Next
 	}
 	q.AA = true
@@ -97,21 +97,25 @@ func (d *Dnssec) Resolve(ctx context.Context, q *dns.Query) error {
 // BindChain returns a copy of d that counts for c.
 func (d *Dnssec) BindChain(c *dns.Chain) any {
 	bound := *d
-	bound.hits = d.metrics.Counter("coredns_dnssec_cache_hits_total", "Counter of RRsets whose signatures were kept.", "server", c.Server)
-	bound.misses = d.metrics.Counter("coredns_dnssec_cache_misses_total", "Counter of RRsets that had to be signed.", "server", c.Server)
-	d.drops = append(d.drops, d.metrics.TemporaryGauge("coredns_dnssec_cache_entries", "Number of RRsets whose signatures are kept.",
-		func() float64 {
-			if d.store == nil {
-				return 0 // the plan has not started
-			}
-			return float64(d.store.entries())
-		}, "server", c.Server, "type", "signature"))
+	bound.hits = d.metrics.Counter("coredns_dnssec_cache_hits_total",
+		"Counter of RRsets whose signatures were kept.", "server", c.Server)
+	bound.misses = d.metrics.Counter("coredns_dnssec_cache_misses_total",
+		"Counter of RRsets that had to be signed.", "server", c.Server)
+
+	entries := func() float64 {
+		if d.store == nil {
+			return 0 // the plan has not started
+		}
+		return float64(d.store.entries())
+	}
+	d.drops = append(d.drops, d.metrics.TemporaryGauge("coredns_dnssec_cache_entries",
+		"Number of RRsets whose signatures are kept.", entries, "server", c.Server, "type", "signature"))
 	return &bound
 }
 
 // ExplainDNS implements [dns.Explainer].
 func (d *Dnssec) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
-	if q.Type != wire.TypeDNSKEY || d.zones[wire.Name(q.Name())] == nil {
+	if _, at := d.zones.Longest(&q.Request, 0); q.Type != wire.TypeDNSKEY || at != 0 {
 		return nil
 	}
 	return []dns.Cause{{Text: "the zone is signed here, with the keys of the directive"}}

@@ -47,10 +47,12 @@ func (d *Dnssec) sign(ctx context.Context, q *dns.Query, mayWait bool) (bool, er
 		s = &signingState{find: map[rrsetKey]int{}}
 	}
 	defer d.states.Put(s)
+
 	d.collect(q, s)
 	hits, misses := uint64(0), uint64(0)
 	size := len(q.Answer.Buf)
 	now := q.Now()
+
 	for i := range s.sets {
 		set := &s.sets[i]
 		if set.n == 0 || set.signed || set.zone == nil {
@@ -59,6 +61,7 @@ func (d *Dnssec) sign(ctx context.Context, q *dns.Query, mayWait bool) (bool, er
 		if set.section == wire.Additional && size > q.SizeLimit() {
 			break // the reply has no room for these
 		}
+
 		part, key := d.place(set)
 		if set.sigs = part.get(key, now); set.sigs != nil {
 			hits++
@@ -73,6 +76,7 @@ func (d *Dnssec) sign(ctx context.Context, q *dns.Query, mayWait bool) (bool, er
 		}
 		size += set.sigs.size() - entryOverhead
 	}
+
 	d.write(q, s)
 	d.hits.AddTo(q.Shard(), hits)
 	d.misses.AddTo(q.Shard(), misses)
@@ -84,6 +88,7 @@ func (d *Dnssec) collect(q *dns.Query, s *signingState) {
 	a := &q.Answer
 	s.sets = s.sets[:0]
 	clear(s.find)
+
 	var cut []byte // the delegation of a referral
 	var roomName, roomCut [wire.MaxName]byte
 	a.Walk(func(section wire.Section, r wire.Record) bool {
@@ -91,34 +96,31 @@ func (d *Dnssec) collect(q *dns.Query, s *signingState) {
 		if !ok {
 			return true
 		}
+
 		t := r.Type
 		if t == wire.TypeRRSIG && r.Next >= r.RData+2 {
 			t = wire.Type(binary.BigEndian.Uint16(a.Buf[r.RData:]))
 		}
 		s.buf = append(append(s.buf[:0], owner...), byte(t>>8), byte(t))
-		id := maphash.Bytes(d.store.seed, s.buf)
-		i, known := s.find[rrsetKey{section, id}]
-		if !known {
-			i = len(s.sets)
-			s.find[rrsetKey{section, id}] = i
-			s.sets = append(s.sets, rrset{section: section, id: id})
-		}
-		set := &s.sets[i]
+		set := s.set(section, maphash.Bytes(d.store.seed, s.buf))
 		if r.Type == wire.TypeRRSIG {
 			set.signed = true
 			return true
 		}
+
 		if set.n == 0 {
 			set.first = r
 			set.zone = d.zoneOf(owner, t)
 			switch {
-			case section == wire.Authority && t == wire.TypeNS && (set.zone == nil || string(owner) != string(set.zone.name)):
+			case section == wire.Authority && t == wire.TypeNS &&
+				(set.zone == nil || string(owner) != string(set.zone.name)):
 				set.zone = nil // NS records of a delegation are not signed (RFC 4035 §2.2)
 				cut = append(roomCut[:0], owner...)
 			case section == wire.Additional && cut != nil && wire.Within(owner, wire.Name(cut)):
 				set.zone = nil // nor is glue
 			}
 		}
+
 		set.n++
 		if set.zone != nil {
 			var err error
@@ -129,6 +131,17 @@ func (d *Dnssec) collect(q *dns.Query, s *signingState) {
 		}
 		return true
 	})
+}
+
+// set returns the RRset with an ID in a section, and adds it if it is new.
+func (s *signingState) set(section wire.Section, id uint64) *rrset {
+	i, known := s.find[rrsetKey{section, id}]
+	if !known {
+		i = len(s.sets)
+		s.find[rrsetKey{section, id}] = i
+		s.sets = append(s.sets, rrset{section: section, id: id})
+	}
+	return &s.sets[i]
 }
 
 // place returns where the store has the signatures of a set.
@@ -145,27 +158,34 @@ func (d *Dnssec) place(set *rrset) (p *part, key uint64) {
 
 // makeSignatures signs a set when the client's turn has come, unless another query has
 // done so meanwhile.
-func (d *Dnssec) makeSignatures(ctx context.Context, q *dns.Query, set *rrset, part *part, key uint64) (*signatures, error) {
+func (d *Dnssec) makeSignatures(
+	ctx context.Context, q *dns.Query, set *rrset, part *part, key uint64,
+) (*signatures, error) {
 	records, err := canonical(q, set)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := d.turns.wait(ctx, q.Peer.Addr()); err != nil {
 		return nil, err
 	}
 	defer d.turns.done()
+
 	now := time.Now()
 	if s := part.get(key, now); s != nil {
 		return s, nil
 	}
+
 	s := &signatures{key: key, made: now.Round(0)}
 	validity := signing.Validity{
-		Signer: set.zone.name, Inception: uint32(now.Add(-validBefore).Unix()), Expiration: uint32(now.Add(validFor).Unix()),
+		Signer:    set.zone.name,
+		Inception: uint32(now.Add(-validBefore).Unix()), Expiration: uint32(now.Add(validFor).Unix()),
 	}
 	keys := d.zoneKeys
 	if set.first.Type == wire.TypeDNSKEY {
 		keys = d.keyKeys
 	}
+
 	for _, k := range keys {
 		rdata, err := k.Sign(records, validity)
 		if err != nil {
@@ -183,6 +203,7 @@ func canonical(q *dns.Query, set *rrset) (signing.RRset, error) {
 	var room, other [wire.MaxName]byte
 	owner, _ := lowerName(room[:0], a.Buf, set.first.Owner)
 	records := signing.RRset{Owner: wire.Name(owner), Type: set.first.Type, TTL: originalTTL}
+
 	var err error
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		if s != set.section || r.Type != set.first.Type {
@@ -209,8 +230,10 @@ func (d *Dnssec) write(q *dns.Query, s *signingState) {
 		}
 		return true
 	})
+
 	a := &q.Answer
 	a.Reset(old.Buf[len(old.Buf):], q.Question())
+
 	start := old.RecordsOffset()
 	for section, end := range ends {
 		a.Append(wire.Section(section), old.Buf[start:end], int(old.Count[section]))

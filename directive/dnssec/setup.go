@@ -17,9 +17,10 @@ const maxCapacity = 1000000
 // Setup reads the dnssec directive of a server block, and its keys.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	directive := uses[0]
-	d := &Dnssec{zones: map[wire.Name]*signedZone{}, metrics: b.Metrics, started: &started{}}
+	d := &Dnssec{metrics: b.Metrics, started: &started{}}
 	zones, err := b.ZonesOr(directive)
 	errs := []error{config.Once(uses), err}
+
 	var keys []*signing.Key
 	errs = append(errs, directive.Options(
 		corefile.Option{Usage: "key file KEY...", Set: func(o corefile.Directive) error {
@@ -31,9 +32,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			Usage: "cache_capacity CAPACITY", Default: "10000", Set: corefile.Int(&d.capacity, 1, maxCapacity),
 		},
 	))
+
 	if corefile.IndexOf(directive.Body, "key") < 0 {
-		errs = append(errs, directive.Errorf("no key: make one with dnssec-keygen -a ECDSAP256SHA256 -f KSK %s, and add a line: key file FILE", zones[0]))
+		errs = append(errs, directive.Errorf("no key: make one with dnssec-keygen -a ECDSAP256SHA256 -f KSK %s, "+
+			"and add a line: key file FILE", zones[0]))
 	}
+
+	// With keys of both kinds, the zone-signing keys sign all but the DNSKEY records (RFC 6781 §3.1).
 	d.zoneKeys, d.keyKeys = keys, keys
 	if isSEP := func(k *signing.Key) bool { return k.SEP }; slices.ContainsFunc(keys, isSEP) {
 		if zsks := slices.DeleteFunc(slices.Clone(keys), isSEP); len(zsks) > 0 {
@@ -41,14 +46,16 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			d.keyKeys = slices.DeleteFunc(slices.Clone(keys), func(k *signing.Key) bool { return !k.SEP })
 		}
 	}
+
 	var records []byte
 	for _, k := range keys {
 		records = wire.AppendRecordHeader(records, wire.OwnerIsQuestion, wire.TypeDNSKEY, originalTTL, len(k.RData))
 		records = append(records, k.RData...)
 	}
 	for _, z := range zones {
-		d.zones[z] = &signedZone{name: z, records: records, n: len(keys)}
+		d.zones.Set(z, &signedZone{name: z, records: records, n: len(keys)})
 	}
+
 	b.Handle(d)
 	b.OnStart(func(s *config.Start) error { return d.start(s, zones, keys) })
 	return errors.Join(errs...)
@@ -59,10 +66,12 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 	switch source := o.Args[0].Text; source {
 	case "file":
 	case "aws_secretsmanager":
-		return nil, o.Errorf("aws_secretsmanager is not supported: write the keys to files, and name them after key file")
+		return nil, o.Errorf("aws_secretsmanager is not supported: " +
+			"write the keys to files, and name them after key file")
 	default:
 		return nil, o.Errorf("want file, got %q", source)
 	}
+
 	var errs []error
 	for _, a := range o.Args[1:] {
 		k, err := signing.ReadKey(b.Path(a.Text))
@@ -71,9 +80,11 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 			errs = append(errs, a.Errorf(o.Path, "%w", err))
 			continue
 		case !slices.ContainsFunc(zones, k.Owner.Within):
-			errs = append(errs, a.Errorf(o.Path, "%s is a key of %s, which is in none of the zones: make one for %s, or add the zone after dnssec", k.File, k.Owner, zones[0]))
+			errs = append(errs, a.Errorf(o.Path, "%s is a key of %s, which is in none of the zones: "+
+				"make one for %s, or add the zone after dnssec", k.File, k.Owner, zones[0]))
 		case k.Weak != "":
-			b.Warn(a.Errorf(o.Path, "%s has the algorithm %s, which resolvers may not accept: make a key with dnssec-keygen -a ECDSAP256SHA256", k.File, k.Weak))
+			b.Warn(a.Errorf(o.Path, "%s has the algorithm %s, which resolvers may not accept: "+
+				"make a key with dnssec-keygen -a ECDSAP256SHA256", k.File, k.Weak))
 		}
 		keys = append(keys, k)
 	}
@@ -95,7 +106,10 @@ func (d *Dnssec) start(s *config.Start, zones []wire.Name, keys []*signing.Key) 
 	for _, k := range keys {
 		content.WriteString(k.RData)
 	}
-	d.store, err = config.Keep(s, storeKey{content.String(), d.capacity}, func() (*store, error) { return newStore(d.capacity), nil })
+
+	d.store, err = config.Keep(s, storeKey{content.String(), d.capacity}, func() (*store, error) {
+		return newStore(d.capacity), nil
+	})
 	if err == nil {
 		d.turns, err = config.Keep(s, turnsKey{}, func() (*turns, error) { return newTurns(), nil })
 	}

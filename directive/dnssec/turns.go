@@ -44,12 +44,14 @@ func (t *turns) wait(ctx context.Context, client netip.Addr) error {
 	if client.Is6() {
 		client = netip.PrefixFrom(client.WithZone(""), 64).Masked().Addr()
 	}
+
 	t.mu.Lock()
 	if t.free > 0 {
 		t.free--
 		t.mu.Unlock()
 		return nil
 	}
+
 	c := t.byAddr[client]
 	if c == nil {
 		c = &clientTurns{addr: client}
@@ -60,14 +62,17 @@ func (t *turns) wait(ctx context.Context, client netip.Addr) error {
 		t.mu.Unlock()
 		return errWaiting
 	}
+
 	turn := make(chan struct{})
 	c.waiting = append(c.waiting, turn)
 	t.mu.Unlock()
+
 	select {
 	case <-turn:
 		return nil
 	case <-ctx.Done():
 	}
+
 	t.mu.Lock()
 	i := slices.Index(c.waiting, turn)
 	if i >= 0 {
@@ -77,6 +82,7 @@ func (t *turns) wait(ctx context.Context, client netip.Addr) error {
 		}
 	}
 	t.mu.Unlock()
+
 	if i < 0 {
 		t.done() // the turn has come meanwhile
 	}
@@ -91,6 +97,7 @@ func (t *turns) done() {
 		t.free++
 		return
 	}
+
 	c := t.clients[0]
 	t.clients = slices.Delete(t.clients, 0, 1)
 	close(c.waiting[0])

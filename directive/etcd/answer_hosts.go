@@ -151,7 +151,7 @@ func (l *lookup) loops(host string, name []byte, steps int) bool {
 func (l *lookup) writeTarget(host string, types typeSet, steps int) (found bool) {
 	var buf [2 * wire.MaxName]byte
 	name := append(buf[:0], host...)
-	if zone := l.zones.FindZone(name); zone > 0 {
+	if _, zone := l.zones.LongestOf(name); zone > 0 {
 		path, ok := appendPath(buf[wire.MaxName:wire.MaxName], name)
 		if !ok {
 			return false

@@ -126,7 +126,7 @@ func (a *Auto) Resolve(ctx context.Context, q *dns.Query) error {
 
 // FindZone implements [dns.ZoneFinder].
 func (a *Auto) FindZone(name []byte) int {
-	n := a.dir.files.Load().zones.FindZone(name)
+	_, n := a.dir.files.Load().zones.LongestOf(name)
 	shortest := 0 // of the origins that contain name
 	for _, o := range a.origins {
 		if n > 0 && wire.Within(name, o) && (shortest == 0 || len(o) < shortest) {

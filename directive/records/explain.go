@@ -22,13 +22,16 @@ func (h *Handler) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 	if q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
 		return cause("the records are not a zone, which could be transferred")
 	}
+
 	n, subject := h.table.names[wire.Name(q.Name())], "the name"
 	if n == nil {
 		var at int
 		if n, at = h.table.wildcard(q); n != nil {
-			subject = fmt.Sprintf("the name has no line; the wildcard %s matches it, and", wire.Name(wildcard+string(q.Name()[q.LabelOffset(at):])))
+			name := wire.Name(wildcard + string(q.Name()[q.LabelOffset(at):]))
+			subject = fmt.Sprintf("the name has no line; the wildcard %s matches it, and", name)
 		}
 	}
+
 	switch {
 	case n != nil:
 		return cause("%s %s (%s:%d)", subject, n.describe(q.Type), n.first.File, n.first.Line)

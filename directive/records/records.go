@@ -22,6 +22,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	if n == nil {
 		return dns.Next
 	}
+
 	q.AA = true
 	if n.target == nil || q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
 		n.answer(q)

@@ -30,6 +30,7 @@ func (t *table) read(b *config.Block, d corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	errs := []error{err}
 	ttl := 3600
+
 	var options, lines []corefile.Directive
 	for _, o := range d.Body {
 		o.Path = d.Path
@@ -40,11 +41,14 @@ func (t *table) read(b *config.Block, d corefile.Directive) error {
 			lines = append(lines, o)
 		}
 	}
+
 	d.Body = options
-	errs = append(errs, d.Options(corefile.Option{Usage: "ttl SECONDS", Once: true, Set: corefile.Int(&ttl, 0, math.MaxInt32)}))
+	errs = append(errs, d.Options(
+		corefile.Option{Usage: "ttl SECONDS", Once: true, Set: corefile.Int(&ttl, 0, math.MaxInt32)}))
 	if len(lines) == 0 {
 		errs = append(errs, d.Errorf("want records in braces, NAME [TTL] [IN] TYPE RDATA..."))
 	}
+
 	for _, o := range lines {
 		owner, r, err := parse(o, uint32(ttl))
 		switch {
@@ -78,21 +82,25 @@ func parse(o corefile.Directive, ttl uint32) (wire.Name, zonefile.Record, error)
 	if o.Block {
 		return "", r, errors.New("a record takes no block in braces")
 	}
+
 	at := typeIndex(words)
 	if at+1 >= len(words) {
-		return "", r, fmt.Errorf("want NAME [TTL] [IN] TYPE RDATA..., got %q", strings.Join(append([]string{o.Text}, words...), " "))
+		return "", r, fmt.Errorf("want NAME [TTL] [IN] TYPE RDATA..., got %q",
+			strings.Join(append([]string{o.Text}, words...), " "))
 	}
 	if o.Text == "@" {
 		return "", r, errors.New("want an absolute name, got @")
 	}
+
 	owner, err := wire.ParseName(o.Text)
 	if err != nil {
 		return "", r, fmt.Errorf("not a name: %w", err)
 	}
+
 	kind, _ := wire.ParseType(words[at])
 	r, err = zonefile.ParseRecord(". "+strings.Join(words[:at+1], " ")+rdata(kind, words[at+1:]), wire.Root, ttl)
 	switch {
-	case err != nil && strings.HasPrefix(err.Error(), "not a TTL: "): // what the library reports for an unknown type too
+	case err != nil && strings.HasPrefix(err.Error(), "not a TTL: "): // the library's error for an unknown type
 		err = fmt.Errorf("want NAME [TTL] [IN] TYPE RDATA...: unknown type %q", words[at])
 	case err != nil:
 	case r.Class != wire.ClassIN:

@@ -79,6 +79,7 @@ func (t *table) add(at corefile.Token, owner wire.Name, r zonefile.Record) error
 		i = len(n.sets)
 		n.sets = append(n.sets, rrset{t: r.Type, ttl: r.TTL})
 	}
+
 	s := &n.sets[i]
 	key := seenRecord{n, r.Type, r.RData}
 	if _, ok := t.seen[key]; !ok {
@@ -88,6 +89,7 @@ func (t *table) add(at corefile.Token, owner wire.Name, r zonefile.Record) error
 		t.seen[key] = struct{}{}
 		s.rdata = append(s.rdata, r.RData)
 	}
+
 	s.ttl = min(s.ttl, r.TTL) // RFC 2181 §5.2
 	if r.Type == wire.TypeCNAME {
 		n.target = []byte(r.RData)
@@ -105,17 +107,19 @@ func (t *table) addNode(at corefile.Token, owner wire.Name) *node {
 	if isWildcard {
 		n = t.wildcards.Get(wire.Name(parent))
 	}
-	if n == nil {
-		n = &node{first: at}
-		if isWildcard {
-			t.wildcards.Set(wire.Name(parent), n)
-		} else {
-			t.names[owner] = n
-		}
-		for up := owner; up != wire.Root; {
-			up = up[1+up[0]:]
-			t.ancestors[string(up)] = struct{}{}
-		}
+	if n != nil {
+		return n
+	}
+
+	n = &node{first: at}
+	if isWildcard {
+		t.wildcards.Set(wire.Name(parent), n)
+	} else {
+		t.names[owner] = n
+	}
+	for up := owner; up != wire.Root; {
+		up = up[1+up[0]:]
+		t.ancestors[string(up)] = struct{}{}
 	}
 	return n
 }
@@ -145,18 +149,21 @@ func (t *table) linkTargets(s *rrset) {
 	default:
 		return
 	}
+
 	linked := map[wire.Name]struct{}{}
 	for _, rdata := range s.rdata {
 		spelled, _, ok := wire.ReadName(nil, []byte(rdata), before)
 		if !ok {
 			continue
 		}
+
 		name := wire.Lower(string(spelled))
 		if _, ok := linked[name]; ok {
 			continue
 		}
 		linked[name] = struct{}{}
-		if n := t.lookup(name); n != nil && slices.ContainsFunc(n.sets, func(s rrset) bool { return s.hasAddresses() }) {
+		n := t.lookup(name)
+		if n != nil && slices.ContainsFunc(n.sets, func(s rrset) bool { return s.hasAddresses() }) {
 			s.targets = append(s.targets, target{spelled, n})
 		}
 	}
@@ -170,7 +177,6 @@ func (t *table) lookup(name wire.Name) *node {
 	if name == wire.Root {
 		return nil
 	}
-	parent := name[1+name[0]:]
-	length := t.wildcards.FindZone([]byte(parent))
-	return t.wildcards.Get(parent[len(parent)-length:])
+	n, _ := t.wildcards.LongestOf([]byte(name[1+name[0]:]))
+	return n
 }

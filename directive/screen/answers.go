@@ -15,7 +15,7 @@ func (s *Screen) FinishDNS(q *dns.Query) {
 	if !q.Cacheable || q.Answer.Empty() {
 		return
 	}
-	if s.rebind && s.trusted.FindZone(q.Name()) == 0 && s.refuse(q) {
+	if _, trusted := s.trusted.Longest(&q.Request, 0); s.rebind && trusted < 0 && s.refuse(q) {
 		return
 	}
 	if len(s.drop) > 0 {

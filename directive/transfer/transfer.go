@@ -81,8 +81,8 @@ func (t *Transfer) ServeDNS(q *dns.Query) dns.Verdict {
 
 // find returns the directive with the longest zone that contains name, or nil.
 func (t *Transfer) find(name wire.Name) *use {
-	n := t.zones.FindZone([]byte(name))
-	return t.zones.Get(name[len(name)-n:])
+	u, _ := t.zones.LongestOf([]byte(name))
+	return u
 }
 
 // Transfers implements [zone.Transferrer].

@@ -24,7 +24,8 @@ func newKey(name, algorithm, secret string) (*tsig.Key, error) {
 	}
 	a, err := wire.ParseName(algorithm)
 	if err != nil || !tsig.Known(a) {
-		return nil, fmt.Errorf("key %s: unknown algorithm, want hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512", n)
+		return nil, fmt.Errorf("key %s: unknown algorithm, "+
+			"want hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512", n)
 	}
 	data, err := base64.StdEncoding.DecodeString(secret)
 	if err != nil || len(data) == 0 {
@@ -55,6 +56,7 @@ func tokenize(text string) (tokens []string) {
 				n = len(text)
 			}
 		}
+
 		n = min(n, len(text))
 		tokens, text = append(tokens, strings.Trim(text[:n], `"`)), text[n:]
 	}
@@ -70,10 +72,12 @@ func parseKeys(text string) (map[wire.Name]*tsig.Key, error) {
 		}
 		return word
 	}
+
 	for len(words) > 0 {
 		if next() != "key" {
 			return nil, fmt.Errorf("want key NAME { ... } after %d keys", len(found))
 		}
+
 		name, algorithm, secret := next(), "hmac-sha256", ""
 		if next() != "{" {
 			return nil, fmt.Errorf("want { after the name of key %d", len(found)+1)
@@ -91,9 +95,11 @@ func parseKeys(text string) (map[wire.Name]*tsig.Key, error) {
 				return nil, fmt.Errorf("want algorithm, secret or } in key %d", len(found)+1)
 			}
 		}
+
 		if len(words) > 0 && words[0] == ";" {
 			next()
 		}
+
 		key, err := newKey(name, algorithm, secret)
 		if err != nil {
 			return nil, err
@@ -131,6 +137,7 @@ func (f *keyFile) start() error {
 		w.Close()
 		return err
 	}
+
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancel(context.Background())
 	f.task.Go(func() {

@@ -28,6 +28,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Usage: "require QTYPE...", Default: "none", Set: t.addTypes},
 		corefile.Option{Usage: "require_opcode OPCODE...", Default: "none", Set: t.addOpcodes},
 	)}
+
 	b.Handle(t)
 	b.OnStart(func(s *config.Start) error {
 		type key struct{ path string }

@@ -55,6 +55,7 @@ func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
 	if !slices.ContainsFunc(t.zones, func(z wire.Name) bool { return wire.Within(q.Name(), z) }) {
 		return dns.Next
 	}
+
 	r, signed, err := tsig.Find(packet)
 	if err != nil {
 		return fail(q, wire.FormErr, err)
@@ -65,6 +66,7 @@ func (t *TSIG) ServeDNS(q *dns.Query) dns.Verdict {
 		}
 		return dns.Next
 	}
+
 	s, err := tsig.Accept(t, r, signed, time.Now())
 	if err != nil {
 		return fail(q, wire.FormErr, err)

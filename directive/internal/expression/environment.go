@@ -54,6 +54,7 @@ func newMachine(metadata Metadata) *machine {
 			}
 			return int(m.q.UDPSize)
 		},
+
 		Class:      func() string { return m.q.Class.String() },
 		ClientIP:   func() string { return host(m.q.Peer) },
 		DO:         func() bool { return m.q.DO },
@@ -101,6 +102,7 @@ func inCIDR(args ...any) (any, error) {
 	if err != nil {
 		return false, err
 	}
+
 	text, _ = args[1].(string)
 	p, err := parsePrefix(text)
 	if err != nil {

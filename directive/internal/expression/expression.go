@@ -68,6 +68,7 @@ func compile(text string, n Names, result expr.Option) (*Expression, error) {
 	if len(text) > maxLength {
 		return nil, fmt.Errorf("want an expression of at most %d bytes, got %d", maxLength, len(text))
 	}
+
 	c := checker{names: n, variables: map[string]bool{}}
 	program, err := expr.Compile(text, expr.Env(&environment{}), result, expr.Patch(&c),
 		expr.Function("incidr", inCIDR, new(func(string, string) bool)))
@@ -77,6 +78,7 @@ func compile(text string, n Names, result expr.Option) (*Expression, error) {
 	if err != nil {
 		return nil, explain(err, text)
 	}
+
 	e := &Expression{text: text, program: program, scoped: c.scoped}
 	e.idle.New = func() any { return newMachine(n.Metadata) }
 	return e, nil
@@ -84,10 +86,12 @@ func compile(text string, n Names, result expr.Option) (*Expression, error) {
 
 // explain turns an error of the compiler into one line.
 func explain(err error, text string) error {
-	var at *file.Error
-	if !errors.As(err, &at) {
-		return fmt.Errorf("%s, in %s", strings.Replace(err.Error(), "expected bool, but got", "want true or false, got", 1), text)
+	at, ok := errors.AsType[*file.Error](err)
+	if !ok {
+		return fmt.Errorf("%s, in %s",
+			strings.Replace(err.Error(), "expected bool, but got", "want true or false, got", 1), text)
 	}
+
 	message := strings.TrimSpace(strings.ReplaceAll(at.Message, "\n", " "))
 	if message == "invalid char escape" {
 		message += " (write a backslash twice, or the string between backquotes)"
@@ -117,7 +121,10 @@ func (c *checker) Visit(node *ast.Node) {
 	case *ast.IdentifierNode:
 		if slices.Contains(c.names.Vars, n.Value) && !isFunction(n.Value) {
 			c.scoped = true
-			ast.Patch(node, &ast.CallNode{Callee: &ast.IdentifierNode{Value: variableFunction}, Arguments: []ast.Node{&ast.StringNode{Value: n.Value}}})
+			ast.Patch(node, &ast.CallNode{
+				Callee:    &ast.IdentifierNode{Value: variableFunction},
+				Arguments: []ast.Node{&ast.StringNode{Value: n.Value}},
+			})
 		}
 	case *ast.CallNode:
 		callee, ok := n.Callee.(*ast.IdentifierNode)
@@ -130,6 +137,7 @@ func (c *checker) Visit(node *ast.Node) {
 				c.fail(callee, "unknown name group")
 			}
 		}
+
 		c.calls = append(c.calls, callee)
 		if callee.Value == "incidr" && len(n.Arguments) == 2 {
 			checkConstant(c, n.Arguments[1], parsePrefix)

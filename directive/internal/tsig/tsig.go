@@ -85,6 +85,7 @@ func Find(message []byte) (r *Record, signed []byte, err error) {
 	if len(message) < wire.HeaderLen || binary.BigEndian.Uint16(message[10:]) == 0 {
 		return nil, nil, nil
 	}
+
 	off := wire.HeaderLen
 	for range binary.BigEndian.Uint16(message[4:]) {
 		_, next, ok := wire.ReadName(nil, message, off)
@@ -93,10 +94,12 @@ func Find(message []byte) (r *Record, signed []byte, err error) {
 		}
 		off = next + 4
 	}
+
 	records := 0
 	for i := 6; i < 12; i += 2 {
 		records += int(binary.BigEndian.Uint16(message[i:]))
 	}
+
 	for i := range records {
 		at, ok := wire.ReadRecord(message, off)
 		if !ok {
@@ -112,6 +115,7 @@ func Find(message []byte) (r *Record, signed []byte, err error) {
 		if r = parse(message, at); r == nil {
 			return nil, nil, ErrFormat
 		}
+
 		signed = append([]byte(nil), message[:off]...)
 		binary.BigEndian.PutUint16(signed, r.ID)
 		binary.BigEndian.PutUint16(signed[10:], binary.BigEndian.Uint16(message[10:])-1)
@@ -130,6 +134,7 @@ func parse(message []byte, at wire.Record) *Record {
 	if !ok || !ok2 || class != classANY || len(message[off:at.Next]) < 16 {
 		return nil
 	}
+
 	rest := message[off:at.Next]
 	r := &Record{Key: wire.Lower(string(owner)), Algorithm: wire.Lower(string(name))}
 	r.Time = uint64(binary.BigEndian.Uint16(rest))<<32 | uint64(binary.BigEndian.Uint32(rest[2:]))
@@ -138,6 +143,7 @@ func parse(message []byte, at wire.Record) *Record {
 	if rest = rest[10:]; len(rest) < n+6 {
 		return nil
 	}
+
 	r.MAC, rest = append([]byte(nil), rest[:n]...), rest[n:]
 	r.ID, r.Error = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])
 	if n = int(binary.BigEndian.Uint16(rest[4:])); len(rest) != n+6 {
@@ -220,7 +226,10 @@ func Start(key *Key, query []byte, now time.Time) (*Session, []byte) {
 }
 
 func (s *Session) record(message []byte, now time.Time) *Record {
-	return &Record{Key: s.key.Name, Algorithm: s.algorithm, Time: uint64(now.Unix()), Fudge: fudge, ID: binary.BigEndian.Uint16(message)}
+	return &Record{
+		Key: s.key.Name, Algorithm: s.algorithm, Time: uint64(now.Unix()), Fudge: fudge,
+		ID: binary.BigEndian.Uint16(message),
+	}
 }
 
 // minMAC is the least length of a MAC in bytes, unless half of the hash is longer (RFC 8945
@@ -237,6 +246,7 @@ func Accept(keys Keys, r *Record, signed []byte, now time.Time) (*Session, error
 		s.Error = BadKey
 		return s, nil
 	}
+
 	if size := algorithm(r.Algorithm)().Size(); len(r.MAC) > size || len(r.MAC) < max(minMAC, size/2) {
 		return nil, ErrFormat
 	}
@@ -279,6 +289,8 @@ func (s *Session) Sign(message []byte) []byte {
 		r.Time = s.time
 		r.Other = binary.BigEndian.AppendUint64(nil, now)[2:]
 	}
+
+	// Messages after the first have the timers only (RFC 8945 §5.3.1).
 	r.MAC = r.mac(s.key.Secret, s.prior, message, s.count > 0)
 	s.prior = r.MAC
 	s.count++
@@ -310,6 +322,7 @@ func (s *Session) Verify(message []byte, last bool, now time.Time) error {
 		s.skipped++
 		return nil
 	}
+
 	if r.Error != 0 {
 		name := map[uint16]string{BadSig: "BADSIG", BadKey: "BADKEY", BadTime: "BADTIME", BadTrunc: "BADTRUNC"}[r.Error]
 		return fmt.Errorf("the server rejects the signature: %s", cmp.Or(name, fmt.Sprintf("error %d", r.Error)))
@@ -317,13 +330,16 @@ func (s *Session) Verify(message []byte, last bool, now time.Time) error {
 	if r.Key != s.key.Name || r.Algorithm != s.algorithm {
 		return ErrSig
 	}
+
 	switch r.check(s.key, s.prior, append(s.unsigned, signed...), s.count > 0, now) {
 	case 0:
 	case BadTime:
-		return fmt.Errorf("%w: it is from %s: check the clocks of both servers", ErrTime, time.Unix(int64(r.Time), 0).UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: it is from %s: check the clocks of both servers",
+			ErrTime, time.Unix(int64(r.Time), 0).UTC().Format(time.RFC3339))
 	default:
 		return ErrSig
 	}
+
 	s.prior, s.unsigned, s.skipped = r.MAC, nil, 0
 	s.count++
 	return nil
