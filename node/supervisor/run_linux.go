@@ -198,6 +198,7 @@ func (s *supervisor) handle(e event) {
 		s.replaceSockets(e.sockets)
 		enlargeBuffers(s.sockets)
 		w.reply(nil)
+
 	case handover.Serving:
 		s.served = true
 		w.serving = time.Now()

@@ -73,7 +73,8 @@ type CachedAnswer struct {
 // Cache returns at most limit cached answers. name is a part of their names; name and
 // qtype may be empty.
 func (c *Client) Cache(ctx context.Context, name, qtype string, limit int) (found []CachedAnswer, err error) {
-	err = c.get(ctx, http.MethodGet, "v1/cache", url.Values{"name": {name}, "type": {qtype}, "limit": {strconv.Itoa(limit)}}, &found)
+	parameters := url.Values{"name": {name}, "type": {qtype}, "limit": {strconv.Itoa(limit)}}
+	err = c.get(ctx, http.MethodGet, "v1/cache", parameters, &found)
 	return found, err
 }
 
@@ -117,12 +118,16 @@ func (c *Client) Tail(ctx context.Context, parameters url.Values, begun func(), 
 			yield(e)
 			return nil
 		})
-		if ctx.Err() != nil {
+
+		// A connection that breaks is opened again, as when another process replaces the server.
+		again := err == nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) { // as when another process replaces the server
+		case !again:
 			return err
 		}
+
 		if time.Since(start) > time.Second {
 			short = 0
 		}

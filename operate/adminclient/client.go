@@ -52,17 +52,23 @@ func New(address string, timeout time.Duration) (*Client, error) {
 	if unix {
 		text = "localhost:80"
 	}
-	if !strings.Contains(text, "://") {
+	scheme := strings.Contains(text, "://")
+	if !scheme {
 		text = "http://" + text
 	}
+
 	base, err := url.Parse(text)
 	switch {
-	case err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https" || !strings.Contains(address, "://") && base.Port() == "", unix && path == "":
+	case err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https",
+		!scheme && base.Port() == "", unix && path == "":
 		return nil, fmt.Errorf("want a URL, HOST:PORT or unix:PATH, got %q", address)
 	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
 		return nil, fmt.Errorf("%s has a user or parameters: a token is read from a file", base.Redacted())
 	}
-	c := &Client{base: base, timeout: timeout, token: strings.TrimSpace(os.Getenv(TokenVariable)), origin: TokenVariable}
+
+	c := &Client{
+		base: base, timeout: timeout, token: strings.TrimSpace(os.Getenv(TokenVariable)), origin: TokenVariable,
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = maxError
 	if unix {
@@ -71,10 +77,9 @@ func New(address string, timeout time.Duration) (*Client, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
 	}
-	c.http = &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would have the token
-	}
+	// A request that follows a redirect would have the token.
+	keep := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http = &http.Client{Transport: transport, CheckRedirect: keep}
 	return c, nil
 }
 
@@ -115,7 +120,9 @@ var errSilent = errors.New("no data in time")
 
 // do sends a request and returns the response, whose Body must be closed. The request ends
 // with an error if the server sends nothing for that long.
-func (c *Client) do(ctx context.Context, method, path string, parameters url.Values, silence time.Duration) (*response, error) {
+func (c *Client) do(
+	ctx context.Context, method, path string, parameters url.Values, silence time.Duration,
+) (*response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(c.timeout, func() { cancel(errSilent) })
 	explained := func(err error) error {
@@ -131,6 +138,7 @@ func (c *Client) do(ctx context.Context, method, path string, parameters url.Val
 		timer.Stop()
 		cancel(err)
 	}
+
 	target := c.base.JoinPath(path)
 	target.RawQuery = parameters.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, target.String(), http.NoBody)
@@ -145,6 +153,7 @@ func (c *Client) do(ctx context.Context, method, path string, parameters url.Val
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
+
 	got, err := c.http.Do(request)
 	if err != nil {
 		defer stop(nil)
@@ -154,8 +163,10 @@ func (c *Client) do(ctx context.Context, method, path string, parameters url.Val
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // without the URL
 		}
-		return nil, fmt.Errorf("no server at %s: add the directive admin to the Corefile, or set --admin; in a cluster: kubectl -n kube-system port-forward POD 8053 (%w)", c.Address(), err)
+		return nil, fmt.Errorf("no server at %s: add the directive admin to the Corefile, or set --admin;"+
+			" in a cluster: kubectl -n kube-system port-forward POD 8053 (%w)", c.Address(), err)
 	}
+
 	r := &response{Response: got, cancel: stop, err: explained, alive: func() { timer.Reset(silence) }}
 	if err := c.check(r); err != nil {
 		r.close()
@@ -166,28 +177,34 @@ func (c *Client) do(ctx context.Context, method, path string, parameters url.Val
 
 // check returns the error of a response that is not the API's, or that is an error.
 func (c *Client) check(r *response) error {
-	isJSON := strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") || strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-ndjson")
+	kind := r.Header.Get("Content-Type")
+	isJSON := strings.HasPrefix(kind, "application/json") || strings.HasPrefix(kind, "application/x-ndjson")
 	if r.StatusCode == http.StatusOK && isJSON {
 		return nil
 	}
+
 	var body struct{ Error string }
 	text, _ := io.ReadAll(io.LimitReader(r.Body, maxError)) // of an error, as far as it can be read
 	if json.Unmarshal(text, &body) != nil || body.Error == "" {
 		body.Error = r.Status
 	}
+
 	switch {
 	case r.StatusCode == http.StatusUnauthorized && c.token == "":
-		return fmt.Errorf("%s wants a token: set --token-file or the environment variable %s", c.Address(), TokenVariable)
+		return fmt.Errorf("%s wants a token: set --token-file or the environment variable %s",
+			c.Address(), TokenVariable)
 	case r.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("%s refuses the token of %s: it must be that of the option token of its directive admin, or a valid one for token_review", c.Address(), c.origin)
+		return fmt.Errorf("%s refuses the token of %s: it must be that of the option token of its directive admin,"+
+			" or a valid one for token_review", c.Address(), c.origin)
 	case r.StatusCode == http.StatusForbidden:
 		return fmt.Errorf("%s refuses the request: %s", c.Address(), body.Error)
 	case r.StatusCode == http.StatusServiceUnavailable:
 		return fmt.Errorf("%s is busy: %s", c.Address(), body.Error)
 	case r.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%s has no %s: is it another program, or another version of Seamark?", c.Address(), r.Request.URL.Path)
+		return fmt.Errorf("%s has no %s: is it another program, or another version of Seamark?",
+			c.Address(), r.Request.URL.Path)
 	case r.StatusCode == http.StatusOK:
-		return fmt.Errorf("%s is not the address of a directive admin: want JSON, got %q", c.Address(), r.Header.Get("Content-Type"))
+		return fmt.Errorf("%s is not the address of a directive admin: want JSON, got %q", c.Address(), kind)
 	}
 	return fmt.Errorf("%s: %s", c.Address(), body.Error)
 }
@@ -214,7 +231,10 @@ func (c *Client) get(ctx context.Context, method, path string, parameters url.Va
 
 // lines sends a request, calls begun when the server accepts it, and passes each line of
 // the response that is not empty to yield.
-func (c *Client) lines(ctx context.Context, path string, parameters url.Values, silence time.Duration, begun func(), yield func(line []byte) error) error {
+func (c *Client) lines(
+	ctx context.Context, path string, parameters url.Values, silence time.Duration,
+	begun func(), yield func(line []byte) error,
+) error {
 	r, err := c.do(ctx, http.MethodGet, path, parameters, silence)
 	if err != nil {
 		return err

@@ -74,11 +74,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p.allowed(r):
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of a tail: the server has one
 		p.proxy.ServeHTTP(w, r)
-	case opens && r.Method == http.MethodGet && subtle.ConstantTimeCompare([]byte(once), []byte(p.once)) == 1 && p.used.CompareAndSwap(false, true):
-		http.SetCookie(w, &http.Cookie{Name: proxyCookie, Value: p.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	case opens && r.Method == http.MethodGet &&
+		subtle.ConstantTimeCompare([]byte(once), []byte(p.once)) == 1 && p.used.CompareAndSwap(false, true):
+		http.SetCookie(w, &http.Cookie{
+			Name: proxyCookie, Value: p.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		})
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	default:
-		http.Error(w, "open the URL that seamark ui has printed, which works once; to open the page again, run seamark ui again", http.StatusForbidden)
+		http.Error(w, "open the URL that seamark ui has printed, which works once;"+
+			" to open the page again, run seamark ui again", http.StatusForbidden)
 	}
 }
 

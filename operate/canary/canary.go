@@ -142,10 +142,12 @@ func (c *command) run(ctx context.Context, target func(*state) (Stage, error)) e
 	}
 	now := s.stage()
 	fmt.Fprintf(c.Out, "# Stage %v\n", now)
+
 	to, err := target(s)
 	if err != nil {
 		return err
 	}
+
 	steps := c.steps(s, to)
 	if len(steps) == 0 {
 		fmt.Fprintf(c.Out, "# Nothing to do\n")
@@ -157,6 +159,7 @@ func (c *command) run(ctx context.Context, target func(*state) (Stage, error)) e
 		}
 		return nil
 	}
+
 	err = c.mayChange(ctx, s, to)
 	if ctx.Err() != nil {
 		return errors.New("interrupted: nothing was changed")
@@ -164,6 +167,7 @@ func (c *command) run(ctx context.Context, target func(*state) (Stage, error)) e
 	if err != nil {
 		return err
 	}
+
 	for _, step := range steps {
 		step.print(c.Out)
 		err := c.do(ctx, step)
@@ -171,23 +175,34 @@ func (c *command) run(ctx context.Context, target func(*state) (Stage, error)) e
 			err = errors.New("interrupted")
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w\nNothing else was changed. Run the same command again to continue, or seamark canary rollback to return to the old server", step.purpose, err)
+			return fmt.Errorf("%s: %w\nNothing else was changed. Run the same command again to continue,"+
+				" or seamark canary rollback to return to the old server", step.purpose, err)
 		}
 	}
-	corefile := s.corefile
+
+	corefile := s.corefile // which mayChange has read
 	if s, err = c.readState(ctx); err != nil {
 		return err
 	}
 	s.corefile = corefile
 	fmt.Fprintf(c.Out, "# Stage %v\n", s.stage())
+
 	if to == Beside && !c.back {
-		problems := c.differences(ctx, s)
-		if ctx.Err() != nil {
-			return errors.New("interrupted: the answers were not compared. Seamark runs without traffic, and promote compares them again")
-		}
-		if problems != nil {
-			return fmt.Errorf("%s\nSeamark runs without traffic; promote needs a comparison without such differences, or --force REASON", strings.Join(problems, "\n"))
-		}
+		return c.compareBeside(ctx, s)
+	}
+	return nil
+}
+
+// compareBeside compares the answers of Seamark before it has traffic.
+func (c *command) compareBeside(ctx context.Context, s *state) error {
+	problems := c.differences(ctx, s)
+	if ctx.Err() != nil {
+		return errors.New("interrupted: the answers were not compared." +
+			" Seamark runs without traffic, and promote compares them again")
+	}
+	if problems != nil {
+		return fmt.Errorf("%s\nSeamark runs without traffic; promote needs a comparison"+
+			" without such differences, or --force REASON", strings.Join(problems, "\n"))
 	}
 	return nil
 }
@@ -210,7 +225,8 @@ func (c *command) differences(ctx context.Context, s *state) (problems []string)
 		case err != nil:
 			problems = append(problems, fmt.Sprintf("comparing the answers of %s: %v", pod.Name, err))
 		case d.Unexplained > 0:
-			problems = append(problems, fmt.Sprintf("%d answers of %s are not those of the cluster's objects, without a documented reason: %s", d.Unexplained, pod.Name, d.Summary))
+			problems = append(problems, fmt.Sprintf("%d answers of %s are not those of the cluster's objects,"+
+				" without a documented reason: %s", d.Unexplained, pod.Name, d.Summary))
 		default:
 			fmt.Fprintf(c.Out, "# Answers of %s: %s\n", pod.Name, d.Summary)
 		}
@@ -223,6 +239,7 @@ func (c *command) do(ctx context.Context, step step) error {
 	if step.done == nil {
 		return step.send(ctx)
 	}
+
 	deadline, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	last := ""
@@ -235,16 +252,19 @@ func (c *command) do(ctx context.Context, step step) error {
 		if err == nil {
 			s, err = c.readState(deadline)
 		}
+
 		progress, ok := "", false
 		if err != nil {
 			progress = err.Error() // the API server may be back before the deadline
 		} else {
 			progress, ok = step.done(s)
 		}
+
 		if progress != last && deadline.Err() == nil {
 			fmt.Fprintf(c.Out, "#   %s\n", strings.ReplaceAll(progress, "\n", "\n#   "))
 			last = progress
 		}
+
 		if ok {
 			return nil
 		}

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ func (c *command) manifest(s *state) (object, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	spec := at(from, "spec", "template", "spec")
 	containers, _ := spec["containers"].([]any)
 	run, ok := containers[server].(object)
@@ -34,14 +36,18 @@ func (c *command) manifest(s *state) (object, error) {
 	run["args"] = s.old.Spec.Template.Spec.Containers[server].arguments()
 	delete(run, "command") // a path in the old image
 	allowPort(run)
+
+	// The old server's pods do not attract or repel Seamark's.
 	labels := object{appKey: c.Name}
 	if affinity, ok := spec["affinity"].(object); ok {
 		delete(affinity, "podAntiAffinity")
 		delete(affinity, "podAffinity")
 	}
 	at(spec, "affinity")["podAntiAffinity"] = object{"preferredDuringSchedulingIgnoredDuringExecution": []any{object{
-		"weight":          100,
-		"podAffinityTerm": object{"labelSelector": object{"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"},
+		"weight": 100,
+		"podAffinityTerm": object{
+			"labelSelector": object{"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname",
+		},
 	}}}
 	if spread, ok := spec["topologySpreadConstraints"].([]any); ok {
 		for _, constraint := range spread {
@@ -50,19 +56,19 @@ func (c *command) manifest(s *state) (object, error) {
 			}
 		}
 	}
+
 	metadata := object{"labels": labels}
 	if annotations := at(from, "spec", "template", "metadata", "annotations"); len(annotations) > 0 {
-		maps.DeleteFunc(annotations, func(key string, _ any) bool {
-			return strings.HasPrefix(key,
-				"kubectl.kubernetes.io/")
-		})
+		ofKubectl := func(key string, _ any) bool { return strings.HasPrefix(key, "kubectl.kubernetes.io/") }
+		maps.DeleteFunc(annotations, ofKubectl)
 		metadata["annotations"] = annotations
 	}
-	replicas := c.Replicas
-	if replicas == 0 {
-		replicas = s.old.Spec.Replicas
+
+	result := object{
+		"replicas": cmp.Or(c.Replicas, s.old.Spec.Replicas),
+		"selector": object{"matchLabels": labels},
+		"template": object{"metadata": metadata, "spec": spec},
 	}
-	result := object{"replicas": replicas, "selector": object{"matchLabels": labels}, "template": object{"metadata": metadata, "spec": spec}}
 	if strategy := at(from, "spec", "strategy"); len(strategy) > 0 {
 		result["strategy"] = strategy
 	}
@@ -158,7 +164,8 @@ func allowPort(container object) {
 	dropped, _ := capabilities["drop"].([]any)
 	added, _ := capabilities["add"].([]any)
 	all := func(name any) bool { return strings.EqualFold(fmt.Sprint(name), "all") }
-	if slices.ContainsFunc(dropped, all) && !slices.Contains(added, any("NET_BIND_SERVICE")) && !slices.ContainsFunc(added, all) {
+	if slices.ContainsFunc(dropped, all) && !slices.Contains(added, any("NET_BIND_SERVICE")) &&
+		!slices.ContainsFunc(added, all) {
 		capabilities["add"] = append(added, "NET_BIND_SERVICE")
 	}
 }
@@ -170,7 +177,8 @@ func (d *deployment) server() (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("no container of the Deployment %s has the argument -conf of CoreDNS. For kube-dns see deploy/kube-dns/README.md", d.Metadata.Name)
+	return 0, fmt.Errorf("no container of the Deployment %s has the argument -conf of CoreDNS."+
+		" For kube-dns see deploy/kube-dns/README.md", d.Metadata.Name)
 }
 
 // arguments returns the arguments of the container's program.

@@ -87,6 +87,7 @@ func (r *Status) print(w io.Writer) {
 			}
 			return strconv.FormatFloat(100*n/side.Queries, 'f', 2, 64) + "%"
 		}
+
 		p99 := "-"
 		if side.P99 > 0 {
 			p99 = time.Duration(side.P99 * float64(time.Second)).Round(10 * time.Microsecond).String()
@@ -95,11 +96,13 @@ func (r *Status) print(w io.Writer) {
 			side.Queries, share(side.Servfail), share(side.OtherErrors), p99, side.Restarts, side.Image)
 	}
 	t.Flush()
+
 	for _, why := range r.Stop {
 		fmt.Fprintf(w, "stop: %s\n", why)
 	}
 	if len(r.Stop) == 0 && r.Interval > 0 {
-		fmt.Fprintf(w, "The stop rule does not apply (%v).\n", time.Duration(r.Interval*float64(time.Second)).Round(time.Millisecond))
+		interval := time.Duration(r.Interval * float64(time.Second)).Round(time.Millisecond)
+		fmt.Fprintf(w, "The stop rule does not apply (%v).\n", interval)
 	}
 }
 
@@ -107,14 +110,19 @@ func (r *Status) print(w io.Writer) {
 // waits only if pods of Seamark get queries.
 func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 	now := s.stage()
-	r := &Status{Stage: int(now), Description: now.String(), Complete: len(c.steps(s, now)) == 0, Stop: []string{}, Warnings: append([]string{}, s.managed(now)...)}
+	r := &Status{
+		Stage: int(now), Description: now.String(), Complete: len(c.steps(s, now)) == 0,
+		Stop: []string{}, Warnings: append([]string{}, s.managed(now)...),
+	}
 	old := c.side(s, s.old.Metadata.Name, s.old.image(), oldSide)
 	seamark := c.side(s, c.Name, cmp.Or(s.seamark.image(), s.one.image()), seamarkSide, oneSide)
+
 	if now > Beside {
 		first, err := c.scrape(ctx, s)
 		if err != nil {
 			return nil, err
 		}
+
 		begin := time.Now()
 		done := c.progress(fmt.Sprintf("comparing the metrics of %v", c.Interval))
 		select {
@@ -125,15 +133,18 @@ func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+
 		second, err := c.scrape(ctx, s)
 		if err != nil {
 			return nil, err
 		}
+
 		r.Interval = time.Since(begin).Seconds()
 		old.count(s, first, second, oldSide)
 		seamark.count(s, first, second, seamarkSide, oneSide)
 		r.Stop = c.Rule.apply(old, seamark, time.Since(begin))
 	}
+
 	r.Sides = append(r.Sides, old)
 	if now > None {
 		r.Sides = append(r.Sides, seamark)
@@ -176,8 +187,11 @@ func (c *command) side(s *state, name, image string, sides ...side) Side {
 func (r Rule) apply(old, seamark Side, interval time.Duration) (stop []string) {
 	stop = []string{}
 	if seamark.Queries < float64(max(r.MinQueries, 1)) {
-		return append(stop, fmt.Sprintf("Seamark had %.0f queries in %v, the rule needs %d: wait, or set --interval or --min-queries", seamark.Queries, interval.Round(time.Millisecond), max(r.MinQueries, 1)))
+		return append(stop, fmt.Sprintf("Seamark had %.0f queries in %v, the rule needs %d:"+
+			" wait, or set --interval or --min-queries",
+			seamark.Queries, interval.Round(time.Millisecond), max(r.MinQueries, 1)))
 	}
+
 	share := func(n, total float64) float64 {
 		if total == 0 {
 			return 0
@@ -186,11 +200,14 @@ func (r Rule) apply(old, seamark Side, interval time.Duration) (stop []string) {
 	}
 	compare := func(what string, own, other, more float64) {
 		if own > other+more {
-			stop = append(stop, fmt.Sprintf("%s: %.2f%% of Seamark's queries, %.2f%% of the old server's", what, 100*own, 100*other))
+			stop = append(stop, fmt.Sprintf("%s: %.2f%% of Seamark's queries, %.2f%% of the old server's",
+				what, 100*own, 100*other))
 		}
 	}
+
 	compare("SERVFAIL", share(seamark.Servfail, seamark.Queries), share(old.Servfail, old.Queries), r.MaxServfail)
-	compare("other errors", share(seamark.OtherErrors, seamark.Queries), share(old.OtherErrors, old.Queries), r.MaxErrors)
+	compare("other errors",
+		share(seamark.OtherErrors, seamark.Queries), share(old.OtherErrors, old.Queries), r.MaxErrors)
 	if limit := old.P99 * r.MaxSlowdown; old.Queries > 0 && seamark.P99 > max(limit, r.MinP99.Seconds()) {
 		stop = append(stop, fmt.Sprintf("p99: Seamark %.1f ms, the old server %.1f ms", 1000*seamark.P99, 1000*old.P99))
 	}
@@ -214,7 +231,8 @@ func (c *command) scrape(ctx context.Context, s *state) (map[string]counters, er
 			if !p.Status.Conditions.Ready() {
 				continue
 			}
-			page, err := c.API.Get(ctx, c.path("pods", p.Metadata.Name)+":"+strconv.Itoa(c.MetricsPort)+"/proxy/metrics")
+			page, err := c.API.Get(ctx,
+				c.path("pods", p.Metadata.Name)+":"+strconv.Itoa(c.MetricsPort)+"/proxy/metrics")
 			if apiserver.IsNotFound(err) {
 				continue // deleted since s was read
 			}
@@ -246,6 +264,7 @@ func (r *Side) count(s *state, first, second map[string]counters, sides ...side)
 					r.OtherErrors += n
 				}
 			}
+
 			for bound, n := range after.durations {
 				if n >= before.durations[bound] {
 					n -= before.durations[bound]
@@ -254,6 +273,7 @@ func (r *Side) count(s *state, first, second map[string]counters, sides ...side)
 			}
 		}
 	}
+
 	r.P99 = quantile(0.99, buckets)
 }
 
@@ -294,15 +314,18 @@ func parseMetrics(page []byte) counters {
 		if !ok || name != responsesName && name != durationsName {
 			continue
 		}
+
 		labels, rest, ok := parseLabels(rest)
 		fields := strings.Fields(rest)
 		if !ok || len(fields) == 0 {
 			continue
 		}
+
 		value, err := strconv.ParseFloat(fields[0], 64)
 		if err != nil || math.IsNaN(value) {
 			continue
 		}
+
 		if name == responsesName {
 			c.responses[labels["rcode"]] += value
 		} else if bound, err := strconv.ParseFloat(labels["le"], 64); err == nil {

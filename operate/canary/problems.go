@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -49,7 +50,8 @@ func (c *command) checkPermissions(ctx context.Context) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("you lack permissions; nothing was changed. Each of these commands prints no:\n%s", strings.Join(missing, "\n"))
+		return fmt.Errorf("you lack permissions; nothing was changed. Each of these commands prints no:\n%s",
+			strings.Join(missing, "\n"))
 	}
 	return nil
 }
@@ -57,17 +59,20 @@ func (c *command) checkPermissions(ctx context.Context) error {
 // problems returns the problems that prevent a change to a stage, and warnings.
 func (c *command) problems(ctx context.Context, s *state, to Stage) (problems, warnings []string) {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-
 	if s.old.Spec.Replicas > 0 && !c.enoughOld(s) {
-		problem("the old server is not healthy: %d of %d pods of the Deployment %s are ready, and %d are endpoints of the Service %s",
+		problem("the old server is not healthy: %d of %d pods of the Deployment %s are ready,"+
+			" and %d are endpoints of the Service %s",
 			s.old.Status.ReadyReplicas, s.old.Spec.Replicas, s.old.Metadata.Name, c.inService(s, oldSide), c.Service)
 	}
 	if now := s.stage(); now == to && to > Beside {
 		return problems, nil // completing a stage needs no other checks
 	}
+
 	errs, warns := c.checkCorefile(ctx, s)
 	problems = append(problems, errs...)
 	warnings = append(append(warnings, warns...), s.managed(to)...)
+
+	// Without traffic yet, only what Seamark needs to run counts.
 	if to == Beside {
 		if c.openShift(ctx) {
 			problem("OpenShift's DNS operator restores the DNS of this cluster: a canary is not supported")
@@ -76,18 +81,22 @@ func (c *command) problems(ctx context.Context, s *state, to Stage) (problems, w
 		problems, warnings = append(problems, more...), append(warnings, warns...)
 		return problems, append(warnings, s.podWarnings(c.Service)...)
 	}
+
 	warnings = append(warnings, c.horizontal(ctx, s)...)
 	if to == Alone {
 		problems = append(problems, c.scalers(ctx, s)...)
 	}
 	problems = append(problems, c.differences(ctx, s)...)
+
 	for _, which := range []side{seamarkSide, oneSide} {
 		for _, p := range s.pods[which] {
 			if n := p.restarts(); n > 0 {
-				problem("the pod %s has restarted %d times: kubectl -n %s logs --previous %s", p.Metadata.Name, n, c.Namespace, p.Metadata.Name)
+				problem("the pod %s has restarted %d times: kubectl -n %s logs --previous %s",
+					p.Metadata.Name, n, c.Namespace, p.Metadata.Name)
 			}
 		}
 	}
+
 	if s.stage() > Beside {
 		report, err := c.sample(ctx, s)
 		if err != nil {
@@ -114,6 +123,7 @@ func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnin
 		return []string{err.Error()}, nil
 	}
 	server := s.old.Spec.Template.Spec.Containers[i]
+
 	files := map[string]string{}
 	for _, m := range s.old.configMaps(server) {
 		var config struct{ Data map[string]string }
@@ -124,8 +134,10 @@ func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnin
 		maps.Copy(files, m.files(config.Data))
 	}
 	if _, ok := files[server.corefile()]; !ok {
-		return []string{fmt.Sprintf("the Corefile %s of the container %s is not in a ConfigMap that it mounts", server.corefile(), server.Name)}, nil
+		return []string{fmt.Sprintf("the Corefile %s of the container %s is not in a ConfigMap that it mounts",
+			server.corefile(), server.Name)}, nil
 	}
+
 	s.corefile = files[server.corefile()]
 	errs, warns := c.Check(server.corefile(), files)
 	for _, err := range errs {
@@ -140,10 +152,7 @@ func (c *command) checkCorefile(ctx context.Context, s *state) (problems, warnin
 // checkAccount checks that the pods' account may list and watch the resources that Seamark
 // watches.
 func (c *command) checkAccount(ctx context.Context, s *state) (problems, warnings []string) {
-	account := s.old.Spec.Template.Spec.ServiceAccountName
-	if account == "" {
-		account = "default"
-	}
+	account := cmp.Or(s.old.Spec.Template.Spec.ServiceAccountName, "default")
 	user := "system:serviceaccount:" + c.Namespace + ":" + account
 	for _, p := range apiserver.Watched() {
 		allowed, err := c.API.Allowed(ctx, user, p)
@@ -151,7 +160,8 @@ func (c *command) checkAccount(ctx context.Context, s *state) (problems, warning
 			return nil, []string{fmt.Sprintf("the permissions of the account %s were not checked: %v", account, err)}
 		}
 		if !allowed {
-			problems = append(problems, fmt.Sprintf("the account %s may not %v in all namespaces: add this to its ClusterRole", account, p))
+			problems = append(problems,
+				fmt.Sprintf("the account %s may not %v in all namespaces: add this to its ClusterRole", account, p))
 		}
 	}
 	return problems, nil
@@ -165,10 +175,12 @@ func (s *state) podWarnings(service string) (warnings []string) {
 			"the old pods use the host's network: pods of both servers cannot run on the same node")
 	}
 	if len(spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-		warnings = append(warnings, "the old pods have a required anti-affinity: pods that the Service "+service+" selects cannot run on their nodes, so you need a free node for each pod of Seamark")
+		warnings = append(warnings, "the old pods have a required anti-affinity: pods that the Service "+service+
+			" selects cannot run on their nodes, so you need a free node for each pod of Seamark")
 	}
 	if n := len(spec.Containers); n > 1 {
-		warnings = append(warnings, fmt.Sprintf("the old pods have %d containers: Seamark's pods have copies of the others", n))
+		warnings = append(warnings,
+			fmt.Sprintf("the old pods have %d containers: Seamark's pods have copies of the others", n))
 	}
 	return warnings
 }
@@ -177,15 +189,20 @@ func (s *state) podWarnings(service string) (warnings []string) {
 type restorer struct{ key, value, warning string }
 
 func restorers() []restorer {
+	const argo = "Argo CD restores this Deployment: exclude the replicas from its synchronization"
 	return []restorer{
-		{"eks.amazonaws.com/component", "", "EKS manages this add-on, and an update of the add-on scales it up again: make it self-managed first (aws eks delete-addon --preserve)"},
+		{"eks.amazonaws.com/component", "", "EKS manages this add-on, and an update of the add-on scales it up again:" +
+			" make it self-managed first (aws eks delete-addon --preserve)"},
 		{"kubernetes.azure.com/managedby", "", "AKS manages this Deployment and restores its replicas"},
-		{"addonmanager.kubernetes.io/mode", "Reconcile", "the add-on manager (AKS, GKE, kube-up) restores this Deployment's replicas"},
-		{"objectset.rio.cattle.io/owner-name", "", "k3s or RKE2 applies this Deployment again when its server starts: disable the packaged component (--disable coredns)"},
+		{"addonmanager.kubernetes.io/mode", "Reconcile",
+			"the add-on manager (AKS, GKE, kube-up) restores this Deployment's replicas"},
+		{"objectset.rio.cattle.io/owner-name", "", "k3s or RKE2 applies this Deployment again when its server starts:" +
+			" disable the packaged component (--disable coredns)"},
 		{"addon.kops.k8s.io/name", "", "kops applies this add-on again at its next update"},
-		{"app.kubernetes.io/managed-by", "Helm", "the next helm upgrade of this release restores its replicas: set replicaCount: 0 in its values at the last stage"},
-		{"argocd.argoproj.io/instance", "", "Argo CD restores this Deployment: exclude the replicas from its synchronization"},
-		{"argocd.argoproj.io/tracking-id", "", "Argo CD restores this Deployment: exclude the replicas from its synchronization"},
+		{"app.kubernetes.io/managed-by", "Helm", "the next helm upgrade of this release restores its replicas:" +
+			" set replicaCount: 0 in its values at the last stage"},
+		{"argocd.argoproj.io/instance", "", argo},
+		{"argocd.argoproj.io/tracking-id", "", argo},
 		{"kustomize.toolkit.fluxcd.io/name", "", "Flux restores this Deployment: suspend its Kustomization"},
 	}
 }
@@ -214,7 +231,8 @@ func (s *state) managed(to Stage) (warnings []string) {
 func (c *command) scalers(ctx context.Context, s *state) (problems []string) {
 	old := s.old.Metadata.Name
 	if s.old.Metadata.Labels["addonmanager.kubernetes.io/mode"] == "Reconcile" {
-		problems = append(problems, "the add-on manager restores the replicas of "+old+" within a minute, so this stage would not last")
+		problems = append(problems,
+			"the add-on manager restores the replicas of "+old+" within a minute, so this stage would not last")
 	}
 	var list struct {
 		Items []deployment
@@ -224,9 +242,10 @@ func (c *command) scalers(ctx context.Context, s *state) (problems []string) {
 	}
 	for _, d := range list.Items {
 		for _, container := range d.Spec.Template.Spec.Containers {
-			if d.Spec.Replicas > 0 && strings.Contains(strings.ToLower(strings.Join(container.arguments(),
-				" ")+" "), "--target=deployment/"+old+" ") {
-				problems = append(problems, fmt.Sprintf("the autoscaler %s would scale %s up again: %s", d.Metadata.Name, old, c.kubectl("scale deployment %s --replicas=0", d.Metadata.Name)))
+			line := strings.ToLower(strings.Join(container.arguments(), " ")) + " "
+			if d.Spec.Replicas > 0 && strings.Contains(line, "--target=deployment/"+old+" ") {
+				problems = append(problems, fmt.Sprintf("the autoscaler %s would scale %s up again: %s",
+					d.Metadata.Name, old, c.kubectl("scale deployment %s --replicas=0", d.Metadata.Name)))
 			}
 		}
 	}
@@ -246,7 +265,9 @@ func (c *command) horizontal(ctx context.Context, s *state) (warnings []string) 
 	}
 	for _, h := range list.Items {
 		if t := h.Spec.ScaleTargetRef; t.Kind == "Deployment" && t.Name == s.old.Metadata.Name {
-			warnings = append(warnings, fmt.Sprintf("the HorizontalPodAutoscaler %s of %s also averages over the pods of Seamark that the Service selects; it does not scale a Deployment without pods", h.Metadata.Name, t.Name))
+			warnings = append(warnings, fmt.Sprintf("the HorizontalPodAutoscaler %s of %s also averages over the pods"+
+				" of Seamark that the Service selects; it does not scale a Deployment without pods",
+				h.Metadata.Name, t.Name))
 		}
 	}
 	return warnings

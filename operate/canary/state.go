@@ -164,7 +164,9 @@ func (s *state) ready(which side) []pod {
 
 // selected returns the pods of a side that the Service selects.
 func (s *state) selected(which side) []pod {
-	return slices.DeleteFunc(slices.Clone(s.pods[which]), func(p pod) bool { return !matches(s.service.Spec.Selector, p.Metadata.Labels) })
+	return slices.DeleteFunc(slices.Clone(s.pods[which]), func(p pod) bool {
+		return !matches(s.service.Spec.Selector, p.Metadata.Labels)
+	})
 }
 
 // remembered returns the number of replicas that the old Deployment had before stage
@@ -180,19 +182,24 @@ func (c *command) readState(ctx context.Context) (*state, error) {
 	if c.Name == c.Service || c.oneName() == c.Service {
 		return nil, fmt.Errorf("--name: %s is the cluster's DNS Service, want another name", c.Service)
 	}
+
 	s := &state{serving: map[string]bool{}}
 	if err := c.get(ctx, c.path("services", c.Service), &s.service); err != nil {
 		if apiserver.IsNotFound(err) {
-			return nil, fmt.Errorf("namespace %s has no Service %s, which the pods' queries are sent to: set --namespace and --service", c.Namespace, c.Service)
+			return nil, fmt.Errorf("namespace %s has no Service %s, which the pods' queries are sent to:"+
+				" set --namespace and --service", c.Namespace, c.Service)
 		}
 		return nil, err
 	}
 	if len(s.service.Spec.Selector) == 0 {
-		return nil, fmt.Errorf("the Service %s/%s has no selector: its endpoints are not pods of a Deployment, and this command cannot change them", c.Namespace, c.Service)
+		return nil, fmt.Errorf("the Service %s/%s has no selector: its endpoints are not pods of a Deployment,"+
+			" and this command cannot change them", c.Namespace, c.Service)
 	}
+
 	if err := c.readDeployments(ctx, s); err != nil {
 		return nil, err
 	}
+
 	own := new(service)
 	switch err := c.get(ctx, c.path("services", c.Name), own); {
 	case err == nil:
@@ -200,6 +207,7 @@ func (c *command) readState(ctx context.Context) (*state, error) {
 	case !apiserver.IsNotFound(err):
 		return nil, err
 	}
+
 	if err := c.readPods(ctx, s); err != nil {
 		return nil, err
 	}
@@ -212,6 +220,7 @@ func (c *command) readDeployments(ctx context.Context, s *state) error {
 	if err := c.get(ctx, c.path("deployments", ""), &list); err != nil {
 		return err
 	}
+
 	var old []*deployment
 	var names []string
 	for _, raw := range list.Items {
@@ -224,27 +233,37 @@ func (c *command) readDeployments(ctx context.Context, s *state) error {
 			s.seamark = d
 		case name == c.oneName():
 			s.one = d
-		case c.Deployment == "" && matches(s.service.Spec.Selector, d.Spec.Template.Metadata.Labels), name == c.Deployment:
+		case name == c.Deployment,
+			c.Deployment == "" && matches(s.service.Spec.Selector, d.Spec.Template.Metadata.Labels):
 			old = append(old, d)
 			names = append(names, name)
 		}
 	}
+
 	switch {
 	case len(old) == 0 && c.Deployment != "":
 		return fmt.Errorf("namespace %s has no Deployment %s", c.Namespace, c.Deployment)
 	case len(old) == 0:
-		return fmt.Errorf("namespace %s has no Deployment with pods that the Service %s selects (%s): the cluster's DNS runs in another namespace, in a DaemonSet or outside the cluster. Set --namespace, --service and --deployment; a DaemonSet is not supported", c.Namespace, c.Service, selector(s.service.Spec.Selector))
+		return fmt.Errorf("namespace %s has no Deployment with pods that the Service %s selects (%s):"+
+			" the cluster's DNS runs in another namespace, in a DaemonSet or outside the cluster."+
+			" Set --namespace, --service and --deployment; a DaemonSet is not supported",
+			c.Namespace, c.Service, selector(s.service.Spec.Selector))
 	case len(old) > 1:
-		return fmt.Errorf("the Service %s selects pods of several Deployments: %s. Set --deployment to the one to replace", c.Service, strings.Join(names, ", "))
+		return fmt.Errorf("the Service %s selects pods of several Deployments: %s."+
+			" Set --deployment to the one to replace", c.Service, strings.Join(names, ", "))
 	}
 	s.old = old[0]
+
+	// A label of the selector cannot be removed from the pods of a Deployment.
 	for _, d := range []*deployment{s.seamark, s.one} {
 		if d == nil {
 			continue
 		}
 		for key := range s.service.Spec.Selector {
 			if _, fixed := d.Spec.Selector.MatchLabels[key]; fixed {
-				return fmt.Errorf("the Deployment %s selects its pods by the label %s, as the Service %s does, so they cannot be taken out of the Service. Set --name to another name", d.Metadata.Name, key, c.Service)
+				return fmt.Errorf("the Deployment %s selects its pods by the label %s, as the Service %s does,"+
+					" so they cannot be taken out of the Service. Set --name to another name",
+					d.Metadata.Name, key, c.Service)
 			}
 		}
 	}
@@ -263,11 +282,12 @@ func (c *command) readPods(ctx context.Context, s *state) error {
 		seamarkSide: own,
 		oldSide:     s.old.Spec.Selector.MatchLabels,
 	}
+
 	seen := map[string]bool{}
 	for _, which := range []side{oneSide, seamarkSide, oldSide} {
 		var list struct{ Items []pod }
-		if err := c.get(ctx, c.path("pods",
-			"")+"?labelSelector="+url.QueryEscape(selector(selectors[which])), &list); err != nil {
+		path := c.path("pods", "") + "?labelSelector=" + url.QueryEscape(selector(selectors[which]))
+		if err := c.get(ctx, path, &list); err != nil {
 			return err
 		}
 		for _, p := range list.Items {

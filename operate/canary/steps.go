@@ -35,12 +35,27 @@ const (
 
 const manager = "seamark-canary" // the field manager of applied objects
 
-// steps returns the steps that change the objects of s to the objects of a stage. A step that
-// takes traffic from a server comes after the step that waits for the other server.
-func (c *command) steps(s *state, to Stage) (steps []step) {
-	add := func(more ...step) { steps = append(steps, more...) }
+// steps returns the steps that change the objects of s to the objects of a stage. Their order is the
+// safety of the command: a step that takes traffic from a server follows the steps that wait until
+// the other one is ready. So the Service has ready pods wherever the command is interrupted.
+func (c *command) steps(s *state, to Stage) []step {
+	out := c.withdraw(s, to)
+	return slices.Concat(
+		c.restore(s, to, len(out) > 0), // the old server, before Seamark leaves
+		c.install(s, to),
+		c.serve(s, to),
+		out,             // of the Service, after the pods that remain in it are ready
+		c.retire(s, to), // the old server, after all pods of Seamark serve
+		c.forget(s, to),
+	)
+}
 
-	if to < Alone && s.old.Spec.Replicas == 0 {
+// restore returns the steps that bring the old server back, and wait until it is ready. Pods of
+// Seamark may be leaving the Service.
+func (c *command) restore(s *state, to Stage, leaving bool) (steps []step) {
+	name := s.old.Metadata.Name
+	scaled := to < Alone && s.old.Spec.Replicas == 0
+	if scaled {
 		n, ok := s.remembered()
 		if !ok {
 			n = max(c.Replicas, 1)
@@ -48,34 +63,42 @@ func (c *command) steps(s *state, to Stage) (steps []step) {
 				n = max(c.Replicas, s.seamark.Spec.Replicas)
 			}
 		}
-		add(c.patch("Scale the old server up again", s.old.Metadata.Name, object{"spec": object{"replicas": n}}))
+		steps = append(steps, c.patch("Scale the old server up again", name, object{"spec": object{"replicas": n}}))
 	}
-	out := c.withdraw(s, to)
-	if to < Alone && s.old.Spec.Replicas == 0 || to < AllPods && len(out) > 0 && !c.enoughOld(s) {
-		add(c.await("Wait until the old server is ready", c.rollout(s.old.Metadata.Name), func(s *state) (string, bool) {
-			return fmt.Sprintf("%s: %d of %d pods ready", s.old.Metadata.Name, s.old.Status.ReadyReplicas, s.old.Spec.Replicas), c.enoughOld(s)
-		}))
-	}
-	add(c.install(s, to)...)
-	add(c.serve(s, to)...)
-	add(out...)
 
-	if to == Alone && s.old.Spec.Replicas > 0 {
-		add(c.patch("Scale the old server to zero, and remember its number of replicas", s.old.Metadata.Name, object{
-			"metadata": object{"annotations": object{replicasKey: strconv.Itoa(s.old.Spec.Replicas)}},
-			"spec":     object{"replicas": 0},
-		}))
+	if scaled || to < AllPods && leaving && !c.enoughOld(s) {
+		ready := func(s *state) (string, bool) {
+			return fmt.Sprintf("%s: %d of %d pods ready",
+				s.old.Metadata.Name, s.old.Status.ReadyReplicas, s.old.Spec.Replicas), c.enoughOld(s)
+		}
+		steps = append(steps, c.await("Wait until the old server is ready", c.rollout(name), ready))
 	}
+	return steps
+}
+
+// retire returns the step to Alone.
+func (c *command) retire(s *state, to Stage) []step {
+	if to != Alone || s.old.Spec.Replicas == 0 {
+		return nil
+	}
+	const purpose = "Scale the old server to zero, and remember its number of replicas"
+	return []step{c.patch(purpose, s.old.Metadata.Name, object{
+		"metadata": object{"annotations": object{replicasKey: strconv.Itoa(s.old.Spec.Replicas)}},
+		"spec":     object{"replicas": 0},
+	})}
+}
+
+// forget returns the steps that remove what a stage does not need.
+func (c *command) forget(s *state, to Stage) (steps []step) {
 	if _, ok := s.old.Metadata.Annotations[replicasKey]; to < Alone && ok {
-		add(c.patch("Remove the annotation", s.old.Metadata.Name, object{"metadata": object{"annotations": object{replicasKey: nil}}}))
+		unset := object{"metadata": object{"annotations": object{replicasKey: nil}}}
+		steps = append(steps, c.patch("Remove the annotation", s.old.Metadata.Name, unset))
 	}
-	if to == None {
-		if s.seamark != nil {
-			add(c.removeOwn("deployments", s.seamark.Metadata.Labels))
-		}
-		if s.own != nil {
-			add(c.removeOwn("services", s.own.Metadata.Labels))
-		}
+	if to == None && s.seamark != nil {
+		steps = append(steps, c.removeOwn("deployments", s.seamark.Metadata.Labels))
+	}
+	if to == None && s.own != nil {
+		steps = append(steps, c.removeOwn("services", s.own.Metadata.Labels))
 	}
 	return steps
 }
@@ -112,7 +135,8 @@ func (c *command) install(s *state, to Stage) (steps []step) {
 			c.Image = s.one.image()
 		}
 		manifest, err := c.manifest(s)
-		steps = append(steps, c.applyOr("Run Seamark beside the old server, with its Corefile and account", "deployments", manifest, err))
+		const purpose = "Run Seamark beside the old server, with its Corefile and account"
+		steps = append(steps, c.applyOr(purpose, "deployments", manifest, err))
 	}
 	if len(steps) > 0 || !s.seamark.complete() {
 		steps = append(steps, c.ready(c.Name))
@@ -126,14 +150,16 @@ func (c *command) serve(s *state, to Stage) (steps []step) {
 	case to == OnePod:
 		if s.one == nil || s.seamark != nil && s.one.image() != s.seamark.image() {
 			manifest, err := c.onePod(s)
-			steps = append(steps, c.applyOr("Run one pod of Seamark behind the Service "+c.Service, "deployments", manifest, err))
+			purpose := "Run one pod of Seamark behind the Service " + c.Service
+			steps = append(steps, c.applyOr(purpose, "deployments", manifest, err))
 		}
 		if len(steps) > 0 || !s.one.complete() || c.inService(s, oneSide) == 0 {
 			steps = append(steps, c.ready(c.oneName()), c.endpoints(oneSide, c.oneName()))
 		}
 	case to >= AllPods:
 		if !s.labelled(s.seamark) {
-			steps = append(steps, c.patch("Add the pods of Seamark to the Service "+c.Service, c.Name, template(s.service.Spec.Selector, false)))
+			labelled := template(s.service.Spec.Selector, false)
+			steps = append(steps, c.patch("Add the pods of Seamark to the Service "+c.Service, c.Name, labelled))
 		}
 		if len(steps) > 0 || !s.seamark.complete() || c.inService(s, seamarkSide) < s.seamark.Spec.Replicas {
 			steps = append(steps, c.ready(c.Name), c.endpoints(seamarkSide, c.Name))
@@ -147,7 +173,8 @@ func (c *command) serve(s *state, to Stage) (steps []step) {
 func (c *command) withdraw(s *state, to Stage) (steps []step) {
 	if to < AllPods && (s.labelled(s.seamark) || len(s.selected(seamarkSide)) > 0) {
 		if s.labelled(s.seamark) {
-			steps = append(steps, c.patch("Take new pods of Seamark out of the Service "+c.Service, c.Name, template(s.service.Spec.Selector, true)))
+			unlabelled := template(s.service.Spec.Selector, true)
+			steps = append(steps, c.patch("Take new pods of Seamark out of the Service "+c.Service, c.Name, unlabelled))
 		}
 		steps = append(steps, c.unlabel(s, seamarkSide))
 	}
@@ -238,7 +265,8 @@ func broken(purpose string, err error) step {
 func (c *command) removeOwn(resource string, labels map[string]string) step {
 	if labels[appKey] != c.Name {
 		kind := strings.TrimSuffix(resource, "s")
-		return broken("Delete the "+kind+" "+c.Name, fmt.Errorf("it lacks the label %s=%s of this command: delete it with the tool that has installed it", appKey, c.Name))
+		return broken("Delete the "+kind+" "+c.Name, fmt.Errorf("it lacks the label %s=%s of this command:"+
+			" delete it with the tool that has installed it", appKey, c.Name))
 	}
 	return c.remove(resource, c.Name)
 }
@@ -248,7 +276,8 @@ func (c *command) remove(resource, name string) step {
 	return step{
 		purpose: "Delete the " + kind + " " + name,
 		command: c.kubectl("delete %s %s --ignore-not-found", kind, name),
-		send:    c.request(http.MethodDelete, c.path(resource, name), jsonType, encode(object{"propagationPolicy": "Background"})),
+		send: c.request(http.MethodDelete, c.path(resource, name), jsonType,
+			encode(object{"propagationPolicy": "Background"})),
 	}
 }
 
@@ -264,6 +293,7 @@ func (c *command) unlabel(s *state, which side) step {
 	for _, key := range slices.Sorted(maps.Keys(s.service.Spec.Selector)) {
 		command += " " + key + "-"
 	}
+
 	return step{
 		purpose: "Take the running pods out of the Service " + c.Service,
 		command: command,
@@ -288,7 +318,8 @@ func (c *command) unlabelPods(ctx context.Context, s *state, which side) error {
 	}
 	body := encode(object{"metadata": object{"labels": removed}})
 	for _, p := range s.selected(which) {
-		if _, err := c.API.Do(ctx, http.MethodPatch, c.path("pods", p.Metadata.Name), mergeType, body); err != nil && !apiserver.IsNotFound(err) {
+		_, err := c.API.Do(ctx, http.MethodPatch, c.path("pods", p.Metadata.Name), mergeType, body)
+		if err != nil && !apiserver.IsNotFound(err) {
 			return err
 		}
 	}
@@ -313,14 +344,16 @@ func (c *command) ready(name string) step {
 		if d == nil {
 			return name + " does not exist", false
 		}
-		return fmt.Sprintf("%s: %d of %d pods updated, %d ready", name, d.Status.UpdatedReplicas, d.Spec.Replicas, d.Status.ReadyReplicas), d.complete()
+		return fmt.Sprintf("%s: %d of %d pods updated, %d ready",
+			name, d.Status.UpdatedReplicas, d.Spec.Replicas, d.Status.ReadyReplicas), d.complete()
 	})
 }
 
 // endpoints waits until the Service has the ready pods of a side.
 func (c *command) endpoints(which side, name string) step {
 	command := c.kubectl("get endpointslices -l kubernetes.io/service-name=%s", c.Service)
-	return c.await("Wait until the Service "+c.Service+" has the pods of "+name, command, func(s *state) (string, bool) {
+	purpose := "Wait until the Service " + c.Service + " has the pods of " + name
+	return c.await(purpose, command, func(s *state) (string, bool) {
 		n, want := c.inService(s, which), len(s.pods[which])
 		return fmt.Sprintf("%d of %d pods are endpoints", n, want), n == want && want > 0
 	})

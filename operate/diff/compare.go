@@ -33,7 +33,10 @@ type answer struct {
 }
 
 func newAnswer(m *dns.Msg) answer {
-	a := answer{rcode: query.RCode(m), records: make(map[record]uint32, len(m.Answer)), aa: m.Authoritative, whole: !m.Truncated}
+	a := answer{
+		rcode: query.RCode(m), records: make(map[record]uint32, len(m.Answer)), aa: m.Authoritative,
+		whole: !m.Truncated,
+	}
 	for _, rr := range m.Answer {
 		h := rr.Header()
 		data := strings.TrimPrefix(rr.String(), h.String())
@@ -42,12 +45,14 @@ func newAnswer(m *dns.Msg) answer {
 		}
 		if soa, ok := rr.(*dns.SOA); ok { // the serial is different on each server
 			data = strings.Replace(data, " "+strconv.FormatUint(uint64(soa.Serial), 10)+" ", " SERIAL ", 1)
+
 		}
 		r := record{strings.ToLower(h.Name), h.Rrtype, data}
 		_, known := a.records[r]
 		a.twice = a.twice || known
 		a.records[r] = h.Ttl
 	}
+
 	for _, rr := range m.Ns {
 		if soa, ok := rr.(*dns.SOA); ok {
 			a.soa = soa
@@ -76,6 +81,7 @@ func difference(want, got answer) string {
 	if w, g := want.outcome(), got.outcome(); w != g {
 		return g + " instead of " + w
 	}
+
 	missing, extra := want.without(got), got.without(want)
 	switch {
 	case len(missing)+len(extra) == 0:
@@ -83,17 +89,20 @@ func difference(want, got answer) string {
 	default:
 		return recordCause(missing, extra)
 	}
+
 	if got.twice && !want.twice {
 		return "duplicate records"
 	}
 	if want.passing {
 		return ""
 	}
+
 	for r, ttl := range want.records {
 		if g, ok := got.records[r]; ok && g > ttl {
 			return fmt.Sprintf("TTL %d instead of %d", g, ttl)
 		}
 	}
+
 	if len(want.records) == 0 && want.soa != nil {
 		switch {
 		case got.soa == nil:
@@ -105,6 +114,7 @@ func difference(want, got answer) string {
 			return fmt.Sprintf("TTL %d instead of %d of a negative answer", g, w)
 		}
 	}
+
 	if want.aa && !got.aa {
 		return "no AA flag"
 	}
@@ -137,7 +147,9 @@ func recordCause(missing, extra []record) string {
 		}
 		return set
 	}
+
 	equal := func(f func(record) string) bool { return maps.Equal(keys(missing, f), keys(extra, f)) }
+
 	srv := func(r record, fields ...int) string { // the owner name and some fields of an SRV record
 		words := strings.Fields(r.data)
 		if r.rtype != dns.TypeSRV || len(words) != 4 {
@@ -149,6 +161,7 @@ func recordCause(missing, extra []record) string {
 		}
 		return text
 	}
+
 	switch {
 	case len(extra) == 0:
 		return "records missing"

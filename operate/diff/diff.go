@@ -68,15 +68,16 @@ type Options struct {
 
 // A Report is the result of Run.
 type Report struct {
-	Server     string        `json:"server"`
-	Names      int           `json:"names"`
-	Queries    int           `json:"queries"`
-	Same       int           `json:"same"`
-	Documented int           `json:"documented"` // intended differences
-	Different  int           `json:"different"`  // other differences
-	Unrepeated int           `json:"unrepeated"` // of Different: not confirmed by a second query, since there were too many
-	Changed    int           `json:"changed"`    // of Same: the first answers differed
-	Groups     []Group       `json:"groups"`     // the differences, undocumented ones first
+	Server     string `json:"server"`
+	Names      int    `json:"names"`
+	Queries    int    `json:"queries"`
+	Same       int    `json:"same"`
+	Documented int    `json:"documented"` // intended differences
+	Different  int    `json:"different"`  // other differences
+	// Unrepeated are those of Different that no second query has confirmed: there were too many.
+	Unrepeated int           `json:"unrepeated"`
+	Changed    int           `json:"changed"` // of Same: the first answers differed
+	Groups     []Group       `json:"groups"`  // the differences, undocumented ones first
 	Time       time.Duration `json:"time_ns"`
 }
 

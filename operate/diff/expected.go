@@ -43,7 +43,8 @@ const plainCorefile = `. {
 func assumedCorefile(soa *dns.Msg) (text, name string) {
 	for _, rr := range soa.Answer {
 		if rr.Header().Rrtype == dns.TypeSOA && rr.Header().Ttl == defaultTTL {
-			return plainCorefile, "the default options of the directive kubernetes (the server's SOA record has the TTL 5)"
+			return plainCorefile, "the default options of the directive kubernetes" +
+				" (the server's SOA record has the TTL 5)"
 		}
 	}
 	return kubeadmCorefile, "the options of kubeadm's Corefile"
@@ -87,11 +88,13 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	e := &expected{metrics: new(metrics.Registry), reading: o.Reading, problems: new(problems)}
 	e.kubeDNS = corefile.IndexOf(servers[0].Directives[0].Body, "compatible") >= 0
 	e.started = o.Cluster.Manifests != "" // a file with an error does not prevent the comparison
 	e.plan, err = server.NewPlan(servers, server.Options{
-		Directives: o.Directives, Port: 53, Log: slog.New(problemLog{o.Log.Handler(), e.problems}), Metrics: e.metrics,
+		Directives: o.Directives, Port: 53,
+		Log: slog.New(problemLog{o.Log.Handler(), e.problems}), Metrics: e.metrics,
 		Listen: []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), 53)},
 		Open: func(_ context.Context, addr netip.AddrPort, _ transport.Options) (server.Listener, error) {
 			l := server.Unconnected(addr)
@@ -105,6 +108,7 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 	if err := e.plan.Warnings(); err != nil {
 		return nil, err // a folder or a kubeconfig that cannot be read
 	}
+
 	e.source = server.Find[source](e.plan)[0]
 	for _, z := range e.source.AuthoritativeZones() {
 		if wire.WithinReverse(z) {
@@ -114,6 +118,7 @@ func newExpected(ctx context.Context, o Options) (*expected, error) {
 		}
 	}
 	e.all = slices.Concat(e.zones, e.reverse)
+
 	if err := e.plan.Start(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -129,6 +134,7 @@ func (e *expected) wait(ctx context.Context) error {
 	limit := time.After(readLimit)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	start, reported := time.Now(), time.Duration(0)
 	for !e.source.Ready() {
 		select {
@@ -146,6 +152,7 @@ func (e *expected) wait(ctx context.Context) error {
 			return err
 		}
 	}
+
 	e.problems.start()
 	for kind := range e.source.Objects() {
 		if kind == cluster.Services || kind == cluster.Imports {
@@ -172,41 +179,48 @@ func expectedServers(file string, o Options) ([]corefile.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, s := range servers {
 		for _, d := range s.Directives {
-			if d.Text != "kubernetes" {
-				continue
+			if d.Text == "kubernetes" {
+				return expectedServer(s, d, location)
 			}
-			d.Body = slices.DeleteFunc(d.Body, func(option corefile.Directive) bool {
-				switch option.Text {
-				// Other options locate the objects, or pass queries on.
-				case "pods", "ptr", "ttl", "namespaces", "namespace_labels", "labels", "noendpoints", "only", "endpoint_pod_names",
-					"ignore", "multicluster", "zonal", "compatible", "wildcards":
-					return false
-				}
-				return true
-			})
-			for _, option := range location {
-				option.Token.File, option.Token.Line = d.File, d.Line
-				option.Path = d.Path + ": " + option.Text
-				d.Body = append(d.Body, option)
-			}
-			if len(d.Args) == 0 { // the zones of the block
-				for _, k := range s.Keys {
-					key, err := config.ParseKey(k, 53)
-					if err != nil {
-						return nil, err
-					}
-					for _, k := range key {
-						d.Args = append(d.Args, corefile.Token{Text: k.Zone.String(), File: d.File, Line: d.Line})
-					}
-				}
-			}
-			root := corefile.Token{Text: ".", File: d.File, Line: d.Line}
-			return []corefile.Server{{Keys: []corefile.Token{root}, Directives: []corefile.Directive{d}}}, nil
 		}
 	}
 	return nil, fmt.Errorf("%s: no kubernetes directive", file)
+}
+
+// expectedServer returns a server block of all names with a kubernetes directive of s, whose objects
+// are at a location.
+func expectedServer(
+	s corefile.Server, d corefile.Directive, location []corefile.Directive,
+) ([]corefile.Server, error) {
+	// Other options locate the objects, or pass queries on.
+	kept := []string{
+		"pods", "ptr", "ttl", "namespaces", "namespace_labels", "labels", "noendpoints", "only",
+		"endpoint_pod_names", "ignore", "multicluster", "zonal", "compatible", "wildcards",
+	}
+	d.Body = slices.DeleteFunc(d.Body, func(o corefile.Directive) bool { return !slices.Contains(kept, o.Text) })
+	for _, option := range location {
+		option.Token.File, option.Token.Line = d.File, d.Line
+		option.Path = d.Path + ": " + option.Text
+		d.Body = append(d.Body, option)
+	}
+
+	if len(d.Args) == 0 { // the zones of the block
+		for _, k := range s.Keys {
+			keys, err := config.ParseKey(k, 53)
+			if err != nil {
+				return nil, err
+			}
+			for _, k := range keys {
+				d.Args = append(d.Args, corefile.Token{Text: k.Zone.String(), File: d.File, Line: d.Line})
+			}
+		}
+	}
+
+	root := corefile.Token{Text: ".", File: d.File, Line: d.Line}
+	return []corefile.Server{{Keys: []corefile.Token{root}, Directives: []corefile.Directive{d}}}, nil
 }
 
 // CheckCorefile returns an error if the text of file is not a Corefile with a
@@ -226,6 +240,7 @@ func locationOptions(o cluster.Options) ([]corefile.Directive, error) {
 		}
 		options = append(options, d)
 	}
+
 	add("startup_timeout", readLimit.String()) // no warning before
 	switch {
 	case o.Manifests != "":

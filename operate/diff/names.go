@@ -54,7 +54,10 @@ func commonTypes() []uint16 {
 }
 
 func otherTypes() []uint16 {
-	return []uint16{dns.TypeCNAME, dns.TypeMX, dns.TypeNS, dns.TypeSOA, dns.TypePTR, dns.TypeNAPTR, dns.TypeSVCB, dns.TypeCAA, dns.TypeANY}
+	return []uint16{
+		dns.TypeCNAME, dns.TypeMX, dns.TypeNS, dns.TypeSOA, dns.TypePTR, dns.TypeNAPTR, dns.TypeSVCB, dns.TypeCAA,
+		dns.TypeANY,
+	}
 }
 
 // questions returns the queries about the objects.
@@ -190,7 +193,9 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 	if s.Cluster != "" {
 		name = dotted(s.Cluster) + name
 	}
+
 	first := true
+
 	for ep := range s.Endpoints.All() {
 		host := ep.Hostname
 		switch {
@@ -200,6 +205,7 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 		default:
 			host = dashed(ep.Addr)
 		}
+
 		types := []uint16{addressType(ep.Addr)}
 		if first {
 			types = []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeTXT}
@@ -212,6 +218,7 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 			}
 			first = false
 		}
+
 		subject := subjectEndpoint
 		if !ep.Ready {
 			subject = subjectNotReady
@@ -219,6 +226,7 @@ func (l *lister) slice(kind cluster.Kind, s *cluster.Slice) {
 		l.add(label(host)+"."+name, subject, types...)
 		l.add(reverseName(ep.Addr), subjectReverseEP, dns.TypePTR)
 	}
+
 	for host := range s.Endpoints.Names() {
 		l.add(label(dashedName(host))+"."+name, subjectNamed, dns.TypeA)
 	}

@@ -49,7 +49,8 @@ func (c *Comparer) Compare(p Pair) Difference {
 	if d.Cause == "" {
 		return d
 	}
-	if d.Reason = documented(q, want, got, d.Cause); d.Reason == "" && want.passing && want.outcome() == "records" && got.outcome() == "records" {
+	d.Reason = documented(q, want, got, d.Cause)
+	if d.Reason == "" && want.passing && want.outcome() == "records" && got.outcome() == "records" {
 		d.Reason = "names of upstreams: they may answer each query with other records"
 	}
 	d.Example = newExample(q, result{want: want, got: got})
@@ -79,7 +80,8 @@ func (c *Comparer) SearchBase(name string) (base string, certain bool) {
 	labels = labels[:len(labels)-dns.CountLabel(c.domain)]
 	n := len(labels)
 	switch {
-	case n > 0 && labels[n-1] == "svc" && n > 3 && serviceSubject(labels[:n-1], answer{rcode: "NXDOMAIN"}) == subjectSearch:
+	case n > 3 && labels[n-1] == "svc" &&
+		serviceSubject(labels[:n-1], answer{rcode: "NXDOMAIN"}) == subjectSearch:
 		labels, certain = labels[:n-2], true // NAMESPACE.svc
 	case n == 3 && labels[n-1] == "svc":
 		labels = labels[:n-1]
@@ -103,7 +105,9 @@ func (c *Comparer) subject(name string, want answer) string {
 	case !dns.IsSubDomain(c.domain, name):
 		return subjectOutside
 	}
+
 	labels = labels[:len(labels)-dns.CountLabel(c.domain)]
+
 	n := len(labels)
 	switch {
 	case n == 0:
@@ -130,8 +134,10 @@ func reverseSubject(excess int) string {
 // serviceSubject returns the subject of the name with these labels in front of svc.
 func serviceSubject(labels []string, want answer) string {
 	protocol := func(label, prefix string) bool {
-		return slices.Contains([]string{"tcp", "udp", "sctp"}, strings.TrimPrefix(label, prefix)) && strings.HasPrefix(label, prefix)
+		rest, ok := strings.CutPrefix(label, prefix)
+		return ok && slices.Contains([]string{"tcp", "udp", "sctp"}, rest)
 	}
+
 	switch n := len(labels); {
 	case n < 2:
 		return subjectNamespace

@@ -71,10 +71,12 @@ func (p *problems) note(r slog.Record) bool {
 		case "error":
 			cause, failed = a.Value.String(), true
 		case "duration": // of a request that stalls
-			cause, failed = "no progress for "+a.Value.String()+": look for a slow connection or an overloaded API server", true
+			cause, failed = "no progress for "+a.Value.String()+
+				": look for a slow connection or an overloaded API server", true
 		}
 		return true
 	})
+
 	switch {
 	case r.Level < slog.LevelWarn: // the request that failed was repeated, and succeeded
 		p.errors = slices.DeleteFunc(p.errors, func(e problem) bool { return e.kind == kind })
@@ -84,6 +86,7 @@ func (p *problems) note(r slog.Record) bool {
 	case kind == "ServiceImport" && strings.HasPrefix(r.Message, "Resource not defined"): // there are none
 		return false
 	}
+
 	text := strings.TrimSuffix(r.Message, ", retrying") // the comparison ends
 	if kind != "" {
 		text = "reading objects of the kind " + kind
@@ -91,6 +94,7 @@ func (p *problems) note(r slog.Record) bool {
 	if cause != "" {
 		text += ": " + cause
 	}
+
 	if len(p.errors) < 10 {
 		p.errors = append(p.errors, problem{kind, text, time.Now()})
 	}
@@ -116,12 +120,14 @@ func (p *problems) text() string {
 	text := strings.Join(lines, "\n")
 	switch {
 	case text == "":
-		return "the API server has not sent them: look for a slow connection or an overloaded API server, and repeat the comparison"
+		return "the API server has not sent them: look for a slow connection or an overloaded API server," +
+			" and repeat the comparison"
 	case strings.Contains(text, "could not find the requested resource"):
 		text += "\nThe API server lacks this kind: Seamark needs discovery.k8s.io/v1, of Kubernetes 1.21 or later"
 	case strings.Contains(text, "forbidden"):
+		const resources = "namespaces,services,endpointslices.discovery.k8s.io"
 		text += "\nGrant the verbs list and watch on namespaces, services and endpointslices.discovery.k8s.io: " +
-			"kubectl create clusterrole seamark-diff --verb=list,watch --resource=namespaces,services,endpointslices.discovery.k8s.io"
+			"kubectl create clusterrole seamark-diff --verb=list,watch --resource=" + resources
 	}
 	return text
 }

@@ -239,7 +239,10 @@ func newExample(q question, found result) Example {
 	if len(missing)+len(extra) == 0 {
 		missing, extra = found.want.without(answer{}), found.got.without(answer{})
 	}
-	return Example{Name: q.name, Type: dns.Type(q.qtype).String(), Expected: found.want.show(missing), Received: found.got.show(extra)}
+	return Example{
+		Name: q.name, Type: dns.Type(q.qtype).String(),
+		Expected: found.want.show(missing), Received: found.got.show(extra),
+	}
 }
 
 // A lowTTL counts the answers with the expected records and one expected TTL: count have a
@@ -306,7 +309,10 @@ func (r *run) finish() {
 // Order compares groups for a report: undocumented ones are first, then those with the most
 // differences.
 func Order(a, b *Group) int {
-	return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Subject, b.Subject))
+	return cmp.Or(
+		cmp.Compare(a.Reason, b.Reason), cmp.Compare(b.Count, a.Count),
+		cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Subject, b.Subject),
+	)
 }
 
 // reportProgress calls Progress once a second until the returned function is called.

@@ -31,19 +31,27 @@ func (c clues) label(prefix string) bool {
 
 func distributions() []distribution {
 	return []distribution{
-		{"EKS", "if CoreDNS is a managed add-on, hand it over first: aws eks delete-addon --addon-name coredns --preserve; EKS would restore it",
+		{"EKS", "if CoreDNS is a managed add-on, hand it over first:" +
+			" aws eks delete-addon --addon-name coredns --preserve; EKS would restore it",
 			func(c clues) bool { return strings.Contains(c.version, "-eks-") || c.label("eks.amazonaws.com/") }},
-		{"AKS", "do not scale CoreDNS down: the add-on manager restores its replicas; configure it by the ConfigMap coredns-custom",
+		{"AKS", "do not scale CoreDNS down: the add-on manager restores its replicas;" +
+			" configure it by the ConfigMap coredns-custom",
 			func(c clues) bool { return c.label("kubernetes.azure.com/") }},
-		{"GKE", "GKE restores kube-dns: run the new server beside it and make it the target of stubDomains, or use a custom kube-dns Deployment",
+		{"GKE", "GKE restores kube-dns: run the new server beside it and make it the target of stubDomains," +
+			" or use a custom kube-dns Deployment",
 			func(c clues) bool { return strings.Contains(c.version, "-gke.") || c.label("cloud.google.com/gke-") }},
-		{"OpenShift", "the DNS operator restores its objects: oc patch dns.operator/default --type merge -p '{\"spec\":{\"managementState\":\"Unmanaged\"}}'",
+		{"OpenShift", "the DNS operator restores its objects: oc patch dns.operator/default --type merge" +
+			` -p '{"spec":{"managementState":"Unmanaged"}}'`,
 			func(c clues) bool { return c.label("node.openshift.io/") }},
-		{"k3s", "k3s restores CoreDNS at each start: start it with --disable=coredns; put your changes into the ConfigMap coredns-custom",
+		{"k3s", "k3s restores CoreDNS at each start: start it with --disable=coredns;" +
+			" put your changes into the ConfigMap coredns-custom",
 			func(c clues) bool { return strings.Contains(c.version, "+k3s") }},
 		{"RKE2", "RKE2 restores CoreDNS: start it with disable: rke2-coredns, or set values in a HelmChartConfig",
 			func(c clues) bool { return strings.Contains(c.version, "+rke2") }},
-		{"kubeadm", "scale the Deployment coredns to zero rather than changing its image: kubeadm upgrade keeps the replicas, but stops in its preflight checks at another image; --skip-phases=addon/coredns (kubeadm 1.32 or later) leaves it as it is",
+
+		{"kubeadm", "scale the Deployment coredns to zero rather than changing its image:" +
+			" kubeadm upgrade keeps the replicas, but stops in its preflight checks at another image;" +
+			" --skip-phases=addon/coredns (kubeadm 1.32 or later) leaves it as it is",
 			func(c clues) bool { return c.configMaps["kubeadm-config"] }},
 	}
 }
@@ -59,7 +67,9 @@ func (d *examination) examineDistribution() {
 			c.labels = append(c.labels, slices.Collect(maps.Keys(n.Metadata.Labels))...)
 		}
 	}
-	c.configMaps["kubeadm-config"] = d.get(subject, "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", new(configMap))
+
+	c.configMaps["kubeadm-config"] = d.get(subject,
+		"/api/v1/namespaces/kube-system/configmaps/kubeadm-config", new(configMap))
 	for _, k := range distributions() {
 		if k.is(c) {
 			d.add(subject, Warning, k.next, "%s manages the DNS server of this cluster", k.name)
@@ -87,13 +97,16 @@ func (d *examination) examineWorkloads() {
 		if !d.get(subject, fmt.Sprintf("/api/v1/pods?limit=%d&continue=%s", podPage, url.QueryEscape(next)), &list) {
 			break
 		}
+
 		for _, p := range list.Items {
 			pods++
 			policies[cmp.Or(p.Spec.DNSPolicy, "ClusterFirst")]++
+
 			value := "5 (default)"
 			if p.Spec.DNSPolicy == "Default" || p.Spec.DNSPolicy == "None" {
 				value = "of the node or of the pod"
 			}
+
 			if c := p.Spec.DNSConfig; c != nil {
 				custom++
 				searches[len(c.Searches)]++
@@ -103,6 +116,7 @@ func (d *examination) examineWorkloads() {
 					}
 				}
 			}
+
 			if _, known := ndots[value]; !known && len(ndots) > 20 {
 				value = "other"
 			}
@@ -112,18 +126,24 @@ func (d *examination) examineWorkloads() {
 			break
 		}
 	}
+
 	if pods == 0 {
 		return
 	}
 	d.add(subject, Info, "", "%d pods: dnsPolicy %s; dnsConfig in %d", pods, counts(policies), custom)
+
 	step := ""
 	if n := ndots["5 (default)"]; n > pods/2 {
-		step = "names outside the cluster cost up to four queries more: set ndots to 2 in dnsConfig, or use the directive autopath"
+		step = "names outside the cluster cost up to four queries more:" +
+			" set ndots to 2 in dnsConfig, or use the directive autopath"
 	}
 	d.add(subject, Info, step, "ndots %s", counts(ndots))
+
 	for _, n := range slices.Sorted(maps.Keys(searches)) {
 		if n > 3 {
-			d.add(subject, Warning, "shorten dnsConfig.searches: each domain costs two queries for a name that does not exist", "%d pods have %d search domains of their own", searches[n], n)
+			d.add(subject, Warning,
+				"shorten dnsConfig.searches: each domain costs two queries for a name that does not exist",
+				"%d pods have %d search domains of their own", searches[n], n)
 		}
 	}
 }
@@ -156,8 +176,11 @@ func needs() []need {
 	return append(list,
 		need{apiserver.Permission{Verb: "list", Resource: "pods"}, "the option pods verified", Info},
 		need{apiserver.Permission{Verb: "watch", Resource: "pods"}, "the option pods verified", Info},
-		need{apiserver.Permission{Verb: "get", Resource: "configmaps", Namespace: "kube-system"}, "seamark check --from-cluster", Warning},
-		need{apiserver.Permission{Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: "kube-system"}, "seamark diff --transport port-forward", Warning})
+		need{apiserver.Permission{Verb: "get", Resource: "configmaps", Namespace: "kube-system"},
+			"seamark check --from-cluster", Warning},
+		need{apiserver.Permission{
+			Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: "kube-system",
+		}, "seamark diff --transport port-forward", Warning})
 }
 
 // examinePermissions finds the permissions that the account lacks.
@@ -173,7 +196,8 @@ func (d *examination) examinePermissions() {
 		if !allowed {
 			missing++
 			_, resource, _ := strings.Cut(n.String(), " ")
-			next := fmt.Sprintf("kubectl create clusterrole seamark-%s-%s --verb=%s --resource=%s, and bind it to the account", n.Verb, n.Resource, n.Verb, resource)
+			next := fmt.Sprintf("kubectl create clusterrole seamark-%s-%s --verb=%s --resource=%s,"+
+				" and bind it to the account", n.Verb, n.Resource, n.Verb, resource)
 			d.add(subject, n.level, next, "the account may not %v, which %s needs", n.Permission, n.purpose)
 		}
 	}

@@ -89,7 +89,8 @@ func (d *examination) get(subject, path string, v any) bool {
 	}
 	if err != nil {
 		if !d.refused[subject] {
-			d.add(subject, Warning, "grant the verbs get and list on this resource, and run doctor again", "not examined: %v", err)
+			d.add(subject, Warning, "grant the verbs get and list on this resource, and run doctor again",
+				"not examined: %v", err)
 		}
 		d.refused[subject] = true
 		return false
@@ -100,7 +101,8 @@ func (d *examination) get(subject, path string, v any) bool {
 // pods returns the first pods of a namespace with a label.
 func (d *examination) pods(subject, namespace, selector string) []pod {
 	var list podList
-	d.get(subject, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods?limit=100&labelSelector="+url.QueryEscape(selector), &list)
+	d.get(subject, "/api/v1/namespaces/"+url.PathEscape(namespace)+
+		"/pods?limit=100&labelSelector="+url.QueryEscape(selector), &list)
 	return list.Items
 }
 
@@ -138,11 +140,12 @@ type (
 		Spec     struct {
 			ClusterIP string
 			Selector  map[string]string
-			Ports     []struct {
-				Protocol string
-				Port     int
-			}
+			Ports     []port
 		}
+	}
+	port struct {
+		Protocol string
+		Port     int
 	}
 	configMap struct{ Data map[string]string }
 	workloads struct{ Items []struct{ Metadata meta } }

@@ -22,22 +22,8 @@ const subjectServer = "DNS server"
 
 // examineServer finds the server behind the Service, its version and its replicas.
 func (d *examination) examineServer() {
-	var s service
-	found := false
-	for _, p := range serviceNames() {
-		if found = d.get(subjectServer, "/api/v1/namespaces/"+p.namespace+"/services/"+p.name, &s); found || d.refused[subjectServer] {
-			break
-		}
-	}
-	if d.refused[subjectServer] {
-		return
-	}
-	if !found {
-		d.add(subjectServer, Warning, "compare the nameserver in a pod's /etc/resolv.conf with the addresses of the Services", "no Service kube-dns in kube-system: the DNS server may run outside the cluster, as Cloud DNS of GKE does")
-		return
-	}
-	if len(s.Spec.Selector) == 0 {
-		d.add(subjectServer, Warning, "find the endpoints with kubectl get endpointslices", "the Service %s/%s has no selector", s.Metadata.Namespace, s.Metadata.Name)
+	s := d.dnsService()
+	if s == nil {
 		return
 	}
 	var selector []string
@@ -48,8 +34,52 @@ func (d *examination) examineServer() {
 	if d.refused[subjectServer] {
 		return
 	}
-	ready := 0
-	images, owners := map[string]int{}, map[string]bool{}
+
+	d.examineReadiness(s, pods, strings.Join(selector, ","))
+	d.examineImages(pods)
+	if !slices.Contains(s.Spec.Ports, port{"TCP", 53}) {
+		d.add(subjectServer, Warning, "add port 53/TCP to the Service",
+			"the Service has no port 53/TCP, which large answers need")
+	}
+
+	var labelled workloads
+	d.get(subjectServer, "/apis/apps/v1/namespaces/kube-system/deployments?labelSelector=k8s-app%3Dkube-dns&limit=10",
+		&labelled)
+	if n := len(labelled.Items); n > 1 {
+		d.add(subjectServer, Error,
+			"remove the label k8s-app=kube-dns from all Deployments but one: pods keep it in their template",
+			"%d Deployments have the label k8s-app=kube-dns:"+
+				" kubeadm upgrade fails with \"multiple DNS addon deployments found\"", n)
+	}
+}
+
+// dnsService returns the Service of the DNS server, nil if there is none with a selector.
+func (d *examination) dnsService() *service {
+	s, found := new(service), false
+	for _, p := range serviceNames() {
+		found = d.get(subjectServer, "/api/v1/namespaces/"+p.namespace+"/services/"+p.name, s)
+		if found || d.refused[subjectServer] {
+			break
+		}
+	}
+	switch {
+	case d.refused[subjectServer]:
+	case !found:
+		d.add(subjectServer, Warning,
+			"compare the nameserver in a pod's /etc/resolv.conf with the addresses of the Services",
+			"no Service kube-dns in kube-system: the DNS server may run outside the cluster, as Cloud DNS of GKE does")
+	case len(s.Spec.Selector) == 0:
+		d.add(subjectServer, Warning, "find the endpoints with kubectl get endpointslices",
+			"the Service %s/%s has no selector", s.Metadata.Namespace, s.Metadata.Name)
+	default:
+		return s
+	}
+	return nil
+}
+
+// examineReadiness examines whether pods are behind the Service, and who owns them.
+func (d *examination) examineReadiness(s *service, pods []pod, selector string) {
+	ready, owners := 0, map[string]bool{}
 	for _, p := range pods {
 		if p.Status.Conditions.Ready() {
 			ready++
@@ -57,33 +87,45 @@ func (d *examination) examineServer() {
 		for _, o := range p.Metadata.OwnerReferences {
 			owners[o.Kind] = true
 		}
-		for _, c := range p.Spec.Containers {
-			if name, version := serverOf(c.Image); name != "" {
-				images[c.Image]++
-				d.Server, d.Version = name, version
-			}
-		}
 	}
 	kinds := ""
 	if len(owners) > 0 {
 		kinds = " (" + strings.Join(slices.Sorted(maps.Keys(owners)), ", ") + ")"
 	}
-	d.add(subjectServer, Info, "compare its answers: seamark diff --against "+s.Spec.ClusterIP+", or with --transport port-forward from outside the cluster",
-		"the Service %s/%s has the address %s and %d pods, %d of them ready%s", s.Metadata.Namespace, s.Metadata.Name, s.Spec.ClusterIP, len(pods), ready, kinds)
+	d.add(subjectServer, Info, "compare its answers: seamark diff --against "+s.Spec.ClusterIP+
+		", or with --transport port-forward from outside the cluster",
+		"the Service %s/%s has the address %s and %d pods, %d of them ready%s",
+		s.Metadata.Namespace, s.Metadata.Name, s.Spec.ClusterIP, len(pods), ready, kinds)
+
+	kubectl := "kubectl -n " + s.Metadata.Namespace
 	switch {
 	case len(pods) == 0:
-		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" get pods -l "+strings.Join(selector, ","),
-			"no pod is behind the Service")
+		d.add(subjectServer, Error, kubectl+" get pods -l "+selector, "no pod is behind the Service")
 	case ready == 0:
-		d.add(subjectServer, Error, "kubectl -n "+s.Metadata.Namespace+" describe pods -l "+strings.Join(selector, ","),
-			"no pod is ready")
+		d.add(subjectServer, Error, kubectl+" describe pods -l "+selector, "no pod is ready")
 	case ready < 2:
 		d.add(subjectServer, Warning, "run two replicas before you replace the server",
 			"a single pod is ready: a restart interrupts DNS")
 	}
+}
+
+// examineImages finds the program and its version.
+func (d *examination) examineImages(pods []pod) {
+	images := map[string]bool{}
+	for _, p := range pods {
+		for _, c := range p.Spec.Containers {
+			if name, version := serverOf(c.Image); name != "" {
+				images[c.Image] = true
+				d.Server, d.Version = name, version
+			}
+		}
+	}
+
+	names := strings.Join(slices.Sorted(maps.Keys(images)), ", ")
 	switch {
 	case len(images) > 1:
-		d.add(subjectServer, Warning, "wait until the rollout is complete, or look for a second Deployment", "the pods have several images: %s", strings.Join(slices.Sorted(maps.Keys(images)), ", "))
+		d.add(subjectServer, Warning, "wait until the rollout is complete, or look for a second Deployment",
+			"the pods have several images: %s", names)
 	case d.Server == "" && len(pods) > 0:
 		d.add(subjectServer, Warning, "", "the image is not one of CoreDNS, kube-dns or Seamark: %s", pods[0].images())
 	case d.Server != "":
@@ -91,22 +133,7 @@ func (d *examination) examineServer() {
 		if d.Server == "kube-dns" {
 			next = "convert its configuration: seamark convert"
 		}
-		d.add(subjectServer, Info, next, "it is %s, version %s (%s)", d.Server, cmp.Or(d.Version, "not known"), strings.Join(slices.Sorted(maps.Keys(images)), ""))
-	}
-	tcp := slices.ContainsFunc(s.Spec.Ports, func(p struct {
-		Protocol string
-		Port     int
-	}) bool {
-		return p.Protocol == "TCP" && p.Port == 53
-	})
-	if !tcp {
-		d.add(subjectServer, Warning, "add port 53/TCP to the Service",
-			"the Service has no port 53/TCP, which large answers need")
-	}
-	var labelled workloads
-	d.get(subjectServer, "/apis/apps/v1/namespaces/kube-system/deployments?labelSelector=k8s-app%3Dkube-dns&limit=10", &labelled)
-	if n := len(labelled.Items); n > 1 {
-		d.add(subjectServer, Error, "remove the label k8s-app=kube-dns from all Deployments but one: pods keep it in their template", "%d Deployments have the label k8s-app=kube-dns: kubeadm upgrade fails with \"multiple DNS addon deployments found\"", n)
+		d.add(subjectServer, Info, next, "it is %s, version %s (%s)", d.Server, cmp.Or(d.Version, "not known"), names)
 	}
 }
 
@@ -150,6 +177,8 @@ func (d *examination) examineProxy() {
 			}
 		}
 	}
+
+	// The flag of a pod takes precedence over the ConfigMap.
 	pods := d.pods(subject, "kube-system", "k8s-app in (kube-proxy)")
 	if len(pods) == 0 {
 		pods = d.pods(subject, "kube-system", "component in (kube-proxy)")
@@ -163,6 +192,7 @@ func (d *examination) examineProxy() {
 			}
 		}
 	}
+
 	switch {
 	case mode == "ipvs":
 		d.add(subject, Warning, "keep the old pods until clients have stopped sending, and see docs/how-to/upgrade.md",
@@ -189,5 +219,8 @@ func (d *examination) examineNodeCache() {
 		d.add(subject, Info, "", "there is none: pods send their queries to the Service")
 		return
 	}
-	d.add(subject, Warning, "compare with the pods of the server, not with the cache: seamark diff --transport port-forward", "NodeLocal DNSCache runs in %d or more pods: cached answers hide a change of the server for up to 30 s", len(pods))
+	d.add(subject, Warning,
+		"compare with the pods of the server, not with the cache: seamark diff --transport port-forward",
+		"NodeLocal DNSCache runs in %d or more pods: cached answers hide a change of the server for up to 30 s",
+		len(pods))
 }

@@ -29,12 +29,16 @@ type Server struct {
 
 // effects are the directives without which a server answers the same: they listen, send, or
 // run commands.
-var effects = []string{"health", "ready", "prometheus", "pprof", "admin", "kubedns_status", "skydns_metrics", "reload", "handover", "capture", "on",
-	"lameduck", "log", "errors", "dnstap", "trace", "transfer", "loop", "multisocket", "shed", "debug"}
+var effects = []string{
+	"health", "ready", "prometheus", "pprof", "admin", "kubedns_status", "skydns_metrics", "reload", "handover",
+	"capture", "on", "lameduck", "log", "errors", "dnstap", "trace", "transfer", "loop", "multisocket", "shed", "debug",
+}
 
 // observing are the effects that see the queries of their server block: a block that has only
 // such directives fails its queries, an empty one refuses them.
-var observing = []string{"prometheus", "admin", "skydns_metrics", "shed", "log", "errors", "dnstap", "trace", "transfer", "loop"}
+var observing = []string{
+	"prometheus", "admin", "skydns_metrics", "shed", "log", "errors", "dnstap", "trace", "transfer", "loop",
+}
 
 // An observer stands for the directives of observing.
 type observer struct{}
@@ -61,9 +65,11 @@ func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*S
 			return d.Setup(b, uses)
 		}
 	}
+
 	o.Open = func(_ context.Context, address netip.AddrPort, _ transport.Options) (server.Listener, error) {
 		return server.Unconnected(address), nil
 	}
+
 	var err error
 	if s.plan, err = server.NewPlan(servers, o); err != nil {
 		return nil, err
@@ -71,6 +77,7 @@ func Start(ctx context.Context, servers []corefile.Server, o server.Options) (*S
 	if err := s.plan.Start(ctx, nil); err != nil {
 		return nil, err
 	}
+
 	if err := s.plan.WaitUntilReady(ctx); err != nil {
 		s.plan.Stop(ctx)
 		return nil, fmt.Errorf("the server is not ready: %w", err)

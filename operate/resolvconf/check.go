@@ -39,6 +39,7 @@ func (r *reader) manifest() Manifest {
 		}
 		m.Namespace = s
 	}
+
 	policy := spec.At("dnsPolicy")
 	if s, ok := r.text(policy, policy.Line, at+"dnsPolicy"); ok && s != "" {
 		var err error
@@ -47,6 +48,7 @@ func (r *reader) manifest() Manifest {
 		}
 		m.line = policy.Line
 	}
+
 	if t := spec.At("hostNetwork"); !t.IsNull() {
 		host, ok := t.Scalar.(bool)
 		if !ok {
@@ -54,6 +56,7 @@ func (r *reader) manifest() Manifest {
 		}
 		m.HostNetwork = &host
 	}
+
 	if t := spec.At("dnsConfig"); !t.IsNull() {
 		m.Config = r.config(t, at+"dnsConfig")
 		m.line = t.Line
@@ -70,7 +73,8 @@ func (r *reader) config(t document.Value, path string) *Config {
 		Searches:    r.texts(t.At("searches"), path+".searches", maxSearches, checkSearch),
 	}
 	if n := len(strings.Join(c.Searches, " ")); n > maxSearchChars {
-		r.fail(t.At("searches").Line, path+".searches", "%d characters including spaces, the API server accepts at most %d", n, maxSearchChars)
+		r.fail(t.At("searches").Line, path+".searches",
+			"%d characters including spaces, the API server accepts at most %d", n, maxSearchChars)
 	}
 	options := t.At("options")
 	for i, item := range r.list(options, path+".options") {
@@ -114,7 +118,8 @@ func (r *reader) option(t document.Value, line int, path string) (o Option) {
 	}
 	o.Value, _ = r.text(value, value.LineIn(t), path+".value")
 	if strings.ContainsAny(o.Name+o.Value, " \t\r\n") {
-		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s: the option contains spaces and becomes several words", r.file, line, path))
+		r.comments = append(r.comments,
+			fmt.Sprintf("%s:%d: %s: the option contains spaces and becomes several words", r.file, line, path))
 	}
 	return o
 }
@@ -165,8 +170,10 @@ func (r *reader) misplaced() []string {
 		path string
 		want string
 	}
+
 	var found []stray
 	spec := strings.Join(r.path, ".")
+
 	var walk func(t document.Value, path string)
 	walk = func(t document.Value, path string) {
 		for key, value := range t.Fields {
@@ -182,10 +189,12 @@ func (r *reader) misplaced() []string {
 			walk(item, fmt.Sprintf("%s[%d]", path, i))
 		}
 	}
+
 	walk(r.Value, "")
 	order.Slice(found, func(a, b stray) int { return cmp.Or(a.line-b.line, strings.Compare(a.path, b.path)) })
 	for _, s := range found {
-		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s is ignored: the pod's field is %s", r.file, s.line, s.path, s.want))
+		r.comments = append(r.comments,
+			fmt.Sprintf("%s:%d: %s is ignored: the pod's field is %s", r.file, s.line, s.path, s.want))
 	}
 	return r.comments
 }

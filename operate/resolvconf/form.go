@@ -63,7 +63,8 @@ func (f *forming) checkNode() {
 	case n > limit:
 		f.comment("%s: %d search domains, the kubelet accepts %d (event CheckLimitsForResolvConf)", f.File, n, limit)
 	case chars > maxSearchChars:
-		f.comment("%s: search domains of %d characters, the kubelet accepts %d (event CheckLimitsForResolvConf)", f.File, chars, maxSearchChars)
+		f.comment("%s: search domains of %d characters, the kubelet accepts %d (event CheckLimitsForResolvConf)",
+			f.File, chars, maxSearchChars)
 	}
 }
 
@@ -71,7 +72,8 @@ func (f *forming) checkNode() {
 func (f *forming) base() Config {
 	policy := f.pod.Policy
 	if policy == ClusterFirst && f.pod.HostNetwork {
-		f.comment("hostNetwork changes dnsPolicy %s to %s: to resolve the cluster's names, set %s", ClusterFirst, Default, ClusterFirstWithHostNet)
+		f.comment("hostNetwork changes dnsPolicy %s to %s: to resolve the cluster's names, set %s",
+			ClusterFirst, Default, ClusterFirstWithHostNet)
 		policy = Default
 	}
 	switch {
@@ -80,7 +82,8 @@ func (f *forming) base() Config {
 	case policy == Default:
 		return f.host()
 	case len(f.ClusterDNS) == 0:
-		f.comment("no cluster DNS address: dnsPolicy %s falls back to %s (event MissingClusterDNS); set the kubelet's clusterDNS with --cluster-dns", policy, Default)
+		f.comment("no cluster DNS address: dnsPolicy %s falls back to %s (event MissingClusterDNS);"+
+			" set the kubelet's clusterDNS with --cluster-dns", policy, Default)
 		return f.host()
 	}
 	return f.cluster()
@@ -134,7 +137,8 @@ func (f *forming) loopback(server string) {
 	if stub := addr.Unmap().String(); stub == "127.0.0.53" || stub == "127.0.0.54" {
 		owner, file = "systemd-resolved's stub on the node", "/run/systemd/resolve/resolv.conf"
 	}
-	f.comment("%s: %s is %s, but in the pod it is the pod itself: a DNS server that forwards there loops, and other pods get no answer: set the kubelet's resolvConf to %s",
+	f.comment("%s: %s is %s, but in the pod it is the pod itself: a DNS server that forwards there loops,"+
+		" and other pods get no answer: set the kubelet's resolvConf to %s",
 		f.File, server, owner, file)
 }
 
@@ -154,6 +158,7 @@ func (f *forming) searches(all []string) []string {
 		f.omit("search domains", fmt.Sprintf("more than %d", maxSearches), all[maxSearches:])
 		all = all[:maxSearches]
 	}
+
 	var fit, long []string
 	for _, s := range all {
 		if len(s) > maxName {
@@ -165,6 +170,7 @@ func (f *forming) searches(all []string) []string {
 	if len(long) > 0 {
 		f.omit("search domains", fmt.Sprintf("longer than %d characters", maxName), long)
 	}
+
 	n := len(fit)
 	for len(strings.Join(fit[:n], " ")) > maxSearchChars {
 		n--

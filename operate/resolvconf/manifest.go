@@ -43,6 +43,7 @@ func (m Manifest) Pod(flags Flags) (Pod, []string, error) {
 	if m.HostNetwork != nil {
 		p.HostNetwork = *m.HostNetwork
 	}
+
 	var comments []string
 	compare := func(flag, value, used string) {
 		if value != "" && value != used {
@@ -54,11 +55,14 @@ func (m Manifest) Pod(flags Flags) (Pod, []string, error) {
 	if flags.HostNetwork && !p.HostNetwork {
 		compare("host-network", "true", "false")
 	}
+
 	if p.Policy == None && (p.Config == nil || len(p.Config.Nameservers) == 0) {
 		if m.file == "" {
-			return Pod{}, nil, fmt.Errorf("dnsPolicy %s needs a dnsConfig with at least one nameserver: set a manifest with --pod", None)
+			return Pod{}, nil, fmt.Errorf("dnsPolicy %s needs a dnsConfig with at least one nameserver:"+
+				" set a manifest with --pod", None)
 		}
-		return Pod{}, nil, fmt.Errorf("%s:%d: %s: dnsPolicy %s needs a dnsConfig with at least one nameserver", m.file, m.line, m.Name, None)
+		return Pod{}, nil, fmt.Errorf("%s:%d: %s: dnsPolicy %s needs a dnsConfig with at least one nameserver",
+			m.file, m.line, m.Name, None)
 	}
 	return p, comments, nil
 }
@@ -92,24 +96,29 @@ func ParseManifest(file string, text []byte) (Manifest, []string, error) {
 	if err != nil {
 		return Manifest{}, nil, err
 	}
+
 	f := finder{file: file}
 	for _, doc := range docs {
 		f.look(doc)
 	}
+
 	switch {
 	case len(f.errs) > 0:
 		return Manifest{}, nil, errors.Join(f.errs...)
 	case len(f.pods) == 0:
-		return Manifest{}, nil, fmt.Errorf("%s: no pod or pod template, only %s: want a Pod, Deployment, StatefulSet, DaemonSet, Job or CronJob",
+		return Manifest{}, nil, fmt.Errorf("%s: no pod or pod template, only %s:"+
+			" want a Pod, Deployment, StatefulSet, DaemonSet, Job or CronJob",
 			file, f.seen())
 	case len(f.pods) > 1:
 		var all []string
 		for _, o := range f.pods {
 			all = append(all, fmt.Sprintf("%s (line %d)", o.name(), o.Line))
 		}
-		return Manifest{}, nil, fmt.Errorf("%s: %d objects with pods, %s: keep one in the file, or pipe one (kubectl get ... -o yaml | seamark resolvconf --pod -)",
+		return Manifest{}, nil, fmt.Errorf("%s: %d objects with pods, %s: keep one in the file,"+
+			" or pipe one (kubectl get ... -o yaml | seamark resolvconf --pod -)",
 			file, len(all), strings.Join(all, ", "))
 	}
+
 	r := reader{file: file, object: f.pods[0]}
 	m := r.manifest()
 	if len(r.errs) > 0 {
@@ -155,22 +164,26 @@ func (f *finder) look(t document.Value) {
 		f.errs = append(f.errs, fmt.Errorf("%s:%d: not a Kubernetes object: no kind", f.file, t.Line))
 		return
 	}
+
 	if path, ok := paths[kind]; ok {
 		o := object{t, kind, path}
 		if o.At(path...).Fields == nil {
-			f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %s is missing", f.file, t.Line, o.name(), strings.Join(path,
-				".")))
+			f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %s is missing",
+				f.file, t.Line, o.name(), strings.Join(path, ".")))
 			return
 		}
 		f.pods = append(f.pods, o)
 		return
 	}
+
 	if items := t.At("items").Items; items != nil && strings.HasSuffix(kind, "List") {
 		for _, item := range items {
 			f.look(f.inherit(item, kind))
 		}
 		return
 	}
+
+	// Kinds of others, such as an Argo Rollout, have a template at one of these paths.
 	for _, path := range [][]string{paths["Deployment"], paths["CronJob"]} {
 		if t.At(path...).At("containers").Items != nil {
 			f.pods = append(f.pods, object{t, kind, path})

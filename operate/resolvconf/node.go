@@ -17,17 +17,20 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 	comment := func(format string, args ...any) {
 		comments = append(comments, fmt.Sprintf("%s:%d: %s", file, n, fmt.Sprintf(format, args...)))
 	}
+
 	for line := range strings.Lines(string(text)) {
 		n++
 		words := strings.Fields(line)
 		if len(words) == 0 || words[0][0] == '#' || words[0][0] == ';' {
 			continue
 		}
+
 		key, rest := words[0], words[1:]
 		switch key {
 		case "nameserver":
 			if len(rest) == 0 {
-				errs = append(errs, fmt.Errorf("%s:%d: nameserver without an address: the kubelet does not start pods with this file: add an address or delete the line", file, n))
+				errs = append(errs, fmt.Errorf("%s:%d: nameserver without an address:"+
+					" the kubelet does not start pods with this file: add an address or delete the line", file, n))
 				continue
 			}
 			c.Nameservers = append(c.Nameservers, rest[0])
@@ -37,6 +40,7 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 			if len(rest) > 1 {
 				comment("nameserver takes one address, ignored: %s", strings.Join(rest[1:], " "))
 			}
+
 		case "search":
 			if searchLine > 0 {
 				comment("this search line replaces line %d", searchLine)
@@ -50,12 +54,14 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 				c.Searches = append(c.Searches, s)
 			}
 			checkComment(comment, key, rest)
+
 		case "options":
 			for _, word := range rest {
 				name, value, _ := strings.Cut(word, ":")
 				c.Options = overwrite(c.Options, []Option{{name, value}})
 			}
 			checkComment(comment, key, rest)
+
 		case "domain":
 			comment("the kubelet ignores domain: use search if pods need it")
 		case "sortlist":

@@ -46,9 +46,12 @@ func (l Local) Ask(ctx context.Context, _ int, packet []byte, client netip.AddrP
 		local = netip.AddrPortFrom(loopback, local.Port())
 	}
 	client = netip.AddrPortFrom(client.Addr().Unmap(), client.Port())
+
 	for {
 		var t tracer
-		e, ok := l.Port.Port.Explain(ctx, dns.Explained{Packet: packet, Client: client, Local: local, Proto: proto, Trace: &t})
+		e, ok := l.Port.Port.Explain(ctx, dns.Explained{
+			Packet: packet, Client: client, Local: local, Proto: proto, Trace: &t,
+		})
 		switch {
 		case !ok && ctx.Err() != nil:
 			return Answer{}, ctx.Err()
@@ -58,6 +61,7 @@ func (l Local) Ask(ctx context.Context, _ int, packet []byte, client netip.AddrP
 			proto = dns.TCP
 			continue
 		}
+
 		a := Answer{Size: len(e.Reply), Elapsed: e.Elapsed, Directive: t.directive, Upstream: t.upstream}
 		if len(e.Reply) > 0 {
 			a.Reply = new(mdns.Msg)

@@ -84,6 +84,7 @@ func (c *captureReader) readHeader() error {
 	if err != nil {
 		return fmt.Errorf("the header of the capture is cut short: %w", noEOF(err))
 	}
+
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		switch order.Uint32(header) {
 		case magicMicroseconds:
@@ -94,14 +95,18 @@ func (c *captureReader) readHeader() error {
 			return errors.New("captures in the modified pcap format are not supported: convert the file with editcap")
 		}
 	}
+
 	if c.order == nil {
-		for magic, program := range map[string]string{"\x1f\x8b": "gunzip", "\xfd7zXZ": "unxz", "\x28\xb5\x2f\xfd": "unzstd", "BZh": "bunzip2"} {
+		for magic, program := range map[string]string{
+			"\x1f\x8b": "gunzip", "\xfd7zXZ": "unxz", "\x28\xb5\x2f\xfd": "unzstd", "BZh": "bunzip2",
+		} {
 			if strings.HasPrefix(string(header), magic) {
 				return fmt.Errorf("the capture is compressed: decompress it with %s first", program)
 			}
 		}
 		return fmt.Errorf("want a capture in the format pcap or pcapng, got a file that begins with %x", header[:4])
 	}
+
 	if major := c.order.Uint16(header[4:]); major != 2 {
 		return fmt.Errorf("want a pcap file of version 2, got version %d", major)
 	}
@@ -155,6 +160,7 @@ func (c *captureReader) nextBlock() (packet, error) {
 		if err != nil {
 			return packet{}, err
 		}
+
 		switch kind {
 		case blockInterface:
 			err = c.addInterface(body)
@@ -166,7 +172,8 @@ func (c *captureReader) nextBlock() (packet, error) {
 			if kind == blockPacket {
 				n = uint32(c.order.Uint16(body))
 			}
-			return c.packet(n, uint64(c.order.Uint32(body[4:]))<<32|uint64(c.order.Uint32(body[8:])), c.order.Uint32(body[12:]), c.order.Uint32(body[16:]), body[20:])
+			at := uint64(c.order.Uint32(body[4:]))<<32 | uint64(c.order.Uint32(body[8:]))
+			return c.packet(n, at, c.order.Uint32(body[12:]), c.order.Uint32(body[16:]), body[20:])
 		case blockSimplePacket:
 			if len(body) < 4 || len(c.interfaces) == 0 {
 				return packet{}, errShortBlock
@@ -178,6 +185,7 @@ func (c *captureReader) nextBlock() (packet, error) {
 			}
 			return c.packet(0, 0, captured, size, body[4:])
 		}
+
 		if err != nil {
 			return packet{}, err
 		}
@@ -212,6 +220,7 @@ func (c *captureReader) block() (kind uint32, body []byte, err error) {
 	case err != nil:
 		return 0, nil, fmt.Errorf("the capture is cut short: %w", noEOF(err))
 	}
+
 	if binary.BigEndian.Uint32(header) == magicSection {
 		switch {
 		case binary.LittleEndian.Uint32(header[8:]) == magicByteOrder:
@@ -223,10 +232,12 @@ func (c *captureReader) block() (kind uint32, body []byte, err error) {
 		}
 		c.interfaces = nil // they belong to a section
 	}
+
 	kind, size := c.order.Uint32(header), c.order.Uint32(header[4:])
 	if size < 12 || size%4 != 0 || size > maxPacket+64<<10 {
 		return 0, nil, fmt.Errorf("the capture is corrupt: a block of %d bytes", size)
 	}
+
 	all, err := c.read(int(size))
 	if err != nil {
 		return 0, nil, fmt.Errorf("the capture is cut short: %w", noEOF(err))
@@ -245,6 +256,7 @@ func (c *captureReader) addInterface(body []byte) error {
 	if len(c.interfaces) == maxInterfaces {
 		return fmt.Errorf("the capture has more than %d interfaces", maxInterfaces)
 	}
+
 	i := captureInterface{link: uint32(c.order.Uint16(body)), snap: c.order.Uint32(body[4:]), units: 1e6}
 	for options := body[8:]; len(options) >= 4; {
 		code, size := c.order.Uint16(options), int(c.order.Uint16(options[2:]))
@@ -252,6 +264,7 @@ func (c *captureReader) addInterface(body []byte) error {
 		if code == 0 || 4+padded > len(options) {
 			break
 		}
+
 		switch value := options[4 : 4+size]; {
 		case code == 9 && size == 1: // if_tsresol
 			units, ok := resolution(value[0])

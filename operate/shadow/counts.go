@@ -1,5 +1,7 @@
 package shadow
 
+import "cmp"
+
 // Skipped is the reason why a packet, a message or a query is not used, as in a report.
 type Skipped string
 
@@ -28,50 +30,32 @@ const (
 	SkippedInterrupted Skipped = "interrupted"
 )
 
-// Text describes the packets that are not used, with the reasons.
-func (s Skipped) Text() string {
-	switch s {
-	case SkippedCut:
-		return "packets that are malformed or cut short (tcpdump -s 0 captures whole packets)"
-	case SkippedFragment:
-		return "IP fragments of packets that could not be put together"
-	case SkippedProtocol:
-		return "packets that are neither UDP nor TCP over IP"
-	case SkippedLink:
-		return "packets of an interface whose link type is not supported"
-	case SkippedAddress:
-		return "packets from and to other addresses or ports (--to, --port)"
-	case SkippedDirection:
-		return "responses to the server or queries from it"
-	case SkippedStream:
-		return "TCP segments after a gap, or of connections whose beginning is not in the capture"
-	case SkippedLarge:
-		return "dnstap messages that are too large"
-	case SkippedMalformed:
-		return "malformed dnstap messages"
-	case SkippedKind:
-		return "dnstap messages about queries that the server sent"
-	case SkippedNoPacket:
-		return "dnstap messages without the DNS message (CoreDNS and Seamark have the option full)"
-	case SkippedShort:
-		return "messages shorter than a header"
-	case SkippedOpcode:
-		return "queries with another opcode than QUERY"
-	case SkippedTransfer:
-		return "zone transfers"
-	case SkippedQuery:
-		return "malformed queries"
-	case SkippedResponse:
-		return "malformed responses"
-	case SkippedUnserved:
-		return "queries for names outside the zones of the cluster, which a folder has no answer for (--conf with forward has)"
-	case SkippedOverload:
-		return "queries over the rate (--rate)"
-	case SkippedInterrupted:
-		return "queries that were not finished at the end"
-	}
-	return string(s)
+// texts are the results of Text.
+var texts = map[Skipped]string{
+	SkippedCut:       "packets that are malformed or cut short (tcpdump -s 0 captures whole packets)",
+	SkippedFragment:  "IP fragments of packets that could not be put together",
+	SkippedProtocol:  "packets that are neither UDP nor TCP over IP",
+	SkippedLink:      "packets of an interface whose link type is not supported",
+	SkippedAddress:   "packets from and to other addresses or ports (--to, --port)",
+	SkippedDirection: "responses to the server or queries from it",
+	SkippedStream:    "TCP segments after a gap, or of connections whose beginning is not in the capture",
+	SkippedLarge:     "dnstap messages that are too large",
+	SkippedMalformed: "malformed dnstap messages",
+	SkippedKind:      "dnstap messages about queries that the server sent",
+	SkippedNoPacket:  "dnstap messages without the DNS message (CoreDNS and Seamark have the option full)",
+	SkippedShort:     "messages shorter than a header",
+	SkippedOpcode:    "queries with another opcode than QUERY",
+	SkippedTransfer:  "zone transfers",
+	SkippedQuery:     "malformed queries",
+	SkippedResponse:  "malformed responses",
+	SkippedUnserved: "queries for names outside the zones of the cluster, which a folder has no answer for" +
+		" (--conf with forward has)",
+	SkippedOverload:    "queries over the rate (--rate)",
+	SkippedInterrupted: "queries that were not finished at the end",
 }
+
+// Text describes the packets that are not used, with the reasons.
+func (s Skipped) Text() string { return cmp.Or(texts[s], string(s)) }
 
 // Counts are the numbers of what was captured.
 type Counts struct {

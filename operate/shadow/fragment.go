@@ -65,9 +65,13 @@ func (f *fragments) add(at time.Time, p *ipPacket) bool {
 	if at.After(f.newest) {
 		f.newest = at
 	}
-	for e := f.order.Front(); e != nil && f.newest.Sub(e.Value.(*assembly).begun) > fragmentTimeout; e = f.order.Front() {
+	for e := f.order.Front(); e != nil; e = f.order.Front() {
+		if f.newest.Sub(e.Value.(*assembly).begun) <= fragmentTimeout {
+			break
+		}
 		f.drop(e)
 	}
+
 	key := assemblyKey{p.source, p.destination, p.protocol, p.id}
 	if p.source.Is6() {
 		key.protocol = 0
@@ -77,6 +81,7 @@ func (f *fragments) add(at time.Time, p *ipPacket) bool {
 		e = f.order.PushBack(&assembly{key: key, begun: at, size: -1})
 		f.byKey[key] = e
 	}
+
 	a := e.Value.(*assembly)
 	added := a.add(p)
 	f.bytes += added
@@ -91,6 +96,7 @@ func (f *fragments) add(at time.Time, p *ipPacket) bool {
 		f.remove(e)
 		return true
 	}
+
 	for f.order.Len() > maxAssemblies || f.bytes > maxAssemblyBytes {
 		f.drop(f.order.Front())
 	}
@@ -119,7 +125,9 @@ func (f *fragments) close() {
 // add adds a fragment, and returns its size: zero for a copy, -1 if it does not fit.
 func (a *assembly) add(p *ipPacket) int {
 	own := part{p.offset, p.payload}
-	i, found := slices.BinarySearchFunc(a.parts, own.offset, func(other part, offset int) int { return other.offset - offset })
+	i, found := slices.BinarySearchFunc(a.parts, own.offset, func(other part, offset int) int {
+		return other.offset - offset
+	})
 	switch {
 	case found && bytes.Equal(a.parts[i].data, own.data):
 		return 0
@@ -132,12 +140,14 @@ func (a *assembly) add(p *ipPacket) int {
 	case !p.more && (a.size >= 0 || i < len(a.parts)), p.more && a.size >= 0 && own.end() > a.size:
 		return -1 // behind the last one
 	}
+
 	if !p.more {
 		a.size = own.end()
 	}
 	if own.offset == 0 {
 		a.protocol = p.protocol
 	}
+
 	own.data = bytes.Clone(own.data)
 	a.parts = slices.Insert(a.parts, i, own)
 	a.bytes += len(own.data)

@@ -103,6 +103,7 @@ func transport(d *ipPacket) (s *segment, skipped Skipped) {
 	default:
 		return nil, SkippedProtocol
 	}
+
 	s.source = netip.AddrPortFrom(d.source, binary.BigEndian.Uint16(d.payload))
 	s.destination = netip.AddrPortFrom(d.destination, binary.BigEndian.Uint16(d.payload[2:]))
 	return s, ""
@@ -128,6 +129,7 @@ func network(link uint32, frame []byte) (datagram []byte, skipped Skipped) {
 	default:
 		return nil, SkippedLink
 	}
+
 	if len(frame) < header {
 		return nil, SkippedCut
 	}
@@ -139,6 +141,7 @@ func network(link uint32, frame []byte) (datagram []byte, skipped Skipped) {
 		}
 		ether, frame = binary.BigEndian.Uint16(frame[2:]), frame[4:]
 	}
+
 	if ether != etherIPv4 && ether != etherIPv6 {
 		return nil, SkippedProtocol
 	}
@@ -173,7 +176,8 @@ func ipv4(b []byte, whole bool) (d ipPacket, skipped Skipped) {
 	const moreFragments, offsetMask = 0x2000, 0x1fff
 	flags := binary.BigEndian.Uint16(b[6:])
 	return ipPacket{
-		source: netip.AddrFrom4([4]byte(b[12:])), destination: netip.AddrFrom4([4]byte(b[16:])), protocol: b[9], payload: b[header:size],
+		source: netip.AddrFrom4([4]byte(b[12:])), destination: netip.AddrFrom4([4]byte(b[16:])),
+		protocol: b[9], payload: b[header:size],
 		fragment: flags&(moreFragments|offsetMask) != 0, id: uint32(binary.BigEndian.Uint16(b[4:])),
 		offset: int(flags&offsetMask) * 8, more: flags&moreFragments != 0,
 	}, ""
@@ -190,7 +194,10 @@ func ipv6(b []byte, whole bool) (d ipPacket, skipped Skipped) {
 	if size > len(b) {
 		return d, SkippedCut
 	}
-	d = ipPacket{source: netip.AddrFrom16([16]byte(b[8:])), destination: netip.AddrFrom16([16]byte(b[24:])), protocol: b[6], payload: b[40:size]}
+	d = ipPacket{
+		source: netip.AddrFrom16([16]byte(b[8:])), destination: netip.AddrFrom16([16]byte(b[24:])),
+		protocol: b[6], payload: b[40:size],
+	}
 	return d, d.skipExtensions()
 }
 
@@ -203,6 +210,7 @@ func (d *ipPacket) skipExtensions() Skipped {
 	if d.source.Is4() {
 		return ""
 	}
+
 	for range maxExtensions {
 		b := d.payload
 		switch d.protocol {
@@ -218,6 +226,8 @@ func (d *ipPacket) skipExtensions() Skipped {
 		default:
 			return ""
 		}
+
+		// The sizes of these three are in units of 8 bytes, without the first (RFC 8200 §4.2).
 		if len(b) < 8 || len(b) < (int(b[1])+1)*8 {
 			return SkippedCut
 		}

@@ -73,6 +73,7 @@ func (t *matcher) add(m *Message) *pair {
 		t.counts.Skipped[SkippedShort]++
 		return nil
 	}
+
 	if m.Response {
 		t.counts.Responses++
 		t.counts.ResponseBytes += uint64(len(m.Data))
@@ -83,6 +84,7 @@ func (t *matcher) add(m *Message) *pair {
 	if m.Time.After(t.newest) {
 		t.newest = m.Time
 	}
+
 	t.expire()
 	key := matchKey{m.Client, m.Server, m.Proto, binary.BigEndian.Uint16(m.Data)}
 	e := t.byKey[key]
@@ -90,6 +92,7 @@ func (t *matcher) add(m *Message) *pair {
 		t.wait(key, m)
 		return nil
 	}
+
 	w := e.Value.(*waiting)
 	switch same := sameQuestion(w.data, m.Data); {
 	case w.response == m.Response && same:
@@ -99,6 +102,7 @@ func (t *matcher) add(m *Message) *pair {
 			t.counts.Repeated++
 		}
 		return nil
+
 	case w.response == m.Response || !same:
 		// The client uses the port and the ID again. A response to another question is
 		// late, or forged.
@@ -110,9 +114,13 @@ func (t *matcher) add(m *Message) *pair {
 		t.wait(key, m)
 		return nil
 	}
+
 	t.remove(e)
 	t.countLost(w, -1)
-	p := &pair{client: m.Client, proto: m.Proto, time: w.time, latency: m.Time.Sub(w.time), query: w.data, response: bytes.Clone(m.Data)}
+	p := &pair{
+		client: m.Client, proto: m.Proto, time: w.time, latency: m.Time.Sub(w.time),
+		query: w.data, response: bytes.Clone(m.Data),
+	}
 	if w.response {
 		p.time, p.latency, p.query, p.response = m.Time, -p.latency, bytes.Clone(m.Data), w.data
 	}

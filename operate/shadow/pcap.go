@@ -49,6 +49,7 @@ func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message)
 	if err != nil {
 		return err
 	}
+
 	tcp, parts := newStreams(), newFragments(counts)
 	defer parts.close()
 	for ctx.Err() == nil {
@@ -59,6 +60,7 @@ func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message)
 		if err != nil {
 			return err
 		}
+
 		counts.Packets++
 		s, skipped := decode(&packet, parts)
 		if skipped != "" {
@@ -67,6 +69,7 @@ func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message)
 		if s == nil {
 			continue
 		}
+
 		m := Message{Time: packet.time, Proto: dns.UDP}
 		switch {
 		case p.serves(s.destination):
@@ -77,6 +80,7 @@ func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message)
 			counts.Skipped[SkippedAddress]++
 			continue
 		}
+
 		more := true
 		pass := func(message []byte) {
 			// Both ports may be the server's: a server that forwards from port 53.
@@ -89,6 +93,7 @@ func (p Pcap) messages(ctx context.Context, counts *Counts, yield func(*Message)
 			}
 			more = more && yield(&m)
 		}
+
 		if s.tcp {
 			m.Proto = dns.TCP
 			if skipped := tcp.add(s, pass); skipped != "" {

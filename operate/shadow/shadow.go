@@ -105,7 +105,10 @@ type Group struct {
 // of what was compared, and an error if the source cannot be read, or if the Asker does not
 // answer.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &run{Options: o, comparer: diff.NewComparer(o.ClusterDomain), groups: map[groupKey]*Group{}, types: map[groupKey]map[string]bool{}, searches: searches{}}
+	r := &run{
+		Options: o, comparer: diff.NewComparer(o.ClusterDomain),
+		groups: map[groupKey]*Group{}, types: map[groupKey]map[string]bool{}, searches: searches{},
+	}
 	r.report.Skipped = map[Skipped]int{}
 	r.report.RCodes, r.report.SeamarkRCodes, r.report.Directives = map[string]int{}, map[string]int{}, map[string]int{}
 	start := time.Now()
@@ -149,16 +152,19 @@ type groupKey struct{ cause, subject, reason string }
 func (r *run) all(ctx context.Context) error {
 	defer r.reportProgress()()
 	r.skipped = map[Skipped]int{}
+
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
 	if r.Endless && r.Duration > 0 {
 		reading, stopReading = context.WithTimeout(reading, r.Duration)
 		defer stopReading()
 	}
+
 	// Queries that were read are answered although ctx has ended, for a limited time.
 	asking, stopAsking := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopAsking(nil)
 	defer context.AfterFunc(asking, stopReading)()
+
 	pairs, queue := make(chan *pair, queued), make(chan *pair)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { r.dispatch(ctx, asking, pairs, queue) })
@@ -171,6 +177,7 @@ func (r *run) all(ctx context.Context) error {
 			}
 		})
 	}
+
 	err := r.readAll(reading, pairs)
 	close(pairs)
 	if ctx.Err() != nil {
@@ -179,6 +186,7 @@ func (r *run) all(ctx context.Context) error {
 	}
 	tasks.Wait()
 	maps.Copy(r.report.Skipped, r.skipped)
+
 	switch cause := context.Cause(asking); {
 	case cause != nil && !errors.Is(cause, errInterrupted):
 		return cause
@@ -207,11 +215,14 @@ func (r *run) readAll(ctx context.Context, pairs chan<- *pair) error {
 		if message.Time.After(r.last) {
 			r.last = message.Time
 		}
+
 		p := m.add(message)
 		if p == nil {
 			return true
 		}
 		r.count(p)
+
+		// Live messages do not wait, so they are lost if there are too many.
 		if r.Live {
 			select {
 			case pairs <- p:
@@ -289,49 +300,52 @@ func (r *run) skip(reason Skipped) {
 // run has to end.
 func (r *run) compare(ctx context.Context, n int, p *pair) error {
 	defer r.done.Add(1)
-	var captured mdns.Msg
+	reason, err := r.comparePair(ctx, n, p)
+	if reason != "" {
+		r.skip(reason)
+	}
+	return err
+}
+
+// comparePair returns the reason if a pair cannot be compared.
+func (r *run) comparePair(ctx context.Context, n int, p *pair) (skipped Skipped, err error) {
+	var captured, asked mdns.Msg
 	if err := captured.Unpack(p.response); err != nil && !captured.Truncated {
-		r.skip(SkippedResponse)
-		return nil
+		return SkippedResponse, nil
 	}
 	rcode := query.RCode(&captured)
 	r.mu.Lock()
 	r.report.RCodes[rcode]++
 	r.mu.Unlock()
-	var asked mdns.Msg
+
 	if err := asked.Unpack(p.query); err != nil || len(asked.Question) != 1 {
-		r.skip(SkippedQuery)
-		return nil
+		return SkippedQuery, nil
 	}
 	q := asked.Question[0]
 	switch {
 	case asked.Opcode != mdns.OpcodeQuery:
-		r.skip(SkippedOpcode)
-		return nil
+		return SkippedOpcode, nil
 	case q.Qtype == mdns.TypeAXFR || q.Qtype == mdns.TypeIXFR:
-		r.skip(SkippedTransfer)
-		return nil
+		return SkippedTransfer, nil
 	}
+
 	a, err := r.Asker.Ask(ctx, n, p.query, p.client, p.proto)
 	switch {
 	case ctx.Err() != nil:
-		r.skip(SkippedInterrupted)
-		return nil
+		return SkippedInterrupted, nil
 	case errors.Is(err, errNoAnswer):
-		r.skip(SkippedQuery)
-		return nil
+		return SkippedQuery, nil
 	case err != nil && r.silent.Add(1) >= maxSilent:
-		return fmt.Errorf("no answer to %d queries in a row, the last one: %w", maxSilent, err)
+		return "", fmt.Errorf("no answer to %d queries in a row, the last one: %w", maxSilent, err)
 	case err == nil:
 		r.silent.Store(0)
 	}
 	if r.Unserved && a.Reply != nil && a.Directive == "" {
-		r.skip(SkippedUnserved)
-		return nil
+		return SkippedUnserved, nil
 	}
-	d := r.comparer.Compare(diff.Pair{Name: q.Name, Type: q.Qtype, Want: a.Reply, Got: &captured})
-	r.add(p, q, a, d)
-	return nil
+
+	r.add(p, q, a, r.comparer.Compare(diff.Pair{Name: q.Name, Type: q.Qtype, Want: a.Reply, Got: &captured}))
+	return "", nil
 }
 
 // add adds the result of a comparison to the report.
@@ -353,6 +367,7 @@ func (r *run) add(p *pair, q mdns.Question, a Answer, d diff.Difference) {
 	if a.Upstream > 0 {
 		s.WithUpstream++
 	}
+
 	switch {
 	case d.Cause == "":
 		s.Same++
@@ -362,13 +377,18 @@ func (r *run) add(p *pair, q mdns.Question, a Answer, d diff.Difference) {
 	default:
 		s.Different++
 	}
+
+	// Of too many causes only the first have a group of their own.
 	key := groupKey{d.Cause, d.Subject, d.Reason}
 	if r.groups[key] == nil && len(r.groups) >= maxGroups {
 		key = groupKey{"other causes", "all names", d.Reason}
 	}
 	g := r.groups[key]
 	if g == nil {
-		g = &Group{diff.Group{Cause: key.cause, Subject: key.subject, Reason: key.reason, Example: d.Example}, p.client.Addr().String(), p.time}
+		g = &Group{
+			Group:  diff.Group{Cause: key.cause, Subject: key.subject, Reason: key.reason, Example: d.Example},
+			Client: p.client.Addr().String(), Time: p.time,
+		}
 		r.groups[key], r.types[key] = g, map[string]bool{}
 	}
 	g.Count++

@@ -57,6 +57,7 @@ func (t *streams) add(s *segment, yield func(message []byte)) (skipped Skipped) 
 	case e == nil:
 		return SkippedStream
 	}
+
 	f := e.Value.(*stream)
 	t.order.MoveToBack(e)
 	payload := s.payload
@@ -69,9 +70,11 @@ func (t *streams) add(s *segment, yield func(message []byte)) (skipped Skipped) 
 	default:
 		payload = payload[behind:]
 	}
+
 	f.next += uint32(len(payload))
 	before := len(f.buf)
 	f.buf = append(f.buf, payload...)
+
 	rest := f.buf
 	for len(rest) >= 2 {
 		size := 2 + int(binary.BigEndian.Uint16(rest))
@@ -81,10 +84,12 @@ func (t *streams) add(s *segment, yield func(message []byte)) (skipped Skipped) 
 		yield(rest[2:size])
 		rest = rest[size:]
 	}
+
 	if len(rest) < len(f.buf) {
 		f.buf = bytes.Clone(rest) // without the memory of the messages
 	}
 	t.bytes += len(f.buf) - before
+
 	if s.fin {
 		t.remove(e)
 	}

@@ -17,7 +17,9 @@ type DnstapFile struct {
 // Messages implements Source.
 func (f DnstapFile) Messages(ctx context.Context, counts *Counts, yield func(*Message) bool) error {
 	return interruptible(ctx, f.Interrupt, func() error {
-		return dnstap.Read(f.Reader, func(payload []byte) bool { return ctx.Err() == nil && tapped(payload, counts, yield) })
+		return dnstap.Read(f.Reader, func(payload []byte) bool {
+			return ctx.Err() == nil && tapped(payload, counts, yield)
+		})
 	})
 }
 
@@ -41,6 +43,7 @@ func tapped(payload []byte, counts *Counts, yield func(*Message) bool) bool {
 		counts.Skipped[SkippedMalformed]++
 		return true
 	}
+
 	m := Message{Time: t.Query, Client: t.Client, Proto: t.Proto, Data: t.Packet}
 	switch t.Kind {
 	case dnstap.ClientQuery, dnstap.AuthQuery:
@@ -50,6 +53,7 @@ func tapped(payload []byte, counts *Counts, yield func(*Message) bool) bool {
 		counts.Skipped[SkippedKind]++
 		return true
 	}
+
 	switch {
 	case m.Data == nil:
 		counts.Skipped[SkippedNoPacket]++
@@ -61,6 +65,7 @@ func tapped(payload []byte, counts *Counts, yield func(*Message) bool) bool {
 		counts.Skipped[SkippedDirection]++
 		return true
 	}
+
 	m.Server = netip.AddrPort{} // some servers set it in one of the two messages only
 	return yield(&m)
 }

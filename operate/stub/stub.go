@@ -77,6 +77,7 @@ func (r Resolver) Candidates(name string) ([]string, error) {
 	if dns.IsFqdn(name) {
 		return []string{absolute}, nil
 	}
+
 	var names []string
 	for _, s := range r.Searches {
 		candidate := absolute
@@ -88,6 +89,7 @@ func (r Resolver) Candidates(name string) ([]string, error) {
 		}
 	}
 	names = slices.DeleteFunc(names, func(n string) bool { return n == absolute })
+
 	if strings.Count(name, ".") >= r.Ndots {
 		return slices.Insert(names, 0, absolute), nil
 	}
@@ -111,6 +113,7 @@ func (r Resolver) Lookup(ctx context.Context, name string, types []uint16, repor
 	if len(r.Servers) == 0 {
 		return errors.New("the resolv.conf has no nameserver")
 	}
+
 	result := ErrNotFound
 	for _, candidate := range candidates {
 		found := false
