@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // maxScanned is the number of zones up to which comparing a name with each of them is faster
 // than looking up its suffixes in a map.
@@ -13,6 +10,7 @@ const maxScanned = 8
 // The zero value is empty. A ZoneMap is safe for concurrent use while no zone is added.
 type ZoneMap[V any] struct {
 	values    map[Name]V
+	zones     []Name         // in the order in which they were added
 	maxLabels int            // of the zones
 	few       []zoneValue[V] // the same zones, most labels first; nil if they are more than maxScanned
 }
@@ -27,6 +25,9 @@ type zoneValue[V any] struct {
 func (m *ZoneMap[V]) Set(zone Name, v V) {
 	if m.values == nil {
 		m.values = map[Name]V{}
+	}
+	if _, exists := m.values[zone]; !exists {
+		m.zones = append(m.zones, zone)
 	}
 	m.values[zone] = v
 	labels := zone.Labels()
@@ -50,8 +51,8 @@ func (m *ZoneMap[V]) Get(zone Name) V { return m.values[zone] }
 // All returns the values by zone. The caller must not change the map.
 func (m *ZoneMap[V]) All() map[Name]V { return m.values }
 
-// Zones returns the zones, sorted as strings.
-func (m *ZoneMap[V]) Zones() []Name { return slices.Sorted(maps.Keys(m.values)) }
+// Zones returns the zones in the order in which they were added. The caller must not change them.
+func (m *ZoneMap[V]) Zones() []Name { return m.zones }
 
 // MaxLabels returns the number of labels of the longest zone.
 func (m *ZoneMap[V]) MaxLabels() int { return m.maxLabels }

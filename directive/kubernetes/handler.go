@@ -38,7 +38,8 @@ const (
 // A Handler is the directive kubernetes of one server block.
 type Handler struct {
 	zones        []*zoneInfo // longest first
-	primary      wire.Name   // PTR records point to names in it
+	byName       wire.ZoneMap[*zoneInfo]
+	primary      wire.Name // PTR records point to names in it
 	ttl          uint32
 	podMode      podMode
 	zonal        bool
@@ -161,20 +162,10 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 func (h *Handler) Objects() iter.Seq2[cluster.Kind, cluster.Object] { return h.index.Objects() }
 
 // AuthoritativeZones returns the zones of h.
-func (h *Handler) AuthoritativeZones() (zones []wire.Name) {
-	for _, z := range h.zones {
-		zones = append(zones, z.name)
-	}
-	return zones
-}
+func (h *Handler) AuthoritativeZones() []wire.Name { return h.byName.Zones() }
 
 // zone returns the longest zone that the query's name is in; nil if it is in none.
 func (h *Handler) zone(q *dns.Query) *zoneInfo {
-	name, labels := q.Name(), q.Labels()
-	for _, z := range h.zones {
-		if labels >= z.labels && string(name[q.LabelOffset(labels-z.labels):]) == string(z.name) {
-			return z
-		}
-	}
-	return nil
+	z, _ := h.byName.Longest(&q.Request, 0)
+	return z
 }

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
@@ -32,12 +31,12 @@ func (h *Handler) HasNamespace(label []byte) bool {
 // that is not the handler's. Entries are immutable, so it holds no lock while it makes
 // their records.
 func (h *Handler) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {
-	i := slices.IndexFunc(h.zones, func(z *zoneInfo) bool { return z.name == origin })
-	if i < 0 {
+	z := h.byName.Get(origin)
+	if z == nil {
 		return func(func([]byte) bool) {}
 	}
 	return func(yield func([]byte) bool) {
-		g := newGenerator(h, h.zones[i])
+		g := newGenerator(h, z)
 		h.index.Lock()
 		if g.zone.reverse {
 			view := g.newReverseView()

@@ -191,6 +191,9 @@ func (h *Handler) setZones(d corefile.Directive, zones, multicluster []wire.Name
 		errs = append(errs, d.Errorf("want at least one zone that is not a reverse zone, such as cluster.local"))
 	}
 	slices.SortStableFunc(h.zones, func(a, b *zoneInfo) int { return b.labels - a.labels })
+	for _, z := range h.zones {
+		h.byName.Set(z.name, z)
+	}
 	return errors.Join(errs...)
 }
 

@@ -65,7 +65,7 @@ func (s *Secondary) configureCatalogs(b *config.Block) {
 		return
 	}
 	to := &scope{
-		zones: b.Zones, origins: s.zones.Zones(), taken: map[wire.Name]bool{}, accept: map[wire.Name][]wire.Name{},
+		zones: b.Zones, origins: slices.Sorted(slices.Values(s.zones.Zones())), taken: map[wire.Name]bool{}, accept: map[wire.Name][]wire.Name{},
 	}
 	for _, a := range config.Find[dns.Authority](b) {
 		if b.NameOf(a) == "hosts" {
