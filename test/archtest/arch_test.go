@@ -18,6 +18,7 @@ var rules = []struct {
 	{"docs", docs},
 	{"names", names},
 	{"sizes", sizes},
+	{"paragraphs", paragraphs},
 	{"inits", inits},
 	{"context-values", contextValues},
 	{"clocks", clocks},

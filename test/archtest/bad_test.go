@@ -179,6 +179,11 @@ import "go.etcd.io/etcd/server/v3"
 
 		{"long", "sizes", "-- a/a.go --\npackage a\n" + long + "-- a/a_test.go --\npackage a\n" + long, []string{"a/a.go: 502 lines"}},
 
+		{"dense", "paragraphs", "-- a/a.go --\npackage a\nfunc dense() {\n" + strings.Repeat("\tdense()\n", 41) + "}\nfunc breathes() {\n" +
+			strings.Repeat(strings.Repeat("\tif true {\n\t\tdense()\n\t}\n", 7)+"\n", 2) + "}\nfunc table() []int {\n\treturn []int{\n" +
+			strings.Repeat("\t\t1,\n", 50) + "\t}\n}\n-- a/a_test.go --\npackage a\nfunc test() {\n" + strings.Repeat("\tdense()\n", 41) + "}\n",
+			[]string{"a/a.go:2: dense has more than 30 lines"}},
+
 		{"init", "inits", "-- a/a.go --\npackage a\nfunc init() {}\ntype t int\nfunc (t) init() {}\n-- a/a_windows.go --\npackage a\n\nfunc init() {}\n", []string{"a/a.go:2: func init", "a/a_windows.go:3: func init"}},
 
 		{"value", "context-values", `

@@ -3,6 +3,7 @@ package archtest
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"path"
 	"slices"
 	"strings"
@@ -21,6 +22,81 @@ func sizes(m *module) (bad []string) {
 		}
 	}
 	return bad
+}
+
+// A function of more than longFunction lines has at most maxRun lines without a blank line
+// between them. The lines of a table, which is a composite literal, do not count.
+const (
+	longFunction = 40
+	maxRun       = 30
+)
+
+func paragraphs(m *module) (bad []string) {
+	m.eachDecl(func(f *file, d ast.Decl) {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body == nil || f.test {
+			return
+		}
+		line := func(pos token.Pos) int { return m.fset.Position(pos).Line }
+		first, last := line(fn.Body.Lbrace)+1, line(fn.Body.Rbrace)
+		if last-first <= longFunction {
+			return
+		}
+
+		// A line has text if a statement or a comment begins or ends there.
+		text := make([]bool, last-first)
+		mark := func(from, to token.Pos, value bool) {
+			for l := max(line(from), first); l <= line(to) && l < last; l++ {
+				text[l-first] = value
+			}
+		}
+		for _, s := range leaves(fn.Body) {
+			mark(s.Pos(), s.End(), true)
+		}
+		for _, c := range f.syntax.Comments {
+			if c.Pos() > fn.Body.Lbrace && c.End() < fn.Body.Rbrace {
+				mark(c.Pos(), c.End(), true)
+			}
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.CompositeLit); ok && line(literal.End())-line(literal.Pos()) > 1 {
+				mark(literal.Pos(), literal.End(), false)
+			}
+			return true
+		})
+
+		run := 0
+		for _, has := range text {
+			if run++; !has {
+				run = 0
+			}
+			if run > maxRun {
+				bad = append(bad, fmt.Sprintf("%s: %s has more than %d lines without a blank line", m.at(fn), fn.Name.Name, maxRun))
+				return
+			}
+		}
+	})
+	return bad
+}
+
+// leaves returns the tokens of a block that make its lines: what has no statement in it, and
+// the ends of what has.
+func leaves(block ast.Node) (all []ast.Node) {
+	ast.Inspect(block, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case nil:
+		case *ast.BlockStmt:
+			all = append(all, &ast.BadStmt{From: n.Lbrace, To: n.Lbrace}, &ast.BadStmt{From: n.Rbrace, To: n.Rbrace})
+		case *ast.CaseClause:
+			all = append(all, &ast.BadStmt{From: n.Case, To: n.Colon})
+		case *ast.CommClause:
+			all = append(all, &ast.BadStmt{From: n.Case, To: n.Colon})
+		case *ast.Ident, *ast.BasicLit:
+			all = append(all, n)
+		}
+		return true
+	})
+	return all
 }
 
 // docs requires one package comment per package, in godoc's form.
@@ -104,7 +180,7 @@ var unixTimes = map[string]string{
 	"directive/hosts/metrics.go":           "a metric",
 	"directive/screen/answers.go":          "whether two logs are of the same second",
 	"directive/secondary/save.go":          "when a primary confirmed the zone in a file",
-	"directive/certificates.go":                     "a metric",
+	"directive/certificates.go":            "a metric",
 	"directive/trace/otlp.go":              "the times of a span",
 	"directive/trace/zipkin.go":            "the times of a span",
 	"directive/view.go":                    "whether two logs are of the same minute",
