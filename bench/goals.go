@@ -35,8 +35,8 @@ func goals() []goal {
 		{"headless3", "headless with 3 endpoints"}, {"headless60", "headless with 60 endpoints"},
 		{"endpoint", "endpoint names"}, {"srv", "SRV"}, {"ptr", "PTR"},
 	} {
-		gs = append(gs, goal{"CPU of " + w.text + ", to Knot", asRatio, w.name + "/seamark", w.name + "/knot", 0.90,
-			""})
+		gs = append(gs,
+			goal{"CPU of " + w.text + ", to Knot", asRatio, w.name + "/seamark", w.name + "/knot", 0.90, ""})
 	}
 
 	for _, w := range []struct{ name, text string }{
@@ -59,6 +59,8 @@ func goals() []goal {
 		goal{"TCP, 16 connections of 6, to our UDP", asRatio, "paths/tcp 16x6", "paths/A", 1.50, ""},
 		goal{"TCP, a connection for each query, to Knot", asRatio, "new/seamark", "new/knot", 1.30, ""},
 		goal{"CPU of a query at 1,000 q/s, to Knot", asRatio, "idle/seamark", "idle/knot", 0.90, ""},
+
+		// The cache of a node.
 		goal{"CPU of an answer to a pod, to node-cache", asRatio, "node/tcx", "node/node-cache", 0.20, ""},
 		goal{"CPU of an answer to a pod, to CoreDNS with node-cache's Corefile", asRatio, "node/tcx",
 			"node/coredns", 0.20, ""},
@@ -66,8 +68,8 @@ func goals() []goal {
 		goal{"the same at 1,000 q/s", asRatio, "node 1k/tcx", "node 1k/coredns", 0.20, ""},
 		goal{"for comparison: time of all CPUs for an answer to a pod, the generator included, to CoreDNS", asRatio,
 			"node machine/tcx", "node machine/coredns", 0, ""},
-		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k machine/tcx", "node 20k machine/coredns",
-			0, ""},
+		goal{"for comparison: the same at 20,000 q/s", asRatio,
+			"node 20k machine/tcx", "node 20k machine/coredns", 0, ""},
 		goal{"for comparison: without repeated replies, to CoreDNS", asRatio, "node/tcx, not repeated",
 			"node/coredns", 0, ""},
 		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k/tcx, not repeated", "node 20k/coredns", 0,

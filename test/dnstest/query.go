@@ -212,6 +212,8 @@ func (q *queryCase) option(word string, msg *dns.Msg, opt *dns.OPT) error {
 		n, err = number(4)
 		msg.Opcode = int(n)
 		return err
+
+	// The others need an OPT record.
 	case "+edns":
 		if value != "" {
 			n, err = number(16)
