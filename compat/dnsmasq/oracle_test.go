@@ -307,7 +307,9 @@ func ask(t *testing.T, addr, query string) string {
 		h := rr.Header()
 		ttl := ""
 		switch {
-		case strings.HasSuffix(query, " TTL"): // rounded: a second or two may have passed
+		// dnsmasq marks a CNAME record of an upstream as its own, too. TTLs of upstreams decrease
+		// while the test waits, so they are rounded.
+		case strings.HasSuffix(query, " TTL"), r.Authoritative && h.Class == dns.ClassINET && h.Ttl > 290:
 			ttl = fmt.Sprintf(" %d", (h.Ttl+5)/10*10)
 		case r.Authoritative && h.Class == dns.ClassINET: // TTLs of upstreams decrease
 			ttl = fmt.Sprintf(" %d", h.Ttl)
