@@ -16,7 +16,7 @@ import (
 // hostname, then the first by namespace and name.
 type claims struct {
 	all     map[netip.Addr][]claim
-	changes map[netip.Addr]string // previous targets of the addresses changed since the last call of changed
+	changes map[netip.Addr]string // previous targets of the addresses that have changed
 }
 
 type claim struct {
@@ -50,9 +50,7 @@ func (c claim) compare(d claim) int {
 		}
 		return 2
 	}
-	return cmp.Or(cmp.Compare(rank(c), rank(d)),
-		strings.Compare(c.entry.key.Namespace, d.entry.key.Namespace), strings.Compare(c.entry.key.Name, d.entry.key.Name),
-		strings.Compare(c.host, d.host))
+	return cmp.Or(cmp.Compare(rank(c), rank(d)), c.entry.key.Compare(d.entry.key), strings.Compare(c.host, d.host))
 }
 
 // forEach calls f with each claim that a Service has with the objects in with.
@@ -69,7 +67,9 @@ func (cs *claims) forEach(entry, with *serviceEntry, f func(netip.Addr, claim)) 
 }
 
 // forEachOf calls f with each claim of one EndpointSlice.
-func (cs *claims) forEachOf(entry *serviceEntry, svc *cluster.Service, slice *cluster.Slice, f func(netip.Addr, claim)) {
+func (cs *claims) forEachOf(
+	entry *serviceEntry, svc *cluster.Service, slice *cluster.Slice, f func(netip.Addr, claim),
+) {
 	if svc == nil || !svc.Headless {
 		return
 	}

@@ -39,6 +39,7 @@ func (w *writer) lead(ctx context.Context, s *session) error {
 	if !w.election {
 		return w.term(ctx, s)
 	}
+
 	limited, cancel := context.WithTimeout(ctx, s.limit)
 	lease, err := s.client.Grant(limited, int64(w.lease/time.Second))
 	cancel()
@@ -46,6 +47,7 @@ func (w *writer) lead(ctx context.Context, s *session) error {
 		return fmt.Errorf("granting a lease in etcd: %w", err)
 	}
 	w.succeeded()
+
 	// The lease must outlive ctx: it is revoked at the end, so that other replicas
 	// need not wait for it to expire.
 	background := context.WithoutCancel(ctx)
@@ -54,7 +56,9 @@ func (w *writer) lead(ctx context.Context, s *session) error {
 		defer cancel()
 		_, _ = s.client.Revoke(ctx, lease.ID) // on failure it expires
 	}()
-	alive, err := concurrency.NewSession(s.client, concurrency.WithLease(lease.ID), concurrency.WithContext(clientv3.WithRequireLeader(background)))
+
+	alive, err := concurrency.NewSession(s.client,
+		concurrency.WithLease(lease.ID), concurrency.WithContext(clientv3.WithRequireLeader(background)))
 	if err != nil {
 		return fmt.Errorf("keeping a lease in etcd: %w", err)
 	}
@@ -84,6 +88,7 @@ func (w *writer) campaign(ctx context.Context, e *concurrency.Election) error {
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer elected()
+
 	following.Go(func() {
 		for !w.ready.Load() && waiting.Err() == nil {
 			var now leader
@@ -95,6 +100,7 @@ func (w *writer) campaign(ctx context.Context, e *concurrency.Election) error {
 			sleep(waiting, lastWait)
 		}
 	})
+
 	if err := e.Campaign(clientv3.WithRequireLeader(ctx), leaderValue(false)); ctx.Err() == nil {
 		return err
 	}

@@ -78,6 +78,7 @@ func (s *session) write(ctx context.Context, edits []edit) (done bool, err error
 	if s.election != nil {
 		otherwise = []clientv3.Op{clientv3.OpGet(s.election.Key())}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	answer, err := s.client.Txn(ctx).If(cmps...).Then(ops...).Else(otherwise...).Commit()

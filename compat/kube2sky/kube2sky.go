@@ -55,15 +55,20 @@ func (o *Options) Check() error {
 		}
 	}
 	wrong(!isName(strings.TrimSuffix(o.Domain, ".")), "--domain: want a name such as cluster.local, got %q", o.Domain)
-	wrong(!isPrefix(o.PathPrefix), "--path-prefix: want words separated by slashes, such as skydns, and not %s as the first, got %q", reservedPrefix, o.PathPrefix)
-	wrong(o.Kubeconfig != "" && o.Master != "", "--kubecfg-file and --kube-master-url: set only one; the file can contain the server's URL")
+	wrong(!isPrefix(o.PathPrefix),
+		"--path-prefix: want words separated by slashes, such as skydns, and not %s as the first, got %q",
+		reservedPrefix, o.PathPrefix)
+	wrong(o.Kubeconfig != "" && o.Master != "",
+		"--kubecfg-file and --kube-master-url: set only one; the file can contain the server's URL")
 	if err := o.cluster().Check(); err != nil {
 		errs = append(errs, fmt.Errorf("--kubecfg-file, --kube-master-url: %w", err))
 	}
 	if err := o.Etcd.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("--etcd-servers and other etcd flags: %w", err))
 	}
-	wrong(o.MutationTimeout < time.Millisecond, "--etcd-mutation-timeout: want a duration such as 10s, got %v", o.MutationTimeout)
+
+	wrong(o.MutationTimeout < time.Millisecond,
+		"--etcd-mutation-timeout: want a duration such as 10s, got %v", o.MutationTimeout)
 	wrong(o.Lease < 2*time.Second || o.Lease > time.Hour, "--lease-duration: want 2s to 1h, got %v", o.Lease)
 	wrong(o.Lease%time.Second != 0, "--lease-duration: want whole seconds, got %v", o.Lease)
 	return errors.Join(errs...)
@@ -96,6 +101,7 @@ func Run(ctx context.Context, o Options) error {
 	layout := newLayout(o.PathPrefix, o.Domain)
 	state := newState(layout.zone, o.cluster().Kinds())
 	w := newWriter(o, layout, state, registry)
+
 	site := http.NewServeMux()
 	site.Handle("/metrics", status.Metrics(registry))
 	site.HandleFunc("/readiness", func(rw http.ResponseWriter, _ *http.Request) {

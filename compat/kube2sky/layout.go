@@ -23,7 +23,8 @@ func newLayout(prefix, domain string) layout {
 	l := layout{zone: newZone(domain), tree: "/" + prefix + "/"}
 	// The escaped prefix is one part of the key, so the marks of clusters never
 	// overlap.
-	base := "/" + reservedPrefix + "/kube2sky/" + strings.TrimSuffix(l.domain, ".") + "/" + url.PathEscape(prefix) + "/"
+	cluster := strings.TrimSuffix(l.domain, ".") + "/" + url.PathEscape(prefix)
+	base := "/" + reservedPrefix + "/kube2sky/" + cluster + "/"
 	l.marks, l.election = base+"owned/", base+"leader"
 	return l
 }
@@ -67,6 +68,7 @@ func (z zone) groupOf(path string) keyGroup {
 			return keyGroup{kind: serviceGroup, namespace: words[0], name: words[1]}
 		}
 	}
+
 	p := keyGroup{kind: unknownGroup, name: path}
 	if rest, ok := strings.CutPrefix(path, z.path+"pod/"); ok {
 		words := strings.SplitN(rest, "/", 3)
@@ -78,6 +80,7 @@ func (z zone) groupOf(path string) keyGroup {
 	} else if rest, ok := strings.CutPrefix(path, reverse6); ok {
 		p = keyGroup{kind: reverseGroup, addr: unreverse6(rest)}
 	}
+
 	// Accept only the spelling that kube2sky writes: not fd00--0-1, for example.
 	if p.kind != unknownGroup {
 		if back, only := z.root(p); !p.addr.IsValid() || only && back != path || !strings.HasPrefix(path, back) {

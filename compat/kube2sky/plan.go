@@ -60,6 +60,7 @@ func plan(wanted []record, tree map[string]found, marks map[string]string) (c ch
 			}
 		}
 	}
+
 	for _, path := range slices.Sorted(maps.Keys(marks)) {
 		if _, ok := want[path]; ok {
 			continue
@@ -84,6 +85,7 @@ func transactions(changes []change) (all [][]edit) {
 			all, now = append(all, now), nil
 		}
 	}
+
 	for _, c := range changes {
 		if len(now)+len(c.puts)+len(c.removals) > maxEdits {
 			flush()
@@ -92,11 +94,8 @@ func transactions(changes []change) (all [][]edit) {
 			now = append(append(now, c.puts...), c.removals...)
 			continue
 		}
-		for _, edits := range [][]edit{c.puts, c.removals} {
-			for part := range slices.Chunk(edits, maxEdits) {
-				all = append(all, part)
-			}
-		}
+		all = slices.AppendSeq(all, slices.Chunk(c.puts, maxEdits))
+		all = slices.AppendSeq(all, slices.Chunk(c.removals, maxEdits))
 	}
 	flush()
 	return all

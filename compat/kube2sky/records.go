@@ -68,6 +68,7 @@ func (z zone) service(svc *cluster.Service, endpoints []*cluster.Slice) []record
 		path: z.path + "svc/" + svc.Namespace + "/" + svc.Name + "/",
 		name: svc.Name + "." + svc.Namespace + ".svc." + z.domain,
 	}
+
 	switch {
 	case svc.ExternalName != "":
 		if isTarget(svc.ExternalName) {
@@ -152,6 +153,7 @@ func (s *serviceRecords) finish() []record {
 	}
 	order.Slice(s.all, byPath)
 	all := slices.Compact(s.all)
+
 	moved := false
 	for i := 0; i < len(all); {
 		n := i + 1
@@ -223,8 +225,9 @@ func isTarget(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil || len(name) > maxName {
 		return false
 	}
+	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 	for label := range strings.SplitSeq(strings.ToLower(name), ".") {
-		if label == "" || len(label) > maxLabel || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if label == "" || len(label) > maxLabel || strings.Trim(label, characters) != "" {
 			return false
 		}
 	}

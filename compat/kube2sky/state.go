@@ -93,6 +93,7 @@ func (s *state) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	case cluster.Pods:
 		keys = slices.Collect(maps.Keys(s.pods))
 	}
+
 	for _, key := range keys {
 		if !has(key) {
 			s.delete(kind, key)
@@ -148,6 +149,7 @@ func (s *state) change(h *serviceEntry, svc *cluster.Service, parts []*cluster.S
 		s.reverse.forEach(h, h, s.reverse.add)
 		s.reverse.forEach(h, &before, s.reverse.remove)
 	}
+
 	for _, ip := range s.reverse.changed() {
 		s.queue.add(keyGroup{kind: reverseGroup, addr: ip})
 	}
@@ -187,7 +189,9 @@ func (s *state) deleteSlice(key cluster.Key) {
 }
 
 func (h *serviceEntry) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(h.slices, name, func(s *cluster.Slice, name string) int { return strings.Compare(s.Name, name) })
+	return slices.BinarySearchFunc(h.slices, name, func(s *cluster.Slice, name string) int {
+		return strings.Compare(s.Name, name)
+	})
 }
 
 // putPod replaces a pod, or deletes it if p is nil. It counts the new addresses

@@ -22,11 +22,14 @@ func (w *writer) sweep(ctx context.Context, s *session) error {
 			return err
 		}
 		marks := answer.Responses[0].GetResponseRange()
+
 		total += int64(len(marks.Kvs))
 		var paths, sums []string
 		for _, kv := range marks.Kvs {
-			paths, sums = append(paths, string(kv.Key[len(w.layout.marks):])), append(sums, string(kv.Value))
+			paths = append(paths, string(kv.Key[len(w.layout.marks):]))
+			sums = append(sums, string(kv.Value))
 		}
+
 		tree, err := w.values(ctx, s, paths)
 		if err != nil {
 			return err
@@ -34,6 +37,7 @@ func (w *writer) sweep(ctx context.Context, s *session) error {
 		for i, path := range paths {
 			now.take(w.layout.groupOf(path), path, sums[i], tree)
 		}
+
 		if !marks.More {
 			break
 		}
@@ -56,7 +60,8 @@ func (w *writer) values(ctx context.Context, s *session, paths []string) (map[st
 			n++
 		}
 		if kind != unknownGroup {
-			answer, err := s.read(ctx, clientv3.OpGet(w.layout.tree+paths[0], clientv3.WithRange(w.layout.tree+paths[n-1]+"\x00")))
+			end := clientv3.WithRange(w.layout.tree + paths[n-1] + "\x00")
+			answer, err := s.read(ctx, clientv3.OpGet(w.layout.tree+paths[0], end))
 			if err != nil {
 				return nil, fmt.Errorf("comparing keys: %w", err)
 			}

@@ -51,22 +51,26 @@ func newWriter(o Options, l layout, s *state, reg *metrics.Registry) *writer {
 		layout: l, state: s, limit: o.MutationTimeout, election: o.LeaderElection, lease: o.Lease, log: o.Log,
 		foreign: map[keyGroup]int{}, reported: map[string]struct{}{},
 	}
+
 	const writes, help = "seamark_kube2sky_writes_total", "Keys of records written to or deleted from etcd."
 	w.puts = reg.Counter(writes, help, "operation", "put")
 	w.deletes = reg.Counter(writes, help, "operation", "delete")
 	w.transactions = reg.Counter("seamark_kube2sky_transactions_total", "Transactions that changed something in etcd.")
 	w.failures = reg.Counter("seamark_kube2sky_failures_total", "Failed requests to etcd, which are retried.")
+
 	reg.Gauge("seamark_kube2sky_leader", "1 if this replica is the leader.", func() float64 {
 		if w.leads.Load() {
 			return 1
 		}
 		return 0
 	})
-	reg.Gauge("seamark_kube2sky_pending", "Services, addresses of pods and reverse names that have changed and are not written yet.",
+	reg.Gauge("seamark_kube2sky_pending",
+		"Services, addresses of pods and reverse names that have changed and are not written yet.",
 		func() float64 { return float64(s.queue.pending()) })
 	reg.Gauge("seamark_kube2sky_keys", "Keys in etcd that kube2sky owns, as known to the leader.",
 		func() float64 { return float64(w.keys.Load()) })
-	reg.Gauge("seamark_kube2sky_foreign_keys", "Keys of other programs at paths of records; kube2sky does not overwrite them.",
+	reg.Gauge("seamark_kube2sky_foreign_keys",
+		"Keys of other programs at paths of records; kube2sky does not overwrite them.",
 		func() float64 { return float64(w.foreignTotal.Load()) })
 	return w
 }
@@ -83,6 +87,7 @@ func (w *writer) run(ctx context.Context, at etcdclient.Options) {
 		return
 	}
 	defer client.Close()
+
 	for delay := firstWait; ctx.Err() == nil; delay = min(2*delay, lastWait) {
 		s := &session{client: client, layout: w.layout, limit: w.limit}
 		err := w.lead(ctx, s)
@@ -104,6 +109,7 @@ func (w *writer) term(ctx context.Context, s *session) error {
 	w.leads.Store(true)
 	w.state.queue.start()
 	defer w.leave()
+
 	var due, since time.Time // time of the next comparison; of the first failure
 	delay, announced := firstWait, false
 	for ctx.Err() == nil {
@@ -119,6 +125,7 @@ func (w *writer) term(ctx context.Context, s *session) error {
 				w.log.Info("Wrote all keys", "count", w.keys.Load())
 			}
 		}
+
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, errLost):
@@ -169,12 +176,14 @@ func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) 
 	if len(groups) == 0 {
 		return 0, nil
 	}
+
 	done := false
 	defer func() {
 		if !done {
 			w.state.queue.add(groups...)
 		}
 	}()
+
 	var gets []clientv3.Op
 	for _, p := range groups {
 		gets = append(gets, w.layout.get(w.layout.tree, p), w.layout.get(w.layout.marks, p))
@@ -183,20 +192,8 @@ func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) 
 	if err != nil {
 		return 0, err
 	}
-	var changes []change
-	for i, p := range groups {
-		tree, marks := map[string]found{}, map[string]string{}
-		for _, kv := range answer.Responses[2*i].GetResponseRange().Kvs {
-			tree[string(kv.Key[len(w.layout.tree):])] = found{string(kv.Value), kv.ModRevision}
-		}
-		for _, kv := range answer.Responses[2*i+1].GetResponseRange().Kvs {
-			marks[string(kv.Key[len(w.layout.marks):])] = string(kv.Value)
-		}
-		c := plan(w.state.wanted(p), tree, marks)
-		w.reportForeign(p, c.foreign)
-		changes = append(changes, c)
-	}
-	for _, edits := range transactions(changes) {
+
+	for _, edits := range transactions(w.changes(groups, answer)) {
 		ok, err := s.write(ctx, edits)
 		if err != nil {
 			return 0, err
@@ -209,6 +206,24 @@ func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) 
 	}
 	done = true
 	return len(groups), nil
+}
+
+// changes returns the changes of groups. The answer has the keys of each, and their marks.
+func (w *writer) changes(groups []keyGroup, answer *clientv3.TxnResponse) (all []change) {
+	for i, p := range groups {
+		tree, marks := map[string]found{}, map[string]string{}
+		for _, kv := range answer.Responses[2*i].GetResponseRange().Kvs {
+			tree[string(kv.Key[len(w.layout.tree):])] = found{string(kv.Value), kv.ModRevision}
+		}
+		for _, kv := range answer.Responses[2*i+1].GetResponseRange().Kvs {
+			marks[string(kv.Key[len(w.layout.marks):])] = string(kv.Value)
+		}
+
+		c := plan(w.state.wanted(p), tree, marks)
+		w.reportForeign(p, c.foreign)
+		all = append(all, c)
+	}
+	return all
 }
 
 // get returns the operation that reads the keys of a group below a prefix.
