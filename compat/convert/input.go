@@ -203,6 +203,7 @@ func (p *Part) nanny() (config string, err error) {
 	if err := f.Check(); err != nil {
 		return "", err
 	}
+
 	if !f.Restart && f.ConfigDir != "" {
 		p.Notes = append(p.Notes, "without -restartDnsmasq the nanny only logs changes of the ConfigMap; "+
 			"kubedns_config serves them")

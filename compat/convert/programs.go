@@ -234,6 +234,7 @@ func (o Objects) Config(namespace, name string) (c ConfigMap, ok bool, err error
 			found = own
 		}
 	}
+
 	switch len(found) {
 	case 0:
 		return ConfigMap{}, false, nil

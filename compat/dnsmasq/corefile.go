@@ -56,14 +56,14 @@ func (w *writer) block(plain *group) {
 	}
 	w.bind(plain == nil)
 	w.Directive(fmt.Sprintf("bufsize %d", w.packet))
-	w.when(w.at.Lameduck > 0, "lameduck "+w.at.Lameduck.String())
-	w.when(w.Debug, "debug")
+	w.When(w.at.Lameduck > 0, "lameduck "+w.at.Lameduck.String())
+	w.When(w.Debug, "debug")
 	w.Errors()
-	w.when(w.logQueries, "log")
-	w.when(!w.noIdent && plain == nil, "chaos", "statistics")
+	w.When(w.logQueries, "log")
+	w.When(!w.noIdent && plain == nil, "chaos", "statistics")
 
-	w.when(!w.noRotation, "loadbalance")
-	w.when(w.maxTTL > 0, fmt.Sprintf("rewrite continue ttl regex .* -%d", w.maxTTL))
+	w.When(!w.noRotation, "loadbalance")
+	w.When(w.maxTTL > 0, fmt.Sprintf("rewrite continue ttl regex .* -%d", w.maxTTL))
 	w.existing()
 	w.cache()
 	w.Directive("header", "response set ra") // dnsmasq sets RA in every answer
@@ -72,18 +72,11 @@ func (w *writer) block(plain *group) {
 	w.hostsFiles()
 	w.staticRecords(plain == nil)
 	w.screen(plain)
-	w.when(w.loop, "loop")
+	w.When(w.loop, "loop")
 	if w.at.ConfigMap != "" && plain == nil {
 		w.configMap()
 	}
 	w.forwards(plain)
-}
-
-// when writes a directive if a condition holds.
-func (w *writer) when(holds bool, head string, options ...string) {
-	if holds {
-		w.Directive(head, options...)
-	}
 }
 
 func (w *writer) bind(report bool) {

@@ -1,8 +1,6 @@
 package flags
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -14,7 +12,7 @@ import (
 type Writer struct {
 	Getenv func(string) string // returns an environment variable
 	text   strings.Builder
-	errs   []error
+	errs   Errors
 }
 
 // Block writes a server block. body writes its directives.
@@ -32,6 +30,13 @@ func (w *Writer) Directive(head string, options ...string) {
 		w.text.WriteString(" {\n        " + strings.Join(options, "\n        ") + "\n    }")
 	}
 	w.text.WriteString("\n")
+}
+
+// When writes a directive if a condition holds.
+func (w *Writer) When(holds bool, head string, options ...string) {
+	if holds {
+		w.Directive(head, options...)
+	}
 }
 
 // Errors writes the directive errors, with one line for all errors of a failing
@@ -72,10 +77,13 @@ func (w *Writer) Word(flag, text string) string {
 }
 
 // Fail adds an error.
-func (w *Writer) Fail(format string, args ...any) { w.Add(fmt.Errorf(format, args...)) }
+func (w *Writer) Fail(format string, args ...any) { w.FailIf(true, format, args...) }
+
+// FailIf adds an error if a flag is bad.
+func (w *Writer) FailIf(bad bool, format string, args ...any) { w.errs.If(bad, format, args...) }
 
 // Add adds errors; nil is none.
-func (w *Writer) Add(errs ...error) { w.errs = append(w.errs, errs...) }
+func (w *Writer) Add(errs ...error) { w.errs.Add(errs...) }
 
 // Check returns why the server cannot serve the Corefile text, by the function check for
 // its blocks.
@@ -88,4 +96,4 @@ func Check(name, text string, check func([]corefile.Server) error) error {
 }
 
 // Corefile returns the text and the errors.
-func (w *Writer) Corefile() (string, error) { return w.text.String(), errors.Join(w.errs...) }
+func (w *Writer) Corefile() (string, error) { return w.text.String(), w.errs.Join() }

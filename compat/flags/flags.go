@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,6 +41,22 @@ func CheckRange[T cmp.Ordered](flag string, value, low, high T) error {
 	}
 	return nil
 }
+
+// Errors are the mistakes in the flags of a command.
+type Errors []error
+
+// If adds an error if a flag is bad.
+func (e *Errors) If(bad bool, format string, args ...any) {
+	if bad {
+		*e = append(*e, fmt.Errorf(format, args...))
+	}
+}
+
+// Add adds errors; nil is none.
+func (e *Errors) Add(errs ...error) { *e = append(*e, errs...) }
+
+// Join returns all errors as one, or nil.
+func (e Errors) Join() error { return errors.Join(e...) }
 
 // Refuse adds a hidden flag that an earlier program had. CheckRefused reports it with
 // the reason if it is set.
@@ -84,13 +101,9 @@ func (r *refused) Type() string { return "string" }
 // has it so. It leaves the words behind "--" alone.
 func LongForm(args []string, sets ...*pflag.FlagSet) []string {
 	known := func(name string) bool {
-		for _, set := range sets {
-			if set.Lookup(name) != nil {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(sets, func(set *pflag.FlagSet) bool { return set.Lookup(name) != nil })
 	}
+
 	var out []string
 	for i, arg := range args {
 		if arg == "--" {
@@ -101,6 +114,7 @@ func LongForm(args []string, sets ...*pflag.FlagSet) []string {
 		if dashed := strings.ReplaceAll(name, "_", "-"); !known(name) && known(dashed) {
 			name = dashed
 		}
+
 		if len(name) > 1 && len(text) > len(name) && known(name) {
 			arg = "--" + name
 			if assigned {

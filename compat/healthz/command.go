@@ -33,10 +33,12 @@ func newCommand(text string) (command, error) {
 	if errors.Is(parseErr, errEmpty) {
 		return nil, parseErr
 	}
+
 	_, noShell := exec.LookPath("sh")
 	if noShell != nil && parseErr != nil {
 		return nil, fmt.Errorf("no shell (sh) found: %w", parseErr)
 	}
+
 	if parseErr == nil {
 		_, notFound := exec.LookPath(s.words[0])
 		switch {
@@ -47,6 +49,7 @@ func newCommand(text string) (command, error) {
 			return s.redirected(echo(s.words[1:])), nil
 		}
 	}
+
 	if noShell != nil {
 		return func(ctx context.Context) ([]byte, error) {
 			return process(ctx, s.stdout, s.stderr, s.words[0], s.words[1:]...)
@@ -89,6 +92,7 @@ func echo(words []string) builtin {
 func process(ctx context.Context, stdout, stderr bool, name string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, name, args...)
 	processgroup.Set(c)
+
 	// With a pipe of package exec, Wait would block until every process that the
 	// program left behind has closed it.
 	r, w, err := os.Pipe()
@@ -102,11 +106,13 @@ func process(ctx context.Context, stdout, stderr bool, name string, args ...stri
 	if stderr {
 		c.Stderr = w
 	}
+
 	err = c.Start()
 	_ = w.Close()
 	if err != nil {
 		return nil, err
 	}
+
 	output := make(chan []byte, 1)
 	go func() {
 		text, _ := io.ReadAll(io.LimitReader(r, maxOutput))
@@ -114,6 +120,7 @@ func process(ctx context.Context, stdout, stderr bool, name string, args ...stri
 		_, _ = io.Copy(io.Discard, r)
 		close(output)
 	}()
+
 	err = c.Wait()
 	processgroup.Kill(c.Process.Pid)
 	_ = r.SetReadDeadline(time.Now().Add(exitTimeout))

@@ -9,12 +9,12 @@ package healthz
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/observe/status"
 )
 
@@ -32,39 +32,31 @@ type Options struct {
 
 // Check returns all mistakes in the options, by the names of the flags.
 func (o *Options) Check() error {
-	var errs []error
-	if len(o.Commands) != len(o.URLs) {
-		errs = append(errs, fmt.Errorf("want as many -url as -cmd, got %d and %d", len(o.URLs), len(o.Commands)))
-	}
+	var errs flags.Errors
+	errs.If(len(o.Commands) != len(o.URLs), "want as many -url as -cmd, got %d and %d", len(o.URLs), len(o.Commands))
 	for _, text := range o.Commands {
-		if _, err := newCommand(text); err != nil {
-			errs = append(errs, fmt.Errorf("-cmd %q: %w", text, err))
-		}
+		_, err := newCommand(text)
+		errs.If(err != nil, "-cmd %q: %w", text, err)
 	}
+
 	seen := map[string]bool{}
 	for _, url := range o.URLs {
-		switch {
-		case !strings.HasPrefix(url, "/") || strings.ContainsAny(url, "?#% \t\n"):
-			errs = append(errs, fmt.Errorf("-url: want a path such as /healthz, got %q", url))
-		case url == indexPath:
-			errs = append(errs, errors.New("-url: / is the list of all commands: choose another path"))
-		case seen[url]:
-			errs = append(errs, fmt.Errorf("-url: two commands have %s: choose distinct paths", url))
-		}
+		isPath := strings.HasPrefix(url, "/") && !strings.ContainsAny(url, "?#% \t\n")
+		errs.If(!isPath, "-url: want a path such as /healthz, got %q", url)
+		errs.If(url == indexPath, "-url: / is the list of all commands: choose another path")
+		errs.If(isPath && url != indexPath && seen[url], "-url: two commands have %s: choose distinct paths", url)
 		seen[url] = true
 	}
+
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
 	}{{"period", o.Period}, {"latency", o.Latency}, {"timeout", o.Timeout}} {
-		if d.value < time.Millisecond {
-			errs = append(errs, fmt.Errorf("-%s: want at least 1ms, got %v", d.flag, d.value))
-		}
+		errs.If(d.value < time.Millisecond, "-%s: want at least 1ms, got %v", d.flag, d.value)
 	}
-	if o.Latency < o.Period {
-		errs = append(errs, fmt.Errorf("-latency: want at least the period, %v, got %v: results would expire before the next run", o.Period, o.Latency))
-	}
-	return errors.Join(errs...)
+	errs.If(o.Latency < o.Period,
+		"-latency: want at least the period, %v, got %v: results would expire before the next run", o.Period, o.Latency)
+	return errs.Join()
 }
 
 // Run runs the commands and serves their pages until ctx ends, and then returns
@@ -78,7 +70,10 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return fmt.Errorf("-cmd %q: %w", text, err)
 		}
-		c := &check{url: o.URLs[i], text: text, run: run, latency: o.Latency, log: o.Log.With("url", o.URLs[i], "command", text)}
+		c := &check{
+			url: o.URLs[i], text: text, run: run, latency: o.Latency,
+			log: o.Log.With("url", o.URLs[i], "command", text),
+		}
 		site.checks = append(site.checks, c)
 		tasks = append(tasks, func(ctx context.Context) { c.repeat(ctx, o.Period, o.Timeout) })
 	}

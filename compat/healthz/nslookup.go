@@ -55,6 +55,7 @@ const builtinOnly = "no nslookup found and the built-in one is limited: "
 func (l lookup) run(ctx context.Context, stdout io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
+
 	servers := []string{l.server}
 	if l.server == "" {
 		conf, err := dns.ClientConfigFromFile(resolvConf)
@@ -66,6 +67,7 @@ func (l lookup) run(ctx context.Context, stdout io.Writer) error {
 			servers = append(servers, net.JoinHostPort(s, conf.Port))
 		}
 	}
+
 	err := fmt.Errorf("reading %s: no nameservers", resolvConf)
 	for i, server := range servers {
 		// Divide the remaining time among the remaining servers.
@@ -91,6 +93,7 @@ func (l lookup) query(ctx context.Context, server string, stdout io.Writer) erro
 		if reply.Rcode != dns.RcodeSuccess {
 			return fmt.Errorf("querying %s: reply %s for %s", server, query.RCode(reply), l.name)
 		}
+
 		var addresses []string
 		for _, rr := range reply.Answer {
 			switch rr := rr.(type) {

@@ -50,7 +50,8 @@ func (p pages) check(w http.ResponseWriter, c *check) {
 func (p pages) index(w http.ResponseWriter) {
 	now := time.Now()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprint(w, "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>exec-healthz</title></head>\n<body>\n"+
+	fmt.Fprint(w, "<!DOCTYPE html>\n<html lang=\"en\">\n"+
+		"<head><meta charset=\"utf-8\"><title>exec-healthz</title></head>\n<body>\n"+
 		"<table>\n<tr><th>page</th><th>command</th><th>state</th><th>last run</th></tr>\n")
 	for _, c := range p.checks {
 		state, age := "ok", "never"

@@ -49,6 +49,7 @@ func parse(text string) (simple, error) {
 		if found := anyRedirection.FindString(text); found != "" {
 			return s, fmt.Errorf("redirection %s is not supported: use >/dev/null, 2>/dev/null or 2>&1", found)
 		}
+
 		word, rest, err := nextWord(text)
 		if err != nil {
 			return s, err
@@ -61,6 +62,7 @@ func parse(text string) (simple, error) {
 				return s, fmt.Errorf("the shell command %s is not supported", plain)
 			}
 		}
+
 		s.words = append(s.words, word)
 		text = rest
 	}
@@ -101,6 +103,7 @@ func nextWord(text string) (word, rest string, err error) {
 		switch c := text[i]; c {
 		case ' ', '\t', '<', '>':
 			return b.String(), text[i:], nil
+
 		case '\'':
 			inside, _, ended := strings.Cut(text[i+1:], "'")
 			if !ended {
@@ -108,12 +111,14 @@ func nextWord(text string) (word, rest string, err error) {
 			}
 			b.WriteString(inside)
 			i += len(inside) + 1
+
 		case '"':
 			n, err := quoted(&b, text[i+1:])
 			if err != nil {
 				return "", "", err
 			}
 			i += n
+
 		case '\\':
 			if i++; i == len(text) {
 				return "", "", errors.New("nothing follows the last \\")
@@ -121,6 +126,7 @@ func nextWord(text string) (word, rest string, err error) {
 			if text[i] != '\n' { // a continued line
 				b.WriteByte(text[i])
 			}
+
 		default:
 			name, ok := special[c]
 			switch {

@@ -15,7 +15,6 @@ package kube2sky
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -25,6 +24,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/cluster/sources"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/status"
 )
@@ -48,30 +48,23 @@ type Options struct {
 
 // Check returns all errors in the options, in terms of the flags.
 func (o *Options) Check() error {
-	var errs []error
-	wrong := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	wrong(!isName(strings.TrimSuffix(o.Domain, ".")), "--domain: want a name such as cluster.local, got %q", o.Domain)
-	wrong(!isPrefix(o.PathPrefix),
+	var errs flags.Errors
+	errs.If(!isName(strings.TrimSuffix(o.Domain, ".")), "--domain: want a name such as cluster.local, got %q", o.Domain)
+	errs.If(!isPrefix(o.PathPrefix),
 		"--path-prefix: want words separated by slashes, such as skydns, and not %s as the first, got %q",
 		reservedPrefix, o.PathPrefix)
-	wrong(o.Kubeconfig != "" && o.Master != "",
+	errs.If(o.Kubeconfig != "" && o.Master != "",
 		"--kubecfg-file and --kube-master-url: set only one; the file can contain the server's URL")
-	if err := o.cluster().Check(); err != nil {
-		errs = append(errs, fmt.Errorf("--kubecfg-file, --kube-master-url: %w", err))
-	}
-	if err := o.Etcd.Check(); err != nil {
-		errs = append(errs, fmt.Errorf("--etcd-servers and other etcd flags: %w", err))
-	}
+	err := o.cluster().Check()
+	errs.If(err != nil, "--kubecfg-file, --kube-master-url: %w", err)
+	err = o.Etcd.Check()
+	errs.If(err != nil, "--etcd-servers and other etcd flags: %w", err)
 
-	wrong(o.MutationTimeout < time.Millisecond,
+	errs.If(o.MutationTimeout < time.Millisecond,
 		"--etcd-mutation-timeout: want a duration such as 10s, got %v", o.MutationTimeout)
-	wrong(o.Lease < 2*time.Second || o.Lease > time.Hour, "--lease-duration: want 2s to 1h, got %v", o.Lease)
-	wrong(o.Lease%time.Second != 0, "--lease-duration: want whole seconds, got %v", o.Lease)
-	return errors.Join(errs...)
+	errs.If(o.Lease < 2*time.Second || o.Lease > time.Hour, "--lease-duration: want 2s to 1h, got %v", o.Lease)
+	errs.If(o.Lease%time.Second != 0, "--lease-duration: want whole seconds, got %v", o.Lease)
+	return errs.Join()
 }
 
 func isPrefix(prefix string) bool {

@@ -53,20 +53,28 @@ func DefaultFlags() Flags {
 // AddFlags adds kube-dns's flags to f. Their defaults are the current values.
 func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.Domain, "domain", f.Domain, "`ZONE` of the cluster")
-	set.StringVar(&f.Nameservers, "nameservers", "", "`IP[:PORT],...` of the upstreams without a ConfigMap (default those in /etc/resolv.conf)")
-	set.StringVar(&f.Kubeconfig, "kubecfg-file", "", "kubeconfig `FILE` of the cluster (default the pod's service account)")
-	set.StringVar(&f.Master, "kube-master-url", "", "`URL` of the API server; may contain environment variables ($NAME)")
+	set.StringVar(&f.Nameservers, "nameservers", "",
+		"`IP[:PORT],...` of the upstreams without a ConfigMap (default those in /etc/resolv.conf)")
+	set.StringVar(&f.Kubeconfig, "kubecfg-file", "",
+		"kubeconfig `FILE` of the cluster (default the pod's service account)")
+	set.StringVar(&f.Master, "kube-master-url", "",
+		"`URL` of the API server; may contain environment variables ($NAME)")
 	set.Var((*flags.Port)(&f.HealthzPort), "healthz-port", "`PORT` of /readiness and /cache")
 	set.StringVar(&f.BindAddress, "dns-bind-address", f.BindAddress, "`ADDRESS` to listen on")
 	set.Var((*flags.Port)(&f.Port), "dns-port", "`PORT` to listen on, UDP and TCP")
+
 	set.StringVar(&f.Federations, "federations", "", "`NAME=DOMAIN,...` without a ConfigMap")
 	set.StringVar(&f.ConfigMapNamespace, "config-map-namespace", f.ConfigMapNamespace, "`NAMESPACE` of --config-map")
 	set.StringVar(&f.ConfigMap, "config-map", "", "`NAME` of the ConfigMap to follow through the API server")
 	set.StringVar(&f.ConfigDir, "config-dir", "", "`DIR` with the mounted ConfigMap to follow")
-	set.DurationVar(&f.ConfigPeriod, "config-period", f.ConfigPeriod, "poll --config-dir at this interval, for file systems without change notification")
-	set.DurationVar(&f.InitialSyncTimeout, "initial-sync-timeout", f.InitialSyncTimeout, "log after this time that the cluster's data is incomplete; other names are answered at once")
+	set.DurationVar(&f.ConfigPeriod, "config-period", f.ConfigPeriod,
+		"poll --config-dir at this interval, for file systems without change notification")
+	set.DurationVar(&f.InitialSyncTimeout, "initial-sync-timeout", f.InitialSyncTimeout,
+		"log after this time that the cluster's data is incomplete; other names are answered at once")
 	set.BoolVar(&f.Profiling, "profiling", false, "serve profiles at localhost:6060")
-	set.IntVar(&f.CacheSize, "cache-size", f.CacheSize, "cache this many positive and as many negative answers of upstreams; 0 disables the cache")
+
+	set.IntVar(&f.CacheSize, "cache-size", f.CacheSize,
+		"cache this many positive and as many negative answers of upstreams; 0 disables the cache")
 	set.BoolVar(&f.Wildcards, "wildcards", f.Wildcards, "let * match any label in queries")
 	set.StringVar(&f.CacheFor, "cache-for", f.CacheFor, "clients that may read /cache: local (this host) or any")
 	set.DurationVar(&f.Lameduck, "lameduck", f.Lameduck, "keep answering for this time after SIGTERM")
@@ -89,40 +97,30 @@ type writer struct {
 
 func (w *writer) block() {
 	addr, err := netip.ParseAddr(w.BindAddress)
-	if err != nil {
-		w.Fail("--dns-bind-address: want an IP address, got %q", w.BindAddress)
-	}
-	w.Directive("bind " + addr.String())
-	w.Errors()
-	w.Directive(fmt.Sprintf("kubedns_status :%d", w.HealthzPort), "cache "+w.CacheFor)
-	if w.CacheFor != "local" && w.CacheFor != "any" {
-		w.Fail("--cache-for: want local or any, got %q", w.CacheFor)
-	}
-	if w.CacheSize < 0 {
-		w.Fail("--cache-size: want 0 or more, got %d", w.CacheSize)
-	}
+	w.FailIf(err != nil, "--dns-bind-address: want an IP address, got %q", w.BindAddress)
+	w.FailIf(w.CacheFor != "local" && w.CacheFor != "any", "--cache-for: want local or any, got %q", w.CacheFor)
+	w.FailIf(w.CacheSize < 0, "--cache-size: want 0 or more, got %d", w.CacheSize)
 	w.Add(
 		flags.CheckRange("--dns-port", w.Port, 1, math.MaxUint16),
 		flags.CheckRange("--healthz-port", w.HealthzPort, 1, math.MaxUint16),
 		flags.CheckRange("--lameduck", w.Lameduck, 0, time.Hour),
 		flags.CheckRange("--initial-sync-timeout", w.InitialSyncTimeout, 0, time.Hour),
 		flags.CheckRange("--config-period", w.ConfigPeriod, 10*time.Millisecond, 24*time.Hour))
+
+	w.Directive("bind " + addr.String())
+	w.Errors()
+	w.Directive(fmt.Sprintf("kubedns_status :%d", w.HealthzPort), "cache "+w.CacheFor)
 	w.Metrics()
-	if w.Profiling {
-		w.Directive("pprof localhost:6060")
-	}
-	if w.Lameduck > 0 {
-		w.Directive("lameduck " + w.Lameduck.String())
-	}
+	w.When(w.Profiling, "pprof localhost:6060")
+	w.When(w.Lameduck > 0, "lameduck "+w.Lameduck.String())
+
 	w.Directive("header", "response set ra")
 	w.Directive("template CH ANY .", "rcode SERVFAIL")
 	w.Directive("chaos", "statistics") // dnsmasq's counters, which a sidecar polls
 	w.Directive("loadbalance")
 	w.kubernetes()
 	w.upstreams()
-	if w.CacheSize > 0 {
-		w.Directive("cache", fmt.Sprintf("success %d", w.CacheSize), fmt.Sprintf("denial %d", w.CacheSize))
-	}
+	w.When(w.CacheSize > 0, "cache", fmt.Sprintf("success %d", w.CacheSize), fmt.Sprintf("denial %d", w.CacheSize))
 	w.Directive("loop")
 }
 
@@ -142,9 +140,9 @@ func (w *writer) kubernetes() {
 // source returns the option that locates the API server.
 func (w *writer) source() []string {
 	master := os.Expand(w.Master, w.Getenv)
-	if u, err := url.Parse(master); master != "" && (err != nil || u.Scheme == "" || u.Host == "") {
-		w.Fail("--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", w.Master)
-	}
+	u, err := url.Parse(master)
+	w.FailIf(master != "" && (err != nil || u.Scheme == "" || u.Host == ""),
+		"--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", w.Master)
 	switch {
 	case w.Kubeconfig != "" && master != "":
 		w.Fail("--kubecfg-file and --kube-master-url: want one of them: the file can name the server")
@@ -163,7 +161,8 @@ func (w *writer) upstreams() {
 		w.Fail("--config-map and --config-dir: want one of them")
 	case w.ConfigMap != "":
 		if !kubednsconfig.IsLabel(w.ConfigMapNamespace) || !kubednsconfig.IsSubdomain(w.ConfigMap) {
-			w.Fail("--config-map-namespace and --config-map: want the names of a namespace and of a ConfigMap, got %q and %q", w.ConfigMapNamespace, w.ConfigMap)
+			w.Fail("--config-map-namespace and --config-map: want the names of a namespace and of a ConfigMap, "+
+				"got %q and %q", w.ConfigMapNamespace, w.ConfigMap)
 		}
 		w.Directive("kubedns_config "+w.ConfigMapNamespace+"/"+w.ConfigMap, append(w.source(), sequential)...)
 	case w.ConfigDir != "":
@@ -176,10 +175,13 @@ func (w *writer) upstreams() {
 		w.withoutConfigMap()
 		return
 	}
-	for _, f := range [...]struct{ name, value string }{{"--nameservers", w.Nameservers}, {"--federations", w.Federations}} {
-		if f.value != "" {
-			w.notes = append(w.notes, f.name+" is ignored: the ConfigMap replaces it")
-		}
+
+	const ignored = " is ignored: the ConfigMap replaces it"
+	if w.Nameservers != "" {
+		w.notes = append(w.notes, "--nameservers"+ignored)
+	}
+	if w.Federations != "" {
+		w.notes = append(w.notes, "--federations"+ignored)
 	}
 }
 
@@ -193,9 +195,7 @@ func (w *writer) withoutConfigMap() {
 		servers = nil
 		for text := range strings.SplitSeq(w.Nameservers, ",") {
 			addr, ok := kubednsconfig.ParseAddress(strings.TrimSpace(text))
-			if !ok {
-				w.Fail("--nameservers: want IP or IP:PORT, got %q", text)
-			}
+			w.FailIf(!ok, "--nameservers: want IP or IP:PORT, got %q", text)
 			if !slices.Contains(servers, addr.String()) {
 				servers = append(servers, addr.String())
 			}
@@ -205,15 +205,15 @@ func (w *writer) withoutConfigMap() {
 	if w.Federations == "" {
 		return
 	}
+
 	c, err := kubednsconfig.Parse(map[string]string{"federations": w.Federations})
 	if err != nil {
 		w.Fail("--federations: %w", err)
 	}
 	var federations []string
 	for _, f := range c.Federations {
-		if f.Name == "import" { // the Corefile would import a file
-			w.Fail("--federations: the name import has a meaning in a Corefile: set this federation in a ConfigMap")
-		}
+		w.FailIf(f.Name == "import", // the Corefile would import a file
+			"--federations: the name import has a meaning in a Corefile: set this federation in a ConfigMap")
 		federations = append(federations, f.Name+" "+f.Domain)
 	}
 	w.Directive("federation", federations...)

@@ -31,25 +31,29 @@ func (s Snapshot) Corefile(ctx context.Context, tasks *sync.WaitGroup, text stri
 		servers, err := kubedns.Expand(read.Servers, c)
 		return servers, errors.Join(read.Err, err)
 	}
-	d := kubedns.Directory{Path: s.Dir, Period: s.Period, Log: s.Log, Metrics: s.Metrics, Check: func(c kubednsconfig.Config) error {
+	check := func(c kubednsconfig.Config) error {
 		servers, err := expand(c)
 		if err == nil {
 			err = s.Check(servers)
 		}
 		return err
-	}}
+	}
+
+	d := kubedns.Directory{Path: s.Dir, Period: s.Period, Log: s.Log, Metrics: s.Metrics, Check: check}
 	first := make(chan kubednsconfig.Config, 1)
 	seen := false
 	tasks.Go(func() {
 		d.Run(ctx, func(c kubednsconfig.Config) {
 			if seen {
-				s.Log.Warn("The ConfigMap has changed; -restartDnsmasq=false keeps the old configuration", "directory", s.Dir)
+				s.Log.Warn("The ConfigMap has changed; -restartDnsmasq=false keeps the old configuration",
+					"directory", s.Dir)
 				return
 			}
 			seen = true
 			first <- c
 		})
 	})
+
 	select {
 	case c := <-first:
 		servers, err := expand(c)

@@ -25,13 +25,7 @@ func LogStatistics(ctx context.Context, interval time.Duration, reg *metrics.Reg
 			if err := reg.WriteText(&text); err != nil {
 				continue // cannot happen: writing to a buffer does not fail
 			}
-			v := parseMetrics(text.String())
-			log.Info("Cache statistics", "cache_hits", v.total("coredns_cache_hits_total"), "forwarded", v.total("coredns_forward_requests_total"),
-				"cache_entries", v.total("coredns_cache_entries"), "cache_evictions", v.total("coredns_cache_evictions_total"))
-			for _, upstream := range slices.Sorted(maps.Keys(v["coredns_forward_requests_total"])) {
-				log.Info("Upstream statistics", "upstream", upstream, "queries_sent", v["coredns_forward_requests_total"][upstream],
-					"unanswered", v["seamark_forward_failures_total"][upstream])
-			}
+			parseMetrics(text.String()).log(log)
 		case <-ctx.Done():
 			return
 		}
@@ -40,6 +34,18 @@ func LogStatistics(ctx context.Context, interval time.Duration, reg *metrics.Reg
 
 // values maps the name of a metric and its label "to" ("" if absent) to its value.
 type values map[string]map[string]uint64
+
+func (v values) log(log *slog.Logger) {
+	sent := v["coredns_forward_requests_total"]
+	log.Info("Cache statistics",
+		"cache_hits", v.total("coredns_cache_hits_total"), "forwarded", v.total("coredns_forward_requests_total"),
+		"cache_entries", v.total("coredns_cache_entries"),
+		"cache_evictions", v.total("coredns_cache_evictions_total"))
+	for _, upstream := range slices.Sorted(maps.Keys(sent)) {
+		log.Info("Upstream statistics", "upstream", upstream, "queries_sent", sent[upstream],
+			"unanswered", v["seamark_forward_failures_total"][upstream])
+	}
+}
 
 func (v values) total(name string) (sum uint64) {
 	for _, value := range v[name] {
@@ -60,6 +66,7 @@ func parseMetrics(text string) values {
 		if !ok || err != nil || strings.HasPrefix(line, "#") {
 			continue
 		}
+
 		name, labels, _ := strings.Cut(series, "{")
 		_, to, _ := strings.Cut(labels, `to="`)
 		to, _, _ = strings.Cut(to, `"`)

@@ -19,7 +19,8 @@ func (f *Flags) SelectCapture(given bool) error {
 		return err
 	case d == nil:
 	case given && f.Capture != d.Args[0].Text:
-		return d.Errorf("want %s, the value of the flag -capture, got %s: give one of the two, or the same value", f.Capture, d.Args[0].Text)
+		return d.Errorf("want %s, the value of the flag -capture, got %s: give one of the two, or the same value",
+			f.Capture, d.Args[0].Text)
 	default:
 		f.Capture = d.Args[0].Text
 	}
@@ -36,7 +37,8 @@ func CaptureIn(servers []corefile.Server) (found *corefile.Directive, err error)
 			case found == nil:
 				found = &d
 			case found.Args[0].Text != d.Args[0].Text:
-				return nil, d.Errorf("want %s as at %s:%d, got %s", found.Args[0].Text, found.File, found.Line, d.Args[0].Text)
+				return nil, d.Errorf("want %s as at %s:%d, got %s",
+					found.Args[0].Text, found.File, found.Line, d.Args[0].Text)
 			}
 		}
 	}

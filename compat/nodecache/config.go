@@ -2,13 +2,13 @@ package nodecache
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 )
 
@@ -23,7 +23,7 @@ type config struct {
 // server. On any mistake it returns all of them.
 func parseConfig(data map[string]string) (config, error) {
 	var c config
-	var errs []error
+	var errs flags.Errors
 	check := func(key string, servers []string) {
 		for _, s := range servers {
 			_, address, found := strings.Cut(s, "://")
@@ -32,33 +32,34 @@ func parseConfig(data map[string]string) (config, error) {
 			} else if !strings.HasPrefix(s, "dns://") && !strings.HasPrefix(s, "tls://") {
 				address = ""
 			}
-			if _, ok := kubednsconfig.ParseAddress(address); !ok {
-				errs = append(errs, fmt.Errorf("%s: want IP or IP:PORT, optionally after dns:// or tls://, got %s", key, kubednsconfig.Quote(s)))
-			}
+			_, ok := kubednsconfig.ParseAddress(address)
+			errs.If(!ok, "%s: want IP or IP:PORT, optionally after dns:// or tls://, got %s",
+				key, kubednsconfig.Quote(s))
 		}
 	}
+
 	if text, ok := data["stubDomains"]; ok {
-		if err := json.Unmarshal([]byte(text), &c.stubs); err != nil {
-			errs = append(errs, fmt.Errorf(`stubDomains: want a JSON object of domains and their servers such as {"acme.local": ["1.2.3.4"]}, got %s`, kubednsconfig.Quote(text)))
-		}
+		err := json.Unmarshal([]byte(text), &c.stubs)
+		errs.If(err != nil, "stubDomains: want a JSON object of domains and their servers "+
+			`such as {"acme.local": ["1.2.3.4"]}, got %s`, kubednsconfig.Quote(text))
 	}
 	for _, domain := range slices.Sorted(maps.Keys(c.stubs)) {
-		if !kubednsconfig.IsSubdomain(domain) {
-			errs = append(errs, fmt.Errorf("stubDomains: want a domain name in lower case without a trailing dot, got %s", kubednsconfig.Quote(domain)))
-		}
+		errs.If(!kubednsconfig.IsSubdomain(domain),
+			"stubDomains: want a domain name in lower case without a trailing dot, got %s", kubednsconfig.Quote(domain))
 		if len(c.stubs[domain]) == 0 {
 			delete(c.stubs, domain)
 		}
 		check("stubDomains: "+domain, c.stubs[domain])
 	}
+
 	if text, ok := data["upstreamNameservers"]; ok {
-		if err := json.Unmarshal([]byte(text), &c.upstreams); err != nil {
-			errs = append(errs, fmt.Errorf(`upstreamNameservers: want a JSON array of servers such as ["8.8.8.8"], got %s`, kubednsconfig.Quote(text)))
-		}
+		err := json.Unmarshal([]byte(text), &c.upstreams)
+		errs.If(err != nil, `upstreamNameservers: want a JSON array of servers such as ["8.8.8.8"], got %s`,
+			kubednsconfig.Quote(text))
 		check("upstreamNameservers", c.upstreams)
 	}
-	if len(errs) > 0 {
-		return config{}, errors.Join(errs...)
+	if err := errs.Join(); err != nil {
+		return config{}, err
 	}
 	return c, nil
 }
@@ -67,7 +68,8 @@ func parseConfig(data map[string]string) (config, error) {
 func (c config) blocks(local []netip.Addr) string {
 	var b strings.Builder
 	for _, domain := range slices.Sorted(maps.Keys(c.stubs)) {
-		fmt.Fprintf(&b, "\n%s:53 {\n    errors\n    cache 30\n    bind %s\n    forward . %s\n}\n", domain, join(local), strings.Join(c.stubs[domain], " "))
+		fmt.Fprintf(&b, "\n%s:53 {\n    errors\n    cache 30\n    bind %s\n    forward . %s\n}\n",
+			domain, join(local), strings.Join(c.stubs[domain], " "))
 	}
 	return b.String()
 }

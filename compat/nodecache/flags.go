@@ -65,7 +65,8 @@ type Flags struct {
 func DefaultFlags() Flags {
 	return Flags{
 		Capture: CaptureAuto, SetupInterface: true, SetupIptables: true, Interface: "nodelocaldns",
-		SyncInterval: time.Minute, Base: "/etc/coredns/Corefile.base", Corefile: "/etc/Corefile", ConfigDir: "/etc/kube-dns",
+		SyncInterval: time.Minute,
+		Base:         "/etc/coredns/Corefile.base", Corefile: "/etc/Corefile", ConfigDir: "/etc/kube-dns",
 		UpstreamService: "kube-dns", Port: 53, HealthPort: 8080, MetricsAddress: "0.0.0.0:9353", Prometheus: ":9253",
 		Supervise: true, RepeatReplies: true,
 	}
@@ -74,24 +75,43 @@ func DefaultFlags() Flags {
 // AddFlags adds the flags to set. Their defaults are the current values.
 func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.LocalIPs, "localip", "", "`IP,...` to serve, IPv4 and IPv6 (required)")
-	set.StringVar(&f.Capture, "capture", f.Capture, "how queries reach the server: tcx or, before Linux 6.6, clsact (BPF programs at the interfaces of pods), address (add the local addresses to the node), auto or none")
-	set.StringVar(&f.PodInterfaces, "capture-interfaces", "", "`PATTERN,...` of the names of pods' interfaces for tcx and clsact, such as cali* (default every veth to another network namespace)")
-	set.BoolVar(&f.CaptureForeign, "capture-foreign", false, "with tcx and clsact, capture on interfaces that have BPF programs of others, such as Cilium's, too")
-	set.BoolVar(&f.RepeatReplies, "repeat-replies", f.RepeatReplies, "with tcx and clsact, let the kernel repeat a reply of the cache to equal queries for up to a second")
-	set.BoolVar(&f.Supervise, "supervise", f.Supervise, "answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
+	set.StringVar(&f.Capture, "capture", f.Capture,
+		"how queries reach the server: tcx or, before Linux 6.6, clsact (BPF programs at the interfaces of pods), "+
+			"address (add the local addresses to the node), auto or none")
+	set.StringVar(&f.PodInterfaces, "capture-interfaces", "",
+		"`PATTERN,...` of the names of pods' interfaces for tcx and clsact, such as cali* "+
+			"(default every veth to another network namespace)")
+	set.BoolVar(&f.CaptureForeign, "capture-foreign", false,
+		"with tcx and clsact, capture on interfaces that have BPF programs of others, such as Cilium's, too")
+	set.BoolVar(&f.RepeatReplies, "repeat-replies", f.RepeatReplies,
+		"with tcx and clsact, let the kernel repeat a reply of the cache to equal queries for up to a second")
+	set.BoolVar(&f.Supervise, "supervise", f.Supervise,
+		"answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
+
 	set.BoolVar(&f.SetupInterface, "setupinterface", f.SetupInterface, "add the local addresses to an interface")
 	set.StringVar(&f.Interface, "interfacename", f.Interface, "`NAME` of the dummy interface for the local addresses")
-	set.BoolVar(&f.SetupIptables, "setupiptables", f.SetupIptables, "exempt the local addresses from connection tracking, in an nftables table of this process; iptables is not used")
-	set.BoolVar(&f.SkipTeardown, "skipteardown", false, "leave the interface and its addresses at the end; the rules end with the process")
-	set.Var((*interval)(&f.SyncInterval), "syncinterval", "`INTERVAL` of the checks of interface and rules, in seconds or with a unit; changes are also noticed at once")
+	set.BoolVar(&f.SetupIptables, "setupiptables", f.SetupIptables,
+		"exempt the local addresses from connection tracking, in an nftables table of this process; "+
+			"iptables is not used")
+	set.BoolVar(&f.SkipTeardown, "skipteardown", false,
+		"leave the interface and its addresses at the end; the rules end with the process")
+	set.Var((*interval)(&f.SyncInterval), "syncinterval",
+		"`INTERVAL` of the checks of interface and rules, in seconds or with a unit; changes are also noticed at once")
+
 	set.StringVar(&f.Base, "basecorefile", f.Base, "`FILE` with the Corefile's template")
 	set.StringVar(&f.Corefile, "corefile", f.Corefile, "`FILE` to write the Corefile to; the server does not need it")
 	set.StringVar(&f.Conf, "conf", "", "`FILE` with the Corefile to serve, if it is not the one from the template")
-	set.StringVar(&f.ConfigDir, "kubednscm", f.ConfigDir, "`DIR` with kube-dns's ConfigMap, for stub domains and upstreams")
-	set.StringVar(&f.UpstreamService, "upstreamsvc", f.UpstreamService, "`NAME` of the Service of the cluster's DNS servers")
+	set.StringVar(&f.ConfigDir, "kubednscm", f.ConfigDir,
+		"`DIR` with kube-dns's ConfigMap, for stub domains and upstreams")
+	set.StringVar(&f.UpstreamService, "upstreamsvc", f.UpstreamService,
+		"`NAME` of the Service of the cluster's DNS servers")
+
 	set.Var((*flags.Port)(&f.HealthPort), "health-port", "`PORT` of health, exempt from connection tracking")
-	set.StringVar(&f.MetricsAddress, "metrics-listen-address", f.MetricsAddress, "`ADDRESS:PORT` of the metrics of setup errors")
-	set.StringVar(&f.Prometheus, "prometheus-listen-address", f.Prometheus, "`ADDRESS:PORT` for __PROMETHEUS__ENDPOINT__ in the template")
+	set.StringVar(&f.MetricsAddress, "metrics-listen-address", f.MetricsAddress,
+		"`ADDRESS:PORT` of the metrics of setup errors")
+	set.StringVar(&f.Prometheus, "prometheus-listen-address", f.Prometheus,
+		"`ADDRESS:PORT` for __PROMETHEUS__ENDPOINT__ in the template")
+
 	set.BoolVar(&f.ReloadWithSignal, "reloadwithsignal", false, "no effect: a change is always applied at once")
 	set.StringVar(&f.PIDFile, "pidfile", "", "write the process ID to this `FILE`")
 	set.BoolVar(&f.Quiet, "quiet", false, "do not print the zones and addresses at the start")
@@ -100,10 +120,13 @@ func (f *Flags) AddFlags(set *pflag.FlagSet) {
 // Notes returns messages about flags that have another meaning than in node-cache.
 func (f Flags) Notes() (notes []string) {
 	if f.ReloadWithSignal {
-		notes = append(notes, "-reloadwithsignal has no effect: a change of the template or of the ConfigMap is applied at once, without a signal")
+		notes = append(notes, "-reloadwithsignal has no effect: "+
+			"a change of the template or of the ConfigMap is applied at once, without a signal")
 	}
 	if !f.SetupIptables && f.Capture != CaptureNone {
-		notes = append(notes, "-setupiptables=false: there are no rules in nftables, so queries to a ClusterIP go to the cluster's DNS servers unless other rules exempt it from connection tracking")
+		notes = append(notes, "-setupiptables=false: there are no rules in nftables, "+
+			"so queries to a ClusterIP go to the cluster's DNS servers "+
+			"unless other rules exempt it from connection tracking")
 	}
 	return notes
 }
@@ -111,35 +134,32 @@ func (f Flags) Notes() (notes []string) {
 // Check returns all mistakes in the flags.
 func (f Flags) Check() error {
 	_, err := f.Addresses()
-	errs := []error{
+	errs := flags.Errors{
 		err,
 		flags.CheckRange("-dns.port", f.Port, 1, math.MaxUint16),
 		flags.CheckRange("-health-port", f.HealthPort, 1, math.MaxUint16),
 		flags.CheckRange("-syncinterval", f.SyncInterval, time.Second, 24*time.Hour),
 	}
-	switch f.Capture {
-	case CaptureAuto, CaptureAddress, CaptureNone:
-	case CaptureTCX, CaptureClsact:
-		if err == nil && len(f.ClusterIPs()) == 0 {
-			errs = append(errs, fmt.Errorf("-capture=%s: want a ClusterIP in -localip, got %s", f.Capture, f.LocalIPs))
-		}
-	default:
-		errs = append(errs, fmt.Errorf("-capture: want %s, %s, %s, %s or %s, got %q", CaptureAuto, CaptureTCX, CaptureClsact, CaptureAddress, CaptureNone, f.Capture))
-	}
+
+	clusterIPs := f.Capture == CaptureTCX || f.Capture == CaptureClsact // are needed
+	errs.If(clusterIPs && err == nil && len(f.ClusterIPs()) == 0,
+		"-capture=%s: want a ClusterIP in -localip, got %s", f.Capture, f.LocalIPs)
+	errs.If(!isCapture(f.Capture), "-capture: want %s, %s, %s, %s or %s, got %q",
+		CaptureAuto, CaptureTCX, CaptureClsact, CaptureAddress, CaptureNone, f.Capture)
 	for p := range strings.SplitSeq(f.PodInterfaces, ",") {
-		if _, err := path.Match(p, ""); err != nil || p == "" && f.PodInterfaces != "" {
-			errs = append(errs, fmt.Errorf("-capture-interfaces: want patterns of names such as veth*,cali*, got %q", p))
-		}
+		_, err := path.Match(p, "")
+		errs.If(err != nil || p == "" && f.PodInterfaces != "",
+			"-capture-interfaces: want patterns of names such as veth*,cali*, got %q", p)
 	}
-	if n := len(f.Interface); n == 0 || n > 15 || strings.ContainsAny(f.Interface, "/ \t\n:") {
-		errs = append(errs, fmt.Errorf("-interfacename: want 1 to 15 characters without / and :, got %q", f.Interface))
-	}
-	for name, file := range map[string]string{"-basecorefile": f.Base, "-corefile": f.Corefile, "-kubednscm": f.ConfigDir} {
-		if file == "" {
-			errs = append(errs, fmt.Errorf("%s: want a path, got none", name))
-		}
-	}
-	return errors.Join(errs...)
+
+	n := len(f.Interface)
+	errs.If(n == 0 || n > 15 || strings.ContainsAny(f.Interface, "/ \t\n:"),
+		"-interfacename: want 1 to 15 characters without / and :, got %q", f.Interface)
+	const noPath = "%s: want a path, got none"
+	errs.If(f.Base == "", noPath, "-basecorefile")
+	errs.If(f.Corefile == "", noPath, "-corefile")
+	errs.If(f.ConfigDir == "", noPath, "-kubednscm")
+	return errs.Join()
 }
 
 // Addresses returns the local addresses.
@@ -151,7 +171,8 @@ func (f Flags) Addresses() (addrs []netip.Addr, err error) {
 		addr, err := netip.ParseAddr(text)
 		switch {
 		case isVariable(text):
-			return nil, fmt.Errorf("-localip: %s is a variable of the manifest: replace it by an address, or remove it", text)
+			return nil, fmt.Errorf("-localip: %s is a variable of the manifest: replace it by an address, or remove it",
+				text)
 		case err != nil || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast():
 			return nil, fmt.Errorf("-localip: want IP addresses such as 169.254.20.10,fd00:90::10, got %q", text)
 		case !slices.Contains(addrs, addr.Unmap()):

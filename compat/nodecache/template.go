@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/seamark/seamark/corefile"
@@ -39,7 +40,10 @@ func (f Flags) generate(file, template string, c config, getenv func(string) str
 	if read.Err != nil {
 		return "", read.Err
 	}
-	values := map[string]string{localDNS: join(local), dnsServer: "", upstreams: "/etc/resolv.conf", endpoint: f.Prometheus}
+
+	values := map[string]string{
+		localDNS: join(local), dnsServer: "", upstreams: "/etc/resolv.conf", endpoint: f.Prometheus,
+	}
 	if len(c.upstreams) > 0 {
 		values[upstreams] = strings.Join(c.upstreams, " ")
 	}
@@ -48,22 +52,26 @@ func (f Flags) generate(file, template string, c config, getenv func(string) str
 	if clusterErr == nil {
 		values[clusterDNS] = cluster.String()
 	}
+
 	var errs []error
-	for t := range tokens(read.Servers) {
+	for _, t := range tokens(read.Servers) {
 		for _, v := range variable.FindAllString(t.Text, -1) {
 			switch _, known := values[v]; {
 			case known:
 			case v == clusterDNS:
-				errs = append(errs, t.Errorf("", "%s: the environment variable %s has no address: create the Service %s in the pod's namespace before the pod starts, or set -upstreamsvc to the Service of the cluster's DNS servers",
-					v, name, f.UpstreamService))
+				errs = append(errs, t.Errorf("", "%s: the environment variable %s has no address: "+
+					"create the Service %s in the pod's namespace before the pod starts, "+
+					"or set -upstreamsvc to the Service of the cluster's DNS servers", v, name, f.UpstreamService))
 			default:
-				errs = append(errs, t.Errorf("", "%s is not known here: replace it in the template, as the manifest's instructions do", v))
+				errs = append(errs, t.Errorf("", "%s is not known here: "+
+					"replace it in the template, as the manifest's instructions do", v))
 			}
 		}
 	}
 	if len(errs) > 0 {
 		return "", errors.Join(errs...)
 	}
+
 	lines := strings.Split(template, "\n")
 	for _, s := range read.Servers {
 		for _, d := range s.Directives {
@@ -96,17 +104,18 @@ func (f Flags) adapt(d corefile.Directive, file string, lines []string, custom b
 			})
 		}
 	}
+
 	switch d.Text {
 	case "forward":
-		upstream := false
-		for _, a := range d.Args {
-			upstream = upstream || strings.Contains(a.Text, upstreams)
-		}
+		upstream := slices.ContainsFunc(d.Args, func(a corefile.Token) bool {
+			return strings.Contains(a.Text, upstreams)
+		})
 		for _, o := range d.Body {
 			if custom && upstream && o.Text == "force_tcp" {
 				replace(o.Token, forceTCP, func(string) string { return "" })
 			}
 		}
+
 	case "health":
 		if len(d.Args) == 0 || strings.HasPrefix(d.Args[0].Text, ":") {
 			replace(d.Token, health, func(found string) string {
@@ -121,31 +130,19 @@ func (f Flags) adapt(d corefile.Directive, file string, lines []string, custom b
 }
 
 // tokens returns all words of server blocks.
-func tokens(servers []corefile.Server) func(func(corefile.Token) bool) {
-	return func(yield func(corefile.Token) bool) {
-		var walk func(ds []corefile.Directive) bool
-		words := func(ts []corefile.Token) bool {
-			for _, t := range ts {
-				if !yield(t) {
-					return false
-				}
-			}
-			return true
-		}
-		walk = func(ds []corefile.Directive) bool {
-			for _, d := range ds {
-				if !yield(d.Token) || !words(d.Args) || !walk(d.Body) {
-					return false
-				}
-			}
-			return true
-		}
-		for _, s := range servers {
-			if !words(s.Keys) || !walk(s.Directives) {
-				return
-			}
+func tokens(servers []corefile.Server) (all []corefile.Token) {
+	var walk func(ds []corefile.Directive)
+	walk = func(ds []corefile.Directive) {
+		for _, d := range ds {
+			all = append(append(all, d.Token), d.Args...)
+			walk(d.Body)
 		}
 	}
+	for _, s := range servers {
+		all = append(all, s.Keys...)
+		walk(s.Directives)
+	}
+	return all
 }
 
 // join returns addresses separated by spaces.

@@ -42,7 +42,8 @@ func newStatistics(server string, r *metrics.Registry, namespace string, log *sl
 	for i, c := range counters {
 		s.counters[i] = r.Counter(metricName(namespace, "dnsmasq", c.name), c.help)
 	}
-	r.Gauge(metricName(namespace, "dnsmasq", "max_size"), "Capacity of dnsmasq's cache in entries.", func() float64 { return float64(s.size.Load()) })
+	r.Gauge(metricName(namespace, "dnsmasq", "max_size"), "Capacity of dnsmasq's cache in entries.",
+		func() float64 { return float64(s.size.Load()) })
 	s.errors = r.Counter(metricName(namespace, "dnsmasq", "errors"), "Failed polls of dnsmasq's statistics.")
 	return s
 }
@@ -60,6 +61,7 @@ func (s *statistics) poll(ctx context.Context) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the sidecar ends: no result
 	}
+
 	if err != nil {
 		s.errors.Add(1)
 		s.log.Log(ctx, s.result.level(false, slog.LevelWarn), "Polling dnsmasq's statistics failed", "error", err)
@@ -70,7 +72,8 @@ func (s *statistics) poll(ctx context.Context) {
 		s.counters[i].Add(increase(s.last[i], n))
 	}
 	s.last = now
-	s.log.Log(ctx, s.result.level(true, slog.LevelInfo), "Polled dnsmasq's statistics", "cache_size", size, "cache_hits", now[0], "cache_misses", now[1])
+	s.log.Log(ctx, s.result.level(true, slog.LevelInfo), "Polled dnsmasq's statistics",
+		"cache_size", size, "cache_hits", now[0], "cache_misses", now[1])
 }
 
 // increase returns the increase of a counter between two polls. A lower value
@@ -94,6 +97,7 @@ func (s *statistics) query(ctx context.Context, label string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
+
 	for _, rr := range reply.Answer {
 		txt, ok := rr.(*dns.TXT)
 		if !ok || !strings.EqualFold(txt.Hdr.Name, name) {
@@ -105,5 +109,6 @@ func (s *statistics) query(ctx context.Context, label string) (uint64, error) {
 		}
 		return n, nil
 	}
-	return 0, fmt.Errorf("%s: %s replied %s without a TXT record: check that it is dnsmasq without --no-ident", name, s.server, query.RCode(reply))
+	return 0, fmt.Errorf("%s: %s replied %s without a TXT record: check that it is dnsmasq without --no-ident",
+		name, s.server, query.RCode(reply))
 }

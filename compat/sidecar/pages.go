@@ -36,12 +36,14 @@ func (p pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "ok (%v)\n", time.Now())
 		return
 	}
+
 	label, ok := strings.CutPrefix(r.URL.Path, healthcheckPath)
 	prober := p.probers[label]
 	if !ok || prober == nil {
 		http.NotFound(w, r)
 		return
 	}
+
 	result := prober.health()
 	text, err := json.Marshal(result)
 	if err != nil {

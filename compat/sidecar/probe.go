@@ -49,7 +49,10 @@ func ParseProbe(text string) (Probe, error) {
 	if len(fields) < 3 || len(fields) > 5 {
 		return Probe{}, errors.New("invalid format to --probe")
 	}
-	p := Probe{Label: fields[0], Server: query.WithPort(fields[1]), Name: dns.Fqdn(fields[2]), Interval: defaultInterval, Type: dns.TypeANY}
+	p := Probe{
+		Label: fields[0], Server: query.WithPort(fields[1]), Name: dns.Fqdn(fields[2]),
+		Interval: defaultInterval, Type: dns.TypeANY,
+	}
 	if !labelPattern.MatchString(p.Label) {
 		return Probe{}, fmt.Errorf("label must be of format %s", labelPattern)
 	}
@@ -61,6 +64,7 @@ func ParseProbe(text string) (Probe, error) {
 	if _, ok := dns.IsDomainName(p.Name); !ok {
 		return Probe{}, fmt.Errorf("invalid name of --probe: %q is not a domain name", fields[2])
 	}
+
 	if len(fields) > 3 {
 		seconds, err := strconv.Atoi(fields[3])
 		switch {
@@ -83,7 +87,7 @@ func ParseProbe(text string) (Probe, error) {
 
 // String returns p in the form that ParseProbe parses.
 func (p Probe) String() string {
-	return strings.Join([]string{p.Label, p.Server, p.Name, strconv.Itoa(int(p.Interval / time.Second)), dns.TypeToString[p.Type]}, ",")
+	return fmt.Sprintf("%s,%s,%s,%d,%s", p.Label, p.Server, p.Name, p.Interval/time.Second, dns.TypeToString[p.Type])
 }
 
 // A prober runs a Probe. One goroutine calls probe; health is safe for concurrent
@@ -112,8 +116,8 @@ func newProber(p Probe, r *metrics.Registry, namespace string, log *slog.Logger)
 	return &prober{
 		Probe: p,
 		log:   log.With("probe", p.Label, "address", p.Server),
-		latency: r.Histogram(name("latency_ms"), "Milliseconds until the reply to the probe "+p.Label+"; failures are not counted.",
-			latencyBuckets()),
+		latency: r.Histogram(name("latency_ms"),
+			"Milliseconds until the reply to the probe "+p.Label+"; failures are not counted.", latencyBuckets()),
 		errors: r.Counter(name("errors"), "Failed probes "+p.Label+"."),
 		last:   health{Err: "waiting for first probe"},
 	}
@@ -133,6 +137,7 @@ func (p *prober) probe(ctx context.Context) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the sidecar ends: no result
 	}
+
 	if err != nil {
 		p.errors.Add(1)
 		p.set(health{Err: err.Error()})
@@ -159,7 +164,8 @@ func (p *prober) query(ctx context.Context) error {
 		return err
 	}
 	if len(reply.Answer) == 0 {
-		return fmt.Errorf("querying %s: %s %s: reply %s without records", p.Server, p.Name, dns.TypeToString[p.Type], query.RCode(reply))
+		return fmt.Errorf("querying %s: %s %s: reply %s without records",
+			p.Server, p.Name, dns.TypeToString[p.Type], query.RCode(reply))
 	}
 	return nil
 }

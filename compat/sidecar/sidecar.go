@@ -8,14 +8,13 @@ package sidecar
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/status"
 )
@@ -35,24 +34,19 @@ var namespacePattern = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)?$`)
 
 // Check returns all mistakes in the options, by the names of the flags.
 func (o *Options) Check() error {
-	var errs []error
+	var errs flags.Errors
 	labels := map[string]bool{}
 	for _, p := range o.Probes {
-		if labels[p.Label] {
-			errs = append(errs, fmt.Errorf("--probe: two probes have the label %s: choose distinct labels", p.Label))
-		}
+		errs.If(labels[p.Label], "--probe: two probes have the label %s: choose distinct labels", p.Label)
 		labels[p.Label] = true
 	}
-	if o.Poll < time.Millisecond {
-		errs = append(errs, fmt.Errorf("--dnsmasq-poll-interval-ms: want at least 1, got %d", o.Poll.Milliseconds()))
-	}
-	if !strings.HasPrefix(o.Path, "/") || o.Path == healthzPath || strings.HasPrefix(o.Path, healthcheckPath) {
-		errs = append(errs, fmt.Errorf("--prometheus-path: want a path such as /metrics that no other page has, got %q", o.Path))
-	}
-	if !namespacePattern.MatchString(o.Namespace) {
-		errs = append(errs, fmt.Errorf("--prometheus-namespace: want letters, digits and _, not starting with a digit, got %q", o.Namespace))
-	}
-	return errors.Join(errs...)
+
+	errs.If(o.Poll < time.Millisecond, "--dnsmasq-poll-interval-ms: want at least 1, got %d", o.Poll.Milliseconds())
+	errs.If(!strings.HasPrefix(o.Path, "/") || o.Path == healthzPath || strings.HasPrefix(o.Path, healthcheckPath),
+		"--prometheus-path: want a path such as /metrics that no other page has, got %q", o.Path)
+	errs.If(!namespacePattern.MatchString(o.Namespace),
+		"--prometheus-namespace: want letters, digits and _, not starting with a digit, got %q", o.Namespace)
+	return errs.Join()
 }
 
 // Run probes the servers and serves the status pages until ctx ends, and then
@@ -69,7 +63,9 @@ func Run(ctx context.Context, o Options) error {
 	for _, p := range o.Probes {
 		prober := newProber(p, registry, o.Namespace, o.Log)
 		site.probers[p.Label] = prober
-		tasks = append(tasks, func(ctx context.Context) { every(ctx, randomDelay(p.Interval), p.Interval, prober.probe) })
+		tasks = append(tasks, func(ctx context.Context) {
+			every(ctx, randomDelay(p.Interval), p.Interval, prober.probe)
+		})
 	}
 	return status.Run(ctx, o.Listen, "see --prometheus-addr and --prometheus-port", o.Log, site, tasks...)
 }
@@ -79,7 +75,8 @@ func (o *Options) logStart() {
 	o.Log.Info("Polling dnsmasq's statistics", "address", o.Dnsmasq, "interval", o.Poll)
 	var labels []string
 	for _, p := range o.Probes {
-		o.Log.Info("Probing", "probe", p.Label, "address", p.Server, "qname", p.Name, "type", dns.TypeToString[p.Type], "interval", p.Interval)
+		o.Log.Info("Probing", "probe", p.Label, "address", p.Server,
+			"qname", p.Name, "type", dns.TypeToString[p.Type], "interval", p.Interval)
 		if p.Type == dns.TypeANY {
 			labels = append(labels, p.Label)
 		}

@@ -49,14 +49,10 @@ type Flags struct {
 
 // DefaultFlags returns SkyDNS's defaults; getenv returns environment variables.
 func DefaultFlags(getenv func(string) string) Flags {
-	or := func(name, defaultValue string) string {
-		if value := getenv(name); value != "" {
-			return value
-		}
-		return defaultValue
-	}
+	or := func(name, defaultValue string) string { return cmp.Or(getenv(name), defaultValue) }
 	f := Flags{
-		Addr: or("SKYDNS_ADDR", "127.0.0.1:53"), Domain: or("SKYDNS_DOMAIN", "skydns.local."), RoundRobin: true, NSRotate: true,
+		Addr: or("SKYDNS_ADDR", "127.0.0.1:53"), Domain: or("SKYDNS_DOMAIN", "skydns.local."),
+		RoundRobin: true, NSRotate: true,
 		ReadTimeout: 2 * time.Second, Priority: 10, TTL: 3600, MinTTL: 60, RCacheTTL: 60, Ndots: 2,
 		PathPrefix: or("SKYDNS_PATH_PREFIX", "skydns"),
 		Etcd: etcdclient.Options{
@@ -86,7 +82,8 @@ func (f Flags) stubKey() string {
 
 // Why two of SkyDNS's options are rejected.
 const (
-	NoDNSSEC  = "this command does not sign answers: remove the keys, or serve a Corefile with the directives etcd and dnssec"
+	NoDNSSEC = "this command does not sign answers: remove the keys, " +
+		"or serve a Corefile with the directives etcd and dnssec"
 	NoSystemd = "skydns does not accept sockets from systemd: set the address with -addr, or use seamark serve"
 )
 
@@ -142,20 +139,16 @@ type writer struct {
 func (w *writer) write(stubs []Stub) {
 	w.setDefaults()
 	at, err := parseAddr(w.Addr)
-	if err != nil {
-		w.Fail("-addr: want IP:PORT, got %q", w.Addr)
-	}
+	w.FailIf(err != nil, "-addr: want IP:PORT, got %q", w.Addr)
 	domain, err := wire.ParseName(w.Domain)
-	if err != nil || domain == wire.Root || !isZone(w.Domain) {
-		w.Fail("-domain: want a name such as skydns.local., got %q", w.Domain)
-	}
+	w.FailIf(err != nil || domain == wire.Root || !isZone(w.Domain),
+		"-domain: want a name such as skydns.local., got %q", w.Domain)
 	if err := w.Etcd.Check(); err != nil {
 		w.Fail("etcd: %w", err)
 	}
 	if text := w.Getenv("SKYDNS_NDOTS"); text != "" {
-		if _, err := strconv.Atoi(text); err != nil {
-			w.Fail("SKYDNS_NDOTS: want a number, got %q", text)
-		}
+		_, err := strconv.Atoi(text)
+		w.FailIf(err != nil, "SKYDNS_NDOTS: want a number, got %q", text)
 	}
 	w.Add(
 		flags.CheckRange("-ndots", w.Ndots, 0, wire.MaxLabels),
@@ -166,12 +159,11 @@ func (w *writer) write(stubs []Stub) {
 		flags.CheckRange("-nameservers", len(w.Nameservers), 0, maxServers),
 		flags.CheckRange("-rtimeout", w.ReadTimeout, 10*time.Millisecond, time.Minute),
 		flags.CheckRange("-lameduck", w.Lameduck, 0, time.Hour))
+
 	w.Block(fmt.Sprintf(".:%d", at.Port()), func() {
 		w.common(at)
 		w.Directive("chaos")
-		if w.Lameduck > 0 {
-			w.Directive("lameduck " + w.Lameduck.String())
-		}
+		w.When(w.Lameduck > 0, "lameduck "+w.Lameduck.String())
 		w.etcd(domain)
 		w.forward()
 	})
@@ -185,20 +177,13 @@ func (w *writer) write(stubs []Stub) {
 
 // common writes the directives of every block.
 func (w *writer) common(at netip.AddrPort) {
-	if !at.Addr().IsUnspecified() {
-		w.Directive("bind " + at.Addr().String())
-	}
+	w.When(!at.Addr().IsUnspecified(), "bind "+at.Addr().String())
 	w.Errors()
-	if w.Verbose {
-		w.Directive("log")
-	}
+	w.When(w.Verbose, "log")
 	w.Metrics()
-	if w.RoundRobin {
-		w.Directive("loadbalance")
-	}
-	if w.RCache > 0 {
-		w.Directive(fmt.Sprintf("cache %d", max(1, w.RCacheTTL)), fmt.Sprintf("success %d", w.RCache), fmt.Sprintf("denial %d", w.RCache))
-	}
+	w.When(w.RoundRobin, "loadbalance")
+	w.When(w.RCache > 0, fmt.Sprintf("cache %d", max(1, w.RCacheTTL)),
+		fmt.Sprintf("success %d", w.RCache), fmt.Sprintf("denial %d", w.RCache))
 }
 
 func (w *writer) readTimeout() string { return "read_timeout " + w.ReadTimeout.String() }
@@ -233,6 +218,7 @@ func (w *writer) etcd(domain wire.Name) {
 	if o.Username != "" {
 		options = append(options, w.words("credentials", "-username, -password", o.Username, o.Password))
 	}
+
 	var files []string
 	if o.Cert != "" {
 		files = []string{o.Cert, o.Key}
@@ -243,17 +229,17 @@ func (w *writer) etcd(domain wire.Name) {
 	if len(files) > 0 {
 		options = append(options, w.words("tls", "-tls-pem, -tls-key, -ca-cert", files...))
 	}
-	options = append(options, "compatible skydns", fmt.Sprintf("ttl %d", w.TTL), fmt.Sprintf("priority %d", w.Priority), fmt.Sprintf("negative_ttl %d", w.MinTTL))
+
+	options = append(options, "compatible skydns",
+		fmt.Sprintf("ttl %d", w.TTL), fmt.Sprintf("priority %d", w.Priority), fmt.Sprintf("negative_ttl %d", w.MinTTL))
 	for _, o := range [...]struct{ name, value string }{{"hostmaster", w.Hostmaster}, {"local", w.Local}} {
-		if o.value == "" {
-			continue
+		if o.value != "" {
+			w.FailIf(!isZone(o.value), "-%s: want a name, got %q", o.name, o.value)
+			options = append(options, o.name+" "+o.value)
 		}
-		if !isZone(o.value) {
-			w.Fail("-%s: want a name, got %q", o.name, o.value)
-		}
-		options = append(options, o.name+" "+o.value)
 	}
-	w.Directive(fmt.Sprintf("etcd %s in-addr.arpa ip6.arpa", domain), append(options, "fallthrough in-addr.arpa ip6.arpa")...)
+	options = append(options, "fallthrough in-addr.arpa ip6.arpa")
+	w.Directive(fmt.Sprintf("etcd %s in-addr.arpa ip6.arpa", domain), options...)
 }
 
 // words returns an option whose arguments are the values of flags.
@@ -272,21 +258,18 @@ func (w *writer) forward() {
 		// REFUSED.
 		least = wire.MaxLabels
 	}
-	if least > 1 {
-		w.Directive("screen", fmt.Sprintf("least_labels %d", least))
-	}
+	w.When(least > 1, "screen", fmt.Sprintf("least_labels %d", least))
 	if w.NoRec {
 		return
 	}
+
 	servers := []string{"/etc/resolv.conf"}
 	if len(w.Nameservers) > 0 {
 		servers = nil
 	}
 	for _, text := range w.Nameservers {
 		addr, ok := parseServer(text)
-		if !ok {
-			w.Fail("-nameservers: want IP or IP:PORT, got %q", text)
-		}
+		w.FailIf(!ok, "-nameservers: want IP or IP:PORT, got %q", text)
 		servers = append(servers, addr)
 	}
 	policy := "policy sequential"
