@@ -74,11 +74,11 @@ func shopWith(tb testing.TB, change func(*directive)) *server {
 // sealed reply, and one that returns the reply.
 func (s *server) answerer(tb testing.TB, c allocCase) (run func(), last func() []byte) {
 	packet := request(tb, c.query, mdns.StringToType[c.qtype], 1232)
-	q, lent := s.query, s.lent[:4096]
+	q, lent := dns.NewQuery(nil), make([]byte, 4096)
 	now := time.Now()
 	return func() {
 		q.Reset(packet, dns.UDP, now)
-		s.port.Serve(q, lent)
+		s.Port.Serve(q, lent)
 	}, q.Reply
 }
 

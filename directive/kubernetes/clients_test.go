@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -14,11 +13,12 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/clustertest"
 )
 
 func clientsIndex() *index.Index {
-	return index.New(index.Settings{PodsByAddr: true}, []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}, slog.New(slog.DiscardHandler))
+	return index.New(index.Settings{PodsByAddr: true}, []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}, chaintest.QuietLog())
 }
 
 // A directive that identifies clients needs pods verified, and has the index keep the pods.
@@ -133,7 +133,7 @@ func TestMetadata(t *testing.T) {
 func TestMetadataChangesSourceOptions(t *testing.T) {
 	for pods, want := range map[string]bool{"insecure": false, "verified": true} {
 		for _, described := range []bool{false, true} {
-			b, err := plan(t, ".:53 {\nkubernetes cluster.local {\n pods "+pods+"\n}\n}\n")
+			b, err := plan(".:53 {\nkubernetes cluster.local {\n pods " + pods + "\n}\n}\n")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,38 +1,19 @@
 package kubernetes
 
 import (
-	"log/slog"
 	"testing"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
-	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // planBoth sets up k8s_external and kubernetes as the registry orders them.
-func planBoth(t *testing.T, text string) (*config.Block, error) {
-	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte(text))
+func planBoth(text string) (*config.Block, error) {
+	b, err := chaintest.Setup(text, chaintest.QuietLog(),
+		config.Directive{Name: "k8s_external", Setup: SetupExternal}, config.Directive{Name: "kubernetes", Setup: Setup})
 	if err != nil {
-		t.Fatal(err)
-	}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	var errs []error
-	for _, d := range []config.Directive{{Name: "k8s_external", Setup: SetupExternal}, {Name: "kubernetes", Setup: Setup}} {
-		var uses []corefile.Directive
-		for _, use := range servers[0].Directives {
-			if use.Text == d.Name {
-				uses = append(uses, use)
-			}
-		}
-		if b.SetDirective(d.Name); len(uses) > 0 {
-			errs = append(errs, d.Setup(b, uses))
-		}
-	}
-	if err := corefile.Sorted(errs...); err != nil {
 		return b, err
 	}
 	return b, corefile.Sorted(b.Planned()...)
@@ -55,7 +36,7 @@ func TestExternalSetupErrors(t *testing.T) {
 		{"k8s_external example.org {\n fallthrough a..b\n}", `Corefile:3: k8s_external: fallthrough: not a zone: "a..b": empty label`},
 		{"k8s_external example.org {\n headles\n}", `Corefile:3: k8s_external: unknown option "headles"; did you mean "headless"?`},
 	} {
-		_, err := planBoth(t, ".:53 {\n"+c.directive+"\n}\n")
+		_, err := planBoth(".:53 {\n" + c.directive + "\n}\n")
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s\ngot  %v\nwant %s", c.directive, err, c.want)
 		}
@@ -70,7 +51,7 @@ func TestExternalChangesSourceOptions(t *testing.T) {
 		"kubernetes cluster.local\nk8s_external example.org":                          {Enabled: true, TTL: 5},
 		"k8s_external example.org {\n ttl 30\n headless\n}\nkubernetes cluster.local": {Enabled: true, TTL: 30, Headless: true},
 	} {
-		b, err := planBoth(t, ".:53 {\n"+text+"\n}\n")
+		b, err := planBoth(".:53 {\n" + text + "\n}\n")
 		if err != nil {
 			t.Fatal(err)
 		}

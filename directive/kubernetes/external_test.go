@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"testing"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
-	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // startExternal starts a server with k8s_external for these zones above kubernetes.
@@ -34,24 +33,13 @@ func serveExternal(t testing.TB, zones []string, headless, through bool, ix *ind
 	if err := e.handler.setZones(corefile.Directive{}, names(t, zones), nil); err != nil {
 		t.Fatal(err)
 	}
-	chain := new(dns.Chain)
-	chain.Add("k8s_external", e)
-	chain.Add("kubernetes", e.kubernetes)
-	chain.Add("world", otherZones{})
-	mux := dns.NewMux(dns.NewParkingLot(1), nil)
-	for _, zone := range names(t, append([]string{otherZone, "cluster.local."}, zones...)) {
-		if err := mux.Route(zone, chain); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := newReader()
-	s.port.Swap(mux)
-	return s
+	chain := chaintest.NewChain("k8s_external", e, "kubernetes", e.kubernetes, "world", otherZones{})
+	return serveChain(t, chain, append([]string{"cluster.local."}, zones...)...)
 }
 
 func newExternalIndex(headless bool) *index.Index {
 	set := index.Settings{TTL: 5, External: index.ExternalSettings{Enabled: true, Headless: headless, TTL: 60}}
-	return index.New(set, defaultOptions().kinds(), slog.New(slog.DiscardHandler))
+	return index.New(set, defaultOptions().kinds(), chaintest.QuietLog())
 }
 
 // withExternal adds external addresses or host names to a Service.

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,30 +12,14 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
-func planFederation(t *testing.T, text string) (*config.Block, error) {
-	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte(text))
+func planFederation(text string) (*config.Block, error) {
+	b, err := chaintest.Setup(text, chaintest.QuietLog(),
+		config.Directive{Name: "federation", Setup: SetupFederation}, config.Directive{Name: "kubernetes", Setup: Setup})
 	if err != nil {
-		t.Fatal(err)
-	}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	var errs []error
-	for _, d := range []config.Directive{{Name: "federation", Setup: SetupFederation}, {Name: "kubernetes", Setup: Setup}} {
-		var uses []corefile.Directive
-		for _, use := range servers[0].Directives {
-			if use.Text == d.Name {
-				uses = append(uses, use)
-			}
-		}
-		if b.SetDirective(d.Name); len(uses) > 0 {
-			errs = append(errs, d.Setup(b, uses))
-		}
-	}
-	if err := corefile.Sorted(errs...); err != nil {
 		return b, err
 	}
 	return b, corefile.Sorted(b.Planned()...)
@@ -64,7 +47,7 @@ func TestFederationSetupErrors(t *testing.T) {
 				`Corefile:4: federation: -prod: want a domain such as prod.example.org, got "."` + "\n" +
 				"Corefile:5: federation: " + strings.Repeat("x", 64) + ": not the name of a federation: want a label of letters, digits and dashes"},
 	} {
-		_, err := planFederation(t, ".:53 {\n"+c.directives+"\n}\n")
+		_, err := planFederation(".:53 {\n" + c.directives + "\n}\n")
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s\ngot  %v\nwant %s", c.directives, err, c.want)
 		}
@@ -72,7 +55,7 @@ func TestFederationSetupErrors(t *testing.T) {
 }
 
 func TestFederationSetup(t *testing.T) {
-	b, err := planFederation(t, `.:53 {
+	b, err := planFederation(`.:53 {
 		federation {
 			upstream
 			Prod one.example
@@ -109,7 +92,7 @@ func TestFederationReload(t *testing.T) {
 	start := config.NewStart(t.Context(), nil)
 	reload := func(text string) *Federation {
 		t.Helper()
-		b, err := planFederation(t, ".:53 {\n"+strings.ReplaceAll(text, "DIR", dir)+"\n}\n")
+		b, err := planFederation(".:53 {\n" + strings.ReplaceAll(text, "DIR", dir) + "\n}\n")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,19 +144,8 @@ func federate(t testing.TB, domain string) *federated {
 			h.zones = append(h.zones, z)
 		}
 	}
-	chain := new(dns.Chain)
-	chain.Add("seen", f)
-	chain.Add("federation", h)
-	chain.Add("kubernetes", k)
-	chain.Add("world", otherZones{})
-	mux := dns.NewMux(dns.NewParkingLot(1), nil)
-	for _, zone := range names(t, append([]string{otherZone}, d.zones...)) {
-		if err := mux.Route(zone, chain); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.server = newReader()
-	f.port.Swap(mux)
+	chain := chaintest.NewChain("seen", f, "federation", h, "kubernetes", k, "world", otherZones{})
+	f.server = serveChain(t, chain, d.zones...)
 	return f
 }
 
@@ -297,8 +269,8 @@ func TestFederationAllocations(t *testing.T) {
 		{"api.shop.prod.svc.cluster.local.", 1},  // the target of the CNAME
 	} {
 		packet := request(t, c.name, 1, 0)
-		f.send(packet, dns.UDP)
-		if n := testing.AllocsPerRun(100, func() { f.send(packet, dns.UDP) }); n > c.most {
+		f.Serve(packet, dns.UDP)
+		if n := testing.AllocsPerRun(100, func() { f.Serve(packet, dns.UDP) }); n > c.most {
 			t.Errorf("%s: %v allocations, want %v", c.name, n, c.most)
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -260,37 +260,21 @@ func (f parkingZones) Resolve(_ context.Context, q *dns.Query) error {
 	return nil
 }
 
-// replySender receives the replies to parked queries.
-type replySender struct{ replies chan []byte }
-
-func (s replySender) Send(q *dns.Query) { s.replies <- append([]byte(nil), q.Reply()...) }
-
 // A target whose query must wait does not block the reader, and the answer is the
 // same.
 func TestExternalNameTargetWaits(t *testing.T) {
 	h := defaultOptions().handler(t, load(defaultOptions().newIndex(), namespaceObject("shop"), external("shop", "web", "www.example.com"), external("shop", "gone", "web.shop.svc.cluster.local")))
-	chain := new(dns.Chain)
-	chain.Add("kubernetes", h)
-	chain.Add("far", parkingZones{})
-	mux := dns.NewMux(dns.NewParkingLot(1), nil)
-	if err := mux.Route(wire.Root, chain); err != nil {
-		t.Fatal(err)
-	}
-	var port dns.Port
-	port.Swap(mux)
-	to := replySender{make(chan []byte)}
-	q := dns.NewQuery(to)
-	packet := request(t, "gone.shop.svc.cluster.local.", mdns.TypeA, 0)
-	q.Reset(packet, dns.UDP, time.Now())
-	if got := port.Serve(q, make([]byte, 4096)); got != dns.Parked {
-		t.Fatalf("Serve: got outcome %d, want Parked", got)
+	s := chaintest.NewServer(t, map[string]*dns.Chain{".": chaintest.NewChain("kubernetes", h, "far", parkingZones{})})
+	_, parked := s.Begin(request(t, "gone.shop.svc.cluster.local.", mdns.TypeA, 0), dns.UDP)
+	if parked == nil {
+		t.Fatal("the query was not parked, want it parked")
 	}
 	want := `NOERROR aa
 gone.shop.svc.cluster.local. 5 IN CNAME web.shop.svc.cluster.local.
 web.shop.svc.cluster.local. 5 IN CNAME www.example.com.
 www.example.com. 60 IN A 192.0.2.80
 `
-	if got := digest(parse(t, <-to.replies)); got != want {
+	if got := digest(parse(t, (<-parked).Packet)); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
 }

@@ -257,7 +257,7 @@ func (c *randomCluster) checkNewIndex(t *testing.T, s *server, m *model) error {
 	for name := range m.names {
 		for _, qtype := range queryTypes() {
 			packet := request(t, name, mdns.StringToType[qtype], 0)
-			if got, want := s.send(packet, dns.TCP), other.send(packet, dns.TCP); !bytes.Equal(got, want) {
+			if got, want := s.Serve(packet, dns.TCP), other.Serve(packet, dns.TCP); !bytes.Equal(got, want) {
 				return fmt.Errorf("%s %s: got\n%swant, from a rebuilt index\n%s", name, qtype, digest(parse(t, got)), digest(parse(t, want)))
 			}
 		}

@@ -1,11 +1,9 @@
 package kubernetes
 
 import (
-	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	mdns "github.com/miekg/dns"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/clustertest"
 	"github.com/seamark/seamark/wire"
 )
@@ -50,7 +49,7 @@ func (d directive) newIndex() *index.Index {
 	if d.tables {
 		set.TableFrom = 1
 	}
-	return index.New(set, d.kinds(), slog.New(slog.DiscardHandler))
+	return index.New(set, d.kinds(), chaintest.QuietLog())
 }
 
 func (d directive) handler(t testing.TB, ix *index.Index) *Handler {
@@ -91,88 +90,57 @@ func (otherZones) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// A server answers without sockets. Its chain is kubernetes and, below it,
-// otherZones. It serves the zones of these two only.
-type server struct {
-	port  dns.Port
-	query *dns.Query
-	later replySender // the replies to queries that were parked
-	lent  []byte
-}
+// A server has the chain of kubernetes and, below it, otherZones. It serves the zones of these
+// two only.
+type server struct{ *chaintest.Server }
 
 func serve(t testing.TB, d directive, h *Handler) *server {
 	t.Helper()
-	chain := new(dns.Chain)
-	chain.Add("kubernetes", h)
-	chain.Add("world", otherZones{})
-	mux := dns.NewMux(dns.NewParkingLot(1<<10), nil)
-	for _, zone := range names(t, append([]string{otherZone}, d.zones...)) {
-		if err := mux.Route(zone, chain); err != nil {
-			t.Fatal(err)
+	return serveChain(t, chaintest.NewChain("kubernetes", h, "world", otherZones{}), d.zones...)
+}
+
+// serveChain returns a server of another chain, which has these zones besides otherZone.
+func serveChain(t testing.TB, c *dns.Chain, zones ...string) *server {
+	t.Helper()
+	chains := map[string]*dns.Chain{otherZone: c}
+	for _, zone := range zones {
+		chains[zone] = c
+	}
+	s := &server{chaintest.NewServer(t, chains)}
+	s.Prepare = func(q *dns.Query) {
+		if q.Proto == dns.UDP {
+			q.ReplyLimit = wire.MaxUDPReply // as with "bufsize 4096"
 		}
 	}
-	s := newReader()
-	s.port.Swap(mux)
 	return s
-}
-
-func newReader() *server {
-	later := replySender{make(chan []byte)}
-	return &server{query: dns.NewQuery(later), later: later, lent: make([]byte, 1<<17)}
-}
-
-// send sends a packet to the server and returns the sealed reply.
-func (s *server) send(packet []byte, proto dns.Proto) []byte {
-	s.query.Reset(packet, proto, time.Time{})
-	if proto == dns.UDP {
-		s.query.ReplyLimit = wire.MaxUDPReply // as with "bufsize 4096"
-	}
-	switch s.port.Serve(s.query, s.lent) {
-	case dns.Answered:
-		return s.query.Reply()
-	case dns.Parked:
-		s.query = dns.NewQuery(s.later)
-		return <-s.later.replies
-	}
-	return nil
 }
 
 // request packs a query for name, which may be in any case.
 func request(t testing.TB, name string, qtype uint16, edns uint16) []byte {
 	t.Helper()
-	m := new(mdns.Msg)
-	m.SetQuestion(name, qtype)
-	m.Id = 4711
+	m := chaintest.Query(name, mdns.Type(qtype).String())
 	if edns > 0 {
 		m.SetEdns0(edns, false)
 	}
-	packet, err := m.Pack()
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return packet
+	return chaintest.Pack(t, m)
 }
 
 // ask sends a query over TCP and parses the reply.
 func (s *server) ask(t testing.TB, name, qtype string) *mdns.Msg {
 	t.Helper()
-	return parse(t, s.send(request(t, name, mdns.StringToType[qtype], 0), dns.TCP))
+	return parse(t, s.Serve(request(t, name, mdns.StringToType[qtype], 0), dns.TCP))
 }
 
 // askUDP sends a query over UDP, with an EDNS size (0: without EDNS).
 func (s *server) askUDP(t testing.TB, name, qtype string, size uint16) (*mdns.Msg, int) {
 	t.Helper()
-	reply := s.send(request(t, name, mdns.StringToType[qtype], size), dns.UDP)
+	reply := s.Serve(request(t, name, mdns.StringToType[qtype], size), dns.UDP)
 	return parse(t, reply), len(reply)
 }
 
 func parse(t testing.TB, reply []byte) *mdns.Msg {
 	t.Helper()
-	m := new(mdns.Msg)
-	if err := m.Unpack(reply); err != nil {
-		t.Fatalf("reading %x: %v", reply, err)
-	}
-	return m
+	return chaintest.Unpack(t, reply)
 }
 
 // text returns records one per line, with spaces for tabs.
@@ -234,5 +202,3 @@ func start(t testing.TB, d directive, objects ...cluster.Object) *server {
 	t.Helper()
 	return serve(t, d, d.handler(t, load(d.newIndex(), objects...)))
 }
-
-func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }

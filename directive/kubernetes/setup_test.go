@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,21 +12,13 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
 // plan sets up the kubernetes directives of a Corefile with one block.
-func plan(t *testing.T, text string) (*config.Block, error) {
-	t.Helper()
-	servers, err := corefile.Parse("Corefile", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.SetDirective("kubernetes")
-	return b, corefile.Sorted(Setup(b, servers[0].Directives))
+func plan(text string) (*config.Block, error) {
+	return chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "kubernetes", Setup: Setup})
 }
 
 // CoreDNS accepts these, too.
@@ -37,7 +28,7 @@ func TestSetupAccepts(t *testing.T) {
 		"kubernetes cluster.local clusterset.local {\n multicluster\n}",
 		"kubernetes cluster.local {\n ignore empty_service always\n}",
 	} {
-		if _, err := plan(t, ".:53 {\n"+directive+"\n}"); err != nil {
+		if _, err := plan(".:53 {\n" + directive + "\n}"); err != nil {
 			t.Errorf("%s: got error %v, want none", directive, err)
 		}
 	}
@@ -93,7 +84,7 @@ func TestSetupErrors(t *testing.T) {
 		{"kubernetes {\n apiserver_burst x\n}", `Corefile:3: kubernetes: apiserver_burst: want 0..1000000, got "x"`},
 		{"kubernetes {\n apiserver_max_inflight 1 2\n}", `Corefile:3: kubernetes: apiserver_max_inflight: got 2 arguments, usage: apiserver_max_inflight N`},
 	} {
-		_, err := plan(t, ".:53 {\n"+c.directive+"\n}\n")
+		_, err := plan(".:53 {\n" + c.directive + "\n}\n")
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s\ngot  %v\nwant %s", c.directive, err, c.want)
 		}
@@ -102,7 +93,7 @@ func TestSetupErrors(t *testing.T) {
 
 func TestSetupSelectors(t *testing.T) {
 	for _, option := range []string{"namespace_labels", "labels"} {
-		_, err := plan(t, ".:53 {\nkubernetes {\n "+option+" a in (b\n}\n}\n")
+		_, err := plan(".:53 {\nkubernetes {\n " + option + " a in (b\n}\n}\n")
 		if err == nil || !strings.HasPrefix(err.Error(), "Corefile:2: kubernetes: "+option+": ") {
 			t.Errorf("%s a in (b: got error %v, want one at Corefile:2", option, err)
 		}
@@ -138,7 +129,7 @@ func TestSetupOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := plan(t, text)
+	b, err := plan(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +171,7 @@ func TestSetupOptions(t *testing.T) {
 
 // Without options the directive serves the block's zones with a TTL of five seconds.
 func TestSetupDefaults(t *testing.T) {
-	b, err := plan(t, ".:53 {\nkubernetes\n}\n")
+	b, err := plan(".:53 {\nkubernetes\n}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +192,7 @@ func TestReloadKeepsIndex(t *testing.T) {
 	var last *config.Start
 	begin := func(options string) *Handler {
 		t.Helper()
-		b, err := plan(t, ".:53 {\nkubernetes cluster.local {\nmanifests "+dir+"\n"+options+"\n}\n}\n")
+		b, err := plan(".:53 {\nkubernetes cluster.local {\nmanifests " + dir + "\n" + options + "\n}\n}\n")
 		if err != nil {
 			t.Fatal(err)
 		}

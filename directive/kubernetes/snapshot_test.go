@@ -7,44 +7,26 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/snapshot"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // newSnapshotFile returns a file of a synced index with one Service, and its log.
-func newSnapshotFile(t *testing.T) (*snapshotFile, *lockedBuffer) {
+func newSnapshotFile(t *testing.T) (*snapshotFile, *chaintest.Log) {
 	t.Helper()
 	ix := syncedIndex()
 	ix.Put(cluster.Namespaces, namespaceObject("shop"))
 	ix.Put(cluster.Services, clusterIP("shop", "web", "", "10.96.0.1"))
-	log := new(lockedBuffer)
+	log := new(chaintest.Log)
 	return &snapshotFile{
-		path: filepath.Join(t.TempDir(), "snapshot"), log: slog.New(slog.NewTextHandler(log, nil)),
+		path: filepath.Join(t.TempDir(), "snapshot"), log: log.Logger(),
 		source: &watchedCluster{Index: ix, snapshotOf: "options"}, cancel: func() {},
 	}, log
-}
-
-// A lockedBuffer may be read while it is written.
-type lockedBuffer struct {
-	mu      sync.Mutex
-	written strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.written.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.written.String()
 }
 
 func TestSnapshotFileRejected(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // The metrics tell which kinds have been received, and how many objects there are, until
@@ -16,7 +17,7 @@ import (
 func TestExportState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}
-		w := watchedCluster{Index: index.New(index.Settings{}, kinds, discardLog())}
+		w := watchedCluster{Index: index.New(index.Settings{}, kinds, chaintest.QuietLog())}
 		var reg metrics.Registry
 		ctx, cancel := context.WithCancel(t.Context())
 		w.tasks.Go(func() { w.exportState(ctx, &reg, "z.", kinds) })
