@@ -80,14 +80,13 @@ func (r *Registry) place(n int) (cell int) {
 }
 
 // owns reports whether s, which may be nil, belongs to r.
-func (r *Registry) owns(s *Shard) bool { return s != nil && r != nil && s.registry == r }
+func (r *Registry) owns(s *Shard) bool { return s != nil && s.registry == r }
 
-// group returns n cells from the first one on. It creates them at their first use.
-func (s *Shard) group(cell, n int) []uint64 {
-	if cell+n > len(s.cells) {
-		s.cells = append(s.cells, make([]uint64, cell+n-len(s.cells))...)
+// use makes cells up to the last one, at its first use.
+func (s *Shard) use(last int) {
+	if more := last + 1 - len(s.cells); more > 0 {
+		s.cells = append(s.cells, make([]uint64, more)...)
 	}
-	return s.cells[cell : cell+n]
 }
 
 // AddTo adds n in shard s, whose lock the caller holds. With nil it is like Add.
@@ -96,7 +95,8 @@ func (c *Counter) AddTo(s *Shard, n uint64) {
 		c.n.Add(n)
 		return
 	}
-	s.group(c.cell, 1)[0] += n
+	s.use(c.cell)
+	s.cells[c.cell] += n
 }
 
 // An IntHistogram is a histogram of integers: of bytes, or of nanoseconds that are
@@ -133,10 +133,10 @@ func (m *IntHistogram) Observe(s *Shard, units uint64) {
 		m.Add(units, 1)
 		return
 	}
-	sum := len(m.limits) + 1
-	cells := s.group(m.cell, sum+1)
-	cells[m.bucket(units)]++
-	cells[sum] += units
+	sum := m.cell + len(m.limits) + 1
+	s.use(sum)
+	s.cells[m.cell+m.bucket(units)]++
+	s.cells[sum] += units
 }
 
 // Add counts n equal values. It is safe for concurrent use.
