@@ -69,16 +69,18 @@ func (c *Chain) Add(name string, h any) {
 	s.finisher, _ = h.(Finisher)
 	s.completer, _ = h.(Completer)
 	s.interceptor, _ = h.(Interceptor)
+	if s.handler == nil && s.resolver == nil {
+		panic("dns: " + name + " has neither ServeDNS nor Resolve")
+	}
+
 	c.interceptors = c.interceptors || s.interceptor != nil
 	if classes, ok := h.(AnyClass); ok {
 		s.anyClass = true
 		c.anyClass = c.anyClass || classes.AnyClass()
 	}
-	if s.handler == nil && s.resolver == nil {
-		panic("dns: " + name + " has neither ServeDNS nor Resolve")
-	}
 	c.steps = append(c.steps, s)
 	c.addRepetition(h)
+
 	if _, ok := h.(NotifyHandler); ok {
 		if c.notify == nil {
 			c.notify = &Chain{anyClass: true}
@@ -107,7 +109,10 @@ func (c *Chain) empty() bool {
 // CopyFor returns a copy of c for another server address and zone. It binds each
 // ChainBinder to the copy.
 func (c *Chain) CopyFor(server, zone string) *Chain {
-	copied := &Chain{Server: server, Zone: zone, View: c.View, Match: c.Match, ExplainMatch: c.ExplainMatch, stateKeys: c.stateKeys}
+	copied := &Chain{
+		Server: server, Zone: zone, View: c.View, Match: c.Match, ExplainMatch: c.ExplainMatch, stateKeys: c.stateKeys,
+	}
+
 	bound := map[ChainBinder]any{} // a handler may be an observer, too
 	bind := func(v any) any {
 		binder, ok := v.(ChainBinder)
@@ -119,6 +124,7 @@ func (c *Chain) CopyFor(server, zone string) *Chain {
 		}
 		return bound[binder]
 	}
+
 	for _, s := range c.steps {
 		copied.Add(s.name, bind(s.value))
 	}
@@ -129,6 +135,7 @@ func (c *Chain) CopyFor(server, zone string) *Chain {
 		copied.Observe(bind(c.tracer).(Tracer))
 		copied.addTraced()
 	}
+
 	if n := copied.notify; n != nil {
 		n.Server, n.Zone, n.View, n.stateKeys, n.observers = server, zone, c.View, c.stateKeys, copied.observers
 	}
@@ -148,7 +155,8 @@ type Step struct {
 func (c *Chain) Steps() []Step {
 	var steps []Step
 	for _, s := range c.steps {
-		steps = append(steps, Step{s.name, s.handler != nil, s.resolver != nil, s.finisher != nil || s.completer != nil})
+		finishes := s.finisher != nil || s.completer != nil
+		steps = append(steps, Step{s.name, s.handler != nil, s.resolver != nil, finishes})
 	}
 	return steps
 }

@@ -92,10 +92,12 @@ func (l *ParkingLot) Parked() int { return int(l.parked.Load()) }
 func (l *ParkingLot) Close(ctx context.Context) {
 	empty := make(chan struct{})
 	go func() { l.running.Wait(); close(empty) }()
+
 	select {
 	case <-empty:
 	case <-ctx.Done():
 	}
+
 	l.cancel()
 	l.timers.ExpireAll()
 	<-empty
@@ -145,6 +147,7 @@ const (
 func (l *ParkingLot) reserve(q *Query, overloaded bool, finished func(q *Query)) (*place, error) {
 	s := &q.chain.steps[q.at]
 	p := &place{lot: l, q: q, finished: finished, client: l.client(q.Peer.Addr()), handler: s.parked}
+
 	size := int64(1 + len(q.packet)/packetPlace)
 	if s.awaiter == nil {
 		p.stack = true
@@ -153,6 +156,7 @@ func (l *ParkingLot) reserve(q *Query, overloaded bool, finished func(q *Query))
 	if err := p.add(size, overloaded); err != nil {
 		return nil, err
 	}
+
 	l.parked.Add(1)
 	q.place = p
 	return p, nil
@@ -166,8 +170,8 @@ func (l *ParkingLot) reserve(q *Query, overloaded bool, finished func(q *Query))
 //	client:  its places, with these, <= 2 * free, and without these <= 2 * what the
 //	         handler may still take
 //
-// free are the places before. The counters are added to first: of two queries that are
-// added at the same time each counts the other.
+// where free are the places before. The counters are added to first, so that two queries at
+// the same time cannot both take the last place.
 func (p *place) add(size int64, overloaded bool) error {
 	free := p.lot.room - (p.lot.used.Add(size) - size)
 	client, handler := int64(p.client.Add(int32(size))), p.handler.Add(size)
@@ -177,6 +181,7 @@ func (p *place) add(size int64, overloaded bool) error {
 	if overloaded {
 		handlerLimit = min(free, p.lot.room/overloadPart)
 	}
+
 	lotAllows := size <= free
 	handlerAllows := handler <= handlerLimit
 	clientAllows := client <= 2*free && client-size <= 2*(handlerLimit-handler)
@@ -238,14 +243,16 @@ func (p *place) await() bool {
 	if h == nil {
 		return false
 	}
+
 	p.timer.Expired = p.wake
 	p.lot.timers.Set(&p.timer, p.deadline)
 	if !h.AwaitDNS(p.q, p.timer.Expired) || p.lot.ctx.Err() != nil { // Close may have missed p
 		p.state.Store(awake)
 		return false
 	}
+
 	if p.q.Answer.Empty() {
-		p.q.Answer.Buf = nil
+		p.q.Answer.Buf = nil // while the query waits: resolve makes it again
 	}
 	return p.state.CompareAndSwap(starting, awaiting)
 }
@@ -261,10 +268,12 @@ func (p *place) wake() {
 func (p *place) resolve() {
 	ctx, cancel := context.WithTimeout(p.lot.ctx, p.deadline-clock.Now())
 	defer cancel()
+
 	q := p.q
 	if q.Answer.Buf == nil {
 		q.Answer.Reset(make([]byte, 0, usualReply), q.Question())
 	}
+
 	p.recovered(func() { q.resolve(ctx, q.floor) })
 	p.end()
 }
@@ -304,6 +313,7 @@ func (l *ParkingLot) park(q *Query, overloaded bool) error {
 		l.countRejected(err)
 		return err
 	}
+
 	q.compact()
 	q.detached = true
 	p.start()

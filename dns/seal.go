@@ -40,6 +40,7 @@ func (q *Query) ExceedsLimit() bool {
 	if len(a.Buf) <= limit {
 		return false
 	}
+
 	records := 0
 	for _, n := range a.Count {
 		records += int(n)

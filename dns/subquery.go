@@ -145,6 +145,7 @@ func (q *Query) FollowCNAME(sub *Query) (served bool) {
 		return false
 	}
 	q.RCode, q.RA, q.TC, q.Err = sub.RCode, sub.RA, sub.TC, sub.Err
+
 	a := &q.Answer
 	end := a.RecordsOffset() // of the answer section
 	a.Walk(func(s wire.Section, r wire.Record) bool {
@@ -153,10 +154,13 @@ func (q *Query) FollowCNAME(sub *Query) (served bool) {
 		}
 		return s == wire.Answers
 	})
+
 	sections := wire.Additional
 	if !q.DO && sub.hasAddresses() {
 		sections = wire.Answers
 	}
+
+	// The sections behind are removed, and written again after sub's records of the section before.
 	behind, count := slices.Clone(a.Buf[end:]), a.Count
 	a.Buf, a.Count = a.Buf[:end], [3]uint16{count[wire.Answers]}
 	for s := wire.Answers; s <= wire.Additional; s++ {
@@ -171,6 +175,7 @@ func (q *Query) FollowCNAME(sub *Query) (served bool) {
 			a.Append(s, behind[:n], int(count[s]))
 			behind = behind[n:]
 		}
+
 		if s > sections {
 			continue
 		}
@@ -203,7 +208,8 @@ func (q *Query) appendSection(s wire.Section, sub *Query, first int) (err error)
 	sub.Answer.Walk(func(section wire.Section, r wire.Record) bool {
 		if section == s {
 			at, count := len(q.Answer.Buf), q.Answer.Count
-			if _, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner); err == nil && q.repeats(first, own, at, r.Type) {
+			_, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner)
+			if err == nil && q.repeats(first, own, at, r.Type) {
 				q.Answer.Buf, q.Answer.Count = q.Answer.Buf[:at], count
 			}
 		}

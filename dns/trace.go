@@ -1,6 +1,9 @@
 package dns
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // A Tracer is an Observer that follows some queries on their way through its chain. It
 // observes only these.
@@ -42,12 +45,13 @@ func (c *Chain) addTraced() {
 	traced := *c
 	traced.tracer, traced.traced = nil, nil
 	if c.tracer != nil {
-		traced.observers = append(c.observers[:len(c.observers):len(c.observers)], c.tracer)
+		traced.observers = append(slices.Clip(c.observers), c.tracer)
 	}
+
 	traced.steps = make([]step, len(c.steps))
 	for i := range c.steps {
 		t := &tracedStep{&c.steps[i], i}
-		s := c.steps[i]
+		s := c.steps[i] // with t in place of each interface that the handler implements
 		if s.handler != nil {
 			s.handler = t
 		}
@@ -66,6 +70,7 @@ func (c *Chain) addTraced() {
 		if s.interceptor != nil {
 			s.interceptor = t
 		}
+
 		traced.steps[i] = s
 	}
 	c.traced = &traced

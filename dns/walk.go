@@ -42,7 +42,7 @@ func (q *Query) walk(floor int) Verdict {
 		}
 	}
 
-	q.Fail(wire.ServFail) // as CoreDNS
+	q.Fail(wire.ServFail) // as CoreDNS does
 	if q.IsNotify() {
 		q.RCode = wire.NotAuth // RFC 1996 §3.10
 	}
@@ -109,10 +109,12 @@ func (q *Query) resolve(ctx context.Context, floor int) {
 			q.answeredBy, q.dropped = at, false
 		}
 		q.completing = false
+
 		if err := q.chain.steps[at].resolver.Resolve(ctx, q); err != nil {
 			q.Fail(wire.ServFail)
 			q.Err = err
 		}
+
 		q.abandonSubQuery()
 		q.at = at
 		if !q.finishUp(floor) {

@@ -99,16 +99,19 @@ func (a *Answer) AppendRenamed(s Section, msg []byte, off int, rename Rename) (n
 	if !ok {
 		return 0, errRecord
 	}
+
 	start := len(a.Buf)
 	defer func() {
 		if err != nil {
 			a.Buf = a.Buf[:start]
 		}
 	}()
+
 	if a.Buf, _, err = rename.expand(a.Buf, msg, off, rec.Type, false); err != nil {
 		return 0, err
 	}
 	a.Buf = append(a.Buf, msg[rec.Head:rec.RData]...)
+
 	rdata := len(a.Buf)
 	if a.Buf, err = appendRData(a.Buf, msg[:rec.Next], rec, rename); err != nil {
 		return 0, err
@@ -116,6 +119,7 @@ func (a *Answer) AppendRenamed(s Section, msg []byte, off int, rename Rename) (n
 	if len(a.Buf)-rdata > MaxMessage {
 		return 0, errRecord
 	}
+
 	binary.BigEndian.PutUint16(a.Buf[rdata-2:], uint16(len(a.Buf)-rdata))
 	a.count(s, 1)
 	return rec.Next, nil
@@ -139,10 +143,12 @@ func (a *Answer) Truncate(size int) (answersLost bool) {
 	if len(a.Buf) <= size {
 		return false
 	}
+
 	before := a.Count[Answers]
 	off, kept := a.body, [3]uint16{}
 	for s := range a.Count {
 		first, others := Record{}, uint16(0) // of the current RRset: the first record, and the number of others
+
 		for i := range a.Count[s] {
 			rec, ok := ReadRecord(a.Buf, off)
 			if ok && Section(s) != Answers {
@@ -152,6 +158,7 @@ func (a *Answer) Truncate(size int) (answersLost bool) {
 					first, others = rec, 0
 				}
 			}
+
 			if !ok || rec.Next > size {
 				if ok && others > 0 {
 					off, kept[s] = first.Owner, kept[s]-others
@@ -159,6 +166,7 @@ func (a *Answer) Truncate(size int) (answersLost bool) {
 				a.Buf, a.Count = a.Buf[:off], kept
 				return kept[Answers] < before
 			}
+
 			off = rec.Next
 			kept[s]++
 		}

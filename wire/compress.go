@@ -32,17 +32,20 @@ func (a *Answer) Compress(spare []byte, size int) {
 	if a.incompressible(size) {
 		return
 	}
+
 	var seen suffixes
 	msg := a.Buf
 	out := append(spare[:0], msg[:a.body]...)
 	if a.body > HeaderLen {
 		out = seen.add(out[:HeaderLen], msg[HeaderLen:a.body-4], true)[:a.body]
 	}
+
 	for off := a.body; off < len(msg); {
 		if len(out) > size {
 			out = append(out, msg[off:]...)
 			break
 		}
+
 		rec, ok := ReadRecord(msg, off)
 		if !ok {
 			return
@@ -51,6 +54,7 @@ func (a *Answer) Compress(spare []byte, size int) {
 			return
 		}
 		out = append(out, msg[rec.Head:rec.RData]...)
+
 		rdata, at := len(out), rec.RData
 		// The target of SRV is written out (RFC 2782), but the owner names of
 		// its addresses can point to it.
@@ -66,6 +70,7 @@ func (a *Answer) Compress(spare []byte, size int) {
 				}
 			}
 		}
+
 		out = append(out, msg[at:rec.Next]...)
 		binary.BigEndian.PutUint16(out[rdata-2:], uint16(len(out)-rdata))
 		off = rec.Next
@@ -115,6 +120,7 @@ func (s *suffixes) add(out, name []byte, shrinks bool) []byte {
 		s.starts[labels] = uint8(i)
 		labels++
 	}
+
 	known, end := uint16(0), len(name)-1 // the longest recorded suffix, and its offset in name
 	for labels > 0 {
 		i := int(s.starts[labels-1])
@@ -125,6 +131,7 @@ func (s *suffixes) add(out, name []byte, shrinks bool) []byte {
 		known, end = at, i
 		labels--
 	}
+
 	fresh := name[:end]
 	for parent := known; labels > 0; labels-- {
 		i := int(s.starts[labels-1])
@@ -135,6 +142,7 @@ func (s *suffixes) add(out, name []byte, shrinks bool) []byte {
 		}
 		parent, end = uint16(at), i
 	}
+
 	if shrinks && known != 0 {
 		out = append(out, fresh...)
 		return append(out, 0xC0|byte(known>>8), byte(known))

@@ -65,6 +65,7 @@ func (a *Answer) ClampTTL(from int, least, most uint32) {
 				return
 			}
 		}
+
 		if head+10 > len(msg) {
 			return
 		}
@@ -72,6 +73,7 @@ func (a *Answer) ClampTTL(from int, least, most uint32) {
 		if next > len(msg) {
 			return
 		}
+
 		if ttl := binary.BigEndian.Uint32(msg[head+4:]); ttl < least || ttl > most {
 			binary.BigEndian.PutUint32(msg[head+4:], min(max(ttl, least), most))
 		}
@@ -99,16 +101,19 @@ func (a *Answer) Rotate(n uint32) {
 	if a.Count[Answers] < 2 && a.Count[Additional] < 2 && a.Count[Authority] < 2 {
 		return
 	}
+
 	off := a.body
 	for _, count := range a.Count {
 		var first Record // of the run
 		length, sameSize := uint32(0), true
+
 		for range count {
 			if length > 0 && a.sameShape(first, off) {
 				length++
 				off += first.Next - first.Owner
 				continue
 			}
+
 			r, ok := ReadRecord(a.Buf, off)
 			if !ok {
 				return
@@ -122,6 +127,7 @@ func (a *Answer) Rotate(n uint32) {
 			}
 			off = r.Next
 		}
+
 		a.rotateSet(first, length, sameSize, off, n)
 	}
 }
@@ -147,6 +153,7 @@ func (a *Answer) rotateSet(first Record, length uint32, sameSize bool, end int, 
 	if length < 2 || first.Type != TypeA && first.Type != TypeAAAA && first.Type != TypeMX {
 		return
 	}
+
 	middle := first.Owner
 	if sameSize {
 		middle += int(n%length) * (first.Next - first.Owner)
@@ -159,6 +166,7 @@ func (a *Answer) rotateSet(first Record, length uint32, sameSize bool, end int, 
 	if middle == first.Owner {
 		return
 	}
+
 	// The spare capacity of the buffer holds the records that move.
 	moved := append(a.Buf, a.Buf[first.Owner:middle]...)
 	copy(moved[first.Owner:], moved[middle:end])

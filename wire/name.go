@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -18,61 +19,67 @@ const Root Name = "\x00"
 // ParseName parses a name in presentation form (RFC 1035 §5.1: with \. and \DDD
 // escapes; the final dot is optional) and converts it to lower case.
 func ParseName(s string) (Name, error) {
-	if s == "" {
+	switch s {
+	case "":
 		return "", errors.New("empty name")
-	}
-	if s == "." {
+	case ".":
 		return Root, nil
 	}
-	var b []byte
-	at := 0 // offset of the current label's length byte
-	b = append(b, 0)
-	end := func() error {
-		n := len(b) - at - 1
-		if n == 0 {
+
+	var name, label []byte
+	endLabel := func() error {
+		switch n := len(label); {
+		case n == 0:
 			return fmt.Errorf("%q: empty label", s)
-		}
-		if n > MaxLabel {
+		case n > MaxLabel:
 			return fmt.Errorf("%q: label of %d bytes, at most %d are allowed", s, n, MaxLabel)
 		}
-		b[at] = byte(n)
-		at = len(b)
-		b = append(b, 0)
+		name, label = AppendLabel(name, string(label)), label[:0]
 		return nil
 	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c == '.':
-			if err := end(); err != nil {
+
+	for rest := s; rest != ""; {
+		if rest[0] == '.' {
+			if err := endLabel(); err != nil {
 				return "", err
 			}
+			rest = rest[1:]
 			continue
-		case c == '\\' && i+3 < len(s) && digits(s[i+1:i+4]):
-			n := int(s[i+1]-'0')*100 + int(s[i+2]-'0')*10 + int(s[i+3]-'0')
-			if n > 255 {
-				return "", fmt.Errorf("%q: \\%s is not a byte", s, s[i+1:i+4])
-			}
-			c = byte(n)
-			i += 3
-		case c == '\\':
-			i++
-			if i == len(s) {
-				return "", fmt.Errorf("%q: ends in a backslash", s)
-			}
-			c = s[i]
 		}
-		b = append(b, lower(c))
+		c, size, err := unescape(rest)
+		if err != nil {
+			return "", fmt.Errorf("%q: %w", s, err)
+		}
+		label, rest = append(label, lower(c)), rest[size:]
 	}
-	if len(b)-at > 1 {
-		if err := end(); err != nil {
+	if len(label) > 0 {
+		if err := endLabel(); err != nil {
 			return "", err
 		}
 	}
-	if len(b) > MaxName {
-		return "", fmt.Errorf("%q: name of %d bytes, at most %d are allowed", s, len(b), MaxName)
+
+	if name = append(name, 0); len(name) > MaxName {
+		return "", fmt.Errorf("%q: name of %d bytes, at most %d are allowed", s, len(name), MaxName)
 	}
-	return Name(b), nil
+	return Name(name), nil
+}
+
+// unescape returns the first byte of a name in presentation form, and the number of
+// characters that stand for it.
+func unescape(s string) (c byte, size int, err error) {
+	switch {
+	case s[0] != '\\':
+		return s[0], 1, nil
+	case len(s) > 3 && digits(s[1:4]):
+		n, err := strconv.ParseUint(s[1:4], 10, 8)
+		if err != nil {
+			return 0, 0, fmt.Errorf("\\%s is not a byte", s[1:4])
+		}
+		return byte(n), 4, nil
+	case len(s) == 1:
+		return 0, 0, errors.New("ends in a backslash")
+	}
+	return s[1], 2, nil
 }
 
 func digits(s string) bool {
@@ -88,6 +95,7 @@ func AppendText(buf, name []byte) []byte {
 	if len(name) <= 1 {
 		return append(buf, '.')
 	}
+
 	for i := 0; i < len(name) && name[i] != 0; {
 		n := int(name[i])
 		for _, c := range name[i+1 : min(i+1+n, len(name))] {
@@ -100,6 +108,7 @@ func AppendText(buf, name []byte) []byte {
 				buf = append(buf, c)
 			}
 		}
+
 		buf = append(buf, '.')
 		i += n + 1
 	}
@@ -185,6 +194,7 @@ func copyLower(to, from []byte) {
 		}
 		return
 	}
+
 	last := lower8(binary.LittleEndian.Uint64(from[n-8:]))
 	for rest := to; len(rest) > 8 && len(from) >= 8; rest, from = rest[8:], from[8:] {
 		binary.LittleEndian.PutUint64(rest, lower8(binary.LittleEndian.Uint64(from)))
@@ -214,14 +224,15 @@ func ReadName(buf, msg []byte, off int) (name []byte, next int, ok bool) {
 }
 
 // expand appends the name at msg[off:] to buf, written out, and returns the offset
-// after it. It terminates because a pointer must point to a lower offset.
+// after it.
 func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 	out, next = buf, -1
-	limit := off // pointers must point before this
+	limit := off // pointers must point before this: so it terminates
 	for {
 		if off >= len(msg) {
 			return buf, 0, errName
 		}
+
 		n := int(msg[off])
 		switch {
 		case n == 0:
@@ -229,6 +240,7 @@ func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 				next = off + 1
 			}
 			return append(out, 0), next, nil
+
 		case n <= MaxLabel:
 			// One of the 255 bytes is left for the root label.
 			if off+1+n > len(msg) || len(out)-len(buf)+1+n >= MaxName {
@@ -236,6 +248,7 @@ func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 			}
 			out = append(out, msg[off:off+1+n]...)
 			off += 1 + n
+
 		case n >= 0xC0:
 			if off+1 >= len(msg) {
 				return buf, 0, errName
@@ -248,6 +261,7 @@ func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 				return buf, 0, errName
 			}
 			off, limit = to, to
+
 		default: // the two reserved label types
 			return buf, 0, errName
 		}

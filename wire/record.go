@@ -110,9 +110,11 @@ func appendRData(buf, msg []byte, rec Record, rename Rename) ([]byte, error) {
 		// The target is not compressed (RFC 9460 §2.2), but it can be renamed.
 		l = layout{before: 2, names: 1, after: -1}
 	}
+
 	if l.names == 0 {
 		return append(buf, msg[rec.RData:]...), nil
 	}
+
 	off := rec.RData + l.before
 	for range l.strings {
 		if off >= len(msg) {
@@ -124,12 +126,14 @@ func appendRData(buf, msg []byte, rec Record, rename Rename) ([]byte, error) {
 		return buf, errRecord
 	}
 	buf = append(buf, msg[rec.RData:off]...)
+
 	var err error
 	for range l.names {
 		if buf, off, err = rename.expand(buf, msg, off, rec.Type, true); err != nil {
 			return buf, err
 		}
 	}
+
 	if l.after >= 0 && len(msg)-off != l.after {
 		return buf, errRecord
 	}

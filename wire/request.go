@@ -59,14 +59,16 @@ func (r *Request) Parse(packet []byte) Fault {
 	r.EDNS, r.DO, r.UDPSize = false, false, MinUDPSize
 	r.end, r.options = HeaderLen, [2]uint16{}
 	r.grow()
+
 	if len(packet) < HeaderLen {
 		return Unreadable
 	}
 	r.ID = binary.BigEndian.Uint16(packet)
 	r.Flags = binary.BigEndian.Uint16(packet[2:])
 	if r.Flags&FlagQR != 0 {
-		return Unreadable
+		return Unreadable // a reply
 	}
+
 	questions := binary.BigEndian.Uint16(packet[4:])
 	opcode := r.Flags >> 11 & 15
 	off, ok := r.parseQuestion(packet)
@@ -78,6 +80,7 @@ func (r *Request) Parse(packet []byte) Fault {
 		}
 		return UnknownOpcode
 	}
+
 	if questions == 0 || !ok {
 		return Unreadable
 	}
@@ -95,6 +98,7 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 		return HeaderLen, false
 	}
 	r.grow()
+
 	in, offsets := packet[HeaderLen:], r.offsets[:MaxLabels+1]
 	name := in[:min(len(in), MaxName)]
 	off, labels := 0, 0
@@ -110,12 +114,14 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 		}
 		labels++
 	}
+
 	if off+4 > len(in) {
 		return HeaderLen, false
 	}
 	r.name = r.name[:off]
 	r.offsets = r.offsets[:labels+1]
 	copyLower(r.name, in)
+
 	r.Type = Type(binary.BigEndian.Uint16(in[off:]))
 	r.Class = Class(binary.BigEndian.Uint16(in[off+2:]))
 	r.end = uint16(HeaderLen + off + 4)
@@ -127,6 +133,7 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 	if len(packet) == off && binary.BigEndian.Uint64(packet[4:]) == 1<<48 {
 		return NoFault // only a question, as in most requests
 	}
+
 	skipped := int(binary.BigEndian.Uint16(packet[6:])) + int(binary.BigEndian.Uint16(packet[8:]))
 	records := skipped + int(binary.BigEndian.Uint16(packet[10:]))
 	version := uint8(0)
@@ -141,12 +148,14 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 		if off > len(packet) {
 			return Malformed
 		}
+
 		if i < skipped || Type(binary.BigEndian.Uint16(packet[at:])) != TypeOPT {
 			continue
 		}
 		if r.EDNS || packet[owner] != 0 { // RFC 6891 §6.1.1
 			return Malformed
 		}
+
 		r.EDNS = true
 		r.UDPSize = max(MinUDPSize, binary.BigEndian.Uint16(packet[at+2:]))
 		version = packet[at+5]
@@ -157,6 +166,7 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 		r.DO = packet[at+6]&0x80 != 0
 		r.options = [2]uint16{uint16(at + 10), uint16(off)}
 	}
+
 	if version != 0 {
 		return UnknownVersion
 	}

@@ -26,11 +26,13 @@ func ParseReverse(name []byte) (p netip.Prefix, ok bool) {
 	if labels, found := bytes.CutSuffix(name, []byte(InAddrArpa)); found {
 		return parseOctets(labels)
 	}
+
 	labels, found := bytes.CutSuffix(name, []byte(IP6Arpa))
 	const digits = 32
 	if !found || len(labels) > 2*digits || len(labels)%2 != 0 {
 		return p, false
 	}
+
 	var ip [16]byte
 	for i := range len(labels) / 2 { // the last digit is first
 		label := labels[len(labels)-2*i-2:]
@@ -58,8 +60,9 @@ func parseOctets(labels []byte) (p netip.Prefix, ok bool) {
 	for ; len(labels) > 0; n++ {
 		size := int(labels[0])
 		if n == len(ip) || size > 3 || size >= len(labels) || size > 1 && labels[1] == '0' {
-			return p, false
+			return p, false // as a leading zero
 		}
+
 		value := 0
 		for _, c := range labels[1 : 1+size] {
 			if c < '0' || c > '9' {
@@ -70,9 +73,11 @@ func parseOctets(labels []byte) (p netip.Prefix, ok bool) {
 		if value > 255 {
 			return p, false
 		}
+
 		reversed[n] = byte(value)
 		labels = labels[1+size:]
 	}
+
 	for i := range n {
 		ip[i] = reversed[n-1-i]
 	}
@@ -88,6 +93,7 @@ func ReverseZones(p netip.Prefix) (zones []Name) {
 	if p.Addr().Is6() {
 		width, base, suffix = 4, 16, IP6Arpa
 	}
+
 	labels := (p.Bits() + width - 1) / width
 	for n := range 1 << (labels*width - p.Bits()) {
 		zone := suffix

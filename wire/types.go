@@ -60,114 +60,34 @@ const (
 	typeNXT   Type = 30
 )
 
+// mnemonics are the names of types (RFC 6895 §3.1). All but two are below 262.
+var mnemonics = [...]string{
+	1: "A", "NS", "MD", "MF", "CNAME", "SOA", "MB", "MG", "MR", "NULL", 12: "PTR", "HINFO", "MINFO", "MX", "TXT",
+	"RP", "AFSDB", "X25", "ISDN", "RT", 23: "NSAP-PTR", "SIG", "KEY", "PX", "GPOS", "AAAA", "LOC", "NXT", "EID",
+	"NIMLOC", "SRV", "ATMA", "NAPTR", "KX", "CERT", 39: "DNAME", 41: "OPT", "APL", "DS", "SSHFP", "IPSECKEY",
+	"RRSIG", "NSEC", "DNSKEY", "DHCID", "NSEC3", "NSEC3PARAM", "TLSA", "SMIMEA", 55: "HIP", "NINFO", "RKEY",
+	"TALINK", "CDS", "CDNSKEY", "OPENPGPKEY", "CSYNC", "ZONEMD", "SVCB", "HTTPS",
+	99: "SPF", "UINFO", "UID", "GID", "UNSPEC", "NID", "L32", "L64", "LP", "EUI48", "EUI64", 128: "NXNAME",
+	249: "TKEY", "TSIG", "IXFR", "AXFR", "MAILB", "MAILA", "ANY", "URI", "CAA", "AVC", 260: "AMTRELAY", "RESINFO",
+}
+
+// The two types with mnemonics above the others.
+const (
+	typeTA  Type = 32768
+	typeDLV Type = 32769
+)
+
 // String returns the mnemonic, or TYPE123 (RFC 3597).
 func (t Type) String() string {
-	if s := t.mnemonic(); s != "" {
-		return s
+	switch {
+	case int(t) < len(mnemonics) && mnemonics[t] != "":
+		return mnemonics[t]
+	case t == typeTA:
+		return "TA"
+	case t == typeDLV:
+		return "DLV"
 	}
 	return "TYPE" + strconv.Itoa(int(t))
-}
-
-func (t Type) mnemonic() string {
-	switch t {
-	case TypeA:
-		return "A"
-	case TypeNS:
-		return "NS"
-	case TypeCNAME:
-		return "CNAME"
-	case TypeSOA:
-		return "SOA"
-	case TypePTR:
-		return "PTR"
-	case TypeHINFO:
-		return "HINFO"
-	case TypeMX:
-		return "MX"
-	case TypeTXT:
-		return "TXT"
-	case TypeRP:
-		return "RP"
-	case TypeAFSDB:
-		return "AFSDB"
-	case TypeAAAA:
-		return "AAAA"
-	case 29:
-		return "LOC"
-	case TypeSRV:
-		return "SRV"
-	case TypeNAPTR:
-		return "NAPTR"
-	case TypeKX:
-		return "KX"
-	case 37:
-		return "CERT"
-	case TypeDNAME:
-		return "DNAME"
-	case TypeOPT:
-		return "OPT"
-	case TypeDS:
-		return "DS"
-	case 44:
-		return "SSHFP"
-	case TypeRRSIG:
-		return "RRSIG"
-	case TypeNSEC:
-		return "NSEC"
-	case TypeDNSKEY:
-		return "DNSKEY"
-	case TypeNSEC3:
-		return "NSEC3"
-	case TypeNSEC3PARAM:
-		return "NSEC3PARAM"
-	case 52:
-		return "TLSA"
-	case TypeCDS:
-		return "CDS"
-	case TypeCDNSKEY:
-		return "CDNSKEY"
-	case TypeSVCB:
-		return "SVCB"
-	case TypeHTTPS:
-		return "HTTPS"
-	case 99:
-		return "SPF"
-	case TypeTSIG:
-		return "TSIG"
-	case TypeIXFR:
-		return "IXFR"
-	case TypeAXFR:
-		return "AXFR"
-	case TypeANY:
-		return "ANY"
-	case 256:
-		return "URI"
-	case 257:
-		return "CAA"
-	}
-	for _, r := range rareTypes() {
-		if r.t == t {
-			return r.name
-		}
-	}
-	return ""
-}
-
-// A rareType is a type that is known by its mnemonic alone.
-type rareType struct {
-	t    Type
-	name string
-}
-
-func rareTypes() [49]rareType {
-	return [...]rareType{
-		{3, "MD"}, {4, "MF"}, {7, "MB"}, {8, "MG"}, {9, "MR"}, {10, "NULL"}, {14, "MINFO"}, {19, "X25"}, {20, "ISDN"}, {21, "RT"},
-		{23, "NSAP-PTR"}, {24, "SIG"}, {25, "KEY"}, {26, "PX"}, {27, "GPOS"}, {30, "NXT"}, {31, "EID"}, {32, "NIMLOC"}, {34, "ATMA"}, {42, "APL"}, {45, "IPSECKEY"},
-		{49, "DHCID"}, {53, "SMIMEA"}, {55, "HIP"}, {56, "NINFO"}, {57, "RKEY"}, {58, "TALINK"}, {61, "OPENPGPKEY"}, {62, "CSYNC"},
-		{63, "ZONEMD"}, {100, "UINFO"}, {101, "UID"}, {102, "GID"}, {103, "UNSPEC"}, {104, "NID"}, {105, "L32"}, {106, "L64"},
-		{107, "LP"}, {108, "EUI48"}, {109, "EUI64"}, {128, "NXNAME"}, {249, "TKEY"}, {253, "MAILB"}, {254, "MAILA"}, {258, "AVC"},
-		{260, "AMTRELAY"}, {261, "RESINFO"}, {32768, "TA"}, {32769, "DLV"},
-	}
 }
 
 // ParseType parses a type in any letter case: a mnemonic or TYPE123 (RFC 3597).
@@ -177,17 +97,17 @@ func ParseType(s string) (Type, bool) {
 		t, err := strconv.ParseUint(n, 10, 16)
 		return Type(t), err == nil
 	}
-	for _, r := range rareTypes() {
-		if r.name == s {
-			return r.t, true
-		}
+
+	switch s {
+	case "": // there are types without a mnemonic
+		return 0, false
+	case "TA":
+		return typeTA, true
+	case "DLV":
+		return typeDLV, true
 	}
-	for t := range Type(1 << 9) { // all other mnemonics are below
-		if s != "" && t.mnemonic() == s {
-			return t, true
-		}
-	}
-	return 0, false
+	i := slices.Index(mnemonics[:], s)
+	return Type(max(i, 0)), i >= 0
 }
 
 // A Class is the CLASS of a resource record or of a question.
@@ -314,7 +234,7 @@ const (
 	MaxLabels         = 127
 	MaxMessage        = 65535
 	MinUDPSize        = 512  // accepted by every client (RFC 1035 §4.2.1)
-	DefaultUDPReply   = 1232 // the largest reply sent over UDP by default: not fragmented at the minimum IPv6 MTU
+	DefaultUDPReply   = 1232 // the largest UDP reply by default: not fragmented at the minimum IPv6 MTU
 	MaxUDPReply       = 4096 // the largest that may be configured
 	AdvertisedUDPSize = 1232 // the advertised request size, for the same reason
 )

@@ -64,7 +64,10 @@ func (m *ZoneMap[V]) Longest(r *Request, from int) (v V, at int) {
 	if m.few != nil {
 		for i := range m.few {
 			z := &m.few[i]
-			if at = labels - z.labels; at >= from && (z.labels == 0 || string(r.name[r.offsets[at]:]) == string(z.zone)) {
+			if at = labels - z.labels; at < from {
+				continue
+			}
+			if z.labels == 0 || string(r.name[r.offsets[at]:]) == string(z.zone) {
 				return z.value, at
 			}
 		}

@@ -52,16 +52,19 @@ func Parse(body []byte) (message []byte, err error) {
 	if body[0] == 1 {
 		return nil, ErrCompressed
 	}
+
 	packet := body[frameHeader:]
 	if body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(packet)) {
 		return nil, errFrame
 	}
+
 	for len(packet) > 0 {
 		number, kind, size := protowire.ConsumeTag(packet)
 		if size < 0 {
 			return nil, errPacket
 		}
 		packet = packet[size:]
+
 		if size = protowire.ConsumeFieldValue(number, kind, packet); size < 0 {
 			return nil, errPacket
 		}
