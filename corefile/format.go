@@ -37,7 +37,8 @@ func (w *textWriter) server(s Server) {
 	}
 	for i, k := range s.Keys {
 		switch {
-		case k.Text == "" || strings.Contains(k.Text, ","), i == 0 && k.Text == "import", len(s.Keys) == 1 && snippet(k.Text):
+		case k.Text == "" || strings.Contains(k.Text, ","), i == 0 && k.Text == "import",
+			len(s.Keys) == 1 && snippet(k.Text):
 			w.errs = append(w.errs, k.Errorf("", "%q cannot be a key", k.Text))
 		}
 		w.word(k, "")
@@ -55,6 +56,7 @@ func (w *textWriter) braces(ds []Directive, depth int) {
 		if d.Text == "import" {
 			w.errs = append(w.errs, d.Errorf("%q cannot be the first word of a line", d.Text))
 		}
+
 		w.word(d.Token, d.Path)
 		for _, a := range d.Args {
 			w.text.WriteString(" ")
@@ -95,7 +97,8 @@ func Word(text string) (string, error) {
 // possible.
 func quoted(text string) (string, bool) {
 	switch {
-	case text == "{" || text == "}", expanded(Token{Text: text}).Text != text, !utf8.ValidString(text), strings.ContainsFunc(text, isControl):
+	case text == "{" || text == "}", expanded(Token{Text: text}).Text != text,
+		!utf8.ValidString(text), strings.ContainsFunc(text, isControl):
 		return "", false
 	case text != "" && text[0] != '"' && !strings.ContainsFunc(text, endsWord):
 		return text, true
@@ -123,6 +126,7 @@ func quote(text string) (string, bool) {
 			}
 			out.WriteByte('\\')
 		}
+
 		out.WriteByte(c)
 		if run++; c != '\\' {
 			run = 0

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/coredns/caddy/caddyfile"
 )
@@ -30,6 +29,7 @@ type word struct {
 
 func lex(file string, text []byte, imported bool) (words []word) {
 	lexer := caddyfile.NewDispenser(file, bytes.NewReader(text))
+
 	end := 0 // the line on which the previous token ends
 	for lexer.Next() {
 		t := Token{Text: lexer.Val(), File: file, Line: lexer.Line(), Imported: imported}
@@ -49,45 +49,6 @@ func manyWords(text []byte) bool {
 		}
 	}
 	return false
-}
-
-// openQuote returns the line of a quote that is never closed, 0 if there is none.
-// If several quoted words span lines, that is the first of them: the closing quote
-// is missing there, and every later quote is read as its opposite.
-func openQuote(text []byte) int {
-	line, opened, long := 1, 0, 0
-	var quoted, escaped, comment, inside bool // inside a word without quotes
-	for _, c := range string(text) {
-		switch {
-		case quoted && c == '"' && !escaped:
-			quoted = false
-			if long == 0 && opened < line {
-				long = opened
-			}
-		case quoted:
-			escaped = c == '\\' && !escaped
-		case c == '\n':
-			inside, comment = false, false
-		case c == '\r' || comment:
-		case c == '#' && !inside: // inside a word, # hides the rest of the word
-			comment = true
-		case c == '"' && !inside:
-			quoted, opened, escaped = true, line, false
-		default:
-			inside = !unicode.IsSpace(c)
-		}
-		if c == '\n' {
-			line++
-		}
-	}
-	switch {
-	case !quoted:
-		return 0
-	case long > 0:
-		return long
-	default:
-		return opened
-	}
 }
 
 // A source has the words that the parser has not read yet: the rest of the Corefile
@@ -159,6 +120,7 @@ func (s *source) expand(at word) {
 		s.fail(at.Token, "import: want one snippet, file or pattern")
 		return
 	}
+
 	if s.imports++; s.imports > maxImports || len(s.stack) > maxDepth {
 		if s.imports <= maxImports+1 {
 			s.fail(at.Token, "import: more than %d imports, or more than %d inside each other", maxImports, maxDepth)
@@ -166,12 +128,14 @@ func (s *source) expand(at word) {
 		s.imports = maxImports + 1
 		return
 	}
+
 	t := expanded(rest[0].Token)
 	name := t.Text
 	if words, ok := s.snippets[name]; ok {
 		s.push(at.Token, name, by, words)
 		return
 	}
+
 	if strings.TrimSpace(name) == "" {
 		s.errs = append(s.errs, t.Errorf("", "import: the name is empty"))
 		return
@@ -179,27 +143,32 @@ func (s *source) expand(at word) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(at.File), name)
 	}
-	files, err := filepath.Glob(name)
+	s.expandFiles(at.Token, name, rest[0].Text, by)
+}
+
+// expandFiles is expand for a pattern, which is pattern as its import names it.
+func (s *source) expandFiles(at Token, pattern, named string, by *imported) {
+	files, err := filepath.Glob(pattern)
 	if err != nil {
-		s.fail(at.Token, "import: %s: %w", name, err)
+		s.fail(at, "import: %s: %w", pattern, err)
 		return
 	}
-	if len(files) == 0 && !strings.ContainsAny(name, "*?[") {
-		s.fail(at.Token, "import: no snippet or file %s", rest[0].Text)
+	if len(files) == 0 && !strings.ContainsAny(pattern, "*?[") {
+		s.fail(at, "import: no snippet or file %s", named)
 		return
 	}
-	for _, file := range slices.Backward(files) {
+
+	for _, file := range slices.Backward(files) { // the last one pushed is read first
 		text, err := s.file(file)
-		if err != nil {
-			s.fail(at.Token, "import: %w", err)
-			continue
+		switch {
+		case err != nil:
+			s.fail(at, "import: %w", err)
+		case manyWords(text):
+			s.fail(at, "import: %s has "+tooManyWords, file, maxWords)
+		default:
+			s.lines[file] = bytes.Split(text, []byte("\n"))
+			s.push(at, file, by, lex(file, text, true))
 		}
-		if manyWords(text) {
-			s.fail(at.Token, "import: %s has "+tooManyWords, file, maxWords)
-			continue
-		}
-		s.lines[file] = bytes.Split(text, []byte("\n"))
-		s.push(at.Token, file, by, lex(file, text, true))
 	}
 }
 
@@ -211,6 +180,7 @@ func (s *source) file(name string) ([]byte, error) {
 	if s.read == nil {
 		s.read = map[string][]byte{}
 	}
+
 	text, err := Text(name)
 	if err != nil {
 		s.read[name] = nil
@@ -229,11 +199,13 @@ func (s *source) push(at Token, name string, by *imported, words []word) {
 			return
 		}
 	}
+
 	if s.words+len(words) > maxWords {
 		s.fail(at, "import: "+tooManyWords, maxWords)
 		s.imports = maxImports + 1 // expand none of the following ones
 		return
 	}
+
 	s.words += len(words)
 	if len(words) > 0 {
 		words = slices.Clone(words)
@@ -266,6 +238,7 @@ func expanded(t Token) Token {
 			t.Text = out.String() + s
 			return t
 		}
+
 		end := map[byte]string{'$': "}", '%': "%}"}[s[i+1]]
 		n := -1
 		if end != "" {
@@ -276,6 +249,7 @@ func expanded(t Token) Token {
 			s = s[i+1:]
 			continue
 		}
+
 		name := s[i+2 : i+2+n]
 		value, ok := os.LookupEnv(name)
 		if !ok && t.Unset != "" {
@@ -284,6 +258,7 @@ func expanded(t Token) Token {
 		if !ok {
 			t.Unset += name
 		}
+
 		out.WriteString(s[:i] + value)
 		s = s[i+2+n+len(end):]
 	}
@@ -317,11 +292,12 @@ func (s *source) closes(opened, brace Token) {
 // an inner { that is never closed.
 func (s *source) unclosed(opened Token) {
 	for _, file := range slices.Sorted(maps.Keys(s.lines)) {
-		if line := openQuote(bytes.Join(s.lines[file], []byte("\n"))); line > 0 {
+		if _, line := sourceLines(bytes.Join(s.lines[file], []byte("\n"))); line > 0 {
 			s.fail(Token{File: file, Line: line}, "the quote is never closed")
 			return
 		}
 	}
+
 	if s.open != nil {
 		opened = *s.open
 	}

@@ -29,8 +29,10 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 	if manyWords(text) {
 		return nil, (&Token{File: file, Line: 1}).Errorf("", tooManyWords, maxWords)
 	}
+
 	s.lines = map[string][][]byte{file: bytes.Split(text, []byte("\n"))}
 	s.push(Token{}, file, nil, lex(file, text, false))
+
 	var servers []Server
 	balanced := true
 	for {
@@ -42,6 +44,7 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 			balanced = s.define(keys[0]) && balanced
 			continue
 		}
+
 		server := Server{Keys: keys}
 		ok := true
 		if _, more := s.peek(); more || braces {
@@ -50,11 +53,13 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 		if ok && !braces && len(server.Directives) == 0 && prose(keys) {
 			s.fail(keys[0], "not a server block: want ZONE {, and directives up to a }")
 		}
+
 		balanced = balanced && ok
 		if len(keys) > 0 {
 			servers = append(servers, server)
 		}
 	}
+
 	if !balanced {
 		servers = nil
 	}
@@ -84,6 +89,7 @@ func (s *source) keys() (keys []Token, braces bool) {
 				s.fail(w.Token, "a server block needs a zone before its {")
 			}
 			return keys, true
+
 		case w.Text == "}":
 			s.take()
 			s.fail(w.Token, "} without a {")
@@ -91,11 +97,13 @@ func (s *source) keys() (keys []Token, braces bool) {
 		case w.first && !another:
 			return keys, false
 		}
+
 		s.take()
 		t := expanded(w.Token)
 		if t.Text == "" {
 			unset = t.Unset
 		}
+
 		another = strings.HasSuffix(t.Text, ",")
 		for key := range strings.SplitSeq(t.Text, ",") {
 			if key != "" {
@@ -121,12 +129,14 @@ func snippet(key string) bool {
 // expanded where the snippet is imported.
 func (s *source) define(key Token) bool {
 	name := key.Text[1 : len(key.Text)-1]
+
 	var words []word
 	for depth := 1; ; {
 		if len(s.stack) == 0 || len(s.top().words) == 0 {
 			s.fail(key, "snippet %s: its { is never closed", key.Text)
 			return false
 		}
+
 		w := s.take()
 		switch w.Text {
 		case "{":
@@ -139,6 +149,7 @@ func (s *source) define(key Token) bool {
 		}
 		words = append(words, w)
 	}
+
 	if _, ok := s.snippets[name]; ok {
 		s.fail(key, "snippet %s is defined twice", key.Text)
 	}
@@ -157,6 +168,7 @@ func (s *source) body(path string, braces bool, opened []Token) (ds []Directive,
 				s.unclosed(opened[0])
 			}
 			return ds, !braces
+
 		case w.Text == "}":
 			s.take()
 			if !braces {
@@ -165,15 +177,16 @@ func (s *source) body(path string, braces bool, opened []Token) (ds []Directive,
 				s.closes(opened[0], w.Token)
 			}
 			return ds, braces
+
 		case w.Text == "{":
 			s.take()
 			s.fail(w.Token, "{ without a word before it")
-			_, ok := s.body(path, true, []Token{w.Token})
-			if !ok {
+			if _, ok := s.body(path, true, []Token{w.Token}); !ok {
 				return ds, false
 			}
 			continue
 		}
+
 		d, ok := s.directive(path)
 		ds = append(ds, d)
 		if !ok {
@@ -189,6 +202,7 @@ func (s *source) directive(path string) (d Directive, ok bool) {
 	if path != "" {
 		d.Path = path + ": " + d.Text
 	}
+
 	for {
 		w, more := s.peek()
 		switch {
@@ -200,6 +214,7 @@ func (s *source) directive(path string) (d Directive, ok bool) {
 		case !more || w.first || w.Text == "}":
 			return d, true
 		}
+
 		s.take()
 		d.Args = append(d.Args, expanded(w.Token))
 	}

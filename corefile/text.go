@@ -19,7 +19,9 @@ func Text(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // reading a directory returns a clear error
+
+	// Reading a directory returns a clear error.
+	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, fmt.Errorf("read %s: not a regular file", path)
 	}
 	return TextFrom(path, file)
@@ -30,6 +32,7 @@ func Text(path string) ([]byte, error) {
 // may be overwritten meanwhile.
 func TextFrom(name string, r io.Reader) ([]byte, error) {
 	var text bytes.Buffer
+
 	if file, ok := r.(*os.File); ok {
 		info, err := file.Stat()
 		switch {
@@ -40,6 +43,7 @@ func TextFrom(name string, r io.Reader) ([]byte, error) {
 			text.Grow(int(min(info.Size(), TextLimit)) + bytes.MinRead)
 		}
 	}
+
 	n, err := text.ReadFrom(io.LimitReader(r, TextLimit+1))
 	switch {
 	case err != nil:
