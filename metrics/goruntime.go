@@ -12,65 +12,59 @@ import (
 
 // A goSeries is one of the series that Prometheus's own client has for Go programs:
 // the sum of some metrics of the runtime.
-type goSeries struct {
-	name, help string
-	runtime    []string
-}
+type goSeries struct{ name, help, runtime string }
 
 // goGauges are read without stopping the world, unlike runtime.MemStats, whose
 // fields most of them are named after.
 var goGauges = [...]goSeries{
-	{"go_goroutines", "Number of goroutines that currently exist.", []string{"/sched/goroutines:goroutines"}},
-	{"go_gc_gogc_percent", "Heap size target percentage configured by the user, otherwise 100.",
-		[]string{"/gc/gogc:percent"}},
+	{"go_goroutines", "Number of goroutines that currently exist.", "/sched/goroutines:goroutines"},
+	{"go_gc_gogc_percent", "Heap size target percentage configured by the user, otherwise 100.", "/gc/gogc:percent"},
 	{"go_gc_gomemlimit_bytes", "Go runtime memory limit configured by the user, otherwise math.MaxInt64.",
-		[]string{"/gc/gomemlimit:bytes"}},
-	{"go_sched_gomaxprocs_threads", "The current runtime.GOMAXPROCS setting.", []string{"/sched/gomaxprocs:threads"}},
+		"/gc/gomemlimit:bytes"},
+	{"go_sched_gomaxprocs_threads", "The current runtime.GOMAXPROCS setting.", "/sched/gomaxprocs:threads"},
 	{"go_memstats_alloc_bytes", "Number of bytes allocated in heap and currently in use.",
-		[]string{"/memory/classes/heap/objects:bytes"}},
-	{"go_memstats_sys_bytes", "Number of bytes obtained from system.", []string{"/memory/classes/total:bytes"}},
+		"/memory/classes/heap/objects:bytes"},
+	{"go_memstats_sys_bytes", "Number of bytes obtained from system.", "/memory/classes/total:bytes"},
 	{"go_memstats_heap_alloc_bytes", "Number of heap bytes allocated and currently in use.",
-		[]string{"/memory/classes/heap/objects:bytes"}},
+		"/memory/classes/heap/objects:bytes"},
 	{"go_memstats_heap_sys_bytes", "Number of heap bytes obtained from system.",
-		[]string{"/memory/classes/heap/objects:bytes", "/memory/classes/heap/unused:bytes",
-			"/memory/classes/heap/released:bytes", "/memory/classes/heap/free:bytes"}},
+		"/memory/classes/heap/objects:bytes /memory/classes/heap/unused:bytes " +
+			"/memory/classes/heap/released:bytes /memory/classes/heap/free:bytes"},
 	{"go_memstats_heap_idle_bytes", "Number of heap bytes waiting to be used.",
-		[]string{"/memory/classes/heap/released:bytes", "/memory/classes/heap/free:bytes"}},
+		"/memory/classes/heap/released:bytes /memory/classes/heap/free:bytes"},
 	{"go_memstats_heap_inuse_bytes", "Number of heap bytes that are in use.",
-		[]string{"/memory/classes/heap/objects:bytes", "/memory/classes/heap/unused:bytes"}},
-	{"go_memstats_heap_released_bytes", "Number of heap bytes released to OS.",
-		[]string{"/memory/classes/heap/released:bytes"}},
-	{"go_memstats_heap_objects", "Number of currently allocated objects.", []string{"/gc/heap/objects:objects"}},
+		"/memory/classes/heap/objects:bytes /memory/classes/heap/unused:bytes"},
+	{"go_memstats_heap_released_bytes", "Number of heap bytes released to OS.", "/memory/classes/heap/released:bytes"},
+	{"go_memstats_heap_objects", "Number of currently allocated objects.", "/gc/heap/objects:objects"},
 	{"go_memstats_stack_inuse_bytes", "Number of bytes in use by the stack allocator.",
-		[]string{"/memory/classes/heap/stacks:bytes"}},
+		"/memory/classes/heap/stacks:bytes"},
 	{"go_memstats_stack_sys_bytes", "Number of bytes obtained from system for stack allocator.",
-		[]string{"/memory/classes/heap/stacks:bytes", "/memory/classes/os-stacks:bytes"}},
+		"/memory/classes/heap/stacks:bytes /memory/classes/os-stacks:bytes"},
 	{"go_memstats_mspan_inuse_bytes", "Number of bytes in use by mspan structures.",
-		[]string{"/memory/classes/metadata/mspan/inuse:bytes"}},
+		"/memory/classes/metadata/mspan/inuse:bytes"},
 	{"go_memstats_mspan_sys_bytes", "Number of bytes used for mspan structures obtained from system.",
-		[]string{"/memory/classes/metadata/mspan/inuse:bytes", "/memory/classes/metadata/mspan/free:bytes"}},
+		"/memory/classes/metadata/mspan/inuse:bytes /memory/classes/metadata/mspan/free:bytes"},
 	{"go_memstats_mcache_inuse_bytes", "Number of bytes in use by mcache structures.",
-		[]string{"/memory/classes/metadata/mcache/inuse:bytes"}},
+		"/memory/classes/metadata/mcache/inuse:bytes"},
 	{"go_memstats_mcache_sys_bytes", "Number of bytes used for mcache structures obtained from system.",
-		[]string{"/memory/classes/metadata/mcache/inuse:bytes", "/memory/classes/metadata/mcache/free:bytes"}},
+		"/memory/classes/metadata/mcache/inuse:bytes /memory/classes/metadata/mcache/free:bytes"},
 	{"go_memstats_buck_hash_sys_bytes", "Number of bytes used by the profiling bucket hash table.",
-		[]string{"/memory/classes/profiling/buckets:bytes"}},
+		"/memory/classes/profiling/buckets:bytes"},
 	{"go_memstats_gc_sys_bytes", "Number of bytes used for garbage collection system metadata.",
-		[]string{"/memory/classes/metadata/other:bytes"}},
+		"/memory/classes/metadata/other:bytes"},
 	{"go_memstats_other_sys_bytes", "Number of bytes used for other system allocations.",
-		[]string{"/memory/classes/other:bytes"}},
+		"/memory/classes/other:bytes"},
 	{"go_memstats_next_gc_bytes", "Number of heap bytes when next garbage collection will take place.",
-		[]string{"/gc/heap/goal:bytes"}},
+		"/gc/heap/goal:bytes"},
 }
 
 var goCounters = [...]goSeries{
-	{"go_memstats_alloc_bytes_total",
-		"Total number of bytes allocated in heap until now, even if released already.",
-		[]string{"/gc/heap/allocs:bytes"}},
+	{"go_memstats_alloc_bytes_total", "Total number of bytes allocated in heap until now, even if released already.",
+		"/gc/heap/allocs:bytes"},
 	{"go_memstats_mallocs_total", "Total number of heap objects allocated, both live and gc-ed.",
-		[]string{"/gc/heap/allocs:objects", "/gc/heap/tiny/allocs:objects"}},
+		"/gc/heap/allocs:objects /gc/heap/tiny/allocs:objects"},
 	{"go_memstats_frees_total", "Total number of heap objects frees.",
-		[]string{"/gc/heap/frees:objects", "/gc/heap/tiny/allocs:objects"}},
+		"/gc/heap/frees:objects /gc/heap/tiny/allocs:objects"},
 }
 
 // RegisterGo adds the series go_*, under the names that Prometheus's own client
@@ -79,42 +73,45 @@ func (r *Registry) RegisterGo() {
 	for _, g := range goGauges {
 		r.Gauge(g.name, g.help, sum(g.runtime))
 	}
-
 	for _, c := range goCounters {
 		r.CounterFunc(c.name, c.help, sum(c.runtime))
 	}
 
-	r.Gauge("go_info", "Information about the Go environment.", func() float64 { return 1 }, "version",
-		runtime.Version())
-	r.Gauge("go_threads", "Number of OS threads created.",
-		func() float64 { n, _ := runtime.ThreadCreateProfile(nil); return float64(n) })
-	r.Gauge("go_memstats_last_gc_time_seconds", "Number of seconds since 1970 of last garbage collection.",
-		func() float64 {
-			var stats debug.GCStats
-			if debug.ReadGCStats(&stats); stats.NumGC == 0 {
-				return 0
-			}
-			return float64(stats.LastGC.UnixNano()) / float64(time.Second)
-		})
-
+	r.Gauge("go_info", "Information about the Go environment.",
+		func() float64 { return 1 }, "version", runtime.Version())
+	r.Gauge("go_threads", "Number of OS threads created.", func() float64 {
+		n, _ := runtime.ThreadCreateProfile(nil)
+		return float64(n)
+	})
+	r.Gauge("go_memstats_last_gc_time_seconds", "Number of seconds since 1970 of last garbage collection.", lastGC)
 	r.SummaryFunc("go_gc_duration_seconds",
-		"A summary of the wall-time pause (stop-the-world) duration in garbage collection cycles.", func() Quantiles {
-			q := Quantiles{Shares: []float64{0, 0.25, 0.5, 0.75, 1}}
-			stats := debug.GCStats{PauseQuantiles: make([]time.Duration, len(q.Shares))}
-			debug.ReadGCStats(&stats)
-			for _, pause := range stats.PauseQuantiles {
-				q.Values = append(q.Values, pause.Seconds())
-			}
-			q.Sum, q.Count = stats.PauseTotal.Seconds(), uint64(stats.NumGC)
-			return q
-		})
+		"A summary of the wall-time pause (stop-the-world) duration in garbage collection cycles.", gcPauses)
 }
 
-// sum returns a function that adds up metrics of the runtime. Metrics that this
-// version of Go does not have are zero.
-func sum(names []string) func() float64 {
+func lastGC() float64 {
+	var stats debug.GCStats
+	if debug.ReadGCStats(&stats); stats.NumGC == 0 {
+		return 0
+	}
+	return float64(stats.LastGC.UnixNano()) / float64(time.Second)
+}
+
+func gcPauses() Quantiles {
+	q := Quantiles{Shares: []float64{0, 0.25, 0.5, 0.75, 1}}
+	stats := debug.GCStats{PauseQuantiles: make([]time.Duration, len(q.Shares))}
+	debug.ReadGCStats(&stats)
+	for _, pause := range stats.PauseQuantiles {
+		q.Values = append(q.Values, pause.Seconds())
+	}
+	q.Sum, q.Count = stats.PauseTotal.Seconds(), uint64(stats.NumGC)
+	return q
+}
+
+// sum returns a function that adds up metrics of the runtime, whose names are separated by
+// spaces. Metrics that this version of Go does not have are zero.
+func sum(names string) func() float64 {
 	return func() (total float64) {
-		for _, name := range names {
+		for name := range strings.FieldsSeq(names) {
 			total += number(read(name))
 		}
 		return total
@@ -157,9 +154,10 @@ func (r *Registry) RegisterAllGo() {
 // goName returns go_gc_cycles_total_gc_cycles_total for /gc/cycles/total:gc-cycles.
 func goName(d metrics.Description) string {
 	at, unit, _ := strings.Cut(d.Name, ":")
-	at = strings.TrimPrefix(path.Clean(at), "/")
-	name := "go_" + strings.NewReplacer("/", "_", "-", "_").Replace(at) + "_" + strings.NewReplacer("/", "_per_",
-		"-", "_", "*", "_").Replace(unit)
+	at = strings.NewReplacer("/", "_", "-", "_").Replace(strings.TrimPrefix(path.Clean(at), "/"))
+	unit = strings.NewReplacer("/", "_per_", "-", "_", "*", "_").Replace(unit)
+
+	name := "go_" + at + "_" + unit
 	if d.Cumulative && d.Kind != metrics.KindFloat64Histogram {
 		name += "_total"
 	}
@@ -174,6 +172,7 @@ func distribution(name string) (d Distribution) {
 	if v.Kind() != metrics.KindFloat64Histogram {
 		return Distribution{Counts: []uint64{0}}
 	}
+
 	h, pending := v.Float64Histogram(), uint64(0)
 	for i, n := range h.Counts {
 		low, high := h.Buckets[i], h.Buckets[i+1]
@@ -181,7 +180,9 @@ func distribution(name string) (d Distribution) {
 		if n > 0 {
 			d.Sum += float64(n) * middle(low, high)
 		}
-		if k := len(d.Bounds); !math.IsInf(high, 1) && (k == 0 || d.Bounds[k-1] <= 0 || high >= 2*d.Bounds[k-1]) {
+
+		k := len(d.Bounds)
+		if !math.IsInf(high, 1) && (k == 0 || d.Bounds[k-1] <= 0 || high >= 2*d.Bounds[k-1]) {
 			d.Bounds, d.Counts, pending = append(d.Bounds, high), append(d.Counts, pending), 0
 		}
 	}

@@ -30,7 +30,7 @@ func TestGoSeries(t *testing.T) {
 		if v, ok := values[g.name]; !ok || v == 0 && !strings.Contains(g.name, "released") {
 			t.Errorf("%s: got %v (found %v), want a value", g.name, v, ok)
 		}
-		for _, name := range g.runtime {
+		for name := range strings.FieldsSeq(g.runtime) {
 			if read(name).Kind() == metrics.KindBad {
 				t.Errorf("%s: this version of Go has no metric %s", g.name, name)
 			}

@@ -115,6 +115,7 @@ func (r *Registry) TemporaryGauge(name, help string, value func() float64, label
 	series, key, own := r.family(name, help, "gauge").series, render(labels), &gauge{value}
 	before, _ := series[key].(gauges)
 	series[key] = append(slices.Clone(before), own)
+
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -149,16 +150,37 @@ func (r *Registry) WriteText(w io.Writer) error { return r.write(w, false) }
 func (r *Registry) WriteOpenMetrics(w io.Writer) error { return r.write(w, true) }
 
 func (r *Registry) write(w io.Writer, open bool) error {
-	type line struct {
-		labels string
-		value  any
+	blocks, totals := r.blocks(), r.totals()
+
+	out := bufio.NewWriter(w)
+	for _, b := range blocks {
+		if len(b.lines) > 0 {
+			b.write(out, open, totals)
+		}
 	}
-	type block struct {
-		name, help, kind string
-		lines            []line
+	if open {
+		fmt.Fprintln(out, "# EOF")
 	}
+	return out.Flush()
+}
+
+// A block has the series of a family at one moment.
+type block struct {
+	name, help, kind string
+	lines            []line
+}
+
+type line struct {
+	labels string
+	value  any
+}
+
+// blocks returns the families, sorted by name. Gauges may use the registry, so their functions
+// are called without its lock.
+func (r *Registry) blocks() (blocks []block) {
 	r.mu.Lock()
-	var blocks []block
+	defer r.mu.Unlock()
+
 	for _, name := range slices.Sorted(maps.Keys(r.families)) {
 		f := r.families[name]
 		b := block{name, f.help, f.kind, nil}
@@ -167,39 +189,31 @@ func (r *Registry) write(w io.Writer, open bool) error {
 		}
 		blocks = append(blocks, b)
 	}
-	r.mu.Unlock() // gauges may use the registry
+	return blocks
+}
 
-	totals, bound, escapeHelp := r.totals(), format, strings.NewReplacer("\\", `\\`, "\n", `\n`)
+// write writes the series, sorted by labels.
+func (b *block) write(out io.Writer, open bool, t totals) {
+	name, kind, bound := b.name, b.kind, format
+	help := strings.NewReplacer("\\", `\\`, "\n", `\n`).Replace(b.help)
 	if open {
+		name, kind = openFamily(name, kind)
+		help = strings.ReplaceAll(help, `"`, `\"`)
 		bound = openBound
 	}
-	out := bufio.NewWriter(w)
-	for _, b := range blocks {
-		if len(b.lines) == 0 {
-			continue
-		}
-		order.Slice(b.lines, func(x, y line) int { return cmp.Compare(x.labels, y.labels) })
-		name, kind, help := b.name, b.kind, escapeHelp.Replace(b.help)
-		if open {
-			name, kind = openFamily(name, kind)
-			help = strings.ReplaceAll(help, `"`, `\"`)
-		}
-		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
-		for _, l := range b.lines {
-			switch v := l.value.(type) {
-			case *Counter:
-				fmt.Fprintf(out, "%s%s %d\n", b.name, l.labels, v.n.Load()+totals.at(v.cell))
-			case gauges:
-				fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v[len(v)-1].value()))
-			case writer:
-				v.writeText(out, b.name, l.labels, totals, bound)
-			}
+	fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+
+	order.Slice(b.lines, func(x, y line) int { return cmp.Compare(x.labels, y.labels) })
+	for _, l := range b.lines {
+		switch v := l.value.(type) {
+		case *Counter:
+			fmt.Fprintf(out, "%s%s %d\n", b.name, l.labels, v.n.Load()+t.at(v.cell))
+		case gauges:
+			fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v[len(v)-1].value()))
+		case writer:
+			v.writeText(out, b.name, l.labels, t, bound)
 		}
 	}
-	if open {
-		fmt.Fprintln(out, "# EOF")
-	}
-	return out.Flush()
 }
 
 // openFamily returns the name and the type of a family in OpenMetrics.

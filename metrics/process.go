@@ -16,6 +16,7 @@ func (r *Registry) RegisterProcess() {
 	if _, ok := readProcess(); !ok {
 		return
 	}
+
 	field := func(get func(process) float64) func() float64 {
 		return func() float64 { p, _ := readProcess(); return get(p) }
 	}
@@ -27,6 +28,7 @@ func (r *Registry) RegisterProcess() {
 		field(func(p process) float64 { return p.cpu }))
 	r.Gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
 		field(func(p process) float64 { return p.start }))
+
 	r.Gauge("process_open_fds", "Number of open file descriptors.", func() float64 {
 		fds, _ := os.ReadDir("/proc/self/fd")
 		return float64(len(fds))
@@ -35,8 +37,9 @@ func (r *Registry) RegisterProcess() {
 		func() float64 { return limit("Max open files") })
 	r.Gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.",
 		func() float64 { return limit("Max address space") })
-	r.CounterFunc("process_network_receive_bytes_total",
-		"Number of bytes received by the process over the network.", func() float64 { return octets("InOctets") })
+
+	r.CounterFunc("process_network_receive_bytes_total", "Number of bytes received by the process over the network.",
+		func() float64 { return octets("InOctets") })
 	r.CounterFunc("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.",
 		func() float64 { return octets("OutOctets") })
 }

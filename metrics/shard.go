@@ -117,8 +117,8 @@ type IntHistogram struct {
 func (r *Registry) IntHistogram(name, help string, unit float64, bounds []float64, labels ...string) *IntHistogram {
 	return getOrMake(r, name, help, "histogram", labels, func() *IntHistogram {
 		buckets := len(bounds) + 1
-		m := &IntHistogram{registry: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit,
-			shared: make([]atomic.Uint64, buckets+1)}
+		m := &IntHistogram{registry: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit}
+		m.shared = make([]atomic.Uint64, buckets+1)
 		for _, b := range bounds {
 			m.limits = append(m.limits, uint64(math.Round(b/unit)))
 		}
