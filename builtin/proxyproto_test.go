@@ -21,8 +21,9 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
-	"github.com/seamark/seamark/test/debian"
 	"google.golang.org/grpc"
+
+	"github.com/seamark/seamark/test/debian"
 )
 
 // The addresses of the schemes of proxied.
@@ -36,7 +37,7 @@ const (
 // proxied returns a server block that answers with the client's address, for each scheme,
 // with the lines of proxyproto.
 func proxied(options string) string {
-	return "dns://. tls://. https://. grpc://. {\n proxyproto {\n" + options + "\n }\n forward wait.test 127.0.0.1:1 {\n  max_fails 0\n }\n" + answersOverHTTPS[1:]
+	return "dns://. tls://. https://. grpc://. {\n proxyproto {\n" + options + "\n }\n forward wait.test 127.0.0.1:1 {\n  max_fails 0\n }\n" + answersExample[1:]
 }
 
 // proxyV2 returns a PROXY header of version 2 for a client.
@@ -134,7 +135,7 @@ func TestProxyprotoUse(t *testing.T) {
 	if got := remote(s.askUDP(append(bytes.Clone(v4), packed(t, "wait.test.")...))); got != "SERVFAIL" {
 		t.Errorf("UDP, parked: got %s, want SERVFAIL", got)
 	}
-	s.load("dns://. tls://. https://. grpc://. {" + answersOverHTTPS)
+	s.load("dns://. tls://. https://. grpc://. {" + answersExample)
 	if got := remote(s.askUDP(query)); got != "127.0.0.1" {
 		t.Errorf("UDP after a reload without proxyproto: got client %s, want 127.0.0.1", got)
 	}
@@ -179,7 +180,7 @@ func (s *encrypted) askGRPCFrom(header, query []byte) (*mdns.Msg, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	return askGRPC(s.t, conn, grpcQuery, query)
+	return askGRPC(s.t.Context(), conn, grpcQuery, query)
 }
 
 // The effect of the policies on peers that are not proxies, with a header and without one.

@@ -37,7 +37,7 @@ const zoneCorefile = `quic://. {
 // serveZone serves example., whose transfers are many messages, over QUIC. Transfers need a
 // signature.
 func serveZone(t *testing.T) *encrypted {
-	s := serveEncrypted(t, "quic://. {"+answersOverQUIC)
+	s := serveEncrypted(t, "quic://. {"+answersExample)
 	var zone strings.Builder
 	zone.WriteString("$ORIGIN example.\n@ 300 IN SOA ns mail 5 3600 600 86400 60\n@ 300 NS ns\nns 300 A 192.0.2.1\n")
 	for i := range 5000 {
@@ -136,7 +136,7 @@ func TestQUICTransfer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := c.exchange(packet); err != nil || m.Rcode != mdns.RcodeRefused {
+	if m, err := c.exchange(t.Context(), packet); err != nil || m.Rcode != mdns.RcodeRefused {
 		t.Errorf("AXFR without a signature: got reply %v, error %v; want REFUSED", m, err)
 	}
 	c.mustAnswer("h1.example.")

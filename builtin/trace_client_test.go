@@ -95,7 +95,7 @@ func TestTraceContinuesClientTrace(t *testing.T) {
     trace zipkin %s/api/v2/spans {
         zipkin_max_batch_interval 1ms
         client_server %v
-    }%s`, client.scheme, c.URL, shared, answersOverHTTPS))
+    }%s`, client.scheme, c.URL, shared, answersExample))
 				var want []*zipkinSpan
 				for _, h := range headers {
 					if err := client.ask(s, h.header); err != nil {

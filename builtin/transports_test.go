@@ -2,49 +2,377 @@ package builtin
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	mdns "github.com/miekg/dns"
-	"github.com/quic-go/quic-go"
 )
 
-// everyScheme are the keys of a server block for all schemes. The addresses are in this order.
+// everyScheme are the keys of a server block for all schemes.
 const everyScheme = "dns://. tls://. https://. https3://. quic://. grpc://."
 
-// transports returns, for a server with everyScheme, functions that send a message over each
-// transport on a connection of its own and return the reply.
-func (s *encrypted) transports() map[string]func(packet []byte) (*mdns.Msg, error) {
-	insecure := &tls.Config{InsecureSkipVerify: true}
-	post := func(port string, client *http.Client) func([]byte) (*mdns.Msg, error) {
-		return func(packet []byte) (*mdns.Msg, error) {
-			response, err := client.Post("https://127.0.0.1:"+port+"/dns-query", messageType, bytes.NewReader(packet))
-			if err != nil {
-				return nil, err
+// answersExample is the rest of a server block that answers the names below example, fails for
+// others, and drops MX queries.
+const answersExample = `
+    tls cert.pem key.pem
+    acl {
+        drop type MX
+    }
+    template IN TXT example {
+        match ^missing
+        fallthrough
+        rcode NXDOMAIN
+        authority "example. 300 IN SOA ns.example. mail.example. 1 2 3 4 30"
+    }
+    template IN TXT example {
+        answer "{{ .Name }} 60 IN TXT {{ .Remote }}"
+        answer "{{ .Name }} 45 IN TXT second"
+    }
+}
+`
+
+// forMX returns a query of type MX.
+func forMX(query []byte) []byte {
+	query = bytes.Clone(query)
+	query[len(query)-3] = byte(mdns.TypeMX)
+	return query
+}
+
+// asReply returns a message that is not a query.
+func asReply(query []byte) []byte {
+	query = bytes.Clone(query)
+	query[2] |= 0x80
+	return query
+}
+
+// A connection has more queries than it may have at the same time. Its client cancels some. It
+// goes on after queries without an answer, and after a reload with another limit.
+func TestEncryptedQueries(t *testing.T) {
+	queries := func(t *testing.T, tr protocol, config *tls.Config) {
+		block := tr.scheme + "://. {"
+		if tr.limits != "" {
+			block += "\n " + tr.limits + " {\n  max_streams 50\n }"
+		}
+		block += answersExample
+		if config == nil {
+			block = strings.Replace(block, "tls cert.pem key.pem", "", 1)
+		}
+		s := serveEncrypted(t, block)
+		l := s.dialWith(tr, config)
+		if got := remote(l.ask(t.Context(), packed(t, "a.example."))); got != "127.0.0.1" {
+			t.Fatalf("first query: got %s, want 127.0.0.1", got)
+		}
+
+		var asking sync.WaitGroup
+		for i := range 200 {
+			asking.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				cancelled := tr.parallel && i%4 == 0
+				if cancelled {
+					time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
+				}
+				m, err := l.ask(ctx, packed(t, fmt.Sprintf("a%d.example.", i)))
+				if got := remote(m, err); !cancelled && (got != "127.0.0.1" || len(m.Answer) != 2) {
+					t.Errorf("query %d: got %s, want two records, with 127.0.0.1", i, got)
+				}
+			})
+		}
+		asking.Wait()
+
+		for _, q := range []struct {
+			packet []byte
+			want   string
+		}{
+			{packed(t, "missing.example."), "NXDOMAIN"}, {packed(t, "a.test."), "SERVFAIL"},
+			{forMX(packed(t, "a.example.")), tr.dropped}, {packed(t, "a.example."), "NOERROR"},
+		} {
+			if q.want == "" {
+				continue
 			}
-			defer response.Body.Close()
-			body, err := io.ReadAll(response.Body)
-			m := new(mdns.Msg)
-			if err == nil && response.StatusCode != 200 {
-				err = fmt.Errorf("status %d", response.StatusCode)
+			if got := outcome(l.ask(t.Context(), q.packet)); got != q.want {
+				t.Errorf("%x: got %s, want %s", q.packet, got, q.want)
 			}
-			if err == nil {
-				err = m.Unpack(body)
-			}
-			return m, err
+		}
+		s.load(strings.Replace(block, "max_streams 50", "max_streams 60", 1))
+		if got := outcome(l.ask(t.Context(), packed(t, "b.example."))); got != "NOERROR" || !l.isOpen() {
+			t.Errorf("after the reload: got %s, open %v; want an answer over the open connection", got, l.isOpen())
 		}
 	}
-	conn := func(dial func() (net.Conn, error)) func([]byte) (*mdns.Msg, error) {
-		return func(packet []byte) (*mdns.Msg, error) {
-			c, err := dial()
+	for _, tr := range encryptedProtocols {
+		t.Run(tr.name, func(t *testing.T) { queries(t, tr, &tls.Config{InsecureSkipVerify: true}) })
+		if tr.name == "HTTP/1.1" || tr.name == "gRPC" { // for a proxy
+			t.Run(tr.name+" without TLS", func(t *testing.T) { queries(t, tr, nil) })
+		}
+	}
+}
+
+// A message that is not a query is refused, as the protocol has it. Other queries are answered.
+func TestEncryptedFaults(t *testing.T) {
+	s := serveEncrypted(t, everyScheme+" {"+answersExample)
+	query := packed(t, "a.example.")
+	for _, tr := range encryptedProtocols {
+		l := s.dial(tr)
+		for _, c := range []struct {
+			name   string
+			packet []byte
+			want   string
+		}{
+			{"empty message", nil, tr.fault}, {"short message", query[:11], tr.fault}, {"a reply", asReply(query), tr.fault},
+			{"large message", make([]byte, 65536), tr.large}, {"huge message", make([]byte, 8<<20), tr.large},
+		} {
+			if c.want == "" {
+				continue
+			}
+			if got := outcome(l.ask(t.Context(), c.packet)); got != c.want {
+				t.Errorf("%s: %s: got %s, want %s", tr.name, c.name, got, c.want)
+			}
+			if tr.closes {
+				l = s.dial(tr)
+			}
+			if got := outcome(l.ask(t.Context(), query)); got != "NOERROR" {
+				t.Errorf("%s: query after %s: got %s, want an answer", tr.name, c.name, got)
+			}
+		}
+	}
+}
+
+// A query that is not complete in time is refused, and others are answered meanwhile: over
+// the same connection if it can have several.
+func TestEncryptedSlowQueries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a timeout of a second")
+	}
+	s := serveEncrypted(t, everyScheme+" {\n timeouts {\n  read 1s\n }"+answersExample)
+	query, ends := packed(t, "a.example."), map[string]func() error{}
+	links := map[string]link{}
+	for _, tr := range encryptedProtocols {
+		links[tr.name] = s.dial(tr)
+		ends[tr.name] = links[tr.name].begin(query[:10])
+	}
+	for _, tr := range encryptedProtocols {
+		if !tr.parallel {
+			links[tr.name] = s.dial(tr)
+		}
+		if got := outcome(links[tr.name].ask(t.Context(), query)); got != "NOERROR" {
+			t.Errorf("%s: beside an incomplete query: got %s, want an answer", tr.name, got)
+		}
+	}
+	for _, tr := range encryptedProtocols {
+		if got := outcome(nil, ends[tr.name]()); got != tr.slow && !strings.HasPrefix(got, "reset") {
+			t.Errorf("%s: incomplete query: got %s, want %s or a reset", tr.name, got, tr.slow)
+		}
+		if !links[tr.name].isOpen() {
+			links[tr.name] = s.dial(tr)
+		}
+		if got := outcome(links[tr.name].ask(t.Context(), query)); got != "NOERROR" {
+			t.Errorf("%s: after an incomplete query: got %s, want an answer", tr.name, got)
+		}
+	}
+}
+
+// When a listener stops, idle connections end without an error, and a query that waits gets its
+// reply.
+func TestEncryptedStop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for connections that get time to send their last query")
+	}
+	arrived, release := make(chan struct{}, 10), make(chan struct{}, 10)
+	upstream, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := &mdns.Server{PacketConn: upstream, Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
+		arrived <- struct{}{}
+		<-release
+		_ = w.WriteMsg(new(mdns.Msg).SetReply(q))
+	})}
+	go func() { _ = waiting.ActivateAndServe() }()
+	t.Cleanup(func() { close(release); _ = waiting.Shutdown() })
+
+	for _, tr := range encryptedProtocols {
+		t.Run(tr.name, func(t *testing.T) {
+			s := serveEncrypted(t, tr.scheme+"://. {\n forward wait "+upstream.LocalAddr().String()+" {\n  prefer_udp\n  attempts 1\n  max_fails 0\n }"+answersExample)
+			idle, busy := s.dial(tr), s.dial(tr)
+			for _, l := range []link{idle, busy} {
+				if got := outcome(l.ask(t.Context(), packed(t, "a.example."))); got != "NOERROR" {
+					t.Fatalf("before the stop: got %s, want an answer", got)
+				}
+			}
+			reply := make(chan string, 1)
+			go func() { reply <- outcome(busy.ask(t.Context(), packed(t, tr.scheme+".wait."))) }()
+			select {
+			case <-arrived:
+			case got := <-reply:
+				t.Fatalf("query that waits: got %s before the upstream had it", got)
+			}
+
+			stopped := make(chan struct{})
+			address, overTCP := s.address(tr.scheme), tr.stopped == "end"
+			go func() { defer close(stopped); s.load(".:0 {\n whoami\n}\n") }()
+			s.eventually("the listener stops", func() bool {
+				if !overTCP {
+					return !idle.isOpen()
+				}
+				c, err := net.Dial("tcp", address)
+				if err == nil {
+					_ = c.Close()
+				}
+				return errors.Is(err, syscall.ECONNREFUSED)
+			})
+			release <- struct{}{}
+			if got := idle.await(t); got != tr.stopped {
+				t.Errorf("idle connection: got %s, want %s", got, tr.stopped)
+			}
+			if got := <-reply; got != "NOERROR" {
+				t.Errorf("query that waits: got %s, want its reply", got)
+			}
+			if got := busy.await(t); got != tr.stopped {
+				t.Errorf("connection with the query: got %s, want %s", got, tr.stopped)
+			}
+			<-stopped
+		})
+	}
+}
+
+// Connections over the limit are closed. A reload changes the limit, and connections go on.
+func TestEncryptedConnectionLimits(t *testing.T) {
+	for _, tr := range encryptedProtocols {
+		if tr.scheme != "https" && tr.scheme != "grpc" { // others have the limit of package transport
+			continue
+		}
+		t.Run(tr.name, func(t *testing.T) {
+			block := tr.scheme + "://. {\n " + tr.limits + " {\n  max_connections 2\n }" + answersExample
+			s := serveEncrypted(t, block)
+			query := packed(t, "a.example.")
+			first := s.dial(tr)
+			if got := outcome(first.ask(t.Context(), query)); got != "NOERROR" {
+				t.Fatalf("first connection: got %s, want an answer", got)
+			}
+			idle, err := net.Dial("tcp", s.address(tr.scheme))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer idle.Close()
+			if got := outcome(s.dial(tr).ask(t.Context(), query)); got != "end" && got != "Unavailable" {
+				t.Errorf("third connection: got %s, want its end", got)
+			}
+
+			s.load(strings.Replace(block, "max_connections 2", "max_connections 3", 1))
+			if got := outcome(first.ask(t.Context(), query)); got != "NOERROR" || !first.isOpen() {
+				t.Errorf("first connection after the reload: got %s, open %v; want an answer", got, first.isOpen())
+			}
+			if got := outcome(s.dial(tr).ask(t.Context(), query)); got != "NOERROR" {
+				t.Errorf("third connection after the reload: got %s, want an answer", got)
+			}
+		})
+	}
+}
+
+// A renewed certificate is used for new connections, an invalid one is not, and open connections
+// continue, also over a reload.
+func TestEncryptedCertificates(t *testing.T) {
+	block := everyScheme + " {" + answersExample
+	s := serveEncrypted(t, block)
+	open, first := map[string]link{}, s.expiries()
+	for _, tr := range encryptedProtocols {
+		open[tr.name] = s.dial(tr)
+	}
+	continues := func(when string) {
+		for name, l := range open {
+			if got := outcome(l.ask(t.Context(), packed(t, "a.example."))); got != "NOERROR" || !l.isOpen() {
+				t.Errorf("%s %s: got %s, open %v; want an answer over the open connection", name, when, got, l.isOpen())
+			}
+		}
+	}
+	continues("at the beginning")
+
+	_, other := certificateFor(t, time.Hour)
+	old, err := os.ReadFile("key.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("key.pem", []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the invalid pair is rejected", func() bool {
+		return s.log.contains("Rejected new certificate files") && s.log.contains("private key does not match public key")
+	})
+	for name, got := range s.expiries() {
+		if got != first[name] {
+			t.Errorf("%s after an invalid pair: got a certificate that expires at %d, want the first one, %d", name, got, first[name])
+		}
+	}
+	if err := os.WriteFile("key.pem", old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	writePair(t, 100*time.Hour)
+	s.eventually("the new pair is used", func() bool {
+		for name, got := range s.expiries() {
+			if got <= first[name] {
+				return false
+			}
+		}
+		return true
+	})
+	continues("after the renewal")
+	var expires float64
+	for line := range strings.Lines(s.metricsText()) {
+		if strings.HasPrefix(line, "seamark_tls_certificate_expiry_seconds{") {
+			_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &expires)
+		}
+	}
+	if want := s.expiries()["TLS"]; int64(expires) != want {
+		t.Errorf("seamark_tls_certificate_expiry_seconds: got %v, want %d", expires, want)
+	}
+
+	if err := os.Link("cert.pem", "other-cert.pem"); err != nil {
+		t.Fatal(err)
+	}
+	s.load(strings.Replace(block, "cert.pem", "other-cert.pem", 1))
+	continues("after a reload")
+	s.expiries()
+}
+
+// expiries returns when the certificates expire that the server presents, by transport.
+func (s *encrypted) expiries() map[string]int64 {
+	s.t.Helper()
+	all := map[string]int64{}
+	for _, tr := range encryptedProtocols {
+		config := &tls.Config{InsecureSkipVerify: true}
+		config.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
+			c, err := x509.ParseCertificate(raw[0])
+			if err == nil {
+				all[tr.name] = c.NotAfter.Unix()
+			}
+			return err
+		}
+		if got := outcome(s.dialWith(tr, config).ask(s.t.Context(), packed(s.t, "a.example."))); got != "NOERROR" {
+			s.t.Fatalf("%s: got %s, want an answer", tr.name, got)
+		}
+	}
+	return all
+}
+
+// transports returns functions that send a message over each transport, on a connection of its
+// own, and return the reply.
+func (s *encrypted) transports() map[string]func(packet []byte) (*mdns.Msg, error) {
+	all := map[string]func(packet []byte) (*mdns.Msg, error){}
+	for _, network := range []string{"udp", "tcp"} {
+		all[strings.ToUpper(network)] = func(packet []byte) (*mdns.Msg, error) {
+			c, err := net.Dial(network, s.address("dns"))
 			if err != nil {
 				return nil, err
 			}
@@ -56,40 +384,13 @@ func (s *encrypted) transports() map[string]func(packet []byte) (*mdns.Msg, erro
 			}
 			buf := make([]byte, 65535)
 			n, err := messages.Read(buf)
-			m := new(mdns.Msg)
-			if err == nil {
-				err = m.Unpack(buf[:n])
-			}
-			return m, err
+			return unpacked(buf[:n], err)
 		}
 	}
-	return map[string]func(packet []byte) (*mdns.Msg, error){
-		"UDP":    conn(func() (net.Conn, error) { return net.Dial("udp", "127.0.0.1:"+s.port(0)) }),
-		"TCP":    conn(func() (net.Conn, error) { return net.Dial("tcp", "127.0.0.1:"+s.port(0)) }),
-		"TLS":    conn(func() (net.Conn, error) { return tls.Dial("tcp", "127.0.0.1:"+s.port(1), insecure) }),
-		"HTTP/2": post(s.port(2), httpClient(s.t, true)),
-		"HTTP/1": post(s.port(2), httpClient(s.t, false)),
-		"HTTP/3": post(s.port(3), http3Client(s.t)),
-		"QUIC": func(packet []byte) (*mdns.Msg, error) {
-			c, err := s.quicAt(4)
-			if err != nil {
-				return nil, err
-			}
-			return c.exchange(packet)
-		},
-		"gRPC": func(packet []byte) (*mdns.Msg, error) {
-			return askGRPC(s.t, s.grpcAt(s.t, 5, skipVerify()), grpcQuery, packet)
-		},
+	for _, tr := range encryptedProtocols {
+		all[tr.name] = func(packet []byte) (*mdns.Msg, error) { return s.dial(tr).ask(s.t.Context(), packet) }
 	}
-}
-
-// quicAt connects to the nth address.
-func (s *encrypted) quicAt(n int) (doqClient, error) {
-	c, err := quic.DialAddr(s.t.Context(), "127.0.0.1:"+s.port(n), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"doq"}}, nil)
-	if err == nil {
-		s.t.Cleanup(func() { _ = c.CloseWithError(0, "") })
-	}
-	return doqClient{s.t, c}, err
+	return all
 }
 
 // signedAt returns a message with the signature of some time ago. Its ID is 0, as in QUIC.

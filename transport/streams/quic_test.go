@@ -252,22 +252,6 @@ func TestQUICSetTLS(t *testing.T) {
 	}
 }
 
-// A server that stops answers the queries that wait, and closes the connections.
-func TestQUICStop(t *testing.T) {
-	s := serve(t, Options{})
-	idle, busy := s.dial(), s.dial()
-	parked := busy.ask("1.wait.")
-	eventually(t, "the query waits", func() bool { return s.wait.arrived.Load() == 1 })
-	stopped := make(chan struct{})
-	go func() { s.Stop(); close(stopped) }()
-	wantClosed(t, idle.Conn, doqNoError)
-	reply := readAll(parked)
-	close(s.wait.gate)
-	wantReplyOf(t, <-reply, 1)
-	wantClosed(t, busy.Conn, doqNoError)
-	<-stopped
-}
-
 // Of two processes with the socket only one reads it. The one that stops closes its connections,
 // and clients connect to the other one.
 func TestQUICHandOver(t *testing.T) {
