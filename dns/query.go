@@ -78,6 +78,9 @@ type Query struct {
 	Elapsed   time.Duration  // from Start until the reply was sealed
 	Sender    Sender         // sends the reply if the query is parked
 	Proto     Proto
+	// Reason is set by a handler for its own ExplainDNS: a code for why it answers the query so,
+	// or does not.
+	Reason uint8
 
 	// Options holds the EDNS options for handlers that send the question to another
 	// server, as the RDATA of an OPT record: the request's options except the

@@ -21,7 +21,7 @@ func (l *lookup) nameserver() result {
 		return notListed
 	}
 	l.serverAddresses(l.serverAddrs(l.ownServices()))
-	return answered
+	return isServer
 }
 
 // serverAddresses writes the addresses of the query's family, each once.

@@ -9,78 +9,67 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// pod explains a name below pod.
+// pod explains the name of an address below pod, with pods verified. It names the Pods that
+// have the address: several in the host's network may.
 func (e *explanation) pod() {
-	switch {
-	case e.depth == 1:
-		e.add("pod has no records of its own")
-	case e.podMode == podsDisabled:
-		e.add("the option pods is disabled, so Pods have no names")
-	case !e.namespaceName(e.label(e.depth - 2)):
-	case e.depth != 3:
-	default:
-		ip, ok := index.ParsePodLabel(e.label(0))
-		switch {
-		case !ok:
-			e.add("the first label of a Pod's name is its IP address with dashes, such as 10-0-0-1")
-		case e.podMode == podsInsecure:
-			e.add("pods insecure: every address has a name, whether a Pod has it or not")
-		case e.q.RCode == wire.NXDomain || !e.hasPod(string(e.q.Name()[e.q.LabelOffset(1):e.q.LabelOffset(2)]), ip):
-			e.add("pods verified: no Pod of the namespace has the address %s", ip)
-		default:
-			e.missingType(true)
-			e.podsWith(string(e.label(1)), ip)
-		}
+	ip, _ := index.ParsePodLabel(e.label(0))
+	if e.found != isPod {
+		e.add("pods verified: no Pod of the namespace has the address %s", ip)
+		return
+	}
+
+	e.missingType(true)
+	namespace := e.namespaceLabel()
+	names := e.index.PodNames(namespace, ip)
+	slices.Sort(names)
+	for _, name := range names[:min(3, len(names))] {
+		c := e.add("Pod %s/%s has the address %s", namespace, name, ip)
+		c.Object = &dns.Object{Kind: "Pod", Namespace: namespace, Name: name}
 	}
 }
 
-// reverse explains a name below in-addr.arpa or ip6.arpa.
+// reverse explains the name of an address or a network below in-addr.arpa or ip6.arpa.
 func (e *explanation) reverse() {
-	prefix, ok := wire.ParseReverse(e.q.Name())
-	switch {
-	case !ok:
-		e.add("the name is no reverse name of an address")
-		return
-	case e.primary == "":
-		e.add("no zone of the directive has names that a PTR record could contain")
-		return
-	case !prefix.IsSingleIP():
+	prefix, _ := wire.ParseReverse(e.q.Name())
+	if !prefix.IsSingleIP() {
 		e.add("the name is that of the network %s, which has no records of its own", prefix)
 		return
 	}
-	e.missingType(false)
-	ip, found := prefix.Addr(), 0
-	for i, x := range [2]*index.ReverseIndex{e.index.Reverse(), e.index.Claims()} {
-		for near := x.Within(prefix); near.Advance() && found < 10; {
-			svc := near.Service.Entry()
-			if !svc.Visible() {
-				continue
-			}
-			key := near.Service.ObjectKey()
-			what := "an endpoint of"
-			switch {
-			case svc.Has(ip):
-				what = "a ClusterIP of"
-			case i == 1:
-				what = "claimed, without a targetRef, by an endpoint of"
-			}
-			e.add("%s is %s Service %s/%s", ip, what, key.Namespace, key.Name).Object = &dns.Object{Kind: "Service", Namespace: key.Namespace, Name: key.Name}
-			found++
+
+	ip := prefix.Addr()
+	if e.external != nil {
+		if !e.servicesAt(e.index.ExternalReverse(), prefix, "an external address of") {
+			e.add("no Service has the external address %s", ip)
 		}
-		if found > 0 {
-			return
-		}
+		return
 	}
-	e.add("no Service and no endpoint has the address %s", ip)
+	if e.found == isAddress {
+		e.missingType(false)
+	}
+	if !e.servicesAt(e.index.Reverse(), prefix, "an endpoint of") &&
+		!e.servicesAt(e.index.Claims(), prefix, "claimed, without a targetRef, by an endpoint of") {
+		e.add("no Service and no endpoint has the address %s", ip)
+	}
 }
 
-// podsWith names the Pods of a namespace that have an address: several in the host's network
-// may.
-func (e *explanation) podsWith(namespace string, ip netip.Addr) {
-	const shown = 3
-	names := e.index.PodNames(namespace, ip)
-	slices.Sort(names)
-	for _, name := range names[:min(shown, len(names))] {
-		e.add("Pod %s/%s has the address %s", namespace, name, ip).Object = &dns.Object{Kind: "Pod", Namespace: namespace, Name: name}
+// servicesAt names up to ten Services that have an address in a reverse index, and reports
+// whether there are any. what is said of an address that is not the Service's own.
+func (e *explanation) servicesAt(x *index.ReverseIndex, prefix netip.Prefix, what string) bool {
+	found := 0
+	for near := x.Within(prefix); near.Advance() && found < 10; {
+		svc := e.visible(near.Service.Entry())
+		if svc == nil || e.external != nil && !svc.Has(near.Addr()) {
+			continue
+		}
+		found++
+
+		how := what
+		if e.external == nil && svc.Has(near.Addr()) {
+			how = "a ClusterIP of"
+		}
+		key := near.Service.ObjectKey()
+		c := e.add("%s is %s Service %s", prefix.Addr(), how, key)
+		c.Object = &dns.Object{Kind: "Service", Namespace: key.Namespace, Name: key.Name}
 	}
+	return found > 0
 }

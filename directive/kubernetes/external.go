@@ -108,7 +108,7 @@ func (e *External) answer(l *lookup) result {
 		return e.atApex(l)
 	case string(name[l.q.LabelOffset(l.depth-1):l.q.LabelOffset(l.depth)]) == e.apex:
 		if l.depth == 1 {
-			return answered
+			return aboveNameServer
 		}
 		if l.depth == 2 && string(name[:l.q.LabelOffset(1)]) == firstServer {
 			return e.server(l)
@@ -127,7 +127,7 @@ func (e *External) answer(l *lookup) result {
 		return notListed
 	}
 	if found == nil {
-		return nameError
+		return noService
 	}
 	s := serviceLookup{lookup: l, entry: found, prefix: l.depth - 2}
 	switch {
@@ -150,7 +150,7 @@ func (e *External) atApex(l *lookup) result {
 		}
 		l.writeNS([]nameServer{{e.handler.server, l.externalAddresses()}})
 	}
-	return answered
+	return isZone
 }
 
 // server answers the name of the name server.
@@ -159,7 +159,7 @@ func (e *External) server(l *lookup) result {
 		return notListed
 	}
 	l.serverAddresses(l.externalAddresses())
-	return answered
+	return isNameServer
 }
 
 // externalReverse answers below in-addr.arpa and ip6.arpa: every Service that has the
@@ -167,9 +167,9 @@ func (e *External) server(l *lookup) result {
 func (l *lookup) externalReverse() result {
 	prefix, ok := wire.ParseReverse(l.q.Name())
 	if !ok {
-		return nameError
+		return noReverseName
 	}
-	found := nameError
+	found := noAddress
 	for near := l.index.ExternalReverse().Within(prefix); near.Advance(); {
 		e := near.Service.Entry().VisibleExternal()
 		switch {
@@ -178,12 +178,12 @@ func (l *lookup) externalReverse() result {
 		case !prefix.IsSingleIP():
 			return emptyNonTerminal
 		case l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY:
-			return answered
+			return isAddress
 		case l.q.ExceedsLimit():
-			return answered // the cut sets TC
+			return isAddress // the cut sets TC
 		}
 		l.writePTRTo(e.Key.Labels, "", nil)
-		found = answered
+		found = isAddress
 	}
 	return found
 }
@@ -209,13 +209,13 @@ func (s *serviceLookup) externalPortName() result {
 	sel := index.Selection{}
 	switch {
 	case s.prefix > 2 || s.label(s.prefix - 1)[0] != '_' || s.prefix == 2 && s.label(0)[0] != '_':
-		return nameError
+		return noPort
 	case s.prefix == 2:
 		sel.Port = s.label(0)[1:]
 	}
 	sel.Protocol = s.label(s.prefix - 1)[1:]
 	if !s.entry.Ports.Has(&sel) {
-		return nameError
+		return noPort
 	}
 	if s.prefix == 2 && s.wants(wire.TypeSRV) {
 		const head = len(wire.OwnerIsQuestion) + 10

@@ -116,12 +116,23 @@ func (f *Federation) Zones() (zones []wire.Name) {
 	return zones
 }
 
-// ServeDNS implements [dns.Handler].
-func (f *Federation) ServeDNS(q *dns.Query) dns.Verdict {
+// zone returns the zone in which the query's name may be a federated one: SVC.NS.FEDERATION.svc.
+// It is nil if the name has another number of labels.
+func (f *Federation) zone(q *dns.Query) *zoneInfo {
 	z := f.kubernetes.zone(q)
 	if z == nil || q.Labels() != z.labels+4 || !slices.Contains(f.zones, z) {
+		return nil
+	}
+	return z
+}
+
+// ServeDNS implements [dns.Handler].
+func (f *Federation) ServeDNS(q *dns.Query) dns.Verdict {
+	z := f.zone(q)
+	if z == nil {
 		return dns.Next
 	}
+
 	l := lookup{Handler: f.kubernetes, q: q, zone: z, depth: 4}
 	domain, ok := f.domains[string(l.label(2))]
 	if !ok || string(l.label(3)) != "svc" || q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {

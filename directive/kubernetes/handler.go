@@ -68,19 +68,6 @@ type zoneInfo struct {
 	live         *liveZone // if other servers copy the zone
 }
 
-// A result is the outcome of a lookup.
-type result uint8
-
-const (
-	nameError        result = iota // the name does not exist
-	answered                       // the name exists; its records are written, none if it lacks the type
-	emptyNonTerminal               // the reverse name exists only because of names below it
-	notListed                      // objects that decide the answer have not been listed yet
-	elsewhere                      // objects that decide the answer are not watched: the next handler answers
-	refused                        // a zone transfer
-	parked                         // the CNAME is written; its target's answer has to be awaited
-)
-
 // Ready reports whether every object has been listed once or is in a snapshot. It stays
 // true while the API server is away. With only services the next handler answers until
 // then.
@@ -100,7 +87,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 	found := l.answer()
-	if found == nameError && h.wildcards && l.hasWildcard() { // no object is named *
+	if found < emptyNonTerminal && h.wildcards && l.hasWildcard() { // no object is named *
 		return h.serveWildcard(q, z)
 	}
 	return l.reply(found)
@@ -109,27 +96,30 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 // reply completes the reply by the result.
 func (l *lookup) reply(found result) dns.Verdict {
 	q := l.q
-	switch found {
-	case parked:
-		return dns.Wait
-	case elsewhere:
+	q.Reason = uint8(found)
+	switch {
+	case found >= notListed:
+		return l.noReply(found)
+	case found <= emptyNonTerminal && l.fallThrough.Through(q.Name()):
 		return dns.Next
-	case notListed:
-		if l.onlyServices {
-			return dns.Next
-		}
-		// The name may exist, so other handlers must not answer it either.
-		q.Fail(wire.ServFail)
-		return dns.Done
-	case refused:
-		q.Fail(wire.Refused)
-		return dns.Done
-	case nameError, emptyNonTerminal:
-		if l.fallThrough.Through(q.Name()) {
-			return dns.Next
-		}
 	}
 	l.finish(found)
+	return dns.Done
+}
+
+// noReply is reply for a result that is no answer.
+func (l *lookup) noReply(found result) dns.Verdict {
+	switch {
+	case found == parked:
+		return dns.Wait
+	case found == refused:
+		l.q.Fail(wire.Refused)
+	case found == notListed && !l.onlyServices:
+		// The name may exist, so other handlers must not answer it either.
+		l.q.Fail(wire.ServFail)
+	default:
+		return dns.Next
+	}
 	return dns.Done
 }
 

@@ -58,7 +58,7 @@ func (s *serviceLookup) hashedIP() result {
 		ok = s.selectPort(&sel) && s.entry.Ports.Has(&sel)
 	}
 	if !ok {
-		return nameError
+		return noPort
 	}
 	for ip := range s.entry.ClusterIPs() {
 		if sel.MatchesClusterIP(ip) {
@@ -87,8 +87,8 @@ func (s *serviceLookup) labelledPortName() result {
 		return s.hashedIP()
 	}
 	sel := s.selectLabel(s.label(0))
-	if !s.selectPort(&sel) {
-		return nameError
+	if !s.selectPort(&sel) || s.endpointsName(&sel) != answered {
+		return noPort
 	}
-	return s.endpointsName(&sel)
+	return answered
 }

@@ -185,7 +185,7 @@ func (g *generator) podRecord(key string, yield func([]byte) bool) bool {
 	}
 	g.resolve(g.name, index.FamilyOf(ip), func(l *lookup) result {
 		l.address(ip)
-		return answered
+		return isPod
 	})
 	return g.each(yield)
 }

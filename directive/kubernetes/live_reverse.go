@@ -51,7 +51,7 @@ func sortServices(services []*index.ServiceKey) []*index.ServiceKey {
 // or else the endpoints of Services that have one with a Target; or else all endpoints.
 func (l *lookup) writePointers(ip netip.Addr, services []*index.ServiceKey, at reverseState) result {
 	for _, own := range [2]bool{true, false} {
-		found, skipped := nameError, ""
+		found, skipped := noAddress, ""
 		for _, key := range services {
 			e := at.entry(key)
 			switch isOwner := e != nil && own && e.Has(ip); {
@@ -60,21 +60,21 @@ func (l *lookup) writePointers(ip netip.Addr, services []*index.ServiceKey, at r
 			case isOwner:
 				l.q.Answer.Clear()
 				l.writePTR(e, nil)
-				return answered
+				return isAddress
 			case l.verifyPTR && !at.hasPod(index.PodKey(nil, key.NamespaceLabel(), ip)):
 				skipped = key.NamespaceLabel()
 				continue
 			}
 			for ep := range e.EndpointsAt(ip) {
 				l.writePTR(e, ep)
-				found = answered
+				found = isAddress
 			}
 		}
-		if found == answered {
+		if found == isAddress {
 			return found
 		}
 	}
-	return nameError
+	return noAddress
 }
 
 // refersTo reports whether an endpoint with the address has a Target, or has none.

@@ -41,7 +41,7 @@ func (l *lookup) answer() result {
 	last := string(l.label(l.depth - 1))
 	switch {
 	case l.depth == 1 && last == "dns": // an empty non-terminal: ns.dns is below it
-		return answered
+		return isServer
 	case l.depth == 2 && last == "dns" && string(l.label(0)) == "ns":
 		return l.nameserver()
 	case l.zone.reverse:
@@ -53,7 +53,7 @@ func (l *lookup) answer() result {
 	case last == "dns-version" && l.depth == 1:
 		return l.version()
 	}
-	return nameError
+	return noName
 }
 
 // haveListed reports whether the namespaces and the objects of a kind have been
@@ -94,7 +94,7 @@ func (l *lookup) isElsewhere(e *index.Entry) bool {
 func (l *lookup) services() result {
 	switch l.depth {
 	case 1:
-		return answered
+		return isServices
 	case 2:
 		return l.namespace(l.q.Name()[l.q.LabelOffset(0):l.q.LabelOffset(1)])
 	}
@@ -105,10 +105,10 @@ func (l *lookup) services() result {
 		return notListed
 	}
 	if l.onlyServices && l.isElsewhere(e) {
-		return elsewhere
+		return endpointsElsewhere
 	}
 	if !e.Visible() {
-		return nameError
+		return noService
 	}
 	return l.serviceRecords(e)
 }
@@ -118,7 +118,7 @@ func (l *lookup) serviceRecords(e *index.Entry) result {
 	s := serviceLookup{lookup: l, entry: e, prefix: l.depth - 3}
 	if e.ExternalName {
 		if s.prefix > 0 {
-			return nameError
+			return belowAlias
 		}
 		return l.answerCNAME(e.Records)
 	}
@@ -131,9 +131,9 @@ func (l *lookup) serviceRecords(e *index.Entry) result {
 // namespace answers the name of a namespace, an empty non-terminal.
 func (l *lookup) namespace(label []byte) result {
 	if l.index.Namespace(label).Exposed() {
-		return answered
+		return isNamespace
 	}
-	return nameError
+	return noNamespace
 }
 
 // wants reports whether the query's type is t. A query for ANY is answered with one
@@ -178,7 +178,7 @@ func (h *Handler) appendTarget(q, sub *dns.Query) {
 func (l *lookup) finish(found result) {
 	q := l.q
 	q.AA = true
-	if found == nameError {
+	if found < emptyNonTerminal {
 		q.RCode = wire.NXDomain
 	}
 	if q.Answer.Empty() {
@@ -197,7 +197,7 @@ func (l *lookup) apex() result {
 	if l.wants(wire.TypeNS) {
 		l.nameservers()
 	}
-	return answered
+	return isZone
 }
 
 // soa writes the zone's SOA record. The serial is a hash of the objects: replicas
@@ -235,42 +235,45 @@ func (l *lookup) version() result {
 		a.Buf = wire.AppendLabel(a.Buf, text)
 		a.Count[wire.Answers]++
 	}
-	return answered
+	return isVersion
 }
 
 // podNames answers IP-WITH-DASHES.NS.pod, as CoreDNS does.
 func (l *lookup) podNames() result {
 	if l.depth == 1 {
-		return answered
+		return isPods
 	}
 	if l.podMode == podsDisabled {
-		return nameError
+		return noPods
 	}
 	ns := l.q.Name()[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth-1)]
-	if l.depth == 2 || l.namespace(ns) == nameError {
-		return l.namespace(ns)
+	if space := l.namespace(ns); l.depth == 2 || space == noNamespace {
+		return space
 	}
 	if l.depth > 3 {
-		return nameError
+		return belowPod
 	}
+
 	ip, ok := index.ParsePodLabel(l.label(0))
 	if !ok {
-		return nameError
+		return noPodAddress
 	}
+	found := isInsecurePod
 	if l.podMode == podsVerified {
 		whole := l.haveListed(cluster.Pods)
 		var room [wire.MaxLabel + 1 + 16]byte
-		switch found := l.index.HasPod(index.PodKey(room[:0], ns, ip)); {
-		case !found && l.nodePods:
-			return elsewhere
+		switch exists := l.index.HasPod(index.PodKey(room[:0], ns, ip)); {
+		case !exists && l.nodePods:
+			return podElsewhere
 		case !whole:
 			return notListed
-		case !found:
-			return nameError
+		case !exists:
+			return noPod
 		}
+		found = isPod
 	}
 	l.address(ip)
-	return answered
+	return found
 }
 
 // address writes an address record of the query's name if its type matches.
@@ -286,16 +289,19 @@ func (l *lookup) address(ip netip.Addr) {
 // has the ClusterIP, or else every endpoint that has the address.
 func (l *lookup) reverseName() result {
 	prefix, ok := wire.ParseReverse(l.q.Name())
-	if !ok || l.primary == "" {
-		return nameError
+	switch {
+	case !ok:
+		return noReverseName
+	case l.primary == "":
+		return noPrimary
 	}
 	whole := l.haveListed(cluster.Slices) && (!l.verifyPTR || l.haveListed(cluster.Pods)) // before the index is read, as in services
 	found, final := l.namesOf(l.index.Reverse(), prefix)
-	if found == nameError && !final {
+	if found == noAddress && !final {
 		found, final = l.namesOf(l.index.Claims(), prefix)
 	}
 	if !final && l.onlyServices {
-		return elsewhere // an endpoint may have the address
+		return addressElsewhere // an endpoint may have the address
 	}
 	if !final && !whole {
 		return notListed // an endpoint that is not listed yet may have the address
@@ -307,6 +313,7 @@ func (l *lookup) reverseName() result {
 // other object can change the answer.
 func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found result, final bool) {
 	ip := prefix.Addr()
+	found = noAddress
 	for near := x.Within(prefix); near.Advance(); {
 		e := near.Service.Entry()
 		switch {
@@ -318,11 +325,11 @@ func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found resu
 			near.SkipNamespace(x)
 			continue
 		case l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY:
-			return answered, true
+			return isAddress, true
 		case e.Has(ip):
 			l.q.Answer.Clear() // a ClusterIP takes precedence over endpoints
 			l.writePTR(e, nil)
-			return answered, true
+			return isAddress, true
 		}
 		parts := e.PartsAt(ip)
 		for i := range parts {
@@ -333,7 +340,7 @@ func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found resu
 			for rest := parts[i].Endpoints(); rest != ""; {
 				if rest = rest.Next(&ep); ep.Addr == ip && e.IsServed(&ep) {
 					l.writePTR(e, &ep)
-					found = answered
+					found = isAddress
 				}
 			}
 		}

@@ -46,7 +46,7 @@ func (s *serviceLookup) answer() result {
 		sel := s.selectLabel(s.label(0))
 		return s.endpointsName(&sel)
 	}
-	return nameError
+	return noEndpoint
 }
 
 // serviceName answers the Service's own name (2.3.1, 2.4.1). As in CoreDNS it has a SRV
@@ -108,7 +108,7 @@ func (s *serviceLookup) portName() result {
 		return s.labelledPortName()
 	}
 	if s.prefix > 2 || s.prefix == 2 && s.label(0)[0] != '_' {
-		return nameError
+		return noPort
 	}
 	if s.prefix == 2 {
 		sel.Port = s.label(0)[1:]
@@ -120,7 +120,9 @@ func (s *serviceLookup) portName() result {
 		}
 	case s.prefix == 2 && s.entry.Headless:
 		sel, _ = s.nearby(sel)
-		return s.endpointsName(&sel)
+		if s.endpointsName(&sel) == answered {
+			return answered
+		}
 	case s.entry.Ports.Has(&sel):
 		if s.prefix == 2 {
 			s.writeServiceAddrs()
@@ -131,7 +133,7 @@ func (s *serviceLookup) portName() result {
 		}
 		return answered
 	}
-	return nameError
+	return noPort
 }
 
 // clusterEndpoint answers EP.CLUSTER in a multi-cluster zone. A cluster's ID may have
@@ -150,7 +152,7 @@ func (s *serviceLookup) clusterEndpoint() result {
 			return answered
 		}
 	}
-	return nameError
+	return noEndpoint
 }
 
 // zoneName answers the names of topology zones, and the empty non-terminals between
@@ -159,24 +161,29 @@ func (s *serviceLookup) zoneName() result {
 	if s.prefix == 1 {
 		return answered
 	}
+
 	how := string(s.label(s.prefix - 2))
 	if how != "pin" && how != "prefer" {
-		return nameError
+		return noPort
 	}
 	if s.prefix == 2 {
 		return answered
 	}
+
 	sel := index.Selection{Zone: s.q.Name()[:s.q.LabelOffset(s.prefix-2)]}
 	if s.endpointsName(&sel) == answered {
-		return answered
+		return isTopologyZone
 	}
 	if a := s.entry.Alias(); a != nil && (how == "prefer" || a.Zones[string(sel.Zone)]) {
 		return s.answerCNAME(a.Record)
 	}
 	if how == "pin" || s.entry.HasZone(sel.Zone) {
-		return answered // a zone may lose its endpoints for a while
+		return isTopologyZone // it may lose its endpoints for a while
 	}
-	return s.endpointsName(&index.Selection{})
+	if s.endpointsName(&index.Selection{}) == answered {
+		return isTopologyZone
+	}
+	return noTopologyZone
 }
 
 // aliasName answers a name at or below the name of a Service with an alias.
@@ -196,7 +203,7 @@ func (s *serviceLookup) aliasName(a *index.Alias) result {
 // The name exists if there are any.
 func (s *serviceLookup) endpointsName(sel *index.Selection) result {
 	if some := s.entry.Endpoints(sel); !some.Next(sel) {
-		return nameError
+		return noEndpoint
 	}
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
 		if s.wants(t) {

@@ -55,7 +55,7 @@ func (l *lookup) answerWildcards() result {
 	case kind == "pod":
 		return l.wildPods()
 	case kind != "svc" && kind != "*":
-		return nameError
+		return noMatch
 	case l.depth == 1:
 		return answered
 	case l.depth == 2:
@@ -63,7 +63,7 @@ func (l *lookup) answerWildcards() result {
 	case !l.haveListed(cluster.Slices):
 		return notListed
 	}
-	found := nameError
+	found := noMatch
 	for _, t := range [3]wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV} {
 		if l.q.Type == wire.TypeANY && l.wants(t) {
 			found = l.collect(t)
@@ -83,7 +83,7 @@ func (l *lookup) wildNamespace() result {
 	for range l.namespaces() {
 		return answered
 	}
-	return nameError
+	return noMatch
 }
 
 // namespaces returns the labels of the namespaces that exist.
@@ -102,7 +102,7 @@ func (l *lookup) namespaces() iter.Seq[string] {
 func (l *lookup) wildPods() result {
 	switch {
 	case l.podMode == podsDisabled:
-		return nameError
+		return noMatch
 	case l.depth == 2:
 		return l.wildNamespace()
 	case l.podMode == podsVerified && !l.haveListed(cluster.Pods):
@@ -110,7 +110,7 @@ func (l *lookup) wildPods() result {
 	}
 	ip, ok := index.ParsePodLabel(l.label(0))
 	if !ok || l.depth > 3 {
-		return nameError
+		return noMatch
 	}
 	for label := range l.namespaces() {
 		if l.podMode == podsInsecure || l.index.HasPod(index.PodKey(nil, []byte(label), ip)) {
@@ -118,7 +118,7 @@ func (l *lookup) wildPods() result {
 			return answered
 		}
 	}
-	return nameError
+	return noMatch
 }
 
 // wildcardMatches are the entries that match a query with wildcards.
@@ -153,7 +153,7 @@ func (l *lookup) collect(t wire.Type) result {
 	case !m.found && m.cname != nil:
 		return l.answerCNAME(m.cname.Alias().Record)
 	case !m.found:
-		return nameError
+		return noMatch
 	}
 	a := &l.q.Answer
 	for _, ip := range slices.SortedFunc(maps.Keys(m.addrs), netip.Addr.Compare) {
