@@ -70,6 +70,8 @@ func goals() []goal {
 			"node machine/tcx", "node machine/coredns", 0, ""},
 		goal{"for comparison: the same at 20,000 q/s", asRatio,
 			"node 20k machine/tcx", "node 20k machine/coredns", 0, ""},
+
+		// The parts of the cache of a node.
 		goal{"for comparison: without repeated replies, to CoreDNS", asRatio, "node/tcx, not repeated",
 			"node/coredns", 0, ""},
 		goal{"for comparison: the same at 20,000 q/s", asRatio, "node 20k/tcx, not repeated", "node 20k/coredns", 0,
