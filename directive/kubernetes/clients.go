@@ -95,13 +95,17 @@ func (h *Handler) clientMetadata(q *dns.Query, key string) (value string, ok boo
 // nameParts returns the labels of the name by their meaning. It returns false if the zone
 // cannot have such a name.
 func (l *lookup) nameParts() (map[string]string, bool) {
-	p := map[string]string{"kind": "", "namespace": "", "service": "", "endpoint": "", "port-name": "", "protocol": "", "cluster": "", "zone": ""}
+	p := map[string]string{"kind": "", "namespace": "", "service": "", "endpoint": "", "port-name": "",
+		"protocol": "", "cluster": "", "zone": ""}
 	if l.depth == 0 {
 		return p, true
 	}
+
 	text := func(from, to int) string {
-		return strings.TrimSuffix(string(wire.AppendText(nil, append(l.q.Name()[l.q.LabelOffset(from):l.q.LabelOffset(to):l.q.LabelOffset(to)], 0))), ".")
+		return strings.TrimSuffix(string(wire.AppendText(nil,
+			append(l.q.Name()[l.q.LabelOffset(from):l.q.LabelOffset(to):l.q.LabelOffset(to)], 0))), ".")
 	}
+
 	left := l.depth - 3 // labels in front of the Service's name
 	p["kind"] = text(l.depth-1, l.depth)
 	if p["kind"] != "svc" && p["kind"] != "pod" || l.zone.reverse {
@@ -113,6 +117,7 @@ func (l *lookup) nameParts() (map[string]string, bool) {
 	if l.depth > 2 {
 		p["service"] = text(left, left+1)
 	}
+
 	switch {
 	case left <= 0:
 	case p["kind"] == "pod":
@@ -136,6 +141,7 @@ func (l *lookup) nameParts() (map[string]string, bool) {
 	default:
 		return nil, false
 	}
+
 	return p, true
 }
 

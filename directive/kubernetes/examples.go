@@ -18,18 +18,22 @@ func (h *Handler) Examples(ctx context.Context) []string {
 	case <-ctx.Done():
 		return nil
 	}
+
 	ix := h.index
 	ix.Lock()
 	defer ix.Unlock()
+
 	var best *index.Entry
 	for _, e := range ix.Entries(false) {
 		if e.Visible() && !e.Headless && !e.ExternalName && e.Records != "" && (best == nil || better(e, best)) {
 			best = e
 		}
 	}
+
 	if best == nil || h.primary == "" {
 		return nil
 	}
+
 	name := (wire.Name(best.Key.Labels+"\x03svc") + h.primary).String()
 	for _, p := range best.PortList() {
 		if p.Name != "" {
@@ -45,5 +49,6 @@ func better(a, b *index.Entry) bool {
 	named := func(e *index.Entry) int {
 		return len(slices.DeleteFunc(slices.Clone(e.PortList()), func(p cluster.Port) bool { return p.Name == "" }))
 	}
-	return cmp.Or(named(b)-named(a), cmp.Compare(a.Key.Namespace.Name, b.Key.Namespace.Name), cmp.Compare(a.Key.Labels, b.Key.Labels)) < 0
+	return cmp.Or(named(b)-named(a), cmp.Compare(a.Key.Namespace.Name, b.Key.Namespace.Name),
+		cmp.Compare(a.Key.Labels, b.Key.Labels)) < 0
 }

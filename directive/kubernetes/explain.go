@@ -111,7 +111,8 @@ func (e *explanation) name() {
 		e.pod()
 	case emptyNonTerminal, noAddress, addressElsewhere, isAddress:
 		e.reverse()
-	case answered, parked, isTopologyZone, noService, noEndpoint, noPort, noTopologyZone, belowAlias, endpointsElsewhere:
+	case answered, parked, isTopologyZone, noService, noEndpoint, noPort, noTopologyZone, belowAlias,
+		endpointsElsewhere:
 		e.service()
 	}
 }

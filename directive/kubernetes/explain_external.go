@@ -40,7 +40,8 @@ func (f *Federation) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	}
 	if v == dns.Next {
 		if near := corefile.Nearest(federation, slices.Sorted(maps.Keys(f.domains))); near != "" && near != federation {
-			e.add("no federation is named %s; one has a similar name, %s", federation, near).Nearest = e.join(svc, namespace, near)
+			e.add("no federation is named %s; one has a similar name, %s", federation, near).Nearest = e.join(svc,
+				namespace, near)
 		}
 		return e.causes
 	}
@@ -48,7 +49,8 @@ func (f *Federation) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 	what := "has no endpoint in this cluster"
 	switch {
 	case hasEndpoints(entry):
-		e.add("Service %s/%s is in this cluster, so the federated name is an alias of its name here", namespace, svc).Object = &dns.Object{Kind: "Service", Namespace: namespace, Name: svc}
+		e.add("Service %s/%s is in this cluster, so the federated name is an alias of its name here", namespace,
+			svc).Object = &dns.Object{Kind: "Service", Namespace: namespace, Name: svc}
 		return e.causes
 	case entry == nil || !entry.Known():
 		what = "is not in this cluster"

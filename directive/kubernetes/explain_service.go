@@ -27,7 +27,8 @@ func (e *explanation) service() {
 	case e.svc == nil:
 		e.noService(inside)
 	case e.svc.ExternalName && e.external != nil:
-		e.add("the load balancer of Service %s has the host name %s", e.key, inside.External.Hosts[0]).Object = e.object()
+		e.add("the load balancer of Service %s has the host name %s", e.key,
+			inside.External.Hosts[0]).Object = e.object()
 	default:
 		e.below()
 		e.addService(e.addresses())

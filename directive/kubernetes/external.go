@@ -51,9 +51,11 @@ func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	if err == nil {
 		err = e.handler.setZones(d, zones, nil)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	e.apex = index.Label(apex)
 	e.handler.ttl, e.handler.server = uint32(ttl), firstServer+e.apex
 	b.Handle(e)
@@ -114,12 +116,14 @@ func (e *External) answer(l *lookup) result {
 			return e.server(l)
 		}
 	}
+
 	switch {
 	case l.zone.reverse:
 		return l.externalReverse()
 	case l.depth == 1:
 		return l.namespace(name[:l.q.LabelOffset(1)])
 	}
+
 	whole := l.haveListed(cluster.Slices) // before the entry is read, as for kubernetes
 	inside := l.index.Service(name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth)])
 	found := inside.VisibleExternal()
@@ -129,6 +133,7 @@ func (e *External) answer(l *lookup) result {
 	if found == nil {
 		return noService
 	}
+
 	s := serviceLookup{lookup: l, entry: found, prefix: l.depth - 2}
 	switch {
 	case !found.ExternalName:
@@ -213,10 +218,12 @@ func (s *serviceLookup) externalPortName() result {
 	case s.prefix == 2:
 		sel.Port = s.label(0)[1:]
 	}
+
 	sel.Protocol = s.label(s.prefix - 1)[1:]
 	if !s.entry.Ports.Has(&sel) {
 		return noPort
 	}
+
 	if s.prefix == 2 && s.wants(wire.TypeSRV) {
 		const head = len(wire.OwnerIsQuestion) + 10
 		var room [wire.MaxName]byte

@@ -54,7 +54,8 @@ func (f *Federation) upstream(o corefile.Directive) error {
 	}
 	_, notAddr := netip.ParseAddr(o.Args[0].Text)
 	_, notPort := netip.ParseAddrPort(o.Args[0].Text)
-	if domain, err := wire.ParseName(o.Args[0].Text); notAddr == nil || notPort == nil || err != nil || !isHostName(domain) {
+	if domain, err := wire.ParseName(o.Args[0].Text); notAddr == nil || notPort == nil || err != nil ||
+		!isHostName(domain) {
 		return nil
 	}
 	return f.addDomain(o)
@@ -81,10 +82,12 @@ func (f *Federation) plan(b *config.Block, d corefile.Directive, zones []wire.Na
 	if len(all) == 0 {
 		return d.Errorf("needs the directive kubernetes in the same server block")
 	}
+
 	f.kubernetes = all[0]
 	if f.kubernetes.options.NoEndpoints {
 		return d.Errorf("needs the endpoints that noendpoints and only services of kubernetes leave out")
 	}
+
 	var suited []string
 	for _, z := range f.kubernetes.zones {
 		if !z.reverse && !z.multicluster {
@@ -94,15 +97,19 @@ func (f *Federation) plan(b *config.Block, d corefile.Directive, zones []wire.Na
 			}
 		}
 	}
+
 	var errs []error
 	for _, name := range zones {
 		if !slices.ContainsFunc(f.zones, func(z *zoneInfo) bool { return z.name == name }) {
-			errs = append(errs, d.Errorf("%s is not a zone in which kubernetes has Services: want %s", name, strings.Join(suited, " or ")))
+			errs = append(errs, d.Errorf("%s is not a zone in which kubernetes has Services: want %s", name,
+				strings.Join(suited, " or ")))
 		}
 	}
+
 	if len(suited) == 0 {
 		errs = []error{d.Errorf("kubernetes has no zone with Services")}
 	}
+
 	b.OnStart(func(s *config.Start) error { return f.start(s, b) }) // after kubernetes has started
 	return errors.Join(errs...)
 }
@@ -155,6 +162,7 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 	if !l.haveListed(cluster.Services) {
 		return l.reply(notListed)
 	}
+
 	q, whole := l.q, l.haveListed(cluster.Slices) // before the entry is read, as for kubernetes
 	name := q.Name()
 	e := l.index.Service(name[:q.LabelOffset(2)])
@@ -177,6 +185,7 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 			return dns.Done
 		}
 	}
+
 	a := &q.Answer
 	a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, l.ttl, len(target))
 	a.Buf = append(a.Buf, target...)

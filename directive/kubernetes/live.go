@@ -51,19 +51,25 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 	if len(h.transferred) == 0 {
 		return nil
 	}
+
 	type key struct {
 		index   *index.Index
 		records string
 	}
+
 	var names []wire.Name
 	for _, z := range h.transferred {
 		names = append(names, z.name)
 	}
-	records := fmt.Sprint(h.zoneNames(), names, h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.verifyPTR, h.local, h.server, h.options.multicluster)
-	l, err := config.Keep(s, key{h.index, records}, func() (*liveZones, error) { return newLiveZones(h, time.Now), nil })
+
+	records := fmt.Sprint(h.zoneNames(), names, h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.verifyPTR,
+		h.local, h.server, h.options.multicluster)
+	l, err := config.Keep(s, key{h.index, records},
+		func() (*liveZones, error) { return newLiveZones(h, time.Now), nil })
 	if err != nil {
 		return err
 	}
+
 	h.live = l
 	for _, z := range h.transferred {
 		if z.live == nil { // l is kept: else its task reads the field already

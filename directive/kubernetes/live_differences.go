@@ -38,6 +38,7 @@ func (g *generator) addEntryDifferences(d *differences, c index.EntryChange) {
 			g.serviceNames(e, names[i])
 		}
 	}
+
 	for ep, e := range changedEndpoints(c) {
 		for _, label := range g.endpointLabels(&ep.Endpoint) {
 			if !d.spend(g.namesCost(e, ep.ports)) {
@@ -47,6 +48,7 @@ func (g *generator) addEntryDifferences(d *differences, c index.EntryChange) {
 			g.endpointNames(e, ep.ports, label, names[1])
 		}
 	}
+
 	both := maps.Clone(names[0])
 	maps.Copy(both, names[1])
 	for labels := range both {
@@ -60,6 +62,7 @@ func (g *generator) addEntryDifferences(d *differences, c index.EntryChange) {
 					}
 				}
 			}
+
 			if old, now := trimEqual(sets[0], sets[1]); len(old)+len(now) > 0 {
 				d.addSets(g.ownedSet(old), g.ownedSet(now))
 			}
@@ -125,10 +128,12 @@ func changedEndpoints(c index.EntryChange) iter.Seq2[portEndpoint, *index.Entry]
 			if e == nil {
 				continue
 			}
+
 			var equal map[string]*index.Part
 			if !whole && c.Old.Merged() == nil && c.Now.Merged() == nil {
 				equal = partsByName(c.Sides()[1-i])
 			}
+
 			for n := range e.Parts {
 				p := &e.Parts[n]
 				if o := equal[p.Name()]; o != nil && o.Ports == p.Ports && o.Endpoints() == p.Endpoints() {
@@ -141,6 +146,7 @@ func changedEndpoints(c index.EntryChange) iter.Seq2[portEndpoint, *index.Entry]
 				}
 			}
 		}
+
 		for i, e := range c.Sides() {
 			for ep := range sides[i] {
 				if _, both := sides[1-i][ep]; (!both || whole) && !yield(ep, e) {

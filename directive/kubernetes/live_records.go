@@ -115,6 +115,7 @@ func (g *generator) entryRecords(e *index.Entry, yield func([]byte) bool) bool {
 	if !g.recordsOf(e, own, yield) {
 		return false
 	}
+
 	labels := map[string]map[*index.PortSet]struct{}{}
 	for ports, ep := range e.Served() {
 		for _, label := range g.endpointLabels(ep) {
@@ -124,15 +125,18 @@ func (g *generator) entryRecords(e *index.Entry, yield func([]byte) bool) bool {
 			labels[string(label)][ports] = struct{}{}
 		}
 	}
+
 	for label, sets := range labels {
 		names := nameSet{}
 		for ports := range sets {
 			g.endpointNames(e, ports, []byte(label), names)
 		}
+
 		maps.DeleteFunc(names, func(name string, _ struct{}) bool {
 			_, done := own[name]
 			return done
 		})
+
 		if !g.recordsOf(e, names, yield) {
 			return false
 		}
@@ -187,6 +191,7 @@ func (g *generator) serviceNames(e *index.Entry, to nameSet) {
 	if e.ExternalName {
 		return
 	}
+
 	zonal := g.zonal && e.Headless && !g.zone.multicluster
 	if a := e.Alias(); a != nil {
 		for label := range a.Labels {
@@ -200,6 +205,7 @@ func (g *generator) serviceNames(e *index.Entry, to nameSet) {
 		}
 		return
 	}
+
 	g.portNames(e.Ports, nil, to)
 	sets := map[*index.PortSet]struct{}{}
 	for ports, ep := range e.Served() {
@@ -211,6 +217,7 @@ func (g *generator) serviceNames(e *index.Entry, to nameSet) {
 			g.portNames(ports, nil, to)
 		}
 	}
+
 	if g.kubeDNS {
 		for ip := range e.ClusterIPs() {
 			label := g.appendLabel(nil, cluster.Endpoint{Addr: ip})

@@ -65,11 +65,13 @@ func (l *lookup) writePointers(ip netip.Addr, services []*index.ServiceKey, at r
 				skipped = key.NamespaceLabel()
 				continue
 			}
+
 			for ep := range e.EndpointsAt(ip) {
 				l.writePTR(e, ep)
 				found = isAddress
 			}
 		}
+
 		if found == isAddress {
 			return found
 		}
@@ -94,12 +96,14 @@ func (g *generator) addReverseDifferences(d *differences, u *index.Undo) {
 	if !ok || g.primary == "" {
 		return
 	}
+
 	services := map[netip.Addr][]*index.ServiceKey{}
 	add := func(ip netip.Addr, key *index.ServiceKey) {
 		if prefix.Contains(ip) {
 			services[ip] = append(services[ip], key)
 		}
 	}
+
 	for _, c := range u.EntryChanges(false) {
 		for ep, e := range changedEndpoints(c) {
 			add(ep.Addr, e.Key)
@@ -112,6 +116,7 @@ func (g *generator) addReverseDifferences(d *differences, u *index.Undo) {
 			}
 		}
 	}
+
 	if g.verifyPTR {
 		for key := range u.ChangedPods() {
 			if ip := index.PodAddr(key); prefix.Contains(ip) {
@@ -121,6 +126,7 @@ func (g *generator) addReverseDifferences(d *differences, u *index.Undo) {
 			}
 		}
 	}
+
 	before, now := stateBefore(u), presentState(g.index)
 	for ip, keys := range services {
 		keys = sortServices(slices.AppendSeq(keys, g.index.ServicesAt(ip)))

@@ -24,16 +24,19 @@ func (v *liveVersion) Records(yield func([]byte) bool) {
 	} else {
 		rest = g.newView()
 	}
+
 	l.index.Unlock()
 	l.notify(changed)
 	if !yield(soa) {
 		return
 	}
+
 	for r := range apex {
 		if !yield([]byte(r)) {
 			return
 		}
 	}
+
 	rest(yield)
 }
 
@@ -46,6 +49,7 @@ func (g *generator) newView() iter.Seq[[]byte] {
 			entries = append(entries, e)
 		}
 	}
+
 	var pods []string
 	if g.podMode == podsVerified && !g.zone.multicluster {
 		for key := range g.index.PodKeys() {
@@ -54,6 +58,7 @@ func (g *generator) newView() iter.Seq[[]byte] {
 			}
 		}
 	}
+
 	return func(yield func([]byte) bool) {
 		for _, e := range entries {
 			if !g.entryRecords(e, yield) {

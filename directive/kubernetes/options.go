@@ -64,6 +64,7 @@ func (o *options) checkConflicts(d corefile.Directive, h *Handler, node bool) er
 			errs = append(errs, d.Errorf(format, args...))
 		}
 	}
+
 	exclude(o.snapshot != "" && o.Manifests != "", "snapshot needs an API server: it cannot stand beside manifests")
 	exclude(o.ignoreEmpty && o.NoEndpoints, "ignore empty_service needs endpoints: it cannot stand beside noendpoints")
 	if h.onlyServices {
@@ -75,15 +76,19 @@ func (o *options) checkConflicts(d corefile.Directive, h *Handler, node bool) er
 			{o.PodNames, "endpoint_pod_names"}, {h.verifyPTR, "ptr verified"}, {h.kubeDNS, "compatible kube-dns"},
 			{h.wildcards, "wildcards"}, {len(o.multicluster) > 0, "multicluster"},
 		} {
-			exclude(other.used, "%s needs EndpointSlices: it cannot stand beside only services; use one of them", other.name)
+			exclude(other.used, "%s needs EndpointSlices: it cannot stand beside only services; use one of them",
+				other.name)
 		}
 		o.NoEndpoints = true
 	}
+
 	if h.onlyServices || node {
 		o.CompareInterval = nodeCompareInterval
 	}
+
 	exclude(h.verifyPTR && node, "ptr verified needs the Pods of all nodes: it cannot stand beside node")
-	exclude(node && h.podMode != podsVerified && !o.preferZone, "node has no effect without pods verified or zonal prefer")
+	exclude(node && h.podMode != podsVerified && !o.preferZone,
+		"node has no effect without pods verified or zonal prefer")
 	exclude(o.preferZone && o.zone == "" && !node, "zonal prefer: want a ZONE, or the option node to find it by")
 	return errors.Join(errs...)
 }

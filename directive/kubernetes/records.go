@@ -38,6 +38,7 @@ func (l *lookup) answer() result {
 	case l.depth == 0:
 		return l.apex()
 	}
+
 	last := string(l.label(l.depth - 1))
 	switch {
 	case l.depth == 1 && last == "dns": // an empty non-terminal: ns.dns is below it
@@ -295,7 +296,8 @@ func (l *lookup) reverseName() result {
 	case l.primary == "":
 		return noPrimary
 	}
-	whole := l.haveListed(cluster.Slices) && (!l.verifyPTR || l.haveListed(cluster.Pods)) // before the index is read, as in services
+	whole := l.haveListed(cluster.Slices) &&
+		(!l.verifyPTR || l.haveListed(cluster.Pods)) // before the index is read, as in services
 	found, final := l.namesOf(l.index.Reverse(), prefix)
 	if found == noAddress && !final {
 		found, final = l.namesOf(l.index.Claims(), prefix)
@@ -331,6 +333,7 @@ func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found resu
 			l.writePTR(e, nil)
 			return isAddress, true
 		}
+
 		parts := e.PartsAt(ip)
 		for i := range parts {
 			if l.q.ExceedsLimit() {
@@ -345,6 +348,7 @@ func (l *lookup) namesOf(x *index.ReverseIndex, prefix netip.Prefix) (found resu
 			}
 		}
 	}
+
 	return found, false
 }
 

@@ -113,6 +113,7 @@ func (s *serviceLookup) portName() result {
 	if s.prefix == 2 {
 		sel.Port = s.label(0)[1:]
 	}
+
 	switch {
 	case s.prefix == 1 && s.entry.Headless:
 		if some := s.entry.Endpoints(&sel); some.Next(&sel) {
@@ -133,6 +134,7 @@ func (s *serviceLookup) portName() result {
 		}
 		return answered
 	}
+
 	return noPort
 }
 
@@ -193,7 +195,8 @@ func (s *serviceLookup) aliasName(a *index.Alias) result {
 		return s.answerCNAME(a.Record)
 	case s.prefix == 1 && s.label(0)[0] == '_' && a.Ports.Has(&index.Selection{Protocol: s.label(0)[1:]}):
 		return answered // an empty non-terminal
-	case s.prefix == 2 && s.label(0)[0] == '_' && s.label(1)[0] == '_' && a.Ports.Has(&index.Selection{Port: s.label(0)[1:], Protocol: s.label(1)[1:]}):
+	case s.prefix == 2 && s.label(0)[0] == '_' && s.label(1)[0] == '_' &&
+		a.Ports.Has(&index.Selection{Port: s.label(0)[1:], Protocol: s.label(1)[1:]}):
 		return s.answerCNAME(a.Record)
 	}
 	return s.answer()
@@ -220,28 +223,35 @@ func (s *serviceLookup) endpointsName(sel *index.Selection) result {
 func (s *serviceLookup) writeAddrs(sel *index.Selection, t wire.Type) {
 	a := &s.q.Answer
 	var written map[netip.Addr]struct{} // made only where an address may occur duplicate
-	if m := s.entry.Merged(); m != nil && m.SharedAddrs && (s.entry.Headless || s.kubeDNS) && (sel.Label == nil || s.kubeDNS) {
+	if m := s.entry.Merged(); m != nil && m.SharedAddrs && (s.entry.Headless || s.kubeDNS) &&
+		(sel.Label == nil || s.kubeDNS) {
 		written = map[netip.Addr]struct{}{}
 	}
+
 	c := s.entry.Endpoints(sel)
-	if c.Family = t; sel.Label == nil && sel.Zone == nil && s.entry.HasPartRecords() && s.ttl == s.index.Settings().TTL {
+	if c.Family = t; sel.Label == nil && sel.Zone == nil && s.entry.HasPartRecords() &&
+		s.ttl == s.index.Settings().TTL {
 		s.writePartAddrs(&c, sel, written)
 		return
 	}
+
 	for c.Next(sel) {
 		ep := c.Endpoint
 		if index.FamilyOf(ep.Addr) != t {
 			continue
 		}
+
 		if written != nil {
 			if _, duplicate := written[ep.Addr]; duplicate {
 				continue
 			}
 			written[ep.Addr] = struct{}{}
 		}
+
 		if len(a.Buf) > s.q.SizeLimit() {
 			return // the cut sets TC
 		}
+
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, s.ttl, ep.Addr)
 		a.Count[wire.Answers]++
 	}
@@ -255,6 +265,7 @@ func (s *serviceLookup) writePartAddrs(c *index.EndpointCursor, sel *index.Selec
 		if c.Family == wire.TypeAAAA {
 			records, size = c.Part.AAAA(), index.LenAAAA
 		}
+
 		if written == nil {
 			if len(a.Buf) > s.q.SizeLimit() {
 				return
@@ -262,6 +273,7 @@ func (s *serviceLookup) writePartAddrs(c *index.EndpointCursor, sel *index.Selec
 			s.writeRecords(records, size)
 			continue
 		}
+
 		for ; records != ""; records = records[size:] {
 			if len(a.Buf) > s.q.SizeLimit() {
 				return

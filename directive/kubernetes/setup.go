@@ -23,6 +23,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := config.Once(uses); err != nil {
 		return err
 	}
+
 	d := uses[0]
 	zones, errZones := b.ZonesOr(d)
 	var o options
@@ -31,6 +32,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if errZones == nil {
 		errs = append(errs, h.setZones(d, zones, o.multicluster))
 	}
+
 	o.Multicluster = len(o.multicluster) > 0
 	if errs[1] == nil { // the missing zone may be in an option that failed
 		errs = append(errs, d.Each(o.Options.Check()))
@@ -41,6 +43,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := o.Options.CheckFiles(); err != nil { // the server waits for them
 		b.Warn(d.Each(err))
 	}
+
 	h.ttl, h.zonal, h.server = uint32(o.ttl), o.Zones, serverLabels
 	h.nodePods = o.NodeName != ""
 	h.options = &o
@@ -58,6 +61,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}
 		return h.checkNext(b, d)
 	})
+
 	b.OnStart(func(s *config.Start) error {
 		if err := errors.Join(o.start(s, d, b, h), o.startZone(s, b, h)); err != nil {
 			return err
@@ -150,6 +154,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		corefile.Option{Usage: "apiserver_burst N", Set: corefile.Int(&o.Burst, 0, 1e6)},
 		corefile.Option{Usage: "apiserver_max_inflight N", Set: corefile.Int(&o.MaxInflight, 0, 1e6)},
 	)...)
+
 	o.QPS = float32(qps)
 	h.scans = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	o.ignoreEmpty, h.kubeDNS = ignored != "", compatible != ""
@@ -159,9 +164,11 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 	case "verified":
 		h.podMode, o.Pods = podsVerified, true
 	}
+
 	if h.verifyPTR = ptr == "verified"; h.verifyPTR {
 		o.Pods = true
 	}
+
 	h.onlyServices = only != ""
 	return errors.Join(err, o.checkConflicts(d, h, node))
 }
@@ -177,19 +184,23 @@ func (h *Handler) setZones(d corefile.Directive, zones, multicluster []wire.Name
 			errs = append(errs, d.Errorf("multicluster: %s is not among the directive's zones", z))
 		}
 	}
+
 	for _, z := range zones {
 		if len(z) > wire.MaxName-len("\x0ahostmaster") {
 			errs = append(errs, d.Errorf("%s is too long for a zone: the name of its hostmaster would have more than 255 bytes", z))
 		}
-		info := &zoneInfo{name: z, labels: z.Labels(), reverse: wire.WithinReverse(z), multicluster: slices.Contains(multicluster, z)}
+		info := &zoneInfo{name: z, labels: z.Labels(), reverse: wire.WithinReverse(z),
+			multicluster: slices.Contains(multicluster, z)}
 		h.zones = append(h.zones, info)
 		if h.primary == "" && !info.reverse && !info.multicluster {
 			h.primary = z
 		}
 	}
+
 	if h.primary == "" && len(multicluster) == 0 {
 		errs = append(errs, d.Errorf("want at least one zone that is not a reverse zone, such as cluster.local"))
 	}
+
 	slices.SortStableFunc(h.zones, func(a, b *zoneInfo) int { return b.labels - a.labels })
 	for _, z := range h.zones {
 		h.byName.Set(z.name, z)

@@ -59,11 +59,13 @@ func keepSnapshot(s *config.Start, b *config.Block, path string, w *watchedClust
 	if err != nil {
 		return err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.start == s && f.planned != w {
 		return fmt.Errorf("snapshot %s: another kubernetes directive with other options uses the file", path)
 	}
+
 	f.start, f.planned = s, w
 	b.OnSwap(func() {
 		f.mu.Lock()
@@ -96,18 +98,22 @@ func (f *snapshotFile) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+
 		if time.Until(next) > 0 || !f.changed() {
 			continue
 		}
+
 		if err := f.write(); err != nil {
 			f.logError(err, retry)
 			next = time.Now().Add(retry)
 			retry = min(2*retry, snapshotRetry)
 			continue
 		}
+
 		if retry > snapshotInterval {
 			f.log.Info("kubernetes: Wrote the snapshot again", "file", f.path)
 		}
+
 		next, retry = time.Now().Add(snapshotInterval), snapshotInterval
 	}
 }
@@ -150,7 +156,8 @@ func (f *snapshotFile) logError(err error, retry time.Duration) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		action = "create the directory of the file"
 	}
-	f.log.Error("kubernetes: Writing the snapshot failed", "file", f.path, "error", err, "action", action, "duration", retry)
+	f.log.Error("kubernetes: Writing the snapshot failed", "file", f.path, "error", err, "action", action,
+		"duration", retry)
 }
 
 // readSnapshot reads a snapshot of these options.

@@ -27,6 +27,7 @@ func (s *serviceLookup) countSRV(sel *index.Selection) (n int) {
 		if sel.Portless && len(s.target())+1+index.HashDigits > wire.MaxName {
 			return 0 // the targets' names are too long
 		}
+
 		n = min(101, len(s.entry.Ports.Selected(sel)))
 		if s.kubeDNS {
 			ips := 0
@@ -39,12 +40,14 @@ func (s *serviceLookup) countSRV(sel *index.Selection) (n int) {
 		}
 		return n
 	}
+
 	whole := sel.Label == nil && sel.Zone == nil
 	var before index.SRVTarget
 	c := s.entry.TargetsOf(sel)
 	if s.kubeDNS {
 		c = s.entry.Endpoints(sel)
 	}
+
 	for n <= 100 && c.NextPart(sel) {
 		ports := min(101, len(c.Part.Ports.Selected(sel)))
 		switch {
@@ -54,13 +57,16 @@ func (s *serviceLookup) countSRV(sel *index.Selection) (n int) {
 			n += ports * min(101, int(c.Part.Served))
 			continue
 		}
+
 		for n <= 100 && c.NextInPart(sel) {
-			if target := (index.SRVTarget{Ports: c.Part.Ports, Hostname: c.Endpoint.Hostname}); (s.kubeDNS || !target.Equals(before)) && s.fits(c.Part.Ports, c.Endpoint) {
+			if target := (index.SRVTarget{Ports: c.Part.Ports, Hostname: c.Endpoint.Hostname}); (s.kubeDNS ||
+				!target.Equals(before)) && s.fits(c.Part.Ports, c.Endpoint) {
 				n += ports
 				before = target
 			}
 		}
 	}
+
 	return n
 }
 
@@ -80,6 +86,7 @@ func (s *serviceLookup) writeSRV(n int, sel *index.Selection) {
 		s.writePorts(n, s.entry.Ports.Selected(sel), nil)
 		return
 	}
+
 	var before index.SRVTarget
 	var room [wire.MaxName]byte
 	for c := s.entry.TargetsOf(sel); c.NextPart(sel); {
@@ -88,7 +95,8 @@ func (s *serviceLookup) writeSRV(n int, sel *index.Selection) {
 			if len(a.Buf) > s.q.SizeLimit() {
 				return // the cut sets TC
 			}
-			if target := (index.SRVTarget{Ports: c.Part.Ports, Hostname: c.Endpoint.Hostname}); !target.Equals(before) && s.fits(c.Part.Ports, c.Endpoint) {
+			if target := (index.SRVTarget{Ports: c.Part.Ports,
+				Hostname: c.Endpoint.Hostname}); !target.Equals(before) && s.fits(c.Part.Ports, c.Endpoint) {
 				s.writePorts(n, ports, index.AppendDotted(s.appendLabel(room[:0], c.Endpoint), c.Part.Ports.Cluster))
 				before = target
 			}
@@ -125,9 +133,11 @@ func (s *serviceLookup) writeTargets(sel *index.Selection) {
 		}
 		return
 	}
+
 	if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 		return
 	}
+
 	var room [wire.MaxName]byte
 	for c := s.entry.Endpoints(sel); c.Next(sel); {
 		if s.q.ExceedsLimit() { // owners are compressed

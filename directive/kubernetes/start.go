@@ -66,11 +66,14 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		index.Settings
 		snapshot, snapshotOf string
 	}
-	set := index.Settings{TTL: uint32(o.ttl), IgnoreEmpty: o.ignoreEmpty, PodsByAddr: o.podsByAddr, External: o.k8sExternal}
+
+	set := index.Settings{TTL: uint32(o.ttl), IgnoreEmpty: o.ignoreEmpty, PodsByAddr: o.podsByAddr,
+		External: o.k8sExternal}
 	k := key{Options: o.Options, Settings: set}
 	if o.snapshot != "" {
 		k.snapshot, k.snapshotOf = b.Path(o.snapshot), o.snapshotOf(h.zoneNames())
 	}
+
 	r, err := config.Keep(s, k, func() (*watchedCluster, error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		r := &watchedCluster{Index: index.New(set, o.Kinds(), b.Log), snapshotOf: k.snapshotOf, cancel: cancel}
@@ -80,21 +83,25 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 			r.load(f, r.stateName, b.Log, empty)
 			_ = f.Close()
 		}
+
 		if k.snapshot != "" && !s.Reload && !r.Loaded() {
 			r.loadFile(k.snapshot, b.Log, empty)
 		}
+
 		r.ObserveLatency(b.Metrics)
 		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Dial) })
 		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
 		r.tasks.Go(func() { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
 		r.tasks.Go(func() { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
 		return r, s.Await(r, r.SyncedChannel(), o.startupTimeout, func() error {
-			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.Unlisted(), o.startupTimeout)
+			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.Unlisted(),
+				o.startupTimeout)
 		})
 	})
 	if err != nil {
 		return err
 	}
+
 	h.index, h.local = r.Index, b.Addresses()
 	if k.snapshot != "" {
 		if err := keepSnapshot(s, b, k.snapshot, r); err != nil {
@@ -140,14 +147,17 @@ func (w *watchedCluster) load(file *os.File, options string, log *slog.Logger, e
 // objects until ctx is done.
 func (w *watchedCluster) exportState(ctx context.Context, reg *metrics.Registry, zones string, kinds []cluster.Kind) {
 	for _, kind := range kinds {
-		defer reg.TemporaryGauge("seamark_kubernetes_synced", "1 once all objects of the kind have been received, 0 before that.",
+		defer reg.TemporaryGauge("seamark_kubernetes_synced",
+			"1 once all objects of the kind have been received, 0 before that.",
 			func() float64 { return oneIf(w.HasSynced(kind)) }, "zones", zones, "resource", kind.String())()
 		defer reg.TemporaryGauge("seamark_kubernetes_objects", "Objects in the index, by kind.",
 			func() float64 { return float64(w.Count(kind)) }, "zones", zones, "resource", kind.String())()
 	}
-	defer reg.TemporaryGauge("seamark_kubernetes_stale", "1 while answers come from a snapshot because not all objects have been received.",
+	defer reg.TemporaryGauge("seamark_kubernetes_stale",
+		"1 while answers come from a snapshot because not all objects have been received.",
 		func() float64 { return oneIf(w.Loaded() && !w.Synced()) }, "zones", zones)()
-	defer reg.TemporaryGauge("seamark_kubernetes_records_hash", "Hash of all records. Replicas with equal data have equal hashes.",
+	defer reg.TemporaryGauge("seamark_kubernetes_records_hash",
+		"Hash of all records. Replicas with equal data have equal hashes.",
 		func() float64 { return float64(w.Hash()) }, "zones", zones)()
 	<-ctx.Done()
 }
@@ -192,6 +202,7 @@ func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg 
 	defer reg.TemporaryGauge("seamark_kubernetes_ptr_conflicts",
 		"Addresses that endpoints of Services in several namespaces share, with at least one endpoint that no targetRef identifies.",
 		func() float64 { return float64(counted.Load()) }, "zones", zones)()
+
 	tick := time.NewTicker(claimInterval)
 	defer tick.Stop()
 	var warned time.Time
@@ -201,8 +212,10 @@ func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg 
 			warned = time.Now()
 			claim, other := c.Claim.ObjectKey(), c.Other.ObjectKey()
 			log.Warn("kubernetes: Endpoints of several namespaces share one address, restrict write access to EndpointSlices", "address", c.Addr,
-				"namespace", claim.Namespace, "service", claim.Name, "other_namespace", other.Namespace, "other_service", other.Name, "count", n)
+				"namespace", claim.Namespace, "service", claim.Name, "other_namespace", other.Namespace,
+				"other_service", other.Name, "count", n)
 		}
+
 		for now := serial; now == serial; now = w.Serial(false) { // it has changed if any record has
 			select {
 			case <-tick.C:
@@ -210,6 +223,7 @@ func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg 
 				return
 			}
 		}
+
 		serial = w.Serial(false)
 	}
 }

@@ -114,9 +114,11 @@ func (t *tree) writeNode(n *zoneNode) (err error) {
 			spaces[ns], rest = rest[:end], rest[end:]
 		}
 	}
+
 	for label := range n.children {
 		spaces[label] = nil
 	}
+
 	t.openObject("")
 	t.openObject("ChildNodes")
 	for _, label := range slices.Sorted(maps.Keys(spaces)) {
@@ -127,6 +129,7 @@ func (t *tree) writeNode(n *zoneNode) (err error) {
 			err = cmp.Or(err, t.writeNamespace(n, spaces[label]))
 		}
 	}
+
 	t.closeObject()
 	t.openObject("Entries")
 	t.closeObject()
@@ -167,6 +170,7 @@ func (t *tree) writeService(zone string, e *index.Entry) {
 	if zone != "" {
 		name += zone + "."
 	}
+
 	hosts, srv := serviceLeaves(e)
 	t.openObject("")
 	t.openObject("ChildNodes")
@@ -186,19 +190,23 @@ func (t *tree) writeService(zone string, e *index.Entry) {
 				}
 				t.writeMessage(label, target, at[label])
 			}
+
 			t.closeObject()
 			t.closeObject()
 		}
+
 		t.closeObject()
 		t.openObject("Entries")
 		t.closeObject()
 		t.closeObject()
 	}
+
 	t.closeObject()
 	t.openObject("Entries")
 	for _, label := range slices.Sorted(maps.Keys(hosts)) {
 		t.writeMessage(label, hosts[label].String(), 0)
 	}
+
 	t.closeObject()
 	t.closeObject()
 }
@@ -214,11 +222,13 @@ func serviceLeaves(e *index.Entry) (hosts map[string]netip.Addr, srv map[string]
 		if other, taken := hosts[label]; taken && other != ip {
 			return // two addresses with one hash: kube-dns has one of them, too
 		}
+
 		hosts[label] = ip
 		for _, p := range ports {
 			if p.Name == "" {
 				continue
 			}
+
 			proto, port := "_"+p.Protocol, "_"+p.Name
 			if srv[proto] == nil {
 				srv[proto] = map[string]map[string]uint16{}
@@ -231,9 +241,11 @@ func serviceLeaves(e *index.Entry) (hosts map[string]netip.Addr, srv map[string]
 			}
 		}
 	}
+
 	for ip := range e.ClusterIPs() {
 		add("", ip, e.PortList())
 	}
+
 	if e.Headless {
 		for ports, ep := range e.Served() {
 			add(ep.Hostname, ep.Addr, ports.Ports)

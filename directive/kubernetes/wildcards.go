@@ -147,6 +147,7 @@ func (l *lookup) collect(t wire.Type) result {
 			break
 		}
 	}
+
 	switch {
 	case !m.found && m.cname != nil && m.cname.ExternalName:
 		return l.answerCNAME(m.cname.Records)
@@ -155,6 +156,7 @@ func (l *lookup) collect(t wire.Type) result {
 	case !m.found:
 		return noMatch
 	}
+
 	a := &l.q.Answer
 	for _, ip := range slices.SortedFunc(maps.Keys(m.addrs), netip.Addr.Compare) {
 		if len(a.Buf) > l.q.SizeLimit() {
@@ -163,6 +165,7 @@ func (l *lookup) collect(t wire.Type) result {
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
 		a.Count[wire.Answers]++
 	}
+
 	slices.SortFunc(m.services, func(a, b serviceMatch) int { return bytes.Compare(a.name, b.name) })
 	for _, s := range m.services {
 		if len(a.Buf) > l.q.SizeLimit() {
@@ -170,6 +173,7 @@ func (l *lookup) collect(t wire.Type) result {
 		}
 		s.writeSRV(m.srvCount, &s.selection)
 	}
+
 	for _, s := range m.services {
 		if l.q.ExceedsLimit() {
 			break
@@ -233,6 +237,7 @@ func (m *wildcardMatches) add(e *index.Entry) {
 	case !s.matches():
 		return
 	}
+
 	m.found = true
 	switch {
 	case s.selection.Protocol != nil && s.selection.Port == nil: // an empty non-terminal
@@ -261,9 +266,11 @@ func (s *serviceMatch) matches() bool {
 			sel.Port, front = s.label(front - 1)[1:], front-1
 		}
 	}
+
 	if front > 1 || front == 1 && (s.label(0)[0] == '_' || sel.Protocol != nil && !s.kubeDNS) {
 		return false
 	}
+
 	if front == 1 && !s.isStar(0) {
 		some := s.selectLabel(s.label(0))
 		if own, ok := hashedIPs(s.entry, s.label(0)); ok && s.kubeDNS {
@@ -274,11 +281,13 @@ func (s *serviceMatch) matches() bool {
 		some.Protocol, some.Port = sel.Protocol, sel.Port
 		sel = some
 	}
+
 	sel.Portless = s.kubeDNS && sel.Protocol == nil
 	s.selection = sel
 	if sel.ClusterIPs {
 		return sel.Protocol == nil || s.entry.Ports.Has(&sel)
 	}
+
 	c := s.entry.Endpoints(&sel)
 	return c.Next(&sel)
 }
