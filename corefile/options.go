@@ -103,7 +103,7 @@ func (d Directive) byDefault(opt Option) Directive {
 
 // An UnknownOption is the cause of the error of an option that a directive does not have.
 type UnknownOption struct {
-	Known []Option // those that it has
+	Known []Option // options of the directive
 }
 
 func (*UnknownOption) Error() string { return "unknown option" }

@@ -200,7 +200,7 @@ func (d *directory) Stop() {
 	}
 }
 
-// A scan compares the files of a directory with those that it serves.
+// A scan compares the files of a directory with the zones that the directive serves.
 type scan struct {
 	*directory
 	old, next *File

@@ -40,6 +40,8 @@ type kind struct {
 // kinds returns the table.
 func kinds() []kind {
 	core, discovery := corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion
+
+	// What the server and its tests read and write.
 	return []kind{{
 		gv: core, name: "Namespace", resource: "namespaces", singular: "namespace", clusterScoped: true,
 		new: create[corev1.Namespace], newList: create[corev1.NamespaceList],
@@ -100,6 +102,8 @@ func kinds() []kind {
 		new: create[discoveryv1.EndpointSlice], newList: create[discoveryv1.EndpointSliceList],
 		defaults: on(defaultEndpointSlice),
 	}, {
+
+		// What the canary and the manifests create.
 		gv: appsv1.SchemeGroupVersion, name: "Deployment", resource: "deployments", singular: "deployment",
 		new: create[appsv1.Deployment], newList: create[appsv1.DeploymentList],
 		defaults:   on(defaultDeployment),
@@ -140,6 +144,8 @@ func kinds() []kind {
 		singular: "clusterrolebinding", clusterScoped: true,
 		new: create[rbacv1.ClusterRoleBinding], newList: create[rbacv1.ClusterRoleBindingList],
 	}, {
+
+		// A custom resource.
 		gv: importVersion(), name: "ServiceImport", resource: "serviceimports", singular: "serviceimport", custom: true,
 		new: create[ServiceImport], newList: create[ServiceImportList],
 		keepSpec:   onBoth(func(s, old *ServiceImport) { s.Spec = old.Spec }),

@@ -105,7 +105,7 @@ func (n *testNode) startRepeating(sockets []*dns.Conn, args ...string) *nodeProc
 			for range 20 {
 				n.ask(c, "start.example.")
 			}
-			time.Sleep(2 * times.Count)
+			time.Sleep(2 * times.Count) // the interval of the attempts: the metrics follow within it
 			return n.total(p, repeatedReplies) > before
 		})
 	}
@@ -132,7 +132,7 @@ func TestNodeRepeat(t *testing.T) {
 					now := n.total(p, "coredns_dns_requests_total")
 					same := now == before
 					if before = now; !same {
-						time.Sleep(10 * times.Count)
+						time.Sleep(10 * times.Count) // the interval of the readings that are compared
 					}
 					return same
 				})
@@ -213,13 +213,20 @@ func TestNodeRepeatNothing(t *testing.T) {
 			n.args = n.files(cached)
 			p := n.startUnready("-capture=tcx", change(n))
 			c := n.dial("udp", clusterDNS)
+			asked := 0
 			n.eventually("captured queries", p, func() bool {
 				for range 20 {
 					n.ask(c, "start.example.")
+					asked++
 				}
 				return n.total(p, "coredns_dns_requests_total") > 100
 			})
-			time.Sleep(10 * times.Count)
+
+			// A repeated reply is counted as a query and as repeated at once. So once every query
+			// is counted, so is every repeated reply.
+			n.eventually("the count of all queries", p, func() bool {
+				return n.total(p, "coredns_dns_requests_total") >= float64(asked)
+			})
 			if got := n.total(p, repeatedReplies); got != 0 {
 				t.Errorf("repeated replies: got %v, want none", got)
 			}

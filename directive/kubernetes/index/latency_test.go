@@ -18,7 +18,7 @@ func TestProgrammed(t *testing.T) {
 	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, time.Second) // No metric counts the change.
 	var r metrics.Registry
 	ix.latency = newLatency(&r)
-	for _, name := range strings.Fields("shop/api shop/db shop/set shop/set shop/away shop/nobody hidden/api nowhere/x") {
+	for _, name := range strings.Fields("shop/api shop/db shop/set shop/set shop/away shop/missing hidden/api nowhere/x") {
 		ns, name, _ := strings.Cut(name, "/")
 		ix.Programmed(cluster.Key{Namespace: ns, Name: name}, 3*time.Millisecond)
 	}
