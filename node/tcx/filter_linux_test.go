@@ -184,6 +184,10 @@ func TestFiltersIngress(t *testing.T) {
 
 // The time for 200 interfaces that are there at the start, in both ways.
 func TestInterfacesMany(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	t.Parallel() // in a process of its own
 	if !inNamespace(t) {
 		return
 	}

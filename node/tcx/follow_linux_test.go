@@ -132,6 +132,10 @@ func (c *Capture) captures(n uint64) func() bool {
 
 // Interfaces of pods are captured, others are not; 60 that appear at once, too.
 func TestInterfaces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	t.Parallel() // in a process of its own
 	if !inNamespace(t) {
 		return
 	}
@@ -153,6 +157,10 @@ func TestInterfaces(t *testing.T) {
 
 // The time for 60 interfaces that are there at the start.
 func TestInterfacesAtStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	t.Parallel() // in a process of its own
 	if !inNamespace(t) {
 		return
 	}
@@ -165,6 +173,10 @@ func TestInterfacesAtStart(t *testing.T) {
 
 // Interfaces that are removed while the programs are attached to them leave nothing.
 func TestInterfacesFlap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	t.Parallel() // in a process of its own
 	if !inNamespace(t) {
 		return
 	}

@@ -15,6 +15,9 @@ import (
 // The objects are those that the source makes, with the version of clang that has made
 // them.
 func TestObjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	out, err := exec.Command(debian.Program(t, "clang"), "--version").Output()
 	if err != nil {
 		t.Fatal(err)

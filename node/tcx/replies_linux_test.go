@@ -148,6 +148,9 @@ func withID(id uint16, message []byte) []byte {
 // The program repeats a reply to queries with other IDs, from any pod and port: all bytes and
 // checksums are right.
 func TestRepeat(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := newRepeatBench(t)
 	n := uint64(0)
 	for _, c := range []conversation{over4, over6} {
@@ -350,6 +353,9 @@ func (observer) ObserveDNS(*dns.Query) {}
 
 // Many names: each reply is the right one or there is none, while others are stored.
 func TestRepeatMany(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := newRepeatBench(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	replies := map[int][]byte{}

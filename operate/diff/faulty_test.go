@@ -86,6 +86,9 @@ func impatient(address string) diff.Options {
 
 // A server without a valid reply ends the comparison with the reason.
 func TestInvalidReplies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for _, c := range []struct {
 		name, want string
 		reply      func(packet []byte) [][]byte
@@ -206,6 +209,9 @@ func TestChangedAnswer(t *testing.T) {
 
 // A context that ends stops the comparison, which reports what it has.
 func TestRunCancelled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	address := faulty(t, func(p []byte) [][]byte { return [][]byte{packed(t, answered(t, p, dns.RcodeSuccess))} })

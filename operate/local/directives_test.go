@@ -148,6 +148,9 @@ odd.example {
 // Names whose explanation is known beforehand, of directives that do not have a cluster's
 // Services, or have them in another form.
 func TestKnownDirectives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
 		"all.yaml": directiveObjects,

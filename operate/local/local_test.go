@@ -225,6 +225,9 @@ func TestExplainUnanswered(t *testing.T) {
 // A block with directives that only observe queries fails them, and an empty block refuses
 // them. A running server and the command, which ignores these directives, agree.
 func TestExplainOnlyObservers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for name, text := range map[string]string{
 		"prometheus": "127.0.0.1:0", "admin": "127.0.0.1:0", "shed": "", "log": "", "errors": "", "dnstap": "/nosuch/socket", "trace": "otlp http://127.0.0.1:1",
 		"transfer": "{\n to *\n}", "loop": "",

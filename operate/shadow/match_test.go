@@ -81,6 +81,9 @@ func TestMatchNoQuestion(t *testing.T) {
 
 // Queries without responses take no more memory than the limits.
 func TestMatchLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	var counts Counts
 	m := newMatcher(&counts)
 	large := append(request(0, "a"), make([]byte, 60_000)...)

@@ -99,6 +99,9 @@ func server(t *testing.T, answers map[string]string) string {
 }
 
 func TestLookup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	good := server(t, map[string]string{
 		"web.b. A": "web.b. 5 IN A 192.0.2.1", "web.b. AAAA": "NOERROR",
 		"none. A": "NOERROR", "alias. A": "alias. 5 IN CNAME none.", "none.a. A": "NOERROR", "lame. A": "SERVFAIL", "silent. A": "silent",
