@@ -34,6 +34,7 @@ type protocol struct {
 	name, scheme string
 	dial         func(c *caller) link
 	limits       string // the directive that limits its streams; "" if there is none
+	others       string // further limits, with which one query at a time is answered
 	parallel     bool   // a connection has several queries at the same time
 
 	dropped string // how a query ends that a directive drops; "" if the client waits
@@ -55,7 +56,7 @@ var encryptedProtocols = []protocol{
 		dropped: "500", fault: "400", large: "413", slow: "400", stopped: "end 0x100"}, // H3_NO_ERROR
 	{name: "QUIC", scheme: "quic", dial: linkQUIC, limits: "quic", parallel: true,
 		dropped: "reset 0x5", fault: "end 0x2", closes: true, slow: "reset 0x4", stopped: "end 0x0"},
-	{name: "gRPC", scheme: "grpc", dial: linkGRPC, limits: "grpc_server", parallel: true,
+	{name: "gRPC", scheme: "grpc", dial: linkGRPC, limits: "grpc_server", others: "  max_streams 1\n", parallel: true,
 		dropped: "Unavailable", fault: "InvalidArgument", large: "ResourceExhausted", slow: "InvalidArgument", stopped: "end"},
 }
 

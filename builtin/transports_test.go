@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptrace"
 	"os"
 	"strings"
 	"sync"
@@ -253,7 +256,7 @@ func TestEncryptedConnectionLimits(t *testing.T) {
 			continue
 		}
 		t.Run(tr.name, func(t *testing.T) {
-			block := tr.scheme + "://. {\n " + tr.limits + " {\n  max_connections 2\n }" + answersExample
+			block := tr.scheme + "://. {\n " + tr.limits + " {\n  max_connections 2\n" + tr.others + " }" + answersExample
 			s := serveEncrypted(t, block)
 			query := packed(t, "a.example.")
 			first := s.dial(tr)
@@ -277,6 +280,39 @@ func TestEncryptedConnectionLimits(t *testing.T) {
 				t.Errorf("third connection after the reload: got %s, want an answer", got)
 			}
 		})
+	}
+}
+
+// A stream over HTTP/2 that the client resets does not cost it the connection.
+func TestHTTPSResetStreams(t *testing.T) {
+	s := serveEncrypted(t, "https://. {"+answersExample)
+	client := httpClient(t, true)
+	url := "https://" + s.address("https") + "/dns-query?dns=" + base64.RawURLEncoding.EncodeToString(packed(t, "a.example."))
+
+	const requests = 200
+	reused := 0
+	for i := range requests {
+		ctx, cancel := context.WithCancel(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) {
+				if info.Reused {
+					reused++
+				}
+			},
+		}))
+		r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		cancel() // resets the stream
+		response.Body.Close()
+	}
+
+	if reused < requests-10 {
+		t.Errorf("%d of %d requests used the open connection, want at least %d", reused, requests, requests-10)
 	}
 }
 

@@ -133,8 +133,10 @@ func (p *program) tail(
 		}
 		out := p.log() // its errors are reported here
 		written <- writeTail(queue, &lost, cancel, func(e shownEvent) error {
-			if pod, ok := pods.find(ctx, e.Client); ok {
-				e.Pod, e.Owner = pod.Namespace+"/"+pod.Name, pod.Owner
+			if e.Client.IsValid() { // the notice of queries that are not shown has none
+				if pod, ok := pods.find(ctx, e.Client); ok {
+					e.Pod, e.Owner = pod.Namespace+"/"+pod.Name, pod.Owner
+				}
 			}
 			return write(out, e)
 		})

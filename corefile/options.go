@@ -101,7 +101,8 @@ func (d Directive) byDefault(opt Option) Directive {
 	return o
 }
 
-// An UnknownOption is the cause of the error of an option that a directive does not have.
+// An UnknownOption is the cause of the error of an option that a directive does not have. The
+// test of the reference pages compares them with Known.
 type UnknownOption struct {
 	Known []Option // options of the directive
 }

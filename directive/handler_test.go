@@ -148,7 +148,7 @@ func (r *testBlock) serve() (outcome dns.Outcome) {
 // stop ends the block and returns its output.
 func (r *testBlock) stop() string {
 	next := config.NewStart(context.Background(), r.start)
-	_, _ = config.Keep(next, lineWriterKey{}, func() (*linewriter.Writer, error) { panic("the lineWriter was not kept") })
+	_, _ = config.Keep(next, lineWriterKey{}, func() (*linewriter.Writer, error) { panic("the Writer was not kept") })
 	next.Commit() // as in a reload, ends what belongs to the plan
 	next.Stop()
 	r.start = config.NewStart(context.Background(), nil)

@@ -27,8 +27,8 @@ func SetupHandover(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	h := &Handover{from: d}
 	b.Offer(h)
-	return errors.Join(config.Once(uses), d.Arity(1, 1), h.setPath(b),
-		d.Options(corefile.Option{Usage: "remain", Set: corefile.Flag(&h.remain)}))
+	return errors.Join(config.Once(uses), d.Arity(1, 1),
+		d.Options(corefile.Option{Usage: "remain", Set: corefile.Flag(&h.remain)}), h.setPath(b))
 }
 
 func (h *Handover) setPath(b *config.Block) error {

@@ -22,5 +22,6 @@ func standardOutput(s *config.Start, b *config.Block) (*linewriter.Writer, error
 func newLineWriter(out io.Writer, r *metrics.Registry) *linewriter.Writer {
 	dropped := r.Counter("seamark_log_dropped_lines_total",
 		"Lines of the query and error logs that were dropped because standard output was blocked.")
-	return linewriter.New(out, func(n int) { dropped.Add(uint64(n)) }, "")
+	// A text of several lines, such as a panic with its stack, counts as one.
+	return linewriter.New(out, func(int) { dropped.Add(1) }, "")
 }

@@ -33,6 +33,33 @@ func TestMuxLongestZone(t *testing.T) {
 	}
 }
 
+// No message makes the search for its zone fail, however few bytes it has and however many
+// zones there are.
+func TestMuxIncompleteMessages(t *testing.T) {
+	whole, err := newQuery("www.a.example", mdns.TypeSOA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for zones := range 20 {
+		routes := map[string]*Chain{}
+		for i := range zones {
+			routes[string(rune('a'+i))+".example"] = chain(serve(addresses(1)))
+		}
+		r := newRig(t, 1, routes)
+
+		for opcode := range byte(16) {
+			for size := 12; size <= len(whole); size++ {
+				packet := append([]byte(nil), whole[:size]...)
+				packet[2] = packet[2]&^0x78 | opcode<<3
+				for questions := range byte(3) {
+					packet[5] = questions
+					r.askBytes(packet, UDP) // fails the test by its panic
+				}
+			}
+		}
+	}
+}
+
 // The first chain of a zone whose view matches serves the query; if there is none, a
 // chain of the parent zone does.
 func TestMuxViews(t *testing.T) {

@@ -78,9 +78,6 @@ type Query struct {
 	Elapsed   time.Duration  // from Start until the reply was sealed
 	Sender    Sender         // sends the reply if the query is parked
 	Proto     Proto
-	// Reason is set by a handler for its own ExplainDNS: a code for why it answers the query so,
-	// or does not.
-	Reason uint8
 
 	// Options holds the EDNS options for handlers that send the question to another
 	// server, as the RDATA of an OPT record: the request's options except the
@@ -114,6 +111,10 @@ type course struct {
 	at         int   // the current step of the chain
 	answeredBy int   // the step that answered, -1 if none
 	floor      int   // the first step that the query walks; zero unless it is a refresh
+
+	// Reason is set by a handler for its own ExplainDNS: a code for why it answers the query so,
+	// or does not.
+	Reason uint8
 
 	completing bool // the step at is a Completer that waits
 	dropped    bool

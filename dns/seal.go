@@ -116,7 +116,8 @@ func (q *Query) appendOPT(options []byte, pad bool) {
 	a.Buf = wire.AppendOPT(a.Buf, q.RCode, q.DO, len(options)+padding)
 	a.Buf = append(a.Buf, options...)
 	if padding > 0 {
-		a.Buf = wire.AppendOption(a.Buf, wire.OptionPadding, make([]byte, padding-4))
+		var zeros [paddingBlock]byte // no padding is longer, without its header of 4 bytes
+		a.Buf = wire.AppendOption(a.Buf, wire.OptionPadding, zeros[:padding-4])
 	}
 }
 

@@ -199,6 +199,28 @@ func TestConnectionOptions(t *testing.T) {
 		}
 		q.Observe(time.Now())
 	}
+
+	// The reply to a padded query takes no more allocations than another.
+	padded := newQuery("a.zone", mdns.TypeA).SetEdns0(1232, false)
+	opt := padded.IsEdns0()
+	opt.Option = append(opt.Option, &mdns.EDNS0_PADDING{Padding: make([]byte, 20)})
+	packet, err := padded.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, lent, now := NewQuery(r), make([]byte, 0, 1<<17), time.Now()
+	allocations := func(encrypted bool) float64 {
+		return testing.AllocsPerRun(100, func() {
+			q.Reset(packet, TCP, now)
+			q.Encrypted = encrypted
+			r.port.Serve(q, lent)
+			q.Observe(now)
+		})
+	}
+	if with, without := allocations(true), allocations(false); with > without {
+		t.Errorf("a padded reply takes %v allocations, want %v as without padding", with, without)
+	}
+
 	for size := range 2000 {
 		if n := paddingOf(size); n < 4 || n > 471 || (size+n)%468 != 0 {
 			t.Errorf("paddingOf(%d) = %d, want 4..471 bytes that complete a block", size, n)

@@ -83,7 +83,7 @@ func (q *Query) ResumeSubQuery(ctx context.Context) *Query {
 	return q.sub
 }
 
-// ResolveSubQuery sends a sub-query and blocks until its answer is complete. It is for Resolve.
+// ResolveSubQuery sends a sub-query and blocks until its answer is complete. Call it only while Resolve runs.
 func (q *Query) ResolveSubQuery(ctx context.Context, name []byte, t wire.Type) *Query {
 	if sub, ok := q.SubQuery(name, t); ok {
 		return sub

@@ -169,7 +169,7 @@ func SameName(a, b []byte) bool {
 		return false
 	}
 	for i, c := range a { // length bytes are below 'A'
-		if lower(c) != lower(b[i]) {
+		if c != b[i] && lower(c) != lower(b[i]) { // most names are equal to the letter
 			return false
 		}
 	}

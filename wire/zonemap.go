@@ -73,6 +73,12 @@ func (m *ZoneMap[V]) Longest(r *Request, from int) (v V, at int) {
 		}
 		return v, -1
 	}
+	if len(r.offsets) == 0 { // the message has no name, as a NOTIFY that cannot be parsed
+		if v, ok := m.values[Root]; ok && from == 0 {
+			return v, 0
+		}
+		return v, -1
+	}
 	for at = max(from, labels-m.maxLabels); at <= labels; at++ {
 		if v, ok := m.values[Name(r.name[r.offsets[at]:])]; ok {
 			return v, at
@@ -99,7 +105,15 @@ func (m *ZoneMap[V]) LongestOf(name []byte) (v V, length int) {
 // HasLongerZone reports whether a zone contains name and is longer than origin, which contains
 // name too. name is in wire form and may have any letter case.
 func (m *ZoneMap[V]) HasLongerZone(origin Name, name []byte) bool {
-	var low [MaxName]byte
-	_, length := m.LongestOf(AppendLower(low[:0], name))
-	return length > len(origin)
+	if len(m.values) == 0 {
+		return false
+	}
+
+	var buf [MaxName]byte
+	for low := AppendLower(buf[:0], name); len(low) > len(origin); low = low[1+low[0]:] {
+		if _, ok := m.values[Name(low)]; ok {
+			return true
+		}
+	}
+	return false
 }

@@ -60,6 +60,30 @@ func TestZoneMapAgainstNaive(t *testing.T) {
 	}
 }
 
+// A message without a name, as an invalid NOTIFY, is in the root zone alone.
+func TestZoneMapWithoutName(t *testing.T) {
+	for zones := range 2 * maxScanned {
+		for _, root := range []bool{false, true} {
+			var m ZoneMap[int]
+			for i := range zones {
+				m.Set(Root.Join("\x01"+string(rune('a'+i))), i)
+			}
+			wantValue, wantAt := 0, -1
+			if root {
+				m.Set(Root, 100)
+				wantValue, wantAt = 100, 0
+			}
+
+			if v, at := m.Longest(new(Request), 0); v != wantValue || at != wantAt {
+				t.Errorf("%d zones, root %v: got %d at label %d, want %d at %d", zones, root, v, at, wantValue, wantAt)
+			}
+			if _, at := m.Longest(new(Request), 1); at != -1 {
+				t.Errorf("%d zones, root %v, from label 1: got label %d, want -1", zones, root, at)
+			}
+		}
+	}
+}
+
 func TestZoneMapAllocatesNothing(t *testing.T) {
 	var few, many ZoneMap[int]
 	for i := range maxScanned + 1 {

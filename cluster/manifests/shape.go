@@ -23,7 +23,8 @@ import (
 // decides whether a word is a string, a number or a boolean.
 
 const (
-	maxShapes  = 1 << 20 // bytes of the shapes that are kept
+	maxShapes  = 1 << 20 // bytes of the shapes that are kept, and of their templates
+	wordCost   = 64      // bytes of a template for each word, about
 	maxScalars = 1 << 12 // words whose JSON is kept
 	maxWord    = 256     // a longer word might end the library's search for the colon of a key
 )
@@ -36,7 +37,7 @@ type shapes struct {
 	mu    sync.Mutex
 	once  map[uint64]bool      // hashes of the shapes that one document had
 	known map[string]*template // of the others; nil if the shape has none
-	size  int                  // of the keys of known
+	size  int                  // of known, in bytes
 }
 
 func newShapes() *shapes {
@@ -65,25 +66,42 @@ func (s *shapes) toJSON(text []byte) ([]byte, *head, error) {
 // template returns the template for w, nil if there is none. To make one costs as much as
 // to convert a document, so the first document of a shape has none.
 func (s *shapes) template(w *words) *template {
+	t, again := s.lookup(w)
+	if !again {
+		return t
+	}
+
+	// The lock is not held: other documents of the shape go to the library meanwhile.
+	shape := string(w.shape)
+	t = newTemplate(w.shape)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[shape] = t
+	return t
+}
+
+// lookup returns the template for w, if there is one, and reports whether the caller must make
+// it, because w is the second document of its shape.
+func (s *shapes) lookup(w *words) (t *template, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t, ok := s.known[string(w.shape)]; ok {
-		return t
+		return t, false
 	}
 
 	sum := maphash.Bytes(s.seed, w.shape)
 	if !s.once[sum] {
 		s.once[sum] = true
-		return nil
+		return nil, false
 	}
 
-	if s.size+len(w.shape) > maxShapes {
-		return nil
+	cost := len(w.shape) + wordCost*len(w.words)
+	if s.size+cost > maxShapes {
+		return nil, false
 	}
-	t := newTemplate(w.shape)
-	s.known[string(w.shape)] = t
-	s.size += len(w.shape)
-	return t
+	s.known[string(w.shape)] = nil
+	s.size += cost
+	return nil, true
 }
 
 // words are a document, split into its shape and its words.

@@ -16,7 +16,7 @@ import (
 const (
 	// exchangeTimeout is the time for one query, as in CoreDNS.
 	exchangeTimeout = 5 * time.Second
-	// maxSends bounds the attempts for one query, if the option attempts does not.
+	// maxSends bounds the attempts for one query; the option attempts can lower it.
 	maxSends = 16
 	// slowFactor is how many times as long as the fastest candidate an upstream may
 	// take before the query is also sent to another one.

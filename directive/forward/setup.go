@@ -153,7 +153,7 @@ func (f *Forward) ownOptions(b *config.Block) []corefile.Option {
 		{Usage: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
 		{Usage: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
 		{Usage: "prefer_tcp", Set: corefile.Flag(&o.preferTCP)},
-		{Usage: "attempts N", Default: "16", Set: corefile.Int(&o.maxSends, 1, maxSends)},
+		{Usage: "attempts N", Default: strconv.Itoa(maxSends), Set: corefile.Int(&o.maxSends, 1, maxSends)},
 		{Usage: "fallback TO...", Set: parseFallback},
 		{Usage: "expire DURATION", Default: "10s", Set: corefile.Duration(&o.expire, 0, oneDay)},
 		{Usage: "max_age DURATION", Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},

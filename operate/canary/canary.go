@@ -298,8 +298,8 @@ func (c *command) mayChange(ctx context.Context, s *state, to Stage) error {
 		fmt.Fprintf(c.Out, "# --force: %s\n", strings.Join(strings.Fields(c.Force), " "))
 		return nil
 	}
-	return fmt.Errorf("%s\nNothing was changed. Remove the cause, or repeat with --force REASON", strings.Join(problems,
-		"\n"))
+	return fmt.Errorf("%s\nNothing was changed. Remove the cause, or repeat with --force REASON",
+		strings.Join(problems, "\n"))
 }
 
 // selector returns labels as a label selector of the API.

@@ -309,8 +309,8 @@ func (c *command) readEndpoints(ctx context.Context, s *state) error {
 			}
 		}
 	}
-	if err := c.get(ctx, c.path("endpointslices",
-		"")+"?labelSelector="+url.QueryEscape("kubernetes.io/service-name="+c.Service), &list); err != nil {
+	selector := url.QueryEscape("kubernetes.io/service-name=" + c.Service)
+	if err := c.get(ctx, c.path("endpointslices", "")+"?labelSelector="+selector, &list); err != nil {
 		return err
 	}
 	for _, slice := range list.Items {

@@ -139,8 +139,8 @@ func FindPod(file string, text []byte, namespace, name string) (m Manifest, addr
 		f.look(doc) // objects that are none do not matter here
 	}
 	for _, o := range f.pods {
-		if o.kind != "Pod" || o.At("metadata", "name").Text() != name || cmp.Or(o.At("metadata", "namespace").Text(),
-			"default") != namespace {
+		in := cmp.Or(o.At("metadata", "namespace").Text(), "default")
+		if o.kind != "Pod" || o.At("metadata", "name").Text() != name || in != namespace {
 			continue
 		}
 		r := reader{file: file, object: o}

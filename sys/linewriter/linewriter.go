@@ -1,5 +1,5 @@
-// Package linewriter writes lines to an output whose reader may be slow or stopped, such as the standard
-// output of a container.
+// Package linewriter writes lines to an output whose reader may be slow or stopped, such as
+// the standard output of a container.
 package linewriter
 
 import (

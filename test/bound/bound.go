@@ -35,6 +35,6 @@ func Holds(t testing.TB, ok bool, format string, args ...any) {
 func Only(t testing.TB) {
 	t.Helper()
 	if os.Getenv(Checked) == "" {
-		t.Skip("make soak runs it: it compares processor times")
+		t.Skip("make bounds runs it: it compares processor times")
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// Complete is the environment variable with which a missing program fails a test. make test
-// sets it where it can install programs.
+// Complete is the environment variable with which a missing program fails a test.
 const Complete = "SEAMARK_TEST_COMPLETE"
 
 // packages has the Debian package of each program. A program with a slash is a file, which

@@ -54,7 +54,11 @@ func (ix *Index) newEntry(
 	}
 
 	e.derive(ix.settings, recorded)
-	if x := ix.settings.External; x.Enabled && spec.Known() {
+	switch x := ix.settings.External; {
+	case !x.Enabled || !spec.Known():
+	case diff != nil && !(x.Headless && spec.Headless): // the spec is the same, and endpoints do not matter
+		e.k8sExternal = c.old.k8sExternal
+	default:
 		e.k8sExternal = e.externalEntry(x)
 	}
 	if !e.exists {

@@ -59,7 +59,7 @@ type Entry struct {
 	Spec
 	// Parts are the endpoints as answers need them: a part for each slice, in
 	// the order of the slices' names, or, if slices share an address or a hostname,
-	// which is rare, merged parts. In both cases slices returns the slices.
+	// which is rare, merged parts. In both cases Slices returns the slices.
 	Parts []Part
 	table *endpointTable // finds endpoints if there are many, and has the merged parts' slices
 	// k8sExternal is the entry that k8s_external answers from; nil if the Service has

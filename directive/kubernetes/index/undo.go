@@ -17,7 +17,7 @@ type Undo struct {
 	woken   chan struct{}        // receives a value after changes; nil without a receiver
 }
 
-// AddUndo returns an undo that records changes from now on, until removeUndo.
+// AddUndo returns an undo that records changes from now on, until RemoveUndo.
 func (ix *Index) AddUndo(woken chan struct{}) *Undo {
 	u := &Undo{index: ix, woken: woken}
 	u.Reset()

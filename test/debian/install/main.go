@@ -35,10 +35,6 @@ func main() {
 	}
 	fmt.Printf("%d tests are skipped: on Debian, run as root: apt-get install %s\n", len(skipped),
 		strings.Join(packages, " "))
-
-	// The caller runs the tests all the same. Without this status it makes a missing program a
-	// failure.
-	os.Exit(3)
 }
 
 // install installs packages of Debian, and reports whether there is a Debian to do it.
