@@ -58,7 +58,7 @@ func TestProcessCanceled(t *testing.T) {
 	becomeSubreaper(t)
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
-	run, err := newCommand("sleep 1000 & echo $! >" + first + "; (sleep 1000 & echo $! >" + second + "; wait) & echo started; wait")
+	run, err := newCommand("echo started; sleep 1000 & echo $! >" + first + "; (sleep 1000 & echo $! >" + second + "; wait) & wait")
 	if err != nil {
 		t.Fatal(err)
 	}
