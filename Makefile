@@ -173,6 +173,7 @@ bounds: ## check the durations, rates and shares that tests measure, on a machin
 		tests=$$(grep -l '$(BOUND)' "$$dir"/*_test.go | xargs sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' | paste -sd '|'); \
 		(cd "$$dir" && SEAMARK_BOUNDS=1 CGO_ENABLED=0 $(GO) test -count 1 -timeout 30m -run "^($$tests)\$$" .) || exit 1; \
 	done
+	@cd test/dnstest && SEAMARK_BOUNDS=1 CGO_ENABLED=0 $(GO) test -count 1 -timeout 30m .
 
 soak-restart: ## restart and reload the server under RESTART_QUERIES (1000000) queries in each way and over each transport
 	CGO_ENABLED=0 SEAMARK_RESTART_QUERIES=$(or $(RESTART_QUERIES),1000000) $(GO) test -count 1 -v -timeout 0 \

@@ -18,6 +18,7 @@ import (
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/test/bound"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -25,6 +26,8 @@ const (
 	// deadline is how long replies may differ from the expectation after a change: a machine
 	// without a free inotify instance looks at the files every 5 s.
 	deadline = time.Minute
+	// soon is how long it takes on a machine without other work.
+	soon = 5 * time.Second
 	// poll is the interval between two attempts.
 	poll = 20 * time.Millisecond
 )
@@ -71,10 +74,11 @@ func Run(t *testing.T, env Env, file string) {
 			r.learn(st)
 		}
 
-		end := time.Now().Add(deadline)
+		began := time.Now()
 		for _, q := range st.cases {
-			r.check(q, end)
+			r.check(q, began.Add(deadline))
 		}
+		bound.AtMost(t, fmt.Sprintf("step %d", i+1), time.Since(began), soon)
 	}
 
 	if env.Update {
