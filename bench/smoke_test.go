@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 // every kind of name is right, the files are written, and nothing is left behind.
 // Speed is not tested.
 func TestSmoke(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	scratch, results := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", scratch)
 	var out bytes.Buffer

@@ -102,6 +102,9 @@ func (s *encrypted) askTLS(port string, config *tls.Config) (resumed bool, err e
 
 // Each policy accepts the certificates that it describes, over each transport.
 func TestClientCertificates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	ca, other := newAuthority(t), newAuthority(t)
 	certificates := map[string]*tls.Certificate{
 		"none": nil, "valid": ca.client(time.Hour, x509.ExtKeyUsageClientAuth), "expired": ca.client(-time.Hour, x509.ExtKeyUsageClientAuth),

@@ -208,6 +208,9 @@ func freeAddress(t *testing.T) string {
 }
 
 func TestDnstapListen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	plain, encrypted := freeAddress(t), freeAddress(t)
 	upstream := dnsUpstream(t)
 	text := fmt.Sprintf(`. {

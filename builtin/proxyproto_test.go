@@ -185,6 +185,9 @@ func (s *encrypted) askGRPCFrom(header, query []byte) (*mdns.Msg, error) {
 
 // The effect of the policies on peers that are not proxies, with a header and without one.
 func TestProxyprotoPolicies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	query, header := packed(t, "a.example."), proxyV2("192.0.2.7:4711")
 	for _, c := range []struct {
 		options, udp, tcp, https, without string // the client, or an error

@@ -150,6 +150,9 @@ func TestQUICTransfer(t *testing.T) {
 // A client that stops reading a transfer gets a reset after the write timeout. Its other queries
 // are answered.
 func TestQUICTransferSlowReader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serveZone(t)
 	s.load(strings.Replace(zoneCorefile, "tls", "timeouts {\n write 1s\n }\n tls", 1))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

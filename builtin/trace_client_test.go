@@ -57,6 +57,9 @@ func (c *zipkinCollector) roots() (roots []zipkinSpan) {
 // A query over HTTP 1.1 to 3 and over gRPC continues the trace of its client. With
 // client_server it has the client's span.
 func TestTraceContinuesClientTrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const (
 		trace, id, above = "463ac35c9f6413ad48485a3953bb6124", "a2fb4a1d1a96d312", "0020000000000001"
 		parent           = "00-" + trace + "-" + id + "-01"

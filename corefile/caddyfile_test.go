@@ -12,6 +12,9 @@ import (
 // Parse accepts every text that caddyfile's parser accepts, with the same keys
 // and words. (It accepts more: for example, words after a closing brace.)
 func TestParseLikeCaddyfile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	words := []string{
 		"a", "b", "example.org", ".:53", "cache", "30", "\n", "\n", "\n", "b {\n", "\n}\n", "# x { }\n", "\"c d\"", `"e\"f"`, `\.g`, "\n}\n",
 		"(s)", "import", "import s\n", "{$WORD}", "x{$NONE}", "x{%WORD%}", "\"\n\"", "{}", "a{", "}b", "\t", "\r\n",

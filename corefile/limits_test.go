@@ -10,6 +10,9 @@ import (
 
 // Texts of many words, keys or expansions are rejected before memory is needed for the words.
 func TestManyWords(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	dir := t.TempDir()
 	put := func(name, text string) string {
 		t.Helper()

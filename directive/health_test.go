@@ -129,6 +129,9 @@ func TestHTTPAddressDefaults(t *testing.T) {
 
 // The server polls its own /health page and counts failures.
 func TestHealthPoll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	r := run(t, ".:53 {\nhealth 127.0.0.1:0\n}")
 	if got, want := r.metrics("coredns_health_request_failures_total"), "coredns_health_request_failures_total 0\n"; got != want {
 		t.Errorf("before a failure: got %q, want %q", got, want)

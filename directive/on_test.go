@@ -102,6 +102,9 @@ func TestOn(t *testing.T) {
 // A command in the background ends with its plan, and so do the processes that it has
 // started and that ignore SIGTERM.
 func TestOnBackground(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	file := filepath.Join(t.TempDir(), "pids")
 	r := run(t, strings.ReplaceAll(`.:53 {
     on startup sh -c 'trap \"\" TERM; sleep 60 & echo $$ $! >> FILE; trap \"exit 0\" TERM; wait' &
@@ -116,6 +119,9 @@ func TestOnBackground(t *testing.T) {
 // A command of startup that fails, or that takes too long, fails the start. At the deadline
 // its whole process group is killed.
 func TestOnFailure(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	file := filepath.Join(t.TempDir(), "pids")
 	text := strings.ReplaceAll(`sh -c 'trap "" TERM; sleep 60 & echo $$ $! >> FILE; wait'`, "FILE", file)
 	words, err := splitCommand(text)

@@ -141,6 +141,9 @@ coredns_shed_dropped_total{server="dns://:53",reason="handler"} 0
 }
 
 func TestPprof(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	r := run(t, ".:53 {\npprof 127.0.0.1:0 {\nblock\n}\n}")
 	for path, want := range map[string]string{
 		"/debug/pprof/":                   "/debug/pprof/</title>",

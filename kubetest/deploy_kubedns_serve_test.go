@@ -21,7 +21,12 @@ import (
 
 // The binary, with the command lines of deploy/kube-dns on their ports, against a
 // real API server: every port answers and every probe succeeds, in each form.
-func TestKubeDNSManifestsServe(t *testing.T) { inOwnNetwork(t, serveKubeDNS) }
+func TestKubeDNSManifestsServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	inOwnNetwork(t, serveKubeDNS)
+}
 
 func serveKubeDNS(t *testing.T) {
 	srv := start(t)

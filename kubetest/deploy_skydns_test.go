@@ -133,7 +133,12 @@ func TestSkyDNSCommandLines(t *testing.T) {
 // The pod's containers as processes on its ports, with a real API server: all
 // probes succeed, and names go from the cluster through kube2sky, etcd and SkyDNS
 // to the client, and disappear again.
-func TestSkyDNSManifestsServe(t *testing.T) { inOwnNetwork(t, serveSkyDNS) }
+func TestSkyDNSManifestsServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	inOwnNetwork(t, serveSkyDNS)
+}
 
 func serveSkyDNS(t *testing.T) {
 	srv := start(t)

@@ -205,6 +205,9 @@ func TestSkyDNSAccess(t *testing.T) {
 
 // SIGTERM ends the program while etcd accepts connections and does not reply.
 func TestSkyDNSTerminatedWithoutEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for _, more := range [][]string{nil, {"-username=u", "-password=p"}} {
 		// Each program has a listener of its own: a second connection of the program
 		// before would be accepted in place of the first one of this program.

@@ -201,6 +201,9 @@ func TestReloadInterfaceAddresses(t *testing.T) {
 // UDP, TCP, and long-lived TCP connections. No query is lost, and no series
 // disappears between two reloads.
 func TestReloadUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	m := &mount{t: t, dir: t.TempDir()}
 	text := func(n int) map[string]string {
 		return map[string]string{

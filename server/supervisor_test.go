@@ -26,6 +26,9 @@ func (s *countingSupervisor) Keep(files []*os.File) error {
 // Heartbeats stop while a reader does not return from a handler. A reload passes the
 // sockets of the new configuration.
 func TestSupervisor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const one, two = "a {\n bind 127.0.0.1\n code 0\n}\n", "a {\n bind 127.0.0.1\n code 0\n}\nb {\n bind ::1\n code 0\n}\n"
 	var s countingSupervisor
 	var text atomic.Value

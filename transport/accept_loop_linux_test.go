@@ -20,6 +20,9 @@ import (
 // TestAcceptLoopGoroutines: connections in the accept loop have no goroutine, and
 // connections with more than a few queries get one until they are idle.
 func TestAcceptLoopGoroutines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serve(t, "127.0.0.1", Options{})
 	const n = 50
 	ask(t, "tcp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)) // starts the accept loop

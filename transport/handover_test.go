@@ -48,6 +48,9 @@ func copyFile(t *testing.T, f *os.File) *os.File {
 // Connections continue in the other process: idle ones, one with a part of a query, and
 // one with a parked query after its reply.
 func TestHandOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	before := serve(t, "127.0.0.1", Options{Grace: patience})
 	idle, partial, parked := dialTCP(t, before, "127.0.0.1"), dialTCP(t, before, "127.0.0.1"), dialTCP(t, before, "127.0.0.1")
 	for _, c := range []tcpClient{idle, partial, parked} {
@@ -195,6 +198,9 @@ func TestStopSharedParked(t *testing.T) {
 
 // A connection keeps the client that its proxy has named, and needs no other header.
 func TestHandOverProxied(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	proxies := &ProxyOptions{Others: ProxyUse}
 	before := serve(t, "127.0.0.1", Options{Grace: patience})
 	before.SetProxies(proxies)
@@ -250,6 +256,9 @@ func (s *server) successor(t *testing.T, answer byte) *server {
 // A connection is passed although its PROXY header is not complete, also several times, and
 // the last process reads the rest.
 func TestHandOverPartialHeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	headers := []string{string(proxyV2From("192.0.2.7:4711")), "PROXY TCP4 192.0.2.7 198.51.100.1 4711 53\r\n"}
 	first := serve(t, "127.0.0.1", Options{Grace: patience})
 	first.SetProxies(&ProxyOptions{Others: ProxyUse})
@@ -323,6 +332,9 @@ func TestHandOverFailurePartialHeader(t *testing.T) {
 
 // The client that a proxy has named is passed on by each process.
 func TestHandOverProxiedTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	first := serve(t, "127.0.0.1", Options{Grace: patience})
 	first.SetProxies(&ProxyOptions{Others: ProxyUse})
 	c := dialTCP(t, first, "127.0.0.1")

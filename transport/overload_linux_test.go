@@ -45,6 +45,9 @@ func newUDPClient(t *testing.T, from, to string, running *sync.WaitGroup) *udpCl
 // One client sends ten times as many queries as the server can answer, and twenty others
 // half of what it can answer. The others get their answers, and the greedy one some.
 func TestUDPFairShares(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const polite = 20
 	var log lockedBuffer
 	s, h := serveSlow(t, 50*time.Microsecond, Options{Readers: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})

@@ -131,6 +131,9 @@ func equalRates(n int, sum float64) []float64 { return slices.Repeat([]float64{s
 // Clients below their share get their answers while others send too much, and the
 // capacity is used.
 func TestSharesSimulated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	steady := func(capacity float64) func(int) float64 { return func(int) float64 { return capacity } }
 	noise, chosen := rand.New(rand.NewPCG(3, 4)), 0
 	for _, tc := range []struct {

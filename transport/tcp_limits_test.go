@@ -17,6 +17,9 @@ import (
 )
 
 func TestTCPIdle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const idle = 200 * time.Millisecond
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: idle}})
 	start := time.Now()
@@ -48,6 +51,9 @@ func TestTCPIdle(t *testing.T) {
 // TestTCPSlowSender: the time limit is for a whole message, even if its bytes
 // arrive steadily. Connections without an incomplete message have no such limit.
 func TestTCPSlowSender(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const limit = time.Second // and no less: with TLS it is also that of the handshake
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{MessageTimeout: limit}})
 	patient := dialTCP(t, s, "127.0.0.1")
@@ -273,6 +279,9 @@ func flood(c tcpClient, query []byte) {
 // TestTCPNeverReads: a client that does not read its replies is disconnected, and
 // other clients are answered meanwhile.
 func TestTCPNeverReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Second}})
 	close(s.wait.gate)
 	floodUnread(t, s, "500.in.")
@@ -292,6 +301,9 @@ func TestTCPNeverReads(t *testing.T) {
 // read occupy no place in the parking lot, and the client is not read while
 // MaxInFlight of them wait.
 func TestTCPNeverReadsParked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Second}})
 	close(s.wait.gate)
 	c := floodUnread(t, s, "10.wait.") // 1.1 KB for each reply
@@ -343,6 +355,9 @@ func TestTCPSlowReader(t *testing.T) {
 
 // TestTCPPortable runs the tests without the accept loop.
 func TestTCPPortable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for name, test := range map[string]func(*testing.T){
 		"TCP": TestTCP, "Sizes": TestTCPSizes, "Pipelined": TestTCPPipelined, "OutOfOrder": TestTCPOutOfOrder,
 		"HalfClosed": TestTCPHalfClosed, "Addresses": TestTCPAddresses, "Garbage": TestTCPGarbage,
@@ -369,6 +384,9 @@ func (f *failingListener) Accept() (net.Conn, error) {
 }
 
 func TestAcceptErrors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	out := new(logBuffer)
 	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{Log: slog.New(slog.NewTextHandler(out, nil))})
 	if err != nil {

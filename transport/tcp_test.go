@@ -303,6 +303,9 @@ func TestTCPHostile(t *testing.T) {
 // TestTCPStop: Stop waits for the reply of a parked query until the grace period
 // ends, and then cuts the connection.
 func TestTCPStop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	c, idle := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.wait.", mdns.TypeA)
@@ -332,6 +335,9 @@ func TestTCPStop(t *testing.T) {
 // TestTCPStopFirstQuery: a client that has connected when the listener stops may
 // still send its query; one that sends none within lastQuery is disconnected.
 func TestTCPStopFirstQuery(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	dialTCP(t, s, "127.0.0.1")
 	s.Stop()
@@ -355,6 +361,9 @@ func TestTCPStopFirstQuery(t *testing.T) {
 // A client that sends one query after the other over a connection loses none when the
 // listener stops: the connection ends with a reply. An idle connection is closed at once.
 func TestTCPStopLastQuery(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	s.Listener.lastQuery = patience
 	idle := dialTCP(t, s, "127.0.0.1")
@@ -383,6 +392,9 @@ func TestTCPStopLastQuery(t *testing.T) {
 // TestTCPStopLoad: while the listener stops, each query that was read is
 // answered, and the client receives the reply.
 func TestTCPStopLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	got := make(chan int)
 	const clients = 4

@@ -53,6 +53,9 @@ func clientTLS() *tls.Config {
 
 // TestTLS runs the tests of TCP over TLS.
 func TestTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for name, test := range map[string]func(*testing.T){
 		"TCP": TestTCP, "Sizes": TestTCPSizes, "Pipelined": TestTCPPipelined, "OutOfOrder": TestTCPOutOfOrder,
 		"HalfClosed": TestTCPHalfClosed, "Addresses": TestTCPAddresses, "Garbage": TestTCPGarbage,
@@ -70,6 +73,9 @@ func TestTLS(t *testing.T) {
 // A client that does not complete the handshake is disconnected after the message timeout,
 // and does not delay others.
 func TestTLSHandshakeTimeout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	// Long enough for the handshake of c beside other load.
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{MessageTimeout: time.Second}})
 	silent, partial, plain := dial(t, "tcp", s.at("127.0.0.1")), dial(t, "tcp", s.at("127.0.0.1")), dial(t, "tcp", s.at("127.0.0.1"))
@@ -150,6 +156,9 @@ func TestTLSManyIdle(t *testing.T) {
 // A listener with TLS passes its socket, but no connections, and refuses connections of
 // other processes.
 func TestTLSHandOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	open := dialTCP(t, s, "127.0.0.1")
 	open.ask(1, "a.in.", mdns.TypeA)

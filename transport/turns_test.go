@@ -57,6 +57,9 @@ func dialFrom(t *testing.T, from, to string) net.Conn {
 // with one connection, and clients that open one for each query, get their answers: in
 // the time of thirty of them, the first client gets at most a hundred thousand.
 func TestTCPFairTurns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const others, queries, mostGreedy = 20, 30, 100_000
 	s, h := serveSlow(t, 10*time.Microsecond, Options{})
 	at := s.at("127.0.0.1")

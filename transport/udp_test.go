@@ -256,6 +256,9 @@ func TestUDPHostile(t *testing.T) {
 // TestUDPStop: each query that was read when the listener stops is answered, also
 // the parked one.
 func TestUDPStop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	withEachReader(t, func(t *testing.T, o Options) {
 		o.Grace = patience
 		s := serve(t, "127.0.0.1", o)

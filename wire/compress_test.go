@@ -332,6 +332,9 @@ func TestCompressLargerThanMessage(t *testing.T) {
 // Compress up to a size, and then Truncate, has the same result as Compress of
 // the whole message.
 func TestCompressUpToSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	newAnswer := func() *Answer {
 		var answers, additional []string
 		for i := range 60 {

@@ -96,6 +96,9 @@ func TestLiveNoImports(t *testing.T) {
 // With two requests per second and a burst of one, the third request is sent at
 // least a second after the first. Limits of client-go do not apply to watches.
 func TestLiveQPS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	var mu sync.Mutex
 	var times []time.Time
 	a := serve(t, &fakeServer{refuse: func(*http.Request) int {
@@ -146,6 +149,9 @@ func TestLiveMaxInflight(t *testing.T) {
 // request is sent again soon, and a failure that lasts is logged once for each
 // resource.
 func TestLiveUnavailable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	var mu sync.Mutex
 	n := map[string]int{}
 	a := serve(t, &fakeServer{refuse: func(r *http.Request) int {
@@ -213,6 +219,9 @@ func TestLiveUntrusted(t *testing.T) {
 // A connection that no longer delivers data is detected by HTTP/2 pings, and the
 // watch resumes over a new connection.
 func TestLiveHalfOpenConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1") // client-go's defaults are 30 and 15
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	a := &fakeServer{ended: make(chan struct{})}
@@ -258,6 +267,9 @@ func TestLiveStops(t *testing.T) {
 // A watch whose server is silent ends 30 s after the time at which the server
 // should have ended it.
 func TestLiveWatchEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	a := serve(t, &fakeServer{})
 	source, o := newSource(new(metrics.Registry)), cluster.Options{Endpoint: a.URL}
 	reporter := &reporter{log: source.Log, age: source.Age}

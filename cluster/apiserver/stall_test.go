@@ -163,6 +163,9 @@ func TestStalledList(t *testing.T) {
 // A server that needs longer for a list than the first limit, but answers small
 // requests, gets the time that it needs.
 func TestSlowList(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	limits := shortTimeouts()
 	const needs = 6 // times the first limit
 	var attempts sync.Map

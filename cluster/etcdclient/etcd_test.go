@@ -100,6 +100,9 @@ func TestDescribe(t *testing.T) {
 // Diagnose finds the cause of a timeout: the connection is refused, or the server does
 // not reply.
 func TestDiagnose(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

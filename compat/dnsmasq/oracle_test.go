@@ -28,6 +28,9 @@ import (
 // TestOracle sends the same queries to the real dnsmasq and to a server with the Corefile
 // for its options. Both use the same upstreams.
 func TestOracle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	program := realDnsmasq(t)
 	words := strings.NewReplacer("U1", upstream(t, "198.18.0.1"), "U2", upstream(t, "198.18.0.2"), "BAD", refuser(t), "DIR", testFiles(t))
 	for _, c := range comparisons {

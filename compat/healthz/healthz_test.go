@@ -92,6 +92,9 @@ func waitFor(t *testing.T, url string, code int, text string) (body string) {
 }
 
 func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	before := runtime.NumGoroutine()
 	flag := filepath.Join(t.TempDir(), "flag")
 	base, log, stop := start(t, Options{

@@ -108,6 +108,9 @@ func TestProcessBackgroundChild(t *testing.T) {
 
 // A process outside the group that keeps the output open does not delay the end.
 func TestProcessOutputHeldOpen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	file := filepath.Join(t.TempDir(), "pid")
 	run, err := newCommand(`setsid sh -c 'echo $$ >` + file + `; exec sleep 1000' & until [ -s ` + file + ` ]; do sleep 0.01; done; echo done`)
 	if err != nil {

@@ -81,6 +81,9 @@ func TestParseNeedsShell(t *testing.T) {
 
 // parse and a shell agree on every text that parse accepts.
 func TestParseAgreesWithShell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal("sh not found; the test compares parse with it")

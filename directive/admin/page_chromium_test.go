@@ -38,6 +38,9 @@ const lowContrast = `(() => {
 // Every page loads in a browser without an error, and runs nothing of a hostile name; on a
 // screen of 360 pixels nothing is cut off, and texts have enough contrast in both schemes.
 func TestChromiumPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := chromium.Start(t)
 	w := serve(t, stock)
 	w.storm()
@@ -74,6 +77,9 @@ func TestChromiumPages(t *testing.T) {
 // The test of the pages finds a violation of the policy, low contrast and a page that is too
 // wide.
 func TestChromiumFindsFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := chromium.Start(t)
 	w := serve(t, stock)
 	reply, err := http.Get(w.url + "/")
@@ -103,6 +109,9 @@ func TestChromiumFindsFaults(t *testing.T) {
 // The module follows queries and shows hostile names as text; it refreshes the overview,
 // and removes cached answers.
 func TestChromiumModule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := chromium.Start(t)
 	w := serve(t, stock)
 	b.Call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": "const interval = setInterval; window.setInterval = (f) => interval(f, 100);"}, nil)
@@ -147,6 +156,9 @@ func TestChromiumModule(t *testing.T) {
 
 // The first stop of the keyboard skips the navigation, and forms work with it.
 func TestChromiumKeyboard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := chromium.Start(t)
 	w := serve(t, stock)
 	b.Open(w.url + "/explain?name=" + url.QueryEscape("wbe.shop.svc.cluster.local"))
@@ -173,6 +185,9 @@ func TestChromiumKeyboard(t *testing.T) {
 
 // A site whose name an attacker gives the address of the server gets neither the page nor data.
 func TestChromiumRebinding(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	b := chromium.Start(t)
 	w := serve(t, stock)
 	for _, path := range []string{"/", "/v1/status"} {

@@ -182,6 +182,9 @@ func TestPageToken(t *testing.T) {
 
 // The configuration shows no secret of the Corefile.
 func TestPageSecrets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	w := serve(t, `. {
     admin ADMIN
     tsig {

@@ -190,6 +190,9 @@ func TestTokenReviewFlood(t *testing.T) {
 
 // Without an answer of the API server all requests are refused, within the limit of time.
 func TestTokenReviewUnavailable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	a := newReviewAPI(t)
 	w := a.serve("token_review seamark")
 	a.delay.Store(int64(time.Minute))

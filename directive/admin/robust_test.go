@@ -169,6 +169,9 @@ func TestSlowReaders(t *testing.T) {
 // A list of records that its client does not read lets the objects change, and ends with its
 // plan.
 func TestSlowReaderOfRecords(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	w := serve(t, stock)
 	var many strings.Builder
 	for i := range 40 { // 40,000 SRV records, more than the buffers of the connections hold

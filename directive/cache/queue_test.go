@@ -16,6 +16,9 @@ import (
 // A scan of forty thousand names does not evict names that are queried often, and
 // the cache holds exactly as many entries as it may.
 func TestFrequentNamesSurviveScan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const limit, hot = 10000, 2000
 	for _, test := range []struct {
 		name  string

@@ -14,6 +14,9 @@ import (
 
 // The index and its answers equal the model's after random changes of the keys.
 func TestRandomChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		changeAndQuery(t, func(n int) int { return random.IntN(n) }, 25)

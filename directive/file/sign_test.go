@@ -101,6 +101,9 @@ func (s *signedZone) state(t *testing.T) signedFile {
 // A zone is signed again when its signatures are six days old, and when its file changes.
 // Inceptions and expirations are at random times within their bounds.
 func TestSignAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newSigning(t, fmt.Sprintf(head, 1))
 		if err := s.prepare(config.NewStart(context.Background(), nil), s.task); err != nil {

@@ -176,6 +176,9 @@ func TestRetryAtNextUpstream(t *testing.T) {
 }
 
 func TestRetryAtOnlyUpstream(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	var mu sync.Mutex
 	seen := map[string]int{}
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
@@ -382,6 +385,9 @@ func (o metadataObserver) ObserveDNS(q *dns.Query) { o.values <- o.read(q) }
 // Upstreams lose, delay, forge, repeat, truncate and close, and all clients get the
 // right answer.
 func TestRandomFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	// The fault depends on the name and on how often it has been queried, so that
 	// each run has the same ones.
 	var mu sync.Mutex

@@ -141,6 +141,9 @@ func TestQUICUpstream(t *testing.T) {
 // Queries share one connection, also more than the upstream allows streams, with the replies in
 // any order. It is closed when it has not been used for the time of expire.
 func TestQUICUpstreamConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	ca := newTestCA(t)
 	var waiting atomic.Int32
 	gate := make(chan struct{})

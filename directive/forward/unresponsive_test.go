@@ -242,6 +242,9 @@ func TestUnresponsiveHTTPSConnection(t *testing.T) {
 
 // Where TCP is blocked, a truncated reply is not delayed by retries over TCP.
 func TestTruncatedWithUnresponsiveTCP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if !tcp {
 			m := answerOf(q, "1")
@@ -286,6 +289,9 @@ func TestFormatErrorFromOneUpstream(t *testing.T) {
 
 // failover waits for the upstreams that have been queried.
 func TestFailoverWaitsForOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	release := make(chan struct{})
 	slow := newFakeUpstream(t, answerAfter(release, "1"))
 	bad := newFakeUpstream(t, answerWithCode(mdns.RcodeServerFailure))

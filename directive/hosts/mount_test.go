@@ -205,6 +205,9 @@ func load(t *testing.T, at string, want map[string]string) (stop func() (asked i
 // A mounted ConfigMap changes a thousand times under load. No query is lost, and each
 // new name is served within a second.
 func TestMounted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for _, path := range []string{"key", "."} {
 		t.Run(path, func(t *testing.T) {
 			m := &mount{t: t, dir: t.TempDir()}

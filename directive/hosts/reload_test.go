@@ -60,6 +60,9 @@ func (a *asker) becomes(t *testing.T, name, want string) {
 // A file changes a thousand times. Each version is served, and during the changes
 // every query for a name in all versions is answered.
 func TestThousandReloads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "hosts")
 		write(t, file, "10.0.0.1 always.test\n")

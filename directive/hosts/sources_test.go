@@ -78,6 +78,9 @@ func TestFilesIndependent(t *testing.T) {
 // A key of a mounted ConfigMap is removed and added again. Meanwhile a file keeps its
 // lines; a directory does not.
 func TestMountedKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for _, path := range []string{"key", "."} {
 		t.Run(path, func(t *testing.T) {
 			m, log := &mount{t: t, dir: t.TempDir()}, new(chaintest.Log)

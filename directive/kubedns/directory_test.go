@@ -128,6 +128,9 @@ func directoryHalfWritten(t *testing.T) {
 // A mistake is logged once and the last valid state remains in use until the next
 // valid one.
 func TestDirectoryInvalid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for _, c := range []struct {
 		name string
 		data map[string]string
@@ -233,6 +236,9 @@ func TestDirectoryAlternating(t *testing.T) {
 // Both keys always come from the same version, whenever the mount is replaced, and
 // files that vanish during a read cause no error.
 func TestDirectorySwaps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	data := func(i int) map[string]string {
 		d := stub(fmt.Sprintf("10.0.0.%d", i))
 		d[upstreams] = fmt.Sprintf(`["10.0.0.%d"]`, i)

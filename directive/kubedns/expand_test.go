@@ -222,6 +222,9 @@ func TestExpandOnce(t *testing.T) {
 
 // Read waits once for a cluster that does not respond, and then uses the defaults.
 func TestFollowerWithoutCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	w := &watcher{T: t, metrics: new(metrics.Registry)}
 	f := NewFollower(func() corefile.Reading {
 		return corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config kube-system/kube-dns {\nendpoint http://127.0.0.1:1\n}\n}\n"))

@@ -124,6 +124,9 @@ func (r *zoneReplica) compare(t *testing.T, s *server, names []string) error {
 // Copies of random clusters' zones, which follow by differences, have the records that a
 // transfer of the whole zone has, and these are the records that are answered.
 func TestLiveRandomClusters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for seed := range uint64(16) {
 		c := newRandomCluster(seed)
 		if err := c.checkLive(t); err != nil {
@@ -261,6 +264,9 @@ func TestLiveJournalBound(t *testing.T) {
 // A change of a Service with many endpoints and ports costs a bounded amount of work: the
 // whole zone is transferred after it. Later changes are differences again.
 func TestLiveManyPorts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for _, kubeDNS := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kubeDNS %v", kubeDNS), func(t *testing.T) {
 			d := defaultOptions()

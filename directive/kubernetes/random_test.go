@@ -131,6 +131,9 @@ func (c *randomCluster) compare(t *testing.T, s *server, m *model, name, qtype s
 
 // TestRandomClusters compares answers with the model's while clusters change.
 func TestRandomClusters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const worlds = 30
 	failed := 0
 	for seed := range uint64(worlds) {

@@ -15,6 +15,9 @@ import (
 
 // On a full disk the old snapshot stays, and the new one is written once there is space.
 func TestSnapshotFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a file system needs root")
 	}

@@ -44,6 +44,9 @@ func TestSlowCollector(t *testing.T) {
 
 // A server that stops does not wait for a collector that does not answer.
 func TestStopWithSilentCollector(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	c := newCollector(t)
 	c.hold = make(chan struct{})
 	defer close(c.hold)

@@ -10,6 +10,9 @@ import (
 // A zone moves to another catalog if the property coo of the first permits it, whichever
 // catalog changes first, and keeps its data if the member nodes have the same label.
 func TestCatalogMoves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for name, c := range map[string]struct {
 		label     string // in the second catalog
 		coo       string // in the first
@@ -119,6 +122,9 @@ func TestCatalogReleases(t *testing.T) {
 
 // A catalog that expires keeps its members.
 func TestCatalogExpires(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	primary, at, dir := freePort(t), freePort(t), t.TempDir()
 	write(t, filepath.Join(dir, "db.catalog.invalid"), "$ORIGIN catalog.invalid.\n@ 5 SOA ns host 1 1 1 2 5\nversion 5 TXT 2\nm.zones 5 PTR m.example.\n")
 	write(t, filepath.Join(dir, "db.m.example"), "$ORIGIN m.example.\n@ 5 SOA ns host 1 1 1 600 5\nwww 5 A 192.0.2.1\n")

@@ -42,6 +42,9 @@ func (o *notifyObserver) all() []string {
 // NOTIFY for a zone that no catalog lists yet is not an error: not at the follower, if it comes
 // from a primary of a catalog, and not at the primary, which repeats it.
 func TestCatalogNewMemberNotify(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	at := freePort(t)
 	observer := new(notifyObserver)
 	p := newCatalogPrimary(t, at)

@@ -359,6 +359,9 @@ func bindCatalog(t testing.TB, dir string, at, copied netip.AddrPort, serial int
 
 // A thousand members appear, and all but one disappear.
 func TestCatalogThousand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	at := freePort(t)
 	p := newCatalogPrimary(t, at)
 	members := map[string]string{}

@@ -69,6 +69,9 @@ func (c *manifestCluster) corefile(to ...netip.AddrPort) string {
 
 // Knot, NSD, BIND and Seamark follow a cluster's zones by differences.
 func TestClusterFollowers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const services, changes, batch = 60, 10_000, 250
 	c := newManifestCluster(t, services)
 	primary := freePort(t)

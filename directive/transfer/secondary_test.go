@@ -49,6 +49,9 @@ func TestSecondary(t *testing.T) {
 
 // Before the first transfer and after the zone has expired, queries are SERVFAIL.
 func TestSecondaryExpires(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, "@ 5 SOA ns host 1 1 1 2 5\n")
 	primary, at := freePort(t), freePort(t)

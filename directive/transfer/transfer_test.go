@@ -84,6 +84,9 @@ func TestRefused(t *testing.T) {
 // A client that stops reading during a transfer is cut off, and the server answers
 // other clients meanwhile.
 func TestClientStopsReading(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, zoneFile(7, 100_000))
 	at := freePort(t)
@@ -113,6 +116,9 @@ func TestClientStopsReading(t *testing.T) {
 // A primary's NOTIFY messages are repeated until there is a reply, and a change of the
 // serial number sends another one.
 func TestNotify(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,9 @@ func signedAXFR(t *testing.T, secret string) (packet []byte, mac string) {
 // A transfer that has begun is signed to its end with the key of its query, when the key changes
 // or is removed meanwhile. Further transfers need the present keys.
 func TestTSIGKeyChangesDuringTransfer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for name, c := range map[string]struct {
 		keys    string
 		failure uint16

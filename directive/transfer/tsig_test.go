@@ -50,6 +50,9 @@ func TestTSIG(t *testing.T) {
 // Knot, NSD and BIND, and a secondary, copy a zone with signed transfers and NOTIFY. Another
 // secondary copies it from them.
 func TestTSIGFollowers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	key := &tsigKey{"key.example.", secret}
 	for name, d := range daemons {
 		t.Run(name, func(t *testing.T) {
@@ -155,6 +158,9 @@ func TestTSIGSecretReload(t *testing.T) {
 
 // A NOTIFY message is repeated until a reply has a valid signature.
 func TestTSIGNotifyReply(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	key := map[string]string{"key.": secret}
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -75,6 +75,9 @@ func TestReload(t *testing.T) {
 
 // The server does not wait for the rest of a request body.
 func TestIncompleteBody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	start := config.NewStart(context.Background(), nil)
 	defer start.Stop()
 	site, err := Open(start, "127.0.0.1:0", TLS{})

@@ -36,6 +36,9 @@ func TestSeamark(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) { fail(t, r.check(m)) })
 	}
 	t.Run("types", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("it takes more than a second")
+		}
 		c, err := check(m, newStdlib())
 		if err != nil {
 			t.Fatal(err)

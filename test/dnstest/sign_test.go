@@ -98,6 +98,9 @@ unsigned.example.org:53 {
 // Auto serves the zone files that sign writes: from the first query on, and when a zone is
 // signed again. Each answer meanwhile is valid, and so are all kinds of answers afterwards.
 func TestSignAuto(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	dir := t.TempDir()
 	key, _ := writeKey(t, dir, "example.org.", 257, dns.ECDSAP256SHA256, 256)
 	child, _ := writeKey(t, dir, "child.example.org.", 257, dns.ECDSAP256SHA256, 256)

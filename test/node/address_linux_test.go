@@ -17,6 +17,9 @@ import (
 // IPv4 and IPv6, without tracked connections. After SIGKILL the replica answers, on the
 // same sockets, and a new process uses what is left. After SIGTERM nothing is left.
 func TestNodeCapture(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	n := newTestNode(t)
 	var sockets []*dns.Conn
 	for _, server := range []string{clusterDNS, cluster6} {

@@ -294,6 +294,9 @@ func TestNodeTCXWithoutTables(t *testing.T) {
 // On an interface with a BPF program of another process nothing is captured, unless a
 // flag says so.
 func TestNodeTCXForeign(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	n := newTestNode(t)
 	index := n.indexOf("pod")
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "policy", Type: ebpf.SchedCLS, License: "Apache-2.0",

@@ -17,6 +17,9 @@ import (
 // The API server accepts the objects of every kustomization of deploy/, and of every
 // component with its base, without a warning. No image can be a stranger's.
 func TestKustomizations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	machinery, versions := build(t, "../../kubetest", "./cmd/api"), schemas(t)
 	var dirs []string
 	err := filepath.WalkDir(deployDir, func(path string, d fs.DirEntry, err error) error {

@@ -61,6 +61,9 @@ func TestAlertsValid(t *testing.T) {
 // Each alert fires for the series of its test, and not before its time or for those of a
 // healthy server. docs/how-to/alerts.md describes each alert.
 func TestAlertsFire(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	var groups struct {
 		Groups []struct {
 			Name  string           `json:"name"`

@@ -32,6 +32,9 @@ import (
 // arguments, the Corefile and the permissions of the chart, is ready, answers, and has the
 // series of the alerts and the dashboard.
 func TestServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	seamark, machinery := buildSeamark(t), build(t, "../../kubetest", "./cmd/api")
 	c := loadChart(t)
 	for name, values := range map[string]string{

@@ -60,6 +60,9 @@ func valueSets(t *testing.T, file string) (sets []valueSet) {
 // Each set of values makes objects that Kubernetes 1.30 to 1.36 have, with a Corefile that
 // the server accepts.
 func TestValuesAccepted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	c, versions, seamark := loadChart(t), schemas(t), buildSeamark(t)
 	checkSchemas(t, versions)
 	sets := valueSets(t, "values.txt")
@@ -302,6 +305,9 @@ func checkCorefile(t *testing.T, seamark string, r *rendering) {
 }
 
 func TestValuesRejected(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	c := loadChart(t)
 	for _, set := range valueSets(t, "rejected.txt") {
 		_, err := render(c, set.values, "seamark", "kube-system", nil)

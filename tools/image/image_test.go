@@ -48,6 +48,9 @@ var machines = map[string]elf.Machine{
 // TestImage builds the image of all platforms twice, compares the bytes, unpacks the
 // first one, and sends the README's query to each binary.
 func TestImage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	source, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -295,6 +298,9 @@ func checkAnswer(t *testing.T, root, examples string, p v1.Platform) {
 // own, as user 65532 who may not write there. It serves port 53 with the capability of
 // the file alone.
 func TestImageRestricted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for chroot and file capabilities")
 	}

@@ -49,6 +49,9 @@ func architecture(t *testing.T) string {
 // TestRelease builds a release for three systems twice, compares the bytes, and reads the
 // archives and the packages.
 func TestRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	source := repository(t)
 	native := architecture(t)
 	first, second := filepath.Join(t.TempDir(), "dist"), filepath.Join(t.TempDir(), "dist")

@@ -155,6 +155,9 @@ func waitFor(t *testing.T, what string, check func() error) {
 // TestPackageService installs the Debian package on a host with systemd, starts the
 // service, queries it, changes its Corefile, upgrades it, and removes it.
 func TestPackageService(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	source := repository(t)
 	directory := t.TempDir()
 	h := startHost(t, directory)

@@ -29,7 +29,11 @@ func readZone(t testing.TB, text string) (z *zone.Zone, all []zonefile.Record) {
 		if Replaces(r.Type) {
 			return nil
 		}
-		return b.Add(r.Spelled, r.Type, r.TTL, r.RData)
+		// The builder has the record all the same, as it has for FuzzWrite.
+		if err := b.Add(r.Spelled, r.Type, r.TTL, r.RData); !errors.Is(err, zone.ErrCNAMEConflict) {
+			return err
+		}
+		return nil
 	}); err != nil && !errors.Is(err, zone.ErrOutOfZone) {
 		t.Fatalf("%v in\n%s", err, text)
 	}

@@ -13,6 +13,9 @@ import (
 // After events and lists, complete and interrupted, an index equals a new one of the same
 // objects: all entries, the serials, and both reverse indexes.
 func TestChangedIndexEqualsNewIndex(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	for seed := range uint64(400) {
 		c := newObjectChurn(seed)
 		ix := New(c.set, churnKinds(), discardLog())

@@ -175,6 +175,9 @@ func (s *serviceChurn) change(name string) *cluster.Slice {
 // An entry made from the old one and a difference equals one made from all slices, and every
 // change for which that is possible is made so.
 func TestEntryFromDifferenceEqualsNewEntry(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	fromDifference, fromAll := 0, 0
 	for seed := range uint64(60) {
 		s := serviceChurn{Rand: rand.New(rand.NewPCG(seed, 1)), slices: map[string]*cluster.Slice{}, pool: []int{8, 40, 4000}[seed%3]}
