@@ -234,6 +234,9 @@ func TestKubeconfigAndCA(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the API server")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if srv, err := Start(ctx, t.TempDir()); err == nil {

@@ -322,7 +322,7 @@ func every(f func(name string, t uint16)) {
 func TestZoneAgainstNaive(t *testing.T) {
 	rounds := 40
 	if testing.Short() {
-		rounds = 10
+		rounds = 3
 	}
 	for seed := range rounds {
 		rng := rand.New(rand.NewPCG(uint64(seed), 7))
