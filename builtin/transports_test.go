@@ -59,8 +59,8 @@ func asReply(query []byte) []byte {
 	return query
 }
 
-// A connection has more queries than it may have at the same time. Its client cancels some. It
-// goes on after queries without an answer, and after a reload with another limit.
+// A connection has as many queries as it may have at the same time, and more where the client
+// waits at the limit. The client cancels some. It goes on after queries without an answer, and after a reload with another limit.
 func TestEncryptedQueries(t *testing.T) {
 	queries := func(t *testing.T, tr protocol, config *tls.Config) {
 		block := tr.scheme + "://. {"
@@ -77,9 +77,18 @@ func TestEncryptedQueries(t *testing.T) {
 			t.Fatalf("first query: got %s, want 127.0.0.1", got)
 		}
 
+		// Go's client of HTTP/2 does not wait at the limit of streams: it opens a connection for
+		// each query above it, more than the server has room for.
+		atOnce := make(chan struct{}, 200)
+		if tr.name == "HTTP/2" {
+			atOnce = make(chan struct{}, 50)
+		}
+
 		var asking sync.WaitGroup
 		for i := range 200 {
 			asking.Go(func() {
+				atOnce <- struct{}{}
+				defer func() { <-atOnce }()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				cancelled := tr.parallel && i%4 == 0

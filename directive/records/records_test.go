@@ -202,6 +202,9 @@ func TestNameExists(t *testing.T) {
 // A reply with more records than the client's size is truncated, and the handler
 // writes few more records than the reply holds.
 func TestTruncation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const records = 20_000
 	var body strings.Builder
 	for i := range records {
