@@ -112,6 +112,22 @@ func (n *testNode) startRepeating(sockets []*dns.Conn, args ...string) *nodeProc
 	return p
 }
 
+// allCounted returns the number of queries, once everything is counted, which is after
+// times.Count.
+func (n *testNode) allCounted(p *nodeProcess) float64 {
+	n.t.Helper()
+	before := -1.0
+	n.eventually("constant number of queries", p, func() bool {
+		now := n.total(p, "coredns_dns_requests_total")
+		same := now == before
+		if before = now; !same {
+			time.Sleep(10 * times.Count) // the interval of the readings that are compared
+		}
+		return same
+	})
+	return before
+}
+
 // The kernel repeats replies of the cache: the right ones, with right checksums, and each is
 // counted.
 func TestNodeRepeat(t *testing.T) {
@@ -126,19 +142,7 @@ func TestNodeRepeat(t *testing.T) {
 		} {
 			prepare()
 			const rounds, names = 40, 5
-			settle := func() float64 { // everything is counted after times.Count
-				before := -1.0
-				n.eventually("constant number of queries", p, func() bool {
-					now := n.total(p, "coredns_dns_requests_total")
-					same := now == before
-					if before = now; !same {
-						time.Sleep(10 * times.Count) // the interval of the readings that are compared
-					}
-					return same
-				})
-				return before
-			}
-			queries, repeated, hits := settle(), n.total(p, repeatedReplies), n.total(p, "coredns_cache_hits_total")
+			queries, repeated, hits := n.allCounted(p), n.total(p, repeatedReplies), n.total(p, "coredns_cache_hits_total")
 			for range rounds {
 				for name := range names {
 					for _, c := range sockets {
@@ -150,7 +154,7 @@ func TestNodeRepeat(t *testing.T) {
 				}
 			}
 			const sent = rounds * names * 2
-			if got := settle() - queries; got != sent {
+			if got := n.allCounted(p) - queries; got != sent {
 				t.Errorf("variant %d: counted queries: got %v, want %d", i, got, sent)
 			}
 			repeats := n.total(p, repeatedReplies) - repeated
@@ -213,20 +217,14 @@ func TestNodeRepeatNothing(t *testing.T) {
 			n.args = n.files(cached)
 			p := n.startUnready("-capture=tcx", change(n))
 			c := n.dial("udp", clusterDNS)
-			asked := 0
 			n.eventually("captured queries", p, func() bool {
 				for range 20 {
 					n.ask(c, "start.example.")
-					asked++
 				}
 				return n.total(p, "coredns_dns_requests_total") > 100
 			})
 
-			// A repeated reply is counted as a query and as repeated at once. So once every query
-			// is counted, so is every repeated reply.
-			n.eventually("the count of all queries", p, func() bool {
-				return n.total(p, "coredns_dns_requests_total") >= float64(asked)
-			})
+			n.allCounted(p)
 			if got := n.total(p, repeatedReplies); got != 0 {
 				t.Errorf("repeated replies: got %v, want none", got)
 			}
