@@ -27,7 +27,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz soak soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -87,15 +87,18 @@ test: c-compiler programs ## run every test, and end with a summary
 	$(MAKE) test-summary; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
-# TestManyIdleConnections compares memory, which the race detector changes, and the
-# simulation has ten times as many worlds without it.
+# Without the race detector, the tests of files that use package race once more: they repeat
+# themselves ten times as often, or compare memory, which the detector changes.
+RACE := race\.\(Enabled\|Fewer\)
 test-server: # the server and the benchmark
 	@mkdir -p $(RESULTS)
 	@echo "== the server's tests, with the race detector"
 	@CGO_ENABLED=1 $(GO) build -race -v -p $(JOBS) ./...
 	@export CGO_ENABLED=1; failed=; \
 	($(call test-stage,server,.,-race ./...)) || failed=1; \
-	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run '^Test(Simulation|ManyIdleConnections)$$' ./test/simulation ./cmd)) || failed=1; \
+	files=$$(git ls-files '*_test.go' | xargs grep -l '$(RACE)'); \
+	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$files | paste -sd '|'); \
+	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run "^($$tests)\$$" $$(printf './%s\n' $$files | xargs -n1 dirname | sort -u))) || failed=1; \
 	($(call test-stage,bench,bench,./...)) || failed=1; \
 	test -z "$$failed"
 
@@ -143,17 +146,20 @@ lint: ## gofmt, go vet and staticcheck on every module; go vet of the server for
 
 # go test -fuzz would compile all dependencies once more, for coverage that no
 # target needs. -d=libfuzzer, its flag of the compiler, is given for our packages.
+# JOBS packages at once, each with one worker: a target is mostly its start.
 fuzz: ## run each fuzz target for FUZZTIME (10s)
-	@mkdir -p bin/fuzz
-	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r dir; do \
-		CGO_ENABLED=0 $(GO) test -c -gcflags='github.com/seamark/seamark/...=-d=libfuzzer' -o bin/fuzz/package.test "$$dir" || exit 1; \
-		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$$dir"/*_test.go); do \
-			echo "fuzzing $$dir $$target"; \
-			(cd "$$dir" && "$(CURDIR)/bin/fuzz/package.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) \
-				-test.fuzzminimizetime 10x -test.fuzzcachedir "$(CURDIR)/bin/fuzz/cache/$$dir" -test.parallel $(JOBS)) </dev/null >bin/fuzz/log 2>&1 || \
-				{ cat bin/fuzz/log; exit 1; }; \
-		done; \
-	done
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | xargs -P $(JOBS) -I{} $(MAKE) fuzz-package PACKAGE={}
+
+fuzz-package: # the fuzz targets of PACKAGE
+	@out="$(CURDIR)/bin/fuzz/$(PACKAGE)"; mkdir -p "$$out"; \
+	CGO_ENABLED=0 $(GO) test -c -gcflags='github.com/seamark/seamark/...=-d=libfuzzer' -o "$$out/test" $(PACKAGE) || exit 1; \
+	cd $(PACKAGE); \
+	for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' *_test.go); do \
+		echo "fuzzing $(PACKAGE) $$target"; \
+		"$$out/test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 10x \
+			-test.fuzzcachedir "$$out/cache" -test.parallel 1 </dev/null >"$$out/log" 2>&1 || { cat "$$out/log"; exit 1; }; \
+	done; \
+	rm "$$out/test"
 
 # A failure logs the seed; SOAK_SEED=N repeats its faults. The simulations of make test
 # have the seeds from 0 on; these have those from FIRST on.

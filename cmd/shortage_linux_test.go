@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/program"
+	"github.com/seamark/seamark/test/race"
 )
 
 // Clients with more TCP connections than the process has file descriptors get an
@@ -88,7 +87,7 @@ func TestLogOnFullDisk(t *testing.T) {
 func TestManyIdleConnections(t *testing.T) {
 	long(t)
 	count := 10_000
-	if hasRaceDetector() { // which needs more memory, and a second for 500 connections
+	if race.Enabled { // which needs more memory, and a second for 500 connections
 		count = 1_000
 	}
 	limit := syscall.Rlimit{}
@@ -125,7 +124,7 @@ func TestManyIdleConnections(t *testing.T) {
 	}
 	after := residentMemory(t, p)
 	t.Logf("%d connections: %.1f MB of resident memory, and %.1f MB before", count, after, before)
-	if after-before > 20 && !hasRaceDetector() {
+	if after-before > 20 && !race.Enabled {
 		t.Errorf("%d connections: %.1f MB of resident memory more, want at most 20", count, after-before)
 	}
 	if _, _, err := (&dns.Client{Timeout: 20 * time.Second}).ExchangeWithConn(query, &dns.Conn{Conn: last}); err != nil {
@@ -178,10 +177,4 @@ func TestFullDisk(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "writing the process ID: write disk/pid: no space left on device") || strings.Contains(string(text), "\npid\n") {
 		t.Errorf("a pidfile on a full disk: got error %v and\n%s\nwant that it cannot be written, and no file", err, text)
 	}
-}
-
-// hasRaceDetector reports whether this program, and the server that it starts, have it.
-func hasRaceDetector() bool {
-	info, _ := debug.ReadBuildInfo()
-	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/coredns/caddy/caddyfile"
+	"github.com/seamark/seamark/test/race"
 )
 
 // Parse accepts every text that caddyfile's parser accepts, with the same keys
@@ -22,7 +23,7 @@ func TestParseLikeCaddyfile(t *testing.T) {
 	t.Setenv("WORD", "one two")
 	random := rand.New(rand.NewPCG(1, 2))
 	both := 0
-	for range 50_000 {
+	for range race.Fewer(50_000) {
 		var text strings.Builder
 		if random.IntN(4) == 0 {
 			text.WriteString("(s) {\nlog {common}\n}\n")
@@ -53,7 +54,7 @@ func TestParseLikeCaddyfile(t *testing.T) {
 			t.Errorf("%q\ngot  %s\nwant %s", text.String(), got, want)
 		}
 	}
-	if both < 1000 {
+	if both < race.Fewer(1000) {
 		t.Errorf("compared %d texts, too few", both)
 	}
 }

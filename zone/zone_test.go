@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 	"github.com/seamark/seamark/zone/zonefile"
@@ -320,7 +321,7 @@ func every(f func(name string, t uint16)) {
 
 // Lookup in random zones returns the same as the naive zone.
 func TestZoneAgainstNaive(t *testing.T) {
-	rounds := 40
+	rounds := race.Fewer(40)
 	if testing.Short() {
 		rounds = 3
 	}

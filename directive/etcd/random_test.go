@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/zone/ordered"
 )
 
@@ -17,7 +18,7 @@ func TestRandomChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
-	for seed := range uint64(60) {
+	for seed := range race.Fewer(uint64(60)) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		changeAndQuery(t, func(n int) int { return random.IntN(n) }, 25)
 	}

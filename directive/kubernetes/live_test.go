@@ -11,6 +11,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -127,7 +128,7 @@ func TestLiveRandomClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
-	for seed := range uint64(16) {
+	for seed := range race.Fewer(uint64(16)) {
 		c := newRandomCluster(seed)
 		if err := c.checkLive(t); err != nil {
 			t.Fatalf("seed %d: %+v\n%s\n%v", seed, c.directive, c, err)

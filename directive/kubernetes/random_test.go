@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/test/clustertest"
+	"github.com/seamark/seamark/test/race"
 )
 
 // A randomCluster is a cluster of random objects that change: the index under
@@ -134,9 +135,9 @@ func TestRandomClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
-	const worlds = 30
+	worlds := race.Fewer(uint64(30))
 	failed := 0
-	for seed := range uint64(worlds) {
+	for seed := range worlds {
 		c := newRandomCluster(seed)
 		if err := c.checkChanges(t); err != nil {
 			t.Errorf("seed %d: %+v\n%s\n%v", seed, c.directive, c, err)

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/seamark/seamark/test/race"
 )
 
 var (
-	seeds   = flag.Uint64("seeds", defaultSeeds, "number of worlds")
+	seeds   = flag.Uint64("seeds", race.Fewer(uint64(1000)), "number of worlds")
 	first   = flag.Uint64("first", 0, "seed of the first world")
 	verbose = flag.Bool("events", false, "print the trace of each world")
 )

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/race"
 )
 
 // After events and lists, complete and interrupted, an index equals a new one of the same
@@ -16,7 +17,7 @@ func TestChangedIndexEqualsNewIndex(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
-	for seed := range uint64(400) {
+	for seed := range race.Fewer(uint64(400)) {
 		c := newObjectChurn(seed)
 		ix := New(c.set, churnKinds(), discardLog())
 		for step := range 40 {
