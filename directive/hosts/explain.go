@@ -59,8 +59,24 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 		add("the name has no line; names below it have")
 	default:
 		add("no line has the name").Nearest = x.nearest(wire.Name(q.Name()))
+		if above := x.wildcardAbove(wire.Name(q.Name())); above != "" {
+			add("the wildcard %s matches only names of one more label than the rest", above)
+		}
 	}
 	return causes
+}
+
+// wildcardAbove returns the longest wildcard that would match a name if * stood for several
+// labels, or "".
+func (x *index) wildcardAbove(name wire.Name) wire.Name {
+	for range name.Labels() - 1 {
+		name = name[1+name[0]:]
+		wildcard := wire.Name("\x01*" + name)
+		if _, found := x.search(appendReversed(nil, []byte(wildcard[:len(wildcard)-1]))); found == present {
+			return wildcard
+		}
+	}
+	return ""
 }
 
 // nearest returns a similar name that has a line, or "".

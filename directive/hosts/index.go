@@ -87,46 +87,27 @@ func (x *index) lookup(q *dns.Query, apex int) (addresses, found) {
 	return x.addresses(x.names[i]), present
 }
 
-// find returns the position in x.names of the query name, or of the wildcard that matches
-// it (RFC 4592): the one below the closest existing name above the query name. The zone's
-// name, which begins at label apex of the query name, always exists. The position is valid if
-// the name is present.
+// find returns the position in x.names of the query name, or of the wildcard that matches it. As
+// in CoreDNS, * stands for exactly one label, whether the name has names below it or not. The
+// zone's name, which begins at label apex of the query name, always exists. The position is valid
+// if the name is present.
 func (x *index) find(q *dns.Query, apex int) (i int, found found) {
 	var room [wire.MaxName + 1]byte
 	labels := q.Name()[:len(q.Name())-1]
 	key := appendReversed(room[:0], labels)
 	i, found = x.search(key)
-	switch {
-	case found == present:
-		return i, present
-	case found == empty || apex == 0:
-		return i, empty
-	case !x.wild:
-		return i, missing
+	if found == missing && apex == 0 {
+		found = empty
+	}
+	if found == present || !x.wild || len(labels) == 0 {
+		return i, found
 	}
 
-	// Only the neighbours in the order of the keys can share more labels with the name than the zone.
-	encloser := len(labels) - q.LabelOffset(apex)
-	for _, offset := range x.names[max(i-1, 0):min(i+1, len(x.names))] {
-		encloser = max(encloser, commonLabels(x.key(offset), key))
-	}
-
-	if i, found = x.search(append(key[:encloser], 1, '*')); found != present {
-		found = missing
+	parent := key[:len(key)-1-int(labels[0])]
+	if at, match := x.search(append(parent, 1, '*')); match == present {
+		return at, present
 	}
 	return i, found
-}
-
-// commonLabels returns the length of the first labels that a and b have in common.
-func commonLabels(a, b []byte) (n int) {
-	for n < len(a) {
-		end := n + 1 + int(a[n])
-		if end > len(b) || !bytes.Equal(a[n:end], b[n:end]) {
-			break
-		}
-		n = end
-	}
-	return n
 }
 
 // addresses returns the addresses of the name at an offset.
