@@ -104,6 +104,7 @@ func (l *Loadbalance) FinishDNS(q *dns.Query) {
 	if l.weights == nil {
 		a.Rotate(rand.Uint32())
 	} else {
+		a.AliasesFirst()
 		l.weights.order(a)
 	}
 	if len(l.prefer) == 0 {

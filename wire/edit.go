@@ -96,16 +96,17 @@ func (a *Answer) MinTTL() (least uint32, ok bool) {
 }
 
 // Rotate rotates each RRset of A, AAAA or MX records, in every section, by n
-// records: the first n become the last.
+// records: the first n become the last. In the answer section CNAME records come first.
 func (a *Answer) Rotate(n uint32) {
 	if a.Count[Answers] < 2 && a.Count[Additional] < 2 && a.Count[Authority] < 2 {
 		return
 	}
 
 	off := a.body
-	for _, count := range a.Count {
+	for s, count := range a.Count {
 		var first Record // of the run
 		length, sameSize := uint32(0), true
+		late := false // a CNAME record here would not be first
 
 		for range count {
 			if length > 0 && a.sameShape(first, off) {
@@ -124,12 +125,52 @@ func (a *Answer) Rotate(n uint32) {
 			} else {
 				a.rotateSet(first, length, sameSize, off, n)
 				first, length, sameSize = r, 1, true
+
+				if isAlias(r.Type) && late && Section(s) == Answers {
+					a.AliasesFirst()
+					a.Rotate(n)
+					return
+				}
+				late = late || !isAlias(r.Type) && r.Type != TypeRRSIG
 			}
 			off = r.Next
 		}
 
 		a.rotateSet(first, length, sameSize, off, n)
 	}
+}
+
+func isAlias(t Type) bool { return t == TypeCNAME || t == TypeDNAME }
+
+// AliasesFirst moves the CNAME and DNAME records of the answer section, with their signatures,
+// before the others, which glibc ignores otherwise. It keeps the order within both groups.
+func (a *Answer) AliasesFirst() {
+	var set RRset
+	set.start, set.end, set.Len = a.body, a.body, int(a.Count[Answers])
+	late, disordered := false, false
+
+	for range set.Len {
+		r, ok := ReadRecord(a.Buf, set.end)
+		if !ok {
+			return
+		}
+		alias := a.isAliasOrSignature(r)
+		disordered = disordered || alias && late
+		late = late || !alias
+		set.end = r.Next
+	}
+
+	if disordered {
+		a.MoveToFront(set, func(_ int, r Record) bool { return a.isAliasOrSignature(r) })
+	}
+}
+
+// isAliasOrSignature reports whether r is a CNAME or DNAME record, or the signature of one.
+func (a *Answer) isAliasOrSignature(r Record) bool {
+	if r.Type == TypeRRSIG && r.Next-r.RData >= 2 {
+		return isAlias(Type(binary.BigEndian.Uint16(a.Buf[r.RData:])))
+	}
+	return isAlias(r.Type)
 }
 
 // sameShape reports whether the record at off has the owner, type, class and size of

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -105,5 +106,50 @@ func TestRotateUneven(t *testing.T) {
 	})
 	if text := fmt.Sprint(got); text != "[A/100 A/101 MX/9 MX/7 MX/8]" {
 		t.Errorf("got %s, want [A/100 A/101 MX/9 MX/7 MX/8]", text)
+	}
+}
+
+// CNAME and DNAME records, with their signatures, come before the others, in their order.
+func TestAliasesFirst(t *testing.T) {
+	const cname, dname = "\x00\x05", "\x00\x27" // the types that a signature covers
+	type record struct {
+		typ   Type
+		rdata string
+	}
+	a1, a2 := record{TypeA, "\x01\x02\x03\x04"}, record{TypeA, "\x01\x02\x03\x05"}
+	c1, c2, d := record{TypeCNAME, "\x01c\x00"}, record{TypeCNAME, "\x01d\x00"}, record{TypeDNAME, "\x01e\x00"}
+	cSig, dSig, aSig := record{TypeRRSIG, cname}, record{TypeRRSIG, dname}, record{TypeRRSIG, "\x00\x01"}
+	for _, c := range [][2][]record{
+		{{a1, c1}, {c1, a1}},
+		{{c1, a1, a2}, {c1, a1, a2}},
+		{{a1, a2, c2, c1}, {c2, c1, a1, a2}},
+		{{a1, aSig, c1, cSig, d, dSig}, {c1, cSig, d, dSig, a1, aSig}},
+		{{c1, cSig, c2, cSig, a1, aSig}, {c1, cSig, c2, cSig, a1, aSig}},
+		{{a1, c1, a2, c2}, {c1, c2, a1, a2}},
+		{{a1, aSig}, {a1, aSig}},
+		{nil, nil},
+	} {
+		for name, reorder := range map[string]func(*Answer){
+			"AliasesFirst": (*Answer).AliasesFirst, "Rotate": func(a *Answer) { a.Rotate(0) },
+		} {
+			a := addressed()
+			for _, r := range c[0] {
+				a.Buf = append(AppendRecordHeader(a.Buf, OwnerIsQuestion, r.typ, 5, len(r.rdata)), r.rdata...)
+				a.Count[Answers]++
+			}
+			a.Buf = append(AppendRecordHeader(a.Buf, OwnerIsQuestion, TypeCNAME, 5, 1), 0) // additional
+			a.Count[Additional]++
+			reorder(a)
+			var got []record
+			a.Walk(func(s Section, r Record) bool {
+				if s == Answers {
+					got = append(got, record{r.Type, string(a.Buf[r.RData:r.Next])})
+				}
+				return true
+			})
+			if !slices.Equal(got, c[1]) || a.Count != [3]uint16{uint16(len(c[0])), 0, 1} {
+				t.Errorf("%s of %v: got %v, counts %v, want %v", name, c[0], got, a.Count, c[1])
+			}
+		}
 	}
 }

@@ -24,7 +24,7 @@ func TestSelectRecordsOwnZones(t *testing.T) {
 	}{
 		"CNAME into the zone": {"a.example.", mdns.TypeA,
 			[]string{"b.OWN.test. 60 IN A 192.0.2.1", "c.example. 60 IN CNAME B.own.test.", "a.example. 60 IN CNAME c.example."},
-			"c.example.CNAME a.example.CNAME", "B.own.test."},
+			"a.example.CNAME c.example.CNAME", "B.own.test."},
 		"CNAME into the zone and out of it": {"a.example.", mdns.TypeA,
 			[]string{"a.example. 60 IN CNAME b.own.test.", "b.own.test. 60 IN CNAME c.example.", "c.example. 60 IN A 192.0.2.1"},
 			"a.example.CNAME", "b.own.test."},

@@ -79,6 +79,7 @@ type parsedRecord struct {
 	wire.Record
 	section wire.Section
 	keep    bool
+	rank    int // of the kept answers, set by sortAnswers
 }
 
 const (
@@ -141,6 +142,7 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, discardReason)
 	}
 	r.ownTarget = bytes.Clone(p.ownTarget)
 
+	p.sortAnswers()
 	answers, named := p.copyKept(r, question)
 	if answers && r.code == wire.NoError && r.count[wire.Answers] == 0 {
 		// Some load balancers send the same records for all types. The name

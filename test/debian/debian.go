@@ -22,6 +22,7 @@ const Complete = "SEAMARK_TEST_COMPLETE"
 var packages = map[string]string{
 	"/lib/systemd/systemd":                "systemd",
 	"/usr/lib/*/knot/modules-*/dnstap.so": "knot-module-dnstap",
+	"cc":                                  "gcc",
 	"chromium":                            "chromium",
 	"clang":                               "clang",
 	"curl":                                "curl",
@@ -41,6 +42,7 @@ var packages = map[string]string{
 	"knotd":                               "knot",
 	"ldns-verify-zone":                    "ldnsutils",
 	"llvm-strip":                          "llvm",
+	"musl-gcc":                            "musl-tools",
 	"named":                               "bind9",
 	"nsd":                                 "nsd",
 	"nsenter":                             "util-linux",

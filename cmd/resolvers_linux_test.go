@@ -1,0 +1,146 @@
+package cmd_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/debian"
+)
+
+// resolverAddress is where the server of these tests listens: musl's resolver has no option for
+// the port.
+const resolverAddress = "127.53.77.1"
+
+// The resolvers of the C libraries glibc and musl find the addresses that an upstream sends in
+// replies with a fault.
+func TestLibraryResolversFindAddresses(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("port 53 and a mount namespace require root")
+	}
+	dir := t.TempDir()
+	up := startFaultyServer(t)
+	write(t, filepath.Join(dir, "weights"), "w.weighted.test\n192.0.2.7 3\n")
+	manifests := filepath.Join(dir, "manifests")
+	if err := os.Mkdir(manifests, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(manifests, "cluster.yaml"), `apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: shop}
+spec: {type: ExternalName, externalName: reversed.plain.test}
+`)
+
+	options := map[string]string{
+		"plain.test":    "",
+		"balanced.test": "loadbalance\n",
+		"prefer.test":   "loadbalance {\n prefer 192.0.2.0/24\n}\n",
+		"weighted.test": "loadbalance weighted weights\n",
+		"cached.test":   "cache\nloadbalance\n",
+	}
+	var names []string
+	corefile := "cluster.local:53 {\n bind " + resolverAddress + "\n kubernetes cluster.local {\n  manifests manifests\n }\n}\n"
+	for zone, text := range options {
+		corefile += fmt.Sprintf("%s:53 {\n bind %s\n %s forward . %s\n}\n", zone, resolverAddress, text, up)
+		for _, label := range []string{"before", "reversed", "upper"} {
+			names = append(names, label+"."+zone)
+		}
+	}
+	write(t, filepath.Join(dir, "Corefile"), corefile)
+	serve(t, dir, "", "-conf", "Corefile")
+
+	names = append(names, "db.shop.svc.cluster.local", "before.cached.test", "reversed.cached.test")
+	for _, compiler := range []string{"cc", "musl-gcc"} {
+		t.Run(compiler, func(t *testing.T) {
+			got := lookUp(t, compiler, names)
+			for _, name := range names {
+				if want := name + " 192.0.2.7"; got[name] != want {
+					t.Errorf("%s: got %q, want %q", name, got[name], want)
+				}
+			}
+		})
+	}
+}
+
+// lookUp looks up names with the resolver of the C library that compiler links, and returns the
+// line that the program prints for each.
+func lookUp(t *testing.T, compiler string, names []string) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "resolv.conf"), "nameserver "+resolverAddress+"\n")
+	program := filepath.Join(dir, "lookup")
+	if out, err := exec.Command(debian.Program(t, compiler), "-o", program, "testdata/lookup.c").CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", compiler, err, out)
+	}
+
+	// The mounts are private to the namespace of the program.
+	script := `mount --make-rprivate / && mount --bind "$0"/resolv.conf /etc/resolv.conf && exec "$0"/lookup "$@"`
+	c := exec.Command("sh", append([]string{"-c", script, dir}, names...)...)
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("looking up names: %v\n%s", err, out)
+	}
+
+	lines := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		name, _, _ := strings.Cut(line, " ")
+		lines[name] = line
+	}
+	return lines
+}
+
+// startFaultyServer returns the address of a server whose replies have the fault that the first
+// label names.
+func startFaultyServer(t *testing.T) (at string) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(answerWithFault)}
+	go func() { _ = server.ActivateAndServe() }()
+	t.Cleanup(func() { _ = server.Shutdown() })
+	return conn.LocalAddr().String()
+}
+
+func answerWithFault(w dns.ResponseWriter, q *dns.Msg) {
+	r := new(dns.Msg).SetReply(q)
+	r.RecursionAvailable = true
+	name := q.Question[0].Name
+	fault, zone, _ := strings.Cut(strings.ToLower(name), ".")
+
+	record := func(format string, args ...any) dns.RR {
+		made, err := dns.NewRR(fmt.Sprintf(format, args...))
+		if err != nil {
+			panic(err)
+		}
+		return made
+	}
+	address := []dns.RR{record("w.%s 60 A 192.0.2.7", zone)}
+	if q.Question[0].Qtype != dns.TypeA {
+		address = nil // NODATA behind the aliases
+	}
+
+	switch fault {
+	case "before":
+		r.Answer = append(address, record("%s 60 CNAME w.%s", name, zone))
+	case "reversed":
+		r.Answer = append(address, record("b.%s 60 CNAME w.%s", zone, zone),
+			record("a.%s 60 CNAME b.%s", zone, zone), record("%s 60 CNAME a.%s", name, zone))
+	case "upper":
+		r.Answer = append(address, record("%s 60 CNAME W.%s", strings.ToUpper(name), strings.ToUpper(zone)))
+	}
+	_ = w.WriteMsg(r)
+}
