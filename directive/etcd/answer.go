@@ -122,6 +122,9 @@ func (l *lookup) answer() outcome {
 		return missing
 	}
 	l.write(r, path, apex)
+	if q.Answer.Empty() && !apex && !l.mustWait && l.err == nil {
+		l.writeAlias(r, path)
+	}
 	return present
 }
 
@@ -146,14 +149,16 @@ func (l *lookup) write(r keyRange, path []byte, apex bool) {
 			l.writeNS(r)
 		}
 	case wire.TypeANY:
-		l.writeAny(r, path, owner[:])
+		l.writeAny(r, path, owner[:], apex)
 	}
 }
 
 // writeAny writes one RRset (RFC 8482 §4.1): the first that exists.
-func (l *lookup) writeAny(r keyRange, path, owner []byte) {
+func (l *lookup) writeAny(r keyRange, path, owner []byte, apex bool) {
 	a := &l.q.Answer
-	l.writeExact(r, path, wire.TypeCNAME)
+	if l.writeExact(r, path, wire.TypeCNAME); a.Empty() && !apex {
+		l.writeAlias(r, path)
+	}
 	for _, types := range [3]typeSet{setA, setAAAA, setTXT} {
 		if a.Empty() {
 			selected := r

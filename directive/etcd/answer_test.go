@@ -134,13 +134,14 @@ func TestFallthrough(t *testing.T) {
 	s.expect(t, "x.test.", "A", "NXDOMAIN aa\n"+soa)
 	s.expect(t, "other.", "A", "NOERROR aa\nauthority other. 30 IN SOA ns.dns.other. hostmaster.other.\n")
 	s.expect(t, "to.a.test.", "A", "NOERROR aa\nanswer to.a.test. 300 IN CNAME x.a.test.\nanswer x.a.test. 60 IN A 192.0.2.1\n")
-	s.expect(t, "to.test.", "A", "NOERROR aa\n"+soa) // its target is not in a zone of fallthrough
+	s.expect(t, "to.test.", "A", "NXDOMAIN aa\nanswer to.test. 300 IN CNAME x.test.\n"+soa) // its target is not in a zone of fallthrough
 }
 
-// A chain may have eight names, not nine.
+// A chain from a target may have eight names, and one for a type without data of keys as many.
+// Of a name that is an alias it may be longer, but not endless.
 func TestChainLength(t *testing.T) {
 	var keys strings.Builder
-	for i := range 9 {
+	for i := range 100 {
 		fmt.Fprintf(&keys, "/skydns/test/c%d {\"host\":\"c%d.test\"}\n", i+1, i)
 	}
 	keys.WriteString("/skydns/test/c0 {\"host\":\"10.0.0.1\"}\n")
@@ -148,7 +149,15 @@ func TestChainLength(t *testing.T) {
 	if m := s.exchange("c8.test.", "A"); len(m.Answer) != 9 || m.Answer[0].Header().Name != "c8.test." || m.Answer[8].Header().Rrtype != mdns.TypeA {
 		t.Errorf("chain of eight names: got %s, want all of it", m)
 	}
-	s.expect(t, "c9.test.", "A", "NOERROR aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
+	for name, want := range map[string]struct{ rcode, count int }{
+		"c9.test. A": {mdns.RcodeSuccess, 10}, "c100.test. A": {mdns.RcodeServerFailure, 9},
+		"c8.test. MX": {mdns.RcodeSuccess, 8}, "c9.test. MX": {mdns.RcodeServerFailure, 9},
+	} {
+		name, qtype, _ := strings.Cut(name, " ")
+		if m := s.exchange(name, qtype); m.Rcode != want.rcode || len(m.Answer) != want.count {
+			t.Errorf("%s %s: got %s, want %s and %d records", name, qtype, m, mdns.RcodeToString[want.rcode], want.count)
+		}
+	}
 	if m := s.exchange("c9.test.", "SRV"); len(m.Answer) != 1 || len(m.Extra) != 9 {
 		t.Errorf("chain from a target: got %s, want eight names", m)
 	}
@@ -306,7 +315,7 @@ func TestLargeAnswers(t *testing.T) {
 	}{
 		{"big.test.", "A", dns.UDP, 70, true}, {"big.test.", "SRV", dns.UDP, 20, true}, {"big.test.", "A", dns.TCP, 4000, true},
 		{"big.test.", "SRV", dns.TCP, 1000, true}, {"big.test.", "TXT", dns.UDP, 0, false},
-		{"same.test.", "A", dns.UDP, 1, false}, {"same.test.", "SRV", dns.UDP, 1, false}, {"test.", "A", dns.UDP, 70, true}, {"to.few.test.", "AAAA", dns.UDP, 0, false},
+		{"same.test.", "A", dns.UDP, 1, false}, {"same.test.", "SRV", dns.UDP, 1, false}, {"test.", "A", dns.UDP, 70, true}, {"to.few.test.", "AAAA", dns.UDP, 1, false},
 	} {
 		m := new(mdns.Msg)
 		if err := m.Unpack(s.Serve(packet(t, c.name, c.qtype, 1232), c.proto)); err != nil {
@@ -365,4 +374,65 @@ func TestInvalidValues(t *testing.T) {
 	s := serve(t, h, nil, "test.")
 	s.expect(t, "www.test.", "A", "NOERROR aa\nanswer www.test. 300 IN A 10.0.0.1\n")
 	s.expect(t, "bad.www.test.", "A", "NOERROR aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
+}
+
+// The CNAME record of an alias is visible to every type, also if external-dns has written it,
+// with keys below the name.
+func TestAliasEveryType(t *testing.T) {
+	keys := `
+		/skydns/test/own {"host":"www.example"}
+		/skydns/test/own/api {"host":"10.0.0.9"}
+		/skydns/test/dns1/1 {"host":"www.example","targetstrip":1}
+		/skydns/test/dns1/api/1 {"host":"10.0.0.9"}
+		/skydns/test/text/1 {"host":"www.example","text":"heritage"}
+		/skydns/test/twice/1 {"host":"www.example"}
+		/skydns/test/twice/2 {"host":"www.example"}
+		/skydns/test/inner/1 {"host":"dns1.test"}
+		/skydns/test/lost/1 {"host":"none.example"}
+		/skydns/test/gone/1 {"host":"missing.test"}
+		/skydns/test/two/1 {"host":"www.example"}
+		/skydns/test/two/2 {"host":"web.example"}
+		/skydns/test/mixed/1 {"host":"www.example"}
+		/skydns/test/mixed/2 {"host":"10.0.0.1"}
+		/skydns/test/deep/er/1/2 {"host":"www.example"}
+		/skydns/test/self/1 {"host":"a.self.test"}
+		/skydns/test/post/1 {"host":"mx.example","mail":true}
+		/skydns/arpa/in-addr/10/0/0/1 {"host":"www.example"}`
+	records := []mdns.RR{rr("www.example. 60 IN A 192.0.2.1"), rr("www.example. 60 IN MX 10 mx.example."), rr("www.example. 60 IN HTTPS 1 . alpn=h2"),
+		rr("www.example. 60 IN NS ns.example."), rr("web.example. 60 IN A 192.0.2.2")}
+	soa := "authority test. 30 IN SOA ns.dns.test. hostmaster.test.\n"
+
+	for _, inline := range []bool{true, false} {
+		h := handler(t, "etcd test in-addr.arpa")
+		h.index.put(keyValues(keys)...)
+		s := serve(t, h, &upstream{records: records, inline: inline}, ".")
+		for _, name := range []string{"own", "dns1", "text", "twice"} {
+			link := "answer " + name + ".test. 300 IN CNAME www.example.\n"
+			s.expect(t, name+".test.", "CNAME", "NOERROR aa\n"+link)
+			s.expect(t, name+".test.", "MX", "NOERROR aa\n"+link+"answer www.example. 60 IN MX 10 mx.example.\n")
+			s.expect(t, name+".test.", "HTTPS", "NOERROR aa\n"+link+"answer www.example. 60 IN HTTPS 1 . alpn=\"h2\"\n")
+			s.expect(t, name+".test.", "NS", "NOERROR aa\n"+link+"answer www.example. 60 IN NS ns.example.\n")
+			s.expect(t, name+".test.", "CAA", "NOERROR aa\n"+link)
+		}
+		s.expect(t, "inner.test.", "MX", "NOERROR aa\nanswer inner.test. 300 IN CNAME dns1.test.\nanswer dns1.test. 300 IN CNAME www.example.\nanswer www.example. 60 IN MX 10 mx.example.\n")
+		s.expect(t, "lost.test.", "MX", "NXDOMAIN aa\nanswer lost.test. 300 IN CNAME none.example.\n")
+		s.expect(t, "gone.test.", "HTTPS", "NXDOMAIN aa\nanswer gone.test. 300 IN CNAME missing.test.\n"+soa)
+		s.expect(t, "gone.test.", "AAAA", "NXDOMAIN aa\nanswer gone.test. 300 IN CNAME missing.test.\n"+soa)
+
+		// Several targets, and addresses beside one, are not an alias.
+		s.expect(t, "two.test.", "CNAME", "NOERROR aa\nanswer two.test. 300 IN CNAME web.example.\nanswer two.test. 300 IN CNAME www.example.\n")
+		s.expect(t, "two.test.", "MX", "NOERROR aa\n"+soa)
+		s.expect(t, "mixed.test.", "MX", "NOERROR aa\n"+soa)
+		s.expect(t, "deep.test.", "MX", "NOERROR aa\n"+soa)
+		s.expect(t, "self.test.", "CNAME", "NOERROR aa\n"+soa)
+		s.expect(t, "test.", "CAA", "NOERROR aa\n"+soa)
+
+		// Records of keys come first.
+		s.expect(t, "text.test.", "TXT", "NOERROR aa\nanswer text.test. 300 IN TXT \"heritage\"\n")
+		s.expect(t, "post.test.", "MX", "NOERROR aa\nanswer post.test. 300 IN MX 10 mx.example.\n")
+		s.expect(t, "dns1.test.", "SRV", "NOERROR aa\nanswer dns1.test. 300 IN SRV 10 50 0 www.example.\nanswer dns1.test. 300 IN SRV 10 50 0 1.api.dns1.test.\n"+
+			"additional 1.api.dns1.test. 300 IN A 10.0.0.9\nadditional www.example. 60 IN A 192.0.2.1\n")
+		s.expect(t, "1.0.0.10.in-addr.arpa.", "PTR", "NOERROR aa\nanswer 1.0.0.10.in-addr.arpa. 300 IN PTR www.example.\n")
+		s.expect(t, "0.0.10.in-addr.arpa.", "MX", "NOERROR aa\nauthority in-addr.arpa. 30 IN SOA ns.dns.in-addr.arpa. hostmaster.in-addr.arpa.\n")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -197,8 +198,49 @@ func (m *model) apex() ([]service, bool) {
 	return m.below("test.")
 }
 
+// alias returns the reply for a name whose keys, its own or those one label below, have names
+// as hosts, or false. asked has the names whose aliases led to it.
+func (m *model) alias(name, qtype string, asked []string, all []service) (text string, ok bool) {
+	var cnames section
+	targets := map[string]bool{}
+	for _, s := range all {
+		below := len(s.labels) - strings.Count(name, ".")
+		if below > 1 || s.Host == "" {
+			continue
+		}
+		if s.isName() && (qtype != "CNAME" || !mdns.IsSubDomain(name, s.Host)) {
+			cnames.add(s.TTL, "%s IN CNAME %s", name, s.Host)
+		}
+		if targets[s.Host] = true; qtype != "CNAME" && below == 0 {
+			break
+		}
+	}
+	if len(cnames.records) == 0 {
+		return "", false
+	}
+	if qtype == "CNAME" {
+		return "NOERROR aa\n" + cnames.lines("answer"), true
+	}
+	target := slices.Collect(maps.Keys(targets))[0]
+	if len(targets) > 1 || mdns.IsSubDomain(name, target) {
+		return "", false
+	}
+
+	own := cnames.lines("answer")
+	switch {
+	case !mdns.IsSubDomain("test.", target): // no handler serves it: the client may resolve it
+		return "NOERROR aa\n" + own, true
+	case slices.Contains(append(asked, name), target):
+		return "SERVFAIL aa\n" + own, true
+	}
+	code, rest, _ := strings.Cut(m.answer(target, qtype, append(asked, name)), "\n")
+	return code + "\n" + own + rest, true
+}
+
 // reply returns a reply in the format of digest.
-func (m *model) reply(name, qtype string) string {
+func (m *model) reply(name, qtype string) string { return m.answer(name, qtype, nil) }
+
+func (m *model) answer(name, qtype string, asked []string) string {
 	all, exists := m.below(name)
 	apex := name == "test."
 	var answer, extra section
@@ -232,6 +274,11 @@ func (m *model) reply(name, qtype string) string {
 	negative := 30
 	if m.skydns {
 		negative = 60
+	}
+	if len(answer.records) == 0 && !apex && !m.skydns {
+		if text, ok := m.alias(name, qtype, asked, grouped(all, false)); ok {
+			return text
+		}
 	}
 	b := code
 	if qtype != "PTR" || !m.skydns {
