@@ -52,6 +52,10 @@ func (q *Query) ExceedsLimit() bool {
 // client's size, and adds the OPT record and the header. Every reply is sealed once.
 func (q *Query) seal() {
 	q.RestoreQuestion(nil) // in case its handler panicked
+	if !q.EDNS && q.RCode > 15 {
+		q.RCode = wire.ServFail // the upper bits would be in the OPT record (RFC 6891 §6.1.3)
+	}
+
 	a, limit := &q.Answer, q.SizeLimit()
 	if q.EDNS {
 		limit -= optLen

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
 )
 
 func TestRejectedRequests(t *testing.T) {
@@ -228,5 +230,21 @@ func TestConnectionOptions(t *testing.T) {
 	}
 	if n := paddingOf(65530); n != 0 {
 		t.Errorf("paddingOf(65530) = %d, want 0", n)
+	}
+}
+
+// A code above 15 needs an OPT record. A client without EDNS gets SERVFAIL, not the lower bits.
+func TestExtendedRCodeWithoutEDNS(t *testing.T) {
+	for code, want := range map[wire.RCode]int{0: 0, 3: 3, 15: 15, 16: 2, 17: 2, 23: 2, 32: 2, 4095: 2} {
+		r := newRig(t, 1, map[string]*Chain{".": chain(serve(func(q *Query) Verdict { q.RCode = code; return Done }))})
+		m := newQuery("a.zone", mdns.TypeA)
+		if _, reply := r.ask(m); reply.Rcode != want {
+			t.Errorf("code %d without EDNS: got %d, want %d", code, reply.Rcode, want)
+		}
+
+		m.SetEdns0(1232, false)
+		if _, reply := r.ask(m); reply.Rcode != int(code) {
+			t.Errorf("code %d with EDNS: got %d, want %d", code, reply.Rcode, code)
+		}
 	}
 }
