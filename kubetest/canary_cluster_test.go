@@ -83,7 +83,7 @@ func newDNSCluster(t *testing.T) *dnsCluster {
 			if err := d.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 				t.Errorf("the controllers: %v", err)
 			}
-			time.Sleep(3 * time.Millisecond) // between two rounds of the controllers
+			time.Sleep(20 * time.Millisecond) // between two rounds of the controllers
 		}
 	}()
 	t.Cleanup(func() {

@@ -36,7 +36,7 @@ func (d *dnsCluster) run(t *testing.T, namespace string) *canaryRun {
 	r := &canaryRun{dnsCluster: d}
 	r.Options = canary.Options{
 		Namespace: namespace, Service: "kube-dns", Name: "seamark", Image: "registry.invalid/seamark:1",
-		Timeout: patience, Poll: 3 * time.Millisecond, Interval: time.Millisecond, MetricsPort: 9153, Kubectl: "kubectl",
+		Timeout: patience, Poll: 10 * time.Millisecond, Interval: time.Millisecond, MetricsPort: 9153, Kubectl: "kubectl",
 		Rule: canary.Rule{MinQueries: 100, MaxServfail: 0.005, MaxErrors: 0.005, MaxSlowdown: 2, MinP99: 5 * time.Millisecond},
 		API:  session, Out: &r.out,
 		Check: func(file string, files map[string]string) (errs, warnings []error) {
