@@ -127,8 +127,9 @@ func (a *Answer) Rotate(n uint32) {
 				first, length, sameSize = r, 1, true
 
 				if isAlias(r.Type) && late && Section(s) == Answers {
-					a.AliasesFirst()
-					a.Rotate(n)
+					if a.AliasesFirst() {
+						a.Rotate(n)
+					}
 					return
 				}
 				late = late || !isAlias(r.Type) && r.Type != TypeRRSIG
@@ -143,26 +144,28 @@ func (a *Answer) Rotate(n uint32) {
 func isAlias(t Type) bool { return t == TypeCNAME || t == TypeDNAME }
 
 // AliasesFirst moves the CNAME and DNAME records of the answer section, with their signatures,
-// before the others, which glibc ignores otherwise. It keeps the order within both groups.
-func (a *Answer) AliasesFirst() {
+// before the others, which glibc ignores otherwise. It keeps the order within both groups, and
+// reports whether it has moved any.
+func (a *Answer) AliasesFirst() (moved bool) {
 	var set RRset
 	set.start, set.end, set.Len = a.body, a.body, int(a.Count[Answers])
-	late, disordered := false, false
+	late := false
 
 	for range set.Len {
 		r, ok := ReadRecord(a.Buf, set.end)
 		if !ok {
-			return
+			return false
 		}
 		alias := a.isAliasOrSignature(r)
-		disordered = disordered || alias && late
+		moved = moved || alias && late
 		late = late || !alias
 		set.end = r.Next
 	}
 
-	if disordered {
+	if moved {
 		a.MoveToFront(set, func(_ int, r Record) bool { return a.isAliasOrSignature(r) })
 	}
+	return moved
 }
 
 // isAliasOrSignature reports whether r is a CNAME or DNAME record, or the signature of one.

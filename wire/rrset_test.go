@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -130,7 +131,7 @@ func TestAliasesFirst(t *testing.T) {
 		{nil, nil},
 	} {
 		for name, reorder := range map[string]func(*Answer){
-			"AliasesFirst": (*Answer).AliasesFirst, "Rotate": func(a *Answer) { a.Rotate(0) },
+			"AliasesFirst": func(a *Answer) { a.AliasesFirst() }, "Rotate": func(a *Answer) { a.Rotate(0) },
 		} {
 			a := addressed()
 			for _, r := range c[0] {
@@ -151,5 +152,15 @@ func TestAliasesFirst(t *testing.T) {
 				t.Errorf("%s of %v: got %v, counts %v, want %v", name, c[0], got, a.Count, c[1])
 			}
 		}
+	}
+}
+
+// A CNAME record behind an address, in a section whose end is malformed, is left where it is.
+func TestRotateMalformedEnd(t *testing.T) {
+	a := answerOf(t, []string{"w.example. 5 IN A 192.0.2.1", "a.example. 5 IN CNAME w.example."}, nil, nil)
+	a.Count[Answers]++
+	before := bytes.Clone(a.Buf)
+	if a.Rotate(1); !bytes.Equal(a.Buf, before) {
+		t.Errorf("Rotate: got\n%x, want\n%x", a.Buf, before)
 	}
 }
