@@ -16,7 +16,6 @@ import (
 // follow serves the text of a Corefile until ctx ends. Errors in the text name
 // file as their file.
 func (p *program) follow(ctx context.Context, out *linewriter.Writer, log *slog.Logger, file, text string) error {
-	limitMemory(log)
 	r := server.Run{Options: p.options(log), Out: out, Greeting: p.build.String(), Signals: p.signals}
 	return p.serves(ctx, &r, func() corefile.Reading { return corefile.ReadText(file, []byte(text)) })
 }
@@ -24,13 +23,14 @@ func (p *program) follow(ctx context.Context, out *linewriter.Writer, log *slog.
 // options returns the options that all servers share.
 func (p *program) options(log *slog.Logger) server.Options {
 	o := server.Options{Directives: p.directives, Port: 53, Log: log, Metrics: new(metrics.Registry)}
+	o.Memory = detectMemory(log)
 	p.build.register(o.Metrics)
 	return o
 }
 
 // planned plans server blocks and returns the errors. It logs nothing.
 func planned(o server.Options, blocks []corefile.Server) error {
-	o.Log, o.Level, o.Metrics = slog.New(slog.DiscardHandler), nil, new(metrics.Registry)
+	o.Log, o.Level, o.Metrics, o.Memory = slog.New(slog.DiscardHandler), nil, new(metrics.Registry), nil
 	_, err := server.NewPlan(blocks, o)
 	return err
 }

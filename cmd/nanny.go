@@ -108,7 +108,6 @@ func (p *program) nanny(
 	for _, note := range options.Notes {
 		log.Warn("Option of dnsmasq is ignored or works differently", "reason", note)
 	}
-	limitMemory(log)
 	if n.LogInterval > 0 {
 		tasks.Go(func() { nanny.LogStatistics(ctx, n.LogInterval, r.Metrics, log) })
 	}

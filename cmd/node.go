@@ -168,7 +168,6 @@ func (p *program) serveNode(
 	out := newOutput(p.err)
 	defer out.Stop()
 	log := klogLogger(out, klog, false)
-	limitMemory(log)
 	for _, note := range options.Notes() {
 		log.Warn("Flag has another meaning than in node-cache", "reason", note)
 	}

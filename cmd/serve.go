@@ -75,7 +75,6 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	defer out.Stop()
 	level := new(slog.LevelVar)
 	log := server.NewLog(out, level)
-	limitMemory(log)
 
 	options := p.options(log)
 	options.Port, options.Level = uint16(s.port), level

@@ -111,7 +111,6 @@ func (p *program) serveSkyDNS(c *cobra.Command, options skydns.Flags) error {
 	out := newOutput(p.err)
 	defer out.Stop()
 	log := server.NewLog(out, slog.LevelInfo)
-	limitMemory(log)
 	o := p.options(log)
 	check := func(blocks []corefile.Server) error { return planned(o, blocks) }
 	f := skydns.NewFollower(options, os.Getenv, check, log)

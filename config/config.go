@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -44,6 +45,7 @@ type Block struct {
 	Source  corefile.Server
 	Log     *slog.Logger
 	Metrics *metrics.Registry
+	Memory  *memory.Budget
 	// Dial connects to API servers and upstreams; nil uses the operating system.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// NoFileEvents makes hosts and file rely on their checks for changed files alone.

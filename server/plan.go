@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/wire"
 )
@@ -44,6 +45,9 @@ type Options struct {
 	// Readers is the number of UDP readers of an address for which the directive
 	// multisocket sets none; zero is one for each processor.
 	Readers int
+
+	// Memory is divided among the parts of the server that others can fill. nil has no total.
+	Memory *memory.Budget
 
 	Log *slog.Logger
 	// Level, if not nil, is the level of Log. Starting a plan sets it to debug or
@@ -158,6 +162,7 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 		Source:       s,
 		Log:          p.opts.Log,
 		Metrics:      p.opts.Metrics,
+		Memory:       p.opts.Memory,
 		Dial:         p.opts.Dial,
 		NoFileEvents: p.opts.NoFileEvents,
 		Chain:        new(dns.Chain),

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Errors of Read.
+// Errors of Read and Open.
 var (
 	ErrDirectory  = errors.New("a directory")
 	ErrNotRegular = errors.New("want a file")
@@ -39,22 +39,39 @@ type growingWriter interface {
 	Grow(n int)
 }
 
-func read(path string, limit int64, b growingWriter) error {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// Open opens a regular file. It never blocks on a FIFO.
+func Open(path string) (*os.File, error) {
+	file, _, err := open(path)
+	return file, err
+}
+
+func open(path string) (file *os.File, info fs.FileInfo, err error) {
+	if file, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		return nil, nil, Plain(err)
+	}
+
+	switch info, err = file.Stat(); {
+	case err != nil:
+		err = Plain(err)
+	case info.IsDir():
+		err = ErrDirectory
+	case !info.Mode().IsRegular():
+		err = ErrNotRegular
+	}
 	if err != nil {
-		return Plain(err)
+		_ = file.Close()
+		return nil, nil, err
+	}
+	return file, info, nil
+}
+
+func read(path string, limit int64, b growingWriter) error {
+	file, info, err := open(path)
+	if err != nil {
+		return err
 	}
 	defer file.Close()
-
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return Plain(err)
-	case info.IsDir():
-		return ErrDirectory
-	case !info.Mode().IsRegular():
-		return ErrNotRegular
-	case info.Size() > limit:
+	if info.Size() > limit {
 		return fmt.Errorf("larger than %d MB", limit>>20)
 	}
 

@@ -1,0 +1,232 @@
+// Package memory divides the memory of the process among the parts of the server that clients,
+// upstreams, primary servers and files can fill: its consumers.
+//
+// A consumer calls Reserve before it keeps something, and Release when it keeps it no longer.
+// If Reserve returns an error, the consumer refuses what is new, or removes what it has least
+// use for, and keeps the rest. Nothing waits for memory.
+//
+// Each consumer has a minimum, which no other one can take, and a maximum. The memory between
+// the sum of the minimums and the total is shared. Answers from the server's own data are no
+// consumer: a part of the total is kept for them, for the program and for garbage.
+//
+// Detect finds the total. Package cmd makes the Budget of the process, package server passes it
+// to listeners and directives. A nil Budget has no total, only the maximums that hold on every
+// machine.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+)
+
+// A Consumer is a part of the server that others can fill.
+type Consumer uint8
+
+const (
+	Cache     Consumer = iota // answers of other servers
+	Waiting                   // queries that wait for an answer
+	TCP                       // connections
+	TLS                       // connections
+	HTTPS                     // connections, also of gRPC
+	QUIC                      // connections, also of HTTP/3
+	Replies                   // that clients have not read yet
+	Transfers                 // versions of zones that are being received
+	Zones                     // of files, and copies of other servers' zones
+	Catalogs                  // members of catalog zones
+	Files                     // of hosts
+	Snapshot                  // of the cluster, while it is read
+	Records                   // of the directive admin
+	NumConsumers
+)
+
+// rules has the part of each consumer: percentages of the total, and bounds in bytes that
+// hold whatever the total is. least is what a server with a usual configuration needs.
+var rules = [NumConsumers]struct {
+	name     string
+	min, max int64 // percent
+	least    int64 // of the minimum
+	most     int64
+}{
+	Cache:     {"cache", 10, 12, 5 << 20, 64 << 20},
+	Waiting:   {"waiting", 8, 12, 1536 << 10, 96 << 20},
+	TCP:       {"tcp", 4, 12, 512 << 10, math.MaxInt64},
+	TLS:       {"tls", 2, 15, 512 << 10, math.MaxInt64},
+	HTTPS:     {"https", 2, 15, 512 << 10, math.MaxInt64},
+	QUIC:      {"quic", 2, 15, 1 << 20, math.MaxInt64},
+	Replies:   {"replies", 2, 4, 1 << 20, 16 << 20},
+	Transfers: {"transfers", 3, 60, 512 << 10, 1 << 30},
+	Zones:     {"zones", 6, 60, 1 << 20, math.MaxInt64},
+	Catalogs:  {"catalogs", 1, 25, 256 << 10, 512 << 20},
+	Files:     {"files", 2, 60, 512 << 10, math.MaxInt64},
+	Snapshot:  {"snapshot", 2, 60, 512 << 10, math.MaxInt64},
+	Records:   {"records", 1, 2, 512 << 10, math.MaxInt64},
+}
+
+// ownPercent is the part of the total that is kept for answers from the server's own data. A
+// cluster of 10,000 Services with 150,000 endpoints needs 13 MB with the program's own memory.
+const (
+	ownPercent = 35
+	mostOwn    = 512 << 20
+)
+
+// String returns the consumer's name in logs and metrics.
+func (c Consumer) String() string { return rules[c].name }
+
+// A Budget is the memory of one server. Its methods are safe for concurrent use.
+type Budget struct {
+	total  int64
+	own    int64
+	source Source
+
+	mu     sync.Mutex
+	parts  [NumConsumers]Part
+	shared int64 // by consumers that use more than their minimum
+	lent   int64 // of shared
+}
+
+// A Part is what one consumer has. All numbers are bytes but Refused, a count.
+type Part struct {
+	Used, Min, Max int64
+	Refused        uint64
+}
+
+// New returns the budget of a total number of bytes.
+func New(total int64, source Source) *Budget {
+	b := &Budget{total: total, own: min(total/100*ownPercent, mostOwn), source: source}
+	b.shared = total - b.own
+	for c := range NumConsumers {
+		b.parts[c] = b.standard(c)
+		b.shared -= b.parts[c].Min
+	}
+	b.shared = max(b.shared, 0)
+	return b
+}
+
+// standard returns the part of a consumer that uses nothing.
+func (b *Budget) standard(c Consumer) Part {
+	r := &rules[c]
+	least := min(max(b.total/100*r.min, r.least), r.most)
+	return Part{Min: least, Max: max(least, min(b.total/100*r.max, r.most))}
+}
+
+// Total returns the memory that is divided, and Own the part that no consumer gets.
+func (b *Budget) Total() int64 { return b.total }
+func (b *Budget) Own() int64   { return b.own }
+
+// Log logs how the total is divided, in one line.
+func (b *Budget) Log(log *slog.Logger) {
+	if b == nil {
+		return
+	}
+	level := slog.LevelInfo
+	if b.source == FromMachine {
+		level = slog.LevelDebug // nothing limits this process
+	}
+
+	parts := make([]string, 0, NumConsumers)
+	for c := range NumConsumers {
+		parts = append(parts, fmt.Sprintf("%s %s", c, Size(b.Max(c))))
+	}
+	log.Log(context.Background(), level, "Divided the memory", "total", Size(b.total), "source", string(b.source),
+		"own", Size(b.own), "parts", strings.Join(parts, ", "))
+}
+
+// Part returns the part of a consumer.
+func (b *Budget) Part(c Consumer) Part {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.parts[c]
+}
+
+// Max returns the largest part that a consumer can have, in bytes, if others use little.
+func (b *Budget) Max(c Consumer) int64 {
+	if b == nil {
+		return rules[c].most
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := &b.parts[c]
+	return min(p.Max, p.Min+b.shared)
+}
+
+// Raise raises the maximum of a consumer to that of the configuration, if that is more than the
+// standard. The minimums stay: the consumer still gets no more than the others leave.
+func (b *Budget) Raise(c Consumer, bytes int64) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parts[c].Max = max(b.standard(c).Max, bytes)
+}
+
+// An Error reports that a consumer cannot have more memory.
+type Error struct {
+	Consumer         Consumer
+	Bytes, Used, Max int64
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("no memory for %s: %s more than the %s in use, of at most %s now: raise the server's memory limit",
+		e.Consumer, Size(e.Bytes), Size(e.Used), Size(e.Max))
+}
+
+// Reserve reserves bytes for a consumer. It returns an *Error if the consumer has its maximum,
+// or if it has its minimum and the rest is used.
+func (b *Budget) Reserve(c Consumer, bytes int64) error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := &b.parts[c]
+	if p.Used+bytes > p.Max || bytes > 0 && b.lent+p.borrows(bytes) > max(b.shared, b.lent) {
+		p.Refused++
+		return &Error{c, bytes, p.Used, min(p.Max, max(p.Used, p.Min)+b.shared-b.lent)}
+	}
+	b.add(p, bytes)
+	return nil
+}
+
+// Release ends the use of bytes that were reserved for a consumer.
+func (b *Budget) Release(c Consumer, bytes int64) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(&b.parts[c], -bytes)
+}
+
+// Move changes the consumer of bytes that were reserved. After an error they belong to the
+// first one.
+func (b *Budget) Move(from, to Consumer, bytes int64) error {
+	b.Release(from, bytes)
+	err := b.Reserve(to, bytes)
+	if err != nil {
+		b.Force(from, bytes)
+	}
+	return err
+}
+
+// Force reserves bytes that are in use already, whatever the limits are.
+func (b *Budget) Force(c Consumer, bytes int64) { b.Release(c, -bytes) }
+
+// add adds bytes to a part. The caller holds the lock.
+func (b *Budget) add(p *Part, bytes int64) {
+	b.lent += p.borrows(bytes)
+	p.Used += bytes
+}
+
+// borrows returns how much more a part uses of what is shared after it has grown by bytes,
+// which may be negative.
+func (p *Part) borrows(bytes int64) int64 {
+	return max(p.Used+bytes-p.Min, 0) - max(p.Used-p.Min, 0)
+}
+
+// Size returns a number of bytes as text, such as "34.6 MB".
+func Size(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/(1<<20)) }
