@@ -66,9 +66,10 @@ func corednsChanges() []corednsChange {
 func onlySeamark() map[string][]string {
 	return map[string][]string{
 		"kubernetes": {"manifests", "snapshot", "ptr", "compatible", "wildcards", "only", "node"},
+		"cache":      {"memory"},
 		"forward":    {"case_randomization", "fallback", "prefer_tcp", "attempts"},
 		"etcd":       {"watch", "most", "ttl", "negative_ttl", "priority", "hostmaster", "local", "compatible"},
-		"secondary":  {"file", "key"},
+		"secondary":  {"file", "key", "max_size"},
 		"transfer":   {"key"},
 		"chaos":      {"statistics"},
 	}

@@ -207,6 +207,37 @@ func Duration(t *time.Duration, least, most time.Duration) func(Directive) error
 	})
 }
 
+// Size sets *n to a number of bytes, which may have a unit: KB, MB or GB, of 1,024 bytes, of
+// 1,024 KB and of 1,024 MB. The units of Kubernetes, Ki, Mi and Gi, are the same.
+func Size(n *int64, least, most int64) func(Directive) error {
+	return set(n, func(got string) (int64, error) {
+		digits, unit := strings.ToUpper(got), int64(1)
+		for i, suffix := range [...]string{"K", "M", "G"} {
+			for _, suffix := range [...]string{suffix + "B", suffix + "I"} {
+				if number, ok := strings.CutSuffix(digits, suffix); ok {
+					digits, unit = number, 1<<(10*(i+1))
+				}
+			}
+		}
+
+		v, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || v < (least+unit-1)/unit || v > most/unit {
+			return 0, fmt.Errorf("want a size of %s..%s, such as 64MB, got %q", size(least), size(most), got)
+		}
+		return v * unit, nil
+	})
+}
+
+// size formats a number of bytes with the largest unit that divides it.
+func size(n int64) string {
+	for i, unit := range [...]string{"GB", "MB", "KB"} {
+		if shift := 30 - 10*i; n>>shift<<shift == n {
+			return strconv.FormatInt(n>>shift, 10) + unit
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 // String sets *s to a text, which must not be empty.
 func String(s *string) func(Directive) error {
 	return set(s, func(got string) (string, error) {

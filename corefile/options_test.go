@@ -2,6 +2,7 @@ package corefile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -79,6 +80,24 @@ func TestOptions(t *testing.T) {
 		case c.body == "noendpoints" && !b, c.body == "pods verified" && s != "verified",
 			c.body == "wait 5s" && d != 5*time.Second, c.body == "share 0.5" && f != 0.5:
 			t.Errorf("%s: got values that were not set, want all set", c.body)
+		}
+	}
+}
+
+// A size is a number of bytes, or has a unit of 1,024.
+func TestSize(t *testing.T) {
+	for text, want := range map[string]int64{
+		"4096": 4096, "64KB": 64 << 10, "64kb": 64 << 10, "3MB": 3 << 20, "1GB": 1 << 30, "3Mi": 3 << 20, "1gi": 1 << 30, "8Ki": 8 << 10,
+		"": 0, "x": 0, "-1": 0, "MB": 0, "1.5MB": 0, "4095": 0, "3KB": 0, "2GB": 0, "1048577KB": 0, "99999999999999999GB": 0, "1TB": 0, "1 MB": 0, "1B": 0, "0": 0,
+	} {
+		d := Directive{Token: Token{Text: "memory", File: "Corefile", Line: 2}, Path: "cache: memory", Args: []Token{{Text: text}}}
+		var got int64
+		err := Size(&got, 4096, 1<<30)(d)
+		if got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
+		}
+		if err != nil && err.Error() != fmt.Sprintf("Corefile:2: cache: memory: want a size of 4KB..1GB, such as 64MB, got %q", text) {
+			t.Errorf("%q: got %v", text, err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type Builder struct {
 
 	last      *draft              // of the name that was changed last
 	large     map[draftKey]*draft // kept open until the zone is complete, since they cost much to encode
-	openBytes int                 // that were added to open drafts
+	openBytes int                 // of open drafts
 	sigsOnly  map[draftKey]bool   // names that may have signatures without records
 	encoder   encoder
 
@@ -202,6 +202,8 @@ func (b *Builder) draft(key draftKey, owner string) *draft {
 		d.sets = append(d.sets, b.zone.unpack(s))
 	}
 	d.bytes = d.size()
+	d.added = d.bytes
+	b.openBytes += d.added
 	return d
 }
 

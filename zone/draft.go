@@ -15,7 +15,7 @@ type draft struct {
 	name  string // complete, with the zone file's spelling
 	sets  []rrset
 	bytes int // of the records when the draft was opened: see Zone.Bytes
-	added int // bytes
+	added int // bytes of memory until the draft is closed
 	// seen has the records of RRsets with maxSearched records or more, to find duplicates.
 	seen map[seenRecord]struct{}
 }
@@ -114,6 +114,8 @@ const (
 	// maxSearched is the number of records up to which they are compared one by one to find
 	// duplicates.
 	maxSearched = 64
+	// seenSize is the memory of a record in seen beside its RDATA.
+	seenSize = 64
 )
 
 // find returns the offset of a record or signature, or -1.
@@ -155,6 +157,7 @@ func (d *draft) add(covered wire.Type, records []byte, count int, t wire.Type, t
 			return records, count
 		}
 		d.seen[key] = struct{}{}
+		d.added += seenSize + len(rdata)
 	}
 
 	d.added += headLen + len(rdata)
@@ -169,6 +172,7 @@ func (d *draft) addSeen(covered, t wire.Type, records []byte) {
 	}
 	for r := range eachRecord(records) {
 		d.seen[seenRecord{covered, t, string(records[r.RData:r.Next])}] = struct{}{}
+		d.added += seenSize + r.Next - r.RData
 	}
 }
 

@@ -36,6 +36,13 @@ func (z *Zone) Serial() (serial uint32, ok bool) { return z.serial, z.negative !
 // Bytes returns the size of all records in wire form, with names written out.
 func (z *Zone) Bytes() int { return z.bytes }
 
+// Memory returns about how many bytes of memory the zone has, with those that it shares with
+// other versions.
+func (z *Zone) Memory() int64 {
+	const nameSize = 16 // of the sorted names of NSEC and NSEC3 records
+	return int64(z.memory + max(minAdditionals, z.memory/additionalsPart) + nameSize*(len(z.nsecs)+len(z.nsec3s)))
+}
+
 // find returns the node of name, or its closest encloser (RFC 4592 §3.3.1) with
 // exact false.
 func (z *Zone) find(name []byte) (n *node, exact bool) {

@@ -50,6 +50,7 @@ type Cache struct {
 // options are the arguments and options of one cache directive.
 type options struct {
 	bounds   [2]bounds             // by queue: success, denial
+	memory   int64                 // bytes of entries; zero means no limit of the server block's own
 	disabled [2]config.Fallthrough // by queue: zones whose answers are not stored
 
 	prefetch        uint32 // hits; zero disables it

@@ -59,7 +59,7 @@ func TestLoadState(t *testing.T) {
 
 // LoadState does not panic, whatever data another process sends.
 func FuzzLoadState(f *testing.F) {
-	st := NewStore(MaxBytes)
+	st := NewStore(MaxBytes, nil)
 	s := st.scope("scope", [2]int{10, 10})
 	k := key{name: []byte("\x01a\x00"), t: wire.TypeA, class: 1}
 	k.setHash(st, s)
@@ -72,7 +72,7 @@ func FuzzLoadState(f *testing.F) {
 	}
 	f.Add(data.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		st := NewStore(1 << 20)
+		st := NewStore(1<<20, nil)
 		st.scope("scope", [2]int{10, 10})
 		_ = st.LoadState(bytes.NewReader(data))
 	})

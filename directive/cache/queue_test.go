@@ -10,6 +10,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -120,7 +121,7 @@ func TestCapacityByKind(t *testing.T) {
 // The store is limited in bytes, whatever the capacities are: the queue that uses
 // most loses entries.
 func TestStoreBytesLimit(t *testing.T) {
-	st := NewStore(100000)
+	st := NewStore(100000, nil)
 	big, small := st.scope("big", [2]int{1000, 1000}), st.scope("small", [2]int{1000, 1000})
 	put := func(s *scope, i, size int) bool {
 		e := newTestEntry(st, s, fmt.Sprintf("x%d", i), 0, make([]byte, size)...)
@@ -206,7 +207,7 @@ func TestStoreAgainstModel(t *testing.T) {
 	}
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		st := NewStore(20000 + int(seed)*5000)
+		st := NewStore(20000+int(seed)*5000, nil)
 		scopes := []*scope{st.scope("a", [2]int{20, 10}), st.scope("b", [2]int{5, 40})}
 		model := map[query][numKinds]*entry{}
 		now := time.Duration(0)
@@ -254,7 +255,7 @@ func TestStoreAgainstModel(t *testing.T) {
 
 // All operations of a store run concurrently.
 func TestStoreConcurrentUse(t *testing.T) {
-	st := NewStore(200000)
+	st := NewStore(200000, nil)
 	s := st.scope("a", [2]int{50, 50})
 	var all sync.WaitGroup
 	for g := range uint64(8) {
@@ -296,4 +297,48 @@ func TestStoreConcurrentUse(t *testing.T) {
 	all.Wait()
 	st.commit(&scopePlan{limits: map[*scope][2]int{s: {50, 50}}})
 	st.check(t)
+}
+
+// The cache has its part of the server's memory. What the option memory sets is the bound of a
+// server block, and of all together if that is more.
+func TestStoreMemory(t *testing.T) {
+	b := memory.New(40<<20, memory.FromGroup)
+	st, p := NewStore(MaxBytes, b), newScopePlan()
+	small, large := st.scope("small", [2]int{1e6, 1e6}), st.scope("large", [2]int{1e6, 1e6})
+	p.add(small, [2]int{1e6, 1e6}, 1<<20)
+	p.add(large, [2]int{1e6, 1e6}, 7<<20)
+	st.commit(p)
+
+	for i := range 2000 {
+		for _, s := range []*scope{small, large} {
+			e := newTestEntry(st, s, fmt.Sprintf("x%d", i), 0, make([]byte, 10_000)...)
+			e.expires = time.Hour
+			if _, ok := st.put(e, 0, 0); !ok {
+				t.Fatalf("entry %d is not stored", i)
+			}
+			if used := b.Part(memory.Cache).Used; used != int64(st.bytes) || small.bytes() > 1<<20 || large.bytes() > 7<<20 {
+				t.Fatalf("%d bytes reserved for %d of the store, %d and %d of the blocks", used, st.bytes, small.bytes(), large.bytes())
+			}
+		}
+	}
+	if small.bytes() < 1<<20-20_000 || large.bytes() < 7<<20-20_000 {
+		t.Errorf("got %d and %d bytes, want the limits", small.bytes(), large.bytes())
+	}
+
+	// Another part of the server takes what all share: the cache keeps what it has, and replaces it.
+	for b.Reserve(memory.Zones, 64<<10) == nil {
+	}
+	most := st.bytes
+	for i := range 1000 {
+		e := newTestEntry(st, large, fmt.Sprintf("y%d", i), 0, make([]byte, 10_000)...)
+		e.expires = time.Hour
+		if _, ok := st.put(e, 0, 0); !ok || st.bytes > most {
+			t.Fatalf("entry %d: stored %v, %d bytes, want at most %d", i, ok, st.bytes, most)
+		}
+	}
+
+	st.commit(newScopePlan())
+	if used := b.Part(memory.Cache).Used; used != 0 {
+		t.Errorf("without server blocks: %d bytes reserved, want 0", used)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // A scope holds the entries of the server blocks that have the same zones and
@@ -16,6 +17,7 @@ import (
 type scope struct {
 	salt     uint64
 	queues   [2]queue // success, denial
+	memory   int      // bytes of the entries; zero means no limit of its own
 	inserted uint64
 	evicted  uint64 // before they expired
 }
@@ -70,21 +72,36 @@ func (st *Store) scope(name string, limits [2]int) *scope {
 	return s
 }
 
+// bytes returns the bytes of the entries. The caller holds the store's lock.
+func (s *scope) bytes() int { return s.queues[0].bytes + s.queues[1].bytes }
+
+// largestQueue returns the queue that uses most bytes. The caller holds the store's lock.
+func (s *scope) largestQueue() *queue {
+	if s.queues[0].bytes < s.queues[1].bytes {
+		return &s.queues[1]
+	}
+	return &s.queues[0]
+}
+
 // A scopePlan collects the scopes of a plan's server blocks, with the number of
-// entries in each queue.
+// entries in each queue, and the option memory.
 type scopePlan struct {
 	limits    map[*scope][2]int
+	memory    map[*scope]int
 	committed bool
 }
 
-func newScopePlan() *scopePlan { return &scopePlan{limits: map[*scope][2]int{}} }
+func newScopePlan() *scopePlan {
+	return &scopePlan{limits: map[*scope][2]int{}, memory: map[*scope]int{}}
+}
 
 // Stop implements config.Stopper.
 func (*scopePlan) Stop() {}
 
 // add adds a server block. Blocks that share a scope get the highest of their
 // limits.
-func (p *scopePlan) add(s *scope, limits [2]int) {
+func (p *scopePlan) add(s *scope, limits [2]int, bytes int) {
+	p.memory[s] = max(p.memory[s], bytes)
 	for i, n := range p.limits[s] {
 		limits[i] = max(limits[i], n)
 	}
@@ -101,7 +118,7 @@ func (st *Store) commit(p *scopePlan) {
 
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	now := st.clock(time.Now())
+	now, bytes := st.clock(time.Now()), 0
 	for name, s := range st.scopes {
 		limits, used := p.limits[s]
 		if !used {
@@ -114,5 +131,19 @@ func (st *Store) commit(p *scopePlan) {
 				q.evict(st, now)
 			}
 		}
+
+		s.memory = p.memory[s]
+		bytes += s.memory
+		for s.memory > 0 && s.bytes() > s.memory {
+			s.largestQueue().evict(st, now)
+		}
 	}
+	st.raise(bytes)
+}
+
+// raise lets the entries use as many bytes as the option memory of all server blocks together, if
+// that is more than usual. The caller holds the lock.
+func (st *Store) raise(bytes int) {
+	st.limit = max(st.standard, bytes)
+	st.memory.Raise(memory.Cache, int64(bytes))
 }

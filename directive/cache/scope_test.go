@@ -72,7 +72,7 @@ func TestReloadChangedArguments(t *testing.T) {
 // Server blocks that share a scope get the highest of their capacities; others
 // have their own.
 func TestBlocksShareScope(t *testing.T) {
-	st, p := NewStore(1000), newScopePlan()
+	st, p := NewStore(1000, nil), newScopePlan()
 	shared, other := st.scope("a", [2]int{}), st.scope("b", [2]int{})
 	for _, step := range []struct {
 		scope        *scope
@@ -83,7 +83,7 @@ func TestBlocksShareScope(t *testing.T) {
 		{other, [2]int{10, 10}, [2]int{10, 10}},
 		{shared, [2]int{25, 1}, [2]int{25, 5}},
 	} {
-		p.add(step.scope, step.limits)
+		p.add(step.scope, step.limits, 0)
 		if got := p.limits[step.scope]; got != step.want {
 			t.Errorf("after add(%v): got the limits %v, want %v", step.limits, got, step.want)
 		}

@@ -20,6 +20,9 @@ const (
 	defaultSuccessTTL = 3600
 	defaultDenialTTL  = 1800
 	defaultMinTTL     = 5
+	// minMemory is the least value of the option memory: an eighth of it is a large answer.
+	minMemory = 1 << 20
+	maxMemory = 1 << 40 // of all server blocks together
 )
 
 // Setup reads the cache directive of a server block.
@@ -47,7 +50,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // start keeps the store of the old plan, or creates one, and finds the server
 // block's scope in it.
 func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
-	c.store, err = config.Keep(s, storeKey{}, func() (*Store, error) { return NewStore(MaxBytes), nil })
+	c.store, err = config.Keep(s, storeKey{}, func() (*Store, error) { return NewStore(MaxBytes, b.Memory), nil })
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,7 @@ func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
 
 	limits := [2]int{c.bounds[0].entries, c.bounds[1].entries}
 	c.scope = c.store.scope(scopeName(b, c.step), limits)
-	p.add(c.scope, limits)
+	p.add(c.scope, limits, int(c.memory))
 	b.OnSwap(func() { c.store.commit(p) })
 	return nil
 }
@@ -116,6 +119,7 @@ func (c *Cache) parseOptions(d corefile.Directive) error {
 	err := d.Options(
 		c.bounds[0].option("success"),
 		c.bounds[1].option("denial"),
+		corefile.Option{Usage: "memory SIZE", Once: true, Set: corefile.Size(&c.memory, minMemory, maxMemory)},
 		corefile.Option{Usage: "prefetch AMOUNT [[DURATION] [PERCENT%]]", Default: "0 1m 10%", Set: c.parsePrefetch},
 		corefile.Option{
 			Usage: "serve_stale [DURATION] [immediate|verify [TIMEOUT [REPLYTTL [RECHECK]]]]", Set: parseServeStale,

@@ -5,10 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/sys/memory"
 )
 
-// MaxBytes limits the entries of all server blocks together. Ten thousand usual
-// answers take 5 MB.
+// MaxBytes limits the entries of all server blocks together, unless the option memory allows
+// more. Ten thousand usual answers take 5 MB.
 const MaxBytes = 64 << 20
 
 // numBuckets is the size of the hash table. With one entry in each bucket it
@@ -21,22 +23,26 @@ const numBuckets = 1 << 15
 // in the table is immutable. Writers, which handle misses, hold mu, so that all
 // limits are exact.
 type Store struct {
-	epoch time.Time
-	seed  maphash.Seed
-	limit int // in bytes
-	table [numBuckets]atomic.Pointer[entry]
+	epoch  time.Time
+	seed   maphash.Seed
+	memory *memory.Budget
+	table  [numBuckets]atomic.Pointer[entry]
 
 	mu     sync.Mutex
 	scopes map[string]*scope
 	bytes  int
+	limit  int // in bytes, however much memory there is
+
+	standard int // of limit
 
 	pending map[uint64]*pending // by hash of the key
 }
 
-// NewStore returns an empty store for at most limit bytes.
-func NewStore(limit int) *Store {
+// NewStore returns an empty store for at most limit bytes, and those that the budget has for the
+// cache.
+func NewStore(limit int, b *memory.Budget) *Store {
 	return &Store{
-		epoch: time.Now(), seed: maphash.MakeSeed(), limit: limit,
+		epoch: time.Now(), seed: maphash.MakeSeed(), limit: limit, standard: limit, memory: b,
 		scopes: map[string]*scope{}, pending: map[uint64]*pending{},
 	}
 }
@@ -69,17 +75,20 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	defer st.mu.Unlock()
 
 	q := &e.scope.queues[e.kind.queue()]
-	if q.limit == 0 || e.size() > st.limit/8 {
+	if q.limit == 0 {
 		return evicted, false
 	}
 	old := st.find(e.scope, e.key())
 	if e.kind == failure && (old.byKind[success].fresh(now) || old.byKind[denial].fresh(now)) {
 		return evicted, false
 	}
+	if !st.makeRoom(e, now, &evicted) {
+		return evicted, false
+	}
 
 	// The new entry is linked first, so that readers find one of the two at any time.
+	old = st.find(e.scope, e.key())
 	st.link(e)
-	st.bytes += e.size()
 	for kind, o := range old.byKind {
 		same := answerKind(kind) == e.kind
 		if o == nil || !same && keep.has(answerKind(kind)) {
@@ -96,17 +105,43 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 	for q.len() > q.limit {
 		evicted[q.evict(st, now).kind]++
 	}
-	for st.bytes > st.limit {
-		evicted[st.largestQueue().evict(st, now).kind]++
-	}
 	return evicted, true
 }
+
+// makeRoom reserves the memory of e, and evicts entries as long as there is none. It returns
+// false if e is too large. The caller holds the lock.
+func (st *Store) makeRoom(e *entry, now time.Duration, evicted *[numKinds]int) bool {
+	size, own := e.size(), e.scope.memory
+	if own == 0 {
+		own = st.limit
+	}
+	if size > min(own, st.limit, int(st.memory.Max(memory.Cache)))/maxEntryPart {
+		return false
+	}
+
+	for e.scope.bytes()+size > own {
+		evicted[e.scope.largestQueue().evict(st, now).kind]++
+	}
+	for st.bytes+size > st.limit || st.memory.Reserve(memory.Cache, int64(size)) != nil {
+		q := st.largestQueue()
+		if q.len() == 0 {
+			return false
+		}
+		evicted[q.evict(st, now).kind]++
+	}
+	st.bytes += size
+	return true
+}
+
+// maxEntryPart is the part of the memory that an entry may have.
+const maxEntryPart = 8
 
 // remove removes e from the table and from its queue. The caller holds the lock.
 func (st *Store) remove(e *entry) {
 	st.unlink(e)
 	e.scope.queues[e.kind.queue()].remove(e)
 	st.bytes -= e.size()
+	st.memory.Release(memory.Cache, int64(e.size()))
 }
 
 // link adds e to the table. The caller holds the lock.
@@ -130,14 +165,12 @@ func (st *Store) unlink(e *entry) {
 }
 
 // largestQueue returns the queue that uses most bytes. It is not empty unless
-// the store is. The caller holds the lock.
+// the store is. A scope that was dropped is not in the store any more. The caller holds the lock.
 func (st *Store) largestQueue() *queue {
 	var largest *queue
 	for _, s := range st.scopes {
-		for i := range s.queues {
-			if q := &s.queues[i]; largest == nil || q.bytes > largest.bytes {
-				largest = q
-			}
+		if q := s.largestQueue(); largest == nil || q.bytes > largest.bytes {
+			largest = q
 		}
 	}
 	return largest

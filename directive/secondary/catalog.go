@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -279,7 +280,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o := from.catalog.options
 	o.origin = origin
 	o.file = memberFile(o.file, origin)
-	c := newCopy(o, from.catalog.clients, m.log)
+	c := newCopy(o, from.catalog.clients, m.log, room{budget: m.registry.memory, kind: memory.Catalogs})
 	c.followers, c.transfers = &m.followers, m.transfers
 	c.share = &share{of: &m.registry.budget}
 	c.accept = c.share.accept

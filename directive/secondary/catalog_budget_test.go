@@ -79,7 +79,7 @@ func TestCatalogBudget(t *testing.T) {
 	const record = 13 + 10 + 201 // the bytes of one record of a primary, in a zone x.test.
 	p := newPrimary(t)
 	log := new(chaintest.Log)
-	r := newRegistry()
+	r := newRegistry(nil)
 	r.budget.limit = 100 * record
 	m, err := r.claim(config.NewStart(t.Context(), nil), nil, log.Logger())
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -14,6 +15,7 @@ import (
 // whatever else of it has changed.
 type registry struct {
 	budget budget
+	memory *memory.Budget
 
 	mu  sync.Mutex
 	all []*catalogs
@@ -25,8 +27,8 @@ type registryKey struct{}
 // catalogsKey identifies a catalogs across reloads.
 type catalogsKey struct{ *catalogs }
 
-func newRegistry() *registry {
-	return &registry{budget: budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}}
+func newRegistry(b *memory.Budget) *registry {
+	return &registry{memory: b, budget: budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}}
 }
 
 // claim returns the catalogs for the catalogs of a server block: one of the old plan that has

@@ -48,7 +48,7 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 		return nil
 	}
 
-	r, err := config.Keep(start, registryKey{}, func() (*registry, error) { return newRegistry(), nil })
+	r, err := config.Keep(start, registryKey{}, func() (*registry, error) { return newRegistry(b.Memory), nil })
 	if err == nil {
 		s.catalogs, err = r.claim(start, origins, b.Log)
 	}

@@ -34,26 +34,34 @@ type client struct {
 	addr  netip.AddrPort
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 	key   atomic.Pointer[tsig.Ref] // of the plan that answers queries
-	limit int                      // of the bytes of a transfer
+	limit atomic.Int64             // of the bytes of a zone, of that plan; 0 is maxBytes
+}
+
+// configure sets what a reload of the Corefile may change.
+func (c *client) configure(at *servedZone) {
+	c.key.Store(at.key)
+	c.limit.Store(at.maxSize)
 }
 
 // fetch returns the primary's version of a zone if it is newer than old, and otherwise
 // errUnchanged. Without old it returns any version. ixfrErr is the error of IXFR for which
-// the zone was transferred as a whole. The records are reserved in a share, if it is not nil.
+// the zone was transferred as a whole. The records are reserved in a share, if it is not nil, and
+// their memory in a room, which the caller releases.
 func (c *client) fetch(
-	ctx context.Context, origin wire.Name, old *zone.Zone, of *share,
+	ctx context.Context, origin wire.Name, old *zone.Zone, of *share, to *room,
 ) (z *zone.Zone, in *incoming, ixfrErr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 
 	if old != nil {
-		z, in, ixfrErr = c.transfer(ctx, newIncoming(origin, old, true), of)
+		z, in, ixfrErr = c.transfer(ctx, newIncoming(origin, old, true), of, to)
 		if ixfrErr == nil || !requestsWholeZone(ixfrErr) {
 			return z, in, nil, ixfrErr
 		}
 	}
 
-	z, in, err = c.transfer(ctx, newIncoming(origin, old, false), of)
+	to.release()
+	z, in, err = c.transfer(ctx, newIncoming(origin, old, false), of, to)
 	if err != nil && ixfrErr != nil && !errors.Is(ixfrErr, errWholeZone) {
 		err = fmt.Errorf("IXFR: %w; AXFR: %w", ixfrErr, err)
 	}
@@ -64,7 +72,7 @@ func (c *client) fetch(
 // IXFR: the reply was complete, or it was rejected. A reply that was interrupted, that was
 // too slow, or that has no valid signature says nothing about the differences.
 func requestsWholeZone(err error) bool {
-	return errors.As(err, new(rejectedError)) && !errors.Is(err, errUnchanged) && !errors.Is(err, errBudget)
+	return errors.As(err, new(rejectedError)) && !errors.Is(err, errUnchanged) && !isRefused(err)
 }
 
 // A rejectedError is the error for a reply whose content was rejected.
@@ -85,7 +93,7 @@ func (u unansweredError) Unwrap() error { return u.error }
 
 // transfer queries the SOA record if there is an old version, and transfers the zone if the
 // primary has a newer one.
-func (c *client) transfer(ctx context.Context, in *incoming, of *share) (*zone.Zone, *incoming, error) {
+func (c *client) transfer(ctx context.Context, in *incoming, of *share, to *room) (*zone.Zone, *incoming, error) {
 	dialing, stop := context.WithTimeout(ctx, dialTimeout)
 	defer stop()
 	conn, err := c.dial(dialing, "tcp", c.addr.String())
@@ -101,10 +109,8 @@ func (c *client) transfer(ctx context.Context, in *incoming, of *share) (*zone.Z
 		}
 	}
 
-	in.share = of
-	if c.limit > 0 {
-		in.limit = c.limit
-	}
+	in.share, in.room = of, to
+	in.setLimit(c.limit.Load())
 	z, err := c.receive(conn, in)
 	return z, in, err
 }

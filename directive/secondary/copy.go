@@ -31,6 +31,7 @@ type zoneCopy struct {
 	transfers chan struct{}            // limits concurrent transfers; nil for no limit
 	catalog   *catalog                 // whose zone this is, or nil
 	share     *share                   // of a member: what it uses of the budget; else nil
+	room      *room                    // its memory
 	before    *zoneCopy                // the stopped copy whose state this one takes over, or nil
 	last      *schedule                // the state of run after it has ended
 
@@ -60,9 +61,9 @@ const (
 )
 
 // newCopy returns a copy without data. Start starts it.
-func newCopy(o options, clients []*client, log *slog.Logger) *zoneCopy {
+func newCopy(o options, clients []*client, log *slog.Logger, r room) *zoneCopy {
 	c := &zoneCopy{
-		options: o, clients: clients, log: log, followers: new(zone.Followers), notified: make(chan struct{}, 1),
+		options: o, clients: clients, log: log, room: &r, followers: new(zone.Followers), notified: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -75,6 +76,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 	s := schedule{copy: c, retry: firstRetry}
 	defer func() { c.last = &s }()
 	defer c.share.stop()
+	defer c.room.stop()
 	defer c.stopExpiry()
 
 	if c.before != nil {
@@ -137,6 +139,7 @@ func (s *schedule) takeOver(from *schedule) {
 	if s.zone, s.checked = from.zone, from.checked; s.zone != nil {
 		s.unsaved = true
 		s.copy.share.hold(s.zone.Bytes())
+		s.copy.room.takeOver(s.zone)
 		if s.copy.current.Load() != nil {
 			s.install(s.zone)
 		}
@@ -179,13 +182,14 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 	c := s.copy
 	start := time.Now() // what the primary sends is not older
-	z, in, ixfrErr, err := from.fetch(ctx, c.origin, s.zone, c.share)
+	z, in, ixfrErr, err := from.fetch(ctx, c.origin, s.zone, c.share, c.room)
+	defer c.room.release()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	s.warnIXFR(from, ixfrErr)
-	if z != nil && c.accept != nil {
-		err = c.accept(z)
+	if z != nil {
+		err = c.admit(z)
 	}
 	c.share.release()
 
@@ -215,14 +219,28 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 	return nil
 }
 
+// admit returns an error if a new version cannot be served.
+func (c *zoneCopy) admit(z *zone.Zone) error {
+	before := c.room.version
+	err := c.room.install(z)
+	if err == nil && c.accept != nil {
+		if err = c.accept(z); err != nil {
+			c.room.hold(c.room.version, before)
+		}
+	}
+	return err
+}
+
 // scheduleRetry sets the time of the next refresh after the errors of all primaries.
 func (s *schedule) scheduleRetry(errs []error) {
 	err := errors.Join(errs...)
 	s.warn(err)
 	switch {
-	case errors.Is(err, errBudget):
+	case isRefused(err):
 		s.next = time.Now().Add(jitter(fullRetry))
-		s.copy.share.await(s.copy.notify)
+		if errors.Is(err, errBudget) {
+			s.copy.share.await(s.copy.notify)
+		}
 	case s.zone == nil:
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)

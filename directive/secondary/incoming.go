@@ -40,6 +40,8 @@ type incoming struct {
 	messages int
 	bytes    int
 	share    *share // nil without a budget
+	room     *room  // nil without a budget
+	shared   int    // bytes of the builder that old has, too
 	outside  int    // ignored records that are not in the zone
 	scratch  wire.Answer
 }
@@ -57,6 +59,13 @@ const (
 
 func newIncoming(origin wire.Name, old *zone.Zone, differences bool) *incoming {
 	return &incoming{origin: origin, old: old, differences: differences, limit: maxBytes}
+}
+
+// setLimit sets the limit of bytes, unless it is 0.
+func (in *incoming) setLimit(bytes int64) {
+	if bytes > 0 {
+		in.limit = int(bytes)
+	}
 }
 
 // errUnchanged reports that the primary has no newer version.
@@ -148,6 +157,11 @@ func (in *incoming) admit(r []byte) (isSOA bool, err error) {
 	}
 	if err := in.share.reserve(in.bytes); err != nil {
 		return false, err
+	}
+	if in.changes != nil {
+		if err := in.reserve(); err != nil {
+			return false, err
+		}
 	}
 
 	at, ok := wire.ReadRecord(r, 0)
@@ -251,6 +265,22 @@ func (in *incoming) end(r []byte) error {
 	return nil
 }
 
+// changeSize is the memory of a record of differences beside its bytes.
+const changeSize = 200
+
+// reserve reserves the memory that has been used so far. The builder needs an eighth more when it
+// makes the zone.
+func (in *incoming) reserve() error {
+	bytes := len(in.changes) * changeSize
+	if in.changes != nil {
+		bytes += in.bytes
+	}
+	if in.builder != nil {
+		bytes += (in.builder.Size() - in.shared) * 9 / 8
+	}
+	return in.room.receive(int64(bytes))
+}
+
 // key returns a record with its owner in lower case.
 func key(r []byte) string {
 	at, _ := wire.ReadRecord(r, 0)
@@ -277,7 +307,7 @@ func (in *incoming) add(r []byte) error {
 	if in.builder.Size() > in.limit {
 		return fmt.Errorf("the zone needs more than %d bytes of memory", in.limit)
 	}
-	return nil
+	return in.reserve()
 }
 
 // zone returns the new zone of a complete transfer.
@@ -287,6 +317,7 @@ func (in *incoming) zone() (*zone.Zone, error) {
 	}
 
 	in.builder = in.old.Edit()
+	in.shared = in.builder.Size()
 	changes := slices.Sorted(maps.Keys(in.changes)) // by owner
 
 	for _, deleted := range [...]bool{true, false} {
@@ -326,7 +357,7 @@ func (in *incoming) apply(r []byte, deleted bool) error {
 	case had != deleted:
 		return errMisfit
 	case deleted:
-		return nil
+		return in.reserve()
 	}
 	return in.add(r)
 }

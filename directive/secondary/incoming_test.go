@@ -1,6 +1,7 @@
 package secondary
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 	"net/netip"
@@ -149,7 +150,7 @@ func TestClientBadPrimary(t *testing.T) {
 			}
 		}()
 		c := client{addr: netip.MustParseAddrPort(l.Addr().String()), dial: new(net.Dialer).DialContext}
-		if z, _, _, err := c.fetch(t.Context(), origin, nil, nil); err == nil {
+		if z, _, _, err := c.fetch(t.Context(), origin, nil, nil, nil); err == nil {
 			t.Errorf("%s: got a zone with %d records, want an error", name, count(z))
 		}
 		_ = l.Close()
@@ -176,17 +177,17 @@ func TestFileCorrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, checked, err := parseFile(origin, data)
+	got, checked, err := parseFile(newIncoming(origin, nil, false), bytes.NewReader(data))
 	if err != nil || count(got) != 2 || !checked.Equal(now) {
 		t.Fatalf("got %v, %v, %v, want 2 records", got, checked, err)
 	}
 	for i := range data {
 		changed := append([]byte(nil), data...)
 		changed[i] ^= 1
-		if _, _, err := parseFile(origin, changed); err == nil {
+		if _, _, err := parseFile(newIncoming(origin, nil, false), bytes.NewReader(changed)); err == nil {
 			t.Errorf("byte %d changed: no error", i)
 		}
-		if _, _, err := parseFile(origin, data[:i]); err == nil {
+		if _, _, err := parseFile(newIncoming(origin, nil, false), bytes.NewReader(data[:i])); err == nil {
 			t.Errorf("cut to %d bytes: no error", i)
 		}
 	}

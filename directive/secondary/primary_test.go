@@ -13,6 +13,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
 )
 
@@ -110,11 +111,17 @@ func write(conn net.Conn, reply []byte, pace time.Duration) bool {
 }
 
 // follow starts a copy of version 5 of a zone, in a bubble of package synctest.
-func follow(t *testing.T, limit int) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
+func follow(t *testing.T, limit int64) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
+	return followIn(t, limit, nil)
+}
+
+// followIn is like follow, with the memory of a budget.
+func followIn(t *testing.T, limit int64, b *memory.Budget) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
 	p, log = &scriptedPrimary{t: t}, new(chaintest.Log)
 	p.set(0, map[uint16][]string{axfr: {"@ 5 SOA 5\na 5 A 192.0.2.1\nb 5 A 192.0.2.2\nc 5 CNAME a\n@ 5 SOA 5"}})
-	from := &client{addr: netip.MustParseAddrPort("192.0.2.53:53"), dial: p.dial, limit: limit}
-	c = newCopy(options{origin: origin}, []*client{from}, log.Logger())
+	from := &client{addr: netip.MustParseAddrPort("192.0.2.53:53"), dial: p.dial}
+	from.limit.Store(limit)
+	c = newCopy(options{origin: origin}, []*client{from}, log.Logger(), room{budget: b, kind: memory.Zones})
 	c.start()
 	t.Cleanup(func() {
 		c.Stop()

@@ -10,10 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/sys/watch"
-	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -62,15 +62,10 @@ func (s *schedule) load() {
 	if c.file == "" {
 		return
 	}
-	data, err := os.ReadFile(c.file)
+	z, checked, err := c.readFile()
+	defer c.room.release()
 	if errors.Is(err, fs.ErrNotExist) {
 		return
-	}
-
-	var z *zone.Zone
-	var checked time.Time
-	if err == nil {
-		z, checked, err = parseFile(c.origin, data)
 	}
 	if err != nil {
 		c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
@@ -83,11 +78,9 @@ func (s *schedule) load() {
 		return
 	}
 
-	if c.accept != nil {
-		if err := c.accept(z); err != nil {
-			c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
-			return
-		}
+	if err := c.admit(z); err != nil {
+		c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
+		return
 	}
 
 	s.checked, s.saved = checked, time.Now()
@@ -97,39 +90,68 @@ func (s *schedule) load() {
 		"zone", c.origin, "file", c.file, "serial", serial, "data_age", time.Since(checked).Round(time.Second))
 }
 
-// parseFile returns the zone in a file.
-func parseFile(origin wire.Name, data []byte) (*zone.Zone, time.Time, error) {
-	head := fileHead + string(origin)
-	if len(data) < len(head)+8+4 || !bytes.HasPrefix(data, []byte(head)) {
-		return nil, time.Time{}, fmt.Errorf("not a file of zone %s", origin)
+// readFile returns the zone in the file. Its memory is reserved like that of a transfer.
+func (c *zoneCopy) readFile() (*zone.Zone, time.Time, error) {
+	f, err := watch.Open(c.file)
+	if err != nil {
+		return nil, time.Time{}, err
 	}
-	end := len(data) - 4
-	if crc32.ChecksumIEEE(data[:end]) != binary.BigEndian.Uint32(data[end:]) {
-		return nil, time.Time{}, errors.New("wrong checksum")
+	defer f.Close()
+
+	in := newIncoming(c.origin, nil, false)
+	in.room = c.room
+	if len(c.clients) > 0 {
+		in.setLimit(c.clients[0].limit.Load())
+	}
+	return parseFile(in, f)
+}
+
+// parseFile returns the zone in a file, which it reads through a transfer.
+func parseFile(in *incoming, file io.Reader) (*zone.Zone, time.Time, error) {
+	sum := crc32.NewIEEE()
+	r := bufio.NewReader(file)
+	read := func(buf []byte) error {
+		_, err := io.ReadFull(r, buf)
+		_, _ = sum.Write(buf)
+		return err
 	}
 
-	checked := time.Unix(int64(binary.BigEndian.Uint64(data[len(head):])), 0)
+	head := make([]byte, len(fileHead)+len(in.origin)+8)
+	if err := read(head); err != nil || !bytes.HasPrefix(head, []byte(fileHead+string(in.origin))) {
+		return nil, time.Time{}, fmt.Errorf("not a file of zone %s", in.origin)
+	}
+	checked := time.Unix(int64(binary.BigEndian.Uint64(head[len(head)-8:])), 0)
 
-	in := newIncoming(origin, nil, false)
-	var soa []byte
-	for rest := data[len(head)+8 : end]; len(rest) >= 3; {
-		n := int(rest[0])<<16 | int(rest[1])<<8 | int(rest[2])
+	var soa, record []byte
+	for {
+		var length [3]byte
+		if err := read(length[:]); err != nil {
+			return nil, checked, errMalformed
+		}
+		n := int(length[0])<<16 | int(length[1])<<8 | int(length[2])
 		if n == 0 {
 			break
 		}
-		if rest = rest[3:]; n > len(rest) {
-			return nil, checked, errors.New("malformed file")
+
+		record = slices.Grow(record[:0], n)[:n]
+		if err := read(record); err != nil {
+			return nil, checked, errMalformed
 		}
 		if soa == nil {
-			soa = rest[:n]
+			soa = bytes.Clone(record)
 		}
-		if err := in.record(rest[:n]); err != nil {
+		if err := in.record(record); err != nil {
 			return nil, checked, err
 		}
-		rest = rest[n:]
 	}
 	if soa == nil {
 		return nil, checked, errors.New("no records")
+	}
+
+	want := sum.Sum32()
+	var got [4]byte
+	if _, err := io.ReadFull(r, got[:]); err != nil || binary.BigEndian.Uint32(got[:]) != want {
+		return nil, checked, errors.New("wrong checksum")
 	}
 
 	// A transfer ends with the SOA record, too.
@@ -139,3 +161,5 @@ func parseFile(origin wire.Name, data []byte) (*zone.Zone, time.Time, error) {
 	z, err := in.zone()
 	return z, checked, err
 }
+
+var errMalformed = errors.New("malformed file")

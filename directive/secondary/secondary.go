@@ -36,6 +36,7 @@ type servedZone struct {
 	primaries []netip.AddrPort
 	fallthru  *config.Fallthrough
 	key       *tsig.Ref
+	maxSize   int64     // bytes of memory; 0 is maxBytes
 	copy      *zoneCopy // set at the start
 
 	memberOption

@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/tsig"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // Setup sets up the secondary directives of a server block: see Secondary.
@@ -36,7 +37,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.OnSwap(func() {
 		for _, at := range s.zones.All() {
 			for _, c := range at.copy.clients {
-				c.key.Store(at.key)
+				c.configure(at)
 			}
 		}
 		s.configureCatalogs(b)
@@ -54,11 +55,11 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	var clients []*client
 	for _, addr := range at.primaries {
 		from := &client{addr: addr, dial: dial}
-		from.key.Store(at.key)
+		from.configure(at)
 		clients = append(clients, from)
 	}
 
-	c := newCopy(at.options, clients, b.Log)
+	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
 	if at.isCatalog {
 		s.catalogs.setCatalog(c)
 	}
@@ -70,7 +71,7 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	var fallthru config.Fallthrough
 	var primaries []netip.AddrPort
-	file, ref := "", new(tsig.Ref)
+	file, ref, maxSize := "", new(tsig.Ref), int64(0)
 	var members memberOption
 
 	errs := []error{err, d.Options(
@@ -89,6 +90,7 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 			}
 			return nil
 		}},
+		corefile.Option{Usage: "max_size SIZE", Once: true, Default: "512MB", Set: corefile.Size(&maxSize, 1<<10, maxBytes)},
 		members.option(b),
 		fallthru.Option(),
 		ref.Option(b),
@@ -104,7 +106,7 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		}
 		s.zones.Set(origin, &servedZone{
 			options:   options{origin: origin, from: fmt.Sprint(primaries), file: file},
-			primaries: primaries, fallthru: &fallthru, key: ref, memberOption: members,
+			primaries: primaries, fallthru: &fallthru, key: ref, maxSize: maxSize, memberOption: members,
 		})
 		s.static.zones.Set(origin, struct{}{})
 	}

@@ -1,0 +1,293 @@
+package cmd_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/seamark/seamark/test/memorygroup"
+)
+
+// buildServer returns the path of the server's program: the test's own is larger.
+func buildServer(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "seamark")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/seamark")
+	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building seamark: %v: %s", err, text)
+	}
+	return binary
+}
+
+func startInGroup(t *testing.T, g *memorygroup.Group, binary, corefile string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Corefile"), corefile)
+	c := exec.CommandContext(t.Context(), binary, "-conf", "Corefile")
+	c.Dir = dir
+	g.Add(c)
+	return start(t, c, os.Stderr, "")
+}
+
+// survives checks that a server answers from its own data and that the kernel has killed no
+// process of its group.
+func survives(t *testing.T, p *process, g *memorygroup.Group) {
+	t.Helper()
+	t.Log(g)
+	if n := g.Kills(); n > 0 {
+		t.Fatalf("the kernel killed %d processes: %s", n, g)
+	}
+	reply, err := ask("udp", p.ports[0], "own.example.", dns.TypeA)
+	if err != nil || len(reply.Answer) != 1 {
+		t.Fatalf("own.example. A: got %v, error %v, want an address", reply, err)
+	}
+}
+
+// ownName is the part of a Corefile with the name that survives asks for.
+const ownName = " bind 127.0.0.1\n hosts {\n  192.0.2.1 own.example\n  fallthrough\n }\n"
+
+// Answers of 60 KB for names of a client's own fill the cache's part of the memory, and no more.
+func TestCacheMemoryOfLargeAnswers(t *testing.T) {
+	long(t)
+	binary, upstream := buildServer(t), largeAnswers(t)
+	for _, limit := range []int{64 << 20, 170 << 20} {
+		t.Run(fmt.Sprint(limit>>20), func(t *testing.T) {
+			g := memorygroup.New(t, limit)
+			p := startInGroup(t, g, binary, ".:0 {\n"+ownName+" cache\n forward . "+upstream+"\n}\n")
+			c := &dns.Client{Net: "tcp", Timeout: 10 * time.Second}
+			conn, err := c.Dial("127.0.0.1:" + p.ports[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			for i := range 3000 {
+				reply, _, err := c.ExchangeWithConn(new(dns.Msg).SetQuestion(fmt.Sprintf("n%d.large.example.", i), dns.TypeTXT), conn)
+				if err != nil || len(reply.Answer) == 0 {
+					t.Fatalf("query %d: got %v, error %v; %s", i, reply, err, g)
+				}
+			}
+			survives(t, p, g)
+			p.stop()
+		})
+	}
+}
+
+// largeAnswers runs an upstream server with TXT records of 60 KB for every name.
+func largeAnswers(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		if w.RemoteAddr().Network() == "udp" {
+			m.Truncated = true
+		} else {
+			for i := range 228 {
+				m.Answer = append(m.Answer, &dns.TXT{
+					Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600},
+					Txt: []string{fmt.Sprintf("%0250d", i)},
+				})
+			}
+			m.Compress = true
+		}
+		_ = w.WriteMsg(m)
+	})
+	for _, s := range []*dns.Server{{Listener: l, Handler: handler}, {PacketConn: udp, Handler: handler}} {
+		var served sync.WaitGroup
+		served.Go(func() { _ = s.ActivateAndServe() })
+		t.Cleanup(func() { _ = s.Shutdown(); _ = l.Close(); _ = udp.Close(); served.Wait() })
+	}
+	return l.Addr().String()
+}
+
+// A hostilePrimary serves the zone big.example. with a size that it can change.
+type hostilePrimary struct {
+	net.Listener
+	served sync.WaitGroup
+
+	mu     sync.Mutex
+	serial uint32
+	bytes  int // of the next transfer
+	sent   int // at most, in one transfer
+	ixfr   bool
+}
+
+func newHostilePrimary(t *testing.T) *hostilePrimary {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &hostilePrimary{Listener: l, serial: 1}
+	p.served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.served.Go(func() { p.serve(c) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); p.served.Wait() })
+	return p
+}
+
+func (p *hostilePrimary) set(serial uint32, bytes int, ixfr bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serial, p.bytes, p.ixfr, p.sent = serial, bytes, ixfr, 0
+}
+
+// most returns the most bytes that a transfer has taken since set.
+func (p *hostilePrimary) most() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
+}
+
+func (p *hostilePrimary) serve(c net.Conn) {
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	for {
+		var length [2]byte
+		if _, err := io.ReadFull(c, length[:]); err != nil {
+			return
+		}
+		packet := make([]byte, binary.BigEndian.Uint16(length[:]))
+		if _, err := io.ReadFull(c, packet); err != nil {
+			return
+		}
+		q := new(dns.Msg)
+		if q.Unpack(packet) != nil || p.reply(c, q) != nil {
+			return
+		}
+	}
+}
+
+// reply sends the SOA record, or the zone in messages of about 16 KB.
+func (p *hostilePrimary) reply(c net.Conn, q *dns.Msg) error {
+	p.mu.Lock()
+	serial, bytes, ixfr := p.serial, p.bytes, p.ixfr
+	p.mu.Unlock()
+	soa := func(serial uint32) dns.RR {
+		return &dns.SOA{
+			Hdr: dns.RR_Header{Name: "big.example.", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60},
+			Ns:  ".", Mbox: ".", Serial: serial, Refresh: 1, Retry: 1, Expire: 86400,
+		}
+	}
+
+	sent := 0
+	send := func(rrs ...dns.RR) error {
+		m := new(dns.Msg).SetReply(q)
+		m.Answer = rrs
+		packet, err := m.Pack()
+		if err != nil {
+			return err
+		}
+		sent += len(packet)
+		_, err = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...))
+		p.mu.Lock()
+		p.sent = max(p.sent, sent)
+		p.mu.Unlock()
+		return err
+	}
+
+	switch q.Question[0].Qtype {
+	case dns.TypeSOA:
+		return send(soa(serial))
+	case dns.TypeIXFR:
+		if !ixfr {
+			return send(soa(serial))
+		}
+		if err := send(soa(serial), soa(serial-1), soa(serial)); err != nil {
+			return err
+		}
+	default:
+		if err := send(soa(serial)); err != nil {
+			return err
+		}
+	}
+
+	text := []string{strings.Repeat("x", 200)}
+	for n := 0; sent < bytes; {
+		var rrs []dns.RR
+		for range 64 {
+			name := fmt.Sprintf("n%d-%d.big.example.", serial, n)
+			rrs = append(rrs, &dns.TXT{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 60}, Txt: text})
+			n++
+		}
+		if err := send(rrs...); err != nil {
+			return err
+		}
+	}
+	return send(soa(serial))
+}
+
+// A primary that sends an AXFR of 117 MB or an IXFR of 60 MB is refused with the reason. The old
+// version is served, and so it is after a restart, from its file. A file that is too large is
+// ignored.
+func TestSecondaryMemoryOfHostilePrimary(t *testing.T) {
+	long(t)
+	binary := buildServer(t)
+	for _, limit := range []int{64 << 20, 170 << 20} {
+		t.Run(fmt.Sprint(limit>>20), func(t *testing.T) {
+			g := memorygroup.New(t, limit)
+			primary := newHostilePrimary(t)
+			primary.set(1, 100<<10, false)
+			file := filepath.Join(t.TempDir(), "big.zone")
+			corefile := ".:0 {\n errors\n" + ownName + " secondary big.example {\n  transfer from " +
+				primary.Addr().String() + "\n  file " + file + "\n }\n}\n"
+			p := startInGroup(t, g, binary, corefile)
+			serves := func(serial uint32) func() bool {
+				return func() bool {
+					reply, err := ask("udp", p.ports[0], "big.example.", dns.TypeSOA)
+					return err == nil && len(reply.Answer) == 1 && reply.Answer[0].(*dns.SOA).Serial == serial
+				}
+			}
+			eventually(t, "the first version", serves(1))
+
+			for i, ixfr := range []bool{false, true} {
+				primary.set(uint32(2+i), 117<<20-i*(57<<20), ixfr)
+				p.until("no memory for transfers")
+				if !serves(1)() {
+					t.Errorf("IXFR %v: the old version is not served", ixfr)
+				}
+				survives(t, p, g)
+				primary.set(1, 100<<10, false)
+				p.stop()
+				p = startInGroup(t, g, binary, corefile)
+				eventually(t, "the version of the file", serves(1))
+			}
+			p.stop()
+
+			// A server without a limit saves a version that is too large for this one.
+			primary.set(9, 117<<20, false)
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "Corefile"), corefile)
+			p = serve(t, dir, "", "-conf", "Corefile")
+			eventually(t, "the large version", serves(9))
+			p.stop()
+			p = startInGroup(t, g, binary, corefile)
+			p.until("secondary: Ignored file")
+			p.until("no memory for transfers")
+			survives(t, p, g)
+			p.stop()
+		})
+	}
+}
