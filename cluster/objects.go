@@ -102,7 +102,7 @@ type Slice struct {
 	Namespace, Name string
 
 	Service   string // from the label kubernetes.io/service-name (multicluster.kubernetes.io/service-name)
-	Cluster   string // the label multicluster.kubernetes.io/source-cluster; "" for this cluster's own
+	Cluster   string // the label multicluster.kubernetes.io/source-cluster, unknown without it; "" for this cluster's own
 	Ports     []Port
 	Endpoints Endpoints
 }

@@ -82,15 +82,21 @@ func typedExternal(s *corev1.Service, warn func(msg string, attrs ...any)) *clus
 func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(msg string, attrs ...any)) *cluster.Slice {
 	slim := &cluster.Slice{Namespace: intern(s.Namespace), Name: s.Name}
 	if imported := s.Labels[LabelImportService]; imported != "" {
-		slim.Cluster = strings.ToLower(s.Labels[LabelImportCluster])
-		if !o.Multicluster || slim.Cluster == "" {
+		if !o.Multicluster {
 			return nil
+		}
+		if slim.Cluster = strings.ToLower(s.Labels[LabelImportCluster]); slim.Cluster == "" {
+			slim.Cluster = "unknown"
+			warn("Imported EndpointSlice without a label, its cluster is unknown", "namespace", s.Namespace, "name", s.Name, "label", LabelImportCluster)
 		}
 		slim.Service = imported
 	} else {
 		slim.Service = s.Labels[discoveryv1.LabelServiceName]
 	}
 	names := s.AddressType == discoveryv1.AddressTypeFQDN
+	if names && slim.Cluster != "" {
+		warn("Ignored names of an imported EndpointSlice", "kind", "EndpointSlice", "namespace", s.Namespace, "name", s.Name, "value", "FQDN")
+	}
 	if slim.Service == "" || names && slim.Cluster != "" {
 		return nil
 	}

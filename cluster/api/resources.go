@@ -110,9 +110,15 @@ func (s Slimmer) Resources() []Resource {
 	}
 
 	if o.Multicluster {
-		rs = append(rs, newResource(ImportsVersion(), cluster.Imports, noProtobuf, s.ServiceImport))
+		rs = append(rs, newResource(ImportsVersions()[0], cluster.Imports, noProtobuf, s.ServiceImport))
 	}
 	return rs
+}
+
+// In returns the same resource in another version of its group.
+func (r Resource) In(group schema.GroupVersion) Resource {
+	r.Group, r.Version = group, group.String()
+	return r
 }
 
 // VersionsOnly returns a resource that requests only the metadata of the same objects, and

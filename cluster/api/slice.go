@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -26,15 +27,26 @@ func (p *packer) warn(msg string, value any) {
 	p.Slimmer.warn(msg, "EndpointSlice", p.slim.Namespace, p.slim.Name, value)
 }
 
+// unknownCluster is the ID of the cluster of an imported slice without a source.
+const unknownCluster = "unknown"
+
 // belongs sets the slice's Service by its labels. It returns false for a slice without a
-// Service, and for an imported slice of names. A slice with the multi-cluster labels
+// Service, and for an imported slice of names. A slice with the multi-cluster label of a Service
 // never belongs to a Service of this cluster, even if it also names the derived Service
-// that some controllers create.
+// that some controllers create. As in CoreDNS the label of its source may be missing.
 func (p *packer) belongs(own, imported, source, kind string) bool {
 	p.slim.Service, p.names = own, kind == addressFQDN
 	if imported != "" {
-		p.slim.Service, p.slim.Cluster = imported, strings.ToLower(source)
-		if !p.Options.Multicluster || source == "" || p.names {
+		p.slim.Service, p.slim.Cluster = imported, cmp.Or(strings.ToLower(source), unknownCluster)
+		if !p.Options.Multicluster {
+			return false
+		}
+		if source == "" {
+			p.Warn("Imported EndpointSlice without a label, its cluster is unknown",
+				"namespace", p.slim.Namespace, "name", p.slim.Name, "label", LabelImportCluster)
+		}
+		if p.names {
+			p.warn("Ignored names of an imported EndpointSlice", kind)
 			return false
 		}
 	}

@@ -149,6 +149,8 @@ func (s Slimmer) ServiceImport(full *ServiceImport) *cluster.Service {
 	for _, p := range full.Spec.Ports {
 		if isPort(p.Port) {
 			slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
+		} else {
+			s.warn("Ignored invalid port", "ServiceImport", full.Namespace, full.Name, p.Port)
 		}
 	}
 	return slim

@@ -157,20 +157,25 @@ func TestSlimSliceBelongs(t *testing.T) {
 		labels       map[string]string
 		kind         discoveryv1.AddressType
 		plain, multi string // service@cluster
+		warning      string // with multicluster
 	}{
-		{"own", map[string]string{own: "web"}, "IPv4", "web@", "web@"},
-		{"without labels", nil, "IPv4", "", ""},
-		{"FQDN", map[string]string{own: "web"}, "FQDN", "web@", "web@"},
-		{"imported FQDN", map[string]string{service: "web", source: "east"}, "FQDN", "", ""},
-		{"imported", map[string]string{service: "web", source: "East"}, "IPv6", "", "web@east"},
-		{"imported, of a derived Service", map[string]string{own: "derived", service: "web", source: "east"}, "IPv4", "", "web@east"},
-		{"imported from nowhere", map[string]string{own: "derived", service: "web"}, "IPv4", "", ""},
+		{"own", map[string]string{own: "web"}, "IPv4", "web@", "web@", ""},
+		{"without labels", nil, "IPv4", "", "", ""},
+		{"FQDN", map[string]string{own: "web"}, "FQDN", "web@", "web@", ""},
+		{"imported FQDN", map[string]string{service: "web", source: "east"}, "FQDN", "", "", "Ignored names of an imported EndpointSlice kind=EndpointSlice namespace= name= value=FQDN"},
+		{"imported", map[string]string{service: "web", source: "East"}, "IPv6", "", "web@east", ""},
+		{"imported, of a derived Service", map[string]string{own: "derived", service: "web", source: "east"}, "IPv4", "", "web@east", ""},
+		{"imported, from no cluster", map[string]string{own: "derived", service: "web"}, "IPv4", "", "web@unknown", "Imported EndpointSlice without a label, its cluster is unknown namespace= name= label=" + source},
 	} {
 		for multi, want := range map[bool]string{false: test.plain, true: test.multi} {
 			slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, AddressType: test.kind}
 			got := ""
-			if s, ok := arrive(t, cluster.Options{Multicluster: multi}, slice, t.Errorf).(*cluster.Slice); ok {
+			var w warnings
+			if s, ok := arrive(t, cluster.Options{Multicluster: multi}, slice, w.warn).(*cluster.Slice); ok {
 				got = s.Service + "@" + s.Cluster
+			}
+			if warned := strings.Join(w, "; "); multi && warned != test.warning || !multi && warned != "" {
+				t.Errorf("%s, multicluster %v: warned %q, want %q", test.name, multi, warned, test.warning)
 			}
 			if got != want {
 				t.Errorf("%s, multicluster %v: got %q, want %q", test.name, multi, got, want)
@@ -243,6 +248,15 @@ func TestSlimServiceImport(t *testing.T) {
 	got := Slimmer{Warn: w.warn}.ServiceImport(s)
 	if got.Headless || !slices.Equal(got.ClusterIPs, ips("10.9.0.1")) || len(w) != 1 || w[0] != "Ignored invalid IP address kind=ServiceImport namespace=shop name=web value=x" {
 		t.Errorf("got %+v, warned %q", got, w)
+	}
+	w = nil
+	s.Spec.Ports = append(s.Spec.Ports, struct {
+		Name     string `json:"name"`
+		Protocol string `json:"protocol"`
+		Port     int32  `json:"port"`
+	}{Name: "http"})
+	if got := (Slimmer{Warn: w.warn}).ServiceImport(s); len(got.Ports) > 0 || !slices.Contains(w, "Ignored invalid port kind=ServiceImport namespace=shop name=web value=0") {
+		t.Errorf("got %+v, warned %q, want a warning of the port", got, w)
 	}
 	s.Spec.Type, s.Spec.IPs = "Headless", nil
 	if got := (Slimmer{Warn: w.warn}).ServiceImport(s); !got.Headless || got.ClusterIPs != nil {

@@ -27,9 +27,11 @@ func SlicesVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "discovery.k8s.io", Version: "v1"}
 }
 
-// ImportsVersion returns the group and version of ServiceImports.
-func ImportsVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: "v1alpha1"}
+// ImportsVersions returns the group and the versions of ServiceImports, the newest first. The
+// fields that are read are the same.
+func ImportsVersions() [2]schema.GroupVersion {
+	const group = "multicluster.x-k8s.io"
+	return [...]schema.GroupVersion{{Group: group, Version: "v1beta1"}, {Group: group, Version: "v1alpha1"}}
 }
 
 // Labels and annotations of the API.
@@ -200,7 +202,7 @@ type ConfigMap struct {
 	BinaryData map[string][]byte `json:"binaryData"`
 }
 
-// An apiServiceImport is an object of the Multi-Cluster Services API. As a custom
+// A ServiceImport is an object of the Multi-Cluster Services API. As a custom
 // resource it is sent as JSON only.
 type ServiceImport struct {
 	Meta `json:"metadata"`

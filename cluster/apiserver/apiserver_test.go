@@ -37,11 +37,11 @@ func TestLiveRequests(t *testing.T) {
 	}
 	stop()
 	want := map[string]string{
-		"/api/v1/namespaces":                                  "exposed|",
-		"/api/v1/services":                                    "tier=front|",
-		"/apis/discovery.k8s.io/v1/endpointslices":            "tier=front|",
-		"/api/v1/pods":                                        "tier=front|status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown",
-		"/apis/multicluster.x-k8s.io/v1alpha1/serviceimports": "|",
+		"/api/v1/namespaces":                                 "exposed|",
+		"/api/v1/services":                                   "tier=front|",
+		"/apis/discovery.k8s.io/v1/endpointslices":           "tier=front|",
+		"/api/v1/pods":                                       "tier=front|status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown",
+		"/apis/multicluster.x-k8s.io/v1beta1/serviceimports": "|",
 	}
 	for _, r := range a.received() {
 		q := r.URL.Query()
@@ -91,6 +91,46 @@ func TestLiveNoImports(t *testing.T) {
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Multicluster: true})
 	f.waitForCall(t, "listed serviceimports ")
 	f.waitForLog(t, "Resource not defined in the API server, retrying\" kind=ServiceImport")
+}
+
+// An API server has one version of the Multi-Cluster Services API, or both. When a version is
+// removed, the other one is watched.
+func TestLiveImportVersions(t *testing.T) {
+	for _, served := range []string{"v1alpha1", "v1beta1"} {
+		var mu sync.Mutex
+		is := served
+		a := serve(t, &fakeServer{
+			objects: map[string]string{"serviceimports": `{"metadata":{"namespace":"shop","name":"web"},"spec":{"type":"ClusterSetIP","ips":["10.0.0.1"]}}`},
+			refuse: func(r *http.Request) int {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.HasSuffix(r.URL.Path, "serviceimports") && !strings.Contains(r.URL.Path, "/"+is+"/") {
+					return http.StatusNotFound
+				}
+				return 0
+			},
+		})
+		f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Multicluster: true, Namespaces: "other,shop"})
+		f.waitForCall(t, "listed serviceimports shop/web")
+		f.waitFor(t, "a quiet log with "+served, func() bool { return f.logged.Len() == 0 })
+
+		// The watches end, and are resumed with the other version.
+		mu.Lock()
+		is = map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"}[served]
+		mu.Unlock()
+		a.CloseClientConnections()
+		f.waitFor(t, "a watch of "+is, func() bool {
+			for _, r := range a.received() {
+				if strings.HasSuffix(r.URL.Path, "/"+is+"/namespaces/shop/serviceimports") && r.URL.Query().Get("resourceVersion") != "" {
+					return true
+				}
+			}
+			return false
+		})
+		if f.logged.Len() > 0 && strings.Contains(f.logged.String(), "not defined") {
+			t.Errorf("%s: got log %s, want no problem", served, f.logged.String())
+		}
+	}
 }
 
 // With two requests per second and a burst of one, the third request is sent at

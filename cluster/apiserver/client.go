@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -45,6 +46,7 @@ type client struct {
 	connector  *connector   // of http
 	probes     *http.Client // has connections of its own
 	probers    map[string]*prober
+	imports    int // index in api.ImportsVersions of the version that is requested
 
 	probeBackoff probeBackoff
 }
@@ -81,6 +83,11 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 	}
 	c.reporter.recovered("config", "API server address known", "address", c.config.Host)
 
+	custom := r.Kinds[0] == cluster.Imports
+	if custom {
+		r = r.In(api.ImportsVersions()[c.imports])
+	}
+
 	config := *c.config
 	config.GroupVersion = &r.Group
 	config.APIPath = "/apis"
@@ -88,7 +95,7 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 		config.APIPath = "/api"
 	}
 	config.NegotiatedSerializer = negotiatedSerializer{r}
-	if r.Group == api.ImportsVersion() {
+	if custom {
 		// Custom resources have no other form.
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	}
@@ -104,6 +111,19 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 	supervised := *c.http
 	supervised.Transport = &transport{c.connector, c.limits, detector, c.reporter}
 	return rest.RESTClientForConfigAndClient(&config, &supervised)
+}
+
+// otherVersion changes the version that is requested of ServiceImports, unless another feed has
+// done so, since the API server does not have this one. It returns false for other resources:
+// they have one version.
+func (c *client) otherVersion(missing schema.GroupVersion) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	versions := api.ImportsVersions()
+	if versions[c.imports] == missing {
+		c.imports = (c.imports + 1) % len(versions)
+	}
+	return missing.Group == versions[0].Group
 }
 
 // load creates the configuration and the HTTP client unless they exist and the

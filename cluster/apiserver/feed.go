@@ -187,6 +187,7 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 // unreachable: it would list again, although the watch can be resumed.
 func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
 	opts.LabelSelector, opts.FieldSelector = f.Labels, f.Fields
+	otherVersion := false
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
 		rest, err := f.client.restClient(f.Resource, verb, f.detector)
 		if err == nil {
@@ -197,6 +198,11 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+
+		if apierrors.IsNotFound(err) && !otherVersion && f.client.otherVersion(rest.APIVersion()) {
+			otherVersion = true
+			continue
 		}
 
 		f.countError()

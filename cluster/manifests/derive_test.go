@@ -142,6 +142,15 @@ func TestManifestsMulticluster(t *testing.T) {
 	b.has("endpointslices (multicluster) shop/web-far of web@east http:80/tcp [10.5.1.1 ]", "serviceimports shop/web 10.5.0.1 http:80/tcp")
 	b.says(0, "level=WARN")
 
+	// The next version has the same fields. A slice need not name its cluster.
+	files["a.yaml"] = strings.Replace(files["a.yaml"], "v1alpha1", "v1beta1", 1)
+	files["a.yaml"] = strings.Replace(files["a.yaml"], ", multicluster.kubernetes.io/source-cluster: east", "", 1)
+	b = newBench(t, files)
+	b.opts = cluster.Options{Multicluster: true}
+	b.read()
+	b.has("endpointslices (multicluster) shop/web-far of web@unknown http:80/tcp [10.5.1.1 ]", "serviceimports shop/web 10.5.0.1 http:80/tcp")
+	b.says(1, "Imported EndpointSlice without a label, its cluster is unknown")
+
 	b = newBench(t, files)
 	b.read()
 	b.has()

@@ -196,7 +196,7 @@ func isOurs(kind string) bool {
 
 func ourGroup(apiVersion string) bool {
 	group, _, ok := strings.Cut(apiVersion, "/")
-	return !ok || group == api.SlicesVersion().Group || group == api.ImportsVersion().Group
+	return !ok || group == api.SlicesVersion().Group || group == api.ImportsVersions()[0].Group
 }
 
 // reader returns the function that decodes objects of a kind, nil if there is none.
@@ -225,7 +225,7 @@ func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) e
 		return d.pod
 	case api.SlicesVersion().String() + " EndpointSlice":
 		return d.slice
-	case api.ImportsVersion().String() + " ServiceImport":
+	case api.ImportsVersions()[0].String() + " ServiceImport", api.ImportsVersions()[1].String() + " ServiceImport":
 		return d.serviceImport
 	}
 	return nil

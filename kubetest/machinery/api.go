@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
@@ -164,8 +163,13 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 		return nil, err
 	}
 
+	installed := map[string]bool{}
 	for _, gv := range groupVersions(s.kinds) {
-		if err := s.install(api, gv, stores); err != nil {
+		if installed[gv.Group] {
+			continue
+		}
+		installed[gv.Group] = true
+		if err := s.install(api, gv.Group, stores); err != nil {
 			api.Destroy()
 			return nil, fmt.Errorf("installing %s: %w", gv, err)
 		}
@@ -193,13 +197,17 @@ func ready(stores []*registry.Store) error {
 	return nil
 }
 
-// install adds the kinds of one group version to the server.
-func (s *Server) install(api *server.GenericAPIServer, gv schema.GroupVersion, stores []*registry.Store) error {
-	info := server.NewDefaultAPIGroupInfo(gv.Group, s.types.scheme, s.types.params, s.types.codecs)
-	resources := map[string]rest.Storage{}
+// install adds the kinds of one group, with all versions, to the server.
+func (s *Server) install(api *server.GenericAPIServer, group string, stores []*registry.Store) error {
+	info := server.NewDefaultAPIGroupInfo(group, s.types.scheme, s.types.params, s.types.codecs)
 	for i, k := range s.kinds {
-		if k.gv != gv {
+		if k.gv.Group != group {
 			continue
+		}
+		resources := info.VersionedResourcesStorageMap[k.gv.Version]
+		if resources == nil {
+			resources = map[string]rest.Storage{}
+			info.VersionedResourcesStorageMap[k.gv.Version] = resources
 		}
 		resources[k.resource] = stores[i]
 		if k.keepSpec != nil {
@@ -209,8 +217,7 @@ func (s *Server) install(api *server.GenericAPIServer, gv schema.GroupVersion, s
 			info.NegotiatedSerializer = noProtobuf{info.NegotiatedSerializer}
 		}
 	}
-	info.VersionedResourcesStorageMap[gv.Version] = resources
-	if gv.Group == "" {
+	if group == "" {
 		return api.InstallLegacyAPIGroup(server.DefaultLegacyAPIPrefix, &info)
 	}
 	return api.InstallAPIGroup(&info)

@@ -143,14 +143,17 @@ func kinds() []kind {
 		gv: rbacv1.SchemeGroupVersion, name: "ClusterRoleBinding", resource: "clusterrolebindings",
 		singular: "clusterrolebinding", clusterScoped: true,
 		new: create[rbacv1.ClusterRoleBinding], newList: create[rbacv1.ClusterRoleBindingList],
-	}, {
+	}, importKind("v1alpha1"), importKind("v1beta1")}
+}
 
-		// A custom resource.
-		gv: importVersion(), name: "ServiceImport", resource: "serviceimports", singular: "serviceimport", custom: true,
+// importKind returns a version of a custom resource. Both versions have the same objects.
+func importKind(version string) kind {
+	return kind{
+		gv: importVersion(version), name: "ServiceImport", resource: "serviceimports", singular: "serviceimport", custom: true,
 		new: create[ServiceImport], newList: create[ServiceImportList],
 		keepSpec:   onBoth(func(s, old *ServiceImport) { s.Spec = old.Spec }),
 		keepStatus: onBoth(func(s, old *ServiceImport) { s.Status = old.Status }),
-	}}
+	}
 }
 
 // create returns a new T as an object.

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// importVersion returns the group and version of ServiceImport.
-func importVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: "v1alpha1"}
+// importVersion returns the group of ServiceImport with a version of it: v1alpha1 or v1beta1.
+func importVersion(version string) schema.GroupVersion {
+	return schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: version}
 }
 
 // A ServiceImport is a Service that other clusters of the clusterset export,

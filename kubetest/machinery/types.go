@@ -57,8 +57,12 @@ func newTypes(kinds []kind) (*types, error) {
 		}
 	}
 
+	versions := map[string][]schema.GroupVersion{}
 	for _, gv := range groupVersions(kinds) {
-		if err := scheme.SetVersionPriority(gv); err != nil {
+		versions[gv.Group] = append(versions[gv.Group], gv)
+	}
+	for _, of := range versions {
+		if err := scheme.SetVersionPriority(of...); err != nil {
 			return nil, err
 		}
 	}
@@ -88,8 +92,10 @@ func addReviews(scheme *runtime.Scheme) error {
 
 // addImports registers the types of the multi-cluster group.
 func addImports(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(importVersion(), &ServiceImport{}, &ServiceImportList{})
-	metav1.AddToGroupVersion(scheme, importVersion())
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		scheme.AddKnownTypes(importVersion(version), &ServiceImport{}, &ServiceImportList{})
+		metav1.AddToGroupVersion(scheme, importVersion(version))
+	}
 	return nil
 }
 
