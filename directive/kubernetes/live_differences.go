@@ -73,7 +73,7 @@ func (g *generator) addEntryDifferences(d *differences, c index.EntryChange) {
 // rrset returns the records of a name below a Service as they are in an answer, without
 // their owner; none without an entry.
 func (g *generator) rrset(e *index.Entry, labels string, t wire.Type) (records [][]byte) {
-	if e == nil || !slices.Contains(typesOf(e), t) {
+	if e == nil || !slices.Contains(typesOf(e, labels), t) {
 		return nil
 	}
 	g.resolveEntry(e, labels, t)

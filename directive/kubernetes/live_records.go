@@ -98,9 +98,13 @@ func (g *generator) apexRecords() map[string]struct{} {
 	return all
 }
 
-// typesOf returns the types that names of a Service's entry have.
-func typesOf(e *index.Entry) []wire.Type {
-	if e.ExternalName || e.Alias() != nil {
+// typesOf returns the types that a name of a Service's entry may have, which is labels in front
+// of the Service's.
+func typesOf(e *index.Entry, labels string) []wire.Type {
+	switch {
+	case e.Alias() != nil && len(labels) > 1 && labels[1] == '_': // of a port
+		return []wire.Type{wire.TypeSRV}
+	case e.ExternalName || e.Alias() != nil:
 		return []wire.Type{wire.TypeCNAME}
 	}
 	return []wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV}
@@ -148,7 +152,7 @@ func (g *generator) entryRecords(e *index.Entry, yield func([]byte) bool) bool {
 func (g *generator) recordsOf(e *index.Entry, names nameSet, yield func([]byte) bool) bool {
 	repeated := map[string]struct{}{} // merged parts may make a record twice
 	for labels := range names {
-		for _, t := range typesOf(e) {
+		for _, t := range typesOf(e, labels) {
 			g.resolveEntry(e, labels, t)
 			more := g.each(func(r []byte) bool {
 				if e.Merged() != nil {

@@ -188,18 +188,34 @@ func (s *serviceLookup) zoneName() result {
 	return noTopologyZone
 }
 
-// aliasName answers a name at or below the name of a Service with an alias.
+// aliasName answers a name at or below the name of a Service with an alias. The name of a port
+// has SRV records, which lead to the alias's target, and so no CNAME record beside them.
 func (s *serviceLookup) aliasName(a *index.Alias) result {
 	switch {
 	case s.prefix == 0, s.prefix == 1 && a.Labels[string(s.label(0))]:
 		return s.answerCNAME(a.Record)
 	case s.prefix == 1 && s.label(0)[0] == '_' && a.Ports.Has(&index.Selection{Protocol: s.label(0)[1:]}):
 		return answered // an empty non-terminal
-	case s.prefix == 2 && s.label(0)[0] == '_' && s.label(1)[0] == '_' &&
-		a.Ports.Has(&index.Selection{Port: s.label(0)[1:], Protocol: s.label(1)[1:]}):
-		return s.answerCNAME(a.Record)
+	case s.prefix == 2 && s.label(0)[0] == '_' && s.label(1)[0] == '_':
+		if ports := a.Ports.Selected(&index.Selection{Port: s.label(0)[1:], Protocol: s.label(1)[1:]}); len(ports) > 0 {
+			s.aliasPorts(a, ports)
+			return answered
+		}
 	}
 	return s.answer()
+}
+
+// aliasPorts writes the SRV records of a port of an alias.
+func (s *serviceLookup) aliasPorts(a *index.Alias, ports []uint16) {
+	if !s.wants(wire.TypeSRV) {
+		return
+	}
+	for _, port := range ports {
+		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
+			return // the cut sets TC
+		}
+		s.writeSRVTo(min(101, len(ports)), port, nil, []byte(a.Target()))
+	}
 }
 
 // endpointsName answers with the addresses and SRV records of the selected endpoints.

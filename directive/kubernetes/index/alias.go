@@ -1,10 +1,15 @@
 package index
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/seamark/seamark/wire"
+)
 
 // An Alias is the target of the CNAME records of a headless Service whose served
 // endpoints are all in EndpointSlices with addressType FQDN and have one name. The names
-// of the Service, of these endpoints and of their ports are then CNAMEs, as in CoreDNS.
+// of the Service and of these endpoints are then CNAMEs, and the names of their ports have SRV
+// records that lead to the target.
 // If the endpoints have several names, there is no answer: a name has one CNAME.
 type Alias struct {
 	Record string          // the CNAME record, with the owner wire.OwnerIsQuestion
@@ -12,6 +17,9 @@ type Alias struct {
 	Zones  map[string]bool // their topology zones, as labels in wire form
 	Ports  *PortSet
 }
+
+// Target returns the target in wire form.
+func (a *Alias) Target() string { return a.Record[len(wire.OwnerIsQuestion)+10:] }
 
 // Alias returns nil for a Service without one.
 func (e *Entry) Alias() *Alias {
