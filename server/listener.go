@@ -70,6 +70,7 @@ func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
 			Limits:    s.limits(),
 			Log:       p.opts.Log,
 			Metrics:   p.opts.Metrics,
+			Memory:    p.opts.Memory,
 		}
 		if hasTLS {
 			o.TLS = new(transport.TLS)

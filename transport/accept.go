@@ -109,6 +109,7 @@ func (l *Listener) admit(c *conn) bool {
 // conns holds the TCP connections of a listener.
 type conns struct {
 	running sync.WaitGroup // goroutines of connections, and of the acceptLoop
+	memory  connMemory
 
 	mu         sync.Mutex
 	byID       map[int64]*conn
@@ -144,7 +145,7 @@ func ClientKey(addr netip.Addr) netip.Addr {
 }
 
 // add adds c, unless there are too many connections: then it returns the counter of
-// the reason. At the limit of the listener it evicts the connection that has been
+// the reason. At the limit of the listener, or without memory, it evicts the connection that has been
 // idle longest (RFC 7766 §6.2.3 allows that); if none is idle, it refuses c.
 func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.mu.Lock()
@@ -152,11 +153,12 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	if s.isOverLimit(c, c.client) {
 		return c.l.counts.overClient, nil
 	}
-	if len(s.byID) >= c.l.o.MaxConns {
+	if len(s.byID) >= c.l.o.MaxConns || !s.memory.reserve(len(s.byID)) {
 		if evicted = s.idlest(); evicted == nil {
 			return c.l.counts.overTotal, nil
 		}
 		s.remove(evicted)
+		s.memory.force()
 	}
 
 	s.lastID++
@@ -243,6 +245,7 @@ func (s *conns) remove(c *conn) {
 	}
 	delete(s.byID, c.id)
 	s.removeFrom(c.client)
+	s.memory.release()
 }
 
 // removeFrom counts one connection less for a client.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/sys/memory"
 )
 
 const (
@@ -29,6 +31,7 @@ type Sessions struct {
 	o      Options
 	counts counters
 	start  time.Time
+	memory connMemory
 
 	mu      sync.Mutex
 	open    int // including handshakes
@@ -47,7 +50,8 @@ type Session struct {
 // NewSessions returns Sessions for a listener with these messages.
 func NewSessions(m *Messages) *Sessions {
 	return &Sessions{
-		o: m.o, counts: m.counts, start: time.Now(), ready: map[*Session]struct{}{}, clients: map[netip.Addr]int{},
+		o: m.o, counts: m.counts, start: time.Now(), memory: connMemory{m.o.Memory, memory.QUIC, sessionSize},
+		ready: map[*Session]struct{}{}, clients: map[netip.Addr]int{},
 	}
 }
 
@@ -79,7 +83,7 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
 		s.counts.overClient.Add(1)
 		return errTooManyConnections
 	}
-	if s.open >= s.o.MaxConns {
+	if s.open >= s.o.MaxConns || !s.memory.reserve(s.open) {
 		evicted := s.idlest()
 		if evicted == nil {
 			s.counts.overTotal.Add(1)
@@ -88,6 +92,7 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
 		s.counts.evicted.Add(1)
 		delete(s.ready, evicted)
 		evicted.close()
+		s.memory.force() // that of the other one is released when it has ended
 	}
 
 	s.open++
@@ -96,6 +101,7 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.open--
+		s.memory.release()
 		if s.clients[client]--; s.clients[client] == 0 {
 			delete(s.clients, client)
 		}

@@ -28,6 +28,8 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/cgroup"
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/wire"
 )
 
 // Options configure a Listener. The zero value of a field means its default.
@@ -39,6 +41,10 @@ type Options struct {
 
 	// TLS, if not nil, makes a listener for DNS over TLS (RFC 7858), without UDP.
 	TLS *TLS
+
+	// Memory bounds the connections and unsent replies of this and other listeners together; nil is
+	// no bound.
+	Memory *memory.Budget
 
 	Inherited *Inherited // sockets to use instead of opening others; may be nil
 
@@ -98,6 +104,12 @@ func (o Options) OrDefaults() Options {
 		o.Metrics = new(metrics.Registry)
 	}
 	return o
+}
+
+// maxLarge returns the bound on large messages: as many as fit into the memory for unsent replies.
+func (o Options) maxLarge() int {
+	const size = 2 * wire.MaxMessage // the query and its reply
+	return min(maxLarge, max(fewest, int(o.Memory.Max(memory.Replies)/size)))
 }
 
 func orDefault[T int | time.Duration](v *T, standard T) {
@@ -193,7 +205,7 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 		lastQuery:   500 * time.Millisecond,
 		udpStopping: make(chan struct{}),
 		start:       time.Now(),
-		large:       make(chan struct{}, maxLarge),
+		large:       make(chan struct{}, o.maxLarge()),
 	}
 	l.setLimits(o.Limits)
 	l.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
@@ -203,6 +215,10 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 		l.tls = o.TLS.Config("dot")
 	}
 	l.conns.init()
+	l.conns.memory = connMemory{o.Memory, memory.TCP, tcpSize}
+	if o.TLS != nil {
+		l.conns.memory = connMemory{o.Memory, memory.TLS, tlsSize}
+	}
 	l.parked.init()
 
 	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // the idle timeout is shorter

@@ -21,6 +21,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A Consumer is a part of the server that others can fill.
@@ -57,7 +58,7 @@ var rules = [NumConsumers]struct {
 	TLS:       {"tls", 2, 15, 512 << 10, math.MaxInt64},
 	HTTPS:     {"https", 2, 15, 512 << 10, math.MaxInt64},
 	QUIC:      {"quic", 2, 15, 1 << 20, math.MaxInt64},
-	Replies:   {"replies", 2, 4, 1 << 20, 16 << 20},
+	Replies:   {"replies", 3, 8, 1 << 20, 16 << 20},
 	Transfers: {"transfers", 3, 60, 512 << 10, 1 << 30},
 	Zones:     {"zones", 6, 60, 1 << 20, math.MaxInt64},
 	Catalogs:  {"catalogs", 1, 25, 256 << 10, 512 << 20},
@@ -81,6 +82,7 @@ type Budget struct {
 	total  int64
 	own    int64
 	source Source
+	most   [NumConsumers]atomic.Int64 // Max of the parts, for Max
 
 	mu     sync.Mutex
 	parts  [NumConsumers]Part
@@ -103,7 +105,16 @@ func New(total int64, source Source) *Budget {
 		b.shared -= b.parts[c].Min
 	}
 	b.shared = max(b.shared, 0)
+	for c := range NumConsumers {
+		b.setMax(c, b.parts[c].Max)
+	}
 	return b
+}
+
+func (b *Budget) setMax(c Consumer, bytes int64) {
+	p := &b.parts[c]
+	p.Max = min(bytes, p.Min+b.shared)
+	b.most[c].Store(p.Max)
 }
 
 // standard returns the part of a consumer that uses nothing.
@@ -147,10 +158,7 @@ func (b *Budget) Max(c Consumer) int64 {
 	if b == nil {
 		return rules[c].most
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := &b.parts[c]
-	return min(p.Max, p.Min+b.shared)
+	return b.most[c].Load()
 }
 
 // Raise raises the maximum of a consumer to that of the configuration, if that is more than the
@@ -161,7 +169,7 @@ func (b *Budget) Raise(c Consumer, bytes int64) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.parts[c].Max = max(b.standard(c).Max, bytes)
+	b.setMax(c, max(b.standard(c).Max, bytes))
 }
 
 // An Error reports that a consumer cannot have more memory.

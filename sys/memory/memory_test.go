@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/seamark/seamark/sys/memory"
@@ -85,10 +86,9 @@ func TestBudgetRelease(t *testing.T) {
 	if err := b.Reserve(memory.Files, b.Part(memory.Files).Min+1); !errors.As(err, &refused) || refused.Consumer != memory.Files {
 		t.Errorf("got %v, want an error of files", err)
 	}
-	if want := "no memory for zones: 1.0 MB more than the 16.6 MB in use, of at most 16.6 MB now: raise the server's memory limit"; true {
-		if err := b.Reserve(memory.Zones, mb); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+	want := fmt.Sprintf("no memory for zones: 1.0 MB more than the %[1]s in use, of at most %[1]s now: raise the server's memory limit", memory.Size(most))
+	if err := b.Reserve(memory.Zones, mb); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 
 	b.Release(memory.Zones, most)

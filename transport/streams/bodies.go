@@ -7,14 +7,17 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/sys/memory"
 )
 
 const (
 	// smallMessage is the size, with the length, up to which a message does not count as
 	// large. quic-go copies a reply of this size, so that writing it does not wait.
 	smallMessage = 1400
-	// maxLarge bounds the large queries of all connections that are being received.
-	maxLarge = 64
+	// maxLarge bounds the large queries of all connections that are being received. With little
+	// memory there may be fewer.
+	maxLarge, minLarge = 64, 4
 	// maxQueued bounds the bytes of all large replies that wait for their clients.
 	maxQueued = 16 << 20
 	// maxReading bounds the requests of all connections whose bodies are being received.
@@ -23,18 +26,28 @@ const (
 
 var errBusy = errors.New("too many queries of other clients are being received")
 
+// requestsIn returns how many requests the memory for connections of a kind has room for: at most
+// most, and some in any case.
+func (l *listener) requestsIn(most int, kind memory.Consumer) int64 {
+	return min(int64(most), max(fewestRequests, l.o.Memory.Max(kind)/requestBytes))
+}
+
+// fewestRequests is more than one client sends at once.
+const fewestRequests = 64
+
 // load counts what clients of a listener have it keep while they send and read slowly.
 type load struct {
 	large   chan struct{} // holds an element for each large query
 	reading atomic.Int64  // requests whose bodies are being received
-	queued  atomic.Int64  // bytes of large replies
+	queued  atomic.Int64  // bytes of replies
+	memory  *memory.Budget
 }
 
 // readBody reads the body of a request with at most most bytes. The error is an
 // *http.MaxBytesError if there are more, and errBusy if a bound of all requests is reached.
 func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	defer l.load.reading.Add(-1)
-	if l.load.reading.Add(1) > maxReading {
+	if l.load.reading.Add(1) > l.requestsIn(maxReading, memory.HTTPS) {
 		return nil, errBusy
 	}
 	body := http.MaxBytesReader(w, r.Body, most)
@@ -59,7 +72,15 @@ func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) 
 // enqueue counts a reply that waits for its client. The caller must call dequeue. It reports
 // whether the large replies of all connections are within their bound.
 func (l *load) enqueue(reply []byte) bool {
-	return l.queued.Add(int64(len(reply))) <= maxQueued || len(reply) <= smallMessage
+	size := int64(len(reply))
+	ok := l.queued.Add(size) <= maxQueued && l.memory.Reserve(memory.Replies, size) == nil
+	if !ok {
+		l.memory.Force(memory.Replies, size) // until dequeue
+	}
+	return ok || len(reply) <= smallMessage
 }
 
-func (l *load) dequeue(reply []byte) { l.queued.Add(-int64(len(reply))) }
+func (l *load) dequeue(reply []byte) {
+	l.queued.Add(-int64(len(reply)))
+	l.memory.Release(memory.Replies, int64(len(reply)))
+}

@@ -59,7 +59,7 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 	l.addr = l.tcp.Address
 	l.busy.conns = map[net.Conn]struct{}{}
 	l.handler = handler
-	l.requests.init(l.tcp.Refuse)
+	l.requests.init(l.tcp.Refuse, o.Memory)
 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(slices.Contains(names, "http/1.1"))

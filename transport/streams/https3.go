@@ -8,6 +8,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // maxRequests bounds the requests of all connections of an HTTPS3.
@@ -54,7 +56,7 @@ func (l *HTTPS3) answerAll(c *connection) {
 	})
 
 	c.acceptStreams(0, func(s *quic.Stream) {
-		if l.requests.Add(1) > maxRequests {
+		if l.requests.Add(1) > l.requestsIn(maxRequests, memory.QUIC) {
 			l.requests.Add(-1)
 			s.CancelRead(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
 			s.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestRejected))

@@ -14,6 +14,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/wire"
 )
@@ -81,7 +82,7 @@ func (c *doqConn) answer(s doqStream) {
 // wait calls do, which may wait for the client, on another goroutine. If there are too many
 // it cancels the stream.
 func (c *doqConn) wait(q *doqQuery, do func()) {
-	if c.l.waiting.Add(1) > int64(c.l.limits.Load().Workers) {
+	if c.l.waiting.Add(1) > c.l.requestsIn(c.l.limits.Load().Workers, memory.QUIC) {
 		c.l.waiting.Add(-1)
 		q.cancel(doqExcessiveLoad)
 		return

@@ -16,6 +16,7 @@ import (
 	mdns "github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -302,5 +303,26 @@ func TestQUICLog(t *testing.T) {
 	}
 	if !c.ConnectionState().GSO {
 		t.Log("this kernel has no GSO")
+	}
+}
+
+// At the end of the memory for connections a new one replaces the one that has been idle longest,
+// and another listener gets a few in any case.
+func TestQUICConnectionMemory(t *testing.T) {
+	b := memory.New(8<<20, memory.FromGroup) // ten connections
+	o := Options{Options: transport.Options{Memory: b}}
+	s, other := serve(t, o), serve(t, o)
+	for range 30 {
+		wantReply(t, s.dial().ask("1.in."), 1)
+	}
+	wantReply(t, other.dial().ask("1.in."), 1)
+	if n := s.count(`seamark_transport_connections_closed_total{why="idlest"}`); n < 15 {
+		t.Errorf("idlest: got %d of 30, want most", n)
+	}
+
+	s.Stop()
+	other.Stop()
+	if used := b.Part(memory.QUIC).Used; used != 0 {
+		t.Errorf("%d bytes reserved after Stop, want 0", used)
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/transport"
 )
 
 const (
 	// maxRequestBytes bounds the memory of the requests of all connections of a listener that
-	// are being received and answered.
+	// are being received and answered: less if the memory for connections is little.
 	maxRequestBytes = 16 << 20
 	// requestBytes is the memory of a request without its header and body: a goroutine, the
 	// state of its stream, and buffers.
@@ -41,6 +42,7 @@ type requests struct {
 	disconnected func(client netip.Addr, until time.Time)
 	start        time.Time
 
+	most    int64 // bytes
 	used    atomic.Int64
 	clients sync.Map     // of *httpClient by transport.ClientKey
 	count   atomic.Int64 // of clients
@@ -58,8 +60,9 @@ type httpClient struct {
 	last    time.Duration
 }
 
-func (r *requests) init(disconnected func(netip.Addr, time.Time)) {
+func (r *requests) init(disconnected func(netip.Addr, time.Time), b *memory.Budget) {
 	r.disconnected, r.start = disconnected, time.Now()
+	r.most = min(maxRequestBytes, b.Max(memory.HTTPS)/2)
 }
 
 // setState follows the state of a connection. The address of a connection is not asked for
@@ -110,7 +113,7 @@ func (r *requests) begin(c *httpClient, size int64, now time.Duration) bool {
 	if int64(now) < c.until.Load() {
 		return false
 	}
-	if has, used := c.used.Add(size), r.used.Add(size); has > maxRequestBytes-used {
+	if has, used := c.used.Add(size), r.used.Add(size); has > r.most-used {
 		r.end(c, size)
 		return false
 	}

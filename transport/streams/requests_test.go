@@ -139,7 +139,7 @@ func isTimeout(err error) bool {
 // Clients without requests are forgotten.
 func TestRequestsForgetClients(t *testing.T) {
 	var r requests
-	r.init(func(netip.Addr, time.Time) {})
+	r.init(func(netip.Addr, time.Time) {}, nil)
 	for i := range 5 * maxIdleClients {
 		r.client(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 	}

@@ -13,7 +13,9 @@ import (
 	"sync/atomic"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/transport"
+	"github.com/seamark/seamark/wire"
 )
 
 // Options configure a listener.
@@ -43,7 +45,8 @@ func (l *listener) init(o Options) {
 	o.Options = o.Options.OrDefaults()
 	l.o, l.Messages = o, transport.NewMessages(o.Options)
 	l.limits.Store(&o.Limits)
-	l.load.large = make(chan struct{}, maxLarge)
+	l.load.large = make(chan struct{}, min(maxLarge, max(minLarge, int(o.Memory.Max(memory.Replies)/(2*wire.MaxMessage)))))
+	l.load.memory = o.Memory
 }
 
 // Addr returns the address that was opened, with the chosen port.

@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/sys/memory"
+)
+
+// Connections have their part of the server's memory: at its end a new one replaces the one that
+// has been idle longest, and another listener gets a few in any case.
+func TestConnectionMemory(t *testing.T) { connectionMemory(t, memory.TCP, tcpSize, 120) }
+
+func TestTLSConnectionMemory(t *testing.T) { connectionMemory(t, memory.TLS, tlsSize, 30) }
+
+func connectionMemory(t *testing.T, kind memory.Consumer, size int64, open int) {
+	b := memory.New(8<<20, memory.FromGroup)
+	o := Options{Memory: b, MaxConnsPerClient: 1000}
+	s, other := serve(t, "127.0.0.1", o), serve(t, "127.0.0.1", o)
+	for range open {
+		dialTCP(t, s, "127.0.0.1")
+	}
+	for _, at := range []*server{s, other} {
+		c := dialTCP(t, at, "127.0.0.1")
+		c.ask(1, "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+	}
+
+	most := int(b.Max(kind)/size) + fewest
+	n := len(s.conns.list()) + len(other.conns.list())
+	if n > most || n < most/2 {
+		t.Errorf("%d of %d connections are open, want %d at most", n, open, most)
+	}
+	if n := s.count(`seamark_transport_connections_closed_total{why="idlest"}`); n == 0 {
+		t.Error("no connection was closed for another one")
+	}
+	if used := b.Part(kind).Used; used != size*int64(n) {
+		t.Errorf("%d bytes reserved for %d connections", used, n)
+	}
+	s.Stop()
+	other.Stop()
+	if used := b.Part(kind).Used; used != 0 {
+		t.Errorf("%d bytes reserved after Stop, want 0", used)
+	}
+}
+
+// A client that does not read its replies is disconnected if there is no memory for them; nothing
+// stays reserved.
+func TestUnreadReplyMemory(t *testing.T) {
+	b := memory.New(8<<20, memory.FromGroup)
+	s := serve(t, "127.0.0.1", Options{Memory: b})
+	for b.Reserve(memory.Replies, 4<<10) == nil { // other clients
+	}
+	used := b.Part(memory.Replies).Used
+	slow := dialTCP(t, s, "127.0.0.1")
+	_ = slow.tcp.SetReadBuffer(64 << 10)
+	go func() {
+		for i := range uint16(2000) {
+			m := newQuery("300.in.", mdns.TypeTXT)
+			m.Id = i
+			_, _ = slow.Write(framed(pack(t, m)))
+		}
+	}()
+	eventually(t, "the client is disconnected", func() bool {
+		return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 1
+	})
+	eventually(t, "its memory is released", func() bool { return b.Part(memory.Replies).Used == used })
+
+	c := dialTCP(t, s, "127.0.0.1")
+	c.ask(1, "a.in.", mdns.TypeA)
+	wantA(t, c.next(), 1)
+}
