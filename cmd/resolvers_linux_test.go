@@ -52,9 +52,13 @@ spec: {type: ExternalName, externalName: reversed.plain.test}
 	corefile := "cluster.local:53 {\n bind " + resolverAddress + "\n kubernetes cluster.local {\n  manifests manifests\n }\n}\n"
 	for zone, text := range options {
 		corefile += fmt.Sprintf("%s:53 {\n bind %s\n %s forward . %s\n}\n", zone, resolverAddress, text, up)
-		for _, label := range []string{"before", "reversed", "upper"} {
+		for _, label := range []string{"before", "reversed", "upper", "cut"} {
 			names = append(names, label+"."+zone)
 		}
+	}
+	for _, label := range []string{"drop", "servfail", "badvers", "header"} {
+		corefile += fmt.Sprintf("%s.edns.test:53 {\n bind %s\n forward . %s\n}\n", label, resolverAddress, startFaultyServer(t))
+		names = append(names, label+".edns.test")
 	}
 	write(t, filepath.Join(dir, "Corefile"), corefile)
 	serve(t, dir, "", "-conf", "Corefile")
@@ -105,13 +109,23 @@ func lookUp(t *testing.T, compiler string, names []string) map[string]string {
 // label names.
 func startFaultyServer(t *testing.T) (at string) {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(answerWithFault)}
-	go func() { _ = server.ActivateAndServe() }()
-	t.Cleanup(func() { _ = server.Shutdown() })
+	conn, err := net.ListenPacket("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range []*dns.Server{
+		{PacketConn: conn, Handler: dns.HandlerFunc(answerWithFault)}, {Listener: l, Handler: dns.HandlerFunc(answerWithFault)},
+	} {
+		ready := make(chan struct{})
+		server.NotifyStartedFunc = func() { close(ready) }
+		go func() { _ = server.ActivateAndServe() }()
+		<-ready
+		t.Cleanup(func() { _ = server.Shutdown() })
+	}
 	return conn.LocalAddr().String()
 }
 
@@ -139,6 +153,38 @@ func answerWithFault(w dns.ResponseWriter, q *dns.Msg) {
 	case "reversed":
 		r.Answer = append(address, record("b.%s 60 CNAME w.%s", zone, zone),
 			record("a.%s 60 CNAME b.%s", zone, zone), record("%s 60 CNAME a.%s", name, zone))
+	case "cut": // over UDP, without TC
+		r.Answer = address
+		if len(address) > 0 {
+			address[0].Header().Name = name
+		}
+		b, err := r.Pack()
+		if err != nil {
+			panic(err)
+		}
+		if _, udp := w.LocalAddr().(*net.UDPAddr); udp {
+			b = b[:len(b)-5]
+		}
+		_, _ = w.Write(b)
+		return
+	case "drop", "servfail", "badvers", "header": // the reply to queries with EDNS
+		if q.IsEdns0() == nil {
+			if r.Answer = address; len(address) > 0 {
+				address[0].Header().Name = name
+			}
+			break
+		}
+		switch fault {
+		case "drop":
+			return
+		case "servfail":
+			r.Rcode = dns.RcodeServerFailure
+		case "badvers":
+			r.SetEdns0(1232, false)
+			r.Rcode = dns.RcodeBadVers
+		case "header":
+			r.Question, r.Rcode = nil, dns.RcodeRefused
+		}
 	case "upper":
 		r.Answer = append(address, record("%s 60 CNAME W.%s", strings.ToUpper(name), strings.ToUpper(zone)))
 	}

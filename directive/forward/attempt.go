@@ -27,12 +27,12 @@ type attempt struct {
 	useStream  bool // send over a connection instead of UDP
 	mayUseUDP  bool // useStream is set by prefer_tcp alone
 	fresh      bool // use another socket or connection than the previous attempt
-	plainCase  bool // send in the client's letter case
 	randomCase bool // sent in the request's random letter case
 	probe      bool // a health check
 	reused     bool // sent over a connection that existed before
 	resent     int8 // the number of connections that were closed while it waited
 	sawInvalid bool // an invalid reply has been reported
+	abandoned  bool // the exchange does not wait for it; used by the exchange
 }
 
 // A requester is the exchange or the health check that an attempt is sent for.
@@ -52,15 +52,13 @@ func (a *attempt) packet() []byte {
 	return packet
 }
 
-// An outcome is the end of an attempt: a reply or an error. If invalid is set, the
-// attempt has not ended: the upstream sent an invalid reply, so that another upstream
-// should be queried now; wrongCase reports that it has another letter case than the query.
+// An outcome is the end of an attempt: a reply or an error. With neither there was a reply with
+// a fault, perhaps a forged one: over UDP the right one may still arrive.
 type outcome struct {
 	*attempt
-	reply     *reply
-	err       error
-	invalid   bool
-	wrongCase bool
+	reply *reply
+	err   error
+	fault fault
 }
 
 // An attemptTable holds the attempts that wait on one socket or connection, by ID.

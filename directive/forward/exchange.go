@@ -64,7 +64,6 @@ type exchange struct {
 	last       *attempt    // the one sent last; nil if it has ended
 	fallback   *outcome    // a reply that is used if no better one arrives
 	useStream  bool        // send over a connection: the request requires it, or a reply was truncated
-	plainCase  bool        // a reply had the wrong letter case: send others in the client's
 
 	// The result, once finished is true.
 	finished atomic.Bool
@@ -109,7 +108,7 @@ func (x *exchange) setReply(o *outcome) {
 
 // edeText returns the text of the extended error.
 func (x *exchange) edeText() string {
-	if x.upstream != nil {
+	if _, ok := x.err.(*faultError); !ok && x.upstream != nil {
 		return fmt.Sprintf("no answer from %s", x.upstream)
 	}
 	return x.err.Error()
@@ -222,7 +221,7 @@ func (x *exchange) nextAttempt() *attempt {
 	}
 
 	a := x.newAttempt(x.candidates[x.nextIndex%n])
-	a.fresh = x.nextIndex >= n
+	a.fresh, a.noEDNS = x.nextIndex >= n, x.avoidsEDNS(a.upstream)
 	x.nextIndex++
 	return a
 }
@@ -244,7 +243,7 @@ func (x *exchange) skipCount() int {
 }
 
 func (x *exchange) newAttempt(u *upstream) *attempt {
-	return &attempt{request: &x.request, useStream: x.useStream, plainCase: x.plainCase, upstream: u, requester: x}
+	return &attempt{request: &x.request, useStream: x.useStream, upstream: u, requester: x}
 }
 
 // retry sends another attempt, since the last one has not been answered.
@@ -297,44 +296,50 @@ func (x *exchange) retryDelay(u *upstream) time.Duration {
 // handle processes an outcome. It returns an attempt to send now, if any, or
 // reports that the exchange is done.
 func (x *exchange) handle(o outcome) (next *attempt, done bool) {
-	if o.invalid {
-		x.plainCase = x.plainCase || o.wrongCase
-		if x.last == o.attempt && x.maySend() {
-			x.last.upstream.metrics.retries.Add(1)
-			return x.nextAttempt(), false
+	if !o.abandoned {
+		x.inFlight--
+		if x.last == o.attempt {
+			x.last = nil
 		}
-		return nil, false
-	}
-
-	x.inFlight--
-	if x.last == o.attempt {
-		x.last = nil
 	}
 
 	switch {
+	case o.err != nil && o.abandoned:
+		return nil, false
 	case o.err != nil:
 		return x.handleError(o), false
-	case o.edns && o.reply.rejectsRequest() && x.sent < maxSends:
-		next = x.newAttempt(o.upstream)
-		next.noEDNS = true
-		return next, false
-	case o.reply.truncated && !o.useStream && x.sent < maxSends:
-		if !x.useStream { // TCP may be blocked: limit the time to wait for it
-			x.limitTime(max(x.set.options.readTimeout, minDialTimeout))
-		}
-		x.fallback, x.useStream = &o, true
-		return x.newAttempt(o.upstream), false
-	case slices.Contains(x.set.options.failover, o.reply.code) && (x.nextIndex < len(x.candidates) || x.inFlight > 0):
-		if x.fallback == nil || !x.fallback.reply.truncated {
-			x.fallback = &o
-		}
-		if x.maySend() {
-			next = x.nextAttempt()
-		}
-		return next, false
+	case o.reply == nil:
+		o.abandoned = true
 	}
-	x.setReply(&o)
-	return nil, true
+
+	f := x.faultOf(&o)
+	x.keep(&o, f)
+	for _, s := range nextSteps[f] {
+		var ok bool
+		if next, done, ok = x.take(s, &o); ok {
+			break
+		}
+	}
+	return next, done
+}
+
+// keep keeps the reply of o for the case that no better one arrives.
+func (x *exchange) keep(o *outcome, f fault) {
+	switch f {
+	case truncated:
+		x.useStream = true // also for other upstreams
+		x.fallback = o
+	case failsWithEDNS:
+		if !o.reply.rejectsEDNS() {
+			x.fallback = o
+		}
+	case stillCut:
+		x.fallback = o
+	case noQuestion, failoverCode:
+		if x.fallback == nil || !x.fallback.reply.truncated {
+			x.fallback = o
+		}
+	}
 }
 
 // handleError processes an error. It returns an attempt to send now; nil if the limit of

@@ -39,6 +39,7 @@ type fakeUpstream struct {
 	mu      sync.Mutex
 	do      behavior
 	queries []*mdns.Msg // without health checks
+	protos  []string    // of the queries: udp or tcp
 	overTCP int
 	from    map[string]bool // source addresses of the queries
 	conns   map[net.Conn]bool
@@ -146,6 +147,7 @@ func (f *fakeUpstream) handle(packet []byte, from net.Addr, tcp bool, send func(
 		f.checks++
 	} else {
 		f.queries = append(f.queries, m)
+		f.protos = append(f.protos, from.Network())
 		f.from[from.String()] = true
 		if tcp {
 			f.overTCP++
@@ -395,7 +397,7 @@ func (r *harness) wantAnswer(name string, qtype uint16, want string) {
 func (r *harness) metric(series string) string { return chaintest.Metric(r.block.Metrics, series) }
 
 // discarded returns the number of packets discarded for that reason.
-func (r *harness) discarded(f *fakeUpstream, why discardReason) string {
+func (r *harness) discarded(f *fakeUpstream, why fault) string {
 	return r.metric(fmt.Sprintf(`seamark_forward_discarded_total{to=%q,reason=%q}`, f.addr, why))
 }
 

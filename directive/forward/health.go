@@ -95,7 +95,7 @@ func questionOf(name wire.Name, t wire.Type) []byte {
 	return append([]byte(name), byte(t>>8), byte(t), 0, byte(wire.ClassIN))
 }
 
-// checkOutcomes receives the outcomes of a health check: an invalid reply and the end.
+// checkOutcomes receives the outcomes of a health check: a reply with a fault and the end.
 type checkOutcomes chan outcome
 
 func (c checkOutcomes) report(o outcome) { c <- o }
@@ -110,9 +110,7 @@ func (u *upstream) probe(ctx context.Context, r *request) error {
 	for {
 		select {
 		case o := <-outcomes:
-			if !o.invalid {
-				return o.err
-			}
+			return o.err
 		case <-timeout:
 			return errProbe
 		case <-ctx.Done():

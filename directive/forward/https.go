@@ -122,13 +122,12 @@ func (u *upstream) sendMultiplexed(a *attempt) {
 		return
 	}
 
-	r, reason := (*reply)(nil), malformed
+	r, f := (*reply)(nil), malformed
 	if len(packet) >= wire.HeaderLen {
-		r, reason = u.parse(a, packet, new(parser), wire.MaxMessage)
+		r, f = u.parse(a, packet, new(parser), wire.MaxMessage)
 	}
-	if reason != valid {
-		u.metrics.discard(reason)
-		u.fail(a, fmt.Errorf("%s: reply is not an answer: %s", u, reason))
+	if f != valid {
+		u.reject(a, f)
 		return
 	}
 	u.finish(a, r)

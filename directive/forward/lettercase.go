@@ -26,7 +26,7 @@ const (
 type caseMemory struct {
 	mu         sync.Mutex
 	echoes     int // replies in the case of a query with an upper-case letter, up to caseEchoes
-	wrong      int // replies in another case since the upstream is known to preserve it
+	wrong      int // replies in another case, without those that as many replies in the right one outweigh
 	plainUntil time.Time
 }
 
@@ -62,9 +62,11 @@ func (m *caseMemory) accepts(spelled []byte, exact bool) bool {
 	case now.Before(m.plainUntil): // the query was sent before that was set
 	case exact:
 		// Without an upper-case letter the reply shows nothing.
-		if m.echoes < caseEchoes && bytes.ContainsAny(spelled[:len(spelled)-4], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-			m.echoes++
+		if !bytes.ContainsAny(spelled[:len(spelled)-4], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+			break
 		}
+		m.echoes = min(m.echoes+1, caseEchoes)
+		m.wrong = max(m.wrong-1, 0) // a forger must not switch the protection off in the course of days
 	case m.echoes < caseEchoes:
 		m.echoes, m.plainUntil = 0, now.Add(plainCaseFor)
 	default:

@@ -41,8 +41,13 @@ func TestCaseMemory(t *testing.T) {
 		time.Sleep(plainCaseFor)
 		randomizes(true)
 		observe(caseEchoes, upper, true, true)
+		for range 10 { // Each reply in the right case outweighs one in another.
+			observe(maxWrongCase-1, upper, false, false)
+			observe(maxWrongCase-1, upper, true, true)
+		}
+		randomizes(true)
 		observe(maxWrongCase-1, upper, false, false)
-		observe(100, upper, true, true)
+		observe(100, lower, true, true)
 		randomizes(true)
 		observe(1, upper, false, false)
 		randomizes(false)
@@ -70,7 +75,8 @@ func TestRandomCase(t *testing.T) {
 }
 
 // With each reply the client sees its own letter case, whether the upstream preserves
-// the case of queries or not. A reply in the wrong case is ignored if it does.
+// the case of queries or not. A reply in the wrong case is ignored if it does, and the query is
+// sent again over TCP.
 func TestCaseRandomization(t *testing.T) {
 	var lowered, compress atomic.Bool
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
@@ -111,12 +117,12 @@ func TestCaseRandomization(t *testing.T) {
 	}
 	lowered.Store(true)
 	for range maxWrongCase {
-		before := up.queryCount()
+		before, overTCP, _ := up.counts()
 		if !random() {
 			t.Errorf("query %d: upstream got the client's letter case, want a random one", n)
 		}
-		if got := up.queryCount() - before; got != 2 {
-			t.Errorf("query %d, reply in the wrong case: got %d queries, want another in the client's case", n, got)
+		if got, tcp, _ := up.counts(); got-before != 2 || tcp-overTCP != 1 {
+			t.Errorf("query %d, reply in the wrong case: got %d queries, %d over TCP, want another, over TCP", n, got-before, tcp-overTCP)
 		}
 	}
 	if got := r.discarded(up, wrongCase); got != fmt.Sprint(maxWrongCase) {

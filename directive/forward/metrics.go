@@ -20,7 +20,7 @@ type upstreamMetrics struct {
 	wentDown  *metrics.Counter
 	reused    [4]*metrics.Counter // by protocol: udp, tcp, tcp-tls, quic
 	opened    [4]*metrics.Counter
-	discards  map[discardReason]*metrics.Counter
+	discards  map[fault]*metrics.Counter
 	codes     [25]atomic.Pointer[rcodeMetrics]
 }
 
@@ -53,9 +53,9 @@ func newUpstreamMetrics(r *metrics.Registry, id upstreamID) *upstreamMetrics {
 		unhealthy: counter("coredns_proxy_healthcheck_failures_total",
 			"Failed health checks.", "proxy_name", proxyName),
 		wentDown: counter("seamark_forward_upstream_down_total", "How often the upstream went down."),
-		discards: map[discardReason]*metrics.Counter{},
+		discards: map[fault]*metrics.Counter{},
 	}
-	for _, reason := range [...]discardReason{
+	for _, reason := range [...]fault{
 		malformed, unknownID, wrongQuestion, wrongCase, unrelated, oversize, late, extraRecord,
 	} {
 		m.discards[reason] = r.Counter("seamark_forward_discarded_total",
@@ -84,7 +84,7 @@ func (m *upstreamMetrics) hit(proto int)  { m.reused[proto].Add(1) }
 func (m *upstreamMetrics) miss(proto int) { m.opened[proto].Add(1) }
 
 // discard counts a packet or record that was not used.
-func (m *upstreamMetrics) discard(reason discardReason) { m.discards[reason].Add(1) }
+func (m *upstreamMetrics) discard(reason fault) { m.discards[reason].Add(1) }
 
 // countReply counts a reply. Response codes without a name share one series.
 func (m *upstreamMetrics) countReply(code wire.RCode, took time.Duration) {

@@ -10,29 +10,14 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A discardReason is the reason why a packet is not a reply to a query: the label reason
-// of seamark_forward_discarded_total.
-type discardReason string
-
-const (
-	valid         discardReason = ""
-	malformed     discardReason = "malformed"
-	unknownID     discardReason = "id"       // no waiting query has the ID
-	wrongQuestion discardReason = "question" // the query with the ID has another question
-	wrongCase     discardReason = "case"     // the upstream preserves letter case, and this is another one
-	unrelated     discardReason = "records"  // no record belongs to the query
-	oversize      discardReason = "size"     // larger than the requested size
-	late          discardReason = "late"     // valid, but the query was answered before
-	extraRecord   discardReason = "record"   // a record of a valid reply was dropped
-)
-
 // A reply is the validated reply of an upstream, for all clients that sent the
 // query. Its records belong to the query and are encoded as in wire.Answer.
 type reply struct {
 	code      wire.RCode
 	flags     uint16
 	truncated bool
-	edns      bool // it has an OPT record
+	edns      bool  // it has an OPT record
+	fault     fault // noQuestion or referral
 	records   []byte
 	count     [3]uint16
 	options   []byte // of the OPT record, without hop-by-hop ones
@@ -49,12 +34,6 @@ type reply struct {
 
 // isNODATA reports whether the name exists without records of the type.
 func (r *reply) isNODATA() bool { return r.code == wire.NoError && r.count[wire.Answers] == 0 }
-
-// rejectsRequest reports whether the upstream may have rejected the request because it
-// does not support EDNS.
-func (r *reply) rejectsRequest() bool {
-	return !r.edns && (r.code == wire.FormErr || r.code == wire.NotImp)
-}
 
 // A parser parses replies. It reuses its memory and is not safe for concurrent
 // use.
@@ -91,17 +70,32 @@ const (
 	maxUncompressed = 4 * wire.MaxMessage
 )
 
+// isCutInQuestion reports whether packet is a response that ends within the question of the query.
+func isCutInQuestion(packet, question []byte) bool {
+	rest := packet[wire.HeaderLen:]
+	if packet[2]>>7 == 0 || !hasQuestion(packet) || len(rest) >= len(question) {
+		return false
+	}
+	for i, c := range rest {
+		if lower(c) != lower(question[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) != 0 }
+
 // echoesQuestion reports whether packet is a response with the question of the query, in
 // the same spelling or in lower case, as some servers send it. A header without a
-// question is accepted if it rejects the query.
+// question is accepted if there are no answers either.
 func echoesQuestion(packet, question []byte) bool {
 	flags := binary.BigEndian.Uint16(packet[2:])
 	if flags&wire.FlagQR == 0 || flags>>11&15 != 0 {
 		return false
 	}
 	if n := binary.BigEndian.Uint16(packet[4:]); n != 1 {
-		code := wire.RCode(flags & 15)
-		return n == 0 && len(packet) == wire.HeaderLen && (code == wire.FormErr || code == wire.NotImp)
+		return n == 0 && binary.BigEndian.Uint32(packet[6:]) == 0
 	}
 
 	received := packet[wire.HeaderLen:]
@@ -123,10 +117,11 @@ func echoesQuestion(packet, question []byte) bool {
 }
 
 // parse parses a packet for which echoesQuestion is true. do is the DO bit of the query.
-func (p *parser) parse(packet, question []byte, do bool) (*reply, discardReason) {
+func (p *parser) parse(packet, question []byte, do bool) (*reply, fault) {
 	flags := binary.BigEndian.Uint16(packet[2:])
 	r := &reply{code: wire.RCode(flags & 15), flags: flags, truncated: flags&wire.FlagTC != 0}
-	if len(packet) == wire.HeaderLen {
+	if !hasQuestion(packet) {
+		p.parseHeader(r, packet)
 		return r, valid
 	}
 
@@ -151,7 +146,45 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, discardReason)
 			return nil, unrelated
 		}
 	}
+	if !answers && p.isReferral(r) {
+		r.fault = referral
+	}
 	return r, valid
+}
+
+// parseHeader parses a packet that has no question, and perhaps an OPT record, into r. Such a
+// reply can only be an error.
+func (p *parser) parseHeader(r *reply, packet []byte) {
+	if r.truncated {
+		return // the message over TCP may have one
+	}
+	r.fault = noQuestion
+	if p.read(r, packet, wire.HeaderLen) != valid {
+		r.options = nil
+	}
+	if r.code == wire.NoError || r.code == wire.NXDomain {
+		r.code = wire.ServFail
+	}
+	r.options = appendError(r.options, "upstream sent a reply without the question")
+}
+
+// isReferral reports whether the reply refers to other servers (RFC 2308 §2.2), as a lame server
+// or one without recursion does.
+func (p *parser) isReferral(r *reply) bool {
+	if r.code != wire.NoError || r.truncated || r.flags&(wire.FlagAA|wire.FlagRA) != 0 {
+		return false
+	}
+	ns := false
+	for i := range p.records {
+		switch record := &p.records[i]; {
+		case record.section != wire.Authority:
+		case record.Type == wire.TypeSOA:
+			return false
+		case record.Type == wire.TypeNS:
+			ns = true
+		}
+	}
+	return ns
 }
 
 // copyKept copies the records to keep into r. It reports whether the reply had answer records,
@@ -180,16 +213,19 @@ func (p *parser) copyKept(r *reply, question []byte) (answers, named bool) {
 // brokenChainReply returns the SERVFAIL reply in place of r, whose CNAME records form a
 // loop or a chain that is too long.
 func brokenChainReply(r *reply) *reply {
-	const otherError = 0 // RFC 8914 §4.1
-	text := append([]byte{otherError, 0}, "upstream sent a CNAME loop or too long a CNAME chain"...)
 	return &reply{
 		code: wire.ServFail, flags: r.flags & wire.FlagRA, edns: r.edns, dropped: 1,
-		options: wire.AppendOption(nil, wire.OptionEDE, text),
+		options: appendError(nil, "upstream sent a CNAME loop or too long a CNAME chain"),
 	}
 }
 
+// appendError appends an extended error without a code of its own (RFC 8914 §4.1).
+func appendError(options []byte, text string) []byte {
+	return wire.AppendOption(options, wire.OptionEDE, append([]byte{0, 0}, text...))
+}
+
 // read reads all records into p, and the OPT record into r.
-func (p *parser) read(r *reply, packet []byte, off int) discardReason {
+func (p *parser) read(r *reply, packet []byte, off int) fault {
 	if p.seen == nil {
 		p.seed, p.seen = maphash.MakeSeed(), map[uint64]bool{}
 	}
@@ -204,9 +240,7 @@ func (p *parser) read(r *reply, packet []byte, off int) discardReason {
 			case !ok:
 				return malformed
 			case rec.Type == wire.TypeOPT:
-				if s != wire.Additional || r.edns || packet[off] != 0 || !r.readOPT(packet, rec) {
-					return malformed
-				}
+				r.readOPT(packet, rec)
 				off = rec.Next
 				continue
 			}
@@ -258,13 +292,21 @@ func (p *parser) owner(record *parsedRecord) []byte { return p.answer.Buf[record
 func (p *parser) rdata(record *parsedRecord) []byte { return p.answer.Buf[record.RData:record.Next] }
 
 // readOPT reads the OPT record into r: the upper bits of the response code, and the
-// options to pass on. It returns false if the record is malformed.
-func (r *reply) readOPT(packet []byte, rec wire.Record) bool {
+// options to pass on, unless they are malformed. There may be several OPT records, in any
+// section: the options of the first count, and the bits of the first that has some.
+func (r *reply) readOPT(packet []byte, rec wire.Record) {
+	if r.code < 16 {
+		r.code |= wire.RCode(packet[rec.Head+4]) << 4
+	}
+	if r.edns {
+		r.dropped++
+		return
+	}
+
 	r.edns = true
-	r.code |= wire.RCode(packet[rec.Head+4]) << 4
-	options, ok := appendForwardedOptions(nil, packet[rec.RData:rec.Next])
-	r.options = options
-	return ok
+	if options, ok := appendForwardedOptions(nil, packet[rec.RData:rec.Next]); ok {
+		r.options = options
+	}
 }
 
 // appendForwardedOptions appends the options that are not hop-by-hop to buf. NSID

@@ -40,7 +40,7 @@ func replyMessage(r *reply, question []byte) []byte {
 }
 
 // droppedRecords returns the records that the parser drops.
-func droppedRecords(t *testing.T, packet, question []byte, do bool) (left []string, why discardReason) {
+func droppedRecords(t *testing.T, packet, question []byte, do bool) (left []string, why fault) {
 	t.Helper()
 	var all, have mdns.Msg
 	if err := all.Unpack(packet); err != nil {

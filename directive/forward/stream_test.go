@@ -117,7 +117,7 @@ func TestStreamFaults(t *testing.T) {
 	if err != nil || len(m.Answer) != 201 {
 		t.Errorf("a.example. TXT: got error %v and %d records, want 201", err, len(m.Answer))
 	}
-	for why, want := range map[discardReason]string{malformed: "2", unknownID: "1", wrongQuestion: "1"} {
+	for why, want := range map[fault]string{malformed: "2", unknownID: "1", wrongQuestion: "1"} {
 		if n := r.discarded(up, why); n != want {
 			t.Errorf("discarded packets, reason %s: got %q, want %s", why, n, want)
 		}

@@ -43,7 +43,7 @@ type socket struct {
 
 // sendUDP sends a in a datagram.
 func (u *upstream) sendUDP(a *attempt) {
-	a.randomCase = !a.plainCase && !a.probe && u.options().letterCase == "auto" && u.letterCase.randomizes()
+	a.randomCase = !a.probe && u.options().letterCase == "auto" && u.letterCase.randomizes()
 	if a.randomCase && a.request.randomCase == nil {
 		a.request.randomCase = inRandomCase(a.request.question)
 	}

@@ -30,8 +30,8 @@ type upstream struct {
 	downSince    atomic.Int64 // of package clock
 	checking     atomic.Bool
 	lastTrial    atomic.Int64 // when a query was last sent although the upstream was down
-	noEDNSUntil  atomic.Int64 // of package clock
 	noTCPUntil   atomic.Int64 // of package clock: with prefer_tcp
+	edns         ednsMemory
 	letterCase   caseMemory
 
 	mu         sync.Mutex
@@ -48,9 +48,6 @@ const (
 	// after the last of them.
 	suspectAfter = 3
 	suspectFor   = 2 * time.Second
-	// noEDNSFor is how long queries are sent without EDNS to an upstream that does
-	// not support it.
-	noEDNSFor = 10 * time.Minute
 	// noTCPFor is how long queries are sent over UDP to an upstream that could not be
 	// connected to, with prefer_tcp.
 	noTCPFor = 10 * time.Second
@@ -108,7 +105,9 @@ func (u *upstream) countOverdue() {
 // send sends a without blocking. The outcome is reported to its requester.
 func (u *upstream) send(a *attempt) {
 	a.upstream = u
-	a.edns = !a.noEDNS && u.noEDNSUntil.Load() < int64(clock.Now())
+	// A firewall may drop EDNS, which a health check does not need; a request with DO does.
+	plainProbe := a.probe && u.scheme == schemeDNS
+	a.edns = !plainProbe && !a.noEDNS && (a.request.do || !u.edns.avoids())
 	if !a.probe {
 		u.waiting.Add(1)
 		u.metrics.requests.Add(1)
@@ -149,12 +148,7 @@ func (u *upstream) finish(a *attempt, r *reply) {
 		u.metrics.countReply(r.code, clock.At(now)-a.sent)
 	}
 
-	// The upstream rejected the request with EDNS, and answers it without: it does not know
-	// EDNS (RFC 6891 §7). With options, the option may have been the reason.
-	if a.noEDNS && !r.rejectsRequest() && len(a.request.options) == 0 {
-		u.noEDNSUntil.Store(int64(clock.At(now) + noEDNSFor))
-	}
-
+	u.edns.learn(a, r)
 	if finished {
 		u.metrics.discard(late)
 	}
@@ -185,15 +179,27 @@ func (u *upstream) countFailure(err error) {
 	u.startChecks()
 }
 
-// discard counts a packet that is not used. If a is not nil, the packet is an invalid
-// reply to a, which keeps waiting: the valid reply may still arrive.
-func (u *upstream) discard(a *attempt, reason discardReason) {
-	u.metrics.discard(reason)
+// discard counts a datagram that is not used. If a is not nil, the datagram is a reply to a
+// with a fault. It may be forged, so a keeps waiting.
+func (u *upstream) discard(a *attempt, f fault) {
+	u.metrics.discard(f)
 	if a == nil || a.sawInvalid {
 		return
 	}
 	a.sawInvalid = true
-	a.requester.report(outcome{attempt: a, invalid: true, wrongCase: reason == wrongCase})
+	a.requester.report(outcome{attempt: a, fault: f})
+}
+
+// reject ends a, whose reply over a connection has a fault.
+func (u *upstream) reject(a *attempt, f fault) {
+	u.metrics.discard(f)
+	u.lastReply.Store(int64(clock.Now()))
+	u.countSuccess()
+	if !a.probe {
+		u.waiting.Add(-1)
+		u.metrics.failed.Add(1)
+	}
+	a.requester.report(outcome{attempt: a, fault: f})
 }
 
 // receive processes a packet from a socket or connection to u. It reports whether the
@@ -215,25 +221,30 @@ func (u *upstream) receive(t *attemptTable, packet []byte, p *parser, limit int)
 		return true
 	}
 
-	r, reason := u.parse(a, packet, p, limit)
+	r, f := u.parse(a, packet, p, limit)
 	switch {
-	case reason == wrongQuestion:
-		u.discard(nil, reason)
+	case f == wrongQuestion:
+		u.discard(nil, f)
 		return true
-	case reason != valid:
-		u.discard(a, reason)
-		return reason == wrongCase
-	case t.take(a):
+	case f != valid && !a.useStream:
+		u.discard(a, f)
+		return f == wrongCase
+	case !t.take(a):
+	case f != valid:
+		u.reject(a, f)
+	default:
 		u.finish(a, r)
 	}
 	return false
 }
 
 // parse validates a packet that has a's ID.
-func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*reply, discardReason) {
-	randomized := a.randomCase && len(packet) > wire.HeaderLen
+func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*reply, fault) {
+	randomized := a.randomCase && hasQuestion(packet)
 	exact := randomized && restoreCase(packet, a.request.randomCase, a.request.question)
 	switch {
+	case isCutInQuestion(packet, a.request.question):
+		return nil, malformed
 	case !echoesQuestion(packet, a.request.question):
 		return nil, wrongQuestion
 	case randomized && !u.letterCase.accepts(a.request.randomCase, exact):
@@ -244,14 +255,17 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 	}
 
 	p.ownZones = a.request.ownZones
-	r, reason := p.parse(packet, a.request.question, a.request.do)
-	if reason == valid && r.truncated && a.useStream {
-		return nil, malformed // there is no other transport to try
+	r, f := p.parse(packet, a.request.question, a.request.do)
+	if f != valid {
+		return nil, f
 	}
-	if reason == valid && a.request.observed {
+	if r.fault == referral && a.request.flags&wire.FlagRD == 0 {
+		r.fault = valid
+	}
+	if a.request.observed {
 		r.packet, r.received = bytes.Clone(packet), clock.Now()
 	}
-	return r, reason
+	return r, valid
 }
 
 // timeoutError returns the error of a read that timed out, in the wording of

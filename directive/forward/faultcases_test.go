@@ -1,0 +1,336 @@
+package forward
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// sent returns what the upstream has received, in order: tcp or udp, with or without EDNS.
+func (f *fakeUpstream) sent() (all []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, m := range f.queries {
+		how := f.protos[i]
+		if m.IsEdns0() != nil {
+			how += "+edns"
+		}
+		all = append(all, how)
+	}
+	return all
+}
+
+// changed sends a changed answer.
+func changed(change func(m *mdns.Msg)) behavior {
+	return func(q *mdns.Msg, _ bool, send func([]byte)) {
+		m := answerOf(q, "1")
+		change(m)
+		send(pack(m))
+	}
+}
+
+// overUDP has the behavior over UDP alone; over TCP the answer is good.
+func overUDP(do behavior) behavior {
+	return func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		if tcp {
+			answerWithAddress("1")(q, tcp, send)
+			return
+		}
+		do(q, tcp, send)
+	}
+}
+
+// toEDNS has the behavior for queries with EDNS; the answer to others is good.
+func toEDNS(do behavior) behavior {
+	return func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		if q.IsEdns0() == nil {
+			answerWithAddress("1")(q, tcp, send)
+			return
+		}
+		do(q, tcp, send)
+	}
+}
+
+// rcode answers with a code, without an OPT record unless the code needs one.
+func rcode(code int) behavior {
+	return changed(func(m *mdns.Msg) {
+		m.Answer, m.Extra = nil, nil
+		if m.Rcode = code; code > 15 {
+			m.SetEdns0(1232, false)
+		}
+	})
+}
+
+// header answers with the header alone.
+func header(code int) behavior {
+	return changed(func(m *mdns.Msg) { m.Question, m.Answer, m.Extra, m.Rcode = nil, nil, nil, code })
+}
+
+// raw sends the packed answer after a change of its bytes.
+func raw(change func(b []byte) []byte) behavior {
+	return func(q *mdns.Msg, _ bool, send func([]byte)) { send(change(pack(answerOf(q, "1")))) }
+}
+
+// records sends these records in place of the answer, in the text of which NAME is the name.
+func records(all ...string) behavior {
+	return func(q *mdns.Msg, _ bool, send func([]byte)) {
+		m := answerOf(q, "1")
+		m.Answer = nil
+		for _, r := range all {
+			m.Answer = append(m.Answer, rr(strings.ReplaceAll(r, "NAME", q.Question[0].Name)))
+		}
+		send(pack(m))
+	}
+}
+
+// lame refers to the root servers.
+func lame() behavior {
+	return changed(func(m *mdns.Msg) {
+		m.Answer, m.RecursionAvailable = nil, false
+		m.Ns = []mdns.RR{rr(". 60 IN NS a.root-servers.net.")}
+	})
+}
+
+var (
+	cut      = raw(func(b []byte) []byte { return b[:len(b)-14] })
+	counts   = raw(func(b []byte) []byte { b[7] = 9; return b })
+	tc       = changed(func(m *mdns.Msg) { m.Truncated = true })
+	others   = records("bank.example. 9 IN A 192.0.2.66")
+	twoOPT   = changed(func(m *mdns.Msg) { m.Extra = append(m.Extra, m.Extra...) })
+	movedOPT = changed(func(m *mdns.Msg) { m.Answer, m.Extra = append(m.Answer, m.Extra...), nil })
+)
+
+// Each fault of a reply leads to the next step at once: no query waits for a time limit.
+func TestNextStepAfterFault(t *testing.T) {
+	const good, edns, plain, tcp = "192.0.2.1", "udp+edns", "udp", "tcp+edns"
+	for name, c := range map[string]struct {
+		fault fault
+		do    behavior
+		knows bool // EDNS has worked before
+		want  string
+		sent  []string
+		next  string // the answer with a second upstream, if it is another one
+	}{
+		"FORMERR":                        {failsWithEDNS, toEDNS(rcode(1)), true, good, []string{edns, plain}, ""},
+		"NOTIMP":                         {failsWithEDNS, toEDNS(rcode(4)), true, good, []string{edns, plain}, ""},
+		"BADVERS":                        {failsWithEDNS, toEDNS(rcode(16)), true, good, []string{edns, plain}, ""},
+		"FORMERR, the header alone":      {failsWithEDNS, toEDNS(header(1)), true, good, []string{edns, plain}, ""},
+		"SERVFAIL":                       {failsWithEDNS, toEDNS(rcode(2)), false, good, []string{edns, plain}, ""},
+		"REFUSED":                        {failsWithEDNS, toEDNS(rcode(5)), false, good, []string{edns, plain}, ""},
+		"SERVFAIL, the header alone":     {failsWithEDNS, toEDNS(header(2)), false, good, []string{edns, plain}, ""},
+		"SERVFAIL, with and without":     {failsWithEDNS, rcode(2), false, "SERVFAIL", []string{edns, plain}, ""},
+		"SERVFAIL where EDNS has worked": {valid, rcode(2), true, "SERVFAIL", []string{edns}, ""},
+		"REFUSED where EDNS has worked":  {valid, rcode(5), true, "REFUSED", []string{edns}, ""},
+		"TC":                             {truncated, overUDP(tc), true, good, []string{edns, tcp}, ""},
+		"TC, the header alone": {truncated, overUDP(changed(func(m *mdns.Msg) {
+			m.Question, m.Answer, m.Extra, m.Truncated = nil, nil, nil, true
+		})), true, good, []string{edns, tcp}, ""},
+		"TC over TCP":           {stillCut, tc, true, good, []string{edns, tcp}, "192.0.2.2"},
+		"cut":                   {malformed, overUDP(cut), true, good, []string{edns, tcp}, ""},
+		"cut in the question":   {malformed, overUDP(raw(func(b []byte) []byte { return b[:20] })), true, good, []string{edns, tcp}, ""},
+		"cut behind the header": {malformed, overUDP(raw(func(b []byte) []byte { return b[:12] })), true, good, []string{edns, tcp}, ""},
+		"cut on TCP":            {malformed, cut, true, "SERVFAIL", []string{edns, tcp}, "192.0.2.2"},
+		"count too high":        {malformed, overUDP(counts), true, good, []string{edns, tcp}, ""},
+		"count too high on TCP": {malformed, counts, true, "SERVFAIL", []string{edns, tcp}, "192.0.2.2"},
+		"others' records":       {unrelated, others, true, "SERVFAIL", []string{edns, tcp}, "192.0.2.2"},
+		"others' over UDP":      {unrelated, overUDP(others), true, good, []string{edns, tcp}, ""},
+		"two OPT":               {valid, twoOPT, true, good, []string{edns}, ""},
+		"OPT among the answers": {valid, movedOPT, true, good, []string{edns}, ""},
+		"OPT with an owner":     {valid, changed(func(m *mdns.Msg) { m.Extra[0].Header().Name = "a." }), true, good, []string{edns}, ""},
+		"SERVFAIL header":       {noQuestion, header(2), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
+		"REFUSED header":        {noQuestion, header(5), true, "REFUSED", []string{edns}, "192.0.2.2"},
+		"NOERROR header":        {noQuestion, header(0), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
+		"SERVFAIL header, OPT": {noQuestion, changed(func(m *mdns.Msg) { m.Question, m.Answer, m.Rcode = nil, nil, 2 }), true,
+			"SERVFAIL", []string{edns}, "192.0.2.2"},
+		"lame":     {referral, lame(), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
+		"failover": {failoverCode, rcode(3), true, "NXDOMAIN", []string{edns}, "192.0.2.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, second := range []bool{false, true} {
+				up := newFakeUpstream(t, answerWithAddress("1"))
+				to, want := up.addr, c.want
+				if second {
+					to += " " + newFakeUpstream(t, answerWithAddress("2")).addr
+					if c.next != "" {
+						want = c.next
+					}
+				}
+				r := newHarness(t, "forward . "+to+" {\n policy sequential\n read_timeout 1m\n max_fails 0\n failover NXDOMAIN\n}")
+				before := 0
+				if c.knows {
+					r.wantAnswer("known.example.", mdns.TypeA, good)
+					before = 1
+				}
+				r.sendOnce()
+				up.setBehavior(c.do)
+
+				q := query("a.example.", mdns.TypeA)
+				q.SetEdns0(1232, false)
+				m, _ := r.ask(q, dns.UDP)
+				if got := brief(m); got != want {
+					t.Errorf("second upstream %v: got %s, want %s", second, got, want)
+				}
+				if got := up.sent()[before:]; !slices.Equal(got, c.sent) {
+					t.Errorf("second upstream %v: got the queries %v, want %v", second, got, c.sent)
+				}
+				if len(nextSteps[c.fault]) > 1 && m.Rcode != mdns.RcodeSuccess && c.fault != failoverCode && c.fault != truncated && len(m.IsEdns0().Option) == 0 {
+					t.Errorf("second upstream %v: got %v, want an extended error", second, m)
+				}
+			}
+		})
+	}
+}
+
+// A referral is the answer to a client that does not request recursion.
+func TestReferralWithoutRecursion(t *testing.T) {
+	up := newFakeUpstream(t, lame())
+	r := newHarness(t, "forward . "+up.addr)
+	q := query("a.example.", mdns.TypeA)
+	q.RecursionDesired = false
+	if m, err := r.ask(q, dns.UDP); err != nil || m.Rcode != mdns.RcodeSuccess || len(m.Ns) != 1 {
+		t.Errorf("got %v and\n%v\nwant the referral", err, m)
+	}
+}
+
+// The failure of one name does not switch EDNS off for others, and a query with DO always has it.
+func TestEDNSOffForOneNameOnly(t *testing.T) {
+	for name, do := range map[string]behavior{
+		"FORMERR": rcode(1), "NOTIMP": rcode(4), "BADVERS": rcode(16), "FORMERR header": header(1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+				if strings.HasPrefix(q.Question[0].Name, "old") {
+					toEDNS(do)(q, tcp, send)
+					return
+				}
+				answerWithAddress("1")(q, tcp, send)
+			})
+			r := newHarness(t, "forward . "+up.addr)
+			r.sendOnce()
+			for _, n := range []string{"a.example.", "old.example.", "b.example."} {
+				r.wantAnswer(n, mdns.TypeA, "192.0.2.1")
+			}
+			signed := query("old2.example.", mdns.TypeA)
+			signed.SetEdns0(1232, true)
+			m, _ := r.ask(signed, dns.UDP)
+			if m.Rcode == mdns.RcodeSuccess {
+				t.Errorf("with DO: got %v, want the error", m)
+			}
+			if got, want := fmt.Sprint(up.sent()), "[udp+edns udp+edns udp udp+edns udp+edns]"; got != want {
+				t.Errorf("got the queries %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// Where EDNS has never worked, its failure is remembered, except for queries with DO.
+func TestUpstreamNeverAnsweringEDNS(t *testing.T) {
+	for name, do := range map[string]behavior{
+		"FORMERR": rcode(1), "BADVERS": rcode(16), "SERVFAIL": rcode(2), "REFUSED": rcode(5), "header": header(5), "silence": noReply,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := newFakeUpstream(t, toEDNS(do))
+			r := newHarness(t, "forward . "+up.addr)
+			for i := range 5 {
+				r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+			}
+			if got, want := fmt.Sprint(up.sent()), "[udp+edns udp udp udp udp udp]"; got != want {
+				t.Errorf("got the queries %s, want %s", got, want)
+			}
+
+			up.setBehavior(answerWithAddress("1")) // EDNS works from now on
+			signed := query("signed.example.", mdns.TypeA)
+			signed.SetEdns0(1232, true)
+			if m, _ := r.ask(signed, dns.UDP); brief(m) != "192.0.2.1" {
+				t.Errorf("with DO: got %v, want an answer", m)
+			}
+			r.wantAnswer("last.example.", mdns.TypeA, "192.0.2.1")
+			if got := up.sent(); got[len(got)-2] != "udp+edns" || got[len(got)-1] != "udp+edns" {
+				t.Errorf("after a reply with EDNS: got the queries %v, want EDNS in the last two", got)
+			}
+		})
+	}
+}
+
+// Two upstreams behind a firewall that drops EDNS, and a name whose queries with EDNS are dropped
+// by one that answers others.
+func TestDroppedEDNSAskedWithout(t *testing.T) {
+	first, second := newFakeUpstream(t, toEDNS(noReply)), newFakeUpstream(t, toEDNS(noReply))
+	r := newHarness(t, "forward . "+first.addr+" "+second.addr)
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r = newHarness(t, "forward . "+up.addr)
+	r.wantAnswer("known.example.", mdns.TypeA, "192.0.2.1")
+	up.setBehavior(toEDNS(noReply))
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+	up.setBehavior(answerWithAddress("1"))
+	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
+	if got := up.sent(); got[len(got)-1] != "udp+edns" {
+		t.Errorf("got the queries %v, want EDNS in the last one", got)
+	}
+}
+
+// An extended code leaves no trace in the reply to a client without EDNS.
+func TestExtendedCodeWithoutEDNS(t *testing.T) {
+	for code, want := range map[int]string{16: "SERVFAIL", 18: "SERVFAIL", 23: "SERVFAIL"} {
+		up := newFakeUpstream(t, changed(func(m *mdns.Msg) {
+			m.Answer, m.Rcode = nil, code
+			m.SetEdns0(1232, false)
+		}))
+		r := newHarness(t, "forward . "+up.addr)
+		r.sendOnce()
+		r.wantAnswer("a.example.", mdns.TypeA, want)
+	}
+}
+
+// The page has a row with the steps of each fault.
+func TestFaultTableDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/directives/forward.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[fault]string{
+		failsWithEDNS: "an error that may be due to EDNS", truncated: "TC, or larger than requested",
+		stillCut: "TC over a connection", malformed: "malformed", unrelated: "only records of other names",
+		wrongCase: "another letter case", wrongQuestion: "another question, over HTTPS, gRPC or QUIC",
+		noQuestion: "no question", referral: "a referral", failoverCode: "a code of `failover`",
+	}
+	steps := map[step]string{
+		accept: "use it", withoutEDNS: "ask without EDNS", overTCP: "ask over TCP", nextUpstream: "next upstream", fail: "SERVFAIL",
+	}
+	for f, all := range nextSteps {
+		var text []string
+		for _, s := range all {
+			text = append(text, steps[s])
+		}
+		if row := "| " + rows[f] + " | " + strings.Join(text, "; ") + " |"; f != valid && !strings.Contains(string(page), row) {
+			t.Errorf("the page has no row that begins with %q", row)
+		}
+	}
+}
+
+// The upper bits of the response code are read from an OPT record in any section.
+func TestOPTInAnySection(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		b := pack(new(mdns.Msg).SetReply(q))
+		b[3] |= 7 // the lower bits of BADCOOKIE
+		binary.BigEndian.PutUint16(b[8:], 1)
+		send(append(b, 0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 0))
+	})
+	r := newHarness(t, "forward . "+up.addr)
+	q := query("a.example.", mdns.TypeA)
+	q.SetEdns0(1232, false)
+	if m, _ := r.ask(q, dns.UDP); m.Rcode != 23 {
+		t.Errorf("got %v, want BADCOOKIE", m)
+	}
+}
