@@ -29,6 +29,7 @@ type localZone struct {
 	name      string
 	labels    int
 	addresses bool   // the zone's names have the addresses of localhost
+	noData    bool   // all names exist, without records
 	pointer   string // the name that has a PTR record, if any
 }
 
@@ -45,11 +46,14 @@ func SetupLocal(b *config.Block, uses []corefile.Directive) error {
 		log:   b.Log,
 		count: b.Metrics.Counter("coredns_local_localhost_requests_total", "Queries for localhost.<domain>."),
 		zones: []localZone{
-			{localhost, 1, true, ""},
-			{localIPv4, 3, false, "\x011\x010\x010" + localIPv4},
-			{"\x010" + string(wire.InAddrArpa), 3, false, ""},
-			{"\x03255" + string(wire.InAddrArpa), 3, false, ""},
-			{localIPv6, 34, false, localIPv6},
+			{name: localhost, labels: 1, addresses: true},
+			{name: localIPv4, labels: 3, pointer: "\x011\x010\x010" + localIPv4},
+			{name: "\x010" + string(wire.InAddrArpa), labels: 3},
+			{name: "\x03255" + string(wire.InAddrArpa), labels: 3},
+			{name: localIPv6, labels: 34, pointer: localIPv6},
+			// The designated resolvers (RFC 9462) and the properties (RFC 9606) of an upstream are not
+			// those of this server: NODATA tells clients that it has none (RFC 9462 §4).
+			{name: "\x08resolver\x04arpa\x00", labels: 2, noData: true},
 		},
 	}
 	prefix := ""
@@ -102,7 +106,7 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 		record = appendLocalSOA(record, 0)
 	default:
 		// Names above the one with the PTR record are empty non-terminals.
-		if apex > 0 && !z.addresses && !strings.HasSuffix(z.pointer, string(q.Name())) {
+		if apex > 0 && !z.addresses && !z.noData && !strings.HasSuffix(z.pointer, string(q.Name())) {
 			q.RCode = wire.NXDomain
 		}
 		q.Answer.Append(wire.Authority, appendLocalSOA(record, q.LabelOffset(apex)), 1)

@@ -24,8 +24,9 @@ func TestRejectedRequests(t *testing.T) {
 	}{
 		{"ordinary", edit(func(m *mdns.Msg) {}), mdns.RcodeSuccess},
 		{"a reply", edit(func(m *mdns.Msg) { m.Response = true }), -1},
-		{"no question", edit(func(m *mdns.Msg) { m.Question = nil }), -1},
+		{"no question", edit(func(m *mdns.Msg) { m.Question = nil }), mdns.RcodeFormatError},
 		{"two questions", edit(func(m *mdns.Msg) { m.Question = append(m.Question, m.Question[0]) }), mdns.RcodeFormatError},
+		{"NOTIFY without question", edit(func(m *mdns.Msg) { m.Opcode, m.Question = mdns.OpcodeNotify, nil }), mdns.RcodeFormatError},
 		{"opcode NOTIFY", edit(func(m *mdns.Msg) { m.Opcode = mdns.OpcodeNotify }), mdns.RcodeNotImplemented},
 		{"opcode STATUS without question", edit(func(m *mdns.Msg) { m.Opcode, m.Question = mdns.OpcodeStatus, nil }), mdns.RcodeNotImplemented},
 		{"class CH", edit(func(m *mdns.Msg) { m.Question[0].Qclass = mdns.ClassCHAOS }), mdns.RcodeRefused},

@@ -23,7 +23,7 @@ type counters struct {
 func newCounters(r *metrics.Registry) counters {
 	const (
 		unreadable     = "seamark_transport_unreadable_total"
-		unreadableHelp = "Packets without a reply because they had no header or question, or were replies themselves."
+		unreadableHelp = "Packets without a reply because they had no header, or were replies themselves."
 		send           = "seamark_transport_send_errors_total"
 		sendHelp       = "Replies that could not be sent."
 		refused        = "seamark_transport_connections_refused_total"

@@ -41,7 +41,7 @@ func TestMessages(t *testing.T) {
 	if !m.Answer(ctx, pack(t, newQuery("a.wait.", mdns.TypeA)), Origin{Peer: at, Local: at, Encrypted: true}, func(*dns.Query) { t.Error("a reply after the end of the context") }) {
 		t.Error("parked query whose context has ended: got false, want true")
 	}
-	for _, packet := range [][]byte{nil, {1}, make([]byte, 12)} {
+	for _, packet := range [][]byte{nil, {1}, make([]byte, 11)} {
 		if reply, ok := ask(packet); ok || reply != nil {
 			t.Errorf("message %x: got reply %x, a query %v; want none, false", packet, reply, ok)
 		}

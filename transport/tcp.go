@@ -49,7 +49,7 @@ const (
 // connection keeps this one until it has been idle for keepGoroutine. Without an
 // acceptLoop each connection has a goroutine until it ends.
 //
-// A message that cannot be a query (no header, no question, a reply) means that the
+// A message that cannot be a query (no header, a reply) means that the
 // client has lost framing: the connection is closed after the answers to the queries
 // before it.
 type conn struct {

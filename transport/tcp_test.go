@@ -235,7 +235,7 @@ func TestTCPGarbage(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	reply := pack(t, newQuery("a.in.", mdns.TypeA))
 	reply[2] |= 0x80
-	for _, garbage := range [][]byte{{0, 0}, {0, 1, 7}, framed(reply), framed(make([]byte, 12)), framed(make([]byte, 40000))} {
+	for _, garbage := range [][]byte{{0, 0}, {0, 1, 7}, framed(reply), framed(make([]byte, 11)), framed(append(reply, make([]byte, 40000)...))} {
 		c := dialTCP(t, s, "127.0.0.1")
 		c.ask(1, "a.wait.", mdns.TypeA)
 		c.ask(2, "a.in.", mdns.TypeA)

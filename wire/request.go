@@ -10,7 +10,7 @@ type Fault uint8
 
 const (
 	NoFault        Fault = iota
-	Unreadable           // no header, no question, or a reply: send nothing
+	Unreadable           // no header, or a reply: send nothing
 	Malformed            // FORMERR
 	UnknownOpcode        // an opcode other than QUERY: NOTIMP
 	UnknownVersion       // an EDNS version other than 0: BADVERS
@@ -52,8 +52,8 @@ func (r *Request) Compact() {
 }
 
 // Parse parses packet. Unless it returns Unreadable, ID, Flags and the question are
-// set; with UnknownOpcode there may be no question, and then its name is empty. Bytes
-// after the last record are ignored.
+// set; with Malformed and UnknownOpcode there may be no question, and then its name is empty.
+// Bytes after the last record are ignored.
 func (r *Request) Parse(packet []byte) Fault {
 	r.ID, r.Flags, r.Type, r.Class = 0, 0, 0, 0
 	r.EDNS, r.DO, r.UDPSize = false, false, MinUDPSize
@@ -72,7 +72,7 @@ func (r *Request) Parse(packet []byte) Fault {
 	questions := binary.BigEndian.Uint16(packet[4:])
 	opcode := r.Flags >> 11 & 15
 	off, ok := r.parseQuestion(packet)
-	if opcode != 0 {
+	if opcode != 0 && opcode != OpcodeNotify {
 		if ok && questions == 1 {
 			// Messages of other opcodes may have the same format: the reply to
 			// one with an OPT record needs one (RFC 6891 §6.1.1).
@@ -81,13 +81,18 @@ func (r *Request) Parse(packet []byte) Fault {
 		return UnknownOpcode
 	}
 
-	if questions == 0 || !ok {
-		return Unreadable
+	// A message without a question, with several (RFC 9619) or with an incomplete one gets FORMERR, as
+	// from BIND and CoreDNS. Its OPT record needs another one (RFC 6891 §7).
+	if questions == 0 {
+		_ = r.parseRecords(packet, HeaderLen)
 	}
-	if questions > 1 { // RFC 9619
+	if !ok || questions != 1 {
 		return Malformed
 	}
-	return r.parseRecords(packet, off)
+	if fault := r.parseRecords(packet, off); opcode == 0 {
+		return fault
+	}
+	return UnknownOpcode
 }
 
 // parseQuestion parses the question after the header. Its name cannot be compressed,

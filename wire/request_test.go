@@ -67,7 +67,7 @@ func TestParse(t *testing.T) {
 	edns := func(size uint16, do bool) want {
 		return with(func(w *want) { w.edns, w.size, w.do = true, size, do })
 	}
-	unreadable := want{fault: Unreadable}
+	unreadable, noQuestion := want{fault: Unreadable}, want{fault: Malformed, size: 512}
 
 	for _, tt := range []struct {
 		what   string
@@ -148,22 +148,26 @@ func TestParse(t *testing.T) {
 		{"eleven bytes", header(1, 0, 0, 0)[:11], unreadable},
 		{"a reply", plain.flags(FlagQR), unreadable},
 		{"a reply of another opcode", plain.flags(FlagQR | 4<<11), unreadable},
-		{"no question", header(0, 0, 0, 0), unreadable},
-		{"no question, but the bytes of one", header(0, 0, 0, 0).add(localA), unreadable},
-		{"no question, but an OPT (a cookie's refresh, RFC 7873 §5.4)", header(0, 0, 0, 1).add(opt), unreadable},
-		{"header alone", header(1, 0, 0, 0), unreadable},
-		{"four bytes of question", header(1, 0, 0, 0).add(tail), unreadable},
-		{"question without its class", header(1, 0, 0, 0).add(localA[:len(localA)-1]), unreadable},
-		{"name without its end", header(1, 0, 0, 0).add("\x05local"), unreadable},
-		{"name that ends inside a label", header(1, 0, 0, 0).add("\x3Flocal" + tail), unreadable},
-		{"label of 64 bytes", header(1, 0, 0, 0).add("\x40" + l63[1:] + "a\x00" + tail), unreadable},
-		{"reserved label type 10", header(1, 0, 0, 0).add("\x80\x00" + tail), unreadable},
-		{"pointer to itself", header(1, 0, 0, 0).add("\xC0\x0C" + tail), unreadable},
-		{"pointer behind a label", header(1, 0, 0, 0).add("\x01a\xC0\x0C" + tail), unreadable},
-		{"pointer into the header", header(1, 0, 0, 0).add("\xC0\x06" + tail), unreadable},
-		{"256 bytes", header(1, 0, 0, 0).add(l63 + l63 + l63 + "\x3E" + l63[1:63] + "\x00" + tail), unreadable},
-		{"128 labels", header(1, 0, 0, 0).add(strings.Repeat("\x01a", 128) + "\x00" + tail), unreadable},
-		{"a name that never ends", header(1, 0, 0, 0).add(strings.Repeat("\x01a", 600)), unreadable},
+		{"no question", header(0, 0, 0, 0), noQuestion},
+		{"no question, but the bytes of one", header(0, 0, 0, 0).add(localA), noQuestion},
+		{"no question, but an OPT (a cookie's refresh, RFC 7873 §5.4)", header(0, 0, 0, 1).add(opt),
+			want{fault: Malformed, edns: true, size: 1232}},
+		{"header alone", header(1, 0, 0, 0), noQuestion},
+		{"four bytes of question", header(1, 0, 0, 0).add(tail), noQuestion},
+		{"question without its class", header(1, 0, 0, 0).add(localA[:len(localA)-1]), noQuestion},
+		{"name without its end", header(1, 0, 0, 0).add("\x05local"), noQuestion},
+		{"name that ends inside a label", header(1, 0, 0, 0).add("\x3Flocal" + tail), noQuestion},
+		{"label of 64 bytes", header(1, 0, 0, 0).add("\x40" + l63[1:] + "a\x00" + tail), noQuestion},
+		{"reserved label type 10", header(1, 0, 0, 0).add("\x80\x00" + tail), noQuestion},
+		{"pointer to itself", header(1, 0, 0, 0).add("\xC0\x0C" + tail), noQuestion},
+		{"pointer behind a label", header(1, 0, 0, 0).add("\x01a\xC0\x0C" + tail), noQuestion},
+		{"pointer into the header", header(1, 0, 0, 0).add("\xC0\x06" + tail), noQuestion},
+		{"256 bytes", header(1, 0, 0, 0).add(l63 + l63 + l63 + "\x3E" + l63[1:63] + "\x00" + tail), noQuestion},
+		{"128 labels", header(1, 0, 0, 0).add(strings.Repeat("\x01a", 128) + "\x00" + tail), noQuestion},
+		{"a name that never ends", header(1, 0, 0, 0).add(strings.Repeat("\x01a", 600)), noQuestion},
+		{"NOTIFY without a question", header(0, 0, 0, 0).flags(4 << 11), noQuestion},
+		{"NOTIFY with two questions", header(2, 0, 0, 0).add(localA + localA).flags(4 << 11), fault(Malformed)},
+		{"no question, but an OPT that lies", header(0, 0, 0, 1).add(opt[:10]), noQuestion},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			// A Request is used again: Parse must replace all its fields.
@@ -233,7 +237,7 @@ func TestParseTruncated(t *testing.T) {
 	}
 	for n := range whole {
 		want := Malformed
-		if n < HeaderLen+len(localA) {
+		if n < HeaderLen {
 			want = Unreadable
 		}
 		// The slice has capacity for the rest, which must not be read.
