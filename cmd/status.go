@@ -286,6 +286,13 @@ func (c *statusCells) addSeries() {
 	number := func(_ string, v float64) string { return fmt.Sprintf("%.0f", v) }
 	seconds := func(_ string, v float64) string { return fmt.Sprintf("%.1fs", v) }
 	megabytes := func(_ string, v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) }
+	most := series(c.Status, "seamark_memory_max_bytes", "part")
+	part := func(name string, v float64) string {
+		if v == 0 {
+			return "0"
+		}
+		return fmt.Sprintf("%.1f of at most %.1f MB", v/1e6, most[name]/1e6)
+	}
 	choose := func(one, zero string) func(string, float64) string {
 		return func(_ string, v float64) string {
 			if v == 0 {
@@ -320,6 +327,10 @@ func (c *statusCells) addSeries() {
 		{"given up:", "seamark_given_up_queries_total", "reason", number, true},
 		{"panics", "coredns_panics_total", "", number, true},
 		{"resident memory", "process_resident_memory_bytes", "", megabytes, false},
+		{"memory budget", "seamark_memory_total_bytes", "", megabytes, false},
+		{"memory for own data", "seamark_memory_own_bytes", "", megabytes, false},
+		{"memory of", "seamark_memory_used_bytes", "part", part, true},
+		{"refused memory of", "seamark_memory_refused_total", "part", number, true},
 	} {
 		c.next()
 		for key, value := range series(c.Status, m.family, m.label) {

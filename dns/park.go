@@ -87,6 +87,9 @@ func NewParkingLot(n int) *ParkingLot {
 // Parked returns the number of queries that wait.
 func (l *ParkingLot) Parked() int { return int(l.parked.Load()) }
 
+// Places returns the number of places that they occupy: eight for a query with a goroutine.
+func (l *ParkingLot) Places() int64 { return l.used.Load() }
+
 // Close waits for the parked queries until ctx ends, then cancels the others and
 // waits for them. No more queries may be parked.
 func (l *ParkingLot) Close(ctx context.Context) {

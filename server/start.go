@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 const (
@@ -22,7 +22,8 @@ const (
 	maxParked = 4096
 	// parkedSize is the memory of a parked query with a goroutine, mostly its stack, and
 	// of eight without, including the free memory of the heap.
-	parkedSize = 24 << 10
+	parkedSize  = 24 << 10
+	parkedPlace = parkedSize / 8
 	// grace is how long parked queries may continue after their plan was replaced
 	// or stopped. The timeout of a single query is the same.
 	grace = 10 * time.Second
@@ -117,6 +118,8 @@ func (p *Plan) swap() {
 // openLot makes the parking lot of the plan, and its metrics.
 func (p *Plan) openLot() {
 	p.lot = dns.NewParkingLot(p.parkingRoom())
+	p.opts.Memory.Measure(memory.Waiting, func() int64 { return p.lot.Places() * parkedPlace })
+	showMemory(p.opts.Metrics, p.opts.Memory)
 	for why := range dns.NumParkingErrors {
 		p.lot.Rejected[why] = p.opts.Metrics.Counter("seamark_given_up_queries_total",
 			"Queries answered with SERVFAIL because too many others were waiting.", "reason", why.Label())
@@ -125,14 +128,13 @@ func (p *Plan) openLot() {
 		func() float64 { return float64(p.lot.Parked()) })
 }
 
-// parkingRoom returns how many queries may be parked: as many as fit into a quarter of
-// the memory limit.
+// parkingRoom returns how many queries may be parked: as many as fit into their part of the
+// memory.
 func (p *Plan) parkingRoom() int {
 	if p.opts.MaxParked > 0 {
 		return p.opts.MaxParked
 	}
-	limit := debug.SetMemoryLimit(-1)
-	return int(max(64, min(maxParked, limit/4/parkedSize)))
+	return int(max(64, min(maxParked, p.opts.Memory.Max(memory.Waiting)/parkedSize)))
 }
 
 // mux returns the chains of an address. recovered is called after a panic of a handler.

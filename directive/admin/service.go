@@ -328,6 +328,8 @@ var statusMetrics = []string{
 	"seamark_kubernetes_synced", "seamark_kubernetes_objects", "seamark_etcd_data_age_seconds", "seamark_etcd_keys",
 	"seamark_forward_upstream_up", "seamark_forward_waiting_queries", "seamark_waiting_queries",
 	"seamark_given_up_queries_total", "coredns_panics_total", "coredns_cache_entries", "process_resident_memory_bytes",
+	"seamark_memory_total_bytes", "seamark_memory_own_bytes", "seamark_memory_used_bytes", "seamark_memory_max_bytes",
+	"seamark_memory_refused_total",
 }
 
 func (s *service) status(w http.ResponseWriter, _ *http.Request) { write(w, s.state()) }

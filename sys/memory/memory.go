@@ -53,7 +53,7 @@ var rules = [NumConsumers]struct {
 	most     int64
 }{
 	Cache:     {"cache", 10, 12, 5 << 20, 64 << 20},
-	Waiting:   {"waiting", 8, 12, 1536 << 10, 96 << 20},
+	Waiting:   {"waiting", 10, 10, 1536 << 10, 96 << 20},
 	TCP:       {"tcp", 4, 12, 512 << 10, math.MaxInt64},
 	TLS:       {"tls", 2, 15, 512 << 10, math.MaxInt64},
 	HTTPS:     {"https", 2, 15, 512 << 10, math.MaxInt64},
@@ -86,8 +86,9 @@ type Budget struct {
 
 	mu     sync.Mutex
 	parts  [NumConsumers]Part
-	shared int64 // by consumers that use more than their minimum
-	lent   int64 // of shared
+	used   [NumConsumers]func() int64 // of consumers that do not reserve
+	shared int64                      // by consumers that use more than their minimum
+	lent   int64                      // of shared
 }
 
 // A Part is what one consumer has. All numbers are bytes but Refused, a count.
@@ -150,7 +151,22 @@ func (b *Budget) Log(log *slog.Logger) {
 func (b *Budget) Part(c Consumer) Part {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.parts[c]
+	p := b.parts[c]
+	if b.used[c] != nil {
+		p.Used += b.used[c]()
+	}
+	return p
+}
+
+// Measure sets the function that returns what a consumer uses that does not reserve memory but
+// keeps to Max. It must not call methods of the budget.
+func (b *Budget) Measure(c Consumer, used func() int64) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used[c] = used
 }
 
 // Max returns the largest part that a consumer can have, in bytes, if others use little.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 )
 
@@ -20,9 +19,6 @@ type Group struct {
 	now, most string // files
 	kills     string // the file with the line oom_kill
 }
-
-// made numbers the groups of this process.
-var made atomic.Int64
 
 // New makes a group that may use limit bytes, until the test ends. The test is skipped where
 // that is not permitted: it needs root.
@@ -35,9 +31,8 @@ func New(t testing.TB, limit int) *Group {
 		limitFile = "memory.limit_in_bytes"
 	}
 
-	g.dir = filepath.Join(g.dir, fmt.Sprintf("seamark-test-%d-%d", os.Getpid(), made.Add(1)))
-	err := os.Mkdir(g.dir, 0o755)
-	if err == nil {
+	var err error
+	if g.dir, err = os.MkdirTemp(g.dir, "seamark-test-"); err == nil {
 		t.Cleanup(func() { _ = os.Remove(g.dir) })
 		err = os.WriteFile(filepath.Join(g.dir, limitFile), []byte(strconv.Itoa(limit)), 0)
 	}
