@@ -204,6 +204,7 @@ const (
 const (
 	EDEOther        uint16 = 0
 	EDEStale        uint16 = 3
+	EDECached       uint16 = 13 // Cached Error
 	EDEBlocked      uint16 = 15
 	EDEFiltered     uint16 = 17
 	EDEProhibited   uint16 = 18

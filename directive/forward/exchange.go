@@ -3,6 +3,7 @@ package forward
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,7 +42,8 @@ type exchange struct {
 	request
 	set      *upstreamSet
 	excluded *exclusion
-	hash     uint64 // of name and type
+	hash     uint64     // of name and type
+	client   netip.Addr // that the exchange was started for
 
 	// Guarded by set.exchangeMu.
 	nextSimilar *exchange // the next one for the same name and type; the first maxSimilar have started
@@ -53,6 +55,7 @@ type exchange struct {
 
 	// Used by the goroutine that processes events. Times are of package clock.
 	timer      clock.Timer
+	began      time.Duration
 	deadline   time.Duration
 	retryAt    time.Duration // when to send another attempt
 	candidates []*upstream   // best first
@@ -125,6 +128,7 @@ func (x *exchange) stop() {
 // start sends the first attempt.
 func (x *exchange) start() {
 	var err error
+	x.began = clock.Now()
 	if x.candidates, err = x.set.candidates(x.excluded); err != nil && !x.triesDownUpstream(err) {
 		x.setError(err, wire.EDENoReachable)
 		x.finish()

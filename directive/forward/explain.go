@@ -17,6 +17,8 @@ func (f *Forward) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		text = "names in " + excepted.String() + " are not forwarded (except)"
 	case v == dns.Done && (q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR):
 		text = "zone transfers are not forwarded"
+	case v == dns.Wait && f.set.unanswered.has(f.set.hashOf(q.Name(), q.Type)):
+		text = errUnanswered.Error() + ", so it is not asked for now (unanswered)"
 	default:
 		return nil
 	}

@@ -73,6 +73,7 @@ type upstreamOptions struct {
 	maxSends    int
 	maxAttempts int // zero: no limit; -1: depends on the number of upstreams
 	failover    []wire.RCode
+	unanswered  time.Duration // limit of what unansweredNames remembers; zero: nothing
 
 	// Health.
 	check    healthCheck

@@ -27,7 +27,7 @@ var errSimilar = errors.New("too many different queries for the name and type ar
 func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wake func()) *exchange {
 	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP && !s.options.preferTCP)
 	r.observed = observed
-	hash := maphash.Bytes(s.seed, q.Name()) + uint64(q.Type)
+	hash := s.hashOf(q.Name(), q.Type)
 
 	s.exchangeMu.Lock()
 	n := 0
@@ -44,9 +44,14 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 	}
 
 	// Over maxSimilar, x waits for its turn, but not longer than for a reply.
-	x := &exchange{request: r, useStream: r.stream, set: s, hash: hash, excluded: excluded, wakes: []func(){wake}}
+	x := &exchange{
+		request: r, useStream: r.stream, set: s, hash: hash, client: q.Peer.Addr(), excluded: excluded, wakes: []func(){wake},
+	}
 	begin := x.start
 	switch {
+	case s.unanswered.has(hash):
+		s.skipped.Add(1)
+		begin = func() { x.setError(errUnanswered, wire.EDECached); x.finish() }
 	case n >= maxSimilar+maxWaitingSimilar:
 		begin = func() { x.setError(errSimilar, wire.EDENoReachable); x.finish() }
 	case n >= maxSimilar:
@@ -68,6 +73,11 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 	return x
 }
 
+// hashOf returns the hash of a name, in lower case, and a type.
+func (s *upstreamSet) hashOf(name []byte, t wire.Type) uint64 {
+	return maphash.Bytes(s.seed, name) + uint64(t)
+}
+
 // equal reports whether the two requests have equal answers.
 func (r *request) equal(o *request) bool {
 	n := len(r.question)
@@ -81,6 +91,9 @@ func (r *request) equal(o *request) bool {
 // end of a similar one.
 func (x *exchange) finish() {
 	x.set.timers.Stop(&x.timer)
+	if x.sent > 0 {
+		x.remember()
+	}
 
 	x.set.exchangeMu.Lock()
 	x.finished.Store(true)

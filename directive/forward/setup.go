@@ -159,6 +159,7 @@ func (f *Forward) ownOptions(b *config.Block) []corefile.Option {
 		{Usage: "max_age DURATION", Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
 		{Usage: "max_idle_conns N", Default: "0", Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
 		{Usage: "read_timeout DURATION", Default: "2s", Set: parseReadTimeout},
+		{Usage: "unanswered DURATION", Default: "5m", Set: corefile.Duration(&o.unanswered, 0, 5*time.Minute)},
 		{Usage: "max_fails N", Default: "2", Set: corefile.Int(&o.maxFails, 0, maxCount)},
 		{Usage: "max_connect_attempts N", Set: corefile.Int(&o.maxAttempts, 0, maxCount)},
 		{Usage: "doh_method GET|POST", Default: "POST", Set: corefile.OneOf(&o.dohMethod, "GET", "POST")},

@@ -37,6 +37,7 @@ type upstreamSet struct {
 
 	coalesced *metrics.Counter
 	allDown   *metrics.Counter
+	skipped   *metrics.Counter // by unanswered
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -49,6 +50,7 @@ type upstreamSet struct {
 
 	failed chan struct{} // receives when an upstream has failed
 
+	unanswered unansweredNames
 	timers     clock.Timers // of exchanges
 	exchangeMu sync.Mutex
 	exchanges  map[uint64]*exchange // the first one for each name and type, by their hash
@@ -75,11 +77,14 @@ func newUpstreamSet(
 		sessions:  tls.NewLRUClientSessionCache(0),
 		coalesced: r.Counter("seamark_forward_coalesced_total", "Queries that waited for the reply to an equal query."),
 		allDown:   r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
+		skipped: r.Counter("seamark_forward_unanswered_total",
+			"Queries for a name and type that no upstream had answered a moment before, which were not sent."),
 		failed:    make(chan struct{}, 1),
 		exchanges: map[uint64]*exchange{},
 		seed:      maphash.MakeSeed(),
 	}
 
+	s.unanswered.limit = o.unanswered
 	s.resolver = &net.Resolver{PreferGo: true}
 	if len(o.resolvers) > 0 {
 		s.resolver = &net.Resolver{PreferGo: true, Dial: s.dialResolver}
