@@ -43,6 +43,9 @@ func SetupView(b *config.Block, uses []corefile.Directive) error {
 			if err != nil {
 				return d.Errorf("%w", err)
 			}
+			if e.Warning() != nil {
+				b.Warn(d.Errorf("%w", e.Warning()))
+			}
 			v.conditions = append(v.conditions, e)
 			return nil
 		}},

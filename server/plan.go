@@ -168,6 +168,7 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 		Chain:        new(dns.Chain),
 	}
 	b.Zones, b.Schemes, b.Ports = parts(keys)
+	warnNames(b)
 	errs = append(errs, p.setUp(b)...)
 	if len(p.opts.Listen) > 0 {
 		b.Offer(&p.opts)

@@ -202,15 +202,16 @@ func (p *plan) addLine(d, o corefile.Directive) error {
 		return o.Errorf("want names after %s", o.Text)
 	}
 
-	line := text{name: o.File, lines: o.Text, line: o.Line - 1}
+	words := []string{o.Text}
 	var errs []error
+	var room [wire.MaxName]byte
 	for _, a := range o.Args {
-		if _, wrong := appendName(nil, a.Text); wrong != "" {
+		if _, wrong := appendName(room[:0], a.Text); wrong != "" {
 			errs = append(errs, a.Errorf(d.Path, "%q %s", a.Text, wrong))
 		}
-		line.lines += " " + a.Text
+		words = append(words, a.Text)
 	}
-	p.inline = append(p.inline, line)
+	p.inline = append(p.inline, text{name: o.File, lines: strings.Join(words, " "), line: o.Line - 1})
 	return errors.Join(errs...)
 }
 
@@ -256,9 +257,11 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 		key.maps += fmt.Sprintf("%+v\n%s\n", o, p.keys[i])
 	}
 
+	var inline strings.Builder
 	for _, line := range p.inline {
-		key.inline += line.lines + "\n"
+		inline.WriteString(line.lines + "\n")
 	}
+	key.inline = inline.String()
 	if p.reload == 0 {
 		key.plan = s // each plan reads the files, because the table does not follow them
 	}

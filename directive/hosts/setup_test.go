@@ -2,9 +2,11 @@ package hosts
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -274,3 +276,25 @@ func TestConfigMapReloadFails(t *testing.T) {
 type root string
 
 func (r root) Root() string { return string(r) }
+
+// The memory that reading an inline line allocates is proportional to its names: ten times as
+// many need about ten times as much.
+func TestInlineLineLinear(t *testing.T) {
+	allocated := func(names int) uint64 {
+		var line strings.Builder
+		for i := range names {
+			fmt.Fprintf(&line, " host-%d.zone.test", i)
+		}
+		text := ".:53 {\nhosts {\n10.0.0.1" + line.String() + "\n}\n}\n"
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "hosts", Setup: Setup}); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if few, many := allocated(2000), allocated(20_000); many > 25*few {
+		t.Errorf("20,000 names: allocated %d bytes, 2,000 names %d; want a tenth of that", many, few)
+	}
+}

@@ -66,8 +66,8 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 	options := []corefile.Option{
 		r.through.Option(),
 		{Usage: "match REGEX...", Set: r.parseMatch},
-		{Usage: "expr EXPRESSION...", Set: func(o corefile.Directive) error { return t.addCondition(r, o) }},
-		{Usage: "var NAME EXPRESSION...", Set: func(o corefile.Directive) error { return t.addVar(r, o) }},
+		{Usage: "expr EXPRESSION...", Set: func(o corefile.Directive) error { return t.addCondition(b, r, o) }},
+		{Usage: "var NAME EXPRESSION...", Set: func(o corefile.Directive) error { return t.addVar(b, r, o) }},
 		{Usage: "rcode CODE", Set: func(o corefile.Directive) error {
 			var ok bool
 			if r.rcode, ok = wire.ParseRCode(o.Args[0].Text); !ok {
@@ -95,7 +95,7 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 }
 
 // addCondition adds the expression of the option expr to r.
-func (t *Template) addCondition(r *rule, o corefile.Directive) error {
+func (t *Template) addCondition(b *config.Block, r *rule, o corefile.Directive) error {
 	e, err := expression.Condition(strings.Join(o.Words(), " "), t.names(r))
 	switch {
 	case err != nil:
@@ -105,11 +105,19 @@ func (t *Template) addCondition(r *rule, o corefile.Directive) error {
 	default:
 		r.conditions = append(r.conditions, e)
 	}
+	warn(b, o, e)
 	return nil
 }
 
+// warn records the warning about the expression of an option.
+func warn(b *config.Block, o corefile.Directive, e *expression.Expression) {
+	if e.Warning() != nil {
+		b.Warn(o.Errorf("%w", e.Warning()))
+	}
+}
+
 // addVar adds the variable of the option var to r.
-func (t *Template) addVar(r *rule, o corefile.Directive) error {
+func (t *Template) addVar(b *config.Block, r *rule, o corefile.Directive) error {
 	name := o.Args[0].Text
 	if !identifier.MatchString(name) {
 		return o.Errorf("want a name of letters, digits and _, got %q", name)
@@ -125,6 +133,7 @@ func (t *Template) addVar(r *rule, o corefile.Directive) error {
 	if err != nil {
 		return o.Errorf("%w", err)
 	}
+	warn(b, o, e)
 	return nil
 }
 

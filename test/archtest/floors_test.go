@@ -62,6 +62,7 @@ var modules = map[string][]string{
 	"github.com/coreos/go-systemd/v22/activation": {"server"},
 	"github.com/cilium/ebpf":                      {"node/tcx"},
 	"github.com/mdlayher/netlink":                 {"node"},
+	"golang.org/x/net/idna":                       {"server"},
 	"golang.org/x/sys":                            {"node", "sys", "transport"},
 
 	// Protocols and formats.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/expr-lang/expr/vm"
 
@@ -119,6 +120,14 @@ func parseAddr(text string) (netip.Addr, error) {
 	return addr, nil
 }
 
+// withoutBrackets returns fd00::/8 for [fd00::]/8, and any other text as it is.
+func withoutBrackets(text string) string {
+	if addr, bits, ok := strings.Cut(text, "]/"); ok && strings.HasPrefix(addr, "[") && strings.Contains(addr, ":") {
+		return addr[1:] + "/" + bits
+	}
+	return text
+}
+
 // isFunction reports whether expressions have a function called name.
 func isFunction(name string) bool {
 	t := reflect.TypeFor[environment]()
@@ -130,8 +139,10 @@ func isFunction(name string) bool {
 	return name == "incidr"
 }
 
+// parsePrefix parses a prefix. Brackets around the address, which CoreDNS's documentation had,
+// are left out.
 func parsePrefix(text string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(text)
+	p, err := netip.ParsePrefix(withoutBrackets(text))
 	if err != nil {
 		return p, fmt.Errorf("incidr: %q is not a CIDR: want one like 10.96.0.0/12 or fd00::/8", text)
 	}

@@ -28,6 +28,7 @@ type Expression struct {
 	text    string
 	program *vm.Program
 	scoped  bool
+	warning error
 	idle    sync.Pool // of *machine
 }
 
@@ -79,7 +80,7 @@ func compile(text string, n Names, result expr.Option) (*Expression, error) {
 		return nil, explain(err, text)
 	}
 
-	e := &Expression{text: text, program: program, scoped: c.scoped}
+	e := &Expression{text: text, program: program, scoped: c.scoped, warning: c.warning}
 	e.idle.New = func() any { return newMachine(n.Metadata) }
 	return e, nil
 }
@@ -108,6 +109,7 @@ type checker struct {
 	variables map[string]bool // declared by let
 	calls     []*ast.IdentifierNode
 	err       error
+	warning   error
 }
 
 // Visit is called for each node of an expression.
@@ -141,6 +143,7 @@ func (c *checker) Visit(node *ast.Node) {
 		c.calls = append(c.calls, callee)
 		if callee.Value == "incidr" && len(n.Arguments) == 2 {
 			checkConstant(c, n.Arguments[1], parsePrefix)
+			c.checkBrackets(n.Arguments[1])
 			checkConstant(c, n.Arguments[0], parseAddr)
 		}
 	}
@@ -151,6 +154,18 @@ func checkConstant[T any](c *checker, argument ast.Node, parse func(string) (T, 
 		if _, err := parse(constant.Value); err != nil {
 			c.fail(constant, err.Error())
 		}
+	}
+}
+
+// checkBrackets warns of a prefix with brackets, which CoreDNS accepts and never matches.
+func (c *checker) checkBrackets(argument ast.Node) {
+	constant, ok := argument.(*ast.StringNode)
+	if !ok {
+		return
+	}
+	if bare := withoutBrackets(constant.Value); bare != constant.Value {
+		c.warning = fmt.Errorf("incidr: '%s' is read as '%s', and matches nothing in CoreDNS: write it without brackets",
+			constant.Value, bare)
 	}
 }
 
@@ -170,6 +185,9 @@ func (c *checker) result() error {
 	}
 	return c.err
 }
+
+// Warning returns what is probably a mistake in the expression, or nil.
+func (e *Expression) Warning() error { return e.warning }
 
 // String returns the text that was compiled.
 func (e *Expression) String() string { return e.text }

@@ -56,6 +56,8 @@ func TestFunctions(t *testing.T) {
 		"incidr(client_ip(), '10.1.0.0/16')": false,
 		"incidr(client_ip(), 'fd00::/8')":    false,
 		"incidr(server_ip(), 'fe80::/10')":   true,
+		"incidr(server_ip(), '[fe80::]/10')": true,
+		"incidr(server_ip(), '[fd00::]/8')":  false,
 		"incidr('::ffff:10.0.0.1', '10.0.0.0/8')":                   true,
 		"metadata('kubernetes/namespace')":                          "shop",
 		"metadata('kubernetes/nothing')":                            "",
@@ -199,5 +201,32 @@ func TestExpressionTooLong(t *testing.T) {
 	_, err := Condition(nested(maxLength/2-1), Names{Metadata: known})
 	if want := "want an expression of at most 65536 bytes, got 65538"; err == nil || err.Error() != want {
 		t.Errorf("got %.80v, want %s", err, want)
+	}
+}
+
+// A prefix with brackets is accepted with a warning; other brackets are not.
+func TestBracketedPrefix(t *testing.T) {
+	for text, want := range map[string]string{
+		"incidr(client_ip(), 'fd00::/8')":                      "",
+		"incidr(client_ip(), '[fd00::]/8') || do()":            "incidr: '[fd00::]/8' is read as 'fd00::/8', and matches nothing in CoreDNS: write it without brackets",
+		"do() && incidr(server_ip(), '[::ffff:10.0.0.0]/104')": "incidr: '[::ffff:10.0.0.0]/104' is read as '::ffff:10.0.0.0/104', and matches nothing in CoreDNS: write it without brackets",
+	} {
+		e, err := Condition(text, Names{})
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got := ""
+		if e.Warning() != nil {
+			got = e.Warning().Error()
+		}
+		if got != want {
+			t.Errorf("%s: warned %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"[10.0.0.0]/8", "[fd00::/8]", "[fd00::]", "[fd00::]/129", "fd00::]/8", "[fd00::8"} {
+		if _, err := Condition("incidr(client_ip(), '"+text+"')", Names{}); err == nil {
+			t.Errorf("%s: accepted, want an error", text)
+		}
 	}
 }
