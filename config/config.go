@@ -16,7 +16,9 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/descriptors"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -237,6 +239,11 @@ type Start struct {
 	// Taken holds sockets of the process that this one replaces, for Listen, and
 	// Saved the data of its States, for Data.
 	Taken, Saved map[string]*os.File
+	// Crypto has the slots of clients for signatures, and for handshakes of TLS. Descriptors
+	// bounds the connections of all listeners. All plans of a server share them.
+	Crypto      *slots.Pool
+	Descriptors *descriptors.Budget
+	Metrics     *metrics.Registry
 
 	old, kept map[any]Stopper
 	created   []any // keys in the order of creation
@@ -246,9 +253,12 @@ type Start struct {
 // nil.
 func NewStart(ctx context.Context, old *Start) *Start {
 	s := &Start{Context: ctx, kept: map[any]Stopper{}}
-	if old != nil {
-		s.Reload, s.old = true, old.kept
+	if old == nil {
+		s.Crypto, s.Descriptors, s.Metrics = slots.NewProcessors(), descriptors.New(), new(metrics.Registry)
+		return s
 	}
+	s.Reload, s.old = true, old.kept
+	s.Crypto, s.Descriptors, s.Metrics = old.Crypto, old.Descriptors, old.Metrics
 	return s
 }
 

@@ -4,7 +4,7 @@
 // Setup (setup.go) reads the keys. On a query's way up CompleteDNS (dnssec.go) adds the
 // NSEC record of a negative answer (denial.go), and signatures from the store (store.go).
 // If one is missing, the query is parked, and Resolve makes it when the turn of the client
-// has come (turns.go, message.go).
+// has come (message.go).
 package dnssec
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/signing"
 )
@@ -40,9 +41,9 @@ type signedZone struct {
 
 // started has the state that exists once the plan has started. All chains share it.
 type started struct {
-	store *store
-	turns *turns
-	drops []func() // remove the gauges
+	store   *store
+	signers *slots.Pool
+	drops   []func() // remove the gauges
 
 	states sync.Pool // of *signingState
 }

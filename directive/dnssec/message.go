@@ -166,10 +166,10 @@ func (d *Dnssec) makeSignatures(
 		return nil, err
 	}
 
-	if err := d.turns.wait(ctx, q.Peer.Addr()); err != nil {
+	if err := d.signers.Acquire(ctx, q.Peer.Addr()); err != nil {
 		return nil, err
 	}
-	defer d.turns.done()
+	defer d.signers.Release(q.Peer.Addr())
 
 	now := time.Now()
 	if s := part.get(key, now); s != nil {

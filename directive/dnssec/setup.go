@@ -91,8 +91,6 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 	return keys, errors.Join(errs...)
 }
 
-type turnsKey struct{}
-
 // start keeps the signatures of the old plan if zones, keys and capacity are the same.
 func (d *Dnssec) start(s *config.Start, zones []wire.Name, keys []*signing.Key) (err error) {
 	type storeKey struct {
@@ -110,9 +108,7 @@ func (d *Dnssec) start(s *config.Start, zones []wire.Name, keys []*signing.Key) 
 	d.store, err = config.Keep(s, storeKey{content.String(), d.capacity}, func() (*store, error) {
 		return newStore(d.capacity), nil
 	})
-	if err == nil {
-		d.turns, err = config.Keep(s, turnsKey{}, func() (*turns, error) { return newTurns(), nil })
-	}
+	d.signers = s.Crypto
 	if err == nil {
 		// The gauges are removed with this plan: no other plan has this key.
 		_, err = config.Keep(s, d.started, func() (*started, error) { return d.started, nil })

@@ -1,12 +1,8 @@
 package dnssec
 
 import (
-	"context"
-	"errors"
-	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -18,83 +14,6 @@ func duration(text string) time.Duration {
 		panic(err)
 	}
 	return d
-}
-
-// Clients take turns, however many signatures one of them needs.
-func TestTurnsFair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns()
-		turns.free = 1
-		if err := turns.wait(t.Context(), netip.MustParseAddr("192.0.2.9")); err != nil {
-			t.Fatal(err)
-		}
-		order := make(chan string, 20)
-		for _, client := range strings.Fields("192.0.2.1 192.0.2.1 192.0.2.1 192.0.2.2 2001:db8::1 2001:db8::2 192.0.2.2") {
-			go func() {
-				if err := turns.wait(t.Context(), netip.MustParseAddr(client)); err != nil {
-					t.Errorf("%s: got %v, want a turn", client, err)
-				}
-				order <- client
-				turns.done()
-			}()
-			synctest.Wait()
-		}
-		turns.done()
-		synctest.Wait()
-		close(order)
-		var got []string
-		for client := range order {
-			got = append(got, client)
-		}
-		const want = "192.0.2.1 192.0.2.2 2001:db8::1 192.0.2.1 192.0.2.2 2001:db8::2 192.0.2.1"
-		if strings.Join(got, " ") != want {
-			t.Errorf("got turns of %s, want %s", got, want)
-		}
-		if turns.free != 1 || len(turns.byAddr) != 0 || len(turns.clients) != 0 {
-			t.Errorf("at the end: got %d free turns and %d clients, want 1 and none", turns.free, len(turns.byAddr))
-		}
-	})
-}
-
-// A client with too many waiting signatures gets an error, and others a turn.
-func TestTurnsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns()
-		turns.free = 0
-		ctx, cancel := context.WithCancel(t.Context())
-		errs := make(chan error, 2*maxWaiting)
-		flood, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-		for range maxWaiting + 10 {
-			go func() { errs <- turns.wait(ctx, flood) }()
-		}
-		synctest.Wait()
-		if n := len(errs); n != 10 {
-			t.Errorf("of %d signatures %d did not wait, want 10", maxWaiting+10, n)
-		}
-		for range 10 {
-			if err := <-errs; !errors.Is(err, errWaiting) {
-				t.Errorf("got %v, want %v", err, errWaiting)
-			}
-		}
-		served := make(chan error, 1)
-		go func() { served <- turns.wait(ctx, other) }()
-		synctest.Wait()
-		turns.done()
-		turns.done()
-		synctest.Wait()
-		if len(served) != 1 || len(errs) != 1 {
-			t.Errorf("after two turns: got %d of the other client and %d of the flood, want one each", len(served), len(errs))
-		}
-		cancel()
-		synctest.Wait()
-		if len(turns.byAddr) != 0 || len(turns.clients) != 0 {
-			t.Errorf("after the clients have gone: got %v, want nothing", turns.byAddr)
-		}
-		turns.done()
-		if turns.free != 1 {
-			t.Errorf("got %d free turns, want 1", turns.free)
-		}
-	})
 }
 
 func TestNext(t *testing.T) {
