@@ -11,6 +11,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/slots"
 )
 
 // KubednsStatus serves kube-dns's status pages: the kubedns_status directive. Its reference
@@ -39,7 +40,7 @@ func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
 	web.ServePages(b, uses[0], k.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		ready, _ := config.Keep(s, latchKey{k.addr}, func() (*latch, error) { return new(latch), nil })
 		page, _ := config.Keep(s, statusKey{s, k.addr}, func() (*statusPage, error) {
-			return &statusPage{ready: ready}, nil
+			return &statusPage{ready: ready, writing: slots.New(2, 1)}, nil
 		})
 
 		page.probes = append(page.probes, k.probes...)
@@ -74,6 +75,8 @@ type statusPage struct {
 	probes []*probe
 	trees  []treeWriter
 	local  bool // only loopback clients may read the trees
+
+	writing *slots.Pool // for trees, which keep the entries of a moment until they are read
 }
 
 // Stop implements config.Stopper. The page ends with its site.
@@ -108,6 +111,13 @@ func (p *statusPage) cache(w http.ResponseWriter, r *http.Request) {
 			"the Corefile option \"cache any\" allows other clients", http.StatusForbidden)
 		return
 	}
+	client := clientOf(r)
+	if !p.writing.TryAcquire(client) {
+		http.Error(w, "the page is being read: try again", http.StatusServiceUnavailable)
+		return
+	}
+	defer p.writing.Release(client)
+
 	w.Header().Set("Content-Type", "application/json")
 	if r.Method == http.MethodGet {
 		p.write(w)
@@ -136,7 +146,9 @@ func (p *statusPage) write(w io.Writer) {
 
 // fromLoopback reports whether the client has a loopback address, which packets
 // from other machines cannot have.
-func fromLoopback(r *http.Request) bool {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && from.Addr().Unmap().IsLoopback()
+func fromLoopback(r *http.Request) bool { return clientOf(r).IsLoopback() }
+
+func clientOf(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return from.Addr().Unmap()
 }

@@ -65,15 +65,16 @@ func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
 	hasTLS := s.scheme != config.DNS && s.tls() != nil
 	return config.Keep(p.start, listenerKey{s.scheme, hasTLS, s.addr}, func() (Listener, error) {
 		o := transport.Options{
-			Readers:   cmp.Or(s.sockets(), p.opts.Readers),
-			Inherited: p.opts.Inherited,
-			Limits:    s.limits(),
-			Log:       p.opts.Log,
-			Metrics:   p.opts.Metrics,
-			Memory:    p.opts.Memory,
+			Readers:     cmp.Or(s.sockets(), p.opts.Readers),
+			Inherited:   p.opts.Inherited,
+			Limits:      s.limits(),
+			Descriptors: p.start.Descriptors,
+			Log:         p.opts.Log,
+			Metrics:     p.opts.Metrics,
+			Memory:      p.opts.Memory,
 		}
 		if hasTLS {
-			o.TLS = new(transport.TLS)
+			o.TLS = &transport.TLS{Crypto: p.start.Crypto}
 		}
 		l, err := p.open(ctx, s, o)
 		if err == nil {

@@ -48,6 +48,7 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 		before = old.start
 	}
 	p.start = config.NewStart(ctx, before)
+	p.start.Metrics = p.opts.Metrics
 	if p.taken != nil {
 		p.start.Taken, p.start.Saved = p.taken.http, p.taken.states
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/sys/slots"
 )
 
 // accept accepts connections with package net until the listener stops, and starts
@@ -93,7 +95,14 @@ func (t *acceptErrors) failed(err error) time.Duration {
 // admit adds a connection and reports whether it is within the limits. Otherwise it
 // closes the connection.
 func (l *Listener) admit(c *conn) bool {
-	refused, evicted := l.conns.add(c)
+	var refused *metrics.Counter
+	var evicted *conn
+	if !l.conns.share.Acquire() {
+		refused = l.counts.overTotal
+	} else if refused, evicted = l.conns.add(c); refused != nil {
+		l.conns.share.Release()
+	}
+
 	if evicted != nil {
 		l.counts.evicted.Add(1)
 		evicted.cut()
@@ -121,6 +130,7 @@ type conns struct {
 	checking   bool          // check is going to be called
 	contention contention
 	spare      turns // of a client without connections, for the next client
+	share      *descriptors.Share
 }
 
 // A clientConns has the number of a client's connections, and their turns.
@@ -134,15 +144,8 @@ func (s *conns) init() {
 	s.empty, s.left = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-// ClientKey returns the key under which connections of a client are counted: an IPv4
-// address, or the /64 of an IPv6 address, within which a host may choose its
-// address.
-func ClientKey(addr netip.Addr) netip.Addr {
-	if addr.Is4() {
-		return addr
-	}
-	return netip.PrefixFrom(addr.WithZone(""), 64).Masked().Addr()
-}
+// ClientKey returns the key under which connections of a client are counted: see slots.Client.
+func ClientKey(addr netip.Addr) netip.Addr { return slots.Client(addr) }
 
 // add adds c, unless there are too many connections: then it returns the counter of
 // the reason. At the limit of the listener, or without memory, it evicts the connection that has been
@@ -221,6 +224,23 @@ func (s *conns) idlest() (idlest *conn) {
 	return idlest
 }
 
+// evict closes the connection that has been idle longest, for one of another listener. It
+// reports whether there is one.
+func (l *Listener) evict() bool {
+	l.conns.mu.Lock()
+	evicted := l.conns.idlest()
+	if evicted != nil {
+		l.conns.remove(evicted)
+	}
+	l.conns.mu.Unlock()
+
+	if evicted != nil {
+		l.counts.evicted.Add(1)
+		evicted.cut()
+	}
+	return evicted != nil
+}
+
 // removeClosed removes a connection that has ended.
 func (s *conns) removeClosed(c *conn) {
 	s.mu.Lock()
@@ -246,6 +266,7 @@ func (s *conns) remove(c *conn) {
 	delete(s.byID, c.id)
 	s.removeFrom(c.client)
 	s.memory.release()
+	s.share.Release()
 }
 
 // removeFrom counts one connection less for a client.

@@ -1,82 +1,72 @@
 package transport
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
-	"sync"
+	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/sys/clock"
 )
 
-// A LimitedListener accepts TCP connections up to a limit. At the limit a new connection
-// replaces one of the client that has most, if that has more than the new one's client will
-// have.
+// A LimitedListener accepts connections for a server of another protocol than DNS, up to the
+// limits of its table.
 type LimitedListener struct {
-	*net.TCPListener
-	Address netip.AddrPort // with the port that was opened
-	most    func() int
-	counts  counters
+	net.Listener
+	Address netip.AddrPort // with the port that was opened; only of ListenTCP
+	table   *ConnTable
+	owned   bool // no other listener has the table
 	proxies proxySource
 	log     *slog.Logger
 	timeout time.Duration // for a PROXY header
-
-	mu      sync.Mutex
-	open    int
-	clients map[netip.Addr][]*limitedConn // by ClientKey, the oldest connection first
-	turns   map[netip.Addr]turns          // of clients
-	refused map[netip.Addr]time.Time      // clients that may not connect before that time
 }
 
-// maxRefused bounds the clients that may not connect.
-const maxRefused = 1000
+// LimitListener returns a listener whose connections have the limits of a table, together with
+// those of other listeners.
+func LimitListener(l net.Listener, t *ConnTable) *LimitedListener {
+	return &LimitedListener{Listener: l, table: t}
+}
 
 // Refuse closes new connections of a client, as ClientKey returns it, until a time.
-func (l *LimitedListener) Refuse(client netip.Addr, until time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.refused) >= maxRefused {
-		clear(l.refused)
-	}
-	l.refused[client] = until
-}
-
-// refuses reports whether a client may not connect.
-func (l *LimitedListener) refuses(client netip.Addr) bool {
-	until, ok := l.refused[client]
-	if ok && time.Now().After(until) {
-		delete(l.refused, client)
-		return false
-	}
-	return ok
-}
+func (l *LimitedListener) Refuse(client netip.Addr, until time.Time) { l.table.refuse(client, until) }
 
 // SetProxies sets the proxies of future connections. nil is none.
 func (l *LimitedListener) SetProxies(o *ProxyOptions) { l.proxies.set(o) }
 
+// File returns a copy of the TCP socket.
+func (l *LimitedListener) File() (*os.File, error) { return l.Listener.(*net.TCPListener).File() }
+
+// Close closes the socket. Connections stay open.
+func (l *LimitedListener) Close() error {
+	if l.owned {
+		l.table.Stop()
+	}
+	return l.Listener.Close()
+}
+
 // Accept closes connections over the limit.
 func (l *LimitedListener) Accept() (net.Conn, error) {
 	for {
-		tcp, err := l.AcceptTCP()
+		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 
-		peer := AddrPort(tcp.RemoteAddr()).Addr()
+		peer := AddrPort(accepted.RemoteAddr()).Addr()
 		policy := l.proxies.Load().policy(peer)
-		c := &limitedConn{TCPConn: tcp, l: l}
+		c := &limitedConn{Conn: accepted, l: l}
+		c.shrink(l.table.o.Buffer)
+		c.touch()
 		if policy == ProxySkip { // otherwise the client is not known yet
 			c.client = ClientKey(peer)
 		}
 
-		refused := l.add(c)
-		if refused != nil {
-			_ = refused.SetLinger(0)
-			_ = refused.TCPConn.Close()
-		}
 		switch {
-		case refused == c:
+		case !l.table.add(c):
+			c.abort()
 		case policy != ProxySkip:
 			return &proxiedConn{Conn: c, l: l, policy: policy}, nil
 		default:
@@ -85,94 +75,78 @@ func (l *LimitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// add adds c. At the limit it removes and returns the last connection of the client that has
-// most, or c.
-func (l *LimitedListener) add(c *limitedConn) (refused *limitedConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.refuses(c.client) {
-		l.counts.overClient.Add(1)
-		return c
-	}
-	if most := l.most(); most > 0 && l.open >= most {
-		if refused = l.displaced(c.client); refused == nil {
-			l.counts.overTotal.Add(1)
-			return c
-		}
-		l.counts.overClient.Add(1)
-		l.remove(refused)
-	}
-
-	l.open++
-	if c.turns = l.turns[c.client]; c.turns == nil {
-		c.turns = newTurns()
-		l.turns[c.client] = c.turns
-	}
-	l.clients[c.client] = append(l.clients[c.client], c)
-	return refused
-}
-
-// displaced returns the connection that one of a client may replace, or nil. Connections of
-// unknown clients are not replaced, and replace none.
-func (l *LimitedListener) displaced(by netip.Addr) (last *limitedConn) {
-	if !by.IsValid() {
-		return nil
-	}
-	most := len(l.clients[by]) + 1
-	for client, conns := range l.clients {
-		if client.IsValid() && len(conns) > most {
-			last, most = conns[len(conns)-1], len(conns)
-		}
-	}
-	return last
-}
-
-// remove removes a connection, unless that has happened.
-func (l *LimitedListener) remove(c *limitedConn) {
-	conns := l.clients[c.client]
-	i := slices.Index(conns, c)
-	if i < 0 {
-		return
-	}
-	l.open--
-	if conns = slices.Delete(conns, i, i+1); len(conns) == 0 {
-		delete(l.clients, c.client)
-		delete(l.turns, c.client)
-	} else {
-		l.clients[c.client] = conns
-	}
-}
-
 // A limitedConn is a connection of a LimitedListener.
 type limitedConn struct {
-	*net.TCPConn
+	net.Conn
 	l      *LimitedListener
 	client netip.Addr // see ClientKey; not valid if a proxy may send it
 	turns  turns      // of the client
+	active atomic.Int64
+	busy   atomic.Bool // a request is being answered
 
 	takesTurns atomic.Bool
 	hasTurn    atomic.Bool
 	closed     atomic.Bool
+	handshake  handshakeSlot
+}
+
+// limited returns the connection of a LimitedListener below c, or nil.
+func limited(c net.Conn) *limitedConn {
+	if encrypted, ok := c.(*tls.Conn); ok {
+		c = encrypted.NetConn()
+	}
+	if proxied, ok := c.(*proxiedConn); ok {
+		c = proxied.Conn
+	}
+	l, _ := c.(*limitedConn)
+	return l
 }
 
 // TakeTurns makes a connection of a LimitedListener take turns with the client's others: what
 // it has read is processed until it reads again, and only as many connections of a client as
 // there are processors do that at the same time.
 func TakeTurns(c net.Conn) {
-	if proxied, ok := c.(*proxiedConn); ok {
-		c = proxied.Conn
-	}
-	if limited, ok := c.(*limitedConn); ok {
-		limited.takesTurns.Store(true)
+	if l := limited(c); l != nil {
+		l.takesTurns.Store(true)
 	}
 }
 
+// SetBusy records whether a connection of a LimitedListener has requests that are not answered.
+func SetBusy(c net.Conn, busy bool) {
+	if l := limited(c); l != nil {
+		l.busy.Store(busy)
+	}
+}
+
+// shrink makes the kernel's buffers smaller.
+func (c *limitedConn) shrink(size int) {
+	buffers, ok := c.Conn.(interface {
+		SetReadBuffer(bytes int) error
+		SetWriteBuffer(bytes int) error
+	})
+	if ok && size > 0 {
+		_ = buffers.SetReadBuffer(size)
+		_ = buffers.SetWriteBuffer(size)
+	}
+}
+
+func (c *limitedConn) touch() { c.active.Store(int64(clock.Now())) }
+
 func (c *limitedConn) Read(p []byte) (int, error) {
 	c.endTurn()
-	n, err := c.TCPConn.Read(p)
+	c.handshake.release()
+	n, err := c.Conn.Read(p)
+	c.touch()
 	if err == nil && c.takesTurns.Load() {
 		c.takeTurn()
 	}
+	return n, err
+}
+
+func (c *limitedConn) Write(p []byte) (int, error) {
+	c.handshake.release()
+	n, err := c.Conn.Write(p)
+	c.touch()
 	return n, err
 }
 
@@ -192,11 +166,29 @@ func (c *limitedConn) endTurn() {
 	}
 }
 
+// handshakeSlot implements handshaker.
+func (c *limitedConn) handshakeSlot() *handshakeSlot { return &c.handshake }
+
 func (c *limitedConn) Close() error {
 	c.closed.Store(true)
 	c.endTurn()
-	c.l.mu.Lock()
-	c.l.remove(c)
-	c.l.mu.Unlock()
-	return c.TCPConn.Close()
+	c.handshake.release()
+	c.l.table.removeClosed(c)
+	return c.Conn.Close()
+}
+
+// CloseWrite ends what the connection sends, for net/http.
+func (c *limitedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// abort closes the connection in favour of another one. The kernel keeps no state.
+func (c *limitedConn) abort() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Conn.Close()
 }

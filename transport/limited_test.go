@@ -100,10 +100,10 @@ func TestLimitedListener(t *testing.T) {
 	most.Store(0)
 	_, _ = open("127.0.0.6")
 	_ = third.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open != 4 || len(l.clients) != 4 {
-		t.Errorf("got %d connections of %d clients, want 4 of 4", l.open, len(l.clients))
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	if l.table.open != 4 || len(l.table.clients) != 4 {
+		t.Errorf("got %d connections of %d clients, want 4 of 4", l.table.open, len(l.table.clients))
 	}
 }
 

@@ -149,15 +149,12 @@ func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() 
 		return nil, err
 	}
 	return &LimitedListener{
-		TCPListener: l.tcp.(*net.TCPListener),
-		Address:     l.addr,
-		most:        most,
-		counts:      l.counts,
-		log:         o.Log,
-		timeout:     o.MessageTimeout,
-		clients:     map[netip.Addr][]*limitedConn{},
-		turns:       map[netip.Addr]turns{},
-		refused:     map[netip.Addr]time.Time{},
+		Listener: l.tcp,
+		Address:  l.addr,
+		table:    NewConnTable(ConnLimits{Most: most, Descriptors: o.Descriptors, Metrics: o.Metrics}),
+		owned:    true,
+		log:      o.Log,
+		timeout:  o.MessageTimeout,
 	}, nil
 }
 

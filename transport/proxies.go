@@ -324,7 +324,7 @@ func (c *proxiedConn) identify() {
 		err = errProxyRejected
 	}
 	if err != nil && len(rest) > 0 || err == errProxyRejected {
-		c.l.proxies.Load().rejected(c.l.log, c.l.counts.proxyTCP, c.client, err)
+		c.l.proxies.Load().rejected(c.l.log, c.l.table.counts.proxyTCP, c.client, err)
 	}
 
 	if c.rest, c.err = rest, err; err != nil {
@@ -335,6 +335,9 @@ func (c *proxiedConn) identify() {
 	}
 	_ = c.SetReadDeadline(time.Time{})
 }
+
+// handshakeSlot implements handshaker.
+func (c *proxiedConn) handshakeSlot() *handshakeSlot { return &limited(c).handshake }
 
 // RemoteAddr returns the address of the client.
 func (c *proxiedConn) RemoteAddr() net.Addr {

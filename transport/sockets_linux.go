@@ -2,7 +2,6 @@ package transport
 
 import (
 	"encoding/binary"
-	"math"
 	"net/netip"
 	"strconv"
 	"syscall"
@@ -18,15 +17,6 @@ const sharded = true
 // It is the size of the largest message. Without a bound, a client that does not
 // read its replies occupies several megabytes.
 const connBuffer = 64 << 10
-
-// maxDescriptors returns the number of files and sockets that the process may open.
-func maxDescriptors() int {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return math.MaxInt
-	}
-	return int(min(limit.Cur, math.MaxInt))
-}
 
 // controlTCP sets the options of a listening socket before it is bound;
 // connections inherit them.

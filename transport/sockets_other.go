@@ -4,7 +4,6 @@ package transport
 
 import (
 	"errors"
-	"math"
 	"net/netip"
 	"syscall"
 )
@@ -16,8 +15,6 @@ const sharded = false
 // source address of replies from a socket bound to a wildcard address. If clients use
 // several addresses of a machine, bind each of them.
 const controlSize = 0
-
-func maxDescriptors() int { return math.MaxInt }
 
 func controlTCP(_, _ string, _ syscall.RawConn) error { return nil }
 

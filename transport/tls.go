@@ -4,14 +4,19 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/sys/slots"
 )
 
 // TLS is the source of a listener's TLS configuration. It may be replaced while the
 // listener serves.
 type TLS struct {
+	Crypto *slots.Pool // for handshakes; nil is a pool of this listener
+
 	source atomic.Pointer[func() *tls.Config]
 }
 
@@ -23,16 +28,18 @@ func (t *TLS) Set(source func() *tls.Config) { t.source.Store(&source) }
 // handshake, with these application protocols (ALPN). Clients resume sessions with tickets
 // (RFC 8446 §2.2) whose keys belong to the result.
 func (t *TLS) Config(protocols ...string) *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: protocols,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			c := (*t.source.Load())().Clone()
-			c.NextProtos = protocols
-			c.DynamicRecordSizingDisabled = true // a write is one record, and one system call
-			return c, nil
-		},
+	pool := t.Crypto
+	if pool == nil {
+		pool = slots.NewProcessors()
 	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols}
+	c.GetConfigForClient = LimitHandshakes(pool, func() *tls.Config {
+		c := (*t.source.Load())().Clone()
+		c.NextProtos = protocols
+		c.DynamicRecordSizingDisabled = true // a write is one record, and one system call
+		return c
+	})
+	return c
 }
 
 // A tlsSocket is the socket of a connection with TLS. It takes all other methods from
@@ -55,10 +62,12 @@ func newTLSSocket(l *Listener, tcp socket) *tlsSocket {
 func (c *conn) handshake() bool {
 	ok := c.proxyPolicy == ProxySkip || c.identify()
 	if s, isTLS := c.sock.(*tlsSocket); ok && isTLS {
+		s.records.peer = c.peer
 		c.setHandshakeDeadline(time.Now().Add(c.l.limits.Load().MessageTimeout))
 		if ok = s.tls.Handshake() == nil; !ok {
 			c.l.counts.handshake.Add(1)
 		}
+		s.records.handshake.release()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,9 +133,11 @@ func (s *tlsSocket) SetWriteDeadline(time.Time) error { return nil }
 // records is the socket below a tls.Conn, with the records of TLS.
 type records struct {
 	socket
-	l    *Listener
-	how  receiving // of Read
-	rest []byte    // received together with a PROXY header
+	l         *Listener
+	peer      netip.AddrPort
+	handshake handshakeSlot
+	how       receiving // of Read
+	rest      []byte    // received together with a PROXY header
 }
 
 type receiving uint8
@@ -140,6 +151,7 @@ const (
 // Read returns os.ErrDeadlineExceeded itself where nothing was received, after which
 // crypto/tls can continue to read.
 func (r *records) Read(p []byte) (n int, err error) {
+	r.handshake.release()
 	if len(r.rest) > 0 {
 		n = copy(p, r.rest)
 		r.rest = r.rest[n:]
@@ -160,6 +172,7 @@ func (r *records) Read(p []byte) (n int, err error) {
 }
 
 func (r *records) Write(p []byte) (int, error) {
+	r.handshake.release()
 	n := r.tryWrite(p)
 	if n == len(p) {
 		return n, nil
@@ -169,9 +182,14 @@ func (r *records) Write(p []byte) (int, error) {
 	return n + more, err
 }
 
-// LocalAddr and RemoteAddr are not used.
-func (*records) LocalAddr() net.Addr  { return nil }
-func (*records) RemoteAddr() net.Addr { return nil }
+// LocalAddr is not used.
+func (*records) LocalAddr() net.Addr { return nil }
+
+// RemoteAddr returns the address of the client.
+func (r *records) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(r.peer) }
+
+// handshakeSlot implements handshaker.
+func (r *records) handshakeSlot() *handshakeSlot { return &r.handshake }
 
 func (r *records) SetDeadline(t time.Time) error {
 	return errors.Join(r.SetReadDeadline(t), r.SetWriteDeadline(t))

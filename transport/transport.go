@@ -28,6 +28,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/cgroup"
+	"github.com/seamark/seamark/sys/descriptors"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
@@ -41,6 +42,8 @@ type Options struct {
 
 	// TLS, if not nil, makes a listener for DNS over TLS (RFC 7858), without UDP.
 	TLS *TLS
+	// Descriptors bounds the connections of this and other listeners together; nil is no bound.
+	Descriptors *descriptors.Budget
 
 	// Memory bounds the connections and unsent replies of this and other listeners together; nil is
 	// no bound.
@@ -50,9 +53,8 @@ type Options struct {
 
 	Limits
 
-	// MaxConns bounds the TCP connections; the default is 4,000, or half of the
-	// process's file descriptors, so that clients leave some for upstreams and the
-	// API server. An idle connection costs about 1 KB, one that sends queries 9 KB, and some kernel
+	// MaxConns bounds the TCP connections; the default is 4,000, or half of the process's file
+	// descriptors. An idle connection costs about 1 KB, one that sends queries 9 KB, and some kernel
 	// memory: at worst 4,000 are a quarter of the 170 MB that clusters give their
 	// DNS pods. With TLS, where a connection costs more
 	// memory, the default is 2,000, and over QUIC 500.
@@ -90,7 +92,7 @@ func (o Options) OrDefaults() Options {
 	if o.TLS != nil {
 		most, o.Readers = 2000, 0
 	}
-	orDefault(&o.MaxConns, min(most, maxDescriptors()/2))
+	orDefault(&o.MaxConns, min(most, descriptors.Limit()/2))
 	orDefault(&o.MaxConnsPerClient, 100)
 	orDefault(&o.MaxInFlight, 100)
 
@@ -352,6 +354,7 @@ func (l *Listener) Serve() {
 		l.readers.Go(r.run)
 	}
 
+	l.conns.share = l.o.Descriptors.Join(l.evict)
 	l.o.Port.AddReader(&l.serving)
 	l.accepting.Add(1)
 	if l.loop = openAcceptLoop(l); l.loop != nil {
@@ -400,6 +403,7 @@ func (l *Listener) stop() {
 		l.stopUDP()
 	}
 	l.conns.wait(grace)
+	l.conns.share.Leave()
 
 	l.o.Port.RemoveReader(&l.serving)
 	if l.loop != nil {

@@ -45,12 +45,12 @@ func (s *service) recordsPage(r *http.Request) (any, int, error) {
 		return nil, http.StatusBadRequest, err
 	}
 
-	select {
-	case s.lists <- struct{}{}:
-		defer func() { <-s.lists }()
-	default:
-		return nil, http.StatusServiceUnavailable, fmt.Errorf("%d pages of records are being read: try again", maxLists)
+	client := clientOf(r)
+	if !s.lists.TryAcquire(client) {
+		return nil, http.StatusServiceUnavailable, fmt.Errorf(
+			"a page of records is being read by the client, or %d by all: try again", maxLists)
 	}
+	defer s.lists.Release(client)
 
 	began := time.Now()
 	p := recordsPage{Zones: s.recordZones()}

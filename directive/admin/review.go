@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/sys/slots"
 )
 
 // reviewedPath is the URL on which a user needs the verb get to read, and post to remove
@@ -19,30 +21,42 @@ const reviewedPath = "/seamark/admin"
 
 const (
 	reviewTimeout  = 2 * time.Second
-	maxReviews     = 4                // that are under way
+	maxReviews     = 4                // that are under way, half of them for one client
 	allowedFor     = time.Minute      // after which an accepted token is reviewed again
 	refusedFor     = 10 * time.Second // the same for a refused one
 	maxReviewed    = 1024             // tokens that are remembered, accepted and refused ones each
 	reviewRate     = 10               // reviews a second of tokens that were not accepted before
-	reviewBurst    = 20
+	reviewBurst    = 20               // of which one client may have half
+	maxReviewRates = 1024             // clients whose rates are remembered
 	reviewLogPause = 10 * time.Second // between two errors in the log
 )
 
 // A reviewer checks tokens with an API server. Tokens that were accepted before have
-// precedence: clients with wrong tokens can neither flood the API server nor keep others out
-// for long.
+// precedence, and no client has more than half of the reviews: clients with wrong tokens can
+// neither flood the API server nor keep others out for long.
 type reviewer struct {
 	api      *connection
 	audience string
 	log      *slog.Logger
-	places   chan struct{}
+	places   *slots.Pool
 
 	mu       sync.Mutex
 	accepted map[reviewKey]verdict
 	refused  map[reviewKey]verdict
-	tokens   float64 // of the rate limit
-	filled   time.Time
+	all      rate                // of reviews
+	rates    map[netip.Addr]rate // of the reviews for each client
 	logged   time.Time
+}
+
+// A rate limits events: each takes a token.
+type rate struct {
+	used float64 // tokens
+	at   time.Time
+}
+
+// now returns the rate at a time, when some tokens have come back.
+func (r rate) now(now time.Time, perSecond float64) rate {
+	return rate{max(0, r.used-perSecond*now.Sub(r.at).Seconds()), now}
 }
 
 // A reviewKey is a hash of a token and a verb.
@@ -61,19 +75,19 @@ type verdict struct {
 
 func newReviewer(api *connection, audience string, log *slog.Logger) *reviewer {
 	return &reviewer{
-		api: api, audience: audience, log: log, places: make(chan struct{}, maxReviews),
-		accepted: map[reviewKey]verdict{}, refused: map[reviewKey]verdict{}, tokens: reviewBurst, filled: time.Now(),
+		api: api, audience: audience, log: log, places: slots.New(maxReviews, maxReviews/2),
+		accepted: map[reviewKey]verdict{}, refused: map[reviewKey]verdict{}, rates: map[netip.Addr]rate{},
 	}
 }
 
-// check returns http.StatusOK if a token's user may use a verb, get or post.
-func (v *reviewer) check(ctx context.Context, token, verb string) (code int, err error) {
+// check returns http.StatusOK if the user of a client's token may use a verb, get or post.
+func (v *reviewer) check(ctx context.Context, client netip.Addr, token, verb string) (code int, err error) {
 	if token == "" {
 		return http.StatusUnauthorized, errNoToken
 	}
 
 	key := sha256.Sum256([]byte(verb + " " + token))
-	old, admitted := v.known(key, time.Now())
+	old, admitted := v.known(key, slots.Client(client), time.Now())
 	if old.code != 0 {
 		return old.code, old.err
 	}
@@ -85,12 +99,10 @@ func (v *reviewer) check(ctx context.Context, token, verb string) (code int, err
 
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	select {
-	case v.places <- struct{}{}:
-		defer func() { <-v.places }()
-	case <-ctx.Done():
+	if v.places.Acquire(ctx, client) != nil {
 		return http.StatusServiceUnavailable, busy
 	}
+	defer v.places.Release(client)
 
 	code, err = v.review(ctx, token, verb)
 	if code != http.StatusServiceUnavailable {
@@ -100,7 +112,7 @@ func (v *reviewer) check(ctx context.Context, token, verb string) (code int, err
 }
 
 // known returns the verdict about a token, if there is one, or whether a review is admitted.
-func (v *reviewer) known(key reviewKey, now time.Time) (old verdict, admitted bool) {
+func (v *reviewer) known(key reviewKey, client netip.Addr, now time.Time) (old verdict, admitted bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, accepted := v.accepted[key]
@@ -114,13 +126,23 @@ func (v *reviewer) known(key reviewKey, now time.Time) (old verdict, admitted bo
 		return verdict{}, true
 	}
 
-	v.tokens = min(reviewBurst, v.tokens+reviewRate*now.Sub(v.filled).Seconds())
-	v.filled = now
-	if v.tokens < 1 {
-		return verdict{}, false
+	return verdict{}, v.admits(client, now)
+}
+
+// admits reports whether the rates allow another review for a client.
+func (v *reviewer) admits(client netip.Addr, now time.Time) bool {
+	own, all := v.rates[client].now(now, reviewRate/2), v.all.now(now, reviewRate)
+	if own.used+1 > reviewBurst/2 || all.used+1 > reviewBurst {
+		return false
 	}
-	v.tokens--
-	return verdict{}, true
+
+	own.used++
+	all.used++
+	if len(v.rates) >= maxReviewRates {
+		clear(v.rates)
+	}
+	v.rates[client], v.all = own, all
+	return true
 }
 
 func (v *reviewer) remember(key reviewKey, result verdict) {

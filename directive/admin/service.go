@@ -16,16 +16,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/sys/slots"
 )
 
 // The limits of concurrent requests: of all, of tails, of explanations, of pages of records,
-// and of lists of records or cached answers, which may be long and have slow readers.
+// and of lists of records or cached answers, which may be long and have slow readers. One client
+// may have half of each, so that it keeps no other from an answer.
 const (
 	maxRequests     = 64
 	maxTails        = 16
@@ -56,7 +59,8 @@ type service struct {
 	reviewer  *reviewer  // nil without token_review
 	pods      *podFinder // nil without pods
 
-	requests, tails, explanations, lists, downloads chan struct{}
+	requests, tails, explanations, lists, downloads *slots.Pool
+	rendering                                       sync.Mutex // held while metrics are collected
 
 	ended context.Context // canceled when the plan is not served any more
 	end   context.CancelFunc
@@ -72,9 +76,9 @@ func (s *service) Stop() {
 func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.Logger) *service {
 	s := &service{
 		options: o, recorder: r, metrics: m, log: log, pages: http.NewServeMux(), started: time.Now(),
-		requests: make(chan struct{}, maxRequests), tails: make(chan struct{}, maxTails),
-		explanations: make(chan struct{}, maxExplanations),
-		lists:        make(chan struct{}, maxLists), downloads: make(chan struct{}, maxDownloads),
+		requests: slots.New(maxRequests, maxRequests/2), tails: slots.New(maxTails, maxTails/2),
+		explanations: slots.New(maxExplanations, maxExplanations/2),
+		lists:        slots.New(maxLists, maxLists/2), downloads: slots.New(maxDownloads, maxDownloads/2),
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
 	if o.review {
@@ -86,11 +90,11 @@ func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.L
 
 	s.pages.HandleFunc("GET /v1/status", s.status)
 	s.pages.HandleFunc("GET /v1/explain", s.explain)
-	s.pages.HandleFunc("GET /v1/records", s.limited(s.downloads, s.listRecords))
-	s.pages.HandleFunc("GET /v1/cache", s.limited(s.downloads, s.listCache))
+	s.pages.HandleFunc("GET /v1/records", s.limited(s.downloads, maxDownloads, s.listRecords))
+	s.pages.HandleFunc("GET /v1/cache", s.limited(s.downloads, maxDownloads, s.listCache))
 	s.pages.HandleFunc("POST /v1/cache/flush", s.flush)
 	s.pages.HandleFunc("GET /v1/top", s.top)
-	s.pages.HandleFunc("GET /v1/tail", s.limited(s.tails, s.tail))
+	s.pages.HandleFunc("GET /v1/tail", s.limited(s.tails, maxTails, s.tail))
 	s.pages.HandleFunc("GET /v1/history", s.history)
 	s.pages.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -114,7 +118,16 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fmt.Errorf("host %q is not served: use an IP address or localhost, or add the option host", r.Host))
 		return
 	}
-	if code, err := s.authorize(r); code != http.StatusOK {
+	// Counted before the token is checked, which may take a request to the API server.
+	client := clientOf(r)
+	if !s.requests.TryAcquire(client) {
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf(
+			"%d requests of the client, or %d in all, are being served: try again", maxRequests/2, maxRequests))
+		return
+	}
+	defer s.requests.Release(client)
+
+	if code, err := s.authorize(r, client); code != http.StatusOK {
 		if code == http.StatusUnauthorized {
 			h.Set("WWW-Authenticate", `Basic realm="seamark", charset="UTF-8"`)
 		}
@@ -122,30 +135,31 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	select {
-	case s.requests <- struct{}{}:
-		defer func() { <-s.requests }()
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(s.ended, cancel)()
-		s.pages.ServeHTTP(w, r.WithContext(ctx))
-	default:
-		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being served: try again", maxRequests))
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ended, cancel)()
+	s.pages.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// limited returns a page of which at most a number are served at a time, the slots of a pool.
+func (s *service) limited(pool *slots.Pool, most int, page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		client := clientOf(r)
+		if !pool.TryAcquire(client) {
+			fail(w, http.StatusServiceUnavailable, fmt.Errorf(
+				"%d requests of the client for %s, or %d in all, are being served: try again, or end one of them",
+				most/2, r.URL.Path, most))
+			return
+		}
+		defer pool.Release(client)
+		page(w, r)
 	}
 }
 
-// limited returns a page of which as many are served at a time as places has room for.
-func (s *service) limited(places chan struct{}, page http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-			page(w, r)
-		default:
-			fail(w, http.StatusServiceUnavailable, fmt.Errorf(
-				"%d requests for %s are being served: try again, or end one of them", cap(places), r.URL.Path))
-		}
-	}
+// clientOf returns the address of a request's client. It is not valid over a Unix socket.
+func clientOf(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return from.Addr()
 }
 
 // servesHost reports whether requests for a host are served.
@@ -165,7 +179,7 @@ func (s *service) servesHost(host string) bool {
 var errNoToken = errors.New("a token is needed: as Authorization: Bearer TOKEN, or as the password")
 
 // authorize returns http.StatusOK if a request may be served.
-func (s *service) authorize(r *http.Request) (code int, err error) {
+func (s *service) authorize(r *http.Request, client netip.Addr) (code int, err error) {
 	if s.options.token == "" && s.reviewer == nil {
 		return http.StatusOK, nil
 	}
@@ -179,7 +193,7 @@ func (s *service) authorize(r *http.Request) (code int, err error) {
 		if r.Method == http.MethodPost {
 			verb = "post"
 		}
-		return s.reviewer.check(r.Context(), got, verb)
+		return s.reviewer.check(r.Context(), client, got, verb)
 	}
 
 	want, err := readToken(s.options.token)
@@ -241,13 +255,12 @@ func (s *service) explanation(r *http.Request) (result explain.Result, code int,
 		}
 	}
 
-	select {
-	case s.explanations <- struct{}{}:
-		defer func() { <-s.explanations }()
-	default:
-		return result, http.StatusServiceUnavailable,
-			fmt.Errorf("%d explanations are running: try again", maxExplanations)
+	from := clientOf(r)
+	if !s.explanations.TryAcquire(from) {
+		return result, http.StatusServiceUnavailable, fmt.Errorf(
+			"an explanation for the client, or %d in all, are running: try again", maxExplanations)
 	}
+	defer s.explanations.Release(from)
 
 	ctx, cancel := context.WithTimeout(r.Context(), explainTimeout)
 	defer cancel()
@@ -393,6 +406,8 @@ func (st *Status) summary() string {
 
 // series returns the present values of the series of statusMetrics.
 func (s *service) series() map[string]float64 {
+	s.rendering.Lock()
+	defer s.rendering.Unlock()
 	var text bytes.Buffer
 	_ = s.metrics.WriteText(&text) // a buffer cannot fail
 

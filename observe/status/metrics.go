@@ -1,13 +1,12 @@
 package status
 
 import (
-	"compress/gzip"
-	"io"
+	"context"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/seamark/seamark/metrics"
 )
@@ -20,30 +19,33 @@ const (
 // Metrics returns the page of a registry's metrics: in the text format of OpenMetrics 1.0.0
 // if the client prefers it, else in the Prometheus text format 0.0.4. The page is compressed
 // with gzip for a client that accepts it. It adds the metrics of the process to the registry.
+// Clients that wait for the page at the same time share it.
 func Metrics(r *metrics.Registry) http.Handler {
 	r.RegisterProcess()
 	r.RegisterGo()
+	return metricsPage(newRenderer(r))
+}
 
-	// A compressor has most of a megabyte: while one is in use, other clients get the page
-	// as it is.
-	compressing := new(sync.Mutex)
+func metricsPage(pages *renderer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		format, write := textFormat, r.WriteText
-		if prefersOpenMetrics(q.Header) {
-			format, write = openMetrics, r.WriteOpenMetrics
-		}
-		w.Header().Set("Content-Type", format)
-		w.Header().Set("Vary", "Accept, Accept-Encoding")
+		f := form{open: prefersOpenMetrics(q.Header), gzip: acceptsGzip(q.Header)}
+		p := pages.get(f)
+		defer pages.release(p)
 
-		var out io.Writer = w
-		if acceptsGzip(q.Header) && compressing.TryLock() {
-			defer compressing.Unlock()
-			w.Header().Set("Content-Encoding", "gzip")
-			compressor := gzip.NewWriter(w)
-			defer compressor.Close() // fails only if the client disconnects
-			out = compressor
+		h := w.Header()
+		h.Set("Content-Type", textFormat)
+		if f.open {
+			h.Set("Content-Type", openMetrics)
 		}
-		_ = write(out) // fails only if the client disconnects
+		if f.gzip {
+			h.Set("Content-Encoding", "gzip")
+		}
+		h.Set("Vary", "Accept, Accept-Encoding")
+		h.Set("Content-Length", strconv.Itoa(len(p.text)))
+
+		control := http.NewResponseController(w)
+		defer context.AfterFunc(p.ctx, func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })()
+		_, _ = w.Write(p.text) // fails only if the client disconnects, or is too slow
 	})
 }
 

@@ -3,7 +3,6 @@ package status
 import (
 	"compress/gzip"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 func TestMetricsFormat(t *testing.T) {
 	r := new(metrics.Registry)
 	r.Counter("a_total", "Counts.").Add(7)
-	page := Metrics(r)
 	for _, c := range []struct {
 		accept string
 		open   bool
@@ -42,7 +40,7 @@ func TestMetricsFormat(t *testing.T) {
 		if c.accept != "" {
 			q.Header.Set("Accept", c.accept)
 		}
-		page.ServeHTTP(w, q)
+		Metrics(r).ServeHTTP(w, q)
 		format, line := textFormat, "\n# TYPE a_total counter\na_total 7\n"
 		if c.open {
 			format, line = openMetrics, "\n# TYPE a counter\na_total 7\n"
@@ -55,14 +53,13 @@ func TestMetricsFormat(t *testing.T) {
 }
 
 func TestMetricsGzip(t *testing.T) {
-	page := Metrics(new(metrics.Registry))
 	get := func(accept string) (encoding, body string) {
 		t.Helper()
 		q, w := httptest.NewRequest("GET", "/metrics", nil), httptest.NewRecorder()
 		if accept != "" {
 			q.Header.Set("Accept-Encoding", accept)
 		}
-		page.ServeHTTP(w, q)
+		Metrics(new(metrics.Registry)).ServeHTTP(w, q)
 		reply := w.Result()
 		in := io.Reader(reply.Body)
 		if encoding = reply.Header.Get("Content-Encoding"); encoding == "gzip" {
@@ -85,45 +82,4 @@ func TestMetricsGzip(t *testing.T) {
 			t.Errorf("Accept-Encoding %q: got encoding %q and\n%.200s\nwant %q and the metrics", accept, encoding, body, want)
 		}
 	}
-}
-
-// A client that does not read holds the only compressor; others get the page without it.
-func TestMetricsGzipOnce(t *testing.T) {
-	page := Metrics(new(metrics.Registry))
-	q := httptest.NewRequest("GET", "/metrics", nil)
-	q.Header.Set("Accept-Encoding", "gzip")
-	slow := &slowWriter{ResponseRecorder: httptest.NewRecorder(), writing: make(chan struct{}), read: make(chan struct{})}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		page.ServeHTTP(slow, q)
-	}()
-	<-slow.writing
-	for _, want := range []string{"", "gzip"} {
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, q)
-		if got := w.Result(); got.Header.Get("Content-Encoding") != want || got.StatusCode != http.StatusOK {
-			t.Errorf("got %s with encoding %q, want 200 with %q", got.Status, got.Header.Get("Content-Encoding"), want)
-		}
-		if want == "" {
-			close(slow.read)
-			<-ended
-		}
-	}
-}
-
-// A slowWriter blocks in its first Write until read is closed.
-type slowWriter struct {
-	*httptest.ResponseRecorder
-	writing, read chan struct{}
-	wrote         bool
-}
-
-func (s *slowWriter) Write(p []byte) (int, error) {
-	if !s.wrote {
-		s.wrote = true
-		close(s.writing)
-		<-s.read
-	}
-	return s.ResponseRecorder.Write(p)
 }

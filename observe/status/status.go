@@ -1,7 +1,8 @@
-// Package status serves status pages over HTTP: probes, metrics and profiles. It
-// limits how long each request may take, so that a slow client cannot hold a
-// connection forever. Package web uses its server for the pages of directives; the
-// commands sidecar, exec-healthz and kube2sky, which read no Corefile, call Run.
+// Package status serves status pages over HTTP: probes, metrics and profiles. It limits how
+// long each request may take, and the connections of each client and of all (connections.go), so
+// that a probe is answered whatever other clients do. Package web uses its server for the pages
+// of directives; the commands sidecar, exec-healthz, kube2sky and node, whose pages are not in
+// a Corefile, call Run.
 package status
 
 import (
@@ -14,6 +15,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/seamark/seamark/transport"
 )
 
 // The limits of a request. Probes and scrapers are on the same network.
@@ -25,10 +28,12 @@ const (
 	maxHeader     = 32 << 10 // of the request line and the header
 )
 
-// NewServer returns a server of pages with limits for each request.
+// NewServer returns a server of pages with limits for each request. Its listener comes from
+// Listen of a Connections.
 func NewServer(pages http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           limited(pages),
+		ConnState:         func(c net.Conn, state http.ConnState) { transport.SetBusy(c, state == http.StateActive) },
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
@@ -69,9 +74,11 @@ func Run(
 		running.Go(func() { task(ctx) })
 	}
 
+	conns := NewConnections(nil, nil)
+	defer conns.Stop()
 	server := NewServer(pages)
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	err = server.Serve(listener)
+	err = server.Serve(conns.Limit(listener))
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/sys/certpool"
+	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/transport"
 )
 
 // TLS names the PEM files of a server's certificate. CA is optional;
@@ -74,11 +76,11 @@ type tlsFiles struct {
 	read   time.Time
 }
 
-func newTLSFiles(names TLS) (*tlsFiles, error) {
+func newTLSFiles(names TLS, pool *slots.Pool) (*tlsFiles, error) {
 	s := &tlsFiles{names: names}
 	s.config = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil },
+		GetConfigForClient: transport.LimitHandshakes(pool, s.current),
 	}
 	var err error
 	s.loaded, err = names.Load()

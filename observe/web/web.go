@@ -59,7 +59,7 @@ func Open(s *config.Start, addr string, files TLS) (*Site, error) {
 	site, err := config.Keep(s, siteKey{s, addr}, func() (site *Site, err error) {
 		site = &Site{listener: l, pages: map[string]http.Handler{}}
 		if files != (TLS{}) {
-			site.tls, err = newTLSFiles(files)
+			site.tls, err = newTLSFiles(files, s.Crypto)
 		}
 		return site, err
 	})
@@ -130,10 +130,14 @@ func (s *Site) Addr() net.Addr { return s.listener.socket.Addr() }
 
 type listenerKey struct{ addr string }
 
+// connsKey identifies the connections of all pages of a server.
+type connsKey struct{}
+
 // A listener is one open address and the goroutine that serves it.
 type listener struct {
 	addr    string
 	socket  net.Listener
+	conns   *status.Connections
 	taken   bool // from the process that this one replaces
 	server  *http.Server
 	site    atomic.Pointer[Site]
@@ -142,11 +146,14 @@ type listener struct {
 }
 
 func listen(s *config.Start, addr string) (*listener, error) {
+	conns, _ := config.Keep(s, connsKey{}, func() (*status.Connections, error) {
+		return status.NewConnections(s.Descriptors, s.Metrics), nil
+	})
 	socket, taken, err := s.Listen(addr)
 	if err != nil {
 		return nil, listenError(addr, err)
 	}
-	l := &listener{addr: addr, socket: socket, taken: taken}
+	l := &listener{addr: addr, socket: socket, conns: conns, taken: taken}
 	l.server = status.NewServer(l)
 	if !taken {
 		l.serve()
@@ -157,7 +164,7 @@ func listen(s *config.Start, addr string) (*listener, error) {
 // serve starts to accept connections.
 func (l *listener) serve() {
 	l.serving.Do(func() {
-		l.running.Go(func() { _ = l.server.Serve(tlsListener{l.socket, l}) }) // returns after Stop
+		l.running.Go(func() { _ = l.server.Serve(tlsListener{l.conns.Limit(l.socket), l}) }) // returns after Stop
 	})
 }
 

@@ -69,6 +69,7 @@ func (l *HTTPS) open(ctx context.Context, addr netip.AddrPort, o Options, handle
 		Handler: l,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			l.busy.setState(c, state)
+			transport.SetBusy(c, state == http.StateActive)
 			l.requests.setState(c, state)
 		},
 		ReadTimeout:       l.o.MessageTimeout,

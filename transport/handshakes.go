@@ -1,0 +1,99 @@
+package transport
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"io"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/sys/slots"
+)
+
+// handshakeWait bounds how long a handshake waits for its turn, and so the goroutines that do.
+const handshakeWait = 5 * time.Second
+
+// LimitHandshakes returns a GetConfigForClient that returns config's result once the client has
+// a slot of a pool. A handshake takes up to a millisecond of a processor, of which most is the
+// signature: without turns, a few clients that do nothing else would delay all queries.
+//
+// A connection over TCP has its slot until the server has sent its part of the handshake. Over
+// QUIC, where the library has the connection, and after a HelloRetryRequest (RFC 8446 §4.1.4)
+// only the signature has one.
+func LimitHandshakes(
+	pool *slots.Pool, config func() *tls.Config,
+) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		s := slotSigner{ctx: hello.Context(), pool: pool, client: AddrPort(hello.Conn.RemoteAddr()).Addr()}
+		if h, ok := hello.Conn.(handshaker); ok {
+			if s.slot = h.handshakeSlot(); s.slot != nil {
+				if err := s.acquire(); err != nil {
+					return nil, err
+				}
+				s.slot.hold(pool, s.client)
+			}
+		}
+
+		c := config().Clone()
+		c.Certificates = slices.Clone(c.Certificates)
+		for i, pair := range c.Certificates {
+			if key, ok := pair.PrivateKey.(crypto.Signer); ok {
+				signer := s
+				signer.Signer = key
+				c.Certificates[i].PrivateKey = &signer
+			}
+		}
+		return c, nil
+	}
+}
+
+// A handshaker is a connection that releases its slot when it is read or written. The slot may
+// be nil.
+type handshaker interface{ handshakeSlot() *handshakeSlot }
+
+// A handshakeSlot is the slot of a connection's handshake.
+type handshakeSlot struct {
+	pool   *slots.Pool
+	client netip.Addr
+	held   atomic.Bool
+}
+
+func (s *handshakeSlot) hold(pool *slots.Pool, client netip.Addr) {
+	s.pool, s.client = pool, client
+	s.held.Store(true)
+}
+
+// release releases the slot if it is held. It may be called at any time.
+func (s *handshakeSlot) release() {
+	if s.held.Load() && s.held.Swap(false) {
+		s.pool.Release(s.client)
+	}
+}
+
+// A slotSigner is a private key that signs once its client has a slot.
+type slotSigner struct {
+	crypto.Signer
+	ctx    context.Context
+	pool   *slots.Pool
+	client netip.Addr
+	slot   *handshakeSlot // of the connection; may be nil
+}
+
+func (s *slotSigner) acquire() error {
+	ctx, cancel := context.WithTimeout(s.ctx, handshakeWait)
+	defer cancel()
+	return s.pool.Acquire(ctx, s.client)
+}
+
+func (s *slotSigner) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	if s.slot == nil || !s.slot.held.Load() {
+		if err := s.acquire(); err != nil {
+			return nil, err
+		}
+		defer s.pool.Release(s.client)
+	}
+	return s.Signer.Sign(rand, digest, opts)
+}
