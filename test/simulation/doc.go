@@ -6,7 +6,8 @@
 // that are replaced, written step by step, removed and spoiled, and a server that is started from a
 // Corefile and reloads other Corefiles. At times drawn from the seed the API server and the upstreams
 // misbehave in every way that their protocols permit: they are down, silent, slow, stale, or send
-// errors, truncated responses and garbage. The server is restarted, too, with its snapshot or without,
+// errors, truncated responses and garbage. Upstreams also send replies that are not perfect but lead to
+// an answer, and the server runs out of descriptors. It is restarted, too, with its snapshot or without,
 // or crashes. Clients query all the while, and an oracle checks each answer against the history of the
 // cluster, of the upstreams' zones and of the two files. It computes naively the states that the server
 // may know at that time and shares no code with the server. At the end the faults cease, and five

@@ -238,6 +238,10 @@ func (w *world) check(q *query, packet []byte) error {
 		return fmt.Errorf("truncated reply")
 	case reply.Truncated:
 		return nil
+	case !inOrder(q, reply.Answer):
+		return fmt.Errorf("records that a resolver does not follow: %v", reply.Answer)
+	case (reply.IsEdns0() != nil) != q.edns || q.edns && slices.ContainsFunc(reply.IsEdns0().Option, isSubnet):
+		return fmt.Errorf("EDNS in the query: %v, in the reply: %v", q.edns, reply.IsEdns0())
 	}
 	got := read(reply)
 	var want []string
@@ -392,13 +396,15 @@ func (w *world) externalPermitted(s *settings, q *query, name int, got answer, l
 	for _, u := range servers {
 		failing = failing && u.had(q.sent.Add(-memory), now, behaviour.fails)
 	}
-	excused = excused || failing
+	excused = excused || failing || w.short(q.sent.Add(-memory), now)
+	refused := false
 	for _, u := range servers {
 		excused = excused || u.had(q.sent.Add(-memory), now, func(b behaviour) bool { return b == servfail })
+		refused = refused || u.had(q.sent.Add(-memory), now, func(b behaviour) bool { return b == bare })
 	}
 	if excused {
 		permitted = append(permitted, "SERVFAIL ")
-		if got.rcode == "SERVFAIL" && len(got.records) == 0 {
+		if (got.rcode == "SERVFAIL" || got.rcode == "REFUSED" && refused) && len(got.records) == 0 {
 			return nil, true
 		}
 	}
@@ -419,7 +425,7 @@ func (w *world) externalPermitted(s *settings, q *query, name int, got answer, l
 		}
 		address := zone.address(name, e.number).String()
 		for left := range ttl + 1 {
-			a := newAnswer(dns.RcodeSuccess, record(externalName(name), max(left, lowest), "A", address))
+			a := newAnswer(dns.RcodeSuccess, externalRecords(name, max(left, lowest), address)...)
 			if a.String() != got.String() {
 				continue
 			}
@@ -432,7 +438,32 @@ func (w *world) externalPermitted(s *settings, q *query, name int, got answer, l
 				return nil, true
 			}
 		}
-		permitted = append(permitted, record(externalName(name), ttl, "A", address)+" or less")
+		permitted = append(permitted, strings.Join(externalRecords(name, ttl, address), ", ")+" or less")
 	}
 	return permitted, false
+}
+
+// externalRecords returns the records of an external name, which has an address.
+func externalRecords(name int, ttl uint32, address string) []string {
+	if target := externalTarget(name); target != "" {
+		return []string{record(externalName(name), ttl, "CNAME", target), record(target, ttl, "A", address)}
+	}
+	return []string{record(externalName(name), ttl, "A", address)}
+}
+
+func isSubnet(o dns.EDNS0) bool { return o.Option() == dns.EDNS0SUBNET }
+
+// inOrder reports whether each record belongs to the name that the records before it lead
+// to: resolvers ignore others.
+func inOrder(q *query, records []dns.RR) bool {
+	name := q.name
+	for _, rr := range records {
+		if !strings.EqualFold(rr.Header().Name, name) {
+			return false
+		}
+		if alias, ok := rr.(*dns.CNAME); ok {
+			name = alias.Target
+		}
+	}
+	return true
 }

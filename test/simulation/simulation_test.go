@@ -114,6 +114,7 @@ func (w *world) run() {
 		w.flood()
 	}
 	w.api.misbehave(healthy)
+	w.runOut(false)
 	for _, f := range w.files {
 		f.repair()
 	}
@@ -166,7 +167,8 @@ func (w *world) step() (f fault) {
 		f = w.fault()
 		w.api.misbehave(f)
 	case n < 34:
-		w.upstreams[w.IntN(2)][w.IntN(2)].behave([]behaviour{answers, answers, duplicates, truncates, forged, ignores, late, mangles, closes, impostor, servfail}[w.IntN(11)])
+		some := [][]behaviour{{answers}, resolves, misbehaves}[w.IntN(3)]
+		w.upstreams[w.IntN(2)][w.IntN(2)].behave(some[w.IntN(len(some))])
 	case n < 40:
 		w.upstreams[w.IntN(2)][0].zone.change(w.IntN(externalNames), []int{mdns.RcodeSuccess, mdns.RcodeSuccess, mdns.RcodeNameError}[w.IntN(3)])
 	case n < 43:
@@ -181,6 +183,11 @@ func (w *world) step() (f fault) {
 		}
 		w.restart(w.IntN(2) == 0)
 		w.due = w.due.Add(flight) // a stop waits for queries, a random time
+	case n < 49:
+		now := time.Now()
+		short := !w.short(now, now)
+		w.cause("short of descriptors: %v", short)
+		w.runOut(short)
 	default:
 		name, qtype := w.randomQuestion()
 		same := w.IntN(3) == 0

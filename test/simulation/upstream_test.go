@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,14 @@ const (
 	externalZone  = "ext.example."
 )
 
+// externalTarget returns the target of the CNAME record that every third name has.
+func externalTarget(i int) string {
+	if i%3 == 1 {
+		return "target." + externalName(i)
+	}
+	return ""
+}
+
 func externalName(i int) string { return fmt.Sprintf("h%d.%s", i, externalZone) }
 
 // A behaviour is the way in which an upstream answers.
@@ -32,6 +41,13 @@ const (
 	duplicates behaviour = "duplicates" // each reply arrives twice
 	truncates  behaviour = "truncates"  // replies over UDP have TC
 	forged     behaviour = "forged"     // forged replies arrive before the true one
+	// The following replies are not perfect, but each name can be resolved.
+	dropsEDNS  behaviour = "drops EDNS"   // no reply to queries with EDNS
+	refusesOPT behaviour = "refuses EDNS" // an error for queries with EDNS, one for each name
+	cut        behaviour = "cut"          // replies over UDP end in a record, without TC
+	miscounts  behaviour = "miscounts"    // replies over UDP have fewer records than they say
+	shouts     behaviour = "shouts"       // the question comes back in upper case
+	talks      behaviour = "talks"        // replies have options that nobody asked for, in two OPT records
 	// The following make queries fail.
 	ignores  behaviour = "ignores"  // no reply
 	late     behaviour = "late"     // a reply after one to six seconds
@@ -39,11 +55,17 @@ const (
 	closes   behaviour = "closes"   // no socket is open
 	impostor behaviour = "impostor" // connections with TLS reach a server with another certificate
 	servfail behaviour = "servfail" // SERVFAIL
+	bare     behaviour = "bare"     // SERVFAIL or REFUSED without the question
+	lame     behaviour = "lame"     // a referral
 )
 
-func (b behaviour) fails() bool {
-	return b != answers && b != duplicates && b != truncates && b != forged
-}
+// resolves lists the behaviours in which every name can be resolved.
+var resolves = []behaviour{answers, duplicates, truncates, forged, dropsEDNS, refusesOPT, cut, miscounts, talks}
+
+// misbehaves lists the others.
+var misbehaves = []behaviour{ignores, late, mangles, closes, impostor, servfail, bare, lame}
+
+func (b behaviour) fails() bool { return !slices.Contains(resolves, b) }
 
 // poison is the address in forged replies.
 var poison = netip.MustParseAddr("203.0.113.66")
@@ -246,6 +268,46 @@ func (u *upstream) answer(c *session, packet []byte) {
 		return
 	case servfail:
 		reply.Rcode, reply.Answer, reply.Ns = dns.RcodeServerFailure, nil, nil
+	case bare:
+		reply.Rcode = []int{dns.RcodeServerFailure, dns.RcodeRefused}[r.IntN(2)]
+		reply.Question, reply.Answer, reply.Ns = nil, nil, nil
+	case lame:
+		reply.Answer = nil
+		reply.Ns = []dns.RR{must(dns.NewRR("example. 3600 IN NS ns.example."))}
+	case dropsEDNS:
+		if query.IsEdns0() != nil {
+			return
+		}
+	case refusesOPT:
+		if query.IsEdns0() != nil {
+			reply.Rcode = []int{dns.RcodeFormatError, dns.RcodeNotImplemented, dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeBadVers}[r.IntN(5)]
+			reply.Answer, reply.Ns = nil, nil
+			if reply.Rcode == dns.RcodeBadVers {
+				reply.SetEdns0(1232, false)
+			}
+		}
+	case cut, miscounts:
+		if c.datagrams {
+			wire := must(reply.Pack())
+			if b == cut {
+				wire = wire[:len(wire)-1-r.IntN(3)]
+			} else {
+				binary.BigEndian.PutUint16(wire[6:], uint16(len(reply.Answer)+1+r.IntN(3)))
+			}
+			c.send(wire, delay, nil)
+			return
+		}
+	case shouts:
+		reply.Question[0].Name = strings.ToUpper(q.Name)
+	case talks:
+		if query.IsEdns0() != nil {
+			for range 2 {
+				reply.Extra = append(reply.Extra, &dns.OPT{
+					Hdr:    dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT, Class: 1232},
+					Option: []dns.EDNS0{&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, SourceScope: 24, Address: poison.AsSlice()}},
+				})
+			}
+		}
 	case late:
 		delay += time.Second + time.Duration(r.IntN(5_000_000))*time.Microsecond
 	case truncates:
@@ -310,8 +372,13 @@ func (u *upstream) fill(reply *dns.Msg, name string) {
 	case e.rcode != dns.RcodeSuccess || q.Qtype != dns.TypeA:
 		reply.Rcode, reply.Ns = e.rcode, []dns.RR{soa}
 	default:
-		address := u.zone.address(i, e.number)
-		reply.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: externalTTL(i)}, A: address.AsSlice()}}
+		a := &dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: externalTTL(i)}, A: u.zone.address(i, e.number).AsSlice()}
+		reply.Answer = []dns.RR{a}
+		if target := externalTarget(i); target != "" {
+			a.Hdr.Name = target
+			// Resolvers take such a chain in order alone.
+			reply.Answer = append(reply.Answer, &dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: externalTTL(i)}, Target: target})
+		}
 	}
 }
 

@@ -8,9 +8,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	mdns "github.com/miekg/dns"
@@ -35,17 +38,18 @@ type world struct {
 	options   server.Options
 	listeners []*listener
 
-	mu       sync.Mutex
-	events   []event  // the trace
-	causes   []string // the events that the seed determines, in order
-	failures []string
-	sources  map[string]*source
-	queries  map[netip.AddrPort]*query
-	asked    int
-	waiting  int // queries without a reply
-	skipped  int // replies for which too many answers are possible
-	hosts    int
-	loads    []period // of Corefiles
+	mu        sync.Mutex
+	events    []event  // the trace
+	causes    []string // the events that the seed determines, in order
+	failures  []string
+	sources   map[string]*source
+	queries   map[netip.AddrPort]*query
+	asked     int
+	waiting   int // queries without a reply
+	skipped   int // replies for which too many answers are possible
+	hosts     int
+	loads     []period // of Corefiles
+	shortages []period // of descriptors
 
 	files     []*followedFile
 	loaded    time.Time // when plan was loaded
@@ -207,8 +211,31 @@ func (h logHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// runOut begins a shortage of descriptors, or ends it: connections that are open stay so.
+func (w *world) runOut(short bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if n := len(w.shortages); n > 0 && w.shortages[n-1].end.IsZero() {
+		w.shortages[n-1].end = now
+	}
+	if short {
+		w.shortages = append(w.shortages, period{begin: now})
+	}
+}
+
+// short reports whether descriptors were short at some time between two times.
+func (w *world) short(from, to time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.shortages, func(p period) bool { return p.overlaps(from, to) })
+}
+
 // dial connects the server to the API server or to an upstream.
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if now := time.Now(); w.short(now, now) {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("socket", syscall.EMFILE)}
+	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return w.api.dial(ctx, address)
@@ -335,6 +362,7 @@ func (w *world) load(s *settings) {
 // A query is a query of a client.
 type query struct {
 	id       uint16
+	edns     bool
 	name     string
 	qtype    uint16
 	client   netip.AddrPort
@@ -362,13 +390,18 @@ func (w *world) candidates() []*settings {
 
 // ask sends a query. The reply is checked when it arrives.
 func (w *world) ask(name string, qtype uint16) {
-	m := new(mdns.Msg).SetQuestion(name, qtype).SetEdns0(1232, false)
+	m := new(mdns.Msg).SetQuestion(name, qtype)
+	_, outside := external(name)
+	edns := !outside || m.Id%3 > 0 // an answer of the cluster may not fit into 512 bytes
+	if edns {
+		m.SetEdns0(1232, false)
+	}
 	packet, err := m.Pack()
 	if err != nil {
 		w.fail("query %s: %v", name, err)
 		return
 	}
-	q := &query{id: m.Id, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates()}
+	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates()}
 	w.mu.Lock()
 	q.waiting = w.waiting
 	w.waiting++
