@@ -48,13 +48,14 @@ func setupCommand(b *config.Block, d corefile.Directive) error {
 		return d.Errorf("want a command before &")
 	}
 
-	text := strings.Join(words, " ")
+	program := words[0]
 	if _, err := exec.LookPath(words[0]); err != nil {
 		b.Warn(d.Errorf("%w", err))
 	}
+	// Arguments may be secrets: logs have the program's name alone.
 	fail := func(err error) {
 		if err != nil {
-			b.Log.Error("on: Command failed", "command", text, "error", err)
+			b.Log.Error("on: Command failed", "command", program, "error", err)
 		}
 	}
 
@@ -180,9 +181,9 @@ func splitCommand(line string) (words []string, err error) {
 
 	switch {
 	case quote != 0:
-		return nil, fmt.Errorf("missing closing quote: %s", line)
+		return nil, errors.New("missing closing quote")
 	case inWord: // the added space is escaped
-		return nil, fmt.Errorf(`missing character after \: %s`, line)
+		return nil, errors.New(`missing character after \`)
 	case len(words) == 0:
 		return nil, errors.New("want a command")
 	}

@@ -52,8 +52,12 @@ func appendServer(lines []configLine, s corefile.Server) []configLine {
 func appendDirective(lines []configLine, d corefile.Directive, path string, depth int) []configLine {
 	indent := strings.Repeat("    ", depth)
 	words := []string{word(d.Text)}
-	for i := range d.Args {
-		words = append(words, argument(path, d.Args, i))
+	if path == "on" {
+		words = append(words, command(d.Args)...)
+	} else {
+		for i := range d.Args {
+			words = append(words, argument(path, d.Args, i))
+		}
 	}
 	if d.Block || len(d.Body) > 0 {
 		words = append(words, "{")
@@ -67,6 +71,28 @@ func appendDirective(lines []configLine, d corefile.Directive, path string, dept
 		lines = append(lines, configLine{Text: indent + "}"})
 	}
 	return lines
+}
+
+// command returns the arguments of on, with the command's program alone: its arguments, which a
+// quoted word may hold too, may be secrets.
+func command(args []corefile.Token) (words []string) {
+	for i, a := range args {
+		program, more := a.Text, len(args) > 2
+		if i == 1 {
+			fields := strings.Fields(a.Text)
+			if program = ""; len(fields) > 0 {
+				program = fields[0]
+			}
+			more = more || len(fields) > 1
+		}
+		if words = append(words, word(program)); i == 1 {
+			if more {
+				words = append(words, hidden)
+			}
+			break
+		}
+	}
+	return words
 }
 
 // hidden stands for a secret.
@@ -83,7 +109,7 @@ var secretName = regexp.MustCompile(`(?i)(secret|passw|passphrase|token|credenti
 
 // argument returns an argument of a Corefile's line, without a secret in it: a secret of
 // secretArguments, the password and the parameters of a URL, and the value of a flag or an
-// assignment whose name sounds like a secret's (on).
+// assignment whose name sounds like a secret's.
 func argument(path string, args []corefile.Token, i int) string {
 	text := args[i].Text
 	if secret, ok := secretArguments[path]; ok && secret == i {

@@ -193,7 +193,9 @@ func TestPageSecrets(t *testing.T) {
     }
     whoami
     trace zipkin http://user:hidden2@127.0.0.1:9/api?key=hidden3
-    on startup true --password hidden4 --token=hidden5 PASSWORD=hidden6 "Authorization: hidden7" --plain shown1
+    on startup true --password hidden4 --token=hidden5 PASSWORD=hidden6 "Authorization: hidden7" -p hidden9
+    on shutdown "true hidden10"
+    on shutdown true
 }
 example.org {
     etcd example.org {
@@ -203,13 +205,13 @@ example.org {
 }
 `)
 	_, body := w.request("GET", "/configuration")
-	for _, want := range []string{"secret key.example. (hidden)", "http://(hidden)@127.0.0.1:9/api?(hidden)", "--password (hidden) --token=(hidden) PASSWORD=(hidden)",
-		"--plain shown1", "credentials shown2 (hidden)", "example.org {"} {
+	for _, want := range []string{"secret key.example. (hidden)", "http://(hidden)@127.0.0.1:9/api?(hidden)", "on startup true (hidden)",
+		"on shutdown true (hidden)<", "on shutdown true<", "credentials shown2 (hidden)", "example.org {"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("got no %s in %s", want, body)
 		}
 	}
-	for _, secret := range append(strings.Fields("hidden2 hidden3 hidden4 hidden5 hidden6 hidden7 hidden8"), "aGlkZGVuMSEhaGlkZGVuMSEh") {
+	for _, secret := range append(strings.Fields("hidden2 hidden3 hidden4 hidden5 hidden6 hidden7 hidden8 hidden9 hidden10"), "aGlkZGVuMSEhaGlkZGVuMSEh") {
 		if strings.Contains(body, secret) {
 			t.Errorf("got the secret %s in %s", secret, body)
 		}
