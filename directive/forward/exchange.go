@@ -415,9 +415,9 @@ func (r *reply) write(q *dns.Query) {
 	q.TC = r.truncated
 	q.Cacheable = !r.truncated && !r.otherType
 
+	// Other options are for clients that have sent them (RFC 7871 §7.2.1). Rewrite may have added some.
 	for code, data := range wire.Options(r.options) {
-		// The directive rewrite adds NSID to queries.
-		if code != wire.OptionNSID || wire.HasOption(q.Options, wire.OptionNSID) {
+		if code == wire.OptionEDE || wire.HasOption(q.Options, code) {
 			q.AddReplyOption(code, data)
 		}
 	}

@@ -334,3 +334,78 @@ func TestOPTInAnySection(t *testing.T) {
 		t.Errorf("got %v, want BADCOOKIE", m)
 	}
 }
+
+// A record whose data does not have the form of its type is neither passed on nor kept in part;
+// behind the answers it is dropped.
+func TestMalformedDataNotPassedOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		qtype uint16
+		data  string // in hexadecimal form
+	}{
+		"TXT without a string":     {mdns.TypeTXT, ""},
+		"TXT longer than the data": {mdns.TypeTXT, "05616263"},
+		"HTTPS keys out of order":  {mdns.TypeHTTPS, "00010000030002208b000100030268 32"},
+		"SVCB without a target":    {mdns.TypeSVCB, "0001"},
+		"CAA without a tag":        {mdns.TypeCAA, "0000"},
+		"AAAA of four bytes":       {mdns.TypeAAAA, "c0000201"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			record := func(owner string) mdns.RR {
+				h := mdns.RR_Header{Name: owner, Rrtype: c.qtype, Class: mdns.ClassINET, Ttl: 60}
+				return &mdns.RFC3597{Hdr: h, Rdata: strings.ReplaceAll(c.data, " ", "")}
+			}
+			up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+				m := answerOf(q, "1")
+				m.Answer = nil
+				if m.Answer = []mdns.RR{record(q.Question[0].Name)}; q.Question[0].Qtype == mdns.TypeMX {
+					m.Answer = []mdns.RR{rr(q.Question[0].Name + " 60 IN MX 1 mail.example.")}
+					m.Extra = append(m.Extra, record("mail.example."))
+				}
+				send(pack(m))
+			})
+			r := newHarness(t, "forward . "+up.addr)
+			r.sendOnce()
+			if m, err := r.ask(query("a.example.", c.qtype), dns.UDP); err == nil || m.Rcode != mdns.RcodeServerFailure || len(m.Answer) > 0 {
+				t.Errorf("got error %v and\n%v\nwant SERVFAIL", err, m)
+			}
+			if got, want := fmt.Sprint(up.sent()), "[udp+edns tcp+edns]"; got != want {
+				t.Errorf("got the queries %s, want %s", got, want)
+			}
+			if m, err := r.ask(query("b.example.", mdns.TypeMX), dns.UDP); err != nil || len(m.Answer) != 1 || len(m.Extra) != 0 {
+				t.Errorf("behind the answers: got error %v and\n%v\nwant the MX record alone", err, m)
+			}
+		})
+	}
+}
+
+// An option that the client has not sent does not reach it, except for an extended error.
+func TestUnaskedOptionsNotPassedOn(t *testing.T) {
+	subnet := &mdns.EDNS0_SUBNET{Code: mdns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, SourceScope: 24, Address: []byte{192, 0, 2, 0}}
+	local := &mdns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")}
+	up := newFakeUpstream(t, changed(func(m *mdns.Msg) {
+		o := m.IsEdns0()
+		o.Option = append(o.Option, subnet, local, &mdns.EDNS0_EXPIRE{Code: mdns.EDNS0EXPIRE, Expire: 1}, &mdns.EDNS0_EDE{InfoCode: 3})
+	}))
+	r := newHarness(t, "forward . "+up.addr)
+	for _, c := range []struct {
+		sent []mdns.EDNS0
+		want []uint16
+	}{
+		{nil, []uint16{mdns.EDNS0EDE}},
+		{[]mdns.EDNS0{subnet}, []uint16{mdns.EDNS0SUBNET, mdns.EDNS0EDE}},
+		{[]mdns.EDNS0{local}, []uint16{65001, mdns.EDNS0EDE}},
+	} {
+		q := query("a.example.", mdns.TypeA)
+		q.SetEdns0(1232, false)
+		q.IsEdns0().Option = c.sent
+		m, _ := r.ask(q, dns.UDP)
+		var got []uint16
+		for _, o := range m.IsEdns0().Option {
+			got = append(got, o.Option())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("client sends %v: got the options %v, want %v", c.sent, got, c.want)
+		}
+	}
+}

@@ -253,12 +253,12 @@ func (p *parser) read(r *reply, packet []byte, off int) fault {
 			off = next
 
 			rec, _ = wire.ReadRecord(p.answer.Buf, start)
-			if n := rec.Next - rec.RData; rec.Type == wire.TypeA && n != 4 || rec.Type == wire.TypeAAAA && n != 16 {
+			record := parsedRecord{Record: rec, section: s}
+			isValid := !p.hasClass(&record, wire.ClassIN) || rec.Type.ValidRData(p.rdata(&record))
+			if !isValid && s == wire.Answers {
 				return malformed
 			}
-
-			record := parsedRecord{Record: rec, section: s}
-			if p.isDuplicate(&record) {
+			if !isValid || p.isDuplicate(&record) {
 				p.answer.Buf = p.answer.Buf[:start]
 				r.dropped++
 				continue

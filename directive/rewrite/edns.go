@@ -59,7 +59,8 @@ func (o *ednsRule) apply(q *dns.Query, t *transaction) (bool, error) {
 		out = wire.AppendOption(out, o.code, data)
 	}
 
-	if o.revert {
+	// A client that has sent no subnet must not get one (RFC 7871 §7.2.1).
+	if o.revert || o.code == wire.OptionSubnet && !present {
 		t.reverts = append(t.reverts, replyOption{o.code, q.Options})
 	}
 	q.Options = out

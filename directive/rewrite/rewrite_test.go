@@ -132,6 +132,24 @@ func TestRevert(t *testing.T) {
 	}
 }
 
+// A client subnet that a rule has added does not reach a client that has sent none.
+func TestAddedSubnetRemovedFromReply(t *testing.T) {
+	subnet := &dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: []byte{192, 0, 2, 0}}
+	for _, own := range []bool{false, true} {
+		r := newTestBlock(t, ".:53 {\nrewrite edns0 subnet set 24 56\n}", &answerAll{func(q *seamark.Query) {
+			q.AddReplyOption(wire.OptionSubnet, []byte{0, 1, 24, 24, 192, 0, 2})
+		}})
+		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
+		m.SetEdns0(1232, false)
+		if own {
+			m.IsEdns0().Option = []dns.EDNS0{subnet}
+		}
+		if got := r.Ask(m, seamark.UDP).IsEdns0().Option; len(got) > 0 != own {
+			t.Errorf("client sends a subnet %v: got the options %v", own, got)
+		}
+	}
+}
+
 // The text of a group is not searched for groups.
 func TestGroupsNotExpandedTwice(t *testing.T) {
 	var got string

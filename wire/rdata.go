@@ -1,0 +1,219 @@
+package wire
+
+import "encoding/binary"
+
+// rdataFormat returns the fields of the RDATA of a type whose names are not compressed, in
+// order, and "" for types that are unknown or that AppendRecord checks:
+//
+//	1, 2, 4  a number of as many bytes
+//	*, +     any other bytes; at least one
+//	s, S     a character-string; at least one (RFC 1035 §3.3)
+//	t        a character-string that is not empty
+//	x        bytes behind their number, which may be zero
+//	n        a name that is written out
+//	b        a type bit map (RFC 4034 §4.1.2)
+//	p        service parameters (RFC 9460 §2.2)
+func (t Type) rdataFormat() string {
+	switch t {
+	case TypeA:
+		return "4"
+	case TypeAAAA:
+		return "4444"
+	case TypeHINFO:
+		return "ss"
+	case TypeTXT, 19, 20, 56, 99, 258, 261: // X25, ISDN, NINFO, SPF, AVC, RESINFO
+		return "S"
+	case 27: // GPOS
+		return "sss"
+	case 29: // LOC
+		return "1111444"
+	case 37: // CERT
+		return "221*"
+	case TypeDS, TypeCDS, 32769: // DLV
+		return "211+"
+	case TypeDNSKEY, TypeCDNSKEY, 25: // KEY
+		return "211*"
+	case 44: // SSHFP
+		return "11+"
+	case TypeRRSIG:
+		return "2114442n+"
+	case TypeNSEC:
+		return "nb"
+	case TypeNSEC3:
+		return "112xtb"
+	case TypeNSEC3PARAM:
+		return "112x"
+	case 49: // DHCID
+		return "+"
+	case 52, 53: // TLSA, SMIMEA
+		return "111*"
+	case 62: // CSYNC
+		return "42b"
+	case TypeZONEMD:
+		return "411+"
+	case TypeSVCB, TypeHTTPS:
+		return "2np"
+	case 104, 106: // NID, L64
+		return "244"
+	case 105: // L32
+		return "24"
+	case 107: // LP
+		return "2n"
+	case 108: // EUI48
+		return "42"
+	case 109: // EUI64
+		return "44"
+	case 256: // URI
+		return "22*"
+	case 257: // CAA
+		return "1t*"
+	}
+	return ""
+}
+
+// ValidRData reports whether the RDATA of a record of class IN, as AppendRecord has copied it, has
+// the form of its type. RDATA of types that are not known is valid.
+func (t Type) ValidRData(rdata []byte) bool {
+	format := t.rdataFormat()
+	if format == "" {
+		return true
+	}
+
+	for i := range len(format) {
+		n := -1 // the length of the field
+		switch c := format[i]; c {
+		case '1', '2', '4':
+			n = int(c - '0')
+		case '*', '+':
+			if c == '*' || len(rdata) > 0 {
+				n = len(rdata)
+			}
+		case 's', 't', 'x':
+			if len(rdata) > 0 && (c != 't' || rdata[0] > 0) {
+				n = 1 + int(rdata[0])
+			}
+		case 'S':
+			n = stringsLen(rdata)
+		case 'n':
+			n = nameLen(rdata)
+		case 'b':
+			n = bitMapLen(rdata)
+		case 'p':
+			n = parametersLen(rdata)
+		}
+		if n < 0 || n > len(rdata) {
+			return false
+		}
+		rdata = rdata[n:]
+	}
+	return len(rdata) == 0
+}
+
+// stringsLen returns the length of a list of character-strings that fills b; -1 if there is none.
+func stringsLen(b []byte) int {
+	off := 0
+	for off < len(b) {
+		off += 1 + int(b[off])
+	}
+	if off != len(b) || off == 0 {
+		return -1
+	}
+	return off
+}
+
+// nameLen returns the length of the name at the start of b that is not compressed, or -1.
+func nameLen(b []byte) int {
+	for off := 0; off < min(len(b), MaxName); off += 1 + int(b[off]) {
+		switch n := b[off]; {
+		case n == 0:
+			return off + 1
+		case n > MaxLabel:
+			return -1
+		}
+	}
+	return -1
+}
+
+// bitMapLen returns the length of a type bit map that fills b, or -1.
+func bitMapLen(b []byte) int {
+	last := -1
+	for off := 0; off < len(b); off += 2 + int(b[off+1]) {
+		if off+2 > len(b) || int(b[off]) <= last || b[off+1] < 1 || b[off+1] > 32 || off+2+int(b[off+1]) > len(b) {
+			return -1
+		}
+		last = int(b[off])
+	}
+	return len(b)
+}
+
+// Keys of service parameters (RFC 9460 §14.3.2).
+const (
+	svcMandatory     = 0
+	svcALPN          = 1
+	svcNoDefaultALPN = 2
+	svcPort          = 3
+	svcIPv4Hint      = 4
+	svcIPv6Hint      = 6
+)
+
+// parametersLen returns the length of service parameters that fill b, or -1. Keys are in
+// ascending order, and the values of known keys have their form.
+func parametersLen(b []byte) int {
+	var mandatory []byte
+	for off, last := 0, -1; off < len(b); {
+		if off+4 > len(b) {
+			return -1
+		}
+		key, value := int(binary.BigEndian.Uint16(b[off:])), b[off+4:]
+		n := int(binary.BigEndian.Uint16(b[off+2:]))
+		if key <= last || n > len(value) || !validParameter(key, value[:n]) {
+			return -1
+		}
+
+		if key == svcMandatory {
+			mandatory = value[:n]
+		}
+		if len(mandatory) > 0 && int(binary.BigEndian.Uint16(mandatory)) == key {
+			mandatory = mandatory[2:]
+		}
+		last = key
+		off += 4 + n
+	}
+
+	if len(mandatory) > 0 { // a key that is missing, or not in ascending order
+		return -1
+	}
+	return len(b)
+}
+
+// validParameter reports whether the value of a service parameter has the form of its key.
+func validParameter(key int, value []byte) bool {
+	switch key {
+	case svcMandatory:
+		return len(value) > 0 && len(value)%2 == 0 && binary.BigEndian.Uint16(value) != svcMandatory
+	case svcALPN:
+		return validALPN(value)
+	case svcNoDefaultALPN:
+		return len(value) == 0
+	case svcPort:
+		return len(value) == 2
+	case svcIPv4Hint:
+		return len(value) > 0 && len(value)%4 == 0
+	case svcIPv6Hint:
+		return len(value) > 0 && len(value)%16 == 0
+	}
+	return true
+}
+
+// validALPN reports whether value is a list of protocols (RFC 9460 §7.1.1), of which none is empty.
+func validALPN(value []byte) bool {
+	if stringsLen(value) < 0 {
+		return false
+	}
+	for off := 0; off < len(value); off += 1 + int(value[off]) {
+		if value[off] == 0 {
+			return false
+		}
+	}
+	return true
+}

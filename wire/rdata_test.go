@@ -1,0 +1,111 @@
+package wire
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+)
+
+// validRecords are records in the text of zone files.
+var validRecords = []string{
+	"A 192.0.2.1", "AAAA 2001:db8::1", "HINFO a b", `TXT ""`, `TXT "a" "" "b"`, `TXT "` + strings.Repeat("x", 255) + `" "y"`,
+	`SPF "v=spf1 -all"`, "X25 1234", "GPOS -32.6882 116.8652 10.0", "LOC 52 22 23.000 N 4 53 32.000 E -2.00m 0.00m 10000m 10m",
+	"CERT 1 2 3 AAAA", "DS 1 8 2 " + strings.Repeat("AB", 32), "CDS 0 0 0 00", "DNSKEY 256 3 8 AAAA", "CDNSKEY 0 3 0 AA==",
+	"SSHFP 1 1 " + strings.Repeat("AB", 20), "RRSIG A 8 2 60 20300101000000 20200101000000 1 example. AAAA",
+	"NSEC z.example. A RRSIG NSEC TYPE65534", "NSEC3 1 0 1 AABB VNK9OOAVKBP5UKJVJI2IKSURDLSKBJSK A RRSIG",
+	"NSEC3 1 0 0 - VNK9OOAVKBP5UKJVJI2IKSURDLSKBJSK", "NSEC3PARAM 1 0 0 -", "DHCID AAAA", "TLSA 3 1 1 " + strings.Repeat("AB", 32),
+	"SMIMEA 3 1 1 AB", "CSYNC 1 3 A NS", "ZONEMD 1 1 1 " + strings.Repeat("AB", 48), "NID 10 0014:4fff:ff20:ee64",
+	"L32 10 10.1.2.0", "L64 10 2001:0DB8:1140:1000", "LP 10 l64.example.", "EUI48 00-00-5e-00-53-2a", "EUI64 00-00-5e-ef-10-00-00-2a",
+	`URI 10 1 "ftp://example/"`, `CAA 0 issue "ca.example"`, `CAA 128 iodef ""`, "OPENPGPKEY AAAA", "APL 1:192.0.2.0/24",
+	"HTTPS 0 example.", "HTTPS 1 .", "HTTPS 1 . alpn=h2,h3 no-default-alpn port=8443 ipv4hint=192.0.2.1,192.0.2.2 ech=AAAA ipv6hint=2001:db8::1",
+	"SVCB 1 a.example. mandatory=alpn,port alpn=dot port=853 dohpath=/dns{?dns} key65000=x", "TYPE65400 \\# 3 C00C00", "SVCB 1 . key65000",
+}
+
+func TestValidRData(t *testing.T) {
+	for _, text := range validRecords {
+		rr, err := mdns.NewRR("a.example. 60 IN " + text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg := make([]byte, 1024)
+		n, err := mdns.PackRR(rr, msg, 0, nil, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := ReadRecord(msg[:n], 0)
+		rdata := msg[r.RData:r.Next]
+		if !r.Type.ValidRData(rdata) {
+			t.Errorf("%s: got invalid, want valid", text)
+		}
+
+		// The field at the end of most types has a length of its own.
+		if last := r.Type.rdataFormat(); last == "" || strings.HasSuffix(last, "*") || strings.HasSuffix(last, "+") {
+			continue
+		}
+		if r.Type.ValidRData(append(rdata[:len(rdata):len(rdata)], 0x40)) {
+			t.Errorf("%s and a byte more: got valid, want invalid", text)
+		}
+		if len(rdata) > 1 && rdata[len(rdata)-2] != 0 && r.Type.ValidRData(rdata[:len(rdata)-1]) && !strings.Contains(text, `TXT "a"`) {
+			t.Errorf("%s without its last byte: got valid, want invalid", text)
+		}
+	}
+}
+
+func TestMalformedRData(t *testing.T) {
+	const svc = "\x00\x01\x00" // priority 1, the owner itself
+	for _, c := range []struct {
+		typ   Type
+		rdata string
+	}{
+		{TypeA, ""}, {TypeA, "\x01\x02\x03"}, {TypeA, "\x01\x02\x03\x04\x05"}, {TypeAAAA, "\x01\x02\x03\x04"},
+		{TypeTXT, ""}, {TypeTXT, "\x05abc"}, {TypeTXT, "\x01a\x05"}, {TypeTXT, "\xffa"}, {TypeHINFO, "\x01a"}, {99, ""},
+		{257, "\x00\x00"}, {257, "\x00\x05iss"}, {257, ""}, {TypeDS, "\x00\x01\x08\x02"}, {TypeDNSKEY, "\x01\x00\x03"},
+		{TypeRRSIG, strings.Repeat("\x00", 18)}, {TypeRRSIG, strings.Repeat("\x00", 19)}, {TypeRRSIG, strings.Repeat("\x00", 18) + "\xc0\x0cx"},
+		{TypeNSEC, "\x01a\x00\x00\x00"}, {TypeNSEC, "\x01a\x00\x00\x01"}, {TypeNSEC, "\x01a\x00\x01\x01\x40\x00\x01\x40"}, {TypeNSEC, "\x01a"},
+		{TypeNSEC3, "\x01\x00\x00\x01\x00\x00"}, {TypeNSEC3, "\x01\x00\x00\x01\x05ab"}, {29, "\x00"}, {44, "\x01\x01"}, {256, "\x00\x01"},
+		{TypeHTTPS, "\x00\x01"}, {TypeHTTPS, "\x00\x01\xc0\x0c"}, {TypeHTTPS, svc + "\x00"},
+		{TypeHTTPS, svc + "\x00\x03\x00\x02\x20\xfb\x00\x01\x00\x03\x02h2"},                               // keys out of order
+		{TypeHTTPS, svc + "\x00\x03\x00\x02\x20\xfb\x00\x03\x00\x02\x20\xfb"},                             // a key twice
+		{TypeHTTPS, svc + "\x00\x03\x00\x05\x20\xfb"},                                                     // longer than the record
+		{TypeHTTPS, svc + "\x00\x03\x00\x01\x20"},                                                         // port
+		{TypeHTTPS, svc + "\x00\x01\x00\x00"},                                                             // alpn
+		{TypeHTTPS, svc + "\x00\x01\x00\x01\x00"},                                                         // alpn
+		{TypeHTTPS, svc + "\x00\x01\x00\x02\x05h"},                                                        // alpn
+		{TypeHTTPS, svc + "\x00\x02\x00\x01x"},                                                            // no-default-alpn
+		{TypeHTTPS, svc + "\x00\x04\x00\x03\x01\x02\x03"},                                                 // ipv4hint
+		{TypeHTTPS, svc + "\x00\x06\x00\x04\x01\x02\x03\x04"},                                             // ipv6hint
+		{TypeHTTPS, svc + "\x00\x00\x00\x02\x00\x03"},                                                     // mandatory, without the key
+		{TypeHTTPS, svc + "\x00\x00\x00\x02\x00\x00"},                                                     // mandatory mandatory
+		{TypeSVCB, svc + "\x00\x00\x00\x04\x00\x03\x00\x01\x00\x01\x00\x02\x01x\x00\x03\x00\x02\x00\x01"}, // mandatory, out of order
+	} {
+		if c.typ.ValidRData([]byte(c.rdata)) {
+			t.Errorf("%v %q: got valid, want invalid", c.typ, c.rdata)
+		}
+	}
+}
+
+func FuzzValidRData(f *testing.F) {
+	for _, t := range []Type{TypeTXT, TypeHTTPS, TypeNSEC, TypeNSEC3, TypeRRSIG} {
+		f.Add(uint16(t), []byte("\x01a\x00\x00\x01\x40"))
+	}
+	f.Fuzz(func(t *testing.T, typ uint16, rdata []byte) {
+		if len(rdata) > MaxMessage {
+			return
+		}
+		valid := Type(typ).ValidRData(rdata)
+		switch Type(typ) {
+		case TypeTXT, TypeHTTPS, TypeRRSIG, TypeNSEC, TypeNSEC3:
+		default:
+			return
+		}
+
+		// The reference accepts all that is valid.
+		record := AppendRecordHeader(nil, "\x00", Type(typ), 0, len(rdata))
+		binary.BigEndian.PutUint16(record[len(record)-2:], uint16(len(rdata)))
+		if _, _, err := mdns.UnpackRR(append(record, rdata...), 0); err != nil && valid {
+			t.Errorf("type %d, %x: got valid, and from the reference %v", typ, rdata, err)
+		}
+	})
+}
