@@ -67,6 +67,7 @@ func onlySeamark() map[string][]string {
 	return map[string][]string{
 		"kubernetes": {"manifests", "snapshot", "ptr", "compatible", "wildcards", "only", "node"},
 		"cache":      {"memory"},
+		"file":       {"max_size"},
 		"forward":    {"case_randomization", "fallback", "prefer_tcp", "attempts", "unanswered"},
 		"etcd":       {"watch", "most", "ttl", "negative_ttl", "priority", "hostmaster", "local", "compatible"},
 		"secondary":  {"file", "key", "max_size"},

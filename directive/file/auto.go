@@ -283,7 +283,7 @@ func (s *scan) add(path string, origin wire.Name) {
 
 	u := &use{path: path, origins: []wire.Name{origin}, reload: s.reload}
 	var err error
-	if u.planned, err = load(path, u.origins, s.log); err != nil {
+	if u.planned, err = load(path, u.origins, u.limits(s.block), s.log); err != nil {
 		s.bad[path] = err.Error()
 		return
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 	"github.com/seamark/seamark/zone/signing"
@@ -18,27 +20,57 @@ import (
 // A version is the content of a zone file at one time.
 type version struct {
 	zones  []*zone.Zone    // in the order of the origins; empty if there was an error
+	claims []*memory.Claim // the memory of the zones
 	files  []zonefile.File // the zone file and the files that it includes
 	readAt time.Time
+
+	dropped runtime.Cleanup // of a version that a plan has read
+}
+
+// limits bound the memory of the zones of a file.
+type limits struct {
+	memory  *memory.Budget
+	maxSize int64 // of one zone; 0 is no limit
 }
 
 // load reads a zone file once for each origin. The version is not nil if there is
 // an error: it has the files that the error depends on.
-func load(path string, origins []wire.Name, log *slog.Logger) (*version, error) {
+func load(path string, origins []wire.Name, within limits, log *slog.Logger) (*version, error) {
 	v := &version{readAt: time.Now()}
 	for _, origin := range origins {
-		l := loader{origin: origin, origins: origins}
+		claim := within.memory.Claim(memory.Zones)
+		v.claims = append(v.claims, claim)
+		l := loader{origin: origin, origins: origins, claim: claim, maxSize: within.maxSize}
 		z, files, err := l.load(path)
 		if v.files == nil || err != nil {
 			v.files = files
 		}
 		if err != nil {
+			v.release()
 			return v, err
 		}
 		l.warn(log)
+		claim.Set(z.Memory())
 		v.zones = append(v.zones, z)
 	}
 	return v, nil
+}
+
+// release ends the use of the memory of zones that are not served.
+func (v *version) release() {
+	for _, c := range v.claims {
+		c.Release()
+	}
+}
+
+// releaseDropped releases the zones of a version that a plan has read, if the plan never starts:
+// nothing tells the directive so.
+func (v *version) releaseDropped() {
+	v.dropped = runtime.AddCleanup(v, func(claims []*memory.Claim) {
+		for _, c := range claims {
+			c.Release()
+		}
+	}, v.claims)
 }
 
 // A loader adds the records of a zone file to one zone.
@@ -47,6 +79,9 @@ type loader struct {
 	origins []wire.Name // all zones that are served from the file
 	sign    bool        // the zone will be signed: records of signed zones are ignored
 	builder *zone.Builder
+	claim   *memory.Claim // of the zone; nil if it is not kept
+	maxSize int64         // of the zone; 0 is no limit
+	texts   int64         // bytes of the files
 
 	hasSOA    bool
 	otherSOA  *zonefile.Record // the first SOA record of another name
@@ -59,7 +94,7 @@ type loader struct {
 // load reads the zone from a file.
 func (l *loader) load(path string) (*zone.Zone, []zonefile.File, error) {
 	l.builder = zone.NewBuilder(l.origin)
-	files, err := zonefile.Read(path, l.origin, l.add)
+	files, err := zonefile.ReadWithin(path, l.origin, l.admit, l.add)
 	if err != nil {
 		return nil, files, err
 	}
@@ -67,8 +102,27 @@ func (l *loader) load(path string) (*zone.Zone, []zonefile.File, error) {
 	return z, files, err
 }
 
+// admit reserves the memory of a file while it is read.
+func (l *loader) admit(size int64) error {
+	l.texts += size
+	return l.claim.Grow(l.texts)
+}
+
+// grow reserves the memory of the records so far. The builder needs an eighth more when it makes
+// the zone.
+func (l *loader) grow() error {
+	size := int64(l.builder.Size())
+	if l.maxSize > 0 && size > l.maxSize {
+		return fmt.Errorf("the zone needs more than %d bytes of memory", l.maxSize)
+	}
+	return l.claim.Grow(l.texts + size/8*9)
+}
+
 // add adds one record.
 func (l *loader) add(r zonefile.Record) error {
+	if err := l.grow(); err != nil {
+		return err
+	}
 	if r.Class != wire.ClassIN {
 		return fmt.Errorf("%s: class %s, want IN", r.Owner, r.Class)
 	}

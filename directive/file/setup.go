@@ -16,6 +16,7 @@ type use struct {
 	origins  []wire.Name
 	reload   time.Duration
 	byTime   bool
+	maxSize  int64 // bytes of memory of a zone; 0 is no limit
 	fallthru config.Fallthrough
 
 	planned *version // read by Setup; nil once it is served
@@ -58,9 +59,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // it is read at the start, after that.
 func (u *use) plan(b *config.Block, d corefile.Directive) error {
 	read := func() (err error) {
-		if u.planned, err = load(u.path, u.origins, b.Log); err != nil {
+		if u.planned, err = load(u.path, u.origins, u.limits(b), b.Log); err != nil {
 			return d.Errorf("%w", err)
 		}
+		u.planned.releaseDropped()
 		return nil
 	}
 	start := func(s *config.Start) error { return u.start(s, b) }
@@ -98,10 +100,14 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	return u, errors.Join(errZones, d.Options(
 		reloadOption(&u.reload),
 		corefile.Option{Usage: "reload_by_mtime", Set: corefile.Flag(&u.byTime)},
+		corefile.Option{Usage: "max_size SIZE", Once: true, Set: corefile.Size(&u.maxSize, 1<<10, 1<<40)},
 		u.fallthru.Option(),
 		upstreamOption(b),
 	))
 }
+
+// limits returns the bounds on the memory of the zones.
+func (u *use) limits(b *config.Block) limits { return limits{b.Memory, u.maxSize} }
 
 // reloadOption returns the option reload.
 func reloadOption(interval *time.Duration) corefile.Option {
@@ -130,12 +136,13 @@ func (u *use) start(s *config.Start, b *config.Block) (err error) {
 		path, origins string
 		reload        time.Duration
 		byTime        bool
+		maxSize       int64
 	}
 	var names strings.Builder
 	for _, o := range u.origins {
 		names.WriteString(string(o))
 	}
-	u.source, err = config.Keep(s, key{u.path, names.String(), u.reload, u.byTime}, func() (*source, error) {
+	u.source, err = config.Keep(s, key{u.path, names.String(), u.reload, u.byTime, u.maxSize}, func() (*source, error) {
 		return newSource(u, b), nil
 	})
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -23,6 +24,8 @@ type source struct {
 	byTime  bool
 	polls   bool                        // the file is followed by checks alone
 	zones   []atomic.Pointer[zone.Zone] // in the order of the origins
+	claims  []*memory.Claim             // their memory; guarded by mu
+	within  limits
 	log     *slog.Logger
 	failed  *metrics.Counter
 	cancel  context.CancelFunc
@@ -39,8 +42,9 @@ func newSource(u *use, b *config.Block) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
 		path: u.path, origins: u.origins, byTime: u.byTime, polls: b.NoFileEvents,
-		zones: make([]atomic.Pointer[zone.Zone], len(u.origins)),
-		log:   b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
+		zones: make([]atomic.Pointer[zone.Zone], len(u.origins)), claims: make([]*memory.Claim, len(u.origins)),
+		within: u.limits(b),
+		log:    b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
 			"Counter of changed zone files that could not be read.", "file", u.path),
 	}
 
@@ -55,24 +59,34 @@ func newSource(u *use, b *config.Block) *source {
 func (s *source) Stop() {
 	s.cancel()
 	s.tasks.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.claims {
+		c.Release()
+	}
 }
 
 // serve serves the version that a plan has read, unless s has a newer one.
 func (s *source) serve(v *version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	v.dropped.Stop()
 	if s.latest != nil && s.latest.readAt.After(v.readAt) {
+		v.release()
 		return
 	}
 	s.latest = v
 	for i, z := range v.zones {
-		s.store(i, z)
+		s.store(i, z, v.claims[i])
 	}
+	v.zones = nil // those that are served are enough
 }
 
 // store replaces a zone.
-func (s *source) store(i int, z *zone.Zone) {
+func (s *source) store(i int, z *zone.Zone, claim *memory.Claim) {
 	old := s.zones[i].Swap(z)
+	s.claims[i].Release()
+	s.claims[i] = claim
 	serial, _ := z.Serial()
 	if old == nil {
 		return
@@ -114,10 +128,11 @@ func (s *source) reload() {
 		return
 	}
 
-	v, err := load(s.path, s.origins, s.log)
+	v, err := load(s.path, s.origins, s.within, s.log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != previous {
+		v.release()
 		return // a plan has replaced it meanwhile
 	}
 
@@ -134,9 +149,11 @@ func (s *source) reload() {
 		if serial == old && !s.byTime && !v.mayComplete(previous) {
 			s.log.Warn("file: Ignored changed zone file: serial number unchanged",
 				"file", s.path, "zone", z.Origin(), "serial", serial)
+			v.claims[i].Release()
 			continue
 		}
-		s.store(i, z)
+		s.store(i, z, v.claims[i])
 		s.log.Info("file: Reloaded zone", "file", s.path, "zone", z.Origin(), "serial", serial)
 	}
+	v.zones = nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -35,7 +36,35 @@ type files struct {
 	seed    maphash.Seed
 	warned  map[string]string // the last warning about each file that cannot be read
 	watcher *watch.Watcher    // nil if changes are not followed
+	claim   *memory.Claim     // the memory of the lines; nil without a budget
 }
+
+// The memory of lines, in times of their size: as long as they are read and the index is made of
+// them, and in the index.
+const (
+	readFactor = 4
+	keptFactor = 3
+)
+
+// reserve reserves the memory of a file that is about to be read, beside that of the lines that are
+// kept until then.
+func (f *files) reserve(path string, read *int64) error {
+	if info, err := os.Stat(path); err == nil && info.Size() <= f.limit {
+		*read += info.Size()
+	}
+	return f.claim.Grow(f.kept() + readFactor**read)
+}
+
+// kept returns the memory of the lines in the index.
+func (f *files) kept() (bytes int64) {
+	for _, t := range f.texts {
+		bytes += keptFactor * int64(t.size)
+	}
+	return bytes
+}
+
+// settle makes the claim as large as the lines, which are in the index now.
+func (f *files) settle() { f.claim.Set(f.kept()) }
 
 // newFiles returns files that have not been read.
 func newFiles(path string) *files {
@@ -71,9 +100,13 @@ func (f *files) readAll() (texts []text, wrong map[string]error) {
 		return f.texts, map[string]error{f.path: err}
 	}
 
+	var read int64
 	for _, path := range paths {
-		old := f.text(path)
-		lines, err := watch.Read(path, f.limit)
+		old, lines := f.text(path), ""
+		err := f.reserve(path, &read)
+		if err == nil {
+			lines, err = watch.Read(path, f.limit)
+		}
 		if err == nil && old.name != "" {
 			err = checkLines(path, lines)
 		}

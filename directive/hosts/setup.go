@@ -267,7 +267,7 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 	}
 
 	return config.Keep(s, key, func() (*table, error) {
-		from.polls = b.NoFileEvents
+		from.polls, from.memory = b.NoFileEvents, b.Memory
 		t := newTable(from, b.Log, counts).start()
 		return t, s.Await(t, t.synced, p.timeout, func() error {
 			return d.Errorf("waiting for %s: no answer from the API server within %v", t.unlisted(), p.timeout)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
@@ -27,6 +28,7 @@ type source struct {
 	reverse  bool              // with PTR records
 	reported map[string]string // warnings that Setup has logged, by path
 	polls    bool              // files are followed by checks alone
+	memory   *memory.Budget
 }
 
 // A table has the current index of a source's lines and follows their changes.
@@ -56,6 +58,7 @@ func newTable(from source, log *slog.Logger, c *counts) *table {
 
 	for _, path := range from.paths {
 		f := newFiles(path)
+		f.claim = from.memory.Claim(memory.Files)
 		if w, ok := from.reported[path]; ok {
 			f.warned[path] = w
 		}
@@ -105,6 +108,7 @@ func (t *table) Stop() {
 		if f.watcher != nil {
 			f.watcher.Close()
 		}
+		f.claim.Release()
 	}
 	t.counts.drop(t)
 }
@@ -158,6 +162,9 @@ func (t *table) refresh(changed ...*files) {
 
 	if differ {
 		t.build()
+	}
+	for _, f := range changed {
+		f.settle()
 	}
 	if synced && !t.ready() {
 		close(t.synced)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/snapshot"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
 )
 
@@ -60,6 +62,7 @@ func TestSnapshotFileRejected(t *testing.T) {
 		{"other version", "options", "error=\"version \\\"2\\\", want \\\"1\\\"\"", bytes.Replace(good, []byte("snapshot 1"), []byte("snapshot 2"), 1), 0},
 		{"empty", "options", `error="not a snapshot"`, nil, 0},
 		{"malformed", "options", "invalid endpoints", malformed.Bytes(), 0},
+		{"too large", "options", "no memory for snapshot", append(bytes.Clone(good), make([]byte, 1<<20)...), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "snapshot")
@@ -68,7 +71,8 @@ func TestSnapshotFileRejected(t *testing.T) {
 			}
 			var log bytes.Buffer
 			w := watchedCluster{Index: defaultOptions().newIndex(), snapshotOf: c.options}
-			w.loadFile(path, slog.New(slog.NewTextHandler(&log, nil)), defaultOptions().newIndex)
+			b := &config.Block{Log: slog.New(slog.NewTextHandler(&log, nil)), Memory: memory.New(8<<20, memory.FromGroup)}
+			w.loadFile(path, b, defaultOptions().newIndex)
 			if got := w.Count(cluster.Services); got != c.services || w.Ready() != (c.services > 0) {
 				t.Errorf("got %d Services, ready %v, want %d", got, w.Ready(), c.services)
 			}
@@ -79,7 +83,7 @@ func TestSnapshotFileRejected(t *testing.T) {
 	}
 	var log bytes.Buffer
 	w := watchedCluster{Index: defaultOptions().newIndex()}
-	w.loadFile(filepath.Join(t.TempDir(), "missing"), slog.New(slog.NewTextHandler(&log, nil)), defaultOptions().newIndex)
+	w.loadFile(filepath.Join(t.TempDir(), "missing"), &config.Block{Log: slog.New(slog.NewTextHandler(&log, nil))}, defaultOptions().newIndex)
 	if !strings.Contains(log.String(), "No snapshot to start from") || w.Ready() {
 		t.Errorf("missing file: got ready %v and log\n%s\nwant it not ready, and a line \"No snapshot to start from\"", w.Ready(), &log)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // A watchedCluster is a watch and its index. It survives reloads that do not change its
@@ -85,7 +86,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		}
 
 		if k.snapshot != "" && !s.Reload && !r.Loaded() {
-			r.loadFile(k.snapshot, b.Log, empty)
+			r.loadFile(k.snapshot, b, empty)
 		}
 
 		r.ObserveLatency(b.Metrics)
@@ -112,7 +113,8 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 }
 
 // loadFile loads the snapshot in a file.
-func (w *watchedCluster) loadFile(path string, log *slog.Logger, empty func() *index.Index) {
+func (w *watchedCluster) loadFile(path string, b *config.Block, empty func() *index.Index) {
+	log := b.Log
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		log.Info("kubernetes: No snapshot to start from", "file", path)
@@ -123,6 +125,16 @@ func (w *watchedCluster) loadFile(path string, log *slog.Logger, empty func() *i
 		return
 	}
 	defer file.Close()
+
+	// The objects in the index are the server's own data; the file is in memory beside them.
+	claim := b.Memory.Claim(memory.Snapshot)
+	defer claim.Release()
+	if info, err := file.Stat(); err == nil {
+		if err := claim.Grow(info.Size()); err != nil {
+			log.Warn("kubernetes: Snapshot rejected, starting without it", "file", path, "error", err)
+			return
+		}
+	}
 	w.load(file, w.snapshotOf, log, empty)
 }
 

@@ -104,11 +104,12 @@ func TestTransferMemoryRefused(t *testing.T) {
 
 // The file of a version for which there is no memory, or that is larger than max_size, is ignored.
 func TestFileMemoryRefused(t *testing.T) {
-	text := "@ 5 SOA 5\n"
+	text := new(strings.Builder)
+	fmt.Fprintln(text, "@ 5 SOA 5")
 	for i := range 8000 {
-		text += fmt.Sprintf("n%d 5 TXT %s\n", i, strings.Repeat("x", 100))
+		fmt.Fprintf(text, "n%d 5 TXT %s\n", i, strings.Repeat("x", 100))
 	}
-	z, err := receiveAll(nil, message(t, axfr, text+"@ 5 SOA 5"))
+	z, err := receiveAll(nil, message(t, axfr, text.String()+"@ 5 SOA 5"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,11 +47,19 @@ type File struct {
 // Read stops at the first error, including errors of add. Every error is an *Error.
 // Read returns all files that it tried to read, including unreadable ones.
 func Read(path string, origin wire.Name, add func(Record) error) (files []File, err error) {
+	return ReadWithin(path, origin, func(int64) error { return nil }, add)
+}
+
+// ReadWithin is like Read, and calls admit with the size of each file before it is in memory: an
+// error of admit is one of Read.
+func ReadWithin(
+	path string, origin wire.Name, admit func(size int64) error, add func(Record) error,
+) (files []File, err error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, &Error{path, 0, err}
 	}
-	in := &inclusion{path: path, absolute: absolute}
+	in := &inclusion{path: path, absolute: absolute, admit: admit}
 	text, err := in.open(absolute)
 	if err != nil {
 		if inPath, ok := errors.AsType[*fs.PathError](err); ok {
@@ -90,6 +98,7 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 // of absolute paths without the leading slash.
 type inclusion struct {
 	path, absolute string // of the zone file itself
+	admit          func(size int64) error
 	files          []File
 	now            *source // the file that was last read from
 }
@@ -120,6 +129,9 @@ func (in *inclusion) open(absolute string) (*source, error) {
 	}
 	in.files[len(in.files)-1].Info = info
 
+	if err := in.admit(info.Size()); err != nil {
+		return nil, err
+	}
 	text, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,96 @@
+package file
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/wire"
+)
+
+// zoneText returns a zone file with so many names.
+func zoneText(serial, names int) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "@ 60 SOA ns host %d 1 1 1 1\n", serial)
+	for i := range names {
+		fmt.Fprintf(&text, "n%d 60 TXT %s\n", i, strings.Repeat("x", 100))
+	}
+	return text.String()
+}
+
+// A version of a zone file for which there is no memory is refused: the old one stays, and only
+// that is reserved.
+func TestReloadMemoryRefused(t *testing.T) {
+	b, log := memory.New(8<<20, memory.FromGroup), new(chaintest.Log)
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, zoneText(1, 100))
+	u := &use{path: db, origins: []wire.Name{origin}}
+	block := &config.Block{Log: log.Logger(), Metrics: new(metrics.Registry), Memory: b}
+	var err error
+	if u.planned, err = load(db, u.origins, u.limits(block), block.Log); err != nil {
+		t.Fatal(err)
+	}
+	s := newSource(u, block)
+	used := func() int64 { return b.Part(memory.Zones).Used }
+	small := used()
+
+	// The text of the second has more than the memory, that of the first has not, but its zone.
+	for _, names := range []int{7000, 20_000} {
+		write(t, db, zoneText(2, names))
+		s.reload()
+		if got, _ := s.zones[0].Load().Serial(); got != 1 || used() != small || small == 0 {
+			t.Errorf("%d names: got serial number %d and %d bytes reserved, want 1 and %d\n%s", names, got, used(), small, log)
+		}
+	}
+	if !strings.Contains(log.String(), "no memory for zones") {
+		t.Errorf("the log lacks the reason:\n%s", log)
+	}
+
+	write(t, db, zoneText(3, 200))
+	s.reload()
+	if got, _ := s.zones[0].Load().Serial(); got != 3 || used() <= small || used() > 3*small {
+		t.Errorf("200 names: got serial number %d and %d bytes reserved, want 3 and about %d", got, used(), 2*small)
+	}
+	s.Stop()
+	if used() != 0 {
+		t.Errorf("after Stop: %d bytes reserved, want 0", used())
+	}
+}
+
+// The zones of a plan that never starts are released, and so is what exceeds max_size.
+func TestPlannedMemoryReleased(t *testing.T) {
+	b := memory.New(80<<20, memory.FromGroup)
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, zoneText(1, 1000))
+	log := slog.New(slog.DiscardHandler)
+	if _, err := load(db, []wire.Name{origin}, limits{b, 10_000}, log); err == nil || !strings.Contains(err.Error(), "more than 10000 bytes") {
+		t.Errorf("max_size 10000: got %v", err)
+	}
+	if used := b.Part(memory.Zones).Used; used != 0 {
+		t.Errorf("a zone over max_size: %d bytes reserved, want 0", used)
+	}
+
+	v, err := load(db, []wire.Name{origin}, limits{b, 0}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.releaseDropped()
+	if b.Part(memory.Zones).Used == 0 {
+		t.Error("nothing is reserved for a planned version")
+	}
+	runtime.KeepAlive(v)
+	v = nil
+	for deadline := time.Now().Add(time.Minute); b.Part(memory.Zones).Used > 0; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are reserved for a dropped version after a minute", b.Part(memory.Zones).Used)
+		}
+	}
+}
