@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // A ConnTable has the connections of one or more LimitedListeners. At the limit a new
@@ -18,6 +19,7 @@ type ConnTable struct {
 	o      ConnLimits
 	counts counters
 	share  *descriptors.Share
+	memory connMemory
 
 	mu      sync.Mutex
 	open    int
@@ -37,6 +39,7 @@ type ConnLimits struct {
 	Replace     bool
 	Buffer      int                 // the kernel's, in bytes, for each direction; 0 is that of the listener
 	Descriptors *descriptors.Budget // may be nil
+	Memory      *memory.Budget      // may be nil
 	Metrics     *metrics.Registry   // may be nil
 }
 
@@ -49,7 +52,7 @@ func NewConnTable(o ConnLimits) *ConnTable {
 		o.Metrics = new(metrics.Registry)
 	}
 	t := &ConnTable{
-		o: o, counts: newCounters(o.Metrics),
+		o: o, counts: newCounters(o.Metrics), memory: connMemory{o.Memory, memory.HTTPS, httpsSize},
 		clients: map[netip.Addr][]*limitedConn{}, turns: map[netip.Addr]turns{}, refused: map[netip.Addr]time.Time{},
 	}
 	t.share = o.Descriptors.Join(t.evict)
@@ -117,7 +120,7 @@ func (t *ConnTable) admit(c *limitedConn) (replaced *limitedConn, ok bool) {
 	case t.o.PerClient > 0 && len(own) >= t.o.PerClient:
 		replaced = idlest(own, true)
 		t.counts.overClient.Add(1)
-	case t.isFull():
+	case t.isFull() || !t.memory.reserve(t.open):
 		if replaced = t.displaced(c.client); replaced == nil {
 			t.counts.overTotal.Add(1)
 			return nil, false
@@ -126,6 +129,7 @@ func (t *ConnTable) admit(c *limitedConn) (replaced *limitedConn, ok bool) {
 	}
 	if replaced != nil {
 		t.remove(replaced)
+		t.memory.force()
 	}
 
 	t.open++
@@ -243,6 +247,7 @@ func (t *ConnTable) remove(c *limitedConn) {
 	}
 	t.open--
 	t.share.Release()
+	t.memory.release()
 	if conns = slices.Delete(conns, i, i+1); len(conns) == 0 {
 		delete(t.clients, c.client)
 		delete(t.turns, c.client)

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"net"
+	"net/netip"
 	"testing"
 
 	mdns "github.com/miekg/dns"
@@ -70,4 +72,37 @@ func TestUnreadReplyMemory(t *testing.T) {
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)
+}
+
+// Connections over HTTPS and gRPC have their part of the memory, too: at its end the client that
+// has most loses one for another client.
+func TestConnTableMemory(t *testing.T) {
+	b := memory.New(8<<20, memory.FromGroup)
+	table := NewConnTable(ConnLimits{Memory: b})
+	defer table.Stop()
+	var open []*limitedConn
+	add := func(client string) bool {
+		here, there := net.Pipe()
+		t.Cleanup(func() { here.Close(); there.Close() })
+		c := &limitedConn{Conn: here, l: &LimitedListener{table: table}, client: netip.MustParseAddr(client)}
+		open = append(open, c)
+		return table.add(c)
+	}
+
+	n := 0
+	for add("192.0.2.1") {
+		n++
+	}
+	if most := int(b.Max(memory.HTTPS) / httpsSize); n != most {
+		t.Errorf("one client: got %d connections, want %d", n, most)
+	}
+	if !add("192.0.2.2") || table.Count() != float64(n) {
+		t.Errorf("another client is refused, or got %v connections in all, want %d", table.Count(), n)
+	}
+	for _, c := range open {
+		_ = c.Close()
+	}
+	if used := b.Part(memory.HTTPS).Used; used != 0 {
+		t.Errorf("%d bytes reserved after all are closed, want 0", used)
+	}
 }

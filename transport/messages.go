@@ -151,7 +151,7 @@ func ListenTCP(ctx context.Context, addr netip.AddrPort, o Options, most func() 
 	return &LimitedListener{
 		Listener: l.tcp,
 		Address:  l.addr,
-		table:    NewConnTable(ConnLimits{Most: most, Descriptors: o.Descriptors, Metrics: o.Metrics}),
+		table:    NewConnTable(ConnLimits{Most: most, Descriptors: o.Descriptors, Memory: o.Memory, Metrics: o.Metrics}),
 		owned:    true,
 		log:      o.Log,
 		timeout:  o.MessageTimeout,
