@@ -46,8 +46,10 @@ type exchange struct {
 	client   netip.Addr // that the exchange was started for
 
 	// Guarded by set.exchangeMu.
-	nextSimilar *exchange // the next one for the same name and type; the first maxSimilar have started
-	wakes       []func()  // called by finish
+	nextSimilar *exchange  // the next one for the same name and type
+	begun       bool       // it sends, or is refused; others wait
+	counted     netip.Addr // the client that has the place: see similar.go
+	wakes       []func()   // called by finish
 
 	mu         sync.Mutex
 	processing bool     // a goroutine processes events

@@ -335,11 +335,17 @@ func (c *client) Send(q *dns.Query) {
 // ask sends a query and waits. It returns the query's error.
 func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 	r.t.Helper()
+	return r.askFrom("10.0.0.1", m, proto)
+}
+
+// askFrom is ask for a client at an address.
+func (r *harness) askFrom(from string, m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
+	r.t.Helper()
 	c := &client{reply: make(chan []byte, 1)}
 	q := dns.NewQuery(c)
 	packet := pack(m)
 	q.Reset(packet, proto, time.Now())
-	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
+	q.Peer = netip.AddrPortFrom(netip.MustParseAddr(from), 53012)
 	var reply []byte
 	switch outcome := r.port.Serve(q, make([]byte, 0, 1<<17)); outcome {
 	case dns.Answered:

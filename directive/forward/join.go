@@ -7,6 +7,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -30,32 +31,32 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 	hash := s.hashOf(q.Name(), q.Type)
 
 	s.exchangeMu.Lock()
-	n := 0
+	first := s.exchanges[hash]
 	var last *exchange
-	for x := s.exchanges[hash]; x != nil; x = x.nextSimilar {
+	for x := first; x != nil; x = x.nextSimilar {
 		if x.excluded.id == excluded.id && x.request.equal(&r) {
 			s.coalesced.Add(1)
 			x.wakes = append(x.wakes, wake)
+			x.shareWith(first, q.Peer.Addr())
 			s.exchangeMu.Unlock()
 			return x
 		}
-		n++
 		last = x
 	}
 
-	// Over maxSimilar, x waits for its turn, but not longer than for a reply.
+	// Over its share, x waits for its turn, but not longer than for a reply.
 	x := &exchange{
 		request: r, useStream: r.stream, set: s, hash: hash, client: q.Peer.Addr(), excluded: excluded, wakes: []func(){wake},
+		counted: slots.Client(q.Peer.Addr()),
 	}
-	begin := x.start
-	switch {
-	case s.unanswered.has(hash):
+	var begin func()
+	var displaced *exchange
+	if s.unanswered.has(hash) {
 		s.skipped.Add(1)
+		x.begun = true
 		begin = func() { x.setError(errUnanswered, wire.EDECached); x.finish() }
-	case n >= maxSimilar+maxWaitingSimilar:
-		begin = func() { x.setError(errSimilar, wire.EDENoReachable); x.finish() }
-	case n >= maxSimilar:
-		begin = x.startTimer
+	} else {
+		begin, displaced = x.admit(first)
 	}
 	if last != nil {
 		last.nextSimilar = x
@@ -66,6 +67,9 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 
 	if s.enter() {
 		defer s.running.Done()
+		if displaced != nil {
+			displaced.process(displaced.refuse)
+		}
 		x.process(begin)
 	} else {
 		x.stop()
@@ -99,23 +103,23 @@ func (x *exchange) finish() {
 	x.finished.Store(true)
 	wakes := x.wakes
 	x.wakes = nil // attempts may refer to x for longer
-	next := x.removeSimilar()
+	begin := x.removeSimilar()
 	x.set.exchangeMu.Unlock()
 
 	for _, wake := range wakes {
 		wake()
 	}
-	if next != nil {
+	for _, next := range begin {
 		next.process(next.start)
 	}
 }
 
-// removeSimilar removes x from the exchanges for its name and type. It returns one that
-// may start now, if there is one. The caller holds exchangeMu.
-func (x *exchange) removeSimilar() (start *exchange) {
+// removeSimilar removes x from the exchanges for its name and type. It returns those that may
+// begin now. The caller holds exchangeMu.
+func (x *exchange) removeSimilar() (begin []*exchange) {
 	first := x.set.exchanges[x.hash]
-	at, before := &first, 0
-	for ; *at != x; before++ {
+	at := &first
+	for *at != x {
 		at = &(*at).nextSimilar
 	}
 	*at, x.nextSimilar = x.nextSimilar, nil
@@ -125,16 +129,11 @@ func (x *exchange) removeSimilar() (start *exchange) {
 		return nil
 	}
 	x.set.exchanges[x.hash] = first
-	if before >= maxSimilar {
-		return nil // x has not started
+	for next := first.next(); next != nil; next = first.next() {
+		next.begun = true
+		begin = append(begin, next)
 	}
-
-	// x has freed a place for the one that is now number maxSimilar.
-	start = first
-	for n := 1; n < maxSimilar && start != nil; n++ {
-		start = start.nextSimilar
-	}
-	return start
+	return begin
 }
 
 // startTimer starts the time for x.

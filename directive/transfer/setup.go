@@ -10,13 +10,14 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
 // Setup sets up the transfer directives of a server block: see Transfer.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	t := &Transfer{running: make(chan struct{}, maxRunning), log: b.Log}
+	t := &Transfer{running: slots.New(maxRunning, maxRunningPerClient), log: b.Log}
 	var errs []error
 	for _, d := range uses {
 		u, err := parse(b, d)

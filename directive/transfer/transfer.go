@@ -8,7 +8,6 @@ package transfer
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -30,7 +30,7 @@ type Transfer struct {
 	uses     []*use
 	zones    wire.ZoneMap[*use]
 	handlers []zone.Transferable // set before the first query
-	running  chan struct{}       // limits concurrent transfers
+	running  *slots.Pool         // limits concurrent transfers
 	log      *slog.Logger
 }
 
@@ -50,6 +50,9 @@ type dialFunc = func(ctx context.Context, network, address string) (net.Conn, er
 const (
 	// maxRunning is the number of transfers at the same time. Each holds about 64 KB.
 	maxRunning = 16
+	// maxRunningPerClient is how many of them one client has: a few that read slowly keep no
+	// others from a transfer, and a client with many zones takes turns with others.
+	maxRunningPerClient = 4
 	// timeout bounds the time of a transfer, and of waiting for others.
 	timeout = 5 * time.Minute
 	// partSize is the size of the messages of a transfer. Names can be compressed in the
@@ -105,12 +108,11 @@ func (t *Transfer) version(origin wire.Name) zone.Version {
 
 // Resolve sends the zone.
 func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
-	select {
-	case t.running <- struct{}{}:
-		defer func() { <-t.running }()
-	case <-ctx.Done():
-		return errors.New("too many transfers are running")
+	client := q.Peer.Addr()
+	if err := t.running.Acquire(ctx, client); err != nil {
+		return fmt.Errorf("too many transfers are running: %w", err)
 	}
+	defer t.running.Release(client)
 
 	origin := wire.Name(q.Name())
 	v := t.version(origin)
