@@ -27,6 +27,7 @@ func (t Type) rdataFormat() string {
 		return "sss"
 	case 29: // LOC
 		return "1111444"
+
 	case 37: // CERT
 		return "221*"
 	case TypeDS, TypeCDS, 32769: // DLV
@@ -37,6 +38,7 @@ func (t Type) rdataFormat() string {
 		return "11+"
 	case TypeRRSIG:
 		return "2114442n+"
+
 	case TypeNSEC:
 		return "nb"
 	case TypeNSEC3:
@@ -51,6 +53,7 @@ func (t Type) rdataFormat() string {
 		return "42b"
 	case TypeZONEMD:
 		return "411+"
+
 	case TypeSVCB, TypeHTTPS:
 		return "2np"
 	case 104, 106: // NID, L64

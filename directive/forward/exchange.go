@@ -113,7 +113,7 @@ func (x *exchange) setReply(o *outcome) {
 
 // edeText returns the text of the extended error.
 func (x *exchange) edeText() string {
-	if _, ok := x.err.(*faultError); !ok && x.upstream != nil {
+	if _, ok := x.err.(*faultError); !ok && !isLocal(x.err) && x.upstream != nil {
 		return fmt.Sprintf("no answer from %s", x.upstream)
 	}
 	return x.err.Error()
@@ -353,7 +353,7 @@ func (x *exchange) keep(o *outcome, f fault) {
 func (x *exchange) handleError(o outcome) *attempt {
 	x.err, x.upstream, x.used = o.err, o.upstream, o.attempt
 	timedOut := isTimeout(o.err)
-	if !timedOut {
+	if !timedOut && !isLocal(o.err) {
 		x.refused = append(x.refused, o.upstream)
 	}
 	if x.set.options.maxAttempts >= 0 || !timedOut {

@@ -34,7 +34,9 @@ func (u *upstream) runChecks() {
 		if err == nil || u.set.ctx.Err() != nil || u.repliedSince(began) {
 			return
 		}
-		u.countFailedCheck(err)
+		if !isLocal(err) {
+			u.countFailedCheck(err)
+		}
 
 		select {
 		case <-time.After(u.options().check.interval - time.Since(began)):

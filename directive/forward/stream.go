@@ -114,16 +114,7 @@ func (u *upstream) proto() int {
 // connection ends.
 func (s *stream) run() {
 	if err := s.dial(); err != nil {
-		s.retired.Store(true)
-		s.upstream.noTCPUntil.Store(int64(clock.Now() + noTCPFor))
-		for _, a := range s.close() {
-			if a.mayUseUDP && !a.requester.isFinished() {
-				a.useStream, a.mayUseUDP = false, false
-				s.upstream.sendUDP(a)
-			} else {
-				s.upstream.fail(a, err)
-			}
-		}
+		s.failDial(err)
 		return
 	}
 
@@ -133,6 +124,43 @@ func (s *stream) run() {
 	s.writeMu.Unlock()
 
 	s.read()
+}
+
+// failDial sends the attempts that wait for the connection in another way, or fails them.
+func (s *stream) failDial(err error) {
+	u, local := s.upstream, isLocal(err)
+	s.retired.Store(true)
+	if !local {
+		u.noTCPUntil.Store(int64(clock.Now() + noTCPFor))
+	}
+
+	for _, a := range s.close() {
+		switch {
+		case local && u.sendOverOpenStream(a):
+		case a.mayUseUDP && !a.requester.isFinished():
+			a.useStream, a.mayUseUDP = false, false
+			u.sendUDP(a)
+		default:
+			u.fail(a, err)
+		}
+	}
+}
+
+// sendOverOpenStream sends a over a connection that is open, if there is one.
+func (u *upstream) sendOverOpenStream(a *attempt) bool {
+	u.mu.Lock()
+	open := slices.DeleteFunc(slices.Clone(u.streams), func(s *stream) bool {
+		return !s.connected.Load() || s.retired.Load()
+	})
+	u.mu.Unlock()
+
+	useStream, randomCase := a.useStream, a.randomCase
+	a.useStream, a.randomCase, a.reused = true, false, true
+	if slices.ContainsFunc(open, func(s *stream) bool { return s.send(a) }) {
+		return true
+	}
+	a.useStream, a.randomCase, a.reused = useStream, randomCase, false
+	return false
 }
 
 func (s *stream) dial() error {

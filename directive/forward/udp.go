@@ -50,6 +50,9 @@ func (u *upstream) sendUDP(a *attempt) {
 
 	for range 3 { // a socket may be closed at any time
 		s, err := u.socket(a.fresh)
+		if isLocal(err) && u.sendOverOpenStream(a) {
+			return
+		}
 		if err != nil {
 			u.fail(a, err)
 			return
@@ -78,12 +81,16 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 	if age := u.options().maxAge; age > 0 {
 		lifetime = min(lifetime, age)
 	}
+	var expired []*socket // which are used if no other can be opened
 	u.sockets = slices.DeleteFunc(u.sockets, func(s *socket) bool {
-		expired := s.uses <= 0 || now.Sub(s.opened) > lifetime || s.retired.Load()
-		if expired {
-			s.retired.Store(true)
+		switch {
+		case s.retired.Load():
+			return true
+		case s.uses <= 0 || now.Sub(s.opened) > lifetime:
+			expired = append(expired, s)
+			return true
 		}
-		return expired
+		return false
 	})
 
 	if n := len(u.sockets); n > 0 && (!fresh || n >= maxSockets) {
@@ -92,12 +99,18 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 		if n >= maxSockets || load == 0 || load < maxSocketLoad && n >= u.options().idleLimit(defaultSockets) {
 			s.uses--
 			u.metrics.hit(0)
+			retire(expired)
 			return s, nil
 		}
 	}
 
 	u.metrics.miss(0)
 	conn, err := u.set.dial(u.set.ctx, "udp", u.addr)
+	if open := append(u.sockets, expired...); isLocal(err) && len(open) > 0 {
+		u.sockets = open
+		return open[rand.IntN(len(open))], nil
+	}
+	retire(expired)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +168,13 @@ func (s *socket) read() {
 			s.closeWith(err)
 			return
 		}
+	}
+}
+
+// retire makes sockets close once no attempt waits on them.
+func retire(sockets []*socket) {
+	for _, s := range sockets {
+		s.retired.Store(true)
 	}
 }
 

@@ -162,7 +162,7 @@ func (u *upstream) finish(a *attempt, r *reply) {
 func (u *upstream) fail(a *attempt, err error) {
 	if !a.probe {
 		u.waiting.Add(-1)
-		if err != errStopped && err != errSpoofed {
+		if err != errStopped && err != errSpoofed && !isLocal(err) {
 			u.countFailure(err)
 		}
 	}
