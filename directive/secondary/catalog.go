@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -30,7 +32,7 @@ type catalogs struct {
 	registry  *registry
 	claimed   *config.Start // the last start that uses it
 	followers zone.Followers
-	transfers chan struct{} // limits concurrent transfers
+	transfers *slots.Pool // limits concurrent transfers, by primary
 	tasks     sync.WaitGroup
 
 	mu      sync.Mutex
@@ -60,8 +62,16 @@ func (s *scope) find(origin wire.Name) *catalog {
 	return nil
 }
 
-// maxTransfers is the number of members that are transferred at the same time.
-const maxTransfers = 16
+// maxTransfers is the number of members that are transferred at the same time, and
+// maxFromPrimary those of one primary: a slow one does not delay the members of others.
+const maxTransfers, maxFromPrimary = 16, 12
+
+// newTransfers returns a pool for transfers, of which any number may wait.
+func newTransfers() *slots.Pool {
+	p := slots.New(maxTransfers, maxFromPrimary)
+	p.MaxWaiting = math.MaxInt
+	return p
+}
 
 // A catalog is one catalog zone. It belongs to a zoneCopy.
 type catalog struct {
@@ -281,7 +291,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o.origin = origin
 	o.file = memberFile(o.file, origin)
 	c := newCopy(o, from.catalog.clients, m.log, room{budget: m.registry.memory, kind: memory.Catalogs})
-	c.followers, c.transfers = &m.followers, m.transfers
+	c.followers, c.transfers, c.checks = &m.followers, m.transfers, m.registry.checks
 	c.share = &share{of: &m.registry.budget}
 	c.accept = c.share.accept
 

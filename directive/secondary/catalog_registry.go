@@ -15,6 +15,7 @@ import (
 // whatever else of it has changed.
 type registry struct {
 	budget budget
+	checks *checks
 	memory *memory.Budget
 
 	mu  sync.Mutex
@@ -28,7 +29,7 @@ type registryKey struct{}
 type catalogsKey struct{ *catalogs }
 
 func newRegistry(b *memory.Budget) *registry {
-	return &registry{memory: b, budget: budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}}
+	return &registry{memory: b, checks: new(checks), budget: budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}}
 }
 
 // claim returns the catalogs for the catalogs of a server block: one of the old plan that has
@@ -46,7 +47,7 @@ func (r *registry) claim(start *config.Start, origins []wire.Name, log *slog.Log
 	if i >= 0 {
 		m = r.all[i]
 	} else {
-		m = &catalogs{log: log, registry: r, scope: new(scope), transfers: make(chan struct{}, maxTransfers)}
+		m = &catalogs{log: log, registry: r, scope: new(scope), transfers: newTransfers()}
 		m.current.Store(&zoneSet{members: map[wire.Name]*member{}})
 		r.all = append(r.all, m)
 	}

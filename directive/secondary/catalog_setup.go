@@ -48,7 +48,11 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 		return nil
 	}
 
-	r, err := config.Keep(start, registryKey{}, func() (*registry, error) { return newRegistry(b.Memory), nil })
+	r, err := config.Keep(start, registryKey{}, func() (*registry, error) {
+		r := newRegistry(b.Memory)
+		r.checks = s.checks
+		return r, nil
+	})
 	if err == nil {
 		s.catalogs, err = r.claim(start, origins, b.Log)
 	}

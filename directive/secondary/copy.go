@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/heap"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -28,7 +29,8 @@ type zoneCopy struct {
 	task      sync.WaitGroup
 
 	accept    func(z *zone.Zone) error // of catalogs and members: takes a version, or rejects it; else nil
-	transfers chan struct{}            // limits concurrent transfers; nil for no limit
+	transfers *slots.Pool              // limits concurrent transfers, by primary; nil for no limit
+	checks    *checks                  // that NOTIFY messages cause
 	catalog   *catalog                 // whose zone this is, or nil
 	share     *share                   // of a member: what it uses of the budget; else nil
 	room      *room                    // its memory
@@ -64,6 +66,7 @@ const (
 func newCopy(o options, clients []*client, log *slog.Logger, r room) *zoneCopy {
 	c := &zoneCopy{
 		options: o, clients: clients, log: log, room: &r, followers: new(zone.Followers), notified: make(chan struct{}, 1),
+		checks: new(checks),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -126,6 +129,7 @@ type schedule struct {
 	copy       *zoneCopy
 	zone       *zone.Zone // the last version, also after it has expired
 	checked    time.Time  // the last time that a primary answered
+	asked      time.Time  // the last time that primaries were asked
 	next       time.Time  // of the next refresh
 	retry      time.Duration
 	unsaved    bool
@@ -150,15 +154,15 @@ func (s *schedule) takeOver(from *schedule) {
 func (s *schedule) refresh(ctx context.Context) time.Duration {
 	c := s.copy
 	if c.transfers != nil {
-		select {
-		case c.transfers <- struct{}{}:
-			defer func() { <-c.transfers }()
-		case <-ctx.Done():
+		primary := c.clients[0].addr.Addr()
+		if c.transfers.Acquire(ctx, primary) != nil {
 			return 0
 		}
+		defer c.transfers.Release(primary)
 	}
 
 	begin := time.Now()
+	s.asked = begin
 	var errs []error
 	for _, from := range c.clients {
 		err := s.refreshFrom(ctx, from)
@@ -389,7 +393,7 @@ func (s *schedule) wait(ctx context.Context) bool {
 			return false
 		case <-s.copy.notified:
 			t.Stop()
-			return true
+			return s.awaitCheck(ctx)
 		case <-t.C:
 		}
 

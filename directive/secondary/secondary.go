@@ -28,6 +28,7 @@ type Secondary struct {
 	zones    wire.ZoneMap[*servedZone] // of the Corefile
 	static   *zoneSet                  // without members
 	catalogs *catalogs                 // nil without catalogs; set at the start
+	checks   *checks                   // set at the start
 }
 
 // A servedZone is one zone of the Corefile.

@@ -22,6 +22,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(s)
 
 	b.OnStart(func(start *config.Start) (err error) {
+		s.checks, _ = config.Keep(start, checksKey{}, func() (*checks, error) { return new(checks), nil })
 		if err := s.startCatalogs(b, start); err != nil {
 			return err
 		}
@@ -60,6 +61,7 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	}
 
 	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
+	c.checks = s.checks
 	if at.isCatalog {
 		s.catalogs.setCatalog(c)
 	}

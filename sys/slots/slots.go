@@ -13,9 +13,9 @@ import (
 	"sync"
 )
 
-// MaxWaiting is the number of slots that one client may wait for at the same time. Most of the
-// places for waiting queries are free for other clients then.
-const MaxWaiting = 128
+// maxWaiting is the default of Pool.MaxWaiting. Most of the places for waiting queries are free
+// for other clients then.
+const maxWaiting = 128
 
 // ErrWaiting is the error of a client that waits for MaxWaiting slots.
 var ErrWaiting = errors.New("the client waits for too many others of its own")
@@ -31,6 +31,9 @@ func Client(addr netip.Addr) netip.Addr {
 
 // A Pool has a number of slots. Its methods are safe for concurrent use.
 type Pool struct {
+	// MaxWaiting is the number of slots that one client may wait for at the same time.
+	MaxWaiting int
+
 	perClient int
 
 	mu      sync.Mutex
@@ -48,7 +51,7 @@ type client struct {
 
 // New returns a pool of n slots, of which a client may hold perClient.
 func New(n, perClient int) *Pool {
-	return &Pool{perClient: perClient, free: n, clients: map[netip.Addr]*client{}}
+	return &Pool{MaxWaiting: maxWaiting, perClient: perClient, free: n, clients: map[netip.Addr]*client{}}
 }
 
 // NewProcessors returns a pool with a slot for every other processor, for work that would keep
@@ -76,7 +79,7 @@ func (p *Pool) Acquire(ctx context.Context, addr netip.Addr) error {
 		p.mu.Unlock()
 		return nil
 	}
-	if len(c.waiting) >= MaxWaiting {
+	if len(c.waiting) >= p.MaxWaiting {
 		p.mu.Unlock()
 		return ErrWaiting
 	}

@@ -56,17 +56,17 @@ func TestAcquireWaitingBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(1, 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		errs := make(chan error, 2*MaxWaiting)
+		errs := make(chan error, 2*maxWaiting)
 		flood, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 		if !p.TryAcquire(flood) {
 			t.Fatal("the first slot is not given")
 		}
-		for range MaxWaiting + 10 {
+		for range maxWaiting + 10 {
 			go func() { errs <- p.Acquire(ctx, flood) }()
 		}
 		synctest.Wait()
 		if n := len(errs); n != 10 {
-			t.Errorf("of %d requests %d did not wait, want 10", MaxWaiting+10, n)
+			t.Errorf("of %d requests %d did not wait, want 10", maxWaiting+10, n)
 		}
 		for range 10 {
 			if err := <-errs; !errors.Is(err, ErrWaiting) {
