@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // Check returns all errors of the options, joined. It opens nothing: a file or an
@@ -67,9 +69,9 @@ func (o Options) CheckFiles() error {
 		if f.path == "" {
 			continue
 		}
-		file, err := os.Open(f.path)
+		file, err := watch.Open(f.path)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", f.option, err))
+			errs = append(errs, fmt.Errorf("%s: open %s: %w", f.option, f.path, err))
 			continue
 		}
 		_ = file.Close()

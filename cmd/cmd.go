@@ -176,6 +176,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 			case plugins:
 				return p.showDirectives()
 			}
+			p.signals.Starting()
 			return p.serve(c.Context(), s)
 		},
 	}
@@ -267,6 +268,7 @@ func (p *program) add(parent *cobra.Command, c command) {
 		case stops:
 			p.signals.ReleaseReload()
 		case reloads: // server.Run handles them
+			p.signals.Starting()
 		}
 	}
 	parent.AddCommand(c.Command)

@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/sys/descriptors"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -79,6 +80,15 @@ func (b *Block) SetDirective(name string) { b.name = name }
 // The error must have a position: create it with Errorf of the directive or of
 // its argument. The command check prints it, and serve logs it.
 func (b *Block) Warn(err error) { b.warnings = append(b.warnings, err) }
+
+// WarnExposed warns of files with keys or tokens, which d names, that all users can read.
+func (b *Block) WarnExposed(d corefile.Directive, paths ...string) {
+	for _, path := range paths {
+		if err := watch.Exposed(path); err != nil {
+			b.Warn(d.Errorf("%w", err))
+		}
+	}
+}
 
 // Warnings returns the errors passed to Warn.
 func (b *Block) Warnings() []error { return b.warnings }

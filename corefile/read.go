@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 )
 
 // A Sum identifies the contents of a configuration: the SHA-512 of the Corefile's
@@ -36,8 +37,12 @@ func Read(path string) Reading {
 	return ReadText(path, text)
 }
 
-// readCorefile reads the Corefile itself, which may be a pipe.
+// readCorefile reads the Corefile itself, which may be a pipe that the shell has made: /dev/stdin,
+// /dev/fd/63. Opening another one would block until there is a writer.
 func readCorefile(path string) ([]byte, error) {
+	if !strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/proc/") {
+		return Text(path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -1,12 +1,15 @@
 package directive
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -64,12 +67,26 @@ func newCertificates(files tlsFiles, b *config.Block) (*certificates, error) {
 // open opens the key log and loads the files.
 func (c *certificates) open() (err error) {
 	if c.files.keyLog != "" {
-		c.keyLog, err = os.OpenFile(c.files.keyLog, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		c.keyLog, err = openKeyLog(c.files.keyLog)
 		if err != nil {
 			return fmt.Errorf("opening the key log: %w", err)
 		}
 	}
 	return c.load()
+}
+
+// openKeyLog opens the key log for appending. A FIFO would block without a reader, and handshakes
+// with a slow one.
+func openKeyLog(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&fs.ModeNamedPipe != 0 {
+		_ = file.Close()
+		return nil, cmp.Or(err, fmt.Errorf("open %s: a FIFO", path))
+	}
+	return file, nil
 }
 
 // Stop ends the watch.

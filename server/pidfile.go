@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"syscall"
+
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // A pidFile is the file with the ID of a process.
@@ -30,15 +33,17 @@ func (f pidFile) write() error {
 	if err == nil {
 		return nil
 	}
-	if file, e := os.Stat(f.name); e == nil && file.Mode().IsRegular() && file.Size() == 0 {
+	if file, e := os.Lstat(f.name); e == nil && file.Mode().IsRegular() && file.Size() == 0 {
 		_ = os.Remove(f.name) // a full disk may have left a partial file
 	}
 	return fmt.Errorf("writing the process ID: %w", err)
 }
 
-// overwrite sets the content of a file, which is never empty in between.
+// overwrite sets the content of a file, which is never empty in between. It does not follow a link,
+// with which another user could have another file overwritten, and does not wait for the reader of
+// a FIFO.
 func overwrite(name, content string) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK|watch.NoFollow, 0o644)
 	if err != nil {
 		return err
 	}
@@ -55,10 +60,10 @@ func (f pidFile) remove() error {
 	if f.name == "" {
 		return nil
 	}
-	if file, err := os.Stat(f.name); err == nil && !file.Mode().IsRegular() {
+	if file, err := os.Lstat(f.name); err == nil && !file.Mode().IsRegular() {
 		return nil
 	}
-	if written, err := os.ReadFile(f.name); err == nil && string(written) != f.content() {
+	if written, err := watch.Read(f.name, 1<<20); err == nil && written != f.content() {
 		return nil
 	}
 	if err := os.Remove(f.name); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -188,6 +188,7 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 
 	file := r.pidFile()
 	signals.pidfile.Store(&file)
+	signals.starting.Store(false)
 	if plan.taken == nil { // else the old process may continue
 		err = file.write()
 	}

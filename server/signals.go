@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Signals receives the signals of the process. A main function calls CatchSignals
@@ -18,7 +19,16 @@ type Signals struct {
 	reload   chan os.Signal // SIGHUP, SIGUSR1
 	quit     chan struct{}  // closed by SIGQUIT
 	pidfile  atomic.Pointer[pidFile]
+	starting atomic.Bool // the Corefile is being read
 }
+
+// startWait is how long a start may take after a signal: it may read a Corefile from a pipe that
+// has no end.
+const startWait = 3 * time.Second
+
+// Starting announces a server that reads its Corefile: a signal ends the process then even if
+// nothing notices that Context has ended.
+func (s *Signals) Starting() { s.starting.Store(true) }
 
 // CatchSignals replaces the default effect of signals until Release. The first
 // SIGTERM or SIGINT ends the context, and the second ends the process at once.
@@ -57,8 +67,18 @@ func (s *Signals) wait(cancel context.CancelFunc) {
 		close(s.quit)
 	}
 	cancel()
-	if received, ok = <-s.received; !ok {
-		return
+
+	late := time.After(startWait)
+	for waiting := true; waiting; {
+		select {
+		case received, ok = <-s.received:
+			if !ok {
+				return
+			}
+			waiting = false
+		case <-late:
+			waiting = !s.starting.Load()
+		}
 	}
 	if file := s.pidfile.Load(); file != nil {
 		_ = file.remove() // the process ends in any case

@@ -23,6 +23,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // QuietKlog silences the log of client-go, which goes to standard error in its own
@@ -141,6 +142,15 @@ func (c *client) load() error {
 		return nil
 	}
 
+	// client-go would block on a FIFO.
+	for _, path := range []string{c.opts.Kubeconfig, c.opts.Cert, c.opts.Key, c.opts.CA} {
+		if path == "" {
+			continue
+		}
+		if _, err := watch.ReadKey(path); err != nil {
+			return err
+		}
+	}
 	config, err := restConfig(c.opts)
 	if err != nil {
 		return err

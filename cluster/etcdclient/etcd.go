@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seamark/seamark/sys/certpool"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // Options are the endpoints and credentials of a cluster. Equal Options mean the
@@ -83,7 +84,11 @@ func (o Options) endpoints() []string {
 }
 
 func checkEndpoint(e string) error {
-	wrong := fmt.Errorf("endpoint: want a URL such as https://10.0.0.1:2379, or HOST:PORT, got %q", e)
+	shown := e
+	if i := strings.LastIndexByte(e, '@'); i >= 0 { // before it are a user and a password
+		shown = "(hidden)" + e[i:]
+	}
+	wrong := fmt.Errorf("endpoint: want a URL such as https://10.0.0.1:2379, or HOST:PORT, got %q", shown)
 	text := e
 	if !strings.Contains(e, "://") {
 		text = "http://" + e
@@ -135,7 +140,7 @@ func (o Options) tls() (*tls.Config, error) {
 	if o.Cert != "" {
 		// The certificate is read for each connection, since it may have been renewed.
 		load := func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+			pair, err := watch.KeyPair(o.Cert, o.Key)
 			if err != nil {
 				return nil, fmt.Errorf("reading the certificate for etcd: %w", err)
 			}

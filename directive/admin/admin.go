@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -77,6 +77,7 @@ func (o *options) parse(b *config.Block, d corefile.Directive) error {
 		if _, err := readToken(o.token); err != nil {
 			return d.Errorf("%w", err)
 		}
+		b.WarnExposed(d, o.token)
 		return nil
 	}
 	parseReview := func(d corefile.Directive) error {
@@ -162,7 +163,7 @@ type clusterZones interface {
 
 // readToken returns the token in a file.
 func readToken(file string) (string, error) {
-	text, err := os.ReadFile(file)
+	text, err := watch.ReadKey(file)
 	if err != nil {
 		return "", fmt.Errorf("reading the token: %w", err)
 	}

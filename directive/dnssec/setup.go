@@ -86,6 +86,7 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 			b.Warn(a.Errorf(o.Path, "%s has the algorithm %s, which resolvers may not accept: "+
 				"make a key with dnssec-keygen -a ECDSAP256SHA256", k.File, k.Weak))
 		}
+		b.WarnExposed(o, k.File+".private")
 		keys = append(keys, k)
 	}
 	return keys, errors.Join(errs...)

@@ -75,7 +75,7 @@ func TestSetupErrors(t *testing.T) {
 		{"dnssec {\n key aws_secretsmanager a\n}", "Corefile:3: dnssec: key: aws_secretsmanager is not supported: write the keys to files, and name them after key file"},
 		{"dnssec {\n key file $/none\n}", "Corefile:3: dnssec: key: $/none.key: no such file or directory"},
 		{"dnssec {\n key file $/public\n}", "Corefile:3: dnssec: key: reading $/public.private: no such file or directory"},
-		{"dnssec {\n key file $/directory\n}", "Corefile:3: dnssec: key: reading $/directory.private: not a file with a key"},
+		{"dnssec {\n key file $/directory\n}", "Corefile:3: dnssec: key: reading $/directory.private: a directory"},
 		{"dnssec {\n key file $/garbage\n}", "Corefile:3: dnssec: key: $/garbage.private: want a private key for the algorithm ECDSAP256SHA256 as dnssec-keygen writes it"},
 		{"dnssec {\n key file $/mismatch\n}", "Corefile:3: dnssec: key: $/mismatch.private: the private key does not belong to $/mismatch.key: copy both files of one key pair"},
 		{"dnssec {\n key file $/cross\n}", "Corefile:3: dnssec: key: $/cross.private: want a private key for the algorithm RSASHA256 as dnssec-keygen writes it"},

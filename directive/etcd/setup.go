@@ -83,6 +83,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		}},
 		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(e corefile.Directive) error {
 			o.setTLS(b, e.Words())
+			b.WarnExposed(e, o.Key)
 			return nil
 		}},
 

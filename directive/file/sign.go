@@ -154,6 +154,7 @@ func readKeys(b *config.Block, o corefile.Directive, zones []wire.Name) (keys []
 					"make a key with dnssec-keygen -a ECDSAP256SHA256", k.File, k.Weak))
 			}
 
+			b.WarnExposed(o, k.File+".private")
 			if !slices.ContainsFunc(keys, func(other *signing.Key) bool { return other.RData == k.RData }) {
 				keys = append(keys, k)
 			}

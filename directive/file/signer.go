@@ -287,7 +287,7 @@ func readSigned(path string, origin wire.Name) (s signedFile) {
 
 // readDigest returns the digest in the first line of a signed file, or "".
 func readDigest(path string) string {
-	f, err := os.Open(path)
+	f, err := watch.Open(path)
 	if err != nil {
 		return ""
 	}

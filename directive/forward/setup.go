@@ -344,6 +344,10 @@ func (o *upstreamOptions) parseTLS(b *config.Block, d corefile.Directive) error 
 		_, _ = fmt.Fprintf(hash, "%s %d\n%s", file, len(text), text)
 	}
 
+	if len(d.Args) > 1 {
+		b.WarnExposed(d, b.Path(d.Args[1].Text))
+	}
+
 	o.plainText = false
 	o.tls = tlsOptions{&tls.Config{MinVersion: tls.VersionTLS12}, fmt.Sprintf("%x", hash.Sum(nil))}
 	if n := len(texts); n%2 == 1 {

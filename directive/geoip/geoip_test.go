@@ -255,7 +255,7 @@ func TestFileErrors(t *testing.T) {
 		"empty.mmdb":   "want a complete database in MaxMind's format: ",
 		"cut.mmdb":     "want a complete database in MaxMind's format: ",
 		"short.mmdb":   "want a complete database in MaxMind's format: ",
-		"dir.mmdb":     "want a file",
+		"dir.mmdb":     "not a regular file",
 	} {
 		want = "reading " + name + ": " + want
 		_, _, err := plan("geoip " + name)

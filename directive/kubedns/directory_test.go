@@ -184,8 +184,8 @@ func TestDirectoryUnreadable(t *testing.T) {
 	must(t, syscall.Mkfifo(filepath.Join(dir, stubDomains), 0o600))
 	w := startDirectory(t, dir, false)
 	w.becomes("")
-	if lines := w.said("stubDomains: want a file"); len(lines) != 1 {
-		t.Errorf("FIFO: got log %q, want one \"stubDomains: want a file\"", w.log())
+	if lines := w.said("stubDomains: not a regular file"); len(lines) != 1 {
+		t.Errorf("FIFO: got log %q, want one \"stubDomains: not a regular file\"", w.log())
 	}
 	file := filepath.Join(dir, stubDomains)
 	must(t, os.Remove(file))

@@ -40,6 +40,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	b.WarnExposed(d, o.Kubeconfig, o.Key)
 	if err := o.Options.CheckFiles(); err != nil { // the server waits for them
 		b.Warn(d.Each(err))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // A watchedCluster is a watch and its index. It survives reloads that do not change its
@@ -115,7 +116,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 // loadFile loads the snapshot in a file.
 func (w *watchedCluster) loadFile(path string, b *config.Block, empty func() *index.Index) {
 	log := b.Log
-	file, err := os.Open(path)
+	file, err := watch.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		log.Info("kubernetes: No snapshot to start from", "file", path)
 		return

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -154,7 +153,7 @@ func (f *keyFile) start() error {
 }
 
 func (f *keyFile) read() error {
-	text, err := os.ReadFile(f.path)
+	text, err := watch.ReadKey(f.path)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			if err != nil {
 				return o.Errorf("%w", err)
 			}
+			b.WarnExposed(o, f.path)
 			t.files = append(t.files, f)
 			return nil
 		}},

@@ -13,6 +13,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/sys/certpool"
 	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -42,6 +43,7 @@ func (t *TLS) Parse(
 	if _, err := t.Load(); err != nil {
 		fileErr = d.Errorf("%w", err)
 	}
+	b.WarnExposed(d, t.Key)
 
 	setClient := func(o corefile.Directive) error {
 		word := ""
@@ -103,7 +105,7 @@ func (s *tlsFiles) current() *tls.Config {
 // Load reads the files.
 func (t TLS) Load() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: t.Client, NextProtos: []string{"http/1.1"}}
-	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	pair, err := watch.KeyPair(t.Cert, t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate and its key: %w", err)
 	}

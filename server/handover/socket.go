@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // dialTimeout is how long Dial waits: longer than the old process needs for a reload.
@@ -19,7 +21,7 @@ const dialTimeout = 15 * time.Second
 // Lock makes the starts of processes at path follow each other. It blocks until it has
 // the lock or ctx ends. The lock is released by unlock, or by the end of the process.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK|watch.NoFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,13 @@ package certpool
 import (
 	"crypto/x509"
 	"fmt"
-	"os"
+
+	"github.com/seamark/seamark/sys/watch"
 )
 
 // Read returns the certificates in a file in PEM format.
 func Read(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
+	text, err := watch.ReadKey(file)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // Errors of Read and Open.
 var (
 	ErrDirectory  = errors.New("a directory")
-	ErrNotRegular = errors.New("want a file")
+	ErrNotRegular = errors.New("not a regular file")
 )
 
 // Read returns the content of a regular file of at most limit bytes, a multiple of

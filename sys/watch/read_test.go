@@ -27,7 +27,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"more": "larger than 1 MB", "fifo": "want a file", ".": "a directory", "missing": "no such file or directory",
+		"more": "larger than 1 MB", "fifo": "not a regular file", ".": "a directory", "missing": "no such file or directory",
 		"none/below": "not a directory",
 	} {
 		if _, err := Read(in(name), mb); err == nil || err.Error() != want {

@@ -13,11 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/miekg/dns"
 
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/zonefile"
 )
@@ -169,15 +169,11 @@ func parsePrivate(public *dns.DNSKEY, text string) crypto.Signer {
 
 // readRegular returns the content of a file. Opening a named pipe would block.
 func readRegular(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
+	text, err := watch.Read(path, 1<<20)
+	if err == nil && len(text) > maxPrivate {
+		err = errors.New("not a file with a key")
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxPrivate {
-		return "", errors.New("not a file with a key")
-	}
-	text, err := os.ReadFile(path)
-	return string(text), err
+	return text, err
 }
 
 // DS returns the RDATA of the DS record for the key in a zone, with a digest type of
