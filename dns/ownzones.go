@@ -78,6 +78,22 @@ func (z *OwnZones) Entered(query, name []byte) bool {
 	var low, lowQuery [wire.MaxName]byte
 	name = wire.AppendLower(low[:0], name)
 
+	length := z.longest(name)
+	return length > 0 && !wire.Within(wire.AppendLower(lowQuery[:0], query), wire.Name(name[len(name)-length:]))
+}
+
+// Contains reports whether a name, in wire form and any letter case, is in one of the zones.
+func (z *OwnZones) Contains(name []byte) bool {
+	if z == nil || z.empty() {
+		return false
+	}
+	var low [wire.MaxName]byte
+	return z.longest(wire.AppendLower(low[:0], name)) > 0
+}
+
+// longest returns the length of the longest zone that contains a name in lower case, zero if there
+// is none.
+func (z *OwnZones) longest(name []byte) int {
 	_, length := z.Fixed.LongestOf(name) // of the longest zone
 	for _, f := range z.finders {
 		if !wire.Within(name, f.served) {
@@ -87,6 +103,5 @@ func (z *OwnZones) Entered(query, name []byte) bool {
 			length = max(length, n, len(f.served))
 		}
 	}
-
-	return length > 0 && !wire.Within(wire.AppendLower(lowQuery[:0], query), wire.Name(name[len(name)-length:]))
+	return length
 }

@@ -114,19 +114,21 @@ func (h *DNS64) needsTranslation(q *dns.Query) bool {
 		return false
 	}
 
-	good, mapped := 0, 0
+	good, mapped, own := 0, 0, false
 	q.Answer.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == wire.Answers && r.Type == wire.TypeAAAA {
 			if isMapped(q.Answer.Buf[r.RData:r.Next]) {
 				mapped++
 			} else {
 				good++
+				own = own || isOwn(q, r)
 			}
 		}
 		return true
 	})
 
-	if h.translateAll || good == 0 {
+	// A NAT64 translator does not reach the addresses of own zones, such as those of Services.
+	if h.translateAll && !own || good == 0 {
 		return true
 	}
 	if mapped > 0 {
@@ -135,6 +137,13 @@ func (h *DNS64) needsTranslation(q *dns.Query) bool {
 		})
 	}
 	return false
+}
+
+// isOwn reports whether a record of q's answer is of a name for which this server has data.
+func isOwn(q *dns.Query, r wire.Record) bool {
+	var buf [wire.MaxName]byte
+	name, _, ok := wire.ReadName(buf[:0], q.Answer.Buf, r.Owner)
+	return ok && q.OwnZones().Contains(name)
 }
 
 // isMapped reports whether the address in rdata is in ::ffff:0:0/96.
