@@ -23,7 +23,7 @@ func TestBuilderErrors(t *testing.T) {
 		{"@ A 192.0.2.1", "example.net. A 192.0.2.1", "example.net.: out of zone example.org."},
 		{"@ A 192.0.2.1", "org. A 192.0.2.1", "org.: out of zone example.org."},
 		{"@ A 192.0.2.1", "@ NSEC3PARAM 2 0 0 -", "example.org.: NSEC3PARAM: hash algorithm 2 is not supported: sign the zone with NSEC, or with NSEC3 and SHA-1"},
-		{"@ A 192.0.2.1", "@ NSEC3PARAM 1 0 151 aabb", "example.org.: NSEC3PARAM: 151 iterations, at most 150 are allowed: sign the zone with 0 iterations"},
+		{"@ A 192.0.2.1", "@ NSEC3PARAM 1 0 51 aabb", "example.org.: NSEC3PARAM: 51 iterations, at most 50 are allowed: sign the zone with 0 iterations"},
 		{"@ A 192.0.2.1", "x NSEC3 1 1 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A", "x.example.org.: the first label of an NSEC3 record's owner name must be a hash, and the rest the zone's name"},
 		{"@ A 192.0.2.1", "2t7b4g4vsa5smi47k61mv5bv1a22bojr.x NSEC3 1 1 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A", "2t7b4g4vsa5smi47k61mv5bv1a22bojr.x.example.org.: the first label of an NSEC3 record's owner name must be a hash, and the rest the zone's name"},
 		{"@ A 192.0.2.1", "2T7B4G4vsa5smi47k61mv5bv1a22bojr NSEC3 1 1 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A", ""},

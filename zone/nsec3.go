@@ -14,9 +14,9 @@ import (
 const (
 	// nsec3SHA1 is the only hash algorithm (RFC 5155 §11).
 	nsec3SHA1 = 1
-	// maxIterations is the number that validators accept (RFC 9276 §3.2). It bounds the
-	// work for a query.
-	maxIterations = 150
+	// maxIterations bounds the work for a query. Validators treat zones with more as unsigned, or
+	// fail (RFC 9276 §3.2: the limits of their programs are 50 and less since CVE-2023-50868).
+	maxIterations = 50
 )
 
 // An nsec3Param has the parameters of a chain of NSEC3 records.

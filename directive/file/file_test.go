@@ -164,7 +164,7 @@ func TestBadFiles(t *testing.T) {
 		{first + "a CNAME b\n\na CNAME c\n", "DB:5: a.example.org.: a second CNAME record"},
 		{first + "a CH TXT x\n", "DB:3: a.example.org.: class CH, want IN"},
 		{first + "@ SOA a b (\n 2 2 3 4 5 )\n", "DB:3: example.org.: a second SOA record"},
-		{first + "@ NSEC3PARAM 1 0 200 -\n", "DB:3: example.org.: NSEC3PARAM: 200 iterations, at most 150 are allowed: sign the zone with 0 iterations"},
+		{first + "@ NSEC3PARAM 1 0 200 -\n", "DB:3: example.org.: NSEC3PARAM: 200 iterations, at most 50 are allowed: sign the zone with 0 iterations"},
 		{"$TTL 5\n@ NS a\n", "DB: no SOA record for example.org."},
 		{"", "DB: no SOA record for example.org."},
 		{"example.net. 5 SOA a b 2 2 3 4 5\n@ 5 SOA a b 1 2 3 4 5\n@ 5 SOA a b 2 2 3 4 5\n", "DB:3: example.org.: a second SOA record"},

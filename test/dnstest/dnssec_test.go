@@ -262,6 +262,7 @@ func TestSignedFileValidates(t *testing.T) {
 		{"NSEC", nil, dns.TypeNSEC},
 		{"NSEC3", []string{"-3", "-"}, dns.TypeNSEC3},
 		{"NSEC3 with opt-out, salt and iterations", []string{"-3", "aabbccdd", "-H", "5", "-A"}, dns.TypeNSEC3},
+		{"NSEC3 with the longest salt", []string{"-3", strings.Repeat("5a", 255)}, dns.TypeNSEC3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -94,6 +94,9 @@ func pack(rr dns.RR, room []byte) (Record, error) {
 	if room == nil {
 		room = make([]byte, dns.Len(rr)+wire.MaxName)
 	}
+	if nsec3, ok := rr.(*dns.NSEC3); ok { // the parser counts 128 bytes and more wrong
+		nsec3.SaltLength = uint8(len(nsec3.Salt) / 2)
+	}
 	end, err := dns.PackRR(rr, room, 0, nil, false)
 	if err != nil {
 		return r, fmt.Errorf("%s record: %s", r.Type, strings.TrimPrefix(err.Error(), "dns: "))
