@@ -91,6 +91,13 @@ func TestDeploymentEqualsKubeadm(t *testing.T) {
 		}
 		*at = "coredns"
 	}
+	// The pod is restricted as far as the image permits.
+	security := pod.SecurityContext
+	if security == nil || security.RunAsNonRoot == nil || !*security.RunAsNonRoot || security.SeccompProfile == nil ||
+		security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("got security context %v, want runAsNonRoot and the seccomp profile RuntimeDefault", security)
+	}
+	pod.SecurityContext = nil
 	d.Labels = map[string]string{"k8s-app": "kube-dns"}
 	if want := kubeadmDeployment(); !equality.Semantic.DeepEqual(d, want) {
 		t.Errorf("got\n%s\nwant\n%s", must(yaml.Marshal(d))(t), must(yaml.Marshal(want))(t))

@@ -61,6 +61,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err == nil {
 		err = a.options.check(d)
 	}
+	if addr := a.options.addr; err == nil && public(addr) {
+		b.Warn(d.Errorf("tokens are sent to %s without encryption: use an address such as localhost:8053, unix PATH, "+
+			"or a private address behind a proxy with TLS", addr))
+	}
 
 	b.Offer(a)
 	b.OnPlanned(func() error { return a.plan(d) })
@@ -182,6 +186,17 @@ func local(addr string) bool {
 	host, _, _ := net.SplitHostPort(addr)
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// public reports whether an address may be reached from other networks: one that is public, or
+// all addresses of the machine.
+func public(addr string) bool {
+	if local(addr) {
+		return false
+	}
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return err != nil || !ip.IsPrivate() && !ip.IsLinkLocalUnicast()
 }
 
 // A recorderKey identifies what is recorded. It includes redact, so that nothing remains

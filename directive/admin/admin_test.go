@@ -238,6 +238,12 @@ func TestAPI(t *testing.T) {
 		{"GET", "/v1/status", "Host evil.example", "is not served", 403},
 		{"GET", "/v1/status", "Host localhost:8053", "summary", 200},
 		{"GET", "/v1/status", "Host [::1]", "summary", 200},
+		{"GET", "/v1/status", "Sec-Fetch-Site same-origin", "summary", 200},
+		{"GET", "/v1/status", "Sec-Fetch-Site none", "summary", 200},
+		{"GET", "/v1/status", "Sec-Fetch-Site cross-site", "a page of another site", 403},
+		{"GET", "/", "Sec-Fetch-Site cross-site", "a page of another site", 403},
+		{"GET", "/v1/top?by=names", "Sec-Fetch-Site same-site", "a page of another site", 403},
+		{"POST", "/v1/cache/flush", "Sec-Fetch-Site cross-site", "a page of another site", 403},
 	} {
 		if code, body := w.request(c.method, c.path, c.header); code != c.code || !strings.Contains(body, strings.TrimPrefix(c.want, "404")) {
 			t.Errorf("%s %s %s: got %d %s, want %d and %s", c.method, c.path, c.header, code, body, c.code, c.want)

@@ -105,7 +105,7 @@ func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.L
 	return s
 }
 
-// ServeHTTP checks the host and the token of a request and serves it.
+// ServeHTTP checks the origin, the host and the token of a request and serves it.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -117,6 +117,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.servesHost(r.Host) {
 		fail(w, http.StatusForbidden,
 			fmt.Errorf("host %q is not served: use an IP address or localhost, or add the option host", r.Host))
+		return
+	}
+	// Pages of other sites cannot read a reply, but make the browser send requests, with the token.
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+		fail(w, http.StatusForbidden, errors.New("a request from a page of another site: open the page's address itself"))
 		return
 	}
 	// Counted before the token is checked, which may take a request to the API server.
