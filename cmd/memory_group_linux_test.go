@@ -264,7 +264,7 @@ func TestSecondaryMemoryOfHostilePrimary(t *testing.T) {
 
 			for i, ixfr := range []bool{false, true} {
 				primary.set(uint32(2+i), 117<<20-i*(57<<20), ixfr)
-				p.until("no memory for transfers")
+				p.until("no memory for more transfers")
 				if !serves(1)() {
 					t.Errorf("IXFR %v: the old version is not served", ixfr)
 				}
@@ -285,7 +285,7 @@ func TestSecondaryMemoryOfHostilePrimary(t *testing.T) {
 			p.stop()
 			p = startInGroup(t, g, binary, corefile)
 			p.until("secondary: Ignored file")
-			p.until("no memory for transfers")
+			p.until("no memory for more transfers")
 			survives(t, p, g)
 			p.stop()
 		})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 
@@ -110,7 +111,7 @@ func (p *statusPage) cache(w http.ResponseWriter, r *http.Request) {
 			"the Corefile option \"cache any\" allows other clients", http.StatusForbidden)
 		return
 	}
-	client := web.Client(r)
+	client := clientOf(r)
 	if !p.writing.TryAcquire(client) {
 		http.Error(w, "the page is being read: try again", http.StatusServiceUnavailable)
 		return
@@ -145,4 +146,9 @@ func (p *statusPage) write(w io.Writer) {
 
 // fromLoopback reports whether the client has a loopback address, which packets
 // from other machines cannot have.
-func fromLoopback(r *http.Request) bool { return web.Client(r).IsLoopback() }
+func fromLoopback(r *http.Request) bool { return clientOf(r).IsLoopback() }
+
+func clientOf(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return from.Addr().Unmap()
+}

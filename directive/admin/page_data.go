@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/observe/traffic"
-	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/order"
 )
 
@@ -46,7 +45,7 @@ func (s *service) recordsPage(r *http.Request) (any, int, error) {
 		return nil, http.StatusBadRequest, err
 	}
 
-	client := web.Client(r)
+	client := clientOf(r)
 	if !s.lists.TryAcquire(client) {
 		return nil, http.StatusServiceUnavailable, fmt.Errorf(
 			"a page of records is being read by the client, or %d by all: try again", maxLists)

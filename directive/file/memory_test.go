@@ -50,7 +50,7 @@ func TestReloadMemoryRefused(t *testing.T) {
 			t.Errorf("%d names: got serial number %d and %d bytes reserved, want 1 and %d\n%s", names, got, used(), small, log)
 		}
 	}
-	if !strings.Contains(log.String(), "no memory for zones") {
+	if !strings.Contains(log.String(), "no memory for more zones") {
 		t.Errorf("the log lacks the reason:\n%s", log)
 	}
 

@@ -206,6 +206,7 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 		return x.err
 	}
 	x.reply.write(q)
+	x.reply.claim.Release()
 	if target := x.reply.ownTarget; target != nil {
 		f.followOwn(ctx, q, target)
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/maphash"
+	"runtime"
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -30,29 +32,27 @@ type reply struct {
 	// request has observed set.
 	packet   []byte
 	received time.Duration
+
+	claim *memory.Claim // of a large reply, until a query has it; else nil
+}
+
+// largeReply is the size from which on a reply counts as memory of queries that wait: hundreds of
+// them may be received before the first query continues.
+const largeReply = 16 << 10
+
+// reserve reserves the memory of a large reply.
+func (r *reply) reserve(b *memory.Budget) error {
+	size := int64(len(r.records) + len(r.packet))
+	if size < largeReply || r.claim != nil {
+		return nil
+	}
+	r.claim = b.Claim(memory.Waiting)
+	runtime.AddCleanup(r, (*memory.Claim).Release, r.claim) // no query may be left to take it
+	return r.claim.Grow(size)
 }
 
 // isNODATA reports whether the name exists without records of the type.
 func (r *reply) isNODATA() bool { return r.code == wire.NoError && r.count[wire.Answers] == 0 }
-
-// write makes r the answer to q.
-func (r *reply) write(q *dns.Query) {
-	q.Answer.Append(wire.Answers, r.records, 0)
-	q.Answer.Count = r.count
-	q.RCode = r.code
-	q.AA = r.flags&wire.FlagAA != 0
-	q.RA = r.flags&wire.FlagRA != 0
-	q.AD = r.flags&wire.FlagAD != 0
-	q.TC = r.truncated
-	q.Cacheable = !r.truncated && !r.otherType
-
-	// Other options are for clients that have sent them (RFC 7871 §7.2.1). Rewrite may have added some.
-	for code, data := range wire.Options(r.options) {
-		if code == wire.OptionEDE || wire.HasOption(q.Options, code) {
-			q.AddReplyOption(code, data)
-		}
-	}
-}
 
 // A parser parses replies. It reuses its memory and is not safe for concurrent
 // use.

@@ -57,7 +57,9 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) erro
 	b.OnStart(func(s *config.Start) (err error) {
 		for _, f := range forwards {
 			f.set, err = config.Keep(s, upstreamSetKey{f.options.key()}, func() (*upstreamSet, error) {
-				return newUpstreamSet(s.Context, f.options, b.Dial, b.Log, b.Metrics), nil
+				set := newUpstreamSet(s.Context, f.options, b.Dial, b.Log, b.Metrics)
+				set.memory = b.Memory
+				return set, nil
 			})
 			if err != nil {
 				return err

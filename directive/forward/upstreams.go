@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // triedBefore is how many upstreams a query is sent to before the upstreams of the option
@@ -34,6 +35,7 @@ type upstreamSet struct {
 	dialer   dialFunc // nil uses the operating system
 	resolver *net.Resolver
 	sessions tls.ClientSessionCache
+	memory   *memory.Budget // may be nil
 
 	coalesced *metrics.Counter
 	allDown   *metrics.Counter

@@ -39,7 +39,7 @@ func TestFileMemoryRefused(t *testing.T) {
 	if got := table.index.Load().entries; got != entries || used() != small || small == 0 {
 		t.Errorf("got %d entries and %d bytes reserved, want %d and %d", got, used(), entries, small)
 	}
-	if !strings.Contains(log.String(), keptMessage) || !strings.Contains(log.String(), "no memory for files") {
+	if !strings.Contains(log.String(), keptMessage) || !strings.Contains(log.String(), "no memory for more files") {
 		t.Errorf("the log lacks the reason:\n%s", log)
 	}
 

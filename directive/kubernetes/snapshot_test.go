@@ -62,7 +62,7 @@ func TestSnapshotFileRejected(t *testing.T) {
 		{"other version", "options", "error=\"version \\\"2\\\", want \\\"1\\\"\"", bytes.Replace(good, []byte("snapshot 1"), []byte("snapshot 2"), 1), 0},
 		{"empty", "options", `error="not a snapshot"`, nil, 0},
 		{"malformed", "options", "invalid endpoints", malformed.Bytes(), 0},
-		{"too large", "options", "no memory for snapshot", append(bytes.Clone(good), make([]byte, 1<<20)...), 0},
+		{"too large", "options", "no memory for more snapshots", append(bytes.Clone(good), make([]byte, 1<<20)...), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "snapshot")

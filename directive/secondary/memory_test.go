@@ -80,7 +80,7 @@ func TestTransferMemoryRefused(t *testing.T) {
 				if got := strings.TrimSpace(p.asked()); got != tt.asked+" "+tt.asked {
 					t.Errorf("the primary was asked %q, want %q once for each NOTIFY", got, tt.asked)
 				}
-				if got := serialOf(c); got != 5 || !strings.Contains(log.String(), "no memory for transfers") {
+				if got := serialOf(c); got != 5 || !strings.Contains(log.String(), "no memory for more transfers") {
 					t.Errorf("got serial number %d, want 5 and the reason in the log\n%s", got, log)
 				}
 				if receiving, zones := b.Part(memory.Transfers).Used, b.Part(memory.Zones).Used; receiving != 0 || zones != before || before == 0 {
@@ -119,7 +119,7 @@ func TestFileMemoryRefused(t *testing.T) {
 		maxSize int64
 		want    string
 	}{
-		{memory.New(8<<20, memory.FromGroup), 0, "no memory for transfers"},
+		{memory.New(8<<20, memory.FromGroup), 0, "no memory for more transfers"},
 		{memory.New(80<<20, memory.FromGroup), 1 << 20, "more than 1048576 bytes"},
 		{memory.New(80<<20, memory.FromGroup), 0, "Loaded zone"},
 	} {

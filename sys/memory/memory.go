@@ -63,7 +63,7 @@ var rules = [NumConsumers]struct {
 	Zones:     {"zones", 6, 60, 1 << 20, math.MaxInt64},
 	Catalogs:  {"catalogs", 1, 25, 256 << 10, 512 << 20},
 	Files:     {"files", 2, 60, 512 << 10, math.MaxInt64},
-	Snapshot:  {"snapshot", 2, 60, 512 << 10, math.MaxInt64},
+	Snapshot:  {"snapshots", 2, 60, 512 << 10, math.MaxInt64},
 	Records:   {"records", 1, 2, 512 << 10, math.MaxInt64},
 }
 
@@ -190,13 +190,14 @@ func (b *Budget) Raise(c Consumer, bytes int64) {
 
 // An Error reports that a consumer cannot have more memory.
 type Error struct {
-	Consumer         Consumer
-	Bytes, Used, Max int64
+	Consumer Consumer
+	Max      int64 // bytes that it can have, if others use little
 }
 
+// Error returns the same text as long as the cause is the same, so that it is logged once.
 func (e *Error) Error() string {
-	return fmt.Sprintf("no memory for %s: %s more than the %s in use, of at most %s now: raise the server's memory limit",
-		e.Consumer, Size(e.Bytes), Size(e.Used), Size(e.Max))
+	return fmt.Sprintf("no memory for more %s: they can have %s at most, and less while other parts of the server "+
+		"are full: raise the memory limit", e.Consumer, Size(e.Max))
 }
 
 // Reserve reserves bytes for a consumer. It returns an *Error if the consumer has its maximum,
@@ -210,7 +211,7 @@ func (b *Budget) Reserve(c Consumer, bytes int64) error {
 	p := &b.parts[c]
 	if p.Used+bytes > p.Max || bytes > 0 && b.lent+p.borrows(bytes) > max(b.shared, b.lent) {
 		p.Refused++
-		return &Error{c, bytes, p.Used, min(p.Max, max(p.Used, p.Min)+b.shared-b.lent)}
+		return &Error{c, p.Max}
 	}
 	b.add(p, bytes)
 	return nil

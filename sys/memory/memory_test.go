@@ -86,7 +86,8 @@ func TestBudgetRelease(t *testing.T) {
 	if err := b.Reserve(memory.Files, b.Part(memory.Files).Min+1); !errors.As(err, &refused) || refused.Consumer != memory.Files {
 		t.Errorf("got %v, want an error of files", err)
 	}
-	want := fmt.Sprintf("no memory for zones: 1.0 MB more than the %[1]s in use, of at most %[1]s now: raise the server's memory limit", memory.Size(most))
+	want := fmt.Sprintf("no memory for more zones: they can have %s at most, and less while other parts of the server are full: "+
+		"raise the memory limit", memory.Size(most))
 	if err := b.Reserve(memory.Zones, mb); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
