@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 
@@ -111,7 +110,7 @@ func (p *statusPage) cache(w http.ResponseWriter, r *http.Request) {
 			"the Corefile option \"cache any\" allows other clients", http.StatusForbidden)
 		return
 	}
-	client := clientOf(r)
+	client := web.Client(r)
 	if !p.writing.TryAcquire(client) {
 		http.Error(w, "the page is being read: try again", http.StatusServiceUnavailable)
 		return
@@ -146,9 +145,4 @@ func (p *statusPage) write(w io.Writer) {
 
 // fromLoopback reports whether the client has a loopback address, which packets
 // from other machines cannot have.
-func fromLoopback(r *http.Request) bool { return clientOf(r).IsLoopback() }
-
-func clientOf(r *http.Request) netip.Addr {
-	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return from.Addr().Unmap()
-}
+func fromLoopback(r *http.Request) bool { return web.Client(r).IsLoopback() }

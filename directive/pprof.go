@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/slots"
 )
 
 // Pprof serves profiles of the process over HTTP: the pprof directive. Its reference page is
@@ -18,11 +20,13 @@ import (
 type Pprof struct {
 	addr string
 	rate int // of the block profile; zero turns it off
+
+	making *slots.Pool // for profiles: some stop all goroutines, and each costs megabytes
 }
 
 // SetupPprof sets up the pprof directive.
 func SetupPprof(b *config.Block, uses []corefile.Directive) error {
-	p := &Pprof{addr: "localhost:6053"}
+	p := &Pprof{addr: "localhost:6053", making: slots.New(2, 1)}
 	err := errors.Join(config.Once(uses), web.ReadAddress(uses[0], &p.addr), uses[0].Options(
 		corefile.Option{Usage: "block [RATE]", Set: func(o corefile.Directive) error {
 			p.rate = 1
@@ -49,12 +53,31 @@ type blockKey struct{}
 // Stop turns the block profile off.
 func (blockProfile) Stop() { runtime.SetBlockProfileRate(0) }
 
+// readProfile is how long a client may take to read a profile that is made.
+const readProfile = 30 * time.Second
+
+// profileTime returns how long a profile takes: the default is that of net/http/pprof.
+func profileTime(r *http.Request) time.Duration {
+	seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64)
+	if err != nil || !(seconds > 0) {
+		seconds = 30
+	}
+	return time.Duration(min(seconds, 3600) * float64(time.Second))
+}
+
 // ServeHTTP serves every path below /debug/pprof/. Importing net/http/pprof
 // also registers handlers on http.DefaultServeMux, which this server does not
 // use.
 func (p *Pprof) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// The client chooses how long a profile takes.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	client := web.Client(r)
+	if !p.making.TryAcquire(client) {
+		http.Error(w, "a profile of the client, or two in all, are being made: try again", http.StatusServiceUnavailable)
+		return
+	}
+	defer p.making.Release(client)
+
+	// The client chooses how long a profile takes, and has time to read it.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(profileTime(r) + readProfile))
 	switch r.URL.Path {
 	case "/debug/pprof/cmdline":
 		pprof.Cmdline(w, r)

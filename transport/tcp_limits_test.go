@@ -465,3 +465,30 @@ func (l *logBuffer) count(what string) int {
 	defer l.mu.Unlock()
 	return strings.Count(l.b.String(), what)
 }
+
+// A client with incomplete large messages for all places has a share of them, and leaves the rest
+// to others.
+func TestTCPLargeIncomplete(t *testing.T) {
+	s := serve(t, "0.0.0.0", Options{Limits: Limits{MessageTimeout: time.Hour}})
+	for range maxLarge + 6 {
+		_, _ = dialTCP(t, s, "127.0.0.1").Write(framed(make([]byte, 30000))[:20000])
+	}
+	eventually(t, "the client has its share", func() bool { return s.large.Used() == maxLarge/4 })
+
+	m := newQuery("a.in.", mdns.TypeA)
+	m.SetEdns0(1232, false)
+	m.IsEdns0().Option = []mdns.EDNS0{&mdns.EDNS0_PADDING{Padding: make([]byte, 30000)}}
+	d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	c, err := d.Dial("tcp", s.at("127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := c.Write(framed(pack(t, m))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&mdns.Conn{Conn: c}).ReadMsg(); err != nil {
+		t.Errorf("large query of another client: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"os"
 	"time"
@@ -10,17 +11,16 @@ import (
 func isLarge(message []byte) bool { return 2+len(message) > inSize }
 
 // growBuffer replaces the read buffer by one for a large message. It blocks until
-// there are fewer than maxLarge of them.
+// there are fewer than maxLarge of them, and fewer than a quarter of that of the client.
 func (c *conn) growBuffer(size int) status {
 	c.leaveLoop()
-	timeout := time.NewTimer(c.l.limits.Load().MessageTimeout)
-	defer timeout.Stop()
-	select {
-	case c.l.large <- struct{}{}:
-	case <-timeout.C:
-		return c.cutSlowSender()
-	case <-c.l.stopping:
+	ctx, cancel := context.WithTimeout(c.l.ctx, c.l.limits.Load().MessageTimeout)
+	defer cancel()
+	switch err := c.l.large.Acquire(ctx, c.client); {
+	case c.l.isStopping() && err != nil:
 		return ended
+	case err != nil:
+		return c.cutSlowSender()
 	}
 
 	c.messageStart = time.Now() // as in flush
@@ -35,7 +35,7 @@ func (c *conn) growBuffer(size int) status {
 func (c *conn) freeBuffer() {
 	switch {
 	case len(c.buf) > inSize:
-		<-c.l.large
+		c.l.large.Release(c.client)
 	case c.buf != nil:
 		c.l.inputs.Put((*[inSize]byte)(c.buf))
 	}

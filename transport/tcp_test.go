@@ -137,7 +137,7 @@ func TestTCPSizes(t *testing.T) {
 		}
 		wantA(t, c.next(), 2)
 	}
-	eventually(t, "the places of large messages are free", func() bool { return len(s.large) == 0 })
+	eventually(t, "the places of large messages are free", func() bool { return s.large.Used() == 0 })
 }
 
 // TestTCPPipelined sends many queries at once, and then one query byte by byte.
@@ -295,8 +295,8 @@ func TestTCPHostile(t *testing.T) {
 	}
 	c.Close()
 	eventually(t, "all connections end", func() bool { return len(s.conns.list()) == 0 })
-	if len(s.large) != 0 || s.queued.Load() != 0 {
-		t.Errorf("%d large messages and %d bytes are counted after the end, want 0", len(s.large), s.queued.Load())
+	if s.large.Used() != 0 || s.queued.Load() != 0 {
+		t.Errorf("%d large messages and %d bytes are counted after the end, want 0", s.large.Used(), s.queued.Load())
 	}
 }
 

@@ -41,7 +41,7 @@ func (l *Listener) free(b *buffer) {
 // none, Send starts one.
 func (c *conn) Send(q *dns.Query) {
 	if isLarge(q.Packet()) {
-		<-c.l.large
+		c.l.large.Release(c.client)
 	}
 	if !c.enqueue(q.Reply()) {
 		c.release(1)

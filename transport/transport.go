@@ -30,6 +30,7 @@ import (
 	"github.com/seamark/seamark/sys/cgroup"
 	"github.com/seamark/seamark/sys/descriptors"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -108,6 +109,9 @@ func (o Options) OrDefaults() Options {
 	return o
 }
 
+// newLarge returns a pool for large messages, of which a client has a quarter.
+func newLarge(n int) *slots.Pool { return slots.New(n, max(1, n/4)) }
+
 // maxLarge returns the bound on large messages: as many as fit into the memory for unsent replies.
 func (o Options) maxLarge() int {
 	const size = 2 * wire.MaxMessage // the query and its reply
@@ -134,6 +138,8 @@ type Listener struct {
 	limits      atomic.Pointer[Limits]
 	once        sync.Once
 	stopping    chan struct{}
+	ctx         context.Context // ends with stopping
+	cancel      context.CancelFunc
 	stopTime    time.Time      // set before stopping is closed
 	lastQuery   time.Duration  // after stopTime, for clients to send their last query; 500 ms
 	udpStopping chan struct{}  // closed when UDP is not read any more
@@ -149,14 +155,14 @@ type Listener struct {
 
 	// Shared by the TCP connections: see tcp.go.
 	start   time.Time
-	arenas  sync.Pool     // of *arena
-	buffers sync.Pool     // of *buffer
-	inputs  sync.Pool     // of *[inSize]byte
-	serving sync.RWMutex  // held for reading while a connection answers queries
-	large   chan struct{} // holds an element for each large message
-	passing atomic.Bool   // connections are passed to another process: see handover.go
-	queued  atomic.Int64  // bytes of replies that wait to be written
-	lastTCP atomic.Int64  // clock of the last query
+	arenas  sync.Pool    // of *arena
+	buffers sync.Pool    // of *buffer
+	inputs  sync.Pool    // of *[inSize]byte
+	serving sync.RWMutex // held for reading while a connection answers queries
+	large   *slots.Pool  // for large messages
+	passing atomic.Bool  // connections are passed to another process: see handover.go
+	queued  atomic.Int64 // bytes of replies that wait to be written
+	lastTCP atomic.Int64 // clock of the last query
 }
 
 // Listen opens addr. The zero address means all addresses of the machine, as [::]
@@ -207,8 +213,9 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 		lastQuery:   500 * time.Millisecond,
 		udpStopping: make(chan struct{}),
 		start:       time.Now(),
-		large:       make(chan struct{}, o.maxLarge()),
+		large:       newLarge(o.maxLarge()),
 	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.setLimits(o.Limits)
 	l.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
 	l.buffers.New = func() any { return new(buffer) }
@@ -391,6 +398,7 @@ func (l *Listener) stop() {
 
 	l.stopTime = time.Now()
 	close(l.stopping)
+	l.cancel()
 	_ = l.tcp.Close()
 	if l.loop != nil {
 		l.loop.wake()

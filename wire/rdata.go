@@ -3,7 +3,7 @@ package wire
 import "encoding/binary"
 
 // rdataFormat returns the fields of the RDATA of a type whose names are not compressed, in
-// order, and "" for types that are unknown or that AppendRecord checks:
+// order, and "" for addresses, and types that are unknown or that AppendRecord checks:
 //
 //	1, 2, 4  a number of as many bytes
 //	*, +     any other bytes; at least one
@@ -15,10 +15,6 @@ import "encoding/binary"
 //	p        service parameters (RFC 9460 §2.2)
 func (t Type) rdataFormat() string {
 	switch t {
-	case TypeA:
-		return "4"
-	case TypeAAAA:
-		return "4444"
 	case TypeHINFO:
 		return "ss"
 	case TypeTXT, 19, 20, 56, 99, 258, 261: // X25, ISDN, NINFO, SPF, AVC, RESINFO
@@ -77,11 +73,17 @@ func (t Type) rdataFormat() string {
 // ValidRData reports whether the RDATA of a record of class IN, as AppendRecord has copied it, has
 // the form of its type. RDATA of types that are not known is valid.
 func (t Type) ValidRData(rdata []byte) bool {
+	switch t {
+	case TypeA:
+		return len(rdata) == 4
+	case TypeAAAA:
+		return len(rdata) == 16
+	}
+
 	format := t.rdataFormat()
 	if format == "" {
 		return true
 	}
-
 	for i := range len(format) {
 		n := -1 // the length of the field
 		switch c := format[i]; c {

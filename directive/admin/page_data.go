@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/order"
 )
 
@@ -45,7 +46,7 @@ func (s *service) recordsPage(r *http.Request) (any, int, error) {
 		return nil, http.StatusBadRequest, err
 	}
 
-	client := clientOf(r)
+	client := web.Client(r)
 	if !s.lists.TryAcquire(client) {
 		return nil, http.StatusServiceUnavailable, fmt.Errorf(
 			"a page of records is being read by the client, or %d by all: try again", maxLists)

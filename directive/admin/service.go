@@ -23,6 +23,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/slots"
 )
 
@@ -124,7 +125,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Counted before the token is checked, which may take a request to the API server.
-	client := clientOf(r)
+	client := web.Client(r)
 	if !s.requests.TryAcquire(client) {
 		fail(w, http.StatusServiceUnavailable, fmt.Errorf(
 			"%d requests of the client, or %d in all, are being served: try again", maxRequests/2, maxRequests))
@@ -149,7 +150,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // limited returns a page of which at most a number are served at a time, the slots of a pool.
 func (s *service) limited(pool *slots.Pool, most int, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		client := clientOf(r)
+		client := web.Client(r)
 		if !pool.TryAcquire(client) {
 			fail(w, http.StatusServiceUnavailable, fmt.Errorf(
 				"%d requests of the client for %s, or %d in all, are being served: try again, or end one of them",
@@ -159,12 +160,6 @@ func (s *service) limited(pool *slots.Pool, most int, page http.HandlerFunc) htt
 		defer pool.Release(client)
 		page(w, r)
 	}
-}
-
-// clientOf returns the address of a request's client. It is not valid over a Unix socket.
-func clientOf(r *http.Request) netip.Addr {
-	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return from.Addr()
 }
 
 // servesHost reports whether requests for a host are served.
@@ -260,7 +255,7 @@ func (s *service) explanation(r *http.Request) (result explain.Result, code int,
 		}
 	}
 
-	from := clientOf(r)
+	from := web.Client(r)
 	if !s.explanations.TryAcquire(from) {
 		return result, http.StatusServiceUnavailable, fmt.Errorf(
 			"an explanation for the client, or %d in all, are running: try again", maxExplanations)

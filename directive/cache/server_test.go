@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/directive/forward"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // upstream starts a server that answers every name with an address for a minute. It
@@ -55,11 +56,17 @@ func upstream(t *testing.T) (addr string, asked *atomic.Int64) {
 
 func start(t *testing.T, counted *metrics.Registry, old *server.Plan, text string) *server.Plan {
 	t.Helper()
+	return startWithin(t, nil, counted, old, text)
+}
+
+func startWithin(t *testing.T, b *memory.Budget, counted *metrics.Registry, old *server.Plan, text string) *server.Plan {
+	t.Helper()
 	blocks, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan, err := server.NewPlan(blocks, server.Options{
+		Memory:     b,
 		Directives: []config.Directive{{Name: "cache", Setup: cache.Setup}, {Name: "forward", Setup: forward.Setup}},
 		Listen:     []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
 		Log:        slog.New(slog.DiscardHandler), Metrics: counted,
@@ -115,5 +122,33 @@ func TestReloadsUnderLoad(t *testing.T) {
 	all.Wait()
 	if n := asked.Load(); n > names*3/2 { // forward may send a late query twice
 		t.Errorf("got %d queries at the upstream for %d names, want at most %d", n, names, names*3/2)
+	}
+}
+
+// A reload that removes the last cache ends the use of its memory, and its own maximum.
+func TestReloadWithoutCacheReleasesMemory(t *testing.T) {
+	const reloads, names = 20, 50
+	addr, _ := upstream(t)
+	b, counted := memory.New(64<<20, memory.FromGroup), new(metrics.Registry)
+	standard := b.Part(memory.Cache).Max
+	var plan *server.Plan
+	defer func() { plan.Stop(context.Background()) }()
+
+	for i := range reloads {
+		plan = startWithin(t, b, counted, plan, ".:53 {\n cache {\n memory 12MB\n}\n forward . "+addr+"\n}\n")
+		at, client := plan.Addresses()[0].String(), &mdns.Client{Timeout: time.Minute}
+		for j := range names {
+			if _, _, err := client.Exchange(new(mdns.Msg).SetQuestion(fmt.Sprintf("x%d.example.org.", j), mdns.TypeA), at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p := b.Part(memory.Cache); p.Used == 0 || p.Max <= standard {
+			t.Fatalf("reload %d: with cache %d bytes are reserved of %d, want some of more than %d", i, p.Used, p.Max, standard)
+		}
+
+		plan = startWithin(t, b, counted, plan, ".:53 {\n forward . "+addr+"\n}\n")
+		if p := b.Part(memory.Cache); p.Used != 0 || p.Max != standard {
+			t.Fatalf("reload %d: without cache %d bytes are reserved of %d, want 0 of %d", i, p.Used, p.Max, standard)
+		}
 	}
 }

@@ -47,8 +47,9 @@ func NewStore(limit int, b *memory.Budget) *Store {
 	}
 }
 
-// Stop implements config.Stopper; a store holds nothing but memory.
-func (*Store) Stop() {}
+// Stop implements config.Stopper. It drops all entries, and put rejects those of queries that still
+// wait: the budget outlives the store.
+func (st *Store) Stop() { st.commit(newScopePlan()) }
 
 // clock returns t as the store's entries keep it: on the monotonic clock.
 func (st *Store) clock(t time.Time) time.Duration { return t.Sub(st.epoch) }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,8 @@ type attempt struct {
 	resent     int8 // the number of connections that were closed while it waited
 	sawInvalid bool // an invalid reply has been reported
 	abandoned  bool // the exchange does not wait for it; used by the exchange
+	held       bool // it is counted for client
+	client     netip.Addr
 }
 
 // A requester is the exchange or the health check that an attempt is sent for.

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
@@ -203,106 +201,6 @@ func (x *exchange) limitTime(d time.Duration) {
 	x.deadline = min(x.deadline, clock.Now()+d)
 }
 
-// maySend reports whether another attempt may be sent. Once there is a complete reply,
-// only upstreams that have not been queried may be sent one.
-func (x *exchange) maySend() bool {
-	if x.fallback != nil && !x.fallback.reply.truncated && x.nextIndex >= len(x.candidates) {
-		return false
-	}
-
-	limit := x.set.options.maxAttempts
-	if limit < 0 {
-		limit = 2 * len(x.candidates)
-	}
-	return x.sent < x.set.options.maxSends && (limit == 0 || x.failures < limit)
-}
-
-// allDown reports whether all candidates have failed their health checks.
-func (x *exchange) allDown() bool {
-	return !slices.ContainsFunc(x.candidates, func(u *upstream) bool { return !u.down() })
-}
-
-// nextAttempt returns an attempt for the next candidate. From the second round on it
-// skips candidates that are down, suspect or have refused the query, if there are others.
-func (x *exchange) nextAttempt() *attempt {
-	n := len(x.candidates)
-	if x.nextIndex >= n {
-		x.nextIndex += x.skipCount()
-	}
-
-	a := x.newAttempt(x.candidates[x.nextIndex%n])
-	a.fresh, a.noEDNS = x.nextIndex >= n, x.avoidsEDNS(a.upstream)
-	x.nextIndex++
-	return a
-}
-
-// skipCount returns the number of candidates to skip.
-func (x *exchange) skipCount() int {
-	n, now := len(x.candidates), time.Now()
-	suspect := -1
-	for i := range n {
-		switch u := x.candidates[(x.nextIndex+i)%n]; {
-		case u.down() || slices.Contains(x.refused, u):
-		case !u.suspect(now):
-			return i
-		case suspect < 0:
-			suspect = i
-		}
-	}
-	return max(suspect, 0)
-}
-
-func (x *exchange) newAttempt(u *upstream) *attempt {
-	return &attempt{request: &x.request, useStream: x.useStream, upstream: u, requester: x}
-}
-
-// retry sends another attempt, since the last one has not been answered.
-func (x *exchange) retry() {
-	a := x.nextAttempt()
-	a.upstream.metrics.retries.Add(1)
-	x.sendNow(a)
-}
-
-// send sends a and returns the delay after which to send another attempt. The
-// delay grows by half with each round.
-func (x *exchange) send(a *attempt) (wait time.Duration) {
-	x.sent++
-	x.inFlight++
-	x.last, x.sentAt = a, clock.Now()
-
-	wait = x.retryDelay(a.upstream)
-	if a.useStream {
-		wait *= 3 // includes connecting
-	}
-	for range (x.sent - 1) / len(x.candidates) {
-		wait += wait / 2
-	}
-
-	a.upstream.send(a)
-	return min(wait, x.set.options.readTimeout)
-}
-
-// retryDelay returns how long to wait for u alone: as long as u usually takes, but at
-// most slowFactor times as long as the fastest candidate takes. For a suspect upstream
-// it is at most as long as the fastest takes.
-func (x *exchange) retryDelay(u *upstream) time.Duration {
-	wait, times := u.latency95(), time.Duration(slowFactor)
-	if x.set.options.policy == sequential {
-		return wait // the order has precedence over speed
-	}
-	if u.suspect(time.Now()) {
-		times = 1
-	}
-
-	for _, other := range x.candidates {
-		if wait <= times*minRetryDelay {
-			break
-		}
-		wait = min(wait, times*other.latency95())
-	}
-	return wait
-}
-
 // handle processes an outcome. It returns an attempt to send now, if any, or
 // reports that the exchange is done.
 func (x *exchange) handle(o outcome) (next *attempt, done bool) {
@@ -331,25 +229,6 @@ func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 		}
 	}
 	return next, done
-}
-
-// keep keeps the reply of o for the case that no better one arrives.
-func (x *exchange) keep(o *outcome, f fault) {
-	switch f {
-	case truncated:
-		x.useStream = true // also for other upstreams
-		x.fallback = o
-	case failsWithEDNS:
-		if !o.reply.rejectsEDNS() {
-			x.fallback = o
-		}
-	case stillCut:
-		x.fallback = o
-	case noQuestion, failoverCode:
-		if x.fallback == nil || !x.fallback.reply.truncated {
-			x.fallback = o
-		}
-	}
 }
 
 // handleError processes an error. It returns an attempt to send now; nil if the limit of
@@ -397,34 +276,4 @@ func (x *exchange) giveUp() {
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
-}
-
-// triesDownUpstream reports whether to query a candidate although all are down: a server
-// may fail health checks and still answer queries. Any reply marks the upstream healthy.
-// The query waits no longer than the upstream usually takes.
-func (x *exchange) triesDownUpstream(err error) bool {
-	if err != errUnhealthy {
-		return false
-	}
-	x.set.allDown.Add(1)
-	return len(x.candidates) > 0 && x.candidates[0].allowTrial(time.Now())
-}
-
-// write makes r the answer to q.
-func (r *reply) write(q *dns.Query) {
-	q.Answer.Append(wire.Answers, r.records, 0)
-	q.Answer.Count = r.count
-	q.RCode = r.code
-	q.AA = r.flags&wire.FlagAA != 0
-	q.RA = r.flags&wire.FlagRA != 0
-	q.AD = r.flags&wire.FlagAD != 0
-	q.TC = r.truncated
-	q.Cacheable = !r.truncated && !r.otherType
-
-	// Other options are for clients that have sent them (RFC 7871 §7.2.1). Rewrite may have added some.
-	for code, data := range wire.Options(r.options) {
-		if code == wire.OptionEDE || wire.HasOption(q.Options, code) {
-			q.AddReplyOption(code, data)
-		}
-	}
 }

@@ -84,6 +84,25 @@ func (x *exchange) faultOf(o *outcome) fault {
 	return valid
 }
 
+// keep keeps the reply of o for the case that no better one arrives.
+func (x *exchange) keep(o *outcome, f fault) {
+	switch f {
+	case truncated:
+		x.useStream = true // also for other upstreams
+		x.fallback = o
+	case failsWithEDNS:
+		if !o.reply.rejectsEDNS() {
+			x.fallback = o
+		}
+	case stillCut:
+		x.fallback = o
+	case noQuestion, failoverCode:
+		if x.fallback == nil || !x.fallback.reply.truncated {
+			x.fallback = o
+		}
+	}
+}
+
 // take takes a step after o. It returns an attempt to send now, if any, or reports that the
 // exchange is done. ok is false if the step is not possible.
 func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {

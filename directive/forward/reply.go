@@ -54,6 +54,25 @@ func (r *reply) reserve(b *memory.Budget) error {
 // isNODATA reports whether the name exists without records of the type.
 func (r *reply) isNODATA() bool { return r.code == wire.NoError && r.count[wire.Answers] == 0 }
 
+// write makes r the answer to q.
+func (r *reply) write(q *dns.Query) {
+	q.Answer.Append(wire.Answers, r.records, 0)
+	q.Answer.Count = r.count
+	q.RCode = r.code
+	q.AA = r.flags&wire.FlagAA != 0
+	q.RA = r.flags&wire.FlagRA != 0
+	q.AD = r.flags&wire.FlagAD != 0
+	q.TC = r.truncated
+	q.Cacheable = !r.truncated && !r.otherType
+
+	// Other options are for clients that have sent them (RFC 7871 §7.2.1). Rewrite may have added some.
+	for code, data := range wire.Options(r.options) {
+		if code == wire.OptionEDE || wire.HasOption(q.Options, code) {
+			q.AddReplyOption(code, data)
+		}
+	}
+}
+
 // A parser parses replies. It reuses its memory and is not safe for concurrent
 // use.
 type parser struct {

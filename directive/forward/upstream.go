@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -33,6 +34,7 @@ type upstream struct {
 	noTCPUntil   atomic.Int64 // of package clock: with prefer_tcp
 	edns         ednsMemory
 	letterCase   caseMemory
+	held         slots.Counter // attempts of a multiplexed upstream
 
 	mu         sync.Mutex
 	sockets    []*socket
@@ -115,7 +117,7 @@ func (u *upstream) send(a *attempt) {
 
 	work := u.sendStream
 	switch {
-	case u.multiplexed() && !a.probe && u.waiting.Load() > maxMultiplexed:
+	case u.multiplexed() && !a.probe && !a.hold():
 		u.fail(a, errBusy)
 		return
 	case u.multiplexed():
@@ -134,6 +136,26 @@ func (u *upstream) send(a *attempt) {
 	}
 }
 
+// hold reports whether the client of a may have another query wait for a multiplexed upstream.
+func (a *attempt) hold() bool {
+	x, ok := a.requester.(*exchange)
+	if !ok {
+		return true
+	}
+	if a.held = a.upstream.held.TryAdd(x.client, maxMultiplexed); a.held {
+		a.client = x.client
+	}
+	return a.held
+}
+
+// endWaiting is called once for each attempt that is no probe.
+func (u *upstream) endWaiting(a *attempt) {
+	u.waiting.Add(-1)
+	if a.held {
+		u.held.Done(a.client)
+	}
+}
+
 // finish ends a with a reply.
 func (u *upstream) finish(a *attempt, r *reply) {
 	now, finished := time.Now(), a.requester.isFinished()
@@ -143,7 +165,7 @@ func (u *upstream) finish(a *attempt, r *reply) {
 		u.overdue.Store(0)
 	}
 	if !a.probe {
-		u.waiting.Add(-1)
+		u.endWaiting(a)
 		u.latency.add(clock.At(now) - a.sent)
 		u.metrics.countReply(r.code, clock.At(now)-a.sent)
 	}
@@ -161,7 +183,7 @@ func (u *upstream) finish(a *attempt, r *reply) {
 // fail ends a with an error.
 func (u *upstream) fail(a *attempt, err error) {
 	if !a.probe {
-		u.waiting.Add(-1)
+		u.endWaiting(a)
 		if err != errStopped && err != errSpoofed && !isLocal(err) {
 			u.countFailure(err)
 		}
@@ -196,7 +218,7 @@ func (u *upstream) reject(a *attempt, f fault) {
 	u.lastReply.Store(int64(clock.Now()))
 	u.countSuccess()
 	if !a.probe {
-		u.waiting.Add(-1)
+		u.endWaiting(a)
 		u.metrics.failed.Add(1)
 	}
 	a.requester.report(outcome{attempt: a, fault: f})

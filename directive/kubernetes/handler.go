@@ -23,6 +23,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -43,13 +44,13 @@ type Handler struct {
 	ttl          uint32
 	podMode      podMode
 	zonal        bool
-	near         *nodeZone     // zonal prefer; nil without it
-	onlyServices bool          // names that depend on endpoints are the next handler's
-	nodePods     bool          // Pods of one node are watched: names of others are the next handler's
-	kubeDNS      bool          // compatible kube-dns
-	wildcards    bool          // the label * matches any
-	verifyPTR    bool          // an endpoint's PTR record needs a pod with the address
-	scans        chan struct{} // limits the concurrent scans of all Services
+	near         *nodeZone   // zonal prefer; nil without it
+	onlyServices bool        // names that depend on endpoints are the next handler's
+	nodePods     bool        // Pods of one node are watched: names of others are the next handler's
+	kubeDNS      bool        // compatible kube-dns
+	wildcards    bool        // the label * matches any
+	verifyPTR    bool        // an endpoint's PTR record needs a pod with the address
+	scans        *slots.Pool // limits the concurrent scans of all Services
 	fallThrough  config.Fallthrough
 	local        []netip.Addr // the server listens on them
 	index        *index.Index
@@ -129,12 +130,11 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	if z := h.zone(q); z != nil && h.wildcards {
 		l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 		if l.hasWildcard() && l.scansAllServices() {
-			select { // each scan occupies a processor
-			case h.scans <- struct{}{}:
-				defer func() { <-h.scans }()
-			case <-ctx.Done():
-				return ctx.Err()
+			client := q.Peer.Addr()
+			if err := h.scans.Acquire(ctx, client); err != nil { // each scan occupies a processor
+				return err
 			}
+			defer h.scans.Release(client)
 			switch l.reply(l.answerWildcards()) {
 			case dns.Next:
 				q.Next(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/clustertest"
 	"github.com/seamark/seamark/wire"
@@ -54,7 +55,7 @@ func (d directive) newIndex() *index.Index {
 
 func (d directive) handler(t testing.TB, ix *index.Index) *Handler {
 	t.Helper()
-	h := &Handler{ttl: d.ttl, podMode: d.pods, zonal: d.zonal, kubeDNS: d.kubedns, wildcards: d.wildcards, local: d.local, scans: make(chan struct{}, 1), index: ix, server: serverLabels}
+	h := &Handler{ttl: d.ttl, podMode: d.pods, zonal: d.zonal, kubeDNS: d.kubedns, wildcards: d.wildcards, local: d.local, scans: slots.New(1, 1), index: ix, server: serverLabels}
 	h.fallThrough = config.Fallthrough{On: d.through, Zones: names(t, d.throughZones)}
 	if err := h.setZones(corefile.Directive{}, names(t, d.zones), names(t, d.multicluster)); err != nil {
 		t.Fatal(err)

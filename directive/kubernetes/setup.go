@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"errors"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -157,7 +157,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 	)...)
 
 	o.QPS = float32(qps)
-	h.scans = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	h.scans = slots.NewProcessors()
 	o.ignoreEmpty, h.kubeDNS = ignored != "", compatible != ""
 	switch mode {
 	case "insecure":

@@ -1,6 +1,9 @@
 package web
 
 import (
+	"net/http"
+	"net/netip"
+
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 )
@@ -15,6 +18,12 @@ func ReadAddress(d corefile.Directive, addr *string) error {
 		return d.Errorf("%w", err)
 	}
 	return nil
+}
+
+// Client returns the address of a request's client. It is not valid over a Unix socket.
+func Client(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return from.Addr().Unmap()
 }
 
 // ServePages opens addr for the pages of d when the plan starts, calls handle,

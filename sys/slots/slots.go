@@ -37,7 +37,7 @@ type Pool struct {
 	perClient int
 
 	mu      sync.Mutex
-	free    int
+	n, free int
 	clients map[netip.Addr]*client
 	turns   []*client // those that wait and hold less than perClient, in the order of their turns
 }
@@ -51,7 +51,7 @@ type client struct {
 
 // New returns a pool of n slots, of which a client may hold perClient.
 func New(n, perClient int) *Pool {
-	return &Pool{MaxWaiting: maxWaiting, perClient: perClient, free: n, clients: map[netip.Addr]*client{}}
+	return &Pool{MaxWaiting: maxWaiting, perClient: perClient, n: n, free: n, clients: map[netip.Addr]*client{}}
 }
 
 // NewProcessors returns a pool with a slot for every other processor, for work that would keep
@@ -113,6 +113,13 @@ func (p *Pool) Release(addr netip.Addr) {
 	p.release(p.client(addr))
 }
 
+// Used returns how many slots are held.
+func (p *Pool) Used() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n - p.free
+}
+
 // client returns the state of a client. The caller calls take, queue or forget.
 func (p *Pool) client(addr netip.Addr) *client {
 	key := Client(addr)
@@ -172,4 +179,48 @@ func (p *Pool) forget(c *client) {
 	if c.held == 0 {
 		delete(p.clients, c.key)
 	}
+}
+
+// A Counter counts what clients have of a supply whose size may change. A client may have as much
+// as is free: one client leaves half, two leave a third, and so on. Its methods are safe for
+// concurrent use. The zero value is ready to use.
+type Counter struct {
+	mu      sync.Mutex
+	used    int64
+	clients map[netip.Addr]int64
+}
+
+// TryAdd counts one for the client at an address if it may have one more of limit. If it returns
+// true, the caller must call Done.
+func (c *Counter) TryAdd(addr netip.Addr, limit int64) bool {
+	key := Client(addr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clients[key] >= limit-c.used {
+		return false
+	}
+	if c.clients == nil {
+		c.clients = map[netip.Addr]int64{}
+	}
+	c.used++
+	c.clients[key]++
+	return true
+}
+
+// Done counts one less.
+func (c *Counter) Done(addr netip.Addr) {
+	key := Client(addr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used--
+	if c.clients[key]--; c.clients[key] == 0 {
+		delete(c.clients, key)
+	}
+}
+
+// Used returns the number for all clients.
+func (c *Counter) Used() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used
 }

@@ -133,3 +133,34 @@ func TestAcquireShare(t *testing.T) {
 		idle(t, p, 4)
 	})
 }
+
+// One client leaves half of what is counted, and two leave a third.
+func TestCounterShares(t *testing.T) {
+	var c Counter
+	add := func(client string, limit int64) (n int) {
+		for c.TryAdd(netip.MustParseAddr(client), limit) {
+			n++
+		}
+		return n
+	}
+	for _, step := range []struct {
+		client string
+		limit  int64
+		want   int
+	}{
+		{"192.0.2.1", 12, 6}, {"192.0.2.1", 12, 0}, {"2001:db8::1", 12, 3}, {"2001:db8::2", 12, 0},
+		{"192.0.2.2", 12, 2}, {"192.0.2.3", 12, 1}, {"192.0.2.4", 12, 0}, {"192.0.2.4", 14, 1}, {"192.0.2.5", 5, 0},
+	} {
+		if got := add(step.client, step.limit); got != step.want {
+			t.Errorf("%s with a limit of %d: got %d, want %d", step.client, step.limit, got, step.want)
+		}
+	}
+	for client, n := range map[string]int{"192.0.2.1": 6, "2001:db8::2": 3, "192.0.2.2": 2, "192.0.2.3": 1, "192.0.2.4": 1} {
+		for range n {
+			c.Done(netip.MustParseAddr(client))
+		}
+	}
+	if c.Used() != 0 || len(c.clients) != 0 {
+		t.Errorf("at the end: got %d of %d clients, want none", c.used, len(c.clients))
+	}
+}

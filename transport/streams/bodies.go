@@ -2,13 +2,15 @@ package streams
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
 )
 
 const (
@@ -37,9 +39,9 @@ const fewestRequests = 64
 
 // load counts what clients of a listener have it keep while they send and read slowly.
 type load struct {
-	large   chan struct{} // holds an element for each large query
-	reading atomic.Int64  // requests whose bodies are being received
-	queued  atomic.Int64  // bytes of replies
+	large   *slots.Pool  // for large queries
+	reading atomic.Int64 // requests whose bodies are being received
+	queued  atomic.Int64 // bytes of replies
 	memory  *memory.Budget
 }
 
@@ -57,14 +59,13 @@ func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) 
 	}
 
 	// The rest of a large query waits for one of the places.
-	select {
-	case l.load.large <- struct{}{}:
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	case <-time.After(l.o.MessageTimeout):
-		return nil, errBusy
+	ctx, cancel := context.WithTimeout(r.Context(), l.o.MessageTimeout)
+	defer cancel()
+	client := origin(r).Peer.Addr()
+	if l.load.large.Acquire(ctx, client) != nil {
+		return nil, cmp.Or(r.Context().Err(), errBusy)
 	}
-	defer func() { <-l.load.large }()
+	defer l.load.large.Release(client)
 	_, err := b.ReadFrom(body)
 	return b.Bytes(), err
 }

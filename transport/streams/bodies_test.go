@@ -11,18 +11,23 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/transport"
 )
 
 // bodyListener returns a listener that reads bodies.
 func bodyListener(timeout time.Duration) *listener {
 	l := &listener{o: Options{Options: transport.Options{Limits: transport.Limits{MessageTimeout: timeout}}}}
-	l.load.large = make(chan struct{}, maxLarge)
+	l.load.large = slots.New(maxLarge, maxLarge/4)
 	return l
 }
 
-func (l *listener) readFrom(body io.Reader) ([]byte, error) {
+func (l *listener) readFrom(body io.Reader) ([]byte, error) { return l.readOf("192.0.2.1", body) }
+
+// readOf is readFrom for a client at an address.
+func (l *listener) readOf(client string, body io.Reader) ([]byte, error) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	r.RemoteAddr = client + ":1234"
 	r.Body = io.NopCloser(body)
 	return l.readBody(httptest.NewRecorder(), r, 65535)
 }
@@ -30,9 +35,10 @@ func (l *listener) readFrom(body io.Reader) ([]byte, error) {
 // Incomplete large bodies keep a bounded number of buffers, and do not delay small ones.
 func TestBodiesLargeIncomplete(t *testing.T) {
 	l := bodyListener(50 * time.Millisecond)
-	ended := make(chan error, maxLarge)
+	const most = maxLarge / 4 // of one client
+	ended := make(chan error, most)
 	var writers []*io.PipeWriter
-	for range maxLarge {
+	for range most {
 		body, w := io.Pipe()
 		writers = append(writers, w)
 		go func() {
@@ -47,7 +53,10 @@ func TestBodiesLargeIncomplete(t *testing.T) {
 		}
 	}
 	if _, err := l.readFrom(bytes.NewReader(make([]byte, 60000))); err != errBusy {
-		t.Errorf("large body beside %d others: got error %v, want %v", maxLarge, err, errBusy)
+		t.Errorf("large body beside %d others: got error %v, want %v", most, err, errBusy)
+	}
+	if b, err := l.readOf("192.0.2.2", bytes.NewReader(make([]byte, 60000))); err != nil || len(b) != 60000 {
+		t.Errorf("large body of another client: got %d bytes, error %v; want 60000", len(b), err)
 	}
 	if b, err := l.readFrom(bytes.NewReader(make([]byte, 200))); err != nil || len(b) != 200 {
 		t.Errorf("small body: got %d bytes, error %v; want 200", len(b), err)

@@ -3,13 +3,14 @@ package streams
 import (
 	"context"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/transport"
 )
 
 // maxRequests bounds the requests of all connections of an HTTPS3.
@@ -19,7 +20,7 @@ const maxRequests = 2048
 type HTTPS3 struct {
 	endpoint
 	server   http3.Server
-	requests atomic.Int64
+	requests slots.Counter
 }
 
 // ListenHTTPS3 opens addr. The caller must call Stop.
@@ -55,9 +56,9 @@ func (l *HTTPS3) answerAll(c *connection) {
 		}
 	})
 
+	client := transport.AddrPort(c.RemoteAddr()).Addr()
 	c.acceptStreams(0, func(s *quic.Stream) {
-		if l.requests.Add(1) > l.requestsIn(maxRequests, memory.QUIC) {
-			l.requests.Add(-1)
+		if !l.requests.TryAdd(client, l.requestsIn(maxRequests, memory.QUIC)) {
 			s.CancelRead(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
 			s.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
 			c.finish()
@@ -70,7 +71,7 @@ func (l *HTTPS3) answerAll(c *connection) {
 
 		c.running.Go(func() {
 			defer c.finish()
-			defer l.requests.Add(-1)
+			defer l.requests.Done(client)
 			conn.HandleRequestStream(s)
 		})
 	})

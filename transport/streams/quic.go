@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/wire"
 )
@@ -31,8 +32,8 @@ const (
 type QUIC struct {
 	endpoint
 	responses statusCounter
-	buffers   sync.Pool    // of *[smallMessage]byte
-	waiting   atomic.Int64 // streams that wait for their clients
+	buffers   sync.Pool     // of *[smallMessage]byte
+	waiting   slots.Counter // streams that wait for their clients
 }
 
 // ListenQUIC opens addr. The caller must call Stop.
@@ -82,13 +83,13 @@ func (c *doqConn) answer(s doqStream) {
 // wait calls do, which may wait for the client, on another goroutine. If there are too many
 // it cancels the stream.
 func (c *doqConn) wait(q *doqQuery, do func()) {
-	if c.l.waiting.Add(1) > c.l.requestsIn(c.l.limits.Load().Workers, memory.QUIC) {
-		c.l.waiting.Add(-1)
+	client := c.peer.Addr()
+	if !c.l.waiting.TryAdd(client, c.l.requestsIn(c.l.limits.Load().Workers, memory.QUIC)) {
 		q.cancel(doqExcessiveLoad)
 		return
 	}
 	c.running.Go(func() {
-		defer c.l.waiting.Add(-1)
+		defer c.l.waiting.Done(client)
 		do()
 	})
 }
@@ -135,13 +136,14 @@ func (q *doqQuery) receive(write func([]byte)) {
 	if size := int(binary.BigEndian.Uint16(small[:])); size <= len(message) {
 		message = message[:size]
 	} else if n == 2 {
-		select {
-		case l.load.large <- struct{}{}:
-		case <-time.After(timeout):
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		client := q.c.peer.Addr()
+		if l.load.large.Acquire(ctx, client) != nil {
 			q.cancel(doqExcessiveLoad)
 			return
 		}
-		defer func() { <-l.load.large }()
+		defer l.load.large.Release(client)
 		message = make([]byte, size)
 	}
 

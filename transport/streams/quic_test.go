@@ -55,13 +55,13 @@ func TestQUICSizesAndOrder(t *testing.T) {
 // A query that is not complete in time is reset, without harm for others; so are queries that
 // wait for more of their client when too many do.
 func TestQUICIncompleteQueries(t *testing.T) {
-	s := serve(t, Options{Options: transport.Options{Limits: transport.Limits{MessageTimeout: 300 * time.Millisecond}}, Limits: Limits{Workers: 4}})
+	s := serve(t, Options{Options: transport.Options{Limits: transport.Limits{MessageTimeout: 300 * time.Millisecond}}, Limits: Limits{Workers: 8}}) // half of them for one client
 	c := s.dial()
 	var slow []*quic.Stream
 	for range 4 {
 		slow = append(slow, c.send(query(t, "1.in.")[:10]))
 	}
-	eventually(t, "four streams wait", func() bool { return s.waiting.Load() == 4 })
+	eventually(t, "four streams wait", func() bool { return s.waiting.Used() == 4 })
 	wantReset(t, c.send(query(t, "1.in.")[:10]), 4)
 	wantReply(t, c.ask("1.in."), 1)
 	for _, stream := range slow {
@@ -94,7 +94,7 @@ func TestQUICResets(t *testing.T) {
 	}
 	close(s.wait.gate)
 	wantReply(t, c.ask("1.in."), 1)
-	eventually(t, "no stream is left", func() bool { return s.waiting.Load() == 0 && s.load.queued.Load() == 0 && len(s.load.large) == 0 })
+	eventually(t, "no stream is left", func() bool { return s.waiting.Used() == 0 && s.load.queued.Load() == 0 && s.load.large.Used() == 0 })
 }
 
 // Replies that their client does not read are reset.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/wire"
 )
@@ -45,7 +46,8 @@ func (l *listener) init(o Options) {
 	o.Options = o.Options.OrDefaults()
 	l.o, l.Messages = o, transport.NewMessages(o.Options)
 	l.limits.Store(&o.Limits)
-	l.load.large = make(chan struct{}, min(maxLarge, max(minLarge, int(o.Memory.Max(memory.Replies)/(2*wire.MaxMessage)))))
+	n := min(maxLarge, max(minLarge, int(o.Memory.Max(memory.Replies)/(2*wire.MaxMessage))))
+	l.load.large = slots.New(n, n/4) // minLarge of them at least for four clients
 	l.load.memory = o.Memory
 }
 
