@@ -140,9 +140,11 @@ func (p *program) serveUI(ctx context.Context, proxy *adminclient.Proxy, name st
 		return failure{err}
 	}
 	proxy.Host = l.Addr().String()
+	conns := status.NewConnections(nil, nil)
+	defer conns.Stop()
 	s := status.NewServer(proxy)
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
+	go func() { ended <- s.Serve(conns.Limit(l)) }()
 
 	fmt.Fprintf(p.out, "%s\n", proxy.URL())
 	fmt.Fprintf(p.err, "Serving the page of %s. Ctrl-C ends.\n", name)

@@ -29,7 +29,7 @@ const (
 )
 
 // NewServer returns a server of pages with limits for each request. Its listener comes from
-// Listen of a Connections.
+// Limit of a Connections.
 func NewServer(pages http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           limited(pages),
