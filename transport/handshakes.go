@@ -5,16 +5,23 @@ import (
 	"crypto"
 	"crypto/tls"
 	"io"
+	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/sys/slots"
 )
 
-// handshakeWait bounds how long a handshake waits for its turn, and so the goroutines that do.
-const handshakeWait = 5 * time.Second
+const (
+	// handshakeWait bounds how long a handshake waits for its turn.
+	handshakeWait = 5 * time.Second
+	// maxHandshakes bounds the handshakes of a client that wait: half of the connections that it
+	// may have by default.
+	maxHandshakes = 50
+)
 
 // LimitHandshakes returns a GetConfigForClient that returns config's result once the client has
 // a slot of a pool. A handshake takes up to a millisecond of a processor, of which most is the
@@ -22,7 +29,8 @@ const handshakeWait = 5 * time.Second
 //
 // A connection over TCP has its slot until the server has sent its part of the handshake. Over
 // QUIC, where the library has the connection, and after a HelloRetryRequest (RFC 8446 §4.1.4)
-// only the signature has one.
+// only the signature has one. A connection that is closed meanwhile does not wait any longer,
+// and nothing is signed for it. Over QUIC one that waits is not closed: it counts as open.
 func LimitHandshakes(
 	pool *slots.Pool, config func() *tls.Config,
 ) func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -59,6 +67,35 @@ type handshakeSlot struct {
 	pool   *slots.Pool
 	client netip.Addr
 	held   atomic.Bool
+
+	mu     sync.Mutex
+	ended  bool
+	cancel context.CancelFunc // of the wait for the slot; nil if it does not wait
+}
+
+// wait records how a wait is ended; nil is its end. It returns false if the connection is closed.
+func (s *handshakeSlot) wait(cancel context.CancelFunc) (open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel = cancel
+	return !s.ended
+}
+
+// end ends the handshake of a connection that is closed. It keeps the slot, since a signature may
+// have begun: what the handshake does next releases it.
+func (s *handshakeSlot) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.cancel != nil {
+		s.cancel()
+	}
+}
+
+func (s *handshakeSlot) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 func (s *handshakeSlot) hold(pool *slots.Pool, client netip.Addr) {
@@ -85,11 +122,26 @@ type slotSigner struct {
 func (s *slotSigner) acquire() error {
 	ctx, cancel := context.WithTimeout(s.ctx, handshakeWait)
 	defer cancel()
-	return s.pool.Acquire(ctx, s.client)
+	if s.slot != nil {
+		if !s.slot.wait(cancel) {
+			return net.ErrClosed
+		}
+		defer s.slot.wait(nil)
+	}
+
+	err := s.pool.AcquireWithin(ctx, s.client, maxHandshakes)
+	if err == nil && ctx.Err() != nil { // the turn came at the same time
+		s.pool.Release(s.client)
+		return ctx.Err()
+	}
+	return err
 }
 
 func (s *slotSigner) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
-	if s.slot == nil || !s.slot.held.Load() {
+	switch {
+	case s.slot != nil && s.slot.hasEnded():
+		return nil, net.ErrClosed
+	case s.slot == nil || !s.slot.held.Load():
 		if err := s.acquire(); err != nil {
 			return nil, err
 		}

@@ -172,6 +172,7 @@ func (c *limitedConn) handshakeSlot() *handshakeSlot { return &c.handshake }
 func (c *limitedConn) Close() error {
 	c.closed.Store(true)
 	c.endTurn()
+	c.handshake.end()
 	c.handshake.release()
 	c.l.table.removeClosed(c)
 	return c.Conn.Close()
@@ -187,6 +188,7 @@ func (c *limitedConn) CloseWrite() error {
 
 // abort closes the connection in favour of another one. The kernel keeps no state.
 func (c *limitedConn) abort() {
+	c.handshake.end()
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}

@@ -223,6 +223,9 @@ func (c *conn) cutLocked() {
 	}
 	c.isCut = true
 	c.changed.Broadcast()
+	if s, ok := c.sock.(*tlsSocket); ok {
+		s.records.handshake.end()
+	}
 
 	// When the socket is closed the kernel discards unsent data and keeps no state of
 	// the connection. Until then blocked calls return at once.

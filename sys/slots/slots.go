@@ -73,13 +73,18 @@ func (p *Pool) TryAcquire(addr netip.Addr) bool {
 // Acquire blocks until the client at an address gets a slot, or ctx ends. If it returns nil,
 // the caller must call Release.
 func (p *Pool) Acquire(ctx context.Context, addr netip.Addr) error {
+	return p.AcquireWithin(ctx, addr, p.MaxWaiting)
+}
+
+// AcquireWithin is Acquire with another number of slots that the client may wait for.
+func (p *Pool) AcquireWithin(ctx context.Context, addr netip.Addr, maxWaiting int) error {
 	p.mu.Lock()
 	c := p.client(addr)
 	if p.take(c) {
 		p.mu.Unlock()
 		return nil
 	}
-	if len(c.waiting) >= p.MaxWaiting {
+	if len(c.waiting) >= maxWaiting {
 		p.mu.Unlock()
 		return ErrWaiting
 	}
