@@ -25,8 +25,8 @@ const (
 	// supports HTTP/1.1 only; HTTP/2 needs one.
 	maxHTTPConns = 16
 	// maxMultiplexed bounds the queries that wait for an upstream over HTTPS, gRPC or
-	// QUIC, of which a client has as many as are free. Each has a goroutine, and costs ten times as much as one over another
-	// transport.
+	// QUIC, of which a client has as many as are free. Each has a goroutine, and costs ten
+	// times as much as one over another transport.
 	maxMultiplexed = 512
 )
 
