@@ -81,7 +81,6 @@ type loader struct {
 	builder *zone.Builder
 	claim   *memory.Claim // of the zone; nil if it is not kept
 	maxSize int64         // of the zone; 0 is no limit
-	texts   int64         // bytes of the files
 
 	hasSOA    bool
 	otherSOA  *zonefile.Record // the first SOA record of another name
@@ -94,18 +93,12 @@ type loader struct {
 // load reads the zone from a file.
 func (l *loader) load(path string) (*zone.Zone, []zonefile.File, error) {
 	l.builder = zone.NewBuilder(l.origin)
-	files, err := zonefile.ReadWithin(path, l.origin, l.admit, l.add)
+	files, err := zonefile.Read(path, l.origin, l.add)
 	if err != nil {
 		return nil, files, err
 	}
 	z, err := l.zone(path)
 	return z, files, err
-}
-
-// admit reserves the memory of a file while it is read.
-func (l *loader) admit(size int64) error {
-	l.texts += size
-	return l.claim.Grow(l.texts)
 }
 
 // grow reserves the memory of the records so far. The builder needs an eighth more when it makes
@@ -115,7 +108,7 @@ func (l *loader) grow() error {
 	if l.maxSize > 0 && size > l.maxSize {
 		return fmt.Errorf("the zone needs more than %d bytes of memory", l.maxSize)
 	}
-	return l.claim.Grow(l.texts + size/8*9)
+	return l.claim.Grow(size/8*9)
 }
 
 // add adds one record.

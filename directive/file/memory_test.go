@@ -42,7 +42,7 @@ func TestReloadMemoryRefused(t *testing.T) {
 	used := func() int64 { return b.Part(memory.Zones).Used }
 	small := used()
 
-	// The text of the second has more than the memory, that of the first has not, but its zone.
+	// Neither zone has room beside the first version.
 	for _, names := range []int{7000, 20_000} {
 		write(t, db, zoneText(2, names))
 		s.reload()
@@ -92,5 +92,19 @@ func TestPlannedMemoryReleased(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes are reserved for a dropped version after a minute", b.Part(memory.Zones).Used)
 		}
+	}
+}
+
+// Only the records of a zone file need memory, not its text.
+func TestTextNeedsNoMemory(t *testing.T) {
+	b := memory.New(8<<20, memory.FromGroup)
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, zoneText(1, 10)+strings.Repeat("; "+strings.Repeat("x", 1000)+"\n", 8000))
+	v, err := load(db, []wire.Name{origin}, limits{b, 0}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used, want := b.Part(memory.Zones).Used, v.zones[0].Memory(); used != want {
+		t.Errorf("%d bytes reserved, want the %d of the zone", used, want)
 	}
 }

@@ -1,10 +1,10 @@
 package zonefile
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,19 +47,12 @@ type File struct {
 // Read stops at the first error, including errors of add. Every error is an *Error.
 // Read returns all files that it tried to read, including unreadable ones.
 func Read(path string, origin wire.Name, add func(Record) error) (files []File, err error) {
-	return ReadWithin(path, origin, func(int64) error { return nil }, add)
-}
-
-// ReadWithin is like Read, and calls admit with the size of each file before it is in memory: an
-// error of admit is one of Read.
-func ReadWithin(
-	path string, origin wire.Name, admit func(size int64) error, add func(Record) error,
-) (files []File, err error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, &Error{path, 0, err}
 	}
-	in := &inclusion{path: path, absolute: absolute, admit: admit}
+	in := &inclusion{path: path, absolute: absolute}
+	defer in.close()
 	text, err := in.open(absolute)
 	if err != nil {
 		if inPath, ok := errors.AsType[*fs.PathError](err); ok {
@@ -98,9 +91,15 @@ func ReadWithin(
 // of absolute paths without the leading slash.
 type inclusion struct {
 	path, absolute string // of the zone file itself
-	admit          func(size int64) error
 	files          []File
+	opened         []*os.File
 	now            *source // the file that was last read from
+}
+
+func (in *inclusion) close() {
+	for _, f := range in.opened {
+		_ = f.Close()
+	}
 }
 
 // Open is called for each $INCLUDE.
@@ -120,7 +119,7 @@ func (in *inclusion) open(absolute string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	in.opened = append(in.opened, f)
 	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}
@@ -129,15 +128,7 @@ func (in *inclusion) open(absolute string) (*source, error) {
 	}
 	in.files[len(in.files)-1].Info = info
 
-	if err := in.admit(info.Size()); err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(f)
-	if err != nil {
-		return nil, err
-	}
-
-	s := &source{in: in, name: in.displayPath(absolute), text: text, line: 1, entry: 1}
+	s := &source{in: in, name: in.displayPath(absolute), file: f, text: bufio.NewReaderSize(f, readSize), line: 1, entry: 1}
 	if in.now == nil {
 		in.now = s
 	} else {
@@ -164,38 +155,53 @@ func (in *inclusion) displayPath(absolute string) string {
 type source struct {
 	in    *inclusion
 	name  string
-	text  []byte
-	at    int
+	file  *os.File
+	text  *bufio.Reader
+	end   error // of the file
 	line  int
 	entry int    // the line where the last entry began
-	start int    // the offset where the last entry began
+	begin []byte // of the last entry, maxBegin bytes at most
 	ttl   string // the last $TTL entry
 
 	inEntry, quoted, escaped, comment bool // whether at is in an entry, a string, and so on
 	depth                             int  // of parentheses
 }
 
+const (
+	// readSize is the part of a file that is in memory: a zone file is larger than its zone.
+	readSize = 64 << 10
+	// maxBegin is more than a directive and its arguments need.
+	maxBegin = 1 << 10
+)
+
 // ReadByte implements io.ByteReader, which the parser uses if a reader has it.
 func (s *source) ReadByte() (byte, error) {
 	s.in.now = s
-	if s.at == len(s.text) {
-		return 0, io.EOF
+	if s.end != nil {
+		return 0, s.end
 	}
-	c := s.text[s.at]
+	c, err := s.text.ReadByte()
+	if err != nil {
+		s.end = err
+		_ = s.file.Close() // there may be many files
+		return 0, err
+	}
 	s.track(c)
-	s.at++
 	return c, nil
 }
 
 // track updates the state for the next byte c.
 func (s *source) track(c byte) {
+	if s.inEntry && len(s.begin) < maxBegin {
+		s.begin = append(s.begin, c)
+	}
 	if c == '\n' {
 		s.line++
 		s.comment = false
 		if s.inEntry && !s.quoted && s.depth == 0 {
 			s.inEntry = false
 			if s.begins("$TTL") {
-				s.ttl = string(s.text[s.start:s.at])
+				s.ttl = string(s.begin)
 			}
 		}
 		return
@@ -205,7 +211,7 @@ func (s *source) track(c byte) {
 		return
 	}
 	if !s.inEntry && c != ' ' && c != '\t' && c != '\r' && c != ';' {
-		s.entry, s.start, s.inEntry = s.line, s.at, true
+		s.entry, s.begin, s.inEntry = s.line, append(s.begin[:0], c), true
 	}
 
 	switch {
@@ -227,7 +233,7 @@ func (s *source) track(c byte) {
 
 // begins reports whether the current entry begins with a directive.
 func (s *source) begins(directive string) bool {
-	return bytes.HasPrefix(bytes.ToUpper(s.text[s.start:min(s.start+len(directive), len(s.text))]), []byte(directive))
+	return bytes.EqualFold(s.begin[:min(len(directive), len(s.begin))], []byte(directive))
 }
 
 // generatedTTL returns the TTL of a record that $GENERATE may have made. The library
@@ -238,7 +244,7 @@ func (s *source) generatedTTL(ttl uint32) uint32 {
 		return ttl
 	}
 
-	words := strings.Fields(string(s.text[s.start:s.at]))
+	words := strings.Fields(string(s.begin))
 	for _, word := range words[min(3, len(words)):] { // after the range and the owner
 		if _, ok := dns.StringToType[strings.ToUpper(word)]; ok {
 			break
