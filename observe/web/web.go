@@ -52,7 +52,11 @@ type siteKey struct {
 // until Show. If files is not zero the site is served with HTTPS only; all
 // callers with the same addr must pass the same files.
 func Open(s *config.Start, addr string, files TLS) (*Site, error) {
-	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(s, addr) })
+	// A plan that keeps a listener must keep these as well, so that they do not stop with the old plan.
+	conns, _ := config.Keep(s, connsKey{}, func() (*status.Connections, error) {
+		return status.NewConnections(s.Descriptors, s.Metrics), nil
+	})
+	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(s, addr, conns) })
 	if err != nil {
 		return nil, err
 	}
@@ -145,10 +149,7 @@ type listener struct {
 	running sync.WaitGroup
 }
 
-func listen(s *config.Start, addr string) (*listener, error) {
-	conns, _ := config.Keep(s, connsKey{}, func() (*status.Connections, error) {
-		return status.NewConnections(s.Descriptors, s.Metrics), nil
-	})
+func listen(s *config.Start, addr string, conns *status.Connections) (*listener, error) {
 	socket, taken, err := s.Listen(addr)
 	if err != nil {
 		return nil, listenError(addr, err)

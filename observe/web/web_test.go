@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,47 @@ func TestReload(t *testing.T) {
 	if resp, err := http.Get("http://" + old.Addr().String() + "/a"); err == nil {
 		resp.Body.Close()
 		t.Errorf("%s, used by no plan: got a reply, want an error", old.Addr())
+	}
+}
+
+// The connections of pages are kept over reloads: they have their metric, which ends together with
+// their share of the descriptors, until no plan has pages.
+func TestReloadKeepsConnections(t *testing.T) {
+	const series = `seamark_transport_connections{address="pages"} `
+	start := config.NewStart(context.Background(), nil)
+	registry := start.Metrics
+	metric := func() (value string) {
+		var text strings.Builder
+		_ = registry.WriteText(&text)
+		_, value, _ = strings.Cut(text.String(), series)
+		value, _, _ = strings.Cut(value, "\n")
+		return value
+	}
+	for reload := range 4 {
+		site, err := Open(start, "127.0.0.1:0", TLS{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		site.Handle("/a", page("one"))
+		site.Show()
+		start.Commit()
+		conn, err := net.Dial("tcp", site.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+		if n, _ := conn.Read(make([]byte, 1000)); err != nil || n == 0 {
+			t.Errorf("after %d reloads: got error %v and %d bytes, want a reply", reload, err, n)
+		}
+		if got, want := metric(), strconv.Itoa(reload+1); got != want {
+			t.Errorf("after %d reloads: got %s%q, want %q", reload, series, got, want)
+		}
+		start = config.NewStart(context.Background(), start)
+	}
+	start.Commit()
+	if got := metric(); got != "" {
+		t.Errorf("without pages: got %s%s, want no such series", series, got)
 	}
 }
 
