@@ -128,7 +128,7 @@ func (a *Answer) Rotate(n uint32) {
 
 				if isAlias(r.Type) && late && Section(s) == Answers {
 					if a.AliasesFirst() {
-						a.Rotate(n)
+						a.Rotate(n >> 16) // other bits of n, because some sets are rotated twice
 					}
 					return
 				}

@@ -164,3 +164,21 @@ func TestRotateMalformedEnd(t *testing.T) {
 		t.Errorf("Rotate: got\n%x, want\n%x", a.Buf, before)
 	}
 }
+
+// Two addresses before their CNAME record are in each order for half of the numbers.
+func TestRotateLateAlias(t *testing.T) {
+	first := map[string]int{}
+	for n := range uint32(4) {
+		a := answerOf(t, []string{"a.example. 5 IN A 192.0.2.1", "a.example. 5 IN A 192.0.2.2", "b.example. 5 IN CNAME a.example."}, nil, nil)
+		a.Rotate(n&1 | n>>1<<16)
+		a.Walk(func(_ Section, r Record) bool {
+			if r.Type == TypeA {
+				first[string(a.Buf[r.RData:r.Next])]++
+			}
+			return r.Type != TypeA
+		})
+	}
+	if len(first) != 2 || first["\xc0\x00\x02\x01"] != 2 {
+		t.Errorf("first addresses: got %v, want each twice", first)
+	}
+}

@@ -29,6 +29,7 @@ type attempt struct {
 	mayUseUDP  bool // useStream is set by prefer_tcp alone
 	fresh      bool // use another socket or connection than the previous attempt
 	randomCase bool // sent in the request's random letter case
+	exactCase  bool // the upstream is known to repeat it
 	probe      bool // a health check
 	reused     bool // sent over a connection that existed before
 	resent     int8 // the number of connections that were closed while it waited

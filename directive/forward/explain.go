@@ -9,7 +9,7 @@ import (
 
 // ExplainDNS implements [dns.Explainer]. The exchanges with upstreams explain the others.
 func (f *Forward) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
-	text := ""
+	text, r := "", newRequest(q, false)
 	switch inside, excepted := f.zonesOf(q); {
 	case !inside:
 		text = "only names in " + names(f.from) + " are forwarded"
@@ -17,7 +17,7 @@ func (f *Forward) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		text = "names in " + excepted.String() + " are not forwarded (except)"
 	case v == dns.Done && (q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR):
 		text = "zone transfers are not forwarded"
-	case v == dns.Wait && f.set.unanswered.has(f.set.hashOf(q.Name(), q.Type)):
+	case v == dns.Wait && f.set.unanswered.silent(f.set.hashOf(q.Name(), q.Type), &r):
 		text = errUnanswered.Error() + ", so it is not asked for now (unanswered)"
 	default:
 		return nil

@@ -39,7 +39,7 @@ func TestForgedRepliesIgnored(t *testing.T) {
 			return packForged(q, func(m *mdns.Msg) { m.Question[0].Qtype = mdns.TypeAAAA })
 		}},
 		"another class": {wrongQuestion, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Question[0].Qclass = 3 }) }},
-		"another spelling": {wrongQuestion, func(q *mdns.Msg) []byte {
+		"another spelling": {wrongCase, func(q *mdns.Msg) []byte {
 			return packForged(q, func(m *mdns.Msg) { m.Question[0].Name = "a.eXAMPLE." })
 		}},
 		"no question":      {wrongQuestion, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Question = nil }) }},
@@ -107,6 +107,20 @@ func TestLowerCaseQuestionAccepted(t *testing.T) {
 	m, _ := r.ask(query("A.Example.", mdns.TypeA), dns.UDP)
 	if brief(m) != "192.0.2.1" || m.Answer[0].Header().Name != "A.Example." {
 		t.Errorf("A.Example. A: got\n%v\nwant 192.0.2.1 with the owner name A.Example.", m)
+	}
+}
+
+// An upstream that answers with the question in upper case is asked again over TCP.
+func TestUpperCaseQuestionOverTCP(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		q.Question[0].Name = strings.ToUpper(q.Question[0].Name)
+		send(pack(answerOf(q, "1")))
+	})
+	for _, option := range []string{"auto", "off"} {
+		r := newHarness(t, "forward . "+up.addr+" {\n case_randomization "+option+"\n}")
+		for range 3 {
+			r.wantAnswer("a.Example.", mdns.TypeA, "192.0.2.1")
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, observed bool, wak
 	}
 	var begin func()
 	var displaced *exchange
-	if s.unanswered.has(hash) {
+	if s.unanswered.silent(hash, &x.request) {
 		s.skipped.Add(1)
 		x.begun = true
 		begin = func() { x.setError(errUnanswered, wire.EDECached); x.finish() }

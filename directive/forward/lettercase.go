@@ -30,11 +30,12 @@ type caseMemory struct {
 	plainUntil time.Time
 }
 
-// randomizes reports whether queries are sent in random letter case.
-func (m *caseMemory) randomizes() bool {
+// randomizes reports whether queries are sent in random letter case, and whether the upstream is
+// known to repeat it.
+func (m *caseMemory) randomizes() (random, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !time.Now().Before(m.plainUntil)
+	return !time.Now().Before(m.plainUntil), m.echoes >= caseEchoes
 }
 
 // inRandomCase returns the question with a name in random letter case.
@@ -52,30 +53,34 @@ func inRandomCase(question []byte) []byte {
 	return spelled
 }
 
-// accepts reports whether a reply to a query with the spelled question is used. exact
-// reports whether the reply has the same letter case.
-func (m *caseMemory) accepts(spelled []byte, exact bool) bool {
+// accepts reports whether a reply to an attempt in random letter case is used. exact reports
+// whether the reply has the same letter case.
+func (m *caseMemory) accepts(a *attempt, exact bool) bool {
+	spelled := a.request.randomCase
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
 	switch {
-	case now.Before(m.plainUntil): // the query was sent before that was set
 	case exact:
 		// Without an upper-case letter the reply shows nothing.
-		if !bytes.ContainsAny(spelled[:len(spelled)-4], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-			break
+		if bytes.ContainsAny(spelled[:len(spelled)-4], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+			m.echoes = min(m.echoes+1, caseEchoes)
+			m.wrong = max(m.wrong-1, 0) // a forger must not switch the protection off in the course of days
 		}
-		m.echoes = min(m.echoes+1, caseEchoes)
-		m.wrong = max(m.wrong-1, 0) // a forger must not switch the protection off in the course of days
-	case m.echoes < caseEchoes:
-		m.echoes, m.plainUntil = 0, now.Add(plainCaseFor)
-	default:
-		if m.wrong++; m.wrong >= maxWrongCase {
-			m.echoes, m.wrong, m.plainUntil = 0, 0, now.Add(plainCaseFor)
-		}
+		return true
+
+	case !a.exactCase:
+		m.echoes, m.plainUntil = 0, time.Now().Add(plainCaseFor)
+		return true
+	}
+
+	// A forger's packets for one query count once, and never are the answer to it.
+	if a.sawInvalid {
 		return false
 	}
-	return true
+	if m.wrong++; m.wrong >= maxWrongCase {
+		m.echoes, m.wrong, m.plainUntil = 0, 0, time.Now().Add(plainCaseFor)
+	}
+	return false
 }
 
 // restoreCase restores the client's letter case in a reply to a query with the spelled
@@ -95,6 +100,9 @@ func restoreCase(packet, spelled, question []byte) (exact bool) {
 		return false
 	}
 	copy(received, name)
+	if bytes.Equal(spelled, name) {
+		return exact
+	}
 
 	// The upstream may have appended the name of the query, or the end of it, to other labels.
 	records := packet[wire.HeaderLen+len(name):]
@@ -102,6 +110,18 @@ func restoreCase(packet, spelled, question []byte) (exact bool) {
 		replaceAll(records, spelled[i:], name[i:])
 	}
 	return exact
+}
+
+// questionFault returns the fault of a packet that does not echo the question: wrongCase if it
+// does in another letter case. The packet is not used any more.
+func questionFault(packet, question []byte) fault {
+	if hasQuestion(packet) {
+		restoreCase(packet, question, question)
+	}
+	if echoesQuestion(packet, question) {
+		return wrongCase
+	}
+	return wrongQuestion
 }
 
 // replaceAll replaces each from in buf by to, which is as long.

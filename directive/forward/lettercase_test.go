@@ -21,14 +21,16 @@ func TestCaseMemory(t *testing.T) {
 		observe := func(times int, spelled []byte, exact, want bool) {
 			t.Helper()
 			for range times {
-				if got := m.accepts(spelled, exact); got != want {
+				a := &attempt{request: &request{randomCase: spelled}}
+				_, a.exactCase = m.randomizes()
+				if got := m.accepts(a, exact); got != want {
 					t.Errorf("reply to %q, exact %v: got accepted %v, want %v", spelled, exact, got, want)
 				}
 			}
 		}
 		randomizes := func(want bool) {
 			t.Helper()
-			if got := m.randomizes(); got != want {
+			if got, _ := m.randomizes(); got != want {
 				t.Errorf("queries in random case: got %v, want %v", got, want)
 			}
 		}
@@ -56,6 +58,27 @@ func TestCaseMemory(t *testing.T) {
 		observe(1, upper, false, true)
 		randomizes(false)
 	})
+}
+
+// All packets for one query count once, and none of them is accepted if the upstream was known to
+// preserve letter case when the query was sent.
+func TestCaseForgeriesOfOneQuery(t *testing.T) {
+	a := &attempt{request: &request{randomCase: []byte("\x01A\x00\x00\x01\x00\x01")}, exactCase: true}
+	m := caseMemory{echoes: caseEchoes}
+	for i := range 100 {
+		if m.accepts(a, false) {
+			t.Fatalf("packet %d in the wrong case is accepted", i)
+		}
+		a.sawInvalid = true // as discard sets it
+	}
+	if m.wrong != 1 {
+		t.Errorf("got %d wrong replies, want 1", m.wrong)
+	}
+
+	m.echoes, m.plainUntil = 0, time.Now().Add(time.Minute) // by other queries
+	if m.accepts(a, false) {
+		t.Errorf("a packet in the wrong case is accepted after queries in plain case have begun")
+	}
 }
 
 func TestRandomCase(t *testing.T) {

@@ -27,6 +27,11 @@ type request struct {
 	observed   bool // keep the messages for observers of the exchange
 }
 
+// class returns the class of the question.
+func (r *request) class() wire.Class {
+	return wire.Class(binary.BigEndian.Uint16(r.question[len(r.question)-2:]))
+}
+
 func newRequest(q *dns.Query, stream bool) request {
 	r := request{
 		question: append([]byte(nil), q.Question()...),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/wire"
 )
 
 const (
@@ -27,7 +28,7 @@ type unansweredNames struct {
 	limit time.Duration // of the option; zero remembers nothing
 
 	mu      sync.Mutex
-	names   map[uint64]unanswered // by the hash of name and type
+	names   map[uint64]unanswered // by silenceKey
 	clients map[netip.Addr]int    // the number of names by client
 	swept   time.Duration         // of package clock
 }
@@ -45,34 +46,58 @@ func (n unanswered) isForgotten(now time.Duration) bool {
 	return now > n.until+n.wait+2*exchangeTimeout
 }
 
-// has reports whether the name and type are not asked for at present.
-func (u *unansweredNames) has(hash uint64) bool {
+// usual is the variant of a query that stub resolvers send. Upstreams that do not answer it answer
+// no other: what is remembered of it holds for all.
+var usual = request{flags: wire.FlagRD}
+
+// silenceKey returns the key for a name and type, whose hash that is, and a class and variant of
+// the query: an upstream may drop queries with DO, CD or options alone, and one client with such
+// queries must not silence the name for others.
+func silenceKey(hash uint64, class wire.Class, r *request) uint64 {
+	variant := uint64(class)<<32 | uint64(r.flags&(wire.FlagRD|wire.FlagCD))<<8
+	if r.do {
+		variant |= 1
+	}
+	if len(r.options) > 0 {
+		variant |= 2
+	}
+	return hash ^ variant*0x9e3779b97f4a7c15 // the odd number spreads the bits
+}
+
+// silent reports whether a request is not sent at present.
+func (u *unansweredNames) silent(hash uint64, r *request) bool {
+	class := r.class()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	n, ok := u.names[hash]
+	return len(u.names) > 0 && (u.has(silenceKey(hash, class, r)) || u.has(silenceKey(hash, class, &usual)))
+}
+
+// has reports whether what has the key is not asked for at present. The caller holds mu.
+func (u *unansweredNames) has(key uint64) bool {
+	n, ok := u.names[key]
 	return ok && clock.Now() < n.until
 }
 
 // remove is called when an upstream has answered.
-func (u *unansweredNames) remove(hash uint64) {
+func (u *unansweredNames) remove(key uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.delete(hash)
+	u.delete(key)
 }
 
-func (u *unansweredNames) delete(hash uint64) {
-	n, ok := u.names[hash]
+func (u *unansweredNames) delete(key uint64) {
+	n, ok := u.names[key]
 	if !ok {
 		return
 	}
-	delete(u.names, hash)
+	delete(u.names, key)
 	if u.clients[n.client]--; u.clients[n.client] == 0 {
 		delete(u.clients, n.client)
 	}
 }
 
 // add is called when no upstream has answered.
-func (u *unansweredNames) add(hash uint64, client netip.Addr) {
+func (u *unansweredNames) add(key uint64, client netip.Addr) {
 	if u.limit == 0 {
 		return
 	}
@@ -83,8 +108,10 @@ func (u *unansweredNames) add(hash uint64, client netip.Addr) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 
-	n, known := u.names[hash]
+	n, known := u.names[key]
 	switch {
+	case known && now < n.until: // similar queries that were sent at the same time are one failure
+		return
 	case known && n.isForgotten(now):
 		n.wait = 0
 	case !known && !u.hasRoom(client, now):
@@ -96,7 +123,7 @@ func (u *unansweredNames) add(hash uint64, client netip.Addr) {
 
 	n.wait = min(max(firstUnanswered, 2*n.wait), u.limit)
 	n.until = now + n.wait
-	u.names[hash] = n
+	u.names[key] = n
 }
 
 // hasRoom reports whether another name of the client may be remembered. It deletes those that are
@@ -108,9 +135,9 @@ func (u *unansweredNames) hasRoom(client netip.Addr, now time.Duration) bool {
 	full := func() bool { return len(u.names) >= maxUnanswered || u.clients[client] >= maxUnansweredClient }
 	if full() && now-u.swept >= time.Second {
 		u.swept = now
-		for hash, n := range u.names {
+		for key, n := range u.names {
 			if n.isForgotten(now) {
-				u.delete(hash)
+				u.delete(key)
 			}
 		}
 	}
@@ -120,9 +147,9 @@ func (u *unansweredNames) hasRoom(client netip.Addr, now time.Duration) bool {
 // remember keeps the result of x in mind, if it has been sent: that no upstream has answered it,
 // though one has answered something else since x began, or that one has.
 func (x *exchange) remember() {
-	names := &x.set.unanswered
+	names, key := &x.set.unanswered, silenceKey(x.hash, x.class(), &x.request)
 	if x.reply != nil {
-		names.remove(x.hash)
+		names.remove(key)
 		return
 	}
 
@@ -130,7 +157,7 @@ func (x *exchange) remember() {
 	replied := faulty || isTimeout(x.err)
 	for _, u := range x.candidates {
 		if replied && time.Duration(u.lastReply.Load()) >= x.began {
-			names.add(x.hash, x.client)
+			names.add(key, x.client)
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
 )
 
 // The time doubles with each failure up to the limit, and a reply ends it.
@@ -135,10 +136,40 @@ func TestUnansweredNameRemembered(t *testing.T) {
 			if got := up.queryCount(); got <= sent+1 {
 				t.Errorf("another type: got no query to the upstream, want some")
 			}
-			r.forward[0].set.unanswered.remove(r.forward[0].set.hashOf([]byte("\x06silent\x07example\x00"), 1))
+			set := r.forward[0].set
+			set.unanswered.remove(silenceKey(set.hashOf([]byte("\x06silent\x07example\x00"), 1), wire.ClassIN, &usual))
 			up.setBehavior(answerWithAddress("1"))
 			r.wantAnswer("silent.example.", mdns.TypeA, "192.0.2.1")
 		})
+	}
+}
+
+// A variant of a query that no upstream answers, with DO or of another class, does not keep the
+// usual one from being sent; many variants at once are one failure each.
+func TestUnansweredVariant(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		o := q.IsEdns0()
+		if q.Question[0].Qclass == mdns.ClassINET && q.RecursionDesired && !q.CheckingDisabled && (o == nil || !o.Do()) {
+			answerWithAddress("1")(q, tcp, send)
+		}
+	})
+	r := newHarness(t, "forward . "+up.addr+" {\n read_timeout 50ms\n health_check 10ms\n}")
+	for i, change := range []func(*mdns.Msg){
+		func(m *mdns.Msg) { m.SetEdns0(1232, true) },
+		func(m *mdns.Msg) { m.CheckingDisabled = true },
+		func(m *mdns.Msg) { m.RecursionDesired = false },
+		func(m *mdns.Msg) { m.Question[0].Qclass = mdns.ClassCHAOS },
+	} {
+		name := fmt.Sprintf("n%d.example.", i)
+		m := query(name, mdns.TypeA)
+		change(m)
+		if reply, _ := r.ask(m, dns.UDP); reply.Rcode != mdns.RcodeServerFailure {
+			t.Errorf("variant %d: got %v, want SERVFAIL", i, reply)
+		}
+		r.wantAnswer(name, mdns.TypeA, "192.0.2.1")
 	}
 }
 

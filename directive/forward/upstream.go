@@ -264,12 +264,16 @@ func (u *upstream) receive(t *attemptTable, packet []byte, p *parser, limit int)
 func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*reply, fault) {
 	randomized := a.randomCase && hasQuestion(packet)
 	exact := randomized && restoreCase(packet, a.request.randomCase, a.request.question)
+	if a.useStream && hasQuestion(packet) { // over a connection nobody else can send a reply
+		restoreCase(packet, a.request.question, a.request.question)
+	}
+
 	switch {
 	case isCutInQuestion(packet, a.request.question):
 		return nil, malformed
 	case !echoesQuestion(packet, a.request.question):
-		return nil, wrongQuestion
-	case randomized && !u.letterCase.accepts(a.request.randomCase, exact):
+		return nil, questionFault(packet, a.request.question)
+	case randomized && !u.letterCase.accepts(a, exact):
 		return nil, wrongCase
 	case len(packet) > limit:
 		u.metrics.discard(oversize)

@@ -60,7 +60,7 @@ const (
 )
 
 // resolves lists the behaviours in which every name can be resolved.
-var resolves = []behaviour{answers, duplicates, truncates, forged, dropsEDNS, refusesOPT, cut, miscounts, talks}
+var resolves = []behaviour{answers, duplicates, truncates, forged, dropsEDNS, refusesOPT, cut, miscounts, shouts, talks}
 
 // misbehaves lists the others.
 var misbehaves = []behaviour{ignores, late, mangles, closes, impostor, servfail, bare, lame}
