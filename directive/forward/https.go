@@ -27,7 +27,7 @@ const (
 	// maxMultiplexed bounds the queries that wait for an upstream over HTTPS, gRPC or
 	// QUIC, of which a client has as many as are free. Each has a goroutine, and costs ten
 	// times as much as one over another transport.
-	maxMultiplexed = 512
+	maxMultiplexed = 1024
 )
 
 // A trackedConn is a connection that is closed when the set of upstreams stops, unless it
