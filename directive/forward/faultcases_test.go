@@ -379,6 +379,67 @@ func TestMalformedDataNotPassedOn(t *testing.T) {
 	}
 }
 
+// A malformed record that is not used for the answer is dropped, whatever its type.
+func TestMalformedRecordsNotUsedDropped(t *testing.T) {
+	unknown := func(owner string, rrtype, class uint16, data string) mdns.RR {
+		return &mdns.RFC3597{Hdr: mdns.RR_Header{Name: owner, Rrtype: rrtype, Class: class, Ttl: 60}, Rdata: data}
+	}
+	for name, c := range map[string]struct {
+		section func(m *mdns.Msg) *[]mdns.RR
+		record  mdns.RR
+	}{
+		"SOA of two bytes":       {authority, unknown("example.", mdns.TypeSOA, 1, "0000")},
+		"NS without a name":      {authority, unknown("example.", mdns.TypeNS, 1, "")},
+		"NS cut":                 {authority, unknown("example.", mdns.TypeNS, 1, "0361")},
+		"SRV of two bytes":       {additional, unknown("a.example.", mdns.TypeSRV, 1, "0001")},
+		"AAAA of four bytes":     {additional, unknown("a.example.", mdns.TypeAAAA, 1, "01020304")},
+		"TXT of another name":    {answers, unknown("b.example.", mdns.TypeTXT, 1, "0561")},
+		"CNAME of another name":  {answers, unknown("b.example.", mdns.TypeCNAME, 1, "0561")},
+		"A of another name":      {answers, unknown("b.example.", mdns.TypeA, 1, "c000")},
+		"another type":           {answers, unknown("a.example.", mdns.TypeTXT, 1, "0561")},
+		"another class":          {answers, unknown("a.example.", mdns.TypeTXT, 3, "0561")},
+		"signature without DO":   {answers, unknown("a.example.", mdns.TypeRRSIG, 1, "00")},
+		"DNAME of another name":  {answers, unknown("b.example.", mdns.TypeDNAME, 1, "")},
+		"signature of authority": {authority, unknown("example.", mdns.TypeRRSIG, 1, "00")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := newFakeUpstream(t, changed(func(m *mdns.Msg) {
+				to := c.section(m)
+				*to = slices.Insert(*to, 0, c.record)
+			}))
+			r := newHarness(t, "forward . "+up.addr)
+			r.sendOnce()
+			r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+			if n := up.queryCount(); n != 1 {
+				t.Errorf("got %d queries, want 1", n)
+			}
+		})
+	}
+}
+
+func answers(m *mdns.Msg) *[]mdns.RR    { return &m.Answer }
+func authority(m *mdns.Msg) *[]mdns.RR  { return &m.Ns }
+func additional(m *mdns.Msg) *[]mdns.RR { return &m.Extra }
+
+// A malformed record of the chain is a fault, whatever its type.
+func TestMalformedRecordOfChain(t *testing.T) {
+	for name, record := range map[string]*mdns.RFC3597{
+		"CNAME":           {Hdr: mdns.RR_Header{Name: "a.example.", Rrtype: mdns.TypeCNAME, Class: 1}, Rdata: "0561"},
+		"DNAME":           {Hdr: mdns.RR_Header{Name: "example.", Rrtype: mdns.TypeDNAME, Class: 1}, Rdata: "0561"},
+		"A of the target": {Hdr: mdns.RR_Header{Name: "b.example.", Rrtype: mdns.TypeA, Class: 1}, Rdata: "c000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := newFakeUpstream(t, changed(func(m *mdns.Msg) {
+				m.Answer = []mdns.RR{record, rr("a.example. 60 IN CNAME b.example."), rr("b.example. 60 IN A 192.0.2.1")}
+			}))
+			r := newHarness(t, "forward . "+up.addr)
+			r.sendOnce()
+			r.wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")
+		})
+	}
+}
+
 // An option that the client has not sent does not reach it, except for an extended error.
 func TestUnaskedOptionsNotPassedOn(t *testing.T) {
 	subnet := &mdns.EDNS0_SUBNET{Code: mdns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, SourceScope: 24, Address: []byte{192, 0, 2, 0}}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/dns"
@@ -96,7 +97,8 @@ type parsedRecord struct {
 	wire.Record
 	section wire.Section
 	keep    bool
-	rank    int // of the kept answers, set by sortAnswers
+	broken  bool // an answer whose data does not have the form of its type: the data is left out
+	rank    int  // of the kept answers, set by sortAnswers
 }
 
 const (
@@ -163,14 +165,16 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, fault) {
 		return r, valid
 	}
 
-	if reason := p.read(r, packet, wire.HeaderLen+len(question)); reason != valid {
-		if r.truncated {
-			// Some servers truncate within a record.
-			return &reply{code: r.code, flags: flags, truncated: true, edns: r.edns}, valid
-		}
-		return nil, reason
+	isRead := p.read(r, packet, wire.HeaderLen+len(question))
+	chained := isRead && p.selectRecords(question, do)
+	switch {
+	case isRead && !slices.ContainsFunc(p.records, func(r parsedRecord) bool { return r.keep && r.broken }):
+	case r.truncated: // some servers truncate within a record
+		return &reply{code: r.code, flags: flags, truncated: true, edns: r.edns}, valid
+	default:
+		return nil, malformed
 	}
-	if !p.selectRecords(question, do) {
+	if !chained {
 		return brokenChainReply(r), valid
 	}
 	r.ownTarget = bytes.Clone(p.ownTarget)
@@ -197,7 +201,7 @@ func (p *parser) parseHeader(r *reply, packet []byte) {
 		return // the message over TCP may have one
 	}
 	r.fault = noQuestion
-	if p.read(r, packet, wire.HeaderLen) != valid {
+	if !p.read(r, packet, wire.HeaderLen) {
 		r.options = nil
 	}
 	if r.code == wire.NoError || r.code == wire.NXDomain {
@@ -262,8 +266,9 @@ func appendError(options []byte, text string) []byte {
 	return wire.AppendOption(options, wire.OptionEDE, append([]byte{0, 0}, text...))
 }
 
-// read reads all records into p, and the OPT record into r.
-func (p *parser) read(r *reply, packet []byte, off int) fault {
+// read reads all records into p, and the OPT record into r. It returns false if the packet ends
+// within a record or is too large.
+func (p *parser) read(r *reply, packet []byte, off int) bool {
 	if p.seen == nil {
 		p.seed, p.seen = maphash.MakeSeed(), map[uint64]bool{}
 	}
@@ -274,29 +279,21 @@ func (p *parser) read(r *reply, packet []byte, off int) fault {
 	for s := range wire.Section(3) {
 		for range binary.BigEndian.Uint16(packet[6+2*s:]) {
 			rec, ok := wire.ReadRecord(packet, off)
-			switch {
-			case !ok:
-				return malformed
-			case rec.Type == wire.TypeOPT:
+			if !ok {
+				return false
+			}
+			off = rec.Next
+			if rec.Type == wire.TypeOPT {
 				r.readOPT(packet, rec)
-				off = rec.Next
 				continue
 			}
 
 			start := len(p.answer.Buf)
-			next, err := p.answer.AppendRecord(s, packet, off)
-			if err != nil || len(p.answer.Buf) > maxUncompressed {
-				return malformed
-			}
-			off = next
-
-			rec, _ = wire.ReadRecord(p.answer.Buf, start)
-			record := parsedRecord{Record: rec, section: s}
-			isValid := !p.hasClass(&record, wire.ClassIN) || rec.Type.ValidRData(p.rdata(&record))
-			if !isValid && s == wire.Answers {
-				return malformed
-			}
-			if !isValid || p.isDuplicate(&record) {
+			record, ok := p.copyRecord(s, packet, rec)
+			switch {
+			case !ok || len(p.answer.Buf) > maxUncompressed:
+				return false
+			case record.broken && s != wire.Answers || !record.broken && p.isDuplicate(&record):
 				p.answer.Buf = p.answer.Buf[:start]
 				r.dropped++
 				continue
@@ -304,7 +301,34 @@ func (p *parser) read(r *reply, packet []byte, off int) fault {
 			p.records = append(p.records, record)
 		}
 	}
-	return valid
+	return true
+}
+
+// copyRecord copies a record of packet to p.answer. ok is false if it is an answer without a valid
+// owner, which may be the name of the query.
+func (p *parser) copyRecord(s wire.Section, packet []byte, rec wire.Record) (record parsedRecord, ok bool) {
+	start := len(p.answer.Buf)
+	if _, err := p.answer.AppendRecord(s, packet, rec.Owner); err == nil {
+		record.Record, _ = wire.ReadRecord(p.answer.Buf, start)
+		record.section = s
+
+		// Addresses have another form in class CH (RFC 1035 §3.4.1 is for class IN alone).
+		otherForm := rec.Type == wire.TypeA && !p.hasClass(&record, wire.ClassIN)
+		if otherForm || rec.Type.ValidRData(p.rdata(&record)) {
+			return record, true
+		}
+		p.answer.Buf = p.answer.Buf[:start]
+	}
+
+	// Whether the owner belongs to the query is known once all records are read.
+	buf, _, ok := wire.ReadName(p.answer.Buf, packet, rec.Owner)
+	if !ok {
+		return parsedRecord{broken: true}, s != wire.Answers
+	}
+	p.answer.Buf = append(append(buf, packet[rec.Head:rec.RData-2]...), 0, 0)
+	record.Record, _ = wire.ReadRecord(p.answer.Buf, start)
+	record.section, record.broken = s, true
+	return record, true
 }
 
 // isDuplicate reports whether the section has had the same record before, with

@@ -98,6 +98,7 @@ func (p *parser) followAliases(t wire.Type, class wire.Class) bool {
 				record.keep = true
 				target := p.rdata(record)
 				switch {
+				case record.broken:
 				case p.ownZones.Entered(p.names[0], target):
 					p.ownTarget = target
 				case !containsName(p.names, target):
