@@ -97,7 +97,10 @@ func (t *acceptErrors) failed(err error) time.Duration {
 func (l *Listener) admit(c *conn) bool {
 	var refused *metrics.Counter
 	var evicted *conn
-	if !l.conns.share.Acquire() {
+	// A client over its own limit costs no other one a connection.
+	if l.conns.isFull(c) {
+		refused = l.counts.overClient
+	} else if !l.conns.share.Acquire() {
 		refused = l.counts.overTotal
 	} else if refused, evicted = l.conns.add(c); refused != nil {
 		l.conns.share.Release()
@@ -148,8 +151,8 @@ func (s *conns) init() {
 func ClientKey(addr netip.Addr) netip.Addr { return slots.Client(addr) }
 
 // add adds c, unless there are too many connections: then it returns the counter of
-// the reason. At the limit of the listener, or without memory, it evicts the connection that has been
-// idle longest (RFC 7766 §6.2.3 allows that); if none is idle, it refuses c.
+// the reason. At the limit of the listener, or without memory, it evicts the connection that idlest
+// returns (RFC 7766 §6.2.3 allows that); if none is idle, it refuses c.
 func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,6 +182,13 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 // whose client is not known yet have no limit of their own.
 func (s *conns) isOverLimit(c *conn, client netip.Addr) bool {
 	return client.IsValid() && s.clients[client].n >= c.l.o.MaxConnsPerClient
+}
+
+// isFull is isOverLimit for a new connection.
+func (s *conns) isFull(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isOverLimit(c, c.client)
 }
 
 // addTo counts c for a client.
@@ -213,19 +223,29 @@ func (s *conns) identify(c *conn, peer netip.AddrPort) bool {
 	return true
 }
 
-// idlest searches all connections. That takes some ten microseconds for each accept
-// at the limit; below it there is no order to maintain.
+// idlest returns the connection that has been idle longest, of the client that has most among those
+// with an idle one: handshakes are idle, and a client with many of them keeps nobody from theirs. It
+// searches all connections. That takes some ten microseconds for each accept at the limit; below it
+// there is no order to maintain.
 func (s *conns) idlest() (idlest *conn) {
+	most := 0 // connections of idlest's client
 	for _, c := range s.byID {
-		if c.inFlight() == 0 && (idlest == nil || c.lastActive.Load() < idlest.lastActive.Load()) {
-			idlest = c
+		if c.inFlight() > 0 {
+			continue
+		}
+		n := most
+		if idlest == nil || c.client != idlest.client {
+			n = s.clients[c.client].n
+		}
+		if n > most || n == most && c.lastActive.Load() < idlest.lastActive.Load() {
+			idlest, most = c, n
 		}
 	}
 	return idlest
 }
 
-// evict closes the connection that has been idle longest, for one of another listener. It
-// reports whether there is one.
+// evict closes the connection that idlest returns, for one of another listener. It reports
+// whether there is one.
 func (l *Listener) evict() bool {
 	l.conns.mu.Lock()
 	evicted := l.conns.idlest()

@@ -42,6 +42,7 @@ type Sessions struct {
 // A Session is a connection whose handshake is complete.
 type Session struct {
 	close   func()
+	client  netip.Addr
 	start   time.Time
 	queries atomic.Int64 // being answered
 	active  atomic.Int64 // time of the last query or reply, since start
@@ -73,7 +74,7 @@ func (s *Sessions) Count() float64 {
 
 // Begin counts a connection before its handshake, until ctx ends. It returns an error if
 // the connection is over a limit. At the limit of all connections it closes the
-// connection that has been idle longest.
+// connection that idlest returns.
 func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
 	client := ClientKey(AddrPort(peer).Addr())
 	s.mu.Lock()
@@ -109,21 +110,24 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
 	return nil
 }
 
-// idlest returns the session without queries that has been idle longest, or nil.
+// idlest returns the session without queries that has been idle longest, of the client that has most
+// connections among those with such a session; or nil.
 func (s *Sessions) idlest() (idlest *Session) {
+	most := 0 // connections of idlest's client
 	for c := range s.ready {
-		if c.queries.Load() == 0 && (idlest == nil || c.active.Load() < idlest.active.Load()) {
-			idlest = c
+		if n := s.clients[c.client]; c.queries.Load() == 0 &&
+			(n > most || n == most && idlest != nil && c.active.Load() < idlest.active.Load()) {
+			idlest, most = c, n
 		}
 	}
 	return idlest
 }
 
 // Add adds a connection whose handshake is complete. Its close must not block.
-func (s *Sessions) Add(close func()) *Session {
+func (s *Sessions) Add(peer net.Addr, close func()) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &Session{close: close, start: s.start}
+	c := &Session{close: close, client: ClientKey(AddrPort(peer).Addr()), start: s.start}
 	c.touch()
 	s.ready[c] = struct{}{}
 	return c

@@ -209,7 +209,7 @@ func (e *endpoint) accept(a *activity) {
 			c.ctx, c.end = context.WithCancelCause(a.ctx)
 			defer c.end(nil)
 
-			c.Session = e.sessions.Add(func() { c.end(e.protocol.overload) })
+			c.Session = e.sessions.Add(conn.RemoteAddr(), func() { c.end(e.protocol.overload) })
 			defer e.sessions.Remove(c.Session)
 			e.serve(c)
 		})
