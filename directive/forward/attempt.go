@@ -121,6 +121,20 @@ func (t *attemptTable) take(a *attempt) bool {
 	return true
 }
 
+// takeOnly removes the only attempt that waits; nil if there are none or several.
+func (t *attemptTable) takeOnly() *attempt {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) != 1 {
+		return nil
+	}
+	for id, a := range t.waiting {
+		delete(t.waiting, id)
+		return a
+	}
+	return nil
+}
+
 // restart marks all attempts as sent now, and returns them.
 func (t *attemptTable) restart() []*attempt {
 	t.mu.Lock()

@@ -23,9 +23,11 @@ func (x *exchange) maySend() bool {
 	return x.sent < x.set.options.maxSends && (limit == 0 || x.failures < limit)
 }
 
-// allDown reports whether all candidates have failed their health checks.
-func (x *exchange) allDown() bool {
-	return !slices.ContainsFunc(x.candidates, func(u *upstream) bool { return !u.down() })
+// noneLeft reports whether all candidates have failed their health checks or are unusable.
+func (x *exchange) noneLeft() bool {
+	return !slices.ContainsFunc(x.candidates, func(u *upstream) bool {
+		return !u.down() && !slices.Contains(x.unusable, u)
+	})
 }
 
 // nextAttempt returns an attempt for the next candidate. From the second round on it
@@ -48,7 +50,7 @@ func (x *exchange) skipCount() int {
 	suspect := -1
 	for i := range n {
 		switch u := x.candidates[(x.nextIndex+i)%n]; {
-		case u.down() || slices.Contains(x.refused, u):
+		case u.down() || slices.Contains(x.refused, u) || slices.Contains(x.unusable, u):
 		case !u.suspect(now):
 			return i
 		case suspect < 0:

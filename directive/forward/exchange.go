@@ -64,6 +64,7 @@ type exchange struct {
 	inFlight   int         // attempts that have not ended
 	failures   int         // attempts that count for max_connect_attempts
 	refused    []*upstream // upstreams that refused the query or closed the connection
+	unusable   []*upstream // upstreams whose reply had a fault that another one would have, too
 	last       *attempt    // the one sent last; nil if it has ended
 	fallback   *outcome    // a reply that is used if no better one arrives
 	useStream  bool        // send over a connection: the request requires it, or a reply was truncated
@@ -169,7 +170,7 @@ func (x *exchange) timerExpired() {
 		x.last.upstream.countOverdue()
 	}
 	switch {
-	case x.allDown():
+	case x.noneLeft():
 		x.giveUp()
 	case x.maySend():
 		x.retry()

@@ -302,7 +302,7 @@ func TestFaultTableDocumented(t *testing.T) {
 	rows := map[fault]string{
 		failsWithEDNS: "an error that may be due to EDNS", truncated: "TC, or larger than requested",
 		stillCut: "TC over a connection", malformed: "malformed", unrelated: "only records of other names",
-		wrongCase: "another letter case", wrongQuestion: "another question, over HTTPS, gRPC or QUIC",
+		wrongCase: "another letter case", wrongQuestion: "another question or ID, over a connection",
 		noQuestion: "no question", referral: "a referral", failoverCode: "a code of `failover`",
 	}
 	steps := map[step]string{

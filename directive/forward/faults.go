@@ -58,7 +58,7 @@ var nextSteps = map[fault][]step{
 	malformed:     {overTCP, nextUpstream, fail},
 	unrelated:     {overTCP, nextUpstream, fail},
 	wrongCase:     {overTCP, nextUpstream, fail},
-	wrongQuestion: {nextUpstream, fail}, // over HTTPS, gRPC and QUIC, where it ends the attempt
+	wrongQuestion: {nextUpstream, fail}, // over a connection, where nobody else can send it
 	noQuestion:    {nextUpstream, accept},
 	referral:      {nextUpstream, fail},
 	failoverCode:  {nextUpstream, accept},
@@ -96,6 +96,12 @@ func (x *exchange) keep(o *outcome, f fault) {
 		}
 	case stillCut:
 		x.fallback = o
+	case referral:
+		x.unusable = append(x.unusable, o.upstream)
+	case malformed, unrelated, wrongQuestion:
+		if o.useStream { // over UDP it may be forged
+			x.unusable = append(x.unusable, o.upstream)
+		}
 	case noQuestion, failoverCode:
 		if x.fallback == nil || !x.fallback.reply.truncated {
 			x.fallback = o
@@ -155,7 +161,7 @@ func (e *faultError) Error() string {
 		malformed:     "malformed reply",
 		unrelated:     "no record of the reply belongs to the query",
 		wrongCase:     "name in another letter case than in the query",
-		wrongQuestion: "reply to another question",
+		wrongQuestion: "no reply to the question",
 		referral:      "referral to other servers: the upstream does not resolve the name",
 	}[e.fault]
 	return fmt.Sprintf("%s: %s", e.upstream, text)

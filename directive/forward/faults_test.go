@@ -42,7 +42,7 @@ func TestForgedRepliesIgnored(t *testing.T) {
 		"another spelling": {wrongCase, func(q *mdns.Msg) []byte {
 			return packForged(q, func(m *mdns.Msg) { m.Question[0].Name = "a.eXAMPLE." })
 		}},
-		"no question":      {wrongQuestion, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Question = nil }) }},
+		"no question":      {malformed, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Question = nil }) }},
 		"a query":          {wrongQuestion, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Response = false }) }},
 		"another opcode":   {wrongQuestion, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Opcode = mdns.OpcodeNotify }) }},
 		"garbage":          {malformed, func(q *mdns.Msg) []byte { return []byte("garbage") }},

@@ -126,12 +126,14 @@ func isCutInQuestion(packet, question []byte) bool {
 
 func hasQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) != 0 }
 
+// isResponse reports whether packet is a response to a standard query.
+func isResponse(packet []byte) bool { return packet[2]>>3 == 1<<4 }
+
 // echoesQuestion reports whether packet is a response with the question of the query, in
 // the same spelling or in lower case, as some servers send it. A header without a
 // question is accepted if there are no answers either.
 func echoesQuestion(packet, question []byte) bool {
-	flags := binary.BigEndian.Uint16(packet[2:])
-	if flags&wire.FlagQR == 0 || flags>>11&15 != 0 {
+	if !isResponse(packet) {
 		return false
 	}
 	if n := binary.BigEndian.Uint16(packet[4:]); n != 1 {

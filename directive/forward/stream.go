@@ -269,8 +269,11 @@ func (s *stream) handleMessages(buf []byte, filled int, p *parser) ([]byte, int)
 		if end > filled {
 			break
 		}
-		s.upstream.receive(&s.attemptTable, buf[off+2:end], p, wire.MaxMessage)
-		s.lastMessage = clock.Now()
+		if s.upstream.receive(&s.attemptTable, buf[off+2:end], p, wire.MaxMessage) {
+			s.handleStray()
+		} else {
+			s.lastMessage = clock.Now()
+		}
 		off = end
 	}
 
@@ -282,6 +285,16 @@ func (s *stream) handleMessages(buf []byte, filled int, p *parser) ([]byte, int)
 		}
 	}
 	return buf, filled
+}
+
+// handleStray ends the attempt that a message without a known ID must be meant for, since nobody
+// else can send one over a connection. If there are several, it closes the connection.
+func (s *stream) handleStray() {
+	if a := s.takeOnly(); a != nil {
+		s.upstream.endFaulty(a, wrongQuestion)
+	} else if s.load() > 0 {
+		s.disconnect()
+	}
 }
 
 // fail ends the connection and its attempts. A server may close an idle connection, or

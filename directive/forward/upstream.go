@@ -2,6 +2,7 @@ package forward
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net"
 	"net/http"
 	"net/netip"
@@ -215,6 +216,11 @@ func (u *upstream) discard(a *attempt, f fault) {
 // reject ends a, whose reply over a connection has a fault.
 func (u *upstream) reject(a *attempt, f fault) {
 	u.metrics.discard(f)
+	u.endFaulty(a, f)
+}
+
+// endFaulty ends a with a fault that has been counted.
+func (u *upstream) endFaulty(a *attempt, f fault) {
 	u.lastReply.Store(int64(clock.Now()))
 	u.countSuccess()
 	if !a.probe {
@@ -225,27 +231,32 @@ func (u *upstream) reject(a *attempt, f fault) {
 }
 
 // receive processes a packet from a socket or connection to u. It reports whether the
-// packet may be spoofed: no attempt has had its ID, or not with its question or letter
-// case.
-func (u *upstream) receive(t *attemptTable, packet []byte, p *parser, limit int) (spoofed bool) {
-	if len(packet) < wire.HeaderLen {
-		u.discard(nil, malformed)
-		return true
+// packet belongs to no attempt, or perhaps is spoofed: no attempt has had its ID, or not with
+// its question or letter case.
+func (u *upstream) receive(t *attemptTable, packet []byte, p *parser, limit int) (stray bool) {
+	var a *attempt
+	used := false
+	if len(packet) >= 2 {
+		a, used = t.find(uint16(packet[0])<<8 | uint16(packet[1]))
 	}
 
-	a, used := t.find(uint16(packet[0])<<8 | uint16(packet[1]))
+	r, f := (*reply)(nil), malformed
 	switch {
 	case a == nil && used:
 		u.discard(nil, late) // the attempt timed out, or this is a duplicate
 		return false
-	case a == nil:
+	case a == nil && len(packet) >= wire.HeaderLen:
 		u.discard(nil, unknownID)
 		return true
+	case a == nil:
+		u.discard(nil, malformed)
+		return true
+	case len(packet) >= wire.HeaderLen:
+		r, f = u.parse(a, packet, p, limit)
 	}
 
-	r, f := u.parse(a, packet, p, limit)
 	switch {
-	case f == wrongQuestion:
+	case f == wrongQuestion && !a.useStream:
 		u.discard(nil, f)
 		return true
 	case f != valid && !a.useStream:
@@ -272,6 +283,9 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 	case isCutInQuestion(packet, a.request.question):
 		return nil, malformed
 	case !echoesQuestion(packet, a.request.question):
+		if isResponse(packet) && binary.BigEndian.Uint16(packet[4:]) != 1 {
+			return nil, malformed // which a query never has (RFC 9619)
+		}
 		return nil, questionFault(packet, a.request.question)
 	case randomized && !u.letterCase.accepts(a, exact):
 		return nil, wrongCase

@@ -1,0 +1,100 @@
+package forward
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// strays are messages that are not the reply, which nobody else can send over a connection.
+var strays = map[string]behavior{
+	"empty":            raw(func([]byte) []byte { return nil }),
+	"one byte":         raw(func(b []byte) []byte { return b[:1] }),
+	"four bytes":       raw(func(b []byte) []byte { return b[:4] }),
+	"garbage":          raw(func([]byte) []byte { return []byte("garbage") }),
+	"another ID":       changed(func(m *mdns.Msg) { m.Id++ }),
+	"another question": changed(func(m *mdns.Msg) { m.Question[0].Name = "b.example." }),
+	"another type":     changed(func(m *mdns.Msg) { m.Question[0].Qtype = mdns.TypeTXT }),
+	"a query":          changed(func(m *mdns.Msg) { m.Response = false }),
+	"another opcode":   changed(func(m *mdns.Msg) { m.Opcode = mdns.OpcodeNotify }),
+	"two questions":    changed(func(m *mdns.Msg) { m.Question = append(m.Question, m.Question...) }),
+	"no question":      changed(func(m *mdns.Msg) { m.Question = nil }),
+}
+
+// A message over a connection that is not the reply ends the attempt at once.
+func TestStrayOverConnectionEndsAttempt(t *testing.T) {
+	for name, do := range strays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := newFakeUpstream(t, do), newFakeUpstream(t, answerWithAddress("2"))
+			const options = " {\n force_tcp\n policy sequential\n read_timeout 1m\n max_fails 0\n}"
+			r := newHarness(t, "forward . "+first.addr+" "+second.addr+options)
+			r.sendOnce()
+			r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
+
+			r = newHarness(t, "forward . "+first.addr+options)
+			r.sendOnce()
+			_, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
+			if _, ok := errors.AsType[*faultError](err); !ok {
+				t.Errorf("without a second upstream: got error %v, want a fault", err)
+			}
+			if got := first.sent(); !slices.Equal(got, []string{"tcp+edns", "tcp+edns"}) {
+				t.Errorf("got the queries %v, want one of each exchange", got)
+			}
+		})
+	}
+}
+
+// Where many queries wait on the connection, none of them waits for the time limit.
+func TestStrayForManyQueries(t *testing.T) {
+	up := newFakeUpstream(t, strays["empty"])
+	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n read_timeout 1m\n max_fails 0\n}")
+	r.sendOnce()
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			if _, err := r.ask(query(fmt.Sprintf("n%d.example.", i), mdns.TypeA), dns.UDP); err == nil || isTimeout(err) {
+				t.Errorf("query %d: got error %v, want one that is no timeout", i, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Over UDP a reply with another number of questions may be forged: the query is sent over TCP.
+func TestQuestionCountOverUDP(t *testing.T) {
+	nxdomain := changed(func(m *mdns.Msg) {
+		m.Question, m.Answer, m.Rcode = nil, nil, mdns.RcodeNameError
+		m.Ns = []mdns.RR{rr("example. 60 IN SOA ns.example. host.example. 1 2 3 4 5")}
+	})
+	for name, do := range map[string]behavior{
+		"none, with answers": strays["no question"], "none, with SOA": nxdomain, "two": strays["two questions"], "four bytes": strays["four bytes"],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := newFakeUpstream(t, overUDP(do))
+			r := newHarness(t, "forward . "+up.addr+" {\n read_timeout 1m\n}")
+			r.sendOnce()
+			r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+			if got := up.sent(); !slices.Equal(got, []string{"udp+edns", "tcp+edns"}) {
+				t.Errorf("got the queries %v, want one over UDP and one over TCP", got)
+			}
+		})
+	}
+}
+
+// A lame upstream gets a query once, however long the second one is silent.
+func TestLameUpstreamAskedOnce(t *testing.T) {
+	first, second := newFakeUpstream(t, lame()), newFakeUpstream(t, noReply)
+	r := newHarness(t, "forward . "+first.addr+" "+second.addr+" {\n policy sequential\n read_timeout 300ms\n attempts 6\n}")
+	r.wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")
+	if n := first.queryCount(); n != 1 {
+		t.Errorf("got %d queries, want 1", n)
+	}
+}
