@@ -49,6 +49,8 @@ type Block struct {
 	Log     *slog.Logger
 	Metrics *metrics.Registry
 	Memory  *memory.Budget
+	// Shared has what all plans of the server share, for Share.
+	Shared *Shared
 	// Dial connects to API servers and upstreams; nil uses the operating system.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// NoFileEvents makes hosts and file rely on their checks for changed files alone.
@@ -62,6 +64,7 @@ type Block struct {
 	planned  []func() error
 	start    []func(*Start) error
 	swap     []func()
+	discard  []func()
 	shutdown []func(context.Context)
 	name     string
 }
@@ -187,6 +190,10 @@ func (b *Block) OnStart(f func(*Start) error) { b.start = append(b.start, f) }
 // must not block.
 func (b *Block) OnSwap(f func()) { b.swap = append(b.swap, f) }
 
+// OnDiscard registers a function that runs if the plan never serves: its setup or its start has
+// failed. What was created by Keep is stopped before that.
+func (b *Block) OnDiscard(f func()) { b.discard = append(b.discard, f) }
+
 // OnShutdown registers a function that runs when the process has received a
 // signal to stop and still answers queries. It may block until ctx ends. A reload
 // does not call it.
@@ -221,6 +228,13 @@ func (b *Block) Swapped() {
 	}
 }
 
+// Discarded runs the functions passed to OnDiscard. Only the server calls it.
+func (b *Block) Discarded() {
+	for _, f := range b.discard {
+		f()
+	}
+}
+
 // Shutdown runs the functions that the blocks passed to OnShutdown, concurrently,
 // and returns when all have returned. Only the server calls it, before it stops
 // any resource.
@@ -232,6 +246,34 @@ func Shutdown(ctx context.Context, blocks ...*Block) {
 		}
 	}
 	running.Wait()
+}
+
+// Shared has values for the setup of all plans of a server, also of those that never start. Its
+// zero value is empty.
+type Shared struct {
+	mu     sync.Mutex
+	values map[any]any
+}
+
+// Share returns the value with a key, which create makes if there is none. A Block without Shared
+// shares nothing. The type of the key is private to the caller's package.
+func Share[T any](b *Block, key any, create func() T) T {
+	s := b.Shared
+	if s == nil {
+		return create()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.values[key].(T); ok {
+		return t
+	}
+
+	t := create()
+	if s.values == nil {
+		s.values = map[any]any{}
+	}
+	s.values[key] = t
+	return t
 }
 
 // A Stopper is a resource that survives reloads. Stop releases it when no plan

@@ -48,6 +48,8 @@ type Options struct {
 
 	// Memory is divided among the parts of the server that others can fill. nil has no total.
 	Memory *memory.Budget
+	// Shared is what all plans of the server share during their setup; nil makes one for the plan.
+	Shared *config.Shared
 
 	Log *slog.Logger
 	// Level, if not nil, is the level of Log. Starting a plan sets it to debug or
@@ -116,6 +118,9 @@ func (r route) keys() (zone, view routeKey) {
 // NewPlan sets up the directives of every block, in the order of opts.Directives.
 // It opens nothing, and returns every error with its file and line.
 func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
+	if opts.Shared == nil {
+		opts.Shared = new(config.Shared)
+	}
 	p := &Plan{opts: opts, siteAt: map[siteKey]*site{}}
 	var errs []error
 	for _, s := range servers {
@@ -132,9 +137,17 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 		}
 	}
 	if err := corefile.Sorted(errs...); err != nil {
+		p.discard()
 		return nil, err
 	}
 	return p, nil
+}
+
+// discard tells the directives that the plan never serves.
+func (p *Plan) discard() {
+	for _, b := range p.blocks {
+		b.Discarded()
+	}
 }
 
 // Warnings returns an error that joins the warnings about the plan's Corefile, in
@@ -163,6 +176,7 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 		Log:          p.opts.Log,
 		Metrics:      p.opts.Metrics,
 		Memory:       p.opts.Memory,
+		Shared:       p.opts.Shared,
 		Dial:         p.opts.Dial,
 		NoFileEvents: p.opts.NoFileEvents,
 		Chain:        new(dns.Chain),

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 )
@@ -59,9 +60,15 @@ func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 	if r.Metrics == nil {
 		r.Metrics = new(metrics.Registry) // one registry for all plans, so that counters survive reloads
 	}
+	if r.Shared == nil {
+		r.Shared = new(config.Shared)
+	}
 	r.seen = c.Sum
 	plan, err := NewPlan(c.Servers, r.Options)
 	if err := corefile.Sorted(c.Err, err, r.refused(plan)); err != nil {
+		if plan != nil {
+			plan.discard()
+		}
 		return nil, err
 	}
 	plan.sum = c.Sum

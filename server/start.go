@@ -55,6 +55,7 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 
 	if err := p.prepare(ctx, old); err != nil {
 		p.start.Abort()
+		p.discard()
 		return err
 	}
 	p.swap()

@@ -283,11 +283,12 @@ func (s *scan) add(path string, origin wire.Name) {
 
 	u := &use{path: path, origins: []wire.Name{origin}, reload: s.reload}
 	var err error
-	if u.planned, err = load(path, u.origins, u.limits(s.block), s.log); err != nil {
+	if u.planned, err = libraryOf(s.block).read(path, u.origins, u.limits(s.block), true, s.log); err != nil {
 		s.bad[path] = err.Error()
 		return
 	}
 	u.source = newSource(u, s.block)
+	u.drop()
 	u.source.followers.Add(s.followers.Changed)
 	s.next.zones.Set(origin, &served{u, 0})
 	s.added = append(s.added, origin)

@@ -301,7 +301,7 @@ func TestVersionStale(t *testing.T) {
 			return nil
 		},
 	} {
-		v, err := load(db, []wire.Name{origin}, limits{}, slog.New(slog.DiscardHandler))
+		v, err := load(db, []wire.Name{origin}, limits{}, nil, slog.New(slog.DiscardHandler))
 		if v.stale() {
 			t.Fatalf("change %d: stale before the change: %v", i, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -19,12 +18,9 @@ import (
 
 // A version is the content of a zone file at one time.
 type version struct {
-	zones  []*zone.Zone    // in the order of the origins; empty if there was an error
-	claims []*memory.Claim // the memory of the zones
+	zones  []*loaded       // in the order of the origins; empty if there was an error
 	files  []zonefile.File // the zone file and the files that it includes
 	readAt time.Time
-
-	dropped runtime.Cleanup // of a version that a plan has read
 }
 
 // limits bound the memory of the zones of a file.
@@ -33,44 +29,30 @@ type limits struct {
 	maxSize int64 // of one zone; 0 is no limit
 }
 
-// load reads a zone file once for each origin. The version is not nil if there is
-// an error: it has the files that the error depends on.
-func load(path string, origins []wire.Name, within limits, log *slog.Logger) (*version, error) {
+// load reads a zone file once for each origin, in place of an old version, which may be nil. The
+// version is not nil if there is an error: it has the files that the error depends on.
+func load(path string, origins []wire.Name, within limits, old *version, log *slog.Logger) (*version, error) {
 	v := &version{readAt: time.Now()}
 	for _, origin := range origins {
-		claim := within.memory.Claim(memory.Zones)
-		v.claims = append(v.claims, claim)
-		l := loader{origin: origin, origins: origins, claim: claim, maxSize: within.maxSize}
+		l := loader{origin: origin, origins: origins, within: within, claim: within.memory.Claim(memory.Zones)}
 		z, files, err := l.load(path)
 		if v.files == nil || err != nil {
 			v.files = files
 		}
+		if err == nil {
+			err = l.settle(z, old.memory())
+		}
+		l.borrowed.Release()
 		if err != nil {
+			l.claim.Release()
 			v.release()
+			v.zones = nil
 			return v, err
 		}
 		l.warn(log)
-		claim.Set(z.Memory())
-		v.zones = append(v.zones, z)
+		v.zones = append(v.zones, &loaded{zone: z, claim: l.claim, users: 1})
 	}
 	return v, nil
-}
-
-// release ends the use of the memory of zones that are not served.
-func (v *version) release() {
-	for _, c := range v.claims {
-		c.Release()
-	}
-}
-
-// releaseDropped releases the zones of a version that a plan has read, if the plan never starts:
-// nothing tells the directive so.
-func (v *version) releaseDropped() {
-	v.dropped = runtime.AddCleanup(v, func(claims []*memory.Claim) {
-		for _, c := range claims {
-			c.Release()
-		}
-	}, v.claims)
 }
 
 // A loader adds the records of a zone file to one zone.
@@ -79,8 +61,14 @@ type loader struct {
 	origins []wire.Name // all zones that are served from the file
 	sign    bool        // the zone will be signed: records of signed zones are ignored
 	builder *zone.Builder
+	within  limits
 	claim   *memory.Claim // of the zone; nil if it is not kept
-	maxSize int64         // of the zone; 0 is no limit
+
+	// What the part of the zones has no room for is borrowed from that of transfers, which are new
+	// versions, too, until the old version is dropped.
+	borrowed *memory.Claim
+	reserved int64 // of claim when borrowed was made
+	refused  error // of claim
 
 	hasSOA    bool
 	otherSOA  *zonefile.Record // the first SOA record of another name
@@ -105,10 +93,36 @@ func (l *loader) load(path string) (*zone.Zone, []zonefile.File, error) {
 // the zone.
 func (l *loader) grow() error {
 	size := int64(l.builder.Size())
-	if l.maxSize > 0 && size > l.maxSize {
-		return fmt.Errorf("the zone needs more than %d bytes of memory", l.maxSize)
+	if most := l.within.maxSize; most > 0 && size > most {
+		return fmt.Errorf("the zone needs more than %d bytes of memory", most)
 	}
-	return l.claim.Grow(size/8*9)
+
+	size = size / 8 * 9
+	if l.borrowed == nil {
+		if l.refused = l.claim.Grow(size); l.refused == nil {
+			l.reserved = size
+			return nil
+		}
+		l.borrowed = l.within.memory.Claim(memory.Transfers)
+	}
+	if l.borrowed.Grow(size-l.reserved) != nil {
+		return l.refused
+	}
+	return nil
+}
+
+// settle makes the claim that of the zone, which has a place once the old version is dropped.
+func (l *loader) settle(z *zone.Zone, old int64) error {
+	bytes := z.Memory()
+	if l.borrowed != nil {
+		l.claim.Release()
+		if err := l.within.memory.Reserve(memory.Zones, bytes-old); err != nil {
+			return err
+		}
+		l.within.memory.Release(memory.Zones, bytes-old)
+	}
+	l.claim.Set(bytes)
+	return nil
 }
 
 // add adds one record.

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
@@ -35,10 +33,11 @@ func TestReloadMemoryRefused(t *testing.T) {
 	u := &use{path: db, origins: []wire.Name{origin}}
 	block := &config.Block{Log: log.Logger(), Metrics: new(metrics.Registry), Memory: b}
 	var err error
-	if u.planned, err = load(db, u.origins, u.limits(block), block.Log); err != nil {
+	if u.planned, err = load(db, u.origins, u.limits(block), nil, block.Log); err != nil {
 		t.Fatal(err)
 	}
 	s := newSource(u, block)
+	u.drop()
 	used := func() int64 { return b.Part(memory.Zones).Used }
 	small := used()
 
@@ -65,33 +64,17 @@ func TestReloadMemoryRefused(t *testing.T) {
 	}
 }
 
-// The zones of a plan that never starts are released, and so is what exceeds max_size.
-func TestPlannedMemoryReleased(t *testing.T) {
+// What exceeds max_size is released.
+func TestMaxSizeMemoryReleased(t *testing.T) {
 	b := memory.New(80<<20, memory.FromGroup)
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, zoneText(1, 1000))
 	log := slog.New(slog.DiscardHandler)
-	if _, err := load(db, []wire.Name{origin}, limits{b, 10_000}, log); err == nil || !strings.Contains(err.Error(), "more than 10000 bytes") {
+	if _, err := load(db, []wire.Name{origin}, limits{b, 10_000}, nil, log); err == nil || !strings.Contains(err.Error(), "more than 10000 bytes") {
 		t.Errorf("max_size 10000: got %v", err)
 	}
 	if used := b.Part(memory.Zones).Used; used != 0 {
 		t.Errorf("a zone over max_size: %d bytes reserved, want 0", used)
-	}
-
-	v, err := load(db, []wire.Name{origin}, limits{b, 0}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.releaseDropped()
-	if b.Part(memory.Zones).Used == 0 {
-		t.Error("nothing is reserved for a planned version")
-	}
-	runtime.KeepAlive(v)
-	v = nil
-	for deadline := time.Now().Add(time.Minute); b.Part(memory.Zones).Used > 0; runtime.GC() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are reserved for a dropped version after a minute", b.Part(memory.Zones).Used)
-		}
 	}
 }
 
@@ -100,11 +83,11 @@ func TestTextNeedsNoMemory(t *testing.T) {
 	b := memory.New(8<<20, memory.FromGroup)
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, zoneText(1, 10)+strings.Repeat("; "+strings.Repeat("x", 1000)+"\n", 8000))
-	v, err := load(db, []wire.Name{origin}, limits{b, 0}, slog.New(slog.DiscardHandler))
+	v, err := load(db, []wire.Name{origin}, limits{b, 0}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if used, want := b.Part(memory.Zones).Used, v.zones[0].Memory(); used != want {
+	if used, want := b.Part(memory.Zones).Used, v.zones[0].zone.Memory(); used != want {
 		t.Errorf("%d bytes reserved, want the %d of the zone", used, want)
 	}
 }

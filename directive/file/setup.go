@@ -2,7 +2,6 @@ package file
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -48,8 +47,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		errs = append(errs, u.plan(b, d))
 		b.OnSwap(func() {
 			u.source.serve(u.planned)
-			u.planned = nil
+			u.drop()
 		})
+		b.OnDiscard(u.drop)
 	}
 	b.Handle(f)
 	return errors.Join(errs...)
@@ -59,10 +59,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // it is read at the start, after that.
 func (u *use) plan(b *config.Block, d corefile.Directive) error {
 	read := func() (err error) {
-		if u.planned, err = load(u.path, u.origins, u.limits(b), b.Log); err != nil {
+		if u.planned, err = libraryOf(b).read(u.path, u.origins, u.limits(b), true, b.Log); err != nil {
 			return d.Errorf("%w", err)
 		}
-		u.planned.releaseDropped()
 		return nil
 	}
 	start := func(s *config.Start) error { return u.start(s, b) }
@@ -85,6 +84,12 @@ func (u *use) plan(b *config.Block, d corefile.Directive) error {
 		return nil
 	})
 	return nil
+}
+
+// drop ends the use of the version that the plan has read.
+func (u *use) drop() {
+	u.planned.release()
+	u.planned = nil
 }
 
 // parse reads one file directive.
@@ -138,11 +143,7 @@ func (u *use) start(s *config.Start, b *config.Block) (err error) {
 		byTime        bool
 		maxSize       int64
 	}
-	var names strings.Builder
-	for _, o := range u.origins {
-		names.WriteString(string(o))
-	}
-	u.source, err = config.Keep(s, key{u.path, names.String(), u.reload, u.byTime, u.maxSize}, func() (*source, error) {
+	u.source, err = config.Keep(s, key{u.path, originsText(u.origins), u.reload, u.byTime, u.maxSize}, func() (*source, error) {
 		return newSource(u, b), nil
 	})
 	return err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -24,8 +23,9 @@ type source struct {
 	byTime  bool
 	polls   bool                        // the file is followed by checks alone
 	zones   []atomic.Pointer[zone.Zone] // in the order of the origins
-	claims  []*memory.Claim             // their memory; guarded by mu
+	held    []*loaded                   // the same; guarded by mu
 	within  limits
+	library *library
 	log     *slog.Logger
 	failed  *metrics.Counter
 	cancel  context.CancelFunc
@@ -42,9 +42,9 @@ func newSource(u *use, b *config.Block) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
 		path: u.path, origins: u.origins, byTime: u.byTime, polls: b.NoFileEvents,
-		zones: make([]atomic.Pointer[zone.Zone], len(u.origins)), claims: make([]*memory.Claim, len(u.origins)),
-		within: u.limits(b),
-		log:    b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
+		zones: make([]atomic.Pointer[zone.Zone], len(u.origins)), held: make([]*loaded, len(u.origins)),
+		within: u.limits(b), library: libraryOf(b),
+		log: b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
 			"Counter of changed zone files that could not be read.", "file", u.path),
 	}
 
@@ -61,8 +61,9 @@ func (s *source) Stop() {
 	s.tasks.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.claims {
-		c.Release()
+	for i, z := range s.held {
+		z.release()
+		s.held[i] = nil
 	}
 }
 
@@ -70,23 +71,22 @@ func (s *source) Stop() {
 func (s *source) serve(v *version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v.dropped.Stop()
-	if s.latest != nil && s.latest.readAt.After(v.readAt) {
-		v.release()
+	if s.latest != nil && (s.latest == v || s.latest.readAt.After(v.readAt)) {
 		return
 	}
 	s.latest = v
 	for i, z := range v.zones {
-		s.store(i, z, v.claims[i])
+		s.store(i, z)
 	}
-	v.zones = nil // those that are served are enough
 }
 
-// store replaces a zone.
-func (s *source) store(i int, z *zone.Zone, claim *memory.Claim) {
+// store replaces a zone. The caller is a user of it, too.
+func (s *source) store(i int, next *loaded) {
+	next.acquire()
+	z := next.zone
 	old := s.zones[i].Swap(z)
-	s.claims[i].Release()
-	s.claims[i] = claim
+	s.held[i].release()
+	s.held[i] = next
 	serial, _ := z.Serial()
 	if old == nil {
 		return
@@ -128,11 +128,11 @@ func (s *source) reload() {
 		return
 	}
 
-	v, err := load(s.path, s.origins, s.within, s.log)
+	v, err := s.library.read(s.path, s.origins, s.within, false, s.log)
+	defer v.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != previous {
-		v.release()
 		return // a plan has replaced it meanwhile
 	}
 
@@ -143,17 +143,16 @@ func (s *source) reload() {
 		return
 	}
 
-	for i, z := range v.zones {
+	for i, next := range v.zones {
+		z := next.zone
 		old, _ := s.zones[i].Load().Serial()
 		serial, _ := z.Serial()
 		if serial == old && !s.byTime && !v.mayComplete(previous) {
 			s.log.Warn("file: Ignored changed zone file: serial number unchanged",
 				"file", s.path, "zone", z.Origin(), "serial", serial)
-			v.claims[i].Release()
 			continue
 		}
-		s.store(i, z, v.claims[i])
+		s.store(i, next)
 		s.log.Info("file: Reloaded zone", "file", s.path, "zone", z.Origin(), "serial", serial)
 	}
-	v.zones = nil
 }
