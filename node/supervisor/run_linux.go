@@ -208,7 +208,9 @@ func (s *supervisor) handle(e event) {
 	case kindStopping:
 		s.stopped = true
 		s.replaceSockets(nil)
-		s.capture.Disable()
+		if s.capture != nil { // the worker may stop before it has asked for it
+			s.capture.Disable()
+		}
 		s.setOpen(false)
 		w.reply(nil)
 	}

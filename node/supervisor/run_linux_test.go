@@ -295,6 +295,21 @@ func TestWorkerCrashLoop(t *testing.T) {
 	}
 }
 
+// A worker that stops before it has opened the capture, as one does that is ended early, gets a reply.
+func TestWorkerStopsBeforeOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNode(t)
+		w := n.last()
+		w.message(kindStopping)
+		if err := <-w.replies; err != nil {
+			t.Error(err)
+		}
+		n.calls()
+		w.end(exited(0))
+		n.ends(Exit{})
+	})
+}
+
 // The exit status of the first worker is that of the supervisor if it does not serve.
 func TestFirstWorkerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
