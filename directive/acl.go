@@ -100,7 +100,7 @@ func (a *ACL) addList(b *config.Block, d corefile.Directive) error {
 func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
 	line, word, count := aclLine{action: action}, "", 0
 	var sources []netip.Prefix
-	anyType, anySource := true, true
+	everyType, everySource := false, false
 	var errs []error
 	for _, a := range o.Args {
 		switch {
@@ -115,23 +115,19 @@ func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
 			continue
 
 		case a.Text == "*":
-			if word == "type" {
-				line.types = append(line.types, 0)
-			} else {
-				sources = append(sources, netip.Prefix{})
-			}
+			everyType, everySource = everyType || word == "type", everySource || word == "net"
 		case word == "type":
 			t, ok := wire.ParseType(a.Text)
 			if !ok {
 				errs = append(errs, a.Errorf(o.Path, "type: want a type like A or TYPE65, or *, got %q", a.Text))
 			}
-			line.types, anyType = append(line.types, t), false
+			line.types = append(line.types, t)
 		default:
 			p, err := config.ParseSource(a.Text)
 			if err != nil {
 				errs = append(errs, a.Errorf(o.Path, "net: want an address, a CIDR or *, got %q", a.Text))
 			}
-			sources, anySource = append(sources, p), false
+			sources = append(sources, p)
 		}
 		count++
 	}
@@ -140,10 +136,10 @@ func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
 	}
 
 	// A * among others matches everything.
-	if anyType || slices.Contains(line.types, 0) {
+	if everyType {
 		line.types = nil
 	}
-	if !anySource && !slices.Contains(sources, netip.Prefix{}) {
+	if len(sources) > 0 && !everySource {
 		line.sources = newPrefixes(sources)
 	}
 	slices.Sort(line.types)

@@ -74,6 +74,7 @@ func TestACL(t *testing.T) {
 		{"allow net 10.0.0.0/8\nblock", "11.0.0.1:1", "A", "IN", "REFUSED 15"},
 		{"block type A AAAA net 10.0.0.0/8", "10.0.0.1:1", "AAAA", "IN", "REFUSED 18"},
 		{"block net 10.0.0.0/8 type A AAAA", "10.0.0.1:1", "MX", "IN", "NOERROR"},
+		{"block type TYPE0", "10.0.0.1:1", "A", "IN", "NOERROR"}, // a type like any other
 		{"block type TYPE1", "10.0.0.1:1", "A", "IN", "REFUSED 15"},
 		{"block net 10.0.0.1\nblock net 10.0.0.2\nallow net 10.0.0.2 10.0.0.3\nblock net 10.0.0.0/24", "10.0.0.2:1", "A", "IN", "REFUSED 18"},
 		{"block net 10.0.0.1\nblock net 10.0.0.2\nallow net 10.0.0.2 10.0.0.3\nblock net 10.0.0.0/24", "10.0.0.3:1", "A", "IN", "NOERROR"},
