@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/watch"
+	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
@@ -21,6 +22,9 @@ import (
 // primary last confirmed the zone; each record, preceded by its length in three bytes; a
 // length of zero; and the CRC-32 of everything before.
 const fileHead = "seamark secondary zone, version 1\n"
+
+// maxRecord is the size of the largest record: owner, type, class, TTL, length and data.
+const maxRecord = wire.MaxName + 10 + 1<<16 - 1
 
 // save writes the zone to its file, if there is one and the zone has changed.
 func (s *schedule) save() {
@@ -36,24 +40,26 @@ func (s *schedule) save() {
 }
 
 func (c *zoneCopy) writeFile(z *zone.Zone, checked time.Time) error {
-	return watch.Replace(c.file, 0o600, func(f *os.File) error {
-		sum := crc32.NewIEEE()
-		w := bufio.NewWriter(io.MultiWriter(f, sum))
-		_, _ = w.WriteString(fileHead)
-		_, _ = w.Write(binary.BigEndian.AppendUint64([]byte(c.origin), uint64(checked.Unix())))
+	return watch.Replace(c.file, 0o600, func(f *os.File) error { return writeFile(f, c.origin, z, checked) })
+}
 
-		for r := range z.Records {
-			_, _ = w.Write([]byte{byte(len(r) >> 16), byte(len(r) >> 8), byte(len(r))})
-			_, _ = w.Write(r)
-		}
-		_, _ = w.Write([]byte{0, 0, 0})
+func writeFile(f io.Writer, origin wire.Name, z *zone.Zone, checked time.Time) error {
+	sum := crc32.NewIEEE()
+	w := bufio.NewWriter(io.MultiWriter(f, sum))
+	_, _ = w.WriteString(fileHead)
+	_, _ = w.Write(binary.BigEndian.AppendUint64([]byte(origin), uint64(checked.Unix())))
 
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		_, err := f.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
+	for r := range z.Records {
+		_, _ = w.Write([]byte{byte(len(r) >> 16), byte(len(r) >> 8), byte(len(r))})
+		_, _ = w.Write(r)
+	}
+	_, _ = w.Write([]byte{0, 0, 0})
+
+	if err := w.Flush(); err != nil {
 		return err
-	})
+	}
+	_, err := f.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
+	return err
 }
 
 // load serves the zone in the file, unless it has expired.
@@ -131,6 +137,10 @@ func parseFile(in *incoming, file io.Reader) (*zone.Zone, time.Time, error) {
 		n := int(length[0])<<16 | int(length[1])<<8 | int(length[2])
 		if n == 0 {
 			break
+		}
+		// The records are not counted yet: a wrong length must not take up to 16 MB first.
+		if n > maxRecord {
+			return nil, checked, errMalformed
 		}
 
 		record = slices.Grow(record[:0], n)[:n]
