@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"strings"
@@ -71,7 +72,7 @@ func (o Options) CheckFiles() error {
 		}
 		file, err := watch.Open(f.path)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: open %s: %w", f.option, f.path, err))
+			errs = append(errs, fmt.Errorf("%s: %w", f.option, &fs.PathError{Op: "open", Path: f.path, Err: err}))
 			continue
 		}
 		_ = file.Close()

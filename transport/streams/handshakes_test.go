@@ -77,7 +77,7 @@ func TestHandshakesShareProcessors(t *testing.T) {
 			over := func(protocol string) *tls.Config {
 				return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}}
 			}
-			const clients = 20
+			const clients = 16 // fewer in all than may wait
 			var running sync.WaitGroup
 			handshake := func(network string, dial func() (io.Closer, error)) {
 				running.Go(func() {
