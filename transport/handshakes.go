@@ -18,9 +18,9 @@ import (
 const (
 	// handshakeWait bounds how long a handshake waits for its turn.
 	handshakeWait = 5 * time.Second
-	// maxHandshakes bounds the handshakes of a client that wait: half of the connections that it
-	// may have by default.
-	maxHandshakes = 50
+	// maxHandshakes bounds the handshakes of a client that wait, over all transports together. An
+	// address that connects anew after a restart has fewer.
+	maxHandshakes = 64
 )
 
 // LimitHandshakes returns a GetConfigForClient that returns config's result once the client has

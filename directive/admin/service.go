@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -61,7 +60,7 @@ type service struct {
 	pods      *podFinder // nil without pods
 
 	requests, tails, explanations, lists, downloads *slots.Pool
-	rendering                                       sync.Mutex // held while metrics are collected
+	states                                          states
 
 	ended context.Context // canceled when the plan is not served any more
 	end   context.CancelFunc
@@ -80,6 +79,7 @@ func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.L
 		requests: slots.New(maxRequests, maxRequests/2), tails: slots.New(maxTails, maxTails/2),
 		explanations: slots.New(maxExplanations, maxExplanations/2),
 		lists:        slots.New(maxLists, maxLists/2), downloads: slots.New(maxDownloads, maxDownloads/2),
+		states: newStates(),
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
 	if o.review {
@@ -347,8 +347,10 @@ var statusMetrics = []string{
 
 func (s *service) status(w http.ResponseWriter, _ *http.Request) { write(w, s.state()) }
 
-// state returns the present status.
-func (s *service) state() Status {
+// state returns the present status, which the caller must not change.
+func (s *service) state() Status { return s.states.get(s.newState) }
+
+func (s *service) newState() Status {
 	now := time.Now()
 	st := Status{
 		Started: s.started, Servers: []string{}, RCodes: map[string]float64{}, Metrics: s.series(),
@@ -406,8 +408,6 @@ func (st *Status) summary() string {
 
 // series returns the present values of the series of statusMetrics.
 func (s *service) series() map[string]float64 {
-	s.rendering.Lock()
-	defer s.rendering.Unlock()
 	var text bytes.Buffer
 	_ = s.metrics.WriteText(&text) // a buffer cannot fail
 
