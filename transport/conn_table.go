@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -13,8 +14,9 @@ import (
 )
 
 // A ConnTable has the connections of one or more LimitedListeners. At the limit a new
-// connection replaces one of the client that has most, if that has more than the new one's
-// client will have.
+// connection replaces one without requests: of the client that has most, if that has more than the
+// new one's client will have, else of its own client, else of one that has as many as it will have.
+// If there is none, it replaces the last one of the client that has most, if that has more.
 type ConnTable struct {
 	o      ConnLimits
 	counts counters
@@ -33,8 +35,8 @@ type ConnLimits struct {
 	Most      func() int // connections in all; nil or 0 is no limit
 	PerClient int        // 0 is no limit; for Replace only
 	// Replace lets every new connection in: at a limit it replaces the one that has been idle
-	// longest, or, if none has been for a second, the one without data for the longest time. That
-	// is one of its own client if the client has PerClient, else of the client that has most, else
+	// longest, or, if none has been for a second, the one without data for the longest time, first of
+	// those without requests. That is one of its own client if the client has PerClient, else of the client that has most, else
 	// of all.
 	Replace     bool
 	Buffer      int                 // the kernel's, in bytes, for each direction; 0 is that of the listener
@@ -97,48 +99,93 @@ func (t *ConnTable) add(c *limitedConn) bool {
 		t.counts.overClient.Add(1)
 		return false
 	}
-	if !t.share.Acquire() {
-		t.counts.overTotal.Add(1)
-		return false
-	}
-
-	replaced, ok := t.admit(c)
+	// A connection that is refused, or replaces one of this table, costs no other listener one.
+	replaced, ok := t.makeRoom(c.client)
 	if replaced != nil {
 		replaced.abort()
 	}
 	if !ok {
-		t.share.Release()
+		return false
 	}
-	return ok
-}
+	acquired := t.share.Acquire()
 
-// admit adds c unless that is over a limit. It removes and returns the connection that c replaces.
-func (t *ConnTable) admit(c *limitedConn) (replaced *limitedConn, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch own := t.clients[c.client]; {
+	if !acquired {
+		t.counts.overTotal.Add(1)
+		t.open--
+		t.memory.release()
+		return false
+	}
+	t.join(c)
+	return true
+}
+
+// makeRoom counts one more connection of a client unless that is over a limit. It removes and
+// returns the connection that it replaces.
+func (t *ConnTable) makeRoom(client netip.Addr) (replaced *limitedConn, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch own := t.clients[client]; {
 	case t.o.PerClient > 0 && len(own) >= t.o.PerClient:
 		replaced = idlest(own, true)
 		t.counts.overClient.Add(1)
 	case t.isFull() || !t.memory.reserve(t.open):
-		if replaced = t.displaced(c.client); replaced == nil {
-			t.counts.overTotal.Add(1)
+		t.counts.overTotal.Add(1)
+		if replaced = t.displaced(client); replaced == nil {
 			return nil, false
 		}
-		t.counts.overClient.Add(1)
 	}
 	if replaced != nil {
 		t.remove(replaced)
 		t.memory.force()
 	}
-
 	t.open++
+	return replaced, true
+}
+
+// join adds c to the connections of its client.
+func (t *ConnTable) join(c *limitedConn) {
 	if c.turns = t.turns[c.client]; c.turns == nil {
 		c.turns = newTurns()
 		t.turns[c.client] = c.turns
 	}
 	t.clients[c.client] = append(t.clients[c.client], c)
-	return replaced, true
+}
+
+// leave removes c from those of its client, and reports whether it was one.
+func (t *ConnTable) leave(c *limitedConn) bool {
+	conns := t.clients[c.client]
+	i := slices.Index(conns, c)
+	if i < 0 {
+		return false
+	}
+	if conns = slices.Delete(conns, i, i+1); len(conns) == 0 {
+		delete(t.clients, c.client)
+		delete(t.turns, c.client)
+	} else {
+		t.clients[c.client] = conns
+	}
+	return true
+}
+
+// identify counts c for its client, which was not known before. It returns false if c has been
+// replaced meanwhile, or the client may not connect.
+func (t *ConnTable) identify(c *limitedConn, client netip.Addr) bool {
+	if t.refuses(client) {
+		t.counts.overClient.Add(1)
+		return false
+	}
+	c.endTurn() // that of the unknown client
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.leave(c) {
+		return false
+	}
+	c.client = client
+	t.join(c)
+	return true
 }
 
 func (t *ConnTable) isFull() bool {
@@ -151,36 +198,40 @@ func (t *ConnTable) isFull() bool {
 
 // displaced returns the connection that one of a client may replace, or nil.
 func (t *ConnTable) displaced(by netip.Addr) *limitedConn {
+	own := t.clients[by]
+	most := t.largest(len(own) + 1)
 	if t.o.Replace {
-		if most := t.largest(len(t.clients[by]) + 1); most != nil {
+		if most != nil {
 			return idlest(most, true)
 		}
-		return t.idlest(true)
+		return t.idlest(true, 0)
 	}
 
-	// Connections of unknown clients are not replaced, and replace none.
-	if !by.IsValid() {
-		return nil
-	}
-	if most := t.largest(len(t.clients[by]) + 1); most != nil {
+	// A client with many connections, all with requests, takes none of those that have fewer.
+	idle := cmp.Or(idlest(most, false), idlest(own, false), t.idlest(false, len(own)+1))
+	if idle == nil && most != nil {
 		return most[len(most)-1]
 	}
-	return nil
+	return idle
 }
 
 // largest returns the connections of the client that has most, if it has more than a number.
 func (t *ConnTable) largest(than int) (most []*limitedConn) {
-	for client, conns := range t.clients {
-		if len(conns) > max(than, len(most)) && (client.IsValid() || t.o.Replace) {
+	for _, conns := range t.clients {
+		if len(conns) > max(than, len(most)) {
 			most = conns
 		}
 	}
 	return most
 }
 
-// idlest returns the connection of all that has been idle longest, or nil: see the function.
-func (t *ConnTable) idlest(busy bool) (found *limitedConn) {
+// idlest returns the connection that has been idle longest of all clients with some number of
+// connections, or nil: see the function.
+func (t *ConnTable) idlest(busy bool, least int) (found *limitedConn) {
 	for _, conns := range t.clients {
+		if len(conns) < least {
+			continue
+		}
 		if c := idlest(conns, busy); c != nil && (found == nil || c.isIdler(found)) {
 			found = c
 		}
@@ -199,27 +250,34 @@ func idlest(conns []*limitedConn, busy bool) (found *limitedConn) {
 	return found
 }
 
-// freshConn is how long a connection without requests counts as one that is about to send some,
-// and as valuable as those with requests.
+// freshConn is how long a connection without requests counts as one that is about to send some.
 const freshConn = time.Second
 
 // isIdler reports whether c is to be closed rather than other.
 func (c *limitedConn) isIdler(other *limitedConn) bool {
-	if idle := c.isIdle(); idle != other.isIdle() {
-		return idle
+	if value, others := c.value(), other.value(); value != others {
+		return value < others
 	}
 	return c.active.Load() < other.active.Load()
 }
 
-func (c *limitedConn) isIdle() bool {
-	return !c.busy.Load() && clock.Now()-time.Duration(c.active.Load()) > freshConn
+// value orders connections: one that has sent a request, as probes do at once, is worth more than
+// one that may do so.
+func (c *limitedConn) value() int {
+	switch {
+	case c.busy.Load():
+		return 2
+	case clock.Now()-time.Duration(c.active.Load()) <= freshConn:
+		return 1
+	}
+	return 0
 }
 
 // evict closes the connection that has been idle longest, for one of another listener. It
 // reports whether there is one.
 func (t *ConnTable) evict() bool {
 	t.mu.Lock()
-	c := t.idlest(t.o.Replace)
+	c := t.idlest(t.o.Replace, 0)
 	if c != nil {
 		t.counts.evicted.Add(1)
 		t.remove(c)
@@ -240,18 +298,9 @@ func (t *ConnTable) removeClosed(c *limitedConn) {
 
 // remove removes a connection, unless that has happened.
 func (t *ConnTable) remove(c *limitedConn) {
-	conns := t.clients[c.client]
-	i := slices.Index(conns, c)
-	if i < 0 {
-		return
-	}
-	t.open--
-	t.share.Release()
-	t.memory.release()
-	if conns = slices.Delete(conns, i, i+1); len(conns) == 0 {
-		delete(t.clients, c.client)
-		delete(t.turns, c.client)
-	} else {
-		t.clients[c.client] = conns
+	if t.leave(c) {
+		t.open--
+		t.share.Release()
+		t.memory.release()
 	}
 }

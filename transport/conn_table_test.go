@@ -11,8 +11,8 @@ import (
 )
 
 // A new connection replaces one of its own client at the limit of the client, else one of the
-// client with most, else of all: first one that has been idle for a second, then the one without
-// data for the longest time.
+// client with most, else of all: first one that has been idle for a second, then one without requests,
+// then the one without data for the longest time.
 func TestConnTableReplace(t *testing.T) {
 	type conn struct {
 		client string
@@ -29,7 +29,8 @@ func TestConnTableReplace(t *testing.T) {
 		"client's limit":    {[]conn{{"192.0.2.1", fresh, false}, {"192.0.2.1", 2 * fresh, false}, {"192.0.2.1", fresh, true}}, "192.0.2.1", 1},
 		"client with most":  {[]conn{{"192.0.2.1", fresh, true}, {"192.0.2.2", time.Hour, false}, {"192.0.2.1", 2 * fresh, true}, {"192.0.2.1", fresh, true}}, "192.0.2.3", 2},
 		"all have one":      {[]conn{{"192.0.2.1", fresh, false}, {"192.0.2.2", time.Hour, true}, {"192.0.2.3", time.Minute, false}, {"192.0.2.4", 0, false}}, "192.0.2.5", 2},
-		"none idle":         {[]conn{{"192.0.2.1", 2 * fresh, true}, {"192.0.2.2", time.Minute, true}, {"192.0.2.3", fresh, false}, {"192.0.2.4", 0, false}}, "192.0.2.5", 1},
+		"none idle":         {[]conn{{"192.0.2.1", 2 * fresh, true}, {"192.0.2.2", time.Minute, true}, {"192.0.2.3", fresh, false}, {"192.0.2.4", 0, false}}, "192.0.2.5", 2},
+		"all with requests": {[]conn{{"192.0.2.1", 2 * fresh, true}, {"192.0.2.2", time.Minute, true}, {"192.0.2.3", fresh, true}, {"192.0.2.4", 0, true}}, "192.0.2.5", 1},
 		"IPv6 /64":          {[]conn{{"2001:db8::1", fresh, false}, {"2001:db8::2", 3 * fresh, false}, {"2001:db8::3", fresh, false}}, "2001:db8::4", 1},
 		"another IPv6 /64":  {[]conn{{"2001:db8::1", fresh, false}, {"2001:db8::2", fresh, false}, {"2001:db8::3", fresh, false}}, "2001:db8:0:1::4", -1},
 		"Unix socket peers": {[]conn{{"", fresh, false}, {"", 2 * fresh, false}, {"", fresh, false}}, "", 1},

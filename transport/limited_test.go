@@ -14,7 +14,7 @@ import (
 )
 
 // A client with many connections does not keep others from theirs: at the limit its last one
-// is closed for a client that has fewer.
+// is closed for a client that has fewer, if all have requests.
 func TestLimitedListener(t *testing.T) {
 	var most atomic.Int64
 	most.Store(4)
@@ -54,6 +54,7 @@ func TestLimitedListener(t *testing.T) {
 			t.Fatalf("the connection of %s was not accepted within a minute", from)
 		}
 		t.Cleanup(func() { server.Close() })
+		SetBusy(server, true)
 		return client, server
 	}
 	closed := func(what string, c net.Conn) {

@@ -75,7 +75,7 @@ func TestUnreadReplyMemory(t *testing.T) {
 }
 
 // Connections over HTTPS and gRPC have their part of the memory, too: at its end the client that
-// has most loses one for another client.
+// has most loses one for another client, also one with requests.
 func TestConnTableMemory(t *testing.T) {
 	b := memory.New(8<<20, memory.FromGroup)
 	table := NewConnTable(ConnLimits{Memory: b})
@@ -85,6 +85,7 @@ func TestConnTableMemory(t *testing.T) {
 		here, there := net.Pipe()
 		t.Cleanup(func() { here.Close(); there.Close() })
 		c := &limitedConn{Conn: here, l: &LimitedListener{table: table}, client: netip.MustParseAddr(client)}
+		c.busy.Store(true)
 		open = append(open, c)
 		return table.add(c)
 	}

@@ -333,6 +333,9 @@ func (c *proxiedConn) identify() {
 	if c.policy == ProxyUse && h.client.IsValid() {
 		c.client = h.client
 	}
+	if !c.l.table.identify(limited(c), ClientKey(c.client.Addr())) {
+		c.err = net.ErrClosed
+	}
 	_ = c.SetReadDeadline(time.Time{})
 }
 
