@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/wire"
 )
@@ -42,13 +43,8 @@ func newFilter(r *http.Request) (f filter, err error) {
 	}
 
 	if text := r.FormValue("client"); text != "" {
-		if f.client, err = netip.ParsePrefix(text); err != nil {
-			ip, bad := netip.ParseAddr(text)
-			if bad != nil {
-				return f, fmt.Errorf("client: want an IP address or a network, got %q", text)
-			}
-			ip = ip.Unmap() // as clients of recorded queries are
-			f.client = netip.PrefixFrom(ip, ip.BitLen())
+		if f.client, err = config.ParseSource(text); err != nil {
+			return f, fmt.Errorf("client: want an IP address or a network, got %q", text)
 		}
 	}
 
