@@ -234,6 +234,66 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
+// FuzzVerify: a stream of messages is accepted up to the first one that is changed, missing, repeated
+// or not covered by the next signature, and no further signature is. Of each two bytes of script, the
+// first says what happens to a message, the second which bit of it is changed.
+func FuzzVerify(f *testing.F) {
+	const signs, changes, loses, repeats = 1, 2, 4, 8
+	f.Add([]byte{signs, 0, 0, 0, 0, 0, signs, 0})
+	f.Add([]byte{signs, 0, signs | loses, 0, signs, 0})
+	f.Add([]byte{signs, 0, repeats, 0, signs, 0})
+	f.Add([]byte{signs, 0, changes, 31, signs | changes, 200, signs, 0})
+	f.Add(slices.Concat([]byte{signs, 0}, make([]byte, 2*maxUnsigned), []byte{signs, 0}))
+	f.Add(slices.Concat([]byte{signs, 0}, make([]byte, 2*maxUnsigned+2), []byte{signs, 0}))
+
+	f.Fuzz(func(t *testing.T, script []byte) {
+		script = script[:min(len(script), 2*255)]
+		client, query := Start(testKey, request(), now)
+		found, signed, _ := Find(query)
+		server := accept(t, found, signed, now)
+		var covered []byte // messages since the last signature
+		intact := true
+
+		for ; len(script) >= 2; script = script[2:] {
+			m := request()
+			for i := 1; i < 4; i++ { // one changed bit does not make it another message
+				m[i] = byte(len(script) / 2)
+			}
+			sent, does, last := bytes.Clone(m), script[0], len(script) < 4
+			covered = append(covered, m...)
+			if does&signs != 0 {
+				r := server.record(m, now)
+				r.MAC = r.mac(testKey.Secret, server.prior, covered, server.count > 0)
+				server.prior, covered = r.MAC, nil
+				server.count++
+				sent = r.Append(sent)
+			}
+			if does&loses != 0 {
+				intact = false
+				continue
+			}
+			if does&changes != 0 {
+				sent[int(script[1])/8%len(sent)] ^= 1 << (script[1] % 8)
+			}
+
+			for range 1 + does&repeats/repeats {
+				r, got, _ := Find(sent)
+				want := intact && does&changes == 0 &&
+					(r != nil || client.count > 0 && client.skipped < maxUnsigned && !last)
+				err := client.Verify(sent, last, now)
+				if want && err != nil || err == nil && r != nil && (!intact || !bytes.Equal(got, m)) {
+					t.Fatalf("message %x: got %v, intact %t, changed from %x", sent, err, intact, m)
+				}
+				if err != nil {
+					return
+				}
+				// A repeated message is not the one that the next signature covers.
+				intact = intact && does&repeats == 0 && (r != nil || does&(signs|changes) == 0)
+			}
+		}
+	})
+}
+
 // A reply to a query whose MAC is cut short is signed, with the MAC as it was received.
 func TestSignAfterTruncation(t *testing.T) {
 	r, signed := resigned(t, func(r *Record) { r.MAC = r.MAC[:20] })
