@@ -65,6 +65,7 @@ type exchange struct {
 	failures   int         // attempts that count for max_connect_attempts
 	refused    []*upstream // upstreams that refused the query or closed the connection
 	unusable   []*upstream // upstreams whose reply had a fault that another one would have, too
+	faulty     *faultError // of the last reply that could not be used
 	last       *attempt    // the one sent last; nil if it has ended
 	fallback   *outcome    // a reply that is used if no better one arrives
 	useStream  bool        // send over a connection: the request requires it, or a reply was truncated
@@ -108,6 +109,10 @@ func (x *exchange) setError(err error, ede uint16) { x.err, x.ede = err, ede }
 // setReply makes o the result.
 func (x *exchange) setReply(o *outcome) {
 	x.reply, x.upstream, x.used, x.err = o.reply, o.upstream, o.attempt, nil
+	if x.reply.code == wire.BadVers { // to version 0, which the client has used as well
+		x.reply.code = wire.ServFail
+		x.reply.options = appendError(x.reply.options, "upstream sent BADVERS to EDNS version 0")
+	}
 	if err := x.reply.reserve(x.set.memory); err != nil {
 		x.reply, x.upstream = nil, nil
 		x.setError(err, wire.EDEOther)
@@ -260,6 +265,9 @@ func (x *exchange) giveUp() {
 	switch {
 	case x.fallback != nil:
 		x.setReply(x.fallback)
+	case x.faulty != nil: // says more than the silence of others
+		x.upstream = x.faulty.upstream
+		x.setError(x.faulty, wire.EDENetworkError)
 	case x.sent == 0:
 		x.setError(errSimilar, wire.EDENoReachable)
 	case x.err == nil && x.last != nil:

@@ -52,7 +52,7 @@ const (
 // page of the directive has the same table, and faultcases_test.go a case for each row.
 var nextSteps = map[fault][]step{
 	valid:         {accept},
-	failsWithEDNS: {withoutEDNS},
+	failsWithEDNS: {withoutEDNS, nextUpstream, accept},
 	truncated:     {overTCP, accept},
 	stillCut:      {nextUpstream, accept},
 	malformed:     {overTCP, nextUpstream, fail},
@@ -70,7 +70,7 @@ func (x *exchange) faultOf(o *outcome) fault {
 	switch {
 	case r == nil:
 		return o.fault
-	case o.edns && x.maySendWithoutEDNS() && o.upstream.mayFailWithEDNS(r):
+	case o.edns && (r.rejectsEDNS() || x.maySendWithoutEDNS() && o.upstream.mayFailWithEDNS(r)):
 		return failsWithEDNS
 	case r.truncated && o.useStream:
 		return stillCut
@@ -86,12 +86,16 @@ func (x *exchange) faultOf(o *outcome) fault {
 
 // keep keeps the reply of o for the case that no better one arrives.
 func (x *exchange) keep(o *outcome, f fault) {
+	if slices.Contains(nextSteps[f], fail) {
+		x.faulty = &faultError{o.upstream, f}
+	}
+
 	switch f {
 	case truncated:
 		x.useStream = true // also for other upstreams
 		x.fallback = o
 	case failsWithEDNS:
-		if !o.reply.rejectsEDNS() {
+		if !o.reply.rejectsEDNS() || !x.maySendWithoutEDNS() {
 			x.fallback = o
 		}
 	case stillCut:
@@ -118,6 +122,9 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 		return nil, true, true
 
 	case withoutEDNS:
+		if !x.maySendWithoutEDNS() {
+			return nil, false, false
+		}
 		next = x.newAttempt(o.upstream)
 		next.noEDNS, next.useStream = true, o.useStream
 		return next, false, true
@@ -139,7 +146,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 	}
 
 	x.upstream, x.used = o.upstream, o.attempt
-	x.setError(&faultError{o.upstream, x.faultOf(o)}, wire.EDENetworkError)
+	x.setError(x.faulty, wire.EDENetworkError)
 	if x.fallback != nil {
 		x.setReply(x.fallback)
 	}

@@ -98,3 +98,59 @@ func TestLameUpstreamAskedOnce(t *testing.T) {
 		t.Errorf("got %d queries, want 1", n)
 	}
 }
+
+// A query with DO is sent with EDNS to the next upstream; the reply of the last one is used.
+func TestRejectedEDNSWithDO(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   behavior
+		want string // if there is no other upstream, or it is silent
+	}{
+		"FORMERR": {rcode(mdns.RcodeFormatError), "FORMERR"},
+		"NOTIMP":  {rcode(mdns.RcodeNotImplemented), "NOTIMP"},
+		"BADVERS": {rcode(mdns.RcodeBadVers), "SERVFAIL"},
+	} {
+		for second, want := range map[string]string{"good": "192.0.2.2", "silent": c.want, "none": c.want} {
+			t.Run(name+", second upstream "+second, func(t *testing.T) {
+				t.Parallel()
+				first := newFakeUpstream(t, c.do)
+				to := first.addr
+				switch second {
+				case "good":
+					to += " " + newFakeUpstream(t, answerWithAddress("2")).addr
+				case "silent":
+					to += " " + newFakeUpstream(t, noReply).addr
+				}
+				r := newHarness(t, "forward . "+to+" {\n policy sequential\n read_timeout 300ms\n}")
+				q := query("a.example.", mdns.TypeA)
+				q.SetEdns0(1232, true)
+				if m, _ := r.ask(q, dns.UDP); brief(m) != want {
+					t.Errorf("got\n%v\nwant %s", m, want)
+				}
+				if got := first.sent(); !slices.Equal(got, []string{"udp+edns"}) {
+					t.Errorf("got the queries %v, want one with EDNS", got)
+				}
+			})
+		}
+	}
+}
+
+// The fault of one upstream is the error, and is remembered, though another one is silent.
+func TestFaultBesideSilenceRemembered(t *testing.T) {
+	for name, do := range map[string]behavior{"cut": cut, "others' records": others, "lame": lame()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := newFakeUpstream(t, do), newFakeUpstream(t, noReply)
+			r := newHarness(t, "forward . "+first.addr+" "+second.addr+" {\n policy sequential\n read_timeout 300ms\n}")
+			m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
+			if _, ok := errors.AsType[*faultError](err); !ok || m.Rcode != mdns.RcodeServerFailure {
+				t.Errorf("got error %v and\n%v\nwant SERVFAIL and a fault", err, m)
+			}
+			if n := first.queryCount(); n > 2 {
+				t.Errorf("got %d queries, want one over UDP and at most one over TCP", n)
+			}
+			if _, err = r.ask(query("a.example.", mdns.TypeA), dns.UDP); err != errUnanswered {
+				t.Errorf("the next query: got error %v, want %v", err, errUnanswered)
+			}
+		})
+	}
+}

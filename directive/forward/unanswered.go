@@ -145,7 +145,7 @@ func (u *unansweredNames) hasRoom(client netip.Addr, now time.Duration) bool {
 }
 
 // remember keeps the result of x in mind, if it has been sent: that no upstream has answered it,
-// though one has answered something else since x began, or that one has.
+// though one has answered something else since x began, or not with a usable reply, or that one has.
 func (x *exchange) remember() {
 	names, key := &x.set.unanswered, silenceKey(x.hash, x.class(), &x.request)
 	if x.reply != nil {
@@ -153,10 +153,12 @@ func (x *exchange) remember() {
 		return
 	}
 
-	_, faulty := x.err.(*faultError)
-	replied := faulty || isTimeout(x.err)
+	if _, ok := x.err.(*faultError); ok { // also over UDP alone
+		names.add(key, x.client)
+		return
+	}
 	for _, u := range x.candidates {
-		if replied && time.Duration(u.lastReply.Load()) >= x.began {
+		if isTimeout(x.err) && time.Duration(u.lastReply.Load()) >= x.began {
 			names.add(key, x.client)
 			return
 		}
