@@ -124,7 +124,6 @@ type hostilePrimary struct {
 	mu     sync.Mutex
 	serial uint32
 	bytes  int // of the next transfer
-	sent   int // at most, in one transfer
 	ixfr   bool
 }
 
@@ -151,14 +150,7 @@ func newHostilePrimary(t *testing.T) *hostilePrimary {
 func (p *hostilePrimary) set(serial uint32, bytes int, ixfr bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.serial, p.bytes, p.ixfr, p.sent = serial, bytes, ixfr, 0
-}
-
-// most returns the most bytes that a transfer has taken since set.
-func (p *hostilePrimary) most() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.sent
+	p.serial, p.bytes, p.ixfr = serial, bytes, ixfr
 }
 
 func (p *hostilePrimary) serve(c net.Conn) {
@@ -202,9 +194,6 @@ func (p *hostilePrimary) reply(c net.Conn, q *dns.Msg) error {
 		}
 		sent += len(packet)
 		_, err = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...))
-		p.mu.Lock()
-		p.sent = max(p.sent, sent)
-		p.mu.Unlock()
 		return err
 	}
 

@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -65,7 +66,7 @@ func hold(t *testing.T, client, address string) net.Conn {
 
 // probe returns the page of a new connection from an address.
 func probe(client, url string) (string, error) {
-	transport := &http.Transport{DisableKeepAlives: true, Dial: func(_, address string) (net.Conn, error) { return dialFrom(client, address) }}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, address string) (net.Conn, error) { return dialFrom(client, address) }}
 	reply, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get(url)
 	if err != nil {
 		return "", err
