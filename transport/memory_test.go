@@ -74,6 +74,45 @@ func TestUnreadReplyMemory(t *testing.T) {
 	wantA(t, c.next(), 1)
 }
 
+// One address whose connections do not read their replies leaves memory for those of a client that
+// reads them.
+func TestUnreadRepliesShared(t *testing.T) {
+	const replies = 100 // many times what the kernel keeps for a connection
+	b := memory.New(35<<20, memory.FromGroup)
+	s := serve(t, "127.0.0.1", Options{Memory: b, MaxConnsPerClient: 1000})
+	ask := func(c net.Conn, n int) {
+		for i := range n {
+			m := newQuery("300.in.", mdns.TypeTXT)
+			m.Id = uint16(i)
+			_, _ = c.Write(framed(pack(t, m))) // fails once it is disconnected
+		}
+	}
+
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for range 60 {
+		c, err := from.DialContext(t.Context(), "tcp", s.at("127.0.0.1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.(*net.TCPConn).SetReadBuffer(64 << 10)
+		go ask(c, 2000)
+	}
+	eventually(t, "the first client is over its share", func() bool {
+		return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0
+	})
+
+	c := dialTCP(t, s, "127.0.0.1")
+	_ = c.tcp.SetReadBuffer(64 << 10)
+	go ask(c, replies)
+	for range replies {
+		c.next()
+	}
+	if used, most := b.Part(memory.Replies).Used, b.Max(memory.Replies); used == 0 || used > most*2/3 {
+		t.Errorf("the first client uses %d bytes of %d, want some and about half at most", used, most)
+	}
+}
+
 // Connections over HTTPS and gRPC have their part of the memory, too: at its end the client that
 // has most loses one for another client, also one with requests.
 func TestConnTableMemory(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/sys/memory"
 )
 
 // Bounds on replies that wait to be written, in bytes: sixteen of the largest for one
@@ -88,7 +87,7 @@ func (c *conn) enqueue(reply []byte) bool {
 
 		size := int64(len(reply) + 2)
 		if n := len(c.queue.b); n > 0 && n+int(size) > maxQueued || c.l.queued.Load()+size > maxQueuedAll ||
-			c.l.o.Memory.Reserve(memory.Replies, size) != nil {
+			c.l.o.Memory.ReserveReply(c.client, size) != nil {
 			c.l.counts.slowReader.Add(1)
 			c.cutLocked()
 			return false
@@ -159,7 +158,7 @@ func (c *conn) drain() (last bool) {
 			size := int64(len(b.b))
 			c.write(b)
 			c.l.queued.Add(-size)
-			c.l.o.Memory.Release(memory.Replies, size)
+			c.l.o.Memory.ReleaseReply(c.client, size)
 		}
 		c.lastActive.Store(c.l.clock(time.Now()))
 		last = c.refs.Add(-n) == 0
@@ -189,12 +188,12 @@ func (c *conn) writeNow(p []byte) {
 
 	// The client has not read what the kernel keeps for it.
 	size := int64(len(p)-n) + blockedSize
-	if c.l.o.Memory.Reserve(memory.Replies, size) != nil {
+	if c.l.o.Memory.ReserveReply(c.client, size) != nil {
 		c.l.counts.slowReader.Add(1)
 		c.cut()
 		return
 	}
-	defer c.l.o.Memory.Release(memory.Replies, size)
+	defer c.l.o.Memory.ReleaseReply(c.client, size)
 
 	_ = c.sock.SetWriteDeadline(time.Now().Add(c.l.limits.Load().WriteTimeout))
 	_, err := c.sock.Write(p[n:])

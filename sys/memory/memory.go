@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,6 +88,8 @@ type Budget struct {
 	used   [NumConsumers]func() int64 // of consumers that do not reserve
 	shared int64                      // by consumers that use more than their minimum
 	lent   int64                      // of shared
+
+	clients map[netip.Addr]int64 // what each of them uses of Replies
 }
 
 // A Part is what one consumer has. All numbers are bytes but Refused, a count.
@@ -213,6 +216,46 @@ func (b *Budget) Reserve(c Consumer, bytes int64) error {
 	}
 	b.add(p, bytes)
 	return nil
+}
+
+// ReserveReply is Reserve of Replies for a client, by its key of package slots. A client may have
+// as much as it leaves for others: one client leaves half, two leave a third, and so on. If it
+// returns nil, the caller must call ReleaseReply.
+func (b *Budget) ReserveReply(client netip.Addr, bytes int64) error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := &b.parts[Replies]
+	free := min(p.Max, max(p.Used, p.Min)+max(b.shared-b.lent, 0)) - p.Used
+	if b.clients[client]+bytes > free {
+		p.Refused++
+		return &Error{Replies, p.Max}
+	}
+	b.addReply(client, bytes)
+	return nil
+}
+
+// ReleaseReply ends the use of bytes that were reserved for a client.
+func (b *Budget) ReleaseReply(client netip.Addr, bytes int64) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.addReply(client, -bytes)
+}
+
+// addReply adds bytes for a client. The caller holds the lock.
+func (b *Budget) addReply(client netip.Addr, bytes int64) {
+	b.add(&b.parts[Replies], bytes)
+	if b.clients == nil {
+		b.clients = map[netip.Addr]int64{}
+	}
+	if b.clients[client] += bytes; b.clients[client] == 0 {
+		delete(b.clients, client)
+	}
 }
 
 // Release ends the use of bytes that were reserved for a consumer.

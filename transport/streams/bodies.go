@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/sys/memory"
@@ -70,18 +71,19 @@ func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) 
 	return b.Bytes(), err
 }
 
-// enqueue counts a reply that waits for its client. The caller must call dequeue. It reports
-// whether the large replies of all connections are within their bound.
-func (l *load) enqueue(reply []byte) bool {
+// enqueue counts a reply that waits for its client. It reports whether the large replies of all
+// connections, and of the client, are within their bounds. The caller must call dequeue with the
+// bytes that it returns.
+func (l *load) enqueue(client netip.Addr, reply []byte) (reserved int64, ok bool) {
 	size := int64(len(reply))
-	ok := l.queued.Add(size) <= maxQueued && l.memory.Reserve(memory.Replies, size) == nil
-	if !ok {
-		l.memory.Force(memory.Replies, size) // until dequeue
+	if l.queued.Add(size) > maxQueued || l.memory.ReserveReply(slots.Client(client), size) != nil {
+		l.queued.Add(-size)
+		return 0, size <= smallMessage
 	}
-	return ok || len(reply) <= smallMessage
+	return size, true
 }
 
-func (l *load) dequeue(reply []byte) {
-	l.queued.Add(-int64(len(reply)))
-	l.memory.Release(memory.Replies, int64(len(reply)))
+func (l *load) dequeue(client netip.Addr, reserved int64) {
+	l.queued.Add(-reserved)
+	l.memory.ReleaseReply(slots.Client(client), reserved)
 }

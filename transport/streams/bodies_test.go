@@ -7,10 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/transport"
 )
@@ -104,24 +106,30 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// Large replies are bounded, small ones always sent.
+// Large replies are bounded, small ones always sent, and one client leaves half of the memory.
 func TestRepliesQueued(t *testing.T) {
-	var l load
+	l := load{memory: memory.New(1<<30, memory.FromGroup)}
 	large, small := make([]byte, 65535), make([]byte, 500)
-	n := 0
-	for ; n < 1000 && l.enqueue(large); n++ {
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	fill := func(client netip.Addr) (n int) {
+		for ; n < 1000; n++ {
+			if _, ok := l.enqueue(client, large); !ok {
+				return n
+			}
+		}
+		return n
 	}
-	if want := maxQueued / len(large); n != want {
-		t.Errorf("got %d large replies, want %d", n, want)
+	first, second := fill(a), fill(b)
+	if want := maxQueued / len(large); first != want/2 || second != want/4 {
+		t.Errorf("got %d and %d large replies, want %d and %d", first, second, want/2, want/4)
 	}
-	if !l.enqueue(small) {
+	if _, ok := l.enqueue(a, small); !ok {
 		t.Error("a small reply is refused")
 	}
-	l.dequeue(small)
-	for range n + 1 {
-		l.dequeue(large)
+	for range first {
+		l.dequeue(a, int64(len(large)))
 	}
-	if !l.enqueue(large) {
+	if fill(a) == 0 {
 		t.Error("a large reply is refused after the others were sent")
 	}
 }

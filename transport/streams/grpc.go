@@ -51,8 +51,10 @@ func (h grpcQueries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	body, code, problem := h.answer(w, r)
-	defer h.load.dequeue(body)
-	if !h.load.enqueue(body) {
+	client := origin(r).Peer.Addr()
+	reserved, ok := h.load.enqueue(client, body)
+	defer h.load.dequeue(client, reserved)
+	if !ok {
 		code, problem = grpcUnavailable, "too many large replies wait for other clients"
 	}
 

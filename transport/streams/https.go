@@ -200,8 +200,10 @@ func (h *queries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusInternalServerError
 	}
 
-	defer h.load.dequeue(reply)
-	if !h.load.enqueue(reply) {
+	client := origin(r).Peer.Addr()
+	reserved, ok := h.load.enqueue(client, reply)
+	defer h.load.dequeue(client, reserved)
+	if !ok {
 		status = http.StatusServiceUnavailable
 	}
 	h.responses.add(status)

@@ -246,9 +246,10 @@ func (q *doqQuery) tryWrite(framed []byte) error {
 
 // writeLarge is like write, and waits for the client.
 func (q *doqQuery) writeLarge(framed []byte) {
-	l := q.c.l
-	defer l.load.dequeue(framed)
-	if !l.load.enqueue(framed) {
+	l, client := q.c.l, q.c.peer.Addr()
+	reserved, ok := l.load.enqueue(client, framed)
+	defer l.load.dequeue(client, reserved)
+	if !ok {
 		q.cancel(doqExcessiveLoad)
 		return
 	}
