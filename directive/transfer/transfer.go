@@ -227,8 +227,19 @@ func clientSerial(packet []byte) (serial uint32, ok bool) {
 		return 0, false
 	}
 	r, ok := wire.ReadRecord(packet, off+4)
-	if !ok || r.Type != wire.TypeSOA || r.Next-r.RData < 22 {
+	if !ok || r.Type != wire.TypeSOA {
 		return 0, false
 	}
-	return binary.BigEndian.Uint32(packet[r.Next-20:]), true
+
+	// Five numbers follow two names, which may be compressed.
+	at := r.RData
+	for range 2 {
+		if _, at, ok = wire.ReadName(nil, packet, at); !ok {
+			return 0, false
+		}
+	}
+	if at+20 != r.Next {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(packet[at:]), true
 }
