@@ -130,7 +130,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 		return next, false, true
 
 	case overTCP:
-		if o.useStream || x.sent >= maxSends {
+		if o.useStream || !x.mayRepair() {
 			return nil, false, false
 		}
 		x.limitTime(max(x.set.options.readTimeout, minDialTimeout)) // TCP may be blocked
@@ -155,7 +155,12 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 
 // maySendWithoutEDNS reports whether the request may be sent without EDNS: a client that
 // requests DNSSEC records needs it (RFC 6891 §6.2.2).
-func (x *exchange) maySendWithoutEDNS() bool { return !x.do && x.sent < maxSends }
+func (x *exchange) maySendWithoutEDNS() bool { return !x.do && x.mayRepair() }
+
+// mayRepair reports whether a fault of a reply may lead to another attempt at the same upstream.
+// Two are beyond the option attempts, so that a query without EDNS, and then over TCP, is sent
+// with any value of it.
+func (x *exchange) mayRepair() bool { return x.sent < min(maxSends, x.set.options.maxSends+2) }
 
 // A faultError is the error of a query whose reply cannot be used.
 type faultError struct {

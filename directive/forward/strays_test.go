@@ -154,3 +154,38 @@ func TestFaultBesideSilenceRemembered(t *testing.T) {
 		})
 	}
 }
+
+// The option attempts bounds what is sent, but for two queries after a reply with a fault.
+func TestAttemptsBoundRepairs(t *testing.T) {
+	rejects := toEDNS(rcode(mdns.RcodeFormatError))
+	for name, c := range map[string]struct {
+		do   behavior
+		want string
+		sent []string
+	}{
+		"TC":      {overUDP(tc), "192.0.2.1", []string{"udp+edns", "tcp+edns"}},
+		"FORMERR": {rejects, "192.0.2.1", []string{"udp+edns", "udp"}},
+		"FORMERR, and TC": {func(q *mdns.Msg, tcp bool, send func([]byte)) {
+			if q.IsEdns0() != nil {
+				rejects(q, tcp, send)
+				return
+			}
+			overUDP(tc)(q, tcp, send)
+		}, "192.0.2.1", []string{"udp+edns", "udp", "tcp"}},
+		"malformed": {cut, "SERVFAIL", []string{"udp+edns", "tcp+edns"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up, second := newFakeUpstream(t, c.do), newFakeUpstream(t, answerWithAddress("2"))
+			r := newHarness(t, "forward . "+up.addr+" "+second.addr+" {\n policy sequential\n attempts 1\n}")
+			r.sendOnce()
+			r.wantAnswer("a.example.", mdns.TypeA, c.want)
+			if got := up.sent(); !slices.Equal(got, c.sent) {
+				t.Errorf("got the queries %v, want %v", got, c.sent)
+			}
+			if n := second.queryCount(); n != 0 {
+				t.Errorf("got %d queries to the second upstream, want none", n)
+			}
+		})
+	}
+}
