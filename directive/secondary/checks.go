@@ -39,9 +39,14 @@ func (c *checks) reserve() time.Duration {
 	return at.Sub(now)
 }
 
-// awaitCheck blocks until a NOTIFY message may lead to a check. It returns false when ctx ends.
+// awaitCheck blocks until a NOTIFY message may lead to a check, or the next refresh. It returns false
+// when ctx ends.
 func (s *schedule) awaitCheck(ctx context.Context) bool {
-	if !sleep(ctx, time.Until(s.asked.Add(zoneInterval))) || !sleep(ctx, s.copy.checks.reserve()) {
+	if !sleep(ctx, time.Until(s.asked.Add(zoneInterval))) {
+		return false
+	}
+	// Messages for thousands of zones make each wait for minutes, but not for what is due without one.
+	if !sleep(ctx, min(s.copy.checks.reserve(), time.Until(s.next))) {
 		return false
 	}
 

@@ -68,3 +68,21 @@ func TestNotifyManyZones(t *testing.T) {
 		}
 	})
 }
+
+// Messages for thousands of other zones do not delay the refresh of a zone that got one, too.
+func TestNotifyFloodKeepsRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, log := follow(t, 0)
+		p.set(0, map[uint16][]string{soaQuery: {"@ 5 SOA 5"}})
+		time.Sleep(2 * time.Hour)
+		regular := strings.Count(p.asked(), "SOA")
+		for range 10_000_000 {
+			c.checks.reserve()
+		}
+		c.notify()
+		time.Sleep(2 * time.Hour)
+		if got := strings.Count(p.asked(), "SOA") - regular; got < regular/2 {
+			t.Errorf("got %d checks in two hours, want about %d as before\n%s", got, regular, log)
+		}
+	})
+}
