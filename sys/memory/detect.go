@@ -21,7 +21,7 @@ const (
 )
 
 // Detect returns the budget of the process: the soft limit below the limit of its control
-// group, GOMEMLIMIT if that is less, or the memory of the machine if there is neither. If that
+// group, GOMEMLIMIT if that is less, or the memory of the machine if neither is less. If that
 // is unknown, too, the budget is nil.
 //
 // It also makes that the soft memory limit of Go's garbage collector, unless GOMEMLIMIT sets
@@ -34,7 +34,7 @@ func Detect(root fs.FS) *Budget {
 	machine := size(root, "proc/meminfo", "MemTotal")
 
 	switch {
-	case os.Getenv("GOMEMLIMIT") != "" && set < math.MaxInt64 && (!limited || set < soft):
+	case os.Getenv("GOMEMLIMIT") != "" && set < math.MaxInt64 && (!limited || set < soft) && (machine == 0 || set < machine/10*9):
 		return New(set, FromEnvironment)
 	case limited && (machine == 0 || limit < machine):
 		if os.Getenv("GOMEMLIMIT") == "" {

@@ -53,6 +53,7 @@ func TestDetect(t *testing.T) {
 		{"a group and a lower GOMEMLIMIT", "104857600\n", 50 * mb, 50 * mb, FromEnvironment, 50 * mb},
 		{"a group and a higher GOMEMLIMIT", "104857600\n", 500 * mb, 90 * mb, FromGroup, 500 * mb},
 		{"GOMEMLIMIT alone", "max\n", 50 * mb, 50 * mb, FromEnvironment, 50 * mb},
+		{"GOMEMLIMIT of more than the machine", "max\n", 100 << 30, 900 * mb, FromMachine, 100 << 30},
 		{"nothing", "max\n", 0, 900 * mb, FromMachine, math.MaxInt64},
 		{"a group with more than the machine", "10737418240\n", 0, 900 * mb, FromMachine, math.MaxInt64},
 	} {
