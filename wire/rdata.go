@@ -8,7 +8,7 @@ import "encoding/binary"
 //	1, 2, 4  a number of as many bytes
 //	*, +     any other bytes; at least one
 //	s, S     a character-string; at least one (RFC 1035 §3.3)
-//	t        a character-string that is not empty
+//	t, g     a character-string that is not empty; of letters and digits (RFC 8659 §4.1)
 //	x        bytes behind their number, which may be zero
 //	n        a name that is written out
 //	b        a type bit map (RFC 4034 §4.1.2)
@@ -25,10 +25,12 @@ func (t Type) rdataFormat() string {
 		return "1111444"
 
 	case 37: // CERT
-		return "221*"
+		return "221+"
 	case TypeDS, TypeCDS, 32769: // DLV
 		return "211+"
-	case TypeDNSKEY, TypeCDNSKEY, 25: // KEY
+	case TypeDNSKEY, TypeCDNSKEY:
+		return "211+"
+	case 25: // KEY, which may be without a key (RFC 2535 §3.1.2)
 		return "211*"
 	case 44: // SSHFP
 		return "11+"
@@ -41,10 +43,10 @@ func (t Type) rdataFormat() string {
 		return "112xtb"
 	case TypeNSEC3PARAM:
 		return "112x"
-	case 49: // DHCID
+	case 49, 61: // DHCID, OPENPGPKEY
 		return "+"
 	case 52, 53: // TLSA, SMIMEA
-		return "111*"
+		return "111+"
 	case 62: // CSYNC
 		return "42b"
 	case TypeZONEMD:
@@ -65,7 +67,7 @@ func (t Type) rdataFormat() string {
 	case 256: // URI
 		return "22*"
 	case 257: // CAA
-		return "1t*"
+		return "1g*"
 	}
 	return ""
 }
@@ -93,8 +95,8 @@ func (t Type) ValidRData(rdata []byte) bool {
 			if c == '*' || len(rdata) > 0 {
 				n = len(rdata)
 			}
-		case 's', 't', 'x':
-			if len(rdata) > 0 && (c != 't' || rdata[0] > 0) {
+		case 's', 't', 'g', 'x':
+			if len(rdata) > 0 && (c != 't' || rdata[0] > 0) && (c != 'g' || isTag(rdata)) {
 				n = 1 + int(rdata[0])
 			}
 		case 'S':
@@ -112,6 +114,20 @@ func (t Type) ValidRData(rdata []byte) bool {
 		rdata = rdata[n:]
 	}
 	return len(rdata) == 0
+}
+
+// isTag reports whether b begins with a character-string of letters and digits.
+func isTag(b []byte) bool {
+	n := int(b[0])
+	if n == 0 || n >= len(b) {
+		return false
+	}
+	for _, c := range b[1 : 1+n] {
+		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
 }
 
 // stringsLen returns the length of a list of character-strings that fills b; -1 if there is none.
@@ -175,8 +191,11 @@ func parametersLen(b []byte) int {
 			return -1
 		}
 
-		if key == svcMandatory {
+		switch {
+		case key == svcMandatory:
 			mandatory = value[:n]
+		case key == svcNoDefaultALPN && last != svcALPN: // RFC 9460 §7.1.1
+			return -1
 		}
 		if len(mandatory) > 0 && int(binary.BigEndian.Uint16(mandatory)) == key {
 			mandatory = mandatory[2:]

@@ -66,9 +66,12 @@ func TestMalformedRData(t *testing.T) {
 		{TypeNSEC, "\x01a\x00\x00\x00"}, {TypeNSEC, "\x01a\x00\x00\x01"}, {TypeNSEC, "\x01a\x00\x01\x01\x40\x00\x01\x40"}, {TypeNSEC, "\x01a"},
 		{TypeNSEC3, "\x01\x00\x00\x01\x00\x00"}, {TypeNSEC3, "\x01\x00\x00\x01\x05ab"}, {29, "\x00"}, {44, "\x01\x01"}, {256, "\x00\x01"},
 		{TypeHTTPS, "\x00\x01"}, {TypeHTTPS, "\x00\x01\xc0\x0c"}, {TypeHTTPS, svc + "\x00"},
-		{TypeHTTPS, svc + "\x00\x03\x00\x02\x20\xfb\x00\x01\x00\x03\x02h2"},                               // keys out of order
-		{TypeHTTPS, svc + "\x00\x03\x00\x02\x20\xfb\x00\x03\x00\x02\x20\xfb"},                             // a key twice
-		{TypeHTTPS, svc + "\x00\x03\x00\x05\x20\xfb"},                                                     // longer than the record
+		{TypeHTTPS, svc + "\x00\x03\x00\x02\x20\xfb\x00\x01\x00\x03\x02h2"},   // keys out of order
+		{TypeHTTPS, svc + "\x00\x03\x00\x02\x20\xfb\x00\x03\x00\x02\x20\xfb"}, // a key twice
+		{TypeHTTPS, svc + "\x00\x03\x00\x05\x20\xfb"},                         // longer than the record
+		{37, "\x00\x01\x00\x01\x08"}, {TypeDNSKEY, "\x01\x00\x03\x08"}, {52, "\x03\x01\x01"}, {61, ""},
+		{257, "\x00\x05is-ueca"}, {257, "\x00\x02\xc3\xa4ca"},
+		{TypeHTTPS, svc + "\x00\x02\x00\x00"},                                                             // no-default-alpn without alpn
 		{TypeHTTPS, svc + "\x00\x03\x00\x01\x20"},                                                         // port
 		{TypeHTTPS, svc + "\x00\x01\x00\x00"},                                                             // alpn
 		{TypeHTTPS, svc + "\x00\x01\x00\x01\x00"},                                                         // alpn
