@@ -257,7 +257,11 @@ func TestAccountMayWatch(t *testing.T) {
 	check(patched[rbacv1.ClusterRole](t, "pods-verified", docs["ClusterRole"]), cluster.Options{Pods: true})
 
 	low := patched[appsv1.Deployment](t, "low-port", documents(t, "base/deployment.yaml")["Deployment"])
-	want := &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}}
+	nonRoot := true
+	want := &corev1.PodSecurityContext{
+		RunAsNonRoot: &nonRoot, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
+	}
 	if !equality.Semantic.DeepEqual(low.Spec.Template.Spec.SecurityContext, want) {
 		t.Errorf("security context: got %+v, want %+v", low.Spec.Template.Spec.SecurityContext, want)
 	}

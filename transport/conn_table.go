@@ -2,6 +2,7 @@ package transport
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"sync"
@@ -35,9 +36,9 @@ type ConnLimits struct {
 	Most      func() int // connections in all; nil or 0 is no limit
 	PerClient int        // 0 is no limit; for Replace only
 	// Replace lets every new connection in: at a limit it replaces the one that has been idle
-	// longest, or, if none has been for a second, the one without data for the longest time, first of
-	// those without requests. That is one of its own client if the client has PerClient, else of the client that has most, else
-	// of all.
+	// longest, or, if none has been for a second, the one without data for the longest time of those
+	// with or without requests, whichever are more. That is one of its own client if the client has
+	// PerClient, else of the client that has most, else of all.
 	Replace     bool
 	Buffer      int                 // the kernel's, in bytes, for each direction; 0 is that of the listener
 	Descriptors *descriptors.Budget // may be nil
@@ -128,7 +129,7 @@ func (t *ConnTable) makeRoom(client netip.Addr) (replaced *limitedConn, ok bool)
 	defer t.mu.Unlock()
 	switch own := t.clients[client]; {
 	case t.o.PerClient > 0 && len(own) >= t.o.PerClient:
-		replaced = idlest(own, true)
+		replaced = idlest(slices.Values(own), true)
 		t.counts.overClient.Add(1)
 	case t.isFull() || !t.memory.reserve(t.open):
 		t.counts.overTotal.Add(1)
@@ -202,13 +203,13 @@ func (t *ConnTable) displaced(by netip.Addr) *limitedConn {
 	most := t.largest(len(own) + 1)
 	if t.o.Replace {
 		if most != nil {
-			return idlest(most, true)
+			return idlest(slices.Values(most), true)
 		}
 		return t.idlest(true, 0)
 	}
 
 	// A client with many connections, all with requests, takes none of those that have fewer.
-	idle := cmp.Or(idlest(most, false), idlest(own, false), t.idlest(false, len(own)+1))
+	idle := cmp.Or(idlest(slices.Values(most), false), idlest(slices.Values(own), false), t.idlest(false, len(own)+1))
 	if idle == nil && most != nil {
 		return most[len(most)-1]
 	}
@@ -225,52 +226,54 @@ func (t *ConnTable) largest(than int) (most []*limitedConn) {
 	return most
 }
 
-// idlest returns the connection that has been idle longest of all clients with some number of
-// connections, or nil: see the function.
-func (t *ConnTable) idlest(busy bool, least int) (found *limitedConn) {
-	for _, conns := range t.clients {
-		if len(conns) < least {
-			continue
+// idlest returns the connection to close of all clients with some number of connections, or nil:
+// see the function.
+func (t *ConnTable) idlest(busy bool, least int) *limitedConn {
+	return idlest(func(yield func(*limitedConn) bool) {
+		for _, conns := range t.clients {
+			if len(conns) < least {
+				continue
+			}
+			for _, c := range conns {
+				if !yield(c) {
+					return
+				}
+			}
 		}
-		if c := idlest(conns, busy); c != nil && (found == nil || c.isIdler(found)) {
-			found = c
-		}
-	}
-	return found
-}
-
-// idlest returns the connection that has been idle longest, or nil. Those with requests only count
-// if busy is set.
-func idlest(conns []*limitedConn, busy bool) (found *limitedConn) {
-	for _, c := range conns {
-		if (busy || !c.busy.Load()) && (found == nil || c.isIdler(found)) {
-			found = c
-		}
-	}
-	return found
+	}, busy)
 }
 
 // freshConn is how long a connection without requests counts as one that is about to send some.
 const freshConn = time.Second
 
-// isIdler reports whether c is to be closed rather than other.
-func (c *limitedConn) isIdler(other *limitedConn) bool {
-	if value, others := c.value(), other.value(); value != others {
-		return value < others
+// idlest returns the connection to close, or nil: the one that has been idle longest, if that is
+// longer than freshConn, and those with requests count only if busy is set. Of others it is one
+// without requests, unless more have some: then probes, which are about to send one, are not among
+// the many that do not read their replies.
+func idlest(conns iter.Seq[*limitedConn], busy bool) *limitedConn {
+	var oldest [2]*limitedConn // without requests, and with
+	var n [2]int
+	for c := range conns {
+		kind := 0
+		if c.busy.Load() {
+			kind = 1
+		}
+		n[kind]++
+		if o := oldest[kind]; o == nil || c.active.Load() < o.active.Load() {
+			oldest[kind] = c
+		}
 	}
-	return c.active.Load() < other.active.Load()
-}
 
-// value orders connections: one that has sent a request, as probes do at once, is worth more than
-// one that may do so.
-func (c *limitedConn) value() int {
+	idle := oldest[0]
 	switch {
-	case c.busy.Load():
-		return 2
-	case clock.Now()-time.Duration(c.active.Load()) <= freshConn:
-		return 1
+	case !busy || oldest[1] == nil:
+		return idle
+	case idle == nil:
+		return oldest[1]
+	case n[0] < n[1] && clock.Now()-time.Duration(idle.active.Load()) <= freshConn:
+		return oldest[1]
 	}
-	return 0
+	return idle
 }
 
 // evict closes the connection that has been idle longest, for one of another listener. It
