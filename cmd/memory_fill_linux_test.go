@@ -139,7 +139,7 @@ func (f *fill) objects() iter.Seq2[cluster.Kind, cluster.Object] {
 	}
 }
 
-// snapshot writes the snapshot. Its options are those that the server wants, which its log names.
+// snapshot writes the snapshot, with the options that the server's log says it needs.
 func (f *fill) snapshot() {
 	f.Helper()
 	path, options := filepath.Join(f.dir, "snapshot"), ""

@@ -3,6 +3,7 @@
 package cmd_test
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +74,10 @@ func TestCorefileFromPipes(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // the signal may come before or while it reads
+		// A pipe holds 64 KB: once more is written, the process reads.
+		if _, err := in.Write(bytes.Repeat([]byte("#\n"), 64<<10)); err != nil {
+			t.Fatal(err)
+		}
 		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}

@@ -248,8 +248,7 @@ func Shutdown(ctx context.Context, blocks ...*Block) {
 	running.Wait()
 }
 
-// Shared has values for the setup of all plans of a server, also of those that never start. Its
-// zero value is empty.
+// Shared holds values that outlive a plan, even one that never starts. The zero value is empty.
 type Shared struct {
 	mu     sync.Mutex
 	values map[any]any

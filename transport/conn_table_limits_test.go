@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/descriptors"
 )
 
@@ -29,9 +30,8 @@ func (t *tableTest) open(name string, n byte, busy bool) bool {
 	here, _ := net.Pipe()
 	c := &limitedConn{Conn: here, l: &LimitedListener{table: t.ConnTable}, client: netip.AddrFrom4([4]byte{192, 0, 2, n})}
 	c.busy.Store(busy)
-	c.touch()
+	c.active.Store(int64(clock.Now()) + int64(len(t.names))) // in the order in which they are opened
 	t.names[c] = name
-	time.Sleep(time.Millisecond)
 	return t.add(c)
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/seamark/seamark/observe/traffic"
 )
 
-// Clients of recorded queries have IPv4 addresses, also those that a filter has as mapped ones.
+// A filter with an IPv4-mapped address matches clients recorded with the IPv4 address.
 func TestFilterClients(t *testing.T) {
 	client := netip.MustParseAddr("10.1.2.3")
 	for text, want := range map[string]bool{

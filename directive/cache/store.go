@@ -38,8 +38,8 @@ type Store struct {
 	pending map[uint64]*pending // by hash of the key
 }
 
-// NewStore returns an empty store for at most limit bytes, and those that the budget has for the
-// cache.
+// NewStore returns an empty store of at most limit bytes, and no more than the budget's part for
+// the cache.
 func NewStore(limit int, b *memory.Budget) *Store {
 	return &Store{
 		epoch: time.Now(), seed: maphash.MakeSeed(), limit: limit, standard: limit, memory: b,

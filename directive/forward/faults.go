@@ -58,7 +58,7 @@ var nextSteps = map[fault][]step{
 	malformed:     {overTCP, nextUpstream, fail},
 	unrelated:     {overTCP, nextUpstream, fail},
 	wrongCase:     {overTCP, nextUpstream, fail},
-	wrongQuestion: {nextUpstream, fail}, // over a connection, where nobody else can send it
+	wrongQuestion: {nextUpstream, fail}, // over a connection, where it cannot be forged
 	noQuestion:    {nextUpstream, accept},
 	referral:      {nextUpstream, fail},
 	failoverCode:  {nextUpstream, accept},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -101,9 +102,7 @@ func (u *unansweredNames) add(key uint64, client netip.Addr) {
 	if u.limit == 0 {
 		return
 	}
-	if client.Is6() {
-		client = netip.PrefixFrom(client.WithZone(""), 64).Masked().Addr()
-	}
+	client = slots.Client(client)
 	now := clock.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -38,13 +38,6 @@ const reserve = 48
 // New returns the budget of the process.
 func New() *Budget { return &Budget{limit: max(fewest, min(Limit()/2, Limit()-reserve))} }
 
-// Used returns how many descriptors the clients of all listeners have.
-func (b *Budget) Used() float64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return float64(b.used)
-}
-
 // Join adds a listener. evict closes a connection that can be spared, calls Release for it
 // before it returns, and reports whether there was one. The caller must call Leave. A nil
 // Budget returns a nil Share.
