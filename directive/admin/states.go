@@ -18,7 +18,7 @@ type states struct {
 func newStates() states { return states{one: make(chan struct{}, 1)} }
 
 // get returns a state that was begun after the call.
-func (s *states) get(make func() Status) Status {
+func (s *states) get(newState func() Status) Status {
 	asked := time.Now()
 	s.one <- struct{}{}
 	defer func() { <-s.one }()
@@ -28,7 +28,7 @@ func (s *states) get(make func() Status) Status {
 
 	time.Sleep(time.Until(s.after))
 	s.begun = time.Now()
-	s.last = make()
+	s.last = newState()
 	s.after = s.begun.Add(max(statePause, 2*time.Since(s.begun)))
 	return s.last
 }
