@@ -1,8 +1,10 @@
 package memory
 
 import (
+	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -76,5 +78,19 @@ func TestDetect(t *testing.T) {
 	debug.SetMemoryLimit(math.MaxInt64)
 	if b := Detect(fstest.MapFS{}); b != nil {
 		t.Errorf("not Linux: got %d bytes, want no budget", b.Total())
+	}
+}
+
+// The page has a row for each part, with its percentages.
+func TestPartsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/memory.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rules {
+		row := fmt.Sprintf(`(?m)^\| .%s. \| %d %%[^|]* \| (%d %%|the same \|)`, r.name, r.min, r.max)
+		if !regexp.MustCompile(row).Match(page) {
+			t.Errorf("the page has no row that matches %s", row)
+		}
 	}
 }

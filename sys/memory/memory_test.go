@@ -3,8 +3,6 @@ package memory_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"regexp"
 	"testing"
 
 	"github.com/seamark/seamark/sys/memory"
@@ -122,19 +120,5 @@ func TestBudgetRaise(t *testing.T) {
 	b.Raise(memory.Cache, mb)
 	if got := b.Max(memory.Cache); got != standard {
 		t.Errorf("raised to less: got at most %d, want %d", got, standard)
-	}
-}
-
-// The page has a row for each part, with its percentages.
-func TestPartsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reference/memory.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range rules {
-		row := fmt.Sprintf(`(?m)^\| .%s. \| %d %%[^|]* \| (%d %%|the same \|)`, r.name, r.min, r.max)
-		if !regexp.MustCompile(row).Match(page) {
-			t.Errorf("the page has no row that matches %s", row)
-		}
 	}
 }
