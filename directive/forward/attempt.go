@@ -70,20 +70,23 @@ type attemptTable struct {
 	mu      sync.Mutex
 	waiting map[uint16]*attempt
 	used    [1 << 10]uint64 // a bit for each ID that has been used
-	closed  bool
+	closed  error           // the reason, once no more can be added
 }
 
 // maxWaiting leaves most IDs unused, so that a random ID is usually free, and a
 // guessed ID is unlikely to be in use.
 const maxWaiting = 4096
 
-// add assigns an unpredictable ID to a and adds it. It returns false if the table is
-// full or closed.
-func (t *attemptTable) add(a *attempt) bool {
+// add assigns an unpredictable ID to a and adds it. It returns an error if the table is full, or
+// the reason if it is closed.
+func (t *attemptTable) add(a *attempt) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || len(t.waiting) >= maxWaiting {
-		return false
+	switch {
+	case t.closed != nil:
+		return t.closed
+	case len(t.waiting) >= maxWaiting:
+		return errBusy
 	}
 	if t.waiting == nil {
 		t.waiting = map[uint16]*attempt{}
@@ -97,7 +100,7 @@ func (t *attemptTable) add(a *attempt) bool {
 			a.sent = clock.Now()
 			t.waiting[a.id] = a
 			t.used[a.id>>6] |= 1 << (a.id & 63)
-			return true
+			return nil
 		}
 	}
 }
@@ -159,14 +162,26 @@ func (t *attemptTable) expire(limit time.Duration) (old []*attempt) {
 	return old
 }
 
-// close removes and returns all attempts. No more can be added.
-func (t *attemptTable) close() []*attempt {
+// close removes and returns all attempts. No more can be added: for the reason of the first call.
+func (t *attemptTable) close(reason error) []*attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.closed = true
+	if t.closed == nil {
+		t.closed = reason
+	}
 	all := slices.Collect(maps.Values(t.waiting))
 	t.waiting = nil
 	return all
+}
+
+// closeUnused closes the table if no attempt waits. It reports whether it has closed it.
+func (t *attemptTable) closeUnused() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) == 0 {
+		t.closed = errClosed
+	}
+	return t.closed != nil
 }
 
 // load returns the number of waiting attempts.

@@ -260,7 +260,8 @@ type harness struct {
 
 // setup sets up a Corefile of one block.
 func setup(text string, log *slog.Logger) (*config.Block, error) {
-	b, err := chaintest.Setup(text, log, config.Directive{Name: "forward", Setup: Setup})
+	directives := []config.Directive{{Name: "forward", Setup: Setup}, {Name: "grpc", Setup: SetupGRPC}}
+	b, err := chaintest.Setup(text, log, directives...)
 	if b == nil {
 		return nil, err
 	}

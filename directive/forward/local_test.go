@@ -2,10 +2,13 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -126,5 +129,73 @@ func TestOpenConnectionUsedWithoutAnother(t *testing.T) {
 	}
 	if n, tcp, _ := up.counts(); n != 3 || tcp != 3 {
 		t.Errorf("got %d queries, %d over TCP, want 3 and 3", n, tcp)
+	}
+}
+
+// However soon a connection cannot be made, or is closed, the attempts on it end with its error.
+func TestFailedConnectionErrorKept(t *testing.T) {
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r, failure, _ := newHarnessWithDialer(t, "forward . "+up.addr)
+	u := r.forward[0].set.current.Load().all[0]
+	failure.Store(uintptr(syscall.ENOMEM))
+	outcomes := make(checkOutcomes, 1)
+	newAttempt := func() *attempt {
+		return &attempt{request: u.options().check.request(), upstream: u, probe: true, requester: outcomes}
+	}
+
+	if s, err := u.stream(newAttempt()); s != nil || err != nil { // before send could be called
+		t.Fatalf("got the connection %v and error %v, want neither", s, err)
+	}
+	if o := <-outcomes; !errors.Is(o.err, syscall.ENOMEM) {
+		t.Errorf("new connection: got %v, want %v", o.err, syscall.ENOMEM)
+	}
+
+	// All have been closed since they were chosen.
+	u.mu.Lock()
+	u.streams, u.sockets = nil, nil
+	for range maxSockets {
+		stream, socket := &stream{upstream: u, opened: time.Now()}, &socket{upstream: u, opened: time.Now(), uses: maxUses}
+		stream.close(syscall.ENOBUFS)
+		socket.close(syscall.ECONNREFUSED)
+		u.streams, u.sockets = append(u.streams, stream), append(u.sockets, socket)
+	}
+	u.mu.Unlock()
+	u.sendStream(newAttempt())
+	if o := <-outcomes; o.err != syscall.ENOBUFS {
+		t.Errorf("closed connections: got %v, want %v", o.err, syscall.ENOBUFS)
+	}
+	u.sendUDP(newAttempt())
+	if o := <-outcomes; o.err != syscall.ECONNREFUSED {
+		t.Errorf("closed sockets: got %v, want %v", o.err, syscall.ECONNREFUSED)
+	}
+}
+
+// Many clients at a time get the local error over every transport, and the upstream is not suspect.
+func TestLocalErrorsOverEveryTransport(t *testing.T) {
+	for _, to := range []string{
+		"forward . 127.0.0.1:9", "forward . tls://127.0.0.1:9", "forward . quic://127.0.0.1:9", "forward . https://127.0.0.1:9",
+		"grpc . 127.0.0.1:9",
+	} {
+		t.Run(to, func(t *testing.T) {
+			t.Parallel()
+			r := newHarness(t, to)
+			u := r.forward[0].set.current.Load().all[0]
+			u.options().sourceAddress = netip.MustParseAddr("192.0.2.9") // which this machine does not have
+			r.sendOnce()
+			var clients sync.WaitGroup
+			for i := range 100 {
+				clients.Go(func() {
+					from := fmt.Sprintf("10.0.1.%d", i)
+					m, err := r.askFrom(from, query(fmt.Sprintf("n%d.example.", i), mdns.TypeA), []dns.Proto{dns.UDP, dns.TCP}[i%2])
+					if m.Rcode != mdns.RcodeServerFailure || !errors.Is(err, syscall.EADDRNOTAVAIL) {
+						t.Errorf("got error %v and\n%v\nwant SERVFAIL and %v", err, m, syscall.EADDRNOTAVAIL)
+					}
+				})
+			}
+			clients.Wait()
+			if u.down() || u.suspect(time.Now()) || u.checking.Load() {
+				t.Errorf("got down %v, suspect %v, health checks %v, want none", u.down(), u.suspect(time.Now()), u.checking.Load())
+			}
+		})
 	}
 }

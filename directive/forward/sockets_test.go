@@ -54,13 +54,13 @@ func TestTableIDs(t *testing.T) {
 	var all []*attempt
 	for range maxWaiting {
 		a := &attempt{}
-		if !table.add(a) {
-			t.Fatalf("add of attempt %d: got false, want true", len(all)+1)
+		if err := table.add(a); err != nil {
+			t.Fatalf("add of attempt %d: %v", len(all)+1, err)
 		}
 		all = append(all, a)
 	}
-	if table.add(&attempt{}) {
-		t.Error("add to a full table: got true, want false")
+	if err := table.add(&attempt{}); err != errBusy || table.closeUnused() {
+		t.Errorf("add to a full table: got error %v, want %v and no end of the table", err, errBusy)
 	}
 	for _, a := range all[:10] {
 		id := a.id
@@ -77,8 +77,10 @@ func TestTableIDs(t *testing.T) {
 	if n := len(table.expire(clock.Now() - time.Hour)); n != 0 {
 		t.Errorf("expire(an hour ago): got %d attempts, want 0", n)
 	}
-	if n := len(table.close()); n != maxWaiting-10 || table.load() != 0 || table.add(&attempt{}) {
-		t.Errorf("close: got %d attempts, want %d and an empty closed table", n, maxWaiting-10)
+	n := len(table.close(errSpoofed))
+	table.close(errClosed)
+	if err := table.add(&attempt{}); n != maxWaiting-10 || table.load() != 0 || err != errSpoofed {
+		t.Errorf("close: got %d attempts and then error %v, want %d and %v", n, err, maxWaiting-10, errSpoofed)
 	}
 }
 

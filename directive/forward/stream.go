@@ -47,22 +47,27 @@ type stream struct {
 
 // sendStream sends a over a connection. It may block while it writes.
 func (u *upstream) sendStream(a *attempt) {
+	var err error
 	for range 3 { // a connection may be closed at any time
-		s, reused := u.stream(a.fresh)
-		if s == nil {
+		var s *stream
+		if s, err = u.stream(a); s != nil {
+			err = s.send(a)
+		}
+		if err == nil || err == errStopped {
 			break
 		}
-		a.reused = reused
-		if s.send(a) {
-			return
-		}
+		a.fresh = true
 	}
-	u.fail(a, errBusy)
+
+	if err != nil {
+		u.fail(a, err)
+	}
 }
 
-// stream returns the connection with the fewest waiting queries, or a new one if fresh is
-// set or too many queries wait on each. reused reports whether it is connected.
-func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
+// stream returns the connection with the fewest waiting queries. If a.fresh is set or too many
+// queries wait on each, it returns nil, and a waits on a new one. That has a before it connects: so
+// a ends with the connection's own error, however soon that fails.
+func (u *upstream) stream(a *attempt) (*stream, error) {
 	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,6 +78,7 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 		return s.retired.Load()
 	})
 
+	var s *stream
 	leastLoad := 0
 	for _, other := range u.streams {
 		if load := other.load(); s == nil || load < leastLoad {
@@ -83,19 +89,21 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 	// From idleLimit connections on, each takes as many queries as a socket.
 	n := len(u.streams)
 	hasRoom := leastLoad < maxStreamLoad || leastLoad < maxSocketLoad && n >= u.options().idleLimit(defaultStreams)
-	if s != nil && (n >= maxStreams || !fresh && hasRoom) {
+	if s != nil && (n >= maxStreams || !a.fresh && hasRoom) {
 		u.metrics.hit(u.proto())
-		return s, s.connected.Load()
+		return s, nil
 	}
 
 	u.metrics.miss(u.proto())
 	s = &stream{upstream: u, opened: now}
 	s.lastActivity.Store(int64(clock.At(now)))
+	a.reused = false
+	_ = s.add(a) // an empty table has room
 	if !u.set.spawn(s.run) {
-		return nil, false
+		return nil, errStopped
 	}
 	u.streams = append(u.streams, s)
-	return s, false
+	return nil, nil
 }
 
 // proto returns the index of the upstream's protocol in upstreamMetrics: 1 for
@@ -134,7 +142,7 @@ func (s *stream) failDial(err error) {
 		u.noTCPUntil.Store(int64(clock.Now() + noTCPFor))
 	}
 
-	for _, a := range s.close() {
+	for _, a := range s.close(err) {
 		switch {
 		case local && u.sendOverOpenStream(a):
 		case a.mayUseUDP && !a.requester.isFinished():
@@ -155,11 +163,11 @@ func (u *upstream) sendOverOpenStream(a *attempt) bool {
 	u.mu.Unlock()
 
 	useStream, randomCase := a.useStream, a.randomCase
-	a.useStream, a.randomCase, a.reused = true, false, true
-	if slices.ContainsFunc(open, func(s *stream) bool { return s.send(a) }) {
+	a.useStream, a.randomCase = true, false
+	if slices.ContainsFunc(open, func(s *stream) bool { return s.send(a) == nil }) {
 		return true
 	}
-	a.useStream, a.randomCase, a.reused = useStream, randomCase, false
+	a.useStream, a.randomCase = useStream, randomCase
 	return false
 }
 
@@ -185,17 +193,18 @@ func (s *stream) dial() error {
 }
 
 // send adds a to the table and writes it, now or once the connection is made. It
-// returns false if the table is full or closed.
-func (s *stream) send(a *attempt) bool {
+// returns an error if the table is full or closed.
+func (s *stream) send(a *attempt) error {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
-	if !s.add(a) {
-		return false
+	a.reused = s.connected.Load()
+	if err := s.add(a); err != nil {
+		return err
 	}
-	if s.connected.Load() {
+	if a.reused {
 		s.write(a)
 	}
-	return true
+	return nil
 }
 
 // write writes attempts. The caller holds writeMu.
@@ -312,7 +321,7 @@ func (s *stream) fail(err error) {
 	}
 
 	s.writeMu.Lock() // send may have added an attempt that is not written yet
-	waiting := s.close()
+	waiting := s.close(err)
 	s.writeMu.Unlock()
 
 	for _, a := range waiting {
@@ -338,8 +347,8 @@ func (s *stream) failOverdue(now time.Time) (dead bool) {
 	return dead
 }
 
-// closeIfDone closes the connection if no attempt waits on it and it has expired or been
-// retired. It reports whether it has closed it.
+// closeIfDone closes the table if no attempt waits and the connection has expired or been retired.
+// It reports whether it has closed it.
 func (s *stream) closeIfDone(now time.Time) bool {
 	if s.load() > 0 {
 		return false
@@ -348,11 +357,7 @@ func (s *stream) closeIfDone(now time.Time) bool {
 	if unused > s.upstream.options().expire || s.upstream.exceedsMaxIdle() {
 		s.retired.Store(true)
 	}
-	if !s.retired.Load() {
-		return false
-	}
-	s.fail(errClosed)
-	return true
+	return s.retired.Load() && s.closeUnused()
 }
 
 // exceedsMaxIdle reports whether the upstream has more idle connections than

@@ -399,9 +399,8 @@ func TestMaxIdleConns(t *testing.T) {
 		return len(up.conns)
 	}
 	for range 3 { // The upstream may receive as many retries.
-		if s, _ := u.stream(true); s != nil {
-			chaintest.Eventually(t, "the connection is made", s.connected.Load)
-		}
+		check := u.options().check.request()
+		u.send(&attempt{request: check, probe: true, useStream: true, fresh: true, requester: make(checkOutcomes, 2)})
 	}
 	chaintest.Eventually(t, "there are several", func() bool { return open() > 1 })
 	close(release)

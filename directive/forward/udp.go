@@ -49,8 +49,10 @@ func (u *upstream) sendUDP(a *attempt) {
 		a.request.randomCase = inRandomCase(a.request.question)
 	}
 
+	var err error
 	for range 3 { // a socket may be closed at any time
-		s, err := u.socket(a.fresh)
+		var s *socket
+		s, err = u.socket(a.fresh)
 		if isLocal(err) && u.sendOverOpenStream(a) {
 			return
 		}
@@ -60,7 +62,7 @@ func (u *upstream) sendUDP(a *attempt) {
 		}
 
 		a.socket = s
-		if !s.add(a) {
+		if err = s.add(a); err != nil {
 			continue
 		}
 		if err := trySend(s.conn, a.packet()); err != nil && s.take(a) {
@@ -68,7 +70,7 @@ func (u *upstream) sendUDP(a *attempt) {
 		}
 		return
 	}
-	u.fail(a, errBusy)
+	u.fail(a, err)
 }
 
 // socket returns a socket to send on: a new one if fresh is set, or if too many queries
@@ -192,10 +194,10 @@ func (s *socket) closeIfDone(now time.Time) bool {
 	if now.Sub(s.opened) > s.upstream.options().expire {
 		s.retired.Store(true)
 	}
-	if !s.retired.Load() || s.load() > 0 {
+	if !s.retired.Load() || !s.closeUnused() {
 		return false
 	}
-	s.closeWith(errBusy) // fails attempts that were added since load returned
+	_ = s.conn.Close()
 	return true
 }
 
@@ -203,7 +205,7 @@ func (s *socket) closeIfDone(now time.Time) bool {
 func (s *socket) closeWith(err error) {
 	s.retired.Store(true)
 	_ = s.conn.Close()
-	for _, a := range s.close() {
+	for _, a := range s.close(err) {
 		s.upstream.fail(a, err)
 	}
 }

@@ -185,7 +185,7 @@ func (u *upstream) finish(a *attempt, r *reply) {
 func (u *upstream) fail(a *attempt, err error) {
 	if !a.probe {
 		u.endWaiting(a)
-		if err != errStopped && err != errSpoofed && !isLocal(err) {
+		if err != errStopped && err != errSpoofed && err != errBusy && !isLocal(err) {
 			u.countFailure(err)
 		}
 	}
