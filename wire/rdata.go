@@ -1,57 +1,78 @@
 package wire
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 // rdataFormat returns the fields of the RDATA of a type whose names are not compressed, in
 // order, and "" for addresses, and types that are unknown or that AppendRecord checks:
 //
 //	1, 2, 4  a number of as many bytes
 //	*, +     any other bytes; at least one
-//	s, S     a character-string; at least one (RFC 1035 §3.3)
+//	s, S, o  a character-string; at least one (RFC 1035 §3.3); perhaps one
 //	t, g     a character-string that is not empty; of letters and digits (RFC 8659 §4.1)
-//	x        bytes behind their number, which may be zero
+//	x, w     bytes behind their number in one byte, or two, which may be zero
+//	h        the same, a hash of the algorithm in the first byte (RFC 5155 §3.2)
+//	d        a digest of the algorithm in the byte before
 //	n        a name that is written out
-//	b        a type bit map (RFC 4034 §4.1.2)
+//	b, B     a type bit map (RFC 4034 §4.1.2); with a type
 //	p        service parameters (RFC 9460 §2.2)
 func (t Type) rdataFormat() string {
 	switch t {
 	case TypeHINFO:
 		return "ss"
-	case TypeTXT, 19, 20, 56, 99, 258, 261: // X25, ISDN, NINFO, SPF, AVC, RESINFO
+	case TypeTXT, 56, 99, 258, 261: // NINFO, SPF, AVC, RESINFO
 		return "S"
+	case 11: // WKS
+		return "41*"
+	case 19: // X25
+		return "t"
+	case 20: // ISDN
+		return "so"
 	case 27: // GPOS
-		return "sss"
-	case 29: // LOC
-		return "1111444"
-
+		return "ttt"
 	case 37: // CERT
 		return "221+"
-	case TypeDS, TypeCDS, 32769: // DLV
-		return "211+"
+
+	case TypeDS, TypeCDS, typeTA, typeDLV:
+		return "211d"
 	case TypeDNSKEY, TypeCDNSKEY:
 		return "211+"
-	case 25: // KEY, which may be without a key (RFC 2535 §3.1.2)
+	case 25, 57: // KEY, which may be without a key (RFC 2535 §3.1.2), RKEY
 		return "211*"
-	case 44: // SSHFP
-		return "11+"
-	case TypeRRSIG:
+	case typeSSHFP:
+		return "11d"
+	case TypeRRSIG, typeSIG:
 		return "2114442n+"
-
 	case TypeNSEC:
-		return "nb"
+		return "nB"
+	case typeNXT:
+		return "n+"
 	case TypeNSEC3:
-		return "112xtb"
+		return "112xhb"
 	case TypeNSEC3PARAM:
 		return "112x"
-	case 49, 61: // DHCID, OPENPGPKEY
+	case typeDHCID:
+		return "21d"
+	case 61: // OPENPGPKEY
 		return "+"
-	case 52, 53: // TLSA, SMIMEA
-		return "111+"
+	case typeTLSA, typeSMIMEA:
+		return "111d"
 	case 62: // CSYNC
 		return "42b"
 	case TypeZONEMD:
-		return "411+"
+		return "411d"
+	case 249: // TKEY
+		return "n4422ww"
+	case TypeTSIG:
+		return "n422w22w"
 
+	case 58: // TALINK
+		return "nn"
+	case 66: // DSYNC
+		return "212n"
 	case TypeSVCB, TypeHTTPS:
 		return "2np"
 	case 104, 106: // NID, L64
@@ -65,7 +86,7 @@ func (t Type) rdataFormat() string {
 	case 109: // EUI64
 		return "44"
 	case 256: // URI
-		return "22*"
+		return "22+"
 	case 257: // CAA
 		return "1g*"
 	}
@@ -80,12 +101,23 @@ func (t Type) ValidRData(rdata []byte) bool {
 		return len(rdata) == 4
 	case TypeAAAA:
 		return len(rdata) == 16
+	case typeLOC:
+		return validLOC(rdata)
+	case typeAPL:
+		return validAPL(rdata)
+	case typeIPSECKEY:
+		return validIPSECKEY(rdata)
+	case typeHIP:
+		return validHIP(rdata)
+	case typeAMTRELAY:
+		return len(rdata) >= 2 && gatewayLen(rdata[1]&^amtDiscovery, rdata[2:]) == len(rdata)-2
 	}
 
 	format := t.rdataFormat()
 	if format == "" {
 		return true
 	}
+	whole := rdata
 	for i := range len(format) {
 		n := -1 // the length of the field
 		switch c := format[i]; c {
@@ -95,16 +127,33 @@ func (t Type) ValidRData(rdata []byte) bool {
 			if c == '*' || len(rdata) > 0 {
 				n = len(rdata)
 			}
-		case 's', 't', 'g', 'x':
+		case 's', 't', 'g', 'x', 'o':
 			if len(rdata) > 0 && (c != 't' || rdata[0] > 0) && (c != 'g' || isTag(rdata)) {
 				n = 1 + int(rdata[0])
+			} else if c == 'o' {
+				n = 0
+			}
+		case 'h':
+			const sha1 = 1
+			if len(rdata) > 0 && rdata[0] > 0 && (whole[0] != sha1 || rdata[0] == 20) {
+				n = 1 + int(rdata[0])
+			}
+		case 'w':
+			if len(rdata) >= 2 {
+				n = 2 + int(binary.BigEndian.Uint16(rdata))
+			}
+		case 'd':
+			if t.validDigest(whole[len(whole)-len(rdata)-1], len(rdata)) {
+				n = len(rdata)
 			}
 		case 'S':
 			n = stringsLen(rdata)
 		case 'n':
 			n = nameLen(rdata)
-		case 'b':
-			n = bitMapLen(rdata)
+		case 'b', 'B':
+			if c == 'b' || len(rdata) > 0 {
+				n = bitMapLen(rdata)
+			}
 		case 'p':
 			n = parametersLen(rdata)
 		}
@@ -155,14 +204,17 @@ func nameLen(b []byte) int {
 	return -1
 }
 
-// bitMapLen returns the length of a type bit map that fills b, or -1.
+// bitMapLen returns the length of a type bit map that fills b, or -1. No block ends with a zero.
 func bitMapLen(b []byte) int {
 	last := -1
-	for off := 0; off < len(b); off += 2 + int(b[off+1]) {
-		if off+2 > len(b) || int(b[off]) <= last || b[off+1] < 1 || b[off+1] > 32 || off+2+int(b[off+1]) > len(b) {
+	for off := 0; off < len(b); {
+		if off+2 > len(b) || int(b[off]) <= last || b[off+1] < 1 || b[off+1] > 32 {
 			return -1
 		}
 		last = int(b[off])
+		if off += 2 + int(b[off+1]); off > len(b) || b[off-1] == 0 {
+			return -1
+		}
 	}
 	return len(b)
 }
@@ -175,6 +227,8 @@ const (
 	svcPort          = 3
 	svcIPv4Hint      = 4
 	svcIPv6Hint      = 6
+	svcDoHPath       = 7 // RFC 9461 §5
+	svcOHTTP         = 8 // RFC 9540 §4
 )
 
 // parametersLen returns the length of service parameters that fill b, or -1. Keys are in
@@ -217,7 +271,7 @@ func validParameter(key int, value []byte) bool {
 		return len(value) > 0 && len(value)%2 == 0 && binary.BigEndian.Uint16(value) != svcMandatory
 	case svcALPN:
 		return validALPN(value)
-	case svcNoDefaultALPN:
+	case svcNoDefaultALPN, svcOHTTP:
 		return len(value) == 0
 	case svcPort:
 		return len(value) == 2
@@ -225,6 +279,8 @@ func validParameter(key int, value []byte) bool {
 		return len(value) > 0 && len(value)%4 == 0
 	case svcIPv6Hint:
 		return len(value) > 0 && len(value)%16 == 0
+	case svcDoHPath: // a relative URI template with the variable dns
+		return len(value) > 0 && value[0] == '/' && utf8.Valid(value) && bytes.Contains(value, []byte("dns"))
 	}
 	return true
 }

@@ -60,6 +60,19 @@ const (
 	typeNXT   Type = 30
 )
 
+// Types whose RDATA ValidRData checks by name.
+const (
+	typeLOC      Type = 29
+	typeAPL      Type = 42
+	typeSSHFP    Type = 44
+	typeIPSECKEY Type = 45
+	typeDHCID    Type = 49
+	typeTLSA     Type = 52
+	typeSMIMEA   Type = 53
+	typeHIP      Type = 55
+	typeAMTRELAY Type = 260
+)
+
 // mnemonics are the names of types (RFC 6895 §3.1). All but two are below 262.
 var mnemonics = [...]string{
 	1: "A", "NS", "MD", "MF", "CNAME", "SOA", "MB", "MG", "MR", "NULL", 12: "PTR", "HINFO", "MINFO", "MX", "TXT",
