@@ -46,6 +46,7 @@ func (t Type) rdataFormat() string {
 		return "11d"
 	case TypeRRSIG, typeSIG:
 		return "2114442n+"
+
 	case TypeNSEC:
 		return "nB"
 	case typeNXT:
@@ -101,6 +102,7 @@ func (t Type) ValidRData(rdata []byte) bool {
 		return len(rdata) == 4
 	case TypeAAAA:
 		return len(rdata) == 16
+
 	case typeLOC:
 		return validLOC(rdata)
 	case typeAPL:
@@ -117,52 +119,60 @@ func (t Type) ValidRData(rdata []byte) bool {
 	if format == "" {
 		return true
 	}
+
 	whole := rdata
 	for i := range len(format) {
-		n := -1 // the length of the field
-		switch c := format[i]; c {
-		case '1', '2', '4':
-			n = int(c - '0')
-		case '*', '+':
-			if c == '*' || len(rdata) > 0 {
-				n = len(rdata)
-			}
-		case 's', 't', 'g', 'x', 'o':
-			if len(rdata) > 0 && (c != 't' || rdata[0] > 0) && (c != 'g' || isTag(rdata)) {
-				n = 1 + int(rdata[0])
-			} else if c == 'o' {
-				n = 0
-			}
-		case 'h':
-			const sha1 = 1
-			if len(rdata) > 0 && rdata[0] > 0 && (whole[0] != sha1 || rdata[0] == 20) {
-				n = 1 + int(rdata[0])
-			}
-		case 'w':
-			if len(rdata) >= 2 {
-				n = 2 + int(binary.BigEndian.Uint16(rdata))
-			}
-		case 'd':
-			if t.validDigest(whole[len(whole)-len(rdata)-1], len(rdata)) {
-				n = len(rdata)
-			}
-		case 'S':
-			n = stringsLen(rdata)
-		case 'n':
-			n = nameLen(rdata)
-		case 'b', 'B':
-			if c == 'b' || len(rdata) > 0 {
-				n = bitMapLen(rdata)
-			}
-		case 'p':
-			n = parametersLen(rdata)
-		}
+		n := t.fieldLen(format[i], whole, rdata)
 		if n < 0 || n > len(rdata) {
 			return false
 		}
 		rdata = rdata[n:]
 	}
 	return len(rdata) == 0
+}
+
+// fieldLen returns the length of the field of a format at the start of rdata, the rest of whole;
+// -1 if it is malformed.
+func (t Type) fieldLen(field byte, whole, rdata []byte) int {
+	switch field {
+	case '1', '2', '4':
+		return int(field - '0')
+	case 'n':
+		return nameLen(rdata)
+	case 'S':
+		return stringsLen(rdata)
+	case 'p':
+		return parametersLen(rdata)
+	case 'd':
+		if !t.validDigest(whole[len(whole)-len(rdata)-1], len(rdata)) {
+			return -1
+		}
+		return len(rdata)
+	case '*':
+		return len(rdata)
+	}
+
+	if len(rdata) == 0 {
+		if field == 'o' || field == 'b' {
+			return 0
+		}
+		return -1
+	}
+	const sha1 = 1
+	switch first := int(rdata[0]); {
+	case field == '+':
+		return len(rdata)
+	case field == 'b' || field == 'B':
+		return bitMapLen(rdata)
+	case field == 'w' && len(rdata) >= 2:
+		return 2 + int(binary.BigEndian.Uint16(rdata))
+	case field == 'w', field == 't' && first == 0, field == 'g' && !isTag(rdata):
+		return -1
+	case field == 'h' && (first == 0 || whole[0] == sha1 && first != 20):
+		return -1
+	default:
+		return 1 + first
+	}
 }
 
 // isTag reports whether b begins with a character-string of letters and digits.

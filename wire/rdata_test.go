@@ -25,8 +25,8 @@ var validRecords = []string{
 	"DS 1 8 5 " + strings.Repeat("AB", 32), "DS 1 8 6 " + strings.Repeat("AB", 32), "DS 1 8 7 AB", "DS 1 8 0 AB", "DLV 1 8 2 " + strings.Repeat("AB", 32),
 	"TA 1 8 2 " + strings.Repeat("AB", 32), "CDS 1 8 255 ABAB", "SSHFP 4 2 " + strings.Repeat("AB", 32), "SSHFP 4 3 AB",
 	"ZONEMD 1 1 2 " + strings.Repeat("AB", 64), "ZONEMD 1 240 240 " + strings.Repeat("AB", 12), "KEY 256 3 8 AAAA", "RKEY 0 3 8 AAAA",
-	"LOC 90 0 0 S 180 0 0 W -100000.00m 90000000.00m 0.00m 0.00m", "TYPE29 \\# 1 01", "TYPE42 \\# 0", "APL 1:0.0.0.0/0 !2:2001:db8::/32",
-	"TYPE42 \\# 5 0003000141", "TYPE42 \\# 6 00010802C001", "IPSECKEY 10 0 0 .", "IPSECKEY 10 0 2 . AAAA", "IPSECKEY 10 1 2 192.0.2.1 AAAA",
+	"LOC 90 0 0 S 180 0 0 W -100000.00m 90000000.00m 0.00m 0.00m", "TYPE29 \\# 1 01", "APL 1:0.0.0.0/0", "APL !2:2001:db8::/32",
+	"IPSECKEY 10 0 0 .", "IPSECKEY 10 0 2 . AAAA", "IPSECKEY 10 1 2 192.0.2.1 AAAA",
 	"IPSECKEY 10 2 2 2001:db8::1 AAAA", "IPSECKEY 10 3 2 a.example. AAAA", "TYPE45 \\# 4 0A040201", "AMTRELAY 10 0 0 .", "AMTRELAY 10 1 1 192.0.2.1",
 	"AMTRELAY 10 0 2 2001:db8::1", "AMTRELAY 10 1 3 a.example.", "TYPE260 \\# 3 0A0401", "HIP 2 200100107B1A74DF365639CC39F1D578 AAAA",
 	"HIP 2 200100107B1A74DF365639CC39F1D578 AAAA a.example. b.example.", "TALINK a.example. b.example.", "TYPE20 \\# 2 0131", "TYPE20 \\# 4 01310132",
@@ -75,7 +75,8 @@ func TestMalformedRData(t *testing.T) {
 	for _, valid := range []struct {
 		typ   Type
 		rdata string
-	}{{typeLOC, loc}, {TypeTSIG, "\x01a\x00" + ab(8) + "\x00\x01a" + ab(4) + "\x00\x00"}, {249, "\x01a\x00" + ab(12) + "\x00\x00\x00\x00"}} {
+	}{{typeLOC, loc}, {typeAPL, ""}, {typeAPL, "\x00\x01\x08\x01\x0a\x00\x02\x00\x00"}, {typeAPL, "\x00\x03\x00\x01A"}, {typeAPL, "\x00\x01\x08\x02\xc0\x01"},
+		{TypeTSIG, "\x01a\x00" + ab(8) + "\x00\x01a" + ab(4) + "\x00\x00"}, {249, "\x01a\x00" + ab(12) + "\x00\x00\x00\x00"}} {
 		if !valid.typ.ValidRData([]byte(valid.rdata)) {
 			t.Errorf("%v %q: got invalid, want valid", valid.typ, valid.rdata)
 		}

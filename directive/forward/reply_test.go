@@ -100,7 +100,7 @@ func TestSelectRecords(t *testing.T) {
 		"proofs without DO": {"b.example.", mdns.TypeA, false, []string{"--", "example. 60 IN SOA ns. host. 1 2 3 4 5", "a.example. " + nsec}, "a.example.NSEC"},
 		"a wildcard's proof": {"b.example.", mdns.TypeA, true, []string{"b.example. 60 IN A 192.0.2.1", "b.example. 60 IN " + sig, "--", "a.example. " + nsec, "a.test. " + nsec},
 			"a.test.NSEC"},
-		"a referral": {"a.b.example.", mdns.TypeA, true, []string{"--", "b.example. 60 IN NS ns.b.example.", "b.example. 60 IN DS 1 8 2 AA", "--", "ns.b.example. 60 IN A 192.0.2.53", "ns.example. 60 IN A 192.0.2.54"},
+		"a referral": {"a.b.example.", mdns.TypeA, true, []string{"--", "b.example. 60 IN NS ns.b.example.", "b.example. 60 IN DS 1 8 9 AA", "--", "ns.b.example. 60 IN A 192.0.2.53", "ns.example. 60 IN A 192.0.2.54"},
 			"ns.example.A"},
 		"mail": {"example.", mdns.TypeMX, false, []string{"example. 60 IN MX 1 Mail.test.", "--", "--", "mail.TEST. 60 IN A 192.0.2.1", "mail.test. 60 IN AAAA ::1", "mail.test. 60 IN TXT x", "www.test. 60 IN A 192.0.2.2"},
 			"mail.test.TXT www.test.A"},
