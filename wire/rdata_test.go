@@ -27,10 +27,10 @@ var validRecords = []string{
 	"ZONEMD 1 1 2 " + strings.Repeat("AB", 64), "ZONEMD 1 240 240 " + strings.Repeat("AB", 12), "KEY 256 3 8 AAAA", "RKEY 0 3 8 AAAA",
 	"LOC 90 0 0 S 180 0 0 W -100000.00m 90000000.00m 0.00m 0.00m", "TYPE29 \\# 1 01", "APL 1:0.0.0.0/0", "APL !2:2001:db8::/32",
 	"IPSECKEY 10 0 0 .", "IPSECKEY 10 0 2 . AAAA", "IPSECKEY 10 1 2 192.0.2.1 AAAA",
-	"IPSECKEY 10 2 2 2001:db8::1 AAAA", "IPSECKEY 10 3 2 a.example. AAAA", "TYPE45 \\# 4 0A040201", "AMTRELAY 10 0 0 .", "AMTRELAY 10 1 1 192.0.2.1",
-	"AMTRELAY 10 0 2 2001:db8::1", "AMTRELAY 10 1 3 a.example.", "TYPE260 \\# 3 0A0401", "HIP 2 200100107B1A74DF365639CC39F1D578 AAAA",
+	"IPSECKEY 10 2 2 2001:db8::1 AAAA", "IPSECKEY 10 3 2 a.example. AAAA", "TYPE45 \\# 4 0A040201", "AMTRELAY 10 0 0 .", "AMTRELAY 10 0 1 192.0.2.1",
+	"AMTRELAY 10 0 2 2001:db8::1", "AMTRELAY 10 0 3 a.example.", "TYPE260 \\# 3 0A0401", "HIP 2 200100107B1A74DF365639CC39F1D578 AAAA",
 	"HIP 2 200100107B1A74DF365639CC39F1D578 AAAA a.example. b.example.", "TALINK a.example. b.example.", "TYPE20 \\# 2 0131", "TYPE20 \\# 4 01310132",
-	"NSEC3 2 0 1 AABB VNK9OOAV A", "NSEC3 1 0 1 AABB VNK9OOAVKBP5UKJVJI2IKSURDLSKBJSK", "CSYNC 1 3", "TYPE66 \\# 12 003B01003501610162016300", "SIG A 8 2 60 20300101000000 20200101000000 1 example. AAAA",
+	"NSEC3 1 0 1 AABB VNK9OOAVKBP5UKJVJI2IKSURDLSKBJSK", "CSYNC 1 3", "TYPE66 \\# 12 003B01003501610162016300", "SIG A 8 2 60 20300101000000 20200101000000 1 example. AAAA",
 	"SVCB 1 . ohttp", "SVCB 1 . dohpath=/q{?a,dns}", "SVCB 0 a.example. port=1", "SVCB 1 a.example. mandatory=alpn,port alpn=dot port=853 dohpath=/dns{?dns} key65000=x", "TYPE65400 \\# 3 C00C00", "SVCB 1 . key65000",
 }
 
@@ -75,7 +75,8 @@ func TestMalformedRData(t *testing.T) {
 	for _, valid := range []struct {
 		typ   Type
 		rdata string
-	}{{typeLOC, loc}, {typeAPL, ""}, {typeAPL, "\x00\x01\x08\x01\x0a\x00\x02\x00\x00"}, {typeAPL, "\x00\x03\x00\x01A"}, {typeAPL, "\x00\x01\x08\x02\xc0\x01"},
+	}{{typeLOC, loc}, {typeAPL, ""}, {typeAMTRELAY, "\x0a\x81\xc0\x00\x02\x01"}, {typeAMTRELAY, "\x0a\x83\x01a\x00"},
+		{TypeNSEC3, "\x02\x00\x00\x01\x00\x04abcd\x00\x01\x40"}, {typeAPL, "\x00\x01\x08\x01\x0a\x00\x02\x00\x00"}, {typeAPL, "\x00\x03\x00\x01A"}, {typeAPL, "\x00\x01\x08\x02\xc0\x01"},
 		{TypeTSIG, "\x01a\x00" + ab(8) + "\x00\x01a" + ab(4) + "\x00\x00"}, {249, "\x01a\x00" + ab(12) + "\x00\x00\x00\x00"}} {
 		if !valid.typ.ValidRData([]byte(valid.rdata)) {
 			t.Errorf("%v %q: got invalid, want valid", valid.typ, valid.rdata)
