@@ -39,7 +39,8 @@ func (x *exchange) nextAttempt() *attempt {
 	}
 
 	a := x.newAttempt(x.candidates[x.nextIndex%n])
-	a.fresh, a.noEDNS = x.nextIndex >= n, x.avoidsEDNS(a.upstream)
+	a.fresh = x.nextIndex >= n
+	x.adapt(a)
 	x.nextIndex++
 	return a
 }
@@ -79,7 +80,7 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.last, x.sentAt = a, clock.Now()
 
 	wait = x.retryDelay(a.upstream)
-	if a.useStream {
+	if a.useStream && a.udpSilent == 0 {
 		wait *= 3 // includes connecting
 	}
 	for range (x.sent - 1) / len(x.candidates) {

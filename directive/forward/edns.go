@@ -2,40 +2,43 @@ package forward
 
 import (
 	"sync/atomic"
-	"time"
 
-	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 
-// withoutEDNSFor is how long queries are sent without EDNS to an upstream where EDNS has never
-// worked.
-const withoutEDNSFor = 10 * time.Minute
+// maxOnlyWithout is the number of queries in a row that an upstream answers only without EDNS, after
+// which EDNS is considered to work no more: another server may have its address.
+const maxOnlyWithout = 16
 
 // An ednsMemory knows whether an upstream answers queries with EDNS. Once it has answered one,
 // the failure of others concerns their names alone: the upstream may stand before several servers.
 type ednsMemory struct {
-	works        atomic.Bool
-	withoutUntil atomic.Int64 // of package clock
+	works       atomic.Bool
+	onlyWithout atomic.Int32 // queries in a row
+	fails       avoidance
 }
 
-// avoids reports whether queries are sent without EDNS.
-func (m *ednsMemory) avoids() bool { return m.withoutUntil.Load() >= int64(clock.Now()) }
-
-// learn processes the reply to a.
-func (m *ednsMemory) learn(a *attempt, r *reply) {
+// learn processes the reply to a. It reports whether EDNS is avoided from now on.
+func (m *ednsMemory) learn(a *attempt, r *reply) bool {
 	usable := r.code == wire.NoError || r.code == wire.NXDomain
 	switch {
 	case a.edns && (usable || r.edns && !r.rejectsEDNS()):
 		if !m.works.Load() {
 			m.works.Store(true)
 		}
-		if m.withoutUntil.Load() != 0 { // a slow reply is no sign of a lost query
-			m.withoutUntil.Store(0)
+		if m.onlyWithout.Load() != 0 {
+			m.onlyWithout.Store(0)
 		}
-	case a.noEDNS && usable && len(a.request.options) == 0 && !m.works.Load(): // an option may be the reason
-		m.withoutUntil.Store(int64(clock.Now() + withoutEDNSFor))
+		m.fails.end() // a slow reply is no sign of a lost query
+
+	case a.noEDNS && usable && len(a.request.options) == 0: // an option may be the reason
+		if m.works.Load() && m.onlyWithout.Add(1) < maxOnlyWithout {
+			return false
+		}
+		m.works.Store(false)
+		return m.fails.extend()
 	}
+	return false
 }
 
 // mayFailWithEDNS reports whether r may be due to the OPT record of the query.
