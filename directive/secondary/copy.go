@@ -130,6 +130,7 @@ type schedule struct {
 	zone       *zone.Zone // the last version, also after it has expired
 	checked    time.Time  // the last time that a primary answered
 	asked      time.Time  // the last time that primaries were asked
+	notified   *zone.Zone // the version before the last check that a NOTIFY message caused
 	next       time.Time  // of the next refresh
 	retry      time.Duration
 	unsaved    bool
