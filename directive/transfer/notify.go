@@ -86,6 +86,11 @@ const maxAttempts = 6
 // doubles with each attempt.
 const firstTimeout = time.Second
 
+// settleTime is how long after a reply a zone has to stay unchanged until the server is sent one more
+// message, if the zone has changed several times before: NSD and BIND may discard changes, or
+// messages about them, that arrive while they apply others, and would wait for their own timers.
+const settleTime = 10 * time.Second
+
 // A target is one server that is sent NOTIFY messages.
 type target struct {
 	addr  netip.AddrPort
@@ -99,13 +104,15 @@ type target struct {
 	pending map[wire.Name]*attempt
 }
 
-// An attempt is the state of one zone whose NOTIFY message has no reply yet.
+// An attempt is the state of one zone whose NOTIFY message has no reply yet, or had one a moment ago.
 type attempt struct {
 	handler zone.Transferable
 	id      uint16 // of the last message
 	count   int    // messages sent
 	next    time.Time
 	err     error
+	settles bool // there was a reply: next is settleTime later
+	again   bool // send another message then
 
 	session *tsig.Session // of the last message; nil without a key
 }
@@ -114,7 +121,7 @@ type attempt struct {
 // message waits for its reply starts again.
 func (t *target) add(h zone.Transferable, origin wire.Name) {
 	t.mu.Lock()
-	t.pending[origin] = &attempt{handler: h}
+	t.pending[origin] = &attempt{handler: h, again: t.pending[origin] != nil}
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:
@@ -179,6 +186,8 @@ func (t *target) due(now time.Time) (origin wire.Name, a attempt, wait time.Dura
 		case left > 0 && (wait < 0 || left < wait):
 			wait = left
 		case left > 0:
+		case a.settles && !a.again:
+			delete(t.pending, name)
 		case a.count == maxAttempts:
 			delete(t.pending, name)
 			if a.err == nil {
@@ -186,6 +195,7 @@ func (t *target) due(now time.Time) (origin wire.Name, a attempt, wait time.Dura
 			}
 			t.log.Warn("transfer: Failed to notify server", "zone", name, "address", t.addr, "error", a.err)
 		default:
+			a.settles, a.again = false, a.again && !a.settles
 			a.next = now.Add(firstTimeout << a.count)
 			a.count++
 			a.id, a.session = uint16(1+rand.N(0xFFFF)), nil
@@ -276,10 +286,12 @@ func (t *target) replied(reply []byte) {
 			continue
 		}
 
-		delete(t.pending, origin)
-		if code != wire.NoError {
-			t.log.Warn("transfer: Failed to notify server",
-				"zone", origin, "address", t.addr, "error", fmt.Errorf("reply %s", code))
+		if code == wire.NoError {
+			*a = attempt{handler: a.handler, settles: true, again: a.again, next: time.Now().Add(settleTime)}
+			continue
 		}
+		delete(t.pending, origin)
+		t.log.Warn("transfer: Failed to notify server",
+			"zone", origin, "address", t.addr, "error", fmt.Errorf("reply %s", code))
 	}
 }

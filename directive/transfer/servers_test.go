@@ -217,7 +217,7 @@ func start(t testing.TB, program, dir string, at netip.AddrPort, args ...string)
 		_ = c.Wait()
 		if t.Failed() {
 			text := log.String()
-			t.Logf("log of %s:\n%s", program, text[max(0, len(text)-4000):])
+			t.Logf("log of %s:\n%s", program, text[max(0, len(text)-20_000):])
 		}
 	})
 	eventually(t, func() string {
@@ -252,7 +252,7 @@ func knot(t testing.TB, dir string, at, primary netip.AddrPort, key *tsigKey, zo
 
 func nsd(t testing.TB, dir string, at, primary netip.AddrPort, key *tsigKey, zones []string) []string {
 	text := fmt.Sprintf("server:\n ip-address: %s\n port: %d\n username: \"\"\n zonesdir: %q\n database: \"\"\n pidfile: %q\n xfrdfile: %q\n"+
-		" zonelistfile: %q\n xfrdir: %q\n server-count: 1\n verbosity: 2\nremote-control:\n control-enable: no\n",
+		" zonelistfile: %q\n xfrdir: %q\n server-count: 1\n verbosity: 3\nremote-control:\n control-enable: no\n",
 		at.Addr(), at.Port(), dir, dir+"/pid", dir+"/xfrd", dir+"/zonelist", dir)
 	name := "NOKEY"
 	if key != nil {
