@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,6 +69,15 @@ type Block struct {
 	discard  []func()
 	shutdown []func(context.Context)
 	name     string
+
+	findMu sync.Mutex
+	found  map[reflect.Type]*finding // the results of Find
+}
+
+// A finding has the values of a type, a []T, among the first handlers.
+type finding struct {
+	values any
+	read   int // the number of handlers
 }
 
 // An offer is a handler and the directive that made it.
@@ -156,15 +167,30 @@ func (b *Block) Unrepeatable() string {
 
 // Find returns the values passed to Handle and Offer that have type T, in chain
 // order. The result is complete only after every Setup: call Find in OnPlanned or
-// later.
+// later. It is not to be changed.
 func Find[T any](b *Block) []T {
-	var found []T
-	for _, h := range b.handlers {
-		if t, ok := h.v.(T); ok {
-			found = append(found, t)
+	b.findMu.Lock()
+	defer b.findMu.Unlock()
+	f := b.found[reflect.TypeFor[T]()]
+	if f == nil {
+		if b.found == nil {
+			b.found = map[reflect.Type]*finding{}
 		}
+		f = &finding{values: []T(nil)}
+		b.found[reflect.TypeFor[T]()] = f
 	}
-	return found
+
+	// Each of thousands of directives may ask, so each handler is read once for a type.
+	values := f.values.([]T)
+	if f.read < len(b.handlers) {
+		for _, h := range b.handlers[f.read:] {
+			if t, ok := h.v.(T); ok {
+				values = append(values, t)
+			}
+		}
+		f.values, f.read = values, len(b.handlers)
+	}
+	return slices.Clip(values)
 }
 
 // NameOf returns the name of the directive that passed v to Handle or Offer, or

@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -133,5 +134,26 @@ func TestAwait(t *testing.T) {
 		if err != c.want || (len(log) == 1) != (c.want != nil) {
 			t.Errorf("%s: got %v and stopped %v; want %v, and the resource stopped after an error", c.name, err, log, c.want)
 		}
+	}
+}
+
+// Find reads each value once for a type, however many directives ask, and those offered later too.
+func TestFindReadsValuesOnce(t *testing.T) {
+	b := new(Block)
+	for i := range 100 {
+		b.Offer(i)
+		b.Offer(fmt.Sprint(i))
+		if got := Find[int](b); len(got) != i+1 || got[i] != i {
+			t.Fatalf("after %d numbers: got %v", i+1, got)
+		}
+	}
+	first := Find[int](b)
+	_ = append(first, 1000)
+	if n := testing.AllocsPerRun(100, func() { Find[int](b) }); n > 0 {
+		t.Errorf("again: got %v allocations, want none", n)
+	}
+	b.Offer(100)
+	if got := Find[int](b); len(got) != 101 || got[100] != 100 || len(first) != 100 {
+		t.Errorf("after another number: got %v", got)
 	}
 }

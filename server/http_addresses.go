@@ -22,27 +22,32 @@ func (p *Plan) httpOverlaps() (errs []error) {
 		from corefile.Token
 		addr netip.AddrPort
 	}
-	var listeners []listener
+	onPort, seen := map[uint16][]listener{}, map[string]bool{}
+	add := func(l listener) { onPort[l.addr.Port()] = append(onPort[l.addr.Port()], l) }
 	for _, s := range p.sites {
-		listeners = append(listeners, listener{s.name(), s.from, s.addr})
+		add(listener{s.name(), s.from, s.addr})
 	}
 
 	for _, b := range p.blocks {
 		for _, h := range config.Find[httpListener](b) {
 			name, from := h.HTTPAddress()
+			if seen[name] { // the same socket, in thousands of blocks perhaps
+				continue
+			}
+			seen[name] = true
 			addr, ok := parseHTTPAddress(name)
 			if !ok || addr.Port() == 0 {
 				continue // unknown until it listens
 			}
 
-			for _, l := range listeners {
-				if l.name != name && l.addr.Port() == addr.Port() && overlap(addr.Addr(), l.addr.Addr()) {
+			for _, l := range onPort[addr.Port()] {
+				if overlap(addr.Addr(), l.addr.Addr()) {
 					errs = append(errs, from.Errorf("%s and %s (%s:%d) cannot both be listened on: "+
 						"give one of them another port", name, l.name, l.from.File, l.from.Line))
 					break
 				}
 			}
-			listeners = append(listeners, listener{name, from.Token, addr})
+			add(listener{name, from.Token, addr})
 		}
 	}
 	return errs

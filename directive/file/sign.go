@@ -55,8 +55,9 @@ func SetupSign(b *config.Block, uses []corefile.Directive) error {
 
 // signs reports whether a sign directive of the block writes the file at path.
 func signs(b *config.Block, path string) bool {
+	path = absolute(path)
 	for _, s := range config.Find[*Sign](b) {
-		if slices.ContainsFunc(s.tasks, func(t *signTask) bool { return t.signed == absolute(path) }) {
+		if slices.ContainsFunc(s.tasks, func(t *signTask) bool { return t.signed == path }) {
 			return true
 		}
 	}

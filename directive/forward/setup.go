@@ -49,8 +49,9 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) erro
 	}
 
 	b.OnPlanned(func() error {
+		observers := config.Find[dns.ExchangeObserver](b)
 		for _, f := range forwards {
-			f.observers = config.Find[dns.ExchangeObserver](b)
+			f.observers = observers
 		}
 		return nil
 	})
