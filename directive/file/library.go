@@ -3,6 +3,7 @@ package file
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -20,7 +21,11 @@ type library struct {
 
 	mu     sync.Mutex
 	latest map[libraryKey]*version
+	most   int // the number of versions from which on those without users are dropped
 }
+
+// minVersions is the number of versions that a library holds without a search for unused ones.
+const minVersions = 64
 
 type libraryKey struct {
 	path, origins string
@@ -72,6 +77,19 @@ func (l *library) add(key libraryKey, v *version) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.latest[key] = v
+
+	// The names of files may change again and again, so versions are dropped before they are as many
+	// as those in use.
+	if len(l.latest) > max(l.most, minVersions) {
+		maps.DeleteFunc(l.latest, func(_ libraryKey, v *version) bool {
+			if !v.acquire() {
+				return true
+			}
+			v.release()
+			return false
+		})
+		l.most = 2 * len(l.latest)
+	}
 }
 
 func originsText(origins []wire.Name) string {

@@ -91,3 +91,33 @@ func TestTextNeedsNoMemory(t *testing.T) {
 		t.Errorf("%d bytes reserved, want the %d of the zone", used, want)
 	}
 }
+
+// The library forgets files whose names no plan uses any more, as in a directory of auto.
+func TestLibraryForgetsUnusedFiles(t *testing.T) {
+	l, dir := &library{latest: map[libraryKey]*version{}}, t.TempDir()
+	read := func(name string) *version {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		write(t, path, zoneText(1, 1))
+		v, err := l.read(path, []wire.Name{origin}, limits{}, false, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	var used []*version
+	for i := range 100 {
+		used = append(used, read(fmt.Sprint("used", i)))
+	}
+	for i := range 1000 {
+		read(fmt.Sprint("unused", i)).release()
+	}
+	if n := len(l.latest); n < 100 || n > 2*100+minVersions {
+		t.Errorf("got %d versions after 1,100 files, want the 100 in use and at most as many others", n)
+	}
+	for i, v := range used {
+		if again := read(fmt.Sprint("used", i)); again == nil || v.zones[0].users == 0 {
+			t.Errorf("file %d: got a version without users", i)
+		}
+	}
+}
