@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/spf13/cobra"
@@ -45,7 +46,8 @@ func (p *program) topCommand() *cobra.Command {
 ` + strings.Join(lines, "\n") + `
 
 The server needs the directive admin. It records up to 1,000 queries a second; when there
-are more, it records a random share of them and estimates the counts. Searches that cannot
+are more, it records a random share of them and estimates the counts. Names that are queried
+a few times each, such as the random names of a storm, are counted by their parent. Searches that cannot
 succeed are queries such as www.example.org.shop.svc.cluster.local: a pod's resolver appends
 search domains to names with fewer dots than its option ndots, which is 5 in a cluster. With
 --pods the list has the pods of the clients, and the workloads that own them.`,
@@ -100,7 +102,7 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 	l := topLists[i]
 	fmt.Fprintf(p.out, "%s: %s, in the last %v; %s of the queries are recorded\n",
 		client.Address(), l.name, top.Window.Round(time.Second), percent(top.Sampled))
-	if len(top.Entries) == 0 {
+	if len(top.Entries) == 0 && len(top.Groups) == 0 {
 		fmt.Fprintln(p.out, "There are none.")
 		return
 	}
@@ -116,14 +118,16 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 	}
 	t.row(headings...)
 
+	number := func(count float64) string {
+		if l.count == "SECONDS" {
+			return fmt.Sprintf("%.1f", count)
+		}
+		return fmt.Sprintf("%.0f", count)
+	}
 	excess := 0.0
 	for _, e := range top.Entries {
-		count := fmt.Sprintf("%.0f", e.Count)
-		if l.count == "SECONDS" {
-			count = fmt.Sprintf("%.1f", e.Count)
-		}
 		excess = max(excess, e.Excess)
-		cells := []any{count, percent(e.Share), e.Key, e.Example}
+		cells := []any{number(e.Count), percent(e.Share), e.Key, e.Example}
 		if namespaces {
 			cells = append(cells, e.Namespace)
 		}
@@ -133,6 +137,12 @@ func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
 			cells = append(cells, e.Pod, e.Owner)
 		}
 		t.row(cells...)
+	}
+	for _, g := range top.Groups {
+		t.row(number(g.Count), percent(g.Share), explain.Clean(g.String()), g.Example)
+	}
+	if others := top.Others(); others > 0 {
+		t.row(number(others*top.Total), percent(others), "others", "")
 	}
 	_ = t.Flush() // p.out keeps the error
 

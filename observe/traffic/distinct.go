@@ -36,7 +36,7 @@ func (s *sketch) add(hash uint64) {
 // count returns the estimated number of different keys in several sketches together.
 func count(sketches ...*sketch) float64 {
 	const maxRank = 64 - registerBits + 1
-	var ranks [maxRank + 1]float64 // the number of registers with each rank
+	var ranks [maxRank + 1]float64
 	for i := range registers {
 		rank := uint32(0)
 		for _, s := range sketches {
@@ -44,8 +44,18 @@ func count(sketches ...*sketch) float64 {
 		}
 		ranks[rank]++
 	}
+	return estimate(ranks[:])
+}
+
+// estimate returns the estimated number of keys of the registers of a sketch, by the number of
+// those with each rank, from 0 to the maximum.
+func estimate(ranks []float64) float64 {
+	registers := 0.0
+	for _, n := range ranks {
+		registers += n
+	}
 	sum := 0.0
-	for rank := maxRank; rank > 0; rank-- {
+	for rank := len(ranks) - 1; rank > 0; rank-- {
 		sum = (sum + ranks[rank]) / 2
 	}
 	sum += registers * sigma(ranks[0]/registers)

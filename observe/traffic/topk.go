@@ -28,10 +28,12 @@ type counter struct {
 	count                   float64
 	excess                  float64 // by which count may be too large
 	index                   int
+	below                   *below // of a key that is the parent of names; else nil
 }
 
-// add adds n to the count of key. namespace replaces that of the key unless it is empty.
-func (t *top) add(hash uint64, key, namespace, example []byte, n float64) {
+// add adds n to the count of key, and returns its counter. namespace replaces that of the key
+// unless it is empty.
+func (t *top) add(hash uint64, key, namespace, example []byte, n float64) *counter {
 	t.total += n
 	c := t.byHash[hash]
 	if c == nil {
@@ -41,6 +43,9 @@ func (t *top) add(hash uint64, key, namespace, example []byte, n float64) {
 			c = t.heap[0]
 			delete(t.byHash, c.hash)
 			c.excess = c.count
+			if c.below != nil {
+				*c.below = below{}
+			}
 		}
 
 		c.hash, c.key, c.namespace = hash, append(c.key[:0], key...), c.namespace[:0]
@@ -53,6 +58,7 @@ func (t *top) add(hash uint64, key, namespace, example []byte, n float64) {
 		c.namespace = append(c.namespace[:0], namespace...)
 	}
 	heap.Fix(&t.heap, c.index)
+	return c
 }
 
 // grow returns a counter that it has added to the heap, one from before clear if there is one.
@@ -68,6 +74,9 @@ func (t *top) grow() *counter {
 
 	c := t.heap[len(t.heap)-1]
 	c.index, c.count, c.excess = len(t.heap)-1, 0, 0
+	if c.below != nil {
+		*c.below = below{}
+	}
 	return c
 }
 
@@ -92,9 +101,14 @@ type Entry struct {
 	Owner string `json:"owner,omitempty"`
 }
 
-// list returns the n entries with the highest counts of several tops of a list.
-func list(by, n int, tops ...*top) []Entry {
-	all, total := map[uint64]*Entry{}, 0.0
+// isKnown reports whether most of the count belongs to the key: random names that are queried once
+// have inherited theirs.
+func (e *Entry) isKnown() bool { return e.Excess <= e.Count/2 }
+
+// list returns the entries of several tops of a list whose counts are known, the highest first, and
+// the sum of all counts.
+func list(by int, tops ...*top) (entries []Entry, total float64) {
+	all := map[uint64]*Entry{}
 	for _, t := range tops {
 		total += t.total
 		for _, c := range t.heap {
@@ -110,15 +124,17 @@ func list(by, n int, tops ...*top) []Entry {
 		}
 	}
 
-	entries := make([]Entry, 0, len(all))
+	entries = make([]Entry, 0, len(all))
 	for _, e := range all {
-		e.Share = e.Count / total
-		entries = append(entries, *e)
+		if e.isKnown() {
+			e.Share = e.Count / total
+			entries = append(entries, *e)
+		}
 	}
 	order.Slice(entries, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
 	})
-	return entries[:min(n, len(entries))]
+	return entries, total
 }
 
 // counters is a heap.

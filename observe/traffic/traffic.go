@@ -130,6 +130,7 @@ type Recorder struct {
 	next           uint64 // sequence number
 	ring           []record
 	windows        [2][numLists]top // this one and the one before
+	parents        [2][numLists]top // of the names of these lists
 	distinctBefore *distinct        // of the window before
 	began          time.Time        // of the first window
 	history        history
@@ -250,13 +251,15 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 	r.ring[e.Sequence%ringSize].set(e, name, namespace, search)
 
 	r.turn(e.Time)
-	w := &r.windows[0]
-	add := func(list int, key, example []byte, n float64) {
-		w[list].add(maphash.Bytes(r.seed, key), key, namespace, example, n)
-	}
-
 	r.text = e.Client.AppendTo(r.text[:0])
 	client := r.text
+	add := func(list int, key, example []byte, n float64) {
+		r.windows[0][list].add(maphash.Bytes(r.seed, key), key, namespace, example, n)
+		if keyIsName[list] {
+			r.parents[0][list].addParents(r.seed, key, client, n, e.Weight)
+		}
+	}
+
 	add(Names, name, nil, e.Weight)
 	add(Clients, client, name, e.Weight)
 	if len(namespace) > 0 {
@@ -311,20 +314,24 @@ func (r *Recorder) turn(now time.Time) {
 	case r.began.IsZero():
 		r.began = now
 	case age >= 2*window:
-		for i := range r.windows {
-			for by := range r.windows[i] {
-				r.windows[i][by].clear()
-			}
-		}
+		r.clear(0)
+		r.clear(1)
 		r.began, r.distinctBefore = now, new(distinct)
 		r.distinct.Store(new(distinct))
 	case age >= window:
 		r.windows[0], r.windows[1] = r.windows[1], r.windows[0]
-		for by := range r.windows[0] {
-			r.windows[0][by].clear()
-		}
+		r.parents[0], r.parents[1] = r.parents[1], r.parents[0]
+		r.clear(0)
 		r.began = r.began.Add(window)
 		r.distinctBefore = r.distinct.Swap(new(distinct))
+	}
+}
+
+// clear removes all keys of a window.
+func (r *Recorder) clear(window int) {
+	for by := range numLists {
+		r.windows[window][by].clear()
+		r.parents[window][by].clear()
 	}
 }
 
@@ -333,7 +340,27 @@ type Top struct {
 	By      string        `json:"by"`
 	Window  time.Duration `json:"window"`  // the time that the counts cover
 	Sampled float64       `json:"sampled"` // the share of queries that are recorded now
-	Entries []Entry       `json:"entries"`
+	// Total is the sum of all counts, also of keys that are neither entries nor in groups.
+	Total   float64 `json:"total"`
+	Entries []Entry `json:"entries"`
+	// Groups are of lists of names.
+	Groups []Group `json:"groups,omitempty"`
+}
+
+// Others returns the share of the keys that are neither entries nor in groups; 0 if it is less than
+// a hundredth, since counts are estimates.
+func (t Top) Others() float64 {
+	rest := t.Total
+	for _, e := range t.Entries {
+		rest -= e.Count
+	}
+	for _, g := range t.Groups {
+		rest -= g.Count
+	}
+	if share := rest / t.Total; share >= 0.01 {
+		return share
+	}
+	return 0
 }
 
 // Top returns the n most frequent keys of a list in the last five to ten minutes.
@@ -344,7 +371,10 @@ func (r *Recorder) Top(by, n int, now time.Time) Top {
 	r.relax(now)
 	r.turn(now)
 
-	t := Top{By: ListNames[by], Sampled: r.sampled(), Entries: list(by, n, &r.windows[0][by], &r.windows[1][by])}
+	t := Top{By: ListNames[by], Sampled: r.sampled()}
+	t.Entries, t.Total = list(by, &r.windows[0][by], &r.windows[1][by])
+	t.Groups = groups(t.Entries, t.Total, &r.parents[0][by], &r.parents[1][by])
+	t.Entries = t.Entries[:min(n, len(t.Entries))]
 	if !r.began.IsZero() {
 		t.Window = now.Sub(r.began)
 		if r.windows[1][Names].total > 0 {

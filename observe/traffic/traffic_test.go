@@ -97,15 +97,76 @@ func TestTopBounds(t *testing.T) {
 		exact[key] += n
 		total += n
 	}
-	entries := list(Namespaces, topSize, &s)
-	for _, e := range entries {
+	for _, c := range s.heap {
+		e := entry(Namespaces, c)
 		if want := exact[e.Key]; e.Count < want-1e-6 || e.Count-e.Excess > want+1e-6 || e.Excess > total/topSize {
 			t.Errorf("%s: got %.1f with an excess of %.1f, want %.1f and an excess of at most %.1f", e.Key, e.Count, e.Excess, want, total/topSize)
 		}
 	}
+	entries, sum := list(Namespaces, &s)
+	if math.Abs(sum-total) > 1e-6*total {
+		t.Errorf("got a total of %v, want %v", sum, total)
+	}
 	if entries[0].Key != "0" || entries[1].Key != "1" || len(s.byHash) != topSize {
 		t.Errorf("got %s and %s first of %d keys, want 0 and 1 of %d", entries[0].Key, entries[1].Key, len(s.byHash), topSize)
 	}
+}
+
+// Random names of a storm are no entries with counts that they do not have, but a group of their
+// parent; the names that are queried often are entries, with their counts.
+func TestStormIsGroup(t *testing.T) {
+	for _, c := range []struct {
+		name, random, parent string
+		clients              int
+	}{
+		{"one random label", "%06d.shop.svc.cluster.local.", "shop.svc.cluster.local.", 3},
+		{"two random labels", "x%[1]d.y%[1]d.example.org.", "example.org.", 1},
+		{"an escaped dot", `%06d.a\.b.example.`, `a\.b.example.`, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := NewRecorder()
+				for i := range 8000 {
+					e := event("NXDOMAIN")
+					e.Client = netip.AddrFrom4([4]byte{10, 1, 0, byte(i % c.clients)})
+					r.Record(e, wireName(fmt.Sprintf(c.random, i)), nil, 0)
+					if i%4 == 0 {
+						add(r, "www.example.net.", "NXDOMAIN")
+					}
+					time.Sleep(2 * time.Millisecond)
+				}
+
+				top := r.Top(NXDomain, 100, time.Now())
+				if len(top.Entries) != 1 || top.Entries[0].Key != "www.example.net." || math.Abs(top.Entries[0].Count-2000) > 50 {
+					t.Errorf("got entries %+v, want www.example.net. with 2000", top.Entries)
+				}
+				if len(top.Groups) != 1 {
+					t.Fatalf("got groups %+v, want one", top.Groups)
+				}
+				g := top.Groups[0]
+				if g.Parent != c.parent || math.Abs(g.Count-8000) > 200 || math.Abs(g.Names-8000) > 1600 || int(g.Clients) != c.clients {
+					t.Errorf("got %+v, want about 8000 names below %s from %d clients", g, c.parent, c.clients)
+				}
+				if top.Total != 10_000 || math.Abs(g.Share-0.8) > 0.02 {
+					t.Errorf("got a share of %v of %v, want 0.8 of 10000", g.Share, top.Total)
+				}
+			})
+		})
+	}
+}
+
+// A few names below one parent are entries, and no group.
+func TestFewNamesAreNoGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder()
+		for i := range 5000 {
+			add(r, fmt.Sprintf("n%d.example.", i%50), "NXDOMAIN")
+			time.Sleep(2 * time.Millisecond)
+		}
+		if top := r.Top(NXDomain, 100, time.Now()); len(top.Entries) != 50 || len(top.Groups) != 0 {
+			t.Errorf("got %d entries and groups %+v, want 50 and none", len(top.Entries), top.Groups)
+		}
+	})
 }
 
 func TestLists(t *testing.T) {

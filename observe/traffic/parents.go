@@ -1,0 +1,195 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/bits"
+	"strconv"
+
+	"github.com/seamark/seamark/sys/order"
+)
+
+// A below estimates how many different names below a parent were queried, and by how many clients.
+type below struct {
+	names, clients    smallSketch
+	recorded, queries float64 // those that were recorded stand for the others
+}
+
+func (b *below) merge(other *below) {
+	b.names.merge(&other.names)
+	b.clients.merge(&other.clients)
+	b.recorded, b.queries = b.recorded+other.recorded, b.queries+other.queries
+}
+
+// A smallSketch is like a sketch, with a standard error of 6.5 %.
+type smallSketch [256]uint8
+
+func (s *smallSketch) add(hash uint64) {
+	rank := bits.LeadingZeros64(hash<<8|1<<7) + 1
+	s[hash>>56] = max(s[hash>>56], uint8(rank))
+}
+
+// merge adds what was added to another sketch.
+func (s *smallSketch) merge(other *smallSketch) {
+	for i, rank := range other {
+		s[i] = max(s[i], rank)
+	}
+}
+
+func (s *smallSketch) count() float64 {
+	ranks := make([]float64, 64-8+2)
+	for _, rank := range s {
+		ranks[rank]++
+	}
+	return math.Round(estimate(ranks))
+}
+
+// parentLevels is how many ancestors of a name are counted: random names have one random label or
+// two.
+const parentLevels = 2
+
+// addParents counts a name for its nearest ancestors, n for a number of queries.
+func (t *top) addParents(seed maphash.Seed, name, client []byte, n, queries float64) {
+	hash, from := maphash.Bytes(seed, name), maphash.Bytes(seed, client)
+	for range parentLevels {
+		if name = name[1+int(name[0]):]; len(name) <= 1 {
+			return
+		}
+		c := t.add(maphash.Bytes(seed, name), name, nil, client, n)
+		if c.below == nil {
+			c.below = new(below)
+		}
+		c.below.names.add(hash)
+		c.below.clients.add(from)
+		c.below.recorded, c.below.queries = c.below.recorded+1, c.below.queries+queries
+	}
+}
+
+// A Group are the names below a parent that are not entries of a list: each of them was queried a
+// few times, but together they were queried often.
+type Group struct {
+	Parent  string  `json:"parent"`
+	Count   float64 `json:"count"`   // estimated
+	Share   float64 `json:"share"`   // of all, from 0 to 1
+	Names   float64 `json:"names"`   // about how many different ones
+	Clients float64 `json:"clients"` // about how many different ones
+	Example string  `json:"example"` // a client
+}
+
+// String returns the group as text, such as "about 170,000 names below example.org., from about 3
+// clients".
+func (g Group) String() string {
+	clients := "one client"
+	if g.Clients > 1 {
+		clients = fmt.Sprintf("about %s clients", thousands(g.Clients))
+	}
+	return fmt.Sprintf("about %s names below %s, from %s", thousands(g.Names), g.Parent, clients)
+}
+
+// thousands returns a number with two significant digits, and with commas.
+func thousands(f float64) string {
+	if f >= 100 {
+		unit := math.Pow(10, math.Floor(math.Log10(f))-1)
+		f = math.Round(f/unit) * unit
+	}
+	text := strconv.FormatFloat(f, 'f', 0, 64)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+const (
+	// leastNames is the number of names from which on they are a group.
+	leastNames = 100
+	// leastShare is the least share of a group.
+	leastShare = 0.01
+)
+
+// A parent is a counter of parents, of several tops.
+type parent struct {
+	name          string
+	count, excess float64
+	client        string
+	below         below
+	rest          float64 // what neither entries nor groups below it have
+}
+
+// groups returns the names that are no entries by their parents, the largest group first.
+func groups(entries []Entry, total float64, tops ...*top) (found []Group) {
+	all := map[string]*parent{}
+	for _, t := range tops {
+		for _, c := range t.heap {
+			name := string(appendText(nil, c.key))
+			p := all[name]
+			if p == nil {
+				p = &parent{name: name, client: string(c.example)}
+				all[name] = p
+			}
+			p.count, p.excess = p.count+c.count, p.excess+c.excess
+			p.below.merge(c.below)
+		}
+	}
+
+	var deepest []*parent
+	for _, p := range all {
+		if p.excess <= p.count/2 {
+			p.rest = p.count - p.excess
+			deepest = append(deepest, p)
+		}
+	}
+	order.Slice(deepest, func(a, b *parent) int {
+		return cmp.Or(cmp.Compare(len(b.name), len(a.name)), cmp.Compare(a.name, b.name))
+	})
+
+	take := func(name string, count float64, levels int) {
+		for range levels {
+			name = above(name)
+			if p := all[name]; p != nil {
+				p.rest -= count
+			}
+		}
+	}
+	for _, e := range entries {
+		take(e.Key, e.Count-e.Excess, parentLevels)
+	}
+
+	// From the longest name on, what is in the group of a parent is not in that of its parent.
+	for _, p := range deepest {
+		names := p.names()
+		if names < leastNames || p.rest < leastShare*total {
+			continue
+		}
+		take(p.name, p.rest, parentLevels-1)
+		found = append(found, Group{p.name, p.rest, p.rest / total, names, p.below.clients.count(), p.client})
+	}
+	order.Slice(found, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Parent, b.Parent))
+	})
+	return found
+}
+
+// above returns the parent of a name.
+func above(name string) string {
+	for i := 0; i < len(name); i++ {
+		switch name[i] {
+		case '\\':
+			i++ // the next character is a part of the label, or a digit of its code
+		case '.':
+			return name[i+1:]
+		}
+	}
+	return ""
+}
+
+// names returns about how many different names the rest has. If most of its queries that were
+// recorded had names of their own, so had those that were not.
+func (p *parent) names() float64 {
+	names, rest := p.below.names.count(), p.rest/(p.count-p.excess)
+	if unique := min(1, names/(rest*p.below.recorded)); rest > 0 && unique > 0.5 {
+		return math.Round(unique * rest * p.below.queries)
+	}
+	return names
+}
