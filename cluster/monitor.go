@@ -12,6 +12,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/health"
 )
 
 // A Monitor is the log and the metrics of one source.
@@ -20,6 +21,8 @@ type Monitor struct {
 	Metrics                 *metrics.Registry
 	Relists, Errors, Events [Kinds]*metrics.Counter // nil for kinds that the options do not select
 	Sweeper                 *Sweeper
+	// Health has what is wrong with the source, whose owner is the Sink; nil reports nothing.
+	Health *health.Board
 
 	kinds    []Kind
 	started  atomic.Int64        // time of package clock; 0 before the source runs

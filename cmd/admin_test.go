@@ -244,7 +244,7 @@ func TestAdminOfAnotherVersion(t *testing.T) {
 	long(t)
 	t.Parallel()
 	pages := map[string]string{
-		"/v1/status":  `{"summary":"Fine.\u001b[31m","metrics":{"seamark_forward_upstream_up{to=\"192.0.2.1:53\"}":0},"new":[1]}`,
+		"/v1/status":  `{"summary":"Fine.\u001b[31m","conditions":[{"severity":"note","text":"\u001b[31m","next":"\u001b"}],"metrics":{"seamark_forward_upstream_up{to=\"192.0.2.1:53\"}":0},"new":[1]}`,
 		"/v1/top":     `{"by":"names","entries":[{"key":"a\u009b31m\u001b]0;x\u0007","count":3,"new":1}]}`,
 		"/v1/cache":   `[{"name":"a\u001b[31m"}]`,
 		"/v1/records": "{\"name\":\"a\\u001b[31m\",\"data\":\"b\\nc\"}\n{}\n",

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/order"
 	"github.com/spf13/cobra"
 )
@@ -35,15 +37,16 @@ func (p *program) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the health of a running server, or of several replicas side by side",
-		Long: `Status shows the health of a server in one sentence, the age of its data, its upstreams, and
-the rates, response codes and latencies of the last minute. The server needs the directive
-admin.
+		Long: `Status shows what is wrong with a server, the worst first, and what to do; the age of its data,
+its upstreams, and the rates, response codes and latencies of the last minute. The server needs
+the directive admin.
 
 With several --admin it shows the servers side by side, and reports if they serve different
 records. Replicas do so only for moments.
 
-The exit status is 1 if a server is not ready or does not answer, or if the servers serve
-different records.`,
+The exit status is 1 if something is wrong with a server, also if it is not ready or does not
+answer, or if the servers serve different records. A note, such as searches of pods that cannot
+succeed, is nothing wrong.`,
 		Example: `  seamark status
   seamark status --admin localhost:8053 --admin localhost:9053
   seamark status --output json`,
@@ -87,7 +90,9 @@ different records.`,
 				return err
 			}
 
-			healthy := func(r replica) bool { return r.Error == "" && (r.Status.Ready == nil || *r.Status.Ready) }
+			healthy := func(r replica) bool {
+				return r.Error == "" && (r.Status.Ready == nil || *r.Status.Ready) && !health.Real(r.Status.Conditions)
+			}
 			if len(differ) > 0 || slices.ContainsFunc(replicas, func(r replica) bool { return !healthy(r) }) {
 				return different{}
 			}
@@ -122,15 +127,9 @@ func states(ctx context.Context, clients []*adminclient.Client) []replica {
 func series(s *adminclient.Status, family, label string) map[string]float64 {
 	found := map[string]float64{}
 	for name, value := range s.Metrics {
-		f, labels, _ := strings.Cut(name, "{")
-		if f != family {
-			continue
+		if f, labels := metrics.ParseSeries(name); f == family {
+			found[labels[label]] += value
 		}
-		key := ""
-		if _, rest, ok := strings.Cut(","+labels, ","+label+`="`); ok {
-			key, _, _ = strings.Cut(rest, `"`)
-		}
-		found[key] += value
 	}
 	return found
 }
@@ -173,6 +172,9 @@ func (p *program) showStatus(replicas []replica, differ []string) {
 			summary = r.Status.Summary
 		}
 		fmt.Fprintf(p.out, "%s: %s\n", r.Admin, explain.Clean(summary))
+		if r.Status != nil {
+			p.showConditions(r.Status.Conditions)
+		}
 	}
 
 	rows, heading := map[statusRow][]any{}, []any{""}
@@ -215,6 +217,21 @@ WARNING: the servers serve different records of the zones %s
 The server that is behind has older data, or errors of watches in its log. "seamark records"
 with --admin shows the records of each.
 `, explain.Clean(strings.Join(differ, ", ")))
+	}
+}
+
+// showConditions shows what is wrong with a server.
+func (p *program) showConditions(conditions []health.Condition) {
+	for _, c := range conditions {
+		since := ""
+		if !c.Since.IsZero() {
+			since = fmt.Sprintf(", for %v", time.Since(c.Since).Round(time.Second))
+		}
+		severity := explain.Clean(strings.ToUpper(string(c.Severity)))
+		fmt.Fprintf(p.out, "  %-8s  %s%s\n", severity, explain.Clean(c.Text), since)
+		if next := c.Remedy(); next != "" {
+			fmt.Fprintf(p.out, "  %-8s  next: %s\n", "", explain.Clean(next))
+		}
 	}
 }
 
@@ -265,7 +282,11 @@ func (c *statusCells) addFigures() {
 
 	c.next()
 	for name, value := range map[string]*time.Duration{"p50 below": c.P50, "p99 below": c.P99} {
-		if value != nil {
+		switch {
+		case value == nil:
+		case c.Queries != nil && *c.Queries == 0:
+			c.add(name, "-")
+		default:
 			c.add(name, value.String())
 		}
 	}
@@ -281,10 +302,32 @@ func (c *statusCells) addFigures() {
 	}
 }
 
+// age returns an age in seconds as text.
+func age(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+// oldest returns the kind of objects with the oldest data, and its age; "never" for one of which
+// nothing has been received.
+func oldest(s *adminclient.Status) (kind, text string, ok bool) {
+	most := -1.0
+	ages := series(s, "seamark_kubernetes_data_age_seconds", "resource")
+	synced := series(s, "seamark_kubernetes_synced", "resource")
+	stale := series(s, "seamark_kubernetes_stale", "zones")
+	for _, k := range slices.Sorted(maps.Keys(ages)) {
+		if n, known := synced[k]; known && n == 0 && len(stale) > 0 {
+			return k, "never", true
+		}
+		if ages[k] > most {
+			kind, most = k, ages[k]
+		}
+	}
+	return kind, age(most), len(ages) > 0
+}
+
 // addSeries adds metrics, with a row for each value of a label.
 func (c *statusCells) addSeries() {
 	number := func(_ string, v float64) string { return fmt.Sprintf("%.0f", v) }
-	seconds := func(_ string, v float64) string { return fmt.Sprintf("%.1fs", v) }
 	megabytes := func(_ string, v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) }
 	most := series(c.Status, "seamark_memory_max_bytes", "part")
 	part := func(name string, v float64) string {
@@ -309,18 +352,43 @@ func (c *statusCells) addSeries() {
 		return number("", v)
 	}
 
+	c.next()
+	if kind, age, ok := oldest(c.Status); ok {
+		c.add("data age", fmt.Sprintf("%s (%s)", age, kind))
+	}
+	source := func(zones string, stale float64) string {
+		for name, n := range c.Metrics {
+			family, labels := metrics.ParseSeries(name)
+			if family == "seamark_kubernetes_synced" && labels["zones"] == zones && n == 0 && stale == 0 {
+				return "not synced"
+			}
+		}
+		return choose("from a snapshot", "synced")(zones, stale)
+	}
+	etcdAge := func(_ string, v float64) string {
+		if v < 0 {
+			return "never"
+		}
+		return age(v)
+	}
+	used := series(c.Status, "coredns_forward_requests_total", "to")
+	upstream := func(to string, up float64) string {
+		if n, ok := used[to]; ok && n == 0 && up != 0 {
+			return "not used yet"
+		}
+		return choose("up", "DOWN")(to, up)
+	}
 	for _, m := range []struct {
 		name, family, label string
 		format              func(key string, v float64) string
 		quiet               bool
 	}{
-		{"data age", "seamark_kubernetes_data_age_seconds", "", seconds, false},
-		{"data", "seamark_kubernetes_stale", "zones", choose("from a snapshot", "current"), false},
+		{"data", "seamark_kubernetes_stale", "zones", source, false},
 		{"records hash", hashFamily, "zones", number, false},
 		{"objects:", "seamark_kubernetes_objects", "resource", objects, false},
-		{"data age (etcd)", "seamark_etcd_data_age_seconds", "path", seconds, false},
+		{"data age (etcd)", "seamark_etcd_data_age_seconds", "path", etcdAge, false},
 		{"keys (etcd)", "seamark_etcd_keys", "path", number, false},
-		{"upstream", "seamark_forward_upstream_up", "to", choose("up", "DOWN"), false},
+		{"upstream", "seamark_forward_upstream_up", "to", upstream, false},
 		{"cached answers:", "coredns_cache_entries", "type", number, false},
 		{"waiting for", "seamark_forward_waiting_queries", "to", number, true},
 		{"waiting queries", "seamark_waiting_queries", "", number, true},

@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/sys/watch"
@@ -276,8 +277,28 @@ func Shutdown(ctx context.Context, blocks ...*Block) {
 
 // Shared holds values that outlive a plan, even one that never starts. The zero value is empty.
 type Shared struct {
+	// Health has what parts of the server have found to be wrong.
+	Health health.Board
+
 	mu     sync.Mutex
 	values map[any]any
+}
+
+// Health returns the board on which parts of the server report what is wrong; nil without Shared.
+func (b *Block) Health() *health.Board {
+	if b.Shared == nil {
+		return nil
+	}
+	return &b.Shared.Health
+}
+
+// WhyUnready returns the reason why a handler with the method Ready is not ready, "" if it does not
+// know it.
+func WhyUnready(handler any) string {
+	if h, ok := handler.(interface{ Unready() string }); ok {
+		return h.Unready()
+	}
+	return ""
 }
 
 // Share returns the value with a key, which create makes if there is none. A Block without Shared

@@ -95,8 +95,8 @@ func readOnly(page http.HandlerFunc) http.Handler {
 
 func (p *statusPage) readiness(w http.ResponseWriter, _ *http.Request) {
 	if !p.ready.Load() {
-		if waiting := unready(p.probes); len(waiting) > 0 {
-			http.Error(w, "not ready: "+strings.Join(waiting, ", "), http.StatusServiceUnavailable)
+		if waiting, reasons := unready(p.probes); len(waiting) > 0 {
+			http.Error(w, "not ready: "+strings.Join(waiting, ", ")+reasons, http.StatusServiceUnavailable)
 			return
 		}
 		p.ready.Store(true)

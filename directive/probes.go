@@ -27,15 +27,21 @@ func newProbes(b *config.Block, continuous bool) (probes []*probe) {
 	return probes
 }
 
-// unready returns the names of the handlers that are not ready, without
-// duplicates.
-func unready(probes []*probe) (waiting []string) {
+// unready returns the names of the handlers that are not ready, without duplicates, and the
+// reasons of those that know them, a line each.
+func unready(probes []*probe) (waiting []string, reasons string) {
 	for _, probe := range probes {
-		if !probe.check() && !slices.Contains(waiting, probe.name) {
+		if probe.check() {
+			continue
+		}
+		if !slices.Contains(waiting, probe.name) {
 			waiting = append(waiting, probe.name)
 		}
+		if reason := config.WhyUnready(probe.handler); reason != "" {
+			reasons += "\n" + probe.name + ": " + reason
+		}
 	}
-	return waiting
+	return waiting, reasons
 }
 
 func (p *probe) check() bool {

@@ -58,9 +58,9 @@ type readyPage struct{ probes []*probe }
 func (*readyPage) Stop() {}
 
 func (p *readyPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if waiting := unready(p.probes); len(waiting) > 0 {
+	if waiting, reasons := unready(p.probes); len(waiting) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, strings.Join(waiting, ","))
+		_, _ = io.WriteString(w, strings.Join(waiting, ",")+reasons)
 		return
 	}
 	_, _ = io.WriteString(w, "OK")

@@ -47,7 +47,7 @@ func follow(t *testing.T, o cluster.Options) *follower {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		sources.Run(ctx, o, f, slog.New(slog.NewTextHandler(f, nil)), &f.metrics, nil)
+		sources.Run(ctx, o, f, slog.New(slog.NewTextHandler(f, nil)), &f.metrics, nil, nil)
 	}()
 	f.stop = func() {
 		cancel()

@@ -80,12 +80,12 @@ func (p *Plan) WaitUntilReady(ctx context.Context) error {
 	}
 }
 
-// unready returns the names of the directives that are not ready.
+// unready returns the directives that are not ready, with the reasons.
 func (p *Plan) unready() (names []string) {
 	for _, b := range p.blocks {
 		for _, h := range config.Find[interface{ Ready() bool }](b) {
 			if !h.Ready() {
-				names = append(names, b.NameOf(h))
+				names = append(names, strings.TrimSuffix(b.NameOf(h)+": "+config.WhyUnready(h), ": "))
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/health"
 )
 
 const (
@@ -35,8 +37,14 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 	if err != nil {
 		r.failures().Add(1)
 		r.logErrors(slog.LevelError, "Reload failed, the old configuration continues to serve", err)
+		r.Shared.Health.Set(r, "reload", health.Condition{
+			Severity: health.Warning, Alert: "SeamarkReloadFailed",
+			Text: "the last reload failed, and the configuration of before serves: " + firstLine(err),
+			Next: "seamark check",
+		})
 		return old
 	}
+	r.Shared.Health.Clear(r, "reload")
 	r.keepSockets(plan)
 	r.warn(plan)
 	r.moveSuccessors(ctx, plan)
@@ -73,11 +81,21 @@ func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) 
 		if c.Sum == old.sum {
 			r.seen = c.Sum
 			r.Log.Log(ctx, level, "Corefile matches the running configuration again")
+			r.Shared.Health.Clear(r, "reload")
 			return old
 		}
 		return r.reload(ctx, old, c, level)
 	}
 	return old
+}
+
+// firstLine returns the first of the lines of an error, and how many others there are.
+func firstLine(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return fmt.Sprintf("%s (and %d more)", lines[0], len(lines)-1)
 }
 
 // changedAddresses returns the present addresses of the blocks whose interfaces have

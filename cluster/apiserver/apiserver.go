@@ -41,7 +41,7 @@ func runFeeds(
 	ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, dial Dial, limits timeouts,
 ) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector's messages are logged by the feed
-	reporter := &reporter{log: m.Log, metrics: m.Metrics, age: m.Age}
+	reporter := &reporter{board: m.Health, owner: sink, log: m.Log, metrics: m.Metrics, age: m.Age}
 	client := newClient(o, reporter, dial)
 	defer client.closeIdle()
 

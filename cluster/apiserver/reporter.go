@@ -1,11 +1,14 @@
 package apiserver
 
 import (
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/health"
 )
 
 // A problem that lasts is logged again after firstRepeat, and then after twice the
@@ -15,10 +18,12 @@ const (
 	longestRepeat = time.Hour
 )
 
-// A reporter logs the problems of a source and counts its requests. A problem occurs
-// again with every attempt; it is logged when it begins, at growing intervals while it
-// lasts, and when it ends.
+// A reporter logs the problems of a source, reports them on its board, and counts its requests. A
+// problem occurs again with every attempt; it is logged when it begins, at growing intervals while
+// it lasts, and when it ends.
 type reporter struct {
+	board    *health.Board // may be nil
+	owner    any           // of the conditions on it
 	log      *slog.Logger
 	metrics  *metrics.Registry                   // nil counts nothing
 	age      func() (age time.Duration, ok bool) // of the oldest data; ok is false without data
@@ -37,6 +42,7 @@ type problem struct {
 func (r *reporter) problem(topic, what, msg string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.board.Set(r.owner, topic, condition(msg, args))
 	now := time.Now()
 	p := r.problems[topic]
 	switch {
@@ -56,11 +62,27 @@ func (r *reporter) problem(topic, what, msg string, args ...any) {
 	r.log.Warn(msg, args...)
 }
 
+// condition returns the condition of a problem, by its message and attributes.
+func condition(msg string, args []any) health.Condition {
+	c := health.Condition{Severity: health.Warning, Alert: "SeamarkWatchErrors", Text: strings.TrimSuffix(msg, ", retrying")}
+	for i := 0; i+1 < len(args); i += 2 {
+		switch value := fmt.Sprint(args[i+1]); args[i] {
+		case "address", "resource":
+			c.Object = value
+			c.Text += " (" + value + ")"
+		case "error":
+			c.Text += ": " + value
+		}
+	}
+	return c
+}
+
 // recovered logs msg if the topic had a problem.
 func (r *reporter) recovered(topic, msg string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.problems[topic]; ok {
+		r.board.Clear(r.owner, topic)
 		delete(r.problems, topic)
 		r.log.Info(msg, args...)
 	}

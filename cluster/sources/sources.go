@@ -12,17 +12,21 @@ import (
 	"github.com/seamark/seamark/cluster/manifests"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/health"
 )
 
 // Run delivers the objects of the cluster that the options name to sink until ctx is
 // done, and returns when all of its goroutines have ended. The options have passed
 // Check. Errors are logged and the request is retried: a restart would not help. dial
-// opens connections to the API server; if it is nil, they are TCP connections.
+// opens connections to the API server; if it is nil, they are TCP connections. What is wrong while
+// errors last is on the board with the sink as its owner; it may be nil.
 func Run(
 	ctx context.Context, o cluster.Options, sink cluster.Sink,
-	log *slog.Logger, reg *metrics.Registry, dial apiserver.Dial,
+	log *slog.Logger, reg *metrics.Registry, board *health.Board, dial apiserver.Dial,
 ) {
 	m := cluster.NewMonitor(o.Kinds(), log, reg)
+	m.Health = board
+	defer board.Forget(sink)
 	m.Run(ctx, func() {
 		if o.Manifests != "" {
 			manifests.Run(ctx, o, sink, m)

@@ -31,7 +31,7 @@ func TestRunManifests(t *testing.T) {
 			got = data
 			cancel()
 		}
-	}}, slog.New(slog.DiscardHandler), new(metrics.Registry), nil)
+	}}, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, nil)
 	if got["key"] != "value" {
 		t.Errorf("ConfigMap shop/hosts: got data %v, want key=value", got)
 	}

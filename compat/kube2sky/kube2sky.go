@@ -105,6 +105,6 @@ func Run(ctx context.Context, o Options) error {
 		fmt.Fprintln(rw, "ok")
 	})
 	return status.Run(ctx, o.Listen, "choose another port with --healthz-port", o.Log, site,
-		func(ctx context.Context) { sources.Run(ctx, o.cluster(), state, o.Log, registry, nil) },
+		func(ctx context.Context) { sources.Run(ctx, o.cluster(), state, o.Log, registry, nil, nil) },
 		func(ctx context.Context) { w.run(ctx, o.Etcd) })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/observe/judge"
 	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/watch"
@@ -206,6 +207,12 @@ type recorderKey struct {
 	redact bool
 }
 
+// A judgeKey identifies a judge.
+type judgeKey struct {
+	addr     string
+	recorder *traffic.Recorder
+}
+
 type serviceKey struct {
 	plan *config.Start
 	addr string
@@ -216,8 +223,11 @@ func (a *Admin) start(s *config.Start, site *web.Site, d corefile.Directive) err
 	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr, a.options.redact}, func() (*traffic.Recorder, error) {
 		return traffic.NewRecorder(), nil
 	})
+	j, _ := config.Keep(s, judgeKey{a.options.addr, a.recorder}, func() (*judge.Judge, error) {
+		return judge.New(a.block.Metrics, a.block.Health(), a.recorder, a.block.Log), nil
+	})
 	service, _ := config.Keep(s, serviceKey{s, a.options.addr}, func() (*service, error) {
-		return newService(a.options, a.recorder, a.block.Metrics, a.block.Log), nil
+		return newService(a.options, a.recorder, j, a.block.Metrics, a.block.Log), nil
 	})
 	if service.options != a.options {
 		return d.Errorf("another server block has other options of admin for %s: use the same ones", a.options.addr)

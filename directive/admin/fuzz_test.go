@@ -13,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/judge"
 	"github.com/seamark/seamark/observe/traffic"
 )
 
@@ -44,7 +45,10 @@ func FuzzParameters(f *testing.F) {
 
 	a := &Admin{block: new(config.Block)}
 	a.SetPorts(nil)
-	s := newService(options{}, traffic.NewRecorder(), new(metrics.Registry), slog.New(slog.DiscardHandler))
+	recorder, registry, log := traffic.NewRecorder(), new(metrics.Registry), slog.New(slog.DiscardHandler)
+	j := judge.New(registry, nil, recorder, log)
+	f.Cleanup(j.Stop)
+	s := newService(options{}, recorder, j, registry, log)
 	s.blocks = []*Admin{a}
 	f.Cleanup(s.Stop)
 

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/order"
 )
 
@@ -37,6 +39,7 @@ type (
 	upstreamState struct {
 		To      string
 		Up      bool
+		Used    bool
 		Waiting float64 // queries
 	}
 	// A dataState is the state of the data of one kind.
@@ -78,16 +81,17 @@ func (s *service) overviewPage(r *http.Request) (any, int, error) {
 
 // addMetrics adds what is known from metrics.
 func (o *overview) addMetrics() {
-	value := func(family string, labels ...string) float64 { return o.Metrics[seriesName(family, labels...)] }
+	value := func(family string, labels ...string) float64 { return o.Metrics[metrics.SeriesName(family, labels...)] }
 
 	for _, name := range slices.Sorted(maps.Keys(o.Metrics)) {
-		family, labels := parseSeries(name)
+		family, labels := metrics.ParseSeries(name)
 		v := o.Metrics[name]
 
 		switch family {
 		case "seamark_forward_upstream_up":
 			waiting := value("seamark_forward_waiting_queries", "to", labels["to"])
-			o.Upstreams = append(o.Upstreams, upstreamState{labels["to"], v != 0, waiting})
+			requests, known := o.Metrics[metrics.SeriesName("coredns_forward_requests_total", "to", labels["to"])]
+			o.Upstreams = append(o.Upstreams, upstreamState{labels["to"], v != 0, requests > 0 || !known, waiting})
 		case "seamark_kubernetes_objects":
 			zones, kind := labels["zones"], labels["resource"]
 			o.Cluster = append(o.Cluster, dataState{
@@ -113,30 +117,6 @@ func (o *overview) addMetrics() {
 
 func seconds(f float64) time.Duration {
 	return time.Duration(f * float64(time.Second)).Round(time.Second)
-}
-
-// seriesName returns the name of a series, as package metrics writes it.
-func seriesName(family string, labels ...string) string {
-	var list []string
-	for i := 0; i+1 < len(labels); i += 2 {
-		list = append(list, labels[i]+"="+strconv.Quote(labels[i+1]))
-	}
-	return family + "{" + strings.Join(list, ",") + "}"
-}
-
-// parseSeries returns the family and the labels of a series.
-func parseSeries(name string) (family string, labels map[string]string) {
-	family, rest, _ := strings.Cut(name, "{")
-	labels = map[string]string{}
-	for {
-		key, after, found := strings.Cut(rest, "=")
-		quoted, err := strconv.QuotedPrefix(after)
-		if !found || err != nil {
-			return family, labels
-		}
-		labels[key], _ = strconv.Unquote(quoted) // QuotedPrefix has checked it
-		rest = strings.TrimPrefix(after[len(quoted):], ",")
-	}
 }
 
 // A topPage is a list of the most frequent keys.
@@ -219,13 +199,13 @@ func (s *service) namespaces() (list []namespaceWaste) {
 	return list[:min(len(list), topLimit)]
 }
 
-// healthClass returns the class of style for a Status's summary.
-func healthClass(summary string) string {
+// healthClass returns the class of style for conditions.
+func healthClass(conditions []health.Condition) string {
 	switch {
-	case summary == "Healthy.":
-		return "good"
-	case strings.HasPrefix(summary, "Healthy, but "):
+	case health.Real(conditions):
+		return "bad"
+	case len(conditions) > 0:
 		return "warning"
 	}
-	return "bad"
+	return "good"
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"crypto/subtle"
 	_ "embed"
@@ -21,8 +20,10 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/explain"
+	"github.com/seamark/seamark/observe/judge"
 	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/slots"
 )
 
@@ -49,6 +50,7 @@ const explainTimeout = 15 * time.Second
 type service struct {
 	options   options
 	recorder  *traffic.Recorder
+	judge     *judge.Judge
 	metrics   *metrics.Registry
 	log       *slog.Logger
 	blocks    []*Admin
@@ -73,9 +75,11 @@ func (s *service) Stop() {
 	s.api.close()
 }
 
-func newService(o options, r *traffic.Recorder, m *metrics.Registry, log *slog.Logger) *service {
+func newService(
+	o options, r *traffic.Recorder, j *judge.Judge, m *metrics.Registry, log *slog.Logger,
+) *service {
 	s := &service{
-		options: o, recorder: r, metrics: m, log: log, pages: http.NewServeMux(), started: time.Now(),
+		options: o, recorder: r, judge: j, metrics: m, log: log, pages: http.NewServeMux(), started: time.Now(),
 		requests: slots.New(maxRequests, maxRequests/2), tails: slots.New(maxTails, maxTails/2),
 		explanations: slots.New(maxExplanations, maxExplanations/2),
 		lists:        slots.New(maxLists, maxLists/2), downloads: slots.New(maxDownloads, maxDownloads/2),
@@ -121,7 +125,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// Pages of other sites cannot read a reply, but make the browser send requests, with the token.
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
-		fail(w, http.StatusForbidden, errors.New("a request from a page of another site: open the page's address itself"))
+		fail(w, http.StatusForbidden,
+			errors.New("a request from a page of another site: open the page's address itself"))
 		return
 	}
 	// Counted before the token is checked, which may take a request to the API server.
@@ -315,11 +320,13 @@ func (s *service) history(w http.ResponseWriter, _ *http.Request) {
 type Status struct {
 	Started time.Time `json:"started"` // when this configuration began to serve
 	Ready   bool      `json:"ready"`
-	// Summary is one sentence about the health of the server.
-	Summary string   `json:"summary"`
-	Unready []string `json:"unready,omitempty"` // directives
-	Servers []string `json:"servers"`
-	Sampled float64  `json:"sampled"` // the share of queries that are recorded
+	// Summary is one sentence about the health of the server: that about the first of Conditions.
+	Summary string `json:"summary"`
+	// Conditions are what is wrong at present, the worst first.
+	Conditions []health.Condition `json:"conditions"`
+	Unready    []string           `json:"unready,omitempty"` // directives
+	Servers    []string           `json:"servers"`
+	Sampled    float64            `json:"sampled"` // the share of queries that are recorded
 	// Rates of the last 50 to 60 seconds, or since the start: queries a second, and shares of
 	// them by response code.
 	Queries float64            `json:"queries"`
@@ -339,11 +346,13 @@ type Status struct {
 var statusMetrics = []string{
 	"seamark_kubernetes_data_age_seconds", "seamark_kubernetes_records_hash", "seamark_kubernetes_stale",
 	"seamark_kubernetes_synced", "seamark_kubernetes_objects", "seamark_etcd_data_age_seconds", "seamark_etcd_keys",
-	"seamark_forward_upstream_up", "seamark_forward_waiting_queries", "seamark_waiting_queries",
-	"seamark_given_up_queries_total", "coredns_panics_total", "coredns_cache_entries", "process_resident_memory_bytes",
+	"coredns_forward_requests_total", "seamark_forward_upstream_up", "seamark_forward_waiting_queries",
+	"seamark_waiting_queries", "seamark_given_up_queries_total", "coredns_panics_total", "coredns_cache_entries", "process_resident_memory_bytes",
 	"seamark_memory_total_bytes", "seamark_memory_own_bytes", "seamark_memory_used_bytes", "seamark_memory_max_bytes",
 	"seamark_memory_refused_total",
 }
+
+func inStatus(family string) bool { return slices.Contains(statusMetrics, family) }
 
 func (s *service) status(w http.ResponseWriter, _ *http.Request) { write(w, s.state()) }
 
@@ -353,7 +362,8 @@ func (s *service) state() Status { return s.states.get(s.newState) }
 func (s *service) newState() Status {
 	now := time.Now()
 	st := Status{
-		Started: s.started, Servers: []string{}, RCodes: map[string]float64{}, Metrics: s.series(),
+		Started: s.started, Servers: []string{}, Conditions: []health.Condition{}, RCodes: map[string]float64{},
+		Metrics: s.metrics.Values(inStatus),
 		Sampled: s.recorder.Sampled(now),
 	}
 
@@ -364,6 +374,7 @@ func (s *service) newState() Status {
 		for _, h := range a.ready {
 			if name := a.block.NameOf(h); !h.Ready() && !slices.Contains(st.Unready, name) {
 				st.Unready = append(st.Unready, name)
+				st.Conditions = append(st.Conditions, s.unready(name, h))
 			}
 		}
 	}
@@ -377,50 +388,17 @@ func (s *service) newState() Status {
 		st.RCodes[code] = n / max(1, last.Queries)
 	}
 	st.Waste = last.Waste / max(1, last.Queries)
-	st.Summary = st.summary()
+	st.Conditions = s.judge.Conditions(now, st.Conditions...)
+	st.Summary = health.Summary(st.Conditions)
 	return st
 }
 
-// summary returns one sentence about the worst of what a Status shows.
-func (st *Status) summary() string {
-	down := 0
-	for name, value := range st.Metrics {
-		if strings.HasPrefix(name, "seamark_forward_upstream_up") && value == 0 {
-			down++
-		}
+// unready returns the condition that a directive is not ready.
+func (s *service) unready(name string, handler any) health.Condition {
+	c := health.Condition{Severity: health.Critical, Object: name, Text: "not ready: " + name}
+	if reason := config.WhyUnready(handler); reason != "" {
+		c.Text += ": " + reason
+		c.Alert, c.Since = "SeamarkNotSynced", s.started // it has never been
 	}
-
-	failed, waste := st.RCodes["SERVFAIL"], st.Waste
-	switch {
-	case !st.Ready:
-		return "Not ready: " + strings.Join(st.Unready, ", ") + "."
-	case failed >= 0.05:
-		return fmt.Sprintf("%.0f %% of the answers of the last minute are SERVFAIL.", 100*failed)
-	case down == 1:
-		return "An upstream is down."
-	case down > 0:
-		return fmt.Sprintf("%d upstreams are down.", down)
-	case waste >= 0.3:
-		return fmt.Sprintf("Healthy, but %.0f %% of the queries are searches of pods that cannot succeed.", 100*waste)
-	}
-	return "Healthy."
-}
-
-// series returns the present values of the series of statusMetrics.
-func (s *service) series() map[string]float64 {
-	var text bytes.Buffer
-	_ = s.metrics.WriteText(&text) // a buffer cannot fail
-
-	found := map[string]float64{}
-	for line := range strings.Lines(text.String()) {
-		i := strings.LastIndexByte(line, ' ')
-		family, _, _ := strings.Cut(line[:max(0, i)], "{")
-		if i < 0 || !slices.Contains(statusMetrics, family) {
-			continue
-		}
-		if v, err := strconv.ParseFloat(strings.TrimSpace(line[i+1:]), 64); err == nil {
-			found[line[:i]] = v
-		}
-	}
-	return found
+	return c
 }

@@ -28,7 +28,7 @@ func watchMap(o cluster.Options, b *config.Block) *configMap {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &configMap{cancel: cancel}
 	sink := &cluster.ConfigMapSink{Set: m.set, Origins: func(read cluster.ReadOrigin) { m.origins.Store(&read) }}
-	m.tasks.Go(func() { sources.Run(ctx, o, sink, b.Log, b.Metrics, b.Dial) })
+	m.tasks.Go(func() { sources.Run(ctx, o, sink, b.Log, b.Metrics, b.Health(), b.Dial) })
 	return m
 }
 

@@ -39,7 +39,7 @@ func (o Object) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { sources.Run(ctx, o.Options, &cluster.ConfigMapSink{Set: set}, o.Log, o.Metrics, nil) })
+	watching.Go(func() { sources.Run(ctx, o.Options, &cluster.ConfigMapSink{Set: set}, o.Log, o.Metrics, nil, nil) })
 
 	for {
 		select {

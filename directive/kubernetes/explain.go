@@ -44,10 +44,12 @@ func (h *Handler) explain(q *dns.Query, v dns.Verdict, external *External) []dns
 
 	l := &lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 	e := explanation{lookup: l, found: result(q.Reason), external: external}
-	if kinds := h.index.Unlisted(); kinds != "" {
-		e.add("not synced: %s have not been listed since the start", kinds)
+	if h.index.Unlisted() != "" {
+		e.add("not synced: %s", h.Unready())
 	}
-	e.name()
+	if e.found != notListed { // what exists is not known
+		e.name()
+	}
 
 	switch {
 	case v != dns.Next:

@@ -135,7 +135,7 @@ func (f *Federation) start(s *config.Start, b *config.Block) error {
 	w, err := config.Keep(s, nodeWatchKey{opts}, func() (*nodeWatch, error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		w := &nodeWatch{nodeLocations: newNodeLocations(), cancel: cancel}
-		w.done.Go(func() { sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics, b.Dial) })
+		w.done.Go(func() { sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics, b.Health(), b.Dial) })
 		return w, s.Await(w, w.synced, o.startupTimeout, func() error { return nil })
 	})
 	if err != nil {

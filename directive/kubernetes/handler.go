@@ -16,13 +16,16 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/netip"
+	"time"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
@@ -54,6 +57,7 @@ type Handler struct {
 	fallThrough  config.Fallthrough
 	local        []netip.Addr // the server listens on them
 	index        *index.Index
+	health       *health.Board // the source of the index reports on it
 	server       string   // labels of the name server in front of each zone
 	options      *options // other directives may change them before the start
 	transferred  []*zoneInfo
@@ -73,6 +77,15 @@ type zoneInfo struct {
 // true while the API server is away. With only services the next handler answers until
 // then.
 func (h *Handler) Ready() bool { return h.onlyServices || h.index.Ready() }
+
+// Unready returns why it is not ready: what has not been listed, and what the source reports.
+func (h *Handler) Unready() string {
+	text := h.index.Unlisted() + " have not been listed since the start"
+	for _, c := range h.health.Of(h.index) {
+		text += fmt.Sprintf("; %s (for %v)", c.Text, time.Since(c.Since).Round(time.Second))
+	}
+	return text
+}
 
 // Repetition reports that names outside its zones do not depend on the cluster. Others may
 // exist from the next change on.

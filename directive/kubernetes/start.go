@@ -91,7 +91,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		}
 
 		r.ObserveLatency(b.Metrics)
-		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Dial) })
+		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Health(), b.Dial) })
 		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
 		r.tasks.Go(func() { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
 		r.tasks.Go(func() { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
@@ -104,7 +104,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		return err
 	}
 
-	h.index, h.local = r.Index, b.Addresses()
+	h.index, h.health, h.local = r.Index, b.Health(), b.Addresses()
 	if k.snapshot != "" {
 		if err := keepSnapshot(s, b, k.snapshot, r); err != nil {
 			return d.Errorf("%w", err)

@@ -78,7 +78,7 @@ func (o *options) startZone(s *config.Start, b *config.Block, h *Handler) (err e
 			z.set(o.zone)
 			return z, nil
 		}
-		z.done.Go(func() { sources.Run(ctx, opts, z, b.Log, b.Metrics, b.Dial) })
+		z.done.Go(func() { sources.Run(ctx, opts, z, b.Log, b.Metrics, b.Health(), b.Dial) })
 		return z, s.Await(z, z.synced, o.startupTimeout, func() error { return nil })
 	})
 	return err

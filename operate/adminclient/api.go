@@ -15,15 +15,19 @@ import (
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/sys/health"
 )
 
 // A Status is the state of a server. A pointer is nil if the server does not report the
 // member.
 type Status struct {
-	Started *time.Time         `json:"started,omitempty"`
-	Ready   *bool              `json:"ready,omitempty"`
-	Summary string             `json:"summary,omitempty"`
-	Unready []string           `json:"unready,omitempty"`
+	Started *time.Time `json:"started,omitempty"`
+	Ready   *bool      `json:"ready,omitempty"`
+	Summary string     `json:"summary,omitempty"`
+	Unready []string   `json:"unready,omitempty"`
+
+	Conditions []health.Condition `json:"conditions,omitempty"`
+
 	Servers []string           `json:"servers,omitempty"`
 	Sampled *float64           `json:"sampled,omitempty"`
 	Queries *float64           `json:"queries,omitempty"`

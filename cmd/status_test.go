@@ -1,0 +1,177 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/test/freeport"
+)
+
+// While the API server refuses connections, status, ready, explain and the log say so, with the API
+// server's address, and nothing that is not known.
+func TestStatusWithoutAPIServer(t *testing.T) {
+	long(t)
+	t.Parallel()
+	dir, admin, ready, api := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t), freeport.Reserve(t)
+	write(t, filepath.Join(dir, "Corefile"),
+		fmt.Sprintf(".:0 {\n bind 127.0.0.1\n admin localhost:%s\n ready 127.0.0.1:%s\n"+
+			" kubernetes cluster.local {\n  endpoint http://127.0.0.1:%s\n }\n forward . 192.0.2.1\n}\n", admin, ready,
+			api))
+	p := serve(t, dir, "", "-conf", "Corefile")
+	defer p.stop()
+	p.until("API server unreachable")
+
+	reason := "endpointslices have not been listed since the start; API server unreachable (127.0.0.1:" + api + "): "
+	out, _, code := run(t, dir, "", "status", "--admin", "localhost:"+admin)
+	if code != 1 {
+		t.Errorf("got status %d, want 1", code)
+	}
+	for _, want := range []string{
+		": Not ready: kubernetes: ", "\n  CRITICAL  not ready: kubernetes: ", reason,
+		"next: see docs/how-to/alerts.md#seamarknotsynced\n", "connection refused",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got\n%s\nwant %q", out, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"data age": "never (endpointslices)", "data cluster.local.": "not synced",
+		"upstream 192.0.2.1:53": "not used yet",
+		"p50 below":             "-", "p99 below": "-",
+	} {
+		if got := row(out, name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+
+	if got := page(t, "http://127.0.0.1:"+ready+"/ready"); !strings.HasPrefix(got, "kubernetes\nkubernetes: ") ||
+		!strings.Contains(got, reason) {
+		t.Errorf("/ready: got %q, want the reason", got)
+	}
+	out, _, _ = run(t, dir, "", "explain", "kubernetes.default.svc.cluster.local", "--admin", "localhost:"+admin)
+	if !strings.Contains(out, "not synced: ") || strings.Contains(out, "does not exist") {
+		t.Errorf("explain: got\n%s\nwant that it is not synced, and nothing about objects", out)
+	}
+}
+
+// page returns the body of a page.
+func page(t *testing.T, url string) string {
+	t.Helper()
+	reply, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// row returns the value of a row of status.
+func row(out, name string) string {
+	for line := range strings.Lines(out) {
+		if value, ok := strings.CutPrefix(line, name+"  "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// A reload that fails is a condition until one succeeds. Its JSON has the members of the page.
+func TestStatusAfterFailedReload(t *testing.T) {
+	long(t)
+	t.Parallel()
+	dir, admin := t.TempDir(), freeport.Reserve(t)
+	corefile := ".:0 {\n bind 127.0.0.1\n admin localhost:" + admin + "\n whoami\n}\n"
+	write(t, filepath.Join(dir, "Corefile"), corefile)
+	p := serve(t, dir, "", "-conf", "Corefile")
+	defer p.stop()
+
+	conditions := func(wantCode int) []health.Condition {
+		t.Helper()
+		out, stderr, code := run(t, dir, "", "status", "--output", "json", "--admin", "localhost:"+admin)
+		var report struct {
+			Servers []struct {
+				Status struct{ Conditions []health.Condition }
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Servers) != 1 || code != wantCode {
+			t.Fatalf("got status %d, error %v and\n%s%s", code, err, out, stderr)
+		}
+		return report.Servers[0].Status.Conditions
+	}
+	if got := conditions(0); len(got) != 0 {
+		t.Errorf("at the start: got %+v, want none", got)
+	}
+
+	write(t, filepath.Join(dir, "Corefile"), corefile+"nonsense {\n nonsense\n}\n")
+	p.signal(syscall.SIGHUP)
+	p.until("Reload failed")
+	got := conditions(1)
+	if len(got) != 1 || got[0].Alert != "SeamarkReloadFailed" || !strings.Contains(got[0].Text, "Corefile:7") ||
+		got[0].Since.IsZero() {
+		t.Errorf("after a reload that failed: got %+v, want SeamarkReloadFailed with the file and line", got)
+	}
+
+	write(t, filepath.Join(dir, "Corefile"), corefile+"# repaired\n")
+	p.signal(syscall.SIGHUP)
+	p.until("Reloading complete")
+	if got := conditions(0); len(got) != 0 {
+		t.Errorf("after one that succeeded: got %+v, want none", got)
+	}
+}
+
+// A storm of random names beside usual queries is a condition, with the parent of the names and a
+// client; top counts it as one line.
+func TestStatusInStorm(t *testing.T) {
+	long(t)
+	t.Parallel()
+	dir, admin, port := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
+	write(t, filepath.Join(dir, "Corefile"), ".:"+port+" {\n bind 127.0.0.1\n admin localhost:"+admin+"\n"+
+		" template IN A shop.example {\n  match ^x\n  rcode NXDOMAIN\n  fallthrough\n }\n whoami\n}\n")
+	p := serve(t, dir, "", "-conf", "Corefile")
+	defer p.stop()
+
+	conn, err := net.Dial("udp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := mdns.Conn{Conn: conn}
+	for i := range 8000 {
+		name := "web.shop.example."
+		if i%2 == 0 {
+			name = fmt.Sprintf("x%d.shop.example.", i)
+		}
+		if err := c.WriteMsg(new(mdns.Msg).SetQuestion(name, mdns.TypeA)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ReadMsg(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	out, _, code := run(t, dir, "", "status", "--admin", "localhost:"+admin)
+	if !strings.Contains(out, " of the queries are for names that do not exist: about ") || code != 1 ||
+		!strings.Contains(out, " names below shop.example., from one client, for ") ||
+		!strings.Contains(out, "next: seamark tail --client 127.0.0.1\n") {
+		t.Errorf("got status %d and\n%s\nwant the storm", code, out)
+	}
+	out, _, _ = run(t, dir, "", "top", "nxdomain", "--admin", "localhost:"+admin)
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 3 ||
+		!strings.Contains(lines[2], " names below shop.example., from one client") {
+		t.Errorf("top nxdomain: got\n%s\nwant the names below shop.example. alone", out)
+	}
+}

@@ -1,0 +1,117 @@
+package judge
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/traffic"
+)
+
+// Evidence is what rules judge by.
+type evidence struct {
+	now      time.Time
+	values   map[string]float64 // by series, at present
+	recorder *traffic.Recorder
+	judge    *Judge // which is locked
+}
+
+// A series is one of a family.
+type series struct {
+	labels map[string]string
+	value  float64
+}
+
+// of returns the series of a family, sorted by name, with their present values.
+func (e *evidence) of(family string) []series {
+	return e.each(family, func(_ string, value float64) float64 { return value })
+}
+
+// increase returns the series of a family, sorted by name, with the increase of their values in
+// the last time, or since the start.
+func (e *evidence) increase(family string, last time.Duration) []series {
+	before := e.judge.before(e.now.Add(-last))
+	return e.each(family, func(name string, value float64) float64 {
+		if i, ok := e.judge.names[name]; ok && i < len(before.values) {
+			return value - before.values[i]
+		}
+		return value
+	})
+}
+
+func (e *evidence) each(family string, value func(name string, value float64) float64) (all []series) {
+	for _, name := range slices.Sorted(maps.Keys(e.values)) {
+		if f, labels := metrics.ParseSeries(name); f == family {
+			all = append(all, series{labels, value(name, e.values[name])})
+		}
+	}
+	return all
+}
+
+// before returns the oldest sample from a time on; the last one if there is none, and an empty one
+// before the first.
+func (j *Judge) before(at time.Time) sample {
+	for _, s := range j.samples {
+		if !s.at.Before(at) {
+			return s
+		}
+	}
+	if n := len(j.samples); n > 0 {
+		return j.samples[n-1]
+	}
+	return sample{}
+}
+
+// covered returns how much of the last time is known.
+func (e *evidence) covered(last time.Duration) time.Duration {
+	return e.now.Sub(e.judge.before(e.now.Add(-last)).at)
+}
+
+// sum returns the sums of series by the value of a label; "" if they have none.
+func sum(all []series, label string) map[string]float64 {
+	sums := map[string]float64{}
+	for _, s := range all {
+		sums[s.labels[label]] += s.value
+	}
+	return sums
+}
+
+// where returns the series whose label has a value.
+func where(all []series, label, value string) []series {
+	return slices.DeleteFunc(slices.Clone(all), func(s series) bool { return s.labels[label] != value })
+}
+
+// quantile returns a quantile of the buckets of histograms, by the value of a label: the upper
+// bound of the bucket that it is in, with the number of observations. It may be +Inf.
+func quantile(buckets []series, label string, q float64) map[string]observed {
+	byKey := map[string]map[float64]float64{}
+	for _, s := range buckets {
+		bound, err := strconv.ParseFloat(s.labels["le"], 64)
+		if err != nil {
+			continue
+		}
+		key := s.labels[label]
+		if byKey[key] == nil {
+			byKey[key] = map[float64]float64{}
+		}
+		byKey[key][bound] += s.value
+	}
+
+	found := map[string]observed{}
+	for key, counts := range byKey {
+		all := counts[math.Inf(1)]
+		for _, bound := range slices.Sorted(maps.Keys(counts)) {
+			if counts[bound] >= q*all {
+				found[key] = observed{bound, all}
+				break
+			}
+		}
+	}
+	return found
+}
+
+// An observed is a quantile of some observations.
+type observed struct{ seconds, count float64 }

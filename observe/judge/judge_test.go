@@ -1,0 +1,294 @@
+package judge
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/wire"
+)
+
+// Each alert that one server can evaluate is a rule, and each alert of a rule exists.
+func TestRulesAreAlerts(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/helm/seamark/files/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := []string{"SeamarkDown", "SeamarkReplicasDiffer"} // which compare servers
+	var want []string
+	for _, m := range regexp.MustCompile(`(?m)^- alert: (\w+)$`).FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains(want, m[1]) && !slices.Contains(others, m[1]) {
+			want = append(want, m[1])
+		}
+	}
+	slices.Sort(want)
+	if got := Alerts(); !slices.Equal(got, want) {
+		t.Errorf("got rules for %v, want %v", got, want)
+	}
+}
+
+// A bench is a judge with metrics that a test sets, in a bubble of package synctest.
+type bench struct {
+	*Judge
+	t     *testing.T
+	log   chaintest.Log
+	reg   metrics.Registry
+	board health.Board
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{t: t}
+	b.Judge = New(&b.reg, &b.board, traffic.NewRecorder(), slog.New(slog.NewTextHandler(&b.log, nil)))
+	t.Cleanup(b.Stop)
+	return b
+}
+
+// wants checks the conditions: SEVERITY ALERT TEXT each, the worst first.
+func (b *bench) wants(want ...string) {
+	b.t.Helper()
+	var got []string
+	for _, c := range b.Conditions(time.Now()) {
+		got = append(got, fmt.Sprintf("%s %s %s", c.Severity, c.Alert, c.Text))
+	}
+	if !slices.Equal(got, want) {
+		b.t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (b *bench) gauge(value float64, family string, labels ...string) {
+	b.reg.TemporaryGauge(family, "help", func() float64 { return value }, labels...)
+}
+
+// record records n queries.
+func (b *bench) record(n int, name, rcode string, client byte, took time.Duration) {
+	for i := range n {
+		text := name
+		if strings.Contains(name, "%") {
+			text = fmt.Sprintf(name, i)
+		}
+		w, err := wire.ParseName(text)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.recorder.Record(&traffic.Event{
+			Time: time.Now(), Client: netip.AddrFrom4([4]byte{10, 0, 0, client}), RCode: rcode, Duration: took,
+		}, []byte(w), nil, 0)
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestGaugesAreConditions(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(b *bench)
+		want []string
+	}{
+		{"nothing", func(*bench) {}, nil},
+		{"values within the bounds", func(b *bench) {
+			b.gauge(1, "seamark_forward_upstream_up", "to", "10.0.0.1:53")
+			b.gauge(12, "seamark_forward_waiting_queries", "to", "10.0.0.1:53")
+			b.gauge(1, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
+			b.gauge(250, "seamark_kubernetes_data_age_seconds", "resource", "services")
+			b.gauge(float64(time.Now().Add(30*24*time.Hour).Unix()), "seamark_tls_certificate_expiry_seconds",
+				"file", "cert.pem")
+		}, nil},
+		{"an upstream is down", func(b *bench) {
+			b.gauge(0, "seamark_forward_upstream_up", "to", "10.0.0.1:53")
+			b.gauge(1, "seamark_forward_upstream_up", "to", "10.0.0.2:53")
+		}, []string{"warning SeamarkForwardHealthcheckFailures the upstream 10.0.0.1:53 is down"}},
+		{"queries wait", func(b *bench) { b.gauge(101, "seamark_forward_waiting_queries", "to", "a:53") },
+			[]string{"warning SeamarkForwardWaiting 101 queries wait for the upstream a:53"}},
+		{"two kinds are old", func(b *bench) {
+			b.gauge(400, "seamark_kubernetes_data_age_seconds", "resource", "services")
+			b.gauge(301, "seamark_kubernetes_data_age_seconds", "resource", "endpointslices")
+		}, []string{
+			"warning SeamarkDataOld no endpointslices have been received for 5m1s; the last known state is served",
+			"warning SeamarkDataOld no services have been received for 6m40s; the last known state is served",
+		}},
+		{"not synced", func(b *bench) {
+			b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
+			b.gauge(1, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "namespaces")
+		}, []string{"critical SeamarkNotSynced not received since the start: services; without a snapshot, names that depend on them are SERVFAIL"}},
+		{"a snapshot", func(b *bench) { b.gauge(1, "seamark_kubernetes_stale", "zones", "cluster.local.") }, []string{
+			"warning SeamarkSnapshotServed the answers of cluster.local. are from a snapshot: not all objects have been received since the start",
+		}},
+		{"certificates", func(b *bench) {
+			b.gauge(float64(time.Now().Add(50*time.Hour).Unix()), "seamark_tls_certificate_expiry_seconds", "file",
+				"a.pem")
+			b.gauge(float64(time.Now().Add(-time.Hour).Unix()), "seamark_tls_certificate_expiry_seconds", "file",
+				"b.pem")
+		}, []string{
+			"critical SeamarkCertificateExpires the certificate b.pem expired 1h0m0s ago",
+			"warning SeamarkCertificateExpires the certificate a.pem expires in 2 days",
+		}},
+		{"an invalid ConfigMap", func(b *bench) {
+			b.gauge(0, "seamark_kubedns_config_valid", "source",
+				"kube-system/kube-dns")
+		},
+			[]string{"warning  the ConfigMap kube-dns (kube-system/kube-dns) is invalid, and an earlier state serves"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				c.set(b)
+				b.wants(c.want...)
+			})
+		})
+	}
+}
+
+// A condition by a counter begins with the first increase, lasts as long as the range of its
+// alert, and is logged when it begins and ends.
+func TestCountersAreConditionsForTheirRange(t *testing.T) {
+	for _, c := range []struct {
+		family string
+		labels []string
+		n      uint64
+		lasts  time.Duration
+		want   string
+	}{
+		{"coredns_panics_total", nil, 2, 10 * time.Minute,
+			"critical SeamarkPanics a directive has a defect: 2 queries ended in a panic; the log has the stack"},
+		{"coredns_forward_healthcheck_broken_total", nil, 3, 5 * time.Minute,
+			"critical SeamarkForwardHealthcheckBroken every upstream is down: 3 queries in the last minutes found none"},
+		{"seamark_kubernetes_watch_errors_total", []string{"resource", "services"}, 11, 15 * time.Minute,
+			"warning SeamarkWatchErrors 11 lists and watches of services failed in the last 15 minutes"},
+		{"seamark_kubernetes_comparisons_total", []string{"resource", "services", "result", "different"}, 1,
+			30 * time.Minute,
+			"warning SeamarkMissedEvents a watch of services has missed changes, and they were listed again"},
+		{"seamark_memory_refused_total", []string{"part", "zones"}, 1, 5 * time.Minute,
+			"warning  no memory for more zones: refused 1 times in the last minutes"},
+	} {
+		t.Run(c.family, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				counter := b.reg.Counter(c.family, "help", c.labels...)
+				time.Sleep(time.Hour)
+				b.wants()
+				counter.Add(c.n)
+				b.wants(c.want)
+				began := time.Now()
+				time.Sleep(c.lasts - 2*interval)
+				b.wants(c.want)
+				if at := b.Conditions(time.Now())[0].Since; at.Sub(began) > time.Second {
+					t.Errorf("got a beginning %v late", at.Sub(began))
+				}
+				time.Sleep(3 * interval)
+				b.wants()
+				synctest.Wait()
+				text := c.want[strings.Index(c.want, " ")+1:]
+				_, text, _ = strings.Cut(text, " ")
+				if log := b.log.String(); strings.Count(log, "health: "+text) != 1 ||
+					!strings.Contains(log, "health: Over: ") {
+					t.Errorf("got the log\n%s\nwant the condition once, and its end", log)
+				}
+			})
+		})
+	}
+}
+
+// Upstreams that fail are named, with the share of their queries; the others are not.
+func TestUpstreamsAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, to := range []string{"good:53", "silent:53"} {
+			b.reg.Counter("coredns_forward_requests_total", "help", "to", to).Add(100)
+		}
+		b.reg.Counter("seamark_forward_failures_total", "help", "to", "silent:53").Add(50)
+		b.reg.Counter("seamark_forward_failures_total", "help", "to", "good:53").Add(4)
+		for to, took := range map[string]float64{"good:53": 0.01, "slow:53": 6} {
+			h := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", []float64{0.1, 1, 8},
+				"proxy_name", "forward", "to", to, "rcode", "NOERROR")
+			for range 100 {
+				h.Observe(took)
+			}
+		}
+		failing := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", []float64{0.1, 1, 8},
+			"proxy_name", "forward", "to", "good:53", "rcode", "SERVFAIL")
+		for range 2 {
+			failing.Observe(0.01)
+		}
+		b.wants(
+			"critical SeamarkForwardLatencyHigh the upstream slow:53 is slow: the 99th percentile is at most 8s",
+			"warning SeamarkForwardTimeouts the upstream silent:53 does not answer 50 % of the queries",
+		)
+	})
+}
+
+// What a part of the server reports itself takes the place of what its metrics show.
+func TestBoardTakesPrecedence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
+		b.board.Set(t, "sync", health.Condition{
+			Severity: health.Warning, Alert: "SeamarkNotSynced", Text: "refused",
+		})
+		time.Sleep(time.Hour)
+		b.wants("warning SeamarkNotSynced refused")
+		if since := time.Since(b.Conditions(time.Now())[0].Since); since != time.Hour {
+			t.Errorf("got a condition of %v, want 1h", since)
+		}
+		b.board.Clear(t, "sync")
+		if all := b.Conditions(time.Now()); len(all) != 1 || all[0].Severity != health.Critical {
+			t.Errorf("afterwards: got %+v, want the one of the metrics", all)
+		}
+	})
+}
+
+// A storm of random names is a condition with its parent and clients, beside healthy queries; the
+// same number of queries for few names is none.
+func TestStormIsCondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.record(3000, "www.example.org.", "NOERROR", 1, 0)
+		b.record(3000, "missing.example.org.", "NXDOMAIN", 1, 0)
+		b.wants()
+		b.record(6000, "x%d.shop.svc.cluster.local.", "NXDOMAIN", 2, 0)
+		all := b.Conditions(time.Now())
+		if len(all) != 1 || all[0].Object != "shop.svc.cluster.local." ||
+			all[0].Next != "seamark tail --client 10.0.0.2" {
+			t.Fatalf("got %+v, want a storm below shop.svc.cluster.local.", all)
+		}
+		m := regexp.MustCompile(`^50 % of the queries are for names that do not exist: about (\d),(\d)00 names below .*, from one client$`).
+			FindStringSubmatch(all[0].Text)
+		if m == nil {
+			t.Fatalf("got %q", all[0].Text)
+		}
+		var thousands, hundreds float64
+		_, _ = fmt.Sscan(m[1]+" "+m[2], &thousands, &hundreds)
+		if n := thousands*1000 + hundreds*100; math.Abs(n-6000) > 1200 {
+			t.Errorf("got about %v names, want 6000", n)
+		}
+	})
+}
+
+// Replies of the last minute: few failures are no share, and many are a warning or critical.
+func TestRepliesAreConditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.record(4, "a.example.", "SERVFAIL", 1, 0)
+		b.wants()
+		b.record(396, "b.example.", "NOERROR", 1, 0)
+		b.record(4, "a.example.", "SERVFAIL", 1, 0)
+		b.wants("warning SeamarkErrorsHigh 2.0 % of the replies of the last minute are SERVFAIL, most of them for a.example.")
+		b.record(100, "a.example.", "SERVFAIL", 1, 6*time.Second)
+		b.wants(
+			"critical SeamarkErrorsHigh 21 % of the replies of the last minute are SERVFAIL, most of them for a.example.",
+			"critical SeamarkLatencyHigh one query in a hundred takes longer than 4.2s",
+		)
+		time.Sleep(2 * time.Minute)
+		b.wants()
+	})
+}

@@ -1,0 +1,405 @@
+package judge
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/sys/health"
+)
+
+// A rule finds conditions. Its bounds are those of its alert, but it does not wait until a condition
+// has lasted.
+type rule struct {
+	alert string // "" if there is none
+	judge func(e *evidence) []health.Condition
+}
+
+// The rules need these families of metrics.
+var used = []string{
+	"coredns_forward_healthcheck_broken_total", "coredns_forward_requests_total",
+	"coredns_kubernetes_dns_programming_duration_seconds_bucket", "coredns_panics_total",
+	"coredns_proxy_healthcheck_failures_total", "coredns_proxy_request_duration_seconds_bucket",
+	"coredns_proxy_request_duration_seconds_count", "seamark_file_reload_failed_total",
+	"seamark_forward_failures_total", "seamark_forward_upstream_up", "seamark_forward_waiting_queries",
+	"seamark_given_up_queries_total", "seamark_kubedns_config_valid", "seamark_kubernetes_comparisons_total",
+	"seamark_kubernetes_data_age_seconds", "seamark_kubernetes_stale", "seamark_kubernetes_synced",
+	"seamark_kubernetes_watch_errors_total", "seamark_loop_detected", "seamark_memory_refused_total",
+	"seamark_sign_failed_total", "seamark_sign_signature_expiry_seconds", "seamark_tls_certificate_expiry_seconds",
+	"seamark_transport_shed_queries_total",
+}
+
+func isUsed(family string) bool { return slices.Contains(used, family) }
+
+const (
+	rateTime  = 5 * time.Minute // of the alerts' rates
+	week      = 7 * 24 * time.Hour
+	slow      = 4.0 // seconds, also in the alerts
+	minFailed = 5   // failures below it are no share
+)
+
+var rules = []rule{
+	{"SeamarkErrorsHigh", errorsHigh},
+	{"SeamarkLatencyHigh", latencyHigh},
+	{"SeamarkForwardHealthcheckBroken", func(e *evidence) []health.Condition {
+		for _, s := range e.increase("coredns_forward_healthcheck_broken_total", rateTime) {
+			if s.value > 0 {
+				return one(health.Critical, "",
+					"every upstream is down: %.0f queries in the last minutes found none", s.value)
+			}
+		}
+		return nil
+	}},
+	{"SeamarkForwardHealthcheckFailures", upstreamsDown},
+	{"SeamarkForwardTimeouts", upstreamsSilent},
+	{"SeamarkForwardErrorsHigh", upstreamErrors},
+	{"SeamarkForwardLatencyHigh", upstreamsSlow},
+	{"SeamarkForwardWaiting", func(e *evidence) (found []health.Condition) {
+		for to, n := range sum(e.of("seamark_forward_waiting_queries"), "to") {
+			if n > 100 {
+				found = append(found, warn(to, "%.0f queries wait for the upstream %s", n, to))
+			}
+		}
+		return found
+	}},
+	{"SeamarkPanics", func(e *evidence) []health.Condition {
+		if n := sum(e.increase("coredns_panics_total", 10*time.Minute), "")[""]; n > 0 {
+			return one(health.Critical, "",
+				"a directive has a defect: %.0f queries ended in a panic; the log has the stack", n)
+		}
+		return nil
+	}},
+	{"SeamarkReloadFailed", reported}, // by package server, until a reload succeeds
+	{"SeamarkNotSynced", notSynced},
+	{"SeamarkDataOld", func(e *evidence) (found []health.Condition) {
+		for kind, age := range sum(e.of("seamark_kubernetes_data_age_seconds"), "resource") {
+			if age > 300 {
+				found = append(found, warn(kind, "no %s have been received for %s; the last known state is served",
+					kind, seconds(age)))
+			}
+		}
+		return found
+	}},
+	{"SeamarkSnapshotServed", func(e *evidence) (found []health.Condition) {
+		for zones, stale := range sum(e.of("seamark_kubernetes_stale"), "zones") {
+			if stale > 0 {
+				found = append(found,
+					warn(zones, "the answers of %s are from a snapshot: not all objects have been received since the start", zones))
+			}
+		}
+		return found
+	}},
+	{"SeamarkWatchErrors", func(e *evidence) (found []health.Condition) {
+		for kind, n := range sum(e.increase("seamark_kubernetes_watch_errors_total", 15*time.Minute), "resource") {
+			if n > 10 {
+				found = append(found, warn(kind, "%.0f lists and watches of %s failed in the last 15 minutes", n, kind))
+			}
+		}
+		return found
+	}},
+	{"SeamarkMissedEvents", func(e *evidence) (found []health.Condition) {
+		different := where(e.increase("seamark_kubernetes_comparisons_total", kept), "result", "different")
+		for kind, n := range sum(different, "resource") {
+			if n > 0 {
+				found = append(found, warn(kind, "a watch of %s has missed changes, and they were listed again", kind))
+			}
+		}
+		return found
+	}},
+	{"SeamarkProgrammingLatencyHigh", func(e *evidence) (found []health.Condition) {
+		buckets := e.increase("coredns_kubernetes_dns_programming_duration_seconds_bucket", rateTime)
+		for kind, q := range quantile(buckets, "service_kind", 0.99) {
+			if q.seconds > 10 && q.count >= minFailed {
+				found = append(found,
+					warn(kind, "changes of endpoints (%s) are answered late: the 99th percentile is %s", kind,
+						atMost(q.seconds)))
+			}
+		}
+		return found
+	}},
+	{"SeamarkQueriesShed", func(e *evidence) []health.Condition {
+		return rates(e, "seamark_transport_shed_queries_total",
+			"the kernel drops %.1f queries a second of overload (%s)")
+	}},
+	{"SeamarkQueriesGivenUp", func(e *evidence) []health.Condition {
+		return rates(e, "seamark_given_up_queries_total",
+			"%.1f queries a second get SERVFAIL because too many wait (%s)")
+	}},
+	{"SeamarkCertificateExpires", func(e *evidence) []health.Condition {
+		return expiries(e, "seamark_tls_certificate_expiry_seconds", "file", "the certificate", week)
+	}},
+
+	// Alerts cannot evaluate these, or have none of them.
+	{"", func(e *evidence) []health.Condition {
+		return expiries(e, "seamark_sign_signature_expiry_seconds", "zone", "the signatures of", 24*time.Hour)
+	}},
+	{"", func(e *evidence) (found []health.Condition) {
+		for zone, n := range sum(e.increase("seamark_sign_failed_total", kept), "zone") {
+			if n > 0 {
+				found = append(found, warn(zone, "the zone %s could not be signed", zone))
+			}
+		}
+		return found
+	}},
+	{"", func(e *evidence) (found []health.Condition) {
+		for file, n := range sum(e.increase("seamark_file_reload_failed_total", kept), "file") {
+			if n > 0 {
+				found = append(found,
+					warn(file, "the zone file %s could not be read in the last half hour; the old version stays until it can", file))
+			}
+		}
+		return found
+	}},
+	{"", func(e *evidence) (found []health.Condition) {
+		for _, s := range e.of("seamark_kubedns_config_valid") {
+			if source := s.labels["source"]; s.value == 0 {
+				found = append(found,
+					warn(source, "the ConfigMap kube-dns (%s) is invalid, and an earlier state serves", source))
+			}
+		}
+		return found
+	}},
+	{"", func(e *evidence) (found []health.Condition) {
+		for to, n := range sum(e.of("seamark_loop_detected"), "to") {
+			if n > 0 {
+				found = append(found, warn(to, "the upstream %s leads back to this server and is excluded", to))
+			}
+		}
+		return found
+	}},
+	{"", memoryFull},
+	{"", storms},
+	{"", waste},
+}
+
+// reported finds nothing: the part of the server that knows the condition reports it on the board.
+func reported(*evidence) []health.Condition { return nil }
+
+// condition returns a condition about an object.
+func condition(s health.Severity, object, format string, args ...any) health.Condition {
+	return health.Condition{Severity: s, Object: object, Text: fmt.Sprintf(format, args...)}
+}
+
+func warn(object, format string, args ...any) health.Condition {
+	return condition(health.Warning, object, format, args...)
+}
+
+func one(s health.Severity, object, format string, args ...any) []health.Condition {
+	return []health.Condition{condition(s, object, format, args...)}
+}
+
+// seconds returns a time with the precision of an age.
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+// atMost returns the upper bound of a bucket as text.
+func atMost(seconds float64) string {
+	if math.IsInf(seconds, 1) {
+		return "above the largest bucket"
+	}
+	return fmt.Sprintf("at most %v", time.Duration(seconds*float64(time.Second)))
+}
+
+// share returns a share as text.
+func share(f float64) string {
+	if f < 0.1 {
+		return fmt.Sprintf("%.1f %%", 100*f)
+	}
+	return fmt.Sprintf("%.0f %%", 100*f)
+}
+
+func errorsHigh(e *evidence) []health.Condition {
+	last, _ := e.recorder.Last(time.Minute, e.now)
+	failed := last.RCodes["SERVFAIL"]
+	part := failed / max(1, last.Queries)
+	if failed < minFailed || part <= 0.01 {
+		return nil
+	}
+
+	severity := health.Warning
+	if part > 0.03 {
+		severity = health.Critical
+	}
+	c := condition(severity, "", "%s of the replies of the last minute are SERVFAIL", share(part))
+	if top := e.recorder.Top(traffic.ServFail, 1, e.now).Entries; len(top) > 0 {
+		c.Text += ", most of them for " + top[0].Key
+	}
+	c.Next = "seamark top servfail"
+	return []health.Condition{c}
+}
+
+func latencyHigh(e *evidence) []health.Condition {
+	last, _ := e.recorder.Last(time.Minute, e.now)
+	if last.P99 <= time.Duration(slow*float64(time.Second)) {
+		return nil
+	}
+	c := condition(health.Critical, "", "one query in a hundred takes longer than %v",
+		(last.P99 / 2).Round(100*time.Millisecond))
+	c.Next = "seamark top slow"
+	return []health.Condition{c}
+}
+
+// upstreamsDown finds upstreams by their health checks.
+func upstreamsDown(e *evidence) (found []health.Condition) {
+	failures := sum(e.increase("coredns_proxy_healthcheck_failures_total", rateTime), "to")
+	for _, s := range e.of("seamark_forward_upstream_up") {
+		switch to := s.labels["to"]; {
+		case s.value == 0:
+			found = append(found, warn(to, "the upstream %s is down", to))
+		case failures[to] > 0:
+			found = append(found, warn(to,
+				"%.0f health checks of the upstream %s failed in the last minutes; it is up now", failures[to], to))
+		}
+	}
+	for i := range found {
+		found[i].Next = "seamark query example.com --server " + found[i].Object
+	}
+	return found
+}
+
+func upstreamsSilent(e *evidence) (found []health.Condition) {
+	requests := sum(e.increase("coredns_forward_requests_total", rateTime), "to")
+	for to, failed := range sum(e.increase("seamark_forward_failures_total", rateTime), "to") {
+		if part := failed / max(1, requests[to]); failed >= minFailed && part > 0.05 {
+			found = append(found, warn(to, "the upstream %s does not answer %s of the queries", to,
+				share(min(1, part))))
+		}
+	}
+	return found
+}
+
+func upstreamErrors(e *evidence) (found []health.Condition) {
+	all := e.increase("coredns_proxy_request_duration_seconds_count", rateTime)
+	replies := sum(all, "to")
+	for to, failed := range sum(where(all, "rcode", "SERVFAIL"), "to") {
+		part := failed / max(1, replies[to])
+		switch {
+		case failed < minFailed || part <= 0.01:
+		case part > 0.03:
+			found = append(found, condition(health.Critical, to,
+				"%s of the replies of the upstream %s are SERVFAIL", share(part), to))
+		default:
+			found = append(found, warn(to, "%s of the replies of the upstream %s are SERVFAIL", share(part), to))
+		}
+	}
+	return found
+}
+
+func upstreamsSlow(e *evidence) (found []health.Condition) {
+	buckets := e.increase("coredns_proxy_request_duration_seconds_bucket", rateTime)
+	for to, q := range quantile(buckets, "to", 0.99) {
+		if q.seconds > slow && q.count >= minFailed {
+			found = append(found, condition(health.Critical, to,
+				"the upstream %s is slow: the 99th percentile is %s", to, atMost(q.seconds)))
+		}
+	}
+	return found
+}
+
+func notSynced(e *evidence) []health.Condition {
+	var kinds []string
+	for _, s := range e.of("seamark_kubernetes_synced") {
+		if kind := s.labels["resource"]; s.value == 0 && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	text := "not received since the start: %s; without a snapshot, names that depend on them are SERVFAIL"
+	return one(health.Critical, "", text, strings.Join(kinds, ", "))
+}
+
+// rates returns conditions for counters by reason that grow by more than one a second.
+func rates(e *evidence, family, format string) (found []health.Condition) {
+	time := e.covered(rateTime).Seconds()
+	for reason, n := range sum(e.increase(family, rateTime), "reason") {
+		if rate := n / max(1, time); rate > 1 {
+			found = append(found, warn(reason, format, rate, reason))
+		}
+	}
+	return found
+}
+
+// expiries returns conditions for what expires within some time or has expired.
+func expiries(e *evidence, family, label, what string, within time.Duration) (found []health.Condition) {
+	for object, at := range sum(e.of(family), label) {
+		switch left := time.Unix(int64(at), 0).Sub(e.now); {
+		case left <= 0:
+			found = append(found, condition(health.Critical, object, "%s %s expired %v ago", what, object,
+				rough(-left)))
+		case left < within:
+			found = append(found, warn(object, "%s %s expires in %v", what, object, rough(left)))
+		}
+	}
+	return found
+}
+
+// rough returns a duration in days and hours.
+func rough(d time.Duration) string {
+	if d >= 48*time.Hour {
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	}
+	return d.Round(time.Minute).String()
+}
+
+// memoryFull finds parts of the memory that are full. The cache counts each entry that it evicts, so
+// it is full when it works as it should.
+func memoryFull(e *evidence) (found []health.Condition) {
+	for part, n := range sum(e.increase("seamark_memory_refused_total", rateTime), "part") {
+		if n > 0 && part != "cache" {
+			c := warn(part, "no memory for more %s: refused %.0f times in the last minutes", part, n)
+			c.Next = "raise the memory limit, or take away what fills the part: docs/reference/memory.md"
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+const (
+	stormNames = 1000 // different names below one parent
+	stormShare = 0.1  // of all queries
+	wasteShare = 0.3
+)
+
+// storms finds random names that do not exist.
+func storms(e *evidence) (found []health.Condition) {
+	all := e.recorder.Top(traffic.Names, 0, e.now).Total
+	for _, g := range e.recorder.Top(traffic.NXDomain, 0, e.now).Groups {
+		part := g.Count / max(1, all)
+		if g.Names < stormNames || part < stormShare {
+			continue
+		}
+		c := warn(g.Parent, "%s of the queries are for names that do not exist: %s", share(part), g)
+		c.Next = "seamark tail --client " + g.Example
+		found = append(found, c)
+	}
+	return found
+}
+
+func waste(e *evidence) []health.Condition {
+	last, _ := e.recorder.Last(time.Minute, e.now)
+	part := last.Waste / max(1, last.Queries)
+	if part < wasteShare {
+		return nil
+	}
+	c := condition(health.Note, "", "%s of the queries are searches of pods that cannot succeed", share(part))
+	c.Next = "seamark top waste"
+	return []health.Condition{c}
+}
+
+// Alerts returns the alerts that are rules, sorted.
+func Alerts() []string {
+	names := map[string]bool{}
+	for _, r := range rules {
+		if r.alert != "" {
+			names[r.alert] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,158 @@
+// Package health has the list of what is wrong with a server at present, which its status, its page,
+// its log and the page of ready show.
+//
+// The part of the server that finds a problem calls Set on the Board of the process, and Clear once
+// it has ended. Problems that show in metrics alone are added by package judge.
+package health
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/sys/order"
+)
+
+// A Severity tells how bad a condition is.
+type Severity string
+
+const (
+	Critical Severity = "critical" // clients get wrong answers, or none
+	Warning  Severity = "warning"  // it will become critical, or some answers suffer
+	Note     Severity = "note"     // the server is healthy; it could have less work
+)
+
+func (s Severity) rank() int {
+	switch s {
+	case Critical:
+		return 0
+	case Warning:
+		return 1
+	}
+	return 2
+}
+
+// A Condition is something that is wrong at present.
+type Condition struct {
+	Severity Severity `json:"severity"`
+	// Alert is the alert that fires if the condition lasts; "" if there is none.
+	Alert string `json:"alert,omitempty"`
+	// Object is what the condition is about: an upstream, a kind of objects, a zone or a file.
+	Object string `json:"object,omitempty"`
+	// Text is a sentence without its final dot.
+	Text  string    `json:"text"`
+	Since time.Time `json:"since"`
+	// Next is what to do: a command, or a sentence without its final dot.
+	Next string `json:"next,omitempty"`
+}
+
+// Remedy returns Next, or the section of the alert if there is none.
+func (c *Condition) Remedy() string {
+	if c.Next == "" && c.Alert != "" {
+		return "see docs/how-to/alerts.md#" + strings.ToLower(c.Alert)
+	}
+	return c.Next
+}
+
+// Real reports whether there is a condition that is no Note.
+func Real(conditions []Condition) bool {
+	return slices.ContainsFunc(conditions, func(c Condition) bool { return c.Severity != Note })
+}
+
+// Sort sorts conditions, the worst first, and those that are equally bad by their age.
+func Sort(conditions []Condition) {
+	order.Slice(conditions, func(a, b Condition) int {
+		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), a.Since.Compare(b.Since),
+			cmp.Compare(a.Alert, b.Alert), cmp.Compare(a.Object, b.Object))
+	})
+}
+
+// Summary returns one sentence about sorted conditions.
+func Summary(conditions []Condition) string {
+	switch {
+	case len(conditions) == 0:
+		return "Healthy."
+	case conditions[0].Severity == Note:
+		return "Healthy, but " + conditions[0].Text + "."
+	}
+	text := conditions[0].Text
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// A Board has the present conditions that parts of the server have found. A nil Board has none. Its
+// methods are safe for concurrent use.
+type Board struct {
+	mu  sync.Mutex
+	all map[topic]Condition
+}
+
+// A topic identifies a condition of one owner, such as a source of objects or a zone.
+type topic struct{ owner, name any }
+
+// Set adds a condition, or replaces the one with the same owner and name, which began at the same
+// time. Since is set.
+func (b *Board) Set(owner, name any, c Condition) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := topic{owner, name}
+	c.Since = time.Now()
+	if old, ok := b.all[at]; ok {
+		c.Since = old.Since
+	}
+	if b.all == nil {
+		b.all = map[topic]Condition{}
+	}
+	b.all[at] = c
+}
+
+// Clear removes a condition.
+func (b *Board) Clear(owner, name any) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.all, topic{owner, name})
+}
+
+// Forget removes all conditions of an owner, which has ended.
+func (b *Board) Forget(owner any) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at := range b.all {
+		if at.owner == owner {
+			delete(b.all, at)
+		}
+	}
+}
+
+// Conditions returns the present conditions, the worst first.
+func (b *Board) Conditions() []Condition { return b.list(func(topic) bool { return true }) }
+
+// Of returns the present conditions of an owner, the worst first.
+func (b *Board) Of(owner any) []Condition {
+	return b.list(func(at topic) bool { return at.owner == owner })
+}
+
+func (b *Board) list(selects func(topic) bool) (all []Condition) {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at, c := range b.all {
+		if selects(at) {
+			all = append(all, c)
+		}
+	}
+	Sort(all)
+	return all
+}
