@@ -13,8 +13,8 @@ FUZZTIME ?= 10s
 # Packages built and tested at once, and fuzz workers.
 JOBS ?= 2
 # The modules whose code is checked: the server, the benchmark, the tests against the API
-# machinery, and the programs for releases.
-MODULES := . bench kubetest tools
+# machinery, the programs for releases, and the cluster for a laboratory.
+MODULES := . bench kubetest tools tools/cluster
 
 GO ?= go
 GOFMT := "$$($(GO) env GOROOT)/bin/gofmt"
@@ -27,7 +27,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run cluster cluster-down image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -41,6 +41,16 @@ run: ## build, and serve examples/ on 127.0.0.1:1053
 	@echo "== building bin/seamark: seconds, or about a minute and a half the first time; the packages are listed"
 	@$(MAKE) build
 	bin/seamark serve --manifests examples --listen 127.0.0.1:1053
+
+# Options: KUBERNETES=version, PROXY=nftables, DUAL_STACK=1, NODES=3, KWOK=100, PORT=16443.
+cluster: ## as root, start a real Kubernetes cluster in namespaces of this machine; see docs/how-to/cluster.md
+	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
+	@bin/cluster/cluster up $(addprefix -kubernetes ,$(KUBERNETES)) $(addprefix -proxy ,$(PROXY)) \
+		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT))
+
+cluster-down: ## end the cluster, and remove everything that it has made but its programs
+	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
+	@bin/cluster/cluster down
 
 image: PGO = auto
 image: ## build the container image in bin/image, for six PLATFORMS, without a container daemon
@@ -64,7 +74,7 @@ quick: ## run the tests of every module that take less than a second, without th
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@export CGO_ENABLED=0; failed=; files=; \
 	for m in $(MODULES); do \
-		name=$$m; [ $$m != . ] || name=server; \
+		name=$$(echo $$m | tr / -); [ $$m != . ] || name=server; \
 		($(call test-stage,$$name,$$m,-short ./...)) || failed=1; \
 		files="$$files $$m=$(RESULTS)/$$name.json"; \
 	done; \
@@ -100,6 +110,7 @@ test-server: # the server and the benchmark
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$files | paste -sd '|'); \
 	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run "^($$tests)\$$" $$(printf './%s\n' $$files | xargs -n1 dirname | sort -u))) || failed=1; \
 	($(call test-stage,bench,bench,./...)) || failed=1; \
+	($(call test-stage,cluster,tools/cluster,-race .)) || failed=1; \
 	test -z "$$failed"
 
 # The API machinery (some 1,400 packages) runs in a process of its own, built once

@@ -55,7 +55,7 @@ func TestDependencies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"go.mod", "bench/go.mod", "kubetest/go.mod", "tools/go.mod"} {
+	for _, name := range []string{"go.mod", "bench/go.mod", "kubetest/go.mod", "tools/cluster/go.mod", "tools/go.mod"} {
 		mod, err := fs.ReadFile(root, name)
 		if err != nil {
 			t.Fatal(err)

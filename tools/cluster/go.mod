@@ -1,0 +1,3 @@
+module github.com/seamark/seamark/tools/cluster
+
+go 1.26.0

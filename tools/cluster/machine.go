@@ -1,0 +1,120 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// required has the Debian package of each program and file that the cluster needs.
+var required = []struct{ name, debian string }{
+	{"/usr/lib/cni/bridge", "containernetworking-plugins"},
+	{"conntrack", "conntrack"},
+	{"dig", "bind9-dnsutils"},
+	{"getent", "libc-bin"},
+	{"ip", "iproute2"},
+	{"iptables", "iptables"},
+	{"ldd", "libc-bin"},
+	{"mount", "mount"},
+	{"musl-gcc", "musl-tools"},
+	{"nft", "nftables"},
+	{"nsenter", "util-linux"},
+	{"runc", "runc"},
+}
+
+// Free bytes that a start needs: the files of the running cluster, and the programs with the
+// modules and the build cache that they take.
+const (
+	runSpace   = 2 << 30
+	buildSpace = 12 << 30
+)
+
+// checkMachine reports everything that the machine lacks at once, and listens on the port of
+// the API server.
+func (c *cluster) checkMachine(context.Context) error {
+	if os.Geteuid() != 0 {
+		return errors.New("a cluster needs root, to make namespaces: sudo make cluster")
+	}
+
+	var errs []error
+	if names, packages := missing(find); len(names) > 0 {
+		errs = append(errs, fmt.Errorf("programs are missing: %s; on Debian: apt-get install %s",
+			strings.Join(names, ", "), strings.Join(packages, " ")))
+	}
+
+	if text, err := os.ReadFile("/proc/filesystems"); err == nil && !strings.Contains(string(text), "\toverlay\n") {
+		errs = append(errs, errors.New("the kernel has no overlayfs, which containerd needs: try modprobe overlay"))
+	}
+	if _, err := findHierarchies(); err != nil {
+		errs = append(errs, err)
+	}
+	errs = append(errs, checkSpace(c.dir, c.needs()))
+
+	// The listener stays open, so that nothing else can take the port during a long build.
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", c.Options.Port))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("port %d of 127.0.0.1 is in use, perhaps by another cluster: try make cluster PORT=%d",
+			c.Options.Port, c.Options.Port+1)
+	}
+	if err == nil {
+		c.listener = l.(*net.TCPListener)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// missing returns the required programs that find does not find, and their Debian packages.
+func missing(find func(string) string) (names, packages []string) {
+	for _, r := range required {
+		if find(r.name) == "" {
+			names = append(names, r.name)
+			packages = append(packages, r.debian)
+		}
+	}
+	slices.Sort(packages)
+	return names, slices.Compact(packages)
+}
+
+// find returns the path of a program, also in the directories of administrators.
+func find(name string) string {
+	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
+		if filepath.IsAbs(name) {
+			dir = ""
+		}
+		if path, err := exec.LookPath(dir + name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// needs returns the bytes that have to be free.
+func (c *cluster) needs() uint64 {
+	for _, m := range c.modules() {
+		for _, p := range m.programs {
+			if _, err := os.Stat(c.program(m, p.name)); err != nil {
+				return runSpace + buildSpace
+			}
+		}
+	}
+	return runSpace
+}
+
+func checkSpace(dir string, needs uint64) error {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if free := fs.Bavail * uint64(fs.Bsize); free < needs {
+		return fmt.Errorf("%s: %.1f GB are free, and a start needs %.1f GB", dir, float64(free)/1e9, float64(needs)/1e9)
+	}
+	return nil
+}
