@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,7 @@ func TestNotifyAgainAfterChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
 				var got []time.Duration
 				began := time.Now()
 				dial := func(context.Context, string, string) (net.Conn, error) {
@@ -54,7 +56,9 @@ func TestNotifyAgainAfterChanges(t *testing.T) {
 							if err != nil {
 								return
 							}
+							mu.Lock()
 							got = append(got, time.Since(began))
+							mu.Unlock()
 							buf[2] |= 0x80
 							_, _ = theirs.Write(buf[:n])
 						}
@@ -74,6 +78,10 @@ func TestNotifyAgainAfterChanges(t *testing.T) {
 					to.add(versionless{}, "\x07example\x00")
 				}
 				time.Sleep(time.Hour)
+				mu.Lock()
+				defer mu.Unlock()
+				to.mu.Lock()
+				defer to.mu.Unlock()
 				if len(got) != c.want || c.want > len(c.changes) && got[len(got)-1] < last+settleTime {
 					t.Errorf("changes until %s: got messages at %v, want %d", last, got, c.want)
 				}
