@@ -31,11 +31,11 @@ var required = []struct{ name, debian string }{
 	{"runc", "runc"},
 }
 
-// Free bytes that a start needs: the files of the running cluster, and the programs with the
-// modules and the build cache that they take.
+// Free bytes that a start needs: for the files of the running cluster, and for each program that
+// is missing, with its modules and packages in Go's caches.
 const (
-	runSpace   = 2 << 30
-	buildSpace = 12 << 30
+	runSpace     = 2 << 30
+	programSpace = 600 << 20
 )
 
 // checkMachine reports everything that the machine lacks at once, and listens on the port of
@@ -98,14 +98,15 @@ func find(name string) string {
 
 // needs returns the bytes that have to be free.
 func (c *cluster) needs() uint64 {
+	needs := uint64(runSpace)
 	for _, m := range c.modules() {
 		for _, p := range m.programs {
 			if _, err := os.Stat(c.program(m, p.name)); err != nil {
-				return runSpace + buildSpace
+				needs += programSpace
 			}
 		}
 	}
-	return runSpace
+	return needs
 }
 
 func checkSpace(dir string, needs uint64) error {

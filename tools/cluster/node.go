@@ -29,7 +29,15 @@ func (c *cluster) startNodes(ctx context.Context) error {
 		}
 	}
 
-	return c.await(ctx, nodeName(1), func() error { return c.countReady(ctx, c.Options.Nodes) })
+	err := c.await(ctx, nodeName(1), func() error { return c.countReady(ctx, c.Options.Nodes) })
+	if err != nil {
+		return err
+	}
+
+	// kubeadm keeps kube-proxy's configuration in a ConfigMap, where seamark doctor finds its mode.
+	_, err = c.kubectl(ctx, "--namespace", "kube-system", "create", "configmap", "kube-proxy",
+		"--from-file", "config.conf="+c.file(nodeName(1), "proxy.yaml"))
+	return err
 }
 
 // countReady returns an error unless the API server reports that number of nodes ready.

@@ -45,9 +45,9 @@ func outside() []stage {
 	return []stage{
 		{"machine", "1 s", (*cluster).checkMachine, (*cluster).removeFiles},
 		{"programs", "25 minutes the first time, then 1 s", (*cluster).buildPrograms, nil},
-		{"images", "a minute the first time, then 10 s", (*cluster).writeImages, nil},
+		{"images", "40 s the first time, then 4 s", (*cluster).writeImages, nil},
 		{"control groups", "1 s", (*cluster).makeGroups, (*cluster).removeGroups},
-		{"namespaces", "1 s", (*cluster).startInit, (*cluster).killInit},
+		{"namespaces", "35 s, in these stages:", (*cluster).startInit, (*cluster).killInit},
 	}
 }
 
@@ -58,11 +58,11 @@ func inside(o options) []stage {
 		{"Internet", "1 s", (*cluster).startInternet, nil},
 		{"certificates", "1 s", (*cluster).makeCertificates, nil},
 		{"etcd", "1 s", (*cluster).startEtcd, nil},
-		{"API server", "8 s", (*cluster).startAPIServer, nil},
-		{"controllers", "3 s", (*cluster).startControllers, nil},
-		{"nodes", "12 s", (*cluster).startNodes, nil},
+		{"API server", "6 s", (*cluster).startAPIServer, nil},
+		{"controllers", "7 s", (*cluster).startControllers, nil},
+		{"nodes", "8 s, 14 s for three", (*cluster).startNodes, nil},
 		{"CoreDNS", "8 s", (*cluster).installDNS, nil},
-		{"clients", "5 s", (*cluster).startClients, nil},
+		{"clients", "3 s", (*cluster).startClients, nil},
 	}
 	if o.Fake > 0 {
 		stages = append(stages, stage{"simulated nodes", "5 s for 100", (*cluster).startKwok, nil})
