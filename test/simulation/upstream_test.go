@@ -135,6 +135,7 @@ type upstream struct {
 	history  []stage
 	queries  map[string]uint64
 	sessions map[*session]bool
+	edns     bool // a query with EDNS has had another reply than an error because of it
 }
 
 // A session is a UDP socket, or a connection, with TLS unless secure is nil.
@@ -260,6 +261,10 @@ func (u *upstream) answer(c *session, packet []byte) {
 	if c.forged {
 		reply.Answer = poisoned(q.Name)
 	}
+	u.mu.Lock()
+	edns := u.edns
+	u.edns = edns || query.IsEdns0() != nil && b != refusesOPT && b != dropsEDNS && b != ignores && b != closes
+	u.mu.Unlock()
 	switch b {
 	case ignores:
 		return
@@ -275,12 +280,16 @@ func (u *upstream) answer(c *session, packet []byte) {
 		reply.Answer = nil
 		reply.Ns = []dns.RR{must(dns.NewRR("example. 3600 IN NS ns.example."))}
 	case dropsEDNS:
-		if query.IsEdns0() != nil {
+		if query.IsEdns0() != nil && c.secure == nil { // a firewall does not see it in a connection with TLS
 			return
 		}
 	case refusesOPT:
 		if query.IsEdns0() != nil {
-			reply.Rcode = []int{dns.RcodeFormatError, dns.RcodeNotImplemented, dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeBadVers}[r.IntN(5)]
+			codes := []int{dns.RcodeFormatError, dns.RcodeNotImplemented, dns.RcodeBadVers, dns.RcodeServerFailure, dns.RcodeRefused}
+			if edns { // SERVFAIL and REFUSED have another reason then
+				codes = codes[:3]
+			}
+			reply.Rcode = codes[r.IntN(len(codes))]
 			reply.Answer, reply.Ns = nil, nil
 			if reply.Rcode == dns.RcodeBadVers {
 				reply.SetEdns0(1232, false)
