@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -131,6 +133,62 @@ func TestStatusAfterFailedReload(t *testing.T) {
 	if got := conditions(0); len(got) != 0 {
 		t.Errorf("after one that succeeded: got %+v, want none", got)
 	}
+}
+
+// Files that cannot be used in place of those in use are conditions until they can.
+func TestStatusOfBrokenFiles(t *testing.T) {
+	long(t)
+	t.Parallel()
+	dir, admin := t.TempDir(), freeport.Reserve(t)
+	zone := "@ 60 SOA ns host %d 1 1 1 1\n@ 60 NS ns\n"
+	files := func(serial int, end string) {
+		write(t, filepath.Join(dir, "zone"), fmt.Sprintf(zone, serial)+end)
+	}
+	writeCertificate(t, dir)
+	files(1, "")
+	write(t, filepath.Join(dir, "Corefile"),
+		"tls://example.org:0 dns://example.org:0 {\n bind 127.0.0.1\n admin localhost:"+admin+"\n"+
+			" tls cert.pem key.pem\n file zone {\n  reload 100ms\n }\n}\n")
+	p := serve(t, dir, "", "-conf", "Corefile")
+	defer p.stop()
+
+	objects := func() (found []string) {
+		out, _, _ := run(t, dir, "", "status", "--output", "json", "--admin", "localhost:"+admin)
+		var report struct {
+			Servers []struct {
+				Status struct{ Conditions []health.Condition }
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Servers) != 1 {
+			t.Fatalf("got error %v and\n%s", err, out)
+		}
+		for _, c := range report.Servers[0].Status.Conditions {
+			if c.Remedy() == "" {
+				t.Errorf("%+v has no next step", c)
+			}
+			if c.Alert == "SeamarkCertificateExpires" {
+				continue // those of the tests do, soon
+			}
+			found = append(found, filepath.Base(c.Object))
+		}
+		slices.Sort(found)
+		return found
+	}
+	if got := objects(); len(got) != 0 {
+		t.Errorf("at the start: got conditions of %q, want none", got)
+	}
+
+	certificate, err := os.ReadFile(filepath.Join(dir, "cert.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "cert.pem"), "no certificate\n")
+	files(2, "nonsense (\n")
+	eventually(t, "the conditions of two files",
+		func() bool { return slices.Equal(objects(), []string{"cert.pem", "zone"}) })
+	write(t, filepath.Join(dir, "cert.pem"), string(certificate))
+	files(3, "")
+	eventually(t, "no condition", func() bool { return len(objects()) == 0 })
 }
 
 // A storm of random names beside usual queries is a condition, with the parent of the names and a

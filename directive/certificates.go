@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -29,6 +30,7 @@ type certificates struct {
 	files  tlsFiles
 	config atomic.Pointer[tls.Config]
 	log    *slog.Logger
+	health *health.Board
 	keyLog *os.File // may be nil
 	drop   func()   // removes the gauge
 	cancel context.CancelFunc
@@ -47,7 +49,7 @@ func newCertificates(files tlsFiles, b *config.Block) (*certificates, error) {
 	}
 
 	// The watch begins first, so that it notices a change after load.
-	c := &certificates{files: files, log: b.Log, done: make(chan struct{})}
+	c := &certificates{files: files, log: b.Log, health: b.Health(), done: make(chan struct{})}
 	w := watch.New(paths, watch.Options{Poll: 5 * time.Second, Log: b.Log})
 	if err := c.open(); err != nil {
 		w.Close()
@@ -93,6 +95,7 @@ func openKeyLog(path string) (*os.File, error) {
 func (c *certificates) Stop() {
 	c.cancel()
 	<-c.done
+	c.health.Forget(c)
 	c.drop()
 	_ = c.keyLog.Close()
 }
@@ -106,9 +109,16 @@ func (c *certificates) follow(ctx context.Context, w *watch.Watcher) {
 		case err != nil:
 			c.log.Error("tls: Rejected new certificate files, keeping the old ones",
 				"file", c.files.Cert, "error", err)
+			c.health.Set(c, "files", health.Condition{
+				Severity: health.Warning, Object: c.files.Cert,
+				Text: fmt.Sprintf("the new certificate %s is rejected, and the old one serves: %v", c.files.Cert, err),
+				Next: "correct the files; they are read again when they change",
+			})
+			continue
 		case !c.config.Load().Certificates[0].Leaf.Equal(before.Certificates[0].Leaf):
 			c.log.Info("tls: Loaded a new certificate", "file", c.files.Cert)
 		}
+		c.health.Clear(c, "files")
 	}
 }
 

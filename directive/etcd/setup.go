@@ -186,6 +186,7 @@ func (r *runningSource) Stop() {
 	for _, unregister := range r.unregister {
 		unregister()
 	}
+	r.health.Forget(r.source)
 }
 
 // start starts a source, or reuses the running plan's. A reload fails if the
@@ -225,7 +226,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 func (o *options) newSource(lifetime context.Context, cancel context.CancelFunc, b *config.Block) *runningSource {
 	r := &runningSource{cancel: cancel, source: &source{
 		Options: o.Options, lifetime: lifetime, prefix: o.prefix, maxKeys: int64(o.maxKeys),
-		index: newIndex(o.prefix, b.Log), log: b.Log, ready: make(chan struct{}),
+		index: newIndex(o.prefix, b.Log), log: b.Log, health: b.Health(), ready: make(chan struct{}),
 	}}
 	r.register(b.Metrics, o.prefix)
 	if !o.direct {

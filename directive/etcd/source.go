@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/health"
 )
 
 const (
@@ -50,6 +52,7 @@ type source struct {
 	maxKeys  int64           // the index holds no more keys than this
 	index    *index
 	log      *slog.Logger
+	health   *health.Board
 	series
 
 	mu        sync.Mutex
@@ -108,7 +111,7 @@ func (s *source) run(ctx context.Context) {
 func (s *source) reportFailure(ctx context.Context, err error) {
 	s.failures.Add(1)
 	err = s.Diagnose(ctx, err)
-	if ctx.Err() != nil || !s.problems.Add(err) {
+	if ctx.Err() != nil {
 		return
 	}
 	answers := "SERVFAIL"
@@ -117,6 +120,14 @@ func (s *source) reportFailure(ctx context.Context, err error) {
 		answers = "from etcd"
 	case s.index.synced():
 		answers = "from the last state"
+	}
+	s.health.Set(s, "etcd", health.Condition{
+		Severity: health.Warning, Object: s.prefix,
+		Text: fmt.Sprintf("etcd fails (%s): %v; answers are %s", s.prefix, err, answers),
+		Next: "seamark top servfail, and the log",
+	})
+	if !s.problems.Add(err) {
+		return
 	}
 	s.log.Warn("etcd failed, retrying", "endpoints", s.endpoints(), "error", err, "answers", answers)
 }
@@ -128,6 +139,7 @@ func (s *source) contacted() {
 		close(s.ready)
 	}
 	s.succeeded = true
+	s.health.Clear(s, "etcd")
 	if s.problems.Clear() {
 		s.log.Info("etcd recovered", "endpoints", s.endpoints())
 	}

@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -27,6 +29,7 @@ type source struct {
 	within  limits
 	library *library
 	log     *slog.Logger
+	health  *health.Board
 	failed  *metrics.Counter
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -44,7 +47,7 @@ func newSource(u *use, b *config.Block) *source {
 		path: u.path, origins: u.origins, byTime: u.byTime, polls: b.NoFileEvents,
 		zones: make([]atomic.Pointer[zone.Zone], len(u.origins)), held: make([]*loaded, len(u.origins)),
 		within: u.limits(b), library: libraryOf(b),
-		log: b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
+		log: b.Log, health: b.Health(), cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
 			"Counter of changed zone files that could not be read.", "file", u.path),
 	}
 
@@ -59,6 +62,7 @@ func newSource(u *use, b *config.Block) *source {
 func (s *source) Stop() {
 	s.cancel()
 	s.tasks.Wait()
+	s.health.Forget(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, z := range s.held {
@@ -140,8 +144,14 @@ func (s *source) reload() {
 	if err != nil {
 		s.failed.Add(1)
 		s.log.Error("file: Failed to reload zone file", "file", s.path, "error", err)
+		s.health.Set(s, "file", health.Condition{
+			Severity: health.Warning, Object: s.path,
+			Text: fmt.Sprintf("the changed zone file %s cannot be read, and the old version serves: %v", s.path, err),
+			Next: "correct the file; it is read again when it changes",
+		})
 		return
 	}
+	s.health.Clear(s, "file")
 
 	for i, next := range v.zones {
 		z := next.zone

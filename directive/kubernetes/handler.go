@@ -58,8 +58,8 @@ type Handler struct {
 	local        []netip.Addr // the server listens on them
 	index        *index.Index
 	health       *health.Board // the source of the index reports on it
-	server       string   // labels of the name server in front of each zone
-	options      *options // other directives may change them before the start
+	server       string        // labels of the name server in front of each zone
+	options      *options      // other directives may change them before the start
 	transferred  []*zoneInfo
 	live         *liveZones // nil unless other servers copy zones
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/cluster/snapshot"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -28,6 +29,7 @@ const (
 type snapshotFile struct {
 	path   string
 	log    *slog.Logger
+	health *health.Board
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -52,7 +54,7 @@ func keepSnapshot(s *config.Start, b *config.Block, path string, w *watchedClust
 	type key struct{ snapshot string }
 	f, err := config.Keep(s, key{path}, func() (*snapshotFile, error) {
 		ctx, cancel := context.WithCancel(context.Background())
-		f := &snapshotFile{path: path, log: b.Log, cancel: cancel}
+		f := &snapshotFile{path: path, log: b.Log, health: b.Health(), cancel: cancel}
 		f.done.Go(func() { f.run(ctx) })
 		return f, nil
 	})
@@ -80,6 +82,7 @@ func keepSnapshot(s *config.Start, b *config.Block, path string, w *watchedClust
 func (f *snapshotFile) Stop() {
 	f.cancel()
 	f.done.Wait()
+	defer f.health.Forget(f)
 	if err := f.write(); err != nil {
 		f.logError(err, 0)
 	}
@@ -140,6 +143,7 @@ func (f *snapshotFile) write() error {
 		return err
 	}
 	f.written, f.fresh = hash, true
+	f.health.Clear(f, "write")
 	return nil
 }
 
@@ -156,6 +160,11 @@ func (f *snapshotFile) logError(err error, retry time.Duration) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		action = "create the directory of the file"
 	}
+	f.health.Set(f, "write", health.Condition{
+		Severity: health.Warning, Object: f.path,
+		Text: fmt.Sprintf("the snapshot %s cannot be written: %v; a restart without the API server would have old objects", f.path, err),
+		Next: action,
+	})
 	f.log.Error("kubernetes: Writing the snapshot failed", "file", f.path, "error", err, "action", action,
 		"duration", retry)
 }

@@ -24,7 +24,7 @@ var used = []string{
 	"coredns_forward_healthcheck_broken_total", "coredns_forward_requests_total",
 	"coredns_kubernetes_dns_programming_duration_seconds_bucket", "coredns_panics_total",
 	"coredns_proxy_healthcheck_failures_total", "coredns_proxy_request_duration_seconds_bucket",
-	"coredns_proxy_request_duration_seconds_count", "seamark_file_reload_failed_total",
+	"coredns_proxy_request_duration_seconds_count",
 	"seamark_forward_failures_total", "seamark_forward_upstream_up", "seamark_forward_waiting_queries",
 	"seamark_given_up_queries_total", "seamark_kubedns_config_valid", "seamark_kubernetes_comparisons_total",
 	"seamark_kubernetes_data_age_seconds", "seamark_kubernetes_stale", "seamark_kubernetes_synced",
@@ -141,15 +141,6 @@ var rules = []rule{
 		for zone, n := range sum(e.increase("seamark_sign_failed_total", kept), "zone") {
 			if n > 0 {
 				found = append(found, warn(zone, "the zone %s could not be signed", zone))
-			}
-		}
-		return found
-	}},
-	{"", func(e *evidence) (found []health.Condition) {
-		for file, n := range sum(e.increase("seamark_file_reload_failed_total", kept), "file") {
-			if n > 0 {
-				found = append(found,
-					warn(file, "the zone file %s could not be read in the last half hour; the old version stays until it can", file))
 			}
 		}
 		return found
