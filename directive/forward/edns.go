@@ -6,8 +6,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// maxOnlyWithout is the number of queries in a row that an upstream answers only without EDNS, after
-// which EDNS is considered to work no more: another server may have its address.
+// maxOnlyWithout is the number of queries in a row that an upstream answers only without EDNS, or
+// with an error and without EDNS, after which EDNS is considered to work no more: another server may
+// have its address.
 const maxOnlyWithout = 16
 
 // An ednsMemory knows whether an upstream answers queries with EDNS. Once it has answered one,
@@ -31,6 +32,8 @@ func (m *ednsMemory) learn(a *attempt, r *reply) bool {
 		}
 		m.fails.end() // a slow reply is no sign of a lost query
 
+	case a.edns && r.fails():
+		m.onlyWithout.Add(1)
 	case a.noEDNS && usable && len(a.request.options) == 0: // an option may be the reason
 		if m.works.Load() && m.onlyWithout.Add(1) < maxOnlyWithout {
 			return false
@@ -43,9 +46,10 @@ func (m *ednsMemory) learn(a *attempt, r *reply) bool {
 
 // mayFailWithEDNS reports whether r may be due to the OPT record of the query.
 func (u *upstream) mayFailWithEDNS(r *reply) bool {
-	fails := r.code == wire.ServFail || r.code == wire.Refused
-	return r.rejectsEDNS() || fails && !u.edns.works.Load()
+	return r.rejectsEDNS() || r.fails() && (!u.edns.works.Load() || u.edns.onlyWithout.Load() >= maxOnlyWithout)
 }
+
+func (r *reply) fails() bool { return r.code == wire.ServFail || r.code == wire.Refused }
 
 // rejectsEDNS reports whether the upstream may have rejected the request because it does not
 // support EDNS: also with BADVERS, since version 0 is the only one (RFC 6891 §6.1.3).
