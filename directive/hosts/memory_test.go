@@ -1,12 +1,14 @@
 package hosts
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
@@ -51,5 +53,41 @@ func TestFileMemoryRefused(t *testing.T) {
 	table.Stop()
 	if used() != 0 {
 		t.Errorf("after Stop: %d bytes reserved, want 0", used())
+	}
+}
+
+// A reload with other options that has no memory for a file beside its lines in the old plan fails.
+func TestReloadMemoryRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hosts")
+	write(t, file, strings.Repeat("10.0.0.1 a.example.test b.example.test\n", 2000))
+	budget := memory.New(16<<20, memory.FromGroup)
+	begin := func(options string, old *config.Start) (*Handler, *config.Start, error) {
+		t.Helper()
+		b, h, err := set(t, "hosts "+file+" {\n reload 0\n "+options+"\n}", new(chaintest.Log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Memory = budget
+		s := config.NewStart(t.Context(), old)
+		return h, s, b.Started(s)
+	}
+
+	h, first, err := begin("", nil)
+	if err != nil || h.table.index.Load().entries == 0 {
+		t.Fatalf("at the start: got error %v, want lines", err)
+	}
+	first.Commit()
+	defer first.Stop()
+	used := budget.Part(memory.Files).Used
+	others := budget.Part(memory.Files).Max - used - 1<<10
+	budget.Force(memory.Files, others)
+	_, second, err := begin("no_reverse", first)
+	second.Abort()
+	if !errors.As(err, new(*memory.Error)) || !strings.Contains(err.Error(), file) {
+		t.Errorf("reload: got error %v, want that there is no memory for the file", err)
+	}
+	budget.Release(memory.Files, others)
+	if got := budget.Part(memory.Files).Used; got != used {
+		t.Errorf("after the failed reload: got %d bytes reserved, want %d", got, used)
 	}
 }

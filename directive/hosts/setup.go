@@ -268,8 +268,12 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 
 	return config.Keep(s, key, func() (*table, error) {
 		from.polls, from.memory = b.NoFileEvents, b.Memory
-		t := newTable(from, b.Log, counts).start()
-		return t, s.Await(t, t.synced, p.timeout, func() error {
+		t := newTable(from, b.Log, counts)
+		if t.refused != nil && s.Reload { // beside the lines of the old plan, which stays
+			t.Stop()
+			return nil, d.Errorf("%w", t.refused)
+		}
+		return t.start(), s.Await(t, t.synced, p.timeout, func() error {
 			return d.Errorf("waiting for %s: no answer from the API server within %v", t.unlisted(), p.timeout)
 		})
 	})

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -44,6 +45,7 @@ type table struct {
 	mapped   []string          // lines of the ConfigMaps in the index
 	progress time.Duration     // interval of log messages while lines are parsed
 	warned   map[string]string // the last warning about the lines of each text
+	refused  error             // of a file that has no lines for want of memory
 	cancel   context.CancelFunc
 	tasks    sync.WaitGroup
 }
@@ -183,6 +185,8 @@ func (t *table) report(f *files, wrong map[string]error) {
 		message := failedMessage
 		if f.text(path).name != "" || path == f.path && len(f.texts) > 0 {
 			message = keptMessage
+		} else if errors.As(wrong[path], new(*memory.Error)) {
+			t.refused = fmt.Errorf("reading %s: %w", path, wrong[path])
 		}
 		warnOnce(t.log, f.warned, path, message, "file", path, "error", wrong[path])
 	}
