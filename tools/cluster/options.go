@@ -27,8 +27,7 @@ func kubernetes() map[string]string {
 	return map[string]string{"1.37": "1.37.2"}
 }
 
-// Bounds of what has been tried. With five nodes one did not become ready: each has some
-// twenty inotify instances, of which a user has 128 (fs.inotify.max_user_instances).
+// Bounds of what has been tried. With five nodes, one was not ready after three minutes.
 const (
 	maxNodes = 3
 	maxFake  = 100
