@@ -191,6 +191,31 @@ func TestStatusOfBrokenFiles(t *testing.T) {
 	eventually(t, "no condition", func() bool { return len(objects()) == 0 })
 }
 
+// A zone that cannot be transferred is a condition, with the primary and its error, until it is.
+func TestStatusOfUnreachablePrimary(t *testing.T) {
+	long(t)
+	t.Parallel()
+	dir, admin, port := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t)
+	write(t, filepath.Join(dir, "zone"), "@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\n")
+	write(t, filepath.Join(dir, "Corefile"), "example.org:0 {\n bind 127.0.0.1\n admin localhost:"+admin+"\n"+
+		" secondary {\n  transfer from 127.0.0.1:"+port+"\n }\n}\n")
+	write(t, filepath.Join(dir, "primary"), "example.org:"+port+" {\n bind 127.0.0.1\n file zone\n transfer {\n  to *\n }\n}\n")
+	p := serve(t, dir, "", "-conf", "Corefile")
+	defer p.stop()
+
+	shows := func(want string) {
+		t.Helper()
+		eventually(t, want, func() bool {
+			out, _, _ := run(t, dir, "", "status", "--admin", "localhost:"+admin)
+			return strings.Contains(out, want)
+		})
+	}
+	shows("WARNING   the zone example.org. cannot be transferred: 127.0.0.1:" + port + ": ")
+	primary := serve(t, dir, "", "-conf", "primary")
+	defer primary.stop()
+	shows(": Healthy.\n")
+}
+
 // A storm of random names beside usual queries is a condition, with the parent of the names and a
 // client; top counts it as one line.
 func TestStatusInStorm(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/heap"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/zone"
@@ -22,6 +24,7 @@ type zoneCopy struct {
 	options
 	clients   []*client
 	log       *slog.Logger
+	health    *health.Board // nil for members of catalogs
 	followers *zone.Followers
 	notified  chan struct{} // a NOTIFY message arrived
 	ctx       context.Context
@@ -205,6 +208,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 		return err
 	default:
 		s.failed = ""
+		c.health.Clear(c, "transfer")
 	}
 
 	s.checked = start
@@ -284,6 +288,7 @@ func (s *schedule) warn(err error) {
 		s.failed = err.Error()
 		s.copy.log.Warn("secondary: Failed to transfer zone", "zone", s.copy.origin, "error", err)
 	}
+	s.copy.report(health.Warning, "transfer", "cannot be transferred: %v", err)
 }
 
 // warnIXFR logs the error of IXFR for which the whole zone was requested, unless it is the
@@ -320,6 +325,7 @@ func (s *schedule) install(z *zone.Zone) {
 	s.zone = z
 	c.mu.Lock()
 	c.current.Store(z)
+	c.health.Clear(c, "expired")
 	c.mu.Unlock()
 	s.setExpiry()
 	c.followers.Changed(c.origin)
@@ -347,6 +353,19 @@ func (c *zoneCopy) expire() {
 	}
 
 	c.log.Error("secondary: Zone expired", "zone", c.origin, "data_age", time.Since(c.checked).Round(time.Second))
+	c.report(health.Critical, "expired", "has expired and is not served")
+}
+
+// report adds a condition of the zone, which a name identifies.
+func (c *zoneCopy) report(severity health.Severity, name, format string, args ...any) {
+	if c.ctx.Err() != nil {
+		return // another copy may have taken over the zone
+	}
+	origin := c.origin.String()
+	c.health.Set(c, name, health.Condition{
+		Severity: severity, Object: origin, Text: "the zone " + origin + " " + fmt.Sprintf(format, args...),
+		Next: "check the primary servers, and the options of secondary",
+	})
 }
 
 // stopExpiry ends the timer of setExpiry: another copy may take over the zone.
@@ -420,4 +439,5 @@ func (c *zoneCopy) notify() {
 func (c *zoneCopy) Stop() {
 	c.cancel()
 	c.task.Wait()
+	c.health.Forget(c)
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -36,7 +37,10 @@ func (s *schedule) save() {
 	if err := c.writeFile(s.zone, s.checked); err != nil {
 		s.unsaved = true
 		c.log.Warn("secondary: Failed to write zone", "zone", c.origin, "file", c.file, "error", err)
+		c.report(health.Warning, "file", "cannot be written to %s, and a restart has an old version: %v", c.file, err)
+		return
 	}
+	c.health.Clear(c, "file")
 }
 
 func (c *zoneCopy) writeFile(z *zone.Zone, checked time.Time) error {

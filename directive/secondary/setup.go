@@ -61,6 +61,7 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	}
 
 	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
+	c.health = b.Health()
 	c.checks = s.checks
 	if at.isCatalog {
 		s.catalogs.setCatalog(c)
