@@ -32,7 +32,8 @@ func (p *program) nodeCommand() *cobra.Command {
 Corefile.base with its variables, stub domains and upstreams of the ConfigMap kube-dns,
 ports and metrics are the same. It adds the local addresses to a dummy interface and
 exempts their packets from connection tracking, with rules that the kernel removes
-when the process ends, however it ends. IPv4 and IPv6 are served by one process.
+when the process ends, however it ends. IPv4 and IPv6 are served by one process, which
+keeps no capability but NET_BIND_SERVICE: see -sandbox.
 Flags may start with one dash or two. A command line with -localip needs no "node".`,
 		Example: `  seamark node -localip 169.254.20.10,10.96.0.10 -conf /etc/Corefile -upstreamsvc kube-dns-upstream
   seamark node -localip 169.254.20.10 -print-corefile
@@ -152,7 +153,13 @@ func (p *program) node(ctx context.Context, options nodecache.Flags, klog *flags
 	if err != nil {
 		return failure{err}
 	}
-	if worker == nil && options.Supervise && options.Capture != nodecache.CaptureNone && supervisor.Supported {
+	switch {
+	case worker != nil || !supervisor.Supported:
+	case options.Capture == nodecache.CaptureNone:
+		if err := p.executeRestricted(options.Sandbox, klog); err != nil {
+			return failure{err}
+		}
+	case options.Supervise:
 		return p.superviseNode(options, klog)
 	}
 	if err := p.serveNode(ctx, options, klog, worker); err != nil {
@@ -171,6 +178,8 @@ func (p *program) serveNode(
 	for _, note := range options.Notes() {
 		log.Warn("Flag has another meaning than in node-cache", "reason", note)
 	}
+
+	logPrivileges(log)
 
 	o := p.options(log)
 	// One reader serves all pods: its batches are larger, and a flood uses one processor of the

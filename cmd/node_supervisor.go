@@ -34,7 +34,8 @@ func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error
 	collectOften()
 
 	exit, err := supervisor.Run(supervisor.Options{
-		Log: log,
+		Log:      log,
+		Restrict: func() error { return restrict(options.Sandbox, log) },
 		Open: func(count func(index int, n uint64)) (supervisor.Capture, error) {
 			c, err := openCapture(options, p.times, log, func(kind string) {
 				count(slices.Index(captureErrors, kind), 1)

@@ -35,7 +35,16 @@ const (
 	CaptureNone = "none"
 )
 
-// Flags are the flags of node-cache, those about the capture, and -supervise.
+// The values of -sandbox.
+const (
+	// SandboxOn takes privileges from the process that answers queries, as far as possible.
+	SandboxOn = "on"
+	// SandboxRequired does so, or the process does not start.
+	SandboxRequired = "required"
+	SandboxOff      = "off"
+)
+
+// Flags are the flags of node-cache, those about the capture, -supervise and -sandbox.
 type Flags struct {
 	LocalIPs         string // IP,...; empty elements are ignored
 	Capture          string
@@ -59,6 +68,7 @@ type Flags struct {
 	PIDFile          string
 	Quiet            bool
 	Supervise        bool // run the server in a child process
+	Sandbox          string
 }
 
 // DefaultFlags returns the defaults of node-cache.
@@ -68,7 +78,7 @@ func DefaultFlags() Flags {
 		SyncInterval: time.Minute,
 		Base:         "/etc/coredns/Corefile.base", Corefile: "/etc/Corefile", ConfigDir: "/etc/kube-dns",
 		UpstreamService: "kube-dns", Port: 53, HealthPort: 8080, MetricsAddress: "0.0.0.0:9353", Prometheus: ":9253",
-		Supervise: true, RepeatReplies: true,
+		Supervise: true, Sandbox: SandboxOn, RepeatReplies: true,
 	}
 }
 
@@ -87,6 +97,9 @@ func (f *Flags) AddFlags(set *pflag.FlagSet) {
 		"with tcx and clsact, let the kernel repeat a reply of the cache to equal queries for up to a second")
 	set.BoolVar(&f.Supervise, "supervise", f.Supervise,
 		"answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
+	set.StringVar(&f.Sandbox, "sandbox", f.Sandbox,
+		"take all capabilities but NET_BIND_SERVICE, and dangerous system calls, from the process that answers "+
+			"queries: on (with a warning if that fails), required (do not start then) or off")
 
 	set.BoolVar(&f.SetupInterface, "setupinterface", f.SetupInterface, "add the local addresses to an interface")
 	set.StringVar(&f.Interface, "interfacename", f.Interface, "`NAME` of the dummy interface for the local addresses")
@@ -146,6 +159,10 @@ func (f Flags) Check() error {
 		"-capture=%s: want a ClusterIP in -localip, got %s", f.Capture, f.LocalIPs)
 	errs.If(!isCapture(f.Capture), "-capture: want %s, %s, %s, %s or %s, got %q",
 		CaptureAuto, CaptureTCX, CaptureClsact, CaptureAddress, CaptureNone, f.Capture)
+	errs.If(f.Sandbox != SandboxOn && f.Sandbox != SandboxRequired && f.Sandbox != SandboxOff,
+		"-sandbox: want %s, %s or %s, got %q", SandboxOn, SandboxRequired, SandboxOff, f.Sandbox)
+	errs.If(f.Sandbox == SandboxRequired && !f.Supervise && f.Capture != CaptureNone,
+		"-sandbox=%s: want -supervise, without which the process that answers queries needs its privileges", f.Sandbox)
 	for p := range strings.SplitSeq(f.PodInterfaces, ",") {
 		_, err := path.Match(p, "")
 		errs.If(err != nil || p == "" && f.PodInterfaces != "",

@@ -36,10 +36,8 @@ const (
 
 // Run runs workers until one ends with status 0 or after a signal, or the first one ends
 // before it serves. The signals of the process pass to the worker. caught is called when
-// they do, and reports whether the process received a signal to end before that. Run must
-// be called by the main goroutine.
+// they do, and reports whether the process received a signal to end before that.
 func Run(o Options, caught func() bool) (Exit, error) {
-	runtime.LockOSThread() // the kernel kills the worker when the thread ends that has started it
 	received := make(chan os.Signal, 8)
 	signal.Notify(received, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGUSR1)
 	defer signal.Stop(received)
@@ -52,9 +50,22 @@ func Run(o Options, caught func() bool) (Exit, error) {
 		return Exit{}, err
 	}
 	defer page.close()
+
+	starter := newThread()
+	defer close(starter)
+	if o.Restrict != nil {
+		starter.do(func() { err = o.Restrict() })
+		if err != nil {
+			return Exit{}, err
+		}
+	}
+
 	s := &supervisor{
 		Options: o, shared: page.shared, age: page.age, freshHeap: true,
-		start: func(sockets []socket) (*worker, error) { return startWorker(page, sockets) },
+		start: func(sockets []socket) (w *worker, err error) {
+			starter.do(func() { w, err = startWorker(page, sockets) })
+			return w, err
+		},
 	}
 	return s.run(received)
 }

@@ -54,6 +54,9 @@ type Capture interface {
 // Options configure Run.
 type Options struct {
 	Log *slog.Logger
+	// Restrict reduces the privileges of the thread that calls it, from which workers are started:
+	// they begin with its privileges. An error ends Run. It may be nil.
+	Restrict func() error
 	// Open prepares the node for the first worker, which is about to listen. The function
 	// count adds n to a number that the worker reads: Worker.Count. Any goroutine may call
 	// it.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -30,6 +31,33 @@ const (
 	// idle is a time after which to wait again.
 	idle = time.Hour
 )
+
+// A thread calls functions on one thread of the system until it is closed. Other goroutines do not
+// run there, and the runtime makes no threads from it, so that they keep their privileges.
+type thread chan func()
+
+func newThread() thread {
+	t := make(thread)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine. When the thread ends that has started a
+		// worker, the kernel kills the worker.
+		runtime.LockOSThread()
+		for f := range t {
+			f()
+		}
+	}()
+	return t
+}
+
+// do calls f and blocks until it returns.
+func (t thread) do(f func()) {
+	done := make(chan struct{})
+	t <- func() {
+		defer close(done)
+		f()
+	}
+	<-done
+}
 
 // startWorker starts the program again, as a worker with copies of the sockets.
 func startWorker(p page, sockets []socket) (*worker, error) {

@@ -79,6 +79,8 @@ var denials = map[string][]unix.SockFilter{
 	"bpf": deny(unix.EPERM, unix.SYS_BPF),
 	// BPF_PROG_QUERY and BPF_LINK_CREATE are as in a kernel without TCX.
 	"tcx": either(deny(unix.EINVAL, unix.SYS_BPF, 0, 16), deny(unix.EINVAL, unix.SYS_BPF, 0, 28)),
+	// Filters are not permitted.
+	"seccomp": deny(unix.EPERM, unix.SYS_SECCOMP),
 	// nfnetlink sockets are as in a kernel without netfilter.
 	"nftables": deny(unix.EPROTONOSUPPORT, unix.SYS_SOCKET, 0, unix.AF_NETLINK, 2, unix.NETLINK_NETFILTER),
 }

@@ -1,0 +1,71 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/seamark/seamark/compat/flags"
+	"github.com/seamark/seamark/compat/nodecache"
+	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/sandbox"
+)
+
+// restrict reduces the privileges of the calling thread, as -sandbox says.
+func restrict(mode string, log *slog.Logger) error {
+	if mode == nodecache.SandboxOff {
+		return nil
+	}
+	err := sandbox.Restrict()
+	switch {
+	case err == nil:
+		return nil
+	case mode == nodecache.SandboxRequired:
+		return fmt.Errorf("-sandbox=%s: %w", mode, err)
+	}
+
+	// A container runtime or a kernel may refuse a step. Pods need DNS all the same.
+	log.Warn("Process that answers queries keeps privileges that it does not need", "error", err)
+	return nil
+}
+
+// restricted is the variable of a process that executeRestricted has executed.
+const restricted = "SEAMARK_RESTRICTED"
+
+// executeRestricted executes the program again with the privileges that -sandbox leaves, for a
+// process that has no supervisor to start it with them: all threads of a program have those of the
+// thread that has executed it. In the new program it does nothing.
+func (p *program) executeRestricted(mode string, klog *flags.Klog) error {
+	if os.Getenv(restricted) != "" {
+		return os.Unsetenv(restricted) // commands that it runs are other programs
+	}
+	if mode == nodecache.SandboxOff {
+		return nil
+	}
+
+	// A signal that this program has received would be lost.
+	p.signals.Release()
+	if p.signals.Context.Err() != nil {
+		return nil // the server does not start
+	}
+
+	out := newOutput(p.err)
+	runtime.LockOSThread() // never unlocked
+	err := restrict(mode, server.NewLog(out, klog.Level()))
+	out.Stop()
+	if err != nil {
+		return err
+	}
+	err = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), restricted+"=1"))
+	return fmt.Errorf("executing the program without privileges: %w", err)
+}
+
+// logPrivileges logs what the process that answers queries may do.
+func logPrivileges(log *slog.Logger) {
+	p := sandbox.Current()
+	log.Info("Queries are answered with these privileges", "capabilities", strings.Join(p.Capabilities, ","),
+		"no_new_privs", p.NoNewPrivs, "seccomp", p.Seccomp)
+}
