@@ -95,6 +95,11 @@ const (
 	maxUnread = 2 + 1<<16 - 1
 	// maxPacket bounds a message. Unread is in base64.
 	maxPacket = 2 * maxUnread
+	// maxFiles and filesTimeout bound the files that a process sends until End, and the time from the
+	// first of them: a server has two for each address and reader. Connections count as those
+	// of clients do.
+	maxFiles     = 1 << 14
+	filesTimeout = time.Minute
 )
 
 // A Conn is a connection between the two processes. One goroutine may send while another
@@ -104,6 +109,9 @@ type Conn struct {
 	PID  int // of the other process
 	buf  []byte
 	oob  []byte
+
+	files      int       // received since End
+	filesUntil time.Time // when End has to be received, if there are files
 }
 
 // FileConn returns a connection over a Unix socket that is connected to another process,
@@ -162,10 +170,17 @@ func (c *Conn) Send(m Message, timeout time.Duration) error {
 // the caller must close that; a Connection lacks it if this process has no descriptors
 // left. The error is io.EOF if the other process has closed the connection.
 func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err error) {
-	_ = c.unix.SetReadDeadline(time.Now().Add(timeout))
+	deadline := time.Now().Add(timeout)
+	if c.files > 0 && c.filesUntil.Before(deadline) {
+		deadline = c.filesUntil
+	}
+	_ = c.unix.SetReadDeadline(deadline)
 	n, oobn, _, _, err := c.unix.ReadMsgUnix(c.buf, c.oob)
 	if errors.Is(err, syscall.ECONNRESET) {
 		err = io.EOF
+	}
+	if c.files > 0 && deadline.Equal(c.filesUntil) && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("no end of its %d files", c.files) // a caller need not wait any longer
 	}
 	if err != nil {
 		return m, fmt.Errorf("receiving %s from process %d: %w", kinds[0], c.PID, err)
@@ -191,11 +206,27 @@ func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err err
 
 	hasFile := m.File != nil
 	if slices.Contains(kinds, m.Kind) && len(files) <= 1 && (hasFile == m.Kind.hasFile() || m.Kind == Connection) {
-		return m, nil
+		return m, c.count(m)
 	}
 	if m.Kind == Refused {
 		return m, fmt.Errorf("process %d refuses: %s", c.PID, m.Error)
 	}
 	return m, fmt.Errorf("unexpected message from process %d: %s with %d files, want %s",
 		c.PID, m.Kind, len(files), kinds[0])
+}
+
+// count counts the files of messages until End.
+func (c *Conn) count(m Message) error {
+	switch {
+	case m.Kind == End:
+		c.files = 0
+	case m.Kind.hasFile() && m.Kind != Connection:
+		if c.files == 0 {
+			c.filesUntil = time.Now().Add(filesTimeout)
+		}
+		if c.files++; c.files > maxFiles {
+			return fmt.Errorf("process %d sends more than %d files", c.PID, maxFiles)
+		}
+	}
+	return nil
 }

@@ -200,3 +200,49 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// The files of a process that sends no end are bounded in number and in time, and an end allows as
+// many again.
+func TestFilesWithoutEnd(t *testing.T) {
+	running, starting := pair(t)
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	exchange := func(m Message) error {
+		t.Helper()
+		if err := running.Send(m, patience); err != nil {
+			t.Fatal(err)
+		}
+		got, err := starting.Receive(patience, DNS, End)
+		if err == nil && got.File != nil {
+			_ = got.File.Close()
+		}
+		return err
+	}
+
+	socket := Message{Kind: DNS, File: file}
+	for range 2 {
+		if err := exchange(socket); err != nil {
+			t.Fatal(err)
+		}
+		starting.files = maxFiles - 1 // as after so many
+		if err := exchange(socket); err != nil {
+			t.Errorf("file %d: got error %v, want none", maxFiles, err)
+		}
+		if err := exchange(Message{Kind: End}); err != nil || starting.files != 0 {
+			t.Fatalf("end: got error %v and %d files, want none", err, starting.files)
+		}
+	}
+
+	starting.files, starting.filesUntil = maxFiles, time.Now().Add(patience)
+	if err := exchange(socket); err == nil || !strings.Contains(err.Error(), "sends more than 16384 files") {
+		t.Errorf("file %d: got error %v, want one about their number", maxFiles+1, err)
+	}
+	starting.filesUntil = time.Now()
+	_, err = starting.Receive(time.Hour, DNS, End)
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "no end of its 16385 files") {
+		t.Errorf("no end in time: got error %v, want one about the end", err)
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
 
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
@@ -21,9 +20,8 @@ const (
 	// maxLarge bounds the large queries of all connections that are being received. With little
 	// memory there may be fewer.
 	maxLarge, minLarge = 64, 4
-	// maxQueued bounds the bytes of all large replies that wait for their clients.
-	maxQueued = 16 << 20
-	// maxReading bounds the requests of all connections whose bodies are being received.
+	// maxReading bounds the requests of all connections whose bodies are being received; one client has
+	// half of it at most.
 	maxReading = 2048
 )
 
@@ -40,19 +38,20 @@ const fewestRequests = 64
 
 // load counts what clients of a listener have it keep while they send and read slowly.
 type load struct {
-	large   *slots.Pool  // for large queries
-	reading atomic.Int64 // requests whose bodies are being received
-	queued  atomic.Int64 // bytes of replies
-	memory  *memory.Budget
+	large   *slots.Pool    // for large queries
+	reading slots.Counter  // requests whose bodies are being received
+	memory  *memory.Budget // for replies, of which it gives each client a share
 }
 
 // readBody reads the body of a request with at most most bytes. The error is an
 // *http.MaxBytesError if there are more, and errBusy if a bound of all requests is reached.
 func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	defer l.load.reading.Add(-1)
-	if l.load.reading.Add(1) > l.requestsIn(maxReading, memory.HTTPS) {
+	client := origin(r).Peer.Addr()
+	if !l.load.reading.TryAdd(client, l.requestsIn(maxReading, memory.HTTPS)) {
 		return nil, errBusy
 	}
+	defer l.load.reading.Done(client)
+
 	body := http.MaxBytesReader(w, r.Body, most)
 	var b bytes.Buffer
 	if n, err := b.ReadFrom(io.LimitReader(body, smallMessage)); err != nil || n < smallMessage {
@@ -62,7 +61,6 @@ func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) 
 	// The rest of a large query waits for one of the places.
 	ctx, cancel := context.WithTimeout(r.Context(), l.o.MessageTimeout)
 	defer cancel()
-	client := origin(r).Peer.Addr()
 	if l.load.large.Acquire(ctx, client) != nil {
 		return nil, cmp.Or(r.Context().Err(), errBusy)
 	}
@@ -76,14 +74,12 @@ func (l *listener) readBody(w http.ResponseWriter, r *http.Request, most int64) 
 // bytes that it returns.
 func (l *load) enqueue(client netip.Addr, reply []byte) (reserved int64, ok bool) {
 	size := int64(len(reply))
-	if l.queued.Add(size) > maxQueued || l.memory.ReserveReply(slots.Client(client), size) != nil {
-		l.queued.Add(-size)
+	if l.memory.ReserveReply(slots.Client(client), size) != nil {
 		return 0, size <= smallMessage
 	}
 	return size, true
 }
 
 func (l *load) dequeue(client netip.Addr, reserved int64) {
-	l.queued.Add(-reserved)
 	l.memory.ReleaseReply(slots.Client(client), reserved)
 }

@@ -75,7 +75,7 @@ func TestBodiesLargeIncomplete(t *testing.T) {
 	if b, err := l.readFrom(bytes.NewReader(make([]byte, 65535))); err != nil || len(b) != 65535 {
 		t.Errorf("large body after them: got %d bytes, error %v; want 65535", len(b), err)
 	}
-	if n := l.load.reading.Load(); n != 0 {
+	if n := l.load.reading.Used(); n != 0 {
 		t.Errorf("got %d bodies being received, want 0", n)
 	}
 }
@@ -95,9 +95,27 @@ func TestBodiesErrors(t *testing.T) {
 			t.Errorf("%d bytes of a longer body: got error %v, want %v", size, err, io.ErrUnexpectedEOF)
 		}
 	}
-	l.load.reading.Store(maxReading)
-	if _, err := l.readFrom(bytes.NewReader(nil)); err != errBusy {
-		t.Errorf("body beside %d others: got error %v, want %v", maxReading, err, errBusy)
+}
+
+// One client leaves half of the bodies that may be received to others, which it does not delay.
+func TestBodiesShares(t *testing.T) {
+	l := bodyListener(time.Second)
+	slow, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	for n := range maxReading / 2 {
+		if !l.load.reading.TryAdd(slow, maxReading) {
+			t.Fatalf("body %d of a client: it is refused", n)
+		}
+	}
+	if _, err := l.readOf("192.0.2.1", bytes.NewReader(nil)); err != errBusy {
+		t.Errorf("body beside %d of the client: got error %v, want %v", maxReading/2, err, errBusy)
+	}
+	if _, err := l.readOf("192.0.2.2", bytes.NewReader(nil)); err != nil {
+		t.Errorf("body of another client: got error %v, want none", err)
+	}
+	for l.load.reading.TryAdd(other, maxReading) {
+	}
+	if n := l.load.reading.Used(); n >= maxReading {
+		t.Errorf("got %d bodies of two clients, want fewer than %d: others have a share, too", n, maxReading)
 	}
 }
 
@@ -120,7 +138,7 @@ func TestRepliesQueued(t *testing.T) {
 		return n
 	}
 	first, second := fill(a), fill(b)
-	if want := maxQueued / len(large); first != want/2 || second != want/4 {
+	if want := (16 << 20) / len(large); first != want/2 || second != want/4 {
 		t.Errorf("got %d and %d large replies, want %d and %d", first, second, want/2, want/4)
 	}
 	if _, ok := l.enqueue(a, small); !ok {
