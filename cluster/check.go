@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/seamark/seamark/sys/redact"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -29,7 +30,7 @@ func (o Options) Check() error {
 	if o.Endpoint != "" {
 		u, err := url.Parse(o.Endpoint)
 		wrong(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "",
-			"endpoint: want a URL such as https://10.0.0.1:6443, got %q", o.Endpoint)
+			"endpoint: want a URL such as https://10.0.0.1:6443, got %q", redact.URL(o.Endpoint))
 	}
 	wrong((o.Cert == "") != (o.Key == ""), "tls: a certificate needs its key, and a key its certificate")
 	wrong(o.Endpoint == "" && o.Cert+o.Key+o.CA != "", "tls: is for an endpoint, and none is given")

@@ -103,7 +103,7 @@ func TestAdminCommands(t *testing.T) {
 		{"status --admin 127.0.0.1:1", "127.0.0.1:1: no server at 127.0.0.1:1: add the directive admin to the Corefile, or set --admin; in a cluster: kubectl ", "", 1},
 		{"top names --admin 127.0.0.1:1", "", "no server at 127.0.0.1:1: add the directive admin", 1},
 		{"top names --admin 127.0.0.1", "", `seamark: --admin: want a URL, HOST:PORT or unix:PATH, got "127.0.0.1"`, 2},
-		{"top names --admin http://a:b@127.0.0.1:1", "", "seamark: --admin: http://a:xxxxx@127.0.0.1:1 has a user or parameters", 2},
+		{"top names --admin http://a:b@127.0.0.1:1", "", "seamark: --admin: http://(hidden)@127.0.0.1:1 has a user or parameters", 2},
 		{"top nothing", "", "seamark: want one of names, clients, namespaces, nxdomain, servfail, slow, waste, got \"nothing\"", 2},
 		{"top names --limit 501", "", "seamark: --limit: want a number of 1..500, got 501", 2},
 		{"top names --timeout 0s", "", "seamark: --timeout: want a positive duration, got 0s", 2},

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/observe/dnstap"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/redact"
 )
 
 // Dnstap sends queries and replies to receivers of dnstap messages: the dnstap directive. Its
@@ -158,13 +159,13 @@ func parseTapSocket(b *config.Block, text string) (dnstap.Socket, error) {
 
 	u, err := url.Parse(text)
 	if err != nil {
-		return s, err
+		return s, fmt.Errorf("want a path, unix://, tcp:// or tls://, got %q", redact.URL(text))
 	}
 	if scheme != "tcp" && scheme != "tls" {
-		return s, fmt.Errorf("want a path, unix://, tcp:// or tls://, got %q", text)
+		return s, fmt.Errorf("want a path, unix://, tcp:// or tls://, got %q", redact.URL(text))
 	}
-	if u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
-		return s, fmt.Errorf("want %s://HOST:PORT, got %q", scheme, text)
+	if u.Hostname() == "" || u.Port() == "" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+		return s, fmt.Errorf("want %s://HOST:PORT, got %q", scheme, redact.URL(text))
 	}
 	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
 		return s, fmt.Errorf("want a port of 0..65535, got %q", u.Port())

@@ -23,6 +23,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/sys/redact"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -82,7 +83,7 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 		c.reporter.problem("config", err.Error(), "API server address unknown, retrying", "error", err)
 		return nil, unavailableError{err.Error(), true}
 	}
-	c.reporter.recovered("config", "API server address known", "address", c.config.Host)
+	c.reporter.recovered("config", "API server address known", "address", redact.URL(c.config.Host))
 
 	custom := r.Kinds[0] == cluster.Imports
 	if custom {

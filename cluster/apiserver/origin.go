@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/sys/redact"
 )
 
 // The requests for origins: each is for one object, and a person or a program may explain
@@ -64,10 +64,7 @@ func (s *origins) read(ctx context.Context, kind cluster.Kind, key cluster.Key) 
 	case apierrors.IsForbidden(err):
 		return origin, fmt.Errorf("forbidden: the server may not list %s", r)
 	case err != nil:
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // without the URL
-		}
-		return origin, err
+		return origin, redact.Error(err)
 	case !found:
 		return origin, errors.New("the API server does not have the object any more")
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/sys/redact"
 )
 
 const (
@@ -103,10 +104,8 @@ func (s *Session) Do(ctx context.Context, method, path, contentType string, body
 
 	response, err := s.http.Do(request)
 	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // without the URL
-		}
-		return nil, fmt.Errorf("connecting to the API server %s of %s: %w", s.base, s.origin, err)
+		return nil, fmt.Errorf("connecting to the API server %s of %s: %w",
+			redact.URL(s.base.String()), s.origin, redact.Error(err))
 	}
 	defer response.Body.Close()
 
@@ -118,7 +117,7 @@ func (s *Session) Do(ctx context.Context, method, path, contentType string, body
 		return nil, fmt.Errorf("reading %s from the API server: larger than %d MB", path, responseLimit>>20)
 	case response.StatusCode < 300 && strings.HasPrefix(response.Header.Get("Content-Type"), "text/html"):
 		return nil, fmt.Errorf("reading %s: got a web page, want JSON: "+
-			"is %s of %s the address of an API server, and not of a proxy that wants a login?", path, s.base, s.origin)
+			"is %s of %s the address of an API server, and not of a proxy that wants a login?", path, redact.URL(s.base.String()), s.origin)
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		var status struct{ Message string }
 		if json.Unmarshal(text, &status) != nil || status.Message == "" {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seamark/seamark/sys/certpool"
+	"github.com/seamark/seamark/sys/redact"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -84,11 +85,7 @@ func (o Options) endpoints() []string {
 }
 
 func checkEndpoint(e string) error {
-	shown := e
-	if i := strings.LastIndexByte(e, '@'); i >= 0 { // before it are a user and a password
-		shown = "(hidden)" + e[i:]
-	}
-	wrong := fmt.Errorf("endpoint: want a URL such as https://10.0.0.1:2379, or HOST:PORT, got %q", shown)
+	wrong := fmt.Errorf("endpoint: want a URL such as https://10.0.0.1:2379, or HOST:PORT, got %q", redact.URL(e))
 	text := e
 	if !strings.Contains(e, "://") {
 		text = "http://" + e

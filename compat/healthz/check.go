@@ -12,11 +12,12 @@ import (
 
 // A check runs one command at an interval and keeps its last result.
 type check struct {
-	url, text string
-	run       command
-	latency   time.Duration
-	log       *slog.Logger
-	last      atomic.Pointer[result] // nil before the end of the first run
+	url     string
+	program string // for the log and the page of all commands
+	run     command
+	latency time.Duration
+	log     *slog.Logger
+	last    atomic.Pointer[result] // nil before the end of the first run
 }
 
 // A result is the outcome of one run.

@@ -63,6 +63,15 @@ func newCommand(text string) (command, error) {
 // A builtin is a command that this program implements. Its output is short.
 type builtin func(ctx context.Context, stdout io.Writer) error
 
+// program returns the name of the program that newCommand runs. The rest of a command may be secret,
+// and assignments before the name, too.
+func program(text string) string {
+	if s, err := parse(text); err == nil {
+		return s.words[0]
+	}
+	return "sh"
+}
+
 // redirected returns a command that runs b with the redirections of s. Like other
 // programs, it writes the error to standard error.
 func (s simple) redirected(b builtin) command {

@@ -34,9 +34,9 @@ type Options struct {
 func (o *Options) Check() error {
 	var errs flags.Errors
 	errs.If(len(o.Commands) != len(o.URLs), "want as many -url as -cmd, got %d and %d", len(o.URLs), len(o.Commands))
-	for _, text := range o.Commands {
+	for i, text := range o.Commands {
 		_, err := newCommand(text)
-		errs.If(err != nil, "-cmd %q: %w", text, err)
+		errs.If(err != nil, "-cmd number %d: %w", i+1, err) // its text may have a secret
 	}
 
 	seen := map[string]bool{}
@@ -68,12 +68,10 @@ func Run(ctx context.Context, o Options) error {
 	for i, text := range o.Commands {
 		run, err := newCommand(text)
 		if err != nil {
-			return fmt.Errorf("-cmd %q: %w", text, err)
+			return fmt.Errorf("-cmd number %d: %w", i+1, err)
 		}
-		c := &check{
-			url: o.URLs[i], text: text, run: run, latency: o.Latency,
-			log: o.Log.With("url", o.URLs[i], "command", text),
-		}
+		c := &check{url: o.URLs[i], program: program(text), run: run, latency: o.Latency}
+		c.log = o.Log.With("url", c.url, "command", c.program)
 		site.checks = append(site.checks, c)
 		tasks = append(tasks, func(ctx context.Context) { c.repeat(ctx, o.Period, o.Timeout) })
 	}

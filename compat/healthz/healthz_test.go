@@ -128,8 +128,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("/: got %d %s, want 200 text/html; charset=utf-8", code, kind)
 	}
 	for _, want := range []string{
-		`<td><a href="/healthz">/healthz</a></td><td><code>echo fine &gt;&amp;2</code></td><td>ok</td>`,
-		`<code>echo &#39;&lt;b&gt;&#39; ; sleep 1000</code></td><td>the command did not end within 5s</td>`,
+		`<td><a href="/healthz">/healthz</a></td><td><code>echo</code></td><td>ok</td>`,
+		`<code>sh</code></td><td>the command did not end within 5s</td>`,
 		`<td>exit status 1</td>`,
 	} {
 		if !strings.Contains(body, want) {
@@ -292,7 +292,7 @@ func TestOptionsCheck(t *testing.T) {
 		`such as /healthz, got "/a?b"`:           func(o *Options) { o.URLs[1] = "/a?b" },
 		"-url: / is the list of all commands":    func(o *Options) { o.URLs[1] = "/" },
 		"-url: two commands have /a":             func(o *Options) { o.URLs[1] = "/a" },
-		`-cmd " ": want a command`:               func(o *Options) { o.Commands[0] = " " },
+		`-cmd number 1: want a command`:          func(o *Options) { o.Commands[0] = " " },
 		"-period: want at least 1ms, got 0s":     func(o *Options) { o.Period = 0 },
 		"-latency: want at least 1ms, got -1s":   func(o *Options) { o.Latency = -time.Second },
 		"-latency: want at least the period, 1s": func(o *Options) { o.Latency /= 2 },
@@ -303,5 +303,37 @@ func TestOptionsCheck(t *testing.T) {
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got error %v, want %q", o, err, want)
 		}
+	}
+}
+
+// The log, the pages and errors have the name of a command's program, and neither its arguments nor
+// assignments before it, which may be secrets.
+func TestCommandSecrets(t *testing.T) {
+	base, log, stop := start(t, Options{
+		Commands: []string{"echo secret1", "TOKEN=secret2 false", "false secret3 || exit 3", "'/bin/echo' \"secret4\""},
+		URLs:     []string{"/a", "/b", "/c", "/d"},
+		Period:   time.Hour, Latency: time.Hour, Timeout: time.Minute,
+	})
+	waitFor(t, base+"/a", 200, "ok")
+	waitFor(t, base+"/b", 503, "exit status 1")
+	waitFor(t, base+"/c", 503, "exit status 3")
+	waitFor(t, base+"/d", 200, "ok")
+	_, body, _ := get(t, base+"/")
+	for _, want := range []string{"<code>echo</code>", "<code>sh</code>", "<code>/bin/echo</code>"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/: got\n%s\nwant %s", body, want)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if text := body + log.String(); strings.Contains(text, "secret") {
+		t.Errorf("page and log: got\n%s\nwant no argument of a command", text)
+	}
+
+	t.Setenv("PATH", t.TempDir()) // no shell
+	o := Options{Commands: []string{"echo secret | cat", "TOKEN=secret false", "echo \"secret"}}
+	if err := o.Check(); err == nil || strings.Contains(err.Error(), "secret") || strings.Count(err.Error(), "no shell") != 3 {
+		t.Errorf("without a shell: got error %v, want three without the text of a command", err)
 	}
 }

@@ -62,7 +62,7 @@ func (p pages) index(w http.ResponseWriter) {
 			age = fmt.Sprintf("%v ago", now.Sub(last.ended).Round(time.Millisecond))
 		}
 		fmt.Fprintf(w, "<tr><td><a href=\"%[1]s\">%[1]s</a></td><td><code>%s</code></td><td>%s</td><td>%s</td></tr>\n",
-			html.EscapeString(c.url), html.EscapeString(c.text), html.EscapeString(state), age)
+			html.EscapeString(c.url), html.EscapeString(c.program), html.EscapeString(state), age)
 	}
 	fmt.Fprint(w, "</table>\n</body>\n</html>\n")
 }

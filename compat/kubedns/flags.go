@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
+	"github.com/seamark/seamark/sys/redact"
 	"github.com/spf13/pflag"
 )
 
@@ -142,7 +143,7 @@ func (w *writer) source() []string {
 	master := os.Expand(w.Master, w.Getenv)
 	u, err := url.Parse(master)
 	w.FailIf(master != "" && (err != nil || u.Scheme == "" || u.Host == ""),
-		"--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", w.Master)
+		"--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", redact.URL(w.Master))
 	switch {
 	case w.Kubeconfig != "" && master != "":
 		w.Fail("--kubecfg-file and --kube-master-url: want one of them: the file can name the server")

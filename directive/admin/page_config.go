@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/redact"
 )
 
 // A configLine is a line of the effective Corefile: imports and environment variables are
@@ -87,16 +88,13 @@ func command(args []corefile.Token) (words []string) {
 		}
 		if words = append(words, word(program)); i == 1 {
 			if more {
-				words = append(words, hidden)
+				words = append(words, redact.Hidden)
 			}
 			break
 		}
 	}
 	return words
 }
-
-// hidden stands for a secret.
-const hidden = "(hidden)"
 
 // secretArguments are the options whose argument with that index is a secret.
 var secretArguments = map[string]int{
@@ -113,35 +111,22 @@ var secretName = regexp.MustCompile(`(?i)(secret|passw|passphrase|token|credenti
 func argument(path string, args []corefile.Token, i int) string {
 	text := args[i].Text
 	if secret, ok := secretArguments[path]; ok && secret == i {
-		return hidden
+		return redact.Hidden
 	}
 	if i > 0 {
 		flag := args[i-1].Text
 		if strings.HasPrefix(flag, "-") && !strings.Contains(flag, "=") && secretName.MatchString(flag) {
-			return hidden
+			return redact.Hidden
 		}
 	}
 
 	if strings.Contains(text, "://") {
-		return word(withoutSecrets(text))
+		return word(redact.URL(text))
 	}
 	if i := strings.IndexAny(text, "=:"); i > 0 && secretName.MatchString(text[:i]) {
-		return word(text[:i+1] + hidden)
+		return word(text[:i+1] + redact.Hidden)
 	}
 	return word(text)
-}
-
-// withoutSecrets returns a URL without user, password and parameters.
-func withoutSecrets(text string) string {
-	scheme, rest, _ := strings.Cut(text, "://")
-	rest, _, hasQuery := strings.Cut(rest, "?")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		rest = hidden + rest[i:]
-	}
-	if hasQuery {
-		rest += "?" + hidden
-	}
-	return scheme + "://" + rest
 }
 
 // word returns text as it is written in a Corefile.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seamark/seamark/sys/redact"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -118,7 +119,7 @@ func parseDestination(text string, exists func(path string) bool) (d destination
 		return d, nil
 	}
 	if !isHostname(host) {
-		return d, fmt.Errorf("want an address, a host's name or a file, got %q", text)
+		return d, fmt.Errorf("want an address, a host's name or a file, got %q", redact.URL(text))
 	}
 	d.host = host
 	return d, nil
@@ -143,13 +144,13 @@ func parseURL(text string) (destination, error) {
 	u, err := url.Parse(text)
 	if err == nil && u.Path != "" && u.Hostname() != "" {
 		return destination{}, fmt.Errorf(
-			"want https://HOST[:PORT] without a path, which is always /dns-query: got %q", text)
+			"want https://HOST[:PORT] without a path, which is always /dns-query: got %q", redact.URL(text))
 	}
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "" {
-		return destination{}, fmt.Errorf("want https://HOST[:PORT], got %q", text)
+		return destination{}, fmt.Errorf("want https://HOST[:PORT], got %q", redact.URL(text))
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil && !isHostname(u.Hostname()) {
-		return destination{}, fmt.Errorf("want https://HOST[:PORT], got %q", text)
+		return destination{}, fmt.Errorf("want https://HOST[:PORT], got %q", redact.URL(text))
 	}
 	u.Path = "/dns-query"
 	return destination{scheme: schemeHTTPS, url: u.String()}, nil

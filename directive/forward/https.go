@@ -4,18 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/redact"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -135,11 +134,7 @@ func (u *upstream) sendMultiplexed(a *attempt) {
 
 // httpError returns the error of a request without its URL, which may contain the query.
 func (u *upstream) httpError(err error) error {
-	var urlErr *url.Error
-	if errors.As(err, &urlErr) {
-		err = urlErr.Err
-	}
-	return fmt.Errorf("%s: %w", u, err)
+	return fmt.Errorf("%s: %w", u, redact.Error(err))
 }
 
 // exchangeHTTPS sends a query over HTTPS and returns the reply.

@@ -8,13 +8,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/redact"
 )
 
 const (
@@ -55,11 +55,7 @@ type exporter struct {
 }
 
 func newExporter(o options, b *config.Block) *exporter {
-	endpoint := o.url
-	if u, err := url.Parse(o.url); err == nil {
-		endpoint = u.Redacted()
-	}
-
+	endpoint := redact.URL(o.url)
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: b.Dial, ForceAttemptHTTP2: true,
 		MaxIdleConns: 1, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxResponse,
@@ -192,7 +188,7 @@ func (e *exporter) request(spans []span) (rejected int, reason string, err error
 
 	response, err := e.client.Do(r)
 	if err != nil {
-		return 0, "connection", err
+		return 0, "connection", redact.Error(err)
 	}
 	defer response.Body.Close()
 

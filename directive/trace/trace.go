@@ -13,6 +13,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/redact"
 )
 
 // Trace sends the course of queries to a collector of traces: the trace directive. Its
@@ -161,7 +162,7 @@ func (o *options) setEndpoint(d corefile.Directive) error {
 		err = errors.New("no host")
 	}
 	if err != nil {
-		return d.Errorf("want HOST:PORT or a URL, got %q: %w", endpoint, err)
+		return d.Errorf("want HOST:PORT or a URL, got %q: %w", redact.URL(endpoint), redact.Error(err))
 	}
 	if o.kind == otlp && strings.Trim(u.Path, "/") == "" {
 		u.Path = path

@@ -17,6 +17,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/seamark/seamark/sys/redact"
 )
 
 // Default is the address of a server that sets none.
@@ -61,9 +63,9 @@ func New(address string, timeout time.Duration) (*Client, error) {
 	switch {
 	case err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https",
 		!scheme && base.Port() == "", unix && path == "":
-		return nil, fmt.Errorf("want a URL, HOST:PORT or unix:PATH, got %q", address)
+		return nil, fmt.Errorf("want a URL, HOST:PORT or unix:PATH, got %q", redact.URL(address))
 	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
-		return nil, fmt.Errorf("%s has a user or parameters: a token is read from a file", base.Redacted())
+		return nil, fmt.Errorf("%s has a user or parameters: a token is read from a file", redact.URL(address))
 	}
 
 	c := &Client{
@@ -160,11 +162,8 @@ func (c *Client) do(
 		if ctx.Err() != nil {
 			return nil, explained(err)
 		}
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // without the URL
-		}
 		return nil, fmt.Errorf("no server at %s: add the directive admin to the Corefile, or set --admin;"+
-			" in a cluster: kubectl -n kube-system port-forward POD 8053 (%w)", c.Address(), err)
+			" in a cluster: kubectl -n kube-system port-forward POD 8053 (%w)", c.Address(), redact.Error(err))
 	}
 
 	r := &response{Response: got, cancel: stop, err: explained, alive: func() { timer.Reset(silence) }}
