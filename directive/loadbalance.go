@@ -97,7 +97,7 @@ func (*Loadbalance) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 func (l *Loadbalance) FinishDNS(q *dns.Query) {
 	a := &q.Answer
 	few := a.Count[wire.Answers] < 2 && a.Count[wire.Authority] < 2 && a.Count[wire.Additional] < 2
-	if few || q.RCode != wire.NoError || q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+	if few || q.RCode != wire.NoError || q.Type.IsTransfer() {
 		return
 	}
 

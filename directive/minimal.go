@@ -25,7 +25,7 @@ func (*Minimal) FinishDNS(q *dns.Query) {
 	count := &q.Answer.Count
 	isMinimal := count[wire.Authority] == 0 && count[wire.Additional] == 0
 	if isMinimal || q.RCode != wire.NoError || count[wire.Answers] == 0 ||
-		q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+		q.Type.IsTransfer() {
 		return
 	}
 	q.Answer.DeleteFunc(func(s wire.Section, _ wire.Record) bool { return s != wire.Answers })

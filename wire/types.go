@@ -90,6 +90,10 @@ const (
 	typeDLV Type = 32769
 )
 
+// IsTransfer reports whether queries of the type request a zone transfer. Its messages are sent as they
+// are in the zone: a handler that changes answers must not change the last one, which it sees alone.
+func (t Type) IsTransfer() bool { return t == TypeAXFR || t == TypeIXFR }
+
 // String returns the mnemonic, or TYPE123 (RFC 3597).
 func (t Type) String() string {
 	switch {

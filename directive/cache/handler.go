@@ -308,7 +308,7 @@ func (c *Cache) lifetime(q *dns.Query, kind answerKind, ttl uint32) time.Duratio
 
 // clampTTLs clamps the TTLs of q's answer to the bounds of its apparent kind.
 func (c *Cache) clampTTLs(q *dns.Query) {
-	if !q.Answer.Empty() {
+	if !q.Answer.Empty() && !q.Type.IsTransfer() {
 		b := &c.bounds[apparentKind(q).queue()]
 		q.Answer.ClampTTL(q.Answer.RecordsOffset(), b.minTTL, b.maxTTL)
 	}

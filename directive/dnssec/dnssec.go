@@ -79,7 +79,7 @@ func (d *Dnssec) ServeDNS(q *dns.Query) dns.Verdict {
 func (d *Dnssec) CompleteDNS(q *dns.Query) dns.Verdict {
 	// An answer that exceeds the limit, or came in truncated, lacks records.
 	if !q.DO || q.Answer.Empty() || q.TC || q.RCode != wire.NoError && q.RCode != wire.NXDomain ||
-		q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR || q.ExceedsLimit() {
+		q.Type.IsTransfer() || q.ExceedsLimit() {
 		return dns.Done
 	}
 	d.deny(q)

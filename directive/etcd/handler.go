@@ -45,7 +45,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	switch {
 	case apex < 0:
 		return dns.Next
-	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
+	case q.Type.IsTransfer():
 		q.Fail(wire.Refused)
 		return dns.Done
 	case h.readsEtcd():

@@ -43,7 +43,7 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 	if s == nil {
 		return dns.Next
 	}
-	if q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+	if q.Type.IsTransfer() {
 		q.Fail(wire.Refused)
 		return dns.Done
 	}

@@ -15,7 +15,7 @@ func (f *Forward) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
 		text = "only names in " + names(f.from) + " are forwarded"
 	case excepted != "":
 		text = "names in " + excepted.String() + " are not forwarded (except)"
-	case v == dns.Done && (q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR):
+	case v == dns.Done && (q.Type.IsTransfer()):
 		text = "zone transfers are not forwarded"
 	case v == dns.Wait && f.set.unanswered.silent(f.set.hashOf(q.Name(), q.Type), &r):
 		text = errUnanswered.Error() + ", so it is not asked for now (unanswered)"

@@ -136,7 +136,7 @@ func (f *Forward) ServeDNS(q *dns.Query) dns.Verdict {
 	switch {
 	case !f.matches(q):
 		return dns.Next
-	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
+	case q.Type.IsTransfer():
 		q.Fail(wire.NotImp)
 		return dns.Done
 	case f.maxConcurrent > 0 && f.waiting.Load() >= int64(f.maxConcurrent):

@@ -142,7 +142,7 @@ func (f *Federation) ServeDNS(q *dns.Query) dns.Verdict {
 
 	l := lookup{Handler: f.kubernetes, q: q, zone: z, depth: 4}
 	domain, ok := f.domains[string(l.label(2))]
-	if !ok || string(l.label(3)) != "svc" || q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+	if !ok || string(l.label(3)) != "svc" || q.Type.IsTransfer() {
 		return dns.Next
 	}
 	if svc := l.label(0); !isHostLabel(svc) || svc[0] < 'a' || !isHostLabel(l.label(1)) {

@@ -19,7 +19,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 	cause := func(format string, args ...any) []dns.Cause {
 		return []dns.Cause{{Text: fmt.Sprintf(format, args...)}}
 	}
-	if q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+	if q.Type.IsTransfer() {
 		return cause("the records are not a zone, which could be transferred")
 	}
 

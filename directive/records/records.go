@@ -15,7 +15,7 @@ type Handler struct {
 
 // ServeDNS answers the names that have records.
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
-	if q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+	if q.Type.IsTransfer() {
 		return dns.Next // records are not a zone
 	}
 	n := h.table.find(q)

@@ -152,6 +152,9 @@ func (t *transaction) finish(q *dns.Query) {
 			break
 		}
 	}
+	if q.Type.IsTransfer() {
+		return
+	}
 	for _, l := range t.ttls {
 		q.Answer.ClampTTL(q.Answer.RecordsOffset(), l.least, l.most)
 	}

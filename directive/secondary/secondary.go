@@ -91,7 +91,7 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 		return s.notify(q, at, c)
 	case at == nil:
 		return dns.Next
-	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
+	case q.Type.IsTransfer():
 		q.Fail(wire.Refused)
 		return dns.Done
 	case at.isCatalog && c == at.copy && (q.Type != wire.TypeSOA || string(q.Name()) != string(c.origin)):

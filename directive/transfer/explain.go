@@ -9,7 +9,7 @@ import (
 
 // ExplainDNS implements [dns.Explainer].
 func (t *Transfer) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
-	if q.Type != wire.TypeAXFR && q.Type != wire.TypeIXFR {
+	if !q.Type.IsTransfer() {
 		return nil
 	}
 	text := "the zone is transferred"

@@ -62,7 +62,7 @@ const (
 
 // ServeDNS leaves transfers to Resolve.
 func (t *Transfer) ServeDNS(q *dns.Query) dns.Verdict {
-	if q.Type != wire.TypeAXFR && q.Type != wire.TypeIXFR {
+	if !q.Type.IsTransfer() {
 		return dns.Next
 	}
 	u := t.find(wire.Name(q.Name()))
