@@ -56,7 +56,7 @@ type Block struct {
 	Shared *Shared
 	// Dial connects to API servers and upstreams; nil uses the operating system.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// NoFileEvents makes hosts and file rely on their checks for changed files alone.
+	// NoFileEvents makes hosts, file and tls rely on their checks for changed files alone.
 	NoFileEvents bool
 
 	// Chain is the block's chain of handlers. Add to it with Handle.

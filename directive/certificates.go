@@ -50,7 +50,7 @@ func newCertificates(files tlsFiles, b *config.Block) (*certificates, error) {
 
 	// The watch begins first, so that it notices a change after load.
 	c := &certificates{files: files, log: b.Log, health: b.Health(), done: make(chan struct{})}
-	w := watch.New(paths, watch.Options{Poll: 5 * time.Second, Log: b.Log})
+	w := watch.New(paths, watch.Options{Poll: 5 * time.Second, Log: b.Log, NoEvents: b.NoFileEvents})
 	if err := c.open(); err != nil {
 		w.Close()
 		_ = c.keyLog.Close()

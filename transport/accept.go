@@ -26,7 +26,7 @@ func (l *Listener) accept() {
 		switch {
 		case err == nil:
 			t.succeeded()
-			c := l.accepted(netSocket{tcp.(*net.TCPConn)}, AddrPort(tcp.RemoteAddr()), AddrPort(tcp.LocalAddr()))
+			c := l.accepted(netSocket{tcp.(tcpConn)}, AddrPort(tcp.RemoteAddr()), AddrPort(tcp.LocalAddr()))
 			if l.admit(c) {
 				c.start()
 			}
@@ -59,7 +59,15 @@ var errWouldBlock = errors.New("the call would block")
 
 // A netSocket is the socket of a connection without an acceptLoop. All its calls
 // may block.
-type netSocket struct{ *net.TCPConn }
+type netSocket struct{ tcpConn }
+
+// A tcpConn is a *net.TCPConn, or a connection of Options.Listen.
+type tcpConn interface {
+	net.Conn
+	CloseRead() error
+	CloseWrite() error
+	SetLinger(seconds int) error
+}
 
 func (netSocket) tryRead([]byte) (int, error) { return 0, errWouldBlock }
 func (netSocket) tryWrite([]byte) int         { return 0 }

@@ -51,6 +51,9 @@ type Options struct {
 	Memory *memory.Budget
 
 	Inherited *Inherited // sockets to use instead of opening others; may be nil
+	// Listen, if not nil, opens the TCP socket in place of the operating system, for simulations. Then
+	// the listener has no UDP. The connections have the methods of a net.TCPConn for their halves.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	Limits
 
@@ -92,6 +95,9 @@ func (o Options) OrDefaults() Options {
 	most := 4000
 	if o.TLS != nil {
 		most, o.Readers = 2000, 0
+	}
+	if o.Listen != nil {
+		o.Readers = 0
 	}
 	orDefault(&o.MaxConns, min(most, descriptors.Limit()/2))
 	orDefault(&o.MaxConnsPerClient, 100)
@@ -232,16 +238,20 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 
 	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // the idle timeout is shorter
 	lc.SetMultipathTCP(false)
+	open := lc.Listen
+	if o.Listen != nil {
+		open = o.Listen
+	}
 	var err error
 	if l.tcp, err = o.Inherited.listenTCP(addr); l.tcp == nil && err == nil {
-		l.tcp, err = lc.Listen(ctx, network("tcp", addr.Addr()), addr.String())
+		l.tcp, err = open(ctx, network("tcp", addr.Addr()), addr.String())
 	}
 	if err != nil {
 		return nil, explain("tcp", addr, err)
 	}
 	l.addr = netip.AddrPortFrom(addr.Addr(), AddrPort(l.tcp.Addr()).Port())
 
-	if l.tls != nil {
+	if l.tls != nil || o.Listen != nil {
 		return l, nil
 	}
 	if err := l.listenUDP(ctx); err != nil {
