@@ -17,10 +17,11 @@ import (
 // upstreamName is the name in the certificate of the upstreams.
 const upstreamName = "dns.example"
 
-// A certificate is the upstreams' certificate, which signs itself. file has it for Corefiles.
+// A certificate is the certificate of the upstreams and of the server, which signs itself. file has
+// it for Corefiles, and keyFile its key.
 type certificate struct {
-	own, other tls.Certificate
-	file       string
+	own, other    tls.Certificate
+	file, keyFile string
 }
 
 // config returns the configuration of an upstream, or of one that has another certificate
@@ -33,9 +34,15 @@ func (c *certificate) config(forged bool) *tls.Config {
 }
 
 func newCertificate(t *testing.T) *certificate {
-	c := &certificate{selfSigned(), selfSigned(), filepath.Join(t.TempDir(), "ca.pem")}
-	if err := os.WriteFile(c.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.own.Certificate[0]}), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	c := &certificate{selfSigned(), selfSigned(), filepath.Join(dir, "ca.pem"), filepath.Join(dir, "key.pem")}
+	for file, block := range map[string]*pem.Block{
+		c.file:    {Type: "CERTIFICATE", Bytes: c.own.Certificate[0]},
+		c.keyFile: {Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(c.own.PrivateKey))},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return c
 }
@@ -48,5 +55,5 @@ func selfSigned() tls.Certificate {
 		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: must(x509.ParseCertificate(der))}
 }

@@ -13,6 +13,16 @@
 // may know at that time and shares no code with the server. At the end the faults cease, and five
 // seconds later each name must have exactly the newest answer.
 //
+// In a third of the worlds clients use TCP, TLS and HTTPS, too, by the code of package transport over
+// connections in memory. They repeat a query only if the server was restarted, or closed an idle
+// connection. There is no QUIC: its library needs a socket of the operating system.
+//
+// In another third a second server copies the zones of the first, over a network that loses, delays and
+// repeats packets and breaks connections, from a primary that refuses, stops, or sends wrong serial
+// numbers, differences that do not fit, and too much. An observer transfers each version of the primary
+// over another network. Each copy must be one of these versions and never an older one, and equal to
+// the zone within the time that NOTIFY, or else REFRESH, promises.
+//
 // The seed determines the objects, changes, faults, Corefiles and queries, with their
 // times. It does not determine the order in which goroutines run at one instant, nor the
 // random parts of client-go's and forward's retry delays, so a rare failure may need

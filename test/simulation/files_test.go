@@ -58,11 +58,12 @@ func newFollowedFile(w *world, zone string) *followedFile {
 }
 
 func (f *followedFile) corefile(reload int) string {
-	text := "file " + f.path + " {\n"
+	text, after := "file "+f.path+" {\n", f.world.secondary.transferTo()
 	if f.zone == hostsZone {
+		after = ""
 		text = "hosts " + f.path + fmt.Sprintf(" {\n  ttl %d\n", followedTTL)
 	}
-	return fmt.Sprintf("%s:53 {\n %s  reload %ds\n }\n}\n", f.zone, text, reload)
+	return fmt.Sprintf("%s {\n%s %s  reload %ds\n }\n%s}\n", f.world.keys(f.zone), f.world.tlsDirective(), text, reload, after)
 }
 
 func (f *followedFile) name(i int) string { return fmt.Sprintf("h%d.%s", i, f.zone) }

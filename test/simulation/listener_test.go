@@ -2,8 +2,8 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,15 +11,19 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/transport"
+	"github.com/seamark/seamark/transport/streams"
 )
 
-// A listener serves one address without sockets.
+// A listener serves one address: TCP by that of package transport, on a socket of the machine, and
+// UDP without sockets, since package transport calls the system for it.
 type listener struct {
-	world   *world
+	machine *machine
 	addr    netip.AddrPort
 	port    dns.Port
 	metrics *metrics.Registry
 	readers []*reader
+	tcp     *transport.Listener
+	reply   func(client netip.AddrPort, packet []byte)
 
 	mu     sync.Mutex
 	parked int
@@ -37,23 +41,43 @@ type reader struct {
 	arena    []byte
 }
 
-// open is the Open of the server's options.
-func (w *world) open(_ context.Context, addr netip.AddrPort, o transport.Options) (server.Listener, error) {
-	l := &listener{world: w, addr: addr, metrics: o.Metrics}
+// open returns the Open of the options of the server at m, whose replies over UDP are passed to reply.
+func (m *machine) open(reply func(client netip.AddrPort, packet []byte)) func(context.Context, netip.AddrPort, transport.Options) (server.Listener, error) {
+	return func(ctx context.Context, addr netip.AddrPort, o transport.Options) (server.Listener, error) {
+		o.Listen = m.listen
+		switch {
+		case addr.Port() == portHTTPS:
+			return streams.ListenHTTPS(ctx, addr, streams.Options{Options: o, Name: fmt.Sprint("https://:", portHTTPS)})
+		case o.TLS != nil:
+			return transport.Listen(ctx, addr, o)
+		}
+		l := &listener{machine: m, addr: addr, metrics: o.Metrics, reply: reply}
+		return l, l.open(ctx, o)
+	}
+}
+
+func (l *listener) open(ctx context.Context, o transport.Options) (err error) {
 	l.empty = sync.NewCond(&l.mu)
+	o.Port = &l.port
+	if l.tcp, err = transport.Listen(ctx, l.addr, o); err != nil {
+		return err
+	}
 	for range 2 {
 		l.readers = append(l.readers, &reader{listener: l, shard: l.metrics.NewShard(), packet: make([]byte, 512), arena: make([]byte, 4096)})
 	}
-	w.listeners = append(w.listeners, l)
-	return l, nil
+	return nil
 }
 
-func (l *listener) Port() *dns.Port            { return &l.port }
-func (l *listener) Addr() netip.AddrPort       { return l.addr }
-func (l *listener) Readers() int               { return len(l.readers) }
-func (l *listener) SetLimits(transport.Limits) {}
+func (l *listener) Port() *dns.Port              { return &l.port }
+func (l *listener) Addr() netip.AddrPort         { return l.addr }
+func (l *listener) Readers() int                 { return len(l.readers) }
+func (l *listener) SetLimits(o transport.Limits) { l.tcp.SetLimits(o) }
 
 func (l *listener) Serve() {
+	l.tcp.Serve()
+	l.machine.mu.Lock()
+	l.machine.listeners[l.addr.Port()] = l
+	l.machine.mu.Unlock()
 	for _, r := range l.readers {
 		l.port.AddReader(r.shard)
 	}
@@ -61,6 +85,12 @@ func (l *listener) Serve() {
 
 // Stop waits until no query is parked.
 func (l *listener) Stop() {
+	l.machine.mu.Lock()
+	if l.machine.listeners[l.addr.Port()] == l {
+		delete(l.machine.listeners, l.addr.Port())
+	}
+	l.machine.mu.Unlock()
+	l.tcp.Stop()
 	l.port.StopParking()
 	l.mu.Lock()
 	for l.parked > 0 {
@@ -71,7 +101,6 @@ func (l *listener) Stop() {
 		l.port.RemoveReader(r.shard)
 		l.metrics.RemoveShard(r.shard)
 	}
-	l.world.listeners = slices.DeleteFunc(l.world.listeners, func(o *listener) bool { return o == l })
 }
 
 // serve answers a query, or parks it.
@@ -100,7 +129,7 @@ func (r *reader) serve(packet []byte, proto dns.Proto, client netip.AddrPort) {
 	}
 	l.done()
 	if outcome == dns.Answered {
-		l.world.replied(client, q.Reply())
+		l.reply(client, q.Reply())
 	}
 	if outcome != dns.Ignored {
 		q.Observe(time.Now())
@@ -110,7 +139,7 @@ func (r *reader) serve(packet []byte, proto dns.Proto, client netip.AddrPort) {
 // Send sends the reply of a parked query.
 func (l *listener) Send(q *dns.Query) {
 	defer l.done()
-	l.world.replied(q.Peer, q.Reply())
+	l.reply(q.Peer, q.Reply())
 }
 
 func (l *listener) done() {

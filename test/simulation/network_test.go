@@ -179,6 +179,13 @@ func (c *conn) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
+// CloseRead makes reads fail. CloseWrite ends what c sends.
+func (c *conn) CloseRead() error  { c.in.fail(io.EOF); return nil }
+func (c *conn) CloseWrite() error { c.end(); return nil }
+
+// SetLinger does nothing: Close discards nothing that was sent.
+func (c *conn) SetLinger(int) error { return nil }
+
 // Close ends both directions. The peer reads the end of the stream.
 func (c *conn) Close() error {
 	q := c.in

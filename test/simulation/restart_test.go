@@ -19,6 +19,9 @@ func (w *world) restart(crash bool) {
 	s := *w.serving
 	saved := w.saved(s.source)
 	complete := s.source.complete(time.Now())
+	w.restarts.Add(1)
+	w.down.Store(true)
+	defer w.down.Store(false)
 	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
 	for _, f := range w.files {
 		if f.zone == fileZone {
@@ -33,10 +36,12 @@ func (w *world) restart(crash bool) {
 		s.source.save(time.Now())
 	}
 	w.trace("stopped, crash %v, snapshot has version %d at most, all lists received: %v", crash, version, complete)
+	w.mu.Lock()
 	w.plan, w.serving = nil, nil
 	if s.source.restart(version) {
 		w.serving = &s
 	}
+	w.mu.Unlock()
 	<-w.reloading
 	w.load(&s)
 }

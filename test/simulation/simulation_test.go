@@ -106,9 +106,15 @@ func (w *world) run() {
 		faults[f]++
 	}
 	w.load(w.random(nil))
+	if w.secondary != nil {
+		w.secondary.start()
+	}
 	for range 60 {
 		w.sleep()
 		faults[w.step()]++
+		if w.secondary != nil {
+			w.secondary.step()
+		}
 	}
 	if w.IntN(5) == 0 {
 		w.flood()
@@ -117,6 +123,13 @@ func (w *world) run() {
 	w.runOut(false)
 	for _, f := range w.files {
 		f.repair()
+	}
+	healed := time.Now()
+	if w.secondary != nil {
+		w.secondary.link.misbehave(intact)
+		w.files[1].change(w.Rand)
+		w.files[1].repair()
+		w.cause("%s", w.api.cluster.change(w.Rand))
 	}
 	for _, set := range w.upstreams {
 		for _, u := range set {
@@ -132,9 +145,17 @@ func (w *world) run() {
 	}
 	time.Sleep(convergence)
 	w.converged()
+	if w.secondary != nil {
+		w.secondary.converged(healed)
+		w.secondary.stop()
+	}
 	w.reloading <- struct{}{}
 	if names := w.unanswered(); len(names) > 0 {
 		w.fail("queries without a reply: %s", strings.Join(names, "; "))
+	}
+	if w.streams != nil {
+		w.streams.converged()
+		w.streams.close()
 	}
 	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
 	if w.skipped > w.asked/20 {
@@ -211,7 +232,7 @@ func (w *world) flood() {
 	}
 	before := w.unreplied() // perhaps of an older plan
 	for range 250 {
-		w.ask(externalName(w.IntN(externalNames)), mdns.TypeA)
+		w.askOver(nil, externalName(w.IntN(externalNames)), mdns.TypeA)
 	}
 	if waiting := w.unreplied(); waiting > 8*maxParked*2/3+before {
 		w.fail("%d queries wait for the upstreams, want at most two thirds of %d, and %d of an older plan", waiting, 8*maxParked, before)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,7 +37,11 @@ type world struct {
 	upstreams [2][]*upstream
 	due       time.Time // when the next step is due
 	options   server.Options
-	listeners []*listener
+	server    *machine
+	secondary *secondary     // nil in worlds without one
+	streams   *streamClients // nil in worlds without encrypted clients
+	restarts  atomic.Int32   // of the server, begun
+	down      atomic.Bool    // the server is being restarted
 
 	mu        sync.Mutex
 	events    []event  // the trace
@@ -56,7 +61,14 @@ type world struct {
 	plan      *server.Plan
 	serving   *settings     // of plan
 	next      *settings     // of the plan that is starting, or nil
+	served    []service     // the last one is of serving
 	reloading chan struct{} // has an element while a plan is starting
+}
+
+// A service is the time for which a plan has answered.
+type service struct {
+	period
+	settings *settings
 }
 
 // settings are the settings of a Corefile that the oracle must know.
@@ -90,6 +102,7 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, dir: dir, tls: c, started: time.Now(), due: time.Now(),
 		reloading: make(chan struct{}, 1), sources: map[string]*source{}, queries: map[netip.AddrPort]*query{},
 	}
+	w.server = newMachine(w, "10.0.0.1")
 	w.api = newAPIServer(w)
 	w.api.old, w.api.mute, w.api.content = w.IntN(4) == 0, w.IntN(6) == 0, []string{jsonType, protobufType}[w.IntN(2)]
 	for set := range w.upstreams {
@@ -97,10 +110,16 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 		w.upstreams[set] = []*upstream{newUpstream(w, zone, 0), newUpstream(w, zone, 1)}
 	}
 	w.options = server.Options{
-		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w}), Metrics: new(metrics.Registry),
-		Open: w.open, Dial: w.dial, NoFileEvents: true, MaxParked: maxParked,
+		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w, ""}), Metrics: new(metrics.Registry),
+		Open: w.server.open(w.replied), Dial: w.dial, NoFileEvents: true, MaxParked: maxParked,
 	}
 	w.files = []*followedFile{newFollowedFile(w, hostsZone), newFollowedFile(w, fileZone)}
+	if w.IntN(3) == 0 {
+		w.secondary = newSecondary(w)
+	}
+	if w.IntN(3) == 0 {
+		w.streams = newStreamClients(w)
+	}
 	return w
 }
 
@@ -195,7 +214,10 @@ func stacks() string {
 }
 
 // A logHandler adds the server's log to the trace.
-type logHandler struct{ world *world }
+type logHandler struct {
+	world  *world
+	server string // "" for the first
+}
 
 func (h logHandler) Enabled(context.Context, slog.Level) bool { return true }
 func (h logHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
@@ -204,7 +226,7 @@ func (h logHandler) WithGroup(string) slog.Handler            { return h }
 func (h logHandler) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	h.world.trace("log %s %s", r.Level, text)
+	h.world.trace("log %s %s%s", r.Level, h.server, text)
 	if strings.Contains(r.Message, "panicked") {
 		h.world.fail("%s", text)
 	}
@@ -239,6 +261,11 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return w.api.dial(ctx, address)
+	}
+	if s := w.secondary; s != nil && at.Addr() == s.address {
+		return s.notify(), nil
+	} else if s != nil && at.Addr() == observerAddress {
+		return s.observeNotified(), nil
 	}
 	for _, set := range w.upstreams {
 		for _, u := range set {
@@ -298,7 +325,7 @@ func (w *world) random(old *settings) *settings {
 }
 
 func (s *settings) corefile(w *world) string {
-	text := fmt.Sprintf(".:53 {\n kubernetes %s %s {\n%s }\n", clusterZone, reverseZone, s.source.corefile(w.dir))
+	text := fmt.Sprintf("%s {\n%s kubernetes %s %s {\n%s }\n", w.keys("."), w.tlsDirective(), clusterZone, reverseZone, s.source.corefile(w.dir))
 	if s.cached {
 		text += " cache {\n"
 		if s.stale {
@@ -316,7 +343,7 @@ func (s *settings) corefile(w *world) string {
 	if s.tls {
 		text += " {\n  tls " + w.tls.file + "\n  tls_servername " + upstreamName + "\n }"
 	}
-	text += "\n" + s.broken + "\n}\n"
+	text += "\n" + w.secondary.transferTo() + s.broken + "\n}\n"
 	for _, f := range w.files {
 		text += f.corefile(s.reload)
 	}
@@ -356,6 +383,10 @@ func (w *world) load(s *settings) {
 	w.loads[len(w.loads)-1].end = time.Now()
 	if err == nil {
 		w.plan, w.serving, w.loaded = plan, s, time.Now()
+		if n := len(w.served); n > 0 {
+			w.served[n-1].end = w.loaded
+		}
+		w.served = append(w.served, service{period{begin: w.loads[len(w.loads)-1].begin}, s})
 	}
 }
 
@@ -370,6 +401,7 @@ type query struct {
 	settings []*settings // of the plans that may answer
 	waiting  int         // queries that waited when it was sent
 	answered bool
+	over     *streamClient // nil for UDP
 }
 
 // current returns the settings of the plan that serves.
@@ -379,17 +411,32 @@ func (w *world) current() *settings {
 	return w.serving
 }
 
-func (w *world) candidates() []*settings {
+func (w *world) candidates() (all []*settings) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.next != nil && w.next.broken == "" {
-		return []*settings{w.serving, w.next}
+	if w.serving != nil { // a client of streams may send a query during a restart
+		all = append(all, w.serving)
 	}
-	return []*settings{w.serving}
+	if w.next != nil && w.next.broken == "" {
+		all = append(all, w.next)
+	}
+	return all
 }
 
-// ask sends a query. The reply is checked when it arrives.
+// ask sends a query over any of the protocols. The reply is checked when it arrives.
 func (w *world) ask(name string, qtype uint16) {
+	w.mu.Lock()
+	n := w.asked
+	w.mu.Unlock()
+	if w.streams != nil && n%4 == 0 {
+		w.askOver(w.streams.clients[n/4%len(w.streams.clients)], name, qtype)
+		return
+	}
+	w.askOver(nil, name, qtype)
+}
+
+// askOver sends a query as one UDP packet, or with a client of another protocol.
+func (w *world) askOver(c *streamClient, name string, qtype uint16) {
 	m := new(mdns.Msg).SetQuestion(name, qtype)
 	_, outside := external(name)
 	edns := !outside || m.Id%3 > 0 // an answer of the cluster may not fit into 512 bytes
@@ -401,7 +448,10 @@ func (w *world) ask(name string, qtype uint16) {
 		w.fail("query %s: %v", name, err)
 		return
 	}
-	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates()}
+	if c != nil {
+		c.turn <- struct{}{}
+	}
+	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates(), over: c}
 	w.mu.Lock()
 	q.waiting = w.waiting
 	w.waiting++
@@ -410,7 +460,18 @@ func (w *world) ask(name string, qtype uint16) {
 	q.client = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 250, byte(n % 5), 1}), uint16(n))
 	w.queries[q.client] = q
 	w.mu.Unlock()
-	l := w.listeners[0]
+	if c != nil {
+		go func() {
+			defer func() { <-c.turn }()
+			if reply, err := c.ask(packet); err != nil {
+				w.fail("%s %d over %s, sent at %.6f: %v", name, qtype, c.name, q.sent.Sub(w.started).Seconds(), err)
+			} else {
+				w.replied(q.client, reply)
+			}
+		}()
+		return
+	}
+	l := w.server.udp(53)
 	r := l.readers[n%len(l.readers)]
 	r.serve(packet, []dns.Proto{dns.UDP, dns.TCP}[n%2], q.client)
 }
@@ -426,6 +487,13 @@ func (w *world) replied(client netip.AddrPort, packet []byte) {
 	q.answered = true
 	if time.Now().Equal(q.sent) { // a plan may have been swapped in meanwhile
 		q.settings = append(q.settings, w.serving)
+	}
+	if q.over != nil { // the server has received it later, and perhaps again after a restart
+		for _, s := range w.served {
+			if s.overlaps(q.sent, time.Now()) {
+				q.settings = append(q.settings, s.settings)
+			}
+		}
 	}
 	if w.next != nil && w.next.broken == "" {
 		q.settings = append(q.settings, w.next)

@@ -1,0 +1,211 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	mdns "github.com/miekg/dns"
+)
+
+// The ports of protocols other than UDP and TCP.
+const (
+	portTLS   = 853
+	portHTTPS = 443
+)
+
+// keys returns the keys of the server block of a zone.
+func (w *world) keys(zone string) string {
+	if w.streams == nil {
+		return zone + ":53"
+	}
+	return fmt.Sprintf("%s:53 tls://%s:%d https://%s:%d", zone, zone, portTLS, zone, portHTTPS)
+}
+
+// tlsDirective is the directive tls of each server block.
+func (w *world) tlsDirective() string {
+	if w.streams == nil {
+		return ""
+	}
+	return fmt.Sprintf(" tls %s %s\n", w.tls.file, w.tls.keyFile)
+}
+
+// streamClients send queries over TCP, TLS and HTTPS, which they may repeat over another connection
+// if the server was restarted, or closed the connection while it was idle.
+type streamClients struct {
+	world   *world
+	clients []*streamClient
+}
+
+// A streamClient sends the queries of one protocol, one after the other over one connection.
+type streamClient struct {
+	world *world
+	name  string
+	port  uint16
+	turn  chan struct{} // held while the connection is used: a mutex would stop the virtual clock
+	conn  net.Conn
+	http  *http.Client
+}
+
+func newStreamClients(w *world) *streamClients {
+	s := &streamClients{world: w}
+	for i, name := range []string{"tcp", "tls", "https"} {
+		c := &streamClient{world: w, name: name, port: []uint16{53, portTLS, portHTTPS}[i], turn: make(chan struct{}, 1)}
+		if name == "https" {
+			h2 := w.IntN(2) == 0
+			c.name = map[bool]string{true: "https, HTTP/2", false: "https, HTTP/1.1"}[h2]
+			c.http = &http.Client{Transport: &http.Transport{DialTLSContext: c.dialHTTPS(h2), ForceAttemptHTTP2: h2, MaxConnsPerHost: 1}}
+		}
+		s.clients = append(s.clients, c)
+	}
+	return s
+}
+
+// close closes the connections.
+func (s *streamClients) close() {
+	for _, c := range s.clients {
+		c.turn <- struct{}{}
+		c.drop()
+		<-c.turn
+	}
+}
+
+func (c *streamClient) drop() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
+}
+
+// connect opens a connection.
+func (c *streamClient) connect(ctx context.Context, protocols ...string) (net.Conn, error) {
+	tcp, err := c.world.server.connect(netip.AddrFrom4([4]byte{10, 250, 9, 1}), c.port)
+	if err != nil || c.port == 53 {
+		return tcp, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(c.world.tls.own.Leaf)
+	encrypted := tls.Client(tcp, &tls.Config{ServerName: upstreamName, RootCAs: roots, NextProtos: protocols})
+	return encrypted, encrypted.HandshakeContext(ctx)
+}
+
+func (c *streamClient) dialHTTPS(h2 bool) func(context.Context, string, string) (net.Conn, error) {
+	protocol := "http/1.1"
+	if h2 {
+		protocol = "h2"
+	}
+	return func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx, protocol) }
+}
+
+// longestAnswer bounds the time of a query: that of a parked one, and of a restart.
+const longestAnswer = longestStop
+
+// ask sends a query and returns the reply. The caller has the turn.
+func (c *streamClient) ask(packet []byte) (reply []byte, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), longestAnswer)
+	defer cancel()
+	for {
+		restarts, used := c.world.restarts.Load(), c.conn != nil || c.http != nil
+		reply, err = c.exchange(ctx, packet)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return reply, err
+		case c.world.restarts.Load() != restarts || c.world.down.Load():
+			time.Sleep(100 * time.Millisecond)
+		case !used:
+			return nil, err
+		}
+		c.drop()
+	}
+}
+
+func (c *streamClient) exchange(ctx context.Context, packet []byte) ([]byte, error) {
+	if c.http != nil {
+		return c.post(ctx, packet)
+	}
+	if c.conn == nil {
+		conn, err := c.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.conn = conn
+	}
+	deadline, _ := ctx.Deadline()
+	_ = c.conn.SetReadDeadline(deadline)
+	if _, err := c.conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)); err != nil {
+		return nil, err
+	}
+	var length [2]byte
+	if _, err := io.ReadFull(c.conn, length[:]); err != nil {
+		return nil, err
+	}
+	reply := make([]byte, binary.BigEndian.Uint16(length[:]))
+	_, err := io.ReadFull(c.conn, reply)
+	return reply, err
+}
+
+// post sends a query over HTTPS (RFC 8484).
+func (c *streamClient) post(ctx context.Context, packet []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+upstreamName+"/dns-query", bytes.NewReader(packet))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/dns-message")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	reply, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		err = errors.Join(err, fmt.Errorf("status %s", resp.Status))
+	}
+	return reply, err
+}
+
+// converged compares the answers of all protocols for the names of the server's own data.
+func (s *streamClients) converged() {
+	w := s.world
+	names := []string{w.files[0].name(0), w.files[1].alias(), podName("shop", 0)}
+	for _, service := range serviceNames {
+		names = append(names, service+".bank.svc."+clusterZone, "_http._tcp."+service+".shop.svc."+clusterZone)
+	}
+	for _, name := range names {
+		m := new(mdns.Msg).SetQuestion(name, mdns.TypeSRV)
+		m.SetEdns0(4096, false)
+		packet := must(m.Pack())
+		var first string
+		for _, c := range s.clients {
+			c.turn <- struct{}{}
+			reply, err := c.ask(packet)
+			<-c.turn
+			got := new(mdns.Msg)
+			if err == nil {
+				err = got.Unpack(reply)
+			}
+			if err != nil {
+				w.fail("%s over %s: %v", name, c.name, err)
+				continue
+			}
+			text := fmt.Sprint(got.MsgHdr, read(got), got.IsEdns0())
+			if first == "" {
+				first = text
+			}
+			if text != first {
+				w.fail("%s over %s: got %s, want that over TCP: %s", name, c.name, text, first)
+			}
+		}
+	}
+}
