@@ -28,12 +28,14 @@ type liveZones struct {
 	index     *index.Index
 	zones     []*liveZone
 	followers zone.Followers
+	serials   *serials
 	now       func() time.Time
 	cancel    context.CancelFunc
 	task      sync.WaitGroup
 
 	// Guarded by the lock of the index.
 	begun   bool // the zones have a version
+	served  bool // the zones of the plan that answers
 	pending *index.Undo
 }
 
@@ -62,10 +64,11 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 		names = append(names, z.name)
 	}
 
+	numbers, _ := config.Keep(s, serialsKey{}, func() (*serials, error) { return new(serials), nil })
 	records := fmt.Sprint(h.zoneNames(), names, h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.verifyPTR,
 		h.local, h.server, h.options.multicluster)
 	l, err := config.Keep(s, key{h.index, records},
-		func() (*liveZones, error) { return newLiveZones(h, time.Now), nil })
+		func() (*liveZones, error) { return newLiveZones(h, time.Now, numbers), nil })
 	if err != nil {
 		return err
 	}
@@ -79,12 +82,12 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 	return nil
 }
 
-func newLiveZones(h *Handler, now func() time.Time) *liveZones {
+func newLiveZones(h *Handler, now func() time.Time, numbers *serials) *liveZones {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &liveZones{index: h.index, now: now, cancel: cancel}
+	l := &liveZones{index: h.index, serials: numbers, now: now, cancel: cancel}
 	for _, z := range h.transferred {
 		at := &liveZone{liveZones: l, records: newGenerator(h, z)}
-		at.serial.Store(firstSerial(now()))
+		at.serial.Store(numbers.first(z.name, now()))
 		z.live = at
 		l.zones = append(l.zones, at)
 	}
@@ -95,6 +98,28 @@ func newLiveZones(h *Handler, now func() time.Time) *liveZones {
 	l.index.Unlock()
 	l.task.Go(func() { l.run(ctx, woken) })
 	return l
+}
+
+// serve is called when the plan answers. The zones of the plan before may have changed since these
+// exist, so they get the next serial numbers.
+func (l *liveZones) serve() {
+	if l == nil {
+		return
+	}
+	l.index.Lock()
+	var changed []*liveZone
+	if !l.served {
+		l.served = true
+		for _, z := range l.zones {
+			z.serial.Store(l.serials.first(z.records.zone.name, l.now()))
+			if z.current.Load() != nil {
+				z.show(&liveVersion{zone: z})
+				changed = append(changed, z)
+			}
+		}
+	}
+	l.index.Unlock()
+	l.notify(changed)
 }
 
 // Stop implements config.Stopper.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seamark/seamark/wire"
@@ -33,6 +34,40 @@ func nextSerial(last uint32, now time.Time) uint32 {
 		return next
 	}
 	return last + 1
+}
+
+// serials has the last serial number of each zone that was served. Reloads keep it: the zones of another
+// plan are other versions, even if it is loaded in the same unit of time.
+type serials struct {
+	mu   sync.Mutex
+	last map[wire.Name]uint32
+}
+
+// serialsKey identifies the serials across reloads.
+type serialsKey struct{}
+
+// Stop implements config.Stopper.
+func (*serials) Stop() {}
+
+// first returns the serial number of the first version of a zone.
+func (s *serials) first(origin wire.Name, now time.Time) uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := firstSerial(now)
+	if last, ok := s.last[origin]; ok && !zone.SerialLess(last, n) {
+		n = last + 1
+	}
+	return n
+}
+
+// serve records the serial number of a version that is served.
+func (s *serials) serve(origin wire.Name, serial uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = map[wire.Name]uint32{}
+	}
+	s.last[origin] = serial
 }
 
 // A liveVersion is a version of a liveZone. It is immutable.
@@ -75,9 +110,17 @@ func (z *liveZone) commit(d *differences) bool {
 			next.deltas = next.deltas[1:]
 		}
 	}
-	next.soa = z.records.soa()
-	z.current.Store(next)
+	z.show(next)
 	return true
+}
+
+// show makes a version the current one. The caller holds the lock of the index.
+func (z *liveZone) show(v *liveVersion) {
+	v.soa = z.records.soa()
+	if z.served {
+		z.serials.serve(z.records.zone.name, z.serial.Load())
+	}
+	z.current.Store(v)
 }
 
 // Serial implements [zone.Version].

@@ -20,7 +20,7 @@ import (
 func serveLive(t testing.TB, h *Handler, now func() time.Time) *liveZones {
 	t.Helper()
 	h.transferred = h.zones
-	h.live = newLiveZones(h, now)
+	h.live = newLiveZones(h, now, new(serials))
 	t.Cleanup(h.live.Stop)
 	return h.live
 }
@@ -220,6 +220,50 @@ func TestNextSerial(t *testing.T) {
 		if got := nextSerial(c.last, at(c.now)); got != c.want {
 			t.Errorf("nextSerial(%d, %d): got %d, want %d", c.last, c.now, got, c.want)
 		}
+	}
+}
+
+// The zones of a plan have greater serial numbers than those of the plan before, also if that changes
+// while the other is starting, or both are loaded at one time.
+func TestLiveSerialReload(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func() time.Time { return now }
+	d := defaultOptions()
+	ix := load(d.newIndex(), namespaceObject("shop"))
+	numbers := new(serials)
+	plan := func() (*Handler, *liveZones) {
+		h := d.handler(t, ix)
+		h.transferred = h.zones
+		h.live = newLiveZones(h, at, numbers)
+		t.Cleanup(h.live.Stop)
+		return h, h.live
+	}
+
+	serial := func(h *Handler) uint32 {
+		n, _ := h.Version(h.primary).Serial()
+		return n
+	}
+	h, l := plan()
+	l.serve()
+	for _, starting := range []time.Duration{0, 10 * time.Millisecond, 5 * time.Second} {
+		next, nl := plan()
+		now = now.Add(starting)
+		// A change in the old plan's last moment.
+		z := l.zone(h.primary)
+		l.index.Lock()
+		z.commit(&differences{count: map[string]int{"": 1}})
+		l.index.Unlock()
+		before := serial(h)
+
+		nl.serve()
+		if got := serial(next); !zone.SerialLess(before, got) {
+			t.Errorf("a start of %v: got serial number %d after %d", starting, got, before)
+		}
+		nl.serve() // a reload that keeps the zones
+		if got, want := serial(next), nl.zone(next.primary).serial.Load(); got != want {
+			t.Errorf("got serial number %d, want %d", got, want)
+		}
+		h, l = next, nl
 	}
 }
 

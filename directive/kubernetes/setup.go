@@ -69,6 +69,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}
 		return h.startLiveZones(s)
 	})
+	b.OnSwap(func() { h.live.serve() })
 	return nil
 }
 
