@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	mdns "github.com/miekg/dns"
@@ -133,6 +133,7 @@ func (s *secondary) restart(crash bool) {
 		saved[z], _ = os.ReadFile(s.file(z))
 	}
 	s.stop()
+
 	for _, z := range copiedZones {
 		switch {
 		case !crash:
@@ -144,6 +145,7 @@ func (s *secondary) restart(crash bool) {
 			}
 		}
 	}
+
 	if crash {
 		s.mu.Lock()
 		clear(s.serials)
@@ -222,6 +224,7 @@ func (s *secondary) observePrimary(zone string) (serial uint32, content string, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	known := s.zones[zone][serial]
 	if len(known) == 0 {
 		s.changed[zone] = time.Now()
@@ -279,18 +282,21 @@ func (s *secondary) checkCopy(zone string, before, serial uint32, content string
 // converged compares the copies with the zones, after the end of the faults.
 func (s *secondary) converged(healed time.Time) {
 	for _, zone := range copiedZones {
+		s.mu.Lock()
+		since, known := s.changed[zone], slices.Collect(maps.Keys(s.zones[zone]))
+		s.mu.Unlock()
 		serial, content, ok := s.observePrimary(zone)
 		if !ok {
 			s.world.fail("the primary has no zone %s", zone)
 			continue
 		}
-		s.mu.Lock()
-		since := s.changed[zone]
-		s.mu.Unlock()
+
+		// Without descriptors the server has sent no NOTIFY message, so the time of the change is not known.
 		promised := since.Add(notified)
-		if since.Before(healed) {
+		if since.Before(healed) || !slices.Contains(known, serial) {
 			promised = healed.Add(refreshed)
 		}
+
 		got, has, ok := s.transfer(s.machine, zone, 0)
 		if got != serial && !time.Now().After(promised) {
 			time.Sleep(time.Until(promised))
@@ -304,6 +310,8 @@ func (s *secondary) converged(healed time.Time) {
 		s.checkCopy(zone, s.serials[zone], got, has)
 		s.mu.Unlock()
 	}
+
+	// The observer may have seen a version after its copy.
 	s.tasks.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,6 +333,7 @@ func (s *secondary) transfer(from *machine, zone string, known uint32) (serial u
 	}
 	defer c.Close()
 	_ = c.SetReadDeadline(time.Now().Add(longestStop))
+
 	if known > 0 {
 		if writeMessage(c, new(mdns.Msg).SetQuestion(zone, mdns.TypeSOA)) != nil {
 			return 0, "", false
@@ -337,6 +346,7 @@ func (s *secondary) transfer(from *machine, zone string, known uint32) (serial u
 			return serial, "", true
 		}
 	}
+
 	if writeMessage(c, new(mdns.Msg).SetAxfr(zone)) != nil {
 		return 0, "", false
 	}
@@ -356,6 +366,7 @@ func (s *secondary) transfer(from *machine, zone string, known uint32) (serial u
 			records = append(records, rr.String())
 		}
 	}
+
 	slices.Sort(records)
 	return serial, strings.Join(records, "\n"), true
 }
@@ -381,6 +392,3 @@ func readMessage(c io.Reader) (*mdns.Msg, error) {
 	m := new(mdns.Msg)
 	return m, m.Unpack(wire)
 }
-
-// errRefused is the error of a connection to a closed port.
-var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
