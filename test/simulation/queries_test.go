@@ -23,6 +23,7 @@ type query struct {
 	waiting  int         // queries that waited when it was sent
 	answered bool
 	over     *streamClient // nil for UDP
+	stops    int32         // of the server that had ended when it was sent
 }
 
 // current returns the settings of the plan that serves.
@@ -72,7 +73,10 @@ func (w *world) askOver(c *streamClient, name string, qtype uint16) {
 	if c != nil {
 		c.turn <- struct{}{}
 	}
-	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates(), over: c}
+	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates(), over: c, stops: w.restarts.Load()}
+	if w.down.Load() {
+		q.stops--
+	}
 	w.mu.Lock()
 	q.waiting = w.waiting
 	w.waiting++
