@@ -137,6 +137,10 @@ func TestNotifyLatency(t *testing.T) {
 						t.Fatalf("%d changes every %v: no NOTIFY message for %s within %v of the change at %v, got %v", burst.changes, burst.interval, zone, within, at, messages)
 					}
 				}
+				// After several changes the last message is repeated once.
+				if last := len(messages) - 1; burst.changes > 1 && last > 0 && messages[last].serial == messages[last-1].serial {
+					messages = messages[:last]
+				}
 				took := changes[len(changes)-1].Sub(changes[0])
 				if most := min(1+int(took/interval), burst.changes); len(messages) > most {
 					t.Errorf("%d changes every %v: got %d NOTIFY messages for %s, want at most %d", burst.changes, burst.interval, len(messages), zone, most)
