@@ -337,6 +337,8 @@ type Start struct {
 	// Taken holds sockets of the process that this one replaces, for Listen, and
 	// Saved the data of its States, for Data.
 	Taken, Saved map[string]*os.File
+	// ListenTCP replaces the operating system for Listen unless it is nil.
+	ListenTCP func(ctx context.Context, network, address string) (net.Listener, error)
 	// Crypto has the slots of clients for signatures, and for handshakes of TLS. Descriptors
 	// bounds the connections of all listeners. All plans of a server share them.
 	Crypto      *slots.Pool

@@ -64,6 +64,8 @@ func (s *Start) Listen(address string) (l net.Listener, taken bool, err error) {
 	}
 	if path, ok := SocketPath(address); ok {
 		l, err = listenUnix(path)
+	} else if s.ListenTCP != nil {
+		l, err = s.ListenTCP(s.Context, "tcp", address)
 	} else {
 		l, err = net.Listen("tcp", address)
 	}

@@ -62,7 +62,7 @@ type poll struct {
 func newPoll(addr string, b *config.Block) *poll {
 	p := &poll{
 		url:    "http://" + addr + "/health",
-		client: http.Client{Timeout: pollTimeout, Transport: new(http.Transport)}, // no proxy
+		client: http.Client{Timeout: pollTimeout, Transport: &http.Transport{DialContext: b.Dial}}, // no proxy
 		log:    b.Log,
 		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds",
 			"Duration of the server's requests for its own health page.",

@@ -30,12 +30,13 @@ type Options struct {
 	Listen []netip.AddrPort
 	// Inherited holds sockets to use instead of opening new ones; it may be nil.
 	Inherited *transport.Inherited
-	// Open and Dial replace the operating system's network, for simulations: Open
-	// for queries, Dial for connections to API servers and upstreams. If Open is nil,
-	// transport.Listen opens the addresses. NoFileEvents turns the system's file events
+	// Open, Dial and ListenTCP replace the operating system's network, for simulations: Open
+	// for queries, Dial for connections to API servers and upstreams, ListenTCP for status pages. If
+	// Open is nil, transport.Listen opens the addresses. NoFileEvents turns the system's file events
 	// off, whose reader would stop a virtual clock.
 	Open         func(context.Context, netip.AddrPort, transport.Options) (Listener, error)
 	Dial         func(ctx context.Context, network, address string) (net.Conn, error)
+	ListenTCP    func(ctx context.Context, network, address string) (net.Listener, error)
 	NoFileEvents bool
 	// Repeater, if not nil, repeats replies to equal queries.
 	Repeater Repeater

@@ -23,6 +23,13 @@
 // over another network. Each copy must be one of these versions and never an older one, and equal to
 // the zone within the time that NOTIFY, or else REFRESH, promises.
 //
+// In every tenth world clients read the status pages, or do not read them, send half a request, or scrape
+// all the time. The pages must be answered within two seconds, agree with the lists that the server has
+// received, and have counters that only grow.
+//
+// Not simulated are hand-overs, whose sockets and connections belong to the operating system (the tests of
+// cmd make processes for them), and shortages of memory and of disk space.
+//
 // The seed determines the objects, changes, faults, Corefiles and queries, with their
 // times. It does not determine the order in which goroutines run at one instant, nor the
 // random parts of client-go's and forward's retry delays, so a rare failure may need

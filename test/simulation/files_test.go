@@ -61,6 +61,9 @@ func (f *followedFile) corefile(reload int) string {
 	text, after := "file "+f.path+" {\n", f.world.secondary.transferTo()
 	if f.zone == hostsZone {
 		after = ""
+	}
+	after += f.world.pages.corefile(false)
+	if f.zone == hostsZone {
 		text = "hosts " + f.path + fmt.Sprintf(" {\n  ttl %d\n", followedTTL)
 	}
 	return fmt.Sprintf("%s {\n%s %s  reload %ds\n }\n%s}\n", f.world.keys(f.zone), f.world.tlsDirective(), text, reload, after)

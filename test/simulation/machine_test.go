@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"syscall"
 )
@@ -37,17 +38,22 @@ const backlog = 128
 
 // listen opens a port.
 func (m *machine) listen(_ context.Context, _, address string) (net.Listener, error) {
-	at, err := netip.ParseAddrPort(address)
+	_, text, err := net.SplitHostPort(address) // any host is the machine
 	if err != nil {
 		return nil, err
 	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	port := uint16(number)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.sockets[at.Port()] != nil {
+	if m.sockets[port] != nil {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
 	}
-	s := &socket{machine: m, addr: netip.AddrPortFrom(m.address, at.Port()), accepted: make(chan *conn, backlog), closed: make(chan struct{})}
-	m.sockets[at.Port()] = s
+	s := &socket{machine: m, addr: netip.AddrPortFrom(m.address, port), accepted: make(chan *conn, backlog), closed: make(chan struct{})}
+	m.sockets[port] = s
 	return s, nil
 }
 

@@ -27,8 +27,11 @@ type queue struct {
 	last     time.Time
 	err      error // after the packets
 	dead     bool  // packets are lost
+	unread   int   // bytes of a stream that were sent
 	deadline time.Time
 	timer    *time.Timer
+	latest   time.Time // the deadline of writes
+	writing  *time.Timer
 	closed   chan struct{} // closed with the receiver
 	closedAt time.Time
 }
@@ -76,6 +79,7 @@ func (c *conn) send(data []byte, delay time.Duration, read func()) {
 		at = q.last.Add(1)
 	}
 	q.last = at
+	q.unread += len(data)
 	p := packet{append([]byte(nil), data...), read}
 	time.AfterFunc(at.Sub(now), func() { q.deliver(p) })
 }
@@ -136,6 +140,8 @@ func (c *conn) Read(buf []byte) (n int, err error) {
 		case len(q.packets) > 0:
 			p := &q.packets[0]
 			n = copy(buf, p.data)
+			q.unread -= n
+			q.changed.Broadcast() // the writer may wait
 			if p.data = p.data[n:]; len(p.data) == 0 || c.datagrams {
 				if p.read != nil {
 					p.read()
@@ -163,9 +169,7 @@ func (c *conn) Write(data []byte) (int, error) {
 	c.in.mu.Lock()
 	halfOpen := c.in.dead
 	c.in.mu.Unlock()
-	c.out.mu.Lock()
-	err := c.out.err
-	c.out.mu.Unlock()
+	err := c.awaitRoom()
 	switch {
 	case closed(c.in.closed):
 		err = net.ErrClosed
@@ -186,6 +190,23 @@ func (c *conn) CloseWrite() error { c.end(); return nil }
 // SetLinger does nothing: Close discards nothing that was sent.
 func (c *conn) SetLinger(int) error { return nil }
 
+// window is how much of a stream the peer may leave unread before Write blocks.
+const window = 64 << 10
+
+// awaitRoom blocks while the peer has not read what was sent, and returns the error of a write.
+func (c *conn) awaitRoom() error {
+	q := c.out
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.err == nil && !q.dead && !c.datagrams && q.unread > window && !closed(q.closed) && !closed(c.in.closed) {
+		if !q.latest.IsZero() && !time.Now().Before(q.latest) {
+			return os.ErrDeadlineExceeded
+		}
+		q.changed.Wait()
+	}
+	return q.err
+}
+
 // Close ends both directions. The peer reads the end of the stream.
 func (c *conn) Close() error {
 	q := c.in
@@ -201,7 +222,8 @@ func (c *conn) Close() error {
 		q.timer.Stop()
 	}
 	q.mu.Unlock()
-	c.out.fail(io.EOF)
+	c.end() // what was sent arrives
+	c.out.changed.Broadcast()
 	return nil
 }
 
@@ -220,23 +242,28 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
-	q := c.in
+	c.in.setDeadline(t, &c.in.deadline, &c.in.timer)
+	return nil
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.out.setDeadline(t, &c.out.latest, &c.out.writing)
+	return nil
+}
+
+func (q *queue) setDeadline(t time.Time, deadline *time.Time, timer **time.Timer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.deadline = t
-	if q.timer != nil {
-		q.timer.Stop()
+	*deadline = t
+	if *timer != nil {
+		(*timer).Stop()
 	}
 	if !t.IsZero() {
-		q.timer = time.AfterFunc(time.Until(t), func() {
+		*timer = time.AfterFunc(max(time.Until(t), atOnce), func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.changed.Broadcast()
 		})
 	}
 	q.changed.Broadcast()
-	return nil
 }
-
-// SetWriteDeadline does nothing: Write does not block.
-func (c *conn) SetWriteDeadline(time.Time) error { return nil }

@@ -99,6 +99,7 @@ func TestNotifyLatency(t *testing.T) {
 		if err != nil || read.Err != nil {
 			t.Fatal(err, read.Err)
 		}
+		defer time.Sleep(time.Second) // until the ends of connections have arrived
 		defer plan.Stop(t.Context())
 		defer w.api.misbehave(ended)
 		time.Sleep(time.Minute)

@@ -115,6 +115,9 @@ func (w *world) run() {
 		if w.secondary != nil {
 			w.secondary.step()
 		}
+		if w.pages != nil {
+			w.pages.step()
+		}
 	}
 	if w.IntN(5) == 0 {
 		w.flood()
@@ -153,6 +156,10 @@ func (w *world) run() {
 	if names := w.unanswered(); len(names) > 0 {
 		w.fail("queries without a reply: %s", strings.Join(names, "; "))
 	}
+	if w.pages != nil {
+		w.pages.check()
+		w.pages.close()
+	}
 	if w.streams != nil {
 		w.streams.converged()
 		w.streams.close()
@@ -162,6 +169,7 @@ func (w *world) run() {
 		w.fail("%d of %d replies were not checked, since too many answers are possible", w.skipped, w.asked)
 	}
 	w.api.misbehave(ended)
+	time.Sleep(longestPage) // of pages that nobody reads any more
 }
 
 // sleep waits until the next step: usually some milliseconds, sometimes much longer.

@@ -37,6 +37,7 @@ type world struct {
 	server    *machine
 	secondary *secondary     // nil in worlds without one
 	streams   *streamClients // nil in worlds without encrypted clients
+	pages     *pages         // nil in worlds without status pages
 	restarts  atomic.Int32   // of the server, begun
 	down      atomic.Bool    // the server is being restarted
 
@@ -108,7 +109,7 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 	}
 	w.options = server.Options{
 		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w, ""}), Metrics: new(metrics.Registry),
-		Open: w.server.open(w.replied), Dial: w.dial, NoFileEvents: true, MaxParked: maxParked,
+		Open: w.server.open(w.replied), Dial: w.dial, ListenTCP: w.server.listen, NoFileEvents: true, MaxParked: maxParked,
 	}
 	w.files = []*followedFile{newFollowedFile(w, hostsZone), newFollowedFile(w, fileZone)}
 	if w.IntN(3) == 0 {
@@ -116,6 +117,9 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 	}
 	if w.IntN(3) == 0 {
 		w.streams = newStreamClients(w)
+	}
+	if w.IntN(10) == 0 {
+		w.pages = newPages(w)
 	}
 	return w
 }
@@ -259,6 +263,9 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return w.api.dial(ctx, address)
 	}
+	if at.Addr() == w.server.address { // health reads its own page
+		return w.server.connect(w.server.address, at.Port())
+	}
 	if s := w.secondary; s != nil && at.Addr() == s.address {
 		return s.notify(), nil
 	} else if s != nil && at.Addr() == observerAddress {
@@ -340,7 +347,7 @@ func (s *settings) corefile(w *world) string {
 	if s.tls {
 		text += " {\n  tls " + w.tls.file + "\n  tls_servername " + upstreamName + "\n }"
 	}
-	text += "\n" + w.secondary.transferTo() + s.broken + "\n}\n"
+	text += "\n" + w.secondary.transferTo() + w.pages.corefile(true) + s.broken + "\n}\n"
 	for _, f := range w.files {
 		text += f.corefile(s.reload)
 	}
