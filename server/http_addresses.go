@@ -31,23 +31,22 @@ func (p *Plan) httpOverlaps() (errs []error) {
 	for _, b := range p.blocks {
 		for _, h := range config.Find[httpListener](b) {
 			name, from := h.HTTPAddress()
-			if seen[name] { // the same socket, in thousands of blocks perhaps
-				continue
-			}
-			seen[name] = true
 			addr, ok := parseHTTPAddress(name)
 			if !ok || addr.Port() == 0 {
 				continue // unknown until it listens
 			}
 
 			for _, l := range onPort[addr.Port()] {
-				if overlap(addr.Addr(), l.addr.Addr()) {
+				if l.name != name && overlap(addr.Addr(), l.addr.Addr()) {
 					errs = append(errs, from.Errorf("%s and %s (%s:%d) cannot both be listened on: "+
 						"give one of them another port", name, l.name, l.from.File, l.from.Line))
 					break
 				}
 			}
-			add(listener{name, from.Token, addr})
+			if !seen[name] { // thousands of blocks may share a socket
+				seen[name] = true
+				add(listener{name, from.Token, addr})
+			}
 		}
 	}
 	return errs
