@@ -225,7 +225,7 @@ func (p *program) showConditions(conditions []health.Condition) {
 	for _, c := range conditions {
 		since := ""
 		if !c.Since.IsZero() {
-			since = fmt.Sprintf(", for %v", time.Since(c.Since).Round(time.Second))
+			since = fmt.Sprintf(", for %v", max(0, time.Since(c.Since)).Round(time.Second))
 		}
 		severity := explain.Clean(strings.ToUpper(string(c.Severity)))
 		fmt.Fprintf(p.out, "  %-8s  %s%s\n", severity, explain.Clean(c.Text), since)

@@ -210,7 +210,7 @@ func TestStatusOfUnreachablePrimary(t *testing.T) {
 			return strings.Contains(out, want)
 		})
 	}
-	shows("WARNING   the zone example.org. cannot be transferred: 127.0.0.1:" + port + ": ")
+	shows("CRITICAL  the zone example.org. cannot be transferred and is not served: 127.0.0.1:" + port + ": ")
 	primary := serve(t, dir, "", "-conf", "primary")
 	defer primary.stop()
 	shows(": Healthy.\n")

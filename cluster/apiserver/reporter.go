@@ -62,14 +62,17 @@ func (r *reporter) problem(topic, what, msg string, args ...any) {
 	r.log.Warn(msg, args...)
 }
 
-// condition returns the condition of a problem, by its message and attributes.
+// condition returns the condition of a problem, by its message and attributes. Its object is that of
+// the list or watch, "" for one of the API server.
 func condition(msg string, args []any) health.Condition {
 	c := health.Condition{Severity: health.Warning, Alert: "SeamarkWatchErrors", Text: strings.TrimSuffix(msg, ", retrying")}
 	for i := 0; i+1 < len(args); i += 2 {
 		switch value := fmt.Sprint(args[i+1]); args[i] {
-		case "address", "resource":
-			c.Object = value
-			c.Text += " (" + value + ")"
+		case "kind", "namespace", "name":
+			c.Object = strings.TrimSpace(c.Object + " " + value)
+			c.Text += ", " + args[i].(string) + " " + value
+		case "address":
+			c.Text += ", " + value
 		case "error":
 			c.Text += ": " + value
 		}

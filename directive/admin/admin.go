@@ -237,7 +237,10 @@ func (a *Admin) start(s *config.Start, site *web.Site, d corefile.Directive) err
 		service.api.cluster = a.cluster
 	}
 
-	a.block.OnSwap(func() { site.Handle("/", service) })
+	a.block.OnSwap(func() {
+		j.SetUnready(service.unready)
+		site.Handle("/", service)
+	})
 	return nil
 }
 

@@ -370,13 +370,8 @@ func (s *service) newState() Status {
 	for _, p := range s.ports() {
 		st.Servers = append(st.Servers, p.Name)
 	}
-	for _, a := range s.blocks {
-		for _, h := range a.ready {
-			if name := a.block.NameOf(h); !h.Ready() && !slices.Contains(st.Unready, name) {
-				st.Unready = append(st.Unready, name)
-				st.Conditions = append(st.Conditions, s.unready(name, h))
-			}
-		}
+	for _, c := range s.unready() {
+		st.Unready = append(st.Unready, c.Object)
 	}
 	st.Ready = len(st.Unready) == 0
 
@@ -388,17 +383,28 @@ func (s *service) newState() Status {
 		st.RCodes[code] = n / max(1, last.Queries)
 	}
 	st.Waste = last.Waste / max(1, last.Queries)
-	st.Conditions = s.judge.Conditions(now, st.Conditions...)
+	st.Conditions = append(st.Conditions, s.judge.Conditions(now)...)
 	st.Summary = health.Summary(st.Conditions)
 	return st
 }
 
-// unready returns the condition that a directive is not ready.
-func (s *service) unready(name string, handler any) health.Condition {
-	c := health.Condition{Severity: health.Critical, Object: name, Text: "not ready: " + name}
-	if reason := config.WhyUnready(handler); reason != "" {
-		c.Text += ": " + reason
-		c.Alert, c.Since = "SeamarkNotSynced", s.started // it has never been
+// unready returns a condition for each directive that is not ready.
+func (s *service) unready() (found []health.Condition) {
+	for _, a := range s.blocks {
+		for _, h := range a.ready {
+			name := a.block.NameOf(h)
+			known := slices.ContainsFunc(found, func(c health.Condition) bool { return c.Object == name })
+			if h.Ready() || known {
+				continue
+			}
+
+			c := health.Condition{Severity: health.Critical, Object: name, Text: "not ready: " + name}
+			if reason := config.WhyUnready(h); reason != "" {
+				c.Text += ": " + reason
+				c.Alert, c.Since = "SeamarkNotSynced", s.started // it has never been
+			}
+			found = append(found, c)
+		}
 	}
-	return c
+	return found
 }

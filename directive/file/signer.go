@@ -96,7 +96,8 @@ func (s *signer) prepare(plan *config.Start, t *signTask) error {
 	}
 
 	s.plan, s.next = plan, t
-	if f := readSigned(s.path, t.origin); f.usable(unixNow()) {
+	if f, now := readSigned(s.path, t.origin), unixNow(); f.usable(now) {
+		s.expires.Store(time.Now().Add(seconds(f.expiration - now)).Unix())
 		return nil
 	}
 	_, err := s.check(plan.Context, t)

@@ -79,6 +79,7 @@ func (s *source) serve(v *version) {
 		return
 	}
 	s.latest = v
+	s.health.Clear(s, "file")
 	for i, z := range v.zones {
 		s.store(i, z)
 	}

@@ -288,7 +288,11 @@ func (s *schedule) warn(err error) {
 		s.failed = err.Error()
 		s.copy.log.Warn("secondary: Failed to transfer zone", "zone", s.copy.origin, "error", err)
 	}
-	s.copy.report(health.Warning, "transfer", "cannot be transferred: %v", err)
+	if s.copy.current.Load() == nil {
+		s.copy.report(health.Critical, "transfer", "cannot be transferred and is not served: %v", err)
+	} else {
+		s.copy.report(health.Warning, "transfer", "cannot be transferred, and the last version serves: %v", err)
+	}
 }
 
 // warnIXFR logs the error of IXFR for which the whole zone was requested, unless it is the

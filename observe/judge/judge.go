@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -34,12 +35,20 @@ type Judge struct {
 	log      *slog.Logger
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
+	unready  atomic.Pointer[func() []health.Condition]
 
 	mu      sync.Mutex
 	names   map[string]int // of series, with their place in a sample
 	samples []sample       // the oldest first
-	begun   map[string]span
-	logged  map[string]health.Condition
+	begun   map[key]span
+	logged  map[key]health.Condition // by run alone
+}
+
+// A key identifies a condition of a rule while its text changes.
+type key struct {
+	rule     int
+	object   string
+	severity health.Severity // zero in Judge.begun: a condition that gets worse has begun before
 }
 
 // A span is when a condition was found first and last.
@@ -59,7 +68,7 @@ func New(m *metrics.Registry, board *health.Board, r *traffic.Recorder, log *slo
 	ctx, cancel := context.WithCancel(context.Background())
 	j := &Judge{
 		metrics: m, board: board, recorder: r, log: log, cancel: cancel,
-		names: map[string]int{}, begun: map[string]span{}, logged: map[string]health.Condition{},
+		names: map[string]int{}, begun: map[key]span{}, logged: map[key]health.Condition{},
 	}
 	j.sample(time.Now())
 	j.running.Go(func() { j.run(ctx) })
@@ -80,7 +89,8 @@ func (j *Judge) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			j.logChanges(j.Conditions(now))
+			_, own := j.judge(now)
+			j.logChanges(own)
 			j.sample(now)
 		}
 	}
@@ -105,73 +115,84 @@ func (j *Judge) sample(now time.Time) {
 	j.samples = append(j.samples[max(old, 0):], s)
 }
 
-// Conditions returns what is wrong at present, the worst first, with what the caller has found.
-func (j *Judge) Conditions(now time.Time, found ...health.Condition) []health.Condition {
-	all := append(found, j.board.Conditions()...)
+// SetUnready sets the function that returns a condition for each directive of the present plan that
+// is not ready.
+func (j *Judge) SetUnready(unready func() []health.Condition) { j.unready.Store(&unready) }
+
+// Conditions returns what is wrong at present, the worst first.
+func (j *Judge) Conditions(now time.Time) []health.Condition {
+	all, _ := j.judge(now)
+	return all
+}
+
+// judge returns what is wrong at present, the worst first, and those that no other part logs.
+func (j *Judge) judge(now time.Time) (all []health.Condition, own map[key]health.Condition) {
+	all = j.board.Conditions()
+	var unready []health.Condition
+	if f := j.unready.Load(); f != nil {
+		unready = (*f)()
+	}
 	e := evidence{now: now, values: j.metrics.Values(isUsed), recorder: j.recorder}
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.judge = j
-	// A part of the server that reports a condition itself knows more of it than its metrics.
-	known := map[string]bool{}
-	for _, c := range all {
-		known[c.Alert] = c.Alert != ""
+	maps.DeleteFunc(j.begun, func(_ key, s span) bool { return now.Sub(s.last) > forgetAfter })
+	own = map[key]health.Condition{}
+	add := func(rule int, c health.Condition) {
+		c.Since = j.beginning(key{rule: rule, object: c.Object}, c.Since, now)
+		all = append(all, c)
+		own[key{rule, c.Object, c.Severity}] = c
 	}
-	for _, r := range rules {
-		if known[r.alert] {
-			continue
-		}
+	for _, c := range unready {
+		add(-1, c)
+	}
+
+	// A part of the server that reports a condition itself knows more of it than its metrics.
+	known := slices.Clone(all)
+	for i, r := range rules {
 		for _, c := range r.judge(&e) {
 			c.Alert = r.alert
-			all = append(all, c)
+			if !slices.ContainsFunc(known, func(k health.Condition) bool { return covers(k, c) }) {
+				add(i, c)
+			}
 		}
 	}
 
-	j.date(all, now)
 	health.Sort(all)
-	return all
+	return all, own
 }
 
-// date sets when the conditions without a beginning began: when they were found first.
-func (j *Judge) date(all []health.Condition, now time.Time) {
-	maps.DeleteFunc(j.begun, func(_ string, s span) bool { return now.Sub(s.last) > forgetAfter })
-	for i := range all {
-		c := &all[i]
-		if !c.Since.IsZero() {
-			continue
-		}
-		key := c.Alert + " " + c.Object
-		s, ok := j.begun[key]
-		if !ok {
-			s.first = now
-		}
-		s.last = now
-		j.begun[key], c.Since = s, s.first
+// covers reports whether a known condition has the alert of c, and its object or all.
+func covers(known, c health.Condition) bool {
+	return c.Alert != "" && known.Alert == c.Alert && (known.Object == "" || known.Object == c.Object || c.Object == "")
+}
+
+// beginning returns when a condition began: when it was found first, unless it says so itself.
+func (j *Judge) beginning(k key, since, now time.Time) time.Time {
+	s, ok := j.begun[k]
+	if !ok {
+		s.first = now
 	}
+	s.last = now
+	j.begun[k] = s
+	if !since.IsZero() {
+		return since
+	}
+	return s.first
 }
 
-// logChanges logs the conditions that have begun and ended since the last call. Parts of the server
-// log what they find themselves.
-func (j *Judge) logChanges(all []health.Condition) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	own := j.board.Conditions()
-	present := map[string]health.Condition{}
-	for _, c := range all {
-		if c.Severity == health.Note || slices.Contains(own, c) {
-			continue
-		}
-		key := c.Alert + " " + c.Object
-		present[key] = c
-		if _, ok := j.logged[key]; !ok {
+// logChanges logs the conditions that have begun, become worse or ended since the last call.
+func (j *Judge) logChanges(own map[key]health.Condition) {
+	for k, c := range own {
+		if _, ok := j.logged[k]; !ok && c.Severity != health.Note {
 			j.log.Warn("health: "+c.Text, "severity", string(c.Severity), "alert", c.Alert)
 		}
 	}
-	for key, c := range j.logged {
-		if _, ok := present[key]; !ok {
+	for k, c := range j.logged {
+		if _, ok := own[k]; !ok && c.Severity != health.Note {
 			j.log.Info("health: Over: "+c.Text, "alert", c.Alert, "duration", time.Since(c.Since).Round(time.Second))
 		}
 	}
-	j.logged = present
+	j.logged = own
 }

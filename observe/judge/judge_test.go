@@ -120,7 +120,7 @@ func TestGaugesAreConditions(t *testing.T) {
 		{"not synced", func(b *bench) {
 			b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
 			b.gauge(1, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "namespaces")
-		}, []string{"critical SeamarkNotSynced not received since the start: services; without a snapshot, names that depend on them are SERVFAIL"}},
+		}, []string{"critical SeamarkNotSynced not received since the start: services of cluster.local.; names that depend on them are SERVFAIL"}},
 		{"a snapshot", func(b *bench) { b.gauge(1, "seamark_kubernetes_stale", "zones", "cluster.local.") }, []string{
 			"warning SeamarkSnapshotServed the answers of cluster.local. are from a snapshot: not all objects have been received since the start",
 		}},
@@ -162,7 +162,7 @@ func TestCountersAreConditionsForTheirRange(t *testing.T) {
 		{"coredns_panics_total", nil, 2, 10 * time.Minute,
 			"critical SeamarkPanics a directive has a defect: 2 queries ended in a panic; the log has the stack"},
 		{"coredns_forward_healthcheck_broken_total", nil, 3, 5 * time.Minute,
-			"critical SeamarkForwardHealthcheckBroken every upstream is down: 3 queries in the last minutes found none"},
+			"critical SeamarkForwardHealthcheckBroken every upstream of a forward was down for 3 queries of the last 5 minutes"},
 		{"seamark_kubernetes_watch_errors_total", []string{"resource", "services"}, 11, 15 * time.Minute,
 			"warning SeamarkWatchErrors 11 lists and watches of services failed in the last 15 minutes"},
 		{"seamark_kubernetes_comparisons_total", []string{"resource", "services", "result", "different"}, 1,
@@ -221,7 +221,7 @@ func TestUpstreamsAreNamed(t *testing.T) {
 			failing.Observe(0.01)
 		}
 		b.wants(
-			"critical SeamarkForwardLatencyHigh the upstream slow:53 is slow: the 99th percentile is at most 8s",
+			"critical SeamarkForwardLatencyHigh the upstream slow:53 is slow: the 99th percentile is 8s",
 			"warning SeamarkForwardTimeouts the upstream silent:53 does not answer 50 % of the queries",
 		)
 	})
@@ -282,13 +282,103 @@ func TestRepliesAreConditions(t *testing.T) {
 		b.wants()
 		b.record(396, "b.example.", "NOERROR", 1, 0)
 		b.record(4, "a.example.", "SERVFAIL", 1, 0)
-		b.wants("warning SeamarkErrorsHigh 2.0 % of the replies of the last minute are SERVFAIL, most of them for a.example.")
+		b.wants("warning SeamarkErrorsHigh 2.0 % of the replies of the last minute are SERVFAIL; most of the last minutes are for a.example.")
 		b.record(100, "a.example.", "SERVFAIL", 1, 6*time.Second)
 		b.wants(
-			"critical SeamarkErrorsHigh 21 % of the replies of the last minute are SERVFAIL, most of them for a.example.",
+			"critical SeamarkErrorsHigh 21 % of the replies of the last minute are SERVFAIL; most of the last minutes are for a.example.",
 			"critical SeamarkLatencyHigh one query in a hundred takes longer than 4.2s",
 		)
 		time.Sleep(2 * time.Minute)
 		b.wants()
+	})
+}
+
+// A latency is critical from the bound of its alert on, and not by a single slow query.
+func TestLatencyBelowBoundIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.record(200, "a.example.", "NOERROR", 1, 3*time.Second)
+		b.wants()
+		time.Sleep(2 * time.Minute)
+		b.record(50, "a.example.", "NOERROR", 1, 20*time.Second)
+		b.wants()
+
+		h := b.reg.Histogram("coredns_proxy_request_duration_seconds", "help", []float64{1, 4, 16},
+			"proxy_name", "forward", "to", "slow:53", "rcode", "NOERROR")
+		for range 1000 {
+			h.Observe(3)
+		}
+		b.wants()
+		time.Sleep(time.Hour)
+		for range 1000 {
+			h.Observe(10)
+		}
+		b.wants("critical SeamarkForwardLatencyHigh the upstream slow:53 is slow: the 99th percentile is 16s")
+	})
+}
+
+// Upstreams over gRPC have other metrics of queries.
+func TestUpstreamOverGRPCHasShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.reg.Counter("coredns_grpc_requests_total", "help", "to", "a:443").Add(1000)
+		failures := b.reg.Counter("seamark_forward_failures_total", "help", "to", "a:443")
+		failures.Add(6)
+		b.wants()
+		failures.Add(94)
+		b.wants("warning SeamarkForwardTimeouts the upstream a:443 does not answer 10 % of the queries")
+	})
+}
+
+// The searches of one pod for many outside names are no storm.
+func TestSearchesAreNoStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for i := range 4000 {
+			w, err := wire.ParseName(fmt.Sprintf("n%d.com.shop.svc.cluster.local.", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.recorder.Record(&traffic.Event{Time: time.Now(), Client: netip.MustParseAddr("10.0.0.1"),
+				RCode: "NXDOMAIN"},
+				[]byte(w), []byte("shop"), wire.Name(w).Labels())
+			time.Sleep(5 * time.Millisecond)
+		}
+		b.wants("note  100 % of the queries are searches of pods that cannot succeed")
+	})
+}
+
+// A condition that becomes worse is logged again, and has begun before.
+func TestWorseConditionIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.gauge(float64(time.Now().Add(time.Hour).Unix()), "seamark_tls_certificate_expiry_seconds", "file", "a.pem")
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		log := b.log.String()
+		if !strings.Contains(log, "health: the certificate a.pem expires in ") ||
+			!strings.Contains(log, "health: the certificate a.pem expired ") {
+			t.Errorf("got the log\n%s\nwant both", log)
+		}
+		if since := time.Since(b.Conditions(time.Now())[0].Since); since < 2*time.Hour-interval {
+			t.Errorf("got a condition of %v, want 2h", since)
+		}
+	})
+}
+
+// A directive that is not ready is logged and keeps its beginning, whoever asks.
+func TestUnreadyIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.SetUnready(func() []health.Condition {
+			return []health.Condition{{Severity: health.Critical, Object: "etcd", Text: "not ready: etcd"}}
+		})
+		b.wants("critical  not ready: etcd")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if since := time.Since(b.Conditions(time.Now())[0].Since); since != time.Hour ||
+			strings.Count(b.log.String(), "not ready: etcd") != 1 {
+			t.Errorf("got a condition of %v, want 1h; and the log\n%s", since, b.log.String())
+		}
 	})
 }

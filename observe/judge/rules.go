@@ -3,7 +3,6 @@ package judge
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ type rule struct {
 
 // The rules need these families of metrics.
 var used = []string{
-	"coredns_forward_healthcheck_broken_total", "coredns_forward_requests_total",
+	"coredns_forward_healthcheck_broken_total", "coredns_forward_requests_total", "coredns_grpc_requests_total",
 	"coredns_kubernetes_dns_programming_duration_seconds_bucket", "coredns_panics_total",
 	"coredns_proxy_healthcheck_failures_total", "coredns_proxy_request_duration_seconds_bucket",
 	"coredns_proxy_request_duration_seconds_count",
@@ -40,20 +39,14 @@ const (
 	week      = 7 * 24 * time.Hour
 	slow      = 4.0 // seconds, also in the alerts
 	minFailed = 5   // failures below it are no share
+	// minObserved is the least number of observations with a 99th percentile.
+	minObserved = 100
 )
 
 var rules = []rule{
 	{"SeamarkErrorsHigh", errorsHigh},
 	{"SeamarkLatencyHigh", latencyHigh},
-	{"SeamarkForwardHealthcheckBroken", func(e *evidence) []health.Condition {
-		for _, s := range e.increase("coredns_forward_healthcheck_broken_total", rateTime) {
-			if s.value > 0 {
-				return one(health.Critical, "",
-					"every upstream is down: %.0f queries in the last minutes found none", s.value)
-			}
-		}
-		return nil
-	}},
+	{"SeamarkForwardHealthcheckBroken", allDown},
 	{"SeamarkForwardHealthcheckFailures", upstreamsDown},
 	{"SeamarkForwardTimeouts", upstreamsSilent},
 	{"SeamarkForwardErrorsHigh", upstreamErrors},
@@ -113,10 +106,10 @@ var rules = []rule{
 	{"SeamarkProgrammingLatencyHigh", func(e *evidence) (found []health.Condition) {
 		buckets := e.increase("coredns_kubernetes_dns_programming_duration_seconds_bucket", rateTime)
 		for kind, q := range quantile(buckets, "service_kind", 0.99) {
-			if q.seconds > 10 && q.count >= minFailed {
+			if q.seconds > 10 && q.count >= minObserved {
 				found = append(found,
 					warn(kind, "changes of endpoints (%s) are answered late: the 99th percentile is %s", kind,
-						atMost(q.seconds)))
+						seconds(q.seconds)))
 			}
 		}
 		return found
@@ -188,14 +181,6 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
-// atMost returns the upper bound of a bucket as text.
-func atMost(seconds float64) string {
-	if math.IsInf(seconds, 1) {
-		return "above the largest bucket"
-	}
-	return fmt.Sprintf("at most %v", time.Duration(seconds*float64(time.Second)))
-}
-
 // share returns a share as text.
 func share(f float64) string {
 	if f < 0.1 {
@@ -217,8 +202,10 @@ func errorsHigh(e *evidence) []health.Condition {
 		severity = health.Critical
 	}
 	c := condition(severity, "", "%s of the replies of the last minute are SERVFAIL", share(part))
-	if top := e.recorder.Top(traffic.ServFail, 1, e.now).Entries; len(top) > 0 {
-		c.Text += ", most of them for " + top[0].Key
+	if top := e.recorder.Top(traffic.ServFail, 1, e.now); len(top.Entries) > 0 {
+		if most := top.Entries[0]; most.Count-most.Excess > top.Total/2 {
+			c.Text += "; most of the last minutes are for " + most.Key
+		}
 	}
 	c.Next = "seamark top servfail"
 	return []health.Condition{c}
@@ -226,13 +213,30 @@ func errorsHigh(e *evidence) []health.Condition {
 
 func latencyHigh(e *evidence) []health.Condition {
 	last, _ := e.recorder.Last(time.Minute, e.now)
-	if last.P99 <= time.Duration(slow*float64(time.Second)) {
+	least := last.P99 / 2 // P99 is the upper bound of a class of powers of two
+	if least < time.Duration(slow*float64(time.Second)) || last.Queries < minObserved {
 		return nil
 	}
 	c := condition(health.Critical, "", "one query in a hundred takes longer than %v",
-		(last.P99 / 2).Round(100*time.Millisecond))
+		least.Round(100*time.Millisecond))
 	c.Next = "seamark top slow"
 	return []health.Condition{c}
+}
+
+// allDown finds queries for which every upstream of a forward was down.
+func allDown(e *evidence) []health.Condition {
+	n := sum(e.increase("coredns_forward_healthcheck_broken_total", rateTime), "")[""]
+	if n == 0 {
+		return nil
+	}
+
+	severity := health.Critical
+	for _, s := range e.of("seamark_forward_upstream_up") {
+		if s.value > 0 {
+			severity = health.Warning // it is over, or another forward has it
+		}
+	}
+	return one(severity, "", "every upstream of a forward was down for %.0f queries of the last 5 minutes", n)
 }
 
 // upstreamsDown finds upstreams by their health checks.
@@ -254,7 +258,8 @@ func upstreamsDown(e *evidence) (found []health.Condition) {
 }
 
 func upstreamsSilent(e *evidence) (found []health.Condition) {
-	requests := sum(e.increase("coredns_forward_requests_total", rateTime), "to")
+	requests := sum(append(e.increase("coredns_forward_requests_total", rateTime),
+		e.increase("coredns_grpc_requests_total", rateTime)...), "to")
 	for to, failed := range sum(e.increase("seamark_forward_failures_total", rateTime), "to") {
 		if part := failed / max(1, requests[to]); failed >= minFailed && part > 0.05 {
 			found = append(found, warn(to, "the upstream %s does not answer %s of the queries", to,
@@ -284,26 +289,33 @@ func upstreamErrors(e *evidence) (found []health.Condition) {
 func upstreamsSlow(e *evidence) (found []health.Condition) {
 	buckets := e.increase("coredns_proxy_request_duration_seconds_bucket", rateTime)
 	for to, q := range quantile(buckets, "to", 0.99) {
-		if q.seconds > slow && q.count >= minFailed {
+		if q.seconds > slow && q.count >= minObserved {
 			found = append(found, condition(health.Critical, to,
-				"the upstream %s is slow: the 99th percentile is %s", to, atMost(q.seconds)))
+				"the upstream %s is slow: the 99th percentile is %s", to, seconds(q.seconds)))
 		}
 	}
 	return found
 }
 
+// notSynced finds kinds of objects that have not been listed, unless a snapshot has them.
 func notSynced(e *evidence) []health.Condition {
-	var kinds []string
+	stale := sum(e.of("seamark_kubernetes_stale"), "zones")
+	kinds := map[string][]string{}
 	for _, s := range e.of("seamark_kubernetes_synced") {
-		if kind := s.labels["resource"]; s.value == 0 && !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
+		if zones := s.labels["zones"]; s.value == 0 && stale[zones] == 0 {
+			kinds[zones] = append(kinds[zones], s.labels["resource"])
 		}
 	}
 	if len(kinds) == 0 {
 		return nil
 	}
-	text := "not received since the start: %s; without a snapshot, names that depend on them are SERVFAIL"
-	return one(health.Critical, "", text, strings.Join(kinds, ", "))
+
+	var missing []string
+	for _, zones := range slices.Sorted(maps.Keys(kinds)) {
+		missing = append(missing, strings.Join(kinds[zones], ", ")+" of "+zones)
+	}
+	text := "not received since the start: %s; names that depend on them are SERVFAIL"
+	return one(health.Critical, "", text, strings.Join(missing, "; "))
 }
 
 // rates returns conditions for counters by reason that grow by more than one a second.
@@ -321,6 +333,7 @@ func rates(e *evidence, family, format string) (found []health.Condition) {
 func expiries(e *evidence, family, label, what string, within time.Duration) (found []health.Condition) {
 	for object, at := range sum(e.of(family), label) {
 		switch left := time.Unix(int64(at), 0).Sub(e.now); {
+		case at <= 0: // not known yet
 		case left <= 0:
 			found = append(found, condition(health.Critical, object, "%s %s expired %v ago", what, object,
 				rough(-left)))
@@ -340,10 +353,10 @@ func rough(d time.Duration) string {
 }
 
 // memoryFull finds parts of the memory that are full. The cache counts each entry that it evicts, so
-// it is full when it works as it should.
+// it is full when it works as it should; replies are refused to one client that does not read them.
 func memoryFull(e *evidence) (found []health.Condition) {
 	for part, n := range sum(e.increase("seamark_memory_refused_total", rateTime), "part") {
-		if n > 0 && part != "cache" {
+		if n > 0 && part != "cache" && part != "replies" {
 			c := warn(part, "no memory for more %s: refused %.0f times in the last minutes", part, n)
 			c.Next = "raise the memory limit, or take away what fills the part: docs/reference/memory.md"
 			found = append(found, c)

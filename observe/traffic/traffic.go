@@ -255,7 +255,8 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 	client := r.text
 	add := func(list int, key, example []byte, n float64) {
 		r.windows[0][list].add(maphash.Bytes(r.seed, key), key, namespace, example, n)
-		if keyIsName[list] {
+		// Searches of pods are in Waste: their names differ as the names that pods look up do.
+		if keyIsName[list] && (list != NXDomain || search == 0) {
 			r.parents[0][list].addParents(r.seed, key, client, n, e.Weight)
 		}
 	}

@@ -285,7 +285,7 @@ func (s *secondary) converged(healed time.Time) {
 		s.mu.Lock()
 		since, known := s.changed[zone], slices.Collect(maps.Keys(s.zones[zone]))
 		s.mu.Unlock()
-		serial, content, ok := s.observePrimary(zone)
+		serial, _, ok := s.observePrimary(zone)
 		if !ok {
 			s.world.fail("the primary has no zone %s", zone)
 			continue
@@ -302,7 +302,7 @@ func (s *secondary) converged(healed time.Time) {
 			time.Sleep(time.Until(promised))
 			got, has, ok = s.transfer(s.machine, zone, 0)
 		}
-		if serial, content, _ = s.observePrimary(zone); !ok || got != serial || has != content {
+		if serial, content, _ := s.observePrimary(zone); !ok || got != serial || has != content {
 			s.world.fail("the copy of %s has serial number %d, %v\n%s\nwant %d\n%s", zone, got, ok, has, serial, content)
 			continue
 		}
