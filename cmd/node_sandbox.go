@@ -35,14 +35,30 @@ func restrict(mode string, log *slog.Logger) error {
 // restricted is the variable of a process that executeRestricted has executed.
 const restricted = "SEAMARK_RESTRICTED"
 
+// executable is the program of this process.
+const executable = "/proc/self/exe"
+
 // executeRestricted executes the program again with the privileges that -sandbox leaves, for a
 // process that has no supervisor to start it with them: all threads of a program have those of the
 // thread that has executed it. In the new program it does nothing.
 func (p *program) executeRestricted(mode string, klog *flags.Klog) error {
 	if os.Getenv(restricted) != "" {
+		// A variable does not show that it is true.
+		if has := sandbox.Current(); mode == nodecache.SandboxRequired && !(has.NoNewPrivs && has.Seccomp) {
+			return fmt.Errorf("-sandbox=%s: the environment has the variable %s, which is for the program's own use: unset it",
+				mode, restricted)
+		}
 		return os.Unsetenv(restricted) // commands that it runs are other programs
 	}
 	if mode == nodecache.SandboxOff {
+		return nil
+	}
+
+	out := newOutput(p.err)
+	log := server.NewLog(out, klog.Level())
+	if _, err := os.Stat(executable); err != nil && mode != nodecache.SandboxRequired {
+		log.Warn("Process that answers queries keeps privileges that it does not need", "error", err)
+		out.Stop()
 		return nil
 	}
 
@@ -52,14 +68,13 @@ func (p *program) executeRestricted(mode string, klog *flags.Klog) error {
 		return nil // the server does not start
 	}
 
-	out := newOutput(p.err)
 	runtime.LockOSThread() // never unlocked
-	err := restrict(mode, server.NewLog(out, klog.Level()))
+	err := restrict(mode, log)
 	out.Stop()
 	if err != nil {
 		return err
 	}
-	err = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), restricted+"=1"))
+	err = syscall.Exec(executable, os.Args, append(os.Environ(), restricted+"=1"))
 	return fmt.Errorf("executing the program without privileges: %w", err)
 }
 

@@ -150,6 +150,9 @@ func setFilter() error {
 	// thread. The process runs no code of others that could make use of it.
 	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
 		unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, uintptr(unsafe.Pointer(&prog)))
+	if errno == unix.EINVAL { // before Linux 4.17, without that flag
+		_, _, errno = unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	}
 	if errno != 0 {
 		return os.NewSyscallError("seccomp", errno)
 	}

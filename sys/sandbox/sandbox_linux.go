@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -62,16 +63,19 @@ func dropCapabilities() error {
 		return err
 	}
 	keep := sets[0].Permitted & (1 << kept)
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return err
-	}
 
-	// Inheritable and ambient, because a program of a user other than 0 begins with these.
+	// The kernel drops from the ambient set what is not permitted and inheritable any more.
 	sets = [2]unix.CapUserData{{Effective: keep, Permitted: keep, Inheritable: keep}}
 	if err := unix.Capset(header, &sets[0]); err != nil || keep == 0 {
 		return err
 	}
-	return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, kept, 0, 0)
+
+	// A program of a user other than 0 begins with the ambient ones.
+	err = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, kept, 0, 0)
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return err
 }
 
 // capabilities returns the sets of the calling thread, each in two halves.
