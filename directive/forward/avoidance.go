@@ -65,7 +65,7 @@ func (m *udpMemory) learn(a *attempt) bool {
 // TCP: once in an exchange, and sooner where UDP is less likely to work. It takes the place of an
 // attempt over UDP, so that an upstream that is down does not get more of them.
 func (x *exchange) asksOverTCP(u *upstream) bool {
-	if u.scheme != schemeDNS || x.useStream || u.options().forceTCP || u.udp.silent.active() {
+	if u.scheme != schemeDNS || x.useStream || u.options().forceTCP {
 		return false
 	}
 

@@ -164,7 +164,12 @@ func (x *exchange) adapt(a *attempt) {
 		case s == nextUpstream && x.nextIndex < len(x.candidates):
 			return
 		case s == overTCP && x.asksOverTCP(a.upstream):
-			a.useStream, a.fresh, a.udpSilent = true, false, x.began
+			a.useStream, a.fresh = true, false
+			if a.upstream.udp.silent.active() {
+				a.fresh = true // the attempt before was over TCP, perhaps over a dead connection
+			} else {
+				a.udpSilent = x.began
+			}
 			return
 		case s == withoutEDNS && x.avoidsEDNS(a.upstream):
 			a.noEDNS = true
