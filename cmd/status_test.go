@@ -33,7 +33,7 @@ func TestStatusWithoutAPIServer(t *testing.T) {
 	defer p.stop()
 	p.until("API server unreachable")
 
-	reason := "endpointslices have not been listed since the start; API server unreachable (127.0.0.1:" + api + "): "
+	reason := "endpointslices have not been listed since the start; API server unreachable, 127.0.0.1:" + api + ": "
 	out, _, code := run(t, dir, "", "status", "--admin", "localhost:"+admin)
 	if code != 1 {
 		t.Errorf("got status %d, want 1", code)

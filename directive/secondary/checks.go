@@ -106,7 +106,7 @@ func (p *primaryTurns) list(idle bool) *[]*turn {
 }
 
 // take removes and returns the turn to be given, nil if there is none. Every fourth one is of an idle
-// zone, and of the others the newest and the oldest alternate: a message that comes while many wait
+// zone, and of each kind the newest and the oldest alternate: a message that comes while many wait
 // does not wait for all of them, and none waits for ever.
 func (p *primaryTurns) take() (t *turn) {
 	p.given++
@@ -118,7 +118,7 @@ func (p *primaryTurns) take() (t *turn) {
 	switch {
 	case n == 0:
 		return nil
-	case list == &p.urgent && p.given%2 == 0:
+	case p.given/4%2 == 0 && list == &p.idle, p.given%2 == 0 && list == &p.urgent:
 		t, *list = (*list)[n-1], (*list)[:n-1]
 	default:
 		t, *list = (*list)[0], (*list)[1:]

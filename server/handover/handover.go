@@ -98,7 +98,7 @@ const (
 	// maxFiles and filesTimeout bound the files that a process sends until End, and the time from the
 	// first of them: a server has two for each address and reader. Connections count as those
 	// of clients do.
-	maxFiles     = 1 << 14
+	maxFiles     = 1 << 16
 	filesTimeout = time.Minute
 )
 

@@ -13,7 +13,7 @@ const Hidden = "(hidden)"
 // URL returns a URL, valid or not, without user, password and parameters. The scheme may be missing.
 func URL(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
-	if !found {
+	if !found || strings.ContainsAny(scheme, ":@/") { // a password may have "://", too
 		scheme, rest = "", text
 	} else {
 		scheme += "://"

@@ -10,6 +10,7 @@ func TestURL(t *testing.T) {
 		"https://[2001:db8::1]:6443/api": "https://[2001:db8::1]:6443/api",
 		"http://user:secret@host:9/path": "http://(hidden)@host:9/path",
 		"user:se@cret@host:2379":         "(hidden)@host:2379",
+		"user:se://cret@host:2379":       "(hidden)@host:2379",
 		"http://user:se/cret@host":       "http://(hidden)@host", // invalid
 		"http://user:se?cret@host":       "http://(hidden)",      // invalid
 		"http://host/path?token=secret":  "http://host/path?(hidden)",

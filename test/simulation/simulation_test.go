@@ -31,7 +31,7 @@ const maxFailures = 3
 func TestSimulation(t *testing.T) {
 	worlds := *seeds
 	if testing.Short() {
-		worlds = min(worlds, 100)
+		worlds = min(worlds, 40)
 	}
 
 	c := newCertificate(t)
