@@ -65,7 +65,8 @@ func Dial(path string) (*Conn, error) {
 	}
 	if err != nil {
 		c.Close()
-		if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) { // it has ended meanwhile
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			// It has ended meanwhile, perhaps before it accepted the connection.
 			return nil, nil
 		}
 		return nil, err
