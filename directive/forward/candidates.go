@@ -16,11 +16,22 @@ func (x *exchange) maySend() bool {
 		return false
 	}
 
+	return x.sent < x.set.options.maxSends && x.mayFail()
+}
+
+// mayFail reports whether another attempt may fail.
+func (x *exchange) mayFail() bool {
 	limit := x.set.options.maxAttempts
 	if limit < 0 {
 		limit = 2 * len(x.candidates)
 	}
-	return x.sent < x.set.options.maxSends && (limit == 0 || x.failures < limit)
+	return limit == 0 || x.failures < limit
+}
+
+// mayFailOver reports whether an upstream that has not been asked may be. That others have been
+// asked in another way does not take its turn.
+func (x *exchange) mayFailOver() bool {
+	return x.nextIndex < min(len(x.candidates), x.set.options.maxSends) && x.mayRepair() && x.mayFail()
 }
 
 // noneLeft reports whether all candidates have failed their health checks or are unusable.

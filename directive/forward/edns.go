@@ -24,7 +24,8 @@ func (m *ednsMemory) learn(a *attempt, r *reply) bool {
 	usable := r.code == wire.NoError || r.code == wire.NXDomain
 	switch {
 	case a.edns && (usable || r.edns && !r.rejectsEDNS()):
-		if !m.works.Load() {
+		// A server before others may answer the health check itself, and fail to pass on EDNS.
+		if !a.probe && !m.works.Load() {
 			m.works.Store(true)
 		}
 		if m.onlyWithout.Load() != 0 {

@@ -142,7 +142,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 		return next, false, true
 
 	case nextUpstream:
-		if x.nextIndex < len(x.candidates) && x.maySend() {
+		if x.mayFailOver() {
 			return x.nextAttempt(), false, true
 		}
 		return nil, false, x.inFlight > 0
