@@ -16,22 +16,11 @@ func (x *exchange) maySend() bool {
 		return false
 	}
 
-	return x.sent < x.set.options.maxSends && x.mayFail()
-}
-
-// mayFail reports whether another attempt may fail.
-func (x *exchange) mayFail() bool {
 	limit := x.set.options.maxAttempts
 	if limit < 0 {
 		limit = 2 * len(x.candidates)
 	}
-	return limit == 0 || x.failures < limit
-}
-
-// mayFailOver reports whether an upstream that has not been asked may be. That others have been
-// asked in another way does not take its turn.
-func (x *exchange) mayFailOver() bool {
-	return x.nextIndex < min(len(x.candidates), x.set.options.maxSends) && x.mayRepair() && x.mayFail()
+	return x.sent < x.set.options.maxSends && (limit == 0 || x.failures < limit)
 }
 
 // noneLeft reports whether all candidates have failed their health checks or are unusable.
@@ -50,8 +39,7 @@ func (x *exchange) nextAttempt() *attempt {
 	}
 
 	a := x.newAttempt(x.candidates[x.nextIndex%n])
-	a.fresh = x.nextIndex >= n
-	x.adapt(a)
+	a.fresh, a.noEDNS = x.nextIndex >= n, x.avoidsEDNS(a.upstream)
 	x.nextIndex++
 	return a
 }
@@ -91,7 +79,7 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.last, x.sentAt = a, clock.Now()
 
 	wait = x.retryDelay(a.upstream)
-	if a.useStream && a.udpSilent == 0 {
+	if a.useStream {
 		wait *= 3 // includes connecting
 	}
 	for range (x.sent - 1) / len(x.candidates) {

@@ -240,10 +240,8 @@ func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 // handleError processes an error. It returns an attempt to send now; nil if the limit of
 // failures is reached, or if other attempts are waiting after a timeout.
 func (x *exchange) handleError(o outcome) *attempt {
-	timedOut := isTimeout(o.err) || o.udpSilent != 0 // an error of TCP is no more than that
-	if o.udpSilent == 0 || x.err == nil && isTimeout(o.err) {
-		x.err, x.upstream, x.used = o.err, o.upstream, o.attempt
-	}
+	x.err, x.upstream, x.used = o.err, o.upstream, o.attempt
+	timedOut := isTimeout(o.err)
 	if !timedOut && !isLocal(o.err) {
 		x.refused = append(x.refused, o.upstream)
 	}

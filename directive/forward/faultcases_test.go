@@ -305,7 +305,6 @@ func TestFaultTableDocumented(t *testing.T) {
 		stillCut: "TC over a connection", malformed: "malformed", unrelated: "only records of other names",
 		wrongCase: "another letter case", wrongQuestion: "another question or ID, over a connection",
 		noQuestion: "no question", referral: "a referral", failoverCode: "a code of `failover`",
-		silence: "silence",
 	}
 	steps := map[step]string{
 		accept: "use it", withoutEDNS: "ask without EDNS", overTCP: "ask over TCP", nextUpstream: "next upstream", fail: "SERVFAIL",

@@ -35,8 +35,6 @@ const (
 	noQuestion    fault = "header"    // the header alone, perhaps with an OPT record
 	referral      fault = "referral"  // to other servers, though recursion is requested
 	failoverCode  fault = "failover"  // a response code of the option failover
-
-	silence fault = "silence" // no packet at all
 )
 
 // A step is what an exchange does after a reply.
@@ -64,7 +62,6 @@ var nextSteps = map[fault][]step{
 	noQuestion:    {nextUpstream, accept},
 	referral:      {nextUpstream, fail},
 	failoverCode:  {nextUpstream, accept},
-	silence:       {nextUpstream, overTCP, withoutEDNS, fail}, // see adapt
 }
 
 // faultOf returns the fault of an outcome that is no error.
@@ -142,7 +139,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 		return next, false, true
 
 	case nextUpstream:
-		if x.mayFailOver() {
+		if x.nextIndex < len(x.candidates) && x.maySend() {
 			return x.nextAttempt(), false, true
 		}
 		return nil, false, x.inFlight > 0
@@ -154,28 +151,6 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 		x.setReply(x.fallback)
 	}
 	return nil, true, true
-}
-
-// adapt changes an attempt, which is sent since those before have had no reply: the next upstream is
-// asked in the same way, and one that is asked again perhaps in another one.
-func (x *exchange) adapt(a *attempt) {
-	for _, s := range nextSteps[silence] {
-		switch {
-		case s == nextUpstream && x.nextIndex < len(x.candidates):
-			return
-		case s == overTCP && x.asksOverTCP(a.upstream):
-			a.useStream, a.fresh = true, false
-			if a.upstream.udp.silent.active() {
-				a.fresh = true // the attempt before was over TCP, perhaps over a dead connection
-			} else {
-				a.udpSilent = x.began
-			}
-			return
-		case s == withoutEDNS && x.avoidsEDNS(a.upstream):
-			a.noEDNS = true
-			return
-		}
-	}
 }
 
 // maySendWithoutEDNS reports whether the request may be sent without EDNS: a client that

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math"
 	"net"
 	"os"
 	"slices"
@@ -126,7 +125,6 @@ func (s *stream) run() {
 		s.failDial(err)
 		return
 	}
-	s.upstream.noTCPUntil.Store(math.MinInt64)
 
 	s.writeMu.Lock()
 	s.connected.Store(true)

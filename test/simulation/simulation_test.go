@@ -70,7 +70,7 @@ func TestReplay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(seed, t.TempDir(), c)
 				w.run()
-				causes[i] = w.causes
+				causes[i] = w.causes[:len(w.causes)-1] // the end comes when the copies have converged
 			})
 		}
 		for i, first := range causes[0] {

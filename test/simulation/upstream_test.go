@@ -331,6 +331,9 @@ func (u *upstream) answer(c *session, packet []byte) {
 		return
 	case forged:
 		for range 1 + r.IntN(3) {
+			if !c.datagrams {
+				break // nobody else can send over a connection, so forward takes it for the upstream's own fault
+			}
 			spoofed := reply.Copy()
 			spoofed.Rcode, spoofed.Ns = dns.RcodeSuccess, nil
 			spoofed.Answer = poisoned(q.Name)
