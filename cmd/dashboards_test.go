@@ -1,8 +1,6 @@
 package cmd_test
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -157,16 +155,7 @@ var (
 // format.
 func scrape(t *testing.T, address string) (lines []series) {
 	t.Helper()
-	reply, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(metricsText(t, address)) {
 		if line = strings.TrimSpace(line); line[0] == '#' {
 			continue
 		}

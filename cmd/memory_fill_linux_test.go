@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -289,18 +288,10 @@ func (f *fill) own(ctx context.Context) (took []time.Duration, lost int) {
 // refused returns how often there was no more memory for each part.
 func (f *fill) refused() map[string]int {
 	f.Helper()
-	reply, err := http.Get("http://" + f.pages + "/metrics")
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := metricsText(f.T, f.pages)
 
 	found := map[string]int{}
-	for _, m := range regexp.MustCompile(`(?m)^seamark_memory_refused_total\{part="(\w+)"\} (\d+)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^seamark_memory_refused_total\{part="(\w+)"\} (\d+)$`).FindAllStringSubmatch(text, -1) {
 		found[m[1]], _ = strconv.Atoi(m[2])
 	}
 	return found

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -222,16 +221,7 @@ func lint(t *testing.T, title, text string) {
 // metricsText returns the page of metrics at an address.
 func metricsText(t *testing.T, address string) string {
 	t.Helper()
-	reply, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return page(t, "http://"+address+"/metrics")
 }
 
 // scrapeMetrics returns the metrics at an address, sorted by name.

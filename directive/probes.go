@@ -27,8 +27,8 @@ func newProbes(b *config.Block, continuous bool) (probes []*probe) {
 	return probes
 }
 
-// unready returns the names of the handlers that are not ready, without duplicates, and the
-// reasons of those that know them, a line each.
+// unready returns the names of the handlers that are not ready, without duplicates, and a line for
+// each that knows the reason.
 func unready(probes []*probe) (waiting []string, reasons string) {
 	for _, probe := range probes {
 		if probe.check() {

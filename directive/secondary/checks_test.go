@@ -101,8 +101,8 @@ func TestNotifyFloodKeepsRefresh(t *testing.T) {
 	})
 }
 
-// Forged messages for a thousand zones, the first ones and those that follow, delay the check of
-// another zone of the same primary, or of another primary, by less than a second.
+// A flood of forged messages for a thousand zones delays the check of another zone, of the same
+// primary or of another one, by less than a second.
 func TestForgedNotifyDelaysGenuine(t *testing.T) {
 	for _, primary := range []string{"192.0.2.53", "192.0.2.54"} {
 		for _, before := range []time.Duration{100 * time.Millisecond, 20 * time.Second, 10 * time.Minute} {

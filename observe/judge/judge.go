@@ -125,7 +125,7 @@ func (j *Judge) Conditions(now time.Time) []health.Condition {
 	return all
 }
 
-// judge returns what is wrong at present, the worst first, and those that no other part logs.
+// judge returns all present conditions, the worst first, and the ones that the judge has to log itself.
 func (j *Judge) judge(now time.Time) (all []health.Condition, own map[key]health.Condition) {
 	all = j.board.Conditions()
 	var unready []health.Condition

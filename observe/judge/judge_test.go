@@ -366,7 +366,7 @@ func TestWorseConditionIsLogged(t *testing.T) {
 	})
 }
 
-// A directive that is not ready is logged and keeps its beginning, whoever asks.
+// A directive that is not ready is logged once, and its age does not depend on who asks for it.
 func TestUnreadyIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

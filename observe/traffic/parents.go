@@ -14,7 +14,7 @@ import (
 // A below estimates how many different names below a parent were queried, and by how many clients.
 type below struct {
 	names, clients    smallSketch
-	recorded, queries float64 // those that were recorded stand for the others
+	recorded, queries float64 // queries that were recorded, and all, which they are a sample of
 }
 
 func (b *below) merge(other *below) {
@@ -184,8 +184,8 @@ func above(name string) string {
 	return ""
 }
 
-// names returns about how many different names the rest has. If most of its queries that were
-// recorded had names of their own, so had those that were not.
+// names returns about how many different names the rest has. If each recorded query is for another
+// name, the same is assumed of the queries that were not recorded.
 func (p *parent) names() float64 {
 	names, rest := p.below.names.count(), p.rest/(p.count-p.excess)
 	if unique := min(1, names/(rest*p.below.recorded)); rest > 0 && unique > 0.5 {
