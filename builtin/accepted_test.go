@@ -101,10 +101,18 @@ func planned(text string) ([]corefile.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = server.NewPlan(blocks, server.Options{
+	_, err = planOf(text)
+	return blocks, err
+}
+
+func planOf(text string) (*server.Plan, error) {
+	blocks, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	return server.NewPlan(blocks, server.Options{
 		Directives: withInterfaces(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
 	})
-	return blocks, err
 }
 
 // withInterfaces returns the directives on a machine with the interfaces lo and

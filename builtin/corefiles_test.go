@@ -137,6 +137,9 @@ func serveField(t *testing.T, file string) netip.AddrPort {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if w := plan.Warnings(); w != nil && strings.Contains(w.Error(), "reached") {
+		t.Errorf("got the warnings %v, want none about directives that no query reaches", w)
+	}
 	if err := plan.Start(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

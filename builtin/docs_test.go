@@ -81,6 +81,9 @@ func runs(t *testing.T, where, text string) {
 		t.Errorf("%s: got error %v, want none\n%s", where, err, text)
 		return
 	}
+	if got := unreached(plan.Warnings()); got != "none" {
+		t.Errorf("%s: got warnings %s\n%s", where, got, text)
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	plan.Stop(ended)

@@ -145,7 +145,7 @@ dns://[::1]:5353 zone example.org. (Corefile:12)
 // A directive that reads a ConfigMap from a cluster warns once about each missing file.
 func TestCheckMissingKubeconfig(t *testing.T) {
 	for _, directive := range []string{
-		"hosts {\n configmap dns/custom hosts\n configmap dns/other hosts\n kubeconfig /nonexistent\n}",
+		"hosts {\n fallthrough\n configmap dns/other hosts\n kubeconfig /nonexistent\n}",
 		"kubedns_config kube-system/kube-dns {\n kubeconfig /nonexistent\n}",
 	} {
 		name, _, _ := strings.Cut(directive, " ")

@@ -63,6 +63,7 @@ type Block struct {
 	Chain *dns.Chain
 
 	warnings []error
+	extents  []Extent
 	handlers []offer
 	planned  []func() error
 	start    []func(*Start) error

@@ -92,6 +92,7 @@ func (a *ACL) addList(b *config.Block, d corefile.Directive) error {
 		errs = append(errs, d.Errorf("want lines of allow, block, filter or drop in braces"))
 	}
 	a.lists = append(a.lists, list)
+	b.Answers(config.Extent{Use: d, Zones: zones, Open: !list.stopsAll()})
 	return errors.Join(errs...)
 }
 
@@ -157,6 +158,19 @@ func (u *aclList) add(line aclLine) {
 		}
 	}
 	u.lines = append(u.lines, line)
+}
+
+// stopsAll reports whether no query passes the list.
+func (u *aclList) stopsAll() bool {
+	for _, line := range u.lines {
+		switch {
+		case line.action == aclAllow:
+			return false
+		case line.types == nil && line.sources == nil:
+			return true
+		}
+	}
+	return false
 }
 
 // AnyClass lets acl see queries of every class.

@@ -53,6 +53,7 @@ func SetupErratic(b *config.Block, uses []corefile.Directive) error {
 		e.drop = 2
 	}
 	b.Handle(e)
+	b.Answers(config.Extent{Use: d, Zones: []wire.Name{wire.Root}})
 	return err
 }
 

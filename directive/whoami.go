@@ -14,6 +14,7 @@ type Whoami struct{}
 // SetupWhoami sets up the whoami directive.
 func SetupWhoami(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(&Whoami{})
+	b.Answers(config.Extent{Use: uses[0], Zones: []wire.Name{wire.Root}})
 	return config.NoArguments(uses)
 }
 

@@ -185,6 +185,7 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 	b.Zones, b.Schemes, b.Ports = parts(keys)
 	warnNames(b)
 	errs = append(errs, p.setUp(b)...)
+	warnUnreached(b)
 	if len(p.opts.Listen) > 0 {
 		b.Offer(&p.opts)
 	}

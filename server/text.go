@@ -28,8 +28,16 @@ func (p *Plan) Describe(w io.Writer) error {
 			if len(steps) == 0 {
 				fmt.Fprintln(out, "  nothing answers here")
 			}
-			for _, step := range steps {
-				fmt.Fprintf(out, "  %s\t%s\n", step.Name, describe(step))
+			hidden := newBarriers(r.block).steps(steps, r.key.Zone)
+			for i, step := range steps {
+				text := describe(step)
+				switch h := hidden[i]; {
+				case h != nil && h.reverse:
+					text += ", " + h.String()
+				case h != nil:
+					text = h.String()
+				}
+				fmt.Fprintf(out, "  %s\t%s\n", step.Name, text)
 			}
 
 			if names := r.block.Observers(); len(names) > 0 {

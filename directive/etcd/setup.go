@@ -33,6 +33,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 	h.index = newIndex(o.prefix, b.Log)
 	b.Handle(h)
+	b.Answers(config.Extent{Use: d, Zones: zones, Through: &h.through, Option: "fallthrough"})
 	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })
 	return errors.Join(errs...)
 }

@@ -46,7 +46,8 @@ func SetupAuto(b *config.Block, uses []corefile.Directive) error {
 		a := &Auto{options: autoOptions{pattern: `db\.(.*)`, template: "${1}"}}
 		errs = append(errs, a.parse(b, d))
 		b.Handle(a)
-		b.OnPlanned(func() error { // so that the directory has the files that sign writes at the start
+		b.Answers(config.Extent{Use: d, Zones: a.origins, Open: true}) // the directory may have no zone
+		b.OnPlanned(func() error {                                     // so that the directory has the files that sign writes at the start
 			b.OnStart(func(s *config.Start) (err error) {
 				a.dir, err = config.Keep(s, a.options, func() (*directory, error) {
 					return newDirectory(a.options, b), nil

@@ -44,6 +44,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			f.zones.Set(origin, &served{u, i})
 		}
 
+		b.Answers(config.Extent{
+			Use: d, Zones: u.origins, Through: &u.fallthru, Option: "fallthrough", Together: true,
+		})
 		errs = append(errs, u.plan(b, d))
 		b.OnSwap(func() {
 			u.source.serve(u.planned)

@@ -42,6 +42,7 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) erro
 		f.rejects = b.Metrics.Counter("coredns_forward_max_concurrent_rejects_total",
 			"Queries refused because max_concurrent queries were waiting.")
 		b.Handle(f)
+		b.Answers(f.extent(d))
 		forwards = append(forwards, f)
 	}
 	for i, f := range forwards {
@@ -69,6 +70,18 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) erro
 		return nil
 	})
 	return errors.Join(errs...)
+}
+
+// extent returns where f answers. The options next pass queries to another forward, by their answer.
+func (f *Forward) extent(use corefile.Directive) config.Extent {
+	e := config.Extent{
+		Use: use, Zones: f.from, Through: &f.fallthru, Option: "fallthrough",
+		Open: len(f.nextCodes) > 0 || f.nextOnNodata,
+	}
+	if !f.fallthru.On {
+		e.Through, e.Option = &config.Fallthrough{On: len(f.except) > 0, Zones: f.except}, "except"
+	}
+	return e
 }
 
 func newForward() *Forward {

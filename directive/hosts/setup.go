@@ -69,6 +69,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	h.inline = p.inline
 	b.Handle(h)
+	b.Answers(config.Extent{Use: uses[0], Zones: zones, Through: &h.fallthru, Option: "fallthrough", ReversePasses: true})
 
 	b.OnStart(func(s *config.Start) (err error) {
 		if h.table, err = p.start(s, d, b); err == nil && p.localise {

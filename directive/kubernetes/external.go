@@ -59,6 +59,7 @@ func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	e.apex = index.Label(apex)
 	e.handler.ttl, e.handler.server = uint32(ttl), firstServer+e.apex
 	b.Handle(e)
+	b.Answers(config.Extent{Use: d, Zones: zones, Through: &e.handler.fallThrough, Option: "fallthrough"})
 	b.OnPlanned(func() error { return e.plan(b, d) })
 	return nil
 }

@@ -49,6 +49,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	h.nodePods = o.NodeName != ""
 	h.options = &o
 	b.Handle(h)
+	b.Answers(config.Extent{
+		Use: d, Zones: zones, Through: &h.fallThrough, Option: "fallthrough", Open: h.onlyServices || h.nodePods,
+	})
 	b.OnPlanned(func() error {
 		if h.podMode == podsVerified && b.UsesMetadata() {
 			o.podsByAddr, o.PodLabels = true, true

@@ -19,6 +19,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	var errs []error
 	for _, d := range uses {
 		errs = append(errs, h.table.read(b, d))
+		if zones, err := b.ZonesOr(d); err == nil {
+			b.Answers(config.Extent{Use: d, Zones: zones, Open: true}) // names without records pass
+		}
 	}
 	h.table.finish()
 	b.Handle(h)

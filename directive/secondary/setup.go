@@ -103,6 +103,9 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		errs = append(errs, d.Errorf("missing transfer from: name the primary servers"))
 	}
 
+	b.Answers(config.Extent{
+		Use: d, Zones: zones, Through: &fallthru, Option: "fallthrough", Together: true,
+	})
 	for _, origin := range zones {
 		if s.zones.Get(origin) != nil {
 			errs = append(errs, d.Errorf("zone %s is already given", origin))

@@ -212,6 +212,14 @@ func (r *rule) parseRecords(l line) error {
 	return errors.Join(errs...)
 }
 
+// extent returns where r answers. A rule for one type passes the others on.
+func (r *rule) extent(use corefile.Directive) config.Extent {
+	every := r.qtype == wire.TypeANY && (r.class == wire.ClassIN || r.class == wire.ClassANY)
+	return config.Extent{
+		Use: use, Zones: r.zones.Zones(), Through: &r.through, Option: "fallthrough", Open: !every,
+	}
+}
+
 // zone returns the longest zone of the rule that contains the query name, or nil.
 func (r *rule) zone(q *dns.Query) *zone {
 	z, _ := r.zones.Longest(&q.Request, 0)

@@ -32,6 +32,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		r, err := t.parse(b, d)
 		errs = append(errs, err)
 		t.rules = append(t.rules, r)
+		b.Answers(r.extent(d))
 		t.answers = t.answers || r.class != wire.ClassIN && r.class != wire.ClassANY
 	}
 	b.Handle(t)
