@@ -15,6 +15,9 @@ func showMemory(r *metrics.Registry, b *memory.Budget) {
 	r.Gauge("seamark_memory_own_bytes", "Memory that is kept for answers from the server's own data.",
 		func() float64 { return float64(b.Own()) })
 
+	r.CounterFunc("seamark_memory_tight_total", "Collections that left almost no memory below the limit, so that no part grows.",
+		func() float64 { return float64(b.Tights()) })
+
 	for c := range memory.NumConsumers {
 		r.Gauge("seamark_memory_used_bytes", "Memory in use by a part of the server.",
 			func() float64 { return float64(b.Part(c).Used) }, "part", c.String())

@@ -110,13 +110,17 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 }
 
 // makeRoom reserves the memory of e, and evicts entries as long as there is none. It returns
-// false if e is too large. The caller holds the lock.
+// false if e is too large, also for what is free while memory is tight: a large entry that takes
+// the place of another needs twice its size until the collector has run. The caller holds the lock.
 func (st *Store) makeRoom(e *entry, now time.Duration, evicted *[numKinds]int) bool {
 	size, own := e.size(), e.scope.memory
 	if own == 0 {
 		own = st.limit
 	}
 	if size > min(own, st.limit, int(st.memory.Max(memory.Cache)))/maxEntryPart {
+		return false
+	}
+	if size > largeEntry && st.memory.Tight() {
 		return false
 	}
 
@@ -134,8 +138,10 @@ func (st *Store) makeRoom(e *entry, now time.Duration, evicted *[numKinds]int) b
 	return true
 }
 
-// maxEntryPart is the part of the memory that an entry may have.
-const maxEntryPart = 8
+const (
+	maxEntryPart = 8       // the part of the memory that an entry may have
+	largeEntry   = 4 << 10 // the size from which on an entry is not worth a shortage of memory
+)
 
 // remove removes e from the table and from its queue. The caller holds the lock.
 func (st *Store) remove(e *entry) {

@@ -206,7 +206,9 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 		return x.err
 	}
 	x.reply.write(q)
-	x.reply.claim.Release()
+	if !f.set.memory.Tight() { // else with the reply itself, when the collector has run
+		x.reply.claim.Release()
+	}
 	if target := x.reply.ownTarget; target != nil {
 		f.followOwn(ctx, q, target)
 	}

@@ -168,6 +168,8 @@ func TestCountersAreConditionsForTheirRange(t *testing.T) {
 		{"seamark_kubernetes_comparisons_total", []string{"resource", "services", "result", "different"}, 1,
 			30 * time.Minute,
 			"warning SeamarkMissedEvents a watch of services has missed changes, and they were listed again"},
+		{"seamark_memory_tight_total", nil, 100, 5 * time.Minute,
+			"warning  memory is tight: 100 collections in the last minutes had almost nothing to free"},
 		{"seamark_memory_refused_total", []string{"part", "zones"}, 1, 5 * time.Minute,
 			"warning  no memory for more zones: refused 1 times in the last minutes"},
 	} {

@@ -28,8 +28,8 @@ var used = []string{
 	"seamark_given_up_queries_total", "seamark_kubedns_config_valid", "seamark_kubernetes_comparisons_total",
 	"seamark_kubernetes_data_age_seconds", "seamark_kubernetes_stale", "seamark_kubernetes_synced",
 	"seamark_kubernetes_watch_errors_total", "seamark_loop_detected", "seamark_memory_refused_total",
-	"seamark_sign_failed_total", "seamark_sign_signature_expiry_seconds", "seamark_tls_certificate_expiry_seconds",
-	"seamark_transport_shed_queries_total",
+	"seamark_memory_tight_total", "seamark_sign_failed_total", "seamark_sign_signature_expiry_seconds",
+	"seamark_tls_certificate_expiry_seconds", "seamark_transport_shed_queries_total",
 }
 
 func isUsed(family string) bool { return slices.Contains(used, family) }
@@ -362,8 +362,17 @@ func memoryFull(e *evidence) (found []health.Condition) {
 			found = append(found, c)
 		}
 	}
+
+	if n := sum(e.increase("seamark_memory_tight_total", rateTime), "")[""]; n >= manyTight {
+		c := warn("", "memory is tight: %.0f collections in the last minutes had almost nothing to free", n)
+		c.Next = "raise the memory limit: docs/reference/memory.md"
+		found = append(found, c)
+	}
 	return found
 }
+
+// A few collections find memory tight in a burst; where it lasts, one follows another.
+const manyTight = 100
 
 const (
 	stormNames = 1000 // different names below one parent

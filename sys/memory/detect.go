@@ -27,7 +27,17 @@ const (
 // It also makes that the soft memory limit of Go's garbage collector, unless GOMEMLIMIT sets
 // one: near the limit the collector runs more often, so that a burst of garbage does not get the
 // process killed. root is the file system "/".
+//
+// The budget notices when the collector is short of memory: see Budget.Tight.
 func Detect(root fs.FS) *Budget {
+	b := detect(root)
+	if b != nil {
+		b.follow()
+	}
+	return b
+}
+
+func detect(root fs.FS) *Budget {
 	limit, limited := cgroup.MemoryLimit(root)
 	soft := softLimit(limit, size(root, "proc/self/status", "RssFile"))
 	set := debug.SetMemoryLimit(-1)

@@ -82,6 +82,8 @@ type Budget struct {
 	own    int64
 	source Source
 	most   [NumConsumers]atomic.Int64 // Max of the parts, for Max
+	tight  atomic.Bool
+	tights atomic.Uint64
 
 	mu     sync.Mutex
 	parts  [NumConsumers]Part
@@ -202,7 +204,7 @@ func (e *Error) Error() string {
 }
 
 // Reserve reserves bytes for a consumer. It returns an *Error if the consumer has its maximum,
-// or if it has its minimum and the rest is used.
+// or if it has its minimum and the rest is used or memory is tight.
 func (b *Budget) Reserve(c Consumer, bytes int64) error {
 	if b == nil {
 		return nil
@@ -210,12 +212,21 @@ func (b *Budget) Reserve(c Consumer, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.parts[c]
-	if p.Used+bytes > p.Max || bytes > 0 && b.lent+p.borrows(bytes) > max(b.shared, b.lent) {
+	if p.Used+bytes > p.Max || bytes > 0 && b.lent+p.borrows(bytes) > b.lendable() {
 		p.Refused++
 		return &Error{c, p.Max}
 	}
 	b.add(p, bytes)
 	return nil
+}
+
+// lendable returns how much of the shared memory may be in use, which is at least what is. The
+// caller holds the lock.
+func (b *Budget) lendable() int64 {
+	if b.Tight() {
+		return b.lent
+	}
+	return max(b.shared, b.lent)
 }
 
 // ReserveReply is Reserve of Replies for a client, by its key of package slots. A client may have
@@ -228,7 +239,7 @@ func (b *Budget) ReserveReply(client netip.Addr, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.parts[Replies]
-	free := min(p.Max, max(p.Used, p.Min)+max(b.shared-b.lent, 0)) - p.Used
+	free := min(p.Max, max(p.Used, p.Min)+b.lendable()-b.lent) - p.Used
 	if b.clients[client]+bytes > free {
 		p.Refused++
 		return &Error{Replies, p.Max}
