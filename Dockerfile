@@ -12,9 +12,10 @@ COPY . .
 ARG VERSION=0.0.0-dev
 ARG COMMIT=
 ARG DATE=1970-01-01T00:00:00Z
-ARG TARGETPLATFORM=linux/amd64
+# Without a default, which BuildKit would take for every platform.
+ARG TARGETPLATFORM
 # With the file capability for port 53, which COPY keeps.
-RUN cd tools && go run ./image -source .. -root /root/image -platforms "$TARGETPLATFORM" \
+RUN cd tools && go run ./image -source .. -root /root/image -platforms "${TARGETPLATFORM:-linux/amd64}" \
     -version "$VERSION" -commit "$COMMIT" -date "$DATE"
 
 FROM scratch

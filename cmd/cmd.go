@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/terminal"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -67,7 +68,6 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 	}()
 
 	root := p.root()
-	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	if word, ok := unknownCommand(root, args); ok {
 		var known []string
@@ -176,6 +176,10 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 			case plugins:
 				return p.showDirectives()
 			}
+			if c.Flags().NFlag() == 0 && p.typed() && !exists(defaultFile) {
+				fmt.Fprint(p.err, introduction)
+				return exitStatus(2)
+			}
 			p.signals.Starting()
 			return p.serve(c.Context(), s)
 		},
@@ -189,7 +193,57 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
 	p.addCommands(root)
+	foldOlder(root)
 	return root
+}
+
+// The commands of older generations have a group whose title tells how to list them.
+const (
+	older       = "older"
+	olderHidden = "Older generations, such as kube-dns and SkyDNS: seamark help --all"
+)
+
+// foldOlder makes the help leave out the commands of older generations without the flag --all of
+// the command help.
+func foldOlder(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	all := false
+	if c := subcommand(root, "help"); c != nil {
+		c.Flags().BoolVar(&all, "all", false, "list the commands of older generations, too")
+	}
+
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		for _, sub := range root.Commands() {
+			sub.Hidden = sub.GroupID == older && !all && c == root
+		}
+		for _, g := range root.Groups() {
+			if g.ID == older && all {
+				g.Title = "Older generations:"
+			}
+		}
+		help(c, args)
+	})
+}
+
+// introduction is printed in place of serving to users who type only the program's name.
+const introduction = `Seamark, a DNS server for Kubernetes clusters. There is no file Corefile in this directory.
+  seamark serve --manifests FOLDER --listen 127.0.0.1:1053   serve a folder of Kubernetes manifests
+  seamark serve --conf FILE                                  serve what a Corefile configures
+  seamark check FILE                                         report every error of a Corefile
+  seamark doctor                                             examine the DNS of your cluster
+  seamark --help                                             list all commands
+`
+
+// typed reports whether a user typed the command line: CoreDNS listens on port 53 without a
+// Corefile, and a container does so with Seamark, too, also one with a terminal (docker run -t).
+func (p *program) typed() bool {
+	return os.Getpid() != 1 && terminal.Is(p.in) && terminal.Is(p.log())
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // A signalPolicy is what a command does at SIGTERM and SIGINT, and at SIGHUP and SIGUSR1.
@@ -238,7 +292,7 @@ func (p *program) addCommands(root *cobra.Command) {
 			{p.canaryCommand(), stops},
 			{p.convertCommand(), ends},
 		}},
-		{"older", "Older generations:", []command{
+		{older, olderHidden, []command{
 			{p.kubednsCommand(), reloads},
 			{p.nannyCommand(), reloads},
 			{p.sidecarCommand(), stops},

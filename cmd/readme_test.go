@@ -44,3 +44,13 @@ func read(t *testing.T, file string) string {
 	}
 	return string(text)
 }
+
+// A default of TARGETPLATFORM would hide the value that BuildKit sets: an image for arm64 would get
+// a program for amd64. A builder that sets none builds for amd64.
+func TestDockerfilePlatform(t *testing.T) {
+	text := read(t, "../Dockerfile")
+	if !regexp.MustCompile(`(?m)^ARG TARGETPLATFORM$`).MatchString(text) ||
+		!strings.Contains(text, `-platforms "${TARGETPLATFORM:-linux/amd64}"`) {
+		t.Errorf("Dockerfile: got\n%s\nwant ARG TARGETPLATFORM without a default, and one in RUN", text)
+	}
+}

@@ -1,0 +1,30 @@
+package terminal
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// /dev/null is a character device, and no terminal; a pseudoterminal is one.
+func TestIs(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	for _, stream := range []any{null, strings.NewReader(""), nil} {
+		if Is(stream) {
+			t.Errorf("%T: got a terminal, want none", stream)
+		}
+	}
+
+	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no pseudoterminal: %v", err)
+	}
+	defer func() { _ = pty.Close() }()
+	if !Is(pty) {
+		t.Error("pseudoterminal: got no terminal, want one")
+	}
+}
