@@ -372,8 +372,9 @@ func (c *statusCells) addSeries() {
 		return age(v)
 	}
 	used := series(c.Status, "coredns_forward_requests_total", "to")
+	usedOverGRPC := series(c.Status, "coredns_grpc_requests_total", "to")
 	upstream := func(to string, up float64) string {
-		if n, ok := used[to]; ok && n == 0 && up != 0 {
+		if used[to]+usedOverGRPC[to] == 0 && up != 0 {
 			return "not used yet"
 		}
 		return choose("up", "DOWN")(to, up)

@@ -27,7 +27,8 @@ func TestStatusWithoutAPIServer(t *testing.T) {
 	dir, admin, ready, api := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t), freeport.Reserve(t)
 	write(t, filepath.Join(dir, "Corefile"),
 		fmt.Sprintf(".:0 {\n bind 127.0.0.1\n admin localhost:%s\n ready 127.0.0.1:%s\n"+
-			" kubernetes cluster.local {\n  endpoint http://127.0.0.1:%s\n }\n forward . 192.0.2.1\n}\n", admin, ready,
+			" kubernetes cluster.local {\n  endpoint http://127.0.0.1:%s\n }\n"+
+			" grpc example.org 192.0.2.2:443\n forward . 192.0.2.1 {\n  except example.org\n }\n}\n", admin, ready,
 			api))
 	p := serve(t, dir, "", "-conf", "Corefile")
 	defer p.stop()
@@ -48,7 +49,7 @@ func TestStatusWithoutAPIServer(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"data age": "never (endpointslices)", "data cluster.local.": "not synced",
-		"upstream 192.0.2.1:53": "not used yet",
+		"upstream 192.0.2.1:53": "not used yet", "upstream 192.0.2.2:443": "not used yet",
 		"p50 below":             "-", "p99 below": "-",
 	} {
 		if got := row(out, name); got != want {

@@ -63,6 +63,7 @@ func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) 
 			r.Log.Log(ctx, level, "Addresses of interfaces changed", "addresses", addresses)
 			return r.reload(ctx, old, c, level)
 		}
+		r.Shared.Health.Clear(r, "reload") // the addresses for which it failed are gone
 	}
 
 	for range maxReads {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -90,8 +89,9 @@ func (o *overview) addMetrics() {
 		switch family {
 		case "seamark_forward_upstream_up":
 			waiting := value("seamark_forward_waiting_queries", "to", labels["to"])
-			requests, known := o.Metrics[metrics.SeriesName("coredns_forward_requests_total", "to", labels["to"])]
-			o.Upstreams = append(o.Upstreams, upstreamState{labels["to"], v != 0, requests > 0 || !known, waiting})
+			requests := value("coredns_forward_requests_total", "to", labels["to"]) +
+				value("coredns_grpc_requests_total", "to", labels["to"])
+			o.Upstreams = append(o.Upstreams, upstreamState{labels["to"], v != 0, requests > 0, waiting})
 		case "seamark_kubernetes_objects":
 			zones, kind := labels["zones"], labels["resource"]
 			o.Cluster = append(o.Cluster, dataState{
@@ -100,9 +100,9 @@ func (o *overview) addMetrics() {
 				Age:    seconds(value("seamark_kubernetes_data_age_seconds", "resource", kind)),
 			})
 		case "seamark_etcd_keys":
+			age := value("seamark_etcd_data_age_seconds", "path", labels["path"]) // -1: never
 			o.Cluster = append(o.Cluster, dataState{
-				Kind: "keys of etcd", Zones: labels["zones"], Objects: v, Synced: true,
-				Age: seconds(o.Metrics[strings.Replace(name, "keys", "data_age_seconds", 1)]),
+				Kind: "keys of etcd", Zones: labels["path"], Objects: v, Synced: age >= 0, Age: seconds(age),
 			})
 		case "seamark_kubernetes_records_hash":
 			stale := value("seamark_kubernetes_stale", "zones", labels["zones"]) != 0

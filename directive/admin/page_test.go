@@ -266,3 +266,29 @@ func TestPageRecordsPaging(t *testing.T) {
 		t.Errorf("got %d names in %d pages, want %d", len(seen), requests, len(all))
 	}
 }
+
+// Nothing is said of the data of an etcd that has never answered, nor of upstreams without queries.
+func TestPageOfWhatIsNotKnown(t *testing.T) {
+	w := newWorld(t)
+	w.unready = true
+	if err := w.load(`. {
+    admin ADMIN
+    etcd example.org {
+        endpoint http://127.0.0.1:9
+    }
+    grpc example.net 192.0.2.2:443
+    forward . 192.0.2.1
+}
+`); err != nil {
+		t.Fatal(err)
+	}
+	_, body := w.request("GET", "/")
+	for _, want := range []string{
+		`keys of etcd</th><td class="name">/skydns/</td><td class="n">0</td><td><strong class="bad">not synced</strong></td><td class="n">never</td>`,
+		`192.0.2.2:443</th><td>not used yet</td>`, `192.0.2.1:53</th><td>not used yet</td>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("got no %s in %s", want, body)
+		}
+	}
+}

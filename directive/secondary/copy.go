@@ -201,14 +201,8 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 	}
 	c.share.release()
 
-	switch {
-	case errors.As(err, new(olderSerialError)):
-		s.warn(err)
-	case err != nil && !errors.Is(err, errUnchanged):
+	if err != nil && !errors.Is(err, errUnchanged) {
 		return err
-	default:
-		s.failed = ""
-		c.health.Clear(c, "transfer")
 	}
 
 	s.checked = start
@@ -224,6 +218,14 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 		s.install(s.zone)
 	default:
 		s.setExpiry()
+	}
+
+	// What is reported depends on whether the zone is served now.
+	if errors.As(err, new(olderSerialError)) {
+		s.warn(err)
+	} else {
+		s.failed = ""
+		c.health.Clear(c, "transfer")
 	}
 	return nil
 }
@@ -357,6 +359,7 @@ func (c *zoneCopy) expire() {
 	}
 
 	c.log.Error("secondary: Zone expired", "zone", c.origin, "data_age", time.Since(c.checked).Round(time.Second))
+	c.health.Clear(c, "transfer") // it says that the last version serves
 	c.report(health.Critical, "expired", "has expired and is not served")
 }
 

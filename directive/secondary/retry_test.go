@@ -1,10 +1,13 @@
 package secondary
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seamark/seamark/sys/health"
 )
 
 // While no primary replies, the intervals between attempts double from 250 ms up to RETRY,
@@ -60,6 +63,46 @@ func TestRetryRejectedZone(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		if got, want := p.asked(), "SOA IXFR SOA AXFR"; got != want {
 			t.Errorf("within RETRY: got queries for %s, want %s\n%s", got, want, log)
+		}
+	})
+}
+
+// What is reported of a zone that cannot be transferred is true before and after it has expired, and
+// once it is served again.
+func TestConditionsOfExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, log := follow(t, 0)
+		c.health = new(health.Board) // the copy waits for its next refresh
+		wants := func(when string, want ...string) {
+			t.Helper()
+			var got []string
+			for _, condition := range c.health.Conditions() {
+				text, _, _ := strings.Cut(condition.Text, ":")
+				got = append(got, string(condition.Severity)+" "+text)
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("%s: got %q, want %q\n%s", when, got, want, log)
+			}
+		}
+		const zone = "the zone example.org. "
+
+		p.set(0, nil)
+		c.notify()
+		time.Sleep(time.Minute)
+		wants("while no primary replies", "warning "+zone+"cannot be transferred, and the last version serves")
+		c.mu.Lock()
+		c.until = time.Now()
+		c.mu.Unlock()
+		c.expire()
+		wants("at the expiry", "critical "+zone+"has expired and is not served")
+		time.Sleep(5 * time.Minute)
+		wants("after it", "critical "+zone+"cannot be transferred and is not served", "critical "+zone+"has expired and is not served")
+
+		p.set(0, map[uint16][]string{soaQuery: {"@ 5 SOA 4"}})
+		time.Sleep(5 * time.Minute)
+		wants("with an older version", "warning "+zone+"cannot be transferred, and the last version serves")
+		if got := serialOf(c); got != 5 {
+			t.Errorf("with an older version: got serial number %d, want 5", got)
 		}
 	})
 }

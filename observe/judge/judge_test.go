@@ -121,6 +121,21 @@ func TestGaugesAreConditions(t *testing.T) {
 			b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
 			b.gauge(1, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "namespaces")
 		}, []string{"critical SeamarkNotSynced not received since the start: services of cluster.local.; names that depend on them are SERVFAIL"}},
+		{"never received", func(b *bench) {
+			b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
+			b.gauge(400, "seamark_kubernetes_data_age_seconds", "resource", "services")
+		}, []string{
+			"critical SeamarkNotSynced not received since the start: services of cluster.local.; names that depend on them are SERVFAIL",
+			"warning SeamarkDataOld no services have been received since the start, 6m40s ago",
+		}},
+		{"an old snapshot", func(b *bench) {
+			b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
+			b.gauge(1, "seamark_kubernetes_stale", "zones", "cluster.local.")
+			b.gauge(400, "seamark_kubernetes_data_age_seconds", "resource", "services")
+		}, []string{
+			"warning SeamarkDataOld no services have been received for 6m40s; the last known state is served",
+			"warning SeamarkSnapshotServed the answers of cluster.local. are from a snapshot: not all objects have been received since the start",
+		}},
 		{"a snapshot", func(b *bench) { b.gauge(1, "seamark_kubernetes_stale", "zones", "cluster.local.") }, []string{
 			"warning SeamarkSnapshotServed the answers of cluster.local. are from a snapshot: not all objects have been received since the start",
 		}},

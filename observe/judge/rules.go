@@ -68,15 +68,7 @@ var rules = []rule{
 	}},
 	{"SeamarkReloadFailed", reported}, // by package server, until a reload succeeds
 	{"SeamarkNotSynced", notSynced},
-	{"SeamarkDataOld", func(e *evidence) (found []health.Condition) {
-		for kind, age := range sum(e.of("seamark_kubernetes_data_age_seconds"), "resource") {
-			if age > 300 {
-				found = append(found, warn(kind, "no %s have been received for %s; the last known state is served",
-					kind, seconds(age)))
-			}
-		}
-		return found
-	}},
+	{"SeamarkDataOld", dataOld},
 	{"SeamarkSnapshotServed", func(e *evidence) (found []health.Condition) {
 		for zones, stale := range sum(e.of("seamark_kubernetes_stale"), "zones") {
 			if stale > 0 {
@@ -248,7 +240,7 @@ func upstreamsDown(e *evidence) (found []health.Condition) {
 			found = append(found, warn(to, "the upstream %s is down", to))
 		case failures[to] > 0:
 			found = append(found, warn(to,
-				"%.0f health checks of the upstream %s failed in the last minutes; it is up now", failures[to], to))
+				"%.0f health checks of the upstream %s failed in the last minutes; it counts as up", failures[to], to))
 		}
 	}
 	for i := range found {
@@ -297,8 +289,8 @@ func upstreamsSlow(e *evidence) (found []health.Condition) {
 	return found
 }
 
-// notSynced finds kinds of objects that have not been listed, unless a snapshot has them.
-func notSynced(e *evidence) []health.Condition {
+// missing returns the kinds of objects that have not been listed, by zones, unless a snapshot has them.
+func missing(e *evidence) map[string][]string {
 	stale := sum(e.of("seamark_kubernetes_stale"), "zones")
 	kinds := map[string][]string{}
 	for _, s := range e.of("seamark_kubernetes_synced") {
@@ -306,16 +298,38 @@ func notSynced(e *evidence) []health.Condition {
 			kinds[zones] = append(kinds[zones], s.labels["resource"])
 		}
 	}
+	return kinds
+}
+
+func notSynced(e *evidence) []health.Condition {
+	kinds := missing(e)
 	if len(kinds) == 0 {
 		return nil
 	}
 
-	var missing []string
+	var lists []string
 	for _, zones := range slices.Sorted(maps.Keys(kinds)) {
-		missing = append(missing, strings.Join(kinds[zones], ", ")+" of "+zones)
+		lists = append(lists, strings.Join(kinds[zones], ", ")+" of "+zones)
 	}
 	text := "not received since the start: %s; names that depend on them are SERVFAIL"
-	return one(health.Critical, "", text, strings.Join(missing, "; "))
+	return one(health.Critical, "", text, strings.Join(lists, "; "))
+}
+
+// dataOld finds kinds of objects of which nothing has been received for long. There is no last state
+// to serve of one that has never been received.
+func dataOld(e *evidence) (found []health.Condition) {
+	never := slices.Concat(slices.Collect(maps.Values(missing(e)))...)
+	for kind, age := range sum(e.of("seamark_kubernetes_data_age_seconds"), "resource") {
+		switch {
+		case age <= 300:
+		case slices.Contains(never, kind):
+			found = append(found, warn(kind, "no %s have been received since the start, %s ago", kind, seconds(age)))
+		default:
+			found = append(found, warn(kind, "no %s have been received for %s; the last known state is served",
+				kind, seconds(age)))
+		}
+	}
+	return found
 }
 
 // rates returns conditions for counters by reason that grow by more than one a second.
