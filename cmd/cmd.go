@@ -41,6 +41,7 @@ func MainWithTimes(directives []config.Directive, build Build, times NodeTimes) 
 // Commands returns the root of the command line, for its documentation.
 func Commands(directives []config.Directive) *cobra.Command {
 	root := (&program{directives: directives}).root()
+	root.RemoveCommand(subcommand(root, "help")) // each command's page is its help
 	root.InitDefaultCompletionCmd()
 	return root
 }
