@@ -64,10 +64,11 @@ func TestReplacedConnectionIsOfLargestClient(t *testing.T) {
 		age := int64(0)
 		open := func(client netip.Addr) {
 			peer := net.UDPAddrFromAddrPort(netip.AddrPortFrom(client, 1))
-			if err := s.Begin(t.Context(), peer); err != nil {
+			ctx, err := s.Begin(t.Context(), peer, time.Hour)
+			if err != nil {
 				t.Fatalf("a connection of %s: %v", client, err)
 			}
-			c := s.Add(peer, func() { mu.Lock(); closed[client]++; mu.Unlock() })
+			c := s.Add(ctx, peer, func() { mu.Lock(); closed[client]++; mu.Unlock() })
 			age++
 			c.active.Store(age)
 		}

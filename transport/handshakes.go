@@ -30,7 +30,8 @@ const (
 // A connection over TCP has its slot until the server has sent its part of the handshake. Over
 // QUIC, where the library has the connection, and after a HelloRetryRequest (RFC 8446 §4.1.4)
 // only the signature has one. A connection that is closed meanwhile does not wait any longer,
-// and nothing is signed for it. Over QUIC one that waits is not closed: it counts as open.
+// and nothing is signed for it. Over QUIC the library cannot close one that waits, so it waits
+// until the time for the handshake is over, or Sessions ends it.
 func LimitHandshakes(
 	pool *slots.Pool, config func() *tls.Config,
 ) func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -43,6 +44,8 @@ func LimitHandshakes(
 				}
 				s.slot.hold(pool, s.client)
 			}
+		} else {
+			s.slot, _ = hello.Context().Value(handshakeKey{}).(*handshakeSlot)
 		}
 
 		c := config().Clone()
@@ -62,11 +65,29 @@ func LimitHandshakes(
 // be nil.
 type handshaker interface{ handshakeSlot() *handshakeSlot }
 
+// A handshakeContext is the context of a connection over QUIC, whose slot is not held. The library
+// passes its value, and nothing else of the connection, to the callbacks of TLS.
+type handshakeContext struct {
+	context.Context
+	slot *handshakeSlot
+}
+
+type handshakeKey struct{}
+
+func (c handshakeContext) Value(key any) any {
+	if key == (handshakeKey{}) {
+		return c.slot
+	}
+	return c.Context.Value(key)
+}
+
 // A handshakeSlot is the slot of a connection's handshake.
 type handshakeSlot struct {
-	pool   *slots.Pool
-	client netip.Addr
-	held   atomic.Bool
+	pool     *slots.Pool
+	client   netip.Addr
+	held     atomic.Bool
+	deadline time.Time // over QUIC
+	shared   bool      // of Sessions: it counts for the client
 
 	mu     sync.Mutex
 	ended  bool
@@ -90,6 +111,13 @@ func (s *handshakeSlot) end() {
 	if s.cancel != nil {
 		s.cancel()
 	}
+}
+
+// isWaiting reports whether it waits for its turn, so that end ends it at once.
+func (s *handshakeSlot) isWaiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cancel != nil && !s.ended
 }
 
 func (s *handshakeSlot) hasEnded() bool {
@@ -120,7 +148,11 @@ type slotSigner struct {
 }
 
 func (s *slotSigner) acquire() error {
-	ctx, cancel := context.WithTimeout(s.ctx, handshakeWait)
+	deadline := time.Now().Add(handshakeWait)
+	if s.slot != nil && !s.slot.deadline.IsZero() && s.slot.deadline.Before(deadline) {
+		deadline = s.slot.deadline
+	}
+	ctx, cancel := context.WithDeadline(s.ctx, deadline)
 	defer cancel()
 	if s.slot != nil {
 		if !s.slot.wait(cancel) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
 )
 
 const (
@@ -37,6 +38,9 @@ type Sessions struct {
 	open    int // including handshakes
 	ready   map[*Session]struct{}
 	clients map[netip.Addr]int
+	pending map[*handshakeSlot]struct{} // handshakes that are not complete
+	shares  slots.Counter               // of pending
+	closed  bool                        // no handshakes are accepted
 }
 
 // A Session is a connection whose handshake is complete.
@@ -52,7 +56,7 @@ type Session struct {
 func NewSessions(m *Messages) *Sessions {
 	return &Sessions{
 		o: m.o, counts: m.counts, start: time.Now(), memory: connMemory{m.o.Memory, memory.QUIC, sessionSize},
-		ready: map[*Session]struct{}{}, clients: map[netip.Addr]int{},
+		ready: map[*Session]struct{}{}, clients: map[netip.Addr]int{}, pending: map[*handshakeSlot]struct{}{},
 	}
 }
 
@@ -61,6 +65,10 @@ func NewSessions(m *Messages) *Sessions {
 func (s *Sessions) NeedsVerification() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.needsVerification()
+}
+
+func (s *Sessions) needsVerification() bool {
 	return s.open-len(s.ready) >= min(maxUnverified, s.o.MaxConns/4) ||
 		s.open >= s.o.MaxConns-min(evictionReserve, s.o.MaxConns/4)
 }
@@ -72,23 +80,32 @@ func (s *Sessions) Count() float64 {
 	return float64(s.open)
 }
 
-// Begin counts a connection before its handshake, until ctx ends. It returns an error if
-// the connection is over a limit. At the limit of all connections it closes the
-// connection that idlest returns.
-func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
+// Begin counts a connection before its handshake, until ctx ends, and returns the context for it. The
+// handshake waits for its turn within a time. Begin returns an error if the connection is over a limit. At the limit of all connections it closes
+// the connection that idlest returns. Once clients have to be verified, half of the connections may
+// be incomplete, since the library closes no such connection, and of these a client has at most as
+// many as are free.
+func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duration) (context.Context, error) {
 	client := ClientKey(AddrPort(peer).Addr())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if s.clients[client] >= s.o.MaxConnsPerClient {
+	if s.closed {
+		return nil, net.ErrClosed
+	}
+	shared := s.needsVerification() // the address of the first ones may be forged
+	if s.clients[client] >= s.o.MaxConnsPerClient || shared && !s.admitHandshake(client) {
 		s.counts.overClient.Add(1)
-		return errTooManyConnections
+		return nil, errTooManyConnections
 	}
 	if s.open >= s.o.MaxConns || !s.memory.reserve(s.open) {
 		evicted := s.idlest()
 		if evicted == nil {
+			if shared {
+				s.shares.Done(client)
+			}
 			s.counts.overTotal.Add(1)
-			return errTooManyConnections
+			return nil, errTooManyConnections
 		}
 		s.counts.evicted.Add(1)
 		delete(s.ready, evicted)
@@ -98,16 +115,78 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr) error {
 
 	s.open++
 	s.clients[client]++
+	slot := &handshakeSlot{client: client, shared: shared, deadline: time.Now().Add(within)}
+	s.pending[slot] = struct{}{}
 	context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.endPending(slot)
 		s.open--
 		s.memory.release()
 		if s.clients[client]--; s.clients[client] == 0 {
 			delete(s.clients, client)
 		}
 	})
-	return nil
+	return handshakeContext{ctx, slot}, nil
+}
+
+// admitHandshake reports whether a client may have another incomplete handshake. If none is free, a
+// client without one has the place of one that waits for its turn, of the client that has most.
+func (s *Sessions) admitHandshake(client netip.Addr) bool {
+	limit := int64(max(1, s.o.MaxConns/2))
+	if s.shares.TryAdd(client, limit) {
+		return true
+	}
+
+	counts := map[netip.Addr]int{}
+	for slot := range s.pending {
+		if slot.shared {
+			counts[slot.client]++
+		}
+	}
+	var replaced *handshakeSlot
+	for slot := range s.pending {
+		if n := counts[slot.client]; counts[client] > 0 || !slot.shared || !slot.isWaiting() ||
+			replaced != nil && (n < counts[replaced.client] ||
+				n == counts[replaced.client] && slot.deadline.After(replaced.deadline)) {
+			continue
+		}
+		replaced = slot
+	}
+	if replaced == nil {
+		return false
+	}
+	replaced.end()
+	s.endPending(replaced)
+	s.counts.evicted.Add(1)
+	return s.shares.TryAdd(client, limit)
+}
+
+func (s *Sessions) endPending(slot *handshakeSlot) {
+	if _, ok := s.pending[slot]; ok {
+		delete(s.pending, slot)
+		if slot.shared {
+			s.shares.Done(slot.client)
+		}
+	}
+}
+
+// Suspend ends the handshakes that wait for their turn, and refuses others until Resume: the
+// library waits for all of them before it closes its listener.
+func (s *Sessions) Suspend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for slot := range s.pending {
+		slot.end()
+	}
+}
+
+// Resume accepts connections again.
+func (s *Sessions) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = false
 }
 
 // idlest returns the session without queries that has been idle longest, of the client that has most
@@ -123,10 +202,14 @@ func (s *Sessions) idlest() (idlest *Session) {
 	return idlest
 }
 
-// Add adds a connection whose handshake is complete. Its close must not block.
-func (s *Sessions) Add(peer net.Addr, close func()) *Session {
+// Add adds a connection whose handshake is complete, with a context from Begin's. Its close must not
+// block.
+func (s *Sessions) Add(ctx context.Context, peer net.Addr, close func()) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slot, ok := ctx.Value(handshakeKey{}).(*handshakeSlot); ok {
+		s.endPending(slot)
+	}
 	c := &Session{close: close, client: ClientKey(AddrPort(peer).Addr()), start: s.start}
 	c.touch()
 	s.ready[c] = struct{}{}

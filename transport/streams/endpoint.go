@@ -23,6 +23,9 @@ import (
 // one costs about 80 KB.
 const maxQUICConns = 500
 
+// busyHandshake is how long a handshake may wait for a packet of the client while many are incomplete.
+const busyHandshake = time.Second
+
 // An endpoint is a UDP socket with QUIC connections. Of two processes that have the socket
 // only one may read it, since the packets of a connection must reach the process that has it.
 type endpoint struct {
@@ -158,8 +161,12 @@ func (e *endpoint) config(*quic.ClientInfo) (*quic.Config, error) {
 	// A client that sends more than one message of the largest size waits until it is read.
 	const window = wire.MaxMessage + 3
 	timeouts := e.timeouts.Load()
+	handshake := timeouts.MessageTimeout
+	if e.sessions.NeedsVerification() { // many are incomplete, and the client has received a packet
+		handshake = min(handshake, busyHandshake)
+	}
 	return &quic.Config{
-		HandshakeIdleTimeout:           timeouts.MessageTimeout,
+		HandshakeIdleTimeout:           handshake,
 		MaxIdleTimeout:                 timeouts.IdleTimeout,
 		InitialStreamReceiveWindow:     window / 4,
 		MaxStreamReceiveWindow:         window,
@@ -174,11 +181,12 @@ func (e *endpoint) config(*quic.ClientInfo) (*quic.Config, error) {
 func (e *endpoint) Serve() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.sessions.Resume()
 	a := &activity{transport: &quic.Transport{
 		Conn:                &quietSocket{UDPConn: e.socket},
 		VerifySourceAddress: func(net.Addr) bool { return e.sessions.NeedsVerification() },
 		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
-			return ctx, e.sessions.Begin(ctx, client.RemoteAddr)
+			return e.sessions.Begin(ctx, client.RemoteAddr, e.timeouts.Load().MessageTimeout)
 		},
 	}}
 	var err error
@@ -209,7 +217,7 @@ func (e *endpoint) accept(a *activity) {
 			c.ctx, c.end = context.WithCancelCause(a.ctx)
 			defer c.end(nil)
 
-			c.Session = e.sessions.Add(conn.RemoteAddr(), func() { c.end(e.protocol.overload) })
+			c.Session = e.sessions.Add(conn.Context(), conn.RemoteAddr(), func() { c.end(e.protocol.overload) })
 			defer e.sessions.Remove(c.Session)
 			e.serve(c)
 		})
@@ -226,6 +234,7 @@ func (e *endpoint) suspend(grace context.Context) {
 		return
 	}
 
+	e.sessions.Suspend()
 	_ = a.listener.Close()
 	defer context.AfterFunc(grace, a.endGrace)()
 	a.cancel()

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"context"
 	"crypto"
 	"crypto/tls"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/test/bound"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -111,6 +113,47 @@ func TestHandshakesShareProcessors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A listener that stops, or whose socket another process takes over, does not wait until a handshake has
+// its turn.
+func TestStopEndsWaitingHandshakes(t *testing.T) {
+	pair := certificate(t)
+	pool, other := slots.New(1, 1), netip.MustParseAddr("192.0.2.1")
+	if !pool.TryAcquire(other) {
+		t.Fatal("the first slot is not given")
+	}
+	o := Options{Options: transport.Options{TLS: &transport.TLS{Crypto: pool}, Limits: transport.Limits{MessageTimeout: time.Minute}}, Name: "test", Limits: Limits{Streams: 10, Workers: 10}}
+	hello := make(chan struct{}, 1)
+	o.TLS.Set(func() *tls.Config {
+		hello <- struct{}{}
+		return &tls.Config{Certificates: []tls.Certificate{pair}}
+	})
+	o.Options = o.Options.OrDefaults()
+	l, err := ListenQUIC(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	l.Serve()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		over := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"doq"}}
+		if c, err := quic.DialAddr(ctx, l.Addr().String(), over, &quic.Config{HandshakeIdleTimeout: time.Minute}); err == nil {
+			t.Error("the handshake is complete")
+			_ = c.CloseWithError(0, "")
+		}
+	})
+	<-hello
+	began := time.Now()
+	l.Stop()
+	bound.AtMost(t, "Stop with a handshake that waits", time.Since(began), time.Second)
+	if pool.Release(other); pool.Used() != 0 {
+		t.Error("a slot is held after the end")
+	}
+	cancel()
+	running.Wait()
 }
 
 // A closer closes a QUIC connection.

@@ -172,7 +172,12 @@ func TestQUICClientConnectionLimit(t *testing.T) {
 func TestQUICConnectionLimitDefaults(t *testing.T) {
 	s := listen(t, Options{})
 	begin := func(client byte) bool {
-		return s.sessions.Begin(t.Context(), &net.UDPAddr{IP: net.IPv4(192, 0, 2, client), Port: 53}) == nil
+		peer := &net.UDPAddr{IP: net.IPv4(192, 0, 2, client), Port: 53}
+		ctx, err := s.sessions.Begin(t.Context(), peer, time.Hour)
+		if err == nil {
+			s.sessions.Add(ctx, peer, func() {}).StartQuery() // else it is replaced
+		}
+		return err == nil
 	}
 	for client := range byte(10) {
 		accepted := 0

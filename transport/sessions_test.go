@@ -1,0 +1,176 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seamark/seamark/sys/slots"
+)
+
+// handshakeQUIC runs the handshake of a server over QUIC until it ends.
+func handshakeQUIC(t *testing.T, ctx context.Context, source *TLS, peer net.Conn) (err error) {
+	t.Helper()
+	config := source.Config("doq")
+	limited := config.GetConfigForClient
+	config.MinVersion = tls.VersionTLS13
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		hello.Conn = peer // as the library does
+		return limited(hello)
+	}
+	client := tls.QUICClient(&tls.QUICConfig{TLSConfig: &tls.Config{
+		InsecureSkipVerify: true, NextProtos: []string{"doq"}, MinVersion: tls.VersionTLS13,
+	}})
+	server := tls.QUICServer(&tls.QUICConfig{TLSConfig: config})
+	defer func() { _, _ = client.Close(), server.Close() }()
+
+	for _, q := range []*tls.QUICConn{client, server} {
+		q.SetTransportParameters(nil)
+		if err := q.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for from, to := client, server; ; from, to = to, from {
+		for e := from.NextEvent(); e.Kind != tls.QUICNoEvent; e = from.NextEvent() {
+			switch {
+			case e.Kind == tls.QUICHandshakeDone && from == server:
+				return nil
+			case e.Kind != tls.QUICWriteData:
+			default:
+				if err := to.HandleData(e.Level, e.Data); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// A handshake over QUIC that waits for its turn ends with its time, which may have passed in part, or
+// when the server stops reading the socket, and nothing is signed for it.
+func TestQUICHandshakeEndsWhileItWaits(t *testing.T) {
+	const within = 3 * time.Second
+	for name, c := range map[string]struct {
+		later time.Duration // the ClientHello
+		end   func(*Sessions)
+		want  time.Duration // it waits
+	}{
+		"its turn comes":           {0, nil, 0},
+		"time is over":             {0, func(*Sessions) {}, within},
+		"time is over, slow hello": {within - time.Second, func(*Sessions) {}, time.Second},
+		"suspended":                {0, (*Sessions).Suspend, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pool := slots.New(1, 1)
+				other := netip.MustParseAddr("192.0.2.1")
+				source, key := countedTLS(t, pool)
+				if err := pool.Acquire(t.Context(), other); err != nil {
+					t.Fatal(err)
+				}
+				client, peer := net.Pipe()
+				defer func() { _, _ = client.Close(), peer.Close() }()
+
+				s := NewSessions(NewMessages(Options{}.OrDefaults()))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ctx, err := s.Begin(ctx, peer.RemoteAddr(), within)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(c.later)
+
+				before, took := time.Now(), time.Duration(-1)
+				var running sync.WaitGroup
+				running.Go(func() {
+					err = handshakeQUIC(t, ctx, source, peer)
+					took = time.Since(before)
+				})
+				synctest.Wait()
+				if took >= 0 {
+					t.Fatalf("the handshake does not wait for its turn: %v", err)
+				}
+
+				signed := 0
+				if c.end != nil {
+					c.end(s)
+				} else {
+					signed = 1
+					pool.Release(other)
+				}
+				running.Wait()
+				if took != c.want || key.n.Load() != int64(signed) || (err == nil) != (signed == 1) {
+					t.Errorf("got an end after %v, %d signatures and error %v, want %v and %d", took, key.n.Load(), err, c.want, signed)
+				}
+				if c.end != nil {
+					pool.Release(other)
+				}
+				if pool.Used() != 0 {
+					t.Error("a slot is held after the end")
+				}
+			})
+		})
+	}
+}
+
+// Once clients have to be verified, half of the connections may be incomplete, of which a client has at
+// most as many as are free. Complete ones do not count.
+func TestQUICHandshakeShares(t *testing.T) {
+	s := NewSessions(NewMessages(Options{MaxConns: 60}.OrDefaults()))
+	ctx, cancel := context.WithCancel(t.Context())
+	begin := func(last byte, tries int, complete bool) (n int) {
+		peer := &net.UDPAddr{IP: net.IPv4(192, 0, 2, last), Port: 53}
+		for range tries {
+			c, err := s.Begin(ctx, peer, time.Hour)
+			if err != nil {
+				continue
+			}
+			n++
+			if complete {
+				s.Add(c, peer, func() {}).StartQuery()
+			}
+		}
+		return n
+	}
+
+	if got := begin(200, 15, false); got != 15 || !s.NeedsVerification() {
+		t.Errorf("without verification: got %d handshakes, want 15", got)
+	}
+	if got := begin(100, 10, true); got != 10 {
+		t.Errorf("got %d complete handshakes of one client, want 10", got)
+	}
+	for i, want := range []int{15, 8, 4, 2, 1, 0} {
+		if got := begin(byte(i), 20, false); got != want {
+			t.Errorf("client %d: got %d incomplete handshakes, want %d", i, got, want)
+		}
+	}
+
+	// One that waits for its turn is replaced, of the client that has most.
+	ended := map[netip.Addr]int{}
+	for slot := range s.pending {
+		slot.wait(func() { ended[slot.client]++ })
+	}
+	for i := range 4 {
+		if got := begin(byte(10+i), 20, false); got != 1 {
+			t.Errorf("where others wait: got %d handshakes of client %d, want 1", got, i)
+		}
+	}
+	if most := netip.MustParseAddr("192.0.2.0"); len(ended) != 1 || ended[most] != 4 {
+		t.Errorf("got ended handshakes %v, want 4 of %s", ended, most)
+	}
+
+	s.Suspend()
+	if got := begin(101, 20, true); got != 0 {
+		t.Errorf("suspended: got %d handshakes, want none", got)
+	}
+	s.Resume()
+	cancel()
+	eventually(t, "all connections have ended", func() bool { return s.Count() == 0 })
+	if n := s.shares.Used(); n != 0 || len(s.pending) != 0 {
+		t.Errorf("after the end: got %d shares, %d handshakes, want none", n, len(s.pending))
+	}
+}
