@@ -101,6 +101,10 @@ func (w *Worker) File() *os.File { return w.file }
 
 // Keep makes the supervisor keep copies of the sockets, in place of earlier ones.
 func (w *Worker) Keep(sockets []*os.File) error {
+	// An earlier call may have failed between two sockets.
+	if err := w.conn.Send(handover.Message{Kind: handover.Begin}, sendTimeout); err != nil {
+		return err
+	}
 	for _, f := range sockets {
 		if err := w.conn.Send(handover.Message{Kind: handover.DNS, File: f}, sendTimeout); err != nil {
 			return err

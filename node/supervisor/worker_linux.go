@@ -118,14 +118,19 @@ func (w *worker) run(conn *handover.Conn, pid int) {
 
 	for {
 		m, err := conn.Receive(idle,
-			handover.Hello, kindOpen, handover.DNS, handover.End, handover.Serving, kindStopping)
+			handover.Hello, kindOpen, handover.Begin, handover.DNS, handover.End, handover.Serving, kindStopping)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			continue
 		}
 		if err != nil {
 			break
 		}
-		if m.Kind == handover.DNS {
+		switch m.Kind {
+		case handover.Begin:
+			closeSockets(sockets)
+			sockets = nil
+			continue
+		case handover.DNS:
 			if s := keep(m.File); s >= 0 { // else there are no descriptors left
 				sockets = append(sockets, s)
 			}

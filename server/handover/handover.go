@@ -48,6 +48,7 @@ const (
 	State      Kind = "state"
 	Successors Kind = "handover"
 	Connection Kind = "connection"
+	Begin      Kind = "begin" // of a worker's files: those since the last end are void
 	End        Kind = "end"
 	Serving    Kind = "serving"
 	Taken      Kind = "taken"
@@ -97,7 +98,7 @@ const (
 	maxPacket = 2 * maxUnread
 	// maxFiles and filesTimeout bound the files that a process sends until End, and the time from the
 	// first of them: a server has two for each address and reader. Connections count as those
-	// of clients do.
+	// of clients do. A worker has no bound in time: it serves, whatever it fails to send.
 	maxFiles     = 1 << 16
 	filesTimeout = time.Minute
 )
@@ -110,19 +111,23 @@ type Conn struct {
 	buf  []byte
 	oob  []byte
 
-	files      int       // received since End
-	filesUntil time.Time // when End has to be received, if there are files
+	files        int           // received since End
+	filesTimeout time.Duration // from the first of them to End; 0 is no bound
+	filesUntil   time.Time     // zero without a bound
 }
 
-// FileConn returns a connection over a Unix socket that is connected to another process,
-// and closes f.
+// FileConn returns a connection between a process and its worker, over a Unix socket, and closes f.
 func FileConn(f *os.File) (*Conn, error) {
 	defer f.Close()
-	c, err := net.FileConn(f)
+	unix, err := net.FileConn(f)
 	if err != nil {
 		return nil, err
 	}
-	return newConn(c.(*net.UnixConn))
+	c, err := newConn(unix.(*net.UnixConn))
+	if err == nil {
+		c.filesTimeout = 0
+	}
+	return c, err
 }
 
 // newConn returns a connection to a process of the same user or of root.
@@ -135,7 +140,7 @@ func newConn(c *net.UnixConn) (*Conn, error) {
 		_ = c.Close()
 		return nil, err
 	}
-	return &Conn{unix: c, PID: pid, buf: make([]byte, maxPacket), oob: make([]byte, 64)}, nil
+	return &Conn{unix: c, PID: pid, filesTimeout: filesTimeout, buf: make([]byte, maxPacket), oob: make([]byte, 64)}, nil
 }
 
 // Close closes the connection. It may be called at any time.
@@ -171,7 +176,8 @@ func (c *Conn) Send(m Message, timeout time.Duration) error {
 // left. The error is io.EOF if the other process has closed the connection.
 func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err error) {
 	deadline := time.Now().Add(timeout)
-	if c.files > 0 && c.filesUntil.Before(deadline) {
+	filesEnd := c.files > 0 && !c.filesUntil.IsZero() && c.filesUntil.Before(deadline)
+	if filesEnd {
 		deadline = c.filesUntil
 	}
 	_ = c.unix.SetReadDeadline(deadline)
@@ -179,7 +185,7 @@ func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err err
 	if errors.Is(err, syscall.ECONNRESET) {
 		err = io.EOF
 	}
-	if c.files > 0 && deadline.Equal(c.filesUntil) && errors.Is(err, os.ErrDeadlineExceeded) {
+	if filesEnd && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("no end of its %d files", c.files) // a caller need not wait any longer
 	}
 	if err != nil {
@@ -218,10 +224,10 @@ func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err err
 // count counts the files of messages until End.
 func (c *Conn) count(m Message) error {
 	switch {
-	case m.Kind == End:
+	case m.Kind == Begin || m.Kind == End:
 		c.files = 0
 	case m.Kind.hasFile() && m.Kind != Connection:
-		if c.files == 0 {
+		if c.files == 0 && c.filesTimeout > 0 {
 			c.filesUntil = time.Now().Add(filesTimeout)
 		}
 		if c.files++; c.files > maxFiles {

@@ -247,3 +247,27 @@ func TestFilesWithoutEnd(t *testing.T) {
 		t.Errorf("no end in time: got error %v, want one about the end", err)
 	}
 }
+
+// A worker's files have no bound in time, and a begin voids those before.
+func TestFilesOfWorker(t *testing.T) {
+	running, starting := pair(t)
+	starting.filesTimeout = 0 // as of FileConn
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for i, m := range []Message{{Kind: DNS, File: file}, {Kind: DNS, File: file}, {Kind: Begin}} {
+		if err := running.Send(m, patience); err != nil {
+			t.Fatal(err)
+		}
+		got, err := starting.Receive(patience, Begin, DNS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = got.File.Close()
+		if want := []int{1, 2, 0}[i]; starting.files != want || !starting.filesUntil.IsZero() {
+			t.Errorf("after %s: got %d files until %v, want %d and no bound", m.Kind, starting.files, starting.filesUntil, want)
+		}
+	}
+}
