@@ -22,11 +22,12 @@ type attempt struct {
 	socket     *socket // nil over a connection
 	requester  requester
 	sent       time.Duration // of package clock
+	udpSilent  time.Duration // since when, if useStream is set for want of a reply over UDP
 	id         uint16
 	edns       bool
 	noEDNS     bool // send without EDNS, because the upstream rejected it
 	useStream  bool // send over a connection instead of UDP
-	mayUseUDP  bool // useStream is set by prefer_tcp alone
+	mayUseUDP  bool // useStream is set since TCP is preferred
 	fresh      bool // use another socket or connection than the previous attempt
 	randomCase bool // sent in the request's random letter case
 	exactCase  bool // the upstream is known to repeat it

@@ -20,7 +20,8 @@ func (x *exchange) maySend() bool {
 	if limit < 0 {
 		limit = 2 * len(x.candidates)
 	}
-	return x.sent < x.set.options.maxSends && (limit == 0 || x.failures < limit)
+	sent := x.sent - min(x.repairs, maxRepairs) // that one was asked in another way takes no other's turn
+	return sent < x.set.options.maxSends && x.sent < maxSends && (limit == 0 || x.failures < limit)
 }
 
 // noneLeft reports whether all candidates have failed their health checks or are unusable.
@@ -77,6 +78,9 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.sent++
 	x.inFlight++
 	x.last, x.sentAt = a, clock.Now()
+	if a.noEDNS {
+		x.plain = append(x.plain, a.upstream)
+	}
 
 	wait = x.retryDelay(a.upstream)
 	if a.useStream {
@@ -85,9 +89,21 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	for range (x.sent - 1) / len(x.candidates) {
 		wait += wait / 2
 	}
+	wait = min(wait, x.longestWait())
 
 	a.upstream.send(a)
 	return min(wait, x.set.options.readTimeout)
+}
+
+// longestWait returns how long to wait for the last attempt at most, so that there is time for three at
+// each upstream, of which the last one is without EDNS: half of it for the first, which most queries need.
+func (x *exchange) longestWait() time.Duration {
+	n, share := len(x.candidates), 1
+	if x.nextIndex <= n {
+		share = 2
+	}
+	others := max(0, 3*n-x.nextIndex) + max(0, n-x.nextIndex)
+	return (x.deadline - clock.Now()) * time.Duration(share) / time.Duration(share+others)
 }
 
 // retryDelay returns how long to wait for u alone: as long as u usually takes, but at

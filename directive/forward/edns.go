@@ -2,47 +2,56 @@ package forward
 
 import (
 	"sync/atomic"
-	"time"
 
-	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 
-// withoutEDNSFor is how long queries are sent without EDNS to an upstream where EDNS has never
-// worked.
-const withoutEDNSFor = 10 * time.Minute
+// maxOnlyWithout is the number of queries in a row that an upstream answers only without EDNS, or
+// with an error and without EDNS, after which EDNS is considered to work no more: another server may
+// have its address.
+const maxOnlyWithout = 16
 
 // An ednsMemory knows whether an upstream answers queries with EDNS. Once it has answered one,
 // the failure of others concerns their names alone: the upstream may stand before several servers.
 type ednsMemory struct {
-	works        atomic.Bool
-	withoutUntil atomic.Int64 // of package clock
+	works       atomic.Bool
+	onlyWithout atomic.Int32 // queries in a row
+	fails       avoidance
 }
 
-// avoids reports whether queries are sent without EDNS.
-func (m *ednsMemory) avoids() bool { return m.withoutUntil.Load() >= int64(clock.Now()) }
-
-// learn processes the reply to a.
-func (m *ednsMemory) learn(a *attempt, r *reply) {
+// learn processes the reply to a. It reports whether EDNS is avoided from now on.
+func (m *ednsMemory) learn(a *attempt, r *reply) bool {
 	usable := r.code == wire.NoError || r.code == wire.NXDomain
 	switch {
+	case a.udpSilent != 0: // a firewall may drop EDNS over UDP alone
 	case a.edns && (usable || r.edns && !r.rejectsEDNS()):
-		if !m.works.Load() {
+		// A server before others may answer the health check itself, and fail to pass on EDNS.
+		if !a.probe && !m.works.Load() {
 			m.works.Store(true)
 		}
-		if m.withoutUntil.Load() != 0 { // a slow reply is no sign of a lost query
-			m.withoutUntil.Store(0)
+		if m.onlyWithout.Load() != 0 {
+			m.onlyWithout.Store(0)
 		}
-	case a.noEDNS && usable && len(a.request.options) == 0 && !m.works.Load(): // an option may be the reason
-		m.withoutUntil.Store(int64(clock.Now() + withoutEDNSFor))
+		m.fails.end() // a slow reply is no sign of a lost query
+
+	case a.edns && r.fails():
+		m.onlyWithout.Add(1)
+	case a.noEDNS && usable && len(a.request.options) == 0: // an option may be the reason
+		if m.works.Load() && m.onlyWithout.Add(1) < maxOnlyWithout {
+			return false
+		}
+		m.works.Store(false)
+		return m.fails.extend()
 	}
+	return false
 }
 
 // mayFailWithEDNS reports whether r may be due to the OPT record of the query.
 func (u *upstream) mayFailWithEDNS(r *reply) bool {
-	fails := r.code == wire.ServFail || r.code == wire.Refused
-	return r.rejectsEDNS() || fails && !u.edns.works.Load()
+	return r.rejectsEDNS() || r.fails() && (!u.edns.works.Load() || u.edns.onlyWithout.Load() >= maxOnlyWithout)
 }
+
+func (r *reply) fails() bool { return r.code == wire.ServFail || r.code == wire.Refused }
 
 // rejectsEDNS reports whether the upstream may have rejected the request because it does not
 // support EDNS: also with BADVERS, since version 0 is the only one (RFC 6891 §6.1.3).
@@ -55,8 +64,13 @@ func (r *reply) rejectsEDNS() bool {
 }
 
 // avoidsEDNS reports whether the next attempt at u is sent without EDNS, since those before had
-// no reply: a firewall may drop EDNS. Where EDNS works, a lost packet is more likely.
+// no reply: a firewall may drop EDNS. Where EDNS works, a lost packet is more likely, so the third
+// round is sent without it, or the second if there is no third one.
 func (x *exchange) avoidsEDNS(u *upstream) bool {
 	round := x.nextIndex / len(x.candidates)
-	return u.scheme == schemeDNS && x.maySendWithoutEDNS() && (round >= 1 && !u.edns.works.Load() || round == 2)
+	due := 2
+	if !u.edns.works.Load() || x.set.options.maxSends < 3*len(x.candidates) {
+		due = 1
+	}
+	return u.scheme == schemeDNS && x.maySendWithoutEDNS() && (round == due || round > due && !u.edns.works.Load())
 }

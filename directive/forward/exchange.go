@@ -17,6 +17,9 @@ const (
 	exchangeTimeout = 5 * time.Second
 	// maxSends bounds the attempts for one query; the option attempts can lower it.
 	maxSends = 16
+	// maxRepairs is the number of attempts beyond the option attempts, so that a query without EDNS,
+	// and then over TCP, is sent with any value of it.
+	maxRepairs = 2
 	// slowFactor is how many times as long as the fastest candidate an upstream may
 	// take before the query is also sent to another one.
 	slowFactor = 4
@@ -59,16 +62,19 @@ type exchange struct {
 	deadline   time.Duration
 	retryAt    time.Duration // when to send another attempt
 	candidates []*upstream   // best first
-	sent       int
-	nextIndex  int         // of the next candidate, modulo their number
-	inFlight   int         // attempts that have not ended
-	failures   int         // attempts that count for max_connect_attempts
-	refused    []*upstream // upstreams that refused the query or closed the connection
-	unusable   []*upstream // upstreams whose reply had a fault that another one would have, too
-	faulty     *faultError // of the last reply that could not be used
-	last       *attempt    // the one sent last; nil if it has ended
-	fallback   *outcome    // a reply that is used if no better one arrives
-	useStream  bool        // send over a connection: the request requires it, or a reply was truncated
+	sent       int           // without those of sendOverTCP
+	repairs    int           // of these, attempts after a reply with a fault
+	nextIndex  int           // of the next candidate, modulo their number
+	inFlight   int           // attempts that have not ended
+	failures   int           // attempts that count for max_connect_attempts
+	refused    []*upstream   // upstreams that refused the query or closed the connection
+	unusable   []*upstream   // upstreams whose reply had a fault that another one would have, too
+	plain      []*upstream   // upstreams that were asked without EDNS
+	overTCP    []*upstream   // upstreams that were asked over TCP besides
+	faulty     *faultError   // of the last reply that could not be used
+	last       *attempt      // the one sent last; nil if it has ended
+	fallback   *outcome      // a reply that is used if no better one arrives
+	useStream  bool          // send over a connection: the request requires it, or a reply was truncated
 
 	// The result, once finished is true.
 	finished atomic.Bool
@@ -152,7 +158,11 @@ func (x *exchange) start() {
 
 // sendNow sends a, and sets the timer to the time for another attempt.
 func (x *exchange) sendNow(a *attempt) {
+	overTCP := x.asksOverTCP(a)
 	x.retryAt = clock.Now() + x.send(a)
+	if overTCP {
+		x.sendOverTCP(a.upstream)
+	}
 	x.setTimer()
 }
 
@@ -180,6 +190,7 @@ func (x *exchange) timerExpired() {
 	case x.maySend():
 		x.retry()
 	default:
+		x.repairSilence()
 		x.retryAt = x.deadline
 		x.setTimer()
 	}
@@ -194,7 +205,7 @@ func (x *exchange) report(o outcome) {
 			x.finish()
 		case next != nil:
 			x.sendNow(next)
-		case x.inFlight == 0 && !x.maySend():
+		case x.inFlight == 0 && !x.maySend() && !x.repairSilence():
 			x.giveUp()
 		}
 	})
@@ -218,7 +229,7 @@ func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 	}
 
 	switch {
-	case o.err != nil && o.abandoned:
+	case o.err != nil && (o.abandoned || o.udpSilent != 0): // the attempts over UDP have the error
 		return nil, false
 	case o.err != nil:
 		return x.handleError(o), false

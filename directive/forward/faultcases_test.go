@@ -11,6 +11,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // sent returns what the upstream has received, in order: tcp or udp, with or without EDNS.
@@ -244,7 +245,7 @@ func TestUpstreamNeverAnsweringEDNS(t *testing.T) {
 			for i := range 5 {
 				r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
 			}
-			if got, want := fmt.Sprint(up.sent()), "[udp+edns udp udp udp udp udp]"; got != want {
+			if got, want := fmt.Sprint(overUDPAlone(up.sent())), "[udp+edns udp udp udp udp udp]"; got != want {
 				t.Errorf("got the queries %s, want %s", got, want)
 			}
 
@@ -259,6 +260,25 @@ func TestUpstreamNeverAnsweringEDNS(t *testing.T) {
 				t.Errorf("after a reply with EDNS: got the queries %v, want EDNS in the last two", got)
 			}
 		})
+	}
+}
+
+// A firewall drops EDNS over UDP alone: replies over TCP with EDNS, which arrive at the same time, do not
+// hide that, and UDP is used.
+func TestEDNSDroppedOverUDPAlone(t *testing.T) {
+	up := newFakeUpstream(t, overUDP(toEDNS(noReply)))
+	r := newHarness(t, "forward . "+up.addr)
+	u := r.forward[0].set.current.Load().all[0]
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+	chaintest.Eventually(t, "EDNS is avoided, and UDP is not", func() bool {
+		return u.edns.fails.active() && !u.udp.silent.isKnown()
+	})
+
+	before := up.queryCount()
+	r.sendOnce()
+	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
+	if got, want := fmt.Sprint(up.sent()[before:]), "[udp]"; got != want {
+		t.Errorf("got the queries %s, want %s", got, want)
 	}
 }
 

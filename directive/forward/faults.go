@@ -125,6 +125,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 		if !x.maySendWithoutEDNS() {
 			return nil, false, false
 		}
+		x.repairs++
 		next = x.newAttempt(o.upstream)
 		next.noEDNS, next.useStream = true, o.useStream
 		return next, false, true
@@ -134,6 +135,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 			return nil, false, false
 		}
 		x.limitTime(max(x.set.options.readTimeout, minDialTimeout)) // TCP may be blocked
+		x.repairs++
 		next = x.newAttempt(o.upstream)
 		next.useStream = true
 		return next, false, true
@@ -158,9 +160,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 func (x *exchange) maySendWithoutEDNS() bool { return !x.do && x.mayRepair() }
 
 // mayRepair reports whether a fault of a reply may lead to another attempt at the same upstream.
-// Two are beyond the option attempts, so that a query without EDNS, and then over TCP, is sent
-// with any value of it.
-func (x *exchange) mayRepair() bool { return x.sent < min(maxSends, x.set.options.maxSends+2) }
+func (x *exchange) mayRepair() bool { return x.sent < min(maxSends, x.set.options.maxSends+maxRepairs) }
 
 // A faultError is the error of a query whose reply cannot be used.
 type faultError struct {

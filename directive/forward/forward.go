@@ -282,7 +282,7 @@ func (f *Forward) Upstreams() (names []string, changed <-chan struct{}) {
 func (f *Forward) Probe(ctx context.Context, name string, q wire.Name, t wire.Type) error {
 	for _, u := range f.set.current.Load().all {
 		if u.String() == name {
-			return u.probe(ctx, &request{question: questionOf(q, t), flags: wire.FlagRD})
+			return u.probe(ctx, &request{question: questionOf(q, t), flags: wire.FlagRD}, false)
 		}
 	}
 	return errNoUpstream

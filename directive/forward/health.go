@@ -28,9 +28,11 @@ func (u *upstream) startChecks() {
 
 func (u *upstream) runChecks() {
 	defer u.checking.Store(false)
-	for {
+	for n := 0; ; n++ {
 		began := time.Now()
-		err := u.probe(u.set.ctx, u.options().check.request())
+		// Where a firewall drops UDP, TCP may work. More such checks would load a host that is down.
+		alsoOverTCP := n%4 == 1 && u.scheme == schemeDNS && !u.options().forceTCP
+		err := u.probe(u.set.ctx, u.options().check.request(), alsoOverTCP)
 		if err == nil || u.set.ctx.Err() != nil || u.repliedSince(began) {
 			return
 		}
@@ -103,16 +105,29 @@ type checkOutcomes chan outcome
 func (c checkOutcomes) report(o outcome) { c <- o }
 func (checkOutcomes) isFinished() bool   { return false }
 
-// probe sends a request to u and waits for any reply.
-func (u *upstream) probe(ctx context.Context, r *request) error {
-	outcomes := make(checkOutcomes, 2)
+// probe sends a request to u, perhaps over TCP as well, and waits for any reply.
+func (u *upstream) probe(ctx context.Context, r *request, alsoOverTCP bool) (err error) {
+	began, waiting := clock.Now(), 1
+	outcomes := make(checkOutcomes, 4)
 	u.send(&attempt{request: r, probe: true, fresh: true, requester: outcomes})
+	if alsoOverTCP {
+		waiting++
+		u.send(&attempt{request: r, probe: true, useStream: true, udpSilent: began, requester: outcomes})
+	}
 
 	timeout := time.After(max(probeTimeout, u.options().check.interval))
 	for {
 		select {
 		case o := <-outcomes:
-			return o.err
+			if o.err == nil {
+				return nil
+			}
+			if !o.useStream || err == nil {
+				err = o.err
+			}
+			if waiting--; waiting == 0 {
+				return err
+			}
 		case <-timeout:
 			return errProbe
 		case <-ctx.Done():

@@ -24,25 +24,31 @@ import (
 // failed counts that.
 func newHarnessWithDialer(t *testing.T, text string) (r *harness, failure *atomic.Uintptr, failed *atomic.Int32) {
 	t.Helper()
-	b, err := setup(".:53 {\n"+text+"\n}\n", slog.New(slog.NewTextHandler(t.Output(), nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
 	failure, failed = new(atomic.Uintptr), new(atomic.Int32)
-	b.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+	return newHarnessWith(t, text, func(ctx context.Context, network, address string) (net.Conn, error) {
 		if number := failure.Load(); number != 0 {
 			failed.Add(1)
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("socket", syscall.Errno(number))}
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
+	}), failure, failed
+}
+
+// newHarnessWith is like newHarness, with a dialer.
+func newHarnessWith(t *testing.T, text string, dial dialFunc) *harness {
+	t.Helper()
+	b, err := setup(".:53 {\n"+text+"\n}\n", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
 	}
-	r = &harness{t: t}
+	b.Dial = dial
+	r := &harness{t: t}
 	r.serve(b, nil)
 	t.Cleanup(func() {
 		r.lot.Close(t.Context())
 		r.start.Stop()
 	})
-	return r, failure, failed
+	return r
 }
 
 var localErrors = []syscall.Errno{

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -125,6 +126,7 @@ func (s *stream) run() {
 		s.failDial(err)
 		return
 	}
+	s.upstream.noTCPUntil.Store(math.MinInt64)
 
 	s.writeMu.Lock()
 	s.connected.Store(true)

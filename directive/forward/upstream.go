@@ -32,8 +32,9 @@ type upstream struct {
 	downSince    atomic.Int64 // of package clock
 	checking     atomic.Bool
 	lastTrial    atomic.Int64 // when a query was last sent although the upstream was down
-	noTCPUntil   atomic.Int64 // of package clock: with prefer_tcp
+	noTCPUntil   atomic.Int64 // of package clock: where TCP is preferred
 	edns         ednsMemory
+	udp          udpMemory
 	letterCase   caseMemory
 	held         slots.Counter // attempts of a multiplexed upstream
 
@@ -52,7 +53,7 @@ const (
 	suspectAfter = 3
 	suspectFor   = 2 * time.Second
 	// noTCPFor is how long queries are sent over UDP to an upstream that could not be
-	// connected to, with prefer_tcp.
+	// connected to, where TCP is preferred.
 	noTCPFor = 10 * time.Second
 )
 
@@ -110,7 +111,7 @@ func (u *upstream) send(a *attempt) {
 	a.upstream = u
 	// A firewall may drop EDNS, which a health check does not need; a request with DO does.
 	plainProbe := a.probe && u.scheme == schemeDNS
-	a.edns = !plainProbe && !a.noEDNS && (a.request.do || !u.edns.avoids())
+	a.edns = a.edns || !plainProbe && !a.noEDNS && (a.request.do || !u.edns.fails.active())
 	if !a.probe {
 		u.waiting.Add(1)
 		u.metrics.requests.Add(1)
@@ -125,7 +126,7 @@ func (u *upstream) send(a *attempt) {
 		a.useStream, work = true, u.sendMultiplexed
 	case u.scheme == schemeTLS || u.options().forceTCP || a.useStream:
 		a.useStream = true
-	case u.options().preferTCP && !a.fresh && u.noTCPUntil.Load() < int64(clock.Now()):
+	case (u.options().preferTCP || u.udp.silent.active()) && !a.fresh && u.noTCPUntil.Load() < int64(clock.Now()):
 		a.useStream, a.mayUseUDP = true, true
 	default:
 		u.sendUDP(a)
@@ -171,7 +172,15 @@ func (u *upstream) finish(a *attempt, r *reply) {
 		u.metrics.countReply(r.code, clock.At(now)-a.sent)
 	}
 
-	u.edns.learn(a, r)
+	if u.edns.learn(a, r) {
+		u.verify(&attempt{edns: true})
+	}
+	if u.udp.learn(a) {
+		if wait := time.Duration(u.udp.silent.wait.Load()); wait > minAvoided {
+			u.set.log.Warn("forward: No replies over UDP, using TCP", "upstream", u.String(), "duration", wait)
+		}
+		u.verify(&attempt{})
+	}
 	if finished {
 		u.metrics.discard(late)
 	}
@@ -185,7 +194,8 @@ func (u *upstream) finish(a *attempt, r *reply) {
 func (u *upstream) fail(a *attempt, err error) {
 	if !a.probe {
 		u.endWaiting(a)
-		if err != errStopped && err != errSpoofed && err != errBusy && !isLocal(err) {
+		// An upstream that is asked over TCP for want of replies over UDP may well have none.
+		if err != errStopped && err != errSpoofed && err != errBusy && !isLocal(err) && a.udpSilent == 0 {
 			u.countFailure(err)
 		}
 	}
