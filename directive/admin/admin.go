@@ -18,6 +18,7 @@ import (
 	"github.com/seamark/seamark/observe/judge"
 	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
@@ -221,7 +222,7 @@ type serviceKey struct {
 func (a *Admin) start(s *config.Start, site *web.Site, d corefile.Directive) error {
 	// The recorder survives reloads, and the service belongs to the plan.
 	a.recorder, _ = config.Keep(s, recorderKey{a.options.addr, a.options.redact}, func() (*traffic.Recorder, error) {
-		return traffic.NewRecorder(), nil
+		return traffic.NewRecorder(a.block.Memory.Claim(memory.Records)), nil
 	})
 	j, _ := config.Keep(s, judgeKey{a.options.addr, a.recorder}, func() (*judge.Judge, error) {
 		return judge.New(a.block.Metrics, a.block.Health(), a.recorder, a.block.Log), nil

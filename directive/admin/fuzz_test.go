@@ -45,7 +45,7 @@ func FuzzParameters(f *testing.F) {
 
 	a := &Admin{block: new(config.Block)}
 	a.SetPorts(nil)
-	recorder, registry, log := traffic.NewRecorder(), new(metrics.Registry), slog.New(slog.DiscardHandler)
+	recorder, registry, log := traffic.NewRecorder(nil), new(metrics.Registry), slog.New(slog.DiscardHandler)
 	j := judge.New(registry, nil, recorder, log)
 	f.Cleanup(j.Stop)
 	s := newService(options{}, recorder, j, registry, log)

@@ -50,7 +50,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t}
-	b.Judge = New(&b.reg, &b.board, traffic.NewRecorder(), slog.New(slog.NewTextHandler(&b.log, nil)))
+	b.Judge = New(&b.reg, &b.board, traffic.NewRecorder(nil), slog.New(slog.NewTextHandler(&b.log, nil)))
 	t.Cleanup(b.Stop)
 	return b
 }

@@ -41,7 +41,7 @@ func TestSketchError(t *testing.T) {
 // The numbers of clients and names cover the last five to ten minutes.
 func TestDistinct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
+		r := NewRecorder(nil)
 		use := func(first, n int) {
 			add(r, "x.example.", "NOERROR") // begins the window
 			for i := range n {

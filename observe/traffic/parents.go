@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
+	"unsafe"
 
 	"github.com/seamark/seamark/sys/order"
 )
@@ -60,6 +61,7 @@ func (t *top) addParents(seed maphash.Seed, name, client []byte, n, queries floa
 		c := t.add(maphash.Bytes(seed, name), name, nil, client, n)
 		if c.below == nil {
 			c.below = new(below)
+			t.count(c, int64(unsafe.Sizeof(below{})))
 		}
 		c.below.names.add(hash)
 		c.below.clients.add(from)

@@ -3,13 +3,18 @@ package traffic
 import (
 	"cmp"
 	"container/heap"
+	"unsafe"
 
 	"github.com/seamark/seamark/sys/order"
 )
 
-// topSize is the number of keys that a top keeps. The count of a key is too large by at
-// most the total divided by topSize.
-const topSize = 256
+const (
+	// topSize is the number of keys that a top keeps. The count of a key is too large by at
+	// most the total divided by topSize.
+	topSize = 256
+	// leastTop is the number that it keeps however little memory there is.
+	leastTop = 16
+)
 
 // A top finds the keys with the highest counts of a stream, in bounded memory: the
 // algorithm SpaceSaving (Metwally, Agrawal and El Abbadi 2005). A key that is not among
@@ -19,6 +24,8 @@ type top struct {
 	byHash map[uint64]*counter
 	heap   counters // lowest count first
 	total  float64
+	limit  int // of keys, since there is no memory for more; 0 is topSize
+	memory *recordMemory
 }
 
 // A counter is a key with its estimated count.
@@ -37,7 +44,7 @@ func (t *top) add(hash uint64, key, namespace, example []byte, n float64) *count
 	t.total += n
 	c := t.byHash[hash]
 	if c == nil {
-		if len(t.heap) < topSize {
+		if t.mayGrow() {
 			c = t.grow()
 		} else {
 			c = t.heap[0]
@@ -48,17 +55,65 @@ func (t *top) add(hash uint64, key, namespace, example []byte, n float64) *count
 			}
 		}
 
+		before := c.size()
 		c.hash, c.key, c.namespace = hash, append(c.key[:0], key...), c.namespace[:0]
+		t.count(c, c.size()-before)
 		t.byHash[hash] = c
 	}
 
+	before := c.size()
 	c.count += n
 	c.example = append(c.example[:0], example...)
 	if len(namespace) > 0 {
 		c.namespace = append(c.namespace[:0], namespace...)
 	}
 	heap.Fix(&t.heap, c.index)
+	t.count(c, c.size()-before)
 	return c
+}
+
+// mayGrow reports whether another key may be kept, for which memory is reserved.
+func (t *top) mayGrow() bool {
+	n := len(t.heap)
+	if n < cap(t.heap) && t.heap[:n+1][n] != nil {
+		return true // from before clear
+	}
+	return n < cmp.Or(t.limit, topSize) && t.memory.grow(counterSize, n < leastTop)
+}
+
+// count counts memory that c has got. If there is none left, it drops the key with the lowest count,
+// but c, for good: a key in its place would have to begin at 0, and be the next one to be dropped.
+func (t *top) count(c *counter, bytes int64) {
+	if bytes <= 0 || t.memory.grow(bytes, false) {
+		return
+	}
+	t.memory.grow(bytes, true)
+	if len(t.heap) <= leastTop {
+		return
+	}
+
+	lowest := t.heap[0]
+	if lowest == c {
+		lowest = t.heap[1] // one of the lowest
+	}
+	delete(t.byHash, lowest.hash)
+	i, last := lowest.index, len(t.heap)-1
+	t.heap.Swap(i, last)
+	t.heap[last] = nil
+	if t.heap = t.heap[:last]; i < last {
+		heap.Fix(&t.heap, i)
+	}
+	t.limit = last
+	t.memory.shrink(counterSize + lowest.size())
+}
+
+// size returns the memory of what c points to.
+func (c *counter) size() int64 {
+	n := cap(c.key) + cap(c.namespace) + cap(c.example)
+	if c.below != nil {
+		n += int(unsafe.Sizeof(*c.below))
+	}
+	return int64(n)
 }
 
 // grow returns a counter that it has added to the heap, one from before clear if there is one.
@@ -83,7 +138,7 @@ func (t *top) grow() *counter {
 // clear removes all keys, and keeps the memory.
 func (t *top) clear() {
 	clear(t.byHash)
-	t.heap, t.total = t.heap[:0], 0
+	t.heap, t.total, t.limit = t.heap[:0], 0, 0
 }
 
 // An Entry is a key of a list of the most frequent ones.

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -135,21 +136,33 @@ type Recorder struct {
 	began          time.Time        // of the first window
 	history        history
 	text           []byte // of the client that is being recorded
+	memory         recordMemory
 }
 
-// ringSize is the number of recent events that are kept.
-const ringSize = 2048
+const (
+	// ringSize is the number of recent events that are kept.
+	ringSize = 2048
+	// leastRing is the number that is kept however little memory there is.
+	leastRing = 128
+)
 
 // queueSize is the number of events that wait until the recorder is free.
 const queueSize = 256
 
-// NewRecorder returns a recorder that records every query, until there are too many.
-func NewRecorder() *Recorder {
+// NewRecorder returns a recorder that records every query, until there are too many. It keeps fewer
+// events and keys if the claim cannot grow. A nil claim has no limit.
+func NewRecorder(claim *memory.Claim) *Recorder {
 	r := &Recorder{
 		queue:          make(chan *record, queueSize),
 		seed:           maphash.MakeSeed(),
 		history:        history{start: time.Now()},
 		distinctBefore: new(distinct),
+		memory:         recordMemory{claim: claim},
+	}
+	for w := range r.windows {
+		for by := range numLists {
+			r.windows[w][by].memory, r.parents[w][by].memory = &r.memory, &r.memory
+		}
 	}
 	r.threshold.Store(1 << 32)
 	r.distinct.Store(new(distinct))
@@ -197,8 +210,8 @@ func (r *Recorder) Record(e *Event, name, namespace []byte, search int) {
 	}
 }
 
-// Stop implements config.Stopper. There is nothing to stop.
-func (*Recorder) Stop() {}
+// Stop implements config.Stopper. It ends the use of the memory, which is garbage soon.
+func (r *Recorder) Stop() { r.memory.claim.Release() }
 
 // drain takes the queries that are in the queue. r is locked.
 func (r *Recorder) drain() {
@@ -246,9 +259,9 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 	e.Sequence = r.next
 	r.next++
 	if r.ring == nil {
-		r.ring = make([]record, ringSize)
+		r.ring = r.memory.newRing()
 	}
-	r.ring[e.Sequence%ringSize].set(e, name, namespace, search)
+	r.ring[e.Sequence%uint64(len(r.ring))].set(e, name, namespace, search)
 
 	r.turn(e.Time)
 	r.text = e.Client.AppendTo(r.text[:0])
@@ -391,9 +404,9 @@ func (r *Recorder) Since(sequence uint64, n int) (events []Event, next uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain()
-	sequence = max(sequence, r.next-min(r.next, ringSize))
+	sequence = max(sequence, r.next-min(r.next, uint64(len(r.ring))))
 	for sequence < r.next && len(events) < n {
-		events = append(events, r.ring[sequence%ringSize].whole())
+		events = append(events, r.ring[sequence%uint64(len(r.ring))].whole())
 		sequence++
 	}
 	return events, min(sequence, r.next)

@@ -46,7 +46,7 @@ func TestSampling(t *testing.T) {
 	for _, c := range []struct{ rate, seconds int }{{10, 60}, {900, 20}, {5000, 20}, {100_000, 20}} {
 		t.Run(fmt.Sprint(c.rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := NewRecorder()
+				r := NewRecorder(nil)
 				n := c.rate * c.seconds
 				send(r, n, c.rate)
 				top := r.Top(Names, 100, time.Now())
@@ -71,7 +71,7 @@ func TestSampling(t *testing.T) {
 // When there are few queries again, each is recorded, also if none was recorded since.
 func TestSamplingAfterStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
+		r := NewRecorder(nil)
 		send(r, 1_000_000, 100_000)
 		if got := r.Sampled(time.Now()); got > 0.02 {
 			t.Fatalf("during the storm: got a share of %v, want at most 0.02", got)
@@ -125,7 +125,7 @@ func TestStormIsGroup(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := NewRecorder()
+				r := NewRecorder(nil)
 				for i := range 8000 {
 					e := event("NXDOMAIN")
 					e.Client = netip.AddrFrom4([4]byte{10, 1, 0, byte(i % c.clients)})
@@ -158,7 +158,7 @@ func TestStormIsGroup(t *testing.T) {
 // A few names below one parent are entries, and no group.
 func TestFewNamesAreNoGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
+		r := NewRecorder(nil)
 		for i := range 5000 {
 			add(r, fmt.Sprintf("n%d.example.", i%50), "NXDOMAIN")
 			time.Sleep(2 * time.Millisecond)
@@ -171,7 +171,7 @@ func TestFewNamesAreNoGroup(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
+		r := NewRecorder(nil)
 		add(r, "x.example.", "NOERROR")
 		add(r, "x.example.", "NXDOMAIN")
 		add(r, "f.example.", "SERVFAIL")
@@ -194,7 +194,7 @@ func TestLists(t *testing.T) {
 // Rates are those since the start until a minute has passed.
 func TestLastAfterStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
+		r := NewRecorder(nil)
 		time.Sleep(2 * time.Second)
 		for range 10 {
 			add(r, "x.example.", "NOERROR")
@@ -208,7 +208,7 @@ func TestLastAfterStart(t *testing.T) {
 // Lists cover the last five to ten minutes.
 func TestWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
+		r := NewRecorder(nil)
 		count := func() int { return len(r.Top(Names, 10, time.Now()).Entries) }
 		add(r, "old.example.", "NOERROR")
 		time.Sleep(6 * time.Minute)
@@ -229,7 +229,7 @@ func TestWindows(t *testing.T) {
 
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
+		r := NewRecorder(nil)
 		for i := range 3 {
 			e := event([]string{"NOERROR", "NXDOMAIN", "NOERROR"}[i])
 			e.Duration = time.Duration(i+1) * time.Millisecond
@@ -255,7 +255,7 @@ func TestHistory(t *testing.T) {
 }
 
 func TestSince(t *testing.T) {
-	r := NewRecorder()
+	r := NewRecorder(nil)
 	_, next := r.Since(math.MaxUint64, 0)
 	for range ringSize + 10 {
 		add(r, "x.example.", "NOERROR")
@@ -272,7 +272,7 @@ func TestSince(t *testing.T) {
 // A query that is recorded while a request reads is counted, and does not wait.
 func TestRecordDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecorder()
+		r := NewRecorder(nil)
 		r.mu.Lock()
 		const n = 3 * queueSize
 		for range n {
@@ -294,7 +294,7 @@ func TestRecordDoesNotWait(t *testing.T) {
 
 // Goroutines that record at once lose no query.
 func TestRecordConcurrently(t *testing.T) {
-	r := NewRecorder()
+	r := NewRecorder(nil)
 	const goroutines, n = 8, 5000
 	var all, reading sync.WaitGroup
 	for range goroutines {
@@ -331,7 +331,7 @@ func TestRecordConcurrently(t *testing.T) {
 }
 
 func TestSelectsAllocatesNothing(t *testing.T) {
-	r := NewRecorder()
+	r := NewRecorder(nil)
 	r.threshold.Store(1)
 	if n := testing.AllocsPerRun(1000, func() { r.Selects() }); n != 0 {
 		t.Errorf("got %v allocations, want none", n)
@@ -339,7 +339,7 @@ func TestSelectsAllocatesNothing(t *testing.T) {
 }
 
 func TestCountAllocatesNothing(t *testing.T) {
-	r, client, name := NewRecorder(), netip.MustParseAddr("10.0.0.1"), []byte("\x03www\x07example\x00")
+	r, client, name := NewRecorder(nil), netip.MustParseAddr("10.0.0.1"), []byte("\x03www\x07example\x00")
 	if n := testing.AllocsPerRun(1000, func() { r.Count(client, name) }); n != 0 {
 		t.Errorf("got %v allocations, want none", n)
 	}
@@ -348,7 +348,7 @@ func TestCountAllocatesNothing(t *testing.T) {
 // Recording allocates nothing for names and clients that were not seen before, once the lists
 // are full, in any window.
 func TestRecordAllocatesNothing(t *testing.T) {
-	r := NewRecorder()
+	r := NewRecorder(nil)
 	now, n := time.Now(), 0
 	name := []byte("\x06000000\x04shop\x03svc\x07cluster\x05local\x00")
 	record := func() {
@@ -377,7 +377,7 @@ func TestRecordAllocatesNothing(t *testing.T) {
 
 // BenchmarkNotRecorded is what a query costs that is not recorded.
 func BenchmarkNotRecorded(b *testing.B) {
-	r, client, name := NewRecorder(), netip.MustParseAddr("10.0.0.1"), []byte("\x03www\x07example\x00")
+	r, client, name := NewRecorder(nil), netip.MustParseAddr("10.0.0.1"), []byte("\x03www\x07example\x00")
 	r.threshold.Store(1)
 	for b.Loop() {
 		r.Count(client, name)
@@ -386,7 +386,7 @@ func BenchmarkNotRecorded(b *testing.B) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	r, e, name := NewRecorder(), event("NOERROR"), wireName("www.example.")
+	r, e, name := NewRecorder(nil), event("NOERROR"), wireName("www.example.")
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Record(e, name, nil, 0)

@@ -41,6 +41,7 @@ const (
 	Catalogs                  // members of catalog zones
 	Files                     // of hosts
 	Snapshot                  // of the cluster, while it is read
+	Records                   // of queries, for admin
 	NumConsumers
 )
 
@@ -64,6 +65,7 @@ var rules = [NumConsumers]struct {
 	Catalogs:  {"catalogs", 1, 25, 256 << 10, 512 << 20},
 	Files:     {"files", 2, 60, 512 << 10, math.MaxInt64},
 	Snapshot:  {"snapshots", 2, 60, 512 << 10, math.MaxInt64},
+	Records:   {"records", 1, 20, 512 << 10, 12 << 20},
 }
 
 // ownPercent is the part of the total that is kept for answers from the server's own data. A

@@ -47,7 +47,7 @@ func TestHandshakesShareProcessors(t *testing.T) {
 			pair.PrivateKey = key
 			pool := slots.New(1, 1)
 			options := func() Options {
-				o := Options{Options: transport.Options{TLS: &transport.TLS{Crypto: pool}}, Name: "test", Limits: Limits{Streams: 10, Workers: 10}}
+				o := Options{Options: transport.Options{TLS: &transport.TLS{Crypto: pool}, Limits: transport.Limits{MessageTimeout: time.Minute}}, Name: "test", Limits: Limits{Streams: 10, Workers: 10}}
 				o.TLS.Set(func() *tls.Config {
 					return &tls.Config{Certificates: []tls.Certificate{pair}, CurvePreferences: curves}
 				})
