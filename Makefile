@@ -27,7 +27,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run cluster cluster-down image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run cluster cluster-down conformance image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -47,6 +47,13 @@ cluster: ## as root, start a real Kubernetes cluster in namespaces of this machi
 	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
 	@bin/cluster/cluster up $(addprefix -kubernetes ,$(KUBERNETES)) $(addprefix -proxy ,$(PROXY)) \
 		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT))
+
+# Options: those of cluster, and SUITES="dns services", ONLY=seamark, FOCUS=regexp.
+conformance: ## as root, run Kubernetes' DNS tests on a real cluster, with CoreDNS and with Seamark; see docs/reference/conformance.md
+	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
+	@bin/cluster/cluster conformance $(addprefix -kubernetes ,$(KUBERNETES)) $(addprefix -proxy ,$(PROXY)) \
+		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT)) \
+		$(addprefix -only ,$(ONLY)) $(if $(SUITES),-suites '$(SUITES)') $(if $(FOCUS),-focus '$(FOCUS)')
 
 cluster-down: ## end the cluster, and remove everything that it has made but its programs
 	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .

@@ -91,9 +91,13 @@ func (c *cluster) kubeadm(ctx context.Context, command string) ([]byte, error) {
 	return output(exec.CommandContext(ctx, "kubeadm", args...))
 }
 
-// kubectl runs a command of kubectl.
+// kubectl runs a command of kubectl. On the machine the API server is reached through the relay.
 func (c *cluster) kubectl(ctx context.Context, args ...string) ([]byte, error) {
-	args = append([]string{"--kubeconfig", c.file("admin.conf")}, args...)
+	config := "kubeconfig"
+	if c.dir == root {
+		config = "admin.conf"
+	}
+	args = append([]string{"--kubeconfig", c.file(config)}, args...)
 	return output(exec.CommandContext(ctx, "kubectl", args...))
 }
 

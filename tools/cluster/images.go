@@ -66,7 +66,7 @@ func (c *cluster) writeImages(ctx context.Context) error {
 		return err
 	}
 	dns := []entry{{"coredns", coredns, 0o755}}
-	glibc, err := glibcFiles(ctx)
+	glibc, err := glibcFiles(ctx, clientPrograms)
 	if err != nil {
 		return err
 	}
@@ -77,10 +77,10 @@ func (c *cluster) writeImages(ctx context.Context) error {
 
 	const nobody = "65532:65532"
 	err = errors.Join(
-		writeImage(c.file("images", "pause.tar"), pauseImage, nobody, pause, "/pause", "pause"),
-		writeImage(c.file("images", "coredns.tar"), corednsImage, nobody, dns, "/coredns"),
-		writeImage(c.file("images", "client-glibc.tar"), glibcImage, "0:0", glibc, "/bin/sleep", "infinity"),
-		writeImage(c.file("images", "client-musl.tar"), muslImage, "0:0", musl, "/resolve"),
+		writeImage(c.file("images", "pause.tar"), []string{pauseImage}, nobody, pause, "/pause", "pause"),
+		writeImage(c.file("images", "coredns.tar"), []string{corednsImage}, nobody, dns, "/coredns"),
+		writeImage(c.file("images", "client-glibc.tar"), []string{glibcImage}, "0:0", glibc, "/bin/sleep", "infinity"),
+		writeImage(c.file("images", "client-musl.tar"), []string{muslImage}, "0:0", musl, "/resolve"),
 	)
 	if err != nil {
 		return err
@@ -123,10 +123,10 @@ func (c *cluster) writeSeamark(ctx context.Context) error {
 	return os.Symlink(filepath.Join("..", "..", "programs", filepath.Base(kept), archive), c.file("images", archive))
 }
 
-// glibcFiles returns clientPrograms of the machine with the libraries that they load.
-func glibcFiles(ctx context.Context) ([]entry, error) {
+// glibcFiles returns programs of the machine with the libraries that they load.
+func glibcFiles(ctx context.Context, programs []string) ([]entry, error) {
 	files := map[string]string{} // the file of the machine, by its path in the image
-	for _, name := range clientPrograms {
+	for _, name := range programs {
 		program := find(name)
 		if program == "" {
 			return nil, fmt.Errorf("the program %s is missing", name)
@@ -181,7 +181,7 @@ func (c *cluster) muslFiles(ctx context.Context) ([]entry, error) {
 }
 
 // writeImage writes an archive with an image of one layer, as docker save does and ctr imports.
-func writeImage(file, name, user string, entries []entry, entrypoint ...string) error {
+func writeImage(file string, names []string, user string, entries []entry, entrypoint ...string) error {
 	layer, err := layerOf(entries)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func writeImage(file, name, user string, entries []entry, entrypoint ...string) 
 		return err
 	}
 	manifest, err := json.Marshal([]map[string]any{
-		{"Config": sum(config) + ".json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}},
+		{"Config": sum(config) + ".json", "RepoTags": names, "Layers": []string{"layer.tar"}},
 	})
 	if err != nil {
 		return err

@@ -6,11 +6,12 @@
 // container daemon and no registry: the programs are built from Go modules and the images
 // are written as archives.
 //
-//	cluster up [FLAGS]     start it; see options.go for the flags
-//	cluster exec COMMAND   run a command on its first node
-//	cluster down           end it, and remove what it made
+//	cluster up [FLAGS]            start it; see options.go for the flags
+//	cluster exec COMMAND          run a command on its first node
+//	cluster conformance [FLAGS]   run tests on it; see conformance.go for the flags
+//	cluster down                  end it, and remove what it made
 //
-// `make cluster` and `make cluster-down` call it.
+// `make cluster`, `make conformance` and `make cluster-down` call it.
 //
 // The cluster is the descendants of one process, the first of a PID namespace, with network,
 // mount, UTS and cgroup namespaces of their own (namespaces.go). No route leads out of them:
@@ -54,7 +55,7 @@ type usageError struct{ error }
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return usageError{errors.New("want up, exec or down")}
+		return usageError{errors.New("want up, exec, conformance or down")}
 	}
 
 	switch name, args := args[0], args[1:]; name {
@@ -72,18 +73,22 @@ func run(ctx context.Context, args []string) error {
 		return down(dir)
 	case "exec":
 		return enter(args)
+	case "conformance":
+		return runConformance(ctx, args)
 
-	// The processes of a cluster, and the only program of the image pause.
+	// The processes of a cluster, and the only program of the image pause, which also sends queries.
 	case "init":
 		return runInit(args)
 	case "control":
 		return runControl(ctx)
 	case "node":
 		return runNode(ctx, args)
+	case "load":
+		return runLoad(ctx, args)
 	case "pause":
 		<-ctx.Done()
 		return nil
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want up, exec or down", name)}
+		return usageError{fmt.Errorf("unknown command %q: want up, exec, conformance or down", name)}
 	}
 }

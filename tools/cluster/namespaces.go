@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -306,9 +307,9 @@ func mountOptions(source, target, kind string, flags uintptr, options string) er
 	return nil
 }
 
-// enter replaces the process by a command in the namespaces of the first node.
+// enter replaces the process by a command in the namespaces of a node.
 func enter(args []string) error {
-	dir, args, err := splitCommand(args)
+	dir, n, args, err := splitCommand(args)
 	if err != nil {
 		return err
 	}
@@ -317,28 +318,37 @@ func enter(args []string) error {
 		return fmt.Errorf("no cluster of %s runs: start it with make cluster", dir)
 	}
 
-	// The first process has the PID namespace, in whose /proc the node's process is found.
 	c := &cluster{state: s, dir: root}
-	node, err := os.ReadFile(filepath.Join(dir, "run", nodeName(1), "pid"))
-	if err != nil {
-		return err
-	}
 	nsenter := find("nsenter")
 	os.Setenv("KUBECONFIG", c.file("admin.conf"))
 	os.Setenv("PATH", c.file("bin")+":"+c.path()+":"+os.Getenv("PATH"))
-	command := []string{"nsenter", "--target", strconv.Itoa(s.Init.PID), "--mount", "--pid", "--ipc", "--",
-		"nsenter", "--target", string(node), "--mount", "--net", "--uts", "--"}
+	command := []string{"nsenter", "--target", strconv.Itoa(s.Init.PID), "--mount", "--pid", "--ipc"}
+	if n == 0 {
+		command = append(command, "--net", "--uts", "--")
+		return syscall.Exec(nsenter, append(command, args...), os.Environ())
+	}
+
+	// The first process has the PID namespace, in whose /proc the node's process is found.
+	node, err := os.ReadFile(filepath.Join(dir, "run", nodeName(n), "pid"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return usageError{fmt.Errorf("-node %d: the cluster has %d", n, s.Options.Nodes)}
+	}
+	if err != nil {
+		return err
+	}
+	command = append(command, "--", "nsenter", "--target", string(node), "--mount", "--net", "--uts", "--")
 	return syscall.Exec(nsenter, append(command, args...), os.Environ())
 }
 
 // splitCommand separates the flags of exec from the command, a shell if there is none.
-func splitCommand(args []string) (dir string, command []string, err error) {
+func splitCommand(args []string) (dir string, node int, command []string, err error) {
 	f := newFlagSet("exec", &dir)
+	f.IntVar(&node, "node", 1, "number of the node, 0 for the control plane")
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		return "", nil, err
+		return "", 0, nil, err
 	case err != nil:
-		return "", nil, usageError{err}
+		return "", 0, nil, usageError{err}
 	}
 
 	command = f.Args()
@@ -346,5 +356,5 @@ func splitCommand(args []string) (dir string, command []string, err error) {
 		command = []string{"/bin/sh"}
 	}
 	dir, err = filepath.Abs(dir)
-	return dir, command, err
+	return dir, node, command, err
 }

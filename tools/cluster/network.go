@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -13,12 +15,13 @@ import (
 )
 
 // The addresses of a cluster. The control plane and the nodes are at a bridge, and each node
-// has a network of pods behind it. 8.8.8.8 stands for the Internet.
+// has a network of pods behind it. 8.8.8.8 and 192.0.2.1 stand for the Internet.
 const (
 	controlAddress = "172.30.0.1"
 	apiServer      = controlAddress + ":6443"
 	dnsService     = "10.96.0.10"
 	internet       = "8.8.8.8"
+	website        = "192.0.2.1" // of the names in internet.corefile
 )
 
 // networks returns a network of IPv4, and with dual stack the one of IPv6.
@@ -56,6 +59,7 @@ func (c *cluster) makeNetwork(ctx context.Context) error {
 	commands := []string{
 		"link set lo up",
 		"address add " + internet + "/32 dev lo",
+		"address add " + website + "/32 dev lo",
 		"link add nodes type bridge",
 		"link set nodes up",
 		"address add " + controlAddress + "/24 dev nodes",
@@ -127,8 +131,16 @@ func (c *cluster) forward(sysctls map[string]string) error {
 // are forwarded.
 func (c *cluster) startInternet(context.Context) error {
 	corefile := c.file("internet.corefile")
-	err := writeTemplate("internet.corefile", corefile, map[string]string{"Address": internet})
+	err := writeTemplate("internet.corefile", corefile, map[string]string{"Address": internet, "Website": website})
+	if err != nil {
+		return err
+	}
 	c.start("internet", c.file("bin", "seamark"), "-conf", corefile)
+
+	l, err := net.Listen("tcp", net.JoinHostPort(website, "80"))
+	if err == nil {
+		go http.Serve(l, http.NotFoundHandler())
+	}
 	return err
 }
 

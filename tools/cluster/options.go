@@ -45,10 +45,19 @@ type options struct {
 	Port       int // of 127.0.0.1, for the API server
 }
 
-// parse returns the options that args select. Every value that it accepts has been tried.
+// parse returns the options that args select.
 func parse(args []string) (options, error) {
 	var o options
 	f := newFlagSet("up", &o.Dir)
+	o.addFlags(f)
+	if err := parseFlags(f, args); err != nil {
+		return o, err
+	}
+	return o, o.check()
+}
+
+// addFlags adds the flags of a cluster to f.
+func (o *options) addFlags(f *flag.FlagSet) {
 	f.StringVar(&o.Source, "source", ".", "root of the repository")
 	f.StringVar(&o.Kubernetes, "kubernetes", "1.37", "version of Kubernetes")
 	f.StringVar(&o.Proxy, "proxy", "iptables", "mode of kube-proxy")
@@ -56,10 +65,10 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.Nodes, "nodes", 1, "number of nodes")
 	f.IntVar(&o.Fake, "kwok", 0, "number of further nodes that kwok simulates")
 	f.IntVar(&o.Port, "port", 16443, "port of 127.0.0.1 for the API server")
-	if err := parseFlags(f, args); err != nil {
-		return o, err
-	}
+}
 
+// check completes the options. Every value that it accepts has been tried.
+func (o *options) check() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
@@ -85,14 +94,24 @@ func parse(args []string) (options, error) {
 		refuse("-port %d: want 1 to 65535", o.Port)
 	}
 	if len(errs) > 0 {
-		return o, usageError{errors.Join(errs...)}
+		return usageError{errors.Join(errs...)}
 	}
 
 	var err error
 	if o.Dir, err = filepath.Abs(o.Dir); err == nil {
 		o.Source, err = filepath.Abs(o.Source)
 	}
-	return o, err
+	return err
+}
+
+// String describes the cluster.
+func (o options) String() string {
+	families := "IPv4"
+	if o.DualStack {
+		families = "dual stack"
+	}
+	return fmt.Sprintf("Kubernetes %s, nodes: %d, simulated nodes: %d, kube-proxy %s, %s",
+		o.Kubernetes, o.Nodes, o.Fake, o.Proxy, families)
 }
 
 // parseDir returns the directory of a command that has no other option.

@@ -83,14 +83,20 @@ func TestSpaceMissing(t *testing.T) {
 }
 
 func TestSplitCommand(t *testing.T) {
-	for _, test := range []struct{ args, dir, command string }{
-		{"", "cluster", "/bin/sh"},
-		{"ip -br address", "cluster", "ip -br address"},
-		{"-dir /d dig -t A example.com", "d", "dig -t A example.com"},
+	for _, test := range []struct {
+		args, dir string
+		node      int
+		command   string
+	}{
+		{"", "cluster", 1, "/bin/sh"},
+		{"ip -br address", "cluster", 1, "ip -br address"},
+		{"-dir /d dig -t A example.com", "d", 1, "dig -t A example.com"},
+		{"-node 3 ip address", "cluster", 3, "ip address"},
 	} {
-		dir, command, err := splitCommand(strings.Fields(test.args))
-		if err != nil || filepath.Base(dir) != test.dir || strings.Join(command, " ") != test.command {
-			t.Errorf("exec %s: got %s, %q, %v, want %s, %s", test.args, dir, command, err, test.dir, test.command)
+		dir, node, command, err := splitCommand(strings.Fields(test.args))
+		if err != nil || filepath.Base(dir) != test.dir || node != test.node || strings.Join(command, " ") != test.command {
+			t.Errorf("exec %s: got %s, %d, %q, %v, want %s, %d, %s",
+				test.args, dir, node, command, err, test.dir, test.node, test.command)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestLibraries(t *testing.T) {
 func TestWriteImage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "image.tar")
 	entries := []entry{{"usr/bin/b", []byte("program"), 0o755}, {"etc/a", []byte("text"), 0o644}}
-	if err := writeImage(file, "seamark.local/x:1", "0:0", entries, "/usr/bin/b", "arg"); err != nil {
+	if err := writeImage(file, []string{"seamark.local/x:1"}, "0:0", entries, "/usr/bin/b", "arg"); err != nil {
 		t.Fatal(err)
 	}
 	archive, err := os.ReadFile(file)

@@ -1,0 +1,293 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Pods that send queries, and the queries of each a second.
+const (
+	loadPods = 20
+	loadRate = 25
+)
+
+// An operation is what an operator or a failure does to the cluster, while pods send queries.
+type operation struct {
+	name string
+	do   func(*conformance, context.Context) error
+	lost string // why queries may be lost, "" if none may
+	// needs returns why the operation is not possible in a cluster.
+	needs func(options) string
+}
+
+func operations() []operation {
+	return []operation{
+		{name: "nothing happens for 20 s", do: func(_ *conformance, ctx context.Context) error { return pause(ctx, 20*time.Second) }},
+		{name: "rolling update: kubectl rollout restart", do: (*conformance).restartRollout},
+		{name: "kubectl delete pod, one after the other", do: (*conformance).deletePods},
+		{name: "drain of a node", do: (*conformance).drain, needs: severalNodes},
+		{name: "kubelet killed", do: killed("kubelet")},
+		{name: "containerd killed", do: killed("containerd")},
+		{name: "API server killed", do: killed("kube-apiserver")},
+		{name: "etcd compacted", do: (*conformance).compact},
+		{name: "API server without an answer for two minutes", do: (*conformance).stopAPIServer},
+		{name: "process of a pod killed with SIGKILL", do: (*conformance).killPod,
+			lost: "kube-proxy sends to the pod until its container has started again"},
+	}
+}
+
+func severalNodes(o options) string {
+	if o.Nodes < 2 {
+		return "needs two nodes: NODES=2"
+	}
+	return ""
+}
+
+// runOperations does each operation while pods send queries.
+func (t *conformance) runOperations(ctx context.Context, s server, of suite) error {
+	if err := t.startLoad(ctx); err != nil {
+		return err
+	}
+	for _, o := range of.operations() {
+		if !t.options.Focus.MatchString(o.name) {
+			continue
+		}
+		r := t.operate(ctx, o)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.Server, r.Suite = s.name, of.name
+		t.report.Results = append(t.report.Results, r)
+		fmt.Fprintf(t.out, "   %-7s %6.1f s  %s: %s\n", r.Outcome, r.Seconds, r.Name, r.Message)
+	}
+	return t.removeNamespaces(ctx)
+}
+
+// startLoad starts the pods that send queries.
+func (t *conformance) startLoad(ctx context.Context) error {
+	file := t.file("load.yaml")
+	err := writeTemplate("load.yaml", file, map[string]any{"Pods": loadPods, "Rate": loadRate, "Image": pauseImage})
+	if err != nil {
+		return err
+	}
+	if _, err := t.kubectl(ctx, "apply", "-f", file); err != nil {
+		return err
+	}
+	return t.rollout(ctx, "load", "load")
+}
+
+// operate does an operation and counts the queries meanwhile.
+func (t *conformance) operate(ctx context.Context, o operation) result {
+	r := result{Name: o.name, Outcome: skipped, Start: time.Now()}
+	if o.needs != nil {
+		if r.Message = o.needs(t.Options); r.Message != "" {
+			return r
+		}
+	}
+
+	before, err := t.counts(ctx)
+	if err == nil {
+		err = o.do(t, ctx)
+	}
+	// The last query of the operation has its result then, and the pods have printed it.
+	err = errors.Join(err, pause(ctx, loadTimeout+2*time.Second))
+	after, countErr := t.counts(ctx)
+	r.Seconds = time.Since(r.Start).Seconds()
+
+	l := after.minus(before)
+	r.Outcome, r.Message = passed, l.String()
+	if o.lost != "" {
+		r.Message += ", some may be: " + o.lost
+	}
+	if err := errors.Join(err, countErr); err != nil {
+		r.Outcome, r.Message = failed, err.Error()
+	} else if l.Failed > 0 || l.Lost > 0 && o.lost == "" || l.Sent == 0 {
+		r.Outcome = failed
+	}
+	return r
+}
+
+// counts returns the sum of the pods' counts. It waits for the API server and the kubelet.
+func (t *conformance) counts(ctx context.Context) (sum load, err error) {
+	err = t.await(ctx, "kube-apiserver", func() error {
+		out, err := t.kubectl(ctx, "-n", "load", "logs", "-l", "app=load", "--tail=1",
+			"--max-log-requests", strconv.Itoa(loadPods))
+		if err != nil {
+			return err
+		}
+
+		sum = load{}
+		lines := strings.Fields(string(out))
+		for _, line := range lines {
+			var l load
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				return err
+			}
+			sum = sum.plus(l)
+		}
+		if len(lines) != loadPods {
+			return fmt.Errorf("counts of %d pods, want %d", len(lines), loadPods)
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// pause waits, or returns the error of an ended context.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (t *conformance) restartRollout(ctx context.Context) error {
+	if _, err := t.kubectl(ctx, "-n", "kube-system", "rollout", "restart", "deployment/coredns"); err != nil {
+		return err
+	}
+	return t.rollout(ctx, "kube-system", "coredns")
+}
+
+// dnsPods returns a field of each DNS pod.
+func (t *conformance) dnsPods(ctx context.Context, field string) ([]string, error) {
+	out, err := t.kubectl(ctx, "-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-dns",
+		"-o", "jsonpath={.items[*]."+field+"}")
+	return strings.Fields(string(out)), err
+}
+
+func (t *conformance) deletePods(ctx context.Context) error {
+	names, err := t.dnsPods(ctx, "metadata.name")
+	for _, name := range names {
+		if _, err := t.kubectl(ctx, "-n", "kube-system", "delete", "pod", name); err != nil {
+			return err
+		}
+		if err := t.rollout(ctx, "kube-system", "coredns"); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// drain drains the last node, and admits pods to it again.
+func (t *conformance) drain(ctx context.Context) error {
+	node := nodeName(t.Options.Nodes)
+	_, err := t.kubectl(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=3m")
+	if err == nil {
+		err = t.rollout(ctx, "kube-system", "coredns")
+	}
+	_, uncordon := t.kubectl(ctx, "uncordon", node)
+	return errors.Join(err, uncordon)
+}
+
+// killed returns an operation that kills a program of the cluster, which is started again.
+func killed(program string) func(*conformance, context.Context) error {
+	return func(t *conformance, ctx context.Context) error {
+		if err := t.signal(program, syscall.SIGKILL); err != nil {
+			return err
+		}
+		if err := pause(ctx, 15*time.Second); err != nil {
+			return err
+		}
+		return t.await(ctx, program, func() error { return t.countReady(ctx, t.Options.Nodes) })
+	}
+}
+
+func (t *conformance) stopAPIServer(ctx context.Context) error {
+	if err := t.signal("kube-apiserver", syscall.SIGSTOP); err != nil {
+		return err
+	}
+	err := pause(ctx, 2*time.Minute)
+	return errors.Join(err, t.signal("kube-apiserver", syscall.SIGCONT), t.await(ctx, "kube-apiserver", func() error {
+		return t.countReady(ctx, t.Options.Nodes)
+	}))
+}
+
+// compact has etcd forget all old revisions, as the API server does every five minutes.
+func (t *conformance) compact(ctx context.Context) error {
+	post := func(path, body string) ([]byte, error) {
+		return output(t.onNode(ctx, 0, "curl", "--fail", "--silent", "--show-error", "http://127.0.0.1:2379/v3/kv/"+path,
+			"--data", body))
+	}
+	out, err := post("range", `{"key":"AA=="}`)
+	if err != nil {
+		return err
+	}
+	var reply struct{ Header struct{ Revision string } }
+	if err := json.Unmarshal(out, &reply); err != nil {
+		return err
+	}
+	_, err = post("compaction", fmt.Sprintf(`{"revision":"%s","physical":true}`, reply.Header.Revision))
+	return err
+}
+
+// killPod kills the first process of a DNS pod's container.
+func (t *conformance) killPod(ctx context.Context) error {
+	uids, err := t.dnsPods(ctx, "metadata.uid")
+	if err != nil || len(uids) == 0 {
+		return errors.Join(err, errors.New("there is no DNS pod"))
+	}
+	pids, err := t.processes(func(pid int) bool {
+		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		return strings.Contains(string(groups), "pod"+uids[0]) && comm(pid) != "pause"
+	})
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	if err := pause(ctx, 10*time.Second); err != nil {
+		return err
+	}
+	return t.rollout(ctx, "kube-system", "coredns")
+}
+
+// signal sends a signal to the processes of a program of the cluster, but not of its containers.
+func (t *conformance) signal(program string, s syscall.Signal) error {
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", t.Init.PID))
+	if err != nil {
+		return err
+	}
+	pids, err := t.processes(func(pid int) bool {
+		namespace, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+		return namespace == own && comm(pid) == program
+	})
+	if err == nil && len(pids) == 0 {
+		err = fmt.Errorf("no process %s", program)
+	}
+	for _, pid := range pids {
+		err = errors.Join(err, syscall.Kill(pid, s))
+	}
+	return err
+}
+
+// comm returns the name of a process.
+func comm(pid int) string {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return strings.TrimSpace(string(name))
+}
+
+// processes returns the processes of the machine that match.
+func (t *conformance) processes(match func(pid int) bool) (pids []int, err error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && match(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
