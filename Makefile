@@ -27,7 +27,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run cluster cluster-down conformance image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -41,6 +41,10 @@ run: ## build, and serve examples/ on 127.0.0.1:1053
 	@echo "== building bin/seamark: seconds, or about a minute and a half the first time; the packages are listed"
 	@$(MAKE) build
 	bin/seamark serve --manifests examples --listen 127.0.0.1:1053
+
+demo: build ## serve the shop on 127.0.0.1:1053 with traffic and troubles, for a look at the web page
+	CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
+	@bin/demo
 
 # Options: KUBERNETES=version, PROXY=nftables, DUAL_STACK=1, NODES=3, KWOK=100, PORT=16443.
 cluster: ## as root, start a real Kubernetes cluster in namespaces of this machine; see docs/how-to/cluster.md

@@ -41,7 +41,7 @@ var closed = map[string][]string{
 // import testModules, too.
 var modules = map[string][]string{
 	// DNS messages of clients, and records as text. The server has packages wire and zone.
-	"github.com/miekg/dns": {"cmd", "compat/healthz", "compat/sidecar", "directive/admin", "observe/explain", "observe/inventory", "operate", "test/chaintest", "test/dnstest", "zone/signing", "zone/zonefile"},
+	"github.com/miekg/dns": {"cmd", "compat/healthz", "compat/sidecar", "directive/admin", "observe/explain", "observe/inventory", "operate", "test/chaintest", "test/demo", "test/dnstest", "zone/signing", "zone/zonefile"},
 
 	// The objects of a cluster.
 	"k8s.io":              {"cluster/apiserver"},
