@@ -10,6 +10,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
@@ -33,7 +34,18 @@ func TestFileMemoryRefused(t *testing.T) {
 	used := func() int64 { return b.Part(memory.Files).Used }
 
 	lines(100)
-	from := source{paths: []string{file}, zones: []wire.Name{wire.Root}, memory: b}
+	board := new(health.Board)
+	from := source{paths: []string{file}, zones: []wire.Name{wire.Root}, memory: b, health: board}
+	wantCondition := func(severity health.Severity, text string) {
+		t.Helper()
+		all := board.Conditions()
+		if text == "" && len(all) == 0 {
+			return
+		}
+		if len(all) != 1 || all[0].Severity != severity || all[0].Object != file || !strings.Contains(all[0].Text, text) {
+			t.Errorf("got the conditions %v, want one that is %s with %q", all, severity, text)
+		}
+	}
 	table := newTable(from, log.Logger(), newCounts(new(metrics.Registry)))
 	small, entries := used(), table.index.Load().entries
 	lines(100_000)
@@ -45,12 +57,27 @@ func TestFileMemoryRefused(t *testing.T) {
 		t.Errorf("the log lacks the reason:\n%s", log)
 	}
 
+	wantCondition(health.Warning, "keeps its previous lines: no memory for more files")
+
 	lines(200)
 	table.refresh(table.files...)
 	if got := table.index.Load().entries; got != 2*entries || used() <= small || used() > 3*small {
 		t.Errorf("200 lines: got %d entries and %d bytes reserved, want %d and about %d", got, used(), 2*entries, 2*small)
 	}
+	wantCondition("", "")
 	table.Stop()
+
+	// The first start is without the lines, and says so until there is room.
+	lines(100_000)
+	table = newTable(from, log.Logger(), newCounts(new(metrics.Registry)))
+	wantCondition(health.Critical, "has no lines: no memory for more files")
+	lines(200)
+	table.refresh(table.files...)
+	wantCondition("", "")
+	lines(100_000)
+	table.refresh(table.files...)
+	table.Stop()
+	wantCondition("", "")
 	if used() != 0 {
 		t.Errorf("after Stop: %d bytes reserved, want 0", used())
 	}

@@ -268,7 +268,7 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 	}
 
 	return config.Keep(s, key, func() (*table, error) {
-		from.polls, from.memory = b.NoFileEvents, b.Memory
+		from.polls, from.memory, from.health = b.NoFileEvents, b.Memory, b.Health()
 		t := newTable(from, b.Log, counts)
 		if t.refused != nil && s.Reload { // beside the lines of the old plan, which stays
 			t.Stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
@@ -30,6 +32,7 @@ type source struct {
 	reported map[string]string // warnings that Setup has logged, by path
 	polls    bool              // files are followed by checks alone
 	memory   *memory.Budget
+	health   *health.Board
 }
 
 // A table has the current index of a source's lines and follows their changes.
@@ -112,6 +115,7 @@ func (t *table) Stop() {
 		}
 		f.claim.Release()
 	}
+	t.health.Forget(t)
 	t.counts.drop(t)
 }
 
@@ -182,11 +186,18 @@ const (
 // each.
 func (t *table) report(f *files, wrong map[string]error) {
 	for _, path := range slices.Sorted(maps.Keys(wrong)) {
-		message := failedMessage
+		message, severity, lines := failedMessage, health.Critical, "has no lines"
 		if f.text(path).name != "" || path == f.path && len(f.texts) > 0 {
-			message = keptMessage
+			message, severity, lines = keptMessage, health.Warning, "keeps its previous lines"
 		} else if errors.As(wrong[path], new(*memory.Error)) {
 			t.refused = fmt.Errorf("reading %s: %w", path, wrong[path])
+		}
+		// CoreDNS, too, serves without a file that does not exist: it may be made later.
+		if severity == health.Warning || !errors.Is(wrong[path], fs.ErrNotExist) {
+			t.health.Set(t, path, health.Condition{
+				Severity: severity, Object: path,
+				Text: fmt.Sprintf("the hosts file %s cannot be read and %s: %v", path, lines, wrong[path]),
+			})
 		}
 		warnOnce(t.log, f.warned, path, message, "file", path, "error", wrong[path])
 	}
@@ -199,6 +210,7 @@ func (t *table) report(f *files, wrong map[string]error) {
 			continue
 		}
 		delete(f.warned, path)
+		t.health.Clear(t, path)
 		if path == f.path || f.text(path).name != "" { // or the file was removed
 			t.log.Info("hosts: File can be read again", "file", path)
 		}
