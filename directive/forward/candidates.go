@@ -89,14 +89,17 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	for range (x.sent - 1) / len(x.candidates) {
 		wait += wait / 2
 	}
-	wait = min(wait, x.longestWait())
+	if a.upstream.scheme == schemeDNS && !x.do {
+		wait = min(wait, x.longestWait())
+	}
 
 	a.upstream.send(a)
 	return min(wait, x.set.options.readTimeout)
 }
 
 // longestWait returns how long to wait for the last attempt at most, so that there is time for three at
-// each upstream, of which the last one is without EDNS: half of it for the first, which most queries need.
+// each upstream, of which the last one is without EDNS: half of it for the first round, which most queries
+// need. Over other transports than UDP EDNS is not lost, and a query with DO has it always.
 func (x *exchange) longestWait() time.Duration {
 	n, share := len(x.candidates), 1
 	if x.nextIndex <= n {
