@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/observe/dnstap"
 	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/redact"
+	"github.com/seamark/seamark/transport"
 )
 
 // Dnstap sends queries and replies to receivers of dnstap messages: the dnstap directive. Its
@@ -201,7 +202,7 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 		}
 		encryption = &tls.Config{
 			MinVersion:         tls.VersionTLS12,
-			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return certs.config.Load(), nil },
+			GetConfigForClient: transport.LimitHandshakes(s.Crypto, certs.config.Load),
 		}
 	}
 	type key struct {
@@ -209,7 +210,8 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 		files  tlsFiles
 	}
 	out, err := config.Keep(s, key{t.socket, t.files}, func() (*dnstap.Listener, error) {
-		return dnstap.NewListener(t.socket, encryption, lost)
+		return dnstap.NewListener(t.socket, encryption, lost,
+			dnstap.Limits{Descriptors: s.Descriptors, Memory: b.Memory, Metrics: s.Metrics})
 	})
 	t.out = out
 	return err

@@ -7,6 +7,9 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -188,5 +191,34 @@ func TestWaitingHandshakesBoundedByConnections(t *testing.T) {
 	eventually(t, "the others have ended", func() bool { return pool.Used() == 0 })
 	if n := key.n.Load(); n > most {
 		t.Errorf("got %d signatures, want at most %d", n, most)
+	}
+}
+
+// Each configuration of TLS for clients limits their handshakes.
+func TestConfigurationsLimitHandshakes(t *testing.T) {
+	found := 0
+	for _, pattern := range []string{"../*/*.go", "../*/*/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil || strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for line := range strings.Lines(string(text)) {
+				sets := strings.Contains(line, "GetConfigForClient:") || strings.Contains(line, "GetConfigForClient =")
+				if !sets || strings.Contains(line, "quic.Config") { // whose TLS is a Config of this package
+					continue
+				}
+				if found++; !strings.Contains(line, "LimitHandshakes(") {
+					t.Errorf("%s: got %s without LimitHandshakes", file, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("got %d configurations, want those of transport, web and dnstap at least", found)
 	}
 }

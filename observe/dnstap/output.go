@@ -7,12 +7,17 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
 	framestream "github.com/farsightsec/golang-framestream"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/sys/slots"
+	"github.com/seamark/seamark/transport"
 )
 
 const (
@@ -40,18 +45,22 @@ const (
 type queue struct {
 	maxCount, maxBytes int
 	lost               *Lost
-	wake               chan struct{} // capacity 1
+	wake               chan struct{}  // capacity 1
+	memory             *memory.Budget // nil for a receiver of the configuration
+	client             netip.Addr     // the receiver, as the budget counts it
 
-	mu      sync.Mutex
-	pending []byte // messages, each after its length
-	count   int
+	mu       sync.Mutex
+	pending  []byte // messages, each after its length
+	count    int
+	reserved int // bytes of pending, and as many of the messages that are being sent
 }
 
 // Send queues an encoded message, which it does not keep. It does not block: without room
 // the message is lost.
 func (t *queue) Send(payload []byte) {
 	t.mu.Lock()
-	fits := t.count < t.maxCount && len(t.pending)+4+len(payload) <= t.maxBytes
+	size := len(t.pending) + 4 + len(payload)
+	fits := t.count < t.maxCount && size <= t.maxBytes && t.reserve(size)
 	if fits {
 		t.pending = binary.BigEndian.AppendUint32(t.pending, uint32(len(payload)))
 		t.pending = append(t.pending, payload...)
@@ -66,6 +75,30 @@ func (t *queue) Send(payload []byte) {
 	case t.wake <- struct{}{}:
 	default:
 	}
+}
+
+// reserveStep is the least by which the memory of a queue grows: not each message asks for more.
+const reserveStep = 64 << 10
+
+// reserve reports whether there is memory for bytes of messages. The caller holds the lock.
+func (t *queue) reserve(bytes int) bool {
+	if bytes <= t.reserved {
+		return true
+	}
+	more := max(bytes-t.reserved, reserveStep)
+	if t.memory.ReserveReply(t.client, 2*int64(more)) != nil {
+		return false
+	}
+	t.reserved += more
+	return true
+}
+
+// release ends the use of a queue to which nothing is sent any more.
+func (t *queue) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.memory.ReleaseReply(t.client, 2*int64(t.reserved))
+	t.reserved = 0
 }
 
 // take returns all messages, and keeps spare for others.
@@ -246,12 +279,22 @@ func (s Socket) dial(ctx context.Context) (net.Conn, error) {
 	return d.DialContext(ctx, s.Network, s.Address)
 }
 
-// maxReceivers is the number of receivers that may be connected to a Listener.
+// maxReceivers is the number of receivers that may be connected to a Listener. At the limit a new
+// one takes the place of the last one of the client that has most, if that has more.
 const maxReceivers = 8
+
+// Limits are what the receivers of a Listener count against. Each may be nil.
+type Limits struct {
+	Descriptors *descriptors.Budget
+	Memory      *memory.Budget // messages that wait are replies that clients have not read
+	Metrics     *metrics.Registry
+}
 
 // A Listener sends messages to receivers that connect to it.
 type Listener struct {
 	listener net.Listener
+	conns    *transport.ConnTable
+	memory   *memory.Budget
 	lost     *Lost
 	cancel   context.CancelFunc
 	tasks    sync.WaitGroup
@@ -261,16 +304,24 @@ type Listener struct {
 }
 
 // NewListener listens on s. config is nil without TLS.
-func NewListener(s Socket, config *tls.Config, lost *Lost) (*Listener, error) {
+func NewListener(s Socket, config *tls.Config, lost *Lost, o Limits) (*Listener, error) {
 	l, err := net.Listen(s.Network, s.Address)
 	if err != nil {
 		return nil, err
 	}
+
+	conns := transport.NewConnTable(transport.ConnLimits{
+		Most: func() int { return maxReceivers }, Descriptors: o.Descriptors, Metrics: o.Metrics,
+	})
+	l = transport.LimitListener(l, conns)
 	if config != nil {
 		l = tls.NewListener(l, config)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Listener{listener: l, lost: lost, cancel: cancel, receivers: map[*queue]bool{}}
+	t := &Listener{
+		listener: l, conns: conns, memory: o.Memory, lost: lost, cancel: cancel, receivers: map[*queue]bool{},
+	}
 	t.tasks.Go(func() { t.accept(ctx) })
 	return t, nil
 }
@@ -280,6 +331,7 @@ func (t *Listener) Stop() {
 	t.cancel()
 	_ = t.listener.Close()
 	t.tasks.Wait()
+	t.conns.Stop()
 }
 
 func (t *Listener) accept(ctx context.Context) {
@@ -301,22 +353,17 @@ func (t *Listener) accept(ctx context.Context) {
 
 func (t *Listener) serve(ctx context.Context, conn net.Conn) {
 	q := newQueue(1, t.lost)
+	q.memory, q.client = t.memory, slots.Client(transport.AddrPort(conn.RemoteAddr()).Addr())
 	t.mu.Lock()
-	full := len(t.receivers) == maxReceivers
-	if !full {
-		t.receivers[q] = true
-	}
+	t.receivers[q] = true
 	t.mu.Unlock()
-	if full {
-		t.lost.log.Warn("dnstap: Rejected receiver",
-			"address", t.lost.socket, "client", conn.RemoteAddr(), "count", maxReceivers)
-		return
-	}
 
+	transport.SetBusy(conn, true) // a new one of the same client does not take its place
 	err := q.stream(ctx, conn)
 	t.mu.Lock()
 	delete(t.receivers, q)
 	t.mu.Unlock()
+	q.release()
 	if ctx.Err() == nil {
 		q.loseRest()
 		t.lost.log.Info("dnstap: Receiver disconnected",
