@@ -40,7 +40,8 @@ build: ## build bin/seamark (PGO=auto for a release)
 run: ## build, and serve examples/ on 127.0.0.1:1053
 	@echo "== building bin/seamark: seconds, or about a minute and a half the first time; the packages are listed"
 	@$(MAKE) build
-	bin/seamark serve --manifests examples --listen 127.0.0.1:1053
+	@echo "== the web page: http://localhost:8053, and bin/seamark status, top, tail"
+	bin/seamark serve --manifests examples --listen 127.0.0.1:1053 --admin localhost:8053
 
 demo: build ## serve the shop on 127.0.0.1:1053 with traffic and troubles, for a look at the web page
 	CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo

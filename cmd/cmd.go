@@ -34,7 +34,10 @@ func MainWithTimes(directives []config.Directive, build Build, times NodeTimes) 
 	signals := server.CatchSignals(context.Background())
 	apiserver.QuietKlog()
 	etcdclient.QuietGRPC()
-	p := program{directives, build, times, os.Stdin, os.Stdout, os.Stderr, signals}
+	p := program{
+		directives: directives, build: build, times: times,
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, signals: signals,
+	}
 	os.Exit(p.run(signals.Context, p.called(os.Args)))
 }
 
@@ -50,6 +53,7 @@ type program struct {
 	directives []config.Directive
 	build      Build
 	times      NodeTimes
+	admin      adminFlag // of the command that serves
 	in         io.Reader
 	out, err   io.Writer
 	signals    *server.Signals
@@ -91,6 +95,9 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
 
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // others need no time for it
+		completeFlags(root)
+	}
 	root.SetArgs(longForm(root, args))
 	c, err := root.ExecuteContextC(ctx)
 	return p.report(c, err, out)
@@ -191,6 +198,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	root.SetErr(p.err)
 
 	s.flags(root)
+	p.admin.flag(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
 	p.addCommands(root)

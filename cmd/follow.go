@@ -23,6 +23,7 @@ func (p *program) follow(ctx context.Context, out *linewriter.Writer, log *slog.
 // options returns the options that all servers share.
 func (p *program) options(log *slog.Logger) server.Options {
 	o := server.Options{Directives: p.directives, Port: 53, Log: log, Metrics: new(metrics.Registry)}
+	o.Default = p.admin.directive()
 	o.Memory = detectMemory(log)
 	p.build.register(o.Metrics)
 	return o

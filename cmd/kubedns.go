@@ -29,6 +29,7 @@ two, with - or _ in their names.`,
 
 	f := c.Flags()
 	options.AddFlags(f)
+	p.admin.flag(c)
 	f.BoolVar(&printCorefile, "print-corefile", false,
 		"print the Corefile for these flags and the environment, and exit")
 	klog := flags.AddKlog(f)

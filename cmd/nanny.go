@@ -32,6 +32,7 @@ may start with one dash or two.`,
 
 	f := c.Flags()
 	n.AddFlags(f)
+	p.admin.flag(c)
 	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for the options, and exit")
 	klog := flags.AddKlog(f)
 	c.Args = func(c *cobra.Command, args []string) error {

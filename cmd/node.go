@@ -44,6 +44,7 @@ Flags may start with one dash or two. A command line with -localip needs no "nod
 	f := c.Flags()
 	options.AddFlags(f)
 	f.VarP(&port, "dns.port", "p", "`PORT` of server blocks without one, exempt from connection tracking")
+	p.admin.flag(c)
 	f.BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
 	f.BoolVar(&printCorefile, "print-corefile", false,
 		"print the Corefile for these flags, the template and the ConfigMap, and exit")

@@ -63,6 +63,7 @@ the environment it prints the stacks of all goroutines.`,
 		RunE: func(c *cobra.Command, _ []string) error { return p.serve(c.Context(), s) },
 	}
 	s.flags(c)
+	p.admin.flag(c)
 	return c
 }
 

@@ -70,6 +70,7 @@ Flags may start with one dash or two.`,
 	flags.Refuse(f, "dnssec", skydns.NoDNSSEC)
 	flags.Refuse(f, "discover", "members are not discovered: list all of them in -machines")
 	flags.RefuseSwitch(f, "systemd", skydns.NoSystemd)
+	p.admin.flag(c)
 	f.BoolVar(&printCorefile, "print-corefile", false,
 		"print the Corefile for these flags and the environment, without the configuration in etcd, and exit")
 

@@ -50,7 +50,7 @@ func (s *Start) States() map[string]State {
 type Socket interface {
 	Stopper
 	// Socket returns the address that was passed to Listen, and a copy of the
-	// socket, which the caller must close.
+	// socket, which the caller must close; nil if it is not open.
 	Socket() (address string, f *os.File, err error)
 }
 
@@ -62,14 +62,21 @@ func (s *Start) Listen(address string) (l net.Listener, taken bool, err error) {
 		l, err = net.FileListener(f)
 		return l, true, err
 	}
-	if path, ok := SocketPath(address); ok {
-		l, err = listenUnix(path)
-	} else if s.ListenTCP != nil {
-		l, err = s.ListenTCP(s.Context, "tcp", address)
-	} else {
-		l, err = net.Listen("tcp", address)
-	}
+	l, err = s.Opener(address)()
 	return l, false, err
+}
+
+// Opener returns a function that opens an address of Listen. It may be called when the plan is no
+// longer served.
+func (s *Start) Opener(address string) func() (net.Listener, error) {
+	if path, ok := SocketPath(address); ok {
+		return func() (net.Listener, error) { return listenUnix(path) }
+	}
+	listen, ctx := s.ListenTCP, s.Context
+	if listen == nil {
+		return func() (net.Listener, error) { return net.Listen("tcp", address) }
+	}
+	return func() (net.Listener, error) { return listen(ctx, "tcp", address) }
 }
 
 // Sockets returns copies of the sockets that the plan listens on with Listen, by their
@@ -82,7 +89,9 @@ func (s *Start) Sockets() (map[string]*os.File, error) {
 			if err != nil {
 				return sockets, err
 			}
-			sockets[address] = f
+			if f != nil {
+				sockets[address] = f
+			}
 		}
 	}
 	return sockets, nil

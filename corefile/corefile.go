@@ -24,6 +24,10 @@ type Token struct {
 	Unset string
 }
 
+// OfFlag reports whether a flag of the command line, which is the File, stands for t: it is in no
+// Corefile.
+func (t Token) OfFlag() bool { return t.Line == 0 && strings.HasPrefix(t.File, "--") }
+
 // A Directive is one use of a directive or of an option: its name, its arguments,
 // and the lines between its braces, which have the same form.
 type Directive struct {
@@ -64,7 +68,11 @@ func (e *Error) Unwrap() error { return e.Err }
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d: ", e.File, e.Line)
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	b.WriteString(": ")
 	if e.Path != "" {
 		b.WriteString(e.Path + ": ")
 	}

@@ -149,6 +149,7 @@ func TestSingleContainerReplacesThree(t *testing.T) {
 	}
 	args := slices.Clone(kubedns.Args)
 	args[slices.Index(args, "--dns-port=10053")] = "--dns-port=53"
+	args = append(args, "--admin=localhost:8053")
 	if !slices.Equal(container.Args, args) {
 		t.Errorf("args: got %q, want %q", container.Args, args)
 	}

@@ -58,7 +58,7 @@ func TestSkyDNSManifests(t *testing.T) {
 	for _, c := range []struct{ got, want []string }{
 		{images, []string{"etcd registry.invalid/etcd", "kube2sky registry.invalid/seamark", "skydns registry.invalid/seamark", "healthz registry.invalid/seamark"}},
 		{args["kube2sky"], []string{"--domain=cluster.local"}},
-		{args["skydns"], []string{"-machines=http://127.0.0.1:4001", "-addr=0.0.0.0:53", "-ns-rotate=false", "-domain=cluster.local."}},
+		{args["skydns"], []string{"-machines=http://127.0.0.1:4001", "-addr=0.0.0.0:53", "-ns-rotate=false", "-domain=cluster.local.", "-admin=localhost:8053"}},
 		{args["healthz"], []string{"-cmd=nslookup kubernetes.default.svc.cluster.local 127.0.0.1 >/dev/null", "-port=8080"}},
 		{probes, []string{"kube2sky /healthz:8080", "kube2sky /readiness:8081"}},
 		{ports, []string{"skydns UDP 53", "skydns TCP 53", "skydns TCP 10055", "healthz TCP 8080"}},

@@ -15,8 +15,8 @@ type httpListener interface {
 }
 
 // httpOverlaps returns an error for each HTTP address that overlaps with another
-// one or with an address for DNS over TCP.
-func (p *Plan) httpOverlaps() (errs []error) {
+// one or with an address for DNS over TCP. ofFlag is that of the directive for which a flag stands.
+func (p *Plan) httpOverlaps() (errs []error, ofFlag error) {
 	type listener struct {
 		name string
 		from corefile.Token
@@ -37,11 +37,19 @@ func (p *Plan) httpOverlaps() (errs []error) {
 			}
 
 			for _, l := range onPort[addr.Port()] {
-				if l.name != name && overlap(addr.Addr(), l.addr.Addr()) {
+				if l.name == name || !overlap(addr.Addr(), l.addr.Addr()) {
+					continue
+				}
+				switch {
+				case from.OfFlag():
+					ofFlag = flagOverlap(from.Token, name, l.name, l.from)
+				case l.from.OfFlag():
+					ofFlag = flagOverlap(l.from, l.name, name, from.Token)
+				default:
 					errs = append(errs, from.Errorf("%s and %s (%s:%d) cannot both be listened on: "+
 						"give one of them another port", name, l.name, l.from.File, l.from.Line))
-					break
 				}
+				break
 			}
 			if !seen[name] { // thousands of blocks may share a socket
 				seen[name] = true
@@ -49,7 +57,12 @@ func (p *Plan) httpOverlaps() (errs []error) {
 			}
 		}
 	}
-	return errs
+	return errs, ofFlag
+}
+
+func flagOverlap(flag corefile.Token, address, other string, at corefile.Token) error {
+	return flag.Errorf("", "%s and %s (%s:%d) cannot both be listened on: its pages are not served",
+		address, other, at.File, at.Line)
 }
 
 // parseHTTPAddress parses the address of an HTTP listener. ok is false for host

@@ -24,6 +24,9 @@ import (
 // Options are the inputs of a plan besides the Corefile.
 type Options struct {
 	Directives []config.Directive
+	// Default, if not nil, is a directive that each server block has, unless a block of the
+	// Corefile has a directive of this name.
+	Default *corefile.Directive
 	// Port is the port of keys without a port.
 	Port uint16
 	// Listen replaces the addresses and ports of the Corefile unless it is empty.
@@ -124,13 +127,25 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 	}
 	p := &Plan{opts: opts, siteAt: map[siteKey]*site{}}
 	var errs []error
-	for _, s := range servers {
+	for _, s := range withDefault(servers, opts.Default) {
 		errs = append(errs, p.block(s)...)
 	}
 	errs = append(errs, p.tlsErrors()...)
 	errs = append(errs, p.overlaps()...)
-	errs = append(errs, p.httpOverlaps()...)
+	overlaps, ofFlag := p.httpOverlaps()
+	errs = append(errs, overlaps...)
 	errs = append(errs, p.setHandover()...)
+
+	if ofFlag != nil && len(errs) == 0 {
+		// The flag is a default of installations: it must not keep a valid Corefile from being served.
+		p.discard()
+		opts.Default = nil
+		without, err := NewPlan(servers, opts)
+		if err == nil {
+			without.blocks[0].Warn(ofFlag)
+		}
+		return without, err
+	}
 
 	if len(errs) == 0 {
 		for _, b := range p.blocks {
@@ -142,6 +157,21 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// withDefault returns server blocks with a directive added to each, unless a block has one of the
+// name: two of different options could not share an address.
+func withDefault(servers []corefile.Server, d *corefile.Directive) []corefile.Server {
+	has := func(s corefile.Server) bool { return corefile.IndexOf(s.Directives, d.Text) >= 0 }
+	if d == nil || slices.ContainsFunc(servers, has) {
+		return servers
+	}
+
+	servers = slices.Clone(servers)
+	for i := range servers {
+		servers[i].Directives = append(slices.Clip(servers[i].Directives), *d)
+	}
+	return servers
 }
 
 // discard tells the directives that the plan never serves.

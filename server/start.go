@@ -113,6 +113,7 @@ func (p *Plan) swap() {
 	}
 
 	p.showUnrepeatable()
+	p.showDefault()
 	p.tellDirectives()
 	p.serveOpened()
 }
@@ -194,6 +195,22 @@ func (p *Plan) showUnrepeatable() {
 		if name := b.Unrepeatable(); name != "" {
 			p.opts.Log.Info("Replies of a server block are not repeated by the kernel, because a directive has to see "+
 				"each query", "directive", name, "zones", fmt.Sprint(b.Zones))
+		}
+	}
+}
+
+// showDefault logs that the Corefile has the directive for which a flag stands, and not the flag.
+func (p *Plan) showDefault() {
+	if p.opts.Default == nil {
+		return
+	}
+	for _, b := range p.blocks {
+		i := corefile.IndexOf(b.Source.Directives, p.opts.Default.Text)
+		if i >= 0 && !b.Source.Directives[i].OfFlag() {
+			d := b.Source.Directives[i]
+			p.opts.Log.Info("Ignored a flag: the Corefile has its directive", "reason", p.opts.Default.File,
+				"file", d.File, "line", d.Line)
+			return
 		}
 	}
 }

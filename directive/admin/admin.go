@@ -111,6 +111,9 @@ func (o *options) check(d corefile.Directive) error {
 		return d.Errorf("pods needs the addresses of clients, which redact hides: use one of them")
 	case o.token != "" && o.review:
 		return d.Errorf("token and token_review exclude each other: use one of them")
+	case !local(o.addr) && d.OfFlag():
+		return d.Errorf("other machines can reach %s: use an address such as localhost:8053, "+
+			"or the directive admin with token or token_review in the Corefile", o.addr)
 	case o.token == "" && !o.review && !local(o.addr):
 		return d.Errorf("other machines can reach %s: add token FILE or token_review, "+
 			"or use an address such as localhost:8053", o.addr)
@@ -256,6 +259,9 @@ func (a *Admin) BindChain(c *dns.Chain) any {
 	}
 	return o
 }
+
+// Repetition implements [dns.Repeatable]: replies that the kernel of a node repeats are not recorded.
+func (*Admin) Repetition() dns.Repetition { return dns.Repetition{} }
 
 // ObserveDNS is not called: in each chain the result of BindChain stands in place of an Admin.
 func (*Admin) ObserveDNS(*dns.Query) {}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"log/slog"
 	"net/http"
 	"net/netip"
 
@@ -27,13 +28,23 @@ func Client(r *http.Request) netip.Addr {
 }
 
 // ServePages opens addr for the pages of d when the plan starts, calls handle,
-// which registers the pages, and shows them when the plan begins to serve.
+// which registers the pages, and shows them when the plan begins to serve. The address of a
+// directive that a flag stands for is opened later if it is in use.
 func ServePages(
 	b *config.Block, d corefile.Directive, addr string, files TLS, handle func(*config.Start, *Site) error,
 ) {
 	b.Offer(&pages{addr, d})
 	b.OnStart(func(s *config.Start) error {
-		site, err := Open(s, addr, files)
+		// A default of all installations must not keep a server from answering queries.
+		var late *slog.Logger
+		if d.OfFlag() {
+			late = b.Log
+		}
+		site, err := open(s, addr, files, late)
+		if err != nil && late != nil {
+			late.Warn("Pages are not served", "error", d.Errorf("%w", err))
+			return nil
+		}
 		if err != nil {
 			return d.Errorf("%w", err)
 		}

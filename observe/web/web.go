@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -51,12 +52,15 @@ type siteKey struct {
 // listener is open when Open returns, but serves the old plan's pages, if there are any,
 // until Show. If files is not zero the site is served with HTTPS only; all
 // callers with the same addr must pass the same files.
-func Open(s *config.Start, addr string, files TLS) (*Site, error) {
+func Open(s *config.Start, addr string, files TLS) (*Site, error) { return open(s, addr, files, nil) }
+
+// open is Open. With a log, an address that cannot be opened is reported there and opened later.
+func open(s *config.Start, addr string, files TLS, log *slog.Logger) (*Site, error) {
 	// A plan that keeps a listener must keep these as well, so that they do not stop with the old plan.
 	conns, _ := config.Keep(s, connsKey{}, func() (*status.Connections, error) {
 		return status.NewConnections(s.Descriptors, s.Metrics), nil
 	})
-	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(s, addr, conns) })
+	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(s, addr, conns, log) })
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +153,18 @@ type listener struct {
 	running sync.WaitGroup
 }
 
-func listen(s *config.Start, addr string, conns *status.Connections) (*listener, error) {
+func listen(
+	s *config.Start, addr string, conns *status.Connections, log *slog.Logger,
+) (*listener, error) {
 	socket, taken, err := s.Listen(addr)
-	if err != nil {
+	switch {
+	case err != nil && log == nil:
 		return nil, listenError(addr, err)
+	case err != nil:
+		log.Warn("Pages are not served, trying again", "interval", lateRetry, "error", listenError(addr, err))
+		socket = newLateListener(addr, s.Opener(addr), log)
 	}
+
 	l := &listener{addr: addr, socket: socket, conns: conns, taken: taken}
 	l.server = status.NewServer(l)
 	if !taken {
@@ -171,7 +182,13 @@ func (l *listener) serve() {
 
 // Socket implements config.Socket.
 func (l *listener) Socket() (string, *os.File, error) {
-	f, err := l.socket.(interface{ File() (*os.File, error) }).File()
+	socket := l.socket
+	if late, ok := socket.(*lateListener); ok {
+		if socket = late.opened(); socket == nil {
+			return l.addr, nil, nil
+		}
+	}
+	f, err := socket.(interface{ File() (*os.File, error) }).File()
 	return l.addr, f, err
 }
 

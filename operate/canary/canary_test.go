@@ -141,7 +141,7 @@ func TestManifest(t *testing.T) {
 		{"strategy", at(o, "spec", "strategy"), `{"type":"RollingUpdate"}`},
 		{"own labels", at(o, "metadata", "labels"), `{"app":"seamark"}`},
 		{"selector", at(o, "spec", "selector", "matchLabels"), `{"app":"seamark"}`},
-		{"labels", at(o, "spec", "template", "metadata", "labels"), `{"app":"seamark"}`},
+		{"labels", at(o, "spec", "template", "metadata", "labels"), `{"app":"seamark","app.kubernetes.io/name":"seamark"}`},
 		{"annotations", at(o, "spec", "template", "metadata", "annotations"), `{"a":"b"}`},
 		{"node affinity", at(spec, "affinity", "nodeAffinity"), `{"a":"b"}`},
 		{"required anti-affinity", at(spec, "affinity", "podAntiAffinity")["requiredDuringSchedulingIgnoredDuringExecution"], `null`},
@@ -151,7 +151,7 @@ func TestManifest(t *testing.T) {
 		{"other container", containers[0], `{"image":"a","name":"reloader"}`},
 		{"image", containers[1].(object)["image"], `"registry.invalid/seamark:1"`},
 		{"command", containers[1].(object)["command"], `null`},
-		{"args", containers[1].(object)["args"], `["-conf","/etc/coredns/Corefile","-quiet"]`},
+		{"args", containers[1].(object)["args"], `["-conf","/etc/coredns/Corefile","-quiet","-admin=localhost:8053"]`},
 		{"capabilities", at(containers[1].(object), "securityContext", "capabilities"), `{"add":["NET_BIND_SERVICE"],"drop":["all"]}`},
 	} {
 		got, err := json.Marshal(c.got)

@@ -33,7 +33,7 @@ func (c *command) manifest(s *state) (object, error) {
 		return nil, errors.New("the old Deployment has no container")
 	}
 	run["image"] = c.Image
-	run["args"] = s.old.Spec.Template.Spec.Containers[server].arguments()
+	run["args"] = withAdmin(s.old.Spec.Template.Spec.Containers[server].arguments())
 	delete(run, "command") // a path in the old image
 	allowPort(run)
 
@@ -57,7 +57,7 @@ func (c *command) manifest(s *state) (object, error) {
 		}
 	}
 
-	metadata := object{"labels": labels}
+	metadata := object{"labels": object{appKey: c.Name, nameKey: "seamark"}}
 	if annotations := at(from, "spec", "template", "metadata", "annotations"); len(annotations) > 0 {
 		ofKubectl := func(key string, _ any) bool { return strings.HasPrefix(key, "kubectl.kubernetes.io/") }
 		maps.DeleteFunc(annotations, ofKubectl)
@@ -102,7 +102,7 @@ func (c *command) onePod(s *state) (object, error) {
 	}
 	name := c.oneName()
 	template := at(from, "spec", "template")
-	labels := object{appKey: name}
+	labels := object{appKey: name, nameKey: "seamark"}
 	for key, value := range s.service.Spec.Selector {
 		labels[key] = value
 	}
@@ -187,6 +187,18 @@ func (c container) arguments() []string {
 		return slices.Concat(c.Command[1:], c.Args)
 	}
 	return c.Args
+}
+
+// withAdmin returns arguments with the flag by which the commands that look into servers reach a pod.
+func withAdmin(args []string) []string {
+	isAdmin := func(arg string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return name == "admin" && strings.HasPrefix(arg, "-")
+	}
+	if slices.ContainsFunc(args, isAdmin) {
+		return args
+	}
+	return append(slices.Clip(args), "-admin=localhost:8053")
 }
 
 // corefile returns the path of the Corefile, "" if the container is not CoreDNS.

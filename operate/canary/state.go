@@ -17,6 +17,9 @@ import (
 // Deployment's selector and the Service's do not have it.
 const appKey = "app"
 
+// nameKey is the label by which the commands that look into servers find the pods.
+const nameKey = "app.kubernetes.io/name"
+
 // replicasKey is the annotation of the old Deployment with the number of replicas that
 // it had before stage Alone.
 const replicasKey = "seamark-canary/replicas"

@@ -104,3 +104,10 @@ annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{/* The flag of the directive admin, unless extraArgs have one. */}}
+{{- define "seamark.adminArg" -}}
+{{- if and .Values.admin.enabled (not (regexMatch "(^| )--?admin( |=|$)" (join " " .Values.extraArgs))) -}}
+-admin=localhost:{{ ternary .Values.node.ports.admin .Values.admin.port (eq .Values.mode "node") }}
+{{- end -}}
+{{- end }}
