@@ -143,14 +143,16 @@ func (r *Registry) family(name, help, kind string) *family {
 
 // WriteText writes all series in the Prometheus text format 0.0.4, sorted by name
 // and labels.
-func (r *Registry) WriteText(w io.Writer) error { return r.write(w, false) }
+func (r *Registry) WriteText(w io.Writer) error { return r.write(w, false, everyFamily) }
 
 // WriteOpenMetrics writes all series in the text format of OpenMetrics 1.0.0. Counters whose
 // names do not end with _total, as of kube-dns's sidecar, have the type unknown there.
-func (r *Registry) WriteOpenMetrics(w io.Writer) error { return r.write(w, true) }
+func (r *Registry) WriteOpenMetrics(w io.Writer) error { return r.write(w, true, everyFamily) }
 
-func (r *Registry) write(w io.Writer, open bool) error {
-	blocks, totals := r.blocks(), r.totals()
+func everyFamily(string) bool { return true }
+
+func (r *Registry) write(w io.Writer, open bool, selects func(family string) bool) error {
+	blocks, totals := r.blocks(selects), r.totals()
 
 	out := bufio.NewWriter(w)
 	for _, b := range blocks {
@@ -175,13 +177,16 @@ type line struct {
 	value  any
 }
 
-// blocks returns the families, sorted by name. Gauges may use the registry, so their functions
+// blocks returns the selected families, sorted by name. Gauges may use the registry, so their functions
 // are called without its lock.
-func (r *Registry) blocks() (blocks []block) {
+func (r *Registry) blocks(selects func(family string) bool) (blocks []block) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	for _, name := range slices.Sorted(maps.Keys(r.families)) {
+		if !selects(name) {
+			continue
+		}
 		f := r.families[name]
 		b := block{name, f.help, f.kind, nil}
 		for labels, v := range f.series {

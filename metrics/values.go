@@ -10,7 +10,10 @@ import (
 // that selects returns true for. Those of a histogram end in _bucket, _sum and _count.
 func (r *Registry) Values(selects func(family string) bool) map[string]float64 {
 	var text bytes.Buffer
-	_ = r.WriteText(&text) // a buffer cannot fail
+	// A histogram has series with names of their own. A buffer cannot fail.
+	_ = r.write(&text, false, func(family string) bool {
+		return selects(family) || selects(family+"_bucket") || selects(family+"_sum") || selects(family+"_count")
+	})
 
 	found := map[string]float64{}
 	for line := range strings.Lines(text.String()) {

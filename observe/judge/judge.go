@@ -101,6 +101,7 @@ func (j *Judge) sample(now time.Time) {
 	values := j.metrics.Values(isUsed)
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.forgetSeries(values)
 	s := sample{now, make([]float64, len(j.names), len(j.names)+len(values))}
 	for name, value := range values {
 		i, ok := j.names[name]
@@ -113,6 +114,28 @@ func (j *Judge) sample(now time.Time) {
 	}
 	old := slices.IndexFunc(j.samples, func(s sample) bool { return now.Sub(s.at) <= kept })
 	j.samples = append(j.samples[max(old, 0):], s)
+}
+
+// forgetSeries bounds the names: it removes those of series that have ended, such as of upstreams that
+// reloads have removed, once they are most.
+func (j *Judge) forgetSeries(present map[string]float64) {
+	if len(j.names) <= 2*len(present)+100 {
+		return
+	}
+	names := make(map[string]int, len(present))
+	for name := range present {
+		names[name] = len(names)
+	}
+	for i, s := range j.samples {
+		values := make([]float64, len(names))
+		for name, at := range names {
+			if old, ok := j.names[name]; ok && old < len(s.values) {
+				values[at] = s.values[old]
+			}
+		}
+		j.samples[i].values = values
+	}
+	j.names = names
 }
 
 // SetUnready sets the function that returns a condition for each directive of the present plan that

@@ -399,3 +399,27 @@ func TestUnreadyIsLogged(t *testing.T) {
 		}
 	})
 }
+
+// Series that end, as of upstreams that reloads remove, do not stay for ever, and those that last keep
+// their values.
+func TestJudgeForgetsEndedSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		lasting := b.reg.Counter("coredns_panics_total", "")
+		for i := range 5000 {
+			lasting.Add(1)
+			remove := b.reg.TemporaryGauge("seamark_forward_upstream_up", "", func() float64 { return 1 }, "to", fmt.Sprint(i))
+			b.sample(time.Now())
+			remove()
+			if n := len(b.names); n > 200 {
+				t.Fatalf("after %d ended series: got %d names, want a bounded number", i, n)
+			}
+			time.Sleep(time.Millisecond)
+		}
+
+		e := evidence{now: time.Now(), values: b.metrics.Values(isUsed), judge: b.Judge}
+		if got := e.increase("coredns_panics_total", time.Second); len(got) != 1 || got[0].value != 999 {
+			t.Errorf("got %v of a lasting counter in the last second, want 999", got)
+		}
+	})
+}
