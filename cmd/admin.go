@@ -11,72 +11,14 @@ import (
 
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
 )
 
-// adminFlags are the flags of the commands that look into a running server by its directive
-// admin.
-type adminFlags struct {
-	address, tokenFile, output string
-	timeout                    time.Duration
-}
-
-const adminUsage = "`ADDRESS` of the server's directive admin: URL, HOST:PORT or unix:PATH"
-
-func (a *adminFlags) flags(c *cobra.Command) {
-	c.Flags().StringVar(&a.address, "admin", adminclient.Default, adminUsage)
-	a.common(c)
-}
-
-// common adds the flags besides the address.
-func (a *adminFlags) common(c *cobra.Command) {
-	f := c.Flags()
-	f.SortFlags = false
-	tokenFlag(c, &a.tokenFile)
-	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long to wait for the server")
-	f.StringVarP(&a.output, "output", "o", "text", "format: text or json")
-	complete(c, "output", "text", "json")
-}
-
 func tokenFlag(c *cobra.Command, file *string) {
 	c.Flags().StringVar(file, "token-file", "",
 		"`FILE` with the token of the server (default: $"+adminclient.TokenVariable+")")
-}
-
-// complete sets the values that the shell completes for a flag.
-func complete(c *cobra.Command, flag string, values ...string) {
-	// It fails for an unknown flag only.
-	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// check returns the errors of the command line.
-func (a *adminFlags) check() error {
-	if a.timeout <= 0 {
-		return fmt.Errorf("--timeout: want a positive duration, got %v", a.timeout)
-	}
-	return oneOf("output", a.output, "text", "json")
-}
-
-// client returns a client of the server.
-func (a *adminFlags) client() (*adminclient.Client, error) {
-	if err := a.check(); err != nil {
-		return nil, err
-	}
-	return newAdminClient(a.address, a.tokenFile, a.timeout)
-}
-
-func newAdminClient(address, tokenFile string, timeout time.Duration) (*adminclient.Client, error) {
-	c, err := adminclient.New(address, timeout)
-	if err != nil {
-		return nil, fmt.Errorf("--admin: %w", err)
-	}
-	if tokenFile != "" {
-		if err := c.ReadToken(tokenFile); err != nil {
-			return nil, failure{err}
-		}
-	}
-	return c, nil
 }
 
 // show writes value as JSON, or calls text to write it for a person.
@@ -186,12 +128,7 @@ func (p *program) cacheListCommand() *cobra.Command {
 		Args:              arguments(0, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-
+			var err error
 			if qtype, err = recordType("type", qtype); err != nil {
 				return err
 			}
@@ -199,32 +136,66 @@ func (p *program) cacheListCommand() *cobra.Command {
 				return fmt.Errorf("--limit: want a number of 1..100000, got %d", limit)
 			}
 
-			found, err := client.Cache(c.Context(), strings.Join(args, ""), qtype, limit)
+			found, stop, err := a.find(c.Context())
 			if err != nil {
-				return failure{err}
+				return err
 			}
-			return a.show(p.out, found, func() { p.showCached(found, limit) })
+			defer stop()
+			replies, err := answered(p.err, askAll(found, func(s *servers.Server) ([]adminclient.CachedAnswer, error) {
+				return s.Cache(c.Context(), strings.Join(args, ""), qtype, limit)
+			}))
+			if err != nil {
+				return err
+			}
+
+			all := []cachedAnswer{}
+			full := false
+			for _, r := range replies {
+				full = full || len(r.value) == limit
+				for _, answer := range r.value {
+					all = append(all, cachedAnswer{serverName(found, r.server), answer})
+				}
+			}
+			if err := a.show(p.out, all, func() { p.showCached(all, len(found) > 1, full) }); err != nil {
+				return err
+			}
+			return partial(len(found), len(replies))
 		},
 	}
-	a.flags(c)
 	c.Flags().StringVar(&qtype, "type", "", "only answers of this record `TYPE`")
 	c.Flags().IntVar(&limit, "limit", 100, "list at most this many")
 	complete(c, "type", commonTypes...)
+	a.flags(c)
+	a.outputFlag(c)
 	return c
 }
 
-func (p *program) showCached(found []adminclient.CachedAnswer, limit int) {
+// A cachedAnswer is an answer in the cache of one server, whose name is empty if there is one only.
+type cachedAnswer struct {
+	Server string `json:"server,omitempty"`
+	adminclient.CachedAnswer
+}
+
+func (p *program) showCached(found []cachedAnswer, several, full bool) {
 	t := newTable(p.out)
-	t.row("NAME", "TYPE", "RCODE", "RECORDS", "BYTES", "AGE", "LEFT", "ZONE")
+	headings := []any{"NAME", "TYPE", "RCODE", "RECORDS", "BYTES", "AGE", "LEFT", "ZONE"}
+	if several {
+		headings = append([]any{"SERVER"}, headings...)
+	}
+	t.row(headings...)
 	for _, e := range found {
 		left := e.Left.Round(time.Second).String()
 		if e.Left < 0 {
 			left = "expired"
 		}
-		t.row(e.Name, e.Type, e.RCode, e.Records, e.Size, e.Age.Round(time.Second), left, e.Zone)
+		cells := []any{e.Name, e.Type, e.RCode, e.Records, e.Size, e.Age.Round(time.Second), left, e.Zone}
+		if several {
+			cells = append([]any{e.Server}, cells...)
+		}
+		t.row(cells...)
 	}
 	_ = t.Flush() // p.out keeps the error
-	if len(found) == limit {
+	if full {
 		fmt.Fprintf(p.out, "There may be more: set a higher --limit, or a part of the name.\n")
 	}
 }
@@ -235,7 +206,7 @@ func (p *program) cacheFlushCommand() *cobra.Command {
 		Use:   "flush NAME",
 		Short: "Remove the cached answers for NAME and all names below it",
 		Long: `Flush removes the cached answers for NAME and all names below it from the caches of the
-server blocks that have the directive admin. A dot removes all.`,
+server blocks that have the directive admin, in all servers that it finds. A dot removes all.`,
 		Example: `  seamark cache flush www.example.org
   seamark cache flush .`,
 		Args:              arguments(1, 1),
@@ -244,21 +215,51 @@ server blocks that have the directive admin. A dot removes all.`,
 			if err := domainName(args[0]); err != nil {
 				return err
 			}
-			client, err := a.client()
+			found, stop, err := a.find(c.Context())
 			if err != nil {
 				return err
 			}
-			defer client.Close()
-
-			removed, err := client.Flush(c.Context(), args[0])
+			defer stop()
+			replies, err := answered(p.err, askAll(found, func(s *servers.Server) (int, error) {
+				return s.Flush(c.Context(), args[0])
+			}))
 			if err != nil {
-				return failure{err}
+				return err
 			}
-			return a.show(p.out, map[string]int{"removed": removed}, func() {
-				fmt.Fprintf(p.out, "Removed %s.\n", counted(removed, "cached answer", "cached answers"))
-			})
+
+			result := flushed{}
+			for _, r := range replies {
+				result.Removed += r.value
+				if len(found) > 1 {
+					result.Servers = append(result.Servers, flushedServer{r.server.Label(), r.value})
+				}
+			}
+			if err := a.show(p.out, result, func() { p.showFlushed(result) }); err != nil {
+				return err
+			}
+			return partial(len(found), len(replies))
 		},
 	}
 	a.flags(c)
+	a.outputFlag(c)
 	return c
+}
+
+// flushed is how many answers were removed, in all and of each of several servers.
+type flushed struct {
+	Removed int             `json:"removed"`
+	Servers []flushedServer `json:"servers,omitempty"`
+}
+
+type flushedServer struct {
+	Server  string `json:"server"`
+	Removed int    `json:"removed"`
+}
+
+func (p *program) showFlushed(f flushed) {
+	fmt.Fprintf(p.out, "Removed %s", counted(f.Removed, "cached answer", "cached answers"))
+	for i, s := range f.Servers {
+		fmt.Fprintf(p.out, "%s%d of %s", map[bool]string{true: ": ", false: ", "}[i == 0], s.Removed, s.Server)
+	}
+	fmt.Fprintln(p.out, ".")
 }

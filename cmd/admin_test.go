@@ -14,6 +14,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 )
@@ -96,12 +97,13 @@ func TestAdminCommands(t *testing.T) {
 		{"records --conf none", "", "reading the Corefile: open none", 1},
 		{"records --conf Corefile --manifests x", "", "set only one of --manifests and --conf", 2},
 		{"records --conf Corefile --token-file x", "", "leave out --conf and --manifests", 2},
+		{"records --conf Corefile --namespace dns", "", "leave out --conf and --manifests", 2},
 		{"explain web.shop.svc.cluster.local", "NOERROR by kubernetes in zone .: Service shop/web has 10.96.10.10\n", "", 0},
 		{"explain wbe.shop.svc.cluster.local", "  did you mean web.shop.svc.cluster.local.\n", "", 1},
 		{"explain web. --server dns://:54", "", "no such server", 1},
 		{"status --output json", "\"summary\": \"Healthy", "", 0},
-		{"status --admin 127.0.0.1:1", "127.0.0.1:1: no server at 127.0.0.1:1: add the directive admin to the Corefile, or set --admin; in a cluster: kubectl ", "", 1},
-		{"top names --admin 127.0.0.1:1", "", "no server at 127.0.0.1:1: add the directive admin", 1},
+		{"status --admin 127.0.0.1:1", "127.0.0.1:1: no server at 127.0.0.1:1: start it with --admin 127.0.0.1:1 or with the directive admin, or set --admin", "", 1},
+		{"top names --admin 127.0.0.1:1", "", "no server at 127.0.0.1:1: start it with --admin", 1},
 		{"top names --admin 127.0.0.1", "", `seamark: --admin: want a URL, HOST:PORT or unix:PATH, got "127.0.0.1"`, 2},
 		{"top names --admin http://a:b@127.0.0.1:1", "", "seamark: --admin: http://(hidden)@127.0.0.1:1 has a user or parameters", 2},
 		{"top nothing", "", "seamark: want one of names, clients, namespaces, nxdomain, servfail, slow, waste, got \"nothing\"", 2},
@@ -115,12 +117,27 @@ func TestAdminCommands(t *testing.T) {
 		{"cache list --limit 0", "", "seamark: --limit: want a number of 1..100000, got 0", 2},
 		{"tail --client x", "", "seamark: --client: want an IP address or a network, got \"x\"", 2},
 		{"tail --rcode x", "", "seamark: --rcode: want a response code such as NXDOMAIN, got \"x\"", 2},
-		{"explain web --conf Corefile", "", "seamark: --admin asks a running server: it has no --conf", 2},
+		{"explain web --conf Corefile", "", "seamark: flags such as --admin and --namespace ask running servers: they have no --conf", 2},
+		{"status --pod a/b", "", "seamark: set only one of --admin and --pod", 2},
+		{"top --admin 127.0.0.1:1 --nodes", "", "seamark: set only one of --admin and --nodes", 2},
+		{"status --color x", "", "seamark: --color: want auto, always or never, got \"x\"", 2},
+		{"status --color always", "\x1b[32m✔ \x1b[0m\x1b[1m127.0.0.1:", "", 0},
+		{"status --watch --interval 1ms", "", "seamark: --interval: want a duration of 100ms or more, got 1ms", 2},
+		{"top", "\nnames: names that are queried most\nCOUNT  SHARE  NAME\n", "", 0},
+		{"top -o json", "\"by\": \"waste\"", "", 0},
+		{"__complete diff --transport p", "port-forward\n", "ShellCompDirectiveNoFileComp", 0},
+		{"__complete status --color al", "always\n", "ShellCompDirectiveNoFileComp", 0},
+		{"__complete node --sandbox r", "required\n", "ShellCompDirectiveNoFileComp", 0},
+		{"__complete status --context x", ":4\n", "ShellCompDirectiveNoFileComp", 0},
+		{"__complete status --kubeconfig x", ":0\n", "ShellCompDirectiveDefault", 0},
 		{"__complete top na", "names\tnames that are queried most\n", "Completion ended", 0},
 		{"__complete tail --source f", "forward\n", "Completion ended", 0},
 	} {
 		args := strings.Fields(strings.ReplaceAll(c.args, "EXAMPLES", examples))
-		if i := strings.Index(c.args, " --admin"); i < 0 && args[0] != "__complete" && c.args != "cache" && !strings.HasPrefix(c.args, "records --conf") && !strings.HasPrefix(c.args, "records --manifests") {
+		if c.args == "status --pod a/b" {
+			args = append(args, "--admin=127.0.0.1:1")
+		}
+		if i := strings.Index(strings.Join(args, " "), " --admin"); i < 0 && args[0] != "__complete" && c.args != "cache" && !strings.HasPrefix(c.args, "records --conf") && !strings.HasPrefix(c.args, "records --manifests") {
 			args = append(args, at)
 		}
 		out, stderr, code := run(t, dir, "", args...)
@@ -140,10 +157,10 @@ func TestTail(t *testing.T) {
 	defer server.stop()
 	api := fakeAPI(t, map[string]string{"/api/v1/pods": clientPods})
 	for _, c := range []struct{ args, want string }{
-		{"--output text", " whoami\n"},
+		{"--output text", "TIME     CLIENT          TYPE  RCODE    TOOK    NAME SOURCE\n"},
 		{"--output json", `"name":"other.example.","type":"A"`},
-		{"--pods --kubeconfig " + api, " other.example. A NOERROR "},
-		{"--pods --kubeconfig " + api, " whoami shop/cart-7d9c-x2 Deployment/cart\n"},
+		{"--pods --kubeconfig " + api, " 127.0.0.1       A     NOERROR  "},
+		{"--pods --kubeconfig " + api, " other.example. whoami shop/cart-7d9c-x2 Deployment/cart\n"},
 		{"--output json --pods --kubeconfig " + api, `"pod":"shop/cart-7d9c-x2","owner":"Deployment/cart"}`},
 	} {
 		tail := program.Command(t, dir, append(strings.Fields("tail --admin http://127.0.0.1:"+admin+" --name other"), strings.Fields(c.args)...)...)
@@ -172,7 +189,11 @@ func TestTail(t *testing.T) {
 			}
 		}
 		lines := bufio.NewReader(out)
-		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, c.want) {
+		line, err := lines.ReadString('\n')
+		if err == nil && strings.HasPrefix(line, "TIME ") && !strings.HasPrefix(c.want, "TIME ") {
+			line, err = lines.ReadString('\n')
+		}
+		if err != nil || !strings.Contains(line, c.want) {
 			t.Errorf("tail %s: got %q and error %v, want %q", c.args, line, err, c.want)
 		}
 		if err := tail.Process.Signal(os.Interrupt); err != nil {
@@ -215,25 +236,43 @@ func TestStatusReplicas(t *testing.T) {
 	if want := " refuses the token of other: "; code != 1 || !strings.Contains(out, want) {
 		t.Errorf("with another token: got status %d and\n%s%s, want %q", code, out, stderr, want)
 	}
-	out = commandShows(t, dir, "records hash cluster.local.  ", append([]string{"status", "--token-file", "token"}, args[:4]...)...)
+	out = commandShows(t, dir, "\nSERVER           NODE  UP  ", append([]string{"status", "--token-file", "token"}, args[:4]...)...)
 	if strings.Contains(out, "WARNING") || strings.Count(out, ": Healthy.\n") != 2 {
 		t.Errorf("equal replicas: got\n%s\nwant two healthy ones and no warning", out)
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		out, _, code = run(t, dir, "", append([]string{"status", "--token-file", "token"}, args...)...)
-		if code == 1 && strings.Contains(out, "WARNING: the servers serve different records of the zones cluster.local.\n") {
+		if code == 1 && strings.Contains(out, "WARNING   the servers serve different records of the zones cluster.local.\n") {
 			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("different replicas: got status %d and\n%s", code, out)
 		}
 	}
+
+	// The others see each server beside the others.
+	for command, want := range map[string]string{
+		"records --type A --name web":        "\n; only on " + args[1] + ", " + args[3] + "\nweb.shop.svc.cluster.local. 5 IN A 10.96.0.10\n",
+		"explain web.shop.svc.cluster.local": args[5] + ":\n",
+		"cache flush .":                      "Removed 0 cached answers: 0 of " + args[1],
+		"top names":                          "3 servers together, in the last ",
+	} {
+		out, stderr, _ := run(t, dir, "", append(append(strings.Fields(command), "--token-file", "token"), args...)...)
+		if !strings.Contains(out, want) {
+			t.Errorf("%s: got\n%s%s\nwant %q", command, out, stderr, want)
+		}
+	}
+	if out, _, _ := run(t, dir, "", append([]string{"top", "names", "--token-file", "token", "--admin", "127.0.0.1:1"}, args...)...); !strings.Contains(out, "3 servers together") {
+		t.Errorf("one server of four does not answer: got\n%s\nwant those of the others", out)
+	}
 	out, _, _ = run(t, dir, "", append([]string{"status", "--token-file", "token", "--output", "json"}, args...)...)
 	var report struct {
-		Servers []struct{ Admin string }
-		Differ  []string
+		Healthy    bool
+		Servers    []struct{ Server string }
+		Conditions []health.Condition
 	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Servers) != 3 || len(report.Differ) != 1 || report.Differ[0] != "cluster.local." {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Servers) != 3 || report.Healthy ||
+		len(report.Conditions) != 1 || report.Conditions[0].Object != "records" {
 		t.Errorf("json: got %s and error %v, want three servers that differ", out, err)
 	}
 }

@@ -76,9 +76,15 @@ Linked as kubectl-seamark in PATH, the program is a plugin: kubectl seamark cana
 		Long: `Status reads the metrics of both servers twice, --interval apart, and compares the shares of
 SERVFAIL and other errors, and the 99th percentile of the durations. The exit status is 1 if the
 stop rule applies.`,
-		RunE: func(c *cobra.Command, _ []string) error { return p.canaryStatus(c, &f) },
+	}
+	watch := false
+	status.RunE = func(c *cobra.Command, _ []string) error {
+		// The samples of the metrics are --interval apart, so there is no other pause.
+		s := screen{watch: watch, every: time.Second}
+		return p.watch(c.Context(), s, func() error { return p.canaryStatus(c, &f) })
 	}
 	status.Flags().StringVarP(&f.output, "output", "o", "text", "format: text or json")
+	status.Flags().BoolVarP(&watch, "watch", "w", false, "compare again and again, until Ctrl-C")
 
 	promote := p.canarySubcommand(&f, "promote",
 		"Change to the next stage, if both servers are healthy", canary.Promote)

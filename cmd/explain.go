@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +23,10 @@ import (
 // explainFlags are the flags of the command explain.
 type explainFlags struct {
 	conf, manifests string
-	admin, token    string // of a running server; token is a file
+	running         adminFlags // of running servers
 	port            flags.Port
 	portSet         bool
 	client, server  string
-	output          string
 	timeout         time.Duration
 	query           queryFlags // of --pod
 }
@@ -42,21 +42,23 @@ and the upstreams that were queried. If there is no answer, it shows the reason 
 nearest name that exists: a misspelled name, another namespace, an endpoint that is not
 ready, a port that the Service does not have, a namespace that the server hides.
 
-It runs the server of the Corefile of --conf, or of the folder of --manifests, in its own
-process. This server reads the objects of the cluster and queries upstreams as any server
-does, but listens on no address. With --admin a running server explains the query, which
-needs the directive admin.
+With --conf, --manifests, or a file Corefile in this directory, it runs the server of the Corefile
+or the folder in its own process. This server reads the objects of the cluster and queries
+upstreams as any server does, but listens on no address. Otherwise, and with flags such as --admin
+and --namespace, running servers explain the query; answers that differ are shown one by one.
+` + findServers + `
 
 With --pod it explains each name that the resolver library of the pod tries, with the pod's
 search domains and its address as the client's. It reads the pod from the folder of
 --manifests or of the Corefile (kubernetes, option manifests). Without such a folder, and with
---kubeconfig or --admin, it reads the pod from the API server.
+--kubeconfig or running servers, it reads the pod from the API server.
 
 The exit status is 1 if no name has a record.`,
 		Example: `  seamark explain web.shop.svc.cluster.local --manifests examples
   seamark explain web.shop --pod shop/cart-7d9c --conf Corefile
   seamark explain web.shop --pod shop/cart-7d9c --manifests examples
   seamark explain www.example.org --admin localhost:8053
+  seamark explain www.example.org --namespace kube-system
   seamark explain _http._tcp.web.shop.svc.cluster.local SRV --manifests examples --output json`,
 		Args: arguments(1, 2),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -67,6 +69,7 @@ The exit status is 1 if no name has a record.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			e.portSet = c.Flags().Changed("dns.port")
+			e.timeout, e.query.source = e.running.timeout, e.running.cluster
 			return p.explain(c.Context(), e, args)
 		},
 	}
@@ -76,18 +79,15 @@ The exit status is 1 if no name has a record.`,
 	f.StringVar(&e.conf, "conf", "", `Corefile of the server, "-" for standard input (default "Corefile" if it exists)`)
 	f.StringVar(&e.manifests, "manifests", "",
 		"explain the cluster described by the YAML and JSON files of this folder, without a Corefile")
-	f.StringVar(&e.admin, "admin", "", "ask a running server: "+adminUsage+" (such as localhost:8053)")
-	tokenFlag(c, &e.token)
 	f.StringVar(&e.client, "client", "", "`IP` address of the client (default: that of --pod, or 127.0.0.1)")
 	f.StringVar(&e.server, "server", "",
 		"`ADDRESS` of the Corefile that receives the query, such as dns://:53 (default the first)")
 	f.StringVar(&e.query.pod, "pod", "", "resolve as this pod: `NAMESPACE/NAME`")
-	e.query.source.flags(c)
 	f.StringVar(&e.query.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain")
 	portFlag(c, &e.port)
-	f.DurationVar(&e.timeout, "timeout", 30*time.Second, "how long to wait for the objects and the answers")
-	f.StringVarP(&e.output, "output", "o", "text", "format: text or json")
-	complete(c, "output", "text", "json")
+	e.running.flagsWithPod(c, "server-pod")
+	e.running.timeout, f.Lookup("timeout").DefValue = 30*time.Second, "30s"
+	e.running.outputFlag(c)
 	return c
 }
 
@@ -102,7 +102,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 	if _, err := queryTypes(args[1:]); err != nil {
 		return err
 	}
-	if err := oneOf("output", e.output, "text", "json"); err != nil {
+	if err := e.running.check(); err != nil {
 		return err
 	}
 
@@ -119,17 +119,14 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 		return fmt.Errorf("--pod: want NAMESPACE/NAME, got %q", e.query.pod)
 	case e.conf != "" && e.manifests != "":
 		return errors.New("set only one of --manifests and --conf")
-	case e.admin != "" && (e.conf != "" || e.manifests != "" || e.portSet):
-		return errors.New("--admin asks a running server: it has no --conf, --manifests and --dns.port")
-	case e.admin == "" && e.token != "":
-		return errors.New("--token-file needs --admin")
-	case e.timeout <= 0:
-		return fmt.Errorf("--timeout: want a positive duration, got %v", e.timeout)
+	case e.selectsServers() && (e.conf != "" || e.manifests != "" || e.portSet):
+		return errors.New("flags such as --admin and --namespace ask running servers:" +
+			" they have no --conf, --manifests and --dns.port")
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	server, stop, err := p.explainer(ctx, e)
+	found, stop, err := p.explainers(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -137,7 +134,7 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 
 	names := []string{q.Name}
 	if e.query.pod != "" {
-		config, address, err := p.podConfig(ctx, e, server, pod)
+		config, address, err := p.podConfig(ctx, e, found[0].explainer, pod)
 		if err != nil {
 			return failure{err}
 		}
@@ -149,47 +146,92 @@ func (p *program) explain(ctx context.Context, e explainFlags, args []string) er
 		}
 	}
 
+	if len(found) > 1 {
+		return p.explainByAll(ctx, e, found, q, names)
+	}
+	results, err := explainNames(ctx, found[0].explainer, q, names)
+	if err != nil {
+		return failure{err}
+	}
+	if err := e.running.show(p.out, results, func() { p.showExplanations(results) }); err != nil {
+		return err
+	}
+	return unanswered(results)
+}
+
+// explainNames explains names until one has an answer.
+func explainNames(ctx context.Context, server explainer, q explain.Query, names []string) ([]explain.Result, error) {
 	results := []explain.Result{}
 	for _, name := range names {
 		q.Name = name
 		r, err := server.Explain(ctx, q)
 		if err != nil {
-			return failure{err}
+			return nil, err
 		}
 		results = append(results, r)
-		if e.output == "text" {
-			explain.Write(p.out, r)
-		}
 		if len(r.Answer) > 0 {
 			break
 		}
 	}
+	return results, nil
+}
 
-	if e.output == "json" {
-		if err := indented(escaped{p.out}, results); err != nil {
-			return failure{err}
-		}
+func (p *program) showExplanations(results []explain.Result) {
+	for _, r := range results {
+		explain.Write(p.out, r)
 	}
+}
+
+// unanswered returns the outcome of explanations: different unless the last name has an answer.
+func unanswered(results []explain.Result) error {
 	if len(results[len(results)-1].Answer) == 0 {
 		return different{}
 	}
 	return nil
 }
 
-// explainer returns the server that e selects, and a function that releases it.
-func (p *program) explainer(ctx context.Context, e explainFlags) (explainer, func(), error) {
-	if e.admin != "" {
-		client, err := newAdminClient(e.admin, e.token, e.timeout)
+// explainers returns the servers that e selects, and a function that releases them.
+func (p *program) explainers(ctx context.Context, e explainFlags) (found []namedExplainer, stop func(), err error) {
+	_, noCorefile := os.Stat(defaultFile)
+	if e.selectsServers() || e.conf == "" && e.manifests == "" && noCorefile != nil && !e.portSet {
+		running, stop, err := e.running.find(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, withoutCorefile(e, err)
 		}
-		return client, client.Close, nil
+		for _, s := range running {
+			found = append(found, namedExplainer{s, s.Label()})
+		}
+		return found, stop, nil
+	}
+
+	if e.running.tokenFile != "" {
+		return nil, nil, errors.New("--token-file needs --admin")
 	}
 	own, err := p.startLocal(ctx, e)
 	if err != nil {
 		return nil, nil, failure{err}
 	}
-	return own, own.Stop, nil
+	return []namedExplainer{{own, ""}}, own.Stop, nil
+}
+
+// selectsServers reports whether the flags select running servers.
+func (e *explainFlags) selectsServers() bool {
+	return len(e.running.addresses) > 0 ||
+		slices.ContainsFunc([]string{"namespace", "server-pod", "selector", "nodes", "port"}, e.running.changed)
+}
+
+// withoutCorefile adds to the error of a search for servers that there is no Corefile either.
+func withoutCorefile(e explainFlags, err error) error {
+	if f, ok := errors.AsType[failure](err); ok && !e.selectsServers() {
+		return failure{fmt.Errorf("no file Corefile in this directory: set --conf FILE or --manifests FOLDER; and %w",
+			f.error)}
+	}
+	return err
+}
+
+type namedExplainer struct {
+	explainer
+	name string
 }
 
 // An explainer explains queries: a running server, or one in this process.
@@ -199,7 +241,7 @@ type explainer interface {
 
 // startLocal starts the server that e selects.
 func (p *program) startLocal(ctx context.Context, e explainFlags) (*local.Server, error) {
-	if _, err := os.Stat(defaultFile); e.conf == "" && e.manifests == "" && err != nil {
+	if _, err := os.Stat(defaultFile); e.conf == "" && e.manifests == "" && err != nil { // --dns.port is set
 		return nil, errors.New("no file Corefile in this directory: set --conf FILE or --manifests FOLDER")
 	}
 	read, err := p.reader(serve{conf: e.conf, manifests: e.manifests})

@@ -14,12 +14,12 @@ import (
 // podFlags are the flags of commands that show the pods of clients.
 type podFlags struct {
 	show   bool
-	source sourceFlags
+	source *sourceFlags // that of adminFlags
 }
 
-func (f *podFlags) flags(c *cobra.Command) {
+func (f *podFlags) flags(c *cobra.Command, source *sourceFlags) {
 	c.Flags().BoolVar(&f.show, "pods", false, "show the pods of the clients: list the pods of the cluster")
-	f.source.flags(c)
+	f.source = source
 }
 
 // podsByAddress are the pods of a cluster.

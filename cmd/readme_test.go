@@ -12,7 +12,7 @@ import (
 // The server of `make run` returns the answer that README.md shows.
 func TestReadme(t *testing.T) {
 	makefile := read(t, "../Makefile")
-	run := regexp.MustCompile(`(?m)^\tbin/seamark (serve --manifests examples --listen 127\.0\.0\.1):1053$`).FindStringSubmatch(makefile)
+	run := regexp.MustCompile(`(?m)^\tbin/seamark (serve --manifests examples --listen 127\.0\.0\.1):1053 --admin localhost:8053$`).FindStringSubmatch(makefile)
 	if run == nil {
 		t.Fatal("Makefile: want the command line of make run")
 	}

@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/inventory"
-	"github.com/seamark/seamark/operate/adminclient"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/spf13/cobra"
 )
 
@@ -25,9 +26,14 @@ func (p *program) recordsCommand() *cobra.Command {
 and copies of other servers' zones. Answers of forward, template and rewrite are not records
 of a zone. The text is a zone file, zone by zone; JSON has one object on each line.
 
-It asks a running server, which needs the directive admin. With --conf or --manifests it
-plans the Corefile or serves the folder in a process of its own that listens on no address,
-as explain does.`,
+` + findServers + `
+
+Of several servers it shows each record once. A record that some of them lack follows a comment with
+the servers that have it, and the exit status is then 1. Servers differ for moments only. Serial
+numbers are not compared.
+
+With --conf or --manifests it plans the Corefile or serves the folder in a process of its own that
+listens on no address, as explain does.`,
 		Example: `  seamark records --zone cluster.local --type SRV
   seamark records --name web.shop
   seamark records --manifests examples --output json`,
@@ -43,39 +49,44 @@ as explain does.`,
 				return fmt.Errorf("--%w", err)
 			case conf != "" && manifests != "":
 				return errors.New("set only one of --manifests and --conf")
-			case conf+manifests != "" && (c.Flags().Changed("admin") || a.tokenFile != ""):
-				return errors.New("--admin and --token-file are for a running server: leave out --conf and --manifests")
+			case conf+manifests != "" && (len(a.addresses) > 0 || a.tokenFile != "" || a.inCluster()):
+				return errors.New("flags such as --admin, --token-file and --namespace are for running servers:" +
+					" leave out --conf and --manifests")
 			}
 
 			out := bufio.NewWriter(p.out)
-			show, found := showRecord(out), 0
+			show, shown := showRecord(out), 0
 			if a.output == "json" {
 				e := jsonLines(out)
-				show = func(r inventory.Record) error { return e.Encode(r) }
+				show = func(r serverRecord) error { return e.Encode(r) }
 			}
-			yield := func(r inventory.Record) error {
-				found++
+			yield := func(r serverRecord) error {
+				shown++
 				return show(r)
 			}
 
+			differ := false
 			if conf+manifests != "" {
 				e := explainFlags{conf: conf, manifests: manifests, timeout: a.timeout}
 				err = p.localRecords(c.Context(), e, filter, yield)
 			} else {
-				var client *adminclient.Client
-				if client, err = a.client(); err != nil {
-					return err
+				found, stop, usage := a.find(c.Context())
+				if usage != nil {
+					return usage
 				}
-				defer client.Close()
+				defer stop()
 				parameters := url.Values{"zone": {zone}, "directive": {directive}, "name": {name}, "type": {qtype}}
-				err = client.Records(c.Context(), parameters, yield)
+				differ, err = p.serverRecords(c.Context(), found, parameters, yield)
 			}
 
-			if err = cmp.Or(err, out.Flush()); err == nil && found == 0 {
+			if err = cmp.Or(err, out.Flush()); err == nil && shown == 0 {
 				err = errors.New("no records")
 			}
-			if err != nil {
+			switch {
+			case err != nil:
 				return failure{err}
+			case differ:
+				return different{}
 			}
 			return nil
 		},
@@ -90,12 +101,72 @@ as explain does.`,
 	f.StringVar(&qtype, "type", "", "only records of this `TYPE`")
 	complete(c, "type", commonTypes...)
 	a.flags(c)
+	a.outputFlag(c)
 	return c
+}
+
+// A serverRecord is a record, with the servers that have it if others lack it.
+type serverRecord struct {
+	inventory.Record
+	Servers []string `json:"servers,omitempty"`
+}
+
+// serverRecords passes the records of servers to yield, each once. differ reports whether some servers
+// lack some records, or do not answer.
+func (p *program) serverRecords(
+	ctx context.Context, found []*servers.Server, parameters url.Values, yield func(serverRecord) error,
+) (differ bool, err error) {
+	if len(found) == 1 { // it need not be held in memory
+		return false, found[0].Records(ctx, parameters, func(r inventory.Record) error {
+			return yield(serverRecord{Record: r})
+		})
+	}
+
+	replies, err := answered(p.err, askAll(found, func(s *servers.Server) (all []inventory.Record, err error) {
+		err = s.Records(ctx, parameters, func(r inventory.Record) error {
+			all = append(all, r)
+			return nil
+		})
+		return all, err
+	}))
+	if err != nil {
+		return false, err
+	}
+
+	key := func(r inventory.Record) inventory.Record {
+		if r.Type == "SOA" {
+			r.Data = "" // each server has serial numbers of its own
+		}
+		return r
+	}
+	var order []inventory.Record
+	holders := map[inventory.Record][]string{}
+	for _, reply := range replies {
+		for _, r := range reply.value {
+			k := key(r)
+			if holders[k] == nil {
+				order = append(order, r)
+			}
+			holders[k] = append(holders[k], reply.server.Label())
+		}
+	}
+
+	differ = len(replies) < len(found)
+	for _, r := range order {
+		shown := serverRecord{Record: r}
+		if names := holders[key(r)]; len(names) < len(replies) {
+			shown.Servers, differ = names, true
+		}
+		if err := yield(shown); err != nil {
+			return differ, err
+		}
+	}
+	return differ, nil
 }
 
 // localRecords passes the selected records of the server that e selects to yield.
 func (p *program) localRecords(
-	ctx context.Context, e explainFlags, filter inventory.Filter, yield func(inventory.Record) error,
+	ctx context.Context, e explainFlags, filter inventory.Filter, yield func(serverRecord) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -109,7 +180,7 @@ func (p *program) localRecords(
 		if !filter.Selects(&r) {
 			continue
 		}
-		if err := yield(r); err != nil {
+		if err := yield(serverRecord{Record: r}); err != nil {
 			return err
 		}
 	}
@@ -117,12 +188,17 @@ func (p *program) localRecords(
 }
 
 // showRecord returns a function that writes records to w in the format of zone files.
-func showRecord(w io.Writer) func(inventory.Record) error {
+func showRecord(w io.Writer) func(serverRecord) error {
 	last := ""
-	return func(r inventory.Record) error {
+	return func(r serverRecord) error {
 		if origin := fmt.Sprintf("; zone %s of %s", r.Zone, r.Directive); origin != last {
 			last = origin
 			if _, err := fmt.Fprintln(w, explain.Clean(origin)); err != nil {
+				return err
+			}
+		}
+		if r.Servers != nil {
+			if _, err := fmt.Fprintln(w, explain.Clean("; only on "+strings.Join(r.Servers, ", "))); err != nil {
 				return err
 			}
 		}

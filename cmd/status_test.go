@@ -50,7 +50,7 @@ func TestStatusWithoutAPIServer(t *testing.T) {
 	for name, want := range map[string]string{
 		"data age": "never (endpointslices)", "data cluster.local.": "not synced",
 		"upstream 192.0.2.1:53": "not used yet", "upstream 192.0.2.2:443": "not used yet",
-		"p50 below":             "-", "p99 below": "-",
+		"p50 below": "-", "p99 below": "-",
 	} {
 		if got := row(out, name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
@@ -85,7 +85,7 @@ func page(t *testing.T, url string) string {
 // row returns the value of a row of status.
 func row(out, name string) string {
 	for line := range strings.Lines(out) {
-		if value, ok := strings.CutPrefix(line, name+"  "); ok {
+		if value, ok := strings.CutPrefix(strings.TrimLeft(line, " "), name+"  "); ok {
 			return strings.TrimSpace(value)
 		}
 	}

@@ -9,13 +9,14 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
@@ -32,19 +33,21 @@ func (p *program) tailCommand() *cobra.Command {
 	var pods podFlags
 	c := &cobra.Command{
 		Use:   "tail",
-		Short: "Show the queries of a running server as they come",
-		Long: `Tail shows the queries that the server answers: time, client, namespace of the client if the
-server knows it, name, type, response code, duration, and the directive that answered.
-Filters that are set apply together.
+		Short: "Show the queries of running servers as they come",
+		Long: `Tail shows the queries that the servers answer: time, client, namespace of the client if the
+server knows it, name, type, response code, duration, and the directive that answered; with
+several servers also the pod of the server. Filters that are set apply together.
 
-The server needs the directive admin. It records up to 1,000 queries a second; when there
+` + findServers + `
+
+A server records up to 1,000 queries a second; when there
 are more, it records a random share of them, and each is shown with the number of queries that
 it counts for. The server does not wait for this command: if it is too slow, it
 skips queries and shows their number. With --pods it shows the client's pod and the workload
 that owns the pod.
 
 Ctrl-C ends the command with status 0.`,
-		Example: `  seamark tail --rcode NXDOMAIN --namespace shop
+		Example: `  seamark tail --rcode NXDOMAIN --client-namespace shop
   seamark tail --client 10.244.0.0/16 --slower 100ms
   seamark tail --rcode SERVFAIL --pods
   seamark tail --name example.org --source cache --output json`,
@@ -53,13 +56,17 @@ Ctrl-C ends the command with status 0.`,
 	}
 
 	f := c.Flags()
-	names := []string{"name", "client", "namespace", "rcode", "source"}
+	names := []string{"name", "client", "namespace", "rcode", "source"} // parameters of the API
 	for i, usage := range []string{
 		"only names with this `TEXT` in them", "only this `IP` address or network",
 		"only clients of this `NAMESPACE`", "only this response `CODE`, such as NXDOMAIN",
 		"only answers of this `DIRECTIVE`, such as kubernetes, cache or forward",
 	} {
-		f.StringVar(&filters[i], names[i], "", usage)
+		flag := names[i]
+		if flag == "namespace" {
+			flag = "client-namespace" // --namespace is that of the servers
+		}
+		f.StringVar(&filters[i], flag, "", usage)
 	}
 	f.DurationVar(&slower, "slower", 0, "only answers that took at least this long")
 	complete(c, "rcode", "NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP")
@@ -71,7 +78,8 @@ Ctrl-C ends the command with status 0.`,
 	}
 	complete(c, "source", sources...)
 	a.flags(c)
-	pods.flags(c)
+	a.outputFlag(c)
+	pods.flags(c, &a.cluster)
 
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		parameters := url.Values{}
@@ -87,16 +95,16 @@ Ctrl-C ends the command with status 0.`,
 			return err
 		}
 
-		client, err := a.client()
+		found, stop, err := a.find(c.Context())
 		if err != nil {
 			return err
 		}
-		defer client.Close()
+		defer stop()
 		table, err := pods.table(c.Context(), a.timeout)
 		if err != nil {
 			return failure{err}
 		}
-		return p.tail(c.Context(), client, parameters, a.output == "json", table)
+		return p.tail(c.Context(), found, parameters, a.output == "json", table)
 	}
 	return c
 }
@@ -117,17 +125,17 @@ func checkTail(client, rcode string, slower time.Duration) error {
 }
 
 func (p *program) tail(
-	ctx context.Context, client *adminclient.Client, parameters url.Values, asJSON bool, pods *podTable,
+	ctx context.Context, found []*servers.Server, parameters url.Values, asJSON bool, pods *podTable,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer pods.wait()
 	defer cancel()
 
-	queue := make(chan adminclient.TailEvent, tailQueue)
+	queue := make(chan shownEvent, tailQueue)
 	var lost atomic.Uint64
 	written := make(chan error, 1)
 	go func() {
-		write := writeEvent
+		write := eventWriter(found)
 		if asJSON {
 			write = writeEventJSON
 		}
@@ -142,19 +150,7 @@ func (p *program) tail(
 		})
 	}()
 
-	text := "Showing the queries that %s answers. Ctrl-C ends.\n"
-	begun := func() {
-		fmt.Fprintf(p.err, text, client.Address())
-		text = "Connected to %s again: queries in between are not shown.\n"
-	}
-	err := client.Tail(ctx, parameters, begun, func(e adminclient.TailEvent) {
-		select {
-		case queue <- e:
-		default:
-			lost.Add(max(1, e.Lost))
-		}
-	})
-
+	err := p.tailAll(ctx, found, parameters, queue, &lost)
 	close(queue)
 	select {
 	case bad := <-written:
@@ -169,17 +165,60 @@ func (p *program) tail(
 	return failure{err}
 }
 
+// tailAll passes the queries of all servers to a queue, until ctx ends or no server answers any more.
+func (p *program) tailAll(
+	ctx context.Context, found []*servers.Server, parameters url.Values, queue chan<- shownEvent,
+	lost *atomic.Uint64,
+) error {
+	var mu sync.Mutex // of the messages
+	alive := len(found)
+	replies := askAll(found, func(s *servers.Server) (struct{}, error) {
+		text := "Showing the queries that %s answers. Ctrl-C ends.\n"
+		begun := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintf(p.err, text, s.Address())
+			text = "Connected to %s again: queries in between are not shown.\n"
+		}
+		name := serverName(found, s)
+		err := s.Tail(ctx, parameters, begun, func(e adminclient.TailEvent) {
+			select {
+			case queue <- shownEvent{TailEvent: e, Server: name}:
+			default:
+				lost.Add(max(1, e.Lost))
+			}
+		})
+
+		// The others go on.
+		mu.Lock()
+		defer mu.Unlock()
+		alive--
+		if err != nil && ctx.Err() == nil && alive > 0 {
+			fmt.Fprintf(p.err, "%s\n", visible(err.Error()))
+		}
+		return struct{}{}, err
+	})
+
+	// The last error is that of the end.
+	for _, r := range replies {
+		if r.err != nil && !errors.Is(r.err, context.Canceled) {
+			return r.err
+		}
+	}
+	return context.Cause(ctx)
+}
+
 // writeTail writes the events of a queue until it is closed, and how many were lost before each.
 // After an error it calls cancel and drops the rest.
 func writeTail(
-	queue <-chan adminclient.TailEvent, lost *atomic.Uint64, cancel func(), write func(shownEvent) error,
+	queue <-chan shownEvent, lost *atomic.Uint64, cancel func(), write func(shownEvent) error,
 ) (err error) {
 	for e := range queue {
 		if n := lost.Swap(0); n > 0 && err == nil {
 			err = write(shownEvent{TailEvent: adminclient.TailEvent{Lost: n}})
 		}
 		if err == nil {
-			err = write(shownEvent{TailEvent: e})
+			err = write(e)
 		}
 		if err != nil {
 			cancel()
@@ -188,30 +227,71 @@ func writeTail(
 	return err
 }
 
-// A shownEvent is an event with the pod of its client.
+// A shownEvent is an event with the server and the pod of its client.
 type shownEvent struct {
 	adminclient.TailEvent
-	Pod   string `json:"pod,omitempty"`   // NAMESPACE/NAME
-	Owner string `json:"owner,omitempty"` // KIND/NAME
+	Server string `json:"server,omitempty"` // with several servers
+	Pod    string `json:"pod,omitempty"`    // NAMESPACE/NAME
+	Owner  string `json:"owner,omitempty"`  // KIND/NAME
 }
 
-func writeEvent(w io.Writer, e shownEvent) error {
-	if e.Lost > 0 {
-		_, err := fmt.Fprintf(w, "%s not shown: there are too many\n", counted(e.Lost, "query", "queries"))
+// eventWriter returns a function that writes events as lines, with the headings before the first.
+func eventWriter(found []*servers.Server) func(io.Writer, shownEvent) error {
+	width := 0 // of the name of a server
+	for _, s := range found {
+		width = max(width, len(serverName(found, s)))
+	}
+	line := func(w io.Writer, server, time, client, qtype, rcode, took, name string, more ...string) error {
+		fields := []string{
+			fmt.Sprintf("%-8s %-15s %-5s %-8s %-7s", time, client, qtype, rcode, took), name,
+		}
+		if width > 0 {
+			fields = append([]string{fmt.Sprintf("%-*s", width, server)}, fields...)
+		}
+		for _, text := range more {
+			if text != "" {
+				fields = append(fields, text)
+			}
+		}
+		_, err := fmt.Fprintln(w, explain.Clean(strings.Join(fields, " ")))
 		return err
 	}
 
-	fields := []string{
-		e.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-15s", e.Client), fmt.Sprintf("%-12s", e.Namespace),
-		e.Name, e.Type, cmp.Or(e.RCode, "no reply"),
-		e.Duration.Round(time.Microsecond).String(), e.Source, e.Pod, e.Owner,
+	begun := false
+	return func(w io.Writer, e shownEvent) error {
+		if e.Lost > 0 {
+			_, err := fmt.Fprintf(w, "%s not shown: there are too many\n", counted(e.Lost, "query", "queries"))
+			return err
+		}
+		if !begun {
+			begun = true
+			if err := line(w, "SERVER", "TIME", "CLIENT", "TYPE", "RCODE", "TOOK", "NAME", "SOURCE"); err != nil {
+				return err
+			}
+		}
+
+		weight := ""
+		if e.Weight > 1.5 {
+			weight = fmt.Sprintf("x%.0f", e.Weight)
+		}
+		namespace := ""
+		if e.Namespace != "" && e.Pod == "" {
+			namespace = "from " + e.Namespace
+		}
+		at, rcode := e.Time.Local().Format("15:04:05"), cmp.Or(e.RCode, "no reply")
+		return line(w, e.Server, at, e.Client.String(), e.Type, rcode,
+			short(e.Duration), e.Name, e.Source, namespace, e.Pod, e.Owner, weight)
 	}
-	if e.Weight > 1.5 {
-		fields = append(fields, fmt.Sprintf("(one of %.0f)", e.Weight))
+}
+
+// short returns a duration with three significant digits at most: 1.23ms.
+func short(d time.Duration) string {
+	for unit := time.Second; unit >= time.Microsecond; unit /= 1000 {
+		if d >= unit {
+			return d.Round(unit / 100).String()
+		}
 	}
-	fields = slices.DeleteFunc(fields, func(s string) bool { return s == "" })
-	_, err := fmt.Fprintln(w, explain.Clean(strings.Join(fields, " ")))
-	return err
+	return d.String()
 }
 
 func writeEventJSON(w io.Writer, e shownEvent) error {

@@ -1,14 +1,16 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/traffic"
-	"github.com/seamark/seamark/operate/adminclient"
+	"github.com/seamark/seamark/operate/servers"
 	"github.com/spf13/cobra"
 )
 
@@ -33,80 +35,175 @@ func (p *program) topCommand() *cobra.Command {
 	var a adminFlags
 	var limit int
 	var pods podFlags
+	var s screen
 	var names, lines []string
 	for _, l := range topLists {
 		names = append(names, l.name+"\t"+l.brief)
 		lines = append(lines, fmt.Sprintf("  %-11s %s", l.name, l.brief))
 	}
 	c := &cobra.Command{
-		Use:   "top names|clients|namespaces|nxdomain|servfail|slow|waste",
-		Short: "Show the most frequent names, clients and failures of a running server",
-		Long: `Top shows a list of what the server has recorded in the last five to ten minutes:
+		Use:   "top [names|clients|namespaces|nxdomain|servfail|slow|waste]",
+		Short: "Show the most frequent names, clients and failures of running servers",
+		Long: `Top shows a list of what the servers have recorded in the last five to ten minutes:
 
 ` + strings.Join(lines, "\n") + `
 
-The server needs the directive admin. It records up to 1,000 queries a second; when there
-are more, it records a random share of them and estimates the counts. Names that are queried
-a few times each, such as the random names of a storm, are counted by their parent. Searches that cannot
-succeed are queries such as www.example.org.shop.svc.cluster.local: a pod's resolver appends
-search domains to names with fewer dots than its option ndots, which is 5 in a cluster. With
---pods the list has the pods of the clients, and the workloads that own them.`,
-		Example: `  seamark top names
+Without a list it shows the first five of each that is not empty. The counts of several servers
+are added.
+
+` + findServers + `
+
+A server records up to 1,000 queries a second; when there are more, it records a random share of
+them and estimates the counts. Names that are queried a few times each, such as the random
+names of a storm, are counted by their parent. Searches that cannot succeed are queries such as
+www.example.org.shop.svc.cluster.local: a pod's resolver appends search domains to names with
+fewer dots than its option ndots, which is 5 in a cluster. With --pods the list has the pods of
+the clients, and the workloads that own them.`,
+		Example: `  seamark top
   seamark top waste --pods
-  seamark top nxdomain --admin localhost:9053 --output json`,
-		Args:      arguments(1, 1),
+  seamark top nxdomain --watch
+  seamark top names --admin localhost:9053 --output json`,
+		Args:      arguments(0, 1),
 		ValidArgs: names,
 		RunE: func(c *cobra.Command, args []string) error {
-			i := slices.IndexFunc(topLists, func(l topList) bool { return l.name == args[0] })
-			if i < 0 {
+			if len(args) > 0 && !slices.ContainsFunc(topLists, func(l topList) bool { return l.name == args[0] }) {
 				return fmt.Errorf("want one of %s, got %q", strings.Join(traffic.ListNames[:], ", "), args[0])
 			}
-			if limit < 1 || limit > 500 {
-				return fmt.Errorf("--limit: want a number of 1..500, got %d", limit)
+			if limit < 1 || limit > maxTop {
+				return fmt.Errorf("--limit: want a number of 1..%d, got %d", maxTop, limit)
 			}
 
-			client, err := a.client()
+			lists := args
+			if len(args) == 0 {
+				for _, l := range topLists {
+					lists = append(lists, l.name)
+				}
+				if !c.Flags().Changed("limit") {
+					limit = 5
+				}
+			}
+			if err := s.check(); err != nil {
+				return err
+			}
+			found, stop, err := a.find(c.Context())
 			if err != nil {
 				return err
 			}
-			defer client.Close()
-
-			var result topResult
-			if result.Top, err = client.Top(c.Context(), args[0], limit); err != nil {
-				return failure{err}
-			}
-			if result.Pods, err = pods.read(c.Context(), a.timeout); err != nil {
-				return failure{err}
-			}
-			if args[0] == "waste" {
-				result.Remedy = traffic.WasteRemedy
-			}
-			result.Pods.keep(result.Entries)
-			return a.show(p.out, result, func() { p.showTop(i, result, client) })
+			defer stop()
+			return p.watch(c.Context(), s, func() error {
+				return p.top(c.Context(), &a, &pods, found, lists, limit, s.colors(p))
+			})
 		},
 	}
+
+	c.Flags().IntVar(&limit, "limit", 20, "show at most this many; 5 without a list")
 	a.flags(c)
-	c.Flags().IntVar(&limit, "limit", 20, "show at most this many")
-	pods.flags(c)
+	a.outputFlag(c)
+	pods.flags(c, &a.cluster)
+	s.flags(c)
 	return c
+}
+
+// maxTop is the most entries of a list.
+const maxTop = 500
+
+// top shows lists of servers.
+func (p *program) top(
+	ctx context.Context, a *adminFlags, pods *podFlags, found []*servers.Server, lists []string, limit int, c colors,
+) error {
+	each := limit
+	if len(found) > 1 {
+		each = maxTop // a key that many servers have below their first ones may be among the first of all
+	}
+	replies, err := answered(p.err, askAll(found, func(s *servers.Server) (tops []traffic.Top, err error) {
+		for _, list := range lists {
+			top, err := s.Top(ctx, list, each)
+			if err != nil {
+				return nil, err
+			}
+			tops = append(tops, top)
+		}
+		return tops, nil
+	}))
+	if err != nil {
+		return err
+	}
+	known, err := pods.read(ctx, a.timeout)
+	if err != nil {
+		return failure{err}
+	}
+
+	var results []topResult
+	for i, list := range lists {
+		var tops []traffic.Top
+		r := topResult{Pods: maps.Clone(known)}
+		for _, reply := range replies {
+			tops = append(tops, reply.value[i])
+			r.Servers = append(r.Servers, reply.server.Address())
+		}
+		r.Top = traffic.Sum(tops, limit)
+		if list == "waste" {
+			r.Remedy = traffic.WasteRemedy
+		}
+		r.Pods.keep(r.Entries)
+		results = append(results, r)
+	}
+
+	show := func() { p.showTops(results, c) }
+	if len(lists) == 1 {
+		err = a.show(p.out, results[0], show)
+	} else {
+		err = a.show(p.out, results, show)
+	}
+	if err != nil {
+		return err
+	}
+	return partial(len(found), len(replies))
 }
 
 // A topResult is a list of top, with the pods of its clients.
 type topResult struct {
 	traffic.Top
-	Pods   podsByAddress `json:"pods,omitempty"`
-	Remedy string        `json:"remedy,omitempty"`
+	Servers []string      `json:"servers"`
+	Pods    podsByAddress `json:"pods,omitempty"`
+	Remedy  string        `json:"remedy,omitempty"`
 }
 
-func (p *program) showTop(i int, top topResult, client *adminclient.Client) {
-	l := topLists[i]
-	fmt.Fprintf(p.out, "%s: %s, in the last %v; %s of the queries are recorded\n",
-		client.Address(), l.name, top.Window.Round(time.Second), percent(top.Sampled))
-	if len(top.Entries) == 0 && len(top.Groups) == 0 {
-		fmt.Fprintln(p.out, "There are none.")
-		return
+// showTops shows one list, or those of several that are not empty.
+func (p *program) showTops(results []topResult, c colors) {
+	first := results[0]
+	from := first.Servers[0]
+	if n := len(first.Servers); n > 1 {
+		from = fmt.Sprintf("%d servers together", n)
 	}
+	fmt.Fprintf(p.out, "%s, in the last %v; %s of the queries are recorded\n",
+		from, first.Window.Round(time.Second), percent(first.Sampled))
 
+	shown := 0
+	for i, r := range results {
+		empty := len(r.Entries) == 0 && len(r.Groups) == 0
+		if empty && len(results) > 1 {
+			continue
+		}
+		shown++
+		if empty {
+			fmt.Fprintln(p.out, "There are none.")
+			continue
+		}
+		if len(results) > 1 {
+			fmt.Fprintf(p.out, "\n%s: %s\n", c.bold(topLists[i].name), topLists[i].brief)
+			r.Remedy = "" // it is long
+		}
+		p.showTop(r)
+	}
+	if shown == 0 {
+		fmt.Fprintln(p.out, "There are no queries.")
+	}
+}
+
+func (p *program) showTop(top topResult) {
+	i := slices.IndexFunc(topLists, func(l topList) bool { return l.name == top.By })
+	l := topLists[max(0, i)]
 	t := newTable(p.out)
 	headings := []any{l.count, "SHARE", l.key, l.detail}
 	namespaces := slices.ContainsFunc(top.Entries, func(e traffic.Entry) bool { return e.Namespace != "" })

@@ -150,7 +150,7 @@ func kubeadmDeployment() *appsv1.Deployment {
 							Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("170Mi")},
 							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("70Mi")},
 						},
-						Args:         []string{"-conf", "/etc/coredns/Corefile"},
+						Args:         []string{"-conf", "/etc/coredns/Corefile", "-admin=localhost:8053"},
 						VolumeMounts: []corev1.VolumeMount{{Name: "config-volume", MountPath: "/etc/coredns", ReadOnly: true}},
 						Ports: []corev1.ContainerPort{
 							port(53, "dns", corev1.ProtocolUDP), port(53, "dns-tcp", corev1.ProtocolTCP), port(9153, "metrics", corev1.ProtocolTCP),

@@ -30,6 +30,7 @@ func TestUIPortForward(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{"app.kubernetes.io/name": "seamark"}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "seamark", Image: "seamark"}}}}
 		pod = must(k.CoreV1().Pods("kube-system").Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+		pod.Status.Phase = corev1.PodRunning
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
 		must(k.CoreV1().Pods("kube-system").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))(t)
 	}
@@ -77,9 +78,10 @@ func TestUIPortForward(t *testing.T) {
 		t.Errorf("after SIGINT: got %v, want status 0", err)
 	}
 	for args, want := range map[string]string{
-		"--selector app=none":            "no ready pod in kube-system has the labels app=none",
+		"--selector app=none":            "no pod of the namespace kube-system has the labels app=none",
 		"--pod kube-system/seamark-0":    "no server at kube-system/seamark-0 port 8053",
-		"--pod seamark":                  "--pod: want NAMESPACE/NAME",
+		"--pod seamark":                  "pods \"seamark\" not found",
+		"--pod a/b/c":                    "--pod: want NAME or NAMESPACE/NAME",
 		"--pod a/b --admin localhost:80": "set only one of --admin and --pod",
 	} {
 		if text, err := command(strings.Fields(args)...).CombinedOutput(); err == nil || !strings.Contains(string(text), want) {

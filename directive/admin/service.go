@@ -63,6 +63,7 @@ type service struct {
 
 	requests, tails, explanations, lists, downloads *slots.Pool
 	states                                          states
+	identity                                        Identity
 
 	ended context.Context // canceled when the plan is not served any more
 	end   context.CancelFunc
@@ -83,7 +84,7 @@ func newService(
 		requests: slots.New(maxRequests, maxRequests/2), tails: slots.New(maxTails, maxTails/2),
 		explanations: slots.New(maxExplanations, maxExplanations/2),
 		lists:        slots.New(maxLists, maxLists/2), downloads: slots.New(maxDownloads, maxDownloads/2),
-		states: newStates(),
+		states: newStates(), identity: identify(m),
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
 	if o.review {
@@ -318,6 +319,7 @@ func (s *service) history(w http.ResponseWriter, _ *http.Request) {
 
 // A Status is the state of a server.
 type Status struct {
+	Identity
 	Started time.Time `json:"started"` // when this configuration began to serve
 	Ready   bool      `json:"ready"`
 	// Summary is one sentence about the health of the server: that about the first of Conditions.
@@ -349,7 +351,7 @@ var statusMetrics = []string{
 	"coredns_forward_requests_total", "coredns_grpc_requests_total", "seamark_forward_upstream_up", "seamark_forward_waiting_queries",
 	"seamark_waiting_queries", "seamark_given_up_queries_total", "coredns_panics_total", "coredns_cache_entries", "process_resident_memory_bytes",
 	"seamark_memory_total_bytes", "seamark_memory_own_bytes", "seamark_memory_used_bytes", "seamark_memory_max_bytes",
-	"seamark_memory_refused_total",
+	"seamark_memory_refused_total", "coredns_reload_version_info",
 }
 
 func inStatus(family string) bool { return slices.Contains(statusMetrics, family) }
@@ -362,8 +364,8 @@ func (s *service) state() Status { return s.states.get(s.newState) }
 func (s *service) newState() Status {
 	now := time.Now()
 	st := Status{
-		Started: s.started, Servers: []string{}, Conditions: []health.Condition{}, RCodes: map[string]float64{},
-		Metrics: s.metrics.Values(inStatus),
+		Identity: s.identity, Started: s.started, Servers: []string{}, Conditions: []health.Condition{},
+		RCodes: map[string]float64{}, Metrics: s.metrics.Values(inStatus),
 		Sampled: s.recorder.Sampled(now),
 	}
 

@@ -21,6 +21,11 @@ import (
 // A Status is the state of a server. A pointer is nil if the server does not report the
 // member.
 type Status struct {
+	Host           string     `json:"host,omitempty"`
+	Node           string     `json:"node,omitempty"`
+	Version        string     `json:"version,omitempty"`
+	ProcessStarted *time.Time `json:"process_started,omitempty"`
+
 	Started *time.Time `json:"started,omitempty"`
 	Ready   *bool      `json:"ready,omitempty"`
 	Summary string     `json:"summary,omitempty"`

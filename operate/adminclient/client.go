@@ -44,6 +44,8 @@ type Client struct {
 	origin  string // of the token, for errors
 	timeout time.Duration
 	http    *http.Client
+
+	forwarded bool // by SetDial
 }
 
 // New returns a client of the server at an address, URL, HOST:PORT or unix:PATH, with the token
@@ -162,8 +164,7 @@ func (c *Client) do(
 		if ctx.Err() != nil {
 			return nil, explained(err)
 		}
-		return nil, fmt.Errorf("no server at %s: add the directive admin to the Corefile, or set --admin;"+
-			" in a cluster: kubectl -n kube-system port-forward POD 8053 (%w)", c.Address(), redact.Error(err))
+		return nil, c.unreachable(redact.Error(err))
 	}
 
 	r := &response{Response: got, cancel: stop, err: explained, alive: func() { timer.Reset(silence) }}
@@ -172,6 +173,24 @@ func (c *Client) do(
 		return nil, err
 	}
 	return r, nil
+}
+
+// unreachable returns the error of a connection, with what to do.
+func (c *Client) unreachable(err error) error {
+	hint := "start it with --admin " + c.Address() + " or with the directive admin, or set --admin to its address"
+	switch text := strings.ToLower(err.Error()); {
+	case errors.Is(err, os.ErrPermission):
+		hint = "the socket is for root and the user of the server: use sudo"
+	case !c.forwarded:
+	case strings.Contains(text, "forbidden"):
+		hint = "you need the permission to create pods/portforward in its namespace"
+	case strings.Contains(text, "refused"), strings.Contains(text, "failed to connect"):
+		hint = "its pod has no admin there: add -admin=localhost:" + c.base.Port() +
+			" to its arguments, or the directive admin to the Corefile, or set --port"
+	default:
+		hint = "the port forward to its pod failed"
+	}
+	return fmt.Errorf("no server at %s: %s (%w)", c.Address(), hint, err)
 }
 
 // check returns the error of a response that is not the API's, or that is an error.

@@ -242,7 +242,7 @@ func TestNoServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Status(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "no server at "+at+": add the directive admin") {
+		if _, err := c.Status(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "no server at "+at+": start it with --admin "+at) {
 			t.Errorf("%s: got error %v, want that there is no server", at, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // SetDial replaces how connections are opened. name is the server's in errors and messages.
 func (c *Client) SetDial(name string, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	transport := c.http.Transport.(*http.Transport)
-	c.name, transport.DialContext, transport.Proxy = name, dial, nil
+	c.name, c.forwarded, transport.DialContext, transport.Proxy = name, true, dial, nil
 }
 
 // proxyCookie is the cookie with a Proxy's secret.

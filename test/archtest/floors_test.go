@@ -82,7 +82,8 @@ var modules = map[string][]string{
 }
 
 // testModules may be imported by every test: to check replies and messages, to write
-// databases, to attach BPF programs, and for system calls that restrict the test.
+// databases, to attach BPF programs, to serve port forwards, and for system calls that restrict the
+// test.
 var testModules = []string{
 	"github.com/cilium/ebpf",
 	"github.com/farsightsec/golang-framestream",
@@ -96,6 +97,7 @@ var testModules = []string{
 	"google.golang.org/grpc",
 	"google.golang.org/protobuf/encoding/protowire",
 	"google.golang.org/protobuf/proto",
+	"k8s.io/streaming",
 }
 
 // sockets lists the packages that may import package net, because they open sockets or are
