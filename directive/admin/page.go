@@ -41,6 +41,7 @@ type pageName struct{ Name, Link, Title string }
 type view struct {
 	pageName
 	Pages  []pageName
+	Server Identity
 	Form   url.Values // parameters of the request
 	Error  string
 	Redact bool
@@ -57,7 +58,7 @@ const pageWriteTimeout = 10 * time.Second
 func (s *service) addPages() {
 	s.templates = template.Must(template.New("").Funcs(template.FuncMap{
 		"duration": showDuration, "number": showNumber, "percent": showPercent, "link": showLink,
-		"rcode": rcodeClass, "utc": showTime, "health": healthClass,
+		"rcode": rcodeClass, "utc": showTime, "health": healthClass, "next": showNext,
 		"details": func(o dns.Object) string { return explain.Details(o, time.Now()) },
 	}).ParseFS(pageFiles, "page/*.html"))
 
@@ -87,10 +88,25 @@ func (s *service) addPages() {
 	}
 }
 
+// notFound is the page for a path without one.
+var notFound = pageName{"notfound", "", "404 Not found"}
+
+// find returns the handler of a request. A browser gets a page with the navigation for a path that
+// does not exist, and a client of the API the plain text of a mux.
+func (s *service) find(r *http.Request) http.Handler {
+	_, pattern := s.pages.Handler(r)
+	if pattern != "" || r.Method != http.MethodGet || strings.HasPrefix(r.URL.Path, "/v1/") {
+		return s.pages
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.render(w, r, notFound, nil, http.StatusNotFound, fmt.Errorf("there is no page %s", r.URL.Path))
+	})
+}
+
 // render writes a page. An error is shown on it.
 func (s *service) render(w http.ResponseWriter, r *http.Request, name pageName, data any, code int, err error) {
 	_ = r.ParseForm() // malformed parameters are missing
-	v := view{pageName: name, Pages: pageNames, Form: r.Form, Data: data, Redact: s.options.redact}
+	v := view{pageName: name, Pages: pageNames, Server: s.identity, Form: r.Form, Data: data, Redact: s.options.redact}
 	if err != nil {
 		v.Error = err.Error()
 	}

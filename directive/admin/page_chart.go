@@ -10,12 +10,42 @@ import (
 	"github.com/seamark/seamark/observe/traffic"
 )
 
-// A chart shows the last hour, a minute a column. Its plots are 360 wide and 100 high.
+// A chart shows the recent past in columns of equal time. Its plots are 360 wide and 100 high.
 type chart struct {
+	span
 	Bars     []bar
 	Scale    [3]string // of the bars: top, middle, bottom
 	P50, P99 string    // SVG paths
-	Minutes  []minute  // with queries, the last one first
+	Columns  []column  // with queries, the last one first
+	Small    []multiple
+}
+
+// A span is a time that a chart can show.
+type span struct {
+	Text, Ago, Half string // the time, its begin and its middle
+	Step            string // the time of a column
+	columns         int
+	step            time.Duration
+}
+
+// spans are shown one after the other, so that the charts of a new server are not empty.
+var spans = [...]span{
+	{"The last five minutes", "5 minutes ago", "2:30", "10 seconds", 30, 10 * time.Second},
+	{"The last quarter of an hour", "15 minutes ago", "7:30", "30 seconds", 30, 30 * time.Second},
+	{"The last hour", "60 minutes ago", "30", "minute", 60, time.Minute},
+}
+
+func (s span) covers() time.Duration { return time.Duration(s.columns) * s.step }
+
+// Width returns the width of a bar.
+func (s span) Width() int { return s.width() - 1 }
+func (s span) width() int { return plotWidth / s.columns }
+
+// A multiple is one of several small charts of equal form.
+type multiple struct {
+	Title, Value string // the value is that of the last minute
+	Class, Path  string // a filled SVG path, 360 wide and 40 high
+	Link         string
 }
 
 // A bar is a part of a column.
@@ -24,59 +54,116 @@ type bar struct {
 	X, Y, Height int // in hundredths of the plot's unit for Y and Height
 }
 
-// A minute is what was recorded in one minute.
-type minute struct {
+// A column is what was recorded in one step.
+type column struct {
 	Time     time.Time
 	Rate     float64 // queries a second
 	Codes    [4]float64
+	Waste    float64       // queries a second
 	P50, P99 time.Duration // the largest of its intervals
 
 	ago int
 }
 
 const (
-	plotMinutes = 60
-	plotColumn  = 6     // width of a minute
+	plotWidth   = 360
 	plotHeight  = 10000 // in hundredths
+	smallHeight = 40
 )
 
 // chartCodes are the response codes of Codes; the last of them is all others.
 var chartCodes = [4]string{"NOERROR", "NXDOMAIN", "SERVFAIL", "other"}
 
 func newChart(points []traffic.Point, now time.Time) (c chart) {
-	var minutes [plotMinutes]minute
-	most := 0.0
+	for _, c.span = range spans {
+		if len(points) == 0 || now.Sub(points[0].Time) <= c.covers() {
+			break
+		}
+	}
+
+	columns := make([]column, c.columns)
+	most, seconds := 0.0, c.step.Seconds()
 	for _, p := range points {
-		ago := int(now.Sub(p.Time) / time.Minute)
-		if ago < 0 || ago >= plotMinutes {
+		ago := int(now.Sub(p.Time) / c.step)
+		if ago < 0 || ago >= c.columns {
 			continue
 		}
 
-		m := &minutes[ago]
+		m := &columns[ago]
 		if m.Rate == 0 {
 			m.Time = p.Time
 		}
 		for code, n := range p.RCodes {
-			m.Codes[codeIndex(code)] += n / 60
+			m.Codes[codeIndex(code)] += n / seconds
 		}
-		m.Rate += p.Queries / 60
+		m.Rate += p.Queries / seconds
+		m.Waste += p.Waste / seconds
 		m.P50, m.P99 = max(m.P50, p.P50), max(m.P99, p.P99)
 		most = max(most, m.Rate)
 	}
 
 	top := niceCeiling(most)
 	c.Scale = [3]string{showNumber(top), showNumber(top / 2), "0"}
-	for ago := range minutes {
-		if m := minutes[ago]; m.Rate > 0 {
+	for ago := range columns {
+		if m := columns[ago]; m.Rate > 0 {
 			m.ago = ago
-			c.Minutes = append(c.Minutes, m)
+			c.Columns = append(c.Columns, m)
 			c.addBars(&m, top)
 		}
 	}
 
-	c.P50 = c.path(func(m *minute) time.Duration { return m.P50 })
-	c.P99 = c.path(func(m *minute) time.Duration { return m.P99 })
+	c.P50 = c.path(func(m *column) time.Duration { return m.P50 })
+	c.P99 = c.path(func(m *column) time.Duration { return m.P99 })
 	return c
+}
+
+// addMultiples adds the small charts, with the values of the last minute.
+func (c *chart) addMultiples(st *Status) {
+	latency := func(d time.Duration) string {
+		if st.Queries == 0 {
+			return "-"
+		}
+		return showDuration(d)
+	}
+	share := func(n func(*column) float64) func(*column) float64 {
+		return func(m *column) float64 { return n(m) / m.Rate }
+	}
+	code := func(i int) func(*column) float64 { return share(func(m *column) float64 { return m.Codes[i] }) }
+	top := 0.0
+	for i := range c.Columns {
+		top = max(top, c.Columns[i].Rate)
+	}
+
+	for _, m := range []struct {
+		multiple
+		value func(*column) float64
+		top   float64
+	}{
+		{multiple{"Queries a second", showNumber(st.Queries), "noerror", "", "top?by=names"},
+			func(m *column) float64 { return m.Rate }, niceCeiling(top)},
+		{multiple{"NXDOMAIN", showPercent(st.RCodes["NXDOMAIN"]), "nxdomain", "", "top?by=nxdomain"}, code(1), 1},
+		{multiple{"SERVFAIL", showPercent(st.RCodes["SERVFAIL"]), "servfail", "", "top?by=servfail"}, code(2), 1},
+		{multiple{"Wasted searches", showPercent(st.Waste), "other", "", "top?by=waste"},
+			share(func(m *column) float64 { return m.Waste }), 1},
+		{multiple{"Median latency", latency(st.P50), "noerror", "", "top?by=slow"},
+			func(m *column) float64 { return decades(m.P50) }, 6},
+		{multiple{"99th percentile", latency(st.P99), "nxdomain", "", "top?by=slow"},
+			func(m *column) float64 { return decades(m.P99) }, 6},
+	} {
+		m.Path = c.area(m.value, m.top)
+		c.Small = append(c.Small, m.multiple)
+	}
+}
+
+// area returns the path of a small chart: a step for each column, down to the ground.
+func (c *chart) area(value func(*column) float64, top float64) string {
+	var path strings.Builder
+	for i := range c.Columns {
+		m := &c.Columns[i]
+		height := smallHeight * min(max(0, value(m)/top), 1)
+		fmt.Fprintf(&path, "M%d %dv-%.1fh%dv%.1fz", c.x(m), smallHeight, height, c.width(), height)
+	}
+	return path.String()
 }
 
 func codeIndex(code string) int {
@@ -86,34 +173,37 @@ func codeIndex(code string) int {
 	return len(chartCodes) - 1
 }
 
-// addBars adds the bars of one minute, on top of each other.
-func (c *chart) addBars(m *minute, top float64) {
+// addBars adds the bars of one column, on top of each other.
+func (c *chart) addBars(m *column, top float64) {
 	below := 0.0
 	height := func(rate float64) int { return int(math.Round(plotHeight * rate / top)) }
 	for i, rate := range m.Codes {
 		from, to := height(below), height(below+rate)
 		if below += rate; to > from {
-			c.Bars = append(c.Bars, bar{chartCodes[i], m.x(), plotHeight - to, to - from})
+			c.Bars = append(c.Bars, bar{chartCodes[i], c.x(m), plotHeight - to, to - from})
 		}
 	}
 }
 
-// x returns where the minute's column begins.
-func (m *minute) x() int { return plotColumn * (plotMinutes - 1 - m.ago) }
+// x returns where a column begins.
+func (c *chart) x(m *column) int { return c.width() * (c.columns - 1 - m.ago) }
 
-// path returns an SVG path with a step for each minute. The scale is logarithmic, from 10
-// microseconds to 10 seconds.
-func (c *chart) path(value func(*minute) time.Duration) string {
+// decades returns a latency on the charts' logarithmic scale, from 10 microseconds to 10 seconds: 0 to 6.
+func decades(d time.Duration) float64 {
+	return min(math.Log10(max(10, float64(d/time.Microsecond)))-1, 6)
+}
+
+// path returns an SVG path with a step for each column.
+func (c *chart) path(value func(*column) time.Duration) string {
 	var path strings.Builder
 	last := -2
-	for i := len(c.Minutes) - 1; i >= 0; i-- {
-		m := &c.Minutes[i]
-		decades := math.Log10(max(10, float64(value(m)/time.Microsecond))) - 1
+	for i := len(c.Columns) - 1; i >= 0; i-- {
+		m := &c.Columns[i]
 		command := "M"
 		if m.ago == last-1 {
 			command = "L"
 		}
-		fmt.Fprintf(&path, "%s%d %.1fh%d", command, m.x(), 100-min(decades, 6)*100/6, plotColumn)
+		fmt.Fprintf(&path, "%s%d %.1fh%d", command, c.x(m), 100-decades(value(m))*100/6, c.width())
 		last = m.ago
 	}
 	return path.String()

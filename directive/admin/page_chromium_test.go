@@ -154,6 +154,24 @@ func TestChromiumModule(t *testing.T) {
 	}
 }
 
+// A page whose server does not answer any more dims what it showed, below a banner with the time.
+func TestChromiumServerGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	b := chromium.Start(t)
+	w := serve(t, stock)
+	w.storm()
+	b.Open(w.url + "/")
+	b.Until("refresh", `document.querySelector("main .note").textContent.startsWith(" As of ")`)
+	if got := b.Evaluate(`document.querySelectorAll(".old, #gone").length`); got != "0" {
+		t.Errorf("while the server answers: got %s dimmed parts and banners, want none", got)
+	}
+	w.stop()
+	b.Until("gone", `document.querySelector("#live.old") && document.querySelector("#gone[role=alert]")?.textContent.startsWith("This server has not answered for ")`)
+	b.Screenshot("gone")
+}
+
 // The first stop of the keyboard skips the navigation, and forms work with it.
 func TestChromiumKeyboard(t *testing.T) {
 	if testing.Short() {

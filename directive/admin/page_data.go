@@ -2,9 +2,11 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -122,6 +124,10 @@ func (s *service) cachePage(r *http.Request) (any, int, error) {
 type queriesPage struct {
 	Events  []traffic.Event
 	Sampled float64
+	// Clients are those of all recorded queries that a filter selects, the most frequent first.
+	Clients  []traffic.Entry
+	Count    float64 // of these queries
+	PodError error   // why some pods are missing
 }
 
 // lastEvents is the number of queries that the page shows at first.
@@ -135,13 +141,43 @@ func (s *service) queriesPage(r *http.Request) (any, int, error) {
 
 	p := queriesPage{Sampled: s.recorder.Sampled(time.Now())}
 	events, _ := s.recorder.Since(0, math.MaxInt)
+	clients := map[netip.Addr]*traffic.Entry{}
 	for _, e := range slices.Backward(events) {
 		if !f.selects(&e) {
 			continue
 		}
-		if p.Events = append(p.Events, e); len(p.Events) == lastEvents {
-			break
+		if len(p.Events) < lastEvents {
+			p.Events = append(p.Events, e)
 		}
+
+		c := clients[e.Client]
+		if c == nil {
+			c = &traffic.Entry{Key: e.Client.String(), Namespace: e.Namespace, Example: e.Name}
+			clients[e.Client] = c
+		}
+		c.Count += e.Weight
+		p.Count += e.Weight
+	}
+
+	if r.FormValue("name") != "" || r.FormValue("rcode") != "" || r.FormValue("namespace") != "" {
+		p.Clients, p.PodError = s.mostFrequent(r.Context(), clients, p.Count)
 	}
 	return p, http.StatusOK, nil
+}
+
+// mostFrequent returns the first clients, with their shares of all queries and with their pods.
+func (s *service) mostFrequent(
+	ctx context.Context, clients map[netip.Addr]*traffic.Entry, all float64,
+) (list []traffic.Entry, err error) {
+	for _, c := range clients {
+		c.Share = c.Count / all
+		list = append(list, *c)
+	}
+	order.Slice(list, func(a, b traffic.Entry) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
+	})
+	if list = list[:min(len(list), maxPodsShown)]; s.pods != nil {
+		err = s.pods.add(ctx, list)
+	}
+	return list, err
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -21,7 +22,6 @@ type overview struct {
 	Chart     chart
 	NXDomain  traffic.Top
 	Searches  traffic.Top // that cannot succeed
-	Codes     []share
 	Upstreams []upstreamState
 	Cluster   []dataState
 	Hashes    []zoneState
@@ -30,11 +30,6 @@ type overview struct {
 }
 
 type (
-	// A share is a response code and its share of the answers.
-	share struct {
-		Code  string
-		Share float64
-	}
 	upstreamState struct {
 		To      string
 		Up      bool
@@ -67,13 +62,7 @@ func (s *service) overviewPage(r *http.Request) (any, int, error) {
 	}
 	o.Searches, _ = s.topList(r.Context(), traffic.Waste, inOverview) // the page of the list has the error
 
-	for code, n := range o.RCodes {
-		o.Codes = append(o.Codes, share{cmp.Or(code, "no reply"), n})
-	}
-	order.Slice(o.Codes, func(a, b share) int {
-		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Code, b.Code))
-	})
-
+	o.Chart.addMultiples(&o.Status)
 	o.addMetrics()
 	return o, http.StatusOK, nil
 }
@@ -199,13 +188,31 @@ func (s *service) namespaces() (list []namespaceWaste) {
 	return list[:min(len(list), topLimit)]
 }
 
-// healthClass returns the class of style for conditions.
+// showNext returns the page that shows what a command of a condition's next step prints; "" if there
+// is none.
+func showNext(c health.Condition) string {
+	words := strings.Fields(c.Next)
+	if len(words) < 3 || words[0] != "seamark" {
+		return ""
+	}
+	switch argument := strings.TrimSuffix(words[2], ","); {
+	case words[1] == "top":
+		return showLink("top", "by", argument)
+	case words[1] == "explain":
+		return showLink("explain", "name", argument)
+	case words[1] == "tail" && argument == "--client" && len(words) > 3:
+		return showLink("queries", "client", words[3], "name", strings.TrimSuffix(c.Object, "."))
+	}
+	return ""
+}
+
+// healthClass returns the class of style for sorted conditions.
 func healthClass(conditions []health.Condition) string {
 	switch {
-	case health.Real(conditions):
+	case len(conditions) == 0:
+		return "good"
+	case conditions[0].Severity == health.Critical:
 		return "bad"
-	case len(conditions) > 0:
-		return "warning"
 	}
-	return "good"
+	return "warning"
 }

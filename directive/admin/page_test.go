@@ -6,6 +6,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -59,6 +60,41 @@ func TestPageHealthColour(t *testing.T) {
 	w.eventually("/", `class="health good" role="status">Healthy.<`)
 	w.storm()
 	w.eventually("/", `class="health warning" role="status">Healthy, but `)
+}
+
+// Every page names its server in the header and in the title, and so does the API: tabs of replicas look
+// alike. A storm is one click from its clients, and a name one from its explanation.
+func TestPageIdentityAndLinks(t *testing.T) {
+	w := serve(t, stock)
+	for i := range 2000 {
+		w.query(fmt.Sprintf("%08x.shop.svc.cluster.local", i*7919))
+	}
+	host, _ := os.Hostname()
+	for path, want := range map[string]string{
+		"/": "<title>Overview - " + host, "/cache": `<strong class="name">` + host, "/nosuch": "<title>404 Not found - " + host,
+		"/v1/status": `"host": "` + host,
+	} {
+		if _, body := w.request("GET", path); !strings.Contains(body, want) {
+			t.Errorf("GET %s: got %.2000s, want %s", path, body, want)
+		}
+	}
+
+	clients := `<a href="queries?name=shop.svc.cluster.local.&amp;rcode=NXDOMAIN">Their clients</a>`
+	reason := `<a href="explain?name=shop.svc.cluster.local.">explain shop`
+	for _, path := range []string{"/", "/top?by=nxdomain"} {
+		w.eventually(path, clients)
+		w.eventually(path, reason)
+	}
+	w.eventually("/", `<a href="queries?client=127.0.0.1&amp;name=shop.svc.cluster.local"><code>seamark tail`)
+	w.eventually("/queries?name=shop.svc.cluster.local.&rcode=NXDOMAIN", `<a href="queries?client=127.0.0.1">127.0.0.1</a></th><td class="n">`)
+}
+
+// The charts of a new server show five minutes, and not an hour that is empty but for its end.
+func TestChartSpan(t *testing.T) {
+	w := serve(t, stock)
+	w.storm()
+	w.eventually("/", `<h2 id="past">The last five minutes</h2>`)
+	w.eventually("/", `<span class="title">NXDOMAIN</span> <span class="value">`)
 }
 
 func TestPageHostileNames(t *testing.T) {
@@ -125,7 +161,8 @@ func TestPages(t *testing.T) {
 		{"/page.css", []string{"prefers-color-scheme: dark"}, 200},
 		{"/page.js", []string{"async function refresh"}, 200},
 		{"/icon.svg", []string{"<svg"}, 200},
-		{"/nosuch", []string{"404"}, 404},
+		{"/nosuch", []string{"404 Not found", "there is no page /nosuch", `<a href="configuration">`}, 404},
+		{"/v1/nosuch", []string{"404"}, 404},
 	} {
 		code, body := w.request("GET", c.path)
 		for _, want := range c.want {

@@ -150,7 +150,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.ended, cancel)()
-	s.pages.ServeHTTP(w, r.WithContext(ctx))
+	s.find(r).ServeHTTP(w, r.WithContext(ctx))
 }
 
 // limited returns a page of which at most a number are served at a time, the slots of a pool.

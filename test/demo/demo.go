@@ -138,8 +138,8 @@ func (d *demo) pods(ctx context.Context) {
 		rate    int // queries a second
 		name    func() string
 	}{
-		{"127.0.0.11", 40, anyOf("cart.shop.svc.cluster.local.", "redis.shop.svc.cluster.local.", "web.shop.svc.cluster.local.")},
-		{"127.0.0.12", 25, anyOf("checkout.shop.svc.cluster.local.", "mail.shop.svc.cluster.local.", "search.shop.svc.cluster.local.")},
+		{"127.0.0.11", 40, anyOf("cart.shop.svc.cluster.local.", "redis.payments.svc.cluster.local.", "web.shop.svc.cluster.local.")},
+		{"127.0.0.12", 25, anyOf("checkout.shop.svc.cluster.local.", "reviews.shop.svc.cluster.local.", "search.shop.svc.cluster.local.")},
 		{"127.0.0.13", 2, anyOf("wbe.shop.svc.cluster.local.")},
 		{"127.0.0.14", 20, searched()},
 		{"127.0.0.15", 8, func() string { return fmt.Sprintf("host-%d.example.net.", rand.IntN(300)) }},

@@ -23,32 +23,51 @@ function pauser(what, before, changed) {
 	return () => !paused && !document.hidden;
 }
 
-// refresh replaces the live part of the page by the server's present one.
+// refresh replaces the live part of the page by the server's present one, unless it is being used.
 async function refresh() {
 	const live = document.getElementById("live");
-	if (live.contains(document.activeElement) || !document.getSelection().isCollapsed) return;
 	const reply = await fetch(location.href, { signal: AbortSignal.timeout(10000) });
 	if (!reply.ok) throw new Error(`the server answers ${reply.status}`);
 	const page = new DOMParser().parseFromString(await reply.text(), "text/html");
 	const present = page.getElementById("live");
+	if (live.contains(document.activeElement) || !document.getSelection().isCollapsed) return;
 	const open = [...live.querySelectorAll("details")].map((d) => d.open);
 	present.querySelectorAll("details").forEach((d, i) => { d.open = Boolean(open[i]); });
 	live.replaceChildren(...document.adoptNode(present).childNodes);
 }
 
+// clock returns the time of day.
+const clock = (time) => new Date(time).toISOString().slice(11, 19);
+
+// gone dims what a server showed that does not answer any more, below a banner; "" shows it again.
+function gone(part, text) {
+	let banner = document.getElementById("gone");
+	part.classList.toggle("old", Boolean(text));
+	if (!text) return banner?.remove();
+	if (!banner) {
+		banner = element("p", { id: "gone", className: "health bad" });
+		banner.setAttribute("role", "alert");
+		part.before(banner);
+	}
+	banner.textContent = text;
+}
+
 // refreshing calls refresh every few seconds.
 function refreshing(live) {
-	const state = element("span", { className: "note" });
+	const state = element("span", { className: "note" }, ` As of ${clock(Date.now())} UTC`);
 	const runs = pauser("refreshing", live);
-	state.setAttribute("role", "status");
 	live.before(state);
+	let answered = Date.now();
 	setInterval(async () => {
 		if (!runs()) return;
 		try {
 			await refresh();
-			state.textContent = "";
+			answered = Date.now();
+			state.textContent = ` As of ${clock(answered)} UTC`;
+			gone(live, "");
 		} catch (error) {
-			state.textContent = ` Refreshing failed: ${visible(error.message)}`;
+			const seconds = Math.round((Date.now() - answered) / 1000);
+			gone(live, `This server has not answered for ${seconds} s (${visible(error.message)}). What follows is of ${clock(answered)} UTC.`);
 		}
 	}, 1000 * Number(live.dataset.refresh));
 }
@@ -69,7 +88,7 @@ function row(e) {
 	const name = element("th", { className: "name", scope: "row" }, element("a", { href: `explain?${query}` }, e.name));
 	const code = element("span", { className: `code ${rcode(e.rcode)}` }, e.rcode || "no reply");
 	return element("tr", {},
-		element("td", {}, element("span", { className: "time" }, new Date(e.time).toISOString().slice(11, 23))), name, element("td", {}, e.type), element("td", {}, code),
+		element("td", {}, element("span", { className: "time" }, new Date(e.time).toISOString().slice(11, 23))), element("td", {}, code), name, element("td", {}, e.type),
 		element("td", { className: "n" }, duration(e.duration)), element("td", {}, e.source), element("td", {}, e.client), element("td", {}, e.namespace ?? ""));
 }
 
@@ -80,6 +99,7 @@ async function read(table, state, signal) {
 	state.textContent = "Following.";
 	const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
 	let lost = 0;
+	let held = []; // while the pointer is over the table, so that its links can be clicked
 	for (let rest = ""; ;) {
 		const { value, done } = await reader.read();
 		if (done) throw new Error("the server has ended the connection");
@@ -89,8 +109,10 @@ async function read(table, state, signal) {
 		lost += events.reduce((sum, e) => sum + (e.lost ?? 0), 0);
 		if (lost) state.textContent = `Following; ${lost} ${lost === 1 ? "query is" : "queries are"} not shown because there were too many.`;
 		const rows = events.filter((e) => e.lost === undefined).map(row).reverse();
-		if (rows.length) table.querySelector(".none")?.remove();
-		table.prepend(...rows.slice(0, Number(table.dataset.most)));
+		held = [...rows, ...held].slice(0, Number(table.dataset.most));
+		if (table.matches(":hover")) continue;
+		if (held.length) table.querySelector(".none")?.remove();
+		table.prepend(...held.splice(0));
 		while (table.rows.length > Number(table.dataset.most)) table.lastElementChild.remove();
 	}
 }
@@ -110,7 +132,8 @@ function follow(table) {
 			read(table, state, mine.signal).catch((error) => {
 				if (mine.signal.aborted) return;
 				control = null;
-				state.textContent = `Not following: ${visible(error.message)}. Load the page again to follow.`;
+				state.textContent = "";
+				gone(table.closest(".scroll"), `Not following since ${clock(Date.now())} UTC: ${visible(error.message)}. Load the page again to follow.`);
 			});
 		}
 	};
