@@ -17,7 +17,6 @@ import (
 	"github.com/seamark/seamark/observe/dnstap"
 	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/redact"
-	"github.com/seamark/seamark/transport"
 )
 
 // Dnstap sends queries and replies to receivers of dnstap messages: the dnstap directive. Its
@@ -194,16 +193,13 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 		return err
 	}
 
-	var encryption *tls.Config
+	var encryption func() *tls.Config
 	if t.socket.TLS {
 		certs, err := keepCertificates(s, b, t.files)
 		if err != nil {
 			return err
 		}
-		encryption = &tls.Config{
-			MinVersion:         tls.VersionTLS12,
-			GetConfigForClient: transport.LimitHandshakes(s.Crypto, certs.config.Load),
-		}
+		encryption = certs.config.Load
 	}
 	type key struct {
 		socket dnstap.Socket
@@ -211,7 +207,7 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 	}
 	out, err := config.Keep(s, key{t.socket, t.files}, func() (*dnstap.Listener, error) {
 		return dnstap.NewListener(t.socket, encryption, lost,
-			dnstap.Limits{Descriptors: s.Descriptors, Memory: b.Memory, Metrics: s.Metrics})
+			dnstap.Limits{Crypto: s.Crypto, Descriptors: s.Descriptors, Memory: b.Memory, Metrics: s.Metrics})
 	})
 	t.out = out
 	return err

@@ -283,8 +283,9 @@ func (s Socket) dial(ctx context.Context) (net.Conn, error) {
 // one takes the place of the last one of the client that has most, if that has more.
 const maxReceivers = 8
 
-// Limits are what the receivers of a Listener count against. Each may be nil.
+// Limits are what the receivers of a Listener count against. Each may be nil, unless it says otherwise.
 type Limits struct {
+	Crypto      *slots.Pool // of handshakes; not nil with TLS
 	Descriptors *descriptors.Budget
 	Memory      *memory.Budget // messages that wait are replies that clients have not read
 	Metrics     *metrics.Registry
@@ -303,8 +304,8 @@ type Listener struct {
 	receivers map[*queue]bool
 }
 
-// NewListener listens on s. config is nil without TLS.
-func NewListener(s Socket, config *tls.Config, lost *Lost, o Limits) (*Listener, error) {
+// NewListener listens on s. config returns the present configuration of TLS; it is nil without TLS.
+func NewListener(s Socket, config func() *tls.Config, lost *Lost, o Limits) (*Listener, error) {
 	l, err := net.Listen(s.Network, s.Address)
 	if err != nil {
 		return nil, err
@@ -315,7 +316,9 @@ func NewListener(s Socket, config *tls.Config, lost *Lost, o Limits) (*Listener,
 	})
 	l = transport.LimitListener(l, conns)
 	if config != nil {
-		l = tls.NewListener(l, config)
+		l = tls.NewListener(l, &tls.Config{
+			MinVersion: tls.VersionTLS12, GetConfigForClient: transport.LimitHandshakes(o.Crypto, config),
+		})
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
