@@ -37,6 +37,7 @@ type files struct {
 	warned  map[string]string // the last warning about each file that cannot be read
 	watcher *watch.Watcher    // nil if changes are not followed
 	claim   *memory.Claim     // the memory of the lines; nil without a budget
+	short   bool              // there was no memory for a file, or for its new content
 }
 
 // The memory of lines, in times of their size: as long as they are read and the index is made of

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
@@ -81,6 +83,32 @@ func TestFileMemoryRefused(t *testing.T) {
 	if used() != 0 {
 		t.Errorf("after Stop: %d bytes reserved, want 0", used())
 	}
+}
+
+// A file for which there was no memory is read again while there is none, and once there is some.
+func TestFileReadOnceThereIsMemory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hosts")
+	write(t, file, strings.Repeat("10.0.0.1 a.example.test\n", 2000))
+	synctest.Test(t, func(t *testing.T) {
+		budget, board := memory.New(16<<20, memory.FromGroup), new(health.Board)
+		others := budget.Part(memory.Files).Max
+		budget.Force(memory.Files, others)
+		from := source{
+			paths: []string{file}, zones: []wire.Name{wire.Root}, memory: budget, health: board, reload: time.Hour, polls: true,
+		}
+		table := newTable(from, chaintest.QuietLog(), newCounts(new(metrics.Registry))).start()
+		defer table.Stop()
+		time.Sleep(3*shortInterval + time.Second)
+		if got := table.index.Load().entries; got != 0 || len(board.Conditions()) != 1 {
+			t.Errorf("without memory: got %d entries and the conditions %v, want none and one", got, board.Conditions())
+		}
+
+		budget.Release(memory.Files, others)
+		time.Sleep(shortInterval)
+		if got := table.index.Load().entries; got == 0 || len(board.Conditions()) != 0 {
+			t.Errorf("with memory: got %d entries and the conditions %v, want some and none", got, board.Conditions())
+		}
+	})
 }
 
 // A reload with other options that has no memory for a file beside its lines in the old plan fails.

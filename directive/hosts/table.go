@@ -129,6 +129,12 @@ func (t *table) ready() bool {
 	}
 }
 
+// shortInterval is the time after which files are read again for which there was no memory: other parts
+// of the server may have returned some, and the files do not change.
+const shortInterval = time.Minute
+
+func isShort(f *files) bool { return f.short }
+
 // run refreshes the index whenever a source has changed.
 func (t *table) run(ctx context.Context, changed <-chan *files) {
 	mapped := make(chan struct{}, 1)
@@ -138,8 +144,15 @@ func (t *table) run(ctx context.Context, changed <-chan *files) {
 		defer m.unsubscribe(mapped)
 	}
 
+	var again <-chan time.Time
 	for {
+		if again == nil && slices.ContainsFunc(t.files, isShort) {
+			again = time.After(shortInterval)
+		}
 		select {
+		case <-again:
+			again = nil
+			t.refresh(slices.DeleteFunc(slices.Clone(t.files), func(f *files) bool { return !isShort(f) })...)
 		case <-ctx.Done():
 			return
 		case <-mapped:
@@ -185,6 +198,7 @@ const (
 // report logs the files that cannot be read, and files that can be read again, once
 // each.
 func (t *table) report(f *files, wrong map[string]error) {
+	f.short = false
 	for _, path := range slices.Sorted(maps.Keys(wrong)) {
 		message, severity, lines := failedMessage, health.Critical, "has no lines"
 		if f.text(path).name != "" || path == f.path && len(f.texts) > 0 {
@@ -192,6 +206,7 @@ func (t *table) report(f *files, wrong map[string]error) {
 		} else if errors.As(wrong[path], new(*memory.Error)) {
 			t.refused = fmt.Errorf("reading %s: %w", path, wrong[path])
 		}
+		f.short = f.short || errors.As(wrong[path], new(*memory.Error))
 		// CoreDNS, too, serves without a file that does not exist: it may be made later.
 		if severity == health.Warning || !errors.Is(wrong[path], fs.ErrNotExist) {
 			t.health.Set(t, path, health.Condition{
