@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
@@ -76,6 +78,39 @@ func TestMaxSizeMemoryReleased(t *testing.T) {
 	if used := b.Part(memory.Zones).Used; used != 0 {
 		t.Errorf("a zone over max_size: %d bytes reserved, want 0", used)
 	}
+}
+
+// A version for which there was no memory is read again while there is none, and once there is some; only
+// the first failure is logged.
+func TestFileReadOnceThereIsMemory(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, zoneText(1, 100))
+	synctest.Test(t, func(t *testing.T) {
+		b, log := memory.New(8<<20, memory.FromGroup), new(chaintest.Log)
+		u := &use{path: db, origins: []wire.Name{origin}, reload: time.Second}
+		block := &config.Block{Log: log.Logger(), Metrics: new(metrics.Registry), Memory: b, NoFileEvents: true}
+		var err error
+		if u.planned, err = load(db, u.origins, u.limits(block), nil, block.Log); err != nil {
+			t.Fatal(err)
+		}
+		s := newSource(u, block)
+		defer s.Stop()
+		u.drop()
+		serial := func() uint32 { n, _ := s.zones[0].Load().Serial(); return n }
+
+		others := b.Part(memory.Zones).Max
+		b.Force(memory.Zones, others)
+		write(t, db, zoneText(2, 200))
+		time.Sleep(5*shortInterval + time.Second)
+		if n := log.Count("Failed to reload zone file"); serial() != 1 || n != 1 {
+			t.Errorf("without memory: got serial number %d and %d errors, want 1 and one\n%s", serial(), n, log)
+		}
+		b.Release(memory.Zones, others)
+		time.Sleep(shortInterval)
+		if serial() != 2 {
+			t.Errorf("with memory: got serial number %d, want 2\n%s", serial(), log)
+		}
+	})
 }
 
 // Only the records of a zone file need memory, not its text.

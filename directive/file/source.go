@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -35,6 +37,7 @@ type source struct {
 	tasks   sync.WaitGroup
 
 	followers zone.Followers
+	short     bool // there was no memory for the last version; owned by follow
 
 	mu     sync.Mutex // held while zones change
 	latest *version   // the last one that was read, even with an error; guarded by mu
@@ -112,10 +115,24 @@ func (s *source) version() *version {
 func (s *source) follow(ctx context.Context, interval time.Duration) {
 	w := watch.New(s.paths(), watch.Options{Poll: interval, Log: s.log, NoEvents: s.polls})
 	defer w.Close()
-	for ok := true; ok; ok = w.Wait(ctx) { // the file may have changed since the plan has read it
+	for ok := true; ok; ok = s.wait(ctx, w) { // the file may have changed since the plan has read it
 		s.reload()
 		w.Follow(s.paths()...)
 	}
+}
+
+// shortInterval is the time after which a file is read again for which there was no memory: other parts
+// of the server may have returned some, and the file does not change.
+const shortInterval = time.Minute
+
+// wait blocks until the file has changed, or has to be read again. It returns false when ctx ends.
+func (s *source) wait(ctx context.Context, w *watch.Watcher) bool {
+	if !s.short {
+		return w.Wait(ctx)
+	}
+	limited, cancel := context.WithTimeout(ctx, shortInterval)
+	defer cancel()
+	return w.Wait(limited) || ctx.Err() == nil
 }
 
 // paths returns the files of the last version.
@@ -126,11 +143,13 @@ func (s *source) paths() (paths []string) {
 	return paths
 }
 
-// reload reads the file if it has changed.
+// reload reads the file if it has changed, or there was no memory for it.
 func (s *source) reload() {
-	previous := s.version()
+	previous, again := s.version(), false
 	if !previous.stale() {
-		return
+		if again = s.short; !again {
+			return
+		}
 	}
 
 	v, err := s.library.read(s.path, s.origins, s.within, false, s.log)
@@ -142,6 +161,10 @@ func (s *source) reload() {
 	}
 
 	s.latest = v
+	s.short = errors.As(err, new(*memory.Error))
+	if err != nil && again && s.short {
+		return // which has been logged
+	}
 	if err != nil {
 		s.failed.Add(1)
 		s.log.Error("file: Failed to reload zone file", "file", s.path, "error", err)
