@@ -42,16 +42,23 @@ type suite struct {
 	usual string // how long it takes for one server on two cores
 	run   func(*conformance, context.Context, server, suite) error
 
+	server     string // the only server that it concerns, "" for each
 	focus      string // regular expressions of Kubernetes' tests, if it has them
 	skip       string
+	capture    string // of seamark node, which is installed for it
 	operations func() []operation
+	extra      bool // runs only if it is named
 }
 
 func suites() []suite {
 	return []suite{
 		{name: "dns", usual: "3 minutes", run: (*conformance).runE2E, focus: `\[sig-network\] DNS `},
 		{name: "operations", usual: "7 minutes", run: (*conformance).runOperations, operations: operations},
+		{name: "changes", usual: "7 minutes", run: (*conformance).runOperations, operations: changes, server: "seamark"},
 		{name: "multicluster", usual: "2 minutes", run: (*conformance).runMulticluster},
+		nodeSuite("tcx"),
+		nodeSuite("clsact"),
+		nodeSuite("address"),
 	}
 }
 
@@ -84,7 +91,7 @@ func parseConformance(args []string) (options, conformanceOptions, error) {
 	}
 
 	for _, s := range suites() {
-		if names == "" {
+		if names == "" && !s.extra {
 			t.Suites = append(t.Suites, s.name)
 		}
 	}
@@ -218,7 +225,7 @@ func (t *conformance) stages() []stage {
 			continue
 		}
 		for _, suite := range suites() {
-			if !slices.Contains(t.options.Suites, suite.name) {
+			if !slices.Contains(t.options.Suites, suite.name) || suite.server != "" && suite.server != s.name {
 				continue
 			}
 			all = append(all, stage{suite.name + " with " + s.name, suite.usual, func(_ *cluster, ctx context.Context) error {

@@ -82,6 +82,13 @@ a. 30 IN SRV 0 50 80 a.b.
 	}
 }
 
+func TestSumOfMetric(t *testing.T) {
+	const page = "# TYPE x counter\nx{a=\"b c\"} 2\nx 1\nx_total 5\n"
+	if got := sumOfMetric(page, "x"); got != 3 {
+		t.Errorf("got %v, want 3", got)
+	}
+}
+
 func TestReadGinkgo(t *testing.T) {
 	const text = `[{"SpecReports": [
 {"LeafNodeType": "BeforeSuite", "State": "passed"},

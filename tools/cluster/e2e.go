@@ -92,8 +92,13 @@ func (t *conformance) importTests(ctx context.Context) error {
 	}
 	entries = append(entries, entry{"tmp/empty", nil, 0o644}, entry{"uploads/empty", nil, 0o644})
 
+	return t.importImage(ctx, slices.Compact(names), entries, "/agnhost")
+}
+
+// importImage writes an image and imports it on every node.
+func (t *conformance) importImage(ctx context.Context, names []string, entries []entry, entrypoint ...string) error {
 	archive := t.file("images", "tests.tar")
-	if err := writeImage(archive, slices.Compact(names), "0:0", entries, "/agnhost"); err != nil {
+	if err := writeImage(archive, names, "0:0", entries, entrypoint...); err != nil {
 		return err
 	}
 	defer os.Remove(archive)

@@ -107,20 +107,26 @@ func (c *cluster) writeSeamark(ctx context.Context) error {
 	}
 	kept := filepath.Join(c.dir, "programs", "seamark-image-"+sum(data)[:16])
 	if _, err := os.Stat(kept); err != nil {
-		old, _ := filepath.Glob(filepath.Join(c.dir, "programs", "seamark-image-*"))
-		for _, dir := range old {
-			if err := os.RemoveAll(dir); err != nil {
-				return err
-			}
+		if err := c.removeSeamark(); err != nil {
+			return err
 		}
 		_, err := goCommand(ctx, filepath.Join(c.Options.Source, "tools"), "run", "./image", "-source", "..",
 			"-output", kept, "-platforms", "linux/"+runtime.GOARCH, "-tag", seamarkImage, "-pgo", "off")
 		if err != nil {
-			return err
+			return errors.Join(err, c.removeSeamark()) // with the temporary directory of an interrupted one
 		}
 	}
 	archive := "seamark-linux-" + runtime.GOARCH + ".tar"
 	return os.Symlink(filepath.Join("..", "..", "programs", filepath.Base(kept), archive), c.file("images", archive))
+}
+
+// removeSeamark removes the archives of former programs.
+func (c *cluster) removeSeamark() error {
+	dirs, err := filepath.Glob(filepath.Join(c.dir, "programs", "seamark-image-*"))
+	for _, dir := range dirs {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
 
 // glibcFiles returns programs of the machine with the libraries that they load.

@@ -28,9 +28,9 @@ type load struct {
 const loadTimeout = 5 * time.Second
 
 // The source ports of a pod's queries, one after the other. The kernel sends a query from a port that
-// was used in the last two minutes where it sent the one before, also to a pod that has ended since
-// and whose entries kube-proxy has not yet removed. With random ports as resolvers have them that
-// concerned 2 % of the queries: of 18,000, 24 were lost when the pods were deleted.
+// was used shortly before to the pod that the former query went to, also if that pod has ended and
+// kube-proxy has not yet removed the entry. With random ports as resolvers have them 1 to 32 of some
+// 10,000 queries were lost whenever the pods were replaced, of CoreDNS and of Seamark; with these none.
 const (
 	firstPort = 10000
 	ports     = 50000

@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 	case "conformance":
 		return runConformance(ctx, args)
 
-	// The processes of a cluster, and the only program of the image pause, which also sends queries.
+	// The processes of a cluster, and the programs of the images pause and load.
 	case "init":
 		return runInit(args)
 	case "control":

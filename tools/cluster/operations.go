@@ -40,7 +40,7 @@ func operations() []operation {
 		{name: "containerd killed", do: killed("containerd")},
 		{name: "API server killed", do: killed("kube-apiserver")},
 		{name: "etcd compacted", do: (*conformance).compact},
-		{name: "API server without an answer for two minutes", do: (*conformance).stopAPIServer},
+		{name: "API server without an answer for two minutes", do: (*conformance).stopControlPlane},
 		{name: "process of a pod killed with SIGKILL", do: (*conformance).killPod,
 			lost: "kube-proxy sends to the pod until its container has started again"},
 	}
@@ -73,11 +73,20 @@ func (t *conformance) runOperations(ctx context.Context, s server, of suite) err
 	return t.removeNamespaces(ctx)
 }
 
-// startLoad starts the pods that send queries.
+// startLoad starts the pods that send queries. Their image is this program, which may be newer than
+// the cluster.
 func (t *conformance) startLoad(ctx context.Context) error {
-	file := t.file("load.yaml")
-	err := writeTemplate("load.yaml", file, map[string]any{"Pods": loadPods, "Rate": loadRate, "Image": pauseImage})
+	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
+		return err
+	}
+	const image = "seamark.local/load:1"
+	if err := t.importImage(ctx, []string{image}, []entry{{"cluster", self, 0o755}}, "/cluster", "load"); err != nil {
+		return err
+	}
+
+	file := t.file("load.yaml")
+	if err := writeTemplate("load.yaml", file, map[string]any{"Pods": loadPods, "Rate": loadRate, "Image": image}); err != nil {
 		return err
 	}
 	if _, err := t.kubectl(ctx, "apply", "-f", file); err != nil {
@@ -204,14 +213,19 @@ func killed(program string) func(*conformance, context.Context) error {
 	}
 }
 
-func (t *conformance) stopAPIServer(ctx context.Context) error {
-	if err := t.signal("kube-apiserver", syscall.SIGSTOP); err != nil {
-		return err
+// stopControlPlane stops the API server for two minutes. The controllers go on when the kubelets have
+// renewed their leases: otherwise they report the nodes and their pods not ready for some seconds.
+func (t *conformance) stopControlPlane(ctx context.Context) error {
+	// A name of a process has 15 bytes (proc_pid_comm(5)).
+	const server, controllers = "kube-apiserver", "kube-controller"
+	err := errors.Join(t.signal(server, syscall.SIGSTOP), t.signal(controllers, syscall.SIGSTOP))
+	if err == nil {
+		err = pause(ctx, 2*time.Minute)
 	}
-	err := pause(ctx, 2*time.Minute)
-	return errors.Join(err, t.signal("kube-apiserver", syscall.SIGCONT), t.await(ctx, "kube-apiserver", func() error {
-		return t.countReady(ctx, t.Options.Nodes)
-	}))
+
+	err = errors.Join(err, t.signal(server, syscall.SIGCONT), pause(ctx, 20*time.Second))
+	err = errors.Join(err, t.signal(controllers, syscall.SIGCONT), pause(ctx, 10*time.Second))
+	return errors.Join(err, t.await(ctx, server, func() error { return t.countReady(ctx, t.Options.Nodes) }))
 }
 
 // compact has etcd forget all old revisions, as the API server does every five minutes.
@@ -279,6 +293,18 @@ func (t *conformance) signal(program string, s syscall.Signal) error {
 func comm(pid int) string {
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return strings.TrimSpace(string(name))
+}
+
+// parent returns the parent of a process, 0 if there is none.
+func parent(pid int) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := cutLast(string(text), ")")
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(fields[1])
+	return n
 }
 
 // processes returns the processes of the machine that match.

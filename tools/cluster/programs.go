@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -201,13 +202,15 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 	return output(cmd)
 }
 
-// output runs a command and returns its standard output. At the end of its context the command
-// is interrupted, so that it can remove its temporary files.
+// output runs a command and returns its standard output. At the end of its context the command and
+// its children are interrupted, so that they can remove their temporary files.
 func output(cmd *exec.Cmd) ([]byte, error) {
 	var out, messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &messages
 	if cmd.Cancel != nil {
-		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		// A signal of the terminal reaches the children of go run, one of kill only this process.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 		cmd.WaitDelay = 10 * time.Second
 	}
 	if err := cmd.Run(); err != nil {

@@ -9,9 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func newTestCluster(t *testing.T) *cluster {
@@ -186,6 +189,39 @@ func TestUndoneStagesLast(t *testing.T) {
 	for _, s := range inside(options{Fake: 1}) {
 		if s.undo != nil {
 			t.Errorf("the stage %s in the namespaces has an undo, which nothing calls", s.name)
+		}
+	}
+}
+
+// An interrupted `go run` must not leave its program, which writes into the cluster's directory.
+func TestOutputInterruptsChildren(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error)
+	go func() {
+		_, err := output(exec.CommandContext(ctx, "sh", "-c", `sh -c 'echo $$ >"$0"; exec sleep 600' "$0"; exit 3`, file))
+		done <- err
+	}()
+
+	var child process
+	for deadline := time.Now().Add(time.Minute); !child.runs(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the child has not started after a minute")
+		}
+		text, _ := os.ReadFile(file)
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			child = findProcess(pid)
+		}
+	}
+
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("interrupted: got no error")
+	}
+	for deadline := time.Now().Add(time.Minute); child.runs(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the child has not ended after a minute")
 		}
 	}
 }
