@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"bytes"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/wire"
@@ -61,6 +62,19 @@ func (r *reply) rejectsEDNS() bool {
 		return !r.edns
 	}
 	return r.code == wire.BadVers
+}
+
+// mayBeSentBack reports whether the OPT record of an error matters that may be that of the query:
+// some servers and firewalls send the whole query back, with a response code. A server that knows
+// EDNS may send an equal record.
+func (m *ednsMemory) mayBeSentBack(r *reply) bool {
+	return r.code == wire.FormErr || r.code == wire.NotImp || r.fails() && !m.works.Load()
+}
+
+// isSentBack reports whether a reply with the question has behind it what the query has.
+func (a *attempt) isSentBack(packet []byte) bool {
+	behind := wire.HeaderLen + len(a.request.question)
+	return hasQuestion(packet) && bytes.Equal(packet[behind:], a.packet()[behind:])
 }
 
 // avoidsEDNS reports whether the next attempt at u is sent without EDNS, since those before had

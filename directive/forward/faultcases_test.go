@@ -74,6 +74,15 @@ func header(code int) behavior {
 	return changed(func(m *mdns.Msg) { m.Question, m.Answer, m.Extra, m.Rcode = nil, nil, nil, code })
 }
 
+// sentBack sends the query back with a code.
+func sentBack(code int) behavior {
+	return func(q *mdns.Msg, _ bool, send func([]byte)) {
+		m := q.Copy()
+		m.Response, m.Rcode = true, code
+		send(pack(m))
+	}
+}
+
 // raw sends the packed answer after a change of its bytes.
 func raw(change func(b []byte) []byte) behavior {
 	return func(q *mdns.Msg, _ bool, send func([]byte)) { send(change(pack(answerOf(q, "1")))) }
@@ -104,6 +113,8 @@ var (
 	counts   = raw(func(b []byte) []byte { b[7] = 9; return b })
 	tc       = changed(func(m *mdns.Msg) { m.Truncated = true })
 	others   = records("bank.example. 9 IN A 192.0.2.66")
+	notReply = raw(func(b []byte) []byte { b[2] &^= 1 << 7; return b })
+	opcode   = raw(func(b []byte) []byte { b[2] |= mdns.OpcodeUpdate << 3; return b })
 	twoOPT   = changed(func(m *mdns.Msg) { m.Extra = append(m.Extra, m.Extra...) })
 	movedOPT = changed(func(m *mdns.Msg) { m.Answer, m.Extra = append(m.Answer, m.Extra...), nil })
 )
@@ -123,6 +134,12 @@ func TestNextStepAfterFault(t *testing.T) {
 		"NOTIMP":                         {failsWithEDNS, toEDNS(rcode(4)), true, good, []string{edns, plain}, ""},
 		"BADVERS":                        {failsWithEDNS, toEDNS(rcode(16)), true, good, []string{edns, plain}, ""},
 		"FORMERR, the header alone":      {failsWithEDNS, toEDNS(header(1)), true, good, []string{edns, plain}, ""},
+		"FORMERR, the query sent back":   {failsWithEDNS, toEDNS(sentBack(1)), true, good, []string{edns, plain}, ""},
+		"NOTIMP, the query sent back":    {failsWithEDNS, toEDNS(sentBack(4)), false, good, []string{edns, plain}, ""},
+		"REFUSED, the query sent back":   {failsWithEDNS, toEDNS(sentBack(5)), false, good, []string{edns, plain}, ""},
+		"no response":                    {malformed, overUDP(notReply), true, good, []string{edns, tcp}, ""},
+		"no response on TCP":             {malformed, notReply, true, "SERVFAIL", []string{edns, tcp}, "192.0.2.2"},
+		"another opcode":                 {malformed, overUDP(opcode), true, good, []string{edns, tcp}, ""},
 		"SERVFAIL":                       {failsWithEDNS, toEDNS(rcode(2)), false, good, []string{edns, plain}, ""},
 		"REFUSED":                        {failsWithEDNS, toEDNS(rcode(5)), false, good, []string{edns, plain}, ""},
 		"SERVFAIL, the header alone":     {failsWithEDNS, toEDNS(header(2)), false, good, []string{edns, plain}, ""},
@@ -237,6 +254,7 @@ func TestEDNSOffForOneNameOnly(t *testing.T) {
 func TestUpstreamNeverAnsweringEDNS(t *testing.T) {
 	for name, do := range map[string]behavior{
 		"FORMERR": rcode(1), "BADVERS": rcode(16), "SERVFAIL": rcode(2), "REFUSED": rcode(5), "header": header(5), "silence": noReply,
+		"FORMERR, sent back": sentBack(1), "SERVFAIL, sent back": sentBack(2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

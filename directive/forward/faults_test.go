@@ -43,8 +43,8 @@ func TestForgedRepliesIgnored(t *testing.T) {
 			return packForged(q, func(m *mdns.Msg) { m.Question[0].Name = "a.eXAMPLE." })
 		}},
 		"no question":      {malformed, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Question = nil }) }},
-		"a query":          {wrongQuestion, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Response = false }) }},
-		"another opcode":   {wrongQuestion, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Opcode = mdns.OpcodeNotify }) }},
+		"a query":          {malformed, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Response = false }) }},
+		"another opcode":   {malformed, func(q *mdns.Msg) []byte { return packForged(q, func(m *mdns.Msg) { m.Opcode = mdns.OpcodeNotify }) }},
 		"garbage":          {malformed, func(q *mdns.Msg) []byte { return []byte("garbage") }},
 		"long garbage":     {unknownID, func(q *mdns.Msg) []byte { return []byte(strings.Repeat("garbage", 20)) }},
 		"cut off":          {malformed, func(q *mdns.Msg) []byte { b := pack(answerOf(q, "66")); return b[:len(b)-14] }},

@@ -112,14 +112,18 @@ func restoreCase(packet, spelled, question []byte) (exact bool) {
 	return exact
 }
 
-// questionFault returns the fault of a packet that does not echo the question: wrongCase if it
-// does in another letter case. The packet is not used any more.
+// questionFault returns the fault of a packet that does not echo the question in a response: wrongCase
+// if it does in another letter case, and malformed if it has the question, but is no response to a
+// standard query. The packet is not used any more.
 func questionFault(packet, question []byte) fault {
 	if hasQuestion(packet) {
 		restoreCase(packet, question, question)
 	}
-	if echoesQuestion(packet, question) {
+	switch {
+	case echoesQuestion(packet, question):
 		return wrongCase
+	case !isResponse(packet) && bytes.HasPrefix(packet[wire.HeaderLen:], question):
+		return malformed
 	}
 	return wrongQuestion
 }

@@ -312,6 +312,9 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 	if r.fault == referral && a.request.flags&wire.FlagRD == 0 {
 		r.fault = valid
 	}
+	if r.edns && u.edns.mayBeSentBack(r) && a.isSentBack(packet) {
+		r.edns = false
+	}
 	if a.request.observed {
 		r.packet, r.received = bytes.Clone(packet), clock.Now()
 	}
