@@ -153,7 +153,10 @@ func (p *program) cacheListCommand() *cobra.Command {
 			for _, r := range replies {
 				full = full || len(r.value) == limit
 				for _, answer := range r.value {
-					all = append(all, cachedAnswer{serverName(found, r.server), answer})
+					all = append(all, cachedAnswer{
+						Server: serverName(found, r.server), CachedAnswer: answer,
+						AgeSeconds: answer.Age.Seconds(), LeftSeconds: answer.Left.Seconds(),
+					})
 				}
 			}
 			if err := a.show(p.out, all, func() { p.showCached(all, len(found) > 1, full) }); err != nil {
@@ -174,6 +177,12 @@ func (p *program) cacheListCommand() *cobra.Command {
 type cachedAnswer struct {
 	Server string `json:"server,omitempty"`
 	adminclient.CachedAnswer
+
+	// In JSON, in place of the API's nanoseconds.
+	AgeNanoseconds  *struct{} `json:"age,omitempty"`
+	LeftNanoseconds *struct{} `json:"left,omitempty"`
+	AgeSeconds      float64   `json:"age_seconds"`
+	LeftSeconds     float64   `json:"left_seconds"` // negative if it has expired and may be served stale
 }
 
 func (p *program) showCached(found []cachedAnswer, several, full bool) {

@@ -25,7 +25,8 @@ type replica struct {
 	Pod    string              `json:"pod,omitempty"`
 	Node   string              `json:"node,omitempty"`
 	Error  string              `json:"error,omitempty"`
-	Status *adminclient.Status `json:"status,omitempty"`
+	Status *adminclient.Status `json:"-"`
+	State  *serverState        `json:"status,omitempty"` // of Status
 }
 
 // A statusReport is the state of all servers.
@@ -67,9 +68,20 @@ wrong.`,
 			if err != nil {
 				return err
 			}
-			defer stop()
+			defer func() { stop() }()
 			return p.watch(c.Context(), s, func() error {
+				if found == nil {
+					if found, stop, err = a.find(c.Context()); err != nil {
+						found, stop = nil, func() {}
+						return err
+					}
+				}
+
 				report := readStatus(c.Context(), found)
+				if slices.ContainsFunc(report.Servers, func(r replica) bool { return r.Error != "" }) {
+					stop() // of a rollout, whose next pods have other names
+					found, stop = nil, func() {}
+				}
 				if err := a.show(p.out, report, func() { p.showStatus(report, s.colors(p)) }); err != nil {
 					return err
 				}
@@ -122,10 +134,26 @@ func states(ctx context.Context, found []*servers.Server) []replica {
 		} else {
 			r.Status = &reply.value
 			r.Node = cmp.Or(r.Node, reply.value.Node)
+			addNodeConditions(ctx, s, r.Status)
+			r.State = newServerState(r.Status)
 		}
 		replicas[i] = r
 	}
 	return replicas
+}
+
+// addNodeConditions adds what is wrong with the capture of a node cache. Without its supervisor's metrics
+// the rest is known.
+func addNodeConditions(ctx context.Context, s *servers.Server, status *adminclient.Status) {
+	conditions, err := s.NodeConditions(ctx)
+	if err != nil {
+		conditions = []health.Condition{{Severity: health.Note, Object: "supervisor", Text: err.Error()}}
+	}
+	if len(conditions) > 0 {
+		status.Conditions = append(status.Conditions, conditions...)
+		health.Sort(status.Conditions)
+		status.Summary = health.Summary(status.Conditions)
+	}
 }
 
 // differences returns what differs among servers that should be equal.

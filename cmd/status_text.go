@@ -351,6 +351,9 @@ func (c *statusCells) addSeries() {
 	} {
 		c.next()
 		for key, value := range series(c.Status, m.family, m.label) {
+			if zone, others, ok := strings.Cut(key, " "); ok && m.label == "zones" {
+				key = fmt.Sprintf("%s +%d", zone, 1+strings.Count(others, " "))
+			}
 			row := statusRow{c.order, m.group, strings.TrimSpace(m.name + " " + key), m.quiet}
 			c.found[row] = m.format(key, value)
 		}

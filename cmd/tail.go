@@ -231,8 +231,13 @@ func writeTail(
 type shownEvent struct {
 	adminclient.TailEvent
 	Server string `json:"server,omitempty"` // with several servers
-	Pod    string `json:"pod,omitempty"`    // NAMESPACE/NAME
-	Owner  string `json:"owner,omitempty"`  // KIND/NAME
+
+	// In JSON, in place of the API's nanoseconds.
+	Nanoseconds *struct{} `json:"duration,omitempty"`
+	Seconds     float64   `json:"duration_seconds"`
+
+	Pod   string `json:"pod,omitempty"`   // NAMESPACE/NAME
+	Owner string `json:"owner,omitempty"` // KIND/NAME
 }
 
 // eventWriter returns a function that writes events as lines, with the headings before the first.
@@ -298,5 +303,6 @@ func writeEventJSON(w io.Writer, e shownEvent) error {
 	if e.Lost > 0 {
 		return json.NewEncoder(w).Encode(map[string]uint64{"lost": e.Lost})
 	}
+	e.Seconds = e.Duration.Seconds()
 	return jsonLines(w).Encode(e)
 }

@@ -142,6 +142,7 @@ func (p *program) top(
 			r.Servers = append(r.Servers, reply.server.Address())
 		}
 		r.Top = traffic.Sum(tops, limit)
+		r.Seconds = r.Window.Seconds()
 		if list == "waste" {
 			r.Remedy = traffic.WasteRemedy
 		}
@@ -164,9 +165,14 @@ func (p *program) top(
 // A topResult is a list of top, with the pods of its clients.
 type topResult struct {
 	traffic.Top
-	Servers []string      `json:"servers"`
-	Pods    podsByAddress `json:"pods,omitempty"`
-	Remedy  string        `json:"remedy,omitempty"`
+	Servers []string `json:"servers"`
+
+	// In JSON, in place of the API's nanoseconds.
+	Nanoseconds *struct{} `json:"window,omitempty"`
+	Seconds     float64   `json:"window_seconds"`
+
+	Pods   podsByAddress `json:"pods,omitempty"`
+	Remedy string        `json:"remedy,omitempty"`
 }
 
 // showTops shows one list, or those of several that are not empty.

@@ -54,14 +54,17 @@ type Server struct {
 	Node  string
 	Ready bool // of a pod
 
-	forwarder *apiserver.Forwarder
+	forwarder  *apiserver.Forwarder
+	supervisor *apiserver.Forwarder // of a node cache
 }
 
 // Close closes the connections.
 func (s *Server) Close() {
 	s.Client.Close()
-	if s.forwarder != nil {
-		s.forwarder.Close()
+	for _, f := range []*apiserver.Forwarder{s.forwarder, s.supervisor} {
+		if f != nil {
+			f.Close()
+		}
 	}
 }
 
@@ -244,6 +247,9 @@ func (o *Options) server(p pod) (*Server, error) {
 	if s.Client, err = adminclient.New("localhost:"+strconv.Itoa(port), o.Timeout); err != nil {
 		return nil, err
 	}
+	if p.isNodeCache() {
+		s.supervise(o, &p)
+	}
 	s.SetDial(key.String()+" port "+strconv.Itoa(port), s.forwarder.Dial)
 	return s, nil
 }
@@ -254,10 +260,7 @@ func (p *pod) running() bool {
 
 // isNodeCache reports whether the pod runs the command node: in the chart it has the name of a server.
 func (p *pod) isNodeCache() bool {
-	return slices.ContainsFunc(p.words(), func(word string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		return name == "localip" && strings.HasPrefix(word, "-")
-	})
+	return p.flag("localip") != ""
 }
 
 // words returns the words of the containers' command lines.
@@ -268,26 +271,35 @@ func (p *pod) words() (words []string) {
 	return words
 }
 
-// adminPort returns the port of the flag --admin, or the default.
-func (p *pod) adminPort() (int, error) {
+// flag returns the value of a flag of the containers, "" if they do not have it.
+func (p *pod) flag(wanted string) string {
 	words := p.words()
 	for i, word := range words {
 		name, value, assigned := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		if name != "admin" || !strings.HasPrefix(word, "-") {
-			continue
+		switch {
+		case name != wanted || !strings.HasPrefix(word, "-"):
+		case assigned:
+			return value
+		case i+1 < len(words):
+			return words[i+1]
 		}
-		if !assigned && i+1 < len(words) {
-			value = words[i+1]
-		}
+	}
+	return ""
+}
 
-		if strings.HasPrefix(value, "unix:") {
-			return 0, fmt.Errorf("its admin listens on %s, which no port forward reaches: use --admin=localhost:%d there",
-				value, adminPort)
-		}
-		if port, err := strconv.Atoi(value[strings.LastIndexByte(value, ':')+1:]); err == nil {
-			return port, nil
-		}
+// adminPort returns the port of the flag --admin, or the default.
+func (p *pod) adminPort() (int, error) {
+	value := p.flag("admin")
+	switch {
+	case value == "":
+		return adminPort, nil
+	case strings.HasPrefix(value, "unix:"):
+		return 0, fmt.Errorf("its admin listens on %s, which no port forward reaches: use --admin=localhost:%d there",
+			value, adminPort)
+	}
+	port, err := strconv.Atoi(value[strings.LastIndexByte(value, ':')+1:])
+	if err != nil {
 		return 0, fmt.Errorf("its argument --admin has no port: %q", value)
 	}
-	return adminPort, nil
+	return port, nil
 }

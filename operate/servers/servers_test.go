@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,11 @@ func options(t *testing.T, responses map[string]string) Options {
 		fmt.Fprint(w, `{"summary":"Healthy."}`)
 	}))
 	t.Cleanup(admin.Close)
+	supervisor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "# HELP x y\nseamark_node_gate_open 0\nseamark_node_capture_paused_interfaces 3\n"+
+			"seamark_node_worker_restarts_total 0\ncoredns_nodecache_setup_errors_total{errortype=\"configmap\"} 2\nnonsense\n")
+	}))
+	t.Cleanup(supervisor.Close)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.URL.Path
 		if selector := r.URL.Query().Get("labelSelector"); selector != "" {
@@ -47,6 +53,8 @@ func options(t *testing.T, responses map[string]string) Options {
 		switch text, ok := responses[key]; {
 		case strings.HasSuffix(key, "/seamark-a/portforward"):
 			portForward(w, r, admin.Listener.Addr().String())
+		case strings.HasSuffix(key, "/cache/portforward"):
+			portForward(w, r, supervisor.Listener.Addr().String())
 		case strings.HasSuffix(key, "/seamark-b/portforward"):
 			portForward(w, r, "127.0.0.1:1")
 		case ok && text != "403":
@@ -185,5 +193,55 @@ func TestPodsErrors(t *testing.T) {
 	cancel()
 	if _, err := Pods(ctx, options(t, nil)); err == nil {
 		t.Error("after the end of the context: got no error")
+	}
+}
+
+// The supervisor of a node cache says what is wrong with its capture; of other servers there is nothing.
+func TestNodeConditions(t *testing.T) {
+	for _, nodes := range []bool{true, false} {
+		o := options(t, map[string]string{list: clusterPods, nodeList: clusterPods})
+		o.Nodes = nodes
+		found, err := Pods(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conditions, err := found[0].NodeConditions(t.Context())
+		var got []string
+		for _, c := range conditions {
+			got = append(got, string(c.Severity)+" "+c.Alert)
+		}
+		want := []string{"warning SeamarkNodeCapturePaused", "warning SeamarkNodeGateClosed", "note SeamarkNodeSetupErrors"}
+		if !nodes {
+			want = nil
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("node caches %v: got %q and error %v, want %q", nodes, got, err, want)
+		}
+		for _, s := range found {
+			s.Close()
+		}
+	}
+}
+
+// Each alert about node caches is a condition.
+func TestNodeConditionsAreAlerts(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/helm/seamark/files/node-alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := regexp.MustCompile(`(?m)^- alert: (\w+)\n +expr: (?:increase\()?(\w+)`).FindAllStringSubmatch(string(text), -1)
+	if len(alerts) < 4 {
+		t.Fatalf("got the alerts %q, want 4 or more", alerts)
+	}
+	for _, a := range alerts {
+		var found []string
+		for _, value := range []string{" 0", " 1"} {
+			if c, ok := nodeCondition(a[2] + value); ok {
+				found = append(found, c.Alert)
+			}
+		}
+		if !slices.Equal(found, []string{a[1]}) {
+			t.Errorf("%s: got the conditions %q of its metric %s, want one", a[1], found, a[2])
+		}
 	}
 }
