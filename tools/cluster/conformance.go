@@ -55,6 +55,10 @@ func suites() []suite {
 		{name: "dns", usual: "3 minutes", run: (*conformance).runE2E, focus: `\[sig-network\] DNS `},
 		{name: "operations", usual: "7 minutes", run: (*conformance).runOperations, operations: operations},
 		{name: "changes", usual: "7 minutes", run: (*conformance).runOperations, operations: changes, server: "seamark"},
+		{name: "services", usual: "6 minutes", run: (*conformance).runE2E, focus: `\[sig-network\] (?:` +
+			`Services should (?:be able to change the type from|be able to create a functioning NodePort|` +
+			`serve (?:a basic|multiport) endpoints? from pods|be able to up and down|work after the service has been recreated)|` +
+			`EndpointSlice should (?:create Endpoints and|support a Service with multiple)|.*\[Feature:Networking-DNS\])`},
 		{name: "multicluster", usual: "2 minutes", run: (*conformance).runMulticluster},
 		nodeSuite("tcx"),
 		nodeSuite("clsact"),
@@ -121,7 +125,7 @@ func runConformance(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	l, err := lock(t.Reports)
+	l, err := lock(t.Reports, "runs tests and writes reports to")
 	if err != nil {
 		return err
 	}

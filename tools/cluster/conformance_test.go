@@ -97,7 +97,9 @@ func TestReadGinkgo(t *testing.T) {
 {"ContainerHierarchyTexts": ["[sig-network] DNS"], "LeafNodeType": "It", "LeafNodeText": "three", "State": "skipped",
  "Failure": {"Message": "only for gce"}},
 {"ContainerHierarchyTexts": ["[sig-network] DNS"], "LeafNodeType": "It", "LeafNodeText": "four", "State": "timedout",
- "Failure": {"Message": "slow"}}]}]`
+ "Failure": {"Message": "slow"}},
+{"ContainerHierarchyTexts": ["[sig-network] DNS"], "LeafNodeType": "It", "LeafNodeText": "five", "State": "interrupted",
+ "Failure": {"Message": "by user"}}]}]`
 	file := filepath.Join(t.TempDir(), "report.json")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -107,6 +109,7 @@ func TestReadGinkgo(t *testing.T) {
 		{Name: "[sig-network] DNS one", Outcome: passed, Seconds: 1.5},
 		{Name: "[sig-network] DNS three", Outcome: skipped, Message: "only for gce"},
 		{Name: "[sig-network] DNS four", Outcome: failed, Message: "slow"},
+		{Name: "[sig-network] DNS five", Outcome: skipped, Message: "by user"},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)

@@ -216,7 +216,7 @@ func progress(r io.Reader, print func(string)) {
 		case strings.HasPrefix(line, "------------------------------"):
 			begins = true
 			continue
-		case begins && line != "":
+		case begins && strings.HasPrefix(line, "["):
 			name = labels.ReplaceAllString(line, "")
 		}
 		begins = false
@@ -256,8 +256,12 @@ func readGinkgo(file string) ([]result, error) {
 				continue
 			}
 			outcome := r.State
-			if outcome != passed && outcome != skipped {
-				outcome = failed // or panicked, interrupted, aborted, timed out
+			switch outcome {
+			case passed, skipped:
+			case "interrupted":
+				outcome = skipped // by ctrl-C
+			default:
+				outcome = failed // or panicked, aborted, timed out
 			}
 			results = append(results, result{
 				Name:    strings.TrimSpace(strings.Join(append(r.ContainerHierarchyTexts, r.LeafNodeText), " ")),

@@ -105,7 +105,7 @@ func (c *cluster) undoAll(stages []stage) error {
 
 // up starts a cluster. After an error or a signal nothing of it is left.
 func up(ctx context.Context, o options) error {
-	l, err := lock(o.Dir)
+	l, err := lock(o.Dir, startsOrEnds)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func up(ctx context.Context, o options) error {
 
 // down ends the cluster of a directory.
 func down(dir string) error {
-	l, err := lock(dir)
+	l, err := lock(dir, startsOrEnds)
 	if err != nil {
 		return err
 	}

@@ -102,8 +102,12 @@ func cutLast(s, separator string) (before, after string, found bool) {
 // runs reports whether p is a process that has not ended.
 func (p process) runs() bool { return p.PID > 0 && findProcess(p.PID) == p }
 
+// startsOrEnds is the use of the lock of a cluster's directory.
+const startsOrEnds = "starts or ends the cluster of"
+
 // lock returns the lock of a directory, which the process holds until it closes the file or ends.
-func lock(dir string) (*os.File, error) {
+// The use is what another process that holds it does.
+func lock(dir, use string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -113,7 +117,7 @@ func lock(dir string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("another command starts or ends the cluster of %s: wait for it", dir)
+		return nil, fmt.Errorf("another command %s %s: wait for it", use, dir)
 	}
 	return f, nil
 }

@@ -88,16 +88,16 @@ func TestProcessRunsZombie(t *testing.T) {
 
 func TestLockHeld(t *testing.T) {
 	dir := t.TempDir()
-	l, err := lock(dir)
+	l, err := lock(dir, startsOrEnds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock(dir); err == nil || !strings.Contains(err.Error(), "another command") {
+	if _, err := lock(dir, startsOrEnds); err == nil || !strings.Contains(err.Error(), "another command starts or ends the cluster of "+dir) {
 		t.Errorf("a second lock: got the error %v, want one that names another command", err)
 	}
 
 	l.Close()
-	again, err := lock(dir)
+	again, err := lock(dir, startsOrEnds)
 	if err != nil {
 		t.Fatalf("after the end of the first: %v", err)
 	}
