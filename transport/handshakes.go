@@ -148,6 +148,9 @@ type slotSigner struct {
 }
 
 func (s *slotSigner) acquire() error {
+	if s.slot != nil && !s.slot.deadline.IsZero() && s.pool.TryAcquire(s.client) {
+		return nil // also after the deadline, which is for those that wait
+	}
 	deadline := time.Now().Add(handshakeWait)
 	if s.slot != nil && !s.slot.deadline.IsZero() && s.slot.deadline.Before(deadline) {
 		deadline = s.slot.deadline
