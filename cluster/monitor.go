@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -49,8 +50,9 @@ func NewMonitor(kinds []Kind, log *slog.Logger, reg *metrics.Registry) *Monitor 
 func (m *Monitor) Run(ctx context.Context, deliver func()) {
 	m.started.Store(int64(clock.Now()))
 	for _, kind := range m.kinds {
-		unregister := m.Metrics.TemporaryGauge("seamark_kubernetes_data_age_seconds",
-			"Time since a list, an event or a bookmark of the watch was received.",
+		// Of several clusters the oldest data count.
+		unregister := m.Metrics.SharedGauge("seamark_kubernetes_data_age_seconds",
+			"Time since a list, an event or a bookmark of the watch was received.", math.Max,
 			func() float64 { return m.age(kind).Seconds() }, "resource", kind.String())
 		defer unregister()
 	}

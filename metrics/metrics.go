@@ -34,11 +34,25 @@ type family struct {
 	series     map[string]any // by rendered labels: *Counter, gauges or a writer
 }
 
-// gauges are the functions that were registered for a series; the last one returns
-// its value.
+// gauges are the functions that were registered for a series; the last one returns its value, unless
+// it combines it with those of the others.
 type gauges []*gauge
 
-type gauge struct{ value func() float64 }
+type gauge struct {
+	value   func() float64
+	combine func(a, b float64) float64 // may be nil
+}
+
+func (g gauges) value() float64 {
+	last := g[len(g)-1]
+	v := last.value()
+	if last.combine != nil {
+		for _, other := range g[:len(g)-1] {
+			v = last.combine(v, other.value())
+		}
+	}
+	return v
+}
 
 // A writer is a series of several lines. bound returns a number as the value of a label.
 type writer interface {
@@ -98,21 +112,29 @@ func (r *Registry) set(name, help, kind string, labels []string, series any) {
 // and labels, in place of earlier ones. It is called at each scrape, from any
 // goroutine.
 func (r *Registry) Gauge(name, help string, value func() float64, labels ...string) {
-	r.set(name, help, "gauge", labels, gauges{{value}})
+	r.set(name, help, "gauge", labels, gauges{{value: value}})
 }
 
 // CounterFunc is like Gauge for a value that only grows.
 func (r *Registry) CounterFunc(name, help string, value func() float64, labels ...string) {
-	r.set(name, help, "counter", labels, gauges{{value}})
+	r.set(name, help, "counter", labels, gauges{{value: value}})
 }
 
 // TemporaryGauge is like Gauge until drop is called; then the function before it is
 // used again, unless it was dropped, too. In a reload the new plan registers its
 // gauges before the old plan drops its own, or before it fails and drops them.
 func (r *Registry) TemporaryGauge(name, help string, value func() float64, labels ...string) (drop func()) {
+	return r.SharedGauge(name, help, nil, value, labels...)
+}
+
+// SharedGauge is like TemporaryGauge for a series that several parts of a server have at the same
+// time, such as two clusters: its value combines those of all of them.
+func (r *Registry) SharedGauge(
+	name, help string, combine func(a, b float64) float64, value func() float64, labels ...string,
+) (drop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	series, key, own := r.family(name, help, "gauge").series, render(labels), &gauge{value}
+	series, key, own := r.family(name, help, "gauge").series, render(labels), &gauge{value, combine}
 	before, _ := series[key].(gauges)
 	series[key] = append(slices.Clone(before), own)
 
@@ -214,7 +236,7 @@ func (b *block) write(out io.Writer, open bool, t totals) {
 		case *Counter:
 			fmt.Fprintf(out, "%s%s %d\n", b.name, l.labels, v.n.Load()+t.at(v.cell))
 		case gauges:
-			fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v[len(v)-1].value()))
+			fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v.value()))
 		case writer:
 			v.writeText(out, b.name, l.labels, t, bound)
 		}

@@ -73,6 +73,31 @@ without +Inf
 
 // A reload starts the new gauge before it ends the old one, or ends the new one
 // if it fails.
+// The value of a gauge that several parts of a server have is that of all of them.
+func TestSharedGauge(t *testing.T) {
+	var r Registry
+	begin := func(value float64) (end func()) {
+		return r.SharedGauge("age", "", math.Max, func() float64 { return value })
+	}
+	reads := func(want string) {
+		t.Helper()
+		var b strings.Builder
+		if err := r.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(b.String(), "\nage "+want+"\n") {
+			t.Errorf("got\n%s\nwant %s", b.String(), want)
+		}
+	}
+
+	begin(1)
+	endOld := begin(3)
+	begin(2)
+	reads("3")
+	endOld()
+	reads("2")
+}
+
 func TestTemporaryGauge(t *testing.T) {
 	var r Registry
 	begin := func(value float64) (end func()) {

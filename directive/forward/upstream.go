@@ -3,6 +3,7 @@ package forward
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -59,18 +60,20 @@ const (
 
 func newUpstream(s *upstreamSet, id upstreamID) *upstream {
 	u := &upstream{upstreamID: id, set: s, metrics: newUpstreamMetrics(s.registry, id)}
-	gauge := func(name, help string, value func() float64) {
-		u.unregister = append(u.unregister, s.registry.TemporaryGauge(name, help, value, "to", id.String()))
+	// Several forwards with other options may have the same upstream.
+	gauge := func(name, help string, combine func(a, b float64) float64, value func() float64) {
+		u.unregister = append(u.unregister, s.registry.SharedGauge(name, help, combine, value, "to", id.String()))
 	}
 
 	gauge("seamark_forward_upstream_up", "1 if the upstream is up, 0 if it has failed its health checks.",
-		func() float64 {
+		math.Min, func() float64 {
 			if u.down() {
 				return 0
 			}
 			return 1
 		})
 	gauge("seamark_forward_waiting_queries", "Queries sent to the upstream that it has not answered yet.",
+		func(a, b float64) float64 { return a + b },
 		func() float64 { return float64(u.waiting.Load()) })
 	return u
 }
