@@ -27,8 +27,11 @@
 // all the time. The pages must be answered within two seconds, agree with the lists that the server has
 // received, and have counters that only grow.
 //
+// In every fourth world the disk with the snapshots and the copies is taken away and brought back: the
+// servers go on, a restart meanwhile is without them, and what could not be written is written later.
+//
 // Not simulated are hand-overs, whose sockets and connections belong to the operating system (the tests of
-// cmd make processes for them), and shortages of memory and of disk space.
+// cmd make processes for them), and shortages of memory.
 //
 // The seed determines the objects, changes, faults, Corefiles and queries, with their
 // times. It does not determine the order in which goroutines run at one instant, nor the

@@ -75,7 +75,7 @@ func newSecondary(w *world) *secondary {
 	return s
 }
 
-func (s *secondary) file(zone string) string { return filepath.Join(s.world.dir, "copy."+zone) }
+func (s *secondary) file(zone string) string { return filepath.Join(s.world.disk(), "copy."+zone) }
 
 func (s *secondary) corefile() string {
 	text := ".:53 {\n"
@@ -128,7 +128,7 @@ func (s *secondary) stop() {
 // restart stops the secondary and starts it again. After a crash it has the files that it wrote
 // before, or none.
 func (s *secondary) restart(crash bool) {
-	saved := map[string][]byte{}
+	away, saved := s.world.storage.away, map[string][]byte{}
 	for _, z := range copiedZones {
 		saved[z], _ = os.ReadFile(s.file(z))
 	}
@@ -136,7 +136,7 @@ func (s *secondary) restart(crash bool) {
 
 	for _, z := range copiedZones {
 		switch {
-		case !crash:
+		case !crash, away:
 		case saved[z] == nil:
 			_ = os.Remove(s.file(z))
 		default:
@@ -146,7 +146,7 @@ func (s *secondary) restart(crash bool) {
 		}
 	}
 
-	if crash {
+	if crash || away {
 		s.mu.Lock()
 		clear(s.serials)
 		s.lives++

@@ -111,6 +111,7 @@ func (w *world) run() {
 	}
 	for range 60 {
 		w.sleep()
+		w.storage.step()
 		faults[w.step()]++
 		if w.secondary != nil {
 			w.secondary.step()
@@ -124,6 +125,7 @@ func (w *world) run() {
 	}
 	w.api.misbehave(healthy)
 	w.runOut(false)
+	w.storage.move(false)
 	for _, f := range w.files {
 		f.repair()
 	}
@@ -164,7 +166,9 @@ func (w *world) run() {
 		w.streams.converged()
 		w.streams.close()
 	}
+	last, complete := w.current().source, w.current().source.complete(time.Now())
 	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
+	w.storage.checkSaved(last, complete)
 	if w.skipped > w.asked/20 {
 		w.fail("%d of %d replies were not checked, since too many answers are possible", w.skipped, w.asked)
 	}

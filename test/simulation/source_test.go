@@ -72,7 +72,7 @@ func (s *source) corefile(dir string) string {
 }
 
 // file returns the path of the snapshot.
-func (s *source) file(dir string) string { return dir + "/" + s.host }
+func (s *source) file(dir string) string { return dir + "/disk/" + s.host }
 
 // feeds returns the feeds of a resource.
 func (s *source) feeds(r resource) (feeds []feed) {

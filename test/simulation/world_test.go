@@ -38,8 +38,9 @@ type world struct {
 	secondary *secondary     // nil in worlds without one
 	streams   *streamClients // nil in worlds without encrypted clients
 	pages     *pages         // nil in worlds without status pages
-	restarts  atomic.Int32   // of the server, begun
-	down      atomic.Bool    // the server is being restarted
+	storage   *disk
+	restarts  atomic.Int32 // of the server, begun
+	down      atomic.Bool  // the server is being restarted
 
 	mu        sync.Mutex
 	events    []event  // the trace
@@ -100,6 +101,7 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, dir: dir, tls: c, started: time.Now(), due: time.Now(),
 		reloading: make(chan struct{}, 1), sources: map[string]*source{}, queries: map[netip.AddrPort]*query{},
 	}
+	w.storage = newDisk(w)
 	w.server = newMachine(w, "10.0.0.1")
 	w.api = newAPIServer(w)
 	w.api.old, w.api.mute, w.api.content = w.IntN(4) == 0, w.IntN(6) == 0, []string{jsonType, protobufType}[w.IntN(2)]
