@@ -210,6 +210,7 @@ func TestMounted(t *testing.T) {
 	}
 	for _, path := range []string{"key", "."} {
 		t.Run(path, func(t *testing.T) {
+			t.Parallel() // it mostly waits
 			m := &mount{t: t, dir: t.TempDir()}
 			version := func(i int) map[string]string {
 				return map[string]string{
