@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/transport"
@@ -30,6 +32,14 @@ func InheritSockets() (*transport.Inherited, error) {
 	}
 	in := new(transport.Inherited)
 	return in, in.Add(true, files...)
+}
+
+// notifySystemd tells systemd that the server answers queries (sd_notify(3)), for units of type notify:
+// what is ordered after the unit starts then.
+func notifySystemd(log *slog.Logger) {
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		log.Warn("systemd is not told that the server answers", "error", err)
+	}
 }
 
 // refuseUnused adds listeners without zones for sockets that stay open in another

@@ -223,6 +223,7 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		r.try(ctx, plan)
 	}
 	call(r.Started)
+	notifySystemd(r.Log)
 	return plan, nil
 }
 

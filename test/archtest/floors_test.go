@@ -58,12 +58,12 @@ var modules = map[string][]string{
 	"google.golang.org/grpc": {"cluster/etcdclient"},
 
 	// Files, sockets and interfaces.
-	"github.com/fsnotify/fsnotify":                {"sys/watch"},
-	"github.com/coreos/go-systemd/v22/activation": {"server"},
-	"github.com/cilium/ebpf":                      {"node/tcx"},
-	"github.com/mdlayher/netlink":                 {"node"},
-	"golang.org/x/net/idna":                       {"server"},
-	"golang.org/x/sys":                            {"node", "sys", "transport"},
+	"github.com/fsnotify/fsnotify": {"sys/watch"},
+	"github.com/coreos/go-systemd": {"server"},
+	"github.com/cilium/ebpf":       {"node/tcx"},
+	"github.com/mdlayher/netlink":  {"node"},
+	"golang.org/x/net/idna":        {"server"},
+	"golang.org/x/sys":             {"node", "sys", "transport"},
 
 	// Protocols and formats.
 	"github.com/quic-go/quic-go":                    {"directive/forward", "transport/streams"},

@@ -1,17 +1,25 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 // The API server accepts the objects of every kustomization of deploy/, and of every
@@ -47,6 +55,10 @@ func TestKustomizations(t *testing.T) {
 			}
 			api := startAPI(t, machinery, `{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}`)
 			for _, o := range objects {
+				if o.GetKind() == "CiliumLocalRedirectPolicy" { // neither the schemas nor the machinery have it
+					checkRedirect(t, o, objects)
+					continue
+				}
 				for _, s := range versions {
 					if err := s.validate(o); err != nil {
 						t.Error(err)
@@ -64,6 +76,71 @@ func TestKustomizations(t *testing.T) {
 	}
 	if len(dirs) < 20 {
 		t.Errorf("got %d kustomizations, want 20 or more", len(dirs))
+	}
+}
+
+// checkRedirect checks that a policy of Cilium redirects to ports of the DaemonSet's pods, by their
+// names, and that the server in them accepts its Corefile and has no privilege of the node.
+func checkRedirect(t *testing.T, policy *unstructured.Unstructured, objects []*unstructured.Unstructured) {
+	t.Helper()
+	var spec struct {
+		RedirectFrontend struct {
+			ServiceMatcher struct{ ServiceName, Namespace string }
+		}
+		RedirectBackend struct {
+			LocalEndpointSelector metav1.LabelSelector
+			ToPorts               []struct{ Port, Name, Protocol string }
+		}
+	}
+	var daemons appsv1.DaemonSet
+	var config corev1.ConfigMap
+	decode := func(o map[string]any, into any) {
+		text, err := yaml.Marshal(o)
+		if err == nil {
+			err = yaml.UnmarshalStrict(text, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	decode(policy.Object["spec"].(map[string]any), &spec)
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "DaemonSet":
+			decode(o.Object, &daemons)
+		case "ConfigMap":
+			decode(o.Object, &config)
+		}
+	}
+
+	pod := daemons.Spec.Template
+	if got, want := spec.RedirectBackend.LocalEndpointSelector.MatchLabels, pod.Labels; len(got) == 0 || !maps.Equal(got, want) {
+		t.Errorf("the policy selects %v, want the pods' labels %v", got, want)
+	}
+	if f := spec.RedirectFrontend.ServiceMatcher; f.ServiceName != "kube-dns" || f.Namespace != "kube-system" {
+		t.Errorf("the policy redirects %v, want the Service kube-dns of kube-system", f)
+	}
+	c := pod.Spec.Containers[0]
+	for _, to := range spec.RedirectBackend.ToPorts {
+		same := func(p corev1.ContainerPort) bool {
+			return p.Name == to.Name && fmt.Sprint(p.ContainerPort) == to.Port && string(p.Protocol) == to.Protocol
+		}
+		if !slices.ContainsFunc(c.Ports, same) {
+			t.Errorf("the pods have the ports %v, want %v among them", c.Ports, to)
+		}
+	}
+	if n := len(spec.RedirectBackend.ToPorts); n != 2 || pod.Spec.HostNetwork || slices.Contains(c.SecurityContext.Capabilities.Add, "NET_ADMIN") {
+		t.Errorf("got %d ports, host network %t and %v; want UDP and TCP, the pod's network and no NET_ADMIN",
+			n, pod.Spec.HostNetwork, c.SecurityContext.Capabilities.Add)
+	}
+
+	t.Setenv("KUBE_DNS_UPSTREAM_SERVICE_HOST", "10.96.0.99")
+	file := filepath.Join(t.TempDir(), "Corefile")
+	if err := os.WriteFile(file, []byte(config.Data["Corefile"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(build(t, "../..", "./cmd/seamark"), "check", file).CombinedOutput(); err != nil {
+		t.Errorf("check of the Corefile: %v\n%s", err, out)
 	}
 }
 

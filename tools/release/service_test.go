@@ -197,6 +197,8 @@ func TestPackageService(t *testing.T) {
 	}
 	waitFor(t, "answer with the changed Corefile", answers)
 
+	nodeService(t, h, source, directory)
+
 	before := h.must("systemctl", "show", "--property=MainPID", "seamark.service")
 	h.must("dpkg", "--install", new)
 	if got := h.must("seamark", "version"); !strings.Contains(got, "Seamark-1.2.4\n") {
@@ -218,6 +220,54 @@ func TestPackageService(t *testing.T) {
 	h.must("rm", "-r", "/etc/seamark/examples")
 	h.must("dpkg", "--purge", "seamark")
 	h.must("test", "!", "-e", "/etc/seamark")
+}
+
+// nodeService starts the cache of a node as docs/how-to/node-systemd.md describes it. The unit in the
+// kubelet's place, which is ordered after it, gets an answer at once; and so does the next one after the
+// process that answers has been killed.
+func nodeService(t *testing.T, h host, source, directory string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(source, "deploy/systemd/node/Corefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := "    hosts {\n        192.0.2.1 node.test\n        fallthrough\n    }\n    errors\n"
+	unit, err := os.ReadFile(filepath.Join(source, "deploy/systemd/seamark-node.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"Corefile":             strings.Replace(string(text), "    errors\n", hosts, 1),
+		"seamark-node.service": string(unit),
+		"kubelet.service": "[Unit]\nWants=seamark-node.service\n[Service]\nType=oneshot\n" +
+			"ExecStart=/usr/bin/seamark query node.test. A --server 169.254.20.10\n",
+	} {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.must("mkdir", "-p", "/etc/seamark/node", "/etc/systemd/system")
+	h.must("cp", "/mnt/Corefile", "/etc/seamark/node/Corefile")
+	h.must("cp", "/mnt/seamark-node.service", "/mnt/kubelet.service", "/etc/systemd/system/")
+	h.must("systemctl", "daemon-reload")
+	h.must("systemd-analyze", "verify", "/etc/systemd/system/seamark-node.service")
+
+	started := func(when string) {
+		t.Helper()
+		if out, err := h.run("systemctl", "start", "kubelet.service"); err != nil {
+			logs, _ := h.run("journalctl", "--no-pager", "--unit=seamark-node.service", "--unit=kubelet.service")
+			t.Fatalf("%s: what is ordered after the cache fails: %v\n%s\n%s", when, err, out, logs)
+		}
+	}
+	started("at the start")
+	h.must("sh", "-c", "kill -9 $(pgrep -P $(systemctl show --value --property=MainPID seamark-node.service))")
+	started("after the worker was killed")
+
+	h.must("systemctl", "stop", "seamark-node.service")
+	if out, err := h.run("ip", "link", "show", "nodelocaldns"); err == nil {
+		t.Errorf("after the stop the interface is there: %s", out)
+	}
+	h.must("rm", "-r", "/etc/seamark/node", "/etc/systemd/system/seamark-node.service", "/etc/systemd/system/kubelet.service")
 }
 
 // debs writes two versions of the Debian package to directory, which the host has at
