@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,8 +113,11 @@ func checkRedirect(t *testing.T, policy *unstructured.Unstructured, objects []*u
 	}
 
 	pod := daemons.Spec.Template
-	if got, want := spec.RedirectBackend.LocalEndpointSelector.MatchLabels, pod.Labels; len(got) == 0 || !maps.Equal(got, want) {
-		t.Errorf("the policy selects %v, want the pods' labels %v", got, want)
+	selected := spec.RedirectBackend.LocalEndpointSelector.MatchLabels
+	for label, value := range selected {
+		if pod.Labels[label] != value {
+			t.Errorf("the policy selects %v, want labels of the pods, which are %v", selected, pod.Labels)
+		}
 	}
 	if f := spec.RedirectFrontend.ServiceMatcher; f.ServiceName != "kube-dns" || f.Namespace != "kube-system" {
 		t.Errorf("the policy redirects %v, want the Service kube-dns of kube-system", f)
@@ -129,7 +131,7 @@ func checkRedirect(t *testing.T, policy *unstructured.Unstructured, objects []*u
 			t.Errorf("the pods have the ports %v, want %v among them", c.Ports, to)
 		}
 	}
-	if n := len(spec.RedirectBackend.ToPorts); n != 2 || pod.Spec.HostNetwork || slices.Contains(c.SecurityContext.Capabilities.Add, "NET_ADMIN") {
+	if n := len(spec.RedirectBackend.ToPorts); n != 2 || len(selected) == 0 || pod.Spec.HostNetwork || slices.Contains(c.SecurityContext.Capabilities.Add, "NET_ADMIN") {
 		t.Errorf("got %d ports, host network %t and %v; want UDP and TCP, the pod's network and no NET_ADMIN",
 			n, pod.Spec.HostNetwork, c.SecurityContext.Capabilities.Add)
 	}
