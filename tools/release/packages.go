@@ -114,8 +114,8 @@ func installed(name, format string) (target, kind string) {
 		}
 		return "/usr/share/zsh/site-functions/_seamark", files.TypeFile
 	case "systemd":
-		if base == "Corefile" {
-			return "/etc/seamark/Corefile", files.TypeConfigNoReplace
+		if strings.HasPrefix(base, "Corefile") {
+			return "/etc/seamark/" + base, files.TypeConfigNoReplace
 		}
 		return "/usr/lib/systemd/system/" + base, files.TypeFile
 	}

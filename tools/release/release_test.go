@@ -73,6 +73,7 @@ func TestRelease(t *testing.T) {
 		"man1/seamark.1", "man1/seamark-check.1", "man7/seamark-kubernetes.7",
 		"completions/seamark", "completions/_seamark", "completions/seamark.fish",
 		"systemd/seamark.service", "systemd/seamark.socket", "systemd/Corefile",
+		"systemd/seamark-node.service", "systemd/Corefile.node",
 	} {
 		if len(files[path.Join(base, want)]) == 0 {
 			t.Errorf("%s.tar.gz: no %s, or it is empty", base, want)

@@ -223,22 +223,17 @@ func TestPackageService(t *testing.T) {
 }
 
 // nodeService starts the cache of a node as docs/how-to/node-systemd.md describes it. The unit in the
-// kubelet's place, which is ordered after it, gets an answer at once; and so does the next one after the
-// process that answers has been killed.
+// kubelet's place, which is ordered after it, gets an answer at once, and again after the process that
+// answers has been killed.
 func nodeService(t *testing.T, h host, source, directory string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(source, "deploy/systemd/node/Corefile"))
+	text, err := os.ReadFile(filepath.Join(source, "deploy/systemd/Corefile.node"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	hosts := "    hosts {\n        192.0.2.1 node.test\n        fallthrough\n    }\n    errors\n"
-	unit, err := os.ReadFile(filepath.Join(source, "deploy/systemd/seamark-node.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, text := range map[string]string{
-		"Corefile":             strings.Replace(string(text), "    errors\n", hosts, 1),
-		"seamark-node.service": string(unit),
+		"Corefile.node": strings.Replace(string(text), "    errors\n", hosts, 1),
 		"kubelet.service": "[Unit]\nWants=seamark-node.service\n[Service]\nType=oneshot\n" +
 			"ExecStart=/usr/bin/seamark query node.test. A --server 169.254.20.10\n",
 	} {
@@ -246,11 +241,11 @@ func nodeService(t *testing.T, h host, source, directory string) {
 			t.Fatal(err)
 		}
 	}
-	h.must("mkdir", "-p", "/etc/seamark/node", "/etc/systemd/system")
-	h.must("cp", "/mnt/Corefile", "/etc/seamark/node/Corefile")
-	h.must("cp", "/mnt/seamark-node.service", "/mnt/kubelet.service", "/etc/systemd/system/")
+	h.must("cp", "/mnt/Corefile.node", "/etc/seamark/Corefile.node")
+	h.must("mkdir", "-p", "/etc/systemd/system")
+	h.must("cp", "/mnt/kubelet.service", "/etc/systemd/system/")
 	h.must("systemctl", "daemon-reload")
-	h.must("systemd-analyze", "verify", "/etc/systemd/system/seamark-node.service")
+	h.must("systemd-analyze", "verify", "/usr/lib/systemd/system/seamark-node.service")
 
 	started := func(when string) {
 		t.Helper()
@@ -260,6 +255,7 @@ func nodeService(t *testing.T, h host, source, directory string) {
 		}
 	}
 	started("at the start")
+	h.must("seamark", "status", "--admin", "unix:/run/seamark-node/admin.sock")
 	h.must("sh", "-c", "kill -9 $(pgrep -P $(systemctl show --value --property=MainPID seamark-node.service))")
 	started("after the worker was killed")
 
@@ -267,7 +263,7 @@ func nodeService(t *testing.T, h host, source, directory string) {
 	if out, err := h.run("ip", "link", "show", "nodelocaldns"); err == nil {
 		t.Errorf("after the stop the interface is there: %s", out)
 	}
-	h.must("rm", "-r", "/etc/seamark/node", "/etc/systemd/system/seamark-node.service", "/etc/systemd/system/kubelet.service")
+	h.must("rm", "/etc/systemd/system/kubelet.service")
 }
 
 // debs writes two versions of the Debian package to directory, which the host has at

@@ -4,7 +4,7 @@ set -e
 case "$1" in
 remove | 0)
 	if [ -d /run/systemd/system ]; then
-		systemctl disable --now seamark.service seamark.socket
+		systemctl disable --now seamark.service seamark.socket seamark-node.service
 	fi
 	;;
 esac
