@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +65,7 @@ func (m *udpMemory) learn(a *attempt) bool {
 // an exchange, and never while connections fail, so that a host that is down gets few packets.
 func (x *exchange) maySendOverTCP(u *upstream) bool {
 	return u.scheme == schemeDNS && !x.useStream && !u.options().forceTCP &&
-		u.noTCPUntil.Load() < int64(clock.Now()) && !slices.Contains(x.overTCP, u)
+		u.noTCPUntil.Load() < int64(clock.Now()) && !x.historyOf(u).overTCP
 }
 
 // asksOverTCP reports whether x asks a's upstream over TCP besides a: when it is asked again if UDP has
@@ -82,7 +81,7 @@ func (x *exchange) asksOverTCP(a *attempt) bool {
 // sendOverTCP asks u over TCP, beside the attempts over UDP: it takes no time of theirs, is no
 // attempt of the option attempts, and its failure is none of u.
 func (x *exchange) sendOverTCP(u *upstream) {
-	x.overTCP = append(x.overTCP, u)
+	x.history(u).overTCP = true
 	x.inFlight++
 	a := x.newAttempt(u)
 	a.useStream, a.udpSilent = true, x.began
@@ -99,7 +98,7 @@ func (x *exchange) repairSilence() bool {
 
 	waiting := x.inFlight
 	for _, u := range x.candidates[:min(x.nextIndex, len(x.candidates))] {
-		if u.scheme == schemeDNS && !u.edns.works.Load() && x.maySendWithoutEDNS() && !slices.Contains(x.plain, u) {
+		if u.scheme == schemeDNS && !u.edns.works.Load() && x.maySendWithoutEDNS() && !x.historyOf(u).plain {
 			a := x.newAttempt(u)
 			a.noEDNS = true
 			x.send(a)

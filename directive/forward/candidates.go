@@ -27,7 +27,7 @@ func (x *exchange) maySend() bool {
 // noneLeft reports whether all candidates have failed their health checks or are unusable.
 func (x *exchange) noneLeft() bool {
 	return !slices.ContainsFunc(x.candidates, func(u *upstream) bool {
-		return !u.down() && !slices.Contains(x.unusable, u)
+		return !u.down() && !x.historyOf(u).unusable
 	})
 }
 
@@ -51,7 +51,7 @@ func (x *exchange) skipCount() int {
 	suspect := -1
 	for i := range n {
 		switch u := x.candidates[(x.nextIndex+i)%n]; {
-		case u.down() || slices.Contains(x.refused, u) || slices.Contains(x.unusable, u):
+		case u.down() || x.historyOf(u).refused || x.historyOf(u).unusable:
 		case !u.suspect(now):
 			return i
 		case suspect < 0:
@@ -79,7 +79,7 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.inFlight++
 	x.last, x.sentAt = a, clock.Now()
 	if a.noEDNS {
-		x.plain = append(x.plain, a.upstream)
+		x.history(a.upstream).plain = true
 	}
 
 	wait = x.retryDelay(a.upstream)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,10 +68,7 @@ type exchange struct {
 	nextIndex  int           // of the next candidate, modulo their number
 	inFlight   int           // attempts that have not ended
 	failures   int           // attempts that count for max_connect_attempts
-	refused    []*upstream   // upstreams that refused the query or closed the connection
-	unusable   []*upstream   // upstreams whose reply had a fault that another one would have, too
-	plain      []*upstream   // upstreams that were asked without EDNS
-	overTCP    []*upstream   // upstreams that were asked over TCP besides
+	histories  []history     // of upstreams with one
 	faulty     *faultError   // of the last reply that could not be used
 	last       *attempt      // the one sent last; nil if it has ended
 	fallback   *outcome      // a reply that is used if no better one arrives
@@ -85,6 +83,35 @@ type exchange struct {
 	reply    *reply
 	upstream *upstream
 	err      error
+}
+
+// A history is what has happened between an exchange and an upstream.
+type history struct {
+	upstream *upstream
+	refused  bool // it refused the query or closed the connection
+	unusable bool // its reply had a fault that another one would have, too
+	plain    bool // it was asked without EDNS
+	overTCP  bool // it was asked over TCP besides
+}
+
+// history returns the history of u, to be changed before the next call.
+func (x *exchange) history(u *upstream) *history {
+	i := slices.IndexFunc(x.histories, func(h history) bool { return h.upstream == u })
+	if i < 0 {
+		i = len(x.histories)
+		x.histories = append(x.histories, history{upstream: u})
+	}
+	return &x.histories[i]
+}
+
+// historyOf returns a copy of the history of u.
+func (x *exchange) historyOf(u *upstream) history {
+	for _, h := range x.histories {
+		if h.upstream == u {
+			return h
+		}
+	}
+	return history{}
 }
 
 // process processes an event. If another goroutine is processing one, process leaves
@@ -254,7 +281,7 @@ func (x *exchange) handleError(o outcome) *attempt {
 	x.err, x.upstream, x.used = o.err, o.upstream, o.attempt
 	timedOut := isTimeout(o.err)
 	if !timedOut && !isLocal(o.err) {
-		x.refused = append(x.refused, o.upstream)
+		x.history(o.upstream).refused = true
 	}
 	if x.set.options.maxAttempts >= 0 || !timedOut {
 		x.failures++

@@ -295,7 +295,7 @@ func TestEDNSDroppedOverUDPAlone(t *testing.T) {
 	before := up.queryCount()
 	r.sendOnce()
 	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
-	if got, want := fmt.Sprint(up.sent()[before:]), "[udp]"; got != want {
+	if got, want := fmt.Sprint(overUDPAlone(up.sent()[before:])), "[udp]"; got != want { // one over TCP may come late
 		t.Errorf("got the queries %s, want %s", got, want)
 	}
 }
@@ -314,7 +314,7 @@ func TestDroppedEDNSAskedWithout(t *testing.T) {
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
 	up.setBehavior(answerWithAddress("1"))
 	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
-	if got := up.sent(); got[len(got)-1] != "udp+edns" {
+	if got := overUDPAlone(up.sent()); got[len(got)-1] != "udp+edns" { // one over TCP may come late
 		t.Errorf("got the queries %v, want EDNS in the last one", got)
 	}
 }

@@ -101,10 +101,10 @@ func (x *exchange) keep(o *outcome, f fault) {
 	case stillCut:
 		x.fallback = o
 	case referral:
-		x.unusable = append(x.unusable, o.upstream)
+		x.history(o.upstream).unusable = true
 	case malformed, unrelated, wrongQuestion:
 		if o.useStream { // over UDP it may be forged
-			x.unusable = append(x.unusable, o.upstream)
+			x.history(o.upstream).unusable = true
 		}
 	case noQuestion, failoverCode:
 		if x.fallback == nil || !x.fallback.reply.truncated {
