@@ -257,11 +257,3 @@ func serverName(found []*servers.Server, s *servers.Server) string {
 	}
 	return s.Label()
 }
-
-// serverNames returns what the servers are called in headings: one by its address, several by their number.
-func serverNames(found []*servers.Server) string {
-	if len(found) == 1 {
-		return found[0].Address()
-	}
-	return fmt.Sprintf("%d servers", len(found))
-}
