@@ -39,16 +39,6 @@ func TestAvoidanceGrows(t *testing.T) {
 	})
 }
 
-// repeatSoon makes all upstreams seem fast, so that queries are repeated soon.
-func (r *harness) repeatSoon() {
-	for _, u := range r.forward[0].set.current.Load().all {
-		u.latency = latencyHistogram{}
-		for range minSamples {
-			u.latency.add(time.Millisecond)
-		}
-	}
-}
-
 // overUDPAlone returns those of the queries that were sent over UDP.
 func overUDPAlone(queries []string) []string {
 	return slices.DeleteFunc(slices.Clone(queries), func(q string) bool { return strings.HasPrefix(q, "tcp") })

@@ -311,12 +311,21 @@ func (r *harness) serve(b *config.Block, old *config.Start) {
 
 // sendOnce makes all upstreams seem slow, so that no query is repeated before read_timeout
 // has passed, however busy the machine is.
-func (r *harness) sendOnce() {
+func (r *harness) sendOnce() { r.setLatency(exchangeTimeout) }
+
+// repeatSoon makes all upstreams seem fast, so that queries are repeated soon.
+func (r *harness) repeatSoon() { r.setLatency(time.Millisecond) }
+
+// setLatency makes all upstreams seem to answer after t. Attempts may end meanwhile.
+func (r *harness) setLatency(t time.Duration) {
 	for _, f := range r.forward {
 		for _, u := range f.set.current.Load().all {
-			u.latency = latencyHistogram{}
+			u.latency.mu.Lock()
+			clear(u.latency.buckets[:])
+			u.latency.total = 0
+			u.latency.mu.Unlock()
 			for range minSamples {
-				u.latency.add(exchangeTimeout)
+				u.latency.add(t)
 			}
 		}
 	}

@@ -72,7 +72,8 @@ func TestRetryRejectedZone(t *testing.T) {
 func TestConditionsOfExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p, log := follow(t, 0)
-		c.health = new(health.Board) // the copy waits for its next refresh
+		synctest.Wait() // until the copy waits for its next refresh
+		c.health = new(health.Board)
 		wants := func(when string, want ...string) {
 			t.Helper()
 			var got []string
