@@ -135,12 +135,15 @@ func (p *program) showReplicas(up []replica) {
 	fmt.Fprintln(p.out)
 	t := newTable(p.out)
 	t.row("SERVER", "NODE", "UP", "QPS", "NXDOMAIN", "SERVFAIL", "P99", "DATA AGE", "MEMORY")
+
 	for _, r := range up {
+		// A cell keeps its dash where the server does not know the value.
 		s := r.Status
 		row := []any{r.Server, cmp.Or(r.Node, "-"), "-", "-", "-", "-", "-", "-", "-"}
 		if s.ProcessStarted != nil {
 			row[2] = span(time.Since(*s.ProcessStarted))
 		}
+
 		if s.Queries != nil {
 			row[3] = fmt.Sprintf("%.1f", *s.Queries)
 		}
@@ -152,12 +155,14 @@ func (p *program) showReplicas(up []replica) {
 		if s.P99 != nil && s.Queries != nil && *s.Queries > 0 {
 			row[6] = short(*s.P99)
 		}
+
 		if _, text, ok := oldest(s); ok {
 			row[7] = text
 		}
 		if memory, ok := s.Metrics["process_resident_memory_bytes"]; ok {
 			row[8] = fmt.Sprintf("%.0f MB", memory/1e6)
 		}
+
 		t.row(row...)
 	}
 	_ = t.Flush() // p.out keeps the error

@@ -11,8 +11,7 @@ import (
 type Extent struct {
 	Use   corefile.Directive
 	Zones []wire.Name
-	// Through is the option by which the directive passes queries on to those below it, if it
-	// has one.
+	// Through is the option that lets queries pass to the directives below; nil if there is none.
 	Through *Fallthrough
 	Option  string // the name of that option
 	// Open reports whether queries pass whatever Through is. ReversePasses reports whether those
