@@ -123,7 +123,10 @@ func TestListUnconfirmedWhileAway(t *testing.T) {
 	f.waitForCall(t, "listed services "+names)
 	a.change("services", "", 0)
 	f.waitForLog(t, "List lacks most of the known objects")
-	a.Close()
+
+	// Close would wait for a watch that has just begun.
+	a.Listener.Close()
+	a.CloseClientConnections()
 	f.waitForLog(t, "API server unreachable")
 	f.do(func() {
 		if len(f.services) != 20 {

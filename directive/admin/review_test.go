@@ -116,6 +116,9 @@ func (a *reviewAPI) serve(options string) *world {
 }
 
 func TestTokenReview(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	a := newReviewAPI(t)
 	w := a.serve("token_review seamark")
 	const flush = "/v1/cache/flush?name=."

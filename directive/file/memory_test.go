@@ -129,6 +129,9 @@ func TestTextNeedsNoMemory(t *testing.T) {
 
 // The library forgets files whose names no plan uses any more, as in a directory of auto.
 func TestLibraryForgetsUnusedFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	l, dir := &library{latest: map[libraryKey]*version{}}, t.TempDir()
 	read := func(name string) *version {
 		t.Helper()

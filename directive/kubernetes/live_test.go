@@ -270,6 +270,9 @@ func TestLiveSerialReload(t *testing.T) {
 // The journal keeps a bounded number of bytes: differences since an older version are not
 // known.
 func TestLiveJournalBound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	d := defaultOptions()
 	ix := load(d.newIndex(), namespaceObject("shop"))
 	h := d.handler(t, ix)

@@ -85,6 +85,9 @@ func answers(t testing.TB, at netip.AddrPort, log *chaintest.Log, want map[strin
 // The members of a catalog appear, change and disappear as the primary's do. Broken versions
 // of the catalog change nothing.
 func TestCatalog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	at, second := freePort(t), freePort(t)
 	p := newCatalogPrimary(t, at)
 	p.write(t, "a.example", "www A 192.0.2.1")

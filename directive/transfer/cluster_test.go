@@ -208,6 +208,9 @@ func replyText(r *mdns.Msg) string {
 // A reload keeps the differences. A reload with another TTL, and a restart, make a version
 // with a higher serial number, which copies transfer as a whole.
 func TestClusterReload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	c := newManifestCluster(t, 10)
 	primary, copied := freePort(t), freePort(t)
 	text := c.corefile(copied)

@@ -15,6 +15,9 @@ import (
 // A secondary copies a zone, follows its changes, feeds another secondary, and answers
 // from its file after a restart without its primary.
 func TestSecondary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	db, file := filepath.Join(t.TempDir(), "db"), filepath.Join(t.TempDir(), "copy")
 	write(t, db, zoneFile(1, 2999))
 	primary, first, second := freePort(t), freePort(t), freePort(t)
@@ -95,6 +98,9 @@ func TestSecondaryNotify(t *testing.T) {
 
 // A secondary follows Knot with differences.
 func TestSecondaryOfKnot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	dir := t.TempDir()
 	primary, at := freePort(t), freePort(t)
 	write(t, filepath.Join(dir, "example.org.zone"), zoneFile(1, 1000))

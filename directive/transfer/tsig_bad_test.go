@@ -187,6 +187,9 @@ func TestTSIGBadReplies(t *testing.T) {
 // When the file of keys changes while the server runs, a secondary and NOTIFY messages use the
 // new secret: the zone follows its primary, whose file changes, too.
 func TestTSIGSecretsFileOfTransfers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	dir := t.TempDir()
 	db, keys := filepath.Join(dir, "db"), filepath.Join(dir, "keys")
 	text := func(secret string) string {

@@ -11,6 +11,9 @@ import (
 // The files of a mounted ConfigMap are replaced repeatedly: a new file may have the
 // inode number of an old one.
 func TestFollowReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	dir := t.TempDir()
 	random := rand.New(rand.NewPCG(1, 2))
 	w := openFiles(t)

@@ -63,6 +63,9 @@ func TestSimulation(t *testing.T) {
 
 // TestReplay runs worlds twice. The events that the seed determines are the same.
 func TestReplay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	c := newCertificate(t)
 	for seed := range uint64(5) {
 		var causes [2][]string
