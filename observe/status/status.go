@@ -26,6 +26,7 @@ const (
 	writeTimeout  = 30 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 32 << 10 // of the request line and the header
+	headerSlack   = 4 << 10  // net/http reads this much beyond its limit
 )
 
 // NewServer returns a server of pages with limits for each request. Its listener comes from
@@ -36,7 +37,7 @@ func NewServer(pages http.Handler) *http.Server {
 		ConnState:         func(c net.Conn, state http.ConnState) { transport.SetBusy(c, state == http.StateActive) },
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
+		MaxHeaderBytes:    maxHeader - headerSlack,
 		ErrorLog:          log.New(io.Discard, "", 0), // only of clients that disconnect
 	}
 }

@@ -134,7 +134,7 @@ func (d *examination) examineWorkloads() {
 
 	step := ""
 	if n := ndots["5 (default)"]; n > pods/2 {
-		step = "names outside the cluster cost up to four queries more:" +
+		step = "a lookup of a name outside the cluster sends six queries more:" +
 			" set ndots to 2 in dnsConfig, or use the directive autopath"
 	}
 	d.add(subject, Info, step, "ndots %s", counts(ndots))
