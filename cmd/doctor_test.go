@@ -7,12 +7,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/seamark/seamark/operate/resolvconf"
+	"github.com/seamark/seamark/operate/stub"
 	"github.com/seamark/seamark/test/program"
 )
 
@@ -222,5 +225,31 @@ func TestDoctorOutputNotWritten(t *testing.T) {
 	_ = c.Run() // the status is checked
 	if code := c.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "writing the output: write /dev/stdout: no space left on device") {
 		t.Errorf("seamark doctor >/dev/full: got error output %q, status %d, want the cause and status 2", stderr.String(), code)
+	}
+}
+
+// The doctor and the page names.md state the queries of a lookup that the resolver of a pod sends.
+func TestDoctorQueriesOfSearchPath(t *testing.T) {
+	kubelet := resolvconf.Kubelet{ClusterDomain: "cluster.local", ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}}
+	config, _ := kubelet.Form(resolvconf.Pod{Namespace: "shop", Policy: resolvconf.ClusterFirst})
+	names, err := stub.New(config).Candidates("www.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	all, words := 2*len(names), []string{"no", "two", "four", "six", "eight", "ten"}
+	objects := healthy()
+	objects["/api/v1/pods"] = `{"items":[{"spec":{}}]}`
+	report, _ := examine(t, fakeAPI(t, objects))
+	if more := words[all/2-1] + " queries more"; !report.has("info", "workloads", "ndots 5 (default) in 1", more) {
+		t.Errorf("seamark doctor: got %+v, want %q", report.Findings, more)
+	}
+
+	page := strings.Join(strings.Fields(read(t, "../docs/how-to/names.md")), " ")
+	if !report.has("info", "workloads", "", "set ndots to 2 ") || !strings.Contains(page, `{name: ndots, value: "2"}`) {
+		t.Errorf("seamark doctor: got %+v, want the ndots of names.md", report.Findings)
+	}
+	if want := words[all/2] + " queries, " + words[all/2-1] + " of them for names that do not exist"; !strings.Contains(page, want) {
+		t.Errorf("names.md: want %q", want)
 	}
 }

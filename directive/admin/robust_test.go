@@ -366,6 +366,9 @@ func TestRequests(t *testing.T) {
 		{"HEAD /v1/records HTTP/1.1\r\nHost: localhost\r\n" + end, "200", ""},
 		{"HEAD /v1/cache HTTP/1.1\r\nHost: localhost\r\n" + end, "200", ""},
 		{"GET /v1/records?name=" + long + " HTTP/1.1\r\nHost: localhost\r\n" + end, "431", ""},
+		// The limit of 32 KB of status-pages.md.
+		{"GET /v1/status?a=" + long[:32_600] + " HTTP/1.1\r\nHost: localhost\r\n" + end, "200", "summary"},
+		{"GET /v1/status?a=" + long[:32_800] + " HTTP/1.1\r\nHost: localhost\r\n" + end, "431", ""},
 		{"GET /v1/explain?name=" + long[:20_000] + " HTTP/1.1\r\nHost: localhost\r\n" + end, "400", "no domain name"},
 		{"GET /v1/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n" + end, "307", ""}, // to a path that does not exist
 		{"GET /etc/passwd HTTP/1.1\r\nHost: localhost\r\n" + end, "404", ""},
