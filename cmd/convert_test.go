@@ -13,6 +13,9 @@ import (
 )
 
 func TestConvertCommandLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	dir := t.TempDir()
 	stock := read(t, "../deploy/kube-dns/three-container/deployment.yaml")
 	write(t, filepath.Join(dir, "stock.yaml"), stock)

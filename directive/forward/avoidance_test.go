@@ -174,6 +174,9 @@ func TestNoPortForUDPAskedOverTCP(t *testing.T) {
 
 // A health check finds out that an upstream answers over TCP alone.
 func TestHealthCheckOverTCP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	up := newFakeUpstream(t, overUDP(noReply))
 	r := newHarness(t, "forward . "+up.addr+" {\n health_check 10ms\n}")
 	u := r.forward[0].set.current.Load().all[0]

@@ -303,6 +303,9 @@ func TestEDNSDroppedOverUDPAlone(t *testing.T) {
 // Two upstreams behind a firewall that drops EDNS, and a name whose queries with EDNS are dropped
 // by one that answers others.
 func TestDroppedEDNSAskedWithout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	first, second := newFakeUpstream(t, toEDNS(noReply)), newFakeUpstream(t, toEDNS(noReply))
 	r := newHarness(t, "forward . "+first.addr+" "+second.addr)
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")

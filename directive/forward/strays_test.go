@@ -91,6 +91,9 @@ func TestQuestionCountOverUDP(t *testing.T) {
 
 // A lame upstream gets a query once, however long the second one is silent.
 func TestLameUpstreamAskedOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	first, second := newFakeUpstream(t, lame()), newFakeUpstream(t, noReply)
 	r := newHarness(t, "forward . "+first.addr+" "+second.addr+" {\n policy sequential\n read_timeout 300ms\n attempts 6\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")

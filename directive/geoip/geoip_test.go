@@ -338,6 +338,9 @@ func TestChangedFile(t *testing.T) {
 
 // The memory of a replaced database is freed, and so is the memory of a rejected one.
 func TestChangedFileMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	inFolder(t)
 	const padding = 32 << 20
 	small, marker := file(t, "GeoLite2-City", 4, nil), []byte("\xab\xcd\xefMaxMind.com")

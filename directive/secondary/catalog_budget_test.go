@@ -76,6 +76,9 @@ func (p *primary) ServeDNS(w mdns.ResponseWriter, q *mdns.Msg) {
 // A member for whose records the budget has no room is refused until others have fewer. The
 // other members are served, and so is the old version of a member that grows too large.
 func TestCatalogBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	const record = 13 + 10 + 201 // the bytes of one record of a primary, in a zone x.test.
 	p := newPrimary(t)
 	log := new(chaintest.Log)

@@ -96,6 +96,9 @@ func TestCatalogMoves(t *testing.T) {
 
 // The zone of a member that is in two catalogs is served when the first removes it.
 func TestCatalogReleases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	at := freePort(t)
 	p := newCatalogPrimary(t, at)
 	p.write(t, "m.example", "www A 192.0.2.1")

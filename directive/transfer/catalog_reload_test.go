@@ -24,6 +24,9 @@ func (p *catalogPrimary) sent(zone string) (n int) {
 // A reload with other options of catalogs, or with other zones, transfers new members alone.
 // The others are answered all the time.
 func TestCatalogReload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	at, dir := freePort(t), t.TempDir()
 	p := newCatalogPrimary(t, at)
 	for i, zone := range []string{"a.example", "b.test", "c.example", "d.example"} {

@@ -148,6 +148,9 @@ func TestCatalog(t *testing.T) {
 
 // The catalog itself is not answered to queries, except for its SOA record.
 func TestCatalogQueries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	at := freePort(t)
 	p := newCatalogPrimary(t, at)
 	p.write(t, "a.example", "www A 192.0.2.1")
@@ -180,6 +183,9 @@ func TestCatalogQueries(t *testing.T) {
 // After a restart without the primary, the catalog and its members are served from files. The
 // files of removed members are deleted. A reload keeps the zones.
 func TestCatalogFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	at, dir := freePort(t), t.TempDir()
 	p := newCatalogPrimary(t, at)
 	p.write(t, "a.example", "www A 192.0.2.1")
@@ -234,6 +240,9 @@ func files(t testing.TB, dir string) string {
 // Zones that a catalog must not have are refused: those of the Corefile, of other catalogs,
 // and outside the server block's zones or those of the option.
 func TestCatalogRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	at := freePort(t)
 	p := newCatalogPrimary(t, at)
 	members := map[string]string{"i": "catalog.invalid", "j": "other.invalid"}

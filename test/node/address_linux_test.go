@@ -98,6 +98,9 @@ func TestNodeAddressRemoved(t *testing.T) {
 // With -skipteardown the addresses stay, but no rules: the replica answers. The addresses
 // of a later process without the flag do not stay.
 func TestNodeSkipTeardown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	n := newTestNode(t)
 	p := n.start("-skipteardown")
 	n.end(p, syscall.SIGTERM)
@@ -128,6 +131,9 @@ func TestNodeAddressPresent(t *testing.T) {
 
 // With -capture=none the node is not changed: the server needs the addresses.
 func TestNodeCaptureNone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	n := newTestNode(t)
 	p := n.startUnready("-capture=none")
 	<-p.done
@@ -149,6 +155,9 @@ func TestNodeCaptureNone(t *testing.T) {
 
 // While another process serves the node, the end of the first one leaves the addresses.
 func TestNodeTwoInstances(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	n := newTestNode(t)
 	first := n.start()
 	n.args = n.files(".:5353 {\n    bind " + nodeDNS + "\n    whoami\n}\n")

@@ -61,6 +61,9 @@ func (n *testNode) oldRules() (count int) {
 // cleanup removes the addresses after SIGKILL and the rules of node-cache, and nothing
 // else; not while a process serves.
 func TestNodeCleanup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	n := newTestNode(t)
 	n.oldRule("NodeLocal DNS Cache: skip conntrack")
 	n.oldRule("another rule")

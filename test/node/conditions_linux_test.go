@@ -198,6 +198,9 @@ func TestNodeFlushRuleset(t *testing.T) {
 // A process with another version of the protocol is refused, and the one that serves
 // continues, also after its worker was killed.
 func TestNodeIncompatibleSuccessor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	n := newTestNode(t)
 	socket := filepath.Join(t.TempDir(), "handover.sock")
 	n.args = n.files("from.example:53 {\n    bind __PILLAR__LOCAL__DNS__\n    template IN A {\n        answer \"{{.Name}} 5 IN A 192.0.2.99\"\n    }\n    handover " + socket + " {\n        remain\n    }\n}\n")
