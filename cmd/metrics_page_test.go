@@ -24,6 +24,9 @@ import (
 
 const metricsPage = "../docs/reference/metrics.md"
 
+// ofClient matches the metrics of Go and of the process, which are the same in other programs.
+var ofClient = regexp.MustCompile("^(?:go|process)_")
+
 // A metric is one row of the page.
 type metric struct{ name, kind, labels, help string }
 
@@ -67,9 +70,17 @@ func TestMetricsPage(t *testing.T) {
 			t.Errorf("%s: got no metrics, want some", s.title)
 		}
 		slices.SortFunc(added, func(a, b metric) int { return cmp.Compare(a.name, b.name) })
-		fmt.Fprintf(&page, "\n## %s\n\n| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n", s.title)
+		fmt.Fprintf(&page, "\n## %s\n\n| name | type | labels | meaning |\n|---|---|---|---|\n", s.title)
+		var standard []string
 		for _, m := range added {
-			fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", m.name, m.kind, unit(m.name), m.labels, escape.Replace(m.help))
+			if ofClient.MatchString(m.name) {
+				standard = append(standard, "`"+m.name+"`")
+				continue
+			}
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, escape.Replace(m.help))
+		}
+		if standard != nil {
+			fmt.Fprintf(&page, "\nAnd those of every program with Prometheus' client for Go: %s.\n", strings.Join(standard, ", "))
 		}
 	}
 	for _, name := range names {
@@ -90,7 +101,7 @@ const metricsIntroduction = `# Metrics
 All metrics of a server, by the directive that adds them. The directive [prometheus](directives/prometheus.md)
 serves them at ` + "`/metrics`" + `; a server without it counts no queries. Names that begin with
 ` + "`coredns_`" + ` are those of CoreDNS, so that its dashboards and alerts work; ` + "`seamark_`" + ` names are
-this server's own.
+this server's own. The end of a name is the unit.
 
 Some series of a metric appear with the first event of their kind, such as a response code.
 A counter keeps its value over reloads. A histogram has the series ` + "`_bucket`, `_sum` and `_count`" + `,
@@ -170,7 +181,7 @@ func (s metricsSection) scrape(t *testing.T, replace *strings.Replacer, deadline
 	}
 	// A series may follow its event after the reply: the metrics are complete when they have
 	// all that the page has, or do not change for a second.
-	documented := regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)`")
+	documented := regexp.MustCompile("(?:^|[|,:] )`([a-z0-9_]+)`")
 	_, section, _ := strings.Cut(read(t, metricsPage), "\n## "+s.title+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	want := map[string]bool{}
@@ -259,17 +270,6 @@ func scrapeMetrics(t *testing.T, address string) (found []metric) {
 	}
 	end()
 	return found
-}
-
-// unit returns the unit of a metric, which is part of its name.
-func unit(name string) string {
-	name = strings.TrimSuffix(name, "_total")
-	for suffix, unit := range map[string]string{"_seconds": "seconds", "_bytes": "bytes", "_percent": "percent", "_ms": "milliseconds"} {
-		if strings.HasSuffix(name, suffix) {
-			return unit
-		}
-	}
-	return ""
 }
 
 // metricNames returns the metrics that the source of the server names in full.
