@@ -105,7 +105,7 @@ func TestConvertEnvironment(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/reference/convert.md and metrics.md; review the difference")
+var update = flag.Bool("update", false, "write docs/reference/convert.md, metrics.md and commands.md; review the difference")
 
 // The examples of the reference page: a block that begins with a file name is that
 // file, and a command is followed by its whole output.

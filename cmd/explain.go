@@ -46,6 +46,7 @@ With --conf, --manifests, or a file Corefile in this directory, it runs the serv
 or the folder in its own process. This server reads the objects of the cluster and queries
 upstreams as any server does, but listens on no address. Otherwise, and with flags such as --admin
 and --namespace, running servers explain the query; answers that differ are shown one by one.
+
 ` + findServers + `
 
 With --pod it explains each name that the resolver library of the pod tries, with the pod's

@@ -19,7 +19,9 @@ func (p *program) uiCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ui",
 		Short: "Open the web page of a running server in a browser",
-		Long: `Ui opens the web page of a server's directive admin. ` + findServers + `
+		Long: `Ui opens the web page of a server's directive admin.
+
+` + findServers + `
 
 Of several servers it opens the page of the first ready one, and prints how to open the others.
 
