@@ -90,6 +90,9 @@ func startUnbound(t *testing.T, keys []*dns.DNSKEY, at map[string]netip.AddrPort
 	var b strings.Builder
 	fmt.Fprintf(&b, "server:\n interface: %s\n port: %d\n username: \"\"\n chroot: \"\"\n directory: %q\n pidfile: \"\"\n", own.Addr(), own.Port(), dir)
 	b.WriteString(" use-syslog: no\n do-daemonize: no\n num-threads: 1\n do-not-query-localhost: no\n unblock-lan-zones: yes\n insecure-lan-zones: yes\n")
+	// On a busy machine a reply may take longer than the 376 ms after which Unbound asks again,
+	// and gives up a server that it does not know yet.
+	b.WriteString(" unknown-server-time-limit: 10000\n infra-keep-probing: yes\n log-servfail: yes\n")
 	b.WriteString(" val-log-level: 2\n module-config: \"validator iterator\"\n access-control: 127.0.0.0/8 allow\n qname-minimisation: no\n")
 	for _, key := range keys {
 		fmt.Fprintf(&b, " trust-anchor: \"%s\"\n", strings.ReplaceAll(key.ToDS(dns.SHA256).String(), "\t", " "))
