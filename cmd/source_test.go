@@ -10,6 +10,9 @@ import (
 
 // Commands find the kubeconfig, and name it in errors.
 func TestKubeconfigs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	dir := t.TempDir()
 	const config = `apiVersion: v1
 kind: Config

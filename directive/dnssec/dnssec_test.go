@@ -141,6 +141,9 @@ func TestConcurrentFirstQueries(t *testing.T) {
 // long, another client gets signatures for new names, and names with signatures are
 // answered at once.
 func TestRandomNamesFlood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	addr, key, _ := start(t, mdns.RSASHA256, 2048)
 	c := &mdns.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
 	ask := func(name string) time.Duration {

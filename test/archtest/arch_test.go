@@ -25,6 +25,9 @@ var rules = []struct {
 }
 
 func TestSeamark(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	m, err := load(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
