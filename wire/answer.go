@@ -92,6 +92,23 @@ func (a *Answer) AppendRecord(s Section, msg []byte, off int) (next int, err err
 	return a.AppendRenamed(s, msg, off, nil)
 }
 
+// AppendValid is like AppendRecord, and checks the RDATA with ValidRData, too. MalformedRecord
+// describes the record of an error.
+func (a *Answer) AppendValid(s Section, msg []byte, off int) (next int, err error) {
+	start, count := len(a.Buf), a.Count[s]
+	if next, err = a.AppendRecord(s, msg, off); err == nil {
+		r, _ := ReadRecord(a.Buf, start)
+
+		// Addresses have another form in class CH (RFC 1035 §3.4.1 is for class IN alone).
+		otherForm := r.Type == TypeA && Class(binary.BigEndian.Uint16(a.Buf[r.Head+2:])) != ClassIN
+		if otherForm || r.Type.ValidRData(a.Buf[r.RData:]) {
+			return next, nil
+		}
+		a.Buf, a.Count[s] = a.Buf[:start], count
+	}
+	return 0, errRecord
+}
+
 // AppendRenamed is like AppendRecord, and replaces each name by the result of
 // rename.
 func (a *Answer) AppendRenamed(s Section, msg []byte, off int, rename Rename) (next int, err error) {

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 )
 
@@ -55,6 +56,16 @@ func AppendAddress[O string | []byte](buf []byte, owner O, ttl uint32, addr neti
 }
 
 var errRecord = errors.New("malformed record")
+
+// MalformedRecord returns an error with owner and type of the record at msg[off:], if they can be read.
+func MalformedRecord(msg []byte, off int) error {
+	r, ok := ReadRecord(msg, off)
+	owner, _, err := expand(nil, msg, off)
+	if !ok || err != nil {
+		return errRecord
+	}
+	return fmt.Errorf("%s: malformed %s record", Lower(string(owner)), r.Type)
+}
 
 // A layout describes the RDATA of a type in which names may be compressed: bytes,
 // character-strings, names, bytes.

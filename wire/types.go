@@ -94,6 +94,10 @@ const (
 // are in the zone: a handler that changes answers must not change the last one, which it sees alone.
 func (t Type) IsTransfer() bool { return t == TypeAXFR || t == TypeIXFR }
 
+// IsMeta reports whether the type is of queries and messages only, so that no zone has records of it
+// (RFC 6895 §3.1).
+func (t Type) IsMeta() bool { return t == 0 || t == TypeOPT || 128 <= t && t <= 255 }
+
 // String returns the mnemonic, or TYPE123 (RFC 3597).
 func (t Type) String() string {
 	switch {

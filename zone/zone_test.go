@@ -294,7 +294,7 @@ func random(rng *rand.Rand) string {
 		case 10:
 			fmt.Fprintf(&b, "%s NS %s\n", owner, target)
 			if rng.IntN(2) == 0 {
-				fmt.Fprintf(&b, "%s DS 1 13 2 00\n", owner)
+				fmt.Fprintf(&b, "%s DS 1 13 2 %064d\n", owner, 0)
 			}
 		case 11:
 			fmt.Fprintf(&b, "%s TXT %q\n", owner, "x")

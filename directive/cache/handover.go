@@ -1,10 +1,13 @@
 package cache
 
 import (
+	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/wire"
@@ -81,21 +84,51 @@ func (st *Store) saved(scope string, e *entry) savedEntry {
 }
 
 // LoadState implements config.State. It ignores entries of server blocks that the plan
-// does not have.
+// does not have, and malformed ones, which an earlier version may have stored.
 func (st *Store) LoadState(r io.Reader) error {
 	decoder := json.NewDecoder(r)
+	var message wire.Answer
+	var malformed error // the first one
 	for {
 		var e savedEntry
 		switch err := decoder.Decode(&e); {
 		case errors.Is(err, io.EOF):
-			return nil
+			return malformed
 		case err != nil:
 			return fmt.Errorf("loading the cache: %w", err)
 		case int(e.Kind) >= numKinds || len(e.Name) > wire.MaxName || len(e.Options) > maxKeyOptions:
 			return fmt.Errorf("loading the cache: invalid entry of type %d for %q", e.Type, e.Name)
 		}
+
+		if err := e.check(&message); err != nil {
+			malformed = cmp.Or(malformed, fmt.Errorf("loading the cache: %s %s: %w", wire.Name(e.Name), e.Type, err))
+			continue
+		}
 		st.load(&e)
 	}
+}
+
+// check returns an error unless the entry has as many records as it counts, each in the form of its
+// type. Names may be pointers to the question. room is memory.
+func (e *savedEntry) check(room *wire.Answer) error {
+	question := binary.BigEndian.AppendUint16(slices.Clone(e.Name), uint16(e.Type))
+	room.Reset(room.Buf, binary.BigEndian.AppendUint16(question, uint16(e.Class)))
+	message := append(slices.Clone(room.Buf), e.Records...)
+
+	off := len(room.Buf)
+	for s := range wire.Section(3) {
+		for range e.Count[s] {
+			next, err := room.AppendValid(s, message, off)
+			if err != nil {
+				return wire.MalformedRecord(message, off)
+			}
+			off = next
+		}
+	}
+	if off != len(message) {
+		return errors.New("more records than it counts")
+	}
+	return nil
 }
 
 func (st *Store) load(saved *savedEntry) {

@@ -2,12 +2,15 @@ package cache
 
 import (
 	"bytes"
+	"encoding/json"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -76,4 +79,42 @@ func FuzzLoadState(f *testing.F) {
 		st.scope("scope", [2]int{10, 10})
 		_ = st.LoadState(bytes.NewReader(data))
 	})
+}
+
+// Entries with malformed records are left out, since clients reject them, and the others are loaded.
+func TestLoadStateMalformedRecord(t *testing.T) {
+	records := chaintest.MalformedRecords()
+	for i, r := range append(records, chaintest.RawRecord{Type: mdns.TypeTXT, RData: "\x01a"}) {
+		st := NewStore(1<<20, nil)
+		st.scope("scope", [2]int{10, 10})
+		record := append(wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.Type(r.Type), 60, len(r.RData)), r.RData...)
+		saved := savedEntry{
+			Scope: "scope", Name: []byte("\x01a\x00"), Type: wire.Type(r.Type), Class: wire.ClassIN,
+			Records: record, Count: [3]uint16{1}, Expires: time.Now().Add(time.Minute),
+		}
+		good := saved
+		good.Name, good.Type, good.Records = []byte("\x01b\x00"), wire.TypeA, wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.1"))
+
+		var data bytes.Buffer
+		for _, e := range []savedEntry{saved, good} {
+			if err := json.NewEncoder(&data).Encode(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := st.LoadState(&data)
+		if valid, n := i == len(records), len(st.all()["scope"]); valid != (err == nil) || valid && n != 2 || !valid && n != 1 {
+			t.Errorf("%s: got %d entries, error %v; want the other one, and an error if the record is malformed", r.Text(), n, err)
+		}
+	}
+}
+
+// An entry that counts another number of records than it has is left out.
+func TestLoadStateWrongCount(t *testing.T) {
+	address := wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.1"))
+	for _, count := range [][3]uint16{{}, {2}, {1, 1}, {0, 0, 2}, {1}} {
+		e := savedEntry{Name: []byte("\x01a\x00"), Type: wire.TypeA, Class: wire.ClassIN, Records: address, Count: count}
+		if err := e.check(new(wire.Answer)); (err == nil) != (count == [3]uint16{1}) {
+			t.Errorf("count %v of one record: got error %v", count, err)
+		}
+	}
 }

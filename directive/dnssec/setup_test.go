@@ -84,7 +84,7 @@ func TestSetupErrors(t *testing.T) {
 		{"dnssec {\n key file $/host\n}", "Corefile:3: dnssec: key: $/host.key:1: flags 0: not the key of a zone: make one with dnssec-keygen"},
 		{"dnssec {\n key file $/revoked\n}", "Corefile:3: dnssec: key: $/revoked.key:1: the key is revoked: remove it"},
 		{"dnssec {\n key file $/address\n}", "Corefile:3: dnssec: key: $/address.key:2: want a DNSKEY record, got A"},
-		{"dnssec {\n key file $/bad\n}", "Corefile:3: dnssec: key: $/bad.key:1: DNSKEY record without a key"},
+		{"dnssec {\n key file $/bad\n}", "Corefile:3: dnssec: key: $/bad.key:1: malformed DNSKEY record"},
 		{"dnssec {\n key file $/empty\n}", "Corefile:3: dnssec: key: $/empty.key: want a DNSKEY record, got nothing"},
 		{"dnssec {\n key file $/good\n cache_capacity 0\n}", `Corefile:4: dnssec: cache_capacity: want 1..1000000, got "0"`},
 		{"dnssec {\n key file $/good\n nsec3\n}", `Corefile:4: dnssec: unknown option "nsec3"`},

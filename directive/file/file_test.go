@@ -162,6 +162,7 @@ func TestBadFiles(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{first + "a A 192.0.2.300\n", `DB:3: bad A A: "192.0.2.300"`},
 		{first + "a CNAME b\n\na CNAME c\n", "DB:5: a.example.org.: a second CNAME record"},
+		{first + "a DS 1 8 2 AB\n", "DB:3: malformed DS record"},
 		{first + "a CH TXT x\n", "DB:3: a.example.org.: class CH, want IN"},
 		{first + "@ SOA a b (\n 2 2 3 4 5 )\n", "DB:3: example.org.: a second SOA record"},
 		{first + "@ NSEC3PARAM 1 0 200 -\n", "DB:3: example.org.: NSEC3PARAM: 200 iterations, at most 50 are allowed: sign the zone with 0 iterations"},

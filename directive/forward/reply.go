@@ -310,16 +310,10 @@ func (p *parser) read(r *reply, packet []byte, off int) bool {
 // owner, which may be the name of the query.
 func (p *parser) copyRecord(s wire.Section, packet []byte, rec wire.Record) (record parsedRecord, ok bool) {
 	start := len(p.answer.Buf)
-	if _, err := p.answer.AppendRecord(s, packet, rec.Owner); err == nil {
+	if _, err := p.answer.AppendValid(s, packet, rec.Owner); err == nil {
 		record.Record, _ = wire.ReadRecord(p.answer.Buf, start)
 		record.section = s
-
-		// Addresses have another form in class CH (RFC 1035 §3.4.1 is for class IN alone).
-		otherForm := rec.Type == wire.TypeA && !p.hasClass(&record, wire.ClassIN)
-		if otherForm || rec.Type.ValidRData(p.rdata(&record)) {
-			return record, true
-		}
-		p.answer.Buf = p.answer.Buf[:start]
+		return record, true
 	}
 
 	// Whether the owner belongs to the query is known once all records are read.

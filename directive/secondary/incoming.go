@@ -99,11 +99,7 @@ func (in *incoming) message(packet []byte, id uint16, qtype wire.Type) (done boo
 		if in.state == finished {
 			return false, errors.New("records after the end of the zone")
 		}
-		in.scratch.Reset(in.scratch.Buf, nil)
-		if off, err = in.scratch.AppendRecord(wire.Answers, packet, off); err != nil {
-			return false, err
-		}
-		if err := in.record(in.scratch.Records()); err != nil {
+		if off, err = in.recordAt(packet, off); err != nil {
 			return false, err
 		}
 	}
@@ -164,18 +160,28 @@ func (in *incoming) admit(r []byte) (isSOA bool, err error) {
 		}
 	}
 
-	at, ok := wire.ReadRecord(r, 0)
-	if !ok || at.Next != len(r) {
-		return false, errors.New("malformed record")
+	at, _ := wire.ReadRecord(r, 0)
+	if at.Type.IsMeta() {
+		return false, fmt.Errorf("%s: %s is not a record type", wire.Lower(string(r[:at.Head])), at.Type)
 	}
 	if class := wire.Class(binary.BigEndian.Uint16(r[at.Head+2:])); class != wire.ClassIN {
 		return false, fmt.Errorf("record of class %s", class)
 	}
 	isSOA = at.Type == wire.TypeSOA
-	if isSOA && (wire.Lower(string(r[:at.Head])) != in.origin || at.Next-at.RData < 22) {
+	if isSOA && wire.Lower(string(r[:at.Head])) != in.origin {
 		return true, errors.New("SOA record of another zone")
 	}
 	return isSOA, nil
+}
+
+// recordAt adds the record at msg[off:], and returns the offset of its end. A malformed one is an error,
+// as for BIND, Knot and NSD: without it the zone would be another one than the primary's.
+func (in *incoming) recordAt(msg []byte, off int) (next int, err error) {
+	in.scratch.Reset(in.scratch.Buf, nil)
+	if next, err = in.scratch.AppendValid(wire.Answers, msg, off); err != nil {
+		return 0, wire.MalformedRecord(msg, off)
+	}
+	return next, in.record(in.scratch.Records())
 }
 
 // record adds a record with names written out (RFC 5936 §2.2, RFC 1995 §4).

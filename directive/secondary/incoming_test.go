@@ -3,6 +3,7 @@ package secondary
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -19,7 +20,8 @@ import (
 
 const origin wire.Name = "\x07example\x03org\x00"
 
-// message packs records, one on a line. # as the owner is example.org.
+// message packs records, one on a line. @ as the owner is example.org., and a record of the type RAW
+// has a type and the RDATA in hexadecimal, which are not checked.
 func message(t testing.TB, qtype uint16, text string) []byte {
 	t.Helper()
 	m := new(mdns.Msg).SetReply(new(mdns.Msg).SetQuestion("example.org.", qtype))
@@ -28,6 +30,12 @@ func message(t testing.TB, qtype uint16, text string) []byte {
 		line = strings.TrimSpace(line)
 		if i := strings.Index(line, "SOA ns. host. "); i >= 0 {
 			line += " 60 60 600 60"
+		}
+		if owner, raw, ok := strings.Cut(line, " 5 RAW "); ok {
+			rr := &mdns.RFC3597{Hdr: mdns.RR_Header{Name: owner + ".example.org.", Class: mdns.ClassINET, Ttl: 5}}
+			_, _ = fmt.Sscan(raw, &rr.Hdr.Rrtype, &rr.Rdata) // no RDATA is an error, too
+			m.Answer = append(m.Answer, rr)
+			continue
 		}
 		rr, err := mdns.NewRR("$ORIGIN example.org.\n" + line)
 		if err != nil {

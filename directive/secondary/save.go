@@ -154,8 +154,11 @@ func parseFile(in *incoming, file io.Reader) (*zone.Zone, time.Time, error) {
 		if soa == nil {
 			soa = bytes.Clone(record)
 		}
-		if err := in.record(record); err != nil {
+		switch next, err := in.recordAt(record, 0); {
+		case err != nil:
 			return nil, checked, err
+		case next != n:
+			return nil, checked, errMalformed
 		}
 	}
 	if soa == nil {
@@ -169,7 +172,7 @@ func parseFile(in *incoming, file io.Reader) (*zone.Zone, time.Time, error) {
 	}
 
 	// A transfer ends with the SOA record, too.
-	if err := in.record(soa); err != nil {
+	if _, err := in.recordAt(soa, 0); err != nil {
 		return nil, checked, err
 	}
 	z, err := in.zone()

@@ -173,6 +173,9 @@ func TestFailures(t *testing.T) {
 		answer "{{ .Name }} 60 IN MX 10 a."
 		authority "{{ .Name }} 60 IN MX {{ .Message.Id }} a. b."
 	}
+	template IN SSHFP {
+		answer "{{ .Name }} 60 IN SSHFP 1 1 {{ .Message.Id }}F"
+	}
 	template IN TYPE65280 {
 		var port fromJSON(name())
 		answer "{{ .Name }} 60 IN TXT {{ .Var.port }}"
@@ -186,6 +189,7 @@ func TestFailures(t *testing.T) {
 		{"x.org", wire.TypeA, `template: answer "{{ .Name }} 60 IN A 192.0.2.{{ .Group.a }}": generated "x.org. 60 IN A 192.0.2.x": bad A A: "192.0.2.x"`},
 		{"x.org", wire.TypeAAAA, `template: answer "{{ .Name }} 60 IN AAAA fd00::{{ parseInt .Name 10 8 }}": RR:1:32: executing "RR" at <parseInt .Name 10 8>: error calling parseInt: strconv.ParseUint: parsing "x.org.": invalid syntax`},
 		{"x.org", wire.TypeMX, `template: authority "{{ .Name }} 60 IN MX {{ .Message.Id }} a. b.": generated "x.org. 60 IN MX 4 a. b.": garbage after rdata: "b."`},
+		{"x.org", 44, `template: answer "{{ .Name }} 60 IN SSHFP 1 1 {{ .Message.Id }}F": generated "x.org. 60 IN SSHFP 1 1 4F": malformed SSHFP record`},
 		{"x.org", 65280, `template: var "fromJSON(name())": invalid character 'x' looking for beginning of value, at character 1 of fromJSON(name())`},
 	} {
 		for range 2 {
@@ -207,9 +211,11 @@ func TestFailures(t *testing.T) {
 	const want = `coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="A"} 3
 coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="AAAA"} 2
 coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="MX"} 2
+coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="SSHFP"} 2
 coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="other"} 2
 coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="A",section="answer",template="{{ .Name }} 60 IN A 192.0.2.{{ .Group.a }}"} 2
 coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="MX",section="authority",template="{{ .Name }} 60 IN MX {{ .Message.Id }} a. b."} 2
+coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="SSHFP",section="answer",template="{{ .Name }} 60 IN SSHFP 1 1 {{ .Message.Id }}F"} 2
 coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="AAAA",section="answer",template="{{ .Name }} 60 IN AAAA fd00::{{ parseInt .Name 10 8 }}"} 2
 coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="other",section="var",template="fromJSON(name())"} 2
 `

@@ -103,9 +103,6 @@ func (k *Key) check() error {
 	if k.public.Flags&dns.REVOKE != 0 {
 		return errors.New("the key is revoked: remove it")
 	}
-	if k.public.PublicKey == "" {
-		return errors.New("DNSKEY record without a key")
-	}
 
 	k.SEP = k.public.Flags&dns.SEP != 0
 	switch k.public.Algorithm {

@@ -56,7 +56,7 @@ sub NS ns.sub
 sub A 192.0.2.2
 ns.sub A 192.0.2.3
 secure NS ns
-secure DS 1 13 2 00
+secure DS 1 13 7 00
 d DNAME b.ent
 x.d A 192.0.2.4
 *.w TXT "\"\\;\200" "" "b c"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -191,6 +192,23 @@ func TestParseRecordErrors(t *testing.T) {
 	} {
 		if _, err := ParseRecord(c.text, origin, 60); err == nil || err.Error() != c.want {
 			t.Errorf("%q: got error %v, want %s", c.text, err, c.want)
+		}
+	}
+}
+
+// Text in which RDATA is not that of its type is refused.
+func TestParseRecordMalformed(t *testing.T) {
+	// The library leaves out what follows a name, and adds the second string of HINFO.
+	repaired := map[uint16]string{5: "\x01a\x00", 13: "\x01a\x00", 15: "\x00\x01\x01a\x00"}
+	for _, r := range chaintest.MalformedRecords() {
+		if got, err := ParseRecord("a "+r.Text(), origin, 60); err == nil && (got.RData != repaired[r.Type] || got.RData == "") {
+			t.Errorf("%s: got %x, want an error", r.Text(), got.RData)
+		}
+	}
+	for _, text := range []string{"a DS 1 8 2 00", "a SSHFP 1 1 AB", "a TLSA 3 1 1 AB", "a ZONEMD 1 1 1 ABABABABABABABABABABABAB", `a CAA 0 a-b "x"`} {
+		want := "malformed " + strings.Fields(text)[1] + " record"
+		if got, err := ParseRecord(text, origin, 60); err == nil || err.Error() != want {
+			t.Errorf("%s: got %x, error %v; want %s", text, got.RData, err, want)
 		}
 	}
 }

@@ -78,7 +78,7 @@ const maxRR = wire.MaxName + 10 + wire.MaxMessage
 func pack(rr dns.RR, room []byte) (Record, error) {
 	h := rr.Header()
 	r := Record{Type: wire.Type(h.Rrtype), Class: wire.Class(h.Class), TTL: h.Ttl}
-	if meta(h.Rrtype) {
+	if r.Type.IsMeta() {
 		return r, fmt.Errorf("%s is not a record type", r.Type)
 	}
 	if h.Ttl > 1<<31-1 {
@@ -106,14 +106,15 @@ func pack(rr dns.RR, room []byte) (Record, error) {
 	if !ok {
 		return r, fmt.Errorf("%s record: too long", r.Type)
 	}
+
+	// The library accepts digests of a wrong length, for example, with which clients reject the answer.
+	var check wire.Answer
+	if _, err := check.AppendValid(wire.Answers, room[:end], 0); err != nil {
+		return r, fmt.Errorf("malformed %s record", r.Type)
+	}
 	r.Spelled, r.RData = string(room[:at.Head]), string(room[at.RData:at.Next])
 	r.Owner = wire.Lower(r.Spelled)
 	return r, nil
-}
-
-// meta reports whether t is a type of queries or messages only (RFC 6895 §3.1).
-func meta(t uint16) bool {
-	return t == 0 || t == dns.TypeOPT || 128 <= t && t <= 255
 }
 
 // lacksData reports whether rr has no RDATA, which only updates may lack (RFC 2136
