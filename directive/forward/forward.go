@@ -23,6 +23,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -31,7 +32,7 @@ import (
 type Forward struct {
 	from          []wire.Name
 	except        []wire.Name
-	maxConcurrent int // zero: no limit
+	limiter       limiter // max_concurrent; most is zero: no limit
 	nextCodes     []wire.RCode
 	nextOnNodata  bool
 	fallthru      config.Fallthrough // of grpc
@@ -40,7 +41,6 @@ type Forward struct {
 	stateKey      dns.StateKey
 	observers     []dns.ExchangeObserver
 	rejects       *metrics.Counter
-	waiting       atomic.Int64
 	set           *upstreamSet
 	excluded      atomic.Pointer[exclusion]
 }
@@ -139,7 +139,7 @@ func (f *Forward) ServeDNS(q *dns.Query) dns.Verdict {
 	case q.Type.IsTransfer():
 		q.Fail(wire.NotImp)
 		return dns.Done
-	case f.maxConcurrent > 0 && f.waiting.Load() >= int64(f.maxConcurrent):
+	case f.limiter.most > 0 && f.limiter.full(q.Peer.Addr()):
 		f.refuse(q)
 		return dns.Done
 	}
@@ -150,41 +150,54 @@ func (f *Forward) ServeDNS(q *dns.Query) dns.Verdict {
 func (f *Forward) refuse(q *dns.Query) {
 	f.rejects.Add(1)
 	q.Fail(wire.Refused)
-	q.Err = fmt.Errorf("%w %d", errLimit, f.maxConcurrent)
-}
-
-// acquire counts a waiting query. It returns false if max_concurrent queries are waiting.
-func (f *Forward) acquire() bool {
-	for {
-		n := f.waiting.Load()
-		if f.maxConcurrent > 0 && n >= int64(f.maxConcurrent) {
-			return false
-		}
-		if f.waiting.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
+	q.Err = fmt.Errorf("%w %d", errLimit, f.limiter.most)
 }
 
 // AwaitDNS sends q to the upstreams, unless an equal query has been sent.
 func (f *Forward) AwaitDNS(q *dns.Query, wake func()) bool {
-	if !f.acquire() {
+	if f.limiter.most > 0 {
+		return f.awaitPlace(q, wake)
+	}
+	q.SetState(f.stateKey, f.join(q, wake))
+	return true
+}
+
+// awaitPlace is AwaitDNS with max_concurrent.
+func (f *Forward) awaitPlace(q *dns.Query, wake func()) bool {
+	w := &waiter{wake: wake, client: slots.Client(q.Peer.Addr())}
+	if !f.limiter.enter(w) {
 		return false
 	}
-	observed := len(f.observers) > 0 || q.Trace() != nil
-	q.SetState(f.stateKey, f.set.join(q, f.excluded.Load(), observed, wake))
+	q.SetState(f.stateKey, w)
+	f.limiter.joined(w, f.join(q, wake))
 	return true
+}
+
+// join returns the exchange for q.
+func (f *Forward) join(q *dns.Query, wake func()) *exchange {
+	observed := len(f.observers) > 0 || q.Trace() != nil
+	return f.set.join(q, f.excluded.Load(), observed, wake)
+}
+
+// awaited returns the exchange that q has waited for, nil if q has no place.
+func (f *Forward) awaited(q *dns.Query) *exchange {
+	switch s := q.State(f.stateKey).(type) {
+	case *exchange:
+		return s
+	case *waiter:
+		return f.limiter.leave(s)
+	}
+	return nil
 }
 
 // Resolve answers q after AwaitDNS.
 func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
-	x, ok := q.State(f.stateKey).(*exchange)
-	if !ok {
+	x := f.awaited(q)
+	q.SetState(f.stateKey, nil)
+	if x == nil {
 		f.refuse(q)
 		return nil
 	}
-	q.SetState(f.stateKey, nil)
-	f.waiting.Add(-1)
 
 	if !x.isFinished() {
 		q.AddExtendedError(wire.EDENoReachable, "no answer in time")

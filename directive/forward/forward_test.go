@@ -257,7 +257,7 @@ func TestMaxConcurrent(t *testing.T) {
 	for i := range 2 {
 		all.Go(func() { r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
 	}
-	chaintest.Eventually(t, "two wait", func() bool { return r.forward[0].waiting.Load() == 2 })
+	chaintest.Eventually(t, "two wait", func() bool { return r.forward[0].limiter.waiting() == 2 })
 	m, err := r.ask(query("more.example.", mdns.TypeA), dns.UDP)
 	if m.Rcode != mdns.RcodeRefused || err == nil || err.Error() != "concurrent queries exceeded maximum 2" {
 		t.Errorf("a third query: got error %v and\n%v\nwant REFUSED, concurrent queries exceeded maximum 2", err, m)

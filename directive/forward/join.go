@@ -91,8 +91,7 @@ func (r *request) equal(o *request) bool {
 		bytes.Equal(r.options, o.options) && r.ownZones.Equal(o.ownZones)
 }
 
-// finish wakes the queries that wait for x, and starts an exchange that waits for the
-// end of a similar one.
+// finish ends x with a result.
 func (x *exchange) finish() {
 	x.set.timers.Stop(&x.timer)
 	if x.sent > 0 {
@@ -100,6 +99,31 @@ func (x *exchange) finish() {
 	}
 
 	x.set.exchangeMu.Lock()
+	x.end()
+}
+
+// abandon ends x if no other query waits for it than one that has been refused meanwhile, so
+// that x asks no more upstreams.
+func (x *exchange) abandon() {
+	if !x.set.enter() {
+		return // the set ends x
+	}
+	defer x.set.running.Done()
+	x.process(func() {
+		x.set.exchangeMu.Lock()
+		if len(x.wakes) > 1 {
+			x.set.exchangeMu.Unlock()
+			return
+		}
+		x.setError(errLimit, wire.EDEOther)
+		x.end()
+		x.set.timers.Stop(&x.timer)
+	})
+}
+
+// end wakes the queries that wait for x, and starts those that waited for the end of x. The
+// caller holds exchangeMu, which end unlocks.
+func (x *exchange) end() {
 	x.finished.Store(true)
 	wakes := x.wakes
 	x.wakes = nil // attempts may refer to x for longer

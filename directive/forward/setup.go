@@ -181,7 +181,7 @@ func (f *Forward) ownOptions(b *config.Block) []corefile.Option {
 		{Usage: "doh_method GET|POST", Default: "POST", Set: corefile.OneOf(&o.dohMethod, "GET", "POST")},
 		{Usage: "case_randomization auto|off", Default: "auto", Set: parseLetterCase},
 		{Usage: "health_check DURATION [no_rec] [domain NAME]", Default: "500ms", Set: o.parseCheck},
-		{Usage: "max_concurrent N", Default: "0", Set: corefile.Int(&f.maxConcurrent, 0, 1<<30)},
+		{Usage: "max_concurrent N", Default: "0", Set: corefile.Int(&f.limiter.most, 0, 1<<30)},
 		{Usage: "next RCODES...", Set: parseCodes(&f.nextCodes)},
 		{Usage: "next_on_nodata", Set: corefile.Flag(&f.nextOnNodata)},
 		{Usage: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},

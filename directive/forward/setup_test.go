@@ -45,7 +45,7 @@ func TestSetup(t *testing.T) {
 	}
 	f := config.Find[*Forward](b)[0]
 	o := f.options
-	if len(f.except) != 3 || f.maxConcurrent != 9 || len(f.nextCodes) != 2 || f.nextCodes[1] != wire.ServFail || !f.nextOnNodata {
+	if len(f.except) != 3 || f.limiter.most != 9 || len(f.nextCodes) != 2 || f.nextCodes[1] != wire.ServFail || !f.nextOnNodata {
 		t.Errorf("got %+v, want the zones, limit and codes of the Corefile", f)
 	}
 	if !o.forceTCP || !o.preferUDP || o.expire != 20*time.Second || o.maxAge != time.Minute || o.maxIdleConns != 3 ||

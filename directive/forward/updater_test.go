@@ -295,7 +295,7 @@ func TestStopEndsQueries(t *testing.T) {
 		for i := range 20 {
 			all.Go(func() { r.query(fmt.Sprintf("n%d.example.", i), mdns.TypeA) })
 		}
-		chaintest.Eventually(t, "all wait", func() bool { return r.forward[0].waiting.Load() > 0 || fine.queryCount() > 0 })
+		chaintest.Eventually(t, "all wait", func() bool { return exchanges(r.forward[0].set) > 0 || fine.queryCount() > 0 })
 		r.start.Stop()
 		all.Wait()
 		r.lot.Close(t.Context())

@@ -1,0 +1,144 @@
+package forward
+
+import (
+	"container/list"
+	"net/netip"
+	"sync"
+
+	"github.com/seamark/seamark/sys/slots"
+)
+
+// A limiter is the option max_concurrent: it divides the queries that may wait among clients. A
+// client may have all places that nobody else wants. When there are none left, a client with
+// less than its share, which is equal for all that wait, takes the place of the latest query of
+// the client that has most: so one client alone is not limited by shares, and a client with many
+// slow names does not keep the others from theirs.
+type limiter struct {
+	most int
+
+	mu      sync.Mutex
+	used    int
+	clients map[netip.Addr]*list.List // of *waiter, the latest at the back
+}
+
+// A waiter is a query that has a place. It is the state of the query between AwaitDNS and
+// Resolve.
+type waiter struct {
+	wake   func()
+	client netip.Addr
+
+	// Guarded by limiter.mu.
+	place    *list.Element // nil: another query has taken it
+	exchange *exchange     // nil until it has begun
+}
+
+// full reports whether a query of the client at an address gets no place.
+func (l *limiter) full(addr netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used >= l.most && !l.belowShare(slots.Client(addr))
+}
+
+// belowShare reports whether a client has less than its share. If all places are taken, another
+// one has at least two more then.
+func (l *limiter) belowShare(client netip.Addr) bool {
+	waiting, own := len(l.clients), 0
+	if queries := l.clients[client]; queries != nil {
+		own = queries.Len()
+	} else {
+		waiting++
+	}
+	return own < l.most/waiting
+}
+
+// enter gives w a place. It returns false if there is none. A waiter that has lost its place is
+// woken.
+func (l *limiter) enter(w *waiter) bool {
+	l.mu.Lock()
+	if l.used < l.most {
+		l.add(w)
+		l.mu.Unlock()
+		return true
+	}
+	if !l.belowShare(w.client) {
+		l.mu.Unlock()
+		return false
+	}
+
+	displaced := l.latestOfLargest()
+	l.remove(displaced)
+	l.add(w)
+	x := displaced.exchange
+	l.mu.Unlock()
+
+	if x != nil {
+		x.abandon()
+	}
+	displaced.wake()
+	return true
+}
+
+// joined sets the exchange that w waits for.
+func (l *limiter) joined(w *waiter, x *exchange) {
+	l.mu.Lock()
+	w.exchange = x
+	displaced := w.place == nil
+	l.mu.Unlock()
+
+	if displaced {
+		x.abandon()
+	}
+}
+
+// latestOfLargest returns the latest query of the client that has most.
+func (l *limiter) latestOfLargest() *waiter {
+	var largest *list.List
+	for _, queries := range l.clients {
+		if largest == nil || queries.Len() > largest.Len() {
+			largest = queries
+		}
+	}
+	return largest.Back().Value.(*waiter)
+}
+
+// leave gives the place of w back and returns its exchange. It returns nil if another query has
+// taken the place.
+func (l *limiter) leave(w *waiter) *exchange {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.place == nil {
+		return nil
+	}
+	l.remove(w)
+	return w.exchange
+}
+
+func (l *limiter) add(w *waiter) {
+	queries := l.clients[w.client]
+	if queries == nil {
+		if l.clients == nil {
+			l.clients = map[netip.Addr]*list.List{}
+		}
+		queries = list.New()
+		l.clients[w.client] = queries
+	}
+	w.place = queries.PushBack(w)
+	l.used++
+}
+
+func (l *limiter) remove(w *waiter) {
+	queries := l.clients[w.client]
+	queries.Remove(w.place)
+	if queries.Len() == 0 {
+		delete(l.clients, w.client)
+	}
+	w.place = nil
+	l.used--
+}
+
+// waiting returns the number of waiting queries.
+func (l *limiter) waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used
+}
