@@ -35,6 +35,7 @@ type attempt struct {
 	reused     bool // sent over a connection that existed before
 	resent     int8 // the number of connections that were closed while it waited
 	sawInvalid bool // an invalid reply has been reported
+	closed     bool // its connection or stream was closed, and no other attempt waited on it
 	abandoned  bool // the exchange does not wait for it; used by the exchange
 	held       bool // it is counted for client
 	client     netip.Addr

@@ -30,19 +30,19 @@ import (
 // A Forward sends queries to other DNS servers: the forward directive. Its reference page is
 // docs/reference/directives/forward.md.
 type Forward struct {
-	from          []wire.Name
-	except        []wire.Name
-	limiter       limiter // max_concurrent; most is zero: no limit
-	nextCodes     []wire.RCode
-	nextOnNodata  bool
-	fallthru      config.Fallthrough // of grpc
-	options       upstreamOptions
-	following     []*Forward // the forwards below this one, for the option next
-	stateKey      dns.StateKey
-	observers     []dns.ExchangeObserver
-	rejects       *metrics.Counter
-	set           *upstreamSet
-	excluded      atomic.Pointer[exclusion]
+	from         []wire.Name
+	except       []wire.Name
+	limiter      limiter // max_concurrent; most is zero: no limit
+	nextCodes    []wire.RCode
+	nextOnNodata bool
+	fallthru     config.Fallthrough // of grpc
+	options      upstreamOptions
+	following    []*Forward // the forwards below this one, for the option next
+	stateKey     dns.StateKey
+	observers    []dns.ExchangeObserver
+	rejects      *metrics.Counter
+	set          *upstreamSet
+	excluded     atomic.Pointer[exclusion]
 }
 
 // upstreamOptions are the options that belong to a set of upstreams. Forwards with equal

@@ -117,6 +117,7 @@ func (u *upstream) sendMultiplexed(a *attempt) {
 		err = errStopped
 	}
 	if err != nil {
+		a.closed = u.scheme == schemeQUIC && err != errStopped && !endsConnection(err) && !isTimeout(err)
 		u.fail(a, err)
 		return
 	}

@@ -328,7 +328,7 @@ func (s *stream) fail(err error) {
 
 	for _, a := range waiting {
 		resend := (a.reused && a.resent == 0 || s.lastMessage > 0 && a.resent < maxResent) && err != errStopped
-		a.fresh = true
+		a.fresh, a.closed = true, len(waiting) == 1 && err != errStopped && !isTimeout(err)
 		a.resent++
 		if !resend || !s.upstream.set.spawn(func() { s.upstream.sendStream(a) }) {
 			s.upstream.fail(a, err)

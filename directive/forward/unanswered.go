@@ -143,8 +143,9 @@ func (u *unansweredNames) hasRoom(client netip.Addr, now time.Duration) bool {
 	return !full()
 }
 
-// remember keeps the result of x in mind, if it has been sent: that no upstream has answered it,
-// though one has answered something else since x began, or not with a usable reply, or that one has.
+// remember keeps the result of x in mind, if it has been sent: that one has answered, or that no
+// upstream has though one answers others, or not with a usable reply. An upstream has answered
+// others if it did so since x began; if it closes connections, which takes no time, shortly before.
 func (x *exchange) remember() {
 	names, key := &x.set.unanswered, silenceKey(x.hash, x.class(), &x.request)
 	if x.reply != nil {
@@ -156,8 +157,14 @@ func (x *exchange) remember() {
 		names.add(key, x.client)
 		return
 	}
+	since := x.began
+	if x.used != nil && x.used.closed {
+		since -= exchangeTimeout
+	} else if !isTimeout(x.err) {
+		return
+	}
 	for _, u := range x.candidates {
-		if isTimeout(x.err) && time.Duration(u.lastReply.Load()) >= x.began {
+		if answered := time.Duration(u.lastReply.Load()); answered > 0 && answered >= since {
 			names.add(key, x.client)
 			return
 		}

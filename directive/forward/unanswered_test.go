@@ -10,6 +10,7 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -141,6 +142,42 @@ func TestUnansweredNameRemembered(t *testing.T) {
 			up.setBehavior(answerWithAddress("1"))
 			r.wantAnswer("silent.example.", mdns.TypeA, "192.0.2.1")
 		})
+	}
+}
+
+// A name for which an upstream closes the connection, or resets the stream, is remembered if it
+// answers others.
+func TestClosedConnectionRemembered(t *testing.T) {
+	tcp := newFakeUpstream(t, nil)
+	tcp.setBehavior(func(q *mdns.Msg, overTCP bool, send func([]byte)) {
+		if strings.HasPrefix(q.Question[0].Name, "closed") {
+			tcp.closeConns()
+			return
+		}
+		answerWithAddress("1")(q, overTCP, send)
+	})
+	ca := newTestCA(t)
+	quicUp := newQUICUpstream(t, ca.config(false), func(q *mdns.Msg, s *quic.Stream) {
+		if strings.HasPrefix(q.Question[0].Name, "closed") {
+			s.CancelWrite(0)
+			return
+		}
+		sendReplies(s, pack(answerOf(q, "1")))
+	})
+
+	for name, text := range map[string]string{
+		"TCP":  "forward . " + tcp.addr + " {\n force_tcp\n health_check 1h\n}",
+		"QUIC": "forward . quic://" + quicUp.addr + " {\n tls " + ca.file("ca.pem") + "\n health_check 1h\n}",
+	} {
+		r := newHarness(t, text)
+		r.wantAnswer("other.example.", mdns.TypeA, "192.0.2.1")
+		for i, want := range []bool{false, true} {
+			m, err := r.ask(query("closed.example.", mdns.TypeA), dns.UDP)
+			if m.Rcode != mdns.RcodeServerFailure || errors.Is(err, errUnanswered) != want {
+				t.Errorf("%s, query %d: got error %v and\n%v\nwant SERVFAIL, from memory: %v", name, i, err, m, want)
+			}
+		}
+		r.wantAnswer("other.example.", mdns.TypeA, "192.0.2.1")
 	}
 }
 
