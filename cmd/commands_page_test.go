@@ -40,7 +40,7 @@ func TestCommandsPage(t *testing.T) {
 		}
 	}
 
-	p := commandPage{flags: map[string]int{}, paragraphs: map[string]int{}}
+	p := commandPage{flags: map[string]int{}, paragraphs: map[string]int{}, described: map[string]string{}}
 	for _, c := range commands {
 		p.count(c)
 	}
@@ -62,8 +62,9 @@ type commandPage struct {
 	text       strings.Builder
 	flags      map[string]int
 	paragraphs map[string]int
-	common     pflag.FlagSet // flags of several commands
-	shared     []string      // paragraphs of several commands
+	common     pflag.FlagSet     // flags of several commands
+	shared     []string          // paragraphs of several commands
+	described  map[string]string // by flag, the first command that has it
 }
 
 // inCommon is the number of commands from which on a flag or a paragraph is on the page once.
@@ -116,7 +117,7 @@ func (p *commandPage) section(c *cobra.Command) {
 	if c.Example != "" {
 		fmt.Fprintf(&p.text, "\n%s\n", c.Example)
 	}
-	var common []string
+	var common, before []string
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.SortFlags = false
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -124,7 +125,10 @@ func (p *commandPage) section(c *cobra.Command) {
 		case f.Name == "help":
 		case p.flags[flagKey(f)] >= inCommon:
 			common = append(common, "`--"+f.Name+"`")
+		case p.described[flagKey(f)] != "":
+			before = append(before, "`--"+f.Name+"` ("+p.described[flagKey(f)]+")")
 		default:
+			p.described[flagKey(f)] = c.Name()
 			own.AddFlag(f)
 		}
 	})
@@ -133,6 +137,9 @@ func (p *commandPage) section(c *cobra.Command) {
 		fmt.Fprintf(&p.text, "\n%s", own.FlagUsages())
 	}
 	p.text.WriteString("```\n")
+	if before != nil {
+		fmt.Fprintf(&p.text, "\nAnd, as of another command: %s.\n", strings.Join(before, ", "))
+	}
 	if common != nil {
 		list := strings.Replace(strings.Join(common, ", "), finding, "those that find servers", 1)
 		fmt.Fprintf(&p.text, "\nAnd [common flags](#common-flags): %s.\n", list)
