@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/node/tcx"
 	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/spf13/cobra"
 )
 
@@ -280,10 +281,8 @@ func (p *program) setupPages(ctx context.Context, address string, r *server.Run)
 			warned = true
 			r.Log.Warn("Metrics of setup errors are not served, trying again", "interval", retry, "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, retry) {
 			return
-		case <-time.After(retry):
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/seamark/seamark/compat/nodecache"
 	"github.com/seamark/seamark/corefile"
@@ -17,6 +15,8 @@ import (
 	"github.com/seamark/seamark/node/capture"
 	"github.com/seamark/seamark/node/tcx"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // A nodeCapture is what makes queries of pods reach the server: a supervisor.Capture.
@@ -25,9 +25,8 @@ type nodeCapture struct {
 	addresses *capture.Capture
 	programs  *tcx.Capture // nil without programs
 	beat      *tcx.Beat
-	repeat    bool // replies
-	stop      context.CancelFunc
-	task      sync.WaitGroup
+	repeat    bool         // replies
+	task      *follow.Task // heartbeat and counters
 }
 
 // openCapture adds addresses, and attaches programs if the flags or the kernel say so.
@@ -168,25 +167,17 @@ func (n *nodeCapture) attach(f nodecache.Flags, method string, times tcx.Times, 
 		n.programs.Close()
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	n.stop = cancel
-	n.every(ctx, n.beat.Stamp)
+	n.task = follow.Go(beats(n.beat.Stamp))
 	return nil
 }
 
-// every calls f at the interval of the heartbeat until ctx ends.
-func (n *nodeCapture) every(ctx context.Context, f func()) {
-	n.task.Go(func() {
-		ticker := time.NewTicker(tcx.BeatInterval)
-		defer ticker.Stop()
-		for f(); ; f() {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+// beats returns a function that calls f at the interval of the heartbeat until its context ends.
+func beats(f func()) func(context.Context) {
+	return func(ctx context.Context) {
+		for range clock.Every(ctx, tcx.BeatInterval) {
+			f()
 		}
-	})
+	}
 }
 
 // report adds the numbers of the programs to those of the supervisor.
@@ -196,20 +187,14 @@ func (n *nodeCapture) report(count func(index int, n uint64)) {
 	}
 	count(countPrograms, 1)
 	var before tcx.Counters
-	ctx, cancel := context.WithCancel(context.Background())
-	stop := n.stop
-	n.stop = func() {
-		stop()
-		cancel()
-	}
-	n.every(ctx, func() {
+	n.task.Go(beats(func() {
 		now := n.programs.Counters()
 		count(countQueries, now.Queries-before.Queries)
 		count(countReplies, now.Replies-before.Replies)
 		count(countInterfaces, now.Interfaces-before.Interfaces) // modulo 2^64
 		count(countPaused, now.Paused-before.Paused)
 		before = now
-	})
+	}))
 }
 
 // countPackets adds the numbers of the programs to the metrics.
@@ -286,8 +271,7 @@ func (n *nodeCapture) Close() {
 // detach removes the programs.
 func (n *nodeCapture) detach() {
 	if n.programs != nil {
-		n.stop()
-		n.task.Wait()
+		n.task.Stop()
 		n.beat.Close()
 		n.programs.Close()
 	}

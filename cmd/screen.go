@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/terminal"
 	"github.com/spf13/cobra"
@@ -80,10 +81,8 @@ func (p *program) watch(ctx context.Context, s screen, show func() error) error 
 			return failure{err}
 		}
 
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, s.every) {
 			return nil
-		case <-time.After(s.every):
 		}
 	}
 }

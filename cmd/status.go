@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/operate/servers"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/spf13/cobra"
 )
@@ -103,10 +104,7 @@ func readStatus(ctx context.Context, found []*servers.Server) statusReport {
 	replicas := states(ctx, found)
 	// A moment later their records are equal, if one server was behind with a change.
 	if len(differentHashes(replicas)) > 0 {
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
+		clock.Sleep(ctx, time.Second)
 		replicas = states(ctx, found)
 	}
 

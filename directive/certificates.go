@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/watch"
 )
@@ -33,8 +34,7 @@ type certificates struct {
 	health *health.Board
 	keyLog *os.File // may be nil
 	drop   func()   // removes the gauge
-	cancel context.CancelFunc
-	done   chan struct{}
+	task   *follow.Task
 }
 
 // keepCertificates returns the certificates of files.
@@ -49,7 +49,7 @@ func newCertificates(files tlsFiles, b *config.Block) (*certificates, error) {
 	}
 
 	// The watch begins first, so that it notices a change after load.
-	c := &certificates{files: files, log: b.Log, health: b.Health(), done: make(chan struct{})}
+	c := &certificates{files: files, log: b.Log, health: b.Health()}
 	w := watch.New(paths, watch.Options{Poll: 5 * time.Second, Log: b.Log, NoEvents: b.NoFileEvents})
 	if err := c.open(); err != nil {
 		w.Close()
@@ -60,9 +60,7 @@ func newCertificates(files tlsFiles, b *config.Block) (*certificates, error) {
 	c.drop = b.Metrics.TemporaryGauge("seamark_tls_certificate_expiry_seconds",
 		"Time at which the certificate in use expires, in seconds since 1970.",
 		func() float64 { return float64(c.config.Load().Certificates[0].Leaf.NotAfter.Unix()) }, "file", files.Cert)
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	go c.follow(ctx, w)
+	c.task = follow.Go(func(ctx context.Context) { c.follow(ctx, w) })
 	return c, nil
 }
 
@@ -93,15 +91,13 @@ func openKeyLog(path string) (*os.File, error) {
 
 // Stop ends the watch.
 func (c *certificates) Stop() {
-	c.cancel()
-	<-c.done
+	c.task.Stop()
 	c.health.Forget(c)
 	c.drop()
 	_ = c.keyLog.Close()
 }
 
 func (c *certificates) follow(ctx context.Context, w *watch.Watcher) {
-	defer close(c.done)
 	defer w.Close()
 	for w.Wait(ctx) {
 		before := c.config.Load()

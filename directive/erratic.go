@@ -11,6 +11,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -79,14 +80,10 @@ func (e *Erratic) ServeDNS(q *dns.Query) dns.Verdict {
 
 // Resolve waits for the configured duration.
 func (e *Erratic) Resolve(ctx context.Context, _ *dns.Query) error {
-	timer := time.NewTimer(e.duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !clock.Sleep(ctx, e.duration) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 func (e *Erratic) answer(q *dns.Query, truncate bool) {

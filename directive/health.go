@@ -12,6 +12,8 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/web"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // Health reports over HTTP that the process is alive: the health directive. Its reference page
@@ -50,13 +52,12 @@ type pollKey struct{ addr string }
 
 // A poll requests the page of one address once a second. It survives reloads.
 type poll struct {
+	*follow.Task
 	url      string
 	client   http.Client
 	log      *slog.Logger
 	duration *metrics.Histogram
 	failures *metrics.Counter
-	cancel   context.CancelFunc
-	done     chan struct{}
 }
 
 func newPoll(addr string, b *config.Block) *poll {
@@ -69,26 +70,15 @@ func newPoll(addr string, b *config.Block) *poll {
 			[]float64{0.00025, 0.0025, 0.025, 0.25, 2.5}),
 		failures: b.Metrics.Counter("coredns_health_request_failures_total",
 			"Requests for the server's own health page that failed."),
-		done: make(chan struct{}),
 	}
-	var ctx context.Context
-	ctx, p.cancel = context.WithCancel(context.Background())
-	go p.run(ctx)
+	p.Task = follow.Go(p.run)
 	return p
 }
 
 func (p *poll) run(ctx context.Context) {
-	defer close(p.done)
 	defer p.client.CloseIdleConnections()
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			p.measure(ctx)
-		case <-ctx.Done():
-			return
-		}
+	for range clock.Ticks(ctx, pollInterval) {
+		p.measure(ctx)
 	}
 }
 
@@ -122,10 +112,4 @@ func (p *poll) get(ctx context.Context) error {
 	_, err = io.Copy(io.Discard, reply.Body)
 	_ = reply.Body.Close()
 	return err
-}
-
-// Stop ends the requests.
-func (p *poll) Stop() {
-	p.cancel()
-	<-p.done
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // Lameduck delays a shutdown while the server keeps answering: the lameduck directive. Its
@@ -38,8 +39,5 @@ func (l *Lameduck) wait(ctx context.Context) {
 		return
 	}
 	l.log.Info("lameduck: Shutdown delayed, still answering queries", "duration", l.duration)
-	select {
-	case <-time.After(l.duration):
-	case <-ctx.Done():
-	}
+	clock.Sleep(ctx, l.duration)
 }

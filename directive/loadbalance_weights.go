@@ -3,6 +3,7 @@ package directive
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -24,8 +27,7 @@ type weightsFile struct {
 
 	text []byte // the text of current
 	log  *slog.Logger
-	stop chan struct{}
-	done chan struct{}
+	task *follow.Task
 }
 
 // weights maps owner names and addresses to weights.
@@ -40,36 +42,24 @@ type weightsKey struct {
 // is zero. The result survives reloads.
 func keepWeights(s *config.Start, b *config.Block, file string, period time.Duration) (*weightsFile, error) {
 	return config.Keep(s, weightsKey{file, period}, func() (*weightsFile, error) {
-		w := &weightsFile{file: file, log: b.Log, stop: make(chan struct{}), done: make(chan struct{})}
+		w := &weightsFile{file: file, log: b.Log}
 		if err := w.read(); err != nil {
 			return nil, err
 		}
-		go w.follow(period)
+		w.task = follow.Go(func(ctx context.Context) { w.follow(ctx, period) })
 		return w, nil
 	})
 }
 
 // Stop ends the checks.
-func (w *weightsFile) Stop() {
-	close(w.stop)
-	<-w.done
-}
+func (w *weightsFile) Stop() { w.task.Stop() }
 
-func (w *weightsFile) follow(period time.Duration) {
-	defer close(w.done)
+func (w *weightsFile) follow(ctx context.Context, period time.Duration) {
 	if period == 0 {
 		return
 	}
-	tick := time.NewTicker(period)
-	defer tick.Stop()
 	logged := ""
-	for {
-		select {
-		case <-w.stop:
-			return
-		case <-tick.C:
-		}
-
+	for range clock.Ticks(ctx, period) {
 		err := w.read()
 		switch {
 		case err == nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -83,10 +84,7 @@ func (p *Plan) WaitUntilReady(ctx context.Context) error {
 			return nil
 		}
 
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
+		clock.Sleep(ctx, 10*time.Millisecond)
 	}
 }
 

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"time"
+
+	"github.com/seamark/seamark/sys/clock"
 )
 
 const (
@@ -30,10 +32,7 @@ func (p *Plan) waitUntilQuiet(ctx context.Context) {
 			}
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
+		clock.Sleep(ctx, 50*time.Millisecond)
 	}
 }
 

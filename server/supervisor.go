@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"os"
-	"sync"
 	"time"
+
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // beatInterval is the time between two heartbeats.
@@ -50,26 +52,12 @@ func (r *Run) beats() (end func()) {
 		return func() {}
 	}
 
-	ctx, cancel := context.WithCancel(context.Background())
-	var task sync.WaitGroup
-	task.Go(func() {
-		ticker := time.NewTicker(beatInterval)
-		defer ticker.Stop()
-		for {
+	return follow.Go(func(ctx context.Context) {
+		for range clock.Every(ctx, beatInterval) {
 			for _, l := range r.current.Load().listeners {
 				l.Port().WaitReaders() // a reader that does not return holds its lock
 			}
 			r.Supervisor.Beat()
-
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
 		}
-	})
-	return func() {
-		cancel()
-		task.Wait()
-	}
+	}).Stop
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // A watch may miss changes, for example if the API server's cache has missed them. Each
@@ -145,7 +146,7 @@ func (f *feed) compareRegularly(ctx context.Context, interval time.Duration) {
 
 	for objects := 0; ; objects = f.store.versions.end() {
 		wait := interval * time.Duration(1+objects/compareMany)
-		if !pause(ctx, wait-wait/10+rand.N(wait/5)) { // so that replicas do not compare at the same time
+		if !clock.Sleep(ctx, wait-wait/10+rand.N(wait/5)) { // so that replicas do not compare at the same time
 			return
 		}
 
@@ -184,7 +185,7 @@ func (f *feed) compare(ctx context.Context, latest uint64) (missed int, err erro
 			return 0, errors.New("listed again meanwhile")
 		case missed == 0 || final || time.Now().After(deadline):
 			return missed, nil
-		case !pause(ctx, compareCheck):
+		case !clock.Sleep(ctx, compareCheck):
 			return 0, ctx.Err()
 		}
 	}

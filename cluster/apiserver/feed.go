@@ -18,6 +18,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // Waits before the next attempt. Each wait is twice the previous one, up to a limit,
@@ -299,8 +300,5 @@ func (f *feed) logAttrs(more ...any) []any {
 
 // sleep waits for a random part of d, at least half of it.
 func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d/2 + rand.N(d/2)):
-	case <-ctx.Done():
-	}
+	clock.Sleep(ctx, d/2+rand.N(d/2))
 }

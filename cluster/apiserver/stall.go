@@ -184,7 +184,7 @@ func (r *supervisedRequest) supervise(ctx context.Context) {
 
 		switch {
 		case silence < limit:
-			if !pause(ctx, limit-silence) {
+			if !clock.Sleep(ctx, limit-silence) {
 				return
 			}
 		case listEnded:
@@ -217,19 +217,7 @@ func (r *supervisedRequest) checkByProbe(ctx context.Context, since *time.Time) 
 	if !answered {
 		d.stalled(silence, false)
 	}
-	return pause(ctx, d.probeInterval)
-}
-
-// pause waits for d and reports whether ctx has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return clock.Sleep(ctx, d.probeInterval)
 }
 
 func (r *supervisedRequest) fail(err error, silence time.Duration) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/sys/clock"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -56,10 +57,7 @@ func (f Follower) Run(ctx context.Context, apply func(map[string]string)) {
 		if err = f.Diagnose(ctx, err); problems.Add(err) {
 			f.Log.Warn("Following the configuration in etcd failed, retrying", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		clock.Sleep(ctx, pause)
 	}
 }
 

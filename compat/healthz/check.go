@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // A check runs one command at an interval and keeps its last result.
@@ -30,14 +32,8 @@ type result struct {
 // repeat runs the command at once and then every period until ctx ends. A run that
 // takes longer delays the next one.
 func (c *check) repeat(ctx context.Context, period, timeout time.Duration) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
+	for range clock.Every(ctx, period) {
 		c.runOnce(ctx, timeout)
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/sys/clock"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
@@ -97,7 +98,7 @@ func (w *writer) campaign(ctx context.Context, e *concurrency.Election) error {
 				w.ready.Store(true)
 				w.log.Info("Another replica is the leader", "leader", now.Leader)
 			}
-			sleep(waiting, lastWait)
+			clock.Sleep(waiting, lastWait)
 		}
 	})
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster/etcdclient"
+	"github.com/seamark/seamark/sys/clock"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
@@ -23,7 +24,7 @@ func (w *writer) connect(ctx context.Context, o etcdclient.Options) *clientv3.Cl
 		if ctx.Err() == nil {
 			w.failed(fmt.Errorf("connecting to etcd: %w", err))
 		}
-		sleep(ctx, delay)
+		clock.Sleep(ctx, delay)
 	}
 	return nil
 }
@@ -33,15 +34,6 @@ const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = time.Second
 )
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
 
 // errLost means that another replica is the leader, or may be.
 var errLost = errors.New("leadership is lost")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/clock"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -99,7 +100,7 @@ func (w *writer) run(ctx context.Context, at etcdclient.Options) {
 		case err != nil:
 			w.failed(err)
 		}
-		sleep(ctx, delay)
+		clock.Sleep(ctx, delay)
 	}
 }
 
@@ -136,7 +137,7 @@ func (w *writer) term(ctx context.Context, s *session) error {
 			} else if time.Since(since) > giveUpAfter {
 				return err
 			}
-			sleep(ctx, delay)
+			clock.Sleep(ctx, delay)
 			delay = min(2*delay, lastWait)
 		default:
 			w.succeeded()
@@ -199,7 +200,7 @@ func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) 
 			return 0, err
 		}
 		if !ok { // another program has changed a key: read again, after a pause
-			sleep(ctx, firstWait)
+			clock.Sleep(ctx, firstWait)
 			return len(groups), nil
 		}
 		w.count(edits)

@@ -98,10 +98,8 @@ func (ls *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan 
 		due := ls.due(clock.Now())
 		for _, id := range due {
 			ls.refreshOne(ctx, c, id)
-			select {
-			case <-ctx.Done():
+			if !clock.Sleep(ctx, refreshPause) {
 				return
-			case <-time.After(refreshPause):
 			}
 		}
 		if len(due) == refreshBatch {

@@ -99,10 +99,7 @@ func (s *source) run(ctx context.Context) {
 		}
 		s.reportFailure(ctx, err)
 
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		clock.Sleep(ctx, wait)
 	}
 }
 
@@ -214,10 +211,7 @@ func (s *source) dial(d *dial) {
 		return
 	}
 
-	select {
-	case <-s.lifetime.Done():
-	case <-time.After(failureHold):
-	}
+	clock.Sleep(s.lifetime, failureHold)
 	s.mu.Lock()
 	s.dialing = nil
 	s.mu.Unlock()
@@ -476,10 +470,8 @@ func (s *source) serveDirect(ctx context.Context, c *clientv3.Client, total int6
 	s.index.clear()
 	s.contacted()
 	for {
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, countInterval) {
 			return ctx.Err()
-		case <-time.After(countInterval):
 		}
 		r, err := s.page(ctx, c, s.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {

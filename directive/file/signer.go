@@ -17,6 +17,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -45,8 +46,7 @@ type signer struct {
 	failed  *metrics.Counter
 	expires atomic.Int64 // when the signatures end, in seconds since 1970
 	drop    func()       // removes the gauge
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	running *follow.Task
 
 	watch  watch.Options
 	random func(time.Duration) time.Duration // returns a duration that is not negative and less
@@ -62,9 +62,8 @@ type signer struct {
 }
 
 func newSigner(t *signTask, b *config.Block) *signer {
-	ctx, cancel := context.WithCancel(context.Background())
 	s := &signer{
-		path: t.signed, log: b.Log, cancel: cancel, wake: make(chan struct{}, 1),
+		path: t.signed, log: b.Log, wake: make(chan struct{}, 1),
 		watch: watch.Options{Poll: time.Minute, Log: b.Log}, random: rand.N[time.Duration],
 		failed: b.Metrics.Counter("seamark_sign_failed_total", "Counter of zones that could not be signed.",
 			"zone", t.origin.String()),
@@ -72,14 +71,13 @@ func newSigner(t *signTask, b *config.Block) *signer {
 	s.drop = b.Metrics.TemporaryGauge("seamark_sign_signature_expiry_seconds",
 		"Time at which the signatures of a signed zone file end, in seconds since 1970.",
 		func() float64 { return float64(s.expires.Load()) }, "zone", t.origin.String())
-	s.running.Go(func() { s.run(ctx) })
+	s.running = follow.Go(s.run)
 	return s
 }
 
 // Stop stops signing.
 func (s *signer) Stop() {
-	s.cancel()
-	s.running.Wait()
+	s.running.Stop()
 	s.drop()
 }
 

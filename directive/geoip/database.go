@@ -17,6 +17,7 @@ import (
 
 	"github.com/oschwald/maxminddb-golang/v2"
 
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -29,11 +30,10 @@ const (
 // A database is the content of a file, which is read again when it has changed. It
 // survives reloads.
 type database struct {
+	*follow.Task
 	path    string
 	content atomic.Pointer[content]
 	log     *slog.Logger
-	cancel  context.CancelFunc
-	done    chan struct{}
 }
 
 // A content is the database in one version of the file.
@@ -44,26 +44,17 @@ type content struct {
 }
 
 func newDatabase(path string, log *slog.Logger) (*database, error) {
-	d := &database{path: path, log: log, done: make(chan struct{})}
+	d := &database{path: path, log: log}
 	w := watch.New([]string{path}, watch.Options{Poll: pollInterval, Log: log})
 	if err := d.load(); err != nil {
 		w.Close()
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	d.cancel = cancel
-	go d.follow(ctx, w)
+	d.Task = follow.Go(func(ctx context.Context) { d.follow(ctx, w) })
 	return d, nil
 }
 
-// Stop ends the watch.
-func (d *database) Stop() {
-	d.cancel()
-	<-d.done
-}
-
 func (d *database) follow(ctx context.Context, w *watch.Watcher) {
-	defer close(d.done)
 	defer w.Close()
 	for w.Wait(ctx) {
 		err := d.load()

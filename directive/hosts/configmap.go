@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // A configMap has the data of one ConfigMap. It keeps the last state while the API
@@ -19,24 +20,19 @@ type configMap struct {
 	listed      bool
 	subscribers []chan<- struct{}
 	origins     atomic.Pointer[cluster.ReadOrigin] // nil before the source runs
-	cancel      context.CancelFunc
-	tasks       sync.WaitGroup
+	task        *follow.Task
 }
 
 // watchMap watches the ConfigMap in the options until Stop.
 func watchMap(o cluster.Options, b *config.Block) *configMap {
-	ctx, cancel := context.WithCancel(context.Background())
-	m := &configMap{cancel: cancel}
+	m := new(configMap)
 	sink := &cluster.ConfigMapSink{Set: m.set, Origins: func(read cluster.ReadOrigin) { m.origins.Store(&read) }}
-	m.tasks.Go(func() { sources.Run(ctx, o, sink, b.Log, b.Metrics, b.Health(), b.Dial) })
+	m.task = follow.Go(func(ctx context.Context) { sources.Run(ctx, o, sink, b.Log, b.Metrics, b.Health(), b.Dial) })
 	return m
 }
 
 // Stop stops the watch.
-func (m *configMap) Stop() {
-	m.cancel()
-	m.tasks.Wait()
-}
+func (m *configMap) Stop() { m.task.Stop() }
 
 // set sets the data and notifies the subscribers.
 func (m *configMap) set(data map[string]string) {

@@ -4,11 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // networks has the IPv4 networks of the machine's interfaces by the interfaces'
@@ -19,8 +20,7 @@ type networks struct {
 	log     *slog.Logger
 	current atomic.Pointer[reading]
 	stale   chan struct{} // of capacity one
-	stop    context.CancelFunc
-	tasks   sync.WaitGroup
+	task    *follow.Task
 }
 
 // A reading holds the networks of one moment.
@@ -39,18 +39,14 @@ const (
 
 // watchNetworks returns networks that follow the result of read until Stop.
 func watchNetworks(read func() ([]netip.Prefix, error), log *slog.Logger) *networks {
-	ctx, cancel := context.WithCancel(context.Background())
-	n := &networks{read: read, log: log, stale: make(chan struct{}, 1), stop: cancel}
+	n := &networks{read: read, log: log, stale: make(chan struct{}, 1)}
 	n.refresh()
-	n.tasks.Go(func() { n.run(ctx) })
+	n.task = follow.Go(n.run)
 	return n
 }
 
 // Stop stops following changes.
-func (n *networks) Stop() {
-	n.stop()
-	n.tasks.Wait()
-}
+func (n *networks) Stop() { n.task.Stop() }
 
 func (n *networks) run(ctx context.Context) {
 	for {
@@ -60,10 +56,8 @@ func (n *networks) run(ctx context.Context) {
 		case <-n.stale:
 			n.refresh()
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, networksInterval) {
 			return
-		case <-time.After(networksInterval):
 		}
 	}
 }

@@ -20,10 +20,10 @@ import (
 // pollInterval is the interval at which the tables of these tests check their files.
 const pollInterval = 20 * time.Millisecond
 
-// follow serves paths in zone test until the test ends. Changes are found by checks
+// followFiles serves paths in zone test until the test ends. Changes are found by checks
 // alone, which do not depend on the real clock in a synctest bubble. prepare may
 // change the table before it starts.
-func follow(t *testing.T, log *chaintest.Log, prepare func(*table), paths ...string) *asker {
+func followFiles(t *testing.T, log *chaintest.Log, prepare func(*table), paths ...string) *asker {
 	t.Helper()
 	from := source{paths: paths, reverse: true, zones: []wire.Name{"\x04test\x00"}}
 	h := &Handler{ttl: 60}
@@ -66,7 +66,7 @@ func TestThousandReloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "hosts")
 		write(t, file, "10.0.0.1 always.test\n")
-		a := follow(t, new(chaintest.Log), nil, file)
+		a := followFiles(t, new(chaintest.Log), nil, file)
 		stop := make(chan struct{})
 		var askers sync.WaitGroup
 		for range 2 {
@@ -144,7 +144,7 @@ func TestConfigMapMount(t *testing.T) {
 			if whole {
 				path = dir
 			}
-			a := follow(t, log, nil, path)
+			a := followFiles(t, log, nil, path)
 			a.becomes(t, "a.test.", "NOERROR aa 10.0.0.1")
 			for i := 2; i < 20; i++ {
 				swap(fmt.Sprint(i), fmt.Sprintf("10.0.0.%d a.test\n", i))
@@ -162,7 +162,7 @@ func TestUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 		write(t, file, "10.0.0.1 a.test\n")
-		a := follow(t, log, func(t *table) { t.files[0].limit = 100 }, file)
+		a := followFiles(t, log, func(t *table) { t.files[0].limit = 100 }, file)
 		stays := func(reason string) {
 			t.Helper()
 			words := fmt.Sprintf("msg=%q file=%s error=%q", keptMessage, file, reason)
@@ -210,7 +210,7 @@ func TestUnreadableInDirectory(t *testing.T) {
 		dir, log := t.TempDir(), new(chaintest.Log)
 		write(t, filepath.Join(dir, "a"), "10.0.0.1 a.test\n")
 		write(t, filepath.Join(dir, "b"), "10.0.0.1 b.test\n")
-		a := follow(t, log, func(t *table) { t.files[0].limit = 100 }, dir)
+		a := followFiles(t, log, func(t *table) { t.files[0].limit = 100 }, dir)
 		write(t, filepath.Join(dir, "a"), "10.0.0.2 a.test\n"+strings.Repeat("#", 100))
 		write(t, filepath.Join(dir, "b"), "10.0.0.2 b.test\n")
 		a.becomes(t, "b.test.", "NOERROR aa 10.0.0.2")
@@ -227,7 +227,7 @@ func TestMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, log := filepath.Join(t.TempDir(), "later"), new(chaintest.Log)
 		file := filepath.Join(dir, "hosts")
-		a := follow(t, log, nil, file)
+		a := followFiles(t, log, nil, file)
 		if got := a.digest(t, "a.test.", "A"); got != "NXDOMAIN aa" {
 			t.Errorf("a.test. A without a file: got %s, want NXDOMAIN aa", got)
 		}
@@ -248,7 +248,7 @@ func TestUnreadableRemoved(t *testing.T) {
 		dir, log := t.TempDir(), new(chaintest.Log)
 		write(t, filepath.Join(dir, "a"), "10.0.0.1 a.test\n")
 		write(t, filepath.Join(dir, "b"), strings.Repeat("#", 200))
-		a := follow(t, log, func(t *table) { t.files[0].limit = 100 }, dir)
+		a := followFiles(t, log, func(t *table) { t.files[0].limit = 100 }, dir)
 		write(t, filepath.Join(dir, "b"), strings.Repeat("#", 201))
 		chaintest.Eventually(t, "a warning", func() bool { return log.Count("larger than") > 0 })
 		if err := os.Remove(filepath.Join(dir, "b")); err != nil {
@@ -282,7 +282,7 @@ func otherName(t *testing.T, prepare func(*table)) {
 	if err := os.Link(other, file); err != nil {
 		t.Fatal(err)
 	}
-	a := follow(t, new(chaintest.Log), prepare, file)
+	a := followFiles(t, new(chaintest.Log), prepare, file)
 	for i := range 5 {
 		if err := os.WriteFile(other, fmt.Appendf(nil, "10.0.0.%d a.test\n", i), 0o644); err != nil {
 			t.Fatal(err)
@@ -304,7 +304,7 @@ func TestSameModificationTime(t *testing.T) {
 			}
 		}
 		touch()
-		a := follow(t, new(chaintest.Log), nil, file)
+		a := followFiles(t, new(chaintest.Log), nil, file)
 		if err := os.WriteFile(file, []byte("10.0.0.2 a.test\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +319,7 @@ func TestInvalidLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 		write(t, file, "10.0.0.1 a.test\nbad b.test\n")
-		a := follow(t, log, nil, file)
+		a := followFiles(t, log, nil, file)
 		if log.Count(file+` line=2 error="\"bad\" is not an IP address" count=1`) != 1 {
 			t.Errorf("got no warning about line 2, want one\n%s", log)
 		}
@@ -341,7 +341,7 @@ func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 		write(t, file, "")
-		a := follow(t, log, func(t *table) { t.progress = -1 }, file)
+		a := followFiles(t, log, func(t *table) { t.progress = -1 }, file)
 		write(t, file, distinctLines(200_000))
 		a.becomes(t, "host-199999.zone-999.test.", "NOERROR aa 10.3.13.63")
 		if log.Count("count=65536") != 1 || log.Count("count=196608") != 1 || log.Count("Loading lines") != 3 {
@@ -368,7 +368,7 @@ func TestNoValidLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
 		write(t, file, "10.0.0.1 a.test\n")
-		a := follow(t, log, nil, file)
+		a := followFiles(t, log, nil, file)
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.1")
 		write(t, file, "# a list\napiVersion: v1\nkind: ConfigMap\n"+strings.Repeat("x", 70_000))
 		chaintest.Eventually(t, "a warning", func() bool { return log.Count("no valid line: "+file+":2: ") > 0 })

@@ -21,7 +21,7 @@ func TestSeveralFiles(t *testing.T) {
 		in := func(name string) string { return filepath.Join(dir, name) }
 		write(t, in("first"), "10.0.0.1 all.test\n")
 		write(t, in("second"), "10.0.0.2 all.test\n")
-		a := follow(t, log, nil, in("first"), in("missing"), in("second"), in("folder"))
+		a := followFiles(t, log, nil, in("first"), in("missing"), in("second"), in("folder"))
 		a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.2")
 		write(t, in("missing"), "10.0.0.3 all.test\n")
 		a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2")

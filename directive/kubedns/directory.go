@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -72,10 +73,8 @@ func (d Directory) load(ctx context.Context, w *watch.Watcher, s *state) {
 			s.update(data, err)
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, retryDelay) {
 			return
-		case <-time.After(retryDelay):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/test/clustertest"
 )
 
@@ -34,9 +35,10 @@ func TestClaimConflictsReported(t *testing.T) {
 		ix.Put(cluster.Slices, clustertest.WithTargets(slice("shop", "web-1", "web", "", "10.1.0.1")))
 		var log bytes.Buffer
 		var reg metrics.Registry
-		ctx, cancel := context.WithCancel(t.Context())
 		r := watchedCluster{Index: ix}
-		r.tasks.Go(func() { r.watchClaims(ctx, slog.New(slog.NewTextHandler(&log, nil)), &reg, "cluster.local.") })
+		r.task = follow.Go(func(ctx context.Context) {
+			r.watchClaims(ctx, slog.New(slog.NewTextHandler(&log, nil)), &reg, "cluster.local.")
+		})
 		synctest.Wait()
 		metric := func(want int) {
 			t.Helper()
@@ -54,8 +56,7 @@ func TestClaimConflictsReported(t *testing.T) {
 		synctest.Wait()
 		metric(1)
 		time.Sleep(2 * claimWarnings)
-		cancel()
-		r.tasks.Wait()
+		r.Stop()
 		want := "namespace=evil service=s other_namespace=shop other_service=web count=1"
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, want) {
 			t.Errorf("log: got\n%s\nwant one line with %s", got, want)

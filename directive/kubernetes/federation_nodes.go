@@ -10,6 +10,7 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/kubernetes/index"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // nodeLocations are the zones and regions of a cluster's Nodes. They are the
@@ -115,14 +116,7 @@ func (l *nodeLocations) publish() {
 // A nodeWatch is a watch of Nodes. It survives reloads that do not change its options.
 type nodeWatch struct {
 	*nodeLocations
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-}
-
-// Stop ends the watch.
-func (w *nodeWatch) Stop() {
-	w.cancel()
-	w.done.Wait()
+	*follow.Task
 }
 
 type nodeWatchKey struct{ cluster.Options }
@@ -133,9 +127,10 @@ func (f *Federation) start(s *config.Start, b *config.Block) error {
 	o := f.kubernetes.options
 	opts := o.nodesOf()
 	w, err := config.Keep(s, nodeWatchKey{opts}, func() (*nodeWatch, error) {
-		ctx, cancel := context.WithCancel(context.Background())
-		w := &nodeWatch{nodeLocations: newNodeLocations(), cancel: cancel}
-		w.done.Go(func() { sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics, b.Health(), b.Dial) })
+		w := &nodeWatch{nodeLocations: newNodeLocations()}
+		w.Task = follow.Go(func(ctx context.Context) {
+			sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics, b.Health(), b.Dial)
+		})
 		return w, s.Await(w, w.synced, o.startupTimeout, func() error { return nil })
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/kubernetes/index"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -139,10 +140,8 @@ func (l *liveZones) run(ctx context.Context, woken <-chan struct{}) {
 			return
 		case <-woken:
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, gatherTime) {
 			return
-		case <-time.After(gatherTime):
 		}
 		l.index.Lock()
 		changed := l.newVersions()

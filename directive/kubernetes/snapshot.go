@@ -14,6 +14,8 @@ import (
 
 	"github.com/seamark/seamark/cluster/snapshot"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/watch"
 )
@@ -30,8 +32,7 @@ type snapshotFile struct {
 	path   string
 	log    *slog.Logger
 	health *health.Board
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	task   *follow.Task
 
 	mu      sync.Mutex
 	start   *config.Start   // the last one that uses the file
@@ -53,9 +54,8 @@ func (o *options) snapshotOf(zones string) string {
 func keepSnapshot(s *config.Start, b *config.Block, path string, w *watchedCluster) error {
 	type key struct{ snapshot string }
 	f, err := config.Keep(s, key{path}, func() (*snapshotFile, error) {
-		ctx, cancel := context.WithCancel(context.Background())
-		f := &snapshotFile{path: path, log: b.Log, health: b.Health(), cancel: cancel}
-		f.done.Go(func() { f.run(ctx) })
+		f := &snapshotFile{path: path, log: b.Log, health: b.Health()}
+		f.task = follow.Go(f.run)
 		return f, nil
 	})
 	if err != nil {
@@ -80,8 +80,7 @@ func keepSnapshot(s *config.Start, b *config.Block, path string, w *watchedClust
 
 // Stop writes the file a last time.
 func (f *snapshotFile) Stop() {
-	f.cancel()
-	f.done.Wait()
+	f.task.Stop()
 	defer f.health.Forget(f)
 	if err := f.write(); err != nil {
 		f.logError(err, 0)
@@ -91,17 +90,9 @@ func (f *snapshotFile) Stop() {
 // run writes the file when the objects have changed, at most once in snapshotInterval. A
 // write that fails is repeated after growing intervals.
 func (f *snapshotFile) run(ctx context.Context) {
-	tick := time.NewTicker(snapshotCheck)
-	defer tick.Stop()
 	var next time.Time
 	retry := snapshotInterval
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-
+	for range clock.Ticks(ctx, snapshotCheck) {
 		if time.Until(next) > 0 || !f.changed() {
 			continue
 		}

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // On a full disk the old snapshot stays, and the new one is written once there is space.
@@ -57,9 +57,7 @@ func TestSnapshotFullDisk(t *testing.T) {
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	f.cancel = cancel
-	f.done.Go(func() { f.run(ctx) })
+	f.task = follow.Go(f.run)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		services := 0
 		s, err := readFile(f.path)

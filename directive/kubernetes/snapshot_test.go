@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/snapshot"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
 )
@@ -27,7 +28,7 @@ func newSnapshotFile(t *testing.T) (*snapshotFile, *chaintest.Log) {
 	log := new(chaintest.Log)
 	return &snapshotFile{
 		path: filepath.Join(t.TempDir(), "snapshot"), log: log.Logger(),
-		source: &watchedCluster{Index: ix, snapshotOf: "options"}, cancel: func() {},
+		source: &watchedCluster{Index: ix, snapshotOf: "options"}, task: follow.Go(func(context.Context) {}),
 	}, log
 }
 
@@ -96,9 +97,7 @@ func TestSnapshotFileWrites(t *testing.T) {
 		f, log := newSnapshotFile(t)
 		source := f.source
 		f.source = &watchedCluster{Index: defaultOptions().newIndex(), snapshotOf: "options"} // not synced
-		ctx, cancel := context.WithCancel(t.Context())
-		f.cancel = cancel
-		f.done.Go(func() { f.run(ctx) })
+		f.task = follow.Go(f.run)
 		// services returns the number of Services in the file after some time; -1 without a file.
 		services := func(after time.Duration) int {
 			time.Sleep(after)
@@ -157,9 +156,7 @@ func TestSnapshotFileErrors(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(f.path, "directory"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		f.cancel = cancel
-		f.done.Go(func() { f.run(ctx) })
+		f.task = follow.Go(f.run)
 		time.Sleep(8 * snapshotInterval)
 		synctest.Wait()
 		if got := log.String(); strings.Count(got, "\n") != 4 || strings.Count(got, `action="name a file, not a directory"`) != 4 || !strings.Contains(got, "duration=8m0s") {
@@ -185,7 +182,6 @@ func TestSnapshotFileErrors(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		f.path, f.log = path, slog.New(slog.NewTextHandler(&log, nil))
-		f.done.Wait()
 		if f.Stop(); !strings.Contains(log.String(), want) {
 			t.Errorf("%s: log\n%s\nwant %s", path, &log, want)
 		}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 )
@@ -29,8 +29,7 @@ type watchedCluster struct {
 	*index.Index
 	snapshotOf string // the options that a snapshot of the index has to be of
 	stateName  string
-	cancel     context.CancelFunc
-	tasks      sync.WaitGroup
+	task       *follow.Task
 }
 
 // stateName returns the name of the state of an index. Two versions of the server must agree
@@ -54,10 +53,7 @@ func (w *watchedCluster) SaveState(to io.Writer) error {
 }
 
 // Stop ends the watch.
-func (w *watchedCluster) Stop() {
-	w.cancel()
-	w.tasks.Wait()
-}
+func (w *watchedCluster) Stop() { w.task.Stop() }
 
 // start watches the cluster. It keeps the watch of the old plan if there is one. A reload
 // waits for the objects and fails without them; a first start serves at once, from the
@@ -77,8 +73,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	}
 
 	r, err := config.Keep(s, k, func() (*watchedCluster, error) {
-		ctx, cancel := context.WithCancel(context.Background())
-		r := &watchedCluster{Index: index.New(set, o.Kinds(), b.Log), snapshotOf: k.snapshotOf, cancel: cancel}
+		r := &watchedCluster{Index: index.New(set, o.Kinds(), b.Log), snapshotOf: k.snapshotOf}
 		r.stateName = stateName(o.snapshotOf(""), set)
 		empty := func() *index.Index { return index.New(set, o.Kinds(), b.Log) }
 		if f := s.Data(r.stateName); f != nil {
@@ -91,10 +86,12 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		}
 
 		r.ObserveLatency(b.Metrics)
-		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Health(), b.Dial) })
-		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
-		r.tasks.Go(func() { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
-		r.tasks.Go(func() { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
+		r.task = follow.Go(func(ctx context.Context) {
+			sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Health(), b.Dial)
+		})
+		r.task.Go(func(ctx context.Context) { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
+		r.task.Go(func(ctx context.Context) { r.watchClaims(ctx, b.Log, b.Metrics, h.zoneNames()) })
+		r.task.Go(func(ctx context.Context) { r.exportState(ctx, b.Metrics, h.zoneNames(), o.Kinds()) })
 		return r, s.Await(r, r.SyncedChannel(), o.startupTimeout, func() error {
 			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.Unlisted(),
 				o.startupTimeout)

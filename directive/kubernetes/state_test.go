@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/test/chaintest"
 )
 
@@ -19,8 +20,7 @@ func TestExportState(t *testing.T) {
 		kinds := []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}
 		w := watchedCluster{Index: index.New(index.Settings{}, kinds, chaintest.QuietLog())}
 		var reg metrics.Registry
-		ctx, cancel := context.WithCancel(t.Context())
-		w.tasks.Go(func() { w.exportState(ctx, &reg, "z.", kinds) })
+		w.task = follow.Go(func(ctx context.Context) { w.exportState(ctx, &reg, "z.", kinds) })
 		synctest.Wait()
 		check := func(want ...string) {
 			t.Helper()
@@ -49,8 +49,7 @@ func TestExportState(t *testing.T) {
 		w.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "web-1"})
 		check(`seamark_kubernetes_objects{zones="z.",resource="namespaces"} 0`, `seamark_kubernetes_objects{zones="z.",resource="services"} 2`,
 			`seamark_kubernetes_objects{zones="z.",resource="endpointslices"} 1`, `seamark_kubernetes_objects{zones="z.",resource="pods"} 1`)
-		cancel()
-		w.tasks.Wait()
+		w.Stop()
 		var text strings.Builder
 		if err := reg.WriteText(&text); err != nil || text.Len() != 0 {
 			t.Errorf("after the end: got\n%s, error %v, want no series", &text, err)

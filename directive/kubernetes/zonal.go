@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/kubernetes/index"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -20,8 +21,7 @@ type nodeZone struct {
 	labels atomic.Pointer[[]byte] // in wire form without a root label; nil until it is known
 	synced chan struct{}          // closed after the first list
 	once   sync.Once              // closes synced
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	task   *follow.Task           // nil with the option zone
 }
 
 func (z *nodeZone) set(zone string) {
@@ -52,8 +52,9 @@ func (z *nodeZone) Listed(cluster.Kind, func(cluster.Key) bool) {
 
 // Stop ends the watch.
 func (z *nodeZone) Stop() {
-	z.cancel()
-	z.done.Wait()
+	if z.task != nil {
+		z.task.Stop()
+	}
 }
 
 type nodeZoneKey struct {
@@ -72,13 +73,12 @@ func (o *options) startZone(s *config.Start, b *config.Block, h *Handler) (err e
 		opts = cluster.Options{}
 	}
 	h.near, err = config.Keep(s, nodeZoneKey{opts, o.zone}, func() (*nodeZone, error) {
-		ctx, cancel := context.WithCancel(context.Background())
-		z := &nodeZone{node: opts.NodeName, synced: make(chan struct{}), cancel: cancel}
+		z := &nodeZone{node: opts.NodeName, synced: make(chan struct{})}
 		if o.zone != "" {
 			z.set(o.zone)
 			return z, nil
 		}
-		z.done.Go(func() { sources.Run(ctx, opts, z, b.Log, b.Metrics, b.Health(), b.Dial) })
+		z.task = follow.Go(func(ctx context.Context) { sources.Run(ctx, opts, z, b.Log, b.Metrics, b.Health(), b.Dial) })
 		return z, s.Await(z, z.synced, o.startupTimeout, func() error { return nil })
 	})
 	return err

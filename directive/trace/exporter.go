@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/redact"
 )
 
@@ -41,10 +42,9 @@ type exporter struct {
 	lost     *metrics.Counter
 
 	first, full chan struct{}      // there is a span; there is a batch: both have capacity 1
-	cancel      context.CancelFunc // ends run
+	task        *follow.Task       // run
 	requests    context.Context    // of the requests to the collector
 	abort       context.CancelFunc // ends requests
-	done        chan struct{}
 
 	mu      sync.Mutex
 	waiting []span
@@ -68,21 +68,18 @@ func newExporter(o options, b *config.Block) *exporter {
 			"Spans that a collector of traces accepted.", "endpoint", endpoint),
 		lost: b.Metrics.Counter("seamark_trace_lost_spans_total",
 			"Spans that no collector of traces got.", "endpoint", endpoint),
-		first: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
+		first: make(chan struct{}, 1), full: make(chan struct{}, 1),
 	}
 
-	ctx, cancel := context.WithCancel(context.Background())
-	e.cancel = cancel
 	e.requests, e.abort = context.WithCancel(context.Background())
-	go e.run(ctx)
+	e.task = follow.Go(e.run)
 	return e
 }
 
 // Stop implements config.Stopper. It sends the spans that wait.
 func (e *exporter) Stop() {
 	timer := time.AfterFunc(stopTimeout, e.abort)
-	e.cancel()
-	<-e.done
+	e.task.Stop()
 	timer.Stop()
 	e.abort()
 	e.client.CloseIdleConnections()
@@ -130,7 +127,6 @@ func (e *exporter) take() []span {
 
 // run sends spans until ctx ends, and then the waiting spans.
 func (e *exporter) run(ctx context.Context) {
-	defer close(e.done)
 	for ended := false; !ended; ended = ctx.Err() != nil {
 		select {
 		case <-e.first:

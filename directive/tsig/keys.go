@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/directive/internal/tsig"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
@@ -113,11 +113,10 @@ func parseKeys(text string) (map[wire.Name]*tsig.Key, error) {
 
 // A keyFile is a file with keys, which is watched from the start on.
 type keyFile struct {
-	path   string
-	keys   atomic.Pointer[map[wire.Name]*tsig.Key]
-	log    *slog.Logger
-	cancel context.CancelFunc
-	task   sync.WaitGroup
+	path string
+	keys atomic.Pointer[map[wire.Name]*tsig.Key]
+	log  *slog.Logger
+	task *follow.Task
 }
 
 // pollInterval is how often a file is checked where the system has no events.
@@ -137,9 +136,7 @@ func (f *keyFile) start() error {
 		return err
 	}
 
-	var ctx context.Context
-	ctx, f.cancel = context.WithCancel(context.Background())
-	f.task.Go(func() {
+	f.task = follow.Go(func(ctx context.Context) {
 		defer w.Close()
 		for w.Wait(ctx) {
 			if err := f.read(); err != nil {
@@ -166,7 +163,4 @@ func (f *keyFile) read() error {
 }
 
 // Stop implements config.Stopper.
-func (f *keyFile) Stop() {
-	f.cancel()
-	f.task.Wait()
-}
+func (f *keyFile) Stop() { f.task.Stop() }

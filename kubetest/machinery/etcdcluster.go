@@ -21,6 +21,7 @@ import (
 	"github.com/seamark/seamark/kubetest/certs"
 	"github.com/seamark/seamark/kubetest/control"
 	"github.com/seamark/seamark/kubetest/gate"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // With etcd's shortest election timeout, three members on two busy cores elect
@@ -314,10 +315,8 @@ func (c *EtcdCluster) Leader(ctx context.Context, except ...int) (int, error) {
 			}
 		}
 
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, 5*time.Millisecond) {
 			return 0, fmt.Errorf("no leader: %w", ctx.Err())
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seamark/seamark/kubetest/control"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // Endpoints returns the URLs of the members for clients, through the proxies, by
@@ -121,10 +122,8 @@ func shrink(ctx context.Context, k *clientv3.Client, member string, size int64) 
 		if err != nil || now.DbSize <= size {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("%s still has %d bytes: %w", member, now.DbSize, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // A listener is a TCP listener that can stop as if its process had crashed: with
@@ -37,10 +39,8 @@ func listen(ctx context.Context, addr string) (*listener, error) {
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, 10*time.Millisecond) {
 			return nil, err
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mdlayher/netlink"
+	"github.com/seamark/seamark/sys/clock"
 	"golang.org/x/sys/unix"
 )
 
@@ -231,10 +232,8 @@ func (c *Capture) run(ctx context.Context) {
 		}
 
 		c.repair()
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, repairDelay) {
 			return
-		case <-time.After(repairDelay):
 		}
 	}
 }

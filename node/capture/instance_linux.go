@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/sys/clock"
 	"golang.org/x/sys/unix"
 )
 
@@ -82,10 +83,8 @@ func (i *instance) run(ctx context.Context, listener net.Listener) {
 			stop()
 			continue
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, claimDelay) {
 			return
-		case <-time.After(claimDelay):
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package tcx
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -13,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // Sizes of program/repeat.h.
@@ -49,12 +52,11 @@ type Replies struct {
 	replies *[numReplies]reply
 	aliases map[netip.AddrPort]struct{}
 
-	mu      sync.Mutex // of what follows, and of writes into replies
-	kept    [numReplies]kept
-	closed  bool
-	total   atomic.Uint64
-	closing chan struct{}
-	task    sync.WaitGroup
+	mu     sync.Mutex // of what follows, and of writes into replies
+	kept   [numReplies]kept
+	closed bool
+	total  atomic.Uint64
+	task   *follow.Task
 }
 
 // kept is what the counts of a reply need. Its chain is nil if there is none.
@@ -72,7 +74,7 @@ func OpenReplies(f *os.File, aliases []netip.Addr, port uint16, times Times) (*R
 	}
 	r := &Replies{
 		memory: memory, replies: (*[numReplies]reply)(unsafe.Pointer(&memory[0])),
-		aliases: map[netip.AddrPort]struct{}{}, closing: make(chan struct{}),
+		aliases: map[netip.AddrPort]struct{}{},
 	}
 	for _, a := range aliases {
 		r.aliases[netip.AddrPortFrom(a, port)] = struct{}{}
@@ -80,25 +82,18 @@ func OpenReplies(f *os.File, aliases []netip.Addr, port uint16, times Times) (*R
 	for i := range r.replies { // of an earlier process, which may have had another configuration
 		r.replies[i].expire(uint64(monotonic()))
 	}
-	r.task.Go(func() { r.run(times.orDefaults().Count) })
+	r.task = follow.Go(func(ctx context.Context) { r.run(ctx, times.orDefaults().Count) })
 	return r, nil
 }
 
 // run counts repeated replies until Close.
-func (r *Replies) run(interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-r.closing:
-			return
-		case <-ticker.C:
-			r.mu.Lock()
-			for i := range r.kept {
-				r.count(i)
-			}
-			r.mu.Unlock()
+func (r *Replies) run(ctx context.Context, interval time.Duration) {
+	for range clock.Ticks(ctx, interval) {
+		r.mu.Lock()
+		for i := range r.kept {
+			r.count(i)
 		}
+		r.mu.Unlock()
 	}
 }
 
@@ -192,8 +187,7 @@ func (r *Replies) Close() {
 	r.closed = true
 	r.forget()
 	r.mu.Unlock()
-	close(r.closing)
-	r.task.Wait()
+	r.task.Stop()
 	_ = unix.Munmap(r.memory)
 }
 

@@ -7,9 +7,9 @@ import (
 	"io"
 	"net"
 	"sync"
-	"time"
 
 	framestream "github.com/farsightsec/golang-framestream"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // maxFrame is the size of the largest frame that is read: two DNS messages and more. Larger
@@ -118,10 +118,7 @@ func (r *Receiver) Receive(ctx context.Context, yield func(payload []byte) bool)
 			return err
 		}
 		if err != nil {
-			select { // for example too many open files
-			case <-time.After(minDelay):
-			case <-ctx.Done():
-			}
+			clock.Sleep(ctx, minDelay) // for example too many open files
 			continue
 		}
 

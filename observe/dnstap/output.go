@@ -14,7 +14,9 @@ import (
 	framestream "github.com/farsightsec/golang-framestream"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/transport"
@@ -193,21 +195,14 @@ func (l *Lost) add(n int) {
 type Sender struct {
 	*queue
 	socket Socket
-	cancel context.CancelFunc
-	ended  chan struct{}
+	task   *follow.Task
 }
 
 // NewSender starts a Sender. It queues up to queueSize times 10,000 messages, of together
 // at most queueSize times 4 MB, and sets the size of the send buffer of a TCP connection.
 func NewSender(s Socket, queueSize, writeBuffer int, lost *Lost) *Sender {
-	ctx, cancel := context.WithCancel(context.Background())
-	t := &Sender{
-		queue:  newQueue(queueSize, lost),
-		socket: s,
-		cancel: cancel,
-		ended:  make(chan struct{}),
-	}
-	go t.run(ctx, writeBuffer)
+	t := &Sender{queue: newQueue(queueSize, lost), socket: s}
+	t.task = follow.Go(func(ctx context.Context) { t.run(ctx, writeBuffer) })
 	return t
 }
 
@@ -216,14 +211,10 @@ func newQueue(size int, lost *Lost) *queue {
 }
 
 // Stop implements config.Stopper. It sends the messages that wait.
-func (t *Sender) Stop() {
-	t.cancel()
-	<-t.ended
-}
+func (t *Sender) Stop() { t.task.Stop() }
 
 // run connects to the receiver, again after each failure.
 func (t *Sender) run(ctx context.Context, writeBuffer int) {
-	defer close(t.ended)
 	delay := minDelay
 	failed := false
 	for {
@@ -252,10 +243,7 @@ func (t *Sender) run(ctx context.Context, writeBuffer int) {
 			t.lost.log.Error("dnstap: Failed to send messages to receiver", "address", t.socket.Text, "error", err)
 		}
 		failed = true
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
+		clock.Sleep(ctx, delay)
 		delay = min(2*delay, maxDelay)
 	}
 }

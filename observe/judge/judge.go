@@ -17,6 +17,8 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 )
 
@@ -33,8 +35,7 @@ type Judge struct {
 	board    *health.Board
 	recorder *traffic.Recorder
 	log      *slog.Logger
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	task     *follow.Task
 	unready  atomic.Pointer[func() []health.Condition]
 
 	mu      sync.Mutex
@@ -65,34 +66,23 @@ type sample struct {
 
 // New returns the judge of a server, which runs until Stop is called.
 func New(m *metrics.Registry, board *health.Board, r *traffic.Recorder, log *slog.Logger) *Judge {
-	ctx, cancel := context.WithCancel(context.Background())
 	j := &Judge{
-		metrics: m, board: board, recorder: r, log: log, cancel: cancel,
+		metrics: m, board: board, recorder: r, log: log,
 		names: map[string]int{}, begun: map[key]span{}, logged: map[key]health.Condition{},
 	}
 	j.sample(time.Now())
-	j.running.Go(func() { j.run(ctx) })
+	j.task = follow.Go(j.run)
 	return j
 }
 
 // Stop implements config.Stopper.
-func (j *Judge) Stop() {
-	j.cancel()
-	j.running.Wait()
-}
+func (j *Judge) Stop() { j.task.Stop() }
 
 func (j *Judge) run(ctx context.Context) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			_, own := j.judge(now)
-			j.logChanges(own)
-			j.sample(now)
-		}
+	for now := range clock.Ticks(ctx, interval) {
+		_, own := j.judge(now)
+		j.logChanges(own)
+		j.sample(now)
 	}
 }
 

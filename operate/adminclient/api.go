@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/health"
 )
 
@@ -140,10 +141,8 @@ func (c *Client) Tail(ctx context.Context, parameters url.Values, begun func(), 
 		if time.Since(start) > time.Second {
 			short = 0
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, tailPause) {
 			return ctx.Err()
-		case <-time.After(tailPause):
 		}
 	}
 	return fmt.Errorf("%s has ended the connection", c.Address())

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // A Stage is a state on the way from the old server to Seamark.
@@ -268,10 +269,8 @@ func (c *command) do(ctx context.Context, step step) error {
 		if ok {
 			return nil
 		}
-		select {
-		case <-deadline.Done():
+		if !clock.Sleep(deadline, c.Poll) {
 			return fmt.Errorf("not complete after %v: %s", c.Timeout, last)
-		case <-time.After(c.Poll):
 		}
 	}
 }

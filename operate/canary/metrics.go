@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // A Rule is the condition under which a canary stops.
@@ -125,10 +127,7 @@ func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 
 		begin := time.Now()
 		done := c.progress(fmt.Sprintf("comparing the metrics of %v", c.Interval))
-		select {
-		case <-time.After(c.Interval):
-		case <-ctx.Done():
-		}
+		clock.Sleep(ctx, c.Interval)
 		done()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -158,16 +157,11 @@ func (c *command) progress(text string) (done func()) {
 	if c.Progress == nil {
 		return func() {}
 	}
-	ended, called := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(called)
-		select {
-		case <-time.After(time.Second):
+	return follow.Go(func(ctx context.Context) {
+		if clock.Sleep(ctx, time.Second) {
 			c.Progress(text)
-		case <-ended:
 		}
-	}()
-	return func() { close(ended); <-called }
+	}).Stop
 }
 
 func (c *command) side(s *state, name, image string, sides ...side) Side {

@@ -16,6 +16,8 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/operate/query"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/order"
 )
 
@@ -92,10 +94,7 @@ func (r *run) compareAll(ctx context.Context) (*Report, error) {
 
 	// The cluster may have changed between the answer of the server and ours.
 	if len(r.repeated) > 0 && ctx.Err() == nil {
-		select {
-		case <-time.After(r.RetryAfter):
-		case <-ctx.Done():
-		}
+		clock.Sleep(ctx, r.RetryAfter)
 		r.compareEach(ctx, cancel, slices.Values(r.repeated), func(q question, found result) {
 			if found.cause == "" {
 				r.report.Same++
@@ -320,20 +319,10 @@ func (r *run) reportProgress(total int) (stop func()) {
 	if r.Progress == nil {
 		return func() {}
 	}
-	end := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				r.Progress(int(r.done.Load()), total)
-			case <-end:
-				r.Progress(int(r.done.Load()), total)
-				return
-			}
+	return follow.Go(func(ctx context.Context) {
+		for range clock.Ticks(ctx, time.Second) {
+			r.Progress(int(r.done.Load()), total)
 		}
-	})
-	return func() { close(end); running.Wait() }
+		r.Progress(int(r.done.Load()), total)
+	}).Stop
 }

@@ -3,6 +3,8 @@ package query
 import (
 	"context"
 	"time"
+
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // burst is the longest delay that later queries make up for.
@@ -29,10 +31,8 @@ func (p *Pace) Wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 
-	select {
-	case <-time.After(early):
-		return nil
-	case <-ctx.Done():
+	if !clock.Sleep(ctx, early) {
 		return ctx.Err()
 	}
+	return nil
 }

@@ -23,6 +23,8 @@ import (
 
 	"github.com/seamark/seamark/operate/diff"
 	"github.com/seamark/seamark/operate/query"
+	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/order"
 )
 
@@ -418,19 +420,9 @@ func (r *run) reportProgress() (stop func()) {
 	if r.Progress == nil {
 		return func() {}
 	}
-	end := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		tick := time.NewTicker(progressInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				r.Progress(int(r.read.Load()), int(r.done.Load()))
-			case <-end:
-				return
-			}
+	return follow.Go(func(ctx context.Context) {
+		for range clock.Ticks(ctx, progressInterval) {
+			r.Progress(int(r.read.Load()), int(r.done.Load()))
 		}
-	})
-	return func() { close(end); running.Wait() }
+	}).Stop
 }

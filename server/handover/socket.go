@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/watch"
 )
 
@@ -34,9 +35,7 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 		case held:
 			return func() { _ = f.Close() }, nil
 		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, 10*time.Millisecond) {
 			_ = f.Close()
 			return nil, fmt.Errorf("locking %s: another process is starting: %w", f.Name(), ctx.Err())
 		}

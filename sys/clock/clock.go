@@ -1,6 +1,6 @@
 // Package clock measures time from the start of the process. Such a time fits into an
 // atomic integer, and a step of the system's clock does not change it, as it would
-// change a Unix time.
+// change a Unix time. It also waits: until a context ends, or for many timers.
 package clock
 
 import "time"

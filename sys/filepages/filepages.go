@@ -7,6 +7,8 @@ package filepages
 import (
 	"context"
 	"time"
+
+	"github.com/seamark/seamark/sys/clock"
 )
 
 const (
@@ -24,9 +26,7 @@ const (
 func ReleaseAfterStart(ctx context.Context) {
 	var pages Pages
 	for _, wait := range []time.Duration{Delay, Interval} {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, wait) {
 			return
 		}
 		if pages == nil {

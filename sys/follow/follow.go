@@ -10,19 +10,23 @@ import (
 	"time"
 )
 
-// A Task is a goroutine that runs until Stop.
+// A Task is one or more goroutines that run until Stop.
 type Task struct {
+	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
 // Go calls run in a goroutine. Run must return when its context is done.
 func Go(run func(context.Context)) *Task {
-	ctx, cancel := context.WithCancel(context.Background())
-	t := &Task{cancel: cancel}
-	t.running.Go(func() { run(ctx) })
+	t := new(Task)
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.Go(run)
 	return t
 }
+
+// Go calls run in a further goroutine of the task. It must not be called after Stop.
+func (t *Task) Go(run func(context.Context)) { t.running.Go(func() { run(t.ctx) }) }
 
 // Stop ends the task and waits until it has ended.
 func (t *Task) Stop() {

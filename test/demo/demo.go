@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/sys/clock"
 )
 
 // A demo serves manifests and sends queries to the server.
@@ -181,16 +182,9 @@ func (d *demo) send(ctx context.Context, from string, rate int, name func() stri
 		}
 	})
 
-	tick := time.NewTicker(time.Second / time.Duration(rate))
-	defer tick.Stop()
-	for q := new(dns.Msg); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if packet, err := q.SetQuestion(name(), dns.TypeA).Pack(); err == nil {
-				_, _ = conn.Write(packet)
-			}
+	for range clock.Ticks(ctx, time.Second/time.Duration(rate)) {
+		if packet, err := new(dns.Msg).SetQuestion(name(), dns.TypeA).Pack(); err == nil {
+			_, _ = conn.Write(packet)
 		}
 	}
 }

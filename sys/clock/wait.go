@@ -1,0 +1,52 @@
+package clock
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Sleep blocks for d, or until ctx ends. It reports whether d has passed.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Ticks yields the present time at each interval until ctx ends. Ticks that fall into one call
+// of yield are one.
+func Ticks(ctx context.Context, interval time.Duration) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-ticker.C:
+				if !yield(now) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Every is like Ticks, with a first time at once.
+func Every(ctx context.Context, interval time.Duration) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for now := time.Now(); ctx.Err() == nil && yield(now); {
+			select {
+			case <-ctx.Done():
+			case now = <-ticker.C:
+			}
+		}
+	}
+}
