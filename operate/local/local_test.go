@@ -194,7 +194,8 @@ copy.example {
 		"www.copy.example":           "SERVFAIL by secondary in zone copy.example.: zone copy.example. has no data: no primary has sent the zone, or it has expired",
 	} {
 		r, err := explain.Explain(t.Context(), plan.Ports(), explain.Query{Name: name})
-		if err != nil || r.Summary != want {
+		// What follows is whether the API server has refused a connection yet.
+		if err != nil || !strings.HasPrefix(r.Summary, want) {
 			t.Errorf("%s: got %q and error %v, want %q", name, r.Summary, err, want)
 		}
 	}
