@@ -30,6 +30,18 @@ var ofClient = regexp.MustCompile("^(?:go|process)_")
 // A metric is one row of the page.
 type metric struct{ name, kind, labels, help string }
 
+// unusual returns the type of a metric whose name does not show it, followed by a colon.
+func (m metric) unusual() string {
+	usual := "gauge"
+	if strings.HasSuffix(m.name, "_total") {
+		usual = "counter"
+	}
+	if m.kind == usual {
+		return ""
+	}
+	return m.kind + ": "
+}
+
 // A metricsSection is one section of the page: metrics of a server with a Corefile, and those
 // that appear with an event.
 type metricsSection struct {
@@ -70,14 +82,14 @@ func TestMetricsPage(t *testing.T) {
 			t.Errorf("%s: got no metrics, want some", s.title)
 		}
 		slices.SortFunc(added, func(a, b metric) int { return cmp.Compare(a.name, b.name) })
-		fmt.Fprintf(&page, "\n## %s\n\n| name | type | labels | meaning |\n|---|---|---|---|\n", s.title)
+		fmt.Fprintf(&page, "\n## %s\n\n| name | labels | meaning |\n|---|---|---|\n", s.title)
 		var standard []string
 		for _, m := range added {
 			if ofClient.MatchString(m.name) {
 				standard = append(standard, "`"+m.name+"`")
 				continue
 			}
-			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, escape.Replace(m.help))
+			fmt.Fprintf(&page, "| `%s` | %s | %s%s |\n", m.name, m.labels, m.unusual(), escape.Replace(m.help))
 		}
 		if standard != nil {
 			fmt.Fprintf(&page, "\nAnd those of every program with Prometheus' client for Go: %s.\n", strings.Join(standard, ", "))
@@ -102,6 +114,7 @@ All metrics of a server, by the directive that adds them. The directive [prometh
 serves them at ` + "`/metrics`" + `; a server without it counts no queries. Names that begin with
 ` + "`coredns_`" + ` are those of CoreDNS, so that its dashboards and alerts work; ` + "`seamark_`" + ` names are
 this server's own. The end of a name is the unit.
+Names that end with ` + "`_total`" + ` are counters, and others gauges if nothing else is said.
 
 Some series of a metric appear with the first event of their kind, such as a response code.
 A counter keeps its value over reloads. A histogram has the series ` + "`_bucket`, `_sum` and `_count`" + `,
