@@ -33,6 +33,7 @@ type catalogs struct {
 	claimed   *config.Start // the last start that uses it
 	followers zone.Followers
 	transfers *slots.Pool // limits concurrent transfers, by primary
+	health    memberConditions
 	tasks     sync.WaitGroup
 
 	mu      sync.Mutex
@@ -291,7 +292,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o.origin = origin
 	o.file = memberFile(o.file, origin)
 	c := newCopy(o, from.catalog.clients, m.log, room{budget: m.registry.memory, kind: memory.Catalogs})
-	c.followers, c.transfers, c.checks = &m.followers, m.transfers, m.registry.checks
+	c.followers, c.transfers, c.checks, c.health = &m.followers, m.transfers, m.registry.checks, &m.health
 	c.share = &share{of: &m.registry.budget}
 	c.accept = c.share.accept
 
@@ -323,6 +324,7 @@ func stopAll(copies []*zoneCopy) {
 	}
 	for _, c := range copies {
 		c.task.Wait()
+		c.health.Forget(c)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestCatalogBudget(t *testing.T) {
 	log := new(chaintest.Log)
 	r := newRegistry(nil)
 	r.budget.limit = 100 * record
-	m, err := r.claim(config.NewStart(t.Context(), nil), nil, log.Logger())
+	m, err := r.claim(config.NewStart(t.Context(), nil), nil, &config.Block{Log: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}

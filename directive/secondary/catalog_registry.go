@@ -1,7 +1,6 @@
 package secondary
 
 import (
-	"log/slog"
 	"slices"
 	"sync"
 
@@ -34,7 +33,7 @@ func newRegistry(b *memory.Budget) *registry {
 
 // claim returns the catalogs for the catalogs of a server block: one of the old plan that has
 // one of them and that no other server block of the new plan uses, or a new one.
-func (r *registry) claim(start *config.Start, origins []wire.Name, log *slog.Logger) (*catalogs, error) {
+func (r *registry) claim(start *config.Start, origins []wire.Name, b *config.Block) (*catalogs, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := slices.IndexFunc(r.all, func(has *catalogs) bool {
@@ -47,7 +46,8 @@ func (r *registry) claim(start *config.Start, origins []wire.Name, log *slog.Log
 	if i >= 0 {
 		m = r.all[i]
 	} else {
-		m = &catalogs{log: log, registry: r, scope: new(scope), transfers: newTransfers()}
+		m = &catalogs{log: b.Log, registry: r, scope: new(scope), transfers: newTransfers()}
+		m.health.board = b.Health()
 		m.current.Store(&zoneSet{members: map[wire.Name]*member{}})
 		r.all = append(r.all, m)
 	}

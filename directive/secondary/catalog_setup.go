@@ -54,7 +54,7 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 		return r, nil
 	})
 	if err == nil {
-		s.catalogs, err = r.claim(start, origins, b.Log)
+		s.catalogs, err = r.claim(start, origins, b)
 	}
 	for _, origin := range origins {
 		s.zones.Get(origin).options.catalogs = s.catalogs

@@ -24,7 +24,7 @@ type zoneCopy struct {
 	options
 	clients   []*client
 	log       *slog.Logger
-	health    *health.Board // nil for members of catalogs
+	health    conditions
 	followers *zone.Followers
 	notified  chan struct{} // a NOTIFY message arrived
 	ctx       context.Context
@@ -69,7 +69,7 @@ const (
 func newCopy(o options, clients []*client, log *slog.Logger, r room) *zoneCopy {
 	c := &zoneCopy{
 		options: o, clients: clients, log: log, room: &r, followers: new(zone.Followers), notified: make(chan struct{}, 1),
-		checks: new(checks),
+		checks: new(checks), health: (*health.Board)(nil),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -443,8 +443,4 @@ func (c *zoneCopy) notify() {
 }
 
 // Stop implements config.Stopper.
-func (c *zoneCopy) Stop() {
-	c.cancel()
-	c.task.Wait()
-	c.health.Forget(c)
-}
+func (c *zoneCopy) Stop() { stopAll([]*zoneCopy{c}) }

@@ -73,11 +73,12 @@ func TestConditionsOfExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p, log := follow(t, 0)
 		synctest.Wait() // until the copy waits for its next refresh
-		c.health = new(health.Board)
+		board := new(health.Board)
+		c.health = board
 		wants := func(when string, want ...string) {
 			t.Helper()
 			var got []string
-			for _, condition := range c.health.Conditions() {
+			for _, condition := range board.Conditions() {
 				text, _, _ := strings.Cut(condition.Text, ":")
 				got = append(got, string(condition.Severity)+" "+text)
 			}
