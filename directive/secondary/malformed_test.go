@@ -89,6 +89,7 @@ func TestMetaTypeRefused(t *testing.T) {
 func TestMalformedRecordOfPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p, log := follow(t, 0)
+		synctest.Wait() // until the copy waits for its next refresh
 		c.file = filepath.Join(t.TempDir(), "zone")
 		const bad = "x 5 RAW 16 05616263\n"
 		p.set(0, map[uint16][]string{
@@ -101,6 +102,7 @@ func TestMalformedRecordOfPrimary(t *testing.T) {
 		if got := serialOf(c); got != 5 || log.Count("AXFR: "+want) != 1 {
 			t.Errorf("got serial number %d, want 5, and %q once in the log\n%s", got, want, log)
 		}
+		synctest.Wait()
 		if z, _, err := c.readFile(); err != nil || count(z) != 4 {
 			t.Errorf("got a file of %v, %v, want the 4 records of version 5", z, err)
 		}
