@@ -41,15 +41,13 @@ func (p *program) diffCommand() *cobra.Command {
 		Use:   "diff --against ADDRESS",
 		Short: "Compare the answers of a running DNS server with the objects of a cluster",
 		Long: `Diff reads the objects of a cluster from its API server, or from a folder of manifests,
-and queries the server at ADDRESS, such as CoreDNS, kube-dns or another Seamark, for every
-name that they have: Services, ports, endpoints, pod addresses, reverse names, and names
-near them that do not exist. It compares each answer with the one that Seamark has for the
-same objects. It changes nothing in the cluster.
+and queries the server at ADDRESS, such as CoreDNS or kube-dns, for every name that they have,
+and names near them that do not exist. It compares each answer with the one that Seamark has
+for the same objects. It changes nothing in the cluster.
 
 The order of records, lower TTLs, serials and additional records are not compared.
-Differences are grouped by their cause, with an example each. Intended differences between
-CoreDNS and Seamark are marked with their reason. A query with another difference is
-repeated after two seconds, since the cluster may have changed.
+Differences are grouped by their cause, with an example each; intended ones are marked with
+their reason. A query with another difference is repeated after two seconds.
 
 With --transport port-forward the queries pass through the API server, as with kubectl
 port-forward, so that the server need not be reachable. ADDRESS is then NAMESPACE/POD, or a

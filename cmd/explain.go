@@ -37,22 +37,18 @@ func (p *program) explainCommand() *cobra.Command {
 		Use:   "explain NAME [TYPE]",
 		Short: "Show what answers a name, or why nothing does",
 		Long: `Explain shows how a server answers a query: the server block, each directive with its
-verdict, the object of the cluster that the answer is from with its resourceVersion and age,
-and the upstreams that were queried. If there is no answer, it shows the reason and the
-nearest name that exists: a misspelled name, another namespace, an endpoint that is not
-ready, a port that the Service does not have, a namespace that the server hides.
+verdict, the object of the cluster that the answer is from, and the upstreams that were
+queried. Without an answer it shows the reason and the nearest name that exists.
 
 With --conf, --manifests, or a file Corefile in this directory, it runs the server of the Corefile
-or the folder in its own process. This server reads the objects of the cluster and queries
-upstreams as any server does, but listens on no address. Otherwise, and with flags such as --admin
-and --namespace, running servers explain the query; answers that differ are shown one by one.
+or the folder in its own process, which listens on no address. Otherwise, and with flags such as
+--admin and --namespace, running servers explain the query; equal answers are shown once.
 
 ` + findServers + `
 
 With --pod it explains each name that the resolver library of the pod tries, with the pod's
-search domains and its address as the client's. It reads the pod from the folder of
---manifests or of the Corefile (kubernetes, option manifests). Without such a folder, and with
---kubeconfig or running servers, it reads the pod from the API server.
+search domains and its address as the client's. It reads the pod from the folder of manifests,
+if there is one, or else from the API server.
 
 The exit status is 1 if no name has a record.`,
 		Example: `  seamark explain web.shop.svc.cluster.local --manifests examples

@@ -38,8 +38,7 @@ func (p *program) shadowCommand() *cobra.Command {
 		Short: "Compare the answers that another DNS server gave to real queries with Seamark's",
 		Long: `Shadow takes the queries and responses of another DNS server from a capture, asks
 Seamark the same queries, and compares the answers. It shows the differences, and what
-Seamark would save: queries to upstreams, queries that a search path causes, time and bytes.
-It answers no client.
+Seamark would save. It answers no client.
 
 The capture is one of:
   --pcap FILE           a file in the format pcap or pcapng, such as one of tcpdump
@@ -48,15 +47,13 @@ The capture is one of:
   --dnstap tcp:ADDRESS  (dnstap SOCKET full), Unbound, BIND, Knot DNS
 
 Seamark is one of:
-  --conf FILE           a Corefile, in a process that listens on no address, as explain has it:
-                        it reads the objects of the cluster, and queries upstreams for names that
-                        it forwards; the client's address is the captured one
+  --conf FILE           a Corefile, in a process that listens on no address; the client's address
+                        is the captured one
   --manifests FOLDER    the cluster that the files of a folder describe, in the same way
   --against ADDRESS     a running server, which sees the queries as ours
 
-Answers are compared as diff compares them: the order of records and lower TTLs do not count,
-differences are grouped by their cause with an example each, and intended ones are marked. The
-objects should be those of the time of the capture. Records of upstreams may differ each time.
+Answers are compared as diff compares them. The objects should be those of the time of the
+capture. Records of upstreams may differ each time.
 
 A file is replayed as fast as --rate allows. With --pace captured it takes as long as the
 capture did, so that the cache expires as it would have. Of a socket, queries over --rate are
