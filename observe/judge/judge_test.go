@@ -288,6 +288,10 @@ func TestStormIsCondition(t *testing.T) {
 		if n := thousands*1000 + hundreds*100; math.Abs(n-6000) > 1200 {
 			t.Errorf("got about %v names, want 6000", n)
 		}
+
+		time.Sleep(2 * time.Minute)
+		b.record(100, "www.example.org.", "NOERROR", 1, 0)
+		b.wants() // the storm has ended
 	})
 }
 
