@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -57,8 +58,8 @@ func newCertificates(files tlsFiles, b *config.Block) (*certificates, error) {
 		return nil, err
 	}
 
-	c.drop = b.Metrics.TemporaryGauge("seamark_tls_certificate_expiry_seconds",
-		"Time at which the certificate in use expires, in seconds since 1970.",
+	c.drop = b.Metrics.SharedGauge("seamark_tls_certificate_expiry_seconds",
+		"Time at which the certificate in use expires, in seconds since 1970.", math.Min,
 		func() float64 { return float64(c.config.Load().Certificates[0].Leaf.NotAfter.Unix()) }, "file", files.Cert)
 	c.task = follow.Go(func(ctx context.Context) { c.follow(ctx, w) })
 	return c, nil

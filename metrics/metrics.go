@@ -151,6 +151,9 @@ func (r *Registry) SharedGauge(
 	}
 }
 
+// Sum is a function for SharedGauge.
+func Sum(a, b float64) float64 { return a + b }
+
 func (r *Registry) family(name, help, kind string) *family {
 	if r.families == nil {
 		r.families = map[string]*family{}

@@ -9,6 +9,7 @@ package dnssec
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"github.com/seamark/seamark/dns"
@@ -109,8 +110,8 @@ func (d *Dnssec) BindChain(c *dns.Chain) any {
 		}
 		return float64(d.store.entries())
 	}
-	d.drops = append(d.drops, d.metrics.TemporaryGauge("coredns_dnssec_cache_entries",
-		"Number of RRsets whose signatures are kept.", entries, "server", c.Server, "type", "signature"))
+	d.drops = append(d.drops, d.metrics.SharedGauge("coredns_dnssec_cache_entries",
+		"Number of RRsets whose signatures are kept.", math.Max, entries, "server", c.Server, "type", "signature"))
 	return &bound
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -223,6 +224,14 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	return nil
 }
 
+// worstAge combines the ages of two sources, of which -1 is the worst.
+func worstAge(a, b float64) float64 {
+	if a < 0 || b < 0 {
+		return -1
+	}
+	return max(a, b)
+}
+
 // newSource returns a source whose run has not been called.
 func (o *options) newSource(lifetime context.Context, cancel context.CancelFunc, b *config.Block) *runningSource {
 	r := &runningSource{cancel: cancel, source: &source{
@@ -232,10 +241,11 @@ func (o *options) newSource(lifetime context.Context, cancel context.CancelFunc,
 	r.register(b.Metrics, o.prefix)
 	if !o.direct {
 		r.unregister = []func(){
-			b.Metrics.TemporaryGauge("seamark_etcd_data_age_seconds",
+			// Directives with other endpoints or options may have the same path.
+			b.Metrics.SharedGauge("seamark_etcd_data_age_seconds",
 				"Seconds since etcd last confirmed that the keys are current; -1 before that.",
-				r.age, "path", o.prefix),
-			b.Metrics.TemporaryGauge("seamark_etcd_keys", "Keys in the index.",
+				worstAge, r.age, "path", o.prefix),
+			b.Metrics.SharedGauge("seamark_etcd_keys", "Keys in the index.", metrics.Sum,
 				func() float64 { return float64(r.index.count()) }, "path", o.prefix),
 		}
 	}

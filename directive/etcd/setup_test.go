@@ -1,6 +1,12 @@
 package etcd
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
+)
 
 func TestSetup(t *testing.T) {
 	plain, err := plan("etcd example.org")
@@ -77,4 +83,30 @@ func TestZones(t *testing.T) {
 	s.expect(t, "no.", "A", "NXDOMAIN aa\nauthority . 30 IN SOA ns.dns. hostmaster.\n")
 	s.expect(t, ".", "SOA", "NOERROR aa\nanswer . 30 IN SOA ns.dns. hostmaster.\n")
 	s.expect(t, "www.", "A", "NOERROR aa\nanswer www. 300 IN CNAME to.in.test.\nanswer to.in.test. 300 IN CNAME www.in.test.\nanswer www.in.test. 300 IN A 10.0.0.1\n")
+}
+
+// Of two directives with one path the metrics show the older data, and the keys of both.
+func TestGaugesOfOnePath(t *testing.T) {
+	for age, want := range map[[2]float64]float64{{3, 5}: 5, {5, 3}: 5, {-1, 5}: -1, {5, -1}: -1, {-1, -1}: -1} {
+		if got := worstAge(age[0], age[1]); got != want {
+			t.Errorf("ages %v: got %v, want %v", age, got, want)
+		}
+	}
+
+	var o options
+	o.prefix = "/skydns"
+	reg := new(metrics.Registry)
+	b := &config.Block{Log: chaintest.QuietLog(), Metrics: reg}
+	read, never := o.newSource(t.Context(), func() {}, b), o.newSource(t.Context(), func() {}, b)
+	read.contactedAt.Store(1)
+	age := func() float64 {
+		return reg.Values(func(string) bool { return true })[metrics.SeriesName("seamark_etcd_data_age_seconds", "path", o.prefix)]
+	}
+	if got := age(); got != -1 {
+		t.Errorf("got age %v of a source that has read its keys and one that has not, want -1", got)
+	}
+	never.contactedAt.Store(1)
+	if got := age(); got < 0 {
+		t.Errorf("got age %v of two sources that have read their keys, want 0 or more", got)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -68,8 +69,8 @@ func newSigner(t *signTask, b *config.Block) *signer {
 		failed: b.Metrics.Counter("seamark_sign_failed_total", "Counter of zones that could not be signed.",
 			"zone", t.origin.String()),
 	}
-	s.drop = b.Metrics.TemporaryGauge("seamark_sign_signature_expiry_seconds",
-		"Time at which the signatures of a signed zone file end, in seconds since 1970.",
+	s.drop = b.Metrics.SharedGauge("seamark_sign_signature_expiry_seconds",
+		"Time at which the signatures of a signed zone file end, in seconds since 1970.", math.Min,
 		func() float64 { return float64(s.expires.Load()) }, "zone", t.origin.String())
 	s.running = follow.Go(s.run)
 	return s

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -51,8 +52,8 @@ func newState(
 		}
 		return 0
 	}
-	return s, reg.TemporaryGauge("seamark_kubedns_config_valid",
-		"1 if the ConfigMap kube-dns is valid, 0 while an earlier state is in use instead.", valid, "source", source)
+	return s, reg.SharedGauge("seamark_kubedns_config_valid",
+		"1 if the ConfigMap kube-dns is valid, 0 while an earlier state is in use instead.", math.Min, valid, "source", source)
 }
 
 // update applies data, unless it equals the data of the last update or is invalid. err is

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -156,18 +157,19 @@ func (w *watchedCluster) load(file *os.File, options string, log *slog.Logger, e
 // exportState exports whether the index is synced or stale, its hash, and the numbers of its
 // objects until ctx is done.
 func (w *watchedCluster) exportState(ctx context.Context, reg *metrics.Registry, zones string, kinds []cluster.Kind) {
+	// Directives with other clusters may have the same zones, in server blocks with other addresses.
 	for _, kind := range kinds {
-		defer reg.TemporaryGauge("seamark_kubernetes_synced",
-			"1 once all objects of the kind have been received, 0 before that.",
+		defer reg.SharedGauge("seamark_kubernetes_synced",
+			"1 once all objects of the kind have been received, 0 before that.", math.Min,
 			func() float64 { return oneIf(w.HasSynced(kind)) }, "zones", zones, "resource", kind.String())()
-		defer reg.TemporaryGauge("seamark_kubernetes_objects", "Objects in the index, by kind.",
+		defer reg.SharedGauge("seamark_kubernetes_objects", "Objects in the index, by kind.", metrics.Sum,
 			func() float64 { return float64(w.Count(kind)) }, "zones", zones, "resource", kind.String())()
 	}
-	defer reg.TemporaryGauge("seamark_kubernetes_stale",
-		"1 while answers come from a snapshot because not all objects have been received.",
+	defer reg.SharedGauge("seamark_kubernetes_stale",
+		"1 while answers come from a snapshot because not all objects have been received.", math.Max,
 		func() float64 { return oneIf(w.Loaded() && !w.Synced()) }, "zones", zones)()
-	defer reg.TemporaryGauge("seamark_kubernetes_records_hash",
-		"Hash of all records. Replicas with equal data have equal hashes.",
+	defer reg.SharedGauge("seamark_kubernetes_records_hash",
+		"Hash of all records. Replicas with equal data have equal hashes.", metrics.Sum,
 		func() float64 { return float64(w.Hash()) }, "zones", zones)()
 	<-ctx.Done()
 }
@@ -209,9 +211,9 @@ const (
 // watchClaims counts conflicting claims to addresses, and logs one when there are more.
 func (w *watchedCluster) watchClaims(ctx context.Context, log *slog.Logger, reg *metrics.Registry, zones string) {
 	var counted atomic.Int64
-	defer reg.TemporaryGauge("seamark_kubernetes_ptr_conflicts",
+	defer reg.SharedGauge("seamark_kubernetes_ptr_conflicts",
 		"Addresses that endpoints of Services in several namespaces share, with at least one endpoint that no targetRef identifies.",
-		func() float64 { return float64(counted.Load()) }, "zones", zones)()
+		math.Max, func() float64 { return float64(counted.Load()) }, "zones", zones)()
 
 	tick := time.NewTicker(claimInterval)
 	defer tick.Stop()
