@@ -45,11 +45,8 @@ func (o oracle) service(s *corev1.Service, warn func(msg string, attrs ...any)) 
 		slim.External = typedExternal(s, warn)
 	}
 	for _, p := range s.Spec.Ports {
-		if !isPort(p.Port) {
-			warn("Ignored invalid port", "kind", "Service", "namespace", s.Namespace, "name", s.Name, "value", p.Port)
-			continue
-		}
-		slim.Ports = appendPort(slim.Ports, p.Name, string(p.Protocol), p.Port)
+		port := ServicePort{Name: p.Name, Protocol: string(p.Protocol), Port: p.Port}
+		slim.Ports = Slimmer{Warn: warn}.appendPort(slim.Ports, port, "Service", s.Namespace, s.Name)
 	}
 	return slim
 }
@@ -112,11 +109,8 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(msg string, attrs 
 		if p.Protocol != nil {
 			protocol = *p.Protocol
 		}
-		if !isPort(*p.Port) {
-			warn("Ignored invalid port", "kind", "EndpointSlice", "namespace", s.Namespace, "name", s.Name, "value", *p.Port)
-			continue
-		}
-		slim.Ports = appendPort(slim.Ports, name, string(protocol), *p.Port)
+		port := ServicePort{Name: name, Protocol: string(protocol), Port: *p.Port}
+		slim.Ports = Slimmer{Warn: warn}.appendPort(slim.Ports, port, "EndpointSlice", s.Namespace, s.Name)
 	}
 	var buf []byte
 	for i := range s.Endpoints {

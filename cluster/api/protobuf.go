@@ -3,7 +3,7 @@ package api
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seamark/seamark/cluster/protobuf"
+	"github.com/seamark/seamark/wire/protobuf"
 )
 
 // The field numbers of this file come from generated.proto in each API group of
@@ -67,7 +67,8 @@ func (s *Service) readSpec(m *protobuf.Message) {
 	for spec := m.Embedded(); m.NextIn(&spec); {
 		switch spec.Number {
 		case 1:
-			s.Spec.Ports = append(s.Spec.Ports, readServicePort(&spec))
+			port, _ := readServicePort(&spec)
+			s.Spec.Ports = append(s.Spec.Ports, port)
 		case 2:
 			key, value := spec.Pair()
 			if s.Spec.Selector == nil {
@@ -91,7 +92,8 @@ func (s *Service) readSpec(m *protobuf.Message) {
 	}
 }
 
-func readServicePort(m *protobuf.Message) (p ServicePort) {
+// readServicePort reads a port of a Service or an EndpointSlice, whose port need not have a number.
+func readServicePort(m *protobuf.Message) (p ServicePort, numbered bool) {
 	for port := m.Embedded(); m.NextIn(&port); {
 		switch port.Number {
 		case 1:
@@ -99,10 +101,10 @@ func readServicePort(m *protobuf.Message) (p ServicePort) {
 		case 2:
 			p.Protocol = port.String()
 		case 3:
-			p.Port = int32(port.Varint())
+			p.Port, numbered = int32(port.Varint()), true
 		}
 	}
-	return p
+	return p, numbered
 }
 
 func (s *Service) readStatus(m *protobuf.Message) {

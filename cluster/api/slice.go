@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/cluster/protobuf"
+	"github.com/seamark/seamark/wire/protobuf"
 )
 
 // maxPodName is one more than the length of a DNS label.
@@ -54,12 +54,8 @@ func (p *packer) belongs(own, imported, source, kind string) bool {
 }
 
 // port adds a port.
-func (p *packer) port(name, protocol string, number int32) {
-	if !isPort(number) {
-		p.warn("Ignored invalid port", number)
-		return
-	}
-	p.slim.Ports = appendPort(p.slim.Ports, name, protocol, number)
+func (p *packer) port(port ServicePort) {
+	p.slim.Ports = p.appendPort(p.slim.Ports, port, "EndpointSlice", p.slim.Namespace, p.slim.Name)
 }
 
 // endpoint returns an endpoint without its address. pod is the name of its Pod, if
@@ -148,7 +144,7 @@ func (s Slimmer) Slice(full *EndpointSlice) *cluster.Slice {
 
 	for _, port := range full.Ports {
 		if port.Port != nil { // without a number there can be no SRV record
-			p.port(value(port.Name), value(port.Protocol), *port.Port)
+			p.port(ServicePort{Name: value(port.Name), Protocol: value(port.Protocol), Port: *port.Port})
 		}
 	}
 
@@ -209,7 +205,9 @@ func (s Slimmer) readSlice(raw []byte, o *Decoded, room *[]byte) error {
 	}
 
 	for m = (protobuf.Message{Rest: raw}); m.NextOf(3); {
-		p.readPort(&m)
+		if port, numbered := readServicePort(&m); m.Err == nil && numbered {
+			p.port(port)
+		}
 	}
 	if m.Err == nil {
 		for m = (protobuf.Message{Rest: raw}); m.NextOf(2); {
@@ -239,25 +237,6 @@ func family(text []byte) string {
 		return AddressIPv6
 	}
 	return string(text)
-}
-
-func (p *packer) readPort(m *protobuf.Message) {
-	var name, protocol string
-	var number int32
-	all := true
-	for port := m.Embedded(); m.NextIn(&port); {
-		switch port.Number {
-		case 1:
-			name = port.String()
-		case 2:
-			protocol = port.String()
-		case 3:
-			number, all = int32(port.Varint()), false
-		}
-	}
-	if m.Err == nil && !all {
-		p.port(name, protocol, number)
-	}
 }
 
 // readEndpoint calls Next and not NextIn, whose second call would cost it a fifth of its time.

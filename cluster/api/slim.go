@@ -56,11 +56,7 @@ func (s Slimmer) Service(full *Service) *cluster.Service {
 		slim.External = s.external(full)
 	}
 	for _, p := range full.Spec.Ports {
-		if isPort(p.Port) {
-			slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
-		} else {
-			s.warn("Ignored invalid port", "Service", full.Namespace, full.Name, p.Port)
-		}
+		slim.Ports = s.appendPort(slim.Ports, p, "Service", full.Namespace, full.Name)
 	}
 	return slim
 }
@@ -147,11 +143,8 @@ func (s Slimmer) ServiceImport(full *ServiceImport) *cluster.Service {
 		slim.ClusterIPs = s.addrs(full.Spec.IPs, "ServiceImport", full.Namespace, full.Name)
 	}
 	for _, p := range full.Spec.Ports {
-		if isPort(p.Port) {
-			slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
-		} else {
-			s.warn("Ignored invalid port", "ServiceImport", full.Namespace, full.Name, p.Port)
-		}
+		port := ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port}
+		slim.Ports = s.appendPort(slim.Ports, port, "ServiceImport", full.Namespace, full.Name)
 	}
 	return slim
 }
@@ -205,13 +198,14 @@ func parseAddr(text string) (addr netip.Addr, ok bool) {
 	return addr.Unmap(), err == nil && addr.Zone() == ""
 }
 
-// isPort reports whether a port number is valid. An API server accepts no others.
-func isPort(port int32) bool { return 1 <= port && port <= 65535 }
-
-func appendPort(ports []cluster.Port, name string, protocol string, number int32) []cluster.Port {
-	protocol = cmp.Or(strings.ToLower(protocol), "tcp")
-	name = strings.ToLower(name)
-	return append(ports, cluster.Port{Name: intern(name), Protocol: intern(protocol), Port: uint16(number)})
+// appendPort appends a port of an object. An API server accepts only valid numbers.
+func (s Slimmer) appendPort(ports []cluster.Port, p ServicePort, kind, namespace, name string) []cluster.Port {
+	if p.Port < 1 || p.Port > 65535 {
+		s.warn("Ignored invalid port", kind, namespace, name, p.Port)
+		return ports
+	}
+	protocol := intern(cmp.Or(strings.ToLower(p.Protocol), "tcp"))
+	return append(ports, cluster.Port{Name: intern(strings.ToLower(p.Name)), Protocol: protocol, Port: uint16(p.Port)})
 }
 
 // intern returns the same memory for equal strings: thousands of objects have the same

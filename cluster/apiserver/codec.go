@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/seamark/seamark/cluster/api"
-	"github.com/seamark/seamark/cluster/protobuf"
+	"github.com/seamark/seamark/wire/protobuf"
 )
 
 // A decodedObject is an api.Decoded with the methods that the reflector needs. Metadata

@@ -14,7 +14,7 @@ import (
 	"unique"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/cluster/protobuf"
+	"github.com/seamark/seamark/wire/protobuf"
 )
 
 // maxSize limits the bytes that Read holds in memory. A million endpoints need 20 MB.

@@ -69,22 +69,16 @@ func (l *lookup) writeSRV(r keyRange) {
 		}
 	}
 
-	q, a := l.q, &l.q.Answer
 	for r.next(&m) {
-		if len(a.Buf) > q.SizeLimit() {
+		if len(l.q.Answer.Buf) > l.q.SizeLimit() {
 			return // the answer will be truncated
 		}
 		if !m.hasHost() {
 			continue
 		}
 
-		target := appendTarget(name[:0], &m)
-		at := l.beginRecord([]byte(wire.OwnerIsQuestion), wire.TypeSRV, 6+len(target))
-		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.priorityOf(&m))
-		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.weight(sums.sum(l.priorityOf(&m)), &m))
-		a.Buf = binary.BigEndian.AppendUint16(a.Buf, m.port)
-		a.Buf = append(a.Buf, target...)
-		l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, q.Now()))
+		priority := l.priorityOf(&m)
+		l.writeRecord(wire.TypeSRV, &m, priority, l.weight(sums.sum(priority), &m), m.port)
 	}
 }
 
@@ -115,12 +109,23 @@ func appendTarget(buf []byte, m *message) []byte {
 	return appendName(buf, m.path, int(m.strip))
 }
 
+// writeRecord writes a record of the query's name whose data are numbers and the target of m.
+func (l *lookup) writeRecord(t wire.Type, m *message, numbers ...uint16) {
+	a := &l.q.Answer
+	var name [wire.MaxName]byte
+	target := appendTarget(name[:0], m)
+	at := l.beginRecord([]byte(wire.OwnerIsQuestion), t, 2*len(numbers)+len(target))
+	for _, n := range numbers {
+		a.Buf = binary.BigEndian.AppendUint16(a.Buf, n)
+	}
+	a.Buf = append(a.Buf, target...)
+	l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(m, l.q.Now()))
+}
+
 // writeMX writes an MX record for each message with mail.
 func (l *lookup) writeMX(r keyRange) {
 	l.selectGroup(&r, 0)
-	a := &l.q.Answer
 	var m message
-	var name [wire.MaxName]byte
 	for r.next(&m) {
 		if l.q.ExceedsLimit() {
 			return
@@ -128,10 +133,7 @@ func (l *lookup) writeMX(r keyRange) {
 		if !m.mail || !m.hasHost() {
 			continue
 		}
-		target := appendTarget(name[:0], &m)
-		at := l.beginRecord([]byte(wire.OwnerIsQuestion), wire.TypeMX, 2+len(target))
-		a.Buf = append(binary.BigEndian.AppendUint16(a.Buf, l.priorityOf(&m)), target...)
-		l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
+		l.writeRecord(wire.TypeMX, &m, l.priorityOf(&m))
 	}
 }
 
@@ -139,9 +141,7 @@ func (l *lookup) writeMX(r keyRange) {
 // Hosts that are names are skipped: they have no glue.
 func (l *lookup) writeNS(r keyRange) {
 	l.selectGroup(&r, 0)
-	a := &l.q.Answer
 	var m message
-	var name [wire.MaxName]byte
 	for all := r; all.next(&m); {
 		if l.q.ExceedsLimit() {
 			return
@@ -149,10 +149,7 @@ func (l *lookup) writeNS(r keyRange) {
 		if !m.addr.IsValid() {
 			continue
 		}
-		target := appendTarget(name[:0], &m)
-		at := l.beginRecord([]byte(wire.OwnerIsQuestion), wire.TypeNS, len(target))
-		a.Buf = append(a.Buf, target...)
-		l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
+		l.writeRecord(wire.TypeNS, &m)
 	}
 	l.section = wire.Additional
 	for r.next(&m) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seamark/seamark/wire/protobuf"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -113,42 +114,17 @@ func (s *span) appendOTLP(buf []byte) []byte {
 // rejectedOTLP returns how many spans a collector has rejected: the field rejected_spans of
 // partial_success in an ExportTraceServiceResponse. It returns 0 for an invalid response.
 func rejectedOTLP(response []byte) (rejected int) {
-	eachField(response, func(field protowire.Number, kind protowire.Type, _ uint64, message []byte) {
-		if field != 1 || kind != protowire.BytesType {
-			return
+	m := protobuf.Message{Rest: response}
+	for m.NextOf(1) {
+		if m.Type != protowire.BytesType {
+			continue
 		}
-		eachField(message, func(field protowire.Number, kind protowire.Type, n uint64, _ []byte) {
-			if field == 1 && kind == protowire.VarintType {
-				rejected = int(n)
+		success := m.Embedded()
+		for success.NextOf(1) {
+			if success.Type == protowire.VarintType {
+				rejected = int(success.Varint())
 			}
-		})
-	})
-	return rejected
-}
-
-// eachField calls f with each field of a message, up to an invalid one.
-func eachField(message []byte, f func(field protowire.Number, kind protowire.Type, n uint64, bytes []byte)) {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return
 		}
-		message = message[n:]
-
-		var number uint64
-		var bytes []byte
-		switch kind {
-		case protowire.VarintType:
-			number, n = protowire.ConsumeVarint(message)
-		case protowire.BytesType:
-			bytes, n = protowire.ConsumeBytes(message)
-		default:
-			n = protowire.ConsumeFieldValue(field, kind, message)
-		}
-		if n < 0 {
-			return
-		}
-		f(field, kind, number, bytes)
-		message = message[n:]
 	}
+	return rejected
 }

@@ -6,9 +6,8 @@ import (
 	"net/netip"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire/protobuf"
 )
 
 // errMalformed is returned for a frame that is no Dnstap.
@@ -19,8 +18,10 @@ var errMalformed = errors.New("dnstap: malformed message")
 func (m *Message) Parse(payload []byte) error {
 	*m = Message{}
 	var message []byte
-	err := fields(payload, func(n protowire.Number, _ uint64, b []byte) {
-		switch n {
+	outer := protobuf.Message{Rest: payload}
+	for outer.Next() {
+		_, b := outer.Value()
+		switch outer.Number {
 		case fieldIdentity:
 			m.Identity = b
 		case fieldVersion:
@@ -30,18 +31,19 @@ func (m *Message) Parse(payload []byte) error {
 		case fieldMessage:
 			message = b
 		}
-	})
-	if err != nil {
-		return err
+	}
+	if outer.Err != nil {
+		return errMalformed
 	}
 
 	numbers := [fieldResponsePacket + 1]uint64{fieldProtocol: 1}
 	var data [len(numbers)][]byte
-	err = fields(message, func(n protowire.Number, v uint64, b []byte) {
-		if int(n) < len(numbers) {
-			numbers[n], data[n] = v, b
+	inner := protobuf.Message{Rest: message}
+	for inner.Next() {
+		if n := int(inner.Number); n < len(numbers) {
+			numbers[n], data[n] = inner.Value()
 		}
-	})
+	}
 
 	m.Kind = Kind(numbers[fieldKind])
 	if numbers[fieldProtocol] != 1 {
@@ -54,7 +56,10 @@ func (m *Message) Parse(payload []byte) error {
 	if m.Packet = data[fieldResponsePacket]; m.Packet == nil {
 		m.Packet = data[fieldQueryPacket]
 	}
-	return err
+	if inner.Err != nil {
+		return errMalformed
+	}
+	return nil
 }
 
 // addressOf returns an address that is not valid if its bytes are none.
@@ -69,37 +74,4 @@ func timeOf(seconds, nanos uint64) (t time.Time) {
 		return t
 	}
 	return time.Unix(int64(seconds), int64(nanos))
-}
-
-// fields passes the fields of a message to each: the value of a number, or the bytes.
-func fields(b []byte, each func(n protowire.Number, v uint64, b []byte)) error {
-	for len(b) > 0 {
-		n, kind, size := protowire.ConsumeTag(b)
-		if size < 0 {
-			return errMalformed
-		}
-		b = b[size:]
-
-		var v uint64
-		var data []byte
-		switch kind {
-		case protowire.VarintType:
-			v, size = protowire.ConsumeVarint(b)
-		case protowire.Fixed32Type:
-			var fixed uint32
-			fixed, size = protowire.ConsumeFixed32(b)
-			v = uint64(fixed)
-		case protowire.BytesType:
-			data, size = protowire.ConsumeBytes(b)
-		default:
-			size = protowire.ConsumeFieldValue(n, kind, b)
-		}
-		if size < 0 {
-			return errMalformed
-		}
-
-		b = b[size:]
-		each(n, v, data)
-	}
-	return nil
 }

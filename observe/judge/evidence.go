@@ -85,8 +85,7 @@ func where(all []series, label, value string) []series {
 }
 
 // quantile returns a quantile of the buckets of histograms, by the value of a label, and the number
-// of observations. It is estimated as Prometheus does: linearly within its bucket, and in the last
-// one by the lower bound.
+// of observations.
 func quantile(buckets []series, label string, q float64) map[string]observed {
 	byKey := map[string]map[float64]float64{}
 	for _, s := range buckets {
@@ -103,20 +102,8 @@ func quantile(buckets []series, label string, q float64) map[string]observed {
 
 	found := map[string]observed{}
 	for key, counts := range byKey {
-		all := counts[math.Inf(1)]
-		lower, below := 0.0, 0.0
-		for _, bound := range slices.Sorted(maps.Keys(counts)) {
-			n := counts[bound]
-			if n < q*all || n == below {
-				lower, below = bound, n
-				continue
-			}
-			at := lower
-			if !math.IsInf(bound, 1) {
-				at += (bound - lower) * (q*all - below) / (n - below)
-			}
-			found[key] = observed{at, all}
-			break
+		if all := counts[math.Inf(1)]; all > 0 {
+			found[key] = observed{metrics.Quantile(q, counts), all}
 		}
 	}
 	return found

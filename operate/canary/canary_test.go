@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/metrics"
 )
 
 func TestParseMetrics(t *testing.T) {
@@ -48,7 +50,7 @@ func TestQuantile(t *testing.T) {
 		{map[float64]float64{1: 50, 2: 100, math.Inf(1): 100}, 1.98},
 		{map[float64]float64{1: 50, 2: 60, math.Inf(1): 100}, 2},
 	} {
-		if got := quantile(0.99, c.buckets); math.Abs(got-c.want) > 1e-9 {
+		if got := metrics.Quantile(0.99, c.buckets); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("quantile of %v: got %v, want %v", c.buckets, got, c.want)
 		}
 	}

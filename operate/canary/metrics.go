@@ -1,21 +1,17 @@
 package canary
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 )
@@ -268,29 +264,7 @@ func (r *Side) count(s *state, first, second map[string]counters, sides ...side)
 		}
 	}
 
-	r.P99 = quantile(0.99, buckets)
-}
-
-// quantile estimates a quantile of cumulative buckets as Prometheus does: linearly within
-// its bucket. It returns 0 without durations.
-func quantile(q float64, buckets map[float64]float64) float64 {
-	rank := q * buckets[math.Inf(1)]
-	if rank == 0 {
-		return 0
-	}
-	lower, below := 0.0, 0.0
-	for _, bound := range slices.Sorted(maps.Keys(buckets)) {
-		n := buckets[bound]
-		switch {
-		case n < rank:
-			lower, below = bound, n
-			continue
-		case math.IsInf(bound, 1):
-			return lower
-		}
-		return lower + (bound-lower)*(rank-below)/(n-below)
-	}
-	return lower
+	r.P99 = metrics.Quantile(0.99, buckets)
 }
 
 const (
@@ -301,53 +275,17 @@ const (
 // parseMetrics reads the two metrics from a page in the Prometheus text format.
 func parseMetrics(page []byte) counters {
 	c := counters{map[string]float64{}, map[float64]float64{}}
-	lines := bufio.NewScanner(bytes.NewReader(page))
-	lines.Buffer(nil, len(page)+1)
-	for lines.Scan() {
-		name, rest, ok := strings.Cut(lines.Text(), "{")
-		if !ok || name != responsesName && name != durationsName {
+	isUsed := func(family string) bool { return family == responsesName || family == durationsName }
+	for series, value := range metrics.Parse(string(page), isUsed) {
+		family, labels := metrics.ParseSeries(series)
+		if math.IsNaN(value) {
 			continue
 		}
-
-		labels, rest, ok := parseLabels(rest)
-		fields := strings.Fields(rest)
-		if !ok || len(fields) == 0 {
-			continue
-		}
-
-		value, err := strconv.ParseFloat(fields[0], 64)
-		if err != nil || math.IsNaN(value) {
-			continue
-		}
-
-		if name == responsesName {
-			c.responses[labels["rcode"]] += value
+		if code, ok := labels["rcode"]; ok && family == responsesName {
+			c.responses[code] += value
 		} else if bound, err := strconv.ParseFloat(labels["le"], 64); err == nil {
 			c.durations[bound] += value
 		}
 	}
 	return c
-}
-
-// parseLabels parses the labels after the brace: name="value",...} rest.
-func parseLabels(text string) (labels map[string]string, rest string, ok bool) {
-	labels = map[string]string{}
-	for {
-		text = strings.TrimLeft(text, ", ")
-		if rest, ok := strings.CutPrefix(text, "}"); ok {
-			return labels, rest, true
-		}
-		name, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return nil, "", false
-		}
-		quoted, err := strconv.QuotedPrefix(value)
-		if err != nil {
-			return nil, "", false
-		}
-		if labels[name], err = strconv.Unquote(quoted); err != nil {
-			return nil, "", false
-		}
-		text = value[len(quoted):]
-	}
 }

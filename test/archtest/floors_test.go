@@ -68,7 +68,7 @@ var modules = map[string][]string{
 	// Protocols and formats.
 	"github.com/quic-go/quic-go":                    {"directive/forward", "transport/streams"},
 	"github.com/farsightsec/golang-framestream":     {"observe/dnstap"},
-	"google.golang.org/protobuf/encoding/protowire": {"cluster/protobuf", "directive/trace", "observe/dnstap", "wire/grpcmessage"},
+	"google.golang.org/protobuf/encoding/protowire": {"directive/trace", "observe/dnstap", "wire/grpcmessage", "wire/protobuf"},
 	"github.com/oschwald/maxminddb-golang/v2":       {"directive/geoip"},
 
 	// The text of Corefiles, expressions and the command line.

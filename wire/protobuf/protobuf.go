@@ -1,8 +1,9 @@
 // Package protobuf reads protobuf messages field by field, without copying and without
-// generated code, for package api and the codec of package apiserver.
+// generated code: the objects of an API server and of snapshots, dnstap and OTLP.
 package protobuf
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -26,10 +27,10 @@ var errMalformed = errors.New("malformed protobuf")
 type Message struct {
 	Rest   []byte // after the field
 	Number protowire.Number
-	wire   protowire.Type
-	value  uint64 // of a varint
-	text   []byte // of a field with a length; it is part of the message
-	Err    error  // ends the iteration
+	Type   protowire.Type // of the field
+	value  uint64         // of a number
+	text   []byte         // of a field with a length; it is part of the message
+	Err    error          // ends the iteration
 }
 
 // Next advances to the next field. It returns false at the end and after an error.
@@ -38,14 +39,18 @@ func (m *Message) Next() bool {
 		return false
 	}
 	tag := m.varint()
-	m.Number, m.wire = protowire.Number(tag>>3), protowire.Type(tag&7)
-	switch m.wire {
+	m.Number, m.Type = protowire.Number(tag>>3), protowire.Type(tag&7)
+	switch m.Type {
 	case protowire.VarintType:
 		m.value = m.varint()
 	case protowire.BytesType:
 		m.text = m.take(m.varint())
+	case protowire.Fixed32Type:
+		if b := m.take(4); b != nil {
+			m.value = uint64(binary.LittleEndian.Uint32(b))
+		}
 	default:
-		m.take(uint64(protowire.ConsumeFieldValue(m.Number, m.wire, m.Rest)))
+		m.take(uint64(protowire.ConsumeFieldValue(m.Number, m.Type, m.Rest)))
 	}
 	if m.Number < protowire.MinValidNumber {
 		m.Fail(errMalformed)
@@ -87,7 +92,7 @@ func (m *Message) take(n uint64) []byte {
 // Bytes returns a field with a length: a string or an embedded message. It shares
 // memory with the message.
 func (m *Message) Bytes() []byte {
-	if m.wire != protowire.BytesType {
+	if m.Type != protowire.BytesType {
 		m.Fail(errMalformed)
 		return nil
 	}
@@ -112,11 +117,23 @@ func (m *Message) String() string { return string(m.Bytes()) }
 
 // Varint returns a numeric field.
 func (m *Message) Varint() uint64 {
-	if m.wire != protowire.VarintType {
+	if m.Type != protowire.VarintType {
 		m.Fail(errMalformed)
 		return 0
 	}
 	return m.value
+}
+
+// Value returns a field of any type: the value of a varint or of four bytes, or the bytes of a
+// field with a length.
+func (m *Message) Value() (number uint64, text []byte) {
+	switch m.Type {
+	case protowire.VarintType, protowire.Fixed32Type:
+		return m.value, nil
+	case protowire.BytesType:
+		return 0, m.text
+	}
+	return 0, nil
 }
 
 // Bool returns a boolean field.
