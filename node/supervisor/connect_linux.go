@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,15 @@ type Worker struct {
 	page    page
 	sockets []*os.File
 	file    *os.File // of the Capture; nil if there is none
-	replies chan handover.Message
+	asked   uint64   // the ID of the last request
+	pending atomic.Pointer[request]
+}
+
+// A request is one that waits for its reply.
+type request struct {
+	id    uint64
+	file  *os.File // that the supervisor has sent before the reply
+	reply chan handover.Message
 }
 
 // Connect connects to the supervisor. It returns nil if the process is not a worker. The
@@ -36,7 +45,7 @@ func Connect() (*Worker, error) {
 		return nil, fmt.Errorf("connecting to the supervisor: %w", err)
 	}
 
-	w := &Worker{conn: conn, replies: make(chan handover.Message)}
+	w := &Worker{conn: conn}
 	if w.page, err = mapPage(os.NewFile(pageFD, "page")); err != nil {
 		return nil, err
 	}
@@ -66,27 +75,42 @@ func (w *Worker) receive() {
 		if err != nil {
 			os.Exit(1)
 		}
-		if m.Kind == handover.State {
-			w.file = m.File // before the reply that ask waits for
-			continue
-		}
-		w.replies <- m
+		w.take(m)
 	}
 }
 
-// ask sends a message and waits for the reply.
-func (w *Worker) ask(kind handover.Kind) error {
-	if err := w.conn.Send(handover.Message{Kind: kind}, sendTimeout); err != nil {
-		return err
+// take takes a message of the supervisor. A reply that is late must not be that to the next request,
+// nor wait for one: then the end of the supervisor would not be noticed.
+func (w *Worker) take(m handover.Message) {
+	r := w.pending.Load()
+	switch {
+	case r == nil || r.id != m.ID:
+		_ = m.File.Close() // an error without a file
+	case m.Kind == handover.State:
+		r.file = m.File
+	case w.pending.CompareAndSwap(r, nil):
+		r.reply <- m
+	}
+}
+
+// ask sends a message and waits for the reply. It returns the file that the supervisor has sent, if any.
+func (w *Worker) ask(kind handover.Kind) (*os.File, error) {
+	w.asked++
+	r := &request{id: w.asked, reply: make(chan handover.Message, 1)}
+	w.pending.Store(r)
+	defer w.pending.Store(nil)
+
+	if err := w.conn.Send(handover.Message{Kind: kind, ID: r.id}, sendTimeout); err != nil {
+		return nil, err
 	}
 	select {
-	case m := <-w.replies:
+	case m := <-r.reply:
 		if m.Kind == handover.Refused {
-			return errors.New(m.Error)
+			return nil, errors.New(m.Error)
 		}
-		return nil
+		return r.file, nil
 	case <-time.After(replyTimeout):
-		return fmt.Errorf("the supervisor did not answer %s within %s", kind, replyTimeout)
+		return nil, fmt.Errorf("the supervisor did not answer %s within %s", kind, replyTimeout)
 	}
 }
 
@@ -94,7 +118,10 @@ func (w *Worker) ask(kind handover.Kind) error {
 func (w *Worker) Sockets() []*os.File { return w.sockets }
 
 // Open makes the supervisor prepare the node. The configuration is valid.
-func (w *Worker) Open() error { return w.ask(kindOpen) }
+func (w *Worker) Open() (err error) {
+	w.file, err = w.ask(kindOpen)
+	return err
+}
 
 // File returns the file of Capture.File, after Open; nil if there is none.
 func (w *Worker) File() *os.File { return w.file }
@@ -110,7 +137,8 @@ func (w *Worker) Keep(sockets []*os.File) error {
 			return err
 		}
 	}
-	return w.ask(handover.End)
+	_, err := w.ask(handover.End)
+	return err
 }
 
 // Beat records that the worker makes progress.
@@ -123,7 +151,7 @@ func (w *Worker) Serving() {
 }
 
 // Stopping makes the supervisor close the gate and its sockets.
-func (w *Worker) Stopping() { _ = w.ask(kindStopping) }
+func (w *Worker) Stopping() { _, _ = w.ask(kindStopping) }
 
 // Count returns a number that the Capture has counted.
 func (w *Worker) Count(index int) uint64 { return w.page.counts[index].Load() }

@@ -19,7 +19,7 @@ func FuzzMessages(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, messages []byte) {
 		gate, replies := new(fakeCapture), 0
-		w := &worker{reply: func(error) { replies++ }}
+		w := &worker{reply: func(uint64, error) { replies++ }}
 		s := &supervisor{
 			Options: Options{
 				Log: slog.New(slog.DiscardHandler), Open: func(func(int, uint64)) (Capture, error) { return gate, nil },

@@ -94,8 +94,8 @@ type supervisor struct {
 // A worker is a process that has been started.
 type worker struct {
 	events chan event // messages, and at last its end
-	reply  func(error)
-	share  func(*os.File)
+	reply  func(id uint64, err error)
+	share  func(id uint64, f *os.File)
 	send   func(syscall.Signal)
 	forget func() // releases what send needs, after the end
 
@@ -108,6 +108,7 @@ type worker struct {
 // An event is a message of a worker or its end.
 type event struct {
 	kind    handover.Kind
+	id      uint64             // of a request
 	sockets []socket           // of End
 	status  syscall.WaitStatus // of kindEnded
 }
@@ -204,11 +205,11 @@ func (s *supervisor) handle(e event) {
 	case handover.Hello:
 		w.connected = true
 	case kindOpen:
-		w.reply(s.prepare(w))
+		w.reply(e.id, s.prepare(w, e.id))
 	case handover.End:
 		s.replaceSockets(e.sockets)
 		enlargeBuffers(s.sockets)
-		w.reply(nil)
+		w.reply(e.id, nil)
 
 	case handover.Serving:
 		s.served = true
@@ -223,7 +224,7 @@ func (s *supervisor) handle(e event) {
 			s.capture.Disable()
 		}
 		s.setOpen(false)
-		w.reply(nil)
+		w.reply(e.id, nil)
 	}
 }
 
@@ -233,7 +234,7 @@ func (s *supervisor) replaceSockets(sockets []socket) {
 }
 
 // prepare opens the capture when the first worker asks for it, and shares its file with each.
-func (s *supervisor) prepare(w *worker) error {
+func (s *supervisor) prepare(w *worker, id uint64) error {
 	if s.capture == nil {
 		c, err := s.Open(func(index int, n uint64) { s.shared.counts[index].Add(n) })
 		if err != nil {
@@ -242,7 +243,7 @@ func (s *supervisor) prepare(w *worker) error {
 		s.capture = c
 	}
 	if f := s.capture.File(); f != nil {
-		w.share(f)
+		w.share(id, f)
 	}
 	return nil
 }

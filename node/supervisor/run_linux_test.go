@@ -85,7 +85,7 @@ func (n *fakeNode) start([]socket) (*worker, error) {
 	w := &fakeWorker{n: n, at: time.Now(), replies: make(chan error, 1), ended: make(chan struct{})}
 	w.worker = &worker{
 		events: make(chan event), forget: func() {},
-		reply: func(err error) { w.replies <- err },
+		reply: func(_ uint64, err error) { w.replies <- err },
 		send: func(s syscall.Signal) {
 			if w.received = append(w.received, s); s == unix.SIGKILL {
 				go w.end(syscall.WaitStatus(unix.SIGKILL))

@@ -91,14 +91,16 @@ func startWorker(p page, sockets []socket) (*worker, error) {
 			_ = unix.Kill(pid, s)
 		}
 	}
-	w.reply = func(err error) {
-		m := handover.Message{Kind: handover.End}
+	w.reply = func(id uint64, err error) {
+		m := handover.Message{Kind: handover.End, ID: id}
 		if err != nil {
-			m = handover.Message{Kind: handover.Refused, Error: err.Error()}
+			m = handover.Message{Kind: handover.Refused, ID: id, Error: err.Error()}
 		}
 		_ = conn.Send(m, sendTimeout) // if it fails, the worker ends
 	}
-	w.share = func(f *os.File) { _ = conn.Send(handover.Message{Kind: handover.State, File: f}, sendTimeout) }
+	w.share = func(id uint64, f *os.File) {
+		_ = conn.Send(handover.Message{Kind: handover.State, ID: id, File: f}, sendTimeout)
+	}
 
 	if err := sendSockets(conn, sockets); err != nil {
 		w.send(unix.SIGKILL) // it ends as one that cannot start
@@ -137,7 +139,7 @@ func (w *worker) run(conn *handover.Conn, pid int) {
 			continue
 		}
 
-		w.events <- event{kind: m.Kind, sockets: sockets}
+		w.events <- event{kind: m.Kind, id: m.ID, sockets: sockets}
 		sockets = nil
 	}
 

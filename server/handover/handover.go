@@ -58,6 +58,7 @@ const (
 type Message struct {
 	Kind    Kind
 	Version int              `json:",omitempty"`
+	ID      uint64           `json:",omitempty"` // of a worker's request, and of the replies to it
 	Error   string           `json:",omitempty"`
 	Name    string           `json:",omitempty"` // the address of HTTP, or the name of a State
 	Address netip.AddrPort   `json:",omitzero"`  // of the listener of a Connection
