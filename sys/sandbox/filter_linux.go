@@ -42,6 +42,15 @@ var refused = []uint32{
 // process: a release of Go that uses one does without it, as on a kernel of before.
 const newest = unix.SYS_RSEQ_SLICE_YIELD
 
+// calls are the numbers of the system calls that a filter has.
+type calls struct {
+	refused               []uint32
+	clone, clone3, socket uint32
+}
+
+// native are those of the architecture of the program. Tests have those of others.
+var native = calls{refused: refused, clone: unix.SYS_CLONE, clone3: unix.SYS_CLONE3, socket: unix.SYS_SOCKET}
+
 // A machine is what filters of an architecture need.
 type machine struct {
 	audit   uint32            // in struct seccomp_data
@@ -53,12 +62,21 @@ type machine struct {
 // machines are the architectures of the releases. On s390x Go opens sockets by socketcall, whose
 // arguments a filter cannot read.
 var machines = map[string]machine{
-	"amd64":   {audit: unix.AUDIT_ARCH_X86_64, refused: map[string]uint32{"kexec_file_load": 320, "modify_ldt": 154}},
-	"arm":     {audit: unix.AUDIT_ARCH_ARM, refused: map[string]uint32{"kexec_file_load": 401}},
-	"arm64":   {audit: unix.AUDIT_ARCH_AARCH64, refused: map[string]uint32{"kexec_file_load": 294}},
-	"ppc64le": {audit: unix.AUDIT_ARCH_PPC64LE, refused: map[string]uint32{"kexec_file_load": 382, "socketcall": 102}},
+	"amd64": {audit: unix.AUDIT_ARCH_X86_64, refused: map[string]uint32{
+		"kexec_file_load": 320, "modify_ldt": 154, "uselib": 134, "iopl": 172, "ioperm": 173, "create_module": 174,
+	}},
+	"arm": {audit: unix.AUDIT_ARCH_ARM, refused: map[string]uint32{
+		"kexec_file_load": 401, "clock_settime64": 404, "uselib": 86, "pciconfig_write": 273,
+	}},
+	"arm64": {audit: unix.AUDIT_ARCH_AARCH64, refused: map[string]uint32{"kexec_file_load": 294}},
+	"ppc64le": {audit: unix.AUDIT_ARCH_PPC64LE, refused: map[string]uint32{
+		"kexec_file_load": 382, "socketcall": 102, "umount": 22, "stime": 25, "uselib": 86, "ioperm": 101, "iopl": 110,
+		"modify_ldt": 123, "create_module": 127, "pciconfig_write": 199, "rtas": 255,
+	}},
 	"riscv64": {audit: unix.AUDIT_ARCH_RISCV64, refused: map[string]uint32{"kexec_file_load": 294}},
-	"s390x":   {audit: unix.AUDIT_ARCH_S390X, refused: map[string]uint32{"kexec_file_load": 381}, half: 4, flags: 1},
+	"s390x": {audit: unix.AUDIT_ARCH_S390X, half: 4, flags: 1, refused: map[string]uint32{
+		"kexec_file_load": 381, "umount": 22, "uselib": 86, "create_module": 127, "s390_pci_mmio_write": 352,
+	}},
 }
 
 // Codes and offsets of filters. An argument is at firstArg + 8*number + half.
@@ -99,8 +117,8 @@ func (p *program) returns(code uint16, k, result uint32) {
 	p.when(code, k, func() { p.add(end, result) })
 }
 
-// filter returns the filter for a machine.
-func (m machine) filter() (p program) {
+// filter returns the filter for a machine with these numbers.
+func (m machine) filter(c calls) (p program) {
 	argument := func(n uint32) { p.add(load, firstArg+8*n+m.half) }
 
 	// Calls of another architecture, such as those of i386 on amd64, have other numbers.
@@ -112,17 +130,17 @@ func (m machine) filter() (p program) {
 	p.returns(above, x32-1, unknown)
 	p.returns(above, private-1, allow)
 	p.returns(above, newest, unknown)
-	p.returns(equal, unix.SYS_CLONE3, unknown) // its flags are in memory; C libraries use clone then
-	for _, number := range slices.Concat(refused, slices.Collect(maps.Values(m.refused))) {
+	p.returns(equal, c.clone3, unknown) // its flags are in memory; C libraries use clone then
+	for _, number := range slices.Concat(c.refused, slices.Collect(maps.Values(m.refused))) {
 		p.returns(equal, number, refuse)
 	}
 
-	p.when(equal, unix.SYS_CLONE, func() {
+	p.when(equal, c.clone, func() {
 		argument(m.flags)
 		p.returns(anyBit, newSpace, refuse)
 		p.add(end, allow)
 	})
-	p.when(equal, unix.SYS_SOCKET, func() {
+	p.when(equal, c.socket, func() {
 		argument(0)
 		for _, family := range []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6} {
 			p.returns(equal, family, allow)
@@ -143,7 +161,7 @@ func setFilter() error {
 	if !ok {
 		return fmt.Errorf("there is none for %s", runtime.GOARCH)
 	}
-	f := m.filter()
+	f := m.filter(native)
 	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
 
 	// Before Linux 5.16 a filter turns speculation off unless it asks not to, which slows down the

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -14,126 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// A seccompData is struct seccomp_data.
-type seccompData struct {
-	Call, Audit uint32
-	Pointer     uint64
-	Arguments   [6]uint64
-}
-
-// run returns the result of a filter for a system call of this machine's byte order.
-func (p program) run(t *testing.T, d seccompData) uint32 {
-	t.Helper()
-	data, err := binary.Append(nil, binary.NativeEndian, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var a uint32
-	for i := 0; i < len(p); i++ {
-		holds := false
-		switch s := p[i]; s.Code {
-		case load:
-			a = binary.NativeEndian.Uint32(data[s.K:])
-			continue
-		case end:
-			return s.K
-		case equal:
-			holds = a == s.K
-		case above:
-			holds = a > s.K
-		case anyBit:
-			holds = a&s.K != 0
-		default:
-			t.Fatalf("statement %d: got code %#x, want one of those above", i, s.Code)
-		}
-
-		if holds {
-			i += int(p[i].Jt)
-		} else {
-			i += int(p[i].Jf)
-		}
-	}
-	t.Fatal("the filter has no result")
-	return 0
-}
-
-// The filter of this machine refuses the system calls of the list, other architectures, x32 and
-// unknown calls, and looks at the arguments of clone and socket.
-func TestFilterResults(t *testing.T) {
-	m, ok := machines[runtime.GOARCH]
-	if !ok {
-		t.Skipf("there is no filter for %s", runtime.GOARCH)
-	}
-	f := m.filter()
-	type call struct {
-		name string
-		seccompData
-		want uint32
-	}
-	var calls []call
-	add := func(name string, number, want uint32, arguments ...uint64) {
-		d := seccompData{Call: number, Audit: m.audit}
-		copy(d.Arguments[:], arguments)
-		calls = append(calls, call{name, d, want})
-	}
-
-	for _, number := range refused {
-		add("listed", number, refuse)
-	}
-	for name, number := range m.refused {
-		add(name, number, refuse)
-	}
-	for _, number := range []uint32{unix.SYS_READ, unix.SYS_RECVMMSG, unix.SYS_FUTEX, unix.SYS_EXECVE, unix.SYS_PRCTL, newest} {
-		add("allowed", number, allow)
-	}
-	add("clone3", unix.SYS_CLONE3, unknown)
-	add("later", newest+1, unknown)
-	add("x32", x32|1, unknown)
-	add("none", ^uint32(0), unknown)
-	add("set_tls of ARM", 0xf0005, allow)
-
-	clone := func(flags uint64) []uint64 {
-		a := make([]uint64, 2)
-		a[m.flags] = flags
-		return a
-	}
-	add("clone of a thread", unix.SYS_CLONE, allow, clone(unix.CLONE_VM|unix.CLONE_THREAD|unix.CLONE_SIGHAND)...)
-	add("clone of a process", unix.SYS_CLONE, allow, clone(unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD|uint64(unix.SIGCHLD))...)
-	for bit := uint64(1); bit <= newSpace; bit <<= 1 {
-		if bit&newSpace != 0 {
-			add("clone with a namespace", unix.SYS_CLONE, refuse, clone(bit|uint64(unix.SIGCHLD))...)
-		}
-	}
-	for family := range uint64(unix.AF_MAX) {
-		want := uint32(refuse)
-		if slices.Contains([]uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}, family) {
-			want = allow
-		}
-		add("socket", unix.SYS_SOCKET, want, family, unix.SOCK_RAW, unix.NETLINK_ROUTE)
-	}
-	add("socket of netfilter", unix.SYS_SOCKET, refuse, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER)
-
-	for _, c := range calls {
-		if got := f.run(t, c.seccompData); got != c.want {
-			t.Errorf("%s, call %#x, arguments %#x: got %#x, want %#x", c.name, c.Call, c.Arguments, got, c.want)
-		}
-	}
-	other := seccompData{Call: unix.SYS_READ, Audit: unix.AUDIT_ARCH_I386}
-	if got := f.run(t, other); got != unknown {
-		t.Errorf("call of another architecture: got %#x, want %#x", got, uint32(unknown))
-	}
-}
-
-// Each machine has a filter that the kernel's limits allow.
-func TestFilterLength(t *testing.T) {
-	for name, m := range machines {
-		if n := len(m.filter()); n > unix.BPF_MAXINSNS {
-			t.Errorf("%s: got %d statements, want at most %d", name, n, unix.BPF_MAXINSNS)
-		}
-	}
-}
 
 // steps is the variable of a process in which TestRestrictedProcess does not only start another one.
 const steps = "SEAMARK_TEST_SANDBOX"
