@@ -77,7 +77,7 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 		return err
 	}
 
-	conf, err := b.file("Corefile-abuse", lines(`
+	s, err := b.configured("seamark", plain, lines(`
 .:%d https://.:%d {
     bind 127.0.0.1
     tls %s %s
@@ -88,12 +88,8 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
        %s
     }
 }
-`, plain.Port(), at.Port(), b.certificateFile(), b.keyFile(), limit, b.source()))
-	if err != nil {
-		return err
-	}
-
-	s, err := b.spawn("seamark", plain, b.binary, "serve", "--conf", conf)
+`, plain.Port(), at.Port(), b.certificateFile(), b.keyFile(), limit, b.source()),
+		b.binary, "serve", "--conf")
 	if err != nil {
 		return err
 	}
@@ -166,9 +162,9 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 	title := fmt.Sprintf("%s, max_connections %d", a.title, limit)
 	b.say("%s: %d connections, %d ended by the server, good client: %d answers, %d failures, last error %v", key,
 		opened.Load(), ended.Load(), good.answers, good.failed, good.last)
-	b.number(key+"/idle", "resident before "+title, "MB", float64(idle.resident)/megabyte)
-	b.number(key+"/peak", "more at the peak", "MB", float64(during.peak-idle.resident)/megabyte)
-	b.number(key+"/after", "more after it", "MB", float64(after.resident-idle.resident)/megabyte)
+	b.megabytes(key+"/idle", "resident before "+title, idle.resident)
+	b.megabytes(key+"/peak", "more at the peak", during.peak-idle.resident)
+	b.megabytes(key+"/after", "more after it", after.resident-idle.resident)
 	b.number(key+"/answered", "answers to another client", "%",
 		100*float64(good.answers)/math.Max(1, float64(good.answers+good.failed)))
 	b.number(key+"/slowest", "slowest of these answers", "ms", float64(good.slowest)/float64(time.Millisecond))
@@ -349,21 +345,24 @@ func (a *abuser) closedWindow() error {
 func (a *abuser) resets() error {
 	go a.read()
 	block := headers("GET", abusePath, "", 0)
-	for id := uint32(1); ; id += 2 {
-		a.mu.Lock()
-		err := errors.Join(a.begin(id, block, true), a.w.WriteRSTStream(id, http2.ErrCodeCancel))
-		a.mu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
+	return a.repeat(func(id uint32) error {
+		return errors.Join(a.begin(id, block, true), a.w.WriteRSTStream(id, http2.ErrCodeCancel))
+	})
 }
 
 // unread sends requests and reads nothing.
 func (a *abuser) unread() error {
 	block := headers("GET", abusePath, "", 0)
+	return a.repeat(func(id uint32) error { return a.begin(id, block, true) })
+}
+
+// repeat starts streams until one fails.
+func (a *abuser) repeat(start func(id uint32) error) error {
 	for id := uint32(1); ; id += 2 {
-		if err := a.begin(id, block, true); err != nil {
+		a.mu.Lock()
+		err := start(id)
+		a.mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}

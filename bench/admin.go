@@ -58,7 +58,7 @@ func (b *bench) admin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.number("admin memory/"+label, "resident after load, admin "+label, "MB", float64(f.resident)/megabyte)
+		b.megabytes("admin memory/"+label, "resident after load, admin "+label, f.resident)
 	}
 	return nil
 }

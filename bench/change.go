@@ -280,12 +280,10 @@ func (b *bench) change(ctx context.Context) error {
 		}
 
 		rates = append(rates, float64(c.written-before)/(clock()-start).Seconds())
-		answered := milliseconds(d, func(d delay) time.Duration { return d.answered })
-		watched := milliseconds(d, func(d delay) time.Duration { return d.watched })
-		medians = append(medians, percentile(answered, 0.5))
-		tails = append(tails, percentile(answered, 0.99))
-		watch = append(watch, percentile(watched, 0.99))
-		unsure = append(unsure, percentile(milliseconds(d, func(d delay) time.Duration { return d.unsure }), 0.99))
+		medians = append(medians, delayOf(d, delay.ofAnswer, 0.5))
+		tails = append(tails, delayOf(d, delay.ofAnswer, 0.99))
+		watch = append(watch, delayOf(d, delay.ofWatch, 0.99))
+		unsure = append(unsure, delayOf(d, func(d delay) time.Duration { return d.unsure }, 0.99))
 	}
 
 	b.number("change/rate", "changes per second", "", rates...)
@@ -345,10 +343,8 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 			return err
 		}
 
-		answered = append(answered,
-			percentile(milliseconds(delays, func(d delay) time.Duration { return d.answered }), 0.99))
-		watched = append(watched, percentile(milliseconds(delays, func(d delay) time.Duration { return d.watched }),
-			0.99))
+		answered = append(answered, delayOf(delays, delay.ofAnswer, 0.99))
+		watched = append(watched, delayOf(delays, delay.ofWatch, 0.99))
 		rates = append(rates, inBurst/took)
 	}
 
@@ -376,14 +372,17 @@ func (c *changer) delays(ctx context.Context, s *server, count, rate int) ([]del
 	return delays, nil
 }
 
-// milliseconds returns one of the delays of all changes, sorted.
-func milliseconds(delays []delay, field func(delay) time.Duration) []float64 {
+func (d delay) ofAnswer() time.Duration { return d.answered }
+func (d delay) ofWatch() time.Duration  { return d.watched }
+
+// delayOf returns a quantile of one of the delays of all changes, in milliseconds.
+func delayOf(delays []delay, field func(delay) time.Duration, p float64) float64 {
 	var out []float64
 	for _, d := range delays {
 		out = append(out, field(d).Seconds()*1e3)
 	}
 	slices.Sort(out)
-	return out
+	return percentile(out, p)
 }
 
 // latency compares our server with the bare loop at half of our server's maximum

@@ -115,7 +115,7 @@ func newEncryptedPorts() (p encryptedPorts, err error) {
 
 // seamarkEncrypted starts our server with DoT, DoH and DoQ.
 func (b *bench) seamarkEncrypted(p encryptedPorts) (*server, error) {
-	conf, err := b.file("Corefile-encrypted", lines(`
+	return b.configured("seamark", p.plain, lines(`
 .:%d tls://.:%d https://.:%d quic://.:%d {
     bind 127.0.0.1
     tls %s %s
@@ -129,11 +129,8 @@ func (b *bench) seamarkEncrypted(p encryptedPorts) (*server, error) {
        disable denial cluster.local
     }
 }
-`, p.plain.Port(), p.tls.Port(), p.https.Port(), p.quic.Port(), b.certificateFile(), b.keyFile(), b.source()))
-	if err != nil {
-		return nil, err
-	}
-	return b.spawn("seamark", p.plain, b.binary, "serve", "--conf", conf)
+`, p.plain.Port(), p.tls.Port(), p.https.Port(), p.quic.Port(), b.certificateFile(), b.keyFile(), b.source()),
+		b.binary, "serve", "--conf")
 }
 
 // unboundEncrypted starts Unbound with DoT and DoH.
@@ -153,7 +150,7 @@ func (b *bench) unboundEncrypted(p encryptedPorts) (*server, error) {
 
 // nsdEncrypted starts NSD with DoT.
 func (b *bench) nsdEncrypted(p encryptedPorts) (*server, error) {
-	conf, err := b.file("nsd.conf", lines(`
+	return b.configured("nsd", p.plain, lines(`
 server:
     server-count: 1
     ip-address: 127.0.0.1@%d
@@ -179,12 +176,7 @@ zone:
     name: "%s"
     zonefile: reverse.zone
 `, p.plain.Port(), p.tls.Port(), p.tls.Port(), b.keyFile(), b.certificateFile(), b.dir,
-		filepath.Join(b.dir, "nsd-zones"), forwardZone, reverseZone))
-	if err != nil {
-		return nil, err
-	}
-
-	return b.spawn("nsd", p.plain, b.paths["nsd"], "-d", "-c", conf)
+		filepath.Join(b.dir, "nsd-zones"), forwardZone, reverseZone), b.paths["nsd"], "-d", "-c")
 }
 
 func (b *bench) certificateFile() string { return filepath.Join(b.dir, "certificate.pem") }

@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// megabyte is the unit of container limits: "48Mi".
-const megabyte = 1 << 20
-
 // settle returns the time to wait before a server's memory is read: the runtime
 // returns the garbage of the start to the system gradually.
 func (b *bench) settle() time.Duration {
@@ -60,9 +57,9 @@ func (b *bench) memory(ctx context.Context) error {
 			folder = f
 		}
 
-		b.number("memory/"+from.name, "resident, no load, "+from.name, "MB", float64(f.resident)/megabyte)
-		b.number("anonymous/"+from.name, "of that not of the binary, "+from.name, "MB", float64(f.anonymous)/megabyte)
-		b.number("peak/"+from.name, "peak of the start, "+from.name, "MB", float64(f.peak)/megabyte)
+		b.megabytes("memory/"+from.name, "resident, no load, "+from.name, f.resident)
+		b.megabytes("anonymous/"+from.name, "of that not of the binary, "+from.name, f.anonymous)
+		b.megabytes("peak/"+from.name, "peak of the start, "+from.name, f.peak)
 		if _, err := b.load(s, "A").run(ctx); err != nil {
 			return err
 		}
@@ -70,7 +67,7 @@ func (b *bench) memory(ctx context.Context) error {
 			return err
 		}
 
-		b.number("loaded/"+from.name, "resident after load, "+from.name, "MB", float64(f.resident)/megabyte)
+		b.megabytes("loaded/"+from.name, "resident after load, "+from.name, f.resident)
 		b.stopServers()
 	}
 
@@ -89,8 +86,7 @@ func (b *bench) memory(ctx context.Context) error {
 		return err
 	}
 
-	b.number("memory/little", fmt.Sprintf("resident with %d endpoints, folder", little.endpoints()), "MB",
-		float64(f.resident)/megabyte)
+	b.megabytes("memory/little", fmt.Sprintf("resident with %d endpoints, folder", little.endpoints()), f.resident)
 	more := float64(b.pop.endpoints() - little.endpoints())
 	b.number("memory/endpoint", "memory for an endpoint, its part of a Service included", "bytes",
 		float64(folder.resident-f.resident)/more)
@@ -134,8 +130,8 @@ func (b *bench) restart(ctx context.Context) error {
 		return err
 	}
 
-	b.number("restart/steady", "resident before the API server's restart", "MB", float64(f.resident)/megabyte)
-	b.number("restart/highest", "peak at the restart", "MB", float64(after.peak)/megabyte)
+	b.megabytes("restart/steady", "resident before the API server's restart", f.resident)
+	b.megabytes("restart/highest", "peak at the restart", after.peak)
 	b.number("restart/peak", "peak at the restart, to steady", "", float64(after.peak)/float64(f.resident))
 	return nil
 }

@@ -267,10 +267,9 @@ func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
 			share += pss
 		}
 
-		b.number("node memory/"+s.label, "node's cache full, resident, "+s.label, "MB", float64(resident)/megabyte)
-		b.number("node anonymous/"+s.label, "of that not of the binary, "+s.label, "MB", float64(anonymous)/megabyte)
-		b.number("node share/"+s.label, "proportional share of all its processes, "+s.label, "MB",
-			float64(share)/megabyte)
+		b.megabytes("node memory/"+s.label, "node's cache full, resident, "+s.label, resident)
+		b.megabytes("node anonymous/"+s.label, "of that not of the binary, "+s.label, anonymous)
+		b.megabytes("node share/"+s.label, "proportional share of all its processes, "+s.label, share)
 	}
 
 	return nil

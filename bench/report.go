@@ -53,6 +53,11 @@ func (b *bench) number(name, title, unit string, values ...float64) {
 	fmt.Fprintf(b.out, "%-35s %s: %s\n", name, title, show(spreadOf(values), unit))
 }
 
+// megabytes adds sizes of memory to the report, in the unit of container limits: "48Mi".
+func (b *bench) megabytes(name, title string, bytes int64) {
+	b.number(name, title, "MB", float64(bytes)/(1<<20))
+}
+
 // miss reports a measurement that was not possible, and why.
 func (b *bench) miss(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)

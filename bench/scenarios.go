@@ -189,13 +189,26 @@ func (b *bench) udp(ctx context.Context) error {
 
 // two compares A queries with two readers each.
 func (b *bench) two(ctx context.Context) error {
+	return b.compareA(ctx, "two", "ClusterIP, A, two readers", 2, true,
+		func(l *load) { l.sockets = 64 }) // distributed over the readers by hash
+}
+
+// idle measures the cost of waiting, at low load.
+func (b *bench) idle(ctx context.Context) error {
+	return b.compareA(ctx, "idle", "ClusterIP, A, 1,000 queries a second", 1, false,
+		func(l *load) { l.rate, l.time = 1000, 3*b.time })
+}
+
+// compareA compares the peers with A queries under a changed load.
+func (b *bench) compareA(
+	ctx context.Context, scenario, title string, readers int, all bool, edit func(*load),
+) error {
 	defer b.stopServers()
-	peers, err := b.peers(ctx, 2, true, "A")
+	peers, err := b.peers(ctx, readers, all, "A")
 	if err != nil {
 		return err
 	}
-	contenders := b.contenders(peers, "A", func(l *load) { l.sockets = 64 }) // distributed over the readers by hash
-	return b.compare(ctx, "two", "ClusterIP, A, two readers", contenders)
+	return b.compare(ctx, scenario, title, b.contenders(peers, "A", edit))
 }
 
 // ways compares transports and forwarding with plain UDP.
@@ -227,17 +240,6 @@ func (b *bench) ways(ctx context.Context) error {
 		l.transport, l.rate, l.sockets = perTCP, 0, 8 // Knot's listen backlog is ten connections
 	})
 	return b.compare(ctx, "new", "ClusterIP, A, a TCP connection for each query", contenders)
-}
-
-// idle measures the cost of waiting, at low load.
-func (b *bench) idle(ctx context.Context) error {
-	defer b.stopServers()
-	peers, err := b.peers(ctx, 1, false, "A")
-	if err != nil {
-		return err
-	}
-	contenders := b.contenders(peers, "A", func(l *load) { l.rate, l.time = 1000, 3*b.time })
-	return b.compare(ctx, "idle", "ClusterIP, A, 1,000 queries a second", contenders)
 }
 
 func (b *bench) binarySize(context.Context) error {

@@ -170,6 +170,15 @@ func (b *bench) file(name, text string) (string, error) {
 	return name, os.WriteFile(name, []byte(text), 0o644)
 }
 
+// configured writes a configuration file and starts a process with its path as the last argument.
+func (b *bench) configured(name string, addr netip.AddrPort, text string, argv ...string) (*server, error) {
+	conf, err := b.file(fmt.Sprintf("%s-%d.conf", name, b.spawned), text)
+	if err != nil {
+		return nil, err
+	}
+	return b.spawn(name, addr, append(argv, conf)...)
+}
+
 // fromFolder and fromAPI return the option of the kubernetes directive for the
 // origin of the cluster.
 func fromFolder(dir string) string     { return `manifests "` + dir + `"` }
@@ -198,8 +207,7 @@ func (b *bench) stock(name, source, more string, args ...string) (*server, error
 		more = "    bind 127.0.0.1\n" + more
 	}
 
-	b.spawned++
-	conf, err := b.file(fmt.Sprintf("Corefile-%d", b.spawned), lines(`
+	s, err := b.configured(name, free[3], lines(`
 .:%d {
 %s    errors
     health %s {
@@ -224,12 +232,7 @@ func (b *bench) stock(name, source, more string, args ...string) (*server, error
     reload
     loadbalance
 }
-`, free[3].Port(), more, free[0], free[1], source, free[2], b.upstream.addr))
-	if err != nil {
-		return nil, err
-	}
-
-	s, err := b.spawn(name, free[3], append(args, conf)...)
+`, free[3].Port(), more, free[0], free[1], source, free[2], b.upstream.addr), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +296,7 @@ func (b *bench) knot(readers int) (*server, error) {
 		return nil, err
 	}
 
-	conf, err := b.file(filepath.Base(dir)+".conf", lines(`
+	return b.configured("knot", addr, lines(`
 server:
     rundir: "%s"
     listen: %s
@@ -316,12 +319,8 @@ zone:
     file: cluster.zone
   - domain: %s
     file: reverse.zone
-`, dir, strings.Replace(b.listen(addr), ":", "@", 1), readers, readers, dir, b.dir, forwardZone, reverseZone))
-	if err != nil {
-		return nil, err
-	}
-
-	return b.spawn("knot", addr, b.paths["knot"], "-c", conf)
+`, dir, strings.Replace(b.listen(addr), ":", "@", 1), readers, readers, dir, b.dir, forwardZone, reverseZone),
+		b.paths["knot"], "-c")
 }
 
 // dnsmasq starts dnsmasq with a hosts file. It has no SRV records and one thread.
@@ -352,8 +351,7 @@ func (b *bench) unbound(readers int) (*server, error) {
 
 // startUnbound starts Unbound with local data and more options of a server.
 func (b *bench) startUnbound(addr netip.AddrPort, options string) (*server, error) {
-	b.spawned++
-	conf, err := b.file(fmt.Sprintf("unbound-%d.conf", b.spawned), lines(`
+	return b.configured("unbound", addr, lines(`
 server:
     directory: "%s"
     chroot: ""
@@ -368,9 +366,6 @@ server:
     local-zone: "%s" static
     local-zone: "%s" static
     include: "%s"
-`, b.dir, options, forwardZone, reverseZone, filepath.Join(b.dir, "local-data")))
-	if err != nil {
-		return nil, err
-	}
-	return b.spawn("unbound", addr, b.paths["unbound"], "-d", "-c", conf)
+`, b.dir, options, forwardZone, reverseZone, filepath.Join(b.dir, "local-data")),
+		b.paths["unbound"], "-d", "-c")
 }

@@ -155,13 +155,8 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (pr
 `, from)
 		}
 
-		conf, err := b.file(fmt.Sprintf("Corefile-transfer-%d", i),
-			fmt.Sprintf(".:%d {\n    bind 127.0.0.1\n%s}\n", port.Port(), directives))
-		if err != nil {
-			return nil, nil, between, err
-		}
-
-		s, err := b.spawn("seamark", port, b.binary, "serve", "--conf", conf)
+		text := fmt.Sprintf(".:%d {\n    bind 127.0.0.1\n%s}\n", port.Port(), directives)
+		s, err := b.configured("seamark", port, text, b.binary, "serve", "--conf")
 		if err != nil {
 			return nil, nil, between, err
 		}
