@@ -30,8 +30,12 @@
 // In every fourth world the disk with the snapshots and the copies is taken away and brought back: the
 // servers go on, a restart meanwhile is without them, and what could not be written is written later.
 //
+// In every fourth world the server has a memory of 64 MB, parts of which are taken and given back: for
+// cached answers, for streams and the replies to them, and for records of queries. Clients of streams may
+// be refused meanwhile, all others have to be answered as before, and after the end no part is in use.
+//
 // Not simulated are hand-overs, whose sockets and connections belong to the operating system (the tests of
-// cmd make processes for them), and shortages of memory.
+// cmd make processes for them).
 //
 // The seed determines the objects, changes, faults, Corefiles and queries, with their
 // times. It does not determine the order in which goroutines run at one instant, nor the

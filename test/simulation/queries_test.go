@@ -88,9 +88,13 @@ func (w *world) askOver(c *streamClient, name string, qtype uint16) {
 	if c != nil {
 		go func() {
 			defer func() { <-c.turn }()
-			if reply, err := c.ask(packet); err != nil {
+			reply, err := c.ask(packet)
+			switch {
+			case err != nil && w.shortage.refuses(q.sent, time.Now()):
+				w.refused(q)
+			case err != nil:
 				w.fail("%s %d over %s, sent at %.6f: %v", name, qtype, c.name, q.sent.Sub(w.started).Seconds(), err)
-			} else {
+			default:
 				w.replied(q.client, reply)
 			}
 		}()
@@ -99,6 +103,14 @@ func (w *world) askOver(c *streamClient, name string, qtype uint16) {
 	l := w.server.udp(53)
 	r := l.readers[n%len(l.readers)]
 	r.serve(packet, []dns.Proto{dns.UDP, dns.TCP}[n%2], q.client)
+}
+
+// refused ends a query without a reply.
+func (w *world) refused(q *query) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q.answered = true
+	w.waiting--
 }
 
 // replied checks the reply to a client.

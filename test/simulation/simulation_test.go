@@ -115,6 +115,7 @@ func (w *world) run() {
 	for range 60 {
 		w.sleep()
 		w.storage.step()
+		w.shortage.step()
 		faults[w.step()]++
 		if w.secondary != nil {
 			w.secondary.step()
@@ -129,6 +130,7 @@ func (w *world) run() {
 	w.api.misbehave(healthy)
 	w.runOut(false)
 	w.storage.move(false)
+	w.shortage.end()
 	for _, f := range w.files {
 		f.repair()
 	}
@@ -172,6 +174,7 @@ func (w *world) run() {
 	last, complete := w.current().source, w.current().source.complete(time.Now())
 	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
 	w.storage.checkSaved(last, complete)
+	w.shortage.check()
 	if w.skipped > w.asked/20 {
 		w.fail("%d of %d replies were not checked, since too many answers are possible", w.skipped, w.asked)
 	}

@@ -39,6 +39,7 @@ type world struct {
 	streams   *streamClients // nil in worlds without encrypted clients
 	pages     *pages         // nil in worlds without status pages
 	storage   *disk
+	shortage  *shortage    // nil in worlds with enough memory
 	restarts  atomic.Int32 // of the server, begun
 	down      atomic.Bool  // the server is being restarted
 
@@ -113,6 +114,7 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w, ""}), Metrics: new(metrics.Registry),
 		Open: w.server.open(w.replied), Dial: w.dial, ListenTCP: w.server.listen, NoFileEvents: true, MaxParked: maxParked,
 	}
+	w.shortage = newShortage(w)
 	w.files = []*followedFile{newFollowedFile(w, hostsZone), newFollowedFile(w, fileZone)}
 	if w.IntN(3) == 0 {
 		w.secondary = newSecondary(w)
