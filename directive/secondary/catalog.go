@@ -80,6 +80,7 @@ type catalog struct {
 	clients []*client
 
 	list    map[wire.Name]entry // of the last version that is not broken
+	dropped []wire.Name         // members of versions before, which were never served
 	refused string              // the last refusals that were logged, and their number
 	count   int
 }
@@ -112,9 +113,16 @@ func (m *catalogs) update(c *catalog, z *zone.Zone) error {
 		return nil
 	}
 
+	before := c.list
 	c.list = list
-	if !slices.Contains(m.scope.all, c) {
-		return nil // not yet, or not any more
+	if !slices.Contains(m.scope.all, c) { // not yet, or not any more
+		// The version of the file may be replaced before its members are served: their files stay otherwise.
+		for name := range before {
+			if _, listed := list[name]; !listed {
+				c.dropped = append(c.dropped, name)
+			}
+		}
+		return nil
 	}
 
 	old := m.current.Load().members
@@ -165,6 +173,12 @@ func (m *catalogs) configure() {
 	}
 	for _, c := range to.all {
 		m.apply(c, members)
+		for _, name := range c.dropped {
+			if _, listed := c.list[name]; !listed {
+				m.deleteFile(name, memberFile(c.file, name))
+			}
+		}
+		c.dropped = nil
 	}
 	m.replace(old, members)
 }
@@ -277,12 +291,17 @@ func (m *catalogs) replace(old, members map[wire.Name]*member) {
 func (m *catalogs) stopRemoved(removed []*zoneCopy) {
 	stopAll(removed)
 	for _, c := range removed {
-		if c.file == "" {
-			continue
-		}
-		if err := os.Remove(c.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			m.log.Warn("secondary: Failed to delete file", "zone", c.origin, "file", c.file, "error", err)
-		}
+		m.deleteFile(c.origin, c.file)
+	}
+}
+
+// deleteFile deletes the file of a removed member, if there is one.
+func (m *catalogs) deleteFile(origin wire.Name, file string) {
+	if file == "" {
+		return
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.log.Warn("secondary: Failed to delete file", "zone", origin, "file", file, "error", err)
 	}
 }
 

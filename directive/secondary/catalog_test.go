@@ -1,15 +1,21 @@
 package secondary
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -138,6 +144,48 @@ func FuzzParseCatalog(f *testing.F) {
 			nodes[e.label] = true
 			if wire.Lower(string(name)) != name || wire.Lower(string(e.coo)) != e.coo {
 				t.Errorf("member %q, coo %q: not in lower case", name, e.coo)
+			}
+		}
+	})
+}
+
+// The file of a member is deleted also if the catalog's own file lists it and the primary's version, which
+// comes before the members are served, does not.
+func TestFileOfDroppedMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "catalog")
+		for _, name := range []string{"a", "b", "c"} {
+			if err := os.WriteFile(path+"."+name+".test", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m, err := newRegistry(nil).claim(config.NewStart(t.Context(), nil), nil, &config.Block{Log: chaintest.QuietLog()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Stop()
+
+		away := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("away") }
+		c := &catalog{options: options{origin: origin, file: path}, clients: []*client{{dial: away}}}
+		for _, members := range []string{"a b c", "a c", "a", "a c"} {
+			text := "@ 5 SOA 1\nversion TXT 2\n"
+			for name := range strings.FieldsSeq(members) {
+				text += fmt.Sprintf("%s.zones PTR %[1]s.test.\n", name)
+			}
+			z, err := receiveAll(nil, message(t, mdns.TypeAXFR, text+"@ 5 SOA 1"))
+			if err == nil {
+				err = m.update(c, z)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.wanted.Store(&scope{zones: []wire.Name{"\x00"}, all: []*catalog{c}})
+		m.configure()
+
+		for name, want := range map[string]bool{"a": true, "b": false, "c": true} {
+			if _, err := os.Stat(path + "." + name + ".test"); (err == nil) != want {
+				t.Errorf("%s.test: got error %v of its file, want the file of a listed member alone", name, err)
 			}
 		}
 	})
