@@ -3,13 +3,13 @@ package kubernetes
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -31,8 +31,7 @@ type liveZones struct {
 	followers zone.Followers
 	serials   *serials
 	now       func() time.Time
-	cancel    context.CancelFunc
-	task      sync.WaitGroup
+	task      *follow.Task
 
 	// Guarded by the lock of the index.
 	begun   bool // the zones have a version
@@ -84,8 +83,7 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 }
 
 func newLiveZones(h *Handler, now func() time.Time, numbers *serials) *liveZones {
-	ctx, cancel := context.WithCancel(context.Background())
-	l := &liveZones{index: h.index, serials: numbers, now: now, cancel: cancel}
+	l := &liveZones{index: h.index, serials: numbers, now: now}
 	for _, z := range h.transferred {
 		at := &liveZone{liveZones: l, records: newGenerator(h, z)}
 		at.serial.Store(numbers.first(z.name, now()))
@@ -97,7 +95,7 @@ func newLiveZones(h *Handler, now func() time.Time, numbers *serials) *liveZones
 	l.pending = l.index.AddUndo(woken)
 	l.newVersions()
 	l.index.Unlock()
-	l.task.Go(func() { l.run(ctx, woken) })
+	l.task = follow.Go(func(ctx context.Context) { l.run(ctx, woken) })
 	return l
 }
 
@@ -125,8 +123,7 @@ func (l *liveZones) serve() {
 
 // Stop implements config.Stopper.
 func (l *liveZones) Stop() {
-	l.cancel()
-	l.task.Wait()
+	l.task.Stop()
 	l.index.Lock()
 	defer l.index.Unlock()
 	l.index.RemoveUndo(l.pending)

@@ -323,8 +323,7 @@ func TestLiveManyPorts(t *testing.T) {
 			h.kubeDNS = kubeDNS
 			l := serveLive(t, h, time.Now)
 			z := l.zone(h.primary)
-			l.cancel() // versions are made below alone
-			l.task.Wait()
+			l.task.Stop() // versions are made below alone
 			var ports, endpoints []string
 			for i := range 2000 {
 				ports = append(ports, fmt.Sprintf("p%d %d/tcp", i, i+1))

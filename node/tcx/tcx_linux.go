@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/mdlayher/netlink"
+	"github.com/seamark/seamark/sys/follow"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,8 +37,7 @@ type Capture struct {
 	replies   *os.File
 	events    *netlink.Conn
 	requests  *netlink.Conn
-	cancel    context.CancelFunc
-	task      sync.WaitGroup
+	task      *follow.Task
 
 	mu     sync.Mutex // of closed
 	closed bool
@@ -97,11 +97,9 @@ func Open(o Options) (_ *Capture, err error) {
 		return nil, err
 	}
 
-	var ctx context.Context
-	ctx, c.cancel = context.WithCancel(context.Background())
 	changes, ready := make(chan []netlink.Message), make(chan struct{})
-	c.task.Go(func() { c.receive(ctx, changes) })
-	c.task.Go(func() { c.run(ctx, changes, ready) })
+	c.task = follow.Go(func(ctx context.Context) { c.receive(ctx, changes) })
+	c.task.Go(func(ctx context.Context) { c.run(ctx, changes, ready) })
 	select {
 	case <-ready:
 	case <-time.After(attachWait):
@@ -151,9 +149,8 @@ func (c *Capture) Close() {
 	}
 	c.closed = true
 	c.Disable()
-	c.cancel()
-	_ = c.events.Close()
-	c.task.Wait()
+	_ = c.events.Close() // ends receive
+	c.task.Stop()
 
 	for index := range c.attached {
 		c.detach(index)
