@@ -30,7 +30,7 @@ func TestSmoke(t *testing.T) {
 	scratch, results := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", scratch)
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-quick", "-services", "40", "-time", "50ms", "-rounds", "2",
+	err := run(t.Context(), []string{"-quick", "-services", "40", "-time", "200ms", "-rounds", "2",
 		"-scenarios", "udp,idle,encrypted,binary", "-peers", "", "-pgo", "off", "-results", results, "-root", ".."}, &out)
 	if err != nil {
 		t.Fatalf("run: %v\n%s", err, &out)
@@ -53,10 +53,16 @@ func TestSmoke(t *testing.T) {
 		if len(res.Samples) != 2 {
 			t.Errorf("%s, %s: got %d samples, want 2", res.Scenario, res.Label, len(res.Samples))
 		}
+		// On a busy machine a handshake can outlast a round.
+		answered := false
 		for _, s := range res.Samples {
-			if s.Answered == 0 || s.Wrong > 0 || s.CPU <= 0 {
-				t.Errorf("%s, %s: got %+v, want right answers and CPU time", res.Scenario, res.Label, s)
+			answered = answered || s.Answered > 0
+			if s.Wrong > 0 || s.CPU <= 0 {
+				t.Errorf("%s, %s: got %+v, want no wrong answers, and CPU time", res.Scenario, res.Label, s)
 			}
+		}
+		if !answered {
+			t.Errorf("%s, %s: got no answer in any round, want some", res.Scenario, res.Label)
 		}
 	}
 	if seen["seamark"] != 18 || seen["loop"] != 9 {
