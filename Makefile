@@ -23,7 +23,8 @@ MAKEFLAGS += --no-print-directory
 
 # The results of the stages of `make test`, for its summary.
 RESULTS := $(CURDIR)/bin/test
-# test-stage NAME,DIRECTORY,GO TEST ARGUMENTS
+# test-stage NAME,DIRECTORY,GO TEST ARGUMENTS: with -count=1 where tests build programs from the
+# source of another module, whose changes Go's cache of results does not see.
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
@@ -121,7 +122,7 @@ test-server: # the server and the benchmark
 	files=$$(git ls-files '*_test.go' | xargs grep -l '$(RACE)'); \
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$files | paste -sd '|'); \
 	(export CGO_ENABLED=0; $(call test-stage,cost,.,-run "^($$tests)\$$" $$(printf './%s\n' $$files | xargs -n1 dirname | sort -u))) || failed=1; \
-	($(call test-stage,bench,bench,./...)) || failed=1; \
+	($(call test-stage,bench,bench,-count=1 ./...)) || failed=1; \
 	($(call test-stage,cluster,tools/cluster,-race .)) || failed=1; \
 	test -z "$$failed"
 
@@ -132,7 +133,7 @@ test-api: # the server against the real API machinery and etcd
 	@echo "== the tests against the Kubernetes API machinery and etcd"
 	@cd kubetest && CGO_ENABLED=0 $(GO) build -v -p $(JOBS) -o ../bin/kubetest-api ./cmd/api
 	@failed=; \
-	(export CGO_ENABLED=1; $(call test-stage,kubetest,kubetest,-race . ./certs ./control ./gate)) || failed=1; \
+	(export CGO_ENABLED=1; $(call test-stage,kubetest,kubetest,-count=1 -race . ./certs ./control ./gate)) || failed=1; \
 	(export CGO_ENABLED=0; $(call test-stage,machinery,kubetest,./machinery ./cmd/...)) || failed=1; \
 	test -z "$$failed"
 
@@ -143,17 +144,17 @@ test-fuzz: # each fuzz target, briefly
 test-image: ## build the image of every platform twice, and query the binaries under qemu-user
 	@mkdir -p $(RESULTS)
 	@echo "== the image: about 3 minutes, or 10 the first time; the binaries of other platforms need qemu-user-static"
-	@export CGO_ENABLED=0; $(call test-stage,image,tools,./image)
+	@export CGO_ENABLED=0; $(call test-stage,image,tools,-count=1 ./image)
 
 test-release: ## build archives and packages twice; install, run, upgrade and remove the Debian package
 	@mkdir -p $(RESULTS)
 	@echo "== the release: about 2 minutes, or 6 the first time; the packages need root, systemd and rpm"
-	@export CGO_ENABLED=0; $(call test-stage,release,tools,./release)
+	@export CGO_ENABLED=0; $(call test-stage,release,tools,-count=1 ./release)
 
 test-chart: ## render the Helm chart for many values, and serve and query what it installs; compare the dashboard and the table of CoreDNS's options
 	@mkdir -p $(RESULTS)
 	@echo "== the Helm chart: about a minute, or 6 the first time"
-	@export CGO_ENABLED=0; $(call test-stage,chart,tools,./chart ./coredns ./dashboard)
+	@export CGO_ENABLED=0; $(call test-stage,chart,tools,-count=1 ./chart ./coredns ./dashboard)
 
 # gotestsum ends with the skipped tests, their reasons, and the counts.
 test-summary:
