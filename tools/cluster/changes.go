@@ -5,10 +5,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // changes are the documented ways from CoreDNS to Seamark and back. Each begins and ends with
@@ -18,6 +20,7 @@ func changes() []operation {
 		{name: "kubectl set image to Seamark, rollout undo to CoreDNS", do: (*conformance).changeImage},
 		{name: "kustomize base beside CoreDNS, CoreDNS scaled to zero, and back", do: (*conformance).changeBase},
 		{name: "seamark canary start, three times promote, rollback", do: (*conformance).changeCanary},
+		{name: "seamark canary, each step interrupted and begun again", do: (*conformance).interruptCanary},
 	}
 }
 
@@ -38,7 +41,7 @@ func (t *conformance) changeBase(ctx context.Context) error {
 		return err
 	}
 	base := func(name string) string { return filepath.Join(t.Options.Source, "deploy", "kubernetes", "base", name) }
-	for _, step := range []func() error{
+	err := steps(
 		func() error {
 			_, err := t.kubectl(ctx, "apply", "-f", base("rbac.yaml"), "-f", base("deployment.yaml"))
 			return err
@@ -50,12 +53,11 @@ func (t *conformance) changeBase(ctx context.Context) error {
 		func() error { return t.rollout(ctx, "kube-system", "seamark") },
 		func() error { return t.scale(ctx, "coredns", "0") },
 		func() error { return t.scale(ctx, "coredns", "2") },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	)
+	if err != nil {
+		return err
 	}
-	_, err := t.kubectl(ctx, "delete", "-f", base("deployment.yaml"), "-f", base("rbac.yaml"))
+	_, err = t.kubectl(ctx, "delete", "-f", base("deployment.yaml"), "-f", base("rbac.yaml"))
 	return err
 }
 
@@ -64,17 +66,54 @@ func (t *conformance) scale(ctx context.Context, deployment, replicas string) er
 	return errors.Join(err, t.rollout(ctx, "kube-system", deployment))
 }
 
+// canarySteps are the commands of a canary and back.
+var canarySteps = []string{"start --image " + seamarkImage, "promote", "promote", "promote", "rollback --delete"}
+
 // changeCanary follows docs/how-to/canary.md, without its days of waiting.
 func (t *conformance) changeCanary(ctx context.Context) error {
 	if err := t.control(ctx); err != nil {
 		return err
 	}
-	for _, command := range []string{"start --image " + seamarkImage, "promote", "promote", "promote", "rollback --delete"} {
-		cmd := exec.CommandContext(ctx, t.file("bin", "seamark"), append([]string{"canary"}, strings.Fields(command)...)...)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+t.file("kubeconfig"))
-		if _, err := output(cmd); err != nil {
+	for _, step := range canarySteps {
+		if _, err := output(t.canary(ctx, step)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// canary returns a command of seamark canary.
+func (t *conformance) canary(ctx context.Context, args string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.file("bin", "seamark"), append([]string{"canary"}, strings.Fields(args)...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+t.file("kubeconfig"))
+	return cmd
+}
+
+// interruptCanary interrupts each step of a canary as ctrl-C does, and continues it with the same
+// command, as docs/how-to/canary.md promises.
+func (t *conformance) interruptCanary(ctx context.Context) error {
+	err := errors.Join(t.control(ctx), t.continueCanary(ctx, canarySteps[0]))
+	for range len(canarySteps) { // one at least for each stage, and one that finds nothing to do
+		err = errors.Join(err, t.continueCanary(ctx, "promote"))
+	}
+	if err != nil {
+		return err
+	}
+
+	status, err := output(t.canary(ctx, "status"))
+	if err == nil && !strings.Contains(string(status), "Stage 4") {
+		err = fmt.Errorf("want stage 4, got\n%s", status)
+	}
+	return errors.Join(err, t.continueCanary(ctx, canarySteps[len(canarySteps)-1]))
+}
+
+// continueCanary interrupts a command soon and later, and runs it to its end.
+func (t *conformance) continueCanary(ctx context.Context, step string) error {
+	for _, after := range []time.Duration{300 * time.Millisecond, 3 * time.Second} {
+		short, cancel := context.WithTimeout(ctx, after)
+		output(t.canary(short, step)) // an error, unless it was faster
+		cancel()
+	}
+	_, err := output(t.canary(ctx, step))
+	return err
 }

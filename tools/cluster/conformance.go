@@ -45,7 +45,8 @@ type suite struct {
 	server     string // the only server that it concerns, "" for each
 	focus      string // regular expressions of Kubernetes' tests, if it has them
 	skip       string
-	capture    string // of seamark node, which is installed for it
+	capture    string   // of seamark node, which is installed for it
+	manifests  []string // directory of deploy that is installed for it in place of CoreDNS, and components
 	operations func() []operation
 	extra      bool // runs only if it is named
 }
@@ -63,6 +64,13 @@ func suites() []suite {
 		nodeSuite("tcx"),
 		nodeSuite("clsact"),
 		nodeSuite("address"),
+		{name: "helm", usual: "6 minutes", run: (*conformance).runOperations, operations: helmChanges, server: "seamark", extra: true},
+		// The tests wait two minutes for a change of the ConfigMap, and the kubelet about as long before it
+		// changes a mount.
+		generationSuite("kube-dns", "", "kube-dns/one-container", "kube-dns/components/config-map"),
+		generationSuite("kube-dns-three", `DNS configMap`, "kube-dns/three-container"),
+		// As SkyDNS does, it answers a query for CNAME from the key of the name alone, not from those below.
+		generationSuite("skydns", `DNS configMap|ExternalName`, "skydns"),
 	}
 }
 
@@ -140,6 +148,11 @@ func runConformance(ctx context.Context, args []string) (err error) {
 	}
 	if t.needsE2E() {
 		if err := c.buildTests(ctx); err != nil {
+			return interruption(ctx, err)
+		}
+	}
+	if slices.Contains(t.Suites, "helm") {
+		if err := c.buildAll(ctx, []module{helmModule}); err != nil {
 			return interruption(ctx, err)
 		}
 	}

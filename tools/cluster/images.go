@@ -70,7 +70,12 @@ func (c *cluster) writeImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	musl, err := c.muslFiles(ctx)
+	glibcResolve, err := c.compileResolve(ctx, "gcc")
+	if err != nil {
+		return err
+	}
+	glibc = append(glibc, glibcResolve)
+	musl, err := c.compileResolve(ctx, "musl-gcc", "-static")
 	if err != nil {
 		return err
 	}
@@ -80,7 +85,7 @@ func (c *cluster) writeImages(ctx context.Context) error {
 		writeImage(c.file("images", "pause.tar"), []string{pauseImage}, nobody, pause, "/pause", "pause"),
 		writeImage(c.file("images", "coredns.tar"), []string{corednsImage}, nobody, dns, "/coredns"),
 		writeImage(c.file("images", "client-glibc.tar"), []string{glibcImage}, "0:0", glibc, "/bin/sleep", "infinity"),
-		writeImage(c.file("images", "client-musl.tar"), []string{muslImage}, "0:0", musl, "/resolve"),
+		writeImage(c.file("images", "client-musl.tar"), []string{muslImage}, "0:0", []entry{musl}, "/resolve"),
 	)
 	if err != nil {
 		return err
@@ -173,17 +178,17 @@ func libraries(out string) (paths []string) {
 //go:embed files/resolve.c
 var resolveSource []byte
 
-// muslFiles compiles the only program of the image of clients with musl.
-func (c *cluster) muslFiles(ctx context.Context) ([]entry, error) {
+// compileResolve compiles the program resolve for the C library of a compiler.
+func (c *cluster) compileResolve(ctx context.Context, compiler string, flags ...string) (entry, error) {
 	source, program := c.file("resolve.c"), c.file("resolve")
 	if err := os.WriteFile(source, resolveSource, 0o644); err != nil {
-		return nil, err
+		return entry{}, err
 	}
-	if _, err := output(exec.CommandContext(ctx, "musl-gcc", "-static", "-O2", "-o", program, source)); err != nil {
-		return nil, err
+	if _, err := output(exec.CommandContext(ctx, compiler, append(flags, "-O2", "-o", program, source)...)); err != nil {
+		return entry{}, err
 	}
 	data, err := os.ReadFile(program)
-	return []entry{{"resolve", data, 0o755}}, err
+	return entry{"resolve", data, 0o755}, err
 }
 
 // writeImage writes an archive with an image of one layer, as docker save does and ctr imports.

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -42,10 +41,6 @@ func (l load) plus(o load) load {
 
 func (l load) minus(o load) load {
 	return l.plus(load{-o.Sent, -o.Answered, -o.Failed, -o.Lost})
-}
-
-func (l load) String() string {
-	return fmt.Sprintf("of %d queries %d lost, %d answered with an error", l.Sent, l.Lost, l.Failed)
 }
 
 // runLoad is the program of the pods that send queries: each over UDP once, from a socket of its

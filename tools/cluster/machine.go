@@ -20,6 +20,7 @@ var required = []struct{ name, debian string }{
 	{"/usr/lib/cni/bridge", "containernetworking-plugins"},
 	{"conntrack", "conntrack"},
 	{"dig", "bind9-dnsutils"},
+	{"gcc", "gcc"},
 	{"getent", "libc-bin"},
 	{"ip", "iproute2"},
 	{"iptables", "iptables"},

@@ -1,0 +1,91 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// etcdImage is the image of the pod of SkyDNS.
+const etcdImage = "seamark.local/etcd:cluster"
+
+// generationSuite returns the suite of tests with the manifests of an earlier generation of cluster
+// DNS, of which Seamark is every container.
+func generationSuite(name, skip string, manifests ...string) suite {
+	return suite{
+		name: name, usual: "3 minutes", run: (*conformance).runGeneration, server: "seamark",
+		focus: `\[sig-network\] DNS `, skip: skip, manifests: manifests, extra: true,
+	}
+}
+
+// runGeneration installs the manifests beside CoreDNS, scales that to zero, runs the tests, and
+// returns to CoreDNS.
+func (t *conformance) runGeneration(ctx context.Context, s server, of suite) error {
+	if err := t.importEtcd(ctx); err != nil {
+		return err
+	}
+	file := t.file(of.name + ".yaml")
+	if err := t.writeGeneration(ctx, of, file); err != nil {
+		return err
+	}
+
+	defer func() {
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		t.scale(restore, "coredns", "2")
+		t.kubectl(restore, "delete", "-f", file, "--ignore-not-found")
+	}()
+	if _, err := t.kubectl(ctx, "apply", "-f", file); err != nil {
+		return err
+	}
+	if err := errors.Join(t.rollout(ctx, "kube-system", "kube-dns"), t.scale(ctx, "coredns", "0")); err != nil {
+		return err
+	}
+	return t.runE2E(ctx, s, of)
+}
+
+// writeGeneration writes the objects of a suite's manifests, with the images of the cluster and without
+// the Service, which the cluster has, and the ConfigMap, which the tests make.
+func (t *conformance) writeGeneration(ctx context.Context, of suite, file string) error {
+	dir := t.file(of.name)
+	seamark, tag, _ := strings.Cut(seamarkImage, ":")
+	etcd, etcdTag, _ := strings.Cut(etcdImage, ":")
+	var paths []string
+	for _, name := range of.manifests {
+		path, err := filepath.Rel(dir, filepath.Join(t.Options.Source, "deploy", name))
+		if err != nil {
+			return err
+		}
+		paths = append(paths, path)
+	}
+	err := writeTemplate("generation.yaml", filepath.Join(dir, "kustomization.yaml"), map[string]any{
+		"Base": paths[0], "Components": paths[1:], "Seamark": seamark, "Tag": tag, "Etcd": etcd, "EtcdTag": etcdTag,
+	})
+	if err != nil {
+		return err
+	}
+
+	text, err := t.kubectl(ctx, "kustomize", dir)
+	if err != nil {
+		return err
+	}
+	objects := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(object string) bool {
+		return strings.Contains("\n"+object, "\nkind: Service\n") || strings.Contains("\n"+object, "\nkind: ConfigMap\n")
+	})
+	return os.WriteFile(file, []byte(strings.Join(objects, "\n---\n")), 0o644)
+}
+
+// importEtcd makes an image of the cluster's etcd.
+func (t *conformance) importEtcd(ctx context.Context) error {
+	data, err := os.ReadFile(filepath.Join(t.dir, "programs", "etcd-"+etcdVersion, "etcd"))
+	if err != nil {
+		return err
+	}
+	entries := []entry{{"usr/local/bin/etcd", data, 0o755}, {"tmp/empty", nil, 0o644}}
+	return t.importImage(ctx, []string{etcdImage}, entries, "/usr/local/bin/etcd")
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// helmModule has the program helm.
+var helmModule = module{"helm", "helm.sh/helm/v4", "4.3.1", "",
+	[]program{{"helm", "helm.sh/helm/v4/cmd/helm", "3 minutes"}}}
+
+// helmChanges are the ways of docs/how-to/helm.md, in a cluster that has CoreDNS. Each removes what it
+// has installed.
+func helmChanges() []operation {
+	return []operation{
+		{name: "helm install in mode canary, upgrade, rollback, uninstall", do: (*conformance).helmCanary},
+		{name: "helm install in mode cluster beside CoreDNS, CoreDNS scaled to zero, and back", do: helmBeside("cluster")},
+		{name: "helm install in mode kube-dns beside CoreDNS, CoreDNS scaled to zero, and back", do: helmBeside("kube-dns")},
+		{name: "helm install in mode node, uninstall", do: (*conformance).helmNode},
+	}
+}
+
+// helm runs helm in the namespace of the DNS servers.
+func (t *conformance) helm(ctx context.Context, args string) error {
+	repository, tag, _ := strings.Cut(seamarkImage, ":")
+	fields := strings.Fields(args)
+	if verb := fields[0]; verb == "install" || verb == "upgrade" {
+		fields = append(fields, filepath.Join(t.Options.Source, "deploy", "helm", "seamark"),
+			"--set", "image.repository="+repository, "--set", "image.tag="+tag, "--wait", "--timeout", patience.String())
+	}
+	cmd := exec.CommandContext(ctx, t.program(helmModule, "helm"), append(fields, "--namespace", "kube-system")...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+t.file("kubeconfig"), "HELM_CACHE_HOME="+t.file("helm"),
+		"HELM_CONFIG_HOME="+t.file("helm"), "HELM_DATA_HOME="+t.file("helm"))
+	_, err := output(cmd)
+	return err
+}
+
+// steps does what the functions do, until one fails.
+func steps(all ...func() error) error {
+	for _, step := range all {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uninstall removes the release, also after an error and a signal.
+func (t *conformance) uninstall(ctx context.Context, err error) error {
+	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return errors.Join(err, t.helm(restore, "uninstall seamark --wait --ignore-not-found"))
+}
+
+func (t *conformance) helmCanary(ctx context.Context) error {
+	return t.uninstall(ctx, steps(
+		func() error { return t.control(ctx) },
+		func() error { return t.helm(ctx, "install seamark --set mode=canary") },
+		func() error { return t.helm(ctx, "upgrade seamark --set mode=canary --set replicaCount=3") },
+		func() error { return t.helm(ctx, "rollback seamark 1 --wait") },
+	))
+}
+
+// helmBeside returns an operation that installs the chart so that the Service kube-dns selects its pods
+// as well.
+func helmBeside(mode string) func(*conformance, context.Context) error {
+	return func(t *conformance, ctx context.Context) error {
+		err := steps(
+			func() error { return t.control(ctx) },
+			func() error {
+				return t.helm(ctx, "install seamark --set k8sAppLabelOverride=kube-dns --set mode="+mode)
+			},
+			func() error { return t.scale(ctx, "coredns", "0") },
+			func() error { return pause(ctx, loadTimeout) },
+		)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		return t.uninstall(ctx, errors.Join(err, t.scale(restore, "coredns", "2")))
+	}
+}
+
+func (t *conformance) helmNode(ctx context.Context) error {
+	return t.uninstall(ctx, steps(
+		func() error { return t.control(ctx) },
+		func() error { return t.helm(ctx, "install seamark --set mode=node --set node.clusterIPs={10.96.0.10}") },
+		func() error { return pause(ctx, loadTimeout) },
+	))
+}
