@@ -24,9 +24,8 @@ const (
 )
 
 const (
-	// minSilence is the minimum time in which a packet has to be acknowledged: the upstream
-	// has restarted if nothing is received in two such times. Upstreams acknowledge a query
-	// within the round-trip time and 25 ms.
+	// minSilence is the default of upstreamSet.minSilence. Upstreams acknowledge a query within the
+	// round-trip time and 25 ms.
 	minSilence = 100 * time.Millisecond
 	// endTimeout is how long to wait for the end of a stream after its reply.
 	endTimeout = 100 * time.Millisecond
@@ -215,7 +214,7 @@ func (c *quicConn) untilCheck(stats quic.ConnectionStats) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if c.queries > 0 {
-		return max(minSilence, 2*stats.SmoothedRTT)
+		return max(u.set.minSilence, 2*stats.SmoothedRTT)
 	}
 	left := c.unused + u.options().expire - clock.Now()
 	if left <= 0 {

@@ -36,6 +36,9 @@ type upstreamSet struct {
 	resolver *net.Resolver
 	sessions tls.ClientSessionCache
 	memory   *memory.Budget // may be nil
+	// minSilence is the minimum time in which a packet over QUIC has to be acknowledged: the upstream
+	// has restarted if nothing is received in two such times.
+	minSilence time.Duration
 
 	coalesced *metrics.Counter
 	allDown   *metrics.Counter
@@ -72,13 +75,15 @@ func newUpstreamSet(
 	ctx context.Context, o upstreamOptions, dialer dialFunc, log *slog.Logger, r *metrics.Registry,
 ) *upstreamSet {
 	s := &upstreamSet{
-		options:   o,
-		log:       log,
-		registry:  r,
-		dialer:    dialer,
-		sessions:  tls.NewLRUClientSessionCache(0),
-		coalesced: r.Counter("seamark_forward_coalesced_total", "Queries that waited for the reply to an equal query."),
-		allDown:   r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
+		options:  o,
+		log:      log,
+		registry: r,
+		dialer:   dialer,
+		sessions: tls.NewLRUClientSessionCache(0),
+
+		minSilence: minSilence,
+		coalesced:  r.Counter("seamark_forward_coalesced_total", "Queries that waited for the reply to an equal query."),
+		allDown:    r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
 		skipped: r.Counter("seamark_forward_unanswered_total",
 			"Queries for a name and type that no upstream had answered a moment before, which were not sent."),
 		failed:    make(chan struct{}, 1),

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seamark/seamark/sys/clock"
 )
 
 const (
@@ -130,7 +132,7 @@ func (p *primaryTurns) take() (t *turn) {
 // when ctx ends.
 func (s *schedule) awaitCheck(ctx context.Context) bool {
 	unchanged := s.notified != nil && s.notified == s.zone && time.Since(s.asked) < idleFor
-	if !sleep(ctx, time.Until(s.asked.Add(zoneInterval))) {
+	if !clock.Sleep(ctx, time.Until(s.asked.Add(zoneInterval))) {
 		return false
 	}
 

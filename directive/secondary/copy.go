@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/heap"
 	"github.com/seamark/seamark/sys/slots"
@@ -99,7 +100,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 			return
 		}
 		releaseGarbage()
-		if !sleep(ctx, min(took*rest, maxRest)) || !s.wait(ctx) {
+		if !clock.Sleep(ctx, min(took*rest, maxRest)) || !s.wait(ctx) {
 			return
 		}
 	}
@@ -115,15 +116,6 @@ const minGarbage = 4 << 20
 func releaseGarbage() {
 	if unused, live := heap.Unused(); unused > max(minGarbage, live/2) {
 		debug.FreeOSMemory()
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 
 // Sleep blocks for d, or until ctx ends. It reports whether d has passed.
 func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
