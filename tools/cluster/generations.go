@@ -4,7 +4,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,10 +43,27 @@ func (t *conformance) runGeneration(ctx context.Context, s server, of suite) err
 	if _, err := t.kubectl(ctx, "apply", "-f", file); err != nil {
 		return err
 	}
-	if err := errors.Join(t.rollout(ctx, "kube-system", "kube-dns"), t.scale(ctx, "coredns", "0")); err != nil {
+	err := steps(
+		func() error { return t.rollout(ctx, "kube-system", "kube-dns") },
+		func() error { return t.scale(ctx, "coredns", "0") },
+		func() error { return t.awaitNoCoreDNS(ctx) },
+	)
+	if err != nil {
 		return err
 	}
 	return t.runE2E(ctx, s, of)
+}
+
+// awaitNoCoreDNS waits until the pods of CoreDNS have ended: the tests change the ConfigMap of the first
+// pod that they find.
+func (t *conformance) awaitNoCoreDNS(ctx context.Context) error {
+	return t.await(ctx, "kubelet", func() error {
+		names, err := t.dnsPods(ctx, "metadata.name")
+		if i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "coredns-") }); i >= 0 {
+			return fmt.Errorf("the pod %s has not ended", names[i])
+		}
+		return err
+	})
 }
 
 // writeGeneration writes the objects of a suite's manifests, with the images of the cluster and without
