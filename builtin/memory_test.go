@@ -45,7 +45,7 @@ func writeZone(t *testing.T, path string, serial, names int) {
 // changed one has no need of more than there is.
 func TestReloadsKeepMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("it takes more than a second")
 	}
 	const names = 44_000 // need almost half of the part of the zones in a control group of 64 MB
 	dir := t.TempDir()

@@ -1,12 +1,13 @@
 package builtin
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // The gauges of two directives with equal labels have the data of both, also after one of them has
@@ -37,14 +38,9 @@ func TestGaugesOfTwoDirectives(t *testing.T) {
 	}{{first, 1}, {first + second, 3}, {second, 2}, {second + first, 3}} {
 		s.load(c.text)
 		series := metrics.SeriesName("seamark_kubernetes_objects", "zones", "cluster.local.", "resource", "services")
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // sources register after the start
-			got := s.metrics.Values(func(string) bool { return true })[series]
-			if got == c.want {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s\n%s: got %v, want %v", c.text, series, got, c.want)
-			}
-		}
+		// Sources register after the start.
+		chaintest.Eventually(t, fmt.Sprintf("%s\n%s is %v", c.text, series, c.want), func() bool {
+			return s.metrics.Values(func(string) bool { return true })[series] == c.want
+		})
 	}
 }

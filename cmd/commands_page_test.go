@@ -141,7 +141,7 @@ func (p *commandPage) section(c *cobra.Command) {
 		fmt.Fprintf(&p.text, "\nAnd, as of another command: %s.\n", strings.Join(before, ", "))
 	}
 	if common != nil {
-		list := strings.Replace(strings.Join(common, ", "), finding, "those that find servers", 1)
+		list := strings.Replace(strings.Join(common, ", "), finding, "the flags that find servers", 1)
 		fmt.Fprintf(&p.text, "\nAnd [common flags](#common-flags): %s.\n", list)
 	}
 }

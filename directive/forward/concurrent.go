@@ -8,11 +8,10 @@ import (
 	"github.com/seamark/seamark/sys/slots"
 )
 
-// A limiter is the option max_concurrent: it divides the queries that may wait among clients. A
-// client may have all places that nobody else wants. When there are none left, a client with
-// less than its share, which is equal for all that wait, takes the place of the latest query of
-// the client that has most: so one client alone is not limited by shares, and a client with many
-// slow names does not keep the others from theirs.
+// A limiter is the option max_concurrent. It divides the places of waiting queries among clients.
+// One client alone may take all of them. When all are taken, a client below its share takes the
+// place of the latest query of the client with most; the shares of all that wait are equal. So a
+// client with many slow names does not keep the others from theirs.
 type limiter struct {
 	most int
 

@@ -102,8 +102,8 @@ func (x *exchange) finish() {
 	x.end()
 }
 
-// abandon ends x if no other query waits for it than one that has been refused meanwhile, so
-// that x asks no more upstreams.
+// abandon ends x, unless another query than the one just refused waits for it, so that upstreams
+// are no longer asked.
 func (x *exchange) abandon() {
 	if !x.set.enter() {
 		return // the set ends x
@@ -121,8 +121,8 @@ func (x *exchange) abandon() {
 	})
 }
 
-// end wakes the queries that wait for x, and starts those that waited for the end of x. The
-// caller holds exchangeMu, which end unlocks.
+// end wakes the queries that wait for x, and begins the similar exchanges whose turn it is now.
+// The caller holds exchangeMu; end unlocks it.
 func (x *exchange) end() {
 	x.finished.Store(true)
 	wakes := x.wakes
