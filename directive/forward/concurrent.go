@@ -17,7 +17,14 @@ type limiter struct {
 
 	mu      sync.Mutex
 	used    int
-	clients map[netip.Addr]*list.List // of *waiter, the latest at the back
+	clients map[netip.Addr]*waitingClient
+	byCount []*list.List // of *waitingClient, by the number of their queries; the last is not empty
+}
+
+// A waitingClient is a client with at least one query that has a place.
+type waitingClient struct {
+	queries list.List     // of *waiter, the latest at the back
+	place   *list.Element // in limiter.byCount
 }
 
 // A waiter is a query that has a place. It is the state of the query between AwaitDNS and
@@ -42,8 +49,8 @@ func (l *limiter) full(addr netip.Addr) bool {
 // one has at least two more then.
 func (l *limiter) belowShare(client netip.Addr) bool {
 	waiting, own := len(l.clients), 0
-	if queries := l.clients[client]; queries != nil {
-		own = queries.Len()
+	if c := l.clients[client]; c != nil {
+		own = c.queries.Len()
 	} else {
 		waiting++
 	}
@@ -91,48 +98,67 @@ func (l *limiter) joined(w *waiter, x *exchange) {
 
 // latestOfLargest returns the latest query of the client that has most.
 func (l *limiter) latestOfLargest() *waiter {
-	var largest *list.List
-	for _, queries := range l.clients {
-		if largest == nil || queries.Len() > largest.Len() {
-			largest = queries
-		}
-	}
-	return largest.Back().Value.(*waiter)
+	largest := l.byCount[len(l.byCount)-1].Front().Value.(*waitingClient)
+	return largest.queries.Back().Value.(*waiter)
 }
 
 // leave gives the place of w back and returns its exchange. It returns nil if another query has
-// taken the place.
+// taken the place before there was a reply.
 func (l *limiter) leave(w *waiter) *exchange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.place == nil {
+
+	x := w.exchange
+	if w.place != nil {
+		l.remove(w)
+	} else if x == nil || !x.isFinished() || x.err == errLimit {
 		return nil
 	}
-	l.remove(w)
-	return w.exchange
+	return x
 }
 
 func (l *limiter) add(w *waiter) {
-	queries := l.clients[w.client]
-	if queries == nil {
+	c := l.clients[w.client]
+	if c == nil {
 		if l.clients == nil {
-			l.clients = map[netip.Addr]*list.List{}
+			l.clients = map[netip.Addr]*waitingClient{}
 		}
-		queries = list.New()
-		l.clients[w.client] = queries
+		c = &waitingClient{}
+		l.clients[w.client] = c
 	}
-	w.place = queries.PushBack(w)
+
+	w.place = c.queries.PushBack(w)
 	l.used++
+	l.count(c, c.queries.Len()-1)
 }
 
 func (l *limiter) remove(w *waiter) {
-	queries := l.clients[w.client]
-	queries.Remove(w.place)
-	if queries.Len() == 0 {
-		delete(l.clients, w.client)
-	}
+	c := l.clients[w.client]
+	c.queries.Remove(w.place)
 	w.place = nil
 	l.used--
+	l.count(c, c.queries.Len()+1)
+	if c.queries.Len() == 0 {
+		delete(l.clients, w.client)
+	}
+}
+
+// count moves c from the clients with before queries to those with as many as it has now, which
+// is one more or one less. So the client with most is found without a search.
+func (l *limiter) count(c *waitingClient, before int) {
+	if before > 0 {
+		l.byCount[before].Remove(c.place)
+	}
+	if n := c.queries.Len(); n > 0 {
+		for len(l.byCount) <= n {
+			l.byCount = append(l.byCount, list.New())
+		}
+		c.place = l.byCount[n].PushBack(c)
+	}
+
+	for last := len(l.byCount) - 1; last >= 0 && l.byCount[last].Len() == 0; last-- {
+		l.byCount = l.byCount[:last]
+	}
 }
 
 // waiting returns the number of waiting queries.

@@ -2,6 +2,9 @@ package forward
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -53,6 +56,7 @@ func TestMaxConcurrentShares(t *testing.T) {
 		chaintest.Eventually(t, fmt.Sprintf("%v of %s are refused", want, client), func() bool {
 			mu.Lock()
 			defer mu.Unlock()
+			slices.Sort(refused[client]) // they end at the same time
 			return slices.Equal(refused[client], want)
 		})
 	}
@@ -68,7 +72,7 @@ func TestMaxConcurrentShares(t *testing.T) {
 	}
 	ask("192.0.2.2", "others.example.")
 	wantRefused("192.0.2.2", "others.example.")
-	wantRefused("192.0.2.1", "more.example.", "n5.example.", "n4.example.", "n3.example.")
+	wantRefused("192.0.2.1", "more.example.", "n3.example.", "n4.example.", "n5.example.")
 
 	// An address of the same /64 is the same client.
 	begin("2001:db8::1", "six0.example.")
@@ -111,6 +115,79 @@ func TestMaxConcurrentEqualQueries(t *testing.T) {
 	ask("192.0.2.1", "equal.example.", "REFUSED")
 	ask("192.0.2.3", "y.example.", "192.0.2.1") // takes the place of the second of 192.0.2.1
 	chaintest.Eventually(t, "y is asked", func() bool { return up.queryCount() == 3 })
+	chaintest.Eventually(t, "one query is refused", func() bool { return r.forward[0].rejects.Value() == 1 })
 	close(release)
 	all.Wait()
+}
+
+// A query that loses its place after its reply has come is answered.
+func TestLimiterKeepsReplyOfDisplacedQuery(t *testing.T) {
+	l := &limiter{most: 2}
+	var queries [2]*waiter
+	for i := range queries {
+		queries[i] = &waiter{wake: func() {}, client: netip.MustParseAddr("192.0.2.1"), exchange: &exchange{set: &upstreamSet{}}}
+		queries[i].exchange.finished.Store(true)
+		l.enter(queries[i])
+	}
+	other := &waiter{wake: func() {}, client: netip.MustParseAddr("192.0.2.2")}
+	if !l.enter(other) {
+		t.Fatal("another client got no place")
+	}
+	if queries[1].place != nil || l.leave(queries[1]) != queries[1].exchange {
+		t.Error("the query that lost its place has lost its reply as well")
+	}
+	queries[1].exchange.err = errLimit
+	if l.leave(queries[1]) != nil {
+		t.Error("an exchange that ended for the limit is a reply")
+	}
+}
+
+// The client that loses a place is the one with most queries, after any changes.
+func TestLimiterFindsLargest(t *testing.T) {
+	const most = 40
+	random := rand.New(rand.NewPCG(1, 2))
+	l := &limiter{most: most}
+	held := map[netip.Addr]int{}
+	var waiting []*waiter
+	for range 20_000 {
+		if random.IntN(3) == 0 && len(waiting) > 0 {
+			i := random.IntN(len(waiting))
+			l.leave(waiting[i])
+			held[waiting[i].client]--
+			waiting = slices.Delete(waiting, i, i+1)
+			continue
+		}
+
+		// Few clients ask most of all.
+		client := netip.AddrFrom4([4]byte{192, 0, 2, byte(random.IntN(1 + random.IntN(60)))})
+		w := &waiter{wake: func() {}, client: client}
+		if !l.enter(w) {
+			if len(waiting) < most {
+				t.Fatalf("refused with %d of %d places taken", len(waiting), most)
+			}
+			continue
+		}
+
+		lost := slices.IndexFunc(waiting, func(w *waiter) bool { return w.place == nil })
+		if lost >= 0 {
+			largest := slices.Max(slices.Collect(maps.Values(held)))
+			if got := held[waiting[lost].client]; got != largest {
+				t.Fatalf("a client with %d queries lost a place, want one with %d", got, largest)
+			}
+			held[waiting[lost].client]--
+			waiting = slices.Delete(waiting, lost, lost+1)
+		}
+		held[client]++
+		waiting = append(waiting, w)
+	}
+	if l.waiting() != len(waiting) {
+		t.Errorf("got %d waiting queries, want %d", l.waiting(), len(waiting))
+	}
+
+	for _, w := range waiting {
+		l.leave(w)
+	}
+	if l.waiting() != 0 || len(l.clients) != 0 || len(l.byCount) > 1 {
+		t.Errorf("in the end: %d queries, %d clients, %d counts, want none", l.waiting(), len(l.clients), len(l.byCount))
+	}
 }
