@@ -27,14 +27,14 @@ var update = flag.Bool("update", false, "write docs/reference/directives/README.
 const referenceDir = "../docs/reference/directives"
 
 // docs/reference/directives has a page for each directive and for import, which begins with
-// the directive's purpose and has its sections in one order, and no other pages.
+// the directive's name and has its sections in one order, and no other pages.
 func TestReferencePages(t *testing.T) {
 	names, all := []string{"README", "import"}, read(t, "../docs/reference/metrics.md")
 	for _, d := range Directives() {
 		names = append(names, d.Name)
 		text := read(t, filepath.Join(referenceDir, d.Name+".md"))
 
-		head := fmt.Sprintf("# %s\n\n*%s* · [all directives](README.md)\n\nThe %[1]s directive ", d.Name, d.Brief)
+		head := fmt.Sprintf("# %s\n\n[All directives](README.md)\n\nThe %[1]s directive ", d.Name)
 		if !strings.HasPrefix(text, head) {
 			t.Errorf("%s.md: got the start\n%.200s\nwant\n%s", d.Name, text, head)
 		}

@@ -83,16 +83,16 @@ func TestMetricsPage(t *testing.T) {
 		}
 		slices.SortFunc(added, func(a, b metric) int { return cmp.Compare(a.name, b.name) })
 		fmt.Fprintf(&page, "\n## %s\n\n| name | labels | meaning |\n|---|---|---|\n", s.title)
-		var standard []string
+		standard := false
 		for _, m := range added {
 			if ofClient.MatchString(m.name) {
-				standard = append(standard, "`"+m.name+"`")
+				standard = true
 				continue
 			}
 			fmt.Fprintf(&page, "| `%s` | %s | %s%s |\n", m.name, m.labels, m.unusual(), escape.Replace(m.help))
 		}
-		if standard != nil {
-			fmt.Fprintf(&page, "\nAnd those of every program with Prometheus' client for Go: %s.\n", strings.Join(standard, ", "))
+		if standard {
+			page.WriteString("\nAnd `go_*` and `process_*`, which every program with Prometheus' client for Go has.\n")
 		}
 	}
 	for _, name := range names {
@@ -111,15 +111,13 @@ func TestMetricsPage(t *testing.T) {
 const metricsIntroduction = `# Metrics
 
 All metrics of a server, by the directive that adds them. The directive [prometheus](directives/prometheus.md)
-serves them at ` + "`/metrics`" + `; a server without it counts no queries. Names that begin with
-` + "`coredns_`" + ` are those of CoreDNS, so that its dashboards and alerts work; ` + "`seamark_`" + ` names are
-this server's own. The end of a name is the unit.
-Names that end with ` + "`_total`" + ` are counters, and others gauges if nothing else is said.
+serves them at ` + "`/metrics`" + `; a server without it counts no queries. ` + "`coredns_`" + ` names are those
+of CoreDNS, so that its dashboards and alerts work; ` + "`seamark_`" + ` names are this server's own. Names
+that end with ` + "`_total`" + ` are counters, and others gauges if nothing else is said.
 
-Some series of a metric appear with the first event of their kind, such as a response code.
-A counter keeps its value over reloads. A histogram has the series ` + "`_bucket`, `_sum` and `_count`" + `,
-and ` + "`_bucket`" + ` the label ` + "`le`" + `. A client that asks for OpenMetrics gets bounds
-such as ` + "`100.0`" + ` there, and ` + "`100`" + ` otherwise; Prometheus 3 stores both as ` + "`100.0`" + `.
+Some series appear with the first event of their kind, such as a response code. A counter keeps its
+value over reloads. OpenMetrics has bounds such as ` + "`100.0`" + ` in the label ` + "`le`" + `, and the text format
+` + "`100`" + `; Prometheus 3 stores both as ` + "`100.0`" + `.
 
 With ` + "`runtime_metrics`" + ` in ` + "`prometheus`" + `, Go's runtime adds several hundred series ` + "`go_*`" + `, which are not
 listed. The commands [sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own.

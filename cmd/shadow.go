@@ -40,17 +40,10 @@ func (p *program) shadowCommand() *cobra.Command {
 Seamark the same queries, and compares the answers. It shows the differences, and what
 Seamark would save. It answers no client.
 
-The capture is one of:
-  --pcap FILE           a file in the format pcap or pcapng, such as one of tcpdump
-  --dnstap FILE         a Frame Streams file of dnstap messages
-  --dnstap unix:PATH    a socket to which servers send dnstap messages: CoreDNS and Seamark
-  --dnstap tcp:ADDRESS  (dnstap SOCKET full), Unbound, BIND, Knot DNS
-
-Seamark is one of:
-  --conf FILE           a Corefile, in a process that listens on no address; the client's address
-                        is the captured one
-  --manifests FOLDER    the cluster that the files of a folder describe, in the same way
-  --against ADDRESS     a running server, which sees the queries as ours
+The capture is a file of tcpdump (--pcap), a file of dnstap messages, or a socket to which
+servers send them (--dnstap). Seamark is a Corefile (--conf) or a folder (--manifests), in a
+process that listens on no address, where the client's address is the captured one, or a
+running server (--against), which sees the queries as ours.
 
 Answers are compared as diff compares them. The objects should be those of the time of the
 capture. Records of upstreams may differ each time.

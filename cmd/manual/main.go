@@ -95,6 +95,16 @@ func directivePages(folder, output, version string, day time.Time) error {
 	return nil
 }
 
+// purpose returns what a directive is for, in one line.
+func purpose(name string) string {
+	for _, d := range builtin.Directives() {
+		if d.Name == name {
+			return d.Brief
+		}
+	}
+	return "insert a snippet or files" // import, which the parser of Corefiles executes
+}
+
 // completions writes a script for each shell, with the file name that the shell looks for.
 func completions(root *cobra.Command, directory string) error {
 	for name, generate := range map[string]func(*bytes.Buffer) error{
@@ -114,8 +124,8 @@ func completions(root *cobra.Command, directory string) error {
 }
 
 var (
-	// The first lines of a directive's page: its name, and its purpose with a link.
-	pageStart = regexp.MustCompile(`^# (\S+)\n\n\*([^*]+)\* · .*\n\n`)
+	// The first lines of a directive's page: its name, and a link to the others.
+	pageStart = regexp.MustCompile(`^# (\S+)\n\n\[All directives\].*\n\n`)
 	// A link within the documentation, which a manual page cannot follow.
 	link = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
 )
@@ -125,13 +135,13 @@ var (
 func directivePage(text []byte, version string, day time.Time) (name string, page []byte, err error) {
 	m := pageStart.FindSubmatch(text)
 	if m == nil {
-		return "", nil, fmt.Errorf("want a title and a purpose at the start, got %.80q", text)
+		return "", nil, fmt.Errorf("want a title and a link at the start, got %.80q", text)
 	}
 	name = "seamark-" + string(m[1])
 	var markdown strings.Builder
 	fmt.Fprintf(&markdown, "%% \"%s\" \"7\" \"%s\" \"Seamark %s\" \"Directives of a Corefile\"\n",
 		strings.ToUpper(name), day.Format("Jan 2006"), version)
-	fmt.Fprintf(&markdown, "# NAME\n\n%s - %s\n\n# DESCRIPTION\n\n", name, m[2])
+	fmt.Fprintf(&markdown, "# NAME\n\n%s - %s\n\n# DESCRIPTION\n\n", name, purpose(string(m[1])))
 	body := link.ReplaceAll(text[len(m[0]):], []byte("$1"))
 	markdown.Write(table.ReplaceAllFunc(body, definitions))
 	markdown.WriteString("\n# SEE ALSO\n\n**seamark(1)**, **seamark-serve(1)**, **seamark-check(1)**\n")
