@@ -28,7 +28,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -70,10 +70,35 @@ image: ## build the container image in bin/image, for six PLATFORMS, without a c
 	cd tools && $(GO) run ./image -source .. -output ../bin/image $(addprefix -platforms ,$(PLATFORMS)) \
 		-version $(VERSION) $(addprefix -commit ,$(COMMIT)) $(addprefix -date ,$(DATE)) -pgo $(PGO)
 
+# What a release is in: an absolute path, or one from the root.
+DIST ?= dist
+# In a workflow of GitHub, the workflow and its run are the builder that the provenance names.
+BUILDER := $(if $(GITHUB_WORKFLOW_REF),-builder $(GITHUB_SERVER_URL)/$(GITHUB_WORKFLOW_REF) \
+	-invocation $(GITHUB_SERVER_URL)/$(GITHUB_REPOSITORY)/actions/runs/$(GITHUB_RUN_ID)/attempts/$(GITHUB_RUN_ATTEMPT))
 release: PGO = auto
-release: ## build archives, Debian and RPM packages, the Helm chart and checksums in dist, for ten PLATFORMS
-	cd tools && $(GO) run ./release -source .. -output ../dist $(addprefix -platforms ,$(PLATFORMS)) \
+release: ## build archives, packages, the image, the chart, checksums and provenance in dist, for ten PLATFORMS
+	cd tools && $(GO) run ./release -source .. -output $(abspath $(DIST)) $(addprefix -platforms ,$(PLATFORMS)) $(BUILDER) \
 		-version $(VERSION) $(addprefix -commit ,$(COMMIT)) $(addprefix -date ,$(DATE)) -pgo $(PGO)
+
+# cosign has a module of its own, so that no other program gets its 300 modules.
+bin/cosign: tools/sign/go.mod
+	@echo "== building bin/cosign: about five minutes on two cores the first time; the packages are listed"
+	cd tools/sign && CGO_ENABLED=0 $(GO) build -v -trimpath -buildvcs=false -o ../../bin/cosign github.com/sigstore/cosign/v3/cmd/cosign
+
+# With KEY, the key of `cosign generate-key-pair`, nothing but the registry is contacted. Without it
+# cosign proves with a token of the workflow which workflow signs, in the public log of Sigstore.
+SIGNER := --yes $(if $(KEY),--key $(KEY) --signing-config tools/sign/no-services.json --trusted-root tools/sign/no-root.json)
+sign: bin/cosign ## sign the checksums and the provenance in dist, with KEY or as a workflow
+	bin/cosign sign-blob $(SIGNER) --bundle $(DIST)/SHA256SUMS.sigstore.json $(DIST)/SHA256SUMS
+	bin/cosign attest-blob $(SIGNER) --statement $(DIST)/provenance.intoto.json --bundle $(DIST)/provenance.sigstore.json
+
+publish: bin/cosign ## push the image and the chart in dist to REGISTRY, and sign them there as make sign does
+	@mkdir -p bin
+	cd tools && $(GO) run ./publish -dist $(abspath $(DIST)) -registry $(REGISTRY) -version $(VERSION) -predicate ../bin/predicate.json
+	@for image in $$(cat $(DIST)/images.txt); do echo "== signing $(REGISTRY)/$$image"; \
+		bin/cosign sign --recursive $(SIGNER) "$(REGISTRY)/$$image" && \
+		bin/cosign attest $(SIGNER) --type slsaprovenance1 --predicate bin/predicate.json "$(REGISTRY)/$$image" || exit 1; \
+	done
 
 # The list of programs is package test/debian. The tests that need a missing one are skipped;
 # with SEAMARK_TEST_COMPLETE, which .ci/run sets, they fail.
@@ -149,12 +174,12 @@ test-image: ## build the image of every platform twice, and query the binaries u
 test-release: ## build archives and packages twice; install, run, upgrade and remove the Debian package
 	@mkdir -p $(RESULTS)
 	@echo "== the release: about 2 minutes, or 6 the first time; the packages need root, systemd and rpm"
-	@export CGO_ENABLED=0; $(call test-stage,release,tools,-count=1 ./release)
+	@export CGO_ENABLED=0; $(call test-stage,release,tools,-count=1 ./release ./publish)
 
-test-chart: ## render the Helm chart for many values, and serve and query what it installs; compare the dashboard and the table of CoreDNS's options
+test-chart: ## render the Helm chart for many values, and serve and query what it installs; compare the dashboard and the table of CoreDNS's options; read the workflows
 	@mkdir -p $(RESULTS)
 	@echo "== the Helm chart: about a minute, or 6 the first time"
-	@export CGO_ENABLED=0; $(call test-stage,chart,tools,-count=1 ./chart ./coredns ./dashboard)
+	@export CGO_ENABLED=0; $(call test-stage,chart,tools,-count=1 ./actions ./chart ./coredns ./dashboard)
 
 # gotestsum ends with the skipped tests, their reasons, and the counts.
 test-summary:
@@ -167,6 +192,19 @@ lint: ## gofmt, go vet and staticcheck on every module; go vet of the server for
 	@for m in $(MODULES); do echo "== go vet and staticcheck: module $$m"; \
 		(cd $$m && CGO_ENABLED=0 $(GO) vet -p $(JOBS) ./... && CGO_ENABLED=0 $(TOOL) staticcheck ./...) || exit 1; done
 	@for os in darwin windows; do echo "== go vet for $$os"; GOOS=$$os CGO_ENABLED=0 $(GO) vet -p $(JOBS) ./... || exit 1; done
+
+# govulncheck has status 3 for a vulnerability that the code reaches, and 1 for an error.
+vulncheck: ## compare every module's code with Go's database of vulnerabilities, or with that at GOVULNDB
+	@for m in $(MODULES); do echo "== govulncheck: module $$m"; \
+		(cd $$m && CGO_ENABLED=0 $(TOOL) govulncheck $(addprefix -db ,$(GOVULNDB)) ./...); status=$$?; \
+		case $$status in 0) ;; \
+		3) failed=1 ;; \
+		*) echo "make vulncheck: $$m was not checked: if the database cannot be reached, set GOVULNDB to a copy of it" >&2; exit 1 ;; \
+		esac; \
+	done; test -z "$$failed"
+
+pin-actions: ## write commits in place of the tags of actions in .github/workflows; needs github.com
+	cd tools && $(GO) run ./actions
 
 # go test -fuzz would compile all dependencies once more, for coverage that no
 # target needs. -d=libfuzzer, its flag of the compiler, is given for our packages.

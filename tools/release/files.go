@@ -61,11 +61,18 @@ func platformFiles(r build.Release, p v1.Platform, manual []build.File) ([]build
 	return append(files, manual...), nil
 }
 
-// writeTar writes a compressed archive with files below directory. Every time in it is
-// date.
-func writeTar(w io.Writer, directory string, files []build.File, date time.Time) error {
+// writeTarGzip is writeTar with compression.
+func writeTarGzip(w io.Writer, directory string, files []build.File, date time.Time) error {
 	compressed := gzip.NewWriter(w)
-	archive := tar.NewWriter(compressed)
+	if err := writeTar(compressed, directory, files, date); err != nil {
+		return err
+	}
+	return compressed.Close()
+}
+
+// writeTar writes an archive with files below directory. Every time in it is date.
+func writeTar(w io.Writer, directory string, files []build.File, date time.Time) error {
+	archive := tar.NewWriter(w)
 	for _, f := range files {
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join(directory, f.Path), Size: int64(len(f.Data)),
 			Mode: int64(f.Mode()), ModTime: date}
@@ -76,13 +83,10 @@ func writeTar(w io.Writer, directory string, files []build.File, date time.Time)
 			return err
 		}
 	}
-	if err := archive.Close(); err != nil {
-		return err
-	}
-	return compressed.Close()
+	return archive.Close()
 }
 
-// writeZip is like writeTar for an archive that Windows can open.
+// writeZip is like writeTarGzip for an archive that Windows can open.
 func writeZip(w io.Writer, directory string, files []build.File, date time.Time) error {
 	archive := zip.NewWriter(w)
 	for _, f := range files {

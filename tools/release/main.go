@@ -1,7 +1,8 @@
 // Command release builds the files of a release: for each platform an archive with the
-// server, its manual pages and completions, for Linux a Debian and an RPM package too, the
-// Helm chart, and the checksums of all. It needs no network once Go has the modules. Two runs for one
-// commit write the same bytes.
+// server, its manual pages and completions, and its list of modules; for Linux a Debian and an
+// RPM package and the container image, too; the Helm chart for a repository and for a registry; the
+// manifest of the kubectl plugin, the notes, the checksums and the provenance of all. It needs no
+// network once Go has the modules. Two runs for one commit write the same bytes.
 package main
 
 import (
@@ -10,7 +11,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +33,9 @@ func run(args []string) error {
 	var r build.Release
 	f := flag.NewFlagSet("release", flag.ContinueOnError)
 	r.Flags(f)
+	var b builder
+	f.StringVar(&b.id, "builder", project+"/tree/main/tools/release", "URI of the builder, for the provenance")
+	f.StringVar(&b.invocation, "invocation", "", "URI of this run of the builder, for the provenance")
 	output := f.String("output", "dist", "directory for the files; it is replaced")
 	list := f.String("platforms", platforms, "platforms, separated by commas")
 	if err := build.Parse(f, args); err != nil {
@@ -39,36 +45,33 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("-platforms: %w", err)
 	}
-	return build.Replace(*output, func(directory string) error { return write(r, directory, targets) })
+	return build.Replace(*output, func(directory string) error { return write(r, b, directory, targets) })
 }
 
 // write builds the release for targets into directory.
-func write(r build.Release, directory string, targets []v1.Platform) error {
+func write(r build.Release, b builder, directory string, targets []v1.Platform) error {
 	manual, err := manualFiles(r)
 	if err != nil {
 		return err
 	}
 
 	var sums strings.Builder
+	var subjects []subject
 	save := func(a artifact) error {
-		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(a.data), a.name)
+		sum := fmt.Sprintf("%x", sha256.Sum256(a.data))
+		fmt.Fprintf(&sums, "%s  %s\n", sum, a.name)
+		subjects = append(subjects, subject{Name: a.name, Digest: map[string]string{"sha256": sum}})
 		return os.WriteFile(filepath.Join(directory, a.name), a.data, 0o644)
 	}
 
-	chart, err := newChart(r)
-	if err != nil {
-		return fmt.Errorf("the Helm chart: %w", err)
-	}
-	if err := save(chart); err != nil {
-		return err
-	}
-
+	archives := map[string]artifact{}
 	for i, p := range targets {
 		fmt.Fprintf(os.Stderr, "release: %s, %d of %d\n", p, i+1, len(targets))
 		built, err := artifacts(r, p, manual)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
+		archives[p.String()] = built[0]
 		for _, a := range built {
 			if err := save(a); err != nil {
 				return err
@@ -76,7 +79,70 @@ func write(r build.Release, directory string, targets []v1.Platform) error {
 		}
 	}
 
+	fmt.Fprintln(os.Stderr, "release: the image, the chart, the plugin and the provenance")
+	others, images, err := shared(r, archives, targets)
+	if err != nil {
+		return err
+	}
+	for _, a := range others {
+		if err := save(a); err != nil {
+			return err
+		}
+	}
+
+	// Images have no file with their digest: their signatures are about the digest itself.
+	subjects = append(subjects, images...)
+	p, err := newProvenance(r, b, targets, subjects)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(directory, p.name), p.data, 0o644); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(directory, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
+
+// shared returns the files of the release that are not of one platform, and the image and the chart
+// as a registry names them.
+func shared(r build.Release, archives map[string]artifact, targets []v1.Platform) (all []artifact, images []subject, err error) {
+	c, err := newChart(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the Helm chart: %w", err)
+	}
+	index, err := newIndex(r, c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the chart's repository: %w", err)
+	}
+	layout, chartDigest, err := newChartLayout(r, c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the chart for registries: %w", err)
+	}
+
+	image, imageDigest, err := newImage(r, targets)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the image: %w", err)
+	}
+
+	manifest, err := newPlugin(r, archives, targets)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the kubectl plugin: %w", err)
+	}
+	notes, err := newNotes(r)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	var digests strings.Builder
+	for name, digest := range map[string]v1.Hash{"seamark": imageDigest, "charts/seamark": chartDigest} {
+		images = append(images, subject{Name: name, Digest: map[string]string{digest.Algorithm: digest.Hex}})
+	}
+	slices.SortFunc(images, func(a, b subject) int { return strings.Compare(b.Name, a.Name) })
+	for _, s := range images {
+		fmt.Fprintf(&digests, "%s@sha256:%s\n", s.Name, s.Digest["sha256"])
+	}
+
+	all = []artifact{c.artifact, index, layout, image, manifest, notes, {"images.txt", []byte(digests.String())}}
+	return all, images, nil
 }
 
 // manualFiles returns the manual pages and the completions.
@@ -106,7 +172,7 @@ func artifacts(r build.Release, p v1.Platform, manual []build.File) ([]artifact,
 		return nil, err
 	}
 
-	archive := writeTar
+	archive := writeTarGzip
 	base, suffix := fmt.Sprintf("seamark_%s_%s_%s%s", r.Version, p.OS, p.Architecture, p.Variant), ".tar.gz"
 	if p.OS == "windows" {
 		archive, suffix = writeZip, ".zip"
@@ -117,7 +183,9 @@ func artifacts(r build.Release, p v1.Platform, manual []build.File) ([]artifact,
 		return nil, err
 	}
 
-	all := []artifact{{base + suffix, out.Bytes()}}
+	// The list of modules is for scanners, which need not unpack the archive.
+	modules := files[slices.IndexFunc(files, func(f build.File) bool { return path.Ext(f.Path) == ".json" })]
+	all := []artifact{{base + suffix, out.Bytes()}, {base + ".spdx.json", modules.Data}}
 	if p.OS != "linux" {
 		return all, nil
 	}

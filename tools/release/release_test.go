@@ -57,7 +57,8 @@ func TestRelease(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "dist"), filepath.Join(t.TempDir(), "dist")
 	for _, output := range []string{first, second} {
 		if err := run([]string{"-source", source, "-output", output, "-version", "1.2.3-rc.1", "-commit", "c0ffee",
-			"-date", date.Format(time.RFC3339), "-pgo", "off", "-platforms", "linux/" + native + ",darwin/arm64,windows/amd64"}); err != nil {
+			"-date", date.Format(time.RFC3339), "-pgo", "off", "-platforms", "linux/" + native + ",darwin/arm64,windows/amd64",
+			"-builder", "https://builder.example"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,6 +92,9 @@ func TestRelease(t *testing.T) {
 	checkZip(t, filepath.Join(first, "seamark_1.2.3-rc.1_windows_amd64.zip"))
 	checkRPM(t, first)
 	checkChart(t, filepath.Join(first, "seamark-1.2.3-rc.1.tgz"))
+	checkProvenance(t, first)
+	checkPlugin(t, first, base)
+	checkIndex(t, first)
 }
 
 // checkChart loads the packaged chart as helm does, and renders it with its default values
@@ -129,8 +133,8 @@ func checkSums(t *testing.T, directory string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(string(text), "\n"); lines != 6 || len(entries) != 7 {
-		t.Errorf("got %d files and %d checksums, want 7 and 6", len(entries), lines)
+	if lines := strings.Count(string(text), "\n"); lines != 15 || len(entries) != 17 {
+		t.Errorf("got %d files and %d checksums, want 17 and 15", len(entries), lines)
 	}
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
