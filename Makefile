@@ -171,7 +171,7 @@ test-image: ## build the image of every platform twice, and query the binaries u
 	@echo "== the image: about 3 minutes, or 10 the first time; the binaries of other platforms need qemu-user-static"
 	@export CGO_ENABLED=0; $(call test-stage,image,tools,-count=1 ./image)
 
-test-release: ## build archives and packages twice; install, run, upgrade and remove the Debian package
+test-release: bin/cosign ## build archives and packages twice; install, run, upgrade and remove the Debian package
 	@mkdir -p $(RESULTS)
 	@echo "== the release: about 2 minutes, or 6 the first time; the packages need root, systemd and rpm"
 	@export CGO_ENABLED=0; $(call test-stage,release,tools,-count=1 ./release ./publish)

@@ -95,6 +95,7 @@ func TestRelease(t *testing.T) {
 	checkProvenance(t, first)
 	checkPlugin(t, first, base)
 	checkIndex(t, first)
+	t.Run("Verification", func(t *testing.T) { checkVerification(t, source, first, second) })
 }
 
 // checkChart loads the packaged chart as helm does, and renders it with its default values
