@@ -269,12 +269,24 @@ func (q *Query) RestoreQuestion(rename wire.Rename) {
 	}
 }
 
-// appendForwardable appends the options that are not hop-by-hop to buf.
+// maxForwardable is the size of a client's options up to which handlers see them, so that a query to
+// an upstream fits into a datagram that is not fragmented. With all that a client can send, a name that
+// rewrite makes longer would make a message of more than 65,535 bytes, whose end a server takes for
+// other queries of the connection (RFC 1035 §4.2.2).
+const maxForwardable = 512
+
+// appendForwardable appends the options that are not hop-by-hop to buf; none if they are too large,
+// since a server may ignore options (RFC 6891 §6.1.2).
 func appendForwardable(buf, options []byte) []byte {
+	empty := buf
 	for code, data := range wire.Options(options) {
-		if !wire.HopByHopOption(code) {
-			buf = wire.AppendOption(buf, code, data)
+		if wire.HopByHopOption(code) {
+			continue
 		}
+		if len(buf)+4+len(data) > len(empty)+maxForwardable {
+			return empty
+		}
+		buf = wire.AppendOption(buf, code, data)
 	}
 	return buf
 }

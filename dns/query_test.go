@@ -235,6 +235,24 @@ func TestForwardableOptions(t *testing.T) {
 	}
 }
 
+// CVE-2026-41292: with long lists of options a query costs its server much, and the message that is
+// made of it may be too long. A client has no part in what an upstream gets beyond a bound.
+func TestForwardableOptionsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   string
+		want int
+	}{
+		"at the bound":            {strings.Repeat("\x00\x08\x00\x00", 128), 512},
+		"above the bound":         {strings.Repeat("\x00\x08\x00\x00", 129), 0},
+		"one large option":        {"\xfd\xe9\xff\x00" + strings.Repeat("x", 0xff00), 0},
+		"small beside hop-by-hop": {strings.Repeat("\x00\x0c\x00\x00", 16000) + "\x00\x08\x00\x00", 4},
+	} {
+		if got := appendForwardable(make([]byte, 0, 8), []byte(c.in)); len(got) != c.want {
+			t.Errorf("%s: got options of %d bytes, want %d", name, len(got), c.want)
+		}
+	}
+}
+
 func TestRemoveReplyOption(t *testing.T) {
 	q := NewQuery(nil)
 	q.AddReplyOption(3, []byte("a"))

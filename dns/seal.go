@@ -56,12 +56,13 @@ func (q *Query) seal() {
 		q.RCode = wire.ServFail // the upper bits would be in the OPT record (RFC 6891 §6.1.3)
 	}
 
-	a, limit := &q.Answer, q.SizeLimit()
+	a, limit, signature := &q.Answer, q.SizeLimit(), 0
 	if q.EDNS {
 		limit -= optLen
 	}
 	if q.signer != nil {
-		limit -= q.signer.Size()
+		signature = q.signer.Size()
+		limit -= signature
 	}
 
 	if len(a.Buf) > min(wire.MinUDPSize, limit) {
@@ -83,7 +84,7 @@ func (q *Query) seal() {
 	}
 	if q.EDNS {
 		opt = 1
-		q.appendOPT(options, pad)
+		q.appendOPT(options, pad, signature)
 	}
 	wire.PutHeader(a.Buf, q.ID, q.replyFlags(tc), questions, a.Count, opt)
 	if q.signer != nil {
@@ -110,11 +111,12 @@ func (q *Query) replyFlags(tc bool) uint16 {
 	return flags
 }
 
-// appendOPT appends the OPT record, with a padding option if pad is set.
-func (q *Query) appendOPT(options []byte, pad bool) {
+// appendOPT appends the OPT record, with a padding option if pad is set. A signature of that size
+// follows.
+func (q *Query) appendOPT(options []byte, pad bool, signature int) {
 	a, padding := &q.Answer, 0
 	if pad {
-		padding = paddingOf(len(a.Buf) + optLen + len(options))
+		padding = paddingOf(len(a.Buf) + optLen + len(options) + signature)
 	}
 
 	a.Buf = wire.AppendOPT(a.Buf, q.RCode, q.DO, len(options)+padding)
@@ -129,9 +131,11 @@ func (q *Query) appendOPT(options []byte, pad bool) {
 // and reports whether the reply must be padded, because the query is encrypted and
 // padded.
 func (q *Query) addConnectionOptions() (pad bool) {
+	idle := q.IdleTimeout > 0
 	for code := range wire.Options(q.Request.Options(q.packet)) {
 		switch {
-		case code == wire.OptionKeepalive && q.IdleTimeout > 0:
+		case code == wire.OptionKeepalive && idle:
+			idle = false // a query may have thousands of these options
 			const unit = 100 * time.Millisecond
 			timeout := min(q.IdleTimeout/unit, math.MaxUint16)
 			q.AddReplyOption(wire.OptionKeepalive, []byte{byte(timeout >> 8), byte(timeout)})

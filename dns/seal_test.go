@@ -234,6 +234,54 @@ func TestConnectionOptions(t *testing.T) {
 	}
 }
 
+// A signature of a fixed size.
+type signature int
+
+func (s signature) Size() int { return int(s) }
+
+func (s signature) Sign(message []byte) []byte { return append(message, make([]byte, s)...) }
+
+// CVE-2026-42944: options that a query repeats are answered once. The reply to a padded and signed
+// query is as large as a message may be, and no larger.
+func TestConnectionOptionsRepeated(t *testing.T) {
+	records := 0
+	r := newRig(t, 1, map[string]*Chain{".": chain(serve(func(q *Query) Verdict {
+		q.SetSigner(signature(200))
+		return addresses(records)(q)
+	}))})
+	m := newQuery("a.zone", mdns.TypeA)
+	m.SetEdns0(1232, false)
+	opt := m.IsEdns0()
+	for range 4000 {
+		opt.Option = append(opt.Option, &mdns.EDNS0_TCP_KEEPALIVE{Code: mdns.EDNS0TCPKEEPALIVE}, &mdns.EDNS0_PADDING{Padding: make([]byte, 2)})
+	}
+	packet, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, records = range []int{1, 4050, 4060, 4065, 4070, 4075, 4080, 4085, 4090, 4200} {
+		q := NewQuery(r)
+		q.Reset(packet, TCP, time.Now())
+		q.Encrypted, q.IdleTimeout = true, time.Second
+		if r.port.Serve(q, make([]byte, 0, 1<<18)) != Answered {
+			t.Fatalf("%d records: got no answer", records)
+		}
+		size := len(q.Reply())
+		if size > wire.MaxMessage {
+			t.Errorf("%d records: got a reply of %d bytes, want at most %d", records, size, wire.MaxMessage)
+		}
+		counts := map[uint16]int{}
+		for _, o := range unpack(t, q.Reply()[:size-200]).IsEdns0().Option {
+			counts[o.Option()]++
+		}
+		if counts[wire.OptionKeepalive] > 1 || counts[wire.OptionPadding] > 1 || records == 1 && len(counts) != 2 {
+			t.Errorf("%d records: got %v options by code, want at most one of each", records, counts)
+		}
+		q.Observe(time.Now())
+	}
+}
+
 // A code above 15 needs an OPT record. A client without EDNS gets SERVFAIL, not the lower bits.
 func TestExtendedRCodeWithoutEDNS(t *testing.T) {
 	for code, want := range map[wire.RCode]int{0: 0, 3: 3, 15: 15, 16: 2, 17: 2, 23: 2, 32: 2, 4095: 2} {
