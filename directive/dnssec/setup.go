@@ -19,7 +19,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	directive := uses[0]
 	d := &Dnssec{metrics: b.Metrics, started: &started{}}
 	zones, err := b.ZonesOr(directive)
-	errs := []error{config.Once(uses), err}
+	if err != nil { // the messages about keys name a zone
+		return errors.Join(config.Once(uses), err)
+	}
+	errs := []error{config.Once(uses)}
 
 	var keys []*signing.Key
 	errs = append(errs, directive.Options(

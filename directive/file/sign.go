@@ -80,9 +80,12 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 	named := d
 	named.Args = d.Args[1:]
 	zones, err := b.ZonesOr(named)
+	if err != nil { // the messages about keys name a zone
+		return nil, err
+	}
 
 	var keys []*signing.Key
-	err = errors.Join(err, d.Options(
+	err = d.Options(
 		corefile.Option{Usage: "key file|directory KEY...", Set: func(o corefile.Directive) error {
 			found, err := readKeys(b, o, zones)
 			keys = append(keys, found...)
@@ -92,7 +95,7 @@ func parseSign(b *config.Block, d corefile.Directive) ([]*signTask, error) {
 			dir = b.Path(o.Args[0].Text)
 			return nil
 		}},
-	))
+	)
 	if err != nil {
 		return nil, err
 	}

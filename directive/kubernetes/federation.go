@@ -63,6 +63,9 @@ func (f *Federation) upstream(o corefile.Directive) error {
 
 // addDomain adds one federation.
 func (f *Federation) addDomain(o corefile.Directive) error {
+	if len(o.Args) != 1 { // a name such as "" or "[a]" is another usage
+		return o.Errorf("not the name of a federation: want a label of letters, digits and dashes")
+	}
 	name := strings.ToLower(o.Text)
 	domain, err := wire.ParseName(o.Args[0].Text)
 	var errs []error
