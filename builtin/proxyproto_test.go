@@ -6,10 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,14 +22,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/seamark/seamark/test/debian"
-)
-
-// The addresses of the schemes of proxied.
-const (
-	dnsAddress = iota
-	tlsAddress
-	httpsAddress
-	grpcAddress
 )
 
 // proxied returns a server block that answers with the client's address, for each scheme,
@@ -57,7 +47,7 @@ const proxyV1 = "PROXY TCP4 192.0.2.9 127.0.0.1 4711 53\r\n"
 // askUDP sends packets, and returns the reply to the last.
 func (s *encrypted) askUDP(packets ...[]byte) (*mdns.Msg, error) {
 	s.t.Helper()
-	c, err := net.Dial("udp", "127.0.0.1:"+s.port(dnsAddress))
+	c, err := net.Dial("udp", s.address("dns"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -75,11 +65,11 @@ func (s *encrypted) askUDP(packets ...[]byte) (*mdns.Msg, error) {
 // the first is sent in front of it.
 func (s *encrypted) askTCP(withTLS bool, pieces ...[]byte) (*mdns.Msg, error) {
 	s.t.Helper()
-	port := s.port(dnsAddress)
+	scheme := "dns"
 	if withTLS {
-		port = s.port(tlsAddress)
+		scheme = "tls"
 	}
-	c, err := net.Dial("tcp", "127.0.0.1:"+port)
+	c, err := net.Dial("tcp", s.address(scheme))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -141,10 +131,10 @@ func TestProxyprotoUse(t *testing.T) {
 	}
 }
 
-// askHTTPS sends a header, and then a query by GET.
+// askHTTPS sends a header, and then a query.
 func (s *encrypted) askHTTPS(header, query []byte) (*mdns.Msg, error) {
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, "127.0.0.1:"+s.port(httpsAddress))
+		c, err := new(net.Dialer).DialContext(ctx, network, s.address("https"))
 		if err == nil && header != nil {
 			_, err = c.Write(header)
 		}
@@ -153,17 +143,8 @@ func (s *encrypted) askHTTPS(header, query []byte) (*mdns.Msg, error) {
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableKeepAlives: true,
 	}}
-	response, err := client.Get("https://dns.example/dns-query?dns=" + base64.RawURLEncoding.EncodeToString(query))
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	m := new(mdns.Msg)
-	if err == nil {
-		err = m.Unpack(body)
-	}
-	return m, err
+	reply, _, err := post(s.t.Context(), client, "https://dns.example/dns-query", messageType, bytes.NewReader(query))
+	return unpacked(reply, err)
 }
 
 // askGRPCFrom sends a header, and then a query over gRPC.
@@ -175,7 +156,7 @@ func (s *encrypted) askGRPCFrom(header, query []byte) (*mdns.Msg, error) {
 		}
 		return c, err
 	}
-	conn, err := grpc.NewClient("passthrough:127.0.0.1:"+s.port(grpcAddress), grpc.WithTransportCredentials(skipVerify()), grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(packetCodec{})))
+	conn, err := grpc.NewClient("passthrough:"+s.address("grpc"), grpc.WithTransportCredentials(skipVerify()), grpc.WithContextDialer(dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(packetCodec{})))
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +202,7 @@ func TestProxyprotoPolicies(t *testing.T) {
 }
 
 // Malformed headers are rejected and counted, and other clients are answered.
+// See NSD 4.15 in docs/reference/advisories.md.
 func TestProxyprotoMalformed(t *testing.T) {
 	s := serveEncrypted(t, proxied("allow 127.0.0.1"))
 	query := packed(t, "a.example.")
@@ -279,11 +261,12 @@ func TestProxyprotoSessions(t *testing.T) {
 }
 
 // The connections of a proxy count for its clients.
+// See CVE-2026-54478 in docs/reference/advisories.md.
 func TestProxyprotoLimits(t *testing.T) {
 	s := serveEncrypted(t, proxied("allow 127.0.0.0/8"))
 	query := packed(t, "a.example.")
 	open := func(client string) (*mdns.Msg, error) {
-		c, err := net.Dial("tcp", "127.0.0.1:"+s.port(dnsAddress))
+		c, err := net.Dial("tcp", s.address("dns"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,12 +344,10 @@ func TestProxyprotoHAProxy(t *testing.T) {
 	debian.Program(t, "haproxy")
 	s := serveEncrypted(t, proxied("allow 127.0.0.1"))
 	for _, c := range []struct {
-		send string
-		n    int // of the server's address
-		net  string
-	}{{"send-proxy", dnsAddress, "tcp"}, {"send-proxy-v2", dnsAddress, "tcp"}, {"send-proxy-v2 proxy-v2-options crc32c,unique-id", dnsAddress, "tcp"}, {"send-proxy", tlsAddress, "tcp-tls"}, {"send-proxy-v2", tlsAddress, "tcp-tls"}} {
+		send, scheme, net string
+	}{{"send-proxy", "dns", "tcp"}, {"send-proxy-v2", "dns", "tcp"}, {"send-proxy-v2 proxy-v2-options crc32c,unique-id", "dns", "tcp"}, {"send-proxy", "tls", "tcp-tls"}, {"send-proxy-v2", "tls", "tcp-tls"}} {
 		port := freeTCPPort(t)
-		text := fmt.Sprintf("defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 20s\n  timeout server 20s\nlisten dns\n  bind 127.0.0.1:%s\n  unique-id-format %%pid\n  server seamark 127.0.0.1:%s %s\n", port, s.port(c.n), c.send)
+		text := fmt.Sprintf("defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 20s\n  timeout server 20s\nlisten dns\n  bind 127.0.0.1:%s\n  unique-id-format %%pid\n  server seamark %s %s\n", port, s.address(c.scheme), c.send)
 		if err := os.WriteFile("haproxy.cfg", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +366,7 @@ func TestProxyprotoDnsdist(t *testing.T) {
 	debian.Program(t, "dnsdist")
 	s := serveEncrypted(t, proxied("allow 127.0.0.1"))
 	port := freeTCPPort(t)
-	text := fmt.Sprintf("setLocal('127.0.0.1:%s')\nsetACL('127.0.0.0/8')\nnewServer({address='127.0.0.1:%s', useProxyProtocol=true}):setUp()\n", port, s.port(dnsAddress))
+	text := fmt.Sprintf("setLocal('127.0.0.1:%s')\nsetACL('127.0.0.0/8')\nnewServer({address='%s', useProxyProtocol=true}):setUp()\n", port, s.address("dns"))
 	if err := os.WriteFile("dnsdist.conf", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -131,6 +131,7 @@ func TestEncryptedQueries(t *testing.T) {
 }
 
 // A message that is not a query is refused, as the protocol has it. Other queries are answered.
+// See TOB-CDNS-14 in docs/reference/advisories.md.
 func TestEncryptedFaults(t *testing.T) {
 	s := serveEncrypted(t, everyScheme+" {"+answersExample)
 	query := packed(t, "a.example.")
@@ -443,21 +444,26 @@ func (s *encrypted) transports() map[string]func(packet []byte) (*mdns.Msg, erro
 			if err != nil {
 				return nil, err
 			}
-			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(time.Minute))
-			messages := mdns.Conn{Conn: c} // its ReadMsg would verify signatures
-			if _, err := messages.Write(packet); err != nil {
-				return nil, err
-			}
-			buf := make([]byte, 65535)
-			n, err := messages.Read(buf)
-			return unpacked(buf[:n], err)
+			return exchange(c, packet)
 		}
 	}
 	for _, tr := range encryptedProtocols {
 		all[tr.name] = func(packet []byte) (*mdns.Msg, error) { return s.dial(tr).ask(s.t.Context(), packet) }
 	}
 	return all
+}
+
+// exchange sends a message over a connection, and returns the reply.
+func exchange(c net.Conn, packet []byte) (*mdns.Msg, error) {
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	messages := mdns.Conn{Conn: c} // its ReadMsg would verify signatures
+	if _, err := messages.Write(packet); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, 65535)
+	n, err := messages.Read(buf)
+	return unpacked(buf[:n], err)
 }
 
 // signedAt returns a message with the signature of some time ago. Its ID is 0, as in QUIC.
@@ -474,6 +480,7 @@ func signedAt(t *testing.T, m *mdns.Msg, age time.Duration) []byte {
 
 // A recorded query, NOTIFY message or transfer that is sent again is accepted for as long as its
 // signature permits, and is BADTIME afterwards, over each transport.
+// See CVE-2026-33190 and CVE-2026-35579 in docs/reference/advisories.md.
 func TestTSIGReplayed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")

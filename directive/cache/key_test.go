@@ -134,3 +134,37 @@ func TestKeyIncludesAnsweringStep(t *testing.T) {
 	w.upstreams["a"].wantQueries(t, 1)
 	w.upstreams["b"].wantQueries(t, 0)
 }
+
+// TOB-CDNS-8: queries whose hashes are equal share neither an entry nor a pending query.
+func TestKeyCollision(t *testing.T) {
+	st := NewStore(1<<20, nil)
+	s := st.scope("a", [2]int{20, 20})
+	e := newTestEntry(st, s, "www.example.org", success)
+	if _, ok := st.put(e, 0, 0); !ok || st.find(s, e.key()).byKind[success] != e {
+		t.Fatal("got no entry, want the one that was stored")
+	}
+	same, leads := st.startPending(s, e.key(), dns.UDP)
+	if again, leadsAgain := st.startPending(s, e.key(), dns.UDP); !leads || leadsAgain || again != same {
+		t.Fatal("two equal queries: got two leaders, want one")
+	}
+
+	for what, change := range map[string]func(k *key){
+		"name":    func(k *key) { k.name = []byte("\x03wwx\x07example\x03org\x00") },
+		"length":  func(k *key) { k.name = k.name[4:] },
+		"type":    func(k *key) { k.t++ },
+		"class":   func(k *key) { k.class++ },
+		"flags":   func(k *key) { k.flags ^= flagDO },
+		"step":    func(k *key) { k.step++ },
+		"options": func(k *key) { k.options = []byte("\x00\x08\x00\x00") },
+	} {
+		k := e.key().clone()
+		change(&k)
+		k.hash = e.hash
+		if got := st.find(s, &k); got != (found{}) {
+			t.Errorf("another %s with the same hash: got an entry, want none", what)
+		}
+		if p, leads := st.startPending(s, &k, dns.UDP); !leads || p == same {
+			t.Errorf("another %s with the same hash: got the pending query of the first, want one of its own", what)
+		}
+	}
+}
