@@ -61,6 +61,7 @@ func suites() []suite {
 			`serve (?:a basic|multiport) endpoints? from pods|be able to up and down|work after the service has been recreated)|` +
 			`EndpointSlice should (?:create Endpoints and|support a Service with multiple)|.*\[Feature:Networking-DNS\])`},
 		{name: "multicluster", usual: "2 minutes", run: (*conformance).runMulticluster},
+		{name: "pods", usual: "30 s", run: (*conformance).runPods},
 		nodeSuite("tcx"),
 		nodeSuite("clsact"),
 		nodeSuite("address"),
@@ -254,6 +255,17 @@ func (t *conformance) stages() []stage {
 		}
 	}
 	return all
+}
+
+// add adds a result to the report and prints it.
+func (t *conformance) add(s server, of suite, r result) {
+	r.Server, r.Suite = s.name, of.name
+	t.report.Results = append(t.report.Results, r)
+	fmt.Fprintf(t.out, "   %-7s %6.1f s  %s", r.Outcome, r.Seconds, r.Name)
+	if r.Message != "" {
+		fmt.Fprintf(t.out, ": %s", r.Message)
+	}
+	fmt.Fprintln(t.out)
 }
 
 // install puts a DNS server in the place of the other, as deploy/kubernetes/README.md does.

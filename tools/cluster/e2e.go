@@ -138,6 +138,8 @@ func (t *conformance) runE2E(ctx context.Context, s server, of suite) error {
 	cmd := t.onNode(context.WithoutCancel(ctx), 1, "e2e.test", "--provider=skeleton",
 		"--kubeconfig="+filepath.Join(root, "run", "admin.conf"), "--kubectl-path=kubectl",
 		"--report-dir="+filepath.Join(root, dir), "--report-complete-ginkgo",
+		// The tests wait for nodes with other taints, but no pod of theirs runs on a simulated one.
+		"--non-blocking-taints=node-role.kubernetes.io/control-plane,kwok.x-k8s.io/node",
 		"--ginkgo.v", "--ginkgo.no-color", "--ginkgo.timeout=2h", "--ginkgo.focus="+focus, "--ginkgo.skip="+of.skip)
 	runErr := t.stream(ctx, cmd, log)
 

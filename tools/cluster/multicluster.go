@@ -104,9 +104,8 @@ func (t *conformance) checkVersion(ctx context.Context, s server, of suite, vers
 
 	for _, rule := range multiRules() {
 		r := t.checkRule(ctx, rule)
-		r.Server, r.Suite, r.Name = s.name, of.name, version+": "+r.Name
-		t.report.Results = append(t.report.Results, r)
-		fmt.Fprintf(t.out, "   %-7s %6.1f s  %s %s\n", r.Outcome, r.Seconds, r.Name, r.Message)
+		r.Name = version + ": " + r.Name
+		t.add(s, of, r)
 	}
 	return ctx.Err()
 }

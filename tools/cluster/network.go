@@ -20,6 +20,7 @@ const (
 	controlAddress = "172.30.0.1"
 	apiServer      = controlAddress + ":6443"
 	dnsService     = "10.96.0.10"
+	podNetwork     = "10.244.0.0/16" // of IPv4
 	internet       = "8.8.8.8"
 	website        = "192.0.2.1" // of the names in internet.corefile
 )
@@ -37,7 +38,7 @@ func (c *cluster) serviceNetworks() string {
 }
 
 func (c *cluster) podNetworks() string {
-	return strings.Join(c.networks("10.244.0.0/16", "fd00:244::/48"), ",")
+	return strings.Join(c.networks(podNetwork, "fd00:244::/48"), ",")
 }
 
 func (c *cluster) podsOfNode(n int) []string {

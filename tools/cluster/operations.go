@@ -49,10 +49,17 @@ func operations() []operation {
 		{name: "etcd compacted", do: (*conformance).compact},
 		{name: "API server without an answer for two minutes", do: (*conformance).stopControlPlane},
 		{name: "process of a pod killed with SIGKILL", do: (*conformance).killPod,
-			lost: "kube-proxy sends to the pod until its container has started again",
-			most: loadPods * loadRate / 2 * 10}, // those of one pod of two for ten seconds
+			lost: untilStarted, most: mostUntilStarted},
+		{name: "pod over its memory limit, killed by the kernel", do: (*conformance).exceedMemory,
+			lost: untilStarted, most: mostUntilStarted},
 	}
 }
+
+// What is lost when the process of a DNS pod is killed: the queries of one pod of two for ten seconds.
+const (
+	untilStarted     = "kube-proxy sends to the pod until its container has started again"
+	mostUntilStarted = loadPods * loadRate / 2 * 10
+)
 
 func severalNodes(o options) string {
 	if o.Nodes < 2 {
@@ -74,22 +81,25 @@ func (t *conformance) runOperations(ctx context.Context, s server, of suite) err
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.Server, r.Suite = s.name, of.name
-		t.report.Results = append(t.report.Results, r)
-		fmt.Fprintf(t.out, "   %-7s %6.1f s  %s: %s\n", r.Outcome, r.Seconds, r.Name, r.Message)
+		t.add(s, of, r)
 	}
 	return t.removeNamespaces(ctx)
 }
 
-// startLoad starts the pods that send queries. Their image is this program, which may be newer than
-// the cluster.
-func (t *conformance) startLoad(ctx context.Context) error {
+// importSelf makes an image of this program, which may be newer than the cluster.
+func (t *conformance) importSelf(ctx context.Context) (image string, err error) {
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
-		return err
+		return "", err
 	}
-	const image = "seamark.local/load:1"
-	if err := t.importImage(ctx, []string{image}, []entry{{"cluster", self, 0o755}}, "/cluster", "load"); err != nil {
+	image = "seamark.local/load:1"
+	return image, t.importImage(ctx, []string{image}, []entry{{"cluster", self, 0o755}}, "/cluster", "load")
+}
+
+// startLoad starts the pods that send queries.
+func (t *conformance) startLoad(ctx context.Context) error {
+	image, err := t.importSelf(ctx)
+	if err != nil {
 		return err
 	}
 
@@ -281,10 +291,7 @@ func (t *conformance) killPod(ctx context.Context) error {
 	if err != nil || len(uids) == 0 {
 		return errors.Join(err, errors.New("there is no DNS pod"))
 	}
-	pids, err := t.processes(func(pid int) bool {
-		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-		return strings.Contains(string(groups), "pod"+uids[0]) && comm(pid) != "pause"
-	})
+	pids, err := t.containerProcesses(uids[0])
 	if err != nil {
 		return err
 	}
