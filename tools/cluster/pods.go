@@ -36,7 +36,9 @@ func podKinds(o options) []podKind {
 	}
 	if o.DualStack {
 		kinds = append(kinds, podKind{ID: "ipv6", name: "an IPv6 address only", Spec: none(dnsService6), IPv6Only: true,
-			lookups: map[string]string{"kube-dns-ipv6.kube-system": dnsService6, "kubernetes.default": "10.96.0.1", "example.com": "2001:db8::1"}})
+			lookups: map[string]string{
+				"kube-dns-ipv6.kube-system": dnsService6, "kubernetes.default": "10.96.0.1", "example.com": "2001:db8::1",
+			}})
 	}
 	return kinds
 }
