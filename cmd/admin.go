@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/wire"
@@ -58,19 +56,6 @@ func (e escaped) Write(text []byte) (int, error) {
 
 // jsonLines returns an encoder that writes an object a line.
 func jsonLines(w io.Writer) *json.Encoder { return json.NewEncoder(escaped{w}) }
-
-// A table writes rows of cells, which may be from clients and other servers.
-type table struct{ *tabwriter.Writer }
-
-func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)} }
-
-func (t table) row(cells ...any) {
-	texts := make([]string, len(cells))
-	for i, cell := range cells {
-		texts[i] = explain.Clean(fmt.Sprint(cell))
-	}
-	fmt.Fprintln(t, strings.TrimRight(strings.Join(texts, "\t"), "\t "))
-}
 
 // commonTypes are the record types that the shell completes.
 var commonTypes = []string{"A", "AAAA", "CNAME", "SRV", "PTR", "TXT", "MX", "NS", "SOA", "HTTPS"}
@@ -186,7 +171,7 @@ type cachedAnswer struct {
 }
 
 func (p *program) showCached(found []cachedAnswer, several, full bool) {
-	t := newTable(p.out)
+	t := p.newTable()
 	headings := []any{"NAME", "TYPE", "RCODE", "RECORDS", "BYTES", "AGE", "LEFT", "ZONE"}
 	if several {
 		headings = append([]any{"SERVER"}, headings...)
@@ -203,7 +188,7 @@ func (p *program) showCached(found []cachedAnswer, several, full bool) {
 		}
 		t.row(cells...)
 	}
-	_ = t.Flush() // p.out keeps the error
+	t.flush()
 	if full {
 		fmt.Fprintf(p.out, "There may be more: set a higher --limit, or a part of the name.\n")
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"io"
 
 	"github.com/seamark/seamark/sys/linewriter"
@@ -27,6 +28,20 @@ func (p *program) log() io.Writer {
 		return o.out
 	}
 	return p.out
+}
+
+// A frame is a state of --watch until it is complete.
+type frame struct {
+	bytes.Buffer
+	console io.Writer // where it is shown
+}
+
+// console returns the file that the output is shown on.
+func (p *program) console() io.Writer {
+	if f, ok := p.out.(*frame); ok {
+		return f.console
+	}
+	return p.log()
 }
 
 // newOutput returns a Writer of standard output or standard error for a server.

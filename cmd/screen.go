@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ func (s *screen) colors(p *program) colors {
 	case "never":
 		return false
 	}
-	return colors(os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal.Is(p.log()))
+	return colors(os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal.Is(p.console()))
 }
 
 // clear moves the cursor to the upper left corner and erases what is below.
@@ -62,11 +61,12 @@ func (p *program) watch(ctx context.Context, s screen, show func() error) error 
 	out := p.out
 	defer func() { p.out = out }()
 	for onTerminal := terminal.Is(p.log()); ; {
-		var state bytes.Buffer
-		p.out = &state
+		p.out = out
+		state := &frame{console: p.console()}
+		p.out = state
 		err := show()
 		if failed, ok := errors.AsType[failure](err); ok { // it may answer later
-			fmt.Fprintln(&state, visible(failed.Error()))
+			fmt.Fprintln(state, visible(failed.Error()))
 		} else if err != nil && !errors.As(err, new(different)) {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/order"
+	"github.com/seamark/seamark/sys/terminal"
 )
 
 // A statusRow is a figure of a server.
@@ -111,29 +112,34 @@ func (p *program) showFigures(s *adminclient.Status, c colors) {
 	maps.DeleteFunc(rows, func(row statusRow, value string) bool { return row.quiet && zero(value) })
 
 	sorted := order.Sorted(maps.Keys(rows), statusRow.compare)
-	width := 0
+	width, columns := 0, terminal.Columns(p.console())
 	for _, row := range sorted {
 		width = max(width, len(row.name))
 	}
+	width = min(width, 32)
 	group := ""
 	for _, row := range sorted {
 		if row.group != group {
 			group = row.group
 			fmt.Fprintf(p.out, "\n%s\n", c.bold(group))
 		}
-		value := explain.Clean(rows[row])
+		name, value := explain.Clean(row.name), explain.Clean(rows[row])
+		if columns > 0 {
+			name = middle(name, width)
+			value = middle(value, max(narrowest, columns-width-2*gap))
+		}
 		isPrefix := func(bad string) bool { return strings.HasPrefix(value, bad) }
 		if slices.ContainsFunc([]string{"DOWN", "not synced", "never", "no:"}, isPrefix) {
 			value = c.red(value)
 		}
-		fmt.Fprintf(p.out, "  %-*s  %s\n", min(width, 32), explain.Clean(row.name), value)
+		fmt.Fprintf(p.out, "  %-*s  %s\n", width, name, value)
 	}
 }
 
 // showReplicas shows a row for each server.
 func (p *program) showReplicas(up []replica) {
 	fmt.Fprintln(p.out)
-	t := newTable(p.out)
+	t := p.newTable()
 	t.row("SERVER", "NODE", "UP", "QPS", "NXDOMAIN", "SERVFAIL", "P99", "DATA AGE", "MEMORY")
 
 	for _, r := range up {
@@ -165,7 +171,7 @@ func (p *program) showReplicas(up []replica) {
 
 		t.row(row...)
 	}
-	_ = t.Flush() // p.out keeps the error
+	t.flush()
 }
 
 // showConditions shows what is wrong with a server.

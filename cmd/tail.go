@@ -9,15 +9,16 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/sys/linewriter"
+	"github.com/seamark/seamark/sys/terminal"
 	"github.com/seamark/seamark/wire"
 	"github.com/spf13/cobra"
 )
@@ -247,18 +248,25 @@ func eventWriter(found []*servers.Server) func(io.Writer, shownEvent) error {
 		width = max(width, len(serverName(found, s)))
 	}
 	line := func(w io.Writer, server, time, client, qtype, rcode, took, name string, more ...string) error {
-		fields := []string{
-			fmt.Sprintf("%-8s %-15s %-5s %-8s %-7s", time, client, qtype, rcode, took), name,
+		columns := terminal.Columns(w)
+		before := fmt.Sprintf("%-8s %-15s %-5s %-8s %-7s ", time, client, qtype, rcode, took)
+		if columns > 0 && width > narrowest {
+			before = fmt.Sprintf("%-*s ", narrowest, middle(server, narrowest)) + before
+		} else if width > 0 {
+			before = fmt.Sprintf("%-*s ", width, server) + before
 		}
-		if width > 0 {
-			fields = append([]string{fmt.Sprintf("%-*s", width, server)}, fields...)
-		}
+		after := ""
 		for _, text := range more {
 			if text != "" {
-				fields = append(fields, text)
+				after += " " + text
 			}
 		}
-		_, err := fmt.Fprintln(w, explain.Clean(strings.Join(fields, " ")))
+
+		before, name, after = explain.Clean(before), explain.Clean(name), explain.Clean(after)
+		if columns > 0 {
+			name = middle(name, max(narrowest, columns-utf8.RuneCountInString(before+after)))
+		}
+		_, err := fmt.Fprintln(w, before+name+after)
 		return err
 	}
 

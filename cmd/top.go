@@ -210,7 +210,7 @@ func (p *program) showTops(results []topResult, c colors) {
 func (p *program) showTop(top topResult) {
 	i := slices.IndexFunc(topLists, func(l topList) bool { return l.name == top.By })
 	l := topLists[max(0, i)]
-	t := newTable(p.out)
+	t := p.newTable()
 	headings := []any{l.count, "SHARE", l.key, l.detail}
 	namespaces := slices.ContainsFunc(top.Entries, func(e traffic.Entry) bool { return e.Namespace != "" })
 	if namespaces {
@@ -247,7 +247,7 @@ func (p *program) showTop(top topResult) {
 	if others := top.Others(); others > 0 {
 		t.row(number(others*top.Total), percent(others), "others", "")
 	}
-	_ = t.Flush() // p.out keeps the error
+	t.flush()
 
 	if excess > 0 {
 		fmt.Fprintf(p.out, "There were too many to count all: a count may be too large by up to %.1f.\n", excess)

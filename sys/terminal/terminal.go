@@ -1,19 +1,35 @@
-// Package terminal reports whether a file is a terminal.
+// Package terminal reports whether a file is a terminal, and how wide it is.
 package terminal
 
 import "os"
 
 // Is reports whether a reader or a writer is a file that is a terminal.
 func Is(stream any) bool {
+	is := false
+	control(stream, func(fd uintptr) { is = isTerminal(fd) })
+	return is
+}
+
+// usual is the width of a terminal that does not report one.
+const usual = 80
+
+// Columns returns the width of a terminal, and 0 for all other readers and writers.
+func Columns(stream any) (n int) {
+	control(stream, func(fd uintptr) {
+		if isTerminal(fd) {
+			n = columns(fd)
+		}
+	})
+	return n
+}
+
+// control calls do with the descriptor of a file.
+func control(stream any, do func(fd uintptr)) {
 	f, ok := stream.(*os.File)
 	if !ok {
-		return false
+		return
 	}
-	raw, err := f.SyscallConn() // Fd would make the file blocking
-	if err != nil {
-		return false
+	if raw, err := f.SyscallConn(); err == nil { // Fd would make the file blocking
+		_ = raw.Control(do) // a closed file is no terminal
 	}
-	is := false
-	err = raw.Control(func(fd uintptr) { is = isTerminal(fd) })
-	return err == nil && is
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // /dev/null is a character device, and no terminal; a pseudoterminal is one.
@@ -26,5 +28,17 @@ func TestIs(t *testing.T) {
 	defer func() { _ = pty.Close() }()
 	if !Is(pty) {
 		t.Error("pseudoterminal: got no terminal, want one")
+	}
+	if got := Columns(null); got != 0 {
+		t.Errorf("/dev/null: got %d columns, want 0", got)
+	}
+
+	for set, want := range map[uint16]int{0: 80, 132: 132} {
+		if err := unix.IoctlSetWinsize(int(pty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: set}); err != nil {
+			t.Fatal(err)
+		}
+		if got := Columns(pty); got != want {
+			t.Errorf("pseudoterminal of %d columns: got %d, want %d", set, got, want)
+		}
 	}
 }
