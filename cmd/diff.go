@@ -333,7 +333,7 @@ func writeReport(w io.Writer, r *diff.Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %s in %v: %d same, %d differ, %d differ as documented\n",
 		r.Server, counted(r.Names, "name", "names"), counted(r.Queries, "query", "queries"),
-		r.Time.Round(100*time.Millisecond), r.Same, r.Different, r.Documented)
+		rounded(r.Time), r.Same, r.Different, r.Documented)
 	if r.Changed > 0 {
 		fmt.Fprintf(&b, "%d answers changed while they were compared, and are the same now\n", r.Changed)
 	}

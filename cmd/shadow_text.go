@@ -43,7 +43,7 @@ func writeShadow(w io.Writer, r *shadow.Report) error {
 	}
 	if r.Compared > 0 {
 		line("%-22s median %v, 99 %% within %v",
-			"time of Seamark:", rounded(r.SeamarkLatency.Median), rounded(r.SeamarkLatency.P99))
+			"  in Seamark alone:", rounded(r.SeamarkLatency.Median), rounded(r.SeamarkLatency.P99))
 		line("%-22s %d of the server, %d of Seamark", "bytes of the answers:", r.ComparedBytes, r.SeamarkBytes)
 	}
 	if len(r.Directives) > 0 {

@@ -23,7 +23,7 @@ func TestSidecarCommandLine(t *testing.T) {
 		{"sidecar --version", "Seamark-test\nlinux/", "", 0},
 		{"sidecar -version -logtostderr -v=2 --vmodule=a=1", "Seamark-test\n", "", 0},
 		{"sidecar --version --log_dir=/tmp --dnsmasq_poll_interval_ms=1", "Seamark-test\n", "", 0},
-		{"sidecar --probe=a", "", `seamark: invalid argument "a" for "--probe" flag: invalid format to --probe`, 2},
+		{"sidecar --probe=a", "", `seamark: invalid argument "a" for "--probe" flag: invalid format to --probe: want LABEL,SERVER`, 2},
 		{"sidecar -probe=a-b,c,d", "", `label must be of format ^[a-zA-Z0-9_]+$`, 2},
 		{"sidecar --probe a,b,c,0.5", "", `parsing "0.5": invalid syntax`, 2},
 		{"sidecar --probe=a,b,c,5,MX", "", "invalid type for DNS: MX", 2},

@@ -31,11 +31,11 @@ func TestParseProbe(t *testing.T) {
 	}
 
 	for text, want := range map[string]string{
-		"":                               "invalid format to --probe",
-		"a":                              "invalid format to --probe",
-		"a,b":                            "invalid format to --probe",
-		"a,b,c,1,A,":                     "invalid format to --probe",
-		"a,b,c,1,A,x":                    "invalid format to --probe",
+		"":                               "invalid format to --probe: want LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]",
+		"a":                              "invalid format to --probe: want LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]",
+		"a,b":                            "invalid format to --probe: want LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]",
+		"a,b,c,1,A,":                     "invalid format to --probe: want LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]",
+		"a,b,c,1,A,x":                    "invalid format to --probe: want LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]",
 		",b,c":                           "label must be of format ^[a-zA-Z0-9_]+$",
 		"a-b,b,c":                        "label must be of format ^[a-zA-Z0-9_]+$",
 		"a b,b,c":                        "label must be of format ^[a-zA-Z0-9_]+$",

@@ -47,7 +47,7 @@ var (
 func ParseProbe(text string) (Probe, error) {
 	fields := strings.Split(text, ",")
 	if len(fields) < 3 || len(fields) > 5 {
-		return Probe{}, errors.New("invalid format to --probe")
+		return Probe{}, errors.New("invalid format to --probe: want LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]")
 	}
 	p := Probe{
 		Label: fields[0], Server: query.WithPort(fields[1]), Name: dns.Fqdn(fields[2]),

@@ -181,6 +181,8 @@ func (c *Client) unreachable(err error) error {
 	switch text := strings.ToLower(err.Error()); {
 	case errors.Is(err, os.ErrPermission):
 		hint = "the socket is for root and the user of the server: use sudo"
+	case strings.Contains(text, "http response to https client"):
+		hint = "the server there has no TLS: write " + c.base.Host + " without https://"
 	case !c.forwarded:
 	case strings.Contains(text, "forbidden"):
 		hint = "you need the permission to create pods/portforward in its namespace"

@@ -229,6 +229,20 @@ func TestTailEnds(t *testing.T) {
 	}
 }
 
+// A server without TLS is not missing.
+func TestNoTLS(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	c, err := New("https://"+address, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "has no TLS: write "+address+" without https://") {
+		t.Errorf("got error %v, want that the server has no TLS", err)
+	}
+}
+
 func TestNoServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.sock")
 	free, err := net.Listen("tcp", "127.0.0.1:0")
