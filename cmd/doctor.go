@@ -94,7 +94,8 @@ func (p *program) examineCorefile(ctx context.Context, api *apiserver.Session) [
 	})
 	if err != nil {
 		text := fmt.Sprintf("not examined: %v", err)
-		return []doctor.Finding{{Subject: "configuration", Level: doctor.Warning, Text: text, Next: next}}
+		return []doctor.Finding{{Subject: "configuration", Level: doctor.Warning, Text: text,
+			Next: "seamark check FILE, with the Corefile that the server runs"}}
 	}
 
 	var list []doctor.Finding

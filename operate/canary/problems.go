@@ -207,24 +207,31 @@ func restorers() []restorer {
 	}
 }
 
-// managed returns warnings about programs that restore the old Deployment.
-func (s *state) managed(to Stage) (warnings []string) {
-	m := s.old.Metadata
+// Restores returns warnings about programs that restore a Deployment with these labels and annotations.
+// What to do follows a colon.
+func Restores(labels, annotations map[string]string) (warnings []string) {
 	for _, r := range restorers() {
-		value, ok := m.Labels[r.key]
+		value, ok := labels[r.key]
 		if !ok {
-			value, ok = m.Annotations[r.key]
+			value, ok = annotations[r.key]
 		}
 		if ok && (r.value == "" || value == r.value) {
 			warnings = append(warnings, r.warning)
 		}
 	}
+	return slices.Compact(warnings)
+}
+
+// managed returns warnings about programs that restore the old Deployment.
+func (s *state) managed(to Stage) (warnings []string) {
+	m := s.old.Metadata
+	warnings = Restores(m.Labels, m.Annotations)
 	if m.Labels["k8s-app"] == "kube-dns" && to == Alone {
 		warnings = append(warnings,
 			"kubeadm upgrade installs this Deployment again, but keeps its zero replicas, and may change the"+
 				" Corefile; --skip-phases=addon/coredns (kubeadm 1.32 or later) leaves both as they are")
 	}
-	return slices.Compact(warnings)
+	return warnings
 }
 
 // scalers returns a problem for each autoscaler that would scale the old Deployment up again.

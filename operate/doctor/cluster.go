@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster/apiserver"
+	"github.com/seamark/seamark/operate/canary"
 )
 
 // A distribution is a kind of cluster whose DNS server has a manager of its own.
@@ -79,8 +80,17 @@ func (d *examination) examineDistribution() {
 	if d.refused[subject] {
 		return
 	}
-	d.add(subject, Info, "look for a controller or a Helm release that owns the Deployment of the DNS server",
-		"no known manager of the DNS server")
+	managed := false
+	for _, w := range d.servers.Items {
+		for _, warning := range canary.Restores(w.Metadata.Labels, w.Metadata.Annotations) {
+			text, next, _ := strings.Cut(warning, ": ")
+			d.add(subject, Warning, next, "Deployment %s: %s", w.Metadata.Name, text)
+			managed = true
+		}
+	}
+	if !managed {
+		d.add(subject, Info, "", "no known manager of the DNS server")
+	}
 }
 
 // podPage is the number of pods of one list.

@@ -63,6 +63,7 @@ type examination struct {
 	ctx     context.Context
 	api     *apiserver.Session
 	refused map[string]bool // subjects with an object that could not be read
+	servers workloads       // the Deployments of the DNS server
 }
 
 func (d *examination) add(subject, level, next, format string, args ...any) {
@@ -112,6 +113,7 @@ type (
 		Name            string
 		Namespace       string
 		Labels          map[string]string
+		Annotations     map[string]string
 		OwnerReferences []struct{ Kind, Name string }
 	}
 	pod struct {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -42,15 +43,26 @@ func (d *examination) examineServer() {
 			"the Service has no port 53/TCP, which large answers need")
 	}
 
-	var labelled workloads
-	d.get(subjectServer, "/apis/apps/v1/namespaces/kube-system/deployments?labelSelector=k8s-app%3Dkube-dns&limit=10",
-		&labelled)
+	d.get(subjectServer, deployments(s.Metadata.Namespace, strings.Join(selector, ",")), &d.servers)
+	var beside, labelled workloads
+	d.get(subjectServer, deployments("kube-system", "app.kubernetes.io/name=seamark"), &beside)
+	if d.Server != "seamark" && len(beside.Items) > 0 {
+		d.add(subjectServer, Info, "seamark canary status", "Seamark runs beside it: the Deployment %s",
+			beside.Items[0].Metadata.Name)
+	}
+	d.get(subjectServer, deployments("kube-system", "k8s-app=kube-dns"), &labelled)
 	if n := len(labelled.Items); n > 1 {
 		d.add(subjectServer, Error,
 			"remove the label k8s-app=kube-dns from all Deployments but one: pods keep it in their template",
 			"%d Deployments have the label k8s-app=kube-dns:"+
 				" kubeadm upgrade fails with \"multiple DNS addon deployments found\"", n)
 	}
+}
+
+// deployments returns the path of the first Deployments of a namespace with labels.
+func deployments(namespace, selector string) string {
+	return "/apis/apps/v1/namespaces/" + url.PathEscape(namespace) +
+		"/deployments?limit=10&labelSelector=" + url.QueryEscape(selector)
 }
 
 // dnsService returns the Service of the DNS server, nil if there is none with a selector.
