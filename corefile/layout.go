@@ -9,6 +9,9 @@ import (
 	"unicode/utf8"
 )
 
+// byteOrderMark is not part of the first word if a file begins with it.
+const byteOrderMark = "\uFEFF"
+
 // Layout returns the text of a Corefile in the usual layout: four spaces for each
 // brace around a line, one space between words, no blank line at the start or end of a
 // block, and one at most elsewhere. Comments, quotes, imports and the words themselves stay
@@ -50,6 +53,9 @@ func Layout(file string, text []byte) ([]byte, error) {
 	}
 
 	laid := []byte(out.String())
+	if strings.HasPrefix(out.String(), byteOrderMark) {
+		laid = append([]byte(byteOrderMark), laid...) // it begins a word, and would be removed
+	}
 	equal := func(a, b word) bool { return a.Text == b.Text && a.first == b.first }
 	if !slices.EqualFunc(lex(file, text, false), lex(file, laid, false), equal) {
 		return nil, fmt.Errorf("%s: the layout would change the words; this is a defect of Seamark", file)
@@ -116,7 +122,7 @@ func sourceLines(text []byte) (lines []sourceLine, open int) {
 	}
 
 	number, spanning := 1, 0 // the first line of which a word spans several
-	for rest := strings.TrimPrefix(string(text), "\uFEFF"); rest != ""; {
+	for rest := strings.TrimPrefix(string(text), byteOrderMark); rest != ""; {
 		c, size := utf8.DecodeRuneInString(rest)
 		char := rest[:size] // a byte that is not UTF-8 stays as it is
 		rest = rest[size:]

@@ -71,6 +71,8 @@ func FuzzLayout(f *testing.F) {
 	f.Add([]byte(".:53 {\n  log \"a # b\" # c\n}\r\n"))
 	f.Add([]byte("a{ b }\n\"{\"\n\\\"\n"))
 	f.Add([]byte("{# 0\n}"))
+	f.Add([]byte(" \ufeff\xff{ a\n"))
+	f.Add([]byte("\ufeff\n\ufeff\ufeffa\n"))
 	f.Add([]byte("00#0 \""))
 	f.Add([]byte("a\xd7\r\xa7"))
 	f.Add([]byte("\xe2\r\x82\r\r\xac"))

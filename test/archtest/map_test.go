@@ -37,8 +37,8 @@ func TestMap(t *testing.T) {
 }
 
 var (
-	mapEntry = regexp.MustCompile(`^( *)([a-z0-9/]+/)`)
-	mapName  = regexp.MustCompile(`\b[a-z0-9/]+/`)
+	mapEntry = regexp.MustCompile(`^( *)([a-z0-9/-]+/)`)
+	mapName  = regexp.MustCompile(`\b[a-z0-9/-]+/`)
 	fileName = regexp.MustCompile("`([a-z0-9_/]+\\.go)`")
 )
 

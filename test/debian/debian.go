@@ -52,6 +52,8 @@ var packages = map[string]string{
 	"rpm":                                 "rpm",
 	"tcpdump":                             "tcpdump",
 	"unbound":                             "unbound",
+
+	"/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a": "libclang-rt-dev",
 }
 
 // Program returns the path of a program of the table, also if it is in a directory of

@@ -38,8 +38,7 @@ func (m *Message) Next() bool {
 	if m.Err != nil || len(m.Rest) == 0 {
 		return false
 	}
-	tag := m.varint()
-	m.Number, m.Type = protowire.Number(tag>>3), protowire.Type(tag&7)
+	m.Number, m.Type = protowire.DecodeTag(m.varint())
 	switch m.Type {
 	case protowire.VarintType:
 		m.value = m.varint()

@@ -3,6 +3,8 @@ package protobuf
 import (
 	"fmt"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // fields returns the fields of a message as text, with the error in the end.
@@ -37,6 +39,7 @@ func TestMessage(t *testing.T) {
 		{"number without end", "\x10\xff", "malformed protobuf"},
 		{"number of more than 64 bits", "\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "malformed protobuf"},
 		{"field number 0", "\x02\x01a", "malformed protobuf"},
+		{"field number of more than 32 bits", "\x8a\x80\x80\x80\x80\x01\x01a", "malformed protobuf"},
 		{"unknown wire type", "\x0f", "malformed protobuf"},
 		{"short fixed field", "\x3d123", "malformed protobuf"},
 		{"group without end", "\x4b\x08\x01", "malformed protobuf"},
@@ -49,6 +52,34 @@ func TestMessage(t *testing.T) {
 			t.Errorf("%s, %q: got %s, want %s", c.name, c.raw, got, c.want)
 		}
 	}
+}
+
+// FuzzMessage: the fields of any bytes are those that protowire finds, up to the first malformed one.
+func FuzzMessage(f *testing.F) {
+	f.Add([]byte("\x0a\x02ab\x10\xac\x02\x18\x01"))
+	f.Add([]byte("\x28\x07\x32\x01x\x3d1234\x4112345678\x4b\x08\x01\x4c\x10\x05"))
+	f.Add([]byte("\x8a\x80\x80\x80\x80\x01\x01a"))
+	f.Add([]byte("\x4b\x53\x0a\x01x\x54\x4c\x10\xff"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, rest := Message{Rest: raw}, raw
+		for {
+			number, typ, n := protowire.ConsumeField(rest)
+			if ok := m.Next(); ok != (n > 0) {
+				t.Fatalf("%x: field at %d: got %v (%v), want one of %d bytes", raw, len(raw)-len(rest), ok, m.Err, n)
+			}
+			if n <= 0 {
+				break
+			}
+			rest = rest[n:]
+			if m.Number != number || m.Type != typ || len(m.Rest) != len(rest) {
+				t.Fatalf("%x: got field %d of type %d with %d bytes after it, want %d, %d, %d",
+					raw, m.Number, m.Type, len(m.Rest), number, typ, len(rest))
+			}
+		}
+		if (m.Err != nil) != (len(rest) > 0) {
+			t.Errorf("%x: got error %v with %d bytes left", raw, m.Err, len(rest))
+		}
+	})
 }
 
 func TestMessageAllocations(t *testing.T) {
