@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +36,15 @@ func TestFileRecordTooLong(t *testing.T) {
 			t.Errorf("length %d: got error %v and a read of %d bytes, want %v and %d", length, err, r.most, errMalformed, want)
 		}
 	}
+}
+
+// sorted returns the records of a zone, whose order is that of a table of hashes.
+func sorted(z *zone.Zone) (records [][]byte) {
+	for r := range z.Records {
+		records = append(records, bytes.Clone(r))
+	}
+	slices.SortFunc(records, bytes.Compare)
+	return records
 }
 
 // FuzzFile: a file with any records neither panics nor results in a zone that is another one when it
@@ -67,16 +77,16 @@ func FuzzFile(f *testing.F) {
 			return
 		}
 
-		var first, second bytes.Buffer
-		if err := writeFile(&first, origin, z, checked); err != nil {
+		var written bytes.Buffer
+		if err := writeFile(&written, origin, z, checked); err != nil {
 			t.Fatal(err)
 		}
-		again, at, err := read(first.Bytes())
-		if err != nil || !at.Equal(checked) || count(again) != count(z) {
-			t.Fatalf("got %v, %v, read again %v, %v, %v", z, checked, again, at, err)
+		again, at, err := read(written.Bytes())
+		if err != nil || !at.Equal(checked) {
+			t.Fatalf("got %v at %v, read again %v, %v", z, checked, at, err)
 		}
-		if _ = writeFile(&second, origin, again, at); !bytes.Equal(first.Bytes(), second.Bytes()) {
-			t.Errorf("got %x, written again %x", first.Bytes(), second.Bytes())
+		if got, want := sorted(again), sorted(z); !slices.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("got %x, written and read again %x", want, got)
 		}
 	})
 }
