@@ -2,6 +2,7 @@ package tsig
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -15,6 +16,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	zones, err := b.ZonesOr(d)
 	t.zones = zones
+	var require corefile.Directive // the last line of the option
 	errs := []error{config.Once(uses), err, d.Options(
 		corefile.Option{Usage: "secret NAME KEY", Set: t.addSecret},
 		corefile.Option{Usage: "secrets FILE", Set: func(o corefile.Directive) error {
@@ -26,9 +28,15 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			t.files = append(t.files, f)
 			return nil
 		}},
-		corefile.Option{Usage: "require QTYPE...", Default: "none", Set: t.addTypes},
+		corefile.Option{Usage: "require QTYPE...", Default: "none", Set: func(o corefile.Directive) error {
+			require = o
+			return t.addTypes(o)
+		}},
 		corefile.Option{Usage: "require_opcode OPCODE...", Default: "none", Set: t.addOpcodes},
 	)}
+	if have, other, ok := t.oneTransfer(); ok {
+		b.Warn(require.Errorf("%s without %s: an unsigned query of type %[2]s gets the whole zone, too; write both", have, other))
+	}
 
 	b.Handle(t)
 	b.OnStart(func(s *config.Start) error {
@@ -67,6 +75,15 @@ func (t *TSIG) addTypes(o corefile.Directive) (err error) {
 		return nil
 	})
 	return err
+}
+
+// oneTransfer reports whether one type of transfer must be signed, and the other not.
+func (t *TSIG) oneTransfer() (have, other wire.Type, ok bool) {
+	have, other = wire.TypeAXFR, wire.TypeIXFR
+	if !slices.Contains(t.types, have) {
+		have, other = other, have
+	}
+	return have, other, !t.all.types && slices.Contains(t.types, have) && !slices.Contains(t.types, other)
 }
 
 func (t *TSIG) addOpcodes(o corefile.Directive) (err error) {
