@@ -164,8 +164,6 @@ func (u *upstream) endWaiting(a *attempt) {
 // finish ends a with a reply.
 func (u *upstream) finish(a *attempt, r *reply) {
 	now, finished := time.Now(), a.requester.isFinished()
-	u.lastReply.Store(int64(clock.At(now)))
-	u.countSuccess()
 	if !finished && !a.probe {
 		u.overdue.Store(0)
 	}
@@ -184,6 +182,10 @@ func (u *upstream) finish(a *attempt, r *reply) {
 		}
 		u.verify(&attempt{})
 	}
+	// Queries are sent to an upstream that is up, and then have to know what works.
+	u.lastReply.Store(int64(clock.At(now)))
+	u.countSuccess()
+
 	if finished {
 		u.metrics.discard(late)
 	}
