@@ -21,11 +21,11 @@ func TestPin(t *testing.T) {
 	}
 	file := filepath.Join(directory, "workflows", "a.yml")
 	const text = "steps:\n  - uses: actions/checkout@v5\n    with: {}\n  - name: b\n    uses: ossf/scorecard-action/path@v2.4.3 # old\n" +
-		"  - uses: a/b@0123456789012345678901234567890123456789 # v1\n  - run: echo uses: x/y@v1\n"
+		"  - uses: a/b@0123456789012345678901234567890123456789 # v1\n  - run: echo uses: x/y@v1\n  - uses: actions/checkout@v5"
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Replace(strings.Replace(text, "@v5", "@"+plain+" # v5", 1), "@v2.4.3 # old", "@"+annotated+" # v2.4.3", 1)
+	want := strings.Replace(strings.ReplaceAll(text, "@v5", "@"+plain+" # v5"), "@v2.4.3 # old", "@"+annotated+" # v2.4.3", 1)
 
 	for range 2 {
 		if err := run([]string{"-directory", directory, "-server", server}); err != nil {

@@ -1,9 +1,10 @@
 // Command actions pins the actions that workflows use to commits: it asks git for the commit of each
-// tag, writes that in the tag's place, and the tag behind it as a comment. A tag can be moved, to a
-// commit of somebody else; a commit cannot. Actions that are pinned already stay as they are.
+// tag, writes it in the tag's place, and the tag after it as a comment. A tag can be moved to another
+// commit, a hash names one for ever. Actions that are pinned already stay as they are.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -65,24 +66,27 @@ func run(args []string) error {
 // pin returns the text of a workflow with commits in place of tags. It remembers commits in found,
 // by repository and tag.
 func pin(text, server string, found map[string]string) (string, error) {
-	for _, m := range uses.FindAllStringSubmatch(text, -1) {
-		line, before, repository, path, tag := m[0], m[1], m[2], m[3], m[4]
+	var errs []error
+	text = uses.ReplaceAllStringFunc(text, func(line string) string {
+		m := uses.FindStringSubmatch(line)
+		before, repository, path, tag := m[1], m[2], m[3], m[4]
 		if commit.MatchString(tag) {
-			continue
+			return line
 		}
 
 		key := repository + "@" + tag
 		if found[key] == "" {
 			hash, err := lookUp(server+"/"+repository, tag)
 			if err != nil {
-				return "", fmt.Errorf("%s: %w", key, err)
+				errs = append(errs, fmt.Errorf("%s: %w", key, err))
+				return line
 			}
 			found[key] = hash
 			fmt.Fprintf(os.Stderr, "actions: %s is %s\n", key, hash)
 		}
-		text = strings.ReplaceAll(text, line+"\n", before+repository+path+"@"+found[key]+" # "+tag+"\n")
-	}
-	return text, nil
+		return before + repository + path + "@" + found[key] + " # " + tag
+	})
+	return text, errors.Join(errs...)
 }
 
 // lookUp returns the commit of a tag of a repository.

@@ -54,7 +54,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// FuzzMessage: the fields of any bytes are those that protowire finds, up to the first malformed one.
+// FuzzMessage compares the fields of any bytes, up to the first malformed one, with those that protowire
+// finds.
 func FuzzMessage(f *testing.F) {
 	f.Add([]byte("\x0a\x02ab\x10\xac\x02\x18\x01"))
 	f.Add([]byte("\x28\x07\x32\x01x\x3d1234\x4112345678\x4b\x08\x01\x4c\x10\x05"))
