@@ -76,7 +76,8 @@ type Plan struct {
 	blocks []*config.Block
 	sites  []*site
 	siteAt map[siteKey]*site
-	taken  *takeover // from the process that this one replaces; nil if there is none
+	taken  *takeover   // from the process that this one replaces; nil if there is none
+	keep   func(*Plan) // is called when all sockets are open, before a query is answered; may be nil
 
 	handover string // the path of the directive handover, or ""
 	remain   bool   // wait for a signal after a hand-over

@@ -45,7 +45,6 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 		return old
 	}
 	r.Shared.Health.Clear(r, "reload")
-	r.keepSockets(plan)
 	r.warn(plan)
 	r.moveSuccessors(ctx, plan)
 	r.Log.Log(ctx, level, "Reloading complete")

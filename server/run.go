@@ -71,7 +71,7 @@ func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 		}
 		return nil, err
 	}
-	plan.sum = c.Sum
+	plan.sum, plan.keep = c.Sum, r.keepSockets
 	return plan, nil
 }
 
@@ -210,7 +210,6 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		return nil, errors.Join(err, file.remove())
 	}
 
-	r.keepSockets(plan)
 	if plan.taken != nil {
 		r.finishTakeover(plan)
 	} else if plan.opts.Inherited != nil {

@@ -58,6 +58,9 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 		p.discard()
 		return err
 	}
+	if p.keep != nil {
+		p.keep(p) // if the process ends now, no client has seen a socket that nobody keeps
+	}
 	p.swap()
 	if old != nil {
 		p.retire(ctx, old)

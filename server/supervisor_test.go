@@ -2,29 +2,34 @@ package server
 
 import (
 	"context"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/seamark/seamark/corefile"
 )
 
-// A countingSupervisor counts heartbeats and kept sockets.
+// A countingSupervisor counts heartbeats and kept sockets. It calls keeping before it keeps them.
 type countingSupervisor struct {
 	beats, sockets atomic.Int64
+	keeping        func()
 }
 
 func (s *countingSupervisor) Beat() { s.beats.Add(1) }
 
 func (s *countingSupervisor) Keep(files []*os.File) error {
+	s.keeping()
 	s.sockets.Store(int64(len(files)))
 	return nil
 }
 
 // Heartbeats stop while a reader does not return from a handler. A reload passes the
-// sockets of the new configuration.
+// sockets of the new configuration, before a query that one of them has received is answered.
 func TestSupervisor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
@@ -38,6 +43,29 @@ func TestSupervisor(t *testing.T) {
 	r := Run{
 		Options: onPortZero(), Supervisor: &s, Changed: changed, Started: func() { close(started) },
 		Read: func() corefile.Reading { return corefile.ReadText("Corefile", []byte(text.Load().(string))) },
+	}
+	zone := "a."
+	var last net.Conn // to the last listener
+	s.keeping = func() {
+		listeners := r.current.Load().listeners
+		var err error
+		if last, err = net.Dial("udp", listeners[len(listeners)-1].Addr().String()); err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = last.Close() })
+		packet, err := new(dns.Msg).SetQuestion(zone, dns.TypeA).Pack()
+		if err == nil {
+			_, err = last.Write(packet)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		_ = last.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		if n, err := last.Read(make([]byte, 512)); err == nil {
+			t.Errorf("got %d bytes of a reply before the socket is kept, want none", n)
+		}
+		_ = last.SetReadDeadline(time.Time{})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -81,10 +109,14 @@ func TestSupervisor(t *testing.T) {
 	}
 	port.RemoveReader(&reader)
 	text.Store(two)
+	zone = "b."
 	changed <- struct{}{}
 	for deadline := time.Now().Add(time.Minute); s.sockets.Load() != 2*sockets; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("sockets after the reload: got %d, want %d", s.sockets.Load(), 2*sockets)
 		}
+	}
+	if _, err := last.Read(make([]byte, 512)); err != nil {
+		t.Errorf("the query of before: got %v, want a reply", err)
 	}
 }

@@ -29,8 +29,7 @@ func TestMissedEvents(t *testing.T) {
 			w.api.lossy.Store(false)
 			time.Sleep(14 * time.Minute)
 			w.converged()
-			w.plan.Stop(t.Context())
-			w.api.misbehave(ended)
+			w.end()
 			if len(w.failures) > 0 {
 				t.Error(w.report())
 			}

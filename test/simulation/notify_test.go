@@ -99,9 +99,8 @@ func TestNotifyLatency(t *testing.T) {
 		if err != nil || read.Err != nil {
 			t.Fatal(err, read.Err)
 		}
-		defer time.Sleep(time.Second) // until the ends of connections have arrived
-		defer plan.Stop(t.Context())
-		defer w.api.misbehave(ended)
+		w.plan = plan
+		defer w.end()
 		time.Sleep(time.Minute)
 		zones := []string{clusterZone, reverseZone}
 		serials := map[string]uint32{}

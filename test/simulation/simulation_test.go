@@ -165,19 +165,30 @@ func (w *world) run() {
 	}
 	if w.pages != nil {
 		w.pages.check()
-		w.pages.close()
 	}
 	if w.streams != nil {
 		w.streams.converged()
-		w.streams.close()
 	}
 	last, complete := w.current().source, w.current().source.complete(time.Now())
-	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
+	w.end()
 	w.storage.checkSaved(last, complete)
 	w.shortage.check()
 	if w.skipped > w.asked/20 {
 		w.fail("%d of %d replies were not checked, since too many answers are possible", w.skipped, w.asked)
 	}
+}
+
+// end stops the clients and the server, and waits until their connections have ended: nothing moves
+// the virtual clock after it.
+func (w *world) end() {
+	if w.pages != nil {
+		w.pages.close()
+	}
+	if w.streams != nil {
+		w.streams.close()
+	}
+	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
+
 	w.api.misbehave(ended)
 	time.Sleep(longestPage) // of pages that nobody reads any more
 }
