@@ -28,7 +28,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-fuzz test-image test-release test-chart test-summary lint fuzz fuzz-package soak soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-fuzz test-image test-release test-chart test-summary test-coredns lint fuzz fuzz-package soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -233,6 +233,16 @@ soak: c-compiler bounds ## check bounds, simulate SEEDS (5000) worlds, then run 
 	CGO_ENABLED=0 SOAK=$(SOAK) $(GO) test -count 1 -v -timeout 0 -run '^Test(SoakOverload|ServeRandomNamesFlood)$$' ./cmd
 	CGO_ENABLED=0 SEAMARK_NODE_PAIRS=1000000 $(GO) test -count 1 -v -timeout 0 -run '^TestNodePairs$$' ./test/node
 	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .
+
+# The version with which Seamark is compared.
+COREDNS_VERSION := 1.15.0
+test-coredns: ## run the scripts that are true of CoreDNS, too, against CoreDNS, which it builds (4 minutes the first time)
+	@mkdir -p bin/coredns && test -x bin/coredns/$(COREDNS_VERSION) || { echo "== building CoreDNS $(COREDNS_VERSION)"; \
+		GOBIN=$(CURDIR)/bin/coredns CGO_ENABLED=0 $(GO) install github.com/coredns/coredns@v$(COREDNS_VERSION) && \
+		mv bin/coredns/coredns bin/coredns/$(COREDNS_VERSION); }
+	CGO_ENABLED=0 $(GO) test -count 1 ./test/dnstest -run '^TestScripts$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
+	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 . -run '^TestScripts$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
+
 
 # The tests of a file that checks a bound, itself or by awaitChange.
 BOUND := bound\.\(AtMost\|Holds\|Only\|ThreadTime\)(\|awaitChange(

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	"github.com/seamark/seamark/test/dnstest"
 )
 
+var coredns = flag.String("coredns", "", "the path of CoreDNS's program, which answers the scripts with coredns: same in Seamark's place")
+
 // Every script of the corpus against the live API; the replies must equal those
 // of a server that reads a folder.
 func TestScripts(t *testing.T) {
@@ -32,7 +35,10 @@ func TestScripts(t *testing.T) {
 	kinds := everyKind(t, srv)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			dnstest.Run(t, dnstest.Env{Live: func(t testing.TB) dnstest.Source { return live(t, srv, kinds) }}, file)
+			dnstest.Run(t, dnstest.Env{
+				Live:    func(t testing.TB) dnstest.Source { return live(t, srv, kinds) },
+				CoreDNS: *coredns,
+			}, file)
 		})
 	}
 }

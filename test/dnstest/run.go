@@ -37,6 +37,9 @@ type Env struct {
 	// Live returns a cluster for one script and cleans up when t ends. If nil,
 	// the script runs with a folder of manifests only.
 	Live func(t testing.TB) Source
+	// CoreDNS is the path of CoreDNS's program. It answers the queries in Seamark's place, those of
+	// the scripts for which it gives the same answers.
+	CoreDNS string
 	// Update replaces the expectations in the scripts by the replies.
 	Update bool
 }
@@ -48,14 +51,18 @@ func Run(t *testing.T, env Env, file string) {
 		t.Fatal(err)
 	}
 
-	r := &runner{t: t, script: s, dir: t.TempDir()}
+	if env.CoreDNS != "" && !s.coredns {
+		t.Skip("the script is not for CoreDNS")
+	}
+
+	r := &runner{t: t, script: s, env: env, dir: t.TempDir()}
 	if r.corefile, err = s.upstreams(t, r.dir); err != nil {
 		t.Fatal(err)
 	}
-	if s.only != "live" {
+	if s.only != "live" && (env.CoreDNS == "" || env.Live == nil && !strings.Contains(s.corefile, "$SOURCE")) {
 		r.open("folder", newFolder(t))
 	}
-	if s.only != "folder" && env.Live != nil {
+	if s.only != "folder" && env.Live != nil && (env.CoreDNS == "" || strings.Contains(s.corefile, "$SOURCE")) {
 		r.open("live", env.Live(t))
 	}
 
@@ -92,6 +99,7 @@ func Run(t *testing.T, env Env, file string) {
 type runner struct {
 	t        *testing.T
 	script   *script
+	env      Env
 	dir      string // directory of the script's files
 	corefile string
 	sources  []Source
@@ -110,7 +118,11 @@ type variant struct {
 
 func (r *runner) open(name string, source Source) {
 	r.sources = append(r.sources, source)
-	for _, parked := range []bool{false, true} {
+	modes := []bool{false, true}
+	if r.env.CoreDNS != "" {
+		modes = modes[:1]
+	}
+	for _, parked := range modes {
 		log := new(journal)
 		for _, proto := range []string{"udp", "tcp"} {
 			v := &variant{source: source, parked: parked, name: name + ", " + proto, proto: proto, log: log}
@@ -159,26 +171,32 @@ func (r *runner) change(st *step) error {
 func (r *runner) start() {
 	for i := 0; i < len(r.variants); i += 2 {
 		udp, tcp := r.variants[i], r.variants[i+1]
-		at, stop, err := serve(r.corefile, udp)
-		if err != nil {
-			r.t.Fatalf("%s: %s: %v", r.script.file, udp.name, err)
-		}
 		r.t.Cleanup(func() {
-			stop()
 			if r.t.Failed() {
 				r.t.Logf("log of the server of %s:\n%s", udp.name, udp.log)
 			}
 		})
+
+		var at netip.AddrPort
+		var err error
+		if r.env.CoreDNS != "" {
+			at, err = serveCoreDNS(r.t, r.env.CoreDNS, r.corefile, udp)
+		} else {
+			at, err = serve(r.t, r.corefile, udp)
+		}
+		if err != nil {
+			r.t.Fatalf("%s: %s: %v", r.script.file, udp.name, err)
+		}
 		udp.at, tcp.at = at, at
 	}
 }
 
-// serve starts the server on a port of the loopback interface.
-func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) {
+// serve starts the server on a port of the loopback interface, and stops it with the test.
+func serve(t testing.TB, text string, v *variant) (at netip.AddrPort, err error) {
 	text = strings.ReplaceAll(text, "$SOURCE", v.source.Corefile())
 	read := kubedns.ExpandOnce(corefile.ReadText("Corefile", []byte(text)))
 	if read.Err != nil {
-		return at, nil, read.Err
+		return at, read.Err
 	}
 
 	directives := builtin.Directives()
@@ -195,13 +213,14 @@ func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) 
 		Metrics:    new(metrics.Registry),
 	})
 	if err != nil {
-		return at, nil, err
+		return at, err
 	}
 
 	if err := plan.Start(context.Background(), nil); err != nil {
-		return at, nil, err
+		return at, err
 	}
-	return plan.Addresses()[0], func() { plan.Stop(context.Background()) }, nil
+	t.Cleanup(func() { plan.Stop(context.Background()) })
+	return plan.Addresses()[0], nil
 }
 
 // check sends a query to all variants until all replies are as expected and
@@ -235,7 +254,7 @@ func (r *runner) attempt(q *queryCase) error {
 	if err := r.summary(errs); err != nil {
 		return err
 	}
-	if r.script.differ {
+	if r.script.differ || r.env.CoreDNS != "" {
 		return nil
 	}
 

@@ -16,6 +16,7 @@ type script struct {
 	comment  string
 	only     string // "folder", "live" or ""
 	differ   bool   // replies depend on the client's address and are not compared
+	coredns  bool   // CoreDNS gives the same answers
 	corefile string
 	upstream map[string]*upstream // by name, which is "" for the only one
 	steps    []*step
@@ -80,8 +81,12 @@ func (s *script) parseComment() error {
 			s.only = value
 		case word == "replies" && value == "differ":
 			s.differ = true
+		case word == "coredns" && value == "same":
+			s.coredns = true
 		case word == "only":
 			return fmt.Errorf("%s:%d: only: want folder or live, got %q", s.file, i+1, value)
+		case word == "coredns":
+			return fmt.Errorf("%s:%d: coredns: want same, got %q", s.file, i+1, value)
 		case word == "replies":
 			return fmt.Errorf("%s:%d: replies: want differ, got %q", s.file, i+1, value)
 		}

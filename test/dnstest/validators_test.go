@@ -51,16 +51,15 @@ func serveSigned(t *testing.T, text, objectsText string) netip.AddrPort {
 		}
 	}
 	v := &variant{source: source, log: new(journal)}
-	at, stop, err := serve(text, v)
-	if err != nil {
-		t.Fatalf("starting the server: %v", err)
-	}
 	t.Cleanup(func() {
-		stop()
 		if t.Failed() {
 			t.Logf("log of the server:\n%s", v.log)
 		}
 	})
+	at, err := serve(t, text, v)
+	if err != nil {
+		t.Fatalf("starting the server: %v", err)
+	}
 	return at
 }
 

@@ -1,0 +1,106 @@
+package dnstest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../../"
+
+// Each sentence about CoreDNS is shown by a script or a test that exists, or is a difference that
+// users can read about.
+func TestSentences(t *testing.T) {
+	text, err := os.ReadFile(root + "testdata/coredns/sentences.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	differences, err := os.ReadFile(root + "docs/reference/differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := evidence{differences: string(differences), tests: map[string]string{}}
+
+	plugin, count := "", 0
+	seen := map[string]bool{}
+	for i, line := range strings.Split(string(text), "\n") {
+		at := fmt.Sprintf("sentences.txt:%d", i+1)
+		if name, ok := strings.CutPrefix(line, "== "); ok {
+			plugin = name
+			continue
+		}
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+
+		sentence, shown, ok := strings.Cut(line, " | ")
+		switch key := plugin + ": " + sentence; {
+		case !ok || strings.TrimSpace(sentence) == "" || plugin == "":
+			t.Errorf("%s: want a sentence of a plugin, a bar and what shows it, got %q", at, line)
+		case seen[key]:
+			t.Errorf("%s: the sentence is there twice", at)
+		default:
+			seen[key] = true
+		}
+		count++
+		for item := range strings.SplitSeq(shown, "; ") {
+			if wrong := e.missing(item); wrong != "" {
+				t.Errorf("%s: %s", at, wrong)
+			}
+		}
+	}
+	if count == 0 {
+		t.Error("no sentences")
+	}
+	t.Logf("%d sentences", count)
+}
+
+// An evidence is what the sentences may name.
+type evidence struct {
+	differences string
+	tests       map[string]string // the text of the tests of a directory
+}
+
+// missing returns why an item shows nothing, "" if it does.
+func (e evidence) missing(item string) string {
+	kind, name, _ := strings.Cut(item, " ")
+	switch kind {
+	case "script":
+		if _, err := os.Stat(root + "testdata/script/" + name + ".txt"); err != nil {
+			return "no script " + name
+		}
+		return ""
+
+	case "difference":
+		if !strings.Contains(e.differences, "\n| "+name+" |") {
+			return fmt.Sprintf("no row of differences.md begins with %q", name)
+		}
+		return ""
+
+	case "test":
+		dir, test, ok := strings.Cut(name, " ")
+		if test, _, _ = strings.Cut(test, "/"); !ok || !e.has(dir, test) {
+			return fmt.Sprintf("no %s in %s", test, dir)
+		}
+		return ""
+	}
+	return fmt.Sprintf("want script, test or difference, got %q", item)
+}
+
+// has reports whether a directory has a test.
+func (e evidence) has(dir, test string) bool {
+	text, ok := e.tests[dir]
+	if !ok {
+		files, _ := filepath.Glob(root + dir + "/*_test.go")
+		for _, file := range files {
+			if data, err := os.ReadFile(file); err == nil {
+				text += string(data)
+			}
+		}
+		e.tests[dir] = text
+	}
+	return regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(test) + `\(`).MatchString(text)
+}
