@@ -111,6 +111,8 @@ func Directives() []config.Directive {
 			Brief: "answer names that must not leave the machine"},
 		{Name: "dns64", Usage: "dns64 [PREFIX]", Setup: dns64.Setup,
 			Brief: "synthesize AAAA records from A records for IPv6-only clients"},
+		{Name: "siit", Usage: "siit", Setup: dns64.SetupSIIT,
+			Brief: "synthesize A records from AAAA records for servers that have only IPv6"},
 		{Name: "any", Usage: "any", Setup: directive.SetupAny,
 			Brief: "answer queries of type ANY with a single small record"},
 		{Name: "chaos", Usage: "chaos [VERSION [AUTHORS...]]", Setup: directive.SetupChaos, Answers: true,

@@ -125,9 +125,12 @@ func (q *Query) Depth() (depth int) {
 
 // IsLoop reports whether one of q's ancestors asks the same question, perhaps because
 // SetQuestion changed it. Such a query would wait for itself.
-func (q *Query) IsLoop() bool {
+func (q *Query) IsLoop() bool { return q.AskedAs(q.Type) }
+
+// AskedAs reports whether one of q's ancestors asks for q's name with type t.
+func (q *Query) AskedAs(t wire.Type) bool {
 	for p := q.parent; p != nil; p = p.parent {
-		if p.Type == q.Type && bytes.Equal(p.Name(), q.Name()) {
+		if p.Type == t && bytes.Equal(p.Name(), q.Name()) {
 			return true
 		}
 	}

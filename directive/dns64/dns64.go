@@ -1,11 +1,11 @@
-// Package dns64 synthesizes AAAA records from A records for IPv6-only clients
-// (RFC 6147): the dns64 directive. embed.go converts between IPv4 addresses and
-// the IPv6 addresses that contain them.
+// Package dns64 translates between A and AAAA records. The dns64 directive synthesizes
+// AAAA records for IPv6-only clients (RFC 6147), the siit directive A records for
+// clients that reach IPv6-only servers through a translator (RFC 7757). embed.go
+// converts between IPv4 addresses and the IPv6 addresses that contain them.
 package dns64
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/netip"
 
@@ -19,6 +19,7 @@ import (
 // A DNS64 synthesizes AAAA records from A records: the dns64 directive. Its reference page is
 // docs/reference/directives/dns64.md.
 type DNS64 struct {
+	translator
 	prefix       netip.Prefix
 	translateAll bool
 	allowIPv4    bool
@@ -26,14 +27,13 @@ type DNS64 struct {
 	translations *metrics.Counter // of the chain passed to BindChain
 }
 
-// maxTTLWithoutSOA limits the TTL of synthesized records if the negative answer
-// has no SOA record, in seconds (RFC 6147 §5.1.7).
-const maxTTLWithoutSOA = 600
-
 // Setup sets up the dns64 directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	h := &DNS64{metrics: b.Metrics}
+	h.translator = translator{wire.TypeA, wire.TypeAAAA, func(ip netip.Addr) (netip.Addr, bool) {
+		return netip.AddrFrom16(embed(h.prefix, ip.As4())), true
+	}}
 	prefix := func(d corefile.Directive) (err error) {
 		h.prefix, err = parsePrefix(d, d.Args[0].Text)
 		return err
@@ -62,7 +62,8 @@ func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 
 	switch q.Type {
 	case wire.TypeAAAA:
-		if q.DO && q.Flags&wire.FlagCD != 0 { // RFC 6147 §5.5
+		// siit asks, on behalf of an A query, for the AAAA records that the name itself has.
+		if validates(q) || q.AskedAs(wire.TypeA) {
 			return dns.Next
 		}
 		return dns.Wait
@@ -103,7 +104,19 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	if !h.needsTranslation(q) {
 		return nil
 	}
-	return h.translate(q, q.ResolveSubQuery(ctx, q.QuestionName(), wire.TypeA))
+
+	sub := q.ResolveSubQuery(ctx, q.QuestionName(), wire.TypeA)
+	hasA := h.translates(sub)
+	own := h.translateAll && q.Answer.Count[wire.Answers] > 0
+	if !hasA && q.RCode == wire.NoError && (own || sub.RCode == wire.NoError || sub.RCode == wire.NXDomain) {
+		return nil
+	}
+
+	// Without A records q gets sub's answer (RFC 6147 §5.1.6).
+	if hasA {
+		h.translations.Add(1)
+	}
+	return h.replace(q, sub)
 }
 
 // needsTranslation reports whether the answer to an AAAA query must be
@@ -150,76 +163,6 @@ func isOwn(q *dns.Query, r wire.Record) bool {
 func isMapped(rdata []byte) bool {
 	ip, ok := netip.AddrFromSlice(rdata)
 	return ok && ip.Is4In6()
-}
-
-// translate replaces q's answer with sub's answer to the A query, translated to
-// AAAA records. If sub has no A records, q gets sub's answer (RFC 6147 §5.1.6),
-// except that q's NODATA answer stays if sub's response code is NOERROR or
-// NXDOMAIN.
-func (h *DNS64) translate(q, sub *dns.Query) error {
-	hasA := false
-	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {
-		hasA = hasA || s == wire.Answers && r.Type == wire.TypeA
-		return true
-	})
-	denied := sub.RCode == wire.NoError || sub.RCode == wire.NXDomain
-	if !hasA && q.RCode == wire.NoError && (denied || h.translateAll && q.Answer.Count[wire.Answers] > 0) {
-		return nil
-	}
-
-	maxTTL := negativeTTL(&q.Answer)
-	q.Fail(sub.RCode)
-	q.AA, q.RA, q.TC, q.Cacheable, q.Err = sub.AA, sub.RA, sub.TC, sub.Cacheable, sub.Err
-
-	var err error
-	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {
-		switch {
-		case s == wire.Answers && r.Type == wire.TypeA && r.Next-r.RData == 4:
-			err = h.append(&q.Answer, sub.Answer.Buf, r, maxTTL)
-		case s == wire.Answers && r.Type == typeRRSIG && coversA(sub.Answer.Buf[r.RData:r.Next]):
-		default:
-			_, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner)
-		}
-		return err == nil
-	})
-
-	if err == nil && hasA {
-		h.translations.Add(1)
-	}
-	return err
-}
-
-const typeRRSIG wire.Type = 46
-
-// coversA reports whether an RRSIG record covers A records. Such signatures are
-// dropped, since the answer no longer contains A records.
-func coversA(rrsig []byte) bool {
-	return len(rrsig) > 2 && binary.BigEndian.Uint16(rrsig) == uint16(wire.TypeA)
-}
-
-// negativeTTL returns the TTL of the negative answer a.
-func negativeTTL(a *wire.Answer) uint32 {
-	maxTTL := uint32(maxTTLWithoutSOA)
-	a.Walk(func(s wire.Section, r wire.Record) bool {
-		if s == wire.Authority && r.Type == wire.TypeSOA {
-			maxTTL = r.TTL(a.Buf)
-		}
-		return true
-	})
-	return maxTTL
-}
-
-// append writes the AAAA record synthesized from the A record r.
-func (h *DNS64) append(a *wire.Answer, msg []byte, r wire.Record, maxTTL uint32) error {
-	at := len(a.Buf)
-	if _, err := a.AppendRecord(wire.Answers, msg, r.Owner); err != nil {
-		return err
-	}
-	made, _ := wire.ReadRecord(a.Buf, at)
-	ip := embed(h.prefix, [4]byte(a.Buf[made.RData:made.Next]))
-	a.Buf = wire.AppendRecordHeader(a.Buf[:made.Head], "", wire.TypeAAAA, min(maxTTL, r.TTL(msg)), len(ip))
-	a.Buf = append(a.Buf, ip[:]...)
-	return nil
 }
 
 // reversed returns the IPv4 address inside the IPv6 address whose reverse name is

@@ -47,6 +47,12 @@ func embed(p netip.Prefix, ip [4]byte) [16]byte {
 // extract returns the IPv4 address inside from. It returns false if the bits
 // after the address are not zero.
 func extract(p netip.Prefix, from netip.Addr) (netip.Addr, bool) {
+	ip := embedded(p, from)
+	return ip, embed(p, ip.As4()) == from.As16()
+}
+
+// embedded returns the IPv4 address inside from, whatever the bits after it are.
+func embedded(p netip.Prefix, from netip.Addr) netip.Addr {
 	in := from.As16()
 	var ip [4]byte
 	at := p.Bits() / 8
@@ -57,7 +63,7 @@ func extract(p netip.Prefix, from netip.Addr) (netip.Addr, bool) {
 		ip[i] = in[at]
 		at++
 	}
-	return netip.AddrFrom4(ip), embed(p, ip) == in
+	return netip.AddrFrom4(ip)
 }
 
 // reverseName returns the reverse name of an address in wire form.
