@@ -1,4 +1,3 @@
-// Package ossfuzz tests the command tools/oss-fuzz, which is of another module. It contains tests only.
 package ossfuzz
 
 import (
