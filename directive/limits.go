@@ -27,7 +27,7 @@ func SetupHTTPS(b *config.Block, uses []corefile.Directive) error {
 	return setupLimits(b, uses, config.HTTPS)
 }
 
-// SetupHTTPS3 sets up the https3 directive, which limits the streams of DNS over HTTP/3. Its
+// SetupHTTPS3 sets up the https3 directive, which limits the connections of DNS over HTTP/3. Its
 // reference page is docs/reference/directives/https3.md.
 func SetupHTTPS3(b *config.Block, uses []corefile.Directive) error {
 	return setupLimits(b, uses, config.HTTPS3)
@@ -39,7 +39,7 @@ func SetupGRPCServer(b *config.Block, uses []corefile.Directive) error {
 	return setupLimits(b, uses, config.GRPC)
 }
 
-// SetupQUIC sets up the quic directive, which limits the streams of DNS over QUIC. Its
+// SetupQUIC sets up the quic directive, which limits the connections of DNS over QUIC. Its
 // reference page is docs/reference/directives/quic.md.
 func SetupQUIC(b *config.Block, uses []corefile.Directive) error {
 	return setupLimits(b, uses, config.QUIC)
@@ -51,24 +51,26 @@ func setupLimits(b *config.Block, uses []corefile.Directive, scheme config.Schem
 	l := &connectionLimits{scheme: scheme}
 	b.Offer(l)
 
+	// CoreDNS accepts 0 for all limits except two of quic.
 	standard, least := scheme.StandardLimits(), 0
 	if scheme == config.QUIC {
 		least = 1
 	}
+
 	var options []corefile.Option
 	for _, row := range []struct {
-		usage    string
-		standard int
-		value    *int
+		usage           string
+		standard, least int
+		value           *int
 	}{
-		{"max_connections N", standard.Connections, &l.limits.Connections},
-		{"max_streams N", standard.Streams, &l.limits.Streams},
-		{"worker_pool_size N", standard.Workers, &l.limits.Workers},
+		{"max_connections N", standard.Connections, 0, &l.limits.Connections},
+		{"max_streams N", standard.Streams, least, &l.limits.Streams},
+		{"worker_pool_size N", standard.Workers, least, &l.limits.Workers},
 	} {
 		if row.standard > 0 {
 			options = append(options, corefile.Option{
 				Usage: row.usage, Once: true, Default: strconv.Itoa(row.standard),
-				Set: corefile.Int(row.value, least, math.MaxInt32),
+				Set: corefile.Int(row.value, row.least, math.MaxInt32),
 			})
 		}
 	}

@@ -26,8 +26,8 @@ const (
 var errTooManyConnections = errors.New("too many connections")
 
 // Sessions bounds the connections of a protocol over UDP, whose library accepts them. The
-// limits are MaxConns and MaxConnsPerClient of the options. Its methods are safe for
-// concurrent use.
+// limits are MaxConns of the options or of SetMaxConns, and MaxConnsPerClient. Its methods
+// are safe for concurrent use.
 type Sessions struct {
 	o      Options
 	counts counters
@@ -35,6 +35,7 @@ type Sessions struct {
 	memory connMemory
 
 	mu      sync.Mutex
+	most    int // limit of open
 	open    int // including handshakes
 	ready   map[*Session]struct{}
 	clients map[netip.Addr]int
@@ -55,9 +56,16 @@ type Session struct {
 // NewSessions returns Sessions for a listener with these messages.
 func NewSessions(m *Messages) *Sessions {
 	return &Sessions{
-		o: m.o, counts: m.counts, start: time.Now(), memory: connMemory{m.o.Memory, memory.QUIC, sessionSize},
+		o: m.o, counts: m.counts, most: m.o.MaxConns, start: time.Now(), memory: connMemory{m.o.Memory, memory.QUIC, sessionSize},
 		ready: map[*Session]struct{}{}, clients: map[netip.Addr]int{}, pending: map[*handshakeSlot]struct{}{},
 	}
+}
+
+// SetMaxConns sets the limit of future connections.
+func (s *Sessions) SetMaxConns(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most = n
 }
 
 // NeedsVerification reports whether a client whose address may be forged has to show that
@@ -69,8 +77,8 @@ func (s *Sessions) NeedsVerification() bool {
 }
 
 func (s *Sessions) needsVerification() bool {
-	return s.open-len(s.ready) >= min(maxUnverified, s.o.MaxConns/4) ||
-		s.open >= s.o.MaxConns-min(evictionReserve, s.o.MaxConns/4)
+	return s.open-len(s.ready) >= min(maxUnverified, s.most/4) ||
+		s.open >= s.most-min(evictionReserve, s.most/4)
 }
 
 // Count returns the number of connections, including handshakes.
@@ -98,7 +106,7 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duratio
 		s.counts.overClient.Add(1)
 		return nil, errTooManyConnections
 	}
-	if s.open >= s.o.MaxConns || !s.memory.reserve(s.open) {
+	if s.open >= s.most || !s.memory.reserve(s.open) {
 		evicted := s.idlest()
 		if evicted == nil {
 			if shared {
@@ -133,7 +141,7 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duratio
 // admitHandshake reports whether a client may have another incomplete handshake. If none is free, a
 // client without one has the place of one that waits for its turn, of the client that has most.
 func (s *Sessions) admitHandshake(client netip.Addr) bool {
-	limit := int64(max(1, s.o.MaxConns/2))
+	limit := int64(max(1, s.most/2))
 	if s.shares.TryAdd(client, limit) {
 		return true
 	}

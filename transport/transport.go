@@ -61,7 +61,7 @@ type Options struct {
 	// descriptors. An idle connection costs about 1 KB, one that sends queries 9 KB, and some kernel
 	// memory: at worst 4,000 are a quarter of the 170 MB that clusters give their
 	// DNS pods. With TLS, where a connection costs more
-	// memory, the default is 2,000, and over QUIC 500.
+	// memory, the default is 2,000.
 	MaxConns          int
 	MaxConnsPerClient int // of an IPv4 address or an IPv6 /64; default 100
 	MaxInFlight       int // parked queries of one connection, which is not read meanwhile; default 100

@@ -19,9 +19,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// maxQUICConns bounds the connections of an endpoint unless Options.MaxConns is set. An idle
-// one costs about 80 KB.
-const maxQUICConns = 500
+// maxQUICConns bounds the connections of an endpoint without another limit. They have no file
+// descriptors: the memory for connections over QUIC is what bounds them then.
+const maxQUICConns = 1 << 20
+
+// quicConns returns the bound for a limit, where 0 is none.
+func quicConns(limit int) int { return min(cmp.Or(limit, maxQUICConns), maxQUICConns) }
 
 // busyHandshake is how long a handshake may wait for a packet of the client while many are incomplete.
 const busyHandshake = time.Second
@@ -132,7 +135,7 @@ func (e *endpoint) open(
 	ctx context.Context, addr netip.AddrPort, o Options, p protocol, serve func(*connection),
 ) (err error) {
 	e.protocol, e.serve = p, serve
-	o.MaxConns = cmp.Or(o.MaxConns, maxQUICConns)
+	o.MaxConns = cmp.Or(o.MaxConns, quicConns(o.Limits.Connections))
 	if e.socket, e.addr, _, err = transport.ListenUDP(ctx, addr, o.Options); err != nil {
 		return err
 	}
@@ -150,9 +153,10 @@ func (e *endpoint) SetLimits(limits transport.Limits) {
 	e.timeouts.Store(&limits)
 }
 
-// SetStreamLimits sets the limits. The number of streams is that of future connections.
+// SetStreamLimits sets the limits of future connections.
 func (e *endpoint) SetStreamLimits(limits Limits) (applied bool) {
 	e.limits.Store(&limits)
+	e.sessions.SetMaxConns(quicConns(limits.Connections))
 	return true
 }
 

@@ -138,6 +138,32 @@ func TestQUICConnectionLimits(t *testing.T) {
 	}
 }
 
+// max_connections bounds the connections, also when a reload changes it. 0 is no limit.
+func TestQUICMaxConnections(t *testing.T) {
+	s := serve(t, Options{Limits: Limits{Connections: 2, Streams: 8}})
+	idlest := func() int { return s.count(`seamark_transport_connections_closed_total{why="idlest"}`) }
+	connect := func(n int) {
+		for range n {
+			wantReply(t, s.dial().ask("1.in."), 1)
+		}
+	}
+
+	connect(3)
+	if n := idlest(); n != 1 {
+		t.Errorf("3 connections at a limit of 2: got %d closed, want 1", n)
+	}
+	s.SetStreamLimits(Limits{Streams: 8})
+	connect(20)
+	if n := idlest(); n != 1 {
+		t.Errorf("20 connections without a limit: got %d closed, want none more", n-1)
+	}
+	s.SetStreamLimits(Limits{Connections: 22, Streams: 8})
+	connect(1)
+	if n := idlest(); n != 2 {
+		t.Errorf("one connection over the changed limit: got %d closed, want 1 more", n-1)
+	}
+}
+
 // A connection over the limit of its client is refused at once. The client's open connections
 // continue, and clients at other addresses connect.
 func TestQUICClientConnectionLimit(t *testing.T) {
@@ -171,9 +197,9 @@ func TestQUICClientConnectionLimit(t *testing.T) {
 	wantReply(t, s.dial().ask("1.in."), 1)
 }
 
-// Without options an address has 500 connections, and a client 100.
-func TestQUICConnectionLimitDefaults(t *testing.T) {
-	s := listen(t, Options{})
+// An address has as many connections as the limit, and a client 100 of them.
+func TestQUICConnectionLimitOfClients(t *testing.T) {
+	s := listen(t, Options{Limits: Limits{Connections: 500}})
 	begin := func(client byte) bool {
 		peer := &net.UDPAddr{IP: net.IPv4(192, 0, 2, client), Port: 53}
 		ctx, err := s.sessions.Begin(t.Context(), peer, time.Hour)

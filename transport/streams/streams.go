@@ -28,7 +28,7 @@ type Options struct {
 
 // Limits of a listener's connections.
 type Limits struct {
-	Connections int // 0 is no limit; over QUIC the limits are those of TLS
+	Connections int // 0 is no limit
 	Streams     int // of one connection; 0 is the library's default
 	Workers     int // QUIC: streams of all connections that wait for their clients
 }
