@@ -28,7 +28,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-fuzz test-image test-release test-chart test-summary test-coredns lint fuzz fuzz-package soak soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-fuzz test-image test-release test-chart test-summary test-coredns lint fuzz fuzz-package soak soak-day soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -233,6 +233,20 @@ soak: c-compiler bounds ## check bounds, simulate SEEDS (5000) worlds, then run 
 	CGO_ENABLED=0 SOAK=$(SOAK) $(GO) test -count 1 -v -timeout 0 -run '^Test(SoakOverload|ServeRandomNamesFlood)$$' ./cmd
 	CGO_ENABLED=0 SEAMARK_NODE_PAIRS=1000000 $(GO) test -count 1 -v -timeout 0 -run '^TestNodePairs$$' ./test/node
 	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .
+
+# The report says what was run. A failure leaves it, too, with what has grown.
+HOURS ?= 24
+WORLDS ?= $(shell echo $$(($(HOURS) * 1000)))
+SOAK_REPORT ?= $(CURDIR)/bin/soak/report.md
+soak-day: c-compiler ## run the server for HOURS (24), with clients of all transports and random faults, then WORLDS simulations, and write bin/soak/report.md
+	@rm -f $(SOAK_REPORT)
+	cd kubetest && CGO_ENABLED=0 SOAK=$(HOURS)h SOAK_SEED=$(SOAK_SEED) SOAK_REPORT=$(SOAK_REPORT) \
+		$(GO) test -count 1 -v -timeout 0 -run '^TestSoak$$' .
+	@first=$$(date +%s); start=$$first; \
+	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./test/simulation -run '^TestSimulation$$' -seeds $(WORLDS) -first $$first || exit 1; \
+	echo "" >>$(SOAK_REPORT); \
+	echo "$(WORLDS) simulated worlds with the race detector, seeds from $$first on, $$(($$(date +%s) - start)) s: all right." >>$(SOAK_REPORT)
+	@cat $(SOAK_REPORT)
 
 # The version with which Seamark is compared.
 COREDNS_VERSION := 1.15.0

@@ -43,7 +43,7 @@ func TestSoakMemory(t *testing.T) {
 		t.Fatalf("building seamark: %v: %s", err, text)
 	}
 
-	s := &soak{T: t, api: start(t), upstream: newFaultyUpstream(t)}
+	s := &soak{T: t, api: start(t), upstream: newFaultyUpstream(t), ports: map[string]string{"": freeport.Reserve(t)}}
 	s.upstream.fault.Store(int32(silent))
 	s.writer = writer(t, s.api)
 	s.writer.shop()
@@ -52,8 +52,8 @@ func TestSoakMemory(t *testing.T) {
 	t.Cleanup(s.proxy.Close)
 	s.corefile = filepath.Join(t.TempDir(), "Corefile")
 	s.writeCorefile(s.text(0))
-	at := "127.0.0.1:" + freeport.Reserve(t)
-	s.server = group.run(t, at, binary, "serve", "--listen", at, "--conf", s.corefile)
+	at := "127.0.0.1:" + s.ports[""]
+	s.server = group.run(t, at, binary, "serve", "--conf", s.corefile)
 	s.server.await(shopNames()...)
 	t.Logf("with %d Services: %s", largeServices, group)
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,11 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/kubetest/certs"
 	"github.com/seamark/seamark/test/freeport"
 )
 
-// TestSoak runs the server's binary between an API server, two upstreams and four
-// clients, and makes everything around it fail in an order that a seed determines:
+// TestSoak runs the server's binary between an API server, two upstreams and a client
+// of each transport, and makes everything around it fail in an order that a seed determines:
 // API responses, the API server itself, an upstream, the Corefile, and the time that
 // the process gets. Every query is accounted for:
 //
@@ -36,7 +38,8 @@ import (
 //   - after each fault the answers are those of the API server's objects.
 //
 // SOAK is its duration (8s unless set; `make soak` sets it), SOAK_SEED the seed, which
-// the test logs.
+// the test logs. With SOAK_REPORT, a file, it runs a binary of its own, measures what that
+// uses, fails if memory, goroutines, files or latency grow, and writes a report.
 func TestSoak(t *testing.T) {
 	duration, seed := 8*time.Second, uint64(time.Now().UnixNano())
 	if text := os.Getenv("SOAK"); text != "" {
@@ -46,11 +49,23 @@ func TestSoak(t *testing.T) {
 		seed = must(strconv.ParseUint(text, 10, 64))(t)
 	}
 	t.Logf("SOAK=%v SOAK_SEED=%d", duration, seed)
-	s := newSoak(t, seed)
-	for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); {
+	file := os.Getenv("SOAK_REPORT")
+	s := newSoak(t, seed, file != "")
+	if s.watch != nil {
+		s.tasks.Go(func() { s.watch.run(s.ctx, t, duration/soakSamples) })
+	}
+	shown := time.Now()
+	for start := shown; time.Since(start) < duration && !t.Failed(); {
 		s.round()
+		if time.Since(shown) > 10*time.Minute {
+			shown = time.Now()
+			t.Logf("%v: faults: %v", shown.Sub(start).Round(time.Second), s.faults)
+		}
 	}
 	s.finish()
+	if s.watch != nil {
+		s.watch.report(s, file, duration)
+	}
 }
 
 // A soak is the state of one TestSoak.
@@ -62,11 +77,16 @@ type soak struct {
 	writer   clusterWriter
 	upstream *faultyUpstream
 	server   *process
+	watch    *soakWatch    // nil without a report
+	pause    time.Duration // between two queries of a client: a load, not a flood
 	corefile string
+	ports    map[string]string // by the scheme of a server block's key, and of the metrics
+	seed     uint64
 
 	attempted atomic.Int64 // the newest version that may be in the API server
 	answered  atomic.Int64 // the newest version in an answer
 
+	ctx      context.Context
 	stop     context.CancelFunc // stops clients and changes
 	tasks    sync.WaitGroup
 	accounts []*account
@@ -80,49 +100,100 @@ type account struct {
 	sent, right, servfail, wrong, lost int
 }
 
-func newSoak(t *testing.T, seed uint64) *soak {
-	s := &soak{T: t, random: rand.New(rand.NewPCG(seed, 0)), api: start(t), faults: map[string]int{}}
+func newSoak(t *testing.T, seed uint64, watched bool) *soak {
+	s := &soak{T: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), api: start(t), faults: map[string]int{}}
 	s.writer = writer(t, s.api)
 	s.writer.shop()
 	add(t, s.writer.CoreV1().Services("shop"), external("version", "v0.example"))
 	s.proxy = must(NewProxy(s.api))(t)
 	t.Cleanup(s.proxy.Close)
 	s.upstream = newFaultyUpstream(t)
-	s.corefile = filepath.Join(t.TempDir(), "Corefile")
+	dir := t.TempDir()
+	s.corefile = filepath.Join(dir, "Corefile")
+	s.ports = map[string]string{"metrics": freeport.Reserve(t)}
+	for _, transport := range soakTransports {
+		if s.ports[transport.scheme] == "" {
+			s.ports[transport.scheme] = freeport.Reserve(t)
+		}
+	}
+	authority := must(certs.New())(t)
+	for name, data := range map[string][]byte{"cert.pem": authority.Cert, "key.pem": authority.Key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.writeCorefile(s.text(0))
-	port := freeport.Reserve(t)
-	s.server = program(t, "127.0.0.1:"+port, "seamark", nil, "serve", "--listen", "127.0.0.1:"+port, "--conf", s.corefile)
+	s.serve(watched)
 	s.server.await(shopNames()...)
 
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	t.Cleanup(func() { stop(); s.tasks.Wait() })
-	for i, client := range []string{"udp", "tcp", "udp new socket", "tcp new connection"} {
-		a := &account{client: client}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	t.Cleanup(func() { s.stop(); s.tasks.Wait() })
+	for i, transport := range soakTransports {
+		a := &account{client: transport.name}
 		s.accounts = append(s.accounts, a)
-		s.tasks.Go(func() { s.query(ctx, a, i) })
+		dial := func() (soakConn, error) { return transport.dial("127.0.0.1:" + s.ports[transport.scheme]) }
+		s.tasks.Go(func() { s.query(s.ctx, a, i, dial) })
 	}
-	s.tasks.Go(func() { s.change(ctx) })
+	s.tasks.Go(func() { s.change(s.ctx) })
 	return s
+}
+
+// serve starts the server: this binary, or one that was built as users build it.
+func (s *soak) serve(watched bool) {
+	at := "127.0.0.1:" + s.ports[""]
+	if s.pause = time.Millisecond; !watched {
+		s.server = program(s.T, at, "seamark", nil, "serve", "--conf", s.corefile)
+		return
+	}
+
+	binary := filepath.Join(s.TempDir(), "seamark")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/seamark")
+	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		s.Fatalf("building seamark: %v: %s", err, text)
+	}
+	s.server = &process{daemon: &daemon{T: s.T, at: at}, ended: make(chan error, 1)}
+	s.server.cmd = exec.Command(binary, "serve", "--conf", s.corefile)
+	s.server.startCommand("seamark")
+	s.pause = 10 * time.Millisecond // what is measured is not the machine's load
+	s.watch = &soakWatch{
+		metrics: "http://127.0.0.1:" + s.ports["metrics"] + "/metrics",
+		pid:     s.server.cmd.Process.Pid, took: map[string][]time.Duration{},
+	}
 }
 
 // text returns a Corefile. Texts with different numbers differ in what is cached.
 func (s *soak) text(n int) string {
-	return fmt.Sprintf(`cluster.local in-addr.arpa {
- errors
+	keys := func(zone string) string {
+		all := zone + ":" + s.ports[""]
+		for scheme, port := range s.ports {
+			if scheme != "" && scheme != "metrics" {
+				all += fmt.Sprintf(" %s://%s:%s", scheme, zone, port)
+			}
+		}
+		return all
+	}
+	common := " bind 127.0.0.1\n"
+	if port := s.ports["metrics"]; port != "" {
+		dir := filepath.Dir(s.corefile)
+		common += fmt.Sprintf(" tls %s/cert.pem %s/key.pem\n prometheus 127.0.0.1:%s\n", dir, dir, port)
+	}
+	return fmt.Sprintf(`%[1]s %[2]s {
+%[3]s errors
  kubernetes cluster.local in-addr.arpa {
-  endpoint %s
+  endpoint %[4]s
  }
 }
-healthy.test {
- cache %d
- forward . %s
+%[5]s {
+%[3]s cache %[6]d
+ forward . %[7]s
 }
-failing.test {
- cache %d
- forward . %s
+%[8]s {
+%[3]s cache %[9]d
+ forward . %[10]s
 }
-`, s.proxy.URL(), 5+n%5, s.upstream.healthy, 5+n%3, s.upstream.failing)
+`, keys("cluster.local"), keys("in-addr.arpa"), common, s.proxy.URL(),
+		keys("healthy.test"), 5+n%5, s.upstream.healthy, keys("failing.test"), 5+n%3, s.upstream.failing)
 }
 
 func (s *soak) writeCorefile(text string) {
@@ -133,11 +204,9 @@ func (s *soak) writeCorefile(text string) {
 }
 
 // query sends queries one after the other until ctx ends.
-func (s *soak) query(ctx context.Context, a *account, n int) {
-	network, each, _ := strings.Cut(a.client, " ")
-	// A forward to an upstream that fails takes up to five seconds.
-	client := &dns.Client{Net: network, Timeout: 4 * replyTime}
-	var conn *dns.Conn
+func (s *soak) query(ctx context.Context, a *account, n int, dial func() (soakConn, error)) {
+	_, each, _ := strings.Cut(a.client, " ")
+	var conn soakConn
 	defer func() {
 		if conn != nil {
 			_ = conn.Close()
@@ -147,14 +216,14 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		if conn == nil {
 			var err error
-			if conn, err = client.Dial(s.server.at); err != nil {
+			if conn, err = dial(); err != nil {
 				s.Errorf("%s: %v", a.client, err)
 				return
 			}
 		}
 		var got string
 		send := func(q lookup) {
-			reply, _, err := client.ExchangeWithConn(q.message(), conn)
+			reply, err := conn.exchange(context.WithoutCancel(ctx), q.message())
 			got = answer(reply, err)
 			a.sent++
 			if err != nil {
@@ -204,8 +273,10 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 			right = got == "NOERROR 10.0.7.1" || got == "NXDOMAIN"
 		default:
 			q = names[i%len(names)]
+			began := time.Now()
 			send(q)
 			right = got == q.want
+			s.watch.answered(a.client, time.Since(began))
 		}
 		switch {
 		case right:
@@ -220,7 +291,7 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Millisecond): // a load, not a flood
+		case <-time.After(s.pause):
 		}
 	}
 }

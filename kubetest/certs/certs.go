@@ -22,7 +22,7 @@ type Authority struct {
 	issuerKey *ecdsa.PrivateKey
 }
 
-// New makes an authority that is valid for a day. The keys are P-256: making RSA
+// New makes an authority that is valid for a week. The keys are P-256: making RSA
 // keys would take longer than the start of an API server.
 func New() (*Authority, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -34,7 +34,7 @@ func New() (*Authority, error) {
 		SerialNumber:          big.NewInt(now.UnixNano()),
 		Subject:               pkix.Name{CommonName: "kubetest CA"},
 		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(24 * time.Hour),
+		NotAfter:              now.Add(7 * 24 * time.Hour),
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
