@@ -77,7 +77,7 @@ func checkProvenance(t *testing.T, directory string) {
 
 	d := s.Predicate.BuildDefinition
 	if got := d.ResolvedDependencies; len(got) != 2 || got[0].Digest["gitCommit"] != "c0ffee" ||
-		!strings.HasSuffix(got[0].URI, "@refs/tags/v1.2.3-rc.1") || "go"+got[1].URI[len("pkg:generic/go@"):] != runtime.Version() {
+		got[0].URI != "git+"+project || "go"+got[1].URI[len("pkg:generic/go@"):] != runtime.Version() {
 		t.Errorf("dependencies of the provenance: got %v, want the commit c0ffee and %s", got, runtime.Version())
 	}
 	if d.ExternalParameters["version"] != "1.2.3-rc.1" || s.Predicate.RunDetails.Builder.ID != "https://builder.example" {

@@ -65,7 +65,8 @@ func newProvenance(r build.Release, b builder, targets []v1.Platform, subjects [
 	d.BuildType = project + "/blob/main/docs/how-to/release.md"
 	d.ExternalParameters = map[string]string{"version": r.Version, "platforms": strings.Join(list, ","), "pgo": r.PGO}
 
-	source := subject{URI: "git+" + project + "@refs/tags/v" + r.Version}
+	// The commit alone: a build need not be of a tag, and a tag can be moved.
+	source := subject{URI: "git+" + project}
 	if r.Commit != "" {
 		source.Digest = map[string]string{"gitCommit": r.Commit}
 	}
