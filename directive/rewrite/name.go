@@ -148,10 +148,7 @@ func (r *renaming) rename(s *domain) (name wire.Name, ok bool, err error) {
 		renamed = string(r.expr.Expand(nil, r.template, text, r.expr.FindSubmatchIndex(text)))
 	}
 
-	if name, err = wire.ParseName(renamed); err != nil {
-		return "", true, fmt.Errorf("rewriting the name %s: %w", s.String(), err)
-	}
-	return name, true, nil
+	return parseRenamed(renamed, s)
 }
 
 // An answer is an option "answer name" or "answer value": it renames names in
@@ -165,12 +162,18 @@ type answer struct {
 // A nameRule replaces the query's name.
 type nameRule struct {
 	renaming
+	parts   []part // in place of the template, with the option metadata
 	auto    bool
 	answers []answer
 }
 
-func (r *nameRule) apply(_ *dns.Query, t *transaction) (bool, error) {
-	name, ok, err := r.rename(&t.domain)
+func (r *nameRule) apply(q *dns.Query, t *transaction) (bool, error) {
+	rename := r.rename
+	if r.parts != nil {
+		rename = func(s *domain) (wire.Name, bool, error) { return r.assemble(q, s) }
+	}
+
+	name, ok, err := rename(&t.domain)
 	if !ok || err != nil {
 		return ok, err
 	}

@@ -45,8 +45,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // fields returns the parsers of the FIELDs.
 func fields(b *config.Block) map[string]func(corefile.Directive) (change, error) {
 	return map[string]func(corefile.Directive) (change, error){
-		"name": parseName, "type": parseType, "class": parseClass, "ttl": parseTTL, "rcode": parseRCode,
+		"type": parseType, "class": parseClass, "ttl": parseTTL, "rcode": parseRCode,
 		"cname": parseCNAME,
+		"name":  func(d corefile.Directive) (change, error) { return parseName(b, d) },
 		"edns0": func(d corefile.Directive) (change, error) { return parseEDNS(b, d) },
 	}
 }
@@ -110,16 +111,28 @@ func takeMatch(d *corefile.Directive, n int, option string) (match, error) {
 		n, d.Args[0].Text, corefile.DidYouMean(d.Args[0].Text, matchWords[:]))
 }
 
-func parseName(d corefile.Directive) (change, error) {
+func parseName(b *config.Block, d corefile.Directive) (change, error) {
 	m, err := takeMatch(&d, 2, "answer")
 	if err != nil {
 		return nil, err
 	}
-	r := &nameRule{}
-	if r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text); err != nil {
+
+	r, options := &nameRule{}, d.Args[2:]
+	if len(options) > 0 && options[0].Text == "metadata" {
+		if m != regex {
+			return nil, options[0].Errorf(d.Path, "metadata needs the match regex")
+		}
+		options = options[1:]
+		if r.pattern, err = parsePattern(regex, d.Args[0].Text); err == nil {
+			r.parts, err = parseParts(b, d.Args[1].Text, r.expr.NumSubexp())
+		}
+	} else {
+		r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text)
+	}
+	if err != nil {
 		err = d.Errorf("%w", err)
 	}
-	return r, errors.Join(err, r.parseAnswers(d, d.Args[2:]))
+	return r, errors.Join(err, r.parseAnswers(d, options))
 }
 
 // parseAnswers reads the answer options of a name rule.
@@ -361,11 +374,7 @@ func data(b *config.Block, text string) (func(*dns.Query, *transaction) ([]byte,
 			"{server_ip}, {server_port} or metadata such as {kubernetes/namespace}", text)
 	}
 
-	var value func(q *dns.Query) string
-	b.OnPlanned(func() error {
-		value = b.Metadata(key)
-		return nil
-	})
+	value := metadataValue(b, key)
 	return func(q *dns.Query, _ *transaction) ([]byte, bool) {
 		v := value(q)
 		return []byte(v), v != ""
