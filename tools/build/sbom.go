@@ -13,9 +13,14 @@ import (
 )
 
 // spdx returns an SPDX 2.3 document in JSON with the modules that binary is built from,
-// as the Go toolchain recorded them in it.
+// as the Go toolchain recorded them in it, and their licenses.
 func (r Release) spdx(binary []byte) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		return nil, err
+	}
+
+	directories, err := r.directories(info)
 	if err != nil {
 		return nil, err
 	}
@@ -36,12 +41,20 @@ func (r Release) spdx(binary []byte) ([]byte, error) {
 		Relationships: []*v2_3.Relationship{relationship("DOCUMENT", "DESCRIBES", server)},
 	}
 
-	dependencies := []*v2_3.Package{modulePackage("stdlib", info.GoVersion[len("go"):])}
+	library := modulePackage("stdlib", info.GoVersion[len("go"):])
+	library.PackageLicenseDeclared = "BSD-3-Clause"
+	dependencies := []*v2_3.Package{library}
 	for _, m := range info.Deps {
+		license, err := spdxLicense(directories[m.Path])
+		if err != nil {
+			return nil, err
+		}
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		dependencies = append(dependencies, modulePackage(m.Path, m.Version))
+		p := modulePackage(m.Path, m.Version)
+		p.PackageLicenseDeclared = license
+		dependencies = append(dependencies, p)
 	}
 
 	for _, p := range dependencies {
@@ -52,15 +65,18 @@ func (r Release) spdx(binary []byte) ([]byte, error) {
 	return json.MarshalIndent(document, "", "  ")
 }
 
+// noAssertion is SPDX's word for what a document does not say.
+const noAssertion = "NOASSERTION"
+
 func modulePackage(path, version string) *v2_3.Package {
 	return &v2_3.Package{
 		PackageName:             path,
 		PackageSPDXIdentifier:   common.ElementID("Package-" + notOfIDs.ReplaceAllString(path, "-")),
 		PackageVersion:          version,
-		PackageDownloadLocation: "NOASSERTION",
-		PackageLicenseConcluded: "NOASSERTION",
-		PackageLicenseDeclared:  "NOASSERTION",
-		PackageCopyrightText:    "NOASSERTION",
+		PackageDownloadLocation: noAssertion,
+		PackageLicenseConcluded: noAssertion,
+		PackageLicenseDeclared:  noAssertion,
+		PackageCopyrightText:    noAssertion,
 		PackageExternalReferences: []*v2_3.PackageExternalReference{{
 			Category: "PACKAGE-MANAGER", RefType: "purl", Locator: fmt.Sprintf("pkg:golang/%s@%s", path, version),
 		}},

@@ -242,6 +242,9 @@ func checkFiles(t *testing.T, root string, p v1.Platform) {
 	var modules []string
 	for _, m := range document.Packages {
 		modules = append(modules, m.PackageName)
+		if m.PackageLicenseDeclared == "NOASSERTION" {
+			t.Errorf("SPDX document: no license of %s", m.PackageName)
+		}
 	}
 	for _, want := range []string{"github.com/seamark/seamark", "stdlib", "k8s.io/client-go"} {
 		if !slices.Contains(modules, want) {
