@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/compat/flags"
@@ -22,6 +24,7 @@ type serve struct {
 	listen          []string
 	port            flags.Port
 	pidfile         string
+	logFormat       string
 	quiet           bool
 }
 
@@ -36,6 +39,8 @@ func (s *serve) flags(c *cobra.Command) {
 		"`ADDRESS:PORT` to listen on, in place of the addresses in the Corefile; may be repeated")
 	portFlag(c, &s.port)
 	f.StringVar(&s.pidfile, "pidfile", "", "write the process id to this file")
+	f.StringVar(&s.logFormat, "log-format", "text",
+		"`FORMAT` of all log messages and of the directives log and errors: text or json")
 	f.BoolVar(&s.quiet, "quiet", false, "do not print the zones and addresses at the start")
 }
 
@@ -72,12 +77,21 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		return errors.New("set only one of --manifests and --conf;" +
 			` in a Corefile, write "manifests DIR" into the kubernetes block`)
 	}
+	if s.logFormat != "text" && s.logFormat != "json" {
+		return fmt.Errorf("--log-format: want text or json, got %q", s.logFormat)
+	}
 	out := newOutput(p.log())
 	defer out.Stop()
+
 	level := new(slog.LevelVar)
-	log := server.NewLog(out, level)
+	log, greet := server.NewLog(out, level), io.Writer(out)
+	if s.logFormat == "json" {
+		log = server.NewJSONLog(out, level)
+		greet = slogLines{log}
+	}
 
 	options := p.options(log)
+	options.JSONLog = s.logFormat == "json"
 	options.Port, options.Level = uint16(s.port), level
 	for _, text := range s.listen {
 		addr, err := netip.ParseAddrPort(text)
@@ -104,7 +118,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		r.Try = []string{"dns-version.cluster.local TXT", "cluster.local SOA"} // these exist without Services too
 	}
 	if !s.quiet {
-		r.Out = out
+		r.Out = greet
 	}
 
 	if _, err := os.Stat(defaultFile); s.conf == "" && s.manifests == "" && err != nil {
@@ -115,6 +129,18 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		return nil
 	}
 	return p.serves(ctx, &r, read)
+}
+
+// slogLines writes each line of a text as a message.
+type slogLines struct{ log *slog.Logger }
+
+func (l slogLines) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" {
+			l.log.Info(line)
+		}
+	}
+	return len(text), nil
 }
 
 // usual is advice for users that start the program without arguments.

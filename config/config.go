@@ -50,6 +50,7 @@ type Block struct {
 	Schemes []Scheme    // the schemes of its keys
 	Source  corefile.Server
 	Log     *slog.Logger
+	JSONLog bool // lines for standard output are JSON objects
 	Metrics *metrics.Registry
 	Memory  *memory.Budget
 	// Shared has what all plans of the server share, for Share.

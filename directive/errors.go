@@ -22,6 +22,7 @@ import (
 // page is docs/reference/directives/errors.md.
 type Errors struct {
 	stacktrace bool
+	json       bool
 	patterns   []*pattern
 	out        *linewriter.Writer
 	log        *slog.Logger
@@ -48,7 +49,7 @@ type errorsKey struct {
 
 // SetupErrors sets up the errors directive.
 func SetupErrors(b *config.Block, uses []corefile.Directive) error {
-	e, d := &Errors{log: b.Log}, uses[0]
+	e, d := &Errors{log: b.Log, json: b.JSONLog}, uses[0]
 	err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options(
 		corefile.Option{Usage: "stacktrace", Set: corefile.Flag(&e.stacktrace)},
 		corefile.Option{Usage: "consolidate DURATION REGEXP [LEVEL] [show_first]", Set: e.consolidate},
@@ -122,9 +123,17 @@ func (e *Errors) ObserveDNS(q *dns.Query) {
 
 func (e *Errors) write(level, format string, args ...any) {
 	// The server's level may change with a reload.
-	if level != "DEBUG" || e.log.Enabled(context.Background(), slog.LevelDebug) {
-		_, _ = e.out.Write(fmt.Appendf(nil, "[%s] plugin/errors: "+format+"\n", append([]any{level}, args...)...))
+	if level == "DEBUG" && !e.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
 	}
+
+	text := fmt.Appendf(nil, format, args...)
+	if e.json {
+		record := appendMessage(nil, time.Now(), strings.TrimSuffix(level, "ING"), text, "errors") // slog's word is WARN
+		_, _ = e.out.Write(append(record, "}\n"...))
+		return
+	}
+	_, _ = e.out.Write(fmt.Appendf(nil, "[%s] plugin/errors: %s\n", level, text))
 }
 
 // add counts one error. It returns false if the error must be logged on its

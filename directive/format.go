@@ -60,8 +60,11 @@ func parseFormat(text string) (*format, error) {
 		return parseJSONFormat(rest)
 	}
 	text = strings.NewReplacer("{common}", commonFormat, "{combined}", combinedFormat).Replace(text)
-	return parseText("[INFO] " + text + "\n")
+	return parseText(infoPrefix + text + "\n")
 }
+
+// infoPrefix begins the lines of the query log.
+const infoPrefix = "[INFO] "
 
 // parseText reads a text with placeholders.
 func parseText(text string) (*format, error) {

@@ -1,7 +1,9 @@
 package directive
 
 import (
+	"bytes"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seamark/seamark/dns"
@@ -38,15 +40,57 @@ func appendObject(buf []byte, q *dns.Query, metadata []piece) []byte {
 	return appendOutcome(buf, q, metadata)
 }
 
+// appendRecord appends the record of q that CoreDNS writes with -log-format=json. Its message is
+// the line of the format.
+func appendRecord(buf []byte, q *dns.Query, f *format) []byte {
+	var line [1024]byte
+	msg := f.append(line[:0], q)
+	msg = bytes.TrimSuffix(bytes.TrimPrefix(msg, []byte(infoPrefix)), []byte("\n"))
+	buf = appendMessage(buf, q.Start.Add(q.Elapsed), "INFO", msg, "log")
+
+	buf = q.Peer.Addr().AppendTo(append(buf, `,"client_ip":"`...))
+	buf = strconv.AppendUint(append(buf, `","client_port":`...), uint64(q.Peer.Port()), 10)
+	var name [4 * wire.MaxName]byte // an escape such as \046 has four bytes
+	buf = appendString(append(buf, `,"qname":`...), wire.AppendText(name[:0], q.Name()))
+	buf = appendString(append(buf, `,"qtype":`...), q.Type.String())
+	buf = appendString(append(buf, `,"qclass":`...), q.Class.String())
+	buf = appendString(append(buf, `,"protocol":`...), q.Proto.String())
+
+	buf = strconv.AppendUint(append(buf, `,"id":`...), uint64(q.ID), 10)
+	buf = strconv.AppendUint(append(buf, `,"opcode":`...), uint64(opcode(q)), 10)
+	buf = strconv.AppendInt(append(buf, `,"request_size":`...), int64(len(q.Packet())), 10)
+	buf = strconv.AppendBool(append(buf, `,"dnssec_ok":`...), q.DO)
+	buf = strconv.AppendUint(append(buf, `,"bufsize":`...), uint64(maxReply(q)), 10)
+
+	buf = appendRCode(append(buf, `,"rcode":`...), q)
+	buf = strconv.AppendInt(append(buf, `,"response_size":`...), int64(len(q.Reply())), 10)
+	buf = strconv.AppendFloat(append(buf, `,"duration_seconds":`...), max(0, q.Elapsed).Seconds(), 'f', -1, 64)
+	return append(buf, "}\n"...)
+}
+
+// appendMessage appends the members of a record that all records have, without the closing brace.
+func appendMessage(buf []byte, at time.Time, level string, msg []byte, plugin string) []byte {
+	buf = at.UTC().AppendFormat(append(buf, `{"time":"`...), time.RFC3339Nano)
+	buf = appendString(append(buf, `","level":`...), level)
+	buf = appendString(append(buf, `,"msg":`...), msg)
+	return appendString(append(buf, `,"plugin":`...), plugin)
+}
+
+// appendRCode appends the response code of q as a JSON value.
+func appendRCode(buf []byte, q *dns.Query) []byte {
+	if q.Dropped() {
+		return append(buf, "null"...)
+	}
+	return appendString(buf, q.RCode.String())
+}
+
 // appendOutcome appends the second half of the object, which describes the
 // reply.
 func appendOutcome(buf []byte, q *dns.Query, metadata []piece) []byte {
-	buf = append(buf, `,"rcode":`...)
+	buf = appendRCode(append(buf, `,"rcode":`...), q)
 	answers := uint64(q.Answer.Count[wire.Answers])
 	if q.Dropped() {
-		buf, answers = append(buf, "null"...), 0
-	} else {
-		buf = appendString(buf, q.RCode.String())
+		answers = 0
 	}
 
 	buf = append(appendFlags(append(buf, `,"rflags":[`...), q.Reply(), `"`), ']')

@@ -15,6 +15,7 @@ import (
 // docs/reference/directives/log.md.
 type Log struct {
 	rules []logRule
+	json  bool
 	out   *linewriter.Writer
 }
 
@@ -38,7 +39,7 @@ const (
 
 // SetupLog sets up the log directive.
 func SetupLog(b *config.Block, uses []corefile.Directive) error {
-	l := &Log{}
+	l := &Log{json: b.JSONLog}
 	var errs []error
 	for _, d := range uses {
 		errs = append(errs, l.addRules(d))
@@ -106,6 +107,10 @@ func (l *Log) ObserveDNS(q *dns.Query) {
 		}
 		if r.classes&classify(q) != 0 {
 			var buf [1024]byte
+			if l.json && !r.format.json {
+				_, _ = l.out.Write(appendRecord(buf[:0], q, r.format))
+				return
+			}
 			_, _ = l.out.Write(r.format.append(buf[:0], q))
 		}
 		return

@@ -17,6 +17,20 @@ func NewLog(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(&handler{mu: new(sync.Mutex), w: w, level: level})
 }
 
+// NewJSONLog returns a logger that writes each message as a JSON object with its time, as CoreDNS
+// does with -log-format=json. Attributes are members, and durations text such as "1.5s".
+func NewJSONLog(w io.Writer, level slog.Leveler) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration {
+				a.Value = slog.StringValue(a.Value.String())
+			}
+			return a
+		},
+	}))
+}
+
 type handler struct {
 	mu    *sync.Mutex
 	w     io.Writer

@@ -56,6 +56,8 @@ type Options struct {
 	Shared *config.Shared
 
 	Log *slog.Logger
+	// JSONLog makes the directives log and errors write JSON objects, as the Log of NewJSONLog does.
+	JSONLog bool
 	// Level, if not nil, is the level of Log. Starting a plan sets it to debug or
 	// info.
 	Level   *slog.LevelVar
@@ -206,6 +208,7 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 	b := &config.Block{
 		Source:       s,
 		Log:          p.opts.Log,
+		JSONLog:      p.opts.JSONLog,
 		Metrics:      p.opts.Metrics,
 		Memory:       p.opts.Memory,
 		Shared:       p.opts.Shared,
