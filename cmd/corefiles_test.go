@@ -71,7 +71,7 @@ func TestCheckErrors(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ name, text, want string }{
 		{"not yet", ". {\n errors\n azure\n nomad\n}\n",
-			"Corefile:3: azure: known to CoreDNS, not supported yet\nCorefile:4: nomad: known to CoreDNS, not supported yet\n"},
+			"Corefile:3: azure: not supported: use forward to the provider's resolver, or a copy of the zones with file or secondary\nCorefile:4: nomad: not supported: use hosts or file, with a file that a template of the scheduler writes\n"},
 		{"unknown word", ". {\n kubernets cluster.local\n}\n", "Corefile:2: unknown directive \"kubernets\"; did you mean \"kubernetes\"?\n"},
 		{"unknown option", ". {\n kubernetes cluster.local {\n  tll 5\n }\n}\n", "Corefile:3: kubernetes: unknown option \"tll\"; did you mean \"ttl\"?\n"},
 		{"wrong value", ". {\n kubernetes cluster.local {\n  ttl x\n }\n}\n", "Corefile:3: kubernetes: ttl: want 0..3600, got \"x\"\n"},

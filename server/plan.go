@@ -295,9 +295,9 @@ func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
 		words = append(words, d.Name)
 	}
 	for _, d := range uses {
-		switch {
-		case slices.Contains(strings.Fields(unsupported), d.Text):
-			errs = append(errs, d.Errorf("known to CoreDNS, not supported yet"))
+		switch advice := instead(d.Text); {
+		case advice != "":
+			errs = append(errs, d.Errorf("not supported: %s", advice))
 		case d.Text == "proxy":
 			errs = append(errs, d.Errorf("removed in CoreDNS 1.5, use forward"))
 		default:

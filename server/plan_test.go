@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -79,7 +80,7 @@ func TestPlanErrors(t *testing.T) {
 		{"removed", "a {\n proxy . 1.1.1.1\n}\n", "Corefile:2: proxy: removed in CoreDNS 1.5, use forward"},
 		{"unset variable", "a:{$SEAMARK_PORT} {\n}\n", `Corefile:1: a:: want a port of 0..65535 after the last colon, got ""; environment variable SEAMARK_PORT is not set`},
 		{"nothing like it", "a {\n zzzzzz\n}\n", `Corefile:2: unknown directive "zzzzzz"`},
-		{"not yet", "a {\n nomad 30\n azure\n}\n", "Corefile:2: nomad: known to CoreDNS, not supported yet\nCorefile:3: azure: known to CoreDNS, not supported yet"},
+		{"not yet", "a {\n nomad 30\n azure\n}\n", "Corefile:2: nomad: not supported: use hosts or file, with a file that a template of the scheduler writes\nCorefile:3: azure: not supported: use forward to the provider's resolver, or a copy of the zones with file or secondary"},
 		{"twice in a block", "a {\n code 1\n code 2\n}\n", "Corefile:3: code: already given at Corefile:2, and can be given once in a server block"},
 		{"scheme", "doh://a {\n}\n", `Corefile:1: doh://a: unknown scheme "doh", want dns://, tls://, https://, https3://, quic:// or grpc://`},
 		{"CIDR", "10.0.0.0/33 {\n}\n", `Corefile:1: "10.0.0.0/33" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8`},
@@ -101,7 +102,7 @@ func TestPlanErrors(t *testing.T) {
 			`Corefile:3: code: want 0..15, got "99"`,
 			"Corefile:6: code: want 1 argument, got 0",
 			"Corefile:8: b: zone b. is already served on dns://:1053 by b at Corefile:5",
-			"Corefile:9: azure: known to CoreDNS, not supported yet",
+			"Corefile:9: azure: not supported: use forward to the provider's resolver, or a copy of the zones with file or secondary",
 		}, "\n")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -221,6 +222,34 @@ func TestImportHidesContents(t *testing.T) {
 					t.Errorf("%s: got error %q, want it without %q", text, err, secret)
 				}
 			}
+		}
+	}
+}
+
+// Each plugin without a directive is refused with its replacement, and the page for users of CoreDNS has the
+// same table.
+func TestReplacements(t *testing.T) {
+	page, err := os.ReadFile("../docs/how-to/from-coredns.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, r := range replacements {
+		names := strings.Fields(r.plugins)
+		if row := fmt.Sprintf("\n| `%s` | %s |\n", strings.Join(names, "`, `"), r.advice); !strings.Contains(string(page), row) {
+			t.Errorf("from-coredns.md: want the row %s", row)
+		}
+		for _, name := range names {
+			want := fmt.Sprintf("Corefile:2: %s: not supported: %s", name, r.advice)
+			if _, err := planOf("a {\n "+name+" x {\n  y\n }\n}\n", options()); err == nil || err.Error() != want || seen[name] {
+				t.Errorf("%s (given before: %v): got\n%v\nwant\n%s", name, seen[name], err, want)
+			}
+			seen[name] = true
+		}
+	}
+	for name := range strings.FieldsSeq(unsupported) {
+		if !seen[name] {
+			t.Errorf("%s: got no replacement, want one", name)
 		}
 	}
 }
