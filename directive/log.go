@@ -118,15 +118,38 @@ func (l *Log) ObserveDNS(q *dns.Query) {
 }
 
 func classify(q *dns.Query) class {
+	c, _ := kind(q)
+	return c
+}
+
+// kind returns the class of the answer to q, and CoreDNS's name of what it is.
+func kind(q *dns.Query) (class, string) {
 	switch {
+	case q.RCode == wire.ServFail || q.RCode == wire.NotImp:
+		return failure, "SERVERERROR"
 	case q.Dropped() || q.RCode != wire.NoError && q.RCode != wire.NXDomain:
-		return failure
+		return failure, "OTHERERROR"
 	case q.RCode == wire.NXDomain:
-		return denial
+		return denial, "NXDOMAIN"
 	case q.Answer.Count[wire.Answers] == 0 && hasSOA(q):
-		return denial
+		return denial, "NODATA"
 	}
-	return success
+	return success, "NOERROR"
+}
+
+// Metadata describes the answer to q: log/class and log/type.
+func (l *Log) Metadata(q *dns.Query, key string) (string, bool) {
+	switch c, name := kind(q); {
+	case key == "log/type":
+		return name, true
+	case key != "log/class":
+		return "", false
+	case c == success:
+		return "success", true
+	case c == denial:
+		return "denial", true
+	}
+	return "error", true
 }
 
 // hasSOA reports whether the first record of the authority section is an SOA,
