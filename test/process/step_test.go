@@ -1,0 +1,212 @@
+package process
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// step runs one line of a part steps.
+func (s *script) step(text string, line int) {
+	if text == "" || strings.HasPrefix(text, "#") {
+		return
+	}
+	verb, rest, _ := strings.Cut(s.expand(text), " ")
+	var err error
+	switch verb {
+	case "?":
+		s.mark = len(s.process.output())
+		err = s.query(rest)
+	case ">":
+		err = s.await(func() error { return found(s.process.output()[s.mark:], rest) })
+	case "!>":
+		if found(s.process.output()[s.mark:], rest) == nil {
+			err = fmt.Errorf("output matches %q", rest)
+		}
+	case "GET":
+		err = s.await(func() error { return s.get(rest) })
+	case "exists":
+		name, pattern, _ := strings.Cut(rest, " ")
+		err = s.await(func() error {
+			data, err := os.ReadFile(filepath.Join(s.dir, name))
+			if err != nil {
+				return err
+			}
+			return found(string(data), pattern)
+		})
+	case "signal":
+		s.mark = len(s.process.output())
+		s.process.signal(map[string]syscall.Signal{"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "HUP": syscall.SIGHUP}[rest])
+	case "ends":
+		err = s.await(func() error {
+			select {
+			case <-s.process.ended:
+				return nil
+			default:
+				return fmt.Errorf("the process runs")
+			}
+		})
+	default:
+		err = fmt.Errorf("unknown step %q", verb)
+	}
+	if err != nil {
+		s.t.Errorf("%s:%d: %s\n%v", s.file, line, text, err)
+	}
+}
+
+// await repeats f until it has no error or the limit is over.
+func (s *script) await(f func() error) error {
+	for end := time.Now().Add(limit); ; time.Sleep(poll) {
+		err := f()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func found(text, pattern string) error {
+	re, err := regexp.Compile("(?m)" + pattern)
+	if err == nil && !re.MatchString(text) {
+		err = fmt.Errorf("no match of %q in:\n%s", pattern, text)
+	}
+	return err
+}
+
+// query sends a query and compares the reply: "example.org A +tcp => NOERROR aa", with words that the
+// reply in dig's format must contain. It is repeated while there is no reply.
+func (s *script) query(text string) error {
+	ask, want, _ := strings.Cut(text, " => ")
+	words := strings.Fields(ask)
+	if len(words) < 2 {
+		return fmt.Errorf("want a name and a type")
+	}
+
+	m := new(dns.Msg)
+	m.SetQuestion(dns.Fqdn(words[0]), dns.StringToType[words[1]])
+	c := &dns.Client{Timeout: 2 * time.Second, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
+	at := "127.0.0.1:" + s.value("$PORT")
+	for _, word := range words[2:] {
+		name, value, _ := strings.Cut(word, "=")
+		n, _ := strconv.Atoi(value)
+		switch {
+		case word == "+tcp" || word == "+tls":
+			c.Net = map[string]string{"+tcp": "tcp", "+tls": "tcp-tls"}[word]
+		case word == "+do":
+			m.SetEdns0(1232, true)
+		case word == "+norec":
+			m.RecursionDesired = false
+		case name == "+edns":
+			m.SetEdns0(uint16(n), false)
+		case name == "+id":
+			m.Id = uint16(n)
+		case name == "+opcode":
+			m.Opcode = n
+		case name == "+port":
+			at = net.JoinHostPort("127.0.0.1", value)
+		case name == "+at":
+			at = value
+		case dns.StringToClass[word] != 0:
+			m.Question[0].Qclass = dns.StringToClass[word]
+		default:
+			return fmt.Errorf("unknown word %q", word)
+		}
+	}
+
+	if want == "silence" {
+		c.Timeout = 150 * time.Millisecond
+		if r, _, err := c.Exchange(m, at); err == nil {
+			return fmt.Errorf("got a reply, want none\n%s", r)
+		}
+		return nil
+	}
+
+	var reply *dns.Msg
+	err := s.await(func() (err error) {
+		reply, _, err = c.Exchange(m, at)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return compare(reply, want)
+}
+
+// compare reports what a reply lacks: a response code, flags, and after each semicolon a record as dig
+// prints it, with * for a field with any value. ";;" ends the list: there are no other records.
+func compare(reply *dns.Msg, want string) error {
+	parts := strings.Split(want, "; ")
+	header := reply.String()
+	header, _, _ = strings.Cut(header, "QUERY:")
+	got := []string{dns.RcodeToString[reply.Rcode]}
+	_, flags, _ := strings.Cut(header, "flags:")
+	got = append(got, strings.Fields(strings.Trim(flags, " ;"))...)
+	for _, word := range strings.Fields(parts[0]) {
+		if !slices.Contains(got, word) {
+			return fmt.Errorf("got header %v, want %q\n%s", got, word, reply)
+		}
+	}
+
+	for _, record := range parts[1:] {
+		fields := strings.Fields(record)
+		if !slices.ContainsFunc(slices.Concat(reply.Answer, reply.Ns, reply.Extra), func(rr dns.RR) bool {
+			have := strings.Fields(rr.String())
+			return slices.EqualFunc(have, fields, func(h, f string) bool { return f == "*" || h == f })
+		}) {
+			return fmt.Errorf("no record %q in\n%s", record, reply)
+		}
+	}
+	return nil
+}
+
+func (s *script) value(name string) string {
+	i := slices.Index(s.vars, name)
+	if i < 0 {
+		return ""
+	}
+	return s.vars[i+1]
+}
+
+// get requests a page: "http://127.0.0.1:80/health => 200 OK", with an expression that the text must
+// match, or must not behind a !.
+func (s *script) get(text string) error {
+	url, want, _ := strings.Cut(text, " => ")
+	status, pattern, _ := strings.Cut(want, " ")
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
+	r, err := client.Get(url)
+	if err != nil {
+		if status == "closed" {
+			return nil
+		}
+		return err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+
+	switch pattern, not := strings.CutPrefix(pattern, "!"); {
+	case strconv.Itoa(r.StatusCode) != status:
+		return fmt.Errorf("got status %d\n%s", r.StatusCode, body)
+	case not && found(string(body), pattern) == nil:
+		return fmt.Errorf("the page matches %q", pattern)
+	case not:
+		return nil
+	default:
+		return found(string(body), pattern)
+	}
+}
