@@ -256,6 +256,9 @@ func (c *Cache) parseServeStale(o corefile.Directive) error {
 		return err
 	}
 
+	if ttl%time.Second != 0 {
+		return o.Errorf("want a TTL of whole seconds, got %s", ttl)
+	}
 	c.staleTTL = seconds(min(ttl, math.MaxInt32*time.Second)) // RFC 2181 §8
 	if at < len(o.Args) {
 		return o.Arity(0, at)

@@ -119,6 +119,7 @@ func TestSetupErrors(t *testing.T) {
 		{"cache {\n prefetch 1 10% 1m\n}", `Corefile:3: cache: prefetch: want 10%..90%, got "1m"`},
 		{"cache {\n serve_stale x\n}", `Corefile:3: cache: serve_stale: want a duration such as 30s or 1h, got "x"`},
 		{"cache {\n serve_stale -1s\n}", `Corefile:3: cache: serve_stale: want a duration such as 30s or 1h, got "-1s"`},
+		{"cache {\n serve_stale 1h immediate 1500ms\n}", "Corefile:3: cache: serve_stale: want a TTL of whole seconds, got 1.5s"},
 		{"cache {\n serve_stale 1h soon\n}", `Corefile:3: cache: serve_stale: want immediate or verify, got "soon"`},
 		{"cache {\n serve_stale 1h verify x\n}", `Corefile:3: cache: serve_stale: want a duration such as 30s or 1h, got "x"`},
 		{"cache {\n serve_stale 1h immediate 1s 1s 1s\n}", `Corefile:3: cache: serve_stale: got 5 arguments, usage: serve_stale [DURATION] [immediate|verify [TIMEOUT [REPLYTTL [RECHECK]]]]`},

@@ -122,6 +122,9 @@ func (t *Template) addVar(b *config.Block, r *rule, o corefile.Directive) error 
 	if !identifier.MatchString(name) {
 		return o.Errorf("want a name of letters, digits and _, got %q", name)
 	}
+	if expression.Reserved(name) {
+		return o.Errorf("the name %s has a meaning in expressions: choose another", name)
+	}
 	if slices.Contains(t.names(r).Vars, name) {
 		return o.Errorf("already given: %s", name)
 	}

@@ -177,8 +177,8 @@ func TestFailures(t *testing.T) {
 		answer "{{ .Name }} 60 IN SSHFP 1 1 {{ .Message.Id }}F"
 	}
 	template IN TYPE65280 {
-		var port fromJSON(name())
-		answer "{{ .Name }} 60 IN TXT {{ .Var.port }}"
+		var value fromJSON(name())
+		answer "{{ .Name }} 60 IN TXT {{ .Var.value }}"
 	}
 }`)
 	for _, c := range []struct {

@@ -8,13 +8,16 @@ package expression
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
 	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
 
 	"github.com/seamark/seamark/dns"
@@ -37,7 +40,27 @@ type Expression struct {
 type Names struct {
 	Metadata Metadata
 	Groups   bool     // the function group
-	Vars     []string // variables; the name of a function still means the function
+	Vars     []string // variables, with names that are not reserved
+}
+
+// Reserved reports whether name is a function, a keyword or a literal of the language, which a variable
+// cannot hide.
+func Reserved(name string) bool {
+	if _, ok := builtin.Index[name]; ok || name == "incidr" {
+		return true
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[environment]()) {
+		if f.Tag.Get("expr") == name {
+			return true
+		}
+	}
+
+	tree, err := parser.Parse(name)
+	if err != nil {
+		return true
+	}
+	_, identifier := tree.Node.(*ast.IdentifierNode)
+	return !identifier
 }
 
 // A Scope has the values of Names for one query.
