@@ -13,9 +13,9 @@ const order = `root metadata geoip cancel proxyproto tls quic grpc_server https 
 health pprof admin shed ratelimit prometheus skydns_metrics errors log local dns64 siit any chaos loadbalance tsig rewrite acl autopath cache header dnssec minimal template transfer hosts records k8s_external
 federation kubernetes file auto secondary etcd screen loop forward grpc erratic whoami on sign view`
 
-// corednsOrder is the order of CoreDNS 1.14's plugin.cfg. It differs in one
-// place: autopath precedes acl, so acl does not check the names that autopath
-// tries (coredns#8290).
+// corednsOrder is the order of CoreDNS 1.15's plugin.cfg. It differs in two
+// places: autopath precedes acl, so acl does not check the names that autopath
+// tries (coredns#8290), and tls follows dnssec, since it answers ACME's challenges.
 const corednsOrder = `root metadata geoip cancel proxyproto tls quic grpc_server https https3 timeouts multisocket reload nsid bufsize
 bind debug trace ready health pprof shed prometheus errors log dnstap local dns64 siit any chaos loadbalance tsig rewrite
 autopath acl cache header dnssec minimal template transfer hosts route53 azure clouddns k8s_external kubernetes file

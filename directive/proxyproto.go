@@ -3,6 +3,7 @@ package directive
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,12 @@ func SetupProxyproto(b *config.Block, uses []corefile.Directive) error {
 			corefile.Int(&h.Sessions, 1, math.MaxInt32)(sessions))
 	}
 
-	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
+	var missing error
+	if i := corefile.IndexOf(d.Body, "tlv_metadata"); i >= 0 {
+		missing = d.Body[i].Errorf("not supported: the TLVs of headers are not kept; delete this line")
+		d.Body = slices.Delete(slices.Clone(d.Body), i, i+1)
+	}
+	err := errors.Join(missing, config.Once(uses), d.Arity(0, 0), d.Options(
 		corefile.Option{Usage: "allow CIDR...", Set: allow},
 		corefile.Option{Usage: "default use|ignore|reject|skip", Once: true, Set: policy},
 		corefile.Option{Usage: "udp_session_tracking DURATION [SESSIONS]", Once: true, Set: tracking},
