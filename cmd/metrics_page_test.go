@@ -122,6 +122,9 @@ value over reloads. OpenMetrics has bounds such as ` + "`100.0`" + ` in the labe
 With ` + "`runtime_metrics`" + ` in ` + "`prometheus`" + `, Go's runtime adds several hundred series ` + "`go_*`" + `, which are not
 listed. The commands [sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own.
 
+All series of CoreDNS 1.15 are here, with its labels and meanings, but for two of a plugin that Seamark does not
+have: ` + "`coredns_nomad_success_requests_total` and `coredns_nomad_failed_requests_total`" + `.
+
 This page is generated from the metrics of running servers, and a test compares them.
 `
 

@@ -149,3 +149,57 @@ func TestReadSource(t *testing.T) {
 		t.Errorf("readSource: got %q, want %q", got, want)
 	}
 }
+
+// The report has what a version has and the table and the page lack, and what has gone.
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"plugin.cfg":        "a:a\nb:b\n",
+		"plugin/a/setup.go": "package a\nfunc parse(c *caddy.Controller) {\n switch c.Val() {\n case \"one\", \"two\":\n }\n}\n",
+		"plugin/b/setup.go": "package b\n",
+		"plugin/b/metrics.go": "package b\nconst subsystem = \"b\"\nvar (\n x = promauto.NewCounterVec(prometheus.CounterOpts{Namespace: plugin.Namespace, Subsystem: subsystem, Name: \"new_total\", Help: \"x\"}, nil)\n" +
+			" y = promauto.NewGauge(prometheus.GaugeOpts{Namespace: plugin.Namespace, Name: \"old\"})\n z = other.GaugeOpts{Name: \"none\"}\n)\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got strings.Builder
+	if err := report(&got, dir, "# Comment.\na 1.0.0\na one 1.0.0\na two 1.0.0 1.1.0\na three 1.2.0\n", "| `coredns_old` |"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "new option: two of a\nnew plugin: b\nremoved: a three\nnew metric: coredns_b_new_total\n"; got.String() != want {
+		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+}
+
+// Seamark knows all of the version that make test-coredns compares it with, except the metrics of a plugin that
+// it does not have.
+func TestReportKnownVersion(t *testing.T) {
+	dir, err := download("1.15.0")
+	if err != nil {
+		t.Skipf("no sources of CoreDNS: %v", err)
+	}
+	table, err := os.ReadFile("../../cmd/coredns.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	if err := report(&got, dir, string(table), string(page)); err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != "" {
+		t.Errorf("CoreDNS 1.15.0: got a report, want none\n%s", got.String())
+	}
+	if metrics, err := readMetrics(dir); err != nil || len(metrics) < 50 {
+		t.Errorf("metrics of CoreDNS 1.15.0: got %d and error %v, want 50 or more", len(metrics), err)
+	}
+}

@@ -4,7 +4,8 @@
 //
 //	go run ./coredns -output ../cmd/coredns.txt
 //
-// It downloads a version only if the versions around it differ.
+// It downloads a version only if the versions around it differ. With -report it writes no table, and prints
+// the plugins, options and metrics of the newest version that Seamark does not know.
 package main
 
 import (
@@ -25,8 +26,18 @@ const module = "github.com/coredns/coredns"
 func main() {
 	output := flag.String("output", "../cmd/coredns.txt", "the table")
 	newest := flag.String("newest", "1.15.0", "the newest version of CoreDNS")
+	isReport := flag.Bool("report", false, "print what the newest version has that Seamark does not know")
+	source := flag.String("source", "", "with -report: a directory with the sources of a version, in place of the newest one")
 	flag.Parse()
 	log.SetFlags(0)
+
+	if *isReport {
+		if err := printReport(*source, *output); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+
 	dir, err := download(*newest)
 	if err != nil {
 		log.Fatal(err)

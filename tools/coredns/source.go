@@ -63,7 +63,6 @@ func readOptions(dir string) (options []string, err error) {
 	}
 
 	var parsed []*ast.File
-	words := map[string]string{} // constants
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -75,18 +74,9 @@ func readOptions(dir string) (options []string, err error) {
 		}
 
 		parsed = append(parsed, file)
-		ast.Inspect(file, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == len(spec.Names) {
-				for i, value := range spec.Values {
-					if text, ok := literal(value, nil); ok {
-						words[spec.Names[i].Name] = text
-					}
-				}
-			}
-			return true
-		})
 	}
 
+	words := constants(parsed)
 	for _, file := range parsed {
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
