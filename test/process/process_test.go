@@ -89,6 +89,10 @@ func (s *script) part(name, text string, line int) {
 		if err := os.WriteFile(path, []byte(s.expand(text)), 0o644); err != nil {
 			s.t.Fatal(err)
 		}
+	case "remove":
+		if err := os.Remove(filepath.Join(s.dir, argument)); err != nil {
+			s.t.Fatal(err)
+		}
 	case "Corefile":
 		s.process = s.start(s.expand(text))
 		s.process.awaitServing()
@@ -138,4 +142,3 @@ func (s *script) start(corefile string) *process {
 	}
 	return startProcess(s.t, c)
 }
-

@@ -29,6 +29,9 @@ func (s *script) step(text string, line int) {
 	case "?":
 		s.mark = len(s.process.output())
 		err = s.query(rest)
+	case "?*":
+		s.mark = len(s.process.output())
+		err = s.await(func() error { return s.query(rest) })
 	case ">":
 		err = s.await(func() error { return found(s.process.output()[s.mark:], rest) })
 	case "!>":
@@ -98,7 +101,7 @@ func (s *script) query(text string) error {
 	c := &dns.Client{Timeout: 2 * time.Second, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
 	at := "127.0.0.1:" + s.value("$PORT")
 	for _, word := range words[2:] {
-		name, value, _ := strings.Cut(word, "=")
+		name, value, _ := strings.Cut(word, "=") // a secret may contain another =
 		n, _ := strconv.Atoi(value)
 		switch {
 		case word == "+tcp" || word == "+tls":
@@ -113,6 +116,11 @@ func (s *script) query(text string) error {
 			m.Id = uint16(n)
 		case name == "+opcode":
 			m.Opcode = n
+		case name == "+tsig":
+			// The sum of a signature is of the packed message: it is computed when that is sent.
+			key, secret, _ := strings.Cut(value, ":")
+			m.SetTsig(dns.Fqdn(key), dns.HmacSHA256, 300, time.Now().Unix())
+			c.TsigSecret = map[string]string{dns.Fqdn(key): secret}
 		case name == "+port":
 			at = net.JoinHostPort("127.0.0.1", value)
 		case name == "+at":
@@ -134,11 +142,20 @@ func (s *script) query(text string) error {
 
 	var reply *dns.Msg
 	err := s.await(func() (err error) {
-		reply, _, err = c.Exchange(m, at)
+		reply, _, err = c.Exchange(m.Copy(), at) // which removes the TSIG record
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	if want, unsigned := strings.CutSuffix(want, " unsigned"); unsigned {
+		if reply.IsTsig() != nil {
+			return fmt.Errorf("the reply is signed, want none\n%s", reply)
+		}
+		return compare(reply, want)
+	}
+	if c.TsigSecret != nil && reply.IsTsig() == nil {
+		return fmt.Errorf("the reply is not signed\n%s", reply)
 	}
 	return compare(reply, want)
 }
