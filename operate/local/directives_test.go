@@ -68,6 +68,7 @@ var directiveCorefiles = map[string]string{
     forward . UPSTREAM
 }
 `,
+	"siit":      ". {\n siit\n records {\n  in.example.org AAAA 64:ff9b::c000:201\n  out.example.org AAAA 2001:db8::9\n  four.example.org A 192.0.2.9\n }\n}\n",
 	"dns64 all": ". {\n dns64 {\n  translate_all\n  allow_ipv4\n }\n forward . UPSTREAM\n}\n",
 	"external": `. {
     kubernetes cluster.local {
@@ -169,6 +170,10 @@ func TestKnownDirectives(t *testing.T) {
 		{"dns64", reverse + " PTR 2001:db8::1", "NOERROR by dns64 in zone .: the address in the name contains 192.0.2.1 in 64:ff9b::/96, so the name is an alias of the reverse name of that", "", "for 1.2.0.192.in-addr.arpa. PTR"},
 		{"dns64", "1.2.0.192.in-addr.arpa PTR 2001:db8::1", "NOERROR by records in zone .: the name has PTR records (Corefile:5)", "", "the name is not the reverse name of an address in 64:ff9b::/96"},
 		{"dns64 all", "www.example.org AAAA", "NOERROR by dns64 in zone .: the AAAA records are made from the A records of the name, with the prefix 64:ff9b::/96 (translate_all)", "", ""},
+
+		{"siit", "in.example.org", "NOERROR by siit in zone .: the name has no A records, so they are made from its AAAA records", "", "192.0.2.1"},
+		{"siit", "out.example.org", "NODATA by records in zone .: the name has no A records, only AAAA (Corefile:5)", "", "the name has no A records, and no AAAA records with an address in 64:ff9b::/96 or of an eam"},
+		{"siit", "four.example.org", "NOERROR by records in zone .: the name has A records (Corefile:6)", "", "the name has A records of its own"},
 
 		{"external", "web.shop.ext.example", "NOERROR by k8s_external in zone .: Service shop/web has the external addresses 198.51.100.7", "", "Service shop/web: resourceVersion 5, DIR/all.yaml:5"},
 		{"external", "web.shop.ext.example AAAA", "NODATA by k8s_external in zone .: it has no IPv6 address, so the answer has no records", "", ""},
