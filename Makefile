@@ -254,7 +254,7 @@ test-coredns: ## run the scripts that are true of CoreDNS, too, against CoreDNS,
 	@mkdir -p bin/coredns && test -x bin/coredns/$(COREDNS_VERSION) || { echo "== building CoreDNS $(COREDNS_VERSION)"; \
 		GOBIN=$(CURDIR)/bin/coredns CGO_ENABLED=0 $(GO) install github.com/coredns/coredns@v$(COREDNS_VERSION) && \
 		mv bin/coredns/coredns bin/coredns/$(COREDNS_VERSION); }
-	CGO_ENABLED=0 $(GO) test -count 1 ./test/dnstest -run '^TestScripts$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
+	CGO_ENABLED=0 $(GO) test -count 1 ./test/dnstest -run '^(TestScripts|TestCorefiles)$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	CGO_ENABLED=0 $(GO) test -count 1 ./test/process -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 . -run '^TestScripts$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 
