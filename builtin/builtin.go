@@ -11,6 +11,7 @@ import (
 	"github.com/seamark/seamark/directive/cache"
 	"github.com/seamark/seamark/directive/dns64"
 	"github.com/seamark/seamark/directive/dnssec"
+	"github.com/seamark/seamark/directive/dynupdate"
 	"github.com/seamark/seamark/directive/etcd"
 	"github.com/seamark/seamark/directive/file"
 	"github.com/seamark/seamark/directive/forward"
@@ -141,6 +142,8 @@ func Directives() []config.Directive {
 			Brief: "let other servers copy zones"},
 
 		// Data.
+		{Name: "dynupdate", Usage: "dynupdate [ZONE]", Setup: dynupdate.Setup, Answers: true,
+			Brief: "answer from a zone that clients update"},
 		{Name: "hosts", Usage: "hosts [FILE [ZONES...]]", Setup: hosts.Setup, Answers: true,
 			Brief: "answer from hosts files, inline lines or a ConfigMap"},
 		{Name: "records", Usage: "records [ZONES...]", Setup: records.Setup, Answers: true,

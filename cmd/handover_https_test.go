@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 )
@@ -160,7 +160,7 @@ func TestHandoverHTTPS(t *testing.T) {
 				// A query waits for its upstream for five seconds. To start a process may take
 				// longer, so the queries are sent when it is about to take over.
 				socket := filepath.Join(dir, "seamark.sock")
-				unlock, err := handover.Lock(t.Context(), socket)
+				unlock, err := watch.Lock(t.Context(), socket)
 				if err != nil {
 					t.Fatal(err)
 				}

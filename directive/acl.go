@@ -173,6 +173,9 @@ func (u *aclList) stopsAll() bool {
 	return false
 }
 
+// Opcodes implements [dns.OpcodeHandler]: acl decides about the messages that other handlers answer.
+func (*ACL) Opcodes() []int { return nil }
+
 // AnyClass lets acl see queries of every class.
 func (*ACL) AnyClass() bool { return false }
 
@@ -189,7 +192,7 @@ func (a *ACL) ServeDNS(q *dns.Query) dns.Verdict {
 	switch {
 	case line.action == aclDrop:
 		return dns.Drop
-	case line.action == aclFilter:
+	case line.action == aclFilter && q.Opcode() == 0: // else an empty reply would mean success
 		q.AddExtendedError(wire.EDEFiltered, "")
 		return dns.Done
 	case line.sources != nil:

@@ -19,7 +19,8 @@ type Chain struct {
 	// ExplainMatch returns why the condition is met or not. It may be nil.
 	ExplainMatch func(q *Query) []Cause
 
-	notify       *Chain // the handlers of NOTIFY messages; nil if there are none
+	messages     *Chain // the handlers of messages other than queries; nil if there are none
+	opcodes      uint16 // a bit for each opcode that one of them answers
 	steps        []step
 	observers    []Observer
 	stateKeys    int
@@ -81,11 +82,14 @@ func (c *Chain) Add(name string, h any) {
 	c.steps = append(c.steps, s)
 	c.addRepetition(h)
 
-	if _, ok := h.(NotifyHandler); ok {
-		if c.notify == nil {
-			c.notify = &Chain{anyClass: true}
+	if messages, ok := h.(OpcodeHandler); ok {
+		if c.messages == nil {
+			c.messages = &Chain{anyClass: true}
 		}
-		c.notify.steps = append(c.notify.steps, s)
+		c.messages.steps = append(c.messages.steps, s)
+		for _, opcode := range messages.Opcodes() {
+			c.opcodes |= 1 << opcode
+		}
 	}
 }
 
@@ -136,8 +140,8 @@ func (c *Chain) CopyFor(server, zone string) *Chain {
 		copied.addTraced()
 	}
 
-	if n := copied.notify; n != nil {
-		n.Server, n.Zone, n.View, n.stateKeys, n.observers = server, zone, c.View, c.stateKeys, copied.observers
+	if m := copied.messages; m != nil {
+		m.Server, m.Zone, m.View, m.stateKeys, m.observers = server, zone, c.View, c.stateKeys, copied.observers
 	}
 	return copied
 }

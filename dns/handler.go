@@ -66,12 +66,12 @@ type Observer interface{ ObserveDNS(q *Query) }
 // them.
 type AnyClass interface{ AnyClass() (answers bool) }
 
-// A NotifyHandler is called for NOTIFY messages (RFC 1996), too, which the chain's other
-// handlers do not see. Query.IsNotify identifies them. A chain without a NotifyHandler
-// answers them with NOTIMP.
-type NotifyHandler interface {
+// An OpcodeHandler is called for NOTIFY (RFC 1996) and UPDATE messages (RFC 2136), too, which
+// the chain's other handlers do not see. Query.Opcode identifies them. Opcodes returns those
+// that the handler answers: if no handler of a chain answers an opcode, the reply is NOTIMP.
+type OpcodeHandler interface {
 	Handler
-	HandlesNotify()
+	Opcodes() []int
 }
 
 // An Authority answers for all names of its zones from data of this server. Records of

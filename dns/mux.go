@@ -18,6 +18,7 @@ type Mux struct {
 
 	zones    wire.ZoneMap[[]*Chain]
 	ownZones OwnZones
+	opcodes  uint16 // those of the chains
 	lot      *ParkingLot
 	onPanic  func(q *Query, cause any)
 
@@ -41,6 +42,7 @@ func (m *Mux) Route(zone wire.Name, chain *Chain) error {
 	}
 	m.zones.Set(zone, append(chains, chain))
 	m.ownZones.add(zone, chain)
+	m.opcodes |= chain.opcodes
 	return nil
 }
 

@@ -117,8 +117,12 @@ func (p *Port) serve(q *Query, lent []byte, mux *Mux) Outcome {
 
 // findChain returns the chain that q enters. If there is none, q has its response code.
 func (q *Query) findChain(fault wire.Fault) *Chain {
-	notify := fault == wire.UnknownOpcode && q.IsNotify()
-	if fault != wire.NoFault && !notify {
+	answered := q.mux.opcodes>>q.Opcode()&1 == 1
+	if fault == wire.Malformed && q.Opcode() == wire.OpcodeUpdate && !answered {
+		fault = wire.UnknownOpcode // a server without updates does not look into them
+	}
+	message := fault == wire.UnknownOpcode && answered
+	if fault != wire.NoFault && !message {
 		q.RCode = faultCode(fault)
 		return nil
 	}
@@ -130,11 +134,11 @@ func (q *Query) findChain(fault wire.Fault) *Chain {
 
 	chain := q.mux.find(q)
 	switch {
-	case notify && (chain == nil || chain.notify == nil):
+	case message && chain != nil && chain.opcodes>>q.Opcode()&1 == 0:
 		q.RCode = wire.NotImp
 		return nil
-	case notify:
-		return chain.notify
+	case message && chain != nil:
+		return chain.messages
 	case chain == nil, chain.empty(), q.Class != wire.ClassIN && !chain.anyClass:
 		q.chain, q.RCode = q.mux.Unserved, wire.Refused
 		return nil

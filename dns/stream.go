@@ -2,8 +2,6 @@ package dns
 
 import (
 	"errors"
-
-	"github.com/seamark/seamark/wire"
 )
 
 // A Streamer is a Sender that can send several messages in reply to one query, as a
@@ -47,11 +45,11 @@ type Signer interface {
 // SetSigner makes s sign the messages of the reply.
 func (q *Query) SetSigner(s Signer) { q.signer = s }
 
+// Signer returns the argument of SetSigner, or nil.
+func (q *Query) Signer() Signer { return q.signer }
+
 // Opcode returns the opcode of the message: zero for a query.
 func (q *Query) Opcode() int { return int(q.Flags >> 11 & 15) }
-
-// IsNotify reports whether q is a NOTIFY message.
-func (q *Query) IsNotify() bool { return q.Flags>>11&15 == wire.OpcodeNotify }
 
 // Streams reports whether SendPart can send messages.
 func (q *Query) Streams() bool {

@@ -43,8 +43,8 @@ func (q *Query) walk(floor int) Verdict {
 	}
 
 	q.Fail(wire.ServFail) // as CoreDNS does
-	if q.IsNotify() {
-		q.RCode = wire.NotAuth // RFC 1996 §3.10
+	if q.Opcode() != 0 {
+		q.RCode = wire.NotAuth // RFC 1996 §3.10, RFC 2136 §3.1.2
 	}
 	q.Err = errUnanswered
 	return q.complete(floor, -1, Done)

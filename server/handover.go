@@ -13,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -75,7 +76,7 @@ func (r *Run) takeOver(ctx context.Context, plan *Plan) (unlock func(), err erro
 
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	if unlock, err = handover.Lock(ctx, path); err != nil {
+	if unlock, err = watch.Lock(ctx, path); err != nil {
 		return nil, fmt.Errorf("hand-over: %w", err)
 	}
 
@@ -145,7 +146,7 @@ func (r *Run) moveSuccessors(ctx context.Context, plan *Plan) {
 
 	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
 	defer cancel()
-	unlock, err := handover.Lock(ctx, path)
+	unlock, err := watch.Lock(ctx, path)
 	if err == nil {
 		err = r.listenForSuccessors(path)
 		unlock()

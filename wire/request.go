@@ -12,7 +12,7 @@ const (
 	NoFault        Fault = iota
 	Unreadable           // no header, or a reply: send nothing
 	Malformed            // FORMERR
-	UnknownOpcode        // an opcode other than QUERY: NOTIMP
+	UnknownOpcode        // an opcode other than QUERY: NOTIMP, unless a chain has handlers of it
 	UnknownVersion       // an EDNS version other than 0: BADVERS
 )
 
@@ -72,7 +72,7 @@ func (r *Request) Parse(packet []byte) Fault {
 	questions := binary.BigEndian.Uint16(packet[4:])
 	opcode := r.Flags >> 11 & 15
 	off, ok := r.parseQuestion(packet)
-	if opcode != 0 && opcode != OpcodeNotify {
+	if opcode != 0 && opcode != OpcodeNotify && opcode != OpcodeUpdate {
 		if ok && questions == 1 {
 			// Messages of other opcodes may have the same format: the reply to
 			// one with an OPT record needs one (RFC 6891 §6.1.1).

@@ -182,7 +182,10 @@ const (
 	NotImp   RCode = 4
 	Refused  RCode = 5
 	YXDomain RCode = 6
+	YXRRSet  RCode = 7
+	NXRRSet  RCode = 8
 	NotAuth  RCode = 9
+	NotZone  RCode = 10
 	BadVers  RCode = 16 // sent in the OPT record
 )
 
@@ -245,8 +248,11 @@ const (
 	FlagCD = 1 << 4
 )
 
-// OpcodeNotify is the opcode of NOTIFY messages (RFC 1996).
-const OpcodeNotify = 4
+// Opcodes of messages that have the form of a query.
+const (
+	OpcodeNotify = 4 // RFC 1996
+	OpcodeUpdate = 5 // RFC 2136
+)
 
 // Sizes of messages and of their parts, in bytes.
 const (

@@ -3,6 +3,7 @@ package zone
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seamark/seamark/wire"
@@ -145,6 +146,20 @@ func (b *Builder) Remove(owner string, t wire.Type, rdata string) (bool, error) 
 		d.sets = slices.Delete(d.sets, i, i+1)
 	}
 	return true, nil
+}
+
+// RemoveRRset removes the records of a name and type, and their signatures. The errors are those
+// of Add.
+func (b *Builder) RemoveRRset(owner string, t wire.Type) error {
+	d, _, err := b.open(owner, t, "")
+	if err != nil {
+		return err
+	}
+	if i, ok := d.search(t); ok {
+		d.sets = slices.Delete(d.sets, i, i+1)
+		maps.DeleteFunc(d.seen, func(r seenRecord, _ struct{}) bool { return r.covered == t })
+	}
+	return nil
 }
 
 // open returns the draft of the name of a record, and the type of its RRset.

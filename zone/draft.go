@@ -109,8 +109,8 @@ func (d *draft) conflict(name wire.Name, t wire.Type, rdata string) error {
 }
 
 const (
-	// maxRecords is more records of one name and type than a message can hold.
-	maxRecords = wire.MaxMessage/headLen + 1
+	// MaxRecords is more records of one name and type than a message can hold. A zone has no more.
+	MaxRecords = wire.MaxMessage/headLen + 1
 	// maxSearched is the number of records up to which they are compared one by one to find
 	// duplicates.
 	maxSearched = 64
@@ -135,7 +135,7 @@ func (s *rrset) find(t wire.Type, rdata string) int {
 // add appends a record to those of its RRset, unless the RRset has it or has more records
 // than a message can hold.
 func (d *draft) add(covered wire.Type, records []byte, count int, t wire.Type, ttl uint32, rdata string) ([]byte, int) {
-	if count >= maxRecords {
+	if count >= MaxRecords {
 		return records, count
 	}
 

@@ -38,10 +38,24 @@ func (z *Zone) Owners() []Owner {
 	slices.SortFunc(keys, func(a, b named) int { return strings.Compare(a.key, b.key) })
 	owners := make([]Owner, len(keys))
 	for i, k := range keys {
-		by := z.hiddenBy(k.n)
-		owners[i] = Owner{string(z.appendName(nil, k.n)), by == k.n, by != nil && by != k.n, z, k.n}
+		owners[i] = z.owner(k.n)
 	}
 	return owners
+}
+
+func (z *Zone) owner(n *node) Owner {
+	by := z.hiddenBy(n)
+	return Owner{string(z.appendName(nil, n)), by == n, by != nil && by != n, z, n}
+}
+
+// Owner returns the name with its records. ok is false if the zone has none of them. The name is in
+// the zone, in lower case.
+func (z *Zone) Owner(name wire.Name) (o Owner, ok bool) {
+	n := z.names.get([]byte(name[:len(name)-len(z.origin)]))
+	if n == nil || !n.hasSets() {
+		return Owner{}, false
+	}
+	return z.owner(n), true
 }
 
 // RRsets calls f with each RRset of the owner, in the order of their types. rdata is in

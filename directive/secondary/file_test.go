@@ -3,9 +3,7 @@ package secondary
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
-	"io"
 	"slices"
 	"testing"
 	"time"
@@ -14,29 +12,6 @@ import (
 
 	"github.com/seamark/seamark/zone"
 )
-
-// A sizedReader remembers the size of the largest read.
-type sizedReader struct {
-	io.Reader
-	most int
-}
-
-func (r *sizedReader) Read(p []byte) (int, error) {
-	r.most = max(r.most, len(p))
-	return r.Reader.Read(p)
-}
-
-// No memory is taken for a record that is longer than records can be.
-func TestFileRecordTooLong(t *testing.T) {
-	head := fileHead + string(origin) + "12345678"
-	for length, want := range map[int]int{maxRecord: maxRecord, maxRecord + 1: 4096, 1<<24 - 1: 4096} {
-		size := binary.BigEndian.AppendUint32(nil, uint32(length))[1:]
-		r := &sizedReader{Reader: bytes.NewReader(append([]byte(head), size...))}
-		if _, _, err := parseFile(newIncoming(origin, nil, false), r); !errors.Is(err, errMalformed) || r.most != want {
-			t.Errorf("length %d: got error %v and a read of %d bytes, want %v and %d", length, err, r.most, errMalformed, want)
-		}
-	}
-}
 
 // sorted returns the records of a zone, whose order is that of a table of hashes.
 func sorted(z *zone.Zone) (records [][]byte) {

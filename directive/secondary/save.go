@@ -1,31 +1,25 @@
 package secondary
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
+	"github.com/seamark/seamark/zone/saved"
 )
 
-// The file of a zone: the line fileHead, the zone's name and the Unix time at which a
-// primary last confirmed the zone; each record, preceded by its length in three bytes; a
-// length of zero; and the CRC-32 of everything before.
+// The head of a zone's file is the line fileHead, the zone's name and the Unix time at which a
+// primary last confirmed the zone: see package saved.
 const fileHead = "seamark secondary zone, version 1\n"
-
-// maxRecord is the size of the largest record: owner, type, class, TTL, length and data.
-const maxRecord = wire.MaxName + 10 + 1<<16 - 1
 
 // save writes the zone to its file, if there is one and the zone has changed.
 func (s *schedule) save() {
@@ -48,22 +42,7 @@ func (c *zoneCopy) writeFile(z *zone.Zone, checked time.Time) error {
 }
 
 func writeFile(f io.Writer, origin wire.Name, z *zone.Zone, checked time.Time) error {
-	sum := crc32.NewIEEE()
-	w := bufio.NewWriter(io.MultiWriter(f, sum))
-	_, _ = w.WriteString(fileHead)
-	_, _ = w.Write(binary.BigEndian.AppendUint64([]byte(origin), uint64(checked.Unix())))
-
-	for r := range z.Records {
-		_, _ = w.Write([]byte{byte(len(r) >> 16), byte(len(r) >> 8), byte(len(r))})
-		_, _ = w.Write(r)
-	}
-	_, _ = w.Write([]byte{0, 0, 0})
-
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := f.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
-	return err
+	return saved.Write(f, binary.BigEndian.AppendUint64([]byte(fileHead+origin), uint64(checked.Unix())), z)
 }
 
 // load serves the zone in the file, unless it has expired.
@@ -118,57 +97,26 @@ func (c *zoneCopy) readFile() (*zone.Zone, time.Time, error) {
 
 // parseFile returns the zone in a file, which it reads through a transfer.
 func parseFile(in *incoming, file io.Reader) (*zone.Zone, time.Time, error) {
-	sum := crc32.NewIEEE()
-	r := bufio.NewReader(file)
-	read := func(buf []byte) error {
-		_, err := io.ReadFull(r, buf)
-		_, _ = sum.Write(buf)
-		return err
-	}
-
-	head := make([]byte, len(fileHead)+len(in.origin)+8)
-	if err := read(head); err != nil || !bytes.HasPrefix(head, []byte(fileHead+string(in.origin))) {
+	r := saved.NewReader(file)
+	head, err := r.Head(len(fileHead) + len(in.origin) + 8)
+	if err != nil || !bytes.HasPrefix(head, []byte(fileHead+string(in.origin))) {
 		return nil, time.Time{}, fmt.Errorf("not a file of zone %s", in.origin)
 	}
 	checked := time.Unix(int64(binary.BigEndian.Uint64(head[len(head)-8:])), 0)
 
-	var soa, record []byte
-	for {
-		var length [3]byte
-		if err := read(length[:]); err != nil {
-			return nil, checked, errMalformed
-		}
-		n := int(length[0])<<16 | int(length[1])<<8 | int(length[2])
-		if n == 0 {
-			break
-		}
-		// The records are not counted yet: a wrong length must not take up to 16 MB first.
-		if n > maxRecord {
-			return nil, checked, errMalformed
-		}
-
-		record = slices.Grow(record[:0], n)[:n]
-		if err := read(record); err != nil {
-			return nil, checked, errMalformed
-		}
+	var soa []byte
+	err = r.Records(func(record []byte) error {
 		if soa == nil {
 			soa = bytes.Clone(record)
 		}
-		switch next, err := in.recordAt(record, 0); {
-		case err != nil:
-			return nil, checked, err
-		case next != n:
-			return nil, checked, errMalformed
-		}
+		_, err := in.recordAt(record, 0)
+		return err
+	})
+	if err != nil {
+		return nil, checked, err
 	}
 	if soa == nil {
 		return nil, checked, errors.New("no records")
-	}
-
-	want := sum.Sum32()
-	var got [4]byte
-	if _, err := io.ReadFull(r, got[:]); err != nil || binary.BigEndian.Uint32(got[:]) != want {
-		return nil, checked, errors.New("wrong checksum")
 	}
 
 	// A transfer ends with the SOA record, too.
@@ -178,5 +126,3 @@ func parseFile(in *incoming, file io.Reader) (*zone.Zone, time.Time, error) {
 	z, err := in.zone()
 	return z, checked, err
 }
-
-var errMalformed = errors.New("malformed file")

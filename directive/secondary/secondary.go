@@ -79,17 +79,17 @@ func (s *Secondary) FindsZones() bool {
 	return false
 }
 
-// HandlesNotify implements [dns.NotifyHandler].
-func (s *Secondary) HandlesNotify() {}
+// Opcodes implements [dns.OpcodeHandler].
+func (s *Secondary) Opcodes() []int { return []int{wire.OpcodeNotify} }
 
 // ServeDNS answers queries for names in the zones.
 func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 	set := s.set()
 	at, c := s.find(q, set)
 	switch {
-	case q.IsNotify():
+	case q.Opcode() == wire.OpcodeNotify:
 		return s.notify(q, at, c)
-	case at == nil:
+	case at == nil || q.Opcode() != 0:
 		return dns.Next
 	case q.Type.IsTransfer():
 		q.Fail(wire.Refused)

@@ -26,7 +26,7 @@ type notifyObserver struct {
 }
 
 func (o *notifyObserver) ObserveDNS(q *dns.Query) {
-	if q.IsNotify() {
+	if q.Opcode() == wire.OpcodeNotify {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.replies = append(o.replies, fmt.Sprintf("%s %s, error %v", wire.Name(q.Name()), q.RCode, q.Err))

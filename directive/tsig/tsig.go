@@ -35,8 +35,8 @@ func (t *TSIG) Lookup(name wire.Name) *tsig.Key {
 	return nil
 }
 
-// HandlesNotify implements [dns.NotifyHandler].
-func (t *TSIG) HandlesNotify() {}
+// Opcodes implements [dns.OpcodeHandler]. A NOTIFY message is verified even if no handler takes it.
+func (t *TSIG) Opcodes() []int { return []int{wire.OpcodeNotify} }
 
 // AnyClass implements [dns.AnyClass].
 func (t *TSIG) AnyClass() bool { return false }

@@ -2,7 +2,6 @@ package handover
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,25 +156,6 @@ func TestListenStale(t *testing.T) {
 	if _, err := Listen(file, func(error) {}); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("Listen at a file: got %v, want an error", err)
 	}
-}
-
-// Starts follow each other.
-func TestLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "socket")
-	unlock, err := Lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := Lock(ctx, path); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the second start: got %v, want a timeout", err)
-	}
-	unlock()
-	if unlock, err = Lock(t.Context(), path); err != nil {
-		t.Fatal(err)
-	}
-	unlock()
 }
 
 // FuzzMessage: no packet does harm, and what is decoded can be sent again.

@@ -1,7 +1,6 @@
 package handover
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,35 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seamark/seamark/sys/clock"
-	"github.com/seamark/seamark/sys/watch"
 )
 
 // dialTimeout is how long Dial waits: longer than the old process needs for a reload.
 const dialTimeout = 15 * time.Second
-
-// Lock makes the starts of processes at path follow each other. It blocks until it has
-// the lock or ctx ends. The lock is released by unlock, or by the end of the process.
-func Lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK|watch.NoFollow, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		held, err := tryLock(f)
-		switch {
-		case err != nil:
-			_ = f.Close()
-			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
-		case held:
-			return func() { _ = f.Close() }, nil
-		}
-		if !clock.Sleep(ctx, 10*time.Millisecond) {
-			_ = f.Close()
-			return nil, fmt.Errorf("locking %s: another process is starting: %w", f.Name(), ctx.Err())
-		}
-	}
-}
 
 // Dial connects to the server that listens at path, and exchanges hello with it. It
 // returns nil if no process listens there. The caller must hold the lock of path.

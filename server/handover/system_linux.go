@@ -25,15 +25,6 @@ func peer(c *net.UnixConn) (pid, uid int, err error) {
 	return int(cred.Pid), int(cred.Uid), nil
 }
 
-// tryLock reports whether it has locked f.
-func tryLock(f *os.File) (bool, error) {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == syscall.EWOULDBLOCK || err == syscall.EINTR {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // rights returns the control message that passes a descriptor.
 func rights(fd int) []byte { return syscall.UnixRights(fd) }
 

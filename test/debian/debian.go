@@ -46,6 +46,7 @@ var packages = map[string]string{
 	"named":                               "bind9",
 	"nsd":                                 "nsd",
 	"nsenter":                             "util-linux",
+	"nsupdate":                            "bind9-dnsutils",
 	"prometheus":                          "prometheus",
 	"promtool":                            "prometheus",
 	"qemu-s390x-static":                   "qemu-user-static",

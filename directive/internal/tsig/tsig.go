@@ -269,6 +269,14 @@ func (r *Record) check(key *Key, prior, signed []byte, timersOnly bool, now time
 	return 0
 }
 
+// Signer returns the name of the key that has signed the query, "" if the signature is not valid.
+func (s *Session) Signer() wire.Name {
+	if s.Error != 0 {
+		return ""
+	}
+	return s.key.Name
+}
+
 // Size returns the largest size of the record that Sign appends, with the MAC of HMAC-SHA512.
 func (s *Session) Size() int {
 	const numbers, serverTime = 26, 6
