@@ -66,10 +66,12 @@ func (r *Reader) Head(n int) ([]byte, error) {
 	return head, r.read(head)
 }
 
-// Records calls add with each record, which is valid until add returns, and checks the end of the
-// file after that. It stops at the first error.
+// Records calls add with each record, which is valid until add returns, until add returns an error,
+// and checks the end of the file after that. A file that has changed is ErrMalformed or ErrChecksum,
+// whatever add says about it.
 func (r *Reader) Records(add func(record []byte) error) error {
 	var record []byte
+	var refused error
 	for {
 		var length [3]byte
 		if err := r.read(length[:]); err != nil {
@@ -91,8 +93,8 @@ func (r *Reader) Records(add func(record []byte) error) error {
 		if at, ok := wire.ReadRecord(record, 0); !ok || at.Next != n {
 			return ErrMalformed
 		}
-		if err := add(record); err != nil {
-			return err
+		if refused == nil {
+			refused = add(record)
 		}
 	}
 
@@ -101,5 +103,5 @@ func (r *Reader) Records(add func(record []byte) error) error {
 	if _, err := io.ReadFull(r.file, got[:]); err != nil || binary.BigEndian.Uint32(got[:]) != want {
 		return ErrChecksum
 	}
-	return nil
+	return refused
 }
