@@ -95,7 +95,7 @@ func TestDatabaseCorrupt(t *testing.T) {
 
 	other := bytes.Replace(good, []byte("\x07example\x03org\x00"), []byte("\x07example\x03net\x00"), 1)
 	flipped := bytes.Clone(good)
-	flipped[bytes.LastIndex(good, []byte("example"))+4] ^= 1 // a name outside the zone
+	flipped[bytes.LastIndex(good, []byte("example"))+4] ^= 1               // a name outside the zone
 	bolt := binary.NativeEndian.AppendUint32(make([]byte, 16), 0xED0CDAED) // the head of a page, and bbolt's number
 	for name, c := range map[string]struct{ data, want string }{
 		"empty":           {"", "not a database of this server"},

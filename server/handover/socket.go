@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
 )
 
 // dialTimeout is how long Dial waits: longer than the old process needs for a reload.
