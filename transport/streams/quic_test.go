@@ -152,12 +152,12 @@ func TestQUICMaxConnections(t *testing.T) {
 	if n := idlest(); n != 1 {
 		t.Errorf("3 connections at a limit of 2: got %d closed, want 1", n)
 	}
-	s.SetStreamLimits(Limits{Streams: 8})
+	s.SetStreamLimits(Limits{Streams: 8, Workers: 1024})
 	connect(20)
 	if n := idlest(); n != 1 {
 		t.Errorf("20 connections without a limit: got %d closed, want none more", n-1)
 	}
-	s.SetStreamLimits(Limits{Connections: 22, Streams: 8})
+	s.SetStreamLimits(Limits{Connections: 22, Streams: 8, Workers: 1024})
 	connect(1)
 	if n := idlest(); n != 2 {
 		t.Errorf("one connection over the changed limit: got %d closed, want 1 more", n-1)

@@ -142,7 +142,12 @@ func parsePrivate(public *dns.DNSKEY, text string) crypto.Signer {
 	switch p := private.(type) {
 	case *rsa.PrivateKey:
 		rsaAlgorithm := public.Algorithm <= dns.RSASHA512
-		if !rsaAlgorithm || p.D == nil || p.Primes[0] == nil || p.Primes[1] == nil || p.Validate() != nil {
+		if !rsaAlgorithm || p.N == nil || p.D == nil || p.Primes[0] == nil || p.Primes[1] == nil {
+			return nil
+		}
+		// Validate would take seconds for a number of some kilobytes. RFC 3110 §2 ends at 4096 bits.
+		size := min(p.N.BitLen(), 4096)
+		if max(p.N.BitLen(), p.D.BitLen(), p.Primes[0].BitLen(), p.Primes[1].BitLen()) > size || p.Validate() != nil {
 			return nil
 		}
 		p.Precompute() // it signs several times as fast
