@@ -258,7 +258,6 @@ test-coredns: ## run the scripts that are true of CoreDNS, too, against CoreDNS,
 	CGO_ENABLED=0 $(GO) test -count 1 ./test/process -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 . -run '^TestScripts$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 
-
 # The tests of a file that checks a bound, itself or by awaitChange.
 BOUND := bound\.\(AtMost\|Holds\|Only\|ThreadTime\)(\|awaitChange(
 bounds: ## check the durations, rates and shares that tests measure, on a machine without other work

@@ -36,13 +36,7 @@ func TestSoakMemory(t *testing.T) {
 	}
 	duration := must(time.ParseDuration(os.Getenv("SOAK")))(t)
 	group := newMemoryGroup(t, 64<<20)
-	binary := filepath.Join(t.TempDir(), "seamark")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/seamark")
-	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building seamark: %v: %s", err, text)
-	}
-
+	binary := buildSeamark(t)
 	s := &soak{T: t, api: start(t), upstream: newFaultyUpstream(t), ports: map[string]string{"": freeport.Reserve(t)}}
 	s.upstream.fault.Store(int32(silent))
 	s.writer = writer(t, s.api)

@@ -146,12 +146,7 @@ func (s *soak) serve(watched bool) {
 		return
 	}
 
-	binary := filepath.Join(s.TempDir(), "seamark")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/seamark")
-	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		s.Fatalf("building seamark: %v: %s", err, text)
-	}
+	binary := buildSeamark(s.T)
 	s.server = &process{daemon: &daemon{T: s.T, at: at}, ended: make(chan error, 1)}
 	s.server.cmd = exec.Command(binary, "serve", "--conf", s.corefile)
 	s.server.startCommand("seamark")
@@ -160,6 +155,18 @@ func (s *soak) serve(watched bool) {
 		metrics: "http://127.0.0.1:" + s.ports["metrics"] + "/metrics",
 		pid:     s.server.cmd.Process.Pid, took: map[string][]time.Duration{},
 	}
+}
+
+// buildSeamark builds the program as users do, without the race detector, and returns its path.
+func buildSeamark(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "seamark")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/seamark")
+	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building seamark: %v: %s", err, text)
+	}
+	return binary
 }
 
 // text returns a Corefile. Texts with different numbers differ in what is cached.

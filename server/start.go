@@ -59,7 +59,7 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 		return err
 	}
 	if p.keep != nil {
-		p.keep(p) // if the process ends now, no client has seen a socket that nobody keeps
+		p.keep(p) // first: if the process ends after an answer, the socket that sent it stays open
 	}
 	p.swap()
 	if old != nil {

@@ -12,8 +12,8 @@ const unsupported = `route53 azure clouddns nomad`
 // A replacement is what to use in place of plugins.
 type replacement struct{ plugins, advice string }
 
-// replacements has the plugins of unsupported, and those that are no part of CoreDNS. The table of
-// docs/how-to/from-coredns.md has the same rows.
+// replacements lists what to use in place of the plugins of unsupported, and of those that people compile
+// into CoreDNS. The table of docs/how-to/from-coredns.md has the same rows.
 var replacements = [...]replacement{
 	{"route53 azure clouddns amazondns",
 		"use forward to the provider's resolver, or a copy of the zones with file or secondary"},

@@ -60,7 +60,7 @@ func (c *corefileCase) corefile(dir string) string {
 	return strings.ReplaceAll(text, "$DIR", dir)
 }
 
-// Corefiles that CoreDNS accepts are accepted, and those that it refuses are refused.
+// Each Corefile is accepted or refused, as by CoreDNS.
 func TestCorefiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
