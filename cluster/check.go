@@ -45,7 +45,13 @@ func (o Options) Check() error {
 	if o.ConfigMap != "" {
 		wrong(!o.isConfigMap(), "configmap: want NAMESPACE/NAME, got %q", o.ConfigMap)
 	}
-	_, err := labels.Parse(o.NamespaceLabels)
+	wrong(o.Records() && (o.ConfigMap != "" || o.Nodes),
+		"configmaps with labels and dnsendpoints exclude one configmap and nodes")
+	wrong(o.Records() && o.NamespaceLabels != "",
+		"namespace_labels: is for Services, and not for configmaps with labels and dnsendpoints")
+	_, err := labels.Parse(o.ConfigMapLabels)
+	wrong(err != nil, "configmaps: %w", err)
+	_, err = labels.Parse(o.NamespaceLabels)
 	wrong(err != nil, "namespace_labels: %w", err)
 	_, err = labels.Parse(o.Labels)
 	wrong(err != nil, "labels: %w", err)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,10 @@ func TestCheck(t *testing.T) {
 		"apiserver_max_inflight: ":         {MaxInflight: -1},
 		"namespaces: \"-\" cannot":         {Namespaces: "-", Burst: -1},
 		"apiserver_burst: want a positive": {Namespaces: "-", Burst: -1},
+		"configmaps: ":                     {ConfigMapLabels: "a in"},
+		"exclude one configmap":            {ConfigMapLabels: "a", ConfigMap: "shop/names"},
+		"and nodes":                        {DNSEndpoints: true, Nodes: true},
+		"is for Services":                  {DNSEndpoints: true, NamespaceLabels: "a"},
 	} {
 		err := o.Check()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -38,6 +43,7 @@ func TestCheck(t *testing.T) {
 		{Endpoint: "https://host", Kubeconfig: "file", KubeconfigContext: "prod"},
 		{Manifests: "dir", Namespaces: "a,b", Labels: "tier in (a,b),!old"},
 		{NamespaceLabels: "istio=enabled", Multicluster: true, Zones: true, QPS: 5, Burst: 10, MaxInflight: 1},
+		{Namespaces: "a,b", ConfigMapLabels: "dns in (a,b),!old", DNSEndpoints: true},
 	} {
 		if err := o.Check(); err != nil {
 			t.Errorf("%+v: %v", o, err)
@@ -90,6 +96,22 @@ func TestConfigMapCheck(t *testing.T) {
 		}
 		if err != nil && err.Error() != `configmap: want NAMESPACE/NAME, got "`+c.name+`"` {
 			t.Errorf("%q: %v", c.name, err)
+		}
+	}
+}
+
+// Objects with records are watched alone: a server that only needs them needs no other permission.
+func TestKindsOfRecords(t *testing.T) {
+	for _, c := range []struct {
+		options Options
+		want    []Kind
+	}{
+		{Options{ConfigMapLabels: "dns"}, []Kind{ConfigMaps}},
+		{Options{DNSEndpoints: true, Namespaces: "shop"}, []Kind{DNSEndpoints}},
+		{Options{ConfigMapLabels: "dns", DNSEndpoints: true}, []Kind{ConfigMaps, DNSEndpoints}},
+	} {
+		if got := c.options.Kinds(); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: got %v, want %v", c.options, got, c.want)
 		}
 	}
 }

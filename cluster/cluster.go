@@ -1,6 +1,6 @@
 // Package cluster defines the objects of a Kubernetes cluster that DNS needs, and the
 // Sink that receives them: Namespaces, Services, EndpointSlices, Pods and ServiceImports,
-// or a single ConfigMap, or Nodes.
+// or a single ConfigMap, or Nodes, or ConfigMaps with labels and DNSEndpoints.
 //
 // A directive calls sources.Run with Options and a Sink. Depending on the options this
 // runs package apiserver, which lists and watches an API server, or package manifests,
@@ -39,8 +39,12 @@ type Options struct {
 	// ConfigMap selects one ConfigMap, NAMESPACE/NAME, and no other object.
 	ConfigMap string
 	Nodes     bool // deliver Nodes alone: all, or the Node NodeName
-	External  bool // keep the external addresses of Services
-	PodLabels bool // keep the labels of Pods
+	// ConfigMapLabels, a label selector, and DNSEndpoints select these objects, and no others,
+	// of all namespaces or of Namespaces. "" selects no ConfigMap.
+	ConfigMapLabels string
+	DNSEndpoints    bool
+	External        bool // keep the external addresses of Services
+	PodLabels       bool // keep the labels of Pods
 
 	// Limits of the requests to the API server, including watches; zero means no limit.
 	// If only one of QPS and Burst is set, the other has client-go's default (5, 10).
@@ -106,6 +110,9 @@ func (o Options) Kinds() []Kind {
 	if o.Nodes {
 		return []Kind{Nodes}
 	}
+	if o.Records() {
+		return o.recordKinds()
+	}
 	ks := []Kind{Namespaces, Services}
 	if !o.NoEndpoints {
 		ks = append(ks, Slices)
@@ -118,6 +125,20 @@ func (o Options) Kinds() []Kind {
 		if !o.NoEndpoints {
 			ks = append(ks, ImportSlices)
 		}
+	}
+	return ks
+}
+
+// Records reports whether o selects objects with records: ConfigMaps by their labels, or
+// DNSEndpoints.
+func (o Options) Records() bool { return o.ConfigMapLabels != "" || o.DNSEndpoints }
+
+func (o Options) recordKinds() (ks []Kind) {
+	if o.ConfigMapLabels != "" {
+		ks = append(ks, ConfigMaps)
+	}
+	if o.DNSEndpoints {
+		ks = append(ks, DNSEndpoints)
 	}
 	return ks
 }

@@ -20,8 +20,9 @@ const (
 	Pods                     // *Pod
 	Imports                  // *Service made of a ServiceImport
 	ImportSlices             // *Slice with a source cluster
-	ConfigMaps               // *ConfigMap named by the options
+	ConfigMaps               // *ConfigMap named by the options, or with labels that match
 	Nodes                    // *Node
+	DNSEndpoints             // *DNSEndpoint
 	Kinds                    // the number of kinds
 )
 
@@ -29,7 +30,7 @@ const (
 func (k Kind) String() string {
 	return [...]string{
 		"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)",
-		"configmaps", "nodes",
+		"configmaps", "nodes", "dnsendpoints",
 	}[k]
 }
 
@@ -37,6 +38,7 @@ func (k Kind) String() string {
 func (k Kind) ObjectKind() string {
 	return [...]string{
 		"Namespace", "Service", "EndpointSlice", "Pod", "ServiceImport", "EndpointSlice", "ConfigMap", "Node",
+		"DNSEndpoint",
 	}[k]
 }
 
@@ -56,8 +58,8 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
 }
 
-// An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap or *Node. It is
-// immutable after it was passed to a Sink: the source and the sink may both keep it.
+// An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap, *Node or *DNSEndpoint. It
+// is immutable after it was passed to a Sink: the source and the sink may both keep it.
 type Object interface{ Key() Key }
 
 // A Namespace matches the namespace selector of the options.
@@ -151,7 +153,25 @@ func NewLabels(all map[string]string) *Labels {
 // A ConfigMap has the data of a ConfigMap, including its binaryData.
 type ConfigMap struct {
 	Namespace, Name string
+	Created         int64 // seconds since 1970; 0 if unknown, as in most manifests
 	Data            map[string]string
+}
+
+// A DNSEndpoint has the records of a DNSEndpoint of ExternalDNS, as its writer gave them: no
+// field is checked.
+type DNSEndpoint struct {
+	Namespace, Name string
+	Created         int64 // seconds since 1970; 0 if unknown, as in most manifests
+	Endpoints       []EndpointRecords
+}
+
+// EndpointRecords are the records of one name and type: an element of spec.endpoints. Equal
+// types of several objects share memory.
+type EndpointRecords struct {
+	Name, Type string
+	Set        string // setIdentifier: of several with the same name and type, this one
+	TTL        int64  // seconds; 0 without one
+	Targets    []string
 }
 
 // A Node has the topology labels of a Node.
@@ -166,12 +186,13 @@ type Node struct {
 	OwnZone string
 }
 
-func (n *Namespace) Key() Key { return Key{Name: n.Name} }
-func (s *Service) Key() Key   { return Key{s.Namespace, s.Name} }
-func (s *Slice) Key() Key     { return Key{s.Namespace, s.Name} }
-func (p *Pod) Key() Key       { return Key{p.Namespace, p.Name} }
-func (c *ConfigMap) Key() Key { return Key{c.Namespace, c.Name} }
-func (n *Node) Key() Key      { return Key{Name: n.Name} }
+func (n *Namespace) Key() Key   { return Key{Name: n.Name} }
+func (s *Service) Key() Key     { return Key{s.Namespace, s.Name} }
+func (s *Slice) Key() Key       { return Key{s.Namespace, s.Name} }
+func (p *Pod) Key() Key         { return Key{p.Namespace, p.Name} }
+func (c *ConfigMap) Key() Key   { return Key{c.Namespace, c.Name} }
+func (n *Node) Key() Key        { return Key{Name: n.Name} }
+func (e *DNSEndpoint) Key() Key { return Key{e.Namespace, e.Name} }
 
 // An Endpoint is one address of an EndpointSlice; an endpoint with several
 // addresses becomes several of these.

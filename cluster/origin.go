@@ -9,6 +9,7 @@ import (
 // is read again when an answer is explained.
 type Origin struct {
 	ResourceVersion string    // "" if the object has none, as in most manifests
+	UID             string    // "" if the object has none
 	Created         time.Time // zero if the object does not have it
 	File            string    // FILE:LINE of an object in a folder
 }
