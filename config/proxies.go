@@ -12,4 +12,5 @@ type ProxyHeaders struct {
 	Others      string        // use, ignore, reject or skip
 	SessionTime time.Duration // of UDP; 0 is none
 	Sessions    int
+	KeepTLVs    bool // for metadata
 }

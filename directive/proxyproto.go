@@ -1,14 +1,15 @@
 package directive
 
 import (
+	"encoding/hex"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
 )
 
 // ProxyHeaders are the settings of the directive proxyproto.
@@ -16,6 +17,15 @@ type ProxyHeaders struct{ headers config.ProxyHeaders }
 
 // ProxyHeaders returns the settings.
 func (p *ProxyHeaders) ProxyHeaders() config.ProxyHeaders { return p.headers }
+
+// Metadata returns the value of proxyproto/tlv: the TLVs of the query's PROXY header in hexadecimal
+// digits.
+func (p *ProxyHeaders) Metadata(q *dns.Query, key string) (value string, ok bool) {
+	if key != "proxyproto/tlv" || !p.headers.KeepTLVs {
+		return "", false
+	}
+	return hex.EncodeToString([]byte(q.ProxyTLVs)), true
+}
 
 // SetupProxyproto sets up the proxyproto directive, which takes the addresses of clients from
 // a load balancer. Its reference page is docs/reference/directives/proxyproto.md.
@@ -44,15 +54,11 @@ func SetupProxyproto(b *config.Block, uses []corefile.Directive) error {
 			corefile.Int(&h.Sessions, 1, math.MaxInt32)(sessions))
 	}
 
-	var missing error
-	if i := corefile.IndexOf(d.Body, "tlv_metadata"); i >= 0 {
-		missing = d.Body[i].Errorf("not supported: the TLVs of headers are not kept; delete this line")
-		d.Body = slices.Delete(slices.Clone(d.Body), i, i+1)
-	}
-	err := errors.Join(missing, config.Once(uses), d.Arity(0, 0), d.Options(
+	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
 		corefile.Option{Usage: "allow CIDR...", Set: allow},
 		corefile.Option{Usage: "default use|ignore|reject|skip", Once: true, Set: policy},
 		corefile.Option{Usage: "udp_session_tracking DURATION [SESSIONS]", Once: true, Set: tracking},
+		corefile.Option{Usage: "tlv_metadata", Set: corefile.Flag(&h.KeepTLVs)},
 	))
 	for _, s := range b.Schemes {
 		if s == config.QUIC || s == config.HTTPS3 {

@@ -49,7 +49,7 @@ type Status struct {
 }
 
 // A Session is what the reader knows of a client's connection and request besides the
-// message. It is zero over UDP.
+// message. Over UDP it has no more than ProxyTLVs.
 type Session struct {
 	// Encrypted is set if the transport is: then the reply to a padded query is
 	// padded.
@@ -60,6 +60,9 @@ type Session struct {
 	// IdleTimeout is the idle timeout of the client's connection. The reply
 	// contains it if the client requests it (RFC 7828). Zero means none.
 	IdleTimeout time.Duration
+	// ProxyTLVs is the TLVs of the PROXY header with which the query or its connection came, as
+	// in the header; empty unless the listener keeps them. They are also there over UDP.
+	ProxyTLVs string
 }
 
 // A Query is one question and the answer to it. It has one owner at a time: its

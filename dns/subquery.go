@@ -37,6 +37,7 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 	sub.Reset(packet, q.Proto, q.Start)
 	sub.parent, sub.detached = q, q.detached
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
+	sub.ProxyTLVs = q.ProxyTLVs
 
 	fault := sub.Parse(packet)
 	sub.EDNS, sub.DO, sub.UDPSize, sub.ReplyLimit, sub.Options = q.EDNS, q.DO, q.UDPSize, q.ReplyLimit, q.Options

@@ -296,7 +296,7 @@ func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passe
 			passed++
 			return c.Send(handover.Message{
 				Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread,
-				Queries: conn.Queries, Client: conn.Client, Pending: conn.HeaderPending,
+				Queries: conn.Queries, Client: conn.Client, Pending: conn.HeaderPending, TLVs: []byte(conn.ProxyTLVs),
 			}, messageTimeout)
 		})
 		if err != nil {

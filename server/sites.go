@@ -83,18 +83,21 @@ func (s *site) streamLimits() streams.Limits {
 }
 
 // proxies returns the options for the address's proxies: the options of the first block
-// that has some, or nil.
+// that has some, or nil. TLVs are kept if any block uses them.
 func (s *site) proxies() *transport.ProxyOptions {
-	for _, p := range findAt[proxyHeaders](s) {
-		h := p.ProxyHeaders()
-		return &transport.ProxyOptions{
-			Trusted:     h.Trusted,
-			Others:      transport.ProxyPolicy(h.Others),
-			SessionTime: h.SessionTime,
-			Sessions:    h.Sessions,
-		}
+	found := findAt[proxyHeaders](s)
+	if len(found) == 0 {
+		return nil
 	}
-	return nil
+
+	h := found[0].ProxyHeaders()
+	return &transport.ProxyOptions{
+		Trusted:     h.Trusted,
+		Others:      transport.ProxyPolicy(h.Others),
+		SessionTime: h.SessionTime,
+		Sessions:    h.Sessions,
+		KeepTLVs:    slices.ContainsFunc(found, func(p proxyHeaders) bool { return p.ProxyHeaders().KeepTLVs }),
+	}
 }
 
 // sockets returns the number of UDP sockets of the address, or 0 if no block sets

@@ -172,6 +172,7 @@ func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {
 
 		conn := transport.Conn{
 			File: m.File, Unread: m.Unread, Queries: m.Queries, Client: m.Client, HeaderPending: m.Pending,
+			ProxyTLVs: string(m.TLVs),
 		}
 		if l := p.listener(m.Address); l == nil || m.File == nil || l.Adopt(conn) != nil {
 			lost++

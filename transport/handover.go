@@ -17,6 +17,7 @@ type Conn struct {
 	// HeaderPending is set if a PROXY header may follow. Unread is the part of it that was
 	// read.
 	HeaderPending bool
+	ProxyTLVs     string // of Client: see dns.Session
 }
 
 // Files returns copies of the sockets, for another process. The caller must close them.
@@ -137,7 +138,7 @@ func (c *conn) pass(send func(Conn) error) error {
 		}
 		passed := Conn{File: f.blocking(), Unread: c.unread, Queries: c.queries, HeaderPending: c.handshaking}
 		if c.proxyPolicy == ProxyUse && !c.handshaking {
-			passed.Client = c.peer
+			passed.Client, passed.ProxyTLVs = c.peer, c.tlvs
 		}
 		if err := send(passed); err != nil {
 			return err
@@ -175,7 +176,7 @@ func (l *Listener) Adopt(in Conn) error {
 		c = l.accepted(sock, peer, local)
 	case in.Client.IsValid():
 		c = newConn(l, sock, in.Client, local)
-		c.proxyPolicy = ProxyUse
+		c.proxyPolicy, c.tlvs = ProxyUse, in.ProxyTLVs
 	default:
 		c = newConn(l, sock, peer, local)
 	}

@@ -201,11 +201,11 @@ func TestHandOverProxied(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
-	proxies := &ProxyOptions{Others: ProxyUse}
+	proxies := &ProxyOptions{Others: ProxyUse, KeepTLVs: true}
 	before := serve(t, "127.0.0.1", Options{Grace: patience})
 	before.SetProxies(proxies)
 	c := dialTCP(t, before, "127.0.0.1")
-	if _, err := c.Write(proxyV2From("192.0.2.7:4711")); err != nil {
+	if _, err := c.Write(withTLVs(proxyV2From("192.0.2.7:4711"), "\xea\x00\x02hi")); err != nil {
 		t.Fatal(err)
 	}
 	c.ask(1, "a.in.", mdns.TypeA)
@@ -224,7 +224,10 @@ func TestHandOverProxied(t *testing.T) {
 	wantA(t, c.next(), 3)
 	conns := after.conns.list()
 	if len(conns) != 1 || conns[0].peer != netip.MustParseAddrPort("192.0.2.7:4711") {
-		t.Errorf("connections of the other process: got %v, want one of 192.0.2.7:4711", conns)
+		t.Fatalf("connections of the other process: got %v, want one of 192.0.2.7:4711", conns)
+	}
+	if got, want := conns[0].tlvs, "\xea\x00\x02hi"; got != want {
+		t.Errorf("TLVs of the connection in the other process: got %q, want %q", got, want)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestHandshakeEndsWithConnection(t *testing.T) {
 			c := limitedPipe(server)
 			p := &proxiedConn{Conn: c, l: c.l}
 			p.once.Do(func() {})
-			p.client = netip.AddrPortFrom(other.Next(), 1)
+			p.client = proxiedClient{addr: netip.AddrPortFrom(other.Next(), 1)}
 			return func() { _ = tls.Server(p, source.Config()).Handshake() }, func() { c.l.table.evict() }
 		},
 	} {

@@ -52,7 +52,8 @@ type Origin struct {
 	Encrypted   bool
 	// Header is the header of the HTTP request, with keys in canonical form; nil if there is
 	// none.
-	Header map[string][]string
+	Header    map[string][]string
+	ProxyTLVs string // see dns.Session
 }
 
 // Answer answers the query in packet and calls use, which must not keep the query. Reply of
@@ -81,7 +82,7 @@ func (m *Messages) Serve(packet []byte, from Origin, s dns.Sender, use func(*dns
 	q, now := a.q, time.Now()
 	q.Sender, q.Peer, q.Local, q.Interface = s, from.Peer, from.Local, 0
 	q.Reset(packet, dns.TCP, now)
-	q.Encrypted, q.Header = from.Encrypted, from.Header
+	q.Encrypted, q.Header, q.ProxyTLVs = from.Encrypted, from.Header, from.ProxyTLVs
 
 	m.serving.RLock()
 	outcome := serveRecovered(m.o.Port, q, a.answer[:0])

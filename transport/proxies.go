@@ -34,11 +34,12 @@ type ProxyOptions struct {
 	Others      ProxyPolicy    // of all other peers
 	SessionTime time.Duration  // how long the client in a datagram's header also applies to the peer's next datagrams
 	Sessions    int            // the largest number of such peers
+	KeepTLVs    bool           // for dns.Session.ProxyTLVs
 }
 
 func (o *ProxyOptions) equal(p *ProxyOptions) bool {
 	return slices.Equal(o.Trusted, p.Trusted) && o.Others == p.Others &&
-		o.SessionTime == p.SessionTime && o.Sessions == p.Sessions
+		o.SessionTime == p.SessionTime && o.Sessions == p.Sessions && o.KeepTLVs == p.KeepTLVs
 }
 
 // proxies are the peers of a listener that may name their clients in PROXY headers. A peer
@@ -51,10 +52,26 @@ type proxies struct {
 	byAge    list.List                        // of *proxySession, the most recently used one last
 }
 
+// A proxiedClient is what a proxy's header says of its client.
+type proxiedClient struct {
+	addr netip.AddrPort // not valid if the header has none
+	tlvs string         // see dns.Session.ProxyTLVs
+}
+
 // A proxySession is the client of a peer's datagrams.
 type proxySession struct {
-	peer, client netip.AddrPort
-	expires      time.Time
+	peer    netip.AddrPort
+	client  proxiedClient
+	expires time.Time
+}
+
+// client returns the client that a header names. It keeps no memory of the header's data.
+func (p *proxies) client(h proxyHeader) proxiedClient {
+	c := proxiedClient{addr: h.client}
+	if p != nil && p.o.KeepTLVs {
+		c.tlvs = keptTLVs(h.tlvs)
+	}
+	return c
 }
 
 // areUsed reports whether a peer may name its clients.
@@ -94,7 +111,7 @@ func (p *proxies) rejected(l *slog.Logger, count *metrics.Counter, peer netip.Ad
 }
 
 // session returns the client of a peer that has named it in an earlier datagram.
-func (p *proxies) session(peer netip.AddrPort) (client netip.AddrPort, ok bool) {
+func (p *proxies) session(peer netip.AddrPort) (client proxiedClient, ok bool) {
 	if p.o.SessionTime == 0 {
 		return client, false
 	}
@@ -118,7 +135,7 @@ func (p *proxies) session(peer netip.AddrPort) (client netip.AddrPort, ok bool) 
 
 // startSession makes client the client of a peer's next datagrams. At the limit it replaces
 // the session that has not been used for longest.
-func (p *proxies) startSession(peer, client netip.AddrPort) {
+func (p *proxies) startSession(peer netip.AddrPort, client proxiedClient) {
 	if p.o.SessionTime == 0 {
 		return
 	}
@@ -159,22 +176,23 @@ func (s *proxySource) set(o *ProxyOptions) {
 	}
 }
 
-// unwrap returns the packet in a datagram that may have a header, and sets q's client. It
-// returns nil if the header is rejected, or the datagram has nothing else.
-func (r *reader) unwrap(p *proxies, q *dns.Query, datagram []byte) []byte {
+// unwrap returns the packet in a datagram that may have a header, and the TLVs to keep, and sets
+// q's client. The packet is nil if the header is rejected, or the datagram has nothing else.
+func (r *reader) unwrap(p *proxies, q *dns.Query, datagram []byte) (packet []byte, tlvs string) {
 	q.Sender = r.sender
 	policy := p.policy(q.Peer.Addr())
 	if policy == ProxySkip || len(datagram) == 0 {
-		return datagram
+		return datagram, ""
 	}
 
 	h, size, err := parseProxyHeader(datagram)
 	switch {
 	case err == nil && size == 0:
 		if client, ok := p.session(q.Peer); ok && policy == ProxyUse {
-			r.setClient(q, client)
+			r.setClient(q, client.addr)
+			return datagram, client.tlvs
 		}
-		return datagram
+		return datagram, ""
 	case err == nil && policy == ProxyReject:
 		err = errProxyRejected
 	case err == nil && h.version == 1:
@@ -182,17 +200,19 @@ func (r *reader) unwrap(p *proxies, q *dns.Query, datagram []byte) []byte {
 	}
 	if err != nil {
 		p.rejected(r.l.o.Log, r.l.counts.proxyUDP, q.Peer, err)
-		return nil
+		return nil, ""
 	}
 
 	if policy == ProxyUse && h.client.IsValid() {
-		p.startSession(q.Peer, h.client)
-		r.setClient(q, h.client)
+		client := p.client(h)
+		p.startSession(q.Peer, client)
+		r.setClient(q, client.addr)
+		tlvs = client.tlvs
 	}
 	if size == len(datagram) {
-		return nil
+		return nil, ""
 	}
-	return datagram[size:]
+	return datagram[size:], tlvs
 }
 
 // setClient makes client the peer of q, whose reply goes to the proxy.
@@ -266,7 +286,8 @@ func (c *conn) identify() bool {
 
 	peer := c.peer
 	if c.proxyPolicy == ProxyUse && h.client.IsValid() {
-		peer = h.client
+		client := c.l.proxies.Load().client(h)
+		peer, c.tlvs = client.addr, client.tlvs
 	}
 
 	// What follows the header is the beginning of a query, or of the TLS handshake.
@@ -310,30 +331,30 @@ type proxiedConn struct {
 	l      *LimitedListener
 	policy ProxyPolicy
 	once   sync.Once
-	client netip.AddrPort
+	client proxiedClient
 	rest   []byte // read, but not returned by Read
 	err    error
 }
 
 // identify reads the header. A connection without a valid one returns no data.
 func (c *proxiedConn) identify() {
-	c.client = AddrPort(c.Conn.RemoteAddr())
+	c.client.addr = AddrPort(c.Conn.RemoteAddr())
 	_ = c.SetReadDeadline(time.Now().Add(c.l.timeout))
 	h, rest, err := readProxyHeader(c.Conn, make([]byte, inSize), 0)
 	if err == nil && h.version != 0 && c.policy == ProxyReject {
 		err = errProxyRejected
 	}
 	if err != nil && len(rest) > 0 || err == errProxyRejected {
-		c.l.proxies.Load().rejected(c.l.log, c.l.table.counts.proxyTCP, c.client, err)
+		c.l.proxies.Load().rejected(c.l.log, c.l.table.counts.proxyTCP, c.client.addr, err)
 	}
 
 	if c.rest, c.err = rest, err; err != nil {
 		return
 	}
 	if c.policy == ProxyUse && h.client.IsValid() {
-		c.client = h.client
+		c.client = c.l.proxies.Load().client(h)
 	}
-	if !c.l.table.identify(limited(c), ClientKey(c.client.Addr())) {
+	if !c.l.table.identify(limited(c), ClientKey(c.client.addr.Addr())) {
 		c.err = net.ErrClosed
 	}
 	_ = c.SetReadDeadline(time.Time{})
@@ -345,7 +366,32 @@ func (c *proxiedConn) handshakeSlot() *handshakeSlot { return &limited(c).handsh
 // RemoteAddr returns the address of the client.
 func (c *proxiedConn) RemoteAddr() net.Addr {
 	c.once.Do(c.identify)
-	return net.TCPAddrFromAddrPort(c.client)
+	return net.TCPAddrFromAddrPort(c.client.addr)
+}
+
+// LocalAddr returns the address that the proxy connected to, with the TLVs of its header: net/http
+// shows a handler the connection's addresses, and not the connection.
+func (c *proxiedConn) LocalAddr() net.Addr {
+	c.once.Do(c.identify)
+	if c.client.tlvs == "" {
+		return c.Conn.LocalAddr()
+	}
+	return &proxiedAddr{c.Conn.LocalAddr(), c.client.tlvs}
+}
+
+// A proxiedAddr is the local address of a connection, with the TLVs of its proxy.
+type proxiedAddr struct {
+	net.Addr
+	tlvs string
+}
+
+// ProxyTLVs returns the TLVs in the local address of a LimitedListener's connection: see
+// dns.Session.ProxyTLVs.
+func ProxyTLVs(local net.Addr) string {
+	if a, ok := local.(*proxiedAddr); ok {
+		return a.tlvs
+	}
+	return ""
 }
 
 func (c *proxiedConn) Read(p []byte) (int, error) {

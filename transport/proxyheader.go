@@ -17,6 +17,7 @@ import (
 type proxyHeader struct {
 	version int            // 1 or 2
 	client  netip.AddrPort // not valid if the proxy sends for itself, or names no IP address
+	tlvs    []byte         // of the data that were parsed; none if the proxy sends for itself
 }
 
 const (
@@ -92,6 +93,7 @@ const (
 	proxyDatagram    = 2 // transport protocol: the lower half; 0 is unspecified, 1 a stream
 
 	proxyCRC32C = 3 // type of a TLV
+	proxyNoop   = 4 // one that only pads the header
 )
 
 // proxyAddrsLen is the size of the addresses of each family.
@@ -133,22 +135,52 @@ func parseProxyV2(data []byte) (h proxyHeader, size int, err error) {
 	case proxyIPv6:
 		h.client = netip.AddrPortFrom(netip.AddrFrom16([16]byte(body)).Unmap(), binary.BigEndian.Uint16(body[32:]))
 	}
-	return h, size, checkTLVs(data[:size], proxyV2Len+proxyAddrsLen[family])
+	h.tlvs = body[proxyAddrsLen[family]:]
+	return h, size, checkTLVs(data[:size], size-len(h.tlvs))
 }
 
-// checkTLVs checks the extensions of a header from off on, and its checksum if it has one.
+// tlvHeaderLen is the size of a TLV without its value.
+const tlvHeaderLen = 3
+
+// firstTLV returns the TLV that data begin with, or nil if its end is missing.
+func firstTLV(data []byte) []byte {
+	if len(data) < tlvHeaderLen {
+		return nil
+	}
+	size := tlvHeaderLen + int(binary.BigEndian.Uint16(data[1:]))
+	if len(data) < size {
+		return nil
+	}
+	return data[:size]
+}
+
+// keptTLVs returns a copy of checked TLVs. Those that pad the header lose their values.
+func keptTLVs(tlvs []byte) string {
+	kept := make([]byte, 0, len(tlvs))
+	for len(tlvs) > 0 {
+		tlv := firstTLV(tlvs)
+		tlvs = tlvs[len(tlv):]
+		if tlv[0] == proxyNoop {
+			tlv = []byte{proxyNoop, 0, 0}
+		}
+		kept = append(kept, tlv...)
+	}
+	return string(kept)
+}
+
+// checkTLVs checks the TLVs of a header from off on, and its checksum if it has one.
 func checkTLVs(header []byte, off int) error {
 	for off < len(header) {
-		rest := header[off:]
-		if len(rest) < 3 || len(rest) < 3+int(binary.BigEndian.Uint16(rest[1:])) {
+		tlv := firstTLV(header[off:])
+		if tlv == nil {
 			return errors.New("version 2: extension longer than the header")
 		}
 
-		value := rest[3 : 3+int(binary.BigEndian.Uint16(rest[1:]))]
-		off += 3 + len(value)
-		if rest[0] != proxyCRC32C {
+		off += len(tlv)
+		if tlv[0] != proxyCRC32C {
 			continue
 		}
+		value := tlv[tlvHeaderLen:]
 		if len(value) != crc32.Size {
 			return fmt.Errorf("version 2: checksum of %d bytes, want %d", len(value), crc32.Size)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -34,6 +35,46 @@ func withChecksum(header []byte, add uint32) []byte {
 	binary.BigEndian.PutUint16(h[14:], uint16(len(h)-proxyV2Len))
 	binary.BigEndian.PutUint32(h[len(h)-4:], crc32.Checksum(h, crc32.MakeTable(crc32.Castagnoli))+add)
 	return h
+}
+
+// withTLVs returns a header with TLVs at its end.
+func withTLVs(header []byte, tlvs string) []byte {
+	h := append(bytes.Clone(header), tlvs...)
+	binary.BigEndian.PutUint16(h[14:], uint16(len(h)-proxyV2Len))
+	return h
+}
+
+// The TLVs of a header, and what is kept of them.
+func TestProxyHeaderTLVs(t *testing.T) {
+	v4, v6 := proxyV2From("192.0.2.1:4660"), proxyV2From("[2001:db8::1]:4660")
+	long := "\xea\x04\x00" + strings.Repeat("x", 1024)
+	for _, c := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"none", v4, ""},
+		{"one", withTLVs(v4, "\xea\x00\x02hi"), "\xea\x00\x02hi"},
+		{"one, IPv6", withTLVs(v6, "\xea\x00\x02hi"), "\xea\x00\x02hi"},
+		{"two, and data after the header", append(withTLVs(v4, "\xea\x00\x01h\x02\x00\x01i"), "\xea\x00\x00"...), "\xea\x00\x01h\x02\x00\x01i"},
+		{"without a value", withTLVs(v4, "\xea\x00\x00"), "\xea\x00\x00"},
+		{"long", withTLVs(v4, long), long},
+		{"padding", withTLVs(v4, "\x04\x00\x03abc\xea\x00\x01h"), "\x04\x00\x00\xea\x00\x01h"},
+		{"Unix", withTLVs(proxyV2Header(0x21, 0x31, make([]byte, 216)), "\xea\x00\x01h"), "\xea\x00\x01h"},
+		{"local", withTLVs(proxyV2Header(0x20, 0x12, make([]byte, 12)), "\xea\x00\x01h"), ""},
+		{"unspecified", proxyV2Header(0x21, 0, []byte("\xea\x00\x01h")), ""},
+		{"version 1", []byte("PROXY TCP4 192.0.2.1 198.51.100.1 4660 53\r\n\xea\x00\x01h"), ""},
+	} {
+		h, _, err := parseProxyHeader(c.data)
+		if got := keptTLVs(h.tlvs); err != nil || got != c.want {
+			t.Errorf("%s: got TLVs %q, error %v; want %q", c.name, got, err, c.want)
+		}
+	}
+	for _, tlvs := range []string{"\xea", "\xea\x00", "\xea\x00\x01", "\xea\xff\xffhi", "\xea\x00\x01h\x02"} {
+		if _, _, err := parseProxyHeader(withTLVs(v4, tlvs)); err == nil || err.Error() != "version 2: extension longer than the header" {
+			t.Errorf("TLVs %q: got error %v, want one", tlvs, err)
+		}
+	}
 }
 
 func TestParseProxyHeader(t *testing.T) {
@@ -102,15 +143,18 @@ func TestParseProxyHeader(t *testing.T) {
 }
 
 // FuzzProxyHeader checks that a header has the same meaning whatever follows it, and that it
-// is incomplete without its last bytes.
+// is incomplete without its last bytes. Its TLVs are a part of it, and split into the same again
+// when they are kept.
 func FuzzProxyHeader(f *testing.F) {
 	for _, h := range []string{"PROXY TCP4 192.0.2.1 198.51.100.1 4660 53\r\nx", "PROXY UNKNOWN\r\n", string(proxyV2From("192.0.2.1:53")), string(proxyV2From("[::1]:53")),
+		string(withTLVs(proxyV2From("192.0.2.1:53"), "\xea\x00\x02hi\x04\x00\x01x\x02\x00\x00")), string(withTLVs(proxyV2From("[::1]:53"), "\x01\xff\xff")),
+		string(withTLVs(proxyV2Header(0x21, 0x31, make([]byte, 216)), "\xea\x00\x02h")), string(withTLVs(proxyV2From("192.0.2.1:53"), "\xea\x00")),
 		string(withChecksum(proxyV2From("192.0.2.1:53"), 0)), string(proxyV2Header(0x20, 0, nil)), proxyV2, ""} {
 		f.Add([]byte(h))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, size, err := parseProxyHeader(data)
-		if size > len(data) || err == nil && size == 0 && h != (proxyHeader{}) {
+		if size > len(data) || err == nil && size == 0 && !reflect.DeepEqual(h, proxyHeader{}) {
 			t.Fatalf("%s: got header %v of %d bytes of %d", hex.EncodeToString(data), h, size, len(data))
 		}
 		if err != nil || size == 0 {
@@ -121,8 +165,13 @@ func FuzzProxyHeader(f *testing.F) {
 				t.Fatalf("%s: the first %d bytes of %d: got error %v, want %v", hex.EncodeToString(data), end, size, err, errIncomplete)
 			}
 		}
-		if again, n, err := parseProxyHeader(append(bytes.Clone(data[:size]), "rest"...)); err != nil || again != h || n != size {
+		if again, n, err := parseProxyHeader(append(bytes.Clone(data[:size]), "rest"...)); err != nil || !reflect.DeepEqual(again, h) || n != size {
 			t.Fatalf("%s: with other data after it: got %v, %d, %v; want %v, %d", hex.EncodeToString(data), again, n, err, h, size)
+		}
+
+		kept := keptTLVs(h.tlvs)
+		if len(kept) > len(h.tlvs) || len(h.tlvs) > size || keptTLVs([]byte(kept)) != kept || (kept == "") != (len(h.tlvs) == 0) {
+			t.Fatalf("%s: got TLVs %x, of which %x are kept", hex.EncodeToString(data), h.tlvs, kept)
 		}
 	})
 }

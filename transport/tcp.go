@@ -59,6 +59,7 @@ type conn struct {
 	proxyPolicy ProxyPolicy
 	turns       turns // of the client; set by conns.add
 	peer, local netip.AddrPort
+	tlvs        string // of the PROXY header, if they are kept
 	sock        socket
 
 	// Used by the reader only.
@@ -297,6 +298,7 @@ func (c *conn) serveQuery(q *dns.Query, packet, lent []byte) (parked bool) {
 	c.queries++
 	q.Sender, q.Peer, q.Local, q.Interface = c, c.peer, c.local, 0
 	q.Reset(packet, dns.TCP, c.now)
+	q.ProxyTLVs = c.tlvs
 	if c.l.tls != nil {
 		q.Encrypted, q.IdleTimeout = true, c.l.limits.Load().IdleTimeout
 	}

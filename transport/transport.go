@@ -310,6 +310,8 @@ func network(proto string, addr netip.Addr) string {
 func AddrPort(a net.Addr) netip.AddrPort {
 	var ap netip.AddrPort
 	switch a := a.(type) {
+	case *proxiedAddr:
+		return AddrPort(a.Addr)
 	case *net.TCPAddr:
 		ap = a.AddrPort()
 	case *net.UDPAddr:

@@ -104,9 +104,9 @@ func (r *reader) newQuery() *dns.Query {
 // received prepares a slot's query for the datagram of n bytes in the slot. complete
 // is false if the datagram was larger.
 func (r *reader) received(s *slot, n int, complete bool, now time.Time) {
-	packet := s.packet[:n]
+	packet, tlvs := s.packet[:n], ""
 	if p := r.l.proxies.Load(); p != nil {
-		packet = r.unwrap(p, s.q, packet)
+		packet, tlvs = r.unwrap(p, s.q, packet)
 	}
 
 	// Records are missing. An impossible number of records makes Parse report a
@@ -115,6 +115,7 @@ func (r *reader) received(s *slot, n int, complete bool, now time.Time) {
 		binary.BigEndian.PutUint16(packet[10:], 0xFFFF)
 	}
 	s.q.Reset(packet, dns.UDP, now)
+	s.q.ProxyTLVs = tlvs
 }
 
 // answer serves and observes the queries of the first n slots. It holds the shard,

@@ -66,6 +66,7 @@ type Message struct {
 	Queries int              `json:",omitempty"` // received from a Connection
 	Client  netip.AddrPort   `json:",omitzero"`  // of a Connection, if a proxy has named it
 	Pending bool             `json:",omitempty"` // the PROXY header of a Connection is not complete
+	TLVs    []byte           `json:",omitempty"` // of the PROXY header of a Connection, if they are kept
 	Unused  []netip.AddrPort `json:",omitempty"` // addresses that the new process does not serve
 
 	File *os.File `json:"-"`

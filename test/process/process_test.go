@@ -64,7 +64,7 @@ func run(t *testing.T, file string) {
 	s := &script{t: t, file: file, dir: t.TempDir()}
 	s.vars = []string{"$DIR", s.dir}
 	// A longer name first: $PORT is the beginning of the others.
-	for _, name := range []string{"$PORT2", "$PORT3", "$PORT4", "$PORT"} {
+	for _, name := range []string{"$PORT2", "$PORT3", "$PORT4", "$PORT5", "$PORT6", "$PORT7", "$PORT8", "$PORT"} {
 		if strings.Contains(string(text), name) {
 			s.vars = append(s.vars, name, freeport.Reserve(t))
 		}

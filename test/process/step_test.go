@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -93,58 +92,22 @@ func found(text, pattern string) error {
 // reply in dig's format must contain. It is repeated while there is no reply.
 func (s *script) query(text string) error {
 	ask, want, _ := strings.Cut(text, " => ")
-	words := strings.Fields(ask)
-	if len(words) < 2 {
-		return fmt.Errorf("want a name and a type")
-	}
-
-	m := new(dns.Msg)
-	m.SetQuestion(dns.Fqdn(words[0]), dns.StringToType[words[1]])
-	c := &dns.Client{Timeout: 2 * time.Second, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
-	at := "127.0.0.1:" + s.value("$PORT")
-	for _, word := range words[2:] {
-		name, value, _ := strings.Cut(word, "=") // a secret may contain another =
-		n, _ := strconv.Atoi(value)
-		switch {
-		case word == "+tcp" || word == "+tls":
-			c.Net = map[string]string{"+tcp": "tcp", "+tls": "tcp-tls"}[word]
-		case word == "+do":
-			m.SetEdns0(1232, true)
-		case word == "+norec":
-			m.RecursionDesired = false
-		case name == "+edns":
-			m.SetEdns0(uint16(n), false)
-		case name == "+id":
-			m.Id = uint16(n)
-		case name == "+opcode":
-			m.Opcode = n
-		case name == "+tsig":
-			// The sum of a signature is of the packed message: it is computed when that is sent.
-			key, secret, _ := strings.Cut(value, ":")
-			m.SetTsig(dns.Fqdn(key), dns.HmacSHA256, 300, time.Now().Unix())
-			c.TsigSecret = map[string]string{dns.Fqdn(key): secret}
-		case name == "+port":
-			at = net.JoinHostPort("127.0.0.1", value)
-		case name == "+at":
-			at = value
-		case dns.StringToClass[word] != 0:
-			m.Question[0].Qclass = dns.StringToClass[word]
-		default:
-			return fmt.Errorf("unknown word %q", word)
-		}
+	q, err := s.question(ask)
+	if err != nil {
+		return err
 	}
 
 	if want == "silence" {
-		c.Timeout = 150 * time.Millisecond
-		if r, _, err := c.Exchange(m, at); err == nil {
+		q.within = 150 * time.Millisecond
+		if r, err := q.exchange(); err == nil {
 			return fmt.Errorf("got a reply, want none\n%s", r)
 		}
 		return nil
 	}
 
 	var reply *dns.Msg
-	err := s.await(func() (err error) {
-		reply, _, err = c.Exchange(m.Copy(), at) // which removes the TSIG record
+	err = s.await(func() (err error) {
+		reply, err = q.exchange()
 		return err
 	})
 	if err != nil {
@@ -156,7 +119,7 @@ func (s *script) query(text string) error {
 		}
 		return compare(reply, want)
 	}
-	if c.TsigSecret != nil && reply.IsTsig() == nil {
+	if q.secret != nil && reply.IsTsig() == nil {
 		return fmt.Errorf("the reply is not signed\n%s", reply)
 	}
 	return compare(reply, want)

@@ -305,5 +305,6 @@ func origin(r *http.Request) transport.Origin {
 		Local:     transport.AddrPort(local),
 		Encrypted: r.TLS != nil,
 		Header:    r.Header,
+		ProxyTLVs: transport.ProxyTLVs(local),
 	}
 }

@@ -1,0 +1,186 @@
+//go:build unix
+
+package process
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire/grpcmessage"
+)
+
+// A question is a query of a step, and how it is sent.
+type question struct {
+	m      *dns.Msg
+	secret map[string]string // of TSIG, by key
+	net    string            // udp, tcp, tcp-tls, https, grpc, or http and grpc+h2c without TLS
+	at     string
+	proxy  []byte // a PROXY header in front of the query or the connection
+	alone  bool   // it has a datagram of its own
+	within time.Duration
+}
+
+// transports are the words that name a transport.
+var transports = map[string]string{
+	"+tcp": "tcp", "+tls": "tcp-tls", "+https": "https", "+http": "http", "+grpc": "grpc", "+h2c": "grpc+h2c",
+}
+
+// question parses the part of a step in front of the arrow: "example.org A +tcp".
+func (s *script) question(text string) (*question, error) {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return nil, fmt.Errorf("want a name and a type")
+	}
+
+	q := &question{m: new(dns.Msg), net: "udp", at: "127.0.0.1:" + s.value("$PORT"), within: 2 * time.Second}
+	q.m.SetQuestion(dns.Fqdn(words[0]), dns.StringToType[words[1]])
+	for _, word := range words[2:] {
+		name, value, _ := strings.Cut(word, "=") // a secret may contain another =
+		n, _ := strconv.Atoi(value)
+		var err error
+		switch {
+		case transports[word] != "":
+			q.net = transports[word]
+		case word == "+do":
+			q.m.SetEdns0(1232, true)
+		case word == "+norec":
+			q.m.RecursionDesired = false
+		case name == "+edns":
+			q.m.SetEdns0(uint16(n), false)
+		case name == "+id":
+			q.m.Id = uint16(n)
+		case name == "+opcode":
+			q.m.Opcode = n
+		case name == "+tsig":
+			// The sum of a signature is of the packed message: it is computed when that is sent.
+			key, secret, _ := strings.Cut(value, ":")
+			q.m.SetTsig(dns.Fqdn(key), dns.HmacSHA256, 300, time.Now().Unix())
+			q.secret = map[string]string{dns.Fqdn(key): secret}
+		case name == "+port":
+			q.at = net.JoinHostPort("127.0.0.1", value)
+		case name == "+at":
+			q.at = value
+		case name == "+proxy" || name == "+proxyalone":
+			q.alone = name == "+proxyalone"
+			q.proxy, err = hex.DecodeString(value)
+		case dns.StringToClass[word] != 0:
+			q.m.Question[0].Qclass = dns.StringToClass[word]
+		default:
+			err = fmt.Errorf("unknown word %q", word)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// exchange sends the query and returns the reply.
+func (q *question) exchange() (*dns.Msg, error) {
+	if strings.HasPrefix(q.net, "http") || strings.HasPrefix(q.net, "grpc") {
+		return q.request()
+	}
+
+	network, withTLS := strings.CutSuffix(q.net, "-tls")
+	c, err := q.dial(context.Background(), network, q.at)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(q.within))
+	if withTLS {
+		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+	}
+
+	conn := &dns.Conn{Conn: c, TsigSecret: q.secret, UDPSize: dns.MaxMsgSize}
+	m := q.m.Copy() // the TSIG record is removed from it
+	if err := conn.WriteMsg(m); err != nil {
+		return nil, err
+	}
+	reply, err := conn.ReadMsg()
+	if err == nil && reply.Id != q.m.Id {
+		err = fmt.Errorf("got ID %d, want %d", reply.Id, q.m.Id)
+	}
+	return reply, err
+}
+
+// dial connects, and sends the PROXY header.
+func (q *question) dial(ctx context.Context, network, at string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, at)
+	if err != nil || q.proxy == nil {
+		return c, err
+	}
+	if u, ok := c.(*net.UDPConn); ok && !q.alone {
+		return &proxiedUDP{u, q.proxy}, nil
+	}
+	_, err = c.Write(q.proxy)
+	return c, err
+}
+
+// A proxiedUDP writes a header in front of each datagram.
+type proxiedUDP struct {
+	*net.UDPConn
+	header []byte
+}
+
+func (c *proxiedUDP) Write(p []byte) (int, error) {
+	n, err := c.UDPConn.Write(slices.Concat(c.header, p))
+	return max(0, n-len(c.header)), err
+}
+
+// request sends the query in a request of HTTP or gRPC.
+func (q *question) request() (*dns.Msg, error) {
+	packet, err := q.m.Pack()
+	if err != nil {
+		return nil, err
+	}
+	isGRPC := strings.HasPrefix(q.net, "grpc")
+	scheme, path, contentType := "https", "/dns-query", "application/dns-message"
+	if isGRPC {
+		packet, path, contentType = grpcmessage.Append(nil, packet), grpcmessage.Path, grpcmessage.ContentType
+	}
+	if q.net == "http" || q.net == "grpc+h2c" {
+		scheme = "http"
+	}
+
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!isGRPC)
+	protocols.SetHTTP2(scheme == "https")
+	protocols.SetUnencryptedHTTP2(q.net == "grpc+h2c")
+	transport := &http.Transport{
+		Protocols: protocols, DialContext: q.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Timeout: q.within, Transport: transport}
+	r, err := client.Post(scheme+"://"+q.at+path, contentType, bytes.NewReader(packet))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("got status %d\n%s", r.StatusCode, body)
+	}
+	if err == nil && isGRPC {
+		if body, err = grpcmessage.Parse(body); err != nil {
+			err = fmt.Errorf("%w; status %s%s", err, r.Header.Get("Grpc-Status"), r.Trailer.Get("Grpc-Status"))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	reply := new(dns.Msg)
+	return reply, reply.Unpack(body)
+}
