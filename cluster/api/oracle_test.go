@@ -210,10 +210,13 @@ func (o oracle) node(n *corev1.Node) *cluster.Node {
 }
 
 func (o oracle) configMap(c *corev1.ConfigMap) *cluster.ConfigMap {
-	if o.ConfigMapKey() != (cluster.Key{Namespace: c.Namespace, Name: c.Name}) {
+	if o.ConfigMap != "" && o.ConfigMapKey() != (cluster.Key{Namespace: c.Namespace, Name: c.Name}) {
 		return nil
 	}
 	slim := &cluster.ConfigMap{Namespace: c.Namespace, Name: c.Name, Data: make(map[string]string, len(c.Data)+len(c.BinaryData))}
+	if !c.CreationTimestamp.IsZero() {
+		slim.Created = c.CreationTimestamp.Unix()
+	}
 	for key, value := range c.BinaryData {
 		slim.Data[key] = string(value)
 	}

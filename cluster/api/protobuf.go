@@ -19,6 +19,12 @@ func (o *Decoded) readMeta(m *protobuf.Message, label func(key, value []byte)) {
 			o.Namespace = intern(meta.String())
 		case 6:
 			o.Version = meta.String()
+		case 8:
+			for created := meta.Embedded(); meta.NextIn(&created); {
+				if created.Number == 1 {
+					o.Created = Seconds(created.Varint())
+				}
+			}
 		case 9:
 			meta.Bytes()
 			o.Ending = true
@@ -212,6 +218,6 @@ func readConfigMap(raw []byte, o *Decoded) (c ConfigMap, err error) {
 			c.BinaryData[string(key)] = append([]byte(nil), value...)
 		}
 	}
-	c.Namespace, c.Name = o.Namespace, o.Name
+	c.Namespace, c.Name, c.CreationTimestamp = o.Namespace, o.Name, o.Created
 	return c, m.Err
 }

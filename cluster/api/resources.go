@@ -22,7 +22,8 @@ type Decoded struct {
 	ListEnd                  string         // of a bookmark: the value of AnnotationListEnd
 	Slim                     cluster.Object // nil if it is not delivered
 	Changed                  time.Time      // of annotationChanged; zero if the object does not have it
-	Ending                   bool           // has a deletion timestamp
+	Created                  Seconds
+	Ending                   bool // has a deletion timestamp
 }
 
 // Key returns the object's key.
@@ -31,7 +32,7 @@ func (o *Decoded) Key() cluster.Key { return cluster.Key{Namespace: o.Namespace,
 // setMeta copies the metadata of an object in JSON.
 func (o *Decoded) setMeta(m *Meta) {
 	o.Name, o.Namespace, o.Version = m.Name, intern(m.Namespace), m.ResourceVersion
-	o.Ending, o.ListEnd = m.DeletionTimestamp != nil, m.Annotations[AnnotationListEnd]
+	o.Created, o.Ending, o.ListEnd = m.CreationTimestamp, m.DeletionTimestamp != nil, m.Annotations[AnnotationListEnd]
 	o.setChanged([]byte(m.Annotations[annotationChanged]))
 }
 
@@ -52,6 +53,10 @@ type Resource struct {
 	Labels, Fields string         // selectors
 	Kinds          []cluster.Kind // of the slim objects
 	MetadataOnly   bool           // request only the metadata
+	// Versions are the versions of a custom resource, the newest first; Group is the first one.
+	// The fields that are read are the same in all. An API server may not have the definition of
+	// such a resource, and sends its objects in JSON only. Other resources have none.
+	Versions []schema.GroupVersion
 
 	// ReadProtobuf and ReadJSON decode and slim an object. The result does not refer to
 	// raw. ReadProtobuf may use the bytes of room, and replace them by more.
@@ -85,6 +90,10 @@ func (s Slimmer) Resources() []Resource {
 		return []Resource{r}
 	}
 
+	if o.Records() {
+		return s.recordResources()
+	}
+
 	rs := []Resource{
 		newResource(coreVersion(), cluster.Namespaces, readNamespace, s.Namespace),
 		newResource(coreVersion(), cluster.Services, readService, s.Service),
@@ -110,10 +119,28 @@ func (s Slimmer) Resources() []Resource {
 	}
 
 	if o.Multicluster {
-		rs = append(rs, newResource(ImportsVersions()[0], cluster.Imports, noProtobuf, s.ServiceImport))
+		versions := ImportsVersions()
+		rs = append(rs, customResource(versions[:], cluster.Imports, s.ServiceImport))
 	}
 	return rs
 }
+
+// recordResources returns the resources whose objects have records.
+func (s Slimmer) recordResources() (rs []Resource) {
+	if s.Options.ConfigMapLabels != "" {
+		r := newResource(coreVersion(), cluster.ConfigMaps, readConfigMap, s.ConfigMap)
+		r.Labels = s.Options.ConfigMapLabels
+		rs = append(rs, r)
+	}
+	if s.Options.DNSEndpoints {
+		versions := []schema.GroupVersion{DNSEndpointsVersion()}
+		rs = append(rs, customResource(versions, cluster.DNSEndpoints, s.DNSEndpoint))
+	}
+	return rs
+}
+
+// IsCustom reports whether the resource is a custom one.
+func (r Resource) IsCustom() bool { return r.Versions != nil }
 
 // In returns the same resource in another version of its group.
 func (r Resource) In(group schema.GroupVersion) Resource {
@@ -136,7 +163,9 @@ func (r Resource) Origins(found func(name string, o cluster.Origin)) Resource {
 		var m metav1.PartialObjectMetadata
 		err := unmarshal(raw, &m)
 		if err == nil {
-			found(m.Name, cluster.Origin{ResourceVersion: m.ResourceVersion, Created: m.CreationTimestamp.Time})
+			found(m.Name, cluster.Origin{
+				ResourceVersion: m.ResourceVersion, UID: string(m.UID), Created: m.CreationTimestamp.Time,
+			})
 		}
 		return err
 	}
@@ -184,6 +213,19 @@ func newResource[In, Out any, PIn interface {
 			return err
 		},
 	}
+}
+
+// customResource returns the custom resource whose objects are decoded to In and slimmed to Out.
+func customResource[In, Out any, PIn interface {
+	*In
+	Metadata() *Meta
+}, POut interface {
+	*Out
+	cluster.Object
+}](versions []schema.GroupVersion, of cluster.Kind, slim func(PIn) POut) Resource {
+	r := newResource(versions[0], of, noProtobuf[In], slim)
+	r.Versions = versions
+	return r
 }
 
 // noProtobuf rejects protobuf for a custom resource.

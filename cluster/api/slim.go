@@ -149,17 +149,37 @@ func (s Slimmer) ServiceImport(full *ServiceImport) *cluster.Service {
 	return slim
 }
 
-// ConfigMap slims a ConfigMap. It returns nil for one that the options do not name.
+// ConfigMap slims a ConfigMap. It returns nil for one that the options do not name, if they
+// name one.
 func (s Slimmer) ConfigMap(full *ConfigMap) *cluster.ConfigMap {
-	if s.Options.ConfigMapKey() != (cluster.Key{Namespace: full.Namespace, Name: full.Name}) {
+	key := cluster.Key{Namespace: full.Namespace, Name: full.Name}
+	if s.Options.ConfigMap != "" && s.Options.ConfigMapKey() != key {
 		return nil
 	}
-	data := make(map[string]string, len(full.Data)+len(full.BinaryData))
-	slim := &cluster.ConfigMap{Namespace: full.Namespace, Name: full.Name, Data: data}
+	slim := &cluster.ConfigMap{
+		Namespace: intern(full.Namespace), Name: full.Name, Created: int64(full.CreationTimestamp),
+		Data: make(map[string]string, len(full.Data)+len(full.BinaryData)),
+	}
 	for key, value := range full.BinaryData {
 		slim.Data[key] = string(value)
 	}
 	maps.Copy(slim.Data, full.Data)
+	return slim
+}
+
+// DNSEndpoint slims a DNSEndpoint. A cluster may have many of one record, so their slices have
+// no room for more elements.
+func (s Slimmer) DNSEndpoint(full *DNSEndpoint) *cluster.DNSEndpoint {
+	slim := &cluster.DNSEndpoint{
+		Namespace: intern(full.Namespace), Name: full.Name, Created: int64(full.CreationTimestamp),
+		Endpoints: make([]cluster.EndpointRecords, len(full.Spec.Endpoints)),
+	}
+	for i, e := range full.Spec.Endpoints {
+		slim.Endpoints[i] = cluster.EndpointRecords{
+			Name: e.DNSName, Type: intern(e.RecordType), Set: e.SetIdentifier, TTL: e.RecordTTL,
+			Targets: slices.Clone(e.Targets),
+		}
+	}
 	return slim
 }
 

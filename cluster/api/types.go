@@ -10,6 +10,8 @@ package api
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +34,11 @@ func SlicesVersion() schema.GroupVersion {
 func ImportsVersions() [2]schema.GroupVersion {
 	const group = "multicluster.x-k8s.io"
 	return [...]schema.GroupVersion{{Group: group, Version: "v1beta1"}, {Group: group, Version: "v1alpha1"}}
+}
+
+// DNSEndpointsVersion returns the group and version of ExternalDNS's DNSEndpoints.
+func DNSEndpointsVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "externaldns.k8s.io", Version: "v1alpha1"}
 }
 
 // Labels and annotations of the API.
@@ -61,9 +68,23 @@ type Meta struct {
 	Name              string            `json:"name"`
 	Namespace         string            `json:"namespace"`
 	ResourceVersion   string            `json:"resourceVersion"`
+	CreationTimestamp Seconds           `json:"creationTimestamp"`
 	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`
+}
+
+// Seconds is a time in seconds since 1970. A time in JSON that is invalid is zero: an API server
+// sends none, and a file may have any.
+type Seconds int64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	*s = 0
+	if at, err := time.Parse(time.RFC3339, strings.Trim(string(text), `"`)); err == nil {
+		*s = Seconds(at.Unix())
+	}
+	return nil
 }
 
 // Metadata returns the metadata of any object.
@@ -215,4 +236,20 @@ type ServiceImport struct {
 			Port     int32  `json:"port"`
 		} `json:"ports"`
 	} `json:"spec"`
+}
+
+// A DNSEndpoint is an object of ExternalDNS. As a custom resource it is sent as JSON only.
+type DNSEndpoint struct {
+	Meta `json:"metadata"`
+	Spec struct {
+		Endpoints []EndpointRecords `json:"endpoints"`
+	} `json:"spec"`
+}
+
+type EndpointRecords struct {
+	DNSName       string   `json:"dnsName"`
+	RecordType    string   `json:"recordType"`
+	SetIdentifier string   `json:"setIdentifier"`
+	RecordTTL     int64    `json:"recordTTL"`
+	Targets       []string `json:"targets"`
 }

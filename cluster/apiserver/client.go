@@ -48,7 +48,7 @@ type client struct {
 	connector  *connector   // of http
 	probes     *http.Client // has connections of its own
 	probers    map[string]*prober
-	imports    int // index in api.ImportsVersions of the version that is requested
+	versions   map[string]int // by group: the index in Versions of the version that is requested, if not 0
 
 	probeBackoff probeBackoff
 }
@@ -69,7 +69,8 @@ func newClient(opts cluster.Options, reporter *reporter, dial Dial) *client {
 		alive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: alive}).DialContext
 	}
-	return &client{opts: opts, reporter: reporter, limits: newLimits(opts), dial: dial, probers: map[string]*prober{}}
+	return &client{opts: opts, reporter: reporter, limits: newLimits(opts), dial: dial,
+		probers: map[string]*prober{}, versions: map[string]int{}}
 }
 
 // restClient returns a client for lists or watches, by the verb, of one resource. The
@@ -85,9 +86,8 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 	}
 	c.reporter.recovered("config", "API server address known", "address", redact.URL(c.config.Host))
 
-	custom := r.Kinds[0] == cluster.Imports
-	if custom {
-		r = r.In(api.ImportsVersions()[c.imports])
+	if r.IsCustom() {
+		r = r.In(r.Versions[c.versions[r.Group.Group]])
 	}
 
 	config := *c.config
@@ -97,7 +97,7 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 		config.APIPath = "/api"
 	}
 	config.NegotiatedSerializer = negotiatedSerializer{r}
-	if custom {
+	if r.IsCustom() {
 		// Custom resources have no other form.
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	}
@@ -115,17 +115,20 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 	return rest.RESTClientForConfigAndClient(&config, &supervised)
 }
 
-// otherVersion changes the version that is requested of ServiceImports, unless another feed has
-// done so, since the API server does not have this one. It returns false for other resources:
-// they have one version.
-func (c *client) otherVersion(missing schema.GroupVersion) bool {
+// otherVersion changes the version that is requested of a custom resource, unless another feed has
+// done so, since the API server does not have this one. It returns false for a resource with one
+// version.
+func (c *client) otherVersion(r api.Resource, missing schema.GroupVersion) bool {
+	if len(r.Versions) < 2 {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	versions := api.ImportsVersions()
-	if versions[c.imports] == missing {
-		c.imports = (c.imports + 1) % len(versions)
+	now := c.versions[missing.Group]
+	if r.Versions[now] == missing {
+		c.versions[missing.Group] = (now + 1) % len(r.Versions)
 	}
-	return missing.Group == versions[0].Group
+	return true
 }
 
 // load creates the configuration and the HTTP client unless they exist and the

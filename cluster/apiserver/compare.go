@@ -131,6 +131,13 @@ func (v *versions) end() (objects int) {
 	return len(v.known)
 }
 
+// count returns the number of objects.
+func (v *versions) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.known)
+}
+
 // compareRegularly compares until ctx is done, and has the objects listed again if the
 // watch has missed changes.
 func (f *feed) compareRegularly(ctx context.Context, interval time.Duration) {

@@ -10,32 +10,40 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A comparingSink is a recorder that knows its Services.
+// A comparingSink is a recorder that knows its Services or DNSEndpoints.
 type comparingSink struct {
 	recorder
-	services map[cluster.Key]bool
+	objects map[cluster.Key]bool
+	records bool // it knows DNSEndpoints
+}
+
+func (f *comparingSink) kind() cluster.Kind {
+	if f.records {
+		return cluster.DNSEndpoints
+	}
+	return cluster.Services
 }
 
 func (f *comparingSink) Put(k cluster.Kind, os ...cluster.Object) {
 	f.recorder.Put(k, os...)
 	f.do(func() {
 		for _, o := range os {
-			f.services[o.Key()] = true
+			f.objects[o.Key()] = true
 		}
 	})
 }
 
 func (f *comparingSink) Delete(k cluster.Kind, key cluster.Key) {
 	f.recorder.Delete(k, key)
-	f.do(func() { delete(f.services, key) })
+	f.do(func() { delete(f.objects, key) })
 }
 
 func (f *comparingSink) Listed(k cluster.Kind, has func(cluster.Key) bool) {
 	f.recorder.Listed(k, has)
 	f.do(func() {
-		for key := range f.services {
-			if k == cluster.Services && !has(key) {
-				delete(f.services, key)
+		for key := range f.objects {
+			if k == f.kind() && !has(key) {
+				delete(f.objects, key)
 			}
 		}
 	})
@@ -43,13 +51,13 @@ func (f *comparingSink) Listed(k cluster.Kind, has func(cluster.Key) bool) {
 
 func (f *comparingSink) Missing(k cluster.Kind, has func(cluster.Key) bool) (missing, objects int) {
 	f.do(func() {
-		for key := range f.services {
+		for key := range f.objects {
 			if objects++; !has(key) {
 				missing++
 			}
 		}
 	})
-	if k != cluster.Services {
+	if k != f.kind() {
 		return 0, 0
 	}
 	return missing, objects
@@ -77,7 +85,7 @@ func TestListNeedsConfirmation(t *testing.T) {
 					}
 					before, names := numbered(0, c.before)
 					a := serve(t, &fakeServer{old: old, objects: map[string]string{"services": before}})
-					f := &comparingSink{services: map[cluster.Key]bool{}}
+					f := &comparingSink{objects: map[cluster.Key]bool{}}
 					runUntilCleanup(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true, Namespaces: namespaces}, f, &f.recorder, limits)
 					f.waitForCall(t, "listed services "+names)
 					after, names := numbered(0, c.after)
@@ -90,7 +98,7 @@ func TestListNeedsConfirmation(t *testing.T) {
 						a.change("services", again, 0)
 						names = all
 					}
-					f.waitFor(t, fmt.Sprintf("%d Services", max(c.after, c.again)), func() bool { return len(f.services) == max(c.after, c.again) })
+					f.waitFor(t, fmt.Sprintf("%d Services", max(c.after, c.again)), func() bool { return len(f.objects) == max(c.after, c.again) })
 					if c.again < c.before {
 						f.waitForCall(t, "listed services "+names)
 					} else {
@@ -118,7 +126,7 @@ func TestListNeedsConfirmation(t *testing.T) {
 func TestListUnconfirmedWhileAway(t *testing.T) {
 	before, names := numbered(0, 20)
 	a := serve(t, &fakeServer{objects: map[string]string{"services": before}})
-	f := &comparingSink{services: map[cluster.Key]bool{}}
+	f := &comparingSink{objects: map[cluster.Key]bool{}}
 	runUntilCleanup(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true}, f, &f.recorder, shortTimeouts())
 	f.waitForCall(t, "listed services "+names)
 	a.change("services", "", 0)
@@ -129,8 +137,8 @@ func TestListUnconfirmedWhileAway(t *testing.T) {
 	a.CloseClientConnections()
 	f.waitForLog(t, "API server unreachable")
 	f.do(func() {
-		if len(f.services) != 20 {
-			t.Errorf("got %d Services, want 20", len(f.services))
+		if len(f.objects) != 20 {
+			t.Errorf("got %d Services, want 20", len(f.objects))
 		}
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/sys/clock"
 )
@@ -201,7 +200,7 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 			return ctx.Err()
 		}
 
-		if apierrors.IsNotFound(err) && !otherVersion && f.client.otherVersion(rest.APIVersion()) {
+		if apierrors.IsNotFound(err) && !otherVersion && f.client.otherVersion(f.Resource, rest.APIVersion()) {
 			otherVersion = true
 			continue
 		}
@@ -263,18 +262,19 @@ func (f *feed) logError(err error) {
 	if e := (apiError{}); errors.As(err, &e) {
 		verb = e.verb
 	}
-	problem := func(message string) {
-		f.reporter.problem(f.topic(), verb, message, f.logAttrs("verb", verb, "error", err)...)
+	problem := func(message string, more ...any) {
+		attrs := append(f.logAttrs("verb", verb, "error", err), more...)
+		f.reporter.problem(f.topic(), verb, message, attrs...)
 	}
 	switch {
 	case errors.Is(err, errStalled): // logged already
 	case apierrors.IsUnauthorized(err):
 		f.reporter.problem("token", "", "API server rejects the token or certificate, retrying", "error", err)
 	case apierrors.IsForbidden(err):
-		problem("List or watch forbidden, grant both to the service account")
+		problem("List or watch forbidden, grant both to the service account", "rule", f.rule())
 	case apierrors.IsNotFound(err):
 		problem("Resource not defined in the API server, retrying")
-		if f.Kinds[0] == cluster.Imports && !f.store.listed { // without the definition no ServiceImport can exist
+		if f.IsCustom() && !f.store.isEmpty() { // without the definition no object can exist
 			f.store.startList()
 			f.endList("")
 		}
@@ -292,11 +292,23 @@ func (f *feed) logAttrs(more ...any) []any {
 	if f.Namespace != "" {
 		attrs = append(attrs, "namespace", f.Namespace)
 	}
-	if name, ok := strings.CutPrefix(f.Fields, "metadata.name="); ok {
+	if name := f.objectName(); name != "" {
 		attrs = append(attrs, "name", name)
 	}
 	return append(attrs, more...)
 }
+
+// objectName returns the name of the one object that is watched, "" if there may be several.
+func (f *feed) objectName() string {
+	name, ok := strings.CutPrefix(f.Fields, "metadata.name=")
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+// rule returns the rule that the feed needs.
+func (f *feed) rule() string { return rule(f.Group.Group, f.Name, f.objectName(), "list", "watch") }
 
 // sleep waits for a random part of d, at least half of it.
 func sleep(ctx context.Context, d time.Duration) {

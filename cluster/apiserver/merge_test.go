@@ -103,7 +103,7 @@ func TestMerge(t *testing.T) {
 // The objects that a list lacks are compared with those of its namespace, which may be few
 // among all.
 func TestMergeMissing(t *testing.T) {
-	sink := &comparingSink{services: map[cluster.Key]bool{}}
+	sink := &comparingSink{objects: map[cluster.Key]bool{}}
 	source := newSource(new(metrics.Registry))
 	m := newMerger(sink, source.Monitor, []string{"a", "b", "c"})
 	for i, namespace := range m.namespaces {
@@ -123,7 +123,7 @@ func TestMergeMissing(t *testing.T) {
 // Until all namespaces have been listed, a list deletes what a snapshot has of its own
 // namespace only.
 func TestMergeAfterSnapshot(t *testing.T) {
-	sink := &comparingSink{services: map[cluster.Key]bool{}}
+	sink := &comparingSink{objects: map[cluster.Key]bool{}}
 	source := newSource(new(metrics.Registry))
 	m := newMerger(sink, source.Monitor, []string{"a", "b"})
 	for _, namespace := range m.namespaces {
@@ -135,7 +135,7 @@ func TestMergeAfterSnapshot(t *testing.T) {
 	in.add(cluster.Key{Namespace: "a", Name: "1"})
 	namespaceSink{m, 0}.listed(cluster.Services, in)
 	var got []string
-	for key := range sink.services {
+	for key := range sink.objects {
 		got = append(got, key.String())
 	}
 	slices.Sort(got)

@@ -1,6 +1,10 @@
 package apiserver
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+)
 
 // A Permission is the right to use a verb on a resource: of one namespace, or of all if
 // Namespace is empty.
@@ -54,6 +58,16 @@ func (s *Session) Allowed(ctx context.Context, user string, p Permission) (bool,
 	var reply struct{ Status struct{ Allowed bool } }
 	err := s.create(ctx, "/apis/authorization.k8s.io/v1/"+resource, kind, review, &reply)
 	return reply.Status.Allowed, err
+}
+
+// rule returns the rule of a Role or ClusterRole that grants verbs on a resource, as a line of its
+// list. names are the objects that it is limited to, if any.
+func rule(group, resource, names string, verbs ...string) string {
+	if names != "" {
+		names = fmt.Sprintf(", resourceNames: [%s]", names)
+	}
+	return fmt.Sprintf("{apiGroups: [%q], resources: [%s]%s, verbs: [%s]}",
+		group, resource, names, strings.Join(verbs, ", "))
 }
 
 // Watched returns the permissions that Run needs unless the options name other kinds.

@@ -78,6 +78,9 @@ func (s *store) endList(version string) (wait time.Duration, unconfirmed bool) {
 	return wait, unconfirmed
 }
 
+// isEmpty reports whether a list without objects would change nothing.
+func (s *store) isEmpty() bool { return s.listed && s.suspected.IsZero() && s.versions.count() == 0 }
+
 // bookmark records that nothing has changed up to version.
 func (s *store) bookmark(version string) {
 	s.versions.reached(version)

@@ -66,6 +66,8 @@ func (f *folder) assemble() *assembly {
 			a.put(cluster.ConfigMaps, l, l.object)
 		case "Node":
 			a.put(cluster.Nodes, l, l.object)
+		case "DNSEndpoint":
+			a.put(cluster.DNSEndpoints, l, l.object)
 		}
 	}
 	return a
@@ -96,11 +98,11 @@ func (a *assembly) find(l located) {
 	a.order = append(a.order, l)
 }
 
-// put adds an object if the options select it. The option labels does not apply to
-// ServiceImports.
+// put adds an object if the options select it. The options of labels do not apply to
+// ServiceImports and DNSEndpoints.
 func (a *assembly) put(k cluster.Kind, l located, o cluster.Object) {
 	selected := a.f.scope.has(l.item)
-	if k == cluster.Imports {
+	if k == cluster.Imports || k == cluster.DNSEndpoints {
 		selected = a.f.scope.hasNamespace(l.key.Namespace)
 	}
 	if selected {

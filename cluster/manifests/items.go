@@ -99,7 +99,7 @@ func (d *decoder) typed(raw json.RawMessage, h head, err error, list *head, at p
 	read := d.reader(h.APIVersion, h.Kind)
 	if read == nil {
 		it.kind = ""
-		if isOurs(h.Kind) && ourGroup(h.APIVersion) && d.opts.ConfigMap == "" && !d.opts.Nodes {
+		if d.isOurs(h.Kind) && ourGroup(h.APIVersion) {
 			d.warn(at.line, "Ignored object of an unknown apiVersion", about("value", h.APIVersion)...)
 		}
 	} else if err := checkName(h.Kind, it.key); err != nil {
@@ -186,26 +186,30 @@ func clusterScoped(kind string) bool {
 	return strings.HasPrefix(kind, "Cluster") || strings.HasSuffix(kind, "WebhookConfiguration")
 }
 
-func isOurs(kind string) bool {
+// isOurs reports whether an object of the kind is missed if its apiVersion is unknown.
+func (d *decoder) isOurs(kind string) bool {
 	switch kind {
 	case "Namespace", "Service", "EndpointSlice", "Endpoints", "Pod", "ServiceImport":
-		return true
+		return d.opts.ConfigMap == "" && !d.opts.Nodes && !d.opts.Records()
+	case "DNSEndpoint":
+		return d.opts.DNSEndpoints
 	}
 	return false
 }
 
 func ourGroup(apiVersion string) bool {
 	group, _, ok := strings.Cut(apiVersion, "/")
-	return !ok || group == api.SlicesVersion().Group || group == api.ImportsVersions()[0].Group
+	switch group {
+	case api.SlicesVersion().Group, api.ImportsVersions()[0].Group, api.DNSEndpointsVersion().Group:
+		return true
+	}
+	return !ok
 }
 
 // reader returns the function that decodes objects of a kind, nil if there is none.
 func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) error {
-	if d.opts.ConfigMap != "" {
-		if apiVersion == "v1" && kind == "ConfigMap" {
-			return d.configMap
-		}
-		return nil
+	if d.opts.ConfigMap != "" || d.opts.Records() {
+		return d.recordReader(apiVersion, kind)
 	}
 	if d.opts.Nodes {
 		if apiVersion == "v1" && kind == "Node" {
@@ -227,6 +231,21 @@ func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) e
 		return d.slice
 	case api.ImportsVersions()[0].String() + " ServiceImport", api.ImportsVersions()[1].String() + " ServiceImport":
 		return d.serviceImport
+	}
+	return nil
+}
+
+// recordReader does the same for the objects of which the options select records.
+func (d *decoder) recordReader(apiVersion, kind string) func(json.RawMessage, *item) error {
+	switch apiVersion + " " + kind {
+	case "v1 ConfigMap":
+		if d.opts.ConfigMap != "" || d.opts.ConfigMapLabels != "" {
+			return d.configMap
+		}
+	case api.DNSEndpointsVersion().String() + " DNSEndpoint":
+		if d.opts.DNSEndpoints {
+			return d.dnsEndpoint
+		}
 	}
 	return nil
 }
@@ -338,9 +357,9 @@ func (d *decoder) serviceImport(raw json.RawMessage, it *item) error {
 	return nil
 }
 
-// configMap ignores a ConfigMap that the options do not name, except for its namespace.
+// configMap ignores a ConfigMap that the options do not select, except for its namespace.
 func (d *decoder) configMap(raw json.RawMessage, it *item) error {
-	if it.key != d.opts.ConfigMapKey() {
+	if d.opts.ConfigMap != "" && it.key != d.opts.ConfigMapKey() {
 		it.kind = ""
 		return nil
 	}
@@ -348,7 +367,20 @@ func (d *decoder) configMap(raw json.RawMessage, it *item) error {
 	if err := d.read(raw, it, &c); err != nil {
 		return err
 	}
+	if !it.wanted {
+		it.kind = ""
+		return nil
+	}
 	it.object = d.slimmer(it).ConfigMap(&c)
+	return nil
+}
+
+func (d *decoder) dnsEndpoint(raw json.RawMessage, it *item) error {
+	var e api.DNSEndpoint
+	if err := d.read(raw, it, &e); err != nil {
+		return err
+	}
+	it.object = d.slimmer(it).DNSEndpoint(&e)
 	return nil
 }
 

@@ -287,9 +287,13 @@ func newScope(o cluster.Options) (scope, error) {
 	if err != nil {
 		return scope{}, fmt.Errorf("namespace labels %q: %w", o.NamespaceLabels, err)
 	}
-	objects, err := labels.Parse(o.Labels)
+	selector := o.Labels
+	if o.Records() {
+		selector = o.ConfigMapLabels
+	}
+	objects, err := labels.Parse(selector)
 	if err != nil {
-		return scope{}, fmt.Errorf("labels %q: %w", o.Labels, err)
+		return scope{}, fmt.Errorf("labels %q: %w", selector, err)
 	}
 
 	s := scope{namespaces: namespaces, objects: objects}

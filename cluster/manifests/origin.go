@@ -48,7 +48,7 @@ func (f *folder) origin(ctx context.Context, kind cluster.Kind, key cluster.Key)
 		defer mu.Unlock()
 		if !found || it.line < line { // the first one counts
 			found, line = true, it.line
-			o.ResourceVersion, o.Created = metadata(raw)
+			o.ResourceVersion, o.UID, o.Created = metadata(raw)
 		}
 	}
 	switch _, err = f.decode(ctx, p.file, nil, d); {
@@ -60,15 +60,16 @@ func (f *folder) origin(ctx context.Context, kind cluster.Kind, key cluster.Key)
 	return o, err
 }
 
-// metadata returns the resourceVersion and the creationTimestamp of an object, if they have
-// the right types.
-func metadata(raw json.RawMessage) (version string, created time.Time) {
+// metadata returns the resourceVersion, the uid and the creationTimestamp of an object, if they
+// have the right types.
+func metadata(raw json.RawMessage) (version, uid string, created time.Time) {
 	var object struct {
-		Metadata struct{ ResourceVersion, CreationTimestamp any }
+		Metadata struct{ ResourceVersion, UID, CreationTimestamp any }
 	}
 	_ = json.Unmarshal(raw, &object) // it has been decoded before
 	version, _ = object.Metadata.ResourceVersion.(string)
+	uid, _ = object.Metadata.UID.(string)
 	text, _ := object.Metadata.CreationTimestamp.(string)
 	created, _ = time.Parse(time.RFC3339, text)
-	return version, created
+	return version, uid, created
 }
