@@ -7,7 +7,7 @@
 // [Server.Config] to a client, [Server.Kubeconfig] or [Server.CAFile] to a
 // program. [Server.StopAPI] and [Server.StartAPI] are a crash of the API server
 // and its restart; after [Server.Compact] and a restart, old resourceVersions are
-// expired. [StartEtcdCluster] is the same for an etcd cluster of three members.
+// expired. [Server.Define] adds a kind. [StartEtcdCluster] is the same for an etcd cluster of three members.
 package kubetest
 
 import (

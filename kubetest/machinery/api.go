@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	requestunion "k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
@@ -40,7 +41,7 @@ func (s *Server) startRun(ctx context.Context, ln *listener, etcdURL string) (*a
 		return nil, err
 	}
 
-	api, err := s.newAPI(ln, stores)
+	api, err := s.newAPI(ln, stores, etcdURL)
 	if err != nil {
 		destroy(stores)
 		ln.Close()
@@ -130,7 +131,7 @@ func destroy(stores []*registry.Store) {
 
 // newAPI assembles the API server of this run. It closes the stores when its
 // own run ends.
-func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.GenericAPIServer, error) {
+func (s *Server) newAPI(ln *listener, stores []*registry.Store, etcdURL string) (*server.GenericAPIServer, error) {
 	cert, err := dynamiccertificates.NewStaticCertKeyContent("kubetest", s.certs.Cert, s.certs.Key)
 	if err != nil {
 		return nil, err
@@ -158,7 +159,14 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 		return ready(stores)
 	}))
 
-	api, err := c.Complete(nil).New("kubetest", server.NewEmptyDelegate())
+	// Definitions add their resources to the same discovery document.
+	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	custom, err := newExtensions(*c, etcdURL)
+	if err != nil {
+		return nil, fmt.Errorf("serving custom resources: %w", err)
+	}
+
+	api, err := c.Complete(nil).New("kubetest", custom)
 	if err != nil {
 		return nil, err
 	}

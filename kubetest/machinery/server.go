@@ -7,7 +7,8 @@
 //
 // It serves namespaces, nodes, pods, services, endpoints, configmaps,
 // endpointslices, serviceimports, and the other kinds that the manifests of deploy/ have, with
-// the defaults that readers rely on; and reviews of tokens and of permissions. RBAC decides what
+// the defaults that readers rely on; custom resources of any CustomResourceDefinition; and reviews of
+// tokens and of permissions. RBAC decides what
 // the users of package control may do. It is not a cluster: there is no admission, no controller
 // and no allocator. A Service has the clusterIP that it was created with, its
 // EndpointSlices are those the test creates, a namespace need not exist before
