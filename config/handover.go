@@ -58,12 +58,13 @@ type Socket interface {
 // process that this one replaces if it has one. taken reports whether that is so: then the
 // other process accepts connections, too, until this one answers queries.
 func (s *Start) Listen(address string) (l net.Listener, taken bool, err error) {
-	if f := s.Taken[address]; f != nil {
+	f := s.Taken[address]
+	if f != nil && s.ListenTCP == nil {
 		l, err = net.FileListener(f)
-		return l, true, err
+	} else {
+		l, err = s.Opener(address)()
 	}
-	l, err = s.Opener(address)()
-	return l, false, err
+	return l, f != nil, err
 }
 
 // Opener returns a function that opens an address of Listen. It may be called when the plan is no

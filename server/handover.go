@@ -80,15 +80,11 @@ func (r *Run) takeOver(ctx context.Context, plan *Plan) (unlock func(), err erro
 		return nil, fmt.Errorf("hand-over: %w", err)
 	}
 
-	in := plan.opts.Inherited
-	if in == nil {
-		in = new(transport.Inherited)
-	}
-	if plan.taken, err = receiveTakeover(path, in, r.Log); err == nil && plan.taken != nil {
-		plan.opts.Inherited = in
-		return unlock, nil
-	}
-	if err == nil {
+	conn, err := handover.Dial(path)
+	switch {
+	case conn != nil:
+		err = plan.TakeOver(conn)
+	case err == nil:
 		err = r.listenForSuccessors(path)
 	}
 	if err != nil {
@@ -100,15 +96,13 @@ func (r *Run) takeOver(ctx context.Context, plan *Plan) (unlock func(), err erro
 
 // finishTakeover makes the old process stop when the plan answers queries.
 func (r *Run) finishTakeover(plan *Plan) {
-	t := plan.taken
-	plan.taken = nil
 	if err := r.pidFile().write(); err != nil {
 		r.Log.Error("Writing the pidfile failed, it has the process ID of the old process", "error", err)
 	}
-	t.finish(plan)
+	successors := plan.FinishTakeover()
 
-	if path := plan.handover; t.successors != nil {
-		r.reopenSuccessors(path, t.successors)
+	if path := plan.handover; successors != nil {
+		r.reopenSuccessors(path, successors)
 	} else if err := r.listenForSuccessors(path); err != nil { // the old process ended early
 		r.Log.Error("Other processes cannot replace this one", "file", path, "error", err)
 	}
@@ -176,12 +170,9 @@ func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 	path := r.successors.path
 	r.successors.Close() // the next process takes over from the new one
 	r.successors.Listener = nil
-	passed, err := plan.handOver(c, socket)
+	passed, err := plan.HandOver(c, socket)
 	if err != nil {
 		r.Log.Error("Hand-over failed, continuing to serve", "pid", c.PID, "error", err)
-		for _, l := range plan.sockets() {
-			l.Resume()
-		}
 		r.reopenSuccessors(path, socket)
 		if err := r.pidFile().write(); err != nil {
 			r.Log.Error("Writing the pidfile failed, it has the process ID of another process", "error", err)
@@ -194,7 +185,18 @@ func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 	return true
 }
 
-// handOver returns the number of connections that were passed.
+// HandOver passes sockets, data and connections to the process at the other end of c, with the socket
+// of the directive handover, and returns the number of connections. The plan serves until Leave, and
+// goes on after an error.
+func (p *Plan) HandOver(c *handover.Conn, socket *os.File) (passed int, err error) {
+	if passed, err = p.handOver(c, socket); err != nil {
+		for _, l := range p.sockets() {
+			l.Resume()
+		}
+	}
+	return passed, err
+}
+
 func (p *Plan) handOver(c *handover.Conn, socket *os.File) (passed int, err error) {
 	var saving sync.WaitGroup
 	defer saving.Wait()

@@ -153,7 +153,7 @@ func (r *Run) Serve(ctx context.Context) error {
 // leave stops the server after another process has replaced it.
 func (r *Run) leave(ctx context.Context, plan *Plan) error {
 	call(r.Stopping)
-	plan.stop(context.WithoutCancel(ctx))
+	plan.Leave(context.WithoutCancel(ctx))
 	if plan.remain {
 		r.Log.Info("Handed over, waiting for a signal to end")
 		<-ctx.Done()

@@ -273,6 +273,9 @@ func (p *Plan) Stop(ctx context.Context) {
 	p.stop(ctx)
 }
 
+// Leave stops a plan that another process has replaced.
+func (p *Plan) Leave(ctx context.Context) { p.stop(ctx) }
+
 func (p *Plan) stop(ctx context.Context) {
 	var stops sync.WaitGroup
 	for _, l := range p.listeners {

@@ -33,15 +33,33 @@ type takeover struct {
 	successors *os.File            // the socket of the directive handover
 }
 
-// receiveTakeover receives the sockets and states of the server that listens at path,
-// and adds the sockets to in. It returns nil if no server listens there. If the server
-// ends before it has sent all, the process starts with the received data: the other addresses
-// are free.
-func receiveTakeover(path string, in *transport.Inherited, log *slog.Logger) (*takeover, error) {
-	conn, err := handover.Dial(path)
-	if conn == nil || err != nil {
-		return nil, err
+// TakeOver receives the sockets and states of the server at the other end of conn. Start makes the plan
+// serve with them, and FinishTakeover makes the other process stop. If that ends before it has sent all,
+// the plan starts with the received data: the other addresses are free. After an error, or one of Start,
+// the other process serves on when the caller closes conn.
+func (p *Plan) TakeOver(conn *handover.Conn) (err error) {
+	in := p.opts.Inherited
+	if in == nil {
+		in = new(transport.Inherited)
 	}
+	if p.taken, err = receiveTakeover(conn, in, p.opts.Log); err == nil {
+		p.opts.Inherited = in
+	}
+	return err
+}
+
+// FinishTakeover is called when the plan serves. It receives the open connections, and returns the socket
+// of the directive handover, which is nil if the old process has ended before it has sent it.
+func (p *Plan) FinishTakeover() (successors *os.File) {
+	t := p.taken
+	p.taken = nil
+	t.finish(p)
+	return t.successors
+}
+
+// receiveTakeover receives the sockets and states that the process at the other end of conn sends, and adds
+// the sockets to in.
+func receiveTakeover(conn *handover.Conn, in *transport.Inherited, log *slog.Logger) (*takeover, error) {
 	log.Info("Taking over from another process", "pid", conn.PID)
 	t := &takeover{log: log, conn: conn, http: map[string]*os.File{}, states: map[string]*os.File{}}
 	for {

@@ -37,7 +37,9 @@ func (l *LimitedListener) Refuse(client netip.Addr, until time.Time) { l.table.r
 func (l *LimitedListener) SetProxies(o *ProxyOptions) { l.proxies.set(o) }
 
 // File returns a copy of the TCP socket.
-func (l *LimitedListener) File() (*os.File, error) { return l.Listener.(*net.TCPListener).File() }
+func (l *LimitedListener) File() (*os.File, error) {
+	return l.Listener.(interface{ File() (*os.File, error) }).File()
+}
 
 // Close closes the socket. Connections stay open.
 func (l *LimitedListener) Close() error {

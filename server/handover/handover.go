@@ -105,10 +105,19 @@ const (
 	filesTimeout = time.Minute
 )
 
+// A Socket passes packets and files as a net.UnixConn does, which it is outside of simulations.
+type Socket interface {
+	ReadMsgUnix(b, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error)
+	WriteMsgUnix(b, oob []byte, addr *net.UnixAddr) (n, oobn int, err error)
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+	Close() error
+}
+
 // A Conn is a connection between the two processes. One goroutine may send while another
 // receives.
 type Conn struct {
-	unix *net.UnixConn
+	unix Socket
 	PID  int // of the other process
 	buf  []byte
 	oob  []byte
@@ -142,7 +151,12 @@ func newConn(c *net.UnixConn) (*Conn, error) {
 		_ = c.Close()
 		return nil, err
 	}
-	return &Conn{unix: c, PID: pid, filesTimeout: filesTimeout, buf: make([]byte, maxPacket), oob: make([]byte, 64)}, nil
+	return NewConn(c, pid), nil
+}
+
+// NewConn returns a connection to the process pid, which have exchanged hello.
+func NewConn(s Socket, pid int) *Conn {
+	return &Conn{unix: s, PID: pid, filesTimeout: filesTimeout, buf: make([]byte, maxPacket), oob: make([]byte, 64)}
 }
 
 // Close closes the connection. It may be called at any time.

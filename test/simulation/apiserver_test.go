@@ -109,7 +109,7 @@ func (a *apiServer) state() (f fault, healed, restarted, expired <-chan struct{}
 }
 
 // dial connects to the API server.
-func (a *apiServer) dial(ctx context.Context, host string) (net.Conn, error) {
+func (a *apiServer) dial(ctx context.Context, s *source) (net.Conn, error) {
 	for {
 		f, healed, _, _ := a.state()
 		switch f {
@@ -129,7 +129,7 @@ func (a *apiServer) dial(ctx context.Context, host string) (net.Conn, error) {
 		a.mu.Lock()
 		a.conns[server] = true
 		a.mu.Unlock()
-		go a.serve(server, a.world.source(strings.TrimSuffix(host, ":80")))
+		go a.serve(server, s)
 		return client, nil
 	}
 }

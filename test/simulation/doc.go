@@ -34,8 +34,11 @@
 // cached answers, for streams and the replies to them, and for records of queries. Clients of streams may
 // be refused meanwhile, all others have to be answered as before, and after the end no part is in use.
 //
-// Not simulated are hand-overs, whose sockets and connections belong to the operating system (the tests of
-// cmd make processes for them).
+// In every third world new processes replace the server, with its Corefile or another one: the old process
+// passes what it knows by the code of packages server and handover, over a connection in memory, and both
+// answer for a moment. One of them may die after each message. No packet is lost, a new process answers only
+// once it is ready unless the old one has died, and serial numbers never go back. TCP connections are not
+// passed: they belong to the operating system (the tests of cmd make processes for them).
 //
 // The seed determines the objects, changes, faults, Corefiles and queries, with their
 // times. It does not determine the order in which goroutines run at one instant, nor the

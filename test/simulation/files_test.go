@@ -39,6 +39,8 @@ type followedFile struct {
 	zone  string
 	path  string
 
+	writing chan struct{} // held by the writer: a mutex would stop the virtual clock
+
 	mu       sync.Mutex
 	versions []fileVersion
 }
@@ -52,7 +54,7 @@ type fileVersion struct {
 }
 
 func newFollowedFile(w *world, zone string) *followedFile {
-	f := &followedFile{world: w, zone: zone, path: filepath.Join(w.dir, zone+"txt")}
+	f := &followedFile{world: w, zone: zone, path: filepath.Join(w.dir, zone+"txt"), writing: make(chan struct{}, 1)}
 	f.write(fileVersion{number: 1, valid: true, lines: fileNames}, true)
 	return f
 }
@@ -137,7 +139,8 @@ func (f *followedFile) write(v fileVersion, replace bool) {
 	f.mu.Unlock()
 	err := os.WriteFile(path, []byte(text), 0o600)
 	if err == nil {
-		err = os.Chtimes(path, v.since, v.since)
+		at := v.since.Add(time.Duration(v.number)) // no two versions of a system's clock have one time
+		err = os.Chtimes(path, at, at)
 	}
 	if err == nil && replace {
 		err = os.Rename(path, f.path)
@@ -155,6 +158,8 @@ func (f *followedFile) last() fileVersion {
 
 // change changes the file in one of the ways in which files change.
 func (f *followedFile) change(r *rand.Rand) {
+	f.writing <- struct{}{}
+	defer func() { <-f.writing }()
 	w, number := f.world, f.last().number+1
 	switch kind := r.IntN(6); kind {
 	case 0:
@@ -181,6 +186,8 @@ func (f *followedFile) change(r *rand.Rand) {
 
 // repair makes the file valid.
 func (f *followedFile) repair() {
+	f.writing <- struct{}{}
+	defer func() { <-f.writing }()
 	if v := f.last(); !v.valid {
 		f.write(fileVersion{number: v.number + 1, valid: true, lines: fileNames}, true)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/dns"
@@ -25,8 +27,10 @@ type listener struct {
 	tcp     *transport.Listener
 	reply   func(client netip.AddrPort, packet []byte)
 
+	handedOver atomic.Bool
+
 	mu     sync.Mutex
-	parked int
+	parked int // and those that a reader has
 	empty  *sync.Cond
 }
 
@@ -75,23 +79,35 @@ func (l *listener) SetLimits(o transport.Limits) { l.tcp.SetLimits(o) }
 
 func (l *listener) Serve() {
 	l.tcp.Serve()
-	l.machine.mu.Lock()
-	l.machine.listeners[l.addr.Port()] = l
-	l.machine.mu.Unlock()
 	for _, r := range l.readers {
 		l.port.AddReader(r.shard)
 	}
+	l.machine.add(l)
+}
+
+// The methods for a hand-over: TCP connections are not passed, as if they had TLS.
+
+func (l *listener) Files() ([]*os.File, error)   { return l.tcp.Files() }
+func (l *listener) Adopt(c transport.Conn) error { return l.tcp.Adopt(c) }
+func (l *listener) LastQuery() time.Time         { return l.tcp.LastQuery() }
+
+func (l *listener) HandOver(ctx context.Context, send func(transport.Conn) error) error {
+	l.handedOver.Store(true)
+	return l.tcp.HandOver(ctx, send)
+}
+
+func (l *listener) Resume() {
+	l.handedOver.Store(false)
+	l.tcp.Resume()
 }
 
 // Stop waits until no query is parked.
 func (l *listener) Stop() {
-	l.machine.mu.Lock()
-	if l.machine.listeners[l.addr.Port()] == l {
-		delete(l.machine.listeners, l.addr.Port())
+	l.machine.remove(l)
+	if !l.handedOver.Load() { // as package transport does
+		l.port.StopParking()
 	}
-	l.machine.mu.Unlock()
 	l.tcp.Stop()
-	l.port.StopParking()
 	l.mu.Lock()
 	for l.parked > 0 {
 		l.empty.Wait()
@@ -115,9 +131,7 @@ func (r *reader) serve(packet []byte, proto dns.Proto, client netip.AddrPort) {
 	q := r.query
 	q.Reset(append(r.packet[:0], packet...), proto, time.Now())
 	q.Peer, q.Local = client, l.addr
-	l.mu.Lock()
-	l.parked++ // before the query can be finished
-	l.mu.Unlock()
+	l.begin() // before the query can be finished
 	outcome := l.port.Serve(q, r.arena[:0])
 	defer func() {
 		clear(r.packet[:cap(r.packet)])
@@ -140,6 +154,12 @@ func (r *reader) serve(packet []byte, proto dns.Proto, client netip.AddrPort) {
 func (l *listener) Send(q *dns.Query) {
 	defer l.done()
 	l.reply(q.Peer, q.Reply())
+}
+
+func (l *listener) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parked++
 }
 
 func (l *listener) done() {

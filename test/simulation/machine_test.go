@@ -4,9 +4,13 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
+
+	"github.com/seamark/seamark/dns"
 )
 
 // A machine runs one server of the world. Its listeners accept connections in memory.
@@ -15,22 +19,30 @@ type machine struct {
 	address netip.Addr
 
 	mu        sync.Mutex
-	sockets   map[uint16]*socket   // by port
-	listeners map[uint16]*listener // those with UDP
-	last      uint16               // port of a client at this machine
+	ports     map[uint16]*openPort         // of TCP
+	listeners map[uint16][]*listener       // of UDP; two during a hand-over
+	held      map[uint16][]func(*listener) // packets to a UDP port that no process reads, during a hand-over
+	passed    bool                         // a process passes its sockets: another one may open its ports, too
+	last      uint16                       // port of a client at this machine
+}
+
+// An openPort has the connections that a listening socket has not accepted.
+type openPort struct {
+	accepted chan *conn
+	sockets  int // of processes that have it open
 }
 
 func newMachine(w *world, address string) *machine {
-	return &machine{world: w, address: netip.MustParseAddr(address), sockets: map[uint16]*socket{}, listeners: map[uint16]*listener{}}
+	return &machine{world: w, address: netip.MustParseAddr(address), ports: map[uint16]*openPort{}, listeners: map[uint16][]*listener{}, held: map[uint16][]func(*listener){}}
 }
 
-// A socket is a net.Listener without the operating system.
+// A socket is a net.Listener without the operating system: that of one process.
 type socket struct {
-	machine  *machine
-	addr     netip.AddrPort
-	accepted chan *conn
-	closed   chan struct{}
-	once     sync.Once
+	*openPort
+	machine *machine
+	addr    netip.AddrPort
+	closed  chan struct{}
+	once    sync.Once
 }
 
 // backlog is the number of connections that may wait to be accepted.
@@ -46,15 +58,18 @@ func (m *machine) listen(_ context.Context, _, address string) (net.Listener, er
 	if err != nil {
 		return nil, err
 	}
-	port := uint16(number)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.sockets[port] != nil {
+	p := m.ports[uint16(number)]
+	switch {
+	case p == nil:
+		p = &openPort{accepted: make(chan *conn, backlog)}
+		m.ports[uint16(number)] = p
+	case !m.passed:
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
 	}
-	s := &socket{machine: m, addr: netip.AddrPortFrom(m.address, port), accepted: make(chan *conn, backlog), closed: make(chan struct{})}
-	m.sockets[port] = s
-	return s, nil
+	p.sockets++
+	return &socket{openPort: p, machine: m, addr: netip.AddrPortFrom(m.address, uint16(number)), closed: make(chan struct{})}, nil
 }
 
 func (s *socket) Accept() (net.Conn, error) {
@@ -66,14 +81,18 @@ func (s *socket) Accept() (net.Conn, error) {
 	}
 }
 
-// Close resets the connections that were not accepted.
+// Close resets the connections that were not accepted, unless another process has the port open.
 func (s *socket) Close() error {
 	s.once.Do(func() {
 		s.machine.mu.Lock()
-		delete(s.machine.sockets, s.addr.Port())
 		close(s.closed)
+		s.sockets--
+		last := s.sockets == 0
+		if last {
+			delete(s.machine.ports, s.addr.Port())
+		}
 		s.machine.mu.Unlock()
-		for {
+		for last {
 			select {
 			case c := <-s.accepted:
 				c.reset()
@@ -87,15 +106,26 @@ func (s *socket) Close() error {
 
 func (s *socket) Addr() net.Addr { return net.TCPAddrFromAddrPort(s.addr) }
 
+// File returns a socket of the operating system that stands for this one in a hand-over. The other process
+// opens the port itself.
+func (s *socket) File() (*os.File, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	return l.(*net.TCPListener).File()
+}
+
 // connect opens a connection from a machine to a port of m.
-func (m *machine) connect(from netip.Addr, port uint16) (*conn, error) {
+func (m *machine) connect(from netip.Addr, number uint16) (*conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last++
-	client, server := connect("tcp", netip.AddrPortFrom(from, 20_000+m.last%10_000), netip.AddrPortFrom(m.address, port))
-	if s := m.sockets[port]; s != nil {
+	client, server := connect("tcp", netip.AddrPortFrom(from, 20_000+m.last%10_000), netip.AddrPortFrom(m.address, number))
+	if p := m.ports[number]; p != nil {
 		select {
-		case s.accepted <- server:
+		case p.accepted <- server:
 			return client, nil
 		default:
 		}
@@ -103,9 +133,56 @@ func (m *machine) connect(from netip.Addr, port uint16) (*conn, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 }
 
-// udp returns the listener of a UDP port, or nil.
-func (m *machine) udp(port uint16) *listener {
+// pass begins to let two processes use the ports, or ends that.
+func (m *machine) pass(passed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.listeners[port]
+	m.passed = passed
+	for number, packets := range m.held {
+		if !passed && len(packets) > 0 {
+			m.world.fail("%d packets to port %d after a hand-over: no process has read them", len(packets), number)
+		}
+	}
+}
+
+// deliver passes a packet to a process that reads a UDP port. It reports false if none does: but during a
+// hand-over the packet waits for the next one.
+func (m *machine) deliver(number uint16, n int, packet []byte, proto dns.Proto, client netip.AddrPort) bool {
+	serve := func(l *listener) { l.readers[n%len(l.readers)].serve(packet, proto, client) }
+	m.mu.Lock()
+	all := m.listeners[number]
+	if len(all) == 0 {
+		defer m.mu.Unlock()
+		if m.passed {
+			m.held[number] = append(m.held[number], serve)
+		}
+		return m.passed
+	}
+	l := all[n/2%len(all)]
+	l.begin() // before it can stop
+	m.mu.Unlock()
+	defer l.done()
+	serve(l)
+	return true
+}
+
+// add makes a listener read its UDP port.
+func (m *machine) add(l *listener) {
+	m.mu.Lock()
+	number := l.addr.Port()
+	m.listeners[number] = append(m.listeners[number], l)
+	held := m.held[number]
+	delete(m.held, number)
+	m.mu.Unlock()
+	for _, serve := range held {
+		serve(l)
+	}
+}
+
+// remove is the end of add.
+func (m *machine) remove(l *listener) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	number := l.addr.Port()
+	m.listeners[number] = slices.DeleteFunc(m.listeners[number], func(other *listener) bool { return other == l })
 }

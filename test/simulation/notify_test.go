@@ -37,7 +37,7 @@ type notification struct {
 // dial connects the server to the follower, or as world does.
 func (f *follower) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if address != f.at.String() {
-		return f.world.dial(ctx, network, address)
+		return f.world.dial(ctx, 0, network, address)
 	}
 	client, end := connect(network, netip.MustParseAddrPort("10.0.0.1:5300"), f.at)
 	go f.receive(end)
@@ -90,7 +90,7 @@ func TestNotifyLatency(t *testing.T) {
 		w.options.Dial = f.dial
 		w.api.cluster.put(namespaces, object{key: key{"", "shop"}})
 		w.api.cluster.put(services, object{key: key{"shop", "web"}, ports: []port{{"http", 80}}})
-		s := w.newSource(sourceOptions{ttl: 5, pods: "disabled"})
+		s := w.newSource(0, sourceOptions{ttl: 5, pods: "disabled"})
 		read := corefile.ReadText("Corefile", fmt.Appendf(nil, ".:53 {\n kubernetes %s %s {\n%s }\n transfer {\n to %s\n }\n}\n", clusterZone, reverseZone, s.corefile(w.dir), f.at))
 		plan, err := server.NewPlan(read.Servers, w.options)
 		if err == nil && read.Err == nil {

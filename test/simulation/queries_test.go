@@ -23,6 +23,7 @@ type query struct {
 	waiting  int         // queries that waited when it was sent
 	answered bool
 	over     *streamClient // nil for UDP
+	late     bool          // another process may answer it, that has started later
 	stops    int32         // of the server that had ended when it was sent
 }
 
@@ -73,7 +74,7 @@ func (w *world) askOver(c *streamClient, name string, qtype uint16) {
 	if c != nil {
 		c.turn <- struct{}{}
 	}
-	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates(), over: c, stops: w.restarts.Load()}
+	q := &query{id: m.Id, edns: edns, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates(), over: c, stops: w.restarts.Load(), late: c != nil || w.handOvers.running()}
 	if w.down.Load() {
 		q.stops--
 	}
@@ -100,9 +101,9 @@ func (w *world) askOver(c *streamClient, name string, qtype uint16) {
 		}()
 		return
 	}
-	l := w.server.udp(53)
-	r := l.readers[n%len(l.readers)]
-	r.serve(packet, []dns.Proto{dns.UDP, dns.TCP}[n%2], q.client)
+	if !w.server.deliver(53, n, packet, []dns.Proto{dns.UDP, dns.TCP}[n%2], q.client) {
+		w.fail("%s %d: no process reads the port", name, qtype)
+	}
 }
 
 // refused ends a query without a reply.
@@ -125,7 +126,7 @@ func (w *world) replied(client netip.AddrPort, packet []byte) {
 	if time.Now().Equal(q.sent) { // a plan may have been swapped in meanwhile
 		q.settings = append(q.settings, w.serving)
 	}
-	if q.over != nil { // the server has received it later, and perhaps again after a restart
+	if q.late { // the server has received it later, and perhaps again after a restart
 		for _, s := range w.served {
 			if s.overlaps(q.sent, time.Now()) {
 				q.settings = append(q.settings, s.settings)

@@ -15,6 +15,7 @@ import (
 // last one that was written before it.
 func (w *world) restart(crash bool) {
 	w.reloading <- struct{}{}
+	defer func() { <-w.reloading }()
 	synctest.Wait() // clients do not send queries meanwhile
 	s := *w.serving
 	saved := w.saved(s.source)
@@ -45,8 +46,7 @@ func (w *world) restart(crash bool) {
 		w.serving = &s
 	}
 	w.mu.Unlock()
-	<-w.reloading
-	w.load(&s)
+	w.start(&s)
 }
 
 // saved returns the snapshot of a source, which is nil if there is none. The server has to

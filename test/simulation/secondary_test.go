@@ -52,6 +52,7 @@ type secondary struct {
 	mu      sync.Mutex
 	zones   map[string]map[uint32][]string // of the primary: contents by zone and serial number
 	changed map[string]time.Time           // when the observer has seen a new serial number of the primary
+	newest  map[string]uint32              // serial numbers of the primary
 	serials map[string]uint32              // of the copies
 	lives   int                            // of the secondary: a crash begins another
 	unknown map[string]map[uint32]string   // contents of copies whose version the observer has not seen yet
@@ -62,7 +63,7 @@ type secondary struct {
 func newSecondary(w *world) *secondary {
 	s := &secondary{
 		machine: newMachine(w, "10.0.1.1"), zones: map[string]map[uint32][]string{}, changed: map[string]time.Time{},
-		serials: map[string]uint32{}, unknown: map[string]map[uint32]string{}, clients: map[netip.AddrPort]*conn{},
+		newest: map[string]uint32{}, serials: map[string]uint32{}, unknown: map[string]map[uint32]string{}, clients: map[netip.AddrPort]*conn{},
 	}
 	for _, z := range copiedZones {
 		s.zones[z], s.unknown[z] = map[uint32][]string{}, map[uint32]string{}
@@ -182,9 +183,7 @@ func (s *secondary) notify() net.Conn {
 			packet := slices.Clone(buf[:n])
 			for _, delay := range s.link.delays() {
 				time.AfterFunc(delay, func() {
-					if l := s.udp(53); l != nil {
-						l.readers[0].serve(packet, 0, from)
-					}
+					s.deliver(53, 0, packet, 0, from) // or it is lost
 				})
 			}
 		}
@@ -218,12 +217,23 @@ func (s *secondary) observeNotified() net.Conn {
 
 // observePrimary transfers a zone from the primary. Two versions with one serial number are equal.
 func (s *secondary) observePrimary(zone string) (serial uint32, content string, ok bool) {
+	s.mu.Lock()
+	before, two := s.newest[zone], s.world.handOvers.running()
+	s.mu.Unlock()
 	serial, content, ok = s.transfer(s.world.server, zone, 0)
 	if !ok {
 		return 0, "", false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	two = two || s.world.handOvers.running() // processes, which differ for a moment
+	if before > 0 && int32(serial-before) < 0 && !two {
+		s.world.fail("the primary went back from serial number %d of %s to %d", before, zone, serial)
+	}
+	if newest := s.newest[zone]; newest == 0 || int32(serial-newest) > 0 {
+		s.newest[zone] = serial
+	}
 
 	known := s.zones[zone][serial]
 	if len(known) == 0 {
@@ -238,6 +248,17 @@ func (s *secondary) observePrimary(zone string) (serial uint32, content string, 
 	}
 	s.zones[zone][serial] = append(known, content)
 	return serial, content, true
+}
+
+// primaryDied is called when a process of the primary has died that has answered for a moment beside the old one,
+// whose serial numbers are smaller until the next change.
+func (s *secondary) primaryDied() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.newest)
 }
 
 // observe checks the copies: each is a version of the primary, and serial numbers only grow.

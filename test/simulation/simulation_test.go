@@ -116,6 +116,7 @@ func (w *world) run() {
 		w.sleep()
 		w.storage.step()
 		w.shortage.step()
+		w.handOvers.step()
 		faults[w.step()]++
 		if w.secondary != nil {
 			w.secondary.step()
@@ -124,6 +125,7 @@ func (w *world) run() {
 			w.pages.step()
 		}
 	}
+	w.handOvers.wait()
 	if w.IntN(5) == 0 {
 		w.flood()
 	}
@@ -137,8 +139,10 @@ func (w *world) run() {
 	healed := time.Now()
 	if w.secondary != nil {
 		w.secondary.link.misbehave(intact)
+		w.reloading <- struct{}{} // a Corefile that is loaded meanwhile would have a part of the file, and its serial number
 		w.files[1].change(w.Rand)
 		w.files[1].repair()
+		<-w.reloading
 		w.cause("%s", w.api.cluster.change(w.Rand))
 	}
 	for _, set := range w.upstreams {

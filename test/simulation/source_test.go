@@ -1,11 +1,17 @@
 package simulation
 
 import (
+	"bytes"
 	"fmt"
+	"iter"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seamark/seamark/cluster/snapshot"
 )
 
 // sourceOptions are the options of the directive kubernetes. Another value starts another
@@ -40,9 +46,11 @@ type source struct {
 	doubt map[feed]time.Time // of the first list that has to be confirmed
 	empty map[feed]bool      // an empty list has been sent
 
-	started time.Time    // when the server that has the source was started
-	saved   map[feed]int // versions up to which the snapshot has all changes; nil without a snapshot
-	frozen  map[feed]int // versions up to which the snapshot may have changes, until the next list is sent
+	passed       bool         // another process has passed its objects
+	*replacement              // by which the process has begun; nil without a hand-over
+	started      time.Time    // when the server that has the source was started
+	saved        map[feed]int // versions up to which the snapshot has all changes; nil without a snapshot
+	frozen       map[feed]int // versions up to which the snapshot may have changes, until the next list is sent
 }
 
 // A mark is a version whose changes the client has received completely.
@@ -182,6 +190,10 @@ type knowledge struct {
 	listed, maybe bool // all feeds have been listed, or may have been
 }
 
+// ready reports whether the server has objects of each kind in any case: it has taken over, which waits for
+// them while the old process answers.
+func (s *source) ready() bool { return s.replacement != nil && !s.oldDied() }
+
 // knows returns what the server may know of the objects in a namespace.
 func (s *source) knows(r resource, namespace string, from time.Time, now int) knowledge {
 	k := knowledge{last: now, listed: true, maybe: true}
@@ -197,6 +209,7 @@ func (s *source) knows(r resource, namespace string, from time.Time, now int) kn
 			s.mu.Unlock()
 		}
 	}
+	k.listed, k.maybe = k.listed || s.ready(), k.maybe || s.ready()
 	return k
 }
 
@@ -267,4 +280,78 @@ func (s *source) listBegins(f feed, version int) {
 			s.marks[f][i].version = min(s.marks[f][i].version, version)
 		}
 	}
+}
+
+// inherit is called when a process passes its objects to a new one, whose source s is: if it is ready. version
+// is the newest one. Otherwise it passes nothing: see inheritFile.
+func (s *source) inherit(old *source, version int) {
+	now := time.Now()
+	old.mu.Lock()
+	frozen := maps.Clone(old.frozen)
+	old.mu.Unlock()
+	for f := range old.all() {
+		if known, _ := old.known(f, now); known == 0 {
+			return
+		}
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started, s.passed = now, true
+	for f := range old.all() {
+		s.sent[f], s.marks[f] = true, old.history(f, now)
+		if s.frozen[f] = version; frozen[f] > 0 {
+			s.frozen[f] = frozen[f]
+		}
+	}
+}
+
+// inheritFile is called when the new process has received all that the old one has passed. Without objects it
+// loads the file of the snapshot.
+func (s *source) inheritFile(old *source, w *world) {
+	if s.passed {
+		return
+	}
+	version, _ := w.api.cluster.now()
+	var written time.Time
+	data, err := os.ReadFile(s.file(w.dir))
+	if header, e := snapshot.Read(bytes.NewReader(data)); err == nil && e == nil && s.snapshot {
+		written = header.Written
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started = time.Now()
+	for f := range old.all() {
+		_, sent := old.known(f, s.started)
+		s.sent[f] = sent || !written.IsZero() // it may have been ready when it passed its objects
+		if !written.IsZero() {
+			s.marks[f], s.frozen[f] = old.history(f, written), version
+		}
+	}
+}
+
+// all returns the feeds of all resources.
+func (s *source) all() iter.Seq[feed] {
+	return func(yield func(feed) bool) {
+		for r := range resources {
+			for _, f := range s.feeds(r) {
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// history returns the marks of a feed that were processed at a time.
+func (s *source) history(f feed, at time.Time) (marks []mark) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.marks[f] {
+		if m.processed(at) {
+			marks = append(marks, mark{version: m.version, at: m.at})
+		}
+	}
+	return marks
 }

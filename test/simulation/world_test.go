@@ -40,6 +40,7 @@ type world struct {
 	pages     *pages         // nil in worlds without status pages
 	storage   *disk
 	shortage  *shortage    // nil in worlds with enough memory
+	handOvers *handOvers   // nil in worlds without hand-overs
 	restarts  atomic.Int32 // of the server, begun
 	down      atomic.Bool  // the server is being restarted
 
@@ -47,7 +48,9 @@ type world struct {
 	events    []event  // the trace
 	causes    []string // the events that the seed determines, in order
 	failures  []string
-	sources   map[string]*source
+	process   int // of the server: a hand-over begins another
+	processes int // that were begun
+	sources   map[sourceKey]*source
 	queries   map[netip.AddrPort]*query
 	asked     int
 	waiting   int // queries without a reply
@@ -100,7 +103,7 @@ const (
 func newWorld(seed uint64, dir string, c *certificate) *world {
 	w := &world{
 		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, dir: dir, tls: c, started: time.Now(), due: time.Now(),
-		reloading: make(chan struct{}, 1), sources: map[string]*source{}, queries: map[netip.AddrPort]*query{},
+		reloading: make(chan struct{}, 1), sources: map[sourceKey]*source{}, queries: map[netip.AddrPort]*query{},
 	}
 	w.storage = newDisk(w)
 	w.server = newMachine(w, "10.0.0.1")
@@ -110,11 +113,9 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 		zone := newZone(set)
 		w.upstreams[set] = []*upstream{newUpstream(w, zone, 0), newUpstream(w, zone, 1)}
 	}
-	w.options = server.Options{
-		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w, ""}), Metrics: new(metrics.Registry),
-		Open: w.server.open(w.replied), Dial: w.dial, ListenTCP: w.server.listen, NoFileEvents: true, MaxParked: maxParked,
-	}
+	w.options = w.processOptions(0)
 	w.shortage = newShortage(w)
+	w.handOvers = newHandOvers(w)
 	w.files = []*followedFile{newFollowedFile(w, hostsZone), newFollowedFile(w, fileZone)}
 	if w.IntN(3) == 0 {
 		w.secondary = newSecondary(w)
@@ -126,6 +127,18 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 		w.pages = newPages(w)
 	}
 	return w
+}
+
+// processOptions returns the options of a server, which is a process of its own.
+func (w *world) processOptions(process int) server.Options {
+	name := ""
+	if process > 0 {
+		name = fmt.Sprintf("process %d: ", process)
+	}
+	return server.Options{
+		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w, name}), Metrics: new(metrics.Registry),
+		Open: w.server.open(w.replied), Dial: w.dialFrom(process), ListenTCP: w.server.listen, NoFileEvents: true, MaxParked: maxParked,
+	}
 }
 
 // rand returns a source of random numbers for one decision. It does not depend on the order
@@ -258,14 +271,20 @@ func (w *world) short(from, to time.Time) bool {
 	return slices.ContainsFunc(w.shortages, func(p period) bool { return p.overlaps(from, to) })
 }
 
-// dial connects the server to the API server or to an upstream.
-func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dialFrom returns a function that connects a process of the server to the API server or to an upstream.
+func (w *world) dialFrom(process int) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return w.dial(ctx, process, network, address)
+	}
+}
+
+func (w *world) dial(ctx context.Context, process int, network, address string) (net.Conn, error) {
 	if now := time.Now(); w.short(now, now) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("socket", syscall.EMFILE)}
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return w.api.dial(ctx, address)
+		return w.api.dial(ctx, w.source(process, strings.TrimSuffix(address, ":80")))
 	}
 	if at.Addr() == w.server.address { // health reads its own page
 		return w.server.connect(w.server.address, at.Port())
@@ -285,49 +304,64 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	return nil, fmt.Errorf("dialing %s: no such server", address)
 }
 
-// source returns the source of the cluster's objects at a host name, of which each Corefile
-// with other options for kubernetes has its own.
-func (w *world) source(host string) *source {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.sources[host]
+// A sourceKey is what tells the API server who asks: a process, and the host name in its Corefile.
+type sourceKey struct {
+	process int
+	host    string
 }
 
-// newSource returns a source with a host name of its own.
-func (w *world) newSource(o sourceOptions) *source {
-	w.hosts++
-	s := newSource(fmt.Sprintf("k%d", w.hosts), o)
+// source returns the source of the cluster's objects at a host name, of which each Corefile
+// with other options for kubernetes has its own.
+func (w *world) source(process int, host string) *source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sources[s.host] = s
+	return w.sources[sourceKey{process, host}]
+}
+
+// newSource returns a source of a process with a host name of its own.
+func (w *world) newSource(process int, o sourceOptions) *source {
+	w.mu.Lock()
+	w.hosts++
+	s := newSource(fmt.Sprintf("k%d", w.hosts), o)
+	w.mu.Unlock()
+	w.addSource(process, s)
 	return s
 }
 
+func (w *world) addSource(process int, s *source) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources[sourceKey{process, s.host}] = s
+}
+
 // randomSource returns random options.
-func (w *world) randomSource() sourceOptions {
-	o := sourceOptions{ttl: []uint32{5, 6, 30}[w.IntN(3)], labels: w.IntN(4) == 0, snapshot: w.IntN(3) > 0, pods: []string{"disabled", "insecure", "verified"}[w.IntN(3)]}
-	if w.IntN(4) == 0 {
-		o.namespaces = []string{"shop", "bank kube-system"}[w.IntN(2)]
+func randomSource(r *rand.Rand) sourceOptions {
+	o := sourceOptions{ttl: []uint32{5, 6, 30}[r.IntN(3)], labels: r.IntN(4) == 0, snapshot: r.IntN(3) > 0, pods: []string{"disabled", "insecure", "verified"}[r.IntN(3)]}
+	if r.IntN(4) == 0 {
+		o.namespaces = []string{"shop", "bank kube-system"}[r.IntN(2)]
 	}
 	return o
 }
 
-// random returns random settings, with the former source and upstreams more often than
+// random returns random settings.
+func (w *world) random(old *settings) *settings { return w.randomFrom(w.Rand, old) }
+
+// randomFrom returns random settings, with the former source and upstreams more often than
 // with others.
-func (w *world) random(old *settings) *settings {
-	s := &settings{cached: w.IntN(4) > 0, stale: w.IntN(4) == 0, tls: w.IntN(4) == 0, reload: 1 + w.IntN(2)}
-	if o := w.randomSource(); old != nil && w.IntN(3) > 0 {
+func (w *world) randomFrom(r *rand.Rand, old *settings) *settings {
+	s := &settings{cached: r.IntN(4) > 0, stale: r.IntN(4) == 0, tls: r.IntN(4) == 0, reload: 1 + r.IntN(2)}
+	if o := randomSource(r); old != nil && r.IntN(3) > 0 {
 		s.source = old.source
 	} else {
 		s.source = newSource("", o) // see load
 	}
-	if old != nil && w.IntN(2) > 0 {
+	if old != nil && r.IntN(2) > 0 {
 		s.upstreams = old.upstreams
 	} else {
-		s.upstreams = w.IntN(2)
+		s.upstreams = r.IntN(2)
 	}
-	if old != nil && w.IntN(4) == 0 {
-		s.broken = []string{"}", "nonsense", "forward . 10.53.0.1 {\n", "kubernetes cluster.local {\n ttl x\n}", "cache 0 0 0 {\n"}[w.IntN(5)]
+	if old != nil && r.IntN(4) == 0 {
+		s.broken = []string{"}", "nonsense", "forward . 10.53.0.1 {\n", "kubernetes cluster.local {\n ttl x\n}", "cache 0 0 0 {\n"}[r.IntN(5)]
 	}
 	return s
 }
@@ -362,29 +396,43 @@ func (s *settings) corefile(w *world) string {
 func (w *world) load(s *settings) {
 	w.reloading <- struct{}{} // a mutex would keep the virtual clock from moving
 	defer func() { <-w.reloading }()
+	w.start(s)
+}
+
+// start is a load that nothing else delays.
+func (w *world) start(s *settings) {
 	if w.serving == nil || s.source != w.serving.source {
-		s.source = w.newSource(s.source.sourceOptions) // the server starts another watch
+		s.source = w.newSource(w.process, s.source.sourceOptions) // the server starts another watch
 	}
-	text := s.corefile(w)
-	w.mu.Lock()
-	w.loads = append(w.loads, period{begin: time.Now()})
-	w.mu.Unlock()
-	w.trace("load %+v\n%s", *s, text)
-	read := corefile.ReadText("Corefile", []byte(text))
-	plan, err := server.NewPlan(read.Servers, w.options)
-	if read.Err != nil {
-		err = read.Err
-	}
-	w.mu.Lock()
-	w.next = s
-	w.mu.Unlock()
+	plan, err := w.planned(s, w.options)
 	if err == nil {
 		w.within(longestStart, "start", func() { err = plan.Start(context.Background(), w.plan) })
 	}
-	w.trace("loaded, error %v", err)
 	if s.broken != "" && err == nil {
-		w.fail("a Corefile with an error was loaded:\n%s", text)
+		w.fail("a Corefile with an error was loaded: %q", s.broken)
 	}
+	w.ended(s, plan, err)
+}
+
+// planned begins to load a Corefile.
+func (w *world) planned(s *settings, o server.Options) (*server.Plan, error) {
+	text := s.corefile(w)
+	w.mu.Lock()
+	w.loads = append(w.loads, period{begin: time.Now()})
+	w.next = s
+	w.mu.Unlock()
+	w.trace("load %+v\n%s", *s, text)
+	read := corefile.ReadText("Corefile", []byte(text))
+	plan, err := server.NewPlan(read.Servers, o)
+	if read.Err != nil {
+		err = read.Err
+	}
+	return plan, err
+}
+
+// ended is called when a Corefile has been loaded: its plan serves unless there was an error.
+func (w *world) ended(s *settings, plan *server.Plan, err error) {
+	w.trace("loaded, error %v", err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next = nil
