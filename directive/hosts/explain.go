@@ -8,6 +8,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/internal/hostsfile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -48,7 +49,7 @@ func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) (causes []dns.Cause) {
 	switch i, found := x.find(q, apex); found {
 	case present:
 		name := string(x.appendName(nil, x.names[i]))
-		if isWildcard([]byte(name)) && name != string(q.Name()) {
+		if hostsfile.IsWildcard([]byte(name)) && name != string(q.Name()) {
 			add("no line has the name; the wildcard %s matches it", wire.Name(name))
 		}
 		causes = append(causes, h.lines(func(_ netip.Addr, n []byte) bool { return string(n) == name })...)
@@ -96,10 +97,10 @@ func (h *Handler) lines(match func(netip.Addr, []byte) bool) (causes []dns.Cause
 			number++
 			found := false
 			add := func(a netip.Addr, name []byte) { found = found || match(a, name) }
-			if parse(line, h.table.domain, add, func(lineError) {}); !found || len(causes) >= explainedLines {
+			if hostsfile.Parse(line, h.table.domain, add, func(hostsfile.Error) {}); !found || len(causes) >= explainedLines {
 				continue
 			}
-			line = strings.Join(strings.FieldsFunc(line, isBlank), " ")
+			line = strings.Join(strings.FieldsFunc(line, hostsfile.IsBlank), " ")
 			if len(line) > wire.MaxName {
 				line = line[:wire.MaxName] + "..."
 			}

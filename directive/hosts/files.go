@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seamark/seamark/directive/internal/hostsfile"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
 )
@@ -164,9 +165,9 @@ func (f *files) list() (paths []string, err error) {
 func checkLines(path, lines string) error {
 	const beginning = 64 << 10 // of most files this is enough to parse
 	for _, part := range []string{lines[:min(beginning, len(lines))], lines} {
-		valid, first := false, lineError{}
-		parse(part, "", func(netip.Addr, []byte) { valid = true }, func(e lineError) {
-			if first.line == 0 {
+		valid, first := false, hostsfile.Error{}
+		hostsfile.Parse(part, "", func(netip.Addr, []byte) { valid = true }, func(e hostsfile.Error) {
+			if first.Line == 0 {
 				first = e
 			}
 		})
@@ -174,8 +175,8 @@ func checkLines(path, lines string) error {
 		switch {
 		case valid:
 			return nil
-		case len(part) == len(lines) && first.line > 0:
-			return fmt.Errorf("no valid line: %s:%d: %s", path, first.line, first.text)
+		case len(part) == len(lines) && first.Line > 0:
+			return fmt.Errorf("no valid line: %s:%d: %s", path, first.Line, first.Text)
 		}
 	}
 	return nil

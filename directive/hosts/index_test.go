@@ -12,6 +12,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/seamark/seamark/directive/internal/hostsfile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/test/chaintest"
@@ -214,7 +215,7 @@ func BenchmarkMillionLines(b *testing.B) {
 		begin := time.Now()
 		builder := newBuilder([]wire.Name{wire.Root}, true)
 		builder.expect(1_000_000, len(lines))
-		parse(lines, "", func(addr netip.Addr, name []byte) { builder.add(addr, name) }, func(lineError) {})
+		hostsfile.Parse(lines, "", func(addr netip.Addr, name []byte) { builder.add(addr, name) }, func(hostsfile.Error) {})
 		x := builder.index()
 		b.ReportMetric(time.Since(begin).Seconds(), "s/load")
 		builder = nil

@@ -7,16 +7,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seamark/seamark/directive/internal/hostsfile"
 	"github.com/seamark/seamark/wire"
 )
 
 // parsed returns the addresses and names of a text, "address name", and its errors,
 // "line: error".
 func parsed(text string, domain wire.Name) (pairs, wrong []string) {
-	parse(text, domain, func(addr netip.Addr, name []byte) {
+	hostsfile.Parse(text, domain, func(addr netip.Addr, name []byte) {
 		pairs = append(pairs, addr.String()+" "+wire.Name(name).String())
-	}, func(c lineError) {
-		wrong = append(wrong, fmt.Sprintf("%d: %s", c.line, c.text))
+	}, func(c hostsfile.Error) {
+		wrong = append(wrong, fmt.Sprintf("%d: %s", c.Line, c.Text))
 	})
 	return pairs, wrong
 }
@@ -59,7 +60,7 @@ func TestParse(t *testing.T) {
 		{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[2:], []string{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[2:] + "."}, nil},
 		{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[1:], nil, []string{
 			`1: "` + label + "." + label[:16] + `"... is not a name: more than 255 bytes`}},
-		{"10.0.0.1 " + strings.Repeat("a ", maxLine) + "\n10.0.0.2 b", []string{"10.0.0.2 b."}, []string{"1: longer than 1048576 bytes"}},
+		{"10.0.0.1 " + strings.Repeat("a ", hostsfile.MaxLine) + "\n10.0.0.2 b", []string{"10.0.0.2 b."}, []string{"1: longer than 1048576 bytes"}},
 		{strings.Repeat("x", 100) + " a", nil, []string{`1: "` + strings.Repeat("x", 80) + `"... is not an IP address`}},
 	} {
 		pairs, wrong := parsed(c.text, "")
@@ -97,7 +98,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		b := newBuilder([]wire.Name{wire.Root}, true)
 		last := 0
-		parse(text, "", func(addr netip.Addr, name []byte) {
+		hostsfile.Parse(text, "", func(addr netip.Addr, name []byte) {
 			presentation := wire.Name(name).String()
 			again, err := wire.ParseName(presentation)
 			if err != nil || again != wire.Name(name) {
@@ -107,14 +108,14 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("address %v: want one without a zone, not mapped into IPv6", addr)
 			}
 			b.add(addr, name)
-		}, func(c lineError) {
-			if c.line < last || c.line > 1+strings.Count(text, "\n") || len(c.text) > 500 {
-				t.Fatalf("got error %q of line %d after one of line %d, want a line in this order that exists", c.text, c.line, last)
+		}, func(c hostsfile.Error) {
+			if c.Line < last || c.Line > 1+strings.Count(text, "\n") || len(c.Text) > 500 {
+				t.Fatalf("got error %q of line %d after one of line %d, want a line in this order that exists", c.text, c.Line, last)
 			}
-			last = c.line
+			last = c.Line
 		})
 		x := b.index()
-		parse(text, "", func(addr netip.Addr, name []byte) {
+		hostsfile.Parse(text, "", func(addr netip.Addr, name []byte) {
 			i, found := x.search(appendReversed(nil, name[:len(name)-1]))
 			if found != present {
 				t.Fatalf("search(%q): got %d, want %d", name, found, present)
@@ -128,12 +129,12 @@ func FuzzParse(f *testing.F) {
 			if !slices.ContainsFunc(slices.Collect(slices.Chunk(all, len(slice))), func(a []byte) bool { return string(a) == string(slice) }) {
 				t.Fatalf("addresses of %q: want %v among them", name, addr)
 			}
-			if isWildcard(name) {
+			if hostsfile.IsWildcard(name) {
 				return
 			}
 			if !slices.ContainsFunc(x.namesOf(addr), func(at uint32) bool { return string(x.appendName(nil, at)) == string(name) }) {
 				t.Fatalf("names of %v: want %q among them", addr, name)
 			}
-		}, func(lineError) {})
+		}, func(hostsfile.Error) {})
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/internal/hostsfile"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 )
@@ -207,7 +208,7 @@ func (p *plan) addLine(d, o corefile.Directive) error {
 	var errs []error
 	var room [wire.MaxName]byte
 	for _, a := range o.Args {
-		if _, wrong := appendName(room[:0], a.Text); wrong != "" {
+		if _, wrong := hostsfile.AppendName(room[:0], a.Text); wrong != "" {
 			errs = append(errs, a.Errorf(d.Path, "%q %s", a.Text, wrong))
 		}
 		words = append(words, a.Text)

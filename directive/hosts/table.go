@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/directive/internal/hostsfile"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
@@ -293,15 +294,15 @@ func (t *table) build() {
 // parse adds the lines of one text to b. It logs the first invalid line and the
 // number of invalid names and lines.
 func (t *table) parse(b *builder, lines text) {
-	var first lineError
+	var first hostsfile.Error
 	invalid, names, logged := 0, 0, time.Now()
-	parse(lines.lines, t.domain, func(addr netip.Addr, name []byte) {
+	hostsfile.Parse(lines.lines, t.domain, func(addr netip.Addr, name []byte) {
 		b.add(addr, name)
 		if names++; names%(1<<16) == 0 && time.Since(logged) > t.progress {
 			logged = time.Now()
 			t.log.Info("hosts: Loading lines", "file", lines.name, "count", names)
 		}
-	}, func(e lineError) {
+	}, func(e hostsfile.Error) {
 		if invalid++; invalid == 1 {
 			first = e
 		}
@@ -312,5 +313,5 @@ func (t *table) parse(b *builder, lines text) {
 		return
 	}
 	warnOnce(t.log, t.warned, lines.name, "hosts: Ignored invalid lines",
-		"file", lines.name, "line", first.line, "error", first.text, "count", invalid)
+		"file", lines.name, "line", first.Line, "error", first.Text, "count", invalid)
 }

@@ -1,4 +1,5 @@
-package hosts
+// Package hostsfile parses text in the format of /etc/hosts.
+package hostsfile
 
 import (
 	"bytes"
@@ -9,43 +10,43 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// maxLine is the size of the longest line. A longer one is not a line of a hosts
+// MaxLine is the size of the longest line. A longer one is not a line of a hosts
 // file.
-const maxLine = 1 << 20
+const MaxLine = 1 << 20
 
-// A lineError describes an invalid line.
-type lineError struct {
-	line int
-	text string
+// An Error describes an invalid line.
+type Error struct {
+	Line int
+	Text string
 }
 
-// isBlank reports whether c separates words. Lines of Windows end in "\r\n".
-func isBlank(c rune) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+// IsBlank reports whether c separates words. Lines of Windows end in "\r\n".
+func IsBlank(c rune) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// parse calls add for each address and each of its names in text. The name is in
+// Parse calls add for each address and each of its names in text. The name is in
 // wire form and lower case, and is valid until add returns. Before a name of one
 // label that does not end with a dot, parse adds the name with domain appended,
 // unless domain is "". It calls ignore for invalid lines and names, and continues.
-func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte), ignore func(lineError)) {
+func Parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte), ignore func(Error)) {
 	var room, longer [wire.MaxName]byte
 	number := 0
 	for line := range strings.Lines(strings.TrimPrefix(text, byteOrderMark)) {
 		number++
 		line, _, _ = strings.Cut(line, "#")
-		if len(line) > maxLine && strings.TrimFunc(line, isBlank) != "" {
-			ignore(lineError{number, fmt.Sprintf("longer than %d bytes", maxLine)})
+		if len(line) > MaxLine && strings.TrimFunc(line, IsBlank) != "" {
+			ignore(Error{number, fmt.Sprintf("longer than %d bytes", MaxLine)})
 			continue
 		}
 
 		var addr netip.Addr
 		words := 0
-		for word := range strings.FieldsFuncSeq(line, isBlank) {
+		for word := range strings.FieldsFuncSeq(line, IsBlank) {
 			if words++; words == 1 {
 				var err error
 				if addr, err = netip.ParseAddr(word); err != nil {
-					ignore(lineError{number, fmt.Sprintf("%s is not an IP address", quote(word))})
+					ignore(Error{number, fmt.Sprintf("%s is not an IP address", quote(word))})
 					break
 				}
 				continue
@@ -54,9 +55,9 @@ func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte)
 			if addr.Zone() != "" { // has a meaning only on one machine
 				break
 			}
-			name, wrong := appendName(room[:0], word)
+			name, wrong := AppendName(room[:0], word)
 			if wrong != "" {
-				ignore(lineError{number, quote(word) + " " + wrong})
+				ignore(Error{number, quote(word) + " " + wrong})
 				continue
 			}
 
@@ -64,14 +65,14 @@ func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte)
 				if long := append(append(longer[:0], name[:len(name)-1]...), domain...); len(long) <= wire.MaxName {
 					add(addr.Unmap(), long)
 				} else {
-					ignore(lineError{number, fmt.Sprintf("%s is too long with %v appended", quote(word), domain)})
+					ignore(Error{number, fmt.Sprintf("%s is too long with %v appended", quote(word), domain)})
 				}
 			}
 			add(addr.Unmap(), name)
 		}
 
 		if words == 1 && addr.IsValid() {
-			ignore(lineError{number, "no name after the address"})
+			ignore(Error{number, "no name after the address"})
 		}
 	}
 }
@@ -85,10 +86,10 @@ func quote(word string) string {
 	return fmt.Sprintf("%q", word)
 }
 
-// appendName appends a name of a hosts file, which has no escapes, to buf in wire
+// AppendName appends a name of a hosts file, which has no escapes, to buf in wire
 // form and lower case. The first label may be *. If the name is invalid, wrong is the
 // reason.
-func appendName(buf []byte, text string) (name []byte, wrong string) {
+func AppendName(buf []byte, text string) (name []byte, wrong string) {
 	text = strings.TrimSuffix(text, ".")
 	for at := 0; ; {
 		end := strings.IndexByte(text[at:], '.')
@@ -129,7 +130,7 @@ func appendName(buf []byte, text string) (name []byte, wrong string) {
 }
 
 // simple reports whether a name in wire form has one label, which is not *.
-func simple(name []byte) bool { return len(name) == int(name[0])+2 && !isWildcard(name) }
+func simple(name []byte) bool { return len(name) == int(name[0])+2 && !IsWildcard(name) }
 
-// isWildcard reports whether the first label of a name in wire form is *.
-func isWildcard(name []byte) bool { return bytes.HasPrefix(name, []byte("\x01*")) }
+// IsWildcard reports whether the first label of a name in wire form is *.
+func IsWildcard(name []byte) bool { return bytes.HasPrefix(name, []byte("\x01*")) }
