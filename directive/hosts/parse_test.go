@@ -110,7 +110,7 @@ func FuzzParse(f *testing.F) {
 			b.add(addr, name)
 		}, func(c hostsfile.Error) {
 			if c.Line < last || c.Line > 1+strings.Count(text, "\n") || len(c.Text) > 500 {
-				t.Fatalf("got error %q of line %d after one of line %d, want a line in this order that exists", c.text, c.Line, last)
+				t.Fatalf("got error %q of line %d after one of line %d, want a line in this order that exists", c.Text, c.Line, last)
 			}
 			last = c.Line
 		})
