@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/observe/judge"
 	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/observe/web"
@@ -34,7 +35,7 @@ type Admin struct {
 	clusters []clusterZones
 	cluster  cluster.Options // the API server of the last one; the service account of the pod without one
 	caches   []cacheReader
-	records  []recordLister
+	records  []inventory.Named
 	ready    []interface{ Ready() bool }
 	ports    atomic.Pointer[[]config.Port]
 	servers  atomic.Pointer[[]corefile.Server]
@@ -124,7 +125,7 @@ func (o *options) check(d corefile.Directive) error {
 // plan finds the other directives whose data a shows.
 func (a *Admin) plan(d corefile.Directive) error {
 	a.metadata = a.block.Metadata("kubernetes/client-namespace")
-	a.caches, a.records = config.Find[cacheReader](a.block), config.Find[recordLister](a.block)
+	a.caches, a.records = config.Find[cacheReader](a.block), inventory.ListersOf(a.block)
 	a.ready = config.Find[interface{ Ready() bool }](a.block)
 	a.clusters = config.Find[clusterZones](a.block)
 

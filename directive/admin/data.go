@@ -24,8 +24,6 @@ type (
 		Flush(name wire.Name) int
 		Answered(q *dns.Query) (step int, stored bool)
 	}
-	// A recordLister has zones whose records can be listed.
-	recordLister = inventory.Lister
 )
 
 // A Record is a record that the server serves.
@@ -69,11 +67,11 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 // all yields the records of all zones.
 func (s *service) all(yield func(Record) bool) { inventory.Records(s.listers)(yield) }
 
-// listers yields the handlers with records, and the names of their directives.
-func (s *service) listers(yield func(string, recordLister) bool) {
+// listers yields the handlers with records.
+func (s *service) listers(yield func(inventory.Named) bool) {
 	for _, a := range s.blocks {
 		for _, h := range a.records {
-			if !yield(a.block.NameOf(h), h) {
+			if !yield(h) {
 				return
 			}
 		}

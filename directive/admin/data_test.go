@@ -63,7 +63,7 @@ func (w *deadlineRecorder) Write(p []byte) (int, error) {
 func TestRecordsTakeLong(t *testing.T) {
 	for name, want := range map[string]int{"first": 1, "last": 1, "example": 2, "none": 0} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &service{blocks: []*Admin{{block: new(config.Block), records: []recordLister{slowLister{t}}}}}
+			s := &service{blocks: []*Admin{{block: new(config.Block), records: []inventory.Named{{Lister: slowLister{t}}}}}}
 			w := &deadlineRecorder{httptest.NewRecorder(), time.Now().Add(30 * time.Second)}
 			s.listRecords(w, httptest.NewRequest("GET", "/v1/records?name="+name, nil))
 			if n := strings.Count(w.Body.String(), "\n"); n != want {

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/observe/explain"
 )
 
 // reasons are the sentences for results that need no object to be explained.
@@ -178,4 +180,9 @@ func (e *explanation) hasNamespace(name string) bool {
 		e.add("namespace %s does not exist, but objects in it do", name)
 	}
 	return false
+}
+
+// ReadObjects implements explain.ObjectReader: the index does not keep the metadata.
+func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
+	explain.ReadOrigins(ctx, h.index.Origins(), objects)
 }

@@ -1,13 +1,15 @@
 package records
 
 import (
+	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -23,30 +25,53 @@ func (h *Handler) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 		return cause("the records are not a zone, which could be transferred")
 	}
 
-	n, subject := h.table.names[wire.Name(q.Name())], "the name"
-	if n == nil {
-		var at int
-		if n, at = h.table.wildcard(q); n != nil {
-			name := wire.Name(wildcard + string(q.Name()[q.LabelOffset(at):]))
-			subject = fmt.Sprintf("the name has no line; the wildcard %s matches it, and", name)
-		}
-	}
-
+	e := h.find(q)
 	switch {
-	case n != nil:
-		return cause("%s %s (%s:%d)", subject, n.describe(q.Type), n.first.File, n.first.Line)
+	case e != nil && e.from != nil:
+		causes := cause("%s %s (%s)", h.subject(q, e), e.describe(q.Type), e.from)
+		key := e.from.objectKey()
+		causes[0].Object = &dns.Object{Kind: e.from.kind().ObjectKind(), Namespace: key.Namespace, Name: key.Name}
+		return causes
+	case e != nil:
+		return cause("%s %s (%s)", h.subject(q, e), e.describe(q.Type), h.lines[e])
 	case h.NameExists(q):
 		return cause("the name has no line; names below it have")
+	case !h.Ready():
+		return cause("the objects with records have not been read yet")
 	}
 	causes := cause("no line has the name")
-	causes[0].Nearest = h.table.nearest(wire.Name(q.Name()))
+	causes[0].Nearest = h.nearest(wire.Name(q.Name()))
 	return causes
 }
 
+// ReadObjects implements explain.ObjectReader.
+func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
+	var read cluster.ReadOrigin
+	if h.objects != nil {
+		if known := h.objects.origins.Load(); known != nil {
+			read = *known
+		}
+	}
+	explain.ReadOrigins(ctx, read, objects)
+}
+
+// subject names what of the query name has the entry: the name itself, or a wildcard.
+func (h *Handler) subject(q *dns.Query, e *entry) string {
+	for owner, other := range h.all() {
+		if other == e && owner != wire.Name(q.Name()) {
+			return fmt.Sprintf("the name has no line; the wildcard %s matches it, and", owner)
+		}
+	}
+	return "the name"
+}
+
 // nearest returns a similar name that has a line, or "".
-func (t *table) nearest(name wire.Name) string {
+func (h *Handler) nearest(name wire.Name) string {
 	var known []string
-	for own := range maps.Keys(t.names) {
+	for own := range h.all() {
+		if strings.HasPrefix(string(own), wildcard) {
+			continue
+		}
 		if known = append(known, own.String()); len(known) == comparedNames {
 			break
 		}
@@ -55,17 +80,18 @@ func (t *table) nearest(name wire.Name) string {
 	return corefile.Nearest(name.String(), known)
 }
 
-// describe describes the types of n for a query of type t.
-func (n *node) describe(t wire.Type) string {
+// describe describes the types of e for a query of type t.
+func (e *entry) describe(t wire.Type) string {
 	var types []string
 	has := t == wire.TypeANY
-	for _, s := range n.sets {
+	for s := range e.rrsets() {
 		types = append(types, s.t.String())
 		has = has || s.t == t
 	}
+	target := e.target(nil)
 	switch {
-	case n.target != nil && t != wire.TypeCNAME:
-		return "is an alias (CNAME) of " + wire.Name(n.target).String()
+	case target != nil && t != wire.TypeCNAME:
+		return "is an alias (CNAME) of " + wire.Name(target).String()
 	case has:
 		return "has " + t.String() + " records"
 	}

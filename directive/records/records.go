@@ -2,15 +2,21 @@ package records
 
 import (
 	"context"
+	"iter"
+	"slices"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
-// A Handler answers from records in the Corefile: the records directive. Its reference page is
-// docs/reference/directives/records.md.
+// A Handler answers from records in the Corefile and in objects of a cluster: the records
+// directive. Its reference page is docs/reference/directives/records.md.
 type Handler struct {
-	table table
+	own     names
+	lines   map[*entry]place // of the first record of each name in own
+	zones   []wire.Name      // of all uses
+	whole   []wire.Name      // the zones of the server block
+	objects *objects         // nil without the option
 }
 
 // ServeDNS answers the names that have records.
@@ -18,69 +24,185 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Type.IsTransfer() {
 		return dns.Next // records are not a zone
 	}
-	n := h.table.find(q)
-	if n == nil {
-		return dns.Next
+	e := h.find(q)
+	if e == nil {
+		return h.unknown(q)
 	}
 
 	q.AA = true
-	if n.target == nil || q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
-		n.answer(q)
+	var room [wire.MaxName]byte
+	target := e.target(room[:0])
+	if target == nil || q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
+		h.answer(q, e)
 		return dns.Done
 	}
-	n.sets[0].put(q, wire.Answers, []byte(wire.OwnerIsQuestion))
-	return q.FollowTarget(n.target)
+	s, _ := nextSet(e.sets)
+	s.put(q, wire.Answers, []byte(wire.OwnerIsQuestion))
+	return q.FollowTarget(target)
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error { return q.ResumeTarget(ctx) }
 
+// find returns the entry of the query name, or else of the longest wildcard that matches it, or
+// nil. Names of the Corefile come before those of objects.
+func (h *Handler) find(q *dns.Query) *entry {
+	if e := h.own.exact.Get(q.Name()); e != nil {
+		return e
+	}
+	if h.objects == nil {
+		e, _ := h.own.wild(q, q.Labels())
+		return e
+	}
+
+	if e := h.objects.exact.Get(q.Name()); e != nil {
+		return e
+	}
+	e, at := h.own.wild(q, q.Labels())
+	if other, otherAt := h.objects.wildOf(q); other != nil && (e == nil || otherAt < at) {
+		return other
+	}
+	return e
+}
+
+// lookup is find for a name in lower case that is no query name.
+func (h *Handler) lookup(name []byte) *entry {
+	if e := h.own.lookup(name); e != nil || h.objects == nil {
+		return e
+	}
+	return h.objects.exact.Get(name)
+}
+
+// unknown handles a query for a name without records. Before the objects have been read, the names
+// that they may have fail: NXDOMAIN from elsewhere would be kept by clients. That does not hold for
+// whole zones of the server block, which others answer.
+func (h *Handler) unknown(q *dns.Query) dns.Verdict {
+	if h.objects == nil || h.objects.isSynced() {
+		return dns.Next
+	}
+	length, _, _ := h.objects.settings.rules.zoneOf(q.Name())
+	if length == 0 || slices.Contains(h.whole, wire.Name(q.Name()[len(q.Name())-length:])) {
+		return dns.Next
+	}
+	q.Fail(wire.ServFail)
+	return dns.Done
+}
+
 // NameExists reports whether a name below the query name has records. The query
 // name then exists too (RFC 8020).
 func (h *Handler) NameExists(q *dns.Query) bool {
-	_, ok := h.table.ancestors[string(q.Name())]
-	return ok
+	return h.own.exists(q.Name()) || h.objects != nil && h.objects.exists(q.Name())
 }
 
-// answer writes the records of the query type, and the addresses of their targets.
-func (n *node) answer(q *dns.Query) {
-	for i := range n.sets {
-		if s := &n.sets[i]; s.t == q.Type || q.Type == wire.TypeANY {
-			s.put(q, wire.Answers, []byte(wire.OwnerIsQuestion))
-		}
-	}
-	for i := range n.sets {
-		if s := &n.sets[i]; s.t == q.Type {
-			s.putTargets(q)
-		}
-	}
-}
+// Ready reports whether the objects have been read once.
+func (h *Handler) Ready() bool { return h.objects == nil || h.objects.isSynced() }
 
-// putTargets writes the addresses of the targets of s.
-func (r *rrset) putTargets(q *dns.Query) {
-	var room [wire.MaxName]byte
-	for _, t := range r.targets {
-		if q.ExceedsLimit() {
-			return
-		}
-		owner := q.Answer.AppendOwner(room[:0], t.name)
-		for i := range t.node.sets {
-			if a := &t.node.sets[i]; a.hasAddresses() {
-				a.put(q, wire.Additional, owner)
+// ListedZones implements inventory.Partial.
+func (h *Handler) ListedZones() []wire.Name { return h.zones }
+
+// ZoneRecords returns the records in a zone, in wire form and in no particular order.
+func (h *Handler) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		var buf []byte
+		for owner, e := range h.all() {
+			if !owner.Within(origin) {
+				continue
+			}
+			for s := range e.rrsets() {
+				for rest := s.records; rest != ""; {
+					var r record
+					r, rest = nextRecord(rest)
+					buf = wire.AppendRecordHeader(buf[:0], string(owner), s.t, s.ttl, len(r.rdata))
+					if !yield(append(buf, r.rdata...)) {
+						return
+					}
+				}
 			}
 		}
 	}
 }
 
-// put writes the records of s with the owner name owner, which is in the form of
-// an Answer. It stops when the answer exceeds the size limit of the reply.
-func (r *rrset) put(q *dns.Query, section wire.Section, owner []byte) {
-	a := &q.Answer
-	for _, rdata := range r.rdata {
-		if q.ExceedsLimit() {
+// all returns the owner names and their entries.
+func (h *Handler) all() iter.Seq2[wire.Name, *entry] {
+	return func(yield func(wire.Name, *entry) bool) {
+		for owner, e := range h.own.all() {
+			if !yield(owner, e) {
+				return
+			}
+		}
+		if h.objects == nil {
 			return
 		}
-		a.Buf = append(wire.AppendRecordHeader(a.Buf, owner, r.t, r.ttl, len(rdata)), rdata...)
+		for owner, e := range h.objects.all() {
+			if h.own.get(owner) == nil && !yield(owner, e) {
+				return
+			}
+		}
+	}
+}
+
+// answer writes the records of the query type, and the addresses of their targets.
+func (h *Handler) answer(q *dns.Query, e *entry) {
+	for s := range e.rrsets() {
+		if s.t == q.Type || q.Type == wire.TypeANY {
+			s.put(q, wire.Answers, []byte(wire.OwnerIsQuestion))
+		}
+	}
+	for s := range e.rrsets() {
+		if s.t == q.Type {
+			h.putTargets(q, s)
+		}
+	}
+}
+
+// putTargets writes the addresses of the targets of s.
+func (h *Handler) putTargets(q *dns.Query, s rrset) {
+	before, has := beforeTarget(s.t)
+	if !has {
+		return
+	}
+
+	var room, lower, spelled [wire.MaxName]byte
+	for rest := s.records; rest != "" && !q.ExceedsLimit(); {
+		var r record
+		if r, rest = nextRecord(rest); r.repeated || len(r.rdata) <= before {
+			continue
+		}
+		name, ok := readTarget(spelled[:0], r.rdata[before:])
+		if !ok {
+			continue
+		}
+		e := h.lookup(wire.AppendLower(lower[:0], name))
+		if e == nil {
+			continue
+		}
+		owner := q.Answer.AppendOwner(room[:0], name)
+		for s := range e.rrsets() {
+			if s.hasAddresses() {
+				s.put(q, wire.Additional, owner)
+			}
+		}
+	}
+}
+
+// readTarget appends the name that rdata begins with, which is not compressed, to buf.
+func readTarget(buf []byte, rdata string) (name []byte, ok bool) {
+	for at := 0; at < len(rdata); at += 1 + int(rdata[at]) {
+		if rdata[at] == 0 {
+			return append(buf, rdata[:at+1]...), at < wire.MaxName
+		}
+	}
+	return nil, false
+}
+
+// put writes the records of s with the owner name owner, which is in the form of
+// an Answer. It stops when the answer exceeds the size limit of the reply.
+func (s rrset) put(q *dns.Query, section wire.Section, owner []byte) {
+	a := &q.Answer
+	for rest := s.records; rest != "" && !q.ExceedsLimit(); {
+		var r record
+		r, rest = nextRecord(rest)
+		a.Buf = append(wire.AppendRecordHeader(a.Buf, owner, s.t, s.ttl, len(r.rdata)), r.rdata...)
 		a.Append(section, nil, 1)
 	}
 }

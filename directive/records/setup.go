@@ -15,40 +15,74 @@ import (
 
 // Setup sets up the records directive: see Handler.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	h := &Handler{}
+	h := &Handler{lines: map[*entry]place{}, whole: b.Zones}
+	var own draft
+	var objects *objectSettings
 	var errs []error
 	for _, d := range uses {
-		errs = append(errs, h.table.read(b, d))
+		of, err := h.read(b, d, &own)
+		errs = append(errs, err)
+		if of != nil && objects != nil {
+			errs = append(errs, of.use.Errorf("objects are already given at %s:%d", objects.use.File, objects.use.Line))
+		} else if of != nil {
+			objects = of
+		}
 		if zones, err := b.ZonesOr(d); err == nil {
 			b.Answers(config.Extent{Use: d, Zones: zones, Open: true}) // names without records pass
 		}
 	}
-	h.table.finish()
+
+	for owner, sets := range ownersOf(own.pack()) {
+		e := &entry{sets: sets}
+		h.own.set(owner, e)
+		h.lines[e] = own.owners[owner].first
+	}
 	b.Handle(h)
+	if objects != nil {
+		b.OnStart(func(s *config.Start) (err error) {
+			h.objects, err = objects.start(s, b)
+			return err
+		})
+		b.OnSwap(func() { h.objects.setCorefile(&h.own) })
+	}
 	return errors.Join(errs...)
 }
 
-// read adds the records of one occurrence of the directive.
-func (t *table) read(b *config.Block, d corefile.Directive) error {
+// read adds the records of one use of the directive to own, and returns its settings of objects; nil
+// if it has none.
+func (h *Handler) read(b *config.Block, d corefile.Directive, own *draft) (*objectSettings, error) {
 	zones, err := b.ZonesOr(d)
 	errs := []error{err}
 	ttl := 3600
+	h.zones = append(h.zones, zones...)
 
 	var options, lines []corefile.Directive
+	var objects *objectSettings
 	for _, o := range d.Body {
 		o.Path = d.Path
-		if o.Text == "ttl" && len(o.Args) < 2 { // a record has at least two words after its name
+		switch {
+		case o.Text == "ttl" && len(o.Args) < 2: // a record has at least two words after its name
 			o.Path += ": ttl"
 			options = append(options, o)
-		} else {
+		case o.Text == "objects" && len(o.Args) == 0:
+			o.Path += ": objects"
+			options = append(options, o)
+		default:
 			lines = append(lines, o)
 		}
 	}
 
 	d.Body = options
 	errs = append(errs, d.Options(
-		corefile.Option{Usage: "ttl SECONDS", Once: true, Set: corefile.Int(&ttl, 0, math.MaxInt32)}))
-	if len(lines) == 0 {
+		corefile.Option{Usage: "ttl SECONDS", Once: true, Set: corefile.Int(&ttl, 0, math.MaxInt32)},
+		corefile.Option{Usage: "objects", Block: true, Once: true, Set: func(o corefile.Directive) (err error) {
+			objects, err = parseObjects(b, o, zones)
+			return err
+		}}))
+	if objects != nil {
+		objects.ttl = uint32(ttl)
+	}
+	if len(lines) == 0 && objects == nil {
 		errs = append(errs, d.Errorf("want records in braces, NAME [TTL] [IN] TYPE RDATA..."))
 	}
 
@@ -59,13 +93,13 @@ func (t *table) read(b *config.Block, d corefile.Directive) error {
 		case len(zones) > 0 && !slices.ContainsFunc(zones, owner.Within):
 			err = fmt.Errorf("%s is not in %s", owner, join(zones))
 		default:
-			err = t.add(o.Token, owner, r)
+			err = own.add(place{o.File, o.Line}, owner, r)
 		}
 		if err != nil {
 			errs = append(errs, o.Errorf("%w", err))
 		}
 	}
-	return errors.Join(errs...)
+	return objects, errors.Join(errs...)
 }
 
 // join returns the zones as text, separated by "or".

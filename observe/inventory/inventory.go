@@ -10,12 +10,41 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
 // A Lister is a handler that has zones whose records can be listed.
 type Lister interface{ AuthoritativeZones() []wire.Name }
+
+// A Partial is a handler that has some records in zones, and passes other names on.
+type Partial interface {
+	ListedZones() []wire.Name
+	ZoneRecords(origin wire.Name) iter.Seq[[]byte]
+}
+
+// A partial is a Lister of the records of a Partial. It has authority for no zone.
+type partial struct{ Partial }
+
+func (p partial) AuthoritativeZones() []wire.Name { return p.ListedZones() }
+
+// A Named is a lister and the name of its directive.
+type Named struct {
+	Directive string
+	Lister
+}
+
+// ListersOf returns the listers among the handlers of a server block.
+func ListersOf(b *config.Block) (all []Named) {
+	for _, h := range config.Find[Lister](b) {
+		all = append(all, Named{b.NameOf(h), h})
+	}
+	for _, h := range config.Find[Partial](b) {
+		all = append(all, Named{b.NameOf(h), partial{h}})
+	}
+	return all
+}
 
 type (
 	// A generating lister makes records from objects (kubernetes).
@@ -38,22 +67,22 @@ type Record struct {
 	Data      string `json:"data"`
 }
 
-// Records returns the records of listers, each with the name of its directive. A zone that
-// several listers of a directive have is listed once.
-func Records(listers iter.Seq2[string, Lister]) iter.Seq[Record] {
+// Records returns the records of listers. A zone that several listers of a directive have is
+// listed once.
+func Records(listers iter.Seq[Named]) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		seen := map[string]bool{}
-		for directive, h := range listers {
+		for h := range listers {
 			for _, origin := range h.AuthoritativeZones() {
-				key := directive + " " + string(origin)
+				key := h.Directive + " " + string(origin)
 				if seen[key] {
 					continue
 				}
 				seen[key] = true
 
-				for wire := range zoneRecords(h, origin) {
+				for wire := range zoneRecords(h.Lister, origin) {
 					rr, _, err := dns.UnpackRR(wire, 0)
-					if err == nil && !yield(record(origin, directive, rr)) {
+					if err == nil && !yield(record(origin, h.Directive, rr)) {
 						return
 					}
 				}

@@ -64,9 +64,9 @@ func (o others) AuthoritativeZones() []wire.Name { return []wire.Name{o.origin} 
 
 // list returns the records of listers, and at most n of them.
 func list(n int, listers ...any) (lines []string) {
-	pairs := func(yield func(string, Lister) bool) {
+	pairs := func(yield func(Named) bool) {
 		for i := 0; i < len(listers); i += 2 {
-			if !yield(listers[i].(string), listers[i+1].(Lister)) {
+			if !yield(Named{listers[i].(string), listers[i+1].(Lister)}) {
 				return
 			}
 		}

@@ -107,10 +107,10 @@ func (s *Server) Port(name string) (config.Port, error) { return explain.Choose(
 
 // Records returns the records that the servers serve.
 func (s *Server) Records() iter.Seq[inventory.Record] {
-	return inventory.Records(func(yield func(string, inventory.Lister) bool) {
+	return inventory.Records(func(yield func(inventory.Named) bool) {
 		for _, b := range s.blocks {
-			for _, h := range config.Find[inventory.Lister](b) {
-				if !yield(b.NameOf(h), h) {
+			for _, h := range inventory.ListersOf(b) {
+				if !yield(h) {
 					return
 				}
 			}

@@ -64,16 +64,31 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 	p := dns.NewZoneParser(text, origin.String(), absolute)
 	p.SetIncludeAllowed(true)
 	p.SetIncludeFS(in)
+	return in.files, in.read(p, add)
+}
 
+// ReadText reads the text of a master file as Read does, but for $INCLUDE, which is an error.
+// Errors and records have name as their file. ttl is the TTL of records without one before $TTL.
+func ReadText(name, text string, origin wire.Name, ttl uint32, add func(Record) error) error {
+	in := &inclusion{}
+	s := &source{in: in, name: name, text: bufio.NewReader(strings.NewReader(text)), line: 1, entry: 1}
+	in.now = s
+	p := dns.NewZoneParser(s, origin.String(), "")
+	p.SetDefaultTTL(ttl)
+	return in.read(p, add)
+}
+
+// read calls add with each record of a parser, and returns an *Error.
+func (in *inclusion) read(p *dns.ZoneParser, add func(Record) error) error {
 	room := make([]byte, maxRR)
 	for rr, ok := p.Next(); ok; rr, ok = p.Next() {
-		var r Record
-		if r, err = pack(rr, room); err == nil {
+		r, err := pack(rr, room)
+		if err == nil {
 			r.TTL, r.File, r.Line = in.now.generatedTTL(r.TTL), in.now.name, in.now.entry
 			err = add(r)
 		}
 		if err != nil {
-			return in.files, &Error{in.now.name, in.now.entry, err}
+			return &Error{in.now.name, in.now.entry, err}
 		}
 	}
 
@@ -82,9 +97,9 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 		if line == 0 || in.now.begins("$GENERATE") {
 			line = in.now.entry // generated records have line numbers of their own
 		}
-		return in.files, &Error{in.now.name, line, errors.New(message)}
+		return &Error{in.now.name, line, errors.New(message)}
 	}
-	return in.files, nil
+	return nil
 }
 
 // An inclusion opens a zone file and the files that it includes. It is a file system
@@ -155,7 +170,7 @@ func (in *inclusion) displayPath(absolute string) string {
 type source struct {
 	in    *inclusion
 	name  string
-	file  *os.File
+	file  *os.File // nil for a text
 	text  *bufio.Reader
 	end   error // of the file
 	line  int
@@ -183,7 +198,9 @@ func (s *source) ReadByte() (byte, error) {
 	c, err := s.text.ReadByte()
 	if err != nil {
 		s.end = err
-		_ = s.file.Close() // there may be many files
+		if s.file != nil {
+			_ = s.file.Close() // there may be many files
+		}
 		return 0, err
 	}
 	s.track(c)

@@ -1,4 +1,4 @@
-package kubernetes
+package explain
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// ReadObjects implements explain.ObjectReader: the index does not keep the metadata.
-func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
-	read := h.index.Origins()
+// ReadOrigins sets the fields of objects that follow the name, from their source. read may be nil
+// before the source runs. It is for handlers that keep no metadata: see ObjectReader.
+func ReadOrigins(ctx context.Context, read cluster.ReadOrigin, objects []*dns.Object) {
 	for _, o := range objects {
 		if read == nil {
 			o.Unknown = "the source of the objects does not run yet"

@@ -1,0 +1,187 @@
+package records
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/internal/hostsfile"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone/zonefile"
+)
+
+// A content is the records of an object, and what is wrong with it.
+type content struct {
+	draft
+	first string // the first error; "" if there is none
+	wrong int    // the number of errors
+
+	namespace string
+	rules     *delegations
+	ttl       uint32 // of records without one
+	most      int    // records that are read
+	read      int
+}
+
+// errFull ends the reading of an object with too many records.
+var errFull = errors.New("too many records")
+
+// readObject reads an object. Valid records of an object with errors are read, too, those of a
+// zone's text up to the first error in it.
+func readObject(o cluster.Object, rules *delegations, ttl uint32, most int) *content {
+	c := &content{namespace: o.Key().Namespace, rules: rules, ttl: ttl, most: most}
+	switch o := o.(type) {
+	case *cluster.ConfigMap:
+		for _, key := range slices.Sorted(maps.Keys(o.Data)) {
+			c.readKey(key, o.Data[key])
+		}
+	case *cluster.DNSEndpoint:
+		for i := range o.Endpoints {
+			c.readEndpoint(i, &o.Endpoints[i])
+		}
+	}
+	return c
+}
+
+// fail records an error.
+func (c *content) fail(at place, err error) {
+	if c.wrong++; c.wrong > 1 {
+		return
+	}
+	c.first = fmt.Sprintf("%s: %v", at, err)
+	if at.line == 0 {
+		c.first = fmt.Sprintf("%s: %v", at.file, err)
+	}
+}
+
+// add adds a record if the object may have it. Any error but errFull is recorded.
+func (c *content) add(at place, owner wire.Name, r zonefile.Record) error {
+	if c.read++; c.read > c.most {
+		return errFull
+	}
+	err := c.rules.check(c.namespace, owner)
+	switch {
+	case err != nil:
+	case r.Class != wire.ClassIN:
+		err = fmt.Errorf("want class IN, got %s", r.Class)
+	case isOfZones(r.Type):
+		err = fmt.Errorf("%s records are for zones, and these records are none", r.Type)
+	default:
+		err = c.draft.add(at, owner, r)
+	}
+	if err != nil {
+		c.fail(at, err)
+	}
+	return nil
+}
+
+// isOfZones reports whether records of a type have a meaning only in a zone.
+func isOfZones(t wire.Type) bool {
+	switch t {
+	case wire.TypeSOA, wire.TypeNS, wire.TypeDNAME, wire.TypeDS, wire.TypeDNSKEY, wire.TypeRRSIG, wire.TypeNSEC, wire.TypeNSEC3:
+		return true
+	}
+	return false
+}
+
+// readKey reads one key of a ConfigMap, whose end names the format of its text.
+func (c *content) readKey(key, text string) {
+	switch format := key[strings.LastIndexByte(key, '.')+1:]; format {
+	case "hosts":
+		c.readHosts(key, text)
+	case "zone":
+		err := zonefile.ReadText(key, text, wire.Root, c.ttl, func(r zonefile.Record) error {
+			return c.add(place{key, r.Line}, r.Owner, r)
+		})
+		if err != nil && !errors.Is(err, errFull) {
+			at, _ := errors.AsType[*zonefile.Error](err)
+			c.fail(place{key, at.Line}, at.Err)
+		}
+	default:
+		c.fail(place{key, 0}, errors.New("want a key that is or ends in hosts or zone, such as hosts or shop.zone"))
+	}
+}
+
+// readHosts reads lines of a hosts file.
+func (c *content) readHosts(key, text string) {
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		at := place{key, number}
+		add := func(addr netip.Addr, name []byte) {
+			if hostsfile.IsWildcard(name) {
+				c.fail(at, errors.New("a line of hosts has no wildcards here: write the record in a zone"))
+				return
+			}
+			_ = c.add(at, wire.Name(name), addressRecord(addr, c.ttl))
+		}
+		hostsfile.Parse(line, "", add, func(e hostsfile.Error) { c.fail(at, errors.New(e.Text)) })
+		if c.read > c.most {
+			return
+		}
+	}
+}
+
+func addressRecord(addr netip.Addr, ttl uint32) zonefile.Record {
+	t := wire.TypeA
+	if addr.Is6() {
+		t = wire.TypeAAAA
+	}
+	return zonefile.Record{Type: t, Class: wire.ClassIN, TTL: ttl, RData: string(addr.AsSlice())}
+}
+
+// readEndpoint reads an element of a DNSEndpoint's spec.endpoints, by its index.
+func (c *content) readEndpoint(i int, e *cluster.EndpointRecords) {
+	at := place{fmt.Sprintf("spec.endpoints[%d]", i), 0}
+	owner, err := wire.ParseName(e.Name)
+	ttl := c.ttl
+	switch {
+	case err != nil:
+		c.fail(at, fmt.Errorf("dnsName: not a name: %w", err))
+		return
+	case e.TTL < 0 || e.TTL > math.MaxInt32:
+		c.fail(at, fmt.Errorf("recordTTL: want 0..2147483647, got %d", e.TTL))
+		return
+	case len(e.Targets) == 0:
+		c.fail(at, fmt.Errorf("targets: %s has none", owner))
+		return
+	case e.TTL > 0:
+		ttl = uint32(e.TTL)
+	}
+
+	for _, target := range e.Targets {
+		r, err := endpointRecord(e.Type, target, ttl)
+		if err != nil {
+			c.fail(at, fmt.Errorf("targets: %s %s: %w", owner, e.Type, err))
+			continue
+		}
+		if c.add(at, owner, r) != nil {
+			return
+		}
+	}
+}
+
+// endpointRecord parses a target of a DNSEndpoint: RDATA as in a zone file, with absolute names. A
+// TXT record is one string, with or without quotes.
+func endpointRecord(kind, target string, ttl uint32) (zonefile.Record, error) {
+	t, known := wire.ParseType(kind)
+	if !known {
+		return zonefile.Record{}, fmt.Errorf("recordType: unknown type %q", kind)
+	}
+	if addr, err := netip.ParseAddr(target); err == nil && addr.Zone() == "" {
+		if r := addressRecord(addr, ttl); r.Type == t {
+			return r, nil
+		}
+	}
+	if t == wire.TypeTXT && !strings.HasPrefix(target, `"`) {
+		var b strings.Builder
+		quote(&b, target)
+		target = b.String()
+	}
+	return zonefile.ParseRecord(". "+t.String()+" "+target, wire.Root, ttl)
+}

@@ -1,0 +1,160 @@
+package records
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/sys/health"
+)
+
+// Faults are what is wrong with objects. Whoever wrote an object is told by an Event, the operator
+// by the log and by one condition of the server.
+type faults struct {
+	log      *slog.Logger
+	board    *health.Board
+	recorder recorder // may be nil
+	all      map[*object]fault
+	shown    *object // whose fault is part of the condition; nil if there is none
+	crowded  map[string]bool
+
+	window time.Time // in which lines were logged
+	logged int       // lines in the window
+}
+
+// A fault has what is wrong with the content of an object, and what is told: that, or that others
+// have its names.
+type fault struct{ content, told string }
+
+// A recorder writes Events about objects.
+type recorder interface {
+	Warn(kind cluster.Kind, key cluster.Key, version, reason, message string)
+	Close()
+}
+
+const (
+	// reason is that of the Events.
+	reason = "InvalidRecords"
+	// faultLimit is the size of the longest text.
+	faultLimit = 500
+	// lineLimit is the number of lines about objects that are logged in lineWindow.
+	lineLimit  = 60
+	lineWindow = time.Minute
+)
+
+// of returns what is wrong with the content of an object.
+func (f *faults) of(o *object) string { return f.all[o].content }
+
+func (f *faults) count() int { return len(f.all) }
+
+// set tells what is wrong with an object, unless that is told already.
+func (f *faults) set(o *object, now fault) {
+	if now.told == "" {
+		f.clear(o)
+		return
+	}
+	if len(now.told) > faultLimit {
+		now.told = now.told[:faultLimit] + "..."
+	}
+	before := f.all[o].told
+	f.all[o] = now
+	if before != now.told {
+		f.line("records: Object with an error", "kind", o.kind().ObjectKind(), "object", o.objectKey(), "error", now.told)
+		if f.recorder != nil {
+			f.recorder.Warn(o.kind(), o.objectKey(), "", reason, now.told)
+		}
+	}
+	if f.shown == nil || f.shown == o {
+		f.shown = o
+	}
+	f.condition()
+}
+
+// clear ends what is wrong with an object.
+func (f *faults) clear(o *object) {
+	if _, ok := f.all[o]; !ok {
+		return
+	}
+	delete(f.all, o)
+	f.line("records: Object without errors now", "kind", o.kind().ObjectKind(), "object", o.objectKey())
+	if f.shown == o {
+		f.shown = nil
+		for f.shown = range f.all {
+			break
+		}
+	}
+	f.condition()
+}
+
+// condition sets or clears the condition of the server.
+func (f *faults) condition() {
+	if f.shown == nil {
+		f.board.Clear(f, reason)
+		return
+	}
+	text := fmt.Sprintf("%s has an error in its DNS records: %s", f.shown, f.all[f.shown].told)
+	if n := len(f.all) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more objects)", n)
+	}
+	f.board.Set(f, reason, health.Condition{
+		Severity: health.Warning, Object: f.shown.String(), Text: text, Next: "seamark check --from-cluster",
+	})
+}
+
+// full tells once that objects of a namespace are ignored since it has too many records.
+func (f *faults) full(namespace string, most int) {
+	if !f.crowded[namespace] {
+		f.crowded[namespace] = true
+		f.line("records: Ignored objects of a namespace with too many records, until they change",
+			"namespace", namespace, "max_records", most)
+	}
+}
+
+// line logs a line about an object, of which anyone may make many.
+func (f *faults) line(message string, args ...any) {
+	now := time.Now()
+	if now.Sub(f.window) > lineWindow {
+		f.window, f.logged = now, 0
+	}
+	switch f.logged++; {
+	case f.logged <= lineLimit:
+		f.log.Warn(message, args...)
+	case f.logged == lineLimit+1:
+		f.log.Warn("records: Further lines about objects are left out for a minute")
+	}
+}
+
+// report tells what is wrong with an object: its content, or that the Corefile or older objects have
+// its names.
+func (x *objects) report(o *object, content string) {
+	told := content
+	if first, more := x.conflict(o); content == "" && first != "" {
+		told = first
+		if more > 0 {
+			told += fmt.Sprintf("; so are %d more of its names", more)
+		}
+	}
+	x.faults.set(o, fault{content, told})
+}
+
+// conflict returns the first name of an object that is another's, and whose, as a text, and the
+// number of further ones.
+func (x *objects) conflict(o *object) (first string, more int) {
+	for owner := range ownersOf(o.packed) {
+		by := ""
+		if x.corefile != nil && x.corefile.get(owner) != nil {
+			by = "the Corefile"
+		} else if e := x.names.get(owner); e != nil && e.from != o {
+			by = e.from.String() + ", which is older"
+		}
+		switch {
+		case by == "":
+		case first == "":
+			first = fmt.Sprintf("%s is in %s", owner, by)
+		default:
+			more++
+		}
+	}
+	return first, more
+}

@@ -1,0 +1,240 @@
+package records
+
+import (
+	"encoding/binary"
+	"iter"
+	"strings"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// Names has records by owner name. One goroutine at a time changes it; readers take no lock. The
+// zero value is empty.
+type names struct {
+	exact     zone.Table[entry]
+	wildcards zone.Table[entry] // by the name after "*."
+	ancestors zone.Table[int]   // how many owner names are below a name
+	deepest   atomic.Int32      // an upper bound of the labels of the names in wildcards; -1 if it is empty
+	hasWild   atomic.Bool
+}
+
+// An entry has the records of one owner name. It is immutable.
+type entry struct {
+	from *object // nil for records of the Corefile
+	sets string  // packed: see draft.pack
+}
+
+// wildcard is the first label of a wildcard name.
+const wildcard = "\x01*"
+
+// set sets the entry of an owner name.
+func (x *names) set(owner wire.Name, e *entry) {
+	table, key := x.tableOf(owner)
+	if table.Get([]byte(key)) == nil {
+		x.count(owner, 1)
+	}
+	table.Set(key, e)
+	if table == &x.wildcards {
+		x.deepest.Store(max(x.deepest.Load(), int32(wire.Name(key).Labels())))
+		x.hasWild.Store(true)
+	}
+}
+
+// delete removes an owner name, which has an entry.
+func (x *names) delete(owner wire.Name) {
+	table, key := x.tableOf(owner)
+	table.Delete(key)
+	x.count(owner, -1)
+	x.hasWild.Store(x.wildcards.Len() > 0)
+}
+
+// get returns the entry of an owner name, or nil. For a wildcard that is its own.
+func (x *names) get(owner wire.Name) *entry {
+	table, key := x.tableOf(owner)
+	return table.Get([]byte(key))
+}
+
+// tableOf returns the table that has an owner name, and its key there.
+func (x *names) tableOf(owner wire.Name) (table *zone.Table[entry], key string) {
+	if parent, ok := strings.CutPrefix(string(owner), wildcard); ok {
+		return &x.wildcards, parent
+	}
+	return &x.exact, string(owner)
+}
+
+// count adds n to the owner names below each ancestor of a name.
+func (x *names) count(owner wire.Name, n int) {
+	for up := owner; up != wire.Root; {
+		up = up[1+up[0]:]
+		before := 0
+		if c := x.ancestors.Get([]byte(up)); c != nil {
+			before = *c
+		}
+		if now := before + n; now == 0 {
+			x.ancestors.Delete(string(up))
+		} else {
+			x.ancestors.Set(string(up), &now)
+		}
+	}
+}
+
+// exists reports whether names below a name have records.
+func (x *names) exists(name []byte) bool { return x.ancestors.Get(name) != nil }
+
+// wild returns the entry of the longest wildcard that matches the query name, and the number of
+// the label at which the name after "*." begins. Wildcards above the label last do not match. It
+// returns nil if there is none.
+func (x *names) wild(q *dns.Query, last int) (e *entry, at int) {
+	if !x.hasWild.Load() {
+		return nil, 0
+	}
+	for at = max(1, q.Labels()-int(x.deepest.Load())); at <= last; at++ {
+		if e = x.wildcards.Get(q.Name()[q.LabelOffset(at):]); e != nil {
+			return e, at
+		}
+	}
+	return nil, 0
+}
+
+// lookup returns the entry of a name in lower case that is no query name: the exact one, or else
+// that of the longest wildcard.
+func (x *names) lookup(name []byte) *entry {
+	if e := x.exact.Get(name); e != nil || !x.hasWild.Load() {
+		return e
+	}
+	for len(name) > 1 {
+		name = name[1+name[0]:]
+		if e := x.wildcards.Get(name); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// An rrset is the records of one owner name and type, as they are packed.
+type rrset struct {
+	t       wire.Type
+	ttl     uint32
+	records string
+}
+
+// rrsets returns the record sets of an entry.
+func (e *entry) rrsets() iter.Seq[rrset] {
+	return func(yield func(rrset) bool) {
+		for rest := e.sets; rest != ""; {
+			var s rrset
+			if s, rest = nextSet(rest); !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// target returns the target of the entry's CNAME record, appended to room, or nil if it has none.
+func (e *entry) target(room []byte) []byte {
+	if s, _ := nextSet(e.sets); s.t == wire.TypeCNAME { // a CNAME record is alone
+		r, _ := nextRecord(s.records)
+		return append(room, r.rdata...)
+	}
+	return nil
+}
+
+func (s rrset) hasAddresses() bool { return s.t == wire.TypeA || s.t == wire.TypeAAAA }
+
+// beforeTarget returns the number of bytes before the name in the RDATA of a type whose target's
+// addresses go into the additional section (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1). ok is false
+// for other types.
+func beforeTarget(t wire.Type) (bytes int, ok bool) {
+	switch t {
+	case wire.TypeNS:
+		return 0, true
+	case wire.TypeMX, wire.TypeSVCB, wire.TypeHTTPS:
+		return 2, true
+	case wire.TypeSRV:
+		return 6, true
+	}
+	return 0, false
+}
+
+// A record is the RDATA of one record.
+type record struct {
+	rdata    string
+	repeated bool // a record before it in the set has the same target
+}
+
+// The packed form of a set: its type in two bytes, its TTL in four, the size of its records as a
+// varint, and the records. A record is a varint with twice the length of the RDATA, plus one if it
+// is repeated, and the RDATA.
+
+func appendSet(buf []byte, s rrset) []byte {
+	buf = binary.BigEndian.AppendUint16(buf, uint16(s.t))
+	buf = binary.BigEndian.AppendUint32(buf, s.ttl)
+	return append(binary.AppendUvarint(buf, uint64(len(s.records))), s.records...)
+}
+
+func nextSet(rest string) (s rrset, after string) {
+	s.t = wire.Type(rest[0])<<8 | wire.Type(rest[1])
+	s.ttl = uint32(rest[2])<<24 | uint32(rest[3])<<16 | uint32(rest[4])<<8 | uint32(rest[5])
+	size, rest := uvarint(rest[6:])
+	s.records = rest[:size]
+	return s, rest[size:]
+}
+
+func appendRecord(buf []byte, r record) []byte {
+	size := uint64(len(r.rdata)) << 1
+	if r.repeated {
+		size |= 1
+	}
+	return append(binary.AppendUvarint(buf, size), r.rdata...)
+}
+
+func nextRecord(rest string) (r record, after string) {
+	size, rest := uvarint(rest)
+	return record{rest[:size>>1], size&1 != 0}, rest[size>>1:]
+}
+
+// uvarint returns the number that s begins with, and what follows it.
+func uvarint(s string) (n uint64, after string) {
+	for shift := 0; ; shift += 7 {
+		c := s[0]
+		s = s[1:]
+		n |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return n, s
+		}
+	}
+}
+
+// ownersOf returns the owner names of what draft.pack has returned, and their sets.
+func ownersOf(packed string) iter.Seq2[wire.Name, string] {
+	return func(yield func(wire.Name, string) bool) {
+		for rest := packed; rest != ""; {
+			size, after := uvarint(rest)
+			owner, after := wire.Name(after[:size]), after[size:]
+			size, after = uvarint(after)
+			if !yield(owner, after[:size]) {
+				return
+			}
+			rest = after[size:]
+		}
+	}
+}
+
+// all returns the owner names and their entries, for any reader.
+func (x *names) all() iter.Seq2[wire.Name, *entry] {
+	return func(yield func(wire.Name, *entry) bool) {
+		for owner, e := range x.exact.All() {
+			if !yield(wire.Name(owner), e) {
+				return
+			}
+		}
+		for parent, e := range x.wildcards.All() {
+			if !yield(wire.Name(wildcard+parent), e) {
+				return
+			}
+		}
+	}
+}

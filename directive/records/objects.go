@@ -1,0 +1,375 @@
+package records
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/sys/follow"
+	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/wire"
+)
+
+// Objects has the records of the ConfigMaps and DNSEndpoints of a cluster. It is the Sink that
+// receives them: each waits for the turn of its namespace (turns.go), is read (content.go), and
+// takes the names that no older object has. One goroutine applies changes; queries read names.
+type objects struct {
+	names
+	settings   objectSettings
+	kinds      []cluster.Kind
+	log        *slog.Logger
+	board      *health.Board
+	claim      *memory.Claim
+	origins    atomic.Pointer[cluster.ReadOrigin]
+	task       *follow.Task
+	changed    follow.Signal // something waits for its turn
+	synced     chan struct{} // closed when all objects have been read once
+	unregister []func()
+
+	mu       sync.Mutex
+	turns    turns
+	listed   map[cluster.Kind]bool
+	known    map[string]*object    // by objectKey
+	rivals   map[wire.Name][]rival // of names that an older object has
+	counts   map[string]int        // records by namespace
+	faults   faults
+	corefile *names // of the present plan; nil before it is served
+	bytes    int64  // about what the records use
+}
+
+// An object is one that has been read.
+type object struct {
+	key     string // see objectKey
+	created int64  // seconds since 1970
+	packed  string // see draft.pack
+	records int32
+	valid   bool // packed is all of a state that was valid
+}
+
+// A rival has the sets of a name for the time when no older object has it.
+type rival struct{ *entry }
+
+// objectKey returns a key of an object of any kind.
+func objectKey(kind cluster.Kind, key cluster.Key) string {
+	return string(rune('0'+kind)) + key.Namespace + "/" + key.Name
+}
+
+func (o *object) kind() cluster.Kind { return cluster.Kind(o.key[0] - '0') }
+
+func (o *object) objectKey() cluster.Key {
+	return splitKey(o.key)
+}
+
+func splitKey(key string) cluster.Key {
+	for i := range key {
+		if key[i] == '/' {
+			return cluster.Key{Namespace: key[1:i], Name: key[i+1:]}
+		}
+	}
+	return cluster.Key{}
+}
+
+// String returns the kind and the key, as in "ConfigMap shop/names".
+func (o *object) String() string { return o.kind().ObjectKind() + " " + o.objectKey().String() }
+
+// before reports whether o has a name that both have. The older one has it, and of two that are
+// made in one second the first by its namespace, name and kind.
+func (o *object) before(p *object) bool {
+	switch a, b := o.objectKey(), p.objectKey(); {
+	case o.created != p.created:
+		return o.created < p.created
+	case a != b:
+		return a.Compare(b) < 0
+	}
+	return o.kind() < p.kind()
+}
+
+var _ cluster.Comparer = (*objects)(nil)
+
+// SetOrigins implements cluster.Traceable.
+func (x *objects) SetOrigins(read cluster.ReadOrigin) { x.origins.Store(&read) }
+
+// Put implements cluster.Sink.
+func (x *objects) Put(kind cluster.Kind, all ...cluster.Object) {
+	x.mu.Lock()
+	for _, o := range all {
+		x.turns.add(objectKey(kind, o.Key()), o.Key().Namespace, o)
+	}
+	x.mu.Unlock()
+	x.changed.Send()
+}
+
+// Delete implements cluster.Sink.
+func (x *objects) Delete(kind cluster.Kind, key cluster.Key) {
+	x.mu.Lock()
+	x.turns.add(objectKey(kind, key), key.Namespace, nil)
+	x.mu.Unlock()
+	x.changed.Send()
+}
+
+// Listed implements cluster.Sink.
+func (x *objects) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
+	x.mu.Lock()
+	for key, o := range x.known {
+		if o.kind() == kind && !has(o.objectKey()) {
+			x.turns.add(key, o.objectKey().Namespace, nil)
+		}
+	}
+	x.listed[kind] = true
+	x.mu.Unlock()
+	x.changed.Send()
+}
+
+// Missing implements cluster.Comparer.
+func (x *objects) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missing, all int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, o := range x.known {
+		if o.kind() == kind {
+			if all++; !has(o.objectKey()) {
+				missing++
+			}
+		}
+	}
+	return missing, all
+}
+
+// run applies changes until ctx ends.
+func (x *objects) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := x.step()
+		if wait == 0 {
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-x.changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// idle is how long run waits if no object waits for its turn.
+const idle = time.Hour
+
+// step applies the change whose turn it is, and returns zero, or how long to wait for the next.
+func (x *objects) step() (wait time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	c, wait := x.turns.next(now, !x.isSynced())
+	if c == nil {
+		x.sync()
+		return wait
+	}
+
+	if c.object == nil {
+		if o := x.known[c.key]; o != nil {
+			x.remove(o)
+		}
+	} else {
+		// Clients of the source wait for mu, but not while a large object is read.
+		x.mu.Unlock()
+		read := readObject(c.object, x.settings.rules, x.settings.ttl, x.settings.most)
+		packed := read.pack()
+		x.mu.Lock()
+		x.apply(c, read, packed)
+	}
+	x.turns.took(c.namespace, now, time.Since(now))
+	return 0
+}
+
+func (x *objects) isSynced() bool {
+	select {
+	case <-x.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// sync closes synced once all kinds have been listed. Nothing waits for its turn.
+func (x *objects) sync() {
+	if x.isSynced() || !x.turns.empty() {
+		return
+	}
+	for _, kind := range x.kinds {
+		if !x.listed[kind] {
+			return
+		}
+	}
+	close(x.synced)
+	x.log.Info("records: Read the objects", "count", len(x.known), "records", x.total(), "invalid", x.faults.count())
+}
+
+// apply applies what has been read of an object. If something is wrong with it and it was valid
+// before, its former records stay.
+func (x *objects) apply(c *change, read *content, packed string) {
+	o, created := x.known[c.key], createdAt(c.object)
+	if o != nil && o.created != created { // another object, which has the age of its own
+		x.remove(o)
+		o = nil
+	}
+	if o == nil {
+		if x.counts[c.namespace] >= x.settings.most {
+			x.faults.full(c.namespace, x.settings.most)
+			return
+		}
+		o = &object{key: c.key, created: created}
+		x.known[c.key] = o
+	}
+
+	fault := x.faultOf(o, c.namespace, read, packed)
+	if fault != "" && (read.wrong == 0 || read.read > x.settings.most) {
+		packed, read.records = "", 0 // no part of it fits
+	}
+	if fault == "" || !o.valid {
+		x.replace(o, packed, read.records)
+		o.valid = fault == ""
+	}
+	x.report(o, fault)
+}
+
+// createdAt returns when an object was created, in seconds since 1970.
+func createdAt(o cluster.Object) int64 {
+	switch o := o.(type) {
+	case *cluster.ConfigMap:
+		return o.Created
+	case *cluster.DNSEndpoint:
+		return o.Created
+	}
+	return 0
+}
+
+// faultOf returns what is wrong with an object that has been read, or "".
+func (x *objects) faultOf(o *object, namespace string, read *content, packed string) string {
+	if read.read > x.settings.most {
+		return fmt.Sprintf("it has more than %d records, which a namespace may have (max_records)", x.settings.most)
+	}
+	if read.wrong > 0 {
+		text := read.first
+		if read.wrong > 1 {
+			text += fmt.Sprintf(", and %d more errors", read.wrong-1)
+		}
+		return text
+	}
+	if n := x.counts[namespace] - int(o.records) + read.records; n > x.settings.most {
+		return fmt.Sprintf("with it namespace %s would have %d records, and may have %d (max_records)", namespace, n, x.settings.most)
+	}
+	if err := x.claim.Grow(x.bytes + int64(len(packed))*2 + bytesOf(read.records)); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// bytesOf returns about the memory of an object beyond the bytes of its records.
+func bytesOf(records int) int64 { return int64(200 * (1 + records)) }
+
+// replace replaces the records of an object.
+func (x *objects) replace(o *object, packed string, records int) {
+	before := *o
+	o.packed, o.records = packed, int32(records)
+	x.countRecords(o.objectKey().Namespace, records-int(before.records))
+	x.bytes += int64(len(packed)-len(before.packed))*2 + bytesOf(records) - bytesOf(int(before.records))
+
+	affected := map[*object]bool{}
+	now := map[wire.Name]bool{}
+	for owner, sets := range ownersOf(packed) {
+		now[owner] = true
+		x.take(owner, &entry{o, sets}, affected)
+	}
+	for owner := range ownersOf(before.packed) {
+		if !now[owner] {
+			x.leave(owner, o, affected)
+		}
+	}
+	for other := range affected {
+		if other != o {
+			x.report(other, x.faults.of(other))
+		}
+	}
+}
+
+// take gives a name to the object of e, unless an older one has it.
+func (x *objects) take(owner wire.Name, e *entry, affected map[*object]bool) {
+	own := x.names.get(owner)
+	switch {
+	case own == nil || own.from == e.from:
+		x.names.set(owner, e)
+	case e.from.before(own.from):
+		x.names.set(owner, e)
+		x.addRival(owner, own)
+		x.dropRival(owner, e.from)
+		affected[own.from] = true
+	default:
+		x.addRival(owner, e)
+	}
+}
+
+// leave takes a name from an object, and gives it to the oldest of the others that have it.
+func (x *objects) leave(owner wire.Name, o *object, affected map[*object]bool) {
+	if own := x.names.get(owner); own == nil || own.from != o {
+		x.dropRival(owner, o)
+		return
+	}
+	oldest := -1
+	for i, r := range x.rivals[owner] {
+		if oldest < 0 || r.from.before(x.rivals[owner][oldest].from) {
+			oldest = i
+		}
+	}
+	if oldest < 0 {
+		x.names.delete(owner)
+		return
+	}
+	heir := x.rivals[owner][oldest].entry
+	x.names.set(owner, heir)
+	x.dropRival(owner, heir.from)
+	affected[heir.from] = true
+}
+
+func (x *objects) addRival(owner wire.Name, e *entry) {
+	x.dropRival(owner, e.from)
+	x.rivals[owner] = append(x.rivals[owner], rival{e})
+}
+
+func (x *objects) dropRival(owner wire.Name, o *object) {
+	left := slices.DeleteFunc(x.rivals[owner], func(r rival) bool { return r.from == o })
+	if len(left) == 0 {
+		delete(x.rivals, owner)
+		return
+	}
+	x.rivals[owner] = left
+}
+
+// remove removes an object that no longer exists.
+func (x *objects) remove(o *object) {
+	x.replace(o, "", 0)
+	x.bytes -= bytesOf(0)
+	x.claim.Set(x.bytes)
+	delete(x.known, o.key)
+	x.faults.clear(o)
+}
+
+// countRecords adds n to the records of a namespace.
+func (x *objects) countRecords(namespace string, n int) {
+	if x.counts[namespace] += n; x.counts[namespace] == 0 {
+		delete(x.counts, namespace)
+	}
+}
+
+// total returns the number of records.
+func (x *objects) total() (records int) {
+	for _, n := range x.counts {
+		records += n
+	}
+	return records
+}
