@@ -12,6 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/wire"
 )
 

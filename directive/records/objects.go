@@ -1,9 +1,11 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -225,6 +227,7 @@ func (x *objects) apply(c *change, read *content, packed string) {
 		}
 		o = &object{key: c.key, created: created}
 		x.known[c.key] = o
+		x.bytes += bytesOf(0)
 	}
 
 	fault := x.faultOf(o, c.namespace, read, packed)
@@ -291,10 +294,9 @@ func (x *objects) replace(o *object, packed string, records int) {
 			x.leave(owner, o, affected)
 		}
 	}
-	for other := range affected {
-		if other != o {
-			x.report(other, x.faults.of(other))
-		}
+	delete(affected, o) // the caller reports it
+	for _, other := range slices.SortedFunc(maps.Keys(affected), func(a, b *object) int { return cmp.Compare(a.key, b.key) }) {
+		x.report(other, x.faults.of(other))
 	}
 }
 
@@ -306,9 +308,9 @@ func (x *objects) take(owner wire.Name, e *entry, affected map[*object]bool) {
 		x.names.set(owner, e)
 	case e.from.before(own.from):
 		x.names.set(owner, e)
-		x.addRival(owner, own)
 		x.dropRival(owner, e.from)
-		affected[own.from] = true
+		x.addRival(owner, own)
+		x.affect(owner, affected)
 	default:
 		x.addRival(owner, e)
 	}
@@ -332,8 +334,15 @@ func (x *objects) leave(owner wire.Name, o *object, affected map[*object]bool) {
 	}
 	heir := x.rivals[owner][oldest].entry
 	x.names.set(owner, heir)
+	x.affect(owner, affected)
 	x.dropRival(owner, heir.from)
-	affected[heir.from] = true
+}
+
+// affect adds the objects that have a name which another one has got.
+func (x *objects) affect(owner wire.Name, affected map[*object]bool) {
+	for _, r := range x.rivals[owner] {
+		affected[r.from] = true
+	}
 }
 
 func (x *objects) addRival(owner wire.Name, e *entry) {

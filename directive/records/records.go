@@ -16,7 +16,9 @@ type Handler struct {
 	lines   map[*entry]place // of the first record of each name in own
 	zones   []wire.Name      // of all uses
 	whole   []wire.Name      // the zones of the server block
-	objects *objects         // nil without the option
+	objects *objects         // nil without the option, and before the start
+
+	settings *objectSettings // of objects; nil without the option
 }
 
 // ServeDNS answers the names that have records.

@@ -17,15 +17,17 @@ import (
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	h := &Handler{lines: map[*entry]place{}, whole: b.Zones}
 	var own draft
-	var objects *objectSettings
 	var errs []error
 	for _, d := range uses {
 		of, err := h.read(b, d, &own)
 		errs = append(errs, err)
-		if of != nil && objects != nil {
-			errs = append(errs, of.use.Errorf("objects are already given at %s:%d", objects.use.File, objects.use.Line))
-		} else if of != nil {
-			objects = of
+		switch {
+		case of == nil:
+		case h.settings == nil:
+			h.settings = of
+		default:
+			errs = append(errs, of.use.Errorf("already given at %s:%d, and can be given once in a server block",
+				h.settings.use.File, h.settings.use.Line))
 		}
 		if zones, err := b.ZonesOr(d); err == nil {
 			b.Answers(config.Extent{Use: d, Zones: zones, Open: true}) // names without records pass
@@ -38,9 +40,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		h.lines[e] = own.owners[owner].first
 	}
 	b.Handle(h)
-	if objects != nil {
+	if h.settings != nil {
 		b.OnStart(func(s *config.Start) (err error) {
-			h.objects, err = objects.start(s, b)
+			h.objects, err = h.settings.start(s, b)
 			return err
 		})
 		b.OnSwap(func() { h.objects.setCorefile(&h.own) })

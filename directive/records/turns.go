@@ -1,6 +1,7 @@
 package records
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
@@ -64,14 +65,15 @@ func (t *turns) next(now time.Time, hurry bool) (c *change, wait time.Duration) 
 	wait = idle
 	for range len(t.order) {
 		w := t.order[0]
-		t.order = append(t.order[:0], t.order[1:]...)
-		if early := t.paid[w.namespace].Sub(now) - credit; early > 0 && !hurry {
+		t.order = slices.Delete(t.order, 0, 1)
+		if due := t.paid[w.namespace].Add(-credit); due.After(now) && !hurry {
 			t.order = append(t.order, w)
-			wait = min(wait, early)
+			wait = min(wait, due.Sub(now))
 			continue
 		}
 
-		c, w.changes = w.changes[0], w.changes[1:]
+		c, w.changes[0] = w.changes[0], nil // it may be large
+		w.changes = w.changes[1:]
 		delete(w.byKey, c.key)
 		if len(w.changes) > 0 {
 			t.order = append(t.order, w)
