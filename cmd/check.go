@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -87,7 +88,7 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 		return fmt.Errorf("--coredns: the changes of CoreDNS are known up to version %v, got %q", newest, f.coredns)
 	}
 
-	check := func(file string) (errs, warnings []error) { return p.checkFile(file, f, v) }
+	check := func(file string) (errs, warnings []error) { return p.checkFile(c.Context(), file, f, v) }
 	names, found, err := p.findings(c.Context(), f, files, check)
 	if err != nil {
 		return failure{err}
@@ -114,10 +115,11 @@ func (p *program) runCheck(c *cobra.Command, f checkFlags, files []string) error
 }
 
 // checkFile checks a Corefile.
-func (p *program) checkFile(file string, f checkFlags, v version) (errs, warnings []error) {
+func (p *program) checkFile(ctx context.Context, file string, f checkFlags, v version) (errs, warnings []error) {
 	plan, servers, err := p.plan(file, f.at)
 	if errs = corefile.All(err); err == nil {
 		errs, warnings = planFindings(plan, f.strict)
+		errs = append(errs, objectErrors(ctx, plan, f)...)
 	}
 	if f.coredns == "" {
 		return errs, warnings
@@ -201,6 +203,24 @@ func planFindings(plan *server.Plan, strict bool) (errs, warnings []error) {
 		}
 	}
 	return errs, warnings
+}
+
+// objectErrors returns what is wrong with objects that have records: those in folders that the
+// Corefile names, or those of the cluster with --from-cluster.
+func objectErrors(ctx context.Context, plan *server.Plan, f checkFlags) (errs []error) {
+	var at cluster.Options
+	if f.cluster {
+		var err error
+		if at, err = f.source.options(); err != nil {
+			return []error{err}
+		}
+	}
+	for _, h := range server.Find[interface {
+		CheckObjects(context.Context, cluster.Options) []error
+	}](plan) {
+		errs = append(errs, h.CheckObjects(ctx, at)...)
+	}
+	return errs
 }
 
 func (p *program) planCommand() *cobra.Command {

@@ -40,8 +40,24 @@ func (h *Handler) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 		return cause("the objects with records have not been read yet")
 	}
 	causes := cause("no line has the name")
+	if text := h.refused(q); text != "" {
+		causes = append(causes, dns.Cause{Text: text})
+	}
 	causes[0].Nearest = h.nearest(wire.Name(q.Name()))
 	return causes
+}
+
+// refused returns a text about an object with an error, if objects may have the query name.
+func (h *Handler) refused(q *dns.Query) string {
+	if h.objects == nil {
+		return ""
+	}
+	if length, _, _ := h.objects.settings.rules.zoneOf(q.Name()); length == 0 {
+		return ""
+	}
+	h.objects.mu.Lock()
+	defer h.objects.mu.Unlock()
+	return h.objects.faults.text()
 }
 
 // ReadObjects implements explain.ObjectReader.

@@ -93,13 +93,21 @@ func (f *faults) condition() {
 		f.board.Clear(f, reason)
 		return
 	}
+	f.board.Set(f, reason, health.Condition{
+		Severity: health.Warning, Object: f.shown.String(), Text: f.text(), Next: "seamark check --from-cluster",
+	})
+}
+
+// text describes one of the objects with an error, and has the number of the others; "" without any.
+func (f *faults) text() string {
+	if f.shown == nil {
+		return ""
+	}
 	text := fmt.Sprintf("%s has an error in its DNS records: %s", f.shown, f.all[f.shown].told)
 	if n := len(f.all) - 1; n > 0 {
 		text += fmt.Sprintf(" (and %d more objects)", n)
 	}
-	f.board.Set(f, reason, health.Condition{
-		Severity: health.Warning, Object: f.shown.String(), Text: text, Next: "seamark check --from-cluster",
-	})
+	return text
 }
 
 // full tells once that objects of a namespace are ignored since it has too many records.
