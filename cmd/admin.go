@@ -176,7 +176,7 @@ func (p *program) showCached(found []cachedAnswer, several, full bool) {
 	if several {
 		headings = append([]any{"SERVER"}, headings...)
 	}
-	t.row(headings...)
+	t.Row(headings...)
 	for _, e := range found {
 		left := e.Left.Round(time.Second).String()
 		if e.Left < 0 {
@@ -186,9 +186,9 @@ func (p *program) showCached(found []cachedAnswer, several, full bool) {
 		if several {
 			cells = append([]any{e.Server}, cells...)
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
-	t.flush()
+	t.Flush()
 	if full {
 		fmt.Fprintf(p.out, "There may be more: set a higher --limit, or a part of the name.\n")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/operate/canary"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/terminal"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -83,7 +84,7 @@ stop rule applies.`,
 		s := screen{watch: watch, every: time.Second}
 		return p.watch(c.Context(), s, func() error { return p.canaryStatus(c, &f) })
 	}
-	status.Flags().StringVarP(&f.output, "output", "o", "text", "format: text or json")
+	outputFlag(status, &f.output)
 	status.Flags().BoolVarP(&watch, "watch", "w", false, "compare again and again, until Ctrl-C")
 
 	promote := p.canarySubcommand(&f, "promote",
@@ -231,6 +232,7 @@ func (p *program) canaryOptions(f *canaryFlags) (canary.Options, error) {
 	}
 
 	o.API, o.Out, o.Check, o.Poll = session, p.out, p.checkMounted, 500*time.Millisecond
+	o.Columns = terminal.Columns(p.console())
 	o.Progress = func(text string) { fmt.Fprintln(p.err, text) }
 	if f.compare != "none" {
 		o.DiffNeeds = apiserver.Watched()

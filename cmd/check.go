@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
@@ -62,6 +63,8 @@ The exit status is 1 if there is an error or, with --strict, a warning.`,
 	c.Flags().BoolVar(&f.cluster, "from-cluster", false, "check the configuration in the ConfigMaps of a cluster")
 	f.source.flags(c)
 	c.Flags().StringVar(&f.coredns, "coredns", "", "report what this `VERSION` of CoreDNS does not accept, too")
+	complete(c, "output", slices.Concat([]string{"text"}, slices.Sorted(maps.Keys(findingWriters)))...)
+	complete(c, "coredns", corednsVersions()...)
 	return c
 }
 
@@ -225,14 +228,23 @@ func objectErrors(ctx context.Context, plan *server.Plan, f checkFlags) (errs []
 
 func (p *program) planCommand() *cobra.Command {
 	var at flags.Port
+	var output string
 	c := &cobra.Command{
-		Use:     "plan FILE",
-		Short:   "Show the chain of handlers of each address and zone",
-		Example: "  seamark plan Corefile",
-		Args:    arguments(1, 1),
+		Use:   "plan FILE",
+		Short: "Show the chain of handlers of each address and zone",
+		Example: `  seamark plan Corefile
+  seamark plan --output json Corefile`,
+		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, files []string) error {
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
+			}
 			plan, _, err := p.plan(files[0], at)
-			if err == nil {
+			switch {
+			case err != nil:
+			case output == "json":
+				err = indented(p.out, plan.Routes())
+			default:
 				err = plan.Describe(p.out)
 			}
 			if err != nil {
@@ -242,6 +254,7 @@ func (p *program) planCommand() *cobra.Command {
 		},
 	}
 	portFlag(c, &at)
+	outputFlag(c, &output)
 	return c
 }
 

@@ -54,6 +54,7 @@ type program struct {
 	build      Build
 	times      NodeTimes
 	admin      adminFlag // of the command that serves
+	plugin     bool      // run by kubectl, as kubectl seamark
 	in         io.Reader
 	out, err   io.Writer
 	signals    *server.Signals
@@ -79,8 +80,8 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 		for _, c := range root.Commands() {
 			known = append(known, c.Name())
 		}
-		fmt.Fprintf(p.err, "seamark: unknown command %q%s\nSee seamark --help.\n",
-			word, corefile.DidYouMean(word, known))
+		fmt.Fprintf(p.err, "seamark: unknown command %q%s\nSee %s --help.\n",
+			word, corefile.DidYouMean(word, known), root.CommandPath())
 		return 2
 	}
 
@@ -185,7 +186,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 				return p.showDirectives()
 			}
 			if c.Flags().NFlag() == 0 && p.typed() && !exists(defaultFile) {
-				fmt.Fprint(p.err, introduction)
+				fmt.Fprint(p.err, p.asTyped(introduction))
 				return exitStatus(2)
 			}
 			p.signals.Starting()
@@ -203,6 +204,9 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
 	p.addCommands(root)
 	foldOlder(root)
+	if p.plugin {
+		renameAsPlugin(root)
+	}
 	return root
 }
 
@@ -344,7 +348,8 @@ func (p *program) called(line []string) []string {
 	if len(line) == 0 {
 		return nil
 	}
-	name := filepath.Base(line[0])
+	name := strings.TrimSuffix(filepath.Base(line[0]), ".exe")
+	p.plugin = name == "kubectl-seamark"
 	if name == "kubectl_complete-seamark" { // kubectl runs it for the completion of its plugin
 		name = cobra.ShellCompRequestCmd
 	} else if subcommand(p.root(), name) == nil {

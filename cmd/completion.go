@@ -14,17 +14,29 @@ func complete(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// answering returns the directives that may answer queries by themselves.
+func (p *program) answering() (names []string) {
+	for _, d := range p.directives {
+		if d.Answers {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
 // flagValues are the values of flags that have the same ones in every command.
 var flagValues = map[string][]string{
-	"output":    {"text", "json"},
-	"transport": {"udp", "tcp", "port-forward"},
-	"fail-on":   {"diff", "all", "none"},
-	"compare":   {"port-forward", "direct", "none"},
-	"capture":   {"auto", "tcx", "clsact", "address", "none"},
-	"sandbox":   {"on", "required", "off"},
-	"selector":  {"app.kubernetes.io/name=seamark", "k8s-app=kube-dns", "k8s-app=node-local-dns"},
-	"namespace": {"kube-system"},
-	"admin":     {"localhost:8053", "unix:/run/seamark/admin.sock"},
+	"output":     {"text", "json"},
+	"transport":  {"udp", "tcp", "port-forward"},
+	"fail-on":    {"diff", "all", "none"},
+	"compare":    {"port-forward", "direct", "none"},
+	"log-format": {"text", "json"},
+	"cache-for":  {"local", "any"},
+	"capture":    {"auto", "tcx", "clsact", "address", "none"},
+	"sandbox":    {"on", "required", "off"},
+	"selector":   {"app.kubernetes.io/name=seamark", "k8s-app=kube-dns", "k8s-app=node-local-dns"},
+	"namespace":  {"kube-system"},
+	"admin":      {"localhost:8053", "unix:/run/seamark/admin.sock"},
 }
 
 // completeFlags sets the completions of the flags of a command and its subcommands that have none:

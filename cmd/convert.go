@@ -12,6 +12,7 @@ import (
 
 func (p *program) convertCommand() *cobra.Command {
 	in := convert.Input{Stdin: p.in}
+	var output string
 	c := &cobra.Command{
 		Use:   "convert [FILE...] [-- PROGRAM ARGUMENTS...]",
 		Short: "Convert kube-dns's ConfigMap and flags and dnsmasq's options to a Corefile",
@@ -27,6 +28,9 @@ Corefile does not cover. Convert does not contact a cluster.`,
   seamark convert configmap.yaml -- kube-dns --domain=cluster.local. --config-dir=/kube-dns-config
   seamark convert -- dnsmasq --cache-size=1000 --server=192.0.2.53`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
+			}
 			in.Files = args
 			if at := c.ArgsLenAtDash(); at >= 0 {
 				in.Files, in.CommandLine = args[:at], args[at:]
@@ -49,9 +53,13 @@ Corefile does not cover. Convert does not contact a cluster.`,
 			for _, d := range p.directives {
 				in.Directives = append(in.Directives, d.Name)
 			}
-			text, err := in.Corefile()
-			if err == nil {
-				_, err = io.WriteString(p.out, text)
+			result, err := in.Corefile()
+			switch {
+			case err != nil:
+			case output == "json":
+				err = indented(p.out, result)
+			default:
+				_, err = io.WriteString(p.out, result.Corefile)
 			}
 			if err != nil {
 				return failure{err}
@@ -63,5 +71,6 @@ Corefile does not cover. Convert does not contact a cluster.`,
 	c.Flags().StringVar(&in.ConfigMap, "config-map", "",
 		"`[NAMESPACE/]NAME` of the ConfigMap (default the pod's ConfigMap, or kube-dns)")
 	c.Flags().BoolVar(&in.Follow, "follow", false, "follow the ConfigMap even if the input has it")
+	outputFlag(c, &output)
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/order"
 )
 
 // A version is a version of CoreDNS: major, minor, patch.
@@ -107,6 +108,28 @@ func readTable(text string) map[string][]versions {
 		table[name] = append(table[name], r)
 	}
 	return table
+}
+
+// corednsVersions returns the versions of CoreDNS with changes, the newest first, for the shell to
+// complete.
+func corednsVersions() (texts []string) {
+	found := []version{newestCoreDNS()}
+	for _, ranges := range readTable(corednsTable) {
+		for _, r := range ranges {
+			found = append(found, r.from, r.end)
+		}
+	}
+	for _, c := range corednsChanges() {
+		found = append(found, c.from)
+	}
+
+	order.Slice(found, func(a, b version) int { return slices.Compare(b[:], a[:]) })
+	for _, v := range slices.Compact(found) {
+		if v[0] == 1 { // no end is zero, and CoreDNS's first versions were 001 to 011
+			texts = append(texts, v.String())
+		}
+	}
+	return texts
 }
 
 // absent returns why a version lacks a plugin or an option, "" if it has it or the table does

@@ -82,7 +82,7 @@ any.`,
 	f.IntVar(&d.rate, "rate", diff.DefaultRate, "largest number of queries a second")
 	f.DurationVar(&d.timeout, "timeout", 2*time.Second, "time to wait for a reply; a query is sent three times")
 	f.StringVar(&d.failOn, "fail-on", "diff", "what makes the exit status 1: diff, all or none")
-	f.StringVarP(&d.output, "output", "o", "text", "format: text or json")
+	outputFlag(c, &d.output)
 	f.BoolVar(&d.quiet, "quiet", false, "do not print the progress")
 	return c
 }

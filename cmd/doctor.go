@@ -39,7 +39,7 @@ not be examined.`,
 		},
 	}
 	source.flags(c)
-	c.Flags().StringVarP(&output, "output", "o", "text", "format: text or json")
+	outputFlag(c, &output)
 	return c
 }
 
@@ -63,7 +63,7 @@ func (p *program) doctor(ctx context.Context, source cluster.Options, output str
 		for _, f := range report.Findings {
 			fmt.Fprintf(p.out, "%-8s %s: %s\n", f.Level, f.Subject, f.Text)
 			if f.Next != "" {
-				fmt.Fprintf(p.out, "         next: %s\n", f.Next)
+				fmt.Fprintf(p.out, "         next: %s\n", p.asTyped(f.Next))
 			}
 		}
 	}

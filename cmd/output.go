@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/seamark/seamark/sys/linewriter"
+	"github.com/spf13/cobra"
 )
 
 // A commandOutput is the standard output of a command. It keeps the first error, since a
@@ -42,6 +43,11 @@ func (p *program) console() io.Writer {
 		return f.console
 	}
 	return p.log()
+}
+
+// outputFlag adds the flag --output of commands with JSON.
+func outputFlag(c *cobra.Command, output *string) {
+	c.Flags().StringVarP(output, "output", "o", "text", "format: text or json")
 }
 
 // newOutput returns a Writer of standard output or standard error for a server.

@@ -56,7 +56,7 @@ The exit status is 1 if no name has a record.`,
 	f.StringVar(&q.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain")
 	f.StringVar(&q.file, "resolv-conf", "/etc/resolv.conf", "`FILE` with the settings of a query without --pod")
 	f.StringSliceVar(&q.servers, "server", nil, "nameserver in place of the file's: `IP[:PORT],...`")
-	f.StringVarP(&q.output, "output", "o", "text", "format: text or json")
+	outputFlag(c, &q.output)
 	return c
 }
 

@@ -100,6 +100,7 @@ listens on no address, as explain does.`,
 	f.StringVar(&name, "name", "", "only names with this `TEXT` in them")
 	f.StringVar(&qtype, "type", "", "only records of this `TYPE`")
 	complete(c, "type", commonTypes...)
+	complete(c, "directive", p.answering()...)
 	a.flags(c)
 	a.outputFlag(c)
 	return c

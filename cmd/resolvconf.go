@@ -19,6 +19,7 @@ type resolvconfFlags struct {
 	hostNetwork            bool
 	domain, nodeFile       string
 	dns                    []string
+	output                 string
 }
 
 func (p *program) resolvconfCommand() *cobra.Command {
@@ -28,7 +29,8 @@ func (p *program) resolvconfCommand() *cobra.Command {
 		Short: "Print the /etc/resolv.conf that a kubelet writes for a pod",
 		Long: `Resolvconf prints the /etc/resolv.conf that a kubelet writes for a pod, from the
 pod's manifest, the kubelet's settings and the node's own file. Lines on standard
-error, which begin with #, list what the kubelet omits or reports in an event.`,
+error, which begin with #, list what the kubelet omits or reports in an event; with
+--output json they are comments of the object.`,
 		Example: `  seamark resolvconf --cluster-dns 10.96.0.10
   seamark resolvconf --cluster-dns 10.96.0.10 --pod deployment.yaml
   kubectl get pod web -o yaml | seamark resolvconf --cluster-dns 10.96.0.10 --pod -`,
@@ -47,6 +49,8 @@ error, which begin with #, list what the kubelet omits or reports in an event.`,
 	f.StringVar(&r.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain; empty for none")
 	f.StringSliceVar(&r.dns, "cluster-dns", nil, "the kubelet's clusterDNS: `IP,...`; may be repeated")
 	f.StringVar(&r.nodeFile, "node-file", "/etc/resolv.conf", "`FILE` of the kubelet's resolvConf; empty for none")
+	outputFlag(c, &r.output)
+	complete(c, "dns-policy", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 	return c
 }
 
@@ -55,17 +59,42 @@ func (p *program) resolvconf(r resolvconfFlags) error {
 	if err != nil {
 		return err
 	}
-	text, comments, err := r.form(p.in, kubelet, flags)
+
+	c, comments, err := r.form(p.in, kubelet, flags)
+	json := r.output == "json" && err == nil
 	for _, comment := range comments {
-		fmt.Fprintf(p.err, "# %s\n", comment)
+		if !json {
+			fmt.Fprintf(p.err, "# %s\n", comment)
+		}
 	}
-	if err == nil {
-		_, err = io.WriteString(p.out, text)
+	switch {
+	case json:
+		err = indented(p.out, newResolvconf(c, comments))
+	case err == nil:
+		_, err = io.WriteString(p.out, c.String())
 	}
 	if err != nil {
 		return failure{err}
 	}
 	return nil
+}
+
+// A resolvconfJSON is the output of --output json.
+type resolvconfJSON struct {
+	Nameservers []string `json:"nameservers"`
+	Search      []string `json:"search"`
+	Options     []string `json:"options"` // as in the file: ndots:5
+	Comments    []string `json:"comments"`
+}
+
+func newResolvconf(c resolvconf.Config, comments []string) resolvconfJSON {
+	out := resolvconfJSON{
+		append([]string{}, c.Nameservers...), append([]string{}, c.Searches...), []string{}, append([]string{}, comments...),
+	}
+	for _, o := range c.Options {
+		out.Options = append(out.Options, o.String())
+	}
+	return out
 }
 
 // parse checks the flags. It does not read files.
@@ -98,6 +127,9 @@ func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, 
 		flags.Policy, err = resolvconf.ParsePolicy(r.policy)
 		refuse("dns-policy", err)
 	}
+	if err := oneOf("output", r.output, "text", "json"); err != nil {
+		errs = append(errs, err)
+	}
 	return k, flags, errors.Join(errs...)
 }
 
@@ -105,7 +137,7 @@ func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, 
 // After an error it also returns the comments so far.
 func (r resolvconfFlags) form(
 	in io.Reader, k resolvconf.Kubelet, flags resolvconf.Flags,
-) (text string, comments []string, err error) {
+) (c resolvconf.Config, comments []string, err error) {
 	var m resolvconf.Manifest
 	var errs []error
 	if r.pod != "" {
@@ -124,15 +156,15 @@ func (r resolvconfFlags) form(
 		k.Node, comments = &node, append(comments, more...)
 	}
 	if len(errs) > 0 {
-		return "", comments, errors.Join(errs...)
+		return c, comments, errors.Join(errs...)
 	}
 
 	pod, more, err := m.Pod(flags)
 	comments = append(comments, more...)
 	if err != nil {
-		return "", comments, err
+		return c, comments, err
 	}
 
-	c, more := k.Form(pod)
-	return c.String(), append(comments, more...), nil
+	c, more = k.Form(pod)
+	return c, append(comments, more...), nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/seamark/seamark/operate/table"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/terminal"
@@ -47,6 +48,9 @@ func (s *screen) colors(p *program) colors {
 	}
 	return colors(os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal.Is(p.console()))
 }
+
+// newTable returns a table that fits on the terminal of the output.
+func (p *program) newTable() *table.Table { return table.New(p.out, terminal.Columns(p.console())) }
 
 // clear moves the cursor to the upper left corner and erases what is below.
 const clear = "\x1b[H\x1b[J"

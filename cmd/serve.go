@@ -124,7 +124,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if _, err := os.Stat(defaultFile); s.conf == "" && s.manifests == "" && err != nil {
 		log.Warn("No Corefile in this directory: answering every query with the client's address, as CoreDNS does")
 		if err := p.serves(ctx, &r, read); err != nil {
-			return failure{fmt.Errorf("%w\n%s", err, usual)}
+			return failure{fmt.Errorf("%w\n%s", err, p.asTyped(usual))}
 		}
 		return nil
 	}

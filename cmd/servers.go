@@ -69,8 +69,7 @@ func (a *adminFlags) flagsWithPod(c *cobra.Command, pod string) {
 
 // outputFlag adds the flag of the format.
 func (a *adminFlags) outputFlag(c *cobra.Command) {
-	c.Flags().StringVarP(&a.output, "output", "o", "text", "format: text or json")
-	complete(c, "output", "text", "json")
+	outputFlag(c, &a.output)
 }
 
 // check returns the errors of the command line.

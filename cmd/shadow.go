@@ -89,11 +89,9 @@ any.`,
 	f.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long to wait for the objects of the cluster")
 
 	f.StringVar(&s.failOn, "fail-on", "diff", "what makes the exit status 1: diff, all or none")
-	f.StringVarP(&s.output, "output", "o", "text", "format: text or json")
+	outputFlag(c, &s.output)
 	f.BoolVar(&s.quiet, "quiet", false, "do not print the progress")
-	complete(c, "output", "text", "json")
 	complete(c, "pace", "fast", "captured")
-	complete(c, "fail-on", "diff", "all", "none")
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/operate/servers"
+	"github.com/seamark/seamark/operate/table"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/order"
 	"github.com/seamark/seamark/sys/terminal"
@@ -125,8 +126,8 @@ func (p *program) showFigures(s *adminclient.Status, c colors) {
 		}
 		name, value := explain.Clean(row.name), explain.Clean(rows[row])
 		if columns > 0 {
-			name = middle(name, width)
-			value = middle(value, max(narrowest, columns-width-2*gap))
+			name = table.Middle(name, width)
+			value = table.Middle(value, max(table.Narrowest, columns-width-2*table.Gap))
 		}
 		isPrefix := func(bad string) bool { return strings.HasPrefix(value, bad) }
 		if slices.ContainsFunc([]string{"DOWN", "not synced", "never", "no:"}, isPrefix) {
@@ -140,7 +141,7 @@ func (p *program) showFigures(s *adminclient.Status, c colors) {
 func (p *program) showReplicas(up []replica) {
 	fmt.Fprintln(p.out)
 	t := p.newTable()
-	t.row("SERVER", "NODE", "UP", "QPS", "NXDOMAIN", "SERVFAIL", "P99", "DATA AGE", "MEMORY")
+	t.Row("SERVER", "NODE", "UP", "QPS", "NXDOMAIN", "SERVFAIL", "P99", "DATA AGE", "MEMORY")
 
 	for _, r := range up {
 		// A cell keeps its dash where the server does not know the value.
@@ -169,9 +170,9 @@ func (p *program) showReplicas(up []replica) {
 			row[8] = fmt.Sprintf("%.0f MB", memory/1e6)
 		}
 
-		t.row(row...)
+		t.Row(row...)
 	}
-	t.flush()
+	t.Flush()
 }
 
 // showConditions shows what is wrong with a server.
@@ -184,7 +185,7 @@ func (p *program) showConditions(conditions []health.Condition, colors colors) {
 		severity := fmt.Sprintf("%-8s", explain.Clean(strings.ToUpper(string(c.Severity))))
 		fmt.Fprintf(p.out, "  %s  %s%s\n", colors.severity(c.Severity, severity), explain.Clean(c.Text), since)
 		if next := c.Remedy(); next != "" {
-			fmt.Fprintf(p.out, "  %-8s  next: %s\n", "", explain.Clean(next))
+			fmt.Fprintf(p.out, "  %-8s  next: %s\n", "", explain.Clean(p.asTyped(next)))
 		}
 	}
 }

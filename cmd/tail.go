@@ -17,6 +17,7 @@ import (
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/operate/servers"
+	"github.com/seamark/seamark/operate/table"
 	"github.com/seamark/seamark/sys/linewriter"
 	"github.com/seamark/seamark/sys/terminal"
 	"github.com/seamark/seamark/wire"
@@ -71,13 +72,7 @@ Ctrl-C ends the command with status 0.`,
 	}
 	f.DurationVar(&slower, "slower", 0, "only answers that took at least this long")
 	complete(c, "rcode", "NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP")
-	var sources []string
-	for _, d := range p.directives {
-		if d.Answers {
-			sources = append(sources, d.Name)
-		}
-	}
-	complete(c, "source", sources...)
+	complete(c, "source", p.answering()...)
 	a.flags(c)
 	a.outputFlag(c)
 	pods.flags(c, &a.cluster)
@@ -250,8 +245,8 @@ func eventWriter(found []*servers.Server) func(io.Writer, shownEvent) error {
 	line := func(w io.Writer, server, time, client, qtype, rcode, took, name string, more ...string) error {
 		columns := terminal.Columns(w)
 		before := fmt.Sprintf("%-8s %-15s %-5s %-8s %-7s ", time, client, qtype, rcode, took)
-		if columns > 0 && width > narrowest {
-			before = fmt.Sprintf("%-*s ", narrowest, middle(server, narrowest)) + before
+		if columns > 0 && width > table.Narrowest {
+			before = fmt.Sprintf("%-*s ", table.Narrowest, table.Middle(server, table.Narrowest)) + before
 		} else if width > 0 {
 			before = fmt.Sprintf("%-*s ", width, server) + before
 		}
@@ -264,7 +259,7 @@ func eventWriter(found []*servers.Server) func(io.Writer, shownEvent) error {
 
 		before, name, after = explain.Clean(before), explain.Clean(name), explain.Clean(after)
 		if columns > 0 {
-			name = middle(name, max(narrowest, columns-utf8.RuneCountInString(before+after)))
+			name = table.Middle(name, max(table.Narrowest, columns-utf8.RuneCountInString(before+after)))
 		}
 		_, err := fmt.Fprintln(w, before+name+after)
 		return err

@@ -219,7 +219,7 @@ func (p *program) showTop(top topResult) {
 	if top.Pods != nil || slices.ContainsFunc(top.Entries, func(e traffic.Entry) bool { return e.Pod != "" }) {
 		headings = append(headings, "POD", "OWNER")
 	}
-	t.row(headings...)
+	t.Row(headings...)
 
 	number := func(count float64) string {
 		if l.count == "SECONDS" {
@@ -239,15 +239,15 @@ func (p *program) showTop(top topResult) {
 		} else if e.Pod != "" {
 			cells = append(cells, e.Pod, e.Owner)
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
 	for _, g := range top.Groups {
-		t.row(number(g.Count), percent(g.Share), explain.Clean(g.String()), g.Example)
+		t.Row(number(g.Count), percent(g.Share), explain.Clean(g.String()), g.Example)
 	}
 	if others := top.Others(); others > 0 {
-		t.row(number(others*top.Total), percent(others), "others", "")
+		t.Row(number(others*top.Total), percent(others), "others", "")
 	}
-	t.flush()
+	t.Flush()
 
 	if excess > 0 {
 		fmt.Fprintf(p.out, "There were too many to count all: a count may be too large by up to %.1f.\n", excess)

@@ -39,7 +39,7 @@ func (p *program) versionCommand() *cobra.Command {
 		Example: `  seamark version
   seamark version --output json`,
 	}
-	c.Flags().StringVarP(&output, "output", "o", "text", "format: text or json")
+	outputFlag(c, &output)
 
 	c.RunE = func(*cobra.Command, []string) error {
 		if err := oneOf("output", output, "text", "json"); err != nil {

@@ -5,63 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/dns"
 )
-
-// Describe writes the handlers of each address and zone, in the order in which a
-// query reaches them.
-func (p *Plan) Describe(w io.Writer) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, s := range p.sites {
-		for _, r := range s.routes {
-			view := ""
-			if r.block.Chain.Match != nil {
-				view = " view " + r.block.Chain.View
-			}
-			fmt.Fprintf(out, "%s zone %s%s (%s:%d)\n", s.name(), r.key.Zone, view, r.key.From.File, r.key.From.Line)
-
-			steps := r.block.Chain.Steps()
-			if len(steps) == 0 {
-				fmt.Fprintln(out, "  nothing answers here")
-			}
-			hidden := newBarriers(r.block).steps(steps, r.key.Zone)
-			for i, step := range steps {
-				text := describe(step)
-				switch h := hidden[i]; {
-				case h != nil && h.reverse:
-					text += ", " + h.String()
-				case h != nil:
-					text = h.String()
-				}
-				fmt.Fprintf(out, "  %s\t%s\n", step.Name, text)
-			}
-
-			if names := r.block.Observers(); len(names) > 0 {
-				fmt.Fprintf(out, "  seen by %s\n", strings.Join(names, ", "))
-			}
-		}
-	}
-	return out.Flush()
-}
-
-// describe describes what a handler does with a query.
-func describe(step dns.Step) string {
-	text := "answers at once"
-	switch {
-	case !step.Inline:
-		text = "makes every query wait"
-	case step.MayWait:
-		text = "may make a query wait"
-	}
-	if step.Finishing {
-		text += ", edits answers from below"
-	}
-	return text
-}
 
 // Addresses returns the addresses on which a started plan listens, in the order of the
 // Corefile. For port 0 they have the port that the kernel chose.

@@ -34,13 +34,19 @@ type Conversion struct {
 	Notes  []string   // about the rest of the input
 }
 
-// Corefile returns the merged Corefile. It starts with comments: its sources, and
-// the settings that it does not cover.
-func (c Conversion) Corefile() (string, error) {
+// A Result is the Corefile of a conversion.
+type Result struct {
+	Corefile string   `json:"corefile"` // begins with comments: its sources and the notes
+	Sources  string   `json:"sources"`  // the input, for people
+	Notes    []string `json:"notes"`    // what the Corefile does not cover
+}
+
+// Corefile merges the parts.
+func (c Conversion) Corefile() (r Result, err error) {
 	m := merger{Conversion: c, notes: slices.Clone(c.Notes)}
 	servers, err := m.servers()
 	if err != nil {
-		return "", err
+		return r, err
 	}
 
 	for i := range servers {
@@ -51,11 +57,9 @@ func (c Conversion) Corefile() (string, error) {
 
 	text, err := corefile.Format(servers)
 	if err != nil {
-		return "", err
+		return r, err
 	}
 
-	var out strings.Builder
-	fmt.Fprintf(&out, "# Converted by seamark convert from %s.\n", m.sources())
 	var processFlags []string
 	for _, p := range c.Parts {
 		for _, n := range append(slices.Clone(p.Program.Notes), p.Notes...) {
@@ -70,10 +74,16 @@ func (c Conversion) Corefile() (string, error) {
 	if len(processFlags) > 0 {
 		m.note("not part of a Corefile, since they affect the process or its log: %s", strings.Join(processFlags, ", "))
 	}
+
+	r = Result{Sources: m.sources(), Notes: []string{}}
+	var out strings.Builder
+	fmt.Fprintf(&out, "# Converted by seamark convert from %s.\n", r.Sources)
 	for _, n := range m.notes {
+		r.Notes = append(r.Notes, oneLine(n))
 		out.WriteString("# - " + oneLine(n) + "\n")
 	}
-	return out.String() + text, nil
+	r.Corefile = out.String() + text
+	return r, nil
 }
 
 // oneLine replaces control characters, which could end a comment.

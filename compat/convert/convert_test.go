@@ -117,7 +117,8 @@ func TestCorefile(t *testing.T) {
 		if c.config != nil {
 			conversion.Config = &ConfigMap{"ConfigMap kube-dns", "", "kube-dns", c.config}
 		}
-		text, err := conversion.Corefile()
+		result, err := conversion.Corefile()
+		text := result.Corefile
 		got := lines(text)
 		if c.name == "unknown keys" {
 			got = got[:min(len(got), len(c.want))]
@@ -160,7 +161,8 @@ func TestCorefileSingleProgram(t *testing.T) {
 		{"an invalid ConfigMap", []Part{kube}, &ConfigMap{"ConfigMap x", "", "", map[string]string{"federations": "a", "upstreamNameservers": "x"}}, "",
 			"ConfigMap x: federations: want NAME=DOMAIN,NAME=DOMAIN, got \"a\"\nConfigMap x: upstreamNameservers: want a JSON array"},
 	} {
-		text, err := Conversion{From: "Pod p", Order: directives, Parts: c.parts, Config: c.config}.Corefile()
+		result, err := Conversion{From: "Pod p", Order: directives, Parts: c.parts, Config: c.config}.Corefile()
+		text := result.Corefile
 		if !strings.Contains(text, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
 			t.Errorf("%s: got error %v and\n%s", c.name, err, text)
 		}

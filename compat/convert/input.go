@@ -34,19 +34,19 @@ type Input struct {
 }
 
 // Corefile returns the Corefile that replaces the pod and the ConfigMap in the input.
-func (in Input) Corefile() (string, error) {
+func (in Input) Corefile() (r Result, err error) {
 	var objects Objects
 	var errs []error
 	for _, file := range in.Files {
 		errs = append(errs, in.read(&objects, file))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return "", err
+		return r, err
 	}
 
 	pod, err := in.pod(objects)
 	if err != nil {
-		return "", err
+		return r, err
 	}
 
 	conversion := Conversion{From: pod.Place, Notes: pod.Notes, Order: in.Directives}
@@ -59,7 +59,7 @@ func (in Input) Corefile() (string, error) {
 	}
 
 	if err := errors.Join(errs...); err != nil {
-		return "", err
+		return r, err
 	}
 
 	namespace, name, found := strings.Cut(cmp.Or(in.ConfigMap, read), "/")
@@ -70,13 +70,13 @@ func (in Input) Corefile() (string, error) {
 	config, ok, err := objects.Config(namespace, name)
 	switch {
 	case err != nil:
-		return "", err
+		return r, err
 	case ok && !in.Follow:
 		conversion.Config = &config
 	case !ok && in.ConfigMap != "":
-		return "", fmt.Errorf("no ConfigMap %s in the input", name)
+		return r, fmt.Errorf("no ConfigMap %s in the input", name)
 	case !ok && len(pod.Programs) == 0:
-		return "", fmt.Errorf("neither a pod with kube-dns or dnsmasq nor a ConfigMap %s in the input", name)
+		return r, fmt.Errorf("neither a pod with kube-dns or dnsmasq nor a ConfigMap %s in the input", name)
 	}
 
 	if len(pod.Programs) == 0 {
@@ -86,7 +86,7 @@ func (in Input) Corefile() (string, error) {
 		}
 		part, _, err := translate(Program{Name: KubeDNS, Args: args})
 		if err != nil {
-			return "", err
+			return r, err
 		}
 		conversion.Parts = []Part{part}
 		conversion.From = "the defaults of kube-dns's flags, without a pod"

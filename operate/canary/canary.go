@@ -66,8 +66,9 @@ type Options struct {
 	// none.
 	Progress func(text string)
 
-	API *apiserver.Session
-	Out io.Writer
+	API     *apiserver.Session
+	Out     io.Writer
+	Columns int // the width of Out if it is a terminal, or 0
 	// Check returns the errors and warnings of a Corefile. It and the files that it imports
 	// are among files, by their path in the container.
 	Check func(corefile string, files map[string]string) (errs, warnings []error)

@@ -7,11 +7,11 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/operate/table"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 )
@@ -34,6 +34,7 @@ type Status struct {
 	Interval    float64  `json:"intervalSeconds,omitempty"`
 	Stop        []string `json:"stop"` // the reasons of the stop rule
 	Warnings    []string `json:"warnings"`
+	columns     int      // of the terminal, or 0
 }
 
 // A Side is one of the two servers.
@@ -76,8 +77,8 @@ func (r *Status) Print(w io.Writer) {
 }
 
 func (r *Status) print(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVER\tREADY\tIN SERVICE\tQUERIES\tSERVFAIL\tOTHER ERRORS\tP99\tRESTARTS\tIMAGE")
+	t := table.New(w, r.columns)
+	t.Row("SERVER", "READY", "SERVING", "QUERIES", "SERVFAIL", "ERRORS", "P99", "RESTARTS", "IMAGE")
 	for _, side := range r.Sides {
 		share := func(n float64) string {
 			if side.Queries == 0 {
@@ -90,8 +91,8 @@ func (r *Status) print(w io.Writer) {
 		if side.P99 > 0 {
 			p99 = time.Duration(side.P99 * float64(time.Second)).Round(10 * time.Microsecond).String()
 		}
-		fmt.Fprintf(t, "%s\t%d/%d\t%d\t%.0f\t%s\t%s\t%s\t%d\t%s\n", side.Name, side.Ready, side.Pods, side.Serving,
-			side.Queries, share(side.Servfail), share(side.OtherErrors), p99, side.Restarts, side.Image)
+		t.Row(side.Name, fmt.Sprintf("%d/%d", side.Ready, side.Pods), side.Serving, fmt.Sprintf("%.0f", side.Queries),
+			share(side.Servfail), share(side.OtherErrors), p99, side.Restarts, side.Image)
 	}
 	t.Flush()
 
@@ -108,7 +109,7 @@ func (r *Status) print(w io.Writer) {
 // waits only if pods of Seamark get queries.
 func (c *command) sample(ctx context.Context, s *state) (*Status, error) {
 	now := s.stage()
-	r := &Status{
+	r := &Status{columns: c.Columns,
 		Stage: int(now), Description: now.String(), Complete: len(c.steps(s, now)) == 0,
 		Stop: []string{}, Warnings: append([]string{}, s.managed(now)...),
 	}

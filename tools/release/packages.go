@@ -22,6 +22,9 @@ import (
 //go:embed scripts
 var scripts embed.FS
 
+// maintainer is where users of the packages report defects: the project has no address for mail.
+const maintainer = "Seamark (https://github.com/seamark/seamark/issues)"
+
 // newPackage returns the package in a format, deb or rpm, with the files of the archive for
 // p, a platform with Linux.
 func newPackage(r build.Release, p v1.Platform, format string, archived []build.File) (artifact, error) {
@@ -44,7 +47,7 @@ func newPackage(r build.Release, p v1.Platform, format string, archived []build.
 		Release:     "1",
 		Section:     "net",
 		Priority:    "optional",
-		Maintainer:  "Seamark <maintainers@seamark.invalid>",
+		Maintainer:  maintainer,
 		Description: "DNS server for Kubernetes clusters\nIt answers queries for the names of a cluster, which it reads from the API server or\nfrom a folder of manifests, and forwards and caches all others.",
 		Homepage:    "https://github.com/seamark/seamark",
 		License:     "Apache-2.0",

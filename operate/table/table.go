@@ -1,4 +1,5 @@
-package cmd
+// Package table writes tables for people, for the commands that look at servers.
+package table
 
 import (
 	"fmt"
@@ -9,22 +10,21 @@ import (
 	"unicode/utf8"
 
 	"github.com/seamark/seamark/observe/explain"
-	"github.com/seamark/seamark/sys/terminal"
 )
 
-// A table writes rows of cells, which may be from clients and other servers. On a terminal the cells of
+// A Table writes rows of cells, which may be from clients and other servers. On a terminal the cells of
 // wide columns are shortened, so that a row fits; programs get whole cells.
-type table struct {
+type Table struct {
 	out     io.Writer
-	columns int // of the terminal, 0 for a program
+	columns int
 	rows    [][]string
 }
 
-func (p *program) newTable() *table {
-	return &table{out: p.out, columns: terminal.Columns(p.console())}
-}
+// New returns a table. columns is the width of the terminal, 0 for a program.
+func New(out io.Writer, columns int) *Table { return &Table{out: out, columns: columns} }
 
-func (t *table) row(cells ...any) {
+// Row adds a row.
+func (t *Table) Row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, cell := range cells {
 		texts[i] = explain.Clean(fmt.Sprint(cell))
@@ -32,10 +32,10 @@ func (t *table) row(cells ...any) {
 	t.rows = append(t.rows, texts)
 }
 
-// flush writes the rows. The Writer keeps its error.
-func (t *table) flush() {
+// Flush writes the rows. The Writer keeps its error.
+func (t *Table) Flush() {
 	t.fit()
-	w := tabwriter.NewWriter(t.out, 0, 8, gap, ' ', 0)
+	w := tabwriter.NewWriter(t.out, 0, 8, Gap, ' ', 0)
 	for _, cells := range t.rows {
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t "))
 	}
@@ -43,12 +43,12 @@ func (t *table) flush() {
 }
 
 const (
-	gap       = 2  // spaces between columns
-	narrowest = 10 // characters that a shortened cell has left
+	Gap       = 2 // spaces between columns
+	Narrowest = 8 // characters that a shortened cell has left
 )
 
 // fit shortens cells of the widest columns until a row is no wider than the terminal.
-func (t *table) fit() {
+func (t *Table) fit() {
 	var widths []int
 	for _, cells := range t.rows {
 		widths = append(widths, make([]int, max(0, len(cells)-len(widths)))...)
@@ -57,23 +57,23 @@ func (t *table) fit() {
 		}
 	}
 
-	total := gap * (len(widths) - 1)
+	total := Gap * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
 	}
-	for t.columns > 0 && total > t.columns && slices.Max(widths) > narrowest {
+	for t.columns > 0 && total > t.columns && slices.Max(widths) > Narrowest {
 		widths[slices.Index(widths, slices.Max(widths))]--
 		total--
 	}
 	for _, cells := range t.rows {
 		for i, cell := range cells {
-			cells[i] = middle(cell, widths[i])
+			cells[i] = Middle(cell, widths[i])
 		}
 	}
 }
 
-// middle returns text of n characters at most: the beginning and the end tell most names apart.
-func middle(text string, n int) string {
+// Middle returns text of n characters at most: the beginning and the end tell most names apart.
+func Middle(text string, n int) string {
 	runes := []rune(text)
 	if n < 1 || len(runes) <= n {
 		return text
