@@ -9,7 +9,7 @@
 // lists of several namespaces become one (merge.go). Every ten minutes a feed compares the versions
 // of its objects with the API server's (compare.go). Metadata of single objects are requested when an
 // answer is explained (origin.go). Problems are logged when they begin, at growing intervals, and
-// when they end (reporter.go).
+// when they end (reporter.go). A Recorder writes Events about objects (events.go).
 package apiserver
 
 import (

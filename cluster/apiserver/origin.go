@@ -22,6 +22,9 @@ const (
 	originBurst = 20
 )
 
+// errGone is the error for an object that was deleted meanwhile.
+var errGone = errors.New("the API server does not have the object any more")
+
 // origins reads the metadata of single objects.
 type origins struct {
 	client    *client
@@ -66,7 +69,7 @@ func (s *origins) read(ctx context.Context, kind cluster.Kind, key cluster.Key) 
 	case err != nil:
 		return origin, redact.Error(err)
 	case !found:
-		return origin, errors.New("the API server does not have the object any more")
+		return origin, errGone
 	}
 	return origin, nil
 }

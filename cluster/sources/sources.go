@@ -36,6 +36,14 @@ func Run(
 	})
 }
 
+// NewRecorder returns a Recorder of Events about the objects that Run delivers with these options;
+// with a folder of manifests it writes nothing. The caller closes it.
+func NewRecorder(
+	o cluster.Options, log *slog.Logger, reg *metrics.Registry, dial apiserver.Dial,
+) *apiserver.Recorder {
+	return apiserver.NewRecorder(o, "seamark", log, reg, dial)
+}
+
 // LocationOptions returns the options of a directive that name files and folders of a
 // cluster. They set fields of o. path returns the path of a file that the Corefile
 // names.

@@ -2,7 +2,10 @@ package sources
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +37,28 @@ func TestRunManifests(t *testing.T) {
 	}}, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, nil)
 	if got["key"] != "value" {
 		t.Errorf("ConfigMap shop/hosts: got data %v, want key=value", got)
+	}
+}
+
+// A Recorder names the program as the source of its Events.
+func TestNewRecorder(t *testing.T) {
+	created := make(chan string, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2"},"items":[{"metadata":{"name":"hosts","uid":"u"}}]}`)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		created <- string(body)
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer s.Close()
+	r := NewRecorder(cluster.Options{Endpoint: s.URL, ConfigMapLabels: "dns"}, slog.New(slog.DiscardHandler), new(metrics.Registry), nil)
+	defer r.Close()
+	r.Warn(cluster.ConfigMaps, cluster.Key{Namespace: "shop", Name: "hosts"}, "", "Invalid", "line 3")
+	if got := <-created; !strings.Contains(got, `"source":{"component":"seamark"}`) {
+		t.Errorf("got the Event %s, want the source seamark", got)
 	}
 }
 

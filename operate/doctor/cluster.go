@@ -183,9 +183,15 @@ func needs() []need {
 	for _, p := range apiserver.Watched() {
 		list = append(list, need{p, "seamark diff and the server", Error})
 	}
+	const records = "the directive records, for objects with records"
+	for _, verb := range []string{"list", "watch"} {
+		list = append(list,
+			need{apiserver.Permission{Verb: verb, Resource: "pods"}, "the option pods verified", Info},
+			need{apiserver.Permission{Verb: verb, Resource: "configmaps"}, records, Info},
+			need{apiserver.Permission{Verb: verb, Group: "externaldns.k8s.io", Resource: "dnsendpoints"}, records, Info})
+	}
 	return append(list,
-		need{apiserver.Permission{Verb: "list", Resource: "pods"}, "the option pods verified", Info},
-		need{apiserver.Permission{Verb: "watch", Resource: "pods"}, "the option pods verified", Info},
+		need{apiserver.Permission{Verb: "create", Resource: "events"}, records, Info},
 		need{apiserver.Permission{Verb: "get", Resource: "configmaps", Namespace: "kube-system"},
 			"seamark check --from-cluster", Warning},
 		need{apiserver.Permission{

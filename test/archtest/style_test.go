@@ -171,6 +171,7 @@ func contextValues(m *module) (bad []string) {
 // unixTimes are the files that may use Unix times, and the purpose. A duration measured by
 // them is wrong after a step of the system's clock: package clock is for durations.
 var unixTimes = map[string]string{
+	"cluster/api/types.go":                 "when an object was created",
 	"cluster/snapshot/write.go":            "when a file was written",
 	"directive/dnssec/message.go":          "times in signatures",
 	"directive/kubernetes/live_journal.go": "a serial",
