@@ -52,6 +52,8 @@ func TestSentences(t *testing.T) {
 		for item := range strings.SplitSeq(separatorOfEvidence.Replace(shown), "\n") {
 			if wrong := e.missing(item); wrong != "" {
 				t.Errorf("%s: %s", at, wrong)
+			} else if wrong := e.unstated(item, plugin, sentence); wrong != "" {
+				t.Errorf("%s: %q: %s", at, sentence, wrong)
 			}
 		}
 	}
@@ -91,6 +93,40 @@ func (e evidence) missing(item string) string {
 		return ""
 	}
 	return fmt.Sprintf("want script, test or difference, got %q", item)
+}
+
+// unstated returns why an item does not show a sentence: the scripts that are written for this list,
+// and the list of Corefiles, have the sentence in front of the lines that show it.
+func (e evidence) unstated(item, plugin, sentence string) string {
+	var file string
+	switch words := strings.Fields(item); {
+	case words[0] == "script" && strings.HasPrefix(words[1], "coredns-"):
+		file = "testdata/script/" + words[1] + ".txt"
+	case words[0] == "test" && words[1] == "test/process":
+		_, name, _ := strings.Cut(words[2], "/")
+		file = "testdata/process/" + name + ".txt"
+	case words[0] == "test" && strings.HasPrefix(words[2], "TestCorefiles/"):
+		file = "testdata/coredns/corefiles.txt"
+	default:
+		return ""
+	}
+
+	text, ok := e.tests[file]
+	if !ok {
+		data, _ := os.ReadFile(root + file)
+		text = "\n" + string(data)
+		e.tests[file] = text
+	}
+	// A comment may begin with the plugin, and omit what its part of the file says.
+	short := regexp.MustCompile(`( (is|are) (accepted|refused))?$`).ReplaceAllString(sentence, "")
+	for _, mark := range []string{"\n# ", "\n# " + plugin + ": ", "\n+ ", "\n- "} {
+		for _, words := range []string{sentence, short} {
+			if strings.Contains(text, mark+words+"\n") {
+				return ""
+			}
+		}
+	}
+	return file + " has no lines for it"
 }
 
 // has reports whether a directory has a test.

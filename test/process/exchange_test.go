@@ -6,17 +6,22 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 
 	"github.com/seamark/seamark/wire/grpcmessage"
 )
@@ -30,11 +35,13 @@ type question struct {
 	proxy  []byte // a PROXY header in front of the query or the connection
 	alone  bool   // it has a datagram of its own
 	within time.Duration
+	cert   *tls.Certificate // of the client
 }
 
 // transports are the words that name a transport.
 var transports = map[string]string{
 	"+tcp": "tcp", "+tls": "tcp-tls", "+https": "https", "+http": "http", "+grpc": "grpc", "+h2c": "grpc+h2c",
+	"+quic": "quic", "+h3": "h3",
 }
 
 // question parses the part of a step in front of the arrow: "example.org A +tcp".
@@ -44,7 +51,7 @@ func (s *script) question(text string) (*question, error) {
 		return nil, fmt.Errorf("want a name and a type")
 	}
 
-	q := &question{m: new(dns.Msg), net: "udp", at: "127.0.0.1:" + s.value("$PORT"), within: 2 * time.Second}
+	q := &question{m: new(dns.Msg), net: "udp", at: "127.0.0.1:" + s.vars["$PORT"], within: 2 * time.Second}
 	q.m.SetQuestion(dns.Fqdn(words[0]), dns.StringToType[words[1]])
 	for _, word := range words[2:] {
 		name, value, _ := strings.Cut(word, "=") // a secret may contain another =
@@ -55,6 +62,12 @@ func (s *script) question(text string) (*question, error) {
 			q.net = transports[word]
 		case word == "+do":
 			q.m.SetEdns0(1232, true)
+		case word == "+cert":
+			q.cert = new(tls.Certificate)
+			*q.cert, err = tls.LoadX509KeyPair(filepath.Join(s.dir, "cert.pem"), filepath.Join(s.dir, "key.pem"))
+		case word == "+nsid":
+			q.m.SetEdns0(1232, false)
+			q.m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_NSID{Code: dns.EDNS0NSID}}
 		case word == "+norec":
 			q.m.RecursionDesired = false
 		case name == "+edns":
@@ -72,6 +85,8 @@ func (s *script) question(text string) (*question, error) {
 			q.at = net.JoinHostPort("127.0.0.1", value)
 		case name == "+at":
 			q.at = value
+		case name == "+from":
+			q.proxy, err = proxyHeader(value)
 		case name == "+proxy" || name == "+proxyalone":
 			q.alone = name == "+proxyalone"
 			q.proxy, err = hex.DecodeString(value)
@@ -87,23 +102,56 @@ func (s *script) question(text string) (*question, error) {
 	return q, nil
 }
 
+// proxyHeader returns a PROXY header of version 2 that names a client, with port 4711.
+func proxyHeader(client string) ([]byte, error) {
+	addr, err := netip.ParseAddr(client)
+	if err != nil {
+		return nil, err
+	}
+	family, size := byte(0x12), byte(12)
+	if addr.Is6() {
+		family, size = 0x22, 36
+	}
+	header := append([]byte("\r\n\r\n\x00\r\nQUIT\n\x21"), family, 0, size)
+	header = append(append(header, addr.AsSlice()...), make([]byte, addr.BitLen()/8)...)
+	return append(header, 0x12, 0x67, 0, 53), nil
+}
+
 // exchange sends the query and returns the reply.
 func (q *question) exchange() (*dns.Msg, error) {
-	if strings.HasPrefix(q.net, "http") || strings.HasPrefix(q.net, "grpc") {
-		return q.request()
+	switch q.net {
+	case "udp", "tcp", "tcp-tls":
+		c, err := q.connect()
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		return q.exchangeOver(c)
+	case "quic":
+		return q.overQUIC()
 	}
+	return q.request()
+}
 
+// connect opens a connection for queries.
+func (q *question) connect() (net.Conn, error) {
 	network, withTLS := strings.CutSuffix(q.net, "-tls")
 	c, err := q.dial(context.Background(), network, q.at)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(q.within))
 	if withTLS {
-		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+		config := &tls.Config{InsecureSkipVerify: true}
+		if q.cert != nil {
+			config.Certificates = []tls.Certificate{*q.cert}
+		}
+		c = tls.Client(c, config)
 	}
+	return c, nil
+}
 
+func (q *question) exchangeOver(c net.Conn) (*dns.Msg, error) {
 	conn := &dns.Conn{Conn: c, TsigSecret: q.secret, UDPSize: dns.MaxMsgSize}
 	m := q.m.Copy() // the TSIG record is removed from it
 	if err := conn.WriteMsg(m); err != nil {
@@ -114,6 +162,39 @@ func (q *question) exchange() (*dns.Msg, error) {
 		err = fmt.Errorf("got ID %d, want %d", reply.Id, q.m.Id)
 	}
 	return reply, err
+}
+
+// overQUIC sends the query over DNS over QUIC (RFC 9250).
+func (q *question) overQUIC() (*dns.Msg, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), q.within)
+	defer cancel()
+	c, err := quic.DialAddr(ctx, q.at, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"doq"}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer c.CloseWithError(0, "")
+	s, err := c.OpenStreamSync(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	m := q.m.Copy()
+	m.Id = 0
+	packet, err := m.Pack()
+	if err == nil {
+		_, err = s.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...))
+	}
+	if err != nil {
+		return nil, err
+	}
+	_ = s.Close()
+	_ = s.SetReadDeadline(time.Now().Add(q.within))
+	body, err := io.ReadAll(s)
+	if err != nil || len(body) < 2 {
+		return nil, fmt.Errorf("got %d bytes, error %w", len(body), err)
+	}
+	reply := new(dns.Msg)
+	return reply, reply.Unpack(body[2:])
 }
 
 // dial connects, and sends the PROXY header.
@@ -164,6 +245,11 @@ func (q *question) request() (*dns.Msg, error) {
 	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Timeout: q.within, Transport: transport}
+	if q.net == "h3" {
+		over := &http3.Transport{TLSClientConfig: transport.TLSClientConfig}
+		defer over.Close()
+		client.Transport = over
+	}
 	r, err := client.Post(scheme+"://"+q.at+path, contentType, bytes.NewReader(packet))
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,10 +46,12 @@ type script struct {
 	t    *testing.T
 	file string
 	dir  string
-	vars []string // the names of variables and their values
+	vars map[string]string
 
 	process *process // the one of the part Corefile
 	mark    int      // where the output of the current step begins
+
+	received sinks
 }
 
 func run(t *testing.T, file string) {
@@ -62,11 +65,10 @@ func run(t *testing.T, file string) {
 	}
 
 	s := &script{t: t, file: file, dir: t.TempDir()}
-	s.vars = []string{"$DIR", s.dir}
-	// A longer name first: $PORT is the beginning of the others.
-	for _, name := range []string{"$PORT2", "$PORT3", "$PORT4", "$PORT5", "$PORT6", "$PORT7", "$PORT8", "$PORT"} {
-		if strings.Contains(string(text), name) {
-			s.vars = append(s.vars, name, freeport.Reserve(t))
+	s.vars = map[string]string{"$DIR": s.dir}
+	for _, name := range variable.FindAllString(string(text), -1) {
+		if s.vars[name] == "" {
+			s.vars[name] = freeport.Reserve(t)
 		}
 	}
 	s.certificates(string(text))
@@ -98,6 +100,10 @@ func (s *script) part(name, text string, line int) {
 	case "Corefile":
 		s.process = s.start(s.expand(text))
 		s.process.awaitServing()
+	case "sinks":
+		for line := range strings.SplitSeq(text, "\n") {
+			s.sink(strings.TrimSpace(line))
+		}
 	case "steps":
 		for i, step := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 			s.step(strings.TrimSpace(step), line+i)
@@ -109,7 +115,12 @@ func (s *script) part(name, text string, line int) {
 	}
 }
 
-func (s *script) expand(text string) string { return strings.NewReplacer(s.vars...).Replace(text) }
+// variable matches the names of variables.
+var variable = regexp.MustCompile(`\$(DIR\b|PORT\d*)`)
+
+func (s *script) expand(text string) string {
+	return variable.ReplaceAllStringFunc(text, func(name string) string { return s.vars[name] })
+}
 
 // corefiles checks groups of lines, each of which is one server block's directives, or a Corefile if it
 // has its port.

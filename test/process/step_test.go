@@ -35,6 +35,12 @@ func (s *script) step(text string, line int) {
 		err = s.await(func() error { return s.query(rest) })
 	case ">":
 		err = s.await(func() error { return found(s.process.output()[s.mark:], rest) })
+	case "received":
+		err = s.await(func() error { return found(s.received.String(), rest) })
+	case "!received":
+		if found(s.received.String(), rest) == nil {
+			err = fmt.Errorf("a sink has received %q", rest)
+		}
 	case "!>":
 		if found(s.process.output()[s.mark:], rest) == nil {
 			err = fmt.Errorf("output matches %q", rest)
@@ -50,6 +56,12 @@ func (s *script) step(text string, line int) {
 			}
 			return found(string(data), pattern)
 		})
+	case "stream":
+		err = s.stream(rest)
+	case "axfr":
+		err = s.transfer(rest)
+	case "partial":
+		err = s.partial(rest)
 	case "signal":
 		s.mark = len(s.process.output())
 		s.process.signal(map[string]syscall.Signal{"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "HUP": syscall.SIGHUP}[rest])
@@ -126,7 +138,7 @@ func (s *script) query(text string) error {
 }
 
 // compare reports what a reply lacks: a response code, flags, and after each semicolon a record as dig
-// prints it, with * for a field with any value. ";;" ends the list: there are no other records.
+// prints it: see hasRecord.
 func compare(reply *dns.Msg, want string) error {
 	parts := strings.Split(want, "; ")
 	header := reply.String()
@@ -135,29 +147,52 @@ func compare(reply *dns.Msg, want string) error {
 	_, flags, _ := strings.Cut(header, "flags:")
 	got = append(got, strings.Fields(strings.Trim(flags, " ;"))...)
 	for _, word := range strings.Fields(parts[0]) {
-		if !slices.Contains(got, word) {
+		word, not := strings.CutPrefix(word, "!")
+		isThere := slices.ContainsFunc(strings.Split(word, "|"), func(w string) bool { return slices.Contains(got, w) })
+		if isThere == not {
 			return fmt.Errorf("got header %v, want %q\n%s", got, word, reply)
 		}
 	}
 
 	for _, record := range parts[1:] {
-		fields := strings.Fields(record)
-		if !slices.ContainsFunc(slices.Concat(reply.Answer, reply.Ns, reply.Extra), func(rr dns.RR) bool {
-			have := strings.Fields(rr.String())
-			return slices.EqualFunc(have, fields, func(h, f string) bool { return f == "*" || h == f })
-		}) {
+		if !hasRecord(reply, record) {
 			return fmt.Errorf("no record %q in\n%s", record, reply)
 		}
 	}
 	return nil
 }
 
-func (s *script) value(name string) string {
-	i := slices.Index(s.vars, name)
-	if i < 0 {
-		return ""
+// hasRecord reports whether a reply has a record, with * for any field. "first " or "last " in front of
+// it means that of the answer, and "!" that there is none; "none" means that there are no records at all,
+// "nsid DIGITS" the identifier of the server, and "ede CODE" an extended error without a text.
+func hasRecord(reply *dns.Msg, record string) bool {
+	records := slices.DeleteFunc(slices.Concat(reply.Answer, reply.Ns, reply.Extra), func(rr dns.RR) bool {
+		return rr.Header().Rrtype == dns.TypeOPT
+	})
+	if record == "none" {
+		return len(records) == 0
 	}
-	return s.vars[i+1]
+	if id, ok := strings.CutPrefix(record, "nsid "); ok {
+		return id == nsid(reply) || id == "*" && nsid(reply) != ""
+	}
+	if code, ok := strings.CutPrefix(record, "ede "); ok {
+		return code == extendedError(reply)
+	}
+
+	record, isFirst := strings.CutPrefix(record, "first ")
+	record, isLast := strings.CutPrefix(record, "last ")
+	record, not := strings.CutPrefix(record, "!")
+	if n := len(reply.Answer); isFirst {
+		records = reply.Answer[:min(1, n)]
+	} else if isLast {
+		records = reply.Answer[max(0, n-1):]
+	}
+
+	fields := strings.Fields(record)
+	return not != slices.ContainsFunc(records, func(rr dns.RR) bool {
+		have := strings.Fields(rr.String())
+		return slices.EqualFunc(have, fields, func(h, f string) bool { return f == "*" || h == f })
+	})
 }
 
 // get requests a page: "http://127.0.0.1:80/health => 200 OK", with an expression that the text must
@@ -191,4 +226,28 @@ func (s *script) get(text string) error {
 	default:
 		return found(string(body), pattern)
 	}
+}
+
+// nsid returns the identifier of the server in a reply, in hexadecimal digits.
+func nsid(reply *dns.Msg) string {
+	if opt := reply.IsEdns0(); opt != nil {
+		for _, o := range opt.Option {
+			if id, ok := o.(*dns.EDNS0_NSID); ok {
+				return id.Nsid
+			}
+		}
+	}
+	return ""
+}
+
+// extendedError returns the extended error of a reply: its code, and its text.
+func extendedError(reply *dns.Msg) string {
+	if opt := reply.IsEdns0(); opt != nil {
+		for _, o := range opt.Option {
+			if e, ok := o.(*dns.EDNS0_EDE); ok {
+				return strings.TrimSpace(fmt.Sprint(e.InfoCode, " ", e.ExtraText))
+			}
+		}
+	}
+	return ""
 }
