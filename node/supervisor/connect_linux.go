@@ -94,13 +94,13 @@ func (w *Worker) take(m handover.Message) {
 }
 
 // ask sends a message and waits for the reply. It returns the file that the supervisor has sent, if any.
-func (w *Worker) ask(kind handover.Kind) (*os.File, error) {
+func (w *Worker) ask(kind handover.Kind, timeout time.Duration) (*os.File, error) {
 	w.asked++
 	r := &request{id: w.asked, reply: make(chan handover.Message, 1)}
 	w.pending.Store(r)
 	defer w.pending.Store(nil)
 
-	if err := w.conn.Send(handover.Message{Kind: kind, ID: r.id}, sendTimeout); err != nil {
+	if err := w.conn.Send(handover.Message{Kind: kind, ID: r.id}, min(timeout, sendTimeout)); err != nil {
 		return nil, err
 	}
 	select {
@@ -109,8 +109,8 @@ func (w *Worker) ask(kind handover.Kind) (*os.File, error) {
 			return nil, errors.New(m.Error)
 		}
 		return r.file, nil
-	case <-time.After(replyTimeout):
-		return nil, fmt.Errorf("the supervisor did not answer %s within %s", kind, replyTimeout)
+	case <-time.After(timeout):
+		return nil, fmt.Errorf("the supervisor did not answer %s within %s", kind, timeout.Round(time.Millisecond))
 	}
 }
 
@@ -119,25 +119,27 @@ func (w *Worker) Sockets() []*os.File { return w.sockets }
 
 // Open makes the supervisor prepare the node. The configuration is valid.
 func (w *Worker) Open() (err error) {
-	w.file, err = w.ask(kindOpen)
+	w.file, err = w.ask(kindOpen, replyTimeout)
 	return err
 }
 
 // File returns the file of Capture.File, after Open; nil if there is none.
 func (w *Worker) File() *os.File { return w.file }
 
-// Keep makes the supervisor keep copies of the sockets, in place of earlier ones.
+// Keep makes the supervisor keep copies of the sockets, in place of earlier ones. A reload waits for it: it
+// returns within keepTimeout. A supervisor that has been busy takes them later.
 func (w *Worker) Keep(sockets []*os.File) error {
+	end := time.Now().Add(keepTimeout)
+	send := func(m handover.Message) error { return w.conn.Send(m, time.Until(end)) }
+
 	// An earlier call may have failed between two sockets.
-	if err := w.conn.Send(handover.Message{Kind: handover.Begin}, sendTimeout); err != nil {
-		return err
+	err := send(handover.Message{Kind: handover.Begin})
+	for i := 0; err == nil && i < len(sockets); i++ {
+		err = send(handover.Message{Kind: handover.DNS, File: sockets[i]})
 	}
-	for _, f := range sockets {
-		if err := w.conn.Send(handover.Message{Kind: handover.DNS, File: f}, sendTimeout); err != nil {
-			return err
-		}
+	if err == nil {
+		_, err = w.ask(handover.End, time.Until(end))
 	}
-	_, err := w.ask(handover.End)
 	return err
 }
 
@@ -151,7 +153,7 @@ func (w *Worker) Serving() {
 }
 
 // Stopping makes the supervisor close the gate and its sockets.
-func (w *Worker) Stopping() { _, _ = w.ask(kindStopping) }
+func (w *Worker) Stopping() { _, _ = w.ask(kindStopping, replyTimeout) }
 
 // Count returns a number that the Capture has counted.
 func (w *Worker) Count(index int) uint64 { return w.page.counts[index].Load() }

@@ -28,6 +28,9 @@ const (
 	// replyTimeout is how long the supervisor may need: it waits two seconds for another
 	// instance, and five for nftables.
 	replyTimeout = 30 * time.Second
+	// keepTimeout is how long a reload may wait for a supervisor that hangs, while the old configuration
+	// serves.
+	keepTimeout = 5 * time.Second
 	// idle is a time after which to wait again.
 	idle = time.Hour
 )
