@@ -78,6 +78,7 @@ func newTransfers() *slots.Pool {
 type catalog struct {
 	options // of its own copy
 	clients []*client
+	metrics *zoneMetrics
 
 	list    map[wire.Name]entry // of the last version that is not broken
 	dropped []wire.Name         // members of versions before, which were never served
@@ -313,7 +314,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	c := newCopy(o, from.catalog.clients, m.log, room{budget: m.registry.memory, kind: memory.Catalogs})
 	c.followers, c.transfers, c.checks, c.health = &m.followers, m.transfers, m.registry.checks, &m.health
 	c.share = &share{of: &m.registry.budget}
-	c.accept = c.share.accept
+	c.accept, c.metrics = c.share.accept, from.catalog.metrics
 
 	if from.before != nil {
 		c.before = from.before

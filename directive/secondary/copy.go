@@ -40,8 +40,11 @@ type zoneCopy struct {
 	room      *room                    // its memory
 	before    *zoneCopy                // the stopped copy whose state this one takes over, or nil
 	last      *schedule                // the state of run after it has ended
+	metrics   *zoneMetrics             // of the zone, or of a member's catalog; nil without
+	made      time.Time
 
 	current atomic.Pointer[zone.Zone] // nil without data, and after it has expired
+	failing atomic.Bool               // the last refresh has failed
 
 	mu      sync.Mutex  // for current, when it is changed, and the rest
 	expiry  *time.Timer // calls expire
@@ -70,7 +73,7 @@ const (
 func newCopy(o options, clients []*client, log *slog.Logger, r room) *zoneCopy {
 	c := &zoneCopy{
 		options: o, clients: clients, log: log, room: &r, followers: new(zone.Followers), notified: make(chan struct{}, 1),
-		checks: new(checks), health: (*health.Board)(nil),
+		checks: new(checks), health: (*health.Board)(nil), made: time.Now(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -217,6 +220,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 		s.warn(err)
 	} else {
 		s.failed = ""
+		c.failing.Store(false)
 		c.health.Clear(c, "transfer")
 	}
 	return nil
@@ -238,6 +242,7 @@ func (c *zoneCopy) admit(z *zone.Zone) error {
 func (s *schedule) scheduleRetry(errs []error) {
 	err := errors.Join(errs...)
 	s.warn(err)
+	s.copy.metrics.failed()
 	switch {
 	case isRefused(err):
 		s.next = time.Now().Add(jitter(fullRetry))
@@ -278,6 +283,7 @@ func (e *primaryError) Unwrap() error { return e.err }
 
 // warn logs an error unless it is the last one again.
 func (s *schedule) warn(err error) {
+	s.copy.failing.Store(true)
 	if s.failed != err.Error() {
 		s.failed = err.Error()
 		s.copy.log.Warn("secondary: Failed to transfer zone", "zone", s.copy.origin, "error", err)
@@ -309,6 +315,7 @@ func (s *schedule) logTransfer(from *client, z *zone.Zone, in *incoming) {
 	}
 
 	c := s.copy
+	c.metrics.transferred(in.changes != nil)
 	c.log.Log(c.ctx, level, "secondary: Transferred zone",
 		"zone", c.origin, "address", from.addr, "serial", serial, "kind", kind)
 	if in.outside > 0 {
@@ -360,9 +367,15 @@ func (c *zoneCopy) report(severity health.Severity, name, format string, args ..
 	if c.ctx.Err() != nil {
 		return // another copy may have taken over the zone
 	}
-	origin := c.origin.String()
+	origin, alert := c.origin.String(), ""
+	switch {
+	case severity == health.Critical:
+		alert = alertNotServed
+	case name == "transfer":
+		alert = alertNotRefreshed
+	}
 	c.health.Set(c, name, health.Condition{
-		Severity: severity, Object: origin, Text: "the zone " + origin + " " + fmt.Sprintf(format, args...),
+		Severity: severity, Alert: alert, Object: origin, Text: "the zone " + origin + " " + fmt.Sprintf(format, args...),
 		Next: "check the primary servers, and the options of secondary",
 	})
 }
@@ -435,4 +448,7 @@ func (c *zoneCopy) notify() {
 }
 
 // Stop implements config.Stopper.
-func (c *zoneCopy) Stop() { stopAll([]*zoneCopy{c}) }
+func (c *zoneCopy) Stop() {
+	stopAll([]*zoneCopy{c})
+	c.metrics.stop()
+}

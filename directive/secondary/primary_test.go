@@ -115,13 +115,18 @@ func follow(t *testing.T, limit int64) (c *zoneCopy, p *scriptedPrimary, log *ch
 	return followIn(t, limit, nil)
 }
 
-// followIn is like follow, with the memory of a budget.
-func followIn(t *testing.T, limit int64, b *memory.Budget) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
+// followIn is like follow, with the memory of a budget. prepare is called before the start.
+func followIn(
+	t *testing.T, limit int64, b *memory.Budget, prepare ...func(*zoneCopy),
+) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
 	p, log = &scriptedPrimary{t: t}, new(chaintest.Log)
 	p.set(0, map[uint16][]string{axfr: {"@ 5 SOA 5\na 5 A 192.0.2.1\nb 5 A 192.0.2.2\nc 5 CNAME a\n@ 5 SOA 5"}})
 	from := &client{addr: netip.MustParseAddrPort("192.0.2.53:53"), dial: p.dial}
 	from.limit.Store(limit)
 	c = newCopy(options{origin: origin}, []*client{from}, log.Logger(), room{budget: b, kind: memory.Zones})
+	for _, prepare := range prepare {
+		prepare(c)
+	}
 	c.start()
 	t.Cleanup(func() {
 		c.Stop()

@@ -63,8 +63,14 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
 	c.health = b.Health()
 	c.checks = s.checks
+	members := func() []*zoneCopy { return nil }
 	if at.isCatalog {
 		s.catalogs.setCatalog(c)
+		members = func() []*zoneCopy { return s.catalogs.membersOf(c.catalog) }
+	}
+	c.export(b.Metrics, members)
+	if at.isCatalog {
+		c.catalog.metrics = c.metrics
 	}
 	c.start()
 	return c

@@ -66,7 +66,9 @@ var rules = []rule{
 		}
 		return nil
 	}},
-	{"SeamarkReloadFailed", reported}, // by package server, until a reload succeeds
+	{"SeamarkReloadFailed", reported},  // by package server, until a reload succeeds
+	{"SeamarkZoneNotServed", reported}, // by directive secondary, as the next one
+	{"SeamarkZoneNotRefreshed", reported},
 	{"SeamarkNotSynced", notSynced},
 	{"SeamarkDataOld", dataOld},
 	{"SeamarkSnapshotServed", func(e *evidence) (found []health.Condition) {
