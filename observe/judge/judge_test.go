@@ -295,6 +295,29 @@ func TestStormIsCondition(t *testing.T) {
 	})
 }
 
+// A storm ends when names below its parent are no longer queried, although searches of pods and another name that
+// does not exist are more than a tenth of the queries.
+func TestStormEndsBesideSearches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.record(6000, "x%d.a.example.", "NXDOMAIN", 2, 0)
+		if all := b.Conditions(time.Now()); len(all) != 1 || all[0].Object != "a.example." {
+			t.Fatalf("got %+v, want a storm below a.example.", all)
+		}
+
+		time.Sleep(time.Minute)
+		b.record(600, "www.example.org.", "NOERROR", 1, 0)
+		b.record(300, "missing.b.example.", "NXDOMAIN", 1, 0)
+		b.search(250)
+		b.wants()
+
+		b.record(6000, "y%d.b.example.", "NXDOMAIN", 2, 0)
+		if all := b.Conditions(time.Now()); len(all) != 1 || all[0].Object != "b.example." {
+			t.Errorf("got %+v, want the storm below b.example. alone", all)
+		}
+	})
+}
+
 // Replies of the last minute: few failures are no share, and many are a warning or critical.
 func TestRepliesAreConditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -351,20 +374,24 @@ func TestUpstreamOverGRPCHasShare(t *testing.T) {
 	})
 }
 
+// search records searches of one pod for outside names.
+func (b *bench) search(n int) {
+	for i := range n {
+		w, err := wire.ParseName(fmt.Sprintf("n%d.com.shop.svc.cluster.local.", i))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.recorder.Record(&traffic.Event{Time: time.Now(), Client: netip.MustParseAddr("10.0.0.1"), RCode: "NXDOMAIN"},
+			[]byte(w), []byte("shop"), wire.Name(w).Labels())
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // The searches of one pod for many outside names are no storm.
 func TestSearchesAreNoStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		for i := range 4000 {
-			w, err := wire.ParseName(fmt.Sprintf("n%d.com.shop.svc.cluster.local.", i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.recorder.Record(&traffic.Event{Time: time.Now(), Client: netip.MustParseAddr("10.0.0.1"),
-				RCode: "NXDOMAIN"},
-				[]byte(w), []byte("shop"), wire.Name(w).Labels())
-			time.Sleep(5 * time.Millisecond)
-		}
+		b.search(4000)
 		b.wants("note  100 % of the queries are searches of pods that cannot succeed")
 	})
 }

@@ -398,16 +398,17 @@ const (
 
 // storms finds random names that do not exist.
 func storms(e *evidence) (found []health.Condition) {
-	// The lists reach back for minutes, in which a storm may have ended.
 	last, _ := e.recorder.Last(time.Minute, e.now)
-	if last.RCodes["NXDOMAIN"]/max(1, last.Queries) < stormShare {
-		return nil
-	}
-
 	all := e.recorder.Top(traffic.Names, 0, e.now).Total
 	for _, g := range e.recorder.Top(traffic.NXDomain, 0, e.now).Groups {
 		part := g.Count / max(1, all)
 		if g.Names < stormNames || part < stormShare {
+			continue
+		}
+
+		// The lists reach back for minutes, in which the storm may have ended. Others, and searches of pods, are
+		// no reason to think that it goes on.
+		if g.Recent/max(1, last.Queries) < stormShare {
 			continue
 		}
 		c := warn(g.Parent, "%s of the queries are for names that do not exist: %s", share(part), g)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
+	"time"
 	"unsafe"
 
 	"github.com/seamark/seamark/sys/order"
@@ -16,6 +17,32 @@ import (
 type below struct {
 	names, clients    smallSketch
 	recorded, queries float64 // queries that were recorded, and all, which they are a sample of
+	recent            recent
+}
+
+// A recent has the queries of the last minute, by the interval of the history.
+type recent struct {
+	last    int // the interval of the last query
+	queries [int(time.Minute / interval)]float32
+}
+
+// add counts queries in an interval.
+func (r *recent) add(number int, queries float64) {
+	for n := max(r.last+1, number-len(r.queries)+1); n <= number; n++ {
+		r.queries[n%len(r.queries)] = 0
+	}
+	r.last = max(r.last, number)
+	if r.last-number < len(r.queries) {
+		r.queries[number%len(r.queries)] += float32(queries)
+	}
+}
+
+// sum returns the queries of the last minute, as Last counts them in an interval.
+func (r *recent) sum(number int) (n float64) {
+	for i := max(0, number-len(r.queries)+1); i <= r.last; i++ {
+		n += float64(r.queries[i%len(r.queries)])
+	}
+	return n
 }
 
 func (b *below) merge(other *below) {
@@ -51,8 +78,8 @@ func (s *smallSketch) count() float64 {
 // two.
 const parentLevels = 2
 
-// addParents counts a name for its nearest ancestors, n for a number of queries.
-func (t *top) addParents(seed maphash.Seed, name, client []byte, n, queries float64) {
+// addParents counts a name for its nearest ancestors, n for a number of queries in an interval of the history.
+func (t *top) addParents(seed maphash.Seed, name, client []byte, n, queries float64, number int) {
 	hash, from := maphash.Bytes(seed, name), maphash.Bytes(seed, client)
 	for range parentLevels {
 		if name = name[1+int(name[0]):]; len(name) <= 1 {
@@ -66,6 +93,7 @@ func (t *top) addParents(seed maphash.Seed, name, client []byte, n, queries floa
 		c.below.names.add(hash)
 		c.below.clients.add(from)
 		c.below.recorded, c.below.queries = c.below.recorded+1, c.below.queries+queries
+		c.below.recent.add(number, queries)
 	}
 }
 
@@ -77,6 +105,7 @@ type Group struct {
 	Share   float64 `json:"share"`   // of all, from 0 to 1
 	Names   float64 `json:"names"`   // about how many different ones
 	Clients float64 `json:"clients"` // about how many different ones
+	Recent  float64 `json:"recent"`  // queries of the last minute below the parent, estimated
 	Example string  `json:"example"` // a client
 }
 
@@ -116,11 +145,13 @@ type parent struct {
 	count, excess float64
 	client        string
 	below         below
+	recent        float64
 	rest          float64 // what neither entries nor groups below it have
 }
 
-// groups returns the names that are no entries by their parents, the largest group first.
-func groups(entries []Entry, total float64, tops ...*top) (found []Group) {
+// groups returns the names that are no entries by their parents, the largest group first. number is the present
+// interval of the history.
+func groups(entries []Entry, total float64, number int, tops ...*top) (found []Group) {
 	all := map[string]*parent{}
 	for _, t := range tops {
 		for _, c := range t.heap {
@@ -132,6 +163,7 @@ func groups(entries []Entry, total float64, tops ...*top) (found []Group) {
 			}
 			p.count, p.excess = p.count+c.count, p.excess+c.excess
 			p.below.merge(c.below)
+			p.recent += c.below.recent.sum(number)
 		}
 	}
 
@@ -165,7 +197,10 @@ func groups(entries []Entry, total float64, tops ...*top) (found []Group) {
 			continue
 		}
 		take(p.name, p.rest, parentLevels-1)
-		found = append(found, Group{p.name, p.rest, p.rest / total, names, p.below.clients.count(), p.client})
+		found = append(found, Group{
+			Parent: p.name, Count: p.rest, Share: p.rest / total, Names: names, Clients: p.below.clients.count(),
+			Recent: p.recent * p.rest / p.count, Example: p.client,
+		})
 	}
 	order.Slice(found, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Parent, b.Parent))

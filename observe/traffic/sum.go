@@ -31,6 +31,7 @@ func Sum(tops []Top, n int) Top {
 			// Each server has seen other random names, of about the same clients.
 			old := groups[g.Parent]
 			g.Count, g.Names, g.Clients = g.Count+old.Count, g.Names+old.Names, max(g.Clients, old.Clients)
+			g.Recent += old.Recent
 			groups[g.Parent] = g
 		}
 	}

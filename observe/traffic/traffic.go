@@ -270,7 +270,7 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 		r.windows[0][list].add(maphash.Bytes(r.seed, key), key, namespace, example, n)
 		// Searches of pods are in Waste: their names differ as the names that pods look up do.
 		if keyIsName[list] && (list != NXDomain || search == 0) {
-			r.parents[0][list].addParents(r.seed, key, client, n, e.Weight)
+			r.parents[0][list].addParents(r.seed, key, client, n, e.Weight, r.history.number(e.Time))
 		}
 	}
 
@@ -387,7 +387,7 @@ func (r *Recorder) Top(by, n int, now time.Time) Top {
 
 	t := Top{By: ListNames[by], Sampled: r.sampled()}
 	t.Entries, t.Total = list(by, &r.windows[0][by], &r.windows[1][by])
-	t.Groups = groups(t.Entries, t.Total, &r.parents[0][by], &r.parents[1][by])
+	t.Groups = groups(t.Entries, t.Total, r.history.number(now), &r.parents[0][by], &r.parents[1][by])
 	t.Entries = t.Entries[:min(n, len(t.Entries))]
 	if !r.began.IsZero() {
 		t.Window = now.Sub(r.began)
