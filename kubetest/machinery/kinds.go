@@ -98,6 +98,9 @@ func kinds() []kind {
 		gv: core, name: "ConfigMap", resource: "configmaps", singular: "configmap",
 		new: create[corev1.ConfigMap], newList: create[corev1.ConfigMapList],
 	}, {
+		gv: core, name: "Event", resource: "events", singular: "event",
+		new: create[corev1.Event], newList: create[corev1.EventList],
+	}, {
 		gv: discovery, name: "EndpointSlice", resource: "endpointslices", singular: "endpointslice",
 		new: create[discoveryv1.EndpointSlice], newList: create[discoveryv1.EndpointSliceList],
 		defaults: on(defaultEndpointSlice),
