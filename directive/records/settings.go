@@ -81,6 +81,7 @@ func (s *objectSettings) start(start *config.Start, b *config.Block) (*objects, 
 	key := objectsKey{s.api, strings.Join(slices.Sorted(slices.Values(s.rules.uses)), "\n"), s.ttl, s.most}
 	return config.Keep(start, key, func() (*objects, error) {
 		x := newObjects(*s, b)
+		x.faults.recorder = sources.NewRecorder(s.api, b.Log, b.Metrics, b.Dial)
 		x.task = follow.Go(func(ctx context.Context) { sources.Run(ctx, s.api, x, b.Log, b.Metrics, x.board, b.Dial) })
 		x.task.Go(x.run)
 		return x, start.Await(x, x.synced, startTimeout, func() error {
