@@ -151,12 +151,11 @@ func TestRecordsRole(t *testing.T) {
 		return d.logs("forbidden", "configmaps") > 0 && d.logs("forbidden", "dnsendpoints") > 0
 	})
 	d.check(lookupA("web.a.example.test", "SERVFAIL"))
-	d.checkReady(false)
 
 	page := string(must(os.ReadFile("../docs/reference/directives/records.md"))(t))
 	text := regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```").FindStringSubmatch(page)
 	role := decode[rbacv1.Role](t, must(yaml.YAMLToJSON([]byte(text[1])))(t))
-	must(k.RbacV1().Roles("team-a").Create(t.Context(), &role, metav1.CreateOptions{}))(t)
+	must(k.RbacV1().Roles("team-a").Create(t.Context(), role, metav1.CreateOptions{}))(t)
 	must(k.RbacV1().RoleBindings("team-a").Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "records"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: "seamark"}},
