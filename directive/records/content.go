@@ -24,8 +24,8 @@ type content struct {
 	namespace string
 	rules     *delegations
 	ttl       uint32 // of records without one
-	most      int    // records that are read
-	read      int
+	most      int    // what it may use, in records
+	used      int    // by its records, with duplicates, and its errors
 }
 
 // errFull ends the reading of an object with too many records.
@@ -38,18 +38,28 @@ func readObject(o cluster.Object, rules *delegations, ttl uint32, most int) *con
 	switch o := o.(type) {
 	case *cluster.ConfigMap:
 		for _, key := range slices.Sorted(maps.Keys(o.Data)) {
+			if c.isFull() {
+				break
+			}
 			c.readKey(key, o.Data[key])
 		}
 	case *cluster.DNSEndpoint:
 		for i := range o.Endpoints {
+			if c.isFull() {
+				break
+			}
 			c.readEndpoint(i, &o.Endpoints[i])
 		}
 	}
 	return c
 }
 
+// isFull reports whether the object has more than it may have.
+func (c *content) isFull() bool { return c.used > c.most }
+
 // fail records an error.
 func (c *content) fail(at place, err error) {
+	c.used++
 	if c.wrong++; c.wrong > 1 {
 		return
 	}
@@ -57,11 +67,21 @@ func (c *content) fail(at place, err error) {
 	if at.line == 0 {
 		c.first = fmt.Sprintf("%s: %v", at.file, err)
 	}
+	c.first = shorten(c.first)
+}
+
+// fault returns what is wrong with the object, or "".
+func (c *content) fault() string {
+	if c.wrong > 1 {
+		return fmt.Sprintf("%s, and %d more errors", c.first, c.wrong-1)
+	}
+	return c.first
 }
 
 // add adds a record if the object may have it. Any error but errFull is recorded.
 func (c *content) add(at place, owner wire.Name, r zonefile.Record) error {
-	if c.read++; c.read > c.most {
+	c.used += units(owner, r.RData)
+	if c.isFull() {
 		return errFull
 	}
 	err := c.rules.check(c.namespace, owner)
@@ -121,7 +141,7 @@ func (c *content) readHosts(key, text string) {
 			_ = c.add(at, wire.Name(name), addressRecord(addr, c.ttl))
 		}
 		hostsfile.Parse(line, "", add, func(e hostsfile.Error) { c.fail(at, errors.New(e.Text)) })
-		if c.read > c.most {
+		if c.isFull() {
 			return
 		}
 	}
@@ -139,10 +159,14 @@ func addressRecord(addr netip.Addr, ttl uint32) zonefile.Record {
 func (c *content) readEndpoint(i int, e *cluster.EndpointRecords) {
 	at := place{fmt.Sprintf("spec.endpoints[%d]", i), 0}
 	owner, err := wire.ParseName(e.Name)
+	kind, known := wire.ParseType(e.Type)
 	ttl := c.ttl
 	switch {
 	case err != nil:
 		c.fail(at, fmt.Errorf("dnsName: not a name: %w", err))
+		return
+	case !known:
+		c.fail(at, fmt.Errorf("recordType: unknown type %q", e.Type))
 		return
 	case e.TTL < 0 || e.TTL > math.MaxInt32:
 		c.fail(at, fmt.Errorf("recordTTL: want 0..2147483647, got %d", e.TTL))
@@ -155,12 +179,13 @@ func (c *content) readEndpoint(i int, e *cluster.EndpointRecords) {
 	}
 
 	for _, target := range e.Targets {
-		r, err := endpointRecord(e.Type, target, ttl)
-		if err != nil {
-			c.fail(at, fmt.Errorf("targets: %s %s: %w", owner, e.Type, err))
-			continue
+		r, err := endpointRecord(kind, target, ttl)
+		if err == nil {
+			err = c.add(at, owner, r)
+		} else {
+			c.fail(at, fmt.Errorf("targets: %s %s: %w", owner, kind, err))
 		}
-		if c.add(at, owner, r) != nil {
+		if c.isFull() {
 			return
 		}
 	}
@@ -168,11 +193,7 @@ func (c *content) readEndpoint(i int, e *cluster.EndpointRecords) {
 
 // endpointRecord parses a target of a DNSEndpoint: RDATA as in a zone file, with absolute names. A
 // TXT record is one string, with or without quotes.
-func endpointRecord(kind, target string, ttl uint32) (zonefile.Record, error) {
-	t, known := wire.ParseType(kind)
-	if !known {
-		return zonefile.Record{}, fmt.Errorf("recordType: unknown type %q", kind)
-	}
+func endpointRecord(t wire.Type, target string, ttl uint32) (zonefile.Record, error) {
 	if addr, err := netip.ParseAddr(target); err == nil && addr.Zone() == "" {
 		if r := addressRecord(addr, ttl); r.Type == t {
 			return r, nil

@@ -16,8 +16,14 @@ import (
 type draft struct {
 	owners  map[wire.Name]*ownerDraft
 	seen    map[seenRecord]struct{}
-	records int // without duplicates
+	records int // without duplicates: see units
 }
+
+// sizeUnit is the size up to which a record counts as one.
+const sizeUnit = 256
+
+// units returns as how many records one counts.
+func units(owner wire.Name, rdata string) int { return 1 + (len(owner)+len(rdata))/sizeUnit }
 
 // An ownerDraft has the records of one owner name.
 type ownerDraft struct {
@@ -73,7 +79,7 @@ func (d *draft) add(at place, owner wire.Name, r zonefile.Record) error {
 			return fmt.Errorf("%s has a second %s record: see %s", owner, r.Type, o.first)
 		}
 		d.seen[key] = struct{}{}
-		d.records++
+		d.records += units(owner, r.RData)
 		s.rdata = append(s.rdata, r.RData)
 	}
 	s.ttl = min(s.ttl, r.TTL) // RFC 2181 §5.2

@@ -3,6 +3,7 @@ package records
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
@@ -19,8 +20,8 @@ type faults struct {
 	shown    *object // whose fault is part of the condition; nil if there is none
 	crowded  map[string]bool
 
-	window time.Time // in which lines were logged
-	logged int       // lines in the window
+	window time.Time      // in which lines were logged
+	logged map[string]int // lines in the window, by namespace
 }
 
 // A fault has what is wrong with the content of an object, and what is told: that, or that others
@@ -38,8 +39,8 @@ const (
 	reason = "InvalidRecords"
 	// faultLimit is the size of the longest text.
 	faultLimit = 500
-	// lineLimit is the number of lines about objects that are logged in lineWindow.
-	lineLimit  = 60
+	// lineLimit is the number of lines about objects of a namespace that are logged in lineWindow.
+	lineLimit  = 20
 	lineWindow = time.Minute
 )
 
@@ -54,13 +55,11 @@ func (f *faults) set(o *object, now fault) {
 		f.clear(o)
 		return
 	}
-	if len(now.told) > faultLimit {
-		now.told = now.told[:faultLimit] + "..."
-	}
+	now.told = shorten(now.told)
 	before := f.all[o].told
 	f.all[o] = now
 	if before != now.told {
-		f.line("records: Object with an error", "kind", o.kind().ObjectKind(), "object", o.objectKey(), "error", now.told)
+		f.objectLine(o, "records: Object with an error", "error", now.told)
 		if f.recorder != nil {
 			f.recorder.Warn(o.kind(), o.objectKey(), "", reason, now.told)
 		}
@@ -71,13 +70,21 @@ func (f *faults) set(o *object, now fault) {
 	f.condition()
 }
 
+// shorten returns the beginning of a text that an object's writer can make long.
+func shorten(text string) string {
+	if len(text) <= faultLimit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:faultLimit], "") + "..."
+}
+
 // clear ends what is wrong with an object.
 func (f *faults) clear(o *object) {
 	if _, ok := f.all[o]; !ok {
 		return
 	}
 	delete(f.all, o)
-	f.line("records: Object without errors now", "kind", o.kind().ObjectKind(), "object", o.objectKey())
+	f.objectLine(o, "records: Object without errors now")
 	if f.shown == o {
 		f.shown = nil
 		for f.shown = range f.all {
@@ -114,22 +121,29 @@ func (f *faults) text() string {
 func (f *faults) full(namespace string, most int) {
 	if !f.crowded[namespace] {
 		f.crowded[namespace] = true
-		f.line("records: Ignored objects of a namespace with too many records, until they change",
+		f.line(namespace, "records: Ignored objects of a namespace with too many records, until they change",
 			"namespace", namespace, "max_records", most)
 	}
 }
 
-// line logs a line about an object, of which anyone may make many.
-func (f *faults) line(message string, args ...any) {
+// objectLine logs a line about an object.
+func (f *faults) objectLine(o *object, message string, args ...any) {
+	key := o.objectKey()
+	f.line(key.Namespace, message, append([]any{"kind", o.kind().ObjectKind(), "namespace", key.Namespace, "name", key.Name}, args...)...)
+}
+
+// line logs a line about an object of a namespace, whose writers may make many.
+func (f *faults) line(namespace, message string, args ...any) {
 	now := time.Now()
 	if now.Sub(f.window) > lineWindow {
-		f.window, f.logged = now, 0
+		f.window, f.logged = now, map[string]int{}
 	}
-	switch f.logged++; {
-	case f.logged <= lineLimit:
+	f.logged[namespace]++
+	switch n := f.logged[namespace]; {
+	case n <= lineLimit:
 		f.log.Warn(message, args...)
-	case f.logged == lineLimit+1:
-		f.log.Warn("records: Further lines about objects are left out for a minute")
+	case n == lineLimit+1:
+		f.log.Warn("records: Further lines about objects of a namespace are left out for a minute", "namespace", namespace)
 	}
 }
 

@@ -39,7 +39,7 @@ type objects struct {
 	listed   map[cluster.Kind]bool
 	known    map[string]*object    // by objectKey
 	rivals   map[wire.Name][]rival // of names that an older object has
-	counts   map[string]int        // records by namespace
+	usage    map[string]usage      // by namespace
 	faults   faults
 	corefile *names // of the present plan; nil before it is served
 	bytes    int64  // about what the records use
@@ -53,6 +53,9 @@ type object struct {
 	records int32
 	valid   bool // packed is all of a state that was valid
 }
+
+// Usage is how much a namespace has.
+type usage struct{ objects, records int }
 
 // A rival has the sets of a name for the time when no older object has it.
 type rival struct{ *entry }
@@ -97,11 +100,18 @@ var _ cluster.Comparer = (*objects)(nil)
 // SetOrigins implements cluster.Traceable.
 func (x *objects) SetOrigins(read cluster.ReadOrigin) { x.origins.Store(&read) }
 
+// add has a change wait for its turn.
+func (x *objects) add(key, namespace string, o cluster.Object) {
+	if !x.turns.add(key, namespace, o, !x.isListed(), max(waitingLimit, x.settings.most*sizeUnit)) {
+		x.faults.full(namespace, x.settings.most)
+	}
+}
+
 // Put implements cluster.Sink.
 func (x *objects) Put(kind cluster.Kind, all ...cluster.Object) {
 	x.mu.Lock()
 	for _, o := range all {
-		x.turns.add(objectKey(kind, o.Key()), o.Key().Namespace, o)
+		x.add(objectKey(kind, o.Key()), o.Key().Namespace, o)
 	}
 	x.mu.Unlock()
 	x.changed.Send()
@@ -110,7 +120,7 @@ func (x *objects) Put(kind cluster.Kind, all ...cluster.Object) {
 // Delete implements cluster.Sink.
 func (x *objects) Delete(kind cluster.Kind, key cluster.Key) {
 	x.mu.Lock()
-	x.turns.add(objectKey(kind, key), key.Namespace, nil)
+	x.add(objectKey(kind, key), key.Namespace, nil)
 	x.mu.Unlock()
 	x.changed.Send()
 }
@@ -120,7 +130,7 @@ func (x *objects) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	x.mu.Lock()
 	for key, o := range x.known {
 		if o.kind() == kind && !has(o.objectKey()) {
-			x.turns.add(key, o.objectKey().Namespace, nil)
+			x.add(key, o.objectKey().Namespace, nil)
 		}
 	}
 	x.listed[kind] = true
@@ -173,11 +183,14 @@ func (x *objects) step() (wait time.Duration) {
 		return wait
 	}
 
-	if c.object == nil {
-		if o := x.known[c.key]; o != nil {
-			x.remove(o)
-		}
-	} else {
+	o := x.known[c.key]
+	switch {
+	case c.object == nil && o != nil:
+		x.remove(o)
+	case c.object == nil:
+	case o == nil && x.isFull(c.namespace):
+		x.faults.full(c.namespace, x.settings.most)
+	default:
 		// Clients of the source wait for mu, but not while a large object is read.
 		x.mu.Unlock()
 		read := readObject(c.object, x.settings.rules, x.settings.ttl, x.settings.most)
@@ -186,6 +199,7 @@ func (x *objects) step() (wait time.Duration) {
 		x.apply(c, read, packed)
 	}
 	x.turns.took(c.namespace, now, time.Since(now))
+	x.sync()
 	return 0
 }
 
@@ -198,15 +212,14 @@ func (x *objects) isSynced() bool {
 	}
 }
 
-// sync closes synced once all kinds have been listed. Nothing waits for its turn.
+// isListed reports whether all kinds have been listed.
+func (x *objects) isListed() bool { return len(x.listed) == len(x.kinds) }
+
+// sync closes synced once all objects of the lists have been read. Changes after these may wait: a
+// namespace whose objects change all the time delays no start.
 func (x *objects) sync() {
-	if x.isSynced() || !x.turns.empty() {
+	if x.isSynced() || !x.isListed() || x.turns.awaited > 0 {
 		return
-	}
-	for _, kind := range x.kinds {
-		if !x.listed[kind] {
-			return
-		}
 	}
 	close(x.synced)
 	x.log.Info("records: Read the objects", "count", len(x.known), "records", x.total(), "invalid", x.faults.count())
@@ -221,19 +234,17 @@ func (x *objects) apply(c *change, read *content, packed string) {
 		o = nil
 	}
 	if o == nil {
-		if x.counts[c.namespace] >= x.settings.most {
-			x.faults.full(c.namespace, x.settings.most)
-			return
-		}
 		o = &object{key: c.key, created: created}
 		x.known[c.key] = o
 		x.bytes += bytesOf(0)
+		x.use(c.namespace, 1, 0)
 	}
 
-	fault := x.faultOf(o, c.namespace, read, packed)
-	if fault != "" && (read.wrong == 0 || read.read > x.settings.most) {
+	exceeded := x.limitOf(o, c.namespace, read, packed)
+	if exceeded != "" {
 		packed, read.records = "", 0 // no part of it fits
 	}
+	fault := cmp.Or(read.fault(), exceeded)
 	if fault == "" || !o.valid {
 		x.replace(o, packed, read.records)
 		o.valid = fault == ""
@@ -252,19 +263,12 @@ func createdAt(o cluster.Object) int64 {
 	return 0
 }
 
-// faultOf returns what is wrong with an object that has been read, or "".
-func (x *objects) faultOf(o *object, namespace string, read *content, packed string) string {
-	if read.read > x.settings.most {
+// limitOf returns which limit an object that has been read exceeds, or "".
+func (x *objects) limitOf(o *object, namespace string, read *content, packed string) string {
+	if read.isFull() {
 		return fmt.Sprintf("it has more than %d records, which a namespace may have (max_records)", x.settings.most)
 	}
-	if read.wrong > 0 {
-		text := read.first
-		if read.wrong > 1 {
-			text += fmt.Sprintf(", and %d more errors", read.wrong-1)
-		}
-		return text
-	}
-	if n := x.counts[namespace] - int(o.records) + read.records; n > x.settings.most {
+	if n := x.usage[namespace].records - int(o.records) + read.records; n > x.settings.most {
 		return fmt.Sprintf("with it namespace %s would have %d records, and may have %d (max_records)", namespace, n, x.settings.most)
 	}
 	if err := x.claim.Grow(x.bytes + int64(len(packed))*2 + bytesOf(read.records)); err != nil {
@@ -280,7 +284,7 @@ func bytesOf(records int) int64 { return int64(200 * (1 + records)) }
 func (x *objects) replace(o *object, packed string, records int) {
 	before := *o
 	o.packed, o.records = packed, int32(records)
-	x.countRecords(o.objectKey().Namespace, records-int(before.records))
+	x.use(o.objectKey().Namespace, 0, records-int(before.records))
 	x.bytes += int64(len(packed)-len(before.packed))*2 + bytesOf(records) - bytesOf(int(before.records))
 
 	affected := map[*object]bool{}
@@ -364,21 +368,34 @@ func (x *objects) remove(o *object) {
 	x.replace(o, "", 0)
 	x.bytes -= bytesOf(0)
 	x.claim.Set(x.bytes)
+	x.use(o.objectKey().Namespace, -1, 0)
 	delete(x.known, o.key)
 	x.faults.clear(o)
 }
 
-// countRecords adds n to the records of a namespace.
-func (x *objects) countRecords(namespace string, n int) {
-	if x.counts[namespace] += n; x.counts[namespace] == 0 {
-		delete(x.counts, namespace)
+// use adds to the objects and records of a namespace.
+func (x *objects) use(namespace string, objects, records int) {
+	now := usage{x.usage[namespace].objects + objects, x.usage[namespace].records + records}
+	if now == (usage{}) {
+		delete(x.usage, namespace)
+	} else {
+		x.usage[namespace] = now
 	}
+	if !x.isFull(namespace) {
+		delete(x.faults.crowded, namespace)
+	}
+}
+
+// isFull reports whether a namespace may have no further object.
+func (x *objects) isFull(namespace string) bool {
+	now := x.usage[namespace]
+	return max(now.objects, now.records) >= x.settings.most
 }
 
 // total returns the number of records.
 func (x *objects) total() (records int) {
-	for _, n := range x.counts {
-		records += n
+	for _, now := range x.usage {
+		records += now.records
 	}
 	return records
 }

@@ -227,7 +227,7 @@ func TestObjectsErrors(t *testing.T) {
 	for text, want := range map[string]cluster.EndpointRecords{
 		`dnsName: not a name: "a..b": empty label`:                                           rrs("a..b", "A", "10.0.0.1"),
 		`targets: web.b.example.test. A: bad A A: "10.0.0.1x"`:                               rrs("web.b.example.test", "A", "10.0.0.1x"),
-		`targets: web.b.example.test. AX: recordType: unknown type "AX"`:                     rrs("web.b.example.test", "AX", "x"),
+		`recordType: unknown type "AX"`:                                                      rrs("web.b.example.test", "AX", "x"),
 		`targets: web.b.example.test. has none`:                                              rrs("web.b.example.test", "A"),
 		`recordTTL: want 0..2147483647, got -1`:                                              {Name: "web.b.example.test", Type: "A", TTL: -1, Targets: []string{"10.0.0.1"}},
 		`targets: x.a.example.test. CNAME: want one record, got more: b.	3600	IN	A	10.0.0.1`: rrs("x.a.example.test", "CNAME", "c.\nb. A 10.0.0.1"),
@@ -282,9 +282,9 @@ func TestObjectsConflicts(t *testing.T) {
 	}
 
 	r.list()
-	if r.total() != 0 || len(r.rivals)+len(r.known)+r.faults.count()+len(r.counts) != 0 || r.exists([]byte("\x07example\x04test\x00")) {
-		t.Errorf("after an empty list: %d records, rivals %v, known %v, faults %v, counts %v; want none",
-			r.total(), r.rivals, r.known, r.faults.all, r.counts)
+	if r.total() != 0 || len(r.rivals)+len(r.known)+r.faults.count()+len(r.usage) != 0 || r.exists([]byte("\x07example\x04test\x00")) {
+		t.Errorf("after an empty list: %d records, rivals %v, known %v, faults %v, usage %v; want none",
+			r.total(), r.rivals, r.known, r.faults.all, r.usage)
 	}
 }
 
@@ -345,9 +345,9 @@ func TestTurns(t *testing.T) {
 		begin, busy, other := time.Now(), time.Duration(0), 0
 		const turn = 2 * time.Millisecond
 		for time.Since(begin) < 10*time.Second {
-			q.add("0noisy/x", "noisy", &cluster.ConfigMap{})
+			q.add("0noisy/x", "noisy", &cluster.ConfigMap{}, false, 0)
 			if other == 0 && time.Since(begin) > 5*time.Second {
-				q.add("0quiet/x", "quiet", &cluster.ConfigMap{})
+				q.add("0quiet/x", "quiet", &cluster.ConfigMap{}, false, 0)
 				other = 1
 			}
 			c, wait := q.next(time.Now(), false)

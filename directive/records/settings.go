@@ -95,7 +95,7 @@ func newObjects(s objectSettings, b *config.Block) *objects {
 	x := &objects{
 		settings: s, kinds: s.api.Kinds(), log: b.Log, board: b.Health(), claim: b.Memory.Claim(memory.Files),
 		listed: map[cluster.Kind]bool{}, known: map[string]*object{}, rivals: map[wire.Name][]rival{},
-		counts: map[string]int{}, changed: follow.NewSignal(), synced: make(chan struct{}),
+		usage: map[string]usage{}, changed: follow.NewSignal(), synced: make(chan struct{}),
 	}
 	x.faults = faults{log: b.Log, board: b.Health(), all: map[*object]fault{}, crowded: map[string]bool{}}
 	gauge := func(name, help string, count func() int) {
@@ -105,7 +105,7 @@ func newObjects(s objectSettings, b *config.Block) *objects {
 		func() int { return len(x.known) })
 	gauge("seamark_records_objects_faulty", "Of these, objects that have an error, or names that older objects have.",
 		x.faults.count)
-	gauge("seamark_records_object_records", "Records in the objects.", x.total)
+	gauge("seamark_records_object_records", "Records in the objects; one of more than 256 bytes counts as several.", x.total)
 	return x
 }
 

@@ -3,6 +3,7 @@ package records
 import (
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/seamark/seamark/cluster"
 )
@@ -13,6 +14,7 @@ type turns struct {
 	waiting map[string]*waiting // by namespace; none is empty
 	order   []*waiting          // the next turns
 	paid    map[string]time.Time
+	awaited int // changes without which the objects are not all read
 }
 
 // Waiting has the changes of one namespace.
@@ -20,12 +22,14 @@ type waiting struct {
 	namespace string
 	changes   []*change
 	byKey     map[string]*change
+	bytes     int // about the memory of the objects
 }
 
 // A change is the present state of an object.
 type change struct {
 	key, namespace string
 	object         cluster.Object // nil if it does not exist
+	awaited        bool           // see turns.awaited
 }
 
 const (
@@ -35,10 +39,13 @@ const (
 	credit = share * 5 * time.Millisecond
 	// fewPaid is a number of namespaces that is not worth a sweep.
 	fewPaid = 64
+	// waitingLimit is the least limit for the memory of the waiting objects of a namespace.
+	waitingLimit = 4 << 20
 )
 
-// add adds a change, which replaces an earlier one of the object.
-func (t *turns) add(key, namespace string, o cluster.Object) {
+// add adds a change, which replaces an earlier one of the object. It reports whether the object
+// fits into limit bytes of its namespace; if not, the change is ignored.
+func (t *turns) add(key, namespace string, o cluster.Object, awaited bool, limit int) bool {
 	if t.waiting == nil {
 		t.waiting, t.paid = map[string]*waiting{}, map[string]time.Time{}
 	}
@@ -48,16 +55,45 @@ func (t *turns) add(key, namespace string, o cluster.Object) {
 		t.waiting[namespace] = w
 		t.order = append(t.order, w)
 	}
-	if c := w.byKey[key]; c != nil {
-		c.object = o
-		return
+	c := w.byKey[key]
+	if c == nil {
+		c = &change{key: key, namespace: namespace}
 	}
-	c := &change{key, namespace, o}
-	w.byKey[key] = c
-	w.changes = append(w.changes, c)
+	more := sizeOf(o) - sizeOf(c.object)
+	if more > 0 && len(w.changes) > 0 && w.bytes+more > limit {
+		return false
+	}
+
+	c.object = o
+	w.bytes += more
+	if w.byKey[key] == nil {
+		w.byKey[key] = c
+		w.changes = append(w.changes, c)
+	}
+	if awaited && !c.awaited {
+		c.awaited = true
+		t.awaited++
+	}
+	return true
 }
 
-func (t *turns) empty() bool { return len(t.order) == 0 }
+// sizeOf returns about the memory of an object.
+func sizeOf(o cluster.Object) (bytes int) {
+	switch o := o.(type) {
+	case *cluster.ConfigMap:
+		for key, text := range o.Data {
+			bytes += len(key) + len(text)
+		}
+	case *cluster.DNSEndpoint:
+		for _, e := range o.Endpoints {
+			bytes += int(unsafe.Sizeof(e)) + len(e.Name) + len(e.Set)
+			for _, target := range e.Targets {
+				bytes += int(unsafe.Sizeof(target)) + len(target)
+			}
+		}
+	}
+	return bytes
+}
 
 // next removes and returns the change whose turn it is, or returns how long to wait for one. In a
 // hurry no namespace waits.
@@ -75,6 +111,10 @@ func (t *turns) next(now time.Time, hurry bool) (c *change, wait time.Duration) 
 		c, w.changes[0] = w.changes[0], nil // it may be large
 		w.changes = w.changes[1:]
 		delete(w.byKey, c.key)
+		w.bytes -= sizeOf(c.object)
+		if c.awaited {
+			t.awaited--
+		}
 		if len(w.changes) > 0 {
 			t.order = append(t.order, w)
 		} else {
