@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,11 +46,17 @@ func (w recordWriter) define() {
 	}
 }
 
+// undefine returns when the definition is gone: the API server deletes its objects before.
 func (w recordWriter) undefine() {
 	w.Helper()
-	if err := w.definitions.Delete(w.Context(), "dnsendpoints.externaldns.k8s.io", metav1.DeleteOptions{}); err != nil {
+	const name = "dnsendpoints.externaldns.k8s.io"
+	if err := w.definitions.Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.Fatal(err)
 	}
+	eventually(w.T, "no definition", func() bool {
+		_, err := w.definitions.Get(w.Context(), name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 }
 
 func (w recordWriter) endpoint(namespace, name string, records ...any) *unstructured.Unstructured {
