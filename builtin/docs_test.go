@@ -37,12 +37,7 @@ func TestCorefilesInDocuments(t *testing.T) {
 	texts["import.md"] = read(t, filepath.Join(referenceDir, "import.md"))
 
 	t.Chdir(folder(t))
-	for _, extension := range []string{".key", ".private"} { // of the page sign
-		key := strings.ReplaceAll(read(t, "keys/Kcluster.local.+013+54969"+extension), "cluster.local", "example.org")
-		if err := os.WriteFile("zones/Kexample.org.+013+54969"+extension, []byte(key), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	keysForPages(t)
 	for file, text := range texts {
 		for _, m := range fence.FindAllStringSubmatch(text, -1) {
 			runs(t, file, m[1])
@@ -50,14 +45,20 @@ func TestCorefilesInDocuments(t *testing.T) {
 	}
 }
 
-// runs plans a Corefile and serves it on ports of the loopback interface.
-func runs(t *testing.T, where, text string) {
+// keysForPages writes the keys of the page sign.
+func keysForPages(t *testing.T) {
 	t.Helper()
-	blocks, err := corefile.Parse("Corefile", []byte(text))
-	if err != nil {
-		t.Errorf("%s: got error %v, want none\n%s", where, err, text)
-		return
+	for _, extension := range []string{".key", ".private"} {
+		key := strings.ReplaceAll(read(t, "keys/Kcluster.local.+013+54969"+extension), "cluster.local", "example.org")
+		if err := os.WriteFile("zones/Kexample.org.+013+54969"+extension, []byte(key), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// toLoopback makes the directives of a Corefile listen on free ports of the loopback interface, and send nothing
+// elsewhere.
+func toLoopback(blocks []corefile.Server) {
 	for _, b := range blocks {
 		for i := range b.Directives {
 			switch d := &b.Directives[i]; d.Text {
@@ -70,6 +71,17 @@ func runs(t *testing.T, where, text string) {
 			}
 		}
 	}
+}
+
+// runs plans a Corefile and serves it on ports of the loopback interface.
+func runs(t *testing.T, where, text string) {
+	t.Helper()
+	blocks, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		t.Errorf("%s: got error %v, want none\n%s", where, err, text)
+		return
+	}
+	toLoopback(blocks)
 	plan, err := server.NewPlan(blocks, server.Options{
 		Directives: withInterfaces(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
 		Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},

@@ -263,7 +263,8 @@ func (u *upstream) answer(c *session, packet []byte) {
 	}
 	u.mu.Lock()
 	edns := u.edns
-	u.edns = edns || query.IsEdns0() != nil && b != refusesOPT && b != dropsEDNS && b != ignores && b != closes
+	dropped := b == dropsEDNS && c.secure == nil // a firewall does not see EDNS in a connection with TLS
+	u.edns = edns || query.IsEdns0() != nil && b != refusesOPT && !dropped && b != ignores && b != closes
 	u.mu.Unlock()
 	switch b {
 	case ignores:
@@ -280,7 +281,7 @@ func (u *upstream) answer(c *session, packet []byte) {
 		reply.Answer = nil
 		reply.Ns = []dns.RR{must(dns.NewRR("example. 3600 IN NS ns.example."))}
 	case dropsEDNS:
-		if query.IsEdns0() != nil && c.secure == nil { // a firewall does not see it in a connection with TLS
+		if query.IsEdns0() != nil && dropped {
 			return
 		}
 	case refusesOPT:
