@@ -20,8 +20,9 @@ var replacements = [...]replacement{
 	{"nomad consul docker dockerdiscovery", "use hosts or file, with a file that a template of the scheduler writes"},
 
 	// Names of a cluster.
-	{"k8s_gateway k8s_crd", "use k8s_external for the addresses of Services, and external-dns with etcd for " +
-		"the hosts of Ingresses and Gateways"},
+	{"k8s_crd", "use records with objects and dnsendpoints"},
+	{"k8s_gateway", "use k8s_external for the addresses of Services, records with objects for DNSEndpoints, and " +
+		"external-dns with dynupdate for the hosts of Ingresses and Gateways"},
 	{"kubernetai", "use kubernetes, one in each server block"},
 	{"multicluster lighthouse", "use the option multicluster of kubernetes"},
 	{"kubenodes kubeforward mdns", "use hosts, with a file or a ConfigMap"},
