@@ -28,7 +28,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-fuzz test-image test-release test-chart test-summary test-coredns lint fuzz fuzz-package soak soak-day soak-restart bench profile c-compiler
+.PHONY: help programs quick bounds build run demo cluster cluster-down conformance image release sign publish vulncheck pin-actions test test-server test-api test-fuzz test-image test-release test-chart test-summary test-coredns test-externaldns lint fuzz fuzz-package soak soak-day soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -257,6 +257,9 @@ test-coredns: ## run the scripts that are true of CoreDNS, too, against CoreDNS,
 	CGO_ENABLED=0 $(GO) test -count 1 ./test/dnstest -run '^(TestScripts|TestCorefiles)$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	CGO_ENABLED=0 $(GO) test -count 1 ./test/process -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 . -run '^TestScripts$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
+
+test-externaldns: ## run the tests in which ExternalDNS is a client, and build it (10 minutes the first time)
+	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 -timeout 30m . -run '^TestExternalDNS' -externaldns
 
 # The tests of a file that checks a bound, itself or by awaitChange.
 BOUND := bound\.\(AtMost\|Holds\|Only\|ThreadTime\)(\|awaitChange(

@@ -129,6 +129,9 @@ func kinds() []kind {
 		singular: "networkpolicy",
 		new:      create[networkingv1.NetworkPolicy], newList: create[networkingv1.NetworkPolicyList],
 	}, {
+		gv: networkingv1.SchemeGroupVersion, name: "Ingress", resource: "ingresses", singular: "ingress", statusOnCreate: true,
+		new: create[networkingv1.Ingress], newList: create[networkingv1.IngressList],
+	}, {
 		gv: policyv1.SchemeGroupVersion, name: "PodDisruptionBudget", resource: "poddisruptionbudgets",
 		singular: "poddisruptionbudget",
 		new:      create[policyv1.PodDisruptionBudget], newList: create[policyv1.PodDisruptionBudgetList],
