@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net"
@@ -130,8 +131,10 @@ func (w *externalWorld) crash() {
 // sync runs ExternalDNS once, and returns the changes that it has logged, without their TTLs.
 func (w *externalWorld) sync(flags ...string) []string {
 	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
 	args := append(slices.Clone(w.flags), "--once", "--metrics-address=127.0.0.1:0")
-	c := externaldns.Command(w.Context(), w.program, w.kubeconfig, append(args, flags...)...)
+	c := externaldns.Command(ctx, w.program, w.kubeconfig, append(args, flags...)...)
 	out, err := c.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "level=error") {
 		w.Fatalf("ExternalDNS: %v\n%s", err, out)
