@@ -2,7 +2,6 @@ package dynupdate
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/seamark/seamark/wire"
@@ -38,11 +37,13 @@ const classNONE wire.Class = 254
 // A message is an update. Its first records are the prerequisites.
 type message struct {
 	prerequisites, changes []record
+	size                   int64 // its memory, about
 }
 
-var errForm = errors.New("malformed message")
+var errForm = reject(wire.FormErr, "malformed message")
 
-// parseMessage reads the sections of an update, which have most records at most in common.
+// parseMessage reads the sections of an update, which have most records at most in common. An error is
+// a *codeError.
 func parseMessage(packet []byte, most int) (m message, err error) {
 	if len(packet) < wire.HeaderLen {
 		return m, errForm
@@ -65,6 +66,7 @@ func parseMessage(packet []byte, most int) (m message, err error) {
 				return m, err
 			}
 			*list = append(*list, r)
+			m.size += editSize + int64(len(r.owner)+len(r.name)+len(r.rdata)+len(r.key))
 		}
 	}
 	return m, nil
@@ -89,11 +91,11 @@ func parseRecord(msg []byte, off int, isChange bool) (r record, next int, err er
 	// A deletion has the class NONE, and data as in class IN (RFC 2136 §2.5.4).
 	var a wire.Answer
 	if _, err := a.AppendRecord(wire.Answers, msg, off); err != nil {
-		return r, 0, wire.MalformedRecord(msg, off)
+		return r, 0, reject(wire.FormErr, "%v", wire.MalformedRecord(msg, off))
 	}
 	copied, _ := wire.ReadRecord(a.Buf, 0)
 	if !r.t.ValidRData(a.Buf[copied.RData:]) {
-		return r, 0, wire.MalformedRecord(msg, off)
+		return r, 0, reject(wire.FormErr, "%v", wire.MalformedRecord(msg, off))
 	}
 	r.rdata = string(a.Buf[copied.RData:])
 	r.key = comparable(a.Buf, copied)

@@ -212,14 +212,6 @@ var (
 // update applies the update of a query. It returns an error if the zone has not changed because of
 // one, a *codeError unless it is SERVFAIL.
 func (s *store) update(ctx context.Context, q *dns.Query, o *options, key wire.Name) (serial uint32, changed bool, err error) {
-	m, err := parseMessage(q.Packet(), o.maxUpdateRecords)
-	if err != nil {
-		if _, ok := errors.AsType[*codeError](err); !ok {
-			err = reject(wire.FormErr, "%v", err)
-		}
-		return 0, false, err
-	}
-
 	client := q.Peer.Addr()
 	if err := s.turns.Acquire(ctx, client); err != nil {
 		return 0, false, fmt.Errorf("waiting for other updates: %w", err)
@@ -237,13 +229,20 @@ func (s *store) update(ctx context.Context, q *dns.Query, o *options, key wire.N
 	if s.closed {
 		return 0, false, errClosed
 	}
+
+	// Names that point into the packet are written out, which can take megabytes: only the message that
+	// has the turn is read.
+	m, err := parseMessage(q.Packet(), o.maxUpdateRecords)
+	if err != nil {
+		return 0, false, err
+	}
 	return s.apply(m, o, key)
 }
 
 // apply applies a message: the new version is in the database before it is served.
 func (s *store) apply(m message, o *options, key wire.Name) (serial uint32, changed bool, err error) {
 	old := s.current.Load()
-	e := &edit{zone: old.zone, names: map[wire.Name]*editedName{}, room: s.budget.Claim(memory.Transfers)}
+	e := &edit{zone: old.zone, names: map[wire.Name]*editedName{}, room: s.budget.Claim(memory.Transfers), bytes: m.size}
 	defer e.room.Release()
 	if err := o.apply(e, m, key); err != nil || !e.changed {
 		return 0, false, err
