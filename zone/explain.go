@@ -51,6 +51,32 @@ func (z *Zone) Explain(
 	return texts, near
 }
 
+// Wildcard returns the wildcard from which the zone answers for a name, which must be in it, or "".
+func (z *Zone) Wildcard(name []byte) wire.Name {
+	n, exact := z.find(name)
+	if exact || z.stop(n, exact) != nil {
+		return ""
+	}
+	wildcard := z.wildcard(n)
+	if wildcard == nil {
+		return ""
+	}
+	return z.nameOf(wildcard)
+}
+
+// Metadata returns the value of a key of metadata for a name, which must be in the zone. The only key is
+// "zone/wildcard": the wildcard from which the zone answers.
+func (z *Zone) Metadata(name []byte, key string) (value string, ok bool) {
+	if key != "zone/wildcard" {
+		return "", false
+	}
+	wildcard := z.Wildcard(name)
+	if wildcard == "" {
+		return "", false
+	}
+	return wildcard.String(), true
+}
+
 // nearest returns the child of n, the closest encloser of name, that the function chooses.
 func (z *Zone) nearest(n *node, name []byte, nearest func(string, []string) string) wire.Name {
 	encloser := z.appendKey(nil, n)

@@ -68,6 +68,8 @@ func (s *script) question(text string) (*question, error) {
 		case word == "+nsid":
 			q.m.SetEdns0(1232, false)
 			q.m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_NSID{Code: dns.EDNS0NSID}}
+		case word == "+cd":
+			q.m.CheckingDisabled = true
 		case word == "+norec":
 			q.m.RecursionDesired = false
 		case name == "+edns":
@@ -164,6 +166,18 @@ func (q *question) exchangeOver(c net.Conn) (*dns.Msg, error) {
 	return reply, err
 }
 
+// pack returns the query with an ID, signed if it has a TSIG record.
+func (q *question) pack(id uint16) ([]byte, error) {
+	m := q.m.Copy()
+	m.Id = id
+	for _, secret := range q.secret {
+		m.IsTsig().OrigId = id
+		packet, _, err := dns.TsigGenerate(m, secret, "", false)
+		return packet, err
+	}
+	return m.Pack()
+}
+
 // overQUIC sends the query over DNS over QUIC (RFC 9250).
 func (q *question) overQUIC() (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), q.within)
@@ -178,9 +192,7 @@ func (q *question) overQUIC() (*dns.Msg, error) {
 		return nil, err
 	}
 
-	m := q.m.Copy()
-	m.Id = 0
-	packet, err := m.Pack()
+	packet, err := q.pack(0)
 	if err == nil {
 		_, err = s.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...))
 	}
@@ -223,7 +235,7 @@ func (c *proxiedUDP) Write(p []byte) (int, error) {
 
 // request sends the query in a request of HTTP or gRPC.
 func (q *question) request() (*dns.Msg, error) {
-	packet, err := q.m.Pack()
+	packet, err := q.pack(q.m.Id)
 	if err != nil {
 		return nil, err
 	}

@@ -146,6 +146,9 @@ func compare(reply *dns.Msg, want string) error {
 	got := []string{dns.RcodeToString[reply.Rcode]}
 	_, flags, _ := strings.Cut(header, "flags:")
 	got = append(got, strings.Fields(strings.Trim(flags, " ;"))...)
+	if reply.IsEdns0() == nil {
+		got = append(got, "noopt")
+	}
 	for _, word := range strings.Fields(parts[0]) {
 		word, not := strings.CutPrefix(word, "!")
 		isThere := slices.ContainsFunc(strings.Split(word, "|"), func(w string) bool { return slices.Contains(got, w) })
