@@ -11,7 +11,7 @@ import (
 // below a delegation or a DNAME record.
 func TestZoneMetadata(t *testing.T) {
 	z := addAll(t, zone.NewBuilder("\x01z\x00"), []string{
-		soa(0), "*.w.z. 60 A 192.0.2.1", "a.w.z. 60 A 192.0.2.2", "cut.z. 60 NS ns.example.", "*.cut.z. 60 A 192.0.2.3",
+		"z. 60 SOA ns.z. host.z. 1 1 1 1 1", "*.w.z. 60 A 192.0.2.1", "a.w.z. 60 A 192.0.2.2", "cut.z. 60 NS ns.example.", "*.cut.z. 60 A 192.0.2.3",
 		"d.z. 60 DNAME other.example.", "*.d.z. 60 A 192.0.2.4",
 	})
 	for text, want := range map[string]string{
