@@ -50,7 +50,7 @@ func TestStatusWithoutAPIServer(t *testing.T) {
 	for name, want := range map[string]string{
 		"data age": "never (endpointslices)", "data cluster.local.": "not synced",
 		"upstream 192.0.2.1:53": "not used yet", "upstream 192.0.2.2:443": "not used yet",
-		"p50 below": "-", "p99 below": "-",
+		"p50 below": "-", "p99 below": "-", "wasted searches": "0 %",
 	} {
 		if got := row(out, name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)

@@ -236,7 +236,7 @@ func (c *statusCells) addFigures() {
 	}
 	c.next()
 	if c.Waste != nil {
-		c.add("searches that fail", percent(*c.Waste))
+		c.add("wasted searches", percent(*c.Waste))
 	}
 
 	c.next()
@@ -246,7 +246,7 @@ func (c *statusCells) addFigures() {
 		case c.Queries != nil && *c.Queries == 0:
 			c.add(name, "-")
 		default:
-			c.add(name, value.String())
+			c.add(name, short(*value))
 		}
 	}
 	c.next()

@@ -66,15 +66,18 @@ func (r *reporter) problem(topic, what, msg string, args ...any) {
 // the list or watch, "" for one of the API server.
 func condition(msg string, args []any) health.Condition {
 	c := health.Condition{Severity: health.Warning, Alert: "SeamarkWatchErrors", Text: strings.TrimSuffix(msg, ", retrying")}
+	c.Next = "seamark doctor"
+	address := "" // of the API server, which an error repeats
 	for i := 0; i+1 < len(args); i += 2 {
 		switch value := fmt.Sprint(args[i+1]); args[i] {
 		case "kind", "namespace", "name":
 			c.Object = strings.TrimSpace(c.Object + " " + value)
 			c.Text += ", " + args[i].(string) + " " + value
 		case "address":
+			address = value
 			c.Text += ", " + value
 		case "error":
-			c.Text += ": " + value
+			c.Text += ": " + strings.TrimPrefix(value, "dial tcp "+address+": ")
 		}
 	}
 	return c

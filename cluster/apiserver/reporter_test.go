@@ -52,3 +52,13 @@ func TestReporterRepeatInterval(t *testing.T) {
 		}
 	})
 }
+
+// The condition of an unreachable API server has its address once, and a next step.
+func TestReporterCondition(t *testing.T) {
+	c := condition("API server unreachable, retrying", []any{"address", "10.0.0.1:6443",
+		"error", "dial tcp 10.0.0.1:6443: connect: connection refused"})
+	const want = "API server unreachable, 10.0.0.1:6443: connect: connection refused"
+	if c.Text != want || c.Remedy() != "seamark doctor" {
+		t.Errorf("got %q and the next step %q, want %q and seamark doctor", c.Text, c.Remedy(), want)
+	}
+}

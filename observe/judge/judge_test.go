@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net/netip"
 	"os"
@@ -145,7 +146,7 @@ func TestGaugesAreConditions(t *testing.T) {
 			b.gauge(float64(time.Now().Add(-time.Hour).Unix()), "seamark_tls_certificate_expiry_seconds", "file",
 				"b.pem")
 		}, []string{
-			"critical SeamarkCertificateExpires the certificate b.pem expired 1h0m0s ago",
+			"critical SeamarkCertificateExpires the certificate b.pem expired 1h0m ago",
 			"warning SeamarkCertificateExpires the certificate a.pem expires in 2 days",
 		}},
 		{"an invalid ConfigMap", func(b *bench) {
@@ -451,6 +452,33 @@ func TestJudgeForgetsEndedSeries(t *testing.T) {
 		e := evidence{now: time.Now(), values: b.metrics.Values(isUsed), judge: b.Judge}
 		if got := e.increase("coredns_panics_total", time.Second); len(got) != 1 || got[0].value != 999 {
 			t.Errorf("got %v of a lasting counter in the last second, want 999", got)
+		}
+	})
+}
+
+// Conditions about upstreams, certificates and the cluster's data have a step to take at once.
+func TestNextSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.gauge(0, "seamark_forward_upstream_up", "to", "10.0.0.1:53")
+		b.gauge(float64(time.Now().Add(-time.Hour).Unix()), "seamark_tls_certificate_expiry_seconds", "file", "a.pem")
+		b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
+		b.gauge(400, "seamark_kubernetes_data_age_seconds", "resource", "endpointslices")
+		b.gauge(1, "seamark_kubernetes_stale", "zones", "other.local.")
+
+		want := map[string]string{
+			"SeamarkForwardHealthcheckFailures": "seamark query example.com --server 10.0.0.1:53",
+			"SeamarkCertificateExpires":         "replace the file, which the server then reads again",
+			"SeamarkNotSynced":                  "seamark doctor",
+			"SeamarkDataOld":                    "seamark doctor",
+			"SeamarkSnapshotServed":             "seamark doctor",
+		}
+		got := map[string]string{}
+		for _, c := range b.judge.Conditions(time.Now()) {
+			got[c.Alert] = c.Remedy()
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("got the next steps %q, want %q", got, want)
 		}
 	})
 }

@@ -78,7 +78,7 @@ var rules = []rule{
 					warn(zones, "the answers of %s are from a snapshot: not all objects have been received since the start", zones))
 			}
 		}
-		return found
+		return advise(found, examine)
 	}},
 	{"SeamarkWatchErrors", func(e *evidence) (found []health.Condition) {
 		for kind, n := range sum(e.increase("seamark_kubernetes_watch_errors_total", 15*time.Minute), "resource") {
@@ -86,7 +86,7 @@ var rules = []rule{
 				found = append(found, warn(kind, "%.0f lists and watches of %s failed in the last 15 minutes", n, kind))
 			}
 		}
-		return found
+		return advise(found, examine)
 	}},
 	{"SeamarkMissedEvents", func(e *evidence) (found []health.Condition) {
 		different := where(e.increase("seamark_kubernetes_comparisons_total", kept), "result", "different")
@@ -117,7 +117,8 @@ var rules = []rule{
 			"%.1f queries a second get SERVFAIL because too many wait (%s)")
 	}},
 	{"SeamarkCertificateExpires", func(e *evidence) []health.Condition {
-		return expiries(e, "seamark_tls_certificate_expiry_seconds", "file", "the certificate", week)
+		found := expiries(e, "seamark_tls_certificate_expiry_seconds", "file", "the certificate", week)
+		return advise(found, "replace the file, which the server then reads again")
 	}},
 
 	// Alerts cannot evaluate these, or have none of them.
@@ -168,6 +169,20 @@ func warn(object, format string, args ...any) health.Condition {
 
 func one(s health.Severity, object, format string, args ...any) []health.Condition {
 	return []health.Condition{condition(s, object, format, args...)}
+}
+
+// Next steps for several conditions.
+const (
+	examine = "seamark doctor" // the API server and the permissions
+	ask     = "seamark query example.com --server OBJECT"
+)
+
+// advise sets the next step of conditions. OBJECT in it is that of the condition.
+func advise(found []health.Condition, next string) []health.Condition {
+	for i := range found {
+		found[i].Next = strings.ReplaceAll(next, "OBJECT", found[i].Object)
+	}
+	return found
 }
 
 // seconds returns a time with the precision of an age.
@@ -245,10 +260,7 @@ func upstreamsDown(e *evidence) (found []health.Condition) {
 				"%.0f health checks of the upstream %s failed in the last minutes; it counts as up", failures[to], to))
 		}
 	}
-	for i := range found {
-		found[i].Next = "seamark query example.com --server " + found[i].Object
-	}
-	return found
+	return advise(found, ask)
 }
 
 func upstreamsSilent(e *evidence) (found []health.Condition) {
@@ -260,7 +272,7 @@ func upstreamsSilent(e *evidence) (found []health.Condition) {
 				share(min(1, part))))
 		}
 	}
-	return found
+	return advise(found, ask)
 }
 
 func upstreamErrors(e *evidence) (found []health.Condition) {
@@ -277,7 +289,7 @@ func upstreamErrors(e *evidence) (found []health.Condition) {
 			found = append(found, warn(to, "%s of the replies of the upstream %s are SERVFAIL", share(part), to))
 		}
 	}
-	return found
+	return advise(found, ask)
 }
 
 func upstreamsSlow(e *evidence) (found []health.Condition) {
@@ -288,7 +300,7 @@ func upstreamsSlow(e *evidence) (found []health.Condition) {
 				"the upstream %s is slow: the 99th percentile is %s", to, seconds(q.seconds)))
 		}
 	}
-	return found
+	return advise(found, ask)
 }
 
 // missing returns the kinds of objects that have not been listed, by zones, unless a snapshot has them.
@@ -314,7 +326,7 @@ func notSynced(e *evidence) []health.Condition {
 		lists = append(lists, strings.Join(kinds[zones], ", ")+" of "+zones)
 	}
 	text := "not received since the start: %s; names that depend on them are SERVFAIL"
-	return one(health.Critical, "", text, strings.Join(lists, "; "))
+	return advise(one(health.Critical, "", text, strings.Join(lists, "; ")), examine)
 }
 
 // dataOld finds kinds of objects of which nothing has been received for long. There is no last state
@@ -331,7 +343,7 @@ func dataOld(e *evidence) (found []health.Condition) {
 				kind, seconds(age)))
 		}
 	}
-	return found
+	return advise(found, examine)
 }
 
 // rates returns conditions for counters by reason that grow by more than one a second.
@@ -360,12 +372,13 @@ func expiries(e *evidence, family, label, what string, within time.Duration) (fo
 	return found
 }
 
-// rough returns a duration in days and hours.
+// rough returns a duration in days, or in hours and minutes.
 func rough(d time.Duration) string {
 	if d >= 48*time.Hour {
 		return fmt.Sprintf("%d days", d/(24*time.Hour))
 	}
-	return d.Round(time.Minute).String()
+	d = d.Round(time.Minute)
+	return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
 }
 
 // memoryFull finds parts of the memory that are full. The cache counts each entry that it evicts, so
