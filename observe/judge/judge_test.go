@@ -474,7 +474,7 @@ func TestNextSteps(t *testing.T) {
 			"SeamarkSnapshotServed":             "seamark doctor",
 		}
 		got := map[string]string{}
-		for _, c := range b.judge.Conditions(time.Now()) {
+		for _, c := range b.Conditions(time.Now()) {
 			got[c.Alert] = c.Remedy()
 		}
 		if !maps.Equal(got, want) {

@@ -44,7 +44,7 @@ func targets(t *testing.T) (list []string) {
 
 // The page lists all targets and no others.
 func TestPageListsTargets(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reference/fuzzing.md")
+	text, err := os.ReadFile("../../tools/oss-fuzz/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
