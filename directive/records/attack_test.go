@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/internal/objects"
 )
 
 // An object with an error has no more records than one without: not even if it was small before.
@@ -19,8 +20,8 @@ func TestObjectsLimitsWithErrors(t *testing.T) {
 		text := fmt.Sprintf("$GENERATE 1-90 h$-%d.a.example.test. A 10.0.0.1\nwrong.example.test. A 10.0.0.1\n", i)
 		r.put(configMap(fmt.Sprint("a/", i), 1, "zone", text))
 	}
-	if r.total() > 100 {
-		t.Errorf("the namespace has %d records, and may have 100", r.total())
+	if r.Total() > 100 {
+		t.Errorf("the namespace has %d records, and may have 100", r.Total())
 	}
 	r.expect(t, "h90-0.a.example.test A", "10.0.0.1", "h1-1.a.example.test A", "REFUSED")
 }
@@ -32,14 +33,14 @@ func TestObjectsLimitsWithoutRecords(t *testing.T) {
 	for i := range 300 {
 		r.put(configMap(fmt.Sprint("a/", i), 1))
 	}
-	if len(r.known) != 100 {
-		t.Errorf("the namespace has %d objects, and may have 100", len(r.known))
+	if r.Counts().Objects != 100 {
+		t.Errorf("the namespace has %d objects, and may have 100", r.Counts().Objects)
 	}
 	if n := r.log.Count("too many records"); n != 1 {
 		t.Errorf("the log has %d lines about it, want 1", n)
 	}
 
-	r.Delete(cluster.ConfigMaps, cluster.Key{Namespace: "a", Name: "0"})
+	r.Objects.Delete(cluster.ConfigMaps, cluster.Key{Namespace: "a", Name: "0"})
 	r.put(configMap("a/300", 1, "hosts", "10.0.0.1 x.a.example.test"))
 	r.expect(t, "x.a.example.test A", "10.0.0.1")
 }
@@ -55,15 +56,15 @@ func TestObjectsLimitsLargeRecords(t *testing.T) {
 		"generated": configMap("a/one", 1, "zone", "$GENERATE 1-90 h$.a.example.test. TXT "+long[:804]),
 		"errors":    endpoint("a/one", 1, rrs("x.a.example.test", "A", strings.Split(strings.Repeat("x ", 200), " ")...)),
 	} {
-		read := readObject(object, r.settings.rules, 60, 100)
-		if !read.isFull() || read.records > 100 || len(read.pack()) > 101*2*sizeUnit {
+		read := readObject(object, r.rules, 60, 100)
+		if read.Used <= 100 || read.Count > 100 || len(read.Packed) > 101*2*objects.SizeUnit {
 			t.Errorf("%s: read %d records of %d bytes, want an error since they are more than 100 of %d",
-				kind, read.records, len(read.pack()), sizeUnit)
+				kind, read.Count, len(read.Packed), objects.SizeUnit)
 		}
 	}
 	r.put(configMap("a/one", 1, "zone", "x.a.example.test. TXT "+long[:2010]))
-	if r.total() != 8 || len(r.faults.all) != 0 {
-		t.Errorf("got %d records for one of 2,000 bytes, want 8; faults %v", r.total(), faultTexts(r))
+	if r.Total() != 8 || len(r.Errors()) != 0 {
+		t.Errorf("got %d records for one of 2,000 bytes, want 8; faults %v", r.Total(), r.Errors())
 	}
 }
 
@@ -78,17 +79,17 @@ func TestObjectsLongErrors(t *testing.T) {
 		endpoint("a/two", 1, rrs("a.example.test", "A", long)), endpoint("a/two", 1, rrs("a.example.test", "CAA", long)),
 	} {
 		r.put(object)
-		for o, f := range r.faults.all {
-			if n := len(f.content) + len(f.told); n > 2*faultLimit+100 {
-				t.Errorf("%s: the texts have %d bytes, want at most %d", o, n, 2*faultLimit+100)
+		for _, err := range r.Errors() {
+			if n := len(err.Error()); n > 700 {
+				t.Errorf("an error has %d bytes, want at most 700: %v", n, err)
 			}
-			if strings.ContainsFunc(f.told, func(c rune) bool { return c < ' ' || c == '\uFFFD' }) {
-				t.Errorf("%s: control characters in %q", o, f.told)
+			if strings.ContainsFunc(err.Error(), func(c rune) bool { return c < ' ' || c == '\uFFFD' }) {
+				t.Errorf("control characters in %q", err)
 			}
 		}
 	}
-	if len(r.faults.all) != 2 {
-		t.Errorf("got faults %v, want two", faultTexts(r))
+	if len(r.Errors()) != 2 {
+		t.Errorf("got faults %v, want two", r.Errors())
 	}
 }
 
@@ -98,7 +99,7 @@ func TestObjectsReadyDespiteChanges(t *testing.T) {
 	change := func() { r.Put(cluster.ConfigMaps, configMap("a/noisy", 1, "hosts", "10.0.0.1 x.a.example.test")) }
 	change()
 	r.Put(cluster.ConfigMaps, configMap("b/names", 1, "hosts", "10.0.0.2 x.b.a.example.test"))
-	for _, kind := range r.kinds {
+	for _, kind := range []cluster.Kind{cluster.ConfigMaps, cluster.DNSEndpoints} {
 		r.Listed(kind, func(cluster.Key) bool { return true })
 	}
 	for steps := 0; !r.handler.Ready(); steps++ {
@@ -106,30 +107,7 @@ func TestObjectsReadyDespiteChanges(t *testing.T) {
 			t.Fatal("not ready after 10 changes, of which 2 are of the lists")
 		}
 		change()
-		r.step()
+		r.Step()
 	}
 	r.expect(t, "x.b.a.example.test A", "10.0.0.2")
-}
-
-// Objects that wait for their turns have bounded memory, and the others are told in the log.
-func TestTurnsMemory(t *testing.T) {
-	r := newRig(t, twoTenants)
-	text := strings.Repeat("#", 1<<20)
-	for range 2 { // a change replaces the former one
-		for i := range 100 {
-			r.Put(cluster.ConfigMaps, configMap(fmt.Sprint("a/", i), 1, "hosts", text))
-		}
-	}
-	r.Put(cluster.ConfigMaps, configMap("b/names", 1, "hosts", "10.0.0.2 x.b.a.example.test"))
-	if n := len(r.turns.waiting["a"].changes); n != 3 || r.turns.waiting["a"].bytes > waitingLimit {
-		t.Errorf("%d objects of %d bytes wait, want 3 of at most %d bytes", n, r.turns.waiting["a"].bytes, waitingLimit)
-	}
-	if n := r.log.Count("too many records"); n != 1 {
-		t.Errorf("the log has %d lines about it, want 1", n)
-	}
-	r.settle()
-	r.expect(t, "x.b.a.example.test A", "10.0.0.2")
-	if len(r.turns.waiting)+r.turns.awaited != 0 {
-		t.Errorf("in the end %d namespaces and %d changes wait, want none", len(r.turns.waiting), r.turns.awaited)
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/internal/hostsfile"
+	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/zonefile"
 )
@@ -18,14 +19,12 @@ import (
 // A content is the records of an object, and what is wrong with it.
 type content struct {
 	draft
-	first string // the first error; "" if there is none
-	wrong int    // the number of errors
+	objects.Content
 
 	namespace string
-	rules     *delegations
+	rules     *objects.Delegations
 	ttl       uint32 // of records without one
 	most      int    // what it may use, in records
-	used      int    // by its records, with duplicates, and its errors
 }
 
 // errFull ends the reading of an object with too many records.
@@ -33,7 +32,7 @@ var errFull = errors.New("too many records")
 
 // readObject reads an object. Valid records of an object with errors are read, too, those of a
 // zone's text up to the first error in it.
-func readObject(o cluster.Object, rules *delegations, ttl uint32, most int) *content {
+func readObject(o cluster.Object, rules *objects.Delegations, ttl uint32, most int) *objects.Content {
 	c := &content{namespace: o.Key().Namespace, rules: rules, ttl: ttl, most: most}
 	switch o := o.(type) {
 	case *cluster.ConfigMap:
@@ -51,40 +50,23 @@ func readObject(o cluster.Object, rules *delegations, ttl uint32, most int) *con
 			c.readEndpoint(i, &o.Endpoints[i])
 		}
 	}
-	return c
+	c.Packed, c.Count = c.pack(), c.records
+	return &c.Content
 }
 
 // isFull reports whether the object has more than it may have.
-func (c *content) isFull() bool { return c.used > c.most }
+func (c *content) isFull() bool { return c.Used > c.most }
 
 // fail records an error.
-func (c *content) fail(at place, err error) {
-	c.used++
-	if c.wrong++; c.wrong > 1 {
-		return
-	}
-	c.first = fmt.Sprintf("%s: %v", at, err)
-	if at.line == 0 {
-		c.first = fmt.Sprintf("%s: %v", at.file, err)
-	}
-	c.first = shorten(c.first)
-}
-
-// fault returns what is wrong with the object, or "".
-func (c *content) fault() string {
-	if c.wrong > 1 {
-		return fmt.Sprintf("%s, and %d more errors", c.first, c.wrong-1)
-	}
-	return c.first
-}
+func (c *content) fail(at place, err error) { c.Fail(at.file, at.line, err) }
 
 // add adds a record if the object may have it. Any error but errFull is recorded.
 func (c *content) add(at place, owner wire.Name, r zonefile.Record) error {
-	c.used += units(owner, r.RData)
+	c.Used += units(owner, r.RData)
 	if c.isFull() {
 		return errFull
 	}
-	err := c.rules.check(c.namespace, owner)
+	err := c.rules.Check(c.namespace, owner)
 	switch {
 	case err != nil:
 	case r.Class != wire.ClassIN:

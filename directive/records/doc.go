@@ -2,6 +2,7 @@
 // Corefile itself.
 //
 // Setup (setup.go) parses the records with package zonefile, which knows every
-// type, and adds them to a table (table.go). Handler (records.go) finds the query
-// name in the table and writes the answer. The table does not change after Setup.
+// type, and adds them to a table (names.go). Handler (records.go) finds the query
+// name in the table and writes the answer. Package objects watches objects with records, which
+// content.go reads.
 package records

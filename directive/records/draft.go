@@ -2,11 +2,11 @@ package records
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/zonefile"
 )
@@ -19,11 +19,8 @@ type draft struct {
 	records int // without duplicates: see units
 }
 
-// sizeUnit is the size up to which a record counts as one.
-const sizeUnit = 256
-
 // units returns as how many records one counts.
-func units(owner wire.Name, rdata string) int { return 1 + (len(owner)+len(rdata))/sizeUnit }
+func units(owner wire.Name, rdata string) int { return 1 + (len(owner)+len(rdata))/objects.SizeUnit }
 
 // An ownerDraft has the records of one owner name.
 type ownerDraft struct {
@@ -86,8 +83,7 @@ func (d *draft) add(at place, owner wire.Name, r zonefile.Record) error {
 	return nil
 }
 
-// pack returns the records by owner name, for ownersOf: the length of a name as a varint, the
-// name, the size of its sets as a varint, and the sets.
+// pack returns the records by owner name, for objects.Owners. The value of a name is its sets.
 func (d *draft) pack() string {
 	var packed, sets, records []byte
 	for _, owner := range slices.SortedFunc(maps.Keys(d.owners), cmp.Compare) {
@@ -96,8 +92,7 @@ func (d *draft) pack() string {
 			records = s.pack(records[:0])
 			sets = appendSet(sets, rrset{s.t, s.ttl, string(records)})
 		}
-		packed = append(binary.AppendUvarint(packed, uint64(len(owner))), owner...)
-		packed = append(binary.AppendUvarint(packed, uint64(len(sets))), sets...)
+		packed = objects.AppendName(packed, owner, sets)
 	}
 	return string(packed)
 }

@@ -27,10 +27,10 @@ func (h *Handler) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 
 	e := h.find(q)
 	switch {
-	case e != nil && e.from != nil:
-		causes := cause("%s %s (%s)", h.subject(q, e), e.describe(q.Type), e.from)
-		key := e.from.objectKey()
-		causes[0].Object = &dns.Object{Kind: e.from.kind().ObjectKind(), Namespace: key.Namespace, Name: key.Name}
+	case e != nil && e.From != nil:
+		causes := cause("%s %s (%s)", h.subject(q, e), e.describe(q.Type), e.From)
+		key := e.From.Key()
+		causes[0].Object = &dns.Object{Kind: e.From.Kind().ObjectKind(), Namespace: key.Namespace, Name: key.Name}
 		return causes
 	case e != nil:
 		return cause("%s %s (%s)", h.subject(q, e), e.describe(q.Type), h.lines[e])
@@ -52,21 +52,17 @@ func (h *Handler) refused(q *dns.Query) string {
 	if h.objects == nil {
 		return ""
 	}
-	if length, _, _ := h.objects.settings.rules.zoneOf(q.Name()); length == 0 {
+	if h.objects.rules.ZoneOf(q.Name()) == 0 {
 		return ""
 	}
-	h.objects.mu.Lock()
-	defer h.objects.mu.Unlock()
-	return h.objects.faults.text()
+	return h.objects.Faults()
 }
 
 // ReadObjects implements explain.ObjectReader.
 func (h *Handler) ReadObjects(ctx context.Context, objects []*dns.Object) {
 	var read cluster.ReadOrigin
 	if h.objects != nil {
-		if known := h.objects.origins.Load(); known != nil {
-			read = *known
-		}
+		read = h.objects.Origins()
 	}
 	explain.ReadOrigins(ctx, read, objects)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -21,40 +22,37 @@ type names struct {
 	hasWild   atomic.Bool
 }
 
-// An entry has the records of one owner name. It is immutable.
-type entry struct {
-	from *object // nil for records of the Corefile
-	sets string  // packed: see draft.pack
-}
+// An entry has the records of one owner name. Its value is packed: see draft.pack.
+type entry objects.Entry
 
 // wildcard is the first label of a wildcard name.
 const wildcard = "\x01*"
 
-// set sets the entry of an owner name.
-func (x *names) set(owner wire.Name, e *entry) {
+// Set sets the entry of an owner name.
+func (x *names) Set(owner wire.Name, e *objects.Entry) {
 	table, key := x.tableOf(owner)
 	if table.Get([]byte(key)) == nil {
 		x.count(owner, 1)
 	}
-	table.Set(key, e)
+	table.Set(key, (*entry)(e))
 	if table == &x.wildcards {
 		x.deepest.Store(max(x.deepest.Load(), int32(wire.Name(key).Labels())))
 		x.hasWild.Store(true)
 	}
 }
 
-// delete removes an owner name, which has an entry.
-func (x *names) delete(owner wire.Name) {
+// Delete removes an owner name, which has an entry.
+func (x *names) Delete(owner wire.Name) {
 	table, key := x.tableOf(owner)
 	table.Delete(key)
 	x.count(owner, -1)
 	x.hasWild.Store(x.wildcards.Len() > 0)
 }
 
-// get returns the entry of an owner name, or nil. For a wildcard that is its own.
-func (x *names) get(owner wire.Name) *entry {
+// Get returns the entry of an owner name, or nil. For a wildcard that is its own.
+func (x *names) Get(owner wire.Name) *objects.Entry {
 	table, key := x.tableOf(owner)
-	return table.Get([]byte(key))
+	return (*objects.Entry)(table.Get([]byte(key)))
 }
 
 // tableOf returns the table that has an owner name, and its key there.
@@ -124,7 +122,7 @@ type rrset struct {
 // rrsets returns the record sets of an entry.
 func (e *entry) rrsets() iter.Seq[rrset] {
 	return func(yield func(rrset) bool) {
-		for rest := e.sets; rest != ""; {
+		for rest := e.Value; rest != ""; {
 			var s rrset
 			if s, rest = nextSet(rest); !yield(s) {
 				return
@@ -135,7 +133,7 @@ func (e *entry) rrsets() iter.Seq[rrset] {
 
 // target returns the target of the entry's CNAME record, appended to room, or nil if it has none.
 func (e *entry) target(room []byte) []byte {
-	if s, _ := nextSet(e.sets); s.t == wire.TypeCNAME { // a CNAME record is alone
+	if s, _ := nextSet(e.Value); s.t == wire.TypeCNAME { // a CNAME record is alone
 		r, _ := nextRecord(s.records)
 		return append(room, r.rdata...)
 	}
@@ -178,7 +176,7 @@ func appendSet(buf []byte, s rrset) []byte {
 func nextSet(rest string) (s rrset, after string) {
 	s.t = wire.Type(rest[0])<<8 | wire.Type(rest[1])
 	s.ttl = uint32(rest[2])<<24 | uint32(rest[3])<<16 | uint32(rest[4])<<8 | uint32(rest[5])
-	size, rest := uvarint(rest[6:])
+	size, rest := objects.Uvarint(rest[6:])
 	s.records = rest[:size]
 	return s, rest[size:]
 }
@@ -192,35 +190,8 @@ func appendRecord(buf []byte, r record) []byte {
 }
 
 func nextRecord(rest string) (r record, after string) {
-	size, rest := uvarint(rest)
+	size, rest := objects.Uvarint(rest)
 	return record{rest[:size>>1], size&1 != 0}, rest[size>>1:]
-}
-
-// uvarint returns the number that s begins with, and what follows it.
-func uvarint(s string) (n uint64, after string) {
-	for shift := 0; ; shift += 7 {
-		c := s[0]
-		s = s[1:]
-		n |= uint64(c&0x7f) << shift
-		if c < 0x80 {
-			return n, s
-		}
-	}
-}
-
-// ownersOf returns the owner names of what draft.pack has returned, and their sets.
-func ownersOf(packed string) iter.Seq2[wire.Name, string] {
-	return func(yield func(wire.Name, string) bool) {
-		for rest := packed; rest != ""; {
-			size, after := uvarint(rest)
-			owner, after := wire.Name(after[:size]), after[size:]
-			size, after = uvarint(after)
-			if !yield(owner, after[:size]) {
-				return
-			}
-			rest = after[size:]
-		}
-	}
 }
 
 // all returns the owner names and their entries, for any reader.

@@ -1,20 +1,22 @@
 package records
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/test/chaintest"
 )
 
@@ -34,10 +36,11 @@ func (r *told) take() []string {
 
 // A rig has objects without a source, and a server that answers from them.
 type rig struct {
-	*objects
+	*objectNames
 	*server
 	handler *Handler
 	log     *chaintest.Log
+	board   *health.Board
 	told    told
 }
 
@@ -63,26 +66,27 @@ func newRig(t testing.TB, body string) *rig {
 	}
 	r := &rig{handler: h, log: new(chaintest.Log)}
 	b := &config.Block{Log: r.log.Logger(), Metrics: new(metrics.Registry), Shared: new(config.Shared)}
-	r.objects = newObjects(*h.settings, b)
-	r.objects.faults.recorder = &r.told
-	r.objects.setCorefile(&h.own)
-	h.objects = r.objects
+	r.objectNames = h.settings.newObjects(b)
+	r.SetRecorder(&r.told)
+	r.SetCorefile(&h.own)
+	h.objects = r.objectNames
+	r.board = b.Health()
 	r.server = serve(t, h)
 	return r
 }
 
 // settle applies the changes that wait.
 func (r *rig) settle() {
-	for wait := time.Duration(0); wait < idle; {
-		if wait = r.step(); 0 < wait && wait < idle {
+	for wait := time.Duration(0); wait < objects.Idle; {
+		if wait = r.Step(); 0 < wait && wait < objects.Idle {
 			time.Sleep(wait)
 		}
 	}
 }
 
 // put puts objects, and applies them.
-func (r *rig) put(objects ...cluster.Object) {
-	for _, o := range objects {
+func (r *rig) put(all ...cluster.Object) {
+	for _, o := range all {
 		r.Put(kindOf(o), o)
 	}
 	r.settle()
@@ -242,7 +246,7 @@ func TestObjectsErrors(t *testing.T) {
 	}
 
 	r.put(configMap("a/names", 1, "hosts", "10.0.0.2 web.a.example.test"))
-	r.Delete(cluster.DNSEndpoints, cluster.Key{Namespace: "a", Name: "ep"})
+	r.Objects.Delete(cluster.DNSEndpoints, cluster.Key{Namespace: "a", Name: "ep"})
 	r.settle()
 	r.expect(t, "web.a.example.test A", "10.0.0.2", "ok.a.example.test A", "REFUSED")
 	if got := r.board.Conditions(); len(got) != 0 {
@@ -269,7 +273,7 @@ func TestObjectsConflicts(t *testing.T) {
 	r.expect(t, "x.shared.example.test A", "10.0.0.1")
 	r.expectTold(t)
 
-	r.Delete(cluster.DNSEndpoints, cluster.Key{Namespace: "b", Name: "first"})
+	r.Objects.Delete(cluster.DNSEndpoints, cluster.Key{Namespace: "b", Name: "first"})
 	r.settle()
 	r.expect(t, "x.shared.example.test A", "10.0.0.2", "own.shared.example.test A", "10.0.0.2")
 
@@ -282,9 +286,8 @@ func TestObjectsConflicts(t *testing.T) {
 	}
 
 	r.list()
-	if r.total() != 0 || len(r.rivals)+len(r.known)+r.faults.count()+len(r.usage) != 0 || r.exists([]byte("\x07example\x04test\x00")) {
-		t.Errorf("after an empty list: %d records, rivals %v, known %v, faults %v, usage %v; want none",
-			r.total(), r.rivals, r.known, r.faults.all, r.usage)
+	if got := r.Counts(); got != (objects.Counts{}) || r.exists([]byte("\x07example\x04test\x00")) {
+		t.Errorf("after an empty list: got %+v, want nothing, and no names", got)
 	}
 }
 
@@ -329,48 +332,12 @@ func TestObjectsLimits(t *testing.T) {
 	for i := range 1000 {
 		r.put(configMap(fmt.Sprint("a/three", i), 1, "hosts", "10.0.0.1 x.a.example.test"))
 	}
-	if len(r.known) != 2 || r.total() != 100 {
-		t.Errorf("got %d objects with %d records, want 2 with 100", len(r.known), r.total())
+	if r.Counts().Objects != 2 || r.Total() != 100 {
+		t.Errorf("got %d objects with %d records, want 2 with 100", r.Counts().Objects, r.Total())
 	}
 	if n := r.log.Count("too many records"); n != 1 {
 		t.Errorf("the log has %d lines about it, want 1", n)
 	}
-}
-
-// A namespace whose object changes all the time delays the changes of another one by no more than
-// one turn, and works for a tenth of the time.
-func TestTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q turns
-		begin, busy, other := time.Now(), time.Duration(0), 0
-		const turn = 2 * time.Millisecond
-		for time.Since(begin) < 10*time.Second {
-			q.add("0noisy/x", "noisy", &cluster.ConfigMap{}, false, 0)
-			if other == 0 && time.Since(begin) > 5*time.Second {
-				q.add("0quiet/x", "quiet", &cluster.ConfigMap{}, false, 0)
-				other = 1
-			}
-			c, wait := q.next(time.Now(), false)
-			switch {
-			case c == nil:
-				time.Sleep(min(wait, 10*time.Millisecond))
-				continue
-			case c.namespace == "noisy":
-				busy += turn
-				if other == 1 {
-					t.Error("the noisy namespace had another turn before the quiet one")
-				}
-			default:
-				other = 2
-			}
-			now := time.Now()
-			time.Sleep(turn)
-			q.took(c.namespace, now, turn)
-		}
-		if other != 2 || busy < 500*time.Millisecond || busy > 1100*time.Millisecond {
-			t.Errorf("the noisy namespace worked %v of 10s, want about 1s; the quiet one had its turn: %v", busy, other == 2)
-		}
-	})
 }
 
 // Random changes lead to the same answers as the objects at the end do.
@@ -384,7 +351,7 @@ func TestObjectsRandom(t *testing.T) {
 		for range 200 {
 			key := []string{"a", "b"}[random.IntN(2)] + "/" + string('a'+rune(random.IntN(5)))
 			if old := now[key]; old != nil && random.IntN(3) == 0 {
-				r.Delete(cluster.ConfigMaps, old.Key())
+				r.Objects.Delete(cluster.ConfigMaps, old.Key())
 				delete(now, key)
 			} else {
 				created := int64(1 + random.IntN(3))
@@ -417,31 +384,21 @@ func TestObjectsRandom(t *testing.T) {
 				t.Fatalf("seed %d: %s: got %s, want %s", seed, name, got, want)
 			}
 		}
-		if !sameFaults(r, fresh) {
-			t.Fatalf("seed %d: got faults %v, want %v", seed, faultTexts(r), faultTexts(fresh))
+		if got, want := errors.Join(r.Errors()...), errors.Join(fresh.Errors()...); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("seed %d: got errors\n%v\nwant\n%v", seed, got, want)
 		}
-		if r.bytes != fresh.bytes || r.total() != fresh.total() {
-			t.Fatalf("seed %d: got %d bytes and %d records, want %d and %d", seed, r.bytes, r.total(), fresh.bytes, fresh.total())
+		if got, want := r.Counts(), fresh.Counts(); got != want {
+			t.Fatalf("seed %d: got %+v, want %+v", seed, got, want)
 		}
 	}
 }
-
-func faultTexts(r *rig) map[string]string {
-	texts := map[string]string{}
-	for o, f := range r.faults.all {
-		texts[o.String()] = f.told
-	}
-	return texts
-}
-
-func sameFaults(a, b *rig) bool { return fmt.Sprint(faultTexts(a)) == fmt.Sprint(faultTexts(b)) }
 
 // 10,000 objects use at most 200 bytes a record beyond their own.
 func TestObjectsMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures the heap")
 	}
-	const objects, limit = 10_000, 200
+	const many, limit = 10_000, 200
 	r := newRig(t, strings.Replace(twoTenants, "max_records 100", "max_records 20000", 1))
 	heap := func() int64 {
 		runtime.GC()
@@ -452,20 +409,20 @@ func TestObjectsMemory(t *testing.T) {
 	}
 	before, data := heap(), 0
 	r.list()
-	for i := range objects {
+	for i := range many {
 		name := fmt.Sprintf("app-%d", i)
 		data += len(name) + len("admins") + len(name+".example.test.") + 1 + 4
 		r.Put(cluster.DNSEndpoints, endpoint("admins/"+name, int64(i), rrs(name+".example.test", "A", fmt.Sprintf("10.0.%d.%d", i/256, i%256))))
 	}
 	r.settle()
-	if used := heap() - before; used > int64(data+limit*objects) {
+	if used := heap() - before; used > int64(data+limit*many) {
 		t.Errorf("%d objects with a record each use %d bytes each, want at most %d for their data and %d",
-			objects, used/objects, data/objects, limit)
+			many, used/many, data/many, limit)
 	} else {
-		t.Logf("%d bytes an object, of which %d are its data", used/objects, data/objects)
+		t.Logf("%d bytes an object, of which %d are its data", used/many, data/many)
 	}
-	if r.total() != objects {
-		t.Errorf("got %d records, want %d", r.total(), objects)
+	if r.Total() != many {
+		t.Errorf("got %d records, want %d", r.Total(), many)
 	}
 	runtime.KeepAlive(r)
 }

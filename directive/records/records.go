@@ -16,7 +16,7 @@ type Handler struct {
 	lines   map[*entry]place // of the first record of each name in own
 	zones   []wire.Name      // of all uses
 	whole   []wire.Name      // the zones of the server block
-	objects *objects         // nil without the option, and before the start
+	objects *objectNames     // nil without the option, and before the start
 
 	settings *objectSettings // of objects; nil without the option
 }
@@ -38,7 +38,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		h.answer(q, e)
 		return dns.Done
 	}
-	s, _ := nextSet(e.sets)
+	s, _ := nextSet(e.Value)
 	s.put(q, wire.Answers, []byte(wire.OwnerIsQuestion))
 	return q.FollowTarget(target)
 }
@@ -79,10 +79,10 @@ func (h *Handler) lookup(name []byte) *entry {
 // that they may have fail: NXDOMAIN from elsewhere would be kept by clients. That does not hold for
 // whole zones of the server block, which others answer.
 func (h *Handler) unknown(q *dns.Query) dns.Verdict {
-	if h.objects == nil || h.objects.isSynced() {
+	if h.objects == nil || h.objects.IsSynced() {
 		return dns.Next
 	}
-	length, _, _ := h.objects.settings.rules.zoneOf(q.Name())
+	length := h.objects.rules.ZoneOf(q.Name())
 	if length == 0 || slices.Contains(h.whole, wire.Name(q.Name()[len(q.Name())-length:])) {
 		return dns.Next
 	}
@@ -97,7 +97,7 @@ func (h *Handler) NameExists(q *dns.Query) bool {
 }
 
 // Ready reports whether the objects have been read once.
-func (h *Handler) Ready() bool { return h.objects == nil || h.objects.isSynced() }
+func (h *Handler) Ready() bool { return h.objects == nil || h.objects.IsSynced() }
 
 // ListedZones implements inventory.Partial.
 func (h *Handler) ListedZones() []wire.Name { return h.zones }
@@ -136,7 +136,7 @@ func (h *Handler) all() iter.Seq2[wire.Name, *entry] {
 			return
 		}
 		for owner, e := range h.objects.all() {
-			if h.own.get(owner) == nil && !yield(owner, e) {
+			if h.own.Get(owner) == nil && !yield(owner, e) {
 				return
 			}
 		}

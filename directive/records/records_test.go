@@ -11,6 +11,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
@@ -270,8 +271,8 @@ func TestLargeRRset(t *testing.T) {
 	}
 
 	distinct := 0
-	for _, sets := range ownersOf(d.pack()) {
-		for s := range (&entry{sets: sets}).rrsets() {
+	for _, sets := range objects.Owners(d.pack()) {
+		for s := range (&entry{Value: sets}).rrsets() {
 			for rest := s.records; rest != ""; {
 				var r record
 				if r, rest = nextRecord(rest); !r.repeated {

@@ -3,140 +3,83 @@ package records
 import (
 	"context"
 	"errors"
-	"math"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/sys/follow"
-	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/directive/internal/objects"
+	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
 // ObjectSettings are the options of objects.
 type objectSettings struct {
-	use   corefile.Directive
-	api   cluster.Options
-	rules *delegations
-	ttl   uint32
-	most  int // records of a namespace
+	objects.Settings
+	ttl uint32
 }
-
-// mapLabels is the label of ConfigMaps with records.
-const mapLabels = "seamark.io/dns=records"
 
 // parseObjects parses the option objects of a directive for zones. The settings are not nil.
 func parseObjects(b *config.Block, o corefile.Directive, zones []wire.Name) (*objectSettings, error) {
-	s := &objectSettings{use: o, rules: new(delegations)}
-	all := false
-	err := o.Options(append([]corefile.Option{
-		{Usage: "delegate NAMESPACE ZONE...", Set: func(o corefile.Directive) error { return s.rules.add(o, zones) }},
-		{Usage: "configmaps [LABELS]", Once: true, Set: func(o corefile.Directive) error {
-			s.api.ConfigMapLabels = strings.Join(append(o.Words(), mapLabels)[:1], "")
-			return nil
-		}},
-		{Usage: "dnsendpoints", Set: corefile.Flag(&s.api.DNSEndpoints)},
-		{Usage: "all_namespaces", Set: corefile.Flag(&all)},
-		{Usage: "max_records NUMBER", Default: "20000", Set: corefile.Int(&s.most, 1, math.MaxInt32)},
-		{Usage: "endpoint URL", Set: corefile.String(&s.api.Endpoint)},
-	}, sources.LocationOptions(&s.api, b.Path)...)...)
-
-	errs := []error{err}
-	if err == nil && len(s.rules.uses) == 0 {
-		errs = append(errs, o.Errorf("want delegate NAMESPACE ZONE...: without it no object may have records"))
-	}
-	if s.api.ConfigMapLabels == "" && !s.api.DNSEndpoints {
+	s := &objectSettings{Settings: objects.Settings{Directive: "records", Noun: "records", Labels: "seamark.io/dns=records"}}
+	s.Read = func(o cluster.Object, most int) *objects.Content { return readObject(o, s.Rules(), s.ttl, most) }
+	errs := []error{s.ParseOptions(b, o, zones, "20000",
+		corefile.Option{Usage: "dnsendpoints", Set: corefile.Flag(&s.API.DNSEndpoints)})}
+	if !s.API.Records() {
 		errs = append(errs, o.Errorf("want configmaps or dnsendpoints, or both"))
 	}
-	if names, everyone := s.rules.namespaces(); !all && !everyone {
-		s.api.Namespaces = strings.Join(names, ",")
-	}
-	if err := s.api.Check(); err != nil {
-		errs = append(errs, o.Each(err))
-	} else if err := s.api.CheckFiles(); err != nil { // the server waits for them
-		b.Warn(o.Each(err))
-	}
-	return s, errors.Join(errs...)
+	return s, errors.Join(append(errs, s.CheckLocation(b))...)
 }
 
 // objectsKey identifies objects that a reload keeps.
 type objectsKey struct {
-	api   cluster.Options
-	rules string
-	ttl   uint32
-	most  int
+	objects.Key
+	ttl uint32
 }
 
-// startTimeout is how long a reload waits for the objects.
-const startTimeout = 5 * time.Second
+// An objectNames has the records of objects.
+type objectNames struct {
+	names
+	*objects.Objects
+	rules *objects.Delegations
+}
 
-// start returns the objects of the old plan if the settings are the same, or new ones. A reload waits
-// for these, and fails without them; the first start does not wait.
-func (s *objectSettings) start(start *config.Start, b *config.Block) (*objects, error) {
-	key := objectsKey{s.api, strings.Join(slices.Sorted(slices.Values(s.rules.uses)), "\n"), s.ttl, s.most}
-	return config.Keep(start, key, func() (*objects, error) {
-		x := newObjects(*s, b)
-		x.faults.recorder = sources.NewRecorder(s.api, b.Log, b.Metrics, b.Dial)
-		x.task = follow.Go(func(ctx context.Context) { sources.Run(ctx, s.api, x, b.Log, b.Metrics, x.board, b.Dial) })
-		x.task.Go(x.run)
-		return x, start.Await(x, x.synced, startTimeout, func() error {
-			return s.use.Errorf("waiting for the objects: no complete list from the API server within %v", startTimeout)
-		})
+// start returns the objects of the old plan if the settings are the same, or new ones.
+func (s *objectSettings) start(start *config.Start, b *config.Block) (*objectNames, error) {
+	return config.Keep(start, objectsKey{s.Key(), s.ttl}, func() (*objectNames, error) {
+		x := s.newObjects(b)
+		return x, x.Start(start, b, x)
 	})
 }
 
-// newObjects returns objects that have none.
-func newObjects(s objectSettings, b *config.Block) *objects {
-	x := &objects{
-		settings: s, kinds: s.api.Kinds(), log: b.Log, board: b.Health(), claim: b.Memory.Claim(memory.Files),
-		listed: map[cluster.Kind]bool{}, known: map[string]*object{}, rivals: map[wire.Name][]rival{},
-		usage: map[string]usage{}, changed: follow.NewSignal(), synced: make(chan struct{}),
-	}
-	x.faults = faults{log: b.Log, board: b.Health(), all: map[*object]fault{}, crowded: map[string]bool{}}
-	gauge := func(name, help string, count func() int) {
-		x.unregister = append(x.unregister, b.Metrics.SharedGauge(name, help, metrics.Sum, x.locked(count)))
-	}
-	gauge("seamark_records_objects", "ConfigMaps and DNSEndpoints that the directive records has read.",
-		func() int { return len(x.known) })
-	gauge("seamark_records_objects_faulty", "Of these, objects that have an error, or names that older objects have.",
-		x.faults.count)
-	gauge("seamark_records_object_records", "Records in the objects; one of more than 256 bytes counts as several.", x.total)
+// newObjects returns objects without records.
+func (s *objectSettings) newObjects(b *config.Block) *objectNames {
+	x := &objectNames{rules: s.Rules()}
+	x.Objects = objects.New(s.Settings, &x.names, b)
 	return x
 }
 
-// Stop ends the watch.
-func (x *objects) Stop() {
-	x.task.Stop()
-	if x.faults.recorder != nil {
-		x.faults.recorder.Close()
+// wildOf returns the entry of the longest wildcard of an object that matches the query name, and
+// the number of the label at which the name after "*." begins. A wildcard above a delegated zone
+// does not match in it.
+func (x *objectNames) wildOf(q *dns.Query) (e *entry, at int) {
+	if !x.hasWild.Load() {
+		return nil, 0
 	}
-	x.board.Forget(&x.faults)
-	x.claim.Release()
-	for _, unregister := range x.unregister {
-		unregister()
+	length := x.rules.ZoneOf(q.Name())
+	if length == 0 {
+		return nil, 0
 	}
+	last := q.Labels()
+	for len(q.Name())-q.LabelOffset(last) < length {
+		last--
+	}
+	return x.wild(q, last)
 }
 
-// locked returns a function for a metric that counts something under x's lock.
-func (x *objects) locked(count func() int) func() float64 {
-	return func() float64 {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return float64(count())
+// CheckObjects returns what is wrong with each object: see [objects.Settings.Check].
+func (h *Handler) CheckObjects(ctx context.Context, at cluster.Options) []error {
+	if h.settings == nil {
+		return nil
 	}
-}
-
-// setCorefile has the objects know which names the Corefile has.
-func (x *objects) setCorefile(own *names) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.corefile = own
-	for _, o := range x.known {
-		x.report(o, x.faults.of(o))
-	}
+	return h.settings.Check(ctx, at, new(names), &h.own)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/zonefile"
 )
@@ -26,18 +27,18 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		case h.settings == nil:
 			h.settings = of
 		default:
-			errs = append(errs, of.use.Errorf("already given at %s:%d, and can be given once in a server block",
-				h.settings.use.File, h.settings.use.Line))
+			errs = append(errs, of.Use.Errorf("already given at %s:%d, and can be given once in a server block",
+				h.settings.Use.File, h.settings.Use.Line))
 		}
 		if zones, err := b.ZonesOr(d); err == nil {
 			b.Answers(config.Extent{Use: d, Zones: zones, Open: true}) // names without records pass
 		}
 	}
 
-	for owner, sets := range ownersOf(own.pack()) {
-		e := &entry{sets: sets}
-		h.own.set(owner, e)
-		h.lines[e] = own.owners[owner].first
+	for owner, sets := range objects.Owners(own.pack()) {
+		e := &objects.Entry{Value: sets}
+		h.own.Set(owner, e)
+		h.lines[(*entry)(e)] = own.owners[owner].first
 	}
 	b.Handle(h)
 	if h.settings != nil {
@@ -45,7 +46,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 			h.objects, err = h.settings.start(s, b)
 			return err
 		})
-		b.OnSwap(func() { h.objects.setCorefile(&h.own) })
+		b.OnSwap(func() { h.objects.SetCorefile(&h.own) })
 	}
 	return errors.Join(errs...)
 }
@@ -59,7 +60,7 @@ func (h *Handler) read(b *config.Block, d corefile.Directive, own *draft) (*obje
 	h.zones = append(h.zones, zones...)
 
 	var options, lines []corefile.Directive
-	var objects *objectSettings
+	var ofObjects *objectSettings
 	for _, o := range d.Body {
 		o.Path = d.Path
 		switch {
@@ -78,13 +79,13 @@ func (h *Handler) read(b *config.Block, d corefile.Directive, own *draft) (*obje
 	errs = append(errs, d.Options(
 		corefile.Option{Usage: "ttl SECONDS", Once: true, Set: corefile.Int(&ttl, 0, math.MaxInt32)},
 		corefile.Option{Usage: "objects", Block: true, Once: true, Set: func(o corefile.Directive) (err error) {
-			objects, err = parseObjects(b, o, zones)
+			ofObjects, err = parseObjects(b, o, zones)
 			return err
 		}}))
-	if objects != nil {
-		objects.ttl = uint32(ttl)
+	if ofObjects != nil {
+		ofObjects.ttl = uint32(ttl)
 	}
-	if len(lines) == 0 && objects == nil {
+	if len(lines) == 0 && ofObjects == nil {
 		errs = append(errs, d.Errorf("want records in braces, NAME [TTL] [IN] TYPE RDATA..."))
 	}
 
@@ -93,7 +94,7 @@ func (h *Handler) read(b *config.Block, d corefile.Directive, own *draft) (*obje
 		switch {
 		case err != nil:
 		case len(zones) > 0 && !slices.ContainsFunc(zones, owner.Within):
-			err = fmt.Errorf("%s is not in %s", owner, join(zones))
+			err = fmt.Errorf("%s is not in %s", owner, objects.Join(zones))
 		default:
 			err = own.add(place{o.File, o.Line}, owner, r)
 		}
@@ -101,16 +102,7 @@ func (h *Handler) read(b *config.Block, d corefile.Directive, own *draft) (*obje
 			errs = append(errs, o.Errorf("%w", err))
 		}
 	}
-	return objects, errors.Join(errs...)
-}
-
-// join returns the zones as text, separated by "or".
-func join(zones []wire.Name) string {
-	var names []string
-	for _, z := range zones {
-		names = append(names, z.String())
-	}
-	return strings.Join(names, " or ")
+	return ofObjects, errors.Join(errs...)
 }
 
 // parse parses the line of one record. It returns the owner name separately; the

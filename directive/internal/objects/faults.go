@@ -1,4 +1,4 @@
-package records
+package objects
 
 import (
 	"fmt"
@@ -13,11 +13,13 @@ import (
 // Faults are what is wrong with objects. Whoever wrote an object is told by an Event, the operator
 // by the log and by one condition of the server.
 type faults struct {
+	directive, noun string
+
 	log      *slog.Logger
 	board    *health.Board
-	recorder recorder // may be nil
-	all      map[*object]fault
-	shown    *object // whose fault is part of the condition; nil if there is none
+	recorder Recorder // may be nil
+	all      map[*Object]fault
+	shown    *Object // whose fault is part of the condition; nil if there is none
 	crowded  map[string]bool
 
 	window time.Time      // in which lines were logged
@@ -28,15 +30,13 @@ type faults struct {
 // have its names.
 type fault struct{ content, told string }
 
-// A recorder writes Events about objects.
-type recorder interface {
+// A Recorder writes Events about objects.
+type Recorder interface {
 	Warn(kind cluster.Kind, key cluster.Key, version, reason, message string)
 	Close()
 }
 
 const (
-	// reason is that of the Events.
-	reason = "InvalidRecords"
 	// faultLimit is the size of the longest text.
 	faultLimit = 500
 	// lineLimit is the number of lines about objects of a namespace that are logged in lineWindow.
@@ -44,13 +44,16 @@ const (
 	lineWindow = time.Minute
 )
 
-// of returns what is wrong with the content of an object.
-func (f *faults) of(o *object) string { return f.all[o].content }
+// reason is that of the Events.
+func (f *faults) reason() string { return "Invalid" + strings.ToUpper(f.noun[:1]) + f.noun[1:] }
+
+// contentOf returns what is wrong with the content of an object.
+func (f *faults) contentOf(o *Object) string { return f.all[o].content }
 
 func (f *faults) count() int { return len(f.all) }
 
 // set tells what is wrong with an object, unless that is told already.
-func (f *faults) set(o *object, now fault) {
+func (f *faults) set(o *Object, now fault) {
 	if now.told == "" {
 		f.clear(o)
 		return
@@ -59,9 +62,9 @@ func (f *faults) set(o *object, now fault) {
 	before := f.all[o].told
 	f.all[o] = now
 	if before != now.told {
-		f.objectLine(o, "records: Object with an error", "error", now.told)
+		f.objectLine(o, "Object with an error", "error", now.told)
 		if f.recorder != nil {
-			f.recorder.Warn(o.kind(), o.objectKey(), "", reason, now.told)
+			f.recorder.Warn(o.Kind(), o.Key(), "", f.reason(), now.told)
 		}
 	}
 	if f.shown == nil || f.shown == o {
@@ -79,12 +82,12 @@ func shorten(text string) string {
 }
 
 // clear ends what is wrong with an object.
-func (f *faults) clear(o *object) {
+func (f *faults) clear(o *Object) {
 	if _, ok := f.all[o]; !ok {
 		return
 	}
 	delete(f.all, o)
-	f.objectLine(o, "records: Object without errors now")
+	f.objectLine(o, "Object without errors now")
 	if f.shown == o {
 		f.shown = nil
 		for f.shown = range f.all {
@@ -97,10 +100,10 @@ func (f *faults) clear(o *object) {
 // condition sets or clears the condition of the server.
 func (f *faults) condition() {
 	if f.shown == nil {
-		f.board.Clear(f, reason)
+		f.board.Clear(f, f.reason())
 		return
 	}
-	f.board.Set(f, reason, health.Condition{
+	f.board.Set(f, f.reason(), health.Condition{
 		Severity: health.Warning, Object: f.shown.String(), Text: f.text(), Next: "seamark check --from-cluster",
 	})
 }
@@ -110,7 +113,7 @@ func (f *faults) text() string {
 	if f.shown == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%s has an error in its DNS records: %s", f.shown, f.all[f.shown].told)
+	text := fmt.Sprintf("%s has an error in its DNS %s: %s", f.shown, f.noun, f.all[f.shown].told)
 	if n := len(f.all) - 1; n > 0 {
 		text += fmt.Sprintf(" (and %d more objects)", n)
 	}
@@ -121,15 +124,15 @@ func (f *faults) text() string {
 func (f *faults) full(namespace string, most int) {
 	if !f.crowded[namespace] {
 		f.crowded[namespace] = true
-		f.line(namespace, "records: Ignored objects of a namespace with too many records, until they change",
-			"namespace", namespace, "max_records", most)
+		f.line(namespace, "Ignored objects of a namespace with too many "+f.noun+", until they change",
+			"namespace", namespace, "max_"+f.noun, most)
 	}
 }
 
 // objectLine logs a line about an object.
-func (f *faults) objectLine(o *object, message string, args ...any) {
-	key := o.objectKey()
-	f.line(key.Namespace, message, append([]any{"kind", o.kind().ObjectKind(), "namespace", key.Namespace, "name", key.Name}, args...)...)
+func (f *faults) objectLine(o *Object, message string, args ...any) {
+	key := o.Key()
+	f.line(key.Namespace, message, append([]any{"kind", o.Kind().ObjectKind(), "namespace", key.Namespace, "name", key.Name}, args...)...)
 }
 
 // line logs a line about an object of a namespace, whose writers may make many.
@@ -141,15 +144,15 @@ func (f *faults) line(namespace, message string, args ...any) {
 	f.logged[namespace]++
 	switch n := f.logged[namespace]; {
 	case n <= lineLimit:
-		f.log.Warn(message, args...)
+		f.log.Warn(f.directive+": "+message, args...)
 	case n == lineLimit+1:
-		f.log.Warn("records: Further lines about objects of a namespace are left out for a minute", "namespace", namespace)
+		f.log.Warn(f.directive+": Further lines about objects of a namespace are left out for a minute", "namespace", namespace)
 	}
 }
 
 // report tells what is wrong with an object: its content, or that the Corefile or older objects have
 // its names.
-func (x *objects) report(o *object, content string) {
+func (x *Objects) report(o *Object, content string) {
 	told := content
 	if first, more := x.conflict(o); content == "" && first != "" {
 		told = first
@@ -162,13 +165,13 @@ func (x *objects) report(o *object, content string) {
 
 // conflict returns the first name of an object that is another's, and whose, as a text, and the
 // number of further ones.
-func (x *objects) conflict(o *object) (first string, more int) {
-	for owner := range ownersOf(o.packed) {
+func (x *Objects) conflict(o *Object) (first string, more int) {
+	for owner := range Owners(o.packed) {
 		by := ""
-		if x.corefile != nil && x.corefile.get(owner) != nil {
+		if x.corefile != nil && x.corefile.Get(owner) != nil {
 			by = "the Corefile"
-		} else if e := x.names.get(owner); e != nil && e.from != o {
-			by = e.from.String() + ", which is older"
+		} else if e := x.table.Get(owner); e != nil && e.From != o {
+			by = e.From.String() + ", which is older"
 		}
 		switch {
 		case by == "":

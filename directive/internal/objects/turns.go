@@ -1,4 +1,4 @@
-package records
+package objects
 
 import (
 	"slices"
@@ -98,7 +98,7 @@ func sizeOf(o cluster.Object) (bytes int) {
 // next removes and returns the change whose turn it is, or returns how long to wait for one. In a
 // hurry no namespace waits.
 func (t *turns) next(now time.Time, hurry bool) (c *change, wait time.Duration) {
-	wait = idle
+	wait = Idle
 	for range len(t.order) {
 		w := t.order[0]
 		t.order = slices.Delete(t.order, 0, 1)

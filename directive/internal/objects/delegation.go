@@ -1,4 +1,4 @@
-package records
+package objects
 
 import (
 	"bytes"
@@ -8,17 +8,16 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
 // Delegations tell which namespaces' objects may name what. The longest delegated zone that a
 // name is in decides, as at a zone cut.
-type delegations struct {
+type Delegations struct {
 	zones wire.ZoneMap[*delegation]
 	// parents have a zone for each namespace, whose first label is the namespace.
 	parents []wire.Name
-	uses    []string // the options as text, which is equal for equal delegations
+	uses    []string // the options as text, which is equal for equal Delegations
 }
 
 // A delegation is what the options say of one zone.
@@ -34,7 +33,7 @@ const (
 )
 
 // add adds the option "delegate NAMESPACE ZONES...".
-func (d *delegations) add(o corefile.Directive, within []wire.Name) error {
+func (d *Delegations) add(o corefile.Directive, within []wire.Name) error {
 	namespace := o.Args[0].Text
 	if namespace != everyone && !isNamespace(namespace) {
 		return o.Args[0].Errorf(o.Path, "want the name of a namespace, or *, got %q", namespace)
@@ -49,7 +48,7 @@ func (d *delegations) add(o corefile.Directive, within []wire.Name) error {
 }
 
 // addZones adds one argument, which may be a prefix that is several reverse zones.
-func (d *delegations) addZones(o corefile.Directive, word corefile.Token, namespace string, within []wire.Name) error {
+func (d *Delegations) addZones(o corefile.Directive, word corefile.Token, namespace string, within []wire.Name) error {
 	parent, ofNamespaces := strings.CutPrefix(word.Text, perNamespace)
 	if ofNamespaces && namespace != everyone {
 		return word.Errorf(o.Path, "%s is for all namespaces: want delegate * %s", strings.TrimSuffix(perNamespace, "."), word.Text)
@@ -63,7 +62,7 @@ func (d *delegations) addZones(o corefile.Directive, word corefile.Token, namesp
 
 	for _, zone := range zones {
 		if !slices.ContainsFunc(within, zone.Within) {
-			return word.Errorf(o.Path, "%s is not in %s", zone, join(within))
+			return word.Errorf(o.Path, "%s is not in %s", zone, Join(within))
 		}
 		if ofNamespaces {
 			d.parents = append(d.parents, zone)
@@ -89,7 +88,7 @@ func isNamespace(text string) bool {
 
 // namespaces returns the namespaces that have zones of their own, sorted, or all if every
 // namespace has some.
-func (d *delegations) namespaces() (names []string, all bool) {
+func (d *Delegations) namespaces() (names []string, all bool) {
 	for _, one := range d.zones.All() {
 		all = all || one.everyone
 		names = append(names, one.namespaces...)
@@ -98,9 +97,16 @@ func (d *delegations) namespaces() (names []string, all bool) {
 	return slices.Compact(names), all || len(d.parents) > 0
 }
 
-// zoneOf returns the length of the longest delegated zone that contains a name, in wire form and
-// in lower case, 0 if there is none. The zone is that of one, of the namespace own, or both.
-func (d *delegations) zoneOf(name []byte) (length int, one *delegation, own []byte) {
+// ZoneOf returns the length of the longest delegated zone that contains a name, in wire form and in
+// lower case, 0 if there is none.
+func (d *Delegations) ZoneOf(name []byte) (length int) {
+	length, _, _ = d.zoneOf(name)
+	return length
+}
+
+// zoneOf is ZoneOf, and returns what the options say of the zone: it is that of one, of the namespace
+// own, or both.
+func (d *Delegations) zoneOf(name []byte) (length int, one *delegation, own []byte) {
 	one, length = d.zones.LongestOf(name)
 	for _, parent := range d.parents {
 		label, size := labelBefore(name, parent)
@@ -129,8 +135,8 @@ func labelBefore(name []byte, parent wire.Name) (label []byte, size int) {
 	return nil, 0 // the bytes of parent begin within a label
 }
 
-// check returns an error unless objects of a namespace may have records of an owner name.
-func (d *delegations) check(namespace string, owner wire.Name) error {
+// Check returns an error unless objects of a namespace may have a name.
+func (d *Delegations) Check(namespace string, owner wire.Name) error {
 	length, one, own := d.zoneOf([]byte(owner))
 	switch {
 	case length == 0:
@@ -141,20 +147,11 @@ func (d *delegations) check(namespace string, owner wire.Name) error {
 	return fmt.Errorf("%s is in %s, which is not delegated to namespace %s", owner, owner[len(owner)-length:], namespace)
 }
 
-// wildOf returns the entry of the longest wildcard of an object that matches the query name, and
-// the number of the label at which the name after "*." begins. A wildcard above a delegated zone
-// does not match in it.
-func (x *objects) wildOf(q *dns.Query) (e *entry, at int) {
-	if !x.hasWild.Load() {
-		return nil, 0
+// Join returns the zones as text, separated by "or".
+func Join(zones []wire.Name) string {
+	var names []string
+	for _, z := range zones {
+		names = append(names, z.String())
 	}
-	length, _, _ := x.settings.rules.zoneOf(q.Name())
-	if length == 0 {
-		return nil, 0
-	}
-	last := q.Labels()
-	for len(q.Name())-q.LabelOffset(last) < length {
-		last--
-	}
-	return x.wild(q, last)
+	return strings.Join(names, " or ")
 }

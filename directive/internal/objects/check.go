@@ -1,0 +1,63 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/metrics"
+)
+
+// checkTimeout is how long a check waits for a list of the objects.
+const checkTimeout = 10 * time.Second
+
+// Check reads the objects once, and returns what is wrong with each. They are those of the cluster at a
+// location or, if that is the zero value, those of the directive's own folder; without one it reads
+// nothing. own are the names of the Corefile, nil without any.
+func (s Settings) Check(ctx context.Context, at cluster.Options, table, own Table) []error {
+	if at == (cluster.Options{}) && s.API.Manifests == "" {
+		return nil
+	}
+	if at != (cluster.Options{}) {
+		at.ConfigMapLabels, at.DNSEndpoints, at.Namespaces = s.API.ConfigMapLabels, s.API.DNSEndpoints, s.API.Namespaces
+		s.API = at
+	}
+
+	b := &config.Block{Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Shared: new(config.Shared)}
+	x := New(s, table, b)
+	x.corefile = own
+	x.run(b)
+	defer x.Stop()
+
+	timeout := time.NewTimer(checkTimeout)
+	defer timeout.Stop()
+	select {
+	case <-x.synced:
+		return x.Errors()
+	case <-ctx.Done():
+	case <-timeout.C:
+	}
+	err := fmt.Errorf("the objects cannot be read: no complete list within %v", checkTimeout)
+	for _, c := range x.board.Conditions() {
+		err = errors.Join(err, errors.New(c.Text))
+	}
+	return []error{s.Use.Errorf("%w", err)}
+}
+
+// Errors returns what is wrong with each object.
+func (x *Objects) Errors() (errs []error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	byKey := func(a, b *Object) int { return cmp.Compare(a.key, b.key) }
+	for _, o := range slices.SortedFunc(maps.Keys(x.faults.all), byKey) {
+		errs = append(errs, x.settings.Use.Errorf("%s: %s", o, x.faults.all[o].told))
+	}
+	return errs
+}

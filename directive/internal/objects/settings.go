@@ -1,0 +1,171 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/wire"
+)
+
+// Settings say which objects there are, and what each namespace may have. The directive sets Directive,
+// Noun, Labels and Read, and the options the other fields.
+type Settings struct {
+	Directive string // begins messages and the names of metrics
+	Noun      string // what objects have: "records" is counted, and limited by max_records
+	Labels    string // of ConfigMaps, unless the option says others
+	// Read reads an object, of which it counts at most most and one.
+	Read func(o cluster.Object, most int) *Content
+
+	Use  corefile.Directive
+	API  cluster.Options
+	Most int
+
+	rules Delegations
+}
+
+// ParseOptions parses the options of o, which are those of the objects and more. Objects may have names
+// below zones.
+func (s *Settings) ParseOptions(b *config.Block, o corefile.Directive, zones []wire.Name, most string, more ...corefile.Option) error {
+	s.Use = o
+	all := false
+	err := o.Options(append(append([]corefile.Option{
+		{Usage: "delegate NAMESPACE ZONE...", Set: func(o corefile.Directive) error { return s.rules.add(o, zones) }},
+		{Usage: "configmaps [LABELS]", Once: true, Set: func(o corefile.Directive) error {
+			s.API.ConfigMapLabels = strings.Join(append(o.Words(), s.Labels)[:1], "")
+			return nil
+		}},
+		{Usage: "all_namespaces", Set: corefile.Flag(&all)},
+		{Usage: "max_" + s.Noun + " NUMBER", Default: most, Set: corefile.Int(&s.Most, 1, math.MaxInt32)},
+		{Usage: "endpoint URL", Set: corefile.String(&s.API.Endpoint)},
+	}, more...), sources.LocationOptions(&s.API, b.Path)...)...)
+
+	errs := []error{err}
+	if err == nil && len(s.rules.uses) == 0 {
+		errs = append(errs, o.Errorf("want delegate NAMESPACE ZONE...: without it no object may have %s", s.Noun))
+	}
+	if names, everyone := s.rules.namespaces(); !all && !everyone {
+		s.API.Namespaces = strings.Join(names, ",")
+	}
+	return errors.Join(errs...)
+}
+
+// CheckLocation checks the options that say where the objects are.
+func (s *Settings) CheckLocation(b *config.Block) error {
+	if err := s.API.Check(); err != nil {
+		return s.Use.Each(err)
+	}
+	if err := s.API.CheckFiles(); err != nil { // the server waits for them
+		b.Warn(s.Use.Each(err))
+	}
+	return nil
+}
+
+// Rules returns the delegations.
+func (s *Settings) Rules() *Delegations { return &s.rules }
+
+// A Key identifies objects that a reload keeps.
+type Key struct {
+	directive string
+	api       cluster.Options
+	rules     string
+	most      int
+}
+
+// Key returns the key of the objects.
+func (s *Settings) Key() Key {
+	return Key{s.Directive, s.API, strings.Join(slices.Sorted(slices.Values(s.rules.uses)), "\n"), s.Most}
+}
+
+// startTimeout is how long a reload waits for the objects.
+const startTimeout = 5 * time.Second
+
+// Start starts the watch. A reload waits for the objects, and fails without them; the first start does
+// not wait. r, which has x, is stopped after an error.
+func (x *Objects) Start(start *config.Start, b *config.Block, r config.Stopper) error {
+	x.faults.recorder = sources.NewRecorder(x.settings.API, b.Log, b.Metrics, b.Dial)
+	x.run(b)
+	return start.Await(r, x.synced, startTimeout, func() error {
+		return x.settings.Use.Errorf("waiting for the objects: no complete list from the API server within %v", startTimeout)
+	})
+}
+
+func (x *Objects) run(b *config.Block) {
+	x.task = follow.Go(func(ctx context.Context) {
+		sources.Run(ctx, x.settings.API, x, b.Log, b.Metrics, x.board, b.Dial)
+	})
+	x.task.Go(x.applyAll)
+}
+
+// New returns objects without any, whose names it has in a table.
+func New(s Settings, table Table, b *config.Block) *Objects {
+	x := &Objects{
+		settings: s, table: table, kinds: s.API.Kinds(),
+		log: b.Log, board: b.Health(), claim: b.Memory.Claim(memory.Files),
+		listed: map[cluster.Kind]bool{}, known: map[string]*Object{}, rivals: map[wire.Name][]rival{},
+		usage: map[string]usage{}, changed: follow.NewSignal(), synced: make(chan struct{}),
+	}
+	x.faults = faults{
+		directive: s.Directive, noun: s.Noun,
+		log: b.Log, board: b.Health(), all: map[*Object]fault{}, crowded: map[string]bool{},
+	}
+	gauge := func(name, help string, count func() int) {
+		x.unregister = append(x.unregister, b.Metrics.SharedGauge("seamark_"+s.Directive+"_"+name, help, metrics.Sum, x.locked(count)))
+	}
+	gauge("objects", "Objects that the directive "+s.Directive+" has read.", func() int { return len(x.known) })
+	gauge("objects_faulty", "Of these, objects that have an error, or names that older objects have.", x.faults.count)
+	gauge("object_"+s.Noun, strings.ToUpper(s.Noun[:1])+s.Noun[1:]+" in the objects; one of more than 256 bytes counts as several.", x.total)
+	return x
+}
+
+// Stop ends the watch.
+func (x *Objects) Stop() {
+	x.task.Stop()
+	if x.faults.recorder != nil {
+		x.faults.recorder.Close()
+	}
+	x.board.Forget(&x.faults)
+	x.claim.Release()
+	for _, unregister := range x.unregister {
+		unregister()
+	}
+}
+
+// locked returns a function for a metric that counts something under x's lock.
+func (x *Objects) locked(count func() int) func() float64 {
+	return func() float64 {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return float64(count())
+	}
+}
+
+// SetCorefile has the objects know which names the Corefile has.
+func (x *Objects) SetCorefile(own Table) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.corefile = own
+	for _, o := range x.known {
+		x.report(o, x.faults.contentOf(o))
+	}
+}
+
+// SetRecorder has Events about objects with errors written.
+func (x *Objects) SetRecorder(r Recorder) { x.faults.recorder = r }
+
+// Faults returns a text about the objects with errors, "" if there are none.
+func (x *Objects) Faults() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.faults.text()
+}
