@@ -1,6 +1,10 @@
 package transport
 
-import "github.com/seamark/seamark/sys/memory"
+import (
+	"math"
+
+	"github.com/seamark/seamark/sys/memory"
+)
 
 // The memory of a connection that is counted in the server's budget, in bytes: of an idle one,
 // with the kernel's part, and some of what one with queries needs.
@@ -32,6 +36,11 @@ func (m connMemory) reserve(open int) bool {
 		return true
 	}
 	return false
+}
+
+// room returns how many connections have room if others use little.
+func (m connMemory) room() int {
+	return int(max(fewest, min(m.budget.Max(m.kind)/m.size, math.MaxInt32)))
 }
 
 // force counts a connection that takes the place of another one.

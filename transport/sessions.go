@@ -77,9 +77,13 @@ func (s *Sessions) NeedsVerification() bool {
 }
 
 func (s *Sessions) needsVerification() bool {
-	return s.open-len(s.ready) >= min(maxUnverified, s.most/4) ||
-		s.open >= s.most-min(evictionReserve, s.most/4)
+	most := s.limit()
+	return s.open-len(s.ready) >= min(maxUnverified, most/4) || s.open >= most-min(evictionReserve, most/4)
 }
+
+// limit returns the number of connections that the configuration and the memory permit. The handshakes of one
+// client must not fill that memory either.
+func (s *Sessions) limit() int { return min(s.most, s.memory.room()) }
 
 // Count returns the number of connections, including handshakes.
 func (s *Sessions) Count() float64 {
@@ -141,7 +145,7 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duratio
 // admitHandshake reports whether a client may have another incomplete handshake. If none is free, a
 // client without one has the place of one that waits for its turn, of the client that has most.
 func (s *Sessions) admitHandshake(client netip.Addr) bool {
-	limit := int64(max(1, s.most/2))
+	limit := int64(max(1, s.limit()/2))
 	if s.shares.TryAdd(client, limit) {
 		return true
 	}

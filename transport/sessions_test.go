@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
 )
 
@@ -133,6 +134,37 @@ func TestQUICHandshakeLateWithFreeSlot(t *testing.T) {
 			t.Errorf("got error %v, %d signatures and %d slots held, want one signature", err, key.n.Load(), pool.Used())
 		}
 	})
+}
+
+// Without a limit of connections the memory is one: the incomplete handshakes of a client leave room for those of
+// another one, and replace no connection.
+func TestQUICHandshakesLeaveMemory(t *testing.T) {
+	s := NewSessions(NewMessages(Options{MaxConns: 1 << 20, Memory: memory.New(64<<20, "the test")}.OrDefaults()))
+	most, closed := s.memory.room(), 0
+	if most < 20 || most > s.o.MaxConnsPerClient+20 {
+		t.Fatalf("%d connections have room: the test needs as many as a client may have", most)
+	}
+	begin := func(last byte, tries int, complete bool) (n int) {
+		peer := &net.UDPAddr{IP: net.IPv4(192, 0, 2, last), Port: 53}
+		for range tries {
+			if c, err := s.Begin(t.Context(), peer, time.Hour); err == nil {
+				n++
+				if complete {
+					s.Add(c, peer, func() { closed++ })
+				}
+			}
+		}
+		return n
+	}
+
+	begin(1, 10, true)
+	incomplete := begin(2, s.o.MaxConnsPerClient, false)
+	if incomplete > most*3/4 || !s.NeedsVerification() {
+		t.Errorf("got %d incomplete handshakes of one client, want three quarters of %d at most", incomplete, most)
+	}
+	if got := begin(3, 2, false); got != 2 || closed != 0 {
+		t.Errorf("beside them: got %d handshakes of another client and %d closed connections, want 2 and none", got, closed)
+	}
 }
 
 // Once clients have to be verified, half of the connections may be incomplete, of which a client has at
