@@ -17,7 +17,7 @@ func classify(q *dns.Query) (kind answerKind, ttl uint32, ok bool) {
 	switch {
 	case q.TC:
 		return failure, 0, false
-	case q.RCode == wire.ServFail:
+	case isFailure(q.RCode):
 		return failure, 0, true
 	case q.RCode != wire.NoError && q.RCode != wire.NXDomain:
 		return failure, 0, false
@@ -43,11 +43,14 @@ func apparentKind(q *dns.Query) answerKind {
 	switch {
 	case q.RCode == wire.NXDomain || q.RCode == wire.NoError && q.Answer.Count[wire.Answers] == 0:
 		return denial
-	case q.RCode == wire.ServFail:
+	case isFailure(q.RCode):
 		return failure
 	}
 	return success
 }
+
+// isFailure reports whether a server cannot answer a query, which it probably cannot a moment later.
+func isFailure(c wire.RCode) bool { return c == wire.ServFail || c == wire.NotImp }
 
 // maxAliases bounds the CNAME records of an answer that is stored.
 const maxAliases = 16

@@ -50,7 +50,7 @@ func TestCacheability(t *testing.T) {
 		{name: "NXDOMAIN with the SOA of the alias' zone alone", rcode: wire.NXDomain, text: "www.example.org. 300 IN CNAME a.example.com.\n;\n" + soa},
 		{name: "NXDOMAIN with records", rcode: wire.NXDomain, text: "www.example.org. 300 IN A 192.0.2.1\n;\n" + soa},
 		{name: "REFUSED", rcode: wire.Refused},
-		{name: "NOTIMP", rcode: wire.NotImp},
+		{name: "NOTIMP", rcode: wire.NotImp, life: 5 * time.Second, kind: "denial"},
 		{name: "YXDOMAIN", rcode: wire.YXDomain},
 		{name: "cut off", text: "www.example.org. 300 IN A 192.0.2.1", edit: func(q *dns.Query) { q.TC = true }},
 		{name: "SERVFAIL, cut off", rcode: wire.ServFail, edit: func(q *dns.Query) { q.TC = true }},
