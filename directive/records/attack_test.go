@@ -2,6 +2,8 @@ package records
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -110,4 +112,49 @@ func TestObjectsReadyDespiteChanges(t *testing.T) {
 		r.Step()
 	}
 	r.expect(t, "x.b.a.example.test A", "10.0.0.2")
+}
+
+// Of thousands of objects with one name few are told when another one gets it: the work does not grow
+// with the square of their number.
+func TestObjectsManyRivals(t *testing.T) {
+	r := newRig(t, strings.Replace(twoTenants, "max_records 100", "max_records 20000", 1))
+	r.list()
+	const rivals = 1000
+	for i := range rivals {
+		r.put(configMap(fmt.Sprint("a/", i), int64(i+1), "hosts", fmt.Sprintf("10.0.%d.%d x.a.example.test", i/256, i%256)))
+	}
+	r.told.take()
+
+	for i := range rivals - 1 {
+		r.expect(t, "x.a.example.test A", fmt.Sprintf("10.0.%d.%d", i/256, i%256))
+		r.put(configMap(fmt.Sprint("a/", i), int64(i+1)))
+	}
+	if n := len(r.told.take()); n == 0 || n > 25*rivals {
+		t.Errorf("%d Events for %d changes, want at most 25 each", n, rivals)
+	}
+	r.expect(t, "x.a.example.test A", "10.0.3.231")
+	if got := r.board.Conditions(); len(got) != 0 {
+		t.Errorf("the last object has the name, and there are conditions: %v", got)
+	}
+}
+
+// A check tells of objects that are ignored.
+func TestObjectsIgnored(t *testing.T) {
+	var text strings.Builder
+	for i, data := range []string{"zone: $GENERATE 1-100 h$.a.example.test. A 10.0.0.1", "hosts: 10.0.0.1 x.a.example.test"} {
+		fmt.Fprintf(&text, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x%d, namespace: a, labels: {seamark.io/dns: records}}\n"+
+			"data:\n  %s\n", i, data)
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := plan(strings.Replace(twoTenants, "max_records 100", "max_records 100\nmanifests "+folder, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := fmt.Sprint(h.CheckObjects(t.Context(), cluster.Options{}))
+	if want := "namespace a has too many objects or records, and further ones are ignored (max_records)"; !strings.Contains(errs, want) {
+		t.Errorf("got errors %s, want %s", errs, want)
+	}
 }

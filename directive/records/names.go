@@ -18,7 +18,7 @@ type names struct {
 	exact     zone.Table[entry]
 	wildcards zone.Table[entry] // by the name after "*."
 	ancestors zone.Table[int]   // how many owner names are below a name
-	deepest   atomic.Int32      // an upper bound of the labels of the names in wildcards; -1 if it is empty
+	deepest   atomic.Int32      // an upper bound of the labels of the names in wildcards
 	hasWild   atomic.Bool
 }
 

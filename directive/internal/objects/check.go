@@ -51,13 +51,17 @@ func (s Settings) Check(ctx context.Context, at cluster.Options, table, own Tabl
 	return []error{s.Use.Errorf("%w", err)}
 }
 
-// Errors returns what is wrong with each object.
+// Errors returns what is wrong with each object, and which namespaces have ignored ones.
 func (x *Objects) Errors() (errs []error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	byKey := func(a, b *Object) int { return cmp.Compare(a.key, b.key) }
 	for _, o := range slices.SortedFunc(maps.Keys(x.faults.all), byKey) {
 		errs = append(errs, x.settings.Use.Errorf("%s: %s", o, x.faults.all[o].told))
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(x.faults.crowded)) {
+		errs = append(errs, x.settings.Use.Errorf("namespace %s has too many objects or %s, and further ones are ignored (max_%s)",
+			namespace, x.settings.Noun, x.settings.Noun))
 	}
 	return errs
 }

@@ -372,6 +372,7 @@ func (x *Objects) take(owner wire.Name, e *Entry, affected map[*Object]bool) {
 		x.table.Set(owner, e)
 		x.dropRival(owner, e.From)
 		x.addRival(owner, own)
+		affected[own.From] = true
 		x.affect(owner, affected)
 	default:
 		x.addRival(owner, e)
@@ -396,13 +397,19 @@ func (x *Objects) leave(owner wire.Name, o *Object, affected map[*Object]bool) {
 	}
 	heir := x.rivals[owner][oldest].Entry
 	x.table.Set(owner, heir)
-	x.affect(owner, affected)
 	x.dropRival(owner, heir.From)
+	affected[heir.From] = true
+	x.affect(owner, affected)
 }
+
+// rivalsTold is how many rivals are told that another object than before has their name. The others
+// know already that they do not have it, and a namespace may have thousands, and change the first often.
+const rivalsTold = 20
 
 // affect adds the objects that have a name which another one has got.
 func (x *Objects) affect(owner wire.Name, affected map[*Object]bool) {
-	for _, r := range x.rivals[owner] {
+	rivals := x.rivals[owner]
+	for _, r := range rivals[:min(rivalsTold, len(rivals))] {
 		affected[r.From] = true
 	}
 }
