@@ -79,16 +79,15 @@ func NewRecorder(
 		component: component, kinds: o.Kinds(), log: log, changed: follow.NewSignal(),
 		rate: flowcontrol.NewTokenBucketRateLimiter(eventRate, eventBurst), logged: map[string]time.Time{},
 	}
-	if o.Manifests != "" {
-		return r
-	}
-
 	count := func(result string) *metrics.Counter {
 		return reg.Counter("seamark_kubernetes_object_events_total",
 			"Events about objects of the cluster: written, existing since another server has written the same, "+
 				"or dropped.", "result", result)
 	}
 	r.written, r.existing, r.dropped = count("written"), count("existing"), count("dropped")
+	if o.Manifests != "" {
+		return r
+	}
 
 	// The feeds log an API server that cannot be reached.
 	silent := &reporter{
