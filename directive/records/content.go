@@ -163,7 +163,7 @@ func (c *content) readEndpoint(i int, e *cluster.EndpointRecords) {
 	for _, target := range e.Targets {
 		r, err := endpointRecord(kind, target, ttl)
 		if err == nil {
-			err = c.add(at, owner, r)
+			_ = c.add(at, owner, r) // isFull tells
 		} else {
 			c.fail(at, fmt.Errorf("targets: %s %s: %w", owner, kind, err))
 		}
