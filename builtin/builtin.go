@@ -23,6 +23,7 @@ import (
 	"github.com/seamark/seamark/directive/rewrite"
 	"github.com/seamark/seamark/directive/screen"
 	"github.com/seamark/seamark/directive/secondary"
+	"github.com/seamark/seamark/directive/stubzones"
 	"github.com/seamark/seamark/directive/template"
 	"github.com/seamark/seamark/directive/trace"
 	"github.com/seamark/seamark/directive/transfer"
@@ -168,6 +169,8 @@ func Directives() []config.Directive {
 			Brief: "restrict forwarded queries and filter the answers of upstreams"},
 		{Name: "loop", Usage: "loop", Setup: directive.SetupLoop,
 			Brief: "exclude upstreams that send queries back to this server"},
+		{Name: "stub_zones", Usage: "stub_zones", Setup: stubzones.Setup, Answers: true,
+			Brief: "forward zones of ConfigMaps to the servers that they name"},
 		{Name: "forward", Usage: "forward FROM TO...", Setup: forward.Setup, Answers: true,
 			Brief: "forward queries to other servers"},
 		{Name: "grpc", Usage: "grpc FROM TO...", Setup: forward.SetupGRPC, Answers: true,

@@ -115,6 +115,11 @@ type course struct {
 	answeredBy int   // the step that answered, -1 if none
 	floor      int   // the first step that the query walks; zero unless it is a refresh
 
+	// Variant is set by a handler that returns Wait and whose answers are no longer valid when its
+	// upstreams change: it is another number then. Zero means that there is one variant. An
+	// Interceptor does not answer with what it has kept of another variant.
+	Variant uint64
+
 	// Reason is set by a handler for its own ExplainDNS: a code for why it answers the query so,
 	// or does not.
 	Reason uint8

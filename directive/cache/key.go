@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
 	"math/bits"
 	"slices"
@@ -35,7 +36,7 @@ func flagsOf(q *dns.Query) (flags queryFlags) {
 // A key identifies a query within a scope.
 type key struct {
 	name    []byte // wire form, lower case
-	options []byte // the EDNS options that are sent to upstreams
+	options []byte // the EDNS options that are sent to upstreams, and the variant unless it is zero
 	t       wire.Type
 	class   wire.Class
 	flags   queryFlags
@@ -45,7 +46,9 @@ type key struct {
 
 // maxKeyOptions is the maximum length of a key's options. A client subnet takes
 // at most 24 bytes.
-const maxKeyOptions = 64
+const maxKeyOptions = 64 + variantSize
+
+const variantSize = 8
 
 // A keyBuffer is the memory of a key's name and options.
 type keyBuffer struct {
@@ -56,13 +59,16 @@ type keyBuffer struct {
 // set makes k the key of q as answered by the handler step positions below the
 // Cache. It returns false if q has too many options. k refers to buf.
 func (k *key) set(st *Store, s *scope, q *dns.Query, flags queryFlags, step int, buf *keyBuffer) bool {
-	if len(q.Options) > maxKeyOptions {
+	if len(q.Options) > maxKeyOptions-variantSize {
 		return false
 	}
 	k.name, k.options = buf.name[:copy(buf.name[:], q.Name())], nil
 	k.t, k.class, k.flags, k.step = q.Type, q.Class, flags, uint32(step)
 	if len(q.Options) > 0 {
 		k.options = buf.options[:copy(buf.options[:], q.Options)]
+	}
+	if q.Variant != 0 {
+		k.options = binary.BigEndian.AppendUint64(buf.options[:len(k.options)], q.Variant)
 	}
 	k.setHash(st, s)
 	return true

@@ -154,29 +154,32 @@ func (f *Forward) refuse(q *dns.Query) {
 }
 
 // AwaitDNS sends q to the upstreams, unless an equal query has been sent.
-func (f *Forward) AwaitDNS(q *dns.Query, wake func()) bool {
+func (f *Forward) AwaitDNS(q *dns.Query, wake func()) bool { return f.await(q, f.set, wake) }
+
+// await is AwaitDNS for the upstreams of a set.
+func (f *Forward) await(q *dns.Query, set *upstreamSet, wake func()) bool {
 	if f.limiter.most > 0 {
-		return f.awaitPlace(q, wake)
+		return f.awaitPlace(q, set, wake)
 	}
-	q.SetState(f.stateKey, f.join(q, wake))
+	q.SetState(f.stateKey, f.join(q, set, wake))
 	return true
 }
 
-// awaitPlace is AwaitDNS with max_concurrent.
-func (f *Forward) awaitPlace(q *dns.Query, wake func()) bool {
+// awaitPlace is await with max_concurrent.
+func (f *Forward) awaitPlace(q *dns.Query, set *upstreamSet, wake func()) bool {
 	w := &waiter{wake: wake, client: slots.Client(q.Peer.Addr())}
 	if !f.limiter.enter(w) {
 		return false
 	}
 	q.SetState(f.stateKey, w)
-	f.limiter.joined(w, f.join(q, wake))
+	f.limiter.joined(w, f.join(q, set, wake))
 	return true
 }
 
-// join returns the exchange for q.
-func (f *Forward) join(q *dns.Query, wake func()) *exchange {
+// join returns the exchange for q with the upstreams of a set.
+func (f *Forward) join(q *dns.Query, set *upstreamSet, wake func()) *exchange {
 	observed := len(f.observers) > 0 || q.Trace() != nil
-	return f.set.join(q, f.excluded.Load(), observed, wake)
+	return set.join(q, f.excluded.Load(), observed, wake)
 }
 
 // awaited returns the exchange that q has waited for, nil if q has no place.
@@ -191,7 +194,10 @@ func (f *Forward) awaited(q *dns.Query) *exchange {
 }
 
 // Resolve answers q after AwaitDNS.
-func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
+func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error { return f.resolve(ctx, q, f.set) }
+
+// resolve is Resolve after await with a set.
+func (f *Forward) resolve(ctx context.Context, q *dns.Query, set *upstreamSet) error {
 	x := f.awaited(q)
 	q.SetState(f.stateKey, nil)
 	if x == nil {
@@ -219,7 +225,7 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 		return x.err
 	}
 	x.reply.write(q)
-	if !f.set.memory.Tight() { // else with the reply itself, when the collector has run
+	if !set.memory.Tight() { // else with the reply itself, when the collector has run
 		x.reply.claim.Release()
 	}
 	if target := x.reply.ownTarget; target != nil {

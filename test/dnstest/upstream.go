@@ -1,6 +1,7 @@
 package dnstest
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -192,7 +193,7 @@ func options(query *dns.Msg) (txt []dns.RR) {
 }
 
 // upstreams starts the upstreams of a script and writes their addresses, and the
-// directory of the script's files, into its Corefile and files.
+// directory of the script's files, into its Corefile, objects and files.
 func (s *script) upstreams(t testing.TB, dir string) (text string, err error) {
 	text = strings.ReplaceAll(s.corefile, "$DIR", dir)
 	// Replace longer names first, because one name may be a prefix of another.
@@ -206,6 +207,7 @@ func (s *script) upstreams(t testing.TB, dir string) (text string, err error) {
 		}
 		text = strings.ReplaceAll(text, "$UPSTREAM"+name, at)
 		for _, st := range s.steps {
+			st.apply = bytes.ReplaceAll(st.apply, []byte("$UPSTREAM"+name), []byte(at))
 			for file, data := range st.files {
 				st.files[file] = strings.ReplaceAll(data, "$UPSTREAM"+name, at)
 			}

@@ -81,8 +81,8 @@ func (c *Content) Fail(part string, line int, err error) {
 	c.first = shorten(c.first)
 }
 
-// fault returns what is wrong with the object, or "".
-func (c *Content) fault() string {
+// Fault returns what is wrong with the object, or "".
+func (c *Content) Fault() string {
 	if c.wrong > 1 {
 		return fmt.Sprintf("%s, and %d more errors", c.first, c.wrong-1)
 	}
@@ -301,7 +301,7 @@ func (x *Objects) apply(c *change, read *Content) {
 	if exceeded != "" {
 		read.Packed, read.Count = "", 0 // no part of it fits
 	}
-	fault := cmp.Or(read.fault(), exceeded)
+	fault := cmp.Or(read.Fault(), exceeded)
 	if fault == "" || !o.valid {
 		x.replace(o, read.Packed, read.Count)
 		o.valid = fault == ""
