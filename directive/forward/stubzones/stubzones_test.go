@@ -92,6 +92,13 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, folder: t.TempDir(), other: newUpstream(t, "", nil)}
+	r.start()
+	return r
+}
+
+// start starts the server block, in place of one that runs.
+func (r *rig) start(options ...string) {
+	r.t.Helper()
 	text := fmt.Sprintf(`test:53 {
 	cache
 	stub_zones {
@@ -102,22 +109,22 @@ func newRig(t testing.TB) *rig {
 		max_zones 3
 		case_randomization off
 		manifests %s
+		%s
 	}
 	forward . %s
-}`, r.folder, r.other)
+}`, r.folder, strings.Join(options, "\n"), r.other)
 	b, err := chaintest.Setup(text, chaintest.QuietLog(),
 		config.Directive{Name: "cache", Setup: cache.Setup}, config.Directive{Name: "stub_zones", Setup: Setup},
 		config.Directive{Name: "forward", Setup: forward.Setup})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	if err := b.Planned(); err != nil {
-		t.Fatal(err)
+	for _, err := range b.Planned() {
+		r.t.Fatal(err)
 	}
-	r.Block = chaintest.Run(t, b, nil)
+	r.Block = chaintest.Run(r.t, b, r.Block)
 	r.handler = config.Find[*Handler](b)[0]
 	r.wait("the objects have been read", r.handler.Ready)
-	return r
 }
 
 func (r *rig) wait(what string, condition func() bool) {
@@ -204,6 +211,56 @@ func TestZoneChanges(t *testing.T) {
 	r.expect("x.a.test", "NXDOMAIN", "x.test", "NXDOMAIN")
 	if n := r.other.queries.Load(); n != 6 {
 		t.Errorf("the upstream of forward got %d queries, want 6: each name once", n)
+	}
+}
+
+// A reload keeps the zones with their connections, if the options are the same, and later changes show.
+func TestReload(t *testing.T) {
+	r := newRig(t)
+	one, two := newUpstream(t, "10.0.0.1", nil), newUpstream(t, "10.0.0.2", nil)
+	r.put("a/zones", "a.test "+one.String(), "a.test", one.String())
+	r.expect("x.a.test", "10.0.0.1")
+	zones := r.handler.zones
+	r.start()
+	if r.handler.zones != zones {
+		t.Error("a reload with the same options has other zones")
+	}
+	r.expect("x.a.test", "10.0.0.1", "y.a.test", "10.0.0.1")
+	r.put("a/zones", "a.test "+two.String(), "a.test", two.String())
+	r.expect("x.a.test", "10.0.0.2", "y.a.test", "10.0.0.2")
+
+	r.start("max_fails 0")
+	if r.handler.zones == zones {
+		t.Error("a reload with other options has the same zones")
+	}
+	r.expect("x.a.test", "10.0.0.2", "z.a.test", "10.0.0.2", "x.b.a.test", "NXDOMAIN")
+}
+
+// Explain names the object of a zone, and check what is wrong with objects.
+func TestExplainAndCheck(t *testing.T) {
+	r := newRig(t)
+	one := newUpstream(t, "10.0.0.1", nil)
+	r.put("a/zones", "a.test "+one.String(), "a.test", one.String())
+	causes := func(name string) []dns.Cause {
+		q := dns.NewQuery(nil)
+		q.Parse(chaintest.Pack(t, chaintest.Query(name, "A")))
+		return r.handler.ExplainDNS(q, dns.Wait)
+	}
+	if got := causes("x.a.test"); len(got) != 1 || got[0].Object == nil || got[0].Object.Name != "zones" ||
+		got[0].Text != "the upstreams are "+one.String()+" (ConfigMap a/zones)" {
+		t.Errorf("x.a.test: got causes %+v, want the ConfigMap", got)
+	}
+	if got := causes("x.test"); len(got) != 1 || got[0].Text != "the name is in no zone that is delegated to a namespace" {
+		t.Errorf("x.test: got causes %+v", got)
+	}
+
+	if errs := r.handler.CheckObjects(t.Context(), cluster.Options{}); len(errs) != 0 {
+		t.Errorf("check: got %v, want no errors", errs)
+	}
+	r.put("b/zones", "b.a.test "+one.String()+"\na.test "+one.String(), "b.a.test", one.String())
+	errs := r.handler.CheckObjects(t.Context(), cluster.Options{})
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "ConfigMap b/zones: zones:2: a.test. is in a.test., which is not delegated to namespace b") {
+		t.Errorf("check: got %v, want the error of b/zones", errs)
 	}
 }
 
