@@ -86,7 +86,7 @@ func TestRecordsObjects(t *testing.T) {
 	d.await(lookupA("own.b.example.test", "NOERROR 10.6.6.6"))
 	d.check(web, shared)
 	eventually(t, "the error of the thief", func() bool {
-		return d.logs("Object with an error", "team-b/thief", "web.a.example.test. is in a.example.test., which is not delegated to namespace team-b") > 0
+		return d.logs("Object with an error", "namespace=team-b name=thief", "web.a.example.test. is in a.example.test., which is not delegated to namespace team-b") > 0
 	})
 
 	// The definition comes late.
