@@ -239,6 +239,7 @@ func (p *program) planCommand() *cobra.Command {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
+
 			plan, _, err := p.plan(files[0], at)
 			switch {
 			case err != nil:
@@ -253,6 +254,7 @@ func (p *program) planCommand() *cobra.Command {
 			return nil
 		},
 	}
+
 	portFlag(c, &at)
 	outputFlag(c, &output)
 	return c

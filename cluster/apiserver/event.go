@@ -48,8 +48,10 @@ func (r *Recorder) event(e *pendingEvent) ([]byte, error) {
 	type source struct {
 		Component string `json:"component"`
 	}
+
 	message := shorten(e.message, maxEventMessage)
 	at := e.at.UTC().Format(time.RFC3339)
+
 	return json.Marshal(struct {
 		APIVersion         string          `json:"apiVersion"`
 		Kind               string          `json:"kind"`

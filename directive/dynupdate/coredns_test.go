@@ -15,6 +15,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/test/freeport"
 	"github.com/seamark/seamark/test/program"
 )
@@ -70,15 +71,11 @@ func startPeer(t *testing.T, command func(dir string) *exec.Cmd) *peer {
 	}
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	p := &peer{t, net.JoinHostPort("127.0.0.1", port)}
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	chaintest.Eventually(t, "the server answers", func() bool {
 		_, err := mdns.Exchange(new(mdns.Msg).SetQuestion("z0.test.", mdns.TypeSOA), p.addr)
-		if err == nil {
-			return p
-		}
-		if time.Since(begin) > time.Minute {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
+	return p
 }
 
 // send sends an update, signed by key unless that is "", and returns the response code.

@@ -62,7 +62,7 @@ func FuzzReadObject(f *testing.F) {
 	})
 }
 
-// checkRecord checks a record of a namespace, and adds it to those that were checked before.
+// checkRecord fails unless a namespace may have a record, once and well-formed.
 func checkRecord(t *testing.T, r *rig, namespace string, all *draft, owner wire.Name, one zonefile.Record) {
 	if !mayName(namespace, owner) {
 		t.Errorf("namespace %s has %s", namespace, owner)

@@ -124,16 +124,7 @@ func (r *rig) start(options ...string) {
 	}
 	r.Block = chaintest.Run(r.t, b, r.Block)
 	r.handler = config.Find[*Handler](b)[0]
-	r.wait("the objects have been read", r.handler.Ready)
-}
-
-func (r *rig) wait(what string, condition func() bool) {
-	r.t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("waited %v in vain until %s", patience, what)
-		}
-	}
+	chaintest.Eventually(r.t, "the objects have been read", r.handler.Ready)
 }
 
 // put writes a ConfigMap NAMESPACE/NAME, and waits until a zone of it has its upstreams; "" is none.
@@ -155,7 +146,7 @@ func (r *rig) put(key, zones, zone, upstreams string) {
 			r.t.Fatal(err)
 		}
 	}
-	r.wait(fmt.Sprintf("%s has the upstreams %q", zone, upstreams), func() bool {
+	chaintest.Eventually(r.t, fmt.Sprintf("%s has the upstreams %q", zone, upstreams), func() bool {
 		e := r.handler.zones.table.Get(chaintest.Name(zone))
 		return e == nil && upstreams == "" || e != nil && e.Value == upstreams
 	})
@@ -271,7 +262,7 @@ func TestZoneChangesDuringQuery(t *testing.T) {
 	one, two := newUpstream(t, "10.0.0.1", hold), newUpstream(t, "10.0.0.2", nil)
 	r.put("a/zones", "a.test "+one.String(), "a.test", one.String())
 	_, parked := r.Begin(chaintest.Pack(t, chaintest.Query("x.a.test", "A")), dns.UDP)
-	r.wait("the first upstream has the query", func() bool { return one.queries.Load() > 0 })
+	chaintest.Eventually(r.t, "the first upstream has the query", func() bool { return one.queries.Load() > 0 })
 
 	r.put("a/zones", "a.test "+two.String(), "a.test", two.String())
 	r.expect("x.a.test", "10.0.0.2")

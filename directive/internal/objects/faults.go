@@ -10,8 +10,8 @@ import (
 	"github.com/seamark/seamark/sys/health"
 )
 
-// Faults are what is wrong with objects. Whoever wrote an object is told by an Event, the operator
-// by the log and by one condition of the server.
+// Faults has what is wrong with objects. The owner of an object sees it in an Event; the operator sees
+// it in the log and in one condition of the server.
 type faults struct {
 	directive, noun string
 
