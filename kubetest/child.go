@@ -8,13 +8,11 @@ import (
 	"net/rpc"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/seamark/seamark/kubetest/control"
+	"github.com/seamark/seamark/kubetest/programs"
 )
 
 // defaultTimeout bounds a command whose context has no deadline.
@@ -99,28 +97,12 @@ func wait(ctx context.Context) control.Wait {
 // program. The go command does nothing if the program is up to date. make test
 // has built it before the tests run; the first build takes minutes.
 var build = sync.OnceValues(func() (string, error) {
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("locating module kubetest: %w", err)
-	}
-	root := filepath.Dir(strings.TrimSpace(string(mod)))
-	program := filepath.Join(root, "..", "bin", "kubetest-api")
-	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
-		return "", err
-	}
-	// Test binaries of several packages may build it at once.
-	lock, err := os.Create(program + ".lock")
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
-	}
-	cmd := exec.Command("go", "build", "-o", program, "./cmd/api")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building kubetest/cmd/api: %w: %s", err, text)
-	}
-	return program, nil
+	return programs.Build("kubetest-api", func(module, program string) error {
+		cmd := exec.Command("go", "build", "-o", program, "./cmd/api")
+		cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("building kubetest/cmd/api: %w: %s", err, text)
+		}
+		return nil
+	})
 })

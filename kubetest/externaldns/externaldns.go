@@ -16,7 +16,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/seamark/seamark/kubetest/programs"
 )
 
 // Version is the version of ExternalDNS.
@@ -31,28 +32,12 @@ const (
 // Build builds the program, unless bin/externaldns has it, and returns its path. The first build
 // takes minutes and needs Go's module proxy.
 func Build() (program string, err error) {
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("locating module kubetest: %w", err)
-	}
-	program = filepath.Join(filepath.Dir(strings.TrimSpace(string(mod))), "..", "bin", "externaldns", Version)
-	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
-		return "", err
-	}
-
-	// Test binaries of several packages may build it at once.
-	lock, err := os.Create(program + ".lock")
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
-	}
-	if _, err := os.Stat(program); err == nil {
-		return program, nil
-	}
-	return program, build(program)
+	return programs.Build(filepath.Join("externaldns", Version), func(_, program string) error {
+		if _, err := os.Stat(program); err == nil {
+			return nil
+		}
+		return build(program)
+	})
 }
 
 // build builds the program from a copy of its source, which it removes.
