@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -89,8 +88,8 @@ func wholeTables(t *testing.T, name, text string) {
 	}
 }
 
-// The pages show the syntax of each directive and of all its options, and have a table of
-// these options and no others.
+// The pages show the syntax of each directive, and list all its options, each once with its
+// syntax and its default, and no others.
 func TestReferenceOptions(t *testing.T) {
 	texts := map[string]string{}
 	for _, d := range Directives() {
@@ -100,26 +99,34 @@ func TestReferenceOptions(t *testing.T) {
 
 	t.Chdir(folder(t))
 	for _, d := range Directives() {
-		usage, shown := syntax(texts[d.Name])
-		if usage != d.Usage {
+		if usage := syntax(texts[d.Name]); usage != d.Usage {
 			t.Errorf("%s.md: got the syntax %q, want %q", d.Name, usage, d.Usage)
 		}
 		if slices.Contains(freeLines, d.Name) {
 			continue
 		}
 
-		var want, names []string
-		table := optionTable(texts[d.Name])
+		listed, shown := map[string]optionItem{}, []string{}
+		for _, item := range optionList(t, d.Name, texts[d.Name]) {
+			if _, again := listed[item.name()]; again {
+				t.Errorf("%s.md: the option %s is listed twice", d.Name, item.name())
+			}
+			listed[item.name()] = item
+			shown = append(shown, item.usage)
+		}
+		var want []string
 		for _, o := range options(t, d, texts[d.Name]) {
 			if o.Removed == "" {
-				want, names = append(want, o.Usage), append(names, o.Name())
-				compareDefault(t, d.Name, o, table[o.Name()])
+				want = append(want, strings.TrimSuffix(o.Usage, ofForward))
+				compareDefault(t, d.Name, o, listed[o.Name()].fallback)
 			}
 		}
-		same(t, d.Name+".md: the syntax of options", shown, want)
-		same(t, d.Name+".md: the table of options", slices.Collect(maps.Keys(table)), names)
+		same(t, d.Name+".md: the list of options", shown, want)
 	}
 }
+
+// ofForward are the arguments of options that the page of forward describes, and others only name.
+const ofForward = " [ARGUMENTS...]"
 
 // notInRow lists the options whose default on the page is not the one of a row, with the reason.
 var notInRow = map[string]string{
@@ -149,47 +156,52 @@ func compareDefault(t *testing.T, directive string, o corefile.Option, stated st
 
 // The defaults of timeouts are those of package transport.
 func TestReferenceTimeouts(t *testing.T) {
-	table := optionTable(read(t, filepath.Join(referenceDir, "timeouts.md")))
+	got := map[string]string{}
+	for _, item := range optionList(t, "timeouts", read(t, filepath.Join(referenceDir, "timeouts.md"))) {
+		got[item.name()] = strings.Trim(item.fallback, "`")
+	}
 	limits := transport.Limits{}.OrDefaults()
 	for name, want := range map[string]time.Duration{
 		"read": limits.MessageTimeout, "write": limits.WriteTimeout, "idle": limits.IdleTimeout,
 	} {
-		if got := strings.Trim(table[name], "`"); got != want.String() {
-			t.Errorf("timeouts.md: %s: got the default %s, want %s", name, got, want)
+		if got[name] != want.String() {
+			t.Errorf("timeouts.md: %s: got the default %s, want %s", name, got[name], want)
 		}
 	}
 }
 
-// syntax returns the first line of the code in the section Syntax, and the options between its
-// braces. Lines that begin with a capital are not options but data, as in hosts.
-func syntax(text string) (usage string, options []string) {
+// syntax returns the first line of the code in the section Syntax.
+func syntax(text string) string {
 	_, text, _ = strings.Cut(text, "\n## Syntax\n\n```\n")
-	text, _, _ = strings.Cut(text, "```\n")
-	first, rest, _ := strings.Cut(text, "\n")
-	for line := range strings.Lines(rest) {
-		if regexp.MustCompile("^    [a-z]").MatchString(line) {
-			options = append(options, strings.TrimSpace(line))
-		}
-	}
-	return strings.TrimSuffix(first, " {"), options
+	first, _, _ := strings.Cut(text, "\n")
+	return strings.TrimSuffix(first, " {")
 }
 
-// optionTable returns the second cells, usually defaults, by the names in the first cells of
-// the tables in the section Options whose first column is option.
-func optionTable(text string) map[string]string {
+// An optionItem is an option in the list of a page: its syntax, and its default or "".
+type optionItem struct{ usage, fallback string }
+
+func (o optionItem) name() string { return strings.Fields(o.usage)[0] }
+
+// An item of the list of options, as in "- `ttl SECONDS`, `age SECONDS` (default 5): meaning".
+var (
+	listItem  = regexp.MustCompile("(?m)^- ((?:`[^`]+`,?\\s+)*`[^`]+`)(?:\\s+\\(default ([^()]+)\\))?:\\s")
+	itemUsage = regexp.MustCompile("`([^`]+)`")
+)
+
+// optionList returns the options that the section Options of a page lists. It reports items in another form.
+func optionList(t *testing.T, name, text string) (items []optionItem) {
+	t.Helper()
 	_, text, _ = strings.Cut(text, "\n## Options\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	inside := false
-	table := map[string]string{}
-	for line := range strings.Lines(text) {
-		inside = strings.HasPrefix(line, "| option ") || inside && strings.HasPrefix(line, "|")
-		if cells := strings.Split(line, "|"); inside && len(cells) > 2 {
-			for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
-				table[m[1]] = strings.TrimSpace(cells[2])
-			}
+	if rest := listItem.ReplaceAllString(text, ""); regexp.MustCompile("(?m)^- ").MatchString(rest) {
+		t.Errorf("%s.md: got an item of the options that is not of the form - `SYNTAX` (default VALUE): meaning, in\n%s", name, rest)
+	}
+	for _, item := range listItem.FindAllStringSubmatch(text, -1) {
+		for _, usage := range itemUsage.FindAllStringSubmatch(item[1], -1) {
+			items = append(items, optionItem{strings.Join(strings.Fields(usage[1]), " "), strings.Join(strings.Fields(item[2]), " ")})
 		}
 	}
-	return table
+	return items
 }
 
 // options returns the options of a directive: the cause of the error of the page's Corefile
@@ -263,7 +275,8 @@ func TestReferenceIndex(t *testing.T) {
 const indexHead = `# Directives
 
 Every directive of a Corefile, in the order in which a query passes them; the order
-in the Corefile has no effect.
+in the Corefile has no effect. A page has the directive's line, and the options that may follow it
+between braces, one on a line. An option without a default is off unless you give it.
 
 | directive | purpose |
 |---|---|

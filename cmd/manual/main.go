@@ -143,13 +143,17 @@ func directivePage(text []byte, version string, day time.Time) (name string, pag
 		strings.ToUpper(name), day.Format("Jan 2006"), version)
 	fmt.Fprintf(&markdown, "# NAME\n\n%s - %s\n\n# DESCRIPTION\n\n", name, purpose(string(m[1])))
 	body := link.ReplaceAll(text[len(m[0]):], []byte("$1"))
-	markdown.Write(table.ReplaceAllFunc(body, definitions))
+	markdown.Write(item.ReplaceAll(table.ReplaceAllFunc(body, definitions), []byte("\n$1\n: $3$2\n")))
 	markdown.WriteString("\n# SEE ALSO\n\n**seamark(1)**, **seamark-serve(1)**, **seamark-check(1)**\n")
 	return name, md2man.Render([]byte(markdown.String())), nil
 }
 
 // table is a table in Markdown, whose cells have no vertical bar.
 var table = regexp.MustCompile(`(?m)^\|.*\n\|[-|]+\n(\|.*\n)+`)
+
+// item is an item of a list that begins with code, such as the syntax of an option: its lines,
+// the first with a dash, which the manual page has as a definition.
+var item = regexp.MustCompile("(?m)^- ((?:`[^`]+`,?\\s+)*`[^`]+`)(\\s+\\([^()]+\\))?:\\s+(.*\n(?:  .*\n)*)")
 
 // definitions returns a table as a list of definitions, since a terminal is too narrow for the
 // columns: the first cell is the term, the last its meaning, and those between follow it.
