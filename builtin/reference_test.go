@@ -45,8 +45,8 @@ func TestReferencePages(t *testing.T) {
 			t.Errorf("%s.md: Metrics is not the section before Differences from CoreDNS", d.Name)
 		}
 		wholeTables(t, d.Name, text)
-		for _, m := range regexp.MustCompile("(?m)^\\| `((?:coredns|seamark|skydns)_[a-z0-9_]+)` \\|").FindAllStringSubmatch(text, -1) {
-			if !strings.Contains(all, "\n| `"+m[1]+"` |") {
+		for _, m := range regexp.MustCompile("(?m)^(?:\\||-) `((?:coredns|seamark|skydns)_[a-z0-9_]+)[`{]").FindAllStringSubmatch(text, -1) {
+			if !regexp.MustCompile("\n- `" + m[1] + "[`{]").MatchString(all) {
 				t.Errorf("%s.md: metrics.md has no metric %s", d.Name, m[1])
 			}
 		}

@@ -27,7 +27,7 @@ const metricsPage = "../docs/reference/metrics.md"
 // ofClient matches the metrics of Go and of the process, which are the same in other programs.
 var ofClient = regexp.MustCompile("^(?:go|process)_")
 
-// A metric is one row of the page.
+// A metric is one item of the page.
 type metric struct{ name, kind, labels, help string }
 
 // unusual returns the type of a metric whose name does not show it, followed by a colon.
@@ -40,6 +40,14 @@ func (m metric) unusual() string {
 		return ""
 	}
 	return m.kind + ": "
+}
+
+// inBraces returns the labels as in a query of Prometheus, and "" without labels.
+func (m metric) inBraces() string {
+	if m.labels == "" {
+		return ""
+	}
+	return "{" + strings.ReplaceAll(m.labels, ", ", ",") + "}"
 }
 
 // A metricsSection is one section of the page: metrics of a server with a Corefile, and those
@@ -59,7 +67,7 @@ func TestMetricsPage(t *testing.T) {
 	replace := metricsFiles(t)
 	deadline := time.Now().Add(10 * time.Minute)
 	known := map[string]metric{}
-	escape, names := strings.NewReplacer("|", `\|`, "<", "&lt;"), metricNames(t)
+	escape, names := strings.NewReplacer("<", "&lt;"), metricNames(t)
 	var page strings.Builder
 	page.WriteString(metricsIntroduction)
 	for _, s := range parseMetricsSections(t) {
@@ -82,17 +90,17 @@ func TestMetricsPage(t *testing.T) {
 			t.Errorf("%s: got no metrics, want some", s.title)
 		}
 		slices.SortFunc(added, func(a, b metric) int { return cmp.Compare(a.name, b.name) })
-		fmt.Fprintf(&page, "\n## %s\n\n| name | labels | meaning |\n|---|---|---|\n", s.title)
+		fmt.Fprintf(&page, "\n## %s\n\n", s.title)
 		standard := false
 		for _, m := range added {
 			if ofClient.MatchString(m.name) {
 				standard = true
 				continue
 			}
-			fmt.Fprintf(&page, "| `%s` | %s | %s%s |\n", m.name, m.labels, m.unusual(), escape.Replace(m.help))
+			fmt.Fprintf(&page, "- `%s%s`: %s%s\n", m.name, m.inBraces(), m.unusual(), escape.Replace(strings.TrimSuffix(m.help, ".")))
 		}
 		if standard {
-			page.WriteString("\nAnd `go_*` and `process_*`, which every program with Prometheus' client for Go has.\n")
+			page.WriteString("\nAnd `go_*` and `process_*`, as of every program with Prometheus' client for Go.\n")
 		}
 	}
 	for _, name := range names {
@@ -110,22 +118,18 @@ func TestMetricsPage(t *testing.T) {
 
 const metricsIntroduction = `# Metrics
 
-All metrics of a server, by the directive that adds them. The directive [prometheus](directives/prometheus.md)
-serves them at ` + "`/metrics`" + `; a server without it counts no queries. ` + "`coredns_`" + ` names are those
-of CoreDNS, so that its dashboards and alerts work; ` + "`seamark_`" + ` names are this server's own. Names
-that end with ` + "`_total`" + ` are counters, and others gauges if nothing else is said.
+All metrics of a server, by the directive that adds them, with their labels in braces.
+[prometheus](directives/prometheus.md) serves them at ` + "`/metrics`" + `; a server without it counts no
+queries. ` + "`coredns_`" + ` names are those of CoreDNS 1.15, with its labels and meanings, so that its
+dashboards and alerts work; ` + "`coredns_nomad_success_requests_total` and `coredns_nomad_failed_requests_total`" + `
+are missing. Names that end with ` + "`_total`" + ` are counters, and others gauges if nothing else is said.
 
 Some series appear with the first event of their kind, such as a response code. A counter keeps its
 value over reloads. OpenMetrics has bounds such as ` + "`100.0`" + ` in the label ` + "`le`" + `, and the text format
 ` + "`100`" + `; Prometheus 3 stores both as ` + "`100.0`" + `.
 
-With ` + "`runtime_metrics`" + ` in ` + "`prometheus`" + `, Go's runtime adds several hundred series ` + "`go_*`" + `, which are not
-listed. The commands [sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own.
-
-All series of CoreDNS 1.15 are here, with its labels and meanings, but for two of a plugin that Seamark does not
-have: ` + "`coredns_nomad_success_requests_total` and `coredns_nomad_failed_requests_total`" + `.
-
-This page is generated from the metrics of running servers, and a test compares them.
+The commands [sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own. This page is
+generated from the metrics of running servers.
 `
 
 // parseMetricsSections returns the sections of testdata/metrics/corefiles.txt.
@@ -195,7 +199,7 @@ func (s metricsSection) scrape(t *testing.T, replace *strings.Replacer, deadline
 	}
 	// A series may follow its event after the reply: the metrics are complete when they have
 	// all that the page has, or do not change for a second.
-	documented := regexp.MustCompile("(?:^|[|,:] )`([a-z0-9_]+)`")
+	documented := regexp.MustCompile("(?m)^- `([a-z0-9_]+)")
 	_, section, _ := strings.Cut(read(t, metricsPage), "\n## "+s.title+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	want := map[string]bool{}

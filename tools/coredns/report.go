@@ -61,7 +61,7 @@ func report(w io.Writer, dir, table, page string) error {
 		}
 	}
 	for _, name := range metrics {
-		if !strings.Contains(page, "`"+name+"`") {
+		if !strings.Contains(page, "`"+name+"`") && !strings.Contains(page, "`"+name+"{") {
 			fmt.Fprintf(w, "new metric: %s\n", name)
 		}
 	}
