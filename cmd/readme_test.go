@@ -79,7 +79,7 @@ func TestAirGappedWithoutForward(t *testing.T) {
 
 // The pages have one number for the memory of 10,000 Services.
 func TestDocumentedMemory(t *testing.T) {
-	row := regexp.MustCompile(`(?m)^\|[^|]*10,000 Services with 150,000 endpoints \| ([0-9]+ MB) in all|^\|[^|]*10,000 Services and 150,000 endpoints, from the API \| ([0-9]+ MB) resident`)
+	row := regexp.MustCompile(`(?m)^- 10,000 Services with 150,000 endpoints: ([0-9]+ MB) in all|^\|[^|]*10,000 Services and 150,000 endpoints, from the API \| ([0-9]+ MB) resident`)
 	found, pages := map[string]string{}, 0
 	for _, page := range []string{"../docs/explanation/performance.md", "../docs/how-to/sizing.md"} {
 		for _, m := range row.FindAllStringSubmatch(read(t, page), -1) {
