@@ -49,13 +49,13 @@ demo: build ## serve the shop on 127.0.0.1:1053 with traffic and troubles, for a
 	@bin/demo
 
 # Options: KUBERNETES=version, PROXY=nftables, DUAL_STACK=1, NODES=3, KWOK=100, PORT=16443.
-cluster: ## as root, start a real Kubernetes cluster in namespaces of this machine; see docs/how-to/cluster.md
+cluster: ## as root, start a real Kubernetes cluster in namespaces of this machine; see tools/cluster/README.md
 	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
 	@bin/cluster/cluster up $(addprefix -kubernetes ,$(KUBERNETES)) $(addprefix -proxy ,$(PROXY)) \
 		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT))
 
 # Options: those of cluster, and SUITES="dns services", ONLY=seamark, FOCUS=regexp.
-conformance: ## as root, run Kubernetes' DNS tests on a real cluster, with CoreDNS and with Seamark; see docs/reference/conformance.md
+conformance: ## as root, run Kubernetes' DNS tests on a real cluster, with CoreDNS and with Seamark; see tools/cluster/conformance.md
 	@mkdir -p bin/cluster && cd tools/cluster && CGO_ENABLED=0 $(GO) build -o ../../bin/cluster/cluster .
 	@bin/cluster/cluster conformance $(addprefix -kubernetes ,$(KUBERNETES)) $(addprefix -proxy ,$(PROXY)) \
 		$(if $(DUAL_STACK),-dual-stack) $(addprefix -nodes ,$(NODES)) $(addprefix -kwok ,$(KWOK)) $(addprefix -port ,$(PORT)) \

@@ -3,6 +3,8 @@ package dnsmasq
 import (
 	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -367,15 +369,8 @@ func TestReferenceOptions(t *testing.T) {
 		if sections[title] == "" {
 			t.Errorf("dnsmasq-nanny.md has no section %s", title)
 		}
-		for line := range strings.Lines(sections[title]) {
-			cells := strings.Split(line, "|")
-			if len(cells) < 3 || !strings.Contains(cells[1], "`") {
-				continue
-			}
-			for i, span := range strings.Split(cells[1], "`") {
-				if i%2 == 0 || !strings.HasPrefix(span, "--") {
-					continue
-				}
+		for _, item := range regexp.MustCompile("(?m)^- ((?:`[^`]+`,?\\s+)*`[^`]+`):").FindAllStringSubmatch(sections[title], -1) {
+			for _, span := range spans(t, item[1]) {
 				name, _, _ := strings.Cut(span[2:], "=")
 				seen[name] = true
 				f := folder{"/etc/dnsmasq.d/a": "", "/etc/my.conf": ""}
@@ -406,6 +401,33 @@ func TestReferenceOptions(t *testing.T) {
 			t.Errorf("the help has no --%s", o.name)
 		}
 	}
+}
+
+// spans returns the long options of an item of the page, each with a value if it needs one. A name with "*" stands for
+// all options that match.
+func spans(t *testing.T, item string) (all []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile("`(--[^`]+)`").FindAllStringSubmatch(item, -1) {
+		if strings.Contains(m[1], "=") {
+			all = append(all, m[1])
+			continue
+		}
+		count := len(all)
+		for _, o := range new(reader).options() {
+			if ok, err := filepath.Match(m[1], "--"+o.name); err != nil || !ok {
+				continue
+			}
+			span := "--" + o.name
+			if o.arg == required {
+				span += "=VALUE"
+			}
+			all = append(all, span)
+		}
+		if len(all) == count {
+			t.Errorf("dnsmasq-nanny.md: %s: got no such option", m[1])
+		}
+	}
+	return all
 }
 
 // Names and letters of options are unique.

@@ -54,7 +54,7 @@ func TestSeamark(t *testing.T) {
 // dependency.
 func TestDependencies(t *testing.T) {
 	root := os.DirFS("../..")
-	doc, err := fs.ReadFile(root, "docs/reference/dependencies.md")
+	doc, err := fs.ReadFile(root, "DEPENDENCIES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func unexplained(name, mod, doc string) (bad []string) {
 			strings.HasPrefix(words[1], modulePath),
 			strings.Contains(doc, "`"+words[1]+"`"):
 		default:
-			bad = append(bad, name+": "+words[1]+": docs/reference/dependencies.md does not say what it is for")
+			bad = append(bad, name+": "+words[1]+": DEPENDENCIES.md does not say what it is for")
 		}
 	}
 	return bad
