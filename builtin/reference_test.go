@@ -258,7 +258,7 @@ func TestReferenceIndex(t *testing.T) {
 	var index strings.Builder
 	index.WriteString(indexHead)
 	for _, d := range Directives() {
-		fmt.Fprintf(&index, "| [%s](%[1]s.md) | %s |\n", d.Name, d.Brief)
+		fmt.Fprintf(&index, "- [%s](%[1]s.md): %s\n", d.Name, d.Brief)
 	}
 
 	file := filepath.Join(referenceDir, "README.md")
@@ -278,7 +278,5 @@ Every directive of a Corefile, in the order in which a query passes them; the or
 in the Corefile has no effect. A page has the directive's line, and the options that may follow it
 between braces, one on a line. An option without a default is off unless you give it.
 
-| directive | purpose |
-|---|---|
-| [import](import.md) | insert a snippet or files |
+- [import](import.md): insert a snippet or files
 `

@@ -240,21 +240,3 @@ func TestNannyWithoutRestart(t *testing.T) {
 	n.awaitAddress("www.other.local.", "198.18.0.1")
 	n.stop()
 }
-
-// The reference page has every flag of the help.
-func TestNannyReferenceFlags(t *testing.T) {
-	text, err := os.ReadFile("../docs/reference/dnsmasq-nanny.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	help, _, _ := run(t, t.TempDir(), "", "dnsmasq-nanny", "--help")
-	_, flags, _ := strings.Cut(help, "\nFlags:\n")
-	for _, word := range strings.Fields(flags) {
-		if name, ok := strings.CutPrefix(word, "--"); ok && name != "" {
-			name, _, _ = strings.Cut(name, "=")
-			if !strings.Contains(string(text), "`--"+name) {
-				t.Errorf("docs/reference/dnsmasq-nanny.md has no --%s", name)
-			}
-		}
-	}
-}
