@@ -12,7 +12,10 @@
 // Data flows one way: these packages do not know DNS.
 package cluster
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Options select a cluster, and the objects in it. They are comparable, so that two
 // directives with equal options can share one source.
@@ -60,8 +63,8 @@ type Options struct {
 // A Sink receives a source's objects. Its methods are called from several goroutines,
 // one for each kind, and must not call the source.
 //
-// A Sink may also be a Traceable, a Programmed or a Comparer, below. The index of
-// directive/kubernetes is all three.
+// A Sink may also be a Traceable, a Rereader, a Programmed or a Comparer, below. The index of
+// directive/kubernetes is a Traceable, a Programmed and a Comparer.
 type Sink interface {
 	// Put adds or replaces objects; the last of several with one key is valid. The
 	// objects of a list arrive in several calls. After a list that broke off, the
@@ -86,6 +89,14 @@ const GroupSize = 256
 // A Traceable is a Sink that explains where its objects are from. The source calls SetOrigins
 // once, before it delivers objects.
 type Traceable interface{ SetOrigins(ReadOrigin) }
+
+// A Rereader is a Sink that may ask for objects that it has received, and has not kept. The source
+// calls SetReader once, before it delivers objects.
+type Rereader interface{ SetReader(ReadObject) }
+
+// ReadObject reads an object from the source, as it would deliver it; nil if the source does not have it
+// any more. It blocks until ctx ends at most. It may be called from several goroutines.
+type ReadObject func(ctx context.Context, kind Kind, key Key) (Object, error)
 
 // A Programmed is a Sink that measures delays. Package apiserver calls it after Put of an
 // EndpointSlice, with the time since the change of an endpoint that caused it, by the API

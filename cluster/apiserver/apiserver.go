@@ -8,7 +8,7 @@
 // list go to the sink in groups (listing.go), the events after it one by one (store.go), and the
 // lists of several namespaces become one (merge.go). Every ten minutes a feed compares the versions
 // of its objects with the API server's (compare.go). Metadata of single objects are requested when an
-// answer is explained (origin.go). Problems are logged when they begin, at growing intervals, and
+// answer is explained (origin.go), and whole objects when the sink asks for them (reread.go). Problems are logged when they begin, at growing intervals, and
 // when they end (reporter.go). A Recorder writes Events about objects (events.go).
 package apiserver
 
@@ -62,6 +62,9 @@ func runFeeds(
 	resources := api.Slimmer{Options: o, Warn: warnOnce(m.Log)}.Resources()
 	if t, ok := sink.(cluster.Traceable); ok {
 		t.SetOrigins(newOrigins(client, resources).read)
+	}
+	if r, ok := sink.(cluster.Rereader); ok {
+		r.SetReader(newRereads(client, resources).read)
 	}
 
 	for _, r := range resources {

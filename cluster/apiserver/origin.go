@@ -36,40 +36,53 @@ func newOrigins(c *client, resources []api.Resource) *origins {
 	return &origins{c, resources, flowcontrol.NewTokenBucketPassiveRateLimiter(originRate, originBurst)}
 }
 
-// read implements cluster.ReadOrigin. It lists the object that has the name, which needs no
-// permission that the feeds do not need: a Role that allows get is not required.
+// read implements cluster.ReadOrigin.
 func (s *origins) read(ctx context.Context, kind cluster.Kind, key cluster.Key) (origin cluster.Origin, err error) {
-	i := slices.IndexFunc(s.resources, func(r api.Resource) bool { return slices.Contains(r.Kinds, kind) })
-	if i < 0 {
-		return origin, fmt.Errorf("%s are not watched", kind)
+	resource, err := resourceOf(s.resources, kind)
+	if err != nil {
+		return origin, err
 	}
 	if !s.rate.TryAccept() {
 		return origin, fmt.Errorf("more than %d requests a second: try again", originRate)
 	}
 
 	found := false
-	r := s.resources[i].Origins(func(name string, o cluster.Origin) {
+	r := resource.Origins(func(name string, o cluster.Origin) {
 		if name == key.Name {
 			origin, found = o, true
 		}
 	})
 
-	rest, err := s.client.restClient(r, "list", nil)
-	if err != nil {
-		return origin, err
+	err = s.client.listOne(ctx, r, key, &objectList{put: func(*api.Decoded) {}})
+	if err == nil && !found {
+		err = errGone
 	}
-	list := objectList{put: func(*api.Decoded) {}}
-	opts := &metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name}
-	err = newRequest(rest, key.Namespace, r.Name, opts).Do(ctx).Into(&list)
+	return origin, err
+}
+
+// resourceOf returns the resource that has objects of a kind.
+func resourceOf(all []api.Resource, kind cluster.Kind) (r api.Resource, err error) {
+	i := slices.IndexFunc(all, func(r api.Resource) bool { return slices.Contains(r.Kinds, kind) })
+	if i < 0 {
+		return r, fmt.Errorf("%s are not watched", kind)
+	}
+	return all[i], nil
+}
+
+// listOne lists the object that has a key, which needs no permission that the feeds do not need: a Role
+// that allows get is not required.
+func (c *client) listOne(ctx context.Context, r api.Resource, key cluster.Key, into *objectList) error {
+	rest, err := c.restClient(r, "list", nil)
+	if err != nil {
+		return err
+	}
+	opts := &metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name, LabelSelector: r.Labels}
+	err = newRequest(rest, key.Namespace, r.Name, opts).Do(ctx).Into(into)
 	switch {
 	case ctx.Err() != nil:
-		return origin, errors.New("no response from the API server in time")
+		return errors.New("no response from the API server in time")
 	case apierrors.IsForbidden(err):
-		return origin, fmt.Errorf("forbidden: the server may not list %s", r)
-	case err != nil:
-		return origin, redact.Error(err)
-	case !found:
-		return origin, errGone
+		return fmt.Errorf("forbidden: the server may not list %s", r)
 	}
-	return origin, nil
+	return redact.Error(err)
 }

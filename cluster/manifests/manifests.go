@@ -110,6 +110,9 @@ func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.M
 	if t, ok := sink.(cluster.Traceable); ok {
 		t.SetOrigins(f.origin)
 	}
+	if r, ok := sink.(cluster.Rereader); ok {
+		r.SetReader(f.reread)
+	}
 	f.run(ctx)
 }
 

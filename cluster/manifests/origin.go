@@ -60,6 +60,15 @@ func (f *folder) origin(ctx context.Context, kind cluster.Kind, key cluster.Key)
 	return o, err
 }
 
+// reread implements cluster.ReadObject.
+func (f *folder) reread(_ context.Context, kind cluster.Kind, key cluster.Key) (cluster.Object, error) {
+	state := f.published.Load()
+	if state == nil {
+		return nil, errors.New("the folder has not been read yet")
+	}
+	return state[kind][key].Object, nil
+}
+
 // metadata returns the resourceVersion, the uid and the creationTimestamp of an object, if they
 // have the right types.
 func metadata(raw json.RawMessage) (version, uid string, created time.Time) {

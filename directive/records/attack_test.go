@@ -28,23 +28,28 @@ func TestObjectsLimitsWithErrors(t *testing.T) {
 	r.expect(t, "h90-0.a.example.test A", "10.0.0.1", "h1-1.a.example.test A", "REFUSED")
 }
 
-// Objects without records are limited, too, and room that becomes free is used.
+// Objects without records are limited, too, and room that becomes free is used: by the next object in age,
+// which is read again.
 func TestObjectsLimitsWithoutRecords(t *testing.T) {
 	r := newRig(t, twoTenants)
 	r.list()
 	for i := range 300 {
-		r.put(configMap(fmt.Sprint("a/", i), 1))
+		r.put(configMap(fmt.Sprint("a/", i), int64(i+1), "hosts", fmt.Sprintf("10.0.0.1 h%d.a.example.test", i)))
 	}
 	if r.Counts().Objects != 100 {
 		t.Errorf("the namespace has %d objects, and may have 100", r.Counts().Objects)
 	}
-	if n := r.log.Count("too many records"); n != 1 {
-		t.Errorf("the log has %d lines about it, want 1", n)
+	const crowded = "namespace a has more than 200 objects, and the youngest are ignored (max_records)"
+	if errs := fmt.Sprint(r.Errors()); strings.Count(errs, noRoom) != 100 || !strings.Contains(errs, crowded) {
+		t.Errorf("got errors %s, want 100 objects without room, and %s", errs, crowded)
 	}
 
-	r.Objects.Delete(cluster.ConfigMaps, cluster.Key{Namespace: "a", Name: "0"})
-	r.put(configMap("a/300", 1, "hosts", "10.0.0.1 x.a.example.test"))
-	r.expect(t, "x.a.example.test A", "10.0.0.1")
+	r.expect(t, "h99.a.example.test A", "10.0.0.1", "h100.a.example.test A", "REFUSED")
+	r.Delete(cluster.ConfigMaps, cluster.Key{Namespace: "a", Name: "50"})
+	r.settle()
+	r.expect(t, "h50.a.example.test A", "REFUSED", "h100.a.example.test A", "10.0.0.1", "h101.a.example.test A", "REFUSED")
+	r.put(configMap("a/300", 1, "hosts", "10.0.0.1 x.a.example.test")) // one of the oldest
+	r.expect(t, "x.a.example.test A", "10.0.0.1", "h100.a.example.test A", "REFUSED")
 }
 
 // A record of many bytes counts as several, those of $GENERATE and repeated ones included.
@@ -138,7 +143,8 @@ func TestObjectsManyRivals(t *testing.T) {
 	}
 }
 
-// A check tells of objects that are ignored: of two of which each is all that a namespace may have, one.
+// A check tells of an object that has no room: the younger of two of which each is all that a namespace
+// may have.
 func TestObjectsIgnored(t *testing.T) {
 	var text strings.Builder
 	for i, data := range []string{"zone: $GENERATE 1-100 h$.a.example.test. A 10.0.0.1", "zone: $GENERATE 1-100 i$.a.example.test. A 10.0.0.1"} {
@@ -154,7 +160,7 @@ func TestObjectsIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	errs := fmt.Sprint(h.CheckObjects(t.Context(), cluster.Options{}))
-	if want := "namespace a has too many objects or records, and further ones are ignored (max_records)"; !strings.Contains(errs, want) {
+	if want := "ConfigMap a/x1: older objects have the room of the namespace, which may have 100 records (max_records)"; !strings.Contains(errs, want) {
 		t.Errorf("got errors %s, want %s", errs, want)
 	}
 }

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -42,6 +43,7 @@ type rig struct {
 	log     *chaintest.Log
 	board   *health.Board
 	told    told
+	source  map[string]cluster.Object // the present objects
 }
 
 const twoTenants = `records {
@@ -64,21 +66,38 @@ func newRig(t testing.TB, body string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{handler: h, log: new(chaintest.Log)}
+	r := &rig{handler: h, log: new(chaintest.Log), source: map[string]cluster.Object{}}
 	b := &config.Block{Log: r.log.Logger(), Metrics: new(metrics.Registry), Shared: new(config.Shared)}
 	r.objectNames = h.settings.newObjects(b)
 	r.SetRecorder(&r.told)
-	r.SetCorefile(&h.own)
+	r.SetReader(func(_ context.Context, kind cluster.Kind, key cluster.Key) (cluster.Object, error) {
+		return r.source[kind.String()+key.String()], nil
+	})
+	r.AddCorefile(config.NewStart(t.Context(), nil), &h.own)()
 	h.objects = r.objectNames
 	r.board = b.Health()
 	r.server = serve(t, h)
 	return r
 }
 
-// settle applies the changes that wait.
+// Put has the source deliver objects.
+func (r *rig) Put(kind cluster.Kind, all ...cluster.Object) {
+	for _, o := range all {
+		r.source[kind.String()+o.Key().String()] = o
+	}
+	r.objectNames.Put(kind, all...)
+}
+
+// Delete has the source delete an object.
+func (r *rig) Delete(kind cluster.Kind, key cluster.Key) {
+	delete(r.source, kind.String()+key.String())
+	r.objectNames.Objects.Delete(kind, key)
+}
+
+// settle applies the changes that wait, and reads the objects that have to be read again.
 func (r *rig) settle() {
 	for wait := time.Duration(0); wait < objects.Idle; {
-		if wait = r.Step(); 0 < wait && wait < objects.Idle {
+		if wait = min(r.Step(), r.Reread(context.Background())); 0 < wait && wait < objects.Idle {
 			time.Sleep(wait)
 		}
 	}
@@ -246,7 +265,7 @@ func TestObjectsErrors(t *testing.T) {
 	}
 
 	r.put(configMap("a/names", 1, "hosts", "10.0.0.2 web.a.example.test"))
-	r.Objects.Delete(cluster.DNSEndpoints, cluster.Key{Namespace: "a", Name: "ep"})
+	r.Delete(cluster.DNSEndpoints, cluster.Key{Namespace: "a", Name: "ep"})
 	r.settle()
 	r.expect(t, "web.a.example.test A", "10.0.0.2", "ok.a.example.test A", "REFUSED")
 	if got := r.board.Conditions(); len(got) != 0 {
@@ -273,7 +292,7 @@ func TestObjectsConflicts(t *testing.T) {
 	r.expect(t, "x.shared.example.test A", "10.0.0.1")
 	r.expectTold(t)
 
-	r.Objects.Delete(cluster.DNSEndpoints, cluster.Key{Namespace: "b", Name: "first"})
+	r.Delete(cluster.DNSEndpoints, cluster.Key{Namespace: "b", Name: "first"})
 	r.settle()
 	r.expect(t, "x.shared.example.test A", "10.0.0.2", "own.shared.example.test A", "10.0.0.2")
 
@@ -318,6 +337,8 @@ func TestObjectsUnread(t *testing.T) {
 	}
 }
 
+const noRoom = "older objects have the room of the namespace, which may have 100 records (max_records)"
+
 // A namespace has a bounded number of records, and of objects.
 func TestObjectsLimits(t *testing.T) {
 	r := newRig(t, twoTenants)
@@ -326,17 +347,30 @@ func TestObjectsLimits(t *testing.T) {
 	}
 	r.list(configMap("a/one", 1, "zone", many(60)))
 	r.put(configMap("a/two", 1, "zone", strings.ReplaceAll(many(41), "h$", "i$")))
-	r.expectTold(t, "ConfigMap a/two: with it namespace a would have 101 records, and may have 100 (max_records)")
+	r.expectTold(t, "ConfigMap a/two: "+noRoom)
 	r.put(configMap("a/two", 1, "zone", strings.ReplaceAll(many(40), "h$", "i$")))
 	r.expect(t, "h60.a.example.test A", "10.0.0.1", "i40.a.example.test A", "10.0.0.1")
-	for i := range 1000 {
-		r.put(configMap(fmt.Sprint("a/three", i), 1, "hosts", "10.0.0.1 x.a.example.test"))
+	for i := range 100 {
+		r.put(configMap(fmt.Sprint("a/three", i), 2, "hosts", "10.0.0.1 x.a.example.test"))
 	}
 	if r.Counts().Objects != 2 || r.Total() != 100 {
 		t.Errorf("got %d objects with %d records, want 2 with 100", r.Counts().Objects, r.Total())
 	}
-	if n := r.log.Count("too many records"); n != 1 {
-		t.Errorf("the log has %d lines about it, want 1", n)
+	if got := r.told.take(); len(got) != 100 || got[0] != "ConfigMap a/three0: "+noRoom {
+		t.Errorf("told %d times, first %q; want once for each object that has no room", len(got), got[:min(1, len(got))])
+	}
+
+	// The oldest object grows, and the younger one gives way; and has its room again.
+	r.put(configMap("a/one", 1, "zone", many(99)))
+	r.expect(t, "h99.a.example.test A", "10.0.0.1", "i40.a.example.test A", "REFUSED", "x.a.example.test A", "10.0.0.1")
+	r.expectTold(t, "ConfigMap a/two: "+noRoom)
+	r.put(configMap("a/one", 1, "zone", many(60)))
+	r.expect(t, "h99.a.example.test A", "REFUSED", "i40.a.example.test A", "10.0.0.1", "x.a.example.test A", "REFUSED")
+	r.Delete(cluster.ConfigMaps, cluster.Key{Namespace: "a", Name: "one"})
+	r.settle()
+	r.expect(t, "i40.a.example.test A", "10.0.0.1", "x.a.example.test A", "10.0.0.1")
+	if got := r.Counts(); got.Objects != 61 || got.Total != 100 || got.Faulty != 40+59 {
+		t.Errorf("got %+v, want 61 objects with 100 records, 40 without room, and 59 whose name is another's", got)
 	}
 }
 
@@ -351,7 +385,7 @@ func TestObjectsRandom(t *testing.T) {
 		for range 200 {
 			key := []string{"a", "b"}[random.IntN(2)] + "/" + string('a'+rune(random.IntN(5)))
 			if old := now[key]; old != nil && random.IntN(3) == 0 {
-				r.Objects.Delete(cluster.ConfigMaps, old.Key())
+				r.Delete(cluster.ConfigMaps, old.Key())
 				delete(now, key)
 			} else {
 				created := int64(1 + random.IntN(3))
@@ -412,7 +446,7 @@ func TestObjectsMemory(t *testing.T) {
 	for i := range many {
 		name := fmt.Sprintf("app-%d", i)
 		data += len(name) + len("admins") + len(name+".example.test.") + 1 + 4
-		r.Put(cluster.DNSEndpoints, endpoint("admins/"+name, int64(i), rrs(name+".example.test", "A", fmt.Sprintf("10.0.%d.%d", i/256, i%256))))
+		r.objectNames.Put(cluster.DNSEndpoints, endpoint("admins/"+name, int64(i), rrs(name+".example.test", "A", fmt.Sprintf("10.0.%d.%d", i/256, i%256))))
 	}
 	r.settle()
 	if used := heap() - before; used > int64(data+limit*many) {

@@ -42,11 +42,14 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	b.Handle(h)
 	if h.settings != nil {
+		var swap func()
 		b.OnStart(func(s *config.Start) (err error) {
-			h.objects, err = h.settings.start(s, b)
+			if h.objects, err = h.settings.start(s, b); err == nil {
+				swap = h.objects.AddCorefile(s, &h.own)
+			}
 			return err
 		})
-		b.OnSwap(func() { h.objects.SetCorefile(&h.own) })
+		b.OnSwap(func() { swap() })
 	}
 	return errors.Join(errs...)
 }

@@ -32,7 +32,9 @@ func (s Settings) Check(ctx context.Context, at cluster.Options, table, own Tabl
 
 	b := &config.Block{Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Shared: new(config.Shared)}
 	x := New(s, table, b)
-	x.corefile = own
+	if own != nil {
+		x.corefile.tables = []Table{own}
+	}
 	x.run(b)
 	defer x.Stop()
 
@@ -60,8 +62,8 @@ func (x *Objects) Errors() (errs []error) {
 		errs = append(errs, x.settings.Use.Errorf("%s: %s", o, x.faults.all[o].told))
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(x.faults.crowded)) {
-		errs = append(errs, x.settings.Use.Errorf("namespace %s has too many objects or %s, and further ones are ignored (max_%s)",
-			namespace, x.settings.Noun, x.settings.Noun))
+		errs = append(errs, x.settings.Use.Errorf("namespace %s has more than %d objects, and the youngest are ignored (max_%s)",
+			namespace, considered*x.settings.Most, x.settings.Noun))
 	}
 	return errs
 }

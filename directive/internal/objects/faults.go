@@ -120,12 +120,11 @@ func (f *faults) text() string {
 	return text
 }
 
-// full tells once that objects of a namespace are ignored since it has too many records.
-func (f *faults) full(namespace string, most int) {
+// full tells once that objects of a namespace are ignored since it has too many.
+func (f *faults) full(namespace string) {
 	if !f.crowded[namespace] {
 		f.crowded[namespace] = true
-		f.line(namespace, "Ignored objects of a namespace with too many "+f.noun+", until they change",
-			"namespace", namespace, "max_"+f.noun, most)
+		f.line(namespace, "Ignored the youngest objects of a namespace with too many, until they change", "namespace", namespace)
 	}
 }
 
@@ -150,15 +149,18 @@ func (f *faults) line(namespace, message string, args ...any) {
 	}
 }
 
-// report tells what is wrong with an object: its content, or that the Corefile or older objects have
-// its names.
+// report tells what is wrong with an object: its content, that its namespace has no room, or that the
+// Corefile or older objects have its names.
 func (x *Objects) report(o *Object, content string) {
 	told := content
-	if first, more := x.conflict(o); content == "" && first != "" {
+	switch first, more := x.conflict(o); {
+	case content != "":
+	case !o.admitted:
+		told = x.noRoom()
+	case more > 0:
+		told = fmt.Sprintf("%s; so are %d more of its names", first, more)
+	default:
 		told = first
-		if more > 0 {
-			told += fmt.Sprintf("; so are %d more of its names", more)
-		}
 	}
 	x.faults.set(o, fault{content, told})
 }
@@ -168,7 +170,7 @@ func (x *Objects) report(o *Object, content string) {
 func (x *Objects) conflict(o *Object) (first string, more int) {
 	for owner := range Owners(o.packed) {
 		by := ""
-		if x.corefile != nil && x.corefile.Get(owner) != nil {
+		if x.corefile.has(owner) {
 			by = "the Corefile"
 		} else if e := x.table.Get(owner); e != nil && e.From != o {
 			by = e.From.String() + ", which is older"

@@ -1,12 +1,9 @@
 package objects
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +28,8 @@ type Objects struct {
 	origins    atomic.Pointer[cluster.ReadOrigin]
 	task       *follow.Task
 	changed    follow.Signal // something waits for its turn
+	reader     atomic.Pointer[cluster.ReadObject]
+	reread     follow.Signal // something is wanted
 	synced     chan struct{} // closed when all objects have been read once
 	unregister []func()
 
@@ -39,9 +38,10 @@ type Objects struct {
 	listed   map[cluster.Kind]bool
 	known    map[string]*Object    // by objectKey
 	rivals   map[wire.Name][]rival // of names that an older object has
-	usage    map[string]usage      // by namespace
+	spaces   map[string]*space     // by namespace; none is empty
+	wanted   map[*Object]time.Time // that have to be read again, from a time on
 	faults   faults
-	corefile Table // of the present plan; nil before it is served
+	corefile corefiles
 	bytes    int64 // about what the content uses
 }
 
@@ -92,17 +92,15 @@ func (c *Content) Fault() string {
 // SizeUnit is the size up to which a record counts as one.
 const SizeUnit = 256
 
-// An Object is one that has been read.
+// An Object is one of a namespace that may have names.
 type Object struct {
-	key     string // see objectKey
-	created int64  // seconds since 1970
-	packed  string // Content.Packed
-	count   int32  // Content.Count
-	valid   bool   // packed is all of a state that was valid
+	key      string // see objectKey
+	created  int64  // seconds since 1970
+	packed   string // Content.Packed, if the object is admitted
+	count    int32  // Content.Count
+	valid    bool   // count is that of a state that was valid
+	admitted bool   // the namespace has room for it
 }
-
-// Usage is how much a namespace has.
-type usage struct{ objects, count int }
 
 // A rival has what an object says of a name for the time when no older object has it.
 type rival struct{ *Entry }
@@ -157,10 +155,14 @@ func (x *Objects) Origins() cluster.ReadOrigin {
 // SetOrigins implements cluster.Traceable.
 func (x *Objects) SetOrigins(read cluster.ReadOrigin) { x.origins.Store(&read) }
 
-// add has a change wait for its turn.
+// add has a change wait for its turn. An object for which there is no memory is read again later.
 func (x *Objects) add(key, namespace string, o cluster.Object) {
-	if !x.turns.add(key, namespace, o, !x.isListed(), max(waitingLimit, x.settings.Most*SizeUnit)) {
-		x.faults.full(namespace, x.settings.Most)
+	if x.turns.add(key, namespace, o, !x.isListed(), max(waitingLimit, x.settings.Most*SizeUnit)) {
+		delete(x.wanted, x.known[key])
+		return
+	}
+	if known := x.identify(key, namespace, createdAt(o)); known != nil {
+		x.want(known, rereadWait)
 	}
 }
 
@@ -212,17 +214,9 @@ func (x *Objects) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missin
 // applyAll applies changes until ctx ends.
 func (x *Objects) applyAll(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait := x.Step()
-		if wait == 0 {
-			continue
+		if wait := x.Step(); wait > 0 {
+			await(ctx, x.changed, wait)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-x.changed:
-		case <-timer.C:
-		}
-		timer.Stop()
 	}
 }
 
@@ -245,8 +239,8 @@ func (x *Objects) Step() (wait time.Duration) {
 	case c.object == nil && o != nil:
 		x.remove(o)
 	case c.object == nil:
-	case o == nil && x.isFull(c.namespace):
-		x.faults.full(c.namespace, x.settings.Most)
+	case o == nil && x.ignores(c):
+		x.faults.full(c.namespace)
 	default:
 		// Clients of the source wait for mu, but not while a large object is read.
 		x.mu.Unlock()
@@ -279,182 +273,7 @@ func (x *Objects) sync() {
 		return
 	}
 	close(x.synced)
-	x.log.Info(x.settings.Directive+": Read the objects", "count", len(x.known), x.settings.Noun, x.total(), "invalid", x.faults.count())
-}
-
-// apply applies what has been read of an object. If something is wrong with it and it was valid
-// before, its former content stays.
-func (x *Objects) apply(c *change, read *Content) {
-	o, created := x.known[c.key], createdAt(c.object)
-	if o != nil && o.created != created { // another object, which has the age of its own
-		x.remove(o)
-		o = nil
-	}
-	if o == nil {
-		o = &Object{key: c.key, created: created}
-		x.known[c.key] = o
-		x.bytes += bytesOf(0)
-		x.use(c.namespace, 1, 0)
-	}
-
-	exceeded := x.limitOf(o, c.namespace, read)
-	if exceeded != "" {
-		read.Packed, read.Count = "", 0 // no part of it fits
-	}
-	fault := cmp.Or(read.Fault(), exceeded)
-	if fault == "" || !o.valid {
-		x.replace(o, read.Packed, read.Count)
-		o.valid = fault == ""
-	}
-	x.report(o, fault)
-}
-
-// createdAt returns when an object was created, in seconds since 1970.
-func createdAt(o cluster.Object) int64 {
-	switch o := o.(type) {
-	case *cluster.ConfigMap:
-		return o.Created
-	case *cluster.DNSEndpoint:
-		return o.Created
-	}
-	return 0
-}
-
-// limitOf returns which limit an object that has been read exceeds, or "".
-func (x *Objects) limitOf(o *Object, namespace string, read *Content) string {
-	most, noun := x.settings.Most, x.settings.Noun
-	if read.Used > most {
-		return fmt.Sprintf("it has more than %d %s, which a namespace may have (max_%s)", most, noun, noun)
-	}
-	if n := x.usage[namespace].count - int(o.count) + read.Count; n > most {
-		return fmt.Sprintf("with it namespace %s would have %d %s, and may have %d (max_%s)", namespace, n, noun, most, noun)
-	}
-	if err := x.claim.Grow(x.bytes + int64(len(read.Packed))*2 + bytesOf(read.Count)); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-// bytesOf returns about the memory of an object beyond the bytes of its content.
-func bytesOf(count int) int64 { return int64(200 * (1 + count)) }
-
-// replace replaces the content of an object.
-func (x *Objects) replace(o *Object, packed string, count int) {
-	before := *o
-	o.packed, o.count = packed, int32(count)
-	x.use(o.Key().Namespace, 0, count-int(before.count))
-	x.bytes += int64(len(packed)-len(before.packed))*2 + bytesOf(count) - bytesOf(int(before.count))
-
-	affected := map[*Object]bool{}
-	now := map[wire.Name]bool{}
-	for owner, value := range Owners(packed) {
-		now[owner] = true
-		x.take(owner, &Entry{o, value}, affected)
-	}
-	for owner := range Owners(before.packed) {
-		if !now[owner] {
-			x.leave(owner, o, affected)
-		}
-	}
-	delete(affected, o) // the caller reports it
-	for _, other := range slices.SortedFunc(maps.Keys(affected), func(a, b *Object) int { return cmp.Compare(a.key, b.key) }) {
-		x.report(other, x.faults.contentOf(other))
-	}
-}
-
-// take gives a name to the object of e, unless an older one has it.
-func (x *Objects) take(owner wire.Name, e *Entry, affected map[*Object]bool) {
-	own := x.table.Get(owner)
-	switch {
-	case own == nil || own.From == e.From:
-		x.table.Set(owner, e)
-	case e.From.before(own.From):
-		x.table.Set(owner, e)
-		x.dropRival(owner, e.From)
-		x.addRival(owner, own)
-		affected[own.From] = true
-		x.affect(owner, affected)
-	default:
-		x.addRival(owner, e)
-	}
-}
-
-// leave takes a name from an object, and gives it to the oldest of the others that have it.
-func (x *Objects) leave(owner wire.Name, o *Object, affected map[*Object]bool) {
-	if own := x.table.Get(owner); own == nil || own.From != o {
-		x.dropRival(owner, o)
-		return
-	}
-	oldest := -1
-	for i, r := range x.rivals[owner] {
-		if oldest < 0 || r.From.before(x.rivals[owner][oldest].From) {
-			oldest = i
-		}
-	}
-	if oldest < 0 {
-		x.table.Delete(owner)
-		return
-	}
-	heir := x.rivals[owner][oldest].Entry
-	x.table.Set(owner, heir)
-	x.dropRival(owner, heir.From)
-	affected[heir.From] = true
-	x.affect(owner, affected)
-}
-
-// rivalsTold is how many rivals are told that another object than before has their name. The others
-// know already that they do not have it, and a namespace may have thousands, and change the first often.
-const rivalsTold = 20
-
-// affect adds the objects that have a name which another one has got.
-func (x *Objects) affect(owner wire.Name, affected map[*Object]bool) {
-	rivals := x.rivals[owner]
-	for _, r := range rivals[:min(rivalsTold, len(rivals))] {
-		affected[r.From] = true
-	}
-}
-
-func (x *Objects) addRival(owner wire.Name, e *Entry) {
-	x.dropRival(owner, e.From)
-	x.rivals[owner] = append(x.rivals[owner], rival{e})
-}
-
-func (x *Objects) dropRival(owner wire.Name, o *Object) {
-	left := slices.DeleteFunc(x.rivals[owner], func(r rival) bool { return r.From == o })
-	if len(left) == 0 {
-		delete(x.rivals, owner)
-		return
-	}
-	x.rivals[owner] = left
-}
-
-// remove removes an object that no longer exists.
-func (x *Objects) remove(o *Object) {
-	x.replace(o, "", 0)
-	x.bytes -= bytesOf(0)
-	x.claim.Set(x.bytes)
-	x.use(o.Key().Namespace, -1, 0)
-	delete(x.known, o.key)
-	x.faults.clear(o)
-}
-
-// use adds to the objects and the count of a namespace.
-func (x *Objects) use(namespace string, objects, count int) {
-	now := usage{x.usage[namespace].objects + objects, x.usage[namespace].count + count}
-	if now == (usage{}) {
-		delete(x.usage, namespace)
-	} else {
-		x.usage[namespace] = now
-	}
-	if !x.isFull(namespace) {
-		delete(x.faults.crowded, namespace)
-	}
-}
-
-// isFull reports whether a namespace may have no further object.
-func (x *Objects) isFull(namespace string) bool {
-	now := x.usage[namespace]
-	return max(now.objects, now.count) >= x.settings.Most
+	x.log.Info(x.settings.Directive+": Read the objects", "count", x.admitted(), x.settings.Noun, x.total(), "invalid", x.faults.count())
 }
 
 // Counts are sums over all objects.
@@ -467,16 +286,24 @@ type Counts struct {
 func (x *Objects) Counts() Counts {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return Counts{len(x.known), x.faults.count(), len(x.rivals), len(x.usage), x.total(), x.bytes}
+	return Counts{x.admitted(), x.faults.count(), len(x.rivals), len(x.spaces), x.total(), x.bytes}
 }
 
 // Total returns the number of records.
 func (x *Objects) Total() int { return x.Counts().Total }
 
+// admitted returns the number of objects that have room. The caller holds the lock.
+func (x *Objects) admitted() (count int) {
+	for _, s := range x.spaces {
+		count += s.admitted
+	}
+	return count
+}
+
 // total returns the number of records. The caller holds the lock.
 func (x *Objects) total() (count int) {
-	for _, now := range x.usage {
-		count += now.count
+	for _, s := range x.spaces {
+		count += s.count
 	}
 	return count
 }

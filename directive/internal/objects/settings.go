@@ -105,6 +105,7 @@ func (x *Objects) run(b *config.Block) {
 		sources.Run(ctx, x.settings.API, x, b.Log, b.Metrics, x.board, b.Dial)
 	})
 	x.task.Go(x.applyAll)
+	x.task.Go(x.rereadAll)
 }
 
 // New returns objects without any, whose names it has in a table.
@@ -113,7 +114,8 @@ func New(s Settings, table Table, b *config.Block) *Objects {
 		settings: s, table: table, kinds: s.API.Kinds(),
 		log: b.Log, board: b.Health(), claim: b.Memory.Claim(memory.Files),
 		listed: map[cluster.Kind]bool{}, known: map[string]*Object{}, rivals: map[wire.Name][]rival{},
-		usage: map[string]usage{}, changed: follow.NewSignal(), synced: make(chan struct{}),
+		spaces: map[string]*space{}, wanted: map[*Object]time.Time{},
+		changed: follow.NewSignal(), reread: follow.NewSignal(), synced: make(chan struct{}),
 	}
 	x.faults = faults{
 		directive: s.Directive, noun: s.Noun,
@@ -122,7 +124,7 @@ func New(s Settings, table Table, b *config.Block) *Objects {
 	gauge := func(name, help string, count func() int) {
 		x.unregister = append(x.unregister, b.Metrics.SharedGauge("seamark_"+s.Directive+"_"+name, help, metrics.Sum, x.locked(count)))
 	}
-	gauge("objects", "Objects that the directive "+s.Directive+" has read.", func() int { return len(x.known) })
+	gauge("objects", "Objects that the directive "+s.Directive+" has read.", x.admitted)
 	gauge("objects_faulty", "Of these, objects that have an error, or names that older objects have.", x.faults.count)
 	gauge("object_"+s.Noun, strings.ToUpper(s.Noun[:1])+s.Noun[1:]+" in the objects; one of more than 256 bytes counts as several.", x.total)
 	return x
@@ -147,16 +149,6 @@ func (x *Objects) locked(count func() int) func() float64 {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return float64(count())
-	}
-}
-
-// SetCorefile has the objects know which names the Corefile has.
-func (x *Objects) SetCorefile(own Table) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.corefile = own
-	for _, o := range x.known {
-		x.report(o, x.faults.contentOf(o))
 	}
 }
 

@@ -1,0 +1,218 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/wire"
+)
+
+// A mapTable is a Table that one goroutine uses.
+type mapTable map[wire.Name]*Entry
+
+func (m mapTable) Get(name wire.Name) *Entry    { return m[name] }
+func (m mapTable) Set(name wire.Name, e *Entry) { m[name] = e }
+func (m mapTable) Delete(name wire.Name)        { delete(m, name) }
+
+// readNames reads ConfigMaps whose keys are names.
+func readNames(o cluster.Object, _ int) *Content {
+	c := new(Content)
+	for key, value := range o.(*cluster.ConfigMap).Data {
+		name, err := wire.ParseName(key)
+		if err != nil {
+			c.Fail(key, 0, err)
+			continue
+		}
+		c.Packed = string(AppendName([]byte(c.Packed), name, []byte(value)))
+		c.Count++
+		c.Used++
+	}
+	return c
+}
+
+// newObjects returns objects without a source, and their table. A namespace may have two names.
+func newObjects(budget *memory.Budget) (*Objects, mapTable) {
+	table := mapTable{}
+	s := Settings{Directive: "test", Noun: "names", Read: readNames, Most: 2, API: cluster.Options{ConfigMapLabels: "x"}}
+	b := &config.Block{
+		Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Shared: new(config.Shared), Memory: budget,
+	}
+	return New(s, table, b), table
+}
+
+func configMap(name string, created int64, names ...string) *cluster.ConfigMap {
+	m := &cluster.ConfigMap{Namespace: "a", Name: name, Created: created, Data: map[string]string{}}
+	for _, one := range names {
+		m.Data[one] = name
+	}
+	return m
+}
+
+// settle applies the changes that wait.
+func (x *Objects) settle() {
+	for x.Step() < Idle {
+	}
+}
+
+func mustName(text string) wire.Name {
+	name, err := wire.ParseName(text)
+	if err != nil {
+		panic(err)
+	}
+	return name
+}
+
+// what returns what the table has of a name, or "".
+func (m mapTable) what(name string) string {
+	if e := m[mustName(name)]; e != nil {
+		return e.Value
+	}
+	return ""
+}
+
+// An object that fits again is read from its source. If the watch delivers another state meanwhile, that
+// is the newer one; and a source that fails is asked again.
+func TestReread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, table := newObjects(nil)
+		asked := 0
+		read := func() (cluster.Object, error) { return nil, errors.New("away") }
+		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) {
+			asked++
+			return read()
+		})
+		free := func(n int64) {
+			x.Put(cluster.ConfigMaps, configMap("old", n, "a.test", "b.test"))
+			x.settle()
+			x.Put(cluster.ConfigMaps, configMap("young", 100, "young.test"))
+			x.settle()
+			if got := table.what("young.test"); got != "" {
+				t.Fatalf("the younger object has a name, and no room")
+			}
+			x.Delete(cluster.ConfigMaps, cluster.Key{Namespace: "a", Name: "old"})
+			x.settle()
+		}
+
+		free(1)
+		if wait := x.Reread(t.Context()); wait != 0 || asked != 1 {
+			t.Errorf("asked %d times, and then waits %v; want once", asked, wait)
+		}
+		if wait := x.Reread(t.Context()); wait != rereadWait || asked != 1 {
+			t.Errorf("after an error: asked %d times, and then waits %v; want once, and %v", asked, wait, rereadWait)
+		}
+		time.Sleep(rereadWait)
+		read = func() (cluster.Object, error) { return configMap("young", 100, "young.test"), nil }
+		x.Reread(t.Context())
+		x.settle()
+		if got := table.what("young.test"); got != "young" || asked != 2 || len(x.wanted) != 0 {
+			t.Errorf("read again: got %q, asked %d times, %d are wanted; want the name, twice and none", got, asked, len(x.wanted))
+		}
+
+		free(2)
+		read = func() (cluster.Object, error) {
+			x.Put(cluster.ConfigMaps, configMap("young", 100, "newer.test"))
+			return configMap("young", 100, "young.test"), nil
+		}
+		x.Reread(t.Context())
+		x.settle()
+		if table.what("newer.test") != "young" || table.what("young.test") != "" {
+			t.Error("an object that was read again replaced a newer state of the watch")
+		}
+	})
+}
+
+// An object for which there is no memory is read again until there is.
+func TestRereadMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := memory.New(64<<20, memory.FromMachine)
+		x, table := newObjects(budget)
+		object := configMap("one", 1, "a.test")
+		x.SetReader(func(context.Context, cluster.Kind, cluster.Key) (cluster.Object, error) { return object, nil })
+		other := budget.Claim(memory.Files)
+		for taken := int64(64 << 10); other.Grow(taken) == nil; taken += 64 << 10 {
+		}
+
+		x.Put(cluster.ConfigMaps, object)
+		x.settle()
+		if len(x.Errors()) != 1 || table.what("a.test") != "" {
+			t.Fatalf("got errors %v and %q, want an error, and no name without memory", x.Errors(), table.what("a.test"))
+		}
+		if wait := x.Reread(t.Context()); wait != memoryWait {
+			t.Errorf("waits %v, want %v", wait, memoryWait)
+		}
+		other.Release()
+		time.Sleep(memoryWait)
+		x.Reread(t.Context())
+		x.settle()
+		if len(x.Errors()) != 0 || table.what("a.test") != "one" {
+			t.Errorf("got errors %v and %q, want the name", x.Errors(), table.what("a.test"))
+		}
+	})
+}
+
+// Objects that arrive when there is no room in the turns are read again, and none is lost.
+func TestRereadTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, table := newObjects(nil)
+		large := map[string]*cluster.ConfigMap{}
+		x.SetReader(func(_ context.Context, _ cluster.Kind, key cluster.Key) (cluster.Object, error) {
+			return large[key.Name], nil
+		})
+		for i := range 4 {
+			m := configMap(fmt.Sprint("m", i), int64(i))
+			m.Data[fmt.Sprintf("m%d.test", i)] = string(make([]byte, waitingLimit/2-100))
+			large[m.Name] = m
+			x.Put(cluster.ConfigMaps, m)
+		}
+		if len(x.wanted) != 2 {
+			t.Errorf("%d objects are read again, want 2", len(x.wanted))
+		}
+		x.settle()
+		time.Sleep(rereadWait)
+		for x.Reread(t.Context()) == 0 {
+		}
+		x.settle()
+		if table.what("m0.test") == "" || table.what("m1.test") == "" || table.what("m2.test") != "" || len(x.known) != 4 || len(x.wanted) != 0 {
+			t.Errorf("got %d objects, of which %d are wanted, and the names of %d; want 4, none, and the two oldest",
+				len(x.known), len(x.wanted), len(table))
+		}
+	})
+}
+
+// Two server blocks with equal objects tell about the names of both, those of the last plan.
+func TestCorefileOfBlocks(t *testing.T) {
+	x, _ := newObjects(nil)
+	x.Put(cluster.ConfigMaps, configMap("one", 1, "a.test"), configMap("two", 2, "b.test"))
+	x.settle()
+	names := func(name string) mapTable { return mapTable{mustName(name): {}} }
+	expect := func(when string, want string) {
+		t.Helper()
+		if got := fmt.Sprint(x.Errors()); got != want {
+			t.Errorf("%s: got %s, want %s", when, got, want)
+		}
+	}
+
+	first, second, failed := new(config.Start), new(config.Start), new(config.Start)
+	swapA, swapB := x.AddCorefile(first, names("a.test")), x.AddCorefile(first, names("b.test"))
+	expect("before the plan is served", "[]")
+	swapA()
+	const both = "[: ConfigMap a/one: a.test. is in the Corefile : ConfigMap a/two: b.test. is in the Corefile]"
+	expect("after the first swap", both)
+	swapB()
+	expect("after both swaps", both)
+
+	x.AddCorefile(failed, names("c.test"))
+	swap := x.AddCorefile(second, names("b.test"))
+	expect("before the second plan is served", both)
+	swap()
+	expect("the second plan", "[: ConfigMap a/two: b.test. is in the Corefile]")
+}
