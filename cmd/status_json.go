@@ -57,10 +57,12 @@ type zoneState struct {
 }
 
 type upstreamState struct {
-	Address        string   `json:"address"`
-	Up             bool     `json:"up"`
-	Requests       *float64 `json:"requests,omitempty"` // since the start
-	WaitingQueries *float64 `json:"waiting_queries,omitempty"`
+	Address        string     `json:"address"`
+	Up             bool       `json:"up"`
+	Requests       *float64   `json:"requests,omitempty"` // since the start
+	WaitingQueries *float64   `json:"waiting_queries,omitempty"`
+	LastError      string     `json:"last_error,omitempty"`
+	LastErrorAt    *time.Time `json:"last_error_at,omitempty"`
 }
 
 // newServerState returns the state of a server for programs.
@@ -117,8 +119,13 @@ func newServerState(s *adminclient.Status) *serverState {
 	up := series(s, "seamark_forward_upstream_up", "to")
 	requests, waiting := get("coredns_forward_requests_total", "to"), get("seamark_forward_waiting_queries", "to")
 	for _, address := range slices.Sorted(maps.Keys(up)) {
-		state.Upstreams = append(state.Upstreams,
-			upstreamState{address, up[address] != 0, requests(address), waiting(address)})
+		one := upstreamState{
+			Address: address, Up: up[address] != 0, Requests: requests(address), WaitingQueries: waiting(address),
+		}
+		if f := health.FailureOf(s.Failures, address); f != nil {
+			one.LastError, one.LastErrorAt = f.Error, &f.At
+		}
+		state.Upstreams = append(state.Upstreams, one)
 	}
 	return state
 }

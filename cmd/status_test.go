@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	mdns "github.com/miekg/dns"
 
@@ -41,7 +42,7 @@ func TestStatusWithoutAPIServer(t *testing.T) {
 	}
 	for _, want := range []string{
 		": Not ready: kubernetes: ", "\n  CRITICAL  not ready: kubernetes: ", reason,
-		"next: see docs/how-to/alerts.md#seamarknotsynced\n", "connection refused",
+		"next: seamark doctor\n", "connection refused",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%s\nwant %q", out, want)
@@ -249,7 +250,7 @@ func TestStatusInStorm(t *testing.T) {
 
 	out, _, code := run(t, dir, "", "status", "--admin", "localhost:"+admin)
 	if !strings.Contains(out, " of the queries are for names that do not exist: about ") || code != 1 ||
-		!strings.Contains(out, " names below shop.example., from one client, for ") ||
+		!strings.Contains(out, " names below shop.example., from one client") ||
 		!strings.Contains(out, "next: seamark tail --client 127.0.0.1\n") {
 		t.Errorf("got status %d and\n%s\nwant the storm", code, out)
 	}
@@ -257,5 +258,49 @@ func TestStatusInStorm(t *testing.T) {
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 3 ||
 		!strings.Contains(lines[2], " names below shop.example., from one client") {
 		t.Errorf("top nxdomain: got\n%s\nwant the names below shop.example. alone", out)
+	}
+}
+
+// The error of an upstream that is down is in its condition, its row, the JSON, the page and the log.
+func TestStatusNamesErrorOfUpstream(t *testing.T) {
+	long(t)
+	t.Parallel()
+	dir, admin, port, closed := t.TempDir(), freeport.Reserve(t), freeport.Reserve(t), freeport.Reserve(t)
+	write(t, filepath.Join(dir, "Corefile"), ".:"+port+" {\n bind 127.0.0.1\n admin localhost:"+admin+"\n"+
+		" forward . 127.0.0.1:"+closed+"\n}\n")
+	p := serve(t, dir, "", "-conf", "Corefile")
+	defer p.stop()
+	if _, err := ask("udp", port, "www.example.org.", mdns.TypeA); err != nil {
+		t.Fatal(err)
+	}
+	p.until("Upstream is down upstream=127.0.0.1:" + closed)
+
+	const reason = "connection refused over UDP (ICMP port unreachable)"
+	out, _, code := run(t, dir, "", "status", "--admin", "localhost:"+admin)
+	if want := "the upstream 127.0.0.1:" + closed + " is down; last error: " + reason; !strings.Contains(out, want) ||
+		row(out, "upstream 127.0.0.1:"+closed) != "DOWN, last error: "+reason || code != 1 {
+		t.Errorf("got status %d and\n%s\nwant %q, and the row", code, out, want)
+	}
+	if got := page(t, "http://localhost:"+admin+"/"); !strings.Contains(got, "<td class=\"name\">"+reason+", <span") {
+		t.Errorf("the page has no last error of the upstream:\n%s", got)
+	}
+
+	out, _, _ = run(t, dir, "", "status", "--admin", "localhost:"+admin, "--output", "json")
+	var report struct {
+		Servers []struct {
+			Status struct {
+				Upstreams []struct {
+					Address   string
+					LastError string    `json:"last_error"`
+					At        time.Time `json:"last_error_at"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if all := report.Servers[0].Status.Upstreams; len(all) != 1 || all[0].LastError != reason || all[0].At.IsZero() {
+		t.Errorf("got %+v, want the last error with its time", all)
 	}
 }

@@ -179,8 +179,8 @@ func (p *program) showReplicas(up []replica) {
 func (p *program) showConditions(conditions []health.Condition, colors colors) {
 	for _, c := range conditions {
 		since := ""
-		if !c.Since.IsZero() {
-			since = fmt.Sprintf(", for %v", max(0, time.Since(c.Since)).Round(time.Second))
+		if lasts := time.Since(c.Since).Round(time.Second); !c.Since.IsZero() && lasts > 0 {
+			since = fmt.Sprintf(", for %v", lasts)
 		}
 		severity := fmt.Sprintf("%-8s", explain.Clean(strings.ToUpper(string(c.Severity))))
 		fmt.Fprintf(p.out, "  %s  %s%s\n", colors.severity(c.Severity, severity), explain.Clean(c.Text), since)
@@ -325,19 +325,25 @@ func (c *statusCells) addSeries() {
 		}
 		return choose("from a snapshot", "synced")(zones, stale)
 	}
+
 	etcdAge := func(_ string, v float64) string {
 		if v < 0 {
 			return "never"
 		}
 		return age(v)
 	}
+
 	used := series(c.Status, "coredns_forward_requests_total", "to")
 	usedOverGRPC := series(c.Status, "coredns_grpc_requests_total", "to")
 	upstream := func(to string, up float64) string {
 		if used[to]+usedOverGRPC[to] == 0 && up != 0 {
 			return "not used yet"
 		}
-		return choose("up", "DOWN")(to, up)
+		state := choose("up", "DOWN")(to, up)
+		if f := health.FailureOf(c.Failures, to); f != nil {
+			state += ", last error: " + f.Ago(time.Now())
+		}
+		return state
 	}
 	for _, m := range []struct {
 		group, name, family, label string

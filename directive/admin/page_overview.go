@@ -34,7 +34,8 @@ type (
 		To      string
 		Up      bool
 		Used    bool
-		Waiting float64 // queries
+		Waiting float64         // queries
+		Failure *health.Failure // the last one, nil if there has been none
 	}
 	// A dataState is the state of the data of one kind.
 	dataState struct {
@@ -80,7 +81,10 @@ func (o *overview) addMetrics() {
 			waiting := value("seamark_forward_waiting_queries", "to", labels["to"])
 			requests := value("coredns_forward_requests_total", "to", labels["to"]) +
 				value("coredns_grpc_requests_total", "to", labels["to"])
-			o.Upstreams = append(o.Upstreams, upstreamState{labels["to"], v != 0, requests > 0, waiting})
+			o.Upstreams = append(o.Upstreams, upstreamState{
+				To: labels["to"], Up: v != 0, Used: requests > 0, Waiting: waiting,
+				Failure: health.FailureOf(o.Failures, labels["to"]),
+			})
 		case "seamark_kubernetes_objects":
 			zones, kind := labels["zones"], labels["resource"]
 			o.Cluster = append(o.Cluster, dataState{

@@ -326,9 +326,11 @@ type Status struct {
 	Summary string `json:"summary"`
 	// Conditions are what is wrong at present, the worst first.
 	Conditions []health.Condition `json:"conditions"`
-	Unready    []string           `json:"unready,omitempty"` // directives
-	Servers    []string           `json:"servers"`
-	Sampled    float64            `json:"sampled"` // the share of queries that are recorded
+	// Failures are the last errors of upstreams, which may be over.
+	Failures []health.Failure `json:"failures,omitempty"`
+	Unready  []string         `json:"unready,omitempty"` // directives
+	Servers  []string         `json:"servers"`
+	Sampled  float64          `json:"sampled"` // the share of queries that are recorded
 	// Rates of the last 50 to 60 seconds, or since the start: queries a second, and shares of
 	// them by response code.
 	Queries float64            `json:"queries"`
@@ -386,6 +388,7 @@ func (s *service) newState() Status {
 	}
 	st.Waste = last.Waste / max(1, last.Queries)
 	st.Conditions = append(st.Conditions, s.judge.Conditions(now)...)
+	st.Failures = s.judge.Failures()
 	st.Summary = health.Summary(st.Conditions)
 	return st
 }
@@ -400,7 +403,11 @@ func (s *service) unready() (found []health.Condition) {
 				continue
 			}
 
-			c := health.Condition{Severity: health.Critical, Object: name, Text: "not ready: " + name}
+			// A Service sends no queries to such a server.
+			c := health.Condition{Severity: health.Critical, Lost: 1, Object: name, Text: "not ready: " + name}
+			if c.Next = "seamark doctor"; name == "etcd" {
+				c.Next = "etcdctl endpoint health, with the endpoints of the Corefile"
+			}
 			if reason := config.WhyUnready(h); reason != "" {
 				c.Text += ": " + reason
 				c.Alert, c.Since = "SeamarkNotSynced", s.started // it has never been

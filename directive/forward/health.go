@@ -68,6 +68,7 @@ func (u *upstream) repliedSince(then time.Time) bool {
 // countFailedCheck counts a failed check, and logs when the upstream goes down.
 func (u *upstream) countFailedCheck(err error) {
 	u.metrics.unhealthy.Add(1)
+	u.remember(err)
 	if int(u.failedChecks.Add(1)) == u.options().maxFails {
 		u.downSince.Store(int64(clock.Now()))
 		u.metrics.wentDown.Add(1)

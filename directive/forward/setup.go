@@ -61,6 +61,7 @@ func setupWith(b *config.Block, uses []corefile.Directive, parse parseFunc) erro
 			f.set, err = config.Keep(s, upstreamSetKey{f.options.key()}, func() (*upstreamSet, error) {
 				set := newUpstreamSet(s.Context, f.options, b.Dial, b.Log, b.Metrics)
 				set.memory = b.Memory
+				set.reportTo(b.Health())
 				return set, nil
 			})
 			if err != nil {

@@ -71,8 +71,12 @@ func (t *Template) Open(to []string) *Upstreams {
 			o.destinations = append(o.destinations, d)
 		}
 	}
-	set := newUpstreamSet(context.Background(), o, t.block.Dial, t.block.Log, t.registry(to)) // waits for host names only
+	registry := t.registry(to)
+	set := newUpstreamSet(context.Background(), o, t.block.Dial, t.block.Log, registry) // waits for host names only
 	set.memory = t.block.Memory
+	if registry == t.block.Metrics {
+		set.reportTo(t.block.Health())
+	}
 	return &Upstreams{set}
 }
 

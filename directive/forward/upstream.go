@@ -32,8 +32,9 @@ type upstream struct {
 	failedChecks atomic.Int32 // since the last reply
 	downSince    atomic.Int64 // of package clock
 	checking     atomic.Bool
-	lastTrial    atomic.Int64 // when a query was last sent although the upstream was down
-	noTCPUntil   atomic.Int64 // of package clock: where TCP is preferred
+	lastTrial    atomic.Int64            // when a query was last sent although the upstream was down
+	noTCPUntil   atomic.Int64            // of package clock: where TCP is preferred
+	failed       atomic.Pointer[failure] // the last one; nil before the first
 	edns         ednsMemory
 	udp          udpMemory
 	letterCase   caseMemory
@@ -171,6 +172,9 @@ func (u *upstream) finish(a *attempt, r *reply) {
 		u.endWaiting(a)
 		u.latency.add(clock.At(now) - a.sent)
 		u.metrics.countReply(r.code, clock.At(now)-a.sent)
+		if r.code == wire.ServFail || r.code == wire.Refused {
+			u.remember(errorReply(r.code))
+		}
 	}
 
 	if u.edns.learn(a, r) {
@@ -197,6 +201,9 @@ func (u *upstream) finish(a *attempt, r *reply) {
 
 // fail ends a with an error.
 func (u *upstream) fail(a *attempt, err error) {
+	if err != errStopped && a.udpSilent == 0 { // else the silence over UDP says more
+		u.remember(err)
+	}
 	if !a.probe {
 		u.endWaiting(a)
 		// An upstream that is asked over TCP for want of replies over UDP may well have none.
@@ -236,6 +243,7 @@ func (u *upstream) reject(a *attempt, f fault) {
 
 // endFaulty ends a with a fault that has been counted.
 func (u *upstream) endFaulty(a *attempt, f fault) {
+	u.remember(&faultError{u, f})
 	u.lastReply.Store(int64(clock.Now()))
 	u.countSuccess()
 	if !a.probe {

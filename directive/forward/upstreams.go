@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 )
 
@@ -36,6 +37,7 @@ type upstreamSet struct {
 	resolver *net.Resolver
 	sessions tls.ClientSessionCache
 	memory   *memory.Budget // may be nil
+	health   *health.Board  // may be nil
 	// minSilence is the minimum time in which a packet over QUIC has to be acknowledged: the upstream
 	// has restarted if nothing is received in two such times.
 	minSilence time.Duration
@@ -165,6 +167,7 @@ func (s *upstreamSet) Stop() {
 		x.stop()
 	}
 	s.running.Wait()
+	s.health.Forget(s)
 	for _, u := range s.current.Load().all {
 		u.retire() // closes the idle connections of package http
 	}

@@ -213,6 +213,7 @@ func (t *table) report(f *files, wrong map[string]error) {
 			t.health.Set(t, path, health.Condition{
 				Severity: severity, Object: path,
 				Text: fmt.Sprintf("the hosts file %s cannot be read and %s: %v", path, lines, wrong[path]),
+				Next: "correct the file; it is read again when it changes",
 			})
 		}
 		warnOnce(t.log, f.warned, path, message, "file", path, "error", wrong[path])

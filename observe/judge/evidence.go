@@ -9,6 +9,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/traffic"
+	"github.com/seamark/seamark/sys/health"
 )
 
 // Evidence is what rules judge by.
@@ -16,7 +17,8 @@ type evidence struct {
 	now      time.Time
 	values   map[string]float64 // by series, at present
 	recorder *traffic.Recorder
-	judge    *Judge // which is locked
+	failures []health.Failure // the last one of each upstream
+	judge    *Judge           // which is locked
 }
 
 // A series is one of a family.
@@ -63,6 +65,30 @@ func (j *Judge) before(at time.Time) sample {
 		return j.samples[n-1]
 	}
 	return sample{}
+}
+
+// because returns the last error of an upstream as the end of a sentence; "" if there has been none.
+func (e *evidence) because(to string) string {
+	f := health.FailureOf(e.failures, to)
+	if f == nil {
+		return ""
+	}
+	return "; last error: " + f.Ago(e.now)
+}
+
+// failing returns the share of the replies of the last minute that are SERVFAIL; a few are none.
+func (e *evidence) failing() float64 {
+	last, _ := e.recorder.Last(time.Minute, e.now)
+	if last.RCodes["SERVFAIL"] < minFailed {
+		return 0
+	}
+	return last.RCodes["SERVFAIL"] / max(1, last.Queries)
+}
+
+// lost returns the share of the queries of the last time that a number of them is.
+func (e *evidence) lost(n float64, last time.Duration) float64 {
+	all, _ := e.recorder.Last(last, e.now)
+	return min(1, n/max(1, all.Queries))
 }
 
 // covered returns how much of the last time is known.

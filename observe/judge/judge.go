@@ -23,10 +23,14 @@ import (
 )
 
 const (
-	// interval is the time between two samples of the metrics.
+	// interval is the time between two samples of the metrics, and between two looks for what to log.
 	interval = 30 * time.Second
+	// look is the time between two looks at what is wrong, so that the beginnings of conditions are known.
+	look = 5 * time.Second
 	// kept is the time that samples cover.
 	kept = 30 * time.Minute
+	// lostMuch is the share of lost queries from which on a condition is critical, as in the alert of replies.
+	lostMuch = 0.03
 )
 
 // A Judge judges one server. It is safe for concurrent use.
@@ -79,10 +83,13 @@ func New(m *metrics.Registry, board *health.Board, r *traffic.Recorder, log *slo
 func (j *Judge) Stop() { j.task.Stop() }
 
 func (j *Judge) run(ctx context.Context) {
-	for now := range clock.Ticks(ctx, interval) {
+	n := 0
+	for now := range clock.Ticks(ctx, look) {
 		_, own := j.judge(now)
-		j.logChanges(own)
-		j.sample(now)
+		if n++; n%int(interval/look) == 0 {
+			j.logChanges(own)
+			j.sample(now)
+		}
 	}
 }
 
@@ -138,6 +145,9 @@ func (j *Judge) Conditions(now time.Time) []health.Condition {
 	return all
 }
 
+// Failures returns the last errors of upstreams.
+func (j *Judge) Failures() []health.Failure { return j.board.Failures() }
+
 // judge returns all present conditions, the worst first, and the ones that the judge has to log itself.
 func (j *Judge) judge(now time.Time) (all []health.Condition, own map[key]health.Condition) {
 	all = j.board.Conditions()
@@ -145,7 +155,9 @@ func (j *Judge) judge(now time.Time) (all []health.Condition, own map[key]health
 	if f := j.unready.Load(); f != nil {
 		unready = (*f)()
 	}
-	e := evidence{now: now, values: j.metrics.Values(isUsed), recorder: j.recorder}
+	e := evidence{
+		now: now, values: j.metrics.Values(isUsed), recorder: j.recorder, failures: j.board.Failures(),
+	}
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -153,6 +165,9 @@ func (j *Judge) judge(now time.Time) (all []health.Condition, own map[key]health
 	maps.DeleteFunc(j.begun, func(_ key, s span) bool { return now.Sub(s.last) > forgetAfter })
 	own = map[key]health.Condition{}
 	add := func(rule int, c health.Condition) {
+		if c.Lost > lostMuch {
+			c.Severity = health.Critical
+		}
 		c.Since = j.beginning(key{rule: rule, object: c.Object}, c.Since, now)
 		all = append(all, c)
 		own[key{rule, c.Object, c.Severity}] = c

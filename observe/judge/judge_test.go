@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,11 @@ func TestRulesAreAlerts(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^- alert: (\w+)$`).FindAllStringSubmatch(string(text), -1) {
 		if !slices.Contains(want, m[1]) && !slices.Contains(others, m[1]) {
 			want = append(want, m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?sU)- alert: (\w+)\n.*runbook_url: (\S+)\n`).FindAllStringSubmatch(string(text), -1) {
+		if m[2] != health.Runbook(m[1]) {
+			t.Errorf("%s: got the runbook %s, want %s as in its condition", m[1], m[2], health.Runbook(m[1]))
 		}
 	}
 	slices.Sort(want)
@@ -215,6 +221,73 @@ func TestCountersAreConditionsForTheirRange(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While every upstream is down, the first condition names them and the last error, before the SERVFAIL that
+// clients get; once one is up, it is a warning about the last minutes. One that is down has no other
+// condition of its failures.
+func TestEveryUpstreamDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		failedAt := time.Now().Add(500 * time.Millisecond) // when the queries below have been recorded
+		b.board.SetFailures(t, func() []health.Failure {
+			return []health.Failure{{Object: "a:53", Error: "connection refused", At: failedAt}}
+		})
+		up := map[string]*atomic.Bool{"a:53": {}, "b:53": {}}
+		for to, isUp := range up {
+			value := func() float64 {
+				if isUp.Load() {
+					return 1
+				}
+				return 0
+			}
+			b.reg.TemporaryGauge("seamark_forward_upstream_up", "help", value, "to", to)
+			b.reg.Counter("coredns_forward_requests_total", "help", "to", to).Add(100)
+			b.reg.Counter("seamark_forward_failures_total", "help", "to", to).Add(90)
+		}
+		b.reg.Counter("coredns_forward_healthcheck_broken_total", "help").Add(50)
+		b.record(60, "www.example.org.", "NOERROR", 1, 0)
+		b.record(40, "www.example.org.", "SERVFAIL", 1, 0)
+
+		b.wants(
+			"critical SeamarkForwardHealthcheckBroken every upstream is down: a:53, b:53; last error: connection refused",
+			"critical SeamarkErrorsHigh 40 % of the replies of the last minute are SERVFAIL; most of the last minutes are for www.example.org.",
+			"warning SeamarkForwardHealthcheckFailures the upstream a:53 is down; last error: connection refused",
+			"warning SeamarkForwardHealthcheckFailures the upstream b:53 is down",
+		)
+		if c := b.Conditions(time.Now())[0]; c.Lost != 0.5 || c.Next != "seamark query example.com --server a:53" {
+			t.Errorf("got %+v, want half of the queries lost, and a query to the upstream", c)
+		}
+
+		up["b:53"].Store(true)
+		time.Sleep(2 * time.Minute)
+		b.record(900, "www.example.org.", "NOERROR", 1, 0)
+		b.wants(
+			"critical SeamarkForwardHealthcheckBroken every upstream of a forward was down for 50 queries of the last 5 minutes",
+			"warning SeamarkForwardHealthcheckFailures the upstream a:53 is down; last error: connection refused, 2m5s ago",
+			"warning SeamarkForwardTimeouts the upstream b:53 does not answer 90 % of the queries",
+		)
+		up["a:53"].Store(true)
+		b.wants(
+			"warning SeamarkForwardHealthcheckBroken every upstream of a forward was down for 50 queries of the last 5 minutes; all are up again",
+			"warning SeamarkForwardTimeouts the upstream b:53 does not answer 90 % of the queries",
+			"warning SeamarkForwardTimeouts the upstream a:53 does not answer 90 % of the queries; last error: connection refused, 2m5s ago",
+		)
+	})
+}
+
+// A condition by which more than 3 % of the queries are lost is critical, also if its alert is a warning.
+func TestLostQueriesAreCritical(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		shed := b.reg.Counter("seamark_transport_shed_queries_total", "help", "reason", "client")
+		time.Sleep(time.Minute)
+		b.record(12000, "www.example.org.", "NOERROR", 1, 0)
+		shed.Add(240)
+		b.wants("warning SeamarkQueriesShed the kernel drops 2.0 queries a second of overload (client)")
+		shed.Add(240)
+		b.wants("critical SeamarkQueriesShed the kernel drops 4.0 queries a second of overload (client)")
+	})
 }
 
 // Upstreams that fail are named, with the share of their queries; the others are not.

@@ -61,8 +61,10 @@ var rules = []rule{
 	}},
 	{"SeamarkPanics", func(e *evidence) []health.Condition {
 		if n := sum(e.increase("coredns_panics_total", 10*time.Minute), "")[""]; n > 0 {
-			return one(health.Critical, "",
+			c := condition(health.Critical, "",
 				"a directive has a defect: %.0f queries ended in a panic; the log has the stack", n)
+			c.Lost = e.lost(n, 10*time.Minute)
+			return []health.Condition{c}
 		}
 		return nil
 	}},
@@ -123,7 +125,8 @@ var rules = []rule{
 
 	// Alerts cannot evaluate these, or have none of them.
 	{"", func(e *evidence) []health.Condition {
-		return expiries(e, "seamark_sign_signature_expiry_seconds", "zone", "the signatures of", 24*time.Hour)
+		found := expiries(e, "seamark_sign_signature_expiry_seconds", "zone", "the signatures of", 24*time.Hour)
+		return advise(found, checkKeys)
 	}},
 	{"", func(e *evidence) (found []health.Condition) {
 		for zone, n := range sum(e.increase("seamark_sign_failed_total", kept), "zone") {
@@ -131,7 +134,7 @@ var rules = []rule{
 				found = append(found, warn(zone, "the zone %s could not be signed", zone))
 			}
 		}
-		return found
+		return advise(found, checkKeys)
 	}},
 	{"", func(e *evidence) (found []health.Condition) {
 		for _, s := range e.of("seamark_kubedns_config_valid") {
@@ -140,7 +143,7 @@ var rules = []rule{
 					warn(source, "the ConfigMap kube-dns (%s) is invalid, and an earlier state serves", source))
 			}
 		}
-		return found
+		return advise(found, "correct the ConfigMap; the log has the error")
 	}},
 	{"", func(e *evidence) (found []health.Condition) {
 		for to, n := range sum(e.of("seamark_loop_detected"), "to") {
@@ -148,7 +151,7 @@ var rules = []rule{
 				found = append(found, warn(to, "the upstream %s leads back to this server and is excluded", to))
 			}
 		}
-		return found
+		return advise(found, "name other servers in forward: "+health.Page("reference/directives/loop.md"))
 	}},
 	{"", memoryFull},
 	{"", storms},
@@ -175,6 +178,8 @@ func one(s health.Severity, object, format string, args ...any) []health.Conditi
 const (
 	examine = "seamark doctor" // the API server and the permissions
 	ask     = "seamark query example.com --server OBJECT"
+
+	checkKeys = "check the key files and the zone file; the log has the error"
 )
 
 // advise sets the next step of conditions. OBJECT in it is that of the condition.
@@ -199,18 +204,13 @@ func share(f float64) string {
 }
 
 func errorsHigh(e *evidence) []health.Condition {
-	last, _ := e.recorder.Last(time.Minute, e.now)
-	failed := last.RCodes["SERVFAIL"]
-	part := failed / max(1, last.Queries)
-	if failed < minFailed || part <= 0.01 {
+	part := e.failing()
+	if part <= 0.01 {
 		return nil
 	}
 
-	severity := health.Warning
-	if part > 0.03 {
-		severity = health.Critical
-	}
-	c := condition(severity, "", "%s of the replies of the last minute are SERVFAIL", share(part))
+	c := warn("", "%s of the replies of the last minute are SERVFAIL", share(part))
+	c.Lost = part
 	if top := e.recorder.Top(traffic.ServFail, 1, e.now); len(top.Entries) > 0 {
 		if most := top.Entries[0]; most.Count-most.Excess > top.Total/2 {
 			c.Text += "; most of the last minutes are for " + most.Key
@@ -239,13 +239,29 @@ func allDown(e *evidence) []health.Condition {
 		return nil
 	}
 
-	severity := health.Critical
-	for _, s := range e.of("seamark_forward_upstream_up") {
-		if s.value > 0 {
-			severity = health.Warning // it is over, or another forward has it
-		}
+	const text = "every upstream of a forward was down for %.0f queries of the last 5 minutes"
+	up := e.of("seamark_forward_upstream_up")
+	down := slices.DeleteFunc(slices.Clone(up), func(s series) bool { return s.value > 0 })
+	switch {
+	case len(up) == 0: // such as all excluded by the directive loop
+		return advise(one(health.Critical, "forward", text, n), "seamark top servfail")
+	case len(down) == 0:
+		return advise(one(health.Warning, "forward", text+"; all are up again", n), "seamark top servfail")
 	}
-	return one(severity, "", "every upstream of a forward was down for %.0f queries of the last 5 minutes", n)
+
+	// Some of those that are up may be of another forward.
+	var names []string
+	for _, s := range down {
+		names = append(names, s.labels["to"])
+	}
+	c := warn("forward", text, n)
+	c.Lost = e.lost(n, rateTime)
+	if len(down) == len(up) {
+		c.Severity, c.Lost = health.Critical, max(c.Lost, e.failing())
+		c.Text = fmt.Sprintf("every upstream is down: %s%s", strings.Join(names, ", "), e.because(names[0]))
+	}
+	c.Next = strings.ReplaceAll(ask, "OBJECT", names[0])
+	return []health.Condition{c}
 }
 
 // upstreamsDown finds upstreams by their health checks.
@@ -254,22 +270,27 @@ func upstreamsDown(e *evidence) (found []health.Condition) {
 	for _, s := range e.of("seamark_forward_upstream_up") {
 		switch to := s.labels["to"]; {
 		case s.value == 0:
-			found = append(found, warn(to, "the upstream %s is down", to))
+			found = append(found, warn(to, "the upstream %s is down%s", to, e.because(to)))
 		case failures[to] > 0:
 			found = append(found, warn(to,
-				"%.0f health checks of the upstream %s failed in the last minutes; it counts as up", failures[to], to))
+				"%.0f health checks of the upstream %s failed in the last minutes; it counts as up%s", failures[to], to,
+				e.because(to)))
 		}
 	}
 	return advise(found, ask)
 }
 
+// upstreamsSilent finds upstreams that do not answer queries, but are not down.
 func upstreamsSilent(e *evidence) (found []health.Condition) {
+	up := sum(e.of("seamark_forward_upstream_up"), "to")
 	requests := sum(append(e.increase("coredns_forward_requests_total", rateTime),
 		e.increase("coredns_grpc_requests_total", rateTime)...), "to")
 	for to, failed := range sum(e.increase("seamark_forward_failures_total", rateTime), "to") {
-		if part := failed / max(1, requests[to]); failed >= minFailed && part > 0.05 {
-			found = append(found, warn(to, "the upstream %s does not answer %s of the queries", to,
-				share(min(1, part))))
+		isUp, known := up[to]
+		part := failed / max(1, requests[to])
+		if failed >= minFailed && part > 0.05 && (isUp > 0 || !known) {
+			found = append(found, warn(to, "the upstream %s does not answer %s of the queries%s", to,
+				share(min(1, part)), e.because(to)))
 		}
 	}
 	return advise(found, ask)
@@ -280,14 +301,16 @@ func upstreamErrors(e *evidence) (found []health.Condition) {
 	replies := sum(all, "to")
 	for to, failed := range sum(where(all, "rcode", "SERVFAIL"), "to") {
 		part := failed / max(1, replies[to])
-		switch {
-		case failed < minFailed || part <= 0.01:
-		case part > 0.03:
-			found = append(found, condition(health.Critical, to,
-				"%s of the replies of the upstream %s are SERVFAIL", share(part), to))
-		default:
-			found = append(found, warn(to, "%s of the replies of the upstream %s are SERVFAIL", share(part), to))
+		if failed < minFailed || part <= 0.01 {
+			continue
 		}
+
+		c := warn(to, "%s of the replies of the upstream %s are SERVFAIL", share(part), to)
+		if part > 0.03 {
+			c.Severity = health.Critical
+		}
+		c.Lost = e.lost(failed, rateTime)
+		found = append(found, c)
 	}
 	return advise(found, ask)
 }
@@ -346,12 +369,14 @@ func dataOld(e *evidence) (found []health.Condition) {
 	return advise(found, examine)
 }
 
-// rates returns conditions for counters by reason that grow by more than one a second.
+// rates returns conditions for counters of lost queries by reason that grow by more than one a second.
 func rates(e *evidence, family, format string) (found []health.Condition) {
 	time := e.covered(rateTime).Seconds()
 	for reason, n := range sum(e.increase(family, rateTime), "reason") {
 		if rate := n / max(1, time); rate > 1 {
-			found = append(found, warn(reason, format, rate, reason))
+			c := warn(reason, format, rate, reason)
+			c.Lost = e.lost(n, rateTime)
+			found = append(found, c)
 		}
 	}
 	return found
@@ -387,18 +412,20 @@ func memoryFull(e *evidence) (found []health.Condition) {
 	for part, n := range sum(e.increase("seamark_memory_refused_total", rateTime), "part") {
 		if n > 0 && part != "cache" && part != "replies" {
 			c := warn(part, "no memory for more %s: refused %.0f times in the last minutes", part, n)
-			c.Next = "raise the memory limit, or take away what fills the part: docs/reference/memory.md"
+			c.Next = "raise the memory limit, or take away what fills the part: " + memoryPage
 			found = append(found, c)
 		}
 	}
 
 	if n := sum(e.increase("seamark_memory_tight_total", rateTime), "")[""]; n >= manyTight {
 		c := warn("", "memory is tight: %.0f collections in the last minutes had almost nothing to free", n)
-		c.Next = "raise the memory limit: docs/reference/memory.md"
+		c.Next = "raise the memory limit: " + memoryPage
 		found = append(found, c)
 	}
 	return found
 }
+
+var memoryPage = health.Page("reference/memory.md")
 
 // A few collections find memory tight in a burst; where it lasts, one follows another.
 const manyTight = 100

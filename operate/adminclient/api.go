@@ -33,6 +33,7 @@ type Status struct {
 	Unready []string   `json:"unready,omitempty"`
 
 	Conditions []health.Condition `json:"conditions,omitempty"`
+	Failures   []health.Failure   `json:"failures,omitempty"`
 
 	Servers []string           `json:"servers,omitempty"`
 	Sampled *float64           `json:"sampled,omitempty"`

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/seamark/seamark/sys/health"
 )
 
 // A serviceName is the name of a Service to which pods may send DNS queries.
@@ -207,7 +209,7 @@ func (d *examination) examineProxy() {
 
 	switch {
 	case mode == "ipvs":
-		d.add(subject, Warning, "keep the old pods until clients have stopped sending, and see docs/how-to/upgrade.md",
+		d.add(subject, Warning, "keep the old pods until clients have stopped sending: "+health.Page("how-to/upgrade.md"),
 			"mode ipvs: UDP queries of a client may go to a removed pod for up to 5 minutes")
 	case mode != "":
 		d.add(subject, Info, "", "mode %s", mode)

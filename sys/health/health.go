@@ -7,6 +7,9 @@ package health
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -46,25 +49,39 @@ type Condition struct {
 	Since time.Time `json:"since"`
 	// Next is what to do: a command, or a sentence without its final dot.
 	Next string `json:"next,omitempty"`
+	// Lost is the share of the queries of the last minutes that have no answer for this reason, 0 to 1;
+	// 0 if it is not known.
+	Lost float64 `json:"lost_share,omitempty"`
 }
 
-// Remedy returns Next, or the section of the alert if there is none.
+func (c *Condition) percent() int { return int(math.Round(100 * c.Lost)) }
+
+// Remedy returns Next, or the page of the alert if there is none.
 func (c *Condition) Remedy() string {
 	if c.Next == "" && c.Alert != "" {
-		return "see docs/how-to/alerts.md#" + strings.ToLower(c.Alert)
+		return "read " + Runbook(c.Alert)
 	}
 	return c.Next
 }
+
+// Runbook returns the URL of the section about an alert.
+func Runbook(alert string) string { return Page("how-to/alerts.md#" + strings.ToLower(alert)) }
+
+// Page returns the URL of a page of the documentation, below docs.
+func Page(path string) string { return "https://github.com/seamark/seamark/blob/main/docs/" + path }
 
 // Real reports whether there is a condition that is no Note.
 func Real(conditions []Condition) bool {
 	return slices.ContainsFunc(conditions, func(c Condition) bool { return c.Severity != Note })
 }
 
-// Sort sorts conditions, the worst first, and those that are equally bad by their age.
+// Sort sorts conditions, the worst first: by their severity, then by the share of queries that have no
+// answer, in percent. Of those that are equally bad the ones about an object are first, which are nearer to
+// the cause, and then the oldest.
 func Sort(conditions []Condition) {
 	order.Slice(conditions, func(a, b Condition) int {
-		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), a.Since.Compare(b.Since),
+		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(b.percent(), a.percent()),
+			cmp.Compare(min(1, len(b.Object)), min(1, len(a.Object))), a.Since.Compare(b.Since),
 			cmp.Compare(a.Alert, b.Alert), cmp.Compare(a.Object, b.Object))
 	})
 }
@@ -81,11 +98,65 @@ func Summary(conditions []Condition) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// A Board has the present conditions that parts of the server have found. A nil Board has none. Its
-// methods are safe for concurrent use.
+// A Failure is the last error of an object, such as an upstream. It may be over.
+type Failure struct {
+	Object string    `json:"object"`
+	Error  string    `json:"error"`
+	At     time.Time `json:"at"`
+}
+
+// FailureOf returns the failure of an object; nil if there is none.
+func FailureOf(all []Failure, object string) *Failure {
+	i := slices.IndexFunc(all, func(f Failure) bool { return f.Object == object })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// Ago returns the error and how long ago it was, if that is seconds.
+func (f *Failure) Ago(now time.Time) string {
+	if age := now.Sub(f.At).Round(time.Second); age >= 2*time.Second {
+		return fmt.Sprintf("%s, %v ago", f.Error, age)
+	}
+	return f.Error
+}
+
+// A Board has the present conditions that parts of the server have found, and the last errors of objects.
+// A nil Board has none. Its methods are safe for concurrent use.
 type Board struct {
-	mu  sync.Mutex
-	all map[topic]Condition
+	mu       sync.Mutex
+	all      map[topic]Condition
+	failures map[any]func() []Failure // by owner
+}
+
+// SetFailures sets the function that returns the failures of an owner's objects, until Forget is called.
+func (b *Board) SetFailures(owner any, list func() []Failure) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failures == nil {
+		b.failures = map[any]func() []Failure{}
+	}
+	b.failures[owner] = list
+}
+
+// Failures returns the last failure of each object, sorted by object.
+func (b *Board) Failures() (all []Failure) {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	lists := slices.Collect(maps.Values(b.failures))
+	b.mu.Unlock()
+
+	for _, list := range lists {
+		all = append(all, list()...)
+	}
+	order.Slice(all, func(a, b Failure) int { return cmp.Or(cmp.Compare(a.Object, b.Object), b.At.Compare(a.At)) })
+	return slices.CompactFunc(all, func(a, b Failure) bool { return a.Object == b.Object })
 }
 
 // A topic identifies a condition of one owner, such as a source of objects or a zone.
@@ -120,13 +191,14 @@ func (b *Board) Clear(owner, name any) {
 	delete(b.all, topic{owner, name})
 }
 
-// Forget removes all conditions of an owner, which has ended.
+// Forget removes all conditions and failures of an owner, which has ended.
 func (b *Board) Forget(owner any) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	delete(b.failures, owner)
 	for at := range b.all {
 		if at.owner == owner {
 			delete(b.all, at)

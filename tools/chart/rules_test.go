@@ -22,7 +22,7 @@ import (
 // PrometheusRule of mode node has the rules of mode cluster and more.
 func ruleGroups(t *testing.T, mode string) []byte {
 	t.Helper()
-	r, err := render(loadChart(t), "mode: "+mode+"\nimage: {repository: registry.example/seamark}\nprometheus: {rule: {enabled: true, runbookURL: 'https://runbooks.example/'}}", "seamark", "kube-system", nil)
+	r, err := render(loadChart(t), "mode: "+mode+"\nimage: {repository: registry.example/seamark}\nprometheus: {rule: {enabled: true, runbookURL: 'https://runbooks.example/alerts#'}}", "seamark", "kube-system", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestAlertsValid(t *testing.T) {
 				t.Errorf("%s: got the selector %s, want job and namespace of the release", rule.Alert, selector)
 			}
 		}
-		if rule.Annotations["summary"] == "" || rule.Annotations["runbook_url"] != "https://runbooks.example/"+rule.Alert || rule.Labels["severity"] == "" {
+		if rule.Annotations["summary"] == "" || rule.Annotations["runbook_url"] != "https://runbooks.example/alerts#"+strings.ToLower(rule.Alert) || rule.Labels["severity"] == "" {
 			t.Errorf("%s: got annotations %v and labels %v, want a summary, a runbook and a severity", rule.Alert, rule.Annotations, rule.Labels)
 		}
 	}
