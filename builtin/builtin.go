@@ -20,6 +20,7 @@ import (
 	"github.com/seamark/seamark/directive/hosts"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/directive/kubernetes"
+	"github.com/seamark/seamark/directive/policy"
 	"github.com/seamark/seamark/directive/records"
 	"github.com/seamark/seamark/directive/rewrite"
 	"github.com/seamark/seamark/directive/screen"
@@ -127,6 +128,8 @@ func Directives() []config.Directive {
 			Brief: "rewrite queries and their answers"},
 		{Name: "acl", Usage: "acl [ZONES...]", Setup: directive.SetupACL, Answers: true,
 			Brief: "decide which clients may query which names"},
+		{Name: "policy", Usage: "policy", Setup: policy.Setup,
+			Brief: "decide which names a pod may resolve"},
 		{Name: "autopath", Usage: "autopath [ZONE...] RESOLV-CONF", Setup: autopath.Setup,
 			Brief: "follow the client's search path on the server"},
 		{Name: "cache", Usage: "cache [TTL] [ZONES...]", Setup: cache.Setup,

@@ -39,7 +39,7 @@ func (o Options) Check() error {
 	wrong(o.Namespaces != "" && o.NamespaceLabels != "", "namespaces and namespace_labels exclude each other")
 	if o.Namespaces != "" {
 		for name := range strings.SplitSeq(o.Namespaces, ",") {
-			wrong(len(validation.IsDNS1123Label(name)) > 0, "namespaces: %q cannot be the name of a namespace", name)
+			wrong(!IsNamespaceName(name), "namespaces: %q cannot be the name of a namespace", name)
 		}
 	}
 	if o.ConfigMap != "" {
@@ -65,6 +65,9 @@ func (o Options) Check() error {
 	wrong(o.MaxInflight < 0, "apiserver_max_inflight: want a positive number, got %d", o.MaxInflight)
 	return errors.Join(errs...)
 }
+
+// IsNamespaceName reports whether text can be the name of a namespace.
+func IsNamespaceName(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }
 
 // CheckFiles returns an error for each file and folder of the options that cannot be
 // read now. A source waits for them, so this is for commands that check a

@@ -116,6 +116,9 @@ func (q *Query) finishSub() {
 	}
 }
 
+// Parent returns the query for which q was sent; nil for a client's own query.
+func (q *Query) Parent() *Query { return q.parent }
+
 // Depth returns the number of q's ancestors: zero for a client's own query.
 func (q *Query) Depth() (depth int) {
 	for p := q.parent; p != nil; p = p.parent {

@@ -2,8 +2,10 @@ package kubernetes
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -20,6 +22,16 @@ func (h *Handler) NeedClients() error {
 	h.options.podsByAddr = true
 	return nil
 }
+
+// NeedClientLabels is NeedClients for directives that use the labels of pods too.
+func (h *Handler) NeedClientLabels() error {
+	h.options.PodLabels = h.podMode == podsVerified
+	return h.NeedClients()
+}
+
+// Client returns the pod with an address; nil if no pod or several have it, or if it is a
+// node's address. NeedClients must have been called.
+func (h *Handler) Client(ip netip.Addr) *cluster.Pod { return h.index.PodAt(ip) }
 
 // SearchPath reports whether a pod's resolver has made the query's name from the name
 // that it looks up and the first element of its search path, NS.svc.ZONE. labels is the

@@ -1,0 +1,273 @@
+// Package policy decides which names a pod may resolve: the directive policy.
+//
+// A query is decided in three steps. The client's address gives the pod, which the directive
+// kubernetes knows. The first group that selects the pod decides. A name in a zone of kubernetes
+// belongs to a namespace, and is decided by the line services; every other name is decided by the
+// longest of the lines allow and deny. The answer of a query that passes is read on its way up, since
+// its CNAME records may lead to a name that is denied.
+package policy
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// A Policy is the directive policy of one server block. Its reference page is
+// docs/reference/directives/policy.md.
+type Policy struct {
+	groups   groups
+	clusters []clusterNames
+	zones    wire.ZoneMap[bool] // of the clusters, without reverse zones
+	rcode    wire.RCode         // of denied names; NXDOMAIN or REFUSED
+	newcomer newcomers
+	metrics  *metrics.Registry
+	series   []series // by group, of the chain passed to BindChain
+}
+
+// A clusterNames is a handler that knows pods and namespaces: the directive kubernetes.
+type clusterNames interface {
+	// NeedClientLabels makes the cluster index pods by address, with their labels.
+	NeedClientLabels() error
+	// Client returns the pod with an address; nil if no pod or several have it.
+	Client(ip netip.Addr) *cluster.Pod
+	// AuthoritativeZones returns the zones of the cluster, with reverse zones.
+	AuthoritativeZones() []wire.Name
+}
+
+// A reason says why a name is denied.
+type reason uint8
+
+const (
+	passes   reason = iota
+	byLine          // a line deny
+	bySight         // the line services
+	byCopy          // a zone transfer would show what services hides
+	byTarget        // a record of the answer leads to a denied name
+)
+
+// client returns the pod with the query's address; nil if none is known.
+func (p *Policy) client(q *dns.Query) *cluster.Pod {
+	for _, c := range p.clusters {
+		if pod := c.Client(q.Peer.Addr()); pod != nil {
+			return pod
+		}
+	}
+	return nil
+}
+
+// namespaceOf reports whether a name, in wire form and in lower case, is in a zone of the cluster, and
+// returns the label of the namespace that it belongs to, whether that exists or not; nil for names of the
+// zone itself. In names with wildcards the label may be *, for several namespaces.
+func (p *Policy) namespaceOf(name []byte) (label []byte, inside bool) {
+	_, length := p.zones.LongestOf(name)
+	if length == 0 {
+		return nil, false
+	}
+
+	// The last two labels in front of the zone are namespace and kind.
+	var before, last []byte
+	for rest := name; len(rest) > length; rest = rest[1+rest[0]:] {
+		before, last = last, rest[1:1+rest[0]]
+	}
+	switch {
+	case string(last) == "dns":
+		return nil, true
+	case before == nil && string(last) == "*": // all kinds, and so all namespaces
+		return last, true
+	}
+	return before, true
+}
+
+// ServeDNS implements [dns.Handler].
+func (p *Policy) ServeDNS(q *dns.Query) dns.Verdict {
+	pod := p.client(q)
+	g := p.groups.of(pod)
+	if g == nil {
+		return dns.Next
+	}
+
+	why := p.decide(q, g, pod)
+	if why != passes && pod == nil && !g.audit && p.newcomer.mayAppear(q.Peer.Addr(), q.Now()) {
+		return dns.Wait
+	}
+	return p.apply(q, g, why)
+}
+
+// decide decides about the query's own name.
+func (p *Policy) decide(q *dns.Query, g *group, pod *cluster.Pod) reason {
+	if q.Type.IsTransfer() && g.limitsSight {
+		return byCopy
+	}
+	return p.decideName(q.Name(), g, pod, p.isTrusted(q, g))
+}
+
+// decideName decides about a name in wire form and in lower case. An allow line has a name that led to
+// a trusted one, so that deny * does not apply to it.
+func (p *Policy) decideName(name []byte, g *group, pod *cluster.Pod, trusted bool) reason {
+	if label, inside := p.namespaceOf(name); inside {
+		if label != nil && !g.sees(label, pod) {
+			return bySight
+		}
+		return passes
+	}
+
+	action, rule := g.names.find(name)
+	if action == deny && !(trusted && len(rule) == 1) {
+		return byLine
+	}
+	return passes
+}
+
+// isTrusted reports whether an allow line has the name for which this sub-query is sent. A name of the
+// cluster does not make its target trusted: anyone who may create a Service can have it lead anywhere.
+func (p *Policy) isTrusted(q *dns.Query, g *group) bool {
+	parent := q.Parent()
+	return parent != nil && p.trusts(parent.Name(), g, p.isTrusted(parent, g))
+}
+
+// apply counts the decision, and fails a query that is denied.
+func (p *Policy) apply(q *dns.Query, g *group, why reason) dns.Verdict {
+	s := &p.series[g.order]
+	switch {
+	case why == passes:
+		s.allowed.AddTo(q.Shard(), 1)
+		return dns.Next
+	case g.audit:
+		s.audited.AddTo(q.Shard(), 1)
+		return dns.Next
+	}
+	s.denied.AddTo(q.Shard(), 1)
+	p.fail(q, why)
+	return dns.Done
+}
+
+// fail makes the answer of a denied query. A name of a namespace that the client does not see is answered
+// like one that does not exist, so that the search goes on with the next domain of the search path.
+func (p *Policy) fail(q *dns.Query, why reason) {
+	code := p.rcode
+	switch why {
+	case bySight:
+		code = wire.NXDomain
+	case byCopy:
+		code = wire.Refused
+	}
+	q.Fail(code)
+	q.AddExtendedError(wire.EDEProhibited, "")
+}
+
+// FinishDNS implements [dns.Finisher]. It denies an answer whose records lead to a name that is denied.
+func (p *Policy) FinishDNS(q *dns.Query) {
+	if !hasTargets(&q.Answer) {
+		return
+	}
+	pod := p.client(q)
+	g := p.groups.of(pod)
+	if g == nil || p.decide(q, g, pod) != passes { // an audited query has been counted already
+		return
+	}
+	if !p.leadsAstray(q, g, pod) {
+		return
+	}
+
+	s := &p.series[g.order]
+	if g.audit {
+		s.audited.AddTo(q.Shard(), 1)
+		return
+	}
+	s.denied.AddTo(q.Shard(), 1)
+	p.fail(q, byTarget)
+}
+
+// isTarget reports whether records of a type lead to a name, or show one of the cluster.
+func isTarget(t wire.Type) bool { return t == wire.TypeCNAME || t == wire.TypePTR }
+
+func hasTargets(a *wire.Answer) (found bool) {
+	a.Walk(func(section wire.Section, r wire.Record) bool {
+		found = section == wire.Answers && isTarget(r.Type)
+		return section == wire.Answers && !found
+	})
+	return found
+}
+
+// leadsAstray reports whether a CNAME or PTR record of the answer leads to a name that is denied. The
+// records are in the order in which a resolver follows them. After a name of the cluster the next one is
+// decided as if it were asked for, and after one that allow has, all but deny * apply.
+func (p *Policy) leadsAstray(q *dns.Query, g *group, pod *cluster.Pod) (denied bool) {
+	trusted := p.trusts(q.Name(), g, p.isTrusted(q, g))
+
+	var text, low [wire.MaxName]byte
+	q.Answer.Walk(func(section wire.Section, r wire.Record) bool {
+		if section != wire.Answers {
+			return false
+		}
+		if !isTarget(r.Type) {
+			return true
+		}
+		target, _, ok := wire.ReadName(text[:0], q.Answer.Buf, r.RData)
+		if !ok {
+			return true
+		}
+
+		// A PTR record is data that leads nowhere; it shows the name of a namespace.
+		target = wire.AppendLower(low[:0], target)
+		why := p.decideName(target, g, pod, trusted)
+		denied = why == bySight || why == byLine && r.Type != wire.TypePTR
+		trusted = p.trusts(target, g, trusted)
+		return !denied
+	})
+	return denied
+}
+
+// trusts reports whether the target of a name is trusted, if that of the name before it was or not.
+func (p *Policy) trusts(name []byte, g *group, before bool) bool {
+	if _, inside := p.namespaceOf(name); inside {
+		return false
+	}
+	action, _ := g.names.find(name)
+	return action == allow || before
+}
+
+// Resolve implements [dns.Resolver]. It waits for the pod of a client that is not known yet.
+func (p *Policy) Resolve(ctx context.Context, q *dns.Query) error {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for p.client(q) == nil && p.newcomer.mayAppear(q.Peer.Addr(), time.Now()) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+
+	pod := p.client(q)
+	if g := p.groups.of(pod); g != nil && p.apply(q, g, p.decide(q, g, pod)) == dns.Done {
+		return nil
+	}
+	q.Next(ctx)
+	p.FinishDNS(q)
+	return nil
+}
+
+// A series is the counters of one group in one chain.
+type series struct{ allowed, denied, audited *metrics.Counter }
+
+// BindChain returns a copy of p that counts for c.
+func (p *Policy) BindChain(c *dns.Chain) any {
+	bound := *p
+	bound.series = nil
+	for _, g := range p.groups.all {
+		counter := func(decision string) *metrics.Counter {
+			return p.metrics.Counter("seamark_policy_decisions_total",
+				"Queries of clients of a group: allowed, denied, or audited, which would have been denied.",
+				"server", c.Server, "view", c.View, "group", g.name, "decision", decision)
+		}
+		bound.series = append(bound.series, series{counter("allowed"), counter("denied"), counter("audited")})
+	}
+	return &bound
+}
