@@ -276,7 +276,8 @@ const indexHead = `# Directives
 
 Every directive of a Corefile, in the order in which a query passes them; the order
 in the Corefile has no effect. A page has the directive's line, and the options that may follow it
-between braces, one on a line. An option without a default is off unless you give it.
+between braces, one on a line. An option without a default is off unless you give it. Syntax, defaults
+and metrics are those of CoreDNS, but for the differences at the end of a page.
 
 - [import](import.md): insert a snippet or files
 `
