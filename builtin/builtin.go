@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/directive/file"
 	"github.com/seamark/seamark/directive/forward"
 	"github.com/seamark/seamark/directive/forward/stubzones"
+	"github.com/seamark/seamark/directive/gateway"
 	"github.com/seamark/seamark/directive/geoip"
 	"github.com/seamark/seamark/directive/hosts"
 	"github.com/seamark/seamark/directive/kubedns"
@@ -152,6 +153,8 @@ func Directives() []config.Directive {
 			Brief: "answer from hosts files, inline lines or a ConfigMap"},
 		{Name: "records", Usage: "records [ZONES...]", Setup: records.Setup, Answers: true,
 			Brief: "answer from records in the Corefile"},
+		{Name: "gateway", Usage: "gateway [ZONES...]", Setup: gateway.Setup, Answers: true,
+			Brief: "answer the hosts of Gateways, Routes and Ingresses with addresses inside of the cluster"},
 		{Name: "k8s_external", Usage: "k8s_external [ZONE...]", Setup: kubernetes.SetupExternal, Answers: true,
 			Brief: "answer names of Services with their external addresses"},
 		{Name: "federation", Usage: "federation [ZONES...]", Setup: kubernetes.SetupFederation, Answers: true,

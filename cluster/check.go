@@ -49,6 +49,8 @@ func (o Options) Check() error {
 		"configmaps with labels and dnsendpoints exclude one configmap and nodes")
 	wrong(o.Records() && o.NamespaceLabels != "",
 		"namespace_labels: is for Services, and not for configmaps with labels and dnsendpoints")
+	wrong(o.Published != 0 && (o.ConfigMap != "" || o.Nodes || o.Records()),
+		"gateways, routes and ingresses exclude configmaps, nodes and dnsendpoints")
 	_, err := labels.Parse(o.ConfigMapLabels)
 	wrong(err != nil, "configmaps: %w", err)
 	_, err = labels.Parse(o.NamespaceLabels)

@@ -1,6 +1,7 @@
 // Package cluster defines the objects of a Kubernetes cluster that DNS needs, and the
 // Sink that receives them: Namespaces, Services, EndpointSlices, Pods and ServiceImports,
-// or a single ConfigMap, or Nodes, or ConfigMaps with labels and DNSEndpoints.
+// or a single ConfigMap, or Nodes, or ConfigMaps with labels and DNSEndpoints, or Gateways, Routes and
+// Ingresses with their Services.
 //
 // A directive calls sources.Run with Options and a Sink. Depending on the options this
 // runs package apiserver, which lists and watches an API server, or package manifests,
@@ -46,8 +47,11 @@ type Options struct {
 	// of all namespaces or of Namespaces. "" selects no ConfigMap.
 	ConfigMapLabels string
 	DNSEndpoints    bool
-	External        bool // keep the external addresses of Services
-	PodLabels       bool // keep the labels of Pods
+	// Published selects kinds of objects that publish hosts: Gateways, Routes and Ingresses. With them
+	// Services as Frontends, and for Gateways Namespaces with labels are delivered, and no other object.
+	Published KindSet
+	External  bool // keep the external addresses of Services
+	PodLabels bool // keep the labels of Pods
 
 	// Limits of the requests to the API server, including watches; zero means no limit.
 	// If only one of QPS and Burst is set, the other has client-go's default (5, 10).
@@ -123,6 +127,9 @@ func (o Options) Kinds() []Kind {
 	}
 	if o.Records() {
 		return o.recordKinds()
+	}
+	if o.Published != 0 {
+		return o.publishedKinds()
 	}
 	ks := []Kind{Namespaces, Services}
 	if !o.NoEndpoints {

@@ -15,7 +15,7 @@ type Kind uint8
 
 const (
 	Namespaces   Kind = iota // *Namespace
-	Services                 // *Service
+	Services                 // *Service, or *Frontend with Options.Published
 	Slices                   // *Slice of this cluster's own EndpointSlices
 	Pods                     // *Pod
 	Imports                  // *Service made of a ServiceImport
@@ -23,6 +23,11 @@ const (
 	ConfigMaps               // *ConfigMap named by the options, or with labels that match
 	Nodes                    // *Node
 	DNSEndpoints             // *DNSEndpoint
+	Gateways                 // *Gateway
+	HTTPRoutes               // *Route
+	GRPCRoutes               // *Route
+	TLSRoutes                // *Route
+	Ingresses                // *Ingress
 	Kinds                    // the number of kinds
 )
 
@@ -30,7 +35,7 @@ const (
 func (k Kind) String() string {
 	return [...]string{
 		"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)",
-		"configmaps", "nodes", "dnsendpoints",
+		"configmaps", "nodes", "dnsendpoints", "gateways", "httproutes", "grpcroutes", "tlsroutes", "ingresses",
 	}[k]
 }
 
@@ -38,7 +43,7 @@ func (k Kind) String() string {
 func (k Kind) ObjectKind() string {
 	return [...]string{
 		"Namespace", "Service", "EndpointSlice", "Pod", "ServiceImport", "EndpointSlice", "ConfigMap", "Node",
-		"DNSEndpoint",
+		"DNSEndpoint", "Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "Ingress",
 	}[k]
 }
 
@@ -58,12 +63,15 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
 }
 
-// An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap, *Node or *DNSEndpoint. It
-// is immutable after it was passed to a Sink: the source and the sink may both keep it.
+// An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap, *Node, *DNSEndpoint, *Gateway, *Route or
+// *Ingress. It is immutable after it was passed to a Sink: the source and the sink may both keep it.
 type Object interface{ Key() Key }
 
 // A Namespace matches the namespace selector of the options.
-type Namespace struct{ Name string }
+type Namespace struct {
+	Name   string
+	Labels *Labels // nil without Options.Published
+}
 
 // A Service has the fields of a Service or ServiceImport (kind Imports) that DNS uses.
 type Service struct {

@@ -93,6 +93,9 @@ func (s Slimmer) Resources() []Resource {
 	if o.Records() {
 		return s.recordResources()
 	}
+	if o.Published != 0 {
+		return s.publishedResources()
+	}
 
 	rs := []Resource{
 		newResource(coreVersion(), cluster.Namespaces, readNamespace, s.Namespace),

@@ -26,7 +26,13 @@ func (s Slimmer) warn(msg, kind, namespace, name string, value any) {
 }
 
 // Namespace slims a Namespace.
-func (s Slimmer) Namespace(n *Namespace) *cluster.Namespace { return &cluster.Namespace{Name: n.Name} }
+func (s Slimmer) Namespace(n *Namespace) *cluster.Namespace {
+	slim := &cluster.Namespace{Name: n.Name}
+	if s.Options.Published != 0 {
+		slim.Labels = cluster.NewLabels(n.Labels)
+	}
+	return slim
+}
 
 // Service slims a Service. As in kube-proxy, the type ExternalName takes precedence
 // over the other fields of the spec.

@@ -9,7 +9,6 @@
 package api
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +57,8 @@ const (
 // Values of the API.
 const (
 	TypeExternalName = "ExternalName" // of a Service
-	addressFQDN      = "FQDN"         // address types of an EndpointSlice
+	typeLoadBalancer = "LoadBalancer"
+	addressFQDN      = "FQDN" // address types of an EndpointSlice
 	AddressIPv4      = "IPv4"
 	AddressIPv6      = "IPv6"
 )
@@ -72,6 +72,7 @@ type Meta struct {
 	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`
+	Owners            []OwnerReference  `json:"ownerReferences"`
 }
 
 // Seconds is a time in seconds since 1970. A time in JSON that is invalid is zero: an API server
@@ -185,25 +186,12 @@ type Pod struct {
 		Phase      string        `json:"phase"`
 		PodIP      string        `json:"podIP"`
 		PodIPs     []PodIP       `json:"podIPs"`
-		Conditions PodConditions `json:"conditions"`
+		Conditions Conditions `json:"conditions"`
 	} `json:"status"`
 }
 
 type PodIP struct {
 	IP string `json:"ip"`
-}
-
-type PodCondition struct {
-	Type   string `json:"type"`
-	Status string `json:"status"`
-}
-
-// PodConditions are the conditions of a pod's status.
-type PodConditions []PodCondition
-
-// Ready reports whether the condition Ready is true.
-func (conditions PodConditions) Ready() bool {
-	return slices.ContainsFunc(conditions, func(c PodCondition) bool { return c.Type == "Ready" && c.Status == "True" })
 }
 
 type Container struct {

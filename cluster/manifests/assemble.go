@@ -68,6 +68,10 @@ func (f *folder) assemble() *assembly {
 			a.put(cluster.Nodes, l, l.object)
 		case "DNSEndpoint":
 			a.put(cluster.DNSEndpoints, l, l.object)
+		default:
+			if kind := publishedKind(l.kind); kind != 0 {
+				a.put(kind, l, l.object)
+			}
 		}
 	}
 	return a
@@ -142,7 +146,7 @@ func (a *assembly) addServices() {
 		if l.needs != nil && l.needs.address {
 			lacking = append(lacking, l.key)
 		}
-		for _, ip := range l.object.(*cluster.Service).ClusterIPs {
+		for _, ip := range serviceOf(l.object).ClusterIPs {
 			taken[ip] = true
 		}
 	}
@@ -152,11 +156,10 @@ func (a *assembly) addServices() {
 		if l.kind != "Service" {
 			continue
 		}
-		s := l.object.(*cluster.Service)
+		s := l.object
 		if l.needs != nil && l.needs.address {
 			if ip, ok := a.given[l.key]; ok {
-				s = new(*s)
-				s.ClusterIPs = []netip.Addr{ip}
+				s = withAddress(s, ip)
 			} else {
 				a.warn(l, "No clusterIP left in 10.96.0.0/16")
 			}

@@ -190,17 +190,18 @@ func clusterScoped(kind string) bool {
 func (d *decoder) isOurs(kind string) bool {
 	switch kind {
 	case "Namespace", "Service", "EndpointSlice", "Endpoints", "Pod", "ServiceImport":
-		return d.opts.ConfigMap == "" && !d.opts.Nodes && !d.opts.Records()
+		return d.opts.ConfigMap == "" && !d.opts.Nodes && !d.opts.Records() && d.opts.Published == 0
 	case "DNSEndpoint":
 		return d.opts.DNSEndpoints
 	}
-	return false
+	return d.opts.Published.Has(publishedKind(kind))
 }
 
 func ourGroup(apiVersion string) bool {
 	group, _, ok := strings.Cut(apiVersion, "/")
 	switch group {
-	case api.SlicesVersion().Group, api.ImportsVersions()[0].Group, api.DNSEndpointsVersion().Group:
+	case api.SlicesVersion().Group, api.ImportsVersions()[0].Group, api.DNSEndpointsVersion().Group, api.GatewayGroup,
+		api.PublishedVersions(cluster.Ingresses)[0].Group:
 		return true
 	}
 	return !ok
@@ -216,6 +217,10 @@ func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) e
 			return d.node
 		}
 		return nil
+	}
+
+	if d.opts.Published != 0 {
+		return d.publishedReader(apiVersion, kind)
 	}
 
 	switch apiVersion + " " + kind {
@@ -286,6 +291,9 @@ func (d *decoder) service(raw json.RawMessage, it *item) error {
 		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
 	}
 	it.object = d.slimmer(it).Service(&s)
+	if d.opts.Published != 0 {
+		it.object = d.slimmer(it).Frontend(&s)
+	}
 	it.needs = newFolderService(&s)
 	return nil
 }

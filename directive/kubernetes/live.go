@@ -29,7 +29,7 @@ type liveZones struct {
 	index     *index.Index
 	zones     []*liveZone
 	followers zone.Followers
-	serials   *serials
+	serials   *zone.Serials
 	now       func() time.Time
 	task      *follow.Task
 
@@ -48,6 +48,9 @@ type liveZone struct {
 	apex    map[string]struct{}         // the records that depend on no single Service; guarded by the lock of the index
 }
 
+// serialsKey identifies the serial numbers across reloads.
+type serialsKey struct{}
+
 // startLiveZones keeps the zones that transfer sends to other servers.
 func (h *Handler) startLiveZones(s *config.Start) error {
 	if len(h.transferred) == 0 {
@@ -64,7 +67,7 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 		names = append(names, z.name)
 	}
 
-	numbers, _ := config.Keep(s, serialsKey{}, func() (*serials, error) { return new(serials), nil })
+	numbers, _ := config.Keep(s, serialsKey{}, func() (*zone.Serials, error) { return new(zone.Serials), nil })
 	records := fmt.Sprint(h.zoneNames(), names, h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.verifyPTR,
 		h.local, h.server, h.options.multicluster)
 	l, err := config.Keep(s, key{h.index, records},
@@ -82,11 +85,11 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 	return nil
 }
 
-func newLiveZones(h *Handler, now func() time.Time, numbers *serials) *liveZones {
+func newLiveZones(h *Handler, now func() time.Time, numbers *zone.Serials) *liveZones {
 	l := &liveZones{index: h.index, serials: numbers, now: now}
 	for _, z := range h.transferred {
 		at := &liveZone{liveZones: l, records: newGenerator(h, z)}
-		at.serial.Store(numbers.first(z.name, now()))
+		at.serial.Store(numbers.First(z.name, now()))
 		z.live = at
 		l.zones = append(l.zones, at)
 	}
@@ -110,7 +113,7 @@ func (l *liveZones) serve() {
 	if !l.served {
 		l.served = true
 		for _, z := range l.zones {
-			z.serial.Store(l.serials.first(z.records.zone.name, l.now()))
+			z.serial.Store(l.serials.First(z.records.zone.name, l.now()))
 			if z.current.Load() != nil {
 				z.show(&liveVersion{zone: z})
 				changed = append(changed, z)

@@ -20,7 +20,7 @@ import (
 func serveLive(t testing.TB, h *Handler, now func() time.Time) *liveZones {
 	t.Helper()
 	h.transferred = h.zones
-	h.live = newLiveZones(h, now, new(serials))
+	h.live = newLiveZones(h, now, new(zone.Serials))
 	t.Cleanup(h.live.Stop)
 	return h.live
 }
@@ -202,27 +202,6 @@ func (c *randomCluster) checkLive(t *testing.T) error {
 	return nil
 }
 
-// The serial number is the time, and increases when the clock is set back or wraps around.
-func TestNextSerial(t *testing.T) {
-	at := func(units int64) time.Time { return time.UnixMilli((units*1000 + 63) / 64) }
-	for _, c := range []struct {
-		last uint32
-		now  int64
-		want uint32
-	}{
-		{100, 200, 200},
-		{200, 200, 201},
-		{300, 200, 301},
-		{1<<32 - 1, 1<<32 - 1, 0},
-		{1<<32 - 1, 1<<32 + 5, 5},
-		{5, 1<<32 - 1, 6},
-	} {
-		if got := nextSerial(c.last, at(c.now)); got != c.want {
-			t.Errorf("nextSerial(%d, %d): got %d, want %d", c.last, c.now, got, c.want)
-		}
-	}
-}
-
 // The zones of a plan have greater serial numbers than those of the plan before, also if that changes
 // while the other is starting, or both are loaded at one time.
 func TestLiveSerialReload(t *testing.T) {
@@ -230,7 +209,7 @@ func TestLiveSerialReload(t *testing.T) {
 	at := func() time.Time { return now }
 	d := defaultOptions()
 	ix := load(d.newIndex(), namespaceObject("shop"))
-	numbers := new(serials)
+	numbers := new(zone.Serials)
 	plan := func() (*Handler, *liveZones) {
 		h := d.handler(t, ix)
 		h.transferred = h.zones
@@ -292,12 +271,8 @@ func TestLiveJournalBound(t *testing.T) {
 		l.newVersions()
 		ix.Unlock()
 		v := z.current.Load()
-		size := 0
-		for _, d := range v.deltas {
-			size += d.size()
-		}
-		if size > maxJournal || size != v.bytes {
-			t.Fatalf("got a journal of %d bytes, counted as %d, want at most %d", size, v.bytes, maxJournal)
+		if n := v.journal.Bytes(); n > zone.MaxJournal {
+			t.Fatalf("got a journal of %d bytes, want at most %d", n, zone.MaxJournal)
 		}
 	}
 	v := h.Version(h.primary).(zone.Differ)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
 )
 
 // Records implements [zone.Version]. It yields the records of a new version, with all
@@ -109,7 +110,7 @@ func (v *reverseView) records(yield func([]byte) bool) {
 	}
 	var records []byte
 	for more := true; more; {
-		if records, more = v.appendGroup(records[:0]); !eachRecord(records, yield) {
+		if records, more = v.appendGroup(records[:0]); !zone.EachRecord(records, yield) {
 			return
 		}
 	}

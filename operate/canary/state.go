@@ -118,7 +118,7 @@ type pod struct {
 	}
 	Status struct {
 		PodIP             string
-		Conditions        api.PodConditions
+		Conditions        api.Conditions
 		ContainerStatuses []struct{ RestartCount int }
 	}
 }

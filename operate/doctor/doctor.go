@@ -130,7 +130,7 @@ type (
 			}
 		}
 		Status struct {
-			Conditions api.PodConditions
+			Conditions api.Conditions
 		}
 	}
 	podList struct {

@@ -84,7 +84,7 @@ type pod struct {
 	}
 	Status struct {
 		Phase      string
-		Conditions api.PodConditions
+		Conditions api.Conditions
 	}
 }
 

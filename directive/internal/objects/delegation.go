@@ -47,6 +47,28 @@ func (d *Delegations) add(o corefile.Directive, within []wire.Name) error {
 	return nil
 }
 
+// Option returns the option "delegate NAMESPACE ZONE...". Objects may have names in zones.
+func (d *Delegations) Option(zones []wire.Name) corefile.Option {
+	return corefile.Option{Usage: "delegate NAMESPACE ZONE...", Set: func(o corefile.Directive) error { return d.add(o, zones) }}
+}
+
+// Everyone delegates zones to every namespace if no zone is delegated to any.
+func (d *Delegations) Everyone(zones []wire.Name) {
+	if len(d.uses) > 0 {
+		return
+	}
+	for _, zone := range zones {
+		d.zones.Set(zone, &delegation{everyone: true})
+		d.uses = append(d.uses, everyone+" "+string(zone))
+	}
+}
+
+// IsEmpty reports whether no zone is delegated.
+func (d *Delegations) IsEmpty() bool { return len(d.uses) == 0 }
+
+// Text returns a text that is equal for equal Delegations.
+func (d *Delegations) Text() string { return strings.Join(slices.Sorted(slices.Values(d.uses)), "\n") }
+
 // addZones adds one argument, which may be a prefix that is several reverse zones.
 func (d *Delegations) addZones(o corefile.Directive, word corefile.Token, namespace string, within []wire.Name) error {
 	parent, ofNamespaces := strings.CutPrefix(word.Text, perNamespace)

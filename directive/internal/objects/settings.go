@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +39,7 @@ func (s *Settings) ParseOptions(b *config.Block, o corefile.Directive, zones []w
 	s.Use = o
 	all := false
 	err := o.Options(append(append([]corefile.Option{
-		{Usage: "delegate NAMESPACE ZONE...", Set: func(o corefile.Directive) error { return s.rules.add(o, zones) }},
+		s.rules.Option(zones),
 		{Usage: "configmaps [LABELS]", Once: true, Set: func(o corefile.Directive) error {
 			s.API.ConfigMapLabels = strings.Join(append(o.Words(), s.Labels)[:1], "")
 			return nil
@@ -51,7 +50,7 @@ func (s *Settings) ParseOptions(b *config.Block, o corefile.Directive, zones []w
 	}, more...), sources.LocationOptions(&s.API, b.Path)...)...)
 
 	errs := []error{err}
-	if err == nil && len(s.rules.uses) == 0 {
+	if err == nil && s.rules.IsEmpty() {
 		errs = append(errs, o.Errorf("want delegate NAMESPACE ZONE...: without it no object may have %s", s.Noun))
 	}
 	if names, everyone := s.rules.namespaces(); !all && !everyone {
@@ -84,7 +83,7 @@ type Key struct {
 
 // Key returns the key of the objects.
 func (s *Settings) Key() Key {
-	return Key{s.Directive, s.API, strings.Join(slices.Sorted(slices.Values(s.rules.uses)), "\n"), s.Most}
+	return Key{s.Directive, s.API, s.rules.Text(), s.Most}
 }
 
 // startTimeout is how long a reload waits for the objects.

@@ -1,0 +1,90 @@
+package cluster
+
+// A KindSet is a set of kinds.
+type KindSet uint32
+
+// SetOf returns a set of kinds.
+func SetOf(kinds ...Kind) (s KindSet) {
+	for _, k := range kinds {
+		s |= 1 << k
+	}
+	return s
+}
+
+// Has reports whether a kind is in the set.
+func (s KindSet) Has(k Kind) bool { return s&(1<<k) != 0 }
+
+func (o Options) publishedKinds() (ks []Kind) {
+	if o.Published.Has(Gateways) { // of which some select the namespaces of their routes by labels
+		ks = append(ks, Namespaces)
+	}
+	ks = append(ks, Services)
+	for k := Gateways; k <= Ingresses; k++ {
+		if o.Published.Has(k) {
+			ks = append(ks, k)
+		}
+	}
+	return ks
+}
+
+// A Frontend is a Service, with what tells whether it receives the traffic of a Gateway or an Ingress.
+type Frontend struct {
+	Service
+	Created int64  // seconds since 1970; 0 if unknown
+	Gateway string // name of the Gateway in the Service's namespace that the Service is for
+	Labeled bool   // a label names the Gateway, and not the owner alone
+	// Balanced reports whether the Service has the type LoadBalancer. Balancer has the addresses of its
+	// load balancer, nil without one. External addresses that users write are not among them.
+	Balanced bool
+	Balancer *External
+}
+
+// A Gateway has the fields of a Gateway (gateway.networking.k8s.io) by which hosts are published.
+type Gateway struct {
+	Namespace, Name string
+	Created         int64 // seconds since 1970; 0 if unknown, as in most manifests
+	Class           string
+	Accepted        bool // by its controller
+	Listeners       []Listener
+	Addresses       []string // IP addresses and host names of the status
+}
+
+// A Listener of a Gateway. Those that the controller has not accepted are left out.
+type Listener struct {
+	Name, Protocol string
+	Port           int32
+	Host           string // as written; "" for any
+	// From is All, Same, Selector or None: the namespaces whose Routes the listener allows. Selector is
+	// that of their labels.
+	From, Selector string
+	Routes         KindSet // that the listener allows
+}
+
+// A Route is a HTTPRoute, GRPCRoute or TLSRoute.
+type Route struct {
+	Kind            Kind
+	Namespace, Name string
+	Created         int64 // seconds since 1970; 0 if unknown
+	Hosts           []string
+	Parents         []Parent // Gateways that have accepted the Route
+}
+
+// A Parent is a Gateway that a Route is attached to, or some of its listeners.
+type Parent struct {
+	Gateway  Key
+	Listener string // name of the listener; "" for any
+	Port     int32  // of the listeners; 0 for any
+}
+
+// An Ingress of networking.k8s.io.
+type Ingress struct {
+	Namespace, Name string
+	Created         int64 // seconds since 1970; 0 if unknown
+	Class           string
+	Hosts           []string // of its rules
+	Addresses       []string // IP addresses and host names of the load balancer
+}
+
+func (g *Gateway) Key() Key { return Key{g.Namespace, g.Name} }
+func (r *Route) Key() Key   { return Key{r.Namespace, r.Name} }
+func (i *Ingress) Key() Key { return Key{i.Namespace, i.Name} }

@@ -1,0 +1,302 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// An External serves zones with published hosts to clients outside of the cluster: the gateway directive
+// with the option external. Its reference page is docs/reference/directives/gateway.md.
+type External struct {
+	*settings
+	byName wire.ZoneMap[int] // one more than the index of a zone
+	source *source           // nil before the start
+}
+
+// Repetition reports that names in the zones depend on the objects.
+func (x *External) Repetition() dns.Repetition {
+	return dns.Repetition{Allows: func(q *dns.Query) bool { _, length := x.byName.LongestOf(q.Name()); return length == 0 }}
+}
+
+// AuthoritativeZones implements [dns.Authority].
+func (x *External) AuthoritativeZones() []wire.Name { return x.zones }
+
+// Ready reports whether the objects have been read once.
+func (x *External) Ready() bool { return x.source == nil || x.source.isSynced() }
+
+// find returns the zone that answers a query, nil if there is none. DS records at a zone's own name belong
+// to its parent (RFC 4035 §3.1.4.1), if that is here.
+func (x *External) find(q *dns.Query) *liveZone {
+	i, at := x.byName.Longest(&q.Request, 0)
+	if q.Type == wire.TypeDS && at == 0 {
+		if parent, _ := x.byName.Longest(&q.Request, 1); parent > 0 {
+			i = parent
+		}
+	}
+	if i == 0 {
+		return nil
+	}
+	return x.source.zones.all[i-1]
+}
+
+// ServeDNS answers queries for names in the zones.
+func (x *External) ServeDNS(q *dns.Query) dns.Verdict {
+	z := x.find(q)
+	if z == nil {
+		return dns.Next
+	}
+	v := z.current.Load()
+	switch {
+	case q.Type.IsTransfer():
+		q.Fail(wire.Refused)
+		return dns.Done
+	case v == nil:
+		q.Fail(wire.ServFail)
+		return dns.Done
+	}
+
+	found := v.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: &x.byName})
+	if found.Missing && x.fallThrough.Through(q.Name()) {
+		q.Answer.Clear()
+		return dns.Next
+	}
+	q.RCode, q.AA, q.AtCut = found.RCode, found.AA, found.AtCut
+	if found.Target == nil {
+		return dns.Done
+	}
+	return q.FollowTarget(found.Target)
+}
+
+// Resolve waits for the answer to the sub-query for a CNAME target.
+func (x *External) Resolve(ctx context.Context, q *dns.Query) error { return q.ResumeTarget(ctx) }
+
+// Version implements [zone.Transferable].
+func (x *External) Version(origin wire.Name) zone.Version {
+	if i := x.byName.Get(origin); i > 0 && x.source != nil {
+		if v := x.source.zones.all[i-1].current.Load(); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// Follow implements [zone.Transferable].
+func (x *External) Follow(changed func(origin wire.Name)) (stop func()) {
+	stop = x.source.zones.followers.Add(changed)
+	for _, origin := range x.zones {
+		if x.Version(origin) != nil {
+			changed(origin)
+		}
+	}
+	return stop
+}
+
+// Zones are the zones of an External. The lock of the source guards what is not atomic.
+type zones struct {
+	*settings
+	all       []*liveZone // in the order of the settings
+	local     []netip.Addr
+	followers zone.Followers
+	serials   *zone.Serials
+	now       func() time.Time
+	served    bool // by the plan that answers
+}
+
+// A liveZone is a zone with a history.
+type liveZone struct {
+	origin  wire.Name
+	current atomic.Pointer[version] // nil until the objects have been read
+	records map[record]struct{}     // of current, without the SOA record
+}
+
+// A version of a liveZone. It is immutable.
+type version struct {
+	*zone.Zone
+	journal zone.Journal
+}
+
+// Since implements [zone.Differ].
+func (v *version) Since(serial uint32) (iter.Seq[[]byte], bool) {
+	return v.journal.Since(serial, v.SOA())
+}
+
+// A record of a zone.
+type record struct {
+	owner wire.Name
+	t     wire.Type
+	rdata string
+}
+
+// A nameServer is that of the options apex and secondary.
+type nameServer struct {
+	labels  string // in front of the zone
+	addrs   []netip.Addr
+	service cluster.Key // that has its addresses, if none are given
+}
+
+func (s *settings) newZones(b *config.Block) *zones {
+	x := &zones{settings: s, local: b.Addresses(), serials: new(zone.Serials), now: time.Now}
+	for _, origin := range s.zones {
+		x.all = append(x.all, &liveZone{origin: origin})
+	}
+	return x
+}
+
+// serve is called when the plan answers. The zones of the plan before may have changed since these exist,
+// so they get the next serial numbers.
+func (x *source) serve() {
+	if x.zones == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.zones.served {
+		return
+	}
+	x.zones.served = true
+	for _, z := range x.zones.all {
+		if v := z.current.Load(); v != nil {
+			x.zones.show(z, nil, x.zones.serials.First(z.origin, x.zones.now()))
+		}
+	}
+}
+
+// update has the zones have what is published.
+func (x *zones) update(p published, services map[cluster.Key]*cluster.Frontend) {
+	for _, z := range x.all {
+		x.updateZone(z, x.recordsOf(z.origin, p, services))
+	}
+}
+
+// recordsOf returns the records of a zone without the SOA record.
+func (x *zones) recordsOf(origin wire.Name, p published, services map[cluster.Key]*cluster.Frontend) map[record]struct{} {
+	all := map[record]struct{}{}
+	addresses := func(owner wire.Name, addrs []netip.Addr) {
+		for _, addr := range addrs {
+			all[record{owner, [2]wire.Type{wire.TypeA, wire.TypeAAAA}[familyOf(addr)], string(addr.AsSlice())}] = struct{}{}
+		}
+	}
+
+	servers := map[wire.Name]bool{}
+	for i, s := range x.servers {
+		owner := origin.Join(s.labels)
+		servers[owner] = true
+		all[record{origin, wire.TypeNS, string(owner)}] = struct{}{}
+		addresses(owner, x.addrsOf(s, i, services))
+	}
+
+	for h, s := range p.hosts {
+		owner, to := h.owner(), s.label.to
+		if length := x.rules.ZoneOf([]byte(owner)); !owner.Within(origin) || x.zoneOf(owner) != origin || length == 0 || servers[owner] {
+			continue
+		}
+		addresses(owner, to.addrs)
+		if to.alias != "" && owner != origin { // a CNAME record is alone (RFC 1034 §3.6.2)
+			all[record{owner, wire.TypeCNAME, string(to.alias)}] = struct{}{}
+		}
+	}
+	return all
+}
+
+// zoneOf returns the longest zone that a name is in, or "".
+func (x *zones) zoneOf(name wire.Name) (longest wire.Name) {
+	for _, origin := range x.settings.zones {
+		if name.Within(origin) && len(origin) > len(longest) {
+			longest = origin
+		}
+	}
+	return longest
+}
+
+// addrsOf returns the addresses of a name server: the given ones, those of the load balancer of a Service,
+// or for the first server those that it listens on.
+func (x *zones) addrsOf(s nameServer, i int, services map[cluster.Key]*cluster.Frontend) []netip.Addr {
+	if f := services[s.service]; len(s.addrs) == 0 && f != nil && f.Balancer != nil {
+		return f.Balancer.IPs
+	}
+	if len(s.addrs) == 0 && i == 0 {
+		return x.local
+	}
+	return s.addrs
+}
+
+// updateZone makes a new version of a zone if its records differ.
+func (x *zones) updateZone(z *liveZone, now map[record]struct{}) {
+	before := z.current.Load()
+	if before != nil && maps.Equal(now, z.records) {
+		return
+	}
+	was := z.records
+	z.records = now
+	if before == nil {
+		x.show(z, was, x.serials.First(z.origin, x.now()))
+		return
+	}
+	last, _ := before.Serial()
+	x.show(z, was, zone.NextSerial(last, x.now()))
+}
+
+// show makes a version of a zone the current one: with the records that it has now, after the records was;
+// nil begins a new history.
+func (x *zones) show(z *liveZone, was map[record]struct{}, serial uint32) {
+	before := z.current.Load()
+	b := zone.NewBuilder(z.origin)
+	if before != nil {
+		b = before.Edit()
+		_ = b.RemoveRRset(string(z.origin), wire.TypeSOA) // the names are in the zone, and so none of these can fail
+	}
+	_ = b.Add(string(z.origin), wire.TypeSOA, x.ttl, x.soa(z.origin, serial))
+
+	var removed, added []byte
+	if before != nil {
+		for r := range was {
+			if _, has := z.records[r]; !has {
+				_, _ = b.Remove(string(r.owner), r.t, r.rdata)
+				removed = r.append(removed, x.ttl)
+			}
+		}
+	}
+	for r := range z.records {
+		if _, had := was[r]; !had || before == nil {
+			_ = b.Add(string(r.owner), r.t, x.ttl, r.rdata)
+			added = r.append(added, x.ttl)
+		}
+	}
+
+	v := &version{Zone: b.Zone()}
+	if before != nil && was != nil {
+		from, _ := before.Serial()
+		v.journal = before.journal.Then(from, serial, slices.Clip(removed), slices.Clip(added))
+	}
+	if x.served {
+		x.serials.Serve(z.origin, serial)
+	}
+	z.current.Store(v)
+	x.followers.Changed(z.origin)
+}
+
+func (r *record) append(buf []byte, ttl uint32) []byte {
+	buf = wire.AppendRecordHeader(buf, string(r.owner), r.t, ttl, len(r.rdata))
+	return append(buf, r.rdata...)
+}
+
+// soa returns the RDATA of a SOA record, with the times of the zones of kubernetes.
+func (x *zones) soa(origin wire.Name, serial uint32) string {
+	buf := []byte(origin.Join(x.servers[0].labels) + origin.Join("\x0ahostmaster"))
+	for _, n := range [...]uint32{serial, 7200, 1800, 86400, x.ttl} {
+		buf = binary.BigEndian.AppendUint32(buf, n)
+	}
+	return string(buf)
+}

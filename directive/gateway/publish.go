@@ -1,0 +1,339 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/directive/internal/objects"
+	"github.com/seamark/seamark/wire"
+)
+
+// A publisher makes the published hosts of a state. It depends on the state alone, and not on the order in
+// which the objects have arrived.
+type publisher struct {
+	*settings
+	*state
+	frontends *frontends
+	gateways  map[cluster.Key]*attachable
+	selectors map[string]labels.Selector
+	usage     map[string]int // hosts by namespace
+	published published
+
+	// ignored is told why a unit does not publish a host; it may be nil.
+	ignored func(id objects.ID, h host, why string)
+}
+
+// Published is what the objects publish.
+type published struct {
+	hosts  map[host]*slot
+	faults map[objects.ID]string
+}
+
+// A slot has the units that own a host. All is for any depth below a wildcard; label for one label, where
+// the wildcard of an Ingress may be older. An exact host has label alone.
+type slot struct{ label, all won }
+
+// A won host has the unit that owns it; without an owner unit is nil.
+type won struct {
+	unit *unit
+	to   *target
+}
+
+// An attachable is a Gateway to which Routes may be attached.
+type attachable struct {
+	*cluster.Gateway
+	listeners []listener
+	to        *target
+}
+
+type listener struct {
+	*cluster.Listener
+	host
+}
+
+// publish returns the hosts of a state.
+func (s *settings) publish(all *state, ignored func(id objects.ID, h host, why string)) published {
+	p := &publisher{
+		settings: s, state: all, frontends: newFrontends(all.services), gateways: map[cluster.Key]*attachable{},
+		selectors: map[string]labels.Selector{}, usage: map[string]int{}, ignored: ignored,
+		published: published{map[host]*slot{}, map[objects.ID]string{}},
+	}
+	for _, u := range p.units() {
+		p.add(u)
+	}
+	return p.published
+}
+
+// fault records the first thing that is wrong with a unit.
+func (p *publisher) fault(id objects.ID, h host, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if p.published.faults[id] == "" {
+		p.published.faults[id] = text
+	}
+	p.ignore(id, h, text)
+}
+
+func (p *publisher) ignore(id objects.ID, h host, why string) {
+	if p.ignored != nil {
+		p.ignored(id, h, why)
+	}
+}
+
+// units returns the objects that name hosts, the oldest first.
+func (p *publisher) units() (units []*unit) {
+	for _, g := range p.state.gateways {
+		if u := p.gateway(g); u != nil && p.names.Has(cluster.Gateways) {
+			units = append(units, u)
+		}
+	}
+	for id, r := range p.routes {
+		units = append(units, p.route(id, r))
+	}
+	for _, in := range p.ingresses {
+		units = append(units, p.ingress(in))
+	}
+	slices.SortFunc(units, older)
+	return units
+}
+
+// gateway returns the hosts of a Gateway's listeners, nil for a Gateway that serves none.
+func (p *publisher) gateway(g *cluster.Gateway) *unit {
+	if !g.Accepted || len(p.gatewayClasses) > 0 && !slices.Contains(p.gatewayClasses, g.Class) {
+		return nil
+	}
+	at := &attachable{Gateway: g, to: p.target(g.Class, g.Key(), g.Addresses, portsOf(g))}
+	p.gateways[g.Key()] = at
+	u := &unit{ID: objects.ID{Kind: cluster.Gateways, Key: g.Key()}, created: g.Created}
+	for i := range g.Listeners {
+		l := &g.Listeners[i]
+		h := anyHost
+		if l.Host != "" {
+			var err error
+			if h, err = parseHost(l.Host); err != nil {
+				p.fault(u.ID, h, "listeners: %s: hostname %q: %v", l.Name, l.Host, err)
+				continue
+			}
+			u.claims = append(u.claims, claim{h, false, at.to})
+		}
+		at.listeners = append(at.listeners, listener{l, h})
+	}
+	return u
+}
+
+func portsOf(g *cluster.Gateway) (ports []int32) {
+	for _, l := range g.Listeners {
+		ports = append(ports, l.Port)
+	}
+	return ports
+}
+
+// route returns the hosts of a Route at the listeners to which it is attached.
+func (p *publisher) route(id objects.ID, r *cluster.Route) *unit {
+	u := &unit{ID: id, created: r.Created}
+	hosts := make([]host, 0, len(r.Hosts))
+	for _, text := range r.Hosts {
+		if h, err := parseHost(text); err == nil {
+			hosts = append(hosts, h)
+		} else {
+			p.fault(id, h, "hostnames: %q: %v", text, err)
+		}
+	}
+	if len(r.Hosts) == 0 {
+		hosts = append(hosts, anyHost)
+	}
+
+	for _, parent := range r.Parents {
+		at := p.gateways[parent.Gateway]
+		if at == nil {
+			continue
+		}
+		for i := range at.listeners {
+			if p.attaches(r, parent, &at.listeners[i]) {
+				u.attach(hosts, at.listeners[i].host, at.to)
+			}
+		}
+	}
+	p.explainHosts(u, hosts)
+	return u
+}
+
+// attach adds the hosts of a Route that a listener has, too.
+func (u *unit) attach(hosts []host, listener host, to *target) {
+	for _, h := range hosts {
+		both, ok := intersect(listener, h)
+		if c := (claim{both, false, to}); ok && both != anyHost && !slices.Contains(u.claims, c) {
+			u.claims = append(u.claims, c)
+		}
+	}
+}
+
+// explainHosts tells of hosts of a Route that it has at no listener.
+func (p *publisher) explainHosts(u *unit, hosts []host) {
+	if p.ignored == nil {
+		return
+	}
+	for _, h := range hosts {
+		if !slices.ContainsFunc(u.claims, func(c claim) bool { _, ok := intersect(c.host, h); return ok }) {
+			p.ignore(u.ID, h, "no listener that has accepted it, and allows its namespace, has the host")
+		}
+	}
+}
+
+// attaches reports whether a Route is attached to a listener of one of its parents. The status of the
+// Route is no proof: a listener allows kinds and namespaces itself.
+func (p *publisher) attaches(r *cluster.Route, parent cluster.Parent, l *listener) bool {
+	switch {
+	case parent.Listener != "" && parent.Listener != l.Name, parent.Port != 0 && parent.Port != l.Port, !l.Routes.Has(r.Kind):
+		return false
+	case l.From == "All", l.From == "Same" && r.Namespace == parent.Gateway.Namespace:
+		return true
+	}
+	return l.From == "Selector" && p.selects(l.Selector, r.Namespace)
+}
+
+// selects reports whether a selector matches the labels of a namespace.
+func (p *publisher) selects(text, namespace string) bool {
+	selector := p.selectors[text]
+	if selector == nil {
+		var err error
+		if selector, err = labels.Parse(text); err != nil {
+			selector = labels.Nothing()
+		}
+		p.selectors[text] = selector
+	}
+	n := p.namespaces[namespace]
+	return n != nil && selector.Matches(namespaceLabels{n})
+}
+
+// namespaceLabels are the labels of a namespace, with the one that every namespace has.
+type namespaceLabels struct{ *cluster.Namespace }
+
+func (n namespaceLabels) Lookup(key string) (value string, ok bool) {
+	if key == api.LabelNamespaceName {
+		return n.Name, true
+	}
+	return n.Labels.Get(key)
+}
+
+func (n namespaceLabels) Has(key string) bool { _, ok := n.Lookup(key); return ok }
+
+func (n namespaceLabels) Get(key string) string { value, _ := n.Lookup(key); return value }
+
+// ingressPorts are the ports of ingress controllers.
+var ingressPorts = []int32{80, 443}
+
+// ingress returns the hosts of an Ingress. One without a load balancer is served by no controller.
+func (p *publisher) ingress(in *cluster.Ingress) *unit {
+	u := &unit{ID: objects.ID{Kind: cluster.Ingresses, Key: in.Key()}, created: in.Created}
+	if len(p.ingressClasses) > 0 && !slices.Contains(p.ingressClasses, in.Class) {
+		return u
+	}
+	to := p.target(in.Class, cluster.Key{}, in.Addresses, ingressPorts)
+	for _, text := range in.Hosts {
+		h, err := parseHost(text)
+		switch {
+		case err != nil:
+			p.fault(u.ID, h, "rules: host %q: %v", text, err)
+		case to.isEmpty():
+			p.ignore(u.ID, h, "no controller has written an address into its status")
+		default:
+			u.claims = append(u.claims, claim{h, h.wild, to})
+		}
+	}
+	return u
+}
+
+// target returns where the traffic of a Gateway goes, or that of an Ingress, whose gateway is zero.
+func (p *publisher) target(class string, gateway cluster.Key, status []string, ports []int32) *target {
+	t := new(target)
+	if p.external {
+		for _, text := range status {
+			t.addStatus(text)
+		}
+		return t.clean()
+	}
+
+	if key, ok := p.serviceOf(class); ok {
+		if f := p.frontends.withAddress(key); f != nil {
+			t.add(f)
+		}
+		return t.clean()
+	}
+	if f := best(p.frontends.byGateway[gateway], ports); f != nil {
+		t.add(f)
+		return t.clean()
+	}
+
+	for _, text := range status {
+		if f := p.frontends.ofAddress(text, ports); f != nil {
+			t.add(f)
+		}
+	}
+	if t.isEmpty() {
+		for _, text := range status {
+			t.addStatus(text)
+		}
+	}
+	return t.clean()
+}
+
+// add gives the hosts of a unit to it that no older one has. It may have those that are delegated to its
+// namespace, as many as a namespace may have.
+func (p *publisher) add(u *unit) {
+	claims := make([]claim, 0, len(u.claims))
+	for _, c := range u.claims {
+		owner := c.owner()
+		if p.rules.ZoneOf([]byte(owner)) == 0 {
+			p.ignore(u.ID, c.host, "the host is in no zone of the directive")
+			continue
+		}
+		if err := p.rules.Check(u.Key.Namespace, owner); err != nil {
+			p.fault(u.ID, c.host, "%v", err)
+			continue
+		}
+		claims = append(claims, c)
+	}
+
+	if p.usage[u.Key.Namespace]+len(claims) > p.most {
+		p.fault(u.ID, host{}, "with it namespace %s would have more than %d hosts (max_hosts)", u.Key.Namespace, p.most)
+		return
+	}
+	p.usage[u.Key.Namespace] += len(claims)
+	for _, c := range claims {
+		p.take(u, c)
+	}
+}
+
+// take gives a host to a unit, or tells it who has the host. Units come by their age.
+func (p *publisher) take(u *unit, c claim) {
+	s := p.published.hosts[c.host]
+	if s == nil {
+		s = new(slot)
+		p.published.hosts[c.host] = s
+	}
+	rival := s.label.take(u, c.to)
+	if c.wild && !c.label {
+		rival = cmp.Or(s.all.take(u, c.to), rival)
+	}
+	if rival != nil {
+		p.fault(u.ID, c.host, "%s is in %s, which is older", wire.Name(c.owner()), rival)
+	}
+}
+
+// take has the unit own a host, unless another does whose answers are others.
+func (w *won) take(u *unit, to *target) (rival *unit) {
+	switch {
+	case w.unit == nil:
+		w.unit, w.to = u, to
+	case w.unit == u:
+		w.to = w.to.with(to)
+	case !w.to.includes(to):
+		return w.unit
+	}
+	return nil
+}
