@@ -43,7 +43,8 @@ func (o Options) Check() error {
 		}
 	}
 	if o.ConfigMap != "" {
-		wrong(!o.isConfigMap(), "configmap: want NAMESPACE/NAME, got %q", o.ConfigMap)
+		_, ok := ParseKey(o.ConfigMap)
+		wrong(!ok, "configmap: want NAMESPACE/NAME, got %q", o.ConfigMap)
 	}
 	wrong(o.Records() && (o.ConfigMap != "" || o.Nodes),
 		"configmaps with labels and dnsendpoints exclude one configmap and nodes")
@@ -99,11 +100,13 @@ func (o Options) CheckFiles() error {
 
 // ConfigMapKey returns the key of the ConfigMap that the options name, if any.
 func (o Options) ConfigMapKey() Key {
-	namespace, name, _ := strings.Cut(o.ConfigMap, "/")
-	return Key{namespace, name}
+	key, _ := ParseKey(o.ConfigMap)
+	return key
 }
 
-func (o Options) isConfigMap() bool {
-	key := o.ConfigMapKey()
-	return len(validation.IsDNS1123Label(key.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(key.Name)) == 0
+// ParseKey parses NAMESPACE/NAME. ok reports whether it can be the key of an object.
+func ParseKey(text string) (key Key, ok bool) {
+	namespace, name, _ := strings.Cut(text, "/")
+	ok = len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
+	return Key{namespace, name}, ok
 }

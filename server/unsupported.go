@@ -21,8 +21,8 @@ var replacements = [...]replacement{
 
 	// Names of a cluster.
 	{"k8s_crd", "use records with objects and dnsendpoints"},
-	{"k8s_gateway", "use k8s_external for the addresses of Services, records with objects for DNSEndpoints, and " +
-		"external-dns with dynupdate for the hosts of Ingresses and Gateways"},
+	{"k8s_gateway", "use gateway with external for the hosts of Ingresses and Gateways, k8s_external for the " +
+		"addresses of Services, and records with objects for DNSEndpoints"},
 	{"kubernetai", "use kubernetes, one in each server block"},
 	{"multicluster lighthouse", "use the option multicluster of kubernetes"},
 	{"kubenodes kubeforward mdns", "use hosts, with a file or a ConfigMap"},

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/seamark/seamark/cluster"
 )
 
 // The types of this file are the API's objects, with the fields that are used here. The
@@ -44,7 +46,7 @@ func DNSEndpointsVersion() schema.GroupVersion {
 const (
 	LabelServiceName   = "kubernetes.io/service-name"
 	LabelSkipMirror    = "endpointslice.kubernetes.io/skip-mirror"
-	LabelNamespaceName = "kubernetes.io/metadata.name"
+	LabelNamespaceName = cluster.LabelNamespaceName
 	LabelZone          = "topology.kubernetes.io/zone"
 	// Labels of the Multi-Cluster Services API (KEP-1645) on an EndpointSlice
 	// imported from another cluster.
@@ -183,9 +185,9 @@ type Pod struct {
 		InitContainers []Container `json:"initContainers"`
 	} `json:"spec"`
 	Status struct {
-		Phase      string        `json:"phase"`
-		PodIP      string        `json:"podIP"`
-		PodIPs     []PodIP       `json:"podIPs"`
+		Phase      string     `json:"phase"`
+		PodIP      string     `json:"podIP"`
+		PodIPs     []PodIP    `json:"podIPs"`
 		Conditions Conditions `json:"conditions"`
 	} `json:"status"`
 }

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/wire"
 )
@@ -20,7 +17,7 @@ type publisher struct {
 	*state
 	frontends *frontends
 	gateways  map[cluster.Key]*attachable
-	selectors map[string]labels.Selector
+	selectors map[string]cluster.Selector
 	usage     map[string]int // hosts by namespace
 	published published
 
@@ -60,7 +57,7 @@ type listener struct {
 func (s *settings) publish(all *state, ignored func(id objects.ID, h host, why string)) published {
 	p := &publisher{
 		settings: s, state: all, frontends: newFrontends(all.services), gateways: map[cluster.Key]*attachable{},
-		selectors: map[string]labels.Selector{}, usage: map[string]int{}, ignored: ignored,
+		selectors: map[string]cluster.Selector{}, usage: map[string]int{}, ignored: ignored,
 		published: published{map[host]*slot{}, map[objects.ID]string{}},
 	}
 	for _, u := range p.units() {
@@ -198,31 +195,14 @@ func (p *publisher) attaches(r *cluster.Route, parent cluster.Parent, l *listene
 
 // selects reports whether a selector matches the labels of a namespace.
 func (p *publisher) selects(text, namespace string) bool {
-	selector := p.selectors[text]
-	if selector == nil {
-		var err error
-		if selector, err = labels.Parse(text); err != nil {
-			selector = labels.Nothing()
-		}
+	selector, ok := p.selectors[text]
+	if !ok {
+		selector = cluster.ParseSelector(text)
 		p.selectors[text] = selector
 	}
 	n := p.namespaces[namespace]
-	return n != nil && selector.Matches(namespaceLabels{n})
+	return n != nil && selector.Selects(n)
 }
-
-// namespaceLabels are the labels of a namespace, with the one that every namespace has.
-type namespaceLabels struct{ *cluster.Namespace }
-
-func (n namespaceLabels) Lookup(key string) (value string, ok bool) {
-	if key == api.LabelNamespaceName {
-		return n.Name, true
-	}
-	return n.Labels.Get(key)
-}
-
-func (n namespaceLabels) Has(key string) bool { _, ok := n.Lookup(key); return ok }
-
-func (n namespaceLabels) Get(key string) string { value, _ := n.Lookup(key); return value }
 
 // ingressPorts are the ports of ingress controllers.
 var ingressPorts = []int32{80, 443}

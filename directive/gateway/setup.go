@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
@@ -221,11 +219,11 @@ func (s *settings) setResources(o corefile.Directive) error {
 
 // addService parses the option service.
 func (s *settings) addService(o corefile.Directive) error {
-	namespace, name, _ := strings.Cut(o.Args[0].Text, "/")
-	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(name)) > 0 {
+	service, ok := cluster.ParseKey(o.Args[0].Text)
+	if !ok {
 		return o.Args[0].Errorf(o.Path, "want NAMESPACE/NAME, got %q", o.Args[0].Text)
 	}
-	s.services = append(s.services, classService{cluster.Key{Namespace: namespace, Name: name}, o.Words()[1:]})
+	s.services = append(s.services, classService{service, o.Words()[1:]})
 	return nil
 }
 
