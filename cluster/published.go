@@ -1,7 +1,5 @@
 package cluster
 
-import "k8s.io/apimachinery/pkg/labels"
-
 // A KindSet is a set of kinds.
 type KindSet uint32
 
@@ -90,37 +88,3 @@ type Ingress struct {
 func (g *Gateway) Key() Key { return Key{g.Namespace, g.Name} }
 func (r *Route) Key() Key   { return Key{r.Namespace, r.Name} }
 func (i *Ingress) Key() Key { return Key{i.Namespace, i.Name} }
-
-// LabelNamespaceName is the label of a Namespace with its name, which the API server sets.
-const LabelNamespaceName = "kubernetes.io/metadata.name"
-
-// A Selector selects Namespaces by their labels. The zero Selector selects none.
-type Selector struct{ labels labels.Selector }
-
-// ParseSelector parses a selector, as Listener.Selector has it. An invalid one selects none.
-func ParseSelector(text string) Selector {
-	selector, err := labels.Parse(text)
-	if err != nil {
-		return Selector{}
-	}
-	return Selector{selector}
-}
-
-// Selects reports whether s selects a Namespace, which has its Labels.
-func (s Selector) Selects(n *Namespace) bool {
-	return s.labels != nil && s.labels.Matches(namespaceLabels{n})
-}
-
-// namespaceLabels are the labels of a Namespace, with the one of its name, which manifests lack.
-type namespaceLabels struct{ *Namespace }
-
-func (n namespaceLabels) Lookup(key string) (value string, ok bool) {
-	if key == LabelNamespaceName {
-		return n.Name, true
-	}
-	return n.Labels.Get(key)
-}
-
-func (n namespaceLabels) Has(key string) bool { _, ok := n.Lookup(key); return ok }
-
-func (n namespaceLabels) Get(key string) string { value, _ := n.Lookup(key); return value }

@@ -29,7 +29,10 @@ func (s Slimmer) warn(msg, kind, namespace, name string, value any) {
 func (s Slimmer) Namespace(n *Namespace) *cluster.Namespace {
 	slim := &cluster.Namespace{Name: n.Name}
 	if s.Options.Published != 0 {
-		slim.Labels = cluster.NewLabels(n.Labels)
+		all := map[string]string{}
+		maps.Copy(all, n.Labels)
+		all[LabelNamespaceName] = n.Name // which a manifest need not have
+		slim.Labels = cluster.NewLabels(all)
 	}
 	return slim
 }

@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/seamark/seamark/cluster"
 )
 
 // The types of this file are the API's objects, with the fields that are used here. The
@@ -46,7 +44,7 @@ func DNSEndpointsVersion() schema.GroupVersion {
 const (
 	LabelServiceName   = "kubernetes.io/service-name"
 	LabelSkipMirror    = "endpointslice.kubernetes.io/skip-mirror"
-	LabelNamespaceName = cluster.LabelNamespaceName
+	LabelNamespaceName = "kubernetes.io/metadata.name"
 	LabelZone          = "topology.kubernetes.io/zone"
 	// Labels of the Multi-Cluster Services API (KEP-1645) on an EndpointSlice
 	// imported from another cluster.

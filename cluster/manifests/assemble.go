@@ -118,7 +118,8 @@ func (a *assembly) put(k cluster.Kind, l located, o cluster.Object) {
 func (a *assembly) addNamespaces() {
 	for name := range a.namespaces {
 		if _, ok := a.found[itemKey{"Namespace", cluster.Key{Name: name}}]; !ok && a.f.scope.exposes(name, nil) {
-			a.addNamespace(name, &cluster.Namespace{Name: name}, a.namespaces[name])
+			full := &api.Namespace{Meta: api.Meta{Name: name}}
+			a.addNamespace(name, api.Slimmer{Options: a.f.opts}.Namespace(full), a.namespaces[name])
 		}
 	}
 	for _, l := range a.order {

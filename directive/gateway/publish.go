@@ -17,7 +17,7 @@ type publisher struct {
 	*state
 	frontends *frontends
 	gateways  map[cluster.Key]*attachable
-	selectors map[string]cluster.Selector
+	selectors map[string]func(*cluster.Labels) bool
 	usage     map[string]int // hosts by namespace
 	published published
 
@@ -57,7 +57,7 @@ type listener struct {
 func (s *settings) publish(all *state, ignored func(id objects.ID, h host, why string)) published {
 	p := &publisher{
 		settings: s, state: all, frontends: newFrontends(all.services), gateways: map[cluster.Key]*attachable{},
-		selectors: map[string]cluster.Selector{}, usage: map[string]int{}, ignored: ignored,
+		selectors: map[string]func(*cluster.Labels) bool{}, usage: map[string]int{}, ignored: ignored,
 		published: published{map[host]*slot{}, map[objects.ID]string{}},
 	}
 	for _, u := range p.units() {
@@ -193,15 +193,16 @@ func (p *publisher) attaches(r *cluster.Route, parent cluster.Parent, l *listene
 	return l.From == "Selector" && p.selects(l.Selector, r.Namespace)
 }
 
-// selects reports whether a selector matches the labels of a namespace.
+// selects reports whether a selector matches the labels of a namespace. An invalid selector matches none.
 func (p *publisher) selects(text, namespace string) bool {
-	selector, ok := p.selectors[text]
-	if !ok {
-		selector = cluster.ParseSelector(text)
+	selector := p.selectors[text]
+	if selector == nil {
+		parsed, err := cluster.ParseSelector(text)
+		selector = func(l *cluster.Labels) bool { return err == nil && parsed.Matches(l) }
 		p.selectors[text] = selector
 	}
 	n := p.namespaces[namespace]
-	return n != nil && selector.Selects(n)
+	return n != nil && selector(n.Labels)
 }
 
 // ingressPorts are the ports of ingress controllers.
