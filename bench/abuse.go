@@ -28,23 +28,28 @@ const (
 	abuseQuery   = 2 * time.Second
 )
 
-// An abuse is a way to hold memory or CPU time of a server over HTTPS.
+// An abuse is a way to hold memory or CPU time of a server over HTTPS: the requests that a client
+// repeats on each of its connections. The others have a query and no body.
 type abuse struct {
 	name, title string
-	run         func(*abuser) error
+	body        bool   // POST with a body of which one byte is sent
+	length      string // the content-length of the body
+	filler      int    // bytes of a header
+	noWindow    bool   // the server may send no bodies of replies
+	reset       bool   // the client resets its streams at once
+	unread      bool   // the client reads nothing
 }
 
 func abuses() []abuse {
 	return []abuse{
-		{"declared", "bodies with a length of 65,535 bytes, of which one is sent",
-			func(a *abuser) error { return a.bodies("65535", 0) }},
-		{"undeclared", "bodies without a length, of which one byte is sent",
-			func(a *abuser) error { return a.bodies("", 0) }},
-		{"headers", "headers of 80 KB before a body that is not sent",
-			func(a *abuser) error { return a.bodies("65535", 80<<10) }},
-		{"window", "replies for which the client leaves no room", (*abuser).closedWindow},
-		{"reset", "streams that are reset at once", (*abuser).resets},
-		{"unread", "queries without reading a byte", (*abuser).unread},
+		{name: "declared", title: "bodies with a length of 65,535 bytes, of which one is sent",
+			body: true, length: "65535"},
+		{name: "undeclared", title: "bodies without a length, of which one byte is sent", body: true},
+		{name: "headers", title: "headers of 80 KB before a body that is not sent",
+			body: true, length: "65535", filler: 80 << 10},
+		{name: "window", title: "replies for which the client leaves no room", noWindow: true},
+		{name: "reset", title: "streams that are reset at once", reset: true},
+		{name: "unread", title: "queries without reading a byte", unread: true},
 	}
 }
 
@@ -67,35 +72,12 @@ func (b *bench) abuse(ctx context.Context) error {
 
 func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 	defer b.stopServers()
-	plain, err := freeAddress()
+	p := b.seamark("abuse.Corefile", map[string]any{"source": b.source(), "limit": limit})
+	s, err := b.start(ctx, p, b.pop.last())
 	if err != nil {
 		return err
 	}
-
-	at, err := freeAddress()
-	if err != nil {
-		return err
-	}
-
-	s, err := b.configured("seamark", plain, lines(`
-.:%d https://.:%d {
-    bind 127.0.0.1
-    tls %s %s
-    https {
-       max_connections %d
-    }
-    kubernetes cluster.local in-addr.arpa ip6.arpa {
-       %s
-    }
-}
-`, plain.Port(), at.Port(), b.certificateFile(), b.keyFile(), limit, b.source()),
-		b.binary, "serve", "--conf")
-	if err != nil {
-		return err
-	}
-	if err := s.await(ctx, b.pop.last()); err != nil {
-		return err
-	}
+	at := s.at["https"]
 
 	good := &goodClient{to: at, query: b.pop.last()}
 	for range 20 {
@@ -127,13 +109,13 @@ func (b *bench) abuseOnce(ctx context.Context, a abuse, limit int) error {
 	for range abusers {
 		running.Go(func() {
 			for abusing.Err() == nil {
-				c, err := newAbuser(abusing, at, a.name == "window")
+				c, err := newAbuser(abusing, at, a.noWindow)
 				if err != nil {
 					continue
 				}
 				opened.Add(1)
-				_ = a.run(c)
-				if c.close(); abusing.Err() == nil {
+				_ = c.run(a)
+				if c.conn.Close(); abusing.Err() == nil {
 					ended.Add(1)
 				}
 			}
@@ -211,8 +193,7 @@ func (g *goodClient) ask(ctx context.Context) {
 
 // An abuser is one HTTP/2 connection.
 type abuser struct {
-	ctx    context.Context
-	conn   *tls.Conn
+	conn   net.Conn
 	w      *http2.Framer
 	mu     sync.Mutex // guards w, and waits for its settings
 	open   chan struct{}
@@ -226,7 +207,7 @@ func newAbuser(ctx context.Context, to netip.AddrPort, noWindow bool) (*abuser, 
 	if err != nil {
 		return nil, err
 	}
-	a := &abuser{ctx: ctx, conn: c.(*tls.Conn), w: http2.NewFramer(c, c), open: make(chan struct{}, abuseStreams),
+	a := &abuser{conn: c, w: http2.NewFramer(c, c), open: make(chan struct{}, abuseStreams),
 		closed: make(chan struct{})}
 	a.w.SetReuseFrames()
 	window := uint32(1 << 20)
@@ -241,8 +222,6 @@ func newAbuser(ctx context.Context, to netip.AddrPort, noWindow bool) (*abuser, 
 	context.AfterFunc(ctx, func() { c.Close() })
 	return a, err
 }
-
-func (a *abuser) close() { a.conn.Close() }
 
 // read reads frames until the connection ends, and releases the place of a stream that ends.
 func (a *abuser) read() {
@@ -278,15 +257,49 @@ func (a *abuser) read() {
 	}
 }
 
+// run sends requests until the connection ends.
+func (a *abuser) run(w abuse) error {
+	if !w.unread {
+		go a.read()
+	}
+	block := w.headers()
+	for id := uint32(1); ; id += 2 {
+		// Streams that stay open are limited. read releases their places.
+		if !w.unread && !w.reset {
+			select {
+			case a.open <- struct{}{}:
+			case <-a.closed:
+				return nil
+			}
+		}
+
+		a.mu.Lock()
+		err := a.begin(id, block, !w.body)
+		if w.body {
+			err = errors.Join(err, a.w.WriteData(id, false, []byte{0}))
+		}
+		if w.reset {
+			err = errors.Join(err, a.w.WriteRSTStream(id, http2.ErrCodeCancel))
+		}
+		a.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // headers returns the header block of a request.
-func headers(method, path, length string, filler int) []byte {
+func (w abuse) headers() []byte {
+	method, path := "GET", "/dns-query?dns=AAABAAABAAAAAAAABWJlbmNoAAABAAE"
+	if w.body {
+		method, path = "POST", "/dns-query"
+	}
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	e.SetMaxDynamicTableSize(0)
 	for _, f := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "bench.example"},
-		{":path", path},
-		{"content-type", "application/dns-message"}, {"content-length", length},
-		{"x-filler", strings.Repeat("~", filler)}} {
+		{":path", path}, {"content-type", "application/dns-message"}, {"content-length", w.length},
+		{"x-filler", strings.Repeat("~", w.filler)}} {
 		if f[1] != "" {
 			_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true})
 		}
@@ -306,64 +319,4 @@ func (a *abuser) begin(id uint32, block []byte, end bool) error {
 		rest = rest[n:]
 	}
 	return err
-}
-
-// streams keeps streams open until the connection ends.
-func (a *abuser) streams(start func(id uint32) error) error {
-	go a.read()
-	for id := uint32(1); ; id += 2 {
-		select {
-		case a.open <- struct{}{}:
-		case <-a.closed:
-			return nil
-		}
-		a.mu.Lock()
-		err := start(id)
-		a.mu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// bodies keeps requests open whose bodies are not complete.
-func (a *abuser) bodies(length string, filler int) error {
-	block := headers("POST", "/dns-query", length, filler)
-	return a.streams(func(id uint32) error {
-		return errors.Join(a.begin(id, block, false), a.w.WriteData(id, false, []byte{0}))
-	})
-}
-
-const abusePath = "/dns-query?dns=AAABAAABAAAAAAAABWJlbmNoAAABAAE"
-
-func (a *abuser) closedWindow() error {
-	block := headers("GET", abusePath, "", 0)
-	return a.streams(func(id uint32) error { return a.begin(id, block, true) })
-}
-
-// resets sends requests and resets their streams.
-func (a *abuser) resets() error {
-	go a.read()
-	block := headers("GET", abusePath, "", 0)
-	return a.repeat(func(id uint32) error {
-		return errors.Join(a.begin(id, block, true), a.w.WriteRSTStream(id, http2.ErrCodeCancel))
-	})
-}
-
-// unread sends requests and reads nothing.
-func (a *abuser) unread() error {
-	block := headers("GET", abusePath, "", 0)
-	return a.repeat(func(id uint32) error { return a.begin(id, block, true) })
-}
-
-// repeat starts streams until one fails.
-func (a *abuser) repeat(start func(id uint32) error) error {
-	for id := uint32(1); ; id += 2 {
-		a.mu.Lock()
-		err := start(id)
-		a.mu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
 }

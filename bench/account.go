@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -144,24 +143,34 @@ func memory(pid int) (footprint, error) {
 	return parseMemory(text)
 }
 
-func parseMemory(status []byte) (footprint, error) {
-	values := map[string]int64{}
-	lines := bufio.NewScanner(bytes.NewReader(status))
-	for lines.Scan() {
-		key, rest, _ := strings.Cut(lines.Text(), ":")
-		words := strings.Fields(rest)
-		if len(words) == 2 && words[1] == "kB" {
-			n, err := strconv.ParseInt(words[0], 10, 64)
-			if err != nil {
-				return footprint{}, fmt.Errorf("/proc/PID/status: %s: %w", key, err)
-			}
-			values[key] = n << 10
+func parseMemory(status []byte) (f footprint, err error) {
+	for key, size := range map[string]*int64{"VmRSS": &f.resident, "RssAnon": &f.anonymous, "VmHWM": &f.peak} {
+		if *size, err = parseSize(status, key); err != nil {
+			return footprint{}, fmt.Errorf("/proc/PID/status: %w", err)
 		}
 	}
-	if values["VmRSS"] == 0 || values["VmHWM"] == 0 {
-		return footprint{}, errors.New("/proc/PID/status: no VmRSS or no VmHWM")
+	return f, nil
+}
+
+// parseSize returns the size of a line "KEY: 12 kB", in bytes.
+func parseSize(text []byte, key string) (int64, error) {
+	_, after, _ := strings.Cut("\n"+string(text), "\n"+key+":")
+	fields := strings.Fields(after)
+	if len(fields) < 2 || fields[1] != "kB" {
+		return 0, fmt.Errorf("no %s", key)
 	}
-	return footprint{values["VmRSS"], values["RssAnon"], values["VmHWM"]}, nil
+	n, err := strconv.ParseInt(fields[0], 10, 64)
+	return n << 10, err
+}
+
+// proportional returns the memory of a process in which a shared page counts for each
+// process by its part.
+func proportional(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseSize(text, "Pss")
 }
 
 // forgetPeak resets the peak of a process to its present size.

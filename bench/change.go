@@ -10,11 +10,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/miekg/dns"
 )
 
 // A changer writes EndpointSlices of the moving Services and records when each
@@ -70,11 +67,7 @@ func (c *changer) moving(n int) service {
 func (c *changer) write(n int) (*lookup, error) {
 	s := c.moving(n)
 	s.endpoints[0] = newAddress(n)
-	var want []string
-	for _, ip := range s.endpoints {
-		want = append(want, "A "+ip.String())
-	}
-	return newLookup(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, want...), c.put(s)
+	return s.lookup(false), c.put(s)
 }
 
 // put writes the EndpointSlice of s.
@@ -140,46 +133,49 @@ func (c *changer) parse(text string) error {
 	return nil
 }
 
-// A delay is the time from the acknowledgement of a change to its answer, by our
-// server and by the bare watch. unsure is the time since the previous query: our
-// answer may have been available for that long.
-type delay struct{ answered, watched, unsure time.Duration }
+// delays are the times in milliseconds from the acknowledgements of changes to their answers, by our
+// server and by the bare watch. unsure is the time since the previous query: our answer may have been
+// available for that long.
+type delays struct{ answered, watched, unsure []float64 }
 
 // change makes the n-th change and queries until the server and the bare watch
 // answer it.
-func (c *changer) change(ctx context.Context, s *server, n int, within time.Duration) (delay, error) {
-	conn, err := net.Dial("udp4", s.addr.String())
+func (c *changer) change(ctx context.Context, s *server, n int, within time.Duration, d *delays) error {
+	conn, err := net.Dial("udp4", s.addr().String())
 	if err != nil {
-		return delay{}, err
+		return err
 	}
 	defer conn.Close()
 
 	slice := c.moving(n).slice()
 	before, err := c.seen(slice)
 	if err != nil {
-		return delay{}, err
+		return err
 	}
 
 	line := c.written
 	q, err := c.write(n)
 	if err != nil {
-		return delay{}, err
+		return err
 	}
 
 	p := poll{conn: conn, q: q, c: c, slice: slice, version: before, room: make([]byte, 4096)}
 	if err := p.run(ctx, within); err != nil {
-		return delay{}, errors.Join(err, c.drain()) // it may report that its watch failed
+		return errors.Join(err, c.drain()) // it may report that its watch failed
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	err = c.collect(ctx, func() bool { _, ok := c.acked[line]; return ok })
 	if err != nil {
-		return delay{}, fmt.Errorf("waiting for a change to be acknowledged: %w", err)
+		return fmt.Errorf("waiting for a change to be acknowledged: %w", err)
 	}
 
 	ack := c.acked[line]
-	return delay{p.answered - ack, p.watched - ack, p.unsure}, nil
+	d.answered = append(d.answered, (p.answered-ack).Seconds()*1e3)
+	d.watched = append(d.watched, (p.watched-ack).Seconds()*1e3)
+	d.unsure = append(d.unsure, p.unsure.Seconds()*1e3)
+	return nil
 }
 
 // seen queries the bare watch for the last version of a slice.
@@ -255,7 +251,7 @@ func (p *poll) run(ctx context.Context, within time.Duration) error {
 // change measures the age of answers at 100 changes a second.
 func (b *bench) change(ctx context.Context) error {
 	defer b.stopServers()
-	s, err := b.seamark(ctx, fromAPI(b.api.kubeconfig), 1, b.pop.last())
+	s, err := b.start(ctx, b.stock(b.source(), 1), b.pop.last())
 	if err != nil {
 		return err
 	}
@@ -267,23 +263,23 @@ func (b *bench) change(ctx context.Context) error {
 	defer c.close()
 
 	const warm, rate = 50, 100
-	if _, err := c.delays(ctx, s, warm, rate); err != nil {
+	if err := c.delays(ctx, s, warm, rate, new(delays)); err != nil {
 		return err
 	}
 
 	var medians, tails, watch, rates, unsure []float64
 	for range b.rounds {
 		start, before := clock(), c.written
-		d, err := c.delays(ctx, s, int(rate*b.time.Seconds()*3), rate)
-		if err != nil {
+		var d delays
+		if err := c.delays(ctx, s, int(rate*b.time.Seconds()*3), rate, &d); err != nil {
 			return err
 		}
 
 		rates = append(rates, float64(c.written-before)/(clock()-start).Seconds())
-		medians = append(medians, delayOf(d, delay.ofAnswer, 0.5))
-		tails = append(tails, delayOf(d, delay.ofAnswer, 0.99))
-		watch = append(watch, delayOf(d, delay.ofWatch, 0.99))
-		unsure = append(unsure, delayOf(d, func(d delay) time.Duration { return d.unsure }, 0.99))
+		medians = append(medians, quantile(d.answered, 0.5))
+		tails = append(tails, quantile(d.answered, 0.99))
+		watch = append(watch, quantile(d.watched, 0.99))
+		unsure = append(unsure, quantile(d.unsure, 0.99))
 	}
 
 	b.number("change/rate", "changes per second", "", rates...)
@@ -325,11 +321,9 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 		}()
 
 		start := clock()
-		var delays []delay
+		var d delays
 		for len(others.acked) < inBurst && err == nil {
-			var d []delay
-			if d, err = c.delays(ctx, s, 1, rate); err == nil {
-				delays = append(delays, d...)
+			if err = c.delays(ctx, s, 1, rate, &d); err == nil {
 				err = others.drain()
 			}
 		}
@@ -343,8 +337,8 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 			return err
 		}
 
-		answered = append(answered, delayOf(delays, delay.ofAnswer, 0.99))
-		watched = append(watched, delayOf(delays, delay.ofWatch, 0.99))
+		answered = append(answered, quantile(d.answered, 0.99))
+		watched = append(watched, quantile(d.watched, 0.99))
 		rates = append(rates, inBurst/took)
 	}
 
@@ -357,32 +351,16 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 }
 
 // delays makes count changes, one after the other.
-func (c *changer) delays(ctx context.Context, s *server, count, rate int) ([]delay, error) {
+func (c *changer) delays(ctx context.Context, s *server, count, rate int, d *delays) error {
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
-	var delays []delay
 	for range count {
 		<-tick.C
-		d, err := c.change(ctx, s, c.written, 10*time.Second)
-		if err != nil {
-			return nil, err
+		if err := c.change(ctx, s, c.written, 10*time.Second, d); err != nil {
+			return err
 		}
-		delays = append(delays, d)
 	}
-	return delays, nil
-}
-
-func (d delay) ofAnswer() time.Duration { return d.answered }
-func (d delay) ofWatch() time.Duration  { return d.watched }
-
-// delayOf returns a quantile of one of the delays of all changes, in milliseconds.
-func delayOf(delays []delay, field func(delay) time.Duration, p float64) float64 {
-	var out []float64
-	for _, d := range delays {
-		out = append(out, field(d).Seconds()*1e3)
-	}
-	slices.Sort(out)
-	return percentile(out, p)
+	return nil
 }
 
 // latency compares our server with the bare loop at half of our server's maximum
@@ -418,14 +396,14 @@ func (b *bench) latency(ctx context.Context) error {
 
 // compareAtHalf compares the peers at half of our server's maximum rate.
 func (b *bench) compareAtHalf(ctx context.Context, peers []peer) error {
-	full := b.load(peers[0].server, "A")
+	full := b.load(peers[0].server, comparison{workload: "A"})
 	full.rate = 0
 	t, err := full.run(ctx)
 	if err != nil {
 		return err
 	}
-	contenders := b.contenders(peers, "A", func(l *load) { l.rate = float64(t.answered) / t.elapsed.Seconds() / 2 })
-	return b.compare(ctx, "latency", "ClusterIP, A, half load, 200 changes a second", contenders)
+	return b.compareAll(ctx, peers, comparison{name: "latency", title: "ClusterIP, A, half load, 200 changes a second",
+		workload: "A", rate: float64(t.answered) / t.elapsed.Seconds() / 2})
 }
 
 // keepChanging writes changes until ctx ends.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -69,14 +70,58 @@ func (r *result) right() string {
 	return ""
 }
 
-// load returns the usual load for a workload.
-func (b *bench) load(s *server, workload string) load {
-	transport := overUDP
-	if b.dnsperf {
-		transport = dnsperf
+// A comparison is a row of a scenario: the load that each contender gets in turn. Fields without a
+// value have the usual one.
+type comparison struct {
+	name, title     string
+	workload        string
+	transport       string
+	sockets, window int
+	rate            float64 // also 0 if there is a transport
+	longer          int     // how many times as long a run is
+}
+
+// load returns the load of a comparison for a server.
+func (b *bench) load(s *server, c comparison) load {
+	l := load{to: s.addr(), lookups: b.work[c.workload].lookups, transport: overUDP, sockets: cmp.Or(c.sockets, 16),
+		window: cmp.Or(c.window, 100), rate: c.rate, time: b.time * time.Duration(max(1, c.longer)), cpu: b.cpu(1),
+		namespaces: s.pods}
+	switch {
+	case c.transport != "":
+		l.transport = c.transport
+	case b.dnsperf:
+		l.transport = dnsperf
 	}
-	return load{to: s.addr, lookups: b.work[workload].lookups, transport: transport,
-		sockets: 16, window: 100, rate: b.rate, time: b.time, cpu: b.generatorCPU()}
+	if c.transport == "" {
+		l.rate = cmp.Or(c.rate, b.rate)
+	}
+	if at, ok := s.at[c.transport]; ok {
+		l.to = at
+	}
+	return l
+}
+
+// listens reports whether the server has an address of its own for the transport of a comparison, if
+// that needs one.
+func (s *server) listens(c comparison) bool {
+	_, ok := s.at[c.transport]
+	return ok || c.transport != overTLS && c.transport != overHTTPS && c.transport != overQUIC
+}
+
+// compareAll makes the comparisons with those of the peers that can serve them.
+func (b *bench) compareAll(ctx context.Context, peers []peer, rows ...comparison) error {
+	for _, c := range rows {
+		var contenders []contender
+		for _, p := range peers {
+			if (p.only == nil || slices.Contains(p.only, c.workload)) && p.server.listens(c) {
+				contenders = append(contenders, contender{p.label, p.server, b.load(p.server, c)})
+			}
+		}
+		if err := b.compare(ctx, c.name, c.title, contenders); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l load) String() string {

@@ -45,6 +45,15 @@ func newLookup(name string, kind uint16, edns bool, rcode int, want ...string) *
 	return &lookup{packet: packet, rcode: rcode, want: want}
 }
 
+// lookup returns a query for the addresses of a headless Service.
+func (s service) lookup(edns bool) *lookup {
+	var want []string
+	for _, ip := range s.endpoints {
+		want = append(want, "A "+ip.String())
+	}
+	return newLookup(s.fqdn(), dns.TypeA, edns, dns.RcodeSuccess, want...)
+}
+
 // wrong returns the difference of an answer from the expected one, "" if there is
 // none. Every answer is checked; whole compares all of its records.
 func (q *lookup) wrong(packet []byte, whole bool) string {
@@ -123,14 +132,6 @@ func (p population) workloads() map[string]*workload {
 
 	plain := func() service { return p.service(rnd.IntN(p.plain)) }
 	random := func() service { return p.service(rnd.IntN(p.firstMoving())) }
-	addresses := func(s service, edns bool) *lookup {
-		var want []string
-		for _, ip := range s.endpoints {
-			want = append(want, "A "+ip.String())
-		}
-		return newLookup(s.fqdn(), dns.TypeA, edns, dns.RcodeSuccess, want...)
-	}
-
 	workloads := []*workload{
 		repeat("A", "ClusterIP, A", func() *lookup {
 			s := plain()
@@ -145,10 +146,10 @@ func (p population) workloads() map[string]*workload {
 			return newLookup(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
 		}),
 		repeat("headless3", "headless with 3 endpoints, A", func() *lookup {
-			return addresses(p.service(p.firstSmall()+rnd.IntN(p.small)), false)
+			return p.service(p.firstSmall() + rnd.IntN(p.small)).lookup(false)
 		}),
 		repeat("headless60", "headless with 60 endpoints, A with EDNS", func() *lookup {
-			return addresses(p.service(p.firstHeadless()+rnd.IntN(p.headless)), true)
+			return p.service(p.firstHeadless() + rnd.IntN(p.headless)).lookup(true)
 		}),
 		repeat("endpoint", "endpoint names, A", func() *lookup {
 			s := random()

@@ -168,6 +168,7 @@ type bench struct {
 	api      *api // nil without an API server
 	upstream *server
 	spawned  int
+	ports    []uint16 // those that servers have got
 	running  []*server
 	series   map[string][]float64
 	report   report
@@ -226,10 +227,8 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.upstream, err = b.loop("upstream", outside, 1, "-upstream"); err != nil {
-		return err
-	}
-	if err := b.upstream.await(ctx, b.work["cached"].lookups[0]); err != nil {
+	b.upstream, err = b.startLoop(ctx, "upstream", outside, b.work["cached"].lookups[0], "-upstream")
+	if err != nil {
 		return err
 	}
 
@@ -299,17 +298,10 @@ func (b *bench) stopServers() {
 
 func cpus() int { return runtime.NumCPU() }
 
-// serverCPU and generatorCPU return the CPU to run on; negative is any.
-func (b *bench) serverCPU() int {
+// cpu returns the CPU that servers (0) or the generator (1) run on; negative is any.
+func (b *bench) cpu(of int) int {
 	if b.pin && cpus() > 1 {
-		return 0
-	}
-	return -1
-}
-
-func (b *bench) generatorCPU() int {
-	if b.pin && cpus() > 1 {
-		return 1
+		return of
 	}
 	return -1
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -31,7 +30,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // weigh starts our server on a cluster and reads its memory after settle.
 func (b *bench) weigh(ctx context.Context, source string, q *lookup) (*server, footprint, error) {
-	s, err := b.seamark(ctx, source, 2, q)
+	s, err := b.start(ctx, b.stock(source, 2), q)
 	if err != nil {
 		return nil, footprint{}, err
 	}
@@ -60,7 +59,7 @@ func (b *bench) memory(ctx context.Context) error {
 		b.megabytes("memory/"+from.name, "resident, no load, "+from.name, f.resident)
 		b.megabytes("anonymous/"+from.name, "of that not of the binary, "+from.name, f.anonymous)
 		b.megabytes("peak/"+from.name, "peak of the start, "+from.name, f.peak)
-		if _, err := b.load(s, "A").run(ctx); err != nil {
+		if _, err := b.load(s, comparison{workload: "A"}).run(ctx); err != nil {
 			return err
 		}
 		if f, err = memory(s.pid()); err != nil {
@@ -76,7 +75,7 @@ func (b *bench) memory(ctx context.Context) error {
 	}
 
 	little := populate(20)
-	dir := filepath.Join(b.dir, "little")
+	dir := b.file("little")
 	if err := little.writeManifests(dir); err != nil {
 		return err
 	}
@@ -139,7 +138,7 @@ func (b *bench) restart(ctx context.Context) error {
 // relists returns the number of lists of Services and EndpointSlices that our
 // server has received, from its metrics.
 func (s *server) relists(ctx context.Context) (int, error) {
-	text, err := get(ctx, "http://"+s.metrics.String()+"/metrics")
+	text, err := get(ctx, "http://"+s.at["metrics"].String()+"/metrics")
 	if err != nil {
 		return 0, err
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,49 +41,12 @@ const nodeSettle = 80 * time.Second
 // nodePatience is the time in which a node's cache has to answer after its start.
 const nodePatience = 20 * time.Second
 
-// nodeCorefile returns the template of node-cache's manifest, for an upstream without TCP.
-func nodeCorefile() string {
-	block := func(zone, cache, more string) string {
-		return lines(`
-%s:53 {
-    errors
-    cache %s
-    reload
-    loop
-    bind %s %s
-    forward . %s
-    prometheus :9253
-%s}
-`, zone, cache, nodeLocal, nodeCluster, nodeUpstream, more)
-	}
-	return block("cluster.local", "{\n        success 9984 30\n        denial 9984 5\n    }",
-		"    health "+nodeLocal+":8080\n") +
-		block("in-addr.arpa", "30", "") + block("ip6.arpa", "30", "") + block(".", "30", "")
+// nodeValues are the values of the templates node.Corefile, the template of node-cache's manifest for
+// an upstream without TCP, and node.nft.
+func nodeValues() map[string]any {
+	return map[string]any{"local": nodeLocal, "cluster": nodeCluster, "upstream": nodeUpstream,
+		"zones": []string{"in-addr.arpa", "ip6.arpa", "."}}
 }
-
-// nodeRules are the rules of kube-proxy, which make the kernel track connections.
-const nodeRules = `
-table ip kube-proxy {
-	chain services {
-		type nat hook prerouting priority dstnat
-		ip daddr ` + nodeCluster + ` udp dport 53 dnat to 10.0.255.2
-	}
-}
-`
-
-// nodeExempt are the rules of node-cache, without which connections would be tracked.
-const nodeExempt = `
-table ip nodelocaldns {
-	chain prerouting {
-		type filter hook prerouting priority raw
-		ip daddr { ` + nodeLocal + `, ` + nodeCluster + ` } udp dport 53 notrack
-	}
-	chain output {
-		type filter hook output priority raw
-		ip saddr { ` + nodeLocal + `, ` + nodeCluster + ` } udp sport 53 notrack
-	}
-}
-`
 
 // A nodeServer is a cache of a node, or a lower bound of one, in a node of its own.
 type nodeServer struct {
@@ -92,44 +55,38 @@ type nodeServer struct {
 	local  bool   // it needs the addresses on the node
 	exempt bool   // it needs the rules of node-cache
 	argv   []string
-	*server
-	*network
 }
 
 // nodeServers returns the contenders. The node of a contender that does not set it up itself has
 // the rules of node-cache, except that capture none of Seamark has no rules.
-func (b *bench) nodeServers(corefile, answers string) []*nodeServer {
+func (b *bench) nodeServers(corefile, answers string) []nodeServer {
 	ours := func(capture string, more ...string) []string {
 		return append([]string{b.binary, "node", "-capture", capture, "-localip", nodeLocal + "," + nodeCluster,
 			"-conf", corefile, "-corefile", corefile + "." + capture, "-basecorefile", corefile, "-kubednscm",
 			b.dir}, more...)
 	}
-
 	loop := func(more ...string) []string {
-		return append([]string{b.self, "loop", "-listen", nodeCluster + ":53", "-table", answers}, more...)
+		return b.loop("", netip.MustParseAddrPort(nodeCluster+":53"), answers, more...).argv
 	}
 
-	all := []*nodeServer{
-		{label: "tcx", target: nodeCluster, argv: ours("tcx")},
-		{label: "tcx, not repeated", target: nodeCluster, argv: ours("tcx", "-repeat-replies=false")},
-		{label: "address", target: nodeCluster, argv: ours("address")},
-		{label: "none", target: nodeLocal, local: true, argv: ours("none")},
-		{label: "loop", target: nodeCluster, local: true, exempt: true, argv: loop()},
-		{label: "echo", target: nodeCluster, local: true, exempt: true, argv: loop("-blocking")},
+	all := []nodeServer{
+		{"tcx", nodeCluster, false, false, ours("tcx")},
+		{"tcx, not repeated", nodeCluster, false, false, ours("tcx", "-repeat-replies=false")},
+		{"address", nodeCluster, false, false, ours("address")},
+		{"none", nodeLocal, true, false, ours("none")},
+		{"loop", nodeCluster, true, true, loop()},
+		{"echo", nodeCluster, true, true, loop("-blocking")},
 	}
-
 	switch {
 	case b.nodecachePath != "":
-		all = append(all, &nodeServer{label: "node-cache", target: nodeCluster,
-			argv: []string{b.nodecachePath, "-localip", nodeLocal + "," + nodeCluster, "-conf",
-				corefile + ".node-cache",
-				"-corefile", corefile + ".node-cache", "-basecorefile", corefile}})
+		cache := corefile + ".node-cache"
+		return append(all, nodeServer{"node-cache", nodeCluster, false, false,
+			[]string{b.nodecachePath, "-localip", nodeLocal + "," + nodeCluster, "-conf", cache, "-corefile", cache,
+				"-basecorefile", corefile}})
 	case b.corednsPath != "":
-		all = append(all, &nodeServer{label: "coredns", target: nodeCluster, local: true, exempt: true,
-			argv: []string{b.corednsPath, "-conf", corefile}})
-	default:
-		b.miss("node: set -nodecache or COREDNS to a binary to compare with")
+		return append(all, nodeServer{"coredns", nodeCluster, true, true, []string{b.corednsPath, "-conf", corefile}})
 	}
+	b.miss("node: set -nodecache or COREDNS to a binary to compare with")
 	return all
 }
 
@@ -137,106 +94,91 @@ func (b *bench) nodeServers(corefile, answers string) []*nodeServer {
 // with a full cache.
 func (b *bench) node(ctx context.Context) error {
 	defer b.stopServers()
-	for _, program := range []string{"ip", "nft", "nsenter"} {
-		if _, err := exec.LookPath(program); err != nil {
-			b.miss("node: the program %s is not installed", program)
-			return nil
-		}
-	}
-
-	probe, err := newNamespace()
-	if err != nil {
-		b.miss("node: network namespaces may not be made: %v", err)
+	if why := nodeImpossible(); why != nil {
+		b.miss("node: %v", why)
 		return nil
 	}
-
-	probe.Close()
 	if end, err := countPrograms(); err != nil {
 		b.miss("node: the run time of BPF programs is not counted: %v", err)
 	} else {
 		defer end()
 	}
 
-	corefile, err := b.file("Corefile-node", nodeCorefile())
-	if err != nil {
+	corefile := b.file("Corefile-node")
+	if err := b.expand(corefile, "node.Corefile", nil, nodeValues()); err != nil {
 		return err
 	}
-
 	names, err := outsideTable(fullCache, fullCache)
 	if err != nil {
 		return err
 	}
-
 	answers, err := b.tableFile(names)
 	if err != nil {
 		return err
 	}
 
-	var lookups []*lookup
-	for k := range nodeNames {
-		lookups = append(lookups, outsideLookup(k))
+	b.work["node"], b.work["full cache"] = new(workload), new(workload)
+	for k := range fullCache {
+		if q := outsideLookup(k); k < nodeNames {
+			b.work["node"].lookups = append(b.work["node"].lookups, q)
+		}
+		b.work["full cache"].lookups = append(b.work["full cache"].lookups, outsideLookup(k), deniedLookup(k))
 	}
 
-	var ready []*nodeServer
-	for _, s := range b.nodeServers(corefile, answers) {
-		err := b.startNode(ctx, s, answers)
-		if s.network != nil {
-			defer s.network.close()
+	var ready []peer
+	for _, n := range b.nodeServers(corefile, answers) {
+		s, network, err := b.startNode(ctx, n, answers)
+		if network != nil {
+			defer network.close()
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-
 		if err != nil {
-			b.miss("node, %s: %v", s.label, err)
+			b.miss("node, %s: %v", n.label, err)
 			continue
 		}
-
-		ready = append(ready, s)
+		ready = append(ready, peer{n.label, s, nil})
 	}
 
-	for _, at := range []struct {
-		scenario, title string
-		rate            float64
-	}{
-		{"node", "the cache of a node, 100 outstanding queries of three pods", 0},
-		{"node 20k", "the same, 20,000 queries a second", 20000},
-		{"node 1k", "the same, 1,000 queries a second", 1000},
-	} {
-		var contenders []contender
-		for _, s := range ready {
-			l := s.load(b, lookups)
-			if l.rate = at.rate; at.rate > 0 && at.rate < 5000 {
-				l.time *= 2
-			}
-			contenders = append(contenders, contender{s.label, s.server, l})
-		}
-
-		if err := b.compare(ctx, at.scenario, at.title, contenders); err != nil {
-			return err
-		}
+	const sockets = 8 * nodePods
+	err = b.compareAll(ctx, ready,
+		comparison{name: "node", title: "the cache of a node, 100 outstanding queries of three pods", workload: "node",
+			transport: overUDP, sockets: sockets},
+		comparison{name: "node 20k", title: "the same, 20,000 queries a second", workload: "node",
+			transport: overUDP, sockets: sockets, rate: 20000},
+		comparison{name: "node 1k", title: "the same, 1,000 queries a second", workload: "node",
+			transport: overUDP, sockets: sockets, rate: 1000, longer: 2})
+	if err != nil {
+		return err
 	}
-
 	return b.nodeMemory(ctx, ready)
 }
 
-// load returns a load from the pods of the node.
-func (s *nodeServer) load(b *bench, lookups []*lookup) load {
-	return load{to: s.addr, lookups: lookups, transport: overUDP, sockets: 8 * nodePods, window: 100, time: b.time,
-		cpu: b.generatorCPU(), namespaces: s.pods}
+// nodeImpossible returns the reason why this machine cannot have the nodes.
+func nodeImpossible() error {
+	for _, program := range []string{"ip", "nft", "nsenter"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("the program %s is not installed", program)
+		}
+	}
+	probe, err := newNamespace()
+	if err != nil {
+		return fmt.Errorf("network namespaces may not be made: %w", err)
+	}
+	return probe.Close()
 }
 
 // nodeMemory fills the caches and reads the memory of their processes after a while.
-func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
-	lookups := fullCacheLookups()
-	servers = without(servers, "loop", "echo")
-	for _, s := range servers {
-		l := s.load(b, lookups)
-		l.rate, l.time = 5000, time.Duration(len(lookups)+100)*time.Second/5000
+func (b *bench) nodeMemory(ctx context.Context, peers []peer) error {
+	peers = slices.DeleteFunc(peers, func(p peer) bool { return p.label == "loop" || p.label == "echo" })
+	for _, p := range peers {
+		l := b.load(p.server, comparison{workload: "full cache", transport: overUDP, sockets: 8 * nodePods, rate: 5000})
+		l.time = time.Duration(len(l.lookups)+100) * time.Second / 5000
 		if t, err := l.run(ctx); err != nil {
 			return err
 		} else if t.wrong > 0 {
-			b.miss("node memory, %s: %d wrong answers: %s", s.label, t.wrong, t.example)
+			b.miss("node memory, %s: %d wrong answers: %s", p.label, t.wrong, t.example)
 		}
 	}
 
@@ -248,9 +190,9 @@ func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
 		return err
 	}
 
-	for _, s := range servers {
+	for _, p := range peers {
 		var resident, anonymous, share int64
-		for _, pid := range processes(s.pid()) {
+		for _, pid := range processes(p.server.pid()) {
 			f, err := memory(pid)
 			if err != nil {
 				return err
@@ -267,53 +209,42 @@ func (b *bench) nodeMemory(ctx context.Context, servers []*nodeServer) error {
 			share += pss
 		}
 
-		b.megabytes("node memory/"+s.label, "node's cache full, resident, "+s.label, resident)
-		b.megabytes("node anonymous/"+s.label, "of that not of the binary, "+s.label, anonymous)
-		b.megabytes("node share/"+s.label, "proportional share of all its processes, "+s.label, share)
+		b.megabytes("node memory/"+p.label, "node's cache full, resident, "+p.label, resident)
+		b.megabytes("node anonymous/"+p.label, "of that not of the binary, "+p.label, anonymous)
+		b.megabytes("node share/"+p.label, "proportional share of all its processes, "+p.label, share)
 	}
 
 	return nil
 }
 
-func without(servers []*nodeServer, labels ...string) (out []*nodeServer) {
-	for _, s := range servers {
-		if !strings.Contains(strings.Join(labels, ","), s.label) {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// fullCacheLookups returns a query for each answer and each denial of a full cache.
-func fullCacheLookups() (lookups []*lookup) {
-	for k := range fullCache {
-		lookups = append(lookups, outsideLookup(k), deniedLookup(k))
-	}
-	return lookups
-}
-
 // startNode makes a node with an upstream and the server, and waits until the server
 // answers a pod.
-func (b *bench) startNode(ctx context.Context, s *nodeServer, answers string) (err error) {
-	if s.network, err = newNetwork(s.local, s.exempt); err != nil {
-		return err
+func (b *bench) startNode(ctx context.Context, n nodeServer, answers string) (*server, *network, error) {
+	network, err := b.newNetwork(n.local, n.exempt)
+	if err != nil {
+		return nil, nil, err
 	}
-	upstream := netip.MustParseAddrPort(nodeUpstream)
-	if _, err := b.spawn("upstream", upstream,
-		inside(s.node, b.self, "loop", "-listen", nodeUpstream, "-table", answers, "-upstream")...); err != nil {
-		return err
+	upstream := b.loop("upstream", netip.MustParseAddrPort(nodeUpstream), answers, "-upstream")
+	upstream.argv = inside(network.node, upstream.argv...)
+	if _, err := b.spawn(upstream); err != nil {
+		return nil, network, err
 	}
-	if s.server, err = b.spawn(s.label, netip.AddrPortFrom(netip.MustParseAddr(s.target), 53),
-		inside(s.node, s.argv...)...); err != nil {
-		return err
+
+	target := netip.AddrPortFrom(netip.MustParseAddr(n.target), 53)
+	s, err := b.spawn(program{name: n.label, argv: inside(network.node, n.argv...),
+		at: map[string]netip.AddrPort{"plain": target}})
+	if err != nil {
+		return nil, network, err
 	}
+	s.pods = network.pods
+
 	waiting, stop := context.WithTimeout(ctx, nodePatience)
 	defer stop()
 	err = within(s.pods[0], func() error { return s.await(waiting, b.work["cached"].lookups[0]) })
 	if waiting.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("no answer within %v: %s", nodePatience, s.tail())
 	}
-	return err
+	return s, network, err
 }
 
 // A network is the network namespaces of a node and its pods.
@@ -324,7 +255,7 @@ type network struct {
 
 // newNetwork makes a node with pods and the rules of kube-proxy, and with the addresses and
 // the rules of node-cache.
-func newNetwork(addresses, exempt bool) (_ *network, err error) {
+func (b *bench) newNetwork(addresses, exempt bool) (_ *network, err error) {
 	n := new(network)
 	defer func() {
 		if err != nil {
@@ -336,14 +267,10 @@ func newNetwork(addresses, exempt bool) (_ *network, err error) {
 		return nil, err
 	}
 
-	setup, rules := "link set lo up\n", nodeRules
+	setup := "link set lo up\n"
 	if addresses {
 		setup += "addr add " + nodeLocal + "/32 dev lo\naddr add " + nodeCluster + "/32 dev lo\n"
 	}
-	if exempt {
-		rules += nodeExempt
-	}
-
 	for i := range nodePods {
 		pod, err := newNamespace()
 		if err != nil {
@@ -357,7 +284,12 @@ func newNetwork(addresses, exempt bool) (_ *network, err error) {
 	if err := runIn(n.node, setup, "ip", "-batch", "-"); err != nil {
 		return nil, err
 	}
-	if err := runIn(n.node, rules, "nft", "-f", "-"); err != nil {
+	values, rules := nodeValues(), b.file("node.nft")
+	values["exempt"] = exempt
+	if err := b.expand(rules, "node.nft", nil, values); err != nil {
+		return nil, err
+	}
+	if err := runIn(n.node, "", "nft", "-f", rules); err != nil {
 		return nil, err
 	}
 
@@ -427,20 +359,4 @@ func runIn(ns *os.File, stdin string, argv ...string) error {
 		return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, text)
 	}
 	return nil
-}
-
-// proportional returns the memory of a process in which a shared page counts for each
-// process by its part.
-func proportional(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(string(text), "\nPss:")
-	fields := strings.Fields(after)
-	if len(fields) == 0 {
-		return 0, fmt.Errorf("/proc/%d/smaps_rollup: no Pss", pid)
-	}
-	n, err := strconv.ParseInt(fields[0], 10, 64)
-	return n << 10, err
 }

@@ -15,35 +15,27 @@ import (
 // of profile-guided builds (default.pgo).
 func (b *bench) profile(ctx context.Context, file string) error {
 	defer b.stopServers()
-	at, err := freeAddress()
+	p := b.stock(b.source(), 1)
+	p.values["pprof"] = true
+	s, err := b.start(ctx, p, b.pop.last())
 	if err != nil {
-		return err
-	}
-
-	s, err := b.stock("seamark", b.source(), fmt.Sprintf("    pprof %s\n    multisocket 1\n", at), b.binary,
-		"serve", "--conf")
-	if err != nil {
-		return err
-	}
-	if err := s.await(ctx, b.pop.last()); err != nil {
 		return err
 	}
 
 	var loads []load
 	for _, kind := range []string{"A", "nxdomain", "nodata", "headless3", "headless60", "endpoint", "srv", "ptr",
 		"mix", "cached"} {
-		loads = append(loads, b.load(s, kind))
+		loads = append(loads, b.load(s, comparison{workload: kind}))
 	}
+	loads = append(loads,
+		b.load(s, comparison{workload: "A", transport: overTCP, sockets: 16, window: 16 * 6}),
+		b.load(s, comparison{workload: "A", transport: perTCP, sockets: 8}))
 
-	tcp, connections := b.load(s, "A"), b.load(s, "A")
-	tcp.transport, tcp.sockets, tcp.window = overTCP, 16, 16*6
-	connections.transport, connections.sockets = perTCP, 8
-	loads = append(loads, tcp, connections)
 	seconds := 1 + int(b.time.Seconds()*float64(len(loads)))
 	b.say("profiling %d loads for %d s", len(loads), seconds)
 	got := make(chan error, 1)
 	go func() {
-		text, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", at, seconds))
+		text, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.at["pprof"], seconds))
 		if err == nil {
 			err = os.WriteFile(file, text, 0o644)
 		}

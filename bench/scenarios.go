@@ -24,7 +24,9 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{"udp", true, false, (*bench).udp, "CPU per answer of each kind of cluster name, one reader, beside the peers"},
-		{"two", false, false, (*bench).two, "the same for A with two readers"},
+		{"two", false, false, among(2, true, comparison{name: "two", title: "ClusterIP, A, two readers", workload: "A",
+			sockets: 64}), // distributed over the readers by hash
+			"the same for A with two readers"},
 		{"paths", true, false, (*bench).ways,
 			"cached names and TCP beside our own UDP; a TCP connection for each query beside Knot"},
 		{"encrypted", true, false, (*bench).encrypted,
@@ -34,7 +36,9 @@ func scenarios() []scenario {
 		{"admin", false, false, (*bench).admin, "CPU and memory without and with the directive admin"},
 		{"node", false, false, (*bench).node,
 			"CPU per answer to a pod and memory of the cache of a node, in network namespaces"},
-		{"idle", true, false, (*bench).idle, "CPU per query at 1,000 queries a second"},
+		{"idle", true, false, among(1, false, comparison{name: "idle", title: "ClusterIP, A, 1,000 queries a second",
+			workload: "A", rate: 1000, longer: 3}),
+			"CPU per query at 1,000 queries a second"},
 		{"binary", true, false, (*bench).binarySize, "size of the stripped binary"},
 		{"start", true, false, (*bench).starts, "start to first right answer"},
 		{"memory", true, false, (*bench).memory, "resident memory, and bytes for an endpoint"},
@@ -46,10 +50,19 @@ func scenarios() []scenario {
 
 // source returns the origin of the cluster for the servers of a comparison.
 func (b *bench) source() string {
+	origins := b.origins()
+	return origins[len(origins)-1].source
+}
+
+// An origin is a source of the cluster's objects for a server.
+type origin struct{ name, source string }
+
+func (b *bench) origins() []origin {
+	origins := []origin{{"folder", fromFolder(b.folder())}}
 	if b.api != nil {
-		return fromAPI(b.api.kubeconfig)
+		origins = append(origins, origin{"api", fromAPI(b.api.kubeconfig)})
 	}
-	return fromFolder(b.folder())
+	return origins
 }
 
 // last returns a query about the last Service of a population, which a server is
@@ -64,7 +77,7 @@ func (p population) last() *lookup {
 // record queries a server for some workloads, so that the bare loop can return
 // the same answers.
 func (b *bench) record(s *server, names ...string) (table, error) {
-	conn, err := net.Dial("udp4", s.addr.String())
+	conn, err := net.Dial("udp4", s.addr().String())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +115,7 @@ type peer struct {
 // peers starts our server, the loop and the other peers, each with that many
 // readers, and waits until they answer.
 func (b *bench) peers(ctx context.Context, readers int, all bool, names ...string) ([]peer, error) {
-	ours, err := b.seamark(ctx, b.source(), readers, b.pop.last())
+	ours, err := b.start(ctx, b.stock(b.source(), readers), b.pop.last())
 	if err != nil {
 		return nil, err
 	}
@@ -112,103 +125,90 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 		return nil, err
 	}
 
-	floor, err := b.loop("loop", answers, readers)
+	floor, err := b.startLoop(ctx, "loop", answers, b.work[names[0]].lookups[0], "-readers", fmt.Sprint(readers))
 	if err != nil {
-		return nil, err
-	}
-	if err := floor.await(ctx, b.work[names[0]].lookups[0]); err != nil {
 		return nil, err
 	}
 
 	peers := []peer{{"seamark", ours, nil}, {"loop", floor, nil}}
+	values := map[string]any{"readers": readers}
 	for _, other := range []struct {
 		name     string
 		only     []string
 		selected bool
-		start    func() (*server, error)
+		values   map[string]any
 	}{
-		{"knot", nil, true, func() (*server, error) { return b.knot(readers) }},
-		{"unbound", []string{"A", "nxdomain", "mix"}, all, func() (*server, error) { return b.unbound(readers) }},
-		{"dnsmasq", []string{"A", "nxdomain"}, all && readers == 1, b.dnsmasq},
-		{"coredns", nil, all && readers == 1 && b.api != nil, b.coredns},
+		{"knot", nil, true, values},
+		{"unbound", []string{"A", "nxdomain", "mix"}, all, values},
+		{"dnsmasq", []string{"A", "nxdomain"}, all && readers == 1, nil},
+		{"coredns", nil, all && readers == 1 && b.api != nil, map[string]any{"source": b.source()}},
 	} {
-		if !other.selected || b.paths[other.name] == "" {
-			continue
+		if other.selected {
+			peers, err = b.addPeer(ctx, peers, b.peer(other.name, other.values), other.only...)
 		}
-
-		s, err := other.start()
 		if err != nil {
 			return peers, err
 		}
-
-		if err := s.await(ctx, b.pop.last()); err != nil {
-			if ctx.Err() != nil {
-				return peers, err
-			}
-			b.miss("%v", err) // the run continues without a peer that does not start
-			continue
-		}
-
-		peers = append(peers, peer{other.name, s, other.only})
 	}
-
 	return peers, nil
 }
 
-// contenders returns the peers that serve a workload, with the usual load for it,
-// changed by edit.
-func (b *bench) contenders(peers []peer, workload string, edit func(*load)) (contenders []contender) {
-	for _, p := range peers {
-		if p.only == nil || slices.Contains(p.only, workload) {
-			l := b.load(p.server, workload)
-			edit(&l)
-			contenders = append(contenders, contender{p.label, p.server, l})
-		}
+// startLoop starts the bare loop and waits until it answers q.
+func (b *bench) startLoop(ctx context.Context, name string, t table, q *lookup, more ...string) (*server, error) {
+	addr, err := b.freeAddress()
+	if err != nil {
+		return nil, err
 	}
-	return contenders
+	file, err := b.tableFile(t)
+	if err != nil {
+		return nil, err
+	}
+	return b.start(ctx, b.loop(name, addr, file, more...), q)
+}
+
+// addPeer starts a peer if it is installed. The run continues without one that does not start.
+func (b *bench) addPeer(ctx context.Context, peers []peer, p program, only ...string) ([]peer, error) {
+	if b.paths[p.name] == "" {
+		return peers, nil
+	}
+	s, err := b.start(ctx, p, b.pop.last())
+	switch {
+	case err == nil:
+		return append(peers, peer{p.name, s, only}), nil
+	case s == nil || ctx.Err() != nil:
+		return peers, err
+	}
+	b.miss("%v", err)
+	return peers, nil
+}
+
+// among returns a scenario that compares the peers.
+func among(readers int, all bool, rows ...comparison) func(*bench, context.Context) error {
+	return func(b *bench, ctx context.Context) error {
+		defer b.stopServers()
+		var workloads []string
+		for _, c := range rows {
+			workloads = append(workloads, c.workload)
+		}
+		peers, err := b.peers(ctx, readers, all, workloads...)
+		if err != nil {
+			return err
+		}
+		return b.compareAll(ctx, peers, rows...)
+	}
 }
 
 // udp is the main comparison.
 func (b *bench) udp(ctx context.Context) error {
-	defer b.stopServers()
 	kinds := []string{"A", "nxdomain", "nodata", "headless3", "headless60", "endpoint", "srv", "ptr"}
 	if !b.quick {
 		kinds = append(kinds, "mix")
 	}
-	peers, err := b.peers(ctx, 1, true, kinds...)
-	if err != nil {
-		return err
-	}
+	var rows []comparison
 	for _, kind := range kinds {
-		if err := b.compare(ctx, kind, b.work[kind].title, b.contenders(peers, kind, func(*load) {})); err != nil {
-			return err
-		}
+		rows = append(rows, comparison{name: kind, title: b.work[kind].title, workload: kind})
 	}
-	return nil
-}
-
-// two compares A queries with two readers each.
-func (b *bench) two(ctx context.Context) error {
-	return b.compareA(ctx, "two", "ClusterIP, A, two readers", 2, true,
-		func(l *load) { l.sockets = 64 }) // distributed over the readers by hash
-}
-
-// idle measures the cost of waiting, at low load.
-func (b *bench) idle(ctx context.Context) error {
-	return b.compareA(ctx, "idle", "ClusterIP, A, 1,000 queries a second", 1, false,
-		func(l *load) { l.rate, l.time = 1000, 3*b.time })
-}
-
-// compareA compares the peers with A queries under a changed load.
-func (b *bench) compareA(
-	ctx context.Context, scenario, title string, readers int, all bool, edit func(*load),
-) error {
-	defer b.stopServers()
-	peers, err := b.peers(ctx, readers, all, "A")
-	if err != nil {
-		return err
-	}
-	return b.compare(ctx, scenario, title, b.contenders(peers, "A", edit))
+	return among(1, true, rows...)(b, ctx)
 }
 
 // ways compares transports and forwarding with plain UDP.
@@ -219,27 +219,91 @@ func (b *bench) ways(ctx context.Context) error {
 		return err
 	}
 
-	ours := peers[0].server
-	udp := b.load(ours, "A")
-	one, many := udp, udp
-	one.transport, one.sockets, one.window, one.rate = overTCP, 1, 100, 0
-	many.transport, many.sockets, many.window, many.rate = overTCP, 16, 16*6, 0
+	ours, loop := peers[0].server, peers[1].server
 	err = b.compare(ctx, "paths", "ways to our server", []contender{
-		{"A", ours, udp},
-		{"loop", peers[1].server, b.load(peers[1].server, "A")},
-		{"cached", ours, b.load(ours, "cached")},
-		{"tcp 1x100", ours, one},
-		{"tcp 16x6", ours, many},
+		{"A", ours, b.load(ours, comparison{workload: "A"})},
+		{"loop", loop, b.load(loop, comparison{workload: "A"})},
+		{"cached", ours, b.load(ours, comparison{workload: "cached"})},
+		{"tcp 1x100", ours, b.load(ours, comparison{workload: "A", transport: overTCP, sockets: 1, window: 100})},
+		{"tcp 16x6", ours, b.load(ours, comparison{workload: "A", transport: overTCP, sockets: 16, window: 16 * 6})},
 	})
 	if err != nil {
 		return err
 	}
 
-	peers = slices.DeleteFunc(peers, func(p peer) bool { return p.label == "loop" }) // it has no TCP
-	contenders := b.contenders(peers, "A", func(l *load) {
-		l.transport, l.rate, l.sockets = perTCP, 0, 8 // Knot's listen backlog is ten connections
-	})
-	return b.compare(ctx, "new", "ClusterIP, A, a TCP connection for each query", contenders)
+	peers = slices.Delete(peers, 1, 2) // the loop has no TCP
+	return b.compareAll(ctx, peers, comparison{name: "new", title: "ClusterIP, A, a TCP connection for each query",
+		workload: "A", transport: perTCP, sockets: 8}) // Knot's listen backlog is ten connections
+}
+
+// encrypted compares encrypted transports on persistent connections. Unbound has
+// DoT and DoH, NSD has DoT; DoQ is compared with our DoH.
+func (b *bench) encrypted(ctx context.Context) error {
+	defer b.stopServers()
+	if err := b.writeCertificate(); err != nil {
+		return err
+	}
+
+	ours, err := b.start(ctx, b.seamark("encrypted.Corefile", map[string]any{"source": b.source()}), b.pop.last())
+	if err != nil {
+		return err
+	}
+	peers := []peer{{"seamark", ours, nil}}
+	unbound := b.peer("unbound", map[string]any{"readers": 1, "encrypted": true})
+	for _, p := range []program{unbound, b.peer("nsd", nil)} {
+		if peers, err = b.addPeer(ctx, peers, p); err != nil {
+			return err
+		}
+	}
+
+	var rows []comparison
+	for _, c := range []comparison{
+		{name: "dot 16x1", transport: overTLS, sockets: 16, window: 16},
+		{name: "dot 16x6", transport: overTLS, sockets: 16, window: 16 * 6},
+		{name: "dot 1x100", transport: overTLS, sockets: 1, window: 100},
+		{name: "doh 16x1", transport: overHTTPS, sockets: 16, window: 16},
+		{name: "doh 16x6", transport: overHTTPS, sockets: 16, window: 16 * 6},
+		{name: "doh 1x100", transport: overHTTPS, sockets: 1, window: 100},
+		{name: "doq 16x1", transport: overQUIC, sockets: 16, window: 16},
+		{name: "doq 16x6", transport: overQUIC, sockets: 16, window: 16 * 6},
+		{name: "doq 1x100", transport: overQUIC, sockets: 1, window: 100},
+	} {
+		c.title, c.workload = "ClusterIP, A, "+c.name, "A"
+		rows = append(rows, c)
+	}
+	return b.compareAll(ctx, peers, rows...)
+}
+
+// admin measures the cost of the directive admin: CPU under load and at 1,000 queries a
+// second, where every query is recorded, and memory after that.
+func (b *bench) admin(ctx context.Context) error {
+	defer b.stopServers()
+	var peers []peer
+	for _, label := range []string{"off", "on"} {
+		p := b.stock(b.source(), 1)
+		p.values["admin"] = label == "on"
+		s, err := b.start(ctx, p, b.pop.last())
+		if err != nil {
+			return err
+		}
+		peers = append(peers, peer{label, s, nil})
+	}
+
+	err := b.compareAll(ctx, peers,
+		comparison{name: "admin", title: "ClusterIP, A, without and with the directive admin", workload: "A"},
+		comparison{name: "admin idle", title: "the same, 1,000 queries a second", workload: "A", rate: 1000, longer: 2})
+	if err != nil {
+		return err
+	}
+
+	for _, p := range peers {
+		f, err := memory(p.server.pid())
+		if err != nil {
+			return err
+		}
+		b.megabytes("admin memory/"+p.label, "resident after load, admin "+p.label, f.resident)
+	}
+	return nil
 }
 
 func (b *bench) binarySize(context.Context) error {
@@ -257,7 +321,7 @@ func (b *bench) starts(ctx context.Context) error {
 		var seconds []float64
 		for range b.rounds + 1 {
 			start := clock()
-			s, err := b.seamark(ctx, from.source, 1, b.pop.last())
+			s, err := b.start(ctx, b.stock(from.source, 1), b.pop.last())
 			if err != nil {
 				return err
 			}
@@ -269,15 +333,4 @@ func (b *bench) starts(ctx context.Context) error {
 		b.stopServers()
 	}
 	return nil
-}
-
-// An origin is a source of the cluster's objects for a server.
-type origin struct{ name, source string }
-
-func (b *bench) origins() []origin {
-	origins := []origin{{"folder", fromFolder(b.folder())}}
-	if b.api != nil {
-		origins = append(origins, origin{"api", fromAPI(b.api.kubeconfig)})
-	}
-	return origins
 }

@@ -5,8 +5,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -14,42 +17,104 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
+	"text/template"
 	"time"
 )
 
+// A program is a server that can be started.
+type program struct {
+	name   string
+	argv   []string
+	at     map[string]netip.AddrPort // its addresses, if they are not free to choose; "plain" gets the queries over UDP
+	config string                    // a template in the directory config; the path of its output is the last argument
+	values map[string]any            // of the template
+}
+
+// configs are the configurations of the servers. configure has the functions that they call.
+//
+//go:embed config
+var configs embed.FS
+
+// seamark returns our server with a Corefile.
+func (b *bench) seamark(corefile string, values map[string]any) program {
+	return program{name: "seamark", argv: []string{b.binary, "serve", "--conf"}, config: corefile, values: values}
+}
+
+// stock returns our server with kubeadm's Corefile, with other addresses only.
+func (b *bench) stock(source string, readers int) program {
+	return b.seamark("stock.Corefile", map[string]any{"source": source, "readers": readers})
+}
+
+// peer returns another server, with the values of its template.
+func (b *bench) peer(name string, values map[string]any) program {
+	p := map[string]program{
+		"coredns": {argv: []string{"-conf"}, config: "stock.Corefile"},
+		"knot":    {argv: []string{"-c"}, config: "knot.conf"},
+		"unbound": {argv: []string{"-d", "-c"}, config: "unbound.conf"},
+		"nsd":     {argv: []string{"-d", "-c"}, config: "nsd.conf"},
+		"dnsmasq": {argv: []string{"--keep-in-foreground", "-C"}, config: "dnsmasq.conf"},
+	}[name]
+	p.name, p.argv, p.values = name, append([]string{b.paths[name]}, p.argv...), values
+	return p
+}
+
+// loop returns the bare loop with the answers of a file.
+func (b *bench) loop(name string, addr netip.AddrPort, answers string, more ...string) program {
+	argv := []string{b.self, "loop", "-listen", b.listen(addr), "-table", answers}
+	return program{name: name, at: map[string]netip.AddrPort{"plain": addr}, argv: append(argv, more...)}
+}
+
 // A server is a process that the benchmark has started.
 type server struct {
-	name string
-	addr netip.AddrPort
+	program
+	pods []*os.File // the network namespaces that its queries come from; ours without any
+	home string     // a directory of its own, which has the configuration and the output
 	cmd  *exec.Cmd
-	log  string        // its output
 	done chan struct{} // closed at its end
-
-	metrics netip.AddrPort // of our server and CoreDNS
 }
+
+func (s *server) addr() netip.AddrPort { return s.at["plain"] }
 
 func (s *server) pid() int { return s.cmd.Process.Pid }
 
-// spawn starts a process. Its output goes to a file in the temporary directory,
-// whose end is shown if the process fails.
-func (b *bench) spawn(name string, addr netip.AddrPort, argv ...string) (*server, error) {
+// start starts a program and waits until it answers q.
+func (b *bench) start(ctx context.Context, p program, q *lookup) (*server, error) {
+	s, err := b.spawn(p)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.await(ctx, q)
+}
+
+// spawn starts a process. Its output goes to a file, whose end is shown if the process fails.
+func (b *bench) spawn(p program) (*server, error) {
 	b.spawned++
-	s := &server{name: name, addr: addr, log: filepath.Join(b.dir, fmt.Sprintf("%s-%d.log", name, b.spawned)),
-		done: make(chan struct{})}
-	out, err := os.Create(s.log)
+	s := &server{program: p, home: b.file(fmt.Sprintf("%s-%d", p.name, b.spawned)), done: make(chan struct{})}
+	if err := os.Mkdir(s.home, 0o755); err != nil {
+		return nil, err
+	}
+	if p.config != "" {
+		if err := b.configure(s); err != nil {
+			return nil, fmt.Errorf("configuring %s: %w", p.name, err)
+		}
+	}
+
+	out, err := os.Create(s.log())
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	s.cmd = exec.Command(argv[0], argv[1:]...)
+	s.cmd = exec.Command(s.argv[0], s.argv[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr, s.cmd.Dir = out, out, b.dir
 	// A signal to our process group must not reach the servers: we stop them.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := startPinned(s.cmd, b.serverCPU()); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+	if err := startPinned(s.cmd, b.cpu(0)); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", s.name, err)
 	}
+
 	go func() {
 		defer close(s.done)
 		_ = s.cmd.Wait() // an error, since it is killed
@@ -57,6 +122,47 @@ func (b *bench) spawn(name string, addr netip.AddrPort, argv ...string) (*server
 	b.running = append(b.running, s)
 	return s, nil
 }
+
+// configure writes the configuration of a server and adds its path to the arguments. Addresses
+// that the template names get a free port if the program has none of that name.
+func (b *bench) configure(s *server) error {
+	s.at = maps.Collect(maps.All(s.at)) // of this process alone
+	address := func(name string) (at netip.AddrPort, err error) {
+		if !s.at[name].IsValid() {
+			s.at[name], err = b.freeAddress()
+		}
+		return s.at[name], err
+	}
+	functions := template.FuncMap{
+		"address": address,
+		"port": func(name string) (uint16, error) {
+			at, err := address(name)
+			return at.Port(), err
+		},
+		"listen": func(name, separator string) (string, error) {
+			at, err := address(name)
+			return strings.Replace(b.listen(at), ":", separator, 1), err
+		},
+		"file": b.file,
+	}
+
+	values := map[string]any{"home": s.home, "wildcard": b.wildcard, "upstream": b.upstream.addr()}
+	maps.Copy(values, s.values)
+	name := filepath.Join(s.home, s.config)
+	s.argv = append(slices.Clip(s.argv), name)
+	return b.expand(name, s.config, functions, values)
+}
+
+// expand writes a template of the directory config to a file.
+func (b *bench) expand(file, name string, functions template.FuncMap, values map[string]any) error {
+	t, err := template.New(name).Funcs(functions).ParseFS(configs, "config/"+name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeFile(file, func(w io.Writer) { err = t.Execute(w, values) }), err)
+}
+
+func (s *server) log() string { return filepath.Join(s.home, "log") }
 
 // startPinned starts a process on one CPU, which it inherits from the thread.
 func startPinned(cmd *exec.Cmd, cpu int) error {
@@ -91,7 +197,7 @@ func (b *bench) stopAll() {
 
 // tail returns the end of a server's output.
 func (s *server) tail() string {
-	text, err := os.ReadFile(s.log)
+	text, err := os.ReadFile(s.log())
 	if err != nil {
 		return err.Error()
 	}
@@ -104,7 +210,7 @@ const loading = 2 * time.Minute
 
 // await sends a query until the answer is right.
 func (s *server) await(ctx context.Context, q *lookup) error {
-	conn, err := net.Dial("udp4", s.addr.String())
+	conn, err := net.Dial("udp4", s.addr().String())
 	if err != nil {
 		return err
 	}
@@ -143,12 +249,15 @@ func exchange(conn net.Conn, q *lookup, room []byte, patience time.Duration) (in
 	return conn.Read(room)
 }
 
-// freeAddress returns a loopback address whose port is free for UDP and TCP. It
-// is below the ephemeral ports, which the generator's sockets use.
-func freeAddress() (netip.AddrPort, error) {
+// freeAddress returns a loopback address whose port is free for UDP and TCP, another one at each
+// call. It is below the ephemeral ports, which the generator's sockets use.
+func (b *bench) freeAddress() (netip.AddrPort, error) {
 	const first, ports = 20000, 12000
 	for range 100 {
-		port := first + rand.IntN(ports)
+		port := uint16(first + rand.IntN(ports))
+		if slices.Contains(b.ports, port) {
+			continue
+		}
 		anywhere := fmt.Sprintf("0.0.0.0:%d", port)
 		l, err := net.Listen("tcp4", anywhere)
 		if err != nil {
@@ -158,26 +267,23 @@ func freeAddress() (netip.AddrPort, error) {
 		l.Close()
 		if err == nil {
 			c.Close()
-			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)), nil
+			b.ports = append(b.ports, port)
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port), nil
 		}
 	}
 	return netip.AddrPort{}, errors.New("no port is free for both UDP and TCP")
 }
 
-// file writes a file into the temporary directory and returns its path.
-func (b *bench) file(name, text string) (string, error) {
-	name = filepath.Join(b.dir, name)
-	return name, os.WriteFile(name, []byte(text), 0o644)
+// listen returns the address to listen on for a server that is queried at addr.
+func (b *bench) listen(addr netip.AddrPort) string {
+	if b.wildcard && addr.Addr().IsLoopback() {
+		return fmt.Sprintf("0.0.0.0:%d", addr.Port())
+	}
+	return addr.String()
 }
 
-// configured writes a configuration file and starts a process with its path as the last argument.
-func (b *bench) configured(name string, addr netip.AddrPort, text string, argv ...string) (*server, error) {
-	conf, err := b.file(fmt.Sprintf("%s-%d.conf", name, b.spawned), text)
-	if err != nil {
-		return nil, err
-	}
-	return b.spawn(name, addr, append(argv, conf)...)
-}
+// file returns the path of a file in the temporary directory.
+func (b *bench) file(name string) string { return filepath.Join(b.dir, name) }
 
 // fromFolder and fromAPI return the option of the kubernetes directive for the
 // origin of the cluster.
@@ -185,187 +291,11 @@ func fromFolder(dir string) string     { return `manifests "` + dir + `"` }
 func fromAPI(kubeconfig string) string { return `kubeconfig "` + kubeconfig + `"` }
 
 // folder returns the directory of the population's manifests.
-func (b *bench) folder() string { return filepath.Join(b.dir, "manifests") }
-
-// lines formats text that begins in the line after its quote.
-func lines(format string, a ...any) string {
-	return fmt.Sprintf(strings.TrimPrefix(format, "\n"), a...)
-}
-
-// stock starts a server with kubeadm's Corefile, with other addresses only. Its
-// arguments are args and the path of that file.
-func (b *bench) stock(name, source, more string, args ...string) (*server, error) {
-	var free [4]netip.AddrPort
-	for i := range free {
-		var err error
-		if free[i], err = freeAddress(); err != nil {
-			return nil, err
-		}
-	}
-
-	if !b.wildcard {
-		more = "    bind 127.0.0.1\n" + more
-	}
-
-	s, err := b.configured(name, free[3], lines(`
-.:%d {
-%s    errors
-    health %s {
-       lameduck 5s
-    }
-    ready %s
-    kubernetes cluster.local in-addr.arpa ip6.arpa {
-       %s
-       pods insecure
-       fallthrough in-addr.arpa ip6.arpa
-       ttl 30
-    }
-    prometheus %s
-    forward . %s {
-       max_concurrent 1000
-    }
-    cache 30 {
-       disable success cluster.local
-       disable denial cluster.local
-    }
-    loop
-    reload
-    loadbalance
-}
-`, free[3].Port(), more, free[0], free[1], source, free[2], b.upstream.addr), args...)
-	if err != nil {
-		return nil, err
-	}
-
-	s.metrics = free[2]
-	return s, nil
-}
-
-// seamark starts our server and waits until it answers q.
-func (b *bench) seamark(ctx context.Context, source string, readers int, q *lookup) (*server, error) {
-	s, err := b.stock("seamark", source, fmt.Sprintf("    multisocket %d\n", readers), b.binary, "serve", "--conf")
-	if err != nil {
-		return nil, err
-	}
-	return s, s.await(ctx, q)
-}
-
-// coredns starts the given binary with the same Corefile.
-func (b *bench) coredns() (*server, error) {
-	return b.stock("coredns", fromAPI(b.api.kubeconfig), "", b.corednsPath, "-conf")
-}
-
-// loop starts the bare loop with the answers of a table.
-func (b *bench) loop(name string, t table, readers int, more ...string) (*server, error) {
-	addr, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	file, err := b.tableFile(t)
-	if err != nil {
-		return nil, err
-	}
-	argv := []string{b.self, "loop", "-listen", b.listen(addr), "-readers", fmt.Sprint(readers), "-table", file}
-	return b.spawn(name, addr, append(argv, more...)...)
-}
+func (b *bench) folder() string { return b.file("manifests") }
 
 // tableFile writes a table into the temporary directory and returns its path.
 func (b *bench) tableFile(t table) (string, error) {
-	file := filepath.Join(b.dir, fmt.Sprintf("table-%d", b.spawned))
-	return file, t.write(file)
-}
-
-// listen returns the address to listen on for a server that is queried at addr.
-func (b *bench) listen(addr netip.AddrPort) string {
-	if b.wildcard {
-		return fmt.Sprintf("0.0.0.0:%d", addr.Port())
-	}
-	return addr.String()
-}
-
-// knot starts Knot with the zone files.
-func (b *bench) knot(readers int) (*server, error) {
-	addr, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-
 	b.spawned++
-	dir := filepath.Join(b.dir, fmt.Sprintf("knot-%d", b.spawned))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
-	}
-
-	return b.configured("knot", addr, lines(`
-server:
-    rundir: "%s"
-    listen: %s
-    udp-workers: %d
-    tcp-workers: %d
-    background-workers: 1
-database:
-    storage: "%s"
-log:
-  - target: stderr
-    any: warning
-template:
-  - id: default
-    storage: "%s"
-    journal-content: none
-    zonefile-load: whole
-    semantic-checks: off
-zone:
-  - domain: %s
-    file: cluster.zone
-  - domain: %s
-    file: reverse.zone
-`, dir, strings.Replace(b.listen(addr), ":", "@", 1), readers, readers, dir, b.dir, forwardZone, reverseZone),
-		b.paths["knot"], "-c")
-}
-
-// dnsmasq starts dnsmasq with a hosts file. It has no SRV records and one thread.
-func (b *bench) dnsmasq() (*server, error) {
-	addr, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	return b.spawn("dnsmasq", addr, b.paths["dnsmasq"], "--keep-in-foreground", "--conf-file=/dev/null",
-		"--no-resolv", "--no-hosts", "--log-facility=-", "--pid-file=", "--user=", "--group=",
-		"--addn-hosts="+filepath.Join(b.dir, "hosts"), fmt.Sprintf("--port=%d", addr.Port()),
-		"--listen-address=127.0.0.1", "--bind-interfaces", "--cache-size=10000", fmt.Sprintf("--local-ttl=%d", ttl),
-		"--local=/"+domain+"/", "--local=/10.in-addr.arpa/")
-}
-
-// unbound starts Unbound with local data.
-func (b *bench) unbound(readers int) (*server, error) {
-	addr, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	return b.startUnbound(addr, lines(`
-    num-threads: %d
-    so-reuseport: yes
-    interface: %s
-`, readers, strings.Replace(b.listen(addr), ":", "@", 1)))
-}
-
-// startUnbound starts Unbound with local data and more options of a server.
-func (b *bench) startUnbound(addr netip.AddrPort, options string) (*server, error) {
-	return b.configured("unbound", addr, lines(`
-server:
-    directory: "%s"
-    chroot: ""
-    username: ""
-    pidfile: ""
-    do-daemonize: no
-    use-syslog: no
-    verbosity: 0
-%s
-    access-control: 127.0.0.0/8 allow
-    module-config: "iterator"
-    local-zone: "%s" static
-    local-zone: "%s" static
-    include: "%s"
-`, b.dir, options, forwardZone, reverseZone, filepath.Join(b.dir, "local-data")),
-		b.paths["unbound"], "-d", "-c")
+	file := b.file(fmt.Sprintf("table-%d", b.spawned))
+	return file, t.write(file)
 }

@@ -93,7 +93,7 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	upstream := b.upstream
-	l := b.load(upstream, "cached")
+	l := b.load(upstream, comparison{workload: "cached"})
 	l.time = 1 << 40 // until it is interrupted
 	cancel()
 	if _, err := l.run(ctx); err == nil {

@@ -31,6 +31,11 @@ func percentile(sorted []float64, p float64) float64 {
 	return sorted[max(0, min(rank, len(sorted)-1))]
 }
 
+// quantile returns the p-th quantile of values in any order.
+func quantile(values []float64, p float64) float64 {
+	return percentile(slices.Sorted(slices.Values(values)), p)
+}
+
 // ratios divides round by round, since a disturbance affects a whole round.
 func ratios(over, under []float64) []float64 {
 	n := min(len(over), len(under))

@@ -14,8 +14,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/miekg/dns"
 )
 
 const (
@@ -46,38 +44,21 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 		return err
 	}
 
-	primary, secondaries, between, err := b.startTransfers(ctx, c, n)
+	servers, between, err := b.startTransfers(ctx, c, n) // the first is the primary
 	if err != nil {
 		return err
 	}
 	defer between.close()
 
-	length := changesPerRound * changeInterval
 	var atPrimary, atSecondaries, sizes, transfers []float64
 	for range b.rounds {
-		idle, err := timeOf(primary, secondaries, func() error { return pause(ctx, length) })
+		idle, err := timesOf(servers, func() error { return pause(ctx, changesPerRound*changeInterval) })
 		if err != nil {
 			return err
 		}
 
 		bytes, connections := between.bytes.Load(), between.connections.Load()
-		busy, err := timeOf(primary, secondaries, func() error {
-			for range changesPerRound {
-				if err := c.change(); err != nil {
-					return err
-				}
-				if err := pause(ctx, changeInterval); err != nil {
-					return err
-				}
-			}
-
-			for _, s := range append(secondaries, primary) {
-				if err := s.await(ctx, c.query()); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		busy, err := timesOf(servers, func() error { return c.changeAll(ctx, servers) })
 		if err != nil {
 			return err
 		}
@@ -105,27 +86,16 @@ func (b *bench) transferTo(ctx context.Context, n int) error {
 
 // startTransfers starts a primary and n secondaries, the first of which reaches the primary by
 // a relay, and waits until they answer.
-func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (primary *server,
-	secondaries []*server, between *relay, err error) {
-	var ports []netip.AddrPort // the first is the primary's
-	to := "*"
-	for len(ports) <= n {
-		port, err := freeAddress()
-		if err != nil {
-			return nil, nil, nil, err
+func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (servers []*server, between *relay,
+	err error) {
+	addresses := make([]netip.AddrPort, 1+n) // the first is the primary's
+	for i := range addresses {
+		if addresses[i], err = b.freeAddress(); err != nil {
+			return nil, nil, err
 		}
-		if slices.Contains(ports, port) {
-			continue
-		}
-		if len(ports) > 0 {
-			to += " " + port.String()
-		}
-
-		ports = append(ports, port)
 	}
-
-	if between, err = newRelay(ports[0]); err != nil {
-		return nil, nil, nil, err
+	if between, err = newRelay(addresses[0]); err != nil {
+		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -133,75 +103,53 @@ func (b *bench) startTransfers(ctx context.Context, c *changedFolder, n int) (pr
 		}
 	}()
 
-	for i, port := range ports {
-		directives := lines(`
-    kubernetes cluster.local {
-       manifests "%s"
-    }
-    transfer {
-       to %s
-    }
-`, c.dir, to)
-
-		if i > 0 {
-			from := ports[0]
-			if i == 1 {
-				from = between.addr
-			}
-			directives = lines(`
-    secondary cluster.local {
-       transfer from %s
-    }
-`, from)
+	for i, addr := range addresses {
+		p := b.seamark("primary.Corefile", map[string]any{"dir": c.dir, "to": addresses[1:]})
+		switch i {
+		case 0:
+		case 1:
+			p = b.seamark("secondary.Corefile", map[string]any{"from": between.addr})
+		default:
+			p = b.seamark("secondary.Corefile", map[string]any{"from": addresses[0]})
 		}
+		p.at = map[string]netip.AddrPort{"plain": addr}
 
-		text := fmt.Sprintf(".:%d {\n    bind 127.0.0.1\n%s}\n", port.Port(), directives)
-		s, err := b.configured("seamark", port, text, b.binary, "serve", "--conf")
+		s, err := b.start(ctx, p, c.service.lookup(false))
 		if err != nil {
-			return nil, nil, between, err
+			return nil, between, err
 		}
-		if err := s.await(ctx, c.query()); err != nil {
-			return nil, nil, between, err
-		}
-
-		if i == 0 {
-			primary = s
-		} else {
-			secondaries = append(secondaries, s)
-		}
+		servers = append(servers, s)
 	}
-
-	return primary, secondaries, between, pause(ctx, b.settle())
+	return servers, between, pause(ctx, b.settle())
 }
 
 // A transferTime is CPU time of a primary, and of its secondaries together.
 type transferTime struct{ primary, secondaries time.Duration }
 
-// timeOf returns the CPU time of the servers while f runs.
-func timeOf(primary *server, secondaries []*server, f func() error) (transferTime, error) {
-	before, err := totalTime(primary, secondaries)
-	if err != nil {
-		return before, err
+// timesOf returns the CPU time of the servers while f runs.
+func timesOf(servers []*server, f func() error) (t transferTime, err error) {
+	add := func(sign time.Duration) error {
+		for i, s := range servers {
+			d, err := cpuTime(s.pid())
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				t.primary += sign * d
+			} else {
+				t.secondaries += sign * d
+			}
+		}
+		return nil
 	}
-	if err := f(); err != nil {
-		return before, err
-	}
-	after, err := totalTime(primary, secondaries)
-	return transferTime{after.primary - before.primary, after.secondaries - before.secondaries}, err
-}
 
-func totalTime(primary *server, secondaries []*server) (t transferTime, err error) {
-	if t.primary, err = cpuTime(primary.pid()); err != nil {
+	if err := add(-1); err != nil {
 		return t, err
 	}
-	for _, s := range secondaries {
-		d, err := cpuTime(s.pid())
-		if err != nil {
-			return t, err
-		}
-		t.secondaries += d
+	if err := f(); err != nil {
+		return t, err
 	}
-	return t, nil
+	return t, add(1)
 }
 
 // A changedFolder is a folder of manifests with a small cluster and a file of its own for the
@@ -214,7 +162,7 @@ type changedFolder struct {
 
 func (b *bench) newChangedFolder() (*changedFolder, error) {
 	b.spawned++
-	c := &changedFolder{dir: filepath.Join(b.dir, fmt.Sprintf("transfer-%d", b.spawned))}
+	c := &changedFolder{dir: b.file(fmt.Sprintf("transfer-%d", b.spawned))}
 	c.service = service{name: "changing", namespace: "ns-0"}
 	for i := range perMoving {
 		c.service.endpoints = append(c.service.endpoints, address(10, 251, 0, i+1))
@@ -244,13 +192,22 @@ func (c *changedFolder) change() error {
 	return c.write()
 }
 
-// query returns the query whose answer has the last change.
-func (c *changedFolder) query() *lookup {
-	var want []string
-	for _, ip := range c.service.endpoints {
-		want = append(want, "A "+ip.String())
+// changeAll makes the changes of a round and waits until all servers answer the last one.
+func (c *changedFolder) changeAll(ctx context.Context, servers []*server) error {
+	for range changesPerRound {
+		if err := c.change(); err != nil {
+			return err
+		}
+		if err := pause(ctx, changeInterval); err != nil {
+			return err
+		}
 	}
-	return newLookup(c.service.fqdn(), dns.TypeA, false, dns.RcodeSuccess, want...)
+	for _, s := range slices.Backward(servers) {
+		if err := s.await(ctx, c.service.lookup(false)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A relay passes TCP connections on to a server, and counts them and their bytes.
