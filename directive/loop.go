@@ -12,6 +12,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -23,9 +24,7 @@ type Loop struct {
 	log      *slog.Logger
 	metrics  *metrics.Registry
 
-	ctx     context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	task follow.Task
 
 	mu    sync.Mutex
 	names map[wire.Name]chan<- *dns.Chain // of the outstanding probes
@@ -58,7 +57,6 @@ type loopKey struct {
 // SetupLoop sets up the loop directive.
 func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 	l := &Loop{zones: b.Zones, log: b.Log, metrics: b.Metrics, names: map[wire.Name]chan<- *dns.Chain{}}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
 	b.Handle(l)
 
 	b.OnPlanned(func() error {
@@ -71,17 +69,14 @@ func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 	})
 	b.OnSwap(func() {
 		for _, f := range l.forwards {
-			l.running.Go(func() { l.watch(f) })
+			l.task.Go(func(ctx context.Context) { l.watch(ctx, f) })
 		}
 	})
 	return config.NoArguments(uses)
 }
 
 // Stop ends all probes.
-func (l *Loop) Stop() {
-	l.cancel()
-	l.running.Wait()
-}
+func (l *Loop) Stop() { l.task.Stop() }
 
 // Repetition reports that only queries of its own, which no cache answers, need to be seen.
 func (*Loop) Repetition() dns.Repetition { return dns.Repetition{} }
@@ -109,7 +104,7 @@ func (l *Loop) ServeDNS(q *dns.Query) dns.Verdict {
 
 // watch starts a prober for each new upstream of f, and stops the probers of
 // removed upstreams.
-func (l *Loop) watch(f forwarder) {
+func (l *Loop) watch(ctx context.Context, f forwarder) {
 	probed := map[string]context.CancelFunc{}
 	for {
 		names, changed := f.Upstreams()
@@ -121,9 +116,9 @@ func (l *Loop) watch(f forwarder) {
 				delete(removed, name)
 				continue
 			}
-			ctx, cancel := context.WithCancel(l.ctx)
+			wanted, cancel := context.WithCancel(ctx)
 			probed[name] = cancel
-			l.running.Go(func() { l.probe(ctx, f, name) })
+			l.task.Go(func(context.Context) { l.probe(wanted, f, name) })
 		}
 		for _, cancel := range removed {
 			cancel()
@@ -131,7 +126,7 @@ func (l *Loop) watch(f forwarder) {
 
 		select {
 		case <-changed:
-		case <-l.ctx.Done():
+		case <-ctx.Done():
 			for _, cancel := range probed {
 				cancel()
 			}
@@ -200,7 +195,7 @@ func (p *prober) send(ctx context.Context) (at *dns.Chain, answered bool) {
 
 	name := p.newName()
 	done := make(chan error, 1)
-	p.loop.running.Go(func() { done <- p.forward.Probe(ctx, p.to, name, wire.TypeHINFO) })
+	p.loop.task.Go(func(context.Context) { done <- p.forward.Probe(ctx, p.to, name, wire.TypeHINFO) })
 	select {
 	case at = <-p.back:
 		return at, true
@@ -267,7 +262,7 @@ func (p *prober) include() {
 	p.removeGauge()
 	p.removeGauge = nil
 	p.forward.Exclude(p.to, false)
-	if p.loop.ctx.Err() == nil {
+	if p.loop.task.Context().Err() == nil {
 		p.loop.log.Info("loop: Upstream no longer leads back to this server, forwarding to it again",
 			"upstream", p.to)
 	}

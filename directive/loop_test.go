@@ -97,7 +97,6 @@ func startLoop(t *testing.T, log *syncBuffer, behaviour map[string]string) *prob
 	p := &probedForward{behaviour: behaviour, changed: make(chan struct{}), excludedUpstreams: map[string]bool{}, port: &dns.Port{}}
 	p.loop = &Loop{zones: []wire.Name{wire.Root}, forwards: []forwarder{p}, log: slog.New(slog.NewTextHandler(log, nil)),
 		metrics: &metrics.Registry{}, names: map[wire.Name]chan<- *dns.Chain{}}
-	p.loop.ctx, p.loop.cancel = context.WithCancel(context.Background())
 	chain := &dns.Chain{}
 	chain.Add("loop", p.loop)
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
@@ -105,7 +104,7 @@ func startLoop(t *testing.T, log *syncBuffer, behaviour map[string]string) *prob
 		t.Fatal(err)
 	}
 	p.port.Swap(mux)
-	p.loop.running.Go(func() { p.loop.watch(p) })
+	p.loop.task.Go(func(ctx context.Context) { p.loop.watch(ctx, p) })
 	t.Cleanup(p.loop.Stop)
 	return p
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/slots"
 )
 
@@ -135,9 +136,9 @@ type conns struct {
 	byID       map[int64]*conn
 	lastID     int64
 	clients    map[netip.Addr]clientConns
-	empty      chan struct{} // receives a value when the last connection ends
+	empty      follow.Signal // the last connection has ended
 	leaving    []*conn       // to be passed to another process
-	left       chan struct{} // receives a value when leaving grows
+	left       follow.Signal // leaving has grown
 	checking   bool          // check is going to be called
 	contention contention
 	spare      turns // of a client without connections, for the next client
@@ -152,7 +153,7 @@ type clientConns struct {
 
 func (s *conns) init() {
 	s.byID, s.clients = map[int64]*conn{}, map[netip.Addr]clientConns{}
-	s.empty, s.left = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.empty, s.left = follow.NewSignal(), follow.NewSignal()
 }
 
 // ClientKey returns the key under which connections of a client are counted: see slots.Client.
@@ -275,15 +276,7 @@ func (s *conns) removeClosed(c *conn) {
 	defer s.mu.Unlock()
 	s.remove(c)
 	if len(s.byID) == 0 {
-		signal(s.empty)
-	}
-}
-
-// signal sends a value unless one is waiting.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		s.empty.Send()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // counters counts failures. All listeners share them.
@@ -67,10 +68,10 @@ func newCounters(r *metrics.Registry) counters {
 type parkedCounter struct {
 	n       atomic.Int64
 	waiting atomic.Bool
-	empty   chan struct{}
+	empty   follow.Signal
 }
 
-func (p *parkedCounter) init() { p.empty = make(chan struct{}, 1) }
+func (p *parkedCounter) init() { p.empty = follow.NewSignal() }
 
 // add counts a query that was parked.
 func (p *parkedCounter) add() { p.n.Add(1) }
@@ -78,7 +79,7 @@ func (p *parkedCounter) add() { p.n.Add(1) }
 // done counts a query whose reply was sent.
 func (p *parkedCounter) done() {
 	if p.n.Add(-1) == 0 && p.waiting.Load() {
-		signal(p.empty)
+		p.empty.Send()
 	}
 }
 

@@ -105,7 +105,7 @@ func (s *conns) leave(c *conn) bool {
 		c.resume()
 	default:
 		s.leaving = append(s.leaving, c)
-		signal(s.left)
+		s.left.Send()
 	}
 	return true
 }

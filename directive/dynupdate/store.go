@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
@@ -46,10 +47,9 @@ type store struct {
 	followers zone.Followers
 	turns     *slots.Pool // one update at a time, and clients take turns
 
-	begin  sync.Once
-	ready  chan struct{} // closed when this process may write the database
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
+	begin sync.Once
+	ready chan struct{} // closed when this process may write the database
+	task  follow.Task
 
 	mu     sync.Mutex // held during an update
 	unlock func()     // of the database; nil without a lock
@@ -98,7 +98,7 @@ func (r *registry) set(id storeID, s *store) {
 func newStore(o *options, v *version, claim *memory.Claim, b *config.Block) *store {
 	s := &store{
 		id: o.storeID(), options: *o, log: b.Log, health: b.Health(), budget: b.Memory, claim: claim,
-		registry: registryOf(b), turns: slots.New(1, 1), ready: make(chan struct{}), cancel: func() {},
+		registry: registryOf(b), turns: slots.New(1, 1), ready: make(chan struct{}),
 	}
 	s.current.Store(v)
 	s.drop = b.Metrics.TemporaryGauge("seamark_dynupdate_records", "Number of records in a zone that can be updated.",
@@ -116,9 +116,7 @@ func (s *store) start() {
 			close(s.ready)
 			return
 		}
-		var ctx context.Context
-		ctx, s.cancel = context.WithCancel(context.Background())
-		s.tasks.Go(func() { s.open(ctx) })
+		s.task.Go(s.open)
 	})
 }
 
@@ -276,8 +274,7 @@ func (s *store) apply(m message, o *options, key wire.Name) (serial uint32, chan
 // Stop implements config.Stopper.
 func (s *store) Stop() {
 	s.begin.Do(func() {}) // start has no effect any more
-	s.cancel()
-	s.tasks.Wait()
+	s.task.Stop()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 const (
@@ -42,7 +43,7 @@ type lease struct {
 type leases struct {
 	mu    sync.Mutex
 	known map[clientv3.LeaseID]*lease
-	added chan struct{} // signals new leases; nil while refresh is not running
+	added follow.Signal // of new leases; nil while refresh is not running
 	stop  context.CancelFunc
 	done  chan struct{}
 }
@@ -62,10 +63,7 @@ func (ls *leases) get(id clientv3.LeaseID) *lease {
 	}
 	created := new(lease)
 	ls.known[id] = created
-	select {
-	case ls.added <- struct{}{}:
-	default: // already signaled, or refresh is not running
-	}
+	ls.added.Send()
 	return created
 }
 
@@ -73,7 +71,7 @@ func (ls *leases) get(id clientv3.LeaseID) *lease {
 func (ls *leases) start(ctx context.Context, c *clientv3.Client) {
 	ctx, ls.stop = context.WithCancel(ctx)
 	ls.done = make(chan struct{})
-	added := make(chan struct{}, 1)
+	added := follow.NewSignal()
 	ls.mu.Lock()
 	ls.added = added
 	ls.mu.Unlock()
@@ -91,7 +89,7 @@ func (ls *leases) halt() {
 
 // refresh requests the remaining time of each lease: at once if it is new, and
 // periodically after that.
-func (ls *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan struct{}) {
+func (ls *leases) refresh(ctx context.Context, c *clientv3.Client, added follow.Signal) {
 	tick := time.NewTicker(minRefresh)
 	defer tick.Stop()
 	for {

@@ -2,19 +2,18 @@ package etcd
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"hash/maphash"
 	"math"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seamark/seamark/cluster/etcdclient"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -174,15 +173,13 @@ func nameOption(name *wire.Name) func(corefile.Directive) error {
 // not change its options.
 type runningSource struct {
 	*source
-	cancel     context.CancelFunc
-	tasks      sync.WaitGroup
+	task       follow.Task
 	unregister []func() // of the metrics
 }
 
 // Stop disconnects from etcd and waits for the source's goroutines.
 func (r *runningSource) Stop() {
-	r.cancel()
-	r.tasks.Wait()
+	r.task.Stop()
 	r.dials.Wait()
 	r.disconnect()
 	for _, unregister := range r.unregister {
@@ -202,12 +199,11 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	}
 
 	r, err := config.Keep(s, key{o.Options, o.prefix, o.maxKeys, o.direct}, func() (*runningSource, error) {
-		ctx, cancel := context.WithCancel(context.Background())
-		r := o.newSource(ctx, cancel, b)
+		r := o.newSource(b)
 		if o.direct {
 			return r, nil
 		}
-		r.tasks.Go(func() { r.run(ctx) })
+		r.task.Go(r.run)
 		return r, s.Await(r, r.ready, reloadTimeout, func() error {
 			return d.Errorf("the keys below %s were not received from %s within %v",
 				o.prefix, r.endpoints(), reloadTimeout)
@@ -233,11 +229,12 @@ func worstAge(a, b float64) float64 {
 }
 
 // newSource returns a source whose run has not been called.
-func (o *options) newSource(lifetime context.Context, cancel context.CancelFunc, b *config.Block) *runningSource {
-	r := &runningSource{cancel: cancel, source: &source{
-		Options: o.Options, lifetime: lifetime, prefix: o.prefix, maxKeys: int64(o.maxKeys),
+func (o *options) newSource(b *config.Block) *runningSource {
+	r := &runningSource{source: &source{
+		Options: o.Options, prefix: o.prefix, maxKeys: int64(o.maxKeys),
 		index: newIndex(o.prefix, b.Log), log: b.Log, health: b.Health(), ready: make(chan struct{}),
 	}}
+	r.lifetime = r.task.Context()
 	r.register(b.Metrics, o.prefix)
 	if !o.direct {
 		r.unregister = []func(){

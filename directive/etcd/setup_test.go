@@ -97,7 +97,7 @@ func TestGaugesOfOnePath(t *testing.T) {
 	o.prefix = "/skydns"
 	reg := new(metrics.Registry)
 	b := &config.Block{Log: chaintest.QuietLog(), Metrics: reg}
-	read, never := o.newSource(t.Context(), func() {}, b), o.newSource(t.Context(), func() {}, b)
+	read, never := o.newSource(b), o.newSource(b)
 	read.contactedAt.Store(1)
 	age := func() float64 {
 		return reg.Values(func(string) bool { return true })[metrics.SeriesName("seamark_etcd_data_age_seconds", "path", o.prefix)]

@@ -10,13 +10,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -163,16 +163,14 @@ type directory struct {
 	block     *config.Block
 	log       *slog.Logger
 	followers zone.Followers
-	cancel    context.CancelFunc
-	task      sync.WaitGroup
+	task      follow.Task
 
 	files atomic.Pointer[File] // replaced when files are added or removed
 	bad   map[string]string    // errors that were logged, by path; used by scan only
 }
 
 func newDirectory(o autoOptions, b *config.Block) *directory {
-	ctx, cancel := context.WithCancel(context.Background())
-	d := &directory{autoOptions: o, match: regexp.MustCompile(o.pattern), block: b, log: b.Log, cancel: cancel}
+	d := &directory{autoOptions: o, match: regexp.MustCompile(o.pattern), block: b, log: b.Log}
 	d.files.Store(new(File))
 
 	// The watcher is there before the files are read, so that it misses no change.
@@ -182,7 +180,7 @@ func newDirectory(o autoOptions, b *config.Block) *directory {
 	}
 	paths := d.scan()
 	if w != nil {
-		d.task.Go(func() {
+		d.task.Go(func(ctx context.Context) {
 			defer w.Close()
 			for w.Follow(paths...); w.Wait(ctx); w.Follow(paths...) {
 				paths = d.scan()
@@ -194,8 +192,7 @@ func newDirectory(o autoOptions, b *config.Block) *directory {
 
 // Stop stops following the directory and its files.
 func (d *directory) Stop() {
-	d.cancel()
-	d.task.Wait()
+	d.task.Stop()
 	for _, s := range d.files.Load().zones.All() {
 		s.source.Stop()
 	}

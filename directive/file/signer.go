@@ -53,7 +53,7 @@ type signer struct {
 	random func(time.Duration) time.Duration // returns a duration that is not negative and less
 
 	task atomic.Pointer[signTask] // of the plan that serves
-	wake chan struct{}            // task has been set
+	wake follow.Signal            // task has been set
 
 	mu       sync.Mutex // held while the zone is read and signed
 	plan     *config.Start
@@ -64,7 +64,7 @@ type signer struct {
 
 func newSigner(t *signTask, b *config.Block) *signer {
 	s := &signer{
-		path: t.signed, log: b.Log, wake: make(chan struct{}, 1),
+		path: t.signed, log: b.Log, wake: follow.NewSignal(),
 		watch: watch.Options{Poll: time.Minute, Log: b.Log}, random: rand.N[time.Duration],
 		failed: b.Metrics.Counter("seamark_sign_failed_total", "Counter of zones that could not be signed.",
 			"zone", t.origin.String()),
@@ -106,10 +106,7 @@ func (s *signer) prepare(plan *config.Start, t *signTask) error {
 // follow keeps the zone of a plan that has begun to serve signed.
 func (s *signer) follow(t *signTask) {
 	s.task.Store(t)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Send()
 }
 
 // run signs the zone whenever that is due, until ctx ends.

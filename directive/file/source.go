@@ -11,6 +11,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
@@ -33,8 +34,7 @@ type source struct {
 	log     *slog.Logger
 	health  *health.Board
 	failed  *metrics.Counter
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
+	task    follow.Task
 
 	followers zone.Followers
 	short     bool // there was no memory for the last version; owned by follow
@@ -45,26 +45,24 @@ type source struct {
 
 // newSource serves and follows the file of u.
 func newSource(u *use, b *config.Block) *source {
-	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
 		path: u.path, origins: u.origins, byTime: u.byTime, polls: b.NoFileEvents,
 		zones: make([]atomic.Pointer[zone.Zone], len(u.origins)), held: make([]*loaded, len(u.origins)),
 		within: u.limits(b), library: libraryOf(b),
-		log: b.Log, health: b.Health(), cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
+		log: b.Log, health: b.Health(), failed: b.Metrics.Counter("seamark_file_reload_failed_total",
 			"Counter of changed zone files that could not be read.", "file", u.path),
 	}
 
 	s.serve(u.planned)
 	if u.reload > 0 {
-		s.tasks.Go(func() { s.follow(ctx, u.reload) })
+		s.task.Go(func(ctx context.Context) { s.follow(ctx, u.reload) })
 	}
 	return s
 }
 
 // Stop stops following the file.
 func (s *source) Stop() {
-	s.cancel()
-	s.tasks.Wait()
+	s.task.Stop()
 	s.health.Forget(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()

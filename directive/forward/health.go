@@ -14,10 +14,7 @@ const probeTimeout = time.Second
 // startChecks starts health checks unless they are running. They end with the first
 // reply. Host names are looked up: the upstream may have another address.
 func (u *upstream) startChecks() {
-	select {
-	case u.set.failed <- struct{}{}:
-	default:
-	}
+	u.set.failed.Send()
 	if u.options().maxFails == 0 || !u.checking.CompareAndSwap(false, true) {
 		return
 	}

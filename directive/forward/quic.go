@@ -14,6 +14,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // Error codes of DNS over QUIC (RFC 9250 §4.3).
@@ -42,7 +43,7 @@ type quicConn struct {
 	conn     *quic.Conn
 	err      error
 	answered atomic.Bool
-	used     chan struct{} // receives an element when queries becomes 1
+	used     follow.Signal // queries becomes 1
 
 	// Guarded by upstream.mu.
 	queries int
@@ -92,7 +93,7 @@ func (u *upstream) quicConn() *quicConn {
 		u.metrics.hit(u.proto())
 	} else {
 		u.metrics.miss(u.proto())
-		c := &quicConn{upstream: u, opened: time.Now(), ready: make(chan struct{}), used: make(chan struct{}, 1)}
+		c := &quicConn{upstream: u, opened: time.Now(), ready: make(chan struct{}), used: follow.NewSignal()}
 		c.ctx, c.cancel = context.WithCancel(u.set.ctx)
 		if !u.set.spawn(c.run) {
 			c.cancel()
@@ -102,10 +103,7 @@ func (u *upstream) quicConn() *quicConn {
 	}
 
 	if u.quic.queries++; u.quic.queries == 1 {
-		select {
-		case u.quic.used <- struct{}{}:
-		default:
-		}
+		u.quic.used.Send()
 	}
 	return u.quic
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 )
@@ -55,7 +56,7 @@ type upstreamSet struct {
 	current         atomic.Pointer[upstreamList]
 	roundRobinCount atomic.Uint32
 
-	failed chan struct{} // receives when an upstream has failed
+	failed follow.Signal // an upstream has failed
 
 	unanswered unansweredNames
 	timers     clock.Timers // of exchanges
@@ -88,7 +89,7 @@ func newUpstreamSet(
 		allDown:    r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
 		skipped: r.Counter("seamark_forward_unanswered_total",
 			"Queries for a name and type that no upstream had answered a moment before, which were not sent."),
-		failed:    make(chan struct{}, 1),
+		failed:    follow.NewSignal(),
 		exchanges: map[uint64]*exchange{},
 		seed:      maphash.MakeSeed(),
 	}

@@ -18,7 +18,7 @@ type configMap struct {
 	mu          sync.Mutex
 	data        map[string]string
 	listed      bool
-	subscribers []chan<- struct{}
+	subscribers []follow.Signal
 	origins     atomic.Pointer[cluster.ReadOrigin] // nil before the source runs
 	task        *follow.Task
 }
@@ -40,25 +40,22 @@ func (m *configMap) set(data map[string]string) {
 	defer m.mu.Unlock()
 	m.data, m.listed = data, true
 	for _, c := range m.subscribers {
-		select {
-		case c <- struct{}{}:
-		default: // a notification is pending
-		}
+		c.Send()
 	}
 }
 
-// subscribe sends to c, whose capacity is one, whenever the data has been set.
-func (m *configMap) subscribe(c chan<- struct{}) {
+// subscribe sends to c whenever the data has been set.
+func (m *configMap) subscribe(c follow.Signal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.subscribers = append(m.subscribers, c)
 }
 
 // unsubscribe stops sending to c.
-func (m *configMap) unsubscribe(c chan<- struct{}) {
+func (m *configMap) unsubscribe(c follow.Signal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.subscribers = slices.DeleteFunc(m.subscribers, func(other chan<- struct{}) bool { return other == c })
+	m.subscribers = slices.DeleteFunc(m.subscribers, func(other follow.Signal) bool { return other == c })
 }
 
 // A mapKey is one key of a ConfigMap.

@@ -19,7 +19,7 @@ type networks struct {
 	read    func() ([]netip.Prefix, error) // returns the interfaces' addresses and prefix lengths
 	log     *slog.Logger
 	current atomic.Pointer[reading]
-	stale   chan struct{} // of capacity one
+	stale   follow.Signal
 	task    *follow.Task
 }
 
@@ -39,7 +39,7 @@ const (
 
 // watchNetworks returns networks that follow the result of read until Stop.
 func watchNetworks(read func() ([]netip.Prefix, error), log *slog.Logger) *networks {
-	n := &networks{read: read, log: log, stale: make(chan struct{}, 1)}
+	n := &networks{read: read, log: log, stale: follow.NewSignal()}
 	n.refresh()
 	n.task = follow.Go(n.run)
 	return n
@@ -89,10 +89,7 @@ func (n *networks) local(q *dns.Query, v4 []byte) (network netip.Prefix, some bo
 	r := n.current.Load()
 	network, ok := r.networks[q.Local.Addr()]
 	if !ok || q.Now().Sub(r.at) > networksAge {
-		select {
-		case n.stale <- struct{}{}:
-		default: // a refresh is pending
-		}
+		n.stale.Send()
 	}
 	if !ok {
 		return network, false

@@ -359,7 +359,7 @@ func TestReloadZero(t *testing.T) {
 	if table.files[0].watcher != nil {
 		t.Error("reload 0: got a watcher, want none")
 	}
-	table.tasks.Wait() // does not return if a goroutine is running
+	table.task.Wait() // does not return if a goroutine is running
 }
 
 // A file keeps its lines if it changes to one without valid lines, unless that has

@@ -10,11 +10,11 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/directive/internal/hostsfile"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/watch"
@@ -50,8 +50,7 @@ type table struct {
 	progress time.Duration     // interval of log messages while lines are parsed
 	warned   map[string]string // the last warning about the lines of each text
 	refused  error             // of a file that has no lines for want of memory
-	cancel   context.CancelFunc
-	tasks    sync.WaitGroup
+	task     follow.Task
 }
 
 // newTable returns a table that has read all sources once. Call start to follow
@@ -59,7 +58,7 @@ type table struct {
 func newTable(from source, log *slog.Logger, c *counts) *table {
 	t := &table{
 		source: from, log: log, counts: c, progress: time.Second, synced: make(chan struct{}),
-		mapped: make([]string, len(from.maps)), warned: map[string]string{}, cancel: func() {},
+		mapped: make([]string, len(from.maps)), warned: map[string]string{},
 	}
 
 	for _, path := range from.paths {
@@ -79,18 +78,15 @@ func newTable(from source, log *slog.Logger, c *counts) *table {
 
 // start follows the files and the ConfigMaps until Stop.
 func (t *table) start() *table {
-	ctx, cancel := context.WithCancel(context.Background())
-	t.cancel = cancel
-
 	changed, following := make(chan *files), len(t.maps) > 0
 	for _, f := range t.files {
 		if f.watcher != nil {
 			following = true
-			t.tasks.Go(func() { f.follow(ctx, changed) })
+			t.task.Go(func(ctx context.Context) { f.follow(ctx, changed) })
 		}
 	}
 	if following {
-		t.tasks.Go(func() { t.run(ctx, changed) })
+		t.task.Go(func(ctx context.Context) { t.run(ctx, changed) })
 	}
 	return t
 }
@@ -108,8 +104,7 @@ func (f *files) follow(ctx context.Context, changed chan<- *files) {
 
 // Stop stops following the sources.
 func (t *table) Stop() {
-	t.cancel()
-	t.tasks.Wait()
+	t.task.Stop()
 	for _, f := range t.files {
 		if f.watcher != nil {
 			f.watcher.Close()
@@ -138,8 +133,8 @@ func isShort(f *files) bool { return f.short }
 
 // run refreshes the index whenever a source has changed.
 func (t *table) run(ctx context.Context, changed <-chan *files) {
-	mapped := make(chan struct{}, 1)
-	mapped <- struct{}{} // a ConfigMap may have changed since newTable
+	mapped := follow.NewSignal()
+	mapped.Send() // a ConfigMap may have changed since newTable
 	for _, m := range t.maps {
 		m.subscribe(mapped)
 		defer m.unsubscribe(mapped)

@@ -93,7 +93,7 @@ func newLiveZones(h *Handler, now func() time.Time, numbers *zone.Serials) *live
 		z.live = at
 		l.zones = append(l.zones, at)
 	}
-	woken := make(chan struct{}, 1)
+	woken := follow.NewSignal()
 	l.index.Lock()
 	l.pending = l.index.AddUndo(woken)
 	l.newVersions()
@@ -133,7 +133,7 @@ func (l *liveZones) Stop() {
 }
 
 // run makes versions until ctx ends.
-func (l *liveZones) run(ctx context.Context, woken <-chan struct{}) {
+func (l *liveZones) run(ctx context.Context, woken follow.Signal) {
 	for {
 		select {
 		case <-ctx.Done():

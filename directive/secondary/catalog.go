@@ -340,7 +340,7 @@ func memberFile(path string, origin wire.Name) string {
 // stopAll stops copies.
 func stopAll(copies []*zoneCopy) {
 	for _, c := range copies {
-		c.cancel()
+		c.task.Cancel()
 	}
 	for _, c := range copies {
 		c.task.Wait()

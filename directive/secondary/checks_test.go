@@ -17,7 +17,7 @@ import (
 // See NSD 4.15 in testdata/advisories.md.
 func TestNotifyFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		p.set(0, map[uint16][]string{soaQuery: {"@ 5 SOA 5"}})
 		time.Sleep(5 * time.Second)
 		c.notify()
@@ -49,7 +49,7 @@ func TestNotifyManyZones(t *testing.T) {
 		var primaries []*scriptedPrimary
 		var copies []*zoneCopy
 		for range zones {
-			c, p, _ := follow(t, 0)
+			c, p, _ := startCopy(t, 0)
 			c.checks = all
 			primaries, copies = append(primaries, p), append(copies, c)
 		}
@@ -82,7 +82,7 @@ func TestNotifyManyZones(t *testing.T) {
 // Messages for thousands of other zones do not delay the refresh of a zone that got one, too.
 func TestNotifyFloodKeepsRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		p.set(0, map[uint16][]string{soaQuery: {"@ 5 SOA 5"}})
 		time.Sleep(2 * time.Hour)
 		regular := strings.Count(p.asked(), "SOA")
@@ -109,7 +109,7 @@ func TestForgedNotifyDelaysGenuine(t *testing.T) {
 		for _, before := range []time.Duration{100 * time.Millisecond, 20 * time.Second, 10 * time.Minute} {
 			t.Run(primary+" "+before.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c, p, log := follow(t, 0)
+					c, p, log := startCopy(t, 0)
 					ctx, cancel := context.WithCancel(t.Context())
 					var forged sync.WaitGroup
 					for range 1000 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/heap"
 	"github.com/seamark/seamark/sys/slots"
@@ -27,10 +28,8 @@ type zoneCopy struct {
 	log       *slog.Logger
 	health    conditions
 	followers *zone.Followers
-	notified  chan struct{} // a NOTIFY message arrived
-	ctx       context.Context
-	cancel    context.CancelFunc
-	task      sync.WaitGroup
+	notified  follow.Signal // a NOTIFY message arrived
+	task      follow.Task
 
 	accept    func(z *zone.Zone) error // of catalogs and members: takes a version, or rejects it; else nil
 	transfers *slots.Pool              // limits concurrent transfers, by primary; nil for no limit
@@ -72,14 +71,13 @@ const (
 // newCopy returns a copy without data. Start starts it.
 func newCopy(o options, clients []*client, log *slog.Logger, r room) *zoneCopy {
 	c := &zoneCopy{
-		options: o, clients: clients, log: log, room: &r, followers: new(zone.Followers), notified: make(chan struct{}, 1),
+		options: o, clients: clients, log: log, room: &r, followers: new(zone.Followers), notified: follow.NewSignal(),
 		checks: new(checks), health: (*health.Board)(nil), made: time.Now(),
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-func (c *zoneCopy) start() { c.task.Go(func() { c.run(c.ctx) }) }
+func (c *zoneCopy) start() { c.task.Go(c.run) }
 
 // run follows the zone until ctx ends.
 func (c *zoneCopy) run(ctx context.Context) {
@@ -316,7 +314,7 @@ func (s *schedule) logTransfer(from *client, z *zone.Zone, in *incoming) {
 
 	c := s.copy
 	c.metrics.transferred(in.changes != nil)
-	c.log.Log(c.ctx, level, "secondary: Transferred zone",
+	c.log.Log(c.task.Context(), level, "secondary: Transferred zone",
 		"zone", c.origin, "address", from.addr, "serial", serial, "kind", kind)
 	if in.outside > 0 {
 		c.log.Warn("secondary: Ignored records outside the zone",
@@ -364,7 +362,7 @@ func (c *zoneCopy) expire() {
 
 // report adds a condition of the zone, which a name identifies.
 func (c *zoneCopy) report(severity health.Severity, name, format string, args ...any) {
-	if c.ctx.Err() != nil {
+	if c.task.Context().Err() != nil {
 		return // another copy may have taken over the zone
 	}
 	origin, alert := c.origin.String(), ""
@@ -441,10 +439,7 @@ func (s *schedule) wait(ctx context.Context) bool {
 
 // notify makes run refresh the zone.
 func (c *zoneCopy) notify() {
-	select {
-	case c.notified <- struct{}{}:
-	default:
-	}
+	c.notified.Send()
 }
 
 // Stop implements config.Stopper.

@@ -88,7 +88,7 @@ func TestMetaTypeRefused(t *testing.T) {
 // and condition name the record. The next version without it is served.
 func TestMalformedRecordOfPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		synctest.Wait() // until the copy waits for its next refresh
 		c.file = filepath.Join(t.TempDir(), "zone")
 		const bad = "x 5 RAW 16 05616263\n"

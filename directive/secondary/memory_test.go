@@ -19,7 +19,7 @@ import (
 func TestGarbageOfTransfer(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nothing else collects it
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		zone := []string{newer}
 		for i := range 100 {
 			var message strings.Builder
@@ -65,7 +65,7 @@ func TestTransferMemoryRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := memory.New(8<<20, memory.FromGroup)
-				c, p, log := followIn(t, 0, b)
+				c, p, log := startCopyIn(t, 0, b)
 				before := b.Part(memory.Zones).Used
 				tt.replies[soaQuery] = []string{newer}
 				if tt.replies[ixfr] == nil {

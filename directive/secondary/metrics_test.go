@@ -30,7 +30,7 @@ func TestMetricsOfZone(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		reg, board := new(metrics.Registry), new(health.Board)
-		c, p, _ := followIn(t, 0, nil, func(c *zoneCopy) {
+		c, p, _ := startCopyIn(t, 0, nil, func(c *zoneCopy) {
 			c.health = board
 			c.export(reg, func() []*zoneCopy { return nil })
 		})

@@ -110,13 +110,13 @@ func write(conn net.Conn, reply []byte, pace time.Duration) bool {
 	return true
 }
 
-// follow starts a copy of version 5 of a zone, in a bubble of package synctest.
-func follow(t *testing.T, limit int64) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
-	return followIn(t, limit, nil)
+// startCopy starts a copy of version 5 of a zone, in a bubble of package synctest.
+func startCopy(t *testing.T, limit int64) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
+	return startCopyIn(t, limit, nil)
 }
 
-// followIn is like follow, with the memory of a budget. prepare is called before the start.
-func followIn(
+// startCopyIn is like startCopy, with the memory of a budget. prepare is called before the start.
+func startCopyIn(
 	t *testing.T, limit int64, b *memory.Budget, prepare ...func(*zoneCopy),
 ) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
 	p, log = &scriptedPrimary{t: t}, new(chaintest.Log)
@@ -224,7 +224,7 @@ func TestMaliciousPrimary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				copied, p, log := follow(t, 1_000_000)
+				copied, p, log := startCopy(t, 1_000_000)
 				p.set(c.pace, c.replies)
 				before := allocated()
 				copied.notify()
@@ -256,7 +256,7 @@ func allocated() int64 {
 // A zone expires on time while a slow transfer runs.
 func TestExpiresDuringTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		// About 1,100 bytes per second: as slow as permitted.
 		p.set(900*time.Microsecond, map[uint16][]string{soaQuery: {newer}, ixfr: {newer}, axfr: {newer, strings.Repeat("x 5 TXT "+strings.Repeat("x", 200)+"\n", 50), "..."}})
 		time.Sleep(9 * time.Minute)
@@ -277,7 +277,7 @@ func TestExpiresDuringTransfer(t *testing.T) {
 // A zone that has expired is served again when a primary confirms it.
 func TestServedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		p.set(0, nil)
 		time.Sleep(10*time.Minute + time.Second)
 		if got := serialOf(c); got != 0 {
@@ -294,7 +294,7 @@ func TestServedAgain(t *testing.T) {
 // Transfers of differences are not logged by default, and those of whole zones are.
 func TestLogOfTransfers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		p.set(0, map[uint16][]string{soaQuery: {newer}, ixfr: {"@ 5 SOA 6\n@ 5 SOA 5\n@ 5 SOA 6\nx 5 A 192.0.2.9\n@ 5 SOA 6"}})
 		c.notify()
 		time.Sleep(time.Second)

@@ -14,7 +14,7 @@ import (
 // which is a minute here.
 func TestRetryUnansweredDoubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		p.set(0, nil)
 		c.notify()
 		start := time.Now()
@@ -36,7 +36,7 @@ func TestRetryUnansweredDoubles(t *testing.T) {
 // shortest interval again.
 func TestRetryAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		for serial, text := range []string{6: "6", 7: "7"} {
 			if text == "" {
 				continue
@@ -57,7 +57,7 @@ func TestRetryAfterRestart(t *testing.T) {
 // transfer.
 func TestRetryRejectedZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		p.set(0, map[uint16][]string{soaQuery: {newer}, ixfr: {newer}, axfr: {"@ 5 SOA 6\nc 5 CNAME a\nc 5 CNAME b\n@ 5 SOA 6"}})
 		c.notify()
 		time.Sleep(50 * time.Second)
@@ -71,7 +71,7 @@ func TestRetryRejectedZone(t *testing.T) {
 // once it is served again.
 func TestConditionsOfExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p, log := follow(t, 0)
+		c, p, log := startCopy(t, 0)
 		synctest.Wait() // until the copy waits for its next refresh
 		board := new(health.Board)
 		c.health = board

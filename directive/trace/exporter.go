@@ -41,7 +41,7 @@ type exporter struct {
 	sent     *metrics.Counter
 	lost     *metrics.Counter
 
-	first, full chan struct{}      // there is a span; there is a batch: both have capacity 1
+	first, full follow.Signal      // there is a span; there is a batch
 	task        *follow.Task       // run
 	requests    context.Context    // of the requests to the collector
 	abort       context.CancelFunc // ends requests
@@ -68,7 +68,7 @@ func newExporter(o options, b *config.Block) *exporter {
 			"Spans that a collector of traces accepted.", "endpoint", endpoint),
 		lost: b.Metrics.Counter("seamark_trace_lost_spans_total",
 			"Spans that no collector of traces got.", "endpoint", endpoint),
-		first: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		first: follow.NewSignal(), full: follow.NewSignal(),
 	}
 
 	e.requests, e.abort = context.WithCancel(context.Background())
@@ -99,17 +99,10 @@ func (e *exporter) send(spans []span) {
 		e.addLost(lost, errFull)
 	}
 	if before == 0 {
-		signal(e.first)
+		e.first.Send()
 	}
 	if after >= e.batch {
-		signal(e.full)
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		e.full.Send()
 	}
 }
 

@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/directive/internal/tsig"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
 
 // A notifier sends NOTIFY messages of one plan. Each target has a goroutine.
 type notifier struct {
-	uses   *Transfer
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
+	uses *Transfer
+	task follow.Task
 
 	mu      sync.Mutex
 	targets map[*use][]*target
@@ -30,16 +30,15 @@ type notifier struct {
 
 // newNotifier starts the goroutines of the targets.
 func newNotifier(t *Transfer) *notifier {
-	ctx, cancel := context.WithCancel(context.Background())
-	n := &notifier{uses: t, cancel: cancel, targets: map[*use][]*target{}}
+	n := &notifier{uses: t, targets: map[*use][]*target{}}
 	for _, u := range t.uses {
 		for _, addr := range u.targets {
 			to := &target{
 				addr: addr, dial: u.dial, key: u.key, log: t.log,
-				wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{},
+				wake: follow.NewSignal(), pending: map[wire.Name]*attempt{},
 			}
 			n.targets[u] = append(n.targets[u], to)
-			n.tasks.Go(func() { to.run(ctx) })
+			n.task.Go(to.run)
 		}
 	}
 	return n
@@ -74,8 +73,7 @@ func (n *notifier) Stop() {
 		stop()
 	}
 	n.mu.Unlock()
-	n.cancel()
-	n.tasks.Wait()
+	n.task.Stop()
 }
 
 // maxAttempts is the number of NOTIFY messages for one change. RFC 1996 §3.6 advises five
@@ -97,7 +95,7 @@ type target struct {
 	dial  dialFunc
 	key   *tsig.Ref
 	log   *slog.Logger
-	wake  chan struct{}
+	wake  follow.Signal
 	tasks sync.WaitGroup
 
 	mu      sync.Mutex
@@ -123,10 +121,7 @@ func (t *target) add(h zone.Transferable, origin wire.Name) {
 	t.mu.Lock()
 	t.pending[origin] = &attempt{handler: h, again: t.pending[origin] != nil}
 	t.mu.Unlock()
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Send()
 }
 
 // run sends messages until ctx ends. The socket is open while replies are awaited.

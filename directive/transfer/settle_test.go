@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -66,7 +67,7 @@ func TestNotifyAgainAfterChanges(t *testing.T) {
 					return socketPipe{ours}, nil
 				}
 				to := &target{
-					dial: dial, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), pending: map[wire.Name]*attempt{},
+					dial: dial, log: slog.New(slog.DiscardHandler), wake: follow.NewSignal(), pending: map[wire.Name]*attempt{},
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				go to.run(ctx)

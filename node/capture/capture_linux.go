@@ -11,6 +11,7 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,9 +28,8 @@ type Capture struct {
 	options  Options
 	instance *instance
 	events   *netlink.Conn // nil without events
-	notice   chan struct{} // has capacity 1; something may have to be repaired
-	cancel   context.CancelFunc
-	task     sync.WaitGroup
+	notice   follow.Signal // something may have to be repaired
+	task     follow.Task
 
 	mu       sync.Mutex
 	onLo     bool         // the kernel has no dummy interfaces
@@ -44,7 +44,7 @@ type Capture struct {
 // Open adds the addresses and keeps them there until Close. It adds no rules: Enable does,
 // once the server answers at the addresses.
 func Open(o Options) (*Capture, error) {
-	c := &Capture{options: o, notice: make(chan struct{}, 1), watched: watches(o)}
+	c := &Capture{options: o, notice: follow.NewSignal(), watched: watches(o)}
 	r, err := openRoutes()
 	if err != nil {
 		return nil, err
@@ -67,9 +67,7 @@ func Open(o Options) (*Capture, error) {
 		c.subscribe()
 	}
 
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	c.task.Go(func() { c.run(ctx) })
+	c.task.Go(c.run)
 	return c, nil
 }
 
@@ -183,17 +181,14 @@ func (c *Capture) subscribe() {
 
 	c.events = conn
 
-	c.task.Go(func() {
+	c.task.Go(func(context.Context) {
 		for {
 			messages, err := conn.Receive()
 			if err != nil && !errors.Is(err, unix.ENOBUFS) { // with ENOBUFS, messages were lost
 				return
 			}
 			if err != nil || slices.ContainsFunc(messages, removal) {
-				select {
-				case c.notice <- struct{}{}:
-				default:
-				}
+				c.notice.Send()
 			}
 		}
 	})
@@ -362,7 +357,7 @@ func (c *Capture) Disable() {
 // addresses.
 func (c *Capture) Close() {
 	c.Disable()
-	c.cancel()
+	c.task.Cancel()
 	if c.events != nil {
 		_ = c.events.Close()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/follow"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,8 +29,7 @@ const (
 type instance struct {
 	name string
 	log  *slog.Logger
-	end  context.CancelFunc
-	task sync.WaitGroup
+	task follow.Task
 
 	mu       sync.Mutex
 	listener net.Listener      // nil unless this is the first instance
@@ -42,14 +42,13 @@ type instance struct {
 
 // joinInstances starts an instance. second reports whether another one was there first.
 func joinInstances(interfaceName string, log *slog.Logger) (i *instance, second bool) {
-	ctx, end := context.WithCancel(context.Background())
 	i = &instance{
-		name: instanceName(interfaceName), log: log, end: end,
+		name: instanceName(interfaceName), log: log,
 		peers: map[net.Conn]bool{}, changed: make(chan struct{}),
 	}
 	listener, err := net.Listen("unix", i.name)
 	second = errors.Is(err, unix.EADDRINUSE)
-	i.task.Go(func() { i.run(ctx, listener) })
+	i.task.Go(func(ctx context.Context) { i.run(ctx, listener) })
 	return i, second
 }
 
@@ -134,7 +133,7 @@ func (i *instance) accept(ctx context.Context, listener net.Listener) {
 			continue
 		}
 
-		i.task.Go(func() {
+		i.task.Go(func(context.Context) {
 			if n, _ := conn.Read(make([]byte, 1)); n == 1 {
 				i.set(conn, true)
 				_, _ = io.Copy(io.Discard, conn)
@@ -236,7 +235,7 @@ func trusted(conn net.Conn) bool {
 
 // close ends the instance.
 func (i *instance) close() {
-	i.end()
+	i.task.Cancel()
 	i.mu.Lock()
 	for conn := range i.peers {
 		_ = conn.Close()

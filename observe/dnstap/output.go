@@ -47,7 +47,7 @@ const (
 type queue struct {
 	maxCount, maxBytes int
 	lost               *Lost
-	wake               chan struct{}  // capacity 1
+	wake               follow.Signal
 	memory             *memory.Budget // nil for a receiver of the configuration
 	client             netip.Addr     // the receiver, as the budget counts it
 
@@ -73,10 +73,7 @@ func (t *queue) Send(payload []byte) {
 		t.lost.add(1)
 		return
 	}
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Send()
 }
 
 // reserveStep is the least by which the memory of a queue grows: not each message asks for more.
@@ -207,7 +204,7 @@ func NewSender(s Socket, queueSize, writeBuffer int, lost *Lost) *Sender {
 }
 
 func newQueue(size int, lost *Lost) *queue {
-	return &queue{maxCount: size * queueCount, maxBytes: size * queueBytes, lost: lost, wake: make(chan struct{}, 1)}
+	return &queue{maxCount: size * queueCount, maxBytes: size * queueBytes, lost: lost, wake: follow.NewSignal()}
 }
 
 // Stop implements config.Stopper. It sends the messages that wait.
@@ -285,8 +282,7 @@ type Listener struct {
 	conns    *transport.ConnTable
 	memory   *memory.Budget
 	lost     *Lost
-	cancel   context.CancelFunc
-	tasks    sync.WaitGroup
+	task     follow.Task
 
 	mu        sync.Mutex
 	receivers map[*queue]bool
@@ -309,19 +305,16 @@ func NewListener(s Socket, config func() *tls.Config, lost *Lost, o Limits) (*Li
 		})
 	}
 
-	ctx, cancel := context.WithCancel(context.Background())
-	t := &Listener{
-		listener: l, conns: conns, memory: o.Memory, lost: lost, cancel: cancel, receivers: map[*queue]bool{},
-	}
-	t.tasks.Go(func() { t.accept(ctx) })
+	t := &Listener{listener: l, conns: conns, memory: o.Memory, lost: lost, receivers: map[*queue]bool{}}
+	t.task.Go(t.accept)
 	return t, nil
 }
 
 // Stop implements config.Stopper. It sends the messages that wait.
 func (t *Listener) Stop() {
-	t.cancel()
+	t.task.Cancel()
 	_ = t.listener.Close()
-	t.tasks.Wait()
+	t.task.Wait()
 	t.conns.Stop()
 }
 
@@ -335,7 +328,7 @@ func (t *Listener) accept(ctx context.Context) {
 			time.Sleep(minDelay) // for example too many open files
 			continue
 		}
-		t.tasks.Go(func() {
+		t.task.Go(func(context.Context) {
 			defer conn.Close()
 			t.serve(ctx, conn)
 		})

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// A Task is one or more goroutines that run until Stop.
+// A Task is any number of goroutines that run until Stop. Its zero value has none.
 type Task struct {
+	begin   sync.Once
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -20,19 +21,35 @@ type Task struct {
 // Go calls run in a goroutine. Run must return when its context is done.
 func Go(run func(context.Context)) *Task {
 	t := new(Task)
-	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.Go(run)
 	return t
 }
 
+// Context returns the context of the task's goroutines.
+func (t *Task) Context() context.Context {
+	t.begin.Do(func() { t.ctx, t.cancel = context.WithCancel(context.Background()) })
+	return t.ctx
+}
+
 // Go calls run in a further goroutine of the task. It must not be called after Stop.
-func (t *Task) Go(run func(context.Context)) { t.running.Go(func() { run(t.ctx) }) }
+func (t *Task) Go(run func(context.Context)) {
+	ctx := t.Context()
+	t.running.Go(func() { run(ctx) })
+}
 
 // Stop ends the task and waits until it has ended.
 func (t *Task) Stop() {
-	t.cancel()
-	t.running.Wait()
+	t.Cancel()
+	t.Wait()
 }
+
+// Cancel ends the context, and Wait waits until all goroutines have ended: Stop in two steps.
+func (t *Task) Cancel() {
+	t.Context()
+	t.cancel()
+}
+
+func (t *Task) Wait() { t.running.Wait() }
 
 // A Signal receives one value for all changes since the last receive.
 type Signal chan struct{}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/seamark/seamark/sys/follow"
 )
 
 const (
@@ -26,7 +28,7 @@ type Writer struct {
 	out     io.Writer
 	dropped func(lines int)
 	notice  string
-	wake    chan struct{} // capacity 1; signals that there is something to write
+	wake    follow.Signal // there is something to write
 	done    chan struct{} // closed when the goroutine ends
 
 	mu       sync.Mutex
@@ -39,7 +41,7 @@ type Writer struct {
 // that nothing is called. notice is the format of a line with their number, which is written once
 // there is room; if it is empty, there is none.
 func New(out io.Writer, dropped func(lines int), notice string) *Writer {
-	w := &Writer{out: out, dropped: dropped, notice: notice, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &Writer{out: out, dropped: dropped, notice: notice, wake: follow.NewSignal(), done: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -60,15 +62,8 @@ func (w *Writer) Write(text []byte) (int, error) {
 	if !fits && w.dropped != nil {
 		w.dropped(count)
 	}
-	w.signal()
+	w.wake.Send()
 	return len(text), nil
-}
-
-func (w *Writer) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
 }
 
 // run writes until Stop. It writes from one buffer while lines are queued in the other.
@@ -98,7 +93,7 @@ func (w *Writer) Stop() {
 	w.mu.Lock()
 	w.stopping = true
 	w.mu.Unlock()
-	w.signal()
+	w.wake.Send()
 	select {
 	case <-w.done:
 	case <-time.After(FlushTimeout):

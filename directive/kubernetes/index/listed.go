@@ -25,7 +25,7 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 		close(ix.synced)
 	}
 	for _, u := range ix.undos {
-		u.wake() // the index may be ready
+		u.woken.Send() // the index may be ready
 	}
 }
 

@@ -13,7 +13,7 @@ func (ix *Index) flush(kind cluster.Kind) {
 	}
 	ix.externalReverse.applyChange(&ix.externalChange)
 	for _, u := range ix.undos {
-		u.wake()
+		u.woken.Send()
 	}
 }
 

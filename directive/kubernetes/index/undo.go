@@ -4,6 +4,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
+
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // An Undo is an undo log: it has the previous values of entries that have changed in the
@@ -14,11 +16,11 @@ type Undo struct {
 	entries [2]map[string]*Entry // by ServiceKey.Labels; Services, then imports
 	exposed map[string]bool      // by the label of the namespace
 	pods    map[string]bool      // by PodKey: whether the namespace had a pod with the address
-	woken   chan struct{}        // receives a value after changes; nil without a receiver
+	woken   follow.Signal        // of changes; nil without a receiver
 }
 
 // AddUndo returns an undo that records changes from now on, until RemoveUndo.
-func (ix *Index) AddUndo(woken chan struct{}) *Undo {
+func (ix *Index) AddUndo(woken follow.Signal) *Undo {
 	u := &Undo{index: ix, woken: woken}
 	u.Reset()
 	ix.undos = append(ix.undos, u)
@@ -56,14 +58,6 @@ func setOnce[K comparable, V any](m map[K]V, key K, v V) {
 // RemoveUndo ends the recording of changes in u.
 func (ix *Index) RemoveUndo(u *Undo) {
 	ix.undos = slices.DeleteFunc(ix.undos, func(o *Undo) bool { return o == u })
-}
-
-// wake reports a change.
-func (u *Undo) wake() {
-	select {
-	case u.woken <- struct{}{}:
-	default:
-	}
 }
 
 // isExposed reports whether the namespace with a label was exposed.
