@@ -31,8 +31,7 @@ func (t *conformance) changeImage(ctx context.Context) error {
 	if err := errors.Join(t.control(ctx), t.install(ctx, servers()[1])); err != nil {
 		return err
 	}
-	_, err := t.kubectl(ctx, "-n", "kube-system", "rollout", "undo", "deployment/coredns")
-	return errors.Join(err, t.rollout(ctx, "kube-system", "coredns"))
+	return t.change(ctx, "coredns", "rollout undo deployment/coredns")
 }
 
 // changeBase follows "Share the queries with CoreDNS" of deploy/kubernetes/README.md.
@@ -42,28 +41,19 @@ func (t *conformance) changeBase(ctx context.Context) error {
 	}
 	base := func(name string) string { return filepath.Join(t.Options.Source, "deploy", "kubernetes", "base", name) }
 	err := steps(
-		func() error {
-			_, err := t.kubectl(ctx, "apply", "-f", base("rbac.yaml"), "-f", base("deployment.yaml"))
-			return err
-		},
-		func() error {
-			_, err := t.kubectl(ctx, "-n", "kube-system", "set", "image", "deployment/seamark", "coredns="+seamarkImage)
-			return err
-		},
-		func() error { return t.rollout(ctx, "kube-system", "seamark") },
+		func() error { return t.do(ctx, "apply", "-f", base("rbac.yaml"), "-f", base("deployment.yaml")) },
+		func() error { return t.change(ctx, "seamark", "set image deployment/seamark coredns="+seamarkImage) },
 		func() error { return t.scale(ctx, "coredns", "0") },
 		func() error { return t.scale(ctx, "coredns", "2") },
 	)
 	if err != nil {
 		return err
 	}
-	_, err = t.kubectl(ctx, "delete", "-f", base("deployment.yaml"), "-f", base("rbac.yaml"))
-	return err
+	return t.do(ctx, "delete", "-f", base("deployment.yaml"), "-f", base("rbac.yaml"))
 }
 
 func (t *conformance) scale(ctx context.Context, deployment, replicas string) error {
-	_, err := t.kubectl(ctx, "-n", "kube-system", "scale", "deployment/"+deployment, "--replicas", replicas)
-	return errors.Join(err, t.rollout(ctx, "kube-system", deployment))
+	return t.change(ctx, deployment, "scale deployment/"+deployment+" --replicas "+replicas)
 }
 
 // canarySteps are the commands of a canary and back.

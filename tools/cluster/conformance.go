@@ -272,14 +272,10 @@ func (t *conformance) add(s server, of suite, r result) {
 
 // install puts a DNS server in the place of the other, as deploy/kubernetes/README.md does.
 func (t *conformance) install(ctx context.Context, s server) error {
-	if _, err := t.kubectl(ctx, "-n", "kube-system", "set", "image", "deployment/coredns", "coredns="+s.image); err != nil {
-		return err
-	}
-	return t.rollout(ctx, "kube-system", "coredns")
+	return t.change(ctx, "coredns", "set image deployment/coredns coredns="+s.image)
 }
 
 // removeNamespaces removes the namespaces of tests that were killed.
 func (t *conformance) removeNamespaces(ctx context.Context) error {
-	_, err := t.kubectl(ctx, "delete", "namespaces", "-l", "e2e-framework", "--ignore-not-found")
-	return err
+	return t.do(ctx, "delete", "namespaces", "-l", "e2e-framework", "--ignore-not-found")
 }

@@ -101,6 +101,20 @@ func (c *cluster) kubectl(ctx context.Context, args ...string) ([]byte, error) {
 	return output(exec.CommandContext(ctx, "kubectl", args...))
 }
 
+// do runs a command of kubectl without a use for its output.
+func (c *cluster) do(ctx context.Context, args ...string) error {
+	_, err := c.kubectl(ctx, args...)
+	return err
+}
+
+// change runs a command of kubectl that changes a Deployment of kube-system, and waits for that.
+func (c *cluster) change(ctx context.Context, deployment, command string) error {
+	if err := c.do(ctx, append(strings.Fields(command), "-n", "kube-system")...); err != nil {
+		return err
+	}
+	return c.rollout(ctx, "kube-system", deployment)
+}
+
 func (c *cluster) startEtcd(ctx context.Context) error {
 	c.start("etcd", "etcd", "--data-dir", c.file("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
@@ -139,20 +153,16 @@ func (c *cluster) startAPIServer(ctx context.Context) error {
 		"--tls-cert-file", pki("apiserver.crt"),
 		"--tls-private-key-file", pki("apiserver.key"))
 
-	err := c.await(ctx, "kube-apiserver", func() error {
-		_, err := c.kubectl(ctx, "get", "--raw", "/readyz")
-		return err
-	})
+	err := c.await(ctx, "kube-apiserver", func() error { return c.do(ctx, "get", "--raw", "/readyz") })
 	if err != nil {
 		return err
 	}
 
 	// kubeadm init gives the API server its rights at kubelets in a phase that waits for its own
 	// control plane. Until 1.35 they are those of the group.
-	_, err = c.kubectl(ctx, "create", "clusterrolebinding", "kubeadm:apiserver-kubelet-client",
+	return c.do(ctx, "create", "clusterrolebinding", "kubeadm:apiserver-kubelet-client",
 		"--clusterrole", "system:kubelet-api-admin", "--user", "kube-apiserver-kubelet-client",
 		"--group", "kubeadm:cluster-admins")
-	return err
 }
 
 func (c *cluster) startControllers(ctx context.Context) error {
@@ -173,10 +183,7 @@ func (c *cluster) startControllers(ctx context.Context) error {
 	c.start("kube-scheduler", "kube-scheduler", "--leader-elect=false",
 		"--kubeconfig", scheduler, "--authentication-kubeconfig", scheduler, "--authorization-kubeconfig", scheduler)
 
-	return c.await(ctx, "kube-controller-manager", func() error {
-		_, err := c.kubectl(ctx, "get", "serviceaccount", "default")
-		return err
-	})
+	return c.await(ctx, "kube-controller-manager", func() error { return c.do(ctx, "get", "serviceaccount", "default") })
 }
 
 // installDNS has kubeadm install CoreDNS.

@@ -35,9 +35,8 @@ func (c *cluster) startNodes(ctx context.Context) error {
 	}
 
 	// kubeadm keeps kube-proxy's configuration in a ConfigMap, where seamark doctor finds its mode.
-	_, err = c.kubectl(ctx, "--namespace", "kube-system", "create", "configmap", "kube-proxy",
+	return c.do(ctx, "--namespace", "kube-system", "create", "configmap", "kube-proxy",
 		"--from-file", "config.conf="+c.file(nodeName(1), "proxy.yaml"))
-	return err
 }
 
 // countReady returns an error unless the API server reports that number of nodes ready.

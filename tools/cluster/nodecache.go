@@ -74,9 +74,8 @@ func (t *conformance) writeNodeCache(dir, capture string) error {
 }
 
 func (t *conformance) rolloutNodeCache(ctx context.Context) error {
-	_, err := t.kubectl(ctx, "-n", "kube-system", "rollout", "status", "daemonset/node-local-dns",
+	return t.do(ctx, "-n", "kube-system", "rollout", "status", "daemonset/node-local-dns",
 		"--timeout", patience.String())
-	return err
 }
 
 // checkCapture reports whether queries of the pods have reached the caches, by their metrics.
@@ -125,7 +124,7 @@ func sumOfMetric(page, name string) (sum float64) {
 }
 
 func (t *conformance) restartNodeCache(ctx context.Context) error {
-	_, err := t.kubectl(ctx, "-n", "kube-system", "rollout", "restart", "daemonset/node-local-dns")
+	err := t.do(ctx, "-n", "kube-system", "rollout", "restart", "daemonset/node-local-dns")
 	return errors.Join(err, t.rolloutNodeCache(ctx))
 }
 

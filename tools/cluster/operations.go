@@ -202,10 +202,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (t *conformance) restartRollout(ctx context.Context) error {
-	if _, err := t.kubectl(ctx, "-n", "kube-system", "rollout", "restart", "deployment/coredns"); err != nil {
-		return err
-	}
-	return t.rollout(ctx, "kube-system", "coredns")
+	return t.change(ctx, "coredns", "rollout restart deployment/coredns")
 }
 
 // dnsPods returns a field of each DNS pod.
@@ -218,10 +215,7 @@ func (t *conformance) dnsPods(ctx context.Context, field string) ([]string, erro
 func (t *conformance) deletePods(ctx context.Context) error {
 	names, err := t.dnsPods(ctx, "metadata.name")
 	for _, name := range names {
-		if _, err := t.kubectl(ctx, "-n", "kube-system", "delete", "pod", name); err != nil {
-			return err
-		}
-		if err := t.rollout(ctx, "kube-system", "coredns"); err != nil {
+		if err := t.change(ctx, "coredns", "delete pod "+name); err != nil {
 			return err
 		}
 	}
