@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// rdataFormat returns the fields of the RDATA of a type whose names are not compressed, in
-// order, and "" for addresses, and types that are unknown or that AppendRecord checks:
+// rdataFormats are the fields of the RDATA of types whose names are not compressed, in order. They
+// are empty for addresses, and types that are unknown or that AppendRecord checks:
 //
 //	1, 2, 4  a number of as many bytes
 //	*, +     any other bytes; at least one
@@ -19,77 +19,64 @@ import (
 //	n        a name that is written out
 //	b, B     a type bit map (RFC 4034 §4.1.2); with a type
 //	p        service parameters (RFC 9460 §2.2)
+var rdataFormats = [...]string{
+	TypeHINFO: "ss",
+	TypeTXT:   "S",
+	11:        "41*",  // WKS
+	19:        "t",    // X25
+	20:        "so",   // ISDN
+	27:        "ttt",  // GPOS
+	37:        "221+", // CERT
+	56:        "S",    // NINFO
+	61:        "+",    // OPENPGPKEY
+	99:        "S",    // SPF
+	258:       "S",    // AVC
+	261:       "S",    // RESINFO
+
+	25:             "211*", // KEY, which may be without a key (RFC 2535 §3.1.2)
+	57:             "211*", // RKEY
+	62:             "42b",  // CSYNC
+	TypeDS:         formatDS,
+	TypeCDS:        formatDS,
+	TypeDNSKEY:     "211+",
+	TypeCDNSKEY:    "211+",
+	TypeRRSIG:      "2114442n+",
+	typeSIG:        "2114442n+",
+	TypeNSEC:       "nB",
+	typeNXT:        "n+",
+	TypeNSEC3:      "112xhb",
+	TypeNSEC3PARAM: "112x",
+	TypeZONEMD:     "411d",
+	typeSSHFP:      "11d",
+	typeDHCID:      "21d",
+	typeTLSA:       "111d",
+	typeSMIMEA:     "111d",
+	249:            "n4422ww", // TKEY
+	TypeTSIG:       "n422w22w",
+
+	58:        "nn",   // TALINK
+	66:        "212n", // DSYNC
+	TypeSVCB:  "2np",
+	TypeHTTPS: "2np",
+	104:       "244", // NID
+	105:       "24",  // L32
+	106:       "244", // L64
+	107:       "2n",  // LP
+	108:       "42",  // EUI48
+	109:       "44",  // EUI64
+	256:       "22+", // URI
+	257:       "1g*", // CAA
+}
+
+// formatDS is also the format of two types whose numbers are far from all others.
+const formatDS = "211d"
+
 func (t Type) rdataFormat() string {
-	switch t {
-	case TypeHINFO:
-		return "ss"
-	case TypeTXT, 56, 99, 258, 261: // NINFO, SPF, AVC, RESINFO
-		return "S"
-	case 11: // WKS
-		return "41*"
-	case 19: // X25
-		return "t"
-	case 20: // ISDN
-		return "so"
-	case 27: // GPOS
-		return "ttt"
-	case 37: // CERT
-		return "221+"
-
-	case TypeDS, TypeCDS, typeTA, typeDLV:
-		return "211d"
-	case TypeDNSKEY, TypeCDNSKEY:
-		return "211+"
-	case 25, 57: // KEY, which may be without a key (RFC 2535 §3.1.2), RKEY
-		return "211*"
-	case typeSSHFP:
-		return "11d"
-	case TypeRRSIG, typeSIG:
-		return "2114442n+"
-
-	case TypeNSEC:
-		return "nB"
-	case typeNXT:
-		return "n+"
-	case TypeNSEC3:
-		return "112xhb"
-	case TypeNSEC3PARAM:
-		return "112x"
-	case typeDHCID:
-		return "21d"
-	case 61: // OPENPGPKEY
-		return "+"
-	case typeTLSA, typeSMIMEA:
-		return "111d"
-	case 62: // CSYNC
-		return "42b"
-	case TypeZONEMD:
-		return "411d"
-	case 249: // TKEY
-		return "n4422ww"
-	case TypeTSIG:
-		return "n422w22w"
-
-	case 58: // TALINK
-		return "nn"
-	case 66: // DSYNC
-		return "212n"
-	case TypeSVCB, TypeHTTPS:
-		return "2np"
-	case 104, 106: // NID, L64
-		return "244"
-	case 105: // L32
-		return "24"
-	case 107: // LP
-		return "2n"
-	case 108: // EUI48
-		return "42"
-	case 109: // EUI64
-		return "44"
-	case 256: // URI
-		return "22+"
-	case 257: // CAA
-		return "1g*"
+	switch {
+	case int(t) < len(rdataFormats):
+		return rdataFormats[t]
+	case t == typeTA, t == typeDLV:
+		return formatDS
 	}
 	return ""
 }
