@@ -139,6 +139,7 @@ func (f *format) append(buf []byte, q *dns.Query) []byte {
 	return buf
 }
 
+// append is a switch, since buf, on the stack of the caller, would escape to a function value.
 func (p *piece) append(buf []byte, q *dns.Query) []byte {
 	switch p.kind {
 	case isText:
