@@ -22,11 +22,11 @@ var everyday = []string{
 // ownPage has the commands of the help that are on another page.
 var ownPage = []string{"node", "resolvconf", "convert", "completion", "version"}
 
-// docs/reference/commands.md has every command with its purpose, its examples, and what its exit status means.
+// docs/reference/commands.md has every command with its purpose, and what its exit status means.
 // `seamark help` has the rest.
 func TestCommandsPage(t *testing.T) {
 	root := cmd.Commands(builtin.Directives())
-	var page strings.Builder
+	var page, statuses strings.Builder
 	page.WriteString(commandsIntroduction)
 	for _, name := range everyday {
 		c, _, err := root.Find([]string{name})
@@ -34,9 +34,15 @@ func TestCommandsPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range append([]*cobra.Command{c}, c.Commands()...) {
-			commandSection(&page, c)
+			fmt.Fprintf(&page, "- `%s`: %s\n", strings.TrimSuffix(c.UseLine(), " [flags]"), lower(c.Short))
+			for paragraph := range strings.SplitSeq(strings.TrimSpace(c.Long), "\n\n") {
+				if strings.Contains(paragraph, "exit status") {
+					fmt.Fprintf(&statuses, "- `%s`: %s\n", c.CommandPath(), strings.ReplaceAll(escaped.Replace(paragraph), "\n", "\n  "))
+				}
+			}
 		}
 	}
+	fmt.Fprintf(&page, "\n## Exit status\n\n0 is success, and 2 a mistake in the command line.\n\n%s", statuses.String())
 	for _, c := range root.Commands() {
 		if c.GroupID != "older" && c.IsAvailableCommand() && !slices.Contains(slices.Concat(everyday, ownPage), c.Name()) {
 			t.Errorf("seamark %s is not on the page", c.Name())
@@ -53,28 +59,15 @@ func TestCommandsPage(t *testing.T) {
 
 const commandsIntroduction = `# Commands
 
-The everyday commands. ` + "`seamark help COMMAND`" + ` describes each with its flags, and so does its manual page:
+` + "`seamark help COMMAND`" + ` describes each with its flags and examples, and so does its manual page, as
 ` + "`man seamark-status`" + `. The commands that [look into running servers](../how-to/inspect.md) find them, or use
-the address in ` + "`--admin`" + `. Exit status 2 is also a mistake in the command line.
+the address in ` + "`--admin`" + `. [node](node.md), [resolvconf](resolvconf.md) and [convert](convert.md) have pages
+of their own, and so have the commands of older generations (` + "`seamark help --all`" + `).
 
-[node](node.md), [resolvconf](resolvconf.md) and [convert](convert.md) have pages of their own, and so have
-the commands of older generations (` + "`seamark help --all`" + `). This page is generated from the help.
 `
 
-// commandSection writes the purpose of a command, its examples, and the paragraph of its help about the exit status.
-func commandSection(page *strings.Builder, c *cobra.Command) {
-	level := "##"
-	if c.Parent().HasParent() {
-		level = "###"
-	}
-	fmt.Fprintf(page, "\n%s %s\n\n%s.\n", level, c.CommandPath(), c.Short)
+// escaped replaces what has a meaning in Markdown.
+var escaped = strings.NewReplacer("<", "&lt;", "*", `\*`, "[", `\[`)
 
-	for paragraph := range strings.SplitSeq(strings.TrimSpace(c.Long), "\n\n") {
-		if strings.Contains(paragraph, "exit status") {
-			fmt.Fprintf(page, "\n%s\n", strings.NewReplacer("<", "&lt;", "*", `\*`, "[", `\[`).Replace(paragraph))
-		}
-	}
-	if example := strings.Trim(c.Example, "\n"); example != "" {
-		fmt.Fprintf(page, "\n```\n%s\n```\n", example)
-	}
-}
+// lower returns a sentence with a small first letter.
+func lower(s string) string { return strings.ToLower(s[:1]) + s[1:] }
