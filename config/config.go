@@ -386,6 +386,16 @@ func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 	return t, nil
 }
 
+// Old returns the resources of the old plan that have a type.
+func Old[T any](s *Start) (old []T) {
+	for _, resource := range s.old {
+		if t, ok := resource.(T); ok {
+			old = append(old, t)
+		}
+	}
+	return old
+}
+
 // Await blocks, during a reload, until ready is closed, since the old plan serves
 // meanwhile. A function passed to Keep calls it for the resource r that it has
 // created. After the timeout, Await returns the error of late. It stops r if it

@@ -8,8 +8,10 @@ type Claim struct {
 	budget *Budget
 	of     Consumer
 
-	mu    sync.Mutex
-	bytes int64
+	mu     sync.Mutex
+	bytes  int64
+	credit int64  // of bytes, as many are reserved by the claim that this one succeeds
+	heir   *Claim // that succeeds this one; nil if there is none
 }
 
 // Claim returns a claim of a consumer that has reserved nothing.
@@ -29,12 +31,15 @@ func (c *Claim) Grow(bytes int64) error {
 		return nil
 	}
 	more := max(bytes-c.bytes, claimStep)
-	err := c.budget.Reserve(c.of, more)
+	err := c.budget.Reserve(c.of, c.reserved(c.bytes+more)-c.reserved(c.bytes))
 	if err == nil {
 		c.bytes += more
 	}
 	return err
 }
+
+// reserved returns as how many bytes of the budget a number of bytes counts.
+func (c *Claim) reserved(bytes int64) int64 { return max(0, bytes-c.credit) }
 
 // Set makes the claim as large as what is in use already, whatever the limits are.
 func (c *Claim) Set(bytes int64) {
@@ -43,9 +48,55 @@ func (c *Claim) Set(bytes int64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.budget.Force(c.of, bytes-c.bytes)
+	c.budget.Force(c.of, c.reserved(bytes)-c.reserved(c.bytes))
 	c.bytes = bytes
 }
 
+// Succeed has the claim, which is empty, begin to replace another one, which will be released soon: the
+// bytes that the other one has count for both until then. One claim at a time can succeed another: if one
+// does already, Succeed returns false.
+func (c *Claim) Succeed(old *Claim) bool {
+	if c == nil || old == nil {
+		return false
+	}
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	if old.heir != nil && old.heir.hasCredit() {
+		return false
+	}
+	old.heir = c
+	c.mu.Lock()
+	c.credit = old.bytes
+	c.mu.Unlock()
+	return true
+}
+
+func (c *Claim) hasCredit() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.credit > 0
+}
+
+// pay reserves what the claim has on credit.
+func (c *Claim) pay() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget.Force(c.of, c.bytes-c.reserved(c.bytes))
+	c.credit = 0
+}
+
 // Release ends the use of all bytes. It may be called again.
-func (c *Claim) Release() { c.Set(0) }
+func (c *Claim) Release() {
+	if c == nil {
+		return
+	}
+	c.Set(0)
+	c.mu.Lock()
+	heir := c.heir
+	c.credit, c.heir = 0, nil
+	c.mu.Unlock()
+	heir.pay()
+}

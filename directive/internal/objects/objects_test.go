@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -215,4 +218,47 @@ func TestCorefileOfBlocks(t *testing.T) {
 	expect("before the second plan is served", both)
 	swap()
 	expect("the second plan", "[: ConfigMap a/two: b.test. is in the Corefile]")
+}
+
+// A reload with other options has room for all names although the memory is almost full.
+func TestReloadMemory(t *testing.T) {
+	budget := memory.New(64<<20, memory.FromMachine)
+	folder := t.TempDir()
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: a, labels: {dns: 'yes'}}\ndata: {a.test: " +
+		strings.Repeat("x", 1<<20) + "}\n"
+	if err := os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := func(start *config.Start, most int) (*Objects, mapTable) {
+		t.Helper()
+		x, table := newObjects(budget)
+		x.settings.Most, x.settings.API = most, cluster.Options{Manifests: folder, ConfigMapLabels: "dns=yes"}
+		b := &config.Block{Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Memory: budget}
+		if _, err := config.Keep(start, most, func() (*Objects, error) { return x, x.Start(start, b, x) }); err != nil {
+			t.Fatal(err)
+		}
+		<-x.synced
+		return x, table
+	}
+
+	first := config.NewStart(t.Context(), nil)
+	_, table := start(first, 2)
+	other := budget.Claim(memory.Files)
+	for taken := int64(64 << 10); other.Grow(taken) == nil; taken += 64 << 10 {
+	}
+	second := config.NewStart(t.Context(), first)
+	x, next := start(second, 3)
+	if table.what("a.test") == "" || next.what("a.test") == "" || len(x.Errors()) != 0 {
+		t.Errorf("after the reload: got errors %v, and %d names, want no error and 1", x.Errors(), len(next))
+	}
+	before := budget.Part(memory.Files).Used
+	second.Commit()
+	if used := budget.Part(memory.Files).Used; used < before-1<<20 {
+		t.Errorf("%d bytes are claimed, and before the old plan ended %d", used, before)
+	}
+	second.Stop()
+	other.Release()
+	if used := budget.Part(memory.Files).Used; used != 0 {
+		t.Errorf("in the end %d bytes are claimed", used)
+	}
 }
