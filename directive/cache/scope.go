@@ -37,11 +37,21 @@ func scopeName(b *config.Block, step int) string {
 		written[s.Name] = true
 		for _, d := range b.Source.Directives {
 			if d.Text == s.Name {
+				for _, h := range config.Find[scoper](b) {
+					d = h.CacheScope(d)
+				}
 				writeDirective(&text, d)
 			}
 		}
 	}
 	return text.String()
+}
+
+// A scoper is a handler whose answers do not depend on some options of its directive, or carry what they
+// depend on as their dns.Query.Variant: CacheScope returns its directive without these, and others as
+// they are.
+type scoper interface {
+	CacheScope(corefile.Directive) corefile.Directive
 }
 
 // writeDirective writes d without its position.

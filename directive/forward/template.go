@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -17,7 +18,9 @@ import (
 type Template struct {
 	forward *Forward
 	block   *config.Block
-	named   map[string]bool // upstreams that have metrics
+
+	mu    sync.Mutex
+	named map[string]bool // upstreams that have metrics
 }
 
 // mostNamed is how many upstreams of a Template have metrics: series are kept for ever, and objects may
@@ -29,7 +32,7 @@ type Upstreams struct{ set *upstreamSet }
 
 // NewTemplate returns a Template with the options in the body of d, which are those of forward.
 func NewTemplate(b *config.Block, d corefile.Directive) (*Template, error) {
-	t := &Template{newForward(), b, map[string]bool{}}
+	t := &Template{forward: newForward(), block: b, named: map[string]bool{}}
 	word := func(text string) corefile.Token { return corefile.Token{Text: text, File: d.File, Line: d.Line} }
 	d.Args = []corefile.Token{word("."), word("192.0.2.1")} // the parser wants an upstream
 	err := t.forward.parse(b, d)
@@ -62,7 +65,8 @@ func ParseAddress(text string) (netip.Addr, error) {
 	}
 }
 
-// Open opens upstreams that ParseAddress accepts. The caller, which is one goroutine, stops them.
+// Open opens upstreams that ParseAddress accepts. The caller stops them. It is safe for concurrent
+// use.
 func (t *Template) Open(to []string) *Upstreams {
 	o := t.forward.options
 	o.destinations = nil
@@ -82,6 +86,8 @@ func (t *Template) Open(to []string) *Upstreams {
 
 // registry returns where the metrics of upstreams go.
 func (t *Template) registry(to []string) *metrics.Registry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, text := range to {
 		if !t.named[text] && len(t.named) == mostNamed {
 			return new(metrics.Registry)

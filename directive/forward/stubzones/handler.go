@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/forward"
 	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/dns"
@@ -31,6 +32,18 @@ func (*Handler) AnyClass() bool { return true }
 // Repetition reports that names in delegated zones depend on the objects.
 func (h *Handler) Repetition() dns.Repetition {
 	return dns.Repetition{Allows: func(q *dns.Query) bool { return h.rules.ZoneOf(q.Name()) == 0 }}
+}
+
+// CacheScope has a cache keep its answers while delegations and limits change: the variant of a query
+// identifies its zone and the servers.
+func (*Handler) CacheScope(d corefile.Directive) corefile.Directive {
+	if d.Text != "stub_zones" {
+		return d
+	}
+	d.Body = slices.DeleteFunc(slices.Clone(d.Body), func(o corefile.Directive) bool {
+		return !slices.Contains(forwardOptions[:], o.Text)
+	})
+	return d
 }
 
 // ServeDNS passes names without a stub zone to the next handler. Other queries are parked. Before the
@@ -72,7 +85,7 @@ func (h *Handler) find(q *dns.Query, length int) *stubZone {
 // AwaitDNS sends q to the upstreams of its zone.
 func (h *Handler) AwaitDNS(q *dns.Query, wake func()) bool {
 	z, _ := q.State(h.stateKey).(*stubZone)
-	return z != nil && h.template.AwaitDNS(q, z.upstreams, wake)
+	return z != nil && h.template.AwaitDNS(q, z.upstreams.Upstreams, wake)
 }
 
 var errNoZone = errors.New("the query has no stub zone")
@@ -83,11 +96,11 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	if z == nil {
 		return errNoZone
 	}
-	return h.template.Resolve(ctx, q, z.upstreams)
+	return h.template.Resolve(ctx, q, z.upstreams.Upstreams)
 }
 
 // Ready reports whether the objects have been read once.
-func (h *Handler) Ready() bool { return h.zones == nil || h.zones.IsSynced() }
+func (h *Handler) Ready() bool { return h.zones == nil || h.zones.Ready() }
 
 // From returns the root: the upstreams of all zones together are one forward. This and the methods
 // below are for directive loop.

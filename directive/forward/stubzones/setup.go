@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
@@ -89,30 +90,49 @@ func (s *settings) allows(addr netip.Addr) bool {
 	return !addr.IsLoopback() && !addr.IsLinkLocalUnicast() && !addr.IsUnspecified() && !addr.IsMulticast()
 }
 
-// A key identifies zones that a reload keeps.
-type key struct {
-	objects.Key
-	options string
-}
+// A key identifies zones that a reload keeps, and a poolKey their upstreams: with other delegations only
+// the zones are new.
+type (
+	key struct {
+		objects.Key
+		allowed string
+		poolKey
+	}
+	poolKey struct{ options string }
+)
 
 func (s *settings) key() key {
-	var text strings.Builder
+	var allowed, options strings.Builder
 	for _, p := range s.upstreams {
-		text.WriteString(p.String() + " ")
+		allowed.WriteString(p.String() + " ")
 	}
 	for _, o := range s.options {
-		text.WriteString("\n" + strings.Join(append([]string{o.Text}, o.Words()...), " "))
+		options.WriteString("\n" + strings.Join(append([]string{o.Text}, o.Words()...), " "))
 	}
-	return key{s.Key(), text.String()}
+	return key{s.Key(), allowed.String(), poolKey{options.String()}}
 }
 
-// start returns the zones of the old plan if the settings are the same, or new ones.
+// start returns the zones of the old plan if the settings are the same, or new ones. A reload waits until
+// these are open.
 func (s *settings) start(start *config.Start, b *config.Block, template *forward.Template) (*zones, error) {
-	return config.Keep(start, s.key(), func() (*zones, error) {
-		x := s.newZones(b, template)
-		return x, x.Start(start, b, x)
+	k := s.key()
+	open, err := config.Keep(start, k.poolKey, func() (*pool, error) { return newPool(template.Open), nil })
+	if err != nil {
+		return nil, err
+	}
+	return config.Keep(start, k, func() (*zones, error) {
+		x := s.newZones(b, open)
+		if err := x.Start(start, b, x); err != nil || !start.Reload {
+			return x, err
+		}
+		return x, start.Await(x, x.table.opened(), openTimeout, func() error {
+			return s.Use.Errorf("the upstreams of stub zones are not open after %v", openTimeout)
+		})
 	})
 }
+
+// openTimeout is how long a reload waits for upstreams.
+const openTimeout = 5 * time.Second
 
 // CheckObjects returns what is wrong with each ConfigMap: see [objects.Settings.Check].
 func (h *Handler) CheckObjects(ctx context.Context, at cluster.Options) []error {

@@ -147,8 +147,8 @@ func (r *rig) put(key, zones, zone, upstreams string) {
 		}
 	}
 	chaintest.Eventually(r.t, fmt.Sprintf("%s has the upstreams %q", zone, upstreams), func() bool {
-		e := r.handler.zones.table.Get(chaintest.Name(zone))
-		return e == nil && upstreams == "" || e != nil && e.Value == upstreams
+		z := r.handler.zones.table.byName.Get([]byte(chaintest.Name(zone)))
+		return z == nil && upstreams == "" || z != nil && z.Value == upstreams
 	})
 }
 
@@ -220,11 +220,27 @@ func TestReload(t *testing.T) {
 	r.put("a/zones", "a.test "+two.String(), "a.test", two.String())
 	r.expect("x.a.test", "10.0.0.2", "y.a.test", "10.0.0.2")
 
+	// Other delegations have new zones, with the upstreams and cached answers of the old ones.
+	queries, upstreams := two.queries.Load(), r.upstreamsOf("a.test")
+	r.start("delegate c c.test")
+	if r.handler.zones == zones || r.upstreamsOf("a.test") != upstreams {
+		t.Error("a reload with other delegations has the same zones, or other upstreams")
+	}
+	r.expect("x.a.test", "10.0.0.2", "y.a.test", "10.0.0.2")
+	if n := two.queries.Load(); n != queries {
+		t.Errorf("after the reload the upstream got %d queries, want none: the answers are in the cache", n-queries)
+	}
+
 	r.start("max_fails 0")
-	if r.handler.zones == zones {
-		t.Error("a reload with other options has the same zones")
+	if r.handler.zones == zones || r.upstreamsOf("a.test") == upstreams {
+		t.Error("a reload with other options has the same zones or upstreams")
 	}
 	r.expect("x.a.test", "10.0.0.2", "z.a.test", "10.0.0.2", "x.b.a.test", "NXDOMAIN")
+}
+
+// upstreamsOf returns the upstreams of a zone.
+func (r *rig) upstreamsOf(zone string) *upstreams {
+	return r.handler.zones.table.byName.Get([]byte(chaintest.Name(zone))).upstreams
 }
 
 // Explain names the object of a zone, and check what is wrong with objects.
@@ -276,25 +292,6 @@ func TestZoneChangesDuringQuery(t *testing.T) {
 		t.Fatal("the query in flight got no reply")
 	}
 	r.expect("x.a.test", "10.0.0.2")
-}
-
-// Upstreams that are not used any more are closed after the queries to them, the oldest at once if
-// there are many.
-func TestOldUpstreams(t *testing.T) {
-	var x table
-	now := time.Now()
-	for i := range mostOld + 2 {
-		x.old = append(x.old, oldUpstreams{end: now.Add(time.Duration(i) * time.Second)})
-	}
-	for _, c := range []struct {
-		after time.Duration
-		due   int
-		wait  time.Duration
-	}{{0, 2, 2 * time.Second}, {4500 * time.Millisecond, 3, 500 * time.Millisecond}, {time.Hour, mostOld - 3, time.Hour}} {
-		if due, wait := x.due(now.Add(c.after)); len(due) != c.due || wait != c.wait {
-			t.Errorf("after %v: %d are closed, and the next after %v; want %d, %v", c.after, len(due), wait, c.due, c.wait)
-		}
-	}
 }
 
 func TestContentErrors(t *testing.T) {
