@@ -16,7 +16,6 @@ import (
 type slowTable struct {
 	table
 	hold map[string]chan struct{} // by targets; others open at once
-	made []string                 // the targets of opened upstreams
 }
 
 func newSlowTable(template *forward.Template, hold ...string) *slowTable {
@@ -29,7 +28,6 @@ func newSlowTable(template *forward.Template, hold ...string) *slowTable {
 		if held := x.hold[targets]; held != nil {
 			<-held
 		}
-		x.made = append(x.made, targets)
 		return template.Open(to)
 	})
 	x.init()
