@@ -43,6 +43,8 @@ type Faults struct {
 	Unauthorized bool
 	// Forbidden responds 403 for these resources.
 	Forbidden []string
+	// Absent responds 404 for these group versions ("apps/v1"), as an API server that does not serve them.
+	Absent []string
 	// Garbage responds 200 with the requested content type and invalid bytes.
 	Garbage bool
 	// CutAfter closes the connection after this many bytes of a body, and an open
@@ -203,6 +205,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 	case slices.Contains(f.Forbidden, x.Resource):
 		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden, x.Resource+" is forbidden")
+	case slices.Contains(f.Absent, x.APIGroup+"/"+x.APIVersion):
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	case f.Garbage:
 		garble(w, r)
 	default:

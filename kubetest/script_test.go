@@ -2,7 +2,6 @@ package kubetest
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/seamark/seamark/test/dnstest"
 )
-
-var coredns = flag.String("coredns", "", "the path of CoreDNS's program, which answers the scripts with coredns: same in Seamark's place")
 
 // Every script of the corpus against the live API; the replies must equal those
 // of a server that reads a folder.

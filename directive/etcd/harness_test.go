@@ -185,7 +185,8 @@ func digest(m *mdns.Msg) string {
 //	zones NAME...        the zones of the directive
 //	upstream RECORD      a record of the upstream
 //	/KEY JSON
-//	query NAME TYPE      a query; the next lines are the reply as digest writes it
+//	query NAME TYPE      a query; the next lines are the reply as digest writes it. The word differs
+//	                     behind it means that CoreDNS has another reply (kubetest's TestEtcdReplay).
 type replay struct {
 	file      string
 	options   []string

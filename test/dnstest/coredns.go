@@ -3,6 +3,7 @@ package dnstest
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -16,10 +17,9 @@ import (
 	"github.com/seamark/seamark/test/freeport"
 )
 
-// serveCoreDNS starts CoreDNS with the Corefile of a script, changed so that it listens on one port of
-// the loopback interface, and ends it with the test.
-func serveCoreDNS(t testing.TB, program, text string, v *variant) (at netip.AddrPort, err error) {
-	text = strings.ReplaceAll(text, "$SOURCE", v.source.Corefile())
+// ServeCoreDNS starts CoreDNS with a Corefile, changed so that it listens on one port of the loopback
+// interface, and ends it with the test. It returns when CoreDNS accepts connections there.
+func ServeCoreDNS(t testing.TB, program, text string, log io.Writer) (at netip.AddrPort, err error) {
 	port := freeport.Reserve(t)
 	at = netip.MustParseAddrPort("127.0.0.1:" + port)
 	file := filepath.Join(t.TempDir(), "Corefile")
@@ -29,7 +29,7 @@ func serveCoreDNS(t testing.TB, program, text string, v *variant) (at netip.Addr
 
 	ctx, cancel := context.WithCancel(context.Background())
 	c := exec.CommandContext(ctx, program, "-conf", file, "-dns.port", port)
-	c.Stdout, c.Stderr = v.log, v.log
+	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		cancel()
 		return at, err

@@ -83,7 +83,7 @@ func TestCorefiles(t *testing.T) {
 			}
 			var err error
 			if text := c.corefile(dir); *coredns != "" {
-				_, err = serveCoreDNS(t, *coredns, text, &variant{source: newFolder(t), log: new(journal)})
+				_, err = ServeCoreDNS(t, *coredns, text, new(journal))
 			} else {
 				err = planCorefile(text)
 			}

@@ -180,7 +180,7 @@ func (r *runner) start() {
 		var at netip.AddrPort
 		var err error
 		if r.env.CoreDNS != "" {
-			at, err = serveCoreDNS(r.t, r.env.CoreDNS, r.corefile, udp)
+			at, err = ServeCoreDNS(r.t, r.env.CoreDNS, strings.ReplaceAll(r.corefile, "$SOURCE", udp.source.Corefile()), udp.log)
 		} else {
 			at, err = serve(r.t, r.corefile, udp)
 		}

@@ -48,6 +48,8 @@ type script struct {
 	dir  string
 	vars map[string]string
 
+	environment []string // NAME=VALUE, of the servers that are started
+
 	process *process // the one of the part Corefile
 	mark    int      // where the output of the current step begins
 
@@ -100,6 +102,10 @@ func (s *script) part(name, text string, line int) {
 	case "Corefile":
 		s.process = s.start(s.expand(text))
 		s.process.awaitServing()
+	case "database":
+		s.database(argument, text)
+	case "environment":
+		s.environment = append(s.environment, strings.Fields(s.expand(text))...)
 	case "sinks":
 		for line := range strings.SplitSeq(text, "\n") {
 			s.sink(strings.TrimSpace(line))
@@ -153,5 +159,6 @@ func (s *script) start(corefile string) *process {
 		c = exec.CommandContext(s.t.Context(), *coredns, "-conf", "Corefile")
 		c.Dir = s.dir
 	}
+	c.Env = append(c.Environ(), s.environment...)
 	return startProcess(s.t, c)
 }

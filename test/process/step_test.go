@@ -60,6 +60,8 @@ func (s *script) step(text string, line int) {
 		err = s.stream(rest)
 	case "axfr":
 		err = s.transfer(rest)
+	case "update":
+		err = s.update(rest)
 	case "partial":
 		err = s.partial(rest)
 	case "signal":
@@ -116,9 +118,13 @@ func (s *script) query(text string) error {
 		}
 		return nil
 	}
+	return s.ask(q, want)
+}
 
+// ask sends a query until there is a reply, and compares that.
+func (s *script) ask(q *question, want string) error {
 	var reply *dns.Msg
-	err = s.await(func() (err error) {
+	err := s.await(func() (err error) {
 		reply, err = q.exchange()
 		return err
 	})
