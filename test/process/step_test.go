@@ -224,6 +224,7 @@ func (s *script) get(text string) error {
 	if err != nil {
 		return err
 	}
+	body = sortLabels(body)
 
 	switch pattern, not := strings.CutPrefix(pattern, "!"); {
 	case strconv.Itoa(r.StatusCode) != status:
@@ -259,4 +260,17 @@ func extendedError(reply *dns.Msg) string {
 		}
 	}
 	return ""
+}
+
+// series matches a line of a page of metrics that has labels.
+var series = regexp.MustCompile(`(?m)^(\w+)\{(.*)"\} `)
+
+// sortLabels sorts the labels of the series of a page, whose order has no meaning.
+func sortLabels(page []byte) []byte {
+	return series.ReplaceAllFunc(page, func(line []byte) []byte {
+		m := series.FindSubmatch(line)
+		labels := strings.Split(string(m[2]), `",`)
+		slices.Sort(labels)
+		return fmt.Appendf(nil, `%s{%s"} `, m[1], strings.Join(labels, `",`))
+	})
 }
