@@ -40,6 +40,7 @@ type fill struct {
 	primary       *hostilePrimary
 	large, silent string // upstreams
 	api, pages    string // the API server, which does not answer, and the metrics
+	directives    string // further lines of the Corefile
 }
 
 // schemes of the server blocks.
@@ -90,7 +91,7 @@ func (f *fill) corefile() string {
  bind 127.0.0.1
  tls cert.pem key.pem
  prometheus ` + f.pages + `
- kubernetes cluster.local in-addr.arpa {
+` + f.directives + ` kubernetes cluster.local in-addr.arpa {
   endpoint ` + f.api + `
   snapshot snapshot
  }

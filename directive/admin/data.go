@@ -13,6 +13,8 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/observe/inventory"
+	"github.com/seamark/seamark/observe/status"
+	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -46,22 +48,43 @@ func (s *service) listRecords(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	out, control := bufio.NewWriter(w), http.NewResponseController(w)
-	defer func() { // what was not selected may have taken long
-		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
-		_ = out.Flush()
-	}()
-
+	turn, err := s.turns.Begin(r.Context(), web.Client(r))
+	if err != nil {
+		return
+	}
+	defer turn.End()
+	out := bufio.NewWriterSize(turnWriter{w, turn}, downloadBuffer)
 	e := json.NewEncoder(out)
 	for record := range s.all {
-		if !f.Selects(&record) {
-			continue
-		}
-		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
-		if r.Context().Err() != nil || e.Encode(record) != nil {
+		if turn.Continue() != nil || f.Selects(&record) && e.Encode(record) != nil {
 			return
 		}
 	}
+	finish(w, out)
+}
+
+// finish writes the end of a list, of which nothing may have been selected for long.
+func finish(w http.ResponseWriter, out *bufio.Writer) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(tailDeadline))
+	_ = out.Flush() // fails only if the client disconnects, or is too slow
+}
+
+// downloadBuffer is what is written at once of a list.
+const downloadBuffer = 16 << 10
+
+// A turnWriter writes to a client between two turns, in tailDeadline at most.
+type turnWriter struct {
+	http.ResponseWriter
+	turn *status.Turn
+}
+
+func (w turnWriter) Write(p []byte) (n int, err error) {
+	err = w.turn.Outside(func() error {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(tailDeadline))
+		n, err = w.ResponseWriter.Write(p)
+		return err
+	})
+	return n, err
 }
 
 // all yields the records of all zones.
@@ -93,7 +116,12 @@ type CachedAnswer struct {
 // listCache writes cached answers.
 func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 	limit, err := number(r, "limit", 100, 100_000)
-	selected, wrong := s.cachedAnswers(r, limit)
+	turn, canceled := s.turns.Begin(r.Context(), web.Client(r))
+	if canceled != nil {
+		return
+	}
+	defer turn.End()
+	selected, wrong := s.cachedAnswers(r, turn, limit)
 	if err = cmp.Or(err, wrong); err != nil {
 		fail(w, http.StatusBadRequest, err)
 		return
@@ -104,15 +132,17 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	out, control, separator := bufio.NewWriter(w), http.NewResponseController(w), "[\n  "
+	out, separator := bufio.NewWriterSize(turnWriter{w, turn}, downloadBuffer), "[\n  "
 	for e := range selected {
-		_ = control.SetWriteDeadline(time.Now().Add(tailDeadline))
 		text, _ := json.MarshalIndent(e, "  ", "  ") // cannot fail: it has only text and numbers
 		_, _ = out.WriteString(separator)
-		if _, err := out.Write(text); err != nil || r.Context().Err() != nil {
+		if _, err := out.Write(text); err != nil {
 			return // without an end: the client sees that the list is not complete
 		}
 		separator = ",\n  "
+	}
+	if r.Context().Err() != nil {
+		return
 	}
 
 	end := "\n]\n"
@@ -120,13 +150,12 @@ func (s *service) listCache(w http.ResponseWriter, r *http.Request) {
 		end = "[]\n"
 	}
 	_, _ = out.WriteString(end)
-	_ = control.SetWriteDeadline(time.Now().Add(tailDeadline)) // what was not selected may have taken long
-	_ = out.Flush()
+	finish(w, out)
 }
 
 // cachedAnswers returns at most limit cached answers that a request selects, by a part of the
-// name and a type.
-func (s *service) cachedAnswers(r *http.Request, limit int) (iter.Seq[CachedAnswer], error) {
+// name and a type. They are made in the request's turns, and are not complete once it is canceled.
+func (s *service) cachedAnswers(r *http.Request, turn *status.Turn, limit int) (iter.Seq[CachedAnswer], error) {
 	name, kind := strings.ToLower(r.FormValue("name")), r.FormValue("type")
 	if kind != "" {
 		t, ok := wire.ParseType(kind)
@@ -141,6 +170,9 @@ func (s *service) cachedAnswers(r *http.Request, limit int) (iter.Seq[CachedAnsw
 		for _, a := range s.blocks {
 			for _, c := range a.caches {
 				for e := range c.Answers {
+					if turn.Continue() != nil {
+						return
+					}
 					answer := CachedAnswer{
 						e.Name.String(), e.Type.String(), e.RCode.String(), e.Records, e.Size, e.Age, e.Left,
 						a.block.Zones[0].String(),

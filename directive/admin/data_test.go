@@ -13,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/observe/inventory"
+	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -64,7 +65,10 @@ func (w *deadlineRecorder) Write(p []byte) (int, error) {
 func TestRecordsTakeLong(t *testing.T) {
 	for name, want := range map[string]int{"first": 1, "last": 1, "example": 2, "none": 0} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &service{blocks: []*Admin{{block: new(config.Block), records: []inventory.Named{{Lister: slowLister{t}}}}}}
+			s := &service{
+				blocks: []*Admin{{block: new(config.Block), records: []inventory.Named{{Lister: slowLister{t}}}}},
+				turns:  status.NewTurns(),
+			}
 			w := &deadlineRecorder{httptest.NewRecorder(), time.Now().Add(30 * time.Second)}
 			s.listRecords(w, httptest.NewRequest("GET", "/v1/records?name="+name, nil))
 			if n := strings.Count(w.Body.String(), "\n"); n != want {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/observe/explain"
+	"github.com/seamark/seamark/observe/web"
 )
 
 // pageFiles are the templates of the web page, its style sheet, module and icon.
@@ -111,8 +112,16 @@ func (s *service) render(w http.ResponseWriter, r *http.Request, name pageName, 
 		v.Error = err.Error()
 	}
 
-	var text bytes.Buffer
-	if err := s.templates.ExecuteTemplate(&text, name.Name+".html", v); err != nil {
+	turn, err := s.turns.Begin(r.Context(), web.Client(r))
+	if err != nil {
+		fail(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	var made bytes.Buffer
+	err = s.templates.ExecuteTemplate(&made, name.Name+".html", v)
+	text := visible(made.Bytes())
+	turn.End()
+	if err != nil {
 		s.log.Error("admin: Writing a page failed", "path", r.URL.Path, "error", err)
 		fail(w, http.StatusInternalServerError, fmt.Errorf("writing the page %s: %w", r.URL.Path, err))
 		return
@@ -121,7 +130,7 @@ func (s *service) render(w http.ResponseWriter, r *http.Request, name pageName, 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pageWriteTimeout))
 	w.WriteHeader(code)
-	_, _ = w.Write(visible(text.Bytes())) // fails only if the client disconnects
+	_, _ = w.Write(text) // fails only if the client disconnects
 }
 
 // visible escapes the characters of a page that are not printable: control characters, also

@@ -56,11 +56,16 @@ func (s *service) recordsPage(r *http.Request) (any, int, error) {
 	defer s.lists.Release(client)
 
 	began := time.Now()
+	turn, err := s.turns.Begin(r.Context(), client)
+	if err != nil {
+		return nil, http.StatusServiceUnavailable, err
+	}
+	defer turn.End()
 	p := recordsPage{Zones: s.recordZones()}
 	after, more := r.FormValue("after"), false
 	for record := range s.all {
-		if r.Context().Err() != nil {
-			return nil, http.StatusServiceUnavailable, r.Context().Err()
+		if err := turn.Continue(); err != nil {
+			return nil, http.StatusServiceUnavailable, err
 		}
 		if !f.Selects(&record) || position(&record) <= after {
 			continue
@@ -109,7 +114,12 @@ type cachePage struct {
 }
 
 func (s *service) cachePage(r *http.Request) (any, int, error) {
-	answers, err := s.cachedAnswers(r, pageRows)
+	turn, err := s.turns.Begin(r.Context(), web.Client(r))
+	if err != nil {
+		return nil, http.StatusServiceUnavailable, err
+	}
+	defer turn.End()
+	answers, err := s.cachedAnswers(r, turn, pageRows)
 	if err != nil {
 		return nil, http.StatusBadRequest, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/judge"
+	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/observe/web"
 	"github.com/seamark/seamark/sys/health"
@@ -62,6 +63,7 @@ type service struct {
 	pods      *podFinder // nil without pods
 
 	requests, tails, explanations, lists, downloads *slots.Pool
+	turns                                           *status.Turns // of what takes long to make
 	states                                          states
 	identity                                        Identity
 
@@ -84,7 +86,7 @@ func newService(
 		requests: slots.New(maxRequests, maxRequests/2), tails: slots.New(maxTails, maxTails/2),
 		explanations: slots.New(maxExplanations, maxExplanations/2),
 		lists:        slots.New(maxLists, maxLists/2), downloads: slots.New(maxDownloads, maxDownloads/2),
-		states: newStates(), identity: identify(m),
+		turns: status.NewTurns(), states: newStates(), identity: identify(m),
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
 	if o.review {
