@@ -184,7 +184,7 @@ func (o optionItem) name() string { return strings.Fields(o.usage)[0] }
 
 // An item of the list of options, as in "- `ttl SECONDS`, `age SECONDS` (default 5): meaning".
 var (
-	listItem  = regexp.MustCompile("(?m)^- ((?:`[^`]+`,?\\s+)*`[^`]+`)(?:\\s+\\(default ([^()]+)\\))?:\\s")
+	listItem  = regexp.MustCompile("(?m)^- ((?:`[^`]+`,?\\s+)*`[^`]+`)(?:\\s+\\(default\\s+([^()]+)\\))?:\\s")
 	itemUsage = regexp.MustCompile("`([^`]+)`")
 )
 
