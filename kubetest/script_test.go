@@ -29,6 +29,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal("no scripts in testdata/script")
 	}
 	srv := start(t)
+	defineGateways(t, srv)
 	kinds := everyKind(t, srv)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {

@@ -48,7 +48,7 @@ type client struct {
 	connector  *connector   // of http
 	probes     *http.Client // has connections of its own
 	probers    map[string]*prober
-	versions   map[string]int // by group: the index in Versions of the version that is requested, if not 0
+	versions   map[string]int // by resource: the index in Versions of the version that is requested, if not 0
 
 	probeBackoff probeBackoff
 }
@@ -87,7 +87,7 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 	c.reporter.recovered("config", "API server address known", "address", redact.URL(c.config.Host))
 
 	if r.IsCustom() {
-		r = r.In(r.Versions[c.versions[r.Group.Group]])
+		r = r.In(r.Versions[c.versions[r.String()]])
 	}
 
 	config := *c.config
@@ -116,19 +116,14 @@ func (c *client) restClient(r api.Resource, verb string, detector *stallDetector
 }
 
 // otherVersion changes the version that is requested of a custom resource, unless another feed has
-// done so, since the API server does not have this one. It returns false for a resource with one
-// version.
-func (c *client) otherVersion(r api.Resource, missing schema.GroupVersion) bool {
-	if len(r.Versions) < 2 {
-		return false
-	}
+// done so, since the API server does not have this one.
+func (c *client) otherVersion(r api.Resource, missing schema.GroupVersion) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.versions[missing.Group]
+	now := c.versions[r.String()]
 	if r.Versions[now] == missing {
-		c.versions[missing.Group] = (now + 1) % len(r.Versions)
+		c.versions[r.String()] = (now + 1) % len(r.Versions)
 	}
-	return true
 }
 
 // load creates the configuration and the HTTP client unless they exist and the

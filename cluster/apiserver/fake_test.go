@@ -87,7 +87,8 @@ func (a *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	version, resource := r.URL.Path[:strings.LastIndex(r.URL.Path, "/")], r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	version = strings.TrimPrefix(strings.TrimPrefix(version, "/apis/"), "/api/")
 	version, _, _ = strings.Cut(version, "/namespaces/")
-	kind := map[string]string{"namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod", "serviceimports": "ServiceImport", "configmaps": "ConfigMap", "nodes": "Node", "dnsendpoints": "DNSEndpoint"}[resource]
+	kind := map[string]string{"namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod", "serviceimports": "ServiceImport", "configmaps": "ConfigMap", "nodes": "Node", "dnsendpoints": "DNSEndpoint",
+		"gateways": "Gateway", "grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute"}[resource]
 	a.mu.Lock()
 	objects, current, ended := a.objects[resource], strconv.Itoa(7+a.version), a.ended
 	a.mu.Unlock()

@@ -187,7 +187,7 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 // unreachable: it would list again, although the watch can be resumed.
 func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
 	opts.LabelSelector, opts.FieldSelector = f.Labels, f.Fields
-	otherVersion := false
+	tried := 1 // versions of a custom resource
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
 		rest, err := f.client.restClient(f.Resource, verb, f.detector)
 		if err == nil {
@@ -200,8 +200,9 @@ func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOption
 			return ctx.Err()
 		}
 
-		if apierrors.IsNotFound(err) && !otherVersion && f.client.otherVersion(f.Resource, rest.APIVersion()) {
-			otherVersion = true
+		if apierrors.IsNotFound(err) && tried < len(f.Versions) {
+			f.client.otherVersion(f.Resource, rest.APIVersion())
+			tried++
 			continue
 		}
 

@@ -60,7 +60,7 @@ func build(program string) error {
 // CRD returns the CustomResourceDefinition of DNSEndpoint, in YAML, from the module. It builds
 // nothing, but the first call needs Go's module proxy.
 func CRD() ([]byte, error) {
-	archive, err := openModule()
+	archive, err := programs.OpenModule(module, Version)
 	if err != nil {
 		return nil, err
 	}

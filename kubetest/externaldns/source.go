@@ -1,21 +1,20 @@
 package externaldns
 
 import (
-	"archive/zip"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/seamark/seamark/kubetest/programs"
 )
 
 // The go command does not extract a module that needs a later Go than its own, and serves no module
@@ -53,7 +52,7 @@ type promotion struct {
 
 // copySource writes the changed source of the module to dir.
 func copySource(dir string) error {
-	archive, err := openModule()
+	archive, err := programs.OpenModule(module, Version)
 	if err != nil {
 		return err
 	}
@@ -82,19 +81,6 @@ func copySource(dir string) error {
 		}
 	}
 	return run(dir, append([]string{"mod", "edit"}, moduleEdits...)...)
-}
-
-// openModule opens the module's archive in the module cache, which has it even if the module needs a
-// later Go.
-func openModule() (*zip.ReadCloser, error) {
-	cmd := exec.Command("go", "mod", "download", "-json", module+"@v"+Version)
-	cmd.Dir = os.TempDir() // outside of a module
-	out, runErr := cmd.Output()
-	var info struct{ Zip, Error string }
-	if err := json.Unmarshal(out, &info); err != nil || info.Zip == "" {
-		return nil, fmt.Errorf("downloading %s: %v %s", module, runErr, info.Error)
-	}
-	return zip.OpenReader(info.Zip)
 }
 
 // change changes one file.
