@@ -17,6 +17,32 @@ type State interface {
 	SaveState(w io.Writer) error
 }
 
+// A Yielder is a resource of which both processes have one while one of them replaces the other, such
+// as a file that both would write, or a zone whose versions both number.
+type Yielder interface {
+	Stopper
+	// Yield is called before the other process may answer queries: from then on this one does not write
+	// what that one may have written.
+	Yield()
+	// Resume is called once this process answers alone, also if it has replaced the other one. That may have
+	// answered from versions that are not known here.
+	Resume()
+}
+
+// Yield calls Yield of the plan's resources.
+func (s *Start) Yield() { s.yielders(Yielder.Yield) }
+
+// Resume calls Resume of the plan's resources.
+func (s *Start) Resume() { s.yielders(Yielder.Resume) }
+
+func (s *Start) yielders(call func(Yielder)) {
+	for _, resource := range s.kept {
+		if y, ok := resource.(Yielder); ok {
+			call(y)
+		}
+	}
+}
+
 // A Loader is a State that is loaded after the functions passed to OnStart, before the
 // plan answers queries. Others are loaded by OnStart itself, from Data.
 type Loader interface {

@@ -1,14 +1,15 @@
 package kubetest
 
 import (
-	"github.com/seamark/seamark/test/freeport"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/seamark/seamark/test/freeport"
 )
 
 // While the API server does not respond, a process that takes over answers from the
-// objects of the old one. Later changes are seen.
+// objects of the old one, which leaves the file of the snapshot to it. Later changes are seen.
 func TestServerHandoverWithoutAPI(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -17,7 +18,7 @@ func TestServerHandoverWithoutAPI(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	dir := t.TempDir()
 	corefile := filepath.Join(dir, "Corefile")
-	text := ". {\n handover " + filepath.Join(dir, "seamark.sock") + "\n errors\n kubernetes cluster.local in-addr.arpa {\n  endpoint " + proxy.URL() + "\n }\n}\n"
+	text := ". {\n handover " + filepath.Join(dir, "seamark.sock") + "\n errors\n kubernetes cluster.local in-addr.arpa {\n  endpoint " + proxy.URL() + "\n  snapshot " + filepath.Join(dir, "snapshot") + "\n }\n}\n"
 	if err := os.WriteFile(corefile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -27,6 +28,12 @@ func TestServerHandoverWithoutAPI(t *testing.T) {
 	}
 	old := run()
 	old.await(unchangedNames()...)
+	var written os.FileInfo
+	eventually(t, "a snapshot", func() bool {
+		var err error
+		written, err = os.Stat(filepath.Join(dir, "snapshot"))
+		return err == nil
+	})
 	load := old.startLoad(unchangedNames()...)
 	proxy.Set(Faults{Stall: true})
 	proxy.Cut()
@@ -37,6 +44,10 @@ func TestServerHandoverWithoutAPI(t *testing.T) {
 			t.Errorf("old process: got %v, want exit status 0", err)
 		}
 		old.ended <- nil
+		// The new process has received no list, so it writes nothing either.
+		if now, err := os.Stat(filepath.Join(dir, "snapshot")); err != nil || !os.SameFile(written, now) {
+			t.Errorf("the snapshot after the exit of the old process: got error %v or another file, want the same", err)
+		}
 		old = successor
 	}
 	successor.check(unchangedNames()...)

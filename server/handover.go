@@ -94,18 +94,28 @@ func (r *Run) takeOver(ctx context.Context, plan *Plan) (unlock func(), err erro
 	return unlock, nil
 }
 
-// finishTakeover makes the old process stop when the plan answers queries.
-func (r *Run) finishTakeover(plan *Plan) {
+// finishTakeover makes the old process stop when the plan answers queries. After an error the old one serves
+// on, and the plan has stopped.
+func (r *Run) finishTakeover(ctx context.Context, plan *Plan) error {
 	if err := r.pidFile().write(); err != nil {
 		r.Log.Error("Writing the pidfile failed, it has the process ID of the old process", "error", err)
 	}
-	successors := plan.FinishTakeover()
+	successors, err := plan.FinishTakeover()
+	if err != nil {
+		if refused, ok := errors.AsType[*handover.RefusedError](err); ok && r.PID == 0 {
+			err = errors.Join(err, pidFile{r.PIDFile, refused.PID}.write())
+		}
+		plan.Leave(context.WithoutCancel(ctx))
+		_ = successors.Close()
+		return err
+	}
 
 	if path := plan.handover; successors != nil {
 		r.reopenSuccessors(path, successors)
 	} else if err := r.listenForSuccessors(path); err != nil { // the old process ended early
 		r.Log.Error("Other processes cannot replace this one", "file", path, "error", err)
 	}
+	return nil
 }
 
 func (r *Run) listenForSuccessors(path string) error {
@@ -153,16 +163,11 @@ func (r *Run) moveSuccessors(ctx context.Context, plan *Plan) {
 // handOver passes sockets, data and connections to the process at the other end of c,
 // and reports whether that has taken over. Otherwise the plan continues to serve.
 func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
-	defer c.Close()
-	defer context.AfterFunc(ctx, c.Close)()
-
-	err := c.Accept()
-	var socket *os.File
-	if err == nil {
-		socket, err = r.successors.File()
-	}
+	stop := context.AfterFunc(ctx, c.Close)
+	socket, err := r.accept(c)
 	if err != nil {
 		r.rejected(err)
+		r.refuse(c, stop, err)
 		return false
 	}
 
@@ -172,6 +177,11 @@ func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 	r.successors.Listener = nil
 	passed, err := plan.HandOver(c, socket)
 	if err != nil {
+		r.refuse(c, stop, err)
+		if ctx.Err() != nil { // this process ends: the other one may use the file of the socket
+			_ = socket.Close()
+			return false
+		}
 		r.Log.Error("Hand-over failed, continuing to serve", "pid", c.PID, "error", err)
 		r.reopenSuccessors(path, socket)
 		if err := r.pidFile().write(); err != nil {
@@ -180,19 +190,39 @@ func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
 		return false
 	}
 
+	stop()
+	c.Close()
 	_ = socket.Close()
 	r.Log.Info("Handed over to another process, shutting down", "pid", c.PID, "connections", passed)
 	return true
 }
 
+// accept accepts a process that wants to replace this one, and returns a copy of the socket for successors.
+func (r *Run) accept(c *handover.Conn) (*os.File, error) {
+	if err := c.Accept(); err != nil {
+		return nil, err
+	}
+	return r.successors.File()
+}
+
+// refuse tells the process at the other end of c that this one goes on alone. stop ends what closes c when
+// this process ends.
+func (r *Run) refuse(c *handover.Conn, stop func() bool, reason error) {
+	r.refusals.Go(func() {
+		defer stop()
+		c.Refuse(reason)
+	})
+}
+
 // HandOver passes sockets, data and connections to the process at the other end of c, with the socket
 // of the directive handover, and returns the number of connections. The plan serves until Leave, and
-// goes on after an error.
+// goes on after an error, which the caller passes to c.Refuse.
 func (p *Plan) HandOver(c *handover.Conn, socket *os.File) (passed int, err error) {
 	if passed, err = p.handOver(c, socket); err != nil {
 		for _, l := range p.sockets() {
 			l.Resume()
 		}
+		p.start.Resume()
 	}
 	return passed, err
 }
@@ -211,23 +241,36 @@ func (p *Plan) handOver(c *handover.Conn, socket *os.File) (passed int, err erro
 	if err := c.Send(handover.Message{Kind: handover.Successors, File: socket}, messageTimeout); err != nil {
 		return 0, err
 	}
+	p.start.Yield()
 	if err := c.Send(handover.Message{Kind: handover.End}, messageTimeout); err != nil {
 		return 0, err
 	}
 
-	// Both processes answer now: connections are passed last.
+	// Both processes answer now: connections are passed last. From here on only the end of the new process
+	// makes this one continue: a connection that cannot be passed is closed.
 	serving, err := c.Receive(startTimeout, handover.Serving)
 	if err != nil {
 		return 0, err
 	}
-	if passed, err = p.sendConnections(c, serving.Unused); err != nil {
-		return passed, err
+	passed, err = p.sendConnections(c, serving.Unused)
+	if err == nil {
+		err = c.Send(handover.Message{Kind: handover.End}, messageTimeout)
 	}
-	if err := c.Send(handover.Message{Kind: handover.End}, messageTimeout); err != nil {
-		return passed, err
+	if err != nil {
+		p.opts.Log.Warn("Passing connections to another process failed", "pid", c.PID, "error", err)
 	}
-	_, err = c.Receive(messageTimeout, handover.Taken)
-	return passed, err
+	return passed, p.awaitTaken(c)
+}
+
+// awaitTaken blocks until the new process has taken over, or returns an error if it has ended.
+func (p *Plan) awaitTaken(c *handover.Conn) error {
+	for {
+		_, err := c.Receive(startTimeout, handover.Taken)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		p.opts.Log.Warn("The process that replaces this one does not respond, both serve", "pid", c.PID)
+	}
 }
 
 func (p *Plan) sendSockets(c *handover.Conn) error {

@@ -74,8 +74,10 @@ func (p *Plan) WaitUntilReady(ctx context.Context) error {
 			return ctx.Err()
 		}
 
-		answered := p.taken.oldAnswers()
+		answered, err := p.taken.oldAnswers()
 		switch waited := time.Since(start); {
+		case err != nil:
+			return err
 		case answered && waited > takeoverWait:
 			return fmt.Errorf("not ready after %s: %s; the old process continues to serve",
 				takeoverWait, strings.Join(unready, ", "))

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -51,6 +52,7 @@ type Run struct {
 	seen       corefile.Sum         // of the last Corefile that was planned or rejected
 	tried      string               // the changed addresses of interfaces of the last reload
 	successors *successors          // nil without the directive handover
+	refusals   sync.WaitGroup       // of processes that wanted to replace this one
 }
 
 // Check reads and plans the Corefile and opens nothing. It returns every error.
@@ -132,6 +134,9 @@ func (r *Run) Serve(ctx context.Context) error {
 	}
 	defer r.beats()()
 
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.refusals.Wait()
+	defer cancel()
 	for {
 		select {
 		case <-signals.reload:
@@ -211,7 +216,9 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	}
 
 	if plan.taken != nil {
-		r.finishTakeover(plan)
+		if err := r.finishTakeover(ctx, plan); err != nil {
+			return nil, errors.Join(err, file.remove())
+		}
 	} else if plan.opts.Inherited != nil {
 		plan.opts.Inherited.CloseOwn()
 	}

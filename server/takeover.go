@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -49,12 +50,21 @@ func (p *Plan) TakeOver(conn *handover.Conn) (err error) {
 }
 
 // FinishTakeover is called when the plan serves. It receives the open connections, and returns the socket
-// of the directive handover, which is nil if the old process has ended before it has sent it.
-func (p *Plan) FinishTakeover() (successors *os.File) {
+// of the directive handover, which is nil if the old process has ended before it has sent it. After an error
+// the old process serves on, and the caller must stop the plan by Leave.
+func (p *Plan) FinishTakeover() (successors *os.File, err error) {
 	t := p.taken
 	p.taken = nil
-	t.finish(p)
-	return t.successors
+	if err = t.finish(p); err != nil {
+		p.start.Yield()
+		return t.successors, err
+	}
+
+	for _, l := range p.delayed {
+		l.Serve()
+	}
+	p.start.Resume()
+	return t.successors, nil
 }
 
 // receiveTakeover receives the sockets and states that the process at the other end of conn sends, and adds
@@ -99,16 +109,21 @@ func (t *takeover) oldEnded() {
 	t.conn = nil
 }
 
-// oldAnswers reports whether the old process still answers queries.
-func (t *takeover) oldAnswers() bool {
+// oldAnswers reports whether the old process still answers queries. The error is that it goes on alone.
+func (t *takeover) oldAnswers() (bool, error) {
 	if t == nil || t.conn == nil {
-		return false
+		return false, nil
 	}
-	// It sends nothing before it receives serving.
-	if _, err := t.conn.Receive(time.Millisecond, handover.End); !errors.Is(err, os.ErrDeadlineExceeded) {
+
+	// It sends nothing else before it receives serving.
+	_, err := t.conn.Receive(time.Millisecond, handover.End)
+	switch refused, ok := errors.AsType[*handover.RefusedError](err); {
+	case ok:
+		return true, refused
+	case !errors.Is(err, os.ErrDeadlineExceeded):
 		t.oldEnded()
 	}
-	return t.conn != nil
+	return t.conn != nil, nil
 }
 
 // loadStates loads the states that the plan's directives can use.
@@ -149,43 +164,44 @@ func (t *takeover) close() {
 }
 
 // finish is called when the plan answers queries. It receives the open connections, and
-// makes the old process stop.
-func (t *takeover) finish(p *Plan) {
-	defer func() {
-		for _, l := range p.delayed {
-			l.Serve()
-		}
-	}()
-
+// makes the old process stop. The error is that the old one goes on alone.
+func (t *takeover) finish(p *Plan) error {
 	p.opts.Inherited.CloseOwn()
 	t.closeFiles(t.http)
 	t.closeFiles(t.states)
 	if t.conn == nil {
-		return
+		return nil
 	}
 
 	defer t.conn.Close()
 	pid := t.conn.PID
 	passed, lost, err := t.receiveConnections(p)
+	if refused, ok := errors.AsType[*handover.RefusedError](err); ok {
+		return fmt.Errorf("the old process continues to serve: %w", refused)
+	}
 	if err != nil {
 		t.log.Warn("Hand-over incomplete, continuing to serve", "pid", pid, "error", err)
 	}
+
+	// The last word, also after an error: the old process may have been stopped, and go on later.
+	if err := t.conn.Send(handover.Message{Kind: handover.Taken}, messageTimeout); err != nil {
+		t.log.Warn("Old process ended during the hand-over", "pid", pid, "error", err)
+	}
 	t.log.Info("Took over from another process", "pid", pid, "connections", passed, "lost", lost)
+	return nil
 }
 
 func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {
 	unused := slices.DeleteFunc(t.addresses, func(a netip.AddrPort) bool { return p.listener(a) != nil })
-	if err := t.conn.Send(handover.Message{Kind: handover.Serving, Unused: unused}, messageTimeout); err != nil {
-		return 0, 0, err
-	}
+	sent := t.conn.Send(handover.Message{Kind: handover.Serving, Unused: unused}, messageTimeout)
 
 	for {
 		m, err := t.conn.Receive(passTimeout+messageTimeout, handover.Connection, handover.End)
-		if err != nil {
-			return passed, lost, err
+		if err != nil { // such as a refusal, before which the old process has closed the connection
+			return passed, lost, errors.Join(err, sent)
 		}
 		if m.Kind == handover.End {
-			return passed, lost, t.conn.Send(handover.Message{Kind: handover.Taken}, messageTimeout)
+			return passed, lost, nil
 		}
 
 		conn := transport.Conn{

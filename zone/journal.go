@@ -115,11 +115,22 @@ func (*Serials) Stop() {}
 
 // First returns the serial number of the first version of a zone.
 func (s *Serials) First(origin wire.Name, now time.Time) uint32 {
+	return s.after(origin, firstSerial(now))
+}
+
+// Remaining returns the serial number of the version after a hand-over, in the process that remains. It is greater
+// than that of any version that the other process can have served: these begin with First, and there are fewer
+// than serialUnits in a second.
+func (s *Serials) Remaining(origin wire.Name, now time.Time) uint32 {
+	return s.after(origin, firstSerial(now)+1)
+}
+
+// after returns n, or the serial number after the last one of a zone if n is not greater than that.
+func (s *Serials) after(origin wire.Name, n uint32) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := firstSerial(now)
 	if last, ok := s.last[origin]; ok && !SerialLess(last, n) {
-		n = last + 1
+		return last + 1
 	}
 	return n
 }

@@ -173,6 +173,23 @@ func (x *source) serve() {
 	}
 }
 
+// Yield implements config.Yielder.
+func (*source) Yield() {}
+
+// Resume implements config.Yielder: the versions are greater than those of the other process.
+func (x *source) Resume() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.zones == nil || !x.zones.served {
+		return
+	}
+	for _, z := range x.zones.all {
+		if z.current.Load() != nil {
+			x.zones.show(z, z.records, x.zones.serials.Remaining(z.origin, x.zones.now()))
+		}
+	}
+}
+
 // update has the zones have what is published.
 func (x *zones) update(p published, services map[cluster.Key]*cluster.Frontend) {
 	for _, z := range x.all {

@@ -113,11 +113,35 @@ func (l *liveZones) serve() {
 	if !l.served {
 		l.served = true
 		for _, z := range l.zones {
-			z.serial.Store(l.serials.First(z.records.zone.name, l.now()))
+			z.number(l.serials.First(z.records.zone.name, l.now()))
 			if z.current.Load() != nil {
 				z.show(&liveVersion{zone: z})
 				changed = append(changed, z)
 			}
+		}
+	}
+	l.index.Unlock()
+	l.notify(changed)
+}
+
+// Yield implements config.Yielder.
+func (*liveZones) Yield() {}
+
+// Resume implements config.Yielder. Versions of the other process have serial numbers up to the present first
+// one, perhaps with records that this process does not know yet. The next version is greater than these.
+func (l *liveZones) Resume() {
+	l.index.Lock()
+	var changed []*liveZone
+	for _, z := range l.zones {
+		if !l.served {
+			break
+		}
+		serial := l.serials.Remaining(z.records.zone.name, l.now())
+		if before := z.current.Load(); before != nil {
+			z.follow(before, serial, nil, nil)
+			changed = append(changed, z)
+		} else {
+			z.number(serial) // that of SOA records is answered before there is a version
 		}
 	}
 	l.index.Unlock()

@@ -18,28 +18,40 @@ type liveVersion struct {
 // there are. The caller holds the lock of the index.
 func (z *liveZone) commit(d *differences) bool {
 	before := z.current.Load()
-	next := &liveVersion{zone: z}
-	if before != nil {
-		removed, added := d.records()
-		if len(removed)+len(added) == 0 && !d.incomplete() {
-			return false
-		}
-		from := z.serial.Load()
-		z.serial.Store(zone.NextSerial(from, z.now()))
-		if !d.incomplete() {
-			next.journal = before.journal.Then(from, z.serial.Load(), removed, added)
-		}
+	removed, added := d.records()
+	serial := zone.NextSerial(z.serial.Load(), z.now())
+	switch {
+	case before == nil:
+		z.show(&liveVersion{zone: z})
+	case d.incomplete():
+		z.number(serial)
+		z.show(&liveVersion{zone: z})
+	case len(removed)+len(added) == 0:
+		return false
+	default:
+		z.follow(before, serial, removed, added)
 	}
-	z.show(next)
 	return true
+}
+
+// follow makes a new version with a serial number, from the current one and the records that differ. The caller
+// holds the lock of the index.
+func (z *liveZone) follow(before *liveVersion, serial uint32, removed, added []byte) {
+	next := &liveVersion{zone: z, journal: before.journal.Then(z.number(serial), serial, removed, added)}
+	z.show(next)
+}
+
+// number sets the serial number, and returns the one before. The caller holds the lock of the index.
+func (z *liveZone) number(serial uint32) (before uint32) {
+	if z.served {
+		z.serials.Serve(z.records.zone.name, serial)
+	}
+	return z.serial.Swap(serial)
 }
 
 // show makes a version the current one. The caller holds the lock of the index.
 func (z *liveZone) show(v *liveVersion) {
 	v.soa = z.records.soa()
-	if z.served {
-		z.serials.Serve(z.records.zone.name, z.serial.Load())
-	}
 	z.current.Store(v)
 }
 

@@ -246,6 +246,61 @@ func TestLiveSerialReload(t *testing.T) {
 	}
 }
 
+// The version after a hand-over has a greater serial number than any that the other process can have served,
+// whichever of the two remains. Servers that copy the zone are notified, and get the differences since the
+// versions of this process.
+func TestLiveSerialHandover(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	d := defaultOptions()
+	process := func() (*Handler, *liveZones) {
+		h := d.handler(t, load(d.newIndex(), namespaceObject("shop")))
+		h.transferred = h.zones
+		h.live = newLiveZones(h, func() time.Time { return now }, new(serials))
+		t.Cleanup(h.live.Stop)
+		h.live.serve()
+		return h, h.live
+	}
+	change := func(l *liveZones, h *Handler) {
+		now = now.Add(gatherTime)
+		l.index.Lock()
+		l.zone(h.primary).commit(&differences{count: map[string]int{"": 1}})
+		l.index.Unlock()
+	}
+	serial := func(h *Handler) uint32 {
+		n, _ := h.Version(h.primary).Serial()
+		return n
+	}
+
+	one, oneZones := process()
+	for _, started := range []time.Duration{0, time.Millisecond, time.Minute} {
+		now = now.Add(started)
+		other, otherZones := process()
+		for changes := range 200 {
+			before, notified := serial(one), 0
+			stop := oneZones.followers.Add(func(wire.Name) { notified++ })
+			oneZones.Resume()
+			stop()
+			if got, theirs := serial(one), serial(other); !zone.SerialLess(theirs, got) {
+				t.Fatalf("%d changes after the start of the other process: got serial number %d, want more than its %d", changes, got, theirs)
+			}
+			if notified != len(one.zones) {
+				t.Errorf("got %d notifications, want one for each of %d zones", notified, len(one.zones))
+			}
+			if _, ok := one.Version(one.primary).(zone.Differ).Since(before); !ok {
+				t.Errorf("got no differences since serial number %d", before)
+			}
+			change(otherZones, other)
+		}
+
+		change(oneZones, one)
+		otherZones.Resume()
+		if theirs, got := serial(one), serial(other); !zone.SerialLess(theirs, got) {
+			t.Errorf("after the end of the old process: got serial number %d, want more than its %d", got, theirs)
+		}
+		one, oneZones = other, otherZones
+	}
+}
+
 // The journal keeps a bounded number of bytes: differences since an older version are not
 // known.
 func TestLiveJournalBound(t *testing.T) {

@@ -40,6 +40,7 @@ type snapshotFile struct {
 	source  *watchedCluster // whose objects are written; nil before the first start has succeeded
 	written uint32          // hash of the objects in the file, if fresh
 	fresh   bool            // the file has objects of source
+	yielded bool            // another process, which replaces this one, writes the file
 }
 
 // snapshotOf returns the options that a snapshot has to be of: they select the objects.
@@ -76,6 +77,20 @@ func keepSnapshot(s *config.Start, b *config.Block, path string, w *watchedClust
 		f.source = w
 	})
 	return nil
+}
+
+// Yield implements config.Yielder. It waits until the file is written.
+func (f *snapshotFile) Yield() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.yielded, f.fresh = true, false // it may soon have objects of the other process
+}
+
+// Resume implements config.Yielder.
+func (f *snapshotFile) Resume() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.yielded = false
 }
 
 // Stop writes the file a last time.
@@ -116,15 +131,15 @@ func (f *snapshotFile) run(ctx context.Context) {
 func (f *snapshotFile) changed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.source != nil && f.source.Synced() && !(f.fresh && f.written == f.source.Hash())
+	return !f.yielded && f.source != nil && f.source.Synced() && !(f.fresh && f.written == f.source.Hash())
 }
 
-// write replaces the file, unless the source has no objects of an API server.
+// write replaces the file, unless the source has no objects of an API server, or another process does.
 func (f *snapshotFile) write() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w := f.source
-	if w == nil || !w.Synced() {
+	if f.yielded || w == nil || !w.Synced() {
 		return nil
 	}
 	hash := w.Hash()

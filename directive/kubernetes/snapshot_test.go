@@ -148,6 +148,29 @@ func TestSnapshotFileWrites(t *testing.T) {
 	})
 }
 
+// While another process replaces this one, only that writes the file: this one does not at its end. It writes the
+// file again if it answers alone again.
+func TestSnapshotFileDuringHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := newSnapshotFile(t)
+		f.task = follow.Go(f.run)
+		for _, end := range []func(){func() { time.Sleep(2 * snapshotInterval) }, f.Resume, f.Stop} {
+			f.Yield()
+			if err := os.WriteFile(f.path, []byte("of the other process"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			end()
+			if text, err := os.ReadFile(f.path); err != nil || string(text) != "of the other process" {
+				t.Errorf("got %.100q and error %v, want the file of the other process", text, err)
+			}
+			time.Sleep(2 * snapshotInterval)
+			if _, err := readFile(f.path); f.yielded != (err != nil) {
+				t.Errorf("another process writes the file: %v: got error %v", f.yielded, err)
+			}
+		}
+	})
+}
+
 // An error is logged with what to do, again after growing intervals, and the file is
 // written once that is possible.
 func TestSnapshotFileErrors(t *testing.T) {

@@ -301,6 +301,12 @@ func (m *catalogs) deleteFile(origin wire.Name, file string) {
 	if file == "" {
 		return
 	}
+	done, ok := m.registry.files.begin()
+	if !ok { // a member of the process that replaces this one
+		return
+	}
+	defer done()
+
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		m.log.Warn("secondary: Failed to delete file", "zone", origin, "file", file, "error", err)
 	}
@@ -313,6 +319,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o.file = memberFile(o.file, origin)
 	c := newCopy(o, from.catalog.clients, m.log, room{budget: m.registry.memory, kind: memory.Catalogs})
 	c.followers, c.transfers, c.checks, c.health = &m.followers, m.transfers, m.registry.checks, &m.health
+	c.files = m.registry.files
 	c.share = &share{of: &m.registry.budget}
 	c.accept, c.metrics = c.share.accept, from.catalog.metrics
 

@@ -15,6 +15,7 @@ import (
 type registry struct {
 	budget budget
 	checks *checks
+	files  *files
 	memory *memory.Budget
 
 	mu  sync.Mutex
@@ -28,7 +29,7 @@ type registryKey struct{}
 type catalogsKey struct{ *catalogs }
 
 func newRegistry(b *memory.Budget) *registry {
-	return &registry{memory: b, checks: new(checks), budget: budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}}
+	return &registry{memory: b, checks: new(checks), files: new(files), budget: budget{limit: maxMemberBytes, waiting: map[*share]waiter{}}}
 }
 
 // claim returns the catalogs for the catalogs of a server block: one of the old plan that has

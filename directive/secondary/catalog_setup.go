@@ -50,7 +50,7 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 
 	r, err := config.Keep(start, registryKey{}, func() (*registry, error) {
 		r := newRegistry(b.Memory)
-		r.checks = s.checks
+		r.checks, r.files = s.checks, s.files
 		return r, nil
 	})
 	if err == nil {

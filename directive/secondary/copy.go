@@ -34,6 +34,7 @@ type zoneCopy struct {
 	accept    func(z *zone.Zone) error // of catalogs and members: takes a version, or rejects it; else nil
 	transfers *slots.Pool              // limits concurrent transfers, by primary; nil for no limit
 	checks    *checks                  // that NOTIFY messages cause
+	files     *files                   // of all zones
 	catalog   *catalog                 // whose zone this is, or nil
 	share     *share                   // of a member: what it uses of the budget; else nil
 	room      *room                    // its memory
@@ -72,7 +73,7 @@ const (
 func newCopy(o options, clients []*client, log *slog.Logger, r room) *zoneCopy {
 	c := &zoneCopy{
 		options: o, clients: clients, log: log, room: &r, followers: new(zone.Followers), notified: follow.NewSignal(),
-		checks: new(checks), health: (*health.Board)(nil), made: time.Now(),
+		checks: new(checks), files: new(files), health: (*health.Board)(nil), made: time.Now(),
 	}
 	return c
 }
@@ -441,6 +442,13 @@ func (s *schedule) wait(ctx context.Context) bool {
 func (c *zoneCopy) notify() {
 	c.notified.Send()
 }
+
+// Yield implements config.Yielder: see files.
+func (c *zoneCopy) Yield() {}
+
+// Resume implements config.Yielder. The other process may have received NOTIFY messages, and have served
+// a newer version.
+func (c *zoneCopy) Resume() { c.notify() }
 
 // Stop implements config.Stopper.
 func (c *zoneCopy) Stop() {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/seamark/seamark/sys/health"
@@ -21,13 +22,55 @@ import (
 // primary last confirmed the zone: see package saved.
 const fileHead = "seamark secondary zone, version 1\n"
 
+// files tells the zones of a server whether their files are written by another process, which replaces
+// this one. All zones of a server share one.
+type files struct {
+	mu      sync.RWMutex
+	yielded bool
+}
+
+// filesKey identifies the files across reloads.
+type filesKey struct{}
+
+// Stop implements config.Stopper.
+func (*files) Stop() {}
+
+// Yield implements config.Yielder. It waits for files that are being written.
+func (f *files) Yield() { f.yield(true) }
+
+// Resume implements config.Yielder.
+func (f *files) Resume() { f.yield(false) }
+
+func (f *files) yield(yielded bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.yielded = yielded
+}
+
+// begin reports whether a file may be written until done is called.
+func (f *files) begin() (done func(), ok bool) {
+	f.mu.RLock()
+	if f.yielded {
+		f.mu.RUnlock()
+		return nil, false
+	}
+	return f.mu.RUnlock, true
+}
+
 // save writes the zone to its file, if there is one and the zone has changed.
 func (s *schedule) save() {
 	c := s.copy
 	if c.file == "" || s.zone == nil || !s.unsaved {
 		return
 	}
-	s.saved, s.unsaved = time.Now(), false
+	s.saved = time.Now()
+	done, ok := c.files.begin()
+	if !ok {
+		return
+	}
+	defer done()
+
+	s.unsaved = false
 	if err := c.writeFile(s.zone, s.checked); err != nil {
 		s.unsaved = true
 		c.log.Warn("secondary: Failed to write zone", "zone", c.origin, "file", c.file, "error", err)

@@ -29,6 +29,7 @@ type Secondary struct {
 	static   *zoneSet                  // without members
 	catalogs *catalogs                 // nil without catalogs; set at the start
 	checks   *checks                   // set at the start
+	files    *files                    // set at the start
 }
 
 // A servedZone is one zone of the Corefile.

@@ -23,6 +23,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 	b.OnStart(func(start *config.Start) (err error) {
 		s.checks, _ = config.Keep(start, checksKey{}, func() (*checks, error) { return new(checks), nil })
+		s.files, _ = config.Keep(start, filesKey{}, func() (*files, error) { return new(files), nil })
 		if err := s.startCatalogs(b, start); err != nil {
 			return err
 		}
@@ -62,7 +63,7 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 
 	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
 	c.health = b.Health()
-	c.checks = s.checks
+	c.checks, c.files = s.checks, s.files
 	members := func() []*zoneCopy { return nil }
 	if at.isCatalog {
 		s.catalogs.setCatalog(c)

@@ -16,8 +16,12 @@
 //	< end
 //	> taken
 //
-// Until taken the old process answers queries. It continues to do so if the connection
-// fails before that.
+// Until taken the old process answers queries, and after serving the new one does. Exactly one of
+// them remains, whatever fails. A process ends the connection only when it ends itself, or with a last
+// word: refused, if the old process goes on alone because it has not received serving, after which the
+// new one ends; or taken, with which the new process may stop waiting for connections, after which the
+// old one ends. An end of the connection without them is the end of the other process. A process that is
+// stopped or slow is waited for: both answer meanwhile.
 package handover
 
 import (
@@ -42,7 +46,7 @@ type Kind string
 
 const (
 	Hello      Kind = "hello"
-	Refused    Kind = "refused" // with Error, in place of hello
+	Refused    Kind = "refused" // with Error, in place of hello, or from an old process that goes on alone
 	DNS        Kind = "socket"
 	HTTP       Kind = "http"
 	State      Kind = "state"
@@ -196,11 +200,7 @@ func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err err
 	if filesEnd {
 		deadline = c.filesUntil
 	}
-	_ = c.unix.SetReadDeadline(deadline)
-	n, oobn, _, _, err := c.unix.ReadMsgUnix(c.buf, c.oob)
-	if errors.Is(err, syscall.ECONNRESET) {
-		err = io.EOF
-	}
+	n, oobn, err := c.read(deadline)
 	if filesEnd && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("no end of its %d files", c.files) // a caller need not wait any longer
 	}
@@ -231,10 +231,47 @@ func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err err
 		return m, c.count(m)
 	}
 	if m.Kind == Refused {
-		return m, fmt.Errorf("process %d refuses: %s", c.PID, m.Error)
+		return m, &RefusedError{PID: c.PID, Reason: m.Error}
 	}
 	return m, fmt.Errorf("unexpected message from process %d: %s with %d files, want %s",
 		c.PID, m.Kind, len(files), kinds[0])
+}
+
+// read reads a packet. It reads again after two errors before which the other process may have sent one.
+func (c *Conn) read(deadline time.Time) (n, oobn int, err error) {
+	_ = c.unix.SetReadDeadline(deadline)
+	for late, reset := false, false; ; {
+		n, oobn, _, _, err = c.unix.ReadMsgUnix(c.buf, c.oob)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded) && !late:
+			late = true // this process may have been stopped until now
+			_ = c.unix.SetReadDeadline(time.Now().Add(time.Millisecond))
+		case errors.Is(err, syscall.ECONNRESET) && !reset:
+			reset = true // the kernel reports first that the other process has left packets unread
+		case errors.Is(err, syscall.ECONNRESET):
+			return n, oobn, io.EOF
+		default:
+			return n, oobn, err
+		}
+	}
+}
+
+// A RefusedError is the reason of the other process to refuse what this one does.
+type RefusedError struct {
+	PID    int
+	Reason string
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("process %d refuses: %s", e.PID, e.Reason) }
+
+// Refuse tells a process that wants to replace this one that this one goes on alone, and closes the
+// connection. It blocks while that process is stopped and leaves its messages unread.
+func (c *Conn) Refuse(reason error) {
+	defer c.Close()
+	err := os.ErrDeadlineExceeded
+	for errors.Is(err, os.ErrDeadlineExceeded) {
+		err = c.Send(Message{Kind: Refused, Error: reason.Error()}, filesTimeout)
+	}
 }
 
 // count counts the files of messages until End.

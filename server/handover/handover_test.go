@@ -251,3 +251,43 @@ func TestFilesOfWorker(t *testing.T) {
 		}
 	}
 }
+
+// The last word of the other process is received although that has closed the connection with messages unread,
+// which the kernel reports first, and although this process was stopped until after its time limit.
+func TestLastWord(t *testing.T) {
+	running, starting := pair(t)
+	if err := starting.Send(Message{Kind: Serving}, patience); err != nil {
+		t.Fatal(err)
+	}
+	running.Refuse(errors.New("too late"))
+	_, err := starting.Receive(-time.Second, End)
+	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Reason != "too late" || refused.PID != os.Getpid() {
+		t.Errorf("got %v, want the refusal of process %d: too late", err, os.Getpid())
+	}
+	if _, err := starting.Receive(patience, End); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last word: got %v, want EOF", err)
+	}
+}
+
+// A process that reads nothing gets the refusal, too, once it reads what was sent before.
+func TestRefuseStoppedProcess(t *testing.T) {
+	running, starting := pair(t)
+	sent := 0
+	for running.Send(Message{Kind: End, Name: strings.Repeat("x", 1000)}, time.Millisecond) == nil {
+		sent++
+	}
+	refused := make(chan struct{})
+	go func() {
+		defer close(refused)
+		running.Refuse(errors.New("not ready"))
+	}()
+	for range sent {
+		if _, err := starting.Receive(patience, End); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := starting.Receive(patience, End); !errors.As(err, new(*RefusedError)) {
+		t.Errorf("after %d messages: got %v, want the refusal", sent, err)
+	}
+	<-refused
+}

@@ -3,8 +3,10 @@ package simulation
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -58,7 +60,11 @@ func (h *handOvers) step() {
 	if h.IntN(2) == 0 {
 		x.passage.after, x.oldDies = h.IntN(14), h.IntN(2) == 0
 	}
-	w.cause("hand-over, with the death of a process (the old one: %v) after %d messages", x.oldDies, x.passage.after)
+	if h.IntN(2) == 0 {
+		x.passage.stop(h.IntN(14), []time.Duration{6 * time.Second, 15 * time.Second, 70 * time.Second}[h.IntN(3)])
+	}
+	w.cause("hand-over, with the death of a process (the old one: %v) after %d messages, and a stop of %v after %d", x.oldDies,
+		x.passage.after, x.passage.stopFor, x.passage.stopAfter)
 	if h.IntN(3) == 0 {
 		go w.load(w.randomFrom(h.Rand, w.current()))
 	}
@@ -73,7 +79,8 @@ type replacement struct {
 	passage  *passage
 	oldDies  bool // at the end of the passage
 
-	process int
+	number  int
+	process *process
 	options server.Options
 	known   *source // of the old process, whose objects are passed; nil if the new one has others
 	cancel  context.CancelFunc
@@ -101,27 +108,31 @@ func (x *replacement) run() {
 	go func() { passed <- x.handOver(old) }()
 	w.within(longestHandOver, "hand-over", func() { err = x.takeOver(ctx, plan) })
 	handedOver := <-passed
+
+	// Exactly one process goes on, or none if one has died and the other had already given way.
 	died := x.died.Load()
-	switch {
-	case err != nil || died && !x.oldDies:
+	goesOn, oldGoesOn := err == nil && !(died && !x.oldDies), handedOver != nil && !x.oldDied()
+	if goesOn == oldGoesOn && (goesOn || !died) {
+		w.fail("after a hand-over with errors %v of the old process and %v of the new one, and a death: %v: both processes go on, "+
+			"or none", handedOver, err, died)
+	}
+	if !goesOn {
 		x.fail(plan, err)
 		return
-	case (handedOver == nil) == died:
-		w.fail("the old process has handed over with error %v, and one has died: %v", handedOver, died)
 	}
 
 	w.ended(x.settings, plan, nil)
 	w.mu.Lock()
-	w.process, w.options = x.process, x.options
+	w.process, w.running, w.options = x.number, x.process, x.options
 	w.mu.Unlock()
 	w.down.Store(false)
-	if !died {
-		x.leave(old)
+	if !x.oldDied() {
+		x.leaveOld(old)
 	}
 }
 
-// leave stops the old process, which answers on the connections that it has for a moment.
-func (x *replacement) leave(old *server.Plan) {
+// leaveOld stops the old process, which answers on the connections that it has for a moment.
+func (x *replacement) leaveOld(old *server.Plan) {
 	w := x.world
 	until := func(end time.Time) {
 		w.mu.Lock()
@@ -130,8 +141,31 @@ func (x *replacement) leave(old *server.Plan) {
 	}
 	until(time.Time{})
 	w.restarts.Add(1)
-	w.within(longestStop, "stop after a hand-over", func() { old.Leave(context.Background()) })
+	w.within(longestStop, "stop after a hand-over", func() { x.leave(old) })
 	until(time.Now())
+}
+
+// leave stops a process, which must not write files that the other one writes, unless it has died. Without waiting
+// queries no time passes meanwhile, and the other one writes nothing.
+func (x *replacement) leave(plan *server.Plan) {
+	w := x.world
+	before, begin := w.snapshots(), time.Now()
+	plan.Leave(context.Background())
+	if after := w.snapshots(); !x.died.Load() && time.Now().Equal(begin) && !maps.EqualFunc(before, after, os.SameFile) {
+		w.fail("a process has written a snapshot when it left")
+	}
+}
+
+// snapshots returns the snapshots of all processes.
+func (w *world) snapshots() map[string]os.FileInfo {
+	files := map[string]os.FileInfo{}
+	entries, _ := os.ReadDir(w.disk()) // the disk may be away
+	for _, e := range entries {
+		if info, err := os.Stat(filepath.Join(w.disk(), e.Name())); err == nil && strings.HasPrefix(e.Name(), "k") {
+			files[e.Name()] = info
+		}
+	}
+	return files
 }
 
 // begin prepares the new process and its death.
@@ -147,14 +181,14 @@ func (x *replacement) begin() {
 	}
 
 	w.processes++
-	x.process = w.processes
-	x.options = w.processOptions(x.process)
+	x.number, x.process = w.processes, w.server.newProcess()
+	x.options = w.processOptions(x.number, x.process)
 	x.options.Memory = w.options.Memory
 	if x.settings.source == w.serving.source {
 		x.known, x.settings.source = w.serving.source, newSource(w.serving.source.host, w.serving.source.sourceOptions)
-		w.addSource(x.process, x.settings.source)
+		w.addSource(x.number, x.settings.source)
 	} else {
-		x.settings.source = w.newSource(x.process, x.settings.source.sourceOptions)
+		x.settings.source = w.newSource(x.number, x.settings.source.sourceOptions)
 	}
 
 	x.settings.source.replacement = x
@@ -182,10 +216,14 @@ func (x *replacement) passes(m handover.Message) {
 func (x *replacement) dies() {
 	x.world.trace("hand-over: a process dies, the old one: %v", x.oldDies)
 	x.died.Store(true)
+	x.world.restarts.Add(1)
 	if x.oldDies {
+		x.world.down.Store(true)
+		x.world.running.die()
 		_ = x.passage.ends[0].Close()
 		return
 	}
+	x.process.die()
 	_ = x.passage.ends[1].Close()
 	x.cancel()
 }
@@ -195,11 +233,13 @@ func (x *replacement) handOver(old *server.Plan) error {
 	w := x.world
 	socket := must(os.Open(os.DevNull)) // stands for that of the directive handover
 	defer socket.Close()
-	_, err := old.HandOver(handover.NewConn(x.passage.ends[0], 1), socket)
-	_ = x.passage.ends[0].Close()
+	c := handover.NewConn(x.passage.ends[0], 1)
+	defer c.Close()
+	_, err := old.HandOver(c, socket)
+	if err != nil {
+		c.Refuse(err)
+	}
 	if x.oldDied() {
-		w.down.Store(true)
-		w.restarts.Add(1)
 		w.within(longestStop, "death of the old process", func() { old.Leave(context.Background()) })
 	}
 	return err
@@ -219,8 +259,8 @@ func (x *replacement) takeOver(ctx context.Context, plan *server.Plan) error {
 		return err
 	}
 	x.started = true
-	plan.FinishTakeover()
-	return nil
+	_, err := plan.FinishTakeover()
+	return err
 }
 
 // fail is called when the new process has ended: the old one continues to serve. If that has died, too, the
@@ -230,10 +270,12 @@ func (x *replacement) fail(plan *server.Plan, err error) {
 	w.trace("the hand-over has failed: %v", err)
 	if x.started {
 		w.restarts.Add(1)
-		w.within(longestStop, "death of the new process", func() { plan.Leave(context.Background()) })
-		w.secondary.primaryDied()
+		w.within(longestStop, "end of the new process", func() { x.leave(plan) })
 	}
 	w.ended(x.settings, nil, errors.New("the new process has ended"))
+	w.mu.Lock()
+	w.loaded = time.Now() // the old one may write its snapshot again
+	w.mu.Unlock()
 	if !x.oldDied() {
 		return
 	}
@@ -244,6 +286,8 @@ func (x *replacement) fail(plan *server.Plan, err error) {
 	}
 	w.mu.Lock()
 	w.plan, w.serving = nil, nil
+	w.running = w.server.newProcess()
+	w.options.Open, w.options.ListenTCP = w.running.open(w.replied), w.running.listen
 	w.mu.Unlock()
 	w.start(&s)
 	w.down.Store(false)

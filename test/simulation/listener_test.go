@@ -19,7 +19,7 @@ import (
 // A listener serves one address: TCP by that of package transport, on a socket of the machine, and
 // UDP without sockets, since package transport calls the system for it.
 type listener struct {
-	machine *machine
+	process *process
 	addr    netip.AddrPort
 	port    dns.Port
 	metrics *metrics.Registry
@@ -45,17 +45,17 @@ type reader struct {
 	arena    []byte
 }
 
-// open returns the Open of the options of the server at m, whose replies over UDP are passed to reply.
-func (m *machine) open(reply func(client netip.AddrPort, packet []byte)) func(context.Context, netip.AddrPort, transport.Options) (server.Listener, error) {
+// open returns the Open of the options of the server, whose replies over UDP are passed to reply.
+func (p *process) open(reply func(client netip.AddrPort, packet []byte)) func(context.Context, netip.AddrPort, transport.Options) (server.Listener, error) {
 	return func(ctx context.Context, addr netip.AddrPort, o transport.Options) (server.Listener, error) {
-		o.Listen = m.listen
+		o.Listen = p.listen
 		switch {
 		case addr.Port() == portHTTPS:
 			return streams.ListenHTTPS(ctx, addr, streams.Options{Options: o, Name: fmt.Sprint("https://:", portHTTPS)})
 		case o.TLS != nil:
 			return transport.Listen(ctx, addr, o)
 		}
-		l := &listener{machine: m, addr: addr, metrics: o.Metrics, reply: reply}
+		l := &listener{process: p, addr: addr, metrics: o.Metrics, reply: reply}
 		return l, l.open(ctx, o)
 	}
 }
@@ -82,7 +82,7 @@ func (l *listener) Serve() {
 	for _, r := range l.readers {
 		l.port.AddReader(r.shard)
 	}
-	l.machine.add(l)
+	l.process.add(l)
 }
 
 // The methods for a hand-over: TCP connections are not passed, as if they had TLS.
@@ -103,7 +103,7 @@ func (l *listener) Resume() {
 
 // Stop waits until no query is parked.
 func (l *listener) Stop() {
-	l.machine.remove(l)
+	l.process.remove(l)
 	if !l.handedOver.Load() { // as package transport does
 		l.port.StopParking()
 	}

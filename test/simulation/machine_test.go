@@ -36,6 +36,31 @@ func newMachine(w *world, address string) *machine {
 	return &machine{world: w, address: netip.MustParseAddr(address), ports: map[uint16]*openPort{}, listeners: map[uint16][]*listener{}, held: map[uint16][]func(*listener){}}
 }
 
+// A process is one that runs a server on a machine. After its death it reads no packet and accepts no
+// connection, although its goroutines may go on for a moment.
+type process struct {
+	*machine
+
+	// Guarded by the lock of the machine.
+	dead    bool
+	sockets []*socket
+}
+
+func (m *machine) newProcess() *process { return &process{machine: m} }
+
+// die makes the process read nothing more.
+func (p *process) die() {
+	p.mu.Lock()
+	p.dead = true
+	for number := range p.listeners {
+		p.listeners[number] = slices.DeleteFunc(p.listeners[number], func(l *listener) bool { return l.process == p })
+	}
+	p.mu.Unlock()
+	for _, s := range p.sockets {
+		_ = s.Close()
+	}
+}
+
 // A socket is a net.Listener without the operating system: that of one process.
 type socket struct {
 	*openPort
@@ -49,7 +74,7 @@ type socket struct {
 const backlog = 128
 
 // listen opens a port.
-func (m *machine) listen(_ context.Context, _, address string) (net.Listener, error) {
+func (p *process) listen(_ context.Context, _, address string) (net.Listener, error) {
 	_, text, err := net.SplitHostPort(address) // any host is the machine
 	if err != nil {
 		return nil, err
@@ -58,18 +83,23 @@ func (m *machine) listen(_ context.Context, _, address string) (net.Listener, er
 	if err != nil {
 		return nil, err
 	}
+	m := p.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.ports[uint16(number)]
+	port := m.ports[uint16(number)]
 	switch {
-	case p == nil:
-		p = &openPort{accepted: make(chan *conn, backlog)}
-		m.ports[uint16(number)] = p
+	case p.dead:
+		return nil, net.ErrClosed
+	case port == nil:
+		port = &openPort{accepted: make(chan *conn, backlog)}
+		m.ports[uint16(number)] = port
 	case !m.passed:
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
 	}
-	p.sockets++
-	return &socket{openPort: p, machine: m, addr: netip.AddrPortFrom(m.address, uint16(number)), closed: make(chan struct{})}, nil
+	port.sockets++
+	s := &socket{openPort: port, machine: m, addr: netip.AddrPortFrom(m.address, uint16(number)), closed: make(chan struct{})}
+	p.sockets = append(p.sockets, s)
+	return s, nil
 }
 
 func (s *socket) Accept() (net.Conn, error) {
@@ -166,9 +196,13 @@ func (m *machine) deliver(number uint16, n int, packet []byte, proto dns.Proto, 
 	return true
 }
 
-// add makes a listener read its UDP port.
+// add makes a listener read its UDP port, unless its process has died.
 func (m *machine) add(l *listener) {
 	m.mu.Lock()
+	if l.process.dead {
+		m.mu.Unlock()
+		return
+	}
 	number := l.addr.Port()
 	m.listeners[number] = append(m.listeners[number], l)
 	held := m.held[number]

@@ -21,6 +21,9 @@ type passage struct {
 	after   int                    // the number of packets after which a process dies; negative if none does
 	die     func()
 
+	stopAfter int           // the number of packets after which the process that sends the next one is stopped
+	stopFor   time.Duration // in the middle of it; 0 without a stop
+
 	mu sync.Mutex
 	*rand.Rand
 	sent int
@@ -54,13 +57,20 @@ func newPassage(r *rand.Rand) *passage {
 	return p
 }
 
-// next returns the delay of the next packet. It kills the process that is due to die.
+// stop makes the passage stop the process that sends a packet after a number of them, as SIGSTOP and SIGCONT
+// do: the other one waits meanwhile.
+func (p *passage) stop(after int, d time.Duration) { p.stopAfter, p.stopFor = after, d }
+
+// next returns the delay of the next packet. It stops or kills the process that is due to be.
 func (p *passage) next() time.Duration {
 	p.mu.Lock()
-	dies := p.sent == p.after
+	dies, stops := p.sent == p.after, p.sent == p.stopAfter
 	p.sent++
 	delay := time.Duration(1+p.IntN(20_000)) * time.Microsecond
 	p.mu.Unlock()
+	if stops {
+		time.Sleep(p.stopFor)
+	}
 	if dies {
 		p.die()
 	}

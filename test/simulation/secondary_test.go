@@ -71,7 +71,7 @@ func newSecondary(w *world) *secondary {
 	s.link = &link{secondary: s}
 	s.options = server.Options{
 		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w, "secondary: "}), Metrics: new(metrics.Registry),
-		Open: s.open(s.replied), Dial: s.link.dial, NoFileEvents: true, MaxParked: maxParked,
+		Open: s.newProcess().open(s.replied), Dial: s.link.dial, NoFileEvents: true, MaxParked: maxParked,
 	}
 	return s
 }
@@ -248,17 +248,6 @@ func (s *secondary) observePrimary(zone string) (serial uint32, content string, 
 	}
 	s.zones[zone][serial] = append(known, content)
 	return serial, content, true
-}
-
-// primaryDied is called when a process of the primary has died that has answered for a moment beside the old one,
-// whose serial numbers are smaller until the next change.
-func (s *secondary) primaryDied() {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.newest)
 }
 
 // observe checks the copies: each is a version of the primary, and serial numbers only grow.

@@ -49,6 +49,7 @@ type world struct {
 	causes    []string // the events that the seed determines, in order
 	failures  []string
 	process   int // of the server: a hand-over begins another
+	running   *process
 	processes int // that were begun
 	sources   map[sourceKey]*source
 	queries   map[netip.AddrPort]*query
@@ -60,7 +61,7 @@ type world struct {
 	shortages []period // of descriptors
 
 	files     []*followedFile
-	loaded    time.Time // when plan was loaded
+	loaded    time.Time // when plan was loaded, or a hand-over from it has failed
 	plan      *server.Plan
 	serving   *settings     // of plan
 	next      *settings     // of the plan that is starting, or nil
@@ -113,7 +114,8 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 		zone := newZone(set)
 		w.upstreams[set] = []*upstream{newUpstream(w, zone, 0), newUpstream(w, zone, 1)}
 	}
-	w.options = w.processOptions(0)
+	w.running = w.server.newProcess()
+	w.options = w.processOptions(0, w.running)
 	w.shortage = newShortage(w)
 	w.handOvers = newHandOvers(w)
 	w.files = []*followedFile{newFollowedFile(w, hostsZone), newFollowedFile(w, fileZone)}
@@ -130,14 +132,14 @@ func newWorld(seed uint64, dir string, c *certificate) *world {
 }
 
 // processOptions returns the options of a server, which is a process of its own.
-func (w *world) processOptions(process int) server.Options {
+func (w *world) processOptions(number int, p *process) server.Options {
 	name := ""
-	if process > 0 {
-		name = fmt.Sprintf("process %d: ", process)
+	if number > 0 {
+		name = fmt.Sprintf("process %d: ", number)
 	}
 	return server.Options{
 		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w, name}), Metrics: new(metrics.Registry),
-		Open: w.server.open(w.replied), Dial: w.dialFrom(process), ListenTCP: w.server.listen, NoFileEvents: true, MaxParked: maxParked,
+		Open: p.open(w.replied), Dial: w.dialFrom(number), ListenTCP: p.listen, NoFileEvents: true, MaxParked: maxParked,
 	}
 }
 
