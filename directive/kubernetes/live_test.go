@@ -255,7 +255,7 @@ func TestLiveSerialHandover(t *testing.T) {
 	process := func() (*Handler, *liveZones) {
 		h := d.handler(t, load(d.newIndex(), namespaceObject("shop")))
 		h.transferred = h.zones
-		h.live = newLiveZones(h, func() time.Time { return now }, new(serials))
+		h.live = newLiveZones(h, func() time.Time { return now }, new(zone.Serials))
 		t.Cleanup(h.live.Stop)
 		h.live.serve()
 		return h, h.live

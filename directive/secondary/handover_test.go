@@ -13,7 +13,7 @@ import (
 func TestFileDuringHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "zone")
-		c, p, log := followIn(t, 0, nil, func(c *zoneCopy) { c.file = file })
+		c, p, log := startCopyIn(t, 0, nil, func(c *zoneCopy) { c.file = file })
 		p.set(0, map[uint16][]string{soaQuery: {newer}, ixfr: {"@ 5 SOA 6\n@ 5 SOA 5\n@ 5 SOA 6\n@ 5 SOA 6"}})
 		theirs := []byte("written by the other process")
 		content := func() string {
