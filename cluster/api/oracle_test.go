@@ -26,7 +26,7 @@ func (o oracle) service(s *corev1.Service, warn func(msg string, attrs ...any)) 
 	slim := &cluster.Service{Namespace: intern(s.Namespace), Name: s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		slim.ExternalName = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
-		if !isTarget(slim.ExternalName) {
+		if !IsTarget(slim.ExternalName) {
 			warn("Invalid externalName, the Service has no answer", "kind", "Service", "namespace", s.Namespace, "name", s.Name, "value", s.Spec.ExternalName)
 		}
 		return slim
@@ -60,7 +60,7 @@ func typedExternal(s *corev1.Service, warn func(msg string, attrs ...any)) *clus
 		switch {
 		case in.IP != "":
 			texts = append(texts, in.IP)
-		case host != "" && isTarget(host):
+		case host != "" && IsTarget(host):
 			slim.Hosts = append(slim.Hosts, host)
 		case host != "":
 			warn("Ignored invalid hostname of a load balancer", "kind", "Service", "namespace", s.Namespace, "name", s.Name, "value", in.Hostname)
@@ -125,7 +125,7 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(msg string, attrs 
 			e.Hostname = ""
 		}
 		for _, name := range s.Endpoints[i].Addresses {
-			if trimmed := strings.ToLower(strings.TrimSuffix(name, ".")); names && isTarget(trimmed) {
+			if trimmed := strings.ToLower(strings.TrimSuffix(name, ".")); names && IsTarget(trimmed) {
 				buf = cluster.AppendName(buf, trimmed, e)
 			} else if names {
 				warn("Ignored invalid name of an endpoint", "kind", "EndpointSlice", "namespace", s.Namespace, "name", s.Name, "value", name)

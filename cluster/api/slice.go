@@ -94,7 +94,7 @@ func (p *packer) identifies(kind, namespace []byte) bool {
 // address adds an endpoint with this address or name.
 func (p *packer) address(e cluster.Endpoint, text []byte) {
 	if p.names {
-		if name := strings.ToLower(strings.TrimSuffix(string(text), ".")); isTarget(name) {
+		if name := strings.ToLower(strings.TrimSuffix(string(text), ".")); IsTarget(name) {
 			p.buf = cluster.AppendName(p.buf, name, e)
 		} else {
 			p.warn("Ignored invalid name of an endpoint", string(text))

@@ -43,7 +43,7 @@ func (s Slimmer) Service(full *Service) *cluster.Service {
 	slim := &cluster.Service{Namespace: intern(full.Namespace), Name: full.Name}
 	if full.Spec.Type == TypeExternalName {
 		slim.ExternalName = strings.ToLower(strings.TrimSuffix(full.Spec.ExternalName, "."))
-		if !isTarget(slim.ExternalName) {
+		if !IsTarget(slim.ExternalName) {
 			s.warn("Invalid externalName, the Service has no answer",
 				"Service", full.Namespace, full.Name, full.Spec.ExternalName)
 		}
@@ -79,7 +79,7 @@ func (s Slimmer) external(full *Service) *cluster.External {
 		switch {
 		case in.IP != "":
 			texts = append(texts, in.IP)
-		case host != "" && isTarget(host):
+		case host != "" && IsTarget(host):
 			slim.Hosts = append(slim.Hosts, host)
 		case host != "":
 			s.warn("Ignored invalid hostname of a load balancer", "Service", full.Namespace, full.Name, in.Hostname)
@@ -92,9 +92,9 @@ func (s Slimmer) external(full *Service) *cluster.External {
 	return slim
 }
 
-// isTarget reports whether name can be the target of a CNAME. As in CoreDNS it may
+// IsTarget reports whether name, in lower case, can be the target of a CNAME. As in CoreDNS it may
 // have underscores, but may not be an address.
-func isTarget(name string) bool {
+func IsTarget(name string) bool {
 	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 	if _, err := netip.ParseAddr(name); err == nil || len(name) > 253 || strings.Trim(name, characters) != "" {
 		return false

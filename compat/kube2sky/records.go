@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
 	"github.com/seamark/seamark/sys/order"
 )
 
@@ -71,7 +72,7 @@ func (z zone) service(svc *cluster.Service, endpoints []*cluster.Slice) []record
 
 	switch {
 	case svc.ExternalName != "":
-		if isTarget(svc.ExternalName) {
+		if api.IsTarget(svc.ExternalName) {
 			value := newMessage(svc.ExternalName+".", 0)
 			s.add(sum(value), value)
 		}
@@ -209,27 +210,9 @@ func reversePath(ip netip.Addr) string {
 	return reverse6 + strings.Join(strings.Split(digits, ""), "/")
 }
 
-const (
-	maxLabel = 63
-	maxName  = 253
-)
+const maxLabel = 63
 
 // isName reports whether a name can be a cluster's domain.
 func isName(name string) bool {
-	return isTarget(name) && !strings.ContainsAny(name, "_")
-}
-
-// isTarget reports whether a name can be the target of a CNAME record. An address
-// cannot.
-func isTarget(name string) bool {
-	if _, err := netip.ParseAddr(name); err == nil || len(name) > maxName {
-		return false
-	}
-	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-_"
-	for label := range strings.SplitSeq(strings.ToLower(name), ".") {
-		if label == "" || len(label) > maxLabel || strings.Trim(label, characters) != "" {
-			return false
-		}
-	}
-	return true
+	return api.IsTarget(strings.ToLower(name)) && !strings.ContainsAny(name, "_")
 }

@@ -13,7 +13,9 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/internal/zones"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
@@ -47,12 +49,7 @@ func (d *DynUpdate) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Done
 	}
 
-	found := d.store.current.Load().zone.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q})
-	q.RCode, q.AA, q.AtCut = found.RCode, found.AA, found.AtCut
-	if found.Target == nil {
-		return dns.Done
-	}
-	return q.FollowTarget(found.Target)
+	return zones.Answer(q, d.store.current.Load().zone, nil, new(config.Fallthrough))
 }
 
 var (

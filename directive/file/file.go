@@ -14,6 +14,7 @@ package file
 import (
 	"context"
 
+	"github.com/seamark/seamark/directive/internal/zones"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -48,17 +49,7 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Done
 	}
 
-	found := s.zone().Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: &f.zones})
-	if found.Missing && s.fallthru.Through(q.Name()) {
-		q.Answer.Clear()
-		return dns.Next
-	}
-
-	q.RCode, q.AA, q.AtCut = found.RCode, found.AA, found.AtCut
-	if found.Target == nil {
-		return dns.Done
-	}
-	return q.FollowTarget(found.Target)
+	return zones.Answer(q, s.zone(), &f.zones, &s.fallthru)
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/internal/tsig"
+	"github.com/seamark/seamark/directive/internal/zones"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -107,17 +108,7 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Done
 	}
 
-	found := z.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: &set.zones})
-	if found.Missing && at.fallthru.Through(q.Name()) {
-		q.Answer.Clear()
-		return dns.Next
-	}
-
-	q.RCode, q.AA = found.RCode, found.AA
-	if found.Target == nil {
-		return dns.Done
-	}
-	return q.FollowTarget(found.Target)
+	return zones.Answer(q, z, &set.zones, at.fallthru)
 }
 
 var errNoData = errors.New("no primary has sent the zone, or it has expired")

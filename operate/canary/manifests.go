@@ -10,6 +10,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/seamark/seamark/operate/servers"
 )
 
 type object = map[string]any
@@ -203,17 +205,7 @@ func withAdmin(args []string) []string {
 
 // corefile returns the path of the Corefile, "" if the container is not CoreDNS.
 func (c container) corefile() string {
-	args := c.arguments()
-	for i, arg := range args {
-		switch name, value, assigned := strings.Cut(strings.TrimLeft(arg, "-"), "="); {
-		case name != "conf" || !strings.HasPrefix(arg, "-"):
-		case assigned:
-			return value
-		case i+1 < len(args):
-			return args[i+1]
-		}
-	}
-	return ""
+	return servers.Flag(c.arguments(), "conf")
 }
 
 // configMaps returns the ConfigMaps that a container mounts, with their directories.

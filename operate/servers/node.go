@@ -85,7 +85,7 @@ func nodeCondition(line string) (c health.Condition, ok bool) {
 // supervise lets NodeConditions read the metrics of the pod's supervisor.
 func (s *Server) supervise(o *Options, p *pod) {
 	port := supervisorPort
-	if address := p.flag("metrics-listen-address"); address != "" {
+	if address := Flag(p.words(), "metrics-listen-address"); address != "" {
 		if n, err := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:]); err == nil {
 			port = n
 		}

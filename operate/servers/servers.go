@@ -260,7 +260,7 @@ func (p *pod) running() bool {
 
 // isNodeCache reports whether the pod runs the command node: in the chart it has the name of a server.
 func (p *pod) isNodeCache() bool {
-	return p.flag("localip") != ""
+	return Flag(p.words(), "localip") != ""
 }
 
 // words returns the words of the containers' command lines.
@@ -271,9 +271,8 @@ func (p *pod) words() (words []string) {
 	return words
 }
 
-// flag returns the value of a flag of the containers, "" if they do not have it.
-func (p *pod) flag(wanted string) string {
-	words := p.words()
+// Flag returns the value of a flag of a command line, "" if that does not have it.
+func Flag(words []string, wanted string) string {
 	for i, word := range words {
 		name, value, assigned := strings.Cut(strings.TrimLeft(word, "-"), "=")
 		switch {
@@ -289,7 +288,7 @@ func (p *pod) flag(wanted string) string {
 
 // adminPort returns the port of the flag --admin, or the default.
 func (p *pod) adminPort() (int, error) {
-	value := p.flag("admin")
+	value := Flag(p.words(), "admin")
 	switch {
 	case value == "":
 		return adminPort, nil
