@@ -2,21 +2,30 @@ package records
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/internal/objects"
 )
 
-// manyObjects has 10,000 objects with a name each, and a wildcard.
-func manyObjects(t testing.TB) *rig {
-	r := newRig(t, "records {\nobjects {\nconfigmaps\ndelegate a a.example.test\n}\n}")
-	r.list()
+// manyObjects has 10,000 objects with some names each, and a wildcard.
+func manyObjects(t testing.TB, names int) *rig {
+	r := newRig(t, "records {\nobjects {\nconfigmaps\ndelegate a a.example.test\nmax_records 200000\n}\n}")
 	for i := range 10_000 {
-		r.Put(cluster.ConfigMaps, configMap(fmt.Sprintf("a/%d", i), 1, "hosts", fmt.Sprintf("10.0.%d.%d h%d.a.example.test", i/256, i%256, i)))
+		var lines strings.Builder
+		for n := range names {
+			fmt.Fprintf(&lines, "10.%d.%d.%d h%d-%d.a.example.test\n", n, i/256, i%256, i, n)
+		}
+		r.Put(cluster.ConfigMaps, configMap(fmt.Sprintf("a/%d", i), 1, "hosts", lines.String()))
 	}
-	r.put(configMap("a/wild", 1, "zone", "*.wild.a.example.test. A 10.0.0.1"))
+	r.Put(cluster.ConfigMaps, configMap("a/wild", 1, "zone", "*.wild.a.example.test. A 10.0.0.1"))
+	for _, kind := range []cluster.Kind{cluster.ConfigMaps, cluster.DNSEndpoints} {
+		r.Listed(kind, func(cluster.Key) bool { return true })
+	}
+	r.settle()
 	return r
 }
 
@@ -25,7 +34,7 @@ var objectQueries = []struct {
 	name, query string
 	answers     uint16
 }{
-	{"exact", "h9999.a.example.test.", 1},
+	{"exact", "h9999-0.a.example.test.", 1},
 	{"wildcard", "x.wild.a.example.test.", 1},
 	{"delegated", "none.a.example.test.", 0},
 	{"elsewhere", "www.elsewhere.test.", 0},
@@ -33,7 +42,7 @@ var objectQueries = []struct {
 
 // A query for a name that objects have, and one that passes them, allocate nothing.
 func TestObjectsAllocations(t *testing.T) {
-	r := manyObjects(t)
+	r := manyObjects(t, 1)
 	for _, c := range objectQueries {
 		p := packet(t, c.query, mdns.TypeA)
 		if got := r.ask(c.query, mdns.TypeA).Answer; len(got) != int(c.answers) {
@@ -45,25 +54,51 @@ func TestObjectsAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkObjects measures a query, with the server around the directive, that 10,000 objects answer
-// or that passes them.
+// BenchmarkObjects measures a query, with the server around the directive, that 100,000 records of objects
+// answer or that passes them, and the same without objects.
 func BenchmarkObjects(b *testing.B) {
-	r := manyObjects(b)
-	for _, c := range objectQueries {
-		p := packet(b, c.query, mdns.TypeA)
-		b.Run(c.name, func(b *testing.B) {
+	r := manyObjects(b, 10)
+	if n := r.Total(); n != 100_001 {
+		b.Fatalf("got %d records, want 100,001", n)
+	}
+	measure := func(name string, on *server, query string) {
+		p := packet(b, query, mdns.TypeA)
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
+				on.send(p)
+			}
+		})
+	}
+	for _, c := range objectQueries {
+		measure(c.name, r.server, c.query)
+	}
+	measure("without", serve(b, refuser{}), "www.elsewhere.test.")
+}
+
+// BenchmarkObjectsChange measures the time from the arrival of a watch event to the state from which
+// queries are answered, with 10,000 objects.
+func BenchmarkObjectsChange(b *testing.B) {
+	r := manyObjects(b, 1)
+	p := packet(b, "changed.a.example.test.", mdns.TypeA)
+	for kind, object := range map[string]func(address string) cluster.Object{
+		"ConfigMap": func(address string) cluster.Object {
+			return configMap("a/17", 1, "hosts", address+" changed.a.example.test")
+		},
+		"DNSEndpoint": func(address string) cluster.Object {
+			return endpoint("a/17", 1, rrs("changed.a.example.test", "A", address))
+		},
+	} {
+		b.Run(kind, func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				n++
+				o := object(fmt.Sprintf("10.1.%d.%d", n/256%256, n%256))
+				r.objectNames.Put(kindOf(o), o)
+				for r.Step() != objects.Idle {
+				}
 				r.send(p)
 			}
 		})
 	}
-	none := serve(b, refuser{})
-	p := packet(b, "www.elsewhere.test.", mdns.TypeA)
-	b.Run("without", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			none.send(p)
-		}
-	})
 }

@@ -83,13 +83,12 @@ func (x *names) count(owner wire.Name, n int) {
 func (x *names) exists(name []byte) bool { return x.ancestors.Get(name) != nil }
 
 // wild returns the entry of the longest wildcard that matches the query name, and the number of
-// the label at which the name after "*." begins. Wildcards above the label last do not match. It
-// returns nil if there is none.
-func (x *names) wild(q *dns.Query, last int) (e *entry, at int) {
+// the label at which the name after "*." begins. It returns nil if there is none.
+func (x *names) wild(q *dns.Query) (e *entry, at int) {
 	if !x.hasWild.Load() {
 		return nil, 0
 	}
-	for at = max(1, q.Labels()-int(x.deepest.Load())); at <= last; at++ {
+	for at = max(1, q.Labels()-int(x.deepest.Load())); at <= q.Labels(); at++ {
 		if e = x.wildcards.Get(q.Name()[q.LabelOffset(at):]); e != nil {
 			return e, at
 		}

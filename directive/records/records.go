@@ -53,14 +53,14 @@ func (h *Handler) find(q *dns.Query) *entry {
 		return e
 	}
 	if h.objects == nil {
-		e, _ := h.own.wild(q, q.Labels())
+		e, _ := h.own.wild(q)
 		return e
 	}
 
 	if e := h.objects.exact.Get(q.Name()); e != nil {
 		return e
 	}
-	e, at := h.own.wild(q, q.Labels())
+	e, at := h.own.wild(q)
 	if other, otherAt := h.objects.wildOf(q); other != nil && (e == nil || otherAt < at) {
 		return other
 	}

@@ -62,18 +62,11 @@ func (s *objectSettings) newObjects(b *config.Block) *objectNames {
 // the number of the label at which the name after "*." begins. A wildcard above a delegated zone
 // does not match in it.
 func (x *objectNames) wildOf(q *dns.Query) (e *entry, at int) {
-	if !x.hasWild.Load() {
+	e, at = x.wild(q)
+	if e == nil || len(q.Name())-q.LabelOffset(at) < x.rules.ZoneOf(q.Name()) {
 		return nil, 0
 	}
-	length := x.rules.ZoneOf(q.Name())
-	if length == 0 {
-		return nil, 0
-	}
-	last := q.Labels()
-	for len(q.Name())-q.LabelOffset(last) < length {
-		last--
-	}
-	return x.wild(q, last)
+	return e, at
 }
 
 // CheckObjects returns what is wrong with each object: see [objects.Settings.Check].

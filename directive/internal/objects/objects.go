@@ -227,8 +227,8 @@ const Idle = time.Hour
 func (x *Objects) Step() (wait time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	now := time.Now()
-	c, wait := x.turns.next(now, !x.IsSynced())
+	now, hurry := time.Now(), !x.IsSynced()
+	c, wait := x.turns.next(now, hurry)
 	if c == nil {
 		x.sync()
 		return wait
@@ -248,7 +248,9 @@ func (x *Objects) Step() (wait time.Duration) {
 		x.mu.Lock()
 		x.apply(c, read)
 	}
-	x.turns.took(c.namespace, now, time.Since(now))
+	if !hurry { // the first list is no one's doing, and the first change after it does not wait for that
+		x.turns.took(c.namespace, now, time.Since(now))
+	}
 	x.sync()
 	return 0
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
@@ -261,4 +262,42 @@ func TestReloadMemory(t *testing.T) {
 	if used := budget.Part(memory.Files).Used; used != 0 {
 		t.Errorf("in the end %d bytes are claimed", used)
 	}
+}
+
+// A change is in the table as soon as it has been read, also right after the first list: nothing waits,
+// collects changes or polls. The clock is virtual, and reading an object takes a millisecond of it.
+func TestChangeIsLiveAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cost = time.Millisecond
+		x, table := newObjects(nil)
+		x.settings.Most = 20_000
+		x.settings.Read = func(o cluster.Object, most int) *Content {
+			time.Sleep(cost)
+			return readNames(o, most)
+		}
+		x.task = follow.Go(x.applyAll)
+		defer x.task.Stop()
+		for i := range 10_000 {
+			x.Put(cluster.ConfigMaps, configMap(fmt.Sprint(i), 1, fmt.Sprintf("h%d.test", i)))
+		}
+		x.Listed(cluster.ConfigMaps, func(cluster.Key) bool { return true })
+		<-x.synced
+
+		for _, pause := range []time.Duration{0, time.Second, 2 * time.Hour} {
+			time.Sleep(pause)
+			before := time.Now()
+			name := fmt.Sprintf("after-%d.test", pause)
+			x.Put(cluster.ConfigMaps, configMap("17", 1, name))
+			time.Sleep(cost) // synctest.Wait waits without the clock
+			synctest.Wait()
+			if got := table.what(name); got != "17" {
+				t.Errorf("after a pause of %v: the name is not there %v after the event", pause, time.Since(before))
+			}
+		}
+		x.Delete(cluster.ConfigMaps, cluster.Key{Namespace: "a", Name: "18"})
+		synctest.Wait()
+		if table.what("h18.test") != "" {
+			t.Error("a deleted object has its name after the event")
+		}
+	})
 }
