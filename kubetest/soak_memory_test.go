@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/freeport"
+	"github.com/seamark/seamark/test/memorygroup"
 )
 
 // TestSoakMemory runs the server in a memory control group of 64 MB with 10,000
@@ -35,7 +34,7 @@ func TestSoakMemory(t *testing.T) {
 		t.Skip("it takes minutes; make soak runs it")
 	}
 	duration := must(time.ParseDuration(os.Getenv("SOAK")))(t)
-	group := newMemoryGroup(t, 64<<20)
+	group := memorygroup.New(t, 64<<20)
 	binary := buildSeamark(t)
 	s := &soak{T: t, api: start(t), upstream: newFaultyUpstream(t), ports: map[string]string{"": freeport.Reserve(t)}}
 	s.upstream.fault.Store(int32(silent))
@@ -47,7 +46,7 @@ func TestSoakMemory(t *testing.T) {
 	s.corefile = filepath.Join(t.TempDir(), "Corefile")
 	s.writeCorefile(s.text(0))
 	at := "127.0.0.1:" + s.ports[""]
-	s.server = group.run(t, at, binary, "serve", "--conf", s.corefile)
+	s.server = runInGroup(t, group, at, binary, "serve", "--conf", s.corefile)
 	s.server.await(shopNames()...)
 	t.Logf("with %d Services: %s", largeServices, group)
 
@@ -185,53 +184,12 @@ func (s *soak) flood(ctx context.Context, from, rate int, sent *atomic.Int64, na
 	}
 }
 
-// A memoryGroup is a control group with a memory limit.
-type memoryGroup struct {
-	dir       string
-	now, most string // files
-}
-
-// newMemoryGroup makes a control group. The test is skipped where that is not permitted.
-func newMemoryGroup(t *testing.T, limit int) *memoryGroup {
-	t.Helper()
-	g := &memoryGroup{"/sys/fs/cgroup", "memory.current", "memory.peak"}
-	limitFile := "memory.max"
-	if _, err := os.Stat("/sys/fs/cgroup/memory/memory.limit_in_bytes"); err == nil {
-		g = &memoryGroup{"/sys/fs/cgroup/memory", "memory.usage_in_bytes", "memory.max_usage_in_bytes"}
-		limitFile = "memory.limit_in_bytes"
-	}
-	g.dir = filepath.Join(g.dir, fmt.Sprintf("seamark-test-%d", os.Getpid()))
-	err := os.Mkdir(g.dir, 0o755)
-	if err == nil {
-		t.Cleanup(func() { _ = os.Remove(g.dir) })
-		err = os.WriteFile(filepath.Join(g.dir, limitFile), []byte(strconv.Itoa(limit)), 0)
-	}
-	if err != nil {
-		t.Skipf("making a memory control group: %v", err)
-	}
-	return g
-}
-
-// run runs a program in the group until the test ends.
-func (g *memoryGroup) run(t *testing.T, at, binary string, args ...string) *process {
+// runInGroup runs a program in a control group until the test ends.
+func runInGroup(t *testing.T, g *memorygroup.Group, at, binary string, args ...string) *process {
 	t.Helper()
 	p := &process{daemon: &daemon{T: t, at: at}, ended: make(chan error, 1)}
-	join := fmt.Sprintf(`echo $$ > %s/cgroup.procs && exec "$0" "$@"`, g.dir)
-	p.cmd = exec.Command("/bin/sh", append([]string{"-c", join, binary}, args...)...)
+	p.cmd = exec.Command(binary, args...)
+	g.Add(p.cmd)
 	p.startCommand("seamark")
 	return p
-}
-
-// String returns the memory in use and its maximum, without the kernel's page cache
-// where that is counted apart.
-func (g *memoryGroup) String() string {
-	read := func(file string) string {
-		text, err := os.ReadFile(filepath.Join(g.dir, file))
-		if err != nil {
-			return "unknown"
-		}
-		n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("memory %s, at most %s", read(g.now), read(g.most))
 }
