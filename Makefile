@@ -257,7 +257,7 @@ test-coredns: ## run the scripts that are true of CoreDNS, too, against CoreDNS,
 	CGO_ENABLED=0 $(GO) test -count 1 ./test/dnstest -run '^(TestScripts|TestCorefiles)$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	CGO_ENABLED=0 $(GO) test -count 1 ./test/process -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	CGO_ENABLED=0 $(GO) test -count 1 ./directive/dynupdate -run '^TestCoreDNS$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
-	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 . -run '^(TestScripts|TestEtcdReplay|TestServiceImportVersions)$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
+	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 . -run '^(TestScripts|TestEtcdReplay|TestServiceImportVersions|TestKubeconfigContexts)$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 
 test-externaldns: ## run the tests in which ExternalDNS is a client, and build it (10 minutes the first time)
 	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 -timeout 30m . -run '^TestExternalDNS' -externaldns

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"flag"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/seamark/seamark/test/dnstest"
 )
@@ -75,6 +78,32 @@ func TestServiceImportVersions(t *testing.T) {
 				lookupA("db.shop.svc.clusterset.local", "NXDOMAIN"),
 				lookupA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"),
 			)
+		})
+	}
+}
+
+// kubeconfig FILE uses the current context of the file, and kubeconfig FILE CONTEXT that one: its server
+// with its CA.
+func TestKubeconfigContexts(t *testing.T) {
+	srv := start(t)
+	writer(t, srv).shop()
+	config := must(clientcmd.LoadFromFile(must(srv.Kubeconfig())(t)))(t)
+	right := config.CurrentContext
+	config.Clusters["away"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	config.Contexts["away"] = &clientcmdapi.Context{Cluster: "away", AuthInfo: config.Contexts[right].AuthInfo}
+
+	for _, c := range []struct{ name, current, argument string }{
+		{"the current one", right, ""},
+		{"another one", "away", " " + right},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "kubeconfig")
+			config.CurrentContext = c.current
+			if err := clientcmd.WriteToFile(*config, file); err != nil {
+				t.Fatal(err)
+			}
+			d := serveEither(t, ". {\n kubernetes cluster.local {\n  kubeconfig "+file+c.argument+"\n }\n}\n")
+			d.await(lookupA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
 		})
 	}
 }
