@@ -160,10 +160,3 @@ func (l *limiter) count(c *waitingClient, before int) {
 		l.byCount = l.byCount[:last]
 	}
 }
-
-// waiting returns the number of waiting queries.
-func (l *limiter) waiting() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.used
-}

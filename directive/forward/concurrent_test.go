@@ -191,3 +191,10 @@ func TestLimiterFindsLargest(t *testing.T) {
 		t.Errorf("in the end: %d queries, %d clients, %d counts, want none", l.waiting(), len(l.clients), len(l.byCount))
 	}
 }
+
+// waiting returns the number of waiting queries.
+func (l *limiter) waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used
+}

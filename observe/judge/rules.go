@@ -468,14 +468,3 @@ func waste(e *evidence) []health.Condition {
 	c.Next = "seamark top waste"
 	return []health.Condition{c}
 }
-
-// Alerts returns the alerts that are rules, sorted.
-func Alerts() []string {
-	names := map[string]bool{}
-	for _, r := range rules {
-		if r.alert != "" {
-			names[r.alert] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
