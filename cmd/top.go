@@ -29,6 +29,7 @@ var topLists = []topList{
 	{"servfail", "names whose answer is SERVFAIL", "COUNT", "NAME", "LAST CLIENT", 2},
 	{"slow", "names whose answers took 100 ms or more, by their total time", "SECONDS", "NAME", "LAST SOURCE", 0},
 	{"waste", "clients whose searches for names cannot succeed, with the remedy", "COUNT", "CLIENT", "LAST NAME", 1},
+	{"denied", "names that the directive policy denies, or would without audit", "COUNT", "NAME", "LAST CLIENT", 2},
 }
 
 func (p *program) topCommand() *cobra.Command {
@@ -42,7 +43,7 @@ func (p *program) topCommand() *cobra.Command {
 		lines = append(lines, fmt.Sprintf("  %-11s %s", l.name, l.brief))
 	}
 	c := &cobra.Command{
-		Use:   "top [names|clients|namespaces|nxdomain|servfail|slow|waste]",
+		Use:   "top [names|clients|namespaces|nxdomain|servfail|slow|waste|denied]",
 		Short: "Show the most frequent names, clients and failures of running servers",
 		Long: `Top shows a list of what the servers have recorded in the last five to ten minutes:
 

@@ -35,6 +35,7 @@ type Admin struct {
 	clusters []clusterZones
 	cluster  cluster.Options // the API server of the last one; the service account of the pod without one
 	caches   []cacheReader
+	policies []policyReader
 	records  []inventory.Named
 	ready    []interface{ Ready() bool }
 	ports    atomic.Pointer[[]config.Port]
@@ -126,6 +127,7 @@ func (o *options) check(d corefile.Directive) error {
 func (a *Admin) plan(d corefile.Directive) error {
 	a.metadata = a.block.Metadata("kubernetes/client-namespace")
 	a.caches, a.records = config.Find[cacheReader](a.block), inventory.ListersOf(a.block)
+	a.policies = config.Find[policyReader](a.block)
 	a.ready = config.Find[interface{ Ready() bool }](a.block)
 	a.clusters = config.Find[clusterZones](a.block)
 
@@ -169,6 +171,12 @@ type clusterZones interface {
 	ClusterOptions() cluster.Options
 	ClusterZones() []wire.Name
 	HasNamespace(label []byte) bool
+}
+
+// A policyReader is a directive that denies names.
+type policyReader interface {
+	// DeniedBy returns the group that denies the answered query, or would without audit; "" if none does.
+	DeniedBy(q *dns.Query) string
 }
 
 // readToken returns the token in a file.
@@ -288,6 +296,9 @@ func (o *observer) ObserveDNS(q *dns.Query) {
 	}
 	if !q.Dropped() {
 		e.RCode = q.RCode.String()
+	}
+	for _, p := range o.policies {
+		e.Denied = p.DeniedBy(q)
 	}
 
 	var space [64 + len(traffic.Redacted) + wire.MaxName]byte

@@ -323,3 +323,34 @@ func TestExplainTransfer(t *testing.T) {
 		}
 	}
 }
+
+// The list denied has what policy denies, and what it only audits.
+func TestTopDenied(t *testing.T) {
+	for _, mode := range []string{"", "audit"} {
+		w := serve(t, `.:53 {
+			admin ADMIN
+			policy {
+				group everyone {
+					unknown
+					allow good.example
+					deny *
+				}
+				`+mode+`
+			}
+			kubernetes cluster.local {
+				manifests OBJECTS
+				pods verified
+			}
+			forward . UPSTREAM
+		}`)
+		w.query("good.example.")
+		w.query("bad.example.")
+		w.eventually("/v1/top?by=denied", `"key": "bad.example."`)
+		if _, body := w.request("GET", "/v1/top?by=denied"); strings.Contains(body, "good.example.") {
+			t.Errorf("mode %q: got %s, want bad.example. alone", mode, body)
+		}
+		w.eventually("/v1/tail", `"denied": "everyone"`)
+		w.eventually("/top?by=denied", "bad.example.")
+		w.stop()
+	}
+}

@@ -139,6 +139,7 @@ var topLists = []topList{
 	{"servfail", "Names whose answer is SERVFAIL", "Name", "Queries", "A client", true, false},
 	{"slow", "Slow names", "Name", "Seconds in all", "Answered by", true, false},
 	{"waste", "Clients whose searches cannot succeed", "Client", "Queries", "A name", false, true},
+	{"denied", "Names that policy denies, or only audits", "Name", "Queries", "A client", true, false},
 }
 
 // topLimit is the number of entries on a page.

@@ -25,6 +25,7 @@ type Policy struct {
 	clusters []clusterNames
 	zones    wire.ZoneMap[bool] // of the clusters, without reverse zones
 	rcode    wire.RCode         // of denied names; NXDOMAIN or REFUSED
+	denied   dns.StateKey       // of the group that denies a query, or would without audit
 	newcomer newcomers
 	metrics  *metrics.Registry
 	series   []series // by group, of the chain passed to BindChain
@@ -133,18 +134,33 @@ func (p *Policy) isTrusted(q *dns.Query, g *group) bool {
 
 // apply counts the decision, and fails a query that is denied.
 func (p *Policy) apply(q *dns.Query, g *group, why reason) dns.Verdict {
-	s := &p.series[g.order]
-	switch {
-	case why == passes:
-		s.allowed.AddTo(q.Shard(), 1)
+	if why == passes {
+		p.series[g.order].allowed.AddTo(q.Shard(), 1)
 		return dns.Next
-	case g.audit:
+	}
+	return p.deny(q, g, why)
+}
+
+// deny counts a query that is to be denied, and fails it unless the group only audits.
+func (p *Policy) deny(q *dns.Query, g *group, why reason) dns.Verdict {
+	q.SetState(p.denied, g)
+	s := &p.series[g.order]
+	if g.audit {
 		s.audited.AddTo(q.Shard(), 1)
 		return dns.Next
 	}
 	s.denied.AddTo(q.Shard(), 1)
 	p.fail(q, why)
 	return dns.Done
+}
+
+// DeniedBy returns the name of the group that denies a query, or would without audit; "" if none does.
+// It is valid until the query has been observed.
+func (p *Policy) DeniedBy(q *dns.Query) string {
+	if g, ok := q.State(p.denied).(*group); ok {
+		return g.name
+	}
+	return ""
 }
 
 // fail makes the answer of a denied query. A name of a namespace that the client does not see is answered
@@ -168,20 +184,12 @@ func (p *Policy) FinishDNS(q *dns.Query) {
 	}
 	pod := p.client(q)
 	g := p.groups.of(pod)
-	if g == nil || p.decide(q, g, pod) != passes { // an audited query has been counted already
+	if g == nil || q.State(p.denied) != nil { // an audited query has been counted already
 		return
 	}
-	if !p.leadsAstray(q, g, pod) {
-		return
+	if p.leadsAstray(q, g, pod) {
+		p.deny(q, g, byTarget)
 	}
-
-	s := &p.series[g.order]
-	if g.audit {
-		s.audited.AddTo(q.Shard(), 1)
-		return
-	}
-	s.denied.AddTo(q.Shard(), 1)
-	p.fail(q, byTarget)
 }
 
 // isTarget reports whether records of a type lead to a name, or show one of the cluster.

@@ -17,7 +17,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 
-	p := &Policy{metrics: b.Metrics, newcomer: newNewcomers()}
+	p := &Policy{metrics: b.Metrics, newcomer: newNewcomers(), denied: b.NewStateKey()}
 	all, err := p.read(d)
 	if err == nil && len(all) == 0 {
 		err = d.Errorf("want group NAME in braces: without a group every name is allowed")

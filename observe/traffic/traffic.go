@@ -39,11 +39,12 @@ const (
 	ServFail   // names whose answer is SERVFAIL
 	Slow       // names whose answers took at least SlowFrom, by the time they took in all
 	Waste      // clients whose searches cannot succeed
+	Denied     // names that policy denies, or would deny without audit
 	numLists
 )
 
 // ListNames are the names of the lists.
-var ListNames = [numLists]string{"names", "clients", "namespaces", "nxdomain", "servfail", "slow", "waste"}
+var ListNames = [numLists]string{"names", "clients", "namespaces", "nxdomain", "servfail", "slow", "waste", "denied"}
 
 // WasteRemedy is the part of a workload's manifest that ends most of the searches in Waste.
 // With 1 in place of 2, names such as web.shop would be looked up as whole names first.
@@ -76,6 +77,8 @@ type Event struct {
 	Size      int           `json:"size"`
 	Source    string        `json:"source"` // the directive that answered
 	Zone      string        `json:"zone"`
+	// Denied is the group of the directive policy that denies the query, or would without audit.
+	Denied string `json:"denied,omitempty"`
 	// Search is the name that the client searches for, if this search cannot succeed.
 	Search string  `json:"search,omitempty"`
 	Weight float64 `json:"weight"` // the number of queries that the event stands for
@@ -293,12 +296,15 @@ func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
 	if search > 0 {
 		add(Waste, client, name, e.Weight)
 	}
+	if e.Denied != "" {
+		add(Denied, name, client, e.Weight)
+	}
 	r.history.add(e, search > 0)
 }
 
 // The form of the keys and the examples of a list: names in wire form, or text.
 var (
-	keyIsName     = [numLists]bool{Names: true, NXDomain: true, ServFail: true, Slow: true}
+	keyIsName     = [numLists]bool{Names: true, NXDomain: true, ServFail: true, Slow: true, Denied: true}
 	exampleIsName = [numLists]bool{Clients: true, Namespaces: true, Waste: true}
 )
 
@@ -316,7 +322,7 @@ func entry(by int, c *counter) Entry {
 		Excess:  c.excess,
 		Example: text(c.example, exampleIsName[by]),
 	}
-	if by == Clients || by == Waste {
+	if by == Clients || by == Waste || by == Denied {
 		e.Namespace = string(c.namespace)
 	}
 	return e
