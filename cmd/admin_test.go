@@ -106,7 +106,7 @@ func TestAdminCommands(t *testing.T) {
 		{"top names --admin 127.0.0.1:1", "", "no server at 127.0.0.1:1: start it with --admin", 1},
 		{"top names --admin 127.0.0.1", "", `seamark: --admin: want a URL, HOST:PORT or unix:PATH, got "127.0.0.1"`, 2},
 		{"top names --admin http://a:b@127.0.0.1:1", "", "seamark: --admin: http://(hidden)@127.0.0.1:1 has a user or parameters", 2},
-		{"top nothing", "", "seamark: want one of names, clients, namespaces, nxdomain, servfail, slow, waste, got \"nothing\"", 2},
+		{"top nothing", "", "seamark: want one of names, clients, namespaces, nxdomain, servfail, slow, waste, denied, got \"nothing\"", 2},
 		{"top names --limit 501", "", "seamark: --limit: want a number of 1..500, got 501", 2},
 		{"top names --timeout 0s", "", "seamark: --timeout: want a positive duration, got 0s", 2},
 		{"top names -o yaml", "", "seamark: --output: want text or json, got \"yaml\"", 2},
