@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/seamark/seamark/test/orphans"
 )
 
 // The bare loop is this program in another process.
@@ -17,7 +19,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	orphans.Main(m)
 }
 
 // The quick comparison over UDP, of our server and the bare loop: every answer of

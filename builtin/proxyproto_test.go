@@ -311,7 +311,6 @@ func startProxy(t *testing.T, port, name string, args ...string) {
 	c := exec.Command(name, args...)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

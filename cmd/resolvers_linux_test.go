@@ -12,11 +12,8 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/test/debian"
+	"github.com/seamark/seamark/test/freeport"
 )
-
-// resolverAddress is where the server of these tests listens: musl's resolver has no option for
-// the port.
-const resolverAddress = "127.53.77.1"
 
 // The resolvers of the C libraries glibc and musl find the addresses that an upstream sends in
 // replies with a fault.
@@ -24,7 +21,7 @@ func TestLibraryResolversFindAddresses(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("port 53 and a mount namespace require root")
 	}
-	dir := t.TempDir()
+	dir, address := t.TempDir(), freeport.Address(t) // musl's resolver has no option for the port
 	up := startFaultyServer(t)
 	write(t, filepath.Join(dir, "weights"), "w.weighted.test\n192.0.2.7 3\n")
 	manifests := filepath.Join(dir, "manifests")
@@ -49,15 +46,15 @@ spec: {type: ExternalName, externalName: reversed.plain.test}
 		"cached.test":   "cache\nloadbalance\n",
 	}
 	var names []string
-	corefile := "cluster.local:53 {\n bind " + resolverAddress + "\n kubernetes cluster.local {\n  manifests manifests\n }\n}\n"
+	corefile := "cluster.local:53 {\n bind " + address + "\n kubernetes cluster.local {\n  manifests manifests\n }\n}\n"
 	for zone, text := range options {
-		corefile += fmt.Sprintf("%s:53 {\n bind %s\n %s forward . %s\n}\n", zone, resolverAddress, text, up)
+		corefile += fmt.Sprintf("%s:53 {\n bind %s\n %s forward . %s\n}\n", zone, address, text, up)
 		for _, label := range []string{"before", "reversed", "upper", "cut"} {
 			names = append(names, label+"."+zone)
 		}
 	}
 	for _, label := range []string{"drop", "servfail", "badvers", "header"} {
-		corefile += fmt.Sprintf("%s.edns.test:53 {\n bind %s\n forward . %s\n}\n", label, resolverAddress, startFaultyServer(t))
+		corefile += fmt.Sprintf("%s.edns.test:53 {\n bind %s\n forward . %s\n}\n", label, address, startFaultyServer(t))
 		names = append(names, label+".edns.test")
 	}
 	write(t, filepath.Join(dir, "Corefile"), corefile)
@@ -66,7 +63,7 @@ spec: {type: ExternalName, externalName: reversed.plain.test}
 	names = append(names, "db.shop.svc.cluster.local", "before.cached.test", "reversed.cached.test")
 	for _, compiler := range []string{"cc", "musl-gcc"} {
 		t.Run(compiler, func(t *testing.T) {
-			got := lookUp(t, compiler, names)
+			got := lookUp(t, compiler, address, names)
 			for _, name := range names {
 				if want := name + " 192.0.2.7"; got[name] != want {
 					t.Errorf("%s: got %q, want %q", name, got[name], want)
@@ -76,12 +73,12 @@ spec: {type: ExternalName, externalName: reversed.plain.test}
 	}
 }
 
-// lookUp looks up names with the resolver of the C library that compiler links, and returns the
+// lookUp looks up names at a server, with the resolver of the C library that compiler links, and returns the
 // line that the program prints for each.
-func lookUp(t *testing.T, compiler string, names []string) map[string]string {
+func lookUp(t *testing.T, compiler, server string, names []string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "resolv.conf"), "nameserver "+resolverAddress+"\n")
+	write(t, filepath.Join(dir, "resolv.conf"), "nameserver "+server+"\n")
 	program := filepath.Join(dir, "lookup")
 	if out, err := exec.Command(debian.Program(t, compiler), "-o", program, "testdata/lookup.c").CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", compiler, err, out)

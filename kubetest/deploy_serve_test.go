@@ -17,6 +17,8 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/cmd"
+
+	"github.com/seamark/seamark/test/orphans"
 )
 
 // The test binary is also the server, for tests that run it as a process.
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SEAMARK_TEST_MAIN") != "" {
 		cmd.Main(builtin.Directives(), cmd.Build{Version: "test"})
 	}
-	os.Exit(m.Run())
+	orphans.Main(m)
 }
 
 // The binary, run with the arguments and the Corefile of deploy/kubernetes on

@@ -208,7 +208,6 @@ func start(t testing.TB, program, dir string, at netip.AddrPort, args ...string)
 	c := exec.Command(debian.Program(t, program), args...)
 	var log chaintest.Log
 	c.Stdout, c.Stderr, c.Dir = &log, &log, dir
-	endWithParent(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package freeport reserves ports for the servers that tests start. Only tests import it.
+// Package freeport reserves ports and addresses for the servers that tests start. Only tests import it.
 package freeport
 
 import (
@@ -35,6 +35,23 @@ func Reserve(t testing.TB) string {
 		return port
 	}
 	t.Fatalf("no free port in 100 attempts: %v", err)
+	return ""
+}
+
+// Address returns a loopback address of IPv4 that no other test gets before t ends, not even in another process:
+// for servers whose clients have no option for the port.
+func Address(t testing.TB) string {
+	t.Helper()
+	var err error
+	for range 100 {
+		address := fmt.Sprintf("127.%d.%d.%d", 128+rand.IntN(127), rand.IntN(256), 1+rand.IntN(254))
+		var reserved net.Listener
+		if reserved, err = net.Listen("unix", "@seamark-test-address-"+address); err == nil {
+			t.Cleanup(func() { _ = reserved.Close() })
+			return address
+		}
+	}
+	t.Fatalf("no address in 100 attempts: %v", err)
 	return ""
 }
 

@@ -59,3 +59,32 @@ func TestProbeInUse(t *testing.T) {
 		}
 	}
 }
+
+// Addresses are different, and a server can listen at them. One is free for others after its test.
+func TestAddress(t *testing.T) {
+	seen := map[string]bool{}
+	var last string
+	t.Run("test", func(t *testing.T) {
+		for range 200 {
+			last = Address(t)
+			if seen[last] {
+				t.Fatalf("got address %s twice", last)
+			}
+			seen[last] = true
+		}
+		if l, err := net.Listen("unix", "@seamark-test-address-"+last); err == nil {
+			l.Close()
+			t.Errorf("address %s is not reserved", last)
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(last, Reserve(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	})
+	l, err := net.Listen("unix", "@seamark-test-address-"+last)
+	if err != nil {
+		t.Fatalf("address %s is reserved after the test: %v", last, err)
+	}
+	l.Close()
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/cmd"
+	"github.com/seamark/seamark/test/orphans"
 )
 
 // The environment of a process of Command.
@@ -20,7 +21,7 @@ const (
 	times = "SEAMARK_TEST_TIMES"
 )
 
-// Main runs the tests of m, or the command line in a process of Command. TestMain calls it.
+// Main runs the tests of m by orphans.Main, or the command line in a process of Command. TestMain calls it.
 func Main(m *testing.M) {
 	if os.Getenv(Variable) != "" {
 		var t cmd.NodeTimes
@@ -28,7 +29,7 @@ func Main(m *testing.M) {
 		build := cmd.Build{Version: "test", Commit: "c0ffee", Date: "2026-11-22T21:00:00Z"}
 		cmd.MainWithTimes(builtin.Directives(), build, t)
 	}
-	os.Exit(m.Run())
+	orphans.Main(m)
 }
 
 // Command returns a process that will run the command line in a directory.

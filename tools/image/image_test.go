@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -327,7 +328,7 @@ func TestImageRestricted(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(root, "examples"), os.DirFS(filepath.Join(source, "examples"))); err != nil {
 		t.Fatal(err)
 	}
-	const address = "127.77.0.9:53"
+	address := fmt.Sprintf("127.77.%d.%d:53", rand.IntN(256), 1+rand.IntN(254)) // another run may serve at the same time
 	if l, err := net.Listen("tcp", address); err != nil {
 		t.Skipf("%s is not free: %v", address, err)
 	} else {
