@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/seamark/seamark/test/orphans"
 )
 
 // The bare loop is this program in another process.
@@ -19,7 +17,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	orphans.Main(m)
+	os.Exit(m.Run())
 }
 
 // The quick comparison over UDP, of our server and the bare loop: every answer of

@@ -11,12 +11,13 @@ import (
 
 var (
 	startsProcess = regexp.MustCompile(`exec\.Command(Context)?\(|ForkExec\(|StartProcess\(|"github\.com/seamark/seamark/test/(program|debian|chromium)"`)
+	// The modules tools and bench do not depend on this one, and the tests here run the go command for a moment.
+	independent   = regexp.MustCompile(`^(tools|bench|test/archtest|test/orphans)(/|$)`)
 	endsProcesses = regexp.MustCompile(`func TestMain\(m \*testing\.M\) \{[^}]*\b(orphans|program)\.Main\(m\)|orphans\.Main\(m\)`)
 )
 
 // Processes that tests start do not outlive the test binary, however that ends: TestMain of each package that starts
-// some calls orphans.Main. The tests of tools, a module that does not depend on the server, and those here, which
-// run the go command for a moment, have none.
+// some calls orphans.Main.
 func TestProcessesEndWithTests(t *testing.T) {
 	texts := map[string]string{} // of the tests of a directory
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -24,7 +25,7 @@ func TestProcessesEndWithTests(t *testing.T) {
 			return err
 		}
 		dir, err := filepath.Rel("../..", filepath.Dir(path))
-		if err != nil || dir == "tools" || strings.HasPrefix(dir, "tools/") || dir == "test/archtest" || !strings.HasSuffix(path, "_test.go") {
+		if err != nil || independent.MatchString(dir) || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
