@@ -85,7 +85,8 @@ func (c *content) add(at place, owner wire.Name, r zonefile.Record) error {
 // isOfZones reports whether records of a type have a meaning only in a zone.
 func isOfZones(t wire.Type) bool {
 	switch t {
-	case wire.TypeSOA, wire.TypeNS, wire.TypeDNAME, wire.TypeDS, wire.TypeDNSKEY, wire.TypeRRSIG, wire.TypeNSEC, wire.TypeNSEC3:
+	case wire.TypeSOA, wire.TypeNS, wire.TypeDNAME, wire.TypeZONEMD,
+		wire.TypeDS, wire.TypeDNSKEY, wire.TypeRRSIG, wire.TypeNSEC, wire.TypeNSEC3, wire.TypeNSEC3PARAM, wire.TypeCDS, wire.TypeCDNSKEY:
 		return true
 	}
 	return false
@@ -97,7 +98,8 @@ func (c *content) readKey(key, text string) {
 	case "hosts":
 		c.readHosts(key, text)
 	case "zone":
-		err := zonefile.ReadText(key, text, wire.Root, c.ttl, func(r zonefile.Record) error {
+		// The parser overlooks some errors of a last line without an end.
+		err := zonefile.ReadText(key, text+"\n", wire.Root, c.ttl, func(r zonefile.Record) error {
 			return c.add(place{key, r.Line}, r.Owner, r)
 		})
 		if err != nil && !errors.Is(err, errFull) {

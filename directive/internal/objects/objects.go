@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
@@ -211,8 +213,8 @@ func (x *Objects) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missin
 	return missing, all
 }
 
-// applyAll applies changes until ctx ends.
-func (x *Objects) applyAll(ctx context.Context) {
+// ApplyAll applies changes until ctx ends.
+func (x *Objects) ApplyAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		if wait := x.Step(); wait > 0 {
 			await(ctx, x.changed, wait)
@@ -220,13 +222,17 @@ func (x *Objects) applyAll(ctx context.Context) {
 	}
 }
 
-// Idle is how long applyAll waits if no object waits for its turn.
+// Idle is how long ApplyAll waits if no object waits for its turn.
 const Idle = time.Hour
 
 // Step applies the change whose turn it is, and returns zero, or how long to wait for the next.
 func (x *Objects) Step() (wait time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	// A namespace pays for the processor time of its turn, and not for waits on a busy machine.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := clock.ThreadTime()
 	now, hurry := time.Now(), !x.IsSynced()
 	c, wait := x.turns.next(now, hurry)
 	if c == nil {
@@ -249,7 +255,7 @@ func (x *Objects) Step() (wait time.Duration) {
 		x.apply(c, read)
 	}
 	if !hurry { // the first list is no one's doing, and the first change after it does not wait for that
-		x.turns.took(c.namespace, now, time.Since(now))
+		x.turns.took(c.namespace, now, clock.ThreadTime()-began)
 	}
 	x.sync()
 	return 0

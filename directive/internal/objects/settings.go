@@ -112,7 +112,7 @@ func (x *Objects) run(b *config.Block) {
 	x.task = follow.Go(func(ctx context.Context) {
 		sources.Run(ctx, x.settings.API, x, b.Log, b.Metrics, x.board, b.Dial)
 	})
-	x.task.Go(x.applyAll)
+	x.task.Go(x.ApplyAll)
 	x.task.Go(x.rereadAll)
 }
 
