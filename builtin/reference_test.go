@@ -45,6 +45,9 @@ func TestReferencePages(t *testing.T) {
 			t.Errorf("%s.md: Metrics is not the section before Differences from CoreDNS", d.Name)
 		}
 		wholeTables(t, d.Name, text)
+		if strings.Count(text, "\n```")%2 != 0 {
+			t.Errorf("%s.md: a block of code does not end", d.Name)
+		}
 		for _, m := range regexp.MustCompile("(?m)^(?:\\||-) `((?:coredns|seamark|skydns)_[a-z0-9_]+)[`{]").FindAllStringSubmatch(text, -1) {
 			if !regexp.MustCompile("\n- `" + m[1] + "[`{]").MatchString(all) {
 				t.Errorf("%s.md: metrics.md has no metric %s", d.Name, m[1])
