@@ -15,7 +15,9 @@
 //
 // In a third of the worlds clients use TCP, TLS and HTTPS, too, by the code of package transport over
 // connections in memory. They repeat a query only if the server was restarted, or closed an idle
-// connection. There is no QUIC: its library needs a socket of the operating system.
+// connection. There is no QUIC: its library runs under the virtual clock over a net.PacketConn in memory, but package
+// streams opens a *net.UDPConn, whose reads would stop the clock. TestHandoverQUIC of cmd and the tests of package
+// streams have its hand-overs, limits and shortages.
 //
 // In another third a second server copies the zones of the first, over a network that loses, delays and
 // repeats packets and breaks connections, from a primary that refuses, stops, or sends wrong serial
