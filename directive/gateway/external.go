@@ -167,9 +167,15 @@ func (x *source) serve() {
 	}
 	x.zones.served = true
 	for _, z := range x.zones.all {
-		if v := z.current.Load(); v != nil {
-			x.zones.show(z, nil, x.zones.serials.First(z.origin, x.zones.now()))
+		v := z.current.Load()
+		if v == nil {
+			continue
 		}
+		next := x.zones.serials.First(z.origin, x.zones.now())
+		if last, _ := v.Serial(); !zone.SerialLess(last, next) { // which may have been transferred
+			next = zone.NextSerial(last, x.zones.now())
+		}
+		x.zones.show(z, nil, next)
 	}
 }
 
