@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"iter"
@@ -291,7 +292,7 @@ func (x *zones) show(z *liveZone, was map[record]struct{}, serial uint32) {
 			}
 		}
 	}
-	for r := range z.records {
+	for _, r := range slices.SortedFunc(maps.Keys(z.records), compareRecords) { // so that equal zones have equal answers
 		if _, had := was[r]; !had || before == nil {
 			_ = b.Add(string(r.owner), r.t, x.ttl, r.rdata)
 			added = r.append(added, x.ttl)
@@ -308,6 +309,10 @@ func (x *zones) show(z *liveZone, was map[record]struct{}, serial uint32) {
 	}
 	z.current.Store(v)
 	x.followers.Changed(z.origin)
+}
+
+func compareRecords(a, b record) int {
+	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.t, b.t), cmp.Compare(a.rdata, b.rdata))
 }
 
 func (r *record) append(buf []byte, ttl uint32) []byte {

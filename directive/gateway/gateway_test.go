@@ -413,6 +413,17 @@ func TestExternalVersions(t *testing.T) {
 		before, serial = now, serialOf(x, origin)
 	}
 
+	// A name with names below it excludes the wildcard (RFC 4592), and has a negative answer with the SOA record.
+	r.put(routeObject("a", "two", 1, "a/g", "two.deep.example.test"))
+	server := chaintest.NewServer(t, map[string]*dns.Chain{".": chaintest.NewChain("gateway", x)})
+	for name, want := range map[string]int{"three.example.test.": mdns.RcodeSuccess, "x.deep.example.test.": mdns.RcodeNameError} {
+		m := chaintest.Unpack(t, server.Serve(chaintest.Pack(t, chaintest.Query(name, "A")), dns.UDP))
+		if m.Rcode != want || !m.Authoritative || (want == mdns.RcodeNameError) != (len(m.Ns) == 1) {
+			t.Errorf("%s: got %v, want response code %d, with a SOA record if that is NXDOMAIN", name, m, want)
+		}
+	}
+	serial = serialOf(x, origin)
+
 	r.put(routeObject("b", "elsewhere", 1, "b/none", "four.example.test"))
 	if now := serialOf(x, origin); now != serial {
 		t.Errorf("a change without a difference: got serial number %d, want %d", now, serial)

@@ -131,6 +131,8 @@ func kinds() []kind {
 	}, {
 		gv: networkingv1.SchemeGroupVersion, name: "Ingress", resource: "ingresses", singular: "ingress", statusOnCreate: true,
 		new: create[networkingv1.Ingress], newList: create[networkingv1.IngressList],
+		keepSpec:   onBoth(func(in, old *networkingv1.Ingress) { in.Spec = old.Spec }),
+		keepStatus: onBoth(func(in, old *networkingv1.Ingress) { in.Status = old.Status }),
 	}, {
 		gv: policyv1.SchemeGroupVersion, name: "PodDisruptionBudget", resource: "poddisruptionbudgets",
 		singular: "poddisruptionbudget",
