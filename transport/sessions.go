@@ -93,8 +93,8 @@ func (s *Sessions) Count() float64 {
 }
 
 // Begin counts a connection before its handshake, until ctx ends, and returns the context for it. The
-// handshake waits for its turn within a time. Begin returns an error if the connection is over a limit. At the limit of all connections it closes
-// the connection that idlest returns. Once clients have to be verified, half of the connections may
+// handshake waits for its turn within a time. Begin returns an error if the connection is over a limit.
+// At the limit of all connections it closes the one that replaceable returns. Once clients have to be verified, half of the connections may
 // be incomplete, since the library closes no such connection, and of these a client has at most as
 // many as are free.
 func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duration) (context.Context, error) {
@@ -111,7 +111,7 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duratio
 		return nil, errTooManyConnections
 	}
 	if s.open >= s.most || !s.memory.reserve(s.open) {
-		evicted := s.idlest()
+		evicted := s.replaceable(client)
 		if evicted == nil {
 			if shared {
 				s.shares.Done(client)
@@ -201,13 +201,24 @@ func (s *Sessions) Resume() {
 	s.closed = false
 }
 
-// idlest returns the session without queries that has been idle longest, of the client that has most
-// connections among those with such a session; or nil.
-func (s *Sessions) idlest() (idlest *Session) {
-	most := 0 // connections of idlest's client
+// replaceable returns the session to close for a new one of a client: the one without queries that has
+// been idle longest, of the client that has most connections among those with such a session. If all
+// have queries, which streams that never end are too, it is the one without activity for the longest
+// time of the client that has most connections, if the new one's has at least two less; or nil.
+func (s *Sessions) replaceable(client netip.Addr) *Session {
+	if c := s.idlest(false, 1); c != nil {
+		return c
+	}
+	return s.idlest(true, s.clients[client]+2)
+}
+
+// idlest returns the session that has been idle longest, of the client that has most connections, at
+// least some number, among those with such a session; or nil. busy permits sessions with queries.
+func (s *Sessions) idlest(busy bool, least int) (idlest *Session) {
+	most := least // connections of idlest's client
 	for c := range s.ready {
-		if n := s.clients[c.client]; c.queries.Load() == 0 &&
-			(n > most || n == most && idlest != nil && c.active.Load() < idlest.active.Load()) {
+		if n := s.clients[c.client]; (busy || c.queries.Load() == 0) && n >= most &&
+			(idlest == nil || n > most || c.active.Load() < idlest.active.Load()) {
 			idlest, most = c, n
 		}
 	}

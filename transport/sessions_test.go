@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,4 +224,46 @@ func TestQUICHandshakeShares(t *testing.T) {
 	if n := s.shares.Used(); n != 0 || len(s.pending) != 0 {
 		t.Errorf("after the end: got %d shares, %d handshakes, want none", n, len(s.pending))
 	}
+}
+
+// A client whose connections all have queries, or streams that never end, does not keep others out: its
+// connection without activity for the longest time is replaced, as long as it has two more.
+func TestQUICBusyConnectionsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSessions(NewMessages(Options{MaxConns: 4}.OrDefaults()))
+		var closed []string
+		connect := func(last byte, name string) bool {
+			time.Sleep(time.Second)
+			peer := &net.UDPAddr{IP: net.IPv4(192, 0, 2, last), Port: 53}
+			ctx, cancel := context.WithCancel(t.Context())
+			ctx, err := s.Begin(ctx, peer, time.Hour)
+			if err != nil {
+				cancel()
+				return false
+			}
+			s.Add(ctx, peer, func() { closed = append(closed, name); cancel() }).StartQuery()
+			return true
+		}
+
+		for _, name := range []string{"1a", "1b", "1c", "1d"} {
+			if !connect(1, name) {
+				t.Fatalf("connection %s is refused, want four of one client", name)
+			}
+		}
+		if connect(1, "1e") {
+			t.Error("a fifth connection of the client was accepted, want the limit of all")
+		}
+		for i, name := range []string{"2a", "3a", "4a"} {
+			if !connect(byte(2+i), name) {
+				t.Errorf("connection %s of another client is refused", name)
+			}
+			synctest.Wait()
+		}
+		if connect(5, "5a") {
+			t.Error("a connection was accepted though each client has one")
+		}
+		if want := []string{"1a", "1b", "1c"}; !slices.Equal(closed, want) {
+			t.Errorf("closed %v, want %v", closed, want)
+		}
+	})
 }

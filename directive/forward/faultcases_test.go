@@ -167,7 +167,9 @@ func TestNextStepAfterFault(t *testing.T) {
 		"NOERROR header":        {noQuestion, header(0), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
 		"SERVFAIL header, OPT": {noQuestion, changed(func(m *mdns.Msg) { m.Question, m.Answer, m.Rcode = nil, nil, 2 }), true,
 			"SERVFAIL", []string{edns}, "192.0.2.2"},
-		"lame":     {referral, lame(), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
+		"lame": {referral, lame(), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
+		"lame, RA": {resolverReferral, changed(func(m *mdns.Msg) { m.Answer, m.Ns = nil, []mdns.RR{rr("example. 60 IN NS ns.example.")} }), true,
+			"NOERROR", []string{edns}, "192.0.2.2"},
 		"failover": {failoverCode, rcode(3), true, "NXDOMAIN", []string{edns}, "192.0.2.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -345,7 +347,7 @@ func TestFaultTableDocumented(t *testing.T) {
 		failsWithEDNS: "an error that may be due to EDNS", truncated: "TC, or larger than requested",
 		stillCut: "TC over a connection", malformed: "malformed", unrelated: "only records of other names",
 		wrongCase: "another letter case", wrongQuestion: "another question or ID, over a connection",
-		noQuestion: "no question", referral: "a referral", failoverCode: "a code of `failover`",
+		noQuestion: "no question", referral: "a referral", resolverReferral: "a referral of a server that offers recursion", failoverCode: "a code of `failover`",
 	}
 	steps := map[step]string{
 		accept: "use it", withoutEDNS: "ask without EDNS", overTCP: "ask over TCP", nextUpstream: "next upstream", fail: "SERVFAIL",

@@ -29,12 +29,13 @@ const (
 	extraRecord fault = "record" // a record of a valid reply was dropped
 
 	// Replies that are counted by their response code.
-	failsWithEDNS fault = "edns"      // an error that may be due to the OPT record of the query
-	truncated     fault = "tc"        // over UDP
-	stillCut      fault = "tc stream" // over a connection
-	noQuestion    fault = "header"    // the header alone, perhaps with an OPT record
-	referral      fault = "referral"  // to other servers, though recursion is requested
-	failoverCode  fault = "failover"  // a response code of the option failover
+	failsWithEDNS    fault = "edns"                   // an error that may be due to the OPT record of the query
+	truncated        fault = "tc"                     // over UDP
+	stillCut         fault = "tc stream"              // over a connection
+	noQuestion       fault = "header"                 // the header alone, perhaps with an OPT record
+	referral         fault = "referral"               // to other servers, though recursion is requested
+	resolverReferral fault = "referral of a resolver" // that offers recursion
+	failoverCode     fault = "failover"               // a response code of the option failover
 )
 
 // A step is what an exchange does after a reply.
@@ -51,17 +52,18 @@ const (
 // nextSteps has the steps for each fault of a reply. The first that is possible is taken. The
 // page of the directive has the same table, and faultcases_test.go a case for each row.
 var nextSteps = map[fault][]step{
-	valid:         {accept},
-	failsWithEDNS: {withoutEDNS, nextUpstream, accept},
-	truncated:     {overTCP, accept},
-	stillCut:      {nextUpstream, accept},
-	malformed:     {overTCP, nextUpstream, fail},
-	unrelated:     {overTCP, nextUpstream, fail},
-	wrongCase:     {overTCP, nextUpstream, fail},
-	wrongQuestion: {nextUpstream, fail}, // over a connection, where it cannot be forged
-	noQuestion:    {nextUpstream, accept},
-	referral:      {nextUpstream, fail},
-	failoverCode:  {nextUpstream, accept},
+	valid:            {accept},
+	failsWithEDNS:    {withoutEDNS, nextUpstream, accept},
+	truncated:        {overTCP, accept},
+	stillCut:         {nextUpstream, accept},
+	malformed:        {overTCP, nextUpstream, fail},
+	unrelated:        {overTCP, nextUpstream, fail},
+	wrongCase:        {overTCP, nextUpstream, fail},
+	wrongQuestion:    {nextUpstream, fail}, // over a connection, where it cannot be forged
+	noQuestion:       {nextUpstream, accept},
+	referral:         {nextUpstream, fail},
+	resolverReferral: {nextUpstream, accept},
+	failoverCode:     {nextUpstream, accept},
 }
 
 // faultOf returns the fault of an outcome that is no error.
@@ -106,7 +108,7 @@ func (x *exchange) keep(o *outcome, f fault) {
 		if o.useStream { // over UDP it may be forged
 			x.history(o.upstream).unusable = true
 		}
-	case noQuestion, failoverCode:
+	case noQuestion, resolverReferral, failoverCode:
 		if x.fallback == nil || !x.fallback.reply.truncated {
 			x.fallback = o
 		}

@@ -20,7 +20,7 @@ type reply struct {
 	flags     uint16
 	truncated bool
 	edns      bool  // it has an OPT record
-	fault     fault // noQuestion or referral
+	fault     fault // noQuestion, referral or resolverReferral
 	records   []byte
 	count     [3]uint16
 	options   []byte // of the OPT record, without hop-by-hop ones
@@ -192,6 +192,9 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, fault) {
 	}
 	if !answers && p.isReferral(r) {
 		r.fault = referral
+		if r.flags&wire.FlagRA != 0 {
+			r.fault = resolverReferral
+		}
 	}
 	return r, valid
 }
@@ -215,7 +218,7 @@ func (p *parser) parseHeader(r *reply, packet []byte) {
 // isReferral reports whether the reply refers to other servers (RFC 2308 §2.2), as a lame server
 // or one without recursion does.
 func (p *parser) isReferral(r *reply) bool {
-	if r.code != wire.NoError || r.truncated || r.flags&(wire.FlagAA|wire.FlagRA) != 0 {
+	if r.code != wire.NoError || r.truncated || r.flags&wire.FlagAA != 0 {
 		return false
 	}
 	ns := false

@@ -322,7 +322,7 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 	if f != valid {
 		return nil, f
 	}
-	if r.fault == referral && a.request.flags&wire.FlagRD == 0 {
+	if (r.fault == referral || r.fault == resolverReferral) && a.request.flags&wire.FlagRD == 0 {
 		r.fault = valid
 	}
 	if r.edns && u.edns.mayBeSentBack(r) && a.isSentBack(packet) {

@@ -197,27 +197,32 @@ func TestQUICClientConnectionLimit(t *testing.T) {
 	wantReply(t, s.dial().ask("1.in."), 1)
 }
 
-// An address has as many connections as the limit, and a client 100 of them.
+// An address has as many connections as the limit, and a client 100 of them. At the limit a client
+// with fewer replaces one of another, though all have queries.
 func TestQUICConnectionLimitOfClients(t *testing.T) {
 	s := listen(t, Options{Limits: Limits{Connections: 500}})
+	replaced := 0
 	begin := func(client byte) bool {
 		peer := &net.UDPAddr{IP: net.IPv4(192, 0, 2, client), Port: 53}
 		ctx, err := s.sessions.Begin(t.Context(), peer, time.Hour)
 		if err == nil {
-			s.sessions.Add(ctx, peer, func() {}).StartQuery() // else it is replaced
+			s.sessions.Add(ctx, peer, func() { replaced++ }).StartQuery()
 		}
 		return err == nil
 	}
-	for client := range byte(10) {
+	for client := range byte(5) {
 		accepted := 0
 		for range 101 {
 			if begin(client) {
 				accepted++
 			}
 		}
-		if want := []int{100, 0}[client/5]; accepted != want {
-			t.Errorf("client %d: got %d connections, want %d", client, accepted, want)
+		if accepted != 100 || replaced != 0 {
+			t.Errorf("client %d: got %d connections, and %d replaced, want 100 and none", client, accepted, replaced)
 		}
+	}
+	if !begin(5) || replaced != 1 {
+		t.Errorf("a sixth client: %d connections were replaced, want that of a client with 100", replaced)
 	}
 }
 
