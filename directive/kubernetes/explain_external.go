@@ -28,8 +28,8 @@ func (f *Federation) ReadObjects(ctx context.Context, objects []*dns.Object) {
 // ExplainDNS implements [dns.Explainer]. It has nothing to say about most names that are not
 // federated.
 func (f *Federation) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
-	z := f.zone(q)
-	if z == nil {
+	z := f.kubernetes.zone(q)
+	if z == nil || q.Labels() != z.labels+4 || !slices.Contains(f.zones, z) {
 		return nil
 	}
 

@@ -126,32 +126,39 @@ func (f *Federation) Zones() (zones []wire.Name) {
 	return zones
 }
 
-// zone returns the zone in which the query's name may be a federated one: SVC.NS.FEDERATION.svc.
-// It is nil if the name has another number of labels.
-func (f *Federation) zone(q *dns.Query) *zoneInfo {
-	z := f.kubernetes.zone(q)
-	if z == nil || q.Labels() != z.labels+4 || !slices.Contains(f.zones, z) {
+// NamespaceOf returns the label of the namespace in a federated name, SVC.NS.FEDERATION.svc.ZONE in wire
+// form and in lower case; nil for other names.
+func (f *Federation) NamespaceOf(name []byte) []byte {
+	z, length := f.kubernetes.byName.LongestOf(name)
+	if length == 0 || !slices.Contains(f.zones, z) {
 		return nil
 	}
-	return z
+
+	var labels [4][]byte
+	n := 0
+	for rest := name; len(rest) > length; rest = rest[1+rest[0]:] {
+		if n == len(labels) {
+			return nil
+		}
+		labels[n] = rest[1 : 1+rest[0]]
+		n++
+	}
+
+	svc, ns := labels[0], labels[1]
+	if n < len(labels) || string(labels[3]) != "svc" || f.domains[string(labels[2])] == "" ||
+		!isHostLabel(svc) || svc[0] < 'a' || !isHostLabel(ns) {
+		return nil
+	}
+	return ns
 }
 
 // ServeDNS implements [dns.Handler].
 func (f *Federation) ServeDNS(q *dns.Query) dns.Verdict {
-	z := f.zone(q)
-	if z == nil {
+	if q.Type.IsTransfer() || f.NamespaceOf(q.Name()) == nil {
 		return dns.Next
 	}
-
-	l := lookup{Handler: f.kubernetes, q: q, zone: z, depth: 4}
-	domain, ok := f.domains[string(l.label(2))]
-	if !ok || string(l.label(3)) != "svc" || q.Type.IsTransfer() {
-		return dns.Next
-	}
-	if svc := l.label(0); !isHostLabel(svc) || svc[0] < 'a' || !isHostLabel(l.label(1)) {
-		return dns.Next
-	}
-	return f.answer(&l, domain)
+	l := lookup{Handler: f.kubernetes, q: q, zone: f.kubernetes.zone(q), depth: 4}
+	return f.answer(&l, f.domains[string(l.label(2))])
 }
 
 // Resolve waits for the answer to a CNAME's target.

@@ -23,6 +23,7 @@ import (
 type Policy struct {
 	groups   groups
 	clusters []clusterNames
+	federate []federation
 	zones    wire.ZoneMap[bool] // of the clusters, without reverse zones
 	rcode    wire.RCode         // of denied names; NXDOMAIN or REFUSED
 	denied   dns.StateKey       // of the group that denies a query, or would without audit
@@ -39,6 +40,13 @@ type clusterNames interface {
 	Client(ip netip.Addr) *cluster.Pod
 	// AuthoritativeZones returns the zones of the cluster, with reverse zones.
 	AuthoritativeZones() []wire.Name
+}
+
+// A federation is a handler of names SVC.NS.FEDERATION.svc.ZONE: the directive federation.
+type federation interface {
+	// NamespaceOf returns the label of the namespace in such a name, in wire form and in lower case; nil
+	// for other names.
+	NamespaceOf(name []byte) []byte
 }
 
 // A reason says why a name is denied.
@@ -69,6 +77,12 @@ func (p *Policy) namespaceOf(name []byte) (label []byte, inside bool) {
 	_, length := p.zones.LongestOf(name)
 	if length == 0 {
 		return nil, false
+	}
+
+	for _, f := range p.federate {
+		if label = f.NamespaceOf(name); label != nil {
+			return label, true
+		}
 	}
 
 	// The last two labels in front of the zone are namespace and kind.
@@ -127,9 +141,13 @@ func (p *Policy) decideName(name []byte, g *group, pod *cluster.Pod, trusted boo
 
 // isTrusted reports whether an allow line has the name for which this sub-query is sent. A name of the
 // cluster does not make its target trusted: anyone who may create a Service can have it lead anywhere.
+// The names that autopath queries after one that does not exist are no targets of that one.
 func (p *Policy) isTrusted(q *dns.Query, g *group) bool {
 	parent := q.Parent()
-	return parent != nil && p.trusts(parent.Name(), g, p.isTrusted(parent, g))
+	if parent == nil || parent.RCode == wire.NXDomain && !hasTargets(&parent.Answer) {
+		return false
+	}
+	return p.trusts(parent.Name(), g, p.isTrusted(parent, g))
 }
 
 // apply counts the decision, and fails a query that is denied.
