@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -182,11 +183,34 @@ func differences(replicas []replica) (found []health.Condition) {
 	if zones := differentHashes(replicas); len(zones) > 0 {
 		found = append(found, health.Condition{
 			Severity: health.Warning, Alert: "SeamarkReplicasDiffer", Object: "records",
-			Text: "the servers serve different records of the zones " + strings.Join(zones, ", "),
-			Next: "seamark records shows the records that differ; the server that is behind has older data"})
+			Text: "the servers serve different records of the zones " + strings.Join(zones, ", ") + behind(replicas),
+			Next: "seamark records, which shows the records that differ"})
 	}
 	health.Sort(found)
 	return found
+}
+
+// behind names the server with the oldest data, if that is minutes older than the newest, as the end of a
+// sentence.
+func behind(replicas []replica) string {
+	server, oldest, newest := "", -1.0, math.Inf(1)
+	for _, r := range replicas {
+		if r.Status == nil {
+			continue
+		}
+		most := 0.0
+		for _, one := range oldestByKind(r.Status) {
+			most = max(most, one)
+		}
+		if most > oldest {
+			server, oldest = r.Server, most
+		}
+		newest = min(newest, most)
+	}
+	if oldest-newest < 120 {
+		return ""
+	}
+	return fmt.Sprintf("; the data of %s is the oldest, %s", server, age(oldest))
 }
 
 // corefileHash returns the hash of the Corefile that a server with the directive reload runs.

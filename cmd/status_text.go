@@ -180,7 +180,7 @@ func (p *program) showConditions(conditions []health.Condition, colors colors) {
 	for _, c := range conditions {
 		since := ""
 		if lasts := time.Since(c.Since).Round(time.Second); !c.Since.IsZero() && lasts > 0 {
-			since = fmt.Sprintf(", for %v", lasts)
+			since = ", for " + span(lasts)
 		}
 		severity := fmt.Sprintf("%-8s", explain.Clean(strings.ToUpper(string(c.Severity))))
 		fmt.Fprintf(p.out, "  %s  %s%s\n", colors.severity(c.Severity, severity), explain.Clean(c.Text), since)

@@ -42,7 +42,8 @@ type problem struct {
 func (r *reporter) problem(topic, what, msg string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.board.Set(r.owner, topic, condition(msg, args))
+	age, served := r.age()
+	r.board.Set(r.owner, topic, condition(msg, args, served))
 	now := time.Now()
 	p := r.problems[topic]
 	switch {
@@ -55,16 +56,16 @@ func (r *reporter) problem(topic, what, msg string, args ...any) {
 		return
 	default:
 		p.logged, p.repeat = now, min(2*p.repeat, longestRepeat)
-		if age, ok := r.age(); ok {
+		if served {
 			args = append(args[:len(args):len(args)], "data_age", age.Round(time.Second))
 		}
 	}
 	r.log.Warn(msg, args...)
 }
 
-// condition returns the condition of a problem, by its message and attributes. Its object is that of
-// the list or watch, "" for one of the API server.
-func condition(msg string, args []any) health.Condition {
+// condition returns the condition of a problem, by its message and attributes, and whether data that was
+// received before is served. Its object is that of the list or watch, "" for one of the API server.
+func condition(msg string, args []any, served bool) health.Condition {
 	c := health.Condition{Severity: health.Warning, Alert: "SeamarkWatchErrors", Text: strings.TrimSuffix(msg, ", retrying")}
 	c.Next = "seamark doctor"
 	address := "" // of the API server, which an error repeats
@@ -77,8 +78,12 @@ func condition(msg string, args []any) health.Condition {
 			address = value
 			c.Text += ", " + value
 		case "error":
-			c.Text += ": " + strings.TrimPrefix(value, "dial tcp "+address+": ")
+			value = strings.TrimPrefix(value, "dial tcp "+address+": ")
+			c.Text += ": " + strings.TrimPrefix(value, "connect: ")
 		}
+	}
+	if served {
+		c.Text += "; the last known state is served"
 	}
 	return c
 }

@@ -53,12 +53,16 @@ func TestReporterRepeatInterval(t *testing.T) {
 	})
 }
 
-// The condition of an unreachable API server has its address once, and a next step.
+// The condition of an unreachable API server has its address once, a next step, and what is served, if that
+// is known.
 func TestReporterCondition(t *testing.T) {
-	c := condition("API server unreachable, retrying", []any{"address", "10.0.0.1:6443",
-		"error", "dial tcp 10.0.0.1:6443: connect: connection refused"})
-	const want = "API server unreachable, 10.0.0.1:6443: connect: connection refused"
+	args := []any{"address", "10.0.0.1:6443", "error", "dial tcp 10.0.0.1:6443: connect: connection refused"}
+	c := condition("API server unreachable, retrying", args, false)
+	const want = "API server unreachable, 10.0.0.1:6443: connection refused"
 	if c.Text != want || c.Remedy() != "seamark doctor" {
 		t.Errorf("got %q and the next step %q, want %q and seamark doctor", c.Text, c.Remedy(), want)
+	}
+	if c := condition("API server unreachable, retrying", args, true); c.Text != want+"; the last known state is served" {
+		t.Errorf("with data: got %q, want %q and that the last known state is served", c.Text, want)
 	}
 }

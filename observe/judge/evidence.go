@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -103,6 +104,17 @@ func sum(all []series, label string) map[string]float64 {
 		sums[s.labels[label]] += s.value
 	}
 	return sums
+}
+
+// sorted yields the values of a map by their keys, in order.
+func sorted(m map[string]float64) iter.Seq2[string, float64] {
+	return func(yield func(string, float64) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
+				return
+			}
+		}
+	}
 }
 
 // where returns the series whose label has a value.

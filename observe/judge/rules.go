@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -111,12 +112,12 @@ var rules = []rule{
 		return found
 	}},
 	{"SeamarkQueriesShed", func(e *evidence) []health.Condition {
-		return rates(e, "seamark_transport_shed_queries_total",
-			"the kernel drops %.1f queries a second of overload (%s)")
+		return rates(e, "seamark_transport_shed_queries_total", "the kernel drops %s queries a second of overload",
+			map[string]string{"client": "clients above their share", "full": "full socket buffers"})
 	}},
 	{"SeamarkQueriesGivenUp", func(e *evidence) []health.Condition {
-		return rates(e, "seamark_given_up_queries_total",
-			"%.1f queries a second get SERVFAIL because too many wait (%s)")
+		return rates(e, "seamark_given_up_queries_total", "%s queries a second get SERVFAIL because too many wait",
+			map[string]string{"client": "one client's", "handler": "for one group of upstreams", "full": "all clients'"})
 	}},
 	{"SeamarkCertificateExpires", func(e *evidence) []health.Condition {
 		found := expiries(e, "seamark_tls_certificate_expiry_seconds", "file", "the certificate", week)
@@ -155,6 +156,7 @@ var rules = []rule{
 	}},
 	{"", memoryFull},
 	{"", storms},
+	{"", missingNames},
 	{"", waste},
 }
 
@@ -232,100 +234,6 @@ func latencyHigh(e *evidence) []health.Condition {
 	return []health.Condition{c}
 }
 
-// allDown finds queries for which every upstream of a forward was down.
-func allDown(e *evidence) []health.Condition {
-	n := sum(e.increase("coredns_forward_healthcheck_broken_total", rateTime), "")[""]
-	if n == 0 {
-		return nil
-	}
-
-	const text = "every upstream of a forward was down for %.0f queries of the last 5 minutes"
-	up := e.of("seamark_forward_upstream_up")
-	down := slices.DeleteFunc(slices.Clone(up), func(s series) bool { return s.value > 0 })
-	switch {
-	case len(up) == 0: // such as all excluded by the directive loop
-		return advise(one(health.Critical, "forward", text, n), "seamark top servfail")
-	case len(down) == 0:
-		return advise(one(health.Warning, "forward", text+"; all are up again", n), "seamark top servfail")
-	}
-
-	// Some of those that are up may be of another forward.
-	var names []string
-	for _, s := range down {
-		names = append(names, s.labels["to"])
-	}
-	c := warn("forward", text, n)
-	c.Lost = e.lost(n, rateTime)
-	if len(down) == len(up) {
-		c.Severity, c.Lost = health.Critical, max(c.Lost, e.failing())
-		c.Text = fmt.Sprintf("every upstream is down: %s%s", strings.Join(names, ", "), e.because(names[0]))
-	}
-	c.Next = strings.ReplaceAll(ask, "OBJECT", names[0])
-	return []health.Condition{c}
-}
-
-// upstreamsDown finds upstreams by their health checks.
-func upstreamsDown(e *evidence) (found []health.Condition) {
-	failures := sum(e.increase("coredns_proxy_healthcheck_failures_total", rateTime), "to")
-	for _, s := range e.of("seamark_forward_upstream_up") {
-		switch to := s.labels["to"]; {
-		case s.value == 0:
-			found = append(found, warn(to, "the upstream %s is down%s", to, e.because(to)))
-		case failures[to] > 0:
-			found = append(found, warn(to,
-				"%.0f health checks of the upstream %s failed in the last minutes; it counts as up%s", failures[to], to,
-				e.because(to)))
-		}
-	}
-	return advise(found, ask)
-}
-
-// upstreamsSilent finds upstreams that do not answer queries, but are not down.
-func upstreamsSilent(e *evidence) (found []health.Condition) {
-	up := sum(e.of("seamark_forward_upstream_up"), "to")
-	requests := sum(append(e.increase("coredns_forward_requests_total", rateTime),
-		e.increase("coredns_grpc_requests_total", rateTime)...), "to")
-	for to, failed := range sum(e.increase("seamark_forward_failures_total", rateTime), "to") {
-		isUp, known := up[to]
-		part := failed / max(1, requests[to])
-		if failed >= minFailed && part > 0.05 && (isUp > 0 || !known) {
-			found = append(found, warn(to, "the upstream %s does not answer %s of the queries%s", to,
-				share(min(1, part)), e.because(to)))
-		}
-	}
-	return advise(found, ask)
-}
-
-func upstreamErrors(e *evidence) (found []health.Condition) {
-	all := e.increase("coredns_proxy_request_duration_seconds_count", rateTime)
-	replies := sum(all, "to")
-	for to, failed := range sum(where(all, "rcode", "SERVFAIL"), "to") {
-		part := failed / max(1, replies[to])
-		if failed < minFailed || part <= 0.01 {
-			continue
-		}
-
-		c := warn(to, "%s of the replies of the upstream %s are SERVFAIL", share(part), to)
-		if part > 0.03 {
-			c.Severity = health.Critical
-		}
-		c.Lost = e.lost(failed, rateTime)
-		found = append(found, c)
-	}
-	return advise(found, ask)
-}
-
-func upstreamsSlow(e *evidence) (found []health.Condition) {
-	buckets := e.increase("coredns_proxy_request_duration_seconds_bucket", rateTime)
-	for to, q := range quantile(buckets, "to", 0.99) {
-		if q.seconds > slow && q.count >= minObserved {
-			found = append(found, condition(health.Critical, to,
-				"the upstream %s is slow: the 99th percentile is %s", to, seconds(q.seconds)))
-		}
-	}
-	return advise(found, ask)
-}
-
 // missing returns the kinds of objects that have not been listed, by zones, unless a snapshot has them.
 func missing(e *evidence) map[string][]string {
 	stale := sum(e.of("seamark_kubernetes_stale"), "zones")
@@ -369,17 +277,33 @@ func dataOld(e *evidence) (found []health.Condition) {
 	return advise(found, examine)
 }
 
-// rates returns conditions for counters of lost queries by reason that grow by more than one a second.
-func rates(e *evidence, family, format string) (found []health.Condition) {
-	time := e.covered(rateTime).Seconds()
-	for reason, n := range sum(e.increase(family, rateTime), "reason") {
-		if rate := n / max(1, time); rate > 1 {
-			c := warn(reason, format, rate, reason)
-			c.Lost = e.lost(n, rateTime)
-			found = append(found, c)
+// rates returns a condition for counters of lost queries by reason, one of which grows by more than one a
+// second.
+func rates(e *evidence, family, format string, reasons map[string]string) []health.Condition {
+	time := max(1, e.covered(rateTime).Seconds())
+	most, all := 0.0, 0.0
+	var parts []string
+	for reason, n := range sorted(sum(e.increase(family, rateTime), "reason")) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s (%s)", reasons[reason], perSecond(n/time)))
 		}
+		most, all = max(most, n/time), all+n
 	}
-	return found
+	if most <= 1 {
+		return nil
+	}
+
+	c := warn("", format+": %s", perSecond(all/time), strings.Join(parts, ", "))
+	c.Lost, c.Next = e.lost(all, rateTime), "seamark top clients"
+	return []health.Condition{c}
+}
+
+// perSecond returns a rate as text.
+func perSecond(rate float64) string {
+	if rate < 10 {
+		return fmt.Sprintf("%.1f", rate)
+	}
+	return fmt.Sprintf("%.0f", rate)
 }
 
 // expiries returns conditions for what expires within some time or has expired.
@@ -388,8 +312,9 @@ func expiries(e *evidence, family, label, what string, within time.Duration) (fo
 		switch left := time.Unix(int64(at), 0).Sub(e.now); {
 		case at <= 0: // not known yet
 		case left <= 0:
-			found = append(found, condition(health.Critical, object, "%s %s expired %v ago", what, object,
-				rough(-left)))
+			c := condition(health.Critical, object, "%s %s expired", what, object)
+			c.Since = time.Unix(int64(at), 0)
+			found = append(found, c)
 		case left < within:
 			found = append(found, warn(object, "%s %s expires in %v", what, object, rough(left)))
 		}
@@ -407,11 +332,17 @@ func rough(d time.Duration) string {
 }
 
 // memoryFull finds parts of the memory that are full. The cache counts each entry that it evicts, so
-// it is full when it works as it should; replies are refused to one client that does not read them.
+// it is full when it works as it should, and so are the records of recent queries; replies are refused to
+// one client that does not read them.
 func memoryFull(e *evidence) (found []health.Condition) {
 	for part, n := range sum(e.increase("seamark_memory_refused_total", rateTime), "part") {
-		if n > 0 && part != "cache" && part != "replies" {
-			c := warn(part, "no memory for more %s: refused %.0f times in the last minutes", part, n)
+		what := map[string]string{
+			"waiting": "queries that wait, which get SERVFAIL", "files": "hosts files and records of objects",
+			"tcp": "connections over TCP", "tls": "connections over TLS", "https": "connections over HTTPS",
+			"quic": "connections over QUIC",
+		}[part]
+		if n > 0 && !slices.Contains([]string{"cache", "replies", "records"}, part) {
+			c := warn(part, "no memory for more %s: refused %.0f times in the last minutes", cmp.Or(what, part), n)
 			c.Next = "raise the memory limit, or take away what fills the part: " + memoryPage
 			found = append(found, c)
 		}
@@ -431,9 +362,10 @@ var memoryPage = health.Page("reference/memory.md")
 const manyTight = 100
 
 const (
-	stormNames = 1000 // different names below one parent
-	stormShare = 0.1  // of all queries
-	wasteShare = 0.3
+	stormNames   = 1000 // different names below one parent
+	stormShare   = 0.1  // of all queries
+	wasteShare   = 0.3
+	missingShare = 0.3
 )
 
 // storms finds random names that do not exist.
@@ -466,5 +398,21 @@ func waste(e *evidence) []health.Condition {
 	}
 	c := condition(health.Note, "", "%s of the queries are searches of pods that cannot succeed", share(part))
 	c.Next = "seamark top waste"
+	return []health.Condition{c}
+}
+
+// missingNames finds that many queries are for names that do not exist, which are no random names and no
+// searches of pods.
+func missingNames(e *evidence) []health.Condition {
+	last, _ := e.recorder.Last(time.Minute, e.now)
+	part := (last.RCodes["NXDOMAIN"] - last.Waste) / max(1, last.Queries)
+	top := e.recorder.Top(traffic.NXDomain, 1, e.now)
+	if last.Queries < minObserved || part < missingShare || len(top.Entries) == 0 || len(storms(e)) > 0 {
+		return nil
+	}
+
+	name := top.Entries[0].Key
+	c := condition(health.Note, "", "%s of the queries are for names that do not exist, most for %s", share(part), name)
+	c.Next = "seamark explain " + name
 	return []health.Condition{c}
 }
