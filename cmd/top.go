@@ -229,7 +229,13 @@ func (p *program) showTop(top topResult) {
 		return fmt.Sprintf("%.0f", count)
 	}
 	excess := 0.0
-	for _, e := range top.Entries {
+	for _, row := range top.Rows() {
+		if g := row.Group; g != nil {
+			t.Row(number(g.Count), percent(g.Share), explain.Clean(g.String()), g.Example)
+			continue
+		}
+
+		e := row.Entry
 		excess = max(excess, e.Excess)
 		cells := []any{number(e.Count), percent(e.Share), e.Key, e.Example}
 		if namespaces {
@@ -241,9 +247,6 @@ func (p *program) showTop(top topResult) {
 			cells = append(cells, e.Pod, e.Owner)
 		}
 		t.Row(cells...)
-	}
-	for _, g := range top.Groups {
-		t.Row(number(g.Count), percent(g.Share), explain.Clean(g.String()), g.Example)
 	}
 	if others := top.Others(); others > 0 {
 		t.Row(number(others*top.Total), percent(others), "others", "")

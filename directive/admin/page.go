@@ -16,6 +16,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/observe/explain"
+	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/observe/web"
 )
 
@@ -168,7 +169,7 @@ func showDuration(d time.Duration) string {
 func showNumber(f float64) string {
 	switch {
 	case f >= 100 || f == float64(int64(f)):
-		return fmt.Sprintf("%.0f", f)
+		return traffic.Commas(f)
 	case f >= 1:
 		return fmt.Sprintf("%.1f", f)
 	}

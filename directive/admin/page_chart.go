@@ -82,7 +82,8 @@ func newChart(points []traffic.Point, now time.Time) (c chart) {
 	}
 
 	columns := make([]column, c.columns)
-	most, seconds := 0.0, c.step.Seconds()
+	seconds := c.step.Seconds()
+	var latest time.Time // the beginning of the last column, which has not ended
 	for _, p := range points {
 		ago := int(now.Sub(p.Time) / c.step)
 		if ago < 0 || ago >= c.columns {
@@ -90,6 +91,9 @@ func newChart(points []traffic.Point, now time.Time) (c chart) {
 		}
 
 		m := &columns[ago]
+		if ago == 0 && latest.IsZero() {
+			latest = p.Time
+		}
 		if m.Rate == 0 {
 			m.Time = p.Time
 		}
@@ -99,9 +103,13 @@ func newChart(points []traffic.Point, now time.Time) (c chart) {
 		m.Rate += p.Queries / seconds
 		m.Waste += p.Waste / seconds
 		m.P50, m.P99 = max(m.P50, p.P50), max(m.P99, p.P99)
+	}
+	columns[0].stretch(seconds / min(seconds, max(seconds/5, now.Sub(latest).Seconds())))
+
+	most := 0.0
+	for _, m := range columns {
 		most = max(most, m.Rate)
 	}
-
 	top := niceCeiling(most)
 	c.Scale = [3]string{showNumber(top), showNumber(top / 2), "0"}
 	for ago := range columns {
@@ -115,6 +123,14 @@ func newChart(points []traffic.Point, now time.Time) (c chart) {
 	c.P50 = c.path(func(m *column) time.Duration { return m.P50 })
 	c.P99 = c.path(func(m *column) time.Duration { return m.P99 })
 	return c
+}
+
+// stretch multiplies the rates, whose time was shorter.
+func (m *column) stretch(f float64) {
+	m.Rate, m.Waste = f*m.Rate, f*m.Waste
+	for i := range m.Codes {
+		m.Codes[i] *= f
+	}
 }
 
 // addMultiples adds the small charts, with the values of the last minute.

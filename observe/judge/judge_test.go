@@ -381,6 +381,20 @@ func TestStormIsCondition(t *testing.T) {
 	})
 }
 
+// The client of a storm is the one that most of its queries are from, not the last one with a name below the
+// same parent.
+func TestStormNamesItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.record(1, "wbe.shop.example.", "NXDOMAIN", 7, 0)
+		b.record(6000, "x%d.shop.example.", "NXDOMAIN", 2, 0)
+		b.record(40, "wbe.shop.example.", "NXDOMAIN", 7, 0)
+		if all := b.Conditions(time.Now()); len(all) != 1 || all[0].Next != "seamark tail --client 10.0.0.2" {
+			t.Errorf("got %+v, want the storm of 10.0.0.2", all)
+		}
+	})
+}
+
 // A storm ends when names below its parent are no longer queried, although searches of pods and another name that
 // does not exist are more than a tenth of the queries.
 func TestStormEndsBesideSearches(t *testing.T) {

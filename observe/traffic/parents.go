@@ -18,7 +18,29 @@ type below struct {
 	names, clients    smallSketch
 	recorded, queries float64 // queries that were recorded, and all, which they are a sample of
 	recent            recent
+
+	// The client that more than half of the queries are from, if there is one (Boyer and Moore's vote).
+	client    [maxClient]byte
+	clientLen int     // its length
+	lead      float64 // its queries less those of others
 }
+
+// maxClient is the number of bytes of a client's address as text.
+const maxClient = 48
+
+// vote counts queries of a client.
+func (b *below) vote(client []byte, queries float64) {
+	switch {
+	case string(b.candidate()) == string(client):
+		b.lead += queries
+	case b.lead >= queries:
+		b.lead -= queries
+	default:
+		b.clientLen, b.lead = copy(b.client[:], client), queries-b.lead
+	}
+}
+
+func (b *below) candidate() []byte { return b.client[:b.clientLen] }
 
 // A recent has the queries of the last minute, by the interval of the history.
 type recent struct {
@@ -49,6 +71,7 @@ func (b *below) merge(other *below) {
 	b.names.merge(&other.names)
 	b.clients.merge(&other.clients)
 	b.recorded, b.queries = b.recorded+other.recorded, b.queries+other.queries
+	b.vote(other.candidate(), other.lead)
 }
 
 // A smallSketch is like a sketch, with a standard error of 6.5 %.
@@ -94,6 +117,7 @@ func (t *top) addParents(seed maphash.Seed, name, client []byte, n, queries floa
 		c.below.clients.add(from)
 		c.below.recorded, c.below.queries = c.below.recorded+1, c.below.queries+queries
 		c.below.recent.add(number, queries)
+		c.below.vote(client, queries)
 	}
 }
 
@@ -106,7 +130,7 @@ type Group struct {
 	Names   float64 `json:"names"`   // about how many different ones
 	Clients float64 `json:"clients"` // about how many different ones
 	Recent  float64 `json:"recent"`  // queries of the last minute below the parent, estimated
-	Example string  `json:"example"` // a client
+	Example string  `json:"example"` // the client of most queries, if it has more than half, or another one
 }
 
 // String returns the group as text, such as "about 170,000 names below example.org., from about 3
@@ -125,8 +149,13 @@ func thousands(f float64) string {
 		unit := math.Pow(10, math.Floor(math.Log10(f))-1)
 		f = math.Round(f/unit) * unit
 	}
+	return Commas(f)
+}
+
+// Commas returns a whole number with a comma before each three digits.
+func Commas(f float64) string {
 	text := strconv.FormatFloat(f, 'f', 0, 64)
-	for i := len(text) - 3; i > 0; i -= 3 {
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
@@ -143,7 +172,6 @@ const (
 type parent struct {
 	name          string
 	count, excess float64
-	client        string
 	below         below
 	recent        float64
 	rest          float64 // what neither entries nor groups below it have
@@ -158,7 +186,7 @@ func groups(entries []Entry, total float64, number int, tops ...*top) (found []G
 			name := string(appendText(nil, c.key))
 			p := all[name]
 			if p == nil {
-				p = &parent{name: name, client: string(c.example)}
+				p = &parent{name: name}
 				all[name] = p
 			}
 			p.count, p.excess = p.count+c.count, p.excess+c.excess
@@ -199,7 +227,7 @@ func groups(entries []Entry, total float64, number int, tops ...*top) (found []G
 		take(p.name, p.rest, parentLevels-1)
 		found = append(found, Group{
 			Parent: p.name, Count: p.rest, Share: p.rest / total, Names: names, Clients: p.below.clients.count(),
-			Recent: p.recent * p.rest / p.count, Example: p.client,
+			Recent: p.recent * p.rest / p.count, Example: string(p.below.candidate()),
 		})
 	}
 	order.Slice(found, func(a, b Group) int {

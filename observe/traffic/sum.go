@@ -30,6 +30,9 @@ func Sum(tops []Top, n int) Top {
 		for _, g := range t.Groups {
 			// Each server has seen other random names, of about the same clients.
 			old := groups[g.Parent]
+			if old.Count > g.Count {
+				g.Example = old.Example
+			}
 			g.Count, g.Names, g.Clients = g.Count+old.Count, g.Names+old.Names, max(g.Clients, old.Clients)
 			g.Recent += old.Recent
 			groups[g.Parent] = g

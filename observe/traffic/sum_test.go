@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,5 +22,32 @@ func TestSumAddsCountsOfReplicas(t *testing.T) {
 		Groups:  []Group{{Parent: "x.", Count: 30, Share: 0.3, Names: 30, Clients: 3, Example: "192.0.2.2"}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// The rows of a list are its entries and groups by their counts.
+func TestTopRowsAreSorted(t *testing.T) {
+	top := Top{
+		Entries: []Entry{{Key: "a", Count: 9}, {Key: "b", Count: 3}, {Key: "c", Count: 3}},
+		Groups:  []Group{{Parent: "large", Count: 90}, {Parent: "small", Count: 1}},
+	}
+	var got []string
+	for _, r := range top.Rows() {
+		if r.Group != nil {
+			got = append(got, r.Group.Parent)
+		} else {
+			got = append(got, r.Entry.Key)
+		}
+	}
+	if want := "large a b c small"; strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
+func TestCommas(t *testing.T) {
+	for f, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567.4: "1,234,567", -1000: "-1,000", -123: "-123"} {
+		if got := Commas(f); got != want {
+			t.Errorf("%v: got %s, want %s", f, got, want)
+		}
 	}
 }

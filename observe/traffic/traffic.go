@@ -16,9 +16,11 @@ package traffic
 
 import (
 	"bytes"
+	"cmp"
 	"hash/maphash"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -365,6 +367,32 @@ type Top struct {
 	Entries []Entry `json:"entries"`
 	// Groups are of lists of names.
 	Groups []Group `json:"groups,omitempty"`
+}
+
+// A Row is an entry or a group of a Top.
+type Row struct {
+	Entry *Entry
+	Group *Group
+}
+
+func (r Row) count() float64 {
+	if r.Group != nil {
+		return r.Group.Count
+	}
+	return r.Entry.Count
+}
+
+// Rows returns the entries and groups, those with the highest count first.
+func (t Top) Rows() []Row {
+	rows := make([]Row, 0, len(t.Entries)+len(t.Groups))
+	for i := range t.Entries {
+		rows = append(rows, Row{Entry: &t.Entries[i]})
+	}
+	for i := range t.Groups {
+		rows = append(rows, Row{Group: &t.Groups[i]})
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(b.count(), a.count()) })
+	return rows
 }
 
 // Others returns the share of the keys that are neither entries nor in groups; 0 if it is less than
