@@ -57,6 +57,15 @@ func (d *demo) run(ctx context.Context) error {
 	defer d.tasks.Wait()
 	defer cancel()
 
+	// The server would say so, too, but after the demo has described itself.
+	for _, address := range []string{d.page, d.dns} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("%w: end make run, or the program that has the address", err)
+		}
+		_ = l.Close()
+	}
+
 	dir, err := os.MkdirTemp("", "seamark-demo-")
 	if err != nil {
 		return err

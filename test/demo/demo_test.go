@@ -98,19 +98,36 @@ func list(t *testing.T, page, by string) string {
 	return string(top)
 }
 
-// A server that cannot start ends the demo, with the server's message.
+// A server that cannot start ends the demo, with the server's message; an address that is in use does
+// before the demo describes itself.
 func TestDemoServerFails(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = busy.Close() }()
-	d := demo{
-		manifests: "../../examples", dns: "127.0.0.1:0", page: busy.Addr().String(), out: new(text), scenes: scenes[:1],
-		command: func(args ...string) *exec.Cmd { return program.Command(t, ".", args...) },
+
+	busyUDP, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	err = d.run(t.Context())
-	if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "address already in use") {
-		t.Errorf("got error %v, want that the address is in use", err)
+	defer func() { _ = busyUDP.Close() }()
+
+	for _, c := range []struct{ dns, page, want string }{
+		{"127.0.0.1:0", busy.Addr().String(), "address already in use: end make run"},
+		{busyUDP.LocalAddr().String(), "127.0.0.1:0", "the server ended: exit status 1"},
+	} {
+		out := new(text)
+		d := demo{
+			manifests: "../../examples", dns: c.dns, page: c.page, out: out, scenes: scenes[:1],
+			command: func(args ...string) *exec.Cmd { return program.Command(t, ".", args...) },
+		}
+		err = d.run(t.Context())
+		if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("dns %s, page %s: got error %v, want %q", c.dns, c.page, err, c.want)
+		}
+		if c.page != "127.0.0.1:0" && out.String() != "" {
+			t.Errorf("with an address in use: got\n%s\nwant no description", out)
+		}
 	}
 }
