@@ -26,6 +26,7 @@ type Monitor struct {
 	Health *health.Board
 
 	kinds    []Kind
+	current  atomic.Bool
 	started  atomic.Int64        // time of package clock; 0 before the source runs
 	received [Kinds]atomic.Int64 // times of package clock; 0 before the first data is received
 }
@@ -65,9 +66,22 @@ func (m *Monitor) Run(ctx context.Context, deliver func()) {
 // Received records when a list, an event or a bookmark of a kind was received.
 func (m *Monitor) Received(kind Kind, at time.Time) { m.received[kind].Store(int64(clock.At(at))) }
 
+// SetCurrent sets whether a change would be noticed at once, as of a folder whose files are watched. Then
+// the data has no age.
+func (m *Monitor) SetCurrent(current bool) {
+	if m.current.Swap(current) && !current { // it has been current until now
+		for _, kind := range m.kinds {
+			m.Received(kind, time.Now())
+		}
+	}
+}
+
 // age returns the time since data of the kind was received, or, before that, since
 // the source runs.
 func (m *Monitor) age(kind Kind) time.Duration {
+	if m.current.Load() {
+		return 0
+	}
 	return clock.Now() - time.Duration(cmp.Or(m.received[kind].Load(), m.started.Load()))
 }
 

@@ -151,6 +151,7 @@ func (f *folder) check(ctx context.Context) {
 	f.fileWarnings.warn(f.Log, tree.warnings)
 
 	if !tree.ok {
+		f.SetCurrent(false)
 		return
 	}
 	if f.watcher != nil {
@@ -164,6 +165,7 @@ func (f *folder) check(ctx context.Context) {
 	for _, k := range f.opts.Kinds() {
 		f.Received(k, time.Now())
 	}
+	f.SetCurrent(true)
 }
 
 // publish updates the sink from the last state to the present one.

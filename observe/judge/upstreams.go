@@ -48,7 +48,7 @@ func upstreamsDown(e *evidence) (found []health.Condition) {
 		case s.value == 0:
 			found = append(found, warn(to, "the upstream %s is down%s", to, e.because(to)))
 		case failures[to] > 0:
-			found = append(found, warn(to,
+			found = append(found, condition(health.Note, to, // it is over
 				"%.0f health checks of the upstream %s failed in the last minutes; it counts as up%s", failures[to], to,
 				e.because(to)))
 		}
