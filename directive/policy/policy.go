@@ -10,6 +10,8 @@ package policy
 import (
 	"context"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
@@ -38,6 +40,8 @@ type clusterNames interface {
 	NeedClientLabels() error
 	// Client returns the pod with an address; nil if no pod or several have it.
 	Client(ip netip.Addr) *cluster.Pod
+	// HasNamespace reports whether a namespace exists. label is its name with the length before it.
+	HasNamespace(label []byte) bool
 	// AuthoritativeZones returns the zones of the cluster, with reverse zones.
 	AuthoritativeZones() []wire.Name
 }
@@ -159,17 +163,32 @@ func (p *Policy) apply(q *dns.Query, g *group, why reason) dns.Verdict {
 	return p.deny(q, g, why)
 }
 
-// deny counts a query that is to be denied, and fails it unless the group only audits.
+// deny counts a query that is to be denied, and fails it unless the group only audits. A search path makes
+// names of namespaces that do not exist: of com, for www.example.com.svc.cluster.local. These are answered
+// like others, but nobody is denied anything.
 func (p *Policy) deny(q *dns.Query, g *group, why reason) dns.Verdict {
-	q.SetState(p.denied, g)
-	s := &p.series[g.order]
+	counter := p.series[g.order].denied
 	if g.audit {
-		s.audited.AddTo(q.Shard(), 1)
+		counter = p.series[g.order].audited
+	}
+	if why != bySight || p.mayExist(q) {
+		q.SetState(p.denied, g)
+		counter.AddTo(q.Shard(), 1)
+	}
+
+	if g.audit {
 		return dns.Next
 	}
-	s.denied.AddTo(q.Shard(), 1)
 	p.fail(q, why)
 	return dns.Done
+}
+
+// mayExist reports whether the namespace of the query's name exists, or the name stands for several.
+func (p *Policy) mayExist(q *dns.Query) bool {
+	label, _ := p.namespaceOf(q.Name())
+	withLength := append([]byte{byte(len(label))}, label...)
+	return string(label) == "*" ||
+		slices.ContainsFunc(p.clusters, func(c clusterNames) bool { return c.HasNamespace(withLength) })
 }
 
 // DeniedBy returns the name of the group that denies a query, or would without audit; "" if none does.
@@ -221,13 +240,17 @@ func hasTargets(a *wire.Answer) (found bool) {
 	return found
 }
 
+// targetRoom has room for the name of a target, and for the same name in lower case.
+var targetRoom = sync.Pool{New: func() any { return new([2][wire.MaxName]byte) }}
+
 // leadsAstray reports whether a CNAME or PTR record of the answer leads to a name that is denied. The
 // records are in the order in which a resolver follows them. After a name of the cluster the next one is
 // decided as if it were asked for, and after one that allow has, all but deny * apply.
 func (p *Policy) leadsAstray(q *dns.Query, g *group, pod *cluster.Pod) (denied bool) {
 	trusted := p.trusts(q.Name(), g, p.isTrusted(q, g))
 
-	var text, low [wire.MaxName]byte
+	room := targetRoom.Get().(*[2][wire.MaxName]byte)
+	defer targetRoom.Put(room)
 	q.Answer.Walk(func(section wire.Section, r wire.Record) bool {
 		if section != wire.Answers {
 			return false
@@ -235,13 +258,13 @@ func (p *Policy) leadsAstray(q *dns.Query, g *group, pod *cluster.Pod) (denied b
 		if !isTarget(r.Type) {
 			return true
 		}
-		target, _, ok := wire.ReadName(text[:0], q.Answer.Buf, r.RData)
+		target, _, ok := wire.ReadName(room[0][:0], q.Answer.Buf, r.RData)
 		if !ok {
 			return true
 		}
 
 		// A PTR record is data that leads nowhere; it shows the name of a namespace.
-		target = wire.AppendLower(low[:0], target)
+		target = wire.AppendLower(room[1][:0], target)
 		why := p.decideName(target, g, pod, trusted)
 		denied = why == bySight || why == byLine && r.Type != wire.TypePTR
 		trusted = p.trusts(target, g, trusted)

@@ -44,14 +44,20 @@ func (s *stubCluster) add(ip string, pod *cluster.Pod) {
 	s.pods[netip.MustParseAddr(ip)] = pod
 }
 
+func (*stubCluster) HasNamespace(label []byte) bool { return string(label) == "\x04prod" }
+
 func (*stubCluster) AuthoritativeZones() []wire.Name {
 	return []wire.Name{chaintest.Name("cluster.local"), chaintest.Name("10.in-addr.arpa")}
 }
 
-// An answerer answers every query, with a record of its name.
+// An answerer answers every query, with a record of its name, or an alias for names that begin with alias.
 type answerer struct{}
 
 func (answerer) ServeDNS(q *dns.Query) dns.Verdict {
+	if strings.HasPrefix(string(q.Name()), "\x05alias") {
+		q.Answer.AppendString(wire.Answers, wire.OwnerIsQuestion+"\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x06\x04else\x00", 1)
+		return dns.Done
+	}
 	q.Answer.AppendString(wire.Answers, wire.OwnerIsQuestion+"\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x0a\x00\x00\x01", 1)
 	return dns.Done
 }
@@ -304,7 +310,7 @@ func TestMetrics(t *testing.T) {
 	c := new(stubCluster)
 	c.add("10.1.0.1", pod("sandbox", "agent"))
 	s := start(t, "group agents {\n deny bad.test\n services own\n}\ngroup trial {\n unknown\n deny *\n audit\n}", c, "10.1.0.1")
-	for _, name := range []string{"good.test", "bad.test", "api.prod.svc.cluster.local", "api.sandbox.svc.cluster.local", "bad.test"} {
+	for _, name := range []string{"good.test", "bad.test", "api.prod.svc.cluster.local", "api.sandbox.svc.cluster.local", "bad.test", "www.example.com.svc.cluster.local"} {
 		s.Ask(chaintest.Query(name, "A"), dns.UDP)
 	}
 	s.Prepare = func(q *dns.Query) { q.Peer = netip.MustParseAddrPort("10.9.9.9:53") }
@@ -375,7 +381,7 @@ func TestAllocations(t *testing.T) {
 	c := new(stubCluster)
 	c.add("10.1.0.1", pod("ns-999", "agent"))
 	s := start(t, manyRules(), c, "10.1.0.1")
-	for _, name := range []string{"www.d50.ns-999.example", "www.d50.ns-998.example"} {
+	for _, name := range []string{"www.d50.ns-999.example", "www.d50.ns-998.example", "alias.d50.ns-999.example"} {
 		packet := chaintest.Pack(t, chaintest.Query(name, "A"))
 		s.Serve(packet, dns.UDP)
 		if n := testing.AllocsPerRun(100, func() { s.Serve(packet, dns.UDP) }); n != 0 {
