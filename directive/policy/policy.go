@@ -31,7 +31,8 @@ type Policy struct {
 	denied   dns.StateKey       // of the group that denies a query, or would without audit
 	newcomer newcomers
 	metrics  *metrics.Registry
-	series   []series // by group, of the chain passed to BindChain
+	rooms    *sync.Pool // of *targetRoom
+	series   []series   // by group, of the chain passed to BindChain
 }
 
 // A clusterNames is a handler that knows pods and namespaces: the directive kubernetes.
@@ -52,6 +53,9 @@ type federation interface {
 	// for other names.
 	NamespaceOf(name []byte) []byte
 }
+
+// A targetRoom has room for the name of a target, and for the same name in lower case.
+type targetRoom [2][wire.MaxName]byte
 
 // A reason says why a name is denied.
 type reason uint8
@@ -240,17 +244,14 @@ func hasTargets(a *wire.Answer) (found bool) {
 	return found
 }
 
-// targetRoom has room for the name of a target, and for the same name in lower case.
-var targetRoom = sync.Pool{New: func() any { return new([2][wire.MaxName]byte) }}
-
 // leadsAstray reports whether a CNAME or PTR record of the answer leads to a name that is denied. The
 // records are in the order in which a resolver follows them. After a name of the cluster the next one is
 // decided as if it were asked for, and after one that allow has, all but deny * apply.
 func (p *Policy) leadsAstray(q *dns.Query, g *group, pod *cluster.Pod) (denied bool) {
 	trusted := p.trusts(q.Name(), g, p.isTrusted(q, g))
 
-	room := targetRoom.Get().(*[2][wire.MaxName]byte)
-	defer targetRoom.Put(room)
+	room := p.rooms.Get().(*targetRoom)
+	defer p.rooms.Put(room)
 	q.Answer.Walk(func(section wire.Section, r wire.Record) bool {
 		if section != wire.Answers {
 			return false

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
@@ -17,7 +18,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 
-	p := &Policy{metrics: b.Metrics, newcomer: newNewcomers(), denied: b.NewStateKey()}
+	p := &Policy{metrics: b.Metrics, newcomer: newNewcomers(), denied: b.NewStateKey(),
+		rooms: &sync.Pool{New: func() any { return new(targetRoom) }}}
 	all, err := p.read(d)
 	if err == nil && len(all) == 0 {
 		err = d.Errorf("want group NAME in braces: without a group every name is allowed")
