@@ -254,8 +254,8 @@ func TestInvalidHosts(t *testing.T) {
 		routeObject("a", "r", 1, "a/g", "*.*.example.test", "192.0.2.1", strings.Repeat("a", 64)+".example.test", "W.Example.Test."))
 	r.answers(map[string]string{"w.example.test": "10.0.0.1"})
 	r.faultsAre(
-		`Gateway a/g: listeners: web: hostname "a..example.test": want a host name, or one after *.`,
-		`HTTPRoute a/r: hostnames: "*.*.example.test": want a host name, or one after *.`)
+		`Gateway a/g: listeners: web: hostname "a..example.test": want a host name, or *. and a host name`,
+		`HTTPRoute a/r: hostnames: "*.*.example.test": want a host name, or *. and a host name`)
 }
 
 // No answer allocates.
@@ -334,7 +334,7 @@ func TestCheck(t *testing.T) {
 	for _, err := range h.CheckObjects(t.Context(), cluster.Options{}) {
 		got = append(got, err.Error())
 	}
-	want := []string{`Corefile:2: gateway: Ingress a/in: rules: host "x..example.test": want a host name, or one after *.`}
+	want := []string{`Corefile:2: gateway: Ingress a/in: rules: host "x..example.test": want a host name, or *. and a host name`}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -20,7 +20,7 @@ var anyHost = host{}
 // wildcard is the first label of the names of wildcards.
 const wildcard = "\x01*"
 
-var errHost = errors.New("want a host name, or one after *.")
+var errHost = errors.New("want a host name, or *. and a host name")
 
 // parseHost parses a hostname of an object.
 func parseHost(text string) (host, error) {
