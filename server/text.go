@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,9 +19,10 @@ func (p *Plan) Addresses() (addresses []netip.AddrPort) {
 	return addresses
 }
 
-// printAddresses writes the zones and ports of a started plan, in CoreDNS's
-// format.
-func (p *Plan) printAddresses(w io.Writer) {
+// printAddresses writes the zones and ports of a started plan, in CoreDNS's format. It writes once: the
+// plan logs already, maybe to the same file, and a line of the log within one of these would break both.
+func (p *Plan) printAddresses(out io.Writer) {
+	w := new(bytes.Buffer)
 	addresses := p.Addresses()
 	for i, s := range p.sites {
 		at := addresses[i]
@@ -42,6 +44,7 @@ func (p *Plan) printAddresses(w io.Writer) {
 			fmt.Fprintln(w)
 		}
 	}
+	_, _ = out.Write(w.Bytes())
 }
 
 // An exemplifier is a handler with example queries, as arguments of dig:
