@@ -41,7 +41,7 @@ var replacements = [...]replacement{
 		"a job writes, or etcd"},
 	{"rrl", "use ratelimit"},
 	{"ads block blocklist warnlist", "use hosts, template or screen, which can refuse names"},
-	{"firewall policy opa themis", "use acl or view"},
+	{"firewall opa themis", "use acl, policy or view"},
 	{"finalize", "nothing is needed: targets of CNAME records are followed"},
 	{"metadata_edns0", "use rewrite edns0"},
 }
