@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -51,6 +52,21 @@ const corefile = `. {
 }
 `
 
+// free returns an error unless a server can listen on an address.
+func free(network, address string) error {
+	var listening io.Closer
+	var err error
+	if network == "udp" {
+		listening, err = net.ListenPacket(network, address)
+	} else {
+		listening, err = net.Listen(network, address)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: end make run, or the program that has the address", err)
+	}
+	return listening.Close()
+}
+
 // run serves and sends queries until ctx ends, or until the server does.
 func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,12 +74,8 @@ func (d *demo) run(ctx context.Context) error {
 	defer cancel()
 
 	// The server would say so, too, but after the demo has described itself.
-	for _, address := range []string{d.page, d.dns} {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return fmt.Errorf("%w: end make run, or the program that has the address", err)
-		}
-		_ = l.Close()
+	if err := errors.Join(free("tcp", d.page), free("tcp", d.dns), free("udp", d.dns)); err != nil {
+		return err
 	}
 
 	dir, err := os.MkdirTemp("", "seamark-demo-")

@@ -113,20 +113,24 @@ func TestDemoServerFails(t *testing.T) {
 	}
 	defer func() { _ = busyUDP.Close() }()
 
-	for _, c := range []struct{ dns, page, want string }{
-		{"127.0.0.1:0", busy.Addr().String(), "address already in use: end make run"},
-		{busyUDP.LocalAddr().String(), "127.0.0.1:0", "the server ended: exit status 1"},
+	const free, inUse = "127.0.0.1:0", "address already in use: end make run"
+	for _, c := range []struct{ dns, page, flag, want string }{
+		{free, busy.Addr().String(), "", inUse},
+		{busyUDP.LocalAddr().String(), free, "", inUse},
+		{free, free, "--no-such-flag", "the server ended: exit status 2"},
 	} {
 		out := new(text)
 		d := demo{
 			manifests: "../../examples", dns: c.dns, page: c.page, out: out, scenes: scenes[:1],
-			command: func(args ...string) *exec.Cmd { return program.Command(t, ".", args...) },
+			command: func(args ...string) *exec.Cmd {
+				return program.Command(t, ".", append(args, strings.Fields(c.flag)...)...)
+			},
 		}
 		err = d.run(t.Context())
 		if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("dns %s, page %s: got error %v, want %q", c.dns, c.page, err, c.want)
 		}
-		if c.page != "127.0.0.1:0" && out.String() != "" {
+		if c.flag == "" && out.String() != "" {
 			t.Errorf("with an address in use: got\n%s\nwant no description", out)
 		}
 	}
