@@ -168,7 +168,7 @@ type bench struct {
 	api      *api // nil without an API server
 	upstream *server
 	spawned  int
-	ports    []uint16 // those that servers have got
+	ports    []uint16 // already given to servers
 	running  []*server
 	series   map[string][]float64
 	report   report

@@ -49,7 +49,7 @@ type Gateway struct {
 	Addresses       []string // IP addresses and host names of the status
 }
 
-// A Listener of a Gateway. Those that the controller has not accepted are left out.
+// A Listener of a Gateway. Listeners that the controller has not accepted are left out.
 type Listener struct {
 	Name, Protocol string
 	Port           int32

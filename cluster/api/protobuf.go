@@ -189,13 +189,8 @@ func (p *Pod) readStatus(m *protobuf.Message) {
 
 // readNode decodes a Node, or its PartialObjectMetadata.
 func readNode(raw []byte, o *Decoded) (n Node, err error) {
-	n.Labels = map[string]string{}
-	m := protobuf.Message{Rest: raw}
-	for m.NextOf(1) {
-		o.readMeta(&m, func(key, value []byte) { n.Labels[string(key)] = string(value) })
-	}
-	n.Name = o.Name
-	return n, m.Err
+	labels, err := readLabels(raw, o)
+	return Node(labels), err
 }
 
 func readConfigMap(raw []byte, o *Decoded) (c ConfigMap, err error) {

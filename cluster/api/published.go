@@ -307,7 +307,7 @@ func (l *Listener) routes() (kinds cluster.KindSet) {
 	return kinds & named
 }
 
-// Route slims a Route of a kind. Its parents are those that a controller has accepted.
+// Route slims a Route of a kind. It keeps the parents for which a controller has accepted the Route.
 func (s Slimmer) Route(kind cluster.Kind, full *Route) *cluster.Route {
 	slim := &cluster.Route{
 		Kind: kind, Namespace: intern(full.Namespace), Name: full.Name, Created: int64(full.CreationTimestamp),

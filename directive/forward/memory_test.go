@@ -59,7 +59,7 @@ func TestWaitingQueryMemory(t *testing.T) {
 	if got := r.metric(fmt.Sprintf("seamark_forward_waiting_queries{to=%q}", silent.LocalAddr())); got == "" || got == "0" {
 		t.Errorf("seamark_forward_waiting_queries with %d waiting queries: got %q, want a positive number", n, got)
 	}
-	// The goroutines that sent the queries have ended. Those that repeat queries come and go, with
+	// The goroutines that sent the queries have ended. Other goroutines repeat queries now and then, with
 	// memory of their own: one moment without them shows what the queries need.
 	least, fewest := int64(math.MaxInt64), n
 	chaintest.Eventually(t, fmt.Sprintf("no query has a goroutine, and each at most %d bytes", most), func() bool {

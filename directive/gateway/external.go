@@ -244,8 +244,8 @@ func (x *zones) zoneOf(name wire.Name) (longest wire.Name) {
 	return longest
 }
 
-// addrsOf returns the addresses of a name server: the given ones, those of the load balancer of a Service,
-// or for the first server those that it listens on.
+// addrsOf returns the addresses of a name server: the given ones, or the addresses of a Service's load
+// balancer. The first name server has the addresses that this server listens on if there are neither.
 func (x *zones) addrsOf(s nameServer, i int, services map[cluster.Key]*cluster.Frontend) []netip.Addr {
 	if f := services[s.service]; len(s.addrs) == 0 && f != nil && f.Balancer != nil {
 		return f.Balancer.IPs

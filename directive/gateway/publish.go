@@ -263,8 +263,8 @@ func (p *publisher) target(class string, gateway cluster.Key, status []string, p
 	return t.clean()
 }
 
-// add gives the hosts of a unit to it that no older one has. It may have those that are delegated to its
-// namespace, as many as a namespace may have.
+// add publishes the hosts of u that no older unit has. They must be in zones that are delegated to its
+// namespace, which may have a limited number of hosts.
 func (p *publisher) add(u *unit) {
 	claims := make([]claim, 0, len(u.claims))
 	for _, c := range u.claims {

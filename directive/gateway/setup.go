@@ -115,6 +115,7 @@ func (s *settings) parse(b *config.Block, d corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	slices.Sort(zones)
 	s.zones = slices.Compact(zones)
+
 	ttl := 0
 	var through corefile.Directive
 	errs := []error{err, d.Options(append([]corefile.Option{
@@ -139,6 +140,7 @@ func (s *settings) parse(b *config.Block, d corefile.Directive) error {
 		{Usage: "endpoint URL", Set: corefile.String(&s.api.Endpoint)},
 	}, sources.LocationOptions(&s.api, b.Path)...)...)}
 	s.ttl = uint32(ttl)
+
 	errs = append(errs, s.checkExternal(d, through), s.checkZones(d))
 	if err := s.api.Check(); err != nil {
 		errs = append(errs, d.Each(err))
