@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/observe/audit"
 	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/test/race"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -104,7 +105,7 @@ func TestAuditReplay(t *testing.T) {
 	}
 
 	denied := 0
-	for round := range 60 {
+	for round := range race.Fewer(40) {
 		c := new(stubCluster)
 		clients := []string{"10.9.9.9"}
 		for i := range 8 {
