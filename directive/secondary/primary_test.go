@@ -119,8 +119,23 @@ func startCopy(t *testing.T, limit int64) (c *zoneCopy, p *scriptedPrimary, log 
 func startCopyIn(
 	t *testing.T, limit int64, b *memory.Budget, prepare ...func(*zoneCopy),
 ) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
+	c, p, log = startEmptyCopy(t, limit, b, firstReplies, prepare...)
+	time.Sleep(time.Second)
+	if got := serialOf(c); got != 5 {
+		t.Fatalf("got serial number %d, want 5\n%s", got, log)
+	}
+	return c, p, log
+}
+
+// firstReplies are the replies of a primary that has version 5 of the zone.
+var firstReplies = map[uint16][]string{axfr: {"@ 5 SOA 5\na 5 A 192.0.2.1\nb 5 A 192.0.2.2\nc 5 CNAME a\n@ 5 SOA 5"}}
+
+// startEmptyCopy is like startCopyIn, with the primary's replies, and returns at once.
+func startEmptyCopy(
+	t *testing.T, limit int64, b *memory.Budget, replies map[uint16][]string, prepare ...func(*zoneCopy),
+) (c *zoneCopy, p *scriptedPrimary, log *chaintest.Log) {
 	p, log = &scriptedPrimary{t: t}, new(chaintest.Log)
-	p.set(0, map[uint16][]string{axfr: {"@ 5 SOA 5\na 5 A 192.0.2.1\nb 5 A 192.0.2.2\nc 5 CNAME a\n@ 5 SOA 5"}})
+	p.set(0, replies)
 	from := &client{addr: netip.MustParseAddrPort("192.0.2.53:53"), dial: p.dial}
 	from.limit.Store(limit)
 	c = newCopy(options{origin: origin}, []*client{from}, log.Logger(), room{budget: b, kind: memory.Zones})
@@ -132,10 +147,6 @@ func startCopyIn(
 		c.Stop()
 		p.task.Wait()
 	})
-	time.Sleep(time.Second)
-	if got := serialOf(c); got != 5 {
-		t.Fatalf("got serial number %d, want 5\n%s", got, log)
-	}
 	return c, p, log
 }
 

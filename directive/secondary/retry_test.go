@@ -32,6 +32,26 @@ func TestRetryUnansweredDoubles(t *testing.T) {
 	})
 }
 
+// A first transfer that fails is tried again until it works, however long that takes: the zone is served at most
+// ten seconds after its primary answers.
+func TestRetryFirstTransfer(t *testing.T) {
+	for _, outage := range []time.Duration{time.Second, time.Minute, 3 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			c, p, log := startEmptyCopy(t, 0, nil, nil)
+			time.Sleep(outage)
+			if n := len(strings.Fields(p.asked())); n < int(outage/(2*lastRetry)) || serialOf(c) != 0 {
+				t.Errorf("after %v: got %d queries and serial number %d, want no zone", outage, n, serialOf(c))
+			}
+
+			p.set(0, firstReplies)
+			time.Sleep(lastRetry + time.Second) // beside the attempt
+			if got := serialOf(c); got != 5 {
+				t.Errorf("after an outage of %v: got serial number %d, want 5\n%s", outage, got, log)
+			}
+		})
+	}
+}
+
 // A primary that has restarted is asked at once, and the next failure begins with the
 // shortest interval again.
 func TestRetryAfterRestart(t *testing.T) {

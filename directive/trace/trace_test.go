@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,11 +79,15 @@ func plan(directive string) (*config.Block, *chaintest.Log, error) {
 	return b, log, corefile.Sorted(append(b.Planned(), err)...)
 }
 
-func serve(t *testing.T, directive string) *testServer {
+// serve starts a server with a directive. prepare is called before the start.
+func serve(t *testing.T, directive string, prepare ...func(*config.Block)) *testServer {
 	t.Helper()
 	b, out, err := plan(directive)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, prepare := range prepare {
+		prepare(b)
 	}
 	s := &testServer{t: t, block: b, start: config.NewStart(context.Background(), nil), port: &dns.Port{}, lot: dns.NewParkingLot(10), log: out}
 	if err := b.Started(s.start); err != nil {
@@ -291,6 +297,29 @@ func TestAllocations(t *testing.T) {
 		q.Observe(time.Unix(0, 0))
 	}); n != 0 {
 		t.Errorf("got %v allocations, want none", n)
+	}
+}
+
+// Without an ENDPOINT spans are sent to the usual port of a collector on this host.
+func TestDefaultEndpoint(t *testing.T) {
+	for directive, want := range map[string]string{"trace": "localhost:9411", "trace otlp": "localhost:4318"} {
+		c := newCollector(t)
+		var dialed atomic.Value
+		s := serve(t, directive, func(b *config.Block) {
+			b.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				dialed.Store(address)
+				return new(net.Dialer).DialContext(ctx, network, c.Listener.Addr().String())
+			}
+		})
+		s.ask("www.example.org.")
+		s.stop() // which sends the spans that wait
+
+		if at := dialed.Load(); at != want {
+			t.Errorf("%s: got a connection to %v, want %s", directive, at, want)
+		}
+		if n := len(c.all()); n == 0 {
+			t.Errorf("%s: got no spans", directive)
+		}
 	}
 }
 
