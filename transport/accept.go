@@ -135,7 +135,8 @@ type conns struct {
 	mu         sync.Mutex
 	byID       map[int64]*conn
 	lastID     int64
-	clients    map[netip.Addr]clientConns
+	clients    map[netip.Addr]*clientConns
+	openings   openings
 	empty      follow.Signal // the last connection has ended
 	leaving    []*conn       // to be passed to another process
 	left       follow.Signal // leaving has grown
@@ -147,12 +148,14 @@ type conns struct {
 
 // A clientConns has the number of a client's connections, and their turns.
 type clientConns struct {
-	n     int
-	turns turns
+	n      int
+	turns  turns
+	opened int // see openings; in the period
+	period int
 }
 
 func (s *conns) init() {
-	s.byID, s.clients = map[int64]*conn{}, map[netip.Addr]clientConns{}
+	s.byID, s.clients = map[int64]*conn{}, map[netip.Addr]*clientConns{}
 	s.empty, s.left = follow.NewSignal(), follow.NewSignal()
 }
 
@@ -160,16 +163,18 @@ func (s *conns) init() {
 func ClientKey(addr netip.Addr) netip.Addr { return slots.Client(addr) }
 
 // add adds c, unless there are too many connections: then it returns the counter of
-// the reason. At the limit of the listener, or without memory, it evicts the connection that idlest
-// returns (RFC 7766 §6.2.3 allows that); if none is idle, it refuses c.
+// the reason. At the limit of the listener, or without memory, it evicts the connection that yields to
+// c (see places.go), or if there is none refuses c.
 func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isOverLimit(c, c.client) {
 		return c.l.counts.overClient, nil
 	}
+	var choice choice
 	if len(s.byID) >= c.l.o.MaxConns || !s.memory.reserve(len(s.byID)) {
-		if evicted = s.idlest(); evicted == nil {
+		choice = s.openings.choose(c.client, s.connsOf(c.client))
+		if evicted = s.replaceable(&choice, c.l); evicted == nil {
 			return c.l.counts.overTotal, nil
 		}
 		s.remove(evicted)
@@ -179,6 +184,7 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.lastID++
 	c.id = s.lastID
 	s.byID[c.id] = c
+	s.openings.add(c.client, choice)
 	s.addTo(c, c.client)
 	if !s.checking {
 		s.checking = true
@@ -187,10 +193,18 @@ func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	return nil, evicted
 }
 
+// connsOf returns the number of a client's connections.
+func (s *conns) connsOf(client netip.Addr) int {
+	if of := s.clients[client]; of != nil {
+		return of.n
+	}
+	return 0
+}
+
 // isOverLimit reports whether a client has as many connections as it may have. Connections
 // whose client is not known yet have no limit of their own.
 func (s *conns) isOverLimit(c *conn, client netip.Addr) bool {
-	return client.IsValid() && s.clients[client].n >= c.l.o.MaxConnsPerClient
+	return client.IsValid() && s.connsOf(client) >= c.l.o.MaxConnsPerClient
 }
 
 // isFull is isOverLimit for a new connection.
@@ -202,14 +216,17 @@ func (s *conns) isFull(c *conn) bool {
 
 // addTo counts c for a client.
 func (s *conns) addTo(c *conn, key netip.Addr) {
-	client := s.clients[key]
-	if client.n == 0 {
-		if client.turns, s.spare = s.spare, nil; client.turns == nil {
-			client.turns = newTurns()
+	of := s.clients[key]
+	if of == nil {
+		of = &clientConns{turns: s.spare}
+		if s.spare = nil; of.turns == nil {
+			of.turns = newTurns()
 		}
+		s.clients[key] = of
 	}
-	client.n++
-	s.clients[key], c.client, c.turns = client, key, client.turns
+	of.n++
+	of.period = -1 // opened may be too low
+	c.client, c.of, c.turns = key, of, of.turns
 }
 
 // identify counts c for the client at an address, which was not known before. It returns
@@ -227,37 +244,35 @@ func (s *conns) identify(c *conn, peer netip.AddrPort) bool {
 	}
 
 	s.removeFrom(c.client)
+	s.openings.add(client, choice{})
 	s.addTo(c, client)
 	c.peer = peer
 	return true
 }
 
-// idlest returns the connection that has been idle longest, of the client that has most among those
-// with an idle one: handshakes are idle, and a client with many of them keeps nobody from theirs. It
-// searches all connections. That takes some ten microseconds for each accept at the limit; below it
-// there is no order to maintain.
-func (s *conns) idlest() (idlest *conn) {
-	most := 0 // connections of idlest's client
+// replaceable returns the connection that yields, or nil. It searches all connections. That takes some
+// ten microseconds for each accept at the limit; below it there is no order to maintain.
+func (s *conns) replaceable(choice *choice, l *Listener) (found *conn) {
+	now := time.Duration(l.clock(time.Now()))
 	for _, c := range s.byID {
-		if c.inFlight() > 0 {
-			continue
+		if c.of.period != s.openings.period {
+			c.of.opened, c.of.period = s.openings.count(c.client), s.openings.period
 		}
-		n := most
-		if idlest == nil || c.client != idlest.client {
-			n = s.clients[c.client].n
-		}
-		if n > most || n == most && c.lastActive.Load() < idlest.lastActive.Load() {
-			idlest, most = c, n
+		if choice.prefers(placed{
+			client: c.client, conns: c.of.n, opened: c.of.opened,
+			busy: c.inFlight() > 0, asked: c.asked.Load(),
+			idle: now - time.Duration(c.lastActive.Load()), held: now - c.opened,
+		}) {
+			found = c
 		}
 	}
-	return idlest
+	return found
 }
 
-// evict closes the connection that idlest returns, for one of another listener. It reports
-// whether there is one.
+// evict closes the connection that yields to one of another listener. It reports whether there is one.
 func (l *Listener) evict() bool {
 	l.conns.mu.Lock()
-	evicted := l.conns.idlest()
+	evicted := l.conns.replaceable(&choice{others: true}, l)
 	if evicted != nil {
 		l.conns.remove(evicted)
 	}
@@ -292,10 +307,9 @@ func (s *conns) remove(c *conn) {
 
 // removeFrom counts one connection less for a client.
 func (s *conns) removeFrom(key netip.Addr) {
-	client := s.clients[key]
-	client.n--
-	if s.clients[key] = client; client.n == 0 {
-		s.spare = client.turns
+	of := s.clients[key]
+	if of.n--; of.n == 0 {
+		s.spare = of.turns
 		delete(s.clients, key)
 	}
 }

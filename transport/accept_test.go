@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/descriptors"
 )
 
@@ -19,7 +20,7 @@ func TestReplacedConnectionIsOfLargestClient(t *testing.T) {
 
 	t.Run("TCP and TLS", func(t *testing.T) {
 		o := Options{MaxConns: 6}.OrDefaults()
-		l := &Listener{o: o, start: time.Now()}
+		l := &Listener{o: o, start: time.Now(), counts: newCounters(new(metrics.Registry))}
 		l.limits.Store(&o.Limits)
 		l.conns.init()
 		l.conns.checking = true
@@ -51,8 +52,11 @@ func TestReplacedConnectionIsOfLargestClient(t *testing.T) {
 				c.refs.Add(1)
 			}
 		}
-		if _, evicted := open(flood[0]); evicted != kept {
-			t.Error("where all others have queries, the idle connection is not replaced")
+		if _, evicted := open(netip.MustParseAddr("192.0.2.4")); evicted == nil || evicted == kept {
+			t.Error("where all of the flood have queries, none of them is replaced")
+		}
+		if refused, _ := l.conns.add(newConn(l, pipeSocket{}, netip.AddrPortFrom(flood[0], 1), netip.AddrPort{})); refused == nil {
+			t.Error("a connection of the flood replaces one of a client that has fewer")
 		}
 	})
 

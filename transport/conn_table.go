@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -15,20 +14,19 @@ import (
 )
 
 // A ConnTable has the connections of one or more LimitedListeners. At the limit a new
-// connection replaces one without requests: of the client that has most, if that has more than the
-// new one's client will have, else of its own client, else of one that has as many as it will have.
-// If there is none, it replaces the last one of the client that has most, if that has more.
+// connection replaces another one as places.go says.
 type ConnTable struct {
 	o      ConnLimits
 	counts counters
 	share  *descriptors.Share
 	memory connMemory
 
-	mu      sync.Mutex
-	open    int
-	clients map[netip.Addr][]*limitedConn // by ClientKey, the oldest connection first
-	turns   map[netip.Addr]turns          // of clients
-	refused map[netip.Addr]time.Time      // clients that may not connect before that time
+	mu       sync.Mutex
+	open     int
+	openings openings
+	clients  map[netip.Addr][]*limitedConn // by ClientKey, the oldest connection first
+	turns    map[netip.Addr]turns          // of clients
+	refused  map[netip.Addr]time.Time      // clients that may not connect before that time
 }
 
 // ConnLimits are the limits of a ConnTable.
@@ -38,13 +36,17 @@ type ConnLimits struct {
 	// Replace lets every new connection in: at a limit it replaces the one that has been idle
 	// longest, or, if none has been for a second, the one without data for the longest time of those
 	// with or without requests, whichever are more. That is one of its own client if the client has
-	// PerClient, else of the client that has most, else of all.
+	// PerClient, else of the client that has most, else of those that have opened many lately, else of all.
 	Replace     bool
 	Buffer      int                 // the kernel's, in bytes, for each direction; 0 is that of the listener
 	Descriptors *descriptors.Budget // may be nil
 	Memory      *memory.Budget      // may be nil
 	Metrics     *metrics.Registry   // may be nil
 }
+
+// freeProbes is how many connections a client may open within openingsPeriod, where a new one always gets
+// in, before it loses one first: probes and scrapers open one for each request.
+const freeProbes = 200
 
 // maxRefused bounds the clients that may not connect.
 const maxRefused = 1000
@@ -118,6 +120,7 @@ func (t *ConnTable) add(c *limitedConn) bool {
 		t.memory.release()
 		return false
 	}
+	c.opened = clock.Now()
 	t.join(c)
 	return true
 }
@@ -127,16 +130,19 @@ func (t *ConnTable) add(c *limitedConn) bool {
 func (t *ConnTable) makeRoom(client netip.Addr) (replaced *limitedConn, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var choice choice
 	switch own := t.clients[client]; {
 	case t.o.PerClient > 0 && len(own) >= t.o.PerClient:
-		replaced = idlest(slices.Values(own), true)
+		replaced = idlest(slices.Values(own))
 		t.counts.overClient.Add(1)
 	case t.isFull() || !t.memory.reserve(t.open):
 		t.counts.overTotal.Add(1)
-		if replaced = t.displaced(client); replaced == nil {
+		choice = t.openings.choose(client, len(own))
+		if replaced = t.displaced(&choice, own); replaced == nil {
 			return nil, false
 		}
 	}
+	t.openings.add(client, choice)
 	if replaced != nil {
 		t.remove(replaced)
 		t.memory.force()
@@ -185,6 +191,7 @@ func (t *ConnTable) identify(c *limitedConn, client netip.Addr) bool {
 		return false
 	}
 	c.client = client
+	t.openings.add(client, choice{})
 	t.join(c)
 	return true
 }
@@ -197,23 +204,32 @@ func (t *ConnTable) isFull() bool {
 	return most > 0 && t.open >= most
 }
 
-// displaced returns the connection that one of a client may replace, or nil.
-func (t *ConnTable) displaced(by netip.Addr) *limitedConn {
-	own := t.clients[by]
-	most := t.largest(len(own) + 1)
-	if t.o.Replace {
-		if most != nil {
-			return idlest(slices.Values(most), true)
-		}
-		return t.idlest(true, 0)
+// displaced returns the connection that one of a client with some may replace, or nil.
+func (t *ConnTable) displaced(choice *choice, own []*limitedConn) *limitedConn {
+	if !t.o.Replace {
+		choice.newest = true // the requests of another one may not have ended, as those of a receiver of dnstap
+		return t.yielding(choice)
 	}
+	if most := t.largest(len(own) + 1); most != nil {
+		return idlest(slices.Values(most))
+	}
+	return t.idlest()
+}
 
-	// A client with many connections, all with requests, takes none of those that have fewer.
-	idle := cmp.Or(idlest(slices.Values(most), false), idlest(slices.Values(own), false), t.idlest(false, len(own)+1))
-	if idle == nil && most != nil {
-		return most[len(most)-1]
+// yielding returns the connection that yields in a choice, or nil.
+func (t *ConnTable) yielding(choice *choice) (found *limitedConn) {
+	now := clock.Now()
+	for client, conns := range t.clients {
+		p := placed{client: client, conns: len(conns), opened: t.openings.count(client)}
+		for _, c := range slices.Backward(conns) { // the newest first
+			p.busy, p.asked = c.busy.Load(), c.asked.Load()
+			p.idle, p.held = now-time.Duration(c.active.Load()), now-c.opened
+			if choice.prefers(p) {
+				found = c
+			}
+		}
 	}
-	return idle
+	return found
 }
 
 // largest returns the connections of the client that has most, if it has more than a number.
@@ -226,12 +242,16 @@ func (t *ConnTable) largest(than int) (most []*limitedConn) {
 	return most
 }
 
-// idlest returns the connection to close of all clients with some number of connections, or nil:
-// see the function.
-func (t *ConnTable) idlest(busy bool, least int) *limitedConn {
+// idlest returns the connection to close of those that have opened most lately, if these are many, else
+// of all clients: see the function.
+func (t *ConnTable) idlest() *limitedConn {
+	most := 0
+	for client := range t.clients {
+		most = max(most, t.openings.count(client)-freeProbes)
+	}
 	return idlest(func(yield func(*limitedConn) bool) {
-		for _, conns := range t.clients {
-			if len(conns) < least {
+		for client, conns := range t.clients {
+			if most > 0 && t.openings.count(client)-freeProbes < most {
 				continue
 			}
 			for _, c := range conns {
@@ -240,17 +260,13 @@ func (t *ConnTable) idlest(busy bool, least int) *limitedConn {
 				}
 			}
 		}
-	}, busy)
+	})
 }
 
-// freshConn is how long a connection without requests counts as one that is about to send some.
-const freshConn = time.Second
-
-// idlest returns the connection to close, or nil: the one that has been idle longest, if that is
-// longer than freshConn, and those with requests count only if busy is set. Of others it is one
-// without requests, unless more have some: then probes, which are about to send one, are not among
-// the many that do not read their replies.
-func idlest(conns iter.Seq[*limitedConn], busy bool) *limitedConn {
+// idlest returns the connection to close, or nil if there is none: the one that has been idle longest,
+// if that is longer than freshConn. Of others it is one without requests, unless more have some: then
+// probes, which are about to send one, are not among the many that do not read their replies.
+func idlest(conns iter.Seq[*limitedConn]) *limitedConn {
 	var oldest [2]*limitedConn // without requests, and with
 	var n [2]int
 	for c := range conns {
@@ -266,7 +282,7 @@ func idlest(conns iter.Seq[*limitedConn], busy bool) *limitedConn {
 
 	idle := oldest[0]
 	switch {
-	case !busy || oldest[1] == nil:
+	case oldest[1] == nil:
 		return idle
 	case idle == nil:
 		return oldest[1]
@@ -276,11 +292,15 @@ func idlest(conns iter.Seq[*limitedConn], busy bool) *limitedConn {
 	return idle
 }
 
-// evict closes the connection that has been idle longest, for one of another listener. It
-// reports whether there is one.
+// evict closes a connection for one of another listener. It reports whether there is one.
 func (t *ConnTable) evict() bool {
 	t.mu.Lock()
-	c := t.idlest(t.o.Replace, 0)
+	var c *limitedConn
+	if t.o.Replace {
+		c = t.idlest()
+	} else {
+		c = t.yielding(&choice{others: true})
+	}
 	if c != nil {
 		t.counts.evicted.Add(1)
 		t.remove(c)

@@ -55,7 +55,7 @@ func (t *tableTest) closed() (names string) {
 // more connections than those whose it replaces had.
 func TestIdleConnectionReplaced(t *testing.T) {
 	for name, tc := range map[string]struct {
-		open   string // client and, if it has a request, *
+		open   string // client, and * if it has a request, or - if it has had none for a second
 		next   string
 		closed string // a letter for each place in open; "-" is next
 	}{
@@ -63,7 +63,8 @@ func TestIdleConnectionReplaced(t *testing.T) {
 		"the first has a request":                        {"1* 2 3 4", "5", "b"},
 		"all have requests":                              {"1* 2* 3* 4*", "5", "-"},
 		"the client that has most, though it is younger": {"1 2 3 3", "5", "c"},
-		"the idle one of a client before others' busy":   {"1 2* 2* 2*", "5", "a"},
+		"the idle one of a client before others' busy":   {"1- 2* 2* 2*", "5", "a"},
+		"not one that is about to send a request":        {"1 2* 2* 2*", "5", "d"},
 		"the last one of a client, all with requests":    {"1* 2* 2* 2*", "5", "d"},
 		"its own":                         {"1 2 3 4", "3", "c"},
 		"none of clients that have fewer": {"1 2* 2* 2*", "2", "-"},
@@ -72,8 +73,11 @@ func TestIdleConnectionReplaced(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := newTableTest(ConnLimits{Most: func() int { return 4 }})
 				open := func(name, text string) bool {
-					client, busy := strings.CutSuffix(text, "*")
-					return table.open(name, client[0]-'0', busy)
+					ok := table.open(name, text[0]-'0', strings.HasSuffix(text, "*"))
+					if strings.HasSuffix(text, "-") {
+						time.Sleep(freshConn)
+					}
+					return ok
 				}
 				for i, text := range strings.Fields(tc.open) {
 					open(string(rune('a'+i)), text)

@@ -88,6 +88,8 @@ type handshakeSlot struct {
 	held     atomic.Bool
 	deadline time.Time // over QUIC
 	shared   bool      // of Sessions: it counts for the client
+	// forgotten is set by Sessions once the connection does not count for the client any more.
+	forgotten bool
 
 	mu     sync.Mutex
 	ended  bool

@@ -81,10 +81,12 @@ func (l *LimitedListener) Accept() (net.Conn, error) {
 type limitedConn struct {
 	net.Conn
 	l      *LimitedListener
-	client netip.Addr // see ClientKey; not valid if a proxy may send it
-	turns  turns      // of the client
+	client netip.Addr    // see ClientKey; not valid if a proxy may send it
+	turns  turns         // of the client
+	opened time.Duration // on the clock of package clock
 	active atomic.Int64
 	busy   atomic.Bool // a request is being answered
+	asked  atomic.Bool // the client has sent a request, or the preface of HTTP/2
 
 	takesTurns atomic.Bool
 	hasTurn    atomic.Bool
@@ -117,6 +119,9 @@ func TakeTurns(c net.Conn) {
 func SetBusy(c net.Conn, busy bool) {
 	if l := limited(c); l != nil {
 		l.busy.Store(busy)
+		if busy {
+			l.asked.Store(true)
+		}
 	}
 }
 

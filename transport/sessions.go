@@ -34,23 +34,27 @@ type Sessions struct {
 	start  time.Time
 	memory connMemory
 
-	mu      sync.Mutex
-	most    int // limit of open
-	open    int // including handshakes
-	ready   map[*Session]struct{}
-	clients map[netip.Addr]int
-	pending map[*handshakeSlot]struct{} // handshakes that are not complete
-	shares  slots.Counter               // of pending
-	closed  bool                        // no handshakes are accepted
+	mu       sync.Mutex
+	most     int // limit of open
+	open     int // including handshakes
+	ready    map[*Session]struct{}
+	clients  map[netip.Addr]int
+	openings openings
+	pending  map[*handshakeSlot]struct{} // handshakes that are not complete
+	shares   slots.Counter               // of pending
+	closed   bool                        // no handshakes are accepted
 }
 
 // A Session is a connection whose handshake is complete.
 type Session struct {
 	close   func()
 	client  netip.Addr
+	slot    *handshakeSlot
 	start   time.Time
-	queries atomic.Int64 // being answered
-	active  atomic.Int64 // time of the last query or reply, since start
+	opened  time.Duration // since start
+	queries atomic.Int64  // being answered
+	asked   atomic.Bool   // the client has sent a query
+	active  atomic.Int64  // time of the last query or reply, since start
 }
 
 // NewSessions returns Sessions for a listener with these messages.
@@ -94,9 +98,9 @@ func (s *Sessions) Count() float64 {
 
 // Begin counts a connection before its handshake, until ctx ends, and returns the context for it. The
 // handshake waits for its turn within a time. Begin returns an error if the connection is over a limit.
-// At the limit of all connections it closes the one that replaceable returns. Once clients have to be verified, half of the connections may
-// be incomplete, since the library closes no such connection, and of these a client has at most as
-// many as are free.
+// At the limit of all connections it closes the one that replaceable returns. Once clients have to be
+// verified, half of the connections may be incomplete, since the library closes no such connection, and
+// of these a client has at most as many as are free.
 func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duration) (context.Context, error) {
 	client := ClientKey(AddrPort(peer).Addr())
 	s.mu.Lock()
@@ -110,8 +114,10 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duratio
 		s.counts.overClient.Add(1)
 		return nil, errTooManyConnections
 	}
+	var choice choice
 	if s.open >= s.most || !s.memory.reserve(s.open) {
-		evicted := s.replaceable(client)
+		choice = s.openings.choose(client, s.clients[client])
+		evicted := s.replaceable(&choice)
 		if evicted == nil {
 			if shared {
 				s.shares.Done(client)
@@ -121,25 +127,37 @@ func (s *Sessions) Begin(ctx context.Context, peer net.Addr, within time.Duratio
 		}
 		s.counts.evicted.Add(1)
 		delete(s.ready, evicted)
+		s.forget(evicted.slot)
 		evicted.close()
 		s.memory.force() // that of the other one is released when it has ended
 	}
 
 	s.open++
 	s.clients[client]++
+	s.openings.add(client, choice)
 	slot := &handshakeSlot{client: client, shared: shared, deadline: time.Now().Add(within)}
 	s.pending[slot] = struct{}{}
 	context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.endPending(slot)
+		s.forget(slot)
 		s.open--
 		s.memory.release()
-		if s.clients[client]--; s.clients[client] == 0 {
-			delete(s.clients, client)
-		}
 	})
 	return handshakeContext{ctx, slot}, nil
+}
+
+// forget counts one connection less for a client. One that has given its place to another one does not
+// count while it ends.
+func (s *Sessions) forget(slot *handshakeSlot) {
+	if slot == nil || slot.forgotten {
+		return
+	}
+	slot.forgotten = true
+	if s.clients[slot.client]--; s.clients[slot.client] == 0 {
+		delete(s.clients, slot.client)
+	}
 }
 
 // admitHandshake reports whether a client may have another incomplete handshake. If none is free, a
@@ -201,28 +219,19 @@ func (s *Sessions) Resume() {
 	s.closed = false
 }
 
-// replaceable returns the session to close for a new one of a client: the one without queries that has
-// been idle longest, of the client that has most connections among those with such a session. If all
-// have queries, which streams that never end are too, it is the one without activity for the longest
-// time of the client that has most connections, if the new one's has at least two less; or nil.
-func (s *Sessions) replaceable(client netip.Addr) *Session {
-	if c := s.idlest(false, 1); c != nil {
-		return c
-	}
-	return s.idlest(true, s.clients[client]+2)
-}
-
-// idlest returns the session that has been idle longest, of the client that has most connections, at
-// least some number, among those with such a session; or nil. busy permits sessions with queries.
-func (s *Sessions) idlest(busy bool, least int) (idlest *Session) {
-	most := least // connections of idlest's client
+// replaceable returns the session that yields, or nil: see places.go.
+func (s *Sessions) replaceable(choice *choice) (found *Session) {
+	now := time.Since(s.start)
 	for c := range s.ready {
-		if n := s.clients[c.client]; (busy || c.queries.Load() == 0) && n >= most &&
-			(idlest == nil || n > most || c.active.Load() < idlest.active.Load()) {
-			idlest, most = c, n
+		if choice.prefers(placed{
+			client: c.client, conns: s.clients[c.client], opened: s.openings.count(c.client),
+			busy: c.queries.Load() > 0, asked: c.asked.Load(),
+			idle: now - time.Duration(c.active.Load()), held: now - c.opened,
+		}) {
+			found = c
 		}
 	}
-	return idlest
+	return found
 }
 
 // Add adds a connection whose handshake is complete, with a context from Begin's. Its close must not
@@ -230,10 +239,13 @@ func (s *Sessions) idlest(busy bool, least int) (idlest *Session) {
 func (s *Sessions) Add(ctx context.Context, peer net.Addr, close func()) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot, ok := ctx.Value(handshakeKey{}).(*handshakeSlot); ok {
+	slot, ok := ctx.Value(handshakeKey{}).(*handshakeSlot)
+	if ok {
 		s.endPending(slot)
 	}
-	c := &Session{close: close, client: ClientKey(AddrPort(peer).Addr()), start: s.start}
+	c := &Session{
+		close: close, client: ClientKey(AddrPort(peer).Addr()), slot: slot, start: s.start, opened: time.Since(s.start),
+	}
 	c.touch()
 	s.ready[c] = struct{}{}
 	return c
@@ -249,6 +261,7 @@ func (s *Sessions) Remove(c *Session) {
 // StartQuery counts a query that is being answered.
 func (c *Session) StartQuery() {
 	c.queries.Add(1)
+	c.asked.Store(true)
 	c.touch()
 }
 

@@ -57,7 +57,9 @@ type conn struct {
 	id          int64      // in conns
 	client      netip.Addr // the key for its number of connections: see ClientKey; not valid until the client is known
 	proxyPolicy ProxyPolicy
-	turns       turns // of the client; set by conns.add
+	of          *clientConns  // of the client; set by conns.add
+	turns       turns         // of the client
+	opened      time.Duration // since Listener.start
 	peer, local netip.AddrPort
 	tlvs        string // of the PROXY header, if they are kept
 	sock        socket
@@ -80,6 +82,7 @@ type conn struct {
 	unread       []byte    // if leaving: a part of a query, or of the PROXY header
 
 	lastActive atomic.Int64 // Listener.clock of the last read, or write of a parked reply
+	asked      atomic.Bool  // the client has sent a query
 	refs       atomic.Int32 // parked queries, plus readerRef while there is a reader
 
 	mu         sync.Mutex // of the fields below
@@ -101,7 +104,8 @@ func newConn(l *Listener, sock socket, peer, local netip.AddrPort) *conn {
 	if l.tls != nil {
 		c.sock, c.handshaking = newTLSSocket(l, sock), true
 	}
-	c.lastActive.Store(l.clock(time.Now()))
+	c.opened = time.Duration(l.clock(time.Now()))
+	c.lastActive.Store(int64(c.opened))
 	return c
 }
 
@@ -295,7 +299,9 @@ func (c *conn) serveMessages() {
 
 // serveQuery answers the query in packet. It reports whether q is parked.
 func (c *conn) serveQuery(q *dns.Query, packet, lent []byte) (parked bool) {
-	c.queries++
+	if c.queries++; c.queries == 1 {
+		c.asked.Store(true)
+	}
 	q.Sender, q.Peer, q.Local, q.Interface = c, c.peer, c.local, 0
 	q.Reset(packet, dns.TCP, c.now)
 	q.ProxyTLVs = c.tlvs

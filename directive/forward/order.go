@@ -17,7 +17,12 @@ func (p *parser) sortAnswers() {
 		return
 	}
 
-	answers := p.records[:p.answerCount()]
+	n := slices.IndexFunc(p.records, func(r parsedRecord) bool { return r.section != wire.Answers })
+	if n < 0 {
+		n = len(p.records)
+	}
+	answers := p.records[:n]
+
 	for i := range answers {
 		answers[i].rank = p.rank(&answers[i])
 	}

@@ -17,7 +17,7 @@ func (e *External) ReadObjects(ctx context.Context, objects []*dns.Object) {
 
 // ExplainDNS implements [dns.Explainer].
 func (e *External) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
-	return e.handler.ExplainDNS(q, v)
+	return e.handler.explain(q, v, e)
 }
 
 // ReadObjects implements explain.ObjectReader.

@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
 )
 
 // Setup sets up the kubernetes directive, which answers names of a cluster's Services and
@@ -55,7 +56,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		if h.podMode == podsVerified && b.UsesMetadata() {
 			o.podsByAddr, o.PodLabels = true, true
 		}
-		h.planTransfers(b)
+		for _, t := range config.Find[zone.Transferrer](b) {
+			for _, z := range h.zones {
+				if t.Transfers(z.name) {
+					h.transferred = append(h.transferred, z)
+				}
+			}
+		}
 		return h.checkNext(b, d)
 	})
 
