@@ -21,6 +21,7 @@ import (
 	"github.com/seamark/seamark/directive/hosts"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/directive/kubernetes"
+	"github.com/seamark/seamark/directive/nftset"
 	"github.com/seamark/seamark/directive/policy"
 	"github.com/seamark/seamark/directive/records"
 	"github.com/seamark/seamark/directive/rewrite"
@@ -109,6 +110,10 @@ func Directives() []config.Directive {
 			Brief: "log queries"},
 		{Name: "dnstap", Usage: "dnstap [listen] SOCKET [full] [WRITEBUFFER [QUEUE]]", Setup: directive.SetupDnstap,
 			Brief: "send queries and replies to receivers of dnstap"},
+
+		// What depends on answers as clients get them.
+		{Name: "nftset", Usage: "nftset FAMILY TABLE SET...", Setup: nftset.Setup,
+			Brief: "add the addresses of answers to sets of nftables"},
 
 		// Answers that need no zone, policy, and changes of queries and answers.
 		{Name: "local", Usage: "local", Setup: directive.SetupLocal, Answers: true,

@@ -10,7 +10,7 @@ import (
 // rewrite has produced before autopath and cache can answer it; policy_test.go
 // shows the consequences of another order. You need not add new directives.
 const order = `root metadata geoip cancel proxyproto tls quic grpc_server https https3 timeouts multisocket reload handover capture kubedns_config nsid bufsize bind debug trace ready kubedns_status lameduck
-health pprof admin shed ratelimit prometheus skydns_metrics errors log local dns64 siit any chaos loadbalance tsig rewrite acl policy autopath cache header dnssec minimal template transfer hosts records k8s_external
+health pprof admin shed ratelimit prometheus skydns_metrics errors log nftset local dns64 siit any chaos loadbalance tsig rewrite acl policy autopath cache header dnssec minimal template transfer hosts records k8s_external
 federation kubernetes file auto secondary etcd screen loop forward grpc erratic whoami on sign view`
 
 // corednsOrder is the order of CoreDNS 1.15's plugin.cfg. It differs in two

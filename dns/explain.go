@@ -142,6 +142,9 @@ func (s explanationSender) Send(q *Query) {
 	s <- e
 }
 
+// Explained reports whether the query is one of Explain, whose answer no client gets.
+func (q *Query) Explained() bool { return q.chain != nil && q.chain.silent }
+
 // traced returns a copy of m whose chains report to the trace of a query, and have no
 // observers. observeView may be nil.
 func (m *Mux) traced(observeView func(q *Query, c *Chain, met bool)) *Mux {

@@ -32,6 +32,7 @@ type Server struct {
 var effects = []string{
 	"health", "ready", "prometheus", "pprof", "admin", "kubedns_status", "skydns_metrics", "reload", "handover",
 	"capture", "on", "lameduck", "log", "errors", "dnstap", "trace", "transfer", "loop", "multisocket", "shed", "debug",
+	"nftset",
 }
 
 // observing are the effects that see the queries of their server block: a block that has only

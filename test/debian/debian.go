@@ -44,6 +44,7 @@ var packages = map[string]string{
 	"llvm-strip":                          "llvm",
 	"musl-gcc":                            "musl-tools",
 	"named":                               "bind9",
+	"nft":                                 "nftables",
 	"nsd":                                 "nsd",
 	"nsenter":                             "util-linux",
 	"nsupdate":                            "bind9-dnsutils",

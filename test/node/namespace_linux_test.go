@@ -118,9 +118,10 @@ const (
 // those of kube-proxy for the Services kube-dns and kube-dns-upstream.
 type testNode struct {
 	namespace
-	pod  namespace
-	more []namespace // other pods, which only load uses
-	args []string
+	pod     namespace
+	replica namespace
+	more    []namespace // other pods
+	args    []string
 }
 
 // connect adds a namespace behind an interface of the node, and waits until packets pass between
@@ -180,6 +181,7 @@ func newTestNode(t *testing.T) *testNode {
 	n := &testNode{namespace: newNamespace(t)}
 	n.pod = n.connect("pod", 1)
 	replica := n.connect("replica", 2)
+	n.replica = replica
 	n.ip("route add default via 10.0.2.2")
 	n.sysctl("ipv4/ip_forward", "1")
 	n.sysctl("ipv6/conf/all/forwarding", "1")
