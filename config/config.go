@@ -19,6 +19,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
@@ -55,6 +56,9 @@ type Block struct {
 	Memory  *memory.Budget
 	// Shared has what all plans of the server share, for Share.
 	Shared *Shared
+	// Generations counts the changes of data for replies that are repeated until then (see
+	// [dns.Query.AllowRepeatWhile]); nil if no replies are repeated.
+	Generations *generation.Cells
 	// Dial connects to API servers and upstreams; nil uses the operating system.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// NoFileEvents makes hosts, file and tls rely on their checks for changed files alone.

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/wire"
 )
 
-// MaxRepeat is the longest useful time for AllowRepeat.
+// MaxRepeat is the longest useful time for AllowRepeat, and the time of AllowRepeatWhile.
 const MaxRepeat = time.Second
 
 // Repeatable is implemented by handlers and observers that need not see each query. Replies
@@ -43,11 +44,21 @@ type Repeated struct {
 type repeat struct {
 	duration time.Duration
 	hits     *metrics.Counter
+	stamp    generation.Stamp
 }
 
 // AllowRepeat is called by a handler that would give the same answer, with the same TTLs, to
 // equal queries until d after Start. hits, if it is not nil, counts the repeated replies.
-func (q *Query) AllowRepeat(d time.Duration, hits *metrics.Counter) { q.repeat = repeat{d, hits} }
+func (q *Query) AllowRepeat(d time.Duration, hits *metrics.Counter) {
+	q.repeat = repeat{duration: d, hits: hits}
+}
+
+// AllowRepeatWhile is AllowRepeat for an answer that may change at any time. It is repeated while
+// s is current, which was read before the data that the answer was made from, but no longer than
+// MaxRepeat.
+func (q *Query) AllowRepeatWhile(s generation.Stamp) {
+	q.repeat = repeat{duration: MaxRepeat, stamp: s}
+}
 
 // Repeated returns the description of q's reply.
 func (q *Query) Repeated() Repeated {
@@ -59,6 +70,10 @@ func (q *Query) Repeated() Repeated {
 
 // Duration returns how long the reply may be repeated.
 func (r *Repeated) Duration() time.Duration { return r.allowed.duration }
+
+// Stamp returns the Stamp while which the reply may be repeated. It is zero, which is always
+// current, if the reply depends on the time alone.
+func (r *Repeated) Stamp() generation.Stamp { return r.allowed.stamp }
 
 // Count counts n repetitions.
 func (r *Repeated) Count(n uint64) {

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/transport"
 	"github.com/seamark/seamark/wire"
@@ -68,6 +69,8 @@ type Options struct {
 type Repeater interface {
 	Keep(q *dns.Query)
 	Forget()
+	// Generations returns the counters of the Stamps of repeated replies.
+	Generations() *generation.Cells
 }
 
 // A Plan is a checked Corefile: chains, zones and addresses. NewPlan opens no
@@ -215,6 +218,9 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 		Dial:         p.opts.Dial,
 		NoFileEvents: p.opts.NoFileEvents,
 		Chain:        new(dns.Chain),
+	}
+	if p.opts.Repeater != nil {
+		b.Generations = p.opts.Repeater.Generations()
 	}
 	b.Zones, b.Schemes, b.Ports = parts(keys)
 	warnNames(b)

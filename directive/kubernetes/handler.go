@@ -25,6 +25,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
@@ -62,6 +63,8 @@ type Handler struct {
 	options      *options      // other directives may change them before the start
 	transferred  []*zoneInfo
 	live         *liveZones // nil unless other servers copy zones
+
+	generations *generation.Cells // of index; nil if no answers are repeated
 }
 
 // A zoneInfo is one of the handler's zones.
@@ -87,12 +90,6 @@ func (h *Handler) Unready() string {
 	return text
 }
 
-// Repetition reports that names outside its zones do not depend on the cluster. Others may
-// exist from the next change on.
-func (h *Handler) Repetition() dns.Repetition {
-	return dns.Repetition{Allows: func(q *dns.Query) bool { return h.zone(q) == nil }}
-}
-
 // ServeDNS implements [dns.Handler].
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	z := h.zone(q)
@@ -100,9 +97,13 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Next
 	}
 	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
+	stamp, repeatable := l.stamp() // before the index is read
 	found := l.answer()
 	if found < emptyNonTerminal && h.wildcards && l.hasWildcard() { // no object is named *
 		return h.serveWildcard(q, z)
+	}
+	if repeatable && found < notListed {
+		q.AllowRepeatWhile(stamp)
 	}
 	return l.reply(found)
 }

@@ -74,9 +74,13 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	}
 
 	r, err := config.Keep(s, k, func() (*watchedCluster, error) {
-		r := &watchedCluster{Index: index.New(set, o.Kinds(), b.Log), snapshotOf: k.snapshotOf}
+		empty := func() *index.Index {
+			ix := index.New(set, o.Kinds(), b.Log)
+			ix.CountChanges(b.Generations)
+			return ix
+		}
+		r := &watchedCluster{Index: empty(), snapshotOf: k.snapshotOf}
 		r.stateName = stateName(o.snapshotOf(""), set)
-		empty := func() *index.Index { return index.New(set, o.Kinds(), b.Log) }
 		if f := s.Data(r.stateName); f != nil {
 			r.load(f, r.stateName, b.Log, empty)
 			_ = f.Close()
@@ -102,7 +106,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		return err
 	}
 
-	h.index, h.health, h.local = r.Index, b.Health(), b.Addresses()
+	h.index, h.health, h.local, h.generations = r.Index, b.Health(), b.Addresses(), b.Generations
 	if k.snapshot != "" {
 		if err := keepSnapshot(s, b, k.snapshot, r); err != nil {
 			return d.Errorf("%w", err)

@@ -16,15 +16,17 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
+	"github.com/seamark/seamark/sys/generation"
 )
 
 // Sizes of program/repeat.h.
 const (
 	maxQuery   = 96
-	maxReply   = 376
+	maxReply   = 424
 	replySets  = 256
 	replyWays  = 4
 	numReplies = replySets * replyWays
+	numCells   = 910 * unsafe.Sizeof(reply{}) / 8
 )
 
 const (
@@ -41,16 +43,31 @@ type reply struct {
 	alias                [16]byte
 	querySize, replySize uint16
 	difference           uint32
+	stamp                stamp
 	query                [maxQuery]byte
 	reply                [maxReply]byte
+}
+
+// stamp is a generation.Stamp as struct reply has it.
+type stamp struct {
+	cells [3]uint16
+	_     uint16
+	sum   uint64
+}
+
+// elements is the array of program/repeat.h.
+type elements struct {
+	replies [numReplies]reply
+	cells   [numCells]atomic.Uint64
 }
 
 // Replies are the replies that the programs repeat. It is a server.Repeater for the process
 // that answers the queries, and needs no capability, only the file of Capture.ReplyFile.
 type Replies struct {
-	memory  []byte
-	replies *[numReplies]reply
-	aliases map[netip.AddrPort]struct{}
+	memory      []byte
+	replies     *[numReplies]reply
+	generations *generation.Cells
+	aliases     map[netip.AddrPort]struct{}
 
 	mu     sync.Mutex // of what follows, and of writes into replies
 	kept   [numReplies]kept
@@ -68,12 +85,13 @@ type kept struct {
 // OpenReplies returns the Replies of a file of Capture.ReplyFile, which the caller may close,
 // for queries to a port of the aliases.
 func OpenReplies(f *os.File, aliases []netip.Addr, port uint16, times Times) (*Replies, error) {
-	memory, err := mapped(int(f.Fd()), int(unsafe.Sizeof([numReplies]reply{})))
+	memory, err := mapped(int(f.Fd()), int(unsafe.Sizeof(elements{})))
 	if err != nil {
 		return nil, fmt.Errorf("mapping the replies for the capture: %w", err)
 	}
+	all := (*elements)(unsafe.Pointer(&memory[0]))
 	r := &Replies{
-		memory: memory, replies: (*[numReplies]reply)(unsafe.Pointer(&memory[0])),
+		memory: memory, replies: &all.replies, generations: generation.New(all.cells[:]),
 		aliases: map[netip.AddrPort]struct{}{},
 	}
 	for _, a := range aliases {
@@ -114,6 +132,9 @@ func (r *Replies) count(i int) {
 // Total returns the number of repeated replies.
 func (r *Replies) Total() uint64 { return r.total.Load() }
 
+// Generations returns the counters of the Stamps of replies. They must not be used after Close.
+func (r *Replies) Generations() *generation.Cells { return r.generations }
+
 // Keep makes the programs repeat q's reply, unless all places for it are used.
 func (r *Replies) Keep(q *dns.Query) {
 	packet, message := q.Packet(), q.Reply()
@@ -133,6 +154,13 @@ func (r *Replies) Keep(q *dns.Query) {
 		return
 	}
 
+	k := kept{Repeated: q.Repeated()}
+	s := k.Stamp()
+	if !r.generations.Current(s) {
+		return
+	}
+	w.stamp = stamp{cells: s.Cells, sum: s.Sum}
+
 	now := uint64(monotonic())
 	place := -1
 	for i := first; i < first+replyWays; i++ {
@@ -140,7 +168,10 @@ func (r *Replies) Keep(q *dns.Query) {
 		until := old.until.Load()
 		switch {
 		case until > now && old.alias == w.alias && old.querySize == w.querySize && old.query == w.query:
-			return
+			if r.generations.Current(old.generations()) {
+				return
+			}
+			old.expire(now)
 		case until+uint64(rest) < now:
 			place = i
 		}
@@ -155,9 +186,9 @@ func (r *Replies) Keep(q *dns.Query) {
 	to.until.Store(0)
 	to.repeated.Store(0)
 	to.alias, to.querySize, to.replySize, to.query = w.alias, w.querySize, w.replySize, w.query
+	to.stamp = w.stamp
 	copy(to.reply[:], message[2:])
 	to.difference = difference(packet[2:], message[2:])
-	k := kept{Repeated: q.Repeated()}
 	r.kept[place] = k
 	to.until.Store(now + uint64(min(k.Duration(), maxRepeat)))
 }
@@ -189,6 +220,11 @@ func (r *Replies) Close() {
 	r.mu.Unlock()
 	r.task.Stop()
 	_ = unix.Munmap(r.memory)
+}
+
+// generations returns the Stamp of the reply.
+func (r *reply) generations() generation.Stamp {
+	return generation.Stamp{Cells: r.stamp.cells, Sum: r.stamp.sum}
 }
 
 // expire ends the repetition.

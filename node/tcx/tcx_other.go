@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/generation"
 )
 
 var errLinux = errors.New("capturing queries at the interfaces of pods needs Linux")
@@ -47,6 +48,9 @@ func (*Capture) ReplyFile() *os.File { return nil }
 
 // Replies are available on Linux only.
 type Replies struct{}
+
+// Generations returns nil.
+func (*Replies) Generations() *generation.Cells { return nil }
 
 // OpenReplies fails.
 func OpenReplies(*os.File, []netip.Addr, uint16, Times) (*Replies, error) { return nil, errLinux }

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -39,6 +40,7 @@ type Index struct {
 	clients         zone.Table[addrPods] // pods by address, with Settings.PodsByAddr
 	externalReverse ReverseIndex         // addresses that k8s_external answers for
 	latency         *latency             // nil observes nothing
+	generations     *generation.Cells    // nil counts nothing
 
 	listedKinds  atomic.Uint32 // a bit for each kind that is listed, in a snapshot or not watched
 	syncedKinds  atomic.Uint32 // a bit for each kind that is listed or not watched
@@ -91,6 +93,13 @@ func New(set Settings, kinds []cluster.Kind, log *slog.Logger) *Index {
 }
 
 const allKinds = 1<<cluster.Kinds - 1
+
+// CountChanges makes the writer count its changes, so that answers can be repeated until what
+// they were made from changes. The keys are the labels of a Service or ServiceImport, the label
+// of a namespace that is exposed or hidden, the PodKey of a pod, and "" for a kind that is listed
+// for the first time. Reverse names and the serials are not counted. CountChanges must be called before
+// the source runs.
+func (ix *Index) CountChanges(g *generation.Cells) { ix.generations = g }
 
 // Ready reports whether every kind has been listed once or is in the snapshot. The last
 // known state is served while the source is away.
@@ -215,9 +224,14 @@ func (ix *Index) ensureNamespace(name string) *Namespace {
 
 // setExposed exposes or hides the names of a namespace.
 func (ix *Index) setExposed(ns *Namespace, exposed bool) {
-	if ns.exposed.Swap(exposed) == exposed {
+	if ns.Exposed() == exposed {
 		return
 	}
+	label := Label(ns.Name)
+	ix.generations.Begin(label)
+	ns.exposed.Store(exposed)
+	ix.generations.End(label)
+
 	ix.toggled[ns] = struct{}{}
 	for _, u := range ix.undos {
 		u.addNamespace(ns, !exposed)

@@ -20,6 +20,10 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	ix.flush(kind)
 	ix.applyReverse() // deferred while the list arrived
 
+	if !ix.HasSynced(kind) {
+		ix.generations.Begin("") // names that depend on the kind were not answered
+		defer ix.generations.End("")
+	}
 	ix.listedKinds.Or(1 << kind)
 	if before := ix.syncedKinds.Or(1 << kind); before != allKinds && ix.Synced() {
 		close(ix.synced)

@@ -67,11 +67,15 @@ func (ix *Index) addPodAddr(ns *Namespace, ip netip.Addr, by int) {
 		before = ref.pods
 		n += before
 	}
+
+	name := string(key)
+	ix.generations.Begin(name)
 	if n > 0 {
-		ix.pods.Set(string(key), &podCount{n})
+		ix.pods.Set(name, &podCount{n})
 	} else {
-		ix.pods.Delete(string(key))
+		ix.pods.Delete(name)
 	}
+	ix.generations.End(name)
 	if (before > 0) == (n > 0) {
 		return
 	}

@@ -67,6 +67,7 @@ func (ix *Index) publish(c *serviceChange) {
 // of the Service is left.
 func (ix *Index) store(c *serviceChange, e *Entry) {
 	table := ix.table(c.imported)
+	ix.generations.Begin(c.key.Labels)
 	switch {
 	case e.Known() || len(e.Slices()) > 0:
 		table.Set(c.key.Labels, e)
@@ -79,6 +80,7 @@ func (ix *Index) store(c *serviceChange, e *Entry) {
 		c.key.entry.Store(nil)
 		c.key.Namespace.objects--
 	}
+	ix.generations.End(c.key.Labels)
 
 	// The serials are sums of hashes.
 	hash := e.hash

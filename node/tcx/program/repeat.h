@@ -2,10 +2,15 @@
 
 // Replies that are repeated without the server.
 //
-// The worker stores the reply to a query that it has answered from its cache, with the
-// query, for a second at most. A packet with the same query, but for its ID, is turned into
-// the reply and sent back by its interface. The reply is the one that the worker would send,
-// with TTLs that are less than a second old.
+// The worker stores the reply to a query that it has answered from its cache, or from the
+// cluster's objects, with the query, for a second at most. A packet with the same query, but for
+// its ID, is turned into the reply and sent back by its interface. The reply is the one that the
+// worker would send, with TTLs that are less than a second old.
+//
+// A reply from the cluster's objects is repeated only while none of its generations has changed:
+// package generation says what that guarantees. The worker reads them before the objects, and
+// changes them before and after it changes an object. Of all the cells of a reply, the one that
+// is compared first decides at what time the reply was right.
 
 #pragma once
 #include "kernel.h"
@@ -13,9 +18,11 @@
 
 enum {
 	QUERY = 96,  // bytes of the largest query, without the ID
-	REPLY = 376, // bytes of the largest reply, without the ID
+	REPLY = 424, // bytes of the largest reply, without the ID
 	SETS = 256,
 	WAYS = 4, // replies in a set
+	REPLIES = SETS * WAYS,
+	CELLS = 910, // elements with generations
 };
 
 // A reply. The worker writes `until` last, and sets it to zero before it changes the others,
@@ -27,16 +34,26 @@ struct reply {
 	__u32 alias[4]; // that the query was sent to; one of IPv4 is the first word
 	__u16 query_size, reply_size; // without the ID
 	__u32 difference; // of the sums of the reply and the query
+	__u16 cells[3], unused; // that the reply depends on
+	__u64 generations; // their sum
 	__u64 query[QUERY / 8]; // followed by zeros
 	__u8 reply[REPLY];
 };
 
+enum { WORDS = sizeof(struct reply) / sizeof(__u64) };
+
+// An array of replies, and after them one of generations, which the worker maps as one file.
+union element {
+	struct reply reply;
+	__u64 cells[WORDS];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SETS * WAYS);
+	__uint(max_entries, REPLIES + CELLS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct reply);
+	__type(value, union element);
 } seamark_replies SEC(".maps");
 
 // repeatable reports whether replies of a family may be repeated to a pod: one of the server's
@@ -47,6 +64,21 @@ INLINE bool repeatable(struct family *f, __u64 now)
 	__u32 zero = 0;
 	volatile __u64 *open = bpf_map_lookup_elem(&seamark_gate, &zero);
 	return open && *open && (__s64)(now - *(volatile __u64 *)&f->replied) < reached;
+}
+
+// generation returns the value of a cell.
+INLINE __u64 generation(__u32 cell)
+{
+	__u32 index = REPLIES + cell / WORDS, word = cell % WORDS;
+	asm volatile("" : "+r"(word)); // or clang removes the comparison, and the verifier knows no bound
+	union element *e = bpf_map_lookup_elem(&seamark_replies, &index);
+	return e && word < WORDS ? *(volatile __u64 *)&e->cells[word] : 0;
+}
+
+// current reports whether nothing that a reply depends on has changed since the reply was made.
+INLINE bool current(const struct reply *r)
+{
+	return generation(r->cells[0]) + generation(r->cells[1]) + generation(r->cells[2]) == r->generations;
 }
 
 INLINE bool equal(const __u64 *a, const __u64 *b)
@@ -69,13 +101,14 @@ INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *ali
 
 	for (__u32 way = 0; way < WAYS; way++) {
 		__u32 index = ((hash >> 40) & (SETS - 1)) * WAYS + way;
-		struct reply *r = bpf_map_lookup_elem(&seamark_replies, &index);
-		if (!r)
+		union element *e = bpf_map_lookup_elem(&seamark_replies, &index);
+		if (!e)
 			continue;
+		struct reply *r = &e->reply;
 		*until = *(volatile __u64 *)&r->until;
 		if ((__s64)(*until - now) <= 0)
 			continue;
-		if (r->query_size == size && equal6(r->alias, alias) && equal(r->query, query))
+		if (r->query_size == size && equal6(r->alias, alias) && equal(r->query, query) && current(r))
 			return r;
 	}
 	return NULL;

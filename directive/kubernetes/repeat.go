@@ -1,0 +1,53 @@
+package kubernetes
+
+import (
+	"github.com/seamark/seamark/directive/kubernetes/index"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/generation"
+	"github.com/seamark/seamark/wire"
+)
+
+// Repetition allows to repeat answers to names outside its zones, which do not depend on the
+// cluster, and its own answers. Answers of other handlers to names in its zones are not repeated,
+// since the names may exist in the cluster from the next change on.
+func (h *Handler) Repetition() dns.Repetition {
+	return dns.Repetition{Allows: func(q *dns.Query) bool {
+		return h.zone(q) == nil || q.AnsweredStep() >= 0 && q.Chain().Handler(q.AnsweredStep()) == any(h)
+	}}
+}
+
+// stamp returns the Stamp of the data that the answer will depend on: those of the Service that
+// the name is of or would be of, and of its namespace, or of the pod and its namespace. Only the
+// serial in an SOA record depends on more. It returns false if the answer is not to be repeated.
+func (l *lookup) stamp() (s generation.Stamp, ok bool) {
+	switch {
+	case l.generations == nil || !l.q.MayRepeat():
+		return s, false
+	case l.depth == 0 || l.zone.reverse || l.zone.live != nil || l.near != nil || l.wildcards:
+		return s, false // these depend on more
+	}
+
+	var key, ns []byte
+	name := l.q.Name()
+	if l.depth > 1 {
+		ns = name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth-1)]
+	}
+	switch string(l.label(l.depth - 1)) {
+	case "dns": // the name server's addresses are those of a Service or of the server
+		return s, false
+	case "svc":
+		if l.depth > 2 {
+			key = name[l.q.LabelOffset(l.depth-3):l.q.LabelOffset(l.depth-1)]
+		}
+	case "pod":
+		var room [wire.MaxLabel + 1 + 16]byte
+		if l.depth == 3 {
+			if ip, ok := index.ParsePodLabel(l.label(0)); ok {
+				key = index.PodKey(room[:0], ns, ip)
+			}
+		}
+	default: // no such name
+		ns = nil
+	}
+	return l.generations.Read(key, ns)
+}
