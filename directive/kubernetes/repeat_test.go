@@ -152,3 +152,46 @@ func (c *randomCluster) checkEarlier(t *testing.T, kept []earlier) error {
 	}
 	return nil
 }
+
+// Answers that may be repeated allocate nothing either. What depends on more than a Service, a
+// namespace and a pod is not repeated.
+func TestStampNames(t *testing.T) {
+	d := defaultOptions()
+	d.pods = podsInsecure
+	ix := load(d.newIndex(), namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
+		headless("shop", "db"), slice("shop", "db-x", "db", "sql 5432/tcp", "db-0=10.0.0.1"),
+		external("shop", "alias", "api.shop.svc.cluster.local"))
+	r := newRepeater(t, d, d.handler(t, ix))
+	for _, c := range []struct {
+		query, qtype string
+		want         bool
+	}{
+		{"api.shop.svc.cluster.local.", "A", true},
+		{"api.shop.svc.cluster.local.", "AAAA", true},
+		{"_http._tcp.api.shop.svc.cluster.local.", "SRV", true},
+		{"db.shop.svc.cluster.local.", "A", true},
+		{"db-0.db.shop.svc.cluster.local.", "A", true},
+		{"www.example.com.shop.svc.cluster.local.", "A", true},
+		{"www.example.com.svc.cluster.local.", "A", true},
+		{"www.example.com.cluster.local.", "AAAA", true},
+		{"shop.svc.cluster.local.", "A", true},
+		{"svc.cluster.local.", "A", true},
+		{"10-2-3-4.shop.pod.cluster.local.", "A", true},
+		{"cluster.local.", "SOA", false},
+		{"ns.dns.cluster.local.", "A", false},
+		{"1.0.96.10.in-addr.arpa.", "PTR", false},
+		{"alias.shop.svc.cluster.local.", "A", false},
+		{"www.example.com.", "A", false}, // of another handler
+	} {
+		r.repeatable = false
+		packet := request(t, c.query, mdns.StringToType[c.qtype], 1232)
+		run := func() { r.Serve(packet, dns.UDP) }
+		run()
+		if r.repeatable != c.want {
+			t.Errorf("%s %s: may be repeated: got %t, want %t", c.query, c.qtype, r.repeatable, c.want)
+		}
+		if n := testing.AllocsPerRun(100, run); n != 0 && c.want {
+			t.Errorf("%s %s: got %v allocations, want 0", c.query, c.qtype, n)
+		}
+	}
+}
