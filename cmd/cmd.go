@@ -295,6 +295,7 @@ func (p *program) addCommands(root *cobra.Command) {
 			{p.tailCommand(), stops},
 			{p.recordsCommand(), ends},
 			{p.cacheCommand(), ends},
+			{p.policyCommand(), ends},
 			{p.uiCommand(), stops},
 			{p.resolvconfCommand(), ends},
 		}},

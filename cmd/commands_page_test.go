@@ -16,7 +16,7 @@ const commandsPage = "../docs/reference/commands.md"
 // everyday are the commands of the page, as in the help; others have pages of their own.
 var everyday = []string{
 	"serve", "check", "plan", "fmt", "doctor", "diff", "canary", "shadow",
-	"status", "top", "tail", "explain", "query", "records", "cache", "ui",
+	"status", "top", "tail", "explain", "query", "records", "cache", "policy", "ui",
 }
 
 // ownPage has the commands of the help that are on another page.

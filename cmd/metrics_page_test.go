@@ -124,8 +124,7 @@ queries. ` + "`coredns_`" + ` names are those of CoreDNS 1.15, with its labels a
 dashboards and alerts work; ` + "`coredns_nomad_success_requests_total` and `coredns_nomad_failed_requests_total`" + `
 are missing. Names that end with ` + "`_total`" + ` are counters, and others gauges if nothing else is said.
 
-Some series appear with the first event of their kind, such as a response code. A counter keeps its
-value over reloads. OpenMetrics has bounds such as ` + "`100.0`" + ` in the label ` + "`le`" + `, and the text format
+Some series appear with the first event of their kind. A counter keeps its value over reloads. OpenMetrics has bounds such as ` + "`100.0`" + ` in the label ` + "`le`" + `, and the text format
 ` + "`100`" + `; Prometheus 3 stores both as ` + "`100.0`" + `.
 
 The commands [sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own. This page is

@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/operate/servers"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/sys/order"
 	"github.com/spf13/cobra"
 )
 
@@ -157,26 +158,14 @@ func addNodeConditions(ctx context.Context, s *servers.Server, status *adminclie
 
 // differences returns what differs among servers that should be equal.
 func differences(replicas []replica) (found []health.Condition) {
-	values := func(value func(*adminclient.Status) string) (text string, differ bool) {
-		servers := map[string][]string{}
-		for _, r := range replicas {
-			if r.Status != nil && value(r.Status) != "" {
-				servers[value(r.Status)] = append(servers[value(r.Status)], r.Server)
-			}
-		}
-		var parts []string
-		for _, v := range slices.Sorted(maps.Keys(servers)) {
-			parts = append(parts, fmt.Sprintf("%.12s (%s)", v, strings.Join(servers[v], ", ")))
-		}
-		return strings.Join(parts, ", "), len(servers) > 1
-	}
-
-	if text, differ := values(func(s *adminclient.Status) string { return s.Version }); differ {
-		found = append(found, health.Condition{Severity: health.Note, Object: "version",
+	version := func(s *adminclient.Status) (string, *time.Time) { return s.Version, s.ProcessStarted }
+	if text, since, differ := values(replicas, version); differ {
+		found = append(found, health.Condition{Severity: health.Note, Object: "version", Since: since,
 			Text: "the servers have different versions: " + text, Next: "wait for the rollout, or look at its status"})
 	}
-	if text, differ := values(corefileHash); differ {
-		found = append(found, health.Condition{Severity: health.Warning, Object: "Corefile",
+	corefile := func(s *adminclient.Status) (string, *time.Time) { return corefileHash(s), s.Started }
+	if text, since, differ := values(replicas, corefile); differ {
+		found = append(found, health.Condition{Severity: health.Warning, Object: "Corefile", Since: since,
 			Text: "the servers run different Corefiles: " + text,
 			Next: "wait for the kubelets to update the volume, a minute or two; then look for a failed reload"})
 	}
@@ -188,6 +177,39 @@ func differences(replicas []replica) (found []health.Condition) {
 	}
 	health.Sort(found)
 	return found
+}
+
+// values returns the values that servers have, with the servers of each, and whether they differ. They do so
+// since the first server with the second value has it; zero if that is not known.
+func values(replicas []replica, of func(*adminclient.Status) (string, *time.Time)) (
+	text string, since time.Time, differ bool) {
+	servers, begun := map[string][]string{}, map[string]time.Time{}
+	for _, r := range replicas {
+		if r.Status == nil {
+			continue
+		}
+		value, at := of(r.Status)
+		if value == "" {
+			continue
+		}
+
+		servers[value] = append(servers[value], r.Server)
+		if first := begun[value]; at != nil && (first.IsZero() || at.Before(first)) {
+			begun[value] = *at
+		}
+	}
+	if len(servers) < 2 {
+		return "", since, false
+	}
+
+	var parts []string
+	for _, v := range slices.Sorted(maps.Keys(servers)) {
+		parts = append(parts, fmt.Sprintf("%.12s (%s)", v, strings.Join(servers[v], ", ")))
+	}
+	if len(begun) == len(servers) {
+		since = order.Sorted(maps.Values(begun), time.Time.Compare)[1]
+	}
+	return strings.Join(parts, ", "), since, true
 }
 
 // behind names the server with the oldest data, if that is minutes older than the newest, as the end of a

@@ -8,8 +8,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Transferable is a handler with zones that other servers may copy: file, auto,
-// secondary and kubernetes. The directive transfer finds the Transferables of its server block.
+// A Transferable is a handler with zones that other servers may copy, such as file, secondary and
+// kubernetes. The directive transfer finds the Transferables of its server block.
 type Transferable interface {
 	// Version returns the current version of a zone, or nil if the handler does not
 	// have the zone, or has no data of it yet. It is safe for concurrent use.

@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/observe/audit"
 	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/observe/judge"
 	"github.com/seamark/seamark/observe/traffic"
@@ -177,6 +178,8 @@ type clusterZones interface {
 type policyReader interface {
 	// DeniedBy returns the group that denies the answered query, or would without audit; "" if none does.
 	DeniedBy(q *dns.Query) string
+	// Audit returns what the groups that audit would have denied; ok is false if none does.
+	Audit() (report audit.Report, ok bool)
 }
 
 // readToken returns the token in a file.

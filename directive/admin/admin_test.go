@@ -357,3 +357,41 @@ status: {phase: Running, podIP: 127.0.0.1, podIPs: [{ip: 127.0.0.1}]}
 		w.stop()
 	}
 }
+
+// auditing has a policy that only audits.
+const auditing = `.:53 {
+	admin ADMIN
+	policy {
+		audit
+		group everyone {
+			unknown
+			deny *
+			services default
+		}
+	}
+	kubernetes cluster.local {
+		manifests OBJECTS
+		pods verified
+	}
+	forward . UPSTREAM
+}
+`
+
+// The page audits has what was queried, unless names are hidden.
+func TestAudits(t *testing.T) {
+	w := serve(t, auditing)
+	w.query("bad.example.")
+	w.query("web.shop.svc.cluster.local.")
+	for _, want := range []string{`"bad.example": 1`, `"shop": 1`, `"name": "everyone"`} {
+		if status, body := w.request("GET", "/v1/audits"); status != 200 || !strings.Contains(body, want) {
+			t.Errorf("got %d %s, want %s", status, body, want)
+		}
+	}
+	w.stop()
+
+	w = serve(t, strings.Replace(auditing, "admin ADMIN", "admin ADMIN {\n redact\n }", 1))
+	w.query("bad.example.")
+	if status, body := w.request("GET", "/v1/audits"); status != 403 || strings.Contains(body, "bad.example") {
+		t.Errorf("with redact: got %d %s, want 403 without names", status, body)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/observe/audit"
 	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/observe/status"
 	"github.com/seamark/seamark/observe/web"
@@ -187,6 +189,23 @@ func (s *service) cachedAnswers(r *http.Request, turn *status.Turn, limit int) (
 			}
 		}
 	}, nil
+}
+
+// audits writes what groups of the directive policy would have denied.
+func (s *service) audits(w http.ResponseWriter, _ *http.Request) {
+	if s.options.redact {
+		fail(w, http.StatusForbidden, errors.New("the option redact hides the names of clients, which an audit needs"))
+		return
+	}
+	reports := []audit.Report{}
+	for _, a := range s.blocks {
+		for _, p := range a.policies {
+			if report, ok := p.Audit(); ok {
+				reports = append(reports, report)
+			}
+		}
+	}
+	write(w, reports)
 }
 
 // flush removes the cached answers for a name and all names below it.

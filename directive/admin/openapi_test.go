@@ -133,10 +133,8 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("GET", "/v1/tail", event)
-	for _, request := range []string{
-		"GET /v1/status", "GET /v1/explain?name=wbe.shop.svc.cluster.local", "GET /v1/explain?name=www.example.net", "GET /v1/explain?name=web.shop.svc.cluster.local",
-		"GET /v1/records", "GET /v1/cache", "GET /v1/top?by=waste", "GET /v1/top?by=clients", "GET /v1/history", "POST /v1/cache/flush?name=.",
-	} {
+	checkReply := func(request string) {
+		t.Helper()
 		method, path, _ := strings.Cut(request, " ")
 		status, body := w.request(method, path, "X-Seamark 1")
 		in := json.NewDecoder(strings.NewReader(body))
@@ -149,4 +147,16 @@ func TestOpenAPI(t *testing.T) {
 			check(method, path, v)
 		}
 	}
+	for _, request := range []string{
+		"GET /v1/status", "GET /v1/explain?name=wbe.shop.svc.cluster.local", "GET /v1/explain?name=www.example.net", "GET /v1/explain?name=web.shop.svc.cluster.local",
+		"GET /v1/records", "GET /v1/cache", "GET /v1/top?by=waste", "GET /v1/top?by=clients", "GET /v1/history", "POST /v1/cache/flush?name=.",
+	} {
+		checkReply(request)
+	}
+	w.stop()
+
+	w = serve(t, auditing)
+	w.query("bad.example.")
+	w.query("*.*.svc.cluster.local.")
+	checkReply("GET /v1/audits")
 }

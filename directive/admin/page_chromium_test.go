@@ -74,6 +74,30 @@ func TestChromiumPages(t *testing.T) {
 	}
 }
 
+// The small charts of the overview fill whole rows at every width, and none of their texts is cut off.
+func TestChromiumSmallCharts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	b := chromium.Start(t)
+	w := serve(t, stock)
+	b.Open(w.url + "/")
+	const rows = `(() => {
+		const tiles = [...document.querySelectorAll(".multiple")], rows = {};
+		for (const t of tiles) rows[t.offsetTop] = (rows[t.offsetTop] ?? 0) + 1;
+		return tiles.filter((t) => t.scrollWidth > t.clientWidth).length + " cut off, " + Object.values(rows).join(" ");
+	})()`
+	for width, want := range map[int]string{
+		360: "2 2 2", 480: "2 2 2", 600: "3 3", 900: "3 3", 1180: "3 3", 1280: "6", 1920: "6",
+	} {
+		b.Screen(width, 900, "light")
+		b.Until("the width", fmt.Sprintf("innerWidth === %d", width))
+		if got := b.Evaluate(rows); got != `"0 cut off, `+want+`"` {
+			t.Errorf("%d: got %s, want rows of %s", width, got, want)
+		}
+	}
+}
+
 // The test of the pages finds a violation of the policy, low contrast and a page that is too
 // wide.
 func TestChromiumFindsFaults(t *testing.T) {

@@ -104,6 +104,7 @@ func newService(
 	s.pages.HandleFunc("GET /v1/top", s.top)
 	s.pages.HandleFunc("GET /v1/tail", s.limited(s.tails, maxTails, s.tail))
 	s.pages.HandleFunc("GET /v1/history", s.history)
+	s.pages.HandleFunc("GET /v1/audits", s.audits)
 	s.pages.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(openapi)

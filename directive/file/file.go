@@ -55,14 +55,5 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 // Resolve waits for the answer to the sub-query for a CNAME target.
 func (f *File) Resolve(ctx context.Context, q *dns.Query) error { return q.ResumeTarget(ctx) }
 
-// find returns the longest zone that contains the query name, or nil. DS records
-// at a zone's own name belong to its parent (RFC 4035 §3.1.4.1), if f has that.
-func (f *File) find(q *dns.Query) *served {
-	s, at := f.zones.Longest(&q.Request, 0)
-	if q.Type == wire.TypeDS && at == 0 {
-		if parent, _ := f.zones.Longest(&q.Request, 1); parent != nil {
-			return parent
-		}
-	}
-	return s
-}
+// find returns the longest zone that contains the query name, or nil.
+func (f *File) find(q *dns.Query) *served { return zones.Find(q, &f.zones) }

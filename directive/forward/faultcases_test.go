@@ -108,6 +108,25 @@ func lame() behavior {
 	})
 }
 
+// nothing answers NOERROR without records.
+func nothing(aa, ra bool) behavior {
+	return changed(func(m *mdns.Msg) { m.Answer, m.Authoritative, m.RecursionAvailable = nil, aa, ra })
+}
+
+// toOther answers with a CNAME record to other.test, and with these authority records; for that name
+// the answer is good.
+func toOther(ra bool, authority ...string) behavior {
+	return changed(func(m *mdns.Msg) {
+		if m.Question[0].Name == "other.test." {
+			return
+		}
+		m.Answer, m.Authoritative, m.RecursionAvailable = []mdns.RR{rr(m.Question[0].Name + " 60 IN CNAME other.test.")}, true, ra
+		for _, r := range authority {
+			m.Ns = append(m.Ns, rr(r))
+		}
+	})
+}
+
 var (
 	cut      = raw(func(b []byte) []byte { return b[:len(b)-14] })
 	counts   = raw(func(b []byte) []byte { b[7] = 9; return b })
@@ -122,6 +141,7 @@ var (
 // Each fault of a reply leads to the next step at once: no query waits for a time limit.
 func TestNextStepAfterFault(t *testing.T) {
 	const good, edns, plain, tcp = "192.0.2.1", "udp+edns", "udp", "tcp+edns"
+	const finished = "other.test. " + good
 	for name, c := range map[string]struct {
 		fault fault
 		do    behavior
@@ -170,7 +190,16 @@ func TestNextStepAfterFault(t *testing.T) {
 		"lame": {referral, lame(), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
 		"lame, RA": {resolverReferral, changed(func(m *mdns.Msg) { m.Answer, m.Ns = nil, []mdns.RR{rr("example. 60 IN NS ns.example.")} }), true,
 			"NOERROR", []string{edns}, "192.0.2.2"},
-		"failover": {failoverCode, rcode(3), true, "NXDOMAIN", []string{edns}, "192.0.2.2"},
+		"nothing, of neither a resolver nor the zone": {empty, nothing(false, false), true, "NOERROR", []string{edns}, "192.0.2.2"},
+		"nothing, AA":                   {valid, nothing(true, false), true, "NOERROR", []string{edns}, ""},
+		"nothing, RA":                   {valid, nothing(false, true), true, "NOERROR", []string{edns}, ""},
+		"CNAME alone":                   {unfinished, toOther(false), true, finished, []string{edns, edns}, ""},
+		"CNAME and a referral":          {unfinished, toOther(false, ". 60 IN NS ns.test."), true, finished, []string{edns, edns}, ""},
+		"CNAME and a referral, RA":      {unfinished, toOther(true, "test. 60 IN NS ns.test."), true, finished, []string{edns, edns}, ""},
+		"CNAME and the SOA of its zone": {unfinished, toOther(false, "example. 60 IN SOA ns. host. 1 2 3 4 5"), true, finished, []string{edns, edns}, ""},
+		"CNAME and NODATA":              {valid, toOther(false, "test. 60 IN SOA ns. host. 1 2 3 4 5"), true, "other.test.", []string{edns}, ""},
+		"CNAME alone, RA":               {valid, toOther(true), true, "other.test.", []string{edns}, ""},
+		"failover":                      {failoverCode, rcode(3), true, "NXDOMAIN", []string{edns}, "192.0.2.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -348,9 +377,10 @@ func TestFaultTableDocumented(t *testing.T) {
 		stillCut: "TC over a connection", malformed: "malformed", unrelated: "only records of other names",
 		wrongCase: "another letter case", wrongQuestion: "another question or ID, over a connection",
 		noQuestion: "no question", referral: "a referral", resolverReferral: "a referral of a server that offers recursion", failoverCode: "a code of `failover`",
+		empty: "nothing, of a server without recursion and the zone", unfinished: "a CNAME chain without its end",
 	}
 	steps := map[step]string{
-		accept: "use it", withoutEDNS: "ask without EDNS", overTCP: "ask over TCP", nextUpstream: "next upstream", fail: "SERVFAIL",
+		accept: "use it", askTarget: "ask for its target", withoutEDNS: "ask without EDNS", overTCP: "ask over TCP", nextUpstream: "next upstream", fail: "SERVFAIL",
 	}
 	for f, all := range nextSteps {
 		var text []string

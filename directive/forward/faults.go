@@ -35,6 +35,8 @@ const (
 	noQuestion       fault = "header"                 // the header alone, perhaps with an OPT record
 	referral         fault = "referral"               // to other servers, though recursion is requested
 	resolverReferral fault = "referral of a resolver" // that offers recursion
+	empty            fault = "empty"                  // and the server neither has the zone nor offers recursion
+	unfinished       fault = "chain"                  // a CNAME chain that leads to another server
 	failoverCode     fault = "failover"               // a response code of the option failover
 )
 
@@ -43,6 +45,7 @@ type step uint8
 
 const (
 	accept       step = iota // the reply, of which the parser has kept what is good, is the result
+	askTarget                // accept, and ask this server for the target of the last CNAME record
 	withoutEDNS              // ask the upstream again without EDNS
 	overTCP                  // ask the upstream again over TCP
 	nextUpstream             // ask the next upstream, or wait for one that has been asked
@@ -63,6 +66,8 @@ var nextSteps = map[fault][]step{
 	noQuestion:       {nextUpstream, accept},
 	referral:         {nextUpstream, fail},
 	resolverReferral: {nextUpstream, accept},
+	empty:            {nextUpstream, accept},
+	unfinished:       {askTarget}, // another upstream for the zone would lack it, too
 	failoverCode:     {nextUpstream, accept},
 }
 
@@ -108,7 +113,7 @@ func (x *exchange) keep(o *outcome, f fault) {
 		if o.useStream { // over UDP it may be forged
 			x.history(o.upstream).unusable = true
 		}
-	case noQuestion, resolverReferral, failoverCode:
+	case noQuestion, resolverReferral, empty, failoverCode:
 		if x.fallback == nil || !x.fallback.reply.truncated {
 			x.fallback = o
 		}
@@ -119,7 +124,7 @@ func (x *exchange) keep(o *outcome, f fault) {
 // exchange is done. ok is false if the step is not possible.
 func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 	switch s {
-	case accept:
+	case accept, askTarget: // Forward asks for the target
 		x.setReply(o)
 		return nil, true, true
 

@@ -228,20 +228,19 @@ func (f *Forward) resolve(ctx context.Context, q *dns.Query, set *upstreamSet) e
 	if !set.memory.Tight() { // else with the reply itself, when the collector has run
 		x.reply.claim.Release()
 	}
-	if target := x.reply.ownTarget; target != nil {
-		f.followOwn(ctx, q, target)
+	if target := x.reply.target; target != nil {
+		f.follow(ctx, q, target)
 	}
 	return nil
 }
 
-// followOwn adds this server's own answer for target, to which the last CNAME record of
-// the answer leads.
-func (f *Forward) followOwn(ctx context.Context, q *dns.Query, target []byte) {
+// follow adds this server's answer for target, to which the last CNAME record of the answer leads.
+func (f *Forward) follow(ctx context.Context, q *dns.Query, target []byte) {
 	sub := q.ResolveSubQuery(ctx, target, q.Type)
 
 	ra := q.RA
 	served := q.FollowCNAME(sub)
-	q.RA = ra
+	q.RA = ra || sub.RA
 	q.AD = q.AD && sub.AD
 	q.Cacheable = q.Cacheable && served && sub.Cacheable
 }

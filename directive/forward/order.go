@@ -17,12 +17,7 @@ func (p *parser) sortAnswers() {
 		return
 	}
 
-	n := slices.IndexFunc(p.records, func(r parsedRecord) bool { return r.section != wire.Answers })
-	if n < 0 {
-		n = len(p.records)
-	}
-	answers := p.records[:n]
-
+	answers := p.records[:p.answerCount()]
 	for i := range answers {
 		answers[i].rank = p.rank(&answers[i])
 	}

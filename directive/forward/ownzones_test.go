@@ -83,8 +83,8 @@ func TestSelectRecordsOwnZones(t *testing.T) {
 			}
 		}
 		target := ""
-		if r.ownTarget != nil {
-			target = wire.Name(r.ownTarget).String()
+		if r.target != nil {
+			target = wire.Name(r.target).String()
 		}
 		if got := strings.Join(kept, " "); got != c.want || target != c.target {
 			t.Errorf("%s: got records %q, target %q; want %q, %q", name, got, target, c.want, c.target)

@@ -20,15 +20,15 @@ type reply struct {
 	flags     uint16
 	truncated bool
 	edns      bool  // it has an OPT record
-	fault     fault // noQuestion, referral or resolverReferral
+	fault     fault // noQuestion, empty, unfinished, referral or resolverReferral
 	records   []byte
 	count     [3]uint16
 	options   []byte // of the OPT record, without hop-by-hop ones
 	dropped   int    // the number of records dropped
 	otherType bool   // the name had only records of other types: NODATA that is not cached
-	// ownTarget is the target of the last CNAME record if it is in a zone of this
-	// server's own data; else nil.
-	ownTarget []byte
+	// target is that of the last CNAME record if this server has to ask for it: because it is in a
+	// zone of its own data, or because the reply is unfinished; else nil.
+	target []byte
 	// The message as it was received, and when (of package clock). They are set if the
 	// request has observed set.
 	packet   []byte
@@ -82,10 +82,13 @@ type parser struct {
 
 	answer  wire.Answer // all records, uncompressed
 	records []parsedRecord
-	aliases []int    // indexes in records of the CNAME and DNAME records to follow
+	aliases []int    // indexes in records of the CNAME and DNAME records among the answers
 	names   [][]byte // the queried name and the targets of CNAME records
-	targets [][]byte // names in RDATA whose addresses may follow
-	dnames  [][]byte // owners of DNAME records above names
+	end     []byte   // of the chain: one of names, or ownTarget
+	// What DNAME records make: a CNAME record that the reply lacks, or a name that is too long.
+	redirected, tooLong bool
+	targets             [][]byte // names in RDATA whose addresses may follow
+	dnames              [][]byte // owners of DNAME records above names
 
 	seed      maphash.Seed
 	canonical []byte          // of the record that isDuplicate compares
@@ -179,7 +182,10 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, fault) {
 	if !chained {
 		return brokenChainReply(r), valid
 	}
-	r.ownTarget = bytes.Clone(p.ownTarget)
+	r.target = bytes.Clone(p.ownTarget)
+	if p.tooLong && r.code == wire.NoError {
+		r.code = wire.YXDomain // RFC 6672 §2.2
+	}
 
 	p.sortAnswers()
 	answers, named := p.copyKept(r, question)
@@ -190,11 +196,11 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, fault) {
 			return nil, unrelated
 		}
 	}
-	if !answers && p.isReferral(r) {
-		r.fault = referral
-		if r.flags&wire.FlagRA != 0 {
-			r.fault = resolverReferral
-		}
+	switch {
+	case p.isUnfinished(r):
+		r.fault, r.target = unfinished, bytes.Clone(p.end)
+	case !answers:
+		r.fault = p.faultWithoutAnswers(r)
 	}
 	return r, valid
 }
@@ -215,23 +221,35 @@ func (p *parser) parseHeader(r *reply, packet []byte) {
 	r.options = appendError(r.options, "upstream sent a reply without the question")
 }
 
-// isReferral reports whether the reply refers to other servers (RFC 2308 §2.2), as a lame server
-// or one without recursion does.
-func (p *parser) isReferral(r *reply) bool {
+// faultWithoutAnswers returns the fault of a reply whose answer section is empty. A lame server, or one
+// without recursion, refers to other servers (RFC 2308 §2.2), or sends nothing.
+func (p *parser) faultWithoutAnswers(r *reply) fault {
 	if r.code != wire.NoError || r.truncated || r.flags&wire.FlagAA != 0 {
-		return false
+		return valid
 	}
-	ns := false
-	for i := range p.records {
-		switch record := &p.records[i]; {
-		case record.section != wire.Authority:
-		case record.Type == wire.TypeSOA:
-			return false
-		case record.Type == wire.TypeNS:
-			ns = true
-		}
+
+	isResolver, has := r.flags&wire.FlagRA != 0, func(t wire.Type) bool {
+		return slices.ContainsFunc(p.records, func(r parsedRecord) bool { return r.section == wire.Authority && r.Type == t })
 	}
-	return ns
+	switch {
+	case len(p.records) == 0 && !isResolver:
+		return empty
+	case !has(wire.TypeNS) || has(wire.TypeSOA):
+		return valid
+	case isResolver:
+		return resolverReferral
+	}
+	return referral
+}
+
+// allowReferral accepts what a server may send to a query without RD.
+func (r *reply) allowReferral() {
+	switch r.fault {
+	case referral, resolverReferral, empty:
+		r.fault = valid
+	case unfinished:
+		r.fault, r.target = valid, nil
+	}
 }
 
 // copyKept copies the records to keep into r. It reports whether the reply had answer records,

@@ -23,7 +23,8 @@ func (p *parser) selectRecords(question []byte, do bool) bool {
 	name := question[:len(question)-4]
 	t := wire.Type(binary.BigEndian.Uint16(question[len(question)-4:]))
 	class := wire.Class(binary.BigEndian.Uint16(question[len(question)-2:]))
-	p.names, p.targets, p.dnames, p.ownTarget = append(p.names[:0], name), p.targets[:0], p.dnames[:0], nil
+	p.names, p.targets, p.dnames = append(p.names[:0], name), p.targets[:0], p.dnames[:0]
+	p.ownTarget, p.redirected, p.tooLong = nil, false, false
 
 	if !p.followAliases(t, class) {
 		return false
@@ -65,68 +66,6 @@ func containsName(names [][]byte, name []byte) bool {
 	return slices.ContainsFunc(names, func(n []byte) bool { return wire.SameName(n, name) })
 }
 
-// followAliases marks the CNAME records of the chain from the queried name, in
-// any order, and the DNAME records above its names. It returns false if the chain
-// is a loop or too long.
-func (p *parser) followAliases(t wire.Type, class wire.Class) bool {
-	p.aliases = p.aliases[:0]
-	for i := range p.records {
-		record := &p.records[i]
-		if record.section == wire.Answers && (record.Type == wire.TypeCNAME || record.Type == wire.TypeDNAME) &&
-			p.hasClass(record, class) && !matchesType(record, t) {
-			p.aliases = append(p.aliases, i)
-		}
-	}
-	if len(p.aliases) >= 2*maxNames {
-		return false
-	}
-
-	// The records may be in any order: a name that a pass adds may be the owner of one before.
-	for more := true; more; {
-		more = false
-		for _, i := range p.aliases {
-			record := &p.records[i]
-			owner := p.owner(record)
-
-			switch {
-			case record.keep:
-			case record.Type == wire.TypeDNAME:
-				if record.keep = p.anyNameBelow(owner); record.keep {
-					p.dnames = append(p.dnames, owner)
-				}
-			case containsName(p.names, owner):
-				record.keep = true
-				target := p.rdata(record)
-				switch {
-				case record.broken:
-				case p.ownZones.Entered(p.names[0], target):
-					p.ownTarget = target
-				case !containsName(p.names, target):
-					p.names = append(p.names, target)
-					more = true
-				}
-			}
-		}
-	}
-	return len(p.names) <= maxNames && !p.isLoop()
-}
-
-// isLoop reports whether the CNAME records from the queried name form a loop.
-func (p *parser) isLoop() bool {
-	name := p.names[0]
-	for range p.names {
-		i := slices.IndexFunc(p.aliases, func(i int) bool {
-			record := &p.records[i]
-			return record.Type == wire.TypeCNAME && wire.SameName(p.owner(record), name)
-		})
-		if i < 0 {
-			return false
-		}
-		name = p.rdata(&p.records[p.aliases[i]])
-	}
-	return containsName(p.names, name) // not if name is ownTarget
-}
-
 // selectAnswers marks the records of the queried type for the names of the chain.
 func (p *parser) selectAnswers(t wire.Type, class wire.Class, do bool) {
 	for i := range p.records {
@@ -146,8 +85,10 @@ func (p *parser) selectAnswers(t wire.Type, class wire.Class, do bool) {
 // matchesType reports whether the record is an answer to a query for t. ANY and the other meta
 // types match all records.
 func matchesType(record *parsedRecord, t wire.Type) bool {
-	return record.Type == t || firstMeta <= t && t <= lastMeta
+	return record.Type == t || isMeta(t)
 }
+
+func isMeta(t wire.Type) bool { return firstMeta <= t && t <= lastMeta }
 
 // selectAuthority marks the SOA, NS and DS records of a zone that contains one of the
 // names, and with DO the DNSSEC proofs of that zone.
@@ -227,11 +168,6 @@ func (p *parser) selectWildcardProofs(class wire.Class) {
 			record.keep = containsName(owners, p.owner(record))
 		}
 	}
-}
-
-// anyNameBelow reports whether one of the names is below the zone's apex.
-func (p *parser) anyNameBelow(apex []byte) bool {
-	return slices.ContainsFunc(p.names, func(n []byte) bool { return len(n) > len(apex) && inZone(n, apex) })
 }
 
 // anyNameIn reports whether one of the names is in the zone.

@@ -322,8 +322,8 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 	if f != valid {
 		return nil, f
 	}
-	if (r.fault == referral || r.fault == resolverReferral) && a.request.flags&wire.FlagRD == 0 {
-		r.fault = valid
+	if a.request.flags&wire.FlagRD == 0 {
+		r.allowReferral()
 	}
 	if r.edns && u.edns.mayBeSentBack(r) && a.isSentBack(packet) {
 		r.edns = false

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/internal/zones"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -37,19 +38,12 @@ func (x *External) AuthoritativeZones() []wire.Name { return x.zones }
 // Ready reports whether the objects have been read once.
 func (x *External) Ready() bool { return x.source == nil || x.source.isSynced() }
 
-// find returns the zone that answers a query, nil if there is none. DS records at a zone's own name belong
-// to its parent (RFC 4035 §3.1.4.1), if that is here.
+// find returns the zone that answers a query, nil if there is none.
 func (x *External) find(q *dns.Query) *liveZone {
-	i, at := x.byName.Longest(&q.Request, 0)
-	if q.Type == wire.TypeDS && at == 0 {
-		if parent, _ := x.byName.Longest(&q.Request, 1); parent > 0 {
-			i = parent
-		}
+	if i := zones.Find(q, &x.byName); i > 0 {
+		return x.source.zones.all[i-1]
 	}
-	if i == 0 {
-		return nil
-	}
-	return x.source.zones.all[i-1]
+	return nil
 }
 
 // ServeDNS answers queries for names in the zones.
@@ -60,24 +54,14 @@ func (x *External) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	v := z.current.Load()
 	switch {
-	case q.Type.IsTransfer():
-		q.Fail(wire.Refused)
-		return dns.Done
 	case v == nil:
 		q.Fail(wire.ServFail)
 		return dns.Done
-	}
-
-	found := v.Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: &x.byName})
-	if found.Missing && x.fallThrough.Through(q.Name()) {
-		q.Answer.Clear()
-		return dns.Next
-	}
-	q.RCode, q.AA, q.AtCut = found.RCode, found.AA, found.AtCut
-	if found.Target == nil {
+	case q.Type.IsTransfer():
+		q.Fail(wire.Refused)
 		return dns.Done
 	}
-	return q.FollowTarget(found.Target)
+	return zones.Answer(q, v.Zone, &x.byName, &x.fallThrough)
 }
 
 // Resolve waits for the answer to the sub-query for a CNAME target.
@@ -104,8 +88,8 @@ func (x *External) Follow(changed func(origin wire.Name)) (stop func()) {
 	return stop
 }
 
-// Zones are the zones of an External. The lock of the source guards what is not atomic.
-type zones struct {
+// A liveZones has the zones of an External. The lock of the source guards what is not atomic.
+type liveZones struct {
 	*settings
 	all       []*liveZone // in the order of the settings
 	local     []netip.Addr
@@ -147,8 +131,8 @@ type nameServer struct {
 	service cluster.Key // that has its addresses, if none are given
 }
 
-func (s *settings) newZones(b *config.Block) *zones {
-	x := &zones{settings: s, local: b.Addresses(), serials: new(zone.Serials), now: time.Now}
+func (s *settings) newZones(b *config.Block) *liveZones {
+	x := &liveZones{settings: s, local: b.Addresses(), serials: new(zone.Serials), now: time.Now}
 	for _, origin := range s.zones {
 		x.all = append(x.all, &liveZone{origin: origin})
 	}
@@ -198,14 +182,14 @@ func (x *source) Resume() {
 }
 
 // update has the zones have what is published.
-func (x *zones) update(p published, services map[cluster.Key]*cluster.Frontend) {
+func (x *liveZones) update(p published, services map[cluster.Key]*cluster.Frontend) {
 	for _, z := range x.all {
 		x.updateZone(z, x.recordsOf(z.origin, p, services))
 	}
 }
 
 // recordsOf returns the records of a zone without the SOA record.
-func (x *zones) recordsOf(origin wire.Name, p published, services map[cluster.Key]*cluster.Frontend) map[record]struct{} {
+func (x *liveZones) recordsOf(origin wire.Name, p published, services map[cluster.Key]*cluster.Frontend) map[record]struct{} {
 	all := map[record]struct{}{}
 	addresses := func(owner wire.Name, addrs []netip.Addr) {
 		for _, addr := range addrs {
@@ -235,7 +219,7 @@ func (x *zones) recordsOf(origin wire.Name, p published, services map[cluster.Ke
 }
 
 // zoneOf returns the longest zone that a name is in, or "".
-func (x *zones) zoneOf(name wire.Name) (longest wire.Name) {
+func (x *liveZones) zoneOf(name wire.Name) (longest wire.Name) {
 	for _, origin := range x.settings.zones {
 		if name.Within(origin) && len(origin) > len(longest) {
 			longest = origin
@@ -246,7 +230,7 @@ func (x *zones) zoneOf(name wire.Name) (longest wire.Name) {
 
 // addrsOf returns the addresses of a name server: the given ones, or the addresses of a Service's load
 // balancer. The first name server has the addresses that this server listens on if there are neither.
-func (x *zones) addrsOf(s nameServer, i int, services map[cluster.Key]*cluster.Frontend) []netip.Addr {
+func (x *liveZones) addrsOf(s nameServer, i int, services map[cluster.Key]*cluster.Frontend) []netip.Addr {
 	if f := services[s.service]; len(s.addrs) == 0 && f != nil && f.Balancer != nil {
 		return f.Balancer.IPs
 	}
@@ -257,7 +241,7 @@ func (x *zones) addrsOf(s nameServer, i int, services map[cluster.Key]*cluster.F
 }
 
 // updateZone makes a new version of a zone if its records differ.
-func (x *zones) updateZone(z *liveZone, now map[record]struct{}) {
+func (x *liveZones) updateZone(z *liveZone, now map[record]struct{}) {
 	before := z.current.Load()
 	if before != nil && maps.Equal(now, z.records) {
 		return
@@ -274,7 +258,7 @@ func (x *zones) updateZone(z *liveZone, now map[record]struct{}) {
 
 // show makes a version of a zone the current one: with the records that it has now, after the records was;
 // nil begins a new history.
-func (x *zones) show(z *liveZone, was map[record]struct{}, serial uint32) {
+func (x *liveZones) show(z *liveZone, was map[record]struct{}, serial uint32) {
 	before := z.current.Load()
 	b := zone.NewBuilder(z.origin)
 	if before != nil {
@@ -321,7 +305,7 @@ func (r *record) append(buf []byte, ttl uint32) []byte {
 }
 
 // soa returns the RDATA of a SOA record, with the times of the zones of kubernetes.
-func (x *zones) soa(origin wire.Name, serial uint32) string {
+func (x *liveZones) soa(origin wire.Name, serial uint32) string {
 	buf := []byte(origin.Join(x.servers[0].labels) + origin.Join("\x0ahostmaster"))
 	for _, n := range [...]uint32{serial, 7200, 1800, 86400, x.ttl} {
 		buf = binary.BigEndian.AppendUint32(buf, n)

@@ -23,7 +23,7 @@ import (
 type source struct {
 	*settings
 	table   table
-	zones   *zones // with the option external; nil without it
+	zones   *liveZones // with the option external; nil without it
 	report  *objects.Report
 	board   *health.Board
 	claim   *memory.Claim

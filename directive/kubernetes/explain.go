@@ -34,18 +34,13 @@ var reasons = [parked + 1]string{
 // ExplainDNS implements [dns.Explainer]. It names the objects that decide the answer, or
 // the nearest name that exists.
 func (h *Handler) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
-	return h.explain(q, v, nil)
-}
-
-// explain is ExplainDNS, also for the handler of k8s_external, which is nil for kubernetes.
-func (h *Handler) explain(q *dns.Query, v dns.Verdict, external *External) []dns.Cause {
 	z := h.zone(q)
 	if z == nil {
 		return []dns.Cause{{Text: "the name is in none of the zones " + h.zoneNames()}}
 	}
 
 	l := &lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
-	e := explanation{lookup: l, found: result(q.Reason), external: external}
+	e := explanation{lookup: l, found: result(q.Reason)}
 	if h.index.Unlisted() != "" {
 		e.add("not synced: %s", h.Unready())
 	}
@@ -66,9 +61,8 @@ func (h *Handler) explain(q *dns.Query, v dns.Verdict, external *External) []dns
 // An explanation collects the causes of one answer.
 type explanation struct {
 	*lookup
-	found    result
-	external *External // nil for kubernetes
-	causes   []dns.Cause
+	found  result
+	causes []dns.Cause
 
 	key    cluster.Key  // of the Service that the name is of, or below
 	prefix int          // labels in front of the Service's name
@@ -83,9 +77,6 @@ func (e *explanation) add(format string, args ...any) *dns.Cause {
 // name explains the result.
 func (e *explanation) name() {
 	switch {
-	case e.found == refused && e.external != nil:
-		e.add("zone transfers are not supported")
-		return
 	case e.found != refused && e.wildcards && e.hasWildcard():
 		text := "the label * matches any label in its place (option wildcards)"
 		if e.found < emptyNonTerminal {

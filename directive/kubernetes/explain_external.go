@@ -17,7 +17,7 @@ func (e *External) ReadObjects(ctx context.Context, objects []*dns.Object) {
 
 // ExplainDNS implements [dns.Explainer].
 func (e *External) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
-	return e.handler.explain(q, v, e)
+	return e.handler.ExplainDNS(q, v)
 }
 
 // ReadObjects implements explain.ObjectReader.

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
 )
 
 // An External is the k8s_external directive, which answers names of Services with the
@@ -29,6 +31,19 @@ const firstServer = "\x03ns1"
 
 // AuthoritativeZones returns the zones of e.
 func (e *External) AuthoritativeZones() []wire.Name { return e.handler.AuthoritativeZones() }
+
+// Version implements [zone.Transferable].
+func (e *External) Version(origin wire.Name) zone.Version { return e.handler.Version(origin) }
+
+// Follow implements [zone.Transferable].
+func (e *External) Follow(changed func(origin wire.Name)) (stop func()) {
+	return e.handler.Follow(changed)
+}
+
+// ZoneRecords yields the records of a zone, as [Handler.ZoneRecords] does.
+func (e *External) ZoneRecords(origin wire.Name) iter.Seq[[]byte] {
+	return e.handler.ZoneRecords(origin)
+}
 
 // SetupExternal is the setup function of k8s_external.
 func SetupExternal(b *config.Block, uses []corefile.Directive) error {
@@ -57,10 +72,12 @@ func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	}
 
 	e.apex = index.Label(apex)
+	e.handler.external = e
 	e.handler.ttl, e.handler.server = uint32(ttl), firstServer+e.apex
 	b.Handle(e)
 	b.Answers(config.Extent{Use: d, Zones: zones, Through: &e.handler.fallThrough, Option: "fallthrough"})
 	b.OnPlanned(func() error { return e.plan(b, d) })
+	b.OnSwap(func() { e.handler.live.serve() })
 	return nil
 }
 
@@ -79,9 +96,10 @@ func (e *External) plan(b *config.Block, d corefile.Directive) error {
 		Enabled: true, Headless: e.headless, TTL: e.handler.ttl,
 	}
 	e.handler.options = e.kubernetes.options
-	b.OnStart(func(*config.Start) error { // after kubernetes has started
+	e.handler.planTransfers(b)
+	b.OnStart(func(s *config.Start) error { // after kubernetes has started
 		e.handler.index, e.handler.local = e.kubernetes.index, e.kubernetes.local
-		return nil
+		return e.handler.startLiveZones(s)
 	})
 	return nil
 }
@@ -103,8 +121,8 @@ func (e *External) Resolve(ctx context.Context, q *dns.Query) error { return e.h
 func (e *External) answer(l *lookup) result {
 	name := l.q.Name()
 	switch {
-	case l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR:
-		return refused
+	case l.q.Type.IsTransfer():
+		return l.transfer()
 	case !l.haveListed(cluster.Services):
 		return notListed
 	case l.depth == 0:
@@ -135,12 +153,17 @@ func (e *External) answer(l *lookup) result {
 		return noService
 	}
 
-	s := serviceLookup{lookup: l, entry: found, prefix: l.depth - 2}
+	return l.externalRecords(found)
+}
+
+// externalRecords answers a name at or below the name of a Service.
+func (l *lookup) externalRecords(e *index.Entry) result {
+	s := serviceLookup{lookup: l, entry: e, prefix: l.depth - 2}
 	switch {
-	case !found.ExternalName:
+	case !e.ExternalName:
 		return s.answer()
 	case s.prefix == 0:
-		return l.answerCNAME(found.Records)
+		return l.answerCNAME(e.Records)
 	}
 	return s.externalPortName()
 }

@@ -1,13 +1,18 @@
 package kubernetes
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/test/race"
+	"github.com/seamark/seamark/wire"
 )
 
 // randomExternalObject returns a random object of a small cluster.
@@ -34,22 +39,23 @@ func randomExternalObject(r *rand.Rand) (cluster.Kind, cluster.Object) {
 	return cluster.Services, s
 }
 
-// After any changes the answers and the serial are equal to the results of a new index
-// of the same objects.
-func TestExternalRandomChanges(t *testing.T) {
-	var names []string
+// randomExternalNames are the names that random objects may have.
+func randomExternalNames() (names []string) {
 	for _, ns := range []string{"ns0", "ns1"} {
-		names = append(names, ns)
+		names = append(names, ns+".example.org.")
 		for _, s := range []string{"s0", "s1", "s2"} {
 			for _, front := range []string{"", "_http._tcp.", "_tcp.", "_dns._udp.", "ep.", "10-0-0-1."} {
-				names = append(names, front+s+"."+ns)
+				names = append(names, front+s+"."+ns+".example.org.")
 			}
 		}
 	}
-	for i := range names {
-		names[i] += ".example.org."
-	}
-	names = append(names, "1.2.0.192.in-addr.arpa.", "2.2.0.192.in-addr.arpa.", "2.0.192.in-addr.arpa.", "8.b.d.0.1.0.0.2.ip6.arpa.")
+	return append(names, "1.2.0.192.in-addr.arpa.", "2.2.0.192.in-addr.arpa.", "2.0.192.in-addr.arpa.", "8.b.d.0.1.0.0.2.ip6.arpa.")
+}
+
+// After any changes the answers and the serial are equal to the results of a new index
+// of the same objects.
+func TestExternalRandomChanges(t *testing.T) {
+	names := randomExternalNames()
 	zones := []string{"example.org.", "in-addr.arpa.", "ip6.arpa."}
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -88,4 +94,72 @@ func TestExternalRandomChanges(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Copies of random zones, which follow by differences, have the records that a transfer of the whole zone has,
+// and these are the records that are answered.
+func TestExternalLiveRandomChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	for seed := range race.Fewer(uint64(16)) {
+		if err := checkExternalLive(t, seed); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+func checkExternalLive(t *testing.T, seed uint64) error {
+	r := rand.New(rand.NewPCG(seed, 12))
+	ix := newExternalIndex(seed%2 == 0)
+	load(ix, namespaceObject("dns"), // a Service with the name of the name server, and one beside it
+		withExternal(clusterIP("dns", "ns1", "http 80/tcp", "10.96.0.6"), "192.0.2.1"),
+		withExternal(clusterIP("dns", "ns2", "http 80/tcp", "10.96.0.7"), "192.0.2.2"))
+	e := newExternal(t, []string{"example.org.", "in-addr.arpa.", "ip6.arpa."}, seed%2 == 0, false, ix)
+	e.handler.local = []netip.Addr{netip.MustParseAddr("10.0.0.1")} // an endpoint of random Services
+	l := serveLive(t, &e.handler, time.Now)
+	s := serveHandler(t, e)
+	cut := func() {
+		l.index.Lock()
+		defer l.index.Unlock()
+		l.newVersions()
+	}
+
+	cut()
+	names, replicas := map[wire.Name][]string{}, map[wire.Name]*zoneReplica{}
+	for _, z := range e.handler.zones {
+		replicas[z.name] = &zoneReplica{origin: z.name}
+		if err := replicas[z.name].transfer(e.Version(z.name)); err != nil {
+			return err
+		}
+		for _, name := range append(randomExternalNames(), "ns1.dns.example.org.", "_http._tcp.ns1.dns.example.org.", "ns2.dns.example.org.") {
+			if n, err := wire.ParseName(name); err == nil && n.Within(z.name) {
+				names[z.name] = append(names[z.name], name)
+			}
+		}
+	}
+
+	for change := range 60 {
+		for range 1 + r.IntN(4) {
+			if kind, o := randomExternalObject(r); r.IntN(4) == 0 {
+				ix.Delete(kind, o.Key())
+			} else {
+				ix.Put(kind, o)
+			}
+		}
+		cut()
+		for _, z := range e.handler.zones {
+			whole, v := &zoneReplica{origin: z.name}, e.Version(z.name)
+			if err := cmp.Or(replicas[z.name].update(v), whole.transfer(v)); err != nil {
+				return fmt.Errorf("change %d: %s: %w", change, z.name, err)
+			}
+			if err := replicas[z.name].equal(whole); err != nil {
+				return fmt.Errorf("change %d: %w", change, err)
+			}
+			if err := whole.compare(t, s, names[z.name]); err != nil {
+				return fmt.Errorf("change %d: %w", change, err)
+			}
+		}
+	}
+	return nil
 }

@@ -25,16 +25,31 @@ func startExternal(t testing.TB, zones []string, headless, through bool, objects
 // serveExternal starts the server of an index.
 func serveExternal(t testing.TB, zones []string, headless, through bool, ix *index.Index) *server {
 	t.Helper()
+	return serveHandler(t, newExternal(t, zones, headless, through, ix))
+}
+
+// newExternal returns the handler of an index.
+func newExternal(t testing.TB, zones []string, headless, through bool, ix *index.Index) *External {
+	t.Helper()
 	d := defaultOptions()
 	d.zones = []string{"cluster.local."}
 	e := &External{kubernetes: d.handler(t, ix), apex: index.Label("dns"), headless: headless}
-	e.handler = Handler{ttl: 60, index: ix, server: firstServer + e.apex, local: []netip.Addr{netip.MustParseAddr("192.0.2.53")}}
+	e.handler = Handler{external: e, ttl: 60, index: ix, server: firstServer + e.apex, local: []netip.Addr{netip.MustParseAddr("192.0.2.53")}}
 	e.handler.fallThrough = config.Fallthrough{On: through}
 	if err := e.handler.setZones(corefile.Directive{}, names(t, zones), nil); err != nil {
 		t.Fatal(err)
 	}
-	chain := chaintest.NewChain("k8s_external", e, "kubernetes", e.kubernetes, "world", otherZones{})
-	return serveChain(t, chain, append([]string{"cluster.local."}, zones...)...)
+	return e
+}
+
+// serveHandler starts the server of a handler.
+func serveHandler(t testing.TB, e *External) *server {
+	t.Helper()
+	zones := []string{"cluster.local."}
+	for _, z := range e.AuthoritativeZones() {
+		zones = append(zones, z.String())
+	}
+	return serveChain(t, chaintest.NewChain("k8s_external", e, "kubernetes", e.kubernetes, "world", otherZones{}), zones...)
 }
 
 func newExternalIndex(headless bool) *index.Index {

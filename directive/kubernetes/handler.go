@@ -61,6 +61,7 @@ type Handler struct {
 	health       *health.Board // the source of the index reports on it
 	server       string        // labels of the name server in front of each zone
 	options      *options      // other directives may change them before the start
+	external     *External     // whose zones these are; nil for kubernetes
 	transferred  []*zoneInfo
 	live         *liveZones // nil unless other servers copy zones
 

@@ -48,6 +48,17 @@ type liveZone struct {
 	apex    map[string]struct{}         // the records that depend on no single Service; guarded by the lock of the index
 }
 
+// planTransfers finds the zones that the directive transfer of the block sends to other servers.
+func (h *Handler) planTransfers(b *config.Block) {
+	for _, t := range config.Find[zone.Transferrer](b) {
+		for _, z := range h.zones {
+			if t.Transfers(z.name) {
+				h.transferred = append(h.transferred, z)
+			}
+		}
+	}
+}
+
 // serialsKey identifies the serial numbers across reloads.
 type serialsKey struct{}
 

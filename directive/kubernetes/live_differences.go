@@ -18,7 +18,7 @@ func (g *generator) addDifferences(d *differences, u *index.Undo) {
 		g.addReverseDifferences(d, u)
 		return
 	}
-	for _, c := range u.EntryChanges(g.zone.multicluster) {
+	for _, c := range u.EntryChanges(g.view) {
 		if g.addEntryDifferences(d, c); d.incomplete() {
 			return
 		}

@@ -19,6 +19,7 @@ const maxAnswer = 4 << 20
 type generator struct {
 	*Handler
 	zone *zoneInfo
+	view index.View
 
 	query  *dns.Query
 	packet []byte
@@ -28,7 +29,22 @@ type generator struct {
 }
 
 func newGenerator(h *Handler, z *zoneInfo) generator {
-	return generator{Handler: h, zone: z, query: dns.NewQuery(nil)}
+	g := generator{Handler: h, zone: z, query: dns.NewQuery(nil)}
+	switch {
+	case h.external != nil:
+		g.view = index.ExternalView
+	case z.multicluster && !z.reverse:
+		g.view = index.ImportView
+	}
+	return g
+}
+
+// answer answers a query as the handler of the zone does.
+func (g *generator) answer(l *lookup) result {
+	if g.external != nil {
+		return g.external.answer(l)
+	}
+	return l.answer()
 }
 
 // resolve answers a query for a name by calling answer.
@@ -79,7 +95,7 @@ func (g *generator) writeOut(off int) []byte {
 
 // soa returns the SOA record.
 func (g *generator) soa() (soa []byte) {
-	g.resolve([]byte(g.zone.name), wire.TypeSOA, (*lookup).answer)
+	g.resolve([]byte(g.zone.name), wire.TypeSOA, g.answer)
 	g.all(func(r []byte) { soa = append(soa, r...) })
 	return soa
 }
@@ -92,7 +108,7 @@ func (g *generator) apexRecords() map[string]struct{} {
 		labels string
 		t      wire.Type
 	}{{"", wire.TypeNS}, {g.server, wire.TypeA}, {g.server, wire.TypeAAAA}, {"\x0bdns-version", wire.TypeTXT}} {
-		g.resolve([]byte(q.labels+string(g.zone.name)), q.t, (*lookup).answer)
+		g.resolve([]byte(q.labels+string(g.zone.name)), q.t, g.answer)
 		g.all(func(r []byte) { all[string(r)] = struct{}{} })
 	}
 	return all
@@ -101,10 +117,10 @@ func (g *generator) apexRecords() map[string]struct{} {
 // typesOf returns the types that a name of a Service's entry may have, which is labels in front
 // of the Service's.
 func typesOf(e *index.Entry, labels string) []wire.Type {
-	switch {
-	case e.Alias() != nil && len(labels) > 1 && labels[1] == '_': // of a port
+	switch isAlias := e.ExternalName || e.Alias() != nil; {
+	case isAlias && len(labels) > 1 && labels[1] == '_': // of a port
 		return []wire.Type{wire.TypeSRV}
-	case e.ExternalName || e.Alias() != nil:
+	case isAlias:
 		return []wire.Type{wire.TypeCNAME}
 	}
 	return []wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV}
@@ -175,12 +191,19 @@ func (g *generator) recordsOf(e *index.Entry, names nameSet, yield func([]byte) 
 // resolveEntry answers a query for labels in front of the Service's name from an entry, which
 // may differ from the entry in the index.
 func (g *generator) resolveEntry(e *index.Entry, labels string, t wire.Type) {
-	g.name = append(append(append(append(g.name[:0], labels...), e.Key.Labels...), "\x03svc"...), g.zone.name...)
-	if len(g.name) > wire.MaxName {
-		g.name = append(g.name[:0], g.zone.name...) // such a name cannot exist
-		t = wire.TypeCNAME
+	records := func(l *lookup) result { return l.serviceRecords(e) }
+	kind := "\x03svc"
+	if g.external != nil {
+		records, kind = func(l *lookup) result { return l.externalRecords(e) }, ""
 	}
-	g.resolve(g.name, t, func(l *lookup) result { return l.serviceRecords(e) })
+
+	g.name = append(append(append(g.name[:0], labels...), e.Key.Labels...), kind...)
+	isServer := string(g.name) == g.server // of k8s_external: that of a Service has other records
+	if g.name = append(g.name, g.zone.name...); isServer || len(g.name) > wire.MaxName {
+		g.name = append(g.name[:0], g.zone.name...)
+		records = func(*lookup) result { return noName }
+	}
+	g.resolve(g.name, t, records)
 }
 
 // A nameSet holds the labels of names in front of a Service's name, in wire form.
@@ -192,7 +215,8 @@ func (s nameSet) add(labels []byte) { s[string(labels)] = struct{}{} }
 // of endpoints.
 func (g *generator) serviceNames(e *index.Entry, to nameSet) {
 	to.add(nil)
-	if e.ExternalName {
+	if e.ExternalName { // that of k8s_external has ports
+		g.portNames(e.Ports, nil, to)
 		return
 	}
 

@@ -15,27 +15,28 @@ type reverseState struct {
 }
 
 // stateBefore returns the state before the changes in u.
-func stateBefore(u *index.Undo) reverseState {
+func (g *generator) stateBefore(u *index.Undo) reverseState {
 	return reverseState{
-		func(k *index.ServiceKey) *index.Entry { return u.Visible(false, k.Labels, k.Entry()) },
+		func(k *index.ServiceKey) *index.Entry { return u.Visible(g.view, k.Labels, k.Entry()) },
 		u.HadPod,
 	}
 }
 
-// presentState returns the present state of an index.
-func presentState(ix *index.Index) reverseState {
-	return reverseState{func(k *index.ServiceKey) *index.Entry {
-		if e := ix.Service([]byte(k.Labels)); e.Visible() {
-			return e
-		}
-		return nil
-	}, ix.HasPod}
+// presentState returns the present state of the index.
+func (g *generator) presentState() reverseState {
+	return reverseState{
+		func(k *index.ServiceKey) *index.Entry { return g.view.Visible(g.index.Service([]byte(k.Labels))) },
+		g.index.HasPod,
+	}
 }
 
 // pointers calls use with each PTR record of an address, which reverseName answers. services
 // are all that may have the address, from sortServices.
 func (g *generator) pointers(ip netip.Addr, services []*index.ServiceKey, at reverseState, use func([]byte)) {
 	g.resolve([]byte(wire.ReverseZones(netip.PrefixFrom(ip, ip.BitLen()))[0]), wire.TypePTR, func(l *lookup) result {
+		if g.external != nil {
+			return l.writeExternalPointers(ip, services, at)
+		}
 		return l.writePointers(ip, services, at)
 	})
 	g.all(use)
@@ -79,6 +80,16 @@ func (l *lookup) writePointers(ip netip.Addr, services []*index.ServiceKey, at r
 	return noAddress
 }
 
+// writeExternalPointers writes the PTR records of an external address: to every Service that has it.
+func (l *lookup) writeExternalPointers(ip netip.Addr, services []*index.ServiceKey, at reverseState) result {
+	for _, key := range services {
+		if e := at.entry(key); e != nil && e.Has(ip) {
+			l.writePTRTo(key.Labels, "", nil)
+		}
+	}
+	return isAddress
+}
+
 // refersTo reports whether an endpoint with the address has a Target, or has none.
 func refersTo(e *index.Entry, ip netip.Addr, target bool) bool {
 	for ep := range e.EndpointsAt(ip) {
@@ -104,7 +115,7 @@ func (g *generator) addReverseDifferences(d *differences, u *index.Undo) {
 		}
 	}
 
-	for _, c := range u.EntryChanges(false) {
+	for _, c := range u.EntryChanges(g.view) {
 		for ep, e := range changedEndpoints(c) {
 			add(ep.Addr, e.Key)
 		}
@@ -127,9 +138,9 @@ func (g *generator) addReverseDifferences(d *differences, u *index.Undo) {
 		}
 	}
 
-	before, now := stateBefore(u), presentState(g.index)
+	before, now := g.stateBefore(u), g.presentState()
 	for ip, keys := range services {
-		keys = sortServices(slices.AppendSeq(keys, g.index.ServicesAt(ip)))
+		keys = sortServices(slices.AppendSeq(keys, g.index.ServicesAt(g.view, ip)))
 		const recordSize = 64 // about the bytes of a PTR record
 		if !d.spend(2 * recordSize * len(keys)) {
 			return

@@ -81,6 +81,15 @@ func (r *zoneReplica) update(v zone.Version) error {
 	return nil
 }
 
+// equal returns an error if the replica, which follows by differences, differs from a transfer of the whole zone.
+func (r *zoneReplica) equal(whole *zoneReplica) error {
+	if maps.Equal(r.records, whole.records) && r.serial == whole.serial {
+		return nil
+	}
+	return fmt.Errorf("%s: by differences, %d:\n%s\nwhole, %d:\n%s", r.origin,
+		r.serial, strings.Join(r.lines(), "\n"), whole.serial, strings.Join(whole.lines(), "\n"))
+}
+
 func presentation(record []byte) string {
 	rr, _, err := mdns.UnpackRR(record, 0)
 	if err != nil {
@@ -184,9 +193,8 @@ func (c *randomCluster) checkLive(t *testing.T) error {
 			if err := whole.transfer(v); err != nil {
 				return err
 			}
-			if !maps.Equal(r.records, whole.records) || r.serial != whole.serial {
-				return fmt.Errorf("change %d: %s: by differences, %d:\n%s\nwhole, %d:\n%s", change, z.name,
-					r.serial, strings.Join(r.lines(), "\n"), whole.serial, strings.Join(whole.lines(), "\n"))
+			if err := r.equal(whole); err != nil {
+				return fmt.Errorf("change %d: %w", change, err)
 			}
 			if h.verifyPTR && z.reverse { // the model has no such option, but the transfer does
 				names[z.name] = nil
@@ -392,5 +400,31 @@ func TestLiveManyPorts(t *testing.T) {
 				t.Error("differences after a small change are not known")
 			}
 		})
+	}
+}
+
+// A Service whose name would be too long in the zone has no records there, and the others are transferred.
+func TestLiveNameTooLong(t *testing.T) {
+	d := defaultOptions()
+	d.zones = []string{strings.Repeat("z23456789.", 13) + "example."}
+	long := strings.Repeat("s", 63)
+	h := d.handler(t, load(d.newIndex(), namespaceObject("shop"), namespaceObject(long),
+		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), clusterIP(long, long, "http 80/tcp", "10.96.0.2"),
+		external(long, long[1:], "www.example.com"), headless(long, long[2:]),
+		slice(long, long[2:]+"-1", long[2:], "http 80/tcp", "ep=10.0.0.1")))
+	serveLive(t, h, time.Now)
+
+	r := &zoneReplica{origin: h.primary}
+	if err := r.transfer(h.Version(h.primary)); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Join(r.lines(), "\n")
+	if want := "api.shop.svc." + d.zones[0] + " 5 IN A 10.96.0.1"; !strings.Contains(lines, want) {
+		t.Errorf("got\n%s\nwant the record %s", lines, want)
+	}
+	for _, absent := range []string{"sss", "CNAME", "10.96.0.2", "10.0.0.1"} {
+		if strings.Contains(lines, absent) {
+			t.Errorf("got\n%s\nwant nothing with %s", lines, absent)
+		}
 	}
 }

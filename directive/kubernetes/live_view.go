@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"iter"
 	"net/netip"
+	"slices"
 
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/wire"
@@ -44,12 +45,7 @@ func (v *liveVersion) Records(yield func([]byte) bool) {
 // newView returns an iterator over the present records below svc and pod. The caller holds the
 // lock of the index until it returns.
 func (g *generator) newView() iter.Seq[[]byte] {
-	var entries []*index.Entry
-	for _, e := range g.index.Entries(g.zone.multicluster) {
-		if e.Visible() {
-			entries = append(entries, e)
-		}
-	}
+	entries := slices.Collect(g.index.VisibleEntries(g.view))
 
 	var pods []string
 	if g.podMode == podsVerified && !g.zone.multicluster {
@@ -79,7 +75,7 @@ func (g *generator) newView() iter.Seq[[]byte] {
 type reverseView struct {
 	*generator
 	prefix netip.Prefix
-	refs   [2]*index.RefCursor
+	refs   []*index.RefCursor // of the reverse indexes
 	undo   *index.Undo
 }
 
@@ -87,8 +83,8 @@ type reverseView struct {
 func (g *generator) newReverseView() *reverseView {
 	v := &reverseView{generator: g}
 	v.prefix, _ = wire.ParseReverse([]byte(g.zone.name))
-	for i, x := range [2]*index.ReverseIndex{g.index.Reverse(), g.index.Claims()} {
-		v.refs[i] = x.NewRefCursor(v.prefix)
+	for _, x := range g.index.ReverseOf(g.view) {
+		v.refs = append(v.refs, x.NewRefCursor(v.prefix))
 	}
 	v.undo = g.index.AddUndo(nil)
 	return v
@@ -121,20 +117,29 @@ func (v *reverseView) records(yield func([]byte) bool) {
 func (v *reverseView) appendGroup(records []byte) ([]byte, bool) {
 	v.index.Lock()
 	defer v.index.Unlock()
-	at := stateBefore(v.undo)
+	at := v.stateBefore(v.undo)
 	for range group {
-		own, claimed := v.refs[0].Addr(), v.refs[1].Addr()
-		ip := own
-		if !own.IsValid() || claimed.IsValid() && claimed.Less(own) {
-			ip = claimed
-		}
+		ip := v.next()
 		if !ip.IsValid() {
 			return records, false
 		}
-		services := sortServices(v.refs[1].AppendAt(ip, v.refs[0].AppendAt(ip, nil)))
+		var services []*index.ServiceKey
+		for _, refs := range v.refs {
+			services = refs.AppendAt(ip, services)
+		}
 		if v.prefix.Contains(ip) {
-			v.pointers(ip, services, at, func(r []byte) { records = append(records, r...) })
+			v.pointers(ip, sortServices(services), at, func(r []byte) { records = append(records, r...) })
 		}
 	}
 	return records, true
+}
+
+// next returns the next address; it is invalid at the end.
+func (v *reverseView) next() (first netip.Addr) {
+	for _, refs := range v.refs {
+		if ip := refs.Addr(); ip.IsValid() && (!first.IsValid() || ip.Less(first)) {
+			first = ip
+		}
+	}
+	return first
 }

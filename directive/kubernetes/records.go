@@ -27,12 +27,9 @@ func (l *lookup) label(i int) []byte {
 
 // answer finds the name and writes its records.
 func (l *lookup) answer() result {
-	isTransfer := l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR
 	switch {
-	case isTransfer && (l.zone.live == nil || l.depth > 0 || l.index.Ready()):
-		return refused
-	case isTransfer: // the directive transfer has no data yet
-		return notListed
+	case l.q.Type.IsTransfer():
+		return l.transfer()
 	case !l.haveListed(cluster.Services):
 		return notListed
 	case l.depth == 0:
@@ -55,6 +52,14 @@ func (l *lookup) answer() result {
 		return l.version()
 	}
 	return noName
+}
+
+// transfer answers AXFR and IXFR, which the directive transfer passes on if it has no such zone, or no data yet.
+func (l *lookup) transfer() result {
+	if l.zone.live == nil || l.depth > 0 || l.index.Ready() {
+		return refused
+	}
+	return notListed
 }
 
 // haveListed reports whether the namespaces and the objects of a kind have been

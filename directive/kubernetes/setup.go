@@ -14,7 +14,6 @@ import (
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
-	"github.com/seamark/seamark/zone"
 )
 
 // Setup sets up the kubernetes directive, which answers names of a cluster's Services and
@@ -56,13 +55,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		if h.podMode == podsVerified && b.UsesMetadata() {
 			o.podsByAddr, o.PodLabels = true, true
 		}
-		for _, t := range config.Find[zone.Transferrer](b) {
-			for _, z := range h.zones {
-				if t.Transfers(z.name) {
-					h.transferred = append(h.transferred, z)
-				}
-			}
-		}
+		h.planTransfers(b)
 		return h.checkNext(b, d)
 	})
 

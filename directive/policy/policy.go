@@ -32,7 +32,8 @@ type Policy struct {
 	newcomer newcomers
 	metrics  *metrics.Registry
 	rooms    *sync.Pool // of *targetRoom
-	series   []series   // by group, of the chain passed to BindChain
+	audit    auditor
+	series   []series // by group, of the chain passed to BindChain
 }
 
 // A clusterNames is a handler that knows pods and namespaces: the directive kubernetes.
@@ -116,6 +117,7 @@ func (p *Policy) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 
 	why := p.decide(q, g, pod)
+	p.note(q, g, pod, why)
 	if why != passes && pod == nil && !g.audit && p.newcomer.mayAppear(q.Peer.Addr(), q.Now()) {
 		return dns.Wait
 	}
@@ -152,10 +154,12 @@ func (p *Policy) decideName(name []byte, g *group, pod *cluster.Pod, trusted boo
 // The names that autopath queries after one that does not exist are no targets of that one.
 func (p *Policy) isTrusted(q *dns.Query, g *group) bool {
 	parent := q.Parent()
-	if parent == nil || parent.RCode == wire.NXDomain && !hasTargets(&parent.Answer) {
-		return false
-	}
-	return p.trusts(parent.Name(), g, p.isTrusted(parent, g))
+	return leads(parent) && p.trusts(parent.Name(), g, p.isTrusted(parent, g))
+}
+
+// leads reports whether a sub-query of parent is for a target of its answer.
+func leads(parent *dns.Query) bool {
+	return parent != nil && (parent.RCode != wire.NXDomain || hasTargets(&parent.Answer))
 }
 
 // apply counts the decision, and fails a query that is denied.
@@ -225,6 +229,7 @@ func (p *Policy) FinishDNS(q *dns.Query) {
 	}
 	pod := p.client(q)
 	g := p.groups.of(pod)
+	p.noteTargets(q, g, pod)
 	if g == nil || q.State(p.denied) != nil { // an audited query has been counted already
 		return
 	}
@@ -249,7 +254,19 @@ func hasTargets(a *wire.Answer) (found bool) {
 // decided as if it were asked for, and after one that allow has, all but deny * apply.
 func (p *Policy) leadsAstray(q *dns.Query, g *group, pod *cluster.Pod) (denied bool) {
 	trusted := p.trusts(q.Name(), g, p.isTrusted(q, g))
+	p.walkTargets(q, func(target []byte, t wire.Type) bool {
+		// A PTR record is data that leads nowhere; it shows the name of a namespace.
+		why := p.decideName(target, g, pod, trusted)
+		denied = why == bySight || why == byLine && t != wire.TypePTR
+		trusted = p.trusts(target, g, trusted)
+		return !denied
+	})
+	return denied
+}
 
+// walkTargets calls f with the targets of the answer, in wire form and in lower case, until it returns
+// false. A target is valid until f returns.
+func (p *Policy) walkTargets(q *dns.Query, f func(target []byte, t wire.Type) bool) {
 	room := p.rooms.Get().(*targetRoom)
 	defer p.rooms.Put(room)
 	q.Answer.Walk(func(section wire.Section, r wire.Record) bool {
@@ -260,18 +277,8 @@ func (p *Policy) leadsAstray(q *dns.Query, g *group, pod *cluster.Pod) (denied b
 			return true
 		}
 		target, _, ok := wire.ReadName(room[0][:0], q.Answer.Buf, r.RData)
-		if !ok {
-			return true
-		}
-
-		// A PTR record is data that leads nowhere; it shows the name of a namespace.
-		target = wire.AppendLower(room[1][:0], target)
-		why := p.decideName(target, g, pod, trusted)
-		denied = why == bySight || why == byLine && r.Type != wire.TypePTR
-		trusted = p.trusts(target, g, trusted)
-		return !denied
+		return !ok || f(wire.AppendLower(room[1][:0], target), r.Type)
 	})
-	return denied
 }
 
 // trusts reports whether the target of a name is trusted, if that of the name before it was or not.

@@ -8,6 +8,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/observe/audit"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -29,6 +30,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	p.groups = newGroups(all)
 	b.Handle(p)
+	p.startAudit(b, d)
 
 	b.OnPlanned(func() error {
 		p.clusters = config.Find[clusterNames](b)
@@ -135,12 +137,8 @@ func addPatterns(to *[]pattern, o corefile.Directive, words []corefile.Token) er
 func (g *group) addNames(o corefile.Directive, a action) error {
 	var errs []error
 	for _, word := range o.Args {
-		text, below := strings.CutPrefix(word.Text, "*.")
-		if word.Text == "*" {
-			text, below = ".", true
-		}
-		name, err := wire.ParseName(text)
-		if err != nil || strings.Contains(text, "*") {
+		name, below, err := audit.ParseWord(word.Text)
+		if err != nil {
 			errs = append(errs, word.Errorf(o.Path, "want a name, *.NAME for the names below it, or *, got %q", word.Text))
 			continue
 		}

@@ -84,7 +84,7 @@ func (t *Transfer) checkSources(b *config.Block) {
 		}
 		for _, z := range unused {
 			b.Warn(u.directive.Errorf("no zone to transfer in %s: "+
-				"add dynupdate, file, auto, secondary or kubernetes with the zone to this server block", z))
+				"add dynupdate, file, auto, secondary, gateway, k8s_external or kubernetes with the zone to this server block", z))
 		}
 	}
 }

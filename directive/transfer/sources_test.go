@@ -19,15 +19,15 @@ func TestSourceWarnings(t *testing.T) {
 	write(t, db, zoneFile(1, 1))
 	const secondary, to = " secondary {\n transfer from 192.0.2.1\n}\n", "{\n to *\n}\n"
 	for _, c := range []struct{ text, want string }{
-		{"example.org {\n whoami\n transfer " + to + "}", "Corefile:3: transfer: no zone to transfer in example.org.: add dynupdate, file, auto, secondary or kubernetes with the zone to this server block"},
-		{". {\n file " + db + " example.org\n transfer example.net example.org " + to + "}", "Corefile:3: transfer: no zone to transfer in example.net.: add dynupdate, file, auto, secondary or kubernetes with the zone to this server block"},
+		{"example.org {\n whoami\n transfer " + to + "}", "Corefile:3: transfer: no zone to transfer in example.org.: add dynupdate, file, auto, secondary, gateway, k8s_external or kubernetes with the zone to this server block"},
+		{". {\n file " + db + " example.org\n transfer example.net example.org " + to + "}", "Corefile:3: transfer: no zone to transfer in example.net.: add dynupdate, file, auto, secondary, gateway, k8s_external or kubernetes with the zone to this server block"},
 		{"example.org {\n transfer " + to + "\n file " + db + "\n" + secondary + "}", "Corefile:2: transfer: zone example.org. is in file and in secondary: only the records of file are transferred; remove one\nCorefile:7: secondary: never reached: file on line 6 answers before it (add fallthrough to file)"},
 		{"example.org {\n file " + db + "\n" + secondary + "}", "Corefile:3: secondary: never reached: file on line 2 answers before it (add fallthrough to file)"},
 		{"example.org {\n file " + db + "\n transfer " + to + "}", ""},
 		{". {\n file " + db + " example.org\n transfer " + to + "}", ""},
 		{"example.org example.net {\n file " + db + " example.org\n transfer " + to + "}", ""},
 		{". {\n file " + db + " example.org\n transfer . " + to + "}", ""},
-		{". {\n file " + db + " example.org\n transfer example.org " + to + " transfer " + to + "}", "Corefile:6: transfer: no zone to transfer in .: add dynupdate, file, auto, secondary or kubernetes with the zone to this server block"},
+		{". {\n file " + db + " example.org\n transfer example.org " + to + " transfer " + to + "}", "Corefile:6: transfer: no zone to transfer in .: add dynupdate, file, auto, secondary, gateway, k8s_external or kubernetes with the zone to this server block"},
 		{"example.org {\n" + secondary + " transfer " + to + "}", ""},
 		{". {\n auto {\n directory " + filepath.Dir(db) + "\n}\n transfer example.org " + to + "}", ""},
 		{". {\n secondary catalog.example {\n transfer from 192.0.2.1\n catalog\n}\n transfer example.org " + to + "}", ""},

@@ -121,8 +121,14 @@ func TestGaugesAreConditions(t *testing.T) {
 			b.gauge(400, "seamark_kubernetes_data_age_seconds", "resource", "services")
 			b.gauge(301, "seamark_kubernetes_data_age_seconds", "resource", "endpointslices")
 		}, []string{
-			"warning SeamarkDataOld no endpointslices have been received for 5m1s; the last known state is served",
-			"warning SeamarkDataOld no services have been received for 6m40s; the last known state is served",
+			"warning SeamarkDataOld no endpointslices (for 5m1s) or services (for 6m40s) are received; the last known state is served",
+		}},
+		{"all kinds are equally old", func(b *bench) {
+			for i, kind := range []string{"services", "endpointslices", "namespaces"} {
+				b.gauge(400+float64(i), "seamark_kubernetes_data_age_seconds", "resource", kind)
+			}
+		}, []string{
+			"warning SeamarkDataOld no endpointslices, namespaces or services are received; the last known state is served",
 		}},
 		{"not synced", func(b *bench) {
 			b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
@@ -133,14 +139,13 @@ func TestGaugesAreConditions(t *testing.T) {
 			b.gauge(400, "seamark_kubernetes_data_age_seconds", "resource", "services")
 		}, []string{
 			"critical SeamarkNotSynced not received since the start: services of cluster.local.; names that depend on them are SERVFAIL",
-			"warning SeamarkDataOld no services have been received since the start, 6m40s ago",
 		}},
 		{"an old snapshot", func(b *bench) {
 			b.gauge(0, "seamark_kubernetes_synced", "zones", "cluster.local.", "resource", "services")
 			b.gauge(1, "seamark_kubernetes_stale", "zones", "cluster.local.")
 			b.gauge(400, "seamark_kubernetes_data_age_seconds", "resource", "services")
 		}, []string{
-			"warning SeamarkDataOld no services have been received for 6m40s; the last known state is served",
+			"warning SeamarkDataOld no services are received; the last known state is served",
 			"warning SeamarkSnapshotServed the answers of cluster.local. are from a snapshot: not all objects have been received since the start",
 		}},
 		{"a snapshot", func(b *bench) { b.gauge(1, "seamark_kubernetes_stale", "zones", "cluster.local.") }, []string{
@@ -171,6 +176,30 @@ func TestGaugesAreConditions(t *testing.T) {
 	}
 }
 
+// Old data has been so since the oldest was received, not since it was found.
+func TestOldDataBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.gauge(400, "seamark_kubernetes_data_age_seconds", "resource", "services")
+		b.gauge(420, "seamark_kubernetes_data_age_seconds", "resource", "endpointslices")
+		all := b.Conditions(time.Now())
+		if len(all) != 1 || time.Since(all[0].Since) != 420*time.Second {
+			t.Errorf("got %+v, want one condition of 7m", all)
+		}
+	})
+}
+
+// Lists and watches of several kinds that fail are one condition.
+func TestWatchErrorsAreOneCondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for i, kind := range []string{"endpointslices", "namespaces", "services"} {
+			b.reg.Counter("seamark_kubernetes_watch_errors_total", "help", "resource", kind).Add(uint64(10 + i))
+		}
+		b.wants("warning SeamarkWatchErrors lists and watches of namespaces (11) and services (12) failed in the last 15 minutes")
+	})
+}
+
 // A condition by a counter begins with the first increase, lasts as long as the range of its
 // alert, and is logged when it begins and ends.
 func TestCountersAreConditionsForTheirRange(t *testing.T) {
@@ -186,10 +215,10 @@ func TestCountersAreConditionsForTheirRange(t *testing.T) {
 		{"coredns_forward_healthcheck_broken_total", nil, 3, 5 * time.Minute,
 			"critical SeamarkForwardHealthcheckBroken every upstream of a forward was down for 3 queries of the last 5 minutes"},
 		{"seamark_kubernetes_watch_errors_total", []string{"resource", "services"}, 11, 15 * time.Minute,
-			"warning SeamarkWatchErrors 11 lists and watches of services failed in the last 15 minutes"},
+			"warning SeamarkWatchErrors lists and watches of services (11) failed in the last 15 minutes"},
 		{"seamark_kubernetes_comparisons_total", []string{"resource", "services", "result", "different"}, 1,
 			30 * time.Minute,
-			"warning SeamarkMissedEvents a watch of services has missed changes, and they were listed again"},
+			"warning SeamarkMissedEvents watches of services have missed changes, and they were listed again"},
 		{"seamark_memory_tight_total", nil, 100, 5 * time.Minute,
 			"warning  memory is tight: 100 collections in the last minutes had almost nothing to free"},
 		{"seamark_memory_refused_total", []string{"part", "zones"}, 1, 5 * time.Minute,

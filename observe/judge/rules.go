@@ -3,7 +3,6 @@ package judge
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -74,32 +73,9 @@ var rules = []rule{
 	{"SeamarkZoneNotRefreshed", reported},
 	{"SeamarkNotSynced", notSynced},
 	{"SeamarkDataOld", dataOld},
-	{"SeamarkSnapshotServed", func(e *evidence) (found []health.Condition) {
-		for zones, stale := range sum(e.of("seamark_kubernetes_stale"), "zones") {
-			if stale > 0 {
-				found = append(found,
-					warn(zones, "the answers of %s are from a snapshot: not all objects have been received since the start", zones))
-			}
-		}
-		return advise(found, examine)
-	}},
-	{"SeamarkWatchErrors", func(e *evidence) (found []health.Condition) {
-		for kind, n := range sum(e.increase("seamark_kubernetes_watch_errors_total", 15*time.Minute), "resource") {
-			if n > 10 {
-				found = append(found, warn(kind, "%.0f lists and watches of %s failed in the last 15 minutes", n, kind))
-			}
-		}
-		return advise(found, examine)
-	}},
-	{"SeamarkMissedEvents", func(e *evidence) (found []health.Condition) {
-		different := where(e.increase("seamark_kubernetes_comparisons_total", kept), "result", "different")
-		for kind, n := range sum(different, "resource") {
-			if n > 0 {
-				found = append(found, warn(kind, "a watch of %s has missed changes, and they were listed again", kind))
-			}
-		}
-		return found
-	}},
+	{"SeamarkSnapshotServed", snapshotServed},
+	{"SeamarkWatchErrors", watchErrors},
+	{"SeamarkMissedEvents", missedEvents},
 	{"SeamarkProgrammingLatencyHigh", func(e *evidence) (found []health.Condition) {
 		buckets := e.increase("coredns_kubernetes_dns_programming_duration_seconds_bucket", rateTime)
 		for kind, q := range quantile(buckets, "service_kind", 0.99) {
@@ -232,49 +208,6 @@ func latencyHigh(e *evidence) []health.Condition {
 		least.Round(100*time.Millisecond))
 	c.Next = "seamark top slow"
 	return []health.Condition{c}
-}
-
-// missing returns the kinds of objects that have not been listed, by zones, unless a snapshot has them.
-func missing(e *evidence) map[string][]string {
-	stale := sum(e.of("seamark_kubernetes_stale"), "zones")
-	kinds := map[string][]string{}
-	for _, s := range e.of("seamark_kubernetes_synced") {
-		if zones := s.labels["zones"]; s.value == 0 && stale[zones] == 0 {
-			kinds[zones] = append(kinds[zones], s.labels["resource"])
-		}
-	}
-	return kinds
-}
-
-func notSynced(e *evidence) []health.Condition {
-	kinds := missing(e)
-	if len(kinds) == 0 {
-		return nil
-	}
-
-	var lists []string
-	for _, zones := range slices.Sorted(maps.Keys(kinds)) {
-		lists = append(lists, strings.Join(kinds[zones], ", ")+" of "+zones)
-	}
-	text := "not received since the start: %s; names that depend on them are SERVFAIL"
-	return advise(one(health.Critical, "", text, strings.Join(lists, "; ")), examine)
-}
-
-// dataOld finds kinds of objects of which nothing has been received for long. There is no last state
-// to serve of one that has never been received.
-func dataOld(e *evidence) (found []health.Condition) {
-	never := slices.Concat(slices.Collect(maps.Values(missing(e)))...)
-	for kind, age := range sum(e.of("seamark_kubernetes_data_age_seconds"), "resource") {
-		switch {
-		case age <= 300:
-		case slices.Contains(never, kind):
-			found = append(found, warn(kind, "no %s have been received since the start, %s ago", kind, seconds(age)))
-		default:
-			found = append(found, warn(kind, "no %s have been received for %s; the last known state is served",
-				kind, seconds(age)))
-		}
-	}
-	return advise(found, examine)
 }
 
 // rates returns a condition for counters of lost queries by reason, one of which grows by more than one a

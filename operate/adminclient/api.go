@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seamark/seamark/observe/audit"
 	"github.com/seamark/seamark/observe/explain"
 	"github.com/seamark/seamark/observe/inventory"
 	"github.com/seamark/seamark/observe/traffic"
@@ -57,6 +58,12 @@ func (c *Client) Status(ctx context.Context) (s Status, err error) {
 func (c *Client) Top(ctx context.Context, by string, limit int) (t traffic.Top, err error) {
 	err = c.get(ctx, http.MethodGet, "v1/top", url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}, &t)
 	return t, err
+}
+
+// Audits returns what groups of the directive policy would have denied.
+func (c *Client) Audits(ctx context.Context) (reports []audit.Report, err error) {
+	err = c.get(ctx, http.MethodGet, "v1/audits", nil, &reports)
+	return reports, err
 }
 
 // Explain explains a query to one of the server's addresses.

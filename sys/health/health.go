@@ -45,8 +45,9 @@ type Condition struct {
 	// Object is what the condition is about: an upstream, a kind of objects, a zone or a file.
 	Object string `json:"object,omitempty"`
 	// Text is a sentence without its final dot.
-	Text  string    `json:"text"`
-	Since time.Time `json:"since"`
+	Text string `json:"text"`
+	// Since is when the condition began; zero if that is not known.
+	Since time.Time `json:"since,omitzero"`
 	// Next is what to do: a command, or a sentence without its final dot.
 	Next string `json:"next,omitempty"`
 	// Lost is the share of the queries of the last minutes that have no answer for this reason, 0 to 1;

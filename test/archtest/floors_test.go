@@ -63,7 +63,9 @@ var modules = map[string][]string{
 	"github.com/cilium/ebpf":       {"node/tcx"},
 	"github.com/mdlayher/netlink":  {"node"},
 	"golang.org/x/net/idna":        {"server"},
-	"golang.org/x/sys":             {"node", "sys", "transport"},
+	// The names below which everyone may have domains, such as co.uk.
+	"golang.org/x/net/publicsuffix": {"observe/audit"},
+	"golang.org/x/sys":              {"node", "sys", "transport"},
 
 	// Protocols and formats.
 	"github.com/quic-go/quic-go":                    {"directive/forward", "transport/streams"},

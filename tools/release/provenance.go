@@ -62,7 +62,7 @@ func newProvenance(r build.Release, b builder, targets []v1.Platform, subjects [
 		list = append(list, p.String())
 	}
 	d := &s.Predicate.BuildDefinition
-	d.BuildType = project + "/blob/main/docs/how-to/release.md"
+	d.BuildType = project + "/blob/main/tools/release/build.md"
 	d.ExternalParameters = map[string]string{"version": r.Version, "platforms": strings.Join(list, ","), "pgo": r.PGO}
 
 	// The commit alone: a build need not be of a tag, and a tag can be moved.

@@ -4,8 +4,22 @@ package zones
 import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
+
+// Find returns the value of the longest zone that contains the query name. DS records at a zone's own name
+// belong to its parent (RFC 4035 §3.1.4.1), if that is among the zones.
+func Find[V comparable](q *dns.Query, all *wire.ZoneMap[V]) V {
+	found, at := all.Longest(&q.Request, 0)
+	if q.Type == wire.TypeDS && at == 0 {
+		var none V
+		if parent, _ := all.Longest(&q.Request, 1); parent != none {
+			return parent
+		}
+	}
+	return found
+}
 
 // Answer answers q from z. It passes q on if the name does not exist and falls through. others are the
 // zones of the directive, or nil. The handler's Resolve must call q.ResumeTarget.

@@ -41,9 +41,4 @@ func (e *Entry) externalAddresses() iter.Seq[netip.Addr] {
 }
 
 // VisibleExternal returns the entry of k8s_external if clients may see it.
-func (e *Entry) VisibleExternal() *Entry {
-	if e == nil || !e.k8sExternal.Visible() {
-		return nil
-	}
-	return e.k8sExternal
-}
+func (e *Entry) VisibleExternal() *Entry { return ExternalView.Visible(e) }

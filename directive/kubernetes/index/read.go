@@ -81,16 +81,3 @@ func (ix *Index) Origins() cluster.ReadOrigin {
 	}
 	return nil
 }
-
-// ServicesAt returns the Services that refer to an address.
-func (ix *Index) ServicesAt(ip netip.Addr) iter.Seq[*ServiceKey] {
-	return func(yield func(*ServiceKey) bool) {
-		for _, x := range [2]*ReverseIndex{&ix.reverse, &ix.claims} {
-			for at := x.Within(netip.PrefixFrom(ip, ip.BitLen())); at.Advance(); {
-				if !yield(at.Service) {
-					return
-				}
-			}
-		}
-	}
-}

@@ -73,13 +73,13 @@ func (ix *Index) IsExposed(label string) bool {
 	return ix.namespaces.Get([]byte(label)).Exposed()
 }
 
-// Visible returns the entry that a Service had, if clients saw it. now is the present
-// entry.
-func (u *Undo) Visible(imported bool, labels string, now *Entry) *Entry {
-	if e, changed := u.entries[tableIndex(imported)][labels]; changed {
+// Visible returns the entry that a view had of a Service, if clients saw it. now is the present
+// entry of the index.
+func (u *Undo) Visible(v View, labels string, now *Entry) *Entry {
+	if e, changed := u.entries[tableIndex(v == ImportView)][labels]; changed {
 		now = e
 	}
-	if now == nil || !now.exists || !u.isExposed(now.Key.NamespaceLabel()) {
+	if now = v.of(now); now == nil || !now.exists || !u.isExposed(now.Key.NamespaceLabel()) {
 		return nil
 	}
 	return now
@@ -96,9 +96,9 @@ func (u *Undo) HadPod(key []byte) bool {
 // An EntryChange is a visible entry before and after changes; nil is none.
 type EntryChange struct{ Old, Now *Entry }
 
-// EntryChanges returns the entries of Services, or of ServiceImports, that differ from the
-// present ones.
-func (u *Undo) EntryChanges(imported bool) []EntryChange {
+// EntryChanges returns the entries of a view that differ from the present ones.
+func (u *Undo) EntryChanges(v View) []EntryChange {
+	imported := v == ImportView
 	table, labels := u.index.table(imported), maps.Clone(u.entries[tableIndex(imported)])
 	if toggled := u.toggled(); len(toggled) > 0 {
 		for key, e := range table.All() {
@@ -110,10 +110,7 @@ func (u *Undo) EntryChanges(imported bool) []EntryChange {
 
 	var changes []EntryChange
 	for key, e := range labels {
-		c := EntryChange{u.Visible(imported, key, e), table.Get([]byte(key))}
-		if !c.Now.Visible() {
-			c.Now = nil
-		}
+		c := EntryChange{u.Visible(v, key, e), v.Visible(table.Get([]byte(key)))}
 		if c.Old != c.Now {
 			changes = append(changes, c)
 		}
