@@ -257,6 +257,7 @@ test-coredns: ## run the scripts that are true of CoreDNS, too, against CoreDNS,
 	CGO_ENABLED=0 $(GO) test -count 1 ./test/dnstest -run '^(TestScripts|TestCorefiles)$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	CGO_ENABLED=0 $(GO) test -count 1 ./test/process -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 	CGO_ENABLED=0 $(GO) test -count 1 ./directive/dynupdate -run '^TestCoreDNS$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
+	CGO_ENABLED=0 $(GO) test -count 1 ./test/dnstest -run '^TestReadmeExamples$$' -corednssource "$$($(GO) mod download -json github.com/coredns/coredns@v$(COREDNS_VERSION) | sed -n 's/.*"Dir": "\(.*\)",/\1/p')"
 	cd kubetest && CGO_ENABLED=0 $(GO) test -count 1 . -run '^(TestScripts|TestEtcdReplay|TestServiceImportVersions|TestKubeconfigContexts)$$' -coredns $(CURDIR)/bin/coredns/$(COREDNS_VERSION)
 
 test-externaldns: ## run the tests in which ExternalDNS is a client, and build it (10 minutes the first time)
