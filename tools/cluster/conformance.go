@@ -64,6 +64,7 @@ func suites() []suite {
 		{name: "pods", usual: "30 s", run: (*conformance).runPods},
 		// The controllers remove its Services for many minutes afterwards.
 		{name: "performance", usual: "12 minutes", run: (*conformance).runE2E, focus: `\[Feature:PerformanceDNS\]`, extra: true},
+		{name: "slis", usual: "4 minutes", run: (*conformance).runSLIs, extra: true},
 		nodeSuite("tcx"),
 		nodeSuite("clsact"),
 		nodeSuite("address"),

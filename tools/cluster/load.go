@@ -105,27 +105,33 @@ func (c *counter) print() error {
 
 // query asks for the A records of a name and returns the code of the reply.
 func query(server, name string, local net.Addr) (rcode int, err error) {
+	rcode, _, err = exchange(server, name, local)
+	return rcode, err
+}
+
+// exchange asks for the A records of a name, and returns the code of the reply and its number of answers.
+func exchange(server, name string, local net.Addr) (rcode, answers int, err error) {
 	c, err := (&net.Dialer{LocalAddr: local}).Dial("udp", server)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(loadTimeout)); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 
 	id := uint16(rand.Uint32())
 	if _, err := c.Write(question(id, name)); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	reply := make([]byte, 4096)
 	for {
 		n, err := c.Read(reply)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if n >= 12 && binary.BigEndian.Uint16(reply) == id {
-			return int(reply[3] & 0xf), nil
+			return int(reply[3] & 0xf), int(binary.BigEndian.Uint16(reply[6:])), nil
 		}
 	}
 }

@@ -85,6 +85,8 @@ func run(ctx context.Context, args []string) error {
 		return runNode(ctx, args)
 	case "load":
 		return runLoad(ctx, args)
+	case "probe":
+		return runProbe(ctx, args)
 	case "pause":
 		<-ctx.Done()
 		return nil
