@@ -128,3 +128,15 @@ func TestUnfinishedChainFollowed(t *testing.T) {
 		t.Errorf("without RD: got %v, %d queries and\n%v\nwant the CNAME record alone, after one query", err, up.queryCount()-before, m)
 	}
 }
+
+// glibc takes a reply without records, AA and RA for a failure: a client gets NODATA of a resolver.
+func TestEmptyReplyHasRA(t *testing.T) {
+	r := newHarness(t, "forward . "+newFakeUpstream(t, nothing(false, false)).addr)
+	for _, recursion := range []bool{true, false} {
+		q := query("a.example.", mdns.TypeA)
+		q.RecursionDesired = recursion
+		if m, err := r.ask(q, dns.UDP); err != nil || m.Rcode != mdns.RcodeSuccess || m.RecursionAvailable != recursion {
+			t.Errorf("RD %v: got %v and\n%v\nwant NOERROR with RA as RD", recursion, err, m)
+		}
+	}
+}

@@ -265,8 +265,8 @@ func TestEDNSWorksNoMore(t *testing.T) {
 	}
 }
 
-// An upstream where EDNS has worked, and that refuses all queries with EDNS now, is asked without after
-// a run of them.
+// An upstream where EDNS has worked, and that fails all queries with EDNS now, is asked without at each of
+// them, and first after a run of them.
 func TestEDNSRefusedAfterItWorked(t *testing.T) {
 	for _, code := range []int{mdns.RcodeServerFailure, mdns.RcodeRefused} {
 		up := newFakeUpstream(t, answerWithAddress("1"))
@@ -274,14 +274,16 @@ func TestEDNSRefusedAfterItWorked(t *testing.T) {
 		r.wantAnswer("known.example.", mdns.TypeA, "192.0.2.1")
 		r.sendOnce()
 		up.setBehavior(toEDNS(rcode(code)))
-		for i := range maxOnlyWithout - 1 {
-			r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, mdns.RcodeToString[code])
+		for i := range maxOnlyWithout {
+			r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+			if got, want := up.sent()[1+2*i:], []string{"udp+edns", "udp"}; !slices.Equal(got, want) {
+				t.Fatalf("n%d.example.: got the queries %v, want %v", i, got, want)
+			}
 		}
-		for _, name := range []string{"a.example.", "b.example."} {
-			r.wantAnswer(name, mdns.TypeA, "192.0.2.1")
-		}
-		if got, want := up.sent()[maxOnlyWithout:], []string{"udp+edns", "udp", "udp"}; !slices.Equal(got, want) {
-			t.Errorf("after %d errors: got the queries %v, want %v", maxOnlyWithout-1, got, want)
+		before := up.queryCount()
+		r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+		if got, want := up.sent()[before:], []string{"udp"}; !slices.Equal(got, want) {
+			t.Errorf("after %d answers without EDNS: got the queries %v, want %v", maxOnlyWithout, got, want)
 		}
 	}
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// maxOnlyWithout is the number of queries in a row that an upstream answers only without EDNS, or
-// with an error and without EDNS, after which EDNS is considered to work no more: another server may
-// have its address.
+// maxOnlyWithout is the number of queries in a row that an upstream answers only without EDNS, after
+// which EDNS is considered to work no more: another server may have its address.
 const maxOnlyWithout = 16
 
 // An ednsMemory knows whether an upstream answers queries with EDNS. Once it has answered one,
@@ -35,8 +34,6 @@ func (m *ednsMemory) learn(a *attempt, r *reply) bool {
 		}
 		m.fails.end() // a slow reply is no sign of a lost query
 
-	case a.edns && r.fails():
-		m.onlyWithout.Add(1)
 	case a.noEDNS && usable && len(a.request.options) == 0: // an option may be the reason
 		if m.works.Load() && m.onlyWithout.Add(1) < maxOnlyWithout {
 			return false
@@ -47,10 +44,9 @@ func (m *ednsMemory) learn(a *attempt, r *reply) bool {
 	return false
 }
 
-// mayFailWithEDNS reports whether r may be due to the OPT record of the query.
-func (u *upstream) mayFailWithEDNS(r *reply) bool {
-	return r.rejectsEDNS() || r.fails() && (!u.edns.works.Load() || u.edns.onlyWithout.Load() >= maxOnlyWithout)
-}
+// mayFailWithEDNS reports whether r may be due to the OPT record of the query. A server that knows EDNS
+// puts such a record into its errors, too (RFC 6891 §7).
+func (r *reply) mayFailWithEDNS() bool { return r.rejectsEDNS() || r.fails() && !r.edns }
 
 func (r *reply) fails() bool { return r.code == wire.ServFail || r.code == wire.Refused }
 

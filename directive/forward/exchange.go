@@ -146,6 +146,9 @@ func (x *exchange) setReply(o *outcome) {
 		x.reply.code = wire.ServFail
 		x.reply.options = appendError(x.reply.options, "upstream sent BADVERS to EDNS version 0")
 	}
+	if x.reply.fault == empty { // which glibc takes for a failure without RA
+		x.reply.flags |= wire.FlagRA
+	}
 	if err := x.reply.reserve(x.set.memory); err != nil {
 		x.reply, x.upstream = nil, nil
 		x.setError(err, wire.EDEOther)

@@ -69,6 +69,11 @@ func rcode(code int) behavior {
 	})
 }
 
+// errorWithOPT answers with a code, as a server that knows EDNS.
+func errorWithOPT(code int) behavior {
+	return changed(func(m *mdns.Msg) { m.Answer, m.Rcode = nil, code })
+}
+
 // header answers with the header alone.
 func header(code int) behavior {
 	return changed(func(m *mdns.Msg) { m.Question, m.Answer, m.Extra, m.Rcode = nil, nil, nil, code })
@@ -164,8 +169,11 @@ func TestNextStepAfterFault(t *testing.T) {
 		"REFUSED":                        {failsWithEDNS, toEDNS(rcode(5)), false, good, []string{edns, plain}, ""},
 		"SERVFAIL, the header alone":     {failsWithEDNS, toEDNS(header(2)), false, good, []string{edns, plain}, ""},
 		"SERVFAIL, with and without":     {failsWithEDNS, rcode(2), false, "SERVFAIL", []string{edns, plain}, ""},
-		"SERVFAIL where EDNS has worked": {valid, rcode(2), true, "SERVFAIL", []string{edns}, ""},
-		"REFUSED where EDNS has worked":  {valid, rcode(5), true, "REFUSED", []string{edns}, ""},
+		"SERVFAIL where EDNS has worked": {failsWithEDNS, toEDNS(rcode(2)), true, good, []string{edns, plain}, ""},
+		"REFUSED where EDNS has worked":  {failsWithEDNS, toEDNS(rcode(5)), true, good, []string{edns, plain}, ""},
+		"REFUSED, with and without":      {failsWithEDNS, rcode(5), true, "REFUSED", []string{edns, plain}, ""},
+		"SERVFAIL with OPT":              {valid, errorWithOPT(2), true, "SERVFAIL", []string{edns}, ""},
+		"REFUSED with OPT":               {valid, errorWithOPT(5), true, "REFUSED", []string{edns}, ""},
 		"TC":                             {truncated, overUDP(tc), true, good, []string{edns, tcp}, ""},
 		"TC, the header alone": {truncated, overUDP(changed(func(m *mdns.Msg) {
 			m.Question, m.Answer, m.Extra, m.Truncated = nil, nil, nil, true
@@ -182,9 +190,9 @@ func TestNextStepAfterFault(t *testing.T) {
 		"two OPT":               {valid, twoOPT, true, good, []string{edns}, ""},
 		"OPT among the answers": {valid, movedOPT, true, good, []string{edns}, ""},
 		"OPT with an owner":     {valid, changed(func(m *mdns.Msg) { m.Extra[0].Header().Name = "a." }), true, good, []string{edns}, ""},
-		"SERVFAIL header":       {noQuestion, header(2), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
-		"REFUSED header":        {noQuestion, header(5), true, "REFUSED", []string{edns}, "192.0.2.2"},
-		"NOERROR header":        {noQuestion, header(0), true, "SERVFAIL", []string{edns}, "192.0.2.2"},
+		"SERVFAIL header":       {noQuestion, header(2), true, "SERVFAIL", []string{edns, plain}, "192.0.2.2"},
+		"REFUSED header":        {noQuestion, header(5), true, "REFUSED", []string{edns, plain}, "192.0.2.2"},
+		"NOERROR header":        {noQuestion, header(0), true, "SERVFAIL", []string{edns, plain}, "192.0.2.2"},
 		"SERVFAIL header, OPT": {noQuestion, changed(func(m *mdns.Msg) { m.Question, m.Answer, m.Rcode = nil, nil, 2 }), true,
 			"SERVFAIL", []string{edns}, "192.0.2.2"},
 		"lame": {referral, lame(), true, "SERVFAIL", []string{edns}, "192.0.2.2"},

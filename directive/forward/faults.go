@@ -77,7 +77,7 @@ func (x *exchange) faultOf(o *outcome) fault {
 	switch {
 	case r == nil:
 		return o.fault
-	case o.edns && (r.rejectsEDNS() || x.maySendWithoutEDNS() && o.upstream.mayFailWithEDNS(r)):
+	case o.edns && (r.rejectsEDNS() || x.maySendWithoutEDNS() && r.mayFailWithEDNS()):
 		return failsWithEDNS
 	case r.truncated && o.useStream:
 		return stillCut
