@@ -17,7 +17,8 @@ import (
 
 // Setup sets up the transfer directives of a server block: see Transfer.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	t := &Transfer{running: slots.New(maxRunning, maxRunningPerClient), log: b.Log}
+	t := newTransfer()
+	t.log = b.Log
 	var errs []error
 	for _, d := range uses {
 		u, err := parse(b, d)
@@ -44,6 +45,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	})
 	b.OnSwap(func() { n.follow(t.handlers) })
 	return errors.Join(errs...)
+}
+
+func newTransfer() *Transfer {
+	return &Transfer{
+		running: slots.New(maxRunning, maxRunningPerClient),
+		strange: slots.New(maxRunningStrangers, maxRunningPerClient),
+	}
 }
 
 // checkSources warns of zones that no directive of the block has, and of zones that two have.

@@ -31,6 +31,7 @@ type Transfer struct {
 	zones    wire.ZoneMap[*use]
 	handlers []zone.Transferable // set before the first query
 	running  *slots.Pool         // limits concurrent transfers
+	strange  *slots.Pool         // limits those of strangers among them
 	log      *slog.Logger
 }
 
@@ -53,6 +54,9 @@ const (
 	// maxRunningPerClient is how many of them one client has: a few that read slowly keep no
 	// others from a transfer, and a client with many zones takes turns with others.
 	maxRunningPerClient = 4
+	// maxRunningStrangers is how many of them clients have that only "to *" permits: however many
+	// addresses read slowly, the servers that the Corefile names get their transfers.
+	maxRunningStrangers = maxRunning / 2
 	// timeout bounds the time of a transfer, and of waiting for others.
 	timeout = 5 * time.Minute
 	// partSize is the size of the messages of a transfer. Names can be compressed in the
@@ -96,6 +100,11 @@ func (u *use) permits(client netip.Addr) bool {
 	return u.any || slices.Contains(u.clients, client.WithZone(""))
 }
 
+// knows reports whether the Corefile names the client or has the key of its query.
+func (u *use) knows(q *dns.Query) bool {
+	return slices.Contains(u.clients, q.Peer.Addr().WithZone("")) || q.Signer() != nil
+}
+
 // version returns the version of a zone to transfer, or nil.
 func (t *Transfer) version(origin wire.Name) zone.Version {
 	for _, h := range t.handlers {
@@ -108,13 +117,13 @@ func (t *Transfer) version(origin wire.Name) zone.Version {
 
 // Resolve sends the zone.
 func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
-	client := q.Peer.Addr()
-	if err := t.running.Acquire(ctx, client); err != nil {
+	origin := wire.Name(q.Name())
+	leave, err := t.enter(ctx, q.Peer.Addr(), t.find(origin).knows(q))
+	if err != nil {
 		return fmt.Errorf("too many transfers are running: %w", err)
 	}
-	defer t.running.Release(client)
+	defer leave()
 
-	origin := wire.Name(q.Name())
 	v := t.version(origin)
 	if v == nil {
 		return fmt.Errorf("zone %s has no data to transfer", origin)
@@ -142,6 +151,25 @@ func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	t.log.Log(ctx, level, "transfer: Sent zone",
 		"zone", origin, "client", q.Peer.Addr(), "serial", serial, "kind", kind, "count", s.count)
 	return nil
+}
+
+// enter blocks until the client may have a transfer. known reports whether the Corefile names it.
+func (t *Transfer) enter(ctx context.Context, client netip.Addr, known bool) (leave func(), err error) {
+	leave = func() { t.running.Release(client) }
+	if !known {
+		if err := t.strange.Acquire(ctx, client); err != nil {
+			return nil, err
+		}
+		leave = func() { t.running.Release(client); t.strange.Release(client) }
+	}
+
+	if err := t.running.Acquire(ctx, client); err != nil {
+		if !known {
+			t.strange.Release(client)
+		}
+		return nil, err
+	}
+	return leave, nil
 }
 
 // choose returns the function that sends the reply, and its kind: the whole zone, the differences
