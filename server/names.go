@@ -1,20 +1,15 @@
 package server
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
-	"golang.org/x/net/idna"
 )
 
 // texts lists the directives whose arguments are texts, expressions or files rather than names.
 const texts = "chaos debug dnstap errors geoip import log nsid on prometheus root tls trace view whoami"
-
-// label matches a label that is not ASCII, in a name, a regular expression or a URL.
-var label = regexp.MustCompile(`[\pL\pM\pN_-]*[^\x00-\x7F][\pL\pM\pN_-]*`)
 
 // warnNames warns of the names of a block that are not ASCII: clients send them in another form,
 // which does not match (RFC 5891 §4.4).
@@ -46,15 +41,10 @@ func warnArguments(b *config.Block, d corefile.Directive, path string) {
 }
 
 func warnName(b *config.Block, t corefile.Token, path string) {
-	if strings.Contains(t.Text, " ") || strings.HasPrefix(t.Text, "/") || !label.MatchString(t.Text) {
+	if strings.Contains(t.Text, " ") || strings.HasPrefix(t.Text, "/") {
 		return
 	}
-	encoded := label.ReplaceAllStringFunc(t.Text, func(text string) string {
-		if ascii, err := idna.Lookup.ToASCII(text); err == nil {
-			return ascii
-		}
-		return text
-	})
+	encoded := config.ASCIIForm(t.Text)
 	if encoded != t.Text {
 		b.Warn(t.Errorf(path, "%s is not ASCII: clients ask for %s", t.Text, encoded))
 	}

@@ -317,3 +317,15 @@ func TestVersionStale(t *testing.T) {
 		t.Error("a version of a missing file is stale while the file is still missing")
 	}
 }
+
+// Names that are not ASCII, which no client asks for, are served with one warning.
+func TestNamesNotASCII(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\nmünchen A 192.0.2.1\nstraße.x A 192.0.2.1\n\\200 A 192.0.2.1\n")
+	s := run(t, "file "+db, nil)
+	want := `"file: Found names that are not ASCII" file=` + db + ` line=4 ` +
+		`error="münchen.example.org. is not ASCII: clients ask for xn--mnchen-3ya.example.org." count=2`
+	if got := s.log.Take("WARN"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

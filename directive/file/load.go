@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -76,6 +77,7 @@ type loader struct {
 	outside   warning          // records that are in none of the zones
 	expired   warning          // signatures
 	replaced  warning          // records of signed zones
+	notASCII  warning          // names that clients send in another form
 }
 
 // load reads the zone from a file.
@@ -146,6 +148,10 @@ func (l *loader) add(r zonefile.Record) error {
 		return nil
 	}
 
+	if written, form := config.ASCIIFormOfName([]byte(r.Spelled)); form != "" {
+		l.notASCII.add(&r, fmt.Errorf("%s is not ASCII: clients ask for %s", written, form))
+	}
+
 	l.hasSOA = l.hasSOA || r.Type == wire.TypeSOA
 	l.checkExpiration(&r)
 
@@ -202,6 +208,7 @@ func (l *loader) warn(log *slog.Logger) {
 	l.outside.log(log, "file: Ignored records outside the zone")
 	l.expired.log(log, "file: Found expired signatures")
 	l.replaced.log(log, "sign: Ignored records of a signed zone")
+	l.notASCII.log(log, "file: Found names that are not ASCII")
 
 	switch r := l.otherSOA; {
 	case r == nil:

@@ -385,3 +385,18 @@ func TestNoValidLine(t *testing.T) {
 		a.becomes(t, "a.test.", "NXDOMAIN aa")
 	})
 }
+
+// Names of a file that are not ASCII, which no client asks for, are served with one warning.
+func TestNamesNotASCII(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file, log := filepath.Join(t.TempDir(), "hosts"), new(chaintest.Log)
+		write(t, file, "10.0.0.1 ok.test München.test\n10.0.0.2 straße.test\n")
+		a := followFiles(t, log, nil, file)
+		a.becomes(t, "ok.test.", "NOERROR aa 10.0.0.1")
+		want := `"hosts: Found names that are not ASCII" file=` + file +
+			` error="münchen.test. is not ASCII: clients ask for xn--mnchen-3ya.test." count=2`
+		if got := log.Take("WARN"); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}

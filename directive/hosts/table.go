@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/internal/hostsfile"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
@@ -292,8 +293,14 @@ func (t *table) build() {
 func (t *table) parse(b *builder, lines text) {
 	var first hostsfile.Error
 	invalid, names, logged := 0, 0, time.Now()
+	notASCII, example := 0, ""
 	hostsfile.Parse(lines.lines, t.domain, func(addr netip.Addr, name []byte) {
 		b.add(addr, name)
+		if written, form := config.ASCIIFormOfName(name); form != "" && lines.line == 0 { // else the Corefile has a warning
+			if notASCII++; notASCII == 1 {
+				example = fmt.Sprintf("%s is not ASCII: clients ask for %s", written, form)
+			}
+		}
 		if names++; names%(1<<16) == 0 && time.Since(logged) > t.progress {
 			logged = time.Now()
 			t.log.Info("hosts: Loading lines", "file", lines.name, "count", names)
@@ -303,6 +310,11 @@ func (t *table) parse(b *builder, lines text) {
 			first = e
 		}
 	})
+
+	if notASCII > 0 {
+		warnOnce(t.log, t.warned, lines.name+" ASCII", "hosts: Found names that are not ASCII",
+			"file", lines.name, "error", example, "count", notASCII)
+	}
 
 	if invalid == 0 {
 		delete(t.warned, lines.name)

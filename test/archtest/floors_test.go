@@ -62,7 +62,7 @@ var modules = map[string][]string{
 	"github.com/coreos/go-systemd": {"server"},
 	"github.com/cilium/ebpf":       {"node/tcx"},
 	"github.com/mdlayher/netlink":  {"node"},
-	"golang.org/x/net/idna":        {"server"},
+	"golang.org/x/net/idna":        {"config"},
 	// The names below which everyone may have domains, such as co.uk.
 	"golang.org/x/net/publicsuffix": {"observe/audit"},
 	"golang.org/x/sys":              {"node", "sys", "transport"},
