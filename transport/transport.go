@@ -54,6 +54,8 @@ type Options struct {
 	// Listen, if not nil, opens the TCP socket in place of the operating system, for simulations. Then
 	// the listener has no UDP. The connections have the methods of a net.TCPConn for their halves.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	// ListenPacket is the same for the UDP socket of QUIC, which has the method File of a net.UDPConn.
+	ListenPacket func(ctx context.Context, network, address string) (net.PacketConn, error)
 
 	Limits
 

@@ -13,11 +13,9 @@
 // may know at that time and shares no code with the server. At the end the faults cease, and five
 // seconds later each name must have exactly the newest answer.
 //
-// In a third of the worlds clients use TCP, TLS and HTTPS, too, by the code of package transport over
-// connections in memory. They repeat a query only if the server was restarted, or closed an idle
-// connection. There is no QUIC: its library runs under the virtual clock over a net.PacketConn in memory, but package
-// streams opens a *net.UDPConn, whose reads would stop the clock. TestHandoverQUIC of cmd and the tests of package
-// streams have its hand-overs, limits and shortages.
+// In a third of the worlds clients use TCP, TLS, HTTPS, QUIC and HTTP/3, too, by the code of packages transport
+// and streams over connections and packets in memory. They repeat a query only if the server was restarted, or
+// closed an idle connection.
 //
 // In another third a second server copies the zones of the first, over a network that loses, delays and
 // repeats packets and breaks connections, from a primary that refuses, stops, or sends wrong serial

@@ -15,12 +15,15 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+	"github.com/quic-go/quic-go/http3"
 )
 
 // The ports of protocols other than UDP and TCP.
 const (
-	portTLS   = 853
-	portHTTPS = 443
+	portTLS    = 853
+	portHTTPS  = 443
+	portQUIC   = 8853 // so that the port determines the protocol
+	portHTTPS3 = 8443
 )
 
 // keys returns the keys of the server block of a zone.
@@ -28,7 +31,8 @@ func (w *world) keys(zone string) string {
 	if w.streams == nil {
 		return zone + ":53"
 	}
-	return fmt.Sprintf("%s:53 tls://%s:%d https://%s:%d", zone, zone, portTLS, zone, portHTTPS)
+	return fmt.Sprintf("%[1]s:53 tls://%[1]s:%[2]d https://%[1]s:%[3]d quic://%[1]s:%[4]d https3://%[1]s:%[5]d",
+		zone, portTLS, portHTTPS, portQUIC, portHTTPS3)
 }
 
 // tlsDirective is the directive tls of each server block.
@@ -39,7 +43,7 @@ func (w *world) tlsDirective() string {
 	return fmt.Sprintf(" tls %s %s\n", w.tls.file, w.tls.keyFile)
 }
 
-// streamClients send queries over TCP, TLS and HTTPS, which they may repeat over another connection
+// streamClients send queries over TCP, TLS, HTTPS and QUIC, which they may repeat over another connection
 // if the server was restarted, or closed the connection while it was idle.
 type streamClients struct {
 	world   *world
@@ -54,13 +58,18 @@ type streamClient struct {
 	turn  chan struct{} // held while the connection is used: a mutex would stop the virtual clock
 	conn  net.Conn
 	http  *http.Client
+	quic  *quicConn
 }
 
 func newStreamClients(w *world) *streamClients {
 	s := &streamClients{world: w}
-	for i, name := range []string{"tcp", "tls", "https"} {
-		c := &streamClient{world: w, name: name, port: []uint16{53, portTLS, portHTTPS}[i], turn: make(chan struct{}, 1)}
-		if name == "https" {
+	for i, name := range []string{"tcp", "tls", "https", "quic", "https3"} {
+		port := []uint16{53, portTLS, portHTTPS, portQUIC, portHTTPS3}[i]
+		c := &streamClient{world: w, name: name, port: port, turn: make(chan struct{}, 1)}
+		switch name {
+		case "https3":
+			c.http = &http.Client{Transport: &http3.Transport{Dial: c.dialHTTPS3}}
+		case "https":
 			h2 := w.IntN(2) == 0
 			c.name = map[bool]string{true: "https, HTTP/2", false: "https, HTTP/1.1"}[h2]
 			c.http = &http.Client{Transport: &http.Transport{DialTLSContext: c.dialHTTPS(h2), ForceAttemptHTTP2: h2, MaxConnsPerHost: 1}}
@@ -87,6 +96,10 @@ func (c *streamClient) drop() {
 	if c.http != nil {
 		c.http.CloseIdleConnections()
 	}
+	if c.quic != nil {
+		c.quic.close()
+		c.quic = nil
+	}
 }
 
 // connect opens a connection.
@@ -95,10 +108,14 @@ func (c *streamClient) connect(ctx context.Context, protocols ...string) (net.Co
 	if err != nil || c.port == 53 {
 		return tcp, err
 	}
+	encrypted := tls.Client(tcp, c.tlsConfig(protocols...))
+	return encrypted, encrypted.HandshakeContext(ctx)
+}
+
+func (c *streamClient) tlsConfig(protocols ...string) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(c.world.tls.own.Leaf)
-	encrypted := tls.Client(tcp, &tls.Config{ServerName: upstreamName, RootCAs: roots, NextProtos: protocols})
-	return encrypted, encrypted.HandshakeContext(ctx)
+	return &tls.Config{ServerName: upstreamName, RootCAs: roots, NextProtos: protocols}
 }
 
 func (c *streamClient) dialHTTPS(h2 bool) func(context.Context, string, string) (net.Conn, error) {
@@ -117,7 +134,7 @@ func (c *streamClient) ask(packet []byte) (reply []byte, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), longestAnswer)
 	defer cancel()
 	for {
-		restarts, used := c.world.restarts.Load(), c.conn != nil || c.http != nil
+		restarts, used := c.world.restarts.Load(), c.conn != nil || c.http != nil || c.quic != nil
 		reply, err = c.exchange(ctx, packet)
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -132,8 +149,11 @@ func (c *streamClient) ask(packet []byte) (reply []byte, err error) {
 }
 
 func (c *streamClient) exchange(ctx context.Context, packet []byte) ([]byte, error) {
-	if c.http != nil {
+	switch {
+	case c.http != nil:
 		return c.post(ctx, packet)
+	case c.port == portQUIC:
+		return c.exchangeQUIC(ctx, packet)
 	}
 	if c.conn == nil {
 		conn, err := c.connect(ctx)

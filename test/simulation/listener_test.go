@@ -48,8 +48,12 @@ type reader struct {
 // open returns the Open of the options of the server, whose replies over UDP are passed to reply.
 func (p *process) open(reply func(client netip.AddrPort, packet []byte)) func(context.Context, netip.AddrPort, transport.Options) (server.Listener, error) {
 	return func(ctx context.Context, addr netip.AddrPort, o transport.Options) (server.Listener, error) {
-		o.Listen = p.listen
+		o.Listen, o.ListenPacket = p.listen, p.listenPacket
 		switch {
+		case addr.Port() == portQUIC:
+			return streams.ListenQUIC(ctx, addr, streams.Options{Options: o, Name: fmt.Sprint("quic://:", portQUIC)})
+		case addr.Port() == portHTTPS3:
+			return streams.ListenHTTPS3(ctx, addr, streams.Options{Options: o, Name: fmt.Sprint("https3://:", portHTTPS3)})
 		case addr.Port() == portHTTPS:
 			return streams.ListenHTTPS(ctx, addr, streams.Options{Options: o, Name: fmt.Sprint("https://:", portHTTPS)})
 		case o.TLS != nil:

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -19,11 +20,12 @@ type machine struct {
 	address netip.Addr
 
 	mu        sync.Mutex
-	ports     map[uint16]*openPort         // of TCP
-	listeners map[uint16][]*listener       // of UDP; two during a hand-over
-	held      map[uint16][]func(*listener) // packets to a UDP port that no process reads, during a hand-over
-	passed    bool                         // a process passes its sockets: another one may open its ports, too
-	last      uint16                       // port of a client at this machine
+	ports     map[uint16]*openPort           // of TCP
+	packets   map[netip.AddrPort]*packetPort // of QUIC, also those of clients
+	listeners map[uint16][]*listener         // of UDP; two during a hand-over
+	held      map[uint16][]func(*listener)   // packets to a UDP port that no process reads, during a hand-over
+	passed    bool                           // a process passes its sockets: another one may open its ports, too
+	last      uint16                         // port of a client at this machine
 }
 
 // An openPort has the connections that a listening socket has not accepted.
@@ -33,7 +35,7 @@ type openPort struct {
 }
 
 func newMachine(w *world, address string) *machine {
-	return &machine{world: w, address: netip.MustParseAddr(address), ports: map[uint16]*openPort{}, listeners: map[uint16][]*listener{}, held: map[uint16][]func(*listener){}}
+	return &machine{world: w, address: netip.MustParseAddr(address), ports: map[uint16]*openPort{}, packets: map[netip.AddrPort]*packetPort{}, listeners: map[uint16][]*listener{}, held: map[uint16][]func(*listener){}}
 }
 
 // A process is one that runs a server on a machine. After its death it reads no packet and accepts no
@@ -43,7 +45,7 @@ type process struct {
 
 	// Guarded by the lock of the machine.
 	dead    bool
-	sockets []*socket
+	sockets []io.Closer
 }
 
 func (m *machine) newProcess() *process { return &process{machine: m} }
@@ -75,31 +77,37 @@ const backlog = 128
 
 // listen opens a port.
 func (p *process) listen(_ context.Context, _, address string) (net.Listener, error) {
-	_, text, err := net.SplitHostPort(address) // any host is the machine
-	if err != nil {
-		return nil, err
-	}
-	number, err := strconv.ParseUint(text, 10, 16)
+	number, err := portOf(address)
 	if err != nil {
 		return nil, err
 	}
 	m := p.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	port := m.ports[uint16(number)]
+	port := m.ports[number]
 	switch {
 	case p.dead:
 		return nil, net.ErrClosed
 	case port == nil:
 		port = &openPort{accepted: make(chan *conn, backlog)}
-		m.ports[uint16(number)] = port
+		m.ports[number] = port
 	case !m.passed:
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
 	}
 	port.sockets++
-	s := &socket{openPort: port, machine: m, addr: netip.AddrPortFrom(m.address, uint16(number)), closed: make(chan struct{})}
+	s := &socket{openPort: port, machine: m, addr: netip.AddrPortFrom(m.address, number), closed: make(chan struct{})}
 	p.sockets = append(p.sockets, s)
 	return s, nil
+}
+
+// portOf returns the port of an address, of which any host is the machine.
+func portOf(address string) (uint16, error) {
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0, err
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	return uint16(number), err
 }
 
 func (s *socket) Accept() (net.Conn, error) {

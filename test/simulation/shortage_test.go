@@ -25,10 +25,10 @@ type shortage struct {
 // scarce are the parts that are taken, those of streams first. What the others refuse, such as a version
 // of a zone, the server tries again after minutes, and a restart has the part of snapshots for itself.
 var scarce = []parts.Consumer{
-	parts.TCP, parts.TLS, parts.HTTPS, parts.Replies, parts.Cache, parts.Records,
+	parts.TCP, parts.TLS, parts.HTTPS, parts.QUIC, parts.Replies, parts.Cache, parts.Records,
 }
 
-const ofStreams = 4 // of scarce
+const ofStreams = 5 // of scarce
 
 // newShortage returns the shortage of a world. Its decisions are its own, as those of disks.
 func newShortage(w *world) *shortage {

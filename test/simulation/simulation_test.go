@@ -48,6 +48,7 @@ func TestSimulation(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(seed, t.TempDir(), c)
 				current.Store(w)
+				defer w.printPanic()
 				w.run()
 				if *verbose {
 					t.Log(w.report())

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -216,6 +217,15 @@ func (w *world) within(limit time.Duration, what string, f func()) {
 	}
 }
 
+// printPanic prints a panic of the goroutine. Package synctest replaces it by one of its own, since other
+// goroutines are left.
+func (w *world) printPanic() {
+	if cause := recover(); cause != nil {
+		fmt.Fprintf(os.Stderr, "seed %d: panic: %v\n%s\n%s\n", w.seed, cause, debug.Stack(), w.report())
+		panic(cause)
+	}
+}
+
 // stuck returns the report of a world whose virtual clock does not move. Any of its mutexes
 // may be locked.
 func (w *world) stuck() string {
@@ -412,6 +422,9 @@ func (w *world) start(s *settings) {
 	}
 	if s.broken != "" && err == nil {
 		w.fail("a Corefile with an error was loaded: %q", s.broken)
+	}
+	if s.broken == "" && err != nil && w.serving == nil {
+		panic(fmt.Sprintf("the server does not start: %v", err))
 	}
 	w.ended(s, plan, err)
 }

@@ -35,7 +35,7 @@ type endpoint struct {
 	listener
 	protocol protocol
 	serve    func(*connection) // answers the queries of a connection until it is closed
-	socket   *net.UDPConn
+	socket   packetSocket
 	sessions *transport.Sessions
 	timeouts atomic.Pointer[transport.Limits]
 
@@ -43,6 +43,12 @@ type endpoint struct {
 
 	mu     sync.Mutex
 	active *activity // nil while the socket is not read
+}
+
+// A packetSocket is a *net.UDPConn, or a socket of Options.ListenPacket.
+type packetSocket interface {
+	net.PacketConn
+	File() (*os.File, error)
 }
 
 // A protocol is one that QUIC connections have.
@@ -133,10 +139,10 @@ func (c *connection) release() {
 // open opens addr for a protocol.
 func (e *endpoint) open(
 	ctx context.Context, addr netip.AddrPort, o Options, p protocol, serve func(*connection),
-) (err error) {
+) error {
 	e.protocol, e.serve = p, serve
 	o.MaxConns = cmp.Or(o.MaxConns, quicConns(o.Limits.Connections))
-	if e.socket, e.addr, _, err = transport.ListenUDP(ctx, addr, o.Options); err != nil {
+	if err := e.listen(ctx, addr, o.Options); err != nil {
 		return err
 	}
 	e.init(o)
@@ -145,6 +151,34 @@ func (e *endpoint) open(
 	e.removeGauge = o.Metrics.TemporaryGauge("seamark_transport_connections", "Open connections.",
 		e.sessions.Count, "address", o.Name)
 	return nil
+}
+
+// listen opens the socket.
+func (e *endpoint) listen(ctx context.Context, addr netip.AddrPort, o transport.Options) error {
+	if o.ListenPacket == nil {
+		socket, at, _, err := transport.ListenUDP(ctx, addr, o)
+		e.socket, e.addr = socket, at
+		return err
+	}
+	address := addr.String()
+	if !addr.Addr().IsValid() { // all addresses
+		address = fmt.Sprint(":", addr.Port())
+	}
+	socket, err := o.ListenPacket(ctx, "udp", address)
+	if err != nil {
+		return err
+	}
+	e.socket, e.addr = socket.(packetSocket), addr
+	return nil
+}
+
+// packets returns the socket as quic-go gets it: it reads and writes many packets by one system call if
+// the socket has the methods of a net.UDPConn.
+func (e *endpoint) packets() net.PacketConn {
+	if udp, ok := e.socket.(*net.UDPConn); ok {
+		return &quietSocket{UDPConn: udp}
+	}
+	return e.socket
 }
 
 // SetLimits sets the timeouts. The idle timeout is that of future connections.
@@ -187,7 +221,7 @@ func (e *endpoint) Serve() {
 	defer e.mu.Unlock()
 	e.sessions.Resume()
 	a := &activity{transport: &quic.Transport{
-		Conn:                &quietSocket{UDPConn: e.socket},
+		Conn:                e.packets(),
 		VerifySourceAddress: func(net.Addr) bool { return e.sessions.NeedsVerification() },
 		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 			return e.sessions.Begin(ctx, client.RemoteAddr, e.timeouts.Load().MessageTimeout)

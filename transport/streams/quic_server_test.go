@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -288,4 +289,15 @@ func (s *server) count(series string) (n int) {
 		}
 	}
 	return n
+}
+
+// quic-go gets the socket of the system with the methods by which it reads and writes many packets at once.
+func TestQUICSocketHasBatches(t *testing.T) {
+	s := serve(t, Options{})
+	if _, ok := s.packets().(quic.OOBCapablePacketConn); !ok {
+		t.Errorf("got a socket of type %T, want one with ReadMsgUDP and WriteMsgUDP", s.packets())
+	}
+	if _, ok := s.socket.(*net.UDPConn); !ok {
+		t.Errorf("got a socket of type %T, want *net.UDPConn", s.socket)
+	}
 }
