@@ -124,6 +124,7 @@ func TestAdminCommands(t *testing.T) {
 		{"status --color always", "\x1b[32m✔ \x1b[0m\x1b[1m127.0.0.1:", "", 0},
 		{"status --watch --interval 1ms", "", "seamark: --interval: want a duration of 100ms or more, got 1ms", 2},
 		{"top", "\nnames: names that are queried most\nCOUNT  SHARE  NAME\n", "", 0},
+		{"top", "\nThe remedy: seamark top waste\n", "", 0},
 		{"top -o json", "\"by\": \"waste\"", "", 0},
 		{"__complete diff --transport p", "port-forward\n", "ShellCompDirectiveNoFileComp", 0},
 		{"__complete status --color al", "always\n", "ShellCompDirectiveNoFileComp", 0},

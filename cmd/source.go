@@ -55,7 +55,7 @@ func (s *sourceFlags) options() (cluster.Options, error) {
 	case named != "":
 		return o, fmt.Errorf("the file of KUBECONFIG does not exist: %s", named)
 	case os.Getenv("KUBERNETES_SERVICE_HOST") == "":
-		return o, errors.New("no kubeconfig found: set --kubeconfig")
+		return o, errors.New("no kubeconfig found: set --kubeconfig; that of k3s is /etc/rancher/k3s/k3s.yaml")
 	case s.context != "":
 		return o, errors.New("--context needs a kubeconfig: set --kubeconfig")
 	}

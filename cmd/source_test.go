@@ -28,7 +28,7 @@ contexts: [{name: %[2]s, context: {cluster: %[2]s}}]
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	const refused = ": dial tcp 127.0.0.1:%d: connect: connection refused\n"
 	for _, c := range []struct{ files, args, err string }{
-		{"", "", "no kubeconfig found: set --kubeconfig\n"},
+		{"", "", "no kubeconfig found: set --kubeconfig; that of k3s is /etc/rancher/k3s/k3s.yaml\n"},
 		{"none:none2", "", "the file of KUBECONFIG does not exist: none:none2\n"},
 		{"none", "--kubeconfig none2", "reading kubeconfig none2: open none2: no such file or directory\n"},
 		{"none:a", "--context a", "connecting to the API server https://127.0.0.1:1 of kubeconfig a" + fmt.Sprintf(refused, 1)},

@@ -28,7 +28,7 @@ var topLists = []topList{
 	{"nxdomain", "names that do not exist", "COUNT", "NAME", "LAST CLIENT", 2},
 	{"servfail", "names whose answer is SERVFAIL", "COUNT", "NAME", "LAST CLIENT", 2},
 	{"slow", "names whose answers took 100 ms or more, by their total time", "SECONDS", "NAME", "LAST SOURCE", 0},
-	{"waste", "clients whose searches for names cannot succeed, with the remedy", "COUNT", "CLIENT", "LAST NAME", 1},
+	{"waste", "clients whose searches for names cannot succeed", "COUNT", "CLIENT", "LAST NAME", 1},
 	{"denied", "names that the directive policy denies, or would without audit", "COUNT", "NAME", "LAST CLIENT", 2},
 }
 
@@ -199,16 +199,16 @@ func (p *program) showTops(results []topResult, c colors) {
 		}
 		if len(results) > 1 {
 			fmt.Fprintf(p.out, "\n%s: %s\n", c.bold(topLists[i].name), topLists[i].brief)
-			r.Remedy = "" // it is long
 		}
-		p.showTop(r)
+		p.showTop(r, len(results) > 1)
 	}
 	if shown == 0 {
 		fmt.Fprintln(p.out, "There are no queries.")
 	}
 }
 
-func (p *program) showTop(top topResult) {
+// showTop shows a list. Among others the remedy, which is long, is a command.
+func (p *program) showTop(top topResult, among bool) {
 	i := slices.IndexFunc(topLists, func(l topList) bool { return l.name == top.By })
 	l := topLists[max(0, i)]
 	t := p.newTable()
@@ -256,7 +256,10 @@ func (p *program) showTop(top topResult) {
 	if excess > 0 {
 		fmt.Fprintf(p.out, "There were too many to count all: a count may be too large by up to %.1f.\n", excess)
 	}
-	if top.Remedy != "" {
+	switch {
+	case top.Remedy != "" && among:
+		fmt.Fprintln(p.out, "The remedy: "+p.asTyped("seamark top "+top.By))
+	case top.Remedy != "":
 		fmt.Fprintf(p.out, `
 These clients search for names of other domains in the domains of the cluster first. Either
 write the names with a final dot (www.example.org.) in the configuration of the workload, or
