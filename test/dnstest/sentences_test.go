@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -87,8 +88,12 @@ func (e evidence) missing(item string) string {
 
 	case "test":
 		dir, test, ok := strings.Cut(name, " ")
-		if test, _, _ = strings.Cut(test, "/"); !ok || !e.has(dir, test) {
+		test, part, _ := strings.Cut(test, "/")
+		switch {
+		case !ok || !e.has(dir, test):
 			return fmt.Sprintf("no %s in %s", test, dir)
+		case part != "" && partFile(dir, part) == "" && !strings.Contains(e.tests[dir], `"`+part+`"`):
+			return fmt.Sprintf("no part %s of %s in %s", part, test, dir)
 		}
 		return ""
 	}
@@ -102,12 +107,11 @@ func (e evidence) unstated(item, plugin, sentence string) string {
 	switch words := strings.Fields(item); {
 	case words[0] == "script" && strings.HasPrefix(words[1], "coredns-"):
 		file = "testdata/script/" + words[1] + ".txt"
-	case words[0] == "test" && words[1] == "test/process":
-		_, name, _ := strings.Cut(words[2], "/")
-		file = "testdata/process/" + name + ".txt"
-	case words[0] == "test" && strings.HasPrefix(words[2], "TestCorefiles/"):
-		file = "testdata/coredns/corefiles.txt"
-	default:
+	case words[0] == "test":
+		_, part, _ := strings.Cut(words[2], "/")
+		file = partFile(words[1], part)
+	}
+	if file == "" {
 		return ""
 	}
 
@@ -121,12 +125,35 @@ func (e evidence) unstated(item, plugin, sentence string) string {
 	short := regexp.MustCompile(`( (is|are) (accepted|refused))?$`).ReplaceAllString(sentence, "")
 	for _, mark := range []string{"\n# ", "\n# " + plugin + ": ", "\n+ ", "\n- "} {
 		for _, words := range []string{sentence, short} {
-			if strings.Contains(text, mark+words+"\n") {
+			if _, after, ok := strings.Cut(text, mark+words+"\n"); ok && !beginsEmpty(after) {
 				return ""
 			}
 		}
 	}
 	return file + " has no lines for it"
+}
+
+// beginsEmpty reports whether a sentence has no lines: another one follows, or another part of the file.
+func beginsEmpty(after string) bool {
+	after = strings.TrimLeft(after, "\n")
+	return after == "" || slices.ContainsFunc([]string{"# ", "-- ", "+ ", "- ", "== "}, func(mark string) bool {
+		return strings.HasPrefix(after, mark)
+	})
+}
+
+// partFile returns the file with the part of a test, "" if the part is none of a file.
+func partFile(dir, part string) string {
+	switch {
+	case part == "":
+		return ""
+	case dir == "test/dnstest":
+		return "testdata/coredns/corefiles.txt" // parts are plugins
+	case dir == "test/process":
+		return "testdata/process/" + part + ".txt"
+	case dir == "directive/etcd":
+		return "directive/etcd/testdata/skydns/" + part
+	}
+	return ""
 }
 
 // has reports whether a directory has a test.
