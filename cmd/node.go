@@ -230,6 +230,9 @@ func (p *program) serveNode(
 func (p *program) openNode(
 	r *server.Run, options nodecache.Flags, worker *supervisor.Worker, count func(kind string),
 ) (end func(), err error) {
+	if worker != nil {
+		writeSets(r, worker, options)
+	}
 	// Nothing changes on the node for an invalid Corefile. For a worker with sockets the node is
 	// as the worker before needed it, and queries wait: a check would delay them.
 	if worker == nil || len(worker.Sockets()) == 0 {

@@ -7,11 +7,14 @@ import (
 
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/nodecache"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/nftset"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/node/capture"
 	"github.com/seamark/seamark/node/supervisor"
 	"github.com/seamark/seamark/node/tcx"
 	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/nftables"
 	"github.com/seamark/seamark/transport"
 )
 
@@ -36,6 +39,7 @@ func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error
 	exit, err := supervisor.Run(supervisor.Options{
 		Log:      log,
 		Restrict: func() error { return restrict(options.Sandbox, log) },
+		Attach:   serveSets(options),
 		Open: func(count func(index int, n uint64)) (supervisor.Capture, error) {
 			c, err := openCapture(options, p.times, log, func(kind string) {
 				count(slices.Index(captureErrors, kind), 1)
@@ -63,6 +67,27 @@ func (p *program) superviseNode(options nodecache.Flags, klog *flags.Klog) error
 		return exitStatus(exit.Code)
 	}
 	return nil
+}
+
+// serveSets returns the function that writes to sets of nftables for a worker; nil if it may write to none.
+func serveSets(options nodecache.Flags) func(*os.File) {
+	if len(options.Sets()) == 0 {
+		return nil
+	}
+	return func(f *os.File) { nftables.Serve(f, options.Sets()) }
+}
+
+// writeSets makes the directive nftset of r write by the supervisor. It is called before r checks the Corefile.
+func writeSets(r *server.Run, w *supervisor.Worker, options nodecache.Flags) {
+	var conn *os.File
+	if len(options.Sets()) > 0 {
+		conn = w.Attached()
+	}
+	remote := nftables.NewRemote(conn, options.Sets())
+	if r.Shared == nil {
+		r.Shared = new(config.Shared)
+	}
+	nftset.WriteBy(r.Shared, func() (nftset.Writer, error) { return remote, nil })
 }
 
 // An exitStatus is that of a child process, which has reported the error.

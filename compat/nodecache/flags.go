@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/compat/flags"
+	"github.com/seamark/seamark/sys/nftables"
 	"github.com/spf13/pflag"
 )
 
@@ -69,6 +70,13 @@ type Flags struct {
 	Quiet            bool
 	Supervise        bool // run the server in a child process
 	Sandbox          string
+	NFTSets          string // that the directive nftset may write to by the supervisor
+}
+
+// Sets returns the sets of NFTSets, which Check has checked.
+func (f Flags) Sets() []nftables.Set {
+	sets, _ := nftables.ParseSets(f.NFTSets)
+	return sets
 }
 
 // DefaultFlags returns the defaults of node-cache.
@@ -101,6 +109,8 @@ func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.Sandbox, "sandbox", f.Sandbox,
 		"take all capabilities but NET_BIND_SERVICE, and dangerous system calls, from the process that answers "+
 			"queries: on (with a warning if that fails), required (do not start then) or off")
+	set.StringVar(&f.NFTSets, "nftset", "",
+		"`FAMILY/TABLE/SET,...` of nftables to which the supervisor adds addresses for the directive nftset")
 
 	set.BoolVar(&f.SetupInterface, "setupinterface", f.SetupInterface, "add the local addresses to an interface")
 	set.StringVar(&f.Interface, "interfacename", f.Interface, "`NAME` of the dummy interface for the local addresses")
@@ -164,6 +174,8 @@ func (f Flags) Check() error {
 		"-sandbox: want %s, %s or %s, got %q", SandboxOn, SandboxRequired, SandboxOff, f.Sandbox)
 	errs.If(f.Sandbox == SandboxRequired && !f.Supervise && f.Capture != CaptureNone,
 		"-sandbox=%s: want -supervise, without which the process that answers queries needs its privileges", f.Sandbox)
+	_, err = nftables.ParseSets(f.NFTSets)
+	errs.If(err != nil, "-nftset: %v", err)
 	for p := range strings.SplitSeq(f.PodInterfaces, ",") {
 		_, err := path.Match(p, "")
 		errs.If(err != nil || p == "" && f.PodInterfaces != "",

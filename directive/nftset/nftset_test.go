@@ -473,3 +473,15 @@ func TestAllocations(t *testing.T) {
 		t.Error("got nothing written")
 	}
 }
+
+// The kernel of a node repeats no reply of a server block with the directive: each one is preceded by its
+// addresses.
+func TestNotRepeated(t *testing.T) {
+	b, err := plan("nftset inet filter v4", answers, newStub(), chaintest.QuietLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Unrepeatable(); got != "nftset" {
+		t.Errorf("got %q, want nftset", got)
+	}
+}

@@ -146,6 +146,12 @@ func (w *Worker) Keep(sockets []*os.File) error {
 // Beat records that the worker makes progress.
 func (w *Worker) Beat() { w.page.beat.Store(monotonic()) }
 
+// Attached returns the worker's end of the connection to Options.Attach, which there has to be. It is called once.
+func (w *Worker) Attached() *os.File {
+	unix.CloseOnExec(attachedFD)
+	return os.NewFile(attachedFD, "attached")
+}
+
 // Serving makes the supervisor open the gate.
 func (w *Worker) Serving() {
 	w.Beat()

@@ -57,6 +57,10 @@ type Options struct {
 	// Restrict reduces the privileges of the thread that calls it, from which workers are started:
 	// they begin with its privileges. An error ends Run. It may be nil.
 	Restrict func() error
+	// Attach is called for each worker with the end of a connection, whose other end the worker gets by
+	// Attached; on a goroutine of its own, which has all privileges. It returns when the connection ends.
+	// It may be nil.
+	Attach func(f *os.File)
 	// Open prepares the node for the first worker, which is about to listen. The function
 	// count adds n to a number that the worker reads: Worker.Count. Any goroutine may call
 	// it.

@@ -37,6 +37,9 @@ func (*Worker) Keep([]*os.File) error { return nil }
 // Beat does nothing.
 func (*Worker) Beat() {}
 
+// Attached returns nil.
+func (*Worker) Attached() *os.File { return nil }
+
 // Serving does nothing.
 func (*Worker) Serving() {}
 

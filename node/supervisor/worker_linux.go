@@ -14,12 +14,14 @@ import (
 )
 
 // environment is the variable that makes a process a worker. The descriptors of its
-// connection to the supervisor and of the shared page follow standard error.
+// connection to the supervisor, of the shared page and of the other end of what Options.Attach gets follow
+// standard error.
 const environment = "SEAMARK_WORKER"
 
 const (
-	connFD = 3
-	pageFD = 4
+	connFD     = 3
+	pageFD     = 4
+	attachedFD = 5
 )
 
 const (
@@ -62,8 +64,8 @@ func (t thread) do(f func()) {
 	<-done
 }
 
-// startWorker starts the program again, as a worker with copies of the sockets.
-func startWorker(p page, sockets []socket) (*worker, error) {
+// startWorker starts the program again, as a worker with copies of the sockets. attach may be nil.
+func startWorker(p page, sockets []socket, attach func(*os.File)) (*worker, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket for the worker: %w", err)
@@ -74,18 +76,37 @@ func startWorker(p page, sockets []socket) (*worker, error) {
 		return nil, err
 	}
 
+	files := []uintptr{0, 1, 2, connFD: uintptr(fds[1]), pageFD: p.file.Fd()}
+	attached := [2]int{-1, -1}
+	if attach != nil {
+		attached, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			_ = unix.Close(fds[1])
+			conn.Close()
+			return nil, fmt.Errorf("opening a second socket for the worker: %w", err)
+		}
+		files = append(files, uintptr(attached[1]))
+	}
+
 	pidFD := -1
 	// A process group of its own: a terminal sends signals to that of the supervisor, which
 	// passes them.
 	pid, err := syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
 		Env:   append(os.Environ(), environment+"=1"),
-		Files: []uintptr{0, 1, 2, connFD: uintptr(fds[1]), pageFD: p.file.Fd()},
+		Files: files,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, PidFD: &pidFD},
 	})
 	_ = unix.Close(fds[1])
+	if attach != nil {
+		_ = unix.Close(attached[1])
+	}
 	if err != nil {
+		_ = unix.Close(attached[0])
 		conn.Close()
 		return nil, fmt.Errorf("starting the worker: %w", err)
+	}
+	if attach != nil {
+		go attach(os.NewFile(uintptr(attached[0]), "attached")) // until the worker ends
 	}
 
 	w := &worker{events: make(chan event)}

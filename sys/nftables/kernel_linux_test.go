@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -255,4 +256,14 @@ func BenchmarkAdd(b *testing.B) {
 			})
 		}
 	}
+}
+
+// inNamespace calls f on a thread in a namespace.
+func inNamespace(namespace *os.File, f func()) {
+	defer namespace.Close()
+	runtime.LockOSThread() // never unlocked
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+		panic(err)
+	}
+	f()
 }

@@ -93,6 +93,7 @@ func (n *testNode) resolves(c *dns.Conn, x, y int) string {
 func TestNodeSets(t *testing.T) {
 	for name, args := range map[string][]string{
 		"one process": {"-supervise=false"},
+		"supervisor":  {"-nftset=inet/egress/agents4", "-sandbox=required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newTestNode(t)
@@ -126,5 +127,38 @@ func TestNodeSets(t *testing.T) {
 			n.nft(egress)
 			n.eventually("set that is written again", p, func() bool { return n.reaches(n.pod, n.resolves(c, 1, 3)) })
 		})
+	}
+}
+
+// The supervisor writes to the sets of its flag alone, and a worker that is started again can write, too.
+func TestNodeSetsSupervised(t *testing.T) {
+	long(t)
+	n := newTestNode(t)
+	n.servesSets("nftset inet egress other4")
+	n.nft("add set inet egress other4 { type ipv4_addr; flags timeout; }")
+	p := n.start("-nftset=inet/egress/agents4", "-sandbox=required")
+	c := n.dial("udp", nodeDNS)
+	n.eventually("answer", p, func() bool { return answerTo(c, "a-0-1.example.", time.Second) == "10.9.0.1" })
+	if !n.reaches(n.pod, "10.9.0.1") {
+		t.Errorf("the set of the flag: got no connection; log:\n%s", p.log)
+	}
+	if got := n.nft("list set inet egress other4"); strings.Contains(got, "10.9.0.1") {
+		t.Errorf("a set that the flag does not name: got\n%s", got)
+	}
+	const refused = `name=other4 error="the supervisor may not write to the set: name it in -nftset of seamark node"`
+	if !strings.Contains(p.log.String(), refused) {
+		t.Errorf("got no line with %s in\n%s", refused, p.log)
+	}
+
+	_ = unix.Kill(n.worker(p, 0), unix.SIGKILL)
+	n.eventually("next worker", p, func() bool { return strings.Contains(p.log.String(), "Worker ended") })
+	n.eventually("answer of the next worker", p, func() bool { return answerTo(c, "a-0-2.example.", time.Second) == "10.9.0.2" })
+	if !n.reaches(n.pod, "10.9.0.2") {
+		t.Errorf("after the worker was killed: got no connection; log:\n%s", p.log)
+	}
+	// The element of the worker before is renewed.
+	n.resolves(c, 0, 1)
+	if !n.reaches(n.pod, "10.9.0.1") {
+		t.Errorf("an element of the worker before: got no connection; log:\n%s", p.log)
 	}
 }
