@@ -50,9 +50,10 @@ func (p *parser) addName(target []byte) {
 	}
 }
 
-// alias marks the CNAME records of name, and returns their indexes. A DNAME record above name has
-// precedence: names below it have no records of their own (RFC 6672 §2.4).
-func (p *parser) alias(name []byte) (cnames []int) {
+// alias marks the CNAME records of name, and returns their indexes, until its next call. A DNAME record
+// above name has precedence: names below it have no records of their own (RFC 6672 §2.4).
+func (p *parser) alias(name []byte) []int {
+	cnames := p.cnames[:0]
 	for _, i := range p.aliases {
 		if record := &p.records[i]; record.Type == wire.TypeCNAME && wire.SameName(p.owner(record), name) {
 			cnames = append(cnames, i)
@@ -65,6 +66,7 @@ func (p *parser) alias(name []byte) (cnames []int) {
 	for _, i := range cnames {
 		p.records[i].keep = true
 	}
+	p.cnames = cnames
 	return cnames
 }
 
@@ -99,7 +101,7 @@ func (p *parser) redirect(name []byte, i int, cnames []int) []int {
 	}
 	for _, i := range cnames {
 		if wire.SameName(p.rdata(&p.records[i]), target) {
-			return []int{i}
+			return append(cnames[:0], i)
 		}
 	}
 
@@ -112,7 +114,7 @@ func (p *parser) redirect(name []byte, i int, cnames []int) []int {
 	n := p.answerCount()
 	p.records = slices.Insert(p.records, n, record)
 	p.aliases = append(p.aliases, n)
-	return []int{n}
+	return append(cnames, n)
 }
 
 // newCNAME returns an answer with the class and the TTL of dname.

@@ -235,6 +235,9 @@ func TestNextStepAfterFault(t *testing.T) {
 				if got := brief(m); got != want {
 					t.Errorf("second upstream %v: got %s, want %s", second, got, want)
 				}
+				if c.fault == unfinished && len(m.Ns) > 0 {
+					t.Errorf("second upstream %v: got the authority records %v, want none of the referral", second, m.Ns)
+				}
 				if got := up.sent()[before:]; !slices.Equal(got, c.sent) {
 					t.Errorf("second upstream %v: got the queries %v, want %v", second, got, c.sent)
 				}

@@ -237,6 +237,13 @@ func (f *Forward) resolve(ctx context.Context, q *dns.Query, set *upstreamSet) e
 // follow adds this server's answer for target, to which the last CNAME record of the answer leads.
 func (f *Forward) follow(ctx context.Context, q *dns.Query, target []byte) {
 	sub := q.ResolveSubQuery(ctx, target, q.Type)
+	if !sub.Unanswered() {
+		// A referral, and the SOA record of another zone, are no part of the answer. Proofs of wildcards are.
+		proofs := []wire.Type{typeNSEC, typeNSEC3, typeRRSIG}
+		q.Answer.DeleteFunc(func(s wire.Section, r wire.Record) bool {
+			return s == wire.Additional || s == wire.Authority && !slices.Contains(proofs, r.Type)
+		})
+	}
 
 	ra := q.RA
 	served := q.FollowCNAME(sub)

@@ -83,6 +83,7 @@ type parser struct {
 	answer  wire.Answer // all records, uncompressed
 	records []parsedRecord
 	aliases []int    // indexes in records of the CNAME and DNAME records among the answers
+	cnames  []int    // of these, the result of alias
 	names   [][]byte // the queried name and the targets of CNAME records
 	end     []byte   // of the chain: one of names, or ownTarget
 	// What DNAME records make: a CNAME record that the reply lacks, or a name that is too long.
