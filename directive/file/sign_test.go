@@ -65,8 +65,9 @@ func TestSignSetupErrors(t *testing.T) {
 // A signedZone is a signer with a zone file and a key.
 type signedZone struct {
 	*signer
-	task *signTask
-	log  *chaintest.Log
+	task  *signTask
+	block *config.Block
+	log   *chaintest.Log
 }
 
 // newSigning returns a signer that checks its files once in a minute.
@@ -79,7 +80,7 @@ func newSigning(t *testing.T, text string) *signedZone {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &signedZone{task: config.Find[*Sign](b)[0].tasks[0], log: out}
+	s := &signedZone{task: config.Find[*Sign](b)[0].tasks[0], block: b, log: out}
 	s.signer = newSigner(s.task, b)
 	s.watch = watch.Options{Poll: time.Minute, NoEvents: true}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -327,4 +328,49 @@ func TestSignReplacesRecords(t *testing.T) {
 	if err != nil || strings.Contains(string(text), "NSEC3PARAM") || strings.Contains(string(text), "\tAA==\n") {
 		t.Errorf("error %v, want a file without the records, got\n%s", err, text)
 	}
+}
+
+// While another process replaces this one, only that writes the signed file: after Yield this one does not,
+// however the zone file changes, and after Resume it does what is due.
+func TestSignDuringHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSigning(t, fmt.Sprintf(head, 1))
+		if err := s.prepare(config.NewStart(context.Background(), nil), s.task); err != nil {
+			t.Fatal(err)
+		}
+		s.follow(s.task)
+		synctest.Wait()
+		before := s.state(t)
+
+		s.Yield()
+		write(t, s.task.path, fmt.Sprintf(head, 2))
+		time.Sleep(2 * maxAge) // the change is seen, and the signatures are old
+		if got := s.state(t); got != before {
+			t.Errorf("while the other process signs: got the file %+v, want %+v", got, before)
+		}
+
+		s.Resume()
+		time.Sleep(time.Second)
+		after := s.state(t)
+		if after.serial <= before.serial || after.digest == before.digest {
+			t.Errorf("after a hand-over that has failed: got serial number %d and digest %s, want a greater one than %d, and another digest than %s",
+				after.serial, after.digest, before.serial, before.digest)
+		}
+
+		// The other process has signed meanwhile: there is nothing to do.
+		s.Yield()
+		other := newSigner(s.task, s.block)
+		defer other.Stop()
+		write(t, s.task.path, fmt.Sprintf(head, 3))
+		time.Sleep(time.Minute)
+		if _, err := other.check(t.Context(), s.task); err != nil {
+			t.Fatal(err)
+		}
+		theirs := s.state(t)
+		s.Resume()
+		time.Sleep(time.Second)
+		if got := s.state(t); got != theirs || theirs.serial <= after.serial {
+			t.Errorf("after the other process has signed: got the file %+v, want %+v with a serial number above %d", got, theirs, after.serial)
+		}
+	})
 }

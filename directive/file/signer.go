@@ -60,6 +60,7 @@ type signer struct {
 	next     *signTask // of plan; guarded by mu
 	files    []string  // the zone file and the files that it includes; guarded by mu
 	lastFail string    // the last error that was logged; guarded by mu
+	yielded  bool      // another process, which replaces this one, signs the zone; guarded by mu
 }
 
 func newSigner(t *signTask, b *config.Block) *signer {
@@ -80,6 +81,23 @@ func newSigner(t *signTask, b *config.Block) *signer {
 func (s *signer) Stop() {
 	s.running.Stop()
 	s.drop()
+}
+
+// Yield implements config.Yielder. It waits until the file is written.
+func (s *signer) Yield() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.yielded = true
+}
+
+// Resume implements config.Yielder. What was due meanwhile is done, unless the other process has done it.
+func (s *signer) Resume() {
+	s.mu.Lock()
+	s.yielded = false
+	s.mu.Unlock()
+	if s.task.Load() != nil { // else follow wakes it
+		s.wake.Send()
+	}
 }
 
 // prepare signs a zone for the start of a plan, unless the signed file can be served.
@@ -148,6 +166,9 @@ func (s *signer) update(ctx context.Context) (wait time.Duration, files []string
 	defer s.mu.Unlock()
 
 	t := s.task.Load()
+	if s.yielded { // until Resume, or for ever
+		return signInterval, append([]string{t.path}, s.files...)
+	}
 	wait, err := s.check(ctx, t)
 	switch {
 	case ctx.Err() != nil:
