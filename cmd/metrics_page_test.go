@@ -108,6 +108,7 @@ func TestMetricsPage(t *testing.T) {
 			t.Errorf("%s is in the source and not on the page: add a Corefile to testdata/metrics/corefiles.txt", name)
 		}
 	}
+	page.WriteString(strings.ReplaceAll(metricsAbsent, "'", "`"))
 	if *update && !t.Failed() {
 		write(t, metricsPage, page.String())
 	}
@@ -121,14 +122,40 @@ const metricsIntroduction = `# Metrics
 All metrics of a server, by the directive that adds them, with their labels in braces.
 [prometheus](directives/prometheus.md) serves them at ` + "`/metrics`" + `; a server without it counts no
 queries. ` + "`coredns_`" + ` names are those of CoreDNS 1.15, with its labels and meanings, so that its
-dashboards and alerts work; ` + "`coredns_nomad_success_requests_total` and `coredns_nomad_failed_requests_total`" + `
-are missing. Names that end with ` + "`_total`" + ` are counters, and others gauges if nothing else is said.
+dashboards and alerts work; [some names are absent](#names-that-are-absent). Names that end with
+` + "`_total`" + ` are counters, and others gauges if nothing else is said.
 
 Some series appear with the first event of their kind. A counter keeps its value over reloads. OpenMetrics has bounds such as ` + "`100.0`" + ` in the label ` + "`le`" + `, and the text format
 ` + "`100`" + `; Prometheus 3 stores both as ` + "`100.0`" + `.
 
 The commands [sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own. This page is
 generated from the metrics of running servers.
+`
+
+// metricsAbsent ends the page, with a backquote for each apostrophe. A test of tools/coredns compares the page with
+// the names in the code and the documents of CoreDNS.
+const metricsAbsent = `
+## Names that are absent
+
+Names in documents of CoreDNS that are no metrics here, most of which CoreDNS 1.15 has not either:
+
+| name | use instead |
+|---|---|
+| 'coredns_acl_*' before 1.7: 'coredns_request_block_count_total', 'coredns_request_allow_count_total', 'coredns_dns_blocked_requests_total', 'coredns_dns_allowed_requests_total', 'coredns_dns_acl_request_block_count_total', 'coredns_dns_acl_request_allow_count_total' | 'coredns_acl_blocked_requests_total', 'coredns_acl_allowed_requests_total' |
+| 'coredns_autopath_success_count_total' | 'coredns_autopath_success_total' |
+| 'coredns_cache_size' | 'coredns_cache_entries' |
+| 'coredns_dns_request_count_total', 'coredns_dns_request_type_count_total' | 'coredns_dns_requests_total', which has the label type |
+| 'coredns_dns_request_do_count_total' | 'coredns_dns_do_requests_total' |
+| 'coredns_dns_response_rcode_count_total' | 'coredns_dns_responses_total' |
+| 'coredns_forward_healthcheck_broken_count_total' | 'coredns_forward_healthcheck_broken_total' |
+| 'coredns_forward_healthcheck_failure_count_total', 'coredns_forward_healthcheck_failures_total' | 'coredns_proxy_healthcheck_failures_total' |
+| 'coredns_forward_max_concurrent_reject_count_total' | 'coredns_forward_max_concurrent_rejects_total' |
+| 'coredns_forward_request_count_total', 'coredns_forward_response_rcode_count_total' | 'coredns_forward_requests_total', 'coredns_forward_responses_total' |
+| 'coredns_forward_sockets_open' | 'seamark_forward_waiting_queries' |
+| 'coredns_grpc_request_count_total', 'coredns_grpc_response_rcode_count_total' | 'coredns_grpc_requests_total', 'coredns_grpc_responses_total' |
+| 'coredns_nomad_success_requests_total', 'coredns_nomad_failed_requests_total' | 'coredns_dns_responses_total' with the label plugin: there is no 'nomad', and 'hosts' and 'file' can serve its names |
+| 'coredns_panic_count_total' | 'coredns_panics_total' |
+| 'coredns_reload_failed_count_total' | 'coredns_reload_failed_total' |
 `
 
 // parseMetricsSections returns the sections of testdata/metrics/corefiles.txt.

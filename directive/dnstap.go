@@ -215,7 +215,7 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 
 // ObserveDNS sends the messages about a client's query.
 func (d *Dnstap) ObserveDNS(q *dns.Query) {
-	m := dnstap.Message{Client: q.Peer, Server: q.Local, Proto: q.Proto, Query: q.Start}
+	m := dnstap.Message{Client: q.Peer, Server: q.Local, Proto: q.Network(), Query: q.Start}
 	d.send(q, m, dnstap.ClientQuery, q.Packet())
 	if !q.Dropped() {
 		m.Response = q.Start.Add(q.Elapsed)

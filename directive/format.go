@@ -155,7 +155,7 @@ func (p *piece) append(buf []byte, q *dns.Query) []byte {
 	case 2:
 		return append(buf, q.Class.String()...)
 	case 3:
-		return append(buf, q.Proto.String()...)
+		return append(buf, q.Network().String()...)
 	case 4:
 		return appendHost(buf, q.Peer.Addr())
 	case 5:

@@ -27,7 +27,7 @@ func appendObject(buf []byte, q *dns.Query, metadata []piece) []byte {
 		buf = q.Local.Addr().AppendTo(buf)
 	}
 
-	buf = appendString(append(buf, `","proto":`...), q.Proto.String())
+	buf = appendString(append(buf, `","proto":`...), q.Network().String())
 	buf = strconv.AppendUint(append(buf, `,"id":`...), uint64(q.ID), 10)
 	buf = strconv.AppendUint(append(buf, `,"opcode":`...), uint64(opcode(q)), 10)
 	buf = appendString(append(buf, `,"class":`...), q.Class.String())
@@ -54,7 +54,7 @@ func appendRecord(buf []byte, q *dns.Query, f *format) []byte {
 	buf = appendString(append(buf, `,"qname":`...), wire.AppendText(name[:0], q.Name()))
 	buf = appendString(append(buf, `,"qtype":`...), q.Type.String())
 	buf = appendString(append(buf, `,"qclass":`...), q.Class.String())
-	buf = appendString(append(buf, `,"protocol":`...), q.Proto.String())
+	buf = appendString(append(buf, `,"protocol":`...), q.Network().String())
 
 	buf = strconv.AppendUint(append(buf, `,"id":`...), uint64(q.ID), 10)
 	buf = strconv.AppendUint(append(buf, `,"opcode":`...), uint64(opcode(q)), 10)

@@ -59,7 +59,7 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 			name = countedTypes[t].String()
 		}
 		return r.Counter("coredns_dns_requests_total", "Queries received, by zone, protocol, address family and type.",
-			labels("proto", dns.Proto(proto).String(), "family", strconv.Itoa(family+1), "type", name)...)
+			labels("proto", c.Network(dns.Proto(proto)).String(), "family", strconv.Itoa(family+1), "type", name)...)
 	})
 
 	names := []string{""} // by Query.Step plus one
@@ -74,7 +74,7 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 
 	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
 	for p := range s.querySize {
-		proto := labels("proto", dns.Proto(p).String())
+		proto := labels("proto", c.Network(dns.Proto(p)).String())
 		s.querySize[p] = r.IntHistogram("coredns_dns_request_size_bytes", "Size of queries.", 1, sizes, proto...)
 		s.replySize[p] = r.IntHistogram("coredns_dns_response_size_bytes", "Size of replies.", 1, sizes, proto...)
 	}

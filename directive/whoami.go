@@ -25,7 +25,7 @@ func (*Whoami) ServeDNS(q *dns.Query) dns.Verdict {
 	peer := q.Peer.Addr().Unmap().WithZone("")
 	q.Answer.Append(wire.Additional, wire.AppendAddress(buf[:0], wire.OwnerIsQuestion, 0, peer), 1)
 
-	label := [...]string{dns.UDP: "_udp", dns.TCP: "_tcp"}[q.Proto]
+	label := [...]string{dns.UDP: "_udp", dns.TCP: "_tcp"}[q.Network()]
 	if 1+len(label)+len(q.Name()) > wire.MaxName {
 		return dns.Done
 	}

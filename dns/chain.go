@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/wire"
@@ -32,6 +33,14 @@ type Chain struct {
 
 	unrepeatable bool // a handler or observer is not Repeatable
 	repetitions  []repetition
+}
+
+// Network returns the protocol of the packets in which the chain receives queries with a Proto.
+func (c *Chain) Network(p Proto) Proto {
+	if c != nil && (strings.HasPrefix(c.Server, "quic://") || strings.HasPrefix(c.Server, "https3://")) {
+		return UDP
+	}
+	return p
 }
 
 // A step is one handler and the interfaces that it implements.

@@ -334,6 +334,10 @@ func (q *Query) Fail(code wire.RCode) {
 	q.Status = Status{RCode: code, RA: q.RA, Err: q.Err}
 }
 
+// Network returns the protocol of the packets that the query was received in: UDP for DNS over QUIC and
+// HTTP/3, too, whose messages have no limit of a datagram, so that Proto is TCP.
+func (q *Query) Network() Proto { return q.chain.Network(q.Proto) }
+
 // Chain returns the chain that the query walks; nil if there is none for it.
 func (q *Query) Chain() *Chain { return q.chain }
 

@@ -294,7 +294,7 @@ func (o *observer) ObserveDNS(q *dns.Query) {
 	}
 
 	e := traffic.Event{
-		Time: q.Now(), Client: q.Peer.Addr(), Type: q.Type.String(), Protocol: q.Proto.String(),
+		Time: q.Now(), Client: q.Peer.Addr(), Type: q.Type.String(), Protocol: q.Network().String(),
 		Duration: q.Elapsed, Size: len(q.Reply()), Source: o.source(q), Zone: o.zone,
 	}
 	if !q.Dropped() {

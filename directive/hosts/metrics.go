@@ -1,7 +1,8 @@
 package hosts
 
 import (
-	"sync"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -9,54 +10,31 @@ import (
 
 // counts has the metrics of all tables.
 type counts struct {
-	mu     sync.Mutex
-	tables map[*table]int
-	last   time.Time
-	drops  []func()
+	registry *metrics.Registry
+	loaded   atomic.Int64 // in milliseconds, by the table that was last
+	drop     func()
 }
 
 func newCounts(reg *metrics.Registry) *counts {
-	c := &counts{tables: map[*table]int{}}
-	c.drops = []func(){
-		reg.TemporaryGauge("coredns_hosts_entries",
-			"Number of addresses of names and names of addresses in all hosts directives.", c.entries),
-		reg.TemporaryGauge("coredns_hosts_reload_timestamp_seconds",
-			"Time at which lines of a hosts directive were last loaded, in Unix seconds.", c.reloaded),
-	}
+	c := &counts{registry: reg}
+	c.drop = reg.TemporaryGauge("coredns_hosts_reload_timestamp_seconds",
+		"Time at which lines of a hosts directive were last loaded, in Unix seconds.",
+		func() float64 { return float64(c.loaded.Load()) / 1000 })
 	return c
 }
 
-func (c *counts) entries() float64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sum := 0
-	for _, n := range c.tables {
-		sum += n
-	}
-	return float64(sum)
+// add adds the number of a table's entries until drop is called. Of several tables with the same
+// files, such as before and after a reload, the metric has the largest.
+func (c *counts) add(t *table) (drop func()) {
+	return c.registry.SharedGauge("coredns_hosts_entries",
+		"Number of addresses of names and names of addresses in a hosts directive, with those of the Corefile.",
+		func(a, b float64) float64 { return max(a, b) },
+		func() float64 { return float64(t.index.Load().entries) },
+		"hostsfile", strings.Join(t.paths, " "))
 }
 
-func (c *counts) reloaded() float64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return float64(c.last.UnixMilli()) / 1000
-}
-
-func (c *counts) set(t *table, entries int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tables[t], c.last = entries, time.Now()
-}
-
-func (c *counts) drop(t *table) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.tables, t)
-}
+// update records that a table has loaded its lines.
+func (c *counts) update() { c.loaded.Store(time.Now().UnixMilli()) }
 
 // Stop removes the metrics.
-func (c *counts) Stop() {
-	for _, drop := range c.drops {
-		drop()
-	}
-}
+func (c *counts) Stop() { c.drop() }

@@ -211,11 +211,12 @@ func TestMetrics(t *testing.T) {
 		return out.String()
 	}
 	// Four addresses of names, three names of addresses.
-	if got := text(); !strings.Contains(got, "\ncoredns_hosts_entries 7\n") || !strings.Contains(got, "\ncoredns_hosts_reload_timestamp_seconds ") {
-		t.Errorf("want coredns_hosts_entries 7 and a timestamp, got\n%s", got)
+	series := "\ncoredns_hosts_entries{hostsfile=\"" + file + "\"} "
+	if got := text(); !strings.Contains(got, series+"7\n") || !strings.Contains(got, "\ncoredns_hosts_reload_timestamp_seconds ") {
+		t.Errorf("want%s7 and a timestamp, got\n%s", series, got)
 	}
 	write(t, file, "10.0.0.1 a.example.test\n")
-	chaintest.Eventually(t, "two entries", func() bool { return strings.Contains(text(), "\ncoredns_hosts_entries 2\n") })
+	chaintest.Eventually(t, "two entries", func() bool { return strings.Contains(text(), series+"2\n") })
 	s.Stop()
 	if got := text(); strings.Contains(got, "coredns_hosts") {
 		t.Errorf("metrics after Stop: want no coredns_hosts, got\n%s", got)

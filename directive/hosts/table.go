@@ -42,6 +42,7 @@ type table struct {
 	source
 	log    *slog.Logger
 	counts *counts
+	drop   func() // removes its metric
 	index  atomic.Pointer[index]
 	synced chan struct{} // closed when every ConfigMap has been listed
 
@@ -74,6 +75,7 @@ func newTable(from source, log *slog.Logger, c *counts) *table {
 		t.files = append(t.files, f)
 	}
 	t.refresh(t.files...)
+	t.drop = c.add(t)
 	return t
 }
 
@@ -113,7 +115,7 @@ func (t *table) Stop() {
 		f.claim.Release()
 	}
 	t.health.Forget(t)
-	t.counts.drop(t)
+	t.drop()
 }
 
 // ready reports whether every ConfigMap has been listed.
@@ -277,7 +279,7 @@ func (t *table) build() {
 
 	x := b.index()
 	t.index.Store(x)
-	t.counts.set(t, x.entries)
+	t.counts.update()
 	t.log.Info("hosts: Loaded lines", "sources", strings.Join(sources, ", "), "count", x.entries)
 
 	if len(t.maps) > 0 || len(t.files) != 1 {

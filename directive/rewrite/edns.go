@@ -123,7 +123,7 @@ func variable(name string) func(*dns.Query, *transaction) ([]byte, bool) {
 			return binary.BigEndian.AppendUint16(nil, uint16(t.typ)), true
 		}
 	case "protocol":
-		return func(q *dns.Query, _ *transaction) ([]byte, bool) { return []byte(q.Proto.String()), true }
+		return func(q *dns.Query, _ *transaction) ([]byte, bool) { return []byte(q.Network().String()), true }
 	case "client_ip":
 		return func(q *dns.Query, _ *transaction) ([]byte, bool) { return host(q.Peer) }
 	case "client_port":

@@ -88,7 +88,7 @@ func (t *counters) register(k key) *metrics.Counter {
 		name, help = "coredns_template_template_failures_total", "Templates that could not be executed."
 	}
 	if k.record != nil {
-		labels = append(labels, "section", k.record.section, "template", k.record.text)
+		labels = append(labels, "section", k.record.section, "template", k.record.label())
 	}
 
 	c := t.registry.Counter(name, help, labels...)

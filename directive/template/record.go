@@ -70,6 +70,14 @@ func (r *rule) parseRecord(section, text string) (*record, []error) {
 	return rec, nil
 }
 
+// label returns the text of the template as the metrics of failures have it: that of its parsed form, as in CoreDNS.
+func (r *record) label() string {
+	if r.template == nil {
+		return r.text
+	}
+	return r.template.Root.String()
+}
+
 // plain returns a template error without the prefix of the library.
 func plain(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "template: ")) }
 

@@ -213,10 +213,10 @@ coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN
 coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="MX"} 2
 coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="SSHFP"} 2
 coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="other"} 2
-coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="A",section="answer",template="{{ .Name }} 60 IN A 192.0.2.{{ .Group.a }}"} 2
-coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="MX",section="authority",template="{{ .Name }} 60 IN MX {{ .Message.Id }} a. b."} 2
-coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="SSHFP",section="answer",template="{{ .Name }} 60 IN SSHFP 1 1 {{ .Message.Id }}F"} 2
-coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="AAAA",section="answer",template="{{ .Name }} 60 IN AAAA fd00::{{ parseInt .Name 10 8 }}"} 2
+coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="A",section="answer",template="{{.Name}} 60 IN A 192.0.2.{{.Group.a}}"} 2
+coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="MX",section="authority",template="{{.Name}} 60 IN MX {{.Message.Id}} a. b."} 2
+coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="SSHFP",section="answer",template="{{.Name}} 60 IN SSHFP 1 1 {{.Message.Id}}F"} 2
+coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="AAAA",section="answer",template="{{.Name}} 60 IN AAAA fd00::{{parseInt .Name 10 8}}"} 2
 coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="other",section="var",template="fromJSON(name())"} 2
 `
 	var page, series strings.Builder

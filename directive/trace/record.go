@@ -195,7 +195,7 @@ func root(q *dns.Query) span {
 		name: "servedns", kind: server, start: q.Start, duration: q.Elapsed, local: q.Local, remote: q.Peer,
 		tags: []tag{
 			{"coredns.io/name", text(q.Name())}, {"coredns.io/type", q.Type.String()},
-			{"coredns.io/proto", q.Proto.String()}, {"coredns.io/remote", q.Peer.Addr().String()},
+			{"coredns.io/proto", q.Network().String()}, {"coredns.io/remote", q.Peer.Addr().String()},
 			{"seamark.io/server", q.Chain().Server}, {"seamark.io/zone", q.Chain().Zone},
 		},
 	}

@@ -50,6 +50,7 @@ type script struct {
 
 	environment []string // NAME=VALUE, of the servers that are started
 
+	program string   // the path of CoreDNS's program, or "" for this one
 	process *process // the one of the part Corefile
 	mark    int      // where the output of the current step begins
 
@@ -57,13 +58,18 @@ type script struct {
 }
 
 func run(t *testing.T, file string) {
+	s, archive := read(t, file)
+	if s.program = *coredns; s.program != "" && !strings.Contains("\n"+string(archive.Comment), setting) {
+		t.Skip("the script is not for CoreDNS")
+	}
+	s.parts(archive)
+}
+
+// read reads a script, and gives its variables values.
+func read(t *testing.T, file string) (*script, *txtar.Archive) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
-	}
-	archive := txtar.Parse(text)
-	if *coredns != "" && !strings.Contains("\n"+string(archive.Comment), setting) {
-		t.Skip("the script is not for CoreDNS")
 	}
 
 	s := &script{t: t, file: file, dir: t.TempDir()}
@@ -74,7 +80,11 @@ func run(t *testing.T, file string) {
 		}
 	}
 	s.certificates(string(text))
+	return s, txtar.Parse(text)
+}
 
+// parts runs the parts of a script.
+func (s *script) parts(archive *txtar.Archive) {
 	line := 1 + strings.Count(string(archive.Comment), "\n")
 	for _, part := range archive.Files {
 		line++
@@ -155,8 +165,8 @@ func (s *script) start(corefile string) *process {
 		s.t.Fatal(err)
 	}
 	c := program.Command(s.t, s.dir, "-conf", "Corefile")
-	if *coredns != "" {
-		c = exec.CommandContext(s.t.Context(), *coredns, "-conf", "Corefile")
+	if s.program != "" {
+		c = exec.CommandContext(s.t.Context(), s.program, "-conf", "Corefile")
 		c.Dir = s.dir
 	}
 	c.Env = append(c.Environ(), s.environment...)

@@ -209,26 +209,17 @@ func hasRecord(reply *dns.Msg, record string) bool {
 func (s *script) get(text string) error {
 	url, want, _ := strings.Cut(text, " => ")
 	status, pattern, _ := strings.Cut(want, " ")
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-	}}
-	r, err := client.Get(url)
+	code, body, err := page(url)
 	if err != nil {
-		if status == "closed" {
+		if code == 0 && status == "closed" {
 			return nil
 		}
 		return err
 	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err
-	}
-	body = sortLabels(body)
 
 	switch pattern, not := strings.CutPrefix(pattern, "!"); {
-	case strconv.Itoa(r.StatusCode) != status:
-		return fmt.Errorf("got status %d\n%s", r.StatusCode, body)
+	case strconv.Itoa(code) != status:
+		return fmt.Errorf("got status %d\n%s", code, body)
 	case not && found(string(body), pattern) == nil:
 		return fmt.Errorf("the page matches %q", pattern)
 	case not:
@@ -236,6 +227,21 @@ func (s *script) get(text string) error {
 	default:
 		return found(string(body), pattern)
 	}
+}
+
+// page returns the status and the text of a page, with the labels of series in the order of their names. The status
+// is 0 if there is no reply.
+func page(url string) (status int, body []byte, err error) {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
+	r, err := client.Get(url)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.Body.Close()
+	body, err = io.ReadAll(r.Body)
+	return r.StatusCode, sortLabels(body), err
 }
 
 // nsid returns the identifier of the server in a reply, in hexadecimal digits.

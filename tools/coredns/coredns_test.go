@@ -157,8 +157,12 @@ func TestReport(t *testing.T) {
 		"plugin.cfg":        "a:a\nb:b\n",
 		"plugin/a/setup.go": "package a\nfunc parse(c *caddy.Controller) {\n switch c.Val() {\n case \"one\", \"two\":\n }\n}\n",
 		"plugin/b/setup.go": "package b\n",
-		"plugin/b/metrics.go": "package b\nconst subsystem = \"b\"\nvar (\n x = promauto.NewCounterVec(prometheus.CounterOpts{Namespace: plugin.Namespace, Subsystem: subsystem, Name: \"new_total\", Help: \"x\"}, nil)\n" +
-			" y = promauto.NewGauge(prometheus.GaugeOpts{Namespace: plugin.Namespace, Name: \"old\"})\n z = other.GaugeOpts{Name: \"none\"}\n)\n",
+		"plugin/b/metrics.go": "package b\nconst subsystem = \"b\"\nvar (\n x = promauto.NewCounterVec(prometheus.CounterOpts{Namespace: plugin.Namespace, Subsystem: subsystem, Name: \"new_total\", Help: \"x\"}, []string{\"to\", subsystem})\n" +
+			" y = promauto.NewGauge(prometheus.GaugeOpts{Namespace: plugin.Namespace, Name: \"old\"})\n z = other.NewGauge(other.GaugeOpts{Name: \"none\"})\n" +
+			" v = promauto.NewHistogramVec(prometheus.HistogramOpts{Namespace: plugin.Namespace, Name: \"kind\"}, []string{\"b\", \"a\"})\n" +
+			" w = promauto.NewGaugeVec(prometheus.GaugeOpts{Namespace: plugin.Namespace, Name: \"labels\"}, []string{\"b\", \"a\"})\n)\n",
+		"plugin/b/README.md": "`coredns_old{}`, `coredns_kind_bucket` and `coredns_earlier_count_total`, but `coredns_listed`.\n",
+		"man/coredns-b.7":    "coredns_manual{to}\n",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -168,17 +172,21 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	const page = "- `coredns_old`: x\n- `coredns_kind{a,b}`: x\n- `coredns_labels{b}`: x\n| `coredns_listed` |\n"
 	var got strings.Builder
-	if err := report(&got, dir, "# Comment.\na 1.0.0\na one 1.0.0\na two 1.0.0 1.1.0\na three 1.2.0\n", "| `coredns_old` |"); err != nil {
+	if err := report(&got, dir, "# Comment.\na 1.0.0\na one 1.0.0\na two 1.0.0 1.1.0\na three 1.2.0\n", page); err != nil {
 		t.Fatal(err)
 	}
-	if want := "new option: two of a\nnew plugin: b\nremoved: a three\nnew metric: coredns_b_new_total\n"; got.String() != want {
+	want := "new option: two of a\nnew plugin: b\nremoved: a three\nnew metric: counter coredns_b_new_total{b,to}\n" +
+		"other metric: histogram coredns_kind{a,b}, and the page has gauge coredns_kind{a,b}\n" +
+		"other metric: gauge coredns_labels{a,b}, and the page has gauge coredns_labels{b}\n" +
+		"metric of a document: coredns_earlier_count_total\nmetric of a document: coredns_manual\n"
+	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}
 }
 
-// Seamark knows all of the version that make test-coredns compares it with, except the metrics of a plugin that
-// it does not have.
+// Seamark knows all of the version that make test-coredns compares it with, and each of its metrics has a sentence.
 func TestReportKnownVersion(t *testing.T) {
 	dir, err := download("1.15.0")
 	if err != nil {
@@ -202,7 +210,18 @@ func TestReportKnownVersion(t *testing.T) {
 	if got.String() != "" {
 		t.Errorf("CoreDNS 1.15.0: got a report, want none\n%s", got.String())
 	}
-	if metrics, err := readMetrics(dir); err != nil || len(metrics) < 50 {
+
+	metrics, err := readMetrics(dir)
+	if err != nil || len(metrics) < 50 {
 		t.Errorf("metrics of CoreDNS 1.15.0: got %d and error %v, want 50 or more", len(metrics), err)
+	}
+	sentences, err := os.ReadFile("../../testdata/coredns/sentences.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range metrics {
+		if !strings.Contains(string(sentences), name+" ") && !strings.Contains(string(sentences), name+",") {
+			t.Errorf("%s: sentences.txt has no line about it", name)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,10 @@ func report(w io.Writer, dir, table, page string) error {
 	if err != nil {
 		return err
 	}
+	documented, err := documentedMetrics(dir)
+	if err != nil {
+		return err
+	}
 
 	known := features{}
 	for line := range strings.Lines(table) {
@@ -60,12 +65,30 @@ func report(w io.Writer, dir, table, page string) error {
 			fmt.Fprintf(w, "removed: %s\n", name)
 		}
 	}
-	for _, name := range metrics {
-		if !strings.Contains(page, "`"+name+"`") && !strings.Contains(page, "`"+name+"{") {
-			fmt.Fprintf(w, "new metric: %s\n", name)
+	reportMetrics(w, metrics, documented, page)
+	return nil
+}
+
+// reportMetrics writes a line for each metric that a page does not mention, or documents with another type or
+// other labels.
+func reportMetrics(w io.Writer, metrics map[string]metric, documented []string, page string) {
+	known := pageMetrics(page)
+	for _, name := range slices.Sorted(maps.Keys(metrics)) {
+		m, ok := known[name]
+		switch {
+		case ok && m != metrics[name]:
+			fmt.Fprintf(w, "other metric: %s, and the page has %s\n", metrics[name], m)
+		case !ok && !strings.Contains(page, "`"+name+"`"):
+			fmt.Fprintf(w, "new metric: %s\n", metrics[name])
 		}
 	}
-	return nil
+
+	for _, name := range documented {
+		_, isDeclared := metrics[name]
+		if _, ok := known[name]; !ok && !isDeclared && !strings.Contains(page, "`"+name+"`") {
+			fmt.Fprintf(w, "metric of a document: %s\n", name)
+		}
+	}
 }
 
 // printReport prints the report about the sources in dir, or, if it is "", about the newest version.

@@ -65,7 +65,7 @@ func newMachine(metadata Metadata) *machine {
 		Name:       func() string { return name(m.q) },
 		Opcode:     func() int { return int(m.q.Flags >> 11 & 15) },
 		Port:       func() string { return port(m.q.Peer) },
-		Proto:      func() string { return m.q.Proto.String() },
+		Proto:      func() string { return m.q.Network().String() },
 		ServerIP:   func() string { return host(m.q.Local) },
 		ServerPort: func() string { return port(m.q.Local) },
 		Size:       func() int { return len(m.q.Packet()) },
