@@ -10,9 +10,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// highestRCode counts itself and all higher response codes. This server sends
-// none higher than BADVERS.
-const highestRCode = wire.BadVers
+// highestRCode counts itself and all higher response codes.
+const highestRCode = wire.BadCookie
 
 // countedTypes are the types that have their own value of the label type, as in
 // CoreDNS. All other types share one.

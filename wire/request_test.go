@@ -305,7 +305,7 @@ func TestMnemonics(t *testing.T) {
 		}
 	}
 	for c, want := range map[RCode]string{NoError: "NOERROR", FormErr: "FORMERR", ServFail: "SERVFAIL", NXDomain: "NXDOMAIN",
-		NotImp: "NOTIMP", Refused: "REFUSED", BadVers: "BADVERS", 23: "RCODE23"} {
+		NotImp: "NOTIMP", Refused: "REFUSED", BadVers: "BADVERS", 23: "BADCOOKIE", 12: "RCODE12", 24: "RCODE24"} {
 		if c.String() != want {
 			t.Errorf("response code %d: got %s, want %s", uint16(c), c, want)
 		}

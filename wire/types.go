@@ -186,32 +186,39 @@ const (
 	NXRRSet  RCode = 8
 	NotAuth  RCode = 9
 	NotZone  RCode = 10
-	BadVers  RCode = 16 // sent in the OPT record
+	BadVers  RCode = 16 // this and higher ones are sent in the OPT record
+	// BadCookie is the highest code with a mnemonic.
+	BadCookie RCode = 23
 )
 
-// rcodes are the mnemonics of the first codes (RFC 6895 §2.3).
+// rcodes are the mnemonics of the codes (RFC 6895 §2.3).
 var rcodes = [...]string{"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED",
-	"YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE", "DSOTYPENI"}
+	"YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE", "DSOTYPENI",
+	16: "BADVERS", "BADKEY", "BADTIME", "BADMODE", "BADNAME", "BADALG", "BADTRUNC", "BADCOOKIE"}
 
 // String returns the mnemonic, or RCODE12.
 func (r RCode) String() string {
-	switch {
-	case int(r) < len(rcodes):
+	if int(r) < len(rcodes) && rcodes[r] != "" {
 		return rcodes[r]
-	case r == BadVers:
-		return "BADVERS"
 	}
 	return "RCODE" + strconv.Itoa(int(r))
 }
 
-// ParseRCode parses a code that fits into the message header: a mnemonic in any
-// spelling, or a number.
+// ParseRCode parses a mnemonic in any spelling, or a number that is not above those of the mnemonics.
 func ParseRCode(text string) (RCode, bool) {
-	if n, err := strconv.ParseUint(text, 10, 4); err == nil {
+	if n, err := strconv.ParseUint(text, 10, 8); err == nil {
+		if int(n) >= len(rcodes) {
+			return 0, false
+		}
 		return RCode(n), true
 	}
-	i := slices.Index(rcodes[:], strings.ToUpper(text))
-	return RCode(max(i, 0)), i >= 0
+	if strings.EqualFold(text, "BADSIG") { // the other meaning of this code (RFC 8945 §3)
+		return BadVers, true
+	}
+	if i := slices.Index(rcodes[:], strings.ToUpper(text)); i >= 0 && text != "" {
+		return RCode(i), true
+	}
+	return 0, false
 }
 
 // EDNS options that the code of this server uses by name.

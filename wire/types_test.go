@@ -52,7 +52,8 @@ func TestParseRCode(t *testing.T) {
 	}{
 		{"NOERROR", NoError, true}, {"nxdomain", NXDomain, true}, {"YXRRSET", 7, true}, {"DSOTYPENI", 11, true},
 		{"0", NoError, true}, {"15", 15, true},
-		{"16", 0, false}, {"-1", 0, false}, {"BADVERS", 0, false}, {"", 0, false},
+		{"16", BadVers, true}, {"23", BadCookie, true}, {"24", 0, false}, {"-1", 0, false}, {"", 0, false},
+		{"BADVERS", BadVers, true}, {"badsig", BadVers, true}, {"BADCOOKIE", BadCookie, true}, {"RCODE12", 0, false},
 	} {
 		if got, ok := ParseRCode(c.text); got != c.want || ok != c.ok {
 			t.Errorf("ParseRCode(%q) = %d, %v; want %d, %v", c.text, got, ok, c.want, c.ok)

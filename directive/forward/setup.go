@@ -325,9 +325,6 @@ func parseCode(s string) (wire.RCode, bool) {
 	if n, err := strconv.ParseUint(strings.TrimPrefix(s, "RCODE"), 10, 12); err == nil {
 		return wire.RCode(n), true
 	}
-	if s == wire.BadVers.String() {
-		return wire.BadVers, true
-	}
 	return wire.ParseRCode(s)
 }
 

@@ -217,12 +217,20 @@ func (r *renamed) restore(name []byte, rdata bool) []byte {
 		}
 	}
 
-	switch {
-	case changed || rdata && !r.rule.auto:
+	// CoreDNS changes names of exact rules back as with the option auto.
+	auto := r.rule.auto || r.rule.match == exact
+	if changed || rdata && !auto {
 		return name
-	case string(wire.AppendLower(nil, name)) == string(r.to):
+	}
+	lower := wire.AppendLower(nil, name)
+	switch head := len(lower) - len(r.to); {
+	case string(lower) == string(r.to):
 		return r.from
-	case r.rule.auto && r.rule.match == suffix:
+	case auto && r.rule.match != suffix:
+		if isLabel(lower, head) && string(lower[head:]) == string(r.to) && head+len(r.from) <= wire.MaxName {
+			return append(bytes.Clone(name[:head]), r.from...)
+		}
+	case auto:
 		text := bytes.ToLower(wire.AppendText(nil, name))
 		if head, ok := bytes.CutSuffix(text, []byte(r.rule.with)); ok {
 			if restored, err := wire.ParseName(string(head) + string(r.rule.text)); err == nil {
@@ -231,4 +239,13 @@ func (r *renamed) restore(name []byte, rdata bool) []byte {
 		}
 	}
 	return name
+}
+
+// isLabel reports whether a label of a name begins at an offset.
+func isLabel(name []byte, offset int) bool {
+	i := 0
+	for i < offset {
+		i += 1 + int(name[i])
+	}
+	return i == offset
 }

@@ -265,7 +265,7 @@ func parseRCode(d corefile.Directive) (change, error) {
 		text := d.Args[1+i].Text
 		var ok bool
 		if *to, ok = wire.ParseRCode(text); !ok {
-			errs = append(errs, d.Errorf("want a response code like NXDOMAIN or a number of 0..15, got %q", text))
+			errs = append(errs, d.Errorf("want a response code like NXDOMAIN or a number of 0..23, got %q", text))
 		}
 	}
 	return r, errors.Join(errs...)

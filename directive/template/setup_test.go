@@ -27,7 +27,7 @@ func TestSetupErrors(t *testing.T) {
 		"rcode":                   "Corefile:3: template: rcode: got no arguments, usage: rcode CODE",
 		"rcode NXDOMAIN SERVFAIL": "Corefile:3: template: rcode: got 2 arguments, usage: rcode CODE",
 		"rcode NX":                `Corefile:3: template: rcode: want a response code, like NXDOMAIN or REFUSED, got "NX"`,
-		"rcode BADVERS":           `Corefile:3: template: rcode: want a response code, like NXDOMAIN or REFUSED, got "BADVERS"`,
+		"rcode BADNESS":           `Corefile:3: template: rcode: want a response code, like NXDOMAIN or REFUSED, got "BADNESS"`,
 		"ederror":                 "Corefile:3: template: ederror: got no arguments, usage: ederror CODE [REASON]",
 		"ederror 1 two three":     "Corefile:3: template: ederror: got 3 arguments, usage: ederror CODE [REASON]",
 		"ederror 65536":           `Corefile:3: template: ederror: want 0..65535, got "65536"`,

@@ -73,7 +73,7 @@ func parseScript(file string, text []byte) (*script, error) {
 
 func (s *script) parseComment() error {
 	for i, text := range strings.Split(s.comment, "\n") {
-		word, value, ok := strings.Cut(text, ":")
+		word, value, ok := strings.Cut(strings.TrimSpace(text), ":") // settings may be indented
 		value = strings.TrimSpace(value)
 		switch {
 		case !ok || strings.ContainsAny(word, " #"):
