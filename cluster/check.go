@@ -69,6 +69,14 @@ func (o Options) Check() error {
 	return errors.Join(errs...)
 }
 
+// Location returns options that name the same cluster, and select nothing in it.
+func (o Options) Location() Options {
+	return Options{
+		Manifests: o.Manifests, Endpoint: o.Endpoint, Cert: o.Cert, Key: o.Key, CA: o.CA,
+		Kubeconfig: o.Kubeconfig, KubeconfigContext: o.KubeconfigContext,
+	}
+}
+
 // IsNamespaceName reports whether text can be the name of a namespace.
 func IsNamespaceName(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }
 

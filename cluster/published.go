@@ -15,8 +15,11 @@ func SetOf(kinds ...Kind) (s KindSet) {
 func (s KindSet) Has(k Kind) bool { return s&(1<<k) != 0 }
 
 func (o Options) publishedKinds() (ks []Kind) {
-	if o.Published.Has(Gateways) { // of which some select the namespaces of their routes by labels
+	if o.Published.Has(Namespaces) || o.Published.Has(Gateways) { // of which some select namespaces by labels
 		ks = append(ks, Namespaces)
+	}
+	if o.Published == SetOf(Namespaces) {
+		return ks
 	}
 	ks = append(ks, Services)
 	for k := Gateways; k <= Ingresses; k++ {

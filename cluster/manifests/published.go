@@ -25,6 +25,9 @@ func (d *decoder) publishedReader(apiVersion, kind string) func(json.RawMessage,
 	case "v1 Namespace":
 		return d.namespace
 	case "v1 Service":
+		if d.opts.Published == cluster.SetOf(cluster.Namespaces) {
+			return nil
+		}
 		return d.service
 	}
 	k := publishedKind(kind)

@@ -89,8 +89,8 @@ func (p *Policy) noteName(name []byte, g *group, pod *cluster.Pod, why reason, t
 	case byCopy:
 		r.Add(g.name, pod, audit.Transfer, nil, 0)
 	case byLine:
-		_, line := g.names.find(name)
-		if trusted && len(line) == 1 {
+		action, line := g.names.find(name)
+		if !action.denies(len(line), trusted) { // an object denies it, which a group cannot change
 			return
 		}
 		r.Add(g.name, pod, audit.Name, name, len(line))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/observe/audit"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -20,7 +21,8 @@ func (p *Policy) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 		return []dns.Cause{{Text: who + ", which no group selects, so every name is allowed"}}
 	}
 
-	text := fmt.Sprintf("%s, which group %s selects: %s", who, g.name, p.describe(q, g, pod))
+	o := p.deciding(q, g, pod)
+	text := fmt.Sprintf("%s, which group %s selects: %s", who, g.name, p.describe(q, g, pod, o))
 	if g.audit && p.decide(q, g, pod) != passes {
 		text += "; audit lets the query pass"
 	}
@@ -28,11 +30,32 @@ func (p *Policy) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 	if pod != nil {
 		causes[0].Object = &dns.Object{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	}
+	if o.from != nil {
+		key := o.from.Key()
+		causes = append(causes, dns.Cause{Text: o.from.String() + " has this line", Object: &dns.Object{
+			Kind: o.from.Kind().ObjectKind(), Namespace: key.Namespace, Name: key.Name}})
+	}
 	return causes
 }
 
+// deciding returns the line of an object that decides about the query's name; the zero value if a line of
+// the group does, or none.
+func (p *Policy) deciding(q *dns.Query, g *group, pod *cluster.Pod) (o line) {
+	if _, inside := p.namespaceOf(q.Name()); inside {
+		return o
+	}
+	trusted := p.isTrusted(q, g, pod)
+	action, rule := g.names.find(q.Name())
+	byGroup := action.denies(len(rule), trusted)
+	o = p.findLine(pod, q.Name())
+	if o.action.denies(o.length, trusted) && !byGroup || o.widens && byGroup {
+		return o
+	}
+	return line{}
+}
+
 // describe says how the group decides about the query's name.
-func (p *Policy) describe(q *dns.Query, g *group, pod *cluster.Pod) string {
+func (p *Policy) describe(q *dns.Query, g *group, pod *cluster.Pod, o line) string {
 	why := p.decide(q, g, pod)
 	if why == byCopy {
 		return "a zone transfer would show names of namespaces that the group does not see"
@@ -46,19 +69,30 @@ func (p *Policy) describe(q *dns.Query, g *group, pod *cluster.Pod) string {
 		return "the name of the cluster is one that the group sees"
 	}
 
-	found, line := g.names.find(q.Name())
+	found, rule := g.names.find(q.Name())
 	switch {
+	case o.from != nil:
+		name := q.Name()
+		return fmt.Sprintf("%s %s of %s decides", o.action.verb(), audit.Word(wire.Name(name[len(name)-o.length:]), o.below), o.from)
 	case found == 0:
 		return "no line has the name, so it is allowed"
 	case found == deny && why == passes:
 		return "the name is the target of one that is allowed, so deny * does not apply"
 	}
-	word := wire.Name(line).String()
-	if g.names[wire.Name(line)].own == 0 || string(line) != string(q.Name()) {
+	word := wire.Name(rule).String()
+	if g.names[wire.Name(rule)].own == 0 || string(rule) != string(q.Name()) {
 		word = "*." + word
 	}
-	if len(line) == 1 {
+	if len(rule) == 1 {
 		word = "*"
 	}
-	return fmt.Sprintf("%s %s decides", map[action]string{allow: "allow", deny: "deny"}[found], word)
+	return fmt.Sprintf("%s %s decides", found.verb(), word)
+}
+
+// verb returns the word that begins a line.
+func (a action) verb() string {
+	if a == allow {
+		return "allow"
+	}
+	return "deny"
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
@@ -70,8 +71,10 @@ type group struct {
 	// The clients: pods of namespaces, of all without one, whose labels match.
 	namespaces []pattern
 	pods       cluster.Selector
-	isPods     bool // the group selects pods
-	unknown    bool // clients that are not known as pods
+	isPods     bool              // the group selects pods
+	labels     *cluster.Selector // of the namespaces; nil without namespace_labels
+	labelText  string            // the same as text
+	unknown    bool              // clients that are not known as pods
 
 	names       names
 	limitsSight bool      // services is given
@@ -100,10 +103,13 @@ type groups struct {
 	// byNamespace has the groups whose namespaces have no *, and others the rest, both in order.
 	byNamespace map[string][]*group
 	others      []*group
+	// labelled has those that select namespaces by labels, by the index of their selectors.
+	labelled   []*group
+	namespaces *atomic.Pointer[namespaces] // of the cluster; nil in it before the start, and without such groups
 }
 
 func newGroups(all []*group) groups {
-	gs := groups{all: all, byNamespace: map[string][]*group{}}
+	gs := groups{all: all, byNamespace: map[string][]*group{}, namespaces: new(atomic.Pointer[namespaces])}
 	for i, g := range all {
 		g.order = i
 		if g.unknown && gs.unknown == nil {
@@ -111,6 +117,8 @@ func newGroups(all []*group) groups {
 		}
 		switch {
 		case !g.isPods:
+		case g.labels != nil:
+			gs.labelled = append(gs.labelled, g)
 		case g.isExact():
 			for _, ns := range g.namespaces {
 				gs.byNamespace[string(ns)] = append(gs.byNamespace[string(ns)], g)
@@ -139,20 +147,46 @@ func (gs *groups) of(pod *cluster.Pod) *group {
 		return gs.unknown
 	}
 
-	var first *group
-	for _, g := range gs.byNamespace[pod.Namespace] {
-		if g.selects(pod) {
-			first = g
-			break
+	first := firstOf(gs.byNamespace[pod.Namespace], pod, nil)
+	first = firstOf(gs.others, pod, first)
+	if len(gs.labelled) > 0 {
+		for _, i := range gs.matches(pod.Namespace) {
+			if g := gs.labelled[i]; first == nil || g.order < first.order {
+				first = firstOf(gs.labelled[i:i+1], pod, first)
+			}
 		}
 	}
-	for _, g := range gs.others {
-		if first != nil && first.order < g.order {
-			break
+	return first
+}
+
+// firstOf returns the first of some groups that selects pod, or before if that is a group that precedes it.
+func firstOf(some []*group, pod *cluster.Pod, before *group) *group {
+	for _, g := range some {
+		if before != nil && before.order < g.order {
+			return before
 		}
 		if g.selects(pod) {
 			return g
 		}
 	}
-	return first
+	return before
+}
+
+// matches returns the indices of the groups that select a namespace by its labels.
+func (gs *groups) matches(namespace string) []int32 {
+	if known := gs.namespaces.Load(); known != nil {
+		if m := known.find(namespace); m != nil {
+			return m.groups
+		}
+	}
+	return nil
+}
+
+// knows reports whether the labels of a namespace are known, if groups select by them.
+func (gs *groups) knows(namespace string) bool {
+	if len(gs.labelled) == 0 {
+		return true
+	}
+	known := gs.namespaces.Load()
+	return known != nil && known.find(namespace) != nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
@@ -33,7 +34,9 @@ type Policy struct {
 	metrics  *metrics.Registry
 	rooms    *sync.Pool // of *targetRoom
 	audit    auditor
-	series   []series // by group, of the chain passed to BindChain
+	settings *settings                    // of objects; nil without the option
+	objects  *atomic.Pointer[objectLines] // nil in it before the start, and without the option
+	series   []series                     // by group, of the chain passed to BindChain
 }
 
 // A clusterNames is a handler that knows pods and namespaces: the directive kubernetes.
@@ -44,6 +47,8 @@ type clusterNames interface {
 	Client(ip netip.Addr) *cluster.Pod
 	// HasNamespace reports whether a namespace exists. label is its name with the length before it.
 	HasNamespace(label []byte) bool
+	// ClusterOptions returns where the cluster is.
+	ClusterOptions() cluster.Options
 	// AuthoritativeZones returns the zones of the cluster, with reverse zones.
 	AuthoritativeZones() []wire.Name
 }
@@ -69,10 +74,11 @@ const (
 	byTarget        // a record of the answer leads to a denied name
 )
 
-// client returns the pod with the query's address; nil if none is known.
+// client returns the pod with the query's address; nil if none is known, or if it is not known which groups
+// select its namespace.
 func (p *Policy) client(q *dns.Query) *cluster.Pod {
 	for _, c := range p.clusters {
-		if pod := c.Client(q.Peer.Addr()); pod != nil {
+		if pod := c.Client(q.Peer.Addr()); pod != nil && p.groups.knows(pod.Namespace) {
 			return pod
 		}
 	}
@@ -115,6 +121,11 @@ func (p *Policy) ServeDNS(q *dns.Query) dns.Verdict {
 	if g == nil {
 		return dns.Next
 	}
+	if p.isUnread(q, pod) {
+		q.Fail(wire.ServFail)
+		q.AddExtendedError(wire.EDEOther, "the objects of the directive policy have not been read yet")
+		return dns.Done
+	}
 
 	why := p.decide(q, g, pod)
 	p.note(q, g, pod, why)
@@ -129,7 +140,7 @@ func (p *Policy) decide(q *dns.Query, g *group, pod *cluster.Pod) reason {
 	if q.Type.IsTransfer() && g.limitsSight {
 		return byCopy
 	}
-	return p.decideName(q.Name(), g, pod, p.isTrusted(q, g))
+	return p.decideName(q.Name(), g, pod, p.isTrusted(q, g, pod))
 }
 
 // decideName decides about a name in wire form and in lower case. An allow line has a name that led to
@@ -143,18 +154,23 @@ func (p *Policy) decideName(name []byte, g *group, pod *cluster.Pod, trusted boo
 	}
 
 	action, rule := g.names.find(name)
-	if action == deny && !(trusted && len(rule) == 1) {
+	o := p.findLine(pod, name)
+	switch {
+	case action.denies(len(rule), trusted) && !o.widens, o.action.denies(o.length, trusted):
 		return byLine
 	}
 	return passes
 }
 
+// denies reports whether a line with this action denies a name. length is that of the line's name.
+func (a action) denies(length int, trusted bool) bool { return a == deny && !(trusted && length == 1) }
+
 // isTrusted reports whether an allow line has the name for which this sub-query is sent. A name of the
 // cluster does not make its target trusted: anyone who may create a Service can have it lead anywhere.
 // The names that autopath queries after one that does not exist are no targets of that one.
-func (p *Policy) isTrusted(q *dns.Query, g *group) bool {
+func (p *Policy) isTrusted(q *dns.Query, g *group, pod *cluster.Pod) bool {
 	parent := q.Parent()
-	return leads(parent) && p.trusts(parent.Name(), g, p.isTrusted(parent, g))
+	return leads(parent) && p.trusts(parent.Name(), g, pod, p.isTrusted(parent, g, pod))
 }
 
 // leads reports whether a sub-query of parent is for a target of its answer.
@@ -253,12 +269,12 @@ func hasTargets(a *wire.Answer) (found bool) {
 // records are in the order in which a resolver follows them. After a name of the cluster the next one is
 // decided as if it were asked for, and after one that allow has, all but deny * apply.
 func (p *Policy) leadsAstray(q *dns.Query, g *group, pod *cluster.Pod) (denied bool) {
-	trusted := p.trusts(q.Name(), g, p.isTrusted(q, g))
+	trusted := p.trusts(q.Name(), g, pod, p.isTrusted(q, g, pod))
 	p.walkTargets(q, func(target []byte, t wire.Type) bool {
 		// A PTR record is data that leads nowhere; it shows the name of a namespace.
 		why := p.decideName(target, g, pod, trusted)
 		denied = why == bySight || why == byLine && t != wire.TypePTR
-		trusted = p.trusts(target, g, trusted)
+		trusted = p.trusts(target, g, pod, trusted)
 		return !denied
 	})
 	return denied
@@ -282,12 +298,12 @@ func (p *Policy) walkTargets(q *dns.Query, f func(target []byte, t wire.Type) bo
 }
 
 // trusts reports whether the target of a name is trusted, if that of the name before it was or not.
-func (p *Policy) trusts(name []byte, g *group, before bool) bool {
+func (p *Policy) trusts(name []byte, g *group, pod *cluster.Pod, before bool) bool {
 	if _, inside := p.namespaceOf(name); inside {
 		return false
 	}
 	action, _ := g.names.find(name)
-	return action == allow || before
+	return before || action == allow || p.findLine(pod, name).action == allow
 }
 
 // Resolve implements [dns.Resolver]. It waits for the pod of a client that is not known yet.

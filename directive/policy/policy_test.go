@@ -46,6 +46,8 @@ func (s *stubCluster) add(ip string, pod *cluster.Pod) {
 
 func (*stubCluster) HasNamespace(label []byte) bool { return string(label) == "\x04prod" }
 
+func (*stubCluster) ClusterOptions() cluster.Options { return cluster.Options{} }
+
 func (*stubCluster) AuthoritativeZones() []wire.Name {
 	return []wire.Name{chaintest.Name("cluster.local"), chaintest.Name("10.in-addr.arpa")}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
@@ -19,9 +20,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 
-	p := &Policy{metrics: b.Metrics, newcomer: newNewcomers(), denied: b.NewStateKey(),
+	p := &Policy{metrics: b.Metrics, newcomer: newNewcomers(), denied: b.NewStateKey(), objects: new(atomic.Pointer[objectLines]),
 		rooms: &sync.Pool{New: func() any { return new(targetRoom) }}}
-	all, err := p.read(d)
+	all, err := p.read(b, d)
 	if err == nil && len(all) == 0 {
 		err = d.Errorf("want group NAME in braces: without a group every name is allowed")
 	}
@@ -31,6 +32,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	p.groups = newGroups(all)
 	b.Handle(p)
 	p.startAudit(b, d)
+	p.startNamespaces(b, d)
+	p.startObjects(b)
 
 	b.OnPlanned(func() error {
 		p.clusters = config.Find[clusterNames](b)
@@ -55,7 +58,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 }
 
 // read reads the options of d, and returns its groups.
-func (p *Policy) read(d corefile.Directive) (all []*group, err error) {
+func (p *Policy) read(b *config.Block, d corefile.Directive) (all []*group, err error) {
 	var rcode string
 	audit := false
 	given := map[string]int{} // lines of the groups by name
@@ -72,6 +75,7 @@ func (p *Policy) read(d corefile.Directive) (all []*group, err error) {
 		}},
 		corefile.Option{Usage: "rcode nxdomain|refused", Default: "nxdomain", Set: corefile.OneOf(&rcode, "nxdomain", "refused")},
 		corefile.Option{Usage: "audit", Set: corefile.Flag(&audit)},
+		corefile.Option{Usage: "objects", Block: true, Once: true, Set: func(o corefile.Directive) error { return p.readObjects(b, o) }},
 	)
 	p.rcode = map[string]wire.RCode{"nxdomain": wire.NXDomain, "refused": wire.Refused}[rcode]
 	for _, g := range all {
@@ -94,6 +98,15 @@ func readGroup(name string, d corefile.Directive) (*group, error) {
 			if g.pods, err = cluster.ParseSelector(strings.Join(o.Words(), " ")); err != nil {
 				return o.Errorf("%w", err)
 			}
+			return nil
+		}},
+		corefile.Option{Usage: "namespace_labels EXPRESSION...", Once: true, Set: func(o corefile.Directive) error {
+			isPods = true
+			labels, err := cluster.ParseSelector(strings.Join(o.Words(), " "))
+			if err != nil {
+				return o.Errorf("%w", err)
+			}
+			g.labels, g.labelText = &labels, strings.Join(o.Words(), " ")
 			return nil
 		}},
 		corefile.Option{Usage: "unknown", Set: corefile.Flag(&g.unknown)},
@@ -179,7 +192,7 @@ func (p *Policy) warn(b *config.Block, d corefile.Directive) {
 			continue
 		}
 		limits = true
-		if !g.limitsSight && len(g.names) == 0 {
+		if !g.limitsSight && len(g.names) == 0 && (p.settings == nil || !g.isPods) {
 			b.Warn(d.Errorf("group %s denies nothing: it has no deny and no services", g.name))
 		}
 	}

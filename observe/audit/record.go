@@ -307,6 +307,17 @@ func (n *needs) shown(w workload) Workload {
 // below begins a word that stands for the names below another.
 const below = "*."
 
+// Word returns the word of a line allow or deny for a name, or for those below it.
+func Word(owner wire.Name, isBelow bool) string {
+	switch {
+	case isBelow && owner == wire.Root:
+		return "*"
+	case isBelow:
+		return below + word(owner)
+	}
+	return word(owner)
+}
+
 // word returns a name as a word of a Corefile, with escapes for all that is special there, or in a line
 // allow.
 func word(owner wire.Name) string {

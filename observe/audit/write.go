@@ -272,13 +272,10 @@ func (c Counts) hasName(text string) bool {
 // spelled returns a word of a line allow or deny in the spelling of this package.
 func spelled(text string) (string, error) {
 	owner, isBelow, err := ParseWord(text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case isBelow:
-		return below + word(owner), nil
 	}
-	return word(owner), nil
+	return Word(owner, isBelow), nil
 }
 
 // ParseWord parses a word of a line allow or deny: a name, *. and a name for those below it, or * for all.

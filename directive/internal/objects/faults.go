@@ -8,6 +8,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/wire"
 )
 
 // Faults has what is wrong with objects. The owner of an object sees it in an Event; the operator sees
@@ -178,10 +179,18 @@ func (x *Objects) conflict(o *Object) (first string, more int) {
 		switch {
 		case by == "":
 		case first == "":
-			first = fmt.Sprintf("%s is in %s", owner, by)
+			first = fmt.Sprintf("%s is in %s", x.settings.shown(owner), by)
 		default:
 			more++
 		}
 	}
 	return first, more
+}
+
+// shown returns a name as objects write it.
+func (s *Settings) shown(owner wire.Name) string {
+	if s.Show != nil {
+		return s.Show(owner)
+	}
+	return owner.String()
 }

@@ -23,6 +23,8 @@ type Settings struct {
 	Directive string // begins messages and the names of metrics
 	Noun      string // what objects have: "records" is counted, and limited by max_records
 	Labels    string // of ConfigMaps, unless the option says others
+	// Show returns a name as objects write it; nil if they write names.
+	Show func(owner wire.Name) string
 	// Read reads an object, of which it counts at most most and one.
 	Read func(o cluster.Object, most int) *Content
 
