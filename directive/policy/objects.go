@@ -47,7 +47,7 @@ type objectLines struct {
 	*objects.Objects
 	*settings
 	lines  zone.Table[objects.Entry] // by lineKey
-	counts zone.Table[int]           // of lines by namespace
+	counts zone.Table[lineCounts]    // by namespace
 }
 
 // The kinds of lines, in their keys: for a name itself, and for those below it.
@@ -90,16 +90,36 @@ func (l *objectLines) Delete(key wire.Name) {
 	l.count(key, -1)
 }
 
-func (l *objectLines) count(key wire.Name, n int) {
-	namespace, _, _ := splitKey(key)
+// count adds n to the lines of a kind whose names have as many labels as that of a key.
+func (l *objectLines) count(key wire.Name, n int32) {
+	namespace, kind, name := splitKey(key)
+	now := new(lineCounts)
 	if before := l.counts.Get([]byte(namespace)); before != nil {
-		n += *before
+		*now = *before
 	}
-	if n == 0 {
+	if kind == ownLine {
+		now.own += n
+	} else {
+		i := min(name.Labels(), len(now.below)-1)
+		now.below[i] += n
+		now.depths &^= 1 << i
+		if now.below[i] > 0 {
+			now.depths |= 1 << i
+		}
+	}
+
+	if now.own == 0 && now.depths == 0 {
 		l.counts.Delete(namespace)
 		return
 	}
-	l.counts.Set(namespace, &n)
+	l.counts.Set(namespace, now)
+}
+
+// LineCounts are numbers of lines of one namespace, so that only names are looked up that may have one.
+type lineCounts struct {
+	own    int32
+	below  [32]int32 // by labels, the last for all with more
+	depths uint32    // the indices of below that have lines, as bits
 }
 
 // A line of an object is one that has a name. The zero value is none.
@@ -132,7 +152,8 @@ func (p *Policy) findLine(pod *cluster.Pod, name []byte) line {
 // find returns the longest line of objects of a namespace that has a name, in wire form and in lower case.
 func (l *objectLines) find(namespace string, name []byte) (found line) {
 	var space [64]byte
-	if l.counts.Get(append(space[:0], namespace...)) == nil {
+	counts := l.counts.Get(append(space[:0], namespace...))
+	if counts == nil {
 		return line{}
 	}
 
@@ -148,16 +169,26 @@ func (l *objectLines) find(namespace string, name []byte) (found line) {
 		return l.lines.Get(room[start:])
 	}
 
-	e := get(ownLine)
+	labels := 0
+	for i := 0; name[i] != 0; i += 1 + int(name[i]) {
+		labels++
+	}
+	var e *objects.Entry
+	if counts.own > 0 {
+		e = get(ownLine)
+	}
 	for e == nil {
 		if found.below && room[at] == 0 {
 			return line{}
 		}
 		if room[at] != 0 { // else the name is the root, which * has
 			at += 1 + int(room[at])
+			labels--
 		}
 		found.below = true
-		e = get(belowLine)
+		if counts.depths&(1<<min(labels, len(counts.below)-1)) != 0 {
+			e = get(belowLine)
+		}
 	}
 	found.action, found.length, found.from = action(e.Value[0]), len(room)-at, e.From
 	found.widens = found.action == allow && l.widen && found.length >= l.Rules().ZoneOf(name)

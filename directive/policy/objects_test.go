@@ -175,7 +175,9 @@ func TestObjects(t *testing.T) {
 		}
 		c.put(t, "a.yaml", "")
 		c.put(t, "young.yaml", "")
-		eventually(t, "nothing is denied", func() bool { return rcode(s, "10.1.0.1", "y.a.test")+rcode(s, "10.1.0.1", "young.test") == "NOERRORNOERROR" })
+		eventually(t, "nothing is denied", func() bool {
+			return rcode(s, "10.1.0.1", "y.a.test")+rcode(s, "10.1.0.1", "young.test") == "NOERRORNOERROR"
+		})
 	}
 }
 
@@ -271,7 +273,9 @@ func manyNamespaces(t testing.TB) (*chaintest.Block, *Policy) {
 func TestObjectsAllocations(t *testing.T) {
 	s, _ := manyNamespaces(t)
 	s.Prepare = func(q *dns.Query) { q.Peer = netip.MustParseAddrPort("10.1.0.1:53") }
-	for name, want := range map[string]string{"www.d49.ns-999.example": "NOERROR", "www.no49.ns-999.example": "NXDOMAIN"} {
+	for name, want := range map[string]string{
+		"www.d49.ns-999.example": "NOERROR", "www.no49.ns-999.example": "NXDOMAIN", "a.longer.name.than.others." + strings.Repeat("x", 60) + ".d49.ns-999.example": "NOERROR",
+	} {
 		packet := chaintest.Pack(t, chaintest.Query(name, "A"))
 		if got := rcode(s, "10.1.0.1", name); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)

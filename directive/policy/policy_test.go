@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -56,7 +57,7 @@ func (*stubCluster) AuthoritativeZones() []wire.Name {
 type answerer struct{}
 
 func (answerer) ServeDNS(q *dns.Query) dns.Verdict {
-	if strings.HasPrefix(string(q.Name()), "\x05alias") {
+	if bytes.HasPrefix(q.Name(), []byte("\x05alias")) {
 		q.Answer.AppendString(wire.Answers, wire.OwnerIsQuestion+"\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x06\x04else\x00", 1)
 		return dns.Done
 	}
