@@ -329,3 +329,18 @@ func TestNamesNotASCII(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// A zone with NSEC3 iterations is served with a warning, and one with 0 iterations without.
+func TestNSEC3IterationsWarned(t *testing.T) {
+	for iterations, want := range map[int]string{
+		0:  "",
+		50: `"file: Found NSEC3 iterations" file=DB line=3 error="example.org.: NSEC3PARAM: 50 iterations: sign the zone with 0 iterations" count=1`,
+	} {
+		db := filepath.Join(t.TempDir(), "db")
+		write(t, db, fmt.Sprintf(head, 1)+fmt.Sprintf("@ NSEC3PARAM 1 0 %d -\n", iterations))
+		s := run(t, "file "+db, nil)
+		if got := s.log.Take("WARN"); got != strings.ReplaceAll(want, "DB", db) {
+			t.Errorf("%d iterations: got  %s\nwant %s", iterations, got, want)
+		}
+	}
+}

@@ -78,6 +78,7 @@ type loader struct {
 	expired   warning          // signatures
 	replaced  warning          // records of signed zones
 	notASCII  warning          // names that clients send in another form
+	nsec3     warning          // NSEC3 iterations
 }
 
 // load reads the zone from a file.
@@ -154,6 +155,7 @@ func (l *loader) add(r zonefile.Record) error {
 
 	l.hasSOA = l.hasSOA || r.Type == wire.TypeSOA
 	l.checkExpiration(&r)
+	l.checkIterations(&r)
 
 	switch err := l.builder.Add(r.Spelled, r.Type, r.TTL, r.RData); {
 	case errors.Is(err, zone.ErrCNAMEConflict):
@@ -179,6 +181,17 @@ func (l *loader) checkExpiration(r *zonefile.Record) {
 	if zone.SerialLess(expiration, uint32(time.Now().Unix())) {
 		at := time.Unix(int64(expiration), 0).UTC().Format(time.RFC3339)
 		l.expired.add(r, fmt.Errorf("%s: the signature expired at %s: sign the zone again", r.Owner, at))
+	}
+}
+
+// checkIterations notes NSEC3 iterations, for which validators may treat the zone as one without
+// signatures (RFC 9276 §3.2).
+func (l *loader) checkIterations(r *zonefile.Record) {
+	if r.Type != wire.TypeNSEC3PARAM || len(r.RData) < 4 {
+		return
+	}
+	if n := binary.BigEndian.Uint16([]byte(r.RData[2:])); n > 0 {
+		l.nsec3.add(r, fmt.Errorf("%s: %s: %d iterations: sign the zone with 0 iterations", r.Owner, r.Type, n))
 	}
 }
 
@@ -208,6 +221,7 @@ func (l *loader) warn(log *slog.Logger) {
 	l.outside.log(log, "file: Ignored records outside the zone")
 	l.expired.log(log, "file: Found expired signatures")
 	l.replaced.log(log, "sign: Ignored records of a signed zone")
+	l.nsec3.log(log, "file: Found NSEC3 iterations")
 	l.notASCII.log(log, "file: Found names that are not ASCII")
 
 	switch r := l.otherSOA; {
