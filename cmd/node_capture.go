@@ -232,7 +232,7 @@ func (p *program) repeatReplies(
 	}
 	r.Repeater = replies
 	r.Metrics.CounterFunc("seamark_node_repeated_replies_total",
-		"Queries of pods that the kernel has answered with a reply of the last second.",
+		"Queries of pods that the kernel has answered with an earlier reply of the server.",
 		func() float64 { return float64(replies.Total()) })
 	return replies.Close, nil
 }

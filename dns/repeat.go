@@ -10,8 +10,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// MaxRepeat is the longest useful time for AllowRepeat, and the time of AllowRepeatWhile.
-const MaxRepeat = time.Second
+// MaxRepeat is the longest useful time for AllowRepeat, and MaxRepeatWhile the time of
+// AllowRepeatWhile, which bounds the age of what its Stamp leaves out: the serials of SOA records.
+const (
+	MaxRepeat      = time.Second
+	MaxRepeatWhile = 30 * time.Second
+)
 
 // Repeatable is implemented by handlers and observers that need not see each query. Replies
 // are repeated without the server only in chains whose handlers and observers all implement
@@ -55,9 +59,9 @@ func (q *Query) AllowRepeat(d time.Duration, hits *metrics.Counter) {
 
 // AllowRepeatWhile is AllowRepeat for an answer that may change at any time. It is repeated while
 // s is current, which was read before the data that the answer was made from, but no longer than
-// MaxRepeat.
+// MaxRepeatWhile.
 func (q *Query) AllowRepeatWhile(s generation.Stamp) {
-	q.repeat = repeat{duration: MaxRepeat, stamp: s}
+	q.repeat = repeat{duration: MaxRepeatWhile, stamp: s}
 }
 
 // Repeated returns the description of q's reply.

@@ -102,8 +102,7 @@ func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.BoolVar(&f.CaptureForeign, "capture-foreign", false,
 		"with tcx and clsact, capture on interfaces that have BPF programs of others, such as Cilium's, too")
 	set.BoolVar(&f.RepeatReplies, "repeat-replies", f.RepeatReplies,
-		"with tcx and clsact, let the kernel repeat a reply of the cache or of kubernetes to equal queries for up "+
-			"to a second")
+		"with tcx and clsact, let the kernel repeat replies of the cache and of kubernetes to equal queries")
 	set.BoolVar(&f.Supervise, "supervise", f.Supervise,
 		"answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
 	set.StringVar(&f.Sandbox, "sandbox", f.Sandbox,

@@ -1,6 +1,7 @@
 package tcx
 
 import (
+	"bytes"
 	"encoding/binary"
 	"os"
 	"runtime"
@@ -222,4 +223,70 @@ func TestRepeatNeverStale(t *testing.T) {
 	done.Store(true)
 	running.Wait()
 	t.Logf("%d changes, %d repeated, %d served", changes, repeated.Load(), served.Load())
+}
+
+// setOf returns the first place for the reply to a query.
+func setOf(packet []byte) int {
+	w := reply{querySize: uint16(len(packet) - 2)}
+	copy(w.query[:], packet[2:])
+	return int(hashOf(&w)%replySets) * replyWays
+}
+
+// If all places for a reply are taken, one that was not repeated lately ends, and no other.
+func TestRepeatPlaces(t *testing.T) {
+	b := newRepeatBench(t)
+	b.serveCounter()
+	var names [][]byte // of one set, one more than places
+	for n := 0; len(names) <= replyWays; n++ {
+		if name := numbered(n); setOf(name) == 0 {
+			names = append(names, name)
+		}
+	}
+	repeated := func(when string, want ...bool) {
+		t.Helper()
+		for i, name := range names {
+			if got := b.send(over4.query(frame{payload: name})); (got != nil) != want[i] {
+				t.Errorf("%s: name %d: repeated: got %t, want %t", when, i, got != nil, want[i])
+			}
+		}
+	}
+	// used sets when a name's reply was repeated.
+	used := func(name []byte, at time.Duration) (place int) {
+		b.replies.mu.Lock()
+		defer b.replies.mu.Unlock()
+		for i := range replyWays {
+			if bytes.HasPrefix(b.replies.replies[i].query[:], name[2:]) {
+				b.replies.count(i)
+				b.replies.kept[i].used = uint64(time.Duration(monotonic()) + at)
+				place = i
+			}
+		}
+		return place
+	}
+
+	allUsed := func() {
+		for _, name := range names[:replyWays] {
+			used(name, time.Hour)
+		}
+	}
+	for _, name := range names[:replyWays] {
+		b.serve(name, pod4, alias4)
+	}
+	allUsed()
+	b.serve(names[4], pod4, alias4)
+	repeated("with used replies in all places", true, true, true, true, false)
+
+	allUsed()
+	place := used(names[2], -2*maxUnused)
+	b.serve(names[4], pod4, alias4)
+	repeated("after another name", true, true, false, true, false)
+	free := &b.replies.replies[place].until
+	for deadline := time.Now().Add(time.Minute); free.Load()+uint64(rest) >= uint64(monotonic()); {
+		if time.Now().After(deadline) {
+			t.Fatal("the place is not free after a minute")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.serve(names[4], pod4, alias4)
+	repeated("after the other name again", true, true, false, true, true)
 }

@@ -30,8 +30,10 @@ const (
 )
 
 const (
-	// maxRepeat is how long a reply is repeated. TTLs are not reduced meanwhile.
+	// maxRepeat is how long a reply is repeated that depends on the time: TTLs are not reduced meanwhile.
 	maxRepeat = dns.MaxRepeat
+	// maxUnused is how long a reply stays for which there is another one, without being repeated.
+	maxUnused = time.Second
 	// rest is how long an expired reply is not replaced: a program that has found it may
 	// still read it.
 	rest = 100 * time.Millisecond
@@ -80,6 +82,7 @@ type Replies struct {
 type kept struct {
 	dns.Repeated
 	counted uint64
+	used    uint64 // time at which it was stored, or found to have been repeated
 }
 
 // OpenReplies returns the Replies of a file of Capture.ReplyFile, which the caller may close,
@@ -123,7 +126,7 @@ func (r *Replies) count(i int) {
 	}
 	repeated := r.replies[i].repeated.Load()
 	if n := repeated - k.counted; n > 0 {
-		k.counted = repeated
+		k.counted, k.used = repeated, uint64(monotonic())
 		r.total.Add(n)
 		k.Count(n)
 	}
@@ -162,7 +165,7 @@ func (r *Replies) Keep(q *dns.Query) {
 	w.stamp = stamp{cells: s.Cells, sum: s.Sum}
 
 	now := uint64(monotonic())
-	place := -1
+	place, unused := -1, -1
 	for i := first; i < first+replyWays; i++ {
 		old := &r.replies[i]
 		until := old.until.Load()
@@ -174,9 +177,14 @@ func (r *Replies) Keep(q *dns.Query) {
 			old.expire(now)
 		case until+uint64(rest) < now:
 			place = i
+		case until > now && r.isUnused(i, now):
+			unused = i
 		}
 	}
 	if place < 0 {
+		if unused >= 0 {
+			r.replies[unused].expire(now) // for the next reply, after the rest
+		}
 		return
 	}
 
@@ -189,8 +197,20 @@ func (r *Replies) Keep(q *dns.Query) {
 	to.stamp = w.stamp
 	copy(to.reply[:], message[2:])
 	to.difference = difference(packet[2:], message[2:])
+	k.used = now
 	r.kept[place] = k
-	to.until.Store(now + uint64(min(k.Duration(), maxRepeat)))
+	d := k.Duration()
+	if s == (generation.Stamp{}) {
+		d = min(d, maxRepeat)
+	}
+	to.until.Store(now + uint64(d))
+}
+
+// isUnused reports whether a reply has not been repeated lately. So names that are queried once do
+// not take the places of those that are queried often.
+func (r *Replies) isUnused(i int, now uint64) bool {
+	r.count(i)
+	return r.kept[i].used+uint64(maxUnused) < now
 }
 
 // Forget ends the repetition of all replies.

@@ -16,7 +16,8 @@
 // removes them. A TCP connection stays with the server that has accepted it.
 //
 // If the process that answers queries stores its replies (Replies), the programs repeat them to
-// equal queries for up to a second, or until the data change that they were made from.
+// equal queries for up to a second, or until the data change that they were made from, for up to
+// 30 s.
 //
 // The programs keep no state of connections. Packets with IP options or VLAN tags, IPv6
 // extension headers and fragments of queries pass unchanged; fragments of replies do not

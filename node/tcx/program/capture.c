@@ -7,7 +7,7 @@
 // seamark_reply sees the packets to a pod and does the reverse with their source. Both
 // keep no state of connections, and pass on every packet: what they do not change is
 // delivered as it would be without them. There is one exception: if the server has answered
-// the same query within the last second, and still would, seamark_query turns the packet into the reply
+// the same query lately, and would give the same answer now, seamark_query turns the packet into the reply
 // (repeat.h).
 
 #include "kernel.h"

@@ -3,7 +3,7 @@
 // Replies that are repeated without the server.
 //
 // The worker stores the reply to a query that it has answered from its cache, or from the
-// cluster's objects, with the query, for a second at most. A packet with the same query, but for
+// cluster's objects, with the query, for a limited time. A packet with the same query, but for
 // its ID, is turned into the reply and sent back by its interface. The reply is the one that the
 // worker would send, with TTLs that are less than a second old.
 //
