@@ -131,7 +131,11 @@ const longestAnswer = longestStop
 
 // ask sends a query and returns the reply. The caller has the turn.
 func (c *streamClient) ask(packet []byte) (reply []byte, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), longestAnswer)
+	longest := longestAnswer
+	if c.port == portQUIC || c.port == portHTTPS3 {
+		longest += longestHandOver // one process at a time reads the socket, and none while they wait for each other
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
 	for {
 		restarts, used := c.world.restarts.Load(), c.conn != nil || c.http != nil || c.quic != nil

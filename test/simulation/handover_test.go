@@ -86,6 +86,8 @@ type replacement struct {
 	cancel  context.CancelFunc
 	died    atomic.Bool
 	started bool // the new process answers
+
+	oldEnded bool // see endOld; used by handOver, then by run
 }
 
 // run hands the server over.
@@ -108,6 +110,9 @@ func (x *replacement) run() {
 	go func() { passed <- x.handOver(old) }()
 	w.within(longestHandOver, "hand-over", func() { err = x.takeOver(ctx, plan) })
 	handedOver := <-passed
+	if x.oldDied() { // also after it has refused
+		x.endOld(old)
+	}
 
 	// Exactly one process goes on, or none if one has died and the other had already given way.
 	died := x.died.Load()
@@ -230,7 +235,6 @@ func (x *replacement) dies() {
 
 // handOver passes the old process to the new one, and ends it if it dies.
 func (x *replacement) handOver(old *server.Plan) error {
-	w := x.world
 	socket := must(os.Open(os.DevNull)) // stands for that of the directive handover
 	defer socket.Close()
 	c := handover.NewConn(x.passage.ends[0], 1)
@@ -240,9 +244,17 @@ func (x *replacement) handOver(old *server.Plan) error {
 		c.Refuse(err)
 	}
 	if x.oldDied() {
-		w.within(longestStop, "death of the old process", func() { old.Leave(context.Background()) })
+		x.endOld(old)
 	}
 	return err
+}
+
+// endOld ends what a process has left that has died.
+func (x *replacement) endOld(old *server.Plan) {
+	if !x.oldEnded {
+		x.oldEnded = true
+		x.world.within(longestStop, "death of the old process", func() { old.Leave(context.Background()) })
+	}
 }
 
 // takeOver makes the new process serve.

@@ -31,7 +31,7 @@ func (c *streamClient) dialQUIC(ctx context.Context, config *tls.Config) (*quicC
 	q := &quicConn{transport: &quic.Transport{Conn: socket}, socket: socket}
 	to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(c.world.server.address, c.port))
 	q.Conn, err = q.transport.Dial(ctx, to, config, &quic.Config{
-		HandshakeIdleTimeout: longestAnswer, MaxIdleTimeout: 3 * time.Second, KeepAlivePeriod: time.Second,
+		HandshakeIdleTimeout: longestAnswer + longestHandOver, MaxIdleTimeout: 3 * time.Second, KeepAlivePeriod: time.Second,
 	})
 	if err != nil {
 		q.close()
