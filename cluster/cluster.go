@@ -49,7 +49,7 @@ type Options struct {
 	DNSEndpoints    bool
 	// Published selects kinds of objects that publish hosts: Gateways, Routes and Ingresses. With them
 	// Services as Frontends, and for Gateways Namespaces with labels are delivered, and no other object.
-	// With Namespaces alone in the set only these are delivered, with labels.
+	// Without these kinds only Namespaces with labels and NetworkPolicies are delivered, as the set has them.
 	Published KindSet
 	External  bool // keep the external addresses of Services
 	PodLabels bool // keep the labels of Pods

@@ -14,21 +14,22 @@ import (
 type Kind uint8
 
 const (
-	Namespaces   Kind = iota // *Namespace
-	Services                 // *Service, or *Frontend with Options.Published
-	Slices                   // *Slice of this cluster's own EndpointSlices
-	Pods                     // *Pod
-	Imports                  // *Service made of a ServiceImport
-	ImportSlices             // *Slice with a source cluster
-	ConfigMaps               // *ConfigMap named by the options, or with labels that match
-	Nodes                    // *Node
-	DNSEndpoints             // *DNSEndpoint
-	Gateways                 // *Gateway
-	HTTPRoutes               // *Route
-	GRPCRoutes               // *Route
-	TLSRoutes                // *Route
-	Ingresses                // *Ingress
-	Kinds                    // the number of kinds
+	Namespaces      Kind = iota // *Namespace
+	Services                    // *Service, or *Frontend with Options.Published
+	Slices                      // *Slice of this cluster's own EndpointSlices
+	Pods                        // *Pod
+	Imports                     // *Service made of a ServiceImport
+	ImportSlices                // *Slice with a source cluster
+	ConfigMaps                  // *ConfigMap named by the options, or with labels that match
+	Nodes                       // *Node
+	DNSEndpoints                // *DNSEndpoint
+	Gateways                    // *Gateway
+	HTTPRoutes                  // *Route
+	GRPCRoutes                  // *Route
+	TLSRoutes                   // *Route
+	Ingresses                   // *Ingress
+	NetworkPolicies             // *NetworkPolicy
+	Kinds                       // the number of kinds
 )
 
 // String returns the name of the API's resource.
@@ -36,6 +37,7 @@ func (k Kind) String() string {
 	return [...]string{
 		"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)",
 		"configmaps", "nodes", "dnsendpoints", "gateways", "httproutes", "grpcroutes", "tlsroutes", "ingresses",
+		"clusternetworkpolicies",
 	}[k]
 }
 
@@ -43,7 +45,7 @@ func (k Kind) String() string {
 func (k Kind) ObjectKind() string {
 	return [...]string{
 		"Namespace", "Service", "EndpointSlice", "Pod", "ServiceImport", "EndpointSlice", "ConfigMap", "Node",
-		"DNSEndpoint", "Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "Ingress",
+		"DNSEndpoint", "Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "Ingress", "ClusterNetworkPolicy",
 	}[k]
 }
 
@@ -63,8 +65,8 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
 }
 
-// An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap, *Node, *DNSEndpoint, *Gateway, *Route or
-// *Ingress. It is immutable after it was passed to a Sink: the source and the sink may both keep it.
+// An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap, *Node, *DNSEndpoint, *Gateway, *Route,
+// *Ingress or *NetworkPolicy. It is immutable after it was passed to a Sink: the source and the sink may both keep it.
 type Object interface{ Key() Key }
 
 // A Namespace matches the namespace selector of the options.

@@ -14,15 +14,17 @@ func SetOf(kinds ...Kind) (s KindSet) {
 // Has reports whether a kind is in the set.
 func (s KindSet) Has(k Kind) bool { return s&(1<<k) != 0 }
 
+// PublishesHosts reports whether o selects objects that publish hosts.
+func (o Options) PublishesHosts() bool { return o.Published&^SetOf(Namespaces, NetworkPolicies) != 0 }
+
 func (o Options) publishedKinds() (ks []Kind) {
 	if o.Published.Has(Namespaces) || o.Published.Has(Gateways) { // of which some select namespaces by labels
 		ks = append(ks, Namespaces)
 	}
-	if o.Published == SetOf(Namespaces) {
-		return ks
+	if o.PublishesHosts() {
+		ks = append(ks, Services)
 	}
-	ks = append(ks, Services)
-	for k := Gateways; k <= Ingresses; k++ {
+	for k := Gateways; k <= NetworkPolicies; k++ {
 		if o.Published.Has(k) {
 			ks = append(ks, k)
 		}
@@ -91,3 +93,24 @@ type Ingress struct {
 func (g *Gateway) Key() Key { return Key{g.Namespace, g.Name} }
 func (r *Route) Key() Key   { return Key{r.Namespace, r.Name} }
 func (i *Ingress) Key() Key { return Key{i.Namespace, i.Name} }
+
+// A NetworkPolicy is a ClusterNetworkPolicy of policy.networking.k8s.io, with its rules for egress.
+type NetworkPolicy struct {
+	Name     string
+	Created  int64 // seconds since 1970; 0 if unknown
+	Tier     string
+	Priority int32
+	// Namespaces and Pods are the label selectors of the pods to which it applies.
+	Namespaces, Pods Selector
+	Rules            []EgressRule
+}
+
+// An EgressRule of a NetworkPolicy.
+type EgressRule struct {
+	Name, Action string
+	Domains      []string // as written
+	Networks     []string // CIDRs
+	Protocols    bool     // the rule is for some protocols or ports
+}
+
+func (n *NetworkPolicy) Key() Key { return Key{Name: n.Name} }

@@ -29,6 +29,8 @@ func PublishedVersions(k cluster.Kind) (versions []schema.GroupVersion) {
 		names = []string{"v1", "v1alpha3", "v1alpha2"}
 	case cluster.Ingresses:
 		group, names = "networking.k8s.io", []string{"v1"}
+	case cluster.NetworkPolicies:
+		group, names = "policy.networking.k8s.io", []string{"v1beta1", "v1alpha2"}
 	default:
 		return nil
 	}
@@ -165,6 +167,8 @@ func (s Slimmer) publishedResources() (rs []Resource) {
 			rs = append(rs, customResource(versions, kind, s.Gateway))
 		case cluster.Ingresses:
 			rs = append(rs, customResource(versions, kind, s.Ingress))
+		case cluster.NetworkPolicies:
+			rs = append(rs, customResource(versions, kind, s.NetworkPolicy))
 		default:
 			rs = append(rs, customResource(versions, kind, func(r *Route) *cluster.Route { return s.Route(kind, r) }))
 		}

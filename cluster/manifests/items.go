@@ -201,7 +201,7 @@ func ourGroup(apiVersion string) bool {
 	group, _, ok := strings.Cut(apiVersion, "/")
 	switch group {
 	case api.SlicesVersion().Group, api.ImportsVersions()[0].Group, api.DNSEndpointsVersion().Group, api.GatewayGroup,
-		api.PublishedVersions(cluster.Ingresses)[0].Group:
+		api.PublishedVersions(cluster.Ingresses)[0].Group, api.PublishedVersions(cluster.NetworkPolicies)[0].Group:
 		return true
 	}
 	return !ok

@@ -10,7 +10,7 @@ import (
 
 // publishedKind returns the kind of objects that publish hosts, or 0.
 func publishedKind(name string) cluster.Kind {
-	for k := cluster.Gateways; k <= cluster.Ingresses; k++ {
+	for k := cluster.Gateways; k <= cluster.NetworkPolicies; k++ {
 		if k.ObjectKind() == name {
 			return k
 		}
@@ -25,7 +25,7 @@ func (d *decoder) publishedReader(apiVersion, kind string) func(json.RawMessage,
 	case "v1 Namespace":
 		return d.namespace
 	case "v1 Service":
-		if d.opts.Published == cluster.SetOf(cluster.Namespaces) {
+		if !d.opts.PublishesHosts() {
 			return nil
 		}
 		return d.service
@@ -52,6 +52,13 @@ func (d *decoder) published(kind cluster.Kind, raw json.RawMessage, it *item) er
 		slim := slimmer.Gateway(&g)
 		slim.Accepted = slim.Accepted || len(g.Status.Conditions) == 0
 		it.object = slim
+
+	case cluster.NetworkPolicies:
+		var n api.NetworkPolicy
+		if err := d.read(raw, it, &n); err != nil {
+			return err
+		}
+		it.object = slimmer.NetworkPolicy(&n)
 
 	case cluster.Ingresses:
 		var in api.IngressObject

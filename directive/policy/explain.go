@@ -30,12 +30,27 @@ func (p *Policy) ExplainDNS(q *dns.Query, _ dns.Verdict) []dns.Cause {
 	if pod != nil {
 		causes[0].Object = &dns.Object{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	}
+	if v := p.judge(pod, q.Name()); o.from == nil && p.deniesByRule(q, g, pod, v) {
+		causes[0].Text = fmt.Sprintf("%s, which group %s selects: the rule %s of ClusterNetworkPolicy %s denies the name", who, g.name, v.rule.Name, v.by.Name)
+		causes = append(causes, dns.Cause{Text: "ClusterNetworkPolicy " + v.by.Name + " selects the pod", Object: &dns.Object{
+			Kind: cluster.NetworkPolicies.ObjectKind(), Name: v.by.Name}})
+	}
 	if o.from != nil {
 		key := o.from.Key()
 		causes = append(causes, dns.Cause{Text: o.from.String() + " has this line", Object: &dns.Object{
 			Kind: o.from.Kind().ObjectKind(), Namespace: key.Namespace, Name: key.Name}})
 	}
 	return causes
+}
+
+// deniesByRule reports whether a ClusterNetworkPolicy denies the query's name, and nothing else does.
+func (p *Policy) deniesByRule(q *dns.Query, g *group, pod *cluster.Pod, v verdict) bool {
+	if _, inside := p.namespaceOf(q.Name()); inside {
+		return false
+	}
+	trusted := p.isTrusted(q, g, pod)
+	action, rule := g.names.find(q.Name())
+	return v.denies(trusted) && !action.denies(len(rule), trusted)
 }
 
 // deciding returns the line of an object that decides about the query's name; the zero value if a line of

@@ -182,11 +182,8 @@ func (gs *groups) matches(namespace string) []int32 {
 	return nil
 }
 
-// knows reports whether the labels of a namespace are known, if groups select by them.
+// knows reports whether the labels of a namespace are known, if they are needed.
 func (gs *groups) knows(namespace string) bool {
-	if len(gs.labelled) == 0 {
-		return true
-	}
 	known := gs.namespaces.Load()
-	return known != nil && known.find(namespace) != nil
+	return known == nil && len(gs.labelled) == 0 || known != nil && known.find(namespace) != nil
 }

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -10,23 +12,34 @@ import (
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/zone"
 )
 
-// Namespaces are those of a cluster, each with the groups that select it by its labels. They are the Sink
-// that receives them. Queries read them without a lock.
+// Namespaces are those of a cluster, each with the groups and the ClusterNetworkPolicies that select it by
+// its labels. They are the Sink that receives both. Queries read them without a lock.
 type namespaces struct {
+	api       cluster.Options
 	selectors []*cluster.Selector // of groups, by their index
 	byName    zone.Table[matched] // changed with mu held
+	report    *objects.Report     // about ClusterNetworkPolicies; nil without these
 	task      *follow.Task
-	synced    chan struct{} // closed when the Namespaces have been listed once
+	synced    chan struct{} // closed when all kinds have been listed once
 
-	mu sync.Mutex
+	mu       sync.Mutex
+	listed   map[cluster.Kind]bool
+	policies map[cluster.Key]*networkPolicy
+	sorted   []*networkPolicy // those that decide about names, by precedence
 }
 
-// A matched namespace has the indices of the selectors that match it, in order. It is immutable.
-type matched struct{ groups []int32 }
+// A matched namespace has the indices of the selectors that match it, in order, and the policies. It is
+// immutable.
+type matched struct {
+	labels   *cluster.Labels
+	groups   []int32
+	policies []*networkPolicy
+}
 
 var _ cluster.Comparer = (*namespaces)(nil)
 
@@ -37,49 +50,80 @@ func (n *namespaces) find(name string) *matched {
 }
 
 // Put implements cluster.Sink.
-func (n *namespaces) Put(_ cluster.Kind, all ...cluster.Object) {
+func (n *namespaces) Put(kind cluster.Kind, all ...cluster.Object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, o := range all {
-		if ns, ok := o.(*cluster.Namespace); ok {
-			m := new(matched)
-			for i, s := range n.selectors {
-				if s.Matches(ns.Labels) {
-					m.groups = append(m.groups, int32(i))
-				}
-			}
-			n.byName.Set(ns.Name, m)
+		switch o := o.(type) {
+		case *cluster.Namespace:
+			n.putNamespace(o)
+		case *cluster.NetworkPolicy:
+			n.policies[o.Key()] = newNetworkPolicy(o)
 		}
 	}
+	if kind == cluster.NetworkPolicies {
+		n.setPolicies()
+	}
+}
+
+func (n *namespaces) putNamespace(o *cluster.Namespace) {
+	m := &matched{labels: o.Labels, policies: n.policiesOf(o.Labels)}
+	for i, s := range n.selectors {
+		if s.Matches(o.Labels) {
+			m.groups = append(m.groups, int32(i))
+		}
+	}
+	n.byName.Set(o.Name, m)
 }
 
 // Delete implements cluster.Sink.
-func (n *namespaces) Delete(_ cluster.Kind, key cluster.Key) {
+func (n *namespaces) Delete(kind cluster.Kind, key cluster.Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.byName.Delete(key.Name)
+	n.remove(kind, key)
+}
+
+func (n *namespaces) remove(kind cluster.Kind, key cluster.Key) {
+	if kind == cluster.Namespaces {
+		n.byName.Delete(key.Name)
+		return
+	}
+	delete(n.policies, key)
+	n.setPolicies()
 }
 
 // Listed implements cluster.Sink.
-func (n *namespaces) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
+func (n *namespaces) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name := range n.byName.All() {
-		if !has(cluster.Key{Name: name}) {
-			n.byName.Delete(name)
+	for _, key := range n.keys(kind) {
+		if !has(key) {
+			n.remove(kind, key)
 		}
 	}
-	if !n.isSynced() {
+	n.listed[kind] = true
+	if len(n.listed) == len(n.api.Kinds()) && !n.isSynced() {
 		close(n.synced)
 	}
 }
 
+// keys returns the keys of the objects of a kind. n.mu is held.
+func (n *namespaces) keys(kind cluster.Kind) (all []cluster.Key) {
+	if kind == cluster.NetworkPolicies {
+		return slices.Collect(maps.Keys(n.policies))
+	}
+	for name := range n.byName.All() {
+		all = append(all, cluster.Key{Name: name})
+	}
+	return all
+}
+
 // Missing implements cluster.Comparer.
-func (n *namespaces) Missing(_ cluster.Kind, has func(cluster.Key) bool) (missing, all int) {
+func (n *namespaces) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missing, all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name := range n.byName.All() {
-		if all++; !has(cluster.Key{Name: name}) {
+	for _, key := range n.keys(kind) {
+		if all++; !has(key) {
 			missing++
 		}
 	}
@@ -97,7 +141,12 @@ func (n *namespaces) isSynced() bool {
 }
 
 // Stop ends the watch.
-func (n *namespaces) Stop() { n.task.Stop() }
+func (n *namespaces) Stop() {
+	n.task.Stop()
+	if n.report != nil {
+		n.report.Close()
+	}
+}
 
 // A namespacesKey identifies Namespaces that a reload keeps.
 type namespacesKey struct {
@@ -105,13 +154,20 @@ type namespacesKey struct {
 	selectors string
 }
 
+func newNamespaces(api cluster.Options, selectors []*cluster.Selector) *namespaces {
+	return &namespaces{
+		api: api, selectors: selectors, synced: make(chan struct{}),
+		listed: map[cluster.Kind]bool{}, policies: map[cluster.Key]*networkPolicy{},
+	}
+}
+
 // startTimeout is how long a reload waits for the Namespaces.
 const startTimeout = 5 * time.Second
 
-// startNamespaces has the Namespaces watched if groups select by their labels, where the first directive
+// startNamespaces has the Namespaces watched if groups or ClusterNetworkPolicies select by their labels, where the first directive
 // kubernetes has its objects from.
 func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
-	if len(p.groups.labelled) == 0 {
+	if len(p.groups.labelled) == 0 && !p.readsPolicies {
 		return
 	}
 	var selectors []*cluster.Selector
@@ -124,8 +180,15 @@ func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
 	b.OnStart(func(start *config.Start) (err error) {
 		api := p.clusters[0].ClusterOptions().Location()
 		api.Published = cluster.SetOf(cluster.Namespaces)
+		if p.readsPolicies {
+			api.Published |= cluster.SetOf(cluster.NetworkPolicies)
+		}
 		kept, err = config.Keep(start, namespacesKey{api, strings.Join(texts, "\n")}, func() (*namespaces, error) {
-			n := &namespaces{selectors: selectors, synced: make(chan struct{})}
+			n := newNamespaces(api, selectors)
+			if p.readsPolicies {
+				n.report = objects.NewReport("policy", "names", b)
+				n.report.SetRecorder(sources.NewRecorder(api, b.Log, b.Metrics, b.Dial))
+			}
 			n.task = follow.Go(func(ctx context.Context) {
 				sources.Run(ctx, api, n, b.Log, b.Metrics, b.Health(), b.Dial)
 			})

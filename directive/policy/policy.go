@@ -24,19 +24,20 @@ import (
 // A Policy is the directive policy of one server block. Its reference page is
 // docs/reference/directives/policy.md.
 type Policy struct {
-	groups   groups
-	clusters []clusterNames
-	federate []federation
-	zones    wire.ZoneMap[bool] // of the clusters, without reverse zones
-	rcode    wire.RCode         // of denied names; NXDOMAIN or REFUSED
-	denied   dns.StateKey       // of the group that denies a query, or would without audit
-	newcomer newcomers
-	metrics  *metrics.Registry
-	rooms    *sync.Pool // of *targetRoom
-	audit    auditor
-	settings *settings                    // of objects; nil without the option
-	objects  *atomic.Pointer[objectLines] // nil in it before the start, and without the option
-	series   []series                     // by group, of the chain passed to BindChain
+	groups        groups
+	clusters      []clusterNames
+	federate      []federation
+	zones         wire.ZoneMap[bool] // of the clusters, without reverse zones
+	rcode         wire.RCode         // of denied names; NXDOMAIN or REFUSED
+	denied        dns.StateKey       // of the group that denies a query, or would without audit
+	newcomer      newcomers
+	metrics       *metrics.Registry
+	rooms         *sync.Pool // of *targetRoom
+	audit         auditor
+	readsPolicies bool                         // the option cluster_network_policies
+	settings      *settings                    // of objects; nil without the option
+	objects       *atomic.Pointer[objectLines] // nil in it before the start, and without the option
+	series        []series                     // by group, of the chain passed to BindChain
 }
 
 // A clusterNames is a handler that knows pods and namespaces: the directive kubernetes.
@@ -157,6 +158,8 @@ func (p *Policy) decideName(name []byte, g *group, pod *cluster.Pod, trusted boo
 	o := p.findLine(pod, name)
 	switch {
 	case action.denies(len(rule), trusted) && !o.widens, o.action.denies(o.length, trusted):
+		return byLine
+	case p.judge(pod, name).denies(trusted):
 		return byLine
 	}
 	return passes
@@ -303,7 +306,8 @@ func (p *Policy) trusts(name []byte, g *group, pod *cluster.Pod, before bool) bo
 		return false
 	}
 	action, _ := g.names.find(name)
-	return before || action == allow || p.findLine(pod, name).action == allow
+	return before || action == allow || p.findLine(pod, name).action == allow ||
+		p.judge(pod, name).action == acceptAction
 }
 
 // Resolve implements [dns.Resolver]. It waits for the pod of a client that is not known yet.

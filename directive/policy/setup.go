@@ -75,6 +75,7 @@ func (p *Policy) read(b *config.Block, d corefile.Directive) (all []*group, err 
 		}},
 		corefile.Option{Usage: "rcode nxdomain|refused", Default: "nxdomain", Set: corefile.OneOf(&rcode, "nxdomain", "refused")},
 		corefile.Option{Usage: "audit", Set: corefile.Flag(&audit)},
+		corefile.Option{Usage: "cluster_network_policies", Set: corefile.Flag(&p.readsPolicies)},
 		corefile.Option{Usage: "objects", Block: true, Once: true, Set: func(o corefile.Directive) error { return p.readObjects(b, o) }},
 	)
 	p.rcode = map[string]wire.RCode{"nxdomain": wire.NXDomain, "refused": wire.Refused}[rcode]
@@ -192,7 +193,7 @@ func (p *Policy) warn(b *config.Block, d corefile.Directive) {
 			continue
 		}
 		limits = true
-		if !g.limitsSight && len(g.names) == 0 && (p.settings == nil || !g.isPods) {
+		if !g.limitsSight && len(g.names) == 0 && (p.settings == nil && !p.readsPolicies || !g.isPods) {
 			b.Warn(d.Errorf("group %s denies nothing: it has no deny and no services", g.name))
 		}
 	}

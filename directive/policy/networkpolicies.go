@@ -1,0 +1,188 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/directive/internal/objects"
+	"github.com/seamark/seamark/observe/audit"
+	"github.com/seamark/seamark/wire"
+)
+
+// A networkPolicy is what the egress rules of a ClusterNetworkPolicy say about names. It is immutable.
+type networkPolicy struct {
+	*cluster.NetworkPolicy
+	rules  []cluster.EgressRule
+	own    map[wire.Name]int // the first rule, from 1 on, that has a name
+	below  map[wire.Name]int // and that has the names below it
+	all    int               // the first rule for all addresses; 0 if there is none
+	reason string            // why rules do not decide about names; ""
+}
+
+// The actions of rules.
+const (
+	acceptAction = "Accept"
+	denyAction   = "Deny"
+	passAction   = "Pass"
+)
+
+// newNetworkPolicy reads the rules of a ClusterNetworkPolicy that decide about names: those with
+// domainNames, and those for all addresses, which are the rest of all names.
+func newNetworkPolicy(n *cluster.NetworkPolicy) *networkPolicy {
+	p := &networkPolicy{NetworkPolicy: n, rules: n.Rules, own: map[wire.Name]int{}, below: map[wire.Name]int{}}
+	named := slices.ContainsFunc(n.Rules, func(r cluster.EgressRule) bool { return len(r.Domains) > 0 })
+	if n.Tier != "Admin" {
+		if named {
+			p.reason = "its domainNames do not decide: NetworkPolicies, which are not read, precede the tier " + n.Tier
+		}
+		p.rules = nil
+		return p
+	}
+
+	var wrong []string
+	for i, r := range n.Rules {
+		why := p.add(i+1, r)
+		if why != "" && named {
+			wrong = append(wrong, fmt.Sprintf("the rule %s %s", cmp.Or(r.Name, fmt.Sprint("number ", i+1)), why))
+		}
+	}
+	p.reason = strings.Join(wrong, "; ")
+	return p
+}
+
+// add adds a rule, and returns why it does not decide about names as it does about packets, or "".
+func (p *networkPolicy) add(number int, r cluster.EgressRule) (why string) {
+	v4, v6 := slices.Contains(r.Networks, "0.0.0.0/0"), slices.Contains(r.Networks, "::/0")
+	matters := len(r.Domains) > 0 || v4 || v6
+	if matters && r.Protocols && r.Action != acceptAction {
+		return "does not decide about names: it is for some protocols, and names have none"
+	}
+
+	if v4 && v6 && p.all == 0 {
+		p.all = number
+	}
+	for _, text := range r.Domains {
+		name, isBelow, err := audit.ParseWord(strings.ToLower(text))
+		if err != nil {
+			return fmt.Sprintf("has %q, which is not a name", text)
+		}
+		to := p.own
+		if isBelow {
+			to = p.below
+		}
+		if to[name] == 0 {
+			to[name] = number
+		}
+	}
+	if v4 != v6 {
+		return "does not decide about all names: it has all addresses of one family; add 0.0.0.0/0 or ::/0"
+	}
+	return ""
+}
+
+// names reports whether the policy has domainNames.
+func (p *networkPolicy) names() bool { return len(p.own)+len(p.below) > 0 }
+
+// find returns the first rule that decides about a name, in wire form and in lower case; nil if there is none.
+func (p *networkPolicy) find(name []byte) *cluster.EgressRule {
+	first := p.all
+	take := func(number int) {
+		if number > 0 && (first == 0 || number < first) {
+			first = number
+		}
+	}
+	if len(p.own) > 0 {
+		take(p.own[wire.Name(name)])
+	}
+	if len(p.below) > 0 {
+		for rest := name; rest[0] != 0; {
+			rest = rest[1+rest[0]:]
+			take(p.below[wire.Name(rest)])
+		}
+	}
+	if first == 0 {
+		return nil
+	}
+	return &p.rules[first-1]
+}
+
+// A verdict of ClusterNetworkPolicies about a name. The zero value is none.
+type verdict struct {
+	action string
+	rule   *cluster.EgressRule
+	by     *networkPolicy
+}
+
+// denies reports whether a name is denied. A rule for all addresses does not deny the target of a name that
+// is accepted.
+func (v verdict) denies(trusted bool) bool {
+	return v.action == denyAction && !(trusted && len(v.rule.Domains) == 0)
+}
+
+// judge returns what ClusterNetworkPolicies say about a name. Rules for all addresses count for pods that a
+// policy with domainNames selects: otherwise no one has spoken of names.
+func (p *Policy) judge(pod *cluster.Pod, name []byte) (v verdict) {
+	n := p.groups.namespaces.Load()
+	if n == nil || pod == nil {
+		return v
+	}
+	m := n.find(pod.Namespace)
+	if m == nil {
+		return v
+	}
+
+	named := false
+	for _, one := range m.policies {
+		if !one.Pods.Matches(pod.Labels) {
+			continue
+		}
+		named = named || one.names()
+		if v.rule != nil {
+			continue
+		}
+		if r := one.find(name); r != nil {
+			v = verdict{r.Action, r, one}
+		}
+	}
+	if !named {
+		return verdict{}
+	}
+	return v
+}
+
+// setPolicies has the namespaces have the policies that select them. n.mu is held.
+func (n *namespaces) setPolicies() {
+	var sorted []*networkPolicy
+	faults := map[objects.ID]string{}
+	for key, one := range n.policies {
+		if one.reason != "" {
+			faults[objects.ID{Kind: cluster.NetworkPolicies, Key: key}] = one.reason
+		}
+		if one.names() || one.all > 0 {
+			sorted = append(sorted, one)
+		}
+	}
+	slices.SortFunc(sorted, func(a, b *networkPolicy) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
+	})
+	n.sorted = sorted
+	for name, m := range n.byName.All() {
+		now := *m
+		now.policies = n.policiesOf(now.labels)
+		n.byName.Set(name, &now)
+	}
+	n.report.Set(faults)
+}
+
+// policiesOf returns the policies that select a namespace with these labels.
+func (n *namespaces) policiesOf(labels *cluster.Labels) (all []*networkPolicy) {
+	for _, one := range n.sorted {
+		if one.Namespaces.Matches(labels) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
