@@ -2,6 +2,7 @@ package directive
 
 import (
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -64,7 +65,9 @@ func (l *Loadbalance) policy(b *config.Block, d corefile.Directive) error {
 		return d.Arity(1, 1)
 	case word == "weighted" && len(d.Args) == 2:
 		l.weights = &weightsFile{file: b.Path(d.Args[1].Text)}
-		if err := l.weights.read(); err != nil {
+		if err := l.weights.read(); errors.Is(err, fs.ErrNotExist) {
+			b.Warn(d.Errorf("%w", err)) // as in CoreDNS, it may be created later
+		} else if err != nil {
 			return d.Errorf("%w", err)
 		}
 	case word == "weighted":

@@ -102,7 +102,8 @@ func TestLoadbalanceWeighted(t *testing.T) {
 	}
 }
 
-// A changed file applies after the next check; a wrong one does not.
+// A file that is missing at the start is a warning. A new or changed one applies after the next check; a wrong
+// one does not.
 func TestLoadbalanceReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weights")
 	write := func(text string) {
@@ -110,11 +111,13 @@ func TestLoadbalanceReload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("www.example.org\n192.0.2.1 200\n")
 	synctest.Test(t, func(t *testing.T) {
 		b, err := plan(t, ".:53 {\nloadbalance weighted "+file+" {\nreload 5s\n}\n}")
 		if err != nil {
 			t.Fatal(err)
+		}
+		if got := fmt.Sprint(b.Warnings()); !strings.Contains(got, "Corefile:2: loadbalance: reading weights: open "+file) {
+			t.Errorf("without the file: got the warnings %s", got)
 		}
 		start := config.NewStart(context.Background(), nil)
 		if err := b.Started(start); err != nil {
@@ -151,7 +154,7 @@ func TestLoadbalanceErrors(t *testing.T) {
 		{"loadbalance weighted", "Corefile:2: loadbalance: weighted: want a file"},
 		{"loadbalance weighted a b", "Corefile:2: loadbalance: weighted: want a file"},
 		{"loadbalance {\nreload 5s\n}", "Corefile:3: loadbalance: reload: requires weighted"},
-		{"loadbalance weighted /nonexistent/weights", "Corefile:2: loadbalance: reading weights: open /nonexistent/weights: no such file or directory"},
+		{"loadbalance weighted /", "Corefile:2: loadbalance: reading weights: read /: is a directory"},
 		{"loadbalance weighted " + file + " {\nreload 1ms\n}", `Corefile:3: loadbalance: reload: want a duration of 1s..24h, got "1ms"`},
 		{"loadbalance weighted " + file + " {\nreload\n}", "Corefile:3: loadbalance: reload: got no arguments, usage: reload DURATION"},
 		{"loadbalance {\nprefer\n}", "Corefile:3: loadbalance: prefer: got no arguments, usage: prefer CIDR..."},
@@ -175,8 +178,8 @@ func TestLoadbalanceErrors(t *testing.T) {
 	}
 }
 
-// A file that disappears between the plan and its start is an error of the start.
-func TestLoadbalanceMissingFile(t *testing.T) {
+// A file that becomes wrong between the plan and its start is an error of the start.
+func TestLoadbalanceWrongFileAtStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weights")
 	if err := os.WriteFile(file, []byte("www.example.org\n192.0.2.1 1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -185,12 +188,12 @@ func TestLoadbalanceMissingFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(file); err != nil {
+	if err := os.WriteFile(file, []byte("www.example.org\n192.0.2.1 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	err = b.Started(config.NewStart(context.Background(), nil))
-	if want := "Corefile:2: loadbalance: reading weights: open " + file + ": no such file or directory"; err == nil || err.Error() != want {
-		t.Errorf("weights removed before start: got %v, want %s", err, want)
+	if want := "Corefile:2: loadbalance: " + file + `:2: want a weight of 1..255, got "0"`; err == nil || err.Error() != want {
+		t.Errorf("weights changed before start: got %v, want %s", err, want)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -43,7 +45,8 @@ type weightsKey struct {
 func keepWeights(s *config.Start, b *config.Block, file string, period time.Duration) (*weightsFile, error) {
 	return config.Keep(s, weightsKey{file, period}, func() (*weightsFile, error) {
 		w := &weightsFile{file: file, log: b.Log}
-		if err := w.read(); err != nil {
+		w.current.Store(new(weights))
+		if err := w.read(); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may appear
 			return nil, err
 		}
 		w.task = follow.Go(func(ctx context.Context) { w.follow(ctx, period) })
@@ -77,7 +80,7 @@ func (w *weightsFile) read() error {
 	if err != nil {
 		return fmt.Errorf("reading weights: %w", err)
 	}
-	if w.current.Load() != nil && bytes.Equal(text, w.text) {
+	if w.text != nil && bytes.Equal(text, w.text) {
 		return nil
 	}
 	weights, err := parseWeights(text)
