@@ -9,9 +9,6 @@ import (
 // A buffer is netlink messages for nftables.
 type buffer []byte
 
-// header is the size of a message without its attributes: nlmsghdr and nfgenmsg.
-const header = unix.NLMSG_HDRLEN + 4
-
 // message appends a message whose attributes add appends.
 func (b *buffer) message(kind uint16, flags uint16, seq uint32, family uint8, resource uint16, add func(*buffer)) {
 	at := len(*b)
