@@ -33,7 +33,7 @@ func TestReferencePages(t *testing.T) {
 		names = append(names, d.Name)
 		text := read(t, filepath.Join(referenceDir, d.Name+".md"))
 
-		head := fmt.Sprintf("# %s\n\n[All directives](README.md)\n\nThe %[1]s directive ", d.Name)
+		head := fmt.Sprintf("# %s\n\n[Directives](README.md)\n\nThe %[1]s directive ", d.Name)
 		if !strings.HasPrefix(text, head) {
 			t.Errorf("%s.md: got the start\n%.200s\nwant\n%s", d.Name, text, head)
 		}

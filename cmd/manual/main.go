@@ -125,7 +125,7 @@ func completions(root *cobra.Command, directory string) error {
 
 var (
 	// The first lines of a directive's page: its name, and a link to the others.
-	pageStart = regexp.MustCompile(`^# (\S+)\n\n\[All directives\].*\n\n`)
+	pageStart = regexp.MustCompile(`^# (\S+)\n\n\[Directives\].*\n\n`)
 	// A link within the documentation, which a manual page cannot follow.
 	link = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
 )
