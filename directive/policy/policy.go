@@ -30,6 +30,7 @@ type Policy struct {
 	zones         wire.ZoneMap[bool] // of the clusters, without reverse zones
 	rcode         wire.RCode         // of denied names; NXDOMAIN or REFUSED
 	denied        dns.StateKey       // of the group that denies a query, or would without audit
+	answered      *group             // stands for the group of a query whose answer waits for the client's pod
 	newcomer      newcomers
 	metrics       *metrics.Registry
 	rooms         *sync.Pool // of *targetRoom
@@ -241,13 +242,25 @@ func (p *Policy) fail(q *dns.Query, why reason) {
 	q.AddExtendedError(wire.EDEProhibited, "")
 }
 
-// FinishDNS implements [dns.Finisher]. It denies an answer whose records lead to a name that is denied.
-func (p *Policy) FinishDNS(q *dns.Query) {
+// CompleteDNS implements [dns.Completer]. It denies an answer whose records lead to a name that is denied.
+// A client that is not known yet may be a pod of another group, for which it waits first.
+func (p *Policy) CompleteDNS(q *dns.Query) dns.Verdict {
 	if !hasTargets(&q.Answer) {
-		return
+		return dns.Done
 	}
 	pod := p.client(q)
 	g := p.groups.of(pod)
+	if pod == nil && g != nil && !g.audit && q.State(p.denied) == nil && p.leadsAstray(q, g, nil) &&
+		p.newcomer.mayAppear(q.Peer.Addr(), q.Now()) {
+		q.SetState(p.denied, p.answered)
+		return dns.Wait
+	}
+	p.finish(q, g, pod)
+	return dns.Done
+}
+
+// finish decides about the targets in an answer.
+func (p *Policy) finish(q *dns.Query, g *group, pod *cluster.Pod) {
 	p.noteTargets(q, g, pod)
 	if g == nil || q.State(p.denied) != nil { // an audited query has been counted already
 		return
@@ -323,11 +336,26 @@ func (p *Policy) Resolve(ctx context.Context, q *dns.Query) error {
 	}
 
 	pod := p.client(q)
-	if g := p.groups.of(pod); g != nil && p.apply(q, g, p.decide(q, g, pod)) == dns.Done {
+	g := p.groups.of(pod)
+	if q.State(p.denied) == any(p.answered) {
+		q.SetState(p.denied, nil)
+		if g == nil {
+			return nil
+		}
+		if why := p.decide(q, g, pod); why != passes && p.deny(q, g, why) == dns.Done {
+			return nil
+		}
+		p.finish(q, g, pod)
+		return nil
+	}
+
+	if g != nil && p.apply(q, g, p.decide(q, g, pod)) == dns.Done {
 		return nil
 	}
 	q.Next(ctx)
-	p.FinishDNS(q)
+	if hasTargets(&q.Answer) {
+		p.finish(q, g, pod)
+	}
 	return nil
 }
 

@@ -279,6 +279,37 @@ func TestNewPod(t *testing.T) {
 	})
 }
 
+// An answer that leads an unknown client to a denied name waits for the pod, too, whose group decides.
+func TestNewPodTarget(t *testing.T) {
+	for group, want := range map[string]string{"allow else": "NOERROR", "deny else": "NXDOMAIN", "deny alias.test": "NXDOMAIN", "deny else\naudit": "NOERROR"} {
+		synctest.Test(t, func(t *testing.T) {
+			c := new(stubCluster)
+			s := start(t, "group agents {\n namespaces sandbox\n"+group+"\n}\ngroup others {\n unknown\n deny else\n}", c, "10.1.0.1")
+			began := time.Now()
+			time.AfterFunc(500*time.Millisecond, func() { c.add("10.1.0.1", pod("sandbox", "new")) })
+			if got := mdns.RcodeToString[s.Ask(chaintest.Query("alias.test", "A"), dns.UDP).Rcode]; got != want {
+				t.Errorf("%s: got %s, want %s", group, got, want)
+			}
+			if waited := time.Since(began); waited < 500*time.Millisecond || waited > 600*time.Millisecond {
+				t.Errorf("%s: got an answer after %v, want it when the pod has appeared, after 500 ms", group, waited)
+			}
+		})
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, "group others {\n unknown\n deny else\n}", new(stubCluster), "10.1.0.1")
+		for _, want := range []time.Duration{appearance, 0} {
+			began := time.Now()
+			if got := s.Ask(chaintest.Query("alias.test", "A"), dns.UDP).Rcode; got != mdns.RcodeNameError {
+				t.Errorf("a client that is no pod: got %s, want NXDOMAIN", mdns.RcodeToString[got])
+			}
+			if waited := time.Since(began).Round(100 * time.Millisecond); waited != want {
+				t.Errorf("a client that is no pod: got an answer after %v, want %v", waited, want)
+			}
+		}
+	})
+}
+
 // Queries of a machine that is no pod wait once a minute.
 func TestUnknownClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

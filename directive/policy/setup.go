@@ -20,7 +20,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 
-	p := &Policy{metrics: b.Metrics, newcomer: newNewcomers(), denied: b.NewStateKey(), objects: new(atomic.Pointer[objectLines]),
+	p := &Policy{metrics: b.Metrics, answered: new(group), newcomer: newNewcomers(),
+		denied: b.NewStateKey(), objects: new(atomic.Pointer[objectLines]),
 		rooms: &sync.Pool{New: func() any { return new(targetRoom) }}}
 	all, err := p.read(b, d)
 	if err == nil && len(all) == 0 {
