@@ -220,7 +220,7 @@ func TestEncryptedStop(t *testing.T) {
 
 	for _, tr := range encryptedProtocols {
 		t.Run(tr.name, func(t *testing.T) {
-			s := serveEncrypted(t, tr.scheme+"://. {\n forward wait "+upstream.LocalAddr().String()+" {\n  prefer_udp\n  attempts 1\n  max_fails 0\n }"+answersExample)
+			s := serveEncrypted(t, tr.scheme+"://. {\n forward wait "+upstream.LocalAddr().String()+" {\n  prefer_udp\n  attempts 1\n  read_timeout 1m\n  max_fails 0\n }"+answersExample)
 			idle, busy := s.dial(tr), s.dial(tr)
 			for _, l := range []link{idle, busy} {
 				if got := outcome(l.ask(t.Context(), packed(t, "a.example."))); got != "NOERROR" {
