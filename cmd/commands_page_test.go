@@ -26,7 +26,9 @@ var ownPage = []string{"node", "resolvconf", "convert", "completion", "version"}
 // `seamark help` has the rest.
 func TestCommandsPage(t *testing.T) {
 	root := cmd.Commands(builtin.Directives())
-	var page, statuses strings.Builder
+	var page strings.Builder
+	var meanings []string
+	commands := map[string][]string{} // by the meaning of their exit status
 	page.WriteString(commandsIntroduction)
 	for _, name := range everyday {
 		c, _, err := root.Find([]string{name})
@@ -37,12 +39,19 @@ func TestCommandsPage(t *testing.T) {
 			fmt.Fprintf(&page, "- `%s`: %s\n", strings.TrimSuffix(c.UseLine(), " [flags]"), lower(c.Short))
 			for paragraph := range strings.SplitSeq(strings.TrimSpace(c.Long), "\n\n") {
 				if strings.Contains(paragraph, "exit status") {
-					fmt.Fprintf(&statuses, "- `%s`: %s\n", c.CommandPath(), strings.ReplaceAll(escaped.Replace(paragraph), "\n", "\n  "))
+					if commands[paragraph] == nil {
+						meanings = append(meanings, paragraph)
+					}
+					commands[paragraph] = append(commands[paragraph], "`"+c.CommandPath()+"`")
 				}
 			}
 		}
 	}
-	fmt.Fprintf(&page, "\n## Exit status\n\n0 is success, and 2 a mistake in the command line.\n\n%s", statuses.String())
+	page.WriteString("\n## Exit status\n\n0 is success, and 2 a mistake in the command line.\n\n")
+	for _, meaning := range meanings {
+		text := strings.ReplaceAll(escaped.Replace(meaning), "\n", "\n  ")
+		fmt.Fprintf(&page, "- %s: %s\n", strings.Join(commands[meaning], ", "), text)
+	}
 	for _, c := range root.Commands() {
 		if c.GroupID != "older" && c.IsAvailableCommand() && !slices.Contains(slices.Concat(everyday, ownPage), c.Name()) {
 			t.Errorf("seamark %s is not on the page", c.Name())

@@ -50,6 +50,16 @@ func (m metric) inBraces() string {
 	return "{" + strings.ReplaceAll(m.labels, ", ", ",") + "}"
 }
 
+// repeats matches what the page says otherwise: the beginning of a help that its type repeats, and the end of one that
+// its labels repeat.
+var repeats = regexp.MustCompile(`^(?:Counter|Number) of |(?: in seconds)?\. Broken down by .*|, partitioned by .*|\.$`)
+
+// meaning returns the help without what the page says otherwise.
+func (m metric) meaning() string {
+	text := repeats.ReplaceAllString(m.help, "")
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
 // A metricsSection is one section of the page: metrics of a server with a Corefile, and those
 // that appear with an event.
 type metricsSection struct {
@@ -97,7 +107,7 @@ func TestMetricsPage(t *testing.T) {
 				standard = true
 				continue
 			}
-			fmt.Fprintf(&page, "- `%s%s`: %s%s\n", m.name, m.inBraces(), m.unusual(), escape.Replace(strings.TrimSuffix(m.help, ".")))
+			fmt.Fprintf(&page, "- `%s%s`: %s%s\n", m.name, m.inBraces(), m.unusual(), escape.Replace(m.meaning()))
 		}
 		if standard {
 			page.WriteString("\nAnd `go_*` and `process_*`, as of every program with Prometheus' client for Go.\n")
@@ -125,11 +135,10 @@ queries. ` + "`coredns_`" + ` names are those of CoreDNS 1.15, with its labels a
 dashboards and alerts work; [some names are absent](#names-that-are-absent). Names that end with
 ` + "`_total`" + ` are counters, and others gauges if nothing else is said.
 
-Some series appear with the first event of their kind. A counter keeps its value over reloads. OpenMetrics has bounds such as ` + "`100.0`" + ` in the label ` + "`le`" + `, and the text format
-` + "`100`" + `; Prometheus 3 stores both as ` + "`100.0`" + `.
+Some series appear with the first event of their kind. A counter keeps its value over reloads. OpenMetrics
+has bounds such as ` + "`100.0`" + ` in the label ` + "`le`" + `, and the text format ` + "`100`" + `; Prometheus 3 stores both as ` + "`100.0`" + `.
 
-The commands [sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own. This page is
-generated from the metrics of running servers.
+[sidecar](sidecar.md) and [kube2sky](kube2sky.md) have metrics of their own.
 `
 
 // metricsAbsent ends the page, with a backquote for each apostrophe. A test of tools/coredns compares the page with
