@@ -257,14 +257,15 @@ func (w *world) check(q *query, packet []byte) error {
 }
 
 // truncationPermitted reports whether the reply may be the truncated one of an upstream,
-// which it is if the query over TCP fails.
+// which it is if the query over TCP fails, as it does without descriptors.
 func (w *world) truncationPermitted(q *query) bool {
 	_, isExternal := external(strings.ToLower(q.name))
 	return isExternal && slices.ContainsFunc(q.settings, func(s *settings) bool {
 		had := func(is func(behaviour) bool) bool {
 			return slices.ContainsFunc(w.upstreams[s.upstreams], func(u *upstream) bool { return u.had(q.sent.Add(-memory), time.Now(), is) })
 		}
-		return had(func(b behaviour) bool { return b == truncates }) && had(behaviour.fails)
+		isCut := had(func(b behaviour) bool { return b == truncates })
+		return isCut && (had(behaviour.fails) || w.short(q.sent.Add(-memory), time.Now()))
 	})
 }
 
