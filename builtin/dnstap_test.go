@@ -289,6 +289,9 @@ func TestDnstapSilentReceiver(t *testing.T) {
 	if n := s.lost(); n < 60_000 {
 		t.Errorf("got %d lost messages, want most of 100,000 less the 20,000 that wait", n)
 	}
+	if !s.log.contains("dnstap: Lost messages") {
+		t.Error("want a line of the log about lost messages")
+	}
 }
 
 func TestDnstapErrors(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/test/chaintest"
@@ -16,6 +17,14 @@ import (
 func runAuto(t *testing.T, text string) *server {
 	t.Helper()
 	return runSetup(t, SetupAuto, text, nil)
+}
+
+// Without reload the directory is scanned each minute, besides what the system reports.
+func TestAutoReloadDefault(t *testing.T) {
+	s := runAuto(t, "auto {\n directory "+t.TempDir()+"\n}")
+	if got := config.Find[*Auto](s.Plan)[0].options.reload; got != time.Minute {
+		t.Errorf("got a scan each %v, want each minute", got)
+	}
 }
 
 // Zones appear with their files, change and disappear with them.
