@@ -18,7 +18,7 @@ func (k *keeper) check() {
 		k.checked = k.writer.Changes()
 	}
 	if now := clock.Now(); now-k.swept > sweepInterval {
-		k.swept = now
+		k.swept, k.room = now, maxKnown
 		for e, x := range k.known {
 			if x.until < now {
 				k.forget(e)

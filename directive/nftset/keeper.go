@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/nftables"
 )
 
@@ -24,8 +25,9 @@ const (
 	// maxByClient is how many elements one client may have brought into sets, so that it cannot fill them
 	// for others.
 	maxByClient = 8192
-	// maxKnown bounds the elements that are remembered. The others are looked up in the kernel.
-	maxKnown = 1 << 18
+	// maxKnown bounds the elements that are remembered, as the server's memory does: each takes about knownBytes.
+	// The others are looked up in the kernel.
+	maxKnown, knownBytes = 1 << 18, 200
 	// checkInterval is the time between two looks at sets that cannot be written, or may have changed.
 	checkInterval = time.Second
 	// sweepInterval is the time between two searches for elements that have ended.
@@ -68,6 +70,8 @@ type keeper struct {
 	writer   Writer // nil until it is open
 	sets     []*set
 	known    map[element]entry
+	claim    *memory.Claim      // of known
+	room     int                // for known; what memory has until the next search for elements that have ended
 	byClient map[netip.Addr]int // elements that are known
 	queue    []*request
 	queued   map[netip.Addr]int // elements in the queue, by client
@@ -80,9 +84,9 @@ type keeper struct {
 	done chan struct{}
 }
 
-func newKeeper(open func() (Writer, error)) *keeper {
+func newKeeper(open func() (Writer, error), claim *memory.Claim) *keeper {
 	k := &keeper{
-		open: open, known: map[element]entry{}, byClient: map[netip.Addr]int{}, queued: map[netip.Addr]int{},
+		open: open, claim: claim, room: maxKnown, known: map[element]entry{}, byClient: map[netip.Addr]int{}, queued: map[netip.Addr]int{},
 		work: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go k.run()
@@ -93,6 +97,7 @@ func newKeeper(open func() (Writer, error)) *keeper {
 func (k *keeper) Stop() {
 	close(k.stop)
 	<-k.done
+	k.claim.Release()
 	if k.writer != nil {
 		k.writer.Close()
 	}
@@ -303,7 +308,10 @@ func (k *keeper) record(of []wanted, results []nftables.Result, begun time.Durat
 // remember notes an element. k.mu is held.
 func (k *keeper) remember(e element, x entry) {
 	k.forget(e)
-	if len(k.known) >= maxKnown {
+	if n := len(k.known); n < k.room && k.claim.Grow(int64(n+1)*knownBytes) != nil {
+		k.room = n
+	}
+	if len(k.known) >= k.room {
 		for other := range k.known {
 			k.forget(other)
 			break

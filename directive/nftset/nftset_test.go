@@ -16,6 +16,9 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/health"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/nftables"
 	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
@@ -431,6 +434,38 @@ func TestShares(t *testing.T) {
 			t.Errorf("another client: got the answer after %v, want within a second", waited)
 		}
 	})
+}
+
+// What is remembered of elements keeps to the server's memory. All are written.
+func TestMemory(t *testing.T) {
+	budget := memory.New(64<<20, memory.FromMachine)
+	if err := budget.Reserve(memory.Files, budget.Max(memory.Files)-1<<20); err != nil {
+		t.Fatal(err)
+	}
+	stub := newStub()
+	k := newKeeper(func() (Writer, error) { return stub, nil }, budget.Claim(memory.Files))
+	s := newSet(nftables.Set{Family: "inet", Table: "filter", Name: "v4"}, k, chaintest.QuietLog(), new(health.Board), new(metrics.Registry))
+	k.add(s)
+
+	const clients, each = 4, 5000
+	for i := range clients * each {
+		client, ip := netip.AddrFrom4([4]byte{10, 1, 0, byte(i % clients)}), netip.AddrFrom4([4]byte{10, 2, byte(i >> 8), byte(i)})
+		if !k.write(t.Context(), client, []demand{{element{set: s, ip: ip}, time.Hour}}) {
+			t.Fatalf("element %d was not written", i)
+		}
+	}
+
+	if n := len(stub.written()); n != clients*each {
+		t.Errorf("got %d elements written, want %d", n, clients*each)
+	}
+	if n := len(k.known) * knownBytes; n > 1<<20 || n < 1<<19 {
+		t.Errorf("got %d bytes of known elements, want most of the 1 MB that is left", n)
+	}
+	used := budget.Part(memory.Files).Used
+	k.Stop()
+	if left := budget.Part(memory.Files).Used; used-left < 1<<19 {
+		t.Errorf("got %d bytes released, want those of the elements", used-left)
+	}
 }
 
 // handlerOf returns the handler of a block.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/nftables"
 )
 
@@ -57,7 +58,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 // start opens the sets. Sets that cannot be written are no error: clients need answers all the same.
 func (h *Handler) start(b *config.Block, s *config.Start, open opener) error {
-	k, err := config.Keep(s, keeperKey{}, func() (*keeper, error) { return newKeeper(open), nil })
+	k, err := config.Keep(s, keeperKey{}, func() (*keeper, error) { return newKeeper(open, b.Memory.Claim(memory.Files)), nil })
 	if err != nil {
 		return err
 	}
