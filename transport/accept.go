@@ -142,7 +142,7 @@ type conns struct {
 	left       follow.Signal // leaving has grown
 	checking   bool          // check is going to be called
 	contention contention
-	spare      turns // of a client without connections, for the next client
+	spare      *clientConns // of a client without connections, for the next client
 	share      *descriptors.Share
 }
 
@@ -218,9 +218,8 @@ func (s *conns) isFull(c *conn) bool {
 func (s *conns) addTo(c *conn, key netip.Addr) {
 	of := s.clients[key]
 	if of == nil {
-		of = &clientConns{turns: s.spare}
-		if s.spare = nil; of.turns == nil {
-			of.turns = newTurns()
+		if of, s.spare = s.spare, nil; of == nil {
+			of = &clientConns{turns: newTurns()}
 		}
 		s.clients[key] = of
 	}
@@ -309,7 +308,7 @@ func (s *conns) remove(c *conn) {
 func (s *conns) removeFrom(key netip.Addr) {
 	of := s.clients[key]
 	if of.n--; of.n == 0 {
-		s.spare = of.turns
+		s.spare = of
 		delete(s.clients, key)
 	}
 }
