@@ -161,9 +161,11 @@ func dangling(q *dns.Query) (target []byte) {
 	}
 
 	a := &q.Answer
+	last := 0
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == wire.Answers && r.Type == wire.TypeCNAME {
 			target, _, _ = wire.ReadName(nil, a.Buf, r.RData) // we have written it
+			last = r.Owner
 		}
 		return s == wire.Answers
 	})
@@ -172,10 +174,11 @@ func dangling(q *dns.Query) (target []byte) {
 		return nil
 	}
 
+	// A CNAME that leads to itself does not answer for its target: it is a loop.
 	found := false
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		owner, _, _ := wire.ReadName(nil, a.Buf, r.Owner)
-		found = found || s == wire.Answers && wire.Lower(string(owner)) == wire.Lower(string(target))
+		found = found || s == wire.Answers && r.Owner != last && wire.Lower(string(owner)) == wire.Lower(string(target))
 		return s == wire.Answers
 	})
 	if found {

@@ -261,6 +261,38 @@ func TestCNAMETargetParked(t *testing.T) {
 	}
 }
 
+// A CNAME record that leads to its own name is a loop, as one through other names; asked for as such
+// it is an answer.
+func TestCNAMEToItself(t *testing.T) {
+	r := run(t, `.:53 {
+	template IN ANY self.org {
+		answer "{{ .Name }} 60 IN CNAME a.self.org."
+	}
+	template IN ANY pair.org {
+		answer "{{ .Name }} 60 IN CNAME a.other.org."
+	}
+	template IN ANY other.org {
+		answer "{{ .Name }} 60 IN CNAME a.pair.org."
+	}
+}`)
+	for _, c := range []struct {
+		name  string
+		qtype wire.Type
+		want  string
+	}{
+		{"a.self.org", wire.TypeA, "SERVFAIL"},
+		{"A.Self.org", wire.TypeTXT, "SERVFAIL"},
+		{"b.self.org", wire.TypeAAAA, "SERVFAIL"},
+		{"a.pair.org", wire.TypeA, "SERVFAIL"},
+		{"a.self.org", wire.TypeCNAME, "NOERROR"},
+		{"a.self.org", wire.TypeANY, "NOERROR"},
+	} {
+		if got, _, _ := strings.Cut(r.dig(c.name, c.qtype), " "); got != c.want {
+			t.Errorf("%s %s: got %s, want %s", c.name, c.qtype, got, c.want)
+		}
+	}
+}
+
 // Constant records do not allocate. A regular expression needs the name as text,
 // which is one allocation.
 func TestAllocations(t *testing.T) {
