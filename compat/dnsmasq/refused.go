@@ -26,8 +26,9 @@ func refusals() []refusal {
 			tftp-no-blocksize tftp-lowercase tftp-port-range= tftp-single-port quiet-tftp`},
 
 		{"a pod has no message bus: use the ConfigMap, whose changes are served", `1,enable-dbus[=] enable-ubus[=]`},
-		{"the kernel's address sets and connection marks are not used",
-			`ipset= nftset= conntrack connmark-allowlist-enable[=] connmark-allowlist=`},
+		{"the kernel's address sets of ipset and connection marks are not used",
+			`ipset= conntrack connmark-allowlist-enable[=] connmark-allowlist=`},
+		{"add addresses to sets of nftables with the directive nftset of a Corefile", `nftset=`},
 		{"serve authoritative zones with the directive file of a Corefile",
 			`auth-server= auth-zone= auth-ttl= auth-soa= auth-sec-servers= auth-peer=`},
 		{"answers are not validated: use an upstream that validates, whose AD bit is passed on",
