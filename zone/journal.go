@@ -94,9 +94,9 @@ func firstSerial(now time.Time) uint32 { return serialAt(now) + serialUnits }
 // serialAt returns the time in units of serial numbers.
 func serialAt(now time.Time) uint32 { return uint32(now.UnixMilli() * serialUnits / 1000) }
 
-// nextSerial returns the serial number after another one. It increases also if the clock is
+// NextSerial returns the serial number after another one. It increases also if the clock is
 // set back (RFC 1982).
-func nextSerial(last uint32, now time.Time) uint32 {
+func NextSerial(last uint32, now time.Time) uint32 {
 	if next := serialAt(now); SerialLess(last, next) {
 		return next
 	}
@@ -163,11 +163,11 @@ func (s *Serials) Remaining(origin wire.Name, now time.Time) uint32 {
 	return s.after(origin, firstSerial(now)+remainingMargin)
 }
 
-// Next returns the serial number after another one: see nextSerial.
+// Next returns the serial number after another one: see [NextSerial].
 func (s *Serials) Next(last uint32, now time.Time) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.own(nextSerial(last, now))
+	return s.own(NextSerial(last, now))
 }
 
 // after returns n, or the serial number after the last one of a zone if n is not greater than that.

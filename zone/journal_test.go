@@ -24,8 +24,8 @@ func TestNextSerial(t *testing.T) {
 		{1<<32 - 1, 1<<32 + 5, 5},
 		{5, 1<<32 - 1, 6},
 	} {
-		if got := nextSerial(c.last, at(c.now)); got != c.want {
-			t.Errorf("nextSerial(%d, %d): got %d, want %d", c.last, c.now, got, c.want)
+		if got := NextSerial(c.last, at(c.now)); got != c.want {
+			t.Errorf("NextSerial(%d, %d): got %d, want %d", c.last, c.now, got, c.want)
 		}
 	}
 }
