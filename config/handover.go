@@ -22,7 +22,7 @@ type State interface {
 type Yielder interface {
 	Stopper
 	// Yield is called before the other process may answer queries: from then on this one does not write
-	// what that one may have written. It may take seconds, fewer than the other process waits for a message.
+	// what that one may have written.
 	Yield()
 	// Resume is called once this process answers alone, also if it has replaced the other one. That may have
 	// answered from versions that are not known here.

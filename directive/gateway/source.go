@@ -16,7 +16,6 @@ import (
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/health"
 	"github.com/seamark/seamark/sys/memory"
-	"github.com/seamark/seamark/zone"
 )
 
 // A source has the objects of a cluster and what they publish. It is the Sink that receives them. One
@@ -154,15 +153,10 @@ const (
 
 // publishAll publishes changes until ctx ends.
 func (x *source) publishAll(ctx context.Context) {
-	least := leastGap
-	if x.zones != nil { // serial numbers do not run ahead of the clock
-		least = zone.SerialInterval
-	}
-
 	for ctx.Err() == nil {
 		began := time.Now()
 		if x.publishNow() {
-			clock.Sleep(ctx, max(least, share*time.Since(began)))
+			clock.Sleep(ctx, max(leastGap, share*time.Since(began)))
 			continue
 		}
 		select {
