@@ -105,51 +105,13 @@ func NextSerial(last uint32, now time.Time) uint32 {
 
 // Serials has the last serial number of each zone that was served. Reloads keep it: the zones of another
 // plan are other versions, even if it is loaded in the same unit of time.
-//
-// It numbers zones that change in both processes while one of them replaces the other: these are different
-// versions, and the clock alone gives them the same numbers. Serial numbers are odd, and those of a process
-// that yields are even.
 type Serials struct {
-	mu      sync.Mutex
-	last    map[wire.Name]uint32
-	yielded bool
+	mu   sync.Mutex
+	last map[wire.Name]uint32
 }
-
-// SerialInterval is the least time between two versions of a zone with Serials: with one of two serial numbers
-// in each of them, these do not run ahead of the clock.
-const SerialInterval = 2 * time.Second / serialUnits
-
-// remainingMargin is how far the serial number after a hand-over is beyond a first one: more than rounding to
-// odd numbers and a version at the same moment add to that of the other process.
-const remainingMargin = 4
-
-// longestYield bounds Yield, in case of a clock that was set back.
-const longestYield = 2 * time.Second
 
 // Stop implements config.Stopper.
 func (*Serials) Stop() {}
-
-// Yield implements config.Yielder. It waits until the other process begins with serial numbers that are greater
-// than the odd ones of this process, which are more than a second ahead just after another hand-over.
-func (s *Serials) Yield() {
-	s.mu.Lock()
-	s.yielded = true
-	now, ahead := time.Now(), uint32(0)
-	for _, last := range s.last {
-		if first := firstSerial(now); !SerialLess(last, first) {
-			ahead = max(ahead, last-first+2) // one more, as the clock has rounded units
-		}
-	}
-	s.mu.Unlock()
-	time.Sleep(min(time.Duration(ahead)*time.Second/serialUnits, longestYield))
-}
-
-// Resume implements config.Yielder.
-func (s *Serials) Resume() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.yielded = false
-}
 
 // First returns the serial number of the first version of a zone.
 func (s *Serials) First(origin wire.Name, now time.Time) uint32 {
@@ -157,17 +119,10 @@ func (s *Serials) First(origin wire.Name, now time.Time) uint32 {
 }
 
 // Remaining returns the serial number of the version after a hand-over, in the process that remains. It is greater
-// than that of any version that the other process can have served: these begin with First, and follow each other
-// after SerialInterval.
+// than that of any version that the other process can have served: these begin with First, and there are fewer
+// than serialUnits in a second.
 func (s *Serials) Remaining(origin wire.Name, now time.Time) uint32 {
-	return s.after(origin, firstSerial(now)+remainingMargin)
-}
-
-// Next returns the serial number after another one: see [NextSerial].
-func (s *Serials) Next(last uint32, now time.Time) uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.own(NextSerial(last, now))
+	return s.after(origin, firstSerial(now)+1)
 }
 
 // after returns n, or the serial number after the last one of a zone if n is not greater than that.
@@ -175,15 +130,7 @@ func (s *Serials) after(origin wire.Name, n uint32) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if last, ok := s.last[origin]; ok && !SerialLess(last, n) {
-		n = last + 1
-	}
-	return s.own(n)
-}
-
-// own returns the first serial number from n that only this process uses. The caller holds s.mu.
-func (s *Serials) own(n uint32) uint32 {
-	if odd := n&1 == 1; odd == s.yielded {
-		n++
+		return last + 1
 	}
 	return n
 }

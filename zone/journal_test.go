@@ -3,7 +3,6 @@ package zone
 import (
 	"bytes"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seamark/seamark/wire"
@@ -27,59 +26,6 @@ func TestNextSerial(t *testing.T) {
 		if got := NextSerial(c.last, at(c.now)); got != c.want {
 			t.Errorf("NextSerial(%d, %d): got %d, want %d", c.last, c.now, got, c.want)
 		}
-	}
-}
-
-// While one process replaces another, both number the versions of a zone that changes in both of them, for longer
-// than a first serial number is ahead. No two versions have one number, and those after a hand-over, and of a
-// process that begins at once after it, are greater than all before.
-func TestSerialsHandover(t *testing.T) {
-	for _, remains := range []string{"old", "new"} {
-		t.Run(remains, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { handOverSerials(t, remains == "old") }) })
-	}
-}
-
-func handOverSerials(t *testing.T, oldRemains bool) {
-	const origin = wire.Name("\x07example\x00")
-	used, greatest := map[uint32]bool{}, uint32(0)
-	serve := func(s *Serials, serial uint32) {
-		if used[serial] {
-			t.Fatalf("two versions have the serial number %d", serial)
-		}
-		used[serial], greatest = true, max(greatest, serial)
-		s.Serve(origin, serial)
-	}
-	change := func(s *Serials) { serve(s, s.Next(s.last[origin], time.Now())) }
-	greater := func(s *Serials, serial uint32) {
-		if !SerialLess(greatest, serial) {
-			t.Errorf("got serial number %d, want one that is greater than %d", serial, greatest)
-		}
-		serve(s, serial)
-	}
-
-	old := new(Serials)
-	greater(old, old.First(origin, time.Now()))
-	for changes := range 200 { // hand-overs, each at once after the one before
-		old.Yield()
-		other := new(Serials)
-		greater(other, other.First(origin, time.Now()))
-		for range changes {
-			time.Sleep(SerialInterval)
-			change(old)
-			change(other)
-		}
-
-		remaining, leaving := other, old
-		if oldRemains {
-			remaining, leaving = old, other
-		}
-		remaining.Resume()
-		greater(remaining, remaining.Remaining(origin, time.Now()))
-		if !oldRemains { // the old one may not know yet that it is replaced
-			change(leaving)
-		}
-		change(remaining)
-		old = remaining
 	}
 }
 

@@ -158,7 +158,7 @@ func (x *source) serve() {
 		}
 		next := x.zones.serials.First(z.origin, x.zones.now())
 		if last, _ := v.Serial(); !zone.SerialLess(last, next) { // which may have been transferred
-			next = x.zones.serials.Next(last, x.zones.now())
+			next = zone.NextSerial(last, x.zones.now())
 		}
 		x.zones.show(z, nil, next)
 	}
@@ -253,7 +253,7 @@ func (x *liveZones) updateZone(z *liveZone, now map[record]struct{}) {
 		return
 	}
 	last, _ := before.Serial()
-	x.show(z, was, x.serials.Next(last, x.now()))
+	x.show(z, was, zone.NextSerial(last, x.now()))
 }
 
 // show makes a version of a zone the current one: with the records that it has now, after the records was;

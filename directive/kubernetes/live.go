@@ -21,7 +21,7 @@ import (
 
 // gatherTime is how long changes are collected for one version of the zones. Servers are
 // notified within 50 ms of a change.
-const gatherTime = zone.SerialInterval + 3*time.Millisecond
+const gatherTime = 20 * time.Millisecond
 
 // A liveZones keeps the zones of a Handler for transfers. A reload keeps it if neither the
 // index nor the records have changed.

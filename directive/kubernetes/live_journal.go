@@ -19,7 +19,7 @@ type liveVersion struct {
 func (z *liveZone) commit(d *differences) bool {
 	before := z.current.Load()
 	removed, added := d.records()
-	serial := z.serials.Next(z.serial.Load(), z.now())
+	serial := zone.NextSerial(z.serial.Load(), z.now())
 	switch {
 	case before == nil:
 		z.show(&liveVersion{zone: z})

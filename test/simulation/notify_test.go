@@ -79,9 +79,9 @@ func (f *follower) take(zone string) (messages []notification) {
 }
 
 // A NOTIFY message is sent within 50 ms of each change of a cluster's zones, and a burst of
-// changes has one every 34 ms at most.
+// changes has one every 20 ms at most.
 func TestNotifyLatency(t *testing.T) {
-	const within, interval = 50 * time.Millisecond, 34 * time.Millisecond
+	const within, interval = 50 * time.Millisecond, 20 * time.Millisecond
 	c := newCertificate(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, t.TempDir(), c)
