@@ -110,35 +110,27 @@ func problemOf(e syscall.Errno) Problem {
 	return firstErrno + Problem(min(e, math.MaxUint16-syscall.Errno(firstErrno)))
 }
 
+// problems has the texts of the Problems before firstErrno.
+var problems = [firstErrno]string{
+	None:  "none",
+	NoSet: "the set does not exist",
+	Full:  "the set is full: make it with a larger size",
+	WrongKey: "the set is not one of addresses: make it with type ipv4_addr, type ipv6_addr, " +
+		"or two of the same joined by a dot, for the client and the address",
+	WrongFamily:  "the set does not take addresses of this family",
+	NoTimeout:    "the set has no flag timeout: make it with flags timeout",
+	Interval:     "the set has the flag interval: make one of single addresses",
+	IsMap:        "the set is a map",
+	Constant:     "the set has the flag constant",
+	NoPermission: "the process needs the capability NET_ADMIN, or another process owns the table",
+	NoNftables:   "the kernel has no nftables",
+	NotListed:    "the supervisor may not write to the set: name it in -nftset of seamark node",
+	Gone:         "the supervisor does not answer",
+}
+
 func (p Problem) Error() string {
-	switch p {
-	case None:
-		return "none"
-	case NoSet:
-		return "the set does not exist"
-	case Full:
-		return "the set is full: make it with a larger size"
-	case WrongKey:
-		return "the set is not one of addresses: make it with type ipv4_addr, type ipv6_addr, " +
-			"or two of the same joined by a dot, for the client and the address"
-	case WrongFamily:
-		return "the set does not take addresses of this family"
-	case NoTimeout:
-		return "the set has no flag timeout: make it with flags timeout"
-	case Interval:
-		return "the set has the flag interval: make one of single addresses"
-	case IsMap:
-		return "the set is a map"
-	case Constant:
-		return "the set has the flag constant"
-	case NoPermission:
-		return "the process needs the capability NET_ADMIN, or another process owns the table"
-	case NoNftables:
-		return "the kernel has no nftables"
-	case NotListed:
-		return "the supervisor may not write to the set: name it in -nftset of seamark node"
-	case Gone:
-		return "the supervisor does not answer"
+	if p < firstErrno {
+		return problems[p]
 	}
 	return "the kernel refuses the element: " + syscall.Errno(p-firstErrno).Error()
 }
