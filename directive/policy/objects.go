@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
@@ -198,22 +197,8 @@ func (l *objectLines) find(namespace string, name []byte) (found line) {
 // read reads a ConfigMap. Valid lines of one with errors are read, too.
 func (s *settings) read(o cluster.Object, most int) *objects.Content {
 	c := &content{settings: s, namespace: o.Key().Namespace, most: most, lines: map[wire.Name]action{}}
-	m, _ := o.(*cluster.ConfigMap)
-	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
-		if key[strings.LastIndexByte(key, '.')+1:] != "policy" {
-			c.Fail(key, 0, errors.New("want a key that is or ends in policy, such as policy or web.policy"))
-			continue
-		}
-		number := 0
-		for text := range strings.Lines(m.Data[key]) {
-			if number++; c.Used > most {
-				break
-			}
-			text, _, _ = strings.Cut(text, "#")
-			if words := strings.Fields(text); len(words) > 0 {
-				c.readLine(key, number, words)
-			}
-		}
+	if m, ok := o.(*cluster.ConfigMap); ok {
+		c.EachLine(m, "policy", most, c.readLine)
 	}
 
 	var packed []byte

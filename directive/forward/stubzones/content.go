@@ -1,7 +1,6 @@
 package stubzones
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,22 +26,8 @@ type content struct {
 // read reads a ConfigMap. Valid lines of one with errors are read, too.
 func (s *settings) read(o cluster.Object, most int) *objects.Content {
 	c := &content{settings: s, namespace: o.Key().Namespace, most: most, targets: map[wire.Name]string{}}
-	m, _ := o.(*cluster.ConfigMap)
-	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
-		if key[strings.LastIndexByte(key, '.')+1:] != "zones" {
-			c.Fail(key, 0, errors.New("want a key that is or ends in zones, such as zones or shop.zones"))
-			continue
-		}
-		number := 0
-		for line := range strings.Lines(m.Data[key]) {
-			if number++; c.Used > most {
-				break
-			}
-			line, _, _ = strings.Cut(line, "#")
-			if words := strings.Fields(line); len(words) > 0 {
-				c.readLine(key, number, words)
-			}
-		}
+	if m, ok := o.(*cluster.ConfigMap); ok {
+		c.EachLine(m, "zones", most, c.readLine)
 	}
 
 	for _, zone := range slices.Sorted(maps.Keys(c.targets)) {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,6 +84,28 @@ func (c *Content) Fail(part string, line int, err error) {
 		c.first = fmt.Sprintf("%s: %v", part, err)
 	}
 	c.first = shorten(c.first)
+}
+
+// EachLine calls read with the words of each line of a ConfigMap's data, without comments. Keys have to be, or to
+// end in, kind. It ends once the object has used more than most.
+func (c *Content) EachLine(m *cluster.ConfigMap, kind string, most int, read func(key string, number int, words []string)) {
+	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
+		if key[strings.LastIndexByte(key, '.')+1:] != kind {
+			c.Fail(key, 0, fmt.Errorf("want a key that is or ends in %[1]s, such as %[1]s or shop.%[1]s", kind))
+			continue
+		}
+
+		number := 0
+		for line := range strings.Lines(m.Data[key]) {
+			if number++; c.Used > most {
+				break
+			}
+			line, _, _ = strings.Cut(line, "#")
+			if words := strings.Fields(line); len(words) > 0 {
+				read(key, number, words)
+			}
+		}
+	}
 }
 
 // Fault returns what is wrong with the object, or "".
