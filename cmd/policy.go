@@ -26,7 +26,7 @@ Corefile in place of the one there, after you have read it.
 What several servers have seen is added. A server that is restarted begins anew. The text says for how
 long the audit ran, and how many queries had no room in the record: 20,000 names, of these 2,000 for the
 pods of a namespace. From 100 names below one parent on, such as random names, the record has the
-parent as *.PARENT, unless its names belong to different owners, as those below co.uk.`,
+parent as *.PARENT, unless the parent is a public suffix, such as co.uk.`,
 		Example: `  seamark policy
   seamark policy --suffixes --admin localhost:8053
   seamark policy --nodes --output json`,

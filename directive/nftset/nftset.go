@@ -153,8 +153,8 @@ func addressOf(r wire.Record, buf []byte) (netip.Addr, bool) {
 	return ip, ok && ip.Is4() == (r.Type == wire.TypeA)
 }
 
-// mayAdd reports whether an address may be in a set. Those of the machine itself and of its links are no
-// servers of a name, and whoever owns an allowed name chooses its addresses.
+// mayAdd reports whether an address may be in a set. The owner of an allowed name chooses its addresses, so
+// those of the machine itself and of its links are left out, and those of the option except.
 func (u *use) mayAdd(ip netip.Addr) bool {
 	plain := ip.Unmap()
 	if !plain.IsGlobalUnicast() {

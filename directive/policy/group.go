@@ -103,7 +103,7 @@ type groups struct {
 	// byNamespace has the groups whose namespaces have no *, and others the rest, both in order.
 	byNamespace map[string][]*group
 	others      []*group
-	// labelled has those that select namespaces by labels, by the index of their selectors.
+	// labelled has the groups that select namespaces by labels, by the index of their selector.
 	labelled   []*group
 	namespaces *atomic.Pointer[namespaces] // of the cluster; nil in it before the start, and without such groups
 }
