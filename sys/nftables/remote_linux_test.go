@@ -89,7 +89,10 @@ func TestRemote(t *testing.T) {
 	// A change of others is known, once for those that follow before the next request.
 	before := r.Changes()
 	nft(t, "flush set inet filter v4")
-	for r.Changes() == before {
+	for deadline := time.Now().Add(time.Minute); r.Changes() == before; {
+		if time.Now().After(deadline) {
+			t.Fatal("the change is not known after a minute")
+		}
 		time.Sleep(time.Millisecond)
 	}
 	if present, _ := k.look(elements[0]); present {
