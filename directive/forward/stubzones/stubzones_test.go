@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -127,8 +128,9 @@ func (r *rig) start(options ...string) {
 	chaintest.Eventually(r.t, "the objects have been read", r.handler.Ready)
 }
 
-// put writes a ConfigMap NAMESPACE/NAME, and waits until a zone of it has its upstreams; "" is none.
-func (r *rig) put(key, zones, zone, upstreams string) {
+// put writes a ConfigMap NAMESPACE/NAME, and waits until zones of it, which are pairs with their upstreams,
+// have these; "" is none. Each zone is opened on its own, so that one says nothing of another.
+func (r *rig) put(key, zones string, pairs ...string) {
 	r.t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
 	text := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s, labels: {seamark.io/dns: stub-zones}}\ndata:\n  zones: |\n    %s\n",
@@ -146,10 +148,12 @@ func (r *rig) put(key, zones, zone, upstreams string) {
 			r.t.Fatal(err)
 		}
 	}
-	chaintest.Eventually(r.t, fmt.Sprintf("%s has the upstreams %q", zone, upstreams), func() bool {
-		z := r.handler.zones.table.byName.Get([]byte(chaintest.Name(zone)))
-		return z == nil && upstreams == "" || z != nil && z.Value == upstreams
-	})
+	for pair := range slices.Chunk(pairs, 2) {
+		chaintest.Eventually(r.t, fmt.Sprintf("%s has the upstreams %q", pair[0], pair[1]), func() bool {
+			z := r.handler.zones.table.byName.Get([]byte(chaintest.Name(pair[0])))
+			return z == nil && pair[1] == "" || z != nil && z.Value == pair[1]
+		})
+	}
 }
 
 // answer returns the address of a name, or the response code.
@@ -182,7 +186,7 @@ func TestZoneChanges(t *testing.T) {
 
 	r.put("a/zones", "a.test "+one.String(), "a.test", one.String())
 	r.expect("x.a.test", "10.0.0.1", "a.test", "10.0.0.1", "X.y.A.test", "10.0.0.1", "x.test", "NXDOMAIN", "xa.test", "NXDOMAIN")
-	r.put("a/zones", "a.test "+two.String()+" # comment\nshared.test "+one.String(), "a.test", two.String())
+	r.put("a/zones", "a.test "+two.String()+" # comment\nshared.test "+one.String(), "a.test", two.String(), "shared.test", one.String())
 	r.expect("x.a.test", "10.0.0.2", "x.shared.test", "10.0.0.1", "x.test", "NXDOMAIN", "x.b.a.test", "NXDOMAIN", "b.a.test", "NXDOMAIN")
 	before := two.queries.Load()
 	r.expect("x.a.test", "10.0.0.2")
