@@ -25,6 +25,7 @@ type serverState struct {
 
 	QueriesPerSecond *float64           `json:"queries_per_second,omitempty"`
 	RCodeShares      map[string]float64 `json:"rcode_shares,omitempty"`
+	DirectiveShares  map[string]float64 `json:"directive_shares,omitempty"` // of the directives that answered
 	P50Seconds       *float64           `json:"p50_seconds,omitempty"`
 	P99Seconds       *float64           `json:"p99_seconds,omitempty"`
 	WasteShare       *float64           `json:"waste_share,omitempty"`
@@ -73,7 +74,7 @@ func newServerState(s *adminclient.Status) *serverState {
 	state := &serverState{
 		Host: s.Host, Version: s.Version, ProcessStarted: s.ProcessStarted, Started: s.Started,
 		Ready: s.Ready, Unready: s.Unready, Summary: s.Summary, Conditions: s.Conditions, Servers: s.Servers,
-		QueriesPerSecond: s.Queries, RCodeShares: s.RCodes, P50Seconds: inSeconds(s.P50), P99Seconds: inSeconds(s.P99),
+		QueriesPerSecond: s.Queries, RCodeShares: s.RCodes, DirectiveShares: s.Sources, P50Seconds: inSeconds(s.P50), P99Seconds: inSeconds(s.P99),
 		WasteShare: s.Waste, RecordedShare: s.Sampled, Clients: s.Clients, Names: s.Names,
 		CachedAnswers: series(s, "coredns_cache_entries", "type"),
 	}

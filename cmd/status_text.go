@@ -235,6 +235,10 @@ func (c *statusCells) addFigures() {
 		c.add("  "+cmp.Or(code, "no reply"), percent(share))
 	}
 	c.next()
+	for directive, share := range c.Sources {
+		c.add("  by "+cmp.Or(directive, "no directive"), percent(share))
+	}
+	c.next()
 	if c.Waste != nil {
 		c.add("wasted searches", percent(*c.Waste))
 	}

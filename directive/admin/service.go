@@ -335,9 +335,10 @@ type Status struct {
 	Servers  []string         `json:"servers"`
 	Sampled  float64          `json:"sampled"` // the share of queries that are recorded
 	// Rates of the last 50 to 60 seconds, or since the start: queries a second, and shares of
-	// them by response code.
+	// them by response code and by the directive that answered.
 	Queries float64            `json:"queries"`
 	RCodes  map[string]float64 `json:"rcodes"`
+	Sources map[string]float64 `json:"sources"`
 	P50     time.Duration      `json:"p50"`
 	P99     time.Duration      `json:"p99"`
 	Waste   float64            `json:"waste"` // the share of searches that cannot succeed
@@ -370,7 +371,7 @@ func (s *service) newState() Status {
 	now := time.Now()
 	st := Status{
 		Identity: s.identity, Started: s.started, Servers: []string{}, Conditions: []health.Condition{},
-		RCodes: map[string]float64{}, Metrics: s.metrics.Values(inStatus),
+		RCodes: map[string]float64{}, Sources: map[string]float64{}, Metrics: s.metrics.Values(inStatus),
 		Sampled: s.recorder.Sampled(now),
 	}
 
@@ -388,6 +389,9 @@ func (s *service) newState() Status {
 	st.Clients, st.Names = s.recorder.Distinct(now)
 	for code, n := range last.RCodes {
 		st.RCodes[code] = n / max(1, last.Queries)
+	}
+	for directive, n := range last.Sources {
+		st.Sources[directive] = n / max(1, last.Queries)
 	}
 	st.Waste = last.Waste / max(1, last.Queries)
 	st.Conditions = append(st.Conditions, s.judge.Conditions(now)...)

@@ -10,14 +10,13 @@ import (
 
 // allDown finds queries for which every upstream of a forward was down.
 func allDown(e *evidence) []health.Condition {
-	n := sum(e.increase("coredns_forward_healthcheck_broken_total", rateTime), "")[""]
+	n := e.metAllDown()
 	if n == 0 {
 		return nil
 	}
 
 	const text = "every upstream of a forward was down for %.0f queries of the last 5 minutes"
-	up := e.of("seamark_forward_upstream_up")
-	down := slices.DeleteFunc(slices.Clone(up), func(s series) bool { return s.value > 0 })
+	up, down := e.upstreams()
 	switch {
 	case len(up) == 0: // such as all excluded by the directive loop
 		return advise(one(health.Critical, "forward", text, n), "seamark top servfail")
@@ -40,16 +39,33 @@ func allDown(e *evidence) []health.Condition {
 	return []health.Condition{c}
 }
 
-// upstreamsDown finds upstreams by their health checks.
+// metAllDown returns the number of queries for which every upstream of a forward was down.
+func (e *evidence) metAllDown() float64 {
+	return sum(e.increase("coredns_forward_healthcheck_broken_total", rateTime), "")[""]
+}
+
+// upstreams returns all upstreams, and those that are down.
+func (e *evidence) upstreams() (all, down []series) {
+	all = e.of("seamark_forward_upstream_up")
+	return all, slices.DeleteFunc(slices.Clone(all), func(s series) bool { return s.value > 0 })
+}
+
+// upstreamsDown finds upstreams by their health checks. If all are down, and queries have met that, one
+// condition names them: see allDown.
 func upstreamsDown(e *evidence) (found []health.Condition) {
+	all, down := e.upstreams()
+	if len(down) == len(all) && e.metAllDown() > 0 {
+		return nil
+	}
+
 	failures := sum(e.increase("coredns_proxy_healthcheck_failures_total", rateTime), "to")
-	for _, s := range e.of("seamark_forward_upstream_up") {
+	for _, s := range all {
 		switch to := s.labels["to"]; {
 		case s.value == 0:
 			found = append(found, warn(to, "the upstream %s is down%s", to, e.because(to)))
 		case failures[to] > 0:
 			found = append(found, condition(health.Note, to, // it is over
-				"%.0f health checks of the upstream %s failed in the last minutes; it counts as up%s", failures[to], to,
+				"the upstream %s failed its health check in the last minutes (%.0f); it counts as up%s", to, failures[to],
 				e.because(to)))
 		}
 	}

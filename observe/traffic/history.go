@@ -22,7 +22,8 @@ type Point struct {
 	Time    time.Time          `json:"time"` // when the interval began
 	Queries float64            `json:"queries"`
 	RCodes  map[string]float64 `json:"rcodes,omitempty"`
-	P50     time.Duration      `json:"p50"` // upper bound of the class of the median
+	Sources map[string]float64 `json:"sources,omitempty"` // by the directive that answered, "" for none
+	P50     time.Duration      `json:"p50"`               // upper bound of the class of the median
 	P99     time.Duration      `json:"p99"`
 	Waste   float64            `json:"waste,omitempty"` // searches that cannot succeed
 }
@@ -31,7 +32,8 @@ type point struct {
 	number    int // of the interval since the recorder's start, from 1 on
 	queries   float64
 	waste     float64
-	rcodes    map[string]float64
+	rcodes    tally
+	sources   tally
 	latencies [latencyBuckets]float32
 }
 
@@ -43,8 +45,23 @@ type history struct {
 // number returns the number of the interval that t is in.
 func (h *history) number(t time.Time) int { return 1 + int(max(0, t.Sub(h.start))/interval) }
 
-// maxRCodes bounds the response codes of a point.
-const maxRCodes = 16
+// A tally counts queries by response code or directive.
+type tally map[string]float64
+
+// maxTally bounds the keys of a tally. It is larger than the number of directives.
+const maxTally = 64
+
+func (t tally) add(key string, n float64) {
+	if _, known := t[key]; known || len(t) < maxTally {
+		t[key] += n
+	}
+}
+
+func (t tally) addAll(other tally) {
+	for key, n := range other {
+		t.add(key, n)
+	}
+}
 
 func (h *history) add(e *Event, waste bool) {
 	if h.ring == nil {
@@ -55,16 +72,16 @@ func (h *history) add(e *Event, waste bool) {
 	p := &h.ring[number%points]
 	if p.number != number {
 		clear(p.rcodes)
-		*p = point{number: number, rcodes: p.rcodes}
+		clear(p.sources)
+		*p = point{number: number, rcodes: p.rcodes, sources: p.sources}
 		if p.rcodes == nil {
-			p.rcodes = map[string]float64{}
+			p.rcodes, p.sources = tally{}, tally{}
 		}
 	}
 
 	p.queries += e.Weight
-	if _, known := p.rcodes[e.RCode]; known || len(p.rcodes) < maxRCodes {
-		p.rcodes[e.RCode] += e.Weight
-	}
+	p.rcodes.add(e.RCode, e.Weight)
+	p.sources.add(e.Source, e.Weight)
 	if waste {
 		p.waste += e.Weight
 	}
@@ -120,6 +137,7 @@ func (p *point) shown(began time.Time) Point {
 		Time:    began,
 		Queries: p.queries,
 		RCodes:  maps.Clone(p.rcodes),
+		Sources: maps.Clone(p.sources),
 		Waste:   p.waste,
 		P50:     p.quantile(0.5),
 		P99:     p.quantile(0.99),
@@ -133,15 +151,14 @@ func (r *Recorder) Last(d time.Duration, now time.Time) (Point, time.Duration) {
 	defer r.mu.Unlock()
 	r.drain()
 
-	sum := point{rcodes: map[string]float64{}}
+	sum := point{rcodes: tally{}, sources: tally{}}
 	last := r.history.number(now)
 	first := max(1, last-int(d/interval)+1)
 	for p := range r.history.from(first, last) {
 		sum.queries += p.queries
 		sum.waste += p.waste
-		for code, n := range p.rcodes {
-			sum.rcodes[code] += n
-		}
+		sum.rcodes.addAll(p.rcodes)
+		sum.sources.addAll(p.sources)
 		for i, n := range p.latencies {
 			sum.latencies[i] += n
 		}

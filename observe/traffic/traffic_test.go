@@ -232,7 +232,7 @@ func TestHistory(t *testing.T) {
 		r := NewRecorder(nil)
 		for i := range 3 {
 			e := event([]string{"NOERROR", "NXDOMAIN", "NOERROR"}[i])
-			e.Duration = time.Duration(i+1) * time.Millisecond
+			e.Duration, e.Source = time.Duration(i+1)*time.Millisecond, []string{"cache", "", "cache"}[i]
 			r.Record(e, wireName("x.example."), nil, 0)
 			time.Sleep(interval)
 		}
@@ -240,7 +240,8 @@ func TestHistory(t *testing.T) {
 		if len(points) != 3 || points[1].RCodes["NXDOMAIN"] != 1 || points[1].P50 < 2*time.Millisecond || points[1].P50 > 4*time.Millisecond {
 			t.Errorf("got %+v, want three points, the second with an NXDOMAIN of 2 ms", points)
 		}
-		if last, covered := r.Last(time.Minute, time.Now()); last.Queries != 3 || last.RCodes["NOERROR"] != 2 || covered != 3*interval {
+		if last, covered := r.Last(time.Minute, time.Now()); last.Queries != 3 || last.RCodes["NOERROR"] != 2 ||
+			last.Sources["cache"] != 2 || last.Sources[""] != 1 || covered != 3*interval {
 			t.Errorf("last minute: got %+v of %v, want three queries of %v", last, covered, 3*interval)
 		}
 		time.Sleep(time.Minute - interval/2)

@@ -40,6 +40,7 @@ type Status struct {
 	Sampled *float64           `json:"sampled,omitempty"`
 	Queries *float64           `json:"queries,omitempty"`
 	RCodes  map[string]float64 `json:"rcodes,omitempty"`
+	Sources map[string]float64 `json:"sources,omitempty"`
 	P50     *time.Duration     `json:"p50,omitempty"`
 	P99     *time.Duration     `json:"p99,omitempty"`
 	Waste   *float64           `json:"waste,omitempty"`

@@ -93,9 +93,9 @@ func Summary(conditions []Condition) string {
 	case len(conditions) == 0:
 		return "Healthy."
 	case conditions[0].Severity == Note:
-		return "Healthy, but " + conditions[0].Text + "."
+		return "Healthy, but " + strings.TrimSuffix(conditions[0].Text, ".") + "."
 	}
-	text := conditions[0].Text
+	text := strings.TrimSuffix(conditions[0].Text, ".") // that of a name
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 

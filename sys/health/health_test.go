@@ -131,3 +131,12 @@ func TestNilBoardHasNoConditions(t *testing.T) {
 		t.Error("got conditions, want none")
 	}
 }
+
+// A sentence that ends with a name has one dot at its end.
+func TestSummaryOfName(t *testing.T) {
+	for severity, want := range map[Severity]string{Critical: "Most are for a.test.", Note: "Healthy, but most are for a.test."} {
+		if s := Summary([]Condition{{Severity: severity, Text: "most are for a.test."}}); s != want {
+			t.Errorf("%s: got %q, want %q", severity, s, want)
+		}
+	}
+}
