@@ -36,7 +36,9 @@ func TestParse(t *testing.T) {
 		{"  10.0.0.1 a#b c\n", []string{"10.0.0.1 a."}, nil},
 		{"10.0.0.1 a\v\fb \r\r\n", []string{"10.0.0.1 a.", "10.0.0.1 b."}, nil},
 		{"::ffff:10.0.0.1 a", []string{"10.0.0.1 a."}, nil},
-		{"fe80::1%eth0 a\nfe80::1%1 b", nil, nil},
+		{"fe80::1%eth0 a\nfe80::2%1 b\nfe80::3% c\n10.0.0.1%a%b d", []string{"fe80::1 a.", "fe80::2 b.", "fe80::3 c.", "10.0.0.1 d."}, nil},
+		{"%eth0 a\nfe80::1%eth0\nfe80::%1%eth0 b", []string{"fe80:: b."}, []string{
+			`1: "%eth0" is not an IP address`, "2: no name after the address"}},
 		{"10.0.0.1 _srv.a x-_y xn--bcher-kva bücher 0/26.a", []string{"10.0.0.1 _srv.a.", "10.0.0.1 x-_y.", "10.0.0.1 xn--bcher-kva.", `10.0.0.1 b\195\188cher.`, "10.0.0.1 0/26.a."}, nil},
 		{"10.0.0.1 * *.a", []string{"10.0.0.1 *.", "10.0.0.1 *.a."}, nil},
 		{"10.0.0.1\n10.0.0.2 # a\n", nil, []string{"1: no name after the address", "2: no name after the address"}},

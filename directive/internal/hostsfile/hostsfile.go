@@ -28,7 +28,8 @@ const byteOrderMark = "\xef\xbb\xbf"
 // Parse calls add for each address and each of its names in text. The name is in
 // wire form and lower case, and is valid until add returns. Before a name of one
 // label that does not end with a dot, parse adds the name with domain appended,
-// unless domain is "". It calls ignore for invalid lines and names, and continues.
+// unless domain is "". The zone of an address (fe80::1%eth0) is left out. Parse calls
+// ignore for invalid lines and names, and continues.
 func Parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte), ignore func(Error)) {
 	var room, longer [wire.MaxName]byte
 	number := 0
@@ -45,16 +46,14 @@ func Parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte)
 		for word := range strings.FieldsFuncSeq(line, IsBlank) {
 			if words++; words == 1 {
 				var err error
-				if addr, err = netip.ParseAddr(word); err != nil {
+				ip, _, _ := strings.Cut(word, "%") // a zone has a meaning only on one machine
+				if addr, err = netip.ParseAddr(ip); err != nil {
 					ignore(Error{number, fmt.Sprintf("%s is not an IP address", quote(word))})
 					break
 				}
 				continue
 			}
 
-			if addr.Zone() != "" { // has a meaning only on one machine
-				break
-			}
 			name, wrong := AppendName(room[:0], word)
 			if wrong != "" {
 				ignore(Error{number, quote(word) + " " + wrong})
