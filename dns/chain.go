@@ -27,6 +27,7 @@ type Chain struct {
 	stateKeys    int
 	interceptors bool   // some step is an Interceptor
 	anyClass     bool   // some step answers classes other than IN
+	changesClass bool   // some step turns other classes into IN
 	tracer       Tracer // nil if there is none
 	traced       *Chain // for the queries that tracer follows
 	silent       bool   // a copy without the observers, which the server block has
@@ -56,6 +57,9 @@ type step struct {
 	anyClass    bool
 	parked      *atomic.Int64 // places in the ParkingLot of queries that wait for the handler
 }
+
+// admits reports whether q's class, or what a handler makes of it, has an answer in the chain.
+func (c *Chain) admits(q *Query) bool { return q.Class == wire.ClassIN || c.anyClass || c.changesClass }
 
 // serves reports whether queries of q's class are for the handler.
 func (s *step) serves(q *Query) bool { return q.Class == wire.ClassIN || s.anyClass }
@@ -87,6 +91,9 @@ func (c *Chain) Add(name string, h any) {
 	if classes, ok := h.(AnyClass); ok {
 		s.anyClass = true
 		c.anyClass = c.anyClass || classes.AnyClass()
+	}
+	if changer, ok := h.(ClassChanger); ok {
+		c.changesClass = c.changesClass || changer.ChangesClass()
 	}
 	c.steps = append(c.steps, s)
 	c.addRepetition(h)

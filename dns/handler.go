@@ -66,6 +66,13 @@ type Observer interface{ ObserveDNS(q *Query) }
 // them.
 type AnyClass interface{ AnyClass() (answers bool) }
 
+// A ClassChanger may have no answers of other classes, but turns queries of such classes
+// into queries of class IN if ChangesClass returns true. A chain refuses those that it has not changed.
+type ClassChanger interface {
+	AnyClass
+	ChangesClass() bool
+}
+
 // An OpcodeHandler is called for NOTIFY (RFC 1996) and UPDATE messages (RFC 2136), too, which
 // the chain's other handlers do not see. Query.Opcode identifies them. Opcodes returns those
 // that the handler answers: if no handler of a chain answers an opcode, the reply is NOTIMP.

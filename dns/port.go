@@ -139,7 +139,7 @@ func (q *Query) findChain(fault wire.Fault) *Chain {
 		return nil
 	case message && chain != nil:
 		return chain.messages
-	case chain == nil, chain.empty(), q.Class != wire.ClassIN && !chain.anyClass:
+	case chain == nil, chain.empty(), !chain.admits(q):
 		q.chain, q.RCode = q.mux.Unserved, wire.Refused
 		return nil
 	}

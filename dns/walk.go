@@ -42,12 +42,22 @@ func (q *Query) walk(floor int) Verdict {
 		}
 	}
 
-	q.Fail(wire.ServFail) // as CoreDNS does
-	if q.Opcode() != 0 {
-		q.RCode = wire.NotAuth // RFC 1996 §3.10, RFC 2136 §3.1.2
+	q.failUnanswered()
+	return q.complete(floor, -1, Done)
+}
+
+// failUnanswered makes the answer that of a query that every handler has passed on.
+func (q *Query) failUnanswered() {
+	switch {
+	case q.Opcode() != 0:
+		q.Fail(wire.NotAuth) // RFC 1996 §3.10, RFC 2136 §3.1.2
+	case q.Class != wire.ClassIN && !q.chain.anyClass:
+		q.Fail(wire.Refused) // as for a chain that does not change classes
+		return
+	default:
+		q.Fail(wire.ServFail) // as CoreDNS does
 	}
 	q.Err = errUnanswered
-	return q.complete(floor, -1, Done)
 }
 
 // complete notes that the handler at step answered, -1 if none did, and calls the
@@ -111,7 +121,7 @@ func (q *Query) resolve(ctx context.Context, floor int) {
 		q.completing = false
 
 		if err := q.chain.steps[at].resolver.Resolve(ctx, q); err != nil {
-			q.Fail(wire.ServFail)
+			q.fail(wire.ServFail) // Resolve may have added an extended error
 			q.Err = err
 		}
 

@@ -62,9 +62,11 @@ func (t *transaction) prepare(q *dns.Query) {
 	t.ttls, t.codes, t.cnames = t.ttls[:0], t.codes[:0], t.cnames[:0]
 }
 
-// AnyClass lets rewrite see queries of every class. It reports whether a class
-// rule may turn them into queries that have an answer.
-func (rw *Rewrite) AnyClass() (answers bool) {
+// AnyClass lets rewrite see queries of every class. It answers none.
+func (rw *Rewrite) AnyClass() (answers bool) { return false }
+
+// ChangesClass reports whether there is a rule for the class.
+func (rw *Rewrite) ChangesClass() bool {
 	for _, r := range rw.rules {
 		if _, ok := r.change.(*classRule); ok {
 			return true

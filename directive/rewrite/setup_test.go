@@ -125,14 +125,14 @@ func TestSetupSeveralRules(t *testing.T) {
 }
 
 // A class rule may produce answers of a class that no handler below has.
-func TestAnyClass(t *testing.T) {
-	for text, answers := range map[string]bool{"class CH IN": true, "name a b": false} {
+func TestChangesClass(t *testing.T) {
+	for text, changes := range map[string]bool{"class CH IN": true, "name a b": false} {
 		b, err := plan(".:53 {\nrewrite " + text + "\n}")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := config.Find[dns.AnyClass](b)[0].AnyClass(); got != answers {
-			t.Errorf("rewrite %s: AnyClass: got %v, want %v", text, got, answers)
+		if got := config.Find[dns.ClassChanger](b)[0].ChangesClass(); got != changes {
+			t.Errorf("rewrite %s: ChangesClass: got %v, want %v", text, got, changes)
 		}
 	}
 }
