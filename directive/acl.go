@@ -195,12 +195,14 @@ func (a *ACL) ServeDNS(q *dns.Query) dns.Verdict {
 	case line.action == aclFilter && q.Opcode() == 0: // else an empty reply would mean success
 		q.AddExtendedError(wire.EDEFiltered, "")
 		return dns.Done
-	case line.sources != nil:
-		q.AddExtendedError(wire.EDEProhibited, "")
-	default:
-		q.AddExtendedError(wire.EDEBlocked, "")
 	}
+
 	q.Fail(wire.Refused)
+	code := wire.EDEBlocked
+	if line.sources != nil {
+		code = wire.EDEProhibited
+	}
+	q.AddExtendedError(code, "")
 	return dns.Done
 }
 

@@ -328,8 +328,23 @@ func (q *Query) RemoveReplyOption(code uint16) {
 	}
 }
 
-// Fail discards the answer and sets the response code.
+// AddExtendedErrors adds the extended errors of sub, whose answer becomes a part of q's.
+func (q *Query) AddExtendedErrors(sub *Query) {
+	for code, data := range wire.Options(sub.replyOpt) {
+		if code == wire.OptionEDE {
+			q.AddReplyOption(code, data)
+		}
+	}
+}
+
+// Fail discards the answer and its extended errors, and sets the response code.
 func (q *Query) Fail(code wire.RCode) {
+	q.RemoveReplyOption(wire.OptionEDE)
+	q.fail(code)
+}
+
+// fail is Fail, and keeps extended errors that explain the failure.
+func (q *Query) fail(code wire.RCode) {
 	q.Answer.Clear()
 	q.Status = Status{RCode: code, RA: q.RA, Err: q.Err}
 }

@@ -142,16 +142,17 @@ func (q *Query) AskedAs(t wire.Type) bool {
 }
 
 // FollowCNAME adds the answer for the target of the CNAME record that ends q's answer
-// section: it appends the records of each section to q's, and sets the response code
-// of the last name (RFC 6604). If sub has addresses of the query type, its other
-// sections are left out, unless DO is set, since they may hold proofs. FollowCNAME
-// returns false and changes nothing if no server block has the target: then the CNAME
-// record is the answer, and the client resolves its target (RFC 1034 §4.3.2).
+// section: it appends the records of each section to q's, adds the extended errors, and
+// sets the response code of the last name (RFC 6604). If sub has addresses of the query
+// type, its other sections are left out, unless DO is set, since they may hold proofs.
+// FollowCNAME returns false and changes nothing if no server block has the target: then
+// the CNAME record is the answer, and the client resolves its target (RFC 1034 §4.3.2).
 func (q *Query) FollowCNAME(sub *Query) (served bool) {
 	if sub.Unanswered() {
 		return false
 	}
 	q.RCode, q.RA, q.TC, q.Err = sub.RCode, sub.RA, sub.TC, sub.Err
+	q.AddExtendedErrors(sub)
 
 	a := &q.Answer
 	end := a.RecordsOffset() // of the answer section

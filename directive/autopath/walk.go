@@ -150,6 +150,7 @@ func (w *walk) answer(found *dns.Query, steps int) error {
 	}
 
 	q.Fail(wire.NoError)
+	q.AddExtendedErrors(found)
 	q.AA, q.RA, q.TC = true, found.RA, found.TC
 
 	a := &q.Answer

@@ -42,6 +42,7 @@ func (t *translator) translates(sub *dns.Query) (translates bool) {
 func (t *translator) replace(q, sub *dns.Query) (err error) {
 	maxTTL := negativeTTL(&q.Answer)
 	q.Fail(sub.RCode)
+	q.AddExtendedErrors(sub)
 	q.AA, q.RA, q.TC, q.Cacheable, q.Err = sub.AA, sub.RA, sub.TC, sub.Cacheable, sub.Err
 
 	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {

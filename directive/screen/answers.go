@@ -43,6 +43,7 @@ func (s *Screen) refuse(q *dns.Query) bool {
 	case bad.IsValid():
 		a.Clear()
 		q.AA, q.AD, q.TC = false, false, false
+		q.RemoveReplyOption(wire.OptionEDE) // of the upstream's answer
 		q.AddExtendedError(wire.EDEBlocked, "private address")
 		s.logRebind(q, bad)
 	case additional:
@@ -165,6 +166,7 @@ func (s *Screen) dropFrom(q *dns.Query) {
 
 	a.DeleteFunc(func(section wire.Section, _ wire.Record) bool { return section != wire.Answers })
 	appendSOA(a, owner, ttl)
+	q.RemoveReplyOption(wire.OptionEDE) // of the records that are gone
 	q.AddExtendedError(wire.EDEFiltered, "")
 }
 
