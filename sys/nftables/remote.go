@@ -1,8 +1,10 @@
 package nftables
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -13,29 +15,46 @@ import (
 )
 
 // A Remote has another process write to sets: the one that calls Serve with the other end of its connection.
-// Its methods are safe for concurrent use.
+// Its methods are safe for concurrent use, and return within replyTimeout if that process hangs.
 type Remote struct {
 	sets []Set
-	conn *os.File // of messages: a socket of type SOCK_SEQPACKET; nil if there is no other process
+	conn connection // nil if there is no other process
 
 	mu      sync.Mutex  // of a request and its reply
+	asked   uint32      // the number of the last request
+	retry   time.Time   // when to ask again a process that has not answered
 	replies chan []byte // closed at the end of the connection
 	changes atomic.Uint64
 }
 
-// The kinds of messages. Requests are from the Remote.
+// A connection keeps the boundaries of messages: it is a socket of type SOCK_SEQPACKET.
+type connection interface {
+	io.ReadWriter
+	SetWriteDeadline(time.Time) error
+}
+
+const (
+	// replyTimeout is how long a request may wait for its reply. The kernel needs milliseconds, and longer
+	// while it has large transactions of other processes.
+	replyTimeout = 2 * time.Second
+	// retryInterval is how long a process is not asked that has not answered.
+	retryInterval = time.Second
+)
+
+// The kinds of messages. Requests are from the Remote. The number of a request follows, and its reply has it, too.
 const (
 	inspectRequest = 1 + iota // the index of a set
-	inspectReply              // a key and a problem
+	_                         // its reply: a key and a problem
 	addRequest                // elements
-	addReply                  // a result for each
+	_                         // its reply: a result for each
 	changedEvent              // Changes is another number
 )
 
 const (
 	elementSize = 2 + 16 + 16 + 8 + 8
 	resultSize  = 2 + 8
-	maxMessage  = 1 + MaxElements*elementSize
+	headerSize  = 1 + 4 // the kind and the number of the request
+	maxMessage  = headerSize + MaxElements*elementSize
 )
 
 // The flags of an element in a message.
@@ -47,12 +66,15 @@ const (
 
 // NewRemote returns a Remote for these sets, which Serve has, too, in the same order.
 func NewRemote(conn *os.File, sets []Set) *Remote {
-	r := &Remote{sets: sets, conn: conn, replies: make(chan []byte)}
 	if conn == nil {
-		close(r.replies)
-	} else {
-		go r.receive() // until the other process ends, or Close is called
+		return &Remote{sets: sets}
 	}
+	return newRemote(conn, sets)
+}
+
+func newRemote(conn connection, sets []Set) *Remote {
+	r := &Remote{sets: sets, conn: conn, replies: make(chan []byte, 1)}
+	go r.receive() // until the other process ends
 	return r
 }
 
@@ -80,21 +102,40 @@ func (*Remote) Close() {}
 // Changes is [Kernel.Changes].
 func (r *Remote) Changes() uint64 { return r.changes.Load() }
 
-// ask sends a request, and returns the reply without its kind; nil if there is none.
-func (r *Remote) ask(request []byte, size int) []byte {
+// ask sends a request, and returns the rest of its reply, which has size bytes; nil if there is none.
+func (r *Remote) ask(kind byte, body []byte, size int) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.conn == nil {
+	if r.conn == nil || time.Now().Before(r.retry) {
 		return nil
 	}
-	if _, err := r.conn.Write(request); err != nil {
+
+	r.asked++
+	header := binary.BigEndian.AppendUint32([]byte{kind}, r.asked)
+	timeout := time.NewTimer(replyTimeout)
+	defer timeout.Stop()
+	_ = r.conn.SetWriteDeadline(time.Now().Add(replyTimeout))
+	if _, err := r.conn.Write(append(header, body...)); err != nil {
+		r.retry = time.Now().Add(retryInterval)
 		return nil
 	}
-	reply := <-r.replies
-	if len(reply) != 1+size || reply[0] != request[0]+1 {
-		return nil
+
+	header[0]++
+	for {
+		select {
+		case reply, ok := <-r.replies:
+			if ok && !bytes.HasPrefix(reply, header) {
+				continue // to a request that has not waited for it
+			}
+			if len(reply) != len(header)+size {
+				return nil
+			}
+			return reply[len(header):]
+		case <-timeout.C:
+			r.retry = time.Now().Add(retryInterval)
+			return nil
+		}
 	}
-	return reply[1:]
 }
 
 // Inspect is [Kernel.Inspect].
@@ -103,7 +144,7 @@ func (r *Remote) Inspect(s Set) (Key, Problem) {
 	if i < 0 {
 		return NoKey, NotListed
 	}
-	reply := r.ask([]byte{inspectRequest, byte(i)}, 3)
+	reply := r.ask(inspectRequest, []byte{byte(i)}, 3)
 	if reply == nil {
 		return NoKey, Gone
 	}
@@ -113,7 +154,8 @@ func (r *Remote) Inspect(s Set) (Key, Problem) {
 // Add is [Kernel.Add].
 func (r *Remote) Add(elements []Element) []Result {
 	results := make([]Result, len(elements))
-	request, of := []byte{addRequest}, []int(nil)
+	var request []byte
+	var of []int
 	for i, e := range elements {
 		at := slices.Index(r.sets, e.Set)
 		if at < 0 {
@@ -126,7 +168,7 @@ func (r *Remote) Add(elements []Element) []Result {
 		return results
 	}
 
-	reply := r.ask(request, len(of)*resultSize)
+	reply := r.ask(addRequest, request, len(of)*resultSize)
 	for n, i := range of {
 		if reply == nil {
 			results[i].Problem = Gone
@@ -229,13 +271,18 @@ func Serve(conn *os.File, sets []Set) {
 
 // answer returns the reply to a request; nil if no Remote sends it. kernel is nil if it has a problem.
 func answer(request []byte, sets []Set, kernel *Kernel, problem Problem) []byte {
-	switch body := request[1:]; {
+	if len(request) < headerSize {
+		return nil
+	}
+	reply := slices.Clone(request[:headerSize])
+	reply[0]++
+	switch body := request[headerSize:]; {
 	case request[0] == inspectRequest && len(body) == 1 && int(body[0]) < len(sets):
 		key := NoKey
 		if kernel != nil {
 			key, problem = kernel.Inspect(sets[body[0]])
 		}
-		return binary.BigEndian.AppendUint16([]byte{inspectReply, byte(key)}, uint16(problem))
+		return binary.BigEndian.AppendUint16(append(reply, byte(key)), uint16(problem))
 
 	case request[0] == addRequest && len(body)%elementSize == 0:
 		var elements []Element
@@ -246,18 +293,17 @@ func answer(request []byte, sets []Set, kernel *Kernel, problem Problem) []byte 
 			}
 			elements = append(elements, e)
 		}
-		return addAll(elements, kernel, problem)
+		return addAll(reply, elements, kernel, problem)
 	}
 	return nil
 }
 
-// addAll adds elements, and returns the reply.
-func addAll(elements []Element, kernel *Kernel, problem Problem) []byte {
+// addAll adds elements, and appends the results to the reply.
+func addAll(reply []byte, elements []Element, kernel *Kernel, problem Problem) []byte {
 	results := slices.Repeat([]Result{{Problem: problem}}, len(elements))
 	if kernel != nil {
 		results = kernel.Add(elements)
 	}
-	reply := []byte{addReply}
 	for _, r := range results {
 		reply = binary.BigEndian.AppendUint16(reply, uint16(r.Problem))
 		reply = binary.BigEndian.AppendUint64(reply, uint64(r.Left))

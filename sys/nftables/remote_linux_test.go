@@ -3,11 +3,13 @@ package nftables
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -108,7 +110,7 @@ func TestServeAnything(t *testing.T) {
 	k := openNew(t, nil)
 	nft(t, "table inet filter { set v4 { type ipv4_addr; flags timeout; elements = { 192.0.2.9 }; }; set secret { type ipv4_addr; flags timeout; }; }")
 	r := rand.New(rand.NewPCG(1, 2))
-	valid := appendElement([]byte{addRequest}, element("v4", "192.0.2.9", time.Minute), 0)
+	valid := appendElement([]byte{addRequest, 0, 0, 0, 1}, element("v4", "192.0.2.9", time.Minute), 0)
 	ended := 0
 	for range 300 {
 		f := serve(t, set("v4"))
@@ -151,6 +153,55 @@ func TestRemoteGone(t *testing.T) {
 	if got := r.Add([]Element{element("v4", "192.0.2.1", time.Minute)}); got[0].Problem != Gone {
 		t.Errorf("a closed connection: got %v, want %v", got[0].Problem, Gone)
 	}
+}
+
+// A process that hangs holds a request for replyTimeout, and none in the next second. A reply that is late is
+// not taken for that to another request.
+func TestRemoteHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, other := net.Pipe()
+		sets := []Set{set("v4"), set("v6")}
+		r := newRemote(conn, sets)
+		defer conn.Close()
+		inspect := func(what string, s Set, wantKey Key, wantProblem Problem, wantWait time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			key, p := r.Inspect(s)
+			if waited := time.Since(begun); key != wantKey || p != wantProblem || waited != wantWait {
+				t.Errorf("%s: got %v and %v after %v, want %v and %v after %v", what, key, p, waited, wantKey, wantProblem, wantWait)
+			}
+		}
+		// reply sends a key as the reply to a request.
+		reply := func(request []byte, key Key) {
+			if _, err := other.Write([]byte{request[0] + 1, request[1], request[2], request[3], request[4], byte(key), 0, 0}); err != nil {
+				t.Error(err)
+			}
+		}
+		receive := func() []byte {
+			request := make([]byte, maxMessage)
+			n, err := other.Read(request)
+			if err != nil {
+				t.Error(err)
+			}
+			return request[:n]
+		}
+
+		inspect("a process that reads nothing", sets[0], NoKey, Gone, replyTimeout)
+		inspect("within a second", sets[0], NoKey, Gone, 0)
+		if got := r.Add([]Element{element("v4", "192.0.2.1", time.Minute)}); got[0].Problem != Gone {
+			t.Errorf("within a second: got %v, want %v", got[0].Problem, Gone)
+		}
+
+		time.Sleep(retryInterval)
+		requests := make(chan []byte, 1)
+		go func() { requests <- receive() }()
+		inspect("a process that replies late", sets[0], NoKey, Gone, replyTimeout)
+		reply(<-requests, IPv4)
+
+		time.Sleep(retryInterval)
+		go func() { reply(receive(), IPv6) }()
+		inspect("the next request", sets[1], IPv6, None, 0)
+	})
 }
 
 func TestParseSets(t *testing.T) {
