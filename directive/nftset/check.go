@@ -13,17 +13,14 @@ import (
 func (k *keeper) check() {
 	k.mu.Lock()
 	all := slices.Clone(k.sets)
-	changed := k.writer != nil && k.writer.Changes() != k.checked
-	if changed {
-		k.checked = k.writer.Changes()
+	changed := false
+	if w := k.writer.Load(); w != nil {
+		changes := (*w).Changes()
+		changed, k.checked = changes != k.checked, changes
 	}
 	if now := clock.Now(); now-k.swept > sweepInterval {
 		k.swept, k.room = now, maxKnown
-		for e, x := range k.known {
-			if x.until < now {
-				k.forget(e)
-			}
-		}
+		k.forgetAll(func(_ string, x *entry) bool { return x.until < now })
 	}
 	k.mu.Unlock()
 
@@ -76,13 +73,13 @@ func (k *keeper) look(s *set) {
 func (k *keeper) opened() (Writer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.writer != nil {
-		return k.writer, nil
+	if w := k.writer.Load(); w != nil {
+		return *w, nil
 	}
 	w, err := k.open()
 	if err != nil {
 		return nil, err
 	}
-	k.writer = w
+	k.writer.Store(&w)
 	return w, nil
 }

@@ -2,13 +2,17 @@ package nftset
 
 import (
 	"context"
+	"encoding/binary"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/nftables"
+	"github.com/seamark/seamark/zone"
 )
 
 // A Writer writes to the sets of nftables: a *nftables.Kernel, or the supervisor of a node.
@@ -40,13 +44,25 @@ type element struct {
 	client, ip netip.Addr
 }
 
+// appendKey appends the key of a known element. It begins with the number of its set.
+func (e element) appendKey(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, e.set.number)
+	ip := e.ip.As16()
+	b = append(b, ip[:]...)
+	if e.client.IsValid() {
+		client := e.client.As16()
+		b = append(b, client[:]...)
+	}
+	return b
+}
+
 // A demand is an element that has to be in its set for some time.
 type demand struct {
 	element
 	need time.Duration
 }
 
-// An entry is what is known of an element.
+// An entry is what is known of an element. It is immutable.
 type entry struct {
 	until   time.Duration // by package clock
 	changes uint64        // of the writer, before the element was written
@@ -64,12 +80,15 @@ type request struct {
 type keeper struct {
 	open func() (Writer, error)
 
+	// Queries read these two without a lock. They are changed with mu held.
+	writer atomic.Pointer[Writer] // nil until it is open
+	known  zone.Table[entry]      // by element.appendKey
+
 	noteMu sync.Mutex // of the problems of sets; locked before mu
 
 	mu       sync.Mutex
-	writer   Writer // nil until it is open
 	sets     []*set
-	known    map[element]entry
+	numbered uint64             // sets so far
 	claim    *memory.Claim      // of known
 	room     int                // for known; what memory has until the next search for elements that have ended
 	byClient map[netip.Addr]int // elements that are known
@@ -86,7 +105,7 @@ type keeper struct {
 
 func newKeeper(open func() (Writer, error), claim *memory.Claim) *keeper {
 	k := &keeper{
-		open: open, claim: claim, room: maxKnown, known: map[element]entry{}, byClient: map[netip.Addr]int{}, queued: map[netip.Addr]int{},
+		open: open, claim: claim, room: maxKnown, byClient: map[netip.Addr]int{}, queued: map[netip.Addr]int{},
 		work: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go k.run()
@@ -98,14 +117,16 @@ func (k *keeper) Stop() {
 	close(k.stop)
 	<-k.done
 	k.claim.Release()
-	if k.writer != nil {
-		k.writer.Close()
+	if w := k.writer.Load(); w != nil {
+		(*w).Close()
 	}
 }
 
 // add adds a set, and returns once it is known whether it can be written.
 func (k *keeper) add(s *set) {
 	k.mu.Lock()
+	k.numbered++
+	s.number = k.numbered
 	k.sets = append(k.sets, s)
 	k.mu.Unlock()
 	k.look(s)
@@ -115,30 +136,21 @@ func (k *keeper) add(s *set) {
 func (k *keeper) remove(s *set) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i, other := range k.sets {
-		if other == s {
-			k.sets = append(k.sets[:i:i], k.sets[i+1:]...)
-			break
-		}
-	}
+	k.sets = slices.DeleteFunc(k.sets, func(other *set) bool { return other == s })
 	s.board.Clear(k, s.name)
-	for e := range k.known {
-		if e.set == s {
-			k.forget(e)
-		}
-	}
+	k.forgetAll(func(key string, _ *entry) bool { return binary.BigEndian.Uint64([]byte(key)) == s.number })
 }
 
 // lacks reports whether an element has to be written, so that it is there for some time.
 func (k *keeper) lacks(e element, need, now time.Duration) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.lacksLocked(e, need, now)
+	known, w := k.find(e), k.writer.Load()
+	return known == nil || known.until-now < need || w == nil || known.changes != (*w).Changes()
 }
 
-func (k *keeper) lacksLocked(e element, need, now time.Duration) bool {
-	known, ok := k.known[e]
-	return !ok || known.until-now < need || k.writer == nil || known.changes != k.writer.Changes()
+// find returns what is known of an element; nil if it is unknown. It allocates nothing.
+func (k *keeper) find(e element) *entry {
+	var room [8 + 16 + 16]byte
+	return k.known.Get(e.appendKey(room[:0]))
 }
 
 // write blocks until elements have been written, or cannot be. It reports false if ctx ends before: they are
@@ -232,7 +244,7 @@ func (k *keeper) serve(requests []*request) {
 	elements, of, changes := k.prepare(requests)
 	if len(elements) > 0 {
 		begun := clock.Now()
-		k.record(of, k.writer.Add(elements), begun, changes)
+		k.record(of, (*k.writer.Load()).Add(elements), begun, changes)
 	}
 	for _, r := range requests {
 		close(r.done)
@@ -249,11 +261,12 @@ type wanted struct {
 func (k *keeper) prepare(requests []*request) (all []nftables.Element, of []wanted, changes uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.writer == nil {
+	w := k.writer.Load()
+	if w == nil {
 		return nil, nil, 0
 	}
 
-	changes = k.writer.Changes()
+	changes = (*w).Changes()
 	now := clock.Now()
 	at := map[element]int{}
 	for _, r := range requests {
@@ -263,12 +276,12 @@ func (k *keeper) prepare(requests []*request) (all []nftables.Element, of []want
 				all[i].Timeout = timeoutFor(all[i].Need)
 				continue
 			}
-			if nftables.Key(d.set.key.Load()) == nftables.NoKey || !k.lacksLocked(d.element, d.need, now) {
+			if nftables.Key(d.set.key.Load()) == nftables.NoKey || !k.lacks(d.element, d.need, now) {
 				continue
 			}
 
-			known, ok := k.known[d.element]
-			if !ok && k.byClient[r.client] >= maxByClient {
+			known := k.find(d.element)
+			if known == nil && k.byClient[r.client] >= maxByClient {
 				d.set.refused.Add(1)
 				continue
 			}
@@ -276,7 +289,7 @@ func (k *keeper) prepare(requests []*request) (all []nftables.Element, of []want
 			of = append(of, wanted{d.element, r.client})
 			all = append(all, nftables.Element{
 				Set: d.set.name, Client: d.client, IP: d.ip, Need: d.need, Timeout: timeoutFor(d.need),
-				Renew: ok && known.until > now,
+				Renew: known != nil && known.until > now,
 			})
 		}
 	}
@@ -288,15 +301,15 @@ func (k *keeper) record(of []wanted, results []nftables.Result, begun time.Durat
 	worst := map[*set]nftables.Problem{}
 	k.mu.Lock()
 	for i, w := range of {
-		r := results[i]
+		r, key := results[i], string(w.element.appendKey(nil))
 		worst[w.set] = max(worst[w.set], r.Problem)
 		if r.Problem != nftables.None {
 			w.set.failed.Add(1)
-			k.forget(w.element)
+			k.forget(key)
 			continue
 		}
 		w.set.added.Add(1)
-		k.remember(w.element, entry{begun + r.Left, changes, w.client})
+		k.remember(key, &entry{begun + r.Left, changes, w.client})
 	}
 	k.mu.Unlock()
 
@@ -306,29 +319,40 @@ func (k *keeper) record(of []wanted, results []nftables.Result, begun time.Durat
 }
 
 // remember notes an element. k.mu is held.
-func (k *keeper) remember(e element, x entry) {
-	k.forget(e)
-	if n := len(k.known); n < k.room && k.claim.Grow(int64(n+1)*knownBytes) != nil {
+func (k *keeper) remember(key string, x *entry) {
+	k.forget(key)
+	n := k.known.Len()
+	if n < k.room && k.claim.Grow(int64(n+1)*knownBytes) != nil {
 		k.room = n
 	}
-	if len(k.known) >= k.room {
-		for other := range k.known {
-			k.forget(other)
-			break
-		}
+	if n >= k.room { // an eighth at once, since the search for them begins anew each time
+		some := max(k.room/8, 1)
+		k.forgetAll(func(string, *entry) bool {
+			some--
+			return some >= 0
+		})
 	}
-	k.known[e] = x
+	k.known.Set(key, x)
 	k.byClient[x.client]++
 }
 
 // forget forgets an element, which may be unknown. k.mu is held.
-func (k *keeper) forget(e element) {
-	x, ok := k.known[e]
-	if !ok {
+func (k *keeper) forget(key string) {
+	x := k.known.Get([]byte(key))
+	if x == nil {
 		return
 	}
-	delete(k.known, e)
+	k.known.Delete(key)
 	if k.byClient[x.client]--; k.byClient[x.client] == 0 {
 		delete(k.byClient, x.client)
+	}
+}
+
+// forgetAll forgets the elements for which is returns true. k.mu is held.
+func (k *keeper) forgetAll(is func(key string, x *entry) bool) {
+	for key, x := range k.known.All() {
+		if is(key, x) {
+			k.forget(key)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 // A set is a set that lines of the Corefile name. It lives as long as a plan has it.
 type set struct {
 	name   nftables.Set
+	number uint64 // of the sets of the keeper; set by it
 	keeper *keeper
 	log    *slog.Logger
 	board  *health.Board

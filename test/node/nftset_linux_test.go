@@ -162,3 +162,47 @@ func TestNodeSetsSupervised(t *testing.T) {
 		t.Errorf("an element of the worker before: got no connection; log:\n%s", p.log)
 	}
 }
+
+// While the supervisor hangs, answers are sent without their addresses: the first ones after their time,
+// which counts them, and the others at once, once the set counts as one that cannot be written.
+func TestNodeSetsSupervisorHung(t *testing.T) {
+	long(t)
+	n := newTestNode(t)
+	n.servesSets("")
+	p := n.start("-nftset=inet/egress/agents4", "-sandbox=required")
+	c := n.dial("udp", nodeDNS)
+	n.eventually("answer", p, func() bool { return answerTo(c, "a-0-1.example.", time.Second) == "10.9.0.1" })
+
+	n.stop(p, p.Process.Pid)
+	continued := false
+	defer func() {
+		if !continued {
+			_ = p.Process.Signal(unix.SIGCONT)
+		}
+	}()
+	n.resolves(c, 0, 2)
+	if n.reaches(n.pod, "10.9.0.2") {
+		t.Error("an answer while the supervisor hangs: got a connection, want none")
+	}
+	if got := n.total(p, "seamark_nftset_late_replies_total"); got != 1 {
+		t.Errorf("got %v late replies, want 1", got)
+	}
+	n.eventually("text about the supervisor", p, func() bool {
+		return strings.Contains(p.log.String(), `name=agents4 error="the supervisor does not answer"`)
+	})
+	for y := range 20 {
+		n.resolves(c, 0, y+3)
+	}
+	if got := n.total(p, "seamark_nftset_late_replies_total"); got != 1 {
+		t.Errorf("after the text about the supervisor: got %v late replies, want 1", got)
+	}
+
+	continued = true
+	if err := p.Process.Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("set that is written again", p, func() bool { return n.reaches(n.pod, n.resolves(c, 0, 30)) })
+	if got := strings.Count(p.log.String(), "Set can be written again"); got != 1 {
+		t.Errorf("got %d lines that the set can be written again, want 1; log:\n%s", got, p.log)
+	}
+}
