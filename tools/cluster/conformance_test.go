@@ -76,9 +76,15 @@ func TestParseDig(t *testing.T) {
 
 b. 30 IN A 192.0.2.2
 a. 30 IN SRV 0 50 80 a.b.
+;; Got answer:
+;; ->>HEADER<<- opcode: QUERY, status: NXDOMAIN, id: 2
+
+;; OPT PSEUDOSECTION:
+; EDE: 18 (Prohibited): (policy)
 `
-	if status, records := parseDig(out); status != "NOERROR" || !slices.Equal(records, []string{"192.0.2.2", "80 a.b."}) {
-		t.Errorf("got %s, %q", status, records)
+	want := []string{"NOERROR 192.0.2.2, 80 a.b.", "NXDOMAIN EDE 18"}
+	if got := parseDig(out); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -65,20 +65,25 @@ func (t *conformance) runPods(ctx context.Context, s server, of suite) error {
 	return nil
 }
 
-// startPods starts the pods. Their image has the program that removes the IPv4 address of one.
-func (t *conformance) startPods(ctx context.Context, file string) error {
+// podsImage is that of clients, with the programs that change addresses and rules.
+const podsImage = "seamark.local/pods:1"
+
+func (t *conformance) importPods(ctx context.Context) error {
 	entries, err := glibcFiles(ctx, append([]string{"ip"}, clientPrograms...))
 	if err != nil {
 		return err
 	}
-	const image = "seamark.local/pods:1"
-	if err := t.importImage(ctx, []string{image}, entries, "/bin/sleep", "infinity"); err != nil {
+	return t.importImage(ctx, []string{podsImage}, entries, "/bin/sleep", "infinity")
+}
+
+// startPods starts the pods.
+func (t *conformance) startPods(ctx context.Context, file string) error {
+	if err := t.importPods(ctx); err != nil {
 		return err
 	}
-
 	kinds := podKinds(t.Options)
-	err = writeTemplate("pods.yaml", file, map[string]any{
-		"DualStack": t.Options.DualStack, "DNS6": dnsService6, "Kinds": kinds, "Image": image, "Musl": muslImage,
+	err := writeTemplate("pods.yaml", file, map[string]any{
+		"DualStack": t.Options.DualStack, "DNS6": dnsService6, "Kinds": kinds, "Image": podsImage, "Musl": muslImage,
 	})
 	if err != nil {
 		return err
