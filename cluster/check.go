@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/sys/redact"
 	"github.com/seamark/seamark/sys/watch"
 )
@@ -28,7 +28,7 @@ func (o Options) Check() error {
 	wrong(o.Manifests != "" && remote,
 		"manifests: a folder takes the place of an API server, so endpoint and kubeconfig do not go with it")
 	if o.Endpoint != "" {
-		u, err := url.Parse(o.Endpoint)
+		u, err := corefile.ParseURL(o.Endpoint)
 		wrong(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "",
 			"endpoint: want a URL such as https://10.0.0.1:6443, got %q", redact.URL(o.Endpoint))
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/healthz"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -49,7 +49,7 @@ one dash or two.`,
 		if !f.Changed("timeout") {
 			o.Timeout = o.Latency
 		}
-		o.Listen = net.JoinHostPort(strings.Trim(addr, "[]"), port.String())
+		o.Listen = net.JoinHostPort(corefile.Unbracketed(addr), port.String())
 		if err := o.Check(); err != nil {
 			return err
 		}

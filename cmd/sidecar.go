@@ -8,6 +8,7 @@ import (
 
 	"github.com/seamark/seamark/compat/flags"
 	"github.com/seamark/seamark/compat/sidecar"
+	"github.com/seamark/seamark/corefile"
 	"github.com/spf13/cobra"
 )
 
@@ -41,8 +42,8 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
 	klog := flags.AddKlog(f)
 
 	p.replaces(c, func([]string) error {
-		o.Dnsmasq = net.JoinHostPort(strings.Trim(dnsmasqAddr, "[]"), dnsmasqPort.String())
-		o.Listen = net.JoinHostPort(strings.Trim(statusAddr, "[]"), statusPort.String())
+		o.Dnsmasq = net.JoinHostPort(corefile.Unbracketed(dnsmasqAddr), dnsmasqPort.String())
+		o.Listen = net.JoinHostPort(corefile.Unbracketed(statusAddr), statusPort.String())
 		o.Poll = time.Duration(poll) * time.Millisecond
 		if err := o.Check(); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -157,7 +156,7 @@ func parseTapSocket(b *config.Block, text string) (dnstap.Socket, error) {
 		return s, nil
 	}
 
-	u, err := url.Parse(text)
+	u, err := corefile.ParseURL(text)
 	if err != nil {
 		return s, fmt.Errorf("want a path, unix://, tcp:// or tls://, got %q", redact.URL(text))
 	}

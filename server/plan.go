@@ -279,7 +279,7 @@ func (p *Plan) setUp(b *config.Block) (errs []error) {
 
 		answers = answers || d.Answers
 		b.SetDirective(d.Name)
-		if err := d.Setup(b, found); err != nil {
+		if err := p.foldUnclosed(found, d.Setup(b, found)); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -306,6 +306,9 @@ func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
 			errs = append(errs, d.Errorf("not supported: %s", advice))
 		case d.Text == "proxy":
 			errs = append(errs, d.Errorf("removed in CoreDNS 1.5, use forward"))
+		case slices.ContainsFunc(d.Body, func(o corefile.Directive) bool { return p.isDirective(o.Text) }):
+			errs = append(errs, d.Token.Errorf("", "unknown %s: a server block cannot be in another one; is a } missing above?",
+				d.Describe("directive")))
 		default:
 			errs = append(errs, d.Token.Errorf("", "unknown %s%s", d.Describe("directive"),
 				corefile.DidYouMean(d.Text, words)))

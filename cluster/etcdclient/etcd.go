@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/sys/certpool"
 	"github.com/seamark/seamark/sys/redact"
 	"github.com/seamark/seamark/sys/watch"
@@ -90,7 +90,7 @@ func checkEndpoint(e string) error {
 	if !strings.Contains(e, "://") {
 		text = "http://" + e
 	}
-	u, err := url.Parse(text)
+	u, err := corefile.ParseURL(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || text != e && u.Path != "" {
 		return wrong
 	}

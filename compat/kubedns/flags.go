@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/seamark/seamark/compat/flags"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns/kubednsconfig"
 	"github.com/seamark/seamark/sys/redact"
 	"github.com/spf13/pflag"
@@ -141,7 +141,7 @@ func (w *writer) kubernetes() {
 // source returns the option that locates the API server.
 func (w *writer) source() []string {
 	master := os.Expand(w.Master, w.Getenv)
-	u, err := url.Parse(master)
+	u, err := corefile.ParseURL(master)
 	w.FailIf(master != "" && (err != nil || u.Scheme == "" || u.Host == ""),
 		"--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", redact.URL(w.Master))
 	switch {

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/sys/redact"
 	"github.com/seamark/seamark/wire"
 )
@@ -33,6 +34,7 @@ type destination struct {
 	serverName string // the name in the upstream's certificate
 	url        string // for DNS over HTTPS, and of a Unix domain socket
 	fallback   bool   // of the option fallback
+	damaged    bool   // the address is in brackets that are not one pair
 }
 
 // An upstreamID identifies one upstream.
@@ -114,8 +116,9 @@ func parseDestination(text string, exists func(path string) bool) (d destination
 		}
 		host, d.port = h, uint16(n)
 	}
-	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil { // as CoreDNS, which accepts [::1
 		d.addr = netip.AddrPortFrom(addr.Unmap(), d.port)
+		d.damaged = strings.ContainsAny(corefile.Unbracketed(host), "[]")
 		return d, nil
 	}
 	if !isHostname(host) {
@@ -141,7 +144,7 @@ func isHostname(text string) bool {
 
 // parseURL parses the URL of a server for DNS over HTTPS.
 func parseURL(text string) (destination, error) {
-	u, err := url.Parse(text)
+	u, err := corefile.ParseURL(text)
 	if err == nil && u.Path != "" && u.Hostname() != "" {
 		return destination{}, fmt.Errorf(
 			"want https://HOST[:PORT] without a path, which is always /dns-query: got %q", redact.URL(text))
@@ -156,16 +159,31 @@ func parseURL(text string) (destination, error) {
 	return destination{scheme: schemeHTTPS, url: u.String()}, nil
 }
 
-// parseResolvConf returns the name servers of a resolv.conf(5).
-func parseResolvConf(text []byte) (addrs []netip.Addr) {
+// parseResolvConf returns the name servers of a resolv.conf(5), whose path is in the errors of
+// damaged lines, which are skipped.
+func parseResolvConf(path string, text []byte) (addrs []netip.Addr, damaged []error) {
+	number := 0
 	for line := range strings.Lines(string(text)) {
+		number++
+		at := corefile.Token{File: path, Line: number}
+
 		fields := strings.Fields(line)
-		if len(fields) < 2 || fields[0] != "nameserver" {
-			continue
-		}
-		if addr, err := netip.ParseAddr(fields[1]); err == nil {
+		switch {
+		case len(fields) == 0 || strings.HasPrefix(fields[0], "#") || strings.HasPrefix(fields[0], ";"):
+		case strings.ContainsFunc(line, isControl):
+			damaged = append(damaged, at.Errorf("", "a line with a control character: %q", line))
+		case len(fields) < 2 || fields[0] != "nameserver":
+		default:
+			addr, err := netip.ParseAddr(corefile.Unbracketed(fields[1]))
+			if err != nil {
+				damaged = append(damaged, at.Errorf("", "nameserver: want an IP address, got %q", fields[1]))
+				continue
+			}
 			addrs = append(addrs, addr.Unmap())
 		}
 	}
-	return addrs
+	return addrs, damaged
 }
+
+// isControl reports whether c is a control character that is no space.
+func isControl(c rune) bool { return unicode.IsControl(c) && !unicode.IsSpace(c) }

@@ -224,18 +224,18 @@ func (f *Forward) parseTo(b *config.Block, d corefile.Directive, parseDestinatio
 			continue
 		}
 
+		if p.damaged {
+			b.Warn(a.Errorf(d.Path, "%q is read as the address %v: write it so", a.Text, p.addr.Addr()))
+		}
+
 		upstreams++
 		if p.file != "" {
 			p.file = b.Path(p.file)
-			text, err := corefile.Text(p.file)
-			addrs := parseResolvConf(text)
-			switch {
-			case err != nil:
+			servers, err := checkResolvConf(b, p.file)
+			if err != nil {
 				errs = append(errs, a.Errorf(d.Path, "%w", err))
-			case len(addrs) == 0:
-				errs = append(errs, a.Errorf(d.Path, "%s has no nameserver line", p.file))
 			}
-			upstreams += len(addrs) - 1
+			upstreams += servers - 1
 		}
 		f.options.destinations = append(f.options.destinations, p)
 	}
@@ -244,6 +244,27 @@ func (f *Forward) parseTo(b *config.Block, d corefile.Directive, parseDestinatio
 		errs = append(errs, d.Errorf("want at most %d upstreams, got %d", maxUpstreams, upstreams))
 	}
 	return errors.Join(errs...)
+}
+
+// checkResolvConf returns the number of name servers in a file, and warns about its damaged lines.
+func checkResolvConf(b *config.Block, path string) (servers int, err error) {
+	text, err := corefile.Text(path)
+	if err != nil {
+		return 0, err
+	}
+
+	addrs, damaged := parseResolvConf(path, text)
+	for _, wrong := range damaged {
+		b.Warn(wrong)
+	}
+	switch {
+	case len(addrs) > 0:
+	case len(damaged) > 0:
+		return 0, damaged[0]
+	default:
+		err = fmt.Errorf("%s has no nameserver line", path)
+	}
+	return len(addrs), err
 }
 
 // parseFallback adds the upstreams of the option fallback, after all others.
@@ -335,7 +356,7 @@ func (o *upstreamOptions) parseResolvers(d corefile.Directive) error {
 		if h, p, err := net.SplitHostPort(a.Text); err == nil {
 			host, port = h, p
 		}
-		addr, err := netip.ParseAddrPort(net.JoinHostPort(strings.Trim(host, "[]"), port))
+		addr, err := netip.ParseAddrPort(net.JoinHostPort(corefile.Unbracketed(host), port))
 		if err != nil {
 			errs = append(errs, a.Errorf(d.Path, "want IP or IP:PORT, got %q", a.Text))
 		}

@@ -108,7 +108,7 @@ func (u *updater) update(ctx context.Context) {
 		switch {
 		case d.file != "":
 			text, err := corefile.Text(d.file)
-			addrs := parseResolvConf(text)
+			addrs, _ := parseResolvConf(d.file, text)
 			if err == nil && len(addrs) == 0 {
 				err = errNoNameserver
 			}

@@ -4,7 +4,6 @@ package trace
 
 import (
 	"errors"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -157,7 +156,7 @@ func (o *options) setEndpoint(d corefile.Directive) error {
 		endpoint = "http://" + endpoint + path
 	}
 
-	u, err := url.Parse(endpoint)
+	u, err := corefile.ParseURL(endpoint)
 	if err == nil && u.Hostname() == "" {
 		err = errors.New("no host")
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/corefile"
 )
 
 // Timeout limits an exchange.
@@ -120,7 +122,7 @@ func WithPort(server string) string {
 	if _, err := netip.ParseAddrPort(server); err == nil {
 		return server // "]:53" at the end would be a valid zone
 	}
-	bare := strings.Trim(server, "[]")
+	bare := corefile.Unbracketed(server)
 	if _, err := netip.ParseAddr(bare); err == nil {
 		return net.JoinHostPort(bare, "53")
 	}
