@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -153,6 +154,7 @@ func listenAt(r *server.Run, aliases map[netip.Addr]netip.Addr) {
 
 // attach attaches the programs, and stamps their heartbeat until close.
 func (n *nodeCapture) attach(f nodecache.Flags, method string, times tcx.Times, log *slog.Logger) (err error) {
+	times.Reached = cmp.Or(times.Reached, f.RepeatReached)
 	o := tcx.Options{
 		Port: f.Port, Interfaces: f.PodInterfaces, Clsact: method == nodecache.CaptureClsact,
 		Foreign: f.CaptureForeign, Times: times, Log: log,

@@ -57,7 +57,7 @@ type Block struct {
 	// Shared has what all plans of the server share, for Share.
 	Shared *Shared
 	// Generations counts the changes of data for replies that are repeated until then (see
-	// [dns.Query.AllowRepeatWhile]); nil if no replies are repeated.
+	// [dns.Query.AllowRepeat]); nil if no replies are repeated.
 	Generations *generation.Cells
 	// Dial connects to API servers and upstreams; nil uses the operating system.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

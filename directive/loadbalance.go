@@ -96,11 +96,24 @@ func (l *Loadbalance) parsePrefer(o corefile.Directive) error {
 // ServeDNS passes every query on.
 func (*Loadbalance) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 
+// Repetition reports that the programs may rotate the addresses. Any other order needs to see each query
+// with several.
+func (l *Loadbalance) Repetition() dns.Repetition {
+	if l.weights == nil && len(l.prefer) == 0 {
+		return dns.Repetition{Rotates: true}
+	}
+	return dns.Repetition{Allows: func(q *dns.Query) bool { return hasFewRecords(&q.Answer) }}
+}
+
+// hasFewRecords reports whether no order of the records can be wrong.
+func hasFewRecords(a *wire.Answer) bool {
+	return a.Count[wire.Answers] < 2 && a.Count[wire.Authority] < 2 && a.Count[wire.Additional] < 2
+}
+
 // FinishDNS reorders the addresses.
 func (l *Loadbalance) FinishDNS(q *dns.Query) {
 	a := &q.Answer
-	few := a.Count[wire.Answers] < 2 && a.Count[wire.Authority] < 2 && a.Count[wire.Additional] < 2
-	if few || q.RCode != wire.NoError || q.Type.IsTransfer() {
+	if hasFewRecords(a) || q.RCode != wire.NoError || q.Type.IsTransfer() {
 		return
 	}
 

@@ -136,7 +136,7 @@ type course struct {
 	signer  Signer           // signs the sealed messages; nil for none
 	changed *changedQuestion // nil unless SetQuestion was called
 	trace   Trace            // nil unless a Tracer follows the query
-	repeat  repeat           // zero unless AllowRepeat was called
+	repeat  Repeat           // zero unless AllowRepeat was called
 }
 
 // NewQuery returns a query. s sends its reply if it is parked.

@@ -10,12 +10,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// MaxRepeat is the longest useful time for AllowRepeat, and MaxRepeatWhile the time of
-// AllowRepeatWhile, which bounds the age of what its Stamp leaves out: the serials of SOA records.
-const (
-	MaxRepeat      = time.Second
-	MaxRepeatWhile = 30 * time.Second
-)
+// MaxRepeatWhile is the longest time for a Repeat of answers that may change at any time. It bounds the
+// age of what the Stamp leaves out: the serials of SOA records.
+const MaxRepeatWhile = 30 * time.Second
 
 // Repeatable is implemented by handlers and observers that need not see each query. Replies
 // are repeated without the server only in chains whose handlers and observers all implement
@@ -30,6 +27,8 @@ type Repetition struct {
 	Allows func(q *Query) bool
 	// Count adds n repeated replies to the metrics. It may be nil.
 	Count func(r *Repeated, n uint64)
+	// Rotates reports that the addresses of an RRset are in another order each time.
+	Rotates bool
 }
 
 // Repeated has what counters need to know of a repeated reply.
@@ -41,48 +40,38 @@ type Repeated struct {
 	Step                 int // as Query.AnsweredStep
 	QuerySize, ReplySize int
 
-	allowed repeat
+	Allowed Repeat
+	Rotates bool // the addresses of an RRset
 }
 
-// A repeat is what the handler that answers has passed to AllowRepeat.
-type repeat struct {
-	duration time.Duration
-	hits     *metrics.Counter
-	stamp    generation.Stamp
+// A Repeat describes how long a reply may be repeated, and how.
+type Repeat struct {
+	For   time.Duration    // from Start on
+	While generation.Stamp // and while it is current: it was read before the data that the answer was made from
+	Tick  time.Duration    // until TTLs decrease, the first time, and then each second; 0 if they do not
+	Hits  *metrics.Counter // of repeated replies; may be nil
 }
 
-// AllowRepeat is called by a handler that would give the same answer, with the same TTLs, to
-// equal queries until d after Start. hits, if it is not nil, counts the repeated replies.
-func (q *Query) AllowRepeat(d time.Duration, hits *metrics.Counter) {
-	q.repeat = repeat{duration: d, hits: hits}
-}
-
-// AllowRepeatWhile is AllowRepeat for an answer that may change at any time. It is repeated while
-// s is current, which was read before the data that the answer was made from, but no longer than
-// MaxRepeatWhile.
-func (q *Query) AllowRepeatWhile(s generation.Stamp) {
-	q.repeat = repeat{duration: MaxRepeatWhile, stamp: s}
-}
+// AllowRepeat is called by a handler that would give the same answer to equal queries, but for its
+// TTLs, as r describes.
+func (q *Query) AllowRepeat(r Repeat) { q.repeat = r }
 
 // Repeated returns the description of q's reply.
 func (q *Query) Repeated() Repeated {
-	return Repeated{
+	r := Repeated{
 		Chain: q.chain, IPv4: q.Peer.Addr().Is4(), DO: q.DO, Type: q.Type, RCode: q.RCode,
-		Step: q.answeredBy, QuerySize: len(q.packet), ReplySize: len(q.Answer.Buf), allowed: q.repeat,
+		Step: q.answeredBy, QuerySize: len(q.packet), ReplySize: len(q.Answer.Buf), Allowed: q.repeat,
 	}
+	for _, p := range q.chain.repetitions {
+		r.Rotates = r.Rotates || p.Rotates
+	}
+	return r
 }
-
-// Duration returns how long the reply may be repeated.
-func (r *Repeated) Duration() time.Duration { return r.allowed.duration }
-
-// Stamp returns the Stamp while which the reply may be repeated. It is zero, which is always
-// current, if the reply depends on the time alone.
-func (r *Repeated) Stamp() generation.Stamp { return r.allowed.stamp }
 
 // Count counts n repetitions.
 func (r *Repeated) Count(n uint64) {
-	if r.allowed.hits != nil {
-		r.allowed.hits.Add(n)
+	if r.Allowed.Hits != nil {
+		r.Allowed.Hits.Add(n)
 	}
 	for _, p := range r.Chain.repetitions {
 		if p.Count != nil {
@@ -97,8 +86,11 @@ func (q *Query) MayRepeat() bool { return q.mux != nil && q.mux.repeats != nil &
 // keepRepeated lets the Mux's keeper repeat q's reply, if equal queries would get the same
 // one for some time from now on.
 func (q *Query) keepRepeated() {
-	q.repeat.duration -= q.Elapsed
-	if q.repeat.duration > 0 && q.MayRepeat() && q.repeatable() {
+	q.repeat.For -= q.Elapsed
+	if q.repeat.Tick != 0 {
+		q.repeat.Tick -= q.Elapsed
+	}
+	if q.repeat.For > 0 && q.MayRepeat() && q.repeatable() {
 		q.mux.keep(q)
 	}
 }

@@ -15,14 +15,14 @@ type keeper struct {
 
 func (k *keeper) keep(q *Query) {
 	r := q.Repeated()
-	k.kept, k.longer = k.kept+1, r.Duration()
+	k.kept, k.longer = k.kept+1, r.Allowed.For
 }
 
 // A repeatable allows to repeat its answers for two seconds.
 type repeatable struct{}
 
 func (repeatable) ServeDNS(q *Query) Verdict {
-	q.AllowRepeat(2*time.Second, nil)
+	q.AllowRepeat(Repeat{For: 2 * time.Second})
 	return Done
 }
 

@@ -196,7 +196,7 @@ func (q *Query) Observe(now time.Time) {
 			o.ObserveDNS(q)
 		}
 	}
-	if q.repeat.duration > 0 {
+	if q.repeat.For > 0 {
 		q.keepRepeated()
 	}
 	q.release()

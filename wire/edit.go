@@ -119,7 +119,7 @@ func (a *Answer) Rotate(n uint32) {
 			if !ok {
 				return
 			}
-			if length > 0 && r.Type == first.Type && sameOwner(a.Buf, first, r) {
+			if length > 0 && r.Type == first.Type && SameOwner(a.Buf, first, r) {
 				length++
 				sameSize = false
 			} else {
@@ -186,8 +186,8 @@ func (a *Answer) sameShape(r Record, off int) bool {
 		string(a.Buf[r.Owner:ttl]) == string(a.Buf[off:ttl+move])
 }
 
-// sameOwner compares owners as they are written: equal pointers are equal.
-func sameOwner(msg []byte, a, b Record) bool {
+// SameOwner reports whether two records of msg have owners that are written in the same way: equal pointers are equal.
+func SameOwner(msg []byte, a, b Record) bool {
 	return string(msg[a.Owner:a.Head]) == string(msg[b.Owner:b.Head])
 }
 

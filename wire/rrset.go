@@ -18,7 +18,7 @@ func (a *Answer) RRsets(f func(set RRset)) {
 		if !ok {
 			return
 		}
-		if set.Len > 0 && r.Type == set.First.Type && sameOwner(a.Buf, set.First, r) {
+		if set.Len > 0 && r.Type == set.First.Type && SameOwner(a.Buf, set.First, r) {
 			set.Len++
 		} else {
 			if set.Len > 1 {

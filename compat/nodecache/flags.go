@@ -49,9 +49,10 @@ const (
 type Flags struct {
 	LocalIPs         string // IP,...; empty elements are ignored
 	Capture          string
-	PodInterfaces    string // patterns of CaptureTCX and CaptureClsact
-	CaptureForeign   bool   // on interfaces with BPF programs of others, too
-	RepeatReplies    bool   // in the kernel, with CaptureTCX and CaptureClsact
+	PodInterfaces    string        // patterns of CaptureTCX and CaptureClsact
+	CaptureForeign   bool          // on interfaces with BPF programs of others, too
+	RepeatReplies    bool          // in the kernel, with CaptureTCX and CaptureClsact
+	RepeatReached    time.Duration // since a reply of the server has reached a pod
 	SetupInterface   bool
 	SetupIptables    bool
 	Interface        string
@@ -86,7 +87,7 @@ func DefaultFlags() Flags {
 		SyncInterval: time.Minute,
 		Base:         "/etc/coredns/Corefile.base", Corefile: "/etc/Corefile", ConfigDir: "/etc/kube-dns",
 		UpstreamService: "kube-dns", Port: 53, HealthPort: 8080, MetricsAddress: "0.0.0.0:9353", Prometheus: ":9253",
-		Supervise: true, Sandbox: SandboxOn, RepeatReplies: true,
+		Supervise: true, Sandbox: SandboxOn, RepeatReplies: true, RepeatReached: 10 * time.Second,
 	}
 }
 
@@ -103,6 +104,8 @@ func (f *Flags) AddFlags(set *pflag.FlagSet) {
 		"with tcx and clsact, capture on interfaces that have BPF programs of others, such as Cilium's, too")
 	set.BoolVar(&f.RepeatReplies, "repeat-replies", f.RepeatReplies,
 		"with tcx and clsact, let the kernel repeat replies of the cache and of kubernetes to equal queries")
+	set.DurationVar(&f.RepeatReached, "repeat-reached", f.RepeatReached,
+		"how long the kernel repeats replies to a pod after the last reply of the server that has reached it")
 	set.BoolVar(&f.Supervise, "supervise", f.Supervise,
 		"answer queries in a child process, and start it again when it ends; the sockets stay open meanwhile")
 	set.StringVar(&f.Sandbox, "sandbox", f.Sandbox,
@@ -162,6 +165,7 @@ func (f Flags) Check() error {
 		flags.CheckRange("-dns.port", f.Port, 1, math.MaxUint16),
 		flags.CheckRange("-health-port", f.HealthPort, 1, math.MaxUint16),
 		flags.CheckRange("-syncinterval", f.SyncInterval, time.Second, 24*time.Hour),
+		flags.CheckRange("-repeat-reached", f.RepeatReached, 100*time.Millisecond, time.Hour),
 	}
 
 	clusterIPs := f.Capture == CaptureTCX || f.Capture == CaptureClsact // are needed

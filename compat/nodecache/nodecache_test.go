@@ -42,6 +42,7 @@ func TestFlagsParse(t *testing.T) {
 		{"--localip=0.0.0.0", `-localip: want IP addresses`},
 		{"--localip=10.0.0.1 --syncinterval=x", "want seconds such as 60, or a duration such as 60s"},
 		{"--localip=10.0.0.1 --syncinterval=0", "-syncinterval: want 1s..24h0m0s, got 0s"},
+		{"--localip=10.0.0.1 --repeat-reached=0", "-repeat-reached: want 100ms..1h0m0s, got 0s"},
 		{"--localip=169.254.20.10,10.0.0.1 --capture=tcx --capture-interfaces=cali*,veth* --capture-foreign", ""},
 		{"--localip=10.0.0.1 --capture=xdp", `-capture: want auto, tcx, clsact, address or none, got "xdp"`},
 		{"--localip=169.254.20.10,fe80::1 --capture=tcx", "-capture=tcx: want a ClusterIP in -localip, got 169.254.20.10,fe80::1"},

@@ -50,7 +50,9 @@ func (c *Cache) Flush(name wire.Name) (n int) {
 	defer c.store.mu.Unlock()
 	for e := range c.entries() {
 		if wire.Within(e.name(), name) {
+			c.store.generations.Begin(e.key().generation())
 			c.store.remove(e)
+			c.store.generations.End(e.key().generation())
 			n++
 		}
 	}

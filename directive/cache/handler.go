@@ -39,6 +39,9 @@ func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 		return dns.Next
 	}
 
+	if q.MayRepeat() {
+		l.stamp, l.repeatable = c.store.stamp(&l.key) // before the entries are read
+	}
 	found := c.store.find(c.scope, &l.key)
 	l.entry, l.stale = c.choose(&found, l.now)
 	if l.stale && q.Shared().IsRefresh() && l.now >= time.Duration(l.entry.retryAfter.Load()) {
@@ -54,6 +57,7 @@ func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 // first one, unless the first one may wait for q.
 func (c *Cache) miss(q *dns.Query, l *lookup) dns.Verdict {
 	c.seriesOf(q).misses.Add(1)
+	c.store.endRepetition(&l.key)
 
 	p, leads := c.store.startPending(c.scope, &l.key, q.Proto)
 	switch {
@@ -106,8 +110,8 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 		if c.prefetchDue(e, now) {
 			c.refresh(q, e, c.seriesOf(q).prefetch)
 		}
-		if q.MayRepeat() {
-			q.AllowRepeat(c.repeatFor(e, now), c.seriesOf(q).hits[e.kind.queue()])
+		if l.repeatable {
+			c.allowRepeat(q, l)
 		}
 	case now < time.Duration(e.retryAfter.Load()):
 		c.writeStale(q, e)
@@ -128,10 +132,19 @@ func (c *Cache) writeHit(q *dns.Query, e *entry, now time.Duration) {
 	c.writeFresh(q, e, now)
 }
 
+// allowRepeat allows to repeat q's answer from l's entry, which is fresh.
+func (c *Cache) allowRepeat(q *dns.Query, l *lookup) {
+	r := dns.Repeat{For: c.repeatFor(l.entry, l.now), While: l.stamp, Hits: c.seriesOf(q).hits[l.entry.kind.queue()]}
+	if !c.keepTTL {
+		r.Tick = time.Second - max(l.now-l.entry.stored, 0)%time.Second
+	}
+	q.AllowRepeat(r)
+}
+
 // repeatFor returns how long c does not need to see hits of a fresh entry: until the entry
 // expires, or until the entry may be refreshed. Hits that prefetch counts are not repeated.
 func (c *Cache) repeatFor(e *entry, now time.Duration) time.Duration {
-	left := min(dns.MaxRepeat, e.expires-now)
+	left := e.expires - now
 	if c.prefetch == 0 || e.kind == failure {
 		return left
 	}

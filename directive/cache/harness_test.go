@@ -15,6 +15,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
@@ -146,12 +147,14 @@ type harness struct {
 	local     localAnswers
 	sent      chan *mdns.Msg
 	repeated  dns.Repeated // the last reply that may be repeated
+
+	generations *generation.Cells
 }
 
 func newHarness(t testing.TB, text string) *harness {
 	w := &harness{
 		t: t, metrics: new(metrics.Registry), upstreams: map[string]*upstream{}, sent: make(chan *mdns.Msg, 1000),
-		local: func(*dns.Query) dns.Verdict { return dns.Next },
+		local: func(*dns.Query) dns.Verdict { return dns.Next }, generations: generation.New(make([]atomic.Uint64, 1<<10)),
 	}
 	w.load(text)
 	t.Cleanup(func() {
@@ -217,7 +220,7 @@ func (w *harness) blocks(text string) (blocks []*config.Block, err error) {
 		return nil, err
 	}
 	for _, s := range servers {
-		b := &config.Block{Source: s, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics, Chain: new(dns.Chain)}
+		b := &config.Block{Source: s, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics, Chain: new(dns.Chain), Generations: w.generations}
 		for _, k := range s.Keys {
 			keys, err := config.ParseKey(k, 53)
 			if err != nil {

@@ -44,6 +44,12 @@ type key struct {
 	hash    uint64
 }
 
+// appendGeneration appends the key of the generations of the entries.
+func (k *key) appendGeneration(buf []byte) []byte { return binary.BigEndian.AppendUint64(buf, k.hash) }
+
+// generation returns it as a text.
+func (k *key) generation() string { return string(k.appendGeneration(nil)) }
+
 // maxKeyOptions is the maximum length of a key's options. A client subnet takes
 // at most 24 bytes.
 const maxKeyOptions = 64 + variantSize

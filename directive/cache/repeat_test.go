@@ -9,6 +9,8 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/generation"
+	"github.com/seamark/seamark/test/chaintest"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -23,13 +25,13 @@ func TestRepeatFor(t *testing.T) {
 		ttl     uint32
 		hits    []hit
 	}{
-		{"", 5, []hit{{0, time.Second}, {3900 * time.Millisecond, time.Second}, {600 * time.Millisecond, time.Second / 2}}},
+		{"", 5, []hit{{0, 5 * time.Second}, {3900 * time.Millisecond, 1100 * time.Millisecond}, {600 * time.Millisecond, time.Second / 2}}},
 		{"keepttl\n", 5, []hit{{4500 * time.Millisecond, time.Second / 2}}},
-		{"serve_stale 1h\n", 5, []hit{{0, time.Second}, {5 * time.Second, 0}}},
+		{"serve_stale 1h\n", 5, []hit{{0, 5 * time.Second}, {5 * time.Second, 0}}},
 		{"prefetch 3 1m 20%\n", 10, []hit{
-			{0, 0}, {0, 0}, {0, time.Second}, {7500 * time.Millisecond, time.Second / 2}, {600 * time.Millisecond, time.Second},
+			{0, 0}, {0, 0}, {0, 8 * time.Second}, {7500 * time.Millisecond, time.Second / 2}, {600 * time.Millisecond, 1900 * time.Millisecond},
 		}},
-		{"prefetch 2 30s\n", 100, []hit{{0, 0}, {0, time.Second}, {31 * time.Second, 0}, {0, time.Second}}}, // a gap
+		{"prefetch 2 30s\n", 100, []hit{{0, 0}, {0, 15 * time.Second}, {31 * time.Second, 0}, {0, 15 * time.Second}}}, // a gap
 		{"prefetch 2 500ms\n", 100, []hit{{0, 0}, {0, time.Second / 4}}},
 	} {
 		t.Run(fmt.Sprintf("%q", c.options), func(t *testing.T) {
@@ -44,7 +46,7 @@ func TestRepeatFor(t *testing.T) {
 					if w.send(ask) == nil {
 						t.Fatalf("hit %d: got a parked query, want an answer from the entry", i)
 					}
-					if got := w.repeated.Duration(); got != h.want {
+					if got := w.repeated.Allowed.For; got != h.want {
 						t.Errorf("hit %d: got %s, want %s", i, got, h.want)
 					}
 				}
@@ -73,7 +75,7 @@ func TestCountRepeats(t *testing.T) {
 			ask := newQuery("www.example.org", mdns.TypeA)
 			w.ask(ask)
 			w.send(ask)
-			if w.repeated.Duration() == 0 {
+			if w.repeated.Allowed.For == 0 {
 				t.Fatal("got a hit that may not be repeated")
 			}
 			w.repeated.Count(10)
@@ -88,4 +90,83 @@ func TestCountRepeats(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The TTLs of a hit decrease as if the Cache answered each query: whole seconds after the answer was stored.
+func TestRepeatTick(t *testing.T) {
+	for options, want := range map[string][]time.Duration{
+		"":          {time.Second, 700 * time.Millisecond, 900 * time.Millisecond},
+		"keepttl\n": {0, 0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newHarness(t, ".:53 {\n cache {\n"+options+"}\n upstream a\n}\n")
+			ask := newQuery("www.example.org", mdns.TypeA)
+			w.ask(ask)
+			for i, after := range []time.Duration{0, 300 * time.Millisecond, 1800 * time.Millisecond} {
+				time.Sleep(after)
+				w.send(ask)
+				if got := w.repeated.Allowed.Tick; got != want[i] {
+					t.Errorf("%q, hit %d: got the tick %s, want %s", options, i, got, want[i])
+				}
+			}
+		})
+	}
+}
+
+// The repetition of a hit ends with the entry: when it is flushed, or a refresh or an answer of another kind
+// replaces it. Others, and expired entries, do not end it.
+func TestRepeatUntilReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t, ".:53 {\n cache {\n prefetch 1 1h 50%\n}\n upstream a\n}\n")
+		w.upstreams["a"].answer = addressAnswer(100)
+		ask := newQuery("www.example.org", mdns.TypeA)
+		check := func(when string, want bool) {
+			t.Helper()
+			if got := w.generations.Current(w.repeated.Allowed.While); got != want {
+				t.Errorf("%s: the Stamp is current: got %t, want %t", when, got, want)
+			}
+		}
+		hit := func() {
+			t.Helper()
+			w.ask(ask)
+			w.repeated = dns.Repeated{}
+			w.ask(ask)
+			if w.repeated.Allowed.While == (generation.Stamp{}) {
+				t.Fatal("got a hit without a Stamp")
+			}
+		}
+		hit()
+		check("after a hit", true)
+		w.ask(newQuery("other.example.org", mdns.TypeA))
+		check("after another name", true)
+		w.caches[0].Flush(chaintest.Name("other.example.org."))
+		check("after a flush of another name", true)
+		w.caches[0].Flush(chaintest.Name("example.org."))
+		check("after a flush", false)
+
+		hit()
+		time.Sleep(60 * time.Second) // a refresh is due
+		w.ask(ask)
+		synctest.Wait()
+		check("after a refresh", false)
+		hit()
+		check("after a hit of the refreshed entry", true)
+
+		// An evicted entry's answer is repeated until there is another one.
+		c := w.caches[0]
+		c.store.mu.Lock()
+		for e := range c.entries() {
+			c.store.remove(e)
+		}
+		c.store.mu.Unlock()
+		check("after the eviction", true)
+		stamp := w.repeated.Allowed.While
+		w.upstreams["a"].answer = func(q *dns.Query, n int) error {
+			if w.generations.Current(stamp) {
+				t.Error("while the upstream is queried, the Stamp of the evicted entry is current")
+			}
+			return addressAnswer(100)(q, n)
+		}
+		w.ask(ask)
+	})
 }

@@ -50,7 +50,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 // start keeps the store of the old plan, or creates one, and finds the server
 // block's scope in it.
 func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
-	c.store, err = config.Keep(s, storeKey{}, func() (*Store, error) { return NewStore(MaxBytes, b.Memory), nil })
+	c.store, err = config.Keep(s, storeKey{}, func() (*Store, error) {
+		st := NewStore(MaxBytes, b.Memory)
+		st.generations = b.Generations
+		return st, nil
+	})
 	if err != nil {
 		return err
 	}

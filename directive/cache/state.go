@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/generation"
 )
 
 // The state of a query is one of the types below, or nil if the directive does not apply to the
@@ -52,6 +53,9 @@ type lookup struct {
 	stale       bool     // entry has expired
 	pending     *pending // the pending query that a waiting or verifying query waits for
 	leads       bool     // a waiting query has become the leader of pending
+
+	stamp      generation.Stamp // of the entries, if the answer is repeatable
+	repeatable bool
 }
 
 // newLookup returns a lookup of q for the handler that many steps below; nil if the answer
@@ -66,7 +70,7 @@ func (c *Cache) newLookup(q *dns.Query, flags queryFlags, below int) *lookup {
 		l = new(lookup)
 	}
 	l.optionsFrom = len(q.ReplyOptions())
-	l.entry, l.stale, l.pending, l.leads = nil, false, nil, false
+	l.entry, l.stale, l.pending, l.leads, l.repeatable = nil, false, nil, false, false
 	if l.buf == nil {
 		l.buf = new(keyBuffer)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/sys/memory"
 )
 
@@ -34,6 +35,8 @@ type Store struct {
 	limit  int // in bytes, however much memory there is
 
 	standard int // of limit
+
+	generations *generation.Cells // of entries, by the hash of the key; nil if no answers are repeated
 
 	pending map[uint64]*pending // by hash of the key
 }
@@ -67,6 +70,29 @@ func (st *Store) find(s *scope, k *key) (f found) {
 	return f
 }
 
+// fresh reports whether one of the entries is fresh.
+func (f *found) fresh(now time.Duration) bool {
+	return f.byKind[success].fresh(now) || f.byKind[denial].fresh(now) || f.byKind[failure].fresh(now)
+}
+
+// stamp returns the Stamp of the entries of a key; false if their answers may not be repeated.
+func (st *Store) stamp(k *key) (generation.Stamp, bool) {
+	if st.generations == nil {
+		return generation.Stamp{}, false
+	}
+	var room [8]byte
+	return st.generations.Read(k.appendGeneration(room[:0]), nil)
+}
+
+// endRepetition ends the repetition of answers from an entry that was evicted, before there is a newer answer.
+func (st *Store) endRepetition(k *key) {
+	if st.generations != nil {
+		g := k.generation()
+		st.generations.Begin(g)
+		st.generations.End(g)
+	}
+}
+
 // put adds e and replaces the entries of the same key, except entries of the other
 // kinds in keep. It returns the number of evicted entries by kind, and false if e
 // is not stored: there is no room for it, its scope has been dropped, or it is a
@@ -87,8 +113,13 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (evicted [numKin
 		return evicted, false
 	}
 
-	// The new entry is linked first, so that readers find one of the two at any time.
 	old = st.find(e.scope, e.key())
+	if old.fresh(now) { // its answer may be repeated
+		st.generations.Begin(e.key().generation())
+		defer st.generations.End(e.key().generation())
+	}
+
+	// The new entry is linked first, so that readers find one of the two at any time.
 	st.link(e)
 	for kind, o := range old.byKind {
 		same := answerKind(kind) == e.kind

@@ -104,7 +104,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		return h.serveWildcard(q, z)
 	}
 	if repeatable && found < notListed {
-		q.AllowRepeatWhile(stamp)
+		q.AllowRepeat(dns.Repeat{For: dns.MaxRepeatWhile, While: stamp})
 	}
 	return l.reply(found)
 }

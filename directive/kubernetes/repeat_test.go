@@ -48,7 +48,7 @@ func newRepeater(t *testing.T, d directive, h *Handler) *repeater {
 	}
 	mux.Repeat(func(q *dns.Query) {
 		last := q.Repeated()
-		r.stamp, r.repeatable = last.Stamp(), true
+		r.stamp, r.repeatable = last.Allowed.While, true
 	}, func() {})
 	r.Port.Swap(mux)
 	return r

@@ -291,7 +291,7 @@ func (d *day) explain(p *dayPod, packet []byte, kind string) {
 		r := &d.replies.replies[i]
 		if int(r.querySize) == len(packet)-2 && bytes.HasPrefix(r.query[:], packet[2:]) && r.until.Load() != 0 {
 			switch {
-			case !d.replies.generations.Current(r.generations()):
+			case !d.replies.generations.Current(r.stamp()):
 				d.cause(kind + " changed")
 			case r.until.Load() <= now:
 				d.cause(kind + " expired")

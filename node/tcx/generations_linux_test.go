@@ -1,7 +1,6 @@
 package tcx
 
 import (
-	"bytes"
 	"encoding/binary"
 	"os"
 	"runtime"
@@ -53,7 +52,7 @@ func (c *counter) ServeDNS(q *dns.Query) dns.Verdict {
 	r := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeTXT, 30, 8)
 	q.Answer.Append(wire.Answers, binary.BigEndian.AppendUint64(r, c.value.Load()), 1)
 	if ok {
-		q.AllowRepeatWhile(s)
+		q.AllowRepeat(dns.Repeat{For: dns.MaxRepeatWhile, While: s})
 	}
 	return dns.Done
 }
@@ -229,10 +228,11 @@ func TestRepeatNeverStale(t *testing.T) {
 func setOf(packet []byte) int {
 	w := reply{querySize: uint16(len(packet) - 2)}
 	copy(w.query[:], packet[2:])
-	return int(hashOf(&w)%replySets) * replyWays
+	return firstOf(hashOf(&w))
 }
 
-// If all places for a reply are taken, one that was not repeated lately ends, and no other.
+// If all places for a reply are taken, it takes that of the query that is the least often, once its own
+// is more often.
 func TestRepeatPlaces(t *testing.T) {
 	b := newRepeatBench(t)
 	b.serveCounter()
@@ -250,43 +250,60 @@ func TestRepeatPlaces(t *testing.T) {
 			}
 		}
 	}
-	// used sets when a name's reply was repeated.
-	used := func(name []byte, at time.Duration) (place int) {
-		b.replies.mu.Lock()
-		defer b.replies.mu.Unlock()
-		for i := range replyWays {
-			if bytes.HasPrefix(b.replies.replies[i].query[:], name[2:]) {
-				b.replies.count(i)
-				b.replies.kept[i].used = uint64(time.Duration(monotonic()) + at)
-				place = i
-			}
-		}
-		return place
-	}
 
-	allUsed := func() {
-		for _, name := range names[:replyWays] {
-			used(name, time.Hour)
-		}
-	}
-	for _, name := range names[:replyWays] {
+	for i, name := range names[:replyWays] {
 		b.serve(name, pod4, alias4)
+		for range []int{9, 9, 2, 9}[i] {
+			b.send(over4.query(frame{payload: name}))
+		}
 	}
-	allUsed()
 	b.serve(names[4], pod4, alias4)
-	repeated("with used replies in all places", true, true, true, true, false)
+	repeated("a name that was queried once", true, true, true, true, false)
 
-	allUsed()
-	place := used(names[2], -2*maxUnused)
+	for range 3 {
+		b.serve(names[4], pod4, alias4) // four times now, and name 2 four times with its reply
+	}
+	repeated("a name that was queried as often", true, true, true, true, false)
 	b.serve(names[4], pod4, alias4)
-	repeated("after another name", true, true, false, true, false)
-	free := &b.replies.replies[place].until
-	for deadline := time.Now().Add(time.Minute); free.Load()+uint64(rest) >= uint64(monotonic()); {
+	b.serve(names[4], pod4, alias4)
+	repeated("a name that was queried more often", true, true, false, true, false)
+
+	for deadline := time.Now().Add(time.Minute); b.send(over4.query(frame{payload: names[4]})) == nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("the place is not free after a minute")
 		}
-		time.Sleep(time.Millisecond)
+		b.serve(names[4], pod4, alias4)
 	}
-	b.serve(names[4], pod4, alias4)
-	repeated("after the other name again", true, true, false, true, true)
+	repeated("after a while", true, true, false, true, true)
+}
+
+// Names that are queried once, however many, end the repetition of no name that is queried often.
+func TestRepeatScan(t *testing.T) {
+	b := newRepeatBench(t)
+	b.serveCounter()
+	const often = 1000
+	for n := range often {
+		b.serve(numbered(n), pod4, alias4)
+		for range 8 {
+			b.send(over4.query(frame{payload: numbered(n)}))
+		}
+	}
+	stored := 0
+	for n := range often {
+		if b.send(over4.query(frame{payload: numbered(n)})) != nil {
+			stored++
+		}
+	}
+	for n := often; n < 5*numReplies; n++ {
+		b.serve(numbered(n), pod4, alias4)
+	}
+	left := 0
+	for n := range often {
+		if b.send(over4.query(frame{payload: numbered(n)})) != nil {
+			left++
+		}
+	}
+	if left != stored || stored < often*9/10 {
+		t.Errorf("repeated after the scan: got %d of %d, before it %d", left, often, stored)
+	}
 }

@@ -2,7 +2,6 @@ package tcx
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
@@ -19,49 +18,14 @@ import (
 	"github.com/seamark/seamark/sys/generation"
 )
 
-// Sizes of program/repeat.h.
 const (
-	maxQuery   = 96
-	maxReply   = 424
-	replySets  = 256
-	replyWays  = 4
-	numReplies = replySets * replyWays
-	numCells   = 910 * unsafe.Sizeof(reply{}) / 8
-)
-
-const (
-	// maxRepeat is how long a reply is repeated that depends on the time: TTLs are not reduced meanwhile.
-	maxRepeat = dns.MaxRepeat
-	// maxUnused is how long a reply stays for which there is another one, without being repeated.
-	maxUnused = time.Second
 	// rest is how long an expired reply is not replaced: a program that has found it may
 	// still read it.
 	rest = 100 * time.Millisecond
+	// halving is the number of counts after which earlier ones weigh half.
+	halving   = 16
+	oneSecond = time.Second
 )
-
-// reply is struct reply of program/repeat.h.
-type reply struct {
-	until, repeated      atomic.Uint64
-	alias                [16]byte
-	querySize, replySize uint16
-	difference           uint32
-	stamp                stamp
-	query                [maxQuery]byte
-	reply                [maxReply]byte
-}
-
-// stamp is a generation.Stamp as struct reply has it.
-type stamp struct {
-	cells [3]uint16
-	_     uint16
-	sum   uint64
-}
-
-// elements is the array of program/repeat.h.
-type elements struct {
-	replies [numReplies]reply
-	cells   [numCells]atomic.Uint64
-}
 
 // Replies are the replies that the programs repeat. It is a server.Repeater for the process
 // that answers the queries, and needs no capability, only the file of Capture.ReplyFile.
@@ -73,6 +37,7 @@ type Replies struct {
 
 	mu     sync.Mutex // of what follows, and of writes into replies
 	kept   [numReplies]kept
+	often  frequency // of queries, by their hashes: those that the server answers, and repeated ones
 	closed bool
 	total  atomic.Uint64
 	task   *follow.Task
@@ -81,8 +46,8 @@ type Replies struct {
 // kept is what the counts of a reply need. Its chain is nil if there is none.
 type kept struct {
 	dns.Repeated
+	hash    uint64 // of the query; it stays when there is no reply any more
 	counted uint64
-	used    uint64 // time at which it was stored, or found to have been repeated
 }
 
 // OpenReplies returns the Replies of a file of Capture.ReplyFile, which the caller may close,
@@ -109,10 +74,14 @@ func OpenReplies(f *os.File, aliases []netip.Addr, port uint16, times Times) (*R
 
 // run counts repeated replies until Close.
 func (r *Replies) run(ctx context.Context, interval time.Duration) {
+	n := 0
 	for range clock.Ticks(ctx, interval) {
 		r.mu.Lock()
 		for i := range r.kept {
 			r.count(i)
+		}
+		if n++; n%halving == 0 {
+			r.often.halve()
 		}
 		r.mu.Unlock()
 	}
@@ -126,8 +95,9 @@ func (r *Replies) count(i int) {
 	}
 	repeated := r.replies[i].repeated.Load()
 	if n := repeated - k.counted; n > 0 {
-		k.counted, k.used = repeated, uint64(monotonic())
+		k.counted = repeated
 		r.total.Add(n)
+		r.often.add(k.hash, n)
 		k.Count(n)
 	}
 }
@@ -138,79 +108,68 @@ func (r *Replies) Total() uint64 { return r.total.Load() }
 // Generations returns the counters of the Stamps of replies. They must not be used after Close.
 func (r *Replies) Generations() *generation.Cells { return r.generations }
 
-// Keep makes the programs repeat q's reply, unless all places for it are used.
+// Keep makes the programs repeat q's reply, unless they repeat others that are queried more often in
+// its place.
 func (r *Replies) Keep(q *dns.Query) {
-	packet, message := q.Packet(), q.Reply()
-	if _, ok := r.aliases[q.Local]; !ok || len(packet)-2 > maxQuery || len(message)-2 > maxReply {
+	if _, ok := r.aliases[q.Local]; !ok {
 		return
 	}
-
+	k := kept{Repeated: q.Repeated()}
+	now := uint64(monotonic())
 	var w reply
-	w.alias = words(q.Local.Addr())
-	w.querySize, w.replySize = uint16(len(packet)-2), uint16(len(message)-2)
-	copy(w.query[:], packet[2:])
-	first := int(hashOf(&w)%replySets) * replyWays
+	var ok bool
+	if k.hash, ok = w.set(q, &k.Repeated, now); !ok {
+		return
+	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || !q.MayRepeat() {
+	if r.closed || !q.MayRepeat() || !r.generations.Current(w.stamp()) {
 		return
 	}
-
-	k := kept{Repeated: q.Repeated()}
-	s := k.Stamp()
-	if !r.generations.Current(s) {
+	r.often.add(k.hash, 1)
+	place := r.placeFor(&w, k.hash, now)
+	if place < 0 || !r.replies[place].claim(now) {
 		return
 	}
-	w.stamp = stamp{cells: s.Cells, sum: s.Sum}
-
-	now := uint64(monotonic())
-	place, unused := -1, -1
-	for i := first; i < first+replyWays; i++ {
-		old := &r.replies[i]
-		until := old.until.Load()
-		switch {
-		case until > now && old.alias == w.alias && old.querySize == w.querySize && old.query == w.query:
-			if r.generations.Current(old.generations()) {
-				return
-			}
-			old.expire(now)
-		case until+uint64(rest) < now:
-			place = i
-		case until > now && r.isUnused(i, now):
-			unused = i
-		}
-	}
-	if place < 0 {
-		if unused >= 0 {
-			r.replies[unused].expire(now) // for the next reply, after the rest
-		}
-		return
-	}
-
-	// until is zero while the rest changes, and written last: then the programs find the reply.
 	r.count(place)
-	to := &r.replies[place]
-	to.until.Store(0)
-	to.repeated.Store(0)
-	to.alias, to.querySize, to.replySize, to.query = w.alias, w.querySize, w.replySize, w.query
-	to.stamp = w.stamp
-	copy(to.reply[:], message[2:])
-	to.difference = difference(packet[2:], message[2:])
-	k.used = now
 	r.kept[place] = k
-	d := k.Duration()
-	if s == (generation.Stamp{}) {
-		d = min(d, maxRepeat)
-	}
-	to.until.Store(now + uint64(d))
+	r.replies[place].write(&w, q.Packet(), q.Reply(), now, now+w.longest(&k.Repeated))
 }
 
-// isUnused reports whether a reply has not been repeated lately. So names that are queried once do
-// not take the places of those that are queried often.
-func (r *Replies) isUnused(i int, now uint64) bool {
-	r.count(i)
-	return r.kept[i].used+uint64(maxUnused) < now
+// placeFor returns the place for a new reply, which the programs may read for a while; -1 if there is none.
+// The new reply takes the place of the one whose query is the least often, if its own is more often.
+// So names that are queried once do not take the places of those that are queried again.
+func (r *Replies) placeFor(w *reply, hash, now uint64) int {
+	place, least := -1, uint8(0)
+	for i := firstOf(hash); i < firstOf(hash)+replyWays; i++ {
+		old := &r.replies[i]
+		until := old.until.Load()
+		often := uint8(0)
+		switch {
+		case until == 0:
+		case old.hash == w.hash && old.equal(w):
+			if until > now && r.generations.Current(old.stamp()) {
+				return -1
+			}
+			if old.expire(now); until+uint64(rest) >= now {
+				continue
+			}
+		default:
+			r.count(i)
+			often = r.often.of(r.kept[i].hash)
+			often += min(1, ^often)
+		}
+		if place < 0 || often < least {
+			place, least = i, often
+		}
+	}
+
+	if place < 0 || least > r.often.of(hash) {
+		return -1
+	}
+	r.replies[place].expire(now)
+	return place
 }
 
 // Forget ends the repetition of all replies.
@@ -228,7 +187,7 @@ func (r *Replies) forget() {
 		}
 		r.replies[i].expire(now)
 		r.count(i)
-		r.kept[i] = kept{}
+		r.kept[i] = kept{hash: r.kept[i].hash}
 	}
 }
 
@@ -240,58 +199,4 @@ func (r *Replies) Close() {
 	r.mu.Unlock()
 	r.task.Stop()
 	_ = unix.Munmap(r.memory)
-}
-
-// generations returns the Stamp of the reply.
-func (r *reply) generations() generation.Stamp {
-	return generation.Stamp{Cells: r.stamp.cells, Sum: r.stamp.sum}
-}
-
-// expire ends the repetition.
-func (r *reply) expire(now uint64) {
-	if r.until.Load() > now {
-		r.until.Store(now)
-	}
-}
-
-// words returns an address as the programs compare it.
-func words(a netip.Addr) (b [16]byte) {
-	if a.Is6() {
-		return a.As16()
-	}
-	four := a.As4()
-	copy(b[:], four[:])
-	return b
-}
-
-// hashOf is the hash of program/repeat.h of a reply's query.
-func hashOf(r *reply) uint64 {
-	hash := uint64(r.querySize)
-	for i := 0; i < maxQuery; i += 8 {
-		hash ^= hash >> 32
-		hash = (hash ^ binary.NativeEndian.Uint64(r.query[i:])) * 0x9e3779b97f4a7c15
-	}
-	return hash >> 40
-}
-
-// difference returns the sum of reply less that of query (RFC 1071), for the kernel to add
-// to a checksum.
-func difference(query, reply []byte) uint32 {
-	return nativeSum(reply) + uint32(^uint16(nativeSum(query)))
-}
-
-// nativeSum returns the sum of the words of b in the byte order of the machine, folded to
-// 16 bits. A last odd byte is the first one of a word.
-func nativeSum(b []byte) uint32 {
-	var sum uint64
-	for ; len(b) >= 4; b = b[4:] {
-		sum += uint64(binary.NativeEndian.Uint32(b))
-	}
-	var last [4]byte
-	copy(last[:], b)
-	sum += uint64(binary.NativeEndian.Uint32(last[:]))
-	for sum>>16 != 0 {
-		sum = sum>>16 + sum&0xffff
-	}
-	return uint32(sum)
 }

@@ -26,7 +26,7 @@ type answerer struct {
 func (a *answerer) ServeDNS(q *dns.Query) dns.Verdict {
 	r := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeTXT, 30, a.size)
 	q.Answer.Append(wire.Answers, append(r, make([]byte, a.size)...), 1)
-	q.AllowRepeat(a.repeat, nil)
+	q.AllowRepeat(dns.Repeat{For: a.repeat})
 	return dns.Done
 }
 
@@ -189,7 +189,7 @@ func (b *repeatBench) clear() {
 
 // numbered returns a query for one of many names.
 func numbered(n int) []byte {
-	return fmt.Appendf(nil, "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04%04d\x07example\x00\x00\x01\x00\x01", n)
+	return fmt.Appendf(nil, "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x05%05d\x07example\x00\x00\x01\x00\x01", n)
 }
 
 // Queries that differ in any way are passed on, and so are all that must not be answered.

@@ -16,8 +16,7 @@
 // removes them. A TCP connection stays with the server that has accepted it.
 //
 // If the process that answers queries stores its replies (Replies), the programs repeat them to
-// equal queries for up to a second, or until the data change that they were made from, for up to
-// 30 s.
+// equal queries for the time that the process allows, or until the data change that they were made from.
 //
 // The programs keep no state of connections. Packets with IP options or VLAN tags, IPv6
 // extension headers and fragments of queries pass unchanged; fragments of replies do not
@@ -61,7 +60,7 @@ type Times struct {
 	Stale   time.Duration // since the last stamp: the worker is dead, queries pass unchanged (1.5 s)
 	Silence time.Duration // since a query without a reply: replies do not pass (1 s)
 	Forget  time.Duration // since a query without a reply: it counts no longer (30 s)
-	Reached time.Duration // since a reply of the server: replies to that pod may be repeated (1 s)
+	Reached time.Duration // since a reply of the server: replies to that pod may be repeated (10 s)
 	Retry   time.Duration // until an interface is tried again, the first time (5 s)
 	Count   time.Duration // until repeated replies are in the metrics (1 s)
 }
@@ -72,7 +71,7 @@ func (t Times) orDefaults() Times {
 		Stale:   cmp.Or(t.Stale, 1500*time.Millisecond),
 		Silence: cmp.Or(t.Silence, time.Second),
 		Forget:  cmp.Or(t.Forget, 30*time.Second),
-		Reached: cmp.Or(t.Reached, time.Second),
+		Reached: cmp.Or(t.Reached, 10*time.Second),
 		Retry:   cmp.Or(t.Retry, 5*time.Second),
 		Count:   cmp.Or(t.Count, time.Second),
 	}

@@ -24,8 +24,10 @@ typedef _Bool bool;
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define BE16(x) ((__u16)__builtin_bswap16(x))
+#define BE32(x) ((__u32)__builtin_bswap32(x))
 #else
 #define BE16(x) ((__u16)(x))
+#define BE32(x) ((__u32)(x))
 #endif
 
 enum {

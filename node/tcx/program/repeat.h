@@ -5,12 +5,12 @@
 // The worker stores the reply to a query that it has answered from its cache, or from the
 // cluster's objects, with the query, for a limited time. A packet with the same query, but for
 // its ID, is turned into the reply and sent back by its interface. The reply is the one that the
-// worker would send, with TTLs that are less than a second old.
+// worker would send: TTLs of the cache decrease, and addresses take turns if the worker rotates them.
 //
-// A reply from the cluster's objects is repeated only while none of its generations has changed:
-// package generation says what that guarantees. The worker reads them before the objects, and
-// changes them before and after it changes an object. Of all the cells of a reply, the one that
-// is compared first decides at what time the reply was right.
+// A reply is repeated only while none of its generations has changed: package generation says what
+// that guarantees. The worker reads them before the data, and changes them before and after it
+// changes the data. Of all the cells of a reply, the one that is compared first decides at what time
+// the reply was right.
 
 #pragma once
 #include "kernel.h"
@@ -19,25 +19,33 @@
 enum {
 	QUERY = 96,  // bytes of the largest query, without the ID
 	REPLY = 424, // bytes of the largest reply, without the ID
-	SETS = 256,
+	SETS = 2048,
 	WAYS = 4, // replies in a set
 	REPLIES = SETS * WAYS,
-	CELLS = 910, // elements with generations
+	CELLS = 852, // elements with generations
+	TTLS = 8,    // of a reply that decrease
+	TURNS = 8,   // of addresses
+	RECORD = 32, // bytes of the largest record that takes turns
 };
 
 // A reply. The worker writes `until` last, and sets it to zero before it changes the others,
 // but not while a packet may be compared with them: a fraction of a second passes between the
-// time that `until` was and a change.
+// time that `until` was and a change. A program reads `until`, has a barrier, and reads the others:
+// they are what the worker had written before it wrote `until`.
 struct reply {
 	__u64 until;    // CLOCK_MONOTONIC
 	__u64 repeated; // packets
+	__u32 hash, difference; // of the query; of the sums of the reply and the query
 	__u32 alias[4]; // that the query was sent to; one of IPv4 is the first word
 	__u16 query_size, reply_size; // without the ID
-	__u32 difference; // of the sums of the reply and the query
-	__u16 cells[3], unused; // that the reply depends on
+	__u16 rotated, turns; // the offset of the records that take turns, and their number; 0 if there are none
+	__u16 record; // their size
+	__u16 cells[3]; // that the reply depends on
 	__u64 generations; // their sum
+	__u64 aged; // the time that the TTLs are of; 0 if they do not decrease
+	__u16 ttls[TTLS]; // their offsets, followed by zeros
+	__u8 reply[REPLY]; // before the query, so that the verifier lets a program read a record at any offset
 	__u64 query[QUERY / 8]; // followed by zeros
-	__u8 reply[REPLY];
 };
 
 enum { WORDS = sizeof(struct reply) / sizeof(__u64) };
@@ -57,7 +65,7 @@ struct {
 } seamark_replies SEC(".maps");
 
 // repeatable reports whether replies of a family may be repeated to a pod: one of the server's
-// own has reached it within the last second, so no policy of the network forbids them. A
+// own has reached it lately, so no policy of the network forbids them. A
 // repeated reply does not count as one, so that a later policy is found.
 INLINE bool repeatable(struct family *f, __u64 now)
 {
@@ -89,9 +97,19 @@ INLINE bool equal(const __u64 *a, const __u64 *b)
 	return !difference;
 }
 
+// count adds to the number of packets that got the reply, and returns the number before. Reads after it
+// follow those before it, also on processors that reorder them: operations that return a value are the
+// full barriers of BPF.
+INLINE __u64 count(struct reply *r, __u64 packets)
+{
+	__u64 before = __sync_fetch_and_add(&r->repeated, packets);
+	asm volatile("" : "+r"(before)); // or clang uses the operation that returns none
+	return before;
+}
+
 // find_reply returns the reply to a query, and the time until which it is repeated; NULL if
 // there is none.
-INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *alias, __u64 now, __u64 *until)
+INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *alias, __u64 now, __u64 *until, __u64 *turn)
 {
 	__u64 hash = size;
 	for (int n = 0; n < QUERY / 8; n++) {
@@ -106,8 +124,9 @@ INLINE struct reply *find_reply(const __u64 *query, __u32 size, const __u32 *ali
 			continue;
 		struct reply *r = &e->reply;
 		*until = *(volatile __u64 *)&r->until;
-		if ((__s64)(*until - now) <= 0)
+		if ((__s64)(*until - now) <= 0 || *(volatile __u32 *)&r->hash != (__u32)(hash >> 32))
 			continue;
+		*turn = count(r, 0);
 		if (r->query_size == size && equal6(r->alias, alias) && equal(r->query, query) && current(r))
 			return r;
 	}
@@ -125,6 +144,60 @@ INLINE __u16 add_sums(__u32 a, __u32 b)
 INLINE __u16 replace_sum(__u16 sum, __u16 from, __u16 to)
 {
 	return ~add_sums(add_sums((__u16)~sum, (__u16)~from), to);
+}
+
+// halves returns the sum of the halves of a word, in which it is added to a checksum at an even or
+// odd offset.
+INLINE __u32 halves(__u32 word, bool odd)
+{
+	if (odd)
+		word = (word & 0x00ff00ff) << 8 | (word >> 8) & 0x00ff00ff;
+	return (word >> 16) + (word & 0xffff);
+}
+
+// decrease_ttls subtracts the seconds that have passed from the TTLs of a reply, which starts at an
+// offset of the packet. It adds the difference of the sums.
+INLINE bool decrease_ttls(struct __sk_buff *skb, const struct reply *r, __u32 start, __u64 now, __u64 *difference)
+{
+	__s64 age = now - r->aged;
+	if (!r->aged || age < 1000000000)
+		return true;
+	__u32 seconds = (__u64)age / 1000000000;
+
+	for (int n = 0; n < TTLS; n++) {
+		__u32 at = r->ttls[n];
+		if (!at || at > REPLY - 4)
+			break;
+		const __u8 *b = r->reply + at;
+		__u32 ttl = (__u32)b[0] << 24 | (__u32)b[1] << 16 | (__u32)b[2] << 8 | b[3];
+		__u32 before = BE32(ttl), after = BE32(ttl > seconds ? ttl - seconds : 0);
+		if (bpf_skb_store_bytes(skb, start + at, &after, sizeof(after), 0))
+			return false;
+		*difference += halves(after, at & 1) + halves(~before, at & 1);
+	}
+	return true;
+}
+
+// rotate lets the next one of the addresses be the first, at the turn of a packet. The sum stays: the
+// records have an even size.
+INLINE bool rotate(struct __sk_buff *skb, const struct reply *r, __u32 start, __u64 turn)
+{
+	__u32 turns = r->turns, size = r->record, from = r->rotated;
+	if (turns < 2 || turns > TURNS || size < 1 || size > RECORD || from > REPLY)
+		return true;
+	__u32 source = (__u32)turn % turns;
+
+	for (__u32 n = 0; n < TURNS; n++) {
+		if (n >= turns)
+			break;
+		__u32 at = from + source * size;
+		if (at > REPLY)
+			return false;
+		if (bpf_skb_store_bytes(skb, start + from + n * size, r->reply + at, size, 0))
+			return false;
+		source = source + 1 < turns ? source + 1 : 0;
+	}
+	return true;
 }
 
 // return_to_sender exchanges the addresses and sets the size of a UDP packet.
@@ -189,8 +262,8 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 	if (BE16(udp.length) != skb->len - transport)
 		return TCX_NEXT;
 
-	__u64 until = 0;
-	struct reply *r = find_reply(query, size, alias, now, &until);
+	__u64 until = 0, turn = 0;
+	struct reply *r = find_reply(query, size, alias, now, &until, &turn);
 	if (!r)
 		return TCX_NEXT;
 	__u32 reply_size = r->reply_size;
@@ -199,15 +272,17 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 
 	__u16 length = BE16(sizeof(struct udp) + 2 + reply_size);
 	__u32 sum = transport + UDP_CHECKSUM;
+	__u64 difference = r->difference;
 	// The length is also in the pseudo header. The ports and addresses add up to the same.
 	if (bpf_skb_store_bytes(skb, id + 2, r->reply, reply_size, 0) ||
-	    bpf_l4_csum_replace(skb, sum, 0, r->difference, BPF_F_MARK_MANGLED_0) ||
+	    !rotate(skb, r, id + 2, turn) || !decrease_ttls(skb, r, id + 2, now, &difference) ||
+	    bpf_l4_csum_replace(skb, sum, 0, add_sums(difference >> 16, difference & 0xffff), BPF_F_MARK_MANGLED_0) ||
 	    bpf_l4_csum_replace(skb, sum, udp.length, length, BPF_F_MARK_MANGLED_0 | sizeof(length)) ||
 	    bpf_l4_csum_replace(skb, sum, udp.length, length, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(length)) ||
 	    !return_to_sender(skb, length, is6))
 		return TCX_DROP;
 
-	__sync_fetch_and_add(&r->repeated, 1);
+	count(r, 1);
 	if (*(volatile __u64 *)&r->until != until) // this processor was interrupted for long
 		return TCX_DROP;
 	return bpf_redirect(skb->ifindex, 0);

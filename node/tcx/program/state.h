@@ -11,7 +11,7 @@ enum { INTERFACES = 2048 };
 const volatile __s64 stale = 1500000000;   // the worker stamps a few times a second
 const volatile __s64 silence = 1000000000; // without a reply: the replies do not arrive
 const volatile __s64 forget = 30000000000; // a query without a reply counts no longer
-const volatile __s64 reached = 1000000000; // since a reply: replies may be repeated
+const volatile __s64 reached = 10000000000; // since a reply: replies may be repeated
 
 // The page that is shared with the worker.
 struct shared {
