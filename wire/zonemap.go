@@ -90,6 +90,14 @@ func (m *ZoneMap[V]) Longest(r *Request, from int) (v V, at int) {
 // LongestOf returns the value of the longest zone that contains name, which is in wire form and
 // in lower case, and the zone's length in bytes; 0 if there is none.
 func (m *ZoneMap[V]) LongestOf(name []byte) (v V, length int) {
+	if m.few != nil {
+		for i := range m.few {
+			if z := &m.few[i]; Within(name, z.zone) {
+				return z.value, len(z.zone)
+			}
+		}
+		return v, 0
+	}
 	for len(m.values) > 0 {
 		if v, ok := m.values[Name(name)]; ok {
 			return v, len(name)

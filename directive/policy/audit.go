@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
@@ -65,19 +64,19 @@ func (p *Policy) Audit() (report audit.Report, ok bool) {
 }
 
 // note records a query that a group would deny.
-func (p *Policy) note(q *dns.Query, g *group, pod *cluster.Pod, why reason) {
-	if why == passes || !g.audit {
+func (p *Policy) note(q *dns.Query, c client, why reason) {
+	if !c.group.audit {
 		return
 	}
 	if why == bySight && !p.mayExist(q) {
 		return
 	}
-	p.noteName(q.Name(), g, pod, why, p.wouldTrust(q, g))
+	p.noteName(q.Name(), c, why, p.wouldTrust(q, c.group))
 }
 
 // noteName records a name that a group would deny. Once the names are allowed that have been recorded,
 // some are trusted, and deny * does not apply to them.
-func (p *Policy) noteName(name []byte, g *group, pod *cluster.Pod, why reason, trusted bool) {
+func (p *Policy) noteName(name []byte, c client, why reason, trusted bool) {
 	r := p.audit.record.Load()
 	if r == nil {
 		return
@@ -85,27 +84,28 @@ func (p *Policy) noteName(name []byte, g *group, pod *cluster.Pod, why reason, t
 	switch why {
 	case bySight:
 		label, _ := p.namespaceOf(name)
-		r.Add(g.name, pod, audit.Services, label, 0)
+		r.Add(c.group.name, c.pod, audit.Services, label, 0)
 	case byCopy:
-		r.Add(g.name, pod, audit.Transfer, nil, 0)
+		r.Add(c.group.name, c.pod, audit.Transfer, nil, 0)
 	case byLine:
-		action, line := g.names.find(name)
+		action, line := c.group.find(name)
 		if !action.denies(len(line), trusted) { // an object denies it, which a group cannot change
 			return
 		}
-		r.Add(g.name, pod, audit.Name, name, len(line))
+		r.Add(c.group.name, c.pod, audit.Name, name, len(line))
 	}
 }
 
 // noteTargets records the targets of an answer that a group would deny, if it allowed the query's name.
-func (p *Policy) noteTargets(q *dns.Query, g *group, pod *cluster.Pod) {
-	if g == nil || !g.audit {
+func (p *Policy) noteTargets(q *dns.Query, c client) {
+	g := c.group
+	if !g.audit {
 		return
 	}
 	trusted := p.wouldLead(q.Name(), g, p.wouldTrust(q, g))
 	p.walkTargets(q, func(target []byte, t wire.Type) bool {
-		if why := p.decideName(target, g, pod, false); why == bySight || why == byLine && t != wire.TypePTR {
-			p.noteName(target, g, pod, why, trusted)
+		if why := p.decideName(target, c, false); why == bySight || why == byLine && t != wire.TypePTR {
+			p.noteName(target, c, why, trusted)
 		}
 		trusted = p.wouldLead(target, g, trusted)
 		return true
@@ -123,6 +123,6 @@ func (p *Policy) wouldLead(name []byte, g *group, before bool) bool {
 	if _, inside := p.namespaceOf(name); inside {
 		return false
 	}
-	action, _ := g.names.find(name)
+	action, _ := g.find(name)
 	return action != 0 || before
 }

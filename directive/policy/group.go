@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/wire"
 )
 
 // An action is what a line says of a name; 0 is nothing.
@@ -16,31 +15,14 @@ const (
 	deny
 )
 
-// names are the lines allow and deny of one group.
-type names map[wire.Name]nameLines
-
-// nameLines are the actions of a name itself, and of all names below it.
-type nameLines struct{ own, below action }
-
 // find returns the action of the longest line that has a name, in wire form and in lower case, and the
 // name of the line without its *; 0 and nil if there is none.
-func (n names) find(name []byte) (a action, line []byte) {
-	if len(n) == 0 || len(name) == 0 {
-		return 0, nil
-	}
-	if a = n[wire.Name(name)].own; a != 0 {
-		return a, name
-	}
-	for rest := name; rest[0] != 0; {
-		rest = rest[1+rest[0]:]
-		if a = n[wire.Name(rest)].below; a != 0 {
-			return a, rest
-		}
-	}
-	if a = n[wire.Root].below; a != 0 { // the name is the root, which * has
-		return a, name
-	}
-	return 0, nil
+func (g *group) find(name []byte) (a action, line []byte) {
+	g.names.walk(name, func(value int, of []byte) bool {
+		a, line = action(value), of
+		return false
+	})
+	return a, line
 }
 
 // A pattern selects namespaces: a name, or the beginning of names before a final *.
@@ -62,10 +44,13 @@ func anyMatches[S ~string | ~[]byte](ps []pattern, namespace S) bool {
 	return false
 }
 
+// A passed is the outcome of a query that a group does not deny.
+type passed struct{ order int } // of the group, among all
+
 // A group is clients that are treated alike.
 type group struct {
+	passed
 	name  string
-	order int // among the groups
 	audit bool
 
 	// The clients: pods of namespaces, of all without one, whose labels match.
@@ -76,17 +61,15 @@ type group struct {
 	labelText  string            // the same as text
 	unknown    bool              // clients that are not known as pods
 
-	names       names
+	names       names     // actions
+	denies      bool      // a line denies a name
 	limitsSight bool      // services is given
 	seesOwn     bool      // services own
 	visible     []pattern // the other words of services
 }
 
-// selects reports whether pod, which may be nil, is in the group.
+// selects reports whether a pod is in the group, by its namespace's name and its own labels.
 func (g *group) selects(pod *cluster.Pod) bool {
-	if pod == nil {
-		return g.unknown
-	}
 	return g.isPods && (len(g.namespaces) == 0 || anyMatches(g.namespaces, pod.Namespace)) && g.pods.Matches(pod.Labels)
 }
 
@@ -140,21 +123,15 @@ func (g *group) isExact() bool {
 	return len(g.namespaces) > 0
 }
 
-// of returns the first group that selects pod, which is nil for a client that is not known as a pod;
-// nil if there is none.
-func (gs *groups) of(pod *cluster.Pod) *group {
-	if pod == nil {
-		return gs.unknown
-	}
-
+// of returns the first group that selects a pod, in a namespace that m matches; nil if there is none.
+func (gs *groups) of(pod *cluster.Pod, m matched) *group {
 	first := firstOf(gs.byNamespace[pod.Namespace], pod, nil)
 	first = firstOf(gs.others, pod, first)
-	if len(gs.labelled) > 0 {
-		for _, i := range gs.matches(pod.Namespace) {
-			if g := gs.labelled[i]; first == nil || g.order < first.order {
-				first = firstOf(gs.labelled[i:i+1], pod, first)
-			}
+	for _, i := range m.groups {
+		if first != nil && first.order < gs.labelled[i].order {
+			break
 		}
+		first = firstOf(gs.labelled[i:i+1], pod, first)
 	}
 	return first
 }
@@ -172,18 +149,14 @@ func firstOf(some []*group, pod *cluster.Pod, before *group) *group {
 	return before
 }
 
-// matches returns the indices of the groups that select a namespace by its labels.
-func (gs *groups) matches(namespace string) []int32 {
-	if known := gs.namespaces.Load(); known != nil {
-		if m := known.find(namespace); m != nil {
-			return m.groups
-		}
+// matched returns what matches a namespace by its labels. It reports false if these are needed, and are not known.
+func (gs *groups) matched(namespace string) (m matched, known bool) {
+	all := gs.namespaces.Load()
+	if all == nil {
+		return m, len(gs.labelled) == 0
 	}
-	return nil
-}
-
-// knows reports whether the labels of a namespace are known, if they are needed.
-func (gs *groups) knows(namespace string) bool {
-	known := gs.namespaces.Load()
-	return known == nil && len(gs.labelled) == 0 || known != nil && known.find(namespace) != nil
+	if found := all.find(namespace); found != nil {
+		return *found, true
+	}
+	return m, false
 }

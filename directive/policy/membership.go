@@ -8,7 +8,7 @@ import (
 
 // GroupOf returns the name of the group that decides about a query, "" if there is none.
 func (p *Policy) GroupOf(q *dns.Query) string {
-	if g := p.groups.of(p.client(q)); g != nil {
+	if g := p.clientOf(q).group; g != nil {
 		return g.name
 	}
 	return ""

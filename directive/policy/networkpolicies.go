@@ -9,17 +9,15 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/directive/internal/objects"
 	"github.com/seamark/seamark/observe/audit"
-	"github.com/seamark/seamark/wire"
 )
 
 // A networkPolicy is what the egress rules of a ClusterNetworkPolicy say about names. It is immutable.
 type networkPolicy struct {
 	*cluster.NetworkPolicy
 	rules  []cluster.EgressRule
-	own    map[wire.Name]int // the first rule, from 1 on, that has a name
-	below  map[wire.Name]int // and that has the names below it
-	all    int               // the first rule for all addresses; 0 if there is none
-	reason string            // why rules do not decide about names; ""
+	names  names  // the numbers of the first rules that have them, from 1 on
+	all    int    // that of the first rule for all addresses; 0 if there is none
+	reason string // why rules do not decide about names; ""
 }
 
 // The actions of rules.
@@ -32,7 +30,7 @@ const (
 // newNetworkPolicy reads the rules of a ClusterNetworkPolicy that decide about names: those with
 // domainNames, and those for all addresses, which are the rest of all names.
 func newNetworkPolicy(n *cluster.NetworkPolicy) *networkPolicy {
-	p := &networkPolicy{NetworkPolicy: n, rules: n.Rules, own: map[wire.Name]int{}, below: map[wire.Name]int{}}
+	p := &networkPolicy{NetworkPolicy: n, rules: n.Rules}
 	named := slices.ContainsFunc(n.Rules, func(r cluster.EgressRule) bool { return len(r.Domains) > 0 })
 	if n.Tier != "Admin" {
 		if named {
@@ -69,13 +67,7 @@ func (p *networkPolicy) add(number int, r cluster.EgressRule) (why string) {
 		if err != nil {
 			return fmt.Sprintf("has %q, which is not a name", text)
 		}
-		to := p.own
-		if isBelow {
-			to = p.below
-		}
-		if to[name] == 0 {
-			to[name] = number
-		}
+		p.names.set(name, isBelow, number)
 	}
 	if v4 != v6 {
 		return "does not decide about all names: it has all addresses of one family; add 0.0.0.0/0 or ::/0"
@@ -83,26 +75,18 @@ func (p *networkPolicy) add(number int, r cluster.EgressRule) (why string) {
 	return ""
 }
 
-// names reports whether the policy has domainNames.
-func (p *networkPolicy) names() bool { return len(p.own)+len(p.below) > 0 }
+// isNamed reports whether the policy has domainNames.
+func (p *networkPolicy) isNamed() bool { return len(p.names.values) > 0 }
 
 // find returns the first rule that decides about a name, in wire form and in lower case; nil if there is none.
 func (p *networkPolicy) find(name []byte) *cluster.EgressRule {
 	first := p.all
-	take := func(number int) {
-		if number > 0 && (first == 0 || number < first) {
+	p.names.walk(name, func(number int, _ []byte) bool {
+		if first == 0 || number < first {
 			first = number
 		}
-	}
-	if len(p.own) > 0 {
-		take(p.own[wire.Name(name)])
-	}
-	if len(p.below) > 0 {
-		for rest := name; rest[0] != 0; {
-			rest = rest[1+rest[0]:]
-			take(p.below[wire.Name(rest)])
-		}
-	}
+		return true
+	})
 	if first == 0 {
 		return nil
 	}
@@ -124,22 +108,13 @@ func (v verdict) denies(trusted bool) bool {
 
 // judge returns what ClusterNetworkPolicies say about a name. Rules for all addresses count for pods that a
 // policy with domainNames selects: otherwise no one has spoken of names.
-func (p *Policy) judge(pod *cluster.Pod, name []byte) (v verdict) {
-	n := p.groups.namespaces.Load()
-	if n == nil || pod == nil {
-		return v
-	}
-	m := n.find(pod.Namespace)
-	if m == nil {
-		return v
-	}
-
+func (c client) judge(name []byte) (v verdict) {
 	named := false
-	for _, one := range m.policies {
-		if !one.Pods.Matches(pod.Labels) {
+	for _, one := range c.policies {
+		if !one.Pods.Matches(c.pod.Labels) {
 			continue
 		}
-		named = named || one.names()
+		named = named || one.isNamed()
 		if v.rule != nil {
 			continue
 		}
@@ -153,6 +128,13 @@ func (p *Policy) judge(pod *cluster.Pod, name []byte) (v verdict) {
 	return v
 }
 
+// isNamed reports whether a ClusterNetworkPolicy with domainNames selects the client.
+func (c client) isNamed() bool {
+	return slices.ContainsFunc(c.policies, func(one *networkPolicy) bool {
+		return one.isNamed() && one.Pods.Matches(c.pod.Labels)
+	})
+}
+
 // setPolicies has the namespaces have the policies that select them. n.mu is held.
 func (n *namespaces) setPolicies() {
 	var sorted []*networkPolicy
@@ -161,7 +143,7 @@ func (n *namespaces) setPolicies() {
 		if one.reason != "" {
 			faults[objects.ID{Kind: cluster.NetworkPolicies, Key: key}] = one.reason
 		}
-		if one.names() || one.all > 0 {
+		if one.isNamed() || one.all > 0 {
 			sorted = append(sorted, one)
 		}
 	}

@@ -41,9 +41,23 @@ func newNewcomers() newcomers {
 func (n newcomers) mayAppear(ip netip.Addr, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c := &n.first[maphash.Comparable(n.seed, ip)%rememberedClients]
+	c := n.place(ip)
 	if c.ip != ip || now.Sub(c.at) > forgotten {
 		*c = newcomer{ip, now}
 	}
 	return now.Sub(c.at) < appearance
+}
+
+// forget forgets a client that has become known.
+func (n newcomers) forget(ip netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.place(ip); c.ip == ip {
+		*c = newcomer{}
+	}
+}
+
+// place returns the place of an address.
+func (n newcomers) place(ip netip.Addr) *newcomer {
+	return &n.first[maphash.Comparable(n.seed, ip)%rememberedClients]
 }

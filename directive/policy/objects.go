@@ -99,11 +99,10 @@ func (l *objectLines) count(key wire.Name, n int32) {
 	if kind == ownLine {
 		now.own += n
 	} else {
-		i := min(name.Labels(), len(now.below)-1)
-		now.below[i] += n
-		now.depths &^= 1 << i
-		if now.below[i] > 0 {
-			now.depths |= 1 << i
+		i := name.Labels()
+		now.below[min(i, mostDepth)] += n
+		if now.depths.remove(i); now.below[min(i, mostDepth)] > 0 {
+			now.depths.add(i)
 		}
 	}
 
@@ -117,8 +116,8 @@ func (l *objectLines) count(key wire.Name, n int32) {
 // LineCounts are numbers of lines of one namespace, so that only names are looked up that may have one.
 type lineCounts struct {
 	own    int32
-	below  [32]int32 // by labels, the last for all with more
-	depths uint32    // the indices of below that have lines, as bits
+	below  [mostDepth + 1]int32 // by labels, as depths
+	depths depths               // those of which below has some
 }
 
 // A line of an object is one that has a name. The zero value is none.
@@ -131,13 +130,18 @@ type line struct {
 }
 
 // isUnread reports whether objects decide about the query's name, and have not been read yet.
-func (p *Policy) isUnread(q *dns.Query, pod *cluster.Pod) bool {
-	l := p.objects.Load()
-	if l == nil || pod == nil || l.IsSynced() {
+func (p *Policy) isUnread(q *dns.Query, c client) bool {
+	if c.pod == nil || c.group.audit || p.Ready() {
 		return false
 	}
 	_, inside := p.namespaceOf(q.Name())
 	return !inside
+}
+
+// hasLines reports whether objects of the pod's namespace have lines.
+func (p *Policy) hasLines(pod *cluster.Pod) bool {
+	l := p.objects.Load()
+	return l != nil && pod != nil && l.counts.Get([]byte(pod.Namespace)) != nil
 }
 
 // findLine returns the longest line of the objects of the pod's namespace that has a name.
@@ -152,7 +156,7 @@ func (p *Policy) findLine(pod *cluster.Pod, name []byte) line {
 func (l *objectLines) find(namespace string, name []byte) (found line) {
 	var space [64]byte
 	counts := l.counts.Get(append(space[:0], namespace...))
-	if counts == nil {
+	if counts == nil || len(name) == 0 {
 		return line{}
 	}
 
@@ -168,10 +172,7 @@ func (l *objectLines) find(namespace string, name []byte) (found line) {
 		return l.lines.Get(room[start:])
 	}
 
-	labels := 0
-	for i := 0; name[i] != 0; i += 1 + int(name[i]) {
-		labels++
-	}
+	labels := labelsOf(name)
 	var e *objects.Entry
 	if counts.own > 0 {
 		e = get(ownLine)
@@ -185,7 +186,7 @@ func (l *objectLines) find(namespace string, name []byte) (found line) {
 			labels--
 		}
 		found.below = true
-		if counts.depths&(1<<min(labels, len(counts.below)-1)) != 0 {
+		if counts.depths.has(labels) {
 			e = get(belowLine)
 		}
 	}

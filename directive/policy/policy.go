@@ -29,7 +29,7 @@ type Policy struct {
 	federate      []federation
 	zones         wire.ZoneMap[bool] // of the clusters, without reverse zones
 	rcode         wire.RCode         // of denied names; NXDOMAIN or REFUSED
-	denied        dns.StateKey       // of the group that denies a query, or would without audit
+	outcome       dns.StateKey       // a *group that denies a query, or would without audit, or a *passed
 	answered      *group             // stands for the group of a query whose answer waits for the client's pod
 	newcomer      newcomers
 	metrics       *metrics.Registry
@@ -65,26 +65,36 @@ type federation interface {
 // A targetRoom has room for the name of a target, and for the same name in lower case.
 type targetRoom [2][wire.MaxName]byte
 
-// A reason says why a name is denied.
+// A reason says why a name is not answered.
 type reason uint8
 
 const (
 	passes   reason = iota
 	byLine          // a line deny
 	bySight         // the line services
-	byCopy          // a zone transfer would show what services hides
+	byCopy          // a zone transfer would show names that are denied
 	byTarget        // a record of the answer leads to a denied name
+	unread          // it is not known yet what objects say of the name
 )
 
-// client returns the pod with the query's address; nil if none is known, or if it is not known which groups
-// select its namespace.
-func (p *Policy) client(q *dns.Query) *cluster.Pod {
+// A client is what is known of the client of a query.
+type client struct {
+	pod      *cluster.Pod     // nil if none is known
+	group    *group           // the first that selects it; nil if there is none
+	policies []*networkPolicy // ClusterNetworkPolicies that select its namespace
+}
+
+// clientOf returns the client of a query. Its pod is not known if it is not known which groups select its
+// namespace.
+func (p *Policy) clientOf(q *dns.Query) client {
 	for _, c := range p.clusters {
-		if pod := c.Client(q.Peer.Addr()); pod != nil && p.groups.knows(pod.Namespace) {
-			return pod
+		if pod := c.Client(q.Peer.Addr()); pod != nil {
+			if m, known := p.groups.matched(pod.Namespace); known {
+				return client{pod, p.groups.of(pod, m), m.policies}
+			}
 		}
 	}
-	return nil
+	return client{group: p.groups.unknown}
 }
 
 // namespaceOf reports whether a name, in wire form and in lower case, is in a zone of the cluster, and
@@ -118,52 +128,55 @@ func (p *Policy) namespaceOf(name []byte) (label []byte, inside bool) {
 
 // ServeDNS implements [dns.Handler].
 func (p *Policy) ServeDNS(q *dns.Query) dns.Verdict {
-	pod := p.client(q)
-	g := p.groups.of(pod)
-	if g == nil {
+	c := p.clientOf(q)
+	if c.group == nil {
 		return dns.Next
 	}
-	if p.isUnread(q, pod) {
-		q.Fail(wire.ServFail)
-		q.AddExtendedError(wire.EDEOther, "the objects of the directive policy have not been read yet")
-		return dns.Done
-	}
-
-	why := p.decide(q, g, pod)
-	p.note(q, g, pod, why)
-	if why != passes && pod == nil && !g.audit && p.newcomer.mayAppear(q.Peer.Addr(), q.Now()) {
+	why := p.decide(q, c)
+	if why != passes && c.mayBeNew() && p.newcomer.mayAppear(q.Peer.Addr(), q.Now()) {
 		return dns.Wait
 	}
-	return p.apply(q, g, why)
+	return p.apply(q, c, why)
 }
 
+// mayBeNew reports whether the client may be a pod that is not known yet, which is to be denied something.
+func (c client) mayBeNew() bool { return c.pod == nil && !c.group.audit }
+
 // decide decides about the query's own name.
-func (p *Policy) decide(q *dns.Query, g *group, pod *cluster.Pod) reason {
-	if q.Type.IsTransfer() && g.limitsSight {
+func (p *Policy) decide(q *dns.Query, c client) reason {
+	switch {
+	case p.isUnread(q, c):
+		return unread
+	case q.Type.IsTransfer() && p.limits(c):
 		return byCopy
 	}
-	return p.decideName(q.Name(), g, pod, p.isTrusted(q, g, pod))
+	return p.decideName(q.Name(), c, p.isTrusted(q, c))
 }
 
 // decideName decides about a name in wire form and in lower case. An allow line has a name that led to
 // a trusted one, so that deny * does not apply to it.
-func (p *Policy) decideName(name []byte, g *group, pod *cluster.Pod, trusted bool) reason {
+func (p *Policy) decideName(name []byte, c client, trusted bool) reason {
 	if label, inside := p.namespaceOf(name); inside {
-		if label != nil && !g.sees(label, pod) {
+		if label != nil && !c.group.sees(label, c.pod) {
 			return bySight
 		}
 		return passes
 	}
 
-	action, rule := g.names.find(name)
-	o := p.findLine(pod, name)
+	action, rule := c.group.find(name)
+	o := p.findLine(c.pod, name)
 	switch {
 	case action.denies(len(rule), trusted) && !o.widens, o.action.denies(o.length, trusted):
 		return byLine
-	case p.judge(pod, name).denies(trusted):
+	case c.judge(name).denies(trusted):
 		return byLine
 	}
 	return passes
+}
+
+// limits reports whether names are denied to a client, so that a zone transfer could show it one of them.
+func (p *Policy) limits(c client) bool {
+	return c.group.limitsSight || c.group.denies || c.isNamed() || p.hasLines(c.pod)
 }
 
 // denies reports whether a line with this action denies a name. length is that of the line's name.
@@ -172,9 +185,9 @@ func (a action) denies(length int, trusted bool) bool { return a == deny && !(tr
 // isTrusted reports whether an allow line has the name for which this sub-query is sent. A name of the
 // cluster does not make its target trusted: anyone who may create a Service can have it lead anywhere.
 // The names that autopath queries after one that does not exist are no targets of that one.
-func (p *Policy) isTrusted(q *dns.Query, g *group, pod *cluster.Pod) bool {
+func (p *Policy) isTrusted(q *dns.Query, c client) bool {
 	parent := q.Parent()
-	return leads(parent) && p.trusts(parent.Name(), g, pod, p.isTrusted(parent, g, pod))
+	return leads(parent) && p.trusts(parent.Name(), c, p.isTrusted(parent, c))
 }
 
 // leads reports whether a sub-query of parent is for a target of its answer.
@@ -182,26 +195,37 @@ func leads(parent *dns.Query) bool {
 	return parent != nil && (parent.RCode != wire.NXDomain || hasTargets(&parent.Answer))
 }
 
-// apply counts the decision, and fails a query that is denied.
-func (p *Policy) apply(q *dns.Query, g *group, why reason) dns.Verdict {
-	if why == passes {
-		p.series[g.order].allowed.AddTo(q.Shard(), 1)
+// apply records the decision, and fails a query that is denied.
+func (p *Policy) apply(q *dns.Query, c client, why reason) dns.Verdict {
+	switch why {
+	case passes:
+		q.SetState(p.outcome, &c.group.passed)
 		return dns.Next
+	case unread:
+		q.Fail(wire.ServFail)
+		q.AddExtendedError(wire.EDEOther, "the objects of the directive policy have not been read yet")
+		return dns.Done
 	}
-	return p.deny(q, g, why)
+	p.note(q, c, why)
+	return p.deny(q, c.group, why)
 }
 
 // deny counts a query that is to be denied, and fails it unless the group only audits. A search path makes
 // names of namespaces that do not exist: of com, for www.example.com.svc.cluster.local. These are answered
 // like others, but nobody is denied anything.
 func (p *Policy) deny(q *dns.Query, g *group, why reason) dns.Verdict {
-	counter := p.series[g.order].denied
-	if g.audit {
-		counter = p.series[g.order].audited
-	}
-	if why != bySight || p.mayExist(q) {
-		q.SetState(p.denied, g)
+	if !p.isDenied(q) && (why != bySight || p.mayExist(q)) {
+		counter := p.series[g.order].denied
+		if g.audit {
+			counter = p.series[g.order].audited
+		}
 		counter.AddTo(q.Shard(), 1)
+
+		// The client's query is denied with its target, and is not counted again.
+		q.SetState(p.outcome, g)
+		for sub := q; isPart(sub); sub = sub.Parent() {
+			sub.Parent().SetState(p.outcome, g)
+		}
 	}
 
 	if g.audit {
@@ -210,6 +234,15 @@ func (p *Policy) deny(q *dns.Query, g *group, why reason) dns.Verdict {
 	p.fail(q, why)
 	return dns.Done
 }
+
+// isDenied reports whether the query has been counted as one that is denied, or would be without audit.
+func (p *Policy) isDenied(q *dns.Query) bool {
+	_, is := q.State(p.outcome).(*group)
+	return is
+}
+
+// isPart reports whether a sub-query is for a target of a query that the same Policy decides.
+func isPart(q *dns.Query) bool { return leads(q.Parent()) && q.Parent().Chain() == q.Chain() }
 
 // mayExist reports whether the namespace of the query's name exists, or the name stands for several.
 func (p *Policy) mayExist(q *dns.Query) bool {
@@ -222,7 +255,7 @@ func (p *Policy) mayExist(q *dns.Query) bool {
 // DeniedBy returns the name of the group that denies a query, or would without audit; "" if none does.
 // It is valid until the query has been observed.
 func (p *Policy) DeniedBy(q *dns.Query) string {
-	if g, ok := q.State(p.denied).(*group); ok {
+	if g, ok := q.State(p.outcome).(*group); ok {
 		return g.name
 	}
 	return ""
@@ -245,28 +278,29 @@ func (p *Policy) fail(q *dns.Query, why reason) {
 // CompleteDNS implements [dns.Completer]. It denies an answer whose records lead to a name that is denied.
 // A client that is not known yet may be a pod of another group, for which it waits first.
 func (p *Policy) CompleteDNS(q *dns.Query) dns.Verdict {
-	if !hasTargets(&q.Answer) {
-		return dns.Done
+	var c client
+	if hasTargets(&q.Answer) {
+		c = p.clientOf(q)
 	}
-	pod := p.client(q)
-	g := p.groups.of(pod)
-	if pod == nil && g != nil && !g.audit && q.State(p.denied) == nil && p.leadsAstray(q, g, nil) &&
+	if c.group != nil && c.mayBeNew() && !p.isDenied(q) && p.leadsAstray(q, c) &&
 		p.newcomer.mayAppear(q.Peer.Addr(), q.Now()) {
-		q.SetState(p.denied, p.answered)
+		q.SetState(p.outcome, p.answered)
 		return dns.Wait
 	}
-	p.finish(q, g, pod)
+	p.finish(q, c)
 	return dns.Done
 }
 
-// finish decides about the targets in an answer.
-func (p *Policy) finish(q *dns.Query, g *group, pod *cluster.Pod) {
-	p.noteTargets(q, g, pod)
-	if g == nil || q.State(p.denied) != nil { // an audited query has been counted already
-		return
+// finish decides about the targets in an answer, if the client has a group, and counts a query that is allowed.
+func (p *Policy) finish(q *dns.Query, c client) {
+	if c.group != nil && hasTargets(&q.Answer) {
+		p.noteTargets(q, c)
+		if !(c.group.audit && p.isDenied(q)) && p.leadsAstray(q, c) {
+			p.deny(q, c.group, byTarget)
+		}
 	}
-	if p.leadsAstray(q, g, pod) {
-		p.deny(q, g, byTarget)
+	if of, ok := q.State(p.outcome).(*passed); ok && !isPart(q) {
+		p.series[of.order].allowed.AddTo(q.Shard(), 1)
 	}
 }
 
@@ -284,13 +318,13 @@ func hasTargets(a *wire.Answer) (found bool) {
 // leadsAstray reports whether a CNAME or PTR record of the answer leads to a name that is denied. The
 // records are in the order in which a resolver follows them. After a name of the cluster the next one is
 // decided as if it were asked for, and after one that allow has, all but deny * apply.
-func (p *Policy) leadsAstray(q *dns.Query, g *group, pod *cluster.Pod) (denied bool) {
-	trusted := p.trusts(q.Name(), g, pod, p.isTrusted(q, g, pod))
+func (p *Policy) leadsAstray(q *dns.Query, c client) (denied bool) {
+	trusted := p.trusts(q.Name(), c, p.isTrusted(q, c))
 	p.walkTargets(q, func(target []byte, t wire.Type) bool {
 		// A PTR record is data that leads nowhere; it shows the name of a namespace.
-		why := p.decideName(target, g, pod, trusted)
+		why := p.decideName(target, c, trusted)
 		denied = why == bySight || why == byLine && t != wire.TypePTR
-		trusted = p.trusts(target, g, pod, trusted)
+		trusted = p.trusts(target, c, trusted)
 		return !denied
 	})
 	return denied
@@ -314,48 +348,40 @@ func (p *Policy) walkTargets(q *dns.Query, f func(target []byte, t wire.Type) bo
 }
 
 // trusts reports whether the target of a name is trusted, if that of the name before it was or not.
-func (p *Policy) trusts(name []byte, g *group, pod *cluster.Pod, before bool) bool {
+func (p *Policy) trusts(name []byte, c client, before bool) bool {
 	if _, inside := p.namespaceOf(name); inside {
 		return false
 	}
-	action, _ := g.names.find(name)
-	return before || action == allow || p.findLine(pod, name).action == allow ||
-		p.judge(pod, name).action == acceptAction
+	action, _ := c.group.find(name)
+	return before || action == allow || p.findLine(c.pod, name).action == allow || c.judge(name).action == acceptAction
 }
 
 // Resolve implements [dns.Resolver]. It waits for the pod of a client that is not known yet.
 func (p *Policy) Resolve(ctx context.Context, q *dns.Query) error {
+	ip := q.Peer.Addr()
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
-	for p.client(q) == nil && p.newcomer.mayAppear(q.Peer.Addr(), time.Now()) {
+	c := p.clientOf(q)
+	for ; c.pod == nil && p.newcomer.mayAppear(ip, time.Now()); c = p.clientOf(q) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-
-	pod := p.client(q)
-	g := p.groups.of(pod)
-	if q.State(p.denied) == any(p.answered) {
-		q.SetState(p.denied, nil)
-		if g == nil {
-			return nil
-		}
-		if why := p.decide(q, g, pod); why != passes && p.deny(q, g, why) == dns.Done {
-			return nil
-		}
-		p.finish(q, g, pod)
-		return nil
+	if c.pod != nil { // the next pod with the address is new, too
+		p.newcomer.forget(ip)
 	}
 
-	if g != nil && p.apply(q, g, p.decide(q, g, pod)) == dns.Done {
+	answered := q.State(p.outcome) == any(p.answered)
+	q.SetState(p.outcome, nil)
+	if c.group != nil && p.apply(q, c, p.decide(q, c)) == dns.Done {
 		return nil
 	}
-	q.Next(ctx)
-	if hasTargets(&q.Answer) {
-		p.finish(q, g, pod)
+	if !answered {
+		q.Next(ctx)
 	}
+	p.finish(q, c)
 	return nil
 }
 

@@ -45,6 +45,12 @@ func (s *stubCluster) add(ip string, pod *cluster.Pod) {
 	s.pods[netip.MustParseAddr(ip)] = pod
 }
 
+func (s *stubCluster) remove(ip string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pods, netip.MustParseAddr(ip))
+}
+
 func (*stubCluster) HasNamespace(label []byte) bool { return string(label) == "\x04prod" }
 
 func (*stubCluster) ClusterOptions() cluster.Options { return cluster.Options{} }
@@ -86,6 +92,8 @@ func plan(options string, c any) (*config.Block, error) {
 	b.Handle(answerer{})
 	return b, corefile.Sorted(b.Planned()...)
 }
+
+func policyOf(b *config.Block) *Policy { return config.Find[*Policy](b)[0] }
 
 // start is plan, and serves the block for a client.
 func start(t testing.TB, options string, c *stubCluster, client string) *chaintest.Block {
@@ -206,7 +214,7 @@ func TestDecisionsRandom(t *testing.T) {
 		for range 20 {
 			p := pod(word()+[]string{"", word()}[r.IntN(2)], "x", "app", word())
 			want := naiveGroup(all, p)
-			if got := gs.of(p); got != want {
+			if got := gs.of(p, matched{}); got != want {
 				t.Fatalf("pod %v: got group %v, want %v of %v", p, got, want, all)
 			}
 			if want == nil {
@@ -214,7 +222,7 @@ func TestDecisionsRandom(t *testing.T) {
 				continue
 			}
 			text := name()
-			got, _ := want.names.find([]byte(chaintest.Name(text)))
+			got, _ := want.find([]byte(chaintest.Name(text)))
 			if naive := naiveAction(lines[want], text); got != naive {
 				t.Fatalf("name %s: got %d, want %d by %v", text, got, naive, lines[want])
 			}
@@ -372,7 +380,7 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := config.Find[*Policy](b)[0]
+	p := policyOf(b)
 	s := chaintest.Run(t, b, nil)
 
 	for _, c := range []struct{ client, name, want string }{

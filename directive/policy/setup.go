@@ -21,7 +21,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 
 	p := &Policy{metrics: b.Metrics, answered: new(group), newcomer: newNewcomers(),
-		denied: b.NewStateKey(), objects: new(atomic.Pointer[objectLines]),
+		outcome: b.NewStateKey(), objects: new(atomic.Pointer[objectLines]),
 		rooms: &sync.Pool{New: func() any { return new(targetRoom) }}}
 	all, err := p.read(b, d)
 	if err == nil && len(all) == 0 {
@@ -88,7 +88,7 @@ func (p *Policy) read(b *config.Block, d corefile.Directive) (all []*group, err 
 
 // readGroup reads the options of one group.
 func readGroup(name string, d corefile.Directive) (*group, error) {
-	g := &group{name: name, names: names{}}
+	g := &group{name: name}
 	isPods := false
 	err := d.Options(
 		corefile.Option{Usage: "namespaces NAMESPACE...", Set: func(o corefile.Directive) error {
@@ -151,6 +151,7 @@ func addPatterns(to *[]pattern, o corefile.Directive, words []corefile.Token) er
 // addNames adds the words of a line allow or deny: a name, *. and a name for those below it, or * for all.
 func (g *group) addNames(o corefile.Directive, a action) error {
 	var errs []error
+	g.denies = g.denies || a == deny
 	for _, word := range o.Args {
 		name, below, err := audit.ParseWord(word.Text)
 		if err != nil {
@@ -158,16 +159,9 @@ func (g *group) addNames(o corefile.Directive, a action) error {
 			continue
 		}
 
-		lines := g.names[name]
-		var set *action
-		if set = &lines.own; below {
-			set = &lines.below
-		}
-		if *set != 0 && *set != a {
+		if g.names.set(name, below, int(a)) != int(a) {
 			errs = append(errs, word.Errorf(o.Path, "%s is allowed and denied in the same group", word.Text))
 		}
-		*set = a
-		g.names[name] = lines
 	}
 	return errors.Join(errs...)
 }
@@ -176,7 +170,7 @@ func (g *group) addNames(o corefile.Directive, a action) error {
 func (p *Policy) checkNames(d corefile.Directive) error {
 	var errs []error
 	for _, g := range p.groups.all {
-		for name := range g.names {
+		for name := range g.names.values {
 			if _, inside := p.namespaceOf([]byte(name)); inside {
 				errs = append(errs, d.Errorf("group %s: %s is in a zone of the directive kubernetes: "+
 					"services decides about its names, by their namespaces", g.name, name))
@@ -194,7 +188,7 @@ func (p *Policy) warn(b *config.Block, d corefile.Directive) {
 			continue
 		}
 		limits = true
-		if !g.limitsSight && len(g.names) == 0 && (p.settings == nil && !p.readsPolicies || !g.isPods) {
+		if !g.limitsSight && len(g.names.values) == 0 && (p.settings == nil && !p.readsPolicies || !g.isPods) {
 			b.Warn(d.Errorf("group %s denies nothing: it has no deny and no services", g.name))
 		}
 	}
