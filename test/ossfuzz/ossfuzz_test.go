@@ -79,7 +79,7 @@ func TestBuildAndRun(t *testing.T) {
 	debian.Program(t, "clang")
 	debian.Program(t, "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a")
 	out := t.TempDir()
-	build := exec.Command("../../tools/oss-fuzz/build.sh", "./wire/grpcmessage", "./zone", "./directive/internal/expression")
+	build := exec.Command("../../tools/oss-fuzz/build.sh", "wire/grpcmessage", "zone", "./directive/internal/expression")
 	build.Env = append(os.Environ(), "OUT="+out)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

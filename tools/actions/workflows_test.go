@@ -146,6 +146,7 @@ func TestWorkflowActions(t *testing.T) {
 
 var (
 	expression = regexp.MustCompile(`\$\{\{ *matrix\.([\w-]+) *\}\}`)
+	script     = regexp.MustCompile(`\.ci/\S+`)
 	makeLine   = regexp.MustCompile(`(?m)\bmake((?: [^\s;&|]+)+)`)
 	target     = regexp.MustCompile(`^[a-z][a-z/-]*$`)
 )
@@ -166,8 +167,8 @@ func TestWorkflowCommands(t *testing.T) {
 		if out, err := exec.Command("bash", "-n", "-c", command).CombinedOutput(); err != nil {
 			t.Errorf("%s: %q: %v\n%s", file, command, err, out)
 		}
-		if strings.HasPrefix(command, ".ci/") {
-			if _, err := os.Stat(filepath.Join("../..", command)); err != nil {
+		for _, script := range script.FindAllString(command, -1) {
+			if _, err := os.Stat(filepath.Join("../..", script)); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,11 +122,18 @@ func (r Release) binary(p v1.Platform) ([]byte, error) {
 	return os.ReadFile(output)
 }
 
-// Go runs the go command in the repository, without cgo.
+// settings are those of Go that change a program's bytes, with Go's defaults: what a user has set for
+// other programs, in the environment or with go env -w, is no part of a release.
+var settings = []string{
+	"CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOEXPERIMENT=", "GOFIPS140=off",
+	"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GORISCV64=rva20u64",
+}
+
+// Go runs the go command in the repository, with the same settings on every machine.
 func (r Release) Go(env []string, args ...string) error {
 	c := exec.Command("go", args...)
 	c.Dir, c.Stderr = r.Source, os.Stderr
-	c.Env = append(append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="), env...)
+	c.Env = slices.Concat(os.Environ(), settings, env)
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("go %s: %w", args[0], err)
 	}

@@ -83,7 +83,7 @@ func (b *builder) run(packages []string) (err error) {
 	}
 
 	if len(packages) == 0 {
-		packages = []string{"./..."}
+		packages = []string{"..."}
 	}
 	found, err := b.find(packages)
 	if err != nil {
@@ -103,7 +103,11 @@ var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
 // find returns the packages with targets.
 func (b *builder) find(patterns []string) ([]*fuzzedPackage, error) {
-	list, err := b.goCommand(append([]string{"list", "-json=Dir,ImportPath,Name,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	args := []string{"list", "-json=Dir,ImportPath,Name,TestGoFiles,XTestGoFiles"}
+	for _, p := range patterns {
+		args = append(args, "./"+path.Clean(p)) // without ./ it would be a package of Go's library
+	}
+	list, err := b.goCommand(args...)
 	if err != nil {
 		return nil, err
 	}

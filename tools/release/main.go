@@ -50,6 +50,7 @@ func run(args []string) error {
 
 // write builds the release for targets into directory.
 func write(r build.Release, b builder, directory string, targets []v1.Platform) error {
+	fmt.Fprintln(os.Stderr, "release: the manual pages and completions")
 	manual, err := manualFiles(r)
 	if err != nil {
 		return err
