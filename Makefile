@@ -236,9 +236,9 @@ soak: c-compiler bounds ## check bounds, simulate SEEDS (5000) worlds, then run 
 
 # The report says what was run. A failure leaves it, too, with what has grown.
 HOURS ?= 24
-WORLDS ?= $(shell echo $$(($(HOURS) * 1000)))
+WORLDS ?= $(shell awk 'BEGIN { print int($(HOURS) * 1000) }')
 SOAK_REPORT ?= $(CURDIR)/bin/soak/report.md
-soak-day: c-compiler ## run the server for HOURS (24), with clients of all transports and random faults, then WORLDS simulations, and write bin/soak/report.md
+soak-day: c-compiler ## run the server for HOURS (24, or 0.1), with clients of all transports and random faults, then WORLDS simulations, and write bin/soak/report.md
 	@rm -f $(SOAK_REPORT)
 	cd kubetest && CGO_ENABLED=0 SOAK=$(HOURS)h SOAK_SEED=$(SOAK_SEED) SOAK_REPORT=$(SOAK_REPORT) \
 		$(GO) test -count 1 -v -timeout 0 -run '^TestSoak$$' .
