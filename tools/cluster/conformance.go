@@ -63,6 +63,7 @@ func suites() []suite {
 		{name: "multicluster", usual: "2 minutes", run: (*conformance).runMulticluster},
 		{name: "pods", usual: "30 s", run: (*conformance).runPods},
 		{name: "policy", usual: "4 minutes", run: (*conformance).runPolicy, server: "seamark"},
+		{name: "gateway", usual: "3 minutes", run: (*conformance).runGateway, server: "seamark", extra: true},
 		{name: "records", usual: "3 minutes", run: (*conformance).runRecords, server: "seamark", extra: true},
 		// The controllers remove its Services for many minutes afterwards.
 		{name: "performance", usual: "12 minutes", run: (*conformance).runE2E, focus: `\[Feature:PerformanceDNS\]`, extra: true},
@@ -157,9 +158,11 @@ func runConformance(ctx context.Context, args []string) (err error) {
 			return interruption(ctx, err)
 		}
 	}
-	if slices.Contains(t.Suites, "helm") {
-		if err := c.buildAll(ctx, []module{helmModule}); err != nil {
-			return interruption(ctx, err)
+	for name, m := range map[string]module{"helm": helmModule, "gateway": envoyModule} {
+		if slices.Contains(t.Suites, name) {
+			if err := c.buildAll(ctx, []module{m}); err != nil {
+				return interruption(ctx, err)
+			}
 		}
 	}
 

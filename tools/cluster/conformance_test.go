@@ -93,6 +93,9 @@ func TestSumOfMetric(t *testing.T) {
 	if got := sumOfMetric(page, "x"); got != 3 {
 		t.Errorf("got %v, want 3", got)
 	}
+	if got := sumOfMetric(page, "x", `a="b c"`); got != 2 {
+		t.Errorf("with a label: got %v, want 2", got)
+	}
 }
 
 func TestReadGinkgo(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,7 +36,7 @@ func nodeOperations() []operation {
 // runNodeCache installs seamark node, runs the tests and the operations, and removes it.
 func (t *conformance) runNodeCache(ctx context.Context, s server, of suite) error {
 	dir := t.file("node-" + of.capture)
-	if err := t.writeNodeCache(dir, of.capture); err != nil {
+	if err := t.writeNodeCache(dir, of.capture, ""); err != nil {
 		return err
 	}
 	defer func() {
@@ -54,23 +55,28 @@ func (t *conformance) runNodeCache(ctx context.Context, s server, of suite) erro
 	if err := t.runE2E(ctx, s, of); err != nil {
 		return err
 	}
-	t.add(s, of, t.checkCapture(ctx, of.capture))
 	if err := t.runPods(ctx, s, of); err != nil {
+		return err
+	}
+	t.checkCapture(ctx, s, of)
+	if err := t.checkRulesOfNode(ctx, s, of); err != nil {
 		return err
 	}
 	return t.runOperations(ctx, s, of)
 }
 
-// writeNodeCache writes a kustomization with this image and this capture.
-func (t *conformance) writeNodeCache(dir, capture string) error {
+// writeNodeCache writes a kustomization with this image, this capture, and a component unless it is "".
+func (t *conformance) writeNodeCache(dir, capture, component string) error {
 	base, err := filepath.Rel(dir, filepath.Join(t.Options.Source, "deploy", "node"))
 	if err != nil {
 		return err
 	}
 	image, tag, _ := strings.Cut(seamarkImage, ":")
-	return writeTemplate("node.yaml", filepath.Join(dir, "kustomization.yaml"), map[string]string{
-		"Base": base, "Image": image, "Tag": tag, "Capture": capture,
-	})
+	data := map[string]string{"Base": base, "Image": image, "Tag": tag, "Capture": capture, "Component": component}
+	if t.Options.DualStack {
+		data["IPv6"] = dnsService6
+	}
+	return writeTemplate("node.yaml", filepath.Join(dir, "kustomization.yaml"), data)
 }
 
 func (t *conformance) rolloutNodeCache(ctx context.Context) error {
@@ -78,14 +84,23 @@ func (t *conformance) rolloutNodeCache(ctx context.Context) error {
 		"--timeout", patience.String())
 }
 
-// checkCapture reports whether queries of the pods have reached the caches, by their metrics.
-func (t *conformance) checkCapture(ctx context.Context, capture string) result {
-	r := result{Name: "queries of pods reach the node cache, capture " + capture, Outcome: failed, Start: time.Now()}
+// checkCapture checks by the metrics of the caches that queries of the pods have reached them, and with dual
+// stack those of the pod with an IPv6 address only.
+func (t *conformance) checkCapture(ctx context.Context, s server, of suite) {
 	metric := "coredns_dns_requests_total"
-	if capture != "address" {
+	if of.capture != "address" {
 		metric = "seamark_node_capture_query_packets_total"
 	}
+	t.add(s, of, t.checkMetric(ctx, "queries of pods reach the node cache, capture "+of.capture, metric))
+	if t.Options.DualStack {
+		t.add(s, of, t.checkMetric(ctx, "queries over IPv6 reach the node cache, capture "+of.capture,
+			"coredns_dns_requests_total", `family="2"`))
+	}
+}
 
+// checkMetric checks that the sum of a metric of the caches is not zero, of the lines that have all labels.
+func (t *conformance) checkMetric(ctx context.Context, name, metric string, labels ...string) result {
+	r := result{Name: name, Outcome: failed, Start: time.Now()}
 	var total float64
 	var err error
 	for n := range t.Options.Nodes { // a simulated one has a simulated cache
@@ -95,10 +110,10 @@ func (t *conformance) checkCapture(ctx context.Context, capture string) result {
 		for _, pod := range strings.Fields(string(out)) {
 			page, pageErr := t.kubectl(ctx, "get", "--raw", "/api/v1/namespaces/kube-system/pods/"+pod+":9253/proxy/metrics")
 			err = errors.Join(err, pageErr)
-			total += sumOfMetric(string(page), metric)
+			total += sumOfMetric(string(page), metric, labels...)
 		}
 	}
-	if r.Message = fmt.Sprintf("%s %.0f", metric, total); err != nil {
+	if r.Message = fmt.Sprintf("%s %s %.0f", metric, strings.Join(labels, " "), total); err != nil {
 		r.Message = err.Error()
 	} else if total > 0 {
 		r.Outcome = passed
@@ -106,11 +121,63 @@ func (t *conformance) checkCapture(ctx context.Context, capture string) result {
 	return r
 }
 
-// sumOfMetric returns the sum of a metric over its labels.
-func sumOfMetric(page, name string) (sum float64) {
+// checkRulesOfNode checks that rules of the node, as network policies write them, decide about the queries of
+// a pod, although the cache is on the node and the kernel repeats its replies.
+func (t *conformance) checkRulesOfNode(ctx context.Context, s server, of suite) error {
+	out, err := t.kubectl(ctx, "get", "pods", "-l", "app=client-glibc", "-o", "jsonpath={.items[0].status.podIP}")
+	if err != nil {
+		return err
+	}
+	drop := func(hook string) string {
+		return fmt.Sprintf("add chain inet conformance %[1]s { type filter hook %[1]s priority 0; }; "+
+			"add rule inet conformance %[1]s ip saddr %[2]s drop; ", hook, out)
+	}
+	type cut struct {
+		rule  rule
+		rules string
+	}
+	const query = "+tries=1 +time=1 example.com A"
+	cuts := []cut{{rule{name: "a rule that drops the packets of a pod", query: query, want: noReply, always: true},
+		drop("input") + drop("forward")}}
+	if of.capture != "address" {
+		cuts = append(cuts, cut{rule{name: "a rule that drops its packets to the node: the cluster's servers answer", query: query,
+			want: allowed}, drop("input")})
+	}
+
+	for _, c := range cuts {
+		before := rule{name: "before " + c.rule.name, query: query, want: allowed}
+		err := steps(
+			func() error { return t.checkRules(ctx, s, of, "", []rule{before}) },
+			func() error { return t.nft(ctx, "add table inet conformance; "+c.rules) },
+			// A reply is repeated to a pod that one of the server has reached in the last second.
+			func() error { return pause(ctx, 2*time.Second) },
+			func() error { return t.checkRules(ctx, s, of, "", []rule{c.rule}) },
+		)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		err = errors.Join(err, t.nft(restore, "delete table inet conformance"))
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return t.checkRules(ctx, s, of, "", []rule{{name: "after these rules", query: query, want: allowed}})
+}
+
+// nft changes the rules of every node.
+func (t *conformance) nft(ctx context.Context, commands string) (err error) {
+	for n := range t.Options.Nodes {
+		_, nodeErr := output(t.onNode(ctx, n+1, "nft", commands))
+		err = errors.Join(err, nodeErr)
+	}
+	return err
+}
+
+// sumOfMetric returns the sum of a metric over the lines that have all labels.
+func sumOfMetric(page, name string, labels ...string) (sum float64) {
 	for line := range strings.Lines(page) {
 		rest, ok := strings.CutPrefix(line, name)
-		if !ok || rest[0] != '{' && rest[0] != ' ' {
+		lacks := func(label string) bool { return !strings.Contains(line, label) }
+		if !ok || rest[0] != '{' && rest[0] != ' ' || slices.ContainsFunc(labels, lacks) {
 			continue
 		}
 		if _, value, ok := cutLast(strings.TrimSpace(rest), " "); ok {
@@ -131,10 +198,8 @@ func (t *conformance) restartNodeCache(ctx context.Context) error {
 // flushRules removes the rules of every node, and of kube-proxy with them, which writes its own again
 // within half a minute.
 func (t *conformance) flushRules(ctx context.Context) error {
-	for n := range t.Options.Nodes {
-		if _, err := output(t.onNode(ctx, n+1, "nft", "flush", "ruleset")); err != nil {
-			return err
-		}
+	if err := t.nft(ctx, "flush ruleset"); err != nil {
+		return err
 	}
 	return pause(ctx, 45*time.Second)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -106,40 +105,53 @@ func policyRules(victim string) []rule {
 	}
 
 	return []rule{
-		{name: "a name that the tenant's ConfigMap does not allow is denied", pod: a, query: "dns.google A", want: denied},
+		{name: "a name that the tenant's ConfigMap does not allow is denied", pod: a, query: "dns.google A",
+			want: denied},
 		{name: "a name that it allows resolves", pod: a, query: "example.com A", want: allowed},
 		{name: "a pod of no group resolves every name", query: "google.com A", want: allowed, always: true},
 
-		{name: "the same name from the cache is denied to the tenant", pod: a, query: "google.com A", want: denied, always: true},
+		{name: "the same name from the cache is denied to the tenant", pod: a, query: "google.com A",
+			want: denied, always: true},
 		{name: "a denial is not cached for others", query: "google.com A", want: allowed, always: true},
 		{name: "capital letters", pod: a, query: "DNS.gOOgle A", want: denied, always: true},
 		{name: "a trailing dot", pod: a, query: "dns.google. A", want: denied, always: true},
 		{name: "the search path", pod: a, query: "+search dns.google A", want: denied, always: true},
 		{name: "TCP", pod: a, query: "+tcp dns.google A", want: denied, always: true},
 		{name: "without EDNS", pod: a, query: "+noedns dns.google A", want: "NXDOMAIN", always: true},
-		{name: "another client's subnet in the query", pod: a, query: "+subnet=" + victim + "/32 dns.google A", want: denied, always: true},
+		{name: "another client's subnet in the query", pod: a, query: "+subnet=" + victim + "/32 dns.google A",
+			want: denied, always: true},
 		{name: "type ANY", pod: a, query: "dns.google ANY", want: denied, always: true},
 		{name: "type HTTPS", pod: a, query: "dns.google HTTPS", want: denied, always: true},
-		{name: "an allowed name whose CNAME leads to a denied one", pod: a, query: "alias.example.net A", want: denied, always: true},
-		{name: "an ExternalName of the tenant to a denied name", pod: a, query: "outside.tenant-a" + zone + " A", want: denied, always: true},
-		{name: "an ExternalName to a Service of the other tenant", pod: a, query: "neighbour.tenant-a" + zone + " A", want: denied, always: true},
+		{name: "an allowed name whose CNAME leads to a denied one", pod: a, query: "alias.example.net A",
+			want: denied, always: true},
+		{name: "an ExternalName of the tenant to a denied name", pod: a, query: "outside.tenant-a" + zone + " A",
+			want: denied, always: true},
+		{name: "an ExternalName to a Service of the other tenant", pod: a, query: "neighbour.tenant-a" + zone + " A",
+			want: denied, always: true},
 
 		{name: "the other tenant's Service", pod: a, query: "web.tenant-b" + zone + " A", want: denied, always: true},
 		{name: "its port", pod: a, query: "_http._tcp.web.tenant-b" + zone + " SRV", want: denied, always: true},
 		{name: "a wildcard for its namespace", pod: a, query: "web.*" + zone + " A", want: denied, always: true},
 		{name: "the name of its address", pod: a, query: "2.201.96.10.in-addr.arpa PTR", want: denied, always: true},
-		{name: "the tenant's own Service", pod: a, query: "web.tenant-a" + zone + " A", want: "NOERROR 10.96.201.1", always: true},
-		{name: "the API server's name", pod: a, query: "kubernetes.default" + zone + " A", want: "NOERROR 10.96.0.1", always: true},
+		{name: "the tenant's own Service", pod: a, query: "web.tenant-a" + zone + " A",
+			want: "NOERROR 10.96.201.1", always: true},
+		{name: "the API server's name", pod: a, query: "kubernetes.default" + zone + " A",
+			want: "NOERROR 10.96.0.1", always: true},
 
-		{name: "a ConfigMap allows nothing that the administrator denies", pod: b, query: "google.com A", want: denied, always: true},
-		{name: "a ConfigMap denies names to its own namespace", pod: b, query: "dns.google A", want: denied, always: true},
-		{name: "the ConfigMap of one tenant decides nothing for the other", pod: b, query: "www.example.com A", want: allowed, always: true},
+		{name: "a ConfigMap allows nothing that the administrator denies", pod: b, query: "google.com A",
+			want: denied, always: true},
+		{name: "a ConfigMap denies names to its own namespace", pod: b, query: "dns.google A",
+			want: denied, always: true},
+		{name: "the ConfigMap of one tenant decides nothing for the other", pod: b, query: "www.example.com A",
+			want: allowed, always: true},
 
 		{name: "a changed ConfigMap decides", pod: a, query: "dns.google A", want: "NOERROR " + internet,
 			before: lines("deny *\nallow dns.google example.com")},
-		{name: "an error in it keeps its last valid state: denied", pod: a, query: "www.example.com A", want: denied, always: true,
+		{name: "an error in it keeps its last valid state: denied", pod: a, query: "www.example.com A",
+			want: denied, always: true,
 			before: lines("allow a..b")},
-		{name: "an error in it keeps its last valid state: allowed", pod: a, query: "dns.google A", want: "NOERROR " + internet, always: true},
+		{name: "an error in it keeps its last valid state: allowed", pod: a, query: "dns.google A",
+			want: "NOERROR " + internet, always: true},
 
 		{name: "the address of another pod, without the capabilities to forge it", pod: a, query: "-b " + victim + " google.com A",
 			want: noReply},
@@ -190,7 +202,7 @@ func (t *conformance) audit(ctx context.Context, s server, of suite) error {
 			return err
 		}
 	}
-	corefile, err := t.kubectl(ctx, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}")
+	corefile, err := t.readCorefile(ctx)
 	if err != nil {
 		return err
 	}
@@ -208,8 +220,8 @@ func (t *conformance) audit(ctx context.Context, s server, of suite) error {
 	if err != nil {
 		return err
 	}
-	enforced := strings.Replace(string(corefile), auditPolicy, string(groups), 1)
-	if enforced == string(corefile) || strings.Contains(string(groups), "\n        audit") {
+	enforced := strings.Replace(corefile, auditPolicy, string(groups), 1)
+	if enforced == corefile || strings.Contains(string(groups), "\n        audit") {
 		return fmt.Errorf("the Corefile of seamark policy is not one without audit:\n%s", enforced)
 	}
 	if err := t.setCorefile(ctx, enforced); err != nil {
@@ -220,9 +232,12 @@ func (t *conformance) audit(ctx context.Context, s server, of suite) error {
 		{name: "a name that was seen resolves", pod: a, query: "example.com A", want: allowed, always: true},
 		{name: "a Service that was seen resolves", pod: a, query: "web.tenant-b.svc.cluster.local A",
 			want: "NOERROR 10.96.201.2", always: true},
-		{name: "a Service that was not seen is denied", pod: b, query: "web.tenant-a.svc.cluster.local A", want: denied, always: true},
-		{name: "a name that another tenant was seen to resolve is denied", pod: b, query: "example.com A", want: denied, always: true},
-		{name: "a name of the other tenant that was seen resolves", pod: b, query: "google.com A", want: allowed, always: true},
+		{name: "a Service that was not seen is denied", pod: b, query: "web.tenant-a.svc.cluster.local A",
+			want: denied, always: true},
+		{name: "a name that another tenant was seen to resolve is denied", pod: b, query: "example.com A",
+			want: denied, always: true},
+		{name: "a name of the other tenant that was seen resolves", pod: b, query: "google.com A",
+			want: allowed, always: true},
 	})
 }
 
@@ -237,19 +252,7 @@ func (c *cluster) seamark(ctx context.Context, args ...string) ([]byte, error) {
 // Before, a pod of no group queries so often that the kernel would repeat replies.
 func (t *conformance) policyOnNodes(ctx context.Context, s server, of suite) error {
 	dir := t.file("node-policy")
-	if err := t.writeNodeCache(dir, "tcx"); err != nil {
-		return err
-	}
-	services, err := filepath.Rel(dir, filepath.Join(t.Options.Source, "deploy", "node", "components", "services"))
-	if err != nil {
-		return err
-	}
-	kustomization := filepath.Join(dir, "kustomization.yaml")
-	text, err := os.ReadFile(kustomization)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(kustomization, append(text, "components: ["+services+"]\n"...), 0o644); err != nil {
+	if err := t.writeNodeCache(dir, "tcx", "services"); err != nil {
 		return err
 	}
 	objects, err := t.kubectl(ctx, "kustomize", dir)

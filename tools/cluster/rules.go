@@ -145,7 +145,7 @@ type scenario struct {
 
 // with adds a scenario to the cluster, calls do, and removes the scenario.
 func (t *conformance) with(ctx context.Context, sc scenario, do func() error) (err error) {
-	corefile, err := t.kubectl(ctx, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}")
+	corefile, err := t.readCorefile(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,16 +161,17 @@ func (t *conformance) with(ctx context.Context, sc scenario, do func() error) (e
 		}
 	}
 
+	// The other server does not start with directives of Seamark, and namespaces end slowly.
 	defer func() {
-		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*patience)
 		defer cancel()
 		remove := []string{"delete", "--ignore-not-found"}
-		err = errors.Join(err, t.do(restore, slices.Concat(remove, objects, kinds)...), t.setCorefile(restore, string(corefile)))
+		err = errors.Join(err, t.setCorefile(restore, corefile), t.do(restore, slices.Concat(remove, objects, kinds)...))
 	}()
 	if kinds != nil {
 		// The kinds of some projects are too large for the annotation of a client's apply.
-		apply := append([]string{"apply", "--server-side"}, kinds...)
-		if err := errors.Join(t.do(ctx, apply...), t.do(ctx, append([]string{"wait", "--for=condition=Established"}, kinds...)...)); err != nil {
+		apply, wait := []string{"apply", "--server-side"}, []string{"wait", "--for=condition=Established"}
+		if err := errors.Join(t.do(ctx, append(apply, kinds...)...), t.do(ctx, append(wait, kinds...)...)); err != nil {
 			return err
 		}
 	}
@@ -178,11 +179,16 @@ func (t *conformance) with(ctx context.Context, sc scenario, do func() error) (e
 		return err
 	}
 	if sc.corefile != nil {
-		if err := t.setCorefile(ctx, sc.corefile(string(corefile))); err != nil {
+		if err := t.setCorefile(ctx, sc.corefile(corefile)); err != nil {
 			return err
 		}
 	}
 	return do()
+}
+
+func (t *conformance) readCorefile(ctx context.Context) (string, error) {
+	out, err := t.kubectl(ctx, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}")
+	return string(out), err
 }
 
 // setCorefile changes the Corefile and restarts the DNS servers.
