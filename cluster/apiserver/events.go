@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -56,6 +57,7 @@ type Recorder struct {
 	origins   *origins
 	rate      flowcontrol.RateLimiter
 	logged    map[string]time.Time // by message
+	forbidden map[string]time.Time // by namespace: no attempt before that time
 }
 
 // A pendingEvent waits to be written.
@@ -78,6 +80,7 @@ func NewRecorder(
 	r := &Recorder{
 		component: component, kinds: o.Kinds(), log: log, changed: follow.NewSignal(),
 		rate: flowcontrol.NewTokenBucketRateLimiter(eventRate, eventBurst), logged: map[string]time.Time{},
+		forbidden: map[string]time.Time{},
 	}
 	count := func(result string) *metrics.Counter {
 		return reg.Counter("seamark_kubernetes_object_events_total",
@@ -171,7 +174,8 @@ func (r *Recorder) next(now time.Time) (e *pendingEvent, wait time.Duration) {
 	defer r.mu.Unlock()
 	wait = maxEventAge
 	for i, e := range r.pending {
-		if until := e.due.Sub(now); until > 0 {
+		until := max(e.due.Sub(now), r.forbidden[e.key.Namespace].Sub(now))
+		if until > 0 {
 			wait = min(wait, until)
 			continue
 		}
@@ -187,6 +191,7 @@ func (r *Recorder) handle(ctx context.Context, e *pendingEvent, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
+		delete(r.forbidden, e.key.Namespace)
 		r.written.Add(1)
 	case apierrors.IsAlreadyExists(err): // of another server, or of an earlier one
 		r.existing.Add(1)
@@ -196,8 +201,8 @@ func (r *Recorder) handle(ctx context.Context, e *pendingEvent, err error) {
 	case apierrors.IsForbidden(err):
 		r.problem("Writing Events forbidden, grant it to the service account",
 			"namespace", e.key.Namespace, "error", err, "rule", rule("", events, "", "create"))
+		r.forbid(e.key.Namespace)
 		r.retry(e, forbiddenEventWait)
-		r.postpone(e.key.Namespace, e.due)
 
 	case errors.As(err, &status) && status.Status().Code < 500 && !apierrors.IsUnauthorized(err):
 		r.problem("Event rejected", "kind", e.kind.ObjectKind(),
@@ -218,15 +223,11 @@ func (r *Recorder) retry(e *pendingEvent, wait time.Duration) {
 	}
 }
 
-// postpone moves the next attempts of a namespace's Events.
-func (r *Recorder) postpone(namespace string, due time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.pending {
-		if e.key.Namespace == namespace && e.due.Before(due) {
-			e.due = due
-		}
-	}
+// forbid postpones the attempts of a namespace, also those of Events that are still to come.
+func (r *Recorder) forbid(namespace string) {
+	now := time.Now()
+	maps.DeleteFunc(r.forbidden, func(_ string, until time.Time) bool { return !until.After(now) })
+	r.forbidden[namespace] = now.Add(forbiddenEventWait)
 }
 
 // problem logs a problem unless it was logged a short time ago.
