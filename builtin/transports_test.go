@@ -175,14 +175,16 @@ func TestEncryptedSlowQueries(t *testing.T) {
 	query, ends := packed(t, "a.example."), map[string]func() error{}
 	links := map[string]link{}
 	for _, tr := range encryptedProtocols {
-		links[tr.name] = s.dial(tr)
-		ends[tr.name] = links[tr.name].begin(query[:10])
-	}
-	for _, tr := range encryptedProtocols {
-		if !tr.parallel {
+		got := inTime(time.Second, func() (string, time.Time) {
+			begun := time.Now()
 			links[tr.name] = s.dial(tr)
-		}
-		if got := outcome(links[tr.name].ask(t.Context(), query)); got != "NOERROR" {
+			ends[tr.name] = links[tr.name].begin(query[:10])
+			if !tr.parallel {
+				links[tr.name] = s.dial(tr)
+			}
+			return outcome(links[tr.name].ask(t.Context(), query)), begun
+		})
+		if got != "NOERROR" {
 			t.Errorf("%s: beside an incomplete query: got %s, want an answer", tr.name, got)
 		}
 	}
@@ -190,11 +192,26 @@ func TestEncryptedSlowQueries(t *testing.T) {
 		if got := outcome(nil, ends[tr.name]()); got != tr.slow && !strings.HasPrefix(got, "reset") {
 			t.Errorf("%s: incomplete query: got %s, want %s or a reset", tr.name, got, tr.slow)
 		}
-		if !links[tr.name].isOpen() {
-			links[tr.name] = s.dial(tr)
-		}
-		if got := outcome(links[tr.name].ask(t.Context(), query)); got != "NOERROR" {
+		got := inTime(time.Second, func() (string, time.Time) {
+			begun := time.Now()
+			if !links[tr.name].isOpen() {
+				links[tr.name] = s.dial(tr)
+			}
+			return outcome(links[tr.name].ask(t.Context(), query)), begun
+		})
+		if got != "NOERROR" {
 			t.Errorf("%s: after an incomplete query: got %s, want an answer", tr.name, got)
+		}
+	}
+}
+
+// inTime calls ask, which returns the outcome of a query and when it began, and returns the outcome. While
+// a client on a busy machine needs longer than the server's limit, so that it may fail, the query is repeated.
+func inTime(limit time.Duration, ask func() (got string, begun time.Time)) string {
+	for end := time.Now().Add(time.Minute); ; {
+		got, begun := ask()
+		if got == "NOERROR" || time.Since(begun) < limit || time.Now().After(end) {
+			return got
 		}
 	}
 }
