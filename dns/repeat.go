@@ -10,10 +10,6 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// MaxRepeatWhile is the longest time for a Repeat of answers that may change at any time. It bounds the
-// age of what the Stamp leaves out: the serials of SOA records.
-const MaxRepeatWhile = 30 * time.Second
-
 // Repeatable is implemented by handlers and observers that need not see each query. Replies
 // are repeated without the server only in chains whose handlers and observers all implement
 // it, and only if the handler that answers calls AllowRepeat.

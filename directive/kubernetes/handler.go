@@ -103,10 +103,11 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	if found < emptyNonTerminal && h.wildcards && l.hasWildcard() { // no object is named *
 		return h.serveWildcard(q, z)
 	}
+	verdict := l.reply(found)
 	if repeatable && found < notListed {
-		q.AllowRepeat(dns.Repeat{For: dns.MaxRepeatWhile, While: stamp})
+		q.AllowRepeat(dns.Repeat{For: repeatFor(q), While: stamp})
 	}
-	return l.reply(found)
+	return verdict
 }
 
 // reply completes the reply by the result.

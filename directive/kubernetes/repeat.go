@@ -1,6 +1,8 @@
 package kubernetes
 
 import (
+	"time"
+
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/sys/generation"
@@ -14,6 +16,15 @@ func (h *Handler) Repetition() dns.Repetition {
 	return dns.Repetition{Allows: func(q *dns.Query) bool {
 		return h.zone(q) == nil || q.AnsweredStep() >= 0 && q.Chain().Handler(q.AnsweredStep()) == any(h)
 	}}
+}
+
+// repeatFor returns how long the answer is repeated unless it changes. The time bounds the age of what the
+// Stamp leaves out, the serial of an SOA record.
+func repeatFor(q *dns.Query) time.Duration {
+	if q.Answer.Count[wire.Authority] > 0 {
+		return 2 * time.Minute
+	}
+	return 10 * time.Minute
 }
 
 // stamp returns the Stamp of the data that the answer will depend on: those of the Service that

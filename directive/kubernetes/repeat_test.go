@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	mdns "github.com/miekg/dns"
 
@@ -22,6 +23,7 @@ type repeater struct {
 	*server
 	generations *generation.Cells
 	stamp       generation.Stamp // of the last reply
+	longest     time.Duration    // for which it may be repeated
 	repeatable  bool             // the last reply may be repeated
 }
 
@@ -48,7 +50,7 @@ func newRepeater(t *testing.T, d directive, h *Handler) *repeater {
 	}
 	mux.Repeat(func(q *dns.Query) {
 		last := q.Repeated()
-		r.stamp, r.repeatable = last.Allowed.While, true
+		r.stamp, r.longest, r.repeatable = last.Allowed.While, last.Allowed.For, true
 	}, func() {})
 	r.Port.Swap(mux)
 	return r
@@ -151,6 +153,26 @@ func (c *randomCluster) checkEarlier(t *testing.T, kept []earlier) error {
 		}
 	}
 	return nil
+}
+
+// An answer with an SOA record, whose serial the Stamp leaves out, is repeated for two minutes, any other for ten.
+func TestRepeatFor(t *testing.T) {
+	d := defaultOptions()
+	ix := load(d.newIndex(), namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"))
+	r := newRepeater(t, d, d.handler(t, ix))
+	for _, c := range []struct {
+		name, qtype string
+		want        time.Duration
+	}{
+		{"api.shop.svc.cluster.local.", "A", 10 * time.Minute},
+		{"api.shop.svc.cluster.local.", "AAAA", 2 * time.Minute},
+		{"www.shop.svc.cluster.local.", "A", 2 * time.Minute},
+	} {
+		r.ask(t, c.name, c.qtype)
+		if took := c.want - r.longest; took < 0 || took > time.Minute {
+			t.Errorf("%s %s: may be repeated for %s, want %s", c.name, c.qtype, r.longest, c.want)
+		}
+	}
 }
 
 // Answers that may be repeated allocate nothing either. What depends on more than a Service, a

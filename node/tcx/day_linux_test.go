@@ -2,6 +2,7 @@ package tcx
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"flag"
@@ -29,10 +30,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-var (
-	dayLength = flag.Duration("day", 2*time.Second, "how long TestRepeatDay sends queries, after as long a start")
-	dayTrace  = flag.Bool("trace", false, "TestRepeatDay logs each cause")
-)
+var dayLength = flag.Duration("day", time.Second, "how long TestRepeatDay sends queries, after as long a start; "+
+	"a minute if bounds are checked")
 
 // The mix of TestRepeatDay: what a node with many small applications sends.
 const (
@@ -96,9 +95,8 @@ type day struct {
 	*rand.Rand
 	folder            string
 	pods              []*dayPod
-	reply             dns.Sender
-	stored            map[string]string // what was last stored for a query: reason it might be missing
-	kept              bool
+	stored            map[string]string // by query: "kept", or why its last reply was not
+	kept              bool              // the last reply
 	causes            map[string]int
 	queries, repeated int
 	server            *chaintest.Server
@@ -302,17 +300,10 @@ func (d *day) explain(p *dayPod, packet []byte, kind string) {
 		}
 	}
 	if was := d.stored[string(packet[2:])]; was != "kept" {
-		d.cause(cmpOr(was, "first query "+kind))
+		d.cause(cmp.Or(was, "first query "+kind))
 	} else {
 		d.cause(kind + " evicted, or no place")
 	}
-}
-
-func cmpOr(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
 }
 
 // run sends queries for a time.
@@ -341,7 +332,8 @@ func (d *day) run(length time.Duration) {
 	}
 }
 
-// Of a node's queries most are answered by the programs.
+// The programs answer most queries of a node, also with loadbalance. The others are logged by their cause.
+// The pods of 20 applications send 0.1 to 100 queries a second; ten Services change each second.
 func TestRepeatDay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -351,10 +343,18 @@ func TestRepeatDay(t *testing.T) {
 		".:53 {\nkubernetes cluster.local in-addr.arpa {\nmanifests FOLDER\nttl 30\nfallthrough in-addr.arpa\n}\ncache 30\nloadbalance\nworld\n}\n",
 	} {
 		d := newDay(t, text)
-		d.run(*dayLength)
-		d.run(*dayLength)
+		length := *dayLength
+		if os.Getenv(bound.Checked) != "" {
+			length = max(length, time.Minute)
+		}
+		d.run(length) // names are queried the first time
+		d.run(length)
 		share := float64(d.repeated) / float64(d.queries)
-		bound.Holds(t, share >= 0.95, "share of %d queries that the programs have answered: got %.3f, want at least 0.95", d.queries, share)
+		bound.Holds(t, share >= 0.9, "the programs have answered %.3f of %d queries, want at least 0.9", share, d.queries)
+		t.Logf("%6.2f %% of %d queries answered by the programs", 100*share, d.queries)
+		if d.repeated == 0 {
+			t.Error("no reply was repeated")
+		}
 		for _, what := range slices.SortedFunc(maps.Keys(d.causes), func(a, b string) int { return d.causes[b] - d.causes[a] }) {
 			t.Logf("%6.2f %% %s", 100*float64(d.causes[what])/float64(d.queries), what)
 		}

@@ -52,7 +52,7 @@ func (c *counter) ServeDNS(q *dns.Query) dns.Verdict {
 	r := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeTXT, 30, 8)
 	q.Answer.Append(wire.Answers, binary.BigEndian.AppendUint64(r, c.value.Load()), 1)
 	if ok {
-		q.AllowRepeat(dns.Repeat{For: dns.MaxRepeatWhile, While: s})
+		q.AllowRepeat(dns.Repeat{For: time.Minute, While: s})
 	}
 	return dns.Done
 }
