@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
@@ -250,9 +249,6 @@ func (s *settings) addServer(o corefile.Directive, at int) error {
 	return nil
 }
 
-// checkTimeout is how long a check waits for a list of the objects.
-const checkTimeout = 10 * time.Second
-
 // CheckObjects reads the objects once, and returns what is wrong with each. They are those of the cluster at
 // a location or, if that is the zero value, those of the directive's own folder; without one it reads
 // nothing.
@@ -270,20 +266,11 @@ func (s *settings) CheckObjects(ctx context.Context, at cluster.Options) (errs [
 	x.run(b)
 	defer x.Stop()
 
-	timeout := time.NewTimer(checkTimeout)
-	defer timeout.Stop()
-	select {
-	case <-x.synced:
-		for _, fault := range x.faults() {
-			errs = append(errs, s.use.Errorf("%s", fault))
-		}
-		return errs
-	case <-ctx.Done():
-	case <-timeout.C:
+	if err := objects.AwaitList(ctx, x.synced, x.board); err != nil {
+		return []error{s.use.Errorf("%w", err)}
 	}
-	err := fmt.Errorf("the objects cannot be read: no complete list within %v", checkTimeout)
-	for _, c := range x.board.Conditions() {
-		err = errors.Join(err, errors.New(c.Text))
+	for _, fault := range x.faults() {
+		errs = append(errs, s.use.Errorf("%s", fault))
 	}
-	return []error{s.use.Errorf("%w", err)}
+	return errs
 }

@@ -81,7 +81,7 @@ func TestUnreadNetworkPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, p := chaintest.Run(t, b, nil), policyOf(b)
-	n := newNamespaces(cluster.Options{Published: cluster.SetOf(cluster.Namespaces) | cluster.SetOf(cluster.NetworkPolicies)}, nil)
+	n := newNamespaces(b, cluster.Options{Published: cluster.SetOf(cluster.Namespaces) | cluster.SetOf(cluster.NetworkPolicies)}, nil)
 	p.groups.namespaces.Store(n)
 	for _, ns := range []string{"a", "b"} {
 		n.Put(cluster.Namespaces, &cluster.Namespace{Name: ns, Labels: cluster.NewLabels(nil)})

@@ -13,6 +13,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/objects"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/zone"
 )
@@ -23,9 +24,11 @@ type namespaces struct {
 	api       cluster.Options
 	selectors []*cluster.Selector // of groups, by their index
 	byName    zone.Table[matched] // changed with mu held
-	report    *objects.Report     // about ClusterNetworkPolicies; nil without these
+	report    *objects.Report     // about ClusterNetworkPolicies
 	task      *follow.Task
 	synced    chan struct{} // closed when all kinds have been listed once
+
+	unregister func() // the gauge
 
 	mu       sync.Mutex
 	listed   map[cluster.Kind]bool
@@ -140,12 +143,16 @@ func (n *namespaces) isSynced() bool {
 	}
 }
 
+// run has the objects watched until Stop is called.
+func (n *namespaces) run(b *config.Block) {
+	n.task = follow.Go(func(ctx context.Context) { sources.Run(ctx, n.api, n, b.Log, b.Metrics, b.Health(), b.Dial) })
+}
+
 // Stop ends the watch.
 func (n *namespaces) Stop() {
 	n.task.Stop()
-	if n.report != nil {
-		n.report.Close()
-	}
+	n.report.Close()
+	n.unregister()
 }
 
 // A namespacesKey identifies Namespaces that a reload keeps.
@@ -154,18 +161,24 @@ type namespacesKey struct {
 	selectors string
 }
 
-func newNamespaces(api cluster.Options, selectors []*cluster.Selector) *namespaces {
-	return &namespaces{
-		api: api, selectors: selectors, synced: make(chan struct{}),
-		listed: map[cluster.Kind]bool{}, policies: map[cluster.Key]*networkPolicy{},
+func newNamespaces(b *config.Block, api cluster.Options, selectors []*cluster.Selector) *namespaces {
+	n := &namespaces{
+		api: api, selectors: selectors, synced: make(chan struct{}), report: objects.NewReport("policy", "names", b),
+		listed: map[cluster.Kind]bool{}, policies: map[cluster.Key]*networkPolicy{}, unregister: func() {},
 	}
+	if api.Published.Has(cluster.NetworkPolicies) {
+		n.unregister = b.Metrics.SharedGauge("seamark_policy_network_policies_faulty",
+			"ClusterNetworkPolicies with rules about names that do not decide.", metrics.Sum,
+			func() float64 { return float64(n.report.Count()) })
+	}
+	return n
 }
 
 // startTimeout is how long a reload waits for the Namespaces.
 const startTimeout = 5 * time.Second
 
-// startNamespaces has the Namespaces watched if groups or ClusterNetworkPolicies select by their labels, where the first directive
-// kubernetes has its objects from.
+// startNamespaces has the Namespaces watched if groups or ClusterNetworkPolicies select by their labels, where
+// the first directive kubernetes has its objects from.
 func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
 	if len(p.groups.labelled) == 0 && !p.readsPolicies {
 		return
@@ -184,14 +197,11 @@ func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
 			api.Published |= cluster.SetOf(cluster.NetworkPolicies)
 		}
 		kept, err = config.Keep(start, namespacesKey{api, strings.Join(texts, "\n")}, func() (*namespaces, error) {
-			n := newNamespaces(api, selectors)
+			n := newNamespaces(b, api, selectors)
 			if p.readsPolicies {
-				n.report = objects.NewReport("policy", "names", b)
 				n.report.SetRecorder(sources.NewRecorder(api, b.Log, b.Metrics, b.Dial))
 			}
-			n.task = follow.Go(func(ctx context.Context) {
-				sources.Run(ctx, api, n, b.Log, b.Metrics, b.Health(), b.Dial)
-			})
+			n.run(b)
 			return n, start.Await(n, n.synced, startTimeout, func() error {
 				return d.Errorf("waiting for the namespaces: no complete list from the API server within %v", startTimeout)
 			})

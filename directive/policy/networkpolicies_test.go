@@ -1,10 +1,12 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/test/chaintest"
 )
@@ -81,6 +83,21 @@ func TestNetworkPolicies(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: got the fault %q, want %q", name, got, want)
 		}
+	}
+
+	want := []string{
+		"Corefile:2: policy: ClusterNetworkPolicy base: its domainNames do not decide: NetworkPolicies, which are not read, precede the tier Baseline",
+		"Corefile:2: policy: ClusterNetworkPolicy ports: the rule web does not decide about names: it is for some protocols, and names have none; " +
+			"the rule half does not decide about all names: it has all addresses of one family; add 0.0.0.0/0 or ::/0",
+	}
+	if got := p.CheckObjects(t.Context(), cluster.Options{}); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("check: got %v, want %v", got, want)
+	}
+	if got := chaintest.Metric(s.Plan.Metrics, "seamark_policy_network_policies_faulty"); got != "2" {
+		t.Errorf("the metric: got %s faulty policies, want 2", got)
+	}
+	if got := s.Plan.Health().Conditions(); len(got) != 1 || !strings.Contains(got[0].Text, "ClusterNetworkPolicy ") || !strings.HasSuffix(got[0].Text, "(and 1 more objects)") {
+		t.Errorf("got the conditions %+v, want one about two policies", got)
 	}
 
 	c.put(t, "policies.yaml", networkPolicyText("new", "Admin", "1", agents, "{action: Deny, to: [{domainNames: [www.good.test]}]}"))

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -288,12 +287,4 @@ func (s *settings) newLines(b *config.Block) *objectLines {
 	l := &objectLines{settings: s}
 	l.Objects = objects.New(s.Settings, l, b)
 	return l
-}
-
-// CheckObjects returns what is wrong with each ConfigMap: see [objects.Settings.Check].
-func (p *Policy) CheckObjects(ctx context.Context, at cluster.Options) []error {
-	if p.settings == nil {
-		return nil
-	}
-	return p.settings.Check(ctx, at, &objectLines{settings: p.settings}, nil)
 }

@@ -43,7 +43,11 @@ func (f *folderCluster) put(t testing.TB, file, text string) {
 func serveFolder(t testing.TB, options string, c *folderCluster, old *chaintest.Block) (*chaintest.Block, *Policy) {
 	t.Helper()
 	text := ".:53 {\npolicy {\n" + strings.ReplaceAll(options, "DIR", c.dir) + "\n}\n}\n"
-	b, err := chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "policy", Setup: Setup})
+	setup := func(b *config.Block, uses []corefile.Directive) error {
+		b.Shared = new(config.Shared) // has the conditions
+		return Setup(b, uses)
+	}
+	b, err := chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "policy", Setup: setup})
 	if err == nil {
 		b.Offer(c)
 		b.SetDirective("whoami")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
@@ -35,6 +36,7 @@ type Policy struct {
 	metrics       *metrics.Registry
 	rooms         *sync.Pool // of *targetRoom
 	audit         auditor
+	directive     corefile.Directive
 	readsPolicies bool                         // the option cluster_network_policies
 	settings      *settings                    // of objects; nil without the option
 	objects       *atomic.Pointer[objectLines] // nil in it before the start, and without the option

@@ -20,7 +20,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 
-	p := &Policy{metrics: b.Metrics, answered: new(group), newcomer: newNewcomers(),
+	p := &Policy{directive: d, metrics: b.Metrics, answered: new(group), newcomer: newNewcomers(),
 		outcome: b.NewStateKey(), objects: new(atomic.Pointer[objectLines]),
 		rooms: &sync.Pool{New: func() any { return new(targetRoom) }}}
 	all, err := p.read(b, d)

@@ -13,6 +13,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/sys/health"
 )
 
 // checkTimeout is how long a check waits for a list of the objects.
@@ -38,19 +39,28 @@ func (s Settings) Check(ctx context.Context, at cluster.Options, table, own Tabl
 	x.run(b)
 	defer x.Stop()
 
+	if err := AwaitList(ctx, x.synced, x.board); err != nil {
+		return []error{s.Use.Errorf("%w", err)}
+	}
+	return x.Errors()
+}
+
+// AwaitList waits until synced is closed, and returns why the objects of a check cannot be read; nil if they
+// have been. board has the conditions of their source.
+func AwaitList(ctx context.Context, synced <-chan struct{}, board *health.Board) error {
 	timeout := time.NewTimer(checkTimeout)
 	defer timeout.Stop()
 	select {
-	case <-x.synced:
-		return x.Errors()
+	case <-synced:
+		return nil
 	case <-ctx.Done():
 	case <-timeout.C:
 	}
 	err := fmt.Errorf("the objects cannot be read: no complete list within %v", checkTimeout)
-	for _, c := range x.board.Conditions() {
+	for _, c := range board.Conditions() {
 		err = errors.Join(err, errors.New(c.Text))
 	}
-	return []error{s.Use.Errorf("%w", err)}
+	return err
 }
 
 // Errors returns what is wrong with each object, and which namespaces have ignored ones.
