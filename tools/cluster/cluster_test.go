@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,16 +16,7 @@ import (
 // runs with SEAMARK_CLUSTER, which has the flags of the command up, such as "-nodes 3" or " "
 // for none. The programs of bin/cluster are used and completed.
 func TestCluster(t *testing.T) {
-	flags, ok := os.LookupEnv("SEAMARK_CLUSTER")
-	if !ok {
-		t.Skip("it builds and runs Kubernetes, as root: SEAMARK_CLUSTER=' ' go test -run TestCluster")
-	}
-
-	dir, err := filepath.Abs("../../bin/cluster")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(dir, "cluster")
+	dir, program, flags := clusterProgram(t)
 	command := func(name string, args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -35,12 +25,8 @@ func TestCluster(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := command("go", "build", "-o", program, "."); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-
 	before := traces(t)
-	up := append([]string{"up", "-dir", dir, "-source", "../.."}, strings.Fields(flags)...)
+	up := append([]string{"up", "-dir", dir, "-source", "../.."}, flags...)
 	out, err := command(program, up...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -75,9 +61,37 @@ func TestCluster(t *testing.T) {
 	if out, err := command(program, "down", "-dir", dir); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if after := traces(t); !slices.Equal(after, before) {
-		t.Errorf("after the end: got\n%s\nwant as before\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+	checkTraces(t, before)
+}
+
+// checkTraces checks that the traces on the machine are as before.
+func checkTraces(t *testing.T, before []string) {
+	t.Helper()
+	for i, after := range traces(t) {
+		if after != before[i] {
+			t.Errorf("after the end: got\n%s\nwant as before\n%s", after, before[i])
+		}
 	}
+}
+
+// clusterProgram builds the program into the directory of clusters, and returns both with the flags of the
+// command up.
+func clusterProgram(t *testing.T) (dir, program string, flags []string) {
+	text, ok := os.LookupEnv("SEAMARK_CLUSTER")
+	if !ok {
+		t.Skip("it builds and runs Kubernetes, as root: SEAMARK_CLUSTER=' ' go test -run TestCluster -timeout 2h")
+	}
+	dir, err := filepath.Abs("../../bin/cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(dir, "cluster")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir, program, strings.Fields(text)
 }
 
 // traces returns what a cluster could leave on the machine: mounts, interfaces, rules, control
@@ -94,7 +108,7 @@ func traces(t *testing.T) []string {
 		"ls ../../bin/cluster/run /run/netns /run/containerd 2>&1",
 		"ls /var/lib/kubelet /var/lib/cni /etc/cni /etc/kubernetes 2>&1",
 		"grep -s . /proc/sys/kernel/panic /proc/sys/kernel/panic_on_oops /proc/sys/vm/overcommit_memory",
-		"grep -lsa bin/cluster /proc/[0-9]*/maps",
+		`grep -lsa "$(realpath ../../bin/cluster)/" /proc/[0-9]*/maps`,
 	} {
 		out, _ := exec.Command("sh", "-c", script).CombinedOutput()
 		all = append(all, script+":\n"+string(out))

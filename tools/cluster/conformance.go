@@ -62,9 +62,9 @@ func suites() []suite {
 			`EndpointSlice should (?:create Endpoints and|support a Service with multiple)|.*\[Feature:Networking-DNS\])`},
 		{name: "multicluster", usual: "2 minutes", run: (*conformance).runMulticluster},
 		{name: "pods", usual: "30 s", run: (*conformance).runPods},
-		{name: "policy", usual: "4 minutes", run: (*conformance).runPolicy, server: "seamark"},
-		{name: "gateway", usual: "3 minutes", run: (*conformance).runGateway, server: "seamark", extra: true},
-		{name: "records", usual: "3 minutes", run: (*conformance).runRecords, server: "seamark", extra: true},
+		{name: "policy", usual: "3 minutes", run: (*conformance).runPolicy, server: "seamark"},
+		{name: "gateway", usual: "1 minute", run: (*conformance).runGateway, server: "seamark", extra: true},
+		{name: "records", usual: "1 minute", run: (*conformance).runRecords, server: "seamark", extra: true},
 		// The controllers remove its Services for many minutes afterwards.
 		{name: "performance", usual: "12 minutes", run: (*conformance).runE2E, focus: `\[Feature:PerformanceDNS\]`, extra: true},
 		{name: "slis", usual: "4 minutes", run: (*conformance).runSLIs, extra: true},
