@@ -43,18 +43,21 @@ func (c *client) configure(at *servedZone) {
 	c.limit.Store(at.maxSize)
 }
 
-// fetch returns the primary's version of a zone if it is newer than old, and otherwise
-// errUnchanged. Without old it returns any version. ixfrErr is the error of IXFR for which
+// fetch returns the primary's version of a zone if it is newer than that of s, and otherwise
+// errUnchanged. Without one it returns any version. ixfrErr is the error of IXFR for which
 // the zone was transferred as a whole. The records are reserved in a share, if it is not nil, and
 // their memory in a room, which the caller releases.
 func (c *client) fetch(
-	ctx context.Context, origin wire.Name, old *zone.Zone, of *share, to *room,
+	ctx context.Context, s *schedule, of *share, to *room,
 ) (z *zone.Zone, in *incoming, ixfrErr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 
+	origin, old := s.copy.origin, s.zone
 	if old != nil {
-		z, in, ixfrErr = c.transfer(ctx, newIncoming(origin, old, true), of, to)
+		differences := newIncoming(origin, old, true)
+		differences.sent = sent{keep: s.copy.sends.Load(), journal: s.journal}
+		z, in, ixfrErr = c.transfer(ctx, differences, of, to)
 		if ixfrErr == nil || !requestsWholeZone(ixfrErr) {
 			return z, in, nil, ixfrErr
 		}

@@ -44,6 +44,8 @@ type zoneCopy struct {
 	made      time.Time
 
 	current atomic.Pointer[zone.Zone] // nil without data, and after it has expired
+	history atomic.Pointer[version]   // the same version, or the next one, with its history
+	sends   atomic.Bool               // other servers may copy the zone from here
 	failing atomic.Bool               // the last refresh has failed
 
 	mu      sync.Mutex  // for current, when it is changed, and the rest
@@ -125,6 +127,7 @@ func releaseGarbage() {
 type schedule struct {
 	copy       *zoneCopy
 	zone       *zone.Zone // the last version, also after it has expired
+	journal    zone.Journal
 	checked    time.Time  // the last time that a primary answered
 	asked      time.Time  // the last time that primaries were asked
 	notified   *zone.Zone // the version before the last check that a NOTIFY message caused
@@ -184,7 +187,7 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 	c := s.copy
 	start := time.Now() // what the primary sends is not older
-	z, in, ixfrErr, err := from.fetch(ctx, c.origin, s.zone, c.share, c.room)
+	z, in, ixfrErr, err := from.fetch(ctx, s, c.share, c.room)
 	defer c.room.release()
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -202,6 +205,8 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 	s.checked = start
 	switch {
 	case z != nil:
+		s.journal = s.journalTo(z, in)
+		c.room.keep(s.journal.Bytes())
 		s.install(z)
 		s.unsaved = true
 		s.logTransfer(from, z, in)
@@ -327,6 +332,7 @@ func (s *schedule) logTransfer(from *client, z *zone.Zone, in *incoming) {
 func (s *schedule) install(z *zone.Zone) {
 	c := s.copy
 	s.zone = z
+	c.history.Store(&version{z, s.journal})
 	c.mu.Lock()
 	c.current.Store(z)
 	c.health.Clear(c, "expired")

@@ -37,6 +37,7 @@ type incoming struct {
 	soa      string // the first record
 	builder  *zone.Builder
 	changes  map[string]int // differences: 1 for an added record, -1 for a deleted one
+	sent     sent           // the same, version by version
 	messages int
 	bytes    int
 	share    *share // nil without a budget
@@ -226,10 +227,12 @@ func (in *incoming) record(r []byte) error {
 		case !isSOA:
 			in.count(r, 1)
 		case in.current == in.serial:
+			in.sent.end(in.current)
 			return in.end(r)
 		case zone.SOASerial(r) != in.current:
 			return errors.New("differences that do not follow each other")
 		default:
+			in.sent.end(in.current)
 			in.state = inDeleted
 			in.count(r, -1)
 		}
@@ -243,7 +246,7 @@ func (in *incoming) beginDifferences(r []byte) bool {
 	if zone.SOASerial(r) != old || old == in.serial {
 		return false
 	}
-	in.current, in.state, in.changes = old, inDeleted, map[string]int{}
+	in.current, in.state, in.changes, in.sent.from = old, inDeleted, map[string]int{}, old
 	in.count(r, -1)
 	return true
 }
@@ -280,6 +283,9 @@ func (in *incoming) reserve() error {
 	bytes := len(in.changes) * changeSize
 	if in.changes != nil {
 		bytes += in.bytes
+		if in.sent.keep {
+			bytes += in.bytes
+		}
 	}
 	if in.builder != nil {
 		bytes += (in.builder.Size() - in.shared) * 9 / 8
@@ -295,6 +301,7 @@ func key(r []byte) string {
 
 // count notes a difference. A deletion and an addition of the same record cancel out.
 func (in *incoming) count(r []byte, n int) {
+	in.sent.record(r, n)
 	k := key(r)
 	if in.changes[k] += n; in.changes[k] == 0 {
 		delete(in.changes, k)

@@ -159,7 +159,7 @@ func TestClientBadPrimary(t *testing.T) {
 			}
 		}()
 		c := client{addr: netip.MustParseAddrPort(l.Addr().String()), dial: new(net.Dialer).DialContext}
-		if z, _, _, err := c.fetch(t.Context(), origin, nil, nil, nil); err == nil {
+		if z, _, _, err := c.fetch(t.Context(), &schedule{copy: &zoneCopy{options: options{origin: origin}}}, nil, nil); err == nil {
 			t.Errorf("%s: got a zone with %d records, want an error", name, count(z))
 		}
 		_ = l.Close()

@@ -14,6 +14,7 @@ type room struct {
 	kind      memory.Consumer // of the version that the zone has
 	version   int64
 	receiving int64
+	journal   int64
 }
 
 // receiveStep is the least by which the part of a transfer grows: not each record asks for more.
@@ -56,6 +57,12 @@ func (r *room) hold(reserved, bytes int64) {
 	r.version = bytes
 }
 
+// keep counts the journal of the version.
+func (r *room) keep(journal int) {
+	r.budget.Force(r.kind, int64(journal)-r.journal)
+	r.journal = int64(journal)
+}
+
 // release ends the use of memory for a version that was being received.
 func (r *room) release() {
 	if r != nil {
@@ -67,6 +74,7 @@ func (r *room) release() {
 // stop ends the use of all memory.
 func (r *room) stop() {
 	r.release()
+	r.keep(0)
 	r.hold(r.version, 0)
 }
 

@@ -182,12 +182,10 @@ func (s *Secondary) Version(origin wire.Name) zone.Version {
 	} else if has := s.set().members[origin]; has != nil {
 		c = has.copy
 	}
-	if c != nil {
-		if z := c.current.Load(); z != nil {
-			return z
-		}
+	if c == nil {
+		return nil
 	}
-	return nil
+	return c.version()
 }
 
 // Follow implements [zone.Transferable].

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/tsig"
 	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/zone"
 )
 
 // Setup sets up the secondary directives of a server block: see Secondary.
@@ -37,7 +39,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	})
 
 	b.OnSwap(func() {
-		for _, at := range s.zones.All() {
+		senders := config.Find[zone.Transferrer](b)
+		for origin, at := range s.zones.All() {
+			at.copy.sends.Store(slices.ContainsFunc(senders, func(t zone.Transferrer) bool { return t.Transfers(origin) }))
 			for _, c := range at.copy.clients {
 				c.configure(at)
 			}

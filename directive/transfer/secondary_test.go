@@ -12,8 +12,8 @@ import (
 	"github.com/seamark/seamark/test/chaintest"
 )
 
-// A secondary copies a zone, follows its changes, feeds another secondary, and answers
-// from its file after a restart without its primary.
+// A secondary copies a zone, follows its changes, feeds another secondary with differences, and
+// answers from its file after a restart without its primary.
 func TestSecondary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
@@ -42,6 +42,9 @@ func TestSecondary(t *testing.T) {
 			}
 			return ""
 		})
+	}
+	if n := countKind(log, "IXFR"); n == 0 {
+		t.Errorf("no transfer of differences: %s", log)
 	}
 	stopped = true
 	plan.Stop(t.Context())

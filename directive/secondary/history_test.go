@@ -1,0 +1,92 @@
+package secondary
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/zone"
+)
+
+// since returns the differences from a version of a copy as text, sorted within each part.
+func since(t *testing.T, c *zoneCopy, serial uint32) (lines string, ok bool) {
+	t.Helper()
+	records, ok := c.version().(zone.Differ).Since(serial)
+	if !ok {
+		return "", false
+	}
+	var parts [][]string
+	for r := range records {
+		rr, _, err := mdns.UnpackRR(r, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if soa, ok := rr.(*mdns.SOA); ok {
+			parts = append(parts, []string{"SOA " + mdns.Field(soa, 3)})
+		} else {
+			at := &parts[len(parts)-1]
+			*at = append(*at, rr.Header().Name+" "+mdns.Field(rr, 1))
+		}
+	}
+	var all []string
+	for _, p := range parts {
+		slices.Sort(p[1:])
+		all = append(all, p...)
+	}
+	return strings.Join(all, ", "), true
+}
+
+// A copy that other servers copy knows the differences between its versions: version by version as the
+// primary has sent them, and those between two whole zones.
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := memory.New(1<<30, memory.FromGroup)
+		c, p, log := startCopyIn(t, 0, budget, func(c *zoneCopy) { c.sends.Store(true) })
+		step := func(replies map[uint16][]string, serial uint32) {
+			t.Helper()
+			p.set(0, replies)
+			c.notify()
+			time.Sleep(2 * time.Second)
+			if got := serialOf(c); got != serial {
+				t.Fatalf("got serial number %d, want %d\n%s", got, serial, log)
+			}
+		}
+		if _, ok := since(t, c, 5); ok {
+			t.Error("the first version has a history")
+		}
+
+		step(map[uint16][]string{soaQuery: {"@ 5 SOA 7"}, ixfr: {
+			"@ 5 SOA 7\n@ 5 SOA 5\na 5 A 192.0.2.1\n@ 5 SOA 6\nx 5 A 192.0.2.9\n@ 5 SOA 6\nx 5 A 192.0.2.9\n@ 5 SOA 7\nx 5 A 192.0.2.8\n@ 5 SOA 7",
+		}}, 7)
+		for serial, want := range map[uint32]string{
+			5: "SOA 5, a.example.org. 192.0.2.1, SOA 6, x.example.org. 192.0.2.9, SOA 6, x.example.org. 192.0.2.9, SOA 7, x.example.org. 192.0.2.8",
+			6: "SOA 6, x.example.org. 192.0.2.9, SOA 7, x.example.org. 192.0.2.8",
+		} {
+			if got, ok := since(t, c, serial); !ok || got != want {
+				t.Errorf("since version %d: got %q, %v, want %q", serial, got, ok, want)
+			}
+		}
+
+		step(map[uint16][]string{soaQuery: {"@ 5 SOA 9"}, ixfr: {"@ 5 SOA 9"}, axfr: {
+			"@ 5 SOA 9\nb 5 A 192.0.2.2\nb 5 A 192.0.2.3\nx 9 A 192.0.2.8\nn.y 5 TXT y\n@ 5 SOA 9",
+		}}, 9)
+		want := "SOA 7, c.example.org. a.example.org., x.example.org. 192.0.2.8, SOA 9, b.example.org. 192.0.2.3, n.y.example.org. y, x.example.org. 192.0.2.8"
+		if got, ok := since(t, c, 7); !ok || got != want {
+			t.Errorf("since version 7: got %q, %v, want %q", got, ok, want)
+		}
+		if _, ok := since(t, c, 5); !ok {
+			t.Error("the differences since version 5 are not known any more")
+		}
+
+		c.sends.Store(false)
+		step(map[uint16][]string{soaQuery: {"@ 5 SOA 10"}, ixfr: {"@ 5 SOA 10\n@ 5 SOA 9\n@ 5 SOA 10\nz 5 A 192.0.2.1\n@ 5 SOA 10"}}, 10)
+		if _, ok := since(t, c, 9); ok || c.room.journal != 0 {
+			t.Errorf("a zone that is not sent to others: history known: %v, with %d bytes, want none", ok, c.room.journal)
+		}
+	})
+}
