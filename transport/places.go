@@ -27,6 +27,11 @@ import (
 // those that do not use it give it away (3), those that use it without end have it in turns (5), and a
 // client that connects again and again takes none from a client that does not (6).
 //
+// A connection whose query waits yields to no client that connects as often before longQuery: the upstream may
+// be slow, and each query that waits would be lost to an attacker who connects from another address. So
+// while attackers at more addresses than places keep slow queries open, a new client may have to connect
+// again for that time.
+//
 // RFC 7766 §6.2.3 allows a server to close connections, idle ones above all.
 
 const (

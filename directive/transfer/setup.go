@@ -50,6 +50,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 func newTransfer() *Transfer {
 	return &Transfer{
 		running: slots.New(maxRunning, maxRunningPerClient),
+		unnamed: slots.New(maxRunningUnnamed, maxRunningPerClient),
 		strange: slots.New(maxRunningStrangers, maxRunningPerClient),
 	}
 }

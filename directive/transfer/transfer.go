@@ -31,6 +31,7 @@ type Transfer struct {
 	zones    wire.ZoneMap[*use]
 	handlers []zone.Transferable // set before the first query
 	running  *slots.Pool         // limits concurrent transfers
+	unnamed  *slots.Pool         // limits those of clients that the Corefile does not name
 	strange  *slots.Pool         // limits those of strangers among them
 	log      *slog.Logger
 }
@@ -57,6 +58,9 @@ const (
 	// maxRunningStrangers is how many of them clients have that only "to *" permits: however many
 	// addresses read slowly, the servers that the Corefile names get their transfers.
 	maxRunningStrangers = maxRunning / 2
+	// maxRunningUnnamed is how many of them clients have that the Corefile does not name by their addresses,
+	// with those that have a key: one key may be used from many addresses.
+	maxRunningUnnamed = maxRunning * 3 / 4
 	// timeout bounds the time of a transfer, and of waiting for others.
 	timeout = 5 * time.Minute
 	// partSize is the size of the messages of a transfer. Names can be compressed in the
@@ -97,13 +101,11 @@ func (t *Transfer) Transfers(origin wire.Name) bool { return t.find(origin) != n
 
 // permits reports whether the client may transfer the zone.
 func (u *use) permits(client netip.Addr) bool {
-	return u.any || slices.Contains(u.clients, client.WithZone(""))
+	return u.any || u.names(client)
 }
 
-// knows reports whether the Corefile names the client or has the key of its query.
-func (u *use) knows(q *dns.Query) bool {
-	return slices.Contains(u.clients, q.Peer.Addr().WithZone("")) || q.Signer() != nil
-}
+// names reports whether the Corefile names the client.
+func (u *use) names(client netip.Addr) bool { return slices.Contains(u.clients, client.WithZone("")) }
 
 // version returns the version of a zone to transfer, or nil.
 func (t *Transfer) version(origin wire.Name) zone.Version {
@@ -118,7 +120,7 @@ func (t *Transfer) version(origin wire.Name) zone.Version {
 // Resolve sends the zone.
 func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	origin := wire.Name(q.Name())
-	leave, err := t.enter(ctx, q.Peer.Addr(), t.find(origin).knows(q))
+	leave, err := enter(ctx, q.Peer.Addr(), t.pools(t.find(origin).names(q.Peer.Addr()), q.Signer() != nil))
 	if err != nil {
 		return fmt.Errorf("too many transfers are running: %w", err)
 	}
@@ -153,23 +155,31 @@ func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// enter blocks until the client may have a transfer. known reports whether the Corefile names it.
-func (t *Transfer) enter(ctx context.Context, client netip.Addr, known bool) (leave func(), err error) {
-	leave = func() { t.running.Release(client) }
-	if !known {
-		if err := t.strange.Acquire(ctx, client); err != nil {
+// enter blocks until the client has a slot of each pool. The caller calls leave then.
+func enter(ctx context.Context, client netip.Addr, pools []*slots.Pool) (leave func(), err error) {
+	release := func(held []*slots.Pool) {
+		for _, p := range held {
+			p.Release(client)
+		}
+	}
+	for i, p := range pools {
+		if err := p.Acquire(ctx, client); err != nil {
+			release(pools[:i])
 			return nil, err
 		}
-		leave = func() { t.running.Release(client); t.strange.Release(client) }
 	}
+	return func() { release(pools) }, nil
+}
 
-	if err := t.running.Acquire(ctx, client); err != nil {
-		if !known {
-			t.strange.Release(client)
-		}
-		return nil, err
+// pools returns those of which a transfer needs a slot: the more is known of the client, the fewer.
+func (t *Transfer) pools(named, signed bool) []*slots.Pool {
+	switch {
+	case named:
+		return []*slots.Pool{t.running}
+	case signed:
+		return []*slots.Pool{t.unnamed, t.running}
 	}
-	return leave, nil
+	return []*slots.Pool{t.strange, t.unnamed, t.running}
 }
 
 // choose returns the function that sends the reply, and its kind: the whole zone, the differences
