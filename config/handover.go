@@ -22,7 +22,8 @@ type State interface {
 type Yielder interface {
 	Stopper
 	// Yield is called before the other process may answer queries: from then on this one does not write
-	// what that one may have written.
+	// what that one may have written. What States save is of a moment after it. The other process waits, for
+	// a few seconds at most.
 	Yield()
 	// Resume is called once this process answers alone, also if it has replaced the other one. That may have
 	// answered from versions that are not known here.

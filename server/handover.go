@@ -233,6 +233,8 @@ func (p *Plan) handOver(c *handover.Conn, socket *os.File) (passed int, err erro
 	if err := p.sendSockets(c); err != nil {
 		return 0, err
 	}
+
+	p.start.Yield()
 	for name, s := range p.start.States() {
 		if err := p.sendState(c, &saving, name, s); err != nil {
 			return 0, err
@@ -241,7 +243,6 @@ func (p *Plan) handOver(c *handover.Conn, socket *os.File) (passed int, err erro
 	if err := c.Send(handover.Message{Kind: handover.Successors, File: socket}, messageTimeout); err != nil {
 		return 0, err
 	}
-	p.start.Yield()
 	if err := c.Send(handover.Message{Kind: handover.End}, messageTimeout); err != nil {
 		return 0, err
 	}

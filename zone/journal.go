@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"iter"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -80,67 +78,4 @@ func EachRecord(records []byte, yield func([]byte) bool) bool {
 		records = records[r.Next:]
 	}
 	return true
-}
-
-// serialUnits is the number of units of a serial number in a second. A zone with Serials may have that
-// many versions in a second.
-const serialUnits = 64
-
-// firstSerial returns the serial number of the first version. It is a second ahead, so that it
-// is greater than the serial number of the last change before a restart or a reload, even if
-// they take less than a unit.
-func firstSerial(now time.Time) uint32 { return serialAt(now) + serialUnits }
-
-// serialAt returns the time in units of serial numbers.
-func serialAt(now time.Time) uint32 { return uint32(now.UnixMilli() * serialUnits / 1000) }
-
-// NextSerial returns the serial number after another one. It increases also if the clock is
-// set back (RFC 1982).
-func NextSerial(last uint32, now time.Time) uint32 {
-	if next := serialAt(now); SerialLess(last, next) {
-		return next
-	}
-	return last + 1
-}
-
-// Serials has the last serial number of each zone that was served. Reloads keep it: the zones of another
-// plan are other versions, even if it is loaded in the same unit of time.
-type Serials struct {
-	mu   sync.Mutex
-	last map[wire.Name]uint32
-}
-
-// Stop implements config.Stopper.
-func (*Serials) Stop() {}
-
-// First returns the serial number of the first version of a zone.
-func (s *Serials) First(origin wire.Name, now time.Time) uint32 {
-	return s.after(origin, firstSerial(now))
-}
-
-// Remaining returns the serial number of the version after a hand-over, in the process that remains. It is greater
-// than that of any version that the other process can have served: these begin with First, and there are fewer
-// than serialUnits in a second.
-func (s *Serials) Remaining(origin wire.Name, now time.Time) uint32 {
-	return s.after(origin, firstSerial(now)+1)
-}
-
-// after returns n, or the serial number after the last one of a zone if n is not greater than that.
-func (s *Serials) after(origin wire.Name, n uint32) uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if last, ok := s.last[origin]; ok && !SerialLess(last, n) {
-		return last + 1
-	}
-	return n
-}
-
-// Serve records the serial number of a version that is served.
-func (s *Serials) Serve(origin wire.Name, serial uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last == nil {
-		s.last = map[wire.Name]uint32{}
-	}
-	s.last[origin] = serial
 }

@@ -3,31 +3,9 @@ package zone
 import (
 	"bytes"
 	"testing"
-	"time"
 
 	"github.com/seamark/seamark/wire"
 )
-
-// The serial number is the time, and increases when the clock is set back or wraps around.
-func TestNextSerial(t *testing.T) {
-	at := func(units int64) time.Time { return time.UnixMilli((units*1000 + 63) / 64) }
-	for _, c := range []struct {
-		last uint32
-		now  int64
-		want uint32
-	}{
-		{100, 200, 200},
-		{200, 200, 201},
-		{300, 200, 301},
-		{1<<32 - 1, 1<<32 - 1, 0},
-		{1<<32 - 1, 1<<32 + 5, 5},
-		{5, 1<<32 - 1, 6},
-	} {
-		if got := NextSerial(c.last, at(c.now)); got != c.want {
-			t.Errorf("NextSerial(%d, %d): got %d, want %d", c.last, c.now, got, c.want)
-		}
-	}
-}
 
 // A journal counts its bytes, and leaves out the oldest differences beyond its bound; the journal before
 // keeps them.

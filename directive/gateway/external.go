@@ -132,7 +132,7 @@ type nameServer struct {
 }
 
 func (s *settings) newZones(b *config.Block) *liveZones {
-	x := &liveZones{settings: s, local: b.Addresses(), serials: new(zone.Serials), now: time.Now}
+	x := &liveZones{settings: s, local: b.Addresses(), serials: zone.NewSerials(), now: time.Now}
 	for _, origin := range s.zones {
 		x.all = append(x.all, &liveZone{origin: origin})
 	}
@@ -152,15 +152,9 @@ func (x *source) serve() {
 	}
 	x.zones.served = true
 	for _, z := range x.zones.all {
-		v := z.current.Load()
-		if v == nil {
-			continue
+		if z.current.Load() != nil {
+			x.zones.show(z, nil, x.zones.serials.First(z.origin, x.zones.now()))
 		}
-		next := x.zones.serials.First(z.origin, x.zones.now())
-		if last, _ := v.Serial(); !zone.SerialLess(last, next) { // which may have been transferred
-			next = zone.NextSerial(last, x.zones.now())
-		}
-		x.zones.show(z, nil, next)
 	}
 }
 
@@ -253,7 +247,7 @@ func (x *liveZones) updateZone(z *liveZone, now map[record]struct{}) {
 		return
 	}
 	last, _ := before.Serial()
-	x.show(z, was, zone.NextSerial(last, x.now()))
+	x.show(z, was, x.serials.Next(z.origin, last, x.now()))
 }
 
 // show makes a version of a zone the current one: with the records that it has now, after the records was;
@@ -287,9 +281,6 @@ func (x *liveZones) show(z *liveZone, was map[record]struct{}, serial uint32) {
 	if before != nil && was != nil {
 		from, _ := before.Serial()
 		v.journal = before.journal.Then(from, serial, slices.Clip(removed), slices.Clip(added))
-	}
-	if x.served {
-		x.serials.Serve(z.origin, serial)
 	}
 	z.current.Store(v)
 	x.followers.Changed(z.origin)

@@ -15,9 +15,9 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/internal/objects"
+	"github.com/seamark/seamark/directive/internal/zones"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
-	"github.com/seamark/seamark/zone"
 )
 
 // Settings are the options of a directive.
@@ -83,7 +83,7 @@ func (s *settings) onStart(b *config.Block, to **source) {
 		*to, err = config.Keep(start, s.key(b), func() (*source, error) {
 			x := s.newSource(b)
 			if x.zones != nil {
-				x.zones.serials, _ = config.Keep(start, serialsKey{}, func() (*zone.Serials, error) { return new(zone.Serials), nil })
+				x.zones.serials = zones.Serials(start)
 			}
 			return x, x.start(start, b)
 		})
@@ -91,9 +91,6 @@ func (s *settings) onStart(b *config.Block, to **source) {
 	})
 	b.OnSwap(func() { (*to).serve() })
 }
-
-// serialsKey identifies the serial numbers across reloads.
-type serialsKey struct{}
 
 // A key identifies a source that a reload keeps.
 type key struct {

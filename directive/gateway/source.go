@@ -156,7 +156,11 @@ func (x *source) publishAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		if x.publishNow() {
-			clock.Sleep(ctx, max(leastGap, share*time.Since(began)))
+			gap := max(leastGap, share*time.Since(began))
+			if x.zones != nil {
+				gap = max(gap, x.zones.serials.Delay(x.zones.now()))
+			}
+			clock.Sleep(ctx, gap)
 			continue
 		}
 		select {

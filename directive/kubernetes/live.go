@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/directive/internal/zones"
 	"github.com/seamark/seamark/directive/kubernetes/index"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
@@ -59,9 +60,6 @@ func (h *Handler) planTransfers(b *config.Block) {
 	}
 }
 
-// serialsKey identifies the serial numbers across reloads.
-type serialsKey struct{}
-
 // startLiveZones keeps the zones that transfer sends to other servers.
 func (h *Handler) startLiveZones(s *config.Start) error {
 	if len(h.transferred) == 0 {
@@ -78,7 +76,7 @@ func (h *Handler) startLiveZones(s *config.Start) error {
 		names = append(names, z.name)
 	}
 
-	numbers, _ := config.Keep(s, serialsKey{}, func() (*zone.Serials, error) { return new(zone.Serials), nil })
+	numbers := zones.Serials(s)
 	records := fmt.Sprint(h.zoneNames(), names, h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.verifyPTR,
 		h.local, h.server, h.options.multicluster)
 	l, err := config.Keep(s, key{h.index, records},
@@ -124,7 +122,7 @@ func (l *liveZones) serve() {
 	if !l.served {
 		l.served = true
 		for _, z := range l.zones {
-			z.number(l.serials.First(z.records.zone.name, l.now()))
+			z.serial.Store(l.serials.First(z.records.zone.name, l.now()))
 			if z.current.Load() != nil {
 				z.show(&liveVersion{zone: z})
 				changed = append(changed, z)
@@ -138,8 +136,8 @@ func (l *liveZones) serve() {
 // Yield implements config.Yielder.
 func (*liveZones) Yield() {}
 
-// Resume implements config.Yielder. Versions of the other process have serial numbers up to the present first
-// one, perhaps with records that this process does not know yet. The next version is greater than these.
+// Resume implements config.Yielder. The other process may have had versions with records that this process does
+// not know yet. The next version is greater than these.
 func (l *liveZones) Resume() {
 	l.index.Lock()
 	var changed []*liveZone
@@ -152,7 +150,7 @@ func (l *liveZones) Resume() {
 			z.follow(before, serial, nil, nil)
 			changed = append(changed, z)
 		} else {
-			z.number(serial) // that of SOA records is answered before there is a version
+			z.serial.Store(serial) // that of SOA records is answered before there is a version
 		}
 	}
 	l.index.Unlock()
@@ -175,7 +173,7 @@ func (l *liveZones) run(ctx context.Context, woken follow.Signal) {
 			return
 		case <-woken:
 		}
-		if !clock.Sleep(ctx, gatherTime) {
+		if !clock.Sleep(ctx, gatherTime) || !clock.Sleep(ctx, l.serials.Delay(l.now())) {
 			return
 		}
 		l.index.Lock()

@@ -19,17 +19,16 @@ type liveVersion struct {
 func (z *liveZone) commit(d *differences) bool {
 	before := z.current.Load()
 	removed, added := d.records()
-	serial := zone.NextSerial(z.serial.Load(), z.now())
 	switch {
 	case before == nil:
 		z.show(&liveVersion{zone: z})
 	case d.incomplete():
-		z.number(serial)
+		z.serial.Store(z.nextSerial())
 		z.show(&liveVersion{zone: z})
 	case len(removed)+len(added) == 0:
 		return false
 	default:
-		z.follow(before, serial, removed, added)
+		z.follow(before, z.nextSerial(), removed, added)
 	}
 	return true
 }
@@ -37,16 +36,13 @@ func (z *liveZone) commit(d *differences) bool {
 // follow makes a new version with a serial number, from the current one and the records that differ. The caller
 // holds the lock of the index.
 func (z *liveZone) follow(before *liveVersion, serial uint32, removed, added []byte) {
-	next := &liveVersion{zone: z, journal: before.journal.Then(z.number(serial), serial, removed, added)}
+	next := &liveVersion{zone: z, journal: before.journal.Then(z.serial.Swap(serial), serial, removed, added)}
 	z.show(next)
 }
 
-// number sets the serial number, and returns the one before. The caller holds the lock of the index.
-func (z *liveZone) number(serial uint32) (before uint32) {
-	if z.served {
-		z.serials.Serve(z.records.zone.name, serial)
-	}
-	return z.serial.Swap(serial)
+// nextSerial returns the serial number of the next version.
+func (z *liveZone) nextSerial() uint32 {
+	return z.serials.Next(z.records.zone.name, z.serial.Load(), z.now())
 }
 
 // show makes a version the current one. The caller holds the lock of the index.

@@ -21,6 +21,25 @@ func Find[V comparable](q *dns.Query, all *wire.ZoneMap[V]) V {
 	return found
 }
 
+// serialsKey identifies the serial numbers of the process.
+type serialsKey struct{}
+
+// Serials returns the serial numbers of the process, for zones that change while they are served.
+func Serials(s *config.Start) *zone.Serials {
+	serials, _ := config.Keep(s, serialsKey{}, func() (*zone.Serials, error) {
+		if s.Saved == nil {
+			return zone.NewSerials(), nil
+		}
+		f := s.Data((*zone.Serials)(nil).StateName())
+		if f == nil {
+			return zone.LoadSerials(nil), nil
+		}
+		defer f.Close()
+		return zone.LoadSerials(f), nil
+	})
+	return serials
+}
+
 // Answer answers q from z. It passes q on if the name does not exist and falls through. others are the
 // zones of the directive, or nil. The handler's Resolve must call q.ResumeTarget.
 func Answer(q *dns.Query, z *zone.Zone, others zone.Zones, through *config.Fallthrough) dns.Verdict {
