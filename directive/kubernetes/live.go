@@ -173,7 +173,7 @@ func (l *liveZones) run(ctx context.Context, woken follow.Signal) {
 			return
 		case <-woken:
 		}
-		if !clock.Sleep(ctx, gatherTime) || !clock.Sleep(ctx, l.serials.Delay(l.now())) {
+		if !l.gather(ctx) {
 			return
 		}
 		l.index.Lock()
@@ -181,6 +181,11 @@ func (l *liveZones) run(ctx context.Context, woken follow.Signal) {
 		l.index.Unlock()
 		l.notify(changed)
 	}
+}
+
+// gather waits for further changes before the next versions are made. It returns false if ctx has ended.
+func (l *liveZones) gather(ctx context.Context) bool {
+	return clock.Sleep(ctx, gatherTime) && clock.Sleep(ctx, l.serials.Delay(l.now()))
 }
 
 // notify reports changed zones to the directive transfer.

@@ -1,11 +1,13 @@
 package kubernetes
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mdns "github.com/miekg/dns"
@@ -20,7 +22,7 @@ import (
 func serveLive(t testing.TB, h *Handler, now func() time.Time) *liveZones {
 	t.Helper()
 	h.transferred = h.zones
-	h.live = newLiveZones(h, now, new(zone.Serials))
+	h.live = newLiveZones(h, now, zone.NewSerials())
 	t.Cleanup(h.live.Stop)
 	return h.live
 }
@@ -217,7 +219,7 @@ func TestLiveSerialReload(t *testing.T) {
 	at := func() time.Time { return now }
 	d := defaultOptions()
 	ix := load(d.newIndex(), namespaceObject("shop"))
-	numbers := new(zone.Serials)
+	numbers := zone.NewSerials()
 	plan := func() (*Handler, *liveZones) {
 		h := d.handler(t, ix)
 		h.transferred = h.zones
@@ -238,7 +240,7 @@ func TestLiveSerialReload(t *testing.T) {
 		// A change in the old plan's last moment.
 		z := l.zone(h.primary)
 		l.index.Lock()
-		z.commit(&differences{count: map[string]int{"": 1}})
+		z.commit(&differences{count: map[string]int{"record": 1}})
 		l.index.Unlock()
 		before := serial(h)
 
@@ -254,58 +256,69 @@ func TestLiveSerialReload(t *testing.T) {
 	}
 }
 
-// The version after a hand-over has a greater serial number than any that the other process can have served,
-// whichever of the two remains. Servers that copy the zone are notified, and get the differences since the
-// versions of this process.
+// While one process replaces another, no two of their versions have one serial number. The version after the
+// hand-over has a greater one than any of the other process, whichever of the two remains. Servers that copy
+// the zone are notified, and get the differences since the versions of this process.
 func TestLiveSerialHandover(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, changes := range []int{0, 1, 10, 200} {
+		for _, remains := range []string{"old", "new"} {
+			t.Run(fmt.Sprint(changes, " changes, the ", remains, " process remains"), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { handOverLiveZones(t, changes, remains == "old") })
+			})
+		}
+	}
+}
+
+func handOverLiveZones(t *testing.T, changes int, oldRemains bool) {
 	d := defaultOptions()
-	process := func() (*Handler, *liveZones) {
+	process := func(numbers *zone.Serials) *Handler {
 		h := d.handler(t, load(d.newIndex(), namespaceObject("shop")))
 		h.transferred = h.zones
-		h.live = newLiveZones(h, func() time.Time { return now }, new(zone.Serials))
+		h.live = newLiveZones(h, time.Now, numbers)
 		t.Cleanup(h.live.Stop)
 		h.live.serve()
-		return h, h.live
-	}
-	change := func(l *liveZones, h *Handler) {
-		now = now.Add(gatherTime)
-		l.index.Lock()
-		l.zone(h.primary).commit(&differences{count: map[string]int{"": 1}})
-		l.index.Unlock()
+		return h
 	}
 	serial := func(h *Handler) uint32 {
 		n, _ := h.Version(h.primary).Serial()
 		return n
 	}
 
-	one, oneZones := process()
-	for _, started := range []time.Duration{0, time.Millisecond, time.Minute} {
-		now = now.Add(started)
-		other, otherZones := process()
-		for changes := range 200 {
-			before, notified := serial(one), 0
-			stop := oneZones.followers.Add(func(wire.Name) { notified++ })
-			oneZones.Resume()
-			stop()
-			if got, theirs := serial(one), serial(other); !zone.SerialLess(theirs, got) {
-				t.Fatalf("%d changes after the start of the other process: got serial number %d, want more than its %d", changes, got, theirs)
-			}
-			if notified != len(one.zones) {
-				t.Errorf("got %d notifications, want one for each of %d zones", notified, len(one.zones))
-			}
-			if _, ok := one.Version(one.primary).(zone.Differ).Since(before); !ok {
-				t.Errorf("got no differences since serial number %d", before)
-			}
-			change(otherZones, other)
+	remains := process(zone.NewSerials())
+	remains.live.serials.Yield()
+	var saved bytes.Buffer
+	if err := remains.live.serials.SaveState(&saved); err != nil {
+		t.Fatal(err)
+	}
+	ends := process(zone.LoadSerials(&saved))
+	used := map[uint32]bool{serial(remains): true, serial(ends): true}
+	for range changes {
+		for _, h := range []*Handler{remains, ends} {
+			h.live.gather(t.Context())
+			h.live.index.Lock()
+			h.live.zone(h.primary).commit(&differences{count: map[string]int{"record": 1}})
+			h.live.index.Unlock()
+			used[serial(h)] = true
 		}
+	}
+	if want := 2 + 2*changes; len(used) != want {
+		t.Errorf("%d versions have %d serial numbers", want, len(used))
+	}
 
-		change(oneZones, one)
-		otherZones.Resume()
-		if theirs, got := serial(one), serial(other); !zone.SerialLess(theirs, got) {
-			t.Errorf("after the end of the old process: got serial number %d, want more than its %d", got, theirs)
-		}
-		one, oneZones = other, otherZones
+	if !oldRemains {
+		remains, ends = ends, remains
+	}
+	before, notified := serial(remains), 0
+	defer remains.live.followers.Add(func(wire.Name) { notified++ })()
+	remains.live.Resume()
+	if got, theirs := serial(remains), serial(ends); !zone.SerialLess(theirs, got) {
+		t.Errorf("got serial number %d, want more than %d of the other process", got, theirs)
+	}
+	if notified != len(remains.zones) {
+		t.Errorf("got %d notifications, want one for each of %d zones", notified, len(remains.zones))
+	}
+	if _, ok := remains.Version(remains.primary).(zone.Differ).Since(before); !ok {
+		t.Errorf("got no differences since serial number %d", before)
 	}
 }
 
