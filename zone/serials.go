@@ -17,7 +17,10 @@ const (
 
 	// restartAhead is how far the first serial number of a zone is ahead of the clock, in units: so far that it
 	// is greater than that of the last change before a restart, even if that takes less than a unit.
-	restartAhead = 2 * serialUnits
+	// strangerAhead is that of a process that replaces one which has passed nothing to it, and which has probably
+	// ended. It is less, since the steps in a lane come in addition before that process may restart.
+	restartAhead  = strangerAhead + 4*lanes
+	strangerAhead = 2 * serialUnits
 
 	// lanes is the number of processes that may number versions at one time. It divides 1<<32.
 	lanes = 8
@@ -46,6 +49,7 @@ func serialAt(now time.Time) uint32 { return uint32(now.UnixMilli() * serialUnit
 type Serials struct {
 	mu    sync.Mutex
 	last  map[wire.Name]uint32 // the greatest of each zone
+	first uint32               // units of the first one of a zone ahead of the clock
 	ahead uint32               // units of the greatest of all ahead of the clock when they were shared, at most
 
 	shared bool     // with other processes: only the serial numbers of lane are used
@@ -58,19 +62,19 @@ type Serials struct {
 
 // NewSerials returns the serial numbers of a process that does not replace another one.
 func NewSerials() *Serials {
-	return &Serials{last: map[wire.Name]uint32{}, order: []uint32{1, 2, 3, 4, 5, 6, 7, 0}, ahead: restartAhead}
+	return &Serials{last: map[wire.Name]uint32{}, order: []uint32{1, 2, 3, 4, 5, 6, 7, 0}, first: restartAhead, ahead: mostAhead}
 }
 
 // LoadSerials returns the serial numbers of a process that replaces another one, from what SaveState of that has
 // written. r is nil if it has written nothing.
 func LoadSerials(r io.Reader) *Serials {
 	s := NewSerials()
-	s.replaces, s.shared = true, true
+	s.replaces, s.shared, s.first = true, true, strangerAhead
 	slices.Sort(s.order) // so that its lane is the last one that a process passes whose lane it does not know
 
 	var saved savedSerials
 	if r != nil && json.NewDecoder(r).Decode(&saved) == nil && slices.Equal(slices.Sorted(slices.Values(saved.Order)), s.order) {
-		s.order, s.ahead = saved.Order, saved.Ahead
+		s.order, s.first, s.ahead = saved.Order, saved.Ahead, saved.Ahead
 	}
 	s.lane = s.order[lanes-1]
 	return s
@@ -153,7 +157,7 @@ func (s *Serials) First(origin wire.Name, now time.Time) uint32 {
 	defer s.mu.Unlock()
 	least := serialAt(now)
 	if _, ok := s.last[origin]; !ok {
-		least += s.ahead + 1
+		least += s.first + 1
 	}
 	return s.begin(origin, least)
 }

@@ -55,7 +55,7 @@ func TestSerialsUnknownLane(t *testing.T) {
 // Processes replace each other while zones change, so fast that up to five of them number versions at one time:
 // the one that goes on, those that it has replaced and those that have failed to replace it. No two versions have
 // one serial number. The version after a hand-over is greater than all before, and so is the first one of
-// a process that starts when all have ended.
+// a process that starts a second after another one, when all have ended.
 func TestSerialsHandover(t *testing.T) {
 	for seed := range race.Fewer(uint64(100)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -105,7 +105,7 @@ func (w *serialsWorld) process(s *Serials) *serialsProcess {
 	p := &serialsProcess{Serials: s, world: w, number: w.processes, stop: make(chan struct{}), last: map[wire.Name]uint32{}}
 	p.pause = []time.Duration{0, 30 * time.Millisecond, time.Second}[w.IntN(3)]
 	for range 2 { // when the zones exist, and when the process begins to serve
-		p.show(func(origin wire.Name) uint32 { return p.First(origin, time.Now()) }, false)
+		p.show(func(origin wire.Name) uint32 { return p.First(origin, time.Now()) }, !s.shared)
 	}
 	random := rand.New(rand.NewPCG(w.Uint64(), 0))
 	p.ended.Go(func() { p.change(random) })
@@ -154,6 +154,12 @@ func (p *serialsProcess) change(random *rand.Rand) {
 	}
 }
 
+// remain is called after a hand-over.
+func (p *serialsProcess) remain() {
+	p.Resume()
+	p.show(func(origin wire.Name) uint32 { return p.Remaining(origin, time.Now()) }, true)
+}
+
 func (p *serialsProcess) end() {
 	close(p.stop)
 	p.ended.Wait()
@@ -165,13 +171,23 @@ func (w *serialsWorld) run() {
 	p := w.process(NewSerials())
 	for range 20 {
 		w.sleep([]time.Duration{time.Millisecond, time.Second, 10 * time.Second}[w.IntN(3)])
-		if w.IntN(10) == 0 {
+		switch w.IntN(10) {
+		case 0:
+			time.Sleep(time.Second)
 			w.endOthers(0)
 			p.end()
 			p = w.process(NewSerials())
-			continue
+		case 1: // it ends before it has passed anything, and so the lanes of others are not known
+			time.Sleep(time.Second)
+			w.endOthers(0)
+			p.end()
+			p = w.process(LoadSerials(nil))
+			p.remain()
+		case 2: // the other process ends before
+			p.remain()
+		default:
+			p = w.handOver(p)
 		}
-		p = w.handOver(p)
 	}
 	w.endOthers(0)
 	p.end()
@@ -191,8 +207,7 @@ func (w *serialsWorld) handOver(p *serialsProcess) (goesOn *serialsProcess) {
 	if w.IntN(3) == 0 {
 		goesOn, leaves = p, next
 	}
-	goesOn.Resume()
-	goesOn.show(func(origin wire.Name) uint32 { return goesOn.Remaining(origin, time.Now()) }, true)
+	goesOn.remain()
 	w.others = append(w.others, leaves)
 	return goesOn
 }

@@ -174,7 +174,7 @@ var unixTimes = map[string]string{
 	"cluster/api/types.go":            "when an object was created",
 	"cluster/snapshot/write.go":       "when a file was written",
 	"directive/dnssec/message.go":     "times in signatures",
-	"zone/journal.go":                 "a serial",
+	"zone/serials.go":                 "a serial",
 	"directive/file/load.go":          "times in signatures",
 	"directive/etcd/answer.go":        "a serial",
 	"directive/etcd/index.go":         "a serial",
