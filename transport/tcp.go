@@ -76,7 +76,7 @@ type conn struct {
 	out          *buffer   // replies to write; nil if there are none
 	invalid      bool      // the client sent a message that is not a query
 	queries      int       // the number of queries received
-	hasReadLast  bool      // readLast was called
+	hasReadLast  bool      // isLast was called
 	drainFirst   bool      // there may be unread data: see closeGracefully
 	leaving      bool      // to another process, instead of being closed
 	unread       []byte    // if leaving: a part of a query, or of the PROXY header

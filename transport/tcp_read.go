@@ -121,6 +121,9 @@ func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 		switch {
 		case n > 0:
 			c.readAll = n < len(p)
+			if c.l.isStopping() { // and Stop has not woken this connection yet
+				c.isLast()
+			}
 			return n, reading
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, ended
@@ -139,11 +142,9 @@ func (c *conn) mayReadLast(inMessage bool) bool {
 }
 
 // readLast reads the last query of a connection, until Listener.lastQuery after the
-// stop. It makes the kernel send the end of the connection together with the reply, so
-// that a client that waits for replies receives it before it sends another query.
+// stop.
 func (c *conn) readLast(p []byte) (int, error) {
 	c.leaveLoop()
-	c.hasReadLast = true
 	deadline := c.l.stopTime.Add(c.l.lastQuery)
 	for {
 		_ = c.sock.SetReadDeadline(deadline)
@@ -151,9 +152,17 @@ func (c *conn) readLast(p []byte) (int, error) {
 		if c.now = time.Now(); errors.Is(err, os.ErrDeadlineExceeded) && c.now.Before(deadline) {
 			continue // wake has set another one
 		}
-		c.sock.cork()
+		c.isLast()
 		return n, err
 	}
+}
+
+// isLast is called when the last query of a connection was read, perhaps only a part of it. It makes the
+// kernel send the end of the connection together with the reply, so that a client that waits for replies
+// receives it before it sends another query.
+func (c *conn) isLast() {
+	c.hasReadLast = true
+	c.sock.cork()
 }
 
 // readWithin reads and, within a message, blocks until the message timeout at most.

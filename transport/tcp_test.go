@@ -389,6 +389,29 @@ func TestTCPStopLastQuery(t *testing.T) {
 	<-stopped
 }
 
+// A query that arrives when the listener stops, before that has woken the connection, is the last one, too: the
+// connection ends with the reply.
+func TestTCPStopBeforeWake(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{Grace: patience, Portable: true})
+	s.Listener.lastQuery = 2 * patience
+	c := dialTCP(t, s, "127.0.0.1")
+	ask := func() {
+		c.ask(1, "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+	}
+	ask()
+
+	s.Listener.accepting.Add(1) // Stop wakes the connections after it
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.Stop() }()
+	eventually(t, "the listener stops", s.Listener.isStopping)
+	ask()
+	c.expectClosed()
+	s.Listener.accepting.Done()
+	c.Close()
+	<-stopped
+}
+
 // TestTCPStopLoad: while the listener stops, each query that was read is
 // answered, and the client receives the reply.
 func TestTCPStopLoad(t *testing.T) {

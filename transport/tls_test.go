@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 		"TCP": TestTCP, "Sizes": TestTCPSizes, "Pipelined": TestTCPPipelined, "OutOfOrder": TestTCPOutOfOrder,
 		"HalfClosed": TestTCPHalfClosed, "Addresses": TestTCPAddresses, "Garbage": TestTCPGarbage,
 		"Hostile": TestTCPHostile, "Stop": TestTCPStop, "StopLoad": TestTCPStopLoad, "StopFirstQuery": TestTCPStopFirstQuery,
-		"StopLastQuery": TestTCPStopLastQuery, "Idle": TestTCPIdle,
+		"StopLastQuery": TestTCPStopLastQuery, "StopBeforeWake": TestTCPStopBeforeWake, "Idle": TestTCPIdle,
 		"SlowSender": TestTCPSlowSender, "SetLimits": TestTCPSetLimits, "MaxQueries": TestTCPMaxQueries,
 		"MaxQueriesLowered": TestTCPMaxQueriesLowered, "InFlight": TestTCPInFlight, "MaxConnsPerClient": TestTCPMaxConnsPerClient,
 		"MaxConns": TestTCPMaxConns, "NeverReads": TestTCPNeverReads, "NeverReadsParked": TestTCPNeverReadsParked,
