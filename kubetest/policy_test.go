@@ -136,6 +136,16 @@ func TestPolicyClusterNetworkPolicies(t *testing.T) {
 		return false
 	})
 	d.check(no("www.bad.test"))
+	add(t, w.CoreV1().Namespaces(), namespace("kube-system"))
+	add(t, w.CoreV1().ConfigMaps("kube-system"), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "coredns"},
+		Data: map[string]string{"Corefile": ".:53 {\n policy {\n  cluster_network_policies\n  group all\n  group others {\n   unknown\n   deny *\n  }\n }\n" +
+			" kubernetes cluster.local {\n  pods verified\n }\n forward . 192.0.2.1\n}\n"},
+	})
+	const told = "Corefile:2: policy: ClusterNetworkPolicy base: its domainNames do not decide"
+	if out, code := command(t, srv, "check", "--from-cluster"); !strings.Contains(out, told) || code != 1 {
+		t.Errorf("seamark check --from-cluster: got status %d and\n%s\nwant status 1 and a line with %s", code, out, told)
+	}
 
 	definitions := custom.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	if err := definitions.Delete(t.Context(), "clusternetworkpolicies.policy.networking.k8s.io", metav1.DeleteOptions{}); err != nil {
