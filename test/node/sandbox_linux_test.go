@@ -147,13 +147,25 @@ func TestNodeSandboxOff(t *testing.T) {
 	}
 }
 
+// deployed are the capabilities of deploy/node: NET_BIND_SERVICE, NET_ADMIN, BPF.
+const deployed = envCapabilities + "=10,12,39"
+
+// Each capture works with the capabilities of deploy/node. The kernel accepts fewer BPF programs without
+// CAP_PERFMON than with all capabilities.
+func TestNodeDeployedCapabilities(t *testing.T) {
+	eachCapture(t, func(n *testNode, capture string) {
+		p := n.startChanged(func(c *exec.Cmd) { confined(c, deployed) }, capture, "-metrics-listen-address=127.0.0.1:9353")
+		n.eventually("answer of the node", p, func() bool { return answer(n.dial("udp", clusterDNS), time.Second) == byNode })
+		n.end(p, syscall.SIGTERM)
+	})
+}
+
 // With the capabilities of deploy/node the bounding set cannot change, and has no effect: programs
 // gain nothing. If the container's runtime forbids a step, the node has DNS and a warning, or
 // with required an error.
 func TestNodeSandboxConfined(t *testing.T) {
 	long(t)
 	n := newTestNode(t)
-	const deployed = envCapabilities + "=10,12,39" // NET_BIND_SERVICE, NET_ADMIN, BPF
 	p := n.startChanged(func(c *exec.Cmd) { confined(c, deployed) }, "-capture=address", "-sandbox=required")
 	n.eventually("answer of the node", p, func() bool { return answer(n.dial("udp", clusterDNS), time.Second) == byNode })
 	n.restricted(n.worker(p, 0), []string{

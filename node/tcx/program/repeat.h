@@ -164,10 +164,14 @@ INLINE bool decrease_ttls(struct __sk_buff *skb, const struct reply *r, __u32 st
 		return true;
 	__u32 seconds = (__u64)age / 1000000000;
 
+	const __u16 *next = r->ttls;
 	for (int n = 0; n < TTLS; n++) {
-		__u32 at = r->ttls[n];
+		__u32 at = *next;
 		if (!at || at > REPLY - 4)
 			break;
+		// Without CAP_PERFMON the verifier lets a pointer grow by an immediate value only, or by one that is
+		// the same in each pass.
+		asm volatile("%0 += 2" : "+r"(next));
 		const __u8 *b = r->reply + at;
 		__u32 ttl = (__u32)b[0] << 24 | (__u32)b[1] << 16 | (__u32)b[2] << 8 | b[3];
 		__u32 before = BE32(ttl), after = BE32(ttl > seconds ? ttl - seconds : 0);
