@@ -79,7 +79,7 @@ func (t *conformance) gatewayAddress(ctx context.Context) (address string, err e
 		out, err := t.kubectl(ctx, "-n", "envoy-gateway-system", "get", "services", "-l",
 			"gateway.envoyproxy.io/owning-gateway-name=public", "-o", "jsonpath={.items[*].spec.clusterIP}")
 		if address = string(out); err == nil && address == "" {
-			err = errors.New("Envoy Gateway has made no Service for its Gateway")
+			err = errors.New("there is no Service of Envoy Gateway for its Gateway yet")
 		}
 		return err
 	})
