@@ -144,7 +144,9 @@ func TestStormIsGroup(t *testing.T) {
 					t.Fatalf("got groups %+v, want one", top.Groups)
 				}
 				g := top.Groups[0]
-				if g.Parent != c.parent || math.Abs(g.Count-8000) > 200 || math.Abs(g.Names-8000) > 1600 || int(g.Clients) != c.clients {
+				// By a hash with a random seed, names are within five standard errors, and two clients may have one place.
+				wrong := math.Abs(g.Clients-float64(c.clients)) > float64(min(1, c.clients-1))
+				if g.Parent != c.parent || math.Abs(g.Count-8000) > 200 || math.Abs(g.Names-8000) > 2600 || wrong {
 					t.Errorf("got %+v, want about 8000 names below %s from %d clients", g, c.parent, c.clients)
 				}
 				if top.Total != 10_000 || math.Abs(g.Share-0.8) > 0.02 {
