@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	mdns "github.com/miekg/dns"
@@ -222,6 +223,12 @@ func (s *streamClients) converged() {
 			if err != nil {
 				w.fail("%s over %s: %v", name, c.name, err)
 				continue
+			}
+			if opt := got.IsEdns0(); opt != nil { // the target of an ExternalName may be refreshed meanwhile
+				opt.Option = slices.DeleteFunc(opt.Option, func(o mdns.EDNS0) bool {
+					e, ok := o.(*mdns.EDNS0_EDE)
+					return ok && e.InfoCode == mdns.ExtendedErrorCodeStaleAnswer
+				})
 			}
 			text := fmt.Sprint(got.MsgHdr, read(got), got.IsEdns0())
 			if first == "" {

@@ -398,8 +398,8 @@ func (w *world) externalPermitted(s *settings, q *query, name int, got answer, l
 		failing = failing && u.had(q.sent.Add(-memory), now, behaviour.fails)
 	}
 	excused = excused || failing || w.short(q.sent.Add(-memory), now)
-	// A server that stops lets no query wait any more.
-	excused = excused || q.over != nil && w.restarts.Load() > q.stops
+	// A server that stops lets no query wait any more, and neither does a process that dies in a hand-over.
+	excused = excused || q.late && w.restarts.Load() > q.stops
 	refused := false
 	for _, u := range servers {
 		excused = excused || u.had(q.sent.Add(-memory), now, func(b behaviour) bool { return b == servfail })
