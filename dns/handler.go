@@ -66,8 +66,8 @@ type Observer interface{ ObserveDNS(q *Query) }
 // them.
 type AnyClass interface{ AnyClass() (answers bool) }
 
-// A ClassChanger may have no answers of other classes, but turns queries of such classes
-// into queries of class IN if ChangesClass returns true. A chain refuses those that it has not changed.
+// A ClassChanger turns queries of other classes into queries of class IN if ChangesClass
+// returns true. A chain without answers of other classes refuses the queries that still have one.
 type ClassChanger interface {
 	AnyClass
 	ChangesClass() bool

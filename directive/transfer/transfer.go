@@ -58,8 +58,8 @@ const (
 	// maxRunningStrangers is how many of them clients have that only "to *" permits: however many
 	// addresses read slowly, the servers that the Corefile names get their transfers.
 	maxRunningStrangers = maxRunning / 2
-	// maxRunningUnnamed is how many of them clients have that the Corefile does not name by their addresses,
-	// with those that have a key: one key may be used from many addresses.
+	// maxRunningUnnamed is how many of them clients have whose address the Corefile does not name. Clients
+	// with a key are among them, since one key can be used from many addresses.
 	maxRunningUnnamed = maxRunning * 3 / 4
 	// timeout bounds the time of a transfer, and of waiting for others.
 	timeout = 5 * time.Minute

@@ -73,7 +73,7 @@ func (world) Resolve(_ context.Context, q *dns.Query) error {
 	return nil
 }
 
-// An application is what the pods of a namespace run: its names are those that they look up, the first ones most often.
+// An application is what the pods of a namespace run. They look up its names, the first ones most often.
 type application struct {
 	namespace string
 	names     []string

@@ -37,7 +37,7 @@ type Replies struct {
 
 	mu     sync.Mutex // of what follows, and of writes into replies
 	kept   [numReplies]kept
-	often  frequency // of queries, by their hashes: those that the server answers, and repeated ones
+	often  frequency // of queries by their hashes, whether the server or a program has answered them
 	closed bool
 	total  atomic.Uint64
 	task   *follow.Task
@@ -137,9 +137,9 @@ func (r *Replies) Keep(q *dns.Query) {
 	r.replies[place].write(&w, q.Packet(), q.Reply(), now, now+w.longest(&k.Repeated))
 }
 
-// placeFor returns the place for a new reply, which the programs may read for a while; -1 if there is none.
-// The new reply takes the place of the one whose query is the least often, if its own is more often.
-// So names that are queried once do not take the places of those that are queried again.
+// placeFor returns the place for a new reply, -1 if there is none. The programs may still read the old reply
+// there for a while. That is the one with the least frequent query of the set, and the new query has to be more
+// frequent: a name that is queried once does not displace one that is queried again.
 func (r *Replies) placeFor(w *reply, hash, now uint64) int {
 	place, least := -1, uint8(0)
 	for i := firstOf(hash); i < firstOf(hash)+replyWays; i++ {
