@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 )
 
@@ -46,12 +47,7 @@ func isAt(err error, file string, from, to int) bool {
 }
 
 func (p *Plan) isDirective(word string) bool {
-	for _, d := range p.opts.Directives {
-		if d.Name == word {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.opts.Directives, func(d config.Directive) bool { return d.Name == word })
 }
 
 // lastLine returns the last line of d and of what is in its braces.
