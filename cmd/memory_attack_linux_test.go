@@ -232,6 +232,9 @@ func TestMemoryTransportsAttacked(t *testing.T) {
 			cancel()
 			tasks.Wait()
 
+			if n := g.Kills(); n > 0 { // there is no page of metrics to read
+				t.Fatalf("the kernel killed %d processes: %s", n, g)
+			}
 			detail := fmt.Sprint("refused ", f.refused(), "; answers to new clients:")
 			for i, scheme := range schemes {
 				detail += fmt.Sprintf(" %s %d of %d", scheme, answered[i].Load(), asked[i].Load())
