@@ -94,9 +94,9 @@ type ZoneFinder interface{ FindZone(name []byte) int }
 
 // A ChainBinder is a handler or an observer that keeps state for each chain, for
 // example counters that are labelled with the chain's server and zone. CopyFor
-// calls BindChain once for each new chain, and puts the result in place of the
-// handler. The result must implement the same interfaces. Observers are bound when
-// the chain has all its handlers.
+// calls BindChain once for each new chain, before one of them serves, and puts the
+// result in place of the handler. The result must implement the same interfaces.
+// Observers are bound when the chain has all its handlers.
 type ChainBinder interface {
 	BindChain(c *Chain) any
 }

@@ -108,11 +108,16 @@ func (p *Plan) swap() {
 	p.showVersion()
 	p.setLevel()
 
+	// A handler of several addresses is bound to each before it answers at one of them.
 	recovered := p.recovered()
+	var muxes []*dns.Mux
+	for _, s := range p.sites {
+		muxes = append(muxes, p.mux(s, recovered))
+	}
+
 	for i, s := range p.sites {
-		mux := p.mux(s, recovered)
 		p.configure(s, p.listeners[i])
-		p.listeners[i].Port().Swap(mux)
+		p.listeners[i].Port().Swap(muxes[i])
 	}
 
 	p.showUnrepeatable()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,6 +175,43 @@ func TestReloadWaitsForParked(t *testing.T) {
 		t.Errorf("parked query: response code: got %d, want 0", got)
 	}
 	(<-reloaded).Stop(t.Context())
+}
+
+// A binder is a handler that is bound to chains of several addresses.
+type binder struct {
+	answer
+	bind func()
+}
+
+func (b *binder) BindChain(*core.Chain) any { b.bind(); return b }
+
+// While a handler is bound to its addresses none of them has it: the old plan answers at each.
+func TestReloadBindsBeforeServing(t *testing.T) {
+	p := start(t, ". {\n bind 127.0.0.1 127.0.0.2\n code 5\n}\n", onPortZero(), nil)
+	old := p
+
+	var codes []int
+	bind := func() {
+		for _, l := range old.listeners {
+			codes = append(codes, ask("udp", l.Addr(), "a."), ask("tcp", l.Addr(), "a."))
+		}
+	}
+	opts := onPortZero()
+	opts.Directives = append(opts.Directives, config.Directive{Name: "binder", Setup: func(b *config.Block, _ []corefile.Directive) error {
+		b.Handle(&binder{answer(0), bind})
+		return nil
+	}})
+	p = start(t, ". {\n bind 127.0.0.1 127.0.0.2\n binder\n}\n", opts, old)
+	defer func() { p.Stop(t.Context()) }()
+
+	if want := slices.Repeat([]int{5}, 8); !slices.Equal(codes, want) {
+		t.Errorf("response codes while the handler is bound: got %v, want %v", codes, want)
+	}
+	for _, l := range p.listeners {
+		if got := ask("udp", l.Addr(), "a."); got != 0 {
+			t.Errorf("new plan at %s: response code: got %d, want 0", l.Addr(), got)
+		}
+	}
 }
 
 func TestStopAnswersParked(t *testing.T) {
