@@ -120,6 +120,12 @@ func (o Options) Client(ctx context.Context) (*clientv3.Client, error) {
 	})
 }
 
+// CheckFiles reads the certificate, the key and the CA, and returns what keeps a client from using them.
+func (o Options) CheckFiles() error {
+	_, err := o.tls()
+	return err
+}
+
 func (o Options) tls() (*tls.Config, error) {
 	if o.Cert == "" && o.CA == "" && !strings.Contains(o.Endpoints, "https://") {
 		return nil, nil

@@ -85,6 +85,9 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(e corefile.Directive) error {
 			o.setTLS(b, e.Words())
 			b.WarnExposed(e, o.Key)
+			if err := o.CheckFiles(); err != nil { // they may be mounted later
+				b.Warn(e.Errorf("%w; etcd is not asked until they can be used", err))
+			}
 			return nil
 		}},
 

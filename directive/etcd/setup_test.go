@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/seamark/seamark/config"
@@ -50,6 +51,27 @@ func TestPath(t *testing.T) {
 		h, err := plan("etcd example.org {\npath " + text + "\n}")
 		if err != nil || h.index.prefix != want {
 			t.Errorf("path %s: got prefix %q, error %v, want %q", text, h.index.prefix, err, want)
+		}
+	}
+}
+
+// The files of tls may be mounted after the start, so that one which cannot be read is a warning.
+func TestTLSFiles(t *testing.T) {
+	dir := t.TempDir()
+	for files, want := range map[string]string{
+		"/nowhere":               "CA of etcd: open /nowhere: no such file or directory",
+		dir:                      "CA of etcd: open " + dir + ": a directory",
+		dir + " /nowhere":        "certificate for etcd: open " + dir + ": a directory",
+		dir + " /nowhere " + dir: "CA of etcd: open " + dir + ": a directory",
+	} {
+		text := ".:53 {\netcd {\nendpoint https://127.0.0.1:2379\ntls " + files + "\n}\n}\n"
+		b, err := chaintest.Setup(text, chaintest.QuietLog(), config.Directive{Name: "etcd", Setup: Setup})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = "Corefile:4: etcd: tls: reading the " + want + "; etcd is not asked until they can be used"
+		if got := errors.Join(b.Warnings()...); got == nil || got.Error() != want {
+			t.Errorf("tls %s: got warnings %v, want %s", files, got, want)
 		}
 	}
 }
