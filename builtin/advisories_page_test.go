@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-const advisoriesPage = "testdata/advisories.md"
+const advisoriesPage = "docs/reference/advisories.md"
 
 var (
 	advisory = regexp.MustCompile(`CVE-\d+-\d+|TOB-CDNS-\d+|DNS-01-\d+|coredns#\d+|NSD 4\.15`)

@@ -8,7 +8,7 @@ import (
 
 // A message with a header and without one whole question gets FORMERR over each transport, as
 // from BIND and CoreDNS, and the next query on it an answer.
-// See CVE-2026-82399 in testdata/advisories.md.
+// See CVE-2026-82399 in docs/reference/advisories.md.
 func TestMalformedMessageGetsFormErr(t *testing.T) {
 	s := serveEncrypted(t, everyScheme+` {
     tls cert.pem key.pem

@@ -201,7 +201,7 @@ func TestProxyprotoPolicies(t *testing.T) {
 }
 
 // Malformed headers are rejected and counted, and other clients are answered.
-// See NSD 4.15 in testdata/advisories.md.
+// See NSD 4.15 in docs/reference/advisories.md.
 func TestProxyprotoMalformed(t *testing.T) {
 	s := serveEncrypted(t, proxied("allow 127.0.0.1"))
 	query := packed(t, "a.example.")
@@ -260,7 +260,7 @@ func TestProxyprotoSessions(t *testing.T) {
 }
 
 // The connections of a proxy count for its clients.
-// See CVE-2026-54478 in testdata/advisories.md.
+// See CVE-2026-54478 in docs/reference/advisories.md.
 func TestProxyprotoLimits(t *testing.T) {
 	s := serveEncrypted(t, proxied("allow 127.0.0.0/8"))
 	query := packed(t, "a.example.")

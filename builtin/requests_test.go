@@ -22,7 +22,7 @@ import (
 )
 
 // Each request that is no query gets its status, and the connection continues.
-// See CVE-2026-32936 in testdata/advisories.md.
+// See CVE-2026-32936 in docs/reference/advisories.md.
 func TestHTTPSBadRequests(t *testing.T) {
 	s := serveEncrypted(t, "https://. https3://. {"+answersExample)
 	query := packed(t, "a.example.")

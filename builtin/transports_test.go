@@ -131,7 +131,7 @@ func TestEncryptedQueries(t *testing.T) {
 }
 
 // A message that is not a query is refused, as the protocol has it. Other queries are answered.
-// See TOB-CDNS-14 in testdata/advisories.md.
+// See TOB-CDNS-14 in docs/reference/advisories.md.
 func TestEncryptedFaults(t *testing.T) {
 	s := serveEncrypted(t, everyScheme+" {"+answersExample)
 	query := packed(t, "a.example.")
@@ -497,7 +497,7 @@ func signedAt(t *testing.T, m *mdns.Msg, age time.Duration) []byte {
 
 // A recorded query, NOTIFY message or transfer that is sent again is accepted for as long as its
 // signature permits, and is BADTIME afterwards, over each transport.
-// See CVE-2026-33190 and CVE-2026-35579 in testdata/advisories.md.
+// See CVE-2026-33190 and CVE-2026-35579 in docs/reference/advisories.md.
 func TestTSIGReplayed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")

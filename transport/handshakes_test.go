@@ -54,7 +54,7 @@ func countedTLS(t *testing.T, pool *slots.Pool, curves ...tls.CurveID) (*TLS, *c
 
 // The handshake of a connection that is closed or evicted while it waits for its turn ends at
 // once, with every listener, and nothing is signed for it.
-// See CVE-2026-12245 in testdata/advisories.md.
+// See CVE-2026-12245 in docs/reference/advisories.md.
 func TestHandshakeEndsWithConnection(t *testing.T) {
 	other := netip.MustParseAddr("192.0.2.1")
 	for name, begin := range map[string]func(source *TLS, server net.Conn) (handshake, end func()){

@@ -44,7 +44,7 @@ func newUDPClient(t *testing.T, from, to string, running *sync.WaitGroup) *udpCl
 
 // One client sends ten times as many queries as the server can answer, and twenty others
 // half of what it can answer. The others get their answers, and the greedy one some.
-// See TOB-CDNS-13 in testdata/advisories.md.
+// See TOB-CDNS-13 in docs/reference/advisories.md.
 func TestUDPFairShares(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")

@@ -223,7 +223,7 @@ func TestCompressPointerLimit(t *testing.T) {
 }
 
 // If there are more suffixes than the table holds, the first ones are used.
-// See CVE-2026-44390 in testdata/advisories.md.
+// See CVE-2026-44390 in docs/reference/advisories.md.
 func TestCompressManySuffixes(t *testing.T) {
 	for _, n := range []int{185, 190, 191, 192, 193, 194, 256, 257, 700} {
 		var records []string

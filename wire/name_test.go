@@ -203,7 +203,7 @@ func TestExpandLongChain(t *testing.T) {
 // Intended differences: the oracle accepts the empty string, reads \256 as the
 // byte 0, and may miscount backslashes after a character that is not ASCII; such
 // names are not compared.
-// See CVE-2026-2291 in testdata/advisories.md.
+// See CVE-2026-2291 in docs/reference/advisories.md.
 func FuzzName(f *testing.F) {
 	for _, s := range []string{
 		"", ".", "..", "a", "a.", ".a", "a..b", "Web.Shop.svc.cluster.local.", `a\.b.`, `a\\.b`, `\065\255.`, `\256.`, `\12.`,

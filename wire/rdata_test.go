@@ -68,7 +68,7 @@ func TestValidRData(t *testing.T) {
 	}
 }
 
-// See CVE-2026-12244 and CVE-2026-12246 in testdata/advisories.md.
+// See CVE-2026-12244 and CVE-2026-12246 in docs/reference/advisories.md.
 func TestMalformedRData(t *testing.T) {
 	const svc = "\x00\x01\x00" // priority 1, the owner itself
 	const ds, zonemd, loc = "\x00\x01\x08", "\x00\x00\x00\x01\x01", "\x00\x12\x16\x13\x80\x00\x00\x00\x80\x00\x00\x00\x00\x98\x96\x80"

@@ -14,7 +14,7 @@ import (
 
 const staleFile = ".:53 {\n cache {\n serve_stale "
 
-// See CVE-2026-56444 in testdata/advisories.md.
+// See CVE-2026-56444 in docs/reference/advisories.md.
 func TestServeStaleImmediate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, staleFile+"30m immediate 7s 20s\n}\n upstream a\n}\n")

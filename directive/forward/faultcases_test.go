@@ -526,7 +526,7 @@ func TestMalformedRecordOfChain(t *testing.T) {
 }
 
 // An option that the client has not sent does not reach it, except for an extended error.
-// See CVE-2026-4893 in testdata/advisories.md.
+// See CVE-2026-4893 in docs/reference/advisories.md.
 func TestUnaskedOptionsNotPassedOn(t *testing.T) {
 	subnet := &mdns.EDNS0_SUBNET{Code: mdns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, SourceScope: 24, Address: []byte{192, 0, 2, 0}}
 	local := &mdns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")}

@@ -26,7 +26,7 @@ func packForged(q *mdns.Msg, change func(m *mdns.Msg)) []byte {
 
 // Packets that are no reply to the query are counted and ignored, and the reply that
 // follows is used.
-// See DNS-01-003 in testdata/advisories.md.
+// See DNS-01-003 in docs/reference/advisories.md.
 func TestForgedRepliesIgnored(t *testing.T) {
 	cases := map[string]struct {
 		why   fault
@@ -229,7 +229,7 @@ func TestWrongIDsMoveQueriesToTCP(t *testing.T) {
 }
 
 // IDs are unpredictable, and ports change.
-// See CVE-2026-50252 in testdata/advisories.md.
+// See CVE-2026-50252 in docs/reference/advisories.md.
 func TestRandomIDsAndPorts(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	r := newHarness(t, "forward . "+up.addr+" {\n expire 200ms\n}")

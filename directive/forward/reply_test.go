@@ -71,7 +71,7 @@ const (
 	nsec3 = "60 IN NSEC3 1 0 1 AABB VNK9OOAVKBP5UKJVJI2IKSURDLSKBJSK A RRSIG"
 )
 
-// See CVE-2025-11411, CVE-2026-42960 and CVE-2026-50251 in testdata/advisories.md.
+// See CVE-2025-11411, CVE-2026-42960 and CVE-2026-50251 in docs/reference/advisories.md.
 func TestSelectRecords(t *testing.T) {
 	cases := map[string]struct {
 		name    string

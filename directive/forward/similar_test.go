@@ -84,7 +84,7 @@ func TestSimilarShares(t *testing.T) {
 }
 
 // When all places are taken, a client takes one of that which has most; alone it takes none.
-// See CVE-2026-42534 in testdata/advisories.md.
+// See CVE-2026-42534 in docs/reference/advisories.md.
 func TestSimilarDisplaced(t *testing.T) {
 	var list, displaced *exchange
 	for i := range maxSimilar/2 + maxWaitingSimilar + 10 {

@@ -97,7 +97,7 @@ func TestMemberFile(t *testing.T) {
 // FuzzParseCatalog checks that the members of a catalog of any records have one label, no
 // duplicates, and names in lower case. Each record is the number of bytes and the bytes of the
 // part of its owner below the catalog, its type, and the same of its data.
-// See NSD 4.15 in testdata/advisories.md.
+// See NSD 4.15 in docs/reference/advisories.md.
 func FuzzParseCatalog(f *testing.F) {
 	record := func(below string, qtype wire.Type, data string) string {
 		return string(rune(len(below))) + below + string(rune(qtype)) + string(rune(len(data))) + data

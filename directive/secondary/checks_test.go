@@ -14,7 +14,7 @@ import (
 
 // However many NOTIFY messages arrive, a zone is checked once a second, the first time at once,
 // and once more after the last message.
-// See NSD 4.15 in testdata/advisories.md.
+// See NSD 4.15 in docs/reference/advisories.md.
 func TestNotifyFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p, log := startCopy(t, 0)

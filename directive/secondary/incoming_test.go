@@ -76,7 +76,7 @@ func count(z *zone.Zone) (n int) {
 	return n
 }
 
-// See NSD 4.15 in testdata/advisories.md.
+// See NSD 4.15 in docs/reference/advisories.md.
 func TestIncomingErrors(t *testing.T) {
 	old, err := receiveAll(nil, message(t, mdns.TypeAXFR, "@ 5 SOA 5\na 5 A 192.0.2.1\nb 5 A 192.0.2.2\n@ 5 SOA 5"))
 	if err != nil {

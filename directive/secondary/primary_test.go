@@ -164,7 +164,7 @@ const newer = "@ 5 SOA 6"
 
 // A malicious primary does no harm: the copy stays, or is replaced by a valid version, within
 // a minute, and the log has the reason.
-// See NSD 4.15 in testdata/advisories.md.
+// See NSD 4.15 in docs/reference/advisories.md.
 func TestMaliciousPrimary(t *testing.T) {
 	records := strings.Repeat("x 5 TXT "+strings.Repeat("x", 200)+"\n", 50)
 	for name, c := range map[string]struct {

@@ -193,7 +193,7 @@ func numbered(n int) []byte {
 }
 
 // Queries that differ in any way are passed on, and so are all that must not be answered.
-// See TOB-CDNS-8 in testdata/advisories.md.
+// See TOB-CDNS-8 in docs/reference/advisories.md.
 func TestRepeatOthers(t *testing.T) {
 	b := newRepeatBench(t)
 	b.serve(query, pod4, alias4)

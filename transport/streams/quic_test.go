@@ -54,7 +54,7 @@ func TestQUICSizesAndOrder(t *testing.T) {
 
 // A query that is not complete in time is reset, without harm for others; so are queries that
 // wait for more of their client when too many do.
-// See CVE-2026-32934 in testdata/advisories.md.
+// See CVE-2026-32934 in docs/reference/advisories.md.
 func TestQUICIncompleteQueries(t *testing.T) {
 	s := serve(t, Options{Options: transport.Options{Limits: transport.Limits{MessageTimeout: 300 * time.Millisecond}}, Limits: Limits{Workers: 8}}) // half of them for one client
 	c := s.dial()
@@ -75,7 +75,7 @@ func TestQUICIncompleteQueries(t *testing.T) {
 }
 
 // Clients that reset their streams leave nothing behind.
-// See CVE-2026-41637 and CVE-2026-14586 in testdata/advisories.md.
+// See CVE-2026-41637 and CVE-2026-14586 in docs/reference/advisories.md.
 func TestQUICResets(t *testing.T) {
 	s := serve(t, Options{Limits: Limits{Streams: 8}})
 	c := s.dial()
@@ -100,7 +100,7 @@ func TestQUICResets(t *testing.T) {
 }
 
 // Replies that their client does not read are reset.
-// See CVE-2026-32665 and CVE-2026-55991 in testdata/advisories.md.
+// See CVE-2026-32665 and CVE-2026-55991 in docs/reference/advisories.md.
 func TestQUICSlowReader(t *testing.T) {
 	s := serve(t, Options{Options: transport.Options{Limits: transport.Limits{WriteTimeout: 100 * time.Millisecond}}})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
