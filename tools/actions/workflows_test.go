@@ -97,6 +97,37 @@ func TestWorkflowPermissions(t *testing.T) {
 	}
 }
 
+// TestWorkflowGo checks that each job that builds has the newest patch release of Go: vulnerabilities of the
+// standard library are repaired there. The version of go.mod is the first that works, so it is no choice.
+func TestWorkflowGo(t *testing.T) {
+	text, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	minor := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(text)
+	if minor == nil {
+		t.Fatal("go.mod: got no version of Go")
+	}
+
+	found := 0
+	workflows(t, func(t *testing.T, file, _ string, w workflow) {
+		for name, job := range w.Jobs {
+			for _, s := range job.Steps {
+				if !strings.HasPrefix(s.Uses, "actions/setup-go@") {
+					continue
+				}
+				found++
+				if s.With["go-version"] != string(minor[1]) || s.With["check-latest"] != true {
+					t.Errorf("%s, job %s: got %v, want go-version %q and check-latest", file, name, s.With, minor[1])
+				}
+			}
+		}
+	})
+	if found < 6 {
+		t.Errorf("found Go in %d jobs, want 6 or more", found)
+	}
+}
+
 // TestWorkflowActions checks that an action is of a known author, and pinned to a commit or listed in
 // unpinned.txt, which has no other lines; and that no token stays in a checkout.
 func TestWorkflowActions(t *testing.T) {
