@@ -46,6 +46,7 @@ type Repeat struct {
 	While generation.Stamp // and while it is current: it was read before the data that the answer was made from
 	Tick  time.Duration    // until TTLs decrease, the first time, and then each second; 0 if they do not
 	Hits  *metrics.Counter // of repeated replies; may be nil
+	Step  int              // with Hits: of the handler that repeated replies are of, as Query.AnsweredStep
 }
 
 // AllowRepeat is called by a handler that would give the same answer to equal queries, but for its
@@ -57,6 +58,9 @@ func (q *Query) Repeated() Repeated {
 	r := Repeated{
 		Chain: q.chain, IPv4: q.Peer.Addr().Is4(), DO: q.DO, Type: q.Type, RCode: q.RCode,
 		Step: q.answeredBy, QuerySize: len(q.packet), ReplySize: len(q.Answer.Buf), Allowed: q.repeat,
+	}
+	if q.repeat.Hits != nil {
+		r.Step = q.repeat.Step
 	}
 	for _, p := range q.chain.repetitions {
 		r.Rotates = r.Rotates || p.Rotates

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/generation"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -111,7 +112,7 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 			c.refresh(q, e, c.seriesOf(q).prefetch)
 		}
 		if l.repeatable {
-			c.allowRepeat(q, l)
+			c.allowRepeat(q, e, l.stamp, now)
 		}
 	case now < time.Duration(e.retryAfter.Load()):
 		c.writeStale(q, e)
@@ -132,13 +133,30 @@ func (c *Cache) writeHit(q *dns.Query, e *entry, now time.Duration) {
 	c.writeFresh(q, e, now)
 }
 
-// allowRepeat allows to repeat q's answer from l's entry, which is fresh.
-func (c *Cache) allowRepeat(q *dns.Query, l *lookup) {
-	r := dns.Repeat{For: c.repeatFor(l.entry, l.now), While: l.stamp, Hits: c.seriesOf(q).hits[l.entry.kind.queue()]}
+// allowRepeat allows to repeat q's answer, which was written from a fresh entry at a time.
+func (c *Cache) allowRepeat(q *dns.Query, e *entry, stamp generation.Stamp, written time.Duration) {
+	start := c.store.clock(q.Start)
+	r := dns.Repeat{
+		For: c.repeatFor(e, start), While: stamp, Hits: c.seriesOf(q).hits[e.kind.queue()], Step: c.step,
+	}
 	if !c.keepTTL {
-		r.Tick = time.Second - max(l.now-l.entry.stored, 0)%time.Second
+		r.Tick = e.stored + time.Duration(seconds(written-e.stored)+1)*time.Second - start
 	}
 	q.AllowRepeat(r)
+}
+
+// allowRepeatOfNew allows to repeat q's answer, of which e is a copy, if the next hits will have the
+// same. With prefetch these are counted first.
+func (c *Cache) allowRepeatOfNew(q *dns.Query, e *entry, optionsFrom int) {
+	if e == nil || c.prefetch > 0 || !q.MayRepeat() || len(q.ReplyOptions()) != optionsFrom+len(e.extended()) {
+		return
+	}
+	k := e.key()
+	stamp, ok := c.store.stamp(k) // before the entries are read
+	found := c.store.find(c.scope, k)
+	if now, stale := c.choose(&found, e.stored); ok && now == e && !stale {
+		c.allowRepeat(q, e, stamp, e.stored)
+	}
 }
 
 // repeatFor returns how long c does not need to see hits of a fresh entry: until the entry
@@ -203,10 +221,12 @@ func (c *Cache) FinishDNS(q *dns.Query) {
 		}
 		c.clampTTLs(q)
 	case leading:
-		c.finish(q, &state.key, state.optionsFrom, state.pending)
+		e := c.finish(q, &state.key, state.optionsFrom, state.pending)
+		c.allowRepeatOfNew(q, e, state.optionsFrom)
 		q.SetState(c.stateKey, nil)
 	case alone:
-		c.finish(q, &state.key, state.optionsFrom, nil)
+		e := c.finish(q, &state.key, state.optionsFrom, nil)
+		c.allowRepeatOfNew(q, e, state.lookup.optionsFrom)
 		q.SetState(c.stateKey, nil)
 		c.endLookup(state.lookup)
 	}
@@ -238,11 +258,12 @@ func (c *Cache) answerRefused(q *dns.Query, flags queryFlags) bool {
 }
 
 // finish handles the answer to a query with key k that was passed down. It stores the
-// answer if possible and ends the pending query that q leads, if any.
-func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
+// answer if possible and ends the pending query that q leads, if any. It returns the entry with
+// the answer, which may not have found room.
+func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) *entry {
 	e, kind := c.add(q, k, optionsFrom)
 	if led == nil {
-		return
+		return e
 	}
 
 	switch {
@@ -262,6 +283,7 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 	}
 	local := !q.Cacheable && q.RCode != wire.ServFail && q.AnsweredStep() >= 0
 	c.store.finishPending(led, r, local)
+	return e
 }
 
 // failsAlike reports whether equal queries would fail as q has.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -134,6 +135,29 @@ func (renamingHandler) ServeDNS(q *dns.Query) dns.Verdict {
 
 func (renamingHandler) FinishDNS(q *dns.Query) { q.RestoreQuestion(nil) }
 
+// keptReplies records replies that may be repeated, also those of parked queries.
+type keptReplies struct {
+	mu   sync.Mutex
+	last dns.Repeated
+	n    int
+}
+
+func (k *keptReplies) keep(q *dns.Query) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last = q.Repeated()
+	k.n++
+}
+
+// take returns the last reply, zero if there is none, and the number of replies, since the last call.
+func (k *keptReplies) take() (last dns.Repeated, n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last, n = k.last, k.n
+	k.last, k.n = dns.Repeated{}, 0
+	return last, n
+}
+
 // A harness is a server without sockets. It outlives reloads.
 type harness struct {
 	t         testing.TB
@@ -146,7 +170,7 @@ type harness struct {
 	upstreams map[string]*upstream // by the argument of directive upstream
 	local     localAnswers
 	sent      chan *mdns.Msg
-	repeated  dns.Repeated // the last reply that may be repeated
+	repeats   keptReplies
 
 	generations *generation.Cells
 }
@@ -278,7 +302,7 @@ func (w *harness) load(text string) {
 			}
 		}
 	}
-	mux.Repeat(func(q *dns.Query) { w.repeated = q.Repeated() }, func() {})
+	mux.Repeat(w.repeats.keep, func() {})
 	w.port.Swap(mux)
 	for _, b := range blocks {
 		b.Swapped()

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -41,13 +42,79 @@ func TestRepeatFor(t *testing.T) {
 				ask := newQuery("www.example.org", mdns.TypeA)
 				w.ask(ask)
 				for i, h := range c.hits {
+					synctest.Wait()
 					time.Sleep(h.after)
-					w.repeated = dns.Repeated{}
+					w.repeats.take()
 					if w.send(ask) == nil {
 						t.Fatalf("hit %d: got a parked query, want an answer from the entry", i)
 					}
-					if got := w.repeated.Allowed.For; got != h.want {
-						t.Errorf("hit %d: got %s, want %s", i, got, h.want)
+					if got, _ := w.repeats.take(); got.Allowed.For != h.want {
+						t.Errorf("hit %d: got %s, want %s", i, got.Allowed.For, h.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The answer to a miss may be repeated as the hits after it, also that of a query that waited for it: it is
+// the same. It may not if it is not stored, differs, or if prefetch counts hits.
+func TestRepeatNew(t *testing.T) {
+	type answer func(q *dns.Query, n int) error
+	with := func(change func(q *dns.Query)) answer {
+		return func(q *dns.Query, n int) error {
+			change(q)
+			return addressAnswer(5)(q, n)
+		}
+	}
+	second := time.Second
+	for name, c := range map[string]struct {
+		options string
+		answer  answer
+		kept    int // of a miss, and of a query that waits for it
+		tick    time.Duration
+	}{
+		"stored":       {"", addressAnswer(5), 2, second},
+		"keepttl":      {"keepttl\n", addressAnswer(5), 2, 0},
+		"serve_stale":  {"serve_stale 1h verify\n", addressAnswer(5), 2, second},
+		"explained":    {"", with(func(q *dns.Query) { q.AddExtendedError(wire.EDEStale, "") }), 2, second},
+		"an option":    {"", with(func(q *dns.Query) { q.AddReplyOption(65001, []byte("a")) }), 1, second}, // the waiting query's has none
+		"truncated":    {"", with(func(q *dns.Query) { q.TC = true }), 0, 0},
+		"zero TTL":     {"success 0\n", addressAnswer(0), 0, 0},
+		"not stored":   {"disable success\n", addressAnswer(5), 0, 0},
+		"prefetch":     {"prefetch 1\n", addressAnswer(5), 0, 0},
+		"a failure":    {"", func(*dns.Query, int) error { return errors.New("no upstream") }, 0, 0},
+		"not cachable": {"", with(func(q *dns.Query) { q.Cacheable = false }), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newHarness(t, ".:53 {\n cache {\n"+c.options+"}\n upstream a\n}\n")
+				w.upstreams["a"].answer = func(q *dns.Query, n int) error {
+					time.Sleep(2300 * time.Millisecond)
+					return c.answer(q, n)
+				}
+				ask := newQuery("www.example.org", mdns.TypeA).SetEdns0(1232, false)
+				w.send(ask)
+				time.Sleep(100 * time.Millisecond)
+				w.send(ask)
+				replies := [2]*mdns.Msg{<-w.sent, <-w.sent}
+				synctest.Wait()
+				last, n := w.repeats.take()
+				if n != c.kept {
+					t.Fatalf("got %d replies that may be repeated, want %d", n, c.kept)
+				}
+				if n == 0 {
+					return
+				}
+				if last.Allowed.For != 5*second || last.Allowed.Tick != c.tick || !w.generations.Current(last.Allowed.While) {
+					t.Errorf("got %+v, want 5s with the tick %s, and a current Stamp", last.Allowed, c.tick)
+				}
+
+				time.Sleep(900 * time.Millisecond)
+				hit := w.send(ask)
+				for _, r := range replies {
+					if n == 2 && r.String() != hit.String() {
+						t.Errorf("got\n%v\nand from the entry\n%v", r, hit)
 					}
 				}
 			})
@@ -70,24 +137,30 @@ func TestCountRepeats(t *testing.T) {
 		"SERVFAIL":             {wire.ServFail, "", "denial"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newHarness(t, ".:53 {\n cache\n upstream a\n}\n")
-			w.upstreams["a"].answer = answerWith(c.rcode, c.text)
-			ask := newQuery("www.example.org", mdns.TypeA)
-			w.ask(ask)
-			w.send(ask)
-			if w.repeated.Allowed.For == 0 {
-				t.Fatal("got a hit that may not be repeated")
-			}
-			w.repeated.Count(10)
-			for _, kind := range []string{"success", "denial"} {
-				want := "0"
-				if kind == c.want {
-					want = "11"
+			synctest.Test(t, func(t *testing.T) {
+				w := newHarness(t, ".:53 {\n cache\n upstream a\n}\n")
+				w.upstreams["a"].answer = answerWith(c.rcode, c.text)
+				ask := newQuery("www.example.org", mdns.TypeA)
+				w.ask(ask)
+				synctest.Wait()
+				miss, _ := w.repeats.take()
+				w.send(ask)
+				hit, _ := w.repeats.take()
+				if miss.Allowed.For == 0 || hit.Allowed.For == 0 || miss.Step != hit.Step {
+					t.Fatalf("got %+v and %+v, want replies that may be repeated, of one directive", miss, hit)
 				}
-				if got := w.metric(`coredns_cache_hits_total{server="dns://:53",type="` + kind + `",zones=".",view=""}`); got != want {
-					t.Errorf("hits of the type %s: got %s, want %s", kind, got, want)
+				miss.Count(100)
+				hit.Count(10)
+				for _, kind := range []string{"success", "denial"} {
+					want := "0"
+					if kind == c.want {
+						want = "111"
+					}
+					if got := w.metric(`coredns_cache_hits_total{server="dns://:53",type="` + kind + `",zones=".",view=""}`); got != want {
+						t.Errorf("hits of the type %s: got %s, want %s", kind, got, want)
+					}
 				}
-			}
+			})
 		})
 	}
 }
@@ -102,11 +175,12 @@ func TestRepeatTick(t *testing.T) {
 			w := newHarness(t, ".:53 {\n cache {\n"+options+"}\n upstream a\n}\n")
 			ask := newQuery("www.example.org", mdns.TypeA)
 			w.ask(ask)
+			synctest.Wait()
 			for i, after := range []time.Duration{0, 300 * time.Millisecond, 1800 * time.Millisecond} {
 				time.Sleep(after)
 				w.send(ask)
-				if got := w.repeated.Allowed.Tick; got != want[i] {
-					t.Errorf("%q, hit %d: got the tick %s, want %s", options, i, got, want[i])
+				if got, _ := w.repeats.take(); got.Allowed.Tick != want[i] {
+					t.Errorf("%q, hit %d: got the tick %s, want %s", options, i, got.Allowed.Tick, want[i])
 				}
 			}
 		})
@@ -120,18 +194,21 @@ func TestRepeatUntilReplaced(t *testing.T) {
 		w := newHarness(t, ".:53 {\n cache {\n prefetch 1 1h 50%\n}\n upstream a\n}\n")
 		w.upstreams["a"].answer = addressAnswer(100)
 		ask := newQuery("www.example.org", mdns.TypeA)
+		var stamp generation.Stamp // of the last hit
 		check := func(when string, want bool) {
 			t.Helper()
-			if got := w.generations.Current(w.repeated.Allowed.While); got != want {
+			if got := w.generations.Current(stamp); got != want {
 				t.Errorf("%s: the Stamp is current: got %t, want %t", when, got, want)
 			}
 		}
 		hit := func() {
 			t.Helper()
 			w.ask(ask)
-			w.repeated = dns.Repeated{}
+			synctest.Wait()
+			w.repeats.take()
 			w.ask(ask)
-			if w.repeated.Allowed.While == (generation.Stamp{}) {
+			last, _ := w.repeats.take()
+			if stamp = last.Allowed.While; stamp == (generation.Stamp{}) {
 				t.Fatal("got a hit without a Stamp")
 			}
 		}
@@ -160,7 +237,6 @@ func TestRepeatUntilReplaced(t *testing.T) {
 		}
 		c.store.mu.Unlock()
 		check("after the eviction", true)
-		stamp := w.repeated.Allowed.While
 		w.upstreams["a"].answer = func(q *dns.Query, n int) error {
 			if w.generations.Current(stamp) {
 				t.Error("while the upstream is queried, the Stamp of the evicted entry is current")

@@ -64,7 +64,9 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 		case !p.hasEnded():
 			return ctx.Err()
 		case p.answers(q.Proto):
-			p.result.write(q)
+			if p.result.write(q); p.result.err == nil {
+				c.allowRepeatOfNew(q, p.result.entry, l.optionsFrom)
+			}
 			return nil
 		case p.local:
 			q.SetState(c.stateKey, alone{l})

@@ -39,6 +39,7 @@ func (l *lookup) stamp() (s generation.Stamp, ok bool) {
 	}
 
 	var key, ns []byte
+	var room [wire.MaxName]byte
 	name := l.q.Name()
 	if l.depth > 1 {
 		ns = name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth-1)]
@@ -49,9 +50,11 @@ func (l *lookup) stamp() (s generation.Stamp, ok bool) {
 	case "svc":
 		if l.depth > 2 {
 			key = name[l.q.LabelOffset(l.depth-3):l.q.LabelOffset(l.depth-1)]
+			if !l.isOwnName() {
+				key = index.EndpointsKey(room[:0], key)
+			}
 		}
 	case "pod":
-		var room [wire.MaxLabel + 1 + 16]byte
 		if l.depth == 3 {
 			if ip, ok := index.ParsePodLabel(l.label(0)); ok {
 				key = index.PodKey(room[:0], ns, ip)
@@ -61,4 +64,18 @@ func (l *lookup) stamp() (s generation.Stamp, ok bool) {
 		ns = nil
 	}
 	return l.generations.Read(key, ns)
+}
+
+// isOwnName reports whether a name is a Service's, _PROTO or _PORT._PROTO of one. All others below
+// depend on its endpoints.
+func (l *lookup) isOwnName() bool {
+	switch l.depth - 3 {
+	case 0:
+		return true
+	case 1:
+		return l.label(0)[0] == '_'
+	case 2:
+		return l.label(0)[0] == '_' && l.label(1)[0] == '_'
+	}
+	return false
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/seamark/seamark/test/clustertest"
 )
 
-// Each change counts for its key, and for no other: the labels of the Service, the label of the
-// namespace, the key of the pod's address, and all keys when a kind is listed for the first
-// time. What changes no answer does not count.
+// Each change counts for its keys, and for no other: the labels of the Service, unless only endpoints of a
+// ClusterIP change, its EndpointsKey, the label of the namespace, the key of the pod's address, and all
+// keys when a kind is listed for the first time. What changes no answer does not count.
 func TestChangesCounted(t *testing.T) {
 	ix := New(Settings{TTL: 5}, cluster.Options{Pods: true, Multicluster: true}.Kinds(), discardLog())
 	g := generation.New(make([]atomic.Uint64, generation.MaxCells))
@@ -20,6 +20,7 @@ func TestChangesCounted(t *testing.T) {
 	pod := string(PodKey(nil, "\x04shop", netip.MustParseAddr("10.0.0.1")))
 	keys := map[string]string{
 		"everything": "", "api": "\x03api\x04shop", "db": "\x02db\x04shop", "shop": "\x04shop", "pod": pod,
+		"below api": string(EndpointsKey(nil, "\x03api\x04shop")), "below db": string(EndpointsKey(nil, "\x02db\x04shop")),
 	}
 
 	counted := func(what string, change func(), want ...string) {
@@ -41,17 +42,23 @@ func TestChangesCounted(t *testing.T) {
 	put := func(kind cluster.Kind, o cluster.Object) func() { return func() { ix.Put(kind, o) } }
 
 	counted("a Namespace", put(cluster.Namespaces, namespaceObject("shop")), "shop")
-	counted("a ClusterIP", put(cluster.Services, clusterIP("shop", "api", "", "10.96.0.1")), "api")
+	counted("a ClusterIP", put(cluster.Services, clusterIP("shop", "api", "", "10.96.0.1")), "api", "below api")
 	counted("the same again", put(cluster.Services, clusterIP("shop", "api", "", "10.96.0.1")))
-	counted("another address", put(cluster.Services, clusterIP("shop", "api", "", "10.96.0.2")), "api")
-	counted("an EndpointSlice", put(cluster.Slices, slice("shop", "db-x", "db", "", "10.0.0.1")), "db")
-	counted("a ServiceImport", put(cluster.Imports, headless("shop", "db")), "db")
-	counted("a slice of it", put(cluster.ImportSlices, slice("shop", "db-y", "db", "", "10.0.0.2")), "db")
+	counted("another address", put(cluster.Services, clusterIP("shop", "api", "", "10.96.0.2")), "api", "below api")
+	counted("an EndpointSlice of it", put(cluster.Slices, slice("shop", "api-x", "api", "", "10.0.0.1")), "below api")
+	counted("another endpoint", put(cluster.Slices, slice("shop", "api-x", "api", "", "10.0.0.9")), "below api")
+	counted("another port", put(cluster.Services, clusterIP("shop", "api", "http 80/tcp", "10.96.0.2")), "api", "below api")
+	counted("a headless Service", put(cluster.Services, headless("shop", "api")), "api", "below api")
+	counted("its endpoints", put(cluster.Slices, slice("shop", "api-x", "api", "", "10.0.0.8")), "api", "below api")
+	counted("a ClusterIP again", put(cluster.Services, clusterIP("shop", "api", "", "10.96.0.2")), "api", "below api")
+	counted("an EndpointSlice", put(cluster.Slices, slice("shop", "db-x", "db", "", "10.0.0.1")), "db", "below db")
+	counted("a ServiceImport", put(cluster.Imports, headless("shop", "db")), "db", "below db")
+	counted("a slice of it", put(cluster.ImportSlices, slice("shop", "db-y", "db", "", "10.0.0.2")), "db", "below db")
 	counted("a Pod", put(cluster.Pods, clustertest.Pod("shop", "p", false, "10.0.0.1")), "pod")
 	counted("a hidden Namespace", func() { ix.Delete(cluster.Namespaces, cluster.Key{Name: "shop"}) }, "shop")
 	counted("a deleted Service", func() {
 		ix.Delete(cluster.Services, cluster.Key{Namespace: "shop", Name: "api"})
-	}, "api")
+	}, "api", "below api")
 	counted("a deleted Pod", func() { ix.Delete(cluster.Pods, cluster.Key{Namespace: "shop", Name: "p"}) }, "pod")
 	list := func() { ix.Listed(cluster.Services, func(cluster.Key) bool { return true }) }
 	counted("the first list", list, "everything")

@@ -95,10 +95,10 @@ func New(set Settings, kinds []cluster.Kind, log *slog.Logger) *Index {
 const allKinds = 1<<cluster.Kinds - 1
 
 // CountChanges makes the writer count its changes, so that answers can be repeated until what
-// they were made from changes. The keys are the labels of a Service or ServiceImport, the label
-// of a namespace that is exposed or hidden, the PodKey of a pod, and "" for a kind that is listed
-// for the first time. Reverse names and the serials are not counted. CountChanges must be called before
-// the source runs.
+// they were made from changes. The keys are the labels of a Service or ServiceImport for its own name
+// and its ports, the EndpointsKey for all other names below, the label of a namespace that is exposed
+// or hidden, the PodKey of a pod, and "" for a kind that is listed for the first time. Reverse names and
+// the serials are not counted. CountChanges must be called before the source runs.
 func (ix *Index) CountChanges(g *generation.Cells) { ix.generations = g }
 
 // Ready reports whether every kind has been listed once or is in the snapshot. The last

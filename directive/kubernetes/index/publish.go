@@ -1,6 +1,9 @@
 package index
 
-import "github.com/seamark/seamark/cluster"
+import (
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/sys/generation"
+)
 
 // flush applies the pending changes, one Service after the other. kind is the kind of
 // the changed objects. The reverse index follows at the end: until then a reverse
@@ -67,7 +70,8 @@ func (ix *Index) publish(c *serviceChange) {
 // of the Service is left.
 func (ix *Index) store(c *serviceChange, e *Entry) {
 	table := ix.table(c.imported)
-	ix.generations.Begin(c.key.Labels)
+	named := e.changesName(c.old)
+	ix.count((*generation.Cells).Begin, c.key.Labels, named)
 	switch {
 	case e.Known() || len(e.Slices()) > 0:
 		table.Set(c.key.Labels, e)
@@ -80,7 +84,7 @@ func (ix *Index) store(c *serviceChange, e *Entry) {
 		c.key.entry.Store(nil)
 		c.key.Namespace.objects--
 	}
-	ix.generations.End(c.key.Labels)
+	ix.count((*generation.Cells).End, c.key.Labels, named)
 
 	// The serials are sums of hashes.
 	hash := e.hash
@@ -97,6 +101,28 @@ func (ix *Index) store(c *serviceChange, e *Entry) {
 	}
 	ix.objects[kinds[0]].Add(services - servicesBefore)
 	ix.objects[kinds[1]].Add(slices - slicesBefore)
+}
+
+// changesName reports whether answers for the Service's own name, and those of its ports, may differ from
+// the old entry's. With a ClusterIP they do not depend on endpoints, but for the option ignore empty_service.
+func (e *Entry) changesName(old *Entry) bool {
+	return old == nil || e.Headless || !old.Spec.Equal(&e.Spec) || e.exists != old.exists
+}
+
+// count calls Cells.Begin or Cells.End for a change of a Service, or of its endpoints alone.
+func (ix *Index) count(call func(*generation.Cells, string), labels string, named bool) {
+	if ix.generations == nil {
+		return
+	}
+	call(ix.generations, string(EndpointsKey(nil, labels)))
+	if named {
+		call(ix.generations, labels)
+	}
+}
+
+// EndpointsKey appends the key by which changes of a Service or its endpoints are counted (CountChanges).
+func EndpointsKey[T string | []byte](buf []byte, labels T) []byte {
+	return append(append(buf, 0), labels...)
 }
 
 // countObjects returns the number of Services and slices that the entry was made of.
