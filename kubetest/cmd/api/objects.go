@@ -94,12 +94,14 @@ func parse(doc []byte) (object, error) {
 	switch head.Kind {
 	case "Namespace":
 		o.path = "/api/v1/namespaces"
+	case "ConfigMap":
+		o.path = "/api/v1" + in + "/configmaps"
 	case "Service":
 		o.path = "/api/v1" + in + "/services"
 	case "EndpointSlice":
 		o.path = "/apis/discovery.k8s.io/v1" + in + "/endpointslices"
 	default:
-		return object{}, fmt.Errorf("unsupported kind %q: want Namespace, Service or EndpointSlice", head.Kind)
+		return object{}, fmt.Errorf("unsupported kind %q: want Namespace, ConfigMap, Service or EndpointSlice", head.Kind)
 	}
 	return o, nil
 }
