@@ -94,7 +94,7 @@ sign: bin/cosign ## sign the checksums and the provenance in dist, with KEY or a
 
 publish: bin/cosign ## push the image and the chart in dist to REGISTRY, and sign them there as make sign does
 	@mkdir -p bin
-	cd tools && $(GO) run ./publish -dist $(abspath $(DIST)) -registry $(REGISTRY) -version $(VERSION) -predicate ../bin/predicate.json
+	cd tools && $(GO) run ./publish -dist $(abspath $(DIST)) $(addprefix -registry ,$(REGISTRY)) -version $(VERSION) -predicate ../bin/predicate.json
 	@for image in $$(cat $(DIST)/images.txt); do echo "== signing $(REGISTRY)/$$image"; \
 		bin/cosign sign --recursive $(SIGNER) "$(REGISTRY)/$$image" && \
 		bin/cosign attest $(SIGNER) --type slsaprovenance1 --predicate bin/predicate.json "$(REGISTRY)/$$image" || exit 1; \
