@@ -242,6 +242,7 @@ soak-day: c-compiler ## run the server for HOURS (24, or 0.1), with clients of a
 	@rm -f $(SOAK_REPORT)
 	cd kubetest && CGO_ENABLED=0 SOAK=$(HOURS)h SOAK_SEED=$(SOAK_SEED) SOAK_REPORT=$(SOAK_REPORT) \
 		$(GO) test -count 1 -v -timeout 0 -run '^TestSoak$$' .
+	@CGO_ENABLED=1 $(GO) test -race -run '^$$' ./test/simulation # builds: the report has the time of the worlds
 	@first=$$(date +%s); start=$$first; \
 	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./test/simulation -run '^TestSimulation$$' -seeds $(WORLDS) -first $$first || exit 1; \
 	echo "" >>$(SOAK_REPORT); \
