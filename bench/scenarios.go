@@ -34,6 +34,10 @@ func scenarios() []scenario {
 		{"abuse", false, false, (*bench).abuse, "memory and the answers to another client while one abuses HTTP/2"},
 		{"transfer", false, false, (*bench).transfer, "CPU and bytes of a change that secondaries transfer by IXFR"},
 		{"admin", false, false, (*bench).admin, "CPU and memory without and with the directive admin"},
+		{"policy", true, false, (*bench).policy,
+			"CPU and allocations of an answer without and with 100,000 rules of the directive policy"},
+		{"objects", false, true, (*bench).objects,
+			"memory of the records of 10,000 objects, and the time from a change of one to its answer"},
 		{"node", false, false, (*bench).node,
 			"CPU per answer to a pod and memory of the cache of a node, in network namespaces"},
 		{"idle", true, false, among(1, false, comparison{name: "idle", title: "ClusterIP, A, 1,000 queries a second",
@@ -278,18 +282,14 @@ func (b *bench) encrypted(ctx context.Context) error {
 // second, where every query is recorded, and memory after that.
 func (b *bench) admin(ctx context.Context) error {
 	defer b.stopServers()
-	var peers []peer
-	for _, label := range []string{"off", "on"} {
-		p := b.stock(b.source(), 1)
-		p.values["admin"] = label == "on"
-		s, err := b.start(ctx, p, b.pop.last())
-		if err != nil {
-			return err
-		}
-		peers = append(peers, peer{label, s, nil})
+	without, with := b.stock(b.source(), 1), b.stock(b.source(), 1)
+	with.values["admin"] = true
+	peers, err := b.offAndOn(ctx, without, with)
+	if err != nil {
+		return err
 	}
 
-	err := b.compareAll(ctx, peers,
+	err = b.compareAll(ctx, peers,
 		comparison{name: "admin", title: "ClusterIP, A, without and with the directive admin", workload: "A"},
 		comparison{name: "admin idle", title: "the same, 1,000 queries a second", workload: "A", rate: 1000, longer: 2})
 	if err != nil {
@@ -304,6 +304,18 @@ func (b *bench) admin(ctx context.Context) error {
 		b.megabytes("admin memory/"+p.label, "resident after load, admin "+p.label, f.resident)
 	}
 	return nil
+}
+
+// offAndOn starts our server twice, without and with what a scenario measures.
+func (b *bench) offAndOn(ctx context.Context, without, with program) (peers []peer, err error) {
+	for i, p := range []program{without, with} {
+		s, err := b.start(ctx, p, b.pop.last())
+		if err != nil {
+			return nil, err
+		}
+		peers = append(peers, peer{[]string{"off", "on"}[i], s, nil})
+	}
+	return peers, nil
 }
 
 func (b *bench) binarySize(context.Context) error {

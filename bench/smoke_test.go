@@ -31,7 +31,7 @@ func TestSmoke(t *testing.T) {
 	t.Setenv("TMPDIR", scratch)
 	var out bytes.Buffer
 	err := run(t.Context(), []string{"-quick", "-services", "40", "-time", "200ms", "-rounds", "2",
-		"-scenarios", "udp,idle,encrypted,binary", "-peers", "", "-pgo", "off", "-results", results, "-root", ".."}, &out)
+		"-scenarios", "udp,idle,encrypted,policy,binary", "-peers", "", "-pgo", "off", "-results", results, "-root", ".."}, &out)
 	if err != nil {
 		t.Fatalf("run: %v\n%s", err, &out)
 	}
@@ -65,8 +65,8 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("%s, %s: got no answer in any round, want some", res.Scenario, res.Label)
 		}
 	}
-	if seen["seamark"] != 18 || seen["loop"] != 9 {
-		t.Errorf("results: got %v, want 18 of seamark and 9 of loop\n%s", seen, &out)
+	if seen["seamark"] != 18 || seen["loop"] != 9 || seen["off"] != 2 || seen["on"] != 2 {
+		t.Errorf("results: got %v, want 18 of seamark, 9 of loop, and 2 without and with policy\n%s", seen, &out)
 	}
 	if page := files[0][:len(files[0])-len("json")] + "md"; !exists(page) {
 		t.Errorf("%s is missing", page)

@@ -1,0 +1,161 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// manyObjects is the number of ConfigMaps with a record each, in the first namespace of the population.
+const manyObjects = 10000
+
+// An objectRecord is a ConfigMap with one record.
+type objectRecord struct{ namespace, name, address string }
+
+func (b *bench) objectRecord(n int) objectRecord {
+	return objectRecord{b.pop.namespace(0), fmt.Sprint("app-", n), "192.0.2.1"}
+}
+
+func (o objectRecord) host() string { return o.name + ".objects.test" }
+
+func (o objectRecord) path() string {
+	return "/api/v1/namespaces/" + o.namespace + "/configmaps/" + o.name
+}
+
+func (o objectRecord) lookup() *lookup {
+	return newLookup(o.host(), dns.TypeA, false, dns.RcodeSuccess, "A "+o.address)
+}
+
+// manifest returns the object as JSON on one line.
+func (o objectRecord) manifest() string {
+	return fmt.Sprintf(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": %q, "namespace": %q, `+
+		`"labels": {"seamark.io/dns": "records"}}, "data": {"hosts": "%s %s"}}`, o.name, o.namespace, o.address, o.host())
+}
+
+// data returns the bytes that the object consists of: its names, its record's name in wire form, and the address.
+func (o objectRecord) data() int { return len(o.namespace) + len(o.name) + len(o.host()) + 2 + 4 }
+
+// objects measures the memory of records of 10,000 objects, and how soon the change of one is answered.
+func (b *bench) objects(ctx context.Context) error {
+	defer b.stopServers()
+	p := b.stock(b.source(), 1)
+	p.values["pprof"], p.values["directives"] = true, fmt.Sprintf("    records objects.test {\n        objects {\n"+
+		"            configmaps\n            delegate %s objects.test\n            %s\n        }\n    }",
+		b.pop.namespace(0), b.source())
+	s, err := b.start(ctx, p, b.pop.last())
+	if err != nil {
+		return err
+	}
+
+	before, err := b.heap(ctx, s)
+	if err != nil {
+		return err
+	}
+	data, err := b.createObjects(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.await(ctx, b.objectRecord(manyObjects-1).lookup()); err != nil {
+		return err
+	}
+	if err := s.awaitMetric(ctx, "seamark_records_object_records", manyObjects); err != nil {
+		return err
+	}
+	after, err := b.heap(ctx, s)
+	if err != nil {
+		return err
+	}
+
+	b.number("objects/heap", "heap of a record of an object, beyond its data", "bytes",
+		(after-before-float64(data))/manyObjects)
+	return b.changeObjects(ctx, s)
+}
+
+// createObjects writes the objects into the API server, and returns the size of their data.
+func (b *bench) createObjects(ctx context.Context) (data int, err error) {
+	dir := b.file("objects")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return 0, err
+	}
+	err = writeFile(filepath.Join(dir, "objects.yaml"), func(w io.Writer) {
+		for n := range manyObjects {
+			o := b.objectRecord(n)
+			data += o.data()
+			if n > 0 {
+				fmt.Fprintln(w, "---")
+			}
+			fmt.Fprintln(w, o.manifest())
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	if text, err := exec.CommandContext(ctx, b.api.program, "apply", b.api.kubeconfig, dir).CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("writing %d ConfigMaps: %w: %s", manyObjects, err, text)
+	}
+	return data, nil
+}
+
+// heap returns the bytes that are in use after a garbage collection, when the server has finished its work.
+func (b *bench) heap(ctx context.Context, s *server) (float64, error) {
+	if err := pause(ctx, b.settle()); err != nil {
+		return 0, err
+	}
+	for range 2 { // what the first one finds in pools the second one frees
+		if _, err := get(ctx, "http://"+s.at["pprof"].String()+"/debug/pprof/heap?gc=1"); err != nil {
+			return 0, err
+		}
+	}
+	return s.metric(ctx, "go_memstats_heap_alloc_bytes")
+}
+
+// changeObjects measures the times from the acknowledgements of changes to their answers.
+func (b *bench) changeObjects(ctx context.Context, s *server) error {
+	c, err := b.newChanger(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+
+	var milliseconds []float64
+	for n := range 100 {
+		o := b.objectRecord(n)
+		o.address = newAddress(n).String()
+		if _, err := fmt.Fprintln(c.command.in, o.path(), o.manifest()); err != nil {
+			return err
+		}
+		if err := s.await(ctx, o.lookup()); err != nil {
+			return err
+		}
+		answered := clock()
+		if err := c.collect(ctx, func() bool { _, ok := c.acked[n]; return ok }); err != nil {
+			return fmt.Errorf("waiting for a change to be acknowledged: %w", err)
+		}
+		milliseconds = append(milliseconds, (answered-c.acked[n]).Seconds()*1e3)
+	}
+	b.number("objects/change", "change of a record of an object, acknowledged to answered", "ms", milliseconds...)
+	return nil
+}
+
+// awaitMetric waits until a metric without labels has a value.
+func (s *server) awaitMetric(ctx context.Context, name string, want float64) error {
+	var got float64
+	for until := clock() + loading; clock() < until; {
+		var err error
+		if got, err = s.metric(ctx, name); err != nil || got == want {
+			return err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %s is %v, want %v", s.name, name, got, want)
+}
