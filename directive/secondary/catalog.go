@@ -138,6 +138,13 @@ func (m *catalogs) update(c *catalog, z *zone.Zone) error {
 	return nil
 }
 
+// isNew reports whether no plan has had these catalogs.
+func (m *catalogs) isNew() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.scope.all) == 0
+}
+
 // configure applies the configuration of the plan that serves. Members whose catalog has the
 // same options keep their zones.
 func (m *catalogs) configure() {
@@ -319,7 +326,7 @@ func (m *catalogs) newCopy(origin wire.Name, from *member) *zoneCopy {
 	o.file = memberFile(o.file, origin)
 	c := newCopy(o, from.catalog.clients, m.log, room{budget: m.registry.memory, kind: memory.Catalogs})
 	c.followers, c.transfers, c.checks, c.health = &m.followers, m.transfers, m.registry.checks, &m.health
-	c.files = m.registry.files
+	c.files, c.copies = m.registry.files, m.registry.copies
 	c.share = &share{of: &m.registry.budget}
 	c.accept, c.metrics = c.share.accept, from.catalog.metrics
 

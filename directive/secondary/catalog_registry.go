@@ -16,6 +16,7 @@ type registry struct {
 	budget budget
 	checks *checks
 	files  *files
+	copies *copies
 	memory *memory.Budget
 
 	mu  sync.Mutex

@@ -50,7 +50,7 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 
 	r, err := config.Keep(start, registryKey{}, func() (*registry, error) {
 		r := newRegistry(b.Memory)
-		r.checks, r.files = s.checks, s.files
+		r.checks, r.files, r.copies = s.checks, s.files, s.copies
 		return r, nil
 	})
 	if err == nil {
@@ -62,12 +62,8 @@ func (s *Secondary) startCatalogs(b *config.Block, start *config.Start) error {
 	return err
 }
 
-// configureCatalogs makes the catalogs serve the configuration of s. The plan of s begins to
-// serve.
-func (s *Secondary) configureCatalogs(b *config.Block) {
-	if s.catalogs == nil {
-		return
-	}
+// setScope makes the configuration of s that of the catalogs: configure applies it.
+func (s *Secondary) setScope(b *config.Block) {
 	to := &scope{
 		zones: b.Zones, origins: slices.Sorted(slices.Values(s.zones.Zones())), taken: map[wire.Name]bool{}, accept: map[wire.Name][]wire.Name{},
 	}
@@ -88,7 +84,6 @@ func (s *Secondary) configureCatalogs(b *config.Block) {
 	}
 
 	s.catalogs.wanted.Store(to)
-	s.catalogs.tasks.Go(s.catalogs.configure)
 }
 
 // setCatalog makes a copy's versions those of a catalog.

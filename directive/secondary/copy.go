@@ -35,6 +35,7 @@ type zoneCopy struct {
 	transfers *slots.Pool              // limits concurrent transfers, by primary; nil for no limit
 	checks    *checks                  // that NOTIFY messages cause
 	files     *files                   // of all zones
+	copies    *copies                  // of all zones; nil in tests
 	catalog   *catalog                 // whose zone this is, or nil
 	share     *share                   // of a member: what it uses of the budget; else nil
 	room      *room                    // its memory
@@ -47,6 +48,8 @@ type zoneCopy struct {
 	history atomic.Pointer[version]   // the same version, or the next one, with its history
 	sends   atomic.Bool               // other servers may copy the zone from here
 	failing atomic.Bool               // the last refresh has failed
+	loaded  atomic.Bool               // what another process passed, or the file, is served if there is any
+	asked   atomic.Bool               // the primaries were asked once
 
 	mu      sync.Mutex  // for current, when it is changed, and the rest
 	expiry  *time.Timer // calls expire
@@ -89,6 +92,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 	defer c.share.stop()
 	defer c.room.stop()
 	defer c.stopExpiry()
+	defer c.copies.add(c)()
 
 	if c.before != nil {
 		s.takeOver(c.before.last)
@@ -96,10 +100,12 @@ func (c *zoneCopy) run(ctx context.Context) {
 	} else {
 		s.load()
 	}
+	c.loaded.Store(true)
 	defer s.save()
 
 	for {
 		took := s.refresh(ctx)
+		c.asked.Store(true)
 		if ctx.Err() != nil {
 			return
 		}

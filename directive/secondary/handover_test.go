@@ -1,11 +1,17 @@
 package secondary
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/test/chaintest"
 )
 
 // While another process replaces this one, only that writes the file. This process writes the newest version
@@ -61,4 +67,125 @@ func TestFileDuringHandover(t *testing.T) {
 			t.Errorf("the file after the end of this process: got %q, want it unchanged", got)
 		}
 	})
+}
+
+// withZone returns a copy that serves a zone which a primary confirmed at a time.
+func withZone(t *testing.T, of options, text string, checked time.Time) *zoneCopy {
+	t.Helper()
+	z, err := receiveAll(nil, message(t, axfr, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCopy(of, nil, chaintest.QuietLog(), room{})
+	c.checked = checked
+	c.current.Store(z)
+	return c
+}
+
+// saveCopies returns what a process passes that has some copies.
+func saveCopies(t *testing.T, all ...*zoneCopy) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	from := newCopies(chaintest.QuietLog())
+	for _, c := range all {
+		from.add(c)
+	}
+	if err := from.SaveState(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text.Bytes()
+}
+
+// Whatever ends the process before, each zone that was received as a whole is used, and no other.
+func TestReceiveIncomplete(t *testing.T) {
+	now := time.Now()
+	one := withZone(t, options{origin: origin, from: "one"}, "@ 5 SOA 5\na 5 A 192.0.2.1\n@ 5 SOA 5", now)
+	two := withZone(t, options{origin: origin, from: "two"}, "@ 5 SOA 7\n@ 5 SOA 7", now)
+	none := newCopy(options{origin: origin, from: "none"}, nil, chaintest.QuietLog(), room{})
+	text, first := saveCopies(t, one, two, none), 0
+	for _, c := range []*zoneCopy{one, two} {
+		if part := saveCopies(t, c); bytes.HasPrefix(text, part) {
+			first = len(part)
+		}
+	}
+
+	for n := range len(text) + 1 {
+		log, budget := new(chaintest.Log), memory.New(80<<20, memory.FromGroup)
+		c := newCopies(log.Logger())
+		c.receive(bytes.NewReader(text[:n]), budget)
+
+		want, complete := 0, n == 0 || n == first || n == len(text)
+		if n >= first {
+			want = 1
+		}
+		if n == len(text) {
+			want = 2
+		}
+		if len(c.passed) != want || (log.Count("incomplete") == 0) != complete {
+			t.Errorf("%d of %d bytes: got %d zones, want %d\n%s", n, len(text), len(c.passed), want, log)
+		}
+		c.drop()
+		if used := budget.Part(memory.Transfers).Used; used != 0 {
+			t.Errorf("%d of %d bytes: %d bytes reserved after drop, want 0", n, len(text), used)
+		}
+	}
+}
+
+// A zone for which there is no memory does not keep the next ones out.
+func TestReceiveMemoryRefused(t *testing.T) {
+	large := new(strings.Builder)
+	fmt.Fprintln(large, "@ 5 SOA 5")
+	for i := range 8000 {
+		fmt.Fprintf(large, "n%d 5 TXT %s\n", i, strings.Repeat("x", 100))
+	}
+	text := saveCopies(t, withZone(t, options{origin: origin, from: "large"}, large.String()+"@ 5 SOA 5", time.Now()))
+	text = append(text, saveCopies(t, withZone(t, options{origin: origin, from: "small"}, "@ 5 SOA 7\n@ 5 SOA 7", time.Now()))...)
+
+	log, budget := new(chaintest.Log), memory.New(8<<20, memory.FromGroup)
+	c := newCopies(log.Logger())
+	c.receive(bytes.NewReader(text), budget)
+	if _, ok := c.take(options{origin: origin, from: "large"}); ok || log.Count("is transferred again") != 1 {
+		t.Errorf("a zone without memory: got it %v, want one warning\n%s", ok, log)
+	}
+	if at, ok := c.take(options{origin: origin, from: "small"}); !ok || at.room.receiving == 0 {
+		t.Errorf("the zone after it: got it %v, want it, with its memory\n%s", ok, log)
+	}
+}
+
+// A passed zone is served in place of the file's, and written, unless it has expired, is larger than
+// max_size or comes from other primaries.
+func TestLoadPassed(t *testing.T) {
+	of := options{origin: origin, from: "primary", file: filepath.Join(t.TempDir(), "zone")}
+	const old = "@ 5 SOA 5\n@ 5 SOA 5"
+	passed := "@ 5 SOA 6\na 5 TXT " + strings.Repeat("x", 250) + "\nb 5 TXT " + strings.Repeat("x", 250) + "\n@ 5 SOA 6"
+	if c := withZone(t, of, old, time.Now()); c.writeFile(c.current.Load(), c.checked) != nil {
+		t.Fatal("no file")
+	}
+
+	for name, tt := range map[string]struct {
+		from    string
+		age     time.Duration
+		maxSize int64
+		serial  uint32
+	}{
+		"newer":           {"primary", time.Minute, 0, 6},
+		"expired":         {"primary", 1000 * time.Hour, 0, 5},
+		"max_size":        {"primary", time.Minute, 400, 5},
+		"other primaries": {"other", time.Minute, 0, 5},
+	} {
+		from := of
+		from.from = tt.from
+		log := new(chaintest.Log)
+		c := newCopy(of, []*client{new(client)}, log.Logger(), room{budget: memory.New(80<<20, memory.FromGroup)})
+		c.clients[0].limit.Store(tt.maxSize)
+		c.copies = newCopies(log.Logger())
+		c.copies.receive(bytes.NewReader(saveCopies(t, withZone(t, from, passed, time.Now().Add(-tt.age)))), c.room.budget)
+
+		s := schedule{copy: c}
+		s.load()
+		c.stopExpiry()
+		if got := serialOf(c); got != tt.serial || s.unsaved != (tt.serial == 6) {
+			t.Errorf("%s: got serial number %d, unsaved %v, want %d\n%s", name, got, s.unsaved, tt.serial, log)
+		}
+	}
 }

@@ -88,9 +88,19 @@ func writeFile(f io.Writer, origin wire.Name, z *zone.Zone, checked time.Time) e
 	return saved.Write(f, binary.BigEndian.AppendUint64([]byte(fileHead+origin), uint64(checked.Unix())), z)
 }
 
-// load serves the zone in the file, unless it has expired.
+// load serves the zone of the process that this one replaces, or else that in the file.
 func (s *schedule) load() {
 	c := s.copy
+	if at, ok := c.copies.take(c.options); ok {
+		at.room.release() // c counts it
+		err := s.use(at.zone, at.checked)
+		if err == nil {
+			s.unsaved = true
+			return
+		}
+		c.log.Warn("secondary: Ignored zone of another process", "zone", c.origin, "error", err)
+	}
+
 	if c.file == "" {
 		return
 	}
@@ -99,27 +109,35 @@ func (s *schedule) load() {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+	if err == nil {
+		err = s.use(z, checked)
+	}
 	if err != nil {
 		c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
 		return
 	}
 
-	if age := time.Since(checked); age > timer(z, soaExpire) || age < -time.Hour {
-		c.log.Warn("secondary: Ignored file: the zone has expired",
-			"zone", c.origin, "file", c.file, "data_age", age.Round(time.Second))
-		return
-	}
+	serial, _ := z.Serial()
+	c.log.Info("secondary: Loaded zone",
+		"zone", c.origin, "file", c.file, "serial", serial, "data_age", time.Since(checked).Round(time.Second))
+}
 
+// use serves a zone that a primary confirmed at a time, unless it has expired.
+func (s *schedule) use(z *zone.Zone, checked time.Time) error {
+	c := s.copy
+	if limit := c.limit(); limit > 0 && int64(z.Bytes()) > limit {
+		return fmt.Errorf("more than %d bytes of records", limit)
+	}
+	if age := time.Since(checked); age > timer(z, soaExpire) || age < -time.Hour {
+		return fmt.Errorf("the zone has expired: a primary confirmed it %s ago", age.Round(time.Second))
+	}
 	if err := c.admit(z); err != nil {
-		c.log.Warn("secondary: Ignored file", "zone", c.origin, "file", c.file, "error", err)
-		return
+		return err
 	}
 
 	s.checked, s.saved = checked, time.Now()
 	s.install(z)
-	serial, _ := z.Serial()
-	c.log.Info("secondary: Loaded zone",
-		"zone", c.origin, "file", c.file, "serial", serial, "data_age", time.Since(checked).Round(time.Second))
+	return nil
 }
 
 // readFile returns the zone in the file. Its memory is reserved like that of a transfer.
@@ -132,10 +150,16 @@ func (c *zoneCopy) readFile() (*zone.Zone, time.Time, error) {
 
 	in := newIncoming(c.origin, nil, false)
 	in.room = c.room
-	if len(c.clients) > 0 {
-		in.setLimit(c.clients[0].limit.Load())
-	}
+	in.setLimit(c.limit())
 	return parseFile(in, f)
+}
+
+// limit returns the bytes that the zone may have; 0 is maxBytes.
+func (c *zoneCopy) limit() int64 {
+	if len(c.clients) == 0 {
+		return 0
+	}
+	return c.clients[0].limit.Load()
 }
 
 // parseFile returns the zone in a file, which it reads through a transfer.

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/internal/tsig"
@@ -31,6 +32,8 @@ type Secondary struct {
 	catalogs *catalogs                 // nil without catalogs; set at the start
 	checks   *checks                   // set at the start
 	files    *files                    // set at the start
+	copies   *copies                   // set at the start
+	started  atomic.Bool
 }
 
 // A servedZone is one zone of the Corefile.
@@ -51,6 +54,28 @@ type options struct {
 	from     string // the primaries
 	file     string
 	catalogs *catalogs // of a catalog: those that it is updated with; else nil
+}
+
+// Ready reports whether each zone of the Corefile has been transferred, loaded or looked for once, and
+// whether the members of catalogs that another process or a file has are served.
+func (s *Secondary) Ready() bool { return s.Unready() == "" }
+
+// Unready returns why s is not ready, or "".
+func (s *Secondary) Unready() string {
+	if !s.started.Load() {
+		return "not started"
+	}
+	for origin, at := range s.zones.All() {
+		if at.copy.current.Load() == nil && !at.copy.asked.Load() {
+			return "no primary of " + origin.String() + " has answered yet"
+		}
+	}
+	for origin, has := range s.set().members {
+		if !has.copy.loaded.Load() {
+			return "the member " + origin.String() + " is not loaded yet"
+		}
+	}
+	return ""
 }
 
 // AuthoritativeZones returns the zones.

@@ -26,6 +26,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.OnStart(func(start *config.Start) (err error) {
 		s.checks, _ = config.Keep(start, checksKey{}, func() (*checks, error) { return new(checks), nil })
 		s.files, _ = config.Keep(start, filesKey{}, func() (*files, error) { return new(files), nil })
+		s.copies = startCopies(start, b)
 		if err := s.startCatalogs(b, start); err != nil {
 			return err
 		}
@@ -35,6 +36,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 				return err
 			}
 		}
+
+		// Members are served from the first query on; a reload serves those of the old plan until it has succeeded.
+		if s.catalogs != nil && s.catalogs.isNew() {
+			s.setScope(b)
+			s.catalogs.configure()
+		}
+		s.started.Store(true)
 		return nil
 	})
 
@@ -46,7 +54,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 				c.configure(at)
 			}
 		}
-		s.configureCatalogs(b)
+		if s.catalogs != nil {
+			s.setScope(b)
+			s.catalogs.tasks.Go(s.catalogs.configure)
+		}
+		s.copies.drop()
 	})
 
 	return errors.Join(errs...)
@@ -67,7 +79,7 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 
 	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
 	c.health = b.Health()
-	c.checks, c.files = s.checks, s.files
+	c.checks, c.files, c.copies = s.checks, s.files, s.copies
 	members := func() []*zoneCopy { return nil }
 	if at.isCatalog {
 		s.catalogs.setCatalog(c)

@@ -1,0 +1,193 @@
+package secondary
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/sys/memory"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// copies are all copies of a server. Its process passes their zones to the one that replaces it, which
+// answers from them at once: a primary may be away, and a zone need not have a file. All server blocks
+// share one.
+type copies struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	all    map[*zoneCopy]struct{}
+	passed map[passedKey]passedZone // not claimed by a copy yet
+}
+
+// A passedKey identifies the copy of a zone in both processes.
+type passedKey struct {
+	origin wire.Name
+	from   string // the primaries
+}
+
+// A passedZone is a zone of the process before this one.
+type passedZone struct {
+	zone    *zone.Zone
+	checked time.Time // the last time that a primary answered
+	room    *room     // its memory until a copy has it
+}
+
+// copiesKey identifies the copies across reloads.
+type copiesKey struct{}
+
+// startCopies returns the copies of the server, with the zones of the process that it replaces.
+func startCopies(start *config.Start, b *config.Block) *copies {
+	c, _ := config.Keep(start, copiesKey{}, func() (*copies, error) {
+		c := newCopies(b.Log)
+		if f := start.Data(c.StateName()); f != nil {
+			defer f.Close()
+			c.receive(f, b.Memory)
+		}
+		return c, nil
+	})
+	return c
+}
+
+func newCopies(log *slog.Logger) *copies {
+	return &copies{log: log, all: map[*zoneCopy]struct{}{}, passed: map[passedKey]passedZone{}}
+}
+
+// receive reads what SaveState has written. Zones for which there is no memory are transferred again.
+func (c *copies) receive(from io.Reader, budget *memory.Budget) {
+	start, in := time.Now(), bufio.NewReader(from)
+	for {
+		key, at, err := readPassed(in, budget)
+		switch {
+		case err == io.EOF:
+			c.log.Info("secondary: Received zones of another process",
+				"count", len(c.passed), "duration", time.Since(start).Round(time.Millisecond))
+			return
+		case isRefused(err):
+			c.log.Warn("secondary: Zone of another process is transferred again", "zone", key.origin, "error", err)
+		case err != nil:
+			c.log.Warn("secondary: Zones of another process are incomplete, and transferred again", "error", err)
+			return
+		default:
+			c.passed[key] = at
+		}
+	}
+}
+
+// readPassed reads the next zone. The error is io.EOF at the end, and one for which isRefused is true if
+// the next zone can be read all the same.
+func readPassed(in *bufio.Reader, budget *memory.Budget) (key passedKey, at passedZone, err error) {
+	origin, err := readText(in)
+	if err != nil {
+		return key, at, err
+	}
+	from, err := readText(in)
+	if err != nil {
+		return key, at, io.ErrUnexpectedEOF
+	}
+
+	key = passedKey{wire.Name(origin), from}
+	at.room = &room{budget: budget, kind: memory.Zones}
+	reading := newIncoming(key.origin, nil, false)
+	reading.room = at.room
+	if at.zone, at.checked, err = parseFile(reading, in); err != nil {
+		at.room.release()
+		err = fmt.Errorf("zone %s: %w", key.origin, err)
+	}
+	return key, at, err
+}
+
+// readText reads a text with its length in two bytes before it.
+func readText(in *bufio.Reader) (string, error) {
+	var size [2]byte
+	if _, err := io.ReadFull(in, size[:]); err != nil {
+		return "", err
+	}
+	text := make([]byte, binary.BigEndian.Uint16(size[:]))
+	if _, err := io.ReadFull(in, text); err != nil {
+		return "", io.ErrUnexpectedEOF
+	}
+	return string(text), nil
+}
+
+// take returns the zone of the process before for a copy, and its memory, which the caller must release.
+func (c *copies) take(o options) (at passedZone, ok bool) {
+	if c == nil {
+		return at, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := passedKey{o.origin, o.from}
+	at, ok = c.passed[key]
+	delete(c.passed, key)
+	return at, ok
+}
+
+// drop forgets the zones that no copy has claimed.
+func (c *copies) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, at := range c.passed {
+		at.room.release()
+		delete(c.passed, key)
+	}
+}
+
+// add adds a copy, which is removed by calling remove.
+func (c *copies) add(of *zoneCopy) (remove func()) {
+	if c == nil {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all[of] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.all, of)
+	}
+}
+
+// StateName implements config.State.
+func (*copies) StateName() string { return "secondary" }
+
+// SaveState implements config.State. It writes each zone that is served: its name and primaries, and the
+// content of its file.
+func (c *copies) SaveState(w io.Writer) error {
+	c.mu.Lock()
+	var all []*zoneCopy
+	for of := range c.all {
+		all = append(all, of)
+	}
+	c.mu.Unlock()
+
+	for _, of := range all {
+		of.mu.Lock()
+		z, checked := of.current.Load(), of.checked
+		of.mu.Unlock()
+		if z == nil {
+			continue
+		}
+
+		var head []byte
+		for _, text := range []string{string(of.origin), of.from} {
+			head = append(binary.BigEndian.AppendUint16(head, uint16(len(text))), text...)
+		}
+		if _, err := w.Write(head); err != nil {
+			return err
+		}
+		if err := writeFile(w, of.origin, z, checked); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop implements config.Stopper.
+func (c *copies) Stop() { c.drop() }
