@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/directive/internal/tsig"
@@ -56,6 +57,10 @@ type options struct {
 	catalogs *catalogs // of a catalog: those that it is updated with; else nil
 }
 
+// firstAttempt is how long the first transfer of a zone may keep the server from being ready: without the
+// zone it answers the queries for others.
+const firstAttempt = 10 * time.Second
+
 // Ready reports whether each zone of the Corefile has been transferred, loaded or looked for once, and
 // whether the members of catalogs that another process or a file has are served.
 func (s *Secondary) Ready() bool { return s.Unready() == "" }
@@ -66,7 +71,8 @@ func (s *Secondary) Unready() string {
 		return "not started"
 	}
 	for origin, at := range s.zones.All() {
-		if at.copy.current.Load() == nil && !at.copy.asked.Load() {
+		c := at.copy
+		if c.current.Load() == nil && !c.asked.Load() && time.Since(c.made) < firstAttempt {
 			return "no primary of " + origin.String() + " has answered yet"
 		}
 	}
