@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/observe/traffic"
 	"github.com/seamark/seamark/operate/adminclient"
 	"github.com/seamark/seamark/sys/health"
 )
@@ -32,6 +33,8 @@ type serverState struct {
 	RecordedShare    *float64           `json:"recorded_share,omitempty"`
 	Clients          *float64           `json:"clients,omitempty"`
 	Names            *float64           `json:"names,omitempty"`
+
+	Kernel *traffic.Kernel `json:"kernel,omitempty"` // replies that the kernel of the node repeats
 
 	Data      []dataState     `json:"data,omitempty"`
 	Zones     []zoneState     `json:"zones,omitempty"`
@@ -76,6 +79,7 @@ func newServerState(s *adminclient.Status) *serverState {
 		Ready: s.Ready, Unready: s.Unready, Summary: s.Summary, Conditions: s.Conditions, Servers: s.Servers,
 		QueriesPerSecond: s.Queries, RCodeShares: s.RCodes, DirectiveShares: s.Sources, P50Seconds: inSeconds(s.P50), P99Seconds: inSeconds(s.P99),
 		WasteShare: s.Waste, RecordedShare: s.Sampled, Clients: s.Clients, Names: s.Names,
+		Kernel:        s.Kernel,
 		CachedAnswers: series(s, "coredns_cache_entries", "type"),
 	}
 	if state.Conditions == nil {

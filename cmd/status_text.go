@@ -238,6 +238,7 @@ func (c *statusCells) addFigures() {
 	for directive, share := range c.Sources {
 		c.add("  by "+cmp.Or(directive, "no directive"), percent(share))
 	}
+	c.addKernel()
 	c.next()
 	if c.Waste != nil {
 		c.add("wasted searches", percent(*c.Waste))
@@ -262,6 +263,20 @@ func (c *statusCells) addFigures() {
 	c.next()
 	if c.Sampled != nil {
 		c.add("queries recorded", percent(*c.Sampled))
+	}
+}
+
+// addKernel adds what the kernel of the node answers in the server's place.
+func (c *statusCells) addKernel() {
+	k := c.Kernel
+	if k == nil {
+		return
+	}
+	c.next()
+	c.add("repeated by the kernel", fmt.Sprintf("%.1f per second more, %s of all", k.Queries, percent(k.Share)))
+	c.next()
+	for _, p := range k.Prevented {
+		c.add("  not those of "+p.Zones, "because of "+p.Directive)
 	}
 }
 

@@ -59,6 +59,9 @@ type Block struct {
 	// Generations counts the changes of data for replies that are repeated until then (see
 	// [dns.Query.AllowRepeat]); nil if no replies are repeated.
 	Generations *generation.Cells
+	// Unrepeated are the directives because of which replies of the block are not repeated, at one of its
+	// addresses or more. The server sets it before Swapped.
+	Unrepeated []string
 	// Dial connects to API servers and upstreams; nil uses the operating system.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// NoFileEvents makes hosts, file and tls rely on their checks for changed files alone.

@@ -20,6 +20,10 @@ type Chain struct {
 	// ExplainMatch returns why the condition is met or not. It may be nil.
 	ExplainMatch func(q *Query) []Cause
 
+	// Unrepeated is the directive because of which no reply of the chain is repeated, as an explanation names
+	// it; "" if there is none, or if none would be repeated anyway.
+	Unrepeated string
+
 	messages     *Chain // the handlers of messages other than queries; nil if there are none
 	opcodes      uint16 // a bit for each opcode that one of them answers
 	steps        []step

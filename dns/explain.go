@@ -70,6 +70,8 @@ type Explanation struct {
 	// that handles or observes queries.
 	Empty   string
 	Elapsed time.Duration // from the query to its answer
+	// Repeat is nil where no replies are repeated, and no directive is the reason for it.
+	Repeat *RepeatExplanation
 }
 
 // An Explained is a query for Explain.
@@ -129,7 +131,7 @@ type explanationSender chan<- Explanation
 
 // Send implements [Sender].
 func (s explanationSender) Send(q *Query) {
-	e := Explanation{Err: q.Err, Served: q.chain != nil, Elapsed: time.Since(q.Start)}
+	e := Explanation{Err: q.Err, Served: q.chain != nil, Elapsed: time.Since(q.Start), Repeat: q.explainRepeat()}
 	if q.chain == nil && q.Class == wire.ClassIN {
 		q.trace = nil // it has seen the choice
 		if c := q.mux.find(q); c != nil {
@@ -149,7 +151,7 @@ func (q *Query) Explained() bool { return q.chain != nil && q.chain.silent }
 // observers. observeView may be nil.
 func (m *Mux) traced(observeView func(q *Query, c *Chain, met bool)) *Mux {
 	t := *m
-	t.keep, t.forget, t.repeats = nil, nil, nil
+	t.keep, t.forget = nil, nil // but handlers say what may be repeated
 	t.Unserved, t.zones = nil, wire.ZoneMap[[]*Chain]{}
 
 	for zone, chains := range m.zones.All() {

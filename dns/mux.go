@@ -16,6 +16,10 @@ type Mux struct {
 	// refused, and its observers see them. It may be nil.
 	Unserved *Chain
 
+	// Unsuitable, if not nil, returns why what Repeat was given does not repeat q's reply although it may,
+	// or "". Explain calls it.
+	Unsuitable func(q *Query) string
+
 	zones    wire.ZoneMap[[]*Chain]
 	ownZones OwnZones
 	opcodes  uint16 // those of the chains

@@ -1,6 +1,8 @@
 package dns
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -47,10 +49,12 @@ type Repeat struct {
 	Tick  time.Duration    // until TTLs decrease, the first time, and then each second; 0 if they do not
 	Hits  *metrics.Counter // of repeated replies; may be nil
 	Step  int              // with Hits: of the handler that repeated replies are of, as Query.AnsweredStep
+	// Refused is why the reply may not be repeated if For is zero, for an explanation.
+	Refused string
 }
 
 // AllowRepeat is called by a handler that would give the same answer to equal queries, but for its
-// TTLs, as r describes.
+// TTLs, as r describes, or that refuses it for a reason.
 func (q *Query) AllowRepeat(r Repeat) { q.repeat = r }
 
 // Repeated returns the description of q's reply.
@@ -90,28 +94,79 @@ func (q *Query) keepRepeated() {
 	if q.repeat.Tick != 0 {
 		q.repeat.Tick -= q.Elapsed
 	}
-	if q.repeat.For > 0 && q.MayRepeat() && q.repeatable() {
+	if q.repeat.For > 0 && q.MayRepeat() && q.mux.keep != nil && q.whyUnrepeatable() == "" {
 		q.mux.keep(q)
 	}
 }
 
-// repeatable reports whether equal queries would get the same reply.
-func (q *Query) repeatable() bool {
+// whyUnrepeatable returns why equal queries would get another reply, or "".
+func (q *Query) whyUnrepeatable() string {
 	switch {
-	case q.Proto != UDP, q.Opcode() != 0, q.Class != wire.ClassIN, len(q.Request.Options(q.packet)) > 0:
-		return false
-	case q.dropped, q.TC, q.Err != nil, q.subQueried, q.signer != nil:
-		return false
+	case q.Proto != UDP:
+		return "it is too large for UDP"
+	case q.Opcode() != 0, q.Class != wire.ClassIN, len(q.Request.Options(q.packet)) > 0, q.signer != nil:
+		return "the query is of a kind that the server has to see"
+	case q.dropped:
+		return "there is none"
+	case q.TC, q.Err != nil:
+		return "it is not complete"
+	case q.subQueried:
+		return "it depends on the answer for another name"
 	case q.chain == nil, q.chain.unrepeatable:
-		return false
+		return "a directive has to see each query"
 	}
 
 	for _, p := range q.chain.repetitions {
 		if p.Allows != nil && !p.Allows(q) {
-			return false
+			return "the name may be in the cluster from the next change on"
 		}
 	}
-	return true
+	return ""
+}
+
+// A RepeatExplanation says whether the kernel of a node repeats the reply to an explained query.
+type RepeatExplanation struct {
+	For     time.Duration `json:"for"`               // at most, in nanoseconds: until the data of the answer change
+	Refused string        `json:"refused,omitempty"` // if For is zero, the reason
+}
+
+// String returns a sentence.
+func (r *RepeatExplanation) String() string {
+	if r.Refused != "" {
+		return "The kernel does not repeat the reply: " + r.Refused + "."
+	}
+	return fmt.Sprintf("The kernel repeats the reply until its data change, for %v at most.", r.For.Round(time.Second))
+}
+
+// explainRepeat explains whether q's reply is repeated. It returns nil if q's address repeats none, and no
+// directive is the reason for it.
+func (q *Query) explainRepeat() *RepeatExplanation {
+	refused := func(why string) *RepeatExplanation { return &RepeatExplanation{Refused: why} }
+	switch {
+	case q.chain == nil:
+		return nil
+	case q.chain.Unrepeated != "":
+		return refused("the directive " + q.chain.Unrepeated + " has to see each query")
+	case !q.MayRepeat():
+		return nil
+	}
+
+	left := q.repeat.For - time.Since(q.Start)
+	if why := q.whyUnrepeatable(); why != "" {
+		return refused(why)
+	}
+	switch why := q.repeat.Refused; {
+	case q.answeredBy < 0:
+		return refused("no directive has answered")
+	case why != "" || left <= 0:
+		return refused(cmp.Or(why, "the directive "+q.chain.steps[q.answeredBy].name+" does not allow it for this answer"))
+	}
+	if q.mux.Unsuitable != nil {
+		if why := q.mux.Unsuitable(q); why != "" {
+			return refused(why)
+		}
+	}
+	return &RepeatExplanation{For: left}
 }
 
 // A repetition is the Repetition of one handler or observer, or both.

@@ -69,6 +69,8 @@ type Options struct {
 type Repeater interface {
 	Keep(q *dns.Query)
 	Forget()
+	// Unsuitable returns why Keep does not make it repeat q's reply, or "".
+	Unsuitable(q *dns.Query) string
 	// Generations returns the counters of the Stamps of repeated replies.
 	Generations() *generation.Cells
 }

@@ -120,7 +120,7 @@ func (p *Plan) swap() {
 		p.listeners[i].Port().Swap(muxes[i])
 	}
 
-	p.showUnrepeatable()
+	p.setUnrepeated()
 	p.showDefault()
 	p.tellDirectives()
 	p.serveOpened()
@@ -154,12 +154,13 @@ func (p *Plan) mux(s *site, recovered func(*dns.Query, any)) *dns.Mux {
 	mux.Unserved = s.unserved()
 	for _, r := range s.routes {
 		chain := r.block.Chain.CopyFor(s.name(), r.key.Zone.String())
+		chain.Unrepeated = p.unrepeated(s, r.block)
 		_ = mux.Route(r.key.Zone, chain) // NewPlan has checked for duplicates
 	}
 
-	// The kernel cannot tell the clients of a proxy from each other.
 	if p.opts.Repeater != nil && s.proxies() == nil {
 		mux.Repeat(p.opts.Repeater.Keep, p.opts.Repeater.Forget)
+		mux.Unsuitable = p.opts.Repeater.Unsuitable
 	}
 	return mux
 }
@@ -190,19 +191,6 @@ func (p *Plan) serveOpened() {
 			p.delayed = append(p.delayed, l) // the old process reads the socket
 		} else {
 			l.Serve()
-		}
-	}
-}
-
-// showUnrepeatable logs which directives keep the Repeater from repeating replies.
-func (p *Plan) showUnrepeatable() {
-	if p.opts.Repeater == nil {
-		return
-	}
-	for _, b := range p.blocks {
-		if name := b.Unrepeatable(); name != "" {
-			p.opts.Log.Info("Replies of a server block are not repeated by the kernel, because a directive has to see "+
-				"each query", "directive", name, "zones", fmt.Sprint(b.Zones))
 		}
 	}
 }

@@ -272,7 +272,7 @@ func (a *Admin) BindChain(c *dns.Chain) any {
 	return o
 }
 
-// Repetition implements [dns.Repeatable]: replies that the kernel of a node repeats are not recorded.
+// Repetition is not used, as ObserveDNS.
 func (*Admin) Repetition() dns.Repetition { return dns.Repetition{} }
 
 // ObserveDNS is not called: in each chain the result of BindChain stands in place of an Admin.
@@ -283,6 +283,11 @@ type observer struct {
 	*Admin
 	zone  string
 	names []string // of the directives, by step plus one
+}
+
+// Repetition reports that replies which the kernel of a node repeats are counted, but not recorded.
+func (o *observer) Repetition() dns.Repetition {
+	return dns.Repetition{Count: func(_ *dns.Repeated, n uint64) { o.recorder.CountKernel(n) }}
 }
 
 // ObserveDNS implements [dns.Observer]. It allocates no memory for most queries.

@@ -42,6 +42,7 @@ type world struct {
 	plan     *server.Plan
 	metrics  *metrics.Registry
 	unready  bool // load does not wait until the server is ready
+	repeater server.Repeater
 }
 
 // serve serves a Corefile in which OBJECTS is a folder with the objects, UPSTREAM a server
@@ -87,7 +88,7 @@ func (w *world) load(text string) error {
 	}
 	plan, err := server.NewPlan(c.Servers, server.Options{
 		Directives: builtin.Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics,
-		Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
+		Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Repeater: w.repeater,
 	})
 	if err != nil {
 		return err

@@ -76,7 +76,11 @@ func (d *description) check(t *testing.T, at string, s *schema, v any) {
 
 // The description has the paths, the parameters and the members of the API, and no others.
 func TestOpenAPI(t *testing.T) {
-	w := serve(t, stock)
+	w := newWorld(t)
+	w.repeater = newKernel()
+	if err := w.load(stock); err != nil {
+		t.Fatal(err)
+	}
 	_, text := w.request("GET", "/v1/openapi.json")
 	var d description
 	if err := json.Unmarshal([]byte(text), &d); err != nil || !strings.HasPrefix(d.OpenAPI, "3.1.") {

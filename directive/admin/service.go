@@ -346,6 +346,8 @@ type Status struct {
 	// minutes.
 	Clients float64 `json:"clients"`
 	Names   float64 `json:"names"`
+	// Kernel is about the replies that the kernel of a node repeats; nil if it repeats none.
+	Kernel *traffic.Kernel `json:"kernel,omitempty"`
 	// Metrics are series of the server about its data, upstreams and queries that wait.
 	Metrics map[string]float64 `json:"metrics"`
 }
@@ -394,10 +396,37 @@ func (s *service) newState() Status {
 		st.Sources[directive] = n / max(1, last.Queries)
 	}
 	st.Waste = last.Waste / max(1, last.Queries)
+	st.Kernel = s.kernel(last.Kernel, last.Queries, covered)
 	st.Conditions = append(st.Conditions, s.judge.Conditions(now)...)
 	st.Failures = s.judge.Failures()
 	st.Summary = health.Summary(st.Conditions)
 	return st
+}
+
+// kernel returns what is known of replies that the kernel repeats: their number and that of the server's
+// queries in a time.
+func (s *service) kernel(repeated, queries float64, covered time.Duration) *traffic.Kernel {
+	k := &traffic.Kernel{Queries: repeated / max(1, covered.Seconds()), Share: repeated / max(1, repeated+queries)}
+	possible := false
+	for _, a := range s.blocks {
+		possible = possible || a.block.Generations != nil
+		for _, directive := range a.block.Unrepeated {
+			k.Prevented = append(k.Prevented, traffic.Prevention{Zones: zonesOf(a.block), Directive: directive})
+		}
+	}
+	if !possible {
+		return nil
+	}
+	return k
+}
+
+// zonesOf returns the zones of a block, separated by spaces.
+func zonesOf(b *config.Block) string {
+	var names []string
+	for _, z := range b.Zones {
+		names = append(names, z.String())
+	}
+	return strings.Join(names, " ")
 }
 
 // unready returns a condition for each directive that is not ready.

@@ -133,11 +133,17 @@ func (c *Cache) writeHit(q *dns.Query, e *entry, now time.Duration) {
 	c.writeFresh(q, e, now)
 }
 
+// countsHits is why an answer may not be repeated.
+const countsHits = "prefetch counts the hits of the cached answer"
+
 // allowRepeat allows to repeat q's answer, which was written from a fresh entry at a time.
 func (c *Cache) allowRepeat(q *dns.Query, e *entry, stamp generation.Stamp, written time.Duration) {
 	start := c.store.clock(q.Start)
 	r := dns.Repeat{
 		For: c.repeatFor(e, start), While: stamp, Hits: c.seriesOf(q).hits[e.kind.queue()], Step: c.step,
+	}
+	if r.For <= 0 {
+		r.Refused = countsHits
 	}
 	if !c.keepTTL {
 		r.Tick = e.stored + time.Duration(seconds(written-e.stored)+1)*time.Second - start
@@ -148,7 +154,11 @@ func (c *Cache) allowRepeat(q *dns.Query, e *entry, stamp generation.Stamp, writ
 // allowRepeatOfNew allows to repeat q's answer, of which e is a copy, if the next hits will have the
 // same. With prefetch these are counted first.
 func (c *Cache) allowRepeatOfNew(q *dns.Query, e *entry, optionsFrom int) {
-	if e == nil || c.prefetch > 0 || !q.MayRepeat() || len(q.ReplyOptions()) != optionsFrom+len(e.extended()) {
+	switch {
+	case e == nil || !q.MayRepeat() || len(q.ReplyOptions()) != optionsFrom+len(e.extended()):
+		return
+	case c.prefetch > 0:
+		q.AllowRepeat(dns.Repeat{Refused: countsHits})
 		return
 	}
 	k := e.key()

@@ -98,13 +98,16 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Next
 	}
 	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
-	stamp, repeatable := l.stamp() // before the index is read
+	stamp, refused := l.stamp() // before the index is read
 	found := l.answer()
 	if found < emptyNonTerminal && h.wildcards && l.hasWildcard() { // no object is named *
 		return h.serveWildcard(q, z)
 	}
 	verdict := l.reply(found)
-	if repeatable && found < notListed {
+	switch {
+	case refused != "":
+		q.AllowRepeat(dns.Repeat{Refused: refused})
+	case found < notListed:
 		q.AllowRepeat(dns.Repeat{For: repeatFor(q), While: stamp})
 	}
 	return verdict

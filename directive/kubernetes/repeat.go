@@ -29,13 +29,21 @@ func repeatFor(q *dns.Query) time.Duration {
 
 // stamp returns the Stamp of the data that the answer will depend on: those of the Service that
 // the name is of or would be of, and of its namespace, or of the pod and its namespace. Only the
-// serial in an SOA record depends on more. It returns false if the answer is not to be repeated.
-func (l *lookup) stamp() (s generation.Stamp, ok bool) {
+// serial in an SOA record depends on more. If the answer is not to be repeated, refused is the reason.
+func (l *lookup) stamp() (s generation.Stamp, refused string) {
 	switch {
 	case l.generations == nil || !l.q.MayRepeat():
-		return s, false
-	case l.depth == 0 || l.zone.reverse || l.zone.live != nil || l.near != nil || l.wildcards:
-		return s, false // these depend on more
+		return s, "no changes of the cluster are counted"
+	case l.depth == 0:
+		return s, "the zone's own records depend on all objects"
+	case l.zone.reverse:
+		return s, "a reverse name depends on all objects with the address"
+	case l.zone.live != nil:
+		return s, "other servers copy the zone, and its serial number has to be the present one"
+	case l.near != nil:
+		return s, "with zonal prefer the answer depends on the client"
+	case l.wildcards:
+		return s, "with wildcards the answer depends on more than one Service"
 	}
 
 	var key, ns []byte
@@ -45,8 +53,8 @@ func (l *lookup) stamp() (s generation.Stamp, ok bool) {
 		ns = name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth-1)]
 	}
 	switch string(l.label(l.depth - 1)) {
-	case "dns": // the name server's addresses are those of a Service or of the server
-		return s, false
+	case "dns":
+		return s, "the name server's addresses are those of a Service or of the server"
 	case "svc":
 		if l.depth > 2 {
 			key = name[l.q.LabelOffset(l.depth-3):l.q.LabelOffset(l.depth-1)]
@@ -63,7 +71,11 @@ func (l *lookup) stamp() (s generation.Stamp, ok bool) {
 	default: // no such name
 		ns = nil
 	}
-	return l.generations.Read(key, ns)
+	s, ok := l.generations.Read(key, ns)
+	if !ok {
+		refused = "an object that the answer depends on is changing"
+	}
+	return s, refused
 }
 
 // isOwnName reports whether a name is a Service's, _PROTO or _PORT._PROTO of one. All others below

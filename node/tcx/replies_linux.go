@@ -137,6 +137,18 @@ func (r *Replies) Keep(q *dns.Query) {
 	r.replies[place].write(&w, q.Packet(), q.Reply(), now, now+w.longest(&k.Repeated))
 }
 
+// Unsuitable returns why Keep does not make the programs repeat q's reply, or "".
+func (r *Replies) Unsuitable(q *dns.Query) string {
+	if _, ok := r.aliases[q.Local]; !ok {
+		return "queries to this address do not pass the kernel's programs"
+	}
+	repeated := q.Repeated()
+	if _, ok := new(reply).set(q, &repeated, 0); !ok {
+		return "the query or the reply is too long, or its addresses cannot take turns"
+	}
+	return ""
+}
+
 // placeFor returns the place for a new reply, -1 if there is none. The programs may still read the old reply
 // there for a while. That is the one with the least frequent query of the set, and the new query has to be more
 // frequent: a name that is queried once does not displace one that is queried again.

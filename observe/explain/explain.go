@@ -42,6 +42,8 @@ type Result struct {
 	Error    string        `json:"error,omitempty"` // why the answer is SERVFAIL
 	Steps    []Step        `json:"steps"`           // in the order in which the query reached them
 	Duration time.Duration `json:"duration"`        // in nanoseconds
+	// Kernel says whether the kernel of the node repeats the reply; nil where it repeats none.
+	Kernel *dns.RepeatExplanation `json:"kernel,omitempty"`
 
 	referral bool
 }
@@ -341,7 +343,7 @@ func (r *record) readObjects(ctx context.Context) {
 
 // result returns the result of an explained query.
 func (r *record) result(q Query, e dns.Explanation) (Result, error) {
-	result := Result{Query: q, Answer: []string{}, Steps: r.steps, Duration: e.Elapsed}
+	result := Result{Query: q, Answer: []string{}, Steps: r.steps, Duration: e.Elapsed, Kernel: e.Repeat}
 	if result.Steps == nil {
 		result.Steps = []Step{}
 	}

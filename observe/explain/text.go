@@ -28,6 +28,9 @@ func Write(w io.Writer, r Result) {
 	for _, name := range r.Nearest {
 		line("  did you mean %s", name)
 	}
+	if r.Kernel != nil {
+		line("  %s", r.Kernel)
+	}
 	for _, s := range r.Steps {
 		writeStep(line, s)
 	}

@@ -1,11 +1,30 @@
 package explain
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/seamark/seamark/dns"
 )
+
+// The text says what the kernel of a node does with the reply, if it may repeat replies.
+func TestWriteKernel(t *testing.T) {
+	for _, c := range []struct {
+		kernel *dns.RepeatExplanation
+		want   string
+	}{
+		{nil, ""},
+		{&dns.RepeatExplanation{For: 2 * time.Minute}, "  The kernel repeats the reply until its data change, for 2m0s at most.\n"},
+		{&dns.RepeatExplanation{Refused: "the directive log has to see each query"}, "  The kernel does not repeat the reply: the directive log has to see each query.\n"},
+	} {
+		var b strings.Builder
+		Write(&b, Result{Query: Query{Name: "a.", Type: "A", Server: "dns://:53"}, Summary: "NODATA", Kernel: c.kernel})
+		if want := "a. A from invalid IP at dns://:53\n  NODATA\n" + c.want; b.String() != want {
+			t.Errorf("got %q, want %q", b.String(), want)
+		}
+	}
+}
 
 func TestDetails(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

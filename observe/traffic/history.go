@@ -26,12 +26,15 @@ type Point struct {
 	P50     time.Duration      `json:"p50"`               // upper bound of the class of the median
 	P99     time.Duration      `json:"p99"`
 	Waste   float64            `json:"waste,omitempty"` // searches that cannot succeed
+	// Kernel is the number of replies that the kernel of a node repeated, which are not among Queries.
+	Kernel float64 `json:"kernel,omitempty"`
 }
 
 type point struct {
 	number    int // of the interval since the recorder's start, from 1 on
 	queries   float64
 	waste     float64
+	kernel    float64
 	rcodes    tally
 	sources   tally
 	latencies [latencyBuckets]float32
@@ -63,12 +66,13 @@ func (t tally) addAll(other tally) {
 	}
 }
 
-func (h *history) add(e *Event, waste bool) {
+// at returns the point of a time.
+func (h *history) at(t time.Time) *point {
 	if h.ring == nil {
 		h.ring = make([]point, points)
 	}
 
-	number := h.number(e.Time)
+	number := h.number(t)
 	p := &h.ring[number%points]
 	if p.number != number {
 		clear(p.rcodes)
@@ -78,7 +82,11 @@ func (h *history) add(e *Event, waste bool) {
 			p.rcodes, p.sources = tally{}, tally{}
 		}
 	}
+	return p
+}
 
+func (h *history) add(e *Event, waste bool) {
+	p := h.at(e.Time)
 	p.queries += e.Weight
 	p.rcodes.add(e.RCode, e.Weight)
 	p.sources.add(e.Source, e.Weight)
@@ -87,6 +95,37 @@ func (h *history) add(e *Event, waste bool) {
 	}
 	class := bits.Len64(uint64(max(0, e.Duration/time.Microsecond)))
 	p.latencies[min(class, latencyBuckets-1)] += float32(e.Weight)
+}
+
+// A Kernel is about the replies that the kernel of a node repeats in a server's place.
+type Kernel struct {
+	Queries float64 `json:"queries_per_second"` // in the last minute, which are not among the server's
+	Share   float64 `json:"share"`              // of these and the server's queries
+	// Prevented are server blocks whose replies it does not repeat, at one of their addresses or more.
+	Prevented []Prevention `json:"prevented,omitempty"`
+}
+
+// A Prevention is the reason why no reply of a server block is repeated.
+type Prevention struct {
+	Zones     string `json:"zones"`
+	Directive string `json:"directive"` // that has to see each query
+}
+
+// CountKernel counts n replies that the kernel of a node has repeated. It does not wait: while a request
+// reads, they are counted with the next ones.
+func (r *Recorder) CountKernel(n uint64) {
+	r.kernel.Add(n)
+	if r.mu.TryLock() {
+		r.addKernel(time.Now())
+		r.mu.Unlock()
+	}
+}
+
+// addKernel adds what CountKernel has counted. r is locked.
+func (r *Recorder) addKernel(now time.Time) {
+	if n := r.kernel.Swap(0); n > 0 {
+		r.history.at(now).kernel += float64(n)
+	}
 }
 
 // quantile returns the upper bound of the class that contains it.
@@ -109,6 +148,7 @@ func (r *Recorder) History(now time.Time) []Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain()
+	r.addKernel(now)
 	last := r.history.number(now)
 	list := []Point{}
 	for p := range r.history.from(last-points+1, last) {
@@ -139,6 +179,7 @@ func (p *point) shown(began time.Time) Point {
 		RCodes:  maps.Clone(p.rcodes),
 		Sources: maps.Clone(p.sources),
 		Waste:   p.waste,
+		Kernel:  p.kernel,
 		P50:     p.quantile(0.5),
 		P99:     p.quantile(0.99),
 	}
@@ -150,6 +191,7 @@ func (r *Recorder) Last(d time.Duration, now time.Time) (Point, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain()
+	r.addKernel(now)
 
 	sum := point{rcodes: tally{}, sources: tally{}}
 	last := r.history.number(now)
@@ -157,6 +199,7 @@ func (r *Recorder) Last(d time.Duration, now time.Time) (Point, time.Duration) {
 	for p := range r.history.from(first, last) {
 		sum.queries += p.queries
 		sum.waste += p.waste
+		sum.kernel += p.kernel
 		sum.rcodes.addAll(p.rcodes)
 		sum.sources.addAll(p.sources)
 		for i, n := range p.latencies {

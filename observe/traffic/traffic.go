@@ -126,6 +126,7 @@ func (r *record) whole() Event {
 type Recorder struct {
 	threshold atomic.Uint64 // a random 32-bit number below it selects the query
 	lost      atomic.Uint64 // weight of the queries that were selected while the queue was full
+	kernel    atomic.Uint64 // replies that CountKernel has counted, and that are not in the history yet
 	queue     chan *record  // recorded while another goroutine held mu
 	seed      maphash.Seed
 	distinct  atomic.Pointer[distinct] // of the present window

@@ -46,6 +46,7 @@ type Status struct {
 	Waste   *float64           `json:"waste,omitempty"`
 	Clients *float64           `json:"clients,omitempty"`
 	Names   *float64           `json:"names,omitempty"`
+	Kernel  *traffic.Kernel    `json:"kernel,omitempty"`
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 }
 
