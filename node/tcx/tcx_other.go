@@ -61,6 +61,9 @@ func (*Replies) Keep(*dns.Query) {}
 // Forget does nothing.
 func (*Replies) Forget() {}
 
+// Unsuitable returns "".
+func (*Replies) Unsuitable(*dns.Query) string { return "" }
+
 // Total returns 0.
 func (*Replies) Total() uint64 { return 0 }
 
