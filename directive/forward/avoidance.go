@@ -90,15 +90,15 @@ func (x *exchange) sendOverTCP(u *upstream) {
 }
 
 // repairSilence asks the upstreams that get no more attempts of the option attempts in the ways that
-// have not been tried. It reports whether there were any.
+// have not been tried, unless they have replied. It reports whether there were any.
 func (x *exchange) repairSilence() bool {
-	if x.fallback != nil || x.faulty != nil {
-		return false
-	}
-
 	waiting := x.inFlight
 	for _, u := range x.candidates[:min(x.nextIndex, len(x.candidates))] {
-		if u.scheme == schemeDNS && !u.edns.works.Load() && x.maySendWithoutEDNS() && !x.historyOf(u).plain {
+		if x.historyOf(u).replied {
+			continue
+		}
+		due := !u.edns.works.Load() || x.hasReply() // which ended the rounds, of which a later one is without EDNS
+		if u.scheme == schemeDNS && due && x.maySendWithoutEDNS() && !x.historyOf(u).plain {
 			a := x.newAttempt(u)
 			a.noEDNS = true
 			x.send(a)

@@ -91,6 +91,7 @@ type history struct {
 	refused  bool // it refused the query or closed the connection
 	unusable bool // its reply had a fault that another one would have, too
 	plain    bool // it was asked without EDNS
+	replied  bool // although another one may have a better reply
 	overTCP  bool // it was asked over TCP besides
 }
 
@@ -235,11 +236,14 @@ func (x *exchange) report(o outcome) {
 			x.finish()
 		case next != nil:
 			x.sendNow(next)
-		case x.inFlight == 0 && !x.maySend() && !x.repairSilence():
+		case x.inFlight == 0 && !x.maySend() && (x.hasReply() || !x.repairSilence()):
 			x.giveUp()
 		}
 	})
 }
+
+// hasReply reports whether an upstream has replied, although the exchange waits for a better reply.
+func (x *exchange) hasReply() bool { return x.fallback != nil || x.faulty != nil }
 
 func (x *exchange) isFinished() bool { return x.finished.Load() }
 

@@ -364,6 +364,32 @@ func TestDroppedEDNSAskedWithout(t *testing.T) {
 	}
 }
 
+// A reply that cannot be used does not keep another upstream, which is silent to EDNS, from being asked
+// without it.
+func TestDroppedEDNSBesideFaultyReply(t *testing.T) {
+	for name, faulty := range map[string]behavior{
+		"REFUSED header": header(5), "SERVFAIL header": header(2), "lame": lame(), "NXDOMAIN, failover": rcode(3),
+		"malformed": cut, "nothing": nothing(false, false),
+	} {
+		for _, known := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, EDNS has worked %v", name, known), func(t *testing.T) {
+				t.Parallel()
+				first, second := newFakeUpstream(t, answerWithAddress("1")), newFakeUpstream(t, answerWithAddress("2"))
+				r := newHarness(t, "forward . "+first.addr+" "+second.addr+" {\n policy sequential\n max_fails 0\n failover NXDOMAIN\n}")
+				if known {
+					for _, u := range r.forward[0].set.current.Load().all {
+						u.edns.works.Store(true)
+					}
+				}
+				first.setBehavior(faulty)
+				second.setBehavior(toEDNS(noReply))
+				r.repeatSoon()
+				r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+			})
+		}
+	}
+}
+
 // An extended code leaves no trace in the reply to a client without EDNS.
 func TestExtendedCodeWithoutEDNS(t *testing.T) {
 	for code, want := range map[int]string{16: "SERVFAIL", 18: "SERVFAIL", 23: "SERVFAIL"} {

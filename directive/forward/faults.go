@@ -148,6 +148,7 @@ func (x *exchange) take(s step, o *outcome) (next *attempt, done, ok bool) {
 		return next, false, true
 
 	case nextUpstream:
+		x.history(o.upstream).replied = true
 		if x.nextIndex < len(x.candidates) && x.maySend() {
 			return x.nextAttempt(), false, true
 		}
