@@ -84,6 +84,32 @@ func (b *repeatBench) serveCounter() *counter {
 	return c
 }
 
+// A cell that overflows in a change ends the repetition as any other, and the next reply is repeated.
+func TestRepeatCellOverflow(t *testing.T) {
+	b := newRepeatBench(t)
+	c := b.serveCounter()
+	cells := &(*elements)(unsafe.Pointer(&b.replies.memory[0])).cells
+	for i := range cells[1:] { // the first one is constant
+		cells[1+i].Store(^uint64(0xffff))
+	}
+	in := over4.query(frame{payload: query})
+	for _, key := range []string{string(service), string(namespaceLabel), ""} {
+		b.clear()
+		b.serve(query, over4.pod, over4.alias)
+		if b.send(in) == nil {
+			t.Errorf("before the change of %q: got no reply, want one", key)
+		}
+		c.change(key, func() {})
+		if got := b.send(in); got != nil {
+			t.Errorf("after the change of %q: got the earlier reply %x", key, got)
+		}
+		b.serve(query, over4.pod, over4.alias)
+		if got := b.send(in); got == nil || valueOf(got) != c.value.Load() {
+			t.Errorf("after the next answer: got %x, want %d", got, c.value.Load())
+		}
+	}
+}
+
 // A reply is repeated until one of the keys that it depends on begins to change, and the next one
 // from the end of the change on.
 func TestRepeatUntilChange(t *testing.T) {

@@ -134,7 +134,7 @@ func (r *Replies) Keep(q *dns.Query) {
 	}
 	r.count(place)
 	r.kept[place] = k
-	r.replies[place].write(&w, q.Packet(), q.Reply(), now, now+w.longest(&k.Repeated))
+	r.replies[place].write(&w, q.Packet(), q.Reply(), now+w.longest(&k.Repeated))
 }
 
 // Unsuitable returns why Keep does not make the programs repeat q's reply, or "".
@@ -160,6 +160,8 @@ func (r *Replies) placeFor(w *reply, hash, now uint64) int {
 		often := uint8(0)
 		switch {
 		case until == 0:
+		case until == claimed:
+			continue
 		case old.hash == w.hash && old.equal(w):
 			if until > now && r.generations.Current(old.stamp()) {
 				return -1

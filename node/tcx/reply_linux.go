@@ -137,22 +137,25 @@ func (r *reply) equal(o *reply) bool {
 	return r.alias == o.alias && r.querySize == o.querySize && r.query == o.query
 }
 
+// claimed is the time in `until` of a reply that a process writes. If the process dies meanwhile, the place is
+// lost. No other process may take it: one that was only stopped goes on to write.
+const claimed = 1
+
 // claim reports whether the caller may write into r: the programs do not read it, since it has expired
-// a while ago, and no other process writes into it.
+// a while ago, and no other process writes into it. The caller ends the claim with write.
 func (r *reply) claim(now uint64) bool {
 	until := r.until.Load()
-	return (until == 0 || until+uint64(rest) < now) && r.until.CompareAndSwap(until, now)
+	return until != claimed && (until == 0 || until+uint64(rest) < now) && r.until.CompareAndSwap(until, claimed)
 }
 
-// write replaces r, which was claimed at a time, by w with a reply to a query. Without effect if the claim
-// is older than the rest, and another process has claimed r.
-func (r *reply) write(w *reply, packet, message []byte, claimed, until uint64) {
+// write replaces r, which the caller has claimed, by w with a reply to a query.
+func (r *reply) write(w *reply, packet, message []byte, until uint64) {
 	r.repeated.Store(0)
 	r.hash, r.alias, r.querySize, r.replySize, r.query = w.hash, w.alias, w.querySize, w.replySize, w.query
 	r.turns, r.cells, r.generations, r.aged, r.ttls = w.turns, w.cells, w.generations, w.aged, w.ttls
 	copy(r.reply[:], message[2:])
 	r.difference = difference(packet[2:], message[2:])
-	r.until.CompareAndSwap(claimed, until) // now the programs find it
+	r.until.Store(until) // now the programs find it
 }
 
 // stamp returns the Stamp of the reply.
@@ -160,8 +163,8 @@ func (r *reply) stamp() generation.Stamp { return generation.Stamp{Cells: r.cell
 
 // expire ends the repetition.
 func (r *reply) expire(now uint64) {
-	if r.until.Load() > now {
-		r.until.Store(now)
+	if until := r.until.Load(); until > now {
+		r.until.CompareAndSwap(until, now)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,13 +89,13 @@ func (b *repeatBench) checkWhole(length time.Duration) (repeated [256]int) {
 	return repeated
 }
 
-// Of several processes that would write a reply at the same time one does, and no other before the rest is over.
-// A process that writes for longer than the rest does not publish what another one writes.
+// Of several processes that would write a reply at the same time one does, and no other until it has, however long
+// it takes: a process that was stopped goes on to write. After that the rest has to be over.
 func TestRepeatClaim(t *testing.T) {
 	const processes, rounds = 2, 300_000
 	var r reply
 	now := uint64(time.Hour)
-	var claims, at [processes]atomic.Uint64
+	var claims, at, tried [processes]atomic.Uint64
 	var running sync.WaitGroup
 	for p := range processes {
 		running.Go(func() {
@@ -103,8 +104,15 @@ func TestRepeatClaim(t *testing.T) {
 				for at[1-p].Load() < round { // both at the same time
 					runtime.Gosched()
 				}
-				if r.claim(now + (round+1)*uint64(rest+2)) {
+				time := now + (round+1)*uint64(rest+2)
+				won := r.claim(time)
+				tried[p].Store(round + 1)
+				if won {
 					claims[p].Add(1)
+					for tried[1-p].Load() < round+1 {
+						runtime.Gosched()
+					}
+					r.write(&reply{}, query, query, time)
 				}
 			}
 		})
@@ -115,18 +123,20 @@ func TestRepeatClaim(t *testing.T) {
 	}
 	now += (rounds + 1) * uint64(rest+2)
 
-	first := now + uint64(rest) + 1
-	second := first + uint64(rest) + 1
-	if !r.claim(first) || r.claim(second-1) || !r.claim(second) {
-		t.Error("want a claim, none before the rest is over, and one afterwards")
+	if r.claim(now - 3) {
+		t.Error("got a claim before the rest is over")
 	}
-	r.write(&reply{}, query, query, first, second+uint64(time.Hour))
-	if got := r.until.Load(); got != second {
-		t.Errorf("after the write of the first claim: repeated until %d, want %d, the second claim", got, second)
+	if !r.claim(now) || r.claim(now+uint64(time.Hour)) {
+		t.Error("want a claim, and none until it has ended")
 	}
-	r.write(&reply{}, query, query, second, second+1)
-	if got := r.until.Load(); got != second+1 {
-		t.Errorf("after the write of the second claim: repeated until %d, want %d", got, second+1)
+	r.expire(0)
+	until := now + uint64(2*time.Hour)
+	r.write(&reply{}, query, query, until)
+	if got := r.until.Load(); got != until {
+		t.Errorf("after the write: repeated until %d, want %d", got, until)
+	}
+	if r.claim(until+uint64(rest)) || !r.claim(until+uint64(rest)+1) {
+		t.Error("want a claim after the rest")
 	}
 }
 
@@ -161,11 +171,59 @@ func TestRepeatTwoWriters(t *testing.T) {
 	t.Logf("%d and %d repeated", repeated['a'], repeated['b'])
 }
 
-// writerVariable makes the test's program a process that TestRepeatWriterKilled kills.
+// writerVariable makes the test's program a process that TestRepeatWriterKilled or TestRepeatWriterStopped controls.
 const writerVariable = "SEAMARK_TEST_WRITER"
 
-// A process that is killed while it stores replies leaves none that is not whole, and the next one stores its own in
-// all places.
+// startWriter starts a process that stores replies with a letter: TestRepeatWriterKilled in another program.
+func startWriter(t *testing.T, file *os.File, letter byte) *exec.Cmd {
+	t.Helper()
+	c := exec.Command(os.Args[0], "-test.run=^TestRepeatWriterKilled$")
+	c.Env = append(os.Environ(), writerVariable+"="+string(letter))
+	c.ExtraFiles = []*os.File{file}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// waitForLetter waits until a reply with a letter is repeated.
+func (b *repeatBench) waitForLetter(letter byte) {
+	b.t.Helper()
+	for deadline := time.Now().Add(time.Minute); b.checkWhole(50 * time.Millisecond)[letter] == 0; {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("got no reply with the letter %c after a minute", letter)
+		}
+	}
+}
+
+// A process that is stopped at any instruction, for longer than another one rests, neither leaves replies that are not
+// whole nor makes them when it continues: while the other one stores replies to the same names.
+func TestRepeatWriterStopped(t *testing.T) {
+	b := newRepeatBench(t)
+	file, err := fileOf(b.program.replies, "replies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stopped := startWriter(t, file, 'a')
+	other := startWriter(t, file, 'b')
+	defer func() {
+		_ = stopped.Process.Kill()
+		_ = other.Process.Kill()
+		_ = stopped.Wait()
+		_ = other.Wait()
+	}()
+	for range 15 {
+		b.waitForLetter('a')
+		_ = stopped.Process.Signal(syscall.SIGSTOP)
+		b.waitForLetter('b')
+		b.checkWhole(time.Duration(1+rand.IntN(2)) * rest)
+		_ = stopped.Process.Signal(syscall.SIGCONT)
+		b.checkWhole(20 * time.Millisecond)
+	}
+}
+
+// A process that is killed while it stores replies leaves none that is not whole, and the next one stores its own.
 func TestRepeatWriterKilled(t *testing.T) {
 	if letter := os.Getenv(writerVariable); letter != "" {
 		writeReplies(t, os.NewFile(3, "replies"), letter[0], nil)
@@ -179,17 +237,8 @@ func TestRepeatWriterKilled(t *testing.T) {
 	defer file.Close()
 	for kill := range 10 {
 		letter := byte('a' + kill)
-		c := exec.Command(os.Args[0], "-test.run=^TestRepeatWriterKilled$")
-		c.Env = append(os.Environ(), writerVariable+"="+string(letter))
-		c.ExtraFiles = []*os.File{file}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for deadline := time.Now().Add(time.Minute); b.checkWhole(50 * time.Millisecond)[letter] == 0; {
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d: got no reply of it after a minute", kill)
-			}
-		}
+		c := startWriter(t, file, letter)
+		b.waitForLetter(letter)
 		_ = c.Process.Kill()
 		_ = c.Wait()
 		b.checkWhole(10 * time.Millisecond)

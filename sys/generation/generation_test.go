@@ -202,3 +202,32 @@ func BenchmarkChange(b *testing.B) {
 		c.End("\x03api\x04shop")
 	}
 }
+
+// A cell that overflows goes on from zero: a Stamp of before is outdated, and the next one is current.
+func TestCellOverflow(t *testing.T) {
+	memory := make([]atomic.Uint64, firstKey+1)
+	c := New(memory)
+	for i := range memory[everything:] {
+		memory[everything+i].Store(^uint64(open)) // the last change
+	}
+	for _, key := range []string{"a", ""} {
+		before, ok := c.Read([]byte("a"), nil)
+		if !ok || !c.Current(before) {
+			t.Fatalf("before the change of %q: got no current Stamp", key)
+		}
+		c.Begin(key)
+		if _, ok := c.Read([]byte("a"), nil); ok || c.Current(before) {
+			t.Errorf("in the change of %q: got a Stamp, or an earlier one is current", key)
+		}
+		c.End(key)
+		after, ok := c.Read([]byte("a"), nil)
+		if !ok || !c.Current(after) || c.Current(before) {
+			t.Errorf("after the change of %q: want the new Stamp to be current, and the earlier one not", key)
+		}
+	}
+	for i := range memory[everything:] {
+		if got := memory[everything+i].Load(); got != 0 {
+			t.Errorf("cell %d: got %d, want 0", everything+i, got)
+		}
+	}
+}
