@@ -54,6 +54,9 @@ func (e ParkingError) Label() string { return [...]string{"full", "client", "han
 type ParkingLot struct {
 	// Rejected counts the queries that could not be parked, by ParkingError.
 	Rejected [NumParkingErrors]*metrics.Counter
+	// Room, if not nil, returns how many of a number of places there are at present: fewer while other things
+	// need the memory. It is set before the first query.
+	Room func(places int64) int64
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -64,6 +67,7 @@ type ParkingLot struct {
 	seed    maphash.Seed
 	running sync.WaitGroup
 	timers  clock.Timers // of queries for Awaiters
+	resumed resumed
 }
 
 const (
@@ -74,6 +78,8 @@ const (
 	overloadPart = 16
 	// packetPlace is the number of bytes of a packet for each place, except the first.
 	packetPlace = 1 << 10
+	// answerPlace is the number of bytes of a large answer for each place: what a stack needs in eight.
+	answerPlace = 3 << 10
 	// usualReply is more than the size of most answers of upstreams.
 	usualReply = 256
 )
@@ -81,7 +87,10 @@ const (
 // NewParkingLot returns a lot for n queries with goroutines.
 func NewParkingLot(n int) *ParkingLot {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &ParkingLot{ctx: ctx, cancel: cancel, room: stackPlaces * int64(n), seed: maphash.MakeSeed()}
+	return &ParkingLot{
+		ctx: ctx, cancel: cancel, room: stackPlaces * int64(n), seed: maphash.MakeSeed(),
+		resumed: resumed{free: maxResumed()},
+	}
 }
 
 // Parked returns the number of queries that wait.
@@ -131,6 +140,7 @@ type place struct {
 	finished func(q *Query) // called at the end
 	size     int64          // in places
 	stack    bool           // size includes a stack
+	turn     bool           // counts in resumed
 	client   *atomic.Int32  // counter of places
 	handler  *atomic.Int64  // counter of places
 	deadline time.Duration
@@ -176,13 +186,17 @@ func (l *ParkingLot) reserve(q *Query, overloaded bool, finished func(q *Query))
 // where free are the places before. The counters are added to first, so that two queries at
 // the same time cannot both take the last place.
 func (p *place) add(size int64, overloaded bool) error {
-	free := p.lot.room - (p.lot.used.Add(size) - size)
+	room := p.lot.room
+	if p.lot.Room != nil {
+		room = p.lot.Room(room)
+	}
+	free := room - (p.lot.used.Add(size) - size)
 	client, handler := int64(p.client.Add(int32(size))), p.handler.Add(size)
 	p.size += size
 
 	handlerLimit := free
 	if overloaded {
-		handlerLimit = min(free, p.lot.room/overloadPart)
+		handlerLimit = min(free, room/overloadPart)
 	}
 
 	lotAllows := size <= free
@@ -217,8 +231,23 @@ func (p *place) addStack() error {
 		return nil
 	}
 	p.stack = true
+	p.lot.resumed.leave(p)
 	err := p.add(stackPlaces-1, false)
 	p.lot.countRejected(err)
+	return err
+}
+
+// ReserveAnswer takes places for an answer of so many bytes that Resolve is about to copy into a parked query, until
+// the answer has been delivered. An error is for Resolve to return. Sub-queries belong to the parked query.
+func (q *Query) ReserveAnswer(bytes int) error {
+	for q.parent != nil {
+		q = q.parent
+	}
+	if q.place == nil {
+		return nil
+	}
+	err := q.place.add(int64(bytes/answerPlace), false)
+	q.place.lot.countRejected(err)
 	return err
 }
 
@@ -263,11 +292,11 @@ func (p *place) await() bool {
 // wake resumes the query.
 func (p *place) wake() {
 	if p.state.Swap(awake) == awaiting {
-		go p.resolve()
+		p.lot.resumed.start(p)
 	}
 }
 
-// resolve calls Resolve and the finishers.
+// resolve calls Resolve and the finishers, and delivers the answer.
 func (p *place) resolve() {
 	ctx, cancel := context.WithTimeout(p.lot.ctx, p.deadline-clock.Now())
 	defer cancel()
@@ -278,6 +307,7 @@ func (p *place) resolve() {
 	}
 
 	p.recovered(func() { q.resolve(ctx, q.floor) })
+	p.lot.resumed.leave(p) // the client may be slow to take the answer
 	p.end()
 }
 

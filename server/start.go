@@ -129,6 +129,7 @@ func (p *Plan) swap() {
 // openLot makes the parking lot of the plan, and its metrics.
 func (p *Plan) openLot() {
 	p.lot = dns.NewParkingLot(p.parkingRoom())
+	p.lot.Room = p.opts.Memory.Scaled
 	p.opts.Memory.Measure(memory.Waiting, func() int64 { return p.lot.Places() * parkedPlace })
 	showMemory(p.opts.Metrics, p.opts.Memory)
 	for why := range dns.NumParkingErrors {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,9 +76,15 @@ func (m *Messages) Answer(ctx context.Context, packet []byte, from Origin, use f
 	return outcome != dns.Ignored
 }
 
+// serveTurns bounds the goroutines that answer queries at the same time, in all Messages: each has an arena of
+// 64 KB, and when many wait for a processor, or assist the garbage collector, more of them would not be faster.
+var serveTurns = make(chan struct{}, 4*runtime.GOMAXPROCS(0))
+
 // Serve is like Answer, but does not wait: if the query is parked, its reply is sent by s, at
 // any time. use must not block. Serve does not keep packet.
 func (m *Messages) Serve(packet []byte, from Origin, s dns.Sender, use func(*dns.Query)) dns.Outcome {
+	serveTurns <- struct{}{}
+	defer func() { <-serveTurns }()
 	a := m.arenas.Get().(*arena)
 	q, now := a.q, time.Now()
 	q.Sender, q.Peer, q.Local, q.Interface = s, from.Peer, from.Local, 0

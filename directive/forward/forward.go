@@ -224,6 +224,11 @@ func (f *Forward) resolve(ctx context.Context, q *dns.Query, set *upstreamSet) e
 		q.AddExtendedError(x.ede, x.edeText())
 		return x.err
 	}
+	if n := len(x.reply.records); n >= largeReply {
+		if err := q.ReserveAnswer(answerCopies * n); err != nil {
+			return err
+		}
+	}
 	x.reply.write(q)
 	if !set.memory.Tight() { // else with the reply itself, when the collector has run
 		x.reply.claim.Release()

@@ -326,13 +326,32 @@ func (s *stream) fail(err error) {
 	waiting := s.close(err)
 	s.writeMu.Unlock()
 
+	var resent []*attempt
 	for _, a := range waiting {
 		resend := (a.reused && a.resent == 0 || s.lastMessage > 0 && a.resent < maxResent) && err != errStopped
 		a.fresh, a.closed = true, len(waiting) == 1 && err != errStopped && !isTimeout(err)
 		a.resent++
-		if !resend || !s.upstream.set.spawn(func() { s.upstream.sendStream(a) }) {
+		if resend {
+			resent = append(resent, a)
+		} else {
 			s.upstream.fail(a, err)
 		}
+	}
+	s.upstream.resend(resent, err)
+}
+
+// resend sends attempts whose connection has ended with err.
+func (u *upstream) resend(attempts []*attempt, err error) {
+	send := func() {
+		for _, a := range attempts {
+			u.sendStream(a)
+		}
+	}
+	if len(attempts) == 0 || u.set.spawn(send) {
+		return
+	}
+	for _, a := range attempts {
+		u.fail(a, err)
 	}
 }
 

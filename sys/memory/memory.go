@@ -81,8 +81,9 @@ func (c Consumer) String() string { return rules[c].name }
 // A Budget is the memory of one server. Its methods are safe for concurrent use.
 type Budget struct {
 	total  int64
-	own    int64
+	own    int64 // at least
 	source Source
+	scale  atomic.Int64               // of the minimums: see Scaled
 	most   [NumConsumers]atomic.Int64 // Max of the parts, for Max
 	tight  atomic.Bool
 	tights atomic.Uint64
@@ -91,6 +92,7 @@ type Budget struct {
 	parts  [NumConsumers]Part
 	used   [NumConsumers]func() int64 // of consumers that do not reserve
 	shared int64                      // by consumers that use more than their minimum
+	spare  int64                      // of shared, what is free of other things
 	lent   int64                      // of shared
 
 	clients map[netip.Addr]int64 // what each of them uses of Replies
@@ -111,6 +113,8 @@ func New(total int64, source Source) *Budget {
 		b.shared -= b.parts[c].Min
 	}
 	b.shared = max(b.shared, 0)
+	b.spare = b.shared
+	b.scale.Store(fullScale)
 	for c := range NumConsumers {
 		b.setMax(c, b.parts[c].Max)
 	}
@@ -157,10 +161,16 @@ func (b *Budget) Part(c Consumer) Part {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.parts[c]
-	if b.used[c] != nil {
-		p.Used += b.used[c]()
-	}
+	p.Used = b.usedBy(c)
 	return p
+}
+
+// usedBy returns what a consumer uses. The caller holds the lock.
+func (b *Budget) usedBy(c Consumer) int64 {
+	if b.used[c] == nil {
+		return b.parts[c].Used
+	}
+	return b.parts[c].Used + b.used[c]()
 }
 
 // Measure sets the function that returns what a consumer uses that does not reserve memory but
@@ -214,7 +224,7 @@ func (b *Budget) Reserve(c Consumer, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.parts[c]
-	if p.Used+bytes > p.Max || bytes > 0 && b.lent+p.borrows(bytes) > b.lendable() {
+	if b.usedBy(c)+bytes > p.Max || bytes > 0 && b.lent+b.borrows(p, bytes) > b.lendable() {
 		p.Refused++
 		return &Error{c, p.Max}
 	}
@@ -228,7 +238,7 @@ func (b *Budget) lendable() int64 {
 	if b.Tight() {
 		return b.lent
 	}
-	return max(b.shared, b.lent)
+	return max(b.spare, b.lent)
 }
 
 // ReserveReply is Reserve of Replies for a client, by its key of package slots. A client may have
@@ -241,7 +251,7 @@ func (b *Budget) ReserveReply(client netip.Addr, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.parts[Replies]
-	free := min(p.Max, max(p.Used, p.Min)+b.lendable()-b.lent) - p.Used
+	free := min(p.Max, max(p.Used, b.Scaled(p.Min))+b.lendable()-b.lent) - p.Used
 	if b.clients[client]+bytes > free {
 		p.Refused++
 		return &Error{Replies, p.Max}
@@ -297,14 +307,15 @@ func (b *Budget) Force(c Consumer, bytes int64) { b.Release(c, -bytes) }
 
 // add adds bytes to a part. The caller holds the lock.
 func (b *Budget) add(p *Part, bytes int64) {
-	b.lent += p.borrows(bytes)
+	b.lent += b.borrows(p, bytes)
 	p.Used += bytes
 }
 
 // borrows returns how much more a part uses of what is shared after it has grown by bytes,
 // which may be negative.
-func (p *Part) borrows(bytes int64) int64 {
-	return max(p.Used+bytes-p.Min, 0) - max(p.Used-p.Min, 0)
+func (b *Budget) borrows(p *Part, bytes int64) int64 {
+	least := b.Scaled(p.Min)
+	return max(p.Used+bytes-least, 0) - max(p.Used-least, 0)
 }
 
 // Size returns a number of bytes as text, such as "34.6 MB".

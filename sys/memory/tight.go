@@ -27,6 +27,7 @@ func (b *Budget) follow() {
 		if tight {
 			b.tights.Add(1)
 		}
+		b.adapt(inUse())
 		b.follow()
 	}, b)
 }

@@ -42,6 +42,7 @@ type requests struct {
 	disconnected func(client netip.Addr, until time.Time)
 	start        time.Time
 
+	memory  *memory.Budget
 	most    int64 // bytes
 	used    atomic.Int64
 	clients sync.Map     // of *httpClient by transport.ClientKey
@@ -62,6 +63,7 @@ type httpClient struct {
 
 func (r *requests) init(disconnected func(netip.Addr, time.Time), b *memory.Budget) {
 	r.disconnected, r.start = disconnected, time.Now()
+	r.memory = b
 	r.most = min(maxRequestBytes, b.Max(memory.HTTPS)/2)
 }
 
@@ -113,7 +115,7 @@ func (r *requests) begin(c *httpClient, size int64, now time.Duration) bool {
 	if int64(now) < c.until.Load() {
 		return false
 	}
-	if has, used := c.used.Add(size), r.used.Add(size); has > r.most-used {
+	if has, used := c.used.Add(size), r.used.Add(size); has > r.memory.Scaled(r.most)-used {
 		r.end(c, size)
 		return false
 	}
