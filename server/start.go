@@ -129,7 +129,9 @@ func (p *Plan) swap() {
 // openLot makes the parking lot of the plan, and its metrics.
 func (p *Plan) openLot() {
 	p.lot = dns.NewParkingLot(p.parkingRoom())
-	p.lot.Room = p.opts.Memory.Scaled
+	p.lot.Room = func(places int64) int64 {
+		return p.opts.Memory.Room(memory.Waiting, places*parkedPlace) / parkedPlace
+	}
 	p.opts.Memory.Measure(memory.Waiting, func() int64 { return p.lot.Places() * parkedPlace })
 	showMemory(p.opts.Metrics, p.opts.Memory)
 	for why := range dns.NumParkingErrors {

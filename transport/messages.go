@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,14 +22,14 @@ type Messages struct {
 	start   time.Time
 	last    atomic.Int64 // time of the last query, since start
 	serving sync.RWMutex // held for reading while a query is answered
-	arenas  sync.Pool    // of *arena
+	queries sync.Pool    // of *dns.Query
 }
 
 // NewMessages returns Messages for the Port of o. The caller must call Close.
 func NewMessages(o Options) *Messages {
 	o = o.OrDefaults()
 	m := &Messages{o: o, counts: newCounters(o.Metrics), start: time.Now()}
-	m.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
+	m.queries.New = func() any { return dns.NewQuery(nil) }
 	o.Port.AddReader(&m.serving)
 	return m
 }
@@ -76,38 +75,33 @@ func (m *Messages) Answer(ctx context.Context, packet []byte, from Origin, use f
 	return outcome != dns.Ignored
 }
 
-// serveTurns bounds the goroutines that answer queries at the same time, in all Messages: each has an arena of
-// 64 KB, and when many wait for a processor, or assist the garbage collector, more of them would not be faster.
-var serveTurns = make(chan struct{}, 4*runtime.GOMAXPROCS(0))
-
 // Serve is like Answer, but does not wait: if the query is parked, its reply is sent by s, at
 // any time. use must not block. Serve does not keep packet.
 func (m *Messages) Serve(packet []byte, from Origin, s dns.Sender, use func(*dns.Query)) dns.Outcome {
-	serveTurns <- struct{}{}
-	defer func() { <-serveTurns }()
-	a := m.arenas.Get().(*arena)
-	q, now := a.q, time.Now()
+	answer := answers.take()
+	defer answers.put(answer)
+	q, now := m.queries.Get().(*dns.Query), time.Now()
 	q.Sender, q.Peer, q.Local, q.Interface = s, from.Peer, from.Local, 0
 	q.Reset(packet, dns.TCP, now)
 	q.Encrypted, q.Header, q.ProxyTLVs = from.Encrypted, from.Header, from.ProxyTLVs
 
 	m.serving.RLock()
-	outcome := serveRecovered(m.o.Port, q, a.answer[:0])
+	outcome := serveRecovered(m.o.Port, q, answer[:0])
 	switch outcome {
 	case dns.Answered, dns.Dropped:
 		sealed := time.Now()
 		use(q)
 		m.counts.observe(m.o.Log, q, sealed)
 	case dns.Parked:
-		a.q = dns.NewQuery(nil)
+		q = dns.NewQuery(nil)
 	case dns.Ignored:
 		m.counts.unreadableTCP.Add(1)
 	}
 	m.serving.RUnlock()
 	m.last.Store(int64(now.Sub(m.start)))
 
-	a.q.Sender, a.q.Header = nil, nil
-	m.arenas.Put(a)
+	q.Sender, q.Header = nil, nil
+	m.queries.Put(q)
 	return outcome
 }
 

@@ -57,8 +57,8 @@ func TestMessagesAllocations(t *testing.T) {
 	m := NewMessages(Options{Metrics: new(metrics.Registry)})
 	defer m.Close()
 	m.Port().Swap(s.mux(1))
-	only := &arena{q: dns.NewQuery(nil)} // with the race detector a pool loses some of its elements
-	m.arenas.New = func() any { return only }
+	only := dns.NewQuery(nil) // with the race detector a pool loses some of its elements
+	m.queries.New = func() any { return only }
 	packet := pack(t, newQuery("a.in.", mdns.TypeA))
 	allocations := func(header map[string][]string) float64 {
 		from := Origin{Peer: netip.MustParseAddrPort("192.0.2.1:1"), Header: header}
@@ -74,7 +74,7 @@ func TestMessagesAllocations(t *testing.T) {
 	if got, want := allocations(map[string][]string{"B3": {"0"}}), allocations(nil); got != want {
 		t.Errorf("got %v allocations with a header, %v without one", got, want)
 	}
-	if only.q.Header != nil {
-		t.Errorf("the idle query has the header %v, want none", only.q.Header)
+	if only.Header != nil {
+		t.Errorf("the idle query has the header %v, want none", only.Header)
 	}
 }

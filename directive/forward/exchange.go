@@ -143,16 +143,17 @@ func (x *exchange) setError(err error, ede uint16) { x.err, x.ede = err, ede }
 // setReply makes o the result.
 func (x *exchange) setReply(o *outcome) {
 	x.reply, x.upstream, x.used, x.err = o.reply, o.upstream, o.attempt, nil
+	if err := x.reply.err; err != nil {
+		x.reply, x.upstream = nil, nil
+		x.setError(err, wire.EDEOther)
+		return
+	}
 	if x.reply.code == wire.BadVers { // to version 0, which the client has used as well
 		x.reply.code = wire.ServFail
 		x.reply.options = appendError(x.reply.options, "upstream sent BADVERS to EDNS version 0")
 	}
 	if x.reply.fault == empty { // which glibc takes for a failure without RA
 		x.reply.flags |= wire.FlagRA
-	}
-	if err := x.reply.reserve(x.set.memory); err != nil {
-		x.reply, x.upstream = nil, nil
-		x.setError(err, wire.EDEOther)
 	}
 }
 

@@ -35,6 +35,7 @@ type reply struct {
 	received time.Duration
 
 	claim *memory.Claim // of a large reply, until a query has it; else nil
+	err   error         // there is no memory for the records: it has none
 }
 
 // largeReply is the size from which on a reply counts as memory of queries that wait: hundreds of
@@ -45,15 +46,14 @@ const largeReply = 16 << 10
 // in the entry that the cache makes.
 const answerCopies = 2
 
-// reserve reserves the memory of a large reply.
-func (r *reply) reserve(b *memory.Budget) error {
-	size := int64(len(r.records) + len(r.packet))
-	if size < largeReply || r.claim != nil {
+// reserve reserves bytes for a large reply, before it is copied.
+func (r *reply) reserve(b *memory.Budget, bytes int) error {
+	if bytes < largeReply || b == nil {
 		return nil
 	}
 	r.claim = b.Claim(memory.Waiting)
 	runtime.AddCleanup(r, (*memory.Claim).Release, r.claim) // no query may be left to take it
-	return r.claim.Grow(size)
+	return r.claim.Grow(int64(bytes))
 }
 
 // isNODATA reports whether the name exists without records of the type.
@@ -83,6 +83,9 @@ func (r *reply) write(q *dns.Query) {
 type parser struct {
 	ownZones  *dns.OwnZones // records of names in them are dropped, unless the queried name is in the zone
 	ownTarget []byte        // the name in them that a CNAME record leads to; nil for none
+
+	memory *memory.Budget // for large replies; may be nil
+	kept   int            // bytes that are kept of the reply besides its records
 
 	answer  wire.Answer // all records, uncompressed
 	records []parsedRecord
@@ -194,6 +197,9 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, fault) {
 
 	p.sortAnswers()
 	answers, named := p.copyKept(r, question)
+	if r.err != nil {
+		return r, valid
+	}
 	if answers && r.code == wire.NoError && r.count[wire.Answers] == 0 {
 		// Some load balancers send the same records for all types. The name
 		// exists, and another query would have the same result.
@@ -258,13 +264,16 @@ func (r *reply) allowReferral() {
 }
 
 // copyKept copies the records to keep into r. It reports whether the reply had answer records,
-// and some of the queried name or an alias of it.
+// and some of the queried name or an alias of it. Without memory it copies nothing and sets r.err.
 func (p *parser) copyKept(r *reply, question []byte) (answers, named bool) {
 	size := 0
 	for i := range p.records {
 		if p.records[i].keep {
 			size += len(p.owner(&p.records[i])) + p.records[i].Next - p.records[i].Head
 		}
+	}
+	if r.err = r.reserve(p.memory, size+p.kept); r.err != nil {
+		return false, false
 	}
 	r.records = make([]byte, 0, size) // at once: a reply of 60 KB would make five times as much garbage
 

@@ -317,7 +317,10 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 		return &reply{flags: wire.FlagTC, truncated: true, edns: true}, valid
 	}
 
-	p.ownZones = a.request.ownZones
+	p.ownZones, p.memory, p.kept = a.request.ownZones, u.set.memory, 0
+	if a.request.observed {
+		p.kept = len(packet)
+	}
 	r, f := p.parse(packet, a.request.question, a.request.do)
 	if f != valid {
 		return nil, f
@@ -328,7 +331,7 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 	if r.edns && u.edns.mayBeSentBack(r) && a.isSentBack(packet) {
 		r.edns = false
 	}
-	if a.request.observed {
+	if a.request.observed && r.err == nil {
 		r.packet, r.received = bytes.Clone(packet), clock.Now()
 	}
 	return r, valid

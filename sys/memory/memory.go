@@ -85,15 +85,14 @@ type Budget struct {
 	source Source
 	scale  atomic.Int64               // of the minimums: see Scaled
 	most   [NumConsumers]atomic.Int64 // Max of the parts, for Max
+	share  int64                      // shared, if other things need no more than own
 	tight  atomic.Bool
 	tights atomic.Uint64
 
 	mu     sync.Mutex
 	parts  [NumConsumers]Part
 	used   [NumConsumers]func() int64 // of consumers that do not reserve
-	shared int64                      // by consumers that use more than their minimum
-	spare  int64                      // of shared, what is free of other things
-	lent   int64                      // of shared
+	shared int64                      // by consumers that use more than their minimum: see own.go
 
 	clients map[netip.Addr]int64 // what each of them uses of Replies
 }
@@ -107,13 +106,13 @@ type Part struct {
 // New returns the budget of a total number of bytes.
 func New(total int64, source Source) *Budget {
 	b := &Budget{total: total, own: min(total/100*ownPercent, mostOwn), source: source}
-	b.shared = total - b.own
+	b.share = total - b.own
 	for c := range NumConsumers {
 		b.parts[c] = b.standard(c)
-		b.shared -= b.parts[c].Min
+		b.share -= b.parts[c].Min
 	}
-	b.shared = max(b.shared, 0)
-	b.spare = b.shared
+	b.share = max(b.share, 0)
+	b.shared = b.share
 	b.scale.Store(fullScale)
 	for c := range NumConsumers {
 		b.setMax(c, b.parts[c].Max)
@@ -123,7 +122,7 @@ func New(total int64, source Source) *Budget {
 
 func (b *Budget) setMax(c Consumer, bytes int64) {
 	p := &b.parts[c]
-	p.Max = min(bytes, p.Min+b.shared)
+	p.Max = min(bytes, p.Min+b.share)
 	b.most[c].Store(p.Max)
 }
 
@@ -224,21 +223,29 @@ func (b *Budget) Reserve(c Consumer, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.parts[c]
-	if b.usedBy(c)+bytes > p.Max || bytes > 0 && b.lent+b.borrows(p, bytes) > b.lendable() {
+	if used := b.usedBy(c); used+bytes > p.Max || bytes > 0 && b.borrowed(c, used+bytes)-b.borrowed(c, used) > b.unlent() {
 		p.Refused++
 		return &Error{c, p.Max}
 	}
-	b.add(p, bytes)
+	p.Used += bytes
 	return nil
 }
 
-// lendable returns how much of the shared memory may be in use, which is at least what is. The
-// caller holds the lock.
-func (b *Budget) lendable() int64 {
+// unlent returns how much of the shared memory is free. The caller holds the lock.
+func (b *Budget) unlent() int64 {
 	if b.Tight() {
-		return b.lent
+		return 0
 	}
-	return max(b.spare, b.lent)
+	free := b.shared
+	for c := range NumConsumers {
+		free -= b.borrowed(c, b.usedBy(c))
+	}
+	return max(free, 0)
+}
+
+// borrowed returns how much of the shared memory a consumer has that uses so many bytes.
+func (b *Budget) borrowed(c Consumer, used int64) int64 {
+	return max(used-b.scaled(b.parts[c].Min), 0)
 }
 
 // ReserveReply is Reserve of Replies for a client, by its key of package slots. A client may have
@@ -251,7 +258,7 @@ func (b *Budget) ReserveReply(client netip.Addr, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.parts[Replies]
-	free := min(p.Max, max(p.Used, b.Scaled(p.Min))+b.lendable()-b.lent) - p.Used
+	free := min(p.Max, max(p.Used, b.scaled(p.Min))+b.unlent()) - p.Used
 	if b.clients[client]+bytes > free {
 		p.Refused++
 		return &Error{Replies, p.Max}
@@ -272,7 +279,7 @@ func (b *Budget) ReleaseReply(client netip.Addr, bytes int64) {
 
 // addReply adds bytes for a client. The caller holds the lock.
 func (b *Budget) addReply(client netip.Addr, bytes int64) {
-	b.add(&b.parts[Replies], bytes)
+	b.parts[Replies].Used += bytes
 	if b.clients == nil {
 		b.clients = map[netip.Addr]int64{}
 	}
@@ -288,7 +295,7 @@ func (b *Budget) Release(c Consumer, bytes int64) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.add(&b.parts[c], -bytes)
+	b.parts[c].Used -= bytes
 }
 
 // Move changes the consumer of bytes that were reserved. After an error they belong to the
@@ -304,19 +311,6 @@ func (b *Budget) Move(from, to Consumer, bytes int64) error {
 
 // Force reserves bytes that are in use already, whatever the limits are.
 func (b *Budget) Force(c Consumer, bytes int64) { b.Release(c, -bytes) }
-
-// add adds bytes to a part. The caller holds the lock.
-func (b *Budget) add(p *Part, bytes int64) {
-	b.lent += b.borrows(p, bytes)
-	p.Used += bytes
-}
-
-// borrows returns how much more a part uses of what is shared after it has grown by bytes,
-// which may be negative.
-func (b *Budget) borrows(p *Part, bytes int64) int64 {
-	least := b.Scaled(p.Min)
-	return max(p.Used+bytes-least, 0) - max(p.Used-least, 0)
-}
 
 // Size returns a number of bytes as text, such as "34.6 MB".
 func Size(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/(1<<20)) }

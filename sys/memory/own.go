@@ -2,9 +2,10 @@ package memory
 
 import "runtime/metrics"
 
-// What no part counts is kept for answers from the server's own data: objects of the cluster, the program, and what
-// Go's heap cannot use. A part of the total is set aside for it. If it needs more, which only a collection shows, the
-// parts get less: first what they share, then their minimums, in proportion, of which leastScale remains.
+// A part of the total is set aside for what no consumer counts: objects of the cluster, the program, and memory that
+// Go's heap cannot use. Each collection shows how much that is. If it is more, as with a large cluster in a small
+// container, there is less for the consumers: their minimums shrink, and faster than the rest, so that one of them can
+// still have much while the others use little.
 
 const (
 	fullScale  = 1 << 10
@@ -12,19 +13,6 @@ const (
 	// collectorPart is the part of the total that the collector needs to work with.
 	collectorPart = 8
 )
-
-// Scaled returns how many of a number of bytes a consumer can have at any time: all, or less while other things need
-// more than their part of the total.
-func (b *Budget) Scaled(bytes int64) int64 {
-	if b == nil {
-		return bytes
-	}
-	scale := b.scale.Load()
-	if scale == fullScale {
-		return bytes
-	}
-	return bytes / fullScale * scale
-}
 
 // adapt adapts the parts to the memory that is in use after a collection.
 func (b *Budget) adapt(inUse int64) {
@@ -35,15 +23,31 @@ func (b *Budget) adapt(inUse int64) {
 		inUse -= b.usedBy(c)
 		least += b.parts[c].Min
 	}
-	room := min(b.total-b.own, b.total-b.total/collectorPart-inUse)
 
-	b.spare = max(0, min(b.shared, room-least))
-	b.scale.Store(min(fullScale, max(leastScale, room*fullScale/least)))
-	b.lent = 0
-	for c := range NumConsumers {
-		p := &b.parts[c]
-		b.lent += max(p.Used-b.Scaled(p.Min), 0)
+	most := b.total - b.own
+	room := max(0, min(most, b.total-b.total/collectorPart-inUse))
+	share := float64(room) / float64(most)
+	b.scale.Store(max(leastScale, int64(share*share*fullScale)))
+	b.shared = max(0, min(b.share, room-b.scaled(least)))
+}
+
+// scaled returns how many of a number of bytes a consumer can have in any case.
+func (b *Budget) scaled(bytes int64) int64 {
+	if scale := b.scale.Load(); scale != fullScale {
+		return bytes / fullScale * scale
 	}
+	return bytes
+}
+
+// Room returns how many of a number of bytes a consumer can have at present, with what it uses: all of them, unless
+// there is less for the consumers together than was expected.
+func (b *Budget) Room(c Consumer, bytes int64) int64 {
+	if b == nil || b.scale.Load() == fullScale {
+		return bytes
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return min(bytes, b.scaled(bytes)+b.borrowed(c, b.usedBy(c))+b.unlent())
 }
 
 // inUse returns the memory that is in use after a collection, with the stacks and what the heap cannot use.

@@ -115,7 +115,7 @@ func (r *requests) begin(c *httpClient, size int64, now time.Duration) bool {
 	if int64(now) < c.until.Load() {
 		return false
 	}
-	if has, used := c.used.Add(size), r.used.Add(size); has > r.memory.Scaled(r.most)-used {
+	if has, used := c.used.Add(size), r.used.Add(size); has > r.memory.Room(memory.HTTPS, r.most)-used {
 		r.end(c, size)
 		return false
 	}
