@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -33,8 +34,37 @@ func attackerAddress(n int) net.IP { return net.IPv4(127, 0, 20+byte(n>>8), byte
 // An attacker attacks all transports of a server from one address, in a way of its own, until ctx ends.
 type attacker struct {
 	*fill
-	n   int
-	ctx context.Context
+	n    int
+	ctx  context.Context
+	done attacks
+}
+
+// attacks counts what all attackers have begun, by scheme: connections, and over UDP series of queries.
+type attacks map[string]*atomic.Int64
+
+func newAttacks() attacks {
+	counts := attacks{"udp": new(atomic.Int64)}
+	for _, scheme := range schemes {
+		counts[scheme] = new(atomic.Int64)
+	}
+	return counts
+}
+
+// fewest returns the number for the transport that was attacked least.
+func (a attacks) fewest() int64 {
+	least := int64(math.MaxInt64)
+	for _, n := range a {
+		least = min(least, n.Load())
+	}
+	return least
+}
+
+func (a attacks) String() string {
+	text := ""
+	for _, scheme := range append([]string{"udp"}, schemes...) {
+		text += fmt.Sprintf(" %s %d", scheme, a[scheme].Load())
+	}
+	return text
 }
 
 // query returns a query in wire form: for names that are never answered, or with large answers.
@@ -55,9 +85,10 @@ func framed(packet []byte) []byte {
 
 // repeat calls one until ctx ends, each time with some seconds to use what it opens. The processor time of
 // handshakes is also the attackers', who share the machine with the server.
-func (a attacker) repeat(tasks *sync.WaitGroup, one func(ctx context.Context, i int)) {
+func (a attacker) repeat(tasks *sync.WaitGroup, scheme string, one func(ctx context.Context, i int)) {
 	tasks.Go(func() {
 		for i := 0; a.ctx.Err() == nil; i++ {
+			a.done[scheme].Add(1)
 			ctx, cancel := context.WithTimeout(a.ctx, time.Duration(5+(a.n+i)%10)*time.Second)
 			one(ctx, i)
 			cancel()
@@ -94,11 +125,11 @@ func (a attacker) attack(tasks *sync.WaitGroup) {
 		}
 		<-ctx.Done()
 	}
-	a.repeat(tasks, func(ctx context.Context, _ int) {
+	a.repeat(tasks, "dns", func(ctx context.Context, _ int) {
 		conn, err := dialer.DialContext(ctx, "tcp", a.at("dns"))
 		stream(ctx, conn, err)
 	})
-	a.repeat(tasks, func(ctx context.Context, i int) {
+	a.repeat(tasks, "tls", func(ctx context.Context, i int) {
 		if i%4 == 3 { // half a handshake
 			conn, err := dialer.DialContext(ctx, "tcp", a.at("tls"))
 			if err == nil {
@@ -135,7 +166,7 @@ func (a attacker) attack(tasks *sync.WaitGroup) {
 		}
 		requests.Wait()
 	}
-	a.repeat(tasks, func(ctx context.Context, _ int) {
+	a.repeat(tasks, "https", func(ctx context.Context, _ int) {
 		client := &http.Transport{
 			DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 		}
@@ -159,7 +190,7 @@ func (a attacker) attack(tasks *sync.WaitGroup) {
 		defer cancel()
 		return transport.Dial(short, to, config, nil)
 	}
-	a.repeat(tasks, func(ctx context.Context, _ int) {
+	a.repeat(tasks, "quic", func(ctx context.Context, _ int) {
 		conn, err := dial(ctx, "quic", config("doq"))
 		if err != nil {
 			return
@@ -177,7 +208,7 @@ func (a attacker) attack(tasks *sync.WaitGroup) {
 		}
 		<-ctx.Done()
 	})
-	a.repeat(tasks, func(ctx context.Context, _ int) {
+	a.repeat(tasks, "https3", func(ctx context.Context, _ int) {
 		client := &http3.Transport{
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 			Dial: func(ctx context.Context, _ string, c *tls.Config, _ *quic.Config) (*quic.Conn, error) {
@@ -188,7 +219,7 @@ func (a attacker) attack(tasks *sync.WaitGroup) {
 		post(ctx, client, "https3")
 	})
 
-	a.repeat(tasks, func(ctx context.Context, i int) { // UDP, at ten queries a second
+	a.repeat(tasks, "udp", func(ctx context.Context, i int) { // UDP, at ten queries a second
 		conn, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: ip}}).DialContext(ctx, "udp", a.at("dns"))
 		if err != nil {
 			return
@@ -220,10 +251,14 @@ func TestMemoryTransportsAttacked(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var tasks sync.WaitGroup
+			done := newAttacks()
 			for n := range attackers {
-				attacker{f, n + 1, ctx}.attack(&tasks)
+				attacker{f, n + 1, ctx, done}.attack(&tasks)
 			}
 			sleep(ctx, 10*time.Second)
+			for done.fewest() < 2*attackers && g.Kills() == 0 { // slow attackers show nothing
+				sleep(ctx, 100*time.Millisecond)
+			}
 
 			measuring, measured := context.WithTimeout(ctx, 15*time.Second)
 			asked, answered := f.newcomers(measuring, &tasks)
@@ -235,7 +270,7 @@ func TestMemoryTransportsAttacked(t *testing.T) {
 			if n := g.Kills(); n > 0 { // there is no page of metrics to read
 				t.Fatalf("the kernel killed %d processes: %s", n, g)
 			}
-			detail := fmt.Sprint("refused ", f.refused(), "; answers to new clients:")
+			detail := fmt.Sprint("attacks:", done, "; refused ", f.refused(), "; answers to new clients:")
 			for i, scheme := range schemes {
 				detail += fmt.Sprintf(" %s %d of %d", scheme, answered[i].Load(), asked[i].Load())
 			}

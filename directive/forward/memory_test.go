@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -12,7 +13,9 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/test/chaintest"
+	"github.com/seamark/seamark/wire"
 )
 
 // A signal is a Sender that discards replies.
@@ -78,5 +81,52 @@ func TestWaitingQueryMemory(t *testing.T) {
 	lot.Close(t.Context())
 	if got := u.waiting.Load(); got != 0 {
 		t.Errorf("after Stop: got %d waiting queries, want 0", got)
+	}
+}
+
+// largeBehavior answers every query with 200 TXT records.
+func largeBehavior(q *mdns.Msg, tcp bool, send func([]byte)) {
+	m := answerOf(q, "1")
+	m.Truncated = !tcp
+	for i := 0; tcp && i < 200; i++ {
+		m.Answer = append(m.Answer, rr(fmt.Sprintf("%s 60 IN TXT %d-%0200d", q.Question[0].Name, i, i)))
+	}
+	send(pack(m))
+}
+
+// The reply to a query is SERVFAIL if there is no memory for a large one, and what it reserves is free again
+// afterwards. A small one needs none.
+func TestLargeReplyMemory(t *testing.T) {
+	up := newFakeUpstream(t, largeBehavior)
+	r := newHarness(t, "forward . "+up.addr)
+	b := memory.New(64<<20, memory.FromGroup)
+	r.forward[0].set.memory = b
+	most := b.Max(memory.Waiting)
+	for i, c := range []struct {
+		used int64
+		fits bool
+	}{{0, true}, {most, false}, {most - 20<<10, false}, {0, true}} {
+		b.Force(memory.Waiting, c.used)
+		m, err := r.ask(query(fmt.Sprintf("n%d.example.", i), mdns.TypeTXT), dns.TCP)
+		_, refused := errors.AsType[*memory.Error](err)
+		if (len(m.Answer) == 201) != c.fits || (m.Rcode == mdns.RcodeServerFailure) == c.fits || refused == c.fits {
+			t.Errorf("%d bytes in use: got %d records, error %v; want an answer %t", c.used, len(m.Answer), err, c.fits)
+		}
+		b.Release(memory.Waiting, c.used)
+		chaintest.Eventually(t, "the memory is free", func() bool {
+			runtime.GC() // of a reply that was refused
+			return b.Part(memory.Waiting).Used == 0
+		})
+	}
+}
+
+// The records of a reply are copied once, whatever their number is.
+func TestReplyIsCopiedOnce(t *testing.T) {
+	q := query("a.example.", mdns.TypeTXT)
+	var packet []byte
+	largeBehavior(q, true, func(p []byte) { packet = p })
+	r, f := new(parser).parse(packet, pack(q)[wire.HeaderLen:], false)
+	if f != valid || r.count[0] != 201 || cap(r.records)-len(r.records) > len(r.records)/4 {
+		t.Errorf("got fault %v, %d records in %d bytes with a capacity of %d", f, r.count[0], len(r.records), cap(r.records))
 	}
 }

@@ -28,7 +28,7 @@ func (b *Budget) adapt(inUse int64) {
 	room := max(0, min(most, b.total-b.total/collectorPart-inUse))
 	share := float64(room) / float64(most)
 	b.scale.Store(max(leastScale, int64(share*share*fullScale)))
-	b.shared = max(0, min(b.share, room-b.scaled(least)))
+	b.shared = max(0, room-b.scaled(least))
 }
 
 // scaled returns how many of a number of bytes a consumer can have in any case.
