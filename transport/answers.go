@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// answers is the memory in which all Messages of the process write answers. Each has a goroutine for each request:
-// when many wait for a processor, or for the garbage collector, more memory would not make them faster.
-var answers = newAnswerPool(2 * runtime.GOMAXPROCS(0))
-
 // answerMemory is the memory for an answer, as in an arena.
 type answerMemory = [len(arena{}.answer)]byte
 
-// An answerPool has a fixed number of memories, made when they are first needed. A sync.Pool would make them
-// again after each collection.
+// An answerPool is the memory in which Messages write answers, for a fixed number at a time. Each request has a
+// goroutine: when many wait for a processor, or for the garbage collector, more memory would not make them faster.
+// It is made when it is first needed. A sync.Pool would make it again after each collection.
 type answerPool struct {
 	turns chan struct{}
 	mu    sync.Mutex
 	free  []*answerMemory
 }
+
+// answersAtOnce is the number for one listener.
+func answersAtOnce() int { return runtime.GOMAXPROCS(0) + 1 }
 
 func newAnswerPool(n int) *answerPool { return &answerPool{turns: make(chan struct{}, n)} }
 

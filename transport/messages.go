@@ -23,12 +23,13 @@ type Messages struct {
 	last    atomic.Int64 // time of the last query, since start
 	serving sync.RWMutex // held for reading while a query is answered
 	queries sync.Pool    // of *dns.Query
+	answers *answerPool
 }
 
 // NewMessages returns Messages for the Port of o. The caller must call Close.
 func NewMessages(o Options) *Messages {
 	o = o.OrDefaults()
-	m := &Messages{o: o, counts: newCounters(o.Metrics), start: time.Now()}
+	m := &Messages{o: o, counts: newCounters(o.Metrics), start: time.Now(), answers: newAnswerPool(answersAtOnce())}
 	m.queries.New = func() any { return dns.NewQuery(nil) }
 	o.Port.AddReader(&m.serving)
 	return m
@@ -78,8 +79,8 @@ func (m *Messages) Answer(ctx context.Context, packet []byte, from Origin, use f
 // Serve is like Answer, but does not wait: if the query is parked, its reply is sent by s, at
 // any time. use must not block. Serve does not keep packet.
 func (m *Messages) Serve(packet []byte, from Origin, s dns.Sender, use func(*dns.Query)) dns.Outcome {
-	answer := answers.take()
-	defer answers.put(answer)
+	answer := m.answers.take()
+	defer m.answers.put(answer)
 	q, now := m.queries.Get().(*dns.Query), time.Now()
 	q.Sender, q.Peer, q.Local, q.Interface = s, from.Peer, from.Local, 0
 	q.Reset(packet, dns.TCP, now)
