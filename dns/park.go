@@ -237,13 +237,22 @@ func (p *place) addStack() error {
 	return err
 }
 
-// ReserveAnswer takes places for an answer of so many bytes that Resolve is about to copy into a parked query, until
-// the answer has been delivered. An error is for Resolve to return. Sub-queries belong to the parked query.
-func (q *Query) ReserveAnswer(bytes int) error {
+// Block is called by Resolve before it blocks, unless it calls a function of this package for that. An error is for
+// Resolve to return.
+func (q *Query) Block() error { return q.top().place.addStack() }
+
+// top returns the query that the client has sent, of which q may be a sub-query.
+func (q *Query) top() *Query {
 	for q.parent != nil {
 		q = q.parent
 	}
-	if q.place == nil {
+	return q
+}
+
+// ReserveAnswer takes places for an answer of so many bytes that Resolve is about to copy into a parked query, until
+// the answer has been delivered. An error is for Resolve to return. Sub-queries belong to the parked query.
+func (q *Query) ReserveAnswer(bytes int) error {
+	if q = q.top(); q.place == nil {
 		return nil
 	}
 	err := q.place.add(int64(bytes/answerPlace), false)

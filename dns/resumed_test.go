@@ -70,19 +70,24 @@ func TestResumedQueriesThatBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := maxResumed()
 		last := make(chan struct{})
-		h := wakingHandler{waiting: make(chan func(), 2*n+1), resolve: func(ctx context.Context, q *Query) error {
+		h := wakingHandler{waiting: make(chan func(), n), resolve: func(ctx context.Context, q *Query) error {
 			switch q.Type {
 			case wire.TypeAAAA:
 				q.Next(ctx)
+			case wire.TypeMX:
+				if err := q.Block(); err != nil {
+					return err
+				}
+				<-last
 			case wire.TypeTXT:
 				close(last)
 			}
 			return nil
 		}}
 		below := resolve(func(context.Context, *Query) error { <-last; return nil })
-		r := newRig(t, 8*n, map[string]*Chain{".": chain(h, below)})
+		r := newRig(t, 16*n, map[string]*Chain{".": chain(h, below)})
 		r.sent = make(chan *mdns.Msg) // n clients take nothing before the last query is resumed
-		for _, qtype := range []uint16{mdns.TypeAAAA, mdns.TypeA, mdns.TypeTXT} {
+		for _, qtype := range []uint16{mdns.TypeAAAA, mdns.TypeMX, mdns.TypeA, mdns.TypeTXT} {
 			for range n {
 				r.ask(newQuery("a.", qtype))
 				if qtype == mdns.TypeTXT {
@@ -94,7 +99,7 @@ func TestResumedQueriesThatBlock(t *testing.T) {
 			synctest.Wait()
 		}
 		<-last
-		for range 2*n + 1 {
+		for range 3*n + 1 {
 			<-r.sent
 		}
 		r.lot.Close(t.Context())

@@ -76,6 +76,9 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 
 		ended := make(chan struct{})
 		if c.join(q, l, func() { close(ended) }) {
+			if err := q.Block(); err != nil {
+				return err
+			}
 			select {
 			case <-ended:
 			case <-ctx.Done():
