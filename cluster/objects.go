@@ -27,6 +27,7 @@ const (
 	HTTPRoutes                  // *Route
 	GRPCRoutes                  // *Route
 	TLSRoutes                   // *Route
+	ListenerSets                // *ListenerSet
 	Ingresses                   // *Ingress
 	NetworkPolicies             // *NetworkPolicy
 	Kinds                       // the number of kinds
@@ -36,8 +37,8 @@ const (
 func (k Kind) String() string {
 	return [...]string{
 		"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)",
-		"configmaps", "nodes", "dnsendpoints", "gateways", "httproutes", "grpcroutes", "tlsroutes", "ingresses",
-		"clusternetworkpolicies",
+		"configmaps", "nodes", "dnsendpoints", "gateways", "httproutes", "grpcroutes", "tlsroutes",
+		"listenersets", "ingresses", "clusternetworkpolicies",
 	}[k]
 }
 
@@ -45,7 +46,8 @@ func (k Kind) String() string {
 func (k Kind) ObjectKind() string {
 	return [...]string{
 		"Namespace", "Service", "EndpointSlice", "Pod", "ServiceImport", "EndpointSlice", "ConfigMap", "Node",
-		"DNSEndpoint", "Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "Ingress", "ClusterNetworkPolicy",
+		"DNSEndpoint", "Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "ListenerSet", "Ingress",
+		"ClusterNetworkPolicy",
 	}[k]
 }
 

@@ -52,16 +52,28 @@ type Gateway struct {
 	Accepted        bool // by its controller
 	Listeners       []Listener
 	Addresses       []string // IP addresses and host names of the status
+	// Sets are the namespaces whose ListenerSets the Gateway allows.
+	Sets From
 }
 
-// A Listener of a Gateway. Listeners that the controller has not accepted are left out.
+// From is All, Same, Selector or None: the namespaces whose objects may be attached. Selector is that of their labels.
+type From struct{ From, Selector string }
+
+// A ListenerSet has listeners for a Gateway.
+type ListenerSet struct {
+	Namespace, Name string
+	Created         int64 // seconds since 1970; 0 if unknown
+	Gateway         Key
+	Accepted        bool // by the Gateway's controller
+	Listeners       []Listener
+}
+
+// A Listener of a Gateway or a ListenerSet. Listeners that the controller has not accepted are left out.
 type Listener struct {
 	Name, Protocol string
 	Port           int32
-	Host           string // as written; "" for any
-	// From is All, Same, Selector or None: the namespaces whose Routes the listener allows. Selector is
-	// that of their labels.
-	From, Selector string
+	Host           string  // as written; "" for any
+	From                   // the namespaces whose Routes the listener allows
 	Routes         KindSet // that the listener allows
 }
 
@@ -71,12 +83,13 @@ type Route struct {
 	Namespace, Name string
 	Created         int64 // seconds since 1970; 0 if unknown
 	Hosts           []string
-	Parents         []Parent // Gateways that have accepted the Route
+	Parents         []Parent // Gateways and ListenerSets that have accepted the Route
 }
 
-// A Parent is a Gateway that a Route is attached to, or some of its listeners.
+// A Parent is a Gateway or a ListenerSet that a Route is attached to, or some of its listeners.
 type Parent struct {
-	Gateway  Key
+	Key
+	Set      bool   // a ListenerSet
 	Listener string // name of the listener; "" for any
 	Port     int32  // of the listeners; 0 for any
 }
@@ -90,9 +103,10 @@ type Ingress struct {
 	Addresses       []string // IP addresses and host names of the load balancer
 }
 
-func (g *Gateway) Key() Key { return Key{g.Namespace, g.Name} }
-func (r *Route) Key() Key   { return Key{r.Namespace, r.Name} }
-func (i *Ingress) Key() Key { return Key{i.Namespace, i.Name} }
+func (g *Gateway) Key() Key     { return Key{g.Namespace, g.Name} }
+func (l *ListenerSet) Key() Key { return Key{l.Namespace, l.Name} }
+func (r *Route) Key() Key       { return Key{r.Namespace, r.Name} }
+func (i *Ingress) Key() Key     { return Key{i.Namespace, i.Name} }
 
 // A NetworkPolicy is a ClusterNetworkPolicy of policy.networking.k8s.io, with its rules for egress.
 type NetworkPolicy struct {

@@ -22,7 +22,7 @@ import (
 // defineGateways installs the kinds of the Gateway API that are read.
 func defineGateways(t *testing.T, srv *Server) {
 	t.Helper()
-	for _, definition := range must(gatewayapi.CRDs("gateways", "httproutes", "grpcroutes", "tlsroutes"))(t) {
+	for _, definition := range must(gatewayapi.CRDs("gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes"))(t) {
 		if err := srv.Define(t.Context(), definition); err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,8 @@ func PublishedVersions(k cluster.Kind) (versions []schema.GroupVersion) {
 	group, names := GatewayGroup, []string{"v1", "v1beta1"}
 	switch k {
 	case cluster.Gateways, cluster.HTTPRoutes:
+	case cluster.ListenerSets:
+		names = []string{"v1"}
 	case cluster.GRPCRoutes:
 		names = []string{"v1", "v1alpha2"}
 	case cluster.TLSRoutes:
@@ -74,8 +76,27 @@ type Gateway struct {
 	Spec struct {
 		GatewayClassName string     `json:"gatewayClassName"`
 		Listeners        []Listener `json:"listeners"`
+		AllowedListeners struct {
+			Namespaces AllowedNamespaces `json:"namespaces"`
+		} `json:"allowedListeners"`
 	} `json:"spec"`
 	Status GatewayStatus `json:"status"`
+}
+
+// A ListenerSet is an object of the Gateway API.
+type ListenerSet struct {
+	Meta `json:"metadata"`
+	Spec struct {
+		ParentRef ParentRef  `json:"parentRef"`
+		Listeners []Listener `json:"listeners"`
+	} `json:"spec"`
+	Status GatewayStatus `json:"status"`
+}
+
+// AllowedNamespaces are those whose objects may be attached to a Gateway or a listener.
+type AllowedNamespaces struct {
+	From     string                `json:"from"`
+	Selector *metav1.LabelSelector `json:"selector"`
 }
 
 type Listener struct {
@@ -84,17 +105,15 @@ type Listener struct {
 	Port          int32  `json:"port"`
 	Protocol      string `json:"protocol"`
 	AllowedRoutes struct {
-		Namespaces struct {
-			From     string                `json:"from"`
-			Selector *metav1.LabelSelector `json:"selector"`
-		} `json:"namespaces"`
-		Kinds []struct {
+		Namespaces AllowedNamespaces `json:"namespaces"`
+		Kinds      []struct {
 			Group *string `json:"group"`
 			Kind  string  `json:"kind"`
 		} `json:"kinds"`
 	} `json:"allowedRoutes"`
 }
 
+// A GatewayStatus is the status of a Gateway, or of a ListenerSet, which has no addresses.
 type GatewayStatus struct {
 	Addresses []struct {
 		Value string `json:"value"`
@@ -165,6 +184,8 @@ func (s Slimmer) publishedResources() (rs []Resource) {
 			rs = append(rs, newResource(coreVersion(), kind, readFrontend, s.Frontend))
 		case cluster.Gateways:
 			rs = append(rs, customResource(versions, kind, s.Gateway))
+		case cluster.ListenerSets:
+			rs = append(rs, customResource(versions, kind, s.ListenerSet))
 		case cluster.Ingresses:
 			rs = append(rs, customResource(versions, kind, s.Ingress))
 		case cluster.NetworkPolicies:
@@ -249,14 +270,33 @@ func (s Slimmer) Gateway(full *Gateway) *cluster.Gateway {
 	slim := &cluster.Gateway{
 		Namespace: intern(full.Namespace), Name: full.Name, Created: int64(full.CreationTimestamp),
 		Class: intern(full.Spec.GatewayClassName), Accepted: full.Status.Conditions.Is("Accepted", "True"),
-	}
-	for _, l := range full.Spec.Listeners {
-		if !full.Status.refuses(l.Name) {
-			slim.Listeners = append(slim.Listeners, l.slim())
-		}
+		Listeners: full.Status.accepted(full.Spec.Listeners), Sets: full.Spec.AllowedListeners.Namespaces.slim("None"),
 	}
 	for _, a := range full.Status.Addresses {
 		slim.Addresses = append(slim.Addresses, a.Value)
+	}
+	return slim
+}
+
+// ListenerSet slims a ListenerSet. One whose parent is no Gateway has no listeners.
+func (s Slimmer) ListenerSet(full *ListenerSet) *cluster.ListenerSet {
+	parent, ok := full.Spec.ParentRef.slim(full.Namespace)
+	slim := &cluster.ListenerSet{
+		Namespace: intern(full.Namespace), Name: full.Name, Created: int64(full.CreationTimestamp),
+		Gateway: parent.Key, Accepted: full.Status.Conditions.Is("Accepted", "True"),
+	}
+	if ok && !parent.Set {
+		slim.Listeners = full.Status.accepted(full.Spec.Listeners)
+	}
+	return slim
+}
+
+// accepted returns the listeners that the controller has not refused.
+func (s *GatewayStatus) accepted(all []Listener) (slim []cluster.Listener) {
+	for _, l := range all {
+		if !s.refuses(l.Name) {
+			slim = append(slim, l.slim())
+		}
 	}
 	return slim
 }
@@ -272,13 +312,18 @@ func (s *GatewayStatus) refuses(name string) bool {
 }
 
 func (l *Listener) slim() cluster.Listener {
-	slim := cluster.Listener{
+	return cluster.Listener{
 		Name: l.Name, Protocol: intern(l.Protocol), Port: l.Port, Host: l.Hostname,
-		From: intern(cmp.Or(l.AllowedRoutes.Namespaces.From, "Same")), Routes: l.routes(),
+		From: l.AllowedRoutes.Namespaces.slim("Same"), Routes: l.routes(),
 	}
+}
+
+// slim returns the namespaces. byDefault is what the API means without from.
+func (a *AllowedNamespaces) slim(byDefault string) cluster.From {
+	slim := cluster.From{From: intern(cmp.Or(a.From, byDefault))}
 	if slim.From == "Selector" {
-		selector, err := metav1.LabelSelectorAsSelector(l.AllowedRoutes.Namespaces.Selector)
-		if err != nil || l.AllowedRoutes.Namespaces.Selector == nil {
+		selector, err := metav1.LabelSelectorAsSelector(a.Selector)
+		if err != nil || a.Selector == nil {
 			slim.From = "None"
 		} else {
 			slim.Selector = selector.String()
@@ -343,11 +388,14 @@ func (r *Route) accepts(parent cluster.Parent) bool {
 	return false
 }
 
-// slim reports whether the parent of a Route in a namespace is a Gateway.
+// slim reports whether the parent of an object in a namespace is a Gateway or a ListenerSet.
 func (p ParentRef) slim(namespace string) (parent cluster.Parent, ok bool) {
-	gateway := cluster.Key{Namespace: intern(cmp.Or(p.Namespace, namespace)), Name: p.Name}
-	return cluster.Parent{Gateway: gateway, Listener: p.SectionName, Port: p.Port},
-		(p.Group == nil || *p.Group == GatewayGroup) && (p.Kind == "" || p.Kind == cluster.Gateways.ObjectKind())
+	kind := cmp.Or(p.Kind, cluster.Gateways.ObjectKind())
+	parent = cluster.Parent{
+		Key: cluster.Key{Namespace: intern(cmp.Or(p.Namespace, namespace)), Name: p.Name},
+		Set: kind == cluster.ListenerSets.ObjectKind(), Listener: p.SectionName, Port: p.Port,
+	}
+	return parent, (p.Group == nil || *p.Group == GatewayGroup) && (parent.Set || kind == cluster.Gateways.ObjectKind())
 }
 
 // Ingress slims an Ingress.

@@ -40,7 +40,7 @@ func (d *decoder) publishedReader(apiVersion, kind string) func(json.RawMessage,
 }
 
 // published decodes an object that publishes hosts. No controller has written the status of a manifest:
-// a Gateway and a Route without one count as accepted.
+// a Gateway, a ListenerSet and a Route without one count as accepted.
 func (d *decoder) published(kind cluster.Kind, raw json.RawMessage, it *item) error {
 	slimmer := d.slimmer(it)
 	switch kind {
@@ -51,6 +51,15 @@ func (d *decoder) published(kind cluster.Kind, raw json.RawMessage, it *item) er
 		}
 		slim := slimmer.Gateway(&g)
 		slim.Accepted = slim.Accepted || len(g.Status.Conditions) == 0
+		it.object = slim
+
+	case cluster.ListenerSets:
+		var l api.ListenerSet
+		if err := d.read(raw, it, &l); err != nil {
+			return err
+		}
+		slim := slimmer.ListenerSet(&l)
+		slim.Accepted = slim.Accepted || len(l.Status.Conditions) == 0
 		it.object = slim
 
 	case cluster.NetworkPolicies:

@@ -78,13 +78,13 @@ func gatewayObject(namespace, name string, created int64, listeners ...cluster.L
 
 // listens returns a listener for HTTP that allows the Routes of namespaces.
 func listens(hostname, from string) cluster.Listener {
-	return cluster.Listener{Name: "web", Port: 80, Host: hostname, From: from, Routes: cluster.SetOf(cluster.HTTPRoutes, cluster.GRPCRoutes)}
+	return cluster.Listener{Name: "web", Port: 80, Host: hostname, From: cluster.From{From: from}, Routes: cluster.SetOf(cluster.HTTPRoutes, cluster.GRPCRoutes)}
 }
 
 func routeObject(namespace, name string, created int64, gateway string, hosts ...string) *cluster.Route {
 	at, in, _ := strings.Cut(gateway, "/")
 	return &cluster.Route{Kind: cluster.HTTPRoutes, Namespace: namespace, Name: name, Created: created, Hosts: hosts,
-		Parents: []cluster.Parent{{Gateway: cluster.Key{Namespace: at, Name: in}}}}
+		Parents: []cluster.Parent{{Key: cluster.Key{Namespace: at, Name: in}}}}
 }
 
 // frontend returns a Service for a Gateway of its namespace.

@@ -102,6 +102,14 @@ func (m *model) answer(name string) (addrs []netip.Addr, owned bool) {
 					add(cluster.Gateways, o.Key(), o.Created, l.Host, false, m.addresses(o.Key(), o.Addresses))
 				}
 			}
+		case *cluster.ListenerSet:
+			if g := m.gatewayOf(o); g != nil {
+				for _, l := range o.Listeners {
+					if l.Host != "" {
+						add(cluster.ListenerSets, o.Key(), o.Created, l.Host, false, m.addresses(g.Key(), g.Addresses))
+					}
+				}
+			}
 		case *cluster.Route:
 			for _, p := range o.Parents {
 				m.eachHost(o, p, func(hostname string, addrs []netip.Addr) { add(o.Kind, o.Key(), o.Created, hostname, false, addrs) })
@@ -153,13 +161,23 @@ func (m *model) allowed(zone, namespace string) bool {
 // eachHost calls f with the hostnames that a Route has at the listeners of a parent.
 func (m *model) eachHost(r *cluster.Route, p cluster.Parent, f func(hostname string, addrs []netip.Addr)) {
 	for _, o := range m.objects {
-		g, ok := o.(*cluster.Gateway)
-		if !ok || g.Key() != p.Gateway || !g.Accepted {
+		var g *cluster.Gateway
+		var listeners []cluster.Listener
+		switch o := o.(type) {
+		case *cluster.Gateway:
+			if !p.Set && o.Accepted {
+				g, listeners = o, o.Listeners
+			}
+		case *cluster.ListenerSet:
+			if p.Set {
+				g, listeners = m.gatewayOf(o), o.Listeners
+			}
+		}
+		if g == nil || o.Key() != p.Key {
 			continue
 		}
-		for _, l := range g.Listeners {
-			allowed := l.From == "All" || l.From == "Same" && r.Namespace == g.Namespace || l.From == "Selector" && m.isPublic(r.Namespace)
-			if !allowed || !l.Routes.Has(r.Kind) || p.Listener != "" && p.Listener != l.Name || p.Port != 0 && p.Port != l.Port {
+		for _, l := range listeners {
+			if !m.allows(l.From, o.Key().Namespace, r.Namespace) || !l.Routes.Has(r.Kind) || p.Listener != "" && p.Listener != l.Name || p.Port != 0 && p.Port != l.Port {
 				continue
 			}
 			hostnames := r.Hosts
@@ -173,6 +191,20 @@ func (m *model) eachHost(r *cluster.Route, p cluster.Parent, f func(hostname str
 			}
 		}
 	}
+}
+
+// gatewayOf returns the Gateway that has a ListenerSet, nil if none has.
+func (m *model) gatewayOf(set *cluster.ListenerSet) *cluster.Gateway {
+	for _, o := range m.objects {
+		if g, ok := o.(*cluster.Gateway); ok && g.Key() == set.Gateway && g.Accepted && set.Accepted && m.allows(g.Sets, g.Namespace, set.Namespace) {
+			return g
+		}
+	}
+	return nil
+}
+
+func (m *model) allows(from cluster.From, own, other string) bool {
+	return from.From == "All" || from.From == "Same" && other == own || from.From == "Selector" && m.isPublic(other)
 }
 
 func (m *model) isPublic(namespace string) bool {
@@ -228,8 +260,18 @@ func randomObject(r *rand.Rand) cluster.Object {
 		}
 		return some
 	}
+	from := func() cluster.From { return cluster.From{From: pick("All", "Same", "Selector", "None"), Selector: "public=yes"} }
+	listeners := func() (some []cluster.Listener) {
+		for i := range r.IntN(3) {
+			some = append(some, cluster.Listener{
+				Name: fmt.Sprint("l", i), Port: int32(80 + i), Host: pick(modelHosts...), From: from(),
+				Routes: cluster.SetOf(cluster.HTTPRoutes + cluster.Kind(r.IntN(3))),
+			})
+		}
+		return some
+	}
 	namespace, created := pick("a", "b", "c"), int64(r.IntN(4))
-	switch r.IntN(8) {
+	switch r.IntN(9) {
 	case 0:
 		labels := map[string]string{}
 		if r.IntN(2) == 0 {
@@ -244,13 +286,8 @@ func randomObject(r *rand.Rand) cluster.Object {
 		f.Balancer = &cluster.External{IPs: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})}}
 		return f
 	case 2, 3:
-		g := &cluster.Gateway{Namespace: namespace, Name: pick("one", "two"), Created: created, Accepted: r.IntN(8) > 0}
-		for i := range r.IntN(3) {
-			g.Listeners = append(g.Listeners, cluster.Listener{
-				Name: fmt.Sprint("l", i), Port: int32(80 + i), Host: pick(modelHosts...), From: pick("All", "Same", "Selector", "None"),
-				Selector: "public=yes", Routes: cluster.SetOf(cluster.HTTPRoutes + cluster.Kind(r.IntN(3))),
-			})
-		}
+		g := &cluster.Gateway{Namespace: namespace, Name: pick("one", "two"), Created: created, Accepted: r.IntN(8) > 0,
+			Listeners: listeners(), Sets: from()}
 		if r.IntN(3) > 0 {
 			g.Addresses = []string{pick("192.0.2.0", "192.0.2.1", "192.0.2.2", "203.0.113.1", "2001:db8::1")}
 		}
@@ -261,11 +298,14 @@ func randomObject(r *rand.Rand) cluster.Object {
 			in.Addresses = []string{pick("192.0.2.0", "192.0.2.1", "203.0.113.2")}
 		}
 		return in
+	case 5:
+		return &cluster.ListenerSet{Namespace: namespace, Name: pick("one", "two"), Created: created, Accepted: r.IntN(8) > 0,
+			Gateway: cluster.Key{Namespace: pick("a", "b", "c"), Name: pick("one", "two")}, Listeners: listeners()}
 	default:
 		route := &cluster.Route{Kind: cluster.HTTPRoutes + cluster.Kind(r.IntN(3)), Namespace: namespace, Name: pick("x", "y"), Created: created, Hosts: hosts(3)}
 		for range r.IntN(3) {
 			route.Parents = append(route.Parents, cluster.Parent{
-				Gateway: cluster.Key{Namespace: pick("a", "b", "c"), Name: pick("one", "two")}, Listener: pick("", "", "l0", "l1"), Port: []int32{0, 0, 80, 81}[r.IntN(4)],
+				Key: cluster.Key{Namespace: pick("a", "b", "c"), Name: pick("one", "two")}, Set: r.IntN(3) == 0, Listener: pick("", "", "l0", "l1"), Port: []int32{0, 0, 80, 81}[r.IntN(4)],
 			})
 		}
 		return route
@@ -280,6 +320,8 @@ func kindOf(o cluster.Object) cluster.Kind {
 		return cluster.Services
 	case *cluster.Gateway:
 		return cluster.Gateways
+	case *cluster.ListenerSet:
+		return cluster.ListenerSets
 	case *cluster.Route:
 		return o.Kind
 	}

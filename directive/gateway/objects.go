@@ -12,6 +12,7 @@ type state struct {
 	namespaces map[string]*cluster.Namespace
 	services   map[cluster.Key]*cluster.Frontend
 	gateways   map[cluster.Key]*cluster.Gateway
+	sets       map[cluster.Key]*cluster.ListenerSet
 	routes     map[objects.ID]*cluster.Route
 	ingresses  map[cluster.Key]*cluster.Ingress
 }
@@ -19,7 +20,7 @@ type state struct {
 func newState() state {
 	return state{
 		map[string]*cluster.Namespace{}, map[cluster.Key]*cluster.Frontend{}, map[cluster.Key]*cluster.Gateway{},
-		map[objects.ID]*cluster.Route{}, map[cluster.Key]*cluster.Ingress{},
+		map[cluster.Key]*cluster.ListenerSet{}, map[objects.ID]*cluster.Route{}, map[cluster.Key]*cluster.Ingress{},
 	}
 }
 
@@ -32,6 +33,8 @@ func (s *state) put(o cluster.Object) {
 		s.services[o.Key()] = o
 	case *cluster.Gateway:
 		s.gateways[o.Key()] = o
+	case *cluster.ListenerSet:
+		s.sets[o.Key()] = o
 	case *cluster.Route:
 		s.routes[objects.ID{Kind: o.Kind, Key: o.Key()}] = o
 	case *cluster.Ingress:
@@ -48,6 +51,8 @@ func (s *state) delete(kind cluster.Kind, key cluster.Key) {
 		delete(s.services, key)
 	case cluster.Gateways:
 		delete(s.gateways, key)
+	case cluster.ListenerSets:
+		delete(s.sets, key)
 	case cluster.HTTPRoutes, cluster.GRPCRoutes, cluster.TLSRoutes:
 		delete(s.routes, objects.ID{Kind: kind, Key: key})
 	case cluster.Ingresses:
@@ -70,6 +75,10 @@ func (s *state) keys(kind cluster.Kind, f func(cluster.Key)) {
 		for key := range s.gateways {
 			f(key)
 		}
+	case cluster.ListenerSets:
+		for key := range s.sets {
+			f(key)
+		}
 	case cluster.HTTPRoutes, cluster.GRPCRoutes, cluster.TLSRoutes:
 		for id := range s.routes {
 			if id.Kind == kind {
@@ -83,7 +92,7 @@ func (s *state) keys(kind cluster.Kind, f func(cluster.Key)) {
 	}
 }
 
-// A unit is an object that names hosts: a Gateway by its listeners, a Route or an Ingress.
+// A unit is an object that names hosts: a Gateway or a ListenerSet by its listeners, a Route or an Ingress.
 type unit struct {
 	objects.ID
 	created int64

@@ -16,7 +16,7 @@ type publisher struct {
 	*settings
 	*state
 	frontends *frontends
-	gateways  map[cluster.Key]*attachable
+	parents   map[parent]*attachable
 	selectors map[string]func(*cluster.Labels) bool
 	usage     map[string]int // hosts by namespace
 	published published
@@ -41,9 +41,14 @@ type won struct {
 	to   *target
 }
 
-// An attachable is a Gateway to which Routes may be attached.
+// A parent identifies an attachable.
+type parent struct {
+	cluster.Key
+	set bool
+}
+
+// An attachable is a Gateway or a ListenerSet to which Routes may be attached.
 type attachable struct {
-	*cluster.Gateway
 	listeners []listener
 	to        *target
 }
@@ -56,7 +61,7 @@ type listener struct {
 // publish returns the hosts of a state.
 func (s *settings) publish(all *state, ignored func(id objects.ID, h host, why string)) published {
 	p := &publisher{
-		settings: s, state: all, frontends: newFrontends(all.services), gateways: map[cluster.Key]*attachable{},
+		settings: s, state: all, frontends: newFrontends(all.services), parents: map[parent]*attachable{},
 		selectors: map[string]func(*cluster.Labels) bool{}, usage: map[string]int{}, ignored: ignored,
 		published: published{map[host]*slot{}, map[objects.ID]string{}},
 	}
@@ -88,6 +93,11 @@ func (p *publisher) units() (units []*unit) {
 			units = append(units, u)
 		}
 	}
+	for _, set := range p.sets {
+		if u := p.listenerSet(set); u != nil {
+			units = append(units, u)
+		}
+	}
 	for id, r := range p.routes {
 		units = append(units, p.route(id, r))
 	}
@@ -100,14 +110,45 @@ func (p *publisher) units() (units []*unit) {
 
 // gateway returns the hosts of a Gateway's listeners, nil for a Gateway that serves none.
 func (p *publisher) gateway(g *cluster.Gateway) *unit {
-	if !g.Accepted || len(p.gatewayClasses) > 0 && !slices.Contains(p.gatewayClasses, g.Class) {
+	if !p.serves(g) {
 		return nil
 	}
-	at := &attachable{Gateway: g, to: p.target(g.Class, g.Key(), g.Addresses, portsOf(g))}
-	p.gateways[g.Key()] = at
 	u := &unit{ID: objects.ID{Kind: cluster.Gateways, Key: g.Key()}, created: g.Created}
-	for i := range g.Listeners {
-		l := &g.Listeners[i]
+	p.listen(u, g, g.Listeners)
+	return u
+}
+
+// serves reports whether a controller has accepted a Gateway, and its class is one of the directive.
+func (p *publisher) serves(g *cluster.Gateway) bool {
+	return g.Accepted && (len(p.gatewayClasses) == 0 || slices.Contains(p.gatewayClasses, g.Class))
+}
+
+// listenerSet returns the hosts of the listeners of a ListenerSet, nil for one that its Gateway does not have. The
+// status of the ListenerSet is no proof: a Gateway allows namespaces itself.
+func (p *publisher) listenerSet(set *cluster.ListenerSet) *unit {
+	g := p.state.gateways[set.Gateway]
+	if g == nil || !p.serves(g) || !set.Accepted {
+		return nil
+	}
+	u := &unit{ID: objects.ID{Kind: cluster.ListenerSets, Key: set.Key()}, created: set.Created}
+	if !p.allows(g.Sets, set.Gateway.Namespace, set.Namespace) {
+		for _, l := range set.Listeners {
+			if h, err := parseHost(l.Host); err == nil {
+				p.ignore(u.ID, h, fmt.Sprintf("the Gateway %s does not allow ListenerSets of the namespace (allowedListeners)", set.Gateway))
+			}
+		}
+		return nil
+	}
+	p.listen(u, g, set.Listeners)
+	return u
+}
+
+// listen adds the hosts of listeners to the unit that has them. Their traffic goes where that of the Gateway goes.
+func (p *publisher) listen(u *unit, g *cluster.Gateway, listeners []cluster.Listener) {
+	at := &attachable{to: p.target(g.Class, g.Key(), g.Addresses, append(portsOf(g.Listeners), portsOf(listeners)...))}
+	p.parents[parent{u.Key, u.Kind == cluster.ListenerSets}] = at
+	for i := range listeners {
+		l := &listeners[i]
 		h := anyHost
 		if l.Host != "" {
 			var err error
@@ -119,11 +160,10 @@ func (p *publisher) gateway(g *cluster.Gateway) *unit {
 		}
 		at.listeners = append(at.listeners, listener{l, h})
 	}
-	return u
 }
 
-func portsOf(g *cluster.Gateway) (ports []int32) {
-	for _, l := range g.Listeners {
+func portsOf(listeners []cluster.Listener) (ports []int32) {
+	for _, l := range listeners {
 		ports = append(ports, l.Port)
 	}
 	return ports
@@ -144,13 +184,13 @@ func (p *publisher) route(id objects.ID, r *cluster.Route) *unit {
 		hosts = append(hosts, anyHost)
 	}
 
-	for _, parent := range r.Parents {
-		at := p.gateways[parent.Gateway]
+	for _, ref := range r.Parents {
+		at := p.parents[parent{ref.Key, ref.Set}]
 		if at == nil {
 			continue
 		}
 		for i := range at.listeners {
-			if p.attaches(r, parent, &at.listeners[i]) {
+			if p.attaches(r, ref, &at.listeners[i]) {
 				u.attach(hosts, at.listeners[i].host, at.to)
 			}
 		}
@@ -184,13 +224,16 @@ func (p *publisher) explainHosts(u *unit, hosts []host) {
 // attaches reports whether a Route is attached to a listener of one of its parents. The status of the
 // Route is no proof: a listener allows kinds and namespaces itself.
 func (p *publisher) attaches(r *cluster.Route, parent cluster.Parent, l *listener) bool {
-	switch {
-	case parent.Listener != "" && parent.Listener != l.Name, parent.Port != 0 && parent.Port != l.Port, !l.Routes.Has(r.Kind):
+	if parent.Listener != "" && parent.Listener != l.Name || parent.Port != 0 && parent.Port != l.Port || !l.Routes.Has(r.Kind) {
 		return false
-	case l.From == "All", l.From == "Same" && r.Namespace == parent.Gateway.Namespace:
-		return true
 	}
-	return l.From == "Selector" && p.selects(l.Selector, r.Namespace)
+	return p.allows(l.From, parent.Namespace, r.Namespace)
+}
+
+// allows reports whether an object in one namespace may be attached to one in another.
+func (p *publisher) allows(from cluster.From, own, namespace string) bool {
+	return from.From == "All" || from.From == "Same" && namespace == own ||
+		from.From == "Selector" && p.selects(from.Selector, namespace)
 }
 
 // selects reports whether a selector matches the labels of a namespace. An invalid selector matches none.

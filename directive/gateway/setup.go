@@ -116,7 +116,7 @@ func (s *settings) parse(b *config.Block, d corefile.Directive) error {
 	var through corefile.Directive
 	errs := []error{err, d.Options(append([]corefile.Option{
 		s.rules.Option(s.zones),
-		{Usage: "resources KIND...", Default: "HTTPRoute GRPCRoute TLSRoute Gateway Ingress", Set: s.setResources},
+		{Usage: "resources KIND...", Default: "HTTPRoute GRPCRoute TLSRoute Gateway ListenerSet Ingress", Set: s.setResources},
 		{Usage: "gatewayClasses CLASS...", Set: words(&s.gatewayClasses)},
 		{Usage: "ingressClasses CLASS...", Set: words(&s.ingressClasses)},
 		{Usage: "service NAMESPACE/NAME [CLASS...]", Set: s.addService},
@@ -203,7 +203,7 @@ func (s *settings) setResources(o corefile.Directive) error {
 		case elsewhere[a.Text] != "":
 			errs = append(errs, a.Errorf(o.Path, "%s is not supported: %s", a.Text, elsewhere[a.Text]))
 		case kind > cluster.Ingresses:
-			errs = append(errs, a.Errorf(o.Path, "want HTTPRoute, GRPCRoute, TLSRoute, Gateway or Ingress, got %q", a.Text))
+			errs = append(errs, a.Errorf(o.Path, "want HTTPRoute, GRPCRoute, TLSRoute, Gateway, ListenerSet or Ingress, got %q", a.Text))
 		case kind == cluster.Ingresses:
 			s.names |= cluster.SetOf(kind)
 			s.api.Published |= cluster.SetOf(kind)
