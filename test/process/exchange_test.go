@@ -37,6 +37,7 @@ type question struct {
 	alone  bool   // it has a datagram of its own
 	within time.Duration
 	cert   *tls.Certificate // of the client
+	header http.Header      // of a request of HTTP
 }
 
 // transports are the words that name a transport.
@@ -52,7 +53,7 @@ func (s *script) question(text string) (*question, error) {
 		return nil, fmt.Errorf("want a name and a type")
 	}
 
-	q := &question{m: new(dns.Msg), net: "udp", at: "127.0.0.1:" + s.vars["$PORT"], within: 2 * time.Second}
+	q := &question{m: new(dns.Msg), header: http.Header{}, net: "udp", at: "127.0.0.1:" + s.vars["$PORT"], within: 2 * time.Second}
 	q.m.SetQuestion(dns.Fqdn(words[0]), dns.StringToType[words[1]])
 	for _, word := range words[2:] {
 		name, value, _ := strings.Cut(word, "=") // a secret may contain another =
@@ -92,6 +93,9 @@ func (s *script) question(text string) (*question, error) {
 			q.at = value
 		case name == "+from":
 			q.proxy, err = proxyHeader(value)
+		case name == "+header":
+			field, text, _ := strings.Cut(value, ":")
+			q.header.Add(field, text)
 		case name == "+proxy" || name == "+proxyalone":
 			q.alone = name == "+proxyalone"
 			q.proxy, err = hex.DecodeString(value)
@@ -282,7 +286,13 @@ func (q *question) request() (*dns.Msg, error) {
 		defer over.Close()
 		client.Transport = over
 	}
-	r, err := client.Post(scheme+"://"+q.at+path, contentType, bytes.NewReader(packet))
+	post, err := http.NewRequest(http.MethodPost, scheme+"://"+q.at+path, bytes.NewReader(packet))
+	if err != nil {
+		return nil, err
+	}
+	post.Header = q.header.Clone()
+	post.Header.Set("Content-Type", contentType)
+	r, err := client.Do(post)
 	if err != nil {
 		return nil, err
 	}

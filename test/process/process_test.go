@@ -55,6 +55,7 @@ type script struct {
 	mark    int      // where the output of the current step begins
 
 	received sinks
+	sent     []chan error // the results of queries in the background
 }
 
 func run(t *testing.T, file string) {

@@ -4,6 +4,7 @@ package process
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,6 +34,10 @@ func (s *script) step(text string, line int) {
 	case "?*":
 		s.mark = len(s.process.output())
 		err = s.await(func() error { return s.query(rest) })
+	case "?&":
+		s.background(rest)
+	case "join":
+		err = s.join()
 	case ">":
 		err = s.await(func() error { return found(s.process.output()[s.mark:], rest) })
 	case "received":
@@ -82,6 +87,39 @@ func (s *script) step(text string, line int) {
 	if err != nil {
 		s.t.Errorf("%s:%d: %s\n%v", s.file, line, text, err)
 	}
+}
+
+// background sends a query, and compares the reply while the next steps run.
+func (s *script) background(text string) {
+	result := make(chan error, 1)
+	s.sent = append(s.sent, result)
+	go func() {
+		ask, want, _ := strings.Cut(text, " => ")
+		q, err := s.question(ask)
+		if err != nil {
+			result <- err
+			return
+		}
+		q.within = limit // once: a second query would be another one
+		reply, err := q.exchange()
+		if err == nil {
+			err = compare(reply, want)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", text, err)
+		}
+		result <- err
+	}()
+}
+
+// join waits for the replies to the queries in the background.
+func (s *script) join() error {
+	var errs []error
+	for _, result := range s.sent {
+		errs = append(errs, <-result)
+	}
+	s.sent = nil
+	return errors.Join(errs...)
 }
 
 // await repeats f until it has no error or the limit is over.
