@@ -84,12 +84,7 @@ func (*Loop) Repetition() dns.Repetition { return dns.Repetition{} }
 // ServeDNS answers probes that come back with NXDOMAIN, so that they do not
 // circulate.
 func (l *Loop) ServeDNS(q *dns.Query) dns.Verdict {
-	if q.Type != wire.TypeHINFO {
-		return dns.Next
-	}
-	l.mu.Lock()
-	back := l.names[wire.Name(q.Name())]
-	l.mu.Unlock()
+	back := l.probeOf(q)
 	if back == nil {
 		return dns.Next
 	}
@@ -101,6 +96,20 @@ func (l *Loop) ServeDNS(q *dns.Query) dns.Verdict {
 	q.Fail(wire.NXDomain)
 	return dns.Done
 }
+
+// probeOf returns where the return of a probe is reported; nil if the query is none.
+func (l *Loop) probeOf(q *dns.Query) chan<- *dns.Chain {
+	if q.Type != wire.TypeHINFO {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.names[wire.Name(q.Name())]
+}
+
+// IsProbe reports whether a query is a probe that has come back. A directive that precedes loop, and denies queries,
+// lets it pass: the loop would not be noticed, and would deny what clients ask.
+func (l *Loop) IsProbe(q *dns.Query) bool { return l.probeOf(q) != nil }
 
 // watch starts a prober for each new upstream of f, and stops the probers of
 // removed upstreams.

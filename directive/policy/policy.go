@@ -28,6 +28,7 @@ type Policy struct {
 	groups        groups
 	clusters      []clusterNames
 	federate      []federation
+	probers       []probing
 	zones         wire.ZoneMap[bool] // of the clusters, without reverse zones
 	rcode         wire.RCode         // of denied names; NXDOMAIN or REFUSED
 	outcome       dns.StateKey       // a *group that denies a query, or would without audit, or a *passed
@@ -63,6 +64,9 @@ type federation interface {
 	// for other names.
 	NamespaceOf(name []byte) []byte
 }
+
+// A probing handler sends queries that may come back to the server: the directive loop.
+type probing interface{ IsProbe(q *dns.Query) bool }
 
 // A targetRoom has room for the name of a target, and for the same name in lower case.
 type targetRoom [2][wire.MaxName]byte
@@ -135,6 +139,9 @@ func (p *Policy) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Next
 	}
 	why := p.decide(q, c)
+	if why != passes && slices.ContainsFunc(p.probers, func(from probing) bool { return from.IsProbe(q) }) {
+		return dns.Next // loop answers it
+	}
 	if why != passes && c.mayBeNew() && p.newcomer.mayAppear(q.Peer.Addr(), q.Now()) {
 		return dns.Wait
 	}

@@ -41,7 +41,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		if len(p.clusters) == 0 {
 			return d.Errorf("requires the directive kubernetes in the same server block, which knows the pods")
 		}
-		p.federate = config.Find[federation](b)
+		p.federate, p.probers = config.Find[federation](b), config.Find[probing](b)
 		for _, c := range p.clusters {
 			if err := c.NeedClientLabels(); err != nil {
 				return d.Errorf("%w", err)
