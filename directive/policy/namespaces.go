@@ -53,20 +53,19 @@ func (n *namespaces) find(name string) *matched {
 }
 
 // Put implements cluster.Sink.
-func (n *namespaces) Put(kind cluster.Kind, all ...cluster.Object) {
+func (n *namespaces) Put(_ cluster.Kind, all ...cluster.Object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	var policies []*networkPolicy
 	for _, o := range all {
 		switch o := o.(type) {
 		case *cluster.Namespace:
 			n.putNamespace(o)
 		case *cluster.NetworkPolicy:
-			n.policies[o.Key()] = newNetworkPolicy(o)
+			policies = append(policies, newNetworkPolicy(o))
 		}
 	}
-	if kind == cluster.NetworkPolicies {
-		n.setPolicies()
-	}
+	n.putPolicies(policies...)
 }
 
 func (n *namespaces) putNamespace(o *cluster.Namespace) {
@@ -86,24 +85,21 @@ func (n *namespaces) Delete(kind cluster.Kind, key cluster.Key) {
 	n.remove(kind, key)
 }
 
-func (n *namespaces) remove(kind cluster.Kind, key cluster.Key) {
-	if kind == cluster.Namespaces {
-		n.byName.Delete(key.Name)
+func (n *namespaces) remove(kind cluster.Kind, keys ...cluster.Key) {
+	if kind == cluster.NetworkPolicies {
+		n.removePolicies(keys...)
 		return
 	}
-	delete(n.policies, key)
-	n.setPolicies()
+	for _, key := range keys {
+		n.byName.Delete(key.Name)
+	}
 }
 
 // Listed implements cluster.Sink.
 func (n *namespaces) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, key := range n.keys(kind) {
-		if !has(key) {
-			n.remove(kind, key)
-		}
-	}
+	n.remove(kind, slices.DeleteFunc(n.keys(kind), has)...)
 	n.listed[kind] = true
 	if len(n.listed) == len(n.api.Kinds()) && !n.isSynced() {
 		close(n.synced)

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -135,26 +136,88 @@ func (c client) isNamed() bool {
 	})
 }
 
-// setPolicies has the namespaces have the policies that select them. n.mu is held.
-func (n *namespaces) setPolicies() {
-	var sorted []*networkPolicy
+// A policyChange is the policies that are replaced or deleted, and those that come. nil may be among the former.
+type policyChange struct {
+	gone map[*networkPolicy]bool
+	now  map[cluster.Key]*networkPolicy
+}
+
+// putPolicies puts policies in place of those with the same keys. n.mu is held.
+func (n *namespaces) putPolicies(all ...*networkPolicy) {
+	c := policyChange{map[*networkPolicy]bool{}, map[cluster.Key]*networkPolicy{}}
+	for _, one := range all { // of several with one key the last one counts
+		c.now[one.Key()] = one
+	}
+	for key, one := range c.now {
+		c.gone[n.policies[key]] = true
+		n.policies[key] = one
+	}
+	n.applyPolicies(c)
+}
+
+// removePolicies removes the policies with some keys. n.mu is held.
+func (n *namespaces) removePolicies(keys ...cluster.Key) {
+	c := policyChange{gone: map[*networkPolicy]bool{}}
+	for _, key := range keys {
+		c.gone[n.policies[key]] = true
+		delete(n.policies, key)
+	}
+	n.applyPolicies(c)
+}
+
+// applyPolicies has the namespaces have the policies that select them. The other policies are left alone: a change
+// of one costs one match for each namespace, and not one for each pair of both.
+func (n *namespaces) applyPolicies(c policyChange) {
+	n.sorted, _ = c.apply(n.sorted, func(*networkPolicy) bool { return true })
+	for name, m := range n.byName.All() {
+		policies, differ := c.apply(m.policies, func(one *networkPolicy) bool { return one.Namespaces.Matches(m.labels) })
+		if differ {
+			n.byName.Set(name, &matched{m.labels, m.groups, policies})
+		}
+	}
+
+	isFaulty := func(one *networkPolicy) bool { return one != nil && one.reason != "" }
+	all := slices.Concat(slices.Collect(maps.Keys(c.gone)), slices.Collect(maps.Values(c.now)))
+	if slices.ContainsFunc(all, isFaulty) {
+		n.reportPolicies()
+	}
+}
+
+// apply returns policies after the change, by precedence, and whether they differ: those that come are added if they
+// decide about a name, and are selected.
+func (c policyChange) apply(before []*networkPolicy, selects func(*networkPolicy) bool) (after []*networkPolicy, differ bool) {
+	isGone := func(one *networkPolicy) bool { return c.gone[one] }
+	differ = slices.ContainsFunc(before, isGone)
+	after = before
+	if differ {
+		after = slices.DeleteFunc(slices.Clone(before), isGone)
+	}
+
+	for _, one := range c.now {
+		if !one.decides() || !selects(one) {
+			continue
+		}
+		if !differ { // queries read before
+			after, differ = slices.Clone(before), true
+		}
+		at, _ := slices.BinarySearchFunc(after, one, func(a, b *networkPolicy) int {
+			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
+		})
+		after = slices.Insert(after, at, one)
+	}
+	return after, differ
+}
+
+// decides reports whether the policy may decide about a name.
+func (p *networkPolicy) decides() bool { return p.isNamed() || p.all > 0 }
+
+// reportPolicies reports the policies with an error. n.mu is held.
+func (n *namespaces) reportPolicies() {
 	faults := map[objects.ID]string{}
 	for key, one := range n.policies {
 		if one.reason != "" {
 			faults[objects.ID{Kind: cluster.NetworkPolicies, Key: key}] = one.reason
 		}
-		if one.isNamed() || one.all > 0 {
-			sorted = append(sorted, one)
-		}
-	}
-	slices.SortFunc(sorted, func(a, b *networkPolicy) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
-	})
-	n.sorted = sorted
-	for name, m := range n.byName.All() {
-		now := *m
-		now.policies = n.policiesOf(now.labels)
-		n.byName.Set(name, &now)
 	}
 	n.report.Set(faults)
 }

@@ -2,7 +2,9 @@ package policy
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,5 +113,144 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 	if n.report.Count() != 0 {
 		t.Errorf("without policies: got %d faults, want none", n.report.Count())
+	}
+}
+
+// selector returns a label selector; "" selects all.
+func selector(t testing.TB, text string) cluster.Selector {
+	t.Helper()
+	s, err := cluster.ParseSelector(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// newWatched returns Namespaces of a cluster with ClusterNetworkPolicies, that are not watched.
+func newWatched(t testing.TB) *namespaces {
+	t.Helper()
+	b, err := plan("group others {\n unknown\n}", new(stubCluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newNamespaces(b, cluster.Options{Published: cluster.SetOf(cluster.Namespaces) | cluster.SetOf(cluster.NetworkPolicies)}, nil)
+}
+
+// After any changes, several at once too, each namespace has the policies that select it, by precedence, and the
+// policies with an error are reported.
+func TestNetworkPolicyChanges(t *testing.T) {
+	for seed := range uint64(50) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		n := newWatched(t)
+		labels, policies := map[string]string{}, map[string]*cluster.NetworkPolicy{}
+		namespace := func() *cluster.Namespace {
+			name, tenant := fmt.Sprint("ns-", rnd.IntN(5)), fmt.Sprint("t", rnd.IntN(3))
+			labels[name] = tenant
+			return &cluster.Namespace{Name: name, Labels: cluster.NewLabels(map[string]string{"tenant": tenant})}
+		}
+		policy := func() *cluster.NetworkPolicy {
+			one := &cluster.NetworkPolicy{Name: fmt.Sprint("p", rnd.IntN(6)), Tier: []string{"Admin", "Admin", "Baseline"}[rnd.IntN(3)],
+				Priority: int32(rnd.IntN(3)), Namespaces: selector(t, []string{"", "tenant=t1", "tenant!=t1", "tenant in (t0,t2)"}[rnd.IntN(4)]),
+				Rules: []cluster.EgressRule{{Action: denyAction, Domains: [][]string{{"a.test"}, nil}[rnd.IntN(2)]}}}
+			policies[one.Name] = one
+			return one
+		}
+
+		for range 100 {
+			switch rnd.IntN(6) {
+			case 0:
+				n.Put(cluster.Namespaces, namespace())
+			case 1, 2:
+				n.Put(cluster.NetworkPolicies, policy())
+			case 3: // a group may have a policy twice
+				n.Put(cluster.NetworkPolicies, policy(), policy(), policy())
+			case 4:
+				name := fmt.Sprint("p", rnd.IntN(6))
+				delete(policies, name)
+				n.Delete(cluster.NetworkPolicies, cluster.Key{Name: name})
+			case 5:
+				stays := func(key cluster.Key) bool { return key.Name != "p0" && key.Name != "p3" }
+				delete(policies, "p0")
+				delete(policies, "p3")
+				n.Listed(cluster.NetworkPolicies, stays)
+			}
+
+			faulty := 0
+			for _, one := range policies {
+				if newNetworkPolicy(one).reason != "" {
+					faulty++
+				}
+			}
+			if got := n.report.Count(); got != faulty {
+				t.Fatalf("seed %d: got %d policies with an error, want %d", seed, got, faulty)
+			}
+			for name, tenant := range labels {
+				var want []string
+				for _, one := range policies {
+					decides := one.Tier == "Admin" && one.Rules[0].Domains != nil
+					if decides && one.Namespaces.Matches(cluster.NewLabels(map[string]string{"tenant": tenant})) {
+						want = append(want, fmt.Sprint(one.Priority, " ", one.Name))
+					}
+				}
+				slices.Sort(want)
+				var got []string
+				for _, one := range n.find(name).policies {
+					got = append(got, fmt.Sprint(one.Priority, " ", one.Name))
+					if one.NetworkPolicy != policies[one.Name] {
+						t.Fatalf("seed %d, %s: got an earlier state of %s", seed, name, one.Name)
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("seed %d, %s: got %v, want %v", seed, name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Objects with 10,000 names decide about each of them, in any case. What is wrong with 10,000 names is told in one short
+// text, and the other names of such an object decide.
+func TestManyNames(t *testing.T) {
+	const many = 10_000
+	c := &folderCluster{dir: t.TempDir()}
+	c.add("10.1.0.1", pod("maps", "agent"))
+	c.add("10.1.0.2", pod("policies", "agent"))
+	var lines, wrong, domains, rules []string
+	for i := range many {
+		lines = append(lines, fmt.Sprintf("deny n%d.Test", i))
+		wrong = append(wrong, fmt.Sprintf("deny w%d..test", i))
+		domains = append(domains, fmt.Sprintf("n%d.test", i))
+		rules = append(rules, fmt.Sprintf("{action: Deny, to: [{domainNames: ['w%d..test']}]}", i))
+	}
+	policies := func(name string) string { return "{namespaces: {matchLabels: {name: " + name + "}}}" }
+	c.put(t, "all.yaml", namespaceText("maps", "name: maps")+"---\n"+namespaceText("policies", "name: policies")+"---\n"+
+		configMapText("maps", "names", 1, lines...)+"---\n"+configMapText("maps", "wrong", 2, append(wrong, "deny right.test")...)+"---\n"+
+		networkPolicyText("names", "Admin", "1", policies("policies"), "{action: Deny, to: [{domainNames: ["+strings.Join(domains, ", ")+"]}]}")+
+		networkPolicyText("wrong", "Admin", "2", policies("policies"), append(rules, "{action: Deny, to: [{domainNames: [right.test]}]}")...))
+	s, p := serveFolder(t, "cluster_network_policies\nobjects {\n manifests DIR\n delegate * .\n max_names 50000\n}\ngroup all {\n}\ngroup others {\n unknown\n}", c, nil)
+
+	for _, client := range []string{"10.1.0.1", "10.1.0.2"} {
+		for name, want := range map[string]string{
+			"n0.test": "NXDOMAIN", "N9999.TEST": "NXDOMAIN", "n5000.test": "NXDOMAIN", "n10000.test": "NOERROR", "x.n0.test": "NOERROR",
+			"right.test": "NXDOMAIN", "w1.test": "NOERROR",
+		} {
+			if got := rcode(s, client, name); got != want {
+				t.Errorf("%s of %s: got %s, want %s", name, client, got, want)
+			}
+		}
+	}
+
+	n := p.groups.namespaces.Load()
+	if got := n.report.Text(); got == "" || len(got) > 1000 {
+		t.Errorf("the policy with 10,000 wrong names: got a text of %d bytes, want one of at most 1,000: %.2000s", len(got), got)
+	}
+	conditions := s.Plan.Health().Conditions()
+	if len(conditions) != 2 {
+		t.Errorf("got %d conditions, want one about each object: %.2000v", len(conditions), conditions)
+	}
+	for _, c := range conditions {
+		if len(c.Text) > 1000 {
+			t.Errorf("got a condition of %d bytes, want at most 1,000: %.2000s", len(c.Text), c.Text)
+		}
 	}
 }
