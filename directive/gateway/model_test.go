@@ -260,7 +260,9 @@ func randomObject(r *rand.Rand) cluster.Object {
 		}
 		return some
 	}
-	from := func() cluster.From { return cluster.From{From: pick("All", "Same", "Selector", "None"), Selector: "public=yes"} }
+	from := func() cluster.From {
+		return cluster.From{From: pick("All", "Same", "Selector", "None"), Selector: "public=yes"}
+	}
 	listeners := func() (some []cluster.Listener) {
 		for i := range r.IntN(3) {
 			some = append(some, cluster.Listener{
