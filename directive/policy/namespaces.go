@@ -185,14 +185,13 @@ func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
 		selectors, texts = append(selectors, g.labels), append(texts, g.labelText)
 	}
 
-	var kept *namespaces
-	b.OnStart(func(start *config.Start) (err error) {
+	b.OnStart(func(start *config.Start) error {
 		api := p.clusters[0].ClusterOptions().Location()
 		api.Published = cluster.SetOf(cluster.Namespaces)
 		if p.readsPolicies {
 			api.Published |= cluster.SetOf(cluster.NetworkPolicies)
 		}
-		kept, err = config.Keep(start, namespacesKey{api, strings.Join(texts, "\n")}, func() (*namespaces, error) {
+		kept, err := config.Keep(start, namespacesKey{api, strings.Join(texts, "\n")}, func() (*namespaces, error) {
 			n := newNamespaces(b, api, selectors)
 			if p.readsPolicies {
 				n.report.SetRecorder(sources.NewRecorder(api, b.Log, b.Metrics, b.Dial))
@@ -202,9 +201,11 @@ func (p *Policy) startNamespaces(b *config.Block, d corefile.Directive) {
 				return d.Errorf("waiting for the namespaces: no complete list from the API server within %v", startTimeout)
 			})
 		})
+		if err == nil { // before the first query, and before WaitUntilReady asks
+			p.groups.namespaces.Store(kept)
+		}
 		return err
 	})
-	b.OnSwap(func() { p.groups.namespaces.Store(kept) })
 }
 
 // Ready reports whether the Namespaces and the objects have been read that decide about queries.

@@ -266,15 +266,16 @@ func (p *Policy) startObjects(b *config.Block) {
 	if s == nil {
 		return
 	}
-	var kept *objectLines
-	b.OnStart(func(start *config.Start) (err error) {
-		kept, err = config.Keep(start, objectsKey{s.Key(), s.widen}, func() (*objectLines, error) {
+	b.OnStart(func(start *config.Start) error {
+		kept, err := config.Keep(start, objectsKey{s.Key(), s.widen}, func() (*objectLines, error) {
 			l := s.newLines(b)
 			return l, l.Start(start, b, l)
 		})
+		if err == nil { // before the first query, and before WaitUntilReady asks
+			p.objects.Store(kept)
+		}
 		return err
 	})
-	b.OnSwap(func() { p.objects.Store(kept) })
 }
 
 // An objectsKey identifies objects that a reload keeps.

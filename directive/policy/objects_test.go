@@ -42,6 +42,14 @@ func (f *folderCluster) put(t testing.TB, file, text string) {
 // serveFolder serves a policy, above a handler that answers everything, once its objects have been read.
 func serveFolder(t testing.TB, options string, c *folderCluster, old *chaintest.Block) (*chaintest.Block, *Policy) {
 	t.Helper()
+	b := planFolder(t, options, c)
+	s, p := chaintest.Run(t, b, old), config.Find[*Policy](b)[0]
+	eventually(t, "the objects are read", p.Ready)
+	return s, p
+}
+
+func planFolder(t testing.TB, options string, c *folderCluster) *config.Block {
+	t.Helper()
 	text := ".:53 {\npolicy {\n" + strings.ReplaceAll(options, "DIR", c.dir) + "\n}\n}\n"
 	setup := func(b *config.Block, uses []corefile.Directive) error {
 		b.Shared = new(config.Shared) // has the conditions
@@ -57,9 +65,7 @@ func serveFolder(t testing.TB, options string, c *folderCluster, old *chaintest.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, p := chaintest.Run(t, b, old), config.Find[*Policy](b)[0]
-	eventually(t, "the objects are read", p.Ready)
-	return s, p
+	return b
 }
 
 func eventually(t testing.TB, what string, is func() bool) {
@@ -84,6 +90,30 @@ func namespaceText(name string, labels string) string {
 func configMapText(namespace, name string, created int, lines ...string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: %s, labels: {seamark.io/dns: policy}, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, data: {policy: %q}}\n",
 		namespace, name, created, strings.Join(lines, "\n"))
+}
+
+// What objects say decides from the first query on: before the functions run that are called once the plan
+// serves. The server waits for it when it takes over from another process.
+func TestObjectsBeforeFirstQuery(t *testing.T) {
+	c := &folderCluster{dir: t.TempDir()}
+	c.add("10.1.0.1", pod("a", "one"))
+	c.put(t, "a.yaml", namespaceText("a", "tenant: agents")+"---\n"+configMapText("a", "lines", 1, "deny line.test"))
+	b := planFolder(t, "objects {\n manifests DIR\n delegate * .\n}\n group agents {\n namespace_labels tenant=agents\n deny label.test\n}", c)
+	p := config.Find[*Policy](b)[0]
+
+	start := config.NewStart(t.Context(), nil)
+	defer start.Stop()
+	if err := b.Started(start); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the objects are read", p.Ready)
+	s := &chaintest.Block{Plan: b, Start: start}
+	s.Server = chaintest.NewServer(t, map[string]*dns.Chain{".": b.Chain.CopyFor("dns://:53", ".")})
+	for name, want := range map[string]string{"line.test": "NXDOMAIN", "label.test": "NXDOMAIN", "other.test": "NOERROR"} {
+		if got := rcode(s, "10.1.0.1", name); got != want {
+			t.Errorf("%s before the plan serves: got %s, want %s", name, got, want)
+		}
+	}
 }
 
 // Groups select pods by the labels of their namespaces, as these are now. A pod of a namespace whose labels
