@@ -37,6 +37,8 @@ type Repeated struct {
 	RCode                wire.RCode
 	Step                 int // as Query.AnsweredStep
 	QuerySize, ReplySize int
+	// Name is the name of the queries that Count counts, in wire form and in lower case; nil if it is not known.
+	Name []byte
 
 	Allowed Repeat
 	Rotates bool // the addresses of an RRset

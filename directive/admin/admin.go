@@ -285,9 +285,15 @@ type observer struct {
 	names []string // of the directives, by step plus one
 }
 
-// Repetition reports that replies which the kernel of a node repeats are counted, but not recorded.
+// Repetition reports that replies which the kernel of a node repeats are counted: their clients are not known.
 func (o *observer) Repetition() dns.Repetition {
-	return dns.Repetition{Count: func(_ *dns.Repeated, n uint64) { o.recorder.CountKernel(n) }}
+	return dns.Repetition{Count: func(r *dns.Repeated, n uint64) {
+		name := r.Name
+		if o.options.redact {
+			name = nil
+		}
+		o.recorder.CountKernel(name, r.RCode.String(), n)
+	}}
 }
 
 // ObserveDNS implements [dns.Observer]. It allocates no memory for most queries.

@@ -37,7 +37,8 @@ type Replies struct {
 
 	mu     sync.Mutex // of what follows, and of writes into replies
 	kept   [numReplies]kept
-	often  frequency // of queries by their hashes, whether the server or a program has answered them
+	often  frequency      // of queries by their hashes, whether the server or a program has answered them
+	name   [maxQuery]byte // of the queries that are being counted
 	closed bool
 	total  atomic.Uint64
 	task   *follow.Task
@@ -98,7 +99,9 @@ func (r *Replies) count(i int) {
 		k.counted = repeated
 		r.total.Add(n)
 		r.often.add(k.hash, n)
-		k.Count(n)
+		counted := k.Repeated
+		counted.Name = r.replies[i].appendName(r.name[:0])
+		counted.Count(n)
 	}
 }
 

@@ -174,6 +174,9 @@ func TestRepeat(t *testing.T) {
 	if b.repeated != n || b.last.ReplySize == 0 || b.last.IPv4 {
 		t.Errorf("counted replies: got %d, the last %+v, want %d", b.repeated, b.last, n)
 	}
+	if name := b.last.Name; len(name) != 15 || !bytes.HasSuffix(name, []byte("\x07example\x00")) {
+		t.Errorf("name of the last counted replies: got %q, want one of those queried", name)
+	}
 	if got := b.replies.Total(); got != n {
 		t.Errorf("total: got %d, want %d", got, n)
 	}

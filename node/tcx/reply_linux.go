@@ -132,6 +132,19 @@ func (w *reply) longest(r *dns.Repeated) uint64 {
 	return uint64(r.Allowed.For)
 }
 
+// appendName appends the name of the query in lower case.
+func (r *reply) appendName(buf []byte) []byte {
+	const from = wire.HeaderLen - 2
+	end, size := from, min(int(r.querySize), maxQuery)
+	for end < size && r.query[end] > 0 {
+		end += 1 + int(r.query[end])
+	}
+	if end >= size {
+		return buf
+	}
+	return wire.AppendLower(buf, r.query[from:end+1])
+}
+
 // equal reports whether r has the same query as o.
 func (r *reply) equal(o *reply) bool {
 	return r.alias == o.alias && r.querySize == o.querySize && r.query == o.query

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"hash/maphash"
 	"iter"
 	"maps"
 	"math/bits"
@@ -111,13 +112,29 @@ type Prevention struct {
 	Directive string `json:"directive"` // that has to see each query
 }
 
-// CountKernel counts n replies that the kernel of a node has repeated. It does not wait: while a request
-// reads, they are counted with the next ones.
-func (r *Recorder) CountKernel(n uint64) {
+// CountKernel counts n replies that the kernel of a node has repeated, in the history, and by their name in wire
+// form, unless it is empty, and their response code in the lists of names. It does not wait: while a request
+// reads, the lists miss them.
+func (r *Recorder) CountKernel(name []byte, rcode string, n uint64) {
 	r.kernel.Add(n)
-	if r.mu.TryLock() {
-		r.addKernel(time.Now())
-		r.mu.Unlock()
+	if !r.mu.TryLock() {
+		return
+	}
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.addKernel(now)
+	if len(name) == 0 {
+		return
+	}
+
+	r.turn(now)
+	hash := maphash.Bytes(r.seed, name)
+	r.windows[0][Names].add(hash, name, nil, nil, float64(n))
+	switch rcode {
+	case "NXDOMAIN":
+		r.windows[0][NXDomain].add(hash, name, nil, nil, float64(n))
+	case "SERVFAIL":
+		r.windows[0][ServFail].add(hash, name, nil, nil, float64(n))
 	}
 }
 

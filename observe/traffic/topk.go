@@ -38,8 +38,8 @@ type counter struct {
 	below                   *below // of a key that is the parent of names; else nil
 }
 
-// add adds n to the count of key, and returns its counter. namespace replaces that of the key
-// unless it is empty.
+// add adds n to the count of key, and returns its counter. namespace and example replace those of the key
+// unless they are empty.
 func (t *top) add(hash uint64, key, namespace, example []byte, n float64) *counter {
 	t.total += n
 	c := t.byHash[hash]
@@ -57,13 +57,16 @@ func (t *top) add(hash uint64, key, namespace, example []byte, n float64) *count
 
 		before := c.size()
 		c.hash, c.key, c.namespace = hash, append(c.key[:0], key...), c.namespace[:0]
+		c.example = c.example[:0]
 		t.count(c, c.size()-before)
 		t.byHash[hash] = c
 	}
 
 	before := c.size()
 	c.count += n
-	c.example = append(c.example[:0], example...)
+	if len(example) > 0 {
+		c.example = append(c.example[:0], example...)
+	}
 	if len(namespace) > 0 {
 		c.namespace = append(c.namespace[:0], namespace...)
 	}
