@@ -223,10 +223,12 @@ func (r *supervisedRequest) checkByProbe(ctx context.Context, since *time.Time) 
 func (r *supervisedRequest) fail(err error, silence time.Duration) {
 	r.failed.Store(&err)
 	r.detector.stalled(silence, true)
+
+	// First, since net/http sends a request again by itself whose connection has been closed.
+	r.cancel()
 	if c := r.conn.Load(); c != nil {
 		c.closeIfSilent(*r.silentSince.Load())
 	}
-	r.cancel()
 }
 
 // hasStalled reports whether a request has been silent for too long. answered is

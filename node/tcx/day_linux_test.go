@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,10 +94,11 @@ type dayPod struct {
 type day struct {
 	*repeatBench
 	*rand.Rand
-	folder            string
-	pods              []*dayPod
-	stored            map[string]string // by query: "kept", or why its last reply was not
-	kept              bool              // the last reply
+	folder string
+	pods   []*dayPod
+
+	mu                sync.Mutex
+	stored            map[string]string // by query: "kept", which may be known after the reply, or why its last reply was not
 	causes            map[string]int
 	queries, repeated int
 	server            *chaintest.Server
@@ -187,7 +189,7 @@ func (d *day) serve(text string) {
 	mux := dns.NewMux(dns.NewParkingLot(1<<10), nil)
 	_ = mux.Route(wire.Root, b.Chain.CopyFor("dns://:53", "."))
 	mux.Repeat(func(q *dns.Query) {
-		d.kept = true
+		d.store(q.Packet(), "kept", true)
 		d.replies.Keep(q)
 	}, d.replies.Forget)
 	d.server.Port.Swap(mux)
@@ -263,18 +265,22 @@ func (d *day) query(p *dayPod, name string, qtype uint16, kind string) int {
 		d.repeated++
 		return int(reply[14+20+8+3] & 15)
 	}
-	d.kept = false
 	d.explain(p, packet, kind)
+	d.store(packet, "", true)
 	d.server.Prepare = func(q *dns.Query) { q.Peer, q.Local = ports(pod4, alias4, 40000) }
 	out := d.server.Serve(packet, dns.UDP)
-	key := string(packet[2:])
-	if d.kept {
-		d.stored[key] = "kept"
-	} else {
-		d.stored[key] = fmt.Sprintf("not kept %s %d", kind, out[3]&15)
-	}
+	d.store(packet, fmt.Sprintf("not kept %s %d", kind, out[3]&15), false)
 	p.replied = uint64(monotonic())
 	return int(out[3] & 15)
+}
+
+// store stores what became of the reply to a query, always or unless it is known that it was kept.
+func (d *day) store(packet []byte, what string, always bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if key := string(packet[2:]); always || d.stored[key] != "kept" {
+		d.stored[key] = what
+	}
 }
 
 // explain counts why the programs have not answered a query.
@@ -299,6 +305,8 @@ func (d *day) explain(p *dayPod, packet []byte, kind string) {
 			return
 		}
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if was := d.stored[string(packet[2:])]; was != "kept" {
 		d.cause(cmp.Or(was, "first query "+kind))
 	} else {
