@@ -23,7 +23,7 @@ type copies struct {
 
 	mu     sync.Mutex
 	all    map[*zoneCopy]struct{}
-	passed map[passedKey]passedZone // not claimed by a copy yet
+	passed map[passedKey]passedZone // until this process serves
 }
 
 // A passedKey identifies the copy of a zone in both processes.
@@ -36,7 +36,7 @@ type passedKey struct {
 type passedZone struct {
 	zone    *zone.Zone
 	checked time.Time // the last time that a primary answered
-	room    *room     // its memory until a copy has it
+	room    *room     // its memory until a copy takes it
 }
 
 // copiesKey identifies the copies across reloads.
@@ -75,9 +75,21 @@ func (c *copies) receive(from io.Reader, budget *memory.Budget) {
 			c.log.Warn("secondary: Zones of another process are incomplete, and transferred again", "error", err)
 			return
 		default:
-			c.passed[key] = at
+			c.keep(key, at)
 		}
 	}
+}
+
+// keep keeps a zone for the copies in this process. Server blocks may have a copy each: the newest one is kept.
+func (c *copies) keep(key passedKey, at passedZone) {
+	if has, ok := c.passed[key]; ok {
+		before, _ := has.zone.Serial()
+		if serial, _ := at.zone.Serial(); int32(serial-before) < 0 {
+			has, at = at, has
+		}
+		has.room.release()
+	}
+	c.passed[key] = at
 }
 
 // readPassed reads the next zone. The error is io.EOF at the end, and one for which isRefused is true if
@@ -116,20 +128,21 @@ func readText(in *bufio.Reader) (string, error) {
 	return string(text), nil
 }
 
-// take returns the zone of the process before for a copy, and its memory, which the caller must release.
+// take returns the zone of the process before for a copy, which counts its memory from then on. Other server
+// blocks may have a copy of the same zone, so that it stays until drop.
 func (c *copies) take(o options) (at passedZone, ok bool) {
 	if c == nil {
 		return at, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := passedKey{o.origin, o.from}
-	at, ok = c.passed[key]
-	delete(c.passed, key)
+	if at, ok = c.passed[passedKey{o.origin, o.from}]; ok {
+		at.room.release()
+	}
 	return at, ok
 }
 
-// drop forgets the zones that no copy has claimed.
+// drop forgets the zones of the process before.
 func (c *copies) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -147,8 +148,35 @@ func TestReceiveMemoryRefused(t *testing.T) {
 	if _, ok := c.take(options{origin: origin, from: "large"}); ok || log.Count("is transferred again") != 1 {
 		t.Errorf("a zone without memory: got it %v, want one warning\n%s", ok, log)
 	}
-	if at, ok := c.take(options{origin: origin, from: "small"}); !ok || at.room.receiving == 0 {
-		t.Errorf("the zone after it: got it %v, want it, with its memory\n%s", ok, log)
+	held := budget.Part(memory.Transfers).Used
+	if _, ok := c.take(options{origin: origin, from: "small"}); !ok || held == 0 || budget.Part(memory.Transfers).Used != 0 {
+		t.Errorf("the zone after it: got it %v, with %d bytes reserved until then, want it and more than 0\n%s", ok, held, log)
+	}
+}
+
+// Of two copies of one zone, which server blocks had, the newest version is for all copies of it.
+func TestReceiveTwoCopies(t *testing.T) {
+	of := options{origin: origin, from: "primary"}
+	older := saveCopies(t, withZone(t, of, "@ 5 SOA 6\n@ 5 SOA 6", time.Now()))
+	newer := saveCopies(t, withZone(t, of, "@ 5 SOA 7\n@ 5 SOA 7", time.Now()))
+	for _, text := range [][]byte{slices.Concat(older, newer), slices.Concat(newer, older)} {
+		budget := memory.New(80<<20, memory.FromGroup)
+		c := newCopies(chaintest.QuietLog())
+		c.receive(bytes.NewReader(text), budget)
+
+		for n := range 2 {
+			at, ok := c.take(of)
+			if !ok {
+				t.Fatalf("copy %d: got no zone", n)
+			}
+			if serial, _ := at.zone.Serial(); serial != 7 {
+				t.Errorf("copy %d: got serial number %d, want 7", n, serial)
+			}
+		}
+		c.drop()
+		if _, ok := c.take(of); ok || budget.Part(memory.Transfers).Used != 0 {
+			t.Errorf("after drop: got a zone %v, and %d bytes reserved, want neither", ok, budget.Part(memory.Transfers).Used)
+		}
 	}
 }
 

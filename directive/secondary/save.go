@@ -92,7 +92,6 @@ func writeFile(f io.Writer, origin wire.Name, z *zone.Zone, checked time.Time) e
 func (s *schedule) load() {
 	c := s.copy
 	if at, ok := c.copies.take(c.options); ok {
-		at.room.release() // c counts it
 		err := s.use(at.zone, at.checked)
 		if err == nil {
 			s.unsaved = true
