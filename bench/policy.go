@@ -85,7 +85,7 @@ func (b *bench) policy(ctx context.Context) error {
 
 // allocations measures how often a server allocates memory for an answer.
 func (b *bench) allocations(ctx context.Context, p peer, c comparison) error {
-	// The cache has the names then, also those that ended while other servers were measured.
+	// Fill the cache again: entries have expired while other servers were measured.
 	if _, err := b.load(p.server, c).run(ctx); err != nil {
 		return err
 	}

@@ -34,15 +34,18 @@ func scenarios() []scenario {
 		{"abuse", false, false, (*bench).abuse, "memory and the answers to another client while one abuses HTTP/2"},
 		{"transfer", false, false, (*bench).transfer, "CPU and bytes of a change that secondaries transfer by IXFR"},
 		{"admin", false, false, (*bench).admin, "CPU and memory without and with the directive admin"},
+
 		{"policy", true, false, (*bench).policy,
 			"CPU and allocations of an answer without and with 100,000 rules of the directive policy"},
 		{"objects", false, true, (*bench).objects,
 			"memory of the records of 10,000 objects, and the time from a change of one to its answer"},
+
 		{"node", false, false, (*bench).node,
 			"CPU per answer to a pod and memory of the cache of a node, in network namespaces"},
 		{"idle", true, false, among(1, false, comparison{name: "idle", title: "ClusterIP, A, 1,000 queries a second",
 			workload: "A", rate: 1000, longer: 3}),
 			"CPU per query at 1,000 queries a second"},
+
 		{"binary", true, false, (*bench).binarySize, "size of the stripped binary"},
 		{"start", true, false, (*bench).starts, "start to first right answer"},
 		{"memory", true, false, (*bench).memory, "resident memory, and bytes for an endpoint"},

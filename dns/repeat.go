@@ -126,7 +126,7 @@ func (q *Query) whyUnrepeatable() string {
 	return ""
 }
 
-// A RepeatExplanation says whether the kernel of a node repeats the reply to an explained query.
+// A RepeatExplanation explains whether a node's kernel repeats the reply to a query, and for how long.
 type RepeatExplanation struct {
 	For     time.Duration `json:"for"`               // at most, in nanoseconds: until the data of the answer change
 	Refused string        `json:"refused,omitempty"` // if For is zero, the reason

@@ -71,6 +71,7 @@ func (s *state) keys(kind cluster.Kind, f func(cluster.Key)) {
 		for key := range s.services {
 			f(key)
 		}
+
 	case cluster.Gateways:
 		for key := range s.gateways {
 			f(key)
@@ -79,6 +80,7 @@ func (s *state) keys(kind cluster.Kind, f func(cluster.Key)) {
 		for key := range s.sets {
 			f(key)
 		}
+
 	case cluster.HTTPRoutes, cluster.GRPCRoutes, cluster.TLSRoutes:
 		for id := range s.routes {
 			if id.Kind == kind {

@@ -136,7 +136,8 @@ func (c client) isNamed() bool {
 	})
 }
 
-// A policyChange is the policies that are replaced or deleted, and those that come. nil may be among the former.
+// A policyChange is the difference between two sets of policies: gone has those that were replaced or deleted, and
+// may have nil, which stands for a policy that was new; now has those in their place.
 type policyChange struct {
 	gone map[*networkPolicy]bool
 	now  map[cluster.Key]*networkPolicy
@@ -183,8 +184,8 @@ func (n *namespaces) applyPolicies(c policyChange) {
 	}
 }
 
-// apply returns policies after the change, by precedence, and whether they differ: those that come are added if they
-// decide about a name, and are selected.
+// apply applies the change to policies in the order of their precedence, and reports whether it makes a difference.
+// It adds those of c.now that decide about names and that selects selects.
 func (c policyChange) apply(before []*networkPolicy, selects func(*networkPolicy) bool) (after []*networkPolicy, differ bool) {
 	isGone := func(one *networkPolicy) bool { return c.gone[one] }
 	differ = slices.ContainsFunc(before, isGone)

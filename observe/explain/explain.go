@@ -42,7 +42,7 @@ type Result struct {
 	Error    string        `json:"error,omitempty"` // why the answer is SERVFAIL
 	Steps    []Step        `json:"steps"`           // in the order in which the query reached them
 	Duration time.Duration `json:"duration"`        // in nanoseconds
-	// Kernel says whether the kernel of the node repeats the reply; nil where it repeats none.
+	// Kernel is whether the node's kernel repeats the reply; nil on a server whose replies it never repeats.
 	Kernel *dns.RepeatExplanation `json:"kernel,omitempty"`
 
 	referral bool

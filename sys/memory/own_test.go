@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Own data that need more than their part leave the consumers less, whoever is first: together no more than there is,
-// each at least a quarter of its minimum, and one alone a third, if that is not more than its maximum.
+// If own data need more than their part, the consumers get less, in whatever order they ask: together what is left,
+// each at least a quarter of its minimum, and one alone a third of the total, but never more than its maximum.
 func TestBudgetLargeOwnData(t *testing.T) {
 	const total = 35 << 20
 	standard := New(total, FromGroup)
