@@ -107,8 +107,8 @@ func (l *Loop) probeOf(q *dns.Query) chan<- *dns.Chain {
 	return l.names[wire.Name(q.Name())]
 }
 
-// IsProbe reports whether a query is a probe that has come back. A directive that precedes loop, and denies queries,
-// lets it pass: the loop would not be noticed, and would deny what clients ask.
+// IsProbe reports whether a query is a probe that has come back. A directive above loop that denies queries lets
+// it pass, since loop would not notice the loop otherwise.
 func (l *Loop) IsProbe(q *dns.Query) bool { return l.probeOf(q) != nil }
 
 // watch starts a prober for each new upstream of f, and stops the probers of
