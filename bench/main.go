@@ -73,7 +73,7 @@ type options struct {
 	rate                                   float64
 	only, peers                            []string
 	binary, pgo, corednsPath, kubeconfig   string
-	nodecachePath                          string
+	nodecachePath, basePath                string
 	results, root, profileFile             string
 }
 
@@ -95,6 +95,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	f.StringVar(&peers, "peers", "knot,dnsmasq,unbound,nsd", "compare with the installed ones of these; may be empty")
 	f.StringVar(&o.binary, "seamark", "", "binary of our server (default: build it)")
 	f.StringVar(&o.pgo, "pgo", "auto", "go build's -pgo for our server; off builds faster")
+	f.StringVar(&o.basePath, "base", "", "an earlier binary of our server, compared in the same rounds")
 	f.StringVar(&o.corednsPath, "coredns", "", "binary of CoreDNS")
 	f.StringVar(&o.nodecachePath, "nodecache", "",
 		"binary of node-cache, for the scenario node (default: CoreDNS with node-cache's Corefile)")
@@ -176,7 +177,7 @@ type bench struct {
 
 func newBench(o options, out io.Writer) (*bench, error) {
 	b := &bench{options: o, out: out, paths: map[string]string{}, series: map[string][]float64{}}
-	for _, path := range []*string{&b.binary, &b.corednsPath, &b.nodecachePath, &b.kubeconfig, &b.root} {
+	for _, path := range []*string{&b.binary, &b.basePath, &b.corednsPath, &b.nodecachePath, &b.kubeconfig, &b.root} {
 		if *path == "" {
 			continue
 		}

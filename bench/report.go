@@ -98,6 +98,10 @@ func (b *bench) findPeers(ctx context.Context) {
 		b.report.Versions[name] = version(ctx, path, map[string]string{"unbound": "-V"}[name])
 	}
 
+	if b.basePath != "" {
+		b.paths["base"] = b.basePath
+		b.report.Versions["base"] = version(ctx, b.basePath, "-version")
+	}
 	if b.corednsPath == "" {
 		b.miss("CoreDNS: set COREDNS to its binary")
 	} else {

@@ -138,6 +138,9 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 	}
 
 	peers := []peer{{"seamark", ours, nil}, {"loop", floor, nil}}
+	if peers, err = b.addPeer(ctx, peers, b.base(b.stock(b.source(), readers))); err != nil {
+		return peers, err
+	}
 	values := map[string]any{"readers": readers}
 	for _, other := range []struct {
 		name     string
@@ -226,19 +229,28 @@ func (b *bench) ways(ctx context.Context) error {
 		return err
 	}
 
-	ours, loop := peers[0].server, peers[1].server
-	err = b.compare(ctx, "paths", "ways to our server", []contender{
-		{"A", ours, b.load(ours, comparison{workload: "A"})},
-		{"loop", loop, b.load(loop, comparison{workload: "A"})},
-		{"cached", ours, b.load(ours, comparison{workload: "cached"})},
-		{"tcp 1x100", ours, b.load(ours, comparison{workload: "A", transport: overTCP, sockets: 1, window: 100})},
-		{"tcp 16x6", ours, b.load(ours, comparison{workload: "A", transport: overTCP, sockets: 16, window: 16 * 6})},
-	})
-	if err != nil {
+	loop := peers[1].server
+	peers = slices.Delete(peers, 1, 2) // the loop has no TCP
+	contenders := []contender{{"loop", loop, b.load(loop, comparison{workload: "A"})}}
+	for _, c := range []comparison{
+		{name: "A", workload: "A"},
+		{name: "cached", workload: "cached"},
+		{name: "tcp 1x100", workload: "A", transport: overTCP, sockets: 1, window: 100},
+		{name: "tcp 16x6", workload: "A", transport: overTCP, sockets: 16, window: 16 * 6},
+	} {
+		for _, p := range peers {
+			switch p.label {
+			case "seamark":
+				contenders = append(contenders, contender{c.name, p.server, b.load(p.server, c)})
+			case "base":
+				contenders = append(contenders, contender{"base " + c.name, p.server, b.load(p.server, c)})
+			}
+		}
+	}
+	if err = b.compare(ctx, "paths", "ways to our server", contenders); err != nil {
 		return err
 	}
 
-	peers = slices.Delete(peers, 1, 2) // the loop has no TCP
 	return b.compareAll(ctx, peers, comparison{name: "new", title: "ClusterIP, A, a TCP connection for each query",
 		workload: "A", transport: perTCP, sockets: 8}) // Knot's listen backlog is ten connections
 }
@@ -251,13 +263,14 @@ func (b *bench) encrypted(ctx context.Context) error {
 		return err
 	}
 
-	ours, err := b.start(ctx, b.seamark("encrypted.Corefile", map[string]any{"source": b.source()}), b.pop.last())
+	encrypted := b.seamark("encrypted.Corefile", map[string]any{"source": b.source()})
+	ours, err := b.start(ctx, encrypted, b.pop.last())
 	if err != nil {
 		return err
 	}
 	peers := []peer{{"seamark", ours, nil}}
 	unbound := b.peer("unbound", map[string]any{"readers": 1, "encrypted": true})
-	for _, p := range []program{unbound, b.peer("nsd", nil)} {
+	for _, p := range []program{b.base(encrypted), unbound, b.peer("nsd", nil)} {
 		if peers, err = b.addPeer(ctx, peers, p); err != nil {
 			return err
 		}

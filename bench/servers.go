@@ -48,6 +48,12 @@ func (b *bench) stock(source string, readers int) program {
 	return b.seamark("stock.Corefile", map[string]any{"source": source, "readers": readers})
 }
 
+// base returns a program of our server with the binary of -base in place of ours.
+func (b *bench) base(p program) program {
+	p.name, p.argv = "base", append([]string{b.basePath}, p.argv[1:]...)
+	return p
+}
+
 // peer returns another server, with the values of its template.
 func (b *bench) peer(name string, values map[string]any) program {
 	p := map[string]program{
