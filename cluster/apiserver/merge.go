@@ -19,11 +19,12 @@ type merger struct {
 	namespaces []string
 	mu         sync.Mutex
 	lists      [cluster.Kinds][]namespaceList // by namespace
+	complete   [cluster.Kinds]bool            // all namespaces have been listed
 }
 
 // A namespaceList is the last list of one kind in one namespace, with the changes since.
 type namespaceList struct {
-	keys     *keys // of its objects; nil until they were listed
+	keys     *keys // of its objects; nil before they were listed, and once the kind is complete
 	received time.Time
 }
 
@@ -62,6 +63,12 @@ func (s namespaceSink) Delete(kind cluster.Kind, key cluster.Key) {
 func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.complete[kind] {
+		// The sink has of the other namespaces what their lists and events have left.
+		s.sink.Listed(kind, func(key cluster.Key) bool { return s.isOther(key) || in.has(key) })
+		return
+	}
+
 	s.list(kind).keys = in
 	lists := s.lists[kind]
 	if slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys == nil }) {
@@ -72,6 +79,10 @@ func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 		return
 	}
 	s.sink.Listed(kind, hasKey(lists))
+	s.complete[kind] = true
+	for i := range lists {
+		lists[i].keys = nil // they are not needed any more, and may be many
+	}
 }
 
 // missing counts the objects of the namespace alone: beside other namespaces the

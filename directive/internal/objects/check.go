@@ -67,7 +67,7 @@ func AwaitList(ctx context.Context, synced <-chan struct{}, board *health.Board)
 func (x *Objects) Errors() (errs []error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	byKey := func(a, b *Object) int { return cmp.Compare(a.key, b.key) }
+	byKey := func(a, b *Object) int { return cmp.Compare(a.key(), b.key()) }
 	for _, o := range slices.SortedFunc(maps.Keys(x.faults.all), byKey) {
 		errs = append(errs, x.settings.Use.Errorf("%s: %s", o, x.faults.all[o].told))
 	}

@@ -43,7 +43,7 @@ func (x *Objects) swapCorefile(plan *config.Start) {
 		return
 	}
 	c.plan, c.tables, c.nextTables = plan, c.nextTables, nil
-	for _, o := range x.known {
+	for o := range x.known() {
 		x.report(o, x.faults.contentOf(o))
 	}
 }

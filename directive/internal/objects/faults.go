@@ -169,7 +169,7 @@ func (x *Objects) report(o *Object, content string) {
 // conflict returns the first name of an object that is another's, and whose, as a text, and the
 // number of further ones.
 func (x *Objects) conflict(o *Object) (first string, more int) {
-	for owner := range Owners(o.packed) {
+	for owner := range Owners(o.packed()) {
 		by := ""
 		if x.corefile.has(owner) {
 			by = "the Corefile"

@@ -4,18 +4,19 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/seamark/seamark/wire"
 )
 
 // replace replaces the names of an object.
 func (x *Objects) replace(o *Object, packed string) {
-	before := o.packed
-	o.packed = packed
+	before := o.packed()
+	o.text = strings.Join([]string{o.key(), packed}, "") // a copy: the key alone would keep the old content in memory
 
 	affected := map[*Object]bool{}
 	now := map[wire.Name]bool{}
-	for owner, value := range Owners(packed) {
+	for owner, value := range Owners(o.packed()) {
 		now[owner] = true
 		x.take(owner, &Entry{o, value}, affected)
 	}
@@ -25,7 +26,7 @@ func (x *Objects) replace(o *Object, packed string) {
 		}
 	}
 	delete(affected, o) // the caller reports it
-	for _, other := range slices.SortedFunc(maps.Keys(affected), func(a, b *Object) int { return cmp.Compare(a.key, b.key) }) {
+	for _, other := range slices.SortedFunc(maps.Keys(affected), func(a, b *Object) int { return cmp.Compare(a.key(), b.key()) }) {
 		x.report(other, x.faults.contentOf(other))
 	}
 }

@@ -41,7 +41,6 @@ type Objects struct {
 	mu       sync.Mutex
 	turns    turns
 	listed   map[cluster.Kind]bool
-	known    map[string]*Object    // by objectKey
 	rivals   map[wire.Name][]rival // of names that an older object has
 	spaces   map[string]*space     // by namespace; none is empty
 	wanted   map[*Object]time.Time // that have to be read again, from a time on
@@ -119,15 +118,22 @@ func (c *Content) Fault() string {
 // SizeUnit is the size up to which a record counts as one.
 const SizeUnit = 256
 
-// An Object is one of a namespace that may have names.
+// An Object is one of a namespace that may have names. There are many, most of which have one name.
 type Object struct {
-	key      string // see objectKey
+	text     string // its objectKey, and Content.Packed if the object is admitted
 	created  int64  // seconds since 1970
-	packed   string // Content.Packed, if the object is admitted
 	count    int32  // Content.Count
+	keySize  uint16 // the API allows 253 bytes for a name, and 63 for a namespace
 	valid    bool   // count is that of a state that was valid
 	admitted bool   // the namespace has room for it
 }
+
+func newObject(key string, created int64) *Object {
+	return &Object{text: key, created: created, keySize: uint16(len(key))}
+}
+
+func (o *Object) key() string    { return o.text[:o.keySize] }
+func (o *Object) packed() string { return o.text[o.keySize:] }
 
 // A rival has what an object says of a name for the time when no older object has it.
 type rival struct{ *Entry }
@@ -138,12 +144,10 @@ func objectKey(kind cluster.Kind, key cluster.Key) string {
 }
 
 // Kind returns the kind of the object.
-func (o *Object) Kind() cluster.Kind { return cluster.Kind(o.key[0] - '0') }
+func (o *Object) Kind() cluster.Kind { return cluster.Kind(o.text[0] - '0') }
 
 // Key returns the namespace and the name.
-func (o *Object) Key() cluster.Key {
-	return splitKey(o.key)
-}
+func (o *Object) Key() cluster.Key { return splitKey(o.key()) }
 
 func splitKey(key string) cluster.Key {
 	for i := range key {
@@ -185,7 +189,7 @@ func (x *Objects) SetOrigins(read cluster.ReadOrigin) { x.origins.Store(&read) }
 // add has a change wait for its turn. An object for which there is no memory is read again later.
 func (x *Objects) add(key, namespace string, o cluster.Object) {
 	if x.turns.add(key, namespace, o, !x.isListed(), max(waitingLimit, x.settings.Most*SizeUnit)) {
-		delete(x.wanted, x.known[key])
+		delete(x.wanted, x.find(key, namespace))
 		return
 	}
 	if known := x.identify(key, namespace, createdAt(o)); known != nil {
@@ -214,9 +218,9 @@ func (x *Objects) Delete(kind cluster.Kind, key cluster.Key) {
 // Listed implements cluster.Sink.
 func (x *Objects) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	x.mu.Lock()
-	for key, o := range x.known {
+	for o := range x.known() {
 		if o.Kind() == kind && !has(o.Key()) {
-			x.add(key, o.Key().Namespace, nil)
+			x.add(o.key(), o.Key().Namespace, nil)
 		}
 	}
 	x.listed[kind] = true
@@ -228,7 +232,7 @@ func (x *Objects) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 func (x *Objects) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missing, all int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, o := range x.known {
+	for o := range x.known() {
 		if o.Kind() == kind {
 			if all++; !has(o.Key()) {
 				missing++
@@ -265,7 +269,7 @@ func (x *Objects) Step() (wait time.Duration) {
 		return wait
 	}
 
-	o := x.known[c.key]
+	o := x.find(c.key, c.namespace)
 	switch {
 	case c.object == nil && o != nil:
 		x.remove(o)

@@ -59,7 +59,7 @@ func (r *Report) Set(now map[ID]string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		if r.known[key] == nil {
-			r.known[key] = &Object{key: key}
+			r.known[key] = newObject(key, 0)
 		}
 		r.faults.set(r.known[key], fault{told: byKey[key]})
 	}

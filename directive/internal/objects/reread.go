@@ -56,7 +56,7 @@ func (x *Objects) Reread(ctx context.Context) (wait time.Duration) {
 	case err != nil:
 		x.want(o, rereadWait)
 	case object != nil: // if it does not exist, the watch will say so
-		x.add(o.key, o.Key().Namespace, object)
+		x.add(o.key(), o.Key().Namespace, object)
 		x.changed.Send()
 	}
 	return 0

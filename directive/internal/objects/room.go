@@ -3,6 +3,7 @@ package objects
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // fits (reread.go). So the state depends on the objects alone, and not on the order of events.
 type space struct {
 	all      []*Object // the oldest first
+	byKey    []*Object // the same, sorted
 	need     int       // the sum of their counts
 	admitted int       // objects
 	count    int       // the sum of the counts of the admitted ones
@@ -65,7 +67,7 @@ func createdAt(o cluster.Object) int64 {
 
 // identify returns the object with a key, or a new one; nil if its namespace has too many older ones.
 func (x *Objects) identify(key, namespace string, created int64) *Object {
-	o := x.known[key]
+	o := x.find(key, namespace)
 	if o != nil && o.created == created {
 		return o
 	}
@@ -73,7 +75,7 @@ func (x *Objects) identify(key, namespace string, created int64) *Object {
 		x.remove(o)
 	}
 
-	o = &Object{key: key, created: created}
+	o = newObject(key, created)
 	s := x.spaces[namespace]
 	if s == nil {
 		s = new(space)
@@ -89,9 +91,38 @@ func (x *Objects) identify(key, namespace string, created int64) *Object {
 	}
 
 	s.all = slices.Insert(s.all, s.index(o), o)
-	x.known[key] = o
+	i, _ := s.search(key)
+	s.byKey = slices.Insert(s.byKey, i, o)
 	x.bytes += bytesOf(0)
 	return o
+}
+
+// find returns the object with a key, or nil.
+func (x *Objects) find(key, namespace string) *Object {
+	if s := x.spaces[namespace]; s != nil {
+		if i, ok := s.search(key); ok {
+			return s.byKey[i]
+		}
+	}
+	return nil
+}
+
+// search returns the place of a key in byKey, and whether an object has it.
+func (s *space) search(key string) (i int, ok bool) {
+	return slices.BinarySearchFunc(s.byKey, key, func(o *Object, key string) int { return cmp.Compare(o.key(), key) })
+}
+
+// known returns all objects.
+func (x *Objects) known() iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		for _, s := range x.spaces {
+			for _, o := range s.all {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // index returns the place of an object among those of its namespace.
@@ -114,7 +145,7 @@ func (x *Objects) ignores(c *change) bool {
 	if s == nil || len(s.all) < considered*x.settings.Most {
 		return false
 	}
-	return s.all[len(s.all)-1].before(&Object{key: c.key, created: createdAt(c.object)})
+	return s.all[len(s.all)-1].before(newObject(c.key, createdAt(c.object)))
 }
 
 // admit finds which objects of a namespace fit. o, which may be nil, has the content packed if it does.
@@ -211,7 +242,7 @@ func (x *Objects) setContent(o *Object, packed string, admitted bool) {
 		x.bytes += int64(sign) * (bytesOf(int(o.count)) - bytesOf(0))
 		o.admitted = admitted
 	}
-	x.bytes += int64(len(packed)-len(o.packed)) * 2
+	x.bytes += int64(len(packed)-len(o.packed())) * 2
 	x.replace(o, packed)
 }
 
@@ -223,8 +254,9 @@ func (x *Objects) remove(o *Object) {
 	s := x.spaces[namespace]
 	i := s.index(o)
 	s.all = slices.Delete(s.all, i, i+1)
+	i, _ = s.search(o.key())
+	s.byKey = slices.Delete(s.byKey, i, i+1)
 	x.bytes -= bytesOf(0)
-	delete(x.known, o.key)
 	delete(x.wanted, o)
 	x.faults.clear(o)
 

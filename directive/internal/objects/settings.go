@@ -123,7 +123,7 @@ func New(s Settings, table Table, b *config.Block) *Objects {
 	x := &Objects{
 		settings: s, table: table, kinds: s.API.Kinds(),
 		log: b.Log, board: b.Health(), claim: b.Memory.Claim(memory.Files),
-		listed: map[cluster.Kind]bool{}, known: map[string]*Object{}, rivals: map[wire.Name][]rival{},
+		listed: map[cluster.Kind]bool{}, rivals: map[wire.Name][]rival{},
 		spaces: map[string]*space{}, wanted: map[*Object]time.Time{},
 		changed: follow.NewSignal(), reread: follow.NewSignal(), synced: make(chan struct{}),
 	}
