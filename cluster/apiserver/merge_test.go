@@ -79,6 +79,9 @@ func TestMerge(t *testing.T) {
 		"put services b/2", "listed services a/4 b/2",
 		"put endpointslices b/1",
 	}
+	if lists := m.lists[cluster.Services]; lists[0].keys != nil || lists[1].keys != nil {
+		t.Error("the keys of a kind are kept after all namespaces have been listed, want none")
+	}
 	if !slices.Equal(got.lines, want) {
 		t.Errorf("calls: got\n%s\nwant\n%s", strings.Join(got.lines, "\n"), strings.Join(want, "\n"))
 	}
