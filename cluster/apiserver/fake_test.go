@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,7 +87,7 @@ func (a *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	version, resource := r.URL.Path[:strings.LastIndex(r.URL.Path, "/")], r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	version = strings.TrimPrefix(strings.TrimPrefix(version, "/apis/"), "/api/")
-	version, _, _ = strings.Cut(version, "/namespaces/")
+	version, namespace, _ := strings.Cut(version, "/namespaces/")
 	kind := map[string]string{"namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod", "serviceimports": "ServiceImport", "configmaps": "ConfigMap", "nodes": "Node", "dnsendpoints": "DNSEndpoint",
 		"gateways": "Gateway", "grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute"}[resource]
 	a.mu.Lock()
@@ -98,6 +99,7 @@ func (a *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var items []json.RawMessage
 	json.Unmarshal([]byte("["+objects+"]"), &items)
+	items = slices.DeleteFunc(items, func(item json.RawMessage) bool { return !isWithin(item, namespace) })
 	w.Header().Set("Content-Type", "application/json")
 	if !query.Has("watch") {
 		list, _ := json.Marshal(items)
@@ -121,6 +123,12 @@ func (a *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 	case <-ended:
 	}
+}
+
+// isWithin reports whether an object is in a namespace; "" has all.
+func isWithin(object json.RawMessage, namespace string) bool {
+	var o struct{ Metadata struct{ Namespace string } }
+	return namespace == "" || json.Unmarshal(object, &o) == nil && o.Metadata.Namespace == namespace
 }
 
 // change replaces the objects of a resource and ends all watches, none of which
