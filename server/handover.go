@@ -248,7 +248,8 @@ func (p *Plan) handOver(c *handover.Conn, socket *os.File) (passed int, err erro
 	}
 
 	// Both processes answer now: connections are passed last. From here on only the end of the new process
-	// makes this one continue: a connection that cannot be passed is closed.
+	// makes this one continue: a connection that cannot be passed is closed. Exclusive sockets are read until
+	// the new process has taken over, which may be stopped until then.
 	serving, err := c.Receive(startTimeout, handover.Serving)
 	if err != nil {
 		return 0, err
@@ -260,18 +261,67 @@ func (p *Plan) handOver(c *handover.Conn, socket *os.File) (passed int, err erro
 	if err != nil {
 		p.opts.Log.Warn("Passing connections to another process failed", "pid", c.PID, "error", err)
 	}
-	return passed, p.awaitTaken(c)
+	if err := p.awaitTaken(c); err != nil {
+		return passed, err
+	}
+	p.release(serving.Unused)
+	return passed, nil
 }
 
-// awaitTaken blocks until the new process has taken over, or returns an error if it has ended.
+// awaitTaken blocks until the new process has taken over, or returns an error if it has ended. If it does not
+// respond, it may have been stopped: this process accepts connections again until it does.
 func (p *Plan) awaitTaken(c *handover.Conn) error {
-	for {
-		_, err := c.Receive(startTimeout, handover.Taken)
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		p.opts.Log.Warn("The process that replaces this one does not respond, both serve", "pid", c.PID)
+	_, err := c.Receive(messageTimeout, handover.Taken)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
 	}
+
+	inclusive, _ := p.socketsByUse()
+	for _, l := range inclusive {
+		l.Resume()
+	}
+	for errors.Is(err, os.ErrDeadlineExceeded) {
+		p.opts.Log.Warn("The process that replaces this one does not respond, both serve", "pid", c.PID)
+		_, err = c.Receive(startTimeout, handover.Taken)
+	}
+	if err != nil {
+		return err
+	}
+
+	// The new process receives no connections any more: those of this one end with it.
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, l := range inclusive {
+		_ = l.HandOver(ended, nil)
+	}
+	return nil
+}
+
+// release ends the connections of exclusive sockets, which the new process reads when the connection to this
+// one has ended.
+func (p *Plan) release(unused []netip.AddrPort) {
+	ctx, cancel := context.WithTimeout(context.Background(), passTimeout)
+	defer cancel()
+	_, exclusive := p.socketsByUse()
+	var releases sync.WaitGroup
+	for _, l := range exclusive {
+		if !slices.Contains(unused, l.Addr()) {
+			releases.Go(func() { _ = l.HandOver(ctx, nil) })
+		}
+	}
+	releases.Wait()
+}
+
+// socketsByUse returns the listeners with sockets that two processes may read, and with those that only one may.
+func (p *Plan) socketsByUse() (inclusive, exclusive []socketListener) {
+	for _, l := range p.sockets() {
+		if isExclusive(l) {
+			exclusive = append(exclusive, l)
+		} else {
+			inclusive = append(inclusive, l)
+		}
+	}
+	return inclusive, exclusive
 }
 
 func (p *Plan) sendSockets(c *handover.Conn) error {
@@ -320,21 +370,13 @@ func (p *Plan) sendState(c *handover.Conn, saving *sync.WaitGroup, name string, 
 }
 
 // sendConnections passes the open connections, except connections to unused addresses,
-// whose listeners stop as usual.
+// whose listeners stop as usual, and those of exclusive sockets.
 func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passed int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), passTimeout)
 	defer cancel()
 
-	// Exclusive sockets come last: no process reads them until all connections are passed.
-	var listeners, exclusive []socketListener
-	for _, l := range p.sockets() {
-		if isExclusive(l) {
-			exclusive = append(exclusive, l)
-		} else {
-			listeners = append(listeners, l)
-		}
-	}
-	for _, l := range append(listeners, exclusive...) {
+	inclusive, _ := p.socketsByUse()
+	for _, l := range inclusive {
 		if slices.Contains(unused, l.Addr()) {
 			continue
 		}

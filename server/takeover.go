@@ -21,6 +21,9 @@ const (
 	messageTimeout = 5 * time.Second
 	// stateTimeout bounds the transfer of one State.
 	stateTimeout = 10 * time.Second
+	// releaseTimeout is how long the new process waits until the old one has released its exclusive sockets.
+	// One that is stopped meanwhile does not read them.
+	releaseTimeout = passTimeout + time.Second
 )
 
 // A takeover holds the sockets, data and connections that a starting process receives
@@ -186,9 +189,27 @@ func (t *takeover) finish(p *Plan) error {
 	// The last word, also after an error: the old process may have been stopped, and go on later.
 	if err := t.conn.Send(handover.Message{Kind: handover.Taken}, messageTimeout); err != nil {
 		t.log.Warn("Old process ended during the hand-over", "pid", pid, "error", err)
+	} else if len(p.delayed) > 0 {
+		t.awaitRelease()
 	}
 	t.log.Info("Took over from another process", "pid", pid, "connections", passed, "lost", lost)
 	return nil
+}
+
+// awaitRelease blocks until the old process has released its exclusive sockets, which ends the connection.
+func (t *takeover) awaitRelease() {
+	for until := time.Now().Add(releaseTimeout); ; {
+		m, err := t.conn.Receive(time.Until(until), handover.Connection, handover.End)
+		if m.File != nil { // of a connection that comes too late
+			_ = m.File.Close()
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.log.Warn("Old process does not respond, reading its sockets", "pid", t.conn.PID)
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {

@@ -15,6 +15,7 @@
 //	< connection...    a file each: an open TCP connection
 //	< end
 //	> taken
+//	< the end of the connection, once the old process has released the sockets that only one may read
 //
 // Until taken the old process answers queries, and after serving the new one does. Exactly one of
 // them remains, whatever fails. A process ends the connection only when it ends itself, or with a last

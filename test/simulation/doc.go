@@ -37,7 +37,7 @@
 // In every third world new processes replace the server, with its Corefile or another one: the old process
 // passes what it knows by the code of packages server and handover, over a connection in memory, and both
 // answer for a moment. One of them may die after each message, and one may be stopped for longer than the other
-// waits. Exactly one remains. No packet is lost, a new process answers only once it is ready unless the old one
+// waits: then it reads no packets of QUIC. Exactly one remains. No packet is lost, a new process answers only once it is ready unless the old one
 // has died, serial numbers never go back, and a process that gives way writes no snapshot. TCP connections are
 // not passed: they belong to the operating system (the tests of cmd make processes for them).
 //

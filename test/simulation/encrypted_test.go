@@ -140,10 +140,13 @@ func (c *streamClient) ask(packet []byte) (reply []byte, err error) {
 	defer cancel()
 	for {
 		restarts, used := c.world.restarts.Load(), c.conn != nil || c.http != nil || c.quic != nil
+		mayStop := c.world.handOvers.running()
 		reply, err = c.exchange(ctx, packet)
+		mayStop = mayStop || c.world.handOvers.running()
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return reply, err
+		case isSilence(err) && mayStop: // the process is stopped
 		case c.world.restarts.Load() != restarts || c.world.down.Load():
 			time.Sleep(100 * time.Millisecond)
 		case !used:

@@ -198,6 +198,7 @@ func (x *replacement) begin() {
 
 	x.settings.source.replacement = x
 	x.passage.die, x.passage.written = x.dies, x.passes
+	x.passage.stopped = [2]func(bool){w.running.stop, x.process.stop}
 }
 
 // end is called when one process answers.

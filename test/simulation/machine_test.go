@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/seamark/seamark/dns"
@@ -42,6 +43,7 @@ func newMachine(w *world, address string) *machine {
 // connection, although its goroutines may go on for a moment.
 type process struct {
 	*machine
+	stopped atomic.Bool // by a signal: it reads no packets of QUIC
 
 	// Guarded by the lock of the machine.
 	dead    bool
@@ -60,6 +62,18 @@ func (p *process) die() {
 	p.mu.Unlock()
 	for _, s := range p.sockets {
 		_ = s.Close()
+	}
+}
+
+// stop stops the process, or lets it go on.
+func (p *process) stop(stopped bool) {
+	p.stopped.Store(stopped)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.sockets {
+		if s, ok := s.(*packetSocket); ok {
+			s.wake()
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type datagram struct {
 type packetSocket struct {
 	*packetPort
 	machine *machine
+	process *process // nil for a client's
 	addr    netip.AddrPort
 
 	// Guarded by the lock of the port.
@@ -55,6 +56,7 @@ func (p *process) listenPacket(_ context.Context, _, address string) (net.Packet
 	}
 	s, err := p.openPackets(netip.AddrPortFrom(p.address, number), p.passed)
 	if err == nil {
+		s.process = p
 		p.sockets = append(p.sockets, s)
 	}
 	return s, err
@@ -92,13 +94,20 @@ func (s *packetSocket) ReadFrom(p []byte) (int, net.Addr, error) {
 			return 0, nil, &net.OpError{Op: "read", Net: "udp", Err: net.ErrClosed}
 		case !s.deadline.IsZero() && !time.Now().Before(s.deadline):
 			return 0, nil, &net.OpError{Op: "read", Net: "udp", Err: os.ErrDeadlineExceeded}
-		case len(s.arrived) > 0:
+		case len(s.arrived) > 0 && (s.process == nil || !s.process.stopped.Load()):
 			d := s.arrived[0]
 			s.arrived = s.arrived[1:]
 			return copy(p, d.data), d.from, nil
 		}
 		s.changed.Wait()
 	}
+}
+
+// wake makes readers look at the state of their process again.
+func (s *packetSocket) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed.Broadcast()
 }
 
 func (s *packetSocket) WriteTo(p []byte, to net.Addr) (int, error) {
@@ -157,11 +166,7 @@ func (s *packetSocket) SetReadDeadline(t time.Time) error {
 		s.timer.Stop()
 	}
 	if !t.IsZero() {
-		s.timer = time.AfterFunc(max(time.Until(t), atOnce), func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.changed.Broadcast()
-		})
+		s.timer = time.AfterFunc(max(time.Until(t), atOnce), s.wake)
 	}
 	s.changed.Broadcast()
 	return nil

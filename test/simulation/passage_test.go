@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,8 +22,9 @@ type passage struct {
 	after   int                    // the number of packets after which a process dies; negative if none does
 	die     func()
 
-	stopAfter int           // the number of packets after which the process that sends the next one is stopped
-	stopFor   time.Duration // in the middle of it; 0 without a stop
+	stopAfter int                   // the number of packets after which the process that sends the next one is stopped
+	stopFor   time.Duration         // in the middle of it; 0 without a stop
+	stopped   [2]func(stopped bool) // is called when the process of an end is stopped, and when it goes on
 
 	mu sync.Mutex
 	*rand.Rand
@@ -61,15 +63,18 @@ func newPassage(r *rand.Rand) *passage {
 // do: the other one waits meanwhile.
 func (p *passage) stop(after int, d time.Duration) { p.stopAfter, p.stopFor = after, d }
 
-// next returns the delay of the next packet. It stops or kills the process that is due to be.
-func (p *passage) next() time.Duration {
+// next returns the delay of the next packet, which an end sends. It stops or kills the process that is due to be.
+func (p *passage) next(end *passageEnd) time.Duration {
 	p.mu.Lock()
 	dies, stops := p.sent == p.after, p.sent == p.stopAfter
 	p.sent++
 	delay := time.Duration(1+p.IntN(20_000)) * time.Microsecond
 	p.mu.Unlock()
-	if stops {
+	if stops && p.stopFor > 0 {
+		stop := p.stopped[slices.Index(p.ends[:], end)]
+		stop(true)
 		time.Sleep(p.stopFor)
+		stop(false)
 	}
 	if dies {
 		p.die()
@@ -83,7 +88,7 @@ func (e *passageEnd) WriteMsgUnix(b, oob []byte, _ *net.UnixAddr) (n, oobn int, 
 	if err := json.Unmarshal(b, &m); err != nil {
 		return 0, 0, err
 	}
-	delay := e.passage.next()
+	delay := e.passage.next(e)
 	if isClosed(e.closed) || isClosed(e.other.closed) {
 		return 0, 0, os.NewSyscallError("sendmsg", syscall.EPIPE)
 	}
