@@ -74,6 +74,7 @@ func onlySeamark() map[string][]string {
 		"secondary":  {"file", "key", "max_size"},
 		"transfer":   {"key"},
 		"chaos":      {"statistics"},
+		"dnstap":     {"sample"},
 	}
 }
 

@@ -256,7 +256,7 @@ func (p *program) openNode(
 	if network.programs != nil {
 		countPackets(r.Metrics, network.programs.Counters)
 	}
-	forget, err := p.repeatReplies(r, network.File(), network.aliases, options.Port)
+	forget, err := p.repeatReplies(r, network.Files(), network.aliases, options)
 	if err != nil {
 		network.Close()
 		return nil, err

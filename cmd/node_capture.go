@@ -18,6 +18,7 @@ import (
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
+	"github.com/seamark/seamark/sys/health"
 )
 
 // A nodeCapture is what makes queries of pods reach the server: a supervisor.Capture.
@@ -212,23 +213,29 @@ func countPackets(m *metrics.Registry, counters func() tcx.Counters) {
 		func() float64 { return float64(counters().Paused) })
 }
 
-// File returns the file for repeatReplies, nil if no replies are repeated.
-func (n *nodeCapture) File() *os.File {
+// Files returns the files for repeatReplies, none if no replies are repeated.
+func (n *nodeCapture) Files() []*os.File {
 	if n.programs == nil || !n.repeat {
 		return nil
 	}
-	return n.programs.ReplyFile()
+	return n.programs.ReplyFiles()
 }
 
-// repeatReplies makes the programs of f repeat replies of r to queries to a port of the
-// aliases. It returns a function that ends it. f may be nil.
+// repeatReplies makes the programs of the files repeat replies of r to queries to the aliases. It returns a
+// function that ends it. Without files no replies are repeated, and the status has the reason if they should be.
 func (p *program) repeatReplies(
-	r *server.Run, f *os.File, aliases map[netip.Addr]netip.Addr, port uint16,
+	r *server.Run, files []*os.File, aliases map[netip.Addr]netip.Addr, f nodecache.Flags,
 ) (end func(), err error) {
-	if f == nil {
+	if len(files) == 0 {
+		if f.RepeatReplies && len(aliases) > 0 {
+			shared(r).Health.Set(r, "repeat", health.Condition{
+				Severity: health.Note, Object: "kernel", Text: "the kernel repeats no replies, as it has no array for them",
+				Next: "look for the error in the log of the start",
+			})
+		}
 		return func() {}, nil
 	}
-	replies, err := tcx.OpenReplies(f, slices.Collect(maps.Values(aliases)), port, p.times.Times)
+	replies, err := tcx.OpenReplies(files, slices.Collect(maps.Values(aliases)), f.Port, p.times.Times)
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +243,9 @@ func (p *program) repeatReplies(
 	r.Metrics.CounterFunc("seamark_node_repeated_replies_total",
 		"Queries of pods that the kernel has answered with an earlier reply of the server.",
 		func() float64 { return float64(replies.Total()) })
+	r.Metrics.CounterFunc("seamark_node_lost_samples_total",
+		"Samples of repeated replies for tail and dnstap that were lost: the next one stands for them.",
+		func() float64 { return float64(replies.LostSamples()) })
 	return replies.Close, nil
 }
 

@@ -84,10 +84,15 @@ func writeSets(r *server.Run, w *supervisor.Worker, options nodecache.Flags) {
 		conn = w.Attached()
 	}
 	remote := nftables.NewRemote(conn, options.Sets())
+	nftset.WriteBy(shared(r), func() (nftset.Writer, error) { return remote, nil })
+}
+
+// shared returns what the plans of r share.
+func shared(r *server.Run) *config.Shared {
 	if r.Shared == nil {
 		r.Shared = new(config.Shared)
 	}
-	nftset.WriteBy(r.Shared, func() (nftset.Writer, error) { return remote, nil })
+	return r.Shared
 }
 
 // An exitStatus is that of a child process, which has reported the error.
@@ -130,7 +135,7 @@ func (p *program) nodeWorker(r *server.Run, w *supervisor.Worker, options nodeca
 	}
 	aliases, _ := aliasesOf(options)
 	listenAt(r, aliases)
-	if end, err = p.repeatReplies(r, w.File(), aliases, options.Port); err != nil {
+	if end, err = p.repeatReplies(r, w.Files(), aliases, options); err != nil {
 		return nil, err
 	}
 	countPackets(r.Metrics, func() tcx.Counters {

@@ -44,7 +44,8 @@ several servers also the pod of the server. Filters that are set apply together.
 
 A server records up to 1,000 queries a second; when there
 are more, it records a random share of them, and each is shown with the number of queries that
-it counts for. The server does not wait for this command: if it is too slow, it
+it counts for. On a node "(kernel)" marks a sample of the queries that the kernel has answered
+with an earlier reply. The server does not wait for this command: if it is too slow, it
 skips queries and shows their number. With --pods it shows the client's pod and the workload
 that owns the pod.
 
@@ -282,13 +283,17 @@ func eventWriter(found []*servers.Server) func(io.Writer, shownEvent) error {
 		if e.Weight > 1.5 {
 			weight = fmt.Sprintf("x%.0f", e.Weight)
 		}
+		kernel := ""
+		if e.Kernel {
+			kernel = "(kernel)"
+		}
 		namespace := ""
 		if e.Namespace != "" && e.Pod == "" {
 			namespace = "from " + e.Namespace
 		}
 		at, rcode := e.Time.Local().Format("15:04:05"), cmp.Or(e.RCode, "no reply")
 		return line(w, e.Server, at, e.Client.String(), e.Type, rcode,
-			short(e.Duration), e.Name, e.Source, namespace, e.Pod, e.Owner, weight)
+			short(e.Duration), e.Name, e.Source, kernel, namespace, e.Pod, e.Owner, weight)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,7 +34,8 @@ type Dnstap struct {
 type tap struct {
 	socket            dnstap.Socket
 	listen, full      bool
-	writeBuffer       int // bytes
+	sample            bool // the kernel of a node may repeat replies
+	writeBuffer       int  // bytes
 	queue             int
 	identity, version []byte
 	extra             *format // may be nil
@@ -52,7 +54,7 @@ func SetupDnstap(b *config.Block, uses []corefile.Directive) error {
 		d.taps = append(d.taps, t)
 		b.OnStart(func(s *config.Start) error { return use.Each(t.start(s, b)) })
 	}
-	b.Offer(d)
+	b.Offer(d.observer())
 	b.OnPlanned(func() error {
 		for _, t := range d.taps {
 			t.extra.bindMetadata(b)
@@ -87,6 +89,7 @@ func newTap(b *config.Block, d corefile.Directive) (*tap, error) {
 		corefile.Option{Usage: "extra FORMAT", Set: parseExtra},
 		corefile.Option{Usage: "tls CERT KEY [CA]", Once: true, Block: true, Set: parseTLS},
 		corefile.Option{Usage: "skipverify", Set: corefile.Flag(&t.socket.SkipVerify)},
+		corefile.Option{Usage: "sample", Set: corefile.Flag(&t.sample)},
 	))
 
 	switch {
@@ -212,9 +215,35 @@ func (t *tap) start(s *config.Start, b *config.Block) error {
 	return err
 }
 
+// observer returns what observes queries: d, or what is content with a sample of those that the kernel of a node
+// answers if each tap is.
+func (d *Dnstap) observer() dns.Observer {
+	if slices.ContainsFunc(d.taps, func(t *tap) bool { return !t.sample }) {
+		return d
+	}
+	return sampledDnstap{d}
+}
+
+// A sampledDnstap lets the kernel of a node repeat replies.
+type sampledDnstap struct{ *Dnstap }
+
+// Repetition asks for a sample of the queries to which replies are repeated. Their messages have the number of
+// queries that they stand for.
+func (d sampledDnstap) Repetition() dns.Repetition {
+	return dns.Repetition{
+		Samples: func() bool { return true },
+		Sample: func(q *dns.Query, weight float64) {
+			d.observe(q, fmt.Appendf(nil, "kernel %.0f", weight))
+		},
+	}
+}
+
 // ObserveDNS sends the messages about a client's query.
-func (d *Dnstap) ObserveDNS(q *dns.Query) {
-	m := dnstap.Message{Client: q.Peer, Server: q.Local, Proto: q.Network(), Query: q.Start}
+func (d *Dnstap) ObserveDNS(q *dns.Query) { d.observe(q, nil) }
+
+// observe sends the messages about a client's query, with a text at the end of the field extra.
+func (d *Dnstap) observe(q *dns.Query, extra []byte) {
+	m := dnstap.Message{Client: q.Peer, Server: q.Local, Proto: q.Network(), Query: q.Start, Extra: extra}
 	d.send(q, m, dnstap.ClientQuery, q.Packet())
 	if !q.Dropped() {
 		m.Response = q.Start.Add(q.Elapsed)
@@ -235,19 +264,23 @@ func (d *Dnstap) ObserveExchange(q *dns.Query, e *dns.Exchange) {
 // maxTapBuffer is the size of the largest buffer that is kept for other messages.
 const maxTapBuffer = 16 << 10
 
-// send sends m, which is about q, to the receivers of all taps.
+// send sends m, which is about q, to the receivers of all taps. Its field extra follows that of the tap.
 func (d *Dnstap) send(q *dns.Query, m dnstap.Message, kind dnstap.Kind, packet []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
 	m.Kind = kind
+	extra := m.Extra
 	for _, t := range d.taps {
-		m.Identity, m.Version, m.Extra, m.Packet = t.identity, t.version, nil, nil
+		m.Identity, m.Version, m.Extra, m.Packet = t.identity, t.version, extra, nil
 		if t.full {
 			m.Packet = packet
 		}
 		if t.extra != nil {
 			d.extra = t.extra.append(d.extra[:0], q)
+			if len(extra) > 0 {
+				d.extra = append(append(d.extra, ' '), extra...)
+			}
 			m.Extra = d.extra
 		}
 		d.payload = m.Append(d.payload[:0])

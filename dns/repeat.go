@@ -25,6 +25,10 @@ type Repetition struct {
 	Allows func(q *Query) bool
 	// Count adds n repeated replies to the metrics. It may be nil.
 	Count func(r *Repeated, n uint64)
+	// Sample, if it is not nil, sees finished queries to which replies were repeated, while Samples reports
+	// true: a sample of them, as each stands for a number of queries, its weight.
+	Sample  func(q *Query, weight float64)
+	Samples func() bool
 	// Rotates reports that the addresses of an RRset are in another order each time.
 	Rotates bool
 }
@@ -84,6 +88,31 @@ func (r *Repeated) Count(n uint64) {
 			p.Count(r, n)
 		}
 	}
+}
+
+// WantsSamples reports whether a handler or an observer of c wants a sample of the queries to which replies
+// are repeated.
+func (c *Chain) WantsSamples() bool {
+	return slices.ContainsFunc(c.repetitions, func(p repetition) bool { return p.Sample != nil && p.Samples() })
+}
+
+// Sample passes a query that was answered by the repetition of r to what wants samples. The caller has
+// called q.Reset and set the addresses.
+func (r *Repeated) Sample(q *Query, reply []byte, weight float64) {
+	if q.Parse(q.packet) != wire.NoFault {
+		return
+	}
+	q.enter(r.Chain)
+	q.answeredBy, q.RCode, q.sealed = r.Step, r.RCode, true
+	q.Answer.Reset(q.Answer.Buf, nil)
+	q.Answer.Buf = append(q.Answer.Buf[:0], reply...)
+
+	for _, p := range r.Chain.repetitions {
+		if p.Sample != nil && p.Samples() {
+			p.Sample(q, weight)
+		}
+	}
+	q.release()
 }
 
 // MayRepeat reports whether the configuration that made the reply is still used.

@@ -53,3 +53,42 @@ func TestRepeatElapsed(t *testing.T) {
 		}
 	}
 }
+
+// A sampleTaker wants samples, or not.
+type sampleTaker struct {
+	repeatable
+	wants   bool
+	got     []string
+	weights []float64
+}
+
+func (s *sampleTaker) Repetition() Repetition {
+	return Repetition{Samples: func() bool { return s.wants }, Sample: func(q *Query, weight float64) {
+		text := q.AnsweredBy() + " " + q.RCode.String() + " " + string(q.Reply())
+		s.got, s.weights = append(s.got, text), append(s.weights, weight)
+	}}
+}
+
+// A sample is a finished query of the chain, for those alone that want it.
+func TestSample(t *testing.T) {
+	var with, without sampleTaker
+	with.wants = true
+	chain := new(Chain)
+	chain.Add("with", &with)
+	if !chain.WantsSamples() {
+		t.Error("got no wish for samples")
+	}
+	chain.Add("without", &without)
+	r := Repeated{Chain: chain, Step: 1, RCode: wire.NXDomain}
+	q := NewQuery(nil)
+	for _, packet := range []string{"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01", "no query"} {
+		q.Reset([]byte(packet), UDP, time.Now())
+		r.Sample(q, []byte("reply"), 3)
+	}
+	if len(with.got) != 1 || with.got[0] != "without NXDOMAIN reply" || with.weights[0] != 3 || len(without.got) > 0 {
+		t.Errorf("got %q with the weights %v, and %q without a wish", with.got, with.weights, without.got)
+	}
+	if with.wants = false; chain.WantsSamples() {
+		t.Error("got a wish for samples")
+	}
+}

@@ -285,28 +285,37 @@ type observer struct {
 	names []string // of the directives, by step plus one
 }
 
-// Repetition reports that replies which the kernel of a node repeats are counted: their clients are not known.
+// Repetition reports that replies which the kernel of a node repeats are counted, and that the readers of tail
+// get a sample of them.
 func (o *observer) Repetition() dns.Repetition {
-	return dns.Repetition{Count: func(r *dns.Repeated, n uint64) {
-		name := r.Name
-		if o.options.redact {
-			name = nil
-		}
-		o.recorder.CountKernel(name, r.RCode.String(), n)
-	}}
+	return dns.Repetition{
+		Count: func(r *dns.Repeated, n uint64) {
+			name := r.Name
+			if o.options.redact {
+				name = nil
+			}
+			o.recorder.CountKernel(name, r.RCode.String(), n)
+		},
+		Samples: func() bool { return o.recorder.Watched() },
+		Sample:  func(q *dns.Query, weight float64) { o.record(q, o.names[q.AnsweredStep()+1], weight) },
+	}
 }
 
 // ObserveDNS implements [dns.Observer]. It allocates no memory for most queries.
 func (o *observer) ObserveDNS(q *dns.Query) {
-	name := q.Name()
-	o.recorder.Count(q.Peer.Addr(), name)
-	if !o.recorder.Selects() {
-		return
+	o.recorder.Count(q.Peer.Addr(), q.Name())
+	if o.recorder.Selects() {
+		o.record(q, o.source(q), 0)
 	}
+}
 
+// record records a query that a directive has answered. The weight is that of a sample of the kernel's, and
+// otherwise 0.
+func (o *observer) record(q *dns.Query, source string, weight float64) {
+	name := q.Name()
 	e := traffic.Event{
 		Time: q.Now(), Client: q.Peer.Addr(), Type: q.Type.String(), Protocol: q.Network().String(),
-		Duration: q.Elapsed, Size: len(q.Reply()), Source: o.source(q), Zone: o.zone,
+		Duration: q.Elapsed, Size: len(q.Reply()), Source: source, Zone: o.zone, Weight: weight,
 	}
 	if !q.Dropped() {
 		e.RCode = q.RCode.String()
@@ -328,6 +337,10 @@ func (o *observer) ObserveDNS(q *dns.Query) {
 	if o.options.redact {
 		e.Client = redactedClient(e.Client)
 		name, search = o.redact(q, space[64:64], search)
+	}
+	if weight > 0 {
+		o.recorder.RecordKernel(&e, name, namespace, search)
+		return
 	}
 	o.recorder.Record(&e, name, namespace, search)
 }

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -50,6 +51,69 @@ func (k *kernel) repeat(t *testing.T, n uint64) {
 	r := *k.last
 	r.Name = []byte("\x03web\x04shop\x03svc\x07cluster\x05local\x00")
 	r.Count(n)
+}
+
+// wantsSamples reports whether the chain of the last reply wants samples.
+func (k *kernel) wantsSamples() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last.Chain.WantsSamples()
+}
+
+// sample passes a sample of repetitions of the last reply, to the query of a client.
+func (k *kernel) sample(t *testing.T, client string, weight float64) {
+	t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	q := dns.NewQuery(nil)
+	q.Reset([]byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03web\x04shop\x03svc\x07cluster\x05local\x00\x00\x01\x00\x01"),
+		dns.UDP, time.Now())
+	q.Peer = netip.MustParseAddrPort(client)
+	k.last.Sample(q, make([]byte, 100), weight)
+}
+
+// A client of tail gets a sample of the queries that the kernel answers, which lists do not count. Without one
+// there is none.
+func TestTailKernel(t *testing.T) {
+	w := newWorld(t)
+	k := newKernel()
+	w.repeater = k
+	if err := w.load(stock); err != nil {
+		t.Fatal(err)
+	}
+	w.query("web.shop.svc.cluster.local")
+	w.eventually("/v1/top?by=names", `"key": "web.shop.svc.cluster.local."`)
+	if k.wantsSamples() {
+		t.Error("without a client: got a wish for samples")
+	}
+
+	tail := w.open("/v1/tail")
+	if !k.wantsSamples() {
+		t.Error("with a client: got no wish for samples")
+	}
+	k.sample(t, "10.244.0.9:40000", 16)
+	var got traffic.Event
+	if err := json.NewDecoder(tail.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	want := traffic.Event{
+		Sequence: got.Sequence, Time: got.Time, Client: netip.MustParseAddr("10.244.0.9"), Name: "web.shop.svc.cluster.local.",
+		Namespace: got.Namespace, Type: "A", Protocol: "udp", RCode: "NOERROR", Size: 100, Source: "kubernetes", Zone: got.Zone, Weight: 16, Kernel: true,
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	_, top := w.request("GET", "/v1/top?by=clients")
+	if strings.Contains(top, "10.244.0.9") {
+		t.Errorf("the list of clients: got the client of the sample:\n%s", top)
+	}
+
+	_ = tail.Body.Close()
+	for deadline := time.Now().Add(time.Minute); k.wantsSamples(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a minute after the end of the client: got a wish for samples")
+		}
+	}
 }
 
 // explained returns what /v1/explain says of the kernel, nil if nothing.

@@ -73,6 +73,7 @@ func (s *service) tail(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	defer s.recorder.Watch()()
 	_, next := s.recorder.Since(math.MaxUint64, 0) // before the client knows that the tail has begun
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	control, out := http.NewResponseController(w), json.NewEncoder(w)

@@ -18,15 +18,15 @@ type Worker struct {
 	conn    *handover.Conn
 	page    page
 	sockets []*os.File
-	file    *os.File // of the Capture; nil if there is none
-	asked   uint64   // the ID of the last request
+	files   []*os.File // of the Capture
+	asked   uint64     // the ID of the last request
 	pending atomic.Pointer[request]
 }
 
 // A request is one that waits for its reply.
 type request struct {
 	id    uint64
-	file  *os.File // that the supervisor has sent before the reply
+	files []*os.File // that the supervisor has sent before the reply
 	reply chan handover.Message
 }
 
@@ -87,14 +87,14 @@ func (w *Worker) take(m handover.Message) {
 	case r == nil || r.id != m.ID:
 		_ = m.File.Close() // an error without a file
 	case m.Kind == handover.State:
-		r.file = m.File
+		r.files = append(r.files, m.File)
 	case w.pending.CompareAndSwap(r, nil):
 		r.reply <- m
 	}
 }
 
-// ask sends a message and waits for the reply. It returns the file that the supervisor has sent, if any.
-func (w *Worker) ask(kind handover.Kind, timeout time.Duration) (*os.File, error) {
+// ask sends a message and waits for the reply. It returns the files that the supervisor has sent.
+func (w *Worker) ask(kind handover.Kind, timeout time.Duration) ([]*os.File, error) {
 	w.asked++
 	r := &request{id: w.asked, reply: make(chan handover.Message, 1)}
 	w.pending.Store(r)
@@ -108,7 +108,7 @@ func (w *Worker) ask(kind handover.Kind, timeout time.Duration) (*os.File, error
 		if m.Kind == handover.Refused {
 			return nil, errors.New(m.Error)
 		}
-		return r.file, nil
+		return r.files, nil
 	case <-time.After(timeout):
 		return nil, fmt.Errorf("the supervisor did not answer %s within %s", kind, timeout.Round(time.Millisecond))
 	}
@@ -119,12 +119,12 @@ func (w *Worker) Sockets() []*os.File { return w.sockets }
 
 // Open makes the supervisor prepare the node. The configuration is valid.
 func (w *Worker) Open() (err error) {
-	w.file, err = w.ask(kindOpen, replyTimeout)
+	w.files, err = w.ask(kindOpen, replyTimeout)
 	return err
 }
 
-// File returns the file of Capture.File, after Open; nil if there is none.
-func (w *Worker) File() *os.File { return w.file }
+// Files returns the files of Capture.Files, after Open.
+func (w *Worker) Files() []*os.File { return w.files }
 
 // Keep makes the supervisor keep copies of the sockets, in place of earlier ones. A reload waits for it: it
 // returns within keepTimeout. A supervisor that has been busy takes them later.

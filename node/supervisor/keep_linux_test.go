@@ -73,16 +73,17 @@ func TestLateReply(t *testing.T) {
 	supervised.share(late, null)
 	supervised.reply(late, errors.New("late"))
 	supervised.reply(e.id, nil)
-	if err := <-opened; err != nil || w.File() != nil {
-		t.Errorf("got error %v and file %v of late replies, want those of the own one, nil", err, w.File())
+	if err := <-opened; err != nil || len(w.Files()) > 0 {
+		t.Errorf("got error %v and files %v of late replies, want none", err, w.Files())
 	}
 
 	go func() { opened <- w.Open() }()
 	e = <-supervised.events
 	supervised.share(e.id, null)
+	supervised.share(e.id, null)
 	supervised.reply(e.id, nil)
-	if err := <-opened; err != nil || w.File() == nil {
-		t.Errorf("got error %v and file %v, want the file of the reply", err, w.File())
+	if err := <-opened; err != nil || len(w.Files()) != 2 {
+		t.Errorf("got error %v and files %v, want the two of the reply", err, w.Files())
 	}
 	go func() { opened <- w.Open() }()
 	e = <-supervised.events

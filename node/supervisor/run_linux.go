@@ -233,7 +233,7 @@ func (s *supervisor) replaceSockets(sockets []socket) {
 	s.sockets = sockets
 }
 
-// prepare opens the capture when the first worker asks for it, and shares its file with each.
+// prepare opens the capture when the first worker asks for it, and shares its files with each.
 func (s *supervisor) prepare(w *worker, id uint64) error {
 	if s.capture == nil {
 		c, err := s.Open(func(index int, n uint64) { s.shared.counts[index].Add(n) })
@@ -242,7 +242,7 @@ func (s *supervisor) prepare(w *worker, id uint64) error {
 		}
 		s.capture = c
 	}
-	if f := s.capture.File(); f != nil {
+	for _, f := range s.capture.Files() {
 		w.share(id, f)
 	}
 	return nil

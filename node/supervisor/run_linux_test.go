@@ -28,7 +28,7 @@ func (c *fakeCapture) Suspend() { c.add("suspend") }
 func (c *fakeCapture) Disable() { c.add("disable") }
 func (c *fakeCapture) Close()   { c.add("close") }
 
-func (c *fakeCapture) File() *os.File { return nil }
+func (c *fakeCapture) Files() []*os.File { return nil }
 
 func (c *fakeCapture) add(call string) {
 	c.mu.Lock()

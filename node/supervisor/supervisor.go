@@ -16,7 +16,7 @@
 //	< end
 //	> hello       the worker handles signals from now on
 //	> open        the configuration is valid: add the addresses to the node
-//	< state       a file: the memory that the Capture shares with workers, if it has any
+//	< state...    a file each: the memory that the Capture shares with workers, if it has any
 //	< end         or refused, with an error
 //	> socket...   a file each: the sockets that the worker reads; again after each reload
 //	> end
@@ -45,8 +45,8 @@ type Capture interface {
 	// Disable closes the gate for good. If another instance takes over, its gate is opened
 	// first.
 	Disable()
-	// File returns the file that workers get, nil if there is none.
-	File() *os.File
+	// Files returns the files that workers get.
+	Files() []*os.File
 	// Close releases everything.
 	Close()
 }

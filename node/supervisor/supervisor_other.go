@@ -28,8 +28,8 @@ func (*Worker) Sockets() []*os.File { return nil }
 // Open does nothing.
 func (*Worker) Open() error { return nil }
 
-// File returns nil.
-func (*Worker) File() *os.File { return nil }
+// Files returns none.
+func (*Worker) Files() []*os.File { return nil }
 
 // Keep does nothing.
 func (*Worker) Keep([]*os.File) error { return nil }

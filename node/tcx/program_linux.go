@@ -48,7 +48,9 @@ type program struct {
 	slots        *ebpf.Map
 	page         *Beat
 	heartbeat    *ebpf.Map
-	replies      *ebpf.Map
+	replies      *ebpf.Map // nil if no replies can be repeated
+	samples      *ebpf.Map
+	unrepeated   error // the reason
 	gate         []byte
 	states       []byte
 	limit        int // of interfaces
@@ -57,6 +59,13 @@ type program struct {
 
 // load loads the programs and their maps into the kernel.
 func load(pairs []Pair, port uint16, times Times) (*program, error) {
+	return loadWith(ebpf.NewMap, pairs, port, times)
+}
+
+// loadWith is load with another function that makes the array of replies. If that fails, the programs repeat none.
+func loadWith(
+	newMap func(*ebpf.MapSpec) (*ebpf.Map, error), pairs []Pair, port uint16, times Times,
+) (*program, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(strings.NewReader(object))
 	if err != nil {
 		return nil, err
@@ -65,14 +74,32 @@ func load(pairs []Pair, port uint16, times Times) (*program, error) {
 		return nil, err
 	}
 
-	c, err := ebpf.NewCollection(spec)
+	array := spec.Maps["seamark_replies"]
+	replies, unrepeated := newMap(array)
+	if unrepeated != nil { // an array without a reply
+		array = array.Copy()
+		array.MaxEntries, array.Flags = 1, 0
+		var err error
+		if replies, err = ebpf.NewMap(array); err != nil {
+			return nil, err
+		}
+	}
+	spec.Maps["seamark_replies"] = array
+	defer replies.Close() // the collection has a copy
+
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
+		MapReplacements: map[string]*ebpf.Map{"seamark_replies": replies},
+	})
 	if err != nil {
 		return nil, err
 	}
 	p := &program{
 		query: c.Programs["seamark_query"], reply: c.Programs["seamark_reply"],
 		slots: c.Maps["seamark_slots"], heartbeat: c.Maps["seamark_shared"], replies: c.Maps["seamark_replies"],
-		limit: int(c.Maps["seamark_states"].MaxEntries()), collection: c,
+		samples: c.Maps["seamark_samples"], limit: int(c.Maps["seamark_states"].MaxEntries()), collection: c,
+	}
+	if p.unrepeated = unrepeated; unrepeated != nil {
+		p.replies = nil
 	}
 	if err := p.mapAll(); err != nil {
 		p.close()

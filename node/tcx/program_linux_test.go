@@ -2,7 +2,7 @@ package tcx
 
 import (
 	"bytes"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -79,9 +79,7 @@ func newTimedBench(t testing.TB, times Times) *bench {
 	if err := p.slots.Put(uint32(loInterface), uint32(3)); err != nil {
 		t.Fatal(err)
 	}
-	var mac [8]byte
-	copy(mac[:], ownMAC[:])
-	b.state.reset(binary.NativeEndian.Uint64(mac[:]))
+	b.state.reset(native(ownMAC8()))
 	p.page.Stamp()
 	p.open(true)
 	return b
@@ -424,4 +422,40 @@ func restored(out, in []byte) []byte {
 		take(transport+6, 2)
 	}
 	return out
+}
+
+// If the kernel has no array for replies, the programs capture queries and repeat none.
+func TestLoadWithoutReplies(t *testing.T) {
+	if s, why := Probe(); s == Unsupported {
+		t.Skipf("BPF programs may not be loaded: %v", why)
+	}
+	b := newBench(t)
+	want := errors.New("mmapable arrays are not supported")
+	p, err := loadWith(func(*ebpf.MapSpec) (*ebpf.Map, error) { return nil, want }, []Pair{{cluster4, alias4}}, 53, Times{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	if files, err := p.replyFiles(); len(files) > 0 || err != nil || p.unrepeated != want {
+		t.Errorf("got the files %v, error %v and the reason %v, want none and %v", files, err, p.unrepeated, want)
+	}
+
+	if err := p.slots.Put(uint32(loInterface), uint32(3)); err != nil {
+		t.Fatal(err)
+	}
+	p.state(3).reset(native(ownMAC8()))
+	p.state(3).families[family4].replied.Store(uint64(monotonic()))
+	p.page.Stamp()
+	p.open(true)
+	f := frame{to: ownMAC, payload: query}
+	f.source, f.target = ports(pod4, cluster4, 40000)
+	in := f.bytes()
+	f.target = netip.AddrPortFrom(alias4, 53)
+	b.same("a query", in, b.run(p.query, in), f.bytes())
+}
+
+// ownMAC8 returns the address of the interface with two bytes of zero.
+func ownMAC8() (mac [8]byte) {
+	copy(mac[:], ownMAC[:])
+	return mac
 }

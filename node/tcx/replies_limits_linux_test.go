@@ -2,8 +2,13 @@ package tcx
 
 import (
 	"net/netip"
+	"reflect"
 	"testing"
 	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
 )
 
 // Replies are repeated to a pod for ten seconds after each of the server's own that reaches it
@@ -50,17 +55,25 @@ func TestRepeatReached(t *testing.T) {
 // A query that is answered after Close is not stored in memory that is gone.
 func TestRepeatClosed(t *testing.T) {
 	b := newRepeatBench(t)
-	file, err := fileOf(b.program.replies, "replies")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	before := b.replies
-	if b.replies, err = OpenReplies(file, []netip.Addr{alias4}, 53, Times{}); err != nil {
+	var err error
+	if b.replies, err = OpenReplies(b.files(), []netip.Addr{alias4}, 53, Times{}); err != nil {
 		t.Fatal(err)
 	}
 	b.install()
 	b.replies.Close()
 	b.serve(query, pod4, alias4)
 	b.replies = before
+}
+
+// What is kept of a reply is all that its counts need.
+func TestKept(t *testing.T) {
+	want := dns.Repeated{
+		Chain: new(dns.Chain), IPv4: true, DO: true, Type: wire.TypeAAAA, RCode: wire.NXDomain, Step: 3, QuerySize: 40,
+		ReplySize: 426, Allowed: dns.Repeat{Hits: new(metrics.Counter)},
+	}
+	k := keptOf(&want, 7)
+	if got := k.repeated(); !reflect.DeepEqual(got, want) || k.hash != 7 {
+		t.Errorf("got %+v and the hash %d, want %+v and 7", got, k.hash, want)
+	}
 }

@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/sys/clock"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/generation"
+	"github.com/seamark/seamark/wire"
 )
 
 const (
@@ -28,41 +29,77 @@ const (
 )
 
 // Replies are the replies that the programs repeat. It is a server.Repeater for the process
-// that answers the queries, and needs no capability, only the file of Capture.ReplyFile.
+// that answers the queries, and needs no capability, only the files of Capture.ReplyFiles.
 type Replies struct {
 	memory      []byte
 	replies     *[numReplies]reply
 	generations *generation.Cells
+	sampling    *sampling
+	samples     *sampler // of the goroutine run
 	aliases     map[netip.AddrPort]struct{}
+	port        uint16
 
-	mu     sync.Mutex // of what follows, and of writes into replies
-	kept   [numReplies]kept
-	often  frequency      // of queries by their hashes, whether the server or a program has answered them
-	name   [maxQuery]byte // of the queries that are being counted
-	closed bool
-	total  atomic.Uint64
-	task   *follow.Task
+	mu       sync.Mutex // of what follows, and of writes into replies
+	kept     [numReplies]kept
+	often    frequency      // of queries by their hashes, whether the server or a program has answered them
+	name     [maxQuery]byte // of the queries that are being counted
+	counting dns.Repeated
+	closed   bool
+	total    atomic.Uint64
+	task     *follow.Task
 }
 
-// kept is what the counts of a reply need. Its chain is nil if there is none.
+// kept is what the counts of a reply need, as there are many. Its chain is nil if there is none.
 type kept struct {
-	dns.Repeated
-	hash    uint64 // of the query; it stays when there is no reply any more
-	counted uint64
+	chain                *dns.Chain
+	hits                 *metrics.Counter
+	hash                 uint64 // of the query; it stays when there is no reply any more
+	counted              uint64
+	step                 int16
+	qtype                wire.Type
+	rcode                wire.RCode
+	querySize, replySize uint16
+	ipv4, do             bool
 }
 
-// OpenReplies returns the Replies of a file of Capture.ReplyFile, which the caller may close,
+// keptOf returns what the counts of r need.
+func keptOf(r *dns.Repeated, hash uint64) kept {
+	return kept{
+		chain: r.Chain, hits: r.Allowed.Hits, hash: hash, step: int16(r.Step), qtype: r.Type, rcode: r.RCode,
+		querySize: uint16(r.QuerySize), replySize: uint16(r.ReplySize), ipv4: r.IPv4, do: r.DO,
+	}
+}
+
+// repeated is the reverse of keptOf.
+func (k *kept) repeated() dns.Repeated {
+	return dns.Repeated{
+		Chain: k.chain, Allowed: dns.Repeat{Hits: k.hits}, Step: int(k.step), Type: k.qtype, RCode: k.rcode,
+		QuerySize: int(k.querySize), ReplySize: int(k.replySize), IPv4: k.ipv4, DO: k.do,
+	}
+}
+
+// OpenReplies returns the Replies of the files of Capture.ReplyFiles, which the caller may close,
 // for queries to a port of the aliases.
-func OpenReplies(f *os.File, aliases []netip.Addr, port uint16, times Times) (*Replies, error) {
-	memory, err := mapped(int(f.Fd()), int(unsafe.Sizeof(elements{})))
+func OpenReplies(files []*os.File, aliases []netip.Addr, port uint16, times Times) (*Replies, error) {
+	if len(files) != replyFiles {
+		return nil, fmt.Errorf("opening the replies for the capture: got %d files, want %d", len(files), replyFiles)
+	}
+	memory, err := mapped(int(files[0].Fd()), int(unsafe.Sizeof(elements{})))
 	if err != nil {
 		return nil, fmt.Errorf("mapping the replies for the capture: %w", err)
+	}
+	samples, err := openSampler(files[1])
+	if err != nil {
+		_ = unix.Munmap(memory)
+		return nil, err
 	}
 	all := (*elements)(unsafe.Pointer(&memory[0]))
 	r := &Replies{
 		memory: memory, replies: &all.replies, generations: generation.New(all.cells[:]),
-		aliases: map[netip.AddrPort]struct{}{},
+		sampling: &all.sampling, samples: samples,
+		aliases: map[netip.AddrPort]struct{}{}, port: port,
 	}
+	r.sampling.share.Store(0)
 	for _, a := range aliases {
 		r.aliases[netip.AddrPortFrom(a, port)] = struct{}{}
 	}
@@ -73,25 +110,41 @@ func OpenReplies(f *os.File, aliases []netip.Addr, port uint16, times Times) (*R
 	return r, nil
 }
 
-// run counts repeated replies until Close.
+// run counts repeated replies, and passes on samples of them, until Close.
 func (r *Replies) run(ctx context.Context, interval time.Duration) {
-	n := 0
-	for range clock.Ticks(ctx, interval) {
-		r.mu.Lock()
-		for i := range r.kept {
-			r.count(i)
+	counts := time.NewTicker(interval)
+	defer counts.Stop()
+	defer r.stopSampling()
+	for n := 1; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-counts.C:
+			r.countAll(n%halving == 0)
+			n++
+			r.startSampling()
+		case <-r.samples.ticker.C:
+			r.passSamples()
 		}
-		if n++; n%halving == 0 {
-			r.often.halve()
-		}
-		r.mu.Unlock()
+	}
+}
+
+// countAll counts all repeated replies.
+func (r *Replies) countAll(halve bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.kept {
+		r.count(i)
+	}
+	if halve {
+		r.often.halve()
 	}
 }
 
 // count adds what was repeated since the last call to the metrics.
 func (r *Replies) count(i int) {
 	k := &r.kept[i]
-	if k.Chain == nil {
+	if k.chain == nil {
 		return
 	}
 	repeated := r.replies[i].repeated.Load()
@@ -99,9 +152,10 @@ func (r *Replies) count(i int) {
 		k.counted = repeated
 		r.total.Add(n)
 		r.often.add(k.hash, n)
-		counted := k.Repeated
-		counted.Name = r.replies[i].appendName(r.name[:0])
-		counted.Count(n)
+		r.counting = k.repeated()
+		r.counting.Name = r.replies[i].appendName(r.name[:0])
+		r.counting.Count(n)
+		r.counting = dns.Repeated{}
 	}
 }
 
@@ -117,11 +171,10 @@ func (r *Replies) Keep(q *dns.Query) {
 	if _, ok := r.aliases[q.Local]; !ok {
 		return
 	}
-	k := kept{Repeated: q.Repeated()}
-	now := uint64(monotonic())
+	repeated, now := q.Repeated(), uint64(monotonic())
 	var w reply
-	var ok bool
-	if k.hash, ok = w.set(q, &k.Repeated, now); !ok {
+	hash, ok := w.set(q, &repeated, now)
+	if !ok {
 		return
 	}
 
@@ -130,14 +183,14 @@ func (r *Replies) Keep(q *dns.Query) {
 	if r.closed || !q.MayRepeat() || !r.generations.Current(w.stamp()) {
 		return
 	}
-	r.often.add(k.hash, 1)
-	place := r.placeFor(&w, k.hash, now)
+	r.often.add(hash, 1)
+	place := r.placeFor(&w, hash, now)
 	if place < 0 || !r.replies[place].claim(now) {
 		return
 	}
 	r.count(place)
-	r.kept[place] = k
-	r.replies[place].write(&w, q.Packet(), q.Reply(), now+w.longest(&k.Repeated))
+	r.kept[place] = keptOf(&repeated, hash)
+	r.replies[place].write(&w, q.Packet(), q.Reply(), now+w.longest(&repeated))
 }
 
 // Unsuitable returns why Keep does not make the programs repeat q's reply, or "".
@@ -199,7 +252,7 @@ func (r *Replies) Forget() {
 func (r *Replies) forget() {
 	now := uint64(monotonic())
 	for i := range r.kept {
-		if r.kept[i].Chain == nil {
+		if r.kept[i].chain == nil {
 			continue
 		}
 		r.replies[i].expire(now)
@@ -216,4 +269,5 @@ func (r *Replies) Close() {
 	r.mu.Unlock()
 	r.task.Stop()
 	_ = unix.Munmap(r.memory)
+	r.samples.buffer.close()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type answerer struct {
 	repeat   time.Duration
 	repeated uint64
 	last     dns.Repeated
+	samples  sampleReader
 }
 
 func (a *answerer) ServeDNS(q *dns.Query) dns.Verdict {
@@ -34,7 +36,7 @@ func (a *answerer) Repetition() dns.Repetition {
 	return dns.Repetition{Count: func(r *dns.Repeated, n uint64) {
 		a.repeated += n
 		a.last = *r
-	}}
+	}, Samples: a.samples.wanted.Load, Sample: a.samples.take}
 }
 
 // A repeatBench is a bench with a Port whose replies are repeated.
@@ -46,18 +48,32 @@ type repeatBench struct {
 }
 
 func newRepeatBench(t testing.TB) *repeatBench {
+	t.Helper()
+	return newTimedRepeatBench(t, Times{})
+}
+
+func newTimedRepeatBench(t testing.TB, times Times) *repeatBench {
 	b := &repeatBench{bench: newBench(t), answerer: answerer{size: 20, repeat: time.Second}}
-	file, err := fileOf(b.program.replies, "replies")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if b.replies, err = OpenReplies(file, []netip.Addr{alias4, alias6}, 53, Times{}); err != nil {
+	var err error
+	if b.replies, err = OpenReplies(b.files(), []netip.Addr{alias4, alias6}, 53, times); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.replies.Close)
 	b.install()
 	return b
+}
+
+// files returns the files for OpenReplies, which the test closes.
+func (b *repeatBench) files() []*os.File {
+	b.t.Helper()
+	files, err := b.program.replyFiles()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range files {
+		b.t.Cleanup(func() { _ = f.Close() })
+	}
+	return files
 }
 
 // install makes a new configuration answer.

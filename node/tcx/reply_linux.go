@@ -22,6 +22,8 @@ const (
 	maxTTLs    = 8
 	maxTurns   = 8
 	maxRecord  = 32
+
+	samplesSize = 1 << 16
 )
 
 // reply is struct reply of program/repeat.h.
@@ -47,6 +49,7 @@ type turns struct{ from, records, size uint16 }
 type elements struct {
 	replies [numReplies]reply
 	cells   [numCells]atomic.Uint64
+	sampling
 }
 
 // set makes w a reply's query and how it may be repeated from now on, without the reply itself. It

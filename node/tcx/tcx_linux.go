@@ -34,7 +34,7 @@ type Capture struct {
 	program   *program
 	marks     marks
 	heartbeat *os.File
-	replies   *os.File
+	replies   []*os.File // replyFiles
 	events    *netlink.Conn
 	requests  *netlink.Conn
 	task      *follow.Task
@@ -85,7 +85,10 @@ func Open(o Options) (_ *Capture, err error) {
 	if c.heartbeat, err = fileOf(c.program.heartbeat, "heartbeat"); err != nil {
 		return nil, err
 	}
-	if c.replies, err = fileOf(c.program.replies, "replies"); err != nil {
+	if c.program.unrepeated != nil {
+		o.Log.Warn("The kernel repeats no replies, as it has no array for them", "error", c.program.unrepeated)
+	}
+	if c.replies, err = c.program.replyFiles(); err != nil {
 		return nil, err
 	}
 
@@ -116,8 +119,30 @@ func fileOf(m *ebpf.Map, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// ReplyFile returns the file for OpenReplies. It stays open until Close.
-func (c *Capture) ReplyFile() *os.File { return c.replies }
+// replyFiles is the number of files for OpenReplies: the replies, and the samples of them.
+const replyFiles = 2
+
+// replyFiles returns the files for OpenReplies, none if no replies can be repeated.
+func (p *program) replyFiles() (files []*os.File, err error) {
+	if p.replies == nil {
+		return nil, nil
+	}
+	for _, m := range [replyFiles]struct {
+		m    *ebpf.Map
+		name string
+	}{{p.replies, "replies"}, {p.samples, "samples"}} {
+		f, err := fileOf(m.m, m.name)
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// ReplyFiles returns the files for OpenReplies, none if the kernel has no memory for replies. They stay open
+// until Close.
+func (c *Capture) ReplyFiles() []*os.File { return c.replies }
 
 // Heartbeat returns the file for OpenBeat. It stays open until Close.
 func (c *Capture) Heartbeat() *os.File { return c.heartbeat }
@@ -165,7 +190,7 @@ func (c *Capture) release() {
 			_ = conn.Close()
 		}
 	}
-	for _, f := range []*os.File{c.heartbeat, c.replies} {
+	for _, f := range append(c.replies, c.heartbeat) {
 		if f != nil {
 			_ = f.Close()
 		}

@@ -43,8 +43,8 @@ func (*Capture) Counters() Counters { return Counters{} }
 // Heartbeat returns nil.
 func (*Capture) Heartbeat() *os.File { return nil }
 
-// ReplyFile returns nil.
-func (*Capture) ReplyFile() *os.File { return nil }
+// ReplyFiles returns nil.
+func (*Capture) ReplyFiles() []*os.File { return nil }
 
 // Replies are available on Linux only.
 type Replies struct{}
@@ -53,7 +53,7 @@ type Replies struct{}
 func (*Replies) Generations() *generation.Cells { return nil }
 
 // OpenReplies fails.
-func OpenReplies(*os.File, []netip.Addr, uint16, Times) (*Replies, error) { return nil, errLinux }
+func OpenReplies([]*os.File, []netip.Addr, uint16, Times) (*Replies, error) { return nil, errLinux }
 
 // Keep does nothing.
 func (*Replies) Keep(*dns.Query) {}
@@ -66,6 +66,9 @@ func (*Replies) Unsuitable(*dns.Query) string { return "" }
 
 // Total returns 0.
 func (*Replies) Total() uint64 { return 0 }
+
+// LostSamples returns 0.
+func (*Replies) LostSamples() uint64 { return 0 }
 
 // Close does nothing.
 func (*Replies) Close() {}

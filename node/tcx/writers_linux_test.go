@@ -34,9 +34,9 @@ func (w *writer) ServeDNS(q *dns.Query) dns.Verdict {
 
 func (*writer) Repetition() dns.Repetition { return dns.Repetition{} }
 
-// writeReplies stores replies to few names until done is closed, in a file of Replies.
-func writeReplies(t testing.TB, file *os.File, letter byte, done <-chan struct{}) {
-	replies, err := OpenReplies(file, []netip.Addr{alias4}, 53, Times{})
+// writeReplies stores replies to few names until done is closed, in the files of Replies.
+func writeReplies(t testing.TB, files []*os.File, letter byte, done <-chan struct{}) {
+	replies, err := OpenReplies(files, []netip.Addr{alias4}, 53, Times{})
 	if err != nil {
 		t.Error(err)
 		return
@@ -143,16 +143,12 @@ func TestRepeatClaim(t *testing.T) {
 // While two processes store replies, as in a hand-over, each repeated reply is one of them as a whole.
 func TestRepeatTwoWriters(t *testing.T) {
 	b := newRepeatBench(t)
-	file, err := fileOf(b.program.replies, "replies")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
+	files := b.files()
 	done := make(chan struct{})
 	ended := make(chan struct{}, 2)
 	for _, letter := range []byte("ab") {
 		go func() {
-			writeReplies(t, file, letter, done)
+			writeReplies(t, files, letter, done)
 			ended <- struct{}{}
 		}()
 	}
@@ -175,11 +171,11 @@ func TestRepeatTwoWriters(t *testing.T) {
 const writerVariable = "SEAMARK_TEST_WRITER"
 
 // startWriter starts a process that stores replies with a letter: TestRepeatWriterKilled in another program.
-func startWriter(t *testing.T, file *os.File, letter byte) *exec.Cmd {
+func startWriter(t *testing.T, files []*os.File, letter byte) *exec.Cmd {
 	t.Helper()
 	c := exec.Command(os.Args[0], "-test.run=^TestRepeatWriterKilled$")
 	c.Env = append(os.Environ(), writerVariable+"="+string(letter))
-	c.ExtraFiles = []*os.File{file}
+	c.ExtraFiles = files
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +196,9 @@ func (b *repeatBench) waitForLetter(letter byte) {
 // whole nor makes them when it continues: while the other one stores replies to the same names.
 func TestRepeatWriterStopped(t *testing.T) {
 	b := newRepeatBench(t)
-	file, err := fileOf(b.program.replies, "replies")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	stopped := startWriter(t, file, 'a')
-	other := startWriter(t, file, 'b')
+	files := b.files()
+	stopped := startWriter(t, files, 'a')
+	other := startWriter(t, files, 'b')
 	defer func() {
 		_ = stopped.Process.Kill()
 		_ = other.Process.Kill()
@@ -226,18 +218,14 @@ func TestRepeatWriterStopped(t *testing.T) {
 // A process that is killed while it stores replies leaves none that is not whole, and the next one stores its own.
 func TestRepeatWriterKilled(t *testing.T) {
 	if letter := os.Getenv(writerVariable); letter != "" {
-		writeReplies(t, os.NewFile(3, "replies"), letter[0], nil)
+		writeReplies(t, []*os.File{os.NewFile(3, "replies"), os.NewFile(4, "samples")}, letter[0], nil)
 		return
 	}
 	b := newRepeatBench(t)
-	file, err := fileOf(b.program.replies, "replies")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
+	files := b.files()
 	for kill := range 10 {
 		letter := byte('a' + kill)
-		c := startWriter(t, file, letter)
+		c := startWriter(t, files, letter)
 		b.waitForLetter(letter)
 		_ = c.Process.Kill()
 		_ = c.Wait()

@@ -138,6 +138,15 @@ func (r *Recorder) CountKernel(name []byte, rcode string, n uint64) {
 	}
 }
 
+// RecordKernel adds a query whose reply the kernel of a node has repeated to the recent events, as Record
+// does with others. The event has its Weight. If it is lost because a request reads for long, the next one stands for it, too.
+func (r *Recorder) RecordKernel(e *Event, name, namespace []byte, search int) {
+	e.Kernel = true
+	if !r.put(e, name, namespace, search) {
+		r.lostKernel.Add(uint64(e.Weight))
+	}
+}
+
 // addKernel adds what CountKernel has counted. r is locked.
 func (r *Recorder) addKernel(now time.Time) {
 	if n := r.kernel.Swap(0); n > 0 {

@@ -52,3 +52,55 @@ func TestCountKernelAllocatesNothing(t *testing.T) {
 		t.Errorf("got %v allocations, want 0", n)
 	}
 }
+
+// An event of the kernel is among the recent events alone. One that is lost while a reader holds the lock makes the next
+// one stand for more.
+func TestRecordKernel(t *testing.T) {
+	r := NewRecorder(nil)
+	name := []byte("\x01a\x07example\x00")
+	record := func(weight float64) {
+		r.RecordKernel(&Event{Time: time.Now(), Client: netip.MustParseAddr("192.0.2.1"), RCode: "NXDOMAIN", Weight: weight}, name, nil, 0)
+	}
+	record(4)
+	r.mu.Lock()
+	for range queueSize + 3 {
+		record(2)
+	}
+	r.mu.Unlock()
+	record(1)
+
+	now := time.Now()
+	if got := r.Top(Names, 10, now); got.Total != 0 {
+		t.Errorf("names: got %+v, want none", got)
+	}
+	if last, _ := r.Last(time.Minute, now); last.Queries != 0 || last.Kernel != 0 {
+		t.Errorf("history: got %+v, want nothing", last)
+	}
+	events, _ := r.Since(0, 2*queueSize)
+	total := 0.0
+	for _, e := range events {
+		total += e.Weight
+		if !e.Kernel || e.Name != "a.example." {
+			t.Errorf("got the event %+v, want one of the kernel for a.example.", e)
+		}
+	}
+	if len(events) != queueSize+2 || total != 4+2*(queueSize+3)+1 {
+		t.Errorf("got %d events that stand for %v queries, want %d for %d", len(events), total, queueSize+2, 4+2*(queueSize+3)+1)
+	}
+}
+
+// Events are of use while a client watches.
+func TestWatched(t *testing.T) {
+	r := NewRecorder(nil)
+	if r.Watched() {
+		t.Error("without a client: got true")
+	}
+	first, second := r.Watch(), r.Watch()
+	first()
+	if !r.Watched() {
+		t.Error("with a client: got false")
+	}
+	if second(); r.Watched() {
+		t.Error("after the clients: got true")
+	}
+}

@@ -84,6 +84,8 @@ type Event struct {
 	// Search is the name that the client searches for, if this search cannot succeed.
 	Search string  `json:"search,omitempty"`
 	Weight float64 `json:"weight"` // the number of queries that the event stands for
+	// Kernel is set if the kernel of a node has repeated the reply. Lists and the history do not count the event.
+	Kernel bool `json:"kernel,omitempty"`
 }
 
 // A record is a query that was recorded.
@@ -124,12 +126,14 @@ func (r *record) whole() Event {
 
 // A Recorder records queries. It is safe for concurrent use.
 type Recorder struct {
-	threshold atomic.Uint64 // a random 32-bit number below it selects the query
-	lost      atomic.Uint64 // weight of the queries that were selected while the queue was full
-	kernel    atomic.Uint64 // replies that CountKernel has counted, and that are not in the history yet
-	queue     chan *record  // recorded while another goroutine held mu
-	seed      maphash.Seed
-	distinct  atomic.Pointer[distinct] // of the present window
+	threshold  atomic.Uint64 // a random 32-bit number below it selects the query
+	lost       atomic.Uint64 // weight of the queries that were selected while the queue was full
+	lostKernel atomic.Uint64 // likewise, of RecordKernel
+	watchers   atomic.Int32  // of recent events
+	kernel     atomic.Uint64 // replies that CountKernel has counted, and that are not in the history yet
+	queue      chan *record  // recorded while another goroutine held mu
+	seed       maphash.Seed
+	distinct   atomic.Pointer[distinct] // of the present window
 
 	mu             sync.Mutex
 	second         int    // since the start, of the last event
@@ -200,19 +204,27 @@ func (r *Recorder) sampled() float64 { return float64(r.threshold.Load()) / (1 <
 func (r *Recorder) Record(e *Event, name, namespace []byte, search int) {
 	weight := 1 << 32 / r.threshold.Load() // a power of two
 	e.Weight = float64(weight)
+	if !r.put(e, name, namespace, search) {
+		r.lost.Add(weight)
+	}
+}
+
+// put takes or queues a query. It reports whether there was room.
+func (r *Recorder) put(e *Event, name, namespace []byte, search int) bool {
 	if r.mu.TryLock() {
 		r.drain()
 		r.take(e, name, namespace, search)
 		r.mu.Unlock()
-		return
+		return true
 	}
 
 	waiting := new(record)
 	waiting.set(e, name, namespace, search)
 	select {
 	case r.queue <- waiting:
+		return true
 	default:
-		r.lost.Add(weight)
+		return false
 	}
 }
 
@@ -229,6 +241,11 @@ func (r *Recorder) drain() {
 
 // take adds a query, with the weight of those lost before it. r is locked.
 func (r *Recorder) take(e *Event, name, namespace []byte, search int) {
+	if e.Kernel {
+		e.Weight += float64(r.lostKernel.Swap(0))
+		r.addEvent(e, name, namespace, search)
+		return
+	}
 	lost := uint64(0)
 	if r.lost.Load() > 0 {
 		lost = r.lost.Swap(0)
@@ -261,14 +278,18 @@ func (r *Recorder) relax(now time.Time) {
 	r.second, r.recorded = second, 0
 }
 
-func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
+// addEvent adds a query to the recent events.
+func (r *Recorder) addEvent(e *Event, name, namespace []byte, search int) {
 	e.Sequence = r.next
 	r.next++
 	if r.ring == nil {
 		r.ring = r.memory.newRing()
 	}
 	r.ring[e.Sequence%uint64(len(r.ring))].set(e, name, namespace, search)
+}
 
+func (r *Recorder) add(e *Event, name, namespace []byte, search int) {
+	r.addEvent(e, name, namespace, search)
 	r.turn(e.Time)
 	r.text = e.Client.AppendTo(r.text[:0])
 	client := r.text
@@ -432,6 +453,15 @@ func (r *Recorder) Top(by, n int, now time.Time) Top {
 	}
 	return t
 }
+
+// Watch makes Watched report true until end is called.
+func (r *Recorder) Watch() (end func()) {
+	r.watchers.Add(1)
+	return func() { r.watchers.Add(-1) }
+}
+
+// Watched reports whether a client reads events as they come: only then are events of RecordKernel of use.
+func (r *Recorder) Watched() bool { return r.watchers.Load() > 0 }
 
 // Since returns the events from a sequence number on, as far as they are kept, at most n, and
 // the next sequence number. With math.MaxUint64 it returns the next sequence number only.

@@ -33,12 +33,14 @@ typedef _Bool bool;
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_F_NO_PREALLOC = 1 << 0,
 	BPF_F_MMAPABLE = 1 << 10,
 
 	BPF_F_RECOMPUTE_CSUM = 1 << 0, // of bpf_skb_store_bytes
 	BPF_F_PSEUDO_HDR = 1 << 4,     // of bpf_l4_csum_replace
 	BPF_F_MARK_MANGLED_0 = 1 << 5,
+	BPF_RB_NO_WAKEUP = 1 << 0,
 
 	BPF_TCP_LISTEN = 10,
 	BPF_CURRENT_NETNS = -1,
@@ -74,6 +76,7 @@ struct bpf_sock_tuple {
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static __u32 (*bpf_get_prandom_u32)(void) = (void *)7;
 static long (*bpf_skb_store_bytes)(struct __sk_buff *, __u32 offset, const void *from, __u32 len, __u64 flags) =
 	(void *)9;
 static long (*bpf_l3_csum_replace)(struct __sk_buff *, __u32 offset, __u64 from, __u64 to, __u64 size) = (void *)10;
@@ -88,6 +91,9 @@ static struct bpf_sock *(*bpf_sk_lookup_udp)(void *, struct bpf_sock_tuple *, __
 static long (*bpf_sk_release)(void *) = (void *)86;
 static struct bpf_sock *(*bpf_skc_lookup_tcp)(void *, struct bpf_sock_tuple *, __u32 size, __u64 netns, __u64 flags) =
 	(void *)99;
+static void *(*bpf_ringbuf_reserve)(void *map, __u64 size, __u64 flags) = (void *)131;
+static void (*bpf_ringbuf_submit)(void *, __u64 flags) = (void *)132;
+static void (*bpf_ringbuf_discard)(void *, __u64 flags) = (void *)133;
 
 enum {
 	ETH_P_IP = 0x0800,

@@ -23,6 +23,9 @@ enum {
 	WAYS = 4, // replies in a set
 	REPLIES = SETS * WAYS,
 	CELLS = 852, // elements with generations
+	SAMPLING = REPLIES + CELLS, // the element with struct sampling
+	PACKET = sizeof(struct ip6) + sizeof(struct udp) + 2 + REPLY, // bytes of the largest IP packet with a reply
+	SAMPLES = 1 << 16, // bytes
 	TTLS = 8,    // of a reply that decrease
 	TURNS = 8,   // of addresses
 	RECORD = 32, // bytes of the largest record that takes turns
@@ -50,19 +53,41 @@ struct reply {
 
 enum { WORDS = sizeof(struct reply) / sizeof(__u64) };
 
-// An array of replies, and after them one of generations, which the worker maps as one file.
+// What the worker sets, and learns, of samples.
+struct sampling {
+	__u64 share; // a random 32-bit number below it makes a repeated reply a sample; 0 without a reader of samples
+	__u64 lost;  // samples for which there was no room
+};
+
+// An array of replies, after them one of generations, and the sampling, which the worker maps as one file.
 union element {
 	struct reply reply;
 	__u64 cells[WORDS];
+	struct sampling sampling;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, REPLIES + CELLS);
+	__uint(max_entries, SAMPLING + 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, union element);
 } seamark_replies SEC(".maps");
+
+// A sample of the repeated replies, for the worker.
+struct sample {
+	__u64 time, share;
+	__u32 alias[4];
+	__u16 query_size, packet_size;
+	__u32 unused;
+	__u64 query[QUERY / 8]; // as in the reply
+	__u8 packet[PACKET + 6 & ~7]; // IP, with the reply, as it is sent
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, SAMPLES);
+} seamark_samples SEC(".maps");
 
 // repeatable reports whether replies of a family may be repeated to a pod: one of the server's
 // own has reached it lately, so no policy of the network forbids them. A
@@ -251,6 +276,38 @@ INLINE bool return_to_sender(struct __sk_buff *skb, __u16 udp_length, bool is6)
 	return true;
 }
 
+// sample passes a repeated reply to the worker, or not: it costs one comparison while there is no reader.
+// The worker polls, so that no sample wakes it.
+INLINE void sample(struct __sk_buff *skb, const struct reply *r, __u64 now)
+{
+	__u32 index = SAMPLING;
+	union element *e = bpf_map_lookup_elem(&seamark_replies, &index);
+	__u64 share = e ? *(volatile __u64 *)&e->sampling.share : 0;
+	if (!share || bpf_get_prandom_u32() >= share)
+		return;
+
+	struct sample *s = bpf_ringbuf_reserve(&seamark_samples, sizeof(*s), 0);
+	if (!s) {
+		__sync_fetch_and_add(&e->sampling.lost, 1);
+		return;
+	}
+	__u32 size = skb->len - sizeof(struct ethernet);
+	if (size < 1 || size > PACKET || bpf_skb_load_bytes(skb, sizeof(struct ethernet), s->packet, size)) {
+		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
+		return;
+	}
+
+	s->time = now;
+	s->share = share;
+	s->query_size = r->query_size;
+	s->packet_size = size;
+	for (int n = 0; n < 4; n++)
+		s->alias[n] = r->alias[n];
+	for (int n = 0; n < QUERY / 8; n++)
+		s->query[n] = r->query[n];
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+}
+
 // repeat turns a UDP packet with a query into the reply and sends it back, if there is one.
 // TCX_NEXT means that the packet is as before.
 INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6)
@@ -289,5 +346,6 @@ INLINE int repeat(struct __sk_buff *skb, const __u32 *alias, __u64 now, bool is6
 	count(r, 1);
 	if (*(volatile __u64 *)&r->until != until) // this processor was interrupted for long
 		return TCX_DROP;
+	sample(skb, r, now);
 	return bpf_redirect(skb->ifindex, 0);
 }

@@ -1,0 +1,35 @@
+package cmd
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/compat/nodecache"
+	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/sys/health"
+)
+
+// The status says that the kernel repeats no replies if it has no array for them, unless flags or the way of the capture
+// are the reason.
+func TestStatusWithoutReplies(t *testing.T) {
+	cluster := netip.MustParseAddr("10.96.0.10")
+	aliases := map[netip.Addr]netip.Addr{cluster: netip.MustParseAddr("169.254.20.11")}
+	for _, c := range []struct {
+		name    string
+		aliases map[netip.Addr]netip.Addr
+		repeat  bool
+		want    bool
+	}{{"no array", aliases, true, true}, {"the flag", aliases, false, false}, {"capture by address", nil, true, false}} {
+		p, r := new(program), new(server.Run)
+		end, err := p.repeatReplies(r, nil, c.aliases, nodecache.Flags{RepeatReplies: c.repeat})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		end()
+		summary := health.Summary(shared(r).Health.Conditions())
+		if got := strings.Contains(summary, "repeats no replies"); got != c.want {
+			t.Errorf("%s: got the status %q, want one that says so: %t", c.name, summary, c.want)
+		}
+	}
+}
