@@ -185,6 +185,8 @@ func (b *bench) keep(r *result) {
 	} else {
 		b.series[r.Scenario+"/"+r.Label] = r.values(cpuOf)
 		b.series[r.Scenario+" machine/"+r.Label] = r.values(func(s sample) float64 { return s.Machine })
+		b.series[r.Scenario+" p50/"+r.Label] = r.values(func(s sample) float64 { return s.P50 })
+		b.series[r.Scenario+" p99/"+r.Label] = r.values(func(s sample) float64 { return s.P99 })
 	}
 	fmt.Fprintf(b.out, "%-12s %-22s %7.2f µs/answer (%.2f to %.2f)  %8.0f answers/s  %5.0f bytes\n", r.Scenario,
 		r.Label,

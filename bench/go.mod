@@ -3,6 +3,7 @@ module github.com/seamark/seamark/bench
 go 1.26.0
 
 require (
+	github.com/cilium/ebpf v0.22.0
 	github.com/miekg/dns v1.1.73
 	github.com/quic-go/quic-go v0.65.0
 	golang.org/x/net v0.57.0

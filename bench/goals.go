@@ -65,11 +65,20 @@ func goals() []goal {
 		goal{"CPU of an answer to a pod, to CoreDNS with node-cache's Corefile", asRatio, "node/tcx",
 			"node/coredns", 0.20, ""},
 		goal{"the same at 20,000 q/s", asRatio, "node 20k/tcx", "node 20k/coredns", 0.20, ""},
-		goal{"the same at 1,000 q/s", asRatio, "node 1k/tcx", "node 1k/coredns", 0.20, ""},
+		goal{"the same at 1,000 q/s", asRatio, "node 1k/tcx", "node 1k/coredns", 0.05, ""},
 		goal{"for comparison: time of all CPUs for an answer to a pod, the generator included, to CoreDNS", asRatio,
 			"node machine/tcx", "node machine/coredns", 0, ""},
 		goal{"for comparison: the same at 20,000 q/s", asRatio,
 			"node 20k machine/tcx", "node 20k machine/coredns", 0, ""},
+
+		goal{"machine time of an answer to a pod, to a tc program with a fixed reply", asRatio,
+			"node one machine/tcx", "node one machine/fixed", 1.2, ""},
+		goal{"the same, one query at a time", asRatio,
+			"node one at a time machine/tcx", "node one at a time machine/fixed", 0, ""},
+		goal{"p50 of a round trip, to without repeated replies", asRatio,
+			"node one at a time p50/tcx", "node one at a time p50/tcx, not repeated", 0.4, ""},
+		goal{"p99 of a round trip, to without repeated replies", asRatio,
+			"node one at a time p99/tcx", "node one at a time p99/tcx, not repeated", 0.2, ""},
 
 		// The parts of the cache of a node.
 		goal{"for comparison: without repeated replies, to CoreDNS", asRatio, "node/tcx, not repeated",

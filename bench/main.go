@@ -37,6 +37,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == "loop" {
 		return runLoop(ctx, args[1:])
 	}
+	if len(args) > 0 && args[0] == "fixed" {
+		return runFixed(ctx, args[1:])
+	}
 
 	o, err := parseOptions(args, out)
 	if err != nil {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"os"
@@ -55,6 +56,17 @@ type nodeServer struct {
 	local  bool   // it needs the addresses on the node
 	exempt bool   // it needs the rules of node-cache
 	argv   []string
+}
+
+// nodeFixed returns a contender that gives the first of the nodes' names a fixed reply.
+func (b *bench) nodeFixed() (nodeServer, error) {
+	reply, err := fixedReply(outsideLookup(0), fmt.Sprintf("%s 3600 IN A %s", outsideName(0), outsideAddress(0)))
+	interfaces := []string{}
+	for i := range nodePods {
+		interfaces = append(interfaces, fmt.Sprintf("pod%d", i))
+	}
+	argv := []string{b.self, "fixed", "-interfaces", strings.Join(interfaces, ","), "-reply", hex.EncodeToString(reply)}
+	return nodeServer{label: "fixed", target: nodeCluster, argv: argv}, err
 }
 
 // nodeServers returns the contenders. The node of a contender that does not set it up itself has
@@ -117,7 +129,8 @@ func (b *bench) node(ctx context.Context) error {
 		return err
 	}
 
-	b.work["node"], b.work["full cache"] = new(workload), new(workload)
+	b.work["node"], b.work["node one"], b.work["full cache"] = new(workload), new(workload), new(workload)
+	b.work["node one"].lookups = []*lookup{outsideLookup(0)}
 	for k := range fullCache {
 		if q := outsideLookup(k); k < nodeNames {
 			b.work["node"].lookups = append(b.work["node"].lookups, q)
@@ -125,8 +138,12 @@ func (b *bench) node(ctx context.Context) error {
 		b.work["full cache"].lookups = append(b.work["full cache"].lookups, outsideLookup(k), deniedLookup(k))
 	}
 
+	fixed, err := b.nodeFixed()
+	if err != nil {
+		return err
+	}
 	var ready []peer
-	for _, n := range b.nodeServers(corefile, answers) {
+	for _, n := range append(b.nodeServers(corefile, answers), fixed) {
 		s, network, err := b.startNode(ctx, n, answers)
 		if network != nil {
 			defer network.close()
@@ -138,7 +155,11 @@ func (b *bench) node(ctx context.Context) error {
 			b.miss("node, %s: %v", n.label, err)
 			continue
 		}
-		ready = append(ready, peer{n.label, s, nil})
+		one := peer{n.label, s, nil}
+		if n.label == fixed.label {
+			one.only = []string{"node one"}
+		}
+		ready = append(ready, one)
 	}
 
 	const sockets = 8 * nodePods
@@ -148,7 +169,11 @@ func (b *bench) node(ctx context.Context) error {
 		comparison{name: "node 20k", title: "the same, 20,000 queries a second", workload: "node",
 			transport: overUDP, sockets: sockets, rate: 20000},
 		comparison{name: "node 1k", title: "the same, 1,000 queries a second", workload: "node",
-			transport: overUDP, sockets: sockets, rate: 1000, longer: 2})
+			transport: overUDP, sockets: sockets, rate: 1000, longer: 2},
+		comparison{name: "node one", title: "the same, for one name, 100 outstanding", workload: "node one",
+			transport: overUDP, sockets: sockets},
+		comparison{name: "node one at a time", title: "the same, one query at a time of one pod", workload: "node one",
+			transport: overUDP, sockets: 1, window: 1})
 	if err != nil {
 		return err
 	}
@@ -171,7 +196,7 @@ func nodeImpossible() error {
 
 // nodeMemory fills the caches and reads the memory of their processes after a while.
 func (b *bench) nodeMemory(ctx context.Context, peers []peer) error {
-	peers = slices.DeleteFunc(peers, func(p peer) bool { return p.label == "loop" || p.label == "echo" })
+	peers = slices.DeleteFunc(peers, func(p peer) bool { return slices.Contains([]string{"loop", "echo", "fixed"}, p.label) })
 	for _, p := range peers {
 		l := b.load(p.server, comparison{workload: "full cache", transport: overUDP, sockets: 8 * nodePods, rate: 5000})
 		l.time = time.Duration(len(l.lookups)+100) * time.Second / 5000
