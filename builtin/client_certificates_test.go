@@ -87,7 +87,7 @@ func withCertificate(c *tls.Certificate) *tls.Config {
 // askTLS reports whether a client with a configuration is answered, and whether it has resumed
 // a session.
 func (s *encrypted) askTLS(port string, config *tls.Config) (resumed bool, err error) {
-	client := &mdns.Client{Net: "tcp-tls", TLSConfig: config, Timeout: 10 * time.Second}
+	client := &mdns.Client{Net: "tcp-tls", TLSConfig: config, Timeout: patience}
 	c, err := client.Dial("127.0.0.1:" + port)
 	if err != nil {
 		return false, err

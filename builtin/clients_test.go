@@ -125,7 +125,7 @@ func (f *fate) await(t *testing.T) string {
 	t.Helper()
 	select {
 	case <-f.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("the server has not closed the connection")
 	}
 	return outcome(nil, f.err)
@@ -200,7 +200,7 @@ func linkTLS(c *caller) link {
 	}
 	conn := tls.Client(watched{tcp, f}, c.tls)
 	c.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 
 	replies := make(chan []byte, 1)
 	go func() {
@@ -282,7 +282,7 @@ func watchedHTTP(t *testing.T, http2 bool, config *tls.Config, f *fate) *http.Cl
 		return watched{conn, f}, nil
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: time.Minute}
+	return &http.Client{Transport: transport, Timeout: patience}
 }
 
 // http3Client returns an HTTP client with HTTP/3.
@@ -291,7 +291,7 @@ func http3Client(t *testing.T) *http.Client {
 }
 
 func watchedHTTP3(t *testing.T, config *tls.Config, f *fate) *http.Client {
-	transport := &http3.Transport{TLSClientConfig: config}
+	transport := &http3.Transport{TLSClientConfig: config, QUICConfig: patientQUIC()}
 	transport.Dial = func(ctx context.Context, address string, config *tls.Config, more *quic.Config) (*quic.Conn, error) {
 		conn, err := quic.DialAddrEarly(ctx, address, config, more)
 		if err == nil {
@@ -300,7 +300,7 @@ func watchedHTTP3(t *testing.T, config *tls.Config, f *fate) *http.Client {
 		return conn, err
 	}
 	t.Cleanup(func() { _ = transport.Close() })
-	return &http.Client{Transport: transport, Timeout: time.Minute}
+	return &http.Client{Transport: transport, Timeout: patience}
 }
 
 // post sends a message in a POST request and returns that of the response.
@@ -388,6 +388,11 @@ func (s *encrypted) dialQUIC(config *tls.Config) doqClient {
 	return c
 }
 
+// patientQUIC is for a client that waits longer than a busy machine needs.
+func patientQUIC() *quic.Config {
+	return &quic.Config{HandshakeIdleTimeout: patience, MaxIdleTimeout: patience}
+}
+
 // tryQUIC connects to an address.
 func tryQUIC(to *caller) (doqClient, error) {
 	config := &tls.Config{InsecureSkipVerify: true}
@@ -397,9 +402,9 @@ func tryQUIC(to *caller) (doqClient, error) {
 	if config.NextProtos == nil {
 		config.NextProtos = []string{"doq"}
 	}
-	ctx, cancel := context.WithTimeout(to.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(to.t.Context(), patience)
 	defer cancel()
-	c, err := quic.DialAddr(ctx, to.address, config, nil)
+	c, err := quic.DialAddr(ctx, to.address, config, patientQUIC())
 	if err == nil {
 		to.t.Cleanup(func() { _ = c.CloseWithError(0, "") })
 	}
@@ -408,11 +413,11 @@ func tryQUIC(to *caller) (doqClient, error) {
 
 // open opens a stream and writes data.
 func (c doqClient) open(ctx context.Context, data []byte) (*quic.Stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s, err := c.OpenStreamSync(ctx)
 	if err == nil {
-		_ = s.SetDeadline(time.Now().Add(time.Minute))
+		_ = s.SetDeadline(time.Now().Add(patience))
 		_, err = s.Write(data)
 	}
 	return s, err
@@ -540,7 +545,7 @@ func watchedGRPC(t *testing.T, address string, c credentials.TransportCredential
 
 // askGRPC sends a query and returns the reply.
 func askGRPC(ctx context.Context, conn *grpc.ClientConn, method string, packet []byte, o ...grpc.CallOption) (*mdns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var reply []byte
 	err := conn.Invoke(ctx, method, &packet, &reply, o...)

@@ -184,7 +184,7 @@ func (q question) ask(t *testing.T, at netip.AddrPort) string {
 	got := ""
 	// The cluster's data may not be complete yet.
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		c := dns.Client{Timeout: 20 * time.Second}
+		c := dns.Client{Timeout: time.Minute}
 		reply, _, err := c.Exchange(new(dns.Msg).SetQuestion(q.name, q.qtype), at.String())
 		if err != nil {
 			t.Fatal(err)

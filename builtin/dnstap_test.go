@@ -28,7 +28,7 @@ func (s *encrypted) query(n int, name string) *mdns.Msg {
 	s.t.Helper()
 	q := new(mdns.Msg)
 	q.SetQuestion(name, mdns.TypeA)
-	reply, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(q, "127.0.0.1:"+s.port(n))
+	reply, _, err := (&mdns.Client{Timeout: patience}).Exchange(q, "127.0.0.1:"+s.port(n))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func newReceiver(t *testing.T, at string, config *tls.Config) *receiver {
 	t.Cleanup(func() { _ = conn.Close() })
 	r := &receiver{t: t, conn: conn}
 	r.frames, err = framestream.NewReader(conn, &framestream.ReaderOptions{
-		ContentTypes: [][]byte{[]byte("protobuf:dnstap.Dnstap")}, Bidirectional: true, Timeout: 10 * time.Second,
+		ContentTypes: [][]byte{[]byte("protobuf:dnstap.Dnstap")}, Bidirectional: true, Timeout: patience,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,10 +20,14 @@ import (
 	"github.com/seamark/seamark/test/debian"
 )
 
+// patience is how long a test waits for what must happen; it takes that long only if it fails.
+const patience = 2 * time.Minute
+
 // encrypted is a running server with the files of folder.
 type encrypted struct {
 	t       *testing.T
 	plan    *server.Plan
+	grace   time.Duration // for queries when an address is closed; zero is the default
 	metrics metrics.Registry
 	log     logBuffer
 }
@@ -47,8 +51,13 @@ func (l *logBuffer) contains(text string) bool {
 
 func serveEncrypted(t *testing.T, text string) *encrypted {
 	t.Helper()
+	return serveWithGrace(t, text, 0)
+}
+
+func serveWithGrace(t *testing.T, text string, grace time.Duration) *encrypted {
+	t.Helper()
 	t.Chdir(folder(t))
-	s := &encrypted{t: t}
+	s := &encrypted{t: t, grace: grace}
 	s.load(text)
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
@@ -66,7 +75,7 @@ func (s *encrypted) load(text string) {
 	if err == nil {
 		next, err = server.NewPlan(blocks, server.Options{
 			Directives: Directives(), Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
-			Log: slog.New(slog.NewTextHandler(&s.log, nil)), Metrics: &s.metrics,
+			Log: slog.New(slog.NewTextHandler(&s.log, nil)), Metrics: &s.metrics, Grace: s.grace,
 		})
 	}
 	if err == nil {
@@ -107,7 +116,7 @@ func (s *encrypted) metricsText() string {
 func (s *encrypted) run(name string, args ...string) string {
 	s.t.Helper()
 	debian.Program(s.t, name)
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {
@@ -118,7 +127,7 @@ func (s *encrypted) run(name string, args ...string) string {
 
 func (s *encrypted) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("timed out waiting until %s; log:\n%s", what, s.log.b.String())
 		}

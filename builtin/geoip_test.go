@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/maxmind/mmdbwriter"
 	"github.com/maxmind/mmdbwriter/mmdbtype"
@@ -76,7 +75,7 @@ func TestGeoIP(t *testing.T) {
 			q.SetEdns0(1232, false)
 			q.IsEdns0().Option = []mdns.EDNS0{&mdns.EDNS0_SUBNET{Code: mdns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: subnet}}
 		}
-		reply, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(q, "127.0.0.1:"+s.port(0))
+		reply, _, err := (&mdns.Client{Timeout: patience}).Exchange(q, "127.0.0.1:"+s.port(0))
 		if err != nil {
 			t.Fatal(err)
 		}

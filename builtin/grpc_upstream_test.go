@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	mdns "github.com/miekg/dns"
 	"google.golang.org/grpc"
@@ -70,7 +69,7 @@ func answerGRPC(q *mdns.Msg) ([]byte, error) {
 // lookupTXT returns the response code, and the first record's text if there is one.
 func (s *encrypted) lookupTXT(name string) string {
 	s.t.Helper()
-	m, _, err := (&mdns.Client{Timeout: 20 * time.Second}).Exchange(new(mdns.Msg).SetQuestion(name, mdns.TypeTXT), "127.0.0.1:"+s.port(0))
+	m, _, err := (&mdns.Client{Timeout: patience}).Exchange(new(mdns.Msg).SetQuestion(name, mdns.TypeTXT), "127.0.0.1:"+s.port(0))
 	if err != nil {
 		s.t.Fatalf("%s: %v", name, err)
 	}

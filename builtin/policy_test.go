@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -83,7 +82,7 @@ func ask(t *testing.T, proto, from, at string, port int, name string) string {
 	if proto == "tcp" {
 		local = &net.TCPAddr{IP: net.ParseIP(from)}
 	}
-	c := dns.Client{Net: proto, Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: local}}
+	c := dns.Client{Net: proto, Timeout: patience, Dialer: &net.Dialer{LocalAddr: local}}
 	addr := netip.AddrPortFrom(netip.MustParseAddr(at), uint16(port))
 	m, _, err := c.Exchange(new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA), addr.String())
 	if err != nil {

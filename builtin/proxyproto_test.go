@@ -56,7 +56,7 @@ func (s *encrypted) askUDP(packets ...[]byte) (*mdns.Msg, error) {
 			s.t.Fatal(err)
 		}
 	}
-	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
 	return (&mdns.Conn{Conn: c}).ReadMsg()
 }
 
@@ -139,7 +139,7 @@ func (s *encrypted) askHTTPS(header, query []byte) (*mdns.Msg, error) {
 		}
 		return c, err
 	}
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{
 		DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableKeepAlives: true,
 	}}
 	reply, _, err := post(s.t.Context(), client, "https://dns.example/dns-query", messageType, bytes.NewReader(query))
@@ -350,7 +350,7 @@ func TestProxyprotoHAProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 		startProxy(t, port, "haproxy", "-f", "haproxy.cfg", "-db")
-		client := &mdns.Client{Net: c.net, TLSConfig: &tls.Config{InsecureSkipVerify: true}, Timeout: 20 * time.Second,
+		client := &mdns.Client{Net: c.net, TLSConfig: &tls.Config{InsecureSkipVerify: true}, Timeout: patience,
 			Dialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}}}
 		r, _, err := client.Exchange(new(mdns.Msg).SetQuestion("a.example.", mdns.TypeTXT), "127.0.0.1:"+port)
 		if got := remote(r, err); got != "127.0.0.77" {
@@ -370,7 +370,7 @@ func TestProxyprotoDnsdist(t *testing.T) {
 	}
 	startProxy(t, port, "dnsdist", "-C", "dnsdist.conf", "--supervised", "--disable-syslog")
 	for _, network := range []string{"udp", "tcp"} {
-		client := &mdns.Client{Net: network, Timeout: 20 * time.Second, Dialer: &net.Dialer{}}
+		client := &mdns.Client{Net: network, Timeout: patience, Dialer: &net.Dialer{}}
 		client.Dialer.LocalAddr = &net.UDPAddr{IP: net.IPv4(127, 0, 0, 78)}
 		if network == "tcp" {
 			client.Dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 78)}

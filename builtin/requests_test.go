@@ -114,7 +114,7 @@ func TestHTTPSSlowRefused(t *testing.T) {
 		c.Close()
 	}
 	for protocol, client := range map[string]*http.Client{"HTTP/2": httpClient(t, true), "HTTP/3": http3Client(t)} {
-		client.Timeout = 20 * time.Second
+		client.Timeout = patience
 		port := s.port(0)
 		if protocol == "HTTP/3" {
 			port = s.port(1)

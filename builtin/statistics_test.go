@@ -36,7 +36,7 @@ func (c *counted) texts(name string) []string {
 	c.t.Helper()
 	m := new(dns.Msg).SetQuestion(name+".bind.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
-	reply, _, err := (&dns.Client{Timeout: 20 * time.Second}).Exchange(m, c.addr)
+	reply, _, err := (&dns.Client{Timeout: patience}).Exchange(m, c.addr)
 	if err != nil || len(reply.Answer) != 1 {
 		c.t.Fatalf("%s.bind: got error %v, reply %v; want TXT records", name, err, reply)
 	}
@@ -116,7 +116,7 @@ func TestStatisticsOfDnsmasq(t *testing.T) {
 			} {
 				m := new(dns.Msg).SetQuestion(step.name, step.qtype)
 				m.Question[0].Qclass = step.class
-				if _, _, err := (&dns.Client{Timeout: 20 * time.Second}).Exchange(m, addr); err != nil {
+				if _, _, err := (&dns.Client{Timeout: patience}).Exchange(m, addr); err != nil {
 					t.Fatal(err)
 				}
 				if step.hit {

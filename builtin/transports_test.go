@@ -45,6 +45,14 @@ const answersExample = `
 }
 `
 
+// patientAnswers is the same with limits that a busy machine does not reach, for tests of other things.
+const patientAnswers = `
+    timeouts {
+        read 1m
+        write 1m
+        idle 10m
+    }` + answersExample
+
 // forMX returns a query of type MX.
 func forMX(query []byte) []byte {
 	query = bytes.Clone(query)
@@ -67,7 +75,7 @@ func TestEncryptedQueries(t *testing.T) {
 		if tr.limits != "" {
 			block += "\n " + tr.limits + " {\n  max_streams 50\n }"
 		}
-		block += answersExample
+		block += patientAnswers
 		if config == nil {
 			block = strings.Replace(block, "tls cert.pem key.pem", "", 1)
 		}
@@ -133,7 +141,7 @@ func TestEncryptedQueries(t *testing.T) {
 // A message that is not a query is refused, as the protocol has it. Other queries are answered.
 // See TOB-CDNS-14 in docs/reference/advisories.md.
 func TestEncryptedFaults(t *testing.T) {
-	s := serveEncrypted(t, everyScheme+" {"+answersExample)
+	s := serveEncrypted(t, everyScheme+" {"+patientAnswers)
 	query := packed(t, "a.example.")
 	for _, tr := range encryptedProtocols {
 		l := s.dial(tr)
@@ -237,7 +245,9 @@ func TestEncryptedStop(t *testing.T) {
 
 	for _, tr := range encryptedProtocols {
 		t.Run(tr.name, func(t *testing.T) {
-			s := serveEncrypted(t, tr.scheme+"://. {\n forward wait "+upstream.LocalAddr().String()+" {\n  prefer_udp\n  attempts 1\n  read_timeout 1m\n  max_fails 0\n }"+answersExample)
+			block := tr.scheme + "://. {\n forward wait " + upstream.LocalAddr().String() +
+				" {\n  prefer_udp\n  attempts 1\n  read_timeout 1m\n  max_fails 0\n }" + patientAnswers
+			s := serveWithGrace(t, block, patience)
 			idle, busy := s.dial(tr), s.dial(tr)
 			for _, l := range []link{idle, busy} {
 				if got := outcome(l.ask(t.Context(), packed(t, "a.example."))); got != "NOERROR" {
@@ -288,7 +298,7 @@ func TestEncryptedConnectionLimits(t *testing.T) {
 			continue
 		}
 		t.Run(tr.name, func(t *testing.T) {
-			block := tr.scheme + "://. {\n " + tr.limits + " {\n  max_connections 2\n" + tr.others + " }" + answersExample
+			block := tr.scheme + "://. {\n " + tr.limits + " {\n  max_connections 2\n" + tr.others + " }" + patientAnswers
 			s := serveEncrypted(t, block)
 			query := packed(t, "a.example.")
 			first := s.dial(tr)
@@ -334,7 +344,7 @@ func TestEncryptedConnectionLimits(t *testing.T) {
 
 // A stream over HTTP/2 that the client resets does not cost it the connection.
 func TestHTTPSResetStreams(t *testing.T) {
-	s := serveEncrypted(t, "https://. {"+answersExample)
+	s := serveEncrypted(t, "https://. {"+patientAnswers)
 	client := httpClient(t, true)
 	url := "https://" + s.address("https") + "/dns-query?dns=" + base64.RawURLEncoding.EncodeToString(packed(t, "a.example."))
 
@@ -368,7 +378,7 @@ func TestHTTPSResetStreams(t *testing.T) {
 // A renewed certificate is used for new connections, an invalid one is not, and open connections
 // continue, also over a reload.
 func TestEncryptedCertificates(t *testing.T) {
-	block := everyScheme + " {" + answersExample
+	block := everyScheme + " {" + patientAnswers
 	s := serveEncrypted(t, block)
 	open, first := map[string]link{}, s.expiries()
 	for _, tr := range encryptedProtocols {

@@ -66,6 +66,7 @@ func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
 	return config.Keep(p.start, listenerKey{s.scheme, hasTLS, s.addr}, func() (Listener, error) {
 		o := transport.Options{
 			Readers:     cmp.Or(s.sockets(), p.opts.Readers),
+			Grace:       p.opts.Grace,
 			Inherited:   p.opts.Inherited,
 			Limits:      s.limits(),
 			Descriptors: p.start.Descriptors,

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -50,6 +51,8 @@ type Options struct {
 	// Readers is the number of UDP readers of an address for which the directive
 	// multisocket sets none; zero is one for each processor.
 	Readers int
+	// Grace is how long queries are answered after their address is closed; zero is 5 s.
+	Grace time.Duration
 
 	// Memory is divided among the parts of the server that others can fill. nil has no total.
 	Memory *memory.Budget

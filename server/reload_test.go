@@ -170,7 +170,7 @@ func TestReloadInterfaceAddresses(t *testing.T) {
 	defer cancel()
 	eventually(t, "the server's greeting", func() bool { return out.count("greeting") > 0 })
 	answers := func(address string) bool {
-		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(netip.MustParseAddr(address), port).String(), time.Second)
+		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(netip.MustParseAddr(address), port).String(), time.Minute)
 		if err == nil {
 			conn.Close()
 		}
@@ -435,19 +435,20 @@ func TestReloadAppliesLimits(t *testing.T) {
 		return config.Directive{Name: name, Setup: func(b *config.Block, _ []corefile.Directive) error { b.Offer(v); return nil }}
 	}
 	opts.Directives = append(opts.Directives,
+		offers("long", limit{time.Hour, 0}),
 		offers("one", limit{queries: 1}),
 		offers("brief", limit{20 * time.Millisecond, 5}),
 		offers("two", socketCount(2)),
 		offers("three", socketCount(3)),
 	)
-	p := start(t, ". {\n bind 127.0.0.1\n code 3\n two\n}\n", opts, nil)
+	p := start(t, ". {\n bind 127.0.0.1\n code 3\n two\n long\n}\n", opts, nil)
 	l := p.listeners[0]
 	c, err := dns.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(8 * time.Second)) // less than the default of ten seconds
+	_ = c.SetDeadline(time.Now().Add(time.Minute)) // less than the limit before the reload
 	p = start(t, ". {\n bind 127.0.0.1\n code 3\n three\n one\n}\na {\n bind 127.0.0.1\n brief\n}\n", opts, p)
 	defer func() { p.Stop(t.Context()) }()
 	if _, err := c.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {

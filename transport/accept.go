@@ -334,7 +334,8 @@ func (s *conns) get(id int64) *conn {
 
 // checkInterval returns the time between two calls of check.
 func (s *conns) checkInterval(l *Listener) time.Duration {
-	return min(l.limits.Load().IdleTimeout/16, keepGoroutine/4)
+	limits := l.limits.Load()
+	return min(limits.IdleTimeout/16, limits.keepGoroutine/4)
 }
 
 // check wakes the connections that have reached the idle timeout, and connections that
@@ -343,7 +344,7 @@ func (s *conns) checkInterval(l *Listener) time.Duration {
 func (s *conns) check(l *Listener) {
 	now := time.Now()
 	for _, c := range s.list() {
-		if c.isIdle(now) || l.loop != nil && c.inactive(now) >= keepGoroutine && !c.isWaiting() {
+		if c.isIdle(now) || l.loop != nil && c.isQuiet(now) && !c.isWaiting() {
 			c.wake()
 		}
 	}

@@ -32,9 +32,6 @@ const (
 	// acceptLoop: one each for an A and an AAAA query, and two more. A connection
 	// whose first read fills the buffer leaves it at once.
 	maxLoopReads = 4
-
-	// keepGoroutine is how long a connection keeps its goroutine after a query.
-	keepGoroutine = time.Second
 )
 
 // A conn is one TCP connection (RFC 7766). Its reader answers the queries of one
@@ -46,7 +43,7 @@ const (
 // The reader is the method run. On Linux the acceptLoop calls it when there is
 // something to read, and run returns when the connection is idle. Where the reader
 // would block, the loop continues on another goroutine (leaveLoop), and the
-// connection keeps this one until it has been idle for keepGoroutine. Without an
+// connection keeps this one until it has been idle for Limits.keepGoroutine. Without an
 // acceptLoop each connection has a goroutine until it ends.
 //
 // A message that cannot be a query (no header, a reply) means that the
@@ -128,6 +125,9 @@ func (c *conn) inFlight() int { return int(c.refs.Load() & (readerRef - 1)) }
 func (c *conn) inactive(now time.Time) time.Duration {
 	return time.Duration(c.l.clock(now) - c.lastActive.Load())
 }
+
+// isQuiet reports whether the connection has had no query or reply for so long that it needs no goroutine.
+func (c *conn) isQuiet(now time.Time) bool { return c.inactive(now) >= c.l.limits.Load().keepGoroutine }
 
 // isIdle reports whether the connection has reached the idle timeout.
 func (c *conn) isIdle(now time.Time) bool {

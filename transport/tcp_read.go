@@ -100,7 +100,7 @@ func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 		}
 
 		// A read that returned less than it could has left nothing to read at once.
-		toLoop := c.onLoop || c.l.loop != nil && c.inactive(c.now) >= keepGoroutine
+		toLoop := c.onLoop || c.l.loop != nil && c.isQuiet(c.now)
 		err := errWouldBlock
 		if toLoop && !c.readAll || inMessage {
 			n, err = c.sock.tryRead(p)
@@ -138,7 +138,7 @@ func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 // if it has sent none, since most clients connect and send one at once; if it has sent
 // one within the last second; or if it has sent a part of one.
 func (c *conn) mayReadLast(inMessage bool) bool {
-	return inMessage || !c.hasReadLast && (c.queries == 0 || c.inactive(c.now) < keepGoroutine)
+	return inMessage || !c.hasReadLast && (c.queries == 0 || !c.isQuiet(c.now))
 }
 
 // readLast reads the last query of a connection, until Listener.lastQuery after the

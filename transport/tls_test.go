@@ -76,11 +76,16 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
-	// Long enough for the handshake of c beside other load.
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{MessageTimeout: time.Second}})
 	silent, partial, plain := dial(t, "tcp", s.at("127.0.0.1")), dial(t, "tcp", s.at("127.0.0.1")), dial(t, "tcp", s.at("127.0.0.1"))
 	_, _ = partial.Write([]byte{22, 3, 1, 2, 0, 1})
 	_, _ = plain.Write(framed(pack(t, newQuery("a.in.", mdns.TypeA))))
+	eventually(t, "the handshakes have begun", func() bool {
+		begun := blocked("(*conn).handshake(") + s.count(`seamark_transport_connections_closed_total{why="handshake"}`)
+		return begun == 3
+	})
+
+	s.SetLimits(Limits{MessageTimeout: patience}) // for c, beside other load
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)

@@ -78,6 +78,8 @@ type Limits struct {
 	MessageTimeout time.Duration // for the whole of one message; default 3 s
 	WriteTimeout   time.Duration // for a client to accept its replies; default 5 s
 	MaxQueries     int           // after which the connection is closed; zero means no limit
+
+	keepGoroutine time.Duration // how long a connection keeps its goroutine after a query; 1 s
 }
 
 // OrDefaults returns the limits with the defaults in place of zeros.
@@ -85,6 +87,7 @@ func (l Limits) OrDefaults() Limits {
 	orDefault(&l.IdleTimeout, 10*time.Second)
 	orDefault(&l.MessageTimeout, 3*time.Second)
 	orDefault(&l.WriteTimeout, 5*time.Second)
+	orDefault(&l.keepGoroutine, time.Second)
 	return l
 }
 

@@ -95,7 +95,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	var begun atomic.Int64
 	for c := range clients {
 		all.Go(func() {
-			client := &mdns.Client{Timeout: 5 * time.Second}
+			client := &mdns.Client{Timeout: time.Minute}
 			conn, err := client.Dial(at)
 			if err != nil {
 				t.Error(err)

@@ -56,18 +56,29 @@ func TestQUICSizesAndOrder(t *testing.T) {
 // wait for more of their client when too many do.
 // See CVE-2026-32934 in docs/reference/advisories.md.
 func TestQUICIncompleteQueries(t *testing.T) {
-	s := serve(t, Options{Options: transport.Options{Limits: transport.Limits{MessageTimeout: 300 * time.Millisecond}}, Limits: Limits{Workers: 8}}) // half of them for one client
+	long := transport.Limits{MessageTimeout: patience}
+	s := serve(t, Options{Options: transport.Options{Limits: long}, Limits: Limits{Workers: 8}}) // half of them for one client
 	c := s.dial()
-	var slow []*quic.Stream
-	for range 4 {
-		slow = append(slow, c.send(query(t, "1.in.")[:10]))
+	begin := func() (slow []*quic.Stream) {
+		for range 4 {
+			slow = append(slow, c.send(query(t, "1.in.")[:10]))
+		}
+		return slow
 	}
+	slow := begin()
 	eventually(t, "four streams wait", func() bool { return s.waiting.Used() == 4 })
 	wantReset(t, c.send(query(t, "1.in.")[:10]), 4)
 	wantReply(t, c.ask("1.in."), 1)
 	for _, stream := range slow {
+		stream.CancelWrite(3)
+	}
+	eventually(t, "no stream waits", func() bool { return s.waiting.Used() == 0 })
+
+	s.SetLimits(transport.Limits{MessageTimeout: 100 * time.Millisecond})
+	for _, stream := range begin() {
 		wantReset(t, stream, 4)
 	}
+	s.SetLimits(long)
 	if n := s.count(`seamark_transport_connections_closed_total{why="slow_sender"}`); n != 4 {
 		t.Errorf("slow_sender: got %d, want 4", n)
 	}
@@ -228,8 +239,9 @@ func TestQUICConnectionLimitOfClients(t *testing.T) {
 
 // Handshakes that clients do not complete end, and do not keep others from connecting.
 func TestQUICHalfOpen(t *testing.T) {
-	s := serve(t, Options{Options: transport.Options{MaxConns: 40, MaxConnsPerClient: 1000, Limits: transport.Limits{MessageTimeout: 200 * time.Millisecond}}})
+	s := serve(t, Options{Options: transport.Options{MaxConns: 40, MaxConnsPerClient: 1000}})
 	before := s.dial()
+	s.SetLimits(transport.Limits{MessageTimeout: 200 * time.Millisecond})
 	initial := captureInitial(t)
 	for range 500 { // each from an address of its own, so each is a connection
 		c, err := net.Dial("udp", s.Addr().String())
@@ -244,6 +256,7 @@ func TestQUICHalfOpen(t *testing.T) {
 	if n := s.sessions.Count(); n > 1+40/4 {
 		t.Errorf("got %v connections, want at most 11", n)
 	}
+	s.SetLimits(transport.Limits{})
 	wantReply(t, s.dial().ask("1.in."), 1)
 	wantReply(t, before.ask("1.in."), 1)
 	eventually(t, "only two connections are left", func() bool { return s.sessions.Count() == 2 })
