@@ -29,6 +29,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/sys/cgroup"
 	"github.com/seamark/seamark/sys/descriptors"
+	"github.com/seamark/seamark/sys/follow"
 	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/sys/slots"
 	"github.com/seamark/seamark/wire"
@@ -148,12 +149,12 @@ type Listener struct {
 
 	limits      atomic.Pointer[Limits]
 	once        sync.Once
-	stopping    chan struct{}
+	stopping    follow.Event
 	ctx         context.Context // ends with stopping
 	cancel      context.CancelFunc
 	stopTime    time.Time      // set before stopping is closed
 	lastQuery   time.Duration  // after stopTime, for clients to send their last query; 500 ms
-	udpStopping chan struct{}  // closed when UDP is not read any more
+	udpStopping follow.Event   // closed when UDP is not read any more
 	udpReaders  []*reader      // set by Serve
 	readers     sync.WaitGroup // of UDP
 	loop        *acceptLoop    // nil if each connection has a goroutine
@@ -220,9 +221,9 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	l := &Listener{
 		o:           o,
 		counts:      newCounters(o.Metrics),
-		stopping:    make(chan struct{}),
+		stopping:    follow.NewEvent(),
 		lastQuery:   500 * time.Millisecond,
-		udpStopping: make(chan struct{}),
+		udpStopping: follow.NewEvent(),
 		start:       time.Now(),
 		large:       newLarge(o.maxLarge()),
 	}
@@ -461,18 +462,9 @@ func (l *Listener) close() {
 	}
 }
 
-func (l *Listener) isStopping() bool { return closed(l.stopping) }
+func (l *Listener) isStopping() bool { return l.stopping.Happened() }
 
-func (l *Listener) isUDPStopping() bool { return closed(l.udpStopping) }
-
-func closed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+func (l *Listener) isUDPStopping() bool { return l.udpStopping.Happened() }
 
 // pastDeadline returns a deadline that ends a blocked read or write at once.
 func pastDeadline() time.Time { return time.Unix(1, 0) }

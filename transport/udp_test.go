@@ -15,6 +15,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/sys/follow"
 )
 
 // TestUDP sends inline and parked queries to addresses of each kind. The reply
@@ -266,7 +268,7 @@ func TestUDPStop(t *testing.T) {
 		s := serve(t, "127.0.0.1", o)
 		var got atomic.Int64
 		var clients sync.WaitGroup
-		stopped := make(chan struct{})
+		stopped := follow.NewEvent()
 		for range 4 {
 			c := dial(t, "udp", s.at("127.0.0.1"))
 			packet := pack(t, newQuery("a.in.", mdns.TypeA))
@@ -278,7 +280,7 @@ func TestUDPStop(t *testing.T) {
 					// were sent before the end of Stop have arrived by then.
 					err := os.ErrDeadlineExceeded
 					for last := false; errors.Is(err, os.ErrDeadlineExceeded) && !last; {
-						last = closed(stopped)
+						last = stopped.Happened()
 						_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 						_, err = c.Read(buf)
 					}

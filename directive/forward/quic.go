@@ -39,7 +39,7 @@ type quicConn struct {
 	opened   time.Time
 	ctx      context.Context // ends when the connection has to be closed
 	cancel   context.CancelFunc
-	ready    chan struct{} // closed when conn or err is set
+	ready    follow.Event // closed when conn or err is set
 	conn     *quic.Conn
 	err      error
 	answered atomic.Bool
@@ -93,7 +93,7 @@ func (u *upstream) quicConn() *quicConn {
 		u.metrics.hit(u.proto())
 	} else {
 		u.metrics.miss(u.proto())
-		c := &quicConn{upstream: u, opened: time.Now(), ready: make(chan struct{}), used: follow.NewSignal()}
+		c := &quicConn{upstream: u, opened: time.Now(), ready: follow.NewEvent(), used: follow.NewSignal()}
 		c.ctx, c.cancel = context.WithCancel(u.set.ctx)
 		if !u.set.spawn(c.run) {
 			c.cancel()
@@ -131,14 +131,7 @@ func (c *quicConn) release(ended bool) {
 }
 
 // isReady reports whether the connection is open, or could not be opened.
-func (c *quicConn) isReady() bool {
-	select {
-	case <-c.ready:
-		return true
-	default:
-		return false
-	}
-}
+func (c *quicConn) isReady() bool { return c.ready.Happened() }
 
 // hasEnded reports whether the connection is closed, or could not be opened.
 func (c *quicConn) hasEnded() bool {

@@ -31,7 +31,7 @@ type source struct {
 
 	task       *follow.Task
 	changed    follow.Signal
-	synced     chan struct{} // closed when the objects have been read and published once
+	synced     follow.Event // closed when the objects have been read and published once
 	unregister []func()
 
 	mu     sync.Mutex
@@ -50,7 +50,7 @@ var (
 func (s *settings) newSource(b *config.Block) *source {
 	x := &source{
 		settings: s, report: objects.NewReport("gateway", "hosts", b), board: b.Health(),
-		claim: b.Memory.Claim(memory.Files), changed: follow.NewSignal(), synced: make(chan struct{}),
+		claim: b.Memory.Claim(memory.Files), changed: follow.NewSignal(), synced: follow.NewEvent(),
 		state: newState(), listed: map[cluster.Kind]bool{},
 	}
 	if s.external {
@@ -200,14 +200,7 @@ func (x *source) publishNow() bool {
 const hostBytes = 400
 
 // isSynced reports whether the objects have been read and published once.
-func (x *source) isSynced() bool {
-	select {
-	case <-x.synced:
-		return true
-	default:
-		return false
-	}
-}
+func (x *source) isSynced() bool { return x.synced.Happened() }
 
 func (x *source) count() int {
 	x.mu.Lock()

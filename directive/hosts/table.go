@@ -44,7 +44,7 @@ type table struct {
 	counts *counts
 	drop   func() // removes its metric
 	index  atomic.Pointer[index]
-	synced chan struct{} // closed when every ConfigMap has been listed
+	synced follow.Event // closed when every ConfigMap has been listed
 
 	// The fields below belong to the goroutine of run, and to newTable before.
 	files    []*files          // by path
@@ -59,7 +59,7 @@ type table struct {
 // them, and Stop to release its resources.
 func newTable(from source, log *slog.Logger, c *counts) *table {
 	t := &table{
-		source: from, log: log, counts: c, progress: time.Second, synced: make(chan struct{}),
+		source: from, log: log, counts: c, progress: time.Second, synced: follow.NewEvent(),
 		mapped: make([]string, len(from.maps)), warned: map[string]string{},
 	}
 
@@ -119,14 +119,7 @@ func (t *table) Stop() {
 }
 
 // ready reports whether every ConfigMap has been listed.
-func (t *table) ready() bool {
-	select {
-	case <-t.synced:
-		return true
-	default:
-		return false
-	}
-}
+func (t *table) ready() bool { return t.synced.Happened() }
 
 // shortInterval is the time after which files are read again for which there was no memory: other parts
 // of the server may have returned some, and the files do not change.

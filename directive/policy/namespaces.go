@@ -26,7 +26,7 @@ type namespaces struct {
 	byName    zone.Table[matched] // changed with mu held
 	report    *objects.Report     // about ClusterNetworkPolicies
 	task      *follow.Task
-	synced    chan struct{} // closed when all kinds have been listed once
+	synced    follow.Event // closed when all kinds have been listed once
 
 	unregister func() // the gauge
 
@@ -130,14 +130,7 @@ func (n *namespaces) Missing(kind cluster.Kind, has func(cluster.Key) bool) (mis
 }
 
 // isSynced reports whether the Namespaces have been listed once.
-func (n *namespaces) isSynced() bool {
-	select {
-	case <-n.synced:
-		return true
-	default:
-		return false
-	}
-}
+func (n *namespaces) isSynced() bool { return n.synced.Happened() }
 
 // run has the objects watched until Stop is called.
 func (n *namespaces) run(b *config.Block) {
@@ -159,7 +152,7 @@ type namespacesKey struct {
 
 func newNamespaces(b *config.Block, api cluster.Options, selectors []*cluster.Selector) *namespaces {
 	n := &namespaces{
-		api: api, selectors: selectors, synced: make(chan struct{}), report: objects.NewReport("policy", "names", b),
+		api: api, selectors: selectors, synced: follow.NewEvent(), report: objects.NewReport("policy", "names", b),
 		listed: map[cluster.Kind]bool{}, policies: map[cluster.Key]*networkPolicy{}, unregister: func() {},
 	}
 	if api.Published.Has(cluster.NetworkPolicies) {

@@ -1,6 +1,6 @@
 // Package follow has the parts of code that follows something, such as a ConfigMap, and keeps
 // its last valid state: the Task that follows it, the Value that the Task sets, and the Signal
-// to the code that uses the Value.
+// to the code that uses the Value. An Event is for what happens once.
 package follow
 
 import (
@@ -65,17 +65,33 @@ func (s Signal) Send() {
 	}
 }
 
+// An Event is closed when something happens, once.
+type Event chan struct{}
+
+// NewEvent returns an Event.
+func NewEvent() Event { return make(Event) }
+
+// Happened reports whether the event is closed.
+func (e Event) Happened() bool {
+	select {
+	case <-e:
+		return true
+	default:
+		return false
+	}
+}
+
 // A Value is the last valid state of what is followed. It is safe for concurrent use.
 type Value[T any] struct {
 	mu    sync.Mutex
 	value T
-	known chan struct{} // closed by the first Set
-	late  atomic.Bool   // First has waited in vain
+	known Event       // of the first Set
+	late  atomic.Bool // First has waited in vain
 }
 
 // NewValue returns a Value that is initial until the first Set.
 func NewValue[T any](initial T) *Value[T] {
-	return &Value[T]{value: initial, known: make(chan struct{})}
+	return &Value[T]{value: initial, known: NewEvent()}
 }
 
 // Get returns the value.
@@ -90,9 +106,7 @@ func (v *Value[T]) Set(value T) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.value = value
-	select {
-	case <-v.known:
-	default:
+	if !v.known.Happened() {
 		close(v.known)
 	}
 }

@@ -66,3 +66,14 @@ func TestValueFirst(t *testing.T) {
 		})
 	}
 }
+
+func TestEventHappened(t *testing.T) {
+	e := NewEvent()
+	if e.Happened() {
+		t.Error("before the event: got that it has happened")
+	}
+	close(e)
+	if !e.Happened() {
+		t.Error("after the event: got that it has not happened")
+	}
+}

@@ -35,7 +35,7 @@ type Objects struct {
 	changed    follow.Signal // something waits for its turn
 	reader     atomic.Pointer[cluster.ReadObject]
 	reread     follow.Signal // something is wanted
-	synced     chan struct{} // closed when all objects have been read once
+	synced     follow.Event  // closed when all objects have been read once
 	unregister []func()
 
 	mu       sync.Mutex
@@ -291,14 +291,7 @@ func (x *Objects) Step() (wait time.Duration) {
 }
 
 // IsSynced reports whether all objects have been read once.
-func (x *Objects) IsSynced() bool {
-	select {
-	case <-x.synced:
-		return true
-	default:
-		return false
-	}
-}
+func (x *Objects) IsSynced() bool { return x.synced.Happened() }
 
 // isListed reports whether all kinds have been listed.
 func (x *Objects) isListed() bool { return len(x.listed) == len(x.kinds) }

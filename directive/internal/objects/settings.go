@@ -125,7 +125,7 @@ func New(s Settings, table Table, b *config.Block) *Objects {
 		log: b.Log, board: b.Health(), claim: b.Memory.Claim(memory.Files),
 		listed: map[cluster.Kind]bool{}, rivals: map[wire.Name][]rival{},
 		spaces: map[string]*space{}, wanted: map[*Object]time.Time{},
-		changed: follow.NewSignal(), reread: follow.NewSignal(), synced: make(chan struct{}),
+		changed: follow.NewSignal(), reread: follow.NewSignal(), synced: follow.NewEvent(),
 	}
 	x.faults = faults{
 		directive: s.Directive, noun: s.Noun,
