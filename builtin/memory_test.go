@@ -116,7 +116,9 @@ func TestReloadsKeepMemory(t *testing.T) {
 		if err := load(other); err != nil {
 			t.Fatal(err)
 		}
-		if used := usedMemory(o.Memory); used != [memory.NumConsumers]int64{} {
+		used := usedMemory(o.Memory)
+		used[memory.Listeners] = 0 // it has an address
+		if used != [memory.NumConsumers]int64{} {
 			t.Fatalf("without all that: got %v bytes used, want none", used)
 		}
 		if err := load(full); err != nil {

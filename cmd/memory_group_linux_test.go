@@ -31,7 +31,12 @@ func buildServer(t *testing.T) string {
 
 func startInGroup(t *testing.T, g *memorygroup.Group, binary, corefile string) *process {
 	t.Helper()
-	dir := t.TempDir()
+	return startInGroupAt(t, g, binary, t.TempDir(), corefile)
+}
+
+// startInGroupAt starts a server in a directory.
+func startInGroupAt(t *testing.T, g *memorygroup.Group, binary, dir, corefile string) *process {
+	t.Helper()
 	write(t, filepath.Join(dir, "Corefile"), corefile)
 	c := exec.CommandContext(t.Context(), binary, "-conf", "Corefile")
 	c.Dir = dir

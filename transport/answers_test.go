@@ -9,7 +9,7 @@ import (
 func TestAnswerPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3
-		p, made := newAnswerPool(n), map[*answerMemory]bool{}
+		p, made := newAnswerPool(n, nil), map[*answerMemory]bool{}
 		taken, put := make(chan *answerMemory, 10*n), make(chan struct{})
 		for range 10 * n {
 			go func() {

@@ -28,14 +28,7 @@ type connMemory struct {
 
 // reserve reserves the memory of one more connection. It returns false if there is none.
 func (m connMemory) reserve(open int) bool {
-	if m.budget.Reserve(m.kind, m.size) == nil {
-		return true
-	}
-	if open < fewest {
-		m.force()
-		return true
-	}
-	return false
+	return m.budget.ReserveLeast(m.kind, m.size, open, fewest) == nil
 }
 
 // room returns how many connections have room if others use little.

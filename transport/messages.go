@@ -29,14 +29,17 @@ type Messages struct {
 // NewMessages returns Messages for the Port of o. The caller must call Close.
 func NewMessages(o Options) *Messages {
 	o = o.OrDefaults()
-	m := &Messages{o: o, counts: newCounters(o.Metrics), start: time.Now(), answers: newAnswerPool(answersAtOnce())}
+	m := &Messages{o: o, counts: newCounters(o.Metrics), start: time.Now(), answers: newAnswerPool(answersAtOnce(), o.Memory)}
 	m.queries.New = func() any { return dns.NewQuery(nil) }
 	o.Port.AddReader(&m.serving)
 	return m
 }
 
 // Close ends the use of the Port. No query may be answered any more.
-func (m *Messages) Close() { m.o.Port.RemoveReader(&m.serving) }
+func (m *Messages) Close() {
+	m.o.Port.RemoveReader(&m.serving)
+	m.answers.close()
+}
 
 // Port returns the port that answers.
 func (m *Messages) Port() *dns.Port { return m.o.Port }

@@ -55,6 +55,8 @@ type Session struct {
 	queries atomic.Int64  // being answered
 	asked   atomic.Bool   // the client has sent a query
 	active  atomic.Int64  // time of the last query or reply, since start
+	unacked int64         // bytes of Grow; guarded by the lock of the Sessions
+	removed bool          // guarded by it, too
 }
 
 // NewSessions returns Sessions for a listener with these messages.
@@ -251,11 +253,26 @@ func (s *Sessions) Add(ctx context.Context, peer net.Addr, close func()) *Sessio
 	return c
 }
 
+// Grow counts the memory of replies that a client may leave unacknowledged, up to a number of bytes. It returns
+// false if there is no memory, or the connection has ended.
+func (s *Sessions) Grow(c *Session, unacked int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	more := max(0, unacked-c.unacked)
+	if c.removed || more > 0 && s.o.Memory.Reserve(memory.QUIC, more) != nil {
+		return false
+	}
+	c.unacked += more
+	return true
+}
+
 // Remove removes a connection that ends.
 func (s *Sessions) Remove(c *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.ready, c)
+	s.o.Memory.Release(memory.QUIC, c.unacked)
+	c.removed, c.unacked = true, 0
 }
 
 // StartQuery counts a query that is being answered.

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/sys/memory"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -364,4 +366,15 @@ func (c *conn) cutSlowSender() status {
 type arena struct {
 	answer [2 * (wire.MaxMessage + 1)]byte
 	q      *dns.Query
+}
+
+// newArena returns an arena that counts in a budget until it is collected. There is one for each processor that
+// answers, which waits for no memory.
+func newArena(b *memory.Budget) *arena {
+	a := &arena{q: dns.NewQuery(nil)}
+	if b != nil {
+		b.Force(memory.Listeners, answerBytes)
+		runtime.AddCleanup(a, func(b *memory.Budget) { b.Release(memory.Listeners, answerBytes) }, b)
+	}
+	return a
 }

@@ -146,6 +146,7 @@ type Listener struct {
 	tls        *tls.Config // nil if connections have no TLS
 	inherited  bool        // the UDP sockets stay open in the process that opened them
 	handedOver atomic.Bool // another process serves the sockets
+	reserved   int64       // bytes of the budget, for UDP readers
 
 	limits      atomic.Pointer[Limits]
 	once        sync.Once
@@ -229,7 +230,7 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.setLimits(o.Limits)
-	l.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
+	l.arenas.New = func() any { return newArena(o.Memory) }
 	l.buffers.New = func() any { return new(buffer) }
 	l.inputs.New = func() any { return new([inSize]byte) }
 	if o.TLS != nil {
@@ -272,10 +273,11 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 // packets. So a socket without the option must bind the port first.
 func (l *Listener) listenUDP(ctx context.Context) (err error) {
 	if l.udp, l.inherited, err = l.o.Inherited.listenUDP(l.addr); l.udp != nil || err != nil {
-		l.o.Readers = max(l.o.Readers, len(l.udp)) // each socket needs one
+		l.reserveReaders(max(1, len(l.udp))) // each socket needs one
 		return err
 	}
 
+	l.reserveReaders(1)
 	var plain net.ListenConfig
 	probe, err := plain.ListenPacket(ctx, network("udp", l.addr.Addr()), l.addr.String())
 	if err != nil {
@@ -298,6 +300,20 @@ func (l *Listener) listenUDP(ctx context.Context) (err error) {
 		l.udp = append(l.udp, c.(*net.UDPConn))
 	}
 	return nil
+}
+
+// reserveReaders reserves the memory of the UDP readers. If there is not enough, there are fewer, but a least
+// number in any case.
+func (l *Listener) reserveReaders(least int) {
+	wanted := max(l.o.Readers, least)
+	for l.o.Readers = 0; l.o.Readers < wanted; l.o.Readers++ {
+		if err := l.o.Memory.ReserveLeast(memory.Listeners, readerBytes, l.o.Readers, least); err != nil {
+			l.o.Log.Warn("Fewer UDP readers than processors", "address", l.addr, "count", l.o.Readers,
+				"wanted", wanted, "error", err)
+			break
+		}
+	}
+	l.reserved = int64(l.o.Readers) * readerBytes
 }
 
 // network returns the name by which package net opens an address of its family only.
@@ -460,6 +476,8 @@ func (l *Listener) close() {
 	for _, c := range l.udp {
 		_ = c.Close()
 	}
+	l.o.Memory.Release(memory.Listeners, l.reserved)
+	l.reserved = 0
 }
 
 func (l *Listener) isStopping() bool { return l.stopping.Happened() }

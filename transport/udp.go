@@ -26,6 +26,8 @@ const (
 	// arenaSize is the size of the memory for a batch's replies. A sealed reply
 	// has at most MaxUDPReply bytes; the answer before that may be larger.
 	arenaSize = wire.MaxMessage + 1 + batchSize*wire.MaxUDPReply
+	// readerBytes is the memory of a reader that is counted in the server's budget: with its queries.
+	readerBytes = arenaSize + batchSize*2*datagram
 
 	// socketBuffer is the requested size of the socket buffers; the kernel may
 	// allow less. The usual 208 KB hold fewer than 300 queries, as many as may

@@ -78,7 +78,7 @@ func (u *upstream) exchangeGRPC(ctx context.Context, packet []byte) (answer []by
 			u, response.Status, contentType)
 	}
 
-	body, err := io.ReadAll(io.LimitReader(response.Body, grpcmessage.MaxSize+1))
+	body, err := u.readAll(io.LimitReader(response.Body, grpcmessage.MaxSize+1), grpcmessage.MaxSize+1)
 	if err != nil {
 		return nil, u.httpError(err)
 	}

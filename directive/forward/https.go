@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seamark/seamark/sys/clock"
@@ -34,10 +35,12 @@ const (
 type trackedConn struct {
 	net.Conn
 	untrack func() bool
+	release func() // may be called again
 }
 
 func (c *trackedConn) Close() error {
 	c.untrack()
+	c.release()
 	return c.Conn.Close()
 }
 
@@ -66,11 +69,17 @@ func (u *upstream) httpClient() *http.Client {
 		}
 		d := o.dialer(network, to)
 		d.Resolver, d.Timeout = u.set.resolver, timeout
-		conn, err := d.DialContext(ctx, network, addr)
+		release, err := u.reserveHTTP()
 		if err != nil {
 			return nil, err
 		}
-		return &trackedConn{conn, context.AfterFunc(u.set.ctx, func() { _ = conn.Close() })}, nil
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		untrack := context.AfterFunc(u.set.ctx, func() { release(); _ = conn.Close() })
+		return &trackedConn{conn, untrack, release}, nil
 	}
 
 	protocols := new(http.Protocols)
@@ -92,6 +101,18 @@ func (u *upstream) httpClient() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return u.client
+}
+
+// reserveHTTP reserves the memory of a connection, until release is called.
+func (u *upstream) reserveHTTP() (release func(), err error) {
+	if err := u.reserve(int(u.httpConns.Add(1)-1), httpMemory); err != nil {
+		u.httpConns.Add(-1)
+		return nil, err
+	}
+	return sync.OnceFunc(func() {
+		u.httpConns.Add(-1)
+		u.unreserve(httpMemory)
+	}), nil
 }
 
 // sendMultiplexed sends a with the ID 0 (RFC 8484 §4.1, RFC 9250 §4.2.1) and waits for the reply.
@@ -166,7 +187,7 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 			u.url, response.Status, mediaType)
 	}
 
-	answer, err = io.ReadAll(io.LimitReader(response.Body, wire.MaxMessage+1))
+	answer, err = u.readAll(io.LimitReader(response.Body, wire.MaxMessage+1), wire.MaxMessage+1)
 	if err == nil && len(answer) > wire.MaxMessage {
 		err = fmt.Errorf("%s: reply is too large", u.url)
 	}

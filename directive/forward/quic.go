@@ -15,6 +15,7 @@ import (
 
 	"github.com/seamark/seamark/sys/clock"
 	"github.com/seamark/seamark/sys/follow"
+	"github.com/seamark/seamark/sys/memory"
 )
 
 // Error codes of DNS over QUIC (RFC 9250 §4.3).
@@ -76,7 +77,8 @@ func (u *upstream) exchangeQUIC(ctx context.Context, packet []byte) (answer []by
 // endsConnection reports whether err concerns a connection, and not only a stream.
 func endsConnection(err error) bool {
 	var reset *quic.StreamError
-	return err != nil && !errors.As(err, &reset) && !errors.Is(err, os.ErrDeadlineExceeded)
+	_, full := errors.AsType[*memory.Error](err)
+	return err != nil && !full && !errors.As(err, &reset) && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // quicConn returns the connection for a query, which has to release it. If there is none it
@@ -145,6 +147,8 @@ func (c *quicConn) run() {
 	ctx, cancel := context.WithTimeout(c.ctx, max(u.options().readTimeout, minDialTimeout))
 	defer cancel()
 
+	_ = u.reserve(0, quicMemory) // an upstream has one connection
+	defer u.unreserve(quicMemory)
 	socket, err := u.set.dial(ctx, "udp", u.addr)
 	if err != nil {
 		c.err = err
@@ -240,7 +244,7 @@ func (c *quicConn) exchange(ctx context.Context, packet []byte) ([]byte, error) 
 	}
 	_ = s.Close()
 
-	answer, err := readStream(s)
+	answer, err := c.upstream.readStream(s)
 	switch {
 	case err == nil:
 		c.answered.Store(true)
@@ -253,12 +257,13 @@ func (c *quicConn) exchange(ctx context.Context, packet []byte) ([]byte, error) 
 var errDoQProtocol = errors.New("the upstream violates DNS over QUIC (RFC 9250)")
 
 // readStream reads the reply on a stream, which has to be the only message, with the ID 0.
-func readStream(s *quic.Stream) ([]byte, error) {
+func (u *upstream) readStream(s *quic.Stream) (answer []byte, err error) {
 	var size [2]byte
-	_, err := io.ReadFull(s, size[:])
-	answer := make([]byte, binary.BigEndian.Uint16(size[:]))
-	if err == nil {
-		_, err = io.ReadFull(s, answer)
+	if _, err = io.ReadFull(s, size[:]); err == nil {
+		n := int(binary.BigEndian.Uint16(size[:]))
+		if answer, err = u.readAll(io.LimitReader(s, int64(n)), n); err == nil && len(answer) < n {
+			err = io.ErrUnexpectedEOF
+		}
 	}
 	switch {
 	case err == io.EOF, err == io.ErrUnexpectedEOF:

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -90,9 +91,12 @@ func (u *upstream) stream(a *attempt) (*stream, error) {
 	// From idleLimit connections on, each takes as many queries as a socket.
 	n := len(u.streams)
 	hasRoom := leastLoad < maxStreamLoad || leastLoad < maxSocketLoad && n >= u.options().idleLimit(defaultStreams)
-	if s != nil && (n >= maxStreams || !a.fresh && hasRoom) {
+	if s != nil && (n >= maxStreams || !a.fresh && hasRoom || u.reserve(n, u.streamMemory()) != nil) {
 		u.metrics.hit(u.proto())
 		return s, nil
+	}
+	if s == nil {
+		_ = u.reserve(0, u.streamMemory())
 	}
 
 	u.metrics.miss(u.proto())
@@ -101,10 +105,19 @@ func (u *upstream) stream(a *attempt) (*stream, error) {
 	a.reused = false
 	_ = s.add(a) // an empty table has room
 	if !u.set.spawn(s.run) {
+		u.unreserve(u.streamMemory())
 		return nil, errStopped
 	}
 	u.streams = append(u.streams, s)
 	return nil, nil
+}
+
+// streamMemory returns the memory of a connection.
+func (u *upstream) streamMemory() int64 {
+	if u.scheme == schemeTLS {
+		return tlsMemory
+	}
+	return streamMemory
 }
 
 // proto returns the index of the upstream's protocol in upstreamMetrics: 1 for
@@ -122,6 +135,7 @@ func (u *upstream) proto() int {
 // run connects, sends the attempts that wait for the connection, and reads until the
 // connection ends.
 func (s *stream) run() {
+	defer s.upstream.unreserve(s.upstream.streamMemory())
 	if err := s.dial(); err != nil {
 		s.failDial(err)
 		return
@@ -245,15 +259,18 @@ func (s *stream) read() {
 	defer context.AfterFunc(s.upstream.set.ctx, s.disconnect)()
 
 	var p parser
-	buf, filled := make([]byte, 4096), 0
 	u := s.upstream
+	buf, filled := newReplyBuffer(u), 0
+	defer buf.shrink(0)
 	_ = s.conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
 	for {
-		n, err := s.conn.Read(buf[filled:])
+		n, err := s.conn.Read(buf.bytes[filled:])
 		filled += n
 		if n > 0 {
 			s.lastActivity.Store(int64(clock.Now()))
-			buf, filled = s.handleMessages(buf, filled, &p)
+			var full error
+			filled, full = s.handleMessages(buf, filled, &p)
+			err = cmp.Or(full, err)
 		}
 
 		switch {
@@ -263,6 +280,7 @@ func (s *stream) read() {
 			if s.failOverdue(now) || s.closeIfDone(now) {
 				return
 			}
+			buf.shrink(filled)
 			_ = s.conn.SetReadDeadline(now.Add(u.sweepInterval()))
 		default:
 			s.fail(err)
@@ -271,10 +289,10 @@ func (s *stream) read() {
 	}
 }
 
-// handleMessages processes the complete messages in buf[:filled]. It returns the
-// rest, with room for the complete next message.
-func (s *stream) handleMessages(buf []byte, filled int, p *parser) ([]byte, int) {
-	off := 0
+// handleMessages processes the complete messages in the first bytes of b. It returns how many bytes of the next
+// one follow, for more of which it makes room.
+func (s *stream) handleMessages(b *replyBuffer, filled int, p *parser) (rest int, err error) {
+	buf, off := b.bytes, 0
 	for filled-off >= 2 {
 		end := off + 2 + int(binary.BigEndian.Uint16(buf[off:]))
 		if end > filled {
@@ -288,14 +306,11 @@ func (s *stream) handleMessages(buf []byte, filled int, p *parser) ([]byte, int)
 		off = end
 	}
 
-	filled = copy(buf, buf[off:filled])
-	if need := 2; filled >= 2 {
-		need += int(binary.BigEndian.Uint16(buf))
-		if need > len(buf) {
-			buf = append(make([]byte, 0, need), buf[:filled]...)[:need]
-		}
+	rest = copy(buf, buf[off:filled])
+	if rest == len(buf) {
+		err = b.grow(2 + int(binary.BigEndian.Uint16(buf)))
 	}
-	return buf, filled
+	return rest, err
 }
 
 // handleStray ends the attempt that a message without a known ID must be meant for, since nobody
@@ -375,7 +390,7 @@ func (s *stream) closeIfDone(now time.Time) bool {
 		return false
 	}
 	unused := clock.At(now) - time.Duration(s.lastActivity.Load())
-	if unused > s.upstream.options().expire || s.upstream.exceedsMaxIdle() {
+	if unused > s.upstream.options().expire || s.upstream.exceedsMaxIdle() || !s.upstream.keepsIdle() {
 		s.retired.Store(true)
 	}
 	return s.retired.Load() && s.closeUnused()

@@ -107,12 +107,14 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 		}
 	}
 
-	u.metrics.miss(0)
-	conn, err := u.set.dial(u.set.ctx, "udp", u.addr)
-	if open := append(u.sockets, expired...); isLocal(err) && len(open) > 0 {
+	open := append(u.sockets, expired...)
+	conn, err := u.openSocket(len(open))
+	if isLocal(err) && len(open) > 0 {
+		u.metrics.hit(0)
 		u.sockets = open
 		return open[rand.IntN(len(open))], nil
 	}
+	u.metrics.miss(0)
 	retire(expired)
 	if err != nil {
 		return nil, err
@@ -121,10 +123,23 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 	s := &socket{upstream: u, conn: conn, uses: minUses + rand.IntN(maxUses-minUses), opened: now}
 	if !u.set.spawn(s.read) {
 		_ = conn.Close()
+		u.unreserve(socketMemory)
 		return nil, errStopped
 	}
 	u.sockets = append(u.sockets, s)
 	return s, nil
+}
+
+// openSocket opens a socket beside others, and reserves its memory.
+func (u *upstream) openSocket(open int) (net.Conn, error) {
+	if err := u.reserve(open, socketMemory); err != nil {
+		return nil, err
+	}
+	conn, err := u.set.dial(u.set.ctx, "udp", u.addr)
+	if err != nil {
+		u.unreserve(socketMemory)
+	}
+	return conn, err
 }
 
 // idleLimit returns the number of sockets or connections to keep open: defaultLimit, or
@@ -138,6 +153,7 @@ func (o *upstreamOptions) idleLimit(defaultLimit int) int {
 
 // read reads packets until the socket is closed.
 func (s *socket) read() {
+	defer s.upstream.unreserve(socketMemory)
 	var p parser
 	buf := make([]byte, wire.AdvertisedUDPSize+1)
 	u, suspicious := s.upstream, 0
@@ -191,7 +207,7 @@ func (s *socket) failOverdue(now time.Time) {
 // closeIfDone closes the socket if no attempt waits on it and it has expired or been
 // retired. It reports whether it has closed it.
 func (s *socket) closeIfDone(now time.Time) bool {
-	if now.Sub(s.opened) > s.upstream.options().expire {
+	if now.Sub(s.opened) > s.upstream.options().expire || s.load() == 0 && !s.upstream.keepsIdle() {
 		s.retired.Store(true)
 	}
 	if !s.retired.Load() || !s.closeUnused() {

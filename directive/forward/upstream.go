@@ -39,6 +39,7 @@ type upstream struct {
 	udp          udpMemory
 	letterCase   caseMemory
 	held         slots.Counter // attempts of a multiplexed upstream
+	httpConns    atomic.Int32
 
 	mu         sync.Mutex
 	sockets    []*socket

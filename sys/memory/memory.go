@@ -42,6 +42,8 @@ const (
 	Files                     // of hosts
 	Snapshot                  // of the cluster, while it is read
 	Records                   // of queries, for admin
+	Upstreams                 // sockets and connections to servers that forward asks
+	Listeners                 // memory in which listeners write answers
 	NumConsumers
 )
 
@@ -66,6 +68,8 @@ var rules = [NumConsumers]struct {
 	Files:     {"files", 2, 60, 512 << 10, math.MaxInt64},
 	Snapshot:  {"snapshots", 2, 60, 512 << 10, math.MaxInt64},
 	Records:   {"records", 1, 20, 512 << 10, 12 << 20},
+	Upstreams: {"upstreams", 2, 15, 512 << 10, 256 << 20},
+	Listeners: {"listeners", 1, 15, 384 << 10, math.MaxInt64},
 }
 
 // ownPercent is the part of the total that is kept for answers from the server's own data. A
@@ -229,6 +233,31 @@ func (b *Budget) Reserve(c Consumer, bytes int64) error {
 	}
 	p.Used += bytes
 	return nil
+}
+
+// ReserveLeast is Reserve for another thing of a consumer that has some, and may have a number in any case.
+func (b *Budget) ReserveLeast(c Consumer, bytes int64, has, least int) error {
+	err := b.Reserve(c, bytes)
+	if err != nil && has < least {
+		b.Force(c, bytes)
+		err = nil
+	}
+	return err
+}
+
+// Exceeded reports whether a consumer has more than its maximum, or than its minimum while memory is tight: since
+// Force has given it that.
+func (b *Budget) Exceeded(c Consumer) bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := b.parts[c].Max
+	if b.Tight() {
+		most = b.scaled(b.parts[c].Min)
+	}
+	return b.usedBy(c) > most
 }
 
 // unlent returns how much of the shared memory is free. The caller holds the lock.

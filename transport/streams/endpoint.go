@@ -74,6 +74,9 @@ type connection struct {
 	*quic.Conn
 	*transport.Session
 	protocol protocol
+	sessions *transport.Sessions
+	stats    func() quic.ConnectionStats // of Conn
+	pacer    pacer
 	ctx      context.Context         // ends when no more queries are accepted
 	end      context.CancelCauseFunc // ends ctx; a closeCode closes the connection at once
 	grace    context.Context         // ends when the listener closes the connection
@@ -249,9 +252,11 @@ func (e *endpoint) accept(a *activity) {
 		}
 		a.running.Go(func() {
 			c := &connection{
-				Conn: conn, protocol: e.protocol, grace: a.grace, running: &a.running, idle: make(chan struct{}),
+				Conn: conn, protocol: e.protocol, sessions: e.sessions, stats: conn.ConnectionStats, grace: a.grace,
+				running: &a.running, idle: make(chan struct{}),
 			}
 			c.refs.Store(1)
+			c.pacer.most = slowWindow(e.o.Memory)
 			c.ctx, c.end = context.WithCancelCause(a.ctx)
 			defer c.end(nil)
 

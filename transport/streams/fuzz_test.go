@@ -180,7 +180,7 @@ func FuzzQUIC(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, data []byte, end, size uint8) {
 		stream := &scriptedStream{data: bytes.Clone(data), end: end % waysToEnd, size: cmp.Or(int(size), len(data))}
-		c := &doqConn{connection: &connection{Session: s.sessions.Add(t.Context(), new(net.UDPAddr), func() {}), running: new(sync.WaitGroup), idle: make(chan struct{})}, l: s.QUIC}
+		c := &doqConn{connection: &connection{Session: s.sessions.Add(t.Context(), new(net.UDPAddr), func() {}), stats: func() quic.ConnectionStats { return quic.ConnectionStats{} }, running: new(sync.WaitGroup), idle: make(chan struct{})}, l: s.QUIC}
 		defer s.sessions.Remove(c.Session)
 		c.ctx, c.end = context.WithCancelCause(t.Context())
 		defer c.end(nil)

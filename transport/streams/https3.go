@@ -2,6 +2,7 @@ package streams
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -19,7 +20,7 @@ const maxRequests = 2048
 // HTTPS3 serves DNS over HTTP/3.
 type HTTPS3 struct {
 	endpoint
-	server   http3.Server
+	handler  http.Handler
 	requests slots.Counter
 }
 
@@ -28,7 +29,7 @@ func ListenHTTPS3(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS3,
 	l := new(HTTPS3)
 	responses := newStatusCounter(o.Metrics, "coredns_dns_https3_responses_total",
 		"Replies over HTTP/3, by HTTP status.", o.Name)
-	l.server = http3.Server{Handler: &queries{&l.listener, responses}, MaxHeaderBytes: maxHeaderBytes}
+	l.handler = &queries{&l.listener, responses}
 	h3 := protocol{
 		name:     http3.NextProtoH3,
 		streams:  8, // HTTP/3 needs three; others are ignored
@@ -40,7 +41,8 @@ func ListenHTTPS3(ctx context.Context, addr netip.AddrPort, o Options) (*HTTPS3,
 
 // answerAll answers the requests of a connection until one side closes it.
 func (l *HTTPS3) answerAll(c *connection) {
-	conn, err := l.server.NewRawServerConn(c.Conn)
+	server := http3.Server{Handler: pacedHandler{l.handler, c}, MaxHeaderBytes: maxHeaderBytes}
+	conn, err := server.NewRawServerConn(c.Conn)
 	if err != nil {
 		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeInternalError), "")
 		return

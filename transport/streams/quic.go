@@ -253,6 +253,7 @@ func (q *doqQuery) writeLarge(framed []byte) {
 		q.cancel(doqExcessiveLoad)
 		return
 	}
+	q.c.pace(len(framed))
 	_ = q.s.SetWriteDeadline(time.Now().Add(l.timeouts.Load().WriteTimeout))
 	q.write(framed)
 }
@@ -270,6 +271,17 @@ func (q *doqQuery) Send(r *dns.Query) {
 // Stream writes a message of the reply to a parked query, and waits for the client.
 func (q *doqQuery) Stream(message []byte) error {
 	q.written = true
-	_ = q.s.SetWriteDeadline(time.Now().Add(q.c.l.timeouts.Load().WriteTimeout))
-	return q.tryWrite(framed(make([]byte, 0, 2+len(message)), message))
+	l, client := q.c.l, q.c.peer.Addr()
+	framed := framed(make([]byte, 0, 2+len(message)), message)
+	reserved, ok := l.load.enqueue(client, framed)
+	defer l.load.dequeue(client, reserved)
+	if !ok {
+		q.cancelled = true
+		q.cancel(doqExcessiveLoad)
+		return errBusy
+	}
+
+	q.c.pace(len(framed))
+	_ = q.s.SetWriteDeadline(time.Now().Add(l.timeouts.Load().WriteTimeout))
+	return q.tryWrite(framed)
 }
