@@ -17,17 +17,20 @@ import (
 	"github.com/miekg/dns"
 )
 
-// fixedReply returns the reply to a lookup that does not depend on the cluster.
-func fixedReply(q *lookup, rr string) ([]byte, error) {
+// fixedReply returns the reply to a lookup that wants addresses.
+func fixedReply(q *lookup) ([]byte, error) {
 	m := new(dns.Msg)
 	if err := m.Unpack(q.packet); err != nil {
 		return nil, err
 	}
-	record, err := dns.NewRR(rr)
-	if err != nil {
-		return nil, err
+	m.Response, m.RecursionAvailable, m.Compress = true, true, true
+	for _, want := range q.want {
+		record, err := dns.NewRR(m.Question[0].Name + " 3600 IN " + want)
+		if err != nil {
+			return nil, err
+		}
+		m.Answer = append(m.Answer, record)
 	}
-	m.Response, m.RecursionAvailable, m.Compress, m.Answer = true, true, true, []dns.RR{record}
 	return m.Pack()
 }
 
