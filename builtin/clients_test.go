@@ -1,7 +1,9 @@
 package builtin
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -355,9 +357,70 @@ func linkOverHTTP(c *caller, client *http.Client, f *fate) link {
 	}
 }
 
+// linkHTTP1 has a client of its own for ask: that of net/http closes a connection if it notices more than 50 ms
+// after the response that it has sent the request, as on a busy machine. Once the server has ended the connection,
+// that client opens others.
 func linkHTTP1(c *caller) link {
 	f := newFate()
-	return linkOverHTTP(c, watchedHTTP(c.t, false, c.tls, f), f)
+	l := linkOverHTTP(c, watchedHTTP(c.t, false, c.tls, newFate()), f)
+	conn, err := net.Dial("tcp", c.address)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if conn = (watched{conn, f}); c.tls != nil {
+		conn = tls.Client(conn, c.tls)
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+
+	type answer struct {
+		status int
+		body   []byte
+	}
+	answers := make(chan answer)
+	go func() {
+		defer close(answers)
+		for from := bufio.NewReader(conn); ; {
+			response, err := http.ReadResponse(from, nil)
+			if err != nil {
+				f.end(err)
+				return
+			}
+			body, _ := io.ReadAll(response.Body)
+			if response.Close {
+				f.end(io.EOF)
+			}
+			select {
+			case answers <- answer{response.StatusCode, body}:
+			case <-c.t.Context().Done():
+				return
+			}
+		}
+	}()
+
+	var turn sync.Mutex
+	again := l.ask
+	l.ask = func(ctx context.Context, packet []byte) (*mdns.Msg, error) {
+		turn.Lock()
+		defer turn.Unlock()
+		if !l.isOpen() {
+			return again(ctx, packet)
+		}
+		r, err := http.NewRequest(http.MethodPost, "http://"+c.address+"/dns-query", bytes.NewReader(packet))
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Content-Type", messageType)
+		writeErr := r.Write(conn)
+		got, ok := <-answers
+		switch {
+		case !ok:
+			return nil, cmp.Or(f.err, writeErr)
+		case got.status != http.StatusOK:
+			return nil, httpStatus(got.status)
+		}
+		return unpacked(got.body, nil)
+	}
+	return l
 }
 
 func linkHTTP2(c *caller) link {

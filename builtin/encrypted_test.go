@@ -14,6 +14,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
@@ -28,6 +29,7 @@ type encrypted struct {
 	t       *testing.T
 	plan    *server.Plan
 	grace   time.Duration // for queries when an address is closed; zero is the default
+	more    []config.Directive
 	metrics metrics.Registry
 	log     logBuffer
 }
@@ -54,10 +56,11 @@ func serveEncrypted(t *testing.T, text string) *encrypted {
 	return serveWithGrace(t, text, 0)
 }
 
-func serveWithGrace(t *testing.T, text string, grace time.Duration) *encrypted {
+// serveWithGrace is the same with a grace period for queries when an address is closed, and more directives.
+func serveWithGrace(t *testing.T, text string, grace time.Duration, more ...config.Directive) *encrypted {
 	t.Helper()
 	t.Chdir(folder(t))
-	s := &encrypted{t: t, grace: grace}
+	s := &encrypted{t: t, grace: grace, more: more}
 	s.load(text)
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
@@ -74,7 +77,7 @@ func (s *encrypted) load(text string) {
 	var next *server.Plan
 	if err == nil {
 		next, err = server.NewPlan(blocks, server.Options{
-			Directives: Directives(), Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
+			Directives: append(s.more, Directives()...), Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
 			Log: slog.New(slog.NewTextHandler(&s.log, nil)), Metrics: &s.metrics, Grace: s.grace,
 		})
 	}

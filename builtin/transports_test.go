@@ -20,6 +20,10 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
 )
 
 // everyScheme are the keys of a server block for all schemes.
@@ -224,30 +228,41 @@ func inTime(limit time.Duration, ask func() (got string, begun time.Time)) strin
 	}
 }
 
+// A holder is the directive hold: queries for names below wait are answered once they are released.
+type holder struct{ arrived, release chan struct{} }
+
+func (h *holder) directive() config.Directive {
+	return config.Directive{Name: "hold", Setup: func(b *config.Block, _ []corefile.Directive) error {
+		b.Handle(h)
+		return nil
+	}}
+}
+
+// ServeDNS implements [dns.Handler].
+func (h *holder) ServeDNS(q *dns.Query) dns.Verdict {
+	if bytes.HasSuffix(q.Name(), []byte("\x04wait\x00")) {
+		return dns.Wait
+	}
+	return dns.Next
+}
+
+// Resolve implements [dns.Resolver].
+func (h *holder) Resolve(context.Context, *dns.Query) error {
+	h.arrived <- struct{}{}
+	<-h.release
+	return nil
+}
+
 // When a listener stops, idle connections end without an error, and a query that waits gets its
 // reply.
 func TestEncryptedStop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for connections that get time to send their last query")
 	}
-	arrived, release := make(chan struct{}, 10), make(chan struct{}, 10)
-	upstream, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	waiting := &mdns.Server{PacketConn: upstream, Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
-		arrived <- struct{}{}
-		<-release
-		_ = w.WriteMsg(new(mdns.Msg).SetReply(q))
-	})}
-	go func() { _ = waiting.ActivateAndServe() }()
-	t.Cleanup(func() { close(release); _ = waiting.Shutdown() })
-
+	h := &holder{make(chan struct{}), make(chan struct{})}
 	for _, tr := range encryptedProtocols {
 		t.Run(tr.name, func(t *testing.T) {
-			block := tr.scheme + "://. {\n forward wait " + upstream.LocalAddr().String() +
-				" {\n  prefer_udp\n  attempts 1\n  read_timeout 1m\n  max_fails 0\n }" + patientAnswers
-			s := serveWithGrace(t, block, patience)
+			s := serveWithGrace(t, tr.scheme+"://. {\n hold"+patientAnswers, 50*time.Second, h.directive())
 			idle, busy := s.dial(tr), s.dial(tr)
 			for _, l := range []link{idle, busy} {
 				if got := outcome(l.ask(t.Context(), packed(t, "a.example."))); got != "NOERROR" {
@@ -257,7 +272,7 @@ func TestEncryptedStop(t *testing.T) {
 			reply := make(chan string, 1)
 			go func() { reply <- outcome(busy.ask(t.Context(), packed(t, tr.scheme+".wait."))) }()
 			select {
-			case <-arrived:
+			case <-h.arrived:
 			case got := <-reply:
 				t.Fatalf("query that waits: got %s before the upstream had it", got)
 			}
@@ -275,7 +290,7 @@ func TestEncryptedStop(t *testing.T) {
 				}
 				return errors.Is(err, syscall.ECONNREFUSED)
 			})
-			release <- struct{}{}
+			h.release <- struct{}{}
 			if got := idle.await(t); got != tr.stopped {
 				t.Errorf("idle connection: got %s, want %s", got, tr.stopped)
 			}

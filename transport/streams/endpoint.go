@@ -83,6 +83,10 @@ type connection struct {
 	running  *sync.WaitGroup         // for goroutines; not used after the connection is closed
 	refs     atomic.Int64            // queries that are not finished, and one for accept
 	idle     chan struct{}           // closed when refs is zero
+
+	// lastReply is how long the connection stays open after its last reply, since closing it discards what
+	// the client has not read: a part of the grace period, 200 ms of 5 s.
+	lastReply time.Duration
 }
 
 // A closeCode is an error code of the protocol above QUIC.
@@ -109,14 +113,10 @@ func (c *connection) acceptStreams(limit int, query func(*quic.Stream)) {
 	if !failed {
 		code = c.protocol.none
 		waitFor(c, c.idle)
-		waitFor(c, time.After(lastReply-c.Inactive()))
+		waitFor(c, time.After(c.lastReply-c.Inactive()))
 	}
 	_ = c.CloseWithError(quic.ApplicationErrorCode(code), "")
 }
-
-// lastReply is how long a connection stays open after its last reply: closing it discards what
-// the client has not read.
-const lastReply = 200 * time.Millisecond
 
 // waitFor waits for an event, but not longer than the connection is open.
 func waitFor[T any](c *connection, event <-chan T) {
@@ -253,7 +253,7 @@ func (e *endpoint) accept(a *activity) {
 		a.running.Go(func() {
 			c := &connection{
 				Conn: conn, protocol: e.protocol, sessions: e.sessions, stats: conn.ConnectionStats, grace: a.grace,
-				running: &a.running, idle: make(chan struct{}),
+				running: &a.running, idle: make(chan struct{}), lastReply: e.o.Grace / 25,
 			}
 			c.refs.Store(1)
 			c.pacer.most = slowWindow(e.o.Memory)
