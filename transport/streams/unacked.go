@@ -42,15 +42,16 @@ func (c *connection) pace(bytes int) {
 	if window <= freeWindow {
 		return
 	}
+
+	rate := c.pacer.most
 	if !c.sessions.Grow(c.Session, window) {
-		c.end(c.protocol.overload)
-		return
+		rate = freeWindow // other clients may have all memory
 	}
-	if window < c.pacer.most {
+	if window < rate {
 		return
 	}
 
-	if wait := c.pacer.wait(stats.SmoothedRTT * time.Duration(bytes) / time.Duration(c.pacer.most)); wait > 0 {
+	if wait := c.pacer.wait(stats.SmoothedRTT * time.Duration(bytes) / time.Duration(rate)); wait > 0 {
 		turn := time.NewTimer(wait)
 		defer turn.Stop()
 		waitFor(c, turn.C)
