@@ -57,7 +57,12 @@ func (c *client) fetch(
 	if old != nil {
 		differences := newIncoming(origin, old, true)
 		differences.sent = sent{keep: s.copy.sends.Load(), journal: s.journal}
-		z, in, ixfrErr = c.transfer(ctx, differences, of, to)
+		if s.copy.follows() > 0 {
+			in = differences
+			z, ixfrErr = s.next(ctx, c, differences, of, to)
+		} else {
+			z, in, ixfrErr = c.transfer(ctx, differences, of, to)
+		}
 		if ixfrErr == nil || !requestsWholeZone(ixfrErr) {
 			return z, in, nil, ixfrErr
 		}
@@ -97,11 +102,9 @@ func (u unansweredError) Unwrap() error { return u.error }
 // transfer queries the SOA record if there is an old version, and transfers the zone if the
 // primary has a newer one.
 func (c *client) transfer(ctx context.Context, in *incoming, of *share, to *room) (*zone.Zone, *incoming, error) {
-	dialing, stop := context.WithTimeout(ctx, dialTimeout)
-	defer stop()
-	conn, err := c.dial(dialing, "tcp", c.addr.String())
+	conn, err := c.connect(ctx)
 	if err != nil {
-		return nil, nil, unansweredError{err}
+		return nil, nil, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -116,6 +119,17 @@ func (c *client) transfer(ctx context.Context, in *incoming, of *share, to *room
 	in.setLimit(c.limit.Load())
 	z, err := c.receive(conn, in)
 	return z, in, err
+}
+
+// connect opens a connection.
+func (c *client) connect(ctx context.Context) (net.Conn, error) {
+	dialing, stop := context.WithTimeout(ctx, dialTimeout)
+	defer stop()
+	conn, err := c.dial(dialing, "tcp", c.addr.String())
+	if err != nil {
+		return nil, unansweredError{err}
+	}
+	return conn, nil
 }
 
 // newer queries the SOA record. It returns errUnchanged unless its serial number is newer
@@ -153,6 +167,11 @@ func (c *client) receive(conn net.Conn, in *incoming) (*zone.Zone, error) {
 		query[9] = 1 // the authority section
 		query = append(query, in.old.SOA()...)
 	}
+	if in.wait > 0 {
+		query[11] = 1 // the additional section
+		query = wire.AppendOPT(query, 0, false, 4+2)
+		query = wire.AppendOption(query, wire.OptionFollow, binary.BigEndian.AppendUint16(nil, uint16(in.wait/time.Second)))
+	}
 
 	session, err := c.send(conn, query)
 	if err != nil {
@@ -160,15 +179,19 @@ func (c *client) receive(conn net.Conn, in *incoming) (*zone.Zone, error) {
 	}
 
 	var buf []byte
-	start, received := time.Now(), 0
+	in.received = time.Now()
+	received := 0
 	for {
 		// A primary may neither stall nor send a byte now and then.
-		deadline := start.Add(stallTimeout + time.Duration(received)*time.Second/minRate)
+		deadline := in.received.Add(stallTimeout + time.Duration(received)*time.Second/minRate)
 		if stalled := time.Now().Add(stallTimeout); stalled.Before(deadline) {
 			deadline = stalled
 		}
 		if buf, err = receive(conn, buf, deadline); err != nil {
 			return nil, err
+		}
+		if received == 0 {
+			in.received = time.Now()
 		}
 		received += len(buf)
 
@@ -239,10 +262,13 @@ func receive(conn net.Conn, buf []byte, deadline time.Time) ([]byte, error) {
 	return buf, nil
 }
 
+// errEnded reports that the primary has closed the connection.
+var errEnded = errors.New("the connection ended before the zone")
+
 func receiveError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("the primary is too slow: no message for %s, or less than %d bytes per second",
 			stallTimeout, minRate)
 	}
-	return fmt.Errorf("the connection ended before the zone: %w", err)
+	return fmt.Errorf("%w: %w", errEnded, err)
 }

@@ -51,6 +51,9 @@ type zoneCopy struct {
 	loaded  atomic.Bool               // what another process passed, or the file, is served if there is any
 	asked   atomic.Bool               // the primaries were asked once
 
+	interval atomic.Int64 // see follows
+	expires  atomic.Int64 // the option expire; 0 is that of the SOA record
+
 	mu      sync.Mutex  // for current, when it is changed, and the rest
 	expiry  *time.Timer // calls expire
 	checked time.Time   // the last time that a primary answered
@@ -93,6 +96,7 @@ func (c *zoneCopy) run(ctx context.Context) {
 	defer c.room.stop()
 	defer c.stopExpiry()
 	defer c.copies.add(c)()
+	defer s.disconnect()
 
 	if c.before != nil {
 		s.takeOver(c.before.last)
@@ -134,6 +138,7 @@ type schedule struct {
 	copy       *zoneCopy
 	zone       *zone.Zone // the last version, also after it has expired
 	journal    zone.Journal
+	session    session
 	checked    time.Time  // the last time that a primary answered
 	asked      time.Time  // the last time that primaries were asked
 	notified   *zone.Zone // the version before the last check that a NOTIFY message caused
@@ -168,11 +173,11 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 		defer c.transfers.Release(primary)
 	}
 
-	begin := time.Now()
-	s.asked = begin
+	s.asked = time.Now()
 	var errs []error
-	for _, from := range c.clients {
-		err := s.refreshFrom(ctx, from)
+	before := s.zone
+	for _, from := range s.order() {
+		received, err := s.refreshFrom(ctx, from)
 		if ctx.Err() != nil {
 			return 0
 		}
@@ -180,23 +185,23 @@ func (s *schedule) refresh(ctx context.Context) time.Duration {
 			errs = append(errs, &primaryError{from.addr.String(), err})
 			continue
 		}
-		s.next = time.Now().Add(jitter(timer(s.zone, soaRefresh)))
+		s.next = time.Now().Add(s.pause(s.zone != before))
 		s.retry = firstRetry
-		return time.Since(begin)
+		return time.Since(received)
 	}
 	s.scheduleRetry(errs)
 	return 0
 }
 
 // refreshFrom serves the version of one primary if it is newer. An error reports that the primary
-// has not confirmed the present version either.
-func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
+// has not confirmed the present version either. received is when the transfer began.
+func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time.Time, err error) {
 	c := s.copy
 	start := time.Now() // what the primary sends is not older
 	z, in, ixfrErr, err := from.fetch(ctx, s, c.share, c.room)
 	defer c.room.release()
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return start, ctx.Err()
 	}
 	s.warnIXFR(from, ixfrErr)
 	if z != nil {
@@ -205,7 +210,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 	c.share.release()
 
 	if err != nil && !errors.Is(err, errUnchanged) {
-		return err
+		return start, err
 	}
 
 	s.checked = start
@@ -233,7 +238,7 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) error {
 		c.failing.Store(false)
 		c.health.Clear(c, "transfer")
 	}
-	return nil
+	return in.received, nil
 }
 
 // admit returns an error if a new version cannot be served.
@@ -259,7 +264,7 @@ func (s *schedule) scheduleRetry(errs []error) {
 		if errors.Is(err, errBudget) {
 			s.copy.share.await(s.copy.notify)
 		}
-	case s.zone == nil:
+	case s.zone == nil || s.copy.follows() > 0:
 		s.next = time.Now().Add(jitter(s.retry))
 		s.retry = min(2*s.retry, lastRetry)
 	default:
@@ -353,7 +358,7 @@ func (s *schedule) setExpiry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.checked, c.until = s.checked, s.checked.Add(timer(s.zone, soaExpire))
+	c.checked, c.until = s.checked, s.checked.Add(c.expiresAfter(s.zone))
 	if c.expiry != nil {
 		c.expiry.Stop()
 	}
@@ -371,6 +376,15 @@ func (c *zoneCopy) expire() {
 	c.log.Error("secondary: Zone expired", "zone", c.origin, "data_age", time.Since(c.checked).Round(time.Second))
 	c.health.Clear(c, "transfer") // it says that the last version serves
 	c.report(health.Critical, "expired", "has expired and is not served")
+}
+
+// expiresAfter returns the time after which a version expires without an answer of a primary.
+func (c *zoneCopy) expiresAfter(z *zone.Zone) time.Duration {
+	after := timer(z, soaExpire)
+	if limit := time.Duration(c.expires.Load()); limit > 0 {
+		after = min(after, limit)
+	}
+	return after
 }
 
 // report adds a condition of the zone, which a name identifies.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
@@ -29,7 +30,9 @@ type incoming struct {
 	// differences reports that the query was IXFR, so that the reply may be differences from
 	// old, or the whole zone.
 	differences bool
-	limit       int // of bytes
+	limit       int           // of bytes
+	wait        time.Duration // how long the primary may wait for a newer version
+	received    time.Time     // when the reply began, or the query was sent
 
 	state    state
 	serial   uint32 // of the new version

@@ -43,7 +43,9 @@ type servedZone struct {
 	primaries []netip.AddrPort
 	fallthru  *config.Fallthrough
 	key       *tsig.Ref
-	maxSize   int64     // bytes of memory; 0 is maxBytes
+	maxSize   int64         // bytes of memory; 0 is maxBytes
+	interval  time.Duration // of follow
+	expires   time.Duration
 	copy      *zoneCopy // set at the start
 
 	memberOption
@@ -133,6 +135,9 @@ func (s *Secondary) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 
 	z := c.current.Load()
+	if z == nil && at.interval > 0 {
+		return dns.Next
+	}
 	if z == nil {
 		q.Fail(wire.ServFail)
 		q.Err = errNoData

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -50,9 +51,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		senders := config.Find[zone.Transferrer](b)
 		for origin, at := range s.zones.All() {
 			at.copy.sends.Store(slices.ContainsFunc(senders, func(t zone.Transferrer) bool { return t.Transfers(origin) }))
-			for _, c := range at.copy.clients {
-				c.configure(at)
-			}
+			at.copy.configure(at)
 		}
 		if s.catalogs != nil {
 			s.setScope(b)
@@ -72,12 +71,11 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	}
 	var clients []*client
 	for _, addr := range at.primaries {
-		from := &client{addr: addr, dial: dial}
-		from.configure(at)
-		clients = append(clients, from)
+		clients = append(clients, &client{addr: addr, dial: dial})
 	}
 
 	c := newCopy(at.options, clients, b.Log, room{budget: b.Memory, kind: memory.Zones})
+	c.configure(at)
 	c.health = b.Health()
 	c.checks, c.files, c.copies = s.checks, s.files, s.copies
 	members := func() []*zoneCopy { return nil }
@@ -93,11 +91,21 @@ func (s *Secondary) newCopy(at *servedZone, b *config.Block) *zoneCopy {
 	return c
 }
 
+// configure sets what a reload of the Corefile may change.
+func (c *zoneCopy) configure(at *servedZone) {
+	for _, from := range c.clients {
+		from.configure(at)
+	}
+	c.interval.Store(int64(at.interval))
+	c.expires.Store(int64(at.expires))
+}
+
 func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	var fallthru config.Fallthrough
 	var primaries []netip.AddrPort
 	file, ref, maxSize := "", new(tsig.Ref), int64(0)
+	var interval, expires time.Duration
 	var members memberOption
 
 	errs := []error{err, d.Options(
@@ -118,6 +126,8 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		}},
 		corefile.Option{Usage: "max_size SIZE", Once: true, Default: "512MB", Set: corefile.Size(&maxSize, 1<<10, maxBytes)},
 		members.option(b),
+		followOption(&interval),
+		corefile.Option{Usage: "expire DURATION", Once: true, Set: corefile.Duration(&expires, time.Second, maxTimer)},
 		fallthru.Option(),
 		ref.Option(b),
 	)}
@@ -136,6 +146,7 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		s.zones.Set(origin, &servedZone{
 			options:   options{origin: origin, from: fmt.Sprint(primaries), file: file},
 			primaries: primaries, fallthru: &fallthru, key: ref, maxSize: maxSize, memberOption: members,
+			interval: interval, expires: expires,
 		})
 		s.static.zones.Set(origin, struct{}{})
 	}

@@ -1,0 +1,129 @@
+package secondary
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/zone"
+)
+
+// A copy with the option follow asks for the next version on a connection that stays open, with an IXFR
+// query that the primary answers when there is one (wire.OptionFollow). So it learns of changes without a
+// NOTIFY message, and any number of copies can follow a primary that does not know their addresses.
+
+const (
+	// followWait is how long a primary may wait for the next version. It is shorter than stallTimeout, and
+	// bounds the time until a copy notices that its primary has gone.
+	followWait = 20 * time.Second
+	// defaultFollow is the least time between two versions, and so the most that a change waits for others.
+	defaultFollow = 200 * time.Millisecond
+	// sessionTime is how long a connection is used. Then another primary is chosen at random, so that copies
+	// spread over primaries that have been started later.
+	sessionTime = 5 * time.Minute
+)
+
+// followOption sets the least time between two versions, zero without the option.
+func followOption(interval *time.Duration) corefile.Option {
+	return corefile.Option{Usage: "follow [INTERVAL]", Once: true, Set: func(o corefile.Directive) error {
+		if len(o.Args) == 0 {
+			*interval = defaultFollow
+			return nil
+		}
+		return corefile.Duration(interval, 10*time.Millisecond, time.Minute)(o)
+	}}
+}
+
+// follows returns the least time between two versions of a copy that follows its primary, else zero.
+func (c *zoneCopy) follows() time.Duration { return time.Duration(c.interval.Load()) }
+
+// A session is the connection to the primary that a copy follows. The zero session has none.
+type session struct {
+	conn    net.Conn
+	primary int // index in clients
+	until   time.Time
+	idle    time.Duration // how long to wait after a primary that has not waited
+}
+
+// order returns the primaries in the order in which they are asked: one of them, and then those after it.
+func (s *schedule) order() (clients []*client) {
+	all, first := s.copy.clients, 0
+	if s.copy.follows() > 0 {
+		if s.session.conn == nil {
+			s.session.primary = rand.N(len(all))
+		}
+		first = s.session.primary
+	}
+	return append(append(clients, all[first:]...), all[:first]...)
+}
+
+// next waits for the version after the present one at a primary, and receives the differences.
+func (s *schedule) next(ctx context.Context, from *client, in *incoming, of *share, to *room) (*zone.Zone, error) {
+	in.wait = min(followWait, s.copy.expiresAfter(s.zone)/4).Truncate(time.Second)
+	in.share, in.room = of, to
+	in.setLimit(from.limit.Load())
+
+	for {
+		reused, err := s.connect(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = s.session.conn.Close() })
+		z, err := from.receive(s.session.conn, in)
+		stop()
+		if err == nil || errors.Is(err, errUnchanged) {
+			return z, err
+		}
+
+		// The primary may have closed the connection before the query.
+		s.disconnect()
+		if !reused || !errors.Is(err, errEnded) {
+			return nil, err
+		}
+	}
+}
+
+// connect opens a connection to a primary, unless there is one. reused reports that there was.
+func (s *schedule) connect(ctx context.Context, from *client) (reused bool, err error) {
+	if at := &s.session; at.conn != nil && s.copy.clients[at.primary] == from && time.Now().Before(at.until) {
+		return true, nil
+	}
+	s.disconnect()
+	conn, err := from.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i, c := range s.copy.clients {
+		if c == from {
+			s.session.primary = i
+		}
+	}
+	s.session.conn, s.session.until = conn, time.Now().Add(sessionTime/2+rand.N(sessionTime))
+	return false, nil
+}
+
+func (s *schedule) disconnect() {
+	if s.session.conn != nil {
+		_ = s.session.conn.Close()
+		s.session.conn = nil
+	}
+}
+
+// pause returns how long to wait before the next query to the primary that has answered. A primary that does
+// not wait, or is stopping, is asked less and less often, up to REFRESH, and may send NOTIFY messages.
+func (s *schedule) pause(changed bool) time.Duration {
+	refresh, interval := jitter(timer(s.zone, soaRefresh)), s.copy.follows()
+	switch {
+	case interval == 0:
+		return refresh
+	case changed || time.Since(s.asked) > time.Second:
+		s.session.idle = firstRetry
+		return min(jitter(interval), refresh)
+	}
+	wait := max(s.session.idle, firstRetry)
+	s.session.idle = 2 * wait
+	return min(jitter(wait), refresh)
+}
