@@ -71,7 +71,7 @@ func onlySeamark() map[string][]string {
 		"file":       {"max_size"},
 		"forward":    {"case_randomization", "fallback", "prefer_tcp", "attempts", "unanswered"},
 		"etcd":       {"watch", "most", "ttl", "negative_ttl", "priority", "hostmaster", "local", "compatible"},
-		"secondary":  {"file", "key", "max_size"},
+		"secondary":  {"expire", "file", "follow", "key", "max_size"},
 		"transfer":   {"key"},
 		"chaos":      {"statistics"},
 		"dnstap":     {"sample"},

@@ -223,12 +223,13 @@ func ParseRCode(text string) (RCode, bool) {
 
 // EDNS options that the code of this server uses by name.
 const (
-	OptionNSID      = 3  // RFC 5001
-	OptionKeepalive = 11 // RFC 7828
-	OptionPadding   = 12 // RFC 7830
-	OptionSubnet    = 8  // RFC 7871
-	OptionCookie    = 10 // RFC 7873
-	OptionEDE       = 15 // RFC 8914
+	OptionNSID      = 3     // RFC 5001
+	OptionKeepalive = 11    // RFC 7828
+	OptionPadding   = 12    // RFC 7830
+	OptionFollow    = 65074 // for local use: see directive transfer
+	OptionSubnet    = 8     // RFC 7871
+	OptionCookie    = 10    // RFC 7873
+	OptionEDE       = 15    // RFC 8914
 )
 
 // Codes of extended errors (RFC 8914 §5.2).

@@ -59,11 +59,11 @@ func (c *client) fetch(
 		differences.sent = sent{keep: s.copy.sends.Load(), journal: s.journal}
 		if s.copy.follows() > 0 {
 			in = differences
-			z, ixfrErr = s.next(ctx, c, differences, of, to)
+			z, ixfrErr = s.await(ctx, c, differences, of, to)
 		} else {
 			z, in, ixfrErr = c.transfer(ctx, differences, of, to)
 		}
-		if ixfrErr == nil || !requestsWholeZone(ixfrErr) {
+		if ixfrErr == nil || !requestsWholeZone(ixfrErr) || s.copy.follows() > 0 && isAway(ixfrErr) {
 			return z, in, nil, ixfrErr
 		}
 	}
@@ -81,6 +81,12 @@ func (c *client) fetch(
 // too slow, or that has no valid signature says nothing about the differences.
 func requestsWholeZone(err error) bool {
 	return errors.As(err, new(rejectedError)) && !errors.Is(err, errUnchanged) && !isRefused(err)
+}
+
+// isAway reports whether a primary has answered that it cannot serve now: another one may have the differences.
+func isAway(err error) bool {
+	var code rcodeError
+	return errors.As(err, &code) && (wire.RCode(code) == wire.ServFail || wire.RCode(code) == wire.Refused)
 }
 
 // A rejectedError is the error for a reply whose content was rejected.

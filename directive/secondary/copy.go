@@ -238,6 +238,9 @@ func (s *schedule) refreshFrom(ctx context.Context, from *client) (received time
 		c.failing.Store(false)
 		c.health.Clear(c, "transfer")
 	}
+	if in == nil { // the primary has no newer version
+		return start, nil
+	}
 	return in.received, nil
 }
 

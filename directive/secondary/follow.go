@@ -60,8 +60,8 @@ func (s *schedule) order() (clients []*client) {
 	return append(append(clients, all[first:]...), all[:first]...)
 }
 
-// next waits for the version after the present one at a primary, and receives the differences.
-func (s *schedule) next(ctx context.Context, from *client, in *incoming, of *share, to *room) (*zone.Zone, error) {
+// await waits for the version after the present one at a primary, and receives the differences.
+func (s *schedule) await(ctx context.Context, from *client, in *incoming, of *share, to *room) (*zone.Zone, error) {
 	in.wait = min(followWait, s.copy.expiresAfter(s.zone)/4).Truncate(time.Second)
 	in.share, in.room = of, to
 	in.setLimit(from.limit.Load())

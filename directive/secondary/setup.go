@@ -132,6 +132,9 @@ func (s *Secondary) parse(b *config.Block, d corefile.Directive) error {
 		ref.Option(b),
 	)}
 
+	if interval > 0 && members.isCatalog {
+		errs = append(errs, d.Errorf("follow: catalogs and their members do not follow; remove follow"))
+	}
 	if errors.Join(errs...) == nil && len(primaries) == 0 {
 		errs = append(errs, d.Errorf("missing transfer from: name the primary servers"))
 	}

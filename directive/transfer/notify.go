@@ -44,13 +44,13 @@ func newNotifier(t *Transfer) *notifier {
 	return n
 }
 
-// follow sends NOTIFY messages for the zones of handlers.
-func (n *notifier) follow(handlers []zone.Transferable) {
-	if len(n.targets) == 0 {
-		return
-	}
+// follow sends NOTIFY messages for the zones of handlers, and answers the queries that wait for their versions.
+func (n *notifier) follow(handlers []zone.Transferable, w *waiting) {
 	for _, h := range handlers {
-		stop := h.Follow(func(origin wire.Name) { n.changed(h, origin) })
+		stop := h.Follow(func(origin wire.Name) {
+			w.changed(origin)
+			n.changed(h, origin)
+		})
 		n.mu.Lock()
 		n.stops = append(n.stops, stop)
 		n.mu.Unlock()

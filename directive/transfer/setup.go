@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -31,6 +32,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}
 	}
 
+	f := &followed{transfer: t}
+	b.Handle(f)
 	b.Handle(t)
 	b.OnPlanned(func() error {
 		t.handlers = config.Find[zone.Transferable](b)
@@ -40,10 +43,15 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 	var n *notifier
 	b.OnStart(func(s *config.Start) (err error) {
+		f.waiting, _ = config.Keep(s, waitingKey{}, func() (*waiting, error) { return newWaiting(), nil })
 		n, err = config.Keep(s, t, func() (*notifier, error) { return newNotifier(t), nil })
 		return err
 	})
-	b.OnSwap(func() { n.follow(t.handlers) })
+	b.OnSwap(func() {
+		n.follow(t.handlers, f.waiting)
+		f.waiting.release(false) // queries of the plan before do not hold up its end
+	})
+	b.OnShutdown(func(context.Context) { f.waiting.release(true) })
 	return errors.Join(errs...)
 }
 

@@ -120,27 +120,31 @@ func (t *Transfer) version(origin wire.Name) zone.Version {
 // Resolve sends the zone.
 func (t *Transfer) Resolve(ctx context.Context, q *dns.Query) error {
 	origin := wire.Name(q.Name())
-	leave, err := enter(ctx, q.Peer.Addr(), t.pools(t.find(origin).names(q.Peer.Addr()), q.Signer() != nil))
-	if err != nil {
-		return fmt.Errorf("too many transfers are running: %w", err)
+	s := &stream{ctx: ctx, q: q}
+	defer s.end()
+	s.enter = func() (func(), error) {
+		return enter(ctx, q.Peer.Addr(), t.pools(t.find(origin).names(q.Peer.Addr()), q.Signer() != nil))
 	}
-	defer leave()
 
 	v := t.version(origin)
-	if v == nil {
-		return fmt.Errorf("zone %s has no data to transfer", origin)
+	send, kind, ok := s.choose(v)
+	if kind == "AXFR" {
+		if err := s.begin(); err != nil {
+			return err
+		}
+		v = t.version(origin) // waiting may have taken minutes
+		send, kind, ok = s.choose(v)
 	}
-
-	s := &stream{ctx: ctx, q: q}
-	serial, _ := v.Serial()
-	send, kind, ok := s.choose(v, serial)
-	if !ok {
+	switch {
+	case v == nil:
+		return fmt.Errorf("zone %s has no data to transfer", origin)
+	case !ok:
 		q.Fail(wire.FormErr)
 		return nil
 	}
 
+	serial, _ := v.Serial()
 	q.AA = true
-	q.Answer.Buf = append(make([]byte, 0, 3*partSize), q.Answer.Buf...)
 	if send(); s.err != nil {
 		t.log.Warn("transfer: Failed to send zone",
 			"zone", origin, "client", q.Peer.Addr(), "serial", serial, "error", s.err)
@@ -184,8 +188,12 @@ func (t *Transfer) pools(named, signed bool) []*slots.Pool {
 
 // choose returns the function that sends the reply, and its kind: the whole zone, the differences
 // from the client's version, or the SOA record if the client has the present version or uses UDP
-// (RFC 1995 §2). ok is false if the query is malformed.
-func (s *stream) choose(v zone.Version, serial uint32) (send func(), kind string, ok bool) {
+// (RFC 1995 §2). ok is false if the query is malformed, or v is nil.
+func (s *stream) choose(v zone.Version) (send func(), kind string, ok bool) {
+	if v == nil {
+		return nil, "", false
+	}
+	serial, _ := v.Serial()
 	send, kind = func() { s.sendZone(v) }, "AXFR"
 	if s.q.Type != wire.TypeIXFR {
 		return send, kind, true
@@ -212,6 +220,30 @@ type stream struct {
 	q     *dns.Query
 	count int
 	err   error
+	enter func() (leave func(), err error)
+	leave func() // nil until begin
+}
+
+// begin blocks until the client has a slot. A reply of one message needs none: thousands of servers may follow a
+// zone, and wait for no other that reads a whole one.
+func (s *stream) begin() error {
+	if s.leave != nil {
+		return nil
+	}
+	leave, err := s.enter()
+	if err != nil {
+		return fmt.Errorf("too many transfers are running: %w", err)
+	}
+	s.leave = leave
+	s.q.Answer.Buf = append(make([]byte, 0, 3*partSize), s.q.Answer.Buf...)
+	return nil
+}
+
+// end releases the slot.
+func (s *stream) end() {
+	if s.leave != nil {
+		s.leave()
+	}
 }
 
 // sendZone writes all records, and the SOA record again.
@@ -243,7 +275,10 @@ func (s *stream) sendChanges(v zone.Version, changes iter.Seq[[]byte]) {
 func (s *stream) write(record []byte) bool {
 	a := &s.q.Answer
 	if !a.Empty() && len(a.Buf)+len(record) > partSize {
-		if s.err = s.ctx.Err(); s.err == nil {
+		if s.err = s.begin(); s.err == nil {
+			s.err = s.ctx.Err()
+		}
+		if s.err == nil {
 			s.err = s.q.SendPart()
 		}
 		if s.err != nil {

@@ -1,0 +1,162 @@
+package transfer
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// A follower is a server that asks for the next version of a zone: its IXFR query is answered when there is
+// one. So thousands of servers, whose addresses the Corefile does not have, learn of a change at once.
+
+// maxFollow bounds the time for which a query waits for the next version.
+const maxFollow = time.Minute
+
+// A followed is the handler that has followers wait. It is above the Transfer, which answers them.
+type followed struct {
+	transfer *Transfer
+	waiting  *waiting // set at the start
+}
+
+// ServeDNS returns Wait for an IXFR query that waits for the next version of a zone.
+func (f *followed) ServeDNS(q *dns.Query) dns.Verdict {
+	if q.Type != wire.TypeIXFR || !q.Streams() {
+		return dns.Next
+	}
+	wait := followTime(q)
+	if wait == 0 || f.transfer.ServeDNS(q) != dns.Wait {
+		return dns.Next
+	}
+	q.Timeout = wait + timeout
+	return dns.Wait
+}
+
+// followTime returns how long the client wants to wait for the next version.
+func followTime(q *dns.Query) time.Duration {
+	for code, data := range wire.Options(q.Request.Options(q.Packet())) {
+		if code == wire.OptionFollow && len(data) == 2 {
+			return min(time.Duration(binary.BigEndian.Uint16(data))*time.Second, maxFollow)
+		}
+	}
+	return 0
+}
+
+// AwaitDNS calls wake when there is a newer version than the client's, and when its time has passed.
+func (f *followed) AwaitDNS(q *dns.Query, wake func()) bool {
+	has, ok := clientSerial(q.Packet())
+	if !ok {
+		return false
+	}
+	origin := wire.Name(q.Name())
+	// A version that is made after add wakes the query, and one before is seen here.
+	stop, ok := f.waiting.add(origin, followTime(q), wake)
+	if !ok {
+		return false
+	}
+	if v := f.transfer.version(origin); v != nil {
+		if serial, _ := v.Serial(); zone.SerialLess(has, serial) {
+			stop()
+			return false
+		}
+	}
+	return true
+}
+
+// Resolve answers the query.
+func (f *followed) Resolve(ctx context.Context, q *dns.Query) error {
+	return f.transfer.Resolve(ctx, q)
+}
+
+// ExplainDNS implements [dns.Explainer].
+func (f *followed) ExplainDNS(q *dns.Query, v dns.Verdict) []dns.Cause {
+	if v != dns.Wait {
+		return nil
+	}
+	return []dns.Cause{{Text: fmt.Sprintf("the client waits up to %v for the next version", followTime(q))}}
+}
+
+// A waiting is the queries of a server that wait for the next versions of zones. Reloads keep it.
+type waiting struct {
+	mu      sync.Mutex
+	closed  bool // another process replaces this one
+	queries map[wire.Name]map[*waiter]struct{}
+}
+
+// A waiter is one of them.
+type waiter struct {
+	timer *time.Timer
+	wake  func()
+}
+
+// waitingKey identifies the waiting across reloads.
+type waitingKey struct{}
+
+func newWaiting() *waiting { return &waiting{queries: map[wire.Name]map[*waiter]struct{}{}} }
+
+// add calls wake once when the zone changes or the time has passed, unless stop is called before. It returns
+// false if queries must not wait.
+func (w *waiting) add(origin wire.Name, limit time.Duration, wake func()) (stop func(), ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, false
+	}
+
+	at := &waiter{wake: wake}
+	of := w.queries[origin]
+	if of == nil {
+		of = map[*waiter]struct{}{}
+		w.queries[origin] = of
+	}
+	of[at] = struct{}{}
+
+	stop = func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		at.timer.Stop()
+		delete(of, at)
+	}
+	at.timer = time.AfterFunc(limit, func() { stop(); wake() })
+	return stop, true
+}
+
+// changed wakes the queries that wait for a version of a zone.
+func (w *waiting) changed(origin wire.Name) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wake(origin)
+}
+
+// release wakes all queries.
+func (w *waiting) release(closed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = closed
+	for origin := range w.queries {
+		w.wake(origin)
+	}
+}
+
+// wake wakes the queries of a zone. The caller holds the lock.
+func (w *waiting) wake(origin wire.Name) {
+	for at := range w.queries[origin] {
+		at.timer.Stop()
+		at.wake()
+	}
+	delete(w.queries, origin)
+}
+
+// Yield implements config.Yielder: connections are passed to the other process when no query of theirs waits.
+func (w *waiting) Yield() { w.release(true) }
+
+// Resume implements config.Yielder.
+func (w *waiting) Resume() { w.release(false) }
+
+// Stop implements config.Stopper.
+func (w *waiting) Stop() { w.release(true) }
